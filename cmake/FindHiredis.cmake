@@ -1,0 +1,57 @@
+# SPDX-FileCopyrightText: 2026 The QDistLock developers
+# SPDX-License-Identifier: MIT
+
+#[[
+Finds hiredis by pkg-config where there is one, else by its header and library.
+
+Result: Hiredis_FOUND, Hiredis_VERSION and the imported target Hiredis::hiredis,
+whose headers are included as <hiredis/…>.
+]]
+
+find_package(PkgConfig QUIET)
+if(PkgConfig_FOUND)
+    pkg_check_modules(PC_Hiredis QUIET hiredis)
+endif()
+
+find_path(Hiredis_INCLUDE_DIR
+    NAMES hiredis/read.h
+    HINTS ${PC_Hiredis_PREFIX}/include
+)
+find_library(Hiredis_LIBRARY
+    NAMES hiredis
+    HINTS ${PC_Hiredis_LIBDIR} ${PC_Hiredis_LIBRARY_DIRS}
+)
+mark_as_advanced(Hiredis_INCLUDE_DIR Hiredis_LIBRARY)
+
+if(Hiredis_INCLUDE_DIR AND EXISTS "${Hiredis_INCLUDE_DIR}/hiredis/hiredis.h")
+    set(Hiredis_VERSION "")
+    foreach(part MAJOR MINOR PATCH)
+        file(STRINGS "${Hiredis_INCLUDE_DIR}/hiredis/hiredis.h" line
+            REGEX "^#define HIREDIS_${part} +[0-9]+" LIMIT_COUNT 1)
+        string(REGEX MATCH "[0-9]+" number "${line}")
+        list(APPEND Hiredis_VERSION ${number})
+    endforeach()
+    list(JOIN Hiredis_VERSION "." Hiredis_VERSION)
+    unset(line)
+    unset(number)
+endif()
+
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(Hiredis
+    REQUIRED_VARS Hiredis_LIBRARY Hiredis_INCLUDE_DIR
+    VERSION_VAR Hiredis_VERSION
+)
+
+include(FeatureSummary)
+set_package_properties(Hiredis PROPERTIES
+    DESCRIPTION "Minimalistic C client for Redis"
+    URL "https://github.com/redis/hiredis"
+)
+
+if(Hiredis_FOUND AND NOT TARGET Hiredis::hiredis)
+    add_library(Hiredis::hiredis UNKNOWN IMPORTED)
+    set_target_properties(Hiredis::hiredis PROPERTIES
+        IMPORTED_LOCATION "${Hiredis_LIBRARY}"
+        INTERFACE_INCLUDE_DIRECTORIES "${Hiredis_INCLUDE_DIR}"
+    )
+endif()

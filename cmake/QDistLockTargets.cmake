@@ -1,0 +1,98 @@
+# SPDX-FileCopyrightText: 2026 The QDistLock developers
+# SPDX-License-Identifier: MIT
+
+# What every target of this project is compiled with.
+function(qdistlock_set_target_defaults target)
+    target_compile_features(${target} PUBLIC cxx_std_17)
+    set_target_properties(${target} PROPERTIES
+        AUTOMOC ON
+        CXX_EXTENSIONS OFF
+        CXX_VISIBILITY_PRESET hidden
+        VISIBILITY_INLINES_HIDDEN ON
+        POSITION_INDEPENDENT_CODE ON
+    )
+    target_compile_definitions(${target} PRIVATE
+        QT_NO_CAST_FROM_ASCII
+        QT_NO_CAST_FROM_BYTEARRAY
+        QT_NO_CAST_TO_ASCII
+        QT_NO_FOREACH
+        QT_NO_KEYWORDS
+        QT_NO_NARROWING_CONVERSIONS_IN_CONNECT
+        QT_NO_SIGNALS_SLOTS_KEYWORDS
+        QT_NO_URL_CAST_FROM_STRING
+        QT_STRICT_ITERATORS
+    )
+    if(MSVC)
+        target_compile_options(${target} PRIVATE /W4 $<$<BOOL:${QDISTLOCK_WARNINGS_AS_ERRORS}>:/WX>)
+    else()
+        target_compile_options(${target} PRIVATE
+            -Wall -Wextra -Wpedantic -Wconversion
+            # Qt's own qCDebug() and its generated QML loaders
+            $<$<CXX_COMPILER_ID:Clang,AppleClang>:-Wno-gnu-zero-variadic-macro-arguments>
+            $<$<BOOL:${QDISTLOCK_WARNINGS_AS_ERRORS}>:-Werror>
+        )
+    endif()
+endfunction()
+
+# qdistlock_add_library(<name> <STATIC|SHARED|OBJECT|MODULE> <source>…)
+function(qdistlock_add_library name type)
+    add_library(${name} ${type} ${ARGN})
+    qdistlock_set_target_defaults(${name})
+    set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
+endfunction()
+
+# qdistlock_add_executable(<name> <source>…)
+function(qdistlock_add_executable name)
+    add_executable(${name} ${ARGN})
+    qdistlock_set_target_defaults(${name})
+endfunction()
+
+# qdistlock_add_test(<name> LABEL <unit|integration|qml|chaos|fuzz>
+#     [SOURCES <source>…]     default: <name>.cpp
+#     [LIBRARIES <target>…]   default: qdistlock_core_testing qdistlock_test_support Qt6::Test
+#     [DEPENDS <target>…]     programs the test starts
+#     [DEFINITIONS <macro>…]
+#     [ARGUMENTS <argument>…]
+#     [TIMEOUT <seconds>]     default: 120
+#     [SERIAL]                nothing else runs beside it
+#     [THREADS]               also run under ThreadSanitizer
+# )
+function(qdistlock_add_test name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg
+        "SERIAL;THREADS" "LABEL;TIMEOUT" "SOURCES;LIBRARIES;DEPENDS;DEFINITIONS;ARGUMENTS")
+    if(arg_UNPARSED_ARGUMENTS)
+        message(FATAL_ERROR "qdistlock_add_test(${name}): unknown arguments: ${arg_UNPARSED_ARGUMENTS}")
+    endif()
+    if(NOT arg_LABEL MATCHES "^(unit|integration|qml|chaos|fuzz)$")
+        message(FATAL_ERROR "qdistlock_add_test(${name}): LABEL must be unit, integration, qml, chaos or fuzz")
+    endif()
+    if(NOT arg_SOURCES)
+        set(arg_SOURCES ${name}.cpp)
+    endif()
+    if(NOT arg_LIBRARIES)
+        set(arg_LIBRARIES qdistlock_core_testing qdistlock_test_support Qt6::Test)
+    endif()
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 120)
+    endif()
+
+    qdistlock_add_executable(${name} ${arg_SOURCES})
+    target_link_libraries(${name} PRIVATE ${arg_LIBRARIES})
+    target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
+    if(arg_DEPENDS)
+        add_dependencies(${name} ${arg_DEPENDS})
+    endif()
+
+    add_test(NAME ${name} COMMAND ${name} ${arg_ARGUMENTS})
+    set(labels ${arg_LABEL})
+    if(arg_THREADS)
+        list(APPEND labels threads)
+        add_dependencies(qdistlock_thread_tests ${name})
+    endif()
+    set_tests_properties(${name} PROPERTIES
+        LABELS "${labels}"
+        TIMEOUT ${arg_TIMEOUT}
+        RUN_SERIAL ${arg_SERIAL}
+        ENVIRONMENT "QT_QPA_PLATFORM=offscreen;QT_QUICK_BACKEND=software;LC_ALL=C.UTF-8"
+    )
+endfunction()

@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#ifndef QDISTLOCK_DISTRIBUTEDLOCK_H
+#define QDISTLOCK_DISTRIBUTEDLOCK_H
+
+#include <QDistLock/lockoptions.h>
+#include <QDistLock/qdistlock_export.h>
+
+#include <QtCore/qfuture.h>
+#include <QtCore/qobject.h>
+
+#include <memory>
+
+namespace QDistLock {
+
+class DistributedLockPrivate;
+class LockRegistry;
+struct LockResult;
+
+/*!
+    A lock that one owner in a set of processes and machines holds at a time, kept by a Redis server.
+
+    The object is the owner: acquiring again on the same object re-enters and counts a level; two objects
+    of one name exclude each other, in one process too. It is a lease: the server ends it when the holder
+    dies, and isHeld() becomes false a little before that, by this machine's own clock, whatever the
+    network does. lost() then tells the holder; fencingToken() lets the guarded resource refuse a holder
+    that could not hear it.
+
+    Nothing here blocks. How an acquire or a hold ended is told from the event loop, never from inside a
+    call; only the NOTIFY signals of properties may come from inside one.
+
+    Thread: all of it in the object's own thread, which needs an event loop. It may be moved to another
+    thread only before its first acquire, and only if no registry was given.
+    Errors: results, never exceptions; see Error, errorString() and errorOccurred().
+    Ownership: the registry is not owned. Destroying the lock releases what it holds, without waiting.
+    Algorithm: SET NX PX and compare-and-delete as described in the Redis documentation ("Distributed
+    locks with Redis", single instance), extended by renewal and fencing tokens.
+*/
+class QDISTLOCK_EXPORT DistributedLock : public QObject
+{
+    Q_OBJECT
+    Q_PROPERTY(QString name READ name WRITE setName NOTIFY nameChanged)
+    Q_PROPERTY(State state READ state NOTIFY stateChanged FINAL)
+    Q_PROPERTY(bool held READ isHeld NOTIFY heldChanged FINAL)
+    Q_PROPERTY(int holdCount READ holdCount NOTIFY holdCountChanged FINAL)
+    Q_PROPERTY(qint64 fencingToken READ fencingToken NOTIFY fencingTokenChanged)
+    Q_PROPERTY(int queuePosition READ queuePosition NOTIFY queuePositionChanged FINAL)
+    Q_PROPERTY(int lease READ lease WRITE setLease NOTIFY leaseChanged FINAL)
+    Q_PROPERTY(int wait READ wait WRITE setWait NOTIFY waitChanged FINAL)
+    Q_PROPERTY(int retryInterval READ retryInterval WRITE setRetryInterval NOTIFY retryIntervalChanged FINAL)
+    Q_PROPERTY(bool autoRenew READ autoRenew WRITE setAutoRenew NOTIFY autoRenewChanged FINAL)
+    Q_PROPERTY(bool fair READ isFair WRITE setFair NOTIFY fairChanged FINAL)
+    Q_PROPERTY(Error error READ error NOTIFY errorChanged FINAL)
+    Q_PROPERTY(QString errorString READ errorString NOTIFY errorChanged FINAL)
+    Q_PROPERTY(int remainingTime READ remainingTime)
+
+public:
+    enum State {
+        Unlocked,   ///< neither held nor wanted
+        Acquiring,  ///< an acquire is under way
+        Held,       ///< held, last renewal confirmed
+        AtRisk,     ///< still held, but two thirds of the lease have gone by without a confirmed renewal
+        Releasing   ///< release sent, not confirmed; no longer held
+    };
+    Q_ENUM(State)
+
+    enum Error {
+        NoError,
+        BusyError,            ///< somebody else has it, and the acquire was not to wait (any longer)
+        TimeoutError,         ///< somebody else had it for as long as the acquire was to wait
+        CancelledError,       ///< cancel(), release() or destruction came first
+        ConnectionError,      ///< the server could not be reached, or did not answer in time
+        AuthenticationError,  ///< user name, password or certificate was refused
+        PermissionError,      ///< an ACL rule forbids a command, key or channel
+        ProtocolError,        ///< the server sent something that is not a valid reply
+        ForeignTypeError,     ///< the key exists and is not a string; it was left as it is
+        NameError,            ///< the name cannot be used
+        OptionsError,         ///< an option or the server URL cannot be used
+        ServerError,          ///< the server refused for a reason of its own
+        QuorumError,          ///< too few of the quorum's servers agreed
+        ReplicationError      ///< too few replicas confirmed in time
+    };
+    Q_ENUM(Error)
+
+    enum LossReason {
+        LeaseExpired,  ///< not renewed in time
+        Stolen,        ///< the key holds somebody else's token
+        Deleted,       ///< the key is gone
+        ForcedRelease  ///< LockRegistry::forceRelease()
+    };
+    Q_ENUM(LossReason)
+
+    explicit DistributedLock(QObject *parent = nullptr);
+    /// Uses LockRegistry::instance() of the thread the object lives in when it is first needed.
+    explicit DistributedLock(const QString &name, QObject *parent = nullptr);
+    /// \a registry must live in the same thread. Outliving it is safe: every acquire then fails.
+    DistributedLock(LockRegistry *registry, const QString &name, QObject *parent = nullptr);
+    /// Never blocks, emits nothing more; what is held is released, pending futures end with CancelledError.
+    ~DistributedLock() override;
+
+    QString name() const;
+    /// Only while state() is Unlocked; otherwise refused with NameError.
+    void setName(const QString &name);
+    /// The registry in use; null before the first need of the default one.
+    LockRegistry *registry() const;
+    /// Only while state() is Unlocked; otherwise refused with OptionsError.
+    void setRegistry(LockRegistry *registry);
+
+    /// Options for the next acquire; `autoRenew` works at once. A lock whose options were never set has
+    /// its registry's defaults.
+    LockOptions options() const;
+    void setOptions(const LockOptions &options);
+
+    State state() const;
+    /// Reads the clock: false from the local deadline on, even if the event loop could not run.
+    bool isHeld() const;
+    int holdCount() const;
+    /// Strictly greater for each later acquisition of the name; 0 when not held. The guarded resource
+    /// keeps the greatest it has seen and refuses what comes with a smaller one.
+    qint64 fencingToken() const;
+    /// 0 = next to be served, -1 = not queued.
+    int queuePosition() const;
+    /// Milliseconds to the local deadline; 0 when not held.
+    int remainingTime() const;
+    std::chrono::nanoseconds remainingTimeAsDuration() const;
+
+    int lease() const;
+    std::chrono::milliseconds leaseAsDuration() const;
+    void setLease(int milliseconds);
+    void setLease(std::chrono::milliseconds lease);
+    /// LockOptions::Forever reads and writes as the greatest int.
+    int wait() const;
+    std::chrono::milliseconds waitAsDuration() const;
+    void setWait(int milliseconds);
+    void setWait(std::chrono::milliseconds wait);
+    int retryInterval() const;
+    std::chrono::milliseconds retryIntervalAsDuration() const;
+    void setRetryInterval(int milliseconds);
+    void setRetryInterval(std::chrono::milliseconds interval);
+    bool autoRenew() const;
+    void setAutoRenew(bool autoRenew);
+    bool isFair() const;
+    void setFair(bool fair);
+
+    /// The last error; NoError after a success.
+    Error error() const;
+    /// Names lock, server (without secrets), what happened and what to do.
+    QString errorString() const;
+
+    /// As acquire(); always finishes with a result, never cancelled. Busy and timed out are results.
+    QFuture<LockResult> acquireAsync();
+    /// As tryAcquire(), with the result of acquireAsync().
+    QFuture<LockResult> tryAcquireAsync();
+    /// As release(); true when a level was given back and, on the last one, the server confirmed it.
+    QFuture<bool> releaseAsync();
+
+public Q_SLOTS:
+    /// Ends in exactly one acquired() or acquireFailed(), after `wait` at the latest.
+    void acquire();
+    /// As acquire() with a wait of 0: one look.
+    void tryAcquire();
+    /// Gives one level back; the last one releases. While Acquiring it cancels; otherwise it does nothing.
+    void release();
+    /// Ends every pending acquire with CancelledError; a hold is not touched.
+    void cancel();
+
+Q_SIGNALS:
+    void acquired();
+    void acquireFailed(QDistLock::DistributedLock::Error error);
+    /// The hold is over without release(), all levels of it. At the local deadline at the latest.
+    void lost(QDistLock::DistributedLock::LossReason reason);
+    void released();
+    void renewed();
+    /// Two thirds of the lease have gone by without a confirmed renewal.
+    void atRisk(int remainingMs);
+    void errorOccurred(QDistLock::DistributedLock::Error error);
+
+    void nameChanged();
+    void stateChanged();
+    void heldChanged();
+    void holdCountChanged();
+    void fencingTokenChanged();
+    void queuePositionChanged();
+    void leaseChanged();
+    void waitChanged();
+    void retryIntervalChanged();
+    void autoRenewChanged();
+    void fairChanged();
+    void errorChanged();
+
+private:
+    friend class DistributedLockPrivate;
+    Q_DISABLE_COPY_MOVE(DistributedLock)
+    std::unique_ptr<DistributedLockPrivate> d;
+};
+
+} // namespace QDistLock
+
+#include <QDistLock/lockresult.h>
+
+#endif

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#ifndef QDISTLOCK_LOCKINFO_H
+#define QDISTLOCK_LOCKINFO_H
+
+#include <QDistLock/distributedlock.h>
+
+#include <QtCore/qmetatype.h>
+#include <QtCore/qstring.h>
+
+#include <chrono>
+
+namespace QDistLock {
+
+/*!
+    What the server says of one lock at one moment. A plain value, usable from any thread;
+    already old when it is read.
+*/
+struct LockInfo
+{
+    /// The name without its key prefix.
+    QString name;
+    bool held = false;
+    /// Written by another library, or by hand.
+    bool foreign = false;
+    /// The holder's client id; of a foreign holder its value, shortened. Never a token of ours.
+    QString holder;
+    /// Time to live of the key; negative = it has none.
+    std::chrono::milliseconds remaining{0};
+    /// The last fencing token given out for the name; 0 if none is known.
+    qint64 fencingToken = 0;
+    int queueLength = 0;
+    /// Anything but NoError: the server could not be asked, and only \c name means something.
+    DistributedLock::Error error = DistributedLock::NoError;
+    QString errorString;
+};
+
+} // namespace QDistLock
+
+Q_DECLARE_METATYPE(QDistLock::LockInfo)
+
+#endif

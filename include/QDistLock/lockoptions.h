@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#ifndef QDISTLOCK_LOCKOPTIONS_H
+#define QDISTLOCK_LOCKOPTIONS_H
+
+#include <QDistLock/qdistlock_export.h>
+
+#include <QtCore/qstring.h>
+
+#include <chrono>
+
+namespace QDistLock {
+
+/*!
+    How a lock is acquired and kept. A plain value, usable from any thread.
+
+    C++20: `LockOptions{.wait = 2s}`; C++17: `LockOptions().withWait(2s)`.
+    Values are checked when an acquire begins, not when they are set: a bad one ends that acquire with
+    DistributedLock::OptionsError before anything is sent to the server.
+*/
+struct LockOptions
+{
+    /// As `wait`: no limit.
+    static constexpr std::chrono::milliseconds Forever = (std::chrono::milliseconds::max)();
+    /// As `maxRetries`: no limit.
+    static constexpr int UnlimitedRetries = -1;
+    /// The longest lease; a longer one is refused.
+    static constexpr std::chrono::milliseconds MaximumLease = std::chrono::hours(24);
+
+    /// Time to live of the key on the server; 1 ms to 24 h.
+    std::chrono::milliseconds lease = std::chrono::seconds(30);
+    /// Longest wait of one acquire; 0 = try once.
+    std::chrono::milliseconds wait = std::chrono::seconds(10);
+    /// Interval, jittered, at which a waiter looks again where nothing can wake it; at least 1 ms.
+    std::chrono::milliseconds retryInterval = std::chrono::milliseconds(100);
+    /// How often an acquire may look again after the first attempt found the lock taken.
+    int maxRetries = UnlimitedRetries;
+    /// Renew at a third of the lease for as long as the lock is held.
+    bool autoRenew = true;
+    /// First come, first served; false = whoever comes first after a release.
+    bool fair = true;
+    /// Keep the key at least so long after the acquisition, even if released earlier; at most the lease.
+    std::chrono::milliseconds minHold = std::chrono::milliseconds(0);
+    /// The Redis key is `keyPrefix + name`.
+    QString keyPrefix = QStringLiteral("lock:");
+    /// Acquired only once so many replicas have it.
+    int minReplicas = 0;
+    /// How long to wait for those replicas.
+    std::chrono::milliseconds replicaTimeout = std::chrono::seconds(1);
+    /// Give a key that was left without a time to live the lease of the waiter that finds it.
+    bool repairMissingTtl = true;
+
+    LockOptions &withLease(std::chrono::milliseconds value) { lease = value; return *this; }
+    LockOptions &withWait(std::chrono::milliseconds value) { wait = value; return *this; }
+    LockOptions &withRetryInterval(std::chrono::milliseconds value) { retryInterval = value; return *this; }
+    LockOptions &withMaxRetries(int value) { maxRetries = value; return *this; }
+    LockOptions &withAutoRenew(bool value) { autoRenew = value; return *this; }
+    LockOptions &withFair(bool value) { fair = value; return *this; }
+    LockOptions &withMinHold(std::chrono::milliseconds value) { minHold = value; return *this; }
+    LockOptions &withKeyPrefix(const QString &value) { keyPrefix = value; return *this; }
+    LockOptions &withMinReplicas(int value) { minReplicas = value; return *this; }
+    LockOptions &withReplicaTimeout(std::chrono::milliseconds value) { replicaTimeout = value; return *this; }
+    LockOptions &withRepairMissingTtl(bool value) { repairMissingTtl = value; return *this; }
+
+    /// What is wrong with these options, in words, naming the field and its value; empty if nothing is.
+    QDISTLOCK_EXPORT QString validationError() const;
+};
+
+} // namespace QDistLock
+
+#endif

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#ifndef QDISTLOCK_LOCKRESULT_H
+#define QDISTLOCK_LOCKRESULT_H
+
+#include <QDistLock/distributedlock.h>
+
+#include <QtCore/qmetatype.h>
+
+namespace QDistLock {
+
+/*!
+    How one acquire ended. A plain value, usable from any thread.
+    Busy, timed out and cancelled are ordinary results.
+*/
+struct LockResult
+{
+    DistributedLock::Error error = DistributedLock::NoError;
+    /// Empty on success.
+    QString errorString;
+    /// 0 when not acquired.
+    qint64 fencingToken = 0;
+
+    bool isAcquired() const noexcept { return error == DistributedLock::NoError; }
+    explicit operator bool() const noexcept { return isAcquired(); }
+};
+
+} // namespace QDistLock
+
+Q_DECLARE_METATYPE(QDistLock::LockResult)
+
+#endif

@@ -1,0 +1,288 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+pragma ComponentBehavior: Bound
+
+import QtQuick
+import QDistLock
+
+/*!
+    Shows one lock: a sign, its name, and in words what state it is in.
+
+    `lock` may be a DistributedLock of QML or one made in C++. Sizes follow `font`, colours the
+    palette of the surrounding item. Text wraps in the given width and makes the item higher;
+    without a width the item is as wide as its text.
+*/
+Item {
+    id: root
+
+    property DistributedLockBase lock: null
+    property alias font: title.font
+    /// False: only the sign. Accessible text stays.
+    property bool textVisible: true
+
+    /// What is shown: "none", "unlocked", "acquiring", "held", "atRisk", "releasing", "lost" or
+    /// "error".
+    readonly property string phase: {
+        if (!lock)
+            return "none";
+        switch (lock.state) {
+        case DistributedLockBase.Acquiring:
+            return "acquiring";
+        case DistributedLockBase.Held:
+            return "held";
+        case DistributedLockBase.AtRisk:
+            return "atRisk";
+        case DistributedLockBase.Releasing:
+            return "releasing";
+        }
+        if (internal.lossReason >= 0)
+            return "lost";
+        switch (lock.error) {
+        case DistributedLockBase.NoError:
+        case DistributedLockBase.CancelledError:
+            return "unlocked";
+        }
+        return "error";
+    }
+    /// The state in words.
+    readonly property string text: internal.heading
+    /// What there is to know beyond it: time left, queue position, cause of a loss or an error.
+    readonly property string detail: internal.detail
+    readonly property color color: internal.color(phase)
+
+    implicitWidth: badge.width + (textVisible ? internal.gap + internal.textWidth : 0)
+    implicitHeight: Math.max(badge.height, textVisible ? labels.implicitHeight : 0)
+
+    Accessible.role: Accessible.Indicator
+    Accessible.name: lock ? qsTr("Lock %1: %2").arg(lock.name).arg(text) : text
+    Accessible.description: detail
+
+    onLockChanged: {
+        internal.lossReason = -1;
+        internal.look();
+    }
+
+    QtObject {
+        id: internal
+
+        readonly property real gap: metrics.height * 0.6
+        // A long error text wraps.
+        readonly property real textWidth: Math.max(
+            title.implicitWidth, Math.min(line.implicitWidth, metrics.height * 20))
+        readonly property bool dark: root.palette.window.hslLightness < 0.5
+        property int lossReason: -1
+        property int remaining: 0
+
+        readonly property string heading: {
+            switch (root.phase) {
+            case "unlocked":
+                return qsTr("Unlocked");
+            case "acquiring":
+                return qsTr("Waiting");
+            case "held":
+                return qsTr("Held");
+            case "atRisk":
+                return qsTr("At risk");
+            case "releasing":
+                return qsTr("Releasing");
+            case "lost":
+                return qsTr("Lost");
+            case "error":
+                return errorHeading(root.lock?.error ?? DistributedLockBase.NoError);
+            }
+            return qsTr("No lock");
+        }
+
+        readonly property string detail: {
+            switch (root.phase) {
+            case "acquiring":
+                if (!root.lock)
+                    return "";
+                if (lossReason >= 0)
+                    return qsTr("after a loss: %1").arg(lossText(lossReason));
+                if (root.lock.error !== DistributedLockBase.NoError
+                        && root.lock.error !== DistributedLockBase.CancelledError)
+                    return errorHeading(root.lock.error);
+                if (root.lock.queuePosition === 0)
+                    return qsTr("next in the queue");
+                if (root.lock.queuePosition > 0)
+                    return qsTr("%n ahead in the queue", "", root.lock.queuePosition);
+                return "";
+            case "held":
+                return timeText(remaining);
+            case "atRisk":
+                return qsTr("not renewed, %1").arg(timeText(remaining));
+            case "lost":
+                return lossText(lossReason);
+            case "error":
+                return root.lock?.errorString ?? "";
+            }
+            return "";
+        }
+
+        function look() {
+            remaining = root.lock ? root.lock.remainingTime : 0;
+        }
+
+        function timeText(milliseconds: int): string {
+            if (milliseconds < 120000)
+                return qsTr("%1 s left").arg(Math.ceil(milliseconds / 1000));
+            return qsTr("%1 min left").arg(Math.floor(milliseconds / 60000));
+        }
+
+        function lossText(reason: int): string {
+            switch (reason) {
+            case DistributedLockBase.LeaseExpired:
+                return qsTr("it could not be renewed in time");
+            case DistributedLockBase.Stolen:
+                return qsTr("somebody else has it");
+            case DistributedLockBase.Deleted:
+                return qsTr("it was deleted on the server");
+            case DistributedLockBase.ForcedRelease:
+                return qsTr("it was taken away by force");
+            }
+            return "";
+        }
+
+        function errorHeading(error: int): string {
+            switch (error) {
+            case DistributedLockBase.BusyError:
+                return qsTr("Busy");
+            case DistributedLockBase.TimeoutError:
+                return qsTr("Timed out");
+            case DistributedLockBase.ConnectionError:
+                return qsTr("No connection");
+            case DistributedLockBase.AuthenticationError:
+                return qsTr("Login refused");
+            case DistributedLockBase.PermissionError:
+                return qsTr("Not permitted");
+            case DistributedLockBase.ProtocolError:
+                return qsTr("Invalid reply");
+            case DistributedLockBase.ForeignTypeError:
+                return qsTr("Key of another type");
+            case DistributedLockBase.NameError:
+                return qsTr("Unusable name");
+            case DistributedLockBase.OptionsError:
+                return qsTr("Unusable option");
+            case DistributedLockBase.ServerError:
+                return qsTr("Server refused");
+            case DistributedLockBase.QuorumError:
+                return qsTr("No quorum");
+            case DistributedLockBase.ReplicationError:
+                return qsTr("Not replicated");
+            }
+            return qsTr("Failed");
+        }
+
+        // Each at least 4.5 : 1 on white, or on a dark window.
+        function color(phase: string): color {
+            switch (phase) {
+            case "acquiring":
+                return dark ? "#6cb2ff" : "#1864b8";
+            case "held":
+                return dark ? "#5fd38a" : "#157a3e";
+            case "atRisk":
+                return dark ? "#ffb74a" : "#9a5b00";
+            case "lost":
+            case "error":
+                return dark ? "#ff8a80" : "#b3261e";
+            }
+            return dark ? "#b0b6bd" : "#5c6670";
+        }
+    }
+
+    Connections {
+        target: root.lock
+
+        function onLost(reason: int) {
+            internal.lossReason = reason;
+        }
+        function onAcquired() {
+            internal.lossReason = -1;
+        }
+        function onAcquireFailed() {
+            internal.lossReason = -1;
+        }
+        function onReleased() {
+            internal.lossReason = -1;
+        }
+        function onStateChanged() {
+            internal.look();
+        }
+        function onRenewed() {
+            internal.look();
+        }
+    }
+
+    // remainingTime does not notify.
+    Timer {
+        interval: 200
+        repeat: true
+        triggeredOnStart: true
+        running: root.visible && (root.phase === "held" || root.phase === "atRisk")
+        onTriggered: internal.look()
+    }
+
+    FontMetrics {
+        id: metrics
+        font: title.font
+    }
+
+    LockBadge {
+        id: badge
+
+        width: Math.round(metrics.height * 2.4)
+        height: width
+        phase: root.phase
+        color: root.color
+        spinning: root.phase === "acquiring"
+        fraction: {
+            switch (root.phase) {
+            case "held":
+            case "atRisk":
+                return internal.remaining / Math.max(1, root.lock?.lease ?? 1);
+            case "lost":
+            case "error":
+                return 1;
+            }
+            return 0;
+        }
+    }
+
+    Column {
+        id: labels
+
+        visible: root.textVisible
+        anchors.left: badge.right
+        anchors.leftMargin: internal.gap
+        anchors.right: parent.right
+        y: Math.max(0, (badge.height - height) / 2)
+
+        Text {
+            id: title
+
+            width: parent.width
+            text: root.lock ? root.lock.name : ""
+            visible: text !== ""
+            color: root.palette.windowText
+            elide: Text.ElideMiddle
+            textFormat: Text.PlainText
+            Accessible.ignored: true
+        }
+
+        Text {
+            id: line
+
+            width: parent.width
+            text: root.detail === "" ? root.text : qsTr("%1: %2").arg(root.text).arg(root.detail)
+            color: root.color
+            font: title.font
+            wrapMode: Text.Wrap
+            maximumLineCount: 4
+            elide: Text.ElideRight
+            textFormat: Text.PlainText
+            Accessible.ignored: true
+        }
+    }
+}

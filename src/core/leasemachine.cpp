@@ -1,0 +1,502 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "leasemachine.h"
+
+#include <QtCore/qrandom.h>
+
+#include <algorithm>
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+namespace QDistLock {
+
+namespace {
+
+/// Timers count in milliseconds: what is due within one is due now, so that nothing comes late.
+constexpr nanoseconds TimerSlack = 1ms;
+/// An acquire that is to look once waits so long for its look: connecting and one command.
+constexpr nanoseconds SingleLookTimeout = 5s;
+
+nanoseconds jittered(nanoseconds duration, double share)
+{
+    const double factor = 1 - share + 2 * share * QRandomGenerator::global()->generateDouble();
+    return nanoseconds(static_cast<qint64>(static_cast<double>(duration.count()) * factor));
+}
+
+LeaseTime later(LeaseTime now, nanoseconds duration)
+{
+    return duration >= NeverTime - now ? NeverTime : now + duration;
+}
+
+} // namespace
+
+nanoseconds LeaseMachine::safetyMargin(nanoseconds lease)
+{
+    return lease / 100 + 2ms;
+}
+
+nanoseconds LeaseMachine::renewalBeat(nanoseconds lease)
+{
+    // Powers of two, so that the beats of different leases fall together too.
+    nanoseconds beat = 1ms;
+    while (beat * 2 <= lease / 12)
+        beat *= 2;
+    return beat;
+}
+
+milliseconds LeaseMachine::keepAfterRelease(LeaseTime now) const
+{
+    const nanoseconds rest = m_options.minHold - (now - m_acquiredAt);
+    return std::max(0ms, std::chrono::ceil<milliseconds>(rest));
+}
+
+LeaseMachine::Action &LeaseMachine::push(Action::Kind kind, quint64 id)
+{
+    Action &action = m_actions.emplace_back();
+    action.kind = kind;
+    action.id = id;
+    return action;
+}
+
+void LeaseMachine::acquire(quint64 id, bool once, const LockOptions &options, LeaseTime now)
+{
+    tick(now);
+    if (m_phase == Held) {
+        ++m_holdCount;
+        push(Action::Acquired, id);
+        return;
+    }
+    // Longer waits than nanoseconds can count are waits for ever.
+    const bool endless = options.wait >= std::chrono::duration_cast<milliseconds>(NeverTime);
+    const LeaseTime deadline = once ? now + SingleLookTimeout : endless ? NeverTime : later(now, options.wait);
+    m_requests.append({id, deadline, once});
+    if (m_phase == Acquiring) {
+        if (once && !m_inFlight)
+            attempt(now);
+        return;
+    }
+    m_nextOptions = options;
+    if (m_phase == Unlocked)
+        beginIfWanted(now);
+}
+
+void LeaseMachine::beginIfWanted(LeaseTime now)
+{
+    if (m_requests.isEmpty())
+        return;
+    m_options = m_nextOptions;
+    m_phase = Acquiring;
+    m_obstacle = {};
+    m_looks = 0;
+    m_lastBackOff = 0ns;
+    m_inFlight = false;
+    m_epochOpen = false;
+    m_tokenKnown = false;
+    attempt(now);
+}
+
+void LeaseMachine::attempt(LeaseTime now)
+{
+    m_nextAttempt = NeverTime;
+    if (!m_engineReady)
+        return; // engineReady() goes on
+    push(Action::SendAcquire).fresh = !m_epochOpen;
+    m_epochOpen = true;
+    m_inFlight = true;
+    m_sentAt = now;
+}
+
+void LeaseMachine::acquireReplied(const EngineReply &reply, LeaseTime now)
+{
+    tick(now);
+    if (m_phase != Acquiring)
+        return;
+    m_inFlight = false;
+    switch (reply.status) {
+    case EngineReply::Granted:
+        if (now + TimerSlack < m_sentAt + m_options.lease - safetyMargin(m_options.lease)) {
+            granted(reply);
+            return;
+        }
+        push(Action::Abandon);
+        m_epochOpen = false;
+        m_tokenKnown = false;
+        m_obstacle = {DistributedLock::ConnectionError,
+                      QStringLiteral("the server's answer took longer than the lease of %1 ms; "
+                                     "use a longer lease")
+                              .arg(m_options.lease.count()),
+                      false, false};
+        break;
+    case EngineReply::Taken:
+        taken(reply, now);
+        return;
+    default:
+        m_tokenKnown |= reply.error.maybeExecuted; // an earlier attempt may have been as well
+        m_obstacle = reply.error;
+        break;
+    }
+    const bool permanent = m_obstacle.permanent;
+    failRequests(m_obstacle, [permanent](const Request &request) { return permanent || request.once; });
+    giveUpIfUnwanted();
+    if (m_phase == Acquiring)
+        m_nextAttempt = later(now, backOff(std::max<nanoseconds>(m_options.retryInterval, 1s)));
+}
+
+void LeaseMachine::granted(const EngineReply &reply)
+{
+    m_phase = Held;
+    m_fencingToken = reply.fencingToken;
+    m_holdCount = int(m_requests.size());
+    m_acquiredAt = m_sentAt;
+    m_forced = false;
+    m_verify = false;
+    confirmed(m_sentAt, m_options.lease);
+    const auto requests = std::exchange(m_requests, {});
+    for (const Request &request : requests)
+        push(Action::Acquired, request.id);
+}
+
+void LeaseMachine::taken(const EngineReply &reply, LeaseTime now)
+{
+    m_tokenKnown = false;
+    m_obstacle = {};
+    ++m_looks;
+    failRequests({DistributedLock::BusyError, QStringLiteral("somebody else holds it; try again later, "
+                                                             "or use acquire() to wait for it")},
+                 [](const Request &request) { return request.once; });
+    if (m_options.maxRetries >= 0 && m_looks > m_options.maxRetries) {
+        failRequests({DistributedLock::BusyError,
+                      QStringLiteral("somebody else still held it after %1 retries; allow more retries, "
+                                     "or look with LockRegistry::inspect() who holds it")
+                              .arg(m_options.maxRetries)},
+                     [](const Request &) { return true; });
+    }
+    giveUpIfUnwanted();
+    if (m_phase != Acquiring)
+        return;
+    nanoseconds pause = jittered(m_options.retryInterval, 0.25);
+    if (reply.holderTtl >= 0ms)
+        pause = std::min<nanoseconds>(pause, reply.holderTtl + jittered(m_options.retryInterval / 10, 1) + 1ms);
+    m_nextAttempt = later(now, pause);
+}
+
+template<typename Predicate>
+void LeaseMachine::failRequests(const EngineError &error, Predicate predicate)
+{
+    m_requests.removeIf([&](const Request &request) {
+        if (!predicate(request))
+            return false;
+        push(Action::AcquireFailed, request.id).error = error;
+        return true;
+    });
+}
+
+void LeaseMachine::expireRequests(LeaseTime now)
+{
+    const auto expired = [now](const Request &request) { return request.deadline <= now; };
+    if (std::none_of(m_requests.cbegin(), m_requests.cend(), expired))
+        return;
+    EngineError error = m_obstacle; // of the attempt, or of the release before it
+    if (!error && m_looks > 0 && m_phase == Acquiring) {
+        error = {DistributedLock::TimeoutError,
+                 QStringLiteral("somebody else held it for the whole wait of %1 ms; wait longer, or look "
+                                "with LockRegistry::inspect() who holds it")
+                         .arg(m_options.wait.count())};
+    } else if (!error) {
+        error = {DistributedLock::ConnectionError,
+                 QStringLiteral("the server did not answer in time; look whether it is reachable and alive")};
+    }
+    failRequests(error, expired);
+    giveUpIfUnwanted();
+}
+
+void LeaseMachine::giveUpIfUnwanted()
+{
+    if (m_phase != Acquiring || !m_requests.isEmpty())
+        return;
+    if (m_tokenKnown || m_inFlight)
+        push(Action::Abandon);
+    m_phase = Unlocked;
+    m_inFlight = false;
+    m_epochOpen = false;
+    m_tokenKnown = false;
+    m_nextAttempt = NeverTime;
+}
+
+void LeaseMachine::cancel(LeaseTime now)
+{
+    tick(now);
+    failRequests({DistributedLock::CancelledError, QStringLiteral("the acquire was cancelled")},
+                 [](const Request &) { return true; });
+    giveUpIfUnwanted();
+}
+
+void LeaseMachine::confirmed(LeaseTime sentAt, nanoseconds lease)
+{
+    m_deadline = sentAt + lease - safetyMargin(lease);
+    m_atRiskAt = sentAt + lease * 2 / 3;
+    const LeaseTime third = sentAt + lease / 3;
+    m_nextAttempt = third - third % renewalBeat(lease);
+    m_atRisk = false;
+    m_obstacle = {};
+    m_lastBackOff = 0ns;
+}
+
+void LeaseMachine::setAutoRenew(bool autoRenew)
+{
+    m_options.autoRenew = autoRenew;
+    m_nextOptions.autoRenew = autoRenew;
+}
+
+void LeaseMachine::sendRenew(LeaseTime now)
+{
+    // Only to learn whether the key is still ours, its lease is not to become longer.
+    m_renewLease = m_options.autoRenew
+            ? nanoseconds(m_options.lease)
+            : std::max<nanoseconds>(1ms, m_deadline + safetyMargin(m_options.lease) - now);
+    m_verify = false;
+    m_inFlight = true;
+    m_sentAt = now;
+    m_nextAttempt = NeverTime;
+    push(Action::SendRenew).duration = m_renewLease;
+}
+
+void LeaseMachine::renewReplied(const EngineReply &reply, LeaseTime now)
+{
+    tick(now);
+    if (m_phase != Held)
+        return;
+    m_inFlight = false;
+    switch (reply.status) {
+    case EngineReply::Done:
+        if (m_renewLease == m_options.lease) {
+            confirmed(m_sentAt, m_renewLease);
+            push(Action::Renewed);
+        } else {
+            m_obstacle = {};
+            m_nextAttempt = now; // of no account unless renewing is switched on
+        }
+        if (m_verify)
+            m_nextAttempt = now;
+        else
+            m_forced = false;
+        break;
+    case EngineReply::Gone:
+        lose(m_forced ? DistributedLock::ForcedRelease : DistributedLock::Deleted, now);
+        return;
+    case EngineReply::Stolen:
+        lose(m_forced ? DistributedLock::ForcedRelease : DistributedLock::Stolen, now);
+        return;
+    default:
+        if (!m_obstacle)
+            push(Action::ErrorOccurred).error = reply.error;
+        m_obstacle = reply.error;
+        m_verify |= m_forced;
+        m_nextAttempt = now
+                + (reply.error.permanent ? m_options.lease / 6 : backOff(m_options.lease / 12));
+        break;
+    }
+    tick(now);
+}
+
+void LeaseMachine::forcedReleaseNoticed(LeaseTime now)
+{
+    tick(now);
+    if (m_phase != Held)
+        return;
+    m_forced = true;
+    m_verify = true;
+    m_nextAttempt = now;
+    tick(now);
+}
+
+void LeaseMachine::release(quint64 id, LeaseTime now)
+{
+    tick(now);
+    if (m_phase == Held && m_holdCount == 1) {
+        m_releases.append(id);
+        m_phase = Releasing;
+        m_holdCount = 0;
+        m_releaseUnconfirmed = false;
+        m_obstacle = {};
+        m_lastBackOff = 0ns;
+        sendRelease(now);
+        return;
+    }
+    const bool levelGivenBack = m_phase == Held;
+    if (levelGivenBack)
+        --m_holdCount;
+    else
+        cancel(now);
+    push(Action::ReleaseDone, id).success = levelGivenBack;
+}
+
+void LeaseMachine::sendRelease(LeaseTime now)
+{
+    m_nextAttempt = NeverTime;
+    m_inFlight = false;
+    if (!m_engineReady)
+        return; // engineReady() goes on
+    m_inFlight = true;
+    push(Action::SendRelease).duration = keepAfterRelease(now);
+}
+
+void LeaseMachine::releaseReplied(const EngineReply &reply, LeaseTime now)
+{
+    tick(now);
+    if (m_phase != Releasing)
+        return;
+    m_inFlight = false;
+    if (reply.status == EngineReply::Failed) {
+        m_releaseUnconfirmed |= reply.error.maybeExecuted;
+        if (!m_obstacle)
+            push(Action::ErrorOccurred).error = reply.error;
+        m_obstacle = reply.error;
+        if (!reply.error.permanent)
+            m_nextAttempt = now + backOff(m_options.lease / 12);
+        return;
+    }
+    // Only this release can have ended what was ours until the deadline, which has not passed.
+    if (reply.status == EngineReply::Done || m_releaseUnconfirmed) {
+        push(Action::Released);
+        const auto releases = std::exchange(m_releases, {});
+        for (const quint64 id : releases)
+            push(Action::ReleaseDone, id).success = true;
+        holdEnded(now);
+        return;
+    }
+    lose(m_forced ? DistributedLock::ForcedRelease
+                 : reply.status == EngineReply::Gone ? DistributedLock::Deleted
+                                                     : DistributedLock::Stolen,
+         now);
+}
+
+void LeaseMachine::lose(DistributedLock::LossReason reason, LeaseTime now, bool abandoned)
+{
+    Action &lost = push(Action::Lost);
+    lost.reason = reason;
+    lost.duration = std::max<nanoseconds>(0ns, now - m_deadline);
+    const auto releases = std::exchange(m_releases, {});
+    for (const quint64 id : releases)
+        push(Action::ReleaseDone, id);
+    // What the server may still keep is ours, and of no use to anybody.
+    if (abandoned)
+        push(Action::Abandon).duration = keepAfterRelease(now);
+    holdEnded(now);
+}
+
+void LeaseMachine::holdEnded(LeaseTime now)
+{
+    m_phase = Unlocked;
+    m_holdCount = 0;
+    m_fencingToken = 0;
+    m_atRisk = false;
+    m_inFlight = false;
+    m_epochOpen = false;
+    m_tokenKnown = false;
+    m_nextAttempt = NeverTime;
+    beginIfWanted(now);
+}
+
+void LeaseMachine::detach(LeaseTime now)
+{
+    tick(now);
+    m_engineReady = false;
+    failRequests({DistributedLock::ConnectionError, QStringLiteral("its registry was destroyed")},
+                 [](const Request &) { return true; });
+    giveUpIfUnwanted();
+    if (m_phase == Held || m_phase == Releasing)
+        lose(DistributedLock::ForcedRelease, now, true);
+}
+
+void LeaseMachine::engineReady(LeaseTime now)
+{
+    m_engineReady = true;
+    // What had an answer to wait for has it; what failed need not sit out its back-off.
+    if (!m_inFlight && (m_phase == Acquiring || m_phase == Releasing || (m_phase == Held && m_obstacle)))
+        m_nextAttempt = std::min(m_nextAttempt, now);
+    m_lastBackOff = 0ns;
+    tick(now);
+}
+
+void LeaseMachine::engineFailed(const EngineError &error, LeaseTime now)
+{
+    m_engineReady = false;
+    tick(now);
+    const bool permanent = error.permanent;
+    failRequests(error, [permanent](const Request &request) { return permanent || request.once; });
+    if (m_phase == Acquiring) {
+        m_obstacle = error;
+        giveUpIfUnwanted();
+    } else if (m_phase != Unlocked) {
+        if (!m_obstacle)
+            push(Action::ErrorOccurred).error = error;
+        m_obstacle = error;
+    }
+}
+
+void LeaseMachine::tick(LeaseTime now)
+{
+    const bool due = !m_inFlight && m_engineReady && now >= m_nextAttempt;
+    switch (m_phase) {
+    case Unlocked:
+        break;
+    case Acquiring:
+        expireRequests(now);
+        if (m_phase == Acquiring && due)
+            attempt(now);
+        break;
+    case Held:
+        if (now + TimerSlack >= m_deadline) {
+            lose(DistributedLock::LeaseExpired, now, true);
+            break;
+        }
+        if (!m_atRisk && now >= m_atRiskAt) {
+            m_atRisk = true;
+            push(Action::AtRisk).duration = m_deadline - now;
+        }
+        if (due && (m_options.autoRenew || m_verify))
+            sendRenew(now);
+        break;
+    case Releasing:
+        expireRequests(now);
+        if (now + TimerSlack >= m_deadline)
+            lose(DistributedLock::LeaseExpired, now, true);
+        else if (due)
+            sendRelease(now);
+        break;
+    }
+}
+
+LeaseTime LeaseMachine::nextWakeUp() const
+{
+    LeaseTime next = m_inFlight || !m_engineReady ? NeverTime : m_nextAttempt;
+    for (const Request &request : m_requests)
+        next = std::min(next, request.deadline);
+    switch (m_phase) {
+    case Unlocked:
+        return NeverTime;
+    case Acquiring:
+        return next;
+    case Held:
+        if (!m_options.autoRenew && !m_verify)
+            next = NeverTime;
+        if (!m_atRisk)
+            next = std::min(next, m_atRiskAt);
+        return std::min(next, m_deadline - TimerSlack);
+    case Releasing:
+        return std::min(next, m_deadline - TimerSlack);
+    }
+    return NeverTime;
+}
+
+nanoseconds LeaseMachine::backOff(nanoseconds ceiling)
+{
+    m_lastBackOff = std::clamp<nanoseconds>(m_lastBackOff * 2, 10ms, std::max<nanoseconds>(ceiling, 10ms));
+    return jittered(m_lastBackOff, 0.25);
+}
+
+} // namespace QDistLock

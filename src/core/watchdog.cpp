@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "watchdog.h"
+
+#include "leaseclock.h"
+
+#include <QtCore/qpointer.h>
+
+using namespace std::chrono_literals;
+
+namespace QDistLock {
+
+namespace {
+/// Qt's timers stand still while the machine is suspended, the lease clock does not: look at it so often.
+constexpr LeaseTime LongestSleep = 1s;
+} // namespace
+
+Watchdog::Watchdog(const LeaseClock *clock, QObject *parent)
+    : QObject(parent)
+    , m_clock(clock)
+{
+    m_timer.setTimerType(Qt::PreciseTimer);
+    m_timer.setSingleShot(true);
+    connect(&m_timer, &QTimer::timeout, this, &Watchdog::wake);
+}
+
+void Watchdog::setClock(const LeaseClock *clock)
+{
+    m_clock = clock;
+}
+
+void Watchdog::schedule(Client *client, LeaseTime at)
+{
+    if (client->m_wakeUpAt == at)
+        return;
+    if (client->m_wakeUpAt != NeverTime)
+        m_schedule.erase({client->m_wakeUpAt, client});
+    client->m_wakeUpAt = at;
+    if (at == NeverTime)
+        return;
+    m_schedule.insert({at, client});
+    // A timer that fires too early for what is left costs less than one set anew each time.
+    if (!m_waking && at < m_armedFor)
+        arm();
+}
+
+void Watchdog::wake()
+{
+    m_armedFor = NeverTime;
+    m_waking = true;
+    m_timer.start(0); // a client that runs an event loop must not keep the others from being woken
+    const LeaseTime now = m_clock->now();
+    const QPointer<Watchdog> alive(this);
+    while (!m_schedule.empty() && m_schedule.begin()->first <= now) {
+        Client *client = m_schedule.begin()->second;
+        m_schedule.erase(m_schedule.begin());
+        client->m_wakeUpAt = NeverTime;
+        client->wakeUp(m_clock->now()); // those before it may have taken their time
+        if (!alive)
+            return;
+    }
+    m_waking = false;
+    arm();
+}
+
+void Watchdog::arm()
+{
+    if (m_schedule.empty()) {
+        m_armedFor = NeverTime;
+        m_timer.stop();
+        return;
+    }
+    m_armedFor = m_schedule.begin()->first;
+    const LeaseTime now = m_clock->now();
+    const LeaseTime pause = std::clamp<LeaseTime>(m_armedFor - now, 0ns, LongestSleep);
+    m_timer.start(std::chrono::ceil<std::chrono::milliseconds>(pause));
+}
+
+} // namespace QDistLock

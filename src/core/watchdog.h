@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "leasemachine.h"
+
+#include <QtCore/qobject.h>
+#include <QtCore/qtimer.h>
+
+#include <set>
+
+namespace QDistLock {
+
+class LeaseClock;
+
+/*!
+    Wakes the locks of one registry when something is due for them: a renewal, the next look, a deadline.
+    One timer for all of them. Thread: its own.
+*/
+class Watchdog : public QObject
+{
+    Q_OBJECT
+public:
+    /// Something that is to be woken. It must be forgotten before it goes.
+    class Client
+    {
+    public:
+        virtual ~Client() = default;
+        /// May schedule and forget any client.
+        virtual void wakeUp(LeaseTime now) = 0;
+
+    private:
+        friend class Watchdog;
+        LeaseTime m_wakeUpAt = NeverTime;
+    };
+
+    explicit Watchdog(const LeaseClock *clock, QObject *parent = nullptr);
+
+    const LeaseClock *clock() const { return m_clock; }
+    /// Not owned; in force from the next look at it.
+    void setClock(const LeaseClock *clock);
+
+    /// In place of what was scheduled for \a client before; NeverTime forgets it.
+    void schedule(Client *client, LeaseTime at);
+    void forget(Client *client) { schedule(client, NeverTime); }
+
+    /// Wakes all that are due now.
+    void wake();
+
+private:
+    void arm();
+
+    const LeaseClock *m_clock;
+    QTimer m_timer;
+    std::set<std::pair<LeaseTime, Client *>> m_schedule;
+    LeaseTime m_armedFor = NeverTime;
+    bool m_waking = false;
+};
+
+} // namespace QDistLock

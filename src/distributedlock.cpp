@@ -1,0 +1,730 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "distributedlock_p.h"
+
+#include "core/leaseclock.h"
+#include "lockregistry_p.h"
+#include "logging.h"
+
+#include <QtCore/qmetaobject.h>
+#include <QtCore/qpointer.h>
+
+#include <algorithm>
+#include <limits>
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+namespace QDistLock {
+
+namespace {
+
+int toInt(milliseconds duration)
+{
+    constexpr auto greatest = (std::numeric_limits<int>::max)();
+    return int(std::min<qint64>(duration.count(), greatest));
+}
+
+milliseconds ceilToMs(nanoseconds duration)
+{
+    return std::chrono::ceil<milliseconds>(duration);
+}
+
+} // namespace
+
+DistributedLockPrivate::DistributedLockPrivate(DistributedLock *lock)
+    : q(lock)
+{
+}
+
+DistributedLockPrivate::~DistributedLockPrivate()
+{
+    if (registry) {
+        machine.detach(now());
+        const auto actions = machine.takeActions();
+        for (const LeaseMachine::Action &action : actions) {
+            if (action.kind == LeaseMachine::Action::Abandon)
+                execute(action);
+        }
+        registry->route(m_sequence, nullptr);
+        registry->detach(this);
+        registry = nullptr;
+    }
+    registryGone = true; // what a continuation still asks for fails
+    for (auto &[id, promise] : acquirePromises) {
+        promise.addResult(LockResult{DistributedLock::CancelledError,
+                                     QStringLiteral("Lock \"%1\": the lock object was destroyed").arg(name), 0});
+        promise.finish();
+    }
+    for (auto &[id, promise] : releasePromises) {
+        promise.addResult(false);
+        promise.finish();
+    }
+}
+
+LeaseTime DistributedLockPrivate::now() const
+{
+    return registry ? registry->now() : LeaseClock::system()->now();
+}
+
+LockEngine *DistributedLockPrivate::engine(EngineError *engineError)
+{
+    if (registryGone) {
+        *engineError = {DistributedLock::ConnectionError,
+                        QStringLiteral("its registry was destroyed; give it another one with setRegistry()"), true, false};
+        return nullptr;
+    }
+    if (!registry) {
+        const QPointer<DistributedLock> alive(q);
+        setRegistry(LockRegistryPrivate::get(LockRegistry::instance()));
+        if (!alive || !registry)
+            return nullptr;
+    }
+    return registry->engine(engineError);
+}
+
+void DistributedLockPrivate::setRegistry(LockRegistryPrivate *newRegistry)
+{
+    if (registry) {
+        registry->route(m_sequence, nullptr);
+        registry->detach(this);
+        machine.detach(now()); // its engine was ready, the next one need not be
+    }
+    m_sequence = 0;
+    registry = newRegistry;
+    registryGone = false;
+    if (!registry)
+        return;
+    registry->attach(this);
+    if (!optionsSet)
+        setOptions(registry->defaults);
+}
+
+void DistributedLockPrivate::setOptions(const LockOptions &newOptions)
+{
+    const LockOptions before = std::exchange(options, newOptions);
+    const LockOptions after = newOptions;
+    const QPointer<DistributedLock> alive(q);
+    machine.setAutoRenew(after.autoRenew);
+    machine.tick(now());
+    run(InsideCall);
+    if (alive && before.lease != after.lease)
+        Q_EMIT alive->leaseChanged();
+    if (alive && before.wait != after.wait)
+        Q_EMIT alive->waitChanged();
+    if (alive && before.retryInterval != after.retryInterval)
+        Q_EMIT alive->retryIntervalChanged();
+    if (alive && before.autoRenew != after.autoRenew)
+        Q_EMIT alive->autoRenewChanged();
+    if (alive && before.fair != after.fair)
+        Q_EMIT alive->fairChanged();
+}
+
+DistributedLock::State DistributedLockPrivate::state() const
+{
+    switch (machine.phase()) {
+    case LeaseMachine::Acquiring:
+        return DistributedLock::Acquiring;
+    case LeaseMachine::Held:
+        return machine.isAtRisk() ? DistributedLock::AtRisk : DistributedLock::Held;
+    case LeaseMachine::Releasing:
+        return DistributedLock::Releasing;
+    case LeaseMachine::Unlocked:
+        break;
+    }
+    return DistributedLock::Unlocked;
+}
+
+void DistributedLockPrivate::wakeUp(LeaseTime now)
+{
+    machine.tick(now);
+    run(OnEventLoop);
+}
+
+void DistributedLockPrivate::engineReady()
+{
+    machine.engineReady(now());
+    run(OnEventLoop);
+}
+
+void DistributedLockPrivate::engineFailed(const EngineError &engineError)
+{
+    machine.engineFailed(engineError, now());
+    run(OnEventLoop);
+}
+
+void DistributedLockPrivate::noticed(LockEngine::Notice notice)
+{
+    if (notice == LockEngine::ForcedRelease)
+        machine.forcedReleaseNoticed(now());
+    run(OnEventLoop);
+}
+
+void DistributedLockPrivate::registryDestroyed()
+{
+    const QPointer<DistributedLock> alive(q);
+    const LockRegistryPrivate *const before = registry;
+    machine.detach(now());
+    run(InsideCall);
+    if (!alive || registry != before)
+        return;
+    registry->watchdog()->forget(this);
+    registry = nullptr;
+    registryGone = true;
+    m_sequence = 0;
+}
+
+void DistributedLockPrivate::acquire(quint64 id, bool once)
+{
+    const auto fail = [this, id](DistributedLock::Error code, const QString &text) {
+        LeaseMachine::Action action{LeaseMachine::Action::AcquireFailed};
+        action.id = id;
+        action.error = {code, text, true, false};
+        m_outcomes.append({action, m_epoch});
+        deliverLater();
+    };
+    const QPointer<DistributedLock> alive(q);
+    if (machine.phase() == LeaseMachine::Held) {
+        machine.tick(now()); // it may be over
+        run(InsideCall);
+        if (!alive)
+            return;
+    }
+    LeaseTime time = now();
+    if (machine.phase() != LeaseMachine::Held) {
+        if (const QString text = options.validationError(); !text.isEmpty())
+            return fail(DistributedLock::OptionsError, text);
+        EngineError engineError;
+        LockEngine *const lockEngine = engine(&engineError);
+        if (!alive)
+            return;
+        if (!lockEngine)
+            return fail(engineError.code, engineError.text);
+        const bool sameKeys = !name.isEmpty() && name == m_keysName && options.keyPrefix == m_keysPrefix;
+        if (machine.phase() != LeaseMachine::Acquiring && !sameKeys) {
+            QString text;
+            const auto keys = LockKeys::make(options.keyPrefix, name, &text);
+            if (!keys)
+                return fail(DistributedLock::NameError, text);
+            m_nextKeys = *keys;
+            m_keysName = name;
+            m_keysPrefix = options.keyPrefix;
+        }
+        lockEngine->open();
+        if (!alive)
+            return;
+        if (engine(&engineError) != lockEngine) // a slot of the registry's stateChanged()
+            return fail(DistributedLock::ConnectionError, QStringLiteral("its registry was destroyed or changed"));
+        time = now();
+        if (lockEngine->state() == LockEngine::Ready)
+            machine.engineReady(time);
+    }
+    machine.acquire(id, once || options.wait == 0ms, options, time);
+    run(InsideCall);
+}
+
+void DistributedLockPrivate::release(quint64 id)
+{
+    if (machine.phase() == LeaseMachine::Unlocked || machine.phase() == LeaseMachine::Releasing)
+        qCWarning(lcLock, "Lock \"%ls\": release() of a lock that is not held", qUtf16Printable(name));
+    machine.release(id, now());
+    run(InsideCall);
+}
+
+QFuture<LockResult> DistributedLockPrivate::acquireFuture(bool once)
+{
+    const quint64 id = newRequest();
+    QPromise<LockResult> promise;
+    promise.start();
+    const QFuture<LockResult> future = promise.future();
+    acquirePromises.emplace(id, std::move(promise)); // before a slot of a NOTIFY may delete the lock
+    acquire(id, once);
+    return future;
+}
+
+void DistributedLockPrivate::cancel()
+{
+    machine.cancel(now());
+    run(InsideCall);
+}
+
+template<typename Reply>
+LockEngine::Completion DistributedLockPrivate::completion(Reply reply)
+{
+    return [guard = QPointer<DistributedLock>(q), epoch = m_epoch, reply](const EngineReply &engineReply) {
+        if (!guard)
+            return;
+        DistributedLockPrivate *const d = guard->d.get();
+        // A reply to a token that was given up: abandon() has seen to it.
+        if (d->m_epoch != epoch)
+            return;
+        (d->machine.*reply)(engineReply, d->now());
+        d->run(OnEventLoop);
+    };
+}
+
+void DistributedLockPrivate::execute(const LeaseMachine::Action &action)
+{
+    using Action = LeaseMachine::Action;
+    EngineError ignored;
+    LockEngine *const lockEngine = registry ? registry->engine(&ignored) : nullptr;
+    switch (action.kind) {
+    case Action::SendAcquire:
+        if (action.fresh) {
+            ++m_epoch;
+            if (m_nextKeys)
+                m_keys = *std::exchange(m_nextKeys, std::nullopt);
+            registry->route(m_sequence, nullptr);
+            m_token = lockEngine->makeToken();
+            m_sequence = lockEngine->lastSequence();
+            registry->route(m_sequence, this);
+        }
+        lockEngine->acquire({m_keys, m_token, machine.options().lease, machine.options().repairMissingTtl, false},
+                            completion(&LeaseMachine::acquireReplied));
+        break;
+    case Action::SendRenew:
+        lockEngine->renew(m_keys, m_token, ceilToMs(action.duration), completion(&LeaseMachine::renewReplied));
+        break;
+    case Action::SendRelease:
+        lockEngine->release(m_keys, m_token, ceilToMs(action.duration), completion(&LeaseMachine::releaseReplied));
+        break;
+    case Action::Abandon:
+        // The server may still run what was sent last; the lease counts from then.
+        if (lockEngine)
+            lockEngine->abandon(m_keys, m_token, ceilToMs(action.duration), 2 * machine.options().lease);
+        ++m_epoch;
+        break;
+    case Action::ReleaseDone:
+        if (releasePromises.find(action.id) == releasePromises.end())
+            break; // nobody asked
+        [[fallthrough]];
+    default:
+        m_outcomes.append({action, m_epoch});
+        break;
+    }
+}
+
+void DistributedLockPrivate::run(Context context)
+{
+    const QPointer<DistributedLock> alive(q);
+    const auto actions = machine.takeActions();
+    for (const LeaseMachine::Action &action : actions)
+        execute(action);
+    if (registry)
+        registry->watchdog()->schedule(this, machine.nextWakeUp());
+    syncProperties();
+    if (!alive || m_outcomes.isEmpty())
+        return;
+    if (context == OnEventLoop)
+        deliver();
+    else
+        deliverLater();
+}
+
+void DistributedLockPrivate::syncProperties()
+{
+    const Shown before = m_shown;
+    m_shown = {state(), machine.fencingToken(), machine.holdCount(), machine.queuePosition()};
+    const Shown shown = m_shown; // a slot may change it again, or delete the lock
+    const auto isHeld = [](DistributedLock::State state) {
+        return state == DistributedLock::Held || state == DistributedLock::AtRisk;
+    };
+    const QPointer<DistributedLock> alive(q);
+    if (before.state != shown.state)
+        Q_EMIT alive->stateChanged();
+    if (alive && isHeld(before.state) != isHeld(shown.state))
+        Q_EMIT alive->heldChanged();
+    if (alive && before.holdCount != shown.holdCount)
+        Q_EMIT alive->holdCountChanged();
+    if (alive && before.fencingToken != shown.fencingToken)
+        Q_EMIT alive->fencingTokenChanged();
+    if (alive && before.queuePosition != shown.queuePosition)
+        Q_EMIT alive->queuePositionChanged();
+}
+
+void DistributedLockPrivate::deliverLater()
+{
+    if (std::exchange(m_deliveryPosted, true))
+        return;
+    QMetaObject::invokeMethod(
+            q,
+            [this] {
+                m_deliveryPosted = false;
+                deliver();
+            },
+            Qt::QueuedConnection);
+}
+
+void DistributedLockPrivate::deliver()
+{
+    // A slot may run an event loop of its own: that tells what comes next, in order.
+    const QPointer<DistributedLock> alive(q);
+    while (alive && !m_outcomes.isEmpty())
+        deliver(m_outcomes.takeFirst());
+}
+
+QString DistributedLockPrivate::describe(const QString &text) const
+{
+    const QString server = registry ? registry->serverText : QString();
+    if (server.isEmpty() || text.contains(server))
+        return QStringLiteral("Lock \"%1\": %2").arg(name, text);
+    return QStringLiteral("Lock \"%1\" on %2: %3").arg(name, server, text);
+}
+
+void DistributedLockPrivate::setError(const EngineError &newError)
+{
+    const QString text = newError ? describe(newError.text) : QString();
+    if (error == newError.code && errorString == text)
+        return;
+    error = newError.code;
+    errorString = text;
+    Q_EMIT q->errorChanged();
+}
+
+void DistributedLockPrivate::tellFailure(quint64 id, const EngineError &failure)
+{
+    const QPointer<DistributedLock> alive(q);
+    QPromise<LockResult> promise;
+    const auto it = acquirePromises.find(id);
+    const bool promised = it != acquirePromises.end();
+    if (promised) {
+        promise = std::move(it->second);
+        acquirePromises.erase(it);
+    }
+    const LockResult result{failure.code, describe(failure.text), 0};
+    qCDebug(lcLock, "%ls", qUtf16Printable(result.errorString));
+    setError(failure);
+    if (alive)
+        Q_EMIT q->acquireFailed(failure.code);
+    const bool ordinary = failure.code == DistributedLock::BusyError || failure.code == DistributedLock::TimeoutError
+            || failure.code == DistributedLock::CancelledError;
+    if (alive && !ordinary)
+        Q_EMIT q->errorOccurred(failure.code);
+    if (promised) {
+        promise.addResult(result);
+        promise.finish();
+    }
+}
+
+void DistributedLockPrivate::deliver(const Outcome &outcome)
+{
+    using Action = LeaseMachine::Action;
+    const Action &action = outcome.action;
+    const QPointer<DistributedLock> alive(q);
+    switch (action.kind) {
+    case Action::Acquired: {
+        if (outcome.epoch != m_epoch || !machine.isHeld(now())) {
+            tellFailure(action.id, {DistributedLock::CancelledError,
+                                    QStringLiteral("the hold ended before the acquisition could be told"), false, false});
+            return;
+        }
+        m_announcedEpoch = outcome.epoch;
+        QPromise<LockResult> promise;
+        const auto it = acquirePromises.find(action.id);
+        const bool promised = it != acquirePromises.end();
+        if (promised) {
+            promise = std::move(it->second);
+            acquirePromises.erase(it);
+        }
+        const LockResult result{DistributedLock::NoError, QString(), machine.fencingToken()};
+        setError({});
+        if (alive)
+            Q_EMIT q->acquired();
+        if (promised) {
+            promise.addResult(result);
+            promise.finish();
+        }
+        break;
+    }
+    case Action::AcquireFailed:
+        tellFailure(action.id, action.error);
+        break;
+    case Action::ReleaseDone: {
+        const auto it = releasePromises.find(action.id);
+        if (it == releasePromises.end())
+            break;
+        QPromise<bool> promise = std::move(it->second);
+        releasePromises.erase(it);
+        promise.addResult(action.success);
+        promise.finish();
+        break;
+    }
+    case Action::Released:
+        if (m_announcedEpoch == outcome.epoch)
+            Q_EMIT q->released();
+        break;
+    case Action::Lost:
+        qCWarning(lcLock, "Lock \"%ls\" was lost: %s%s", qUtf16Printable(name),
+                  QMetaEnum::fromType<DistributedLock::LossReason>().valueToKey(action.reason),
+                  action.duration > 0ns
+                          ? qPrintable(QStringLiteral(", noticed %1 ms after its deadline")
+                                               .arg(std::chrono::duration_cast<milliseconds>(action.duration).count()))
+                          : "");
+        if (m_announcedEpoch == outcome.epoch)
+            Q_EMIT q->lost(action.reason);
+        break;
+    case Action::Renewed:
+        setError({});
+        if (alive)
+            Q_EMIT q->renewed();
+        break;
+    case Action::AtRisk:
+        Q_EMIT q->atRisk(toInt(std::chrono::duration_cast<milliseconds>(action.duration)));
+        break;
+    case Action::ErrorOccurred:
+        qCWarning(lcLock, "Lock \"%ls\": %ls", qUtf16Printable(name), qUtf16Printable(action.error.text));
+        setError(action.error);
+        if (alive)
+            Q_EMIT q->errorOccurred(action.error.code);
+        break;
+    case Action::SendAcquire:
+    case Action::SendRenew:
+    case Action::SendRelease:
+    case Action::Abandon:
+        Q_UNREACHABLE();
+    }
+}
+
+DistributedLock::DistributedLock(QObject *parent)
+    : DistributedLock(QString(), parent)
+{
+}
+
+DistributedLock::DistributedLock(const QString &name, QObject *parent)
+    : QObject(parent)
+    , d(std::make_unique<DistributedLockPrivate>(this))
+{
+    d->name = name;
+}
+
+DistributedLock::DistributedLock(LockRegistry *registry, const QString &name, QObject *parent)
+    : DistributedLock(name, parent)
+{
+    setRegistry(registry);
+}
+
+DistributedLock::~DistributedLock() = default;
+
+QString DistributedLock::name() const
+{
+    return d->name;
+}
+
+void DistributedLock::setName(const QString &name)
+{
+    if (name == d->name)
+        return;
+    if (state() != Unlocked) {
+        const QPointer<DistributedLock> alive(this);
+        d->setError({NameError, QStringLiteral("it cannot be renamed to \"%1\" while it is in use; release it first").arg(name)});
+        if (alive)
+            Q_EMIT errorOccurred(NameError);
+        return;
+    }
+    d->name = name;
+    Q_EMIT nameChanged();
+}
+
+LockRegistry *DistributedLock::registry() const
+{
+    return d->registry ? d->registry->registry() : nullptr;
+}
+
+void DistributedLock::setRegistry(LockRegistry *registry)
+{
+    if (registry == this->registry())
+        return;
+    if (state() != Unlocked) {
+        const QPointer<DistributedLock> alive(this);
+        d->setError({OptionsError, QStringLiteral("its registry cannot be changed while it is in use; release it first")});
+        if (alive)
+            Q_EMIT errorOccurred(OptionsError);
+        return;
+    }
+    Q_ASSERT_X(!registry || registry->thread() == thread(), "DistributedLock::setRegistry",
+               "lock and registry must live in the same thread");
+    d->setRegistry(registry ? LockRegistryPrivate::get(registry) : nullptr);
+}
+
+LockOptions DistributedLock::options() const
+{
+    return d->options;
+}
+
+void DistributedLock::setOptions(const LockOptions &options)
+{
+    d->optionsSet = true;
+    d->setOptions(options);
+}
+
+DistributedLock::State DistributedLock::state() const
+{
+    return d->state();
+}
+
+bool DistributedLock::isHeld() const
+{
+    return d->machine.isHeld(d->now());
+}
+
+int DistributedLock::holdCount() const
+{
+    return d->machine.holdCount();
+}
+
+qint64 DistributedLock::fencingToken() const
+{
+    return d->machine.fencingToken();
+}
+
+int DistributedLock::queuePosition() const
+{
+    return d->machine.queuePosition();
+}
+
+int DistributedLock::remainingTime() const
+{
+    return toInt(std::chrono::duration_cast<milliseconds>(remainingTimeAsDuration()));
+}
+
+nanoseconds DistributedLock::remainingTimeAsDuration() const
+{
+    const LeaseTime now = d->now();
+    return d->machine.isHeld(now) ? d->machine.deadline() - now : 0ns;
+}
+
+int DistributedLock::lease() const
+{
+    return toInt(d->options.lease);
+}
+
+milliseconds DistributedLock::leaseAsDuration() const
+{
+    return d->options.lease;
+}
+
+void DistributedLock::setLease(int milliseconds)
+{
+    setLease(std::chrono::milliseconds(milliseconds));
+}
+
+void DistributedLock::setLease(milliseconds lease)
+{
+    setOptions(options().withLease(lease));
+}
+
+int DistributedLock::wait() const
+{
+    return toInt(d->options.wait);
+}
+
+milliseconds DistributedLock::waitAsDuration() const
+{
+    return d->options.wait;
+}
+
+void DistributedLock::setWait(int milliseconds)
+{
+    setWait(milliseconds == (std::numeric_limits<int>::max)() ? LockOptions::Forever
+                                                             : std::chrono::milliseconds(milliseconds));
+}
+
+void DistributedLock::setWait(milliseconds wait)
+{
+    setOptions(options().withWait(wait));
+}
+
+int DistributedLock::retryInterval() const
+{
+    return toInt(d->options.retryInterval);
+}
+
+milliseconds DistributedLock::retryIntervalAsDuration() const
+{
+    return d->options.retryInterval;
+}
+
+void DistributedLock::setRetryInterval(int milliseconds)
+{
+    setRetryInterval(std::chrono::milliseconds(milliseconds));
+}
+
+void DistributedLock::setRetryInterval(milliseconds interval)
+{
+    setOptions(options().withRetryInterval(interval));
+}
+
+bool DistributedLock::autoRenew() const
+{
+    return d->options.autoRenew;
+}
+
+void DistributedLock::setAutoRenew(bool autoRenew)
+{
+    setOptions(options().withAutoRenew(autoRenew));
+}
+
+bool DistributedLock::isFair() const
+{
+    return d->options.fair;
+}
+
+void DistributedLock::setFair(bool fair)
+{
+    setOptions(options().withFair(fair));
+}
+
+DistributedLock::Error DistributedLock::error() const
+{
+    return d->error;
+}
+
+QString DistributedLock::errorString() const
+{
+    return d->errorString;
+}
+
+QFuture<LockResult> DistributedLock::acquireAsync()
+{
+    return d->acquireFuture(false);
+}
+
+QFuture<LockResult> DistributedLock::tryAcquireAsync()
+{
+    return d->acquireFuture(true);
+}
+
+QFuture<bool> DistributedLock::releaseAsync()
+{
+    const quint64 id = d->newRequest();
+    QPromise<bool> promise;
+    promise.start();
+    const QFuture<bool> future = promise.future();
+    d->releasePromises.emplace(id, std::move(promise));
+    d->release(id);
+    return future;
+}
+
+void DistributedLock::acquire()
+{
+    d->acquire(d->newRequest(), false);
+}
+
+void DistributedLock::tryAcquire()
+{
+    d->acquire(d->newRequest(), true);
+}
+
+void DistributedLock::release()
+{
+    d->release(d->newRequest());
+}
+
+void DistributedLock::cancel()
+{
+    d->cancel();
+}
+
+} // namespace QDistLock

@@ -1,0 +1,609 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "redisengine.h"
+
+#include "core/leaseclock.h"
+#include "redis/subscriber.h"
+#include "scripts.h"
+
+#include <QtCore/qpointer.h>
+
+#include <algorithm>
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+namespace QDistLock {
+
+namespace {
+
+/// Locks in one command: so many that the command's own cost hardly counts, so few that the server
+/// serves others meanwhile (a script of this size takes it well under a millisecond).
+constexpr qsizetype AcquireChunk = 64;
+constexpr qsizetype RenewChunk = 1000;
+constexpr int ScanCount = 512;
+/// Keys a listing looks at in one command.
+constexpr qsizetype InspectChunk = 128;
+
+/// A longer answer is of no use to the lease; giving up the connection of all locks for one that is short
+/// would be of no use either.
+milliseconds commandTimeout(milliseconds lease)
+{
+    return std::clamp<milliseconds>(lease, 1s, 3s);
+}
+
+/// Less: a half-open connection is to be found out in time to renew on another one.
+milliseconds renewalTimeout(milliseconds lease)
+{
+    return std::clamp<milliseconds>(lease / 3, 1s, 3s);
+}
+
+constexpr milliseconds CommandTimeout = 3s;
+
+QByteArray globEscaped(const QByteArray &text)
+{
+    QByteArray escaped;
+    for (const char c : text) {
+        if (strchr("*?[]\\", c))
+            escaped += '\\';
+        escaped += c;
+    }
+    return escaped;
+}
+
+} // namespace
+
+struct RedisEngine::Operation
+{
+    enum Kind { Acquire, Renew, Release };
+    Kind kind;
+    LockKeys keys;
+    QByteArray token;
+    milliseconds time; ///< lease, or how long to keep the key
+    bool repairMissingTtl;
+    Completion completion;
+};
+
+/// Operations that shared a command.
+struct RedisEngine::Batch
+{
+    explicit Batch(Operations of)
+        : operations(std::move(of))
+    {
+    }
+
+    Operations operations;
+    EngineError error;              ///< of all of them
+    QList<QtRedis::Reply> elements; ///< one for each, unless there was an error
+    size_t next = 0;                ///< to be told how it ended
+};
+
+struct RedisEngine::Abandoned
+{
+    LockKeys keys;
+    milliseconds keep;
+    std::chrono::nanoseconds until; ///< on the lease clock
+    bool inFlight = false;
+    bool gone = false; ///< the server had nothing under this token
+};
+
+struct RedisEngine::Listing
+{
+    QByteArray prefix;
+    QByteArray match;
+    QSet<QByteArray> seen; ///< SCAN may tell a key twice
+    QList<LockInfo> infos;
+    std::function<void(const EngineError &, const QList<LockInfo> &)> completion;
+};
+
+RedisEngine::RedisEngine(const QtRedis::ServerUrl &server, const LeaseClock *clock, QObject *parent)
+    : LockEngine(parent)
+    , m_connection(server)
+    , m_clock(clock)
+{
+    m_connection.setClientName("qdistlock-" + clientId());
+    connect(&m_connection, &QtRedis::Connection::stateChanged, this, &RedisEngine::connectionStateChanged);
+    connect(&m_connection, &QtRedis::Connection::failed, this, &LockEngine::failed);
+    connect(&m_connection, &QtRedis::Connection::repliesProcessed, this, &RedisEngine::flush);
+}
+
+RedisEngine::~RedisEngine()
+{
+    m_connection.disconnect(this);
+    m_operations.erase(std::remove_if(m_operations.begin(), m_operations.end(),
+                                      [this](const Operation &operation) {
+                                          return operation.kind == Operation::Release
+                                                  && m_abandoned.contains(operation.token);
+                                      }),
+                       m_operations.end());
+    flush();
+    // Whole scripts: nobody will be there any more when the server says that it does not know one.
+    for (auto it = m_abandoned.cbegin(); it != m_abandoned.cend();) {
+        QList<QByteArray> keys;
+        QList<QByteArray> arguments;
+        for (; it != m_abandoned.cend() && keys.size() < AcquireChunk; ++it) {
+            keys << it->keys.lock;
+            arguments << it.key() << QByteArray::number(qint64(it->keep.count()));
+        }
+        m_connection.send(QList<QByteArray>{"EVAL", Scripts::release.text, QByteArray::number(keys.size())} + keys
+                                  + arguments,
+                          CommandTimeout, nullptr);
+    }
+    // The connection's destructor writes it.
+}
+
+void RedisEngine::open()
+{
+    m_connection.open();
+}
+
+LockEngine::State RedisEngine::state() const
+{
+    switch (m_connection.state()) {
+    case QtRedis::Connection::Connecting:
+        return Connecting;
+    case QtRedis::Connection::Ready:
+        return Ready;
+    case QtRedis::Connection::Disconnected:
+        break;
+    }
+    return Disconnected;
+}
+
+EngineError RedisEngine::error() const
+{
+    QtRedis::CommandResult result;
+    result.outcome = QtRedis::CommandResult::NotSent;
+    result.failure = m_connection.failure();
+    result.errorString = m_connection.errorString();
+    if (result.failure == QtRedis::Failure::None)
+        return {};
+    return errorOf(result, nullptr);
+}
+
+void RedisEngine::connectionStateChanged()
+{
+    if (m_connection.state() == QtRedis::Connection::Ready)
+        queueAbandoned();
+    Q_EMIT stateChanged();
+}
+
+void RedisEngine::acquire(const Acquire &operation, Completion completion)
+{
+    enqueue({Operation::Acquire, operation.keys, operation.token, operation.lease, operation.repairMissingTtl,
+             std::move(completion)});
+}
+
+void RedisEngine::renew(const LockKeys &keys, const QByteArray &token, milliseconds lease,
+                        Completion completion)
+{
+    enqueue({Operation::Renew, keys, token, lease, false, std::move(completion)});
+}
+
+void RedisEngine::release(const LockKeys &keys, const QByteArray &token, milliseconds keep,
+                          Completion completion)
+{
+    enqueue({Operation::Release, keys, token, keep, false, std::move(completion)});
+}
+
+void RedisEngine::abandon(const LockKeys &keys, const QByteArray &token, milliseconds keep,
+                          milliseconds atMost)
+{
+    m_abandoned.insert(token, {keys, keep, m_clock->now() + atMost});
+    if (m_connection.state() != QtRedis::Connection::Ready)
+        return; // connectionStateChanged() goes on
+    if (std::exchange(m_abandonedAgain, false))
+        queueAbandoned();
+    else
+        sendAbandoned(token);
+}
+
+void RedisEngine::queueAbandoned()
+{
+    const auto now = m_clock->now();
+    m_abandoned.removeIf([now](auto it) { return !it->inFlight && it->until <= now; });
+    const QList<QByteArray> tokens = m_abandoned.keys();
+    for (const QByteArray &token : tokens)
+        sendAbandoned(token);
+}
+
+void RedisEngine::sendAbandoned(const QByteArray &token)
+{
+    const auto abandoned = m_abandoned.find(token);
+    if (abandoned == m_abandoned.end() || abandoned->gone || std::exchange(abandoned->inFlight, true))
+        return;
+    release(abandoned->keys, token, abandoned->keep, [this, token](const EngineReply &reply) {
+        const auto it = m_abandoned.find(token);
+        if (it == m_abandoned.end())
+            return;
+        it->inFlight = false;
+        if (reply.status == EngineReply::Failed && !reply.error.permanent) {
+            m_abandonedAgain = true; // goes out again with the next need or connection
+        } else if (reply.status == EngineReply::Gone) {
+            // The acquire may run yet, if it had to be sent anew after NOSCRIPT or NOPERM: see received().
+            it->gone = true;
+        } else {
+            m_abandoned.erase(it);
+        }
+    });
+}
+
+void RedisEngine::enqueue(Operation operation)
+{
+    const qsizetype limit = operation.kind == Operation::Renew ? RenewChunk : AcquireChunk;
+    m_operations.push_back(std::move(operation));
+    if (qsizetype(m_operations.size()) >= limit) {
+        // Lets the server work on these while we go on.
+        flush();
+        m_connection.flush();
+        return;
+    }
+    if (m_connection.isDelivering() || std::exchange(m_flushScheduled, true))
+        return;
+    QMetaObject::invokeMethod(
+            this,
+            [this] {
+                m_flushScheduled = false;
+                flush();
+            },
+            Qt::QueuedConnection);
+}
+
+void RedisEngine::flush()
+{
+    // Runs of one kind, so that the order of operations on one lock is kept.
+    auto operations = std::exchange(m_operations, {});
+    for (auto first = operations.begin(); first != operations.end();) {
+        const Operation::Kind kind = first->kind;
+        const auto limit = kind == Operation::Renew ? RenewChunk : AcquireChunk;
+        auto last = first;
+        while (last != operations.end() && last->kind == kind && last - first < limit)
+            ++last;
+        send(Operations(std::make_move_iterator(first), std::make_move_iterator(last)));
+        first = last;
+    }
+}
+
+void RedisEngine::send(Operations operations)
+{
+    const qsizetype size = qsizetype(operations.size());
+    QList<QByteArray> keys;
+    QList<QByteArray> arguments;
+    milliseconds timeout = CommandTimeout;
+    const QtRedis::Script *script = nullptr;
+    switch (operations.front().kind) {
+    case Operation::Acquire:
+        script = &Scripts::acquire;
+        keys.reserve(2 * size);
+        arguments.reserve(3 * size);
+        for (const Operation &operation : operations) {
+            keys << operation.keys.lock << operation.keys.fence;
+            arguments << operation.token << QByteArray::number(qint64(operation.time.count()))
+                      << (operation.repairMissingTtl ? QByteArrayLiteral("1") : QByteArrayLiteral("0"));
+            timeout = std::min(timeout, commandTimeout(operation.time));
+        }
+        break;
+    case Operation::Renew:
+    case Operation::Release:
+        script = operations.front().kind == Operation::Renew ? &Scripts::renew : &Scripts::release;
+        keys.reserve(size);
+        arguments.reserve(2 * size);
+        for (const Operation &operation : operations) {
+            keys << operation.keys.lock;
+            arguments << operation.token << QByteArray::number(qint64(operation.time.count()));
+            if (operation.kind == Operation::Renew)
+                timeout = std::min(timeout, renewalTimeout(operation.time));
+        }
+        break;
+    }
+    m_connection.sendScript(
+            *script, keys, arguments, timeout,
+            [this, batch = std::make_shared<Batch>(std::move(operations))](
+                    const QtRedis::CommandResult &result) { received(batch, result); });
+}
+
+void RedisEngine::received(const std::shared_ptr<Batch> &batch, const QtRedis::CommandResult &result)
+{
+    Operations &operations = batch->operations;
+    const bool replied = result.outcome == QtRedis::CommandResult::Replied;
+    const Operation::Kind kind = operations.front().kind;
+    const char *command = kind == Operation::Acquire ? "acquire" : kind == Operation::Renew ? "renew" : "release";
+
+    // A user may be forbidden one key of those that shared a command.
+    if (replied && result.reply.errorCode() == "NOPERM" && operations.size() > 1) {
+        for (Operation &operation : operations) {
+            Operations single;
+            single.push_back(std::move(operation));
+            send(std::move(single));
+        }
+        return;
+    }
+
+    if (!replied || result.reply.isError())
+        batch->error = errorOf(result, command);
+    else if (result.reply.type != QtRedis::Reply::Array
+             || result.reply.elements.size() != qsizetype(operations.size()))
+        batch->error = malformed(command);
+    batch->elements = result.reply.elements;
+    if (operations.size() > 1) {
+        // In case a slot runs an event loop of its own: what is left of the batch is not to wait for its end.
+        QMetaObject::invokeMethod(
+                this, [this, batch] { deliver(*batch); }, Qt::QueuedConnection);
+    }
+    const QPointer<RedisEngine> alive(this);
+    const std::shared_ptr<Batch> kept = batch;
+    deliver(*kept);
+    // After the first answer, so that the first lock does not wait for a second connection.
+    if (alive && !kept->error)
+        subscribe(kept->operations.front().keys.prefix);
+}
+
+void RedisEngine::deliver(Batch &batch)
+{
+    Operations &operations = batch.operations;
+    const EngineError error = batch.error;
+    const Operation::Kind kind = operations.front().kind;
+    const char *command = kind == Operation::Acquire ? "acquire" : kind == Operation::Renew ? "renew" : "release";
+    const QPointer<RedisEngine> alive(this);
+    while (batch.next < operations.size()) {
+        const size_t i = batch.next++;
+        EngineReply reply;
+        reply.error = error;
+        if (!error) {
+            const QtRedis::Reply &element = batch.elements.at(qsizetype(i));
+            const auto integer = [&element](qsizetype index) { return element.elements.at(index).integer; };
+            if (element.type == QtRedis::Reply::Bulk) {
+                reply.error = replyError(element.text, command);
+            } else if (kind == Operation::Acquire && element.type == QtRedis::Reply::Array
+                       && element.elements.size() == 2 && integer(0) == 1) {
+                reply.fencingToken = element.elements.at(1).text.toLongLong();
+                if (reply.fencingToken > 0)
+                    reply.status = EngineReply::Granted;
+                else
+                    reply.error = malformed(command);
+                if (!m_abandoned.isEmpty()) {
+                    if (const auto it = m_abandoned.find(operations[i].token); it != m_abandoned.end()) {
+                        it->gone = false;
+                        sendAbandoned(operations[i].token);
+                    }
+                }
+            } else if (kind == Operation::Acquire && element.type == QtRedis::Reply::Array
+                       && element.elements.size() == 3 && integer(0) == 0) {
+                reply.status = EngineReply::Taken;
+                reply.holderTtl = milliseconds(integer(1));
+                reply.foreignHolder = integer(2) == 0;
+            } else if (kind != Operation::Acquire && element.type == QtRedis::Reply::Integer
+                       && element.integer >= 0 && element.integer <= 2) {
+                reply.status = element.integer == 1 ? EngineReply::Done
+                        : element.integer == 0      ? EngineReply::Gone
+                                                    : EngineReply::Stolen;
+            } else {
+                reply.error = malformed(command);
+            }
+        }
+        operations[i].completion(reply);
+        if (!alive)
+            return;
+    }
+}
+
+void RedisEngine::subscribe(const QByteArray &prefix)
+{
+    if (m_subscribed.contains(prefix))
+        return;
+    m_subscribed.insert(prefix);
+    if (!m_subscriber) {
+        m_subscriber = std::make_unique<QtRedis::Subscriber>(m_connection.server());
+        m_subscriber->setClientName("qdistlock-" + clientId());
+        connect(m_subscriber.get(), &QtRedis::Subscriber::messageReceived, this,
+                [this](const QByteArray &, const QByteArray &payload) { messageReceived(payload); });
+    }
+    m_subscriber->subscribe(prefix + "client:" + clientId());
+}
+
+void RedisEngine::messageReceived(const QByteArray &payload)
+{
+    constexpr QByteArrayView Force = "force ";
+    if (!payload.startsWith(Force))
+        return;
+    bool ok = false;
+    const quint64 sequence = payload.sliced(Force.size()).toULongLong(&ok);
+    if (ok)
+        Q_EMIT noticed(ForcedRelease, sequence);
+}
+
+void RedisEngine::inspect(const LockKeys &keys,
+                          std::function<void(const EngineError &, const LockInfo &)> completion)
+{
+    inspectMany({keys}, [completion = std::move(completion)](const EngineError &error, const QList<LockInfo> &infos) {
+        completion(error, infos.isEmpty() ? LockInfo() : infos.first());
+    });
+}
+
+void RedisEngine::inspectMany(const QList<LockKeys> &keys,
+                              std::function<void(const EngineError &, const QList<LockInfo> &)> completion)
+{
+    QList<QByteArray> scriptKeys;
+    for (const LockKeys &lock : keys)
+        scriptKeys << lock.lock << lock.fence << lock.queue;
+    m_connection.sendScript(
+            Scripts::inspect, scriptKeys, {}, CommandTimeout,
+            [this, keys, completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
+                    return completion(errorOf(result, "inspect"), {});
+                if (result.reply.elements.size() != keys.size())
+                    return completion(malformed("inspect"), {});
+                QList<LockInfo> infos;
+                for (qsizetype i = 0; i < keys.size(); ++i) {
+                    const QtRedis::Reply &element = result.reply.elements.at(i);
+                    if (element.type == QtRedis::Reply::Bulk) {
+                        if (keys.size() == 1 || !element.text.startsWith("WRONGTYPE"))
+                            return completion(replyError(element.text, "inspect"), {});
+                        continue; // a listing leaves out what is no lock
+                    }
+                    if (element.elements.size() != 4)
+                        return completion(malformed("inspect"), {});
+                    const QByteArray &token = element.elements.at(0).text;
+                    LockInfo info;
+                    info.name = QString::fromUtf8(keys.at(i).lock.sliced(keys.at(i).prefix.size()));
+                    info.held = element.elements.at(0).type == QtRedis::Reply::Bulk;
+                    const QByteArray client = clientOf(token);
+                    info.foreign = info.held && client.isEmpty();
+                    info.holder = QString::fromUtf8(info.foreign ? token.first(std::min<qsizetype>(token.size(), 64))
+                                                                 : client);
+                    if (info.held)
+                        info.remaining = milliseconds(element.elements.at(1).integer);
+                    info.fencingToken = element.elements.at(2).text.toLongLong();
+                    info.queueLength = int(element.elements.at(3).integer);
+                    infos.append(info);
+                }
+                completion({}, infos);
+            });
+}
+
+void RedisEngine::list(const QString &prefix, const QString &pattern,
+                       std::function<void(const EngineError &, const QList<LockInfo> &)> completion)
+{
+    auto listing = std::make_shared<Listing>();
+    listing->prefix = prefix.toUtf8();
+    listing->match = globEscaped(listing->prefix) + pattern.toUtf8();
+    listing->completion = std::move(completion);
+    scan(std::move(listing), "0");
+}
+
+void RedisEngine::scan(std::shared_ptr<Listing> listing, const QByteArray &cursor)
+{
+    const QList<QByteArray> command{"SCAN", cursor, "MATCH", listing->match, "COUNT",
+                                    QByteArray::number(ScanCount), "TYPE", "string"};
+    m_connection.send(command, CommandTimeout, [this, listing](const QtRedis::CommandResult &result) {
+        if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
+            return listing->completion(errorOf(result, "SCAN"), {});
+        if (result.reply.elements.size() != 2 || result.reply.elements.at(0).text.isEmpty()
+            || result.reply.elements.at(1).type != QtRedis::Reply::Array)
+            return listing->completion(malformed("SCAN"), {});
+        const QByteArray next = result.reply.elements.at(0).text;
+        QList<LockKeys> keys;
+        for (const QtRedis::Reply &element : result.reply.elements.at(1).elements) {
+            const QByteArray key = element.text;
+            QString ignored; // what makes no lock's name is no lock: side keys, other programs' keys
+            if (key.size() <= listing->prefix.size() || listing->seen.contains(key))
+                continue;
+            const auto lockKeys = LockKeys::make(QString::fromUtf8(listing->prefix),
+                                                 QString::fromUtf8(key.sliced(listing->prefix.size())), &ignored);
+            if (!lockKeys || lockKeys->lock != key)
+                continue;
+            listing->seen.insert(key);
+            keys.append(*lockKeys);
+        }
+        const auto goOn = [this, listing, next] {
+            if (next == "0")
+                listing->completion({}, listing->infos);
+            else
+                scan(listing, next);
+        };
+        if (keys.isEmpty())
+            return goOn();
+        const qsizetype chunks = (keys.size() + InspectChunk - 1) / InspectChunk;
+        for (qsizetype chunk = 0; chunk < chunks; ++chunk) {
+            const bool last = chunk == chunks - 1;
+            inspectMany(keys.mid(chunk * InspectChunk, InspectChunk),
+                        [listing, last, goOn](const EngineError &error, const QList<LockInfo> &infos) {
+                            if (!listing->completion)
+                                return; // an earlier chunk failed
+                            if (error)
+                                return std::exchange(listing->completion, nullptr)(error, {});
+                            std::copy_if(infos.begin(), infos.end(), std::back_inserter(listing->infos),
+                                         [](const LockInfo &info) { return info.held; }); // it may be gone by now
+                            if (last)
+                                goOn();
+                        });
+        }
+    });
+}
+
+void RedisEngine::forceRelease(const LockKeys &keys,
+                               std::function<void(const EngineError &, bool existed)> completion)
+{
+    m_connection.sendScript(Scripts::force_release, {keys.lock}, {keys.prefix}, CommandTimeout,
+                            [this, completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                                if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
+                                    completion(errorOf(result, "force_release"), false);
+                                else if (result.reply.type == QtRedis::Reply::Bulk)
+                                    completion(replyError(result.reply.text, "force_release"), false);
+                                else
+                                    completion({}, result.reply.integer == 1);
+                            });
+}
+
+EngineError RedisEngine::malformed(const char *command) const
+{
+    return {DistributedLock::ProtocolError,
+            QStringLiteral("the server %1 sent a reply to %2 that does not fit; look whether it is a Redis server, "
+                           "version 6.2 or later")
+                    .arg(m_connection.server().toDisplayString(), QLatin1String(command)),
+            false, true};
+}
+
+EngineError RedisEngine::replyError(const QByteArray &text, const char *command) const
+{
+    const QByteArray code = text.split(' ').first();
+    const auto make = [&](DistributedLock::Error error, bool permanent, const QString &advice) {
+        // Redis repeats arguments of commands it does not know; a token may be among them.
+        const qsizetype end = text.indexOf(", with args");
+        const QByteArray shown = end < 0 ? text : text.first(end);
+        return EngineError{error,
+                           QStringLiteral("the server %1 answered %2 with \"%3\"; %4")
+                                   .arg(m_connection.server().toDisplayString(), QLatin1String(command),
+                                        QString::fromUtf8(shown), advice),
+                           permanent, false};
+    };
+    if (code == "NOAUTH" || code == "WRONGPASS")
+        return make(DistributedLock::AuthenticationError, true,
+                    QStringLiteral("check user name and password in the server's URL or QDISTLOCK_PASSWORD"));
+    if (code == "NOPERM" || text.contains("can't run this command") || text.contains("can't access at least one"))
+        return make(DistributedLock::PermissionError, true,
+                    QStringLiteral("grant the user the commands, keys and channels listed in the README"));
+    if (code == "WRONGTYPE")
+        return make(DistributedLock::ForeignTypeError, true,
+                    QStringLiteral("the key is used for something else and was left as it is; use another name "
+                                   "or key prefix"));
+    if (code == "ERR")
+        return make(DistributedLock::ServerError, true,
+                    QStringLiteral("look whether it is a Redis server, version 6.2 or later"));
+    return make(DistributedLock::ServerError, false, QStringLiteral("it is tried again for as long as there is time"));
+}
+
+EngineError RedisEngine::errorOf(const QtRedis::CommandResult &result, const char *command) const
+{
+    if (result.outcome == QtRedis::CommandResult::Replied)
+        return replyError(result.reply.text, command);
+    EngineError error;
+    error.text = result.errorString;
+    error.permanent = QtRedis::isPermanent(result.failure);
+    error.maybeExecuted = result.outcome == QtRedis::CommandResult::Unknown;
+    switch (result.failure) {
+    case QtRedis::Failure::None:
+    case QtRedis::Failure::Network:
+    case QtRedis::Failure::NameResolution:
+    case QtRedis::Failure::Timeout:
+        error.code = DistributedLock::ConnectionError;
+        break;
+    case QtRedis::Failure::Certificate:
+    case QtRedis::Failure::Authentication:
+        error.code = DistributedLock::AuthenticationError;
+        break;
+    case QtRedis::Failure::Permission:
+        error.code = DistributedLock::PermissionError;
+        break;
+    case QtRedis::Failure::Protocol:
+        error.code = DistributedLock::ProtocolError;
+        break;
+    case QtRedis::Failure::Server:
+        error.code = DistributedLock::ServerError;
+        break;
+    }
+    return error;
+}
+
+} // namespace QDistLock

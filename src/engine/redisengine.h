@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "lockengine.h"
+
+#include "redis/connection.h"
+
+#include <QtCore/qhash.h>
+#include <QtCore/qset.h>
+
+#include <memory>
+#include <vector>
+
+namespace QtRedis {
+class Subscriber;
+}
+
+namespace QDistLock {
+
+class LeaseClock;
+
+/*!
+    Locks kept by one Redis master, through the scripts in src/scripts. Operations of one event loop turn
+    that are alike go out as one command; their order is kept.
+*/
+class RedisEngine : public LockEngine
+{
+    Q_OBJECT
+public:
+    /// \a clock is not owned.
+    RedisEngine(const QtRedis::ServerUrl &server, const LeaseClock *clock, QObject *parent = nullptr);
+    ~RedisEngine() override;
+
+    void open() override;
+    State state() const override;
+    EngineError error() const override;
+
+    void acquire(const Acquire &operation, Completion completion) override;
+    void renew(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
+               Completion completion) override;
+    void release(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds keep,
+                 Completion completion) override;
+    void abandon(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds keep,
+                 std::chrono::milliseconds atMost) override;
+    void inspect(const LockKeys &keys,
+                 std::function<void(const EngineError &, const LockInfo &)> completion) override;
+    void list(const QString &prefix, const QString &pattern,
+              std::function<void(const EngineError &, const QList<LockInfo> &)> completion) override;
+    void forceRelease(const LockKeys &keys,
+                      std::function<void(const EngineError &, bool existed)> completion) override;
+
+private:
+    struct Operation;
+    using Operations = std::vector<Operation>;
+    struct Batch;
+    struct Abandoned;
+    struct Listing;
+
+    void enqueue(Operation operation);
+    void flush();
+    void send(Operations operations);
+    void received(const std::shared_ptr<Batch> &batch, const QtRedis::CommandResult &result);
+    void deliver(Batch &batch);
+    void connectionStateChanged();
+    void queueAbandoned();
+    void sendAbandoned(const QByteArray &token);
+    void subscribe(const QByteArray &prefix);
+    void messageReceived(const QByteArray &payload);
+    void scan(std::shared_ptr<Listing> listing, const QByteArray &cursor);
+    void inspectMany(const QList<LockKeys> &keys,
+                     std::function<void(const EngineError &, const QList<LockInfo> &)> completion);
+    EngineError errorOf(const QtRedis::CommandResult &result, const char *command) const;
+    EngineError replyError(const QByteArray &text, const char *command) const;
+    EngineError malformed(const char *command) const;
+
+    QtRedis::Connection m_connection;
+    std::unique_ptr<QtRedis::Subscriber> m_subscriber; ///< made when there is something to listen for
+    QSet<QByteArray> m_subscribed;                     ///< key prefixes
+    const LeaseClock *m_clock;
+    std::vector<Operation> m_operations;               ///< of this event loop turn
+    QHash<QByteArray, Abandoned> m_abandoned;          ///< by token
+    bool m_abandonedAgain = false;                     ///< some of these failed for a passing reason
+    bool m_flushScheduled = false;
+};
+
+} // namespace QDistLock

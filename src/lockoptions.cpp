@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include <QDistLock/lockoptions.h>
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+namespace QDistLock {
+
+QString LockOptions::validationError() const
+{
+    const auto bad = [](const char *field, milliseconds value, const char *rule) {
+        return QStringLiteral("%1 is %2 ms; it must be %3")
+                .arg(QLatin1String(field))
+                .arg(value.count())
+                .arg(QLatin1String(rule));
+    };
+    if (lease <= 0ms || lease > MaximumLease)
+        return bad("lease", lease, "from 1 ms to 24 h");
+    if (wait < 0ms)
+        return bad("wait", wait, "0 (try once), more, or LockOptions::Forever");
+    if (retryInterval < 1ms || retryInterval > MaximumLease)
+        return bad("retryInterval", retryInterval, "from 1 ms to 24 h");
+    if (maxRetries < UnlimitedRetries)
+        return QStringLiteral("maxRetries is %1; it must be 0, more, or LockOptions::UnlimitedRetries").arg(maxRetries);
+    if (minHold < 0ms || minHold > lease)
+        return bad("minHold", minHold, "from 0 ms to the lease");
+    if (minReplicas < 0)
+        return QStringLiteral("minReplicas is %1; it must be 0 or more").arg(minReplicas);
+    if (minReplicas > 0)
+        return QStringLiteral("minReplicas is %1; waiting for replicas is not supported in this version").arg(minReplicas);
+    if (replicaTimeout < 1ms || replicaTimeout > MaximumLease)
+        return bad("replicaTimeout", replicaTimeout, "from 1 ms to 24 h");
+    return QString();
+}
+
+} // namespace QDistLock

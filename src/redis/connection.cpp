@@ -1,0 +1,797 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "connection.h"
+
+#include "codec.h"
+#include "logging.h"
+#include "transport.h"
+
+#include <QtCore/qcoreapplication.h>
+#include <QtCore/qpointer.h>
+#include <QtCore/qrandom.h>
+#include <QtCore/qregularexpression.h>
+#include <QtCore/qthread.h>
+#include <QtCore/qtimer.h>
+
+#include <deque>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+namespace QtRedis {
+
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds firstRetry = 10ms;
+constexpr milliseconds longestRetry = 1s;
+// A connection that lasted as long as this starts the back-off anew.
+constexpr milliseconds stable = 1s;
+// The turn of the event loop an overdue reply is given that may lie in the socket while the loop
+// was busy.
+constexpr milliseconds grace = 5ms;
+// How often to look at the socket while a handler runs an event loop of its own: Qt's sockets do
+// not announce new data from within their own announcement.
+constexpr milliseconds nestedPoll = 5ms;
+constexpr milliseconds longestTimeout = 24h;   // keeps the arithmetic from overflowing
+constexpr qsizetype keptCapacity = 256 * 1024; // of the output buffer
+
+int loopLevel()
+{
+    return QThread::currentThread()->loopLevel();
+}
+
+// Pub/sub messages of RESP2: they answer no command.
+bool isMessage(const Reply &reply)
+{
+    if (reply.type != Reply::Array || reply.elements.size() < 3)
+        return false;
+    const QByteArray &kind = reply.elements.first().text;
+    return kind == "message" || kind == "pmessage" || kind == "smessage";
+}
+
+bool isPassing(const QByteArray &code)
+{
+    return code == "LOADING" || code == "MASTERDOWN" || code == "BUSY" || code == "CLUSTERDOWN"
+            || code == "TRYAGAIN";
+}
+
+bool isRefusedByLimit(const Reply &error)
+{
+    return error.text.startsWith("ERR max number of clients");
+}
+
+} // namespace
+
+bool isPermanent(Failure failure)
+{
+    switch (failure) {
+    case Failure::Certificate:
+    case Failure::Authentication:
+    case Failure::Permission:
+        return true;
+    case Failure::None:
+    case Failure::Network:
+    case Failure::NameResolution:
+    case Failure::Timeout:
+    case Failure::Protocol:
+    case Failure::Server:
+        break;
+    }
+    return false;
+}
+
+class Connection::Private
+{
+public:
+    Private(Connection *connection, const ServerUrl &serverUrl);
+
+    enum Step : quint8 { Auth, Select, SetName, Id, FindFormer, KillFormer, Command };
+
+    struct Pending
+    {
+        Step step = Command;
+        milliseconds timeout{0};
+        Clock::time_point deadline;
+        QByteArray name; // of the command or script
+        Handler handler;
+        const Script *script = nullptr; // while EVALSHA may still be followed by EVAL
+        QList<QByteArray> keys, arguments;
+    };
+
+    void startAttempt();
+    void beginHandshake();
+    void sendStep(Step step, const QList<QByteArray> &arguments);
+    void handshakeReply(Step step, const Reply &reply);
+    void handshakeError(Step step, const Reply &reply);
+    void findFormer(const QByteArray &clientList);
+
+    void append(Pending &&command);
+    void appendScript(const char *verb, const char *body, Pending &&command);
+    void refuse(const QByteArray &name, Handler &&handler);
+    void scheduleWrite();
+    void write();
+
+    void processReadable();
+    void deliver(Reply &&reply);
+    void blankUser(Reply *reply) const;
+    void checkDeadlines();
+    void armDeadline(Clock::time_point deadline);
+
+    void endTransport();
+    std::vector<std::pair<Handler, CommandResult>> endCommands(Failure why, const QString &reason);
+    void lose(Failure why, const QString &reason);
+    void retryLater();
+    void postResults();
+    QString describe(const QString &clause) const;
+
+    Connection *const q;
+    const ServerUrl server;
+    QByteArray clientName;
+    milliseconds connectTimeout = 3s;
+
+    State state = Disconnected;
+    Failure failure = Failure::None;
+    QString errorString;
+
+    std::unique_ptr<Transport> transport;
+    std::unique_ptr<ReplyReader> reader;
+    quint64 generation = 0; // of the transport; a change tells callers that theirs is gone
+    bool connected = false; // the transport is
+
+    QByteArray output;
+    std::deque<Pending> pending; // in the order sent
+    size_t unwritten = 0;        // the last so many of `pending` are still in `output`
+    bool writeScheduled = false;
+    std::vector<std::pair<Handler, CommandResult>> results; // to be handed out from the event loop
+
+    int processing = 0;      // depth of processReadable()
+    int processingLevel = 0; // event loop level of the innermost
+    std::shared_ptr<const PushHandler> pushHandler;
+
+    QTimer *const connectTimer; // the attempt's time, or the wait for the next
+    QTimer *const deadlineTimer;
+    QTimer *const nestedTimer;
+    Clock::time_point armedFor;
+    bool graceGiven = false;
+
+    int attempts = 0; // failed since the last stable connection
+    Clock::time_point readySince;
+    qint64 clientId = 0; // of the connection that stands, 0 = unknown
+    qint64 formerId = 0; // of the last one that was Ready and is to be ended on the server
+};
+
+Connection::Private::Private(Connection *connection, const ServerUrl &serverUrl)
+    : q(connection)
+    , server(serverUrl)
+    , connectTimer(new QTimer(connection))
+    , deadlineTimer(new QTimer(connection))
+    , nestedTimer(new QTimer(connection))
+{
+    connectTimer->setSingleShot(true);
+    connectTimer->setTimerType(Qt::PreciseTimer);
+    deadlineTimer->setSingleShot(true);
+    deadlineTimer->setTimerType(Qt::PreciseTimer);
+    nestedTimer->setInterval(nestedPoll);
+    QObject::connect(connectTimer, &QTimer::timeout, q, [this] {
+        if (!transport) {
+            startAttempt();
+            return;
+        }
+        const QString step = connected ? QStringLiteral("the server did not answer the handshake")
+                                       : transport->pendingStep();
+        lose(Failure::Timeout,
+             QStringLiteral("%1 within %2 ms").arg(step).arg(connectTimeout.count()));
+    });
+    QObject::connect(deadlineTimer, &QTimer::timeout, q, [this] { checkDeadlines(); });
+    QObject::connect(nestedTimer, &QTimer::timeout, q, [this] {
+        if (processing == 0 || pending.empty() || !transport)
+            nestedTimer->stop();
+        else
+            processReadable();
+    });
+}
+
+QString Connection::Private::describe(const QString &clause) const
+{
+    const QString text = server.toDisplayString() + QLatin1String(": ") + clause;
+    return clause.endsWith(u'?') ? text : text + u'.';
+}
+
+// Connecting
+
+void Connection::Private::startAttempt()
+{
+    Q_ASSERT(!transport);
+    ++generation;
+    connected = false;
+    reader = std::make_unique<ReplyReader>();
+    transport = Transport::create(server);
+    connectTimer->start(connectTimeout);
+    QObject::connect(transport.get(), &Transport::connected, q, [this] { beginHandshake(); });
+    QObject::connect(transport.get(), &Transport::readyRead, q, [this] { processReadable(); });
+    QObject::connect(transport.get(), &Transport::failed, q,
+                     [this](Failure why, const QString &text) {
+                         // The last bytes may hold the reason.
+                         const QPointer<Connection> guard(q);
+                         const quint64 current = generation;
+                         processReadable();
+                         if (guard && current == generation)
+                             lose(why, text);
+                     });
+    transport->connectToServer();
+}
+
+void Connection::Private::beginHandshake()
+{
+    connected = true;
+    if (!server.user.isEmpty())
+        sendStep(Auth, {QByteArrayLiteral("AUTH"), server.user.toUtf8(), server.password.toUtf8()});
+    else if (!server.password.isEmpty())
+        sendStep(Auth, {QByteArrayLiteral("AUTH"), server.password.toUtf8()});
+    if (server.database != 0)
+        sendStep(Select, {QByteArrayLiteral("SELECT"), QByteArray::number(server.database)});
+    if (!clientName.isEmpty()) {
+        sendStep(SetName, {QByteArrayLiteral("CLIENT"), QByteArrayLiteral("SETNAME"), clientName});
+        if (formerId != 0) {
+            sendStep(FindFormer,
+                     {QByteArrayLiteral("CLIENT"), QByteArrayLiteral("LIST"),
+                      QByteArrayLiteral("ID"), QByteArray::number(formerId)});
+        }
+    }
+    sendStep(Id, {QByteArrayLiteral("CLIENT"), QByteArrayLiteral("ID")});
+    write();
+}
+
+// The handshake's deadline is connectTimer.
+void Connection::Private::sendStep(Step step, const QList<QByteArray> &arguments)
+{
+    appendCommand(&output, arguments);
+    Pending command;
+    command.step = step;
+    command.deadline = Clock::time_point::max();
+    command.name = arguments.first();
+    pending.push_back(std::move(command));
+    ++unwritten;
+}
+
+void Connection::Private::handshakeReply(Step step, const Reply &reply)
+{
+    if (step == KillFormer)
+        return; // it is gone, or an ACL forbids it
+    if (reply.isError()) {
+        const QByteArray code = reply.errorCode();
+        const bool optional = step != Auth && step != Select;
+        const bool tolerable = code == "NOPERM" || (code == "ERR" && !isRefusedByLimit(reply));
+        if (!optional || !tolerable) {
+            handshakeError(step, reply);
+            return;
+        }
+        qCDebug(lcRedis, "%s: CLIENT is refused, going on without: %s",
+                qUtf8Printable(server.toDisplayString()), reply.text.constData());
+    } else if (step == FindFormer) {
+        findFormer(reply.text);
+    } else if (step == Id) {
+        clientId = reply.integer;
+    }
+    if (step != Id)
+        return;
+
+    // The last step.
+    formerId = clientId;
+    connectTimer->stop();
+    readySince = Clock::now();
+    failure = Failure::None;
+    errorString.clear();
+    state = Ready;
+    qCDebug(lcRedis, "%s: ready", qUtf8Printable(server.toDisplayString()));
+    Q_EMIT q->stateChanged();
+}
+
+void Connection::Private::handshakeError(Step step, const Reply &reply)
+{
+    const QByteArray code = reply.errorCode();
+    const QString said = QString::fromUtf8(reply.text);
+    if (isRefusedByLimit(reply)) {
+        lose(Failure::Server,
+             QStringLiteral("the server has no room for another client (\"%1\"); raise its "
+                            "maxclients or close other clients")
+                     .arg(said));
+    } else if (code == "DENIED") {
+        lose(Failure::Permission,
+             QStringLiteral("the server runs in protected mode and accepts local clients "
+                            "only; give it a password or a bind address"));
+    } else if (code == "NOAUTH") {
+        lose(Failure::Authentication,
+             QStringLiteral("the server asks for a password; give it in the URL or in "
+                            "QDISTLOCK_PASSWORD"));
+    } else if (step == Auth && said.contains(QLatin1String("without any password"))) {
+        lose(Failure::Authentication,
+             QStringLiteral("a password was given but the server has none set; leave "
+                            "it out of the URL and QDISTLOCK_PASSWORD"));
+    } else if (code == "WRONGPASS" || (step == Auth && !isPassing(code) && code != "NOPERM")) {
+        lose(Failure::Authentication,
+             QStringLiteral("the server refuses user name or password (\"%1\")").arg(said));
+    } else if (code == "NOPERM") {
+        lose(Failure::Permission,
+             QStringLiteral("the server's ACL forbids the handshake (\"%1\")").arg(said));
+    } else if (step == Select && !isPassing(code)) {
+        lose(Failure::Server,
+             QStringLiteral("database %1 cannot be selected (\"%2\")")
+                     .arg(server.database)
+                     .arg(said));
+    } else {
+        lose(Failure::Server,
+             QStringLiteral("the server answered the handshake with \"%1\"").arg(said));
+    }
+}
+
+// Ids begin anew when a server restarts, so an id alone might be somebody else's.
+void Connection::Private::findFormer(const QByteArray &clientList)
+{
+    const QByteArray id = QByteArrayLiteral("id=") + QByteArray::number(formerId);
+    const QByteArray name = QByteArrayLiteral("name=") + clientName;
+    const auto lines = clientList.split('\n');
+    for (const QByteArray &line : lines) {
+        const QList<QByteArray> fields = line.trimmed().split(' ');
+        if (!fields.contains(id) || !fields.contains(name))
+            continue;
+        qCDebug(lcRedis, "%s: ending the former connection",
+                qUtf8Printable(server.toDisplayString()));
+        // Ready need not wait for the answer: what is sent from then on comes after this command.
+        sendStep(KillFormer,
+                 {QByteArrayLiteral("CLIENT"), QByteArrayLiteral("KILL"), QByteArrayLiteral("ID"),
+                  QByteArray::number(formerId)});
+    }
+}
+
+// Sending
+
+// Its bytes are in `output`.
+void Connection::Private::append(Pending &&command)
+{
+    armDeadline(command.deadline);
+    pending.push_back(std::move(command));
+    ++unwritten;
+    scheduleWrite();
+}
+
+void Connection::Private::appendScript(const char *verb, const char *body, Pending &&command)
+{
+    appendCommand(&output, {verb, body, QByteArray::number(command.keys.size())}, command.keys,
+                  command.arguments);
+    append(std::move(command));
+}
+
+void Connection::Private::scheduleWrite()
+{
+    if (processing > 0) {
+        // processReadable() writes, unless a handler runs an event loop of its own just now.
+        if (loopLevel() == processingLevel)
+            return;
+        if (!nestedTimer->isActive())
+            nestedTimer->start();
+    }
+    if (writeScheduled)
+        return;
+    writeScheduled = true;
+    QMetaObject::invokeMethod(
+            q,
+            [this] {
+                writeScheduled = false;
+                write();
+            },
+            Qt::QueuedConnection);
+}
+
+void Connection::Private::write()
+{
+    if (output.isEmpty() || !connected)
+        return;
+    unwritten = 0;
+    transport->write(output.constData(), output.size());
+    if (output.capacity() > keptCapacity)
+        output = QByteArray();
+    else
+        output.resize(0);
+}
+
+void Connection::Private::refuse(const QByteArray &name, Handler &&handler)
+{
+    CommandResult result;
+    result.outcome = CommandResult::NotSent;
+    result.failure = failure == Failure::None ? Failure::Network : failure;
+    const QString reason = !errorString.isEmpty()
+            ? errorString
+            : describe(state == Connecting ? QStringLiteral("still connecting")
+                                           : QStringLiteral("not connected"));
+    result.errorString = QStringLiteral("%1 was not sent. %2").arg(QString::fromUtf8(name), reason);
+    results.emplace_back(std::move(handler), std::move(result));
+    postResults();
+}
+
+// Hands out results from the event loop.
+void Connection::Private::postResults()
+{
+    QMetaObject::invokeMethod(
+            q,
+            [this] {
+                if (results.empty())
+                    return;
+                const auto ended = std::exchange(results, {});
+                const QPointer<Connection> guard(q);
+                for (const auto &[handler, result] : ended) {
+                    if (handler)
+                        handler(result);
+                    if (!guard)
+                        return;
+                }
+                Q_EMIT q->repliesProcessed();
+            },
+            Qt::QueuedConnection);
+}
+
+// Receiving
+
+void Connection::Private::processReadable()
+{
+    if (!transport)
+        return;
+    const QPointer<Connection> guard(q);
+    const quint64 current = generation;
+    const int outerLevel = std::exchange(processingLevel, loopLevel());
+    ++processing;
+
+    bool delivered = false;
+    char chunk[16 * 1024];
+    while (generation == current) {
+        const qint64 size = transport->read(chunk, sizeof chunk);
+        if (size <= 0)
+            break;
+        reader->feed(chunk, size);
+        Reply reply;
+        while (generation == current && reader->next(&reply)) {
+            delivered = true;
+            deliver(std::move(reply));
+            if (!guard)
+                return;
+        }
+        if (generation == current && reader->hasError()) {
+            lose(Failure::Protocol,
+                 QStringLiteral(
+                         "the server sent what is not a valid answer (%1); is it a Redis server?")
+                         .arg(reader->errorString()));
+            if (!guard)
+                return;
+        }
+    }
+    if (delivered) {
+        Q_EMIT q->repliesProcessed();
+        if (!guard)
+            return;
+    }
+    --processing;
+    processingLevel = outerLevel;
+    write();
+}
+
+void Connection::Private::deliver(Reply &&reply)
+{
+    if (pushHandler && isMessage(reply)) {
+        const auto handler =
+                pushHandler; // outlives a call that replaces it or deletes the connection
+        (*handler)(reply);
+        return;
+    }
+    if (reply.isError() && !server.user.isEmpty())
+        blankUser(&reply);
+    if (pending.size() <= unwritten) {
+        if (reply.isError() && state == Ready) {
+            lose(Failure::Server,
+                 QStringLiteral("the server ends the connection with \"%1\"")
+                         .arg(QString::fromUtf8(reply.text)));
+        } else if (reply.isError()) {
+            handshakeError(Command, reply); // a farewell
+        } else if (pushHandler) {
+            const auto handler = pushHandler;
+            (*handler)(reply);
+        } else {
+            lose(Failure::Protocol, QStringLiteral("the server sent an answer to no question"));
+        }
+        return;
+    }
+    Pending command = std::move(pending.front());
+    pending.pop_front();
+    if (command.step != Command) {
+        handshakeReply(command.step, reply);
+        return;
+    }
+    if (command.script && reply.isError() && reply.text.startsWith("NOSCRIPT")) {
+        const char *const text = std::exchange(command.script, nullptr)->text;
+        appendScript("EVAL", text, std::move(command));
+        return;
+    }
+    CommandResult result;
+    result.outcome = CommandResult::Replied;
+    result.reply = std::move(reply);
+    if (command.handler)
+        command.handler(result);
+}
+
+// Newer servers name the user in NOPERM.
+void Connection::Private::blankUser(Reply *reply) const
+{
+    const QRegularExpression name(
+            QStringLiteral("(?<!\\w)%1(?!\\w)").arg(QRegularExpression::escape(server.user)));
+    reply->text = QString::fromUtf8(reply->text).replace(name, QStringLiteral("***")).toUtf8();
+}
+
+// Deadlines: one timer for the earliest, set anew only when it runs out or an earlier one comes.
+
+void Connection::Private::armDeadline(Clock::time_point deadline)
+{
+    if (deadlineTimer->isActive() && armedFor <= deadline)
+        return;
+    armedFor = deadline;
+    const auto wait = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+    deadlineTimer->start(qMax(milliseconds(0), wait));
+}
+
+void Connection::Private::checkDeadlines()
+{
+    if (processing > 0) { // in an event loop that a handler runs
+        const QPointer<Connection> guard(q);
+        write();
+        processReadable();
+        if (!guard)
+            return;
+    }
+    const Pending *first = nullptr;
+    for (const Pending &command : pending) {
+        if (!first || command.deadline < first->deadline)
+            first = &command;
+    }
+    if (!first || first->deadline > Clock::now()) {
+        graceGiven = false;
+        if (first && first->deadline != Clock::time_point::max())
+            armDeadline(first->deadline);
+        return;
+    }
+    if (!graceGiven) {
+        graceGiven = true;
+        armDeadline(Clock::now() + grace);
+        return;
+    }
+    lose(Failure::Timeout,
+         QStringLiteral("no answer to %1 within %2 ms")
+                 .arg(QString::fromUtf8(first->name))
+                 .arg(first->timeout.count()));
+}
+
+// Ending
+
+void Connection::Private::endTransport()
+{
+    ++generation;
+    connected = false;
+    connectTimer->stop();
+    deadlineTimer->stop();
+    nestedTimer->stop();
+    graceGiven = false;
+    reader.reset();
+    clientId = 0;
+    output.clear();
+    if (!transport)
+        return;
+    transport->disconnect(q);
+    transport->abort();
+    transport.release()->deleteLater(); // it may stand on the call stack
+}
+
+std::vector<std::pair<Connection::Handler, CommandResult>> Connection::Private::endCommands(
+        Failure why, const QString &reason)
+{
+    std::vector<std::pair<Handler, CommandResult>> ended;
+    ended.reserve(pending.size());
+    const size_t written = pending.size() - unwritten;
+    const auto now = Clock::now();
+    for (size_t i = 0; i < pending.size(); ++i) {
+        Pending &command = pending[i];
+        if (command.step != Command)
+            continue;
+        CommandResult result;
+        result.outcome = i < written ? CommandResult::Unknown : CommandResult::NotSent;
+        result.failure = why == Failure::Timeout && command.deadline > now ? Failure::Network : why;
+        result.errorString = (i < written ? QStringLiteral("%1 may or may not have run. %2")
+                                          : QStringLiteral("%1 was not sent. %2"))
+                                     .arg(QString::fromUtf8(command.name), reason);
+        ended.emplace_back(std::move(command.handler), std::move(result));
+    }
+    pending.clear();
+    unwritten = 0;
+    return ended;
+}
+
+void Connection::Private::lose(Failure why, const QString &reason)
+{
+    const QString text = describe(reason);
+    if (state == Ready && Clock::now() - readySince >= stable)
+        attempts = 0;
+    const auto ended = endCommands(why, text);
+    endTransport();
+    failure = why;
+    errorString = text;
+    const State before = state;
+    if (isPermanent(why)) {
+        state = Disconnected;
+        qCWarning(lcRedis, "%s Not trying again until asked to.", qUtf8Printable(text));
+    } else {
+        state = Connecting;
+        retryLater();
+        qCDebug(lcRedis, "%s", qUtf8Printable(text));
+    }
+
+    const QPointer<Connection> guard(q);
+    const quint64 current = generation;
+    if (state != before) {
+        Q_EMIT q->stateChanged();
+        if (!guard)
+            return;
+    }
+    for (const auto &[handler, result] : ended) {
+        if (handler)
+            handler(result);
+        if (!guard)
+            return;
+    }
+    if (current == generation) {
+        Q_EMIT q->failed();
+        if (!guard)
+            return;
+    }
+    Q_EMIT q->repliesProcessed();
+}
+
+void Connection::Private::retryLater()
+{
+    const milliseconds base = attempts > 6 ? longestRetry
+                                           : qMin(longestRetry, firstRetry * (1 << attempts));
+    ++attempts;
+    const double jitter = 0.5 + QRandomGenerator::global()->generateDouble();
+    connectTimer->start(milliseconds(qRound(double(base.count()) * jitter)));
+}
+
+// The public class
+
+Connection::Connection(const ServerUrl &server, QObject *parent)
+    : QObject(parent)
+    , d(std::make_unique<Private>(this, server))
+{}
+
+Connection::~Connection()
+{
+    if (d->transport)
+        d->transport->disconnect(this);
+    d->write();
+    if (d->state == Ready && !d->pending.empty() && QCoreApplication::instance() && !QCoreApplication::closingDown())
+        d->transport.release()->lingerAndDelete();
+    else if (d->processing == 0)
+        d->transport.reset(); // else it stands on the call stack
+    d->endTransport();
+}
+
+void Connection::setClientName(const QByteArray &name)
+{
+    d->clientName = name;
+}
+
+void Connection::setConnectTimeout(std::chrono::milliseconds timeout)
+{
+    d->connectTimeout = timeout;
+}
+
+void Connection::open()
+{
+    if (d->state != Disconnected)
+        return;
+    d->state = Connecting;
+    d->attempts = 0;
+    d->connectTimer->start(0);
+    Q_EMIT stateChanged();
+}
+
+void Connection::close()
+{
+    if (d->state == Disconnected)
+        return;
+    d->write();
+    auto ended = d->endCommands(Failure::Network,
+                                d->describe(QStringLiteral("the connection was closed here")));
+    d->endTransport();
+    d->state = Disconnected;
+    d->failure = Failure::None;
+    d->errorString.clear();
+    if (!ended.empty()) {
+        std::move(ended.begin(), ended.end(), std::back_inserter(d->results));
+        d->postResults();
+    }
+    Q_EMIT stateChanged();
+}
+
+Connection::State Connection::state() const
+{
+    return d->state;
+}
+
+Failure Connection::failure() const
+{
+    return d->failure;
+}
+
+QString Connection::errorString() const
+{
+    return d->errorString;
+}
+
+const ServerUrl &Connection::server() const
+{
+    return d->server;
+}
+
+void Connection::send(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout,
+                      Handler handler)
+{
+    Q_ASSERT(!arguments.isEmpty());
+    if (d->state != Ready) {
+        d->refuse(arguments.first(), std::move(handler));
+        return;
+    }
+    Private::Pending command;
+    command.timeout = qMin(timeout, longestTimeout);
+    command.deadline = Clock::now() + command.timeout;
+    command.name = arguments.first();
+    command.handler = std::move(handler);
+    appendCommand(&d->output, arguments);
+    d->append(std::move(command));
+}
+
+void Connection::sendScript(const Script &script, const QList<QByteArray> &keys,
+                            const QList<QByteArray> &arguments, std::chrono::milliseconds timeout,
+                            Handler handler)
+{
+    const QByteArray name = QByteArray::fromRawData(script.name, qsizetype(qstrlen(script.name)));
+    if (d->state != Ready) {
+        d->refuse(name, std::move(handler));
+        return;
+    }
+    Private::Pending command;
+    command.timeout = qMin(timeout, longestTimeout);
+    command.deadline = Clock::now() + command.timeout;
+    command.name = name;
+    command.handler = std::move(handler);
+    command.script = &script;
+    command.keys = keys;
+    command.arguments = arguments;
+    d->appendScript("EVALSHA", script.sha1, std::move(command));
+}
+
+void Connection::flush()
+{
+    d->write();
+}
+
+bool Connection::isDelivering() const
+{
+    return d->processing > 0 && loopLevel() == d->processingLevel;
+}
+
+void Connection::setPushHandler(PushHandler handler)
+{
+    d->pushHandler = handler ? std::make_shared<const PushHandler>(std::move(handler)) : nullptr;
+}
+
+} // namespace QtRedis

@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QtCore/qglobal.h>
+
+namespace QtRedis {
+
+/// Why a connection could not be made, or ended.
+enum class Failure : quint8 {
+    None,
+    Network, ///< refused, reset, unreachable, closed
+    NameResolution,
+    Timeout,        ///< connecting, the handshake or a command took too long
+    Certificate,    ///< TLS: chain, host name, date, files; or the peer speaks no TLS
+    Authentication, ///< NOAUTH, WRONGPASS, AUTH without a password set
+    Permission,     ///< NOPERM in the handshake, protected mode
+    Protocol,       ///< not a valid reply, or over a limit
+    Server          ///< an error reply in the handshake: LOADING, max number of clients, DB index
+};
+
+/// True where trying again cannot help until somebody changes a setting.
+bool isPermanent(Failure failure);
+
+} // namespace QtRedis

@@ -1,0 +1,10 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "logging.h"
+
+namespace QtRedis {
+
+Q_LOGGING_CATEGORY(lcRedis, "qdistlock.redis", QtInfoMsg)
+
+} // namespace QtRedis

@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QtCore/qbytearray.h>
+#include <QtCore/qlist.h>
+
+namespace QtRedis {
+
+/// One RESP2 reply. Thread: a plain value.
+struct Reply
+{
+    enum Type : quint8 { Nil, Status, Error, Integer, Bulk, Array };
+
+    Type type = Nil;
+    qint64 integer = 0;
+    QByteArray text;       ///< of a Status, Error or Bulk
+    QList<Reply> elements; ///< of an Array
+
+    bool isError() const { return type == Error; }
+    /// The first word of an error ("NOSCRIPT"); empty for other types.
+    QByteArray errorCode() const;
+};
+
+} // namespace QtRedis

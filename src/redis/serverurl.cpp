@@ -1,0 +1,274 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "serverurl.h"
+
+#include <QtCore/qstringlist.h>
+#include <QtCore/qurlquery.h>
+
+#include <limits>
+
+namespace QtRedis {
+
+namespace {
+
+constexpr int defaultPort = 6379;
+// sizeof(sockaddr_un::sun_path) less its final zero, the least of the common systems'.
+constexpr qsizetype maximumSocketPath = 103;
+
+const QLatin1String tcpScheme("redis");
+const QLatin1String tlsScheme("rediss");
+const QLatin1String unixScheme("unix");
+
+/*
+    "redis://user:12/3@host" has the host "user" and the path "/3@host": where an unescaped
+    delimiter stood in the user name or password, parts of them end up elsewhere. Such a URL is
+    recognised by its '@'.
+*/
+bool hasStrayAt(const QUrl &url)
+{
+    const QString rest = url.path(QUrl::FullyEncoded) + url.query(QUrl::FullyEncoded)
+            + url.fragment(QUrl::FullyEncoded);
+    return url.scheme() != unixScheme && rest.contains(u'@');
+}
+
+// QUrl's own text holds the whole URL, with the password; only its first clause is looked at.
+QString invalidPart(const QUrl &url)
+{
+    const QString reason = url.errorString();
+    if (reason.startsWith(QLatin1String("Invalid port"))
+        || reason.startsWith(QLatin1String("Port")))
+        return QStringLiteral(
+                "the port must be a number from 1 to 65535 (a ':', '/', '?', '#' or '@' in user "
+                "name or password must be percent-encoded)");
+    if (reason.startsWith(QLatin1String("Invalid user")))
+        return QStringLiteral("the user name has a character that must be percent-encoded");
+    if (reason.startsWith(QLatin1String("Invalid password")))
+        return QStringLiteral("the password has a character that must be percent-encoded");
+    if (reason.contains(QLatin1String("host")) || reason.contains(QLatin1String("IP")))
+        return QStringLiteral("the host is neither a valid name nor a valid address");
+    if (reason.startsWith(QLatin1String("Invalid query")))
+        return QStringLiteral("the query has a character that must be percent-encoded");
+    if (reason.startsWith(QLatin1String("Invalid scheme")))
+        return QStringLiteral("the scheme is not valid; use redis, rediss or unix");
+    return QStringLiteral("it is not a valid URL");
+}
+
+bool decode(const QString &encoded, QString *decoded)
+{
+    const QByteArray bytes = QByteArray::fromPercentEncoding(encoded.toUtf8());
+    *decoded = QString::fromUtf8(bytes);
+    return decoded->toUtf8() == bytes; // false where the bytes are no UTF-8
+}
+
+bool parseDatabase(const QString &text, int *database)
+{
+    for (const QChar character : text) {
+        if (character < u'0' || character > u'9')
+            return false;
+    }
+    bool ok = false;
+    *database = text.toInt(&ok);
+    return ok;
+}
+
+struct Parser
+{
+    const QUrl &url;
+    ServerUrl server;
+    QString error;
+
+    bool parse();
+
+private:
+    bool fail(const QString &reason)
+    {
+        error = reason;
+        return false;
+    }
+    bool parseAll();
+    bool parseUser();
+    bool parseAuthority();
+    bool parseSocket();
+    bool parseQuery();
+};
+
+bool Parser::parse()
+{
+    if (parseAll())
+        return true;
+    error = QStringLiteral("The server URL cannot be used: %1.").arg(error);
+    return false;
+}
+
+bool Parser::parseAll()
+{
+    if (url.isEmpty() && url.isValid())
+        return fail(QStringLiteral("it is empty; expected redis://host:port/db"));
+    if (!url.isValid() && url.errorString().isEmpty())
+        return fail(QStringLiteral("it is empty; expected redis://host:port/db"));
+    if (!url.isValid())
+        return fail(invalidPart(url));
+
+    if (url.scheme().isEmpty())
+        return fail(QStringLiteral("it has no scheme; use redis://, rediss:// or unix://"));
+    if (url.scheme() == tcpScheme)
+        server.scheme = ServerUrl::Tcp;
+    else if (url.scheme() == tlsScheme)
+        server.scheme = ServerUrl::Tls;
+    else if (url.scheme() == unixScheme)
+        server.scheme = ServerUrl::Unix;
+    else
+        return fail(QStringLiteral("the scheme \"%1\" is not supported; use redis, rediss or unix")
+                            .arg(url.scheme()));
+
+    if (hasStrayAt(url))
+        return fail(QStringLiteral(
+                "there is an '@' after the host; a ':', '/', '?', '#' or '@' in user name or "
+                "password must be percent-encoded"));
+    if (url.hasFragment())
+        return fail(QStringLiteral("it has a fragment ('#'), which means nothing for a server"));
+
+    return (server.scheme == ServerUrl::Unix ? parseSocket() : parseAuthority()) && parseUser()
+            && parseQuery();
+}
+
+bool Parser::parseUser()
+{
+    if (!decode(url.userName(QUrl::FullyEncoded), &server.user))
+        return fail(QStringLiteral("the user name is not UTF-8"));
+    if (!decode(url.password(QUrl::FullyEncoded), &server.password))
+        return fail(QStringLiteral("the password is not UTF-8"));
+
+    if (server.password.isEmpty())
+        server.password = qEnvironmentVariable("QDISTLOCK_PASSWORD");
+    // "user:@host" is a user whose password is empty, "user@host" is a password forgotten.
+    const bool givenEmpty = url.userInfo(QUrl::FullyEncoded).contains(u':');
+    if (!server.user.isEmpty() && server.password.isEmpty() && !givenEmpty)
+        return fail(QStringLiteral(
+                "it has a user name but no password, and QDISTLOCK_PASSWORD is not set"));
+    return true;
+}
+
+bool Parser::parseAuthority()
+{
+    server.host = url.host(QUrl::FullyDecoded);
+    if (server.host.isEmpty())
+        return fail(QStringLiteral("it has no host"));
+
+    const int port = url.port(defaultPort);
+    if (port < 1 || port > std::numeric_limits<quint16>::max())
+        return fail(QStringLiteral("the port must be a number from 1 to 65535"));
+    server.port = quint16(port);
+
+    const QString path = url.path(QUrl::FullyEncoded);
+    if (path.size() > 1 && !parseDatabase(path.mid(1), &server.database))
+        return fail(QStringLiteral("the path must be a database number such as /0"));
+    return true;
+}
+
+bool Parser::parseSocket()
+{
+    if (!url.host().isEmpty() || url.port() != -1)
+        return fail(
+                QStringLiteral("the path of a Unix socket must be absolute, with three slashes: "
+                               "unix:///path/to.sock"));
+    if (!decode(url.path(QUrl::FullyEncoded), &server.path))
+        return fail(QStringLiteral("the path of the Unix socket is not UTF-8"));
+    if (server.path.isEmpty())
+        return fail(QStringLiteral("it has no path to a Unix socket"));
+    if (!server.path.startsWith(u'/'))
+        return fail(
+                QStringLiteral("the path of a Unix socket must be absolute: unix:///path/to.sock"));
+    if (server.path.endsWith(u'/'))
+        return fail(
+                QStringLiteral("the path of the Unix socket ends in '/' and so names a folder"));
+    if (server.path.contains(QChar(u'\0')))
+        return fail(QStringLiteral("the path of the Unix socket has a zero byte"));
+    if (server.path.toUtf8().size() > maximumSocketPath)
+        return fail(QStringLiteral("the path of the Unix socket is longer than %1 bytes")
+                            .arg(maximumSocketPath));
+    return true;
+}
+
+bool Parser::parseQuery()
+{
+    QStringList allowed;
+    if (server.scheme == ServerUrl::Tls)
+        allowed = {QStringLiteral("ca"), QStringLiteral("cert"), QStringLiteral("key")};
+    else if (server.scheme == ServerUrl::Unix)
+        allowed = {QStringLiteral("db")};
+
+    QStringList seen;
+    const auto items = QUrlQuery(url).queryItems(QUrl::FullyEncoded);
+    for (const auto &item : items) {
+        QString name, value;
+        if (!decode(item.first, &name) || !decode(item.second, &value))
+            return fail(QStringLiteral("the query is not UTF-8"));
+        if (!allowed.contains(name)) {
+            const QString known = allowed.isEmpty()
+                    ? QStringLiteral("%1:// takes none").arg(url.scheme())
+                    : QStringLiteral("%1:// takes %2")
+                              .arg(url.scheme(), allowed.join(QLatin1String(", ")));
+            return fail(QStringLiteral("the query item \"%1\" is not known; %2").arg(name, known));
+        }
+        if (seen.contains(name))
+            return fail(QStringLiteral("the query item \"%1\" stands twice").arg(name));
+        seen.append(name);
+        if (value.isEmpty())
+            return fail(QStringLiteral("the query item \"%1\" is empty").arg(name));
+
+        if (name == QLatin1String("ca"))
+            server.caFile = value;
+        else if (name == QLatin1String("cert"))
+            server.certificateFile = value;
+        else if (name == QLatin1String("key"))
+            server.keyFile = value;
+        else if (!parseDatabase(value, &server.database))
+            return fail(
+                    QStringLiteral("the query item \"db\" must be a database number such as 0"));
+    }
+    if (server.certificateFile.isEmpty() != server.keyFile.isEmpty())
+        return fail(
+                QStringLiteral("the query items \"cert\" and \"key\" go together, one is missing"));
+    return true;
+}
+
+} // namespace
+
+std::optional<ServerUrl> ServerUrl::parse(const QUrl &url, QString *error)
+{
+    Parser parser{url, {}, {}};
+    if (parser.parse())
+        return parser.server;
+    if (error)
+        *error = parser.error;
+    return std::nullopt;
+}
+
+QUrl ServerUrl::withoutSecrets(const QUrl &url)
+{
+    QUrl safe;
+    safe.setScheme(url.scheme());
+    if (!url.isValid() || hasStrayAt(url))
+        return safe;
+    safe.setHost(url.host(QUrl::FullyEncoded), QUrl::StrictMode);
+    safe.setPort(url.port());
+    safe.setPath(url.path(QUrl::FullyEncoded), QUrl::StrictMode);
+    return safe;
+}
+
+QString ServerUrl::toDisplayString() const
+{
+    if (scheme == Unix) {
+        const QString shown = QStringLiteral("unix://") + path;
+        return database == 0 ? shown : QStringLiteral("%1?db=%2").arg(shown).arg(database);
+    }
+    const QString shownHost = host.contains(u':') ? QStringLiteral("[%1]").arg(host) : host;
+    return QStringLiteral("%1://%2:%3/%4")
+            .arg(scheme == Tls ? tlsScheme : tcpScheme, shownHost)
+            .arg(port)
+            .arg(database);
+}
+
+} // namespace QtRedis

@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QtCore/qstring.h>
+#include <QtCore/qurl.h>
+
+#include <optional>
+
+namespace QtRedis {
+
+/*!
+    Where one Redis server is and how to log in: redis://, rediss:// and unix:// URLs, strictly
+    parsed. Thread: a plain value.
+*/
+struct ServerUrl
+{
+    enum Scheme { Tcp, Tls, Unix };
+
+    Scheme scheme = Tcp;
+    QString host;
+    quint16 port = 6379;
+    QString path; ///< of a Unix socket
+    int database = 0;
+    QString user;     ///< percent-decoded
+    QString password; ///< percent-decoded; from QDISTLOCK_PASSWORD where the URL has none
+    QString caFile, certificateFile, keyFile;
+
+    /// On failure nullopt, and \a error names the part that is wrong, never user name or password.
+    static std::optional<ServerUrl> parse(const QUrl &url, QString *error);
+    /// \a url without user name, password and query, fit for logs. Only the scheme of a URL whose
+    /// parts cannot be told apart for sure, such as one with an unescaped '/' in the password.
+    static QUrl withoutSecrets(const QUrl &url);
+    /// Fit for logs and errors: "redis://host:6379/0".
+    QString toDisplayString() const;
+};
+
+} // namespace QtRedis

@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "subscriber.h"
+
+#include "logging.h"
+
+#include <QtCore/qpointer.h>
+#include <QtCore/qtimer.h>
+
+namespace QtRedis {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+} // namespace
+
+class Subscriber::Private
+{
+public:
+    enum Progress { Wanted, Asked, Confirmed };
+
+    Private(Subscriber *subscriber, const ServerUrl &server);
+
+    void followState();
+    void ask(const QByteArray &channel);
+    void answered(const QByteArray &channel, const CommandResult &result);
+    void pushed(const Reply &reply);
+    void ping();
+
+    Subscriber *const q;
+    QHash<QByteArray, Progress> channels;
+    bool wasReady = false;
+    std::chrono::milliseconds pingInterval = 10s;
+    QTimer *const pingTimer;
+    Connection connection; // last: its handlers use the rest
+};
+
+Subscriber::Private::Private(Subscriber *subscriber, const ServerUrl &server)
+    : q(subscriber)
+    , pingTimer(new QTimer(subscriber))
+    , connection(server, subscriber)
+{
+    connection.setPushHandler([this](const Reply &reply) { pushed(reply); });
+    QObject::connect(&connection, &Connection::stateChanged, q, [this] { followState(); });
+    QObject::connect(&connection, &Connection::repliesProcessed, q, &Subscriber::messagesProcessed);
+    QObject::connect(pingTimer, &QTimer::timeout, q, [this] { ping(); });
+}
+
+void Subscriber::Private::followState()
+{
+    const bool ready = connection.state() == Connection::Ready;
+    if (ready == wasReady)
+        return;
+    wasReady = ready;
+    if (ready) {
+        pingTimer->start(pingInterval);
+        for (auto it = channels.cbegin(), end = channels.cend(); it != end; ++it)
+            ask(it.key());
+        for (Progress &progress : channels)
+            progress = Asked;
+        return;
+    }
+    pingTimer->stop();
+    for (Progress &progress : channels)
+        progress = Wanted;
+    Q_EMIT q->interrupted();
+}
+
+void Subscriber::Private::ask(const QByteArray &channel)
+{
+    connection.send({QByteArrayLiteral("SUBSCRIBE"), channel}, pingInterval,
+                    [this, channel](const CommandResult &result) { answered(channel, result); });
+}
+
+void Subscriber::Private::answered(const QByteArray &channel, const CommandResult &result)
+{
+    const auto it = channels.find(channel);
+    if (result.outcome != CommandResult::Replied || it == channels.end())
+        return; // asked again on the next connection, or no longer wanted
+    if (!result.reply.isError()) {
+        *it = Confirmed;
+        Q_EMIT q->subscribed(channel);
+        return;
+    }
+    const QString said = QString::fromUtf8(result.reply.text);
+    if (result.reply.errorCode() != "NOPERM") {
+        *it = Wanted; // ping() asks again
+        qCDebug(lcRedis, "%s: SUBSCRIBE: %s", qUtf8Printable(connection.server().toDisplayString()),
+                qUtf8Printable(said));
+        return;
+    }
+    channels.erase(it);
+    const QString text =
+            QStringLiteral("%1: the server's ACL forbids to subscribe (\"%2\"); allow the channel.")
+                    .arg(connection.server().toDisplayString(), said);
+    qCWarning(lcRedis, "%s", qUtf8Printable(text));
+    Q_EMIT q->refused(channel, text);
+}
+
+void Subscriber::Private::pushed(const Reply &reply)
+{
+    const QList<Reply> &elements = reply.elements;
+    if (elements.size() != 3 || elements[0].text != "message") {
+        qCDebug(lcRedis, "%s: ignored what is no message",
+                qUtf8Printable(connection.server().toDisplayString()));
+        return;
+    }
+    if (channels.contains(elements[1].text))
+        Q_EMIT q->messageReceived(elements[1].text, elements[2].text);
+}
+
+void Subscriber::Private::ping()
+{
+    // The connection itself gives up when the answer does not come.
+    connection.send({QByteArrayLiteral("PING")}, pingInterval, [](const CommandResult &) {});
+    for (auto it = channels.begin(), end = channels.end(); it != end; ++it) {
+        if (*it == Wanted) {
+            *it = Asked;
+            ask(it.key());
+        }
+    }
+}
+
+Subscriber::Subscriber(const ServerUrl &server, QObject *parent)
+    : QObject(parent)
+    , d(std::make_unique<Private>(this, server))
+{}
+
+Subscriber::~Subscriber() = default;
+
+void Subscriber::setClientName(const QByteArray &name)
+{
+    d->connection.setClientName(name + "-sub");
+}
+
+void Subscriber::setPingInterval(std::chrono::milliseconds interval)
+{
+    d->pingInterval = interval;
+    if (d->pingTimer->isActive())
+        d->pingTimer->start(interval);
+}
+
+void Subscriber::subscribe(const QByteArray &channel)
+{
+    d->connection.open();
+    if (d->channels.contains(channel))
+        return;
+    const bool ready = d->connection.state() == Connection::Ready;
+    d->channels.insert(channel, ready ? Private::Asked : Private::Wanted);
+    if (ready)
+        d->ask(channel);
+}
+
+void Subscriber::close()
+{
+    d->channels.clear();
+    d->pingTimer->stop();
+    d->wasReady = false; // asked for, so it is no interruption
+    d->connection.close();
+}
+
+bool Subscriber::isSubscribed(const QByteArray &channel) const
+{
+    return d->channels.value(channel, Private::Wanted) == Private::Confirmed;
+}
+
+QString Subscriber::errorString() const
+{
+    return d->connection.errorString();
+}
+
+} // namespace QtRedis

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "failure.h"
+#include "serverurl.h"
+
+#include <QtCore/qobject.h>
+
+#include <memory>
+
+namespace QtRedis {
+
+/*!
+    A byte stream to one server: TCP, TLS or a Unix socket. Used once: after failed() make a new
+    one.
+
+    Thread: its own, with an event loop. Nothing blocks. write() and abort() emit nothing.
+*/
+class Transport : public QObject
+{
+    Q_OBJECT
+public:
+    static std::unique_ptr<Transport> create(const ServerUrl &server);
+
+    /// May emit connected() or failed() at once.
+    virtual void connectToServer() = 0;
+    /// Hands the bytes to the kernel; what it does not take is written when it can be.
+    virtual void write(const char *data, qint64 size) = 0;
+    /// What has arrived, at most \a size bytes; 0 if nothing.
+    virtual qint64 read(char *data, qint64 size) = 0;
+    /// What was written and the kernel has not yet taken is lost.
+    virtual void abort() = 0;
+    /// Nothing more is written, and nothing that arrives is of interest: deletes itself once the other side
+    /// has read it all, after a second at the latest. Closed at once, with answers still on their way, the
+    /// kernel would tell the server of an error, and the server not read what lies before it.
+    void lingerAndDelete();
+    /// What has not happened yet before connected(): a clause that "within 3000 ms" can follow.
+    virtual QString pendingStep() const = 0;
+
+protected:
+    /// Tells the other side that nothing more will come, where that can be told.
+    virtual void finishWriting() = 0;
+
+Q_SIGNALS:
+    /// Ready for bytes; with TLS after its handshake.
+    void connected();
+    void readyRead();
+    /// Never connected, or the connection ended. \a text: a clause without the server's name.
+    void failed(QtRedis::Failure failure, const QString &text);
+};
+
+} // namespace QtRedis

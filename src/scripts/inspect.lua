@@ -1,0 +1,30 @@
+-- SPDX-FileCopyrightText: 2026 The QDistLock developers
+-- SPDX-License-Identifier: MIT
+
+-- Looks at any number of locks and changes nothing.
+--
+-- KEYS, for each lock:  its key, its fence, its queue
+-- Reply, for each lock: {token or nil, ms to live, last fencing token or nil, length of the queue};
+--                       an error's text where the key is no lock
+
+local function inspect(key, fence, queue)
+  local holder = redis.pcall('GET', key)
+  if type(holder) == 'table' then
+    return holder.err
+  end
+  local last = redis.pcall('GET', fence)
+  if type(last) == 'table' then
+    last = false
+  end
+  local length = redis.pcall('ZCARD', queue)
+  if type(length) == 'table' then
+    length = 0
+  end
+  return {holder, redis.call('PTTL', key), last, length}
+end
+
+local replies = {}
+for i = 1, #KEYS / 3 do
+  replies[i] = inspect(KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i])
+end
+return replies

@@ -1,0 +1,25 @@
+-- SPDX-FileCopyrightText: 2026 The QDistLock developers
+-- SPDX-License-Identifier: MIT
+
+-- Gives any number of held locks a new lease.
+--
+-- KEYS, for each lock:  its key
+-- ARGV, for each lock:  token, lease in ms
+-- Reply, for each lock: 1 the key holds the token, for a whole lease from now; 0 there is no key;
+--                       2 it holds something else; an error's text
+
+local replies = {}
+for i = 1, #KEYS do
+  local holder = redis.pcall('GET', KEYS[i])
+  if holder == false then
+    replies[i] = 0
+  elseif type(holder) == 'table' and not string.find(holder.err, '^WRONGTYPE') then
+    replies[i] = holder.err
+  elseif holder ~= ARGV[2 * i - 1] then
+    replies[i] = 2
+  else
+    local done = redis.pcall('PEXPIRE', KEYS[i], ARGV[2 * i])
+    replies[i] = type(done) == 'table' and done.err or done
+  end
+end
+return replies

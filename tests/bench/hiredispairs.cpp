@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "barecommands.h"
+#include "contender.h"
+
+#include <QtCore/qlist.h>
+
+namespace Bench {
+namespace {
+
+/*
+    Blocking hiredis, in lockstep: all locks are taken in one pipeline, then all given back in one.
+    With one lock that is the plain blocking loop: command, reply, command, reply.
+*/
+class HiredisPairs : public Contender
+{
+public:
+    HiredisPairs(const QUrl &server, int locks)
+        : m_context(connectHiredis(server))
+        , m_sha1(loadReleaseScript(server))
+    {
+        for (int i = 0; i < locks; ++i)
+            m_keys.append(bareKey("hiredis", i));
+    }
+
+    QJsonObject run(std::chrono::milliseconds duration) override
+    {
+        const double limit = std::chrono::duration<double>(duration).count();
+        const Stopwatch stopwatch;
+        qint64 pairs = 0;
+        do {
+            const QByteArray token = "bare-token-"
+                    + QByteArray::number(++m_sequence).rightJustified(12, '0');
+            for (const QByteArray &key : std::as_const(m_keys))
+                append({"SET", key, token, "NX", "PX", "30000"});
+            for (qsizetype i = 0; i < m_keys.size(); ++i) {
+                if (read()->type != REDIS_REPLY_STATUS)
+                    fail(QStringLiteral("hiredis: a free lock was not acquired"));
+            }
+            for (const QByteArray &key : std::as_const(m_keys))
+                append({"EVALSHA", m_sha1, "1", key, token});
+            for (qsizetype i = 0; i < m_keys.size(); ++i) {
+                if (read()->integer != 1)
+                    fail(QStringLiteral("hiredis: a held lock was not released"));
+            }
+            pairs += m_keys.size();
+        } while (stopwatch.seconds() < limit);
+        return stopwatch.finish(pairs).toJson();
+    }
+
+private:
+    void append(std::initializer_list<QByteArray> arguments)
+    {
+        const char *data[8];
+        size_t sizes[8];
+        int count = 0;
+        for (const QByteArray &argument : arguments) {
+            data[count] = argument.constData();
+            sizes[count++] = static_cast<size_t>(argument.size());
+        }
+        redisAppendCommandArgv(m_context.get(), count, data, sizes);
+    }
+
+    ReplyPointer read()
+    {
+        void *reply = nullptr;
+        if (redisGetReply(m_context.get(), &reply) != REDIS_OK)
+            fail(QStringLiteral("hiredis: ") + QString::fromLocal8Bit(m_context->errstr));
+        return ReplyPointer(static_cast<redisReply *>(reply));
+    }
+
+    const ContextPointer m_context;
+    const QByteArray m_sha1;
+    QList<QByteArray> m_keys;
+    qint64 m_sequence = 0;
+};
+
+} // namespace
+
+std::unique_ptr<Contender> makeHiredisPairs(const QUrl &server, int locks)
+{
+    return std::make_unique<HiredisPairs>(server, locks);
+}
+
+} // namespace Bench

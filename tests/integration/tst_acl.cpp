@@ -1,0 +1,348 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// The least-privilege rule of docs/acl.txt: everything works under it, each single right of it is needed for
+// what the documentation says, and neither user nor password is ever told.
+
+#include "locktesting.h"
+
+#include "support/faultproxy.h"
+
+#include <QtCore/qfile.h>
+#include <QtCore/qloggingcategory.h>
+
+#include <memory>
+
+using namespace LockTesting;
+using namespace Support;
+
+namespace {
+
+const auto User = QStringLiteral("canaryuser");
+const auto Password = QStringLiteral("canarypassword");
+
+/// What follows "ACL SETUSER".
+QList<QByteArray> shippedRule()
+{
+    QFile file(QStringLiteral(ACL_FILE));
+    if (!file.open(QIODevice::ReadOnly))
+        return {};
+    QList<QByteArray> words = file.readAll().trimmed().split(' ');
+    if (words.size() < 10 || words.takeFirst() != "ACL" || words.takeFirst() != "SETUSER")
+        return {};
+    words[0] = User.toUtf8();
+    for (QByteArray &word : words) {
+        if (word == ">SECRET")
+            word = '>' + Password.toUtf8();
+    }
+    return words;
+}
+
+RedisServer::Options withTcp()
+{
+    RedisServer::Options options;
+    options.tcp = true;
+    return options;
+}
+
+} // namespace
+
+class tst_Acl : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+    void cleanup();
+    void readmeQuotesTheRule();
+    void everythingWorks();
+    void formerConnectionIsEnded();
+    void withoutOneRight_data();
+    void withoutOneRight();
+    void ruleHasNoMoreThanThis();
+    void wrongPassword_data();
+    void wrongPassword();
+    void rightTakenAwayWhileHeld();
+
+private:
+    QUrl urlOf(const QUrl &url, const QString &user = User, const QString &password = Password) const
+    {
+        QUrl result = url;
+        result.setUserName(user);
+        result.setPassword(password);
+        return result;
+    }
+    /// True if the server took the rule.
+    bool setRule(const QList<QByteArray> &rule)
+    {
+        const QVariant reply = m_server.command(QList<QByteArray>{"ACL", "SETUSER"} + rule);
+        return reply.toByteArray() == "OK";
+    }
+    QString failingOperations();
+
+    RedisServer m_server{withTcp()};
+    std::unique_ptr<LogCapture> m_log;
+    QString m_told; // all texts there were
+};
+
+void tst_Acl::initTestCase()
+{
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+    QLoggingCategory::setFilterRules(QStringLiteral("qdistlock.*=true"));
+    QVERIFY(!shippedRule().isEmpty());
+}
+
+void tst_Acl::init()
+{
+    m_server.command({"FLUSHALL"});
+    m_server.command({"SCRIPT", "FLUSH"});
+    m_server.command({"ACL", "DELUSER", User.toUtf8()});
+    QVERIFY(setRule(shippedRule()));
+    m_told.clear();
+    m_log = std::make_unique<LogCapture>();
+}
+
+void tst_Acl::cleanup()
+{
+    const QString all = m_told + m_log->text();
+    m_log.reset();
+    QVERIFY2(!all.contains(QLatin1String("canary")), qPrintable(all));
+}
+
+void tst_Acl::readmeQuotesTheRule()
+{
+    QFile rule(QStringLiteral(ACL_FILE));
+    QFile readme(QStringLiteral(README_FILE));
+    QVERIFY(rule.open(QIODevice::ReadOnly));
+    QVERIFY(readme.open(QIODevice::ReadOnly));
+    QVERIFY(readme.readAll().contains(rule.readAll().trimmed()));
+}
+
+/// Does all there is to do, and names what ended with PermissionError.
+QString tst_Acl::failingOperations()
+{
+    m_server.command({"FLUSHALL"});
+    m_server.command({"SCRIPT", "FLUSH"});
+    QStringList failing;
+    const auto denied = [&](const char *operation, DistributedLock::Error error, const QString &text) {
+        m_told += text;
+        if (error == DistributedLock::NoError || error == DistributedLock::BusyError)
+            return;
+        failing << QString::fromLatin1(operation);
+        // It says what to do.
+        if (error != DistributedLock::PermissionError || !text.contains(QLatin1String("grant")))
+            failing << QStringLiteral("(%1)").arg(text);
+    };
+    const auto debugged = [&](const QObject *object) { QDebug(&m_told) << object; };
+
+    LockRegistry registry(urlOf(m_server.url()));
+    DistributedLock lock(&registry, QStringLiteral("job"));
+    lock.setOptions(options(300ms, LockOptions::Forever));
+    Spies spies(&lock);
+    debugged(&registry);
+    debugged(&lock);
+    QDebug(&m_told) << registry.server();
+    const auto acquired = lock.acquireAsync();
+    if (!eventually([&] { return acquired.isFinished(); }, 3s))
+        return QStringLiteral("acquire hangs");
+    denied("acquire", acquired.result().error, acquired.result().errorString);
+    if (!acquired.result().isAcquired() && m_server.exists("lock:job"))
+        failing << QStringLiteral("(the key was left)");
+    if (acquired.result().isAcquired()) {
+        eventually([&] { return !spies.renewed.isEmpty() || !spies.errors.isEmpty() || !spies.lost.isEmpty(); }, 3s);
+        if (spies.renewed.isEmpty())
+            denied("renew", lock.error(), lock.errorString());
+        spies.errors.clear();
+        const auto released = lock.releaseAsync();
+        eventually([&] { return released.isFinished(); }, 3s);
+        if (!released.result())
+            denied("release", lock.error(), lock.errorString());
+    }
+    m_server.command({"SET", "lock:taken", "foreign"});
+    DistributedLock taken(&registry, QStringLiteral("taken"));
+    taken.setOptions(options(300ms));
+    const auto contended = taken.tryAcquireAsync();
+    const auto inspected = registry.inspect(QStringLiteral("taken"));
+    if (!eventually([&] { return contended.isFinished() && inspected.isFinished(); }, 3s))
+        return QStringLiteral("contended acquire or inspect hangs");
+    denied("contend", contended.result().error, contended.result().errorString);
+    denied("inspect", inspected.result().error, inspected.result().errorString);
+    QSignalSpy errors(&registry, &LockRegistry::errorOccurred);
+    const auto listed = registry.list(QStringLiteral("*"));
+    eventually([&] { return listed.isFinished(); }, 3s);
+    if (!errors.isEmpty())
+        denied("list", registry.error(), registry.errorString());
+    errors.clear();
+    const auto forced = registry.forceRelease(QStringLiteral("taken"));
+    eventually([&] { return forced.isFinished(); }, 3s);
+    if (!forced.result())
+        denied("forceRelease", registry.error(), registry.errorString());
+    m_told += registry.errorString() + lock.errorString();
+    debugged(&registry);
+    return failing.join(u' ');
+}
+
+void tst_Acl::everythingWorks()
+{
+    QCOMPARE(failingOperations(), QString());
+
+    LockRegistry registry(urlOf(m_server.url()));
+    LockRegistry other(urlOf(m_server.tcpUrl()));
+    DistributedLock lock(&registry, QStringLiteral("job"));
+    lock.setOptions(options(5s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    // The subscription: somebody else's force release is known at once.
+    QVERIFY(eventually([&] { return m_server.channels().size() == 1; }));
+    other.forceRelease(QStringLiteral("job"));
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }, 1s));
+    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
+    // Nothing was refused.
+    QCOMPARE(m_server.command({"ACL", "LOG"}).toList().size(), 0);
+}
+
+void tst_Acl::formerConnectionIsEnded()
+{
+    FaultProxy proxy(m_server);
+    LockRegistry registry(urlOf(proxy.url()));
+    DistributedLock lock(&registry, QStringLiteral("job"));
+    lock.setOptions(options(3s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(eventually([&] { return m_server.channels().size() == 1; }));
+    const qint64 killed = m_server.commandsProcessed("client|kill");
+    proxy.setBlackHole(true); // the server does not learn of the end of these
+    proxy.setBlackHole(false);
+    QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
+    QVERIFY(m_server.commandsProcessed("client|kill") > killed);
+    QCOMPARE(m_server.command({"ACL", "LOG"}).toList().size(), 0);
+}
+
+void tst_Acl::withoutOneRight_data()
+{
+    QTest::addColumn<QByteArray>("right");
+    QTest::addColumn<QString>("failing");
+    const auto row = [](const char *right, const char *failing) {
+        QTest::newRow(right) << QByteArray(right) << QString::fromLatin1(failing);
+    };
+    const char *const everything = "acquire contend inspect list forceRelease";
+    row("+evalsha", everything);
+    row("+eval", everything); // where the server does not know the scripts yet
+    row("+get", "renew release contend inspect list forceRelease");
+    row("~lock:*", everything);
+    row("~{lock:*}*", "acquire contend inspect list");
+    row("+set", "acquire contend");
+    row("+time", "acquire");
+    row("+pexpire", "renew contend");
+    row("+del", "release forceRelease");
+    row("+pttl", "contend inspect list");
+    row("+scan", "list");
+    // Without these something is less good, and works.
+    row("+publish", "");
+    row("+zcard", "");
+    row("+subscribe", "");
+    row("&lock:*", "");
+    row("+ping", "");
+    row("+client|setname", "");
+    row("+client|id", "");
+    row("+client|list", "");
+    row("+client|kill", "");
+}
+
+void tst_Acl::withoutOneRight()
+{
+    QFETCH(QByteArray, right);
+    QFETCH(QString, failing);
+    QList<QByteArray> rule = shippedRule();
+    QCOMPARE(rule.removeAll(right), 1);
+    m_server.command({"ACL", "DELUSER", User.toUtf8()});
+    QVERIFY(setRule(rule));
+    m_server.command({"ACL", "LOG", "RESET"});
+    QCOMPARE(failingOperations(), failing);
+}
+
+// Each right has its row above.
+void tst_Acl::ruleHasNoMoreThanThis()
+{
+    QStringList rights;
+    for (const QByteArray &word : shippedRule()) {
+        if (word.startsWith('+') || word.startsWith('~') || word.startsWith('&'))
+            rights << QString::fromLatin1(word);
+    }
+    rights.sort();
+    QStringList tested{QStringLiteral("+evalsha"), QStringLiteral("+eval"), QStringLiteral("+get"),
+                       QStringLiteral("~lock:*"), QStringLiteral("~{lock:*}*"), QStringLiteral("+set"),
+                       QStringLiteral("+time"), QStringLiteral("+pexpire"), QStringLiteral("+del"),
+                       QStringLiteral("+pttl"), QStringLiteral("+scan"), QStringLiteral("+publish"),
+                       QStringLiteral("+zcard"), QStringLiteral("+subscribe"), QStringLiteral("&lock:*"),
+                       QStringLiteral("+ping"), QStringLiteral("+client|setname"), QStringLiteral("+client|id"),
+                       QStringLiteral("+client|list"), QStringLiteral("+client|kill")};
+    tested.sort();
+    QCOMPARE(rights, tested);
+}
+
+void tst_Acl::wrongPassword_data()
+{
+    QTest::addColumn<QString>("user");
+    QTest::addColumn<QString>("password");
+    QTest::newRow("wrong password") << User << QStringLiteral("canaryguess");
+    QTest::newRow("unknown user") << QStringLiteral("canarynobody") << Password;
+    QTest::newRow("default user has none") << QString() << QStringLiteral("canaryguess");
+}
+
+void tst_Acl::wrongPassword()
+{
+    QFETCH(QString, user);
+    QFETCH(QString, password);
+    FaultProxy proxy(m_server);
+    LockRegistry registry(urlOf(proxy.url(), user, password));
+    DistributedLock lock(&registry, QStringLiteral("job"));
+    lock.setOptions(options(1s, LockOptions::Forever).withRetryInterval(1ms));
+    Spies spies(&lock);
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::AuthenticationError);
+    m_told += lock.errorString() + registry.errorString();
+    QDebug(&m_told) << &registry << registry.server() << &lock;
+    QVERIFY(!lock.errorString().isEmpty());
+    // Not tried again until asked to.
+    QVERIFY(!eventually([&] { return proxy.connectionsAccepted() > 1; }, 200ms));
+    QCOMPARE(proxy.commandsForwarded("EVALSHA"), 0);
+    // Asked again, it looks again: the password may have been set meanwhile.
+    QVERIFY(setRule({user.isEmpty() ? QByteArray("default") : user.toUtf8(), "on", "resetpass",
+                     '>' + password.toUtf8(), "~*", "&*", "+@all"}));
+    lock.acquire();
+    const bool acquired = eventually([&] { return spies.acquired.size() == 1; });
+    if (user.isEmpty())
+        m_server.command({"ACL", "SETUSER", "default", "resetpass", "nopass"});
+    else
+        m_server.command({"ACL", "DELUSER", user.toUtf8()});
+    QVERIFY(acquired);
+}
+
+// No storm of renewals: some a lease.
+void tst_Acl::rightTakenAwayWhileHeld()
+{
+    FaultProxy proxy(m_server);
+    LockRegistry registry(urlOf(proxy.url()));
+    DistributedLock lock(&registry, QStringLiteral("job"));
+    lock.setOptions(options(900ms));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
+    const qint64 before = proxy.commandsForwarded("EVALSHA");
+    // resetkeys would end the connection
+    QVERIFY(setRule({User.toUtf8(), "-evalsha"}));
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
+    QCOMPARE(spies.reason(), DistributedLock::LeaseExpired);
+    QCOMPARE(spies.errors.size(), 1);
+    QCOMPARE(spies.errors.at(0).at(0).value<DistributedLock::Error>(), DistributedLock::PermissionError);
+    const qint64 sent = proxy.commandsForwarded("EVALSHA") - before;
+    QVERIFY2(sent >= 1 && sent <= 8, qPrintable(QString::number(sent)));
+    m_told += lock.errorString();
+    QVERIFY2(lock.errorString().contains(QLatin1String("evalsha")), qPrintable(lock.errorString()));
+}
+
+QTEST_GUILESS_MAIN(tst_Acl)
+
+#include "tst_acl.moc"

@@ -1,0 +1,725 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "locktesting.h"
+
+#include "support/fakeclock.h"
+#include "support/faultproxy.h"
+
+#include <QDistLock/LockInfo>
+
+#include <QtCore/qpointer.h>
+#include <QtCore/qprocess.h>
+#include <QtCore/qthread.h>
+
+#include <memory>
+
+using namespace LockTesting;
+using QDistLock::LockInfo;
+
+class tst_LockRegistry : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+
+    void defaultServer();
+    void instancePerThread();
+    void instanceUsesTheDefaultServer();
+    void stateAndSignals();
+    void errorWhileUnreachable();
+    void badUrl_data();
+    void badUrl();
+    void secretsStayInside_data();
+    void secretsStayInside();
+
+    void obtainCaches();
+    void idleLocksAreEvicted();
+    void usedLocksAreNotEvicted();
+    void obtainedLockDeletedByHand();
+    void defaultsAndOptions();
+
+    void inspectListForceRelease_data();
+    void inspectListForceRelease();
+    void badNames();
+    void futuresWithoutServer();
+    void futuresWithABadUrl();
+    void futuresEndWithTheRegistry_data();
+    void futuresEndWithTheRegistry();
+    void registryDeletedInAContinuation();
+    void registryDeletedInItsSignals_data();
+    void registryDeletedInItsSignals();
+
+    void destroyedBeforeItsLocks_data();
+    void destroyedBeforeItsLocks();
+    void locksDeletedWhileTheRegistryGoes();
+    void changeOfRegistry();
+    void changeOfRegistryKeepsNoRoute();
+    void applicationQuits_data();
+    void applicationQuits();
+
+private:
+    std::unique_ptr<Support::RedisServer> m_server;
+};
+
+void tst_LockRegistry::initTestCase()
+{
+    m_server = std::make_unique<Support::RedisServer>();
+    QVERIFY2(m_server->start(), qPrintable(m_server->errorString()));
+    QVERIFY(qEnvironmentVariable("QDISTLOCK_URL").isEmpty());
+}
+
+void tst_LockRegistry::init()
+{
+    m_server->command({"FLUSHALL"});
+}
+
+void tst_LockRegistry::defaultServer()
+{
+    QCOMPARE(LockRegistry::defaultServer(), QUrl(QStringLiteral("redis://127.0.0.1:6379")));
+    qputenv("QDISTLOCK_URL", "redis://example.org:7000/2");
+    QCOMPARE(LockRegistry::defaultServer(), QUrl(QStringLiteral("redis://example.org:7000/2")));
+    LockRegistry::setDefaultServer(QUrl(QStringLiteral("memory:x")));
+    QCOMPARE(LockRegistry::defaultServer(), QUrl(QStringLiteral("memory:x")));
+    LockRegistry::setDefaultServer(QUrl());
+    QCOMPARE(LockRegistry::defaultServer(), QUrl(QStringLiteral("redis://example.org:7000/2")));
+    qunsetenv("QDISTLOCK_URL");
+    QCOMPARE(LockRegistry::defaultServer(), QUrl(QStringLiteral("redis://127.0.0.1:6379")));
+}
+
+void tst_LockRegistry::instancePerThread()
+{
+    LockRegistry::setDefaultServer(QUrl(QStringLiteral("memory:instance")));
+    LockRegistry *const here = LockRegistry::instance();
+    QCOMPARE(LockRegistry::instance(), here);
+    QCOMPARE(here->thread(), QThread::currentThread());
+    QCOMPARE(LockRegistry::instance(QUrl(QStringLiteral("memory:instance"))), here);
+    QVERIFY(LockRegistry::instance(QUrl(QStringLiteral("memory:other"))) != here);
+
+    QPointer<LockRegistry> there;
+    std::atomic<bool> apart{false};
+    std::unique_ptr<QThread> thread(QThread::create([&] {
+        there = LockRegistry::instance();
+        apart = there != here && there == LockRegistry::instance() && there->thread() == QThread::currentThread();
+    }));
+    thread->start();
+    QVERIFY(thread->wait(10'000));
+    QVERIFY(apart);
+    QVERIFY(!there); // went with its thread
+    LockRegistry::setDefaultServer(QUrl());
+}
+
+void tst_LockRegistry::instanceUsesTheDefaultServer()
+{
+    LockRegistry::setDefaultServer(m_server->url());
+    DistributedLock lock(QStringLiteral("a"));
+    QVERIFY(!lock.registry());
+    QVERIFY(acquireNow(&lock));
+    QCOMPARE(lock.registry(), LockRegistry::instance());
+    QVERIFY(m_server->exists("lock:a"));
+    lock.release();
+    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+    LockRegistry::setDefaultServer(QUrl());
+}
+
+void tst_LockRegistry::stateAndSignals()
+{
+    LockRegistry registry(m_server->url());
+    QSignalSpy states(&registry, &LockRegistry::stateChanged);
+    QSignalSpy errors(&registry, &LockRegistry::errorOccurred);
+    QCOMPARE(registry.server().path(), m_server->url().path());
+    QCOMPARE(registry.server().scheme(), QStringLiteral("unix"));
+    QCOMPARE(registry.state(), LockRegistry::Disconnected);
+    QCOMPARE(registry.error(), DistributedLock::NoError);
+    QCOMPARE(registry.errorString(), QString());
+    QVERIFY(!eventually([&] { return !states.isEmpty(); }, 50ms)); // connects when first needed
+
+    QList<LockRegistry::State> seen;
+    connect(&registry, &LockRegistry::stateChanged, &registry, [&] { seen.append(registry.state()); });
+    auto lock = std::make_unique<DistributedLock>(&registry, QStringLiteral("a"));
+    lock->acquire();
+    QVERIFY(eventually([&] { return lock->isHeld(); }));
+    QCOMPARE(seen, (QList<LockRegistry::State>{LockRegistry::Connecting, LockRegistry::Ready}));
+    QVERIFY(errors.isEmpty());
+    QCOMPARE(LockRegistry::State(registry.property("state").toInt()), LockRegistry::Ready);
+}
+
+void tst_LockRegistry::errorWhileUnreachable()
+{
+    Support::FaultProxy proxy(*m_server);
+    proxy.setRefusing(true);
+    LockRegistry registry(proxy.url());
+    QSignalSpy errors(&registry, &LockRegistry::errorOccurred);
+    QSignalSpy changes(&registry, &LockRegistry::errorChanged);
+    DistributedLock lock(&registry, QStringLiteral("a"));
+    lock.setOptions(options(1s, 30s));
+    lock.acquire();
+    QVERIFY(eventually([&] { return !errors.isEmpty(); }));
+    QCOMPARE(errors.first().first().value<DistributedLock::Error>(), DistributedLock::ConnectionError);
+    QCOMPARE(registry.error(), DistributedLock::ConnectionError);
+    QVERIFY(registry.errorString().contains(QString::number(proxy.port())));
+    QVERIFY(changes.size() >= 1);
+    proxy.setRefusing(false);
+    QVERIFY(eventually([&] { return lock.isHeld(); }));
+    QCOMPARE(registry.state(), LockRegistry::Ready);
+    QCOMPARE(registry.error(), DistributedLock::NoError);
+    QCOMPARE(registry.errorString(), QString());
+}
+
+void tst_LockRegistry::badUrl_data()
+{
+    QTest::addColumn<QString>("url");
+    QTest::addColumn<QString>("text");
+    const auto row = [](const char *url, const char *text) {
+        QTest::newRow(url) << QString::fromLatin1(url) << QString::fromLatin1(text);
+    };
+    row("", "empty");
+    row("localhost", "scheme");
+    row("http://localhost", "http");
+    row("redis://", "host");
+    row("redis://host:0", "port");
+    row("redis://host/x", "database");
+    row("redis://host?tls=off", "tls");
+    row("rediss://host?verify=none", "verify");
+    row("unix://run/redis.sock", "absolute");
+    row("memory://host", "memory:name");
+    row("memory:x?y", "memory:name");
+    row("redis+sentinel://host/service", "not supported in this version");
+    row("redis+cluster://host", "not supported in this version");
+    row("redlock://host", "not supported in this version");
+}
+
+void tst_LockRegistry::badUrl()
+{
+    QFETCH(QString, url);
+    QFETCH(QString, text);
+    LockRegistry registry{QUrl(url)};
+    QVERIFY2(registry.errorString().contains(text), qPrintable(registry.errorString())); // at once
+    QCOMPARE(registry.error(), DistributedLock::OptionsError);
+    QCOMPARE(registry.state(), LockRegistry::Disconnected);
+    DistributedLock lock(&registry, QStringLiteral("a"));
+    Spies spies(&lock);
+    lock.acquire();
+    QCOMPARE(spies.total(), 0); // not from inside the call
+    QVERIFY(eventually([&] { return spies.total() > 0; }));
+    QCOMPARE(spies.failed.size(), 1);
+    QCOMPARE(spies.failure(), DistributedLock::OptionsError);
+    QCOMPARE(lock.error(), DistributedLock::OptionsError);
+    QVERIFY(lock.errorString().contains(text));
+    QVERIFY(lock.errorString().contains(QStringLiteral("\"a\"")));
+    QCOMPARE(lock.state(), DistributedLock::Unlocked);
+}
+
+void tst_LockRegistry::secretsStayInside_data()
+{
+    QTest::addColumn<QString>("url");
+    QTest::newRow("wrong password") << QStringLiteral("redis://canaryuser:canarysecret@127.0.0.1:%1/0");
+    QTest::newRow("percent-encoded") << QStringLiteral("redis://canaryuser:canary%40secret@127.0.0.1:%1/0");
+    QTest::newRow("unescaped") << QStringLiteral("redis://canaryuser:canary/secret@127.0.0.1:%1/0");
+    QTest::newRow("bad port") << QStringLiteral("redis://canaryuser:canarysecret@127.0.0.1:99999/0");
+    QTest::newRow("bad scheme") << QStringLiteral("http://canaryuser:canarysecret@127.0.0.1:%1/0");
+    QTest::newRow("later version") << QStringLiteral("redis+sentinel://canaryuser:canarysecret@127.0.0.1:%1/x");
+    QTest::newRow("memory") << QStringLiteral("memory://canaryuser:canarysecret@x");
+}
+
+void tst_LockRegistry::secretsStayInside()
+{
+    QFETCH(QString, url);
+    Support::FaultProxy proxy(*m_server); // a server without users: refuses this one
+    const QUrl server(url.contains(QStringLiteral("%1")) ? url.replace(QStringLiteral("%1"), QString::number(proxy.port())) : url);
+    LogCapture log;
+    LockRegistry registry(server);
+    DistributedLock lock(&registry, QStringLiteral("a"));
+    QSignalSpy failed(&lock, &DistributedLock::acquireFailed);
+    lock.setWait(2s);
+    lock.acquire();
+    QVERIFY(eventually([&] { return !failed.isEmpty(); }));
+    qWarning() << server.scheme() << registry.server() << &registry << &lock;
+    const QString said = log.text() + registry.server().toString() + registry.errorString() + lock.errorString()
+            + registry.property("server").toUrl().toString(QUrl::FullyEncoded);
+    QVERIFY2(!said.contains(QStringLiteral("canary")), qPrintable(said));
+    QVERIFY(!lock.errorString().isEmpty());
+}
+
+void tst_LockRegistry::obtainCaches()
+{
+    LockRegistry registry(QUrl(QStringLiteral("memory:obtain")));
+    QCOMPARE(registry.idleEviction(), milliseconds(60s));
+    DistributedLock *const lock = registry.obtain(QStringLiteral("a"));
+    QCOMPARE(lock->name(), QStringLiteral("a"));
+    QCOMPARE(lock->registry(), &registry);
+    QCOMPARE(lock->parent(), &registry);
+    QCOMPARE(registry.obtain(QStringLiteral("a")), lock);
+    QVERIFY(registry.obtain(QStringLiteral("b")) != lock);
+    // The object is the owner: two users of one cached lock share the hold.
+    QVERIFY(acquireNow(lock));
+    registry.obtain(QStringLiteral("a"))->acquire();
+    QCOMPARE(lock->holdCount(), 2);
+}
+
+void tst_LockRegistry::idleLocksAreEvicted()
+{
+    LockRegistry registry(QUrl(QStringLiteral("memory:evict")));
+    registry.setIdleEviction(100ms);
+    QPointer<DistributedLock> unused = registry.obtain(QStringLiteral("unused"));
+    QPointer<DistributedLock> held = registry.obtain(QStringLiteral("held"));
+    QVERIFY(acquireNow(held));
+    QVERIFY(eventually([&] { return !unused; }));
+    QVERIFY(held);
+    QVERIFY(held->isHeld());
+    held->release();
+    QVERIFY(eventually([&] { return !held; }));
+    QVERIFY(registry.obtain(QStringLiteral("unused"))); // a new one
+}
+
+void tst_LockRegistry::usedLocksAreNotEvicted()
+{
+    Support::FakeClock clock;
+    LockRegistry registry(QUrl(QStringLiteral("memory:used")));
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    registry.setIdleEviction(40ms); // looks every 10 ms, and counts on the lease clock
+    QPointer<DistributedLock> lock = registry.obtain(QStringLiteral("a"));
+    for (int i = 0; i < 10; ++i) {
+        clock.advance(30ms);
+        QCOMPARE(registry.obtain(QStringLiteral("a")), lock.data());
+        QVERIFY(!eventually([&] { return !lock; }, 25ms));
+    }
+    clock.advance(40ms);
+    QVERIFY(eventually([&] { return !lock; }));
+}
+
+void tst_LockRegistry::obtainedLockDeletedByHand()
+{
+    LockRegistry registry(QUrl(QStringLiteral("memory:byhand")));
+    QPointer<DistributedLock> lock = registry.obtain(QStringLiteral("a"));
+    delete lock;
+    DistributedLock *const next = registry.obtain(QStringLiteral("a"));
+    QVERIFY(next);
+    QVERIFY(acquireNow(next));
+}
+
+void tst_LockRegistry::defaultsAndOptions()
+{
+    LockRegistry registry(QUrl(QStringLiteral("memory:defaults")));
+    DistributedLock before(&registry, QStringLiteral("before"));
+    LockOptions defaults;
+    defaults.lease = 5s;
+    defaults.wait = LockOptions::Forever;
+    defaults.keyPrefix = QStringLiteral("app:");
+    registry.setDefaults(defaults);
+    QCOMPARE(registry.defaults().keyPrefix, QStringLiteral("app:"));
+    QCOMPARE(before.leaseAsDuration(), milliseconds(30s)); // made earlier
+
+    DistributedLock lock(&registry, QStringLiteral("a"));
+    QCOMPARE(lock.leaseAsDuration(), milliseconds(5s));
+    QCOMPARE(lock.wait(), (std::numeric_limits<int>::max)());
+    QCOMPARE(registry.obtain(QStringLiteral("b"))->options().keyPrefix, QStringLiteral("app:"));
+
+    lock.setWait(7); // the others stay the registry's
+    QCOMPARE(lock.options().wait, 7ms);
+    QCOMPARE(lock.options().lease, milliseconds(5s));
+    QCOMPARE(lock.options().keyPrefix, QStringLiteral("app:"));
+
+    // Own options outlive a change of registry, and registries that come later.
+    DistributedLock own(QStringLiteral("own"));
+    own.setOptions(LockOptions().withLease(3s));
+    own.setRegistry(&registry);
+    QCOMPARE(own.leaseAsDuration(), milliseconds(3s));
+    DistributedLock none(QStringLiteral("none"));
+    QSignalSpy leases(&none, &DistributedLock::leaseChanged);
+    none.setRegistry(&registry);
+    QCOMPARE(none.leaseAsDuration(), milliseconds(5s));
+    QCOMPARE(leases.size(), 1);
+}
+
+void tst_LockRegistry::inspectListForceRelease_data()
+{
+    QTest::addColumn<bool>("memory");
+    QTest::newRow("redis") << false;
+    QTest::newRow("memory") << true;
+}
+
+void tst_LockRegistry::inspectListForceRelease()
+{
+    QFETCH(bool, memory);
+    const QUrl url = memory ? QUrl(QStringLiteral("memory:futures")) : m_server->url();
+    LockRegistry registry(url);
+    LockRegistry other(url);
+    DistributedLock lock(&registry, QStringLiteral("a"));
+    Spies spies(&lock);
+    QFuture<LockInfo> info = other.inspect(QStringLiteral("a"));
+    QVERIFY(!info.isFinished()); // connects first
+    QVERIFY(eventually([&] { return info.isFinished(); }));
+    QCOMPARE(info.result().name, QStringLiteral("a"));
+    QVERIFY(!info.result().held);
+    QCOMPARE(info.result().error, DistributedLock::NoError);
+    QCOMPARE(info.result().errorString, QString());
+
+    QVERIFY(acquireNow(&lock));
+    info = other.inspect(QStringLiteral("a"));
+    QFuture<QList<LockInfo>> list = other.list(QStringLiteral("*"));
+    QVERIFY(eventually([&] { return info.isFinished() && list.isFinished(); }));
+    QVERIFY(info.result().held);
+    QCOMPARE(info.result().fencingToken, lock.fencingToken());
+    QCOMPARE(list.result().size(), 1);
+    QCOMPARE(list.result().first().name, QStringLiteral("a"));
+    QCOMPARE(list.result().first().fencingToken, lock.fencingToken());
+
+    // Until the holder listens the loss is found out by its next renewal.
+    if (!memory) {
+        const auto channels = [this] { return m_server->channels(); };
+        QVERIFY(eventually([&] { return !channels().isEmpty(); }));
+    }
+    QFuture<bool> forced = other.forceRelease(QStringLiteral("a"));
+    QVERIFY(eventually([&] { return forced.isFinished() && !spies.lost.isEmpty(); }));
+    QCOMPARE(forced.result(), true);
+    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
+    forced = other.forceRelease(QStringLiteral("a"));
+    QVERIFY(eventually([&] { return forced.isFinished(); }));
+    QCOMPARE(forced.result(), false);
+    QCOMPARE(other.error(), DistributedLock::NoError); // that is no error
+}
+
+void tst_LockRegistry::badNames()
+{
+    LockRegistry registry(QUrl(QStringLiteral("memory:names")));
+    const QFuture<LockInfo> info = registry.inspect(QString());
+    const QFuture<bool> forced = registry.forceRelease(QString(2000, u'x'));
+    QVERIFY(eventually([&] { return info.isFinished() && forced.isFinished(); }));
+    QCOMPARE(info.result().error, DistributedLock::NameError);
+    QVERIFY(!info.result().errorString.isEmpty());
+    QCOMPARE(forced.result(), false);
+    QCOMPARE(registry.error(), DistributedLock::NameError);
+    QVERIFY(registry.errorString().contains(QStringLiteral("1024")));
+}
+
+void tst_LockRegistry::futuresWithoutServer()
+{
+    Support::FaultProxy proxy(*m_server);
+    proxy.setRefusing(true);
+    LockRegistry registry(proxy.url());
+    QSignalSpy errors(&registry, &LockRegistry::errorOccurred);
+    const QFuture<LockInfo> info = registry.inspect(QStringLiteral("a"));
+    const QFuture<QList<LockInfo>> list = registry.list(QStringLiteral("*"));
+    const QFuture<bool> forced = registry.forceRelease(QStringLiteral("a"));
+    QVERIFY(eventually([&] { return info.isFinished() && list.isFinished() && forced.isFinished(); }));
+    QCOMPARE(info.result().error, DistributedLock::ConnectionError);
+    QCOMPARE(info.result().name, QStringLiteral("a"));
+    QVERIFY(info.result().errorString.contains(QString::number(proxy.port())));
+    QVERIFY(list.result().isEmpty());
+    QCOMPARE(forced.result(), false);
+    QCOMPARE(registry.error(), DistributedLock::ConnectionError);
+    QVERIFY(!errors.isEmpty());
+}
+
+void tst_LockRegistry::futuresWithABadUrl()
+{
+    LockRegistry registry(QUrl(QStringLiteral("http://x")));
+    QSignalSpy errors(&registry, &LockRegistry::errorOccurred);
+    const QFuture<LockInfo> info = registry.inspect(QStringLiteral("a"));
+    const QFuture<QList<LockInfo>> list = registry.list(QStringLiteral("*"));
+    const QFuture<bool> forced = registry.forceRelease(QStringLiteral("a"));
+    QVERIFY(eventually([&] { return info.isFinished() && list.isFinished() && forced.isFinished(); }));
+    QCOMPARE(info.result().error, DistributedLock::OptionsError);
+    QVERIFY(list.result().isEmpty());
+    QCOMPARE(forced.result(), false);
+    QCOMPARE(errors.size(), 2);
+}
+
+void tst_LockRegistry::futuresEndWithTheRegistry_data()
+{
+    QTest::addColumn<QString>("moment");
+    for (const char *moment : {"connecting", "asked", "memory"})
+        QTest::newRow(moment) << QString::fromLatin1(moment);
+}
+
+void tst_LockRegistry::futuresEndWithTheRegistry()
+{
+    QFETCH(QString, moment);
+    const bool memory = moment == QLatin1String("memory");
+    auto registry = std::make_unique<LockRegistry>(memory ? QUrl(QStringLiteral("memory:end")) : m_server->url());
+    if (moment == QLatin1String("asked")) {
+        const QFuture<LockInfo> first = registry->inspect(QStringLiteral("a"));
+        QVERIFY(eventually([&] { return first.isFinished(); }));
+    }
+    QFuture<LockInfo> info = registry->inspect(QStringLiteral("a"));
+    QFuture<QList<LockInfo>> list = registry->list(QStringLiteral("*"));
+    QFuture<bool> forced = registry->forceRelease(QStringLiteral("a"));
+    QVERIFY(!info.isFinished());
+    registry.reset();
+    QVERIFY(info.isFinished() && list.isFinished() && forced.isFinished());
+    QVERIFY(!info.isCanceled() && !list.isCanceled() && !forced.isCanceled());
+    QCOMPARE(info.resultCount(), 1);
+    QCOMPARE(list.resultCount(), 1);
+    QCOMPARE(forced.resultCount(), 1);
+    QCOMPARE(info.result().error, DistributedLock::CancelledError);
+    QCOMPARE(info.result().name, QStringLiteral("a"));
+    QVERIFY(!info.result().errorString.isEmpty());
+    QVERIFY(list.result().isEmpty());
+    QCOMPARE(forced.result(), false);
+}
+
+void tst_LockRegistry::registryDeletedInAContinuation()
+{
+    Support::FaultProxy proxy(*m_server);
+    proxy.setRefusing(true);
+    for (int which = 0; which < 3; ++which) {
+        auto *registry = new LockRegistry(proxy.url());
+        const QPointer<LockRegistry> alive(registry);
+        QList<QFuture<LockInfo>> infos;
+        for (int i = 0; i < 3; ++i) {
+            infos.append(registry->inspect(QString::number(i)));
+            if (i == which)
+                infos.last().then([alive](const LockInfo &) { delete alive.data(); });
+        }
+        QVERIFY(eventually([&] { return !alive; }));
+        for (const QFuture<LockInfo> &info : std::as_const(infos)) {
+            QVERIFY(info.isFinished());
+            QCOMPARE(info.resultCount(), 1);
+        }
+    }
+}
+
+void tst_LockRegistry::registryDeletedInItsSignals_data()
+{
+    QTest::addColumn<QByteArray>("signal");
+    QTest::addColumn<bool>("reachable");
+    QTest::addColumn<bool>("lockFirst");
+    for (const bool lockFirst : {true, false}) {
+        const char *first = lockFirst ? "a lock" : "inspect()";
+        QTest::addRow("stateChanged, %s first", first) << QByteArray(SIGNAL(stateChanged())) << true << lockFirst;
+        QTest::addRow("errorChanged, %s first", first) << QByteArray(SIGNAL(errorChanged())) << false << lockFirst;
+        QTest::addRow("errorOccurred, %s first", first) << QByteArray(SIGNAL(errorOccurred())) << false << lockFirst;
+    }
+}
+
+void tst_LockRegistry::registryDeletedInItsSignals()
+{
+    QFETCH(QByteArray, signal);
+    QFETCH(bool, reachable);
+    QFETCH(bool, lockFirst);
+    Support::FaultProxy proxy(*m_server);
+    proxy.setRefusing(!reachable);
+    for (int emission = 1; emission <= 2; ++emission) {
+        auto *registry = new LockRegistry(proxy.url());
+        const QPointer<LockRegistry> alive(registry);
+        QObject receiver;
+        DistributedLock lock(registry, QStringLiteral("a"));
+        Spies spies(&lock);
+        const auto kill = [alive, count = emission]() mutable {
+            if (--count == 0)
+                delete alive.data();
+        };
+        if (signal == SIGNAL(stateChanged()))
+            connect(registry, &LockRegistry::stateChanged, &receiver, kill);
+        else if (signal == SIGNAL(errorChanged()))
+            connect(registry, &LockRegistry::errorChanged, &receiver, kill);
+        else
+            connect(registry, &LockRegistry::errorOccurred, &receiver, kill);
+        // The first of these may emit it already, inside the call.
+        QFuture<LockInfo> info, info2;
+        if (lockFirst)
+            lock.acquire();
+        if (alive)
+            info = registry->inspect(QStringLiteral("a"));
+        if (alive)
+            info2 = registry->inspect(QStringLiteral("b"));
+        if (!lockFirst)
+            lock.acquire();
+        QVERIFY(eventually([&] { return !alive; }));
+        QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
+        QCOMPARE(spies.failed.size(), 1);
+        for (const QFuture<LockInfo> &future : {info, info2}) {
+            QVERIFY(future.isFinished());
+            QVERIFY(!future.isValid() || future.resultCount() == 1);
+        }
+    }
+}
+
+void tst_LockRegistry::destroyedBeforeItsLocks_data()
+{
+    QTest::addColumn<bool>("memory");
+    QTest::newRow("redis") << false;
+    QTest::newRow("memory") << true;
+}
+
+void tst_LockRegistry::destroyedBeforeItsLocks()
+{
+    QFETCH(bool, memory);
+    const QUrl url = memory ? QUrl(QStringLiteral("memory:destroyed")) : m_server->url();
+    LockRegistry witness(url);
+    auto registry = std::make_unique<LockRegistry>(url);
+    DistributedLock held(registry.get(), QStringLiteral("a"));
+    DistributedLock waiting(registry.get(), QStringLiteral("a"));
+    DistributedLock idle(registry.get(), QStringLiteral("b"));
+    QPointer<DistributedLock> obtained = registry->obtain(QStringLiteral("c"));
+    Spies heldSpies(&held), waitingSpies(&waiting), idleSpies(&idle);
+    QVERIFY(acquireNow(&held));
+    QVERIFY(acquireNow(obtained));
+    waiting.acquire();
+    QFuture<LockResult> future = waiting.acquireAsync();
+    processEvents();
+    QCOMPARE(waiting.state(), DistributedLock::Acquiring);
+
+    registry.reset();
+    QVERIFY(!obtained);
+    QVERIFY(!held.isHeld());
+    QCOMPARE(held.state(), DistributedLock::Unlocked);
+    QVERIFY(!held.registry());
+    QVERIFY(eventually([&] { return heldSpies.holdsEnded() == 1 && waitingSpies.acquiresEnded() == 2; }));
+    QCOMPARE(heldSpies.reason(), DistributedLock::ForcedRelease);
+    QCOMPARE(waitingSpies.failure(), DistributedLock::ConnectionError);
+    QVERIFY(future.isFinished());
+    QCOMPARE(future.result().error, DistributedLock::ConnectionError);
+    QCOMPARE(idleSpies.total(), 0);
+
+    // What they held is given back.
+    QFuture<QList<LockInfo>> list;
+    QVERIFY(eventually([&] {
+        list = witness.list(QStringLiteral("*"));
+        return eventually([&] { return list.isFinished(); }) && list.result().isEmpty();
+    }));
+
+    // Never on another server than the one that was asked for.
+    LockRegistry::setDefaultServer(QUrl(QStringLiteral("memory:wrong")));
+    for (DistributedLock *lock : {&held, &idle}) {
+        QSignalSpy failed(lock, &DistributedLock::acquireFailed);
+        lock->acquire();
+        QVERIFY(eventually([&] { return !failed.isEmpty(); }));
+        QVERIFY(!lock->registry());
+        lock->release();
+    }
+    LockRegistry::setDefaultServer(QUrl());
+    held.setRegistry(&witness);
+    QVERIFY(acquireNow(&held));
+}
+
+void tst_LockRegistry::locksDeletedWhileTheRegistryGoes()
+{
+    // Each lock's first NOTIFY deletes another one.
+    for (int round = 0; round < 20; ++round) {
+        auto registry = std::make_unique<LockRegistry>(QUrl(QStringLiteral("memory:gone%1").arg(round)));
+        QList<QPointer<DistributedLock>> locks;
+        for (int i = 0; i < 6; ++i)
+            locks.append(new DistributedLock(registry.get(), QString::number(i)));
+        for (int i = 0; i < 6; ++i) {
+            QVERIFY(acquireNow(locks.at(i)));
+            connect(locks.at(i).data(), &DistributedLock::stateChanged, this,
+                    [&locks, i, round] { delete locks.at((i + 1 + round) % 6).data(); });
+        }
+        registry.reset();
+        processEvents();
+        for (const QPointer<DistributedLock> &lock : std::as_const(locks))
+            delete lock.data();
+    }
+}
+
+void tst_LockRegistry::changeOfRegistry()
+{
+    LockRegistry memory(QUrl(QStringLiteral("memory:change")));
+    LockRegistry redis(m_server->url());
+    DistributedLock lock(&memory, QStringLiteral("a"));
+    QVERIFY(acquireNow(&lock));
+    QSignalSpy errors(&lock, &DistributedLock::errorOccurred);
+    lock.setRegistry(&redis);
+    QCOMPARE(lock.registry(), &memory);
+    QCOMPARE(errors.size(), 1);
+    QCOMPARE(lock.error(), DistributedLock::OptionsError);
+    lock.release();
+    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+
+    // The first one was ready, the second one is not yet: a single look waits for it.
+    lock.setRegistry(&redis);
+    QCOMPARE(lock.registry(), &redis);
+    const QFuture<LockResult> future = lock.tryAcquireAsync();
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QVERIFY2(future.result(), qPrintable(future.result().errorString));
+    QVERIFY(m_server->exists("lock:a"));
+    lock.release();
+    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+    lock.setRegistry(&memory);
+    QVERIFY(acquireNow(&lock));
+}
+
+void tst_LockRegistry::changeOfRegistryKeepsNoRoute()
+{
+    LockRegistry one(QUrl(QStringLiteral("memory:one")));
+    LockRegistry two(QUrl(QStringLiteral("memory:two")));
+    auto lock = std::make_unique<DistributedLock>(&one, QStringLiteral("a"));
+    QVERIFY(acquireNow(lock.get()));
+    lock->release();
+    QVERIFY(eventually([&] { return lock->state() == DistributedLock::Unlocked; }));
+    lock->setRegistry(&two);
+    lock.reset();
+    QDistLock::EngineError error;
+    QDistLock::LockEngine *const engine = LockRegistryPrivate::get(&one)->engine(&error);
+    for (quint64 sequence = 0; sequence < 5; ++sequence)
+        Q_EMIT engine->noticed(QDistLock::LockEngine::ForcedRelease, sequence); // late, or forged
+}
+
+void tst_LockRegistry::applicationQuits_data()
+{
+    QTest::addColumn<bool>("memory");
+    QTest::newRow("redis") << false;
+    QTest::newRow("memory") << true;
+}
+
+void tst_LockRegistry::applicationQuits()
+{
+    // In a process of its own: this file's program, see main().
+    QFETCH(bool, memory);
+    const int clients = m_server->connectedClients(); // of registries of this process
+    QProcess process;
+    process.setProcessChannelMode(QProcess::MergedChannels);
+    process.start(QCoreApplication::applicationFilePath(),
+                  {QStringLiteral("--quit"), memory ? QStringLiteral("memory:quit") : m_server->url().toString()});
+    QVERIFY(process.waitForFinished(60'000));
+    const QByteArray output = process.readAll();
+    QVERIFY2(process.exitStatus() == QProcess::NormalExit && process.exitCode() == 0, output.constData());
+    QCOMPARE(output.trimmed(), QByteArray("held in 2 threads"));
+    QCOMPARE(m_server->keys(QByteArrayLiteral("lock:*")), QList<QByteArray>()); // given back on the way out
+    QTRY_COMPARE(m_server->connectedClients(), clients);
+}
+
+namespace {
+
+/// Holds a lock in the main thread and one in a worker, through instance(), and quits.
+int quitWhileHolding(int argc, char **argv)
+{
+    QCoreApplication application(argc, argv);
+    LockRegistry::setDefaultServer(QUrl(QString::fromLocal8Bit(argv[2])));
+    std::atomic<int> holds{0};
+    const auto hold = [&holds](DistributedLock *lock) {
+        QObject::connect(lock, &DistributedLock::acquired, lock, [&holds] { ++holds; });
+        lock->acquire();
+    };
+    QThread thread;
+    QObject worker;
+    worker.moveToThread(&thread);
+    thread.start();
+    QMetaObject::invokeMethod(&worker, [&] { hold(LockRegistry::instance()->obtain(QStringLiteral("worker"))); });
+    static DistributedLock outlivesAll(QStringLiteral("main"));
+    hold(&outlivesAll);
+    hold(LockRegistry::instance()->obtain(QStringLiteral("main2")));
+    const bool held = eventually([&] { return holds == 3; });
+    thread.quit();
+    thread.wait();
+    if (!held)
+        return 1;
+    printf("held in 2 threads\n");
+    return 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && qstrcmp(argv[1], "--quit") == 0)
+        return quitWhileHolding(argc, argv);
+    QCoreApplication application(argc, argv);
+    tst_LockRegistry test;
+    return QTest::qExec(&test, argc, argv);
+}
+
+#include "tst_lockregistry.moc"

@@ -1,0 +1,201 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// No call and no slot of the library keeps the event loop, whatever has become of the server.
+
+#include "locktesting.h"
+
+#include "support/fakeserver.h"
+#include "support/faultproxy.h"
+#include "support/posix.h"
+
+#include <memory>
+
+using namespace LockTesting;
+using namespace Support;
+
+namespace {
+
+constexpr auto Limit = 5ms;
+
+RedisServer::Options withTcp()
+{
+    RedisServer::Options options;
+    options.tcp = true;
+    return options;
+}
+
+/// Everything an application may call, on locks that cannot reach their server.
+void useEverything(LockRegistry *registry)
+{
+    auto lock = std::make_unique<DistributedLock>(registry, QStringLiteral("one"));
+    lock->setOptions(options(300ms, 150ms));
+    lock->acquire();
+    lock->tryAcquire();
+    lock->acquireAsync();
+    eventually([&] { return false; }, 30ms);
+    lock->cancel();
+    lock->acquire();
+    lock->release();
+    lock->releaseAsync();
+    lock->acquire();
+    eventually([&] { return lock->state() == DistributedLock::Unlocked; }, 400ms);
+
+    auto destroyed = std::make_unique<DistributedLock>(registry, QStringLiteral("two"));
+    destroyed->acquire();
+    eventually([&] { return false; }, 30ms);
+    destroyed.reset();
+    lock->tryAcquire();
+    registry->obtain(QStringLiteral("three"))->acquire();
+    registry->inspect(QStringLiteral("one"));
+    registry->list(QStringLiteral("*"));
+    registry->forceRelease(QStringLiteral("one"));
+    eventually([&] { return false; }, 100ms);
+    lock.reset();
+}
+
+} // namespace
+
+class tst_Stall : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void neverReachable_data();
+    void neverReachable();
+    void lostWhileHeld_data();
+    void lostWhileHeld();
+    void probeSeesABlockedLoop();
+
+private:
+    RedisServer m_server{withTcp()};
+};
+
+void tst_Stall::initTestCase()
+{
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+}
+
+void tst_Stall::neverReachable_data()
+{
+    QTest::addColumn<QString>("fault");
+    for (const char *fault : {"stopped", "stopped on a Unix socket", "black hole", "no answer to connecting",
+                              "no such host", "refused", "no such Unix socket"})
+        QTest::newRow(fault) << QString::fromLatin1(fault);
+}
+
+void tst_Stall::neverReachable()
+{
+    QFETCH(QString, fault);
+    FaultProxy proxy(m_server);
+    UnansweredPort unanswered;
+    QVERIFY(unanswered.isValid());
+    QUrl url;
+    if (fault == QLatin1String("stopped")) {
+        url = m_server.tcpUrl();
+    } else if (fault == QLatin1String("stopped on a Unix socket")) {
+        url = m_server.url();
+    } else if (fault == QLatin1String("black hole")) {
+        proxy.setBlackHole(true);
+        url = proxy.url();
+    } else if (fault == QLatin1String("no answer to connecting")) {
+        url = unanswered.url();
+    } else if (fault == QLatin1String("no such host")) {
+        url = QUrl(QStringLiteral("redis://no-such-host.invalid:6390"));
+    } else if (fault == QLatin1String("refused")) {
+        url = QUrl(QStringLiteral("redis://127.0.0.1:%1").arg(Posix::freePort()));
+    } else {
+        url = QUrl(QStringLiteral("unix://%1/nothing.sock").arg(m_server.folder()));
+    }
+
+    if (fault.startsWith(QLatin1String("stopped")))
+        m_server.pause();
+    bool everHeld = false;
+    const auto longest = EventLoopProbe::longestBlockedTurnOf(
+            [&](EventLoopProbe &) {
+                auto registry = std::make_unique<LockRegistry>(url);
+                useEverything(registry.get());
+                everHeld = everHeld || registry->state() == LockRegistry::Ready;
+                registry.reset();
+                eventually([&] { return false; }, 20ms);
+            },
+            Limit);
+    m_server.resume();
+    QVERIFY(!everHeld);
+    QVERIFY2(longest < Limit, qPrintable(QStringLiteral("%1 ns").arg(longest.count())));
+}
+
+void tst_Stall::lostWhileHeld_data()
+{
+    QTest::addColumn<QString>("fault");
+    for (const char *fault : {"nothing", "stopped", "black hole", "reset and refused"})
+        QTest::newRow(fault) << QString::fromLatin1(fault);
+}
+
+void tst_Stall::lostWhileHeld()
+{
+    QFETCH(QString, fault);
+    FaultProxy proxy(m_server);
+    bool held = false;
+    qsizetype lost = 0;
+    const auto longest = EventLoopProbe::longestBlockedTurnOf(
+            [&](EventLoopProbe &probe) {
+                auto registry = std::make_unique<LockRegistry>(proxy.url());
+                auto lock = std::make_unique<DistributedLock>(registry.get(), QStringLiteral("held"));
+                DistributedLock second(registry.get(), QStringLiteral("second"));
+                lock->setOptions(options(300ms));
+                second.setOptions(options(300ms));
+                std::unique_ptr<Spies> spies;
+                probe.without([&] { spies = std::make_unique<Spies>(lock.get()); });
+                lock->acquire();
+                second.acquire();
+                held = eventually([&] { return lock->isHeld() && second.isHeld(); });
+                probe.without([&] {
+                    if (fault == QLatin1String("stopped")) {
+                        m_server.pause();
+                    } else if (fault == QLatin1String("black hole")) {
+                        proxy.setBlackHole(true);
+                    } else if (fault == QLatin1String("reset and refused")) {
+                        proxy.setRefusing(true);
+                        proxy.resetAll();
+                    }
+                });
+                lock->acquire(); // re-entry
+                second.release();
+                eventually([&] { return !spies->lost.isEmpty(); }, 500ms);
+                lost = spies->lost.size();
+                useEverything(registry.get());
+                lock->release();
+                lock.reset();
+                registry.reset();
+                eventually([&] { return false; }, 20ms);
+                probe.without([&] {
+                    m_server.resume();
+                    proxy.heal();
+                });
+            },
+            Limit);
+    QVERIFY(held);
+    QCOMPARE(lost, fault == QLatin1String("nothing") ? 0 : 1);
+    QVERIFY2(longest < Limit, qPrintable(QStringLiteral("%1 ns").arg(longest.count())));
+}
+
+// The measure itself: a slot that blocks is seen.
+void tst_Stall::probeSeesABlockedLoop()
+{
+    LockRegistry registry(m_server.url());
+    const auto longest = EventLoopProbe::longestBlockedTurnOf(
+            [&](EventLoopProbe &) {
+                DistributedLock lock(&registry, QStringLiteral("slow"));
+                connect(&lock, &DistributedLock::acquired, &lock, [] { QTest::qSleep(8); }); // the fault
+                lock.acquire();
+                eventually([&] { return lock.isHeld(); });
+                eventually([&] { return false; }, 20ms);
+            },
+            Limit, 2);
+    QVERIFY(longest >= Limit);
+}
+
+QTEST_GUILESS_MAIN(tst_Stall)
+
+#include "tst_stall.moc"

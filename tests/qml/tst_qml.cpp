@@ -1,0 +1,652 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "support/redisserver.h"
+
+#include <QDistLock/DistributedLock>
+#include <QDistLock/LockRegistry>
+
+#include <QtCore/qjsondocument.h>
+#include <QtCore/qjsonobject.h>
+#include <QtQml/qqmlcomponent.h>
+#include <QtQml/qqmlcontext.h>
+#include <QtQml/qqmlengine.h>
+#include <QtTest/qsignalspy.h>
+#include <QtTest/qtest.h>
+
+#include <memory>
+
+using namespace QDistLock;
+using Support::RedisServer;
+
+namespace {
+
+constexpr int Patience = 20000;
+
+/// One component in an engine of its own.
+class Scene
+{
+public:
+    explicit Scene(const QByteArray &qml, bool complete = true)
+    {
+        m_engine->addImportPath(QStringLiteral(QML_MODULE_DIR));
+        m_component = std::make_unique<QQmlComponent>(m_engine.get());
+        m_component->setData("import QtQml\nimport QDistLock\n" + qml, QUrl());
+        m_root.reset(complete ? m_component->create()
+                              : m_component->beginCreate(m_engine->rootContext()));
+        if (!m_root)
+            qWarning().noquote() << m_component->errorString();
+    }
+
+    void complete() { m_component->completeCreate(); }
+    void destroyEngine()
+    {
+        m_root.release(); // belongs to nobody any more
+        m_engine.reset();
+    }
+
+    QObject *root() const { return m_root.get(); }
+    DistributedLock *lock() const
+    {
+        if (auto *lock = qobject_cast<DistributedLock *>(m_root.get()))
+            return lock;
+        return m_root ? m_root->property("lock").value<DistributedLock *>() : nullptr;
+    }
+    /// Calls a method of the lock; the outcome of its promise appears in answer().
+    void call(const char *function)
+    {
+        m_root->setProperty("answer", QString());
+        QMetaObject::invokeMethod(m_root.get(), function);
+    }
+    QString answer() const { return m_root->property("answer").toString(); }
+    QJsonObject result() const { return QJsonDocument::fromJson(answer().toUtf8()).object(); }
+
+private:
+    std::unique_ptr<QQmlEngine> m_engine = std::make_unique<QQmlEngine>();
+    std::unique_ptr<QQmlComponent> m_component;
+    std::unique_ptr<QObject> m_root;
+};
+
+} // namespace
+
+class TestQml : public QObject
+{
+    Q_OBJECT
+
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+
+    void typesAndEnums();
+    void nothingStartsBeforeComplete();
+    void activeAcquiresAndReleases();
+    void activeWaitsLongerThanWait();
+    void activeReacquiresAfterLoss();
+    void activeBacksOffAfterPermanentError();
+    void activeWaitsForAChangeAfterBadServer();
+    void activeSetFalseWhileWaiting();
+    void activeToggledInOneTurn();
+    void releaseEndsActive();
+    void cancelEndsActive();
+    void baseReleaseEndsActive();
+    void activeKeepsLevelsApart();
+    void nameChangeWhileHeld();
+    void nameChangeWhileWaiting();
+    void nameChangeOfAHoldWithoutActive();
+    void serverChangeWhileActive();
+    void leaseChangeWhileActive();
+    void callDuringNameChange();
+    void callsBeforeComplete();
+    void promiseOfSuccess();
+    void promiseOfBusy();
+    void promiseOfTimeout();
+    void promiseOfCancel();
+    void promiseOfRelease();
+    void promiseOfForceRelease();
+    void forceReleaseWithoutServer();
+    void lossReasonInHandler();
+    void loaderDestroyedWhileAcquiring();
+    void engineDestroyedWhileAcquiring();
+
+private:
+    QByteArray withPromises(const QByteArray &properties) const;
+    QByteArray plain(const QByteArray &properties) const;
+    bool hold(const QByteArray &milliseconds = "60000");
+
+    RedisServer m_server;
+    QByteArray m_name;
+    QByteArray m_key;
+    int m_count = 0;
+};
+
+void TestQml::initTestCase()
+{
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+}
+
+void TestQml::init()
+{
+    m_name = "qml" + QByteArray::number(++m_count);
+    m_key = "lock:" + m_name;
+}
+
+/// The lock of this test on the server.
+QByteArray TestQml::plain(const QByteArray &properties) const
+{
+    return "DistributedLock { name: \"" + m_name + "\"; server: \"" + m_server.url().toEncoded()
+            + "\"\n" + properties + "\n}";
+}
+
+QByteArray TestQml::withPromises(const QByteArray &properties) const
+{
+    return "QtObject {\n"
+           "    id: root\n"
+           "    property string answer\n"
+           "    property DistributedLock lock: "
+            + plain(properties)
+            + "\n"
+              "    function show(promise) {\n"
+              "        promise.then(value => answer = JSON.stringify(value), error => answer = "
+              "'rejected: ' + error.message);\n"
+              "    }\n"
+              "    function acquire() { show(lock.acquire()); }\n"
+              "    function tryAcquire() { show(lock.tryAcquire()); }\n"
+              "    function release() { show(lock.release()); }\n"
+              "    function forceRelease() { show(lock.forceRelease()); }\n"
+              "    function rename() { lock.name = lock.name + 'b'; show(lock.acquire()); }\n"
+              "}\n";
+}
+
+/// As a client of another make.
+bool TestQml::hold(const QByteArray &milliseconds)
+{
+    return m_server.cli({"SET", m_key, "foreign", "NX", "PX", milliseconds}) == "OK";
+}
+
+void TestQml::typesAndEnums()
+{
+    Scene scene("QtObject {\n"
+                "    property DistributedLock lock: DistributedLock { name: 'x'; lease: 5000; "
+                "wait: 0; fair: false }\n"
+                "    property var values\n"
+                "    Component.onCompleted: values = [DistributedLock.Held, "
+                "DistributedLock.BusyError, DistributedLock.Stolen,\n"
+                "                          DistributedLockBase.AtRisk, lock.state, "
+                "lock.fencingToken, lock.name,\n"
+                "                          lock.lease, lock.wait, lock.fair, lock.held, "
+                "lock.holdCount,\n"
+                "                          lock.queuePosition, lock.remainingTime, lock.error, "
+                "lock.errorString,\n"
+                "                          lock.active, lock.server, lock.autoRenew, "
+                "lock.retryInterval]\n"
+                "}");
+    QVERIFY(scene.root());
+    const QVariantList expected{int(DistributedLock::Held),
+                                int(DistributedLock::BusyError),
+                                int(DistributedLock::Stolen),
+                                int(DistributedLock::AtRisk),
+                                int(DistributedLock::Unlocked),
+                                0,
+                                QStringLiteral("x"),
+                                5000,
+                                0,
+                                false,
+                                false,
+                                0,
+                                -1,
+                                0,
+                                int(DistributedLock::NoError),
+                                QString(),
+                                false,
+                                QString(),
+                                true,
+                                100};
+    QCOMPARE(scene.root()->property("values").toList(), expected);
+    QTRY_COMPARE(scene.lock()->name(), QStringLiteral("x"));
+    QCOMPARE(scene.lock()->lease(), 5000);
+}
+
+void TestQml::nothingStartsBeforeComplete()
+{
+    Scene scene(plain("active: true"), false);
+    QVERIFY(scene.lock());
+    QSignalSpy stateChanged(scene.lock(), &DistributedLock::stateChanged);
+    for (int turn = 0; turn < 10; ++turn)
+        QCoreApplication::processEvents(QEventLoop::AllEvents, 10);
+    QCOMPARE(stateChanged.count(), 0);
+    QVERIFY(!m_server.exists(m_key));
+    scene.complete();
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->isHeld(), Patience);
+    QVERIFY(m_server.exists(m_key));
+}
+
+void TestQml::activeAcquiresAndReleases()
+{
+    Scene scene(plain("active: true"));
+    QVERIFY(scene.lock());
+    QSignalSpy acquired(scene.lock(), &DistributedLock::acquired);
+    QSignalSpy released(scene.lock(), &DistributedLock::released);
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->isHeld(), Patience);
+    QVERIFY(m_server.exists(m_key));
+    QCOMPARE(scene.lock()->holdCount(), 1);
+
+    scene.lock()->setProperty("active", false);
+    QVERIFY(!scene.lock()->isHeld());
+    QTRY_COMPARE_WITH_TIMEOUT(released.count(), 1, Patience);
+    QVERIFY(!m_server.exists(m_key));
+    QCOMPARE(acquired.count(), 1);
+
+    scene.lock()->setProperty("active", true);
+    QTRY_COMPARE_WITH_TIMEOUT(acquired.count(), 2, Patience);
+}
+
+void TestQml::activeWaitsLongerThanWait()
+{
+    QVERIFY(hold("600"));
+    Scene scene(plain("active: true; wait: 50; retryInterval: 20"));
+    QVERIFY(scene.lock());
+    QSignalSpy failed(scene.lock(), &DistributedLock::acquireFailed);
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->isHeld(), Patience);
+    QCOMPARE(failed.count(), 0);
+    QCOMPARE(scene.lock()->wait(), 50);
+}
+
+void TestQml::activeReacquiresAfterLoss()
+{
+    Scene scene(plain("active: true; lease: 1500"));
+    QVERIFY(scene.lock());
+    QSignalSpy acquired(scene.lock(), &DistributedLock::acquired);
+    QSignalSpy lost(scene.lock(), &DistributedLock::lost);
+    QTRY_COMPARE_WITH_TIMEOUT(acquired.count(), 1, Patience);
+    const qint64 before = scene.lock()->fencingToken();
+
+    QCOMPARE(m_server.cli({"DEL", m_key}), QByteArrayLiteral("1"));
+    QTRY_COMPARE_WITH_TIMEOUT(lost.count(), 1, Patience);
+    QCOMPARE(lost.first().first().value<DistributedLock::LossReason>(), DistributedLock::Deleted);
+    QTRY_COMPARE_WITH_TIMEOUT(acquired.count(), 2, Patience);
+    QVERIFY(scene.lock()->fencingToken() > before);
+    QCOMPARE(scene.lock()->holdCount(), 1);
+    QVERIFY(scene.lock()->property("active").toBool());
+}
+
+void TestQml::activeBacksOffAfterPermanentError()
+{
+    m_server.cli({"RPUSH", m_key, "not a lock"});
+    Scene scene(plain("active: true"));
+    QVERIFY(scene.lock());
+    QSignalSpy failed(scene.lock(), &DistributedLock::acquireFailed);
+    QElapsedTimer timer;
+    timer.start();
+    QTRY_COMPARE_WITH_TIMEOUT(failed.count(), 2, Patience);
+    QCOMPARE(failed.first().first().value<DistributedLock::Error>(),
+             DistributedLock::ForeignTypeError);
+    QVERIFY2(timer.elapsed() >= 450, "the second attempt came without a delay");
+    QCOMPARE(m_server.cli({"TYPE", m_key}), QByteArrayLiteral("list"));
+
+    m_server.cli({"DEL", m_key});
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->isHeld(), Patience);
+    QCOMPARE(scene.lock()->error(), DistributedLock::NoError);
+}
+
+void TestQml::activeWaitsForAChangeAfterBadServer()
+{
+    Scene scene(plain("active: true"), false);
+    QVERIFY(scene.lock());
+    scene.lock()->setProperty("server", QStringLiteral("carrier-pigeon://loft"));
+    QSignalSpy failed(scene.lock(), &DistributedLock::acquireFailed);
+    scene.complete();
+    QTRY_COMPARE_WITH_TIMEOUT(failed.count(), 1, Patience);
+    QCOMPARE(scene.lock()->error(), DistributedLock::OptionsError);
+    QVERIFY2(scene.lock()->errorString().contains(QLatin1String("carrier-pigeon")),
+             qPrintable(scene.lock()->errorString()));
+    scene.lock()->setProperty("server", m_server.url().toString());
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->isHeld(), Patience);
+    QCOMPARE(failed.count(), 1);
+}
+
+void TestQml::activeSetFalseWhileWaiting()
+{
+    QVERIFY(hold());
+    Scene scene(plain("active: true"));
+    QVERIFY(scene.lock());
+    QSignalSpy failed(scene.lock(), &DistributedLock::acquireFailed);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Acquiring, Patience);
+    scene.lock()->setProperty("active", false);
+    QTRY_COMPARE_WITH_TIMEOUT(failed.count(), 1, Patience);
+    QCOMPARE(failed.first().first().value<DistributedLock::Error>(),
+             DistributedLock::CancelledError);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Unlocked, Patience);
+    QCOMPARE(m_server.get(m_key), QByteArrayLiteral("foreign"));
+    // And wanted again at once.
+    scene.lock()->setProperty("active", true);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Acquiring, Patience);
+}
+
+void TestQml::activeToggledInOneTurn()
+{
+    QVERIFY(hold());
+    Scene scene(plain("active: true"));
+    QVERIFY(scene.lock());
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Acquiring, Patience);
+    scene.lock()->setProperty("active", false);
+    scene.lock()->setProperty("active", true);
+    m_server.cli({"DEL", m_key});
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->isHeld(), Patience);
+    QVERIFY(scene.lock()->property("active").toBool());
+
+    QSignalSpy acquired(scene.lock(), &DistributedLock::acquired);
+    scene.lock()->setProperty("active", false);
+    scene.lock()->setProperty("active", true);
+    QTRY_COMPARE_WITH_TIMEOUT(acquired.count(), 1, Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->holdCount(), 1, Patience);
+}
+
+void TestQml::releaseEndsActive()
+{
+    Scene scene(withPromises("active: true"));
+    QVERIFY(scene.lock());
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->isHeld(), Patience);
+    QSignalSpy activeChanged(scene.lock(), SIGNAL(activeChanged()));
+    scene.call("release");
+    QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), QStringLiteral("true"), Patience);
+    QVERIFY(!scene.lock()->property("active").toBool());
+    QCOMPARE(activeChanged.count(), 1);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Unlocked, Patience);
+    QVERIFY(!m_server.exists(m_key));
+}
+
+void TestQml::cancelEndsActive()
+{
+    QVERIFY(hold());
+    Scene scene(plain("active: true"));
+    QVERIFY(scene.lock());
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Acquiring, Patience);
+    scene.lock()->cancel(); // of the base class
+    QTRY_VERIFY_WITH_TIMEOUT(!scene.lock()->property("active").toBool(), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Unlocked, Patience);
+}
+
+void TestQml::baseReleaseEndsActive()
+{
+    Scene scene(plain("active: true"));
+    QVERIFY(scene.lock());
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->isHeld(), Patience);
+    QSignalSpy released(scene.lock(), &DistributedLock::released);
+    // Not in the turn of the acquisition itself.
+    QCoreApplication::processEvents();
+    scene.lock()->release();
+    QTRY_COMPARE_WITH_TIMEOUT(released.count(), 1, Patience);
+    QTRY_VERIFY_WITH_TIMEOUT(!scene.lock()->property("active").toBool(), Patience);
+}
+
+void TestQml::activeKeepsLevelsApart()
+{
+    Scene scene(withPromises("active: true"));
+    QVERIFY(scene.lock());
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->isHeld(), Patience);
+    scene.call("acquire");
+    QTRY_VERIFY_WITH_TIMEOUT(!scene.answer().isEmpty(), Patience);
+    QCOMPARE(scene.lock()->holdCount(), 2);
+
+    QSignalSpy released(scene.lock(), &DistributedLock::released);
+    scene.lock()->setProperty("active", false);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->holdCount(), 1, Patience);
+    QVERIFY(scene.lock()->isHeld());
+    scene.call("release");
+    QTRY_COMPARE_WITH_TIMEOUT(released.count(), 1, Patience);
+    QVERIFY(!m_server.exists(m_key));
+}
+
+void TestQml::nameChangeWhileHeld()
+{
+    Scene scene(plain("active: true"));
+    QVERIFY(scene.lock());
+    QSignalSpy acquired(scene.lock(), &DistributedLock::acquired);
+    QSignalSpy released(scene.lock(), &DistributedLock::released);
+    QSignalSpy lost(scene.lock(), &DistributedLock::lost);
+    QTRY_COMPARE_WITH_TIMEOUT(acquired.count(), 1, Patience);
+    QTRY_COMPARE(scene.lock()->holdCount(), 1);
+
+    const QString name = QString::fromLatin1(m_name + "b");
+    QSignalSpy nameChanged(scene.lock(), &DistributedLock::nameChanged);
+    scene.lock()->setProperty("name", name);
+    QCOMPARE(scene.lock()->property("name").toString(), name);
+    QVERIFY(nameChanged.count() > 0);
+    QTRY_COMPARE_WITH_TIMEOUT(acquired.count(), 2, Patience);
+    QCOMPARE(released.count(), 1);
+    QCOMPARE(lost.count(), 0);
+    QCOMPARE(scene.lock()->name(), name);
+    QCOMPARE(scene.lock()->holdCount(), 1);
+    QVERIFY(!m_server.exists(m_key));
+    QVERIFY(m_server.exists(m_key + "b"));
+    QVERIFY(scene.lock()->property("active").toBool());
+}
+
+void TestQml::nameChangeWhileWaiting()
+{
+    QVERIFY(hold());
+    Scene scene(plain("active: true"));
+    QVERIFY(scene.lock());
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Acquiring, Patience);
+    scene.lock()->setProperty("name", QString::fromLatin1(m_name + "b"));
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->isHeld(), Patience);
+    QVERIFY(m_server.exists(m_key + "b"));
+    QCOMPARE(m_server.get(m_key), QByteArrayLiteral("foreign"));
+    QVERIFY(scene.lock()->property("active").toBool());
+}
+
+void TestQml::nameChangeOfAHoldWithoutActive()
+{
+    Scene scene(withPromises(""));
+    QVERIFY(scene.lock());
+    scene.call("acquire");
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->isHeld(), Patience);
+    scene.call("acquire");
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->holdCount(), 2, Patience);
+    QSignalSpy released(scene.lock(), &DistributedLock::released);
+    scene.lock()->setProperty("name", QString::fromLatin1(m_name + "b"));
+    QTRY_COMPARE_WITH_TIMEOUT(released.count(), 1, Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->name(), QString::fromLatin1(m_name + "b"), Patience);
+    QVERIFY(!m_server.exists(m_key));
+    QVERIFY(!m_server.exists(m_key + "b"));
+}
+
+void TestQml::serverChangeWhileActive()
+{
+    Scene scene(plain("active: true"));
+    QVERIFY(scene.lock());
+    QSignalSpy acquired(scene.lock(), &DistributedLock::acquired);
+    QTRY_COMPARE_WITH_TIMEOUT(acquired.count(), 1, Patience);
+    scene.lock()->setProperty("server", QStringLiteral("memory:"));
+    QTRY_COMPARE_WITH_TIMEOUT(acquired.count(), 2, Patience);
+    QVERIFY(!m_server.exists(m_key));
+    QCOMPARE(scene.lock()->registry(), LockRegistry::instance(QUrl(QStringLiteral("memory:"))));
+}
+
+void TestQml::leaseChangeWhileActive()
+{
+    Scene scene(plain("active: true; lease: 20000"));
+    QVERIFY(scene.lock());
+    QSignalSpy acquired(scene.lock(), &DistributedLock::acquired);
+    QTRY_COMPARE_WITH_TIMEOUT(acquired.count(), 1, Patience);
+    QVERIFY(m_server.pttl(m_key) <= 20000);
+    scene.lock()->setLease(90000);
+    QTRY_COMPARE_WITH_TIMEOUT(acquired.count(), 2, Patience);
+    QVERIFY(m_server.pttl(m_key) > 60000);
+}
+
+void TestQml::callDuringNameChange()
+{
+    Scene scene(withPromises(""));
+    QVERIFY(scene.lock());
+    scene.call("acquire");
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->isHeld(), Patience);
+    scene.call("rename");
+    QTRY_VERIFY_WITH_TIMEOUT(!scene.answer().isEmpty(), Patience);
+    QVERIFY2(scene.result().value(QLatin1String("acquired")).toBool(), qPrintable(scene.answer()));
+    QVERIFY(m_server.exists(m_key + "b"));
+    QVERIFY(!m_server.exists(m_key));
+}
+
+void TestQml::callsBeforeComplete()
+{
+    Scene scene(withPromises(
+            "onStateChanged: ;property bool early: { root.show(acquire()); return true; }"));
+    QVERIFY(scene.lock());
+    QTRY_VERIFY_WITH_TIMEOUT(!scene.answer().isEmpty(), Patience);
+    QVERIFY2(scene.result().value(QLatin1String("acquired")).toBool(), qPrintable(scene.answer()));
+    QVERIFY(m_server.exists(m_key));
+}
+
+void TestQml::promiseOfSuccess()
+{
+    Scene scene(withPromises(""));
+    QVERIFY(scene.lock());
+    scene.call("acquire");
+    QTRY_VERIFY_WITH_TIMEOUT(!scene.answer().isEmpty(), Patience);
+    const QJsonObject result = scene.result();
+    QCOMPARE(result.value(QLatin1String("acquired")), QJsonValue(true));
+    QCOMPARE(result.value(QLatin1String("error")), QJsonValue(DistributedLock::NoError));
+    QCOMPARE(result.value(QLatin1String("errorString")), QJsonValue(QString()));
+    QVERIFY(scene.lock()->fencingToken() > 0);
+    QCOMPARE(qint64(result.value(QLatin1String("fencingToken")).toDouble()),
+             scene.lock()->fencingToken());
+    QCOMPARE(scene.lock()->property("fencingToken").toLongLong(), scene.lock()->fencingToken());
+}
+
+void TestQml::promiseOfBusy()
+{
+    QVERIFY(hold());
+    Scene scene(withPromises(""));
+    QVERIFY(scene.lock());
+    scene.call("tryAcquire");
+    QTRY_VERIFY_WITH_TIMEOUT(!scene.answer().isEmpty(), Patience);
+    const QJsonObject result = scene.result();
+    QCOMPARE(result.value(QLatin1String("acquired")), QJsonValue(false));
+    QCOMPARE(result.value(QLatin1String("error")), QJsonValue(DistributedLock::BusyError));
+    QVERIFY(result.value(QLatin1String("errorString"))
+                    .toString()
+                    .contains(QString::fromLatin1(m_name)));
+    QCOMPARE(result.value(QLatin1String("fencingToken")), QJsonValue(0));
+}
+
+void TestQml::promiseOfTimeout()
+{
+    QVERIFY(hold());
+    Scene scene(withPromises("wait: 200; retryInterval: 50"));
+    QVERIFY(scene.lock());
+    scene.call("acquire");
+    QTRY_VERIFY_WITH_TIMEOUT(!scene.answer().isEmpty(), Patience);
+    QCOMPARE(scene.result().value(QLatin1String("acquired")), QJsonValue(false));
+    QCOMPARE(scene.result().value(QLatin1String("error")),
+             QJsonValue(DistributedLock::TimeoutError));
+}
+
+void TestQml::promiseOfCancel()
+{
+    QVERIFY(hold());
+    Scene scene(withPromises(""));
+    QVERIFY(scene.lock());
+    scene.call("acquire");
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Acquiring, Patience);
+    scene.lock()->cancel();
+    QTRY_VERIFY_WITH_TIMEOUT(!scene.answer().isEmpty(), Patience);
+    QCOMPARE(scene.result().value(QLatin1String("error")),
+             QJsonValue(DistributedLock::CancelledError));
+}
+
+void TestQml::promiseOfRelease()
+{
+    Scene scene(withPromises(""));
+    QVERIFY(scene.lock());
+    scene.call("release");
+    QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), QStringLiteral("false"), Patience);
+    scene.call("acquire");
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->isHeld(), Patience);
+    QTRY_VERIFY(!scene.answer().isEmpty());
+    scene.call("release");
+    QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), QStringLiteral("true"), Patience);
+    QVERIFY(!m_server.exists(m_key));
+}
+
+void TestQml::promiseOfForceRelease()
+{
+    Scene scene(withPromises(""));
+    QVERIFY(scene.lock());
+    scene.call("forceRelease");
+    QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), QStringLiteral("false"), Patience);
+    QVERIFY(hold());
+    scene.call("forceRelease");
+    QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), QStringLiteral("true"), Patience);
+    QVERIFY(!m_server.exists(m_key));
+}
+
+void TestQml::forceReleaseWithoutServer()
+{
+    Scene scene(withPromises(""));
+    QVERIFY(scene.lock());
+    scene.lock()->setProperty("server", QStringLiteral("carrier-pigeon://loft"));
+    scene.call("forceRelease");
+    QTRY_VERIFY_WITH_TIMEOUT(scene.answer().startsWith(QLatin1String("rejected: ")), Patience);
+    QVERIFY2(scene.answer().contains(QLatin1String("carrier-pigeon")), qPrintable(scene.answer()));
+}
+
+void TestQml::lossReasonInHandler()
+{
+    Scene scene(plain(
+            "lease: 1500; property int reason: -1; onLost: reason => { this.reason = reason; }\n"
+            "property bool stolen: reason === DistributedLock.Stolen; active: true"));
+    QVERIFY(scene.lock());
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->isHeld(), Patience);
+    QCOMPARE(m_server.cli({"SET", m_key, "thief", "PX", "60000"}), QByteArrayLiteral("OK"));
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->property("stolen").toBool(), Patience);
+    QCOMPARE(m_server.get(m_key), QByteArrayLiteral("thief"));
+}
+
+void TestQml::loaderDestroyedWhileAcquiring()
+{
+    QVERIFY(hold());
+    Scene scene("QtObject {\n"
+                "    id: root\n"
+                "    property string answer\n"
+                "    property DistributedLock lock\n"
+                "    property Component component: Component {\n"
+                + plain("")
+                + "\n}\n"
+                  "    Component.onCompleted: {\n"
+                  "        lock = component.createObject(root);\n"
+                  "        lock.acquire().then(result => answer = JSON.stringify(result));\n"
+                  "    }\n"
+                  "    function drop() { lock.destroy(); }\n"
+                  "}\n");
+    QVERIFY(scene.lock());
+    const QPointer<DistributedLock> lock = scene.lock();
+    QTRY_COMPARE_WITH_TIMEOUT(lock->state(), DistributedLock::Acquiring, Patience);
+    QMetaObject::invokeMethod(scene.root(), "drop");
+    QTRY_VERIFY_WITH_TIMEOUT(!lock, Patience);
+    QTRY_VERIFY_WITH_TIMEOUT(!scene.answer().isEmpty(), Patience);
+    QCOMPARE(scene.result().value(QLatin1String("error")),
+             QJsonValue(DistributedLock::CancelledError));
+    QCOMPARE(m_server.get(m_key), QByteArrayLiteral("foreign"));
+    QCOMPARE(m_server.keys(m_key + "*"), QList<QByteArray>{m_key});
+}
+
+void TestQml::engineDestroyedWhileAcquiring()
+{
+    QVERIFY(hold());
+    Scene scene(withPromises(""));
+    QVERIFY(scene.lock());
+    scene.call("acquire");
+    const QPointer<DistributedLock> lock = scene.lock();
+    QTRY_COMPARE_WITH_TIMEOUT(lock->state(), DistributedLock::Acquiring, Patience);
+    const std::unique_ptr<QObject> root(scene.root());
+    scene.destroyEngine();
+    // The lock outlives the engine of its promise.
+    QVERIFY(lock);
+    lock->cancel();
+    QTRY_COMPARE_WITH_TIMEOUT(lock->state(), DistributedLock::Unlocked, Patience);
+}
+
+QTEST_GUILESS_MAIN(TestQml)
+
+#include "tst_qml.moc"

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "respclient.h"
+
+#include <QtCore/qhash.h>
+#include <QtCore/qprocess.h>
+#include <QtCore/qstringlist.h>
+#include <QtCore/qtemporarydir.h>
+#include <QtCore/qurl.h>
+
+#include <chrono>
+
+namespace Support {
+
+/*!
+    A private redis-server in a temporary folder: on a Unix socket always, on a TCP and a TLS port
+    where asked for (never 6379; the ports stay the same over restarts). It ends with this object,
+    and with the thread that started it.
+
+    All methods block, with a time-out. Thread: the one that made it; needs no running event loop.
+*/
+class RedisServer
+{
+public:
+    struct Options
+    {
+        bool tcp = false;
+        bool tls = false; ///< needs certificateFile and keyFile
+        QString certificateFile;
+        QString keyFile;
+        QString caFile; ///< what client certificates are checked against, and ca= of tlsUrl()
+        bool requireClientCertificate = false;
+        QByteArray password;     ///< requirepass; in no URL made here
+        QList<QByteArray> users; ///< ACL rules as after ACL SETUSER: "lockapp on >secret ~lock:* …"
+        QList<QByteArray> config; ///< more lines of redis.conf; the last one wins
+        bool appendOnly = false;  ///< AOF, fsync always; otherwise nothing outlives the process
+        const RedisServer *replicaOf = nullptr; ///< by its TCP port, without a password
+    };
+
+    RedisServer();
+    explicit RedisServer(const Options &options);
+    ~RedisServer();
+
+    /// True when it answers PING.
+    bool start();
+    /// SIGTERM, in order; also when paused.
+    void stop();
+    /// SIGKILL.
+    void kill();
+    /// stop() and start().
+    bool restart();
+    /// SIGSTOP: the kernel goes on accepting connections and bytes, nobody answers.
+    void pause();
+    /// SIGCONT.
+    void resume();
+    bool isRunning();
+    qint64 processId() const { return m_process.processId(); }
+    /// Why start() or the last cli() failed.
+    QString errorString() const { return m_error; }
+
+    QUrl url() const;    ///< unix://
+    QUrl tcpUrl() const; ///< redis://127.0.0.1:port
+    QUrl tlsUrl() const; ///< rediss://localhost:port?ca=…
+    QString socketPath() const;
+    quint16 port() const { return m_port; }
+    quint16 tlsPort() const { return m_tlsPort; }
+    QString folder() const { return m_folder.path(); }
+
+    /// As a client with all rights, see Resp::parseReply for the types and RedisError for failures.
+    QVariant command(const QList<QByteArray> &arguments,
+                     std::chrono::milliseconds timeout = std::chrono::seconds(5));
+    /// What the real redis-cli prints on its standard output, without the last line end.
+    QByteArray cli(const QList<QByteArray> &arguments,
+                   std::chrono::milliseconds timeout = std::chrono::seconds(10));
+
+    QByteArray get(const QByteArray &key) { return command({"GET", key}).toByteArray(); }
+    bool exists(const QByteArray &key) { return command({"EXISTS", key}).toLongLong() == 1; }
+    /// Milliseconds; -1 = for ever, -2 = no such key.
+    qint64 pttl(const QByteArray &key) { return command({"PTTL", key}).toLongLong(); }
+    /// Sorted.
+    QList<QByteArray> keys(const QByteArray &pattern = QByteArrayLiteral("*"));
+    /// A field of INFO, empty if there is none.
+    QByteArray info(const QByteArray &section, const QByteArray &field);
+
+    /// Calls since the server started, by command ("set", "client|id"), without those of command().
+    /// Those made inside scripts count as well; rejected ones do not.
+    QHash<QByteArray, qint64> commandCalls();
+    qint64 commandsProcessed();
+    qint64 commandsProcessed(const QByteArray &name)
+    {
+        return commandCalls().value(name.toLower());
+    }
+
+    /// Without command()'s own.
+    int connectedClients();
+    int subscriberCount(const QByteArray &channel);
+    /// All channels anybody listens on, sorted.
+    QList<QByteArray> channels();
+
+    QByteArray log() const;
+    /// Looks at what was logged since start().
+    bool waitForLog(const QByteArray &text,
+                    std::chrono::milliseconds timeout = std::chrono::seconds(10));
+
+private:
+    Q_DISABLE_COPY_MOVE(RedisServer)
+    enum class Attempt { Started, AddressInUse, Failed };
+    Attempt attemptStart();
+    bool writeConfig();
+    QVariant runCommand(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout);
+    void signal(int number);
+    QString logPath() const;
+
+    Options m_options;
+    QTemporaryDir m_folder;
+    QProcess m_process;
+    RespClient m_witness;
+    QHash<QByteArray, qint64> m_ownCalls; // "name|first argument" in lower case
+    QByteArray m_witnessPassword;
+    QString m_error;
+    qint64 m_logStart = 0;
+    quint16 m_port = 0;
+    quint16 m_tlsPort = 0;
+};
+
+} // namespace Support
