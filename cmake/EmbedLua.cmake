@@ -6,6 +6,8 @@ qdistlock_embed_lua(<target> <file.lua>…)
 
 Adds to the target a generated "scripts.h" that declares, for each acquire.lua,
 `QDistLock::Scripts::acquire` with the text and its SHA1. Made anew when a .lua file changes.
+The line `--#include common.lua` stands for the code of that file beside it; comments and blank lines are left
+out, since a server that lost its scripts is sent the text.
 ]]
 
 if(NOT CMAKE_SCRIPT_MODE_FILE)
@@ -41,8 +43,18 @@ foreach(file IN LISTS FILES)
     if(NOT name MATCHES "^[a-z][a-z_0-9]*$")
         message(FATAL_ERROR "${file}: the name must be a C++ identifier")
     endif()
+    if(name STREQUAL "common")
+        continue()
+    endif()
     file(READ "${file}" text)
-    string(REPLACE "\r\n" "\n" text "${text}")
+    if(text MATCHES "--#include ([a-z_]+\\.lua)\n")
+        cmake_path(GET file PARENT_PATH directory)
+        file(READ "${directory}/${CMAKE_MATCH_1}" included)
+        string(REPLACE "--#include ${CMAKE_MATCH_1}\n" "${included}" text "${text}")
+    endif()
+    string(REPLACE "\r\n" "\n" text "\n${text}")
+    string(REGEX REPLACE "\n *--[^\n]*" "" text "${text}")
+    string(REGEX REPLACE "\n+" "\n" text "${text}")
     string(FIND "${text}" ")lua\"" end)
     if(NOT end EQUAL -1)
         message(FATAL_ERROR "${file}: holds the mark that ends the literal")

@@ -98,8 +98,26 @@ void DistributedLockPrivate::setRegistry(LockRegistryPrivate *newRegistry)
     if (!registry)
         return;
     registry->attach(this);
-    if (!optionsSet)
-        setOptions(registry->defaults);
+    if (fieldsSet == AllFields)
+        return;
+    LockOptions merged = registry->defaults;
+    if (fieldsSet & Lease)
+        merged.lease = options.lease;
+    if (fieldsSet & Wait)
+        merged.wait = options.wait;
+    if (fieldsSet & RetryInterval)
+        merged.retryInterval = options.retryInterval;
+    if (fieldsSet & AutoRenew)
+        merged.autoRenew = options.autoRenew;
+    if (fieldsSet & Fair)
+        merged.fair = options.fair;
+    setOptions(merged);
+}
+
+void DistributedLockPrivate::setFields(quint8 fields, const LockOptions &newOptions)
+{
+    fieldsSet |= fields;
+    setOptions(newOptions);
 }
 
 void DistributedLockPrivate::setOptions(const LockOptions &newOptions)
@@ -155,10 +173,31 @@ void DistributedLockPrivate::engineFailed(const EngineError &engineError)
     run(OnEventLoop);
 }
 
-void DistributedLockPrivate::noticed(LockEngine::Notice notice)
+void DistributedLockPrivate::wakeableChanged(const LockEngine *engine)
 {
-    if (notice == LockEngine::ForcedRelease)
+    machine.setWakeable(engine->canBeWoken(m_nextKeys ? *m_nextKeys : m_keys), now());
+    run(OnEventLoop);
+}
+
+void DistributedLockPrivate::noticed(LockEngine::Notice notice, milliseconds ms)
+{
+    switch (notice) {
+    case LockEngine::Grant:
+        machine.grantNoticed(now());
+        break;
+    case LockEngine::Next:
+        machine.nextNoticed(ms, now());
+        break;
+    case LockEngine::ForcedRelease:
         machine.forcedReleaseNoticed(now());
+        break;
+    }
+    run(OnEventLoop);
+}
+
+void DistributedLockPrivate::handedOver(const LockEngine::Handover &handover)
+{
+    machine.handedOver(handover, now());
     run(OnEventLoop);
 }
 
@@ -212,6 +251,8 @@ void DistributedLockPrivate::acquire(quint64 id, bool once)
             m_keysName = name;
             m_keysPrefix = options.keyPrefix;
         }
+        if (machine.phase() == LeaseMachine::Unlocked)
+            turn = registry->nextTurn();
         lockEngine->open();
         if (!alive)
             return;
@@ -220,6 +261,7 @@ void DistributedLockPrivate::acquire(quint64 id, bool once)
         time = now();
         if (lockEngine->state() == LockEngine::Ready)
             machine.engineReady(time);
+        machine.setWakeable(lockEngine->canBeWoken(m_nextKeys ? *m_nextKeys : m_keys), time);
     }
     machine.acquire(id, once || options.wait == 0ms, options, time);
     run(InsideCall);
@@ -281,19 +323,22 @@ void DistributedLockPrivate::execute(const LeaseMachine::Action &action)
             m_sequence = lockEngine->lastSequence();
             registry->route(m_sequence, this);
         }
-        lockEngine->acquire({m_keys, m_token, machine.options().lease, machine.options().repairMissingTtl, false},
+        lockEngine->acquire({m_keys, m_token, machine.options().lease, machine.options().repairMissingTtl,
+                             action.enqueue, !machine.options().fair, machine.arrival()},
                             completion(&LeaseMachine::acquireReplied));
         break;
     case Action::SendRenew:
         lockEngine->renew(m_keys, m_token, ceilToMs(action.duration), completion(&LeaseMachine::renewReplied));
         break;
     case Action::SendRelease:
-        lockEngine->release(m_keys, m_token, ceilToMs(action.duration), completion(&LeaseMachine::releaseReplied));
+        lockEngine->release(m_keys, m_token, machine.options().lease, ceilToMs(action.duration),
+                            completion(&LeaseMachine::releaseReplied));
         break;
     case Action::Abandon:
-        // The server may still run what was sent last; the lease counts from then.
+        // The key expires after a lease, but a place in the queue stays for two days (see common.lua).
         if (lockEngine)
-            lockEngine->abandon(m_keys, m_token, ceilToMs(action.duration), 2 * machine.options().lease);
+            lockEngine->abandon(m_keys, m_token, machine.options().lease, ceilToMs(action.duration), 48h);
+        registry->route(m_sequence, nullptr);
         ++m_epoch;
         break;
     case Action::ReleaseDone:
@@ -313,7 +358,7 @@ void DistributedLockPrivate::run(Context context)
     for (const LeaseMachine::Action &action : actions)
         execute(action);
     if (registry)
-        registry->watchdog()->schedule(this, machine.nextWakeUp());
+        registry->watchdog()->schedule(this, machine.nextWakeUp(), machine.holdsLease());
     syncProperties();
     if (!alive || m_outcomes.isEmpty())
         return;
@@ -386,13 +431,7 @@ void DistributedLockPrivate::setError(const EngineError &newError)
 void DistributedLockPrivate::tellFailure(quint64 id, const EngineError &failure)
 {
     const QPointer<DistributedLock> alive(q);
-    QPromise<LockResult> promise;
-    const auto it = acquirePromises.find(id);
-    const bool promised = it != acquirePromises.end();
-    if (promised) {
-        promise = std::move(it->second);
-        acquirePromises.erase(it);
-    }
+    auto promise = acquirePromises.extract(id);
     const LockResult result{failure.code, describe(failure.text), 0};
     qCDebug(lcLock, "%ls", qUtf16Printable(result.errorString));
     setError(failure);
@@ -402,9 +441,9 @@ void DistributedLockPrivate::tellFailure(quint64 id, const EngineError &failure)
             || failure.code == DistributedLock::CancelledError;
     if (alive && !ordinary)
         Q_EMIT q->errorOccurred(failure.code);
-    if (promised) {
-        promise.addResult(result);
-        promise.finish();
+    if (promise) {
+        promise.mapped().addResult(result);
+        promise.mapped().finish();
     }
 }
 
@@ -421,20 +460,14 @@ void DistributedLockPrivate::deliver(const Outcome &outcome)
             return;
         }
         m_announcedEpoch = outcome.epoch;
-        QPromise<LockResult> promise;
-        const auto it = acquirePromises.find(action.id);
-        const bool promised = it != acquirePromises.end();
-        if (promised) {
-            promise = std::move(it->second);
-            acquirePromises.erase(it);
-        }
+        auto promise = acquirePromises.extract(action.id);
         const LockResult result{DistributedLock::NoError, QString(), machine.fencingToken()};
         setError({});
         if (alive)
             Q_EMIT q->acquired();
-        if (promised) {
-            promise.addResult(result);
-            promise.finish();
+        if (promise) {
+            promise.mapped().addResult(result);
+            promise.mapped().finish();
         }
         break;
     }
@@ -555,8 +588,7 @@ LockOptions DistributedLock::options() const
 
 void DistributedLock::setOptions(const LockOptions &options)
 {
-    d->optionsSet = true;
-    d->setOptions(options);
+    d->setFields(DistributedLockPrivate::AllFields, options);
 }
 
 DistributedLock::State DistributedLock::state() const
@@ -612,7 +644,7 @@ void DistributedLock::setLease(int milliseconds)
 
 void DistributedLock::setLease(milliseconds lease)
 {
-    setOptions(options().withLease(lease));
+    d->setFields(DistributedLockPrivate::Lease, options().withLease(lease));
 }
 
 int DistributedLock::wait() const
@@ -633,7 +665,7 @@ void DistributedLock::setWait(int milliseconds)
 
 void DistributedLock::setWait(milliseconds wait)
 {
-    setOptions(options().withWait(wait));
+    d->setFields(DistributedLockPrivate::Wait, options().withWait(wait));
 }
 
 int DistributedLock::retryInterval() const
@@ -653,7 +685,7 @@ void DistributedLock::setRetryInterval(int milliseconds)
 
 void DistributedLock::setRetryInterval(milliseconds interval)
 {
-    setOptions(options().withRetryInterval(interval));
+    d->setFields(DistributedLockPrivate::RetryInterval, options().withRetryInterval(interval));
 }
 
 bool DistributedLock::autoRenew() const
@@ -663,7 +695,7 @@ bool DistributedLock::autoRenew() const
 
 void DistributedLock::setAutoRenew(bool autoRenew)
 {
-    setOptions(options().withAutoRenew(autoRenew));
+    d->setFields(DistributedLockPrivate::AutoRenew, options().withAutoRenew(autoRenew));
 }
 
 bool DistributedLock::isFair() const
@@ -673,7 +705,7 @@ bool DistributedLock::isFair() const
 
 void DistributedLock::setFair(bool fair)
 {
-    setOptions(options().withFair(fair));
+    d->setFields(DistributedLockPrivate::Fair, options().withFair(fair));
 }
 
 DistributedLock::Error DistributedLock::error() const

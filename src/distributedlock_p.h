@@ -28,7 +28,9 @@ public:
     void wakeUp(LeaseTime now) override;
     void engineReady();
     void engineFailed(const EngineError &error);
-    void noticed(LockEngine::Notice notice);
+    void wakeableChanged(const LockEngine *engine);
+    void noticed(LockEngine::Notice notice, std::chrono::milliseconds ms);
+    void handedOver(const LockEngine::Handover &handover);
     void registryDestroyed();
 
     quint64 newRequest() { return ++m_lastRequest; }
@@ -43,6 +45,8 @@ public:
     LockEngine *engine(EngineError *error);
     void setRegistry(LockRegistryPrivate *newRegistry);
     void setOptions(const LockOptions &newOptions);
+    /// As setOptions(), by the application.
+    void setFields(quint8 fields, const LockOptions &newOptions);
     void setError(const EngineError &newError);
     /// \a text with what it is about: the lock's name and the server.
     QString describe(const QString &text) const;
@@ -52,7 +56,10 @@ public:
     bool registryGone = false; ///< destroyed: the default one is no substitute for it
     QString name;
     LockOptions options;
-    bool optionsSet = false; ///< by the application: the registry's defaults do not count
+    quint64 turn = 0;        ///< in its registry, of the present acquisition
+    /// Options set by the application: for these the registry's defaults do not count.
+    enum OptionField : quint8 { Lease = 1, Wait = 2, RetryInterval = 4, AutoRenew = 8, Fair = 16, AllFields = 255 };
+    quint8 fieldsSet = 0;
     LeaseMachine machine;
     DistributedLock::Error error = DistributedLock::NoError;
     QString errorString;

@@ -94,6 +94,20 @@ private:
 
 } // namespace
 
+template<typename Function>
+void LockRegistryPrivate::tellLocks(Function function)
+{
+    const QPointer<LockRegistry> alive(q);
+    QList<DistributedLockPrivate *> locks(m_locks.cbegin(), m_locks.cend());
+    std::sort(locks.begin(), locks.end(), [](const auto *a, const auto *b) { return a->turn < b->turn; });
+    for (DistributedLockPrivate *lock : std::as_const(locks)) {
+        if (m_locks.contains(lock))
+            function(lock);
+        if (!alive)
+            return;
+    }
+}
+
 LockRegistryPrivate::LockRegistryPrivate(LockRegistry *registry, const QUrl &url)
     : url(url)
     , serverText(QtRedis::ServerUrl::withoutSecrets(url).toString())
@@ -127,10 +141,19 @@ LockEngine *LockRegistryPrivate::engine(EngineError *engineError)
             connect(m_engine.get(), &LockEngine::stateChanged, this, &LockRegistryPrivate::engineStateChanged);
             connect(m_engine.get(), &LockEngine::failed, this, &LockRegistryPrivate::engineFailed);
             connect(m_engine.get(), &LockEngine::noticed, this,
-                    [this](LockEngine::Notice notice, quint64 sequence) {
+                    [this](LockEngine::Notice notice, quint64 sequence, milliseconds ms) {
                         if (DistributedLockPrivate *lock = m_routes.value(sequence))
-                            lock->noticed(notice);
+                            lock->noticed(notice, ms);
                     });
+            connect(m_engine.get(), &LockEngine::handedOver, this, [this](const LockEngine::Handover &handover) {
+                if (DistributedLockPrivate *lock = m_routes.value(LockEngine::sequenceOf(handover.token)))
+                    lock->handedOver(handover);
+                else // nobody wants it any more, or the place in the queue was forged
+                    m_engine->abandon(handover.keys, handover.token, handover.lease, 0ms, handover.lease);
+            });
+            connect(m_engine.get(), &LockEngine::wakeableChanged, this, [this] {
+                tellLocks([this](DistributedLockPrivate *lock) { lock->wakeableChanged(m_engine.get()); });
+            });
         } else {
             error = m_urlError;
         }
@@ -174,15 +197,8 @@ void LockRegistryPrivate::engineStateChanged()
     if (!alive || !ready)
         return;
     runWaiting({});
-    if (!alive)
-        return;
-    const auto locks = m_locks;
-    for (DistributedLockPrivate *lock : locks) {
-        if (m_locks.contains(lock))
-            lock->engineReady();
-        if (!alive)
-            return;
-    }
+    if (alive)
+        tellLocks([](DistributedLockPrivate *lock) { lock->engineReady(); });
 }
 
 void LockRegistryPrivate::engineFailed()
@@ -193,15 +209,8 @@ void LockRegistryPrivate::engineFailed()
     if (!alive)
         return;
     runWaiting(engineError);
-    if (!alive)
-        return;
-    const auto locks = m_locks;
-    for (DistributedLockPrivate *lock : locks) {
-        if (m_locks.contains(lock))
-            lock->engineFailed(engineError);
-        if (!alive)
-            return;
-    }
+    if (alive)
+        tellLocks([&engineError](DistributedLockPrivate *lock) { lock->engineFailed(engineError); });
 }
 
 void LockRegistryPrivate::whenReady(std::function<void(LockEngine *, const EngineError &)> action)

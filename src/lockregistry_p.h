@@ -48,6 +48,8 @@ public:
     void whenReady(std::function<void(LockEngine *, const EngineError &)> action);
     void setError(const EngineError &error);
 
+    quint64 nextTurn() { return ++m_lastTurn; }
+
     LockOptions defaults;
     std::chrono::milliseconds idleEviction = std::chrono::seconds(60);
     EngineError error;
@@ -61,6 +63,9 @@ private:
     void engineStateChanged();
     void engineFailed();
     void runWaiting(const EngineError &error);
+    /// Calls \a function for each lock, in the order in which they began to want it; any may go meanwhile.
+    template<typename Function>
+    void tellLocks(Function function);
     void evict();
 
     LockRegistry *const q;
@@ -68,6 +73,7 @@ private:
     std::unique_ptr<LockEngine> m_engine;
     EngineError m_urlError;
     QSet<DistributedLockPrivate *> m_locks;
+    quint64 m_lastTurn = 0;
     QHash<quint64, DistributedLockPrivate *> m_routes;
     QList<std::function<void(LockEngine *, const EngineError &)>> m_waiting;
 

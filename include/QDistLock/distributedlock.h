@@ -107,8 +107,8 @@ public:
     /// Only while state() is Unlocked; otherwise refused with OptionsError.
     void setRegistry(LockRegistry *registry);
 
-    /// Options for the next acquire; `autoRenew` works at once. A lock whose options were never set has
-    /// its registry's defaults.
+    /// Options for the next acquire; `autoRenew` works at once. What was never set is as the registry's
+    /// defaults say.
     LockOptions options() const;
     void setOptions(const LockOptions &options);
 
@@ -160,7 +160,7 @@ public Q_SLOTS:
     void acquire();
     /// As acquire() with a wait of 0: one look.
     void tryAcquire();
-    /// Gives one level back; the last one releases. While Acquiring it cancels; otherwise it does nothing.
+    /// Gives one level back; the last one releases. What has not been acquired yet is cancelled.
     void release();
     /// Ends every pending acquire with CancelledError; a hold is not touched.
     void cancel();

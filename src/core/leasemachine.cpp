@@ -19,6 +19,9 @@ namespace {
 constexpr nanoseconds TimerSlack = 1ms;
 /// An acquire that is to look once waits so long for its look: connecting and one command.
 constexpr nanoseconds SingleLookTimeout = 5s;
+/// A waiter that was served has so long to claim the lock (see common.lua). Those behind look at multiples
+/// of it, the nearer to the head the sooner: thousands of them cost a few looks a second all together.
+constexpr nanoseconds ClaimTime = 3s;
 
 nanoseconds jittered(nanoseconds duration, double share)
 {
@@ -95,6 +98,10 @@ void LeaseMachine::beginIfWanted(LeaseTime now)
     m_inFlight = false;
     m_epochOpen = false;
     m_tokenKnown = false;
+    m_grantNoticed = false;
+    m_lookBy = NeverTime;
+    m_queuePosition = -1;
+    m_arrival.clear();
     attempt(now);
 }
 
@@ -103,8 +110,15 @@ void LeaseMachine::attempt(LeaseTime now)
     m_nextAttempt = NeverTime;
     if (!m_engineReady)
         return; // engineReady() goes on
-    push(Action::SendAcquire).fresh = !m_epochOpen;
+    Action &action = push(Action::SendAcquire);
+    action.fresh = !m_epochOpen;
+    action.enqueue = m_wakeable
+            && std::any_of(m_requests.cbegin(), m_requests.cend(), [](const Request &r) { return !r.once; });
+    m_grantNoticed = false;
+    m_lookBy = NeverTime;
     m_epochOpen = true;
+    // A place may outlive what later answers tell, so this stays for the whole epoch.
+    m_tokenKnown |= action.enqueue;
     m_inFlight = true;
     m_sentAt = now;
 }
@@ -117,19 +131,8 @@ void LeaseMachine::acquireReplied(const EngineReply &reply, LeaseTime now)
     m_inFlight = false;
     switch (reply.status) {
     case EngineReply::Granted:
-        if (now + TimerSlack < m_sentAt + m_options.lease - safetyMargin(m_options.lease)) {
-            granted(reply);
-            return;
-        }
-        push(Action::Abandon);
-        m_epochOpen = false;
-        m_tokenKnown = false;
-        m_obstacle = {DistributedLock::ConnectionError,
-                      QStringLiteral("the server's answer took longer than the lease of %1 ms; "
-                                     "use a longer lease")
-                              .arg(m_options.lease.count()),
-                      false, false};
-        break;
+        granted(reply.fencingToken, m_sentAt, m_options.lease, now);
+        return;
     case EngineReply::Taken:
         taken(reply, now);
         return;
@@ -138,6 +141,11 @@ void LeaseMachine::acquireReplied(const EngineReply &reply, LeaseTime now)
         m_obstacle = reply.error;
         break;
     }
+    attemptFailed(now);
+}
+
+void LeaseMachine::attemptFailed(LeaseTime now)
+{
     const bool permanent = m_obstacle.permanent;
     failRequests(m_obstacle, [permanent](const Request &request) { return permanent || request.once; });
     giveUpIfUnwanted();
@@ -145,23 +153,88 @@ void LeaseMachine::acquireReplied(const EngineReply &reply, LeaseTime now)
         m_nextAttempt = later(now, backOff(std::max<nanoseconds>(m_options.retryInterval, 1s)));
 }
 
-void LeaseMachine::granted(const EngineReply &reply)
+void LeaseMachine::granted(qint64 fencingToken, LeaseTime sentAt, milliseconds lease, LeaseTime now)
 {
+    m_inFlight = false;
+    if (now + TimerSlack >= sentAt + lease - safetyMargin(lease)) {
+        push(Action::Abandon);
+        m_epochOpen = false;
+        m_tokenKnown = false;
+        m_obstacle = {DistributedLock::ConnectionError,
+                      QStringLiteral("the server's answer took longer than the lease of %1 ms; use a longer lease")
+                              .arg(lease.count()),
+                      false, false};
+        attemptFailed(now);
+        return;
+    }
     m_phase = Held;
-    m_fencingToken = reply.fencingToken;
+    m_fencingToken = fencingToken;
     m_holdCount = int(m_requests.size());
-    m_acquiredAt = m_sentAt;
+    m_acquiredAt = sentAt;
     m_forced = false;
     m_verify = false;
-    confirmed(m_sentAt, m_options.lease);
+    m_queuePosition = -1;
+    confirmed(sentAt, lease);
     const auto requests = std::exchange(m_requests, {});
     for (const Request &request : requests)
         push(Action::Acquired, request.id);
 }
 
+void LeaseMachine::setWakeable(bool wakeable, LeaseTime now)
+{
+    if (std::exchange(m_wakeable, wakeable) == wakeable || m_phase != Acquiring)
+        return;
+    if (m_inFlight) {
+        m_grantNoticed |= wakeable; // it may have been dropped from the queue, or never have joined it
+        return;
+    }
+    // Heard again, or for the first time: into the queue, at the old place if there is one. No longer
+    // heard: others may be served in our place, so look.
+    m_nextAttempt = std::min(m_nextAttempt, wakeable ? now : later(now, jittered(m_options.retryInterval, 0.25)));
+    tick(now);
+}
+
+void LeaseMachine::grantNoticed(LeaseTime now)
+{
+    tick(now);
+    if (m_phase != Acquiring)
+        return;
+    m_grantNoticed = m_inFlight;
+    if (!m_inFlight)
+        attempt(now);
+}
+
+void LeaseMachine::nextNoticed(milliseconds ms, LeaseTime now)
+{
+    tick(now);
+    if (m_phase != Acquiring)
+        return;
+    const LeaseTime look = later(now, std::max(ms, 1ms) + jittered(5ms, 1));
+    if (m_inFlight) {
+        m_lookBy = std::min(m_lookBy, look);
+    } else if (m_queuePosition >= 0) {
+        m_queuePosition = 0;
+        m_nextAttempt = std::min(m_nextAttempt, look);
+    }
+}
+
+void LeaseMachine::handedOver(const LockEngine::Handover &handover, LeaseTime now)
+{
+    tick(now);
+    if (m_phase != Acquiring)
+        return;
+    // An attempt in flight gives the key this lock's own lease, maybe a shorter one, after the hand-over.
+    if (m_inFlight || handover.lease != m_options.lease)
+        grantNoticed(now);
+    else
+        granted(handover.fencingToken, handover.sentAt, handover.lease, now);
+}
+
 void LeaseMachine::taken(const EngineReply &reply, LeaseTime now)
 {
-    m_tokenKnown = false;
+    m_queuePosition = reply.queuePosition;
+    if (!reply.arrival.isEmpty())
+        m_arrival = reply.arrival;
     m_obstacle = {};
     ++m_looks;
     failRequests({DistributedLock::BusyError, QStringLiteral("somebody else holds it; try again later, "
@@ -177,10 +250,21 @@ void LeaseMachine::taken(const EngineReply &reply, LeaseTime now)
     giveUpIfUnwanted();
     if (m_phase != Acquiring)
         return;
+    if (std::exchange(m_grantNoticed, false)) {
+        attempt(now);
+        return;
+    }
     nanoseconds pause = jittered(m_options.retryInterval, 0.25);
-    if (reply.holderTtl >= 0ms)
-        pause = std::min<nanoseconds>(pause, reply.holderTtl + jittered(m_options.retryInterval / 10, 1) + 1ms);
-    m_nextAttempt = later(now, pause);
+    // What a message will tell needs no polling. The head alone watches a holder that tells nobody.
+    const int rank = m_queuePosition;
+    if (rank >= 0 && m_wakeable && !(reply.foreignHolder && rank == 0))
+        pause = jittered(ClaimTime * (reply.foreignHolder ? rank : rank + 1), 0.25);
+    // A holder that dies tells nobody either. Then the head looks first.
+    if (reply.holderTtl >= 0ms) {
+        const nanoseconds turn = rank >= 0 ? nanoseconds(1ms) * std::min(rank, 1000) : nanoseconds(m_options.retryInterval / 10);
+        pause = std::min<nanoseconds>(pause, reply.holderTtl + 1ms + turn + jittered(2ms, 1));
+    }
+    m_nextAttempt = std::min(later(now, pause), std::exchange(m_lookBy, NeverTime));
 }
 
 template<typename Predicate>
@@ -223,6 +307,7 @@ void LeaseMachine::giveUpIfUnwanted()
     m_inFlight = false;
     m_epochOpen = false;
     m_tokenKnown = false;
+    m_queuePosition = -1;
     m_nextAttempt = NeverTime;
 }
 

@@ -35,7 +35,7 @@ public:
     struct Action
     {
         enum Kind {
-            SendAcquire,   ///< with a fresh token if `fresh`
+            SendAcquire,   ///< with a fresh token if `fresh`; joining the queue if `enqueue`
             SendRenew,     ///< for `duration`
             SendRelease,   ///< leaving the key for `duration`
             Abandon,       ///< nobody wants this epoch's token any more; leaving the key for `duration`
@@ -51,6 +51,7 @@ public:
         Kind kind = SendAcquire;
         quint64 id = 0;
         bool fresh = false;
+        bool enqueue = false;
         bool success = false;
         DistributedLock::LossReason reason = DistributedLock::LeaseExpired;
         std::chrono::nanoseconds duration{0};
@@ -59,6 +60,8 @@ public:
 
     Phase phase() const { return m_phase; }
     bool isHeld(LeaseTime now) const { return m_phase == Held && now < m_deadline; }
+    /// A deadline runs: held, or releasing.
+    bool holdsLease() const { return m_phase == Held || m_phase == Releasing; }
     bool isAtRisk() const { return m_phase == Held && m_atRisk; }
     int holdCount() const { return m_phase == Held ? m_holdCount : 0; }
     qint64 fencingToken() const { return m_phase == Held ? m_fencingToken : 0; }
@@ -66,6 +69,8 @@ public:
     LeaseTime deadline() const { return m_deadline; }
     /// Of the present acquisition.
     const LockOptions &options() const { return m_options; }
+    /// Its place in the queue, empty if it never had one.
+    const QByteArray &arrival() const { return m_arrival; }
 
     /// \a options are valid, and are kept for this acquisition if one begins. \a once = wait 0.
     void acquire(quint64 id, bool once, const LockOptions &options, LeaseTime now);
@@ -76,11 +81,19 @@ public:
     void engineReady(LeaseTime now);
     /// The server cannot be reached just now; \a error says why.
     void engineFailed(const EngineError &error, LeaseTime now);
+    /// Whether a place in the queue is of any use: we would hear of our turn.
+    void setWakeable(bool wakeable, LeaseTime now);
     void acquireReplied(const EngineReply &reply, LeaseTime now);
     void renewReplied(const EngineReply &reply, LeaseTime now);
     void releaseReplied(const EngineReply &reply, LeaseTime now);
     /// Somebody says the lock was taken away by force: asks the server.
     void forcedReleaseNoticed(LeaseTime now);
+    /// Somebody says the lock waits for us: tries to acquire it.
+    void grantNoticed(LeaseTime now);
+    /// Somebody says we are next: looks after \a ms, should nothing come before.
+    void nextNoticed(std::chrono::milliseconds ms, LeaseTime now);
+    /// Our own client's release passed it on to us.
+    void handedOver(const LockEngine::Handover &handover, LeaseTime now);
     void tick(LeaseTime now);
     /// The engine is gone for good.
     void detach(LeaseTime now);
@@ -104,8 +117,9 @@ private:
     };
 
     void attempt(LeaseTime now);
-    void granted(const EngineReply &reply);
+    void granted(qint64 fencingToken, LeaseTime sentAt, std::chrono::milliseconds lease, LeaseTime now);
     void taken(const EngineReply &reply, LeaseTime now);
+    void attemptFailed(LeaseTime now);
     void expireRequests(LeaseTime now);
     /// How long the key is to stay if the hold ended now, for minHold.
     std::chrono::milliseconds keepAfterRelease(LeaseTime now) const;
@@ -131,18 +145,22 @@ private:
     LeaseTime m_acquiredAt{0};     ///< when the confirmed acquire was sent
     LeaseTime m_deadline{0};
     LeaseTime m_nextAttempt = NeverTime; ///< of acquire, renew or release, whichever the phase wants
+    LeaseTime m_lookBy = NeverTime; ///< told while an attempt was in flight, which may have come before it
     LeaseTime m_atRiskAt = NeverTime;
     std::chrono::nanoseconds m_lastBackOff{0};
     std::chrono::nanoseconds m_renewLease{0}; ///< of the renewal in flight
     qint64 m_fencingToken = 0;
     int m_holdCount = 0;
+    QByteArray m_arrival;
     int m_queuePosition = -1;
     int m_looks = 0;               ///< answers "taken" in this acquisition
     Phase m_phase = Unlocked;
     bool m_engineReady = false;
+    bool m_wakeable = false;
+    bool m_grantNoticed = false;   ///< while an attempt was in flight, which may have come before it
     bool m_inFlight = false;
     bool m_epochOpen = false;      ///< the present token is this acquisition's
-    bool m_tokenKnown = false;     ///< the server may hold something under the present token
+    bool m_tokenKnown = false;     ///< the server may hold something under the present token, or keep a place for it
     bool m_atRisk = false;
     bool m_verify = false;         ///< ask the server whether the key is still ours, renewing or not
     bool m_forced = false;

@@ -7,6 +7,8 @@
 
 #include <QtCore/qpointer.h>
 
+#include <utility>
+
 using namespace std::chrono_literals;
 
 namespace QDistLock {
@@ -14,6 +16,7 @@ namespace QDistLock {
 namespace {
 /// Qt's timers stand still while the machine is suspended, the lease clock does not: look at it so often.
 constexpr LeaseTime LongestSleep = 1s;
+constexpr LeaseTime LongestSleepWithoutLease = 60s;
 } // namespace
 
 Watchdog::Watchdog(const LeaseClock *clock, QObject *parent)
@@ -30,10 +33,12 @@ void Watchdog::setClock(const LeaseClock *clock)
     m_clock = clock;
 }
 
-void Watchdog::schedule(Client *client, LeaseTime at)
+void Watchdog::schedule(Client *client, LeaseTime at, bool holding)
 {
-    if (client->m_wakeUpAt == at)
+    holding = holding && at != NeverTime;
+    if (client->m_wakeUpAt == at && client->m_holding == holding)
         return;
+    m_holding += int(holding) - int(std::exchange(client->m_holding, holding));
     if (client->m_wakeUpAt != NeverTime)
         m_schedule.erase({client->m_wakeUpAt, client});
     client->m_wakeUpAt = at;
@@ -41,7 +46,7 @@ void Watchdog::schedule(Client *client, LeaseTime at)
         return;
     m_schedule.insert({at, client});
     // A timer that fires too early for what is left costs less than one set anew each time.
-    if (!m_waking && at < m_armedFor)
+    if (!m_waking && (at < m_armedFor || (m_holding > 0 && !m_armedForHolding)))
         arm();
 }
 
@@ -56,6 +61,7 @@ void Watchdog::wake()
         Client *client = m_schedule.begin()->second;
         m_schedule.erase(m_schedule.begin());
         client->m_wakeUpAt = NeverTime;
+        m_holding -= int(std::exchange(client->m_holding, false));
         client->wakeUp(m_clock->now()); // those before it may have taken their time
         if (!alive)
             return;
@@ -72,8 +78,9 @@ void Watchdog::arm()
         return;
     }
     m_armedFor = m_schedule.begin()->first;
-    const LeaseTime now = m_clock->now();
-    const LeaseTime pause = std::clamp<LeaseTime>(m_armedFor - now, 0ns, LongestSleep);
+    m_armedForHolding = m_holding > 0;
+    const LeaseTime longest = m_armedForHolding ? LongestSleep : LongestSleepWithoutLease;
+    const LeaseTime pause = std::clamp<LeaseTime>(m_armedFor - m_clock->now(), 0ns, longest);
     m_timer.start(std::chrono::ceil<std::chrono::milliseconds>(pause));
 }
 

@@ -33,6 +33,7 @@ public:
     private:
         friend class Watchdog;
         LeaseTime m_wakeUpAt = NeverTime;
+        bool m_holding = false;
     };
 
     explicit Watchdog(const LeaseClock *clock, QObject *parent = nullptr);
@@ -41,8 +42,9 @@ public:
     /// Not owned; in force from the next look at it.
     void setClock(const LeaseClock *clock);
 
-    /// In place of what was scheduled for \a client before; NeverTime forgets it.
-    void schedule(Client *client, LeaseTime at);
+    /// In place of what was scheduled for \a client before; NeverTime forgets it. \a holding: a lease is at
+    /// stake, so a suspended machine is to be noticed soon after it wakes.
+    void schedule(Client *client, LeaseTime at, bool holding = false);
     void forget(Client *client) { schedule(client, NeverTime); }
 
     /// Wakes all that are due now.
@@ -55,6 +57,8 @@ private:
     QTimer m_timer;
     std::set<std::pair<LeaseTime, Client *>> m_schedule;
     LeaseTime m_armedFor = NeverTime;
+    qsizetype m_holding = 0;        ///< scheduled clients with a lease at stake
+    bool m_armedForHolding = false; ///< there were some when the timer was set
     bool m_waking = false;
 };
 

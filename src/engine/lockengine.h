@@ -54,7 +54,8 @@ struct EngineReply
     qint64 fencingToken = 0;                 ///< Granted
     std::chrono::milliseconds holderTtl{-1}; ///< Taken; negative = the key has none
     bool foreignHolder = false;              ///< Taken: nothing will tell us of its release
-    int queuePosition = -1;                  ///< Taken
+    int queuePosition = -1;                  ///< Taken; 0 = next, -1 = not in the queue
+    QByteArray arrival = {};                 ///< Taken, in the queue: to be given to later attempts
     EngineError error = {};
 };
 
@@ -74,8 +75,22 @@ public:
 
     enum State { Disconnected, Connecting, Ready };
     /// A hint, never proof: pub/sub can be forged, lost and late.
-    enum Notice { Grant, ForcedRelease };
+    enum Notice {
+        Grant,        ///< the lock waits for its waiter to acquire it, for a few seconds at most
+        Next,         ///< this waiter is the next; it should look by itself after `ms`
+        ForcedRelease
+    };
     Q_ENUM(Notice)
+
+    /// A waiter gets the lock from a release of this same client.
+    struct Handover
+    {
+        LockKeys keys;
+        QByteArray token;                ///< the waiter's
+        qint64 fencingToken;
+        std::chrono::nanoseconds sentAt; ///< on the lease clock: of the release
+        std::chrono::milliseconds lease; ///< of the lock released, counted from then
+    };
 
     explicit LockEngine(QObject *parent = nullptr);
     /// 16 hex digits, drawn anew for each engine.
@@ -102,19 +117,24 @@ public:
         QByteArray token;
         std::chrono::milliseconds lease;
         bool repairMissingTtl = true;
-        bool enqueue = false; ///< join the queue if taken
+        bool enqueue = false;    ///< join the queue if taken; only if canBeWoken()
+        bool barge = false;      ///< take it though others wait; in the queue it waits to be woken only
+        QByteArray arrival = {}; ///< its place in the queue, from an earlier reply
     };
+    /// Whether a waiter in the queue of a lock with these keys would hear of its turn just now.
+    virtual bool canBeWoken(const LockKeys &keys) const = 0;
     virtual void acquire(const Acquire &operation, Completion completion) = 0;
     virtual void renew(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
                        Completion completion) = 0;
-    /// \a keep > 0: the key is not deleted but left to expire after that time.
-    virtual void release(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds keep,
-                         Completion completion) = 0;
+    /// \a keep > 0: the key is not deleted but left to expire after that time. \a lease is what a
+    /// waiter of this engine gets to which it is handed over; handedOver() then comes before the completion.
+    virtual void release(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
+                         std::chrono::milliseconds keep, Completion completion) = 0;
     /// Nobody wants this token any more: leave the queue, give back what it may have acquired. Sees to it
     /// by itself, over reconnects too, for \a atMost (after that the key has expired on the server).
     /// \a keep as in release().
-    virtual void abandon(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds keep,
-                         std::chrono::milliseconds atMost) = 0;
+    virtual void abandon(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
+                         std::chrono::milliseconds keep, std::chrono::milliseconds atMost) = 0;
 
     /// Empty `name` in each; the caller knows it.
     virtual void inspect(const LockKeys &keys, std::function<void(const EngineError &, const LockInfo &)> completion) = 0;
@@ -128,7 +148,10 @@ Q_SIGNALS:
     /// One attempt to reach the server failed, or the connection was lost; error() tells.
     void failed();
     /// \a sequence is that of the token it is about.
-    void noticed(QDistLock::LockEngine::Notice notice, quint64 sequence);
+    void noticed(QDistLock::LockEngine::Notice notice, quint64 sequence, std::chrono::milliseconds ms);
+    void handedOver(const QDistLock::LockEngine::Handover &handover);
+    /// canBeWoken() may answer differently now.
+    void wakeableChanged();
 
 private:
     QByteArray randomHex(size_t bytes);

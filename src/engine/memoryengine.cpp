@@ -10,12 +10,14 @@
 
 #include <algorithm>
 
+using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
 namespace QDistLock {
 
-/// What a Redis server would keep. Every member function wants the mutex locked.
+/// What a Redis server would keep, and the scripts in src/scripts do with it. Every member function wants
+/// the mutex locked.
 class MemoryStore
 {
 public:
@@ -23,6 +25,13 @@ public:
     {
         QByteArray token;
         nanoseconds expiry;
+    };
+
+    struct Waiter
+    {
+        QByteArray token;
+        qint64 arrival;
+        bool barge; ///< only to be woken
     };
 
     QMutex mutex;
@@ -61,6 +70,91 @@ public:
 
     QList<QByteArray> keys() const { return m_entries.keys(); }
 
+    const Waiter *head(const QByteArray &key) const
+    {
+        const auto it = m_queues.constFind(key);
+        return it == m_queues.cend() ? nullptr : &it->first();
+    }
+
+    qsizetype queueLength(const QByteArray &key) const { return m_queues.value(key).size(); }
+
+    void leave(const QByteArray &key, const QByteArray &token)
+    {
+        const auto it = m_queues.find(key);
+        if (it == m_queues.end())
+            return;
+        it->removeIf([&token](const Waiter &waiter) { return waiter.token == token; });
+        if (it->isEmpty())
+            m_queues.erase(it);
+    }
+
+    /// Returns the rank. \a arrival 0 = a new one, which it is set to.
+    int join(const QByteArray &key, const QByteArray &token, bool barge, qint64 *arrival)
+    {
+        QList<Waiter> &queue = m_queues[key];
+        const auto has = [&token](const Waiter &waiter) { return waiter.token == token; };
+        auto it = std::find_if(queue.begin(), queue.end(), has);
+        if (it == queue.end()) {
+            if (*arrival == 0)
+                *arrival = ++m_lastArrival;
+            const auto later = [arrival](const Waiter &waiter) { return waiter.arrival > *arrival; };
+            it = queue.insert(std::find_if(queue.begin(), queue.end(), later), {token, *arrival, barge});
+        }
+        *arrival = it->arrival;
+        return int(it - queue.begin());
+    }
+
+    void tell(const QByteArray &token, LockEngine::Notice notice, milliseconds ms = 0ms)
+    {
+        // Under the mutex no engine can go.
+        MemoryEngine *const engine = engines.value(LockEngine::clientOf(token));
+        if (!engine)
+            return;
+        const quint64 sequence = LockEngine::sequenceOf(token);
+        QMetaObject::invokeMethod(
+                engine, [engine, notice, sequence, ms] { Q_EMIT engine->noticed(notice, sequence, ms); },
+                Qt::QueuedConnection);
+    }
+
+    void standBy(const QByteArray &key, milliseconds ms)
+    {
+        if (const Waiter *next = head(key))
+            tell(next->token, LockEngine::Next, ms);
+    }
+
+    enum Outcome { Free, Woken, Served, Own };
+    /// Hands a lock that nobody holds to the first waiter that lives. \a own is set to a waiter of
+    /// \a caller that is to have it: it has left the queue, nothing else is done.
+    Outcome serve(const LockKeys &keys, nanoseconds now, milliseconds lease, const QByteArray &caller, QByteArray *own)
+    {
+        while (const Waiter *first = head(keys.lock)) {
+            const Waiter waiter = *first;
+            leave(keys.lock, waiter.token);
+            const QByteArray client = LockEngine::clientOf(waiter.token);
+            if (!engines.contains(client))
+                continue;
+            if (!waiter.barge && client == caller) {
+                *own = waiter.token;
+                return Own;
+            }
+            tell(waiter.token, LockEngine::Grant);
+            if (!waiter.barge)
+                offer(keys, waiter.token, now, lease);
+            else
+                standBy(keys.lock, std::min(lease, ClaimTtl));
+            return waiter.barge ? Woken : Served;
+        }
+        return Free;
+    }
+
+    /// The lock waits for the waiter of \a token to claim it.
+    void offer(const LockKeys &keys, const QByteArray &token, nanoseconds now, milliseconds lease)
+    {
+        const milliseconds claim = std::min(lease, ClaimTtl);
+        set(keys.lock, token, now + claim);
+        standBy(keys.lock, claim);
+    }
+
     qint64 nextFence(const QByteArray &key)
     {
         const auto time = std::chrono::system_clock::now().time_since_epoch();
@@ -72,8 +166,12 @@ public:
     qint64 lastFence(const QByteArray &key) const { return m_fences.value(key); }
 
 private:
+    static constexpr milliseconds ClaimTtl = 3s;
+
     QHash<QByteArray, Entry> m_entries;
     QHash<QByteArray, qint64> m_fences;
+    QHash<QByteArray, QList<Waiter>> m_queues; ///< none of them empty
+    qint64 m_lastArrival = 0;
 };
 
 namespace {
@@ -170,19 +268,55 @@ void MemoryEngine::reply(Completion completion, const EngineReply &reply)
 
 void MemoryEngine::acquire(const Acquire &operation, Completion completion)
 {
+    const LockKeys &keys = operation.keys;
     EngineReply answer;
     {
         const QMutexLocker locker(&m_store->mutex);
         const nanoseconds now = m_clock->now();
-        MemoryStore::Entry *entry = m_store->find(operation.keys.lock, now);
-        if (entry && entry->token != operation.token) {
-            answer.status = EngineReply::Taken;
-            answer.holderTtl = std::chrono::ceil<milliseconds>(entry->expiry - now);
-        } else {
+        const auto take = [&] {
             answer.status = EngineReply::Granted;
-            answer.fencingToken = entry ? m_store->lastFence(operation.keys.fence)
-                                        : m_store->nextFence(operation.keys.fence);
-            m_store->set(operation.keys.lock, operation.token, now + operation.lease);
+            answer.fencingToken = m_store->nextFence(keys.fence);
+            m_store->set(keys.lock, operation.token, now + operation.lease);
+            m_store->leave(keys.lock, operation.token);
+        };
+        // Who barges and was woken too late goes to the end (see acquire.lua).
+        qint64 arrival = operation.barge ? 0 : operation.arrival.toLongLong();
+        const auto join = [&] { return m_store->join(keys.lock, operation.token, operation.barge, &arrival); };
+
+        const MemoryStore::Entry *entry = m_store->find(keys.lock, now);
+        if (entry && entry->token == operation.token) {
+            take();
+        } else if (!entry) {
+            const MemoryStore::Waiter *first = m_store->head(keys.lock);
+            if (operation.barge || !first || first->token == operation.token) {
+                take();
+            } else {
+                // Others came first; their turn is now.
+                if (operation.enqueue)
+                    join();
+                QByteArray own;
+                const auto outcome = m_store->serve(keys, now, operation.lease, clientId(), &own);
+                if (outcome == MemoryStore::Own && own != operation.token) {
+                    m_store->tell(own, Grant);
+                    m_store->offer(keys, own, now, operation.lease);
+                } else if (outcome == MemoryStore::Woken) {
+                    // It may take the lock before those that are to have it, but the caller may not.
+                    first = m_store->head(keys.lock);
+                    if (!first || first->token == operation.token || first->barge)
+                        take();
+                } else if (outcome != MemoryStore::Served) {
+                    take();
+                }
+            }
+        }
+        if (answer.status != EngineReply::Granted) {
+            answer.status = EngineReply::Taken;
+            entry = m_store->find(keys.lock, now);
+            answer.holderTtl = entry ? std::chrono::ceil<milliseconds>(entry->expiry - now) : 0ms;
+            if (operation.enqueue) {
+                answer.queuePosition = join();
+                answer.arrival = QByteArray::number(arrival);
+            }
         }
     }
     reply(std::move(completion), answer);
@@ -205,7 +339,7 @@ void MemoryEngine::renew(const LockKeys &keys, const QByteArray &token, millisec
     reply(std::move(completion), answer);
 }
 
-void MemoryEngine::release(const LockKeys &keys, const QByteArray &token, milliseconds keep,
+void MemoryEngine::release(const LockKeys &keys, const QByteArray &token, milliseconds lease, milliseconds keep,
                            Completion completion)
 {
     EngineReply answer;
@@ -216,19 +350,48 @@ void MemoryEngine::release(const LockKeys &keys, const QByteArray &token, millis
         answer.status = !entry ? EngineReply::Gone
                 : entry->token == token ? EngineReply::Done
                                         : EngineReply::Stolen;
-        if (answer.status == EngineReply::Done) {
-            if (keep > milliseconds(0))
-                entry->expiry = now + keep;
-            else
-                m_store->remove(keys.lock);
+        QByteArray own;
+        if (answer.status == EngineReply::Done && keep > 0ms) {
+            entry->expiry = now + keep;
+            m_store->standBy(keys.lock, keep);
+        } else if (answer.status == EngineReply::Done) {
+            m_store->remove(keys.lock);
+            if (m_store->serve(keys, now, lease, clientId(), &own) == MemoryStore::Own) {
+                m_store->set(keys.lock, own, now + lease);
+                const Handover handover{keys, own, m_store->nextFence(keys.fence), now, lease};
+                QMetaObject::invokeMethod(
+                        this, [this, handover] { Q_EMIT handedOver(handover); }, Qt::QueuedConnection);
+            }
         }
     }
     reply(std::move(completion), answer);
 }
 
-void MemoryEngine::abandon(const LockKeys &keys, const QByteArray &token, milliseconds keep, milliseconds)
+void MemoryEngine::abandon(const LockKeys &keys, const QByteArray &token, milliseconds lease, milliseconds keep,
+                           milliseconds)
 {
-    release(keys, token, keep, [](const EngineReply &) {});
+    const QMutexLocker locker(&m_store->mutex);
+    const nanoseconds now = m_clock->now();
+    const MemoryStore::Waiter *first = m_store->head(keys.lock);
+    const bool wasNext = first && first->token == token;
+    m_store->leave(keys.lock, token);
+    MemoryStore::Entry *entry = m_store->find(keys.lock, now);
+    if (entry && entry->token == token && keep > 0ms) {
+        entry->expiry = now + keep;
+        m_store->standBy(keys.lock, keep);
+        return;
+    }
+    if (entry && entry->token != token) {
+        if (wasNext)
+            m_store->standBy(keys.lock, std::chrono::ceil<milliseconds>(entry->expiry - now));
+        return;
+    }
+    m_store->remove(keys.lock);
+    QByteArray own;
+    if (m_store->serve(keys, now, lease, clientId(), &own) == MemoryStore::Own) {
+        m_store->tell(own, Grant);
+        m_store->offer(keys, own, now, lease);
+    }
 }
 
 void MemoryEngine::inspect(const LockKeys &keys,
@@ -244,6 +407,7 @@ void MemoryEngine::inspect(const LockKeys &keys,
             info.remaining = std::chrono::ceil<milliseconds>(entry->expiry - now);
         }
         info.fencingToken = m_store->lastFence(keys.fence);
+        info.queueLength = int(m_store->queueLength(keys.lock));
     }
     QMetaObject::invokeMethod(
             this, [completion = std::move(completion), info] { completion({}, info); }, Qt::QueuedConnection);
@@ -268,6 +432,7 @@ void MemoryEngine::list(const QString &prefix, const QString &pattern,
             LockInfo info;
             info.name = QString::fromUtf8(key.sliced(prefixBytes.size()));
             info.held = true;
+            info.queueLength = int(m_store->queueLength(key));
             info.holder = QString::fromLatin1(clientOf(entry->token));
             info.remaining = std::chrono::ceil<milliseconds>(entry->expiry - now);
             QString ignored;
@@ -288,14 +453,10 @@ void MemoryEngine::forceRelease(const LockKeys &keys,
         const QMutexLocker locker(&m_store->mutex);
         if (const MemoryStore::Entry *entry = m_store->find(keys.lock, m_clock->now())) {
             existed = true;
-            const quint64 sequence = sequenceOf(entry->token);
-            // Under the mutex no engine can go.
-            if (MemoryEngine *holder = m_store->engines.value(clientOf(entry->token))) {
-                QMetaObject::invokeMethod(
-                        holder, [holder, sequence] { Q_EMIT holder->noticed(ForcedRelease, sequence); },
-                        Qt::QueuedConnection);
-            }
+            m_store->tell(entry->token, ForcedRelease);
             m_store->remove(keys.lock);
+            QByteArray own; // none: there is no caller
+            m_store->serve(keys, m_clock->now(), 3s, {}, &own);
         }
     }
     QMetaObject::invokeMethod(

@@ -32,10 +32,11 @@ public:
     void acquire(const Acquire &operation, Completion completion) override;
     void renew(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
                Completion completion) override;
-    void release(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds keep,
-                 Completion completion) override;
-    void abandon(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds keep,
-                 std::chrono::milliseconds atMost) override;
+    bool canBeWoken(const LockKeys &) const override { return true; }
+    void release(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
+                 std::chrono::milliseconds keep, Completion completion) override;
+    void abandon(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
+                 std::chrono::milliseconds keep, std::chrono::milliseconds atMost) override;
     void inspect(const LockKeys &keys,
                  std::function<void(const EngineError &, const LockInfo &)> completion) override;
     void list(const QString &prefix, const QString &pattern,

@@ -56,13 +56,15 @@ QByteArray globEscaped(const QByteArray &text)
 
 struct RedisEngine::Operation
 {
-    enum Kind { Acquire, Renew, Release };
+    enum Kind { Acquire, Renew, Release, Cancel };
     Kind kind;
     LockKeys keys;
     QByteArray token;
-    milliseconds time; ///< lease, or how long to keep the key
-    bool repairMissingTtl;
+    milliseconds lease;
     Completion completion;
+    milliseconds keep = 0ms;
+    QByteArray flags = {};
+    QByteArray arrival = {};
 };
 
 /// Operations that shared a command.
@@ -76,12 +78,14 @@ struct RedisEngine::Batch
     Operations operations;
     EngineError error;              ///< of all of them
     QList<QtRedis::Reply> elements; ///< one for each, unless there was an error
+    std::chrono::nanoseconds sentAt{0}; ///< on the lease clock
     size_t next = 0;                ///< to be told how it ended
 };
 
 struct RedisEngine::Abandoned
 {
     LockKeys keys;
+    milliseconds lease;
     milliseconds keep;
     std::chrono::nanoseconds until; ///< on the lease clock
     bool inFlight = false;
@@ -113,21 +117,16 @@ RedisEngine::~RedisEngine()
     m_connection.disconnect(this);
     m_operations.erase(std::remove_if(m_operations.begin(), m_operations.end(),
                                       [this](const Operation &operation) {
-                                          return operation.kind == Operation::Release
+                                          return operation.kind == Operation::Cancel
                                                   && m_abandoned.contains(operation.token);
                                       }),
                        m_operations.end());
     flush();
     // Whole scripts: nobody will be there any more when the server says that it does not know one.
-    for (auto it = m_abandoned.cbegin(); it != m_abandoned.cend();) {
-        QList<QByteArray> keys;
-        QList<QByteArray> arguments;
-        for (; it != m_abandoned.cend() && keys.size() < AcquireChunk; ++it) {
-            keys << it->keys.lock;
-            arguments << it.key() << QByteArray::number(qint64(it->keep.count()));
-        }
-        m_connection.send(QList<QByteArray>{"EVAL", Scripts::release.text, QByteArray::number(keys.size())} + keys
-                                  + arguments,
+    for (auto it = m_abandoned.cbegin(); it != m_abandoned.cend(); ++it) {
+        m_connection.send({"EVAL", Scripts::cancel.text, "2", it->keys.lock, it->keys.queue, it->keys.prefix, clientId(),
+                           it.key(), QByteArray::number(qint64(it->lease.count())),
+                           QByteArray::number(qint64(it->keep.count()))},
                           CommandTimeout, nullptr);
     }
     // The connection's destructor writes it.
@@ -171,26 +170,33 @@ void RedisEngine::connectionStateChanged()
 
 void RedisEngine::acquire(const Acquire &operation, Completion completion)
 {
-    enqueue({Operation::Acquire, operation.keys, operation.token, operation.lease, operation.repairMissingTtl,
-             std::move(completion)});
+    QByteArray flags;
+    if (operation.repairMissingTtl)
+        flags += 'r';
+    if (operation.enqueue)
+        flags += 'q';
+    if (operation.barge)
+        flags += 'b';
+    enqueue({Operation::Acquire, operation.keys, operation.token, operation.lease, std::move(completion), 0ms, flags,
+             operation.arrival.isEmpty() ? QByteArrayLiteral("0") : operation.arrival});
 }
 
 void RedisEngine::renew(const LockKeys &keys, const QByteArray &token, milliseconds lease,
                         Completion completion)
 {
-    enqueue({Operation::Renew, keys, token, lease, false, std::move(completion)});
+    enqueue({Operation::Renew, keys, token, lease, std::move(completion)});
 }
 
-void RedisEngine::release(const LockKeys &keys, const QByteArray &token, milliseconds keep,
+void RedisEngine::release(const LockKeys &keys, const QByteArray &token, milliseconds lease, milliseconds keep,
                           Completion completion)
 {
-    enqueue({Operation::Release, keys, token, keep, false, std::move(completion)});
+    enqueue({Operation::Release, keys, token, lease, std::move(completion), keep});
 }
 
-void RedisEngine::abandon(const LockKeys &keys, const QByteArray &token, milliseconds keep,
+void RedisEngine::abandon(const LockKeys &keys, const QByteArray &token, milliseconds lease, milliseconds keep,
                           milliseconds atMost)
 {
-    m_abandoned.insert(token, {keys, keep, m_clock->now() + atMost});
+    m_abandoned.insert(token, {keys, lease, keep, m_clock->now() + atMost});
     if (m_connection.state() != QtRedis::Connection::Ready)
         return; // connectionStateChanged() goes on
     if (std::exchange(m_abandonedAgain, false))
@@ -201,11 +207,16 @@ void RedisEngine::abandon(const LockKeys &keys, const QByteArray &token, millise
 
 void RedisEngine::queueAbandoned()
 {
-    const auto now = m_clock->now();
-    m_abandoned.removeIf([now](auto it) { return !it->inFlight && it->until <= now; });
+    forgetAbandoned();
     const QList<QByteArray> tokens = m_abandoned.keys();
     for (const QByteArray &token : tokens)
         sendAbandoned(token);
+}
+
+void RedisEngine::forgetAbandoned()
+{
+    const auto now = m_clock->now();
+    m_abandoned.removeIf([now](auto it) { return !it->inFlight && it->until <= now; });
 }
 
 void RedisEngine::sendAbandoned(const QByteArray &token)
@@ -213,7 +224,7 @@ void RedisEngine::sendAbandoned(const QByteArray &token)
     const auto abandoned = m_abandoned.find(token);
     if (abandoned == m_abandoned.end() || abandoned->gone || std::exchange(abandoned->inFlight, true))
         return;
-    release(abandoned->keys, token, abandoned->keep, [this, token](const EngineReply &reply) {
+    const auto completion = [this, token](const EngineReply &reply) {
         const auto it = m_abandoned.find(token);
         if (it == m_abandoned.end())
             return;
@@ -221,12 +232,18 @@ void RedisEngine::sendAbandoned(const QByteArray &token)
         if (reply.status == EngineReply::Failed && !reply.error.permanent) {
             m_abandonedAgain = true; // goes out again with the next need or connection
         } else if (reply.status == EngineReply::Gone) {
-            // The acquire may run yet, if it had to be sent anew after NOSCRIPT or NOPERM: see received().
+            // The acquire may run yet, if it had to be sent anew after NOSCRIPT or NOPERM: see decode().
             it->gone = true;
+            it->until = std::min(it->until, m_clock->now() + 2 * CommandTimeout);
+            if (m_abandoned.size() >= m_forgetAbandonedAt) {
+                forgetAbandoned();
+                m_forgetAbandonedAt = std::max<qsizetype>(64, 2 * m_abandoned.size());
+            }
         } else {
             m_abandoned.erase(it);
         }
-    });
+    };
+    enqueue({Operation::Cancel, abandoned->keys, token, abandoned->lease, completion, abandoned->keep});
 }
 
 void RedisEngine::enqueue(Operation operation)
@@ -255,11 +272,12 @@ void RedisEngine::flush()
     // Runs of one kind, so that the order of operations on one lock is kept.
     auto operations = std::exchange(m_operations, {});
     for (auto first = operations.begin(); first != operations.end();) {
-        const Operation::Kind kind = first->kind;
-        const auto limit = kind == Operation::Renew ? RenewChunk : AcquireChunk;
+        const auto limit = first->kind == Operation::Renew ? RenewChunk : AcquireChunk;
         auto last = first;
-        while (last != operations.end() && last->kind == kind && last - first < limit)
+        while (last != operations.end() && last->kind == first->kind && last - first < limit
+               && last->keys.prefix == first->keys.prefix) {
             ++last;
+        }
         send(Operations(std::make_move_iterator(first), std::make_move_iterator(last)));
         first = last;
     }
@@ -268,47 +286,60 @@ void RedisEngine::flush()
 void RedisEngine::send(Operations operations)
 {
     const qsizetype size = qsizetype(operations.size());
+    const Operation::Kind kind = operations.front().kind;
     QList<QByteArray> keys;
     QList<QByteArray> arguments;
+    keys.reserve(3 * size);
+    arguments.reserve(2 + 4 * size);
+    if (kind != Operation::Renew)
+        arguments << operations.front().keys.prefix << clientId();
     milliseconds timeout = CommandTimeout;
-    const QtRedis::Script *script = nullptr;
-    switch (operations.front().kind) {
-    case Operation::Acquire:
-        script = &Scripts::acquire;
-        keys.reserve(2 * size);
-        arguments.reserve(3 * size);
-        for (const Operation &operation : operations) {
-            keys << operation.keys.lock << operation.keys.fence;
-            arguments << operation.token << QByteArray::number(qint64(operation.time.count()))
-                      << (operation.repairMissingTtl ? QByteArrayLiteral("1") : QByteArrayLiteral("0"));
-            timeout = std::min(timeout, commandTimeout(operation.time));
-        }
-        break;
-    case Operation::Renew:
-    case Operation::Release:
-        script = operations.front().kind == Operation::Renew ? &Scripts::renew : &Scripts::release;
-        keys.reserve(size);
-        arguments.reserve(2 * size);
-        for (const Operation &operation : operations) {
-            keys << operation.keys.lock;
-            arguments << operation.token << QByteArray::number(qint64(operation.time.count()));
-            if (operation.kind == Operation::Renew)
-                timeout = std::min(timeout, renewalTimeout(operation.time));
-        }
-        break;
+    // All keys of one sort stand together, so that a script can ask for them in one call.
+    for (const Operation &operation : operations) {
+        keys << operation.keys.lock;
+        arguments << operation.token << QByteArray::number(qint64(operation.lease.count()));
+        timeout = std::min(timeout, kind == Operation::Renew ? renewalTimeout(operation.lease)
+                                                             : commandTimeout(operation.lease));
+        if (kind == Operation::Acquire)
+            arguments << operation.flags << operation.arrival;
+        else if (kind != Operation::Renew)
+            arguments << QByteArray::number(qint64(operation.keep.count()));
     }
-    m_connection.sendScript(
-            *script, keys, arguments, timeout,
-            [this, batch = std::make_shared<Batch>(std::move(operations))](
-                    const QtRedis::CommandResult &result) { received(batch, result); });
+    if (kind != Operation::Renew) {
+        for (const Operation &operation : operations)
+            keys << operation.keys.queue;
+    }
+    if (kind == Operation::Acquire || kind == Operation::Release) {
+        for (const Operation &operation : operations)
+            keys << operation.keys.fence;
+    }
+    auto batch = std::make_shared<Batch>(std::move(operations));
+    batch->sentAt = m_clock->now();
+    m_connection.sendScript(scriptOf(kind), keys, arguments, timeout,
+                            [this, batch = std::move(batch)](const QtRedis::CommandResult &result) {
+                                received(batch, result);
+                            });
+}
+
+const QtRedis::Script &RedisEngine::scriptOf(int kind)
+{
+    switch (kind) {
+    case Operation::Acquire:
+        return Scripts::acquire;
+    case Operation::Renew:
+        return Scripts::renew;
+    case Operation::Release:
+        return Scripts::release;
+    default:
+        return Scripts::cancel;
+    }
 }
 
 void RedisEngine::received(const std::shared_ptr<Batch> &batch, const QtRedis::CommandResult &result)
 {
     Operations &operations = batch->operations;
     const bool replied = result.outcome == QtRedis::CommandResult::Replied;
-    const Operation::Kind kind = operations.front().kind;
-    const char *command = kind == Operation::Acquire ? "acquire" : kind == Operation::Renew ? "renew" : "release";
+    const char *const command = scriptOf(operations.front().kind).name;
 
     // A user may be forbidden one key of those that shared a command.
     if (replied && result.reply.errorCode() == "NOPERM" && operations.size() > 1) {
@@ -341,76 +372,116 @@ void RedisEngine::received(const std::shared_ptr<Batch> &batch, const QtRedis::C
 
 void RedisEngine::deliver(Batch &batch)
 {
-    Operations &operations = batch.operations;
-    const EngineError error = batch.error;
-    const Operation::Kind kind = operations.front().kind;
-    const char *command = kind == Operation::Acquire ? "acquire" : kind == Operation::Renew ? "renew" : "release";
     const QPointer<RedisEngine> alive(this);
-    while (batch.next < operations.size()) {
-        const size_t i = batch.next++;
+    while (batch.next < batch.operations.size()) {
+        const size_t index = batch.next++;
         EngineReply reply;
-        reply.error = error;
-        if (!error) {
-            const QtRedis::Reply &element = batch.elements.at(qsizetype(i));
-            const auto integer = [&element](qsizetype index) { return element.elements.at(index).integer; };
-            if (element.type == QtRedis::Reply::Bulk) {
-                reply.error = replyError(element.text, command);
-            } else if (kind == Operation::Acquire && element.type == QtRedis::Reply::Array
-                       && element.elements.size() == 2 && integer(0) == 1) {
-                reply.fencingToken = element.elements.at(1).text.toLongLong();
-                if (reply.fencingToken > 0)
-                    reply.status = EngineReply::Granted;
-                else
-                    reply.error = malformed(command);
-                if (!m_abandoned.isEmpty()) {
-                    if (const auto it = m_abandoned.find(operations[i].token); it != m_abandoned.end()) {
-                        it->gone = false;
-                        sendAbandoned(operations[i].token);
-                    }
-                }
-            } else if (kind == Operation::Acquire && element.type == QtRedis::Reply::Array
-                       && element.elements.size() == 3 && integer(0) == 0) {
-                reply.status = EngineReply::Taken;
-                reply.holderTtl = milliseconds(integer(1));
-                reply.foreignHolder = integer(2) == 0;
-            } else if (kind != Operation::Acquire && element.type == QtRedis::Reply::Integer
-                       && element.integer >= 0 && element.integer <= 2) {
-                reply.status = element.integer == 1 ? EngineReply::Done
-                        : element.integer == 0      ? EngineReply::Gone
-                                                    : EngineReply::Stolen;
-            } else {
-                reply.error = malformed(command);
-            }
-        }
-        operations[i].completion(reply);
+        if (batch.error)
+            reply.error = batch.error;
+        else
+            reply = decode(batch, index);
+        if (!alive)
+            return;
+        batch.operations[index].completion(reply);
         if (!alive)
             return;
     }
+}
+
+EngineReply RedisEngine::decode(const Batch &batch, size_t index)
+{
+    const Operation &operation = batch.operations[index];
+    const Operation::Kind kind = operation.kind;
+    const QtRedis::Reply &element = batch.elements.at(qsizetype(index));
+    const qsizetype size = element.elements.size();
+    const auto integer = [&element](qsizetype part) { return element.elements.at(part).integer; };
+
+    EngineReply reply;
+    bool isFence = false;
+    if (kind == Operation::Acquire && element.type == QtRedis::Reply::Bulk)
+        reply.fencingToken = element.text.toLongLong(&isFence);
+    if (isFence && reply.fencingToken > 0) {
+        reply.status = EngineReply::Granted;
+    } else if (element.type == QtRedis::Reply::Bulk && !isFence) {
+        reply.error = replyError(element.text, scriptOf(kind).name);
+    } else if (kind == Operation::Acquire && size == 5 && integer(0) == 0) {
+        reply.status = EngineReply::Taken;
+        reply.holderTtl = milliseconds(integer(1));
+        reply.foreignHolder = integer(2) == 0;
+        reply.queuePosition = int(integer(3));
+        if (reply.queuePosition >= 0)
+            reply.arrival = element.elements.at(4).text;
+    } else if (kind == Operation::Release && size == 2 && element.elements.at(1).text.toLongLong() > 0) {
+        reply.status = EngineReply::Done;
+        Q_EMIT handedOver({operation.keys, element.elements.at(0).text, element.elements.at(1).text.toLongLong(),
+                           batch.sentAt, operation.lease});
+    } else if (kind != Operation::Acquire && element.type == QtRedis::Reply::Integer && element.integer >= 0
+               && element.integer <= 3) {
+        reply.status = element.integer == 0 ? EngineReply::Gone
+                : element.integer == 2      ? EngineReply::Stolen
+                                            : EngineReply::Done;
+        if (element.integer == 3) // more dead waiters than one call may drop
+            enqueue({Operation::Cancel, operation.keys, operation.token, operation.lease, [](const EngineReply &) {}});
+    } else {
+        reply.error = malformed(scriptOf(kind).name);
+    }
+    if (reply.status == EngineReply::Granted || reply.queuePosition >= 0) {
+        // It ran after the cancellation.
+        if (const auto it = m_abandoned.find(operation.token); it != m_abandoned.end()) {
+            it->gone = false;
+            sendAbandoned(operation.token);
+        }
+    }
+    return reply;
 }
 
 void RedisEngine::subscribe(const QByteArray &prefix)
 {
     if (m_subscribed.contains(prefix))
         return;
-    m_subscribed.insert(prefix);
+    m_subscribed.append(prefix);
     if (!m_subscriber) {
         m_subscriber = std::make_unique<QtRedis::Subscriber>(m_connection.server());
         m_subscriber->setClientName("qdistlock-" + clientId());
+        // A waiter that does not hear looks by itself, the head within seconds; a thousand clients' PINGs
+        // would be more than all that.
+        m_subscriber->setPingInterval(60s);
         connect(m_subscriber.get(), &QtRedis::Subscriber::messageReceived, this,
                 [this](const QByteArray &, const QByteArray &payload) { messageReceived(payload); });
+        connect(m_subscriber.get(), &QtRedis::Subscriber::subscribed, this, [this](const QByteArray &channel) {
+            m_listening.append(channel.chopped(qstrlen("client:") + size_t(clientId().size())));
+            Q_EMIT wakeableChanged();
+        });
+        // What a message made us ask for goes out now, not in the next turn of the loop.
+        connect(m_subscriber.get(), &QtRedis::Subscriber::messagesProcessed, this, [this] {
+            flush();
+            m_connection.flush();
+        });
+        connect(m_subscriber.get(), &QtRedis::Subscriber::interrupted, this, [this] {
+            m_listening.clear();
+            Q_EMIT wakeableChanged();
+        });
     }
     m_subscriber->subscribe(prefix + "client:" + clientId());
 }
 
 void RedisEngine::messageReceived(const QByteArray &payload)
 {
-    constexpr QByteArrayView Force = "force ";
-    if (!payload.startsWith(Force))
+    // "grant 17", "next 17 3000", "force 17"; anything else is somebody else's business
+    const QList<QByteArray> words = payload.split(' ');
+    bool ok = words.size() >= 2;
+    const quint64 sequence = ok ? words.at(1).toULongLong(&ok) : 0;
+    if (!ok)
         return;
-    bool ok = false;
-    const quint64 sequence = payload.sliced(Force.size()).toULongLong(&ok);
-    if (ok)
-        Q_EMIT noticed(ForcedRelease, sequence);
+    if (words.first() == "grant" && words.size() == 2) {
+        Q_EMIT noticed(Grant, sequence, 0ms);
+    } else if (words.first() == "force" && words.size() == 2) {
+        Q_EMIT noticed(ForcedRelease, sequence, 0ms);
+    } else if (words.first() == "next" && words.size() == 3) {
+        const int ms = words.at(2).toInt(&ok);
+        if (ok)
+            Q_EMIT noticed(Next, sequence, milliseconds(std::max(ms, 0)));
+    }
 }
 
 void RedisEngine::inspect(const LockKeys &keys,
@@ -525,7 +596,8 @@ void RedisEngine::scan(std::shared_ptr<Listing> listing, const QByteArray &curso
 void RedisEngine::forceRelease(const LockKeys &keys,
                                std::function<void(const EngineError &, bool existed)> completion)
 {
-    m_connection.sendScript(Scripts::force_release, {keys.lock}, {keys.prefix}, CommandTimeout,
+    m_connection.sendScript(Scripts::force_release, {keys.lock, keys.queue}, {keys.prefix, QByteArrayLiteral("3000")},
+                            CommandTimeout,
                             [this, completion = std::move(completion)](const QtRedis::CommandResult &result) {
                                 if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
                                     completion(errorOf(result, "force_release"), false);

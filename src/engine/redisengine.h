@@ -40,10 +40,11 @@ public:
     void acquire(const Acquire &operation, Completion completion) override;
     void renew(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
                Completion completion) override;
-    void release(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds keep,
-                 Completion completion) override;
-    void abandon(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds keep,
-                 std::chrono::milliseconds atMost) override;
+    bool canBeWoken(const LockKeys &keys) const override { return m_listening.contains(keys.prefix); }
+    void release(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
+                 std::chrono::milliseconds keep, Completion completion) override;
+    void abandon(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
+                 std::chrono::milliseconds keep, std::chrono::milliseconds atMost) override;
     void inspect(const LockKeys &keys,
                  std::function<void(const EngineError &, const LockInfo &)> completion) override;
     void list(const QString &prefix, const QString &pattern,
@@ -61,11 +62,14 @@ private:
     void enqueue(Operation operation);
     void flush();
     void send(Operations operations);
+    static const QtRedis::Script &scriptOf(int kind);
     void received(const std::shared_ptr<Batch> &batch, const QtRedis::CommandResult &result);
     void deliver(Batch &batch);
+    EngineReply decode(const Batch &batch, size_t index);
     void connectionStateChanged();
     void queueAbandoned();
     void sendAbandoned(const QByteArray &token);
+    void forgetAbandoned();
     void subscribe(const QByteArray &prefix);
     void messageReceived(const QByteArray &payload);
     void scan(std::shared_ptr<Listing> listing, const QByteArray &cursor);
@@ -77,10 +81,12 @@ private:
 
     QtRedis::Connection m_connection;
     std::unique_ptr<QtRedis::Subscriber> m_subscriber; ///< made when there is something to listen for
-    QSet<QByteArray> m_subscribed;                     ///< key prefixes
+    QList<QByteArray> m_subscribed;                    ///< key prefixes whose channel was asked for
+    QList<QByteArray> m_listening;                     ///< those that the server has confirmed
     const LeaseClock *m_clock;
     std::vector<Operation> m_operations;               ///< of this event loop turn
     QHash<QByteArray, Abandoned> m_abandoned;          ///< by token
+    qsizetype m_forgetAbandonedAt = 64;                ///< size at which it is looked through for outdated ones
     bool m_abandonedAgain = false;                     ///< some of these failed for a passing reason
     bool m_flushScheduled = false;
 };

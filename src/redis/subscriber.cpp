@@ -8,11 +8,15 @@
 #include <QtCore/qpointer.h>
 #include <QtCore/qtimer.h>
 
+#include <algorithm>
+
 namespace QtRedis {
 
 namespace {
 
 using namespace std::chrono_literals;
+
+constexpr std::chrono::milliseconds longestAnswer = 3s;
 
 } // namespace
 
@@ -70,7 +74,7 @@ void Subscriber::Private::followState()
 
 void Subscriber::Private::ask(const QByteArray &channel)
 {
-    connection.send({QByteArrayLiteral("SUBSCRIBE"), channel}, pingInterval,
+    connection.send({QByteArrayLiteral("SUBSCRIBE"), channel}, std::min(pingInterval, longestAnswer),
                     [this, channel](const CommandResult &result) { answered(channel, result); });
 }
 
@@ -114,7 +118,7 @@ void Subscriber::Private::pushed(const Reply &reply)
 void Subscriber::Private::ping()
 {
     // The connection itself gives up when the answer does not come.
-    connection.send({QByteArrayLiteral("PING")}, pingInterval, [](const CommandResult &) {});
+    connection.send({QByteArrayLiteral("PING")}, std::min(pingInterval, longestAnswer), [](const CommandResult &) {});
     for (auto it = channels.begin(), end = channels.end(); it != end; ++it) {
         if (*it == Wanted) {
             *it = Asked;

@@ -1,84 +1,154 @@
 -- SPDX-FileCopyrightText: 2026 The QDistLock developers
 -- SPDX-License-Identifier: MIT
 
--- Acquires any number of locks; each by itself, in the order given.
+-- Acquires any number of locks, or claims those that were handed over; each by itself, in order.
 --
--- KEYS, for each lock:  its key, its fence
--- ARGV, for each lock:  token, lease in ms, 1 = give a key without a time to live that lease
--- Reply, for each lock: {1, fencing token}  the key holds the token, for a whole lease from now
---                       {0, ms to live, 1 = the holder is one of ours}  taken; -1 ms = for ever
+-- KEYS:                 of all locks, in order: their keys, then their queues, then their fences
+-- ARGV:                 the prefix of the clients' channels, the caller's client id
+-- ARGV, for each lock:  token; lease in ms; flags; arrival
+--   flags: any of  r  give a key without a time to live that lease
+--                  q  join the queue if it is taken
+--                  b  barge: whoever comes first has it; in the queue it only waits to be woken
+--   arrival: the place in the queue it had before, 0 for a new one
+-- Reply, for each lock: a fencing token (digits)  the key holds the token, for a whole lease from now
+--                       {0, ms to live, 1 = the holder is one of ours, rank or -1, arrival}  taken;
+--                           -1 ms = for ever; rank 0 = next
 --                       an error's text  nothing was changed
 --
--- A token that holds the key already gets a whole new lease and a new fencing token, so a resend after a
--- lost reply is safe.
+-- A token that holds the key already gets a whole new lease and a new fencing token: that is how a lock
+-- that was handed over is claimed, and it makes a resend after a lost reply safe.
+-- Nothing is written before everything that can fail was checked: Lua has no rollback.
 
-local FENCE_TTL = '604800000' -- 7 days in ms; a number would be formatted at each use
+--#include common.lua
 
--- Digits of µs; as text, since a number would have to be formatted for each lock.
-local time
+local prefix = ARGV[1]
+local caller = ARGV[2]
 
--- max(last + 1, now in µs): rising without a clock that does, and rising without the counter while the
--- clock does. An error is returned, not raised, and then nothing was changed.
-local function nextFence(key)
-  if not time then
-    local t = redis.pcall('TIME')
-    if t.err then
-      return nil, t.err
-    end
-    time = t[1] .. string.sub('00000' .. t[2], -6)
+local function take(key, queue, fenceKey, token, lease, leave)
+  local fence, err = nextFence(fenceKey)
+  if not fence then
+    return err
   end
-  local last = redis.pcall('SET', key, time, 'PX', FENCE_TTL, 'GET')
-  if not last or (type(last) == 'string' and #last == #time and last < time) then
-    return time
-  elseif type(last) == 'table' then
-    return nil, last.err
+  redis.call('SET', key, token, 'PX', lease)
+  if leave then
+    redis.pcall('ZREM', queue, token, '*' .. token)
   end
-  local number = tonumber(last)
-  if not number or number < tonumber(time) then
-    return time
-  elseif number > 2 ^ 53 - 2 then
-    redis.call('SET', key, last, 'PX', FENCE_TTL)
-    return nil, 'ERR fencing token out of range'
-  end
-  local fence = string.format('%.0f', number + 1)
-  redis.call('SET', key, fence, 'PX', FENCE_TTL)
   return fence
 end
 
-local replies = {}
-for i = 1, #KEYS / 2 do
-  local key, token, lease = KEYS[2 * i - 1], ARGV[3 * i - 2], ARGV[3 * i - 1]
-  local set = redis.pcall('SET', key, token, 'NX', 'PX', lease)
-  local reply
-  if set and set.err then
-    reply = set.err
-  elseif set then
-    local fence, err = nextFence(KEYS[2 * i])
-    if fence then
-      reply = {1, fence}
-    else
-      redis.call('DEL', key)
-      reply = err
+local function join(queue, member, arrival)
+  if arrival == '0' then
+    local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')
+    if last.err then
+      return nil, nil, last.err
     end
-  else
-    local holder = redis.pcall('GET', key)
-    if type(holder) == 'table' then
-      reply = holder.err
-    elseif holder == token then
-      local fence, err = nextFence(KEYS[2 * i])
-      if fence then
-        redis.call('PEXPIRE', key, lease)
+    -- Later than all that wait, and later than all that waited: a waiter that comes back with its old
+    -- place must not find itself behind newer ones. What is no score of ours decides nothing.
+    last = tonumber(last[2]) or 0
+    arrival = last < MAX_EXACT and last >= tonumber(now()) and string.format('%.0f', last + 1) or now()
+  end
+  local added = redis.pcall('ZADD', queue, 'NX', arrival, member)
+  if type(added) == 'table' then
+    return nil, nil, added.err
+  end
+  if added == 0 then
+    arrival = redis.call('ZSCORE', queue, member)
+  end
+  -- Each look keeps the queue alive, and one arrival in ten: often enough where nobody has to look.
+  if added == 0 or string.sub(arrival, -1) == '0' or redis.call('PTTL', queue) < 0 then
+    redis.call('PEXPIRE', queue, QUEUE_TTL)
+  end
+  return redis.call('ZRANK', queue, member), arrival
+end
+
+-- The usual case: nobody waits, and nobody holds it. False if somebody does.
+local function acquireAtOnce(key, fenceKey, token, lease)
+  now() -- may be forbidden: not after the key is written
+  local set = redis.pcall('SET', key, token, 'NX', 'PX', lease)
+  if not set or set.err then
+    return set and set.err
+  end
+  local fence, err = nextFence(fenceKey)
+  if not fence then
+    redis.call('DEL', key)
+  end
+  return fence or err
+end
+
+local function acquire(key, queue, fenceKey, token, lease, flags, arrival)
+  local barge = string.find(flags, 'b', 1, true)
+  local holder = redis.pcall('GET', key)
+  if type(holder) == 'table' then
+    return holder.err
+  end
+  if holder == token then
+    return take(key, queue, fenceKey, token, lease, true)
+  end
+  if holder == false then
+    local first = head(queue)
+    if barge or first == nil or first == token then
+      return take(key, queue, fenceKey, token, lease, first ~= nil)
+    end
+    -- Others came first. Their turn is now, for nobody else may be left to tell them.
+    if string.find(flags, 'q', 1, true) then
+      local _, _, err = join(queue, token, arrival)
+      if err then
+        return err
       end
-      reply = fence and {1, fence} or err
+    end
+    local outcome, member = serve(key, queue, lease, prefix, caller)
+    if outcome == 'mute' then
+      return member
+    elseif outcome == 'own' and member ~= token then
+      local claim = math.min(tonumber(lease), CLAIM_TTL)
+      redis.call('SET', key, member, 'PX', claim)
+      local _, client, sequence = parse(member)
+      tell(prefix, client, 'grant ' .. sequence)
+      standBy(queue, prefix, claim)
+    elseif outcome == 'woken' then
+      -- It may take the lock before those that are to have it, but the caller may not.
+      first = head(queue)
+      if first == nil or first == token or string.sub(first, 1, 1) == '*' then
+        return take(key, queue, fenceKey, token, lease, true)
+      end
+    elseif outcome == 'own' or outcome == 'free' then
+      return take(key, queue, fenceKey, token, lease, true)
+    end
+    holder = redis.call('GET', key)
+  end
+  local ttl = 0
+  local ours = 1
+  if holder then
+    ttl = redis.call('PTTL', key)
+    if ttl == -1 and string.find(flags, 'r', 1, true) then
+      redis.call('PEXPIRE', key, lease)
+      ttl = tonumber(lease)
+    end
+    ours = parse(holder) and 1 or 0
+  end
+  local rank, score = -1, 0
+  if string.find(flags, 'q', 1, true) then
+    local err
+    if barge then
+      -- Whoever was woken and came too late goes to the end: at the head it would be woken again each time,
+      -- and those behind it, who wait for their turn, would never be served.
+      rank, score, err = join(queue, '*' .. token, '0')
     else
-      local ttl = redis.call('PTTL', key)
-      if ttl == -1 and ARGV[3 * i] == '1' then
-        redis.call('PEXPIRE', key, lease)
-        ttl = tonumber(lease)
-      end
-      reply = {0, ttl, string.find(holder, '^%x+:%d+:%x+$') and 1 or 0}
+      rank, score, err = join(queue, token, arrival)
+    end
+    if err then
+      return err
     end
   end
-  replies[i] = reply
+  return {0, ttl, ours, rank, score}
+end
+
+local replies = {}
+local n = #KEYS / 3
+local nobodyWaits = redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0
+for i = 1, n do
+  local a = 4 * i - 1
+  replies[i] = nobodyWaits and acquireAtOnce(KEYS[i], KEYS[2 * n + i], ARGV[a], ARGV[a + 1])
+    or acquire(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3])
 end
 return replies

@@ -1,22 +1,30 @@
 -- SPDX-FileCopyrightText: 2026 The QDistLock developers
 -- SPDX-License-Identifier: MIT
 
--- Deletes a lock's key whoever holds it, and tells the holder if it is one of ours.
+-- Takes a lock from whoever holds it, tells the holder if it is one of ours, and hands it to the next.
 --
--- KEYS:  its key
--- ARGV:  the prefix of the clients' channels
--- Reply: 1 deleted; 0 there was no key; an error's text
+-- KEYS:  its key, its queue
+-- ARGV:  the prefix of the clients' channels, lease in ms of a lock like it
+-- Reply: 1 taken away; 0 there was no key; an error's text
 
-local holder = redis.pcall('GET', KEYS[1])
+--#include common.lua
+
+local key, queue = KEYS[1], KEYS[2]
+local prefix, lease = ARGV[1], ARGV[2]
+
+local holder = redis.pcall('GET', key)
 if type(holder) == 'table' then
   return holder.err
 end
 if holder == false then
   return 0
 end
-redis.call('DEL', KEYS[1])
-local client, sequence = string.match(holder, '^(%x+):(%d+):%x+$')
+redis.call('DEL', key)
+local _, client, sequence = parse(holder)
 if client then
-  redis.pcall('PUBLISH', ARGV[1] .. 'client:' .. client, 'force ' .. sequence)
+  tell(prefix, client, 'force ' .. sequence)
 end
+repeat
+  local outcome = serve(key, queue, lease, prefix, '')
+until outcome ~= 'more'
 return 1

@@ -1,30 +1,69 @@
 -- SPDX-FileCopyrightText: 2026 The QDistLock developers
 -- SPDX-License-Identifier: MIT
 
--- Gives back any number of locks: whatever the token holds.
+-- Releases any number of held locks, and hands each to its first waiter in the same step: there is no
+-- moment in which it is free while somebody waits.
 --
--- KEYS, for each lock:  its key
--- ARGV, for each lock:  token, ms for which the key is to stay (0 = delete it)
--- Reply, for each lock: 1 the key held the token and is given back; 0 there is no key;
---                       2 it holds something else; an error's text
+-- KEYS:                 of all locks, in order: their keys, then their queues, then their fences
+-- ARGV:                 the prefix of the clients' channels, the caller's client id
+-- ARGV, for each lock:  token; lease in ms for a successor; ms for which the key is to stay (0 = not)
+-- Reply, for each lock: 1 the key held the token and is given back
+--                       {token, fencing token}  the same, and it went to the caller's own waiter with
+--                           that token, for the lease given
+--                       3 as 1, but the caller should send cancel: many dead waiters are left
+--                       0 there is no key; 2 it holds something else; an error's text
+
+--#include common.lua
+
+local prefix = ARGV[1]
+local caller = ARGV[2]
+
+local function release(key, queue, fenceKey, token, lease, keep)
+  local holder = redis.pcall('GET', key)
+  if holder == false then
+    return 0
+  elseif type(holder) == 'table' and not string.find(holder.err, '^WRONGTYPE') then
+    return holder.err
+  elseif holder ~= token then
+    return 2
+  end
+  if keep ~= '0' then
+    local done = redis.pcall('PEXPIRE', key, keep)
+    standBy(queue, prefix, keep)
+    return type(done) == 'table' and done.err or done
+  end
+  local outcome, member = serve(key, queue, lease, prefix, caller)
+  if outcome == 'own' then
+    local fence, err = nextFence(fenceKey)
+    if fence then
+      redis.call('SET', key, member, 'PX', lease)
+      return {member, fence}
+    end
+    redis.call('DEL', key)
+    local _, _, sequence = parse(member)
+    tell(prefix, caller, 'grant ' .. sequence) -- its own attempt will meet the error and tell it
+  elseif outcome ~= 'served' then
+    redis.call('DEL', key)
+  end
+  return outcome == 'more' and 3 or 1
+end
 
 local replies = {}
-for i = 1, #KEYS do
-  local holder = redis.pcall('GET', KEYS[i])
-  if holder == false then
-    replies[i] = 0
-  elseif type(holder) == 'table' and not string.find(holder.err, '^WRONGTYPE') then
-    replies[i] = holder.err
-  elseif holder ~= ARGV[2 * i - 1] then
-    replies[i] = 2
+local n = #KEYS / 3
+-- The usual case, for all locks at once: they hold their tokens, and nobody waits.
+local holders = redis.pcall('MGET', unpack(KEYS, 1, n))
+local nobodyWaits = not holders.err and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0
+local free = {}
+for i = 1, n do
+  local a = 3 * i
+  if nobodyWaits and holders[i] == ARGV[a] and ARGV[a + 2] == '0' then
+    free[#free + 1] = KEYS[i]
+    replies[i] = 1
   else
-    local done
-    if ARGV[2 * i] == '0' then
-      done = redis.pcall('DEL', KEYS[i])
-    else
-      done = redis.pcall('PEXPIRE', KEYS[i], ARGV[2 * i])
-    end
-    replies[i] = type(done) == 'table' and done.err or done
+    replies[i] = release(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[a], ARGV[a + 1], ARGV[a + 2])
   end
+end
+if free[1] then
+  redis.call('DEL', unpack(free))
 end
 return replies

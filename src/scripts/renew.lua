@@ -9,8 +9,12 @@
 --                       2 it holds something else; an error's text
 
 local replies = {}
+local holders = redis.pcall('MGET', unpack(KEYS))
 for i = 1, #KEYS do
-  local holder = redis.pcall('GET', KEYS[i])
+  local holder = holders[i]
+  if not holder then
+    holder = redis.pcall('GET', KEYS[i]) -- MGET does not tell no key from one of another type
+  end
   if holder == false then
     replies[i] = 0
   elseif type(holder) == 'table' and not string.find(holder.err, '^WRONGTYPE') then

@@ -1,273 +1,69 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The QDistLock developers
 # SPDX-License-Identifier: MIT
-"""Runs the benchmark cases against a private redis-server; prints a table and writes JSON.
+"""Runs the benchmark cases against a private redis-server; prints tables, writes JSON and a plot.
 
-A case is a list of contenders. Each is a process that answers every line `run MILLISECONDS` on its
-standard input with one line of JSON. All contenders of a case are started first; then they take
-turns, in rotating order, so that each repetition compares them on the same machine in the same minute.
-Ratios are taken within a repetition, and then the median of them.
+A case compares contenders. Each is a process, or several, that answers every line
+`run MILLISECONDS [PARTICIPANTS]` on its standard input with one line of JSON. All contenders of a case
+are started first; then they take turns, in rotating order, so that each repetition compares them on the
+same machine in the same minute. Ratios are taken within a repetition, and then the median of them.
 """
 
 import argparse
 import json
 import os
 import platform
-import shutil
-import statistics
-import subprocess
+import signal
 import sys
 import tempfile
 import time
 
-
-class Server:
-    """A redis-server of our own, on a Unix socket and a free TCP port, nothing kept on disk."""
-
-    def __init__(self, folder):
-        program = shutil.which("redis-server")
-        if not program:
-            sys.exit("bench: redis-server is not installed")
-        self.socket = os.path.join(folder, "redis.sock")
-        # Redis itself cannot be asked for a free port: tried until one is.
-        for port in range(21000, 21100):
-            self.process = subprocess.Popen(
-                [
-                    program,
-                    "--port",
-                    str(port),
-                    "--bind",
-                    "127.0.0.1",
-                    "--unixsocket",
-                    self.socket,
-                    "--save",
-                    "",
-                    "--appendonly",
-                    "no",
-                    "--dir",
-                    folder,
-                    "--loglevel",
-                    "warning",
-                ],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            )
-            if self._answers():
-                self.port = port
-                return
-        sys.exit("bench: redis-server does not start")
-
-    def _answers(self):
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline and self.process.poll() is None:
-            if self.cli("PING") == "PONG":
-                return True
-            time.sleep(0.02)
-        self.stop()
-        return False
-
-    def cli(self, *words):
-        return subprocess.run(
-            ["redis-cli", "-s", self.socket, *words], capture_output=True, text=True
-        ).stdout.strip()
-
-    def url(self, transport):
-        return "unix://" + self.socket if transport == "unix" else f"redis://127.0.0.1:{self.port}"
-
-    def cpu_seconds(self):
-        """User and system time the server has used so far."""
-        used = dict(
-            line.split(":", 1) for line in self.cli("INFO", "cpu").splitlines() if ":" in line
-        )
-        return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
-
-    def version(self):
-        for line in self.cli("INFO", "server").splitlines():
-            if line.startswith("redis_version:"):
-                return line.split(":", 1)[1].strip()
-        return "unknown"
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
-
-
-class Contender:
-    def __init__(self, name, command):
-        self.name = name
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def run(self, milliseconds):
-        try:
-            self.process.stdin.write(f"run {milliseconds}\n")
-            self.process.stdin.flush()
-            return json.loads(self.process.stdout.readline())
-        except (OSError, ValueError):
-            self.process.kill()
-            sys.exit(f"bench: {self.name} ended without a result")
-
-    def close(self):
-        self.process.stdin.close()
-        if self.process.wait() != 0:
-            sys.exit(f"bench: {self.name} ended with {self.process.returncode}")
-
-
-def spread(values):
-    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
-
-
-class PairsCase:
-    """Lock + unlock pairs per second with so many different locks in flight."""
-
-    OURS = "qdistlock"
-    QT = "bare Qt socket"
-    HIREDIS = "bare hiredis"
-
-    def __init__(self, name, title, locks, transport, target):
-        self.name, self.title, self.locks, self.transport = name, title, locks, transport
-        self.target = target  # the least ratio to the bare Qt socket loop; None: shown only
-
-    def run(self, options, server):
-        def command(contender):
-            return [
-                options.program,
-                "--server",
-                server.url(self.transport),
-                "--locks",
-                str(self.locks),
-                contender,
-            ]
-
-        contenders = [
-            Contender(self.OURS, command("library-pairs")),
-            Contender(self.QT, command("qt-pairs")),
-            Contender(self.HIREDIS, command("hiredis-pairs")),
-        ]
-        rates = {contender.name: [] for contender in contenders}
-        cpu = {contender.name: [] for contender in contenders}
-        server_cpu = {contender.name: [] for contender in contenders}
-        for contender in contenders:
-            contender.run(options.warm_up)
-        for repetition in range(options.repetitions):
-            turn = repetition % len(contenders)
-            for contender in contenders[turn:] + contenders[:turn]:
-                before = server.cpu_seconds()
-                result = contender.run(options.milliseconds)
-                server_cpu[contender.name].append(
-                    (server.cpu_seconds() - before) / result["operations"] * 1e6
-                )
-                rates[contender.name].append(result["operations"] / result["seconds"])
-                cpu[contender.name].append(result["cpuSeconds"] / result["operations"] * 1e6)
-        for contender in contenders:
-            contender.close()
-
-        def ratio(peer):
-            return spread([ours / theirs for ours, theirs in zip(rates[self.OURS], rates[peer])])
-
-        ratios = {self.QT: ratio(self.QT), self.HIREDIS: ratio(self.HIREDIS)}
-        return {
-            "case": self.name,
-            "title": self.title,
-            "locks": self.locks,
-            "transport": self.transport,
-            "unit": "lock + unlock pairs/s",
-            "rates": {name: spread(values) | {"all": values} for name, values in rates.items()},
-            "cpuMicrosecondsPerPair": {name: spread(values) for name, values in cpu.items()},
-            "serverCpuMicrosecondsPerPair": {
-                name: spread(values) for name, values in server_cpu.items()
-            },
-            "ratios": ratios,
-            "target": self.target,
-            "met": self.target is None or ratios[self.QT]["median"] >= self.target,
-        }
-
-    def show(self, result):
-        print(f"\n{result['title']}")
-        print(f"  {'':16}{'':10}   {'':19}   {'CPU µs per pair':^17}")
-        print(
-            f"  {'':16}{'pairs/s':>10}   {'lowest – highest':^19}   {'client':>8} {'server':>8}   qdistlock to it"
-        )
-        for name, rate in result["rates"].items():
-            low_high = f"{rate['min']:,.0f} – {rate['max']:,.0f}"
-            cpu = result["cpuMicrosecondsPerPair"][name]["median"]
-            server_cpu = result["serverCpuMicrosecondsPerPair"][name]["median"]
-            line = f"  {name:16}{rate['median']:>10,.0f}   {low_high:^19}   {cpu:>8.1f} {server_cpu:>8.1f}"
-            if name in result["ratios"]:
-                ratio = result["ratios"][name]
-                line += f"   {ratio['median']:.2f} ({ratio['min']:.2f} – {ratio['max']:.2f})"
-                if name == self.QT and self.target is not None:
-                    line += f"   wanted ≥ {self.target:.2f}: {'met' if result['met'] else 'MISSED'}"
-            print(line)
-
-
-class MemoryCase:
-    """What one DistributedLock costs this process."""
-
-    name = "memory"
-
-    def __init__(self, locks):
-        self.locks = locks
-
-    def run(self, options, server):
-        # The heap of a process that has done this once is no longer empty: one process each time.
-        runs = []
-        for _ in range(options.repetitions):
-            contender = Contender(
-                "qdistlock",
-                [
-                    options.program,
-                    "--server",
-                    server.url("tcp"),
-                    "--locks",
-                    str(self.locks),
-                    "library-memory",
-                ],
-            )
-            runs.append(contender.run(0))
-            contender.close()
-        keys = [key for key in runs[0] if key.endswith("Bytes")]
-        return {
-            "case": self.name,
-            "title": f"Memory of one lock, over {self.locks:,} locks",
-            "locks": self.locks,
-            "unit": "bytes",
-            "bytes": {key: spread([run[key] for run in runs]) for key in keys},
-            "met": True,
-        }
-
-    def show(self, result):
-        print(f"\n{result['title']}")
-        for state in ("idle", "held"):
-            heap, resident = (
-                result["bytes"][state + "HeapBytes"],
-                result["bytes"][state + "ResidentBytes"],
-            )
-            print(
-                f"  {state:16}{heap['median']:>10,.0f} bytes of heap   {resident['median']:>8,.0f} bytes resident"
-            )
+from cases.contended import ContendedCase, OrderCase
+from cases.held import HeldCase
+from cases.lost import LostCase
+from cases.pairs import PairsCase
+from cases.startup import StartUpCase
+from cases.waiters import WaitersCase
+from contenders import HIREDIS, QT, REDIS_PY, REDIS_SEMAPHORE, REDLOCK, UNFAIR, Contenders
+from harness import Server, Target
+from plot import contended_plot
 
 
 def all_cases():
+    bare = [QT, HIREDIS]
+    node = [REDIS_SEMAPHORE, REDLOCK]
+    pairs = [
+        ("in-turn-tcp", "In turn: one lock, TCP loopback", 1, "tcp"),
+        ("in-turn-unix", "In turn: one lock, Unix socket", 1, "unix"),
+        ("in-flight-16", "16 locks in flight, TCP loopback (hiredis: pipelines)", 16, "tcp"),
+        ("in-flight-256-tcp", "256 locks in flight, TCP loopback (hiredis: pipelines)", 256, "tcp"),
+        ("in-flight-256-unix", "256 locks in flight, Unix socket (hiredis: pipelines)", 256, "unix"),
+        ("in-flight-4096", "4 096 locks in flight, TCP loopback (hiredis: pipelines)", 4096, "tcp"),
+    ]
+    peers = {"in-turn-tcp": bare + [REDIS_PY] + node, "in-flight-256-tcp": bare + node}
+    targets = {"in-turn-tcp": {QT: 0.95, HIREDIS: 0.85}, "in-flight-256-tcp": {QT: 0.75}}
     return [
-        PairsCase("in-turn-tcp", "In turn: one lock, TCP loopback", 1, "tcp", 0.85),
-        PairsCase("in-turn-unix", "In turn: one lock, Unix socket", 1, "unix", None),
-        PairsCase(
-            "in-flight-256-tcp",
-            "256 locks in flight, TCP loopback (hiredis: pipelines of 256)",
-            256,
-            "tcp",
-            0.60,
+        *(PairsCase(*case, peers.get(case[0], bare), targets.get(case[0])) for case in pairs),
+        ContendedCase(
+            "contended",
+            "Contended: one lock, W clients on their own connections",
+            [2, 16, 64, 256],
+            [UNFAIR, REDIS_PY, *node],
+            in_process=False,
         ),
-        PairsCase(
-            "in-flight-256-unix",
-            "256 locks in flight, Unix socket (hiredis: pipelines of 256)",
-            256,
-            "unix",
-            None,
+        ContendedCase(
+            "in-process",
+            "Contended: one lock, W waiters in one process",
+            [1, 16, 256],
+            [UNFAIR, REDIS_PY, *node],
+            in_process=True,
         ),
-        MemoryCase(10000),
+        OrderCase(64),
+        WaitersCase(1000),
+        HeldCase(10000, targets=True),
+        HeldCase(100000, targets=False),
+        LostCase(),
+        StartUpCase(),
     ]
 
 
@@ -286,74 +82,112 @@ def machine(server):
         "cores": os.cpu_count(),
         "system": f"{platform.system()} {platform.release()}",
         "redis": server.version(),
+        "loadBefore": os.getloadavg()[0],
     }
 
 
-def main():
+def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--program", required=True, help="the qdistlock_bench program")
-    parser.add_argument("--output", default="bench.json", help="JSON file to write (%(default)s)")
-    parser.add_argument(
-        "--repetitions", type=int, default=5, help="timed runs of each contender (%(default)s)"
-    )
-    parser.add_argument(
-        "--milliseconds", type=int, default=1000, help="length of one run (%(default)s)"
-    )
-    parser.add_argument(
-        "--warm-up", type=int, default=200, help="length of the run before them (%(default)s)"
-    )
-    parser.add_argument(
-        "--case", action="append", help="only cases whose name begins so; may be repeated"
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="exit status 1 when a wanted ratio is missed"
-    )
+    add = parser.add_argument
+    add("--program", required=True, help="the qdistlock_bench program")
+    add("--peers", help="the folder with node_modules of the Node.js peers")
+    add("--output", default="bench.json", help="JSON file to write (%(default)s)")
+    add("--tables", help="Markdown file to write, the same as is printed")
+    add("--plot", help="SVG file to write: hand-offs/s over waiting clients")
+    add("--repetitions", type=int, help="timed runs of each contender (5)")
+    add("--milliseconds", type=int, help="length of one run (1000)")
+    add("--warm-up", type=int, default=300, help="length of the run before them (%(default)s)")
+    add("--order-seconds", type=int, help="how long the order of service is watched (60)")
+    add("--hold-seconds", type=int, help="how long the waiters wait for a held lock (20)")
+    add("--lease-seconds", type=int, help="lease of the many held locks (30)")
+    add("--quick", action="store_true", help="short runs and leases: a look, not a measurement")
+    add("--case", action="append", help="only cases whose name begins so; may be repeated")
+    add("--check", action="store_true", help="exit status 1 when a target is missed")
     options = parser.parse_args()
-    cases = [
+    usual = dict(repetitions=5, milliseconds=1000, order_seconds=60, hold_seconds=20, lease_seconds=30)
+    quick = dict(repetitions=2, milliseconds=300, order_seconds=3, hold_seconds=3, lease_seconds=3)
+    for name, value in (quick if options.quick else usual).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    options.cases = [
         case
         for case in all_cases()
         if not options.case or case.name.startswith(tuple(options.case))
     ]
-    if not cases or options.repetitions < 1:
+    if not options.cases or options.repetitions < 1:
         parser.error(
             "nothing to run; the cases are " + ", ".join(case.name for case in all_cases())
         )
+    return options
 
+
+def main():
+    options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without stopping the server
+    available = Contenders(options)
+    lines = []
+
+    def tell(text=""):
+        lines.append(text)
+        print(text, flush=True)
+
+    begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="qdistlock-bench-") as folder:
         server = Server(folder)
         try:
             about = machine(server)
-            print(
-                f"{about['processor']}, {about['cores']} cores, {about['system']}, Redis {about['redis']}"
+            tell(
+                f"{about['processor']}, {about['cores']} cores, {about['system']}, "
+                f"Redis {about['redis']}, load {about['loadBefore']:.1f} before."
             )
-            print(
-                f"Median of {options.repetitions} interleaved runs of {options.milliseconds} ms each"
+            tell(
+                f"Medians of {options.repetitions} interleaved runs of {options.milliseconds} ms each, "
+                "lowest and highest in brackets."
             )
             results = []
-            for case in cases:
-                results.append(case.run(options, server))
-                case.show(results[-1])
-                sys.stdout.flush()
+            for case in options.cases:
+                result = {"case": case.name, "title": case.title}
+                result |= case.run(options, server, available)
+                tell(f"\n## {case.title}\n")
+                for line in case.show(result):
+                    tell(line)
+                if result["targets"]:
+                    tell()
+                for target in result["targets"]:
+                    tell(f"- {target}")
+                results.append(result)
         finally:
             server.stop()
+    tell("\n## Not compared\n")
+    for name, reason in available.missing.items():
+        tell(f"- {name}: {reason}")
 
-    with open(options.output, "w", encoding="utf-8") as file:
-        json.dump(
-            {
-                "machine": about,
-                "repetitions": options.repetitions,
-                "milliseconds": options.milliseconds,
-                "cases": results,
-            },
-            file,
-            indent=2,
-            ensure_ascii=False,
-        )
-        file.write("\n")
-    print(f"\nWritten to {options.output}")
-    if options.check and not all(result["met"] for result in results):
-        return 1
-    return 0
+    targets = [target for result in results for target in result["targets"]]
+    missed = sum(not target.met for target in targets)
+    tell(f"\n{len(targets) - missed} of {len(targets)} targets met, in {time.monotonic() - begin:.0f} s.")
+
+    def write(name, text):
+        with open(name, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    content = {
+        "machine": about,
+        "repetitions": options.repetitions,
+        "milliseconds": options.milliseconds,
+        "cases": results,
+        "notCompared": available.missing,
+    }
+    write(
+        options.output,
+        json.dumps(content, indent=2, ensure_ascii=False, default=Target.to_json) + "\n",
+    )
+    if options.tables:
+        write(options.tables, "\n".join(lines) + "\n")
+    contended = [result for result in results if result["case"] == "contended"]
+    if options.plot and contended:
+        write(options.plot, contended_plot(contended[0], about))
+    print(f"Written to {options.output}")
+    return 1 if options.check and missed else 0
 
 
 if __name__ == "__main__":

@@ -31,19 +31,34 @@ class Contender
 public:
     Contender() = default;
     virtual ~Contender() = default;
-    /// Runs for about \a duration.
-    virtual QJsonObject run(std::chrono::milliseconds duration) = 0;
+    /// Runs for about \a duration. \a participants: how many of its locks take part, where that can differ.
+    virtual QJsonObject run(std::chrono::milliseconds duration, int participants) = 0;
 
 private:
     Q_DISABLE_COPY_MOVE(Contender)
 };
 
-/// \a locks: how many different locks are taken and given back at the same time.
-std::unique_ptr<Contender> makeHiredisPairs(const QUrl &server, int locks);
-std::unique_ptr<Contender> makeQtPairs(const QUrl &server, int locks);
-std::unique_ptr<Contender> makeLibraryPairs(const QUrl &server, int locks);
-/// Takes no notice of the duration. \a locks: how many are made, and held, at the same time.
-std::unique_ptr<Contender> makeLibraryMemory(const QUrl &server, int locks);
+struct Setup
+{
+    QUrl server;
+    int clients; ///< registries, each with its own connections
+    int locks;   ///< of each client
+    std::chrono::milliseconds lease;
+    bool fair;
+};
+
+/// Different locks, all taken and given back at the same time.
+std::unique_ptr<Contender> makeHiredisPairs(const Setup &setup);
+std::unique_ptr<Contender> makeQtPairs(const Setup &setup);
+std::unique_ptr<Contender> makeLibraryPairs(const Setup &setup);
+/// One lock that all want.
+std::unique_ptr<Contender> makeLibraryContended(const Setup &setup);
+/// One lock that somebody holds and all wait for.
+std::unique_ptr<Contender> makeLibraryWaiters(const Setup &setup);
+/// Different locks, held and renewed.
+std::unique_ptr<Contender> makeLibraryHeld(const Setup &setup);
+/// Different locks, held, until somebody deletes their keys.
+std::unique_ptr<Contender> makeLibraryLost(const Setup &setup);
 
 /// Wall clock and processor time since construction.
 class Stopwatch
@@ -57,6 +72,9 @@ private:
     std::chrono::steady_clock::time_point m_start;
     double m_cpuStart;
 };
+
+/// On the clock that all processes of a machine share (CLOCK_MONOTONIC).
+qint64 microseconds();
 
 [[noreturn]] void fail(const QString &reason);
 

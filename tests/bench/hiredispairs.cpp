@@ -24,7 +24,7 @@ public:
             m_keys.append(bareKey("hiredis", i));
     }
 
-    QJsonObject run(std::chrono::milliseconds duration) override
+    QJsonObject run(std::chrono::milliseconds duration, int) override
     {
         const double limit = std::chrono::duration<double>(duration).count();
         const Stopwatch stopwatch;
@@ -78,9 +78,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<Contender> makeHiredisPairs(const QUrl &server, int locks)
+std::unique_ptr<Contender> makeHiredisPairs(const Setup &setup)
 {
-    return std::make_unique<HiredisPairs>(server, locks);
+    return std::make_unique<HiredisPairs>(setup.server, setup.locks);
 }
 
 } // namespace Bench

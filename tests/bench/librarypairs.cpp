@@ -37,7 +37,7 @@ public:
         }
     }
 
-    QJsonObject run(std::chrono::milliseconds duration) override
+    QJsonObject run(std::chrono::milliseconds duration, int) override
     {
         m_limit = std::chrono::duration<double>(duration).count();
         m_pairs = 0;
@@ -71,9 +71,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<Contender> makeLibraryPairs(const QUrl &server, int locks)
+std::unique_ptr<Contender> makeLibraryPairs(const Setup &setup)
 {
-    return std::make_unique<LibraryPairs>(server, locks);
+    return std::make_unique<LibraryPairs>(setup.server, setup.locks);
 }
 
 } // namespace Bench

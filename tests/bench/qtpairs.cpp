@@ -53,7 +53,7 @@ public:
                          [this] { readReplies(); });
     }
 
-    QJsonObject run(std::chrono::milliseconds duration) override
+    QJsonObject run(std::chrono::milliseconds duration, int) override
     {
         m_limit = std::chrono::duration<double>(duration).count();
         m_pairs = 0;
@@ -147,9 +147,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<Contender> makeQtPairs(const QUrl &server, int locks)
+std::unique_ptr<Contender> makeQtPairs(const Setup &setup)
 {
-    return std::make_unique<QtPairs>(server, locks);
+    return std::make_unique<QtPairs>(setup.server, setup.locks);
 }
 
 } // namespace Bench

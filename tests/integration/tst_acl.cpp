@@ -177,7 +177,39 @@ QString tst_Acl::failingOperations()
     eventually([&] { return forced.isFinished(); }, 3s);
     if (!forced.result())
         denied("forceRelease", registry.error(), registry.errorString());
-    m_told += registry.errorString() + lock.errorString();
+
+    // One waits in the queue for another, looks again, and is served.
+    LockRegistry otherRegistry(urlOf(m_server.url()));
+    DistributedLock holder(&registry, QStringLiteral("queued"));
+    DistributedLock waiter(&otherRegistry, QStringLiteral("queued"));
+    holder.setOptions(options(1s));
+    waiter.setOptions(options(1s, 5s));
+    const auto held = holder.acquireAsync();
+    const auto listening = otherRegistry.inspect(QStringLiteral("queued")); // connects
+    eventually([&] { return held.isFinished() && listening.isFinished(); }, 3s);
+    if (held.isFinished() && held.result().isAcquired()) {
+        const auto waited = waiter.acquireAsync();
+        QByteArray member;
+        const bool queued = eventually([&] {
+            member = m_server.command({"ZRANGE", "{lock:queued}:queue", "0", "0"}).toList().value(0).toByteArray();
+            return !member.isEmpty() || waited.isFinished();
+        }, 1s);
+        if (queued && !waited.isFinished()) {
+            const QList<QByteArray> parts = member.split(':');
+            const qint64 looks = m_server.commandsProcessed("evalsha");
+            m_server.command({"PUBLISH", "lock:client:" + parts.value(0), "grant " + parts.value(1)});
+            eventually([&] { return m_server.commandsProcessed("evalsha") > looks || waited.isFinished(); }, 1s);
+        }
+        const auto released = holder.releaseAsync();
+        eventually([&] { return waited.isFinished() && released.isFinished(); }, 6s);
+        if (!released.isFinished() || !released.result())
+            denied("handOver", holder.error(), holder.errorString());
+        if (!waited.isFinished())
+            failing << QStringLiteral("(the waiter hangs)");
+        else
+            denied("wait", waited.result().error, waited.result().errorString);
+    }
+    m_told += registry.errorString() + lock.errorString() + waiter.errorString() + holder.errorString();
     debugged(&registry);
     return failing.join(u' ');
 }
@@ -228,18 +260,25 @@ void tst_Acl::withoutOneRight_data()
     const char *const everything = "acquire contend inspect list forceRelease";
     row("+evalsha", everything);
     row("+eval", everything); // where the server does not know the scripts yet
-    row("+get", "renew release contend inspect list forceRelease");
+    row("+get", "contend inspect list forceRelease wait");
     row("~lock:*", everything);
-    row("~{lock:*}*", "acquire contend inspect list");
+    row("~{lock:*}*", everything);
     row("+set", "acquire contend");
-    row("+time", "acquire");
-    row("+pexpire", "renew contend");
+    row("+time", "acquire contend");
+    row("+pexpire", "renew contend wait");
     row("+del", "release forceRelease");
-    row("+pttl", "contend inspect list");
+    row("+pttl", "contend inspect list wait");
     row("+scan", "list");
+    row("+zadd", "wait");
+    row("+zrange", "wait");
+    row("+zrank", "wait");
+    row("+zscore", "wait");
+    row("+zrem", "handOver");
     // Without these something is less good, and works.
     row("+publish", "");
     row("+zcard", "");
+    row("+mget", "");
+    row("+exists", "");
     row("+subscribe", "");
     row("&lock:*", "");
     row("+ping", "");
@@ -274,7 +313,9 @@ void tst_Acl::ruleHasNoMoreThanThis()
                        QStringLiteral("~lock:*"), QStringLiteral("~{lock:*}*"), QStringLiteral("+set"),
                        QStringLiteral("+time"), QStringLiteral("+pexpire"), QStringLiteral("+del"),
                        QStringLiteral("+pttl"), QStringLiteral("+scan"), QStringLiteral("+publish"),
-                       QStringLiteral("+zcard"), QStringLiteral("+subscribe"), QStringLiteral("&lock:*"),
+                       QStringLiteral("+zcard"), QStringLiteral("+mget"), QStringLiteral("+exists"),
+                       QStringLiteral("+zadd"), QStringLiteral("+zrange"), QStringLiteral("+zrank"),
+                       QStringLiteral("+zscore"), QStringLiteral("+zrem"), QStringLiteral("+subscribe"), QStringLiteral("&lock:*"),
                        QStringLiteral("+ping"), QStringLiteral("+client|setname"), QStringLiteral("+client|id"),
                        QStringLiteral("+client|list"), QStringLiteral("+client|kill")};
     tested.sort();

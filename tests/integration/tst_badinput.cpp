@@ -339,6 +339,13 @@ void tst_BadInput::reply_data()
     row("fence no number", "*1\r\n*2\r\n:1\r\n$3\r\nabc\r\n");
     row("strings", "*1\r\n*2\r\n$1\r\n1\r\n$1\r\n1\r\n");
     row("array in array", "*1\r\n*2\r\n*0\r\n*0\r\n");
+    row("nil inside", "*1\r\n$-1\r\n");
+    row("two fences", "*2\r\n$1\r\n5\r\n$1\r\n6\r\n");
+    row("zero as a fence", "*1\r\n$1\r\n0\r\n");
+    row("negative fence", "*1\r\n$2\r\n-5\r\n");
+    row("fence in an array", "*1\r\n*1\r\n$1\r\n5\r\n");
+    row("neither taken nor granted", "*1\r\n*5\r\n:7\r\n:1000\r\n:1\r\n:0\r\n$1\r\n5\r\n");
+    row("taken, cut short", "*1\r\n*4\r\n:0\r\n:1000\r\n:1\r\n:0\r\n");
 }
 
 void tst_BadInput::reply()
@@ -420,7 +427,7 @@ void tst_BadInput::badReplyWhileHeld()
         if (arguments.value(0) == "SUBSCRIBE")
             return FakeServer::Answer{"*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n"};
         const bool first = !std::exchange(granted, true);
-        return FakeServer::Answer{first ? QByteArray("*1\r\n*2\r\n:1\r\n$1\r\n5\r\n") : bytes};
+        return FakeServer::Answer{first ? QByteArray("*1\r\n$1\r\n5\r\n") : bytes};
     });
     LockRegistry registry(server.url());
     DistributedLock lock(&registry, QStringLiteral("job"));

@@ -100,6 +100,26 @@ private Q_SLOTS:
     void globsAgree();
     void forceRelease_data() { engines(); }
     void forceRelease();
+    void waitersAreServedInOrder_data() { engines(); }
+    void waitersAreServedInOrder();
+    void handOverToAWaiterOfTheSameClient_data() { engines(); }
+    void handOverToAWaiterOfTheSameClient();
+    void newcomerDoesNotOvertake_data() { engines(); }
+    void newcomerDoesNotOvertake();
+    void placeIsKept_data() { engines(); }
+    void placeIsKept();
+    void abandonOfTheHead_data() { engines(); }
+    void abandonOfTheHead();
+    void abandonHandsOver_data() { engines(); }
+    void abandonHandsOver();
+    void deadWaitersAreSkipped_data() { engines(); }
+    void deadWaitersAreSkipped();
+    void barging_data() { engines(); }
+    void barging();
+    void forceReleaseHandsOver_data() { engines(); }
+    void forceReleaseHandsOver();
+    void keptKeyIsNotHandedOver_data() { engines(); }
+    void keptKeyIsNotHandedOver();
     void batches_data();
     void batches();
     void orderIsKept_data() { engines(); }
@@ -135,6 +155,10 @@ private:
     EngineReply acquire(LockEngine &engine, const LockKeys &keys, const QByteArray &token, milliseconds lease = 30s);
     EngineReply renew(LockEngine &engine, const LockKeys &keys, const QByteArray &token, milliseconds lease = 30s);
     EngineReply release(LockEngine &engine, const LockKeys &keys, const QByteArray &token, milliseconds keep = 0ms);
+    /// Waits in the queue: at the place \a arrival if there is one.
+    EngineReply wait(LockEngine &engine, const LockKeys &keys, const QByteArray &token, const QByteArray &arrival = {},
+                     bool barge = false);
+    std::unique_ptr<LockEngine> makeListeningEngine(int kind, const LockKeys &keys);
     LockInfo inspect(LockEngine &engine, const LockKeys &keys);
     QStringList names(LockEngine &engine, const QString &pattern, const QString &prefix = QStringLiteral("lock:"));
     bool forceRelease(LockEngine &engine, const LockKeys &keys);
@@ -210,9 +234,28 @@ EngineReply tst_EngineConformance::renew(LockEngine &engine, const LockKeys &key
 EngineReply tst_EngineConformance::release(LockEngine &engine, const LockKeys &keys, const QByteArray &token, milliseconds keep)
 {
     Replies replies;
-    engine.release(keys, token, keep, replies.next());
+    engine.release(keys, token, 30s, keep, replies.next());
     Support::EventLoopProbe::waitFor([&] { return !replies.list.isEmpty(); });
     return replies.list.value(0);
+}
+
+EngineReply tst_EngineConformance::wait(LockEngine &engine, const LockKeys &keys, const QByteArray &token,
+                                        const QByteArray &arrival, bool barge)
+{
+    Replies replies;
+    engine.acquire({keys, token, 30s, true, true, barge, arrival}, replies.next());
+    Support::EventLoopProbe::waitFor([&] { return !replies.list.isEmpty(); });
+    return replies.list.value(0);
+}
+
+/// Its waiters for locks with the prefix of \a keys will be woken.
+std::unique_ptr<LockEngine> tst_EngineConformance::makeListeningEngine(int kind, const LockKeys &keys)
+{
+    auto engine = makeEngine(kind);
+    release(*engine, keys, newToken(*engine)); // the first need
+    if (!Support::EventLoopProbe::waitFor([&] { return engine->canBeWoken(keys); }))
+        qFatal("no subscription");
+    return engine;
 }
 
 LockInfo tst_EngineConformance::inspect(LockEngine &engine, const LockKeys &keys)
@@ -299,7 +342,7 @@ void tst_EngineConformance::acquireAgainWithTheSameToken()
     const EngineReply first = acquire(*engine, keys, token, 5s);
     const EngineReply second = acquire(*engine, keys, token, 60s);
     QCOMPARE(second.status, EngineReply::Granted);
-    QVERIFY(second.fencingToken >= first.fencingToken);
+    QVERIFY(second.fencingToken > first.fencingToken);
     QCOMPARE(inspect(*engine, keys).fencingToken, second.fencingToken);
     QVERIFY(inspect(*engine, keys).remaining > 30s);
 }
@@ -376,7 +419,7 @@ void tst_EngineConformance::abandonGivesBack()
     const LockKeys keys = keysOf(QStringLiteral("a"));
     const QByteArray token = newToken(*engine);
     QCOMPARE(acquire(*engine, keys, token).status, EngineReply::Granted);
-    engine->abandon(keys, token, 0ms, 60s);
+    engine->abandon(keys, token, 60s, 0ms, 60s);
     QTRY_VERIFY(!inspect(*engine, keys).held);
 }
 
@@ -388,7 +431,7 @@ void tst_EngineConformance::abandonInTheSameTurn()
     const QByteArray token = newToken(*engine);
     Replies replies;
     engine->acquire(acquireOf(keys, token, 60s), replies.next());
-    engine->abandon(keys, token, 0ms, 60s);
+    engine->abandon(keys, token, 60s, 0ms, 60s);
     QTRY_COMPARE(replies.list.size(), 1);
     QCOMPARE(replies.list.first().status, EngineReply::Granted);
     QTRY_VERIFY(!inspect(*engine, keys).held);
@@ -401,7 +444,7 @@ void tst_EngineConformance::abandonKeeps()
     const LockKeys keys = keysOf(QStringLiteral("a"));
     const QByteArray token = newToken(*engine);
     QCOMPARE(acquire(*engine, keys, token, 600s).status, EngineReply::Granted);
-    engine->abandon(keys, token, 30s, 600s);
+    engine->abandon(keys, token, 600s, 30s, 600s);
     QTRY_VERIFY(inspect(*engine, keys).remaining <= 30s);
     QVERIFY(inspect(*engine, keys).held);
 }
@@ -412,7 +455,7 @@ void tst_EngineConformance::abandonOfAnothersTouchesNothing()
     const auto engine = makeEngine(kind);
     const LockKeys keys = keysOf(QStringLiteral("a"));
     QCOMPARE(acquire(*engine, keys, newToken(*engine)).status, EngineReply::Granted);
-    engine->abandon(keys, newToken(*engine), 0ms, 60s);
+    engine->abandon(keys, newToken(*engine), 60s, 0ms, 60s);
     QCOMPARE(release(*engine, keys, newToken(*engine)).status, EngineReply::Stolen); // runs after it
     QVERIFY(inspect(*engine, keys).held);
 }
@@ -603,6 +646,324 @@ void tst_EngineConformance::forceRelease()
     QVERIFY(others.isEmpty());
 }
 
+namespace {
+
+/// What an engine was told, in words.
+class Notices
+{
+public:
+    explicit Notices(LockEngine &engine)
+    {
+        QObject::connect(&engine, &LockEngine::noticed, &m_context,
+                         [this](LockEngine::Notice notice, quint64 sequence, milliseconds ms) {
+            switch (notice) {
+            case LockEngine::Grant:
+                list.append(QStringLiteral("grant %1").arg(sequence));
+                break;
+            case LockEngine::Next:
+                list.append(QStringLiteral("next %1").arg(sequence));
+                lookAfter = ms;
+                break;
+            case LockEngine::ForcedRelease:
+                list.append(QStringLiteral("force %1").arg(sequence));
+                break;
+            }
+        });
+        QObject::connect(&engine, &LockEngine::handedOver, &m_context,
+                         [this](const LockEngine::Handover &handover) { handedOver.append(handover); });
+    }
+
+    QStringList list;
+    milliseconds lookAfter{-1}; ///< of the last Next
+    QList<LockEngine::Handover> handedOver;
+
+private:
+    QObject m_context;
+};
+
+QString notice(const char *what, const QByteArray &token)
+{
+    return QStringLiteral("%1 %2").arg(QLatin1String(what)).arg(LockEngine::sequenceOf(token));
+}
+
+} // namespace
+
+void tst_EngineConformance::waitersAreServedInOrder()
+{
+    QFETCH(int, kind);
+    const LockKeys keys = keysOf(QStringLiteral("a"));
+    const auto engine = makeListeningEngine(kind, keys);
+    QByteArray holder = newToken(*engine);
+    EngineReply held = acquire(*engine, keys, holder);
+    QCOMPARE(held.status, EngineReply::Granted);
+    constexpr int Count = 5;
+    std::vector<std::unique_ptr<LockEngine>> clients;
+    std::vector<std::unique_ptr<Notices>> notices;
+    QList<QByteArray> tokens;
+    for (int i = 0; i < Count; ++i) {
+        clients.push_back(makeListeningEngine(kind, keys));
+        notices.push_back(std::make_unique<Notices>(*clients.back()));
+        tokens.append(newToken(*clients.back()));
+        const EngineReply reply = wait(*clients.back(), keys, tokens.last());
+        QCOMPARE(reply.status, EngineReply::Taken);
+        QCOMPARE(reply.queuePosition, i);
+        QVERIFY(!reply.arrival.isEmpty());
+        QVERIFY(!reply.foreignHolder);
+        QCOMPARE(inspect(*engine, keys).queueLength, i + 1);
+    }
+    for (int i = 0; i < Count; ++i) {
+        LockEngine &former = i == 0 ? *engine : *clients[size_t(i) - 1];
+        QCOMPARE(release(former, keys, holder).status, EngineReply::Done);
+        QTRY_VERIFY(notices[size_t(i)]->list.contains(notice("grant", tokens.at(i))));
+        if (i + 1 < Count) {
+            // The next knows when to look should the one before it not come.
+            QTRY_COMPARE(notices[size_t(i) + 1]->list, QStringList{notice("next", tokens.at(i + 1))});
+            QVERIFY(notices[size_t(i) + 1]->lookAfter > 0ms);
+            QVERIFY(notices[size_t(i) + 1]->lookAfter <= 3s);
+            const EngineReply early = wait(*clients.back(), keys, tokens.last());
+            QCOMPARE(early.status, EngineReply::Taken);
+            QCOMPARE(early.queuePosition, Count - 2 - i);
+        }
+        for (int later = i + 2; later < Count; ++later)
+            QCOMPARE(notices[size_t(later)]->list, QStringList());
+        LockInfo info = inspect(*engine, keys);
+        QCOMPARE(info.holder.toLatin1(), clients[size_t(i)]->clientId());
+        QVERIFY(info.remaining <= 3s); // to be claimed
+        QCOMPARE(info.queueLength, Count - 1 - i);
+        const EngineReply claimed = acquire(*clients[size_t(i)], keys, tokens.at(i));
+        QCOMPARE(claimed.status, EngineReply::Granted);
+        QVERIFY(claimed.fencingToken > held.fencingToken);
+        QVERIFY(inspect(*engine, keys).remaining > 3s);
+        held = claimed;
+        holder = tokens.at(i);
+    }
+    QCOMPARE(release(*clients.back(), keys, holder).status, EngineReply::Done);
+    QVERIFY(!inspect(*engine, keys).held);
+}
+
+void tst_EngineConformance::handOverToAWaiterOfTheSameClient()
+{
+    QFETCH(int, kind);
+    const LockKeys keys = keysOf(QStringLiteral("a"));
+    const auto engine = makeListeningEngine(kind, keys);
+    const Notices notices(*engine);
+    const QByteArray holder = newToken(*engine);
+    const QByteArray waiter = newToken(*engine);
+    const EngineReply held = acquire(*engine, keys, holder);
+    QCOMPARE(wait(*engine, keys, waiter).queuePosition, 0);
+    const auto before = LeaseClock::system()->now();
+    QList<EngineReply> replies;
+    qsizetype handedOverFirst = -1;
+    engine->release(keys, holder, 20s, 0ms, [&](const EngineReply &reply) {
+        handedOverFirst = notices.handedOver.size();
+        replies.append(reply);
+    });
+    QTRY_COMPARE(replies.size(), 1);
+    QCOMPARE(replies.first().status, EngineReply::Done);
+    QCOMPARE(handedOverFirst, 1);
+    const LockEngine::Handover handover = notices.handedOver.first();
+    QCOMPARE(handover.token, waiter);
+    QCOMPARE(handover.keys.lock, keys.lock);
+    QVERIFY(handover.fencingToken > held.fencingToken);
+    QCOMPARE(handover.lease, milliseconds(20s));
+    QVERIFY(handover.sentAt >= before);
+    QVERIFY(handover.sentAt <= LeaseClock::system()->now());
+    QCOMPARE(notices.list, QStringList());
+    // It is held for the whole lease, without another command.
+    const LockInfo info = inspect(*engine, keys);
+    QVERIFY(info.remaining > 3s);
+    QVERIFY(info.remaining <= 20s);
+    QCOMPARE(info.fencingToken, handover.fencingToken);
+    QCOMPARE(info.queueLength, 0);
+    QCOMPARE(renew(*engine, keys, waiter).status, EngineReply::Done);
+    QCOMPARE(release(*engine, keys, holder).status, EngineReply::Stolen);
+    QCOMPARE(release(*engine, keys, waiter).status, EngineReply::Done);
+    QVERIFY(!inspect(*engine, keys).held);
+}
+
+void tst_EngineConformance::newcomerDoesNotOvertake()
+{
+    // The holder has died, its waiter was told nothing.
+    QFETCH(int, kind);
+    const LockKeys keys = keysOf(QStringLiteral("a"));
+    const auto engine = makeListeningEngine(kind, keys);
+    const auto other = makeListeningEngine(kind, keys);
+    const Notices notices(*engine);
+    const QByteArray waiter = newToken(*engine);
+    QCOMPARE(acquire(*other, keys, newToken(*other), 100ms).status, EngineReply::Granted);
+    QCOMPARE(wait(*engine, keys, waiter).queuePosition, 0);
+    QTRY_VERIFY(!inspect(*engine, keys).held);
+    const QByteArray newcomer = newToken(*other);
+    const EngineReply reply = wait(*other, keys, newcomer);
+    QCOMPARE(reply.status, EngineReply::Taken);
+    QCOMPARE(reply.queuePosition, 0); // the waiter has left the queue, served
+    QTRY_COMPARE(notices.list, QStringList{notice("grant", waiter)});
+    QCOMPARE(acquire(*engine, keys, waiter).status, EngineReply::Granted);
+}
+
+void tst_EngineConformance::placeIsKept()
+{
+    // Its claim came too late, or it was away: back in front of those that came after it.
+    QFETCH(int, kind);
+    const LockKeys keys = keysOf(QStringLiteral("a"));
+    const auto engine = makeListeningEngine(kind, keys);
+    const QByteArray first = newToken(*engine);
+    const QByteArray second = newToken(*engine);
+    QCOMPARE(acquire(*engine, keys, newToken(*engine)).status, EngineReply::Granted);
+    const EngineReply arrived = wait(*engine, keys, first);
+    QCOMPARE(arrived.queuePosition, 0);
+    const EngineReply later = wait(*engine, keys, second);
+    QCOMPARE(later.queuePosition, 1);
+    QVERIFY(later.arrival.toLongLong() > arrived.arrival.toLongLong());
+    engine->abandon(keys, first, 30s, 0ms, 60s);
+    QTRY_COMPARE(inspect(*engine, keys).queueLength, 1);
+    QCOMPARE(wait(*engine, keys, second, later.arrival).queuePosition, 0);
+    const EngineReply back = wait(*engine, keys, first, arrived.arrival);
+    QCOMPARE(back.queuePosition, 0);
+    QCOMPARE(back.arrival, arrived.arrival);
+    QCOMPARE(wait(*engine, keys, second).queuePosition, 1); // whoever stays needs not say when it came
+    QCOMPARE(wait(*engine, keys, newToken(*engine)).queuePosition, 2);
+}
+
+void tst_EngineConformance::abandonOfTheHead()
+{
+    QFETCH(int, kind);
+    const LockKeys keys = keysOf(QStringLiteral("a"));
+    const auto engine = makeListeningEngine(kind, keys);
+    const auto other = makeListeningEngine(kind, keys);
+    const Notices notices(*other);
+    const QByteArray first = newToken(*engine);
+    const QByteArray second = newToken(*other);
+    const QByteArray holder = newToken(*engine);
+    QCOMPARE(acquire(*engine, keys, holder, 20s).status, EngineReply::Granted);
+    QCOMPARE(wait(*engine, keys, first).queuePosition, 0);
+    QCOMPARE(wait(*other, keys, second).queuePosition, 1);
+    engine->abandon(keys, first, 30s, 0ms, 60s);
+    QTRY_COMPARE(notices.list, QStringList{notice("next", second)});
+    QVERIFY(notices.lookAfter > 0ms);
+    QVERIFY(notices.lookAfter <= 20s); // when the holder's lease is over
+    QCOMPARE(renew(*engine, keys, holder).status, EngineReply::Done);
+    QCOMPARE(inspect(*engine, keys).queueLength, 1);
+}
+
+void tst_EngineConformance::abandonHandsOver()
+{
+    QFETCH(int, kind);
+    const LockKeys keys = keysOf(QStringLiteral("a"));
+    const auto engine = makeListeningEngine(kind, keys);
+    const auto other = makeListeningEngine(kind, keys);
+    const Notices notices(*engine);
+    const Notices others(*other);
+    const QByteArray holder = newToken(*engine);
+    const QByteArray second = newToken(*other);
+    const QByteArray third = newToken(*engine);
+    QCOMPARE(acquire(*engine, keys, holder).status, EngineReply::Granted);
+    QCOMPARE(wait(*other, keys, second).queuePosition, 0);
+    QCOMPARE(wait(*engine, keys, third).queuePosition, 1);
+    engine->abandon(keys, holder, 30s, 0ms, 60s);
+    QTRY_COMPARE(others.list, QStringList{notice("grant", second)});
+    // Granted, and given up before it was claimed; to a waiter of its own client, or of another.
+    other->abandon(keys, second, 30s, 0ms, 60s);
+    QTRY_VERIFY(notices.list.contains(notice("grant", third)));
+    QCOMPARE(acquire(*engine, keys, third).status, EngineReply::Granted);
+    const QByteArray fourth = newToken(*engine);
+    QCOMPARE(wait(*engine, keys, fourth).queuePosition, 0);
+    engine->abandon(keys, third, 30s, 0ms, 60s);
+    QTRY_VERIFY(notices.list.contains(notice("grant", fourth)));
+    QCOMPARE(acquire(*engine, keys, fourth).status, EngineReply::Granted);
+}
+
+void tst_EngineConformance::deadWaitersAreSkipped()
+{
+    QFETCH(int, kind);
+    const LockKeys keys = keysOf(QStringLiteral("a"));
+    const auto engine = makeListeningEngine(kind, keys);
+    const auto living = makeListeningEngine(kind, keys);
+    const Notices notices(*living);
+    const QByteArray holder = newToken(*engine);
+    QCOMPARE(acquire(*engine, keys, holder).status, EngineReply::Granted);
+    {
+        const auto dead = makeListeningEngine(kind, keys);
+        for (int i = 0; i < 3; ++i)
+            QCOMPARE(wait(*dead, keys, newToken(*dead)).queuePosition, i);
+    }
+    if (kind == Redis)
+        QTRY_COMPARE(m_server->connectedClients(), 4);
+    const QByteArray waiter = newToken(*living);
+    QCOMPARE(wait(*living, keys, waiter).queuePosition, 3);
+    QCOMPARE(release(*engine, keys, holder).status, EngineReply::Done);
+    QTRY_COMPARE(notices.list, QStringList{notice("grant", waiter)});
+    QCOMPARE(inspect(*engine, keys).queueLength, 0);
+    QCOMPARE(acquire(*living, keys, waiter).status, EngineReply::Granted);
+}
+
+void tst_EngineConformance::barging()
+{
+    QFETCH(int, kind);
+    const LockKeys keys = keysOf(QStringLiteral("a"));
+    const auto engine = makeListeningEngine(kind, keys);
+    const auto other = makeListeningEngine(kind, keys);
+    const Notices notices(*engine);
+    const QByteArray holder = newToken(*other);
+    const QByteArray barger = newToken(*engine);
+    QCOMPARE(acquire(*other, keys, holder).status, EngineReply::Granted);
+    QCOMPARE(wait(*engine, keys, barger, {}, true).queuePosition, 0);
+    // Woken when it is free, and nothing more: somebody else who barges may be faster.
+    QCOMPARE(release(*other, keys, holder).status, EngineReply::Done);
+    QTRY_COMPARE(notices.list, QStringList{notice("grant", barger)});
+    QVERIFY(!inspect(*engine, keys).held);
+    const QByteArray faster = newToken(*other);
+    QCOMPARE(wait(*other, keys, faster, {}, true).status, EngineReply::Granted);
+    // Who came too late goes to the end.
+    const QByteArray fair = newToken(*other);
+    QCOMPARE(wait(*other, keys, fair).queuePosition, 0);
+    QCOMPARE(wait(*engine, keys, barger, {}, true).queuePosition, 1);
+    // Who barges does not wait for those in the queue.
+    engine->abandon(keys, barger, 30s, 0ms, 60s);
+    engine->abandon(keys, faster, 30s, 30ms, 60s); // left to expire
+    QTRY_VERIFY(!inspect(*engine, keys).held);
+    QCOMPARE(wait(*engine, keys, newToken(*engine), {}, true).status, EngineReply::Granted);
+    QCOMPARE(inspect(*engine, keys).queueLength, 1);
+}
+
+void tst_EngineConformance::forceReleaseHandsOver()
+{
+    QFETCH(int, kind);
+    const LockKeys keys = keysOf(QStringLiteral("a"));
+    const auto engine = makeListeningEngine(kind, keys);
+    const auto other = makeListeningEngine(kind, keys);
+    const Notices notices(*engine);
+    const Notices others(*other);
+    const QByteArray holder = newToken(*engine);
+    const QByteArray waiter = newToken(*other);
+    QCOMPARE(acquire(*engine, keys, holder).status, EngineReply::Granted);
+    QCOMPARE(wait(*other, keys, waiter).queuePosition, 0);
+    QVERIFY(forceRelease(*other, keys));
+    QTRY_COMPARE(others.list, QStringList{notice("grant", waiter)});
+    QTRY_COMPARE(notices.list, QStringList{notice("force", holder)});
+    QCOMPARE(renew(*engine, keys, holder).status, EngineReply::Stolen);
+    QCOMPARE(acquire(*other, keys, waiter).status, EngineReply::Granted);
+}
+
+void tst_EngineConformance::keptKeyIsNotHandedOver()
+{
+    QFETCH(int, kind);
+    const LockKeys keys = keysOf(QStringLiteral("a"));
+    const auto engine = makeListeningEngine(kind, keys);
+    const auto other = makeListeningEngine(kind, keys);
+    const Notices notices(*other);
+    const QByteArray holder = newToken(*engine);
+    const QByteArray waiter = newToken(*other);
+    QCOMPARE(acquire(*engine, keys, holder).status, EngineReply::Granted);
+    QCOMPARE(wait(*other, keys, waiter).queuePosition, 0);
+    const auto start = LeaseClock::system()->now();
+    QCOMPARE(release(*engine, keys, holder, 200ms).status, EngineReply::Done);
+    QTRY_COMPARE(notices.list, QStringList{notice("next", waiter)});
+    QCOMPARE(notices.lookAfter, 200ms);
+    QTRY_COMPARE(wait(*other, keys, waiter).status, EngineReply::Granted);
+    QVERIFY(LeaseClock::system()->now() - start >= 199ms);
+}
+
 void tst_EngineConformance::batches_data()
 {
     QTest::addColumn<int>("kind");
@@ -652,7 +1013,7 @@ void tst_EngineConformance::batches()
     for (int i = 0; i < size; ++i) {
         if (i % 3 != 0 && i % 4 != 0)
             continue;
-        engine->release(keys.at(i), tokens.at(i), 0ms, into(i));
+        engine->release(keys.at(i), tokens.at(i), 60s, 0ms, into(i));
         if (i % 3 == 0)
             engine->acquire(acquireOf(keys.at(i), newToken(*engine), 600s), into(i));
     }
@@ -669,7 +1030,7 @@ void tst_EngineConformance::batches()
     for (int i = 0; i < size; ++i)
         QCOMPARE(replies.at(i).status, expected(i));
     for (int i = 0; i < size; ++i)
-        engine->release(keys.at(i), tokens.at(i), 0ms, into(i));
+        engine->release(keys.at(i), tokens.at(i), 60s, 0ms, into(i));
     QTRY_COMPARE(order.size(), size);
     QVERIFY(inOrder());
     for (int i = 0; i < size; ++i)
@@ -694,13 +1055,13 @@ void tst_EngineConformance::orderIsKept()
         engine->acquire(acquireOf(a, first, 60s), replies.next());      // granted
         engine->acquire(acquireOf(a, second, 60s), replies.next());     // taken
         engine->renew(a, first, 60s, replies.next());                   // done
-        engine->release(a, second, 0ms, replies.next());                // stolen
+        engine->release(a, second, 60s, 0ms, replies.next());           // stolen
         engine->acquire(acquireOf(b, second, 60s), replies.next());     // granted
-        engine->release(a, first, 0ms, replies.next());                 // done
+        engine->release(a, first, 60s, 0ms, replies.next());            // done
         engine->renew(a, first, 60s, replies.next());                   // gone
         engine->acquire(acquireOf(a, second, 60s), replies.next());     // granted
-        engine->release(b, second, 0ms, replies.next());                // done
-        engine->release(a, second, 0ms, replies.next());                // done
+        engine->release(b, second, 60s, 0ms, replies.next());           // done
+        engine->release(a, second, 60s, 0ms, replies.next());           // done
         QTRY_COMPARE(replies.list.size(), 10);
         QList<EngineReply::Status> statuses;
         for (const EngineReply &reply : std::as_const(replies.list))
@@ -744,7 +1105,7 @@ void tst_EngineConformance::neverInsideTheCall()
     engine->inspect(keys, [&](const EngineError &, const LockInfo &) { count(); });
     engine->list(QStringLiteral("lock:"), QStringLiteral("*"), [&](const EngineError &, const QList<LockInfo> &) { count(); });
     engine->forceRelease(keys, [&](const EngineError &, bool) { count(); });
-    engine->release(keys, token, 0ms, complete);
+    engine->release(keys, token, 60s, 0ms, complete);
     inside = false;
     QTRY_COMPARE(calls, 6);
     // Once each, and inside of none of those that follow.
@@ -792,7 +1153,7 @@ void tst_EngineConformance::destroyedInACompletion()
                     engine->renew(keys, token, 60s, [count](const EngineReply &) { count(); });
                     break;
                 case 2:
-                    engine->release(keys, token, 0ms, [count](const EngineReply &) { count(); });
+                    engine->release(keys, token, 60s, 0ms, [count](const EngineReply &) { count(); });
                     break;
                 case 3:
                     engine->inspect(keys, [count](const EngineError &, const LockInfo &) { count(); });
@@ -843,7 +1204,7 @@ private:
             overlaps += m_inside->fetch_add(1) != 0;
             notRising += reply.fencingToken <= s_last.exchange(reply.fencingToken);
             m_inside->fetch_sub(1);
-            m_engine->release(m_keys, m_token, 0ms, [this](const EngineReply &released) {
+            m_engine->release(m_keys, m_token, 60s, 0ms, [this](const EngineReply &released) {
                 notMine += released.status != EngineReply::Done;
                 if (--roundsLeft > 0)
                     start();
@@ -964,7 +1325,7 @@ void tst_EngineConformance::batchesShareCommands()
         QCOMPARE(scriptCalls() - before, 1);
         before = scriptCalls();
         for (int i = 0; i < size; ++i)
-            engine->release(keysOf(QString::number(i)), tokens.at(i), 0ms, replies.next());
+            engine->release(keysOf(QString::number(i)), tokens.at(i), 60s, 0ms, replies.next());
         QTRY_COMPARE(replies.list.size(), 3 * size);
         QCOMPARE(scriptCalls() - before, (size + 63) / 64);
         for (const EngineReply &reply : std::as_const(replies.list))
@@ -985,7 +1346,7 @@ void tst_EngineConformance::foreignTypeInABatch()
     for (const QString &name : all)
         engine->renew(keysOf(name), token, 60s, renewed.next());
     for (const QString &name : all)
-        engine->release(keysOf(name), token, 0ms, released.next());
+        engine->release(keysOf(name), token, 60s, 0ms, released.next());
     QTRY_COMPARE(released.list.size(), 4);
     const EngineReply &list = acquired.list.at(1);
     QCOMPARE(list.status, EngineReply::Failed);
@@ -1039,7 +1400,7 @@ void tst_EngineConformance::forbiddenKeyInABatch()
             engine->renew(keysOf(name), token, 60s, into(&renewed, name));
         QTRY_COMPARE(renewed.size(), 3);
         for (const QString &name : all)
-            engine->release(keysOf(name), token, 0ms, into(&released, name));
+            engine->release(keysOf(name), token, 60s, 0ms, into(&released, name));
         QTRY_COMPARE(released.size(), 3);
         for (const auto *replies : {&acquired, &renewed, &released}) {
             const EngineReply theirs = replies->value(all.at(1));
@@ -1071,7 +1432,7 @@ void tst_EngineConformance::forbiddenKeyDoesNotBringBackWhatWasAbandoned()
         Replies replies;
         engine->acquire(acquireOf(keysOf(QStringLiteral("theirs")), newToken(*engine), 60s), replies.next());
         engine->acquire(acquireOf(mine, token, 60s), replies.next());
-        engine->abandon(mine, token, 0ms, 60s);
+        engine->abandon(mine, token, 60s, 0ms, 60s);
         QTRY_COMPARE(replies.list.size(), 2);
         QTRY_VERIFY(!m_server->exists("lock:mine"));
     }
@@ -1080,16 +1441,20 @@ void tst_EngineConformance::forbiddenKeyDoesNotBringBackWhatWasAbandoned()
 
 void tst_EngineConformance::unknownScriptDoesNotBringBackWhatWasAbandoned()
 {
-    // The server knows the release script and not the acquire script: release overtakes acquire.
+    // The server knows the cancel script and not the acquire script: cancel overtakes acquire.
     const auto engine = makeEngine(Redis);
     const LockKeys keys = keysOf(QStringLiteral("a"));
-    m_server->command({"SCRIPT", "FLUSH"});
-    release(*engine, keys, newToken(*engine));
-    Replies replies;
     const QByteArray token = newToken(*engine);
+    m_server->command({"SCRIPT", "FLUSH"});
+    engine->abandon(keys, newToken(*engine), 60s, 0ms, 60s);
+    release(*engine, keys, newToken(*engine)); // runs after it
+    const qint64 acquires = m_server->commandsProcessed("eval");
+    Replies replies;
     engine->acquire(acquireOf(keys, token, 60s), replies.next());
-    engine->abandon(keys, token, 0ms, 60s);
+    engine->abandon(keys, token, 60s, 0ms, 60s);
     QTRY_COMPARE(replies.list.size(), 1);
+    QCOMPARE(replies.list.first().status, EngineReply::Granted);
+    QCOMPARE(m_server->commandsProcessed("eval") - acquires, 1);
     QTRY_VERIFY(!m_server->exists("lock:a"));
     renew(*engine, keys, token); // known again for the tests that follow
 }
@@ -1165,7 +1530,7 @@ void tst_EngineConformance::thousandsAbandonedAtOnce()
     timespec start, end;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
     for (int i = 0; i < Count; ++i)
-        engine->abandon(keys.at(i), tokens.at(i), 0ms, 600s);
+        engine->abandon(keys.at(i), tokens.at(i), 600s, 0ms, 600s);
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
     const auto spent = std::chrono::seconds(end.tv_sec - start.tv_sec) + std::chrono::nanoseconds(end.tv_nsec - start.tv_nsec);
     // Some microseconds each, also unoptimised and with sanitizers; what grows with the square takes seconds.
@@ -1184,7 +1549,7 @@ void tst_EngineConformance::abandonOutlivesAReconnect()
         proxy.setRefusing(true);
         proxy.resetAll();
         QTRY_VERIFY(engine->state() != LockEngine::Ready);
-        engine->abandon(keys, token, 0ms, 600s);
+        engine->abandon(keys, token, 600s, 0ms, 600s);
         QVERIFY(m_server->exists("lock:a"));
         proxy.setRefusing(false);
         QTRY_VERIFY(!m_server->exists("lock:a"));
@@ -1193,7 +1558,7 @@ void tst_EngineConformance::abandonOutlivesAReconnect()
         const QByteArray next = newToken(*engine);
         QCOMPARE(acquire(*engine, keys, next, 600s).status, EngineReply::Granted);
         proxy.cutBefore("EVALSHA");
-        engine->abandon(keys, next, 0ms, 600s);
+        engine->abandon(keys, next, 600s, 0ms, 600s);
         QTRY_VERIFY(!m_server->exists("lock:a"));
         QCOMPARE(proxy.faultsDone(), 1);
     }

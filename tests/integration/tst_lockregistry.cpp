@@ -655,7 +655,7 @@ void tst_LockRegistry::changeOfRegistryKeepsNoRoute()
     QDistLock::EngineError error;
     QDistLock::LockEngine *const engine = LockRegistryPrivate::get(&one)->engine(&error);
     for (quint64 sequence = 0; sequence < 5; ++sequence)
-        Q_EMIT engine->noticed(QDistLock::LockEngine::ForcedRelease, sequence); // late, or forged
+        Q_EMIT engine->noticed(QDistLock::LockEngine::ForcedRelease, sequence, 0ms); // late, or forged
 }
 
 void tst_LockRegistry::applicationQuits_data()

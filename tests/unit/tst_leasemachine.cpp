@@ -33,7 +33,8 @@ QString toText(const Action &action)
     const QString id = QString::number(action.id);
     switch (action.kind) {
     case Action::SendAcquire:
-        return action.fresh ? QStringLiteral("SendAcquire fresh") : QStringLiteral("SendAcquire");
+        return QStringLiteral("SendAcquire") + (action.fresh ? QStringLiteral(" fresh") : QString())
+                + (action.enqueue ? QStringLiteral(" enqueue") : QString());
     case Action::SendRenew:
         return QStringLiteral("SendRenew");
     case Action::SendRelease:
@@ -73,6 +74,16 @@ EngineReply taken(milliseconds ttl = 10s)
     EngineReply reply;
     reply.status = EngineReply::Taken;
     reply.holderTtl = ttl;
+    return reply;
+}
+
+/// Taken, and in the queue.
+EngineReply queued(int position, milliseconds ttl = 30s, bool foreign = false)
+{
+    EngineReply reply = taken(ttl);
+    reply.queuePosition = position;
+    reply.arrival = "1000";
+    reply.foreignHolder = foreign;
     return reply;
 }
 
@@ -192,6 +203,23 @@ private Q_SLOTS:
     void grantAtTheLastMoment();
     void leaseTooShortToBeHeld();
     void grantAfterTheWaitIsNothing();
+
+    void joinsTheQueueIfItCanBeWoken();
+    void wakeableWhileWaiting();
+    void wakeableWhileAnAttemptIsInFlight();
+    void queuePositionAndArrival();
+    void waiterInTheQueueDoesNotPoll_data();
+    void waiterInTheQueueDoesNotPoll();
+    void leavesTheQueue();
+    void grantIsClaimedAtOnce();
+    void grantWhileAnAttemptIsInFlight();
+    void nextLooksAfterTheClaim();
+    void nextWhileAnAttemptIsInFlight();
+    void handedOver();
+    void handedOverTooLate();
+    void handedOverWithAnotherLease();
+    void handedOverWhileAnAttemptIsInFlight();
+    void noticesInOtherPhases();
 
     void reentryCostsNothing();
     void releaseOfAnUnlockedLock();
@@ -661,6 +689,310 @@ void tst_LeaseMachine::grantAfterTheWaitIsNothing()
     bench.machine.acquireReplied(granted(), bench.now);
     COMPARE_ACTIONS(bench, A("AcquireFailed 1 ConnectionError"), A("Abandon"));
     QCOMPARE(bench.machine.phase(), LeaseMachine::Unlocked);
+}
+
+void tst_LeaseMachine::joinsTheQueueIfItCanBeWoken()
+{
+    Bench bench;
+    bench.acquire();
+    COMPARE_ACTIONS(bench, A("SendAcquire fresh"));
+    bench.machine.cancel(bench.now);
+    bench.actions();
+    bench.machine.setWakeable(true, bench.now);
+    COMPARE_NO_ACTIONS(bench);
+    bench.acquire(2);
+    COMPARE_ACTIONS(bench, A("SendAcquire fresh enqueue"));
+    bench.machine.cancel(bench.now);
+    bench.actions();
+    bench.acquire(3, true); // it does not wait
+    COMPARE_ACTIONS(bench, A("SendAcquire fresh"));
+}
+
+void tst_LeaseMachine::wakeableWhileWaiting()
+{
+    Bench bench;
+    bench.acquire();
+    bench.machine.acquireReplied(taken(), bench.now);
+    bench.actions();
+    bench.machine.setWakeable(true, bench.now);
+    COMPARE_ACTIONS(bench, A("SendAcquire enqueue"));
+    bench.machine.acquireReplied(queued(3), bench.now);
+    bench.machine.setWakeable(true, bench.now);
+    COMPARE_NO_ACTIONS(bench);
+    // Nobody would tell it any more: it polls.
+    bench.machine.setWakeable(false, bench.now);
+    QVERIFY(bench.machine.nextWakeUp() <= bench.now + 125ms);
+    bench.passToWakeUp();
+    COMPARE_ACTIONS(bench, A("SendAcquire"));
+    bench.machine.acquireReplied(taken(), bench.now);
+    QCOMPARE(bench.machine.arrival(), QByteArray("1000")); // comes back to its place
+    QVERIFY(bench.machine.nextWakeUp() <= bench.now + 125ms);
+    bench.machine.setWakeable(true, bench.now);
+    COMPARE_ACTIONS(bench, A("SendAcquire enqueue"));
+    bench.machine.cancel(bench.now);
+    COMPARE_ACTIONS(bench, A("AcquireFailed 1 CancelledError"), A("Abandon"));
+}
+
+void tst_LeaseMachine::wakeableWhileAnAttemptIsInFlight()
+{
+    Bench bench;
+    bench.acquire();
+    bench.actions();
+    bench.machine.setWakeable(true, bench.now);
+    COMPARE_NO_ACTIONS(bench);
+    bench.machine.acquireReplied(taken(), bench.now);
+    COMPARE_ACTIONS(bench, A("SendAcquire enqueue"));
+}
+
+void tst_LeaseMachine::queuePositionAndArrival()
+{
+    Bench bench;
+    bench.machine.setWakeable(true, bench.now);
+    QCOMPARE(bench.machine.queuePosition(), -1);
+    bench.acquire();
+    QCOMPARE(bench.machine.queuePosition(), -1);
+    QCOMPARE(bench.machine.arrival(), QByteArray());
+    bench.machine.acquireReplied(queued(4), bench.now);
+    QCOMPARE(bench.machine.queuePosition(), 4);
+    QCOMPARE(bench.machine.arrival(), QByteArray("1000"));
+    bench.machine.nextNoticed(3s, bench.now);
+    QCOMPARE(bench.machine.queuePosition(), 0);
+    bench.machine.grantNoticed(bench.now);
+    bench.machine.acquireReplied(granted(), bench.now);
+    QCOMPARE(bench.machine.queuePosition(), -1);
+    bench.machine.release(2, bench.now);
+    bench.machine.releaseReplied(answer(EngineReply::Done), bench.now);
+    bench.acquire(3);
+    QCOMPARE(bench.machine.arrival(), QByteArray()); // another acquisition, another place
+    bench.machine.acquireReplied(queued(0), bench.now);
+    bench.machine.cancel(bench.now);
+    QCOMPARE(bench.machine.queuePosition(), -1);
+}
+
+void tst_LeaseMachine::waiterInTheQueueDoesNotPoll_data()
+{
+    QTest::addColumn<int>("position");
+    QTest::addColumn<int>("ttl");
+    QTest::addColumn<bool>("foreign");
+    QTest::addColumn<int>("least");
+    QTest::addColumn<int>("most");
+    QTest::newRow("head") << 0 << 3600000 << false << 2250 << 3750;
+    QTest::newRow("second") << 1 << 3600000 << false << 4500 << 7500;
+    QTest::newRow("hundredth") << 99 << 3600000 << false << 225000 << 375000;
+    QTest::newRow("head, foreign holder") << 0 << 3600000 << true << 75 << 125;
+    QTest::newRow("second, foreign holder") << 1 << 3600000 << true << 2250 << 3750;
+    QTest::newRow("head, lease ends") << 0 << 500 << false << 501 << 505;
+    QTest::newRow("tenth, lease ends") << 9 << 500 << false << 510 << 514;
+    QTest::newRow("far behind, lease ends") << 5000 << 500 << false << 1501 << 1505;
+    QTest::newRow("head, no time to live") << 0 << -1 << false << 2250 << 3750;
+}
+
+void tst_LeaseMachine::waiterInTheQueueDoesNotPoll()
+{
+    QFETCH(int, position);
+    QFETCH(int, ttl);
+    QFETCH(bool, foreign);
+    QFETCH(int, least);
+    QFETCH(int, most);
+    Bench bench;
+    bench.options.wait = LockOptions::Forever;
+    bench.machine.setWakeable(true, bench.now);
+    bench.acquire();
+    bench.actions();
+    for (int i = 0; i < 50; ++i) {
+        bench.machine.acquireReplied(queued(position, milliseconds(ttl), foreign), bench.now);
+        const nanoseconds pause = bench.machine.nextWakeUp() - bench.now;
+        QVERIFY2(pause >= milliseconds(least) && pause <= milliseconds(most), qPrintable(QString::number(pause.count())));
+        bench.passToWakeUp();
+        COMPARE_ACTIONS(bench, A("SendAcquire enqueue"));
+    }
+}
+
+void tst_LeaseMachine::leavesTheQueue()
+{
+    Bench bench;
+    bench.options.wait = 1s;
+    bench.machine.setWakeable(true, bench.now);
+    bench.acquire();
+    bench.machine.acquireReplied(queued(2), bench.now);
+    bench.actions();
+    bench.pass(1s);
+    COMPARE_ACTIONS(bench, A("AcquireFailed 1 TimeoutError"), A("Abandon"));
+    bench.options.maxRetries = 0;
+    bench.acquire(2);
+    bench.machine.acquireReplied(queued(2), bench.now);
+    COMPARE_ACTIONS(bench, A("SendAcquire fresh enqueue"), A("AcquireFailed 2 BusyError"), A("Abandon"));
+}
+
+void tst_LeaseMachine::grantIsClaimedAtOnce()
+{
+    Bench bench;
+    bench.machine.setWakeable(true, bench.now);
+    bench.acquire();
+    bench.machine.acquireReplied(queued(0), bench.now);
+    bench.actions();
+    bench.pass(1s);
+    bench.machine.grantNoticed(bench.now);
+    COMPARE_ACTIONS(bench, A("SendAcquire enqueue"));
+    const LeaseTime sentAt = bench.now;
+    bench.pass(10ms);
+    bench.machine.acquireReplied(granted(), bench.now);
+    COMPARE_ACTIONS(bench, A("Acquired 1"));
+    QCOMPARE(bench.machine.deadline(), sentAt + 29698ms);
+}
+
+void tst_LeaseMachine::grantWhileAnAttemptIsInFlight()
+{
+    // The attempt may have come before the grant.
+    Bench bench;
+    bench.machine.setWakeable(true, bench.now);
+    bench.acquire();
+    bench.actions();
+    bench.machine.grantNoticed(bench.now);
+    COMPARE_NO_ACTIONS(bench);
+    bench.machine.acquireReplied(queued(0), bench.now);
+    COMPARE_ACTIONS(bench, A("SendAcquire enqueue"));
+    bench.machine.acquireReplied(queued(0), bench.now); // forged; asked once
+    COMPARE_NO_ACTIONS(bench);
+    QVERIFY(bench.machine.nextWakeUp() >= bench.now + 2250ms);
+}
+
+void tst_LeaseMachine::nextLooksAfterTheClaim()
+{
+    Bench bench;
+    bench.machine.setWakeable(true, bench.now);
+    bench.acquire();
+    bench.machine.acquireReplied(queued(9), bench.now);
+    bench.actions();
+    bench.machine.nextNoticed(3s, bench.now);
+    COMPARE_NO_ACTIONS(bench);
+    QCOMPARE(bench.machine.queuePosition(), 0);
+    const nanoseconds pause = bench.machine.nextWakeUp() - bench.now;
+    QVERIFY(pause >= 3s);
+    QVERIFY(pause <= 3010ms);
+    bench.machine.nextNoticed(1h, bench.now); // never later than it was
+    QCOMPARE(bench.machine.nextWakeUp() - bench.now, pause);
+    bench.passToWakeUp();
+    COMPARE_ACTIONS(bench, A("SendAcquire enqueue"));
+
+    // Forged ones bring no busy loop.
+    bench.machine.acquireReplied(queued(9), bench.now);
+    for (const milliseconds ms : {0ms, -5ms, milliseconds::min() / 2}) {
+        bench.machine.nextNoticed(ms, bench.now);
+        QVERIFY(bench.machine.nextWakeUp() > bench.now);
+    }
+}
+
+void tst_LeaseMachine::nextWhileAnAttemptIsInFlight()
+{
+    Bench bench;
+    bench.options.wait = LockOptions::Forever;
+    bench.machine.setWakeable(true, bench.now);
+    bench.acquire();
+    bench.actions();
+    bench.machine.nextNoticed(500ms, bench.now);
+    const LeaseTime told = bench.now;
+    bench.pass(10ms);
+    bench.machine.acquireReplied(queued(7, 1h), bench.now); // from before
+    QVERIFY(bench.machine.nextWakeUp() >= told + 500ms);
+    QVERIFY(bench.machine.nextWakeUp() <= told + 510ms);
+    bench.passToWakeUp();
+    COMPARE_ACTIONS(bench, A("SendAcquire enqueue"));
+    bench.machine.acquireReplied(queued(7, 1h), bench.now); // obeyed once
+    QVERIFY(bench.machine.nextWakeUp() > bench.now + 10s);
+}
+
+void tst_LeaseMachine::handedOver()
+{
+    Bench bench;
+    bench.machine.setWakeable(true, bench.now);
+    bench.acquire(1);
+    bench.acquire(2);
+    bench.machine.acquireReplied(queued(0), bench.now);
+    bench.actions();
+    const LeaseTime sentAt = bench.now + 1s;
+    bench.pass(1100ms);
+    bench.machine.handedOver({{}, "token", 99, sentAt, bench.options.lease}, bench.now);
+    COMPARE_ACTIONS(bench, A("Acquired 1"), A("Acquired 2"));
+    QCOMPARE(bench.machine.deadline(), sentAt + 29698ms); // from the send of the release
+    QCOMPARE(bench.machine.fencingToken(), 99);
+    QCOMPARE(bench.machine.holdCount(), 2);
+    QCOMPARE(bench.machine.queuePosition(), -1);
+    bench.passToWakeUp();
+    COMPARE_ACTIONS(bench, A("SendRenew"));
+}
+
+void tst_LeaseMachine::handedOverTooLate()
+{
+    Bench bench;
+    bench.machine.setWakeable(true, bench.now);
+    bench.acquire();
+    bench.machine.acquireReplied(queued(0), bench.now);
+    bench.actions();
+    // The answer to the release took nearly its whole lease.
+    const LeaseTime sentAt = bench.now - 29698ms + 1ms;
+    bench.machine.handedOver({{}, "token", 99, sentAt, bench.options.lease}, bench.now);
+    COMPARE_ACTIONS(bench, A("Abandon"));
+    QVERIFY(!bench.machine.isHeld(bench.now));
+    QCOMPARE(bench.machine.phase(), LeaseMachine::Acquiring);
+    bench.passToWakeUp();
+    COMPARE_ACTIONS(bench, A("SendAcquire fresh enqueue"));
+}
+
+void tst_LeaseMachine::handedOverWithAnotherLease()
+{
+    // It holds, but for the releaser's lease: a claim sets its own.
+    Bench bench;
+    bench.machine.setWakeable(true, bench.now);
+    bench.acquire();
+    bench.machine.acquireReplied(queued(0), bench.now);
+    bench.actions();
+    bench.machine.handedOver({{}, "token", 99, bench.now, 5s}, bench.now);
+    COMPARE_ACTIONS(bench, A("SendAcquire enqueue"));
+    QCOMPARE(bench.machine.phase(), LeaseMachine::Acquiring);
+    bench.machine.acquireReplied(granted(100), bench.now);
+    COMPARE_ACTIONS(bench, A("Acquired 1"));
+    QCOMPARE(bench.machine.fencingToken(), 100);
+}
+
+void tst_LeaseMachine::handedOverWhileAnAttemptIsInFlight()
+{
+    // The attempt will give the key another lease, from another moment.
+    Bench bench;
+    bench.machine.setWakeable(true, bench.now);
+    bench.acquire();
+    bench.actions();
+    bench.machine.handedOver({{}, "token", 99, bench.now, bench.options.lease}, bench.now);
+    COMPARE_NO_ACTIONS(bench);
+    QCOMPARE(bench.machine.phase(), LeaseMachine::Acquiring);
+    bench.machine.acquireReplied(queued(0), bench.now);
+    COMPARE_ACTIONS(bench, A("SendAcquire enqueue"));
+}
+
+void tst_LeaseMachine::noticesInOtherPhases()
+{
+    Bench bench;
+    const auto all = [&bench] {
+        bench.machine.grantNoticed(bench.now);
+        bench.machine.nextNoticed(1ms, bench.now);
+        bench.machine.handedOver({{}, "token", 99, bench.now, bench.options.lease}, bench.now);
+        bench.machine.setWakeable(false, bench.now);
+        bench.machine.setWakeable(true, bench.now);
+    };
+    all();
+    COMPARE_NO_ACTIONS(bench);
+    QCOMPARE(bench.machine.phase(), LeaseMachine::Unlocked);
+    bench.hold();
+    const LeaseTime deadline = bench.machine.deadline();
+    all();
+    COMPARE_NO_ACTIONS(bench);
+    QCOMPARE(bench.machine.fencingToken(), 7);
+    QCOMPARE(bench.machine.deadline(), deadline);
+    bench.machine.release(2, bench.now);
+    bench.actions();
+    all();
+    COMPARE_NO_ACTIONS(bench);
+    QCOMPARE(bench.machine.phase(), LeaseMachine::Releasing);
 }
 
 void tst_LeaseMachine::reentryCostsNothing()
@@ -1400,6 +1732,7 @@ public:
     qint64 losses = 0;
     qint64 abandons = 0;
     qint64 lateGrants = 0;
+    qint64 handOvers = 0;
 
 private:
     struct Command
@@ -1409,6 +1742,7 @@ private:
         LeaseTime sentAt;
         nanoseconds duration;
         LockOptions options;
+        bool enqueue = false;
         bool unsent = false;              ///< there was no connection
         std::optional<EngineReply> reply; ///< the server has run it
     };
@@ -1443,6 +1777,8 @@ private:
     void connected();
     void interfere();
     void event();
+    void notice();
+    void handOver();
     void settle();
     void carryOut();
     void check();
@@ -1457,6 +1793,8 @@ private:
     QHash<quint64, Request> m_requests;
     QHash<quint64, bool> m_releases;
     QSet<int> m_abandoned;
+    QSet<int> m_queued;            ///< epochs with a place in the queue
+    bool m_wakeable = false;
     QStringList m_log;
     QString m_failure;
     quint64 m_lastId = 0;
@@ -1498,11 +1836,18 @@ void Model::execute(Command &command)
     if (command.kind == Action::SendAcquire) {
         if (holder == 0 || mine) {
             m_key = {command.epoch, m_now + command.options.lease, false};
+            m_queued.remove(command.epoch);
             reply.status = EngineReply::Granted;
             reply.fencingToken = ++m_fence;
         } else {
             reply.status = EngineReply::Taken;
             reply.holderTtl = std::chrono::ceil<milliseconds>(m_key.expiry - m_now);
+            reply.foreignHolder = below(4) == 0;
+            if (command.enqueue) {
+                reply.queuePosition = below(3);
+                reply.arrival = "1";
+                m_queued.insert(command.epoch);
+            }
         }
     } else if (holder == 0) {
         reply.status = EngineReply::Gone;
@@ -1531,6 +1876,8 @@ void Model::carryOut()
             } else if (m_abandoned.contains(m_epoch)) {
                 fail(QStringLiteral("a given-up token is used again"));
             }
+            if (action.enqueue && !m_wakeable)
+                fail(QStringLiteral("joins a queue without hearing of its turn"));
             Q_FALLTHROUGH();
         case Action::SendRenew:
         case Action::SendRelease:
@@ -1541,7 +1888,7 @@ void Model::carryOut()
                 if (other.epoch == m_epoch && other.kind != Action::Abandon && !overtakes)
                     fail(QStringLiteral("two commands in flight"));
             }
-            m_wire.push_back({action.kind, m_epoch, m_now, action.duration, m_machine.options(), m_down, {}});
+            m_wire.push_back({action.kind, m_epoch, m_now, action.duration, m_machine.options(), action.enqueue, m_down, {}});
             break;
         case Action::Abandon:
             ++abandons;
@@ -1549,7 +1896,7 @@ void Model::carryOut()
                 fail(QStringLiteral("abandoned twice"));
             m_abandoned.insert(m_epoch);
             // The engine sees to it: runs after whatever is on the wire.
-            m_wire.push_back({Action::Abandon, m_epoch, m_now, action.duration, m_machine.options(), m_down, {}});
+            m_wire.push_back({Action::Abandon, m_epoch, m_now, action.duration, m_machine.options(), action.enqueue, m_down, {}});
             break;
         case Action::Acquired:
         case Action::AcquireFailed: {
@@ -1753,9 +2100,51 @@ void Model::event()
         if (const LeaseTime next = m_machine.nextWakeUp(); next != NeverTime)
             m_now = std::max(m_now, next);
         break;
+    case 14:
+        notice();
+        break;
     default:
         deliver();
         break;
+    }
+}
+
+/// Something is told, true or forged.
+void Model::notice()
+{
+    switch (below(5)) {
+    case 0:
+        m_wakeable = below(4) != 0;
+        m_machine.setWakeable(m_wakeable, m_now);
+        break;
+    case 1:
+        m_machine.grantNoticed(m_now);
+        break;
+    case 2:
+        m_machine.nextNoticed(milliseconds(below(3000)), m_now);
+        break;
+    default:
+        handOver();
+        break;
+    }
+}
+
+/// Another lock of this client releases, and its reply, which may have been under way, brings the lock to us.
+void Model::handOver()
+{
+    if (holderNow() > 0 || m_down || !m_queued.contains(m_epoch) || m_abandoned.contains(m_epoch)
+        || m_machine.phase() != LeaseMachine::Acquiring)
+        return;
+    const milliseconds lease = below(4) == 0 ? milliseconds(700) : m_epochOptions.lease;
+    const LeaseTime sentAt = m_now;
+    m_queued.remove(m_epoch);
+    m_key = {m_epoch, m_now + lease, false};
+    m_now += milliseconds(below(30));
+    log(QStringLiteral("handed over"));
+    m_machine.handedOver({{}, {}, ++m_fence, sentAt, lease}, m_now);
+    if (m_machine.phase() == LeaseMachine::Held) {
+        ++handOvers;
+        m_deadline = sentAt + lease - LeaseMachine::safetyMargin(lease);
     }
 }
 
@@ -1791,6 +2180,10 @@ void Model::check()
     const int holder = holderNow();
     if (unwanted(holder) && !m_key.given && !m_abandoned.contains(holder))
         fail(QStringLiteral("an orphan on the server"));
+    for (const int epoch : std::as_const(m_queued)) {
+        if (unwanted(epoch) && !m_abandoned.contains(epoch))
+            fail(QStringLiteral("an orphan in the queue"));
+    }
     for (const Command &command : m_wire) {
         if (command.kind == Action::SendAcquire && unwanted(command.epoch) && !m_abandoned.contains(command.epoch))
             fail(QStringLiteral("an orphan on the wire"));
@@ -1887,10 +2280,10 @@ void tst_LeaseMachine::model_data()
 void tst_LeaseMachine::model()
 {
     QFETCH(quint32, seed);
-    qint64 holds = 0, losses = 0, abandons = 0, lateGrants = 0;
+    qint64 holds = 0, losses = 0, abandons = 0, lateGrants = 0, handOvers = 0;
     for (quint32 round = 0; round < 50; ++round) {
         Model model(seed * 1000 + round);
-        const QString failure = model.run(1000);
+        const QString failure = model.run(2000);
         if (!failure.isEmpty())
             qWarning("%ls", qUtf16Printable(failure));
         QVERIFY2(failure.isEmpty(), qPrintable(QStringLiteral("seed %1").arg(seed * 1000 + round)));
@@ -1898,12 +2291,14 @@ void tst_LeaseMachine::model()
         losses += model.losses;
         abandons += model.abandons;
         lateGrants += model.lateGrants;
+        handOvers += model.handOvers;
     }
     // It did get everywhere.
     QVERIFY2(holds > 500, qPrintable(QString::number(holds)));
     QVERIFY2(losses > 100, qPrintable(QString::number(losses)));
     QVERIFY2(abandons > 100, qPrintable(QString::number(abandons)));
     QVERIFY2(lateGrants > 10, qPrintable(QString::number(lateGrants)));
+    QVERIFY2(handOvers > 10, qPrintable(QString::number(handOvers)));
 }
 
 QTEST_APPLESS_MAIN(tst_LeaseMachine)

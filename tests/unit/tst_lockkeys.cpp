@@ -42,10 +42,13 @@ struct TestEngine : LockEngine
     void open() override { }
     State state() const override { return Ready; }
     EngineError error() const override { return {}; }
+    bool canBeWoken(const LockKeys &) const override { return false; }
     void acquire(const Acquire &, Completion) override { }
     void renew(const LockKeys &, const QByteArray &, std::chrono::milliseconds, Completion) override { }
-    void release(const LockKeys &, const QByteArray &, std::chrono::milliseconds, Completion) override { }
-    void abandon(const LockKeys &, const QByteArray &, std::chrono::milliseconds, std::chrono::milliseconds) override { }
+    void release(const LockKeys &, const QByteArray &, std::chrono::milliseconds, std::chrono::milliseconds,
+                 Completion) override { }
+    void abandon(const LockKeys &, const QByteArray &, std::chrono::milliseconds, std::chrono::milliseconds,
+                 std::chrono::milliseconds) override { }
     void inspect(const LockKeys &, std::function<void(const EngineError &, const LockInfo &)>) override { }
     void list(const QString &, const QString &, std::function<void(const EngineError &, const QList<LockInfo> &)>) override { }
     void forceRelease(const LockKeys &, std::function<void(const EngineError &, bool)>) override { }

@@ -8,6 +8,7 @@
 #include <QtCore/qpointer.h>
 #include <QtTest/qtest.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <random>
@@ -73,6 +74,7 @@ private Q_SLOTS:
     void wakesWithinAnEventLoopOfAClient();
     void clockJumps();
     void clockJumpsWhileTheTimerRuns();
+    void looksSeldomWithoutALease();
     void farAwayIsNoBusyLoop();
     void laterMomentsSetNoTimer();
     void randomSchedules();
@@ -362,14 +364,61 @@ void tst_Watchdog::clockJumps()
 
 void tst_Watchdog::clockJumpsWhileTheTimerRuns()
 {
-    // Suspended: the lease clock went on, Qt's timers did not. It looks at least once a second.
+    // Suspended: the lease clock went on, Qt's timers did not. It looks once a second while a lease is at stake.
     Support::FakeClock clock;
     Watchdog watchdog(&clock);
-    Client client;
-    watchdog.schedule(&client, clock.now() + 1h);
+    Client waiting, holding;
+    watchdog.schedule(&waiting, clock.now() + 1h);
+    // The timer is set for the one that only waits already, and must be set anew.
+    watchdog.schedule(&holding, clock.now() + 2h, true);
+    clock.advance(3h);
+    QTRY_COMPARE_WITH_TIMEOUT(holding.wakeUps, 1, 5000);
+    QCOMPARE(holding.lastNow, clock.now());
+    QCOMPARE(waiting.wakeUps, 1);
+
+    // What was scheduled without a lease, and has one now, at the same moment.
+    watchdog.schedule(&holding, clock.now() + 1h);
+    watchdog.schedule(&holding, clock.now() + 1h, true);
     clock.advance(2h);
-    QTRY_COMPARE_WITH_TIMEOUT(client.wakeUps, 1, 5000);
-    QCOMPARE(client.lastNow, clock.now());
+    QTRY_COMPARE_WITH_TIMEOUT(holding.wakeUps, 2, 5000);
+}
+
+void tst_Watchdog::looksSeldomWithoutALease()
+{
+    CountingClock clock;
+    Watchdog watchdog(&clock);
+    Client waiting, holding;
+    const auto looksWithin = [&clock](std::chrono::milliseconds time) {
+        const int before = clock.looks;
+        QEventLoop loop;
+        QTimer::singleShot(time, &loop, &QEventLoop::quit);
+        loop.exec();
+        return clock.looks - before;
+    };
+    watchdog.schedule(&waiting, clock.now() + 1h);
+    QCOMPARE(looksWithin(1500ms), 0);
+    watchdog.schedule(&holding, clock.now() + 2h, true);
+    QVERIFY(looksWithin(1500ms) > 0);
+    // Held no more: released, lost, forgotten. The timer that is set runs out, no other follows.
+    const std::array<std::function<void()>, 3> ends{
+        [&] { watchdog.schedule(&holding, LeaseClock::system()->now() + 2h); },
+        [&] { watchdog.schedule(&holding, NeverTime, true); }, // nothing is due for it
+        [&] { watchdog.forget(&holding); },
+    };
+    for (const auto &end : ends) {
+        watchdog.schedule(&holding, LeaseClock::system()->now() + 2h, true);
+        end();
+        looksWithin(1100ms);
+        QCOMPARE(looksWithin(1500ms), 0);
+    }
+    // Woken, it counts no more either.
+    holding.action = [&](LeaseTime now) { watchdog.schedule(&holding, now + 2h); };
+    watchdog.schedule(&holding, LeaseClock::system()->now(), true);
+    watchdog.wake();
+    looksWithin(1100ms);
+    QCOMPARE(looksWithin(1500ms), 0);
+    watchdog.forget(&waiting);
+    watchdog.forget(&holding);
 }
 
 void tst_Watchdog::farAwayIsNoBusyLoop()

@@ -1,0 +1,59 @@
+-- SPDX-FileCopyrightText: 2026 The QDistLock developers
+-- SPDX-License-Identifier: MIT
+
+-- Any number of tokens that nobody wants any more: each leaves the queue, and what it holds, because a
+-- reply was lost or a grant crossed the cancellation, goes to the next.
+--
+-- KEYS:                 of all locks, in order: their keys, then their queues
+-- ARGV:                 the prefix of the clients' channels, the caller's client id
+-- ARGV, for each lock:  token; lease in ms of a lock like it; ms for which the key is to stay (0 = not)
+-- Reply, for each lock: 1 done; 0 there was nothing of this token: an acquire of it may be yet to come
+--                       3 send it again: many dead waiters are left; an error's text
+
+--#include common.lua
+
+local prefix = ARGV[1]
+local caller = ARGV[2]
+
+local function cancel(key, queue, token, lease, keep)
+  local first = head(queue)
+  local left = redis.pcall('ZREM', queue, token, '*' .. token)
+  local found = type(left) == 'number' and left > 0
+  local holder = redis.pcall('GET', key)
+  if type(holder) == 'table' then
+    return found and 1 or 0
+  end
+  if holder and holder ~= token then
+    if first == token or first == '*' .. token then
+      standBy(queue, prefix, redis.call('PTTL', key))
+    end
+    return found and 1 or 0
+  end
+  if holder and keep ~= '0' then
+    redis.call('PEXPIRE', key, keep)
+    standBy(queue, prefix, keep)
+    return 1
+  end
+  local outcome, member = serve(key, queue, lease, prefix, caller)
+  if outcome == 'own' then
+    local _, _, sequence = parse(member)
+    local claim = math.min(tonumber(lease), CLAIM_TTL)
+    redis.call('SET', key, member, 'PX', claim)
+    tell(prefix, caller, 'grant ' .. sequence)
+    standBy(queue, prefix, claim)
+  elseif holder and outcome ~= 'served' then
+    redis.call('DEL', key)
+  end
+  if outcome == 'more' then
+    return 3
+  end
+  return (found or holder) and 1 or 0
+end
+
+local replies = {}
+local n = #KEYS / 2
+for i = 1, n do
+  local a = 3 * i
+  replies[i] = cancel(KEYS[i], KEYS[n + i], ARGV[a], ARGV[a + 1], ARGV[a + 2])
+end
+return replies

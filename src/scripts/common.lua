@@ -1,0 +1,116 @@
+-- SPDX-FileCopyrightText: 2026 The QDistLock developers
+-- SPDX-License-Identifier: MIT
+
+-- What the scripts that can hand a lock over share; included in each of them at build time.
+
+local CLAIM_TTL = 3000          -- ms a waiter that was served has to claim the lock
+local SERVED_AT_MOST = 500      -- dead waiters dropped in one call
+local FENCE_TTL = '604800000'   -- ms, 7 days; a number would be formatted at each use
+local QUEUE_TTL = '172800000'   -- ms, 2 days; the longest lease is half of it
+local MAX_EXACT = 2 ^ 53 - 1
+
+-- Digits of µs; as text, since a number would have to be formatted for each lock.
+local time
+local function now()
+  if not time then
+    local t = redis.call('TIME')
+    time = t[1] .. string.sub('00000' .. t[2], -6)
+  end
+  return time
+end
+
+-- max(last + 1, now in µs): rising without a clock that does, and rising without the counter while the
+-- clock does. An error is returned, not raised, and then nothing was changed.
+local function nextFence(key)
+  local fence = now()
+  local last = redis.pcall('SET', key, fence, 'PX', FENCE_TTL, 'GET')
+  if not last or (type(last) == 'string' and #last == #fence and last < fence) then
+    return fence
+  elseif type(last) == 'table' then
+    return nil, last.err
+  end
+  local number = tonumber(last)
+  if not number or number < tonumber(fence) then
+    return fence
+  elseif number >= MAX_EXACT then
+    redis.call('SET', key, last, 'PX', FENCE_TTL)
+    return nil, 'ERR fencing token out of range'
+  end
+  fence = string.format('%.0f', number + 1)
+  redis.call('SET', key, fence, 'PX', FENCE_TTL)
+  return fence
+end
+
+
+-- A token is <client>:<sequence>:<random bits>. In a queue it stands as it is where its owner wants the
+-- lock handed over, and after a '*' where its owner only wants to be woken when it is free.
+local function parse(member)
+  return string.match(member, '^(%*?)(%x+):(%d+):%x+$')
+end
+
+local function head(queue)
+  local members = redis.pcall('ZRANGE', queue, 0, 0)
+  return not members.err and members[1] or nil
+end
+
+-- How many clients got the message; nil and an error if the user may not publish, which says nothing of
+-- the waiter.
+local function tell(prefix, client, message)
+  local receivers = redis.pcall('PUBLISH', prefix .. 'client:' .. client, message)
+  if type(receivers) == 'table' then
+    return nil, receivers.err
+  end
+  return receivers
+end
+
+-- Tells the first waiter that lives to look by itself after so many ms, should nothing come before.
+local function standBy(queue, prefix, ms)
+  for _ = 1, SERVED_AT_MOST do
+    local member = head(queue)
+    if not member then
+      return
+    end
+    local _, client, sequence = parse(member)
+    if client and tell(prefix, client, 'next ' .. sequence .. ' ' .. ms) ~= 0 then
+      return
+    end
+    redis.call('ZREM', queue, member)
+  end
+end
+
+-- Hands a lock that nobody holds to the first waiter that lives. PUBLISH tells who does: whoever listens
+-- to its channel. A waiter of the calling client lives, and learns of it by the script's reply.
+-- Returns: 'free' nobody wanted it; 'served'; 'more' too many dead waiters for one call;
+--          'woken' the first waiter only wanted to be woken, which was done
+--          'own', member  a waiter of the caller is to have it (it has left the queue, nothing is set)
+--          'mute', error  the user may not publish: the queue is as it was, and its waiters must look
+local function serve(key, queue, lease, prefix, caller)
+  for _ = 1, SERVED_AT_MOST do
+    local member = head(queue)
+    if not member then
+      return 'free'
+    end
+    local wakeOnly, client, sequence = parse(member)
+    local own = client == caller and wakeOnly == ''
+    local receivers, err = 0, nil
+    if client and not own then
+      receivers, err = tell(prefix, client, 'grant ' .. sequence)
+      if not receivers then
+        return 'mute', err
+      end
+    end
+    -- A write that no lack of memory forbids; after it none is refused to the script.
+    redis.call('ZREM', queue, member)
+    if own then
+      return 'own', member
+    elseif receivers > 0 then
+      local claim = math.min(tonumber(lease), CLAIM_TTL)
+      if wakeOnly == '' then
+        redis.call('SET', key, member, 'PX', claim)
+      end
+      standBy(queue, prefix, claim)
+      return wakeOnly == '' and 'served' or 'woken'
+    end
+  end
+  return 'more'
+end

@@ -1,0 +1,270 @@
+# SPDX-FileCopyrightText: 2026 The QDistLock developers
+# SPDX-License-Identifier: MIT
+
+import math
+import time
+
+from contenders import INNER, OURS, REDIS_PY, REDIS_SEMAPHORE, REDLOCK, UNFAIR
+from harness import Group, Target, number, ratios, rotated, spread, table, with_spread
+
+PROCESSES = 16
+# What is counted, as a part of the run: neither the crowd's arrival nor its departure.
+FROM, TO = 0.15, 0.95
+# Peers do not tell when their request reached the server; by then it surely has, in µs.
+ARRIVED_AFTER = 5000
+
+
+class Crowd:
+    """So many clients, and where they live."""
+
+    def __init__(self, waiters, in_process=False):
+        self.waiters = waiters
+        if in_process:
+            self.processes = 1
+        elif waiters <= PROCESSES:
+            self.processes = waiters
+        else:
+            self.processes = PROCESSES // 2  # hundreds of processes would measure the scheduler
+        self.each = waiters // self.processes
+
+
+def now():
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC) / 1000
+
+
+def overtakings(turns):
+    """Turns that came before that of somebody who was surely there first.
+
+    A request reached the server between `asked` and `queued`. Who was queued before another even asked
+    was there first, whatever the clocks of the clients did in between: no false alarm, and blind only to
+    the order of requests that were under way at the same moment. Turns are in the order of service.
+    """
+    count = 0
+    earliest = math.inf
+    for asked, queued in reversed(turns):
+        if asked > earliest:
+            count += 1
+        earliest = min(earliest, queued)
+    return count
+
+
+def doubtful(turns):
+    """How many other requests were under way at the same moment as one request: the mean."""
+    edges = sorted([(asked, 1) for asked, _ in turns] + [(queued, -1) for _, queued in turns])
+    open_now = pairs = 0
+    for _, step in edges:
+        if step == 1:
+            pairs += open_now
+        open_now += step
+    return 2 * pairs / len(turns)
+
+
+def measure(server, group, crowd, milliseconds):
+    """One run of a crowd, and what it shows.
+
+    A turn is one lock + unlock. It is a hand-off when somebody else had the turn before: who takes the
+    lock again while the others sleep has passed it to nobody.
+    """
+    begin = now()
+    group.begin(milliseconds, crowd.processes, crowd.each)
+    marks = []
+    for part in (FROM, TO):
+        time.sleep(max(0, begin / 1e6 + part * milliseconds / 1000 - time.monotonic()))
+        before = now()
+        commands = server.commands(INNER[group.name])
+        marks.append(((before + now()) / 2, commands, server.cpu_seconds()))
+    results = group.results(crowd.processes)
+
+    (start, commands_before, cpu_before), (end, commands_after, cpu_after) = marks
+    turns = []
+    for process, result in enumerate(results):
+        owners = [(process, client) for client in result["clients"]]
+        queued = result.get("queued") or [asked + ARRIVED_AFTER for asked in result["asked"]]
+        order = result.get("fences") or result["acquired"]
+        turns += zip(order, result["acquired"], result["asked"], queued, owners)
+    turns.sort()
+    if "fences" in results[0] and any(a[0] == b[0] for a, b in zip(turns, turns[1:])):
+        raise SystemExit("bench: two acquisitions with one fencing token")
+    counted = handoffs = 0
+    for turn, previous in zip(turns[1:], turns):
+        if start <= turn[1] < end:
+            counted += 1
+            handoffs += turn[4] != previous[4] or crowd.waiters == 1
+    if handoffs == 0:
+        return None
+    waits = [min(turn[1], end) - turn[2] for turn in turns if turn[1] >= start and turn[2] < end]
+    cycle = (end - start) / counted
+    places = [(turn[2], turn[3]) for turn in turns]
+    return {
+        "rate": handoffs / (end - start) * 1e6,
+        "turnRate": counted / (end - start) * 1e6,
+        "commands": (commands_after - commands_before) / handoffs,
+        "longestWaitMs": max(waits) / 1000,
+        "longestWaitInRounds": max(waits) / (crowd.waiters * cycle),
+        "overtakings": overtakings(places),
+        "turns": len(turns),
+        "doubtful": doubtful(places) if "fences" in results[0] else None,
+        "clientCpu": sum(result["cpuSeconds"] for result in results) / len(turns) * 1e6,
+        "serverCpu": (cpu_after - cpu_before) / counted * 1e6,
+    }
+
+
+def shown(runs):
+    """Runs of one contender with one crowd → figures."""
+    figures = {key: [run[key] for run in runs] for key in runs[0]}
+    result = {key: spread(values) for key, values in figures.items() if None not in values}
+    result["rate"]["all"] = figures["rate"]
+    for key in ("overtakings", "turns"):
+        result[key] = sum(figures[key])
+    return result
+
+
+def rows(result):
+    head = ["", "W", "hand-offs/s", "lowest – highest", "commands each", "turns/s"]
+    head += ["longest wait, ms", "in rounds of W", "overtakings", "client µs", "server µs"]
+    lines = []
+    for name, crowds in result["contenders"].items():
+        for waiters, figures in crowds.items():
+            if not figures:
+                lines.append([name, waiters] + ["–"] * 9)
+                continue
+            rate = figures["rate"]
+            share = figures["overtakings"] / figures["turns"]
+            lines.append(
+                [name, waiters, rate["median"], f"{number(rate['min'])} – {number(rate['max'])}"]
+                + [f"{figures['commands']['median']:.2f}", figures["turnRate"]["median"]]
+                + [figures["longestWaitMs"]["median"]]
+                + [figures["longestWaitInRounds"]["median"]]
+                + ["0" if share == 0 else f"{100 * share:.2g} %"]
+                + [figures[key]["median"] for key in ("clientCpu", "serverCpu")]
+            )
+    return table(head, lines)
+
+
+class ContendedCase:
+    """One lock that W clients want all the time, each on its own connections or all in one process."""
+
+    def __init__(self, name, title, crowds, peers, in_process):
+        self.name, self.title, self.peers, self.in_process = name, title, peers, in_process
+        self.crowds = [Crowd(waiters, in_process) for waiters in crowds]
+
+    def run(self, options, server, available):
+        most = max(crowd.each for crowd in self.crowds)
+        processes = max(crowd.processes for crowd in self.crowds)
+        where = {"locks": most} if self.in_process else {"clients": most}
+        groups = [
+            Group(name, available.command(name, "contended", server.url(), **where), processes)
+            for name in available.available([OURS, *self.peers])
+        ]
+        pairings = [(group, crowd) for crowd in self.crowds for group in groups]
+        for group in groups:
+            for crowd in self.crowds:
+                group.begin(options.warm_up, crowd.processes, crowd.each)
+                group.results(crowd.processes)
+        runs = {group.name: {crowd.waiters: [] for crowd in self.crowds} for group in groups}
+        for repetition in range(options.repetitions):
+            for group, crowd in rotated(pairings, repetition * len(groups) + repetition):
+                figures = measure(server, group, crowd, options.milliseconds)
+                if figures:
+                    runs[group.name][crowd.waiters].append(figures)
+        for group in groups:
+            group.close()
+        figures = {
+            name: {str(waiters): shown(many) if many else None for waiters, many in crowds.items()}
+            for name, crowds in runs.items()
+        }
+        return {
+            "unit": "hand-offs/s",
+            "where": {
+                str(crowd.waiters): {"processes": crowd.processes, "clientsInEach": crowd.each}
+                for crowd in self.crowds
+            },
+            "contenders": figures,
+            "targets": self.targets(figures),
+        }
+
+    def targets(self, figures):
+        ours = figures[OURS]
+        targets = []
+        for waiters, own in ours.items():
+            if int(waiters) == 1:
+                continue
+            if not own:
+                raise SystemExit(f"bench: not one hand-off with {waiters} clients")
+            commands = own["commands"]["median"]
+            targets.append(Target(f"W = {waiters}: commands each", commands, at_most=3.1))
+            # With few clients, any pause of the machine is many rounds long.
+            if int(waiters) >= 64:
+                rounds = own["longestWaitInRounds"]["median"]
+                targets.append(
+                    Target(f"W = {waiters}: longest wait in rounds of W", rounds, at_most=2)
+                )
+            targets.append(Target(f"W = {waiters}: overtakings", own["overtakings"], at_most=0))
+        if self.in_process:
+            return targets
+        for waiters in ("64", "256"):
+            ratio = ratios(ours[waiters]["rate"]["all"], ours["2"]["rate"]["all"])
+            targets.append(
+                Target(f"hand-offs/s at W = {waiters} to W = 2", ratio["median"], at_least=0.75)
+            )
+        peers = [
+            figures[name]["64"]["rate"]
+            for name in figures
+            if name not in (OURS, UNFAIR) and figures[name]["64"]
+        ]
+        if peers:
+            best = max(peers, key=lambda rate: rate["median"])
+            ratio = ours["64"]["rate"]["median"] / best["median"]
+            targets.append(Target("W = 64: hand-offs/s to the best peer's", ratio, at_least=3.5))
+        return targets
+
+    def show(self, result):
+        lines = rows(result) + [
+            "",
+            "A turn is one lock + unlock, a hand-off a turn that somebody else had before; commands are for "
+            "each hand-off, CPU for each turn. A round is as long as W turns on average: with a fair lock a "
+            "wait. Overtakings are turns taken before somebody who was surely there first.",
+        ]
+        if not self.in_process:
+            shared = [
+                f"W = {waiters} in {where['processes']} processes of {where['clientsInEach']} clients"
+                for waiters, where in result["where"].items()
+                if where["clientsInEach"] > 1
+            ]
+            lines += ["", "One process for each client; " + ", ".join(shared) + "."]
+        return lines
+
+
+class OrderCase:
+    """The fair queue for longer: who comes first is served first."""
+
+    name = "order"
+
+    def __init__(self, waiters):
+        self.crowd = Crowd(waiters)
+        self.title = f"Order of service, {waiters} clients"
+
+    def run(self, options, server, available):
+        command = available.command(OURS, "contended", server.url(), clients=self.crowd.each)
+        group = Group(OURS, command, self.crowd.processes)
+        group.begin(options.warm_up, self.crowd.processes, self.crowd.each)
+        group.results(self.crowd.processes)
+        figures = measure(server, group, self.crowd, options.order_seconds * 1000)
+        group.close()
+        rounds = figures["longestWaitInRounds"]
+        return figures | {
+            "seconds": options.order_seconds,
+            "targets": [
+                Target("overtakings", figures["overtakings"], at_most=0),
+                Target("longest wait in rounds of W", rounds, at_most=2),
+            ],
+        }
+
+    def show(self, result):
+        return [
+            f"In {result['seconds']} s {number(result['turns'])} turns, "
+            f"{number(result['overtakings'])} of them before somebody who was there first; "
+            f"longest wait {number(result['longestWaitMs'])} ms. "
+            f"Undecided is only the order among requests under way at the same moment, "
+            f"{number(result['doubtful'])} others on average."
+        ]

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "contender.h"
+
+#include <QDistLock/DistributedLock>
+#include <QDistLock/LockRegistry>
+
+#include <QtCore/qeventloop.h>
+#include <QtCore/qjsonarray.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace Bench {
+namespace {
+
+using QDistLock::DistributedLock;
+
+/*
+    Clients that all want the same lock, again as soon as they have given it back. When the time is up
+    each is served once more, so that nobody is left in the queue.
+
+    Of each turn is told: whose it was; in µs, when it was asked for, when its place in the queue was known
+    (the request reached the server between the two), and when the lock was had; and its fencing token,
+    which tells the order in which the server gave it away.
+*/
+class LibraryContended : public Contender
+{
+public:
+    explicit LibraryContended(const Setup &setup)
+    {
+        for (int i = 0; i < setup.clients; ++i) {
+            m_registries.push_back(std::make_unique<QDistLock::LockRegistry>(setup.server));
+            for (int j = 0; j < setup.locks; ++j)
+                addWaiter(m_registries.back().get(), setup.fair);
+        }
+    }
+
+    QJsonObject run(std::chrono::milliseconds duration, int participants) override
+    {
+        m_clients = m_asked = m_queued = m_acquired = m_fences = {};
+        const Stopwatch stopwatch;
+        m_end = microseconds() + std::chrono::microseconds(duration).count();
+        m_busy = std::min(participants, static_cast<int>(m_waiters.size()));
+        for (int i = 0; i < m_busy; ++i)
+            ask(m_waiters[static_cast<size_t>(i)].get());
+        m_loop.exec();
+        QJsonObject result = stopwatch.finish(m_asked.size()).toJson();
+        result.insert(QStringLiteral("clients"), m_clients);
+        result.insert(QStringLiteral("asked"), m_asked);
+        result.insert(QStringLiteral("queued"), m_queued);
+        result.insert(QStringLiteral("acquired"), m_acquired);
+        result.insert(QStringLiteral("fences"), m_fences);
+        return result;
+    }
+
+private:
+    struct Waiter
+    {
+        Waiter(QDistLock::LockRegistry *registry, const QString &name)
+            : lock(registry, name)
+        {}
+        DistributedLock lock;
+        int index = 0;
+        qint64 asked = 0;
+        qint64 queued = 0;
+    };
+
+    void addWaiter(QDistLock::LockRegistry *registry, bool fair)
+    {
+        m_waiters.push_back(std::make_unique<Waiter>(registry, QStringLiteral("bench:contended")));
+        Waiter *waiter = m_waiters.back().get();
+        waiter->index = static_cast<int>(m_waiters.size());
+        DistributedLock *lock = &waiter->lock;
+        lock->setWait(QDistLock::LockOptions::Forever);
+        lock->setFair(fair);
+        QObject::connect(lock, &DistributedLock::queuePositionChanged, lock, [waiter] {
+            if (waiter->queued == 0 && waiter->lock.queuePosition() >= 0)
+                waiter->queued = microseconds();
+        });
+        QObject::connect(lock, &DistributedLock::acquired, lock, [this, waiter] {
+            const qint64 now = microseconds();
+            m_clients.append(waiter->index);
+            m_asked.append(waiter->asked);
+            m_queued.append(waiter->queued ? waiter->queued : now);
+            m_acquired.append(now);
+            m_fences.append(waiter->lock.fencingToken());
+            waiter->lock.release();
+        });
+        QObject::connect(lock, &DistributedLock::released, lock, [this, waiter] {
+            if (microseconds() < m_end)
+                ask(waiter);
+            else if (--m_busy == 0)
+                m_loop.quit();
+        });
+        QObject::connect(lock, &DistributedLock::acquireFailed, lock,
+                         [lock] { fail(QStringLiteral("qdistlock: ") + lock->errorString()); });
+        QObject::connect(lock, &DistributedLock::lost, lock,
+                         [lock] { fail(QStringLiteral("qdistlock: lost ") + lock->name()); });
+    }
+
+    static void ask(Waiter *waiter)
+    {
+        waiter->asked = microseconds();
+        waiter->queued = 0;
+        waiter->lock.acquire();
+    }
+
+    std::vector<std::unique_ptr<QDistLock::LockRegistry>> m_registries;
+    std::vector<std::unique_ptr<Waiter>> m_waiters;
+    QEventLoop m_loop;
+    QJsonArray m_clients;
+    QJsonArray m_asked;
+    QJsonArray m_queued;
+    QJsonArray m_acquired;
+    QJsonArray m_fences;
+    qint64 m_end = 0;
+    int m_busy = 0;
+};
+
+} // namespace
+
+std::unique_ptr<Contender> makeLibraryContended(const Setup &setup)
+{
+    return std::make_unique<LibraryContended>(setup);
+}
+
+} // namespace Bench

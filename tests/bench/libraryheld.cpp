@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "contender.h"
+
+#include <QDistLock/DistributedLock>
+#include <QDistLock/LockRegistry>
+
+#include <QtCore/qcoreapplication.h>
+#include <QtCore/qeventloop.h>
+#include <QtCore/qfile.h>
+#include <QtCore/qtimer.h>
+
+#include <malloc.h>
+#include <unistd.h>
+
+#include <vector>
+
+namespace Bench {
+namespace {
+
+using QDistLock::DistributedLock;
+
+/// Bytes.
+struct Memory
+{
+    double heap;
+    double resident;
+
+    static Memory now()
+    {
+        const struct mallinfo2 info = mallinfo2();
+        QFile statm(QStringLiteral("/proc/self/statm"));
+        if (!statm.open(QIODevice::ReadOnly))
+            fail(QStringLiteral("cannot read /proc/self/statm"));
+        const double pages = statm.readAll().split(' ').value(1).toDouble();
+        return {static_cast<double>(info.uordblks + info.hblkhd),
+                pages * static_cast<double>(sysconf(_SC_PAGESIZE))};
+    }
+};
+
+/*
+    Many locks of one registry, held for as long as the process lives. The first run makes and acquires
+    them and tells how much memory one takes; the others let the time go by, and measure what the renewals
+    cost.
+*/
+class LibraryHeld : public Contender
+{
+public:
+    explicit LibraryHeld(const Setup &setup)
+        : m_registry(setup.server)
+        , m_lease(setup.lease)
+        , m_count(setup.locks)
+    {}
+
+    QJsonObject run(std::chrono::milliseconds duration, int) override
+    {
+        if (m_locks.empty())
+            return prepare();
+        const Stopwatch stopwatch;
+        QEventLoop loop;
+        QTimer::singleShot(duration, &loop, &QEventLoop::quit);
+        loop.exec();
+        for (const auto &lock : m_locks) {
+            if (!lock->isHeld())
+                fail(QStringLiteral("qdistlock: lost ") + lock->name());
+        }
+        return stopwatch.finish(m_count).toJson();
+    }
+
+private:
+    QJsonObject prepare()
+    {
+        {
+            // What the first lock of a registry brings along is not the price of a lock.
+            DistributedLock first(&m_registry, QStringLiteral("bench:held:first"));
+            QEventLoop loop;
+            QObject::connect(&first, &DistributedLock::acquired, &first, &DistributedLock::release);
+            QObject::connect(&first, &DistributedLock::released, &loop, &QEventLoop::quit);
+            QObject::connect(&first, &DistributedLock::acquireFailed, &loop, [&first] {
+                fail(QStringLiteral("qdistlock: ") + first.errorString());
+            });
+            first.acquire();
+            loop.exec();
+        }
+        m_locks.reserve(static_cast<size_t>(m_count));
+        const Memory empty = Memory::now();
+        for (int i = 0; i < m_count; ++i) {
+            const QString name =
+                    QStringLiteral("bench:held:%1:%2").arg(QCoreApplication::applicationPid()).arg(i);
+            m_locks.push_back(std::make_unique<DistributedLock>(&m_registry, name));
+        }
+        const Memory idle = Memory::now();
+
+        QEventLoop loop;
+        int missing = m_count;
+        for (const auto &lock : m_locks) {
+            lock->setLease(m_lease);
+            lock->setWait(std::chrono::minutes(1));
+            QObject::connect(lock.get(), &DistributedLock::acquired, &loop, [&] {
+                if (--missing == 0)
+                    loop.quit();
+            });
+            QObject::connect(lock.get(), &DistributedLock::acquireFailed, &loop,
+                             [&] { fail(QStringLiteral("qdistlock: ") + lock->errorString()); });
+        }
+        // Connections of the application's own are not the lock's.
+        const Memory connected = Memory::now();
+        for (const auto &lock : m_locks)
+            lock->acquire();
+        loop.exec();
+        malloc_trim(0);
+        const Memory held = Memory::now();
+
+        const auto each = [this](double bytes) { return bytes / m_count; };
+        const double idleHeap = each(idle.heap - empty.heap);
+        const double idleResident = each(idle.resident - empty.resident);
+        return {{QStringLiteral("idleHeapBytes"), idleHeap},
+                {QStringLiteral("idleResidentBytes"), idleResident},
+                {QStringLiteral("heldHeapBytes"), idleHeap + each(held.heap - connected.heap)},
+                {QStringLiteral("heldResidentBytes"),
+                 idleResident + each(held.resident - connected.resident)}};
+    }
+
+    QDistLock::LockRegistry m_registry;
+    std::vector<std::unique_ptr<DistributedLock>> m_locks;
+    const std::chrono::milliseconds m_lease;
+    const int m_count;
+};
+
+} // namespace
+
+std::unique_ptr<Contender> makeLibraryHeld(const Setup &setup)
+{
+    return std::make_unique<LibraryHeld>(setup);
+}
+
+} // namespace Bench

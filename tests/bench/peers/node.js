@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// redis-semaphore's Mutex and redlock as contenders, both over ioredis:
+// `node node.js --server URL [--clients N] [--locks N] LIBRARY pairs|contended|waiters`.
+// Their options are their defaults, but for a lease of 30 s and no limit to the waiting.
+
+'use strict';
+
+const path = require('path');
+const readline = require('readline');
+const { parseArgs } = require('util');
+
+// Installed beside the build, not beside this file.
+const load = name => require(path.join(process.env.QDISTLOCK_BENCH_PEERS, 'node_modules', name));
+const Redis = load('ioredis');
+
+const { values: options, positionals: [library, contender] } = parseArgs({
+    allowPositionals: true,
+    options: {
+        server: { type: 'string' },
+        clients: { type: 'string', default: '1' },
+        locks: { type: 'string', default: '1' },
+    },
+});
+const clients = Number(options.clients);
+const locks = Number(options.locks);
+
+const microseconds = () => Number(process.hrtime.bigint() / 1000n);
+
+/// Something with acquire() and release(), both promises.
+const makers = {
+    'redis-semaphore': client => {
+        const { Mutex } = load('redis-semaphore');
+        return name => new Mutex(client, name, { lockTimeout: 30000, acquireTimeout: Infinity });
+    },
+    'redlock': client => {
+        const Redlock = load('redlock');
+        const redlock = new Redlock([client], { retryCount: -1 });
+        return name => {
+            let held;
+            return {
+                acquire: async () => { held = await redlock.lock(name, 30000); },
+                release: () => held.unlock(),
+            };
+        };
+    },
+};
+
+function makeLocks(nameOf) {
+    const made = [];
+    for (let i = 0; i < clients; ++i) {
+        const make = makers[library](new Redis(options.server));
+        for (let j = 0; j < locks; ++j)
+            made.push(make(nameOf(j)));
+    }
+    return made;
+}
+
+const contenders = {
+    /// Different locks, each taken and given back in turn.
+    pairs() {
+        const made = makeLocks(index => `bench:${library}:${process.pid}:${index}`);
+        return async milliseconds => {
+            const end = performance.now() + milliseconds;
+            let pairs = 0;
+            await Promise.all(made.map(async lock => {
+                do {
+                    await lock.acquire();
+                    await lock.release();
+                    ++pairs;
+                } while (performance.now() < end);
+            }));
+            return { operations: pairs };
+        };
+    },
+
+    /// Everybody wants the same lock, again as soon as it was given back.
+    contended() {
+        const made = makeLocks(() => `bench:contended:${library}`);
+        return async (milliseconds, participants) => {
+            const end = performance.now() + milliseconds;
+            const turnsOf = [];
+            const asked = [];
+            const acquired = [];
+            await Promise.all(made.slice(0, participants).map(async (lock, index) => {
+                do {
+                    const before = microseconds();
+                    await lock.acquire();
+                    turnsOf.push(index);
+                    asked.push(before);
+                    acquired.push(microseconds());
+                    await lock.release();
+                } while (performance.now() < end);
+            }));
+            return { operations: asked.length, clients: turnsOf, asked, acquired };
+        };
+    },
+
+    /// One holds the lock, everybody else waits for it.
+    waiters() {
+        const made = makeLocks(() => `bench:waiters:${library}`);
+        const holder = makers[library](new Redis(options.server))(`bench:waiters:${library}`);
+        let held = false;
+        return async milliseconds => {
+            if (!held) {
+                await holder.acquire();
+                held = true;
+                for (const lock of made)
+                    lock.acquire().then(() => lock.release());
+            }
+            await new Promise(resolve => setTimeout(resolve, milliseconds));
+            return { operations: made.length };
+        };
+    },
+};
+
+async function main() {
+    const run = contenders[contender]();
+    for await (const line of readline.createInterface({ input: process.stdin })) {
+        const [, milliseconds, participants] = line.split(' ').map(Number);
+        const start = performance.now();
+        const cpu = process.cpuUsage();
+        const result = await run(milliseconds, participants || clients * locks);
+        const used = process.cpuUsage(cpu);
+        result.seconds = (performance.now() - start) / 1000;
+        result.cpuSeconds = (used.user + used.system) / 1e6;
+        console.log(JSON.stringify(result));
+    }
+    process.exit(0);
+}
+
+main();

@@ -1,0 +1,1193 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// Those who wait: their order, what it costs, and what becomes of it when some of them die.
+
+#include "locktesting.h"
+
+#include "support/faultproxy.h"
+
+#include <QtCore/qelapsedtimer.h>
+#include <QtCore/qprocess.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <signal.h>
+
+using namespace LockTesting;
+using namespace Support;
+
+namespace {
+
+const QString Name = QStringLiteral("job");
+const QByteArray Key = QByteArrayLiteral("lock:job");
+const QByteArray Queue = QByteArrayLiteral("{lock:job}:queue");
+const QByteArray Fence = QByteArrayLiteral("{lock:job}:fence");
+
+/// Room for a busy machine, far below any time-out that would hide a lost message.
+constexpr milliseconds AtOnce = 700ms;
+
+RedisServer::Options withTcp()
+{
+    RedisServer::Options options;
+    options.tcp = true;
+    return options;
+}
+
+/// One who wants the lock, on connections of its own unless a registry is given.
+struct Client
+{
+    explicit Client(const QUrl &server, const LockOptions &lockOptions = options(20s, LockOptions::Forever))
+        : own(std::make_unique<LockRegistry>(server))
+        , lock(std::make_unique<DistributedLock>(own.get(), Name))
+        , spies(lock.get())
+    {
+        lock->setOptions(lockOptions);
+    }
+    explicit Client(LockRegistry *registry, const LockOptions &lockOptions = options(20s, LockOptions::Forever))
+        : lock(std::make_unique<DistributedLock>(registry, Name))
+        , spies(lock.get())
+    {
+        lock->setOptions(lockOptions);
+    }
+
+    DistributedLock *operator->() const { return lock.get(); }
+    bool acquireNow() { return LockTesting::acquireNow(lock.get()); }
+    /// Waits, and the server knows.
+    bool join(int position)
+    {
+        lock->acquire();
+        return eventually([&] { return lock->queuePosition() == position; });
+    }
+    bool served(milliseconds timeout = 10s)
+    {
+        return eventually([&] { return lock->isHeld(); }, timeout);
+    }
+
+    std::unique_ptr<LockRegistry> own;
+    std::unique_ptr<DistributedLock> lock;
+    Spies spies;
+    int turns = 0; ///< of takeTurns()
+};
+
+using Clients = std::vector<std::unique_ptr<Client>>;
+
+/// One who wants the lock, in a process of its own.
+class Worker
+{
+public:
+    ~Worker()
+    {
+        if (m_process.state() == QProcess::NotRunning)
+            return;
+        kill();
+    }
+    bool start(const QUrl &server, milliseconds lease, milliseconds hold, int turns)
+    {
+        m_process.start(QStringLiteral(QUEUEWORKER),
+                        {server.toString(), Name, QString::number(lease.count()), QString::number(hold.count()),
+                         QString::number(turns)});
+        return m_process.waitForStarted();
+    }
+    bool waitFor(const QByteArray &text, milliseconds timeout = 10s)
+    {
+        return eventually([&] { return output().contains(text); }, timeout);
+    }
+    bool ended()
+    {
+        return eventually([&] { return m_process.state() == QProcess::NotRunning; }, 20s);
+    }
+    QByteArray output()
+    {
+        m_output += m_process.readAllStandardOutput();
+        return m_output;
+    }
+    void signal(int number) { ::kill(pid_t(m_process.processId()), number); }
+    void kill()
+    {
+        signal(SIGKILL);
+        m_process.waitForFinished();
+    }
+
+private:
+    QProcess m_process;
+    QByteArray m_output;
+};
+
+/// Who came and who was served, as the server saw it: MONITOR, read by a foreign client.
+class Witness
+{
+public:
+    struct Service
+    {
+        QByteArray token;
+        double arrival = 0; ///< 0 = never waited
+        double waited = 0;  ///< seconds
+        double at = 0;      ///< seconds
+    };
+
+    bool start(const RedisServer &server)
+    {
+        return m_client.connectToUnix(server.socketPath())
+                && m_client.command({"MONITOR"}).toByteArray() == "OK";
+    }
+    /// In order of service. A grant and its claim are one.
+    QList<Service> services(RedisServer &server)
+    {
+        server.command({"ECHO", "the end"});
+        QHash<QByteArray, QPair<double, double>> joined; // arrival, time
+        QList<Service> services;
+        while (true) {
+            const QVariant reply = m_client.readReply();
+            const QByteArray line = reply.toByteArray();
+            if (isError(reply) || line.contains("the end"))
+                return isError(reply) ? QList<Service>() : services;
+            const double time = line.split(' ').value(0).toDouble();
+            const qsizetype begin = line.indexOf('"');
+            const QByteArray command = line.sliced(begin + 1).chopped(1).toLower();
+            const QList<QByteArray> words = QByteArray(command).replace("\" \"", "\n").split('\n');
+            if (words.value(0) == "zadd" && words.value(1) == Queue && !joined.contains(words.value(4)))
+                joined.insert(words.value(4), {words.value(3).toDouble(), time});
+            const bool given = words.value(0) == "set" && words.value(1) == Key && words.value(3) == "px";
+            if (given && (services.isEmpty() || services.last().token != words.value(2))) {
+                const auto from = joined.value(words.value(2), {0, time});
+                services.append({words.value(2), from.first, time - from.second, time});
+            }
+        }
+    }
+
+private:
+    RespClient m_client;
+};
+
+/// Each takes so many turns and waits again at once.
+void takeTurns(Client &client, int turns, milliseconds hold, const std::function<void()> &served = {})
+{
+    client.turns = turns;
+    DistributedLock *const lock = client.lock.get();
+    QObject::connect(lock, &DistributedLock::acquired, lock, [lock, hold, served] {
+        if (served)
+            served();
+        if (hold == 0ms)
+            lock->release();
+        else
+            QTimer::singleShot(hold, lock, [lock] { lock->release(); });
+    });
+    QObject::connect(lock, &DistributedLock::released, lock, [&client] {
+        if (client.spies.released.size() < client.turns)
+            client->acquire();
+    });
+}
+
+} // namespace
+
+class tst_Queue : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+    void cleanup();
+
+    // Order.
+    void servedInOrderOfArrival();
+    void waitersOfOneRegistryAmongOthers();
+    void tryAcquireDoesNotBarge();
+    void unfairWaitersAreWoken();
+    void fairWaiterBehindUnfairOnes();
+    void queuePosition();
+
+    // The dead and the frozen.
+    void headKilled();
+    void thirdOfTheWaitersKilled();
+    void moreDeadThanOneCallMayDrop();
+    void holderKilled();
+    void headStopped_data();
+    void headStopped();
+
+    // Foreign clients.
+    void waitersLeaveTheHoldersTtl();
+    void foreignClientBetweenHandOffs();
+    void foreignClientDoesNotStarve();
+    void foreignHolderWithoutTtl();
+
+    // The connection.
+    void placeKeptOverAReconnect_data();
+    void placeKeptOverAReconnect();
+
+    // Giving up, and other ways a turn comes.
+    void nothingLeftOfAWaiter_data();
+    void nothingLeftOfAWaiter();
+    void grantCrossesCancel();
+    void minHoldWithWaiters();
+    void forceReleaseHandsOn();
+
+    // Cost.
+    void commandsOfACycle();
+    void commandsOfACycleInOneRegistry();
+    void manyWaiters();
+    void manyHeldLocks();
+
+    // Bad input.
+    void foreignQueueEntries();
+    void forgedPlaces_data();
+    void forgedPlaces();
+    void forgedMessages();
+    void grantForACancelledLock();
+    void queueOfAnotherType();
+    void fenceOfAnotherType();
+
+private:
+    /// What stands for who waits at that rank.
+    QByteArray member(int rank)
+    {
+        return m_server.command({"ZRANGE", Queue, QByteArray::number(rank), QByteArray::number(rank)})
+                .toList()
+                .value(0)
+                .toByteArray();
+    }
+    static QByteArray channelOf(const QByteArray &token) { return "lock:client:" + token.split(':').value(0); }
+    qint64 queueLength() { return m_server.command({"ZCARD", Queue}).toLongLong(); }
+    /// Nothing but fences, and those not for ever.
+    bool nothingLeft()
+    {
+        if (!eventually([&] { return lockKeys(m_server).isEmpty(); }))
+            return false;
+        const QList<QByteArray> fences = m_server.keys();
+        return std::all_of(fences.begin(), fences.end(), [&](const QByteArray &key) { return m_server.pttl(key) > 0; });
+    }
+    bool turnsTaken(const Clients &clients)
+    {
+        return eventually([&] {
+            return std::all_of(clients.begin(), clients.end(), [](const auto &client) {
+                return client->spies.released.size() == client->turns;
+            });
+        }, 20s);
+    }
+
+    RedisServer m_server{withTcp()};
+};
+
+void tst_Queue::initTestCase()
+{
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+}
+
+void tst_Queue::init()
+{
+    m_server.command({"FLUSHALL"});
+}
+
+void tst_Queue::cleanup()
+{
+    QVERIFY(eventually([&] { return m_server.connectedClients() == 0; }));
+}
+
+void tst_Queue::servedInOrderOfArrival()
+{
+    constexpr int Turns = 6;
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    Clients clients;
+    std::vector<std::unique_ptr<Worker>> workers;
+    for (int i = 0; i < 4; ++i) {
+        for (int j = 0; j < 2; ++j) {
+            clients.push_back(std::make_unique<Client>(m_server.url()));
+            takeTurns(*clients.back(), Turns, 3ms);
+        }
+        workers.push_back(std::make_unique<Worker>());
+        QVERIFY(workers.back()->start(m_server.url(), 20s, 3ms, Turns));
+    }
+    Witness witness;
+    QVERIFY(witness.start(m_server));
+    for (const auto &client : clients)
+        client->lock->acquire();
+    const int waiters = int(clients.size() + workers.size());
+    QVERIFY(eventually([&] { return queueLength() == waiters; }));
+    holder->release();
+    for (const auto &worker : workers)
+        QVERIFY(worker->ended());
+    QVERIFY(turnsTaken(clients));
+
+    const QList<Witness::Service> services = witness.services(m_server);
+    QSet<QByteArray> tokens;
+    int inversions = 0;
+    double longest = 0;
+    double last = 0;
+    int waited = 0;
+    for (const auto &service : services) {
+        QVERIFY2(!tokens.contains(service.token), "served twice");
+        tokens.insert(service.token);
+        if (service.arrival == 0)
+            continue;
+        ++waited;
+        inversions += service.arrival <= last;
+        last = std::max(last, service.arrival);
+        if (waited > waiters) // the first waited for the test to begin
+            longest = std::max(longest, service.waited);
+    }
+    QCOMPARE(inversions, 0);
+    // The very last may find nobody before it.
+    QVERIFY2(waited > waiters * (Turns - 1) && waited <= waiters * Turns, qPrintable(QString::number(waited)));
+    const double cycle = (services.last().at - services.first().at) / double(services.size() - 1);
+    QVERIFY2(longest <= 2 * waiters * cycle, qPrintable(QStringLiteral("%1 s, cycle %2 s").arg(longest).arg(cycle)));
+    qint64 acquired = 0;
+    for (const auto &client : clients)
+        acquired += client->spies.acquired.size();
+    for (const auto &worker : workers) {
+        acquired += worker->output().count("acquired ");
+        QVERIFY(!worker->output().contains("lost") && !worker->output().contains("failed"));
+    }
+    QCOMPARE(acquired, waiters * Turns);
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::waitersOfOneRegistryAmongOthers()
+{
+    LockRegistry registry(m_server.url());
+    Client holder(&registry);
+    QVERIFY(holder.acquireNow());
+    QVERIFY(eventually([&] { return m_server.subscriberCount(channelOf(m_server.get(Key))) == 1; }));
+    Clients clients;
+    QList<int> order;
+    QList<qint64> fences{holder->fencingToken()};
+    for (int i = 0; i < 9; ++i) {
+        if (i == 4)
+            clients.push_back(std::make_unique<Client>(m_server.url()));
+        else
+            clients.push_back(std::make_unique<Client>(&registry));
+        DistributedLock *const lock = clients.back()->lock.get();
+        takeTurns(*clients.back(), 1, 0ms, [&order, &fences, lock, i] {
+            order << i;
+            fences << lock->fencingToken();
+        });
+        QVERIFY(clients.back()->join(i));
+    }
+    holder->release();
+    QVERIFY(turnsTaken(clients));
+    QCOMPARE(order, (QList<int>{0, 1, 2, 3, 4, 5, 6, 7, 8}));
+    for (qsizetype i = 1; i < fences.size(); ++i)
+        QVERIFY(fences.at(i) > fences.at(i - 1));
+    QVERIFY(nothingLeft());
+}
+
+// The lock is free, but others came first: they are served, by the very look of who did not get it.
+void tst_Queue::tryAcquireDoesNotBarge()
+{
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    Client waiter(m_server.url());
+    QVERIFY(waiter.join(0));
+    Client other(m_server.url());
+    m_server.command({"DEL", Key});
+    other->tryAcquire();
+    QVERIFY(eventually([&] { return other.spies.acquiresEnded() == 1; }));
+    QCOMPARE(other.spies.failed.size(), 1);
+    QCOMPARE(other.spies.failure(), DistributedLock::BusyError);
+    QVERIFY(waiter.served(AtOnce));
+    QCOMPARE(queueLength(), 0);
+    waiter->release();
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::unfairWaitersAreWoken()
+{
+    const LockOptions unfair = options(20s, LockOptions::Forever).withFair(false).withRetryInterval(20s);
+    Clients clients;
+    for (int i = 0; i < 3; ++i) {
+        clients.push_back(std::make_unique<Client>(m_server.url(), unfair));
+        takeTurns(*clients.back(), 3, 1ms);
+    }
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    for (int i = 0; i < 3; ++i)
+        QVERIFY(clients.at(size_t(i))->join(i));
+    for (int i = 0; i < 3; ++i)
+        QVERIFY(member(i).startsWith('*'));
+    QElapsedTimer timer;
+    timer.start();
+    holder->release();
+    QVERIFY(turnsTaken(clients));
+    QVERIFY2(timer.elapsed() < 2000, qPrintable(QString::number(timer.elapsed()))); // no look of their own
+    for (const auto &client : clients)
+        QCOMPARE(client->spies.acquired.size(), 3);
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::fairWaiterBehindUnfairOnes()
+{
+    const LockOptions unfair = options(20s, LockOptions::Forever).withFair(false);
+    Clients clients;
+    for (int i = 0; i < 3; ++i) {
+        clients.push_back(std::make_unique<Client>(m_server.url(), unfair));
+        takeTurns(*clients.back(), 1000000, 1ms);
+    }
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    for (int i = 0; i < 3; ++i)
+        QVERIFY(clients.at(size_t(i))->join(i));
+    Client fair(m_server.url());
+    QVERIFY(fair.join(3));
+    holder->release();
+    QVERIFY(fair.served(2s)); // although the others come back without end
+}
+
+void tst_Queue::queuePosition()
+{
+    Client holder(m_server.url());
+    QCOMPARE(holder->queuePosition(), -1);
+    QVERIFY(holder.acquireNow());
+    QCOMPARE(holder->queuePosition(), -1);
+    Client first(m_server.url());
+    Client second(m_server.url());
+    QList<int> values;
+    connect(second.lock.get(), &DistributedLock::queuePositionChanged, this,
+            [&] { values << second->queuePosition(); });
+    QVERIFY(first.join(0));
+    QVERIFY(second.join(1));
+    first->cancel();
+    QCOMPARE(first->queuePosition(), -1);
+    QVERIFY(eventually([&] { return second->queuePosition() == 0; }, AtOnce)); // told, without asking
+    holder->release();
+    QVERIFY(second.served(AtOnce));
+    QCOMPARE(second->queuePosition(), -1);
+    QCOMPARE(values, (QList<int>{1, 0, -1}));
+    second->release();
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::headKilled()
+{
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    Worker head;
+    QVERIFY(head.start(m_server.url(), 20s, 0ms, 1));
+    QVERIFY(head.waitFor("queued"));
+    const QByteArray channel = channelOf(member(0));
+    Client second(m_server.url());
+    QVERIFY(second.join(1));
+    head.kill();
+    QVERIFY(eventually([&] { return m_server.subscriberCount(channel) == 0; }));
+    holder->release();
+    QVERIFY(second.served(AtOnce)); // not after a claim time
+    second->release();
+    QVERIFY(nothingLeft());
+    QVERIFY(!head.output().contains("acquired"));
+}
+
+void tst_Queue::thirdOfTheWaitersKilled()
+{
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    Clients clients;
+    std::vector<std::unique_ptr<Worker>> workers;
+    QList<int> order;
+    for (int i = 0; i < 4; ++i) {
+        workers.push_back(std::make_unique<Worker>());
+        QVERIFY(workers.back()->start(m_server.url(), 20s, 0ms, 1));
+        QVERIFY(workers.back()->waitFor("queued"));
+        for (int j = 0; j < 2; ++j) {
+            clients.push_back(std::make_unique<Client>(m_server.url()));
+            takeTurns(*clients.back(), 1, 1ms, [&order, number = int(clients.size())] { order << number; });
+            QVERIFY(clients.back()->join(3 * i + j + 1));
+        }
+    }
+    const qint64 subscribers = m_server.channels().size();
+    for (const auto &worker : workers)
+        worker->signal(SIGKILL);
+    QVERIFY(eventually([&] { return m_server.channels().size() == subscribers - 4; }));
+    QElapsedTimer timer;
+    timer.start();
+    holder->release();
+    QVERIFY(turnsTaken(clients));
+    QVERIFY2(timer.elapsed() < 1500, qPrintable(QString::number(timer.elapsed())));
+    QCOMPARE(order, (QList<int>{1, 2, 3, 4, 5, 6, 7, 8}));
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::moreDeadThanOneCallMayDrop()
+{
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    Client waiter(m_server.url());
+    QVERIFY(waiter.join(0));
+    QList<QByteArray> command{"ZADD", Queue};
+    for (int i = 1; i <= 1300; ++i)
+        command << QByteArray::number(i) << "ffffffffffffffff:" + QByteArray::number(i) + ":0123456789abcdef";
+    QCOMPARE(m_server.command(command).toInt(), 1300);
+    holder->release();
+    QVERIFY(waiter.served(AtOnce));
+    QCOMPARE(holder.spies.released.size(), 1);
+    waiter->release();
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::holderKilled()
+{
+    constexpr milliseconds Lease = 900ms;
+    Worker holder;
+    QVERIFY(holder.start(m_server.url(), Lease, 1h, 1));
+    QVERIFY(holder.waitFor("acquired "));
+    Client first(m_server.url(), options(Lease, LockOptions::Forever));
+    Client second(m_server.url(), options(Lease, LockOptions::Forever));
+    QVERIFY(first.join(0));
+    QVERIFY(second.join(1));
+    // It lives and renews: a lease goes by and nobody is served.
+    QVERIFY(!eventually([&] { return first->isHeld() || second->isHeld(); }, Lease + 200ms));
+    holder.signal(SIGKILL);
+    QElapsedTimer timer;
+    timer.start();
+    QVERIFY(first.served());
+    QVERIFY2(timer.elapsed() <= (Lease + 100ms).count(), qPrintable(QString::number(timer.elapsed())));
+    first->release();
+    QVERIFY(second.served(AtOnce));
+    second->release();
+    QVERIFY(nothingLeft());
+    QCOMPARE(first.spies.acquired.size(), 1);
+    QCOMPARE(second.spies.acquired.size(), 1);
+}
+
+void tst_Queue::headStopped_data()
+{
+    QTest::addColumn<int>("lease");
+    QTest::addColumn<int>("claim");
+    QTest::newRow("short lease") << 800 << 800;
+    QTest::newRow("long lease") << 20000 << 3000;
+}
+
+void tst_Queue::headStopped()
+{
+    QFETCH(int, lease);
+    QFETCH(int, claim);
+    const LockOptions lockOptions = options(milliseconds(lease), LockOptions::Forever);
+    Client holder(m_server.url(), lockOptions);
+    QVERIFY(holder.acquireNow());
+    Worker head;
+    QVERIFY(head.start(m_server.url(), milliseconds(lease), 1ms, 1));
+    QVERIFY(head.waitFor("queued"));
+    const QByteArray headToken = member(0);
+    Client second(m_server.url(), lockOptions);
+    Client third(m_server.url(), lockOptions);
+    QVERIFY(second.join(1));
+    QVERIFY(third.join(2));
+    head.signal(SIGSTOP);
+    QElapsedTimer timer;
+    timer.start();
+    holder->release();
+    QVERIFY(eventually([&] { return holder.spies.released.size() == 1; }));
+    QCOMPARE(m_server.get(Key), headToken);
+    QVERIFY(second.served());
+    QVERIFY2(timer.elapsed() >= claim - 5 && timer.elapsed() <= claim + 250,
+             qPrintable(QString::number(timer.elapsed())));
+    QVERIFY(!third->isHeld());
+    // Back, and at its old place: before the third.
+    head.signal(SIGCONT);
+    QVERIFY(eventually([&] { return queueLength() == 2; }));
+    QCOMPARE(member(0), headToken);
+    second->release();
+    QVERIFY(head.ended());
+    QVERIFY(third.served(AtOnce));
+    third->release();
+    QCOMPARE(head.output().count("acquired "), 1);
+    QVERIFY(!head.output().contains("lost"));
+    const qint64 fence = head.output().split(' ').last().trimmed().toLongLong();
+    QVERIFY(fence > 0);
+    QCOMPARE(second.spies.acquired.size(), 1);
+    QCOMPARE(third.spies.acquired.size(), 1);
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::waitersLeaveTheHoldersTtl()
+{
+    Client holder(m_server.url(), options(20s).withAutoRenew(false));
+    QVERIFY(holder.acquireNow());
+    const auto expiry = [this] { return m_server.command({"PEXPIRETIME", Key}).toLongLong(); };
+    const QByteArray token = m_server.get(Key);
+    const qint64 before = expiry();
+    QVERIFY(before > 0);
+    for (const bool fair : {true, false}) {
+        Clients clients;
+        for (int i = 0; i < 6; ++i) {
+            clients.push_back(std::make_unique<Client>(
+                    m_server.url(), options(3h, LockOptions::Forever).withFair(fair).withRetryInterval(1ms)));
+            QVERIFY(clients.back()->join(i));
+            clients.back()->lock->tryAcquire();
+        }
+        m_server.command({"CLIENT", "KILL", "TYPE", "pubsub"}); // all look again, and again
+        QVERIFY(eventually([&] { return m_server.channels().size() == 7; }));
+        clients.at(0)->lock->cancel();
+        clients.at(1).reset();
+        QVERIFY(eventually([&] { return queueLength() == 4; }));
+        QCOMPARE(expiry(), before);
+    }
+    QVERIFY(eventually([&] { return queueLength() == 0; }));
+    QCOMPARE(expiry(), before);
+    QCOMPARE(m_server.get(Key), token);
+    QVERIFY(holder->isHeld());
+}
+
+void tst_Queue::foreignClientBetweenHandOffs()
+{
+    constexpr int Waiters = 6;
+    constexpr int Turns = 50;
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    Clients clients;
+    std::atomic<bool> stop = false;
+    int served = 0;
+    for (int i = 0; i < Waiters; ++i) {
+        clients.push_back(std::make_unique<Client>(m_server.url()));
+        takeTurns(*clients.back(), Turns, 0ms, [&] { stop = ++served > Waiters * (Turns - 2); });
+        QVERIFY(clients.back()->join(i));
+    }
+    std::atomic<qint64> attempts = 0;
+    qint64 brokenIn = 0;
+    const QString path = m_server.socketPath();
+    std::thread foreigner([&] {
+        RespClient client;
+        client.connectToUnix(path);
+        while (!stop && client.isConnected()) {
+            ++attempts;
+            brokenIn += client.command({"SET", Key, "foreign", "NX", "PX", "20"}).toByteArray() == "OK";
+        }
+    });
+    const bool begun = eventually([&] { return attempts > 0; });
+    const qint64 before = attempts;
+    holder->release();
+    const bool released = turnsTaken(clients);
+    stop = true;
+    foreigner.join();
+    QVERIFY(begun);
+    QVERIFY(released);
+    QCOMPARE(served, Waiters * Turns);
+    QVERIFY2(attempts - before > 20, qPrintable(QString::number(attempts - before)));
+    QCOMPARE(brokenIn, 0);
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::foreignClientDoesNotStarve()
+{
+    std::atomic<bool> stop = false;
+    std::atomic<int> cycles = 0;
+    const QString path = m_server.socketPath();
+    std::thread foreigner([&] {
+        RespClient client;
+        client.connectToUnix(path);
+        while (!stop && client.isConnected()) {
+            if (client.command({"SET", Key, "foreign", "NX", "PX", "1000"}).toByteArray() == "OK") {
+                ++cycles;
+                std::this_thread::sleep_for(10ms); // its work
+                client.command({"DEL", Key});
+            }
+            std::this_thread::sleep_for(10ms); // its pause
+        }
+    });
+    const bool begun = eventually([&] { return cycles > 0; });
+    Client first(m_server.url());
+    Client second(m_server.url());
+    first->acquire();
+    second->acquire();
+    const bool served = eventually([&] { return first->isHeld() || second->isHeld(); });
+    Client &winner = first->isHeld() ? first : second;
+    Client &other = first->isHeld() ? second : first;
+    winner->release();
+    const bool otherServed = other.served();
+    stop = true;
+    foreigner.join();
+    QVERIFY(begun);
+    QVERIFY(served);
+    QVERIFY(otherServed);
+}
+
+void tst_Queue::foreignHolderWithoutTtl()
+{
+    m_server.command({"SET", Key, "foreign"});
+    const LockOptions untouched = options(600ms, LockOptions::Forever).withRepairMissingTtl(false);
+    Client first(m_server.url(), untouched);
+    QVERIFY(first.join(0));
+    QVERIFY(!eventually([&] { return first->isHeld(); }, 300ms));
+    QCOMPARE(m_server.pttl(Key), -1);
+    Client second(m_server.url(), options(600ms, LockOptions::Forever));
+    QElapsedTimer timer;
+    timer.start();
+    QVERIFY(second.join(1));
+    QVERIFY(eventually([&] { return m_server.pttl(Key) > 0; }));
+    QCOMPARE(m_server.get(Key), QByteArray("foreign"));
+    QVERIFY(first.served());
+    QVERIFY2(timer.elapsed() < 600 + 250, qPrintable(QString::number(timer.elapsed())));
+    QVERIFY(!second->isHeld());
+    first->release();
+    QVERIFY(second.served(AtOnce));
+    second->release();
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::placeKeptOverAReconnect_data()
+{
+    QTest::addColumn<QByteArray>("fault");
+    for (const char *fault : {"commands", "subscription", "both", "reset"})
+        QTest::newRow(fault) << QByteArray(fault);
+}
+
+void tst_Queue::placeKeptOverAReconnect()
+{
+    QFETCH(QByteArray, fault);
+    FaultProxy proxy(m_server);
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    QVERIFY(eventually([&] { return m_server.subscriberCount(channelOf(m_server.get(Key))) == 1; }));
+    Client first(proxy.url());
+    QVERIFY(first.join(0));
+    Client second(m_server.url());
+    QVERIFY(second.join(1));
+    const QByteArray token = member(0);
+    const QByteArray arrival = m_server.command({"ZSCORE", Queue, token}).toByteArray();
+
+    const qint64 accepted = proxy.connectionsAccepted();
+    const int cut = fault == "commands" || fault == "subscription" ? 1 : 2;
+    if (fault == "reset") {
+        proxy.resetAll();
+    } else {
+        const QList<QByteArray> lines = m_server.command({"CLIENT", "LIST"}).toByteArray().split('\n');
+        int killed = 0;
+        for (const QByteArray &line : lines) {
+            const QByteArray name = " name=qdistlock-" + token.split(':').first();
+            const bool subscription = line.contains(name + "-sub ");
+            if (!subscription && !line.contains(name + ' '))
+                continue;
+            if ((subscription && fault == "commands") || (!subscription && fault == "subscription"))
+                continue;
+            const QByteArray id = line.split(' ').first().split('=').value(1);
+            killed += m_server.command({"CLIENT", "KILL", "ID", id}).toInt();
+        }
+        QCOMPARE(killed, cut);
+    }
+    QVERIFY(eventually([&] {
+        return proxy.connectionsAccepted() >= accepted + cut && proxy.connections() == 2
+                && m_server.subscriberCount(channelOf(token)) == 1 && first.own->state() == LockRegistry::Ready;
+    }));
+    QCOMPARE(member(0), token);
+    QCOMPARE(m_server.command({"ZSCORE", Queue, token}).toByteArray(), arrival);
+    holder->release();
+    QVERIFY(first.served(AtOnce));
+    QVERIFY(!second->isHeld());
+    QCOMPARE(m_server.get(Key), token);
+    first->release();
+    QVERIFY(second.served(AtOnce));
+    second->release();
+    QVERIFY(nothingLeft());
+    QCOMPARE(first.spies.acquired.size(), 1);
+}
+
+void tst_Queue::nothingLeftOfAWaiter_data()
+{
+    QTest::addColumn<QByteArray>("end");
+    for (const char *end : {"cancel", "release", "timeout", "destroyed", "registry destroyed"})
+        QTest::newRow(end) << QByteArray(end);
+}
+
+void tst_Queue::nothingLeftOfAWaiter()
+{
+    QFETCH(QByteArray, end);
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    Client first(m_server.url(), options(20s, end == "timeout" ? 1s : LockOptions::Forever));
+    QVERIFY(first.join(0));
+    Client second(m_server.url());
+    QVERIFY(second.join(1));
+    const QByteArray secondToken = member(1);
+    if (end == "cancel")
+        first->cancel();
+    else if (end == "release")
+        first->release();
+    else if (end == "destroyed")
+        first.lock.reset();
+    else if (end == "registry destroyed")
+        first.own.reset();
+    QVERIFY(eventually([&] { return queueLength() == 1; }));
+    QCOMPARE(member(0), secondToken);
+    if (end == "timeout")
+        QCOMPARE(first.spies.failure(), DistributedLock::TimeoutError);
+    QVERIFY(eventually([&] { return second->queuePosition() == 0; }, AtOnce));
+    QVERIFY(first.spies.acquired.isEmpty());
+    holder->release();
+    QVERIFY(second.served(AtOnce));
+    second->release();
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::grantCrossesCancel()
+{
+    FaultProxy proxy(m_server);
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    Client first(proxy.url());
+    QVERIFY(first.join(0));
+    const QByteArray firstToken = member(0);
+    Client second(m_server.url());
+    QVERIFY(second.join(1));
+    proxy.setHeld(true);
+    holder->release();
+    QVERIFY(eventually([&] { return m_server.get(Key) == firstToken; })); // granted, and does not know
+    first->cancel();
+    sendNow();
+    proxy.setHeld(false);
+    QVERIFY(second.served(AtOnce)); // not after a claim time
+    QVERIFY(first.spies.acquired.isEmpty());
+    second->release();
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::minHoldWithWaiters()
+{
+    Client holder(m_server.url(), options(20s).withMinHold(1200ms));
+    Client waiter(m_server.url());
+    QElapsedTimer timer;
+    timer.start();
+    QVERIFY(holder.acquireNow());
+    const qint64 acquired = timer.elapsed();
+    QVERIFY(waiter.join(0));
+    holder->release();
+    QVERIFY(eventually([&] { return holder.spies.released.size() == 1; }));
+    QVERIFY(m_server.exists(Key));
+    QVERIFY(waiter.served());
+    QVERIFY2(timer.elapsed() >= 1195 && timer.elapsed() <= acquired + 1200 + 150,
+             qPrintable(QString::number(timer.elapsed())));
+    waiter->release();
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::forceReleaseHandsOn()
+{
+    Client holder(m_server.url(), options(1h));
+    QVERIFY(holder.acquireNow());
+    QVERIFY(eventually([&] { return m_server.subscriberCount(channelOf(m_server.get(Key))) == 1; }));
+    const qint64 fence = holder->fencingToken();
+    Client first(m_server.url());
+    Client second(m_server.url());
+    QVERIFY(first.join(0));
+    QVERIFY(second.join(1));
+    const QFuture<bool> forced = second.own->forceRelease(Name);
+    QVERIFY(first.served(AtOnce));
+    QVERIFY(eventually([&] { return holder.spies.lost.size() == 1 && forced.isFinished(); }, AtOnce));
+    QCOMPARE(holder.spies.reason(), DistributedLock::ForcedRelease);
+    QVERIFY(forced.result());
+    QVERIFY(first->fencingToken() > fence);
+    QVERIFY(!second->isHeld());
+    first->release();
+    QVERIFY(second.served(AtOnce));
+    second->release();
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::commandsOfACycle()
+{
+    constexpr int Waiters = 12;
+    constexpr int Turns = 20;
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    Clients clients;
+    for (int i = 0; i < Waiters; ++i) {
+        clients.push_back(std::make_unique<Client>(m_server.url()));
+        takeTurns(*clients.back(), Turns, 0ms);
+        QVERIFY(clients.back()->join(i));
+    }
+    const auto before = m_server.commandCalls();
+    holder->release();
+    QVERIFY(turnsTaken(clients));
+    const auto after = m_server.commandCalls();
+    qint64 sent = Waiters - 1; // their first joining was before; the holder's release after
+    for (const char *command : {"evalsha", "eval"})
+        sent += after.value(command) - before.value(command);
+    const double each = double(sent) / (Waiters * Turns);
+    QVERIFY2(each > 2 && each <= 3.1, qPrintable(QString::number(each)));
+    QVERIFY(nothingLeft());
+}
+
+// The release hands the lock to the next of the same registry: no message, no claim.
+void tst_Queue::commandsOfACycleInOneRegistry()
+{
+    constexpr int Waiters = 12;
+    constexpr int Turns = 20;
+    LockRegistry registry(m_server.url());
+    Client holder(&registry);
+    QVERIFY(holder.acquireNow());
+    Clients clients;
+    for (int i = 0; i < Waiters; ++i) {
+        clients.push_back(std::make_unique<Client>(&registry));
+        takeTurns(*clients.back(), Turns, 0ms);
+        QVERIFY(clients.back()->join(i));
+    }
+    const auto before = m_server.commandCalls();
+    holder->release();
+    QVERIFY(turnsTaken(clients));
+    const auto after = m_server.commandCalls();
+    qint64 sent = Waiters - 1;
+    for (const char *command : {"evalsha", "eval"})
+        sent += after.value(command) - before.value(command);
+    const double each = double(sent) / (Waiters * Turns);
+    QVERIFY2(each <= 2.1, qPrintable(QString::number(each)));
+    QVERIFY(after.value("publish") - before.value("publish") <= 1);
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::manyWaiters()
+{
+    constexpr int Waiters = 500;
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    std::vector<std::unique_ptr<LockRegistry>> registries;
+    for (int i = 0; i < 20; ++i)
+        registries.push_back(std::make_unique<LockRegistry>(m_server.url()));
+    Clients clients;
+    for (int i = 0; i < Waiters; ++i) {
+        clients.push_back(std::make_unique<Client>(registries.at(size_t(i % 20)).get()));
+        clients.back()->lock->acquire();
+    }
+    QVERIFY(eventually([&] { return queueLength() == Waiters; }));
+    const qint64 before = m_server.commandsProcessed("evalsha");
+    QElapsedTimer timer;
+    timer.start();
+    QVERIFY(!eventually([&] { return holder->state() != DistributedLock::Held; }, 4s));
+    const qint64 sent = m_server.commandsProcessed("evalsha") - before;
+    // 500 / lease + 5 a second.
+    QVERIFY2(double(sent) <= double(timer.elapsed()) / 1000 * (Waiters / 20 + 5), qPrintable(QString::number(sent)));
+    QVERIFY2(sent <= 20, qPrintable(QString::number(sent))); // in truth few more than the head's
+    for (const auto &client : clients)
+        takeTurns(*client, 1, 0ms);
+    holder->release();
+    QVERIFY(turnsTaken(clients));
+    for (const auto &client : clients)
+        QCOMPARE(client->spies.acquired.size(), 1);
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::manyHeldLocks()
+{
+    constexpr int Locks = 10000;
+    LockRegistry registry(m_server.url());
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    int held = 0;
+    int renewals = 0;
+    int lost = 0;
+    for (int i = 0; i < Locks; ++i) {
+        locks.push_back(std::make_unique<DistributedLock>(&registry, QStringLiteral("many%1").arg(i)));
+        DistributedLock *const lock = locks.back().get();
+        lock->setOptions(options(9s));
+        connect(lock, &DistributedLock::acquired, this, [&held] { ++held; });
+        connect(lock, &DistributedLock::renewed, this, [&renewals] { ++renewals; });
+        connect(lock, &DistributedLock::lost, this, [&lost] { ++lost; });
+        lock->acquire();
+    }
+    QVERIFY(eventually([&] { return held == Locks; }));
+    const qint64 before = m_server.commandsProcessed("evalsha");
+    QCOMPARE(renewals, 0);
+    QVERIFY(eventually([&] { return renewals >= Locks; }));
+    const qint64 sent = m_server.commandsProcessed("evalsha") - before;
+    QVERIFY2(sent <= 20, qPrintable(QString::number(sent)));
+    QCOMPARE(lost, 0);
+    locks.clear();
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::foreignQueueEntries()
+{
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    Client first(m_server.url());
+    QVERIFY(first.join(0));
+    const QList<QPair<QByteArray, QByteArray>> junk = {
+            {"-inf", ""},
+            {"-1", "junk"},
+            {"0", "*"},
+            {"0", "**"},
+            {"0", "*junk"},
+            {"0.5", "a:b:c"},
+            {"1", ":::"},
+            {"1", QByteArray("\0\xff\r\n", 4)},
+            {"2", QByteArray(100000, 'x')},
+            {"3", "ffffffffffffffff:1:00000000000000000000000000000000"}, // well-formed, of nobody
+            {"3", "*ffffffffffffffff:2:00000000000000000000000000000000"},
+            {"3", "ffffffffffffffff:99999999999999999999999999999999:00"},
+            {"9007199254740993", "late"},
+            {"+inf", "last"},
+    };
+    for (const auto &[score, member] : junk)
+        QCOMPARE(m_server.command({"ZADD", Queue, score, member}).toInt(), 1);
+    Client second(m_server.url()); // joins behind what is infinitely late, or before it
+    second->acquire();
+    QVERIFY(eventually([&] { return second->queuePosition() >= 0; }));
+    holder->release();
+    QVERIFY(first.served(AtOnce));
+    QVERIFY(!second->isHeld());
+    first->release();
+    QVERIFY(second.served(AtOnce));
+    second->release();
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::forgedPlaces_data()
+{
+    QTest::addColumn<bool>("releasers");
+    QTest::addColumn<QByteArray>("sequence");
+    QTest::newRow("of the client that releases") << true << QByteArray("987654321");
+    QTest::newRow("of the client that releases, out of range") << true << QByteArray("18446744073709551616");
+    QTest::newRow("of another living client") << false << QByteArray("987654321");
+}
+
+// Well-formed, and its client is heard: the lock is granted to what nobody claims.
+void tst_Queue::forgedPlaces()
+{
+    QFETCH(bool, releasers);
+    QFETCH(QByteArray, sequence);
+    const LockOptions lockOptions = options(1s, LockOptions::Forever);
+    Client holder(m_server.url(), lockOptions);
+    QVERIFY(holder.acquireNow());
+    const QByteArray holderToken = m_server.get(Key);
+    Client first(m_server.url(), lockOptions);
+    QVERIFY(first.join(0));
+    const QByteArray client = (releasers ? holderToken : member(0)).split(':').first();
+    QVERIFY(eventually([&] { return m_server.subscriberCount("lock:client:" + client) == 1; }));
+    m_server.command({"ZADD", Queue, "1", client + ':' + sequence + ":0123456789abcdef"});
+    QElapsedTimer timer;
+    timer.start();
+    holder->release();
+    QVERIFY(first.served());
+    const qint64 limit = releasers ? AtOnce.count() : 1000 + 250; // the claim time
+    QVERIFY2(timer.elapsed() <= limit, qPrintable(QString::number(timer.elapsed())));
+    QCOMPARE(holder.spies.acquired.size(), 1);
+    QCOMPARE(first.spies.acquired.size(), 1);
+    first->release();
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::forgedMessages()
+{
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    const QByteArray holderToken = m_server.get(Key);
+    Client waiter(m_server.url());
+    QVERIFY(waiter.join(0));
+    const QByteArray token = member(0);
+    const QByteArray channel = channelOf(token);
+    const QByteArray sequence = token.split(':').value(1);
+    const qint64 before = m_server.commandsProcessed("evalsha");
+    for (const QByteArray &message : QList<QByteArray>{
+                 "", " ", "grant", "grant ", "grant x", "grant -1", "grant 0", "grant 99999999999999999999999",
+                 "grant 18446744073709551615", "grant " + sequence + "0", "grant " + sequence + " x",
+                 "GRANT " + sequence, " grant " + sequence, "grant  " + sequence, "next", "next ", "next " + sequence,
+                 "next " + sequence + " ", "next " + sequence + " x", "next x 1", "next " + sequence + " 1 1",
+                 "next " + sequence + " 99999999999999999999999", "next " + sequence + " 2147483647",
+                 "next 12345 1", "force", "force x", "force " + sequence, "take " + sequence,
+                 QByteArray("\0\xff", 2), QByteArray(100000, 'x'), "grant " + QByteArray(100000, '9')}) {
+        QCOMPARE(m_server.command({"PUBLISH", channel, message}).toInt(), 1);
+    }
+    // All were read before the answer to this one came: a true sequence, but no truth in it.
+    QCOMPARE(m_server.command({"PUBLISH", channel, "grant " + sequence}).toInt(), 1);
+    QVERIFY(eventually([&] { return m_server.commandsProcessed("evalsha") == before + 1; }));
+    m_server.command({"PUBLISH", channel, "next " + sequence + " -2147483648"});
+    QVERIFY(eventually([&] { return m_server.commandsProcessed("evalsha") == before + 2; }));
+    QVERIFY(!eventually([&] { return m_server.commandsProcessed("evalsha") > before + 2; }, 300ms));
+    QVERIFY(!waiter->isHeld());
+    QCOMPARE(waiter.spies.total(), 0);
+    QCOMPARE(m_server.get(Key), holderToken);
+    QVERIFY(holder->isHeld());
+    QCOMPARE(member(0), token);
+    QCOMPARE(waiter->queuePosition(), 0);
+
+    holder->release();
+    QVERIFY(waiter.served(AtOnce));
+    // Nor does a holder believe one.
+    for (const QByteArray &message : {"grant " + sequence, "next " + sequence + " 0", "force " + sequence})
+        QCOMPARE(m_server.command({"PUBLISH", channel, message}).toInt(), 1);
+    QVERIFY(eventually([&] { return !waiter.spies.renewed.isEmpty(); })); // what "force" made it ask
+    QVERIFY(waiter->isHeld());
+    QVERIFY(waiter.spies.lost.isEmpty());
+    QCOMPARE(waiter.spies.acquired.size(), 1);
+    waiter->release();
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::grantForACancelledLock()
+{
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    Client waiter(m_server.url());
+    QVERIFY(waiter.join(0));
+    const QByteArray token = member(0);
+    waiter->cancel();
+    QVERIFY(eventually([&] { return queueLength() == 0; }));
+    const qint64 before = m_server.commandsProcessed("evalsha");
+    const QByteArray sequence = token.split(':').value(1);
+    for (const QByteArray &message : {"grant " + sequence, "next " + sequence + " 0", "force " + sequence})
+        QCOMPARE(m_server.command({"PUBLISH", channelOf(token), message}).toInt(), 1);
+    QVERIFY(!eventually([&] { return m_server.commandsProcessed("evalsha") > before; }, 200ms));
+    QCOMPARE(waiter->state(), DistributedLock::Unlocked);
+    QVERIFY(waiter.spies.acquired.isEmpty());
+    // And it may wait again.
+    QVERIFY(waiter.join(0));
+    QVERIFY(member(0) != token);
+    holder->release();
+    QVERIFY(waiter.served(AtOnce));
+    waiter->release();
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::queueOfAnotherType()
+{
+    m_server.command({"SET", Queue, "something else"});
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    Client waiter(m_server.url());
+    waiter->acquire();
+    QVERIFY(eventually([&] { return waiter.spies.failed.size() == 1; }));
+    QCOMPARE(waiter.spies.failure(), DistributedLock::ForeignTypeError);
+    QVERIFY2(waiter->errorString().contains(Name), qPrintable(waiter->errorString()));
+    waiter->tryAcquire(); // does not want to queue
+    QVERIFY(eventually([&] { return waiter.spies.failed.size() == 2; }));
+    QCOMPARE(waiter.spies.failure(1), DistributedLock::BusyError);
+    const auto inspected = waiter.own->inspect(Name);
+    QVERIFY(eventually([&] { return inspected.isFinished(); }));
+    QVERIFY(inspected.result().held);
+    QCOMPARE(inspected.result().queueLength, 0);
+
+    holder->release();
+    QVERIFY(eventually([&] { return holder.spies.released.size() == 1; }));
+    QVERIFY(!m_server.exists(Key));
+    QVERIFY(waiter.acquireNow());
+    const QFuture<bool> forced = holder.own->forceRelease(Name);
+    QVERIFY(eventually([&] { return forced.isFinished() && waiter.spies.lost.size() == 1; }));
+    QVERIFY(forced.result());
+    QVERIFY(!m_server.exists(Key));
+    QCOMPARE(m_server.get(Queue), QByteArray("something else"));
+    QCOMPARE(m_server.pttl(Queue), -1);
+}
+
+// The fence goes bad while others wait: each of them is told, none is left behind.
+void tst_Queue::fenceOfAnotherType()
+{
+    LockRegistry registry(m_server.url());
+    Client holder(&registry);
+    QVERIFY(holder.acquireNow());
+    QVERIFY(eventually([&] { return m_server.subscriberCount(channelOf(m_server.get(Key))) == 1; }));
+    Client own(&registry);
+    QVERIFY(own.join(0));
+    Client other(m_server.url());
+    QVERIFY(other.join(1));
+    m_server.command({"DEL", Fence});
+    m_server.command({"RPUSH", Fence, "one"});
+    holder->release();
+    QVERIFY(eventually([&] { return own.spies.failed.size() == 1 && other.spies.failed.size() == 1; }));
+    QCOMPARE(holder.spies.released.size(), 1);
+    QCOMPARE(own.spies.failure(), DistributedLock::ForeignTypeError);
+    QCOMPARE(other.spies.failure(), DistributedLock::ForeignTypeError);
+    QVERIFY(eventually([&] { return lockKeys(m_server).isEmpty(); }));
+    QCOMPARE(m_server.command({"LRANGE", Fence, "0", "-1"}).toList(), QVariantList{QByteArray("one")});
+}
+
+QTEST_GUILESS_MAIN(tst_Queue)
+
+#include "tst_queue.moc"

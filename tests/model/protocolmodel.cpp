@@ -1,0 +1,1537 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// Explores every interleaving of a few clients with the real scripts of src/scripts: breadth first over a
+// small Redis with a hand-driven clock, clients that do what LeaseMachine does, and faults. See
+// docs/protocol.md for what it checks. Time goes in ticks of 1.5 s, so a claim has two of them.
+
+#include <lua.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using Byte = std::uint8_t;
+
+constexpr int Tick = 1500; // ms
+constexpr Byte Never = 15;
+constexpr Byte Foreign = 255; ///< as a token
+constexpr Byte NoTtl = 255;
+constexpr int Machines = 3;
+constexpr int Now = 100;   ///< later than every arrival kept in a state
+constexpr int Fence = 200; ///< what each script finds as the last one
+
+/// What is wrong, found while a step is made.
+struct Violation : std::runtime_error
+{
+    using std::runtime_error::runtime_error;
+};
+
+struct Config
+{
+    std::string name;
+    std::array<int, Machines> client{0, 1, 2}; ///< of each lock object
+    std::array<int, Machines> lease{3, 3, 3};  ///< ticks
+    std::array<bool, Machines> fair{true, true, true};
+    std::array<int, Machines> acquisitions{1, 1, 1};
+    int faults = 0;
+    /// Of faults: c crash, f freeze, d disconnect, s subscription lost, m message lost, w wait: time goes on
+    /// though a client or the server has something to do at once.
+    std::string kinds;
+    bool cancels = true;
+    bool renews = true;
+    bool killsFormer = true;   ///< whether a new connection may end the old one
+    int foreign = 0;           ///< acquisitions by another library
+    int forced = 0;
+    bool thorough = false;     ///< too long for each test run
+    int idleAtMost = 0;        ///< ticks for which it may be free while somebody who lives waits for it
+};
+
+/// Deliberate errors in the clients.
+struct Behaviour
+{
+    bool deadlineFromReply = false;
+    bool lateReplyAccepted = false;
+    bool handoverUnchecked = false; ///< taken over though an attempt is in flight or the leases differ
+    bool nextForgotten = false;     ///< where an attempt is in flight
+    bool subscribedForgotten = false; ///< where an attempt is in flight
+    bool neverCancels = false;
+};
+
+// ---- the state -----------------------------------------------------------------------------------------
+
+enum Kind : Byte { Acquire, Renew, Release, Cancel };
+enum Life : Byte { Running, Frozen, Dead };
+enum Phase : Byte { Idle, Acquiring, Held, Releasing };
+
+struct Command
+{
+    Byte kind, token, queue, arrival, age;
+};
+
+struct Reply
+{
+    Byte kind, token, age;
+    Byte outcome;  ///< acquire: 1 granted; renew, release: the script's; 4 = handed over
+    Byte ttl, rank, arrival, foreign, handedTo;
+};
+
+struct Message
+{
+    char kind; ///< g, n, f
+    Byte token, ticks;
+};
+
+struct Client
+{
+    Byte life = Running;
+    bool connected = true;
+    bool subscribed = true; ///< as the server sees it
+    bool listening = true;  ///< as the client sees it
+    std::vector<Command> sent, late;
+    std::vector<Reply> replies;
+    std::vector<Message> messages;
+};
+
+struct Machine
+{
+    Byte phase = Idle;
+    Byte left = 0;   ///< acquisitions to begin
+    Byte epoch = 0;
+    bool inFlight = false, grantNoticed = false;
+    Byte arrival = 0, timer = Never, lookBy = Never, belief = 0;
+    Byte abandoned = 0; ///< bit = epoch whose cancel was not confirmed
+    bool traces = false; ///< the server may know the present token
+};
+
+struct Waiter
+{
+    Byte token, wakeOnly, arrival;
+};
+
+struct Server
+{
+    Byte holder = 0, ttl = 0;
+    std::vector<Waiter> queue;
+};
+
+struct State
+{
+    Server server;
+    std::array<Client, Machines> clients;
+    std::array<Machine, Machines> machines;
+    Byte faults = 0, foreign = 0, forced = 0;
+};
+
+Byte tokenOf(int machine, int epoch)
+{
+    return Byte(machine << 4 | epoch);
+}
+
+int machineOf(Byte token)
+{
+    return token >> 4;
+}
+
+// One list of the fields for writing and reading.
+template<typename Archive, typename T>
+void fields(Archive &a, T &s)
+{
+    a(s.server.holder), a(s.server.ttl), a(s.faults), a(s.foreign), a(s.forced);
+    a.list(s.server.queue, [&a](auto &w) { a(w.token), a(w.wakeOnly), a(w.arrival); });
+    for (auto &c : s.clients) {
+        a(c.life), a(c.connected), a(c.subscribed), a(c.listening);
+        const auto command = [&a](auto &x) { a(x.kind), a(x.token), a(x.queue), a(x.arrival), a(x.age); };
+        a.list(c.sent, command), a.list(c.late, command);
+        a.list(c.replies, [&a](auto &r) {
+            a(r.kind), a(r.token), a(r.age), a(r.outcome), a(r.ttl), a(r.rank), a(r.arrival), a(r.foreign), a(r.handedTo);
+        });
+        a.list(c.messages, [&a](auto &m) { a(m.kind), a(m.token), a(m.ticks); });
+    }
+    for (auto &m : s.machines) {
+        a(m.phase), a(m.left), a(m.epoch), a(m.inFlight), a(m.grantNoticed), a(m.arrival), a(m.timer);
+        a(m.lookBy), a(m.belief), a(m.abandoned), a(m.traces);
+    }
+}
+
+struct Writer
+{
+    std::string bytes;
+    template<typename T>
+    void operator()(T value) { bytes += char(value); }
+    template<typename List, typename Each>
+    void list(List &items, Each each)
+    {
+        bytes += char(items.size());
+        for (auto &item : items)
+            each(item);
+    }
+};
+
+struct Reader
+{
+    const char *next;
+    template<typename T>
+    void operator()(T &value) { value = T(Byte(*next++)); }
+    template<typename List, typename Each>
+    void list(List &items, Each each)
+    {
+        items.resize(Byte(*next++));
+        for (auto &item : items)
+            each(item);
+    }
+};
+
+std::string encode(const State &state)
+{
+    Writer writer;
+    writer.bytes.reserve(160);
+    fields(writer, state);
+    return writer.bytes;
+}
+
+State decode(const std::string &bytes)
+{
+    State state;
+    Reader reader{bytes.data()};
+    fields(reader, state);
+    return state;
+}
+
+// ---- a small Redis that runs the scripts -----------------------------------------------------------------
+
+struct FakeRedis
+{
+    struct Text
+    {
+        std::string value;
+        int ttl; ///< ms, -1 = none
+    };
+    std::map<std::string, Text> strings;
+    std::map<std::string, std::vector<std::pair<double, std::string>>> sets; ///< none of them empty
+    std::function<int(const std::string &, const std::string &)> publish;
+
+    static int call(lua_State *lua)
+    {
+        auto *const self = static_cast<FakeRedis *>(lua_touserdata(lua, lua_upvalueindex(1)));
+        std::vector<std::string> arguments;
+        for (int i = 1; i <= lua_gettop(lua); ++i) {
+            std::size_t length = 0;
+            // Numbers as Redis turns them into text.
+            if (lua_type(lua, i) == LUA_TNUMBER) {
+                char buffer[64];
+                std::snprintf(buffer, sizeof buffer, "%.17g", lua_tonumber(lua, i));
+                arguments.emplace_back(buffer);
+                continue;
+            }
+            const char *const text = lua_tolstring(lua, i, &length);
+            if (!text)
+                return luaL_error(lua, "argument %d is no text", i);
+            arguments.emplace_back(text, length);
+        }
+        if (!self->run(lua, arguments))
+            return luaL_error(lua, "the model's Redis does not know this use of %s", arguments[0].c_str());
+        return 1;
+    }
+
+    static std::string text(double number)
+    {
+        char buffer[64];
+        std::snprintf(buffer, sizeof buffer, "%.17g", number);
+        return buffer;
+    }
+
+    bool run(lua_State *lua, const std::vector<std::string> &a)
+    {
+        const auto integer = [lua](long long value) { lua_pushnumber(lua, lua_Number(value)); };
+        const auto bulk = [lua](const std::string &value) { lua_pushlstring(lua, value.data(), value.size()); };
+        const auto nil = [lua] { lua_pushboolean(lua, 0); };
+        const std::string &name = a[0];
+        if (name == "TIME") {
+            lua_newtable(lua);
+            bulk("0"), lua_rawseti(lua, -2, 1);
+            bulk(std::to_string(Now)), lua_rawseti(lua, -2, 2);
+            return true;
+        }
+        if (name == "PUBLISH")
+            return integer(publish(a[1], a[2])), true;
+        const std::string &key = a[1];
+        const auto string = strings.find(key);
+        const auto set = sets.find(key);
+        const bool known = string != strings.end();
+        if (name == "MGET") {
+            lua_newtable(lua);
+            known ? bulk(string->second.value) : nil();
+            lua_rawseti(lua, -2, 1);
+            return a.size() == 2;
+        }
+        if (name == "GET")
+            return known ? bulk(string->second.value) : nil(), true;
+        if (name == "SET") {
+            int ttl = -1;
+            bool get = false;
+            bool onlyNew = false;
+            for (std::size_t i = 3; i < a.size(); ++i) {
+                if (a[i] == "PX" && i + 1 < a.size())
+                    ttl = std::atoi(a[++i].c_str());
+                else if (a[i] == "GET")
+                    get = true;
+                else if (a[i] == "NX")
+                    onlyNew = true;
+                else
+                    return false;
+            }
+            if (onlyNew && known)
+                return nil(), true;
+            if (!get) {
+                lua_newtable(lua);
+                bulk("OK"), lua_setfield(lua, -2, "ok");
+            } else {
+                known ? bulk(string->second.value) : nil();
+            }
+            strings[key] = {a[2], ttl};
+            return true;
+        }
+        if (name == "EXISTS")
+            return integer(known || set != sets.end()), true;
+        if (name == "DEL")
+            return integer(long(strings.erase(key) + sets.erase(key))), true;
+        if (name == "PTTL")
+            return integer(known ? string->second.ttl : -2), true;
+        if (name == "PEXPIRE") {
+            if (known)
+                string->second.ttl = std::atoi(a[2].c_str());
+            return integer(known || set != sets.end()), true;
+        }
+        const auto find = [&](const std::string &member) {
+            auto &members = set->second;
+            return std::find_if(members.begin(), members.end(), [&](auto &m) { return m.second == member; });
+        };
+        if (name == "ZADD" && a.size() == 5 && a[2] == "NX") {
+            auto &members = sets[key];
+            const auto has = [&](auto &m) { return m.second == a[4]; };
+            if (std::any_of(members.begin(), members.end(), has))
+                return integer(0), true;
+            members.emplace_back(std::atof(a[3].c_str()), a[4]);
+            std::sort(members.begin(), members.end());
+            return integer(1), true;
+        }
+        if (name == "ZREM") {
+            long removed = 0;
+            for (std::size_t i = 2; i < a.size() && set != sets.end(); ++i) {
+                if (const auto it = find(a[i]); it != set->second.end())
+                    set->second.erase(it), ++removed;
+            }
+            if (set != sets.end() && set->second.empty())
+                sets.erase(set);
+            return integer(removed), true;
+        }
+        if (name == "ZRANGE" && (a[2] == "0" || a[2] == "-1")) {
+            lua_newtable(lua);
+            if (set == sets.end())
+                return true;
+            const auto &member = a[2] == "0" ? set->second.front() : set->second.back();
+            bulk(member.second), lua_rawseti(lua, -2, 1);
+            if (a.size() == 5)
+                bulk(text(member.first)), lua_rawseti(lua, -2, 2);
+            return true;
+        }
+        if (name == "ZRANK" || name == "ZSCORE") {
+            if (set == sets.end() || find(a[2]) == set->second.end())
+                nil();
+            else if (name == "ZRANK")
+                integer(find(a[2]) - set->second.begin());
+            else
+                bulk(text(find(a[2])->first));
+            return true;
+        }
+        return false;
+    }
+};
+
+struct Mutation
+{
+    std::string name, script, from, to;
+};
+
+class Scripts
+{
+public:
+    Scripts(const std::string &directory, const Mutation *mutation)
+    {
+        m_lua = luaL_newstate();
+        luaL_openlibs(m_lua);
+        lua_newtable(m_lua);
+        for (const char *const name : {"call", "pcall"}) {
+            lua_pushlightuserdata(m_lua, &redis);
+            lua_pushcclosure(m_lua, &FakeRedis::call, 1);
+            lua_setfield(m_lua, -2, name);
+        }
+        lua_setglobal(m_lua, "redis");
+        const std::string mark = "--#include common.lua\n";
+        for (const char *const name : {"acquire", "renew", "release", "cancel", "force_release"}) {
+            std::string text = read(directory, name, mutation);
+            if (const auto at = text.find(mark); at != std::string::npos)
+                text.replace(at, mark.size(), read(directory, "common", mutation));
+            if (luaL_loadbuffer(m_lua, text.data(), text.size(), name) != 0)
+                throw std::runtime_error(lua_tostring(m_lua, -1));
+            m_chunks[name] = luaL_ref(m_lua, LUA_REGISTRYINDEX);
+        }
+        if (mutation && !m_mutated)
+            throw std::runtime_error("mutation \"" + mutation->name + "\" changes nothing");
+    }
+    ~Scripts() { lua_close(m_lua); }
+    Scripts(const Scripts &) = delete;
+    Scripts &operator=(const Scripts &) = delete;
+
+    /// Leaves the reply on the stack.
+    lua_State *run(const std::string &name, const std::vector<std::string> &keys, const std::vector<std::string> &arguments)
+    {
+        lua_settop(m_lua, 0);
+        set("KEYS", keys);
+        set("ARGV", arguments);
+        lua_rawgeti(m_lua, LUA_REGISTRYINDEX, m_chunks.at(name));
+        if (lua_pcall(m_lua, 0, 1, 0) != 0)
+            throw Violation(name + " raised: " + lua_tostring(m_lua, -1));
+        ++runs;
+        return m_lua;
+    }
+
+    FakeRedis redis;
+    long runs = 0;
+
+private:
+    std::string read(const std::string &directory, const std::string &name, const Mutation *mutation)
+    {
+        std::ifstream file(directory + '/' + name + ".lua");
+        std::stringstream text;
+        text << file.rdbuf();
+        std::string script = text.str();
+        if (script.empty())
+            throw std::runtime_error("cannot read " + directory + '/' + name + ".lua");
+        if (mutation && mutation->script == name) {
+            if (const auto at = script.find(mutation->from); at != std::string::npos) {
+                script.replace(at, mutation->from.size(), mutation->to);
+                m_mutated = true;
+            }
+        }
+        return script;
+    }
+
+    void set(const char *name, const std::vector<std::string> &values)
+    {
+        lua_createtable(m_lua, int(values.size()), 0);
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            lua_pushlstring(m_lua, values[i].data(), values[i].size());
+            lua_rawseti(m_lua, -2, int(i) + 1);
+        }
+        lua_setglobal(m_lua, name);
+    }
+
+    lua_State *m_lua;
+    std::map<std::string, int> m_chunks;
+    bool m_mutated = false;
+};
+
+// ---- the system ------------------------------------------------------------------------------------------
+
+class Model
+{
+public:
+    Model(const Config &config, const Behaviour &behaviour, const std::string &scripts, const Mutation *mutation)
+        : m_config(config), m_behaviour(behaviour), m_scripts(scripts, mutation)
+    {
+    }
+
+    struct Result
+    {
+        std::size_t states = 0, steps = 0;
+        long scriptRuns = 0;
+        int slowest = 0; ///< ticks until all who waited and lived were served
+        int idle = 0;    ///< those of them in which the lock was free
+        std::string violation;
+        std::vector<std::string> trace;
+    };
+
+    Result explore(std::size_t atMost)
+    {
+        m_atMost = atMost;
+        State first;
+        first.faults = Byte(m_config.faults);
+        first.foreign = Byte(m_config.foreign);
+        first.forced = Byte(m_config.forced);
+        for (int m = 0; m < Machines; ++m)
+            first.machines[std::size_t(m)].left = Byte(m_config.acquisitions[std::size_t(m)]);
+        for (int c = 0; c < Machines; ++c) {
+            if (std::find(m_config.client.begin(), m_config.client.end(), c) == m_config.client.end())
+                first.clients[std::size_t(c)].life = Dead;
+        }
+        for (auto &client : first.clients)
+            client.subscribed = client.listening = client.life == Running;
+        Result result;
+        try {
+            m_from = 0;
+            add(first, "begin");
+            for (m_from = 0; m_from < m_nodes.size(); ++m_from)
+                expand(decode(*m_nodes[m_from].bytes));
+            checkProgress(&result);
+        } catch (const Violation &violation) {
+            result.violation = violation.what();
+            for (std::size_t node = m_from;; node = m_nodes[node].parent) {
+                result.trace.insert(result.trace.begin(), m_labels[m_nodes[node].label]);
+                if (node == 0)
+                    break;
+            }
+            result.trace.push_back(m_step);
+        }
+        result.states = m_nodes.size();
+        result.steps = m_steps;
+        result.scriptRuns = m_scripts.runs;
+        return result;
+    }
+
+private:
+    struct Node
+    {
+        const std::string *bytes;
+        std::uint32_t parent, calm; ///< calm: what comes next where no fault happens and nobody is slow
+        std::uint16_t label;
+        bool waiting;  ///< somebody who lives
+        bool idle;     ///< nobody holds it
+        bool calmTick; ///< the calm step is one of time
+    };
+
+    Machine &machine(State &s, int m) const { return s.machines[std::size_t(m)]; }
+    Client &clientOf(State &s, int m) const { return s.clients[std::size_t(m_config.client[std::size_t(m)])]; }
+    Byte lease(int m) const { return Byte(m_config.lease[std::size_t(m)]); }
+    bool fair(int m) const { return m_config.fair[std::size_t(m)]; }
+
+    std::string name(Byte token) const
+    {
+        if (token == Foreign)
+            return "foreign";
+        return std::string(1, char('a' + m_config.client[std::size_t(machineOf(token))])) + ':' + std::to_string(int(token))
+                + ":aa";
+    }
+
+    static Byte number(const std::string &token)
+    {
+        if (token == "foreign")
+            return Foreign;
+        const std::size_t at = token.find(':');
+        return at == std::string::npos ? Byte(0) : Byte(std::atoi(token.c_str() + at + 1));
+    }
+
+    bool heard(const State &s, Byte token) const
+    {
+        return token != Foreign && s.clients[std::size_t(m_config.client[std::size_t(machineOf(token))])].subscribed;
+    }
+
+    // -- the server
+
+    struct Execution
+    {
+        Server after;
+        Reply reply{};
+        std::vector<Message> messages;
+    };
+
+    Execution execute(const State &s, const std::string &script, const Command &command)
+    {
+        Writer key;
+        key.bytes = script;
+        key(command.kind), key(command.token), key(command.queue), key(command.arrival);
+        key(s.server.holder), key(s.server.ttl);
+        for (const Client &client : s.clients)
+            key(client.subscribed);
+        for (const Waiter &w : s.server.queue)
+            key(w.token), key(w.wakeOnly), key(w.arrival);
+        const auto known = m_executions.find(key.bytes);
+        if (known != m_executions.end())
+            return known->second;
+
+        FakeRedis &redis = m_scripts.redis;
+        redis.strings.clear();
+        redis.sets.clear();
+        redis.strings["F"] = {std::to_string(Fence), 1000000};
+        if (s.server.holder)
+            redis.strings["K"] = {name(s.server.holder), s.server.ttl == NoTtl ? -1 : s.server.ttl * Tick};
+        for (const Waiter &w : s.server.queue)
+            redis.sets["Q"].emplace_back(w.arrival, (w.wakeOnly ? "*" : "") + name(w.token));
+        Execution result;
+        redis.publish = [&](const std::string &channel, const std::string &payload) {
+            const std::size_t client = std::size_t(channel.back() - 'a');
+            std::istringstream words(payload);
+            std::string kind;
+            int sequence = 0, ms = 0;
+            words >> kind >> sequence >> ms;
+            if (client >= Machines || !s.clients[client].subscribed)
+                return 0;
+            result.messages.push_back({kind[0], Byte(sequence), Byte(std::min((ms + Tick - 1) / Tick, int(Never) - 1))});
+            return 1;
+        };
+        const int m = command.token ? machineOf(command.token) : 0;
+        const std::string caller(1, char('a' + m_config.client[std::size_t(m)]));
+        const std::string leaseMs = std::to_string(m_config.lease[std::size_t(m)] * Tick);
+        const std::string token = name(command.token);
+        std::vector<std::string> keys{"K"}, arguments{"p:", caller, token, leaseMs};
+        if (script == "acquire") {
+            keys.insert(keys.end(), {"Q", "F"});
+            arguments.insert(arguments.end(), {std::string(command.queue ? "rq" : "r") + (fair(m) ? "" : "b"),
+                                               std::to_string(int(command.arrival))});
+        } else if (script == "release") {
+            keys.insert(keys.end(), {"Q", "F"});
+            arguments.push_back("0");
+        } else if (script == "cancel") {
+            keys.push_back("Q");
+            arguments.push_back("0");
+        } else if (script == "renew") {
+            arguments = {token, leaseMs};
+        } else {
+            keys.push_back("Q");
+            arguments = {"p:", "3000"};
+        }
+        lua_State *const lua = m_scripts.run(script, keys, arguments);
+        decodeReply(lua, script, command, &result.reply);
+
+        if (const auto it = redis.strings.find("K"); it != redis.strings.end()) {
+            result.after.holder = number(it->second.value);
+            result.after.ttl = it->second.ttl < 0 ? NoTtl : Byte((it->second.ttl + Tick - 1) / Tick);
+        }
+        for (const auto &[score, member] : redis.sets["Q"]) {
+            const bool wakeOnly = member[0] == '*';
+            result.after.queue.push_back({number(member.substr(wakeOnly)), wakeOnly, Byte(score)});
+        }
+        m_executions.emplace(key.bytes, result);
+        return result;
+    }
+
+    void decodeReply(lua_State *lua, const std::string &script, const Command &command, Reply *reply)
+    {
+        reply->kind = command.kind;
+        reply->token = command.token;
+        if (script == "force_release")
+            return;
+        lua_rawgeti(lua, -1, 1);
+        if (lua_type(lua, -1) == LUA_TNUMBER) {
+            reply->outcome = Byte(lua_tointeger(lua, -1));
+            return;
+        }
+        const auto fence = [this](double value) {
+            if (!(value > Fence))
+                throw Violation("the fencing token does not rise");
+        };
+        if (lua_type(lua, -1) == LUA_TSTRING && script == "acquire") {
+            reply->outcome = 1;
+            fence(std::atof(lua_tostring(lua, -1)));
+            return;
+        }
+        if (lua_type(lua, -1) != LUA_TTABLE)
+            throw Violation(script + " answers with something else");
+        const auto element = [lua](int i) {
+            lua_rawgeti(lua, 2, i);
+            const double value = lua_tonumber(lua, -1);
+            lua_pop(lua, 1);
+            return value;
+        };
+        if (script == "release") {
+            lua_rawgeti(lua, 2, 1);
+            // The waiter's token, or the sequence in it.
+            const char *const to = lua_tostring(lua, -1);
+            reply->handedTo = std::strchr(to, ':') ? number(to) : Byte(std::atoi(to));
+            lua_pop(lua, 1);
+            reply->outcome = 4;
+            fence(element(2));
+        } else {
+            reply->ttl = element(2) < 0 ? NoTtl : Byte((element(2) + Tick - 1) / Tick);
+            reply->foreign = element(3) == 0;
+            reply->rank = Byte(element(4) < 0 ? 255 : element(4));
+            reply->arrival = Byte(element(5));
+        }
+    }
+
+    /// Runs a command and checks what it did.
+    Reply serve(State &s, const Command &command)
+    {
+        static const char *const names[] = {"acquire", "renew", "release", "cancel"};
+        const Execution e = execute(s, names[command.kind], command);
+        check(s, command, e);
+        s.server = e.after;
+        deliver(s, e.messages);
+        return e.reply;
+    }
+
+    void deliver(State &s, const std::vector<Message> &messages)
+    {
+        for (const Message &m : messages)
+            clientOf(s, machineOf(m.token)).messages.push_back(m);
+    }
+
+    void check(const State &s, const Command &command, const Execution &e) const
+    {
+        const Server &before = s.server, &after = e.after;
+        const auto fail = [&](const std::string &what) { throw Violation(what); };
+        const bool own = before.holder == command.token;
+        if (before.holder && !own && after.holder != before.holder)
+            fail("a command takes the lock from another holder");
+        if (before.holder && !own && after.ttl != before.ttl)
+            fail("a waiter changes the holder's time to live");
+        if (after.holder && after.ttl == NoTtl && after.holder != Foreign)
+            fail("the key has no time to live");
+        if (after.holder && after.holder != Foreign && after.holder != before.holder && after.holder != command.token) {
+            if (!heard(s, after.holder) && m_config.client[std::size_t(machineOf(after.holder))]
+                        != m_config.client[std::size_t(machineOf(command.token))])
+                fail("the lock is given to a waiter that cannot hear of it");
+            if (command.kind == Renew)
+                fail("a renewal passes the lock on");
+        }
+        const auto place = [](const Server &server, Byte token) -> const Waiter * {
+            for (const Waiter &w : server.queue) {
+                if (w.token == token)
+                    return &w;
+            }
+            return nullptr;
+        };
+        if (after.holder && place(after, after.holder))
+            fail("the holder is in the queue");
+        const bool changed = after.holder && after.holder != before.holder;
+        const bool barge = after.holder && after.holder != Foreign && !fair(machineOf(after.holder));
+        const Waiter *const served = changed ? place(before, after.holder) : nullptr;
+        const Byte turn = served ? served->arrival : after.holder == command.token && command.arrival ? command.arrival : Byte(Now);
+        bool waits = false;
+        for (const Waiter &w : before.queue) {
+            const bool live = heard(s, w.token) && w.token != command.token;
+            if (w.wakeOnly || !live)
+                continue;
+            if (changed && !barge && w.token != after.holder && w.arrival < turn)
+                fail("a waiter that is heard is overtaken");
+            if (!place(after, w.token) && after.holder != w.token)
+                fail("a waiter that is heard loses its place");
+            waits = waits || place(after, w.token);
+        }
+        if ((command.kind == Cancel || (command.kind == Release && m_config.killsFormer))
+            && (after.holder == command.token || place(after, command.token)))
+            fail("a token that was given back keeps the lock or a place");
+        for (const Waiter &w : after.queue) {
+            if (w.wakeOnly && !place(before, w.token) && w.token != after.queue.back().token)
+                fail("one that was woken comes back before those whose turn it is");
+        }
+        const bool woken = std::any_of(e.messages.begin(), e.messages.end(), [this](const Message &m) {
+            return m.kind == 'g' && !fair(machineOf(m.token));
+        });
+        if (waits && own && before.holder && !after.holder && !woken)
+            fail("the lock is free while somebody waits");
+    }
+
+    // -- the clients, as LeaseMachine is
+
+    void send(State &s, int m, Kind kind, Byte token)
+    {
+        Client &c = clientOf(s, m);
+        if (!c.connected)
+            return;
+        const bool queue = kind == Acquire && c.listening;
+        c.sent.push_back({kind, token, queue, kind == Acquire ? machine(s, m).arrival : Byte(0), 0});
+    }
+
+    void attempt(State &s, int m)
+    {
+        Machine &x = machine(s, m);
+        x.timer = Never;
+        x.lookBy = Never;
+        x.grantNoticed = false;
+        if (!clientOf(s, m).connected)
+            return;
+        if (x.epoch == 0 || !x.traces)
+            x.epoch = freeEpoch(s, m);
+        x.traces = true;
+        x.inFlight = true;
+        send(s, m, Acquire, tokenOf(m, x.epoch));
+    }
+
+    /// Tokens that nothing knows any more may be used again: that keeps the number of states finite.
+    Byte freeEpoch(const State &s, int m) const
+    {
+        std::array<bool, 256> used{};
+        used[s.server.holder] = true;
+        for (const Waiter &w : s.server.queue)
+            used[w.token] = true;
+        for (const Client &c : s.clients) {
+            for (const auto *list : {&c.sent, &c.late}) {
+                for (const Command &command : *list)
+                    used[command.token] = true;
+            }
+            for (const Reply &reply : c.replies)
+                used[reply.token] = used[reply.handedTo] = true;
+            for (const Message &message : c.messages)
+                used[message.token] = true;
+        }
+        for (Byte epoch = 1; epoch < 8; ++epoch) {
+            if (!used[tokenOf(m, epoch)] && !(s.machines[std::size_t(m)].abandoned & (1 << epoch)))
+                return epoch;
+        }
+        throw Violation("the model has too few tokens");
+    }
+
+    void begin(State &s, int m)
+    {
+        Machine &x = machine(s, m);
+        x.phase = Acquiring;
+        x.traces = false;
+        x.arrival = 0;
+        attempt(s, m);
+    }
+
+    void abandon(State &s, int m)
+    {
+        Machine &x = machine(s, m);
+        if (!m_behaviour.neverCancels && x.traces) {
+            x.abandoned |= Byte(1 << x.epoch);
+            send(s, m, Cancel, tokenOf(m, x.epoch));
+        }
+        x.traces = false;
+    }
+
+    void end(Machine &x)
+    {
+        x.phase = Idle;
+        x.inFlight = x.grantNoticed = false;
+        x.arrival = 0;
+        x.belief = 0;
+        x.timer = x.lookBy = Never;
+        x.traces = false;
+    }
+
+    /// Before a client looks at anything it looks at the clock.
+    void lookAtClock(State &s, int client)
+    {
+        for (int m = 0; m < Machines; ++m) {
+            Machine &x = machine(s, m);
+            if (m_config.client[std::size_t(m)] == client && x.phase == Held && x.belief == 0) {
+                abandon(s, m);
+                end(x);
+            }
+        }
+    }
+
+    void granted(State &s, int m, int left)
+    {
+        Machine &x = machine(s, m);
+        x.inFlight = false;
+        if (left <= 0 && !m_behaviour.lateReplyAccepted) {
+            abandon(s, m);
+            x.timer = 0;
+            return;
+        }
+        x.phase = Held;
+        x.belief = Byte(std::max(left, 1));
+        x.timer = x.lookBy = Never;
+        x.arrival = 0;
+    }
+
+    int confirmed(int ticks, Byte age) const { return m_behaviour.deadlineFromReply ? ticks : ticks - age; }
+
+    void grantNoticed(State &s, int m)
+    {
+        Machine &x = machine(s, m);
+        if (x.phase != Acquiring)
+            return;
+        x.grantNoticed = x.inFlight;
+        if (!x.inFlight)
+            attempt(s, m);
+    }
+
+    void processReply(State &s, int client)
+    {
+        lookAtClock(s, client);
+        Client &c = s.clients[std::size_t(client)];
+        const Reply r = c.replies.front();
+        c.replies.erase(c.replies.begin());
+        const int m = machineOf(r.token);
+        Machine &x = machine(s, m);
+        if (r.kind == Cancel) {
+            x.abandoned &= Byte(~(1 << (r.token & 15)));
+            return;
+        }
+        if (r.kind == Release && r.outcome == 4) {
+            const int to = machineOf(r.handedTo);
+            Machine &y = machine(s, to);
+            if (y.phase == Acquiring && y.traces && r.handedTo == tokenOf(to, y.epoch)) {
+                if (!m_behaviour.handoverUnchecked && (y.inFlight || lease(to) != lease(m)))
+                    grantNoticed(s, to);
+                else
+                    granted(s, to, confirmed(lease(m), r.age));
+            }
+        }
+        if (r.token != tokenOf(m, x.epoch))
+            return;
+        if (r.kind == Acquire && x.phase == Acquiring && x.inFlight) {
+            x.inFlight = false;
+            if (r.outcome == 1)
+                granted(s, m, confirmed(lease(m), r.age));
+            else
+                taken(s, m, r);
+        } else if (r.kind == Renew && x.phase == Held && x.inFlight) {
+            x.inFlight = false;
+            if (r.outcome == 1)
+                x.belief = Byte(std::max(confirmed(lease(m), r.age), int(x.belief)));
+            else
+                end(x);
+        } else if (r.kind == Release && x.phase == Releasing) {
+            end(x);
+        }
+    }
+
+    void taken(State &s, int m, const Reply &r)
+    {
+        Machine &x = machine(s, m);
+        const Client &c = clientOf(s, m);
+        if (r.rank != 255) {
+            if (fair(m) && x.arrival && r.arrival != x.arrival)
+                throw Violation("a waiter that came back has lost its place");
+            x.arrival = r.arrival;
+        }
+        if (x.grantNoticed) {
+            attempt(s, m);
+            return;
+        }
+        int pause = 1;
+        if (r.rank != 255 && c.listening && !(r.foreign && r.rank == 0))
+            pause = 2 * (r.foreign ? r.rank : r.rank + 1);
+        if (r.ttl != NoTtl)
+            pause = std::min(pause, int(r.ttl));
+        x.timer = Byte(std::min(pause, int(x.lookBy)));
+        x.lookBy = Never;
+    }
+
+    void processMessage(State &s, int client)
+    {
+        lookAtClock(s, client);
+        Client &c = s.clients[std::size_t(client)];
+        const Message message = c.messages.front();
+        c.messages.erase(c.messages.begin());
+        const int m = machineOf(message.token);
+        Machine &x = machine(s, m);
+        if (message.token != tokenOf(m, x.epoch))
+            return;
+        if (message.kind == 'g') {
+            grantNoticed(s, m);
+        } else if (message.kind == 'n' && x.phase == Acquiring) {
+            if (!x.inFlight)
+                x.timer = std::min(x.timer, message.ticks);
+            else if (!m_behaviour.nextForgotten)
+                x.lookBy = std::min(x.lookBy, message.ticks);
+        } else if (message.kind == 'f' && x.phase == Held && !x.inFlight) {
+            x.inFlight = true;
+            send(s, m, Renew, message.token);
+        }
+    }
+
+    void disconnect(State &s, int client)
+    {
+        Client &c = s.clients[std::size_t(client)];
+        c.connected = false;
+        c.late.insert(c.late.end(), c.sent.begin(), c.sent.end());
+        c.sent.clear();
+        c.replies.clear();
+        for (int m = 0; m < Machines; ++m) {
+            if (m_config.client[std::size_t(m)] == client)
+                machine(s, m).inFlight = machine(s, m).grantNoticed = false;
+        }
+    }
+
+    void reconnect(State &s, int client)
+    {
+        lookAtClock(s, client);
+        Client &c = s.clients[std::size_t(client)];
+        c.connected = true;
+        if (m_config.killsFormer)
+            c.late.clear();
+        for (int m = 0; m < Machines; ++m) {
+            Machine &x = machine(s, m);
+            if (m_config.client[std::size_t(m)] != client)
+                continue;
+            for (int epoch = 0; epoch < 8; ++epoch) {
+                if (x.abandoned & (1 << epoch))
+                    send(s, m, Cancel, tokenOf(m, epoch));
+            }
+            if (x.phase == Acquiring)
+                attempt(s, m);
+            else if (x.phase == Releasing)
+                send(s, m, Release, tokenOf(m, x.epoch));
+        }
+    }
+
+    void wakeableChanged(State &s, int client)
+    {
+        const Client &c = s.clients[std::size_t(client)];
+        for (int m = 0; m < Machines; ++m) {
+            Machine &x = machine(s, m);
+            if (m_config.client[std::size_t(m)] != client || x.phase != Acquiring)
+                continue;
+            if (x.inFlight)
+                x.grantNoticed = x.grantNoticed || (c.listening && !m_behaviour.subscribedForgotten);
+            else if (c.connected)
+                x.timer = c.listening ? Byte(0) : std::min(x.timer, Byte(1));
+        }
+    }
+
+    void die(State &s, int client)
+    {
+        disconnect(s, client);
+        Client &c = s.clients[std::size_t(client)];
+        c.life = Dead;
+        c.listening = false;
+        for (int m = 0; m < Machines; ++m) {
+            if (m_config.client[std::size_t(m)] == client)
+                machine(s, m) = Machine();
+        }
+    }
+
+    void tick(State &s) const
+    {
+        if (s.server.ttl != NoTtl && s.server.ttl > 0 && --s.server.ttl == 0)
+            s.server.holder = 0;
+        for (Client &c : s.clients) {
+            for (Command &command : c.sent)
+                command.age = Byte(std::min<int>(command.age + 1, Never));
+            for (Reply &reply : c.replies)
+                reply.age = Byte(std::min<int>(reply.age + 1, Never));
+        }
+        for (Machine &x : s.machines) {
+            for (Byte *timer : {&x.timer, &x.lookBy}) {
+                if (*timer != Never && *timer > 0)
+                    --*timer;
+            }
+            if (x.belief > 0)
+                --x.belief;
+        }
+    }
+
+    // -- exploration
+
+    /// States that differ in nothing that can matter become one.
+    void reduce(State &s) const
+    {
+        for (Client &c : s.clients) {
+            if (c.life == Dead || !c.listening) {
+                c.messages.clear();
+            } else if (!c.messages.empty()) {
+                std::vector<Message> kept;
+                for (const Message &m : c.messages) {
+                    const Machine &x = s.machines[std::size_t(machineOf(m.token))];
+                    const bool matters = m.token == tokenOf(machineOf(m.token), x.epoch)
+                            && (m.kind == 'f' ? x.phase == Held : x.phase == Acquiring);
+                    const auto same = [&](const Message &k) { return k.kind == m.kind && k.token == m.token; };
+                    if (!matters)
+                        continue;
+                    // Of the same kind the last word counts.
+                    kept.erase(std::remove_if(kept.begin(), kept.end(), same), kept.end());
+                    kept.push_back(m);
+                }
+                c.messages = std::move(kept);
+            }
+            for (Command &late : c.late)
+                late.age = 0;
+        }
+        for (Machine &x : s.machines) {
+            if (x.phase == Idle)
+                x.epoch = 0;
+        }
+        std::vector<Byte *> arrivals;
+        arrivals.reserve(32);
+        for (Waiter &w : s.server.queue)
+            arrivals.push_back(&w.arrival);
+        for (Machine &x : s.machines)
+            arrivals.push_back(&x.arrival);
+        for (Client &c : s.clients) {
+            for (auto *list : {&c.sent, &c.late}) {
+                for (Command &command : *list)
+                    arrivals.push_back(&command.arrival);
+            }
+            for (Reply &reply : c.replies)
+                arrivals.push_back(&reply.arrival);
+        }
+        std::array<Byte, Now + 1> place{};
+        for (const Byte *arrival : arrivals)
+            place[*arrival] = 1;
+        Byte next = 0;
+        for (std::size_t i = 1; i < place.size(); ++i)
+            place[i] = place[i] ? ++next : Byte(0);
+        place[0] = 0;
+        for (Byte *arrival : arrivals)
+            *arrival = place[*arrival];
+    }
+
+    void checkState(const State &s) const
+    {
+        int holders = 0;
+        for (int m = 0; m < Machines; ++m) {
+            const Machine &x = s.machines[std::size_t(m)];
+            holders += x.phase == Held && x.belief > 0;
+        }
+        holders += s.server.holder == Foreign;
+        // Force is to be used where a holder is known to be gone.
+        if (holders > 1 && m_config.forced == 0)
+            throw Violation("two clients believe they hold the lock");
+    }
+
+    std::uint32_t add(State &s, const std::string &label)
+    {
+        m_step = label;
+        ++m_steps;
+        checkState(s);
+        reduce(s);
+        const auto [it, added] = m_index.try_emplace(encode(s), std::uint32_t(m_nodes.size()));
+        if (added) {
+            if (m_nodes.size() >= m_atMost)
+                throw Violation("more states than the model may have");
+            const auto known = m_labelIndex.try_emplace(label, m_labels.size());
+            if (known.second)
+                m_labels.push_back(label);
+            bool waiting = false;
+            for (int m = 0; m < Machines; ++m)
+                waiting = waiting || (s.machines[std::size_t(m)].phase == Acquiring && clientOf(s, m).life == Running);
+            m_nodes.push_back({&it->first, std::uint32_t(m_from), 0, std::uint16_t(known.first->second), waiting,
+                               s.server.holder == 0, false});
+        }
+        return it->second;
+    }
+
+    void expand(const State &s)
+    {
+        // The calm step is the first of these in order: what lives acts at once, then time goes on.
+        int calmRank = 100;
+        std::uint32_t calm = std::uint32_t(m_from);
+        const auto step = [&](int rank, const std::string &label, const auto &change) {
+            State next = s;
+            m_step = label;
+            change(next);
+            const std::uint32_t node = add(next, label);
+            if (rank < calmRank && node != m_from) {
+                calmRank = rank;
+                calm = node;
+            }
+        };
+        constexpr int NotCalm = 100;
+        for (int c = 0; c < Machines; ++c) {
+            const Client &client = s.clients[std::size_t(c)];
+            const std::string who(1, char('A' + c));
+            const auto of = [c](State &next) -> Client & { return next.clients[std::size_t(c)]; };
+            const bool running = client.life == Running;
+            if (!client.sent.empty())
+                step(1, "server runs " + described(client.sent.front()) + " of " + who, [&](State &next) {
+                    const Command command = of(next).sent.front();
+                    of(next).sent.erase(of(next).sent.begin());
+                    Reply reply = serve(next, command);
+                    reply.age = command.age;
+                    of(next).replies.push_back(reply);
+                });
+            if (!client.late.empty())
+                step(1, "server runs late " + described(client.late.front()) + " of " + who, [&](State &next) {
+                    const Command command = of(next).late.front();
+                    of(next).late.erase(of(next).late.begin());
+                    serve(next, command);
+                });
+            if (client.life == Dead && client.subscribed)
+                step(1, "server notices the end of " + who, [&](State &next) { of(next).subscribed = false; });
+            if (running && !client.replies.empty())
+                step(0, who + " reads a reply", [&](State &next) { processReply(next, c); });
+            if (running && !client.messages.empty())
+                step(0, who + " reads a message", [&](State &next) { processMessage(next, c); });
+            if (running && !client.connected)
+                step(2, who + " connects again", [&](State &next) { reconnect(next, c); });
+            if (running && !client.subscribed && client.listening)
+                step(2, who + " notices that its subscription is gone", [&](State &next) {
+                    of(next).listening = false;
+                    wakeableChanged(next, c);
+                });
+            if (running && !client.listening)
+                step(2, who + " is subscribed again", [&](State &next) {
+                    of(next).subscribed = of(next).listening = true;
+                    wakeableChanged(next, c);
+                });
+            if (client.life == Frozen)
+                step(NotCalm, who + " goes on", [&](State &next) { of(next).life = Running; });
+            const auto fault = [&](char kind, bool possible, const char *what, const auto &change) {
+                if (s.faults == 0 || !possible || m_config.kinds.find(kind) == std::string::npos)
+                    return;
+                step(NotCalm, who + what, [&](State &next) {
+                    --next.faults;
+                    change(next);
+                });
+            };
+            fault('c', client.life != Dead, " is killed", [&](State &next) { die(next, c); });
+            fault('f', running, " is stopped", [&](State &next) { of(next).life = Frozen; });
+            fault('d', running && client.connected, " loses its connection", [&](State &next) { disconnect(next, c); });
+            fault('s', running && client.subscribed, " loses its subscription", [&](State &next) {
+                of(next).subscribed = false;
+                of(next).messages.clear();
+            });
+            fault('m', !client.messages.empty(), " loses a message", [&](State &next) {
+                of(next).messages.erase(of(next).messages.begin());
+            });
+        }
+        for (int m = 0; m < Machines; ++m) {
+            const Machine &x = s.machines[std::size_t(m)];
+            const Client &client = s.clients[std::size_t(m_config.client[std::size_t(m)])];
+            if (client.life != Running)
+                continue;
+            const std::string who = "lock " + std::to_string(m + 1);
+            const int c = m_config.client[std::size_t(m)];
+            if (x.phase == Held && x.belief == 0) {
+                step(0, who + " is lost", [&](State &next) { lookAtClock(next, c); });
+                continue;
+            }
+            if (x.phase == Idle && x.left > 0 && client.connected)
+                step(NotCalm, who + " acquires", [&](State &next) {
+                    --machine(next, m).left;
+                    begin(next, m);
+                });
+            if (x.phase == Acquiring && !x.inFlight && x.timer == 0 && client.connected)
+                step(3, who + " looks", [&](State &next) { attempt(next, m); });
+            if (x.phase == Acquiring && m_config.cancels)
+                step(NotCalm, who + " is cancelled", [&](State &next) {
+                    abandon(next, m);
+                    end(machine(next, m));
+                });
+            if (x.phase == Held) {
+                step(4, who + " releases", [&](State &next) {
+                    machine(next, m).phase = Releasing;
+                    machine(next, m).belief = 0;
+                    machine(next, m).inFlight = false;
+                    send(next, m, Release, tokenOf(m, x.epoch));
+                });
+                if (m_config.renews && !x.inFlight && client.connected && x.belief == 1)
+                    step(NotCalm, who + " renews", [&](State &next) {
+                        machine(next, m).inFlight = true;
+                        send(next, m, Renew, tokenOf(m, x.epoch));
+                    });
+            }
+        }
+        if (s.foreign > 0 && s.server.holder == 0)
+            step(NotCalm, "another library acquires", [&](State &next) {
+                --next.foreign;
+                next.server.holder = Foreign;
+                next.server.ttl = 3;
+            });
+        if (s.server.holder == Foreign)
+            step(NotCalm, "the other library releases", [&](State &next) { next.server.holder = next.server.ttl = 0; });
+        if (s.forced > 0 && s.server.holder != 0)
+            step(NotCalm, "it is released by force", [&](State &next) {
+                --next.forced;
+                const Execution e = execute(next, "force_release", {});
+                next.server = e.after;
+                deliver(next, e.messages);
+            });
+        if (!isUrgent(s))
+            step(9, "tick", [&](State &next) { tick(next); });
+        else if (s.faults > 0 && m_config.kinds.find('w') != std::string::npos)
+            step(NotCalm, "tick, while something is left to do", [&](State &next) {
+                --next.faults;
+                tick(next);
+            });
+        m_nodes[m_from].calm = calm;
+        m_nodes[m_from].calmTick = calmRank == 9;
+        // In rest nothing moves but time, and that only what still runs out.
+        if (calm == m_from)
+            checkRest(s);
+    }
+
+    /// Whether anybody has something to do for which no time passes.
+    bool isUrgent(const State &s) const
+    {
+        for (const Client &c : s.clients) {
+            if (!c.sent.empty() || (c.life == Running && (!c.replies.empty() || !c.messages.empty())))
+                return true;
+            if (c.life == Running && c.listening && !c.subscribed)
+                return true;
+        }
+        for (int m = 0; m < Machines; ++m) {
+            const Machine &x = s.machines[std::size_t(m)];
+            const Client &c = s.clients[std::size_t(m_config.client[std::size_t(m)])];
+            if (c.life != Running)
+                continue;
+            if ((x.phase == Held && x.belief == 0) || (x.phase == Acquiring && !x.inFlight && x.timer == 0 && c.connected))
+                return true;
+        }
+        return false;
+    }
+
+    void checkRest(const State &s) const
+    {
+        if (s.server.holder)
+            throw Violation("the lock stays taken with nobody to give it back");
+        for (const Waiter &w : s.server.queue) {
+            const std::size_t c = std::size_t(m_config.client[std::size_t(machineOf(w.token))]);
+            if (s.clients[c].life == Running && m_config.killsFormer)
+                throw Violation("a waiter that nobody wants is left in the queue");
+        }
+    }
+
+    static std::string described(const Command &command)
+    {
+        static const char *const names[] = {"acquire", "renew", "release", "cancel"};
+        return std::string(names[command.kind]) + " (lock " + std::to_string(machineOf(command.token) + 1) + ", token "
+                + std::to_string(command.token & 15) + ')';
+    }
+
+    /// From every state: follow the calm steps until nobody who lives waits.
+    void checkProgress(Result *result)
+    {
+        enum : std::int16_t { Unknown = -1, Visited = -2 };
+        struct Rest
+        {
+            std::int16_t ticks = Unknown, idle = 0;
+        };
+        std::vector<Rest> rest(m_nodes.size());
+        std::vector<std::uint32_t> path;
+        for (std::size_t start = 0; start < m_nodes.size(); ++start) {
+            std::uint32_t node = std::uint32_t(start);
+            for (; rest[node].ticks == Unknown && m_nodes[node].waiting; node = m_nodes[node].calm) {
+                rest[node].ticks = Visited;
+                path.push_back(node);
+            }
+            const auto fail = [&](std::size_t at, const char *what, const std::string &then) {
+                m_from = at;
+                m_step = "and then, without any fault, " + then;
+                throw Violation(what);
+            };
+            if (rest[node].ticks == Visited)
+                fail(start, "a waiter is never served", "for ever");
+            if (!m_nodes[node].waiting)
+                rest[node].ticks = 0;
+            Rest left = rest[node];
+            for (; !path.empty(); path.pop_back()) {
+                const std::uint32_t at = path.back();
+                if (m_nodes[at].calmTick) {
+                    ++left.ticks;
+                    left.idle = std::int16_t(left.idle + m_nodes[at].idle);
+                }
+                rest[at] = left;
+                result->slowest = std::max<int>(result->slowest, left.ticks);
+                result->idle = std::max<int>(result->idle, left.idle);
+                if (left.idle > m_config.idleAtMost)
+                    fail(at, "the lock is free for too long while somebody waits", std::to_string(left.idle) + " ticks");
+            }
+        }
+    }
+
+    const Config m_config;
+    const Behaviour m_behaviour;
+    Scripts m_scripts;
+    std::unordered_map<std::string, Execution> m_executions;
+    std::unordered_map<std::string, std::uint32_t> m_index;
+    std::vector<Node> m_nodes;
+    std::vector<std::string> m_labels;
+    std::unordered_map<std::string, std::size_t> m_labelIndex;
+    std::string m_step;
+    std::size_t m_from = 0, m_steps = 0, m_atMost = 0;
+};
+
+
+// ---- what is explored ------------------------------------------------------------------------------------
+
+std::vector<Config> configurations()
+{
+    std::vector<Config> all;
+    const auto make = [&all](const char *name) -> Config & {
+        all.emplace_back().name = name;
+        return all.back();
+    };
+    make("three clients, no fault");
+    {
+        Config &c = make("one that barges, two that wait, one of them twice");
+        c.fair = {false, true, true}, c.acquisitions = {1, 2, 1}, c.cancels = false, c.renews = false;
+    }
+    {
+        Config &c = make("one that barges, two that wait, another library");
+        c.fair = {false, true, true}, c.cancels = false, c.renews = false, c.foreign = 1, c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("two clients, each twice, slow");
+        c.acquisitions = {2, 2, 0}, c.faults = 2, c.kinds = "w", c.cancels = false, c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("two locks in one client, one in another, other leases");
+        c.client = {0, 0, 1}, c.lease = {3, 2, 3}, c.faults = 1, c.kinds = "cdw", c.cancels = false, c.renews = false;
+        c.idleAtMost = 1;
+    }
+    {
+        Config &c = make("three clients, one killed or stopped");
+        c.faults = 1, c.kinds = "cf", c.cancels = false, c.renews = false;
+    }
+    {
+        Config &c = make("two clients, old connections live on");
+        c.acquisitions = {1, 1, 0}, c.faults = 2, c.kinds = "cd", c.killsFormer = false;
+    }
+    {
+        Config &c = make("released by force, one killed or stopped");
+        c.acquisitions = {1, 1, 0}, c.forced = 1, c.faults = 1, c.kinds = "cf";
+    }
+    {
+        Config &c = make("another library, one killed or stopped");
+        c.acquisitions = {1, 1, 0}, c.foreign = 1, c.faults = 1, c.kinds = "cf", c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("two that barge, one that waits, one killed or stopped");
+        c.fair = {false, false, true}, c.faults = 1, c.kinds = "cf", c.cancels = false, c.renews = false, c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("two clients, two faults of any kind");
+        c.acquisitions = {1, 1, 0}, c.faults = 2, c.kinds = "cfdsmw", c.renews = false, c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("three clients, a fault of any kind");
+        c.faults = 1, c.kinds = "cfdsmw", c.cancels = false, c.renews = false, c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("three clients, long leases, one stopped");
+        c.lease = {6, 6, 6}, c.faults = 1, c.kinds = "f", c.cancels = false, c.renews = false;
+    }
+    {
+        Config &c = make("three clients, cancelled, one killed or stopped");
+        c.faults = 1, c.kinds = "cf", c.thorough = true;
+    }
+    {
+        Config &c = make("two clients, each twice, cancelled, slow");
+        c.acquisitions = {2, 2, 0}, c.faults = 2, c.kinds = "w", c.idleAtMost = 2, c.thorough = true;
+    }
+    {
+        Config &c = make("two locks in one client, one in another, one stopped");
+        c.client = {0, 0, 1}, c.faults = 1, c.kinds = "cf", c.thorough = true;
+    }
+    {
+        Config &c = make("two clients, renewing, two faults of any kind");
+        c.acquisitions = {1, 1, 0}, c.faults = 2, c.kinds = "cfdsmw", c.idleAtMost = 2, c.thorough = true;
+    }
+    return all;
+}
+
+const std::vector<Mutation> &mutations()
+{
+    static const std::vector<Mutation> all{
+        {"release without token check", "release", "elseif holder ~= token then", "elseif false then"},
+        {"release at once without token check", "release", "holders[i] == ARGV[a] and", "true and"},
+        {"acquired at once though others wait", "acquire", "nobodyWaits and acquireAtOnce", "acquireAtOnce"},
+        {"release that serves nobody", "release", "serve(key, queue, lease, prefix, caller)", "'free'"},
+        {"a served waiter stays in the queue", "common", "    redis.call('ZREM', queue, member)\n    if own", "    if own"},
+        {"a grant without a time to live", "common", "redis.call('SET', key, member, 'PX', claim)", "redis.call('SET', key, member)"},
+        {"dead waiters are served", "common", "elseif receivers > 0", "elseif receivers >= 0"},
+        {"a claim that does not check the holder", "acquire", "if holder == token then", "if holder then"},
+        {"a newcomer takes what is free", "acquire", "if barge or first == nil", "if true or first == nil"},
+        {"a waiter's look renews the holder", "acquire", "if ttl == -1 and", "if true and"},
+        {"the old place is not given back", "acquire", "if arrival == '0' then", "if true then"},
+        {"one that was woken too late keeps its place", "acquire", "'*' .. token, '0'", "'*' .. token, arrival"},
+        {"the fencing token stands still", "common", "number + 1)", "number)"},
+        {"renewal without token check", "renew", "elseif holder ~= ARGV[2 * i - 1] then", "elseif false then"},
+        {"cancel without token check", "cancel", "if holder and holder ~= token then", "if false then"},
+        {"cancel that leaves the queue entry", "cancel", "redis.pcall('ZREM', queue, token, '*' .. token)", "0"},
+        {"cancel that keeps what it holds", "cancel", "redis.call('DEL', key)", ""},
+        {"the next one is not told to look", "common", "for _ = 1, SERVED_AT_MOST do", "for _ = 1, 0 do"},
+        {"whoever finds others woken takes it", "acquire", "first == nil or first == token or string", "true or string"},
+    };
+    return all;
+}
+
+struct BehaviourMutation
+{
+    const char *name;
+    bool Behaviour::*flag;
+};
+
+constexpr BehaviourMutation behaviourMutations[]{
+    {"deadline counted from the reply", &Behaviour::deadlineFromReply},
+    {"late reply accepted", &Behaviour::lateReplyAccepted},
+    {"hand-over of another lease taken while an attempt is in flight", &Behaviour::handoverUnchecked},
+    {"given up without a cancel", &Behaviour::neverCancels},
+    {"told to look while an attempt is in flight, and forgotten", &Behaviour::nextForgotten},
+    {"subscribed while an attempt is in flight, and forgotten", &Behaviour::subscribedForgotten},
+};
+
+bool report(const Config &config, const Model::Result &result, double seconds)
+{
+    std::printf("%-58s %8zu states %9zu steps %6ld script runs, served within %2d ticks, idle %d, %.1f s\n", config.name.c_str(),
+                result.states, result.steps, result.scriptRuns, result.slowest, result.idle, seconds);
+    if (result.violation.empty())
+        return true;
+    std::printf("  WRONG: %s\n", result.violation.c_str());
+    for (const std::string &step : result.trace)
+        std::printf("    %s\n", step.c_str());
+    return false;
+}
+
+} // namespace
+
+/// protocolmodel <folder of the scripts> [check | mutants | thorough] [part of a name]
+int main(int argc, char **argv)
+{
+    const std::string scripts = argc > 1 ? argv[1] : ".";
+    const std::string what = argc > 2 ? argv[2] : "check";
+    const std::string only = argc > 3 ? argv[3] : "";
+    constexpr std::size_t AtMost = 4'000'000;
+    auto configs = configurations();
+    if (what != "thorough")
+        configs.erase(std::remove_if(configs.begin(), configs.end(), [](const Config &c) { return c.thorough; }), configs.end());
+    try {
+        bool well = true;
+        if (what != "mutants") {
+            std::size_t states = 0, steps = 0;
+            for (const Config &config : configs) {
+                if (config.name.find(only) == std::string::npos)
+                    continue;
+                const auto begin = std::chrono::steady_clock::now();
+                const Model::Result result = Model(config, {}, scripts, nullptr).explore(AtMost);
+                const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+                well = report(config, result, taken.count()) && well;
+                std::fflush(stdout);
+                states += result.states, steps += result.steps;
+            }
+            std::printf("%zu states, %zu steps\n", states, steps);
+            return well ? 0 : 1;
+        }
+        // Each error put in on purpose must be found by one of them.
+        const auto found = [&](const std::string &name, const Behaviour &behaviour, const Mutation *mutation) {
+            if (name.find(only) == std::string::npos)
+                return;
+            for (const Config &config : configs) {
+                const Model::Result result = Model(config, behaviour, scripts, mutation).explore(AtMost);
+                if (result.violation.empty())
+                    continue;
+                std::printf("%-62s found in \"%s\" after %zu states: %s\n", name.c_str(), config.name.c_str(), result.states,
+                            result.violation.c_str());
+                std::fflush(stdout);
+                return;
+            }
+            std::printf("%-62s NOT FOUND\n", name.c_str());
+            well = false;
+        };
+        for (const Mutation &mutation : mutations())
+            found(mutation.name, {}, &mutation);
+        for (const BehaviourMutation &mutation : behaviourMutations) {
+            Behaviour behaviour;
+            behaviour.*mutation.flag = true;
+            found(mutation.name, behaviour, nullptr);
+        }
+        return well ? 0 : 1;
+    } catch (const std::exception &exception) {
+        std::fprintf(stderr, "%s\n", exception.what());
+        return 2;
+    }
+}
