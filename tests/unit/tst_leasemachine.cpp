@@ -2197,7 +2197,9 @@ void Model::check()
     const bool inFlight = std::any_of(m_wire.begin(), m_wire.end(), [this](const Command &command) {
         return command.epoch == m_epoch && command.kind != Action::Abandon;
     });
-    if (phase == LeaseMachine::Acquiring && m_ready && !inFlight && next > m_now + 10s)
+    // A place in the queue is looked at after as many claim times, and a quarter more at most.
+    const LeaseTime patience = std::max<LeaseTime>(10s, (m_machine.queuePosition() + 1) * 3750ms);
+    if (phase == LeaseMachine::Acquiring && m_ready && !inFlight && next > m_now + patience)
         fail(QStringLiteral("forgot to look again"));
     for (auto it = m_requests.begin(); it != m_requests.end();) {
         if (it->ended) {
