@@ -6,7 +6,7 @@ qdistlock_embed_lua(<target> <file.lua>…)
 
 Adds to the target a generated "scripts.h" that declares, for each acquire.lua,
 `QDistLock::Scripts::acquire` with the text and its SHA1. Made anew when a .lua file changes.
-The line `--#include common.lua` stands for the code of that file beside it; comments and blank lines are left
+A line `--#include common.lua` stands for the code of that file beside it; comments and blank lines are left
 out, since a server that lost its scripts is sent the text.
 ]]
 
@@ -43,15 +43,16 @@ foreach(file IN LISTS FILES)
     if(NOT name MATCHES "^[a-z][a-z_0-9]*$")
         message(FATAL_ERROR "${file}: the name must be a C++ identifier")
     endif()
-    if(name STREQUAL "common")
+    if(name MATCHES "^(common|constants)$")
         continue()
     endif()
     file(READ "${file}" text)
-    if(text MATCHES "--#include ([a-z_]+\\.lua)\n")
+    while(text MATCHES "--#include ([a-z_]+\\.lua)\n")
+        set(include "${CMAKE_MATCH_1}")
         cmake_path(GET file PARENT_PATH directory)
-        file(READ "${directory}/${CMAKE_MATCH_1}" included)
-        string(REPLACE "--#include ${CMAKE_MATCH_1}\n" "${included}" text "${text}")
-    endif()
+        file(READ "${directory}/${include}" included)
+        string(REPLACE "--#include ${include}\n" "${included}" text "${text}")
+    endwhile()
     string(REPLACE "\r\n" "\n" text "\n${text}")
     string(REGEX REPLACE "\n *--[^\n]*" "" text "${text}")
     string(REGEX REPLACE "\n+" "\n" text "${text}")

@@ -3,6 +3,8 @@
 
 #include "transport.h"
 
+#include "descriptorstream.h"
+
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qthread.h>
 #include <QtCore/qtimer.h>
@@ -19,10 +21,6 @@
 #include <QtNetwork/qsslsocket.h>
 #endif
 
-#ifdef Q_OS_LINUX
-#include <sys/socket.h>
-#endif
-
 namespace QtRedis {
 
 namespace {
@@ -30,6 +28,7 @@ namespace {
 // Bounds what one turn of the event loop has to parse, and memory against a server that never stops
 // sending.
 constexpr qint64 readBufferSize = 256 * 1024;
+constexpr std::chrono::seconds lingerAtMost{1};
 
 // What the kinds of sockets have in common.
 class SocketTransport : public Transport
@@ -37,22 +36,10 @@ class SocketTransport : public Transport
 public:
     void write(const char *data, qint64 size) final
     {
-#ifdef Q_OS_LINUX
-        // Through the socket's own buffer each write sets a notifier and takes it away again, and
-        // wakes the event loop for both: more work than the write. What the kernel does not take,
-        // and every error, is left to the socket.
-        if (const qintptr descriptor = plainDescriptor();
-            descriptor >= 0 && device->bytesToWrite() == 0) {
-            const auto sent = ::send(int(descriptor), data, size_t(size),
-                                     MSG_NOSIGNAL | MSG_DONTWAIT);
-            if (sent == size)
-                return;
-            if (sent > 0) {
-                data += sent;
-                size -= sent;
-            }
+        if (stream) {
+            stream->write(data, size);
+            return;
         }
-#endif
         // Errors found while writing are reported from the event loop: the caller is in the midst
         // of a send.
         writing = true;
@@ -63,26 +50,54 @@ public:
 
     qint64 read(char *data, qint64 size) final
     {
+        if (stream)
+            return stream->read(data, size);
         return device->isOpen() ? qMax(qint64(0), device->read(data, size)) : 0;
+    }
+
+    void abort() final
+    {
+        if (stream)
+            stream->abort();
+        else
+            abortSocket();
     }
 
 protected:
     void finishWriting() final
     {
-#ifdef Q_OS_LINUX
-        if (const qintptr descriptor = plainDescriptor(); descriptor >= 0 && device->bytesToWrite() == 0)
-            ::shutdown(int(descriptor), SHUT_WR);
-#endif
+        if (stream)
+            stream->finish();
+    }
+
+    void waitForClosed(std::chrono::milliseconds atMost) final
+    {
+        if (stream)
+            stream->waitForClosed(atMost);
     }
 
     virtual void flush() = 0;
-    /// Of a connected socket whose bytes go out as they are; -1 otherwise.
-    virtual qintptr plainDescriptor() const = 0;
+    virtual void abortSocket() = 0;
 
     void setDevice(QIODevice *socket)
     {
         device = socket;
         connect(socket, &QIODevice::readyRead, this, &Transport::readyRead);
+    }
+
+    /// From now on the connected socket is read and written as it is, without Qt's.
+    void takeDescriptor(qintptr descriptor)
+    {
+        stream = std::make_unique<DescriptorStream>(descriptor);
+        connect(stream.get(), &DescriptorStream::readyRead, this, &Transport::readyRead);
+        connect(stream.get(), &DescriptorStream::closed, this, [this] {
+            report(Failure::Network, QStringLiteral("the server closed the connection"));
+        });
+        connect(stream.get(), &DescriptorStream::failed, this, [this](const QString &error) {
+            report(Failure::Network, QStringLiteral("network error (%1)").arg(error));
+        });
+        device->disconnect(this);
+        abortSocket();
     }
 
     // Only the first failure tells the cause.
@@ -102,6 +117,7 @@ protected:
 
 private:
     QIODevice *device = nullptr;
+    std::unique_ptr<DescriptorStream> stream;
     bool writing = false;
     bool reported = false;
 };
@@ -112,11 +128,15 @@ public:
     explicit TcpTransport(const ServerUrl &server)
         : TcpTransport(server, new QTcpSocket)
     {
-        connect(socket, &QAbstractSocket::connected, this, &Transport::connected);
+        connect(socket, &QAbstractSocket::connected, this, [this] {
+            if (DescriptorStream::isSupported())
+                takeDescriptor(socket->socketDescriptor());
+            Q_EMIT connected();
+        });
     }
 
     void connectToServer() override { socket->connectToHost(server.host, server.port); }
-    void abort() final { socket->abort(); }
+    void abortSocket() final { socket->abort(); }
 
     QString pendingStep() const override
     {
@@ -146,7 +166,6 @@ protected:
     }
 
     void flush() final { socket->flush(); }
-    qintptr plainDescriptor() const override { return socket->socketDescriptor(); }
 
     virtual void reportError(QAbstractSocket::SocketError error)
     {
@@ -185,7 +204,11 @@ public:
     {
         socket->setReadBufferSize(readBufferSize);
         setDevice(socket);
-        connect(socket, &QLocalSocket::connected, this, &Transport::connected);
+        connect(socket, &QLocalSocket::connected, this, [this] {
+            if (DescriptorStream::isSupported())
+                takeDescriptor(socket->socketDescriptor());
+            Q_EMIT connected();
+        });
         connect(socket, &QLocalSocket::errorOccurred, this,
                 [this](QLocalSocket::LocalSocketError error) { reportError(error); });
         connect(socket, &QLocalSocket::disconnected, this, [this] {
@@ -194,7 +217,7 @@ public:
     }
 
     void connectToServer() override { socket->connectToServer(path); }
-    void abort() override { socket->abort(); }
+    void abortSocket() override { socket->abort(); }
     QString pendingStep() const override
     {
         return QStringLiteral("the server did not accept the connection");
@@ -202,7 +225,6 @@ public:
 
 protected:
     void flush() override { socket->flush(); }
-    qintptr plainDescriptor() const override { return socket->socketDescriptor(); }
 
 private:
     void reportError(QLocalSocket::LocalSocketError error)
@@ -261,8 +283,6 @@ public:
         connect(tls, &QSslSocket::sslErrors, this,
                 [this](const QList<QSslError> &errors) { certificateErrors = errors; });
     }
-
-    qintptr plainDescriptor() const override { return -1; }
 
     void connectToServer() override
     {
@@ -485,10 +505,16 @@ public:
 void Transport::lingerAndDelete()
 {
     disconnect();
+    if (QThread::currentThread()->isFinished()) {
+        finishWriting();
+        waitForClosed(lingerAtMost);
+        delete this;
+        return;
+    }
     setParent(thread() == QCoreApplication::instance()->thread() ? QCoreApplication::instance() : nullptr);
     connect(QThread::currentThread(), &QThread::finished, this, &QObject::deleteLater);
     connect(this, &Transport::failed, this, &QObject::deleteLater);
-    QTimer::singleShot(std::chrono::seconds(1), this, &QObject::deleteLater);
+    QTimer::singleShot(lingerAtMost, this, &QObject::deleteLater);
     finishWriting();
 }
 

@@ -8,6 +8,7 @@
 
 #include <QtCore/qobject.h>
 
+#include <chrono>
 #include <memory>
 
 namespace QtRedis {
@@ -35,6 +36,7 @@ public:
     /// Nothing more is written, and nothing that arrives is of interest: deletes itself once the other side
     /// has read it all, after a second at the latest. Closed at once, with answers still on their way, the
     /// kernel would tell the server of an error, and the server not read what lies before it.
+    /// In a thread that ends, and has no event loop for this any more, it blocks for that time.
     void lingerAndDelete();
     /// What has not happened yet before connected(): a clause that "within 3000 ms" can follow.
     virtual QString pendingStep() const = 0;
@@ -42,6 +44,7 @@ public:
 protected:
     /// Tells the other side that nothing more will come, where that can be told.
     virtual void finishWriting() = 0;
+    virtual void waitForClosed(std::chrono::milliseconds atMost) = 0;
 
 Q_SIGNALS:
     /// Ready for bytes; with TLS after its handshake.

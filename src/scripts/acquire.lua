@@ -19,6 +19,39 @@
 -- that was handed over is claimed, and it makes a resend after a lost reply safe.
 -- Nothing is written before everything that can fail was checked: Lua has no rollback.
 
+--#include constants.lua
+
+local n = #KEYS / 3
+local replies = {}
+local answered = 0
+-- The usual case: nobody waits, and nobody holds it. Before any function is made: making those below costs
+-- more than this.
+if redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
+  local t = redis.call('TIME') -- may be forbidden: not after the key is written
+  t = t[1] .. string.sub('00000' .. t[2], -6)
+  for i = 1, n do
+    local set = redis.pcall('SET', KEYS[i], ARGV[4 * i - 1], 'NX', 'PX', ARGV[4 * i])
+    if set and set.err then
+      replies[i] = set.err
+      answered = answered + 1
+    elseif set then
+      local last = redis.pcall('SET', KEYS[2 * n + i], t, 'PX', FENCE_TTL, 'GET')
+      if not last or (#last == #t and last < t) then
+        replies[i] = t
+        answered = answered + 1
+      else -- a clock that was set back, or something else's: done anew, with all care
+        redis.call('DEL', KEYS[i])
+        if type(last) == 'string' then
+          redis.call('SET', KEYS[2 * n + i], last)
+        end
+      end
+    end
+  end
+  if answered == n then
+    return replies
+  end
+end
+
 --#include common.lua
 
 local prefix = ARGV[1]
@@ -59,20 +92,6 @@ local function join(queue, member, arrival)
     redis.call('PEXPIRE', queue, QUEUE_TTL)
   end
   return redis.call('ZRANK', queue, member), arrival
-end
-
--- The usual case: nobody waits, and nobody holds it. False if somebody does.
-local function acquireAtOnce(key, fenceKey, token, lease)
-  now() -- may be forbidden: not after the key is written
-  local set = redis.pcall('SET', key, token, 'NX', 'PX', lease)
-  if not set or set.err then
-    return set and set.err
-  end
-  local fence, err = nextFence(fenceKey)
-  if not fence then
-    redis.call('DEL', key)
-  end
-  return fence or err
 end
 
 local function acquire(key, queue, fenceKey, token, lease, flags, arrival)
@@ -143,12 +162,10 @@ local function acquire(key, queue, fenceKey, token, lease, flags, arrival)
   return {0, ttl, ours, rank, score}
 end
 
-local replies = {}
-local n = #KEYS / 3
-local nobodyWaits = redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0
 for i = 1, n do
-  local a = 4 * i - 1
-  replies[i] = nobodyWaits and acquireAtOnce(KEYS[i], KEYS[2 * n + i], ARGV[a], ARGV[a + 1])
-    or acquire(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3])
+  if not replies[i] then
+    local a = 4 * i - 1
+    replies[i] = acquire(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3])
+  end
 end
 return replies

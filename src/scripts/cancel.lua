@@ -10,6 +10,7 @@
 -- Reply, for each lock: 1 done; 0 there was nothing of this token: an acquire of it may be yet to come
 --                       3 send it again: many dead waiters are left; an error's text
 
+--#include constants.lua
 --#include common.lua
 
 local prefix = ARGV[1]

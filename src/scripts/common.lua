@@ -3,12 +3,6 @@
 
 -- What the scripts that can hand a lock over share; included in each of them at build time.
 
-local CLAIM_TTL = 3000          -- ms a waiter that was served has to claim the lock
-local SERVED_AT_MOST = 500      -- dead waiters dropped in one call
-local FENCE_TTL = '604800000'   -- ms, 7 days; a number would be formatted at each use
-local QUEUE_TTL = '172800000'   -- ms, 2 days; the longest lease is half of it
-local MAX_EXACT = 2 ^ 53 - 1
-
 -- Digits of µs; as text, since a number would have to be formatted for each lock.
 local time
 local function now()

@@ -7,6 +7,7 @@
 -- ARGV:  the prefix of the clients' channels, lease in ms of a lock like it
 -- Reply: 1 taken away; 0 there was no key; an error's text
 
+--#include constants.lua
 --#include common.lua
 
 local key, queue = KEYS[1], KEYS[2]

@@ -13,6 +13,29 @@
 --                       3 as 1, but the caller should send cancel: many dead waiters are left
 --                       0 there is no key; 2 it holds something else; an error's text
 
+--#include constants.lua
+
+local n = #KEYS / 3
+local replies = {}
+-- The usual case, for all locks at once: they hold their tokens, and nobody waits. Before any function is
+-- made: making those below costs more than this.
+local holders = redis.pcall('MGET', unpack(KEYS, 1, n))
+if not holders.err and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
+  local free = {}
+  for i = 1, n do
+    if holders[i] == ARGV[3 * i] and ARGV[3 * i + 2] == '0' then
+      free[#free + 1] = KEYS[i]
+      replies[i] = 1
+    end
+  end
+  if free[1] then
+    redis.call('DEL', unpack(free))
+  end
+  if #free == n then
+    return replies
+  end
+end
+
 --#include common.lua
 
 local prefix = ARGV[1]
@@ -48,22 +71,10 @@ local function release(key, queue, fenceKey, token, lease, keep)
   return outcome == 'more' and 3 or 1
 end
 
-local replies = {}
-local n = #KEYS / 3
--- The usual case, for all locks at once: they hold their tokens, and nobody waits.
-local holders = redis.pcall('MGET', unpack(KEYS, 1, n))
-local nobodyWaits = not holders.err and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0
-local free = {}
 for i = 1, n do
-  local a = 3 * i
-  if nobodyWaits and holders[i] == ARGV[a] and ARGV[a + 2] == '0' then
-    free[#free + 1] = KEYS[i]
-    replies[i] = 1
-  else
+  if not replies[i] then
+    local a = 3 * i
     replies[i] = release(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[a], ARGV[a + 1], ARGV[a + 2])
   end
-end
-if free[1] then
-  redis.call('DEL', unpack(free))
 end
 return replies

@@ -8,6 +8,7 @@
 
 #include <QDistLock/LockInfo>
 
+#include <QtCore/qdir.h>
 #include <QtCore/qpointer.h>
 #include <QtCore/qprocess.h>
 #include <QtCore/qthread.h>
@@ -56,6 +57,7 @@ private Q_SLOTS:
     void locksDeletedWhileTheRegistryGoes();
     void changeOfRegistry();
     void changeOfRegistryKeepsNoRoute();
+    void threadEndsWhileHolding();
     void applicationQuits_data();
     void applicationQuits();
 
@@ -656,6 +658,26 @@ void tst_LockRegistry::changeOfRegistryKeepsNoRoute()
     QDistLock::LockEngine *const engine = LockRegistryPrivate::get(&one)->engine(&error);
     for (quint64 sequence = 0; sequence < 5; ++sequence)
         Q_EMIT engine->noticed(QDistLock::LockEngine::ForcedRelease, sequence, 0ms); // late, or forged
+}
+
+void tst_LockRegistry::threadEndsWhileHolding()
+{
+    const auto openFiles = [] { return QDir(QStringLiteral("/proc/self/fd")).entryList(QDir::Files | QDir::System).size(); };
+    const auto holdInAThread = [this](bool *held) {
+        const std::unique_ptr<QThread> thread(QThread::create([this, held] {
+            LockRegistry *const registry = LockRegistry::instance(m_server->url());
+            *held = acquireNow(registry->obtain(QStringLiteral("a")));
+        }));
+        thread->start();
+        return thread->wait(60'000);
+    };
+    bool held = false;
+    const auto before = openFiles();
+    for (int i = 0; i < 5; ++i) {
+        QVERIFY(holdInAThread(&held) && held);
+        QVERIFY(!m_server->exists("lock:a")); // the thread's end waited until the server had read it
+        QCOMPARE(openFiles(), before);
+    }
 }
 
 void tst_LockRegistry::applicationQuits_data()

@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "descriptorstream.h"
+
+#include <QtCore/qdeadlinetimer.h>
+#include <QtCore/qsocketnotifier.h>
+
+#include <utility>
+
+#ifdef Q_OS_LINUX
+#include <cerrno>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#endif
+
+namespace QtRedis {
+
+#ifdef Q_OS_LINUX
+
+namespace {
+
+// Bounds what one turn of the event loop has to parse, against a server that never stops sending.
+constexpr qint64 readPerTurn = 256 * 1024;
+
+} // namespace
+
+bool DescriptorStream::isSupported()
+{
+    return true;
+}
+
+DescriptorStream::DescriptorStream(qintptr descriptor, QObject *parent)
+    : QObject(parent)
+    , m_descriptor(::fcntl(int(descriptor), F_DUPFD_CLOEXEC, 0))
+{
+    if (m_descriptor < 0) {
+        m_ended = true;
+        end(errno);
+        return;
+    }
+    m_readNotifier = new QSocketNotifier(m_descriptor, QSocketNotifier::Read, this);
+    connect(m_readNotifier, &QSocketNotifier::activated, this, &DescriptorStream::readable);
+    m_writeNotifier = new QSocketNotifier(m_descriptor, QSocketNotifier::Write, this);
+    m_writeNotifier->setEnabled(false);
+    connect(m_writeNotifier, &QSocketNotifier::activated, this, &DescriptorStream::writable);
+}
+
+DescriptorStream::~DescriptorStream()
+{
+    abort();
+}
+
+void DescriptorStream::abort()
+{
+    m_ended = true;
+    m_reported = true;
+    disconnect();
+    // A notifier must not watch a descriptor that may soon be another's. It may stand on the call
+    // stack.
+    if (m_readNotifier) {
+        m_readNotifier->setEnabled(false);
+        m_writeNotifier->setEnabled(false);
+    }
+    if (m_descriptor >= 0)
+        ::close(std::exchange(m_descriptor, -1));
+}
+
+qint64 DescriptorStream::read(char *data, qint64 size)
+{
+    if (m_ended || m_drained || m_readThisTurn >= readPerTurn)
+        return 0;
+    ssize_t got;
+    do {
+        got = ::recv(m_descriptor, data, size_t(size), MSG_DONTWAIT);
+    } while (got < 0 && errno == EINTR);
+    if (got == 0) {
+        m_ended = true;
+        end(0);
+    } else if (got < 0) {
+        m_drained = true;
+        if (errno != EAGAIN && errno != EWOULDBLOCK) {
+            m_ended = true;
+            end(errno);
+        }
+    } else {
+        m_drained = got < size;
+        m_readThisTurn += got;
+        return got;
+    }
+    return 0;
+}
+
+void DescriptorStream::write(const char *data, qint64 size)
+{
+    if (m_reported || m_finished)
+        return;
+    if (m_unwritten.isEmpty()) {
+        ssize_t sent;
+        do {
+            sent = ::send(m_descriptor, data, size_t(size), MSG_NOSIGNAL | MSG_DONTWAIT);
+        } while (sent < 0 && errno == EINTR);
+        if (sent == size)
+            return;
+        if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
+            end(errno);
+            return;
+        }
+        if (sent > 0) {
+            data += sent;
+            size -= sent;
+        }
+    }
+    m_unwritten.append(data, size);
+    m_writeNotifier->setEnabled(true);
+}
+
+void DescriptorStream::finish()
+{
+    m_finished = true;
+    if (!m_reported && m_unwritten.isEmpty())
+        ::shutdown(m_descriptor, SHUT_WR);
+}
+
+void DescriptorStream::waitForClosed(std::chrono::milliseconds atMost)
+{
+    const QDeadlineTimer deadline(atMost);
+    while (!m_ended && !m_reported) {
+        pollfd events{m_descriptor, POLLIN, 0};
+        const int ready = ::poll(&events, 1, int(deadline.remainingTime()));
+        if (ready == 0 || (ready < 0 && errno != EINTR))
+            return;
+        readable();
+    }
+}
+
+void DescriptorStream::readable()
+{
+    m_drained = false;
+    m_readThisTurn = 0;
+    if (m_finished) {
+        char ignored[4 * 1024];
+        while (read(ignored, sizeof ignored) > 0)
+            ;
+    } else {
+        Q_EMIT readyRead();
+    }
+}
+
+void DescriptorStream::writable()
+{
+    m_writeNotifier->setEnabled(false);
+    const QByteArray data = std::exchange(m_unwritten, {});
+    const bool finished = std::exchange(m_finished, false);
+    write(data.constData(), data.size());
+    if (finished)
+        finish();
+}
+
+void DescriptorStream::end(int error)
+{
+    if (std::exchange(m_reported, true))
+        return;
+    if (m_readNotifier) {
+        m_readNotifier->setEnabled(false);
+        m_writeNotifier->setEnabled(false);
+    }
+    // Its last words may have arrived since.
+    m_drained = false;
+    m_readThisTurn = 0;
+    QMetaObject::invokeMethod(
+            this,
+            [this, error] {
+                if (error == 0)
+                    Q_EMIT closed();
+                else
+                    Q_EMIT failed(qt_error_string(error));
+            },
+            Qt::QueuedConnection);
+}
+
+#else
+
+bool DescriptorStream::isSupported()
+{
+    return false;
+}
+
+DescriptorStream::DescriptorStream(qintptr, QObject *parent)
+    : QObject(parent)
+{}
+
+DescriptorStream::~DescriptorStream() = default;
+
+qint64 DescriptorStream::read(char *, qint64)
+{
+    return 0;
+}
+
+void DescriptorStream::write(const char *, qint64) {}
+void DescriptorStream::finish() {}
+void DescriptorStream::abort() {}
+void DescriptorStream::waitForClosed(std::chrono::milliseconds) {}
+void DescriptorStream::readable() {}
+void DescriptorStream::writable() {}
+void DescriptorStream::end(int) {}
+
+#endif
+
+} // namespace QtRedis

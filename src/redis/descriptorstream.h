@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QtCore/qbytearray.h>
+#include <QtCore/qobject.h>
+
+#include <chrono>
+
+QT_BEGIN_NAMESPACE
+class QSocketNotifier;
+QT_END_NAMESPACE
+
+namespace QtRedis {
+
+/*!
+    A connected socket of the operating system, read and written as it is.
+
+    Qt's sockets buffer both ways: for each small message they set a write notifier and take it away
+    again, and ask how much there is to read before they read it. With a command at a time that is
+    more work than the command.
+
+    Thread: its own, with an event loop. Nothing else than waitForClosed() blocks. Nothing is emitted from inside read() and
+    write().
+*/
+class DescriptorStream : public QObject
+{
+    Q_OBJECT
+public:
+    /// Whether this system has what this class needs.
+    static bool isSupported();
+
+    /// Takes a duplicate: \a descriptor remains the caller's.
+    explicit DescriptorStream(qintptr descriptor, QObject *parent = nullptr);
+    ~DescriptorStream() override;
+
+    /// What has arrived, at most \a size bytes; 0 if nothing. What lies ready beyond a bound waits
+    /// for the next turn of the event loop.
+    qint64 read(char *data, qint64 size);
+    /// What the kernel does not take at once is written when it does.
+    void write(const char *data, qint64 size);
+    /// Nothing more is written, and what arrives is thrown away until the other side closes.
+    void finish();
+    /// After finish(), where no event loop runs any more: blocks until the other side has closed, or so
+    /// long.
+    void waitForClosed(std::chrono::milliseconds atMost);
+    /// Closes it now; what the kernel has not taken is lost. Nothing is emitted any more.
+    void abort();
+
+Q_SIGNALS:
+    void readyRead();
+    /// The other side closed the connection. What it sent before can still be read.
+    void closed();
+    void failed(const QString &systemError);
+
+private:
+    void readable();
+    void writable();
+    void end(int error);
+
+    int m_descriptor;
+    QSocketNotifier *m_readNotifier = nullptr;
+    QSocketNotifier *m_writeNotifier = nullptr;
+    QByteArray m_unwritten;
+    qint64 m_readThisTurn = 0;
+    bool m_drained = false; ///< as far as known; the notifier tells otherwise
+    bool m_finished = false;
+    bool m_ended = false; ///< nothing more can be read
+    bool m_reported = false;
+};
+
+} // namespace QtRedis
