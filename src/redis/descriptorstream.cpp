@@ -124,7 +124,7 @@ void DescriptorStream::finish()
         ::shutdown(m_descriptor, SHUT_WR);
 }
 
-void DescriptorStream::waitForClosed(std::chrono::milliseconds atMost)
+void DescriptorStream::drain(std::chrono::milliseconds atMost)
 {
     const QDeadlineTimer deadline(atMost);
     while (!m_ended && !m_reported) {
@@ -202,7 +202,7 @@ qint64 DescriptorStream::read(char *, qint64)
 void DescriptorStream::write(const char *, qint64) {}
 void DescriptorStream::finish() {}
 void DescriptorStream::abort() {}
-void DescriptorStream::waitForClosed(std::chrono::milliseconds) {}
+void DescriptorStream::drain(std::chrono::milliseconds) {}
 void DescriptorStream::readable() {}
 void DescriptorStream::writable() {}
 void DescriptorStream::end(int) {}

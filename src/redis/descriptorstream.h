@@ -21,7 +21,7 @@ namespace QtRedis {
     again, and ask how much there is to read before they read it. With a command at a time that is
     more work than the command.
 
-    Thread: its own, with an event loop. Nothing else than waitForClosed() blocks. Nothing is emitted from inside read() and
+    Thread: its own, with an event loop. Only drain() blocks. Nothing is emitted from inside read() and
     write().
 */
 class DescriptorStream : public QObject
@@ -44,7 +44,7 @@ public:
     void finish();
     /// After finish(), where no event loop runs any more: blocks until the other side has closed, or so
     /// long.
-    void waitForClosed(std::chrono::milliseconds atMost);
+    void drain(std::chrono::milliseconds atMost);
     /// Closes it now; what the kernel has not taken is lost. Nothing is emitted any more.
     void abort();
 

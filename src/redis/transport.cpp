@@ -70,10 +70,10 @@ protected:
             stream->finish();
     }
 
-    void waitForClosed(std::chrono::milliseconds atMost) final
+    void drain(std::chrono::milliseconds atMost) final
     {
         if (stream)
-            stream->waitForClosed(atMost);
+            stream->drain(atMost);
     }
 
     virtual void flush() = 0;
@@ -507,7 +507,7 @@ void Transport::lingerAndDelete()
     disconnect();
     if (QThread::currentThread()->isFinished()) {
         finishWriting();
-        waitForClosed(lingerAtMost);
+        drain(lingerAtMost);
         delete this;
         return;
     }

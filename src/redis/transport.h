@@ -44,7 +44,7 @@ public:
 protected:
     /// Tells the other side that nothing more will come, where that can be told.
     virtual void finishWriting() = 0;
-    virtual void waitForClosed(std::chrono::milliseconds atMost) = 0;
+    virtual void drain(std::chrono::milliseconds atMost) = 0;
 
 Q_SIGNALS:
     /// Ready for bytes; with TLS after its handshake.
