@@ -8,7 +8,6 @@
 #include <QtCore/qloggingcategory.h>
 #include <QtCore/qpromise.h>
 #include <QtCore/qrandom.h>
-#include <QtQml/qjsengine.h>
 #include <QtQml/qqml.h>
 
 #include <algorithm>
@@ -138,41 +137,6 @@ void QmlDistributedLock::componentComplete()
     scheduleUpdate();
 }
 
-/*!
-    A promise that the finished future of \a watcher settles. The watcher belongs to the engine:
-    it outlives the lock, whose futures all finish, and goes away with the engine, which no
-    callback must reach then. Settling always comes from the event loop.
-*/
-template<typename T, typename Settle>
-QJSValue QmlDistributedLock::promise(QFutureWatcher<T> **watcher, Settle settle)
-{
-    QJSEngine *engine = qjsEngine(this);
-    *watcher = new QFutureWatcher<T>(engine ? static_cast<QObject *>(engine) : this);
-    connect(*watcher, &QFutureWatcherBase::finished, *watcher, &QObject::deleteLater);
-    if (!engine)
-        return QJSValue();
-
-    if (!m_promiseFactory.isCallable()) {
-        m_promiseFactory = engine->evaluate(
-                QStringLiteral("(function() {"
-                               "    const result = {};"
-                               "    result.promise = new Promise((resolve, reject) => {"
-                               "        result.resolve = resolve;"
-                               "        result.reject = reject;"
-                               "    });"
-                               "    return result;"
-                               "})"));
-    }
-    const QJSValue deferred = m_promiseFactory.call();
-    connect(*watcher, &QFutureWatcherBase::finished, *watcher,
-            [engine, watcher = *watcher, deferred, settle] {
-                const QFuture<T> future = watcher->future();
-                settle(engine, deferred,
-                       future.resultCount() > 0 ? &future.constBegin().operator*() : nullptr);
-            });
-    return deferred.property(QStringLiteral("promise"));
-}
-
 QJSValue QmlDistributedLock::acquire()
 {
     return acquirePromise(false);
@@ -186,16 +150,16 @@ QJSValue QmlDistributedLock::tryAcquire()
 QJSValue QmlDistributedLock::acquirePromise(bool tryOnly)
 {
     Watcher *watcher = nullptr;
-    const QJSValue promised = promise(
-            &watcher,
-            [name = m_name](QJSEngine *engine, const QJSValue &deferred, const LockResult *given) {
-                const LockResult result = given ? *given : cancelledResult(name);
+    const QJSValue promised = m_promises.make(
+            this, &watcher,
+            [name = m_name](QJSEngine *engine, const QJSValue &deferred, const QFuture<LockResult> &future) {
+                const LockResult result = future.resultCount() > 0 ? future.result() : cancelledResult(name);
                 QJSValue value = engine->newObject();
                 value.setProperty(QStringLiteral("acquired"), result.isAcquired());
                 value.setProperty(QStringLiteral("error"), int(result.error));
                 value.setProperty(QStringLiteral("errorString"), result.errorString);
                 value.setProperty(QStringLiteral("fencingToken"), double(result.fencingToken));
-                deferred.property(QStringLiteral("resolve")).call({value});
+                JsPromises::resolve(deferred, value);
             });
 
     const WaitingCall call{watcher, tryOnly};
@@ -233,10 +197,9 @@ void QmlDistributedLock::cancelWaitingCalls()
 QJSValue QmlDistributedLock::release()
 {
     QFutureWatcher<bool> *watcher = nullptr;
-    const QJSValue promised = promise(
-            &watcher, [](QJSEngine *, const QJSValue &deferred, const bool *released) {
-                deferred.property(QStringLiteral("resolve"))
-                        .call({QJSValue(released && *released)});
+    const QJSValue promised = m_promises.make(
+            this, &watcher, [](QJSEngine *, const QJSValue &deferred, const QFuture<bool> &released) {
+                JsPromises::resolve(deferred, released.resultCount() > 0 && released.result());
             });
 
     cancelWaitingCalls();
@@ -255,14 +218,12 @@ QJSValue QmlDistributedLock::forceRelease()
     LockRegistry *const registry = wantedRegistry();
     const auto failure = std::make_shared<QString>();
     QFutureWatcher<bool> *watcher = nullptr;
-    const QJSValue promised = promise(
-            &watcher, [failure](QJSEngine *engine, const QJSValue &deferred, const bool *existed) {
+    const QJSValue promised = m_promises.make(
+            this, &watcher, [failure](QJSEngine *engine, const QJSValue &deferred, const QFuture<bool> &existed) {
                 if (failure->isNull())
-                    deferred.property(QStringLiteral("resolve"))
-                            .call({QJSValue(existed && *existed)});
+                    JsPromises::resolve(deferred, existed.resultCount() > 0 && existed.result());
                 else
-                    deferred.property(QStringLiteral("reject"))
-                            .call({engine->newErrorObject(QJSValue::GenericError, *failure)});
+                    JsPromises::reject(engine, deferred, *failure);
             });
     connect(registry, &LockRegistry::errorOccurred, watcher,
             [failure, registry] { *failure = registry->errorString(); });

@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include "jspromise.h"
+
 #include <QDistLock/distributedlock.h>
 
 #include <QtCore/qfuturewatcher.h>
@@ -120,12 +122,9 @@ private:
     void retryLater(const LockResult &failure);
     void onReleased();
 
-    template<typename T, typename Settle>
-    QJSValue promise(QFutureWatcher<T> **watcher, Settle settle);
-
     QString m_name;
     QString m_server;
-    QJSValue m_promiseFactory;
+    JsPromises m_promises;
     std::vector<WaitingCall>
             m_waitingCalls; ///< until the component is complete, or the new name in use
     QFutureWatcher<LockResult> m_attempt; ///< the acquire of `active`

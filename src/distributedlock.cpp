@@ -222,6 +222,7 @@ void DistributedLockPrivate::acquire(quint64 id, bool once)
         action.id = id;
         action.error = {code, text, true, false};
         m_outcomes.append({action, m_epoch});
+        m_withdrawn.remove(id);
         deliverLater();
     };
     const QPointer<DistributedLock> alive(q);
@@ -263,6 +264,8 @@ void DistributedLockPrivate::acquire(quint64 id, bool once)
             machine.engineReady(time);
         machine.setWakeable(lockEngine->canBeWoken(m_nextKeys ? *m_nextKeys : m_keys), time);
     }
+    if (m_withdrawn.contains(id))
+        return fail(DistributedLock::CancelledError, LeaseMachine::cancelledError().text);
     machine.acquire(id, once || options.wait == 0ms, options, time);
     run(InsideCall);
 }
@@ -275,15 +278,37 @@ void DistributedLockPrivate::release(quint64 id)
     run(InsideCall);
 }
 
-QFuture<LockResult> DistributedLockPrivate::acquireFuture(bool once)
+QFuture<LockResult> DistributedLockPrivate::acquireFuture(quint64 id)
 {
-    const quint64 id = newRequest();
     QPromise<LockResult> promise;
     promise.start();
     const QFuture<LockResult> future = promise.future();
-    acquirePromises.emplace(id, std::move(promise)); // before a slot of a NOTIFY may delete the lock
-    acquire(id, once);
+    acquirePromises.emplace(id, std::move(promise));
     return future;
+}
+
+void DistributedLockPrivate::withdraw(quint64 id)
+{
+    const auto isItsEnd = [id](const Outcome &outcome) {
+        using Action = LeaseMachine::Action;
+        return outcome.action.id == id
+                && (outcome.action.kind == Action::Acquired || outcome.action.kind == Action::AcquireFailed);
+    };
+    const auto outcome = std::find_if(m_outcomes.begin(), m_outcomes.end(), isItsEnd);
+    if (outcome == m_outcomes.end()) {
+        if (machine.cancel(id, now()))
+            run(InsideCall);
+        else
+            m_withdrawn.insert(id);
+        return;
+    }
+    if (outcome->action.kind != LeaseMachine::Action::Acquired)
+        return;
+    const bool hasItsLevel = outcome->epoch == m_epoch && machine.phase() == LeaseMachine::Held;
+    outcome->action.kind = LeaseMachine::Action::AcquireFailed;
+    outcome->action.error = LeaseMachine::cancelledError();
+    if (hasItsLevel)
+        release(newRequest());
 }
 
 void DistributedLockPrivate::cancel()
@@ -441,6 +466,8 @@ void DistributedLockPrivate::tellFailure(quint64 id, const EngineError &failure)
             || failure.code == DistributedLock::CancelledError;
     if (alive && !ordinary)
         Q_EMIT q->errorOccurred(failure.code);
+    if (alive)
+        m_withdrawn.remove(id);
     if (promise) {
         promise.mapped().addResult(result);
         promise.mapped().finish();
@@ -465,6 +492,10 @@ void DistributedLockPrivate::deliver(const Outcome &outcome)
         setError({});
         if (alive)
             Q_EMIT q->acquired();
+        if (alive && m_withdrawn.remove(action.id) && outcome.epoch == m_epoch
+            && machine.phase() == LeaseMachine::Held) {
+            release(newRequest());
+        }
         if (promise) {
             promise.mapped().addResult(result);
             promise.mapped().finish();
@@ -720,12 +751,34 @@ QString DistributedLock::errorString() const
 
 QFuture<LockResult> DistributedLock::acquireAsync()
 {
-    return d->acquireFuture(false);
+    quint64 id;
+    const QFuture<LockResult> future = prepareAcquire(&id);
+    startAcquire(id, false);
+    return future;
 }
 
 QFuture<LockResult> DistributedLock::tryAcquireAsync()
 {
-    return d->acquireFuture(true);
+    quint64 id;
+    const QFuture<LockResult> future = prepareAcquire(&id);
+    startAcquire(id, true);
+    return future;
+}
+
+QFuture<LockResult> DistributedLock::prepareAcquire(quint64 *id)
+{
+    *id = d->newRequest();
+    return d->acquireFuture(*id);
+}
+
+void DistributedLock::startAcquire(quint64 id, bool once)
+{
+    d->acquire(id, once);
+}
+
+void DistributedLock::withdrawAcquire(quint64 id)
+{
+    d->withdraw(id);
 }
 
 QFuture<bool> DistributedLock::releaseAsync()

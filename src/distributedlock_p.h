@@ -10,6 +10,7 @@
 
 #include <QtCore/qlist.h>
 #include <QtCore/qpromise.h>
+#include <QtCore/qset.h>
 
 #include <map>
 #include <optional>
@@ -35,7 +36,10 @@ public:
 
     quint64 newRequest() { return ++m_lastRequest; }
     void acquire(quint64 id, bool once);
-    QFuture<LockResult> acquireFuture(bool once);
+    /// Made before acquire(), where a slot of a NOTIFY may delete the lock.
+    QFuture<LockResult> acquireFuture(quint64 id);
+    /// Nobody waits for this acquire any more; others go on.
+    void withdraw(quint64 id);
     void release(quint64 id);
     void cancel();
 
@@ -94,6 +98,7 @@ private:
     quint64 m_epoch = 0;
     quint64 m_announcedEpoch = 0; ///< acquired() was emitted in it
     quint64 m_lastRequest = 0;
+    QSet<quint64> m_withdrawn; ///< by a slot, on the way to the machine or while their end is told
     QList<Outcome> m_outcomes;
     bool m_deliveryPosted = false;
 

@@ -5,6 +5,6 @@
 
 namespace QDistLock {
 
-Q_LOGGING_CATEGORY(lcLock, "qdistlock.lock")
+Q_LOGGING_CATEGORY(lcLock, "qdistlock.lock", QtInfoMsg)
 
 } // namespace QDistLock

@@ -14,6 +14,7 @@
 
 namespace QDistLock {
 
+class AcquireAwaitable;
 class DistributedLockPrivate;
 class LockRegistry;
 struct LockResult;
@@ -155,6 +156,12 @@ public:
     /// As release(); true when a level was given back and, on the last one, the server confirmed it.
     QFuture<bool> releaseAsync();
 
+    /// As acquire(), for co_await: `auto guard = co_await lock.acquireAwaitable();`. Needs C++20 and
+    /// `#include <QDistLock/Coroutines>`; see LockGuard there.
+    AcquireAwaitable acquireAwaitable();
+    /// As tryAcquire(), for co_await.
+    AcquireAwaitable tryAcquireAwaitable();
+
 public Q_SLOTS:
     /// Ends in exactly one acquired() or acquireFailed(), after `wait` at the latest.
     void acquire();
@@ -190,8 +197,15 @@ Q_SIGNALS:
     void errorChanged();
 
 private:
+    friend class AcquireAwaitable;
     friend class DistributedLockPrivate;
     Q_DISABLE_COPY_MOVE(DistributedLock)
+    /// The halves of acquireAsync(): nothing happens, and nobody is told of anything, before the second.
+    QFuture<LockResult> prepareAcquire(quint64 *id);
+    void startAcquire(quint64 id, bool once);
+    /// Ends this one acquire with CancelledError unless its end was told; gives back what it got.
+    void withdrawAcquire(quint64 id);
+
     std::unique_ptr<DistributedLockPrivate> d;
 };
 

@@ -311,12 +311,27 @@ void LeaseMachine::giveUpIfUnwanted()
     m_nextAttempt = NeverTime;
 }
 
+EngineError LeaseMachine::cancelledError()
+{
+    return {DistributedLock::CancelledError, QStringLiteral("the acquire was cancelled"), false, false};
+}
+
 void LeaseMachine::cancel(LeaseTime now)
 {
     tick(now);
-    failRequests({DistributedLock::CancelledError, QStringLiteral("the acquire was cancelled")},
-                 [](const Request &) { return true; });
+    failRequests(cancelledError(), [](const Request &) { return true; });
     giveUpIfUnwanted();
+}
+
+bool LeaseMachine::cancel(quint64 id, LeaseTime now)
+{
+    const auto isIt = [id](const Request &request) { return request.id == id; };
+    if (std::none_of(m_requests.cbegin(), m_requests.cend(), isIt))
+        return false;
+    tick(now);
+    failRequests(cancelledError(), isIt);
+    giveUpIfUnwanted();
+    return true;
 }
 
 void LeaseMachine::confirmed(LeaseTime sentAt, nanoseconds lease)

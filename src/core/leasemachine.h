@@ -76,6 +76,8 @@ public:
     void acquire(quint64 id, bool once, const LockOptions &options, LeaseTime now);
     void release(quint64 id, LeaseTime now);
     void cancel(LeaseTime now);
+    /// This one acquire alone; false if it is not under way.
+    bool cancel(quint64 id, LeaseTime now);
     void setAutoRenew(bool autoRenew);
 
     void engineReady(LeaseTime now);
@@ -107,6 +109,7 @@ public:
     static std::chrono::nanoseconds safetyMargin(std::chrono::nanoseconds lease);
     /// Renewals fall on this grid of the lease clock, so that those of many locks share a command.
     static std::chrono::nanoseconds renewalBeat(std::chrono::nanoseconds lease);
+    static EngineError cancelledError();
 
 private:
     struct Request

@@ -4,6 +4,7 @@
 #include "redisengine.h"
 
 #include "core/leaseclock.h"
+#include "noticemessage.h"
 #include "redis/subscriber.h"
 #include "scripts.h"
 
@@ -40,6 +41,10 @@ milliseconds renewalTimeout(milliseconds lease)
 }
 
 constexpr milliseconds CommandTimeout = 3s;
+
+/// What a server says is not to overflow what is computed from it: another program's key may live for ages.
+constexpr milliseconds LongestTtl = 24h * 365;
+constexpr qint64 LongestQueue = 1'000'000'000;
 
 QByteArray globEscaped(const QByteArray &text)
 {
@@ -406,9 +411,9 @@ EngineReply RedisEngine::decode(const Batch &batch, size_t index)
         reply.error = replyError(element.text, scriptOf(kind).name);
     } else if (kind == Operation::Acquire && size == 5 && integer(0) == 0) {
         reply.status = EngineReply::Taken;
-        reply.holderTtl = milliseconds(integer(1));
+        reply.holderTtl = milliseconds(std::min<qint64>(integer(1), LongestTtl.count()));
         reply.foreignHolder = integer(2) == 0;
-        reply.queuePosition = int(integer(3));
+        reply.queuePosition = int(std::clamp<qint64>(integer(3), -1, LongestQueue));
         if (reply.queuePosition >= 0)
             reply.arrival = element.elements.at(4).text;
     } else if (kind == Operation::Release && size == 2 && element.elements.at(1).text.toLongLong() > 0) {
@@ -449,7 +454,7 @@ void RedisEngine::subscribe(const QByteArray &prefix)
         connect(m_subscriber.get(), &QtRedis::Subscriber::messageReceived, this,
                 [this](const QByteArray &, const QByteArray &payload) { messageReceived(payload); });
         connect(m_subscriber.get(), &QtRedis::Subscriber::subscribed, this, [this](const QByteArray &channel) {
-            m_listening.append(channel.chopped(qstrlen("client:") + size_t(clientId().size())));
+            m_listening.append(channel.chopped(qsizetype(qstrlen("client:")) + clientId().size()));
             Q_EMIT wakeableChanged();
         });
         // What a message made us ask for goes out now, not in the next turn of the loop.
@@ -467,21 +472,9 @@ void RedisEngine::subscribe(const QByteArray &prefix)
 
 void RedisEngine::messageReceived(const QByteArray &payload)
 {
-    // "grant 17", "next 17 3000", "force 17"; anything else is somebody else's business
-    const QList<QByteArray> words = payload.split(' ');
-    bool ok = words.size() >= 2;
-    const quint64 sequence = ok ? words.at(1).toULongLong(&ok) : 0;
-    if (!ok)
-        return;
-    if (words.first() == "grant" && words.size() == 2) {
-        Q_EMIT noticed(Grant, sequence, 0ms);
-    } else if (words.first() == "force" && words.size() == 2) {
-        Q_EMIT noticed(ForcedRelease, sequence, 0ms);
-    } else if (words.first() == "next" && words.size() == 3) {
-        const int ms = words.at(2).toInt(&ok);
-        if (ok)
-            Q_EMIT noticed(Next, sequence, milliseconds(std::max(ms, 0)));
-    }
+    // Anything else is somebody else's business.
+    if (const auto message = NoticeMessage::parse(payload))
+        Q_EMIT noticed(message->notice, message->sequence, std::max(message->delay, 0ms));
 }
 
 void RedisEngine::inspect(const LockKeys &keys,

@@ -22,6 +22,7 @@ from cases.contended import ContendedCase, OrderCase
 from cases.held import HeldCase
 from cases.lost import LostCase
 from cases.pairs import PairsCase
+from cases.scoped import ScopedCase
 from cases.startup import StartUpCase
 from cases.waiters import WaitersCase
 from contenders import HIREDIS, QT, REDIS_PY, REDIS_SEMAPHORE, REDLOCK, UNFAIR, Contenders
@@ -44,6 +45,7 @@ def all_cases():
     targets = {"in-turn-tcp": {QT: 0.95, HIREDIS: 0.85}, "in-flight-256-tcp": {QT: 0.75}}
     return [
         *(PairsCase(*case, peers.get(case[0], bare), targets.get(case[0])) for case in pairs),
+        ScopedCase(),
         ContendedCase(
             "contended",
             "Contended: one lock, W clients on their own connections",

@@ -59,6 +59,10 @@ std::unique_ptr<Contender> makeLibraryWaiters(const Setup &setup);
 std::unique_ptr<Contender> makeLibraryHeld(const Setup &setup);
 /// Different locks, held, until somebody deletes their keys.
 std::unique_ptr<Contender> makeLibraryLost(const Setup &setup);
+/// One lock for a scope, one scope after the other.
+std::unique_ptr<Contender> makeLibraryScoped(const Setup &setup);
+/// Scopes inside a scope of the same lock.
+std::unique_ptr<Contender> makeLibraryReentry(const Setup &setup);
 
 /// Wall clock and processor time since construction.
 class Stopwatch

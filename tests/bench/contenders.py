@@ -58,7 +58,7 @@ class Contenders:
         return [name for name in names if name not in self.missing]
 
     def command(self, name, kind, url, clients=1, locks=1, lease=30000):
-        """kind: pairs, contended, waiters, held, lost."""
+        """kind: pairs, contended, waiters, held, lost, scoped, reentry."""
         where = ["--server", url, "--clients", str(clients), "--locks", str(locks)]
         if name == REDIS_PY:
             return [self.python, os.path.join(FOLDER, "peers", "redispy.py"), *where, kind]

@@ -86,6 +86,8 @@ int main(int argc, char **argv)
             {QStringLiteral("library-waiters"), Bench::makeLibraryWaiters},
             {QStringLiteral("library-held"), Bench::makeLibraryHeld},
             {QStringLiteral("library-lost"), Bench::makeLibraryLost},
+            {QStringLiteral("library-scoped"), Bench::makeLibraryScoped},
+            {QStringLiteral("library-reentry"), Bench::makeLibraryReentry},
     };
 
     QCommandLineParser parser;

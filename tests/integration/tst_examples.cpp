@@ -22,6 +22,16 @@ private Q_SLOTS:
     void redPacket();
     void redPacketRefusesMemoryServer();
     void redPacketWithoutServer();
+    void scopedMacro_data() { addServers(); }
+    void scopedMacro();
+#ifdef ANNOTATED_SLOTS
+    void annotatedSlots_data() { addServers(); }
+    void annotatedSlots();
+#endif
+#ifdef COROUTINES
+    void coroutines_data() { addServers(); }
+    void coroutines();
+#endif
 
 private:
     struct Result
@@ -32,7 +42,7 @@ private:
 
     void addServers();
     Result run(const QString &program, const QString &server,
-               std::chrono::milliseconds limit = 30s);
+               std::chrono::milliseconds limit = 30s, const QStringList &arguments = {});
 
     Support::RedisServer m_server;
 };
@@ -50,7 +60,7 @@ void TestExamples::addServers()
 }
 
 TestExamples::Result TestExamples::run(const QString &program, const QString &server,
-                                       std::chrono::milliseconds limit)
+                                       std::chrono::milliseconds limit, const QStringList &arguments)
 {
     QProcess process;
     QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
@@ -59,7 +69,7 @@ TestExamples::Result TestExamples::run(const QString &program, const QString &se
         environment.insert(QStringLiteral("QDISTLOCK_URL"), server);
     process.setProcessEnvironment(environment);
     process.setProcessChannelMode(QProcess::MergedChannels);
-    process.start(program, QStringList());
+    process.start(program, arguments);
     if (!process.waitForFinished(static_cast<int>(limit.count()))) {
         process.kill();
         process.waitForFinished();
@@ -129,6 +139,42 @@ void TestExamples::redPacketWithoutServer()
     QCOMPARE(result.exitCode, 69);
     QVERIFY2(result.output.contains(QLatin1String("cannot reach the server")),
              qPrintable(result.output));
+}
+
+#ifdef ANNOTATED_SLOTS
+void TestExamples::annotatedSlots()
+{
+    QFETCH(QString, server);
+    const Result result = run(QStringLiteral(ANNOTATED_SLOTS), server, 30s, {QStringLiteral("--demo")});
+    QVERIFY2(result.exitCode == 0, qPrintable(result.output));
+    const auto at = [&result](const char *text) { return result.output.indexOf(QLatin1String(text)); };
+    QVERIFY2(at("Packing") >= 0 && at("Left out: somebody is at table:north") > at("Packing"), qPrintable(result.output));
+    QVERIFY2(at("Packed") > at("Left out"), qPrintable(result.output));
+    QVERIFY2(at("Shipped") > at("Left out"), qPrintable(result.output));
+    QCOMPARE(result.output.count(QLatin1String("Shipped")), 1);
+}
+#endif
+
+#ifdef COROUTINES
+void TestExamples::coroutines()
+{
+    QFETCH(QString, server);
+    const Result result = run(QStringLiteral(COROUTINES), server);
+    QVERIFY2(result.exitCode == 0, qPrintable(result.output));
+    QVERIFY2(result.output.contains(QLatin1String("Clerk 1 booked, balance 100")), qPrintable(result.output));
+    QVERIFY2(result.output.contains(QLatin1String("booked, balance 500")), qPrintable(result.output));
+    QVERIFY2(result.output.contains(QLatin1String("BusyError")), qPrintable(result.output));
+    QVERIFY2(!result.output.contains(QLatin1String("sent home")), qPrintable(result.output));
+}
+#endif
+
+void TestExamples::scopedMacro()
+{
+    QFETCH(QString, server);
+    const Result result = run(QStringLiteral(SCOPED_MACRO), server);
+    QVERIFY2(result.exitCode == 0, qPrintable(result.output));
+    QVERIFY2(result.output.contains(QLatin1String("the last has number 1000")), qPrintable(result.output));
+    QVERIFY2(result.output.contains(QLatin1String("had the lock: false")), qPrintable(result.output));
 }
 
 QTEST_GUILESS_MAIN(TestExamples)

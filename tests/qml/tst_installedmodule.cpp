@@ -65,7 +65,7 @@ void TestInstalledModule::initTestCase()
 void TestInstalledModule::filesAreThere()
 {
     const QStringList files = QDir(moduleDir()).entryList(QDir::Files, QDir::Name);
-    for (const char *name : {"LockStatus.qml", "LockBadge.qml", "qmldir", "QDistLockQml.qmltypes"})
+    for (const char *name : {"LockStatus.qml", "LockBadge.qml", "LockedAction.qml", "qmldir", "QDistLockQml.qmltypes"})
         QVERIFY2(files.contains(QLatin1String(name)), name);
     QVERIFY2(files.filter(QStringLiteral("QDistLockQmlplugin")).size() == 1,
              qPrintable(files.join(QLatin1Char(' '))));

@@ -199,6 +199,7 @@ private Q_SLOTS:
     void cancelAfterAnUnknownOutcomeAbandons();
     void unsentRetryDoesNotHideAnUnknownOutcome();
     void cancelTouchesNoHold();
+    void cancelOfOneLeavesTheOthers();
     void lateGrantIsGivenBack();
     void grantAtTheLastMoment();
     void leaseTooShortToBeHeld();
@@ -628,6 +629,27 @@ void tst_LeaseMachine::cancelTouchesNoHold()
     Bench bench;
     bench.hold();
     bench.machine.cancel(bench.now);
+    COMPARE_NO_ACTIONS(bench);
+    QVERIFY(bench.machine.isHeld(bench.now));
+}
+
+void tst_LeaseMachine::cancelOfOneLeavesTheOthers()
+{
+    Bench bench;
+    bench.acquire(1);
+    bench.acquire(2);
+    bench.actions();
+    QVERIFY(bench.machine.cancel(1, bench.now));
+    COMPARE_ACTIONS(bench, A("AcquireFailed 1 CancelledError"));
+    QCOMPARE(bench.machine.phase(), LeaseMachine::Acquiring);
+    QVERIFY(!bench.machine.cancel(1, bench.now)); // it is not under way any more
+    COMPARE_NO_ACTIONS(bench);
+    QVERIFY(bench.machine.cancel(2, bench.now));
+    COMPARE_ACTIONS(bench, A("AcquireFailed 2 CancelledError"), A("Abandon"));
+    QCOMPARE(bench.machine.phase(), LeaseMachine::Unlocked);
+
+    bench.hold();
+    QVERIFY(!bench.machine.cancel(1, bench.now));
     COMPARE_NO_ACTIONS(bench);
     QVERIFY(bench.machine.isHeld(bench.now));
 }

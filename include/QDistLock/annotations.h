@@ -1,0 +1,722 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#ifndef QDISTLOCK_ANNOTATIONS_H
+#define QDISTLOCK_ANNOTATIONS_H
+
+#include <QDistLock/lockoptions.h>
+#include <QDistLock/lockresult.h>
+#include <QDistLock/qdistlock_export.h>
+#include <QDistLock/scopedlock.h>
+
+#include <QtCore/qfuture.h>
+#include <QtCore/qfuturewatcher.h>
+#include <QtCore/qlist.h>
+#include <QtCore/qmetaobject.h>
+#include <QtCore/qobject.h>
+#include <QtCore/qpointer.h>
+#include <QtCore/qpromise.h>
+#include <QtCore/qurl.h>
+#include <QtCore/qvariant.h>
+
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+/*!
+    \file
+    Methods that run under a lock, without ever blocking an event loop.
+
+    \code
+    class Orders : public QObject
+    {
+        Q_OBJECT
+        QDL_LOCKED_METHOD(ship, "order:{id}", "wait=2s; lease=30s; onBusy=skip")
+    public Q_SLOTS:
+        void ship(const QString &id);
+    };
+
+    QDistLock::connectLocked(button, &Button::clicked, orders, &Orders::ship);
+    QDistLock::invokeLocked(orders, "ship", id).then(…);
+    QDistLock::withLock(QStringLiteral("report:daily"), {}, [] { return makeReport(); }).then(…);
+    \endcode
+
+    Each call waits its turn: for the lock, and behind the calls of its thread that need the same lock and
+    came before it. Then it runs, in the receiver's thread, one at a time and at most one in each turn of
+    the event loop, and gives the lock back. The lock is kept by a background thread, which renews it while
+    the method computes or blocks. Just before the method runs it is looked at again: a lock that was lost
+    while the event loop was busy is acquired anew.
+
+    A direct C++ call of an annotated method cannot be intercepted: it runs without the lock. Begin the
+    method with QDL_ASSERT_LOCKED() to catch such calls.
+*/
+
+namespace QDistLock {
+
+class LockedMethod;
+
+/// What happened to a call made by connectLocked(). A plain value.
+struct LockedCallInfo
+{
+    QPointer<QObject> receiver; ///< only to be used in its own thread
+    QByteArray className;
+    QByteArray method; ///< empty for a slot that is a function object
+    QString lock;      ///< the name, without key prefix; empty if the annotation could not be evaluated
+    QString server;    ///< without secrets
+    DistributedLock::Error error = DistributedLock::NoError;
+    QString errorString; ///< names class, method, lock, server, what happened and what to do
+};
+
+/*!
+    Tells of calls that connectLocked() could not run, for which there is no caller to tell. (Those of
+    invokeLocked() and withLock() are told by their futures.)
+
+    Thread: instance() from any; the signals come from the thread of the receiver (lost() from the one that
+    gives the lock back), so connect with a context object. They may come from inside the emission that
+    made the call.
+*/
+class QDISTLOCK_EXPORT LockedCalls : public QObject
+{
+    Q_OBJECT
+
+public:
+    /// Null at the end of the program, when static objects are destroyed.
+    static LockedCalls *instance();
+
+    LockedCalls();
+    ~LockedCalls() override;
+
+Q_SIGNALS:
+    /// The call was dropped: the wait was over, the lock busy with `onBusy=fail`, or an error. Also logged as
+    /// a warning in `qdistlock.lock`.
+    void failed(const QDistLock::LockedCallInfo &call);
+    /// The call was dropped because the lock was busy, as `onBusy=skip` demands. Also logged for debugging.
+    void skipped(const QDistLock::LockedCallInfo &call);
+    /// The lock was lost while the method ran, of invokeLocked() and withLock() too. Also logged as a warning.
+    void lost(const QDistLock::LockedCallInfo &call);
+
+private:
+    Q_DISABLE_COPY_MOVE(LockedCalls)
+};
+
+/*!
+    What is wrong with the annotations of \a metaObject and its base classes; empty if nothing is. Each entry
+    names class, method, annotation and problem. What depends on a call (the class behind a pointer, a null
+    pointer, a value that is not text) is told by the call. Thread-safe.
+*/
+QDISTLOCK_EXPORT QStringList validateAnnotations(const QMetaObject *metaObject);
+
+namespace Detail {
+
+/// What runs under locks, once.
+class QDISTLOCK_EXPORT LockedJob : public std::enable_shared_from_this<LockedJob>
+{
+public:
+    LockedJob();
+    virtual ~LockedJob();
+
+    /// In the receiver's thread. The locks are held for as long as a copy of \a locks lives.
+    virtual void run(const std::shared_ptr<void> &locks) = 0;
+    /// It will not run; \a skipped: the lock was busy, and that is fine. False: nobody was told yet.
+    virtual bool fail(const LockResult &result, bool skipped);
+    /// Nobody wants it any more.
+    virtual bool isCanceled() const;
+    /// Tells of that, if anything can.
+    virtual std::unique_ptr<QFutureWatcherBase> makeWatcher() const;
+
+private:
+    Q_DISABLE_COPY_MOVE(LockedJob)
+};
+
+/// Null, with a warning, if the receiver's class has no valid annotation for it. \a name is null for a slot
+/// without annotation.
+QDISTLOCK_EXPORT std::shared_ptr<const LockedMethod> annotatedMethod(const QObject *receiver, const char *name,
+                                                                     const QList<QMetaType> &types);
+/// Null, with a warning, if \a key or \a options are wrong.
+QDISTLOCK_EXPORT std::shared_ptr<const LockedMethod> methodWithKey(const QObject *receiver, const char *name,
+                                                                   const QList<QMetaType> &types, const QString &key,
+                                                                   const LockOptions &options);
+QDISTLOCK_EXPORT std::shared_ptr<const LockedMethod> methodWithKey(const QObject *receiver, const char *name,
+                                                                   const QList<QMetaType> &types, const QString &key,
+                                                                   const QString &options);
+/// In \a receiver's thread.
+QDISTLOCK_EXPORT void callLocked(const std::shared_ptr<const LockedMethod> &method, QObject *receiver, qsizetype count,
+                                 const QMetaType *types, const void *const *values,
+                                 const std::shared_ptr<LockedJob> &job);
+/// \a context: whose thread runs it and with whom it goes; null = the calling thread.
+QDISTLOCK_EXPORT void runLocked(const QUrl &server, const QString &name, const LockOptions &options, QObject *context,
+                                const std::shared_ptr<LockedJob> &job);
+/// What goes with the locked calls of the calling thread.
+QDISTLOCK_EXPORT QObject *lockedCallsOfThisThread();
+QDISTLOCK_EXPORT LockResult cancelledCall();
+
+// The annotated methods of a class, as types: what QDL_LOCKED_METHOD() declares. Each declaration finds
+// those before it in its class as the overload of the highest rank.
+
+constexpr int MaximumAnnotations = 64;
+
+template<int number>
+struct Rank : Rank<number - 1>
+{
+};
+template<>
+struct Rank<0>
+{
+};
+using HighestRank = Rank<MaximumAnnotations>;
+
+struct NoAnnotations
+{
+    static constexpr int count = 0;
+};
+
+template<typename Method, typename Previous>
+struct Annotations
+{
+    static constexpr int count = Previous::count + 1;
+    static_assert(count <= MaximumAnnotations, "a class can have 64 QDL_LOCKED_METHOD at most");
+};
+
+/// A friend of every class with annotations.
+struct AnnotationAccess
+{
+    /// Of the annotated method that \a slot points to; null if there is none. \a Class: where to look.
+    template<typename Class, typename Slot>
+    static const char *methodName(Slot slot)
+    {
+        return find<Class>(slot, static_cast<decltype(annotations<Class>(0)) *>(nullptr));
+    }
+
+private:
+    template<typename Class>
+    static auto annotations(int) -> decltype(Class::qdlAnnotations(HighestRank(), nullptr));
+    template<typename Class>
+    static NoAnnotations annotations(...);
+
+    template<typename Class, typename Slot>
+    static const char *find(Slot, NoAnnotations *)
+    {
+        return nullptr;
+    }
+    template<typename Class, typename Slot, typename Method, typename Previous>
+    static const char *find(Slot slot, Annotations<Method, Previous> *)
+    {
+        return isSame<Class, Method>(slot, 0) ? Method::name() : find<Class>(slot, static_cast<Previous *>(nullptr));
+    }
+
+    template<typename Class, typename Method, typename Slot>
+    static auto isSame(Slot slot, int) -> decltype(Method::template is<Class>(slot))
+    {
+        return Method::template is<Class>(slot);
+    }
+    /// There is no method of that name and type.
+    template<typename Class, typename Method, typename Slot>
+    static bool isSame(Slot, ...)
+    {
+        return false;
+    }
+};
+
+template<typename Receiver, typename Slot>
+const char *annotatedName(Slot slot)
+{
+    const char *const name = AnnotationAccess::methodName<Receiver>(slot);
+    return name ? name : AnnotationAccess::methodName<typename QtPrivate::FunctionPointer<Slot>::Object>(slot);
+}
+
+template<typename T, typename = void>
+struct IsComplete : std::false_type
+{
+};
+template<typename T>
+struct IsComplete<T, std::void_t<decltype(sizeof(T))>> : std::true_type
+{
+};
+
+/// Invalid for pointers to types that are only declared.
+template<typename T>
+QMetaType metaTypeOf()
+{
+    using Pointee = std::remove_pointer_t<T>;
+    if constexpr (std::is_pointer_v<T> && !std::is_void_v<Pointee> && !IsComplete<Pointee>::value)
+        return QMetaType();
+    else
+        return QMetaType::fromType<T>();
+}
+
+template<typename List>
+struct Types;
+template<typename... Parameters>
+struct Types<QtPrivate::List<Parameters...>>
+{
+    static QList<QMetaType> metaTypes() { return {metaTypeOf<std::decay_t<Parameters>>()...}; }
+};
+
+template<typename Receiver, typename Slot, typename... Values>
+class SlotJob final : public LockedJob
+{
+public:
+    SlotJob(Receiver *receiver, const Slot &slot, const Values &...values)
+        : m_receiver(receiver)
+        , m_slot(slot)
+        , m_values(values...)
+    {
+    }
+
+    void run(const std::shared_ptr<void> &) override { call(std::index_sequence_for<Values...>()); }
+
+private:
+    template<std::size_t... indexes>
+    void call(std::index_sequence<indexes...>)
+    {
+        if constexpr (std::is_member_function_pointer_v<Slot>)
+            (m_receiver->*m_slot)(std::get<indexes>(m_values)...);
+        else
+            m_slot(std::get<indexes>(m_values)...);
+    }
+
+    Receiver *const m_receiver;
+    Slot m_slot;
+    std::tuple<Values...> m_values;
+};
+
+/// What a signal is connected to. \a Values: of the signal's parameters as many as the slot takes.
+template<typename Receiver, typename Slot, typename... Values>
+struct Emission
+{
+    std::shared_ptr<const LockedMethod> method;
+    Receiver *receiver;
+    Slot slot;
+
+    void operator()(const Values &...values) const
+    {
+        const QMetaType types[] = {metaTypeOf<Values>()..., QMetaType()};
+        const void *const pointers[] = {static_cast<const void *>(std::addressof(values))..., nullptr};
+        callLocked(method, receiver, qsizetype(sizeof...(Values)), types, pointers,
+                   std::make_shared<SlotJob<Receiver, Slot, Values...>>(receiver, slot, values...));
+    }
+};
+
+template<typename Receiver, typename Slot, typename Parameters>
+struct EmissionOf;
+template<typename Receiver, typename Slot, typename... Parameters>
+struct EmissionOf<Receiver, Slot, QtPrivate::List<Parameters...>>
+{
+    using Type = Emission<Receiver, Slot, std::decay_t<Parameters>...>;
+};
+
+/// What one pair of signal and slot needs to be connected.
+template<typename Signal, typename Receiver, typename Slot>
+struct Connector
+{
+    using SignalType = QtPrivate::FunctionPointer<Signal>;
+    using SignalArguments = typename SignalType::Arguments;
+    static_assert(std::is_base_of_v<QObject, Receiver>, "connectLocked: the receiver must be a QObject");
+
+    static constexpr int count()
+    {
+        if constexpr (std::is_member_function_pointer_v<Slot>) {
+            using SlotType = QtPrivate::FunctionPointer<Slot>;
+            static_assert(std::is_base_of_v<typename SlotType::Object, Receiver>,
+                          "connectLocked: the slot is not one of the receiver's");
+            static_assert(int(SignalType::ArgumentCount) >= int(SlotType::ArgumentCount),
+                          "connectLocked: the slot needs more arguments than the signal has");
+            static_assert(QtPrivate::CheckCompatibleArguments<SignalArguments, typename SlotType::Arguments>::value,
+                          "connectLocked: the arguments of signal and slot do not fit together");
+            return SlotType::ArgumentCount;
+        } else {
+            constexpr int slotCount = QtPrivate::ComputeFunctorArgumentCount<Slot, SignalArguments>::Value;
+            static_assert(slotCount >= 0, "connectLocked: the arguments of signal and slot do not fit together");
+            return slotCount;
+        }
+    }
+    using Arguments = typename QtPrivate::List_Left<SignalArguments, count()>::Value;
+
+    static QList<QMetaType> slotTypes()
+    {
+        if constexpr (std::is_member_function_pointer_v<Slot>)
+            return Types<typename QtPrivate::FunctionPointer<Slot>::Arguments>::metaTypes();
+        else
+            return Types<Arguments>::metaTypes();
+    }
+    static const char *slotName([[maybe_unused]] const Slot &slot)
+    {
+        if constexpr (std::is_member_function_pointer_v<Slot>)
+            return annotatedName<Receiver>(slot);
+        else
+            return nullptr;
+    }
+    static QMetaObject::Connection connect(const typename SignalType::Object *sender, Signal signal, Receiver *receiver,
+                                           const Slot &slot, std::shared_ptr<const LockedMethod> method)
+    {
+        if (!method)
+            return QMetaObject::Connection();
+        return QObject::connect(sender, signal, receiver,
+                                typename EmissionOf<Receiver, Slot, Arguments>::Type{std::move(method), receiver, slot});
+    }
+};
+
+/// A job with a future, which always ends: with what the job gave, or LockUnavailable.
+template<typename T>
+class FutureJob : public LockedJob
+{
+public:
+    FutureJob() { m_promise.start(); }
+    ~FutureJob() override
+    {
+        if (!m_finished)
+            FutureJob::fail(cancelledCall(), false);
+    }
+
+    QFuture<T> future() const { return m_promise.future(); }
+    bool fail(const LockResult &result, bool) override
+    {
+        m_promise.setException(LockUnavailable(result));
+        finish();
+        return true;
+    }
+    bool isCanceled() const override { return m_promise.isCanceled(); }
+    std::unique_ptr<QFutureWatcherBase> makeWatcher() const override
+    {
+        auto watcher = std::make_unique<QFutureWatcher<T>>();
+        watcher->setFuture(future());
+        return watcher;
+    }
+
+protected:
+    QPromise<T> &promise() { return m_promise; }
+    void finish()
+    {
+        m_finished = true;
+        m_promise.finish();
+    }
+
+private:
+    QPromise<T> m_promise;
+    bool m_finished = false;
+};
+
+template<typename T>
+struct Flattened
+{
+    using Type = T;
+    static constexpr bool isFuture = false;
+};
+template<typename T>
+struct Flattened<QFuture<T>>
+{
+    using Type = T;
+    static constexpr bool isFuture = true;
+};
+
+/// The one of a future that has finished, if it has one. (A continuation would do as well, but one that is
+/// attached while another thread finishes the future may run twice.)
+inline void throwException(QFuture<void> finished)
+{
+    std::invoke(&QFuture<void>::waitForFinished, finished); // does not wait any more
+}
+
+template<typename Function>
+using ReturnOf = std::decay_t<std::invoke_result_t<Function &>>;
+template<typename Function>
+using FutureOf = QFuture<typename Flattened<ReturnOf<Function>>::Type>;
+
+template<typename Function>
+class FunctionJob final : public FutureJob<typename Flattened<ReturnOf<Function>>::Type>
+{
+    using Returned = ReturnOf<Function>;
+    using T = typename Flattened<Returned>::Type;
+
+public:
+    explicit FunctionJob(Function function)
+        : m_function(std::move(function))
+    {
+    }
+
+    void run(const std::shared_ptr<void> &locks) override
+    {
+        try {
+            if constexpr (Flattened<Returned>::isFuture) {
+                follow(m_function(), locks);
+                return;
+            } else if constexpr (std::is_void_v<T>) {
+                m_function();
+            } else {
+                this->promise().addResult(m_function());
+            }
+        } catch (...) {
+            this->promise().setException(std::current_exception());
+        }
+        this->finish();
+    }
+
+private:
+    /// Holds \a locks until \a inner has finished in one way or the other.
+    void follow(QFuture<T> inner, const std::shared_ptr<void> &locks)
+    {
+        auto *const watcher = new QFutureWatcher<T>(lockedCallsOfThisThread());
+        auto self = std::static_pointer_cast<FunctionJob>(this->shared_from_this());
+        QObject::connect(watcher, &QFutureWatcherBase::finished, watcher, [watcher, self, held = locks]() mutable {
+            held.reset();
+            self->take(watcher->future());
+            watcher->deleteLater();
+        });
+        auto *const outer = new QFutureWatcher<T>(watcher);
+        QObject::connect(outer, &QFutureWatcherBase::canceled, watcher, [inner]() mutable { inner.cancel(); });
+        outer->setFuture(this->future());
+        watcher->setFuture(inner);
+    }
+
+    void take(QFuture<T> inner)
+    {
+        QPromise<T> &promise = this->promise();
+        try {
+            throwException(QFuture<void>(inner));
+            if (inner.isCanceled()) {
+                promise.future().cancel();
+            } else if constexpr (!std::is_void_v<T>) {
+                if (inner.resultCount() == 0)
+                    promise.future().cancel();
+                else if constexpr (std::is_copy_constructible_v<T>)
+                    promise.addResult(inner.result());
+                else
+                    promise.addResult(inner.takeResult());
+            }
+        } catch (...) {
+            promise.setException(std::current_exception());
+        }
+        this->finish();
+    }
+
+    Function m_function;
+};
+
+template<typename Function>
+FutureOf<Function> withLock(const QUrl &server, const QString &name, const LockOptions &options, QObject *context,
+                            Function &&function)
+{
+    auto job = std::make_shared<FunctionJob<std::decay_t<Function>>>(std::forward<Function>(function));
+    auto future = job->future(); // the job may be over before runLocked() returns
+    runLocked(server, name, options, context, job);
+    return future;
+}
+
+inline QVariant toArgument(const QVariant &value)
+{
+    return value;
+}
+inline QVariant toArgument(const char *utf8)
+{
+    return QString::fromUtf8(utf8);
+}
+inline QVariant toArgument(const char16_t *text)
+{
+    return QString::fromUtf16(text);
+}
+inline QVariant toArgument(QLatin1String text)
+{
+    return QString(text);
+}
+inline QVariant toArgument(QStringView text)
+{
+    return text.toString();
+}
+inline QVariant toArgument(const QString &text)
+{
+    return text;
+}
+template<typename T>
+QVariant toArgument(const T &value)
+{
+    return QVariant::fromValue(value);
+}
+
+} // namespace Detail
+
+/*!
+    Connects \a signal to the annotated \a slot of \a receiver, so that it runs under its lock: each emission
+    keeps its arguments, waits its turn, runs, and gives the lock back. `wait` counts from the emission.
+    Keys and conditions are evaluated when the signal is emitted, in the receiver's thread.
+
+    As with QObject::connect(), the connection ends with sender or receiver, and the returned handle
+    disconnects it. Emissions that wait go on waiting after that, unless the receiver is destroyed: then they
+    vanish, and what was acquired for them is given back.
+
+    What could not be run is told by LockedCalls. A slot without annotation, or with a broken one, is an
+    error: a warning, and a handle that converts to false.
+
+    With a base class's slot the annotation of the most derived class counts. The annotation must be in
+    the static class of \a receiver, in one of its base classes, or in that of the slot.
+
+    Thread: any; the slot runs in the receiver's, which needs an event loop. A receiver may be moved to
+    another thread, and takes along what waits for it.
+*/
+template<typename Signal, typename Receiver, typename Slot>
+QMetaObject::Connection connectLocked(const typename QtPrivate::FunctionPointer<Signal>::Object *sender, Signal signal,
+                                      Receiver *receiver, Slot slot)
+{
+    static_assert(std::is_member_function_pointer_v<Slot>,
+                  "connectLocked: only a member function can be annotated; give a key for anything else");
+    using Connector = Detail::Connector<Signal, Receiver, Slot>;
+    return Connector::connect(sender, signal, receiver, slot,
+                              Detail::annotatedMethod(receiver, Connector::slotName(slot), Connector::slotTypes()));
+}
+
+/*!
+    The same for any \a slot, a function object included, under \a key, a template as in
+    QDL_LOCKED_METHOD(). Annotations of the slot do not count. Where the slot has no annotation its
+    parameters have no names: `{1}` is the first.
+*/
+template<typename Signal, typename Receiver, typename Slot>
+QMetaObject::Connection connectLocked(const typename QtPrivate::FunctionPointer<Signal>::Object *sender, Signal signal,
+                                      Receiver *receiver, Slot slot, const QString &key, const LockOptions &options = {})
+{
+    using Connector = Detail::Connector<Signal, Receiver, Slot>;
+    return Connector::connect(
+            sender, signal, receiver, slot,
+            Detail::methodWithKey(receiver, Connector::slotName(slot), Connector::slotTypes(), key, options));
+}
+
+/// The same, with \a options as text, as in QDL_LOCKED_METHOD().
+template<typename Signal, typename Receiver, typename Slot>
+QMetaObject::Connection connectLocked(const typename QtPrivate::FunctionPointer<Signal>::Object *sender, Signal signal,
+                                      Receiver *receiver, Slot slot, const QString &key, const QString &options)
+{
+    using Connector = Detail::Connector<Signal, Receiver, Slot>;
+    return Connector::connect(
+            sender, signal, receiver, slot,
+            Detail::methodWithKey(receiver, Connector::slotName(slot), Connector::slotTypes(), key, options));
+}
+
+/*!
+    Calls the annotated slot or invokable \a method of \a object under its lock, in the thread of \a object,
+    and gives what it returns; an invalid QVariant for `void`, and where `onBusy=skip` left it out.
+
+    Of several methods of that name the one is called that takes so many arguments and fits their types
+    best; arguments are converted as QVariant does.
+
+    Never blocks. Cancelling the future takes a call back that has not begun. Errors are exceptions of the
+    future: LockUnavailable when the lock was not acquired, when the annotation is missing or broken or no
+    method fits (OptionsError), or \a object was destroyed first (CancelledError); and what the
+    method throws. Thread: any.
+*/
+QDISTLOCK_EXPORT QFuture<QVariant> invokeLocked(QObject *object, const char *method, const QVariantList &arguments);
+
+/// The same with the arguments one by one. A single QVariantList counts as the list of arguments.
+template<typename... Arguments>
+QFuture<QVariant> invokeLocked(QObject *object, const char *method, const Arguments &...arguments)
+{
+    return invokeLocked(object, method, QVariantList{Detail::toArgument(arguments)...});
+}
+
+/*!
+    Calls \a function once the lock \a name is held, in the calling thread, which needs an event loop, and
+    gives what it returns. The lock is given back when it returns or throws. Where it returns a QFuture, the
+    lock is held until that has finished, with a result, an exception or cancelled, and the future given here
+    ends in the same way; cancelling this one cancels that one.
+
+    Never blocks. Calls of one thread for the same lock run in the order they were made. Cancelling before
+    \a function was called takes the call back.
+    Errors are exceptions of the future: LockUnavailable when the lock was not acquired, and what \a function
+    throws.
+*/
+template<typename Function>
+Detail::FutureOf<std::decay_t<Function>> withLock(const QString &name, const LockOptions &options, Function &&function)
+{
+    return Detail::withLock(QUrl(), name, options, nullptr, std::forward<Function>(function));
+}
+/// The same on another server than LockRegistry::defaultServer().
+template<typename Function>
+Detail::FutureOf<std::decay_t<Function>> withLock(const QUrl &server, const QString &name, const LockOptions &options,
+                                                  Function &&function)
+{
+    return Detail::withLock(server, name, options, nullptr, std::forward<Function>(function));
+}
+/// The same in the thread of \a context. If that is destroyed before \a function was called, it is not
+/// called, and the future ends with LockUnavailable (CancelledError). Thread: any.
+template<typename Function>
+Detail::FutureOf<std::decay_t<Function>> withLock(QObject *context, const QString &name, const LockOptions &options,
+                                                  Function &&function)
+{
+    return Detail::withLock(QUrl(), name, options, context, std::forward<Function>(function));
+}
+template<typename Function>
+Detail::FutureOf<std::decay_t<Function>> withLock(QObject *context, const QUrl &server, const QString &name,
+                                                  const LockOptions &options, Function &&function)
+{
+    return Detail::withLock(server, name, options, context, std::forward<Function>(function));
+}
+
+} // namespace QDistLock
+
+Q_DECLARE_METATYPE(QDistLock::LockedCallInfo)
+
+/*!
+    \macro QDL_LOCKED_METHOD(method, key)
+    \macro QDL_LOCKED_METHOD(method, key, options)
+
+    The slot or Q_INVOKABLE \a method of this class, all its overloads, runs under a lock when it is called by
+    connectLocked() or invokeLocked(). Stands where Q_PROPERTY stands: after Q_OBJECT, not in a section of
+    slots or signals. \a method is a name; \a key and \a options are string literals.
+
+    Several for one method: it needs all these locks. They are taken in one global order, so that no two
+    methods wait for each other. A derived class's annotations of a method replace those of its base.
+
+    \a key: text with `{id}` (the parameter of that name), `{order.customer.id}` (properties of gadgets and
+    objects, by value or pointer), `{this.tenant}` (a property of the receiver) or `{1}` (a parameter by its
+    number); `{{` and `}}` are braces. Enumerations stand by name, QUuid without braces.
+
+    \a options: `name=value; …`. `wait`, `lease`, `retryInterval`, `maxRetries`, `autoRenew`, `fair`, `minHold`,
+    `keyPrefix`, `minReplicas`, `replicaTimeout`, `repairMissingTtl` as in LockOptions, with durations as
+    `250ms`, `2s`, `5min`, `1h` and `wait=forever`, and
+    - `onBusy`: `wait` (default) waits for up to `wait`; `skip` tries once and leaves the call out, silently;
+      `fail` tries once and reports BusyError. For the last two a call of the same thread that waits or runs
+      under the same locks is busy as well.
+    - `condition`: `this.enabled`, `!order.draft`: where it is false this lock is not taken, and the method runs
+      without it.
+    - `server`: a URL instead of LockRegistry::defaultServer().
+
+    What is wrong with it is told by validateAnnotations(), and where it is first used.
+*/
+#ifdef Q_MOC_RUN
+#  define QDL_LOCKED_METHOD(method, ...) QDL_LOCKED_METHOD_INFO(method, __VA_ARGS__, "", "", )
+#  define QDL_LOCKED_METHOD_INFO(method, key, options, ...) \
+      Q_CLASSINFO("QDistLock.lock:" #method, key) \
+      Q_CLASSINFO("QDistLock.options:" #method, options)
+#else
+#  define QDL_LOCKED_METHOD(method, ...) \
+      QDL_DETAIL_EXPAND( \
+              QDL_LOCKED_METHOD_ENTRY(method, QDL_ANNOTATION_NAME(method, __LINE__), __VA_ARGS__, "", "", ))
+#  define QDL_ANNOTATION_NAME(method, line) QDL_ANNOTATION_NAME_2(method, line)
+#  define QDL_ANNOTATION_NAME_2(method, line) qdlAnnotation_##method##_##line
+// The first overload hides those of base classes, which may be private.
+#  define QDL_LOCKED_METHOD_ENTRY(method, Entry, key, options, rest, ...) \
+      struct Entry \
+      { \
+          static_assert(sizeof("" key) > 1, "QDL_LOCKED_METHOD: the key is empty"); \
+          static_assert(sizeof("" options) > 0 && sizeof("" rest) == 1, \
+                        "QDL_LOCKED_METHOD takes a method, a key and options"); \
+          static const char *name() \
+          { \
+              return #method; \
+          } \
+          template<typename QdlClass, typename QdlSlot> \
+          static auto is(QdlSlot slot) -> decltype(slot == static_cast<QdlSlot>(&QdlClass::method)) \
+          { \
+              return slot == static_cast<QdlSlot>(&QdlClass::method); \
+          } \
+      }; \
+      friend struct ::QDistLock::Detail::AnnotationAccess; \
+      static ::QDistLock::Detail::NoAnnotations qdlAnnotations(::QDistLock::Detail::Rank<0>, Entry *); \
+      static ::QDistLock::Detail::Annotations< \
+              Entry, decltype(qdlAnnotations(::QDistLock::Detail::HighestRank(), nullptr))> \
+      qdlAnnotations(::QDistLock::Detail::Rank<decltype(qdlAnnotations(::QDistLock::Detail::HighestRank(), \
+                                                                      nullptr))::count + 1>, \
+                     std::nullptr_t);
+#endif
+
+#endif

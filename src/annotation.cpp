@@ -1,0 +1,795 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "annotation.h"
+
+#include "redis/serverurl.h"
+
+#include <QDistLock/lockregistry.h>
+
+#include <QtCore/qhash.h>
+#include <QtCore/qmutex.h>
+#include <QtCore/qregularexpression.h>
+#include <QtCore/qstringconverter.h>
+#include <QtCore/quuid.h>
+#include <QtCore/qvariant.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+namespace QDistLock {
+
+namespace {
+
+constexpr char LockInfoName[] = "QDistLock.lock:";
+constexpr char OptionsInfoName[] = "QDistLock.options:";
+
+std::nullopt_t fail(QString *error, const QString &text)
+{
+    *error = text;
+    return std::nullopt;
+}
+
+QString atPosition(qsizetype index, const QString &text)
+{
+    return QStringLiteral("at position %1: %2").arg(index + 1).arg(text);
+}
+
+/// As it may stand in a log: on one line, and not too long.
+QString quoted(QStringView text)
+{
+    constexpr qsizetype Longest = 80;
+    QString shown;
+    for (const QChar c : text.first(std::min(text.size(), Longest)))
+        shown += c.isPrint() ? c : QChar(QChar::ReplacementCharacter);
+    if (text.size() > Longest)
+        shown += QStringLiteral("…");
+    return QLatin1Char('"') + shown + QLatin1Char('"');
+}
+
+bool isLetter(QChar c)
+{
+    return (c >= u'a' && c <= u'z') || (c >= u'A' && c <= u'Z') || c == u'_';
+}
+
+bool isDigit(QChar c)
+{
+    return c >= u'0' && c <= u'9';
+}
+
+bool isIdentifier(QStringView text)
+{
+    return !text.isEmpty() && isLetter(text.front())
+            && std::all_of(text.begin(), text.end(), [](QChar c) { return isLetter(c) || isDigit(c); });
+}
+
+/// Decimal digits only; nullopt also for what does not fit.
+std::optional<qint64> toNumber(QStringView text)
+{
+    if (text.isEmpty() || !std::all_of(text.begin(), text.end(), isDigit))
+        return std::nullopt;
+    bool ok = false;
+    const qint64 number = text.toLongLong(&ok);
+    return ok ? std::optional(number) : std::nullopt;
+}
+
+std::optional<milliseconds> toDuration(QStringView text, QString *error)
+{
+    static constexpr struct
+    {
+        const char16_t *name;
+        milliseconds length;
+    } units[] = {{u"ms", 1ms}, {u"s", 1s}, {u"min", 1min}, {u"h", 1h}};
+
+    const auto digits = std::find_if_not(text.begin(), text.end(), isDigit) - text.begin();
+    const QStringView unit = text.sliced(digits).trimmed();
+    const auto number = toNumber(text.first(digits));
+    for (const auto &known : units) {
+        if (!number || unit != QStringView(known.name))
+            continue;
+        // The greatest one means for ever.
+        if (*number > ((milliseconds::max)() - 1ms) / known.length)
+            return fail(error, QStringLiteral("%1 is too long").arg(quoted(text)));
+        return milliseconds(known.length * *number);
+    }
+    return fail(error, QStringLiteral("%1 is not a duration; write a whole number and its unit, ms, s, min or h, as "
+                                      "in 250ms or 2s")
+                               .arg(quoted(text)));
+}
+
+std::optional<bool> toBool(QStringView text, QString *error)
+{
+    if (text == u"true")
+        return true;
+    if (text == u"false")
+        return false;
+    return fail(error, QStringLiteral("%1 is neither true nor false").arg(quoted(text)));
+}
+
+std::optional<int> toInt(QStringView text, QString *error)
+{
+    const auto number = toNumber(text);
+    if (!number || *number > (std::numeric_limits<int>::max)())
+        return fail(error, QStringLiteral("%1 is not a whole number").arg(quoted(text)));
+    return int(*number);
+}
+
+std::optional<OnBusy> toOnBusy(QStringView text, QString *error)
+{
+    if (text == u"wait")
+        return OnBusy::Wait;
+    if (text == u"skip")
+        return OnBusy::Skip;
+    if (text == u"fail")
+        return OnBusy::Fail;
+    return fail(error, QStringLiteral("%1 is none of wait, skip, fail").arg(quoted(text)));
+}
+
+std::optional<QUrl> toServer(QStringView text, QString *error)
+{
+    // The value is not repeated in the error: it may hold a password.
+    const QUrl url(text.toString(), QUrl::StrictMode);
+    if (text.isEmpty() || !url.isValid() || url.scheme().isEmpty())
+        return fail(error, QStringLiteral("the server is not a URL"));
+    if (url.scheme() == u"memory" || url.scheme() == u"redis+sentinel" || url.scheme() == u"redis+cluster"
+        || url.scheme() == u"redlock") {
+        return url;
+    }
+    QString problem;
+    if (!QtRedis::ServerUrl::parse(url, &problem))
+        return fail(error, problem);
+    return url;
+}
+
+/// The options text without a password that stands in it.
+QString withoutSecrets(const QString &text)
+{
+    static const QRegularExpression userInfo(QStringLiteral("//[^;]*@"));
+    QString shown = text;
+    return shown.replace(userInfo, QStringLiteral("//…@"));
+}
+
+/// Parameter, property or class name for an error.
+QString shown(const QByteArray &name)
+{
+    return QString::fromUtf8(name);
+}
+
+QString typeName(QMetaType type)
+{
+    return type.isValid() ? QString::fromLatin1(type.name()) : QStringLiteral("a type unknown to moc");
+}
+
+bool hasFlag(QMetaType type, QMetaType::TypeFlag flag)
+{
+    return type.isValid() && type.flags().testFlag(flag);
+}
+
+QVariant unwrapped(QVariant value)
+{
+    while (value.metaType() == QMetaType::fromType<QVariant>())
+        value = QVariant(*static_cast<const QVariant *>(value.constData()));
+    return value;
+}
+
+bool isObject(const QVariant &value)
+{
+    return hasFlag(value.metaType(), QMetaType::PointerToQObject) || value.canConvert<QObject *>();
+}
+
+bool isNullPointer(const QVariant &value)
+{
+    if (hasFlag(value.metaType(), QMetaType::IsPointer) || hasFlag(value.metaType(), QMetaType::PointerToGadget)
+        || hasFlag(value.metaType(), QMetaType::PointerToQObject)) {
+        return *static_cast<const void *const *>(value.constData()) == nullptr;
+    }
+    return isObject(value) && !value.value<QObject *>();
+}
+
+QMetaProperty findProperty(const QMetaObject *object, const QByteArray &name, QString *error)
+{
+    const int index = object->indexOfProperty(name.constData());
+    const QMetaProperty property = index >= 0 ? object->property(index) : QMetaProperty();
+    if (!property.isReadable()) {
+        *error = QStringLiteral("%1 has no readable property \"%2\"")
+                         .arg(QString::fromLatin1(object->className()), shown(name));
+    }
+    return property;
+}
+
+std::optional<QVariant> readProperty(const QVariant &value, const QByteArray &name, QString *error)
+{
+    const QMetaType type = value.metaType();
+    if (!value.isValid())
+        return fail(error, QStringLiteral("there is no value to read \"%1\" of").arg(shown(name)));
+    if (isNullPointer(value))
+        return fail(error, QStringLiteral("a null pointer (%1) has no \"%2\"").arg(typeName(type), shown(name)));
+    if (isObject(value)) {
+        const auto *const object = hasFlag(type, QMetaType::PointerToQObject)
+                ? *static_cast<const QObject *const *>(value.constData())
+                : value.value<QObject *>();
+        const QMetaProperty property = findProperty(object->metaObject(), name, error);
+        return property.isReadable() ? std::optional(unwrapped(property.read(object))) : std::nullopt;
+    }
+    const bool byPointer = hasFlag(type, QMetaType::PointerToGadget);
+    if (type.metaObject() && (byPointer || hasFlag(type, QMetaType::IsGadget))) {
+        const void *const gadget = byPointer ? *static_cast<const void *const *>(value.constData()) : value.constData();
+        const QMetaProperty property = findProperty(type.metaObject(), name, error);
+        return property.isReadable() ? std::optional(unwrapped(property.readOnGadget(gadget))) : std::nullopt;
+    }
+    return fail(error, QStringLiteral("%1 has no properties, so no \"%2\"").arg(typeName(type), shown(name)));
+}
+
+/// Of an enumeration or flags type; invalid if moc knows nothing of it.
+QMetaEnum findEnumerator(QMetaType type)
+{
+    const QMetaObject *const object = type.metaObject();
+    if (!object)
+        return {};
+    QByteArray name = type.name();
+    if (name.startsWith("QFlags<") && name.endsWith('>'))
+        name = name.mid(7).chopped(1);
+    name = name.mid(name.lastIndexOf(':') + 1);
+    for (int i = 0; i < object->enumeratorCount(); ++i) {
+        const QMetaEnum enumerator = object->enumerator(i);
+        if (name == enumerator.name() || name == enumerator.enumName())
+            return enumerator;
+    }
+    return {};
+}
+
+QString enumText(const QVariant &value)
+{
+    const qint64 number = value.toLongLong();
+    const QMetaEnum enumerator = findEnumerator(value.metaType());
+    if (enumerator.isValid() && number >= (std::numeric_limits<int>::min)()
+        && number <= qint64((std::numeric_limits<uint>::max)())) {
+        const QByteArray keys = enumerator.isFlag() ? enumerator.valueToKeys(int(number))
+                                                    : QByteArray(enumerator.valueToKey(int(number)));
+        if (!keys.isEmpty())
+            return QString::fromLatin1(keys);
+    }
+    return QString::number(number);
+}
+
+std::optional<bool> toCondition(const QVariant &value, QString *error)
+{
+    if (isNullPointer(value))
+        return false;
+    if (hasFlag(value.metaType(), QMetaType::IsPointer) || isObject(value))
+        return true;
+    if (!value.isValid() || !value.canConvert<bool>())
+        return fail(error, QStringLiteral("%1 is neither true nor false").arg(typeName(value.metaType())));
+    return value.toBool();
+}
+
+/// `name` of "QDistLock.lock:name"; empty if it is another class info.
+QByteArray annotatedName(const QMetaClassInfo &info)
+{
+    const QByteArrayView name(info.name());
+    const QByteArrayView start(LockInfoName);
+    return name.startsWith(start) ? name.sliced(start.size()).toByteArray() : QByteArray();
+}
+
+struct RawAnnotation
+{
+    QString key;
+    QString options;
+};
+
+/// Those that \a object itself has for \a method, base classes left out.
+QList<RawAnnotation> ownAnnotations(const QMetaObject *object, const QByteArray &method)
+{
+    QList<RawAnnotation> annotations;
+    for (int i = object->classInfoOffset(); i < object->classInfoCount(); ++i) {
+        if (annotatedName(object->classInfo(i)) != method)
+            continue;
+        RawAnnotation annotation{QString::fromUtf8(object->classInfo(i).value()), QString()};
+        if (i + 1 < object->classInfoCount() && object->classInfo(i + 1).name() == OptionsInfoName + method)
+            annotation.options = QString::fromUtf8(object->classInfo(i + 1).value());
+        annotations.append(annotation);
+    }
+    return annotations;
+}
+
+const QMetaObject *annotatingClass(const QMetaObject *object, const QByteArray &method)
+{
+    while (object && ownAnnotations(object, method).isEmpty())
+        object = object->superClass();
+    return object;
+}
+
+bool canBeAnnotated(const QMetaMethod &method)
+{
+    return method.methodType() == QMetaMethod::Slot || method.methodType() == QMetaMethod::Method;
+}
+
+MethodSignature signatureOf(const QMetaObject *object, const QMetaMethod &method)
+{
+    MethodSignature signature{object, method.parameterNames(), {}};
+    for (int i = 0; i < method.parameterCount(); ++i)
+        signature.types.append(method.parameterMetaType(i));
+    return signature;
+}
+
+QString annotationText(const QByteArray &method, const RawAnnotation &annotation)
+{
+    QString text = QStringLiteral("QDL_LOCKED_METHOD(%1, \"%2\"").arg(shown(method), annotation.key);
+    if (!annotation.options.isEmpty())
+        text += QStringLiteral(", \"%1\"").arg(withoutSecrets(annotation.options));
+    return text + QLatin1Char(')');
+}
+
+struct Cache
+{
+    QMutex mutex;
+    /// By the class that annotates, the one that declares and the signature: compiled classes, so that they stay.
+    using Id = std::pair<std::pair<const QMetaObject *, const QMetaObject *>, QByteArray>;
+    QHash<Id, std::shared_ptr<const LockedMethod>> methods;
+};
+Q_GLOBAL_STATIC(Cache, cache)
+
+} // namespace
+
+std::optional<ValuePath> ValuePath::parse(QStringView text, QString *error)
+{
+    ValuePath path;
+    const QList<QStringView> parts = text.split(u'.');
+    for (qsizetype i = 0; i < parts.size(); ++i) {
+        const QStringView part = parts.at(i);
+        const auto position = i == 0 ? toNumber(part) : std::nullopt;
+        if (position && (*position < 1 || *position > 999 || part.front() == u'0'))
+            return fail(error, QStringLiteral("parameters are numbered from 1 on"));
+        if (!position && !isIdentifier(part))
+            return fail(error, QStringLiteral("%1 is not the name of a parameter, with or without properties: "
+                                              "{id}, {order.number} or {this.tenant}")
+                                       .arg(quoted(text)));
+        if (i == 0)
+            path.m_source = part.toLatin1();
+        else
+            path.m_properties.append(part.toLatin1());
+    }
+    if (path.m_source == "this" && path.m_properties.isEmpty())
+        return fail(error, QStringLiteral("\"this\" needs a property, as in {this.tenant}"));
+    return path;
+}
+
+QString ValuePath::toString() const
+{
+    return QString::fromLatin1((QList<QByteArray>{m_source} + m_properties).join('.'));
+}
+
+QString ValuePath::bind(const MethodSignature &signature)
+{
+    QString error;
+    if (m_source == "this") {
+        m_index = This;
+        if (signature.object)
+            findProperty(signature.object, m_properties.first(), &error);
+        return error;
+    }
+    if (const auto position = toNumber(QString::fromLatin1(m_source))) {
+        m_index = int(*position) - 1;
+        if (m_index >= signature.types.size())
+            return QStringLiteral("there is no parameter %1; it has %2").arg(*position).arg(signature.types.size());
+    } else {
+        m_index = int(signature.names.indexOf(m_source));
+        if (m_index < 0) {
+            if (signature.types.isEmpty())
+                return QStringLiteral("there is no parameter \"%1\"; it has none").arg(shown(m_source));
+            const auto named = std::count_if(signature.names.begin(), signature.names.end(),
+                                             [](const QByteArray &name) { return !name.isEmpty(); });
+            if (named == 0) {
+                return QStringLiteral("there is no parameter \"%1\": the parameters have no names in the declaration; "
+                                      "name them there, or write {1}")
+                        .arg(shown(m_source));
+            }
+            return QStringLiteral("there is no parameter \"%1\"; it has %2")
+                    .arg(shown(m_source), QString::fromLatin1(signature.names.join(", ")));
+        }
+    }
+    // Of a pointer to an object only the call tells the class.
+    const QMetaType type = signature.types.at(m_index);
+    if (m_properties.isEmpty() || !type.isValid())
+        return error;
+    const bool isGadget = hasFlag(type, QMetaType::IsGadget) || hasFlag(type, QMetaType::PointerToGadget);
+    if (isGadget && type.metaObject())
+        findProperty(type.metaObject(), m_properties.first(), &error);
+    return error;
+}
+
+std::optional<QVariant> ValuePath::read(const CallArguments &arguments, QString *error) const
+{
+    QVariant value;
+    auto properties = m_properties.cbegin();
+    if (m_index == This) {
+        if (!arguments.object)
+            return fail(error, QStringLiteral("there is no receiver"));
+        const QMetaProperty property = findProperty(arguments.object->metaObject(), *properties++, error);
+        if (!property.isReadable())
+            return std::nullopt;
+        value = unwrapped(property.read(arguments.object));
+    } else {
+        if (m_index >= arguments.count)
+            return fail(error, QStringLiteral("the call has only %1 arguments").arg(arguments.count));
+        if (!arguments.types[m_index].isValid())
+            return fail(error, QStringLiteral("the parameter's type is unknown to Qt; see Q_DECLARE_METATYPE"));
+        value = unwrapped(QVariant(arguments.types[m_index], arguments.values[m_index]));
+    }
+    for (; properties != m_properties.cend(); ++properties) {
+        auto next = readProperty(value, *properties, error);
+        if (!next)
+            return std::nullopt;
+        value = std::move(*next);
+    }
+    return value;
+}
+
+std::optional<QString> valueToKeyText(const QVariant &given, QString *error)
+{
+    const QVariant value = unwrapped(given);
+    const QMetaType type = value.metaType();
+    switch (type.id()) {
+    case QMetaType::UnknownType:
+        return fail(error, QStringLiteral("it has no value"));
+    case QMetaType::QString:
+        return value.toString();
+    case QMetaType::QByteArray: {
+        QStringDecoder decoder(QStringDecoder::Utf8, QStringDecoder::Flag::Stateless);
+        const QString text = decoder(value.toByteArray());
+        if (decoder.hasError())
+            return fail(error, QStringLiteral("its bytes are not UTF-8"));
+        return text;
+    }
+    case QMetaType::QUuid:
+        return value.toUuid().toString(QUuid::WithoutBraces);
+    case QMetaType::QUrl:
+        return value.toUrl().toString(QUrl::FullyEncoded | QUrl::RemovePassword);
+    case QMetaType::SChar:
+        return QString::number(int(*static_cast<const signed char *>(value.constData())));
+    case QMetaType::UChar:
+        return QString::number(int(*static_cast<const unsigned char *>(value.constData())));
+    case QMetaType::Char:
+        return QString(QLatin1Char(*static_cast<const char *>(value.constData())));
+    default:
+        break;
+    }
+    if (hasFlag(type, QMetaType::IsEnumeration))
+        return enumText(value);
+    QVariant text = value;
+    if (!text.canConvert<QString>() || !text.convert(QMetaType::fromType<QString>()))
+        return fail(error, QStringLiteral("%1 cannot be written as text").arg(typeName(type)));
+    return text.toString();
+}
+
+std::optional<KeyTemplate> KeyTemplate::parse(QStringView text, QString *error)
+{
+    KeyTemplate key;
+    QString literal;
+    for (qsizetype i = 0; i < text.size(); ++i) {
+        const QChar c = text.at(i);
+        const bool doubled = i + 1 < text.size() && text.at(i + 1) == c;
+        if ((c == u'{' || c == u'}') && doubled) {
+            literal += c;
+            ++i;
+        } else if (c == u'}') {
+            return fail(error, atPosition(i, QStringLiteral("a } without its {; write }} for the character")));
+        } else if (c == u'{') {
+            const qsizetype end = text.indexOf(u'}', i);
+            if (end < 0)
+                return fail(error, atPosition(i, QStringLiteral("a { without its }; write {{ for the character")));
+            QString problem;
+            auto path = ValuePath::parse(text.sliced(i + 1, end - i - 1), &problem);
+            if (!path)
+                return fail(error, atPosition(i, problem));
+            key.m_parts.append({std::exchange(literal, QString()), std::move(path)});
+            i = end;
+        } else {
+            literal += c;
+        }
+    }
+    if (!literal.isEmpty())
+        key.m_parts.append({literal, std::nullopt});
+    if (key.m_parts.isEmpty())
+        return fail(error, QStringLiteral("the key is empty"));
+    return key;
+}
+
+QString KeyTemplate::bind(const MethodSignature &signature)
+{
+    for (Part &part : m_parts) {
+        if (!part.value)
+            continue;
+        if (const QString problem = part.value->bind(signature); !problem.isEmpty())
+            return QStringLiteral("{%1}: %2").arg(part.value->toString(), problem);
+    }
+    return QString();
+}
+
+std::optional<QString> KeyTemplate::evaluate(const CallArguments &arguments, QString *error) const
+{
+    QString key;
+    for (const Part &part : m_parts) {
+        key += part.literal;
+        if (!part.value)
+            continue;
+        QString problem;
+        const auto value = part.value->read(arguments, &problem);
+        const auto text = value ? valueToKeyText(*value, &problem) : std::nullopt;
+        if (!text)
+            return fail(error, QStringLiteral("{%1}: %2").arg(part.value->toString(), problem));
+        key += *text;
+    }
+    return key;
+}
+
+std::optional<AnnotationOptions> AnnotationOptions::parse(QStringView text, QString *error)
+{
+    AnnotationOptions options;
+    LockOptions &lock = options.lock;
+    QList<QStringView> seen;
+    qsizetype start = 0;
+    const QList<QStringView> entries = text.split(u';');
+    for (const QStringView entry : entries) {
+        const auto spaces = std::find_if_not(entry.begin(), entry.end(), [](QChar c) { return c.isSpace(); }) - entry.begin();
+        const qsizetype position = start + spaces;
+        start += entry.size() + 1;
+        if (entry.trimmed().isEmpty())
+            continue;
+        const auto wrong = [&](const QString &problem) { return fail(error, atPosition(position, problem)); };
+        const qsizetype equals = entry.indexOf(u'=');
+        const QStringView name = entry.first(equals < 0 ? entry.size() : equals).trimmed();
+        if (equals < 0)
+            return wrong(QStringLiteral("%1 has no value; write name=value").arg(quoted(name)));
+        if (seen.contains(name))
+            return wrong(QStringLiteral("the option %1 is given twice").arg(quoted(name)));
+        seen.append(name);
+
+        const QStringView value = entry.sliced(equals + 1).trimmed();
+        QString problem;
+        // The field takes the value where there is one.
+        const auto set = [](auto &field, const auto &parsed) {
+            if (parsed)
+                field = *parsed;
+        };
+        if (name == u"wait") {
+            if (value == u"forever")
+                lock.wait = LockOptions::Forever;
+            else
+                set(lock.wait, toDuration(value, &problem));
+        } else if (name == u"lease") {
+            set(lock.lease, toDuration(value, &problem));
+        } else if (name == u"retryInterval") {
+            set(lock.retryInterval, toDuration(value, &problem));
+        } else if (name == u"maxRetries") {
+            if (value == u"unlimited")
+                lock.maxRetries = LockOptions::UnlimitedRetries;
+            else
+                set(lock.maxRetries, toInt(value, &problem));
+        } else if (name == u"autoRenew") {
+            set(lock.autoRenew, toBool(value, &problem));
+        } else if (name == u"fair") {
+            set(lock.fair, toBool(value, &problem));
+        } else if (name == u"minHold") {
+            set(lock.minHold, toDuration(value, &problem));
+        } else if (name == u"keyPrefix") {
+            lock.keyPrefix = value.toString();
+        } else if (name == u"minReplicas") {
+            set(lock.minReplicas, toInt(value, &problem));
+        } else if (name == u"replicaTimeout") {
+            set(lock.replicaTimeout, toDuration(value, &problem));
+        } else if (name == u"repairMissingTtl") {
+            set(lock.repairMissingTtl, toBool(value, &problem));
+        } else if (name == u"onBusy") {
+            set(options.onBusy, toOnBusy(value, &problem));
+        } else if (name == u"server") {
+            set(options.server, toServer(value, &problem));
+        } else if (name == u"condition") {
+            options.conditionNegated = value.startsWith(u'!');
+            options.condition = ValuePath::parse(value.sliced(options.conditionNegated ? 1 : 0).trimmed(), &problem);
+        } else {
+            return wrong(QStringLiteral("there is no option %1; there are wait, lease, retryInterval, maxRetries, "
+                                        "autoRenew, fair, minHold, keyPrefix, minReplicas, replicaTimeout, "
+                                        "repairMissingTtl, onBusy, condition and server")
+                                 .arg(quoted(name)));
+        }
+        if (!problem.isEmpty())
+            return wrong(QStringLiteral("%1: %2").arg(name, problem));
+    }
+    if (const QString problem = lock.validationError(); !problem.isEmpty())
+        return fail(error, problem);
+    return options;
+}
+
+QString LockRequest::serverText() const
+{
+    return QtRedis::ServerUrl::withoutSecrets(server).toString();
+}
+
+bool LockedMethod::isAnnotated(const QMetaObject *object, const QByteArray &methodName)
+{
+    return annotatingClass(object, methodName) != nullptr;
+}
+
+QString LockedMethod::displayName() const
+{
+    return QString::fromLatin1(m_className + "::" + m_methodName);
+}
+
+QString LockedMethod::describe(const QString &text, const QString &problem) const
+{
+    return QStringLiteral("%1: %2: %3").arg(displayName(), text, problem);
+}
+
+QString LockedMethod::add(const QString &key, const QString &options, const MethodSignature &signature)
+{
+    const QString text = annotationText(m_methodName, {key, options});
+    QString problem;
+    const auto parsed = AnnotationOptions::parse(options, &problem);
+    return parsed ? add(key, *parsed, text, signature) : describe(text, QStringLiteral("options, ") + problem);
+}
+
+QString LockedMethod::add(const QString &key, const AnnotationOptions &options, const QString &text,
+                          const MethodSignature &signature)
+{
+    QString problem;
+    auto parsed = KeyTemplate::parse(key, &problem);
+    if (!parsed)
+        return describe(text, QStringLiteral("key, ") + problem);
+    Annotation annotation{std::move(*parsed), options, text};
+    problem = annotation.key.bind(signature);
+    if (!problem.isEmpty())
+        return describe(text, QStringLiteral("key, ") + problem);
+    if (annotation.options.condition)
+        problem = annotation.options.condition->bind(signature);
+    if (!problem.isEmpty())
+        return describe(text, QStringLiteral("condition, ") + problem);
+    if (problem = options.lock.validationError(); !problem.isEmpty())
+        return describe(text, QStringLiteral("options, ") + problem);
+    m_annotations.append(annotation);
+    return QString();
+}
+
+std::shared_ptr<const LockedMethod> LockedMethod::get(const QMetaObject *object, const QMetaMethod &method, QString *error)
+{
+    const QByteArray name = method.name();
+    const QMetaObject *const owner = annotatingClass(object, name);
+    auto locked = std::make_shared<LockedMethod>();
+    locked->m_className = owner ? owner->className() : object->className();
+    locked->m_methodName = name;
+    if (!owner) {
+        *error = QStringLiteral("%1: there is no annotation for this method; write QDL_LOCKED_METHOD(%2, \"key\") after "
+                                "Q_OBJECT where moc reads it, or give a key in the call")
+                         .arg(locked->displayName(), shown(name));
+        return nullptr;
+    }
+    // Parameters have the names they have where the annotation was written.
+    const int index = owner->indexOfMethod(method.methodSignature().constData());
+    const QMetaMethod declared = index >= 0 ? owner->method(index) : method;
+    const Cache::Id id({owner, declared.enclosingMetaObject()}, declared.methodSignature());
+    {
+        const QMutexLocker locker(&cache->mutex);
+        if (const auto known = cache->methods.value(id))
+            return known;
+    }
+    const MethodSignature signature = signatureOf(owner, declared);
+    const auto annotations = ownAnnotations(owner, name);
+    for (const RawAnnotation &annotation : annotations) {
+        *error = locked->add(annotation.key, annotation.options, signature);
+        if (!error->isEmpty())
+            return nullptr;
+    }
+    const QMutexLocker locker(&cache->mutex);
+    auto &known = cache->methods[id];
+    if (!known)
+        known = locked;
+    return known;
+}
+
+std::shared_ptr<const LockedMethod> LockedMethod::make(const QByteArray &className, const QByteArray &methodName,
+                                                       const MethodSignature &signature, const QString &key,
+                                                       const AnnotationOptions &options, QString *error)
+{
+    auto locked = std::make_shared<LockedMethod>();
+    locked->m_className = className;
+    locked->m_methodName = methodName;
+    *error = locked->add(key, options, QStringLiteral("key \"%1\"").arg(key), signature);
+    return error->isEmpty() ? locked : nullptr;
+}
+
+std::shared_ptr<const LockedMethod> LockedMethod::make(const QByteArray &className, const QByteArray &methodName,
+                                                       const MethodSignature &signature, const QString &key,
+                                                       const QString &options, QString *error)
+{
+    auto locked = std::make_shared<LockedMethod>();
+    locked->m_className = className;
+    locked->m_methodName = methodName;
+    const QString text = QStringLiteral("key \"%1\", options \"%2\"").arg(key, withoutSecrets(options));
+    QString problem;
+    const auto parsed = AnnotationOptions::parse(options, &problem);
+    *error = parsed ? locked->add(key, *parsed, text, signature)
+                    : locked->describe(text, QStringLiteral("options, ") + problem);
+    return error->isEmpty() ? locked : nullptr;
+}
+
+QStringList LockedMethod::validate(const QMetaObject *object)
+{
+    QStringList problems;
+    QList<const QMetaObject *> line;
+    for (const QMetaObject *owner = object; owner; owner = owner->superClass())
+        line.prepend(owner);
+    for (const QMetaObject *owner : std::as_const(line)) {
+        QList<QByteArray> names;
+        for (int i = owner->classInfoOffset(); i < owner->classInfoCount(); ++i) {
+            const QByteArray name = annotatedName(owner->classInfo(i));
+            if (!name.isEmpty() && !names.contains(name))
+                names.append(name);
+        }
+        for (const QByteArray &name : std::as_const(names)) {
+            bool found = false;
+            const auto annotations = ownAnnotations(owner, name);
+            for (const RawAnnotation &annotation : annotations) {
+                LockedMethod locked;
+                locked.m_className = owner->className();
+                locked.m_methodName = name;
+                found = false;
+                for (int i = 0; i < owner->methodCount(); ++i) {
+                    const QMetaMethod method = owner->method(i);
+                    // A cloned one leaves out default arguments.
+                    if (method.name() != name || !canBeAnnotated(method) || method.attributes() & QMetaMethod::Cloned)
+                        continue;
+                    found = true;
+                    const QString problem = locked.add(annotation.key, annotation.options, signatureOf(owner, method));
+                    if (!problem.isEmpty() && !problems.contains(problem))
+                        problems.append(problem);
+                }
+                if (!found) {
+                    problems.append(locked.describe(annotationText(name, annotation),
+                                                    QStringLiteral("there is no slot or invokable method of this name")));
+                }
+            }
+        }
+    }
+    return problems;
+}
+
+std::optional<QList<LockRequest>> LockedMethod::requests(const CallArguments &arguments, QString *error) const
+{
+    QList<LockRequest> requests;
+    for (const Annotation &annotation : m_annotations) {
+        QString problem;
+        if (annotation.options.condition) {
+            const auto value = annotation.options.condition->read(arguments, &problem);
+            const auto condition = value ? toCondition(*value, &problem) : std::nullopt;
+            if (!condition) {
+                return fail(error, describe(annotation.text, QStringLiteral("condition %1: %2").arg(
+                                                                     annotation.options.condition->toString(), problem)));
+            }
+            if (*condition == annotation.options.conditionNegated)
+                continue;
+        }
+        const auto name = annotation.key.evaluate(arguments, &problem);
+        if (!name)
+            return fail(error, describe(annotation.text, QStringLiteral("key, ") + problem));
+        QUrl server = annotation.options.server;
+        if (server.isEmpty())
+            server = LockRegistry::defaultServer();
+        requests.append({server, *name, annotation.options.lock, annotation.options.onBusy});
+    }
+    if (requests.size() < 2)
+        return requests;
+    // One order for all methods, so that no two wait for each other.
+    const auto order = [](const LockRequest &request) { return std::pair(request.server.toString(), request.key()); };
+    std::stable_sort(requests.begin(), requests.end(),
+                     [&](const LockRequest &a, const LockRequest &b) { return order(a) < order(b); });
+    requests.erase(std::unique(requests.begin(), requests.end(),
+                               [&](const LockRequest &a, const LockRequest &b) { return order(a) == order(b); }),
+                   requests.end());
+    return requests;
+}
+
+} // namespace QDistLock

@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QDistLock/lockoptions.h>
+
+#include <QtCore/qlist.h>
+#include <QtCore/qmetaobject.h>
+#include <QtCore/qurl.h>
+
+#include <memory>
+#include <optional>
+
+namespace QDistLock {
+
+/// What an annotated call does when somebody else has the lock.
+enum class OnBusy { Wait, Skip, Fail };
+
+/// The arguments of one call, where they lie, and the object it is for.
+struct CallArguments
+{
+    const QObject *object = nullptr;
+    qsizetype count = 0;
+    const QMetaType *types = nullptr;
+    const void *const *values = nullptr;
+};
+
+/// What an annotation may refer to: known before any call.
+struct MethodSignature
+{
+    /// Null: not known yet, properties of the receiver are looked up when called.
+    const QMetaObject *object = nullptr;
+    QList<QByteArray> names; ///< empty ones for parameters without a name
+    QList<QMetaType> types;  ///< invalid ones where moc knew only the name
+};
+
+/*!
+    Where a value of a call comes from: `this`, a parameter's name, or its number from 1 on; then
+    properties of gadgets and objects, as in `order.customer.id`.
+*/
+class ValuePath
+{
+public:
+    /// nullopt with \a error in words. Any text at all may be given.
+    static std::optional<ValuePath> parse(QStringView text, QString *error);
+
+    QString toString() const;
+    /// Finds the parameter, and what can be known of the properties; an error in words, or nothing.
+    QString bind(const MethodSignature &signature);
+    /// Only after bind(). nullopt with \a error in words.
+    std::optional<QVariant> read(const CallArguments &arguments, QString *error) const;
+
+private:
+    static constexpr int This = -1;
+
+    QByteArray m_source;
+    QList<QByteArray> m_properties;
+    int m_index = This; ///< of the parameter
+};
+
+/// Literal text with `{path}` in it; `{{` and `}}` stand for braces.
+class KeyTemplate
+{
+public:
+    /// nullopt with \a error in words, with the position from 1 on. Any text at all may be given.
+    static std::optional<KeyTemplate> parse(QStringView text, QString *error);
+    QString bind(const MethodSignature &signature);
+    std::optional<QString> evaluate(const CallArguments &arguments, QString *error) const;
+
+private:
+    struct Part
+    {
+        QString literal; ///< before the value
+        std::optional<ValuePath> value;
+    };
+    QList<Part> m_parts;
+};
+
+/// The options text of an annotation: `name=value; name=value`.
+struct AnnotationOptions
+{
+    LockOptions lock;
+    OnBusy onBusy = OnBusy::Wait;
+    QUrl server; ///< empty = the default server
+    std::optional<ValuePath> condition;
+    bool conditionNegated = false;
+
+    /// nullopt with \a error in words, with the position from 1 on. Any text at all may be given.
+    static std::optional<AnnotationOptions> parse(QStringView text, QString *error);
+};
+
+/// How a value stands in a key. nullopt with \a error in words.
+std::optional<QString> valueToKeyText(const QVariant &value, QString *error);
+
+/// One lock that one call needs.
+struct LockRequest
+{
+    QUrl server; ///< never empty
+    QString name;
+    LockOptions options;
+    OnBusy onBusy = OnBusy::Wait;
+
+    QString key() const { return options.keyPrefix + name; }
+    QString serverText() const; ///< fit for logs
+};
+
+/*!
+    The annotations of one method, parsed and bound. Immutable, so usable from any thread.
+*/
+class LockedMethod
+{
+public:
+    /// Of the most derived class in \a object's line that annotates the method; made once. Null with \a error,
+    /// which names class, method and text, if there is none or it is wrong.
+    static std::shared_ptr<const LockedMethod> get(const QMetaObject *object, const QMetaMethod &method, QString *error);
+    /// For a slot without annotation. \a className and \a methodName are for messages.
+    static std::shared_ptr<const LockedMethod> make(const QByteArray &className, const QByteArray &methodName,
+                                                    const MethodSignature &signature, const QString &key,
+                                                    const AnnotationOptions &options, QString *error);
+    static std::shared_ptr<const LockedMethod> make(const QByteArray &className, const QByteArray &methodName,
+                                                    const MethodSignature &signature, const QString &key,
+                                                    const QString &options, QString *error);
+
+    static bool isAnnotated(const QMetaObject *object, const QByteArray &methodName);
+    /// Every annotation of \a object and its base classes; see QDistLock::validateAnnotations().
+    static QStringList validate(const QMetaObject *object);
+
+    QByteArray className() const { return m_className; }
+    QByteArray methodName() const { return m_methodName; }
+    QString displayName() const;
+
+    /// What a call needs: sorted, without duplicates, without those whose condition is false. nullopt
+    /// with \a error, which names class, method and text.
+    std::optional<QList<LockRequest>> requests(const CallArguments &arguments, QString *error) const;
+
+private:
+    struct Annotation
+    {
+        KeyTemplate key;
+        AnnotationOptions options;
+        QString text; ///< for messages
+    };
+    QString add(const QString &key, const QString &options, const MethodSignature &signature);
+    QString add(const QString &key, const AnnotationOptions &options, const QString &text, const MethodSignature &signature);
+    QString describe(const QString &text, const QString &problem) const;
+
+    QByteArray m_className;
+    QByteArray m_methodName;
+    QList<Annotation> m_annotations;
+};
+
+} // namespace QDistLock

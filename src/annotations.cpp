@@ -1,0 +1,354 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include <QDistLock/annotations.h>
+
+#include "annotation.h"
+#include "lockedcall.h"
+#include "logging.h"
+
+#include <QDistLock/lockregistry.h>
+
+#include <QtCore/qcoreapplication.h>
+#include <QtCore/qthread.h>
+
+#include <algorithm>
+
+namespace QDistLock {
+
+namespace {
+
+Q_GLOBAL_STATIC(LockedCalls, lockedCalls)
+
+bool canBeCalled(const QMetaMethod &method)
+{
+    return method.methodType() == QMetaMethod::Slot || method.methodType() == QMetaMethod::Method;
+}
+
+QString typeNames(const QList<QMetaType> &types)
+{
+    QByteArrayList names;
+    for (const QMetaType type : types)
+        names.append(type.isValid() ? type.name() : "an unknown type");
+    return QString::fromLatin1(names.join(", "));
+}
+
+/// The method that a slot's pointer points to.
+QMetaMethod findMethod(const QMetaObject *object, const QByteArray &name, const QList<QMetaType> &types)
+{
+    for (int i = object->methodCount() - 1; i >= 0; --i) {
+        const QMetaMethod method = object->method(i);
+        if (method.name() != name || !canBeCalled(method) || method.parameterCount() != types.size())
+            continue;
+        bool same = true;
+        for (int p = 0; same && p < types.size(); ++p) {
+            const QMetaType type = method.parameterMetaType(p);
+            same = !type.isValid() || !types.at(p).isValid() || type == types.at(p);
+        }
+        if (same)
+            return method;
+    }
+    return QMetaMethod();
+}
+
+LockResult optionsError(const QString &text)
+{
+    return {DistributedLock::OptionsError, text, 0};
+}
+
+/// A call of invokeLocked().
+class InvokeJob final : public Detail::FutureJob<QVariant>
+{
+public:
+    explicit InvokeJob(const QVariantList &arguments)
+        : m_arguments(arguments)
+    {
+    }
+
+    /// In the thread of \a object.
+    void begin(QObject *object, const QByteArray &methodName)
+    {
+        const QMetaObject *const meta = object->metaObject();
+        QString error;
+        const QMetaMethod method = choose(meta, methodName, &error);
+        if (!method.isValid()) {
+            fail(optionsError(error), false);
+            return;
+        }
+        const auto locked = LockedMethod::get(meta, method, &error);
+        if (!locked) {
+            fail(optionsError(error), false);
+            return;
+        }
+        m_object = object;
+        m_method = method;
+        QList<QMetaType> types;
+        QList<const void *> values;
+        for (int i = 0; i < m_arguments.size(); ++i) {
+            types.append(method.parameterMetaType(i));
+            values.append(pointerTo(i));
+        }
+        Detail::callLocked(locked, object, types.size(), types.constData(), values.constData(), shared_from_this());
+    }
+
+    void run(const std::shared_ptr<void> &) override
+    {
+        try {
+            const QMetaType type = m_method.returnMetaType();
+            const bool isVariant = type == QMetaType::fromType<QVariant>();
+            QVariant result;
+            if (!isVariant && type.isValid() && type.id() != QMetaType::Void)
+                result = QVariant(type);
+            QList<void *> pointers{isVariant ? &result : result.isValid() ? result.data() : nullptr};
+            for (int i = 0; i < m_arguments.size(); ++i)
+                pointers.append(pointerTo(i));
+            QMetaObject::metacall(m_object, QMetaObject::InvokeMetaMethod, m_method.methodIndex(), pointers.data());
+            promise().addResult(result);
+        } catch (...) {
+            promise().setException(std::current_exception());
+        }
+        finish();
+    }
+
+    bool fail(const LockResult &result, bool skipped) override
+    {
+        if (!skipped)
+            return FutureJob::fail(result, skipped);
+        promise().addResult(QVariant());
+        finish();
+        return true;
+    }
+
+private:
+    void *pointerTo(int argument)
+    {
+        QVariant &value = m_arguments[argument];
+        return m_method.parameterMetaType(argument) == QMetaType::fromType<QVariant>() ? static_cast<void *>(&value)
+                                                                                      : value.data();
+    }
+
+    /// The one of these arguments, which are converted to its types.
+    QMetaMethod choose(const QMetaObject *meta, const QByteArray &name, QString *error)
+    {
+        QMetaMethod best;
+        QVariantList bestArguments;
+        int bestExact = -1;
+        QByteArrayList known;
+        for (int i = meta->methodCount() - 1; i >= 0; --i) {
+            const QMetaMethod method = meta->method(i);
+            if (method.name() != name || !canBeCalled(method))
+                continue;
+            known.prepend(method.methodSignature());
+            QVariantList converted = m_arguments;
+            const int exact = method.parameterCount() == converted.size() ? convert(method, &converted) : -1;
+            if (exact <= bestExact)
+                continue;
+            bestExact = exact;
+            best = method;
+            bestArguments = converted;
+        }
+        if (best.isValid()) {
+            m_arguments = bestArguments;
+            return best;
+        }
+        const QString method = QString::fromLatin1(meta->className()) + QStringLiteral("::") + QString::fromUtf8(name);
+        if (known.isEmpty()) {
+            *error = QStringLiteral("%1: there is no slot or invokable method of this name").arg(method);
+        } else {
+            QList<QMetaType> types;
+            for (const QVariant &argument : std::as_const(m_arguments))
+                types.append(argument.metaType());
+            *error = QStringLiteral("%1: no method of this name takes (%2); there is %3")
+                             .arg(method, typeNames(types), QString::fromLatin1(known.join(", ")));
+        }
+        return best;
+    }
+
+    /// How many fit as they are; -1 if one does not fit at all.
+    static int convert(const QMetaMethod &method, QVariantList *arguments)
+    {
+        int exact = 0;
+        for (int i = 0; i < arguments->size(); ++i) {
+            QVariant &argument = (*arguments)[i];
+            const QMetaType type = method.parameterMetaType(i);
+            if (argument.metaType() == type)
+                ++exact;
+            else if (type == QMetaType::fromType<QVariant>())
+                continue;
+            else if (!type.isValid() || !argument.canConvert(type) || !argument.convert(type))
+                return -1;
+        }
+        return exact;
+    }
+
+    QObject *m_object = nullptr;
+    QMetaMethod m_method;
+    QVariantList m_arguments;
+};
+
+} // namespace
+
+LockedCalls *LockedCalls::instance()
+{
+    return lockedCalls();
+}
+
+LockedCalls::LockedCalls()
+{
+    if (const auto *const application = QCoreApplication::instance())
+        moveToThread(application->thread());
+}
+
+LockedCalls::~LockedCalls() = default;
+
+QStringList validateAnnotations(const QMetaObject *metaObject)
+{
+    return LockedMethod::validate(metaObject);
+}
+
+QFuture<QVariant> invokeLocked(QObject *object, const char *method, const QVariantList &arguments)
+{
+    const auto job = std::make_shared<InvokeJob>(arguments);
+    const auto future = job->future();
+    const QByteArray name(method);
+    if (!object)
+        job->fail(optionsError(QStringLiteral("invokeLocked(): the object is null")), false);
+    else if (object->thread() == QThread::currentThread())
+        job->begin(object, name);
+    else
+        QMetaObject::invokeMethod(object, [job, object, name] { job->begin(object, name); }, Qt::QueuedConnection);
+    return future;
+}
+
+namespace Detail {
+
+LockedJob::LockedJob() = default;
+
+LockedJob::~LockedJob() = default;
+
+bool LockedJob::fail(const LockResult &, bool)
+{
+    return false;
+}
+
+bool LockedJob::isCanceled() const
+{
+    return false;
+}
+
+std::unique_ptr<QFutureWatcherBase> LockedJob::makeWatcher() const
+{
+    return nullptr;
+}
+
+LockResult cancelledCall()
+{
+    return {DistributedLock::CancelledError,
+            QStringLiteral("the call was taken back, or its object or thread has gone, before it could run"), 0};
+}
+
+std::shared_ptr<const LockedMethod> annotatedMethod(const QObject *receiver, const char *name,
+                                                    const QList<QMetaType> &types)
+{
+    QString error;
+    std::shared_ptr<const LockedMethod> method;
+    if (!receiver) {
+        error = QStringLiteral("the receiver is null");
+    } else if (!name) {
+        error = QStringLiteral("%1: the slot that takes (%2) has no annotation; write QDL_LOCKED_METHOD(slot, \"key\") "
+                               "after Q_OBJECT in its class, or give connectLocked() a key")
+                        .arg(QString::fromLatin1(receiver->metaObject()->className()), typeNames(types));
+    } else {
+        const QMetaMethod found = findMethod(receiver->metaObject(), name, types);
+        if (found.isValid()) {
+            method = LockedMethod::get(receiver->metaObject(), found, &error);
+        } else {
+            error = QStringLiteral("%1::%2: there is no slot or invokable method of this name that takes (%3)")
+                            .arg(QString::fromLatin1(receiver->metaObject()->className()), QString::fromUtf8(name),
+                                 typeNames(types));
+        }
+    }
+    if (!method)
+        qCWarning(lcLock, "connectLocked(): %ls; nothing was connected", qUtf16Printable(error));
+    return method;
+}
+
+template<typename Options>
+static std::shared_ptr<const LockedMethod> makeMethod(const QObject *receiver, const char *name,
+                                                      const QList<QMetaType> &types, const QString &key,
+                                                      const Options &options)
+{
+    QString error;
+    std::shared_ptr<const LockedMethod> method;
+    if (!receiver) {
+        error = QStringLiteral("the receiver is null");
+    } else {
+        const QMetaObject *const meta = receiver->metaObject();
+        MethodSignature signature{meta, {}, types};
+        if (name) {
+            if (const QMetaMethod found = findMethod(meta, name, types); found.isValid())
+                signature.names = found.parameterNames();
+        }
+        method = LockedMethod::make(meta->className(), name, signature, key, options, &error);
+    }
+    if (!method)
+        qCWarning(lcLock, "connectLocked(): %ls; nothing was connected", qUtf16Printable(error));
+    return method;
+}
+
+std::shared_ptr<const LockedMethod> methodWithKey(const QObject *receiver, const char *name,
+                                                  const QList<QMetaType> &types, const QString &key,
+                                                  const LockOptions &options)
+{
+    AnnotationOptions annotationOptions;
+    annotationOptions.lock = options;
+    return makeMethod(receiver, name, types, key, annotationOptions);
+}
+
+std::shared_ptr<const LockedMethod> methodWithKey(const QObject *receiver, const char *name,
+                                                  const QList<QMetaType> &types, const QString &key,
+                                                  const QString &options)
+{
+    return makeMethod(receiver, name, types, key, options);
+}
+
+void callLocked(const std::shared_ptr<const LockedMethod> &method, QObject *receiver, qsizetype count,
+                const QMetaType *types, const void *const *values, const std::shared_ptr<LockedJob> &job)
+{
+    QString error;
+    auto requests = method->requests({receiver, count, types, values}, &error);
+    LockedCall call{method->className(), method->methodName(), requests.value_or(QList<LockRequest>()), receiver};
+    auto waiting = std::make_unique<WaitingCall>(call, job);
+    if (requests)
+        LockedCallQueue::instance()->add(std::move(waiting));
+    else
+        waiting->fail(nullptr, optionsError(error));
+}
+
+void runLocked(const QUrl &server, const QString &name, const LockOptions &options, QObject *context,
+               const std::shared_ptr<LockedJob> &job)
+{
+    LockRequest request;
+    request.server = server.isEmpty() ? LockRegistry::defaultServer() : server;
+    request.name = name;
+    request.options = options;
+    LockedCall call;
+    call.requests.append(request);
+    call.receiver = context;
+    auto waiting = std::make_unique<WaitingCall>(call, job);
+    if (!context || context->thread() == QThread::currentThread()) {
+        LockedCallQueue::instance()->add(std::move(waiting));
+        return;
+    }
+    const auto shared = std::make_shared<LockedCallQueue::CallPointer>(std::move(waiting));
+    QMetaObject::invokeMethod(
+            context, [shared] { LockedCallQueue::instance()->add(std::move(*shared)); }, Qt::QueuedConnection);
+}
+
+QObject *lockedCallsOfThisThread()
+{
+    return LockedCallQueue::instance();
+}
+
+} // namespace Detail
+} // namespace QDistLock

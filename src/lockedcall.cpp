@@ -1,0 +1,596 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "lockedcall.h"
+
+#include "logging.h"
+
+#include <QtCore/qcoreapplication.h>
+#include <QtCore/qcoreevent.h>
+#include <QtCore/qmutex.h>
+#include <QtCore/qscopeguard.h>
+#include <QtCore/qthread.h>
+#include <QtCore/qthreadstorage.h>
+
+#include <algorithm>
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+namespace QDistLock {
+
+namespace {
+
+/// Failures told in one turn of the event loop.
+constexpr int FailuresInOneTurn = 32;
+/// Less is left of a wait, and no answer only means that the call came to its turn too late.
+constexpr milliseconds EnoughForAnAnswer = 100ms;
+
+QThreadStorage<LockedCallQueue *> threadQueues;
+
+QDeadlineTimer deadlineIn(milliseconds wait)
+{
+    // Longer ones overflow in QDeadlineTimer.
+    return wait > 24h * 36500 ? QDeadlineTimer(QDeadlineTimer::Forever) : QDeadlineTimer(wait, Qt::PreciseTimer);
+}
+
+QString describeLock(const LockRequest &request, const QString &text)
+{
+    return QStringLiteral("Lock \"%1\" on %2: %3").arg(request.name, request.serverText(), text);
+}
+
+/// Of a call that waited for its turn only.
+LockResult timedOut(const LockRequest &request)
+{
+    const QString text = QStringLiteral("not acquired within %1 ms: its turn behind earlier calls of this thread came too "
+                                        "late, or not at all; allow a longer wait or do less under the lock")
+                                 .arg(request.options.wait.count());
+    return {DistributedLock::TimeoutError, describeLock(request, text), 0};
+}
+
+} // namespace
+
+struct LockedCallQueue::Message
+{
+    quint64 ended = 0; ///< the call whose acquire ended; 0 = none
+    int attempt = 0;
+    QString released; ///< the queue whose locks were given back
+};
+
+/// Where other threads leave messages for a queue that may have gone.
+class LockedCallQueue::Mailbox
+{
+public:
+    void open(LockedCallQueue *queue) { m_queue = queue; }
+    void close()
+    {
+        const QMutexLocker locker(&m_mutex);
+        m_queue = nullptr;
+        m_messages.clear();
+    }
+    bool isOpen() const
+    {
+        const QMutexLocker locker(&m_mutex);
+        return m_queue != nullptr;
+    }
+    void post(Message message)
+    {
+        const QMutexLocker locker(&m_mutex);
+        if (!m_queue)
+            return;
+        m_messages.push_back(std::move(message));
+        if (m_messages.size() == 1)
+            QCoreApplication::postEvent(m_queue, new QEvent(QEvent::User));
+    }
+    std::vector<Message> take()
+    {
+        const QMutexLocker locker(&m_mutex);
+        return std::exchange(m_messages, {});
+    }
+
+private:
+    mutable QMutex m_mutex;
+    LockedCallQueue *m_queue = nullptr;
+    std::vector<Message> m_messages;
+};
+
+/// What a running call holds. Whoever gives up the last reference, in any thread, gives it back.
+class LockedCallQueue::Locks
+{
+public:
+    Locks(LockedCallQueue *owner, const LockedCall &call, const QString &queue,
+          std::vector<std::shared_ptr<LockHold>> holds)
+        : m_owner(owner)
+        , m_ownerThread(QThread::currentThread())
+        , m_mailbox(owner->m_mailbox)
+        , m_call(call)
+        , m_queue(queue)
+        , m_holds(std::move(holds))
+    {
+    }
+
+    ~Locks()
+    {
+        const bool wanted = m_mailbox->isOpen();
+        for (size_t i = m_holds.size(); i-- > 0;) {
+            const bool lost = !m_holds[i]->isHeld();
+            m_holds[i]->release();
+            if (lost && wanted)
+                tellLoss(m_call.requests.at(qsizetype(i)));
+        }
+        if (wanted && QThread::currentThread() == m_ownerThread && m_owner->m_running == &m_queue) {
+            m_owner->m_running = nullptr;
+        } else {
+            m_mailbox->post({0, 0, m_queue});
+        }
+    }
+
+    const QString &queue() const { return m_queue; }
+    const std::vector<std::shared_ptr<LockHold>> &holds() const { return m_holds; }
+
+private:
+    Q_DISABLE_COPY_MOVE(Locks)
+    void tellLoss(const LockRequest &request) const
+    {
+        const LockResult result{DistributedLock::NoError,
+                                describeLock(request, QStringLiteral("lost while the method ran under it; what it did "
+                                                                     "since then was not protected")),
+                                0};
+        const LockedCallInfo info = m_call.info(&request, result);
+        qCWarning(lcLock, "%ls", qUtf16Printable(info.errorString));
+        if (LockedCalls *const calls = LockedCalls::instance())
+            Q_EMIT calls->lost(info);
+    }
+
+    LockedCallQueue *const m_owner; ///< to be used in its thread, while the mailbox is open
+    QThread *const m_ownerThread;
+    const std::shared_ptr<Mailbox> m_mailbox;
+    const LockedCall m_call;
+    const QString m_queue;
+    std::vector<std::shared_ptr<LockHold>> m_holds;
+};
+
+QString LockedCall::displayName() const
+{
+    if (className.isEmpty())
+        return QStringLiteral("withLock()");
+    return QString::fromLatin1(methodName.isEmpty() ? className : className + "::" + methodName);
+}
+
+LockedCallInfo LockedCall::info(const LockRequest *request, const LockResult &result) const
+{
+    LockedCallInfo info;
+    info.receiver = receiver;
+    info.className = className;
+    info.method = methodName;
+    if (request) {
+        info.lock = request->name;
+        info.server = request->serverText();
+    }
+    info.error = result.error;
+    const QString name = displayName();
+    info.errorString = result.errorString.startsWith(name) ? result.errorString
+                                                           : QStringLiteral("%1: %2").arg(name, result.errorString);
+    return info;
+}
+
+WaitingCall::WaitingCall(const LockedCall &call, const std::shared_ptr<Detail::LockedJob> &job)
+    : call(call)
+    , job(job)
+{
+    startWait();
+}
+
+void WaitingCall::startWait()
+{
+    deadlines.clear();
+    deadline = QDeadlineTimer(QDeadlineTimer::Forever);
+    for (const LockRequest &request : std::as_const(call.requests)) {
+        deadlines.push_back(deadlineIn(request.options.wait));
+        deadline = std::min(deadline, deadlines.back());
+    }
+}
+
+bool WaitingCall::mayWait() const
+{
+    return std::all_of(call.requests.begin(), call.requests.end(), [](const LockRequest &request) {
+        return request.onBusy == OnBusy::Wait && request.options.wait > 0ms;
+    });
+}
+
+void WaitingCall::fail(const LockRequest *request, const LockResult &result) const
+{
+    const bool skipped = request && request->onBusy == OnBusy::Skip && result.error == DistributedLock::BusyError;
+    const bool told = job->fail(result, skipped);
+    const LockedCallInfo info = call.info(request, result);
+    LockedCalls *const calls = LockedCalls::instance();
+    if (told || skipped || result.error == DistributedLock::CancelledError) {
+        qCDebug(lcLock, "%ls", qUtf16Printable(info.errorString));
+        if (!told && calls && skipped)
+            Q_EMIT calls->skipped(info);
+        return;
+    }
+    qCWarning(lcLock, "%ls; the call was dropped", qUtf16Printable(info.errorString));
+    if (calls)
+        Q_EMIT calls->failed(info);
+}
+
+LockedCallQueue *LockedCallQueue::instance()
+{
+    if (!threadQueues.hasLocalData()) {
+        threadQueues.setLocalData(new LockedCallQueue);
+        const auto *const application = QCoreApplication::instance();
+        // The main thread's storage outlives the application object.
+        if (application && application->thread() == QThread::currentThread())
+            qAddPostRoutine([] { threadQueues.setLocalData(nullptr); });
+    }
+    return threadQueues.localData();
+}
+
+LockedCallQueue::LockedCallQueue()
+    : m_mailbox(std::make_shared<Mailbox>())
+{
+    m_mailbox->open(this);
+}
+
+LockedCallQueue::~LockedCallQueue()
+{
+    m_mailbox->close();
+    QStringList ignored;
+    const std::vector<CallPointer> calls = takeAll(nullptr, &ignored);
+    for (const CallPointer &call : calls)
+        call->fail(nullptr, Detail::cancelledCall());
+}
+
+void LockedCallQueue::add(CallPointer newCall)
+{
+    WaitingCall *const call = newCall.get();
+    call->id = ++m_lastId;
+    call->queue.clear();
+    for (const LockRequest &request : std::as_const(call->call.requests))
+        call->queue += request.server.toString() + QChar(QChar::Null) + request.key() + QChar(QChar::Null);
+
+    std::shared_ptr<Queue> &queue = m_queues[call->queue];
+    if (queue && !call->mayWait()) {
+        const auto strict = std::find_if(call->call.requests.cbegin(), call->call.requests.cend(), [](const auto &request) {
+            return request.onBusy != OnBusy::Wait || request.options.wait == 0ms;
+        });
+        newCall->fail(&*strict,
+                      {DistributedLock::BusyError,
+                       describeLock(*strict, QStringLiteral("another call of this thread runs under it or waits for it")),
+                       0});
+        return;
+    }
+    watch(call);
+    if (queue) {
+        queue->waiting.push_back(std::move(newCall));
+        schedule(call->deadline);
+        return;
+    }
+    queue = std::make_shared<Queue>();
+    queue->current = std::move(newCall);
+    m_current.insert(call->id, call);
+    begin(call);
+}
+
+void LockedCallQueue::watch(WaitingCall *call)
+{
+    call->watcher = call->job->makeWatcher();
+    if (call->watcher) {
+        connect(call->watcher.get(), &QFutureWatcherBase::canceled, this, [this, queue = call->queue, id = call->id] {
+            const CallPointer taken = take(queue, id);
+            if (!taken)
+                return;
+            taken->watcher.release()->deleteLater(); // it is telling of it just now
+            unwatch(taken.get());
+            taken->holds.clear();
+            taken->fail(nullptr, Detail::cancelledCall());
+        });
+    }
+    call->watched = call->call.receiver;
+    if (!call->watched || m_watched[call->watched]++ > 0)
+        return;
+    connect(call->watched, &QObject::destroyed, this, [this](QObject *receiver) { receiverDestroyed(receiver); });
+    call->watched->installEventFilter(this);
+}
+
+void LockedCallQueue::unwatch(WaitingCall *call)
+{
+    call->watcher.reset();
+    const auto it = m_watched.find(call->watched);
+    if (it == m_watched.end() || --it.value() > 0)
+        return;
+    m_watched.erase(it);
+    if (call->call.receiver) {
+        disconnect(call->watched, &QObject::destroyed, this, nullptr);
+        call->watched->removeEventFilter(this);
+    }
+}
+
+void LockedCallQueue::begin(WaitingCall *call)
+{
+    ++call->attempt;
+    call->holds.clear();
+    acquireNext(call);
+}
+
+void LockedCallQueue::acquireNext(WaitingCall *call)
+{
+    const size_t index = call->holds.size();
+    if (index == size_t(call->call.requests.size())) {
+        m_ready.push_back(call->id);
+        postRun();
+        return;
+    }
+    const LockRequest &request = call->call.requests.at(qsizetype(index));
+    LockOptions options = request.options;
+    const bool once = request.onBusy != OnBusy::Wait || options.wait == 0ms;
+    if (once) {
+        options.wait = 0ms;
+    } else if (const QDeadlineTimer &deadline = call->deadlines.at(index); !deadline.isForever()) {
+        // Never 0, which means something else.
+        options.wait = std::max(milliseconds(deadline.remainingTime()), 1ms);
+    }
+    call->lastWait = options.wait;
+    auto ended = [mailbox = m_mailbox, id = call->id, attempt = call->attempt] { mailbox->post({id, attempt, {}}); };
+    call->holds.push_back(
+            LockService::instance()->acquire(request.server, request.name, options, std::move(ended), once));
+}
+
+void LockedCallQueue::acquireEnded(quint64 id, int attempt)
+{
+    WaitingCall *const call = m_current.value(id);
+    if (!call || call->attempt != attempt)
+        return;
+    const LockResult result = call->holds.back()->result();
+    if (result) {
+        acquireNext(call);
+        return;
+    }
+    const LockRequest request = call->call.requests.at(qsizetype(call->holds.size()) - 1);
+    if (result.error == DistributedLock::ConnectionError && call->lastWait < EnoughForAnAnswer
+        && call->lastWait < request.options.wait) {
+        failCurrent(call, request, timedOut(request));
+    } else {
+        failCurrent(call, request, result);
+    }
+}
+
+void LockedCallQueue::failCurrent(WaitingCall *call, const LockRequest &request, const LockResult &result)
+{
+    const CallPointer failed = takeCurrent(call);
+    unwatch(call);
+    while (!call->holds.empty())
+        call->holds.pop_back();
+    startNext(call->queue);
+    failed->fail(&request, result);
+}
+
+void LockedCallQueue::postRun()
+{
+    if (!std::exchange(m_runPosted, true))
+        QCoreApplication::postEvent(&m_runner, new QEvent(QEvent::User));
+}
+
+void LockedCallQueue::runReady()
+{
+    m_runPosted = false;
+    while (!m_ready.empty()) {
+        WaitingCall *const call = m_current.value(m_ready.front());
+        m_ready.pop_front();
+        if (!call)
+            continue;
+        if (call->job->isCanceled() || (call->watched && !call->call.receiver)) {
+            const CallPointer cancelled = takeCurrent(call);
+            unwatch(call);
+            call->holds.clear();
+            startNext(call->queue);
+            cancelled->fail(nullptr, Detail::cancelledCall());
+            continue;
+        }
+        if (!std::all_of(call->holds.begin(), call->holds.end(), [](const auto &hold) { return hold->isHeld(); })) {
+            qCDebug(lcLock, "%ls: its lock was lost before the event loop came round; it is acquired anew",
+                    qUtf16Printable(call->call.displayName()));
+            call->startWait();
+            begin(call);
+            continue;
+        }
+        if (!m_ready.empty())
+            postRun(); // before: the method may run an event loop of its own
+        run(takeCurrent(call));
+        return;
+    }
+}
+
+void LockedCallQueue::run(CallPointer call)
+{
+    unwatch(call.get());
+    auto locks = std::make_shared<Locks>(this, call->call, call->queue, std::move(call->holds));
+    const auto job = std::move(call->job);
+    const auto holds = locks->holds();
+    for (size_t i = 0; i < holds.size(); ++i) {
+        const LockRequest &request = call->call.requests.at(qsizetype(i));
+        ThreadLocks::push(request.server, request.key(), holds[i]);
+    }
+    call.reset();
+
+    const QPointer<LockedCallQueue> alive(this);
+    const auto ended = qScopeGuard([&] { // also when the method throws
+        for (auto hold = holds.rbegin(); hold != holds.rend(); ++hold)
+            ThreadLocks::remove(hold->get());
+        if (!alive)
+            return;
+        const QString queue = locks->queue();
+        const QString *const outer = std::exchange(m_running, &locks->queue());
+        locks.reset();
+        const bool released = m_running == nullptr; // otherwise somebody goes on holding them
+        m_running = outer;
+        if (released)
+            startNext(queue);
+    });
+    job->run(locks);
+}
+
+void LockedCallQueue::startNext(const QString &name)
+{
+    const auto it = m_queues.find(name);
+    if (it == m_queues.end() || it.value()->current)
+        return;
+    Queue &queue = *it.value();
+    while (!queue.waiting.empty() && queue.waiting.front()->deadline.hasExpired()) {
+        m_expired.push_back(std::move(queue.waiting.front()));
+        queue.waiting.pop_front();
+    }
+    if (queue.waiting.empty()) {
+        m_queues.erase(it);
+        return;
+    }
+    queue.current = std::move(queue.waiting.front());
+    queue.waiting.pop_front();
+    WaitingCall *const call = queue.current.get();
+    m_current.insert(call->id, call);
+    begin(call);
+}
+
+LockedCallQueue::CallPointer LockedCallQueue::takeCurrent(WaitingCall *call)
+{
+    m_current.remove(call->id);
+    return std::move(m_queues.value(call->queue)->current);
+}
+
+LockedCallQueue::CallPointer LockedCallQueue::take(const QString &name, quint64 id)
+{
+    if (WaitingCall *const call = m_current.value(id)) {
+        CallPointer taken = takeCurrent(call);
+        taken->holds.clear();
+        startNext(name);
+        return taken;
+    }
+    const auto takeFrom = [id](std::deque<CallPointer> &calls) {
+        const auto it = std::find_if(calls.begin(), calls.end(), [id](const CallPointer &call) { return call->id == id; });
+        CallPointer taken;
+        if (it != calls.end()) {
+            taken = std::move(*it);
+            calls.erase(it);
+        }
+        return taken;
+    };
+    CallPointer taken = takeFrom(m_expired);
+    if (const std::shared_ptr<Queue> queue = m_queues.value(name); !taken && queue)
+        taken = takeFrom(queue->waiting);
+    return taken;
+}
+
+std::vector<LockedCallQueue::CallPointer> LockedCallQueue::takeAll(const QObject *receiver, QStringList *stoppedQueues)
+{
+    std::vector<CallPointer> taken;
+    const auto wanted = [receiver](const CallPointer &call) { return !receiver || call->watched == receiver; };
+    const auto takeFrom = [&](std::deque<CallPointer> &calls) {
+        const auto rest = std::stable_partition(calls.begin(), calls.end(),
+                                                [&](const CallPointer &call) { return !wanted(call); });
+        std::move(rest, calls.end(), std::back_inserter(taken));
+        calls.erase(rest, calls.end());
+    };
+    takeFrom(m_expired);
+    for (auto it = m_queues.cbegin(); it != m_queues.cend(); ++it) {
+        Queue &queue = *it.value();
+        if (queue.current && wanted(queue.current)) {
+            m_current.remove(queue.current->id);
+            taken.push_back(std::move(queue.current));
+            stoppedQueues->append(it.key());
+        }
+        takeFrom(queue.waiting);
+    }
+    std::sort(taken.begin(), taken.end(), [](const CallPointer &a, const CallPointer &b) { return a->id < b->id; });
+    for (const CallPointer &call : taken) {
+        unwatch(call.get());
+        while (!call->holds.empty())
+            call->holds.pop_back();
+    }
+    return taken;
+}
+
+void LockedCallQueue::receiverDestroyed(QObject *receiver)
+{
+    QStringList stopped;
+    const std::vector<CallPointer> calls = takeAll(receiver, &stopped);
+    for (const QString &queue : std::as_const(stopped))
+        startNext(queue);
+    for (const CallPointer &call : calls)
+        call->fail(nullptr, Detail::cancelledCall());
+}
+
+bool LockedCallQueue::eventFilter(QObject *watched, QEvent *event)
+{
+    if (event->type() != QEvent::ThreadChange)
+        return false;
+    // They go with their receiver: so does what is posted to it.
+    QStringList stopped;
+    const auto calls = std::make_shared<std::vector<CallPointer>>(takeAll(watched, &stopped));
+    QMetaObject::invokeMethod(
+            watched,
+            [calls] {
+                for (CallPointer &call : *calls)
+                    LockedCallQueue::instance()->add(std::move(call));
+            },
+            Qt::QueuedConnection);
+    for (const QString &queue : std::as_const(stopped))
+        startNext(queue);
+    return false;
+}
+
+void LockedCallQueue::schedule(const QDeadlineTimer &deadline)
+{
+    if (deadline.isForever() || !(deadline < m_timerDeadline))
+        return;
+    m_timerDeadline = deadline;
+    const auto remaining = std::min<qint64>(deadline.remainingTime(), milliseconds(24h).count());
+    m_timer.start(int(remaining), Qt::PreciseTimer, this);
+}
+
+void LockedCallQueue::timerEvent(QTimerEvent *event)
+{
+    if (event->timerId() == m_timer.timerId())
+        expire();
+}
+
+void LockedCallQueue::expire()
+{
+    m_timer.stop();
+    m_timerDeadline = QDeadlineTimer(QDeadlineTimer::Forever);
+    QDeadlineTimer next(QDeadlineTimer::Forever);
+    for (const std::shared_ptr<Queue> &queue : std::as_const(m_queues)) {
+        std::deque<CallPointer> waiting;
+        for (CallPointer &call : queue->waiting) {
+            if (call->deadline.hasExpired()) {
+                m_expired.push_back(std::move(call));
+            } else {
+                next = std::min(next, call->deadline);
+                waiting.push_back(std::move(call));
+            }
+        }
+        queue->waiting = std::move(waiting);
+    }
+    schedule(m_expired.size() > FailuresInOneTurn ? QDeadlineTimer(0, Qt::PreciseTimer) : next);
+    for (int i = 0; i < FailuresInOneTurn && !m_expired.empty(); ++i) {
+        const CallPointer call = std::move(m_expired.front());
+        m_expired.pop_front();
+        unwatch(call.get());
+        const auto index = std::min_element(call->deadlines.begin(), call->deadlines.end()) - call->deadlines.begin();
+        const LockRequest &request = call->call.requests.at(index);
+        call->fail(&request, timedOut(request));
+    }
+}
+
+void LockedCallQueue::customEvent(QEvent *)
+{
+    const std::vector<Message> messages = m_mailbox->take();
+    for (const Message &message : messages) {
+        if (message.ended)
+            acquireEnded(message.ended, message.attempt);
+        else
+            startNext(message.released);
+    }
+}
+
+} // namespace QDistLock

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QDistLock/distributedlock.h>
+#include <QDistLock/lockoptions.h>
+#include <QDistLock/lockresult.h>
+
+#include <QtCore/qurl.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+
+namespace QDistLock {
+
+/*!
+    One acquisition served by the background thread, shared by whoever needs to know of it.
+    Thread-safe. Giving up the last reference releases it, or cancels it while it is under way.
+*/
+class LockHold
+{
+public:
+    virtual ~LockHold() = default;
+
+    /// Reads the clock: false from the local deadline on, and until it was acquired.
+    virtual bool isHeld() const = 0;
+    /// 0 until acquired; kept after the end.
+    virtual qint64 fencingToken() const = 0;
+    /// How the acquire ended; meaningful once it did.
+    virtual LockResult result() const = 0;
+    /// Never blocks; later calls do nothing. Before the acquire ended: cancels it. A later acquire of the
+    /// same name by the same thread comes after it.
+    virtual void release() = 0;
+    /// Blocks until the server has confirmed it, or cannot: true = it was held until now and is given back.
+    /// After \a atMost false, and it goes on by itself. Not in the service's thread.
+    virtual bool releaseAndWait(std::optional<std::chrono::milliseconds> atMost = std::nullopt) = 0;
+    /// Blocks until the acquire has ended; false after \a atMost. For one caller, once. Not in the
+    /// service's thread.
+    virtual bool waitUntilEnded(std::optional<std::chrono::milliseconds> atMost = std::nullopt) = 0;
+
+    /// Levels of its thread; the one that acquired it is the first.
+    void reenter() { m_levels.fetch_add(1); }
+    /// True on the last: then it is to be released.
+    bool leave() { return m_levels.fetch_sub(1) == 1; }
+
+private:
+    std::atomic<int> m_levels{1};
+};
+
+/*!
+    The background thread that keeps locks for code that may block its own thread: scoped locks and
+    annotated methods. It has one registry per server and renews whatever the callers' threads do.
+    Thread-safe. Started when first needed; ends with the application, when it releases what is held.
+    Needs a QCoreApplication; a process that forks must not use it on both sides.
+*/
+class LockService
+{
+public:
+    static LockService *instance();
+
+    using Completion = std::function<void()>;
+    /// \a completion is called exactly once, in the service's thread, when the acquire ended (see
+    /// LockHold::result()), unless the hold is released or given up first. Without an application, or once
+    /// it ends, the acquire ends with CancelledError at once: \a completion is then called from inside.
+    /// An empty \a server is LockRegistry::defaultServer(). \a atOnce: where the last attempt to reach the
+    /// server failed, ends with that error instead of waiting for the next.
+    virtual std::shared_ptr<LockHold> acquire(const QUrl &server, const QString &name, const LockOptions &options,
+                                              Completion completion, bool atOnce = false) = 0;
+    /// Whether this is the service's own thread, where nothing may wait for it.
+    virtual bool isCurrentThread() const = 0;
+
+protected:
+    ~LockService() = default;
+};
+
+/*!
+    The locks that code running in this thread stands under: its scoped locks, and those of the annotated
+    method that runs. What QDL_ASSERT_LOCKED asks, and where a nested scope finds what it re-enters.
+
+    Keeps no hold alive. A server left empty is the default one; between two of these the default is not
+    looked up again, it is the one the outer of them got.
+*/
+class ThreadLocks
+{
+public:
+    static void push(const QUrl &server, const QString &key, const std::shared_ptr<LockHold> &hold);
+    /// Of several the last; does nothing if there is none.
+    static void remove(const LockHold *hold);
+    /// The innermost one still held; null if there is none. \a key is keyPrefix + name.
+    static std::shared_ptr<LockHold> find(const QUrl &server, QStringView key);
+    static std::shared_ptr<LockHold> find(const QUrl &server, QStringView keyPrefix, QStringView name);
+};
+
+} // namespace QDistLock

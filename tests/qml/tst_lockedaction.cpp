@@ -1,0 +1,536 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "support/redisserver.h"
+
+#include <QDistLock/DistributedLock>
+#include <QDistLock/LockRegistry>
+
+#include <QtCore/qdir.h>
+#include <QtQml/qqmlcomponent.h>
+#include <QtQml/qqmlcontext.h>
+#include <QtQml/qqmlengine.h>
+#include <QtQuick/qquickitem.h>
+#include <QtQuick/qquickwindow.h>
+#include <QtTest/qsignalspy.h>
+#include <QtTest/qtest.h>
+
+#include <memory>
+
+using namespace QDistLock;
+using Support::RedisServer;
+
+constexpr int Patience = 20000;
+
+/// A LockedAction by itself, in a button, and in a window nobody sees.
+class TestLockedAction : public QObject
+{
+    Q_OBJECT
+
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+    void cleanup();
+
+    void workRunsUnderTheLock();
+    void heldUntilThePromiseSettles();
+    void waitsItsTurn();
+    void refusedAfterTheWait();
+    void busySkip();
+    void busyFail();
+    void workFails_data();
+    void workFails();
+    void refusedForOtherReasons_data();
+    void refusedForOtherReasons();
+    void enabledBelongsToTheUser();
+    void oneRunAtATime();
+    void lostWhileWorking();
+    void lostBeforeTheWork();
+    void actionsExcludeEachOther();
+    void destroyedWhileWaiting();
+    void destroyedWhileWorking();
+    void engineDestroyedWhileWorking();
+    void clickedButton();
+    void picture();
+
+private:
+    enum State { Idle, Waiting, Working };
+
+    bool load(const QByteArray &properties);
+    bool loadScene(const QByteArray &qml);
+    QByteArray action(const QByteArray &properties, const QByteArray &name = {}) const;
+    int state() const { return m_action->property("state").toInt(); }
+    DistributedLock *lock() const { return m_action->property("lock").value<DistributedLock *>(); }
+    QString heard() const { return m_root->property("heard").toStringList().join(QLatin1String(" | ")); }
+    void call(const char *function) { QMetaObject::invokeMethod(m_root.get(), function); }
+    bool hold(const QByteArray &milliseconds = "60000")
+    {
+        return m_server.cli({"SET", m_key, "foreign", "NX", "PX", milliseconds}) == "OK";
+    }
+
+    RedisServer m_server;
+    QByteArray m_name;
+    QByteArray m_key;
+    int m_count = 0;
+    QStringList m_warnings;
+    std::unique_ptr<QQmlEngine> m_engine;
+    std::unique_ptr<QObject> m_root;
+    QObject *m_action = nullptr;
+};
+
+void TestLockedAction::initTestCase()
+{
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+    QVERIFY(QDir().mkpath(QStringLiteral(PICTURE_DIR)));
+}
+
+void TestLockedAction::init()
+{
+    m_name = "action" + QByteArray::number(++m_count);
+    m_key = "lock:" + m_name;
+    m_warnings.clear();
+}
+
+void TestLockedAction::cleanup()
+{
+    m_root.reset();
+    m_engine.reset();
+    QCOMPARE(m_warnings, QStringList());
+}
+
+QByteArray TestLockedAction::action(const QByteArray &properties, const QByteArray &name) const
+{
+    return "LockedAction {\n"
+           "    name: " + (name.isEmpty() ? "'" + m_name + "'" : name) + "; server: '" + m_server.url().toEncoded() + "'\n"
+           "    onFinished: result => root.hear('finished ' + JSON.stringify(result))\n"
+           "    onRefused: (error, text) => root.hear('refused ' + error + ' ' + text)\n"
+           "    onFailed: reason => root.hear('failed ' + reason)\n"
+           "    onLost: reason => root.hear('lost ' + reason)\n"
+           + properties + "\n}\n";
+}
+
+bool TestLockedAction::loadScene(const QByteArray &qml)
+{
+    m_engine = std::make_unique<QQmlEngine>();
+    m_engine->addImportPath(QStringLiteral(QML_MODULE_DIR));
+    connect(m_engine.get(), &QQmlEngine::warnings, this, [this](const QList<QQmlError> &errors) {
+        for (const QQmlError &error : errors)
+            m_warnings += error.toString();
+    });
+    QQmlComponent component(m_engine.get());
+    component.setData("import QtQuick\nimport QtQuick.Controls.Basic\nimport QDistLock\n" + qml, QUrl());
+    m_root.reset(component.create());
+    if (!m_root)
+        qWarning().noquote() << component.errorString();
+    return m_root != nullptr;
+}
+
+/// One action; `heard` gathers its signals and the outcome of run()'s promise.
+bool TestLockedAction::load(const QByteArray &properties)
+{
+    if (!loadScene("QtObject {\n"
+                   "    id: root\n"
+                   "    property var heard: []\n"
+                   "    property var settle\n"
+                   "    property var reject\n"
+                   "    property bool ready: true\n"
+                   "    property QtObject action: "
+                   + action(properties)
+                   + "    function hear(what) { heard = heard.concat([what]); }\n"
+                     "    function run() {\n"
+                     "        action.run().then(value => hear('resolved ' + JSON.stringify(value)),\n"
+                     "                          reason => hear('rejected ' + (reason.error ?? '') + ' ' + reason));\n"
+                     "    }\n"
+                     "    function trigger() { action.trigger(); }\n"
+                     "    function promised() {\n"
+                     "        return new Promise((resolve, reject) => { root.settle = resolve; root.reject = reject; });\n"
+                     "    }\n"
+                     "    function settleNow() { settle('late'); }\n"
+                     "    function rejectNow() { reject(new Error('late')); }\n"
+                     "    function forget() { action.destroy(); action = null; }\n"
+                     "}\n"))
+        return false;
+    m_action = m_root->property("action").value<QObject *>();
+    return m_action && lock();
+}
+
+void TestLockedAction::workRunsUnderTheLock()
+{
+    QVERIFY(load("work: token => { root.hear('work ' + (token > 0) + ' ' + lock.held + ' ' + state); return 42; }"));
+    QCOMPARE(state(), Idle);
+    call("run");
+    QCOMPARE(state(), Waiting);
+    QCOMPARE(m_action->property("running").toBool(), true);
+    QTRY_VERIFY_WITH_TIMEOUT(heard().contains(QLatin1String("resolved")), Patience);
+    QCOMPARE(heard(), QStringLiteral("work true true 2 | finished 42 | resolved 42"));
+    QCOMPARE(state(), Idle);
+    QTRY_VERIFY_WITH_TIMEOUT(!m_server.exists(m_key), Patience);
+    QCOMPARE(m_action->property("error").toInt(), int(DistributedLock::NoError));
+
+    call("trigger"); // and again
+    QTRY_VERIFY_WITH_TIMEOUT(heard().endsWith(QLatin1String("resolved 42 | work true true 2 | finished 42")), Patience);
+}
+
+void TestLockedAction::heldUntilThePromiseSettles()
+{
+    QVERIFY(load("lease: 3000; work: () => root.promised()"));
+    QSignalSpy renewed(lock(), &DistributedLock::renewed);
+    call("run");
+    QTRY_COMPARE_WITH_TIMEOUT(state(), Working, Patience);
+    QTRY_VERIFY_WITH_TIMEOUT(renewed.count() >= 4, Patience);
+    QVERIFY(m_server.exists(m_key));
+    QCOMPARE(heard(), QString());
+    call("settleNow");
+    QTRY_COMPARE_WITH_TIMEOUT(heard(), QStringLiteral("finished \"late\" | resolved \"late\""), Patience);
+    QTRY_VERIFY_WITH_TIMEOUT(!m_server.exists(m_key), Patience);
+}
+
+void TestLockedAction::waitsItsTurn()
+{
+    QVERIFY(hold());
+    QVERIFY(load("work: () => 'done'"));
+    call("run");
+    QTRY_COMPARE_WITH_TIMEOUT(lock()->queuePosition(), 0, Patience);
+    QCOMPARE(state(), Waiting);
+    m_server.cli({"DEL", m_key});
+    QTRY_COMPARE_WITH_TIMEOUT(heard(), QStringLiteral("finished \"done\" | resolved \"done\""), Patience);
+}
+
+void TestLockedAction::refusedAfterTheWait()
+{
+    QVERIFY(hold());
+    QVERIFY(load("wait: 50; work: () => root.hear('work')"));
+    call("run");
+    QTRY_COMPARE_WITH_TIMEOUT(m_root->property("heard").toStringList().size(), 2, Patience);
+    const QString error = QString::number(DistributedLock::TimeoutError);
+    QVERIFY2(heard().startsWith(QStringLiteral("refused %1 Lock \"%2\"").arg(error, QLatin1String(m_name))),
+             qPrintable(heard()));
+    QVERIFY2(heard().contains(QStringLiteral("| rejected %1 Error: Lock \"%2\"").arg(error, QLatin1String(m_name))),
+             qPrintable(heard()));
+    QCOMPARE(m_action->property("error").toInt(), int(DistributedLock::TimeoutError));
+    QVERIFY(!m_action->property("errorString").toString().isEmpty());
+    QCOMPARE(state(), Idle);
+
+    m_server.cli({"DEL", m_key});
+    m_root->setProperty("heard", QStringList());
+    call("run");
+    QTRY_VERIFY_WITH_TIMEOUT(heard().contains(QLatin1String("resolved")), Patience);
+    QCOMPARE(m_action->property("error").toInt(), int(DistributedLock::NoError));
+    QCOMPARE(m_action->property("errorString").toString(), QString());
+}
+
+void TestLockedAction::busySkip()
+{
+    QVERIFY(hold());
+    QVERIFY(load("whenBusy: LockedAction.Skip; work: () => root.hear('work')"));
+    call("run");
+    QTRY_VERIFY_WITH_TIMEOUT(!heard().isEmpty(), Patience);
+    QCOMPARE(heard(), QStringLiteral("resolved undefined"));
+    QCOMPARE(state(), Idle);
+    QCOMPARE(m_action->property("error").toInt(), int(DistributedLock::NoError));
+    m_server.cli({"DEL", m_key});
+    call("run");
+    QTRY_VERIFY_WITH_TIMEOUT(heard().contains(QLatin1String("| work | finished")), Patience);
+}
+
+void TestLockedAction::busyFail()
+{
+    QVERIFY(hold());
+    QVERIFY(load("whenBusy: LockedAction.Fail; work: () => root.hear('work')"));
+    call("trigger");
+    QTRY_VERIFY_WITH_TIMEOUT(!heard().isEmpty(), Patience);
+    QVERIFY2(heard().startsWith(QStringLiteral("refused %1 ").arg(DistributedLock::BusyError)), qPrintable(heard()));
+    QCOMPARE(m_action->property("error").toInt(), int(DistributedLock::BusyError));
+    QCOMPARE(m_server.get(m_key), QByteArrayLiteral("foreign"));
+}
+
+void TestLockedAction::workFails_data()
+{
+    QTest::addColumn<QByteArray>("work");
+    QTest::addColumn<QString>("reason");
+    QTest::newRow("throws") << QByteArray("() => { throw new Error('no paper'); }") << "Error: no paper";
+    QTest::newRow("throws a string") << QByteArray("() => { throw 'no paper'; }") << "no paper";
+    QTest::newRow("rejects") << QByteArray("() => Promise.reject(new Error('no paper'))") << "Error: no paper";
+    QTest::newRow("no function") << QByteArray("'no paper'") << QString();
+    QTest::newRow("nothing") << QByteArray("undefined") << QString();
+}
+
+void TestLockedAction::workFails()
+{
+    QFETCH(QByteArray, work);
+    QFETCH(QString, reason);
+    QVERIFY(load("work: " + work));
+    call("run");
+    QTRY_VERIFY_WITH_TIMEOUT(heard().contains(QLatin1String("rejected")), Patience);
+    if (reason.isEmpty())
+        QVERIFY2(heard().startsWith(QLatin1String("failed TypeError")), qPrintable(heard()));
+    else
+        QCOMPARE(heard(), QStringLiteral("failed %1 | rejected  %1").arg(reason));
+    QVERIFY(!m_action->property("errorString").toString().isEmpty());
+    QCOMPARE(m_action->property("error").toInt(), int(DistributedLock::NoError));
+    QCOMPARE(state(), Idle);
+    QTRY_VERIFY_WITH_TIMEOUT(!m_server.exists(m_key), Patience);
+}
+
+void TestLockedAction::refusedForOtherReasons_data()
+{
+    QTest::addColumn<QByteArray>("properties");
+    QTest::addColumn<int>("error");
+    QTest::newRow("no name") << QByteArray("Component.onCompleted: name = ''") << int(DistributedLock::NameError);
+    QTest::newRow("bad server") << QByteArray("Component.onCompleted: server = 'carrier-pigeon://loft'")
+                                << int(DistributedLock::OptionsError);
+    QTest::newRow("bad lease") << QByteArray("lease: 0") << int(DistributedLock::OptionsError);
+}
+
+void TestLockedAction::refusedForOtherReasons()
+{
+    QFETCH(QByteArray, properties);
+    QFETCH(int, error);
+    QVERIFY(load("work: () => root.hear('work')\n" + properties));
+    call("trigger");
+    QTRY_VERIFY_WITH_TIMEOUT(!heard().isEmpty(), Patience);
+    QVERIFY2(heard().startsWith(QStringLiteral("refused %1 ").arg(error)), qPrintable(heard()));
+    QCOMPARE(state(), Idle);
+}
+
+void TestLockedAction::enabledBelongsToTheUser()
+{
+    QVERIFY(load("enabled: root.ready; work: () => root.promised()"));
+    const auto enabled = [this] { return m_action->property("enabled").toBool(); };
+    QVERIFY(enabled());
+    QSignalSpy changed(m_action, SIGNAL(enabledChanged(bool)));
+    call("trigger");
+    QVERIFY(!enabled());
+    QCOMPARE(changed.count(), 1);
+    QTRY_COMPARE_WITH_TIMEOUT(state(), Working, Patience);
+    QVERIFY(!enabled());
+    m_root->setProperty("ready", false);
+    m_root->setProperty("ready", true);
+    QVERIFY(!enabled());
+    m_root->setProperty("ready", false);
+    call("settleNow");
+    QTRY_COMPARE_WITH_TIMEOUT(state(), Idle, Patience);
+    QVERIFY(!enabled());
+    m_root->setProperty("ready", true);
+    QVERIFY(enabled());
+    m_root->setProperty("ready", false);
+    call("trigger");
+    QCOMPARE(state(), Idle);
+}
+
+void TestLockedAction::oneRunAtATime()
+{
+    QVERIFY(load("work: () => { root.hear('work'); return root.promised(); }"));
+    call("run");
+    call("trigger");
+    call("run");
+    QTRY_COMPARE_WITH_TIMEOUT(state(), Working, Patience);
+    QCOMPARE(lock()->holdCount(), 1);
+    QTRY_VERIFY_WITH_TIMEOUT(heard().contains(QLatin1String("rejected")), Patience);
+    QVERIFY2(heard().contains(QStringLiteral("rejected %1 Error: Lock \"%2\": the action is running already")
+                                      .arg(DistributedLock::BusyError)
+                                      .arg(QLatin1String(m_name))),
+             qPrintable(heard()));
+    QCOMPARE(m_action->property("errorString").toString(), QString());
+    call("settleNow");
+    QTRY_COMPARE_WITH_TIMEOUT(state(), Idle, Patience);
+    QCOMPARE(heard().count(QLatin1String("work")), 1);
+    QCOMPARE(heard().count(QLatin1String("finished")), 1);
+}
+
+void TestLockedAction::lostWhileWorking()
+{
+    QVERIFY(load("lease: 3000; work: () => root.promised()"));
+    call("run");
+    QTRY_COMPARE_WITH_TIMEOUT(state(), Working, Patience);
+    QCOMPARE(m_server.cli({"DEL", m_key}), QByteArrayLiteral("1"));
+    QTRY_COMPARE_WITH_TIMEOUT(heard(), QStringLiteral("lost %1").arg(DistributedLock::Deleted), Patience);
+    QVERIFY(m_action->property("errorString").toString().contains(QLatin1String(m_name)));
+    QCOMPARE(state(), Working); // the work itself goes on
+    QVERIFY(hold());
+    call("settleNow");
+    QTRY_VERIFY_WITH_TIMEOUT(heard().contains(QLatin1String("resolved")), Patience);
+    QCOMPARE(state(), Idle);
+    QCOMPARE(m_server.get(m_key), QByteArrayLiteral("foreign")); // the next holder is left alone
+}
+
+void TestLockedAction::lostBeforeTheWork()
+{
+    QVERIFY(load("work: () => root.hear('work')"));
+    connect(lock(), &DistributedLock::acquired, lock(), &DistributedLock::release);
+    call("trigger");
+    QTRY_VERIFY_WITH_TIMEOUT(!heard().isEmpty(), Patience);
+    QVERIFY2(heard().startsWith(QStringLiteral("refused %1 ").arg(DistributedLock::CancelledError)),
+             qPrintable(heard()));
+    QCOMPARE(state(), Idle);
+}
+
+void TestLockedAction::actionsExcludeEachOther()
+{
+    QVERIFY(loadScene("Item {\n"
+                      "    id: root\n"
+                      "    property var heard: []\n"
+                      "    property int inside\n"
+                      "    property int most\n"
+                      "    property int done\n"
+                      "    function hear(what) { if (what.startsWith('finished')) ++done; }\n"
+                      "    function work() {\n"
+                      "        most = Math.max(most, ++inside);\n"
+                      "        return new Promise(resolve => Qt.callLater(() => { --inside; resolve(); }));\n"
+                      "    }\n"
+                      "    Repeater {\n"
+                      "        model: 8\n"
+                      "        Item { property var action: "
+                      + action("work: root.work")
+                      + "            Component.onCompleted: action.trigger() }\n"
+                        "    }\n"
+                        "}\n"));
+    QTRY_COMPARE_WITH_TIMEOUT(m_root->property("done").toInt(), 8, Patience);
+    QCOMPARE(m_root->property("most").toInt(), 1);
+}
+
+void TestLockedAction::destroyedWhileWaiting()
+{
+    QVERIFY(hold());
+    QVERIFY(load("work: () => root.hear('work')"));
+    call("run");
+    QTRY_COMPARE_WITH_TIMEOUT(lock()->queuePosition(), 0, Patience);
+    QSignalSpy destroyed(lock(), &QObject::destroyed);
+    call("forget");
+    QTRY_COMPARE_WITH_TIMEOUT(destroyed.count(), 1, Patience);
+    QTRY_VERIFY_WITH_TIMEOUT(!m_server.exists("{" + m_key + "}:queue"), Patience);
+    QTRY_VERIFY_WITH_TIMEOUT(!heard().isEmpty(), Patience);
+    QVERIFY2(heard().startsWith(QStringLiteral("rejected %1 Error: ").arg(DistributedLock::CancelledError)),
+             qPrintable(heard()));
+    QVERIFY2(heard().contains(QLatin1String(m_name)), qPrintable(heard()));
+    QCOMPARE(m_server.get(m_key), QByteArrayLiteral("foreign"));
+}
+
+void TestLockedAction::destroyedWhileWorking()
+{
+    QVERIFY(load("work: () => root.promised()"));
+    call("run");
+    QTRY_COMPARE_WITH_TIMEOUT(state(), Working, Patience);
+    call("forget");
+    QTRY_VERIFY_WITH_TIMEOUT(!m_server.exists(m_key), Patience);
+    call("settleNow");
+    QTRY_COMPARE_WITH_TIMEOUT(heard(), QStringLiteral("resolved \"late\""), Patience);
+
+    QVERIFY(load("work: () => root.promised()"));
+    call("run");
+    QTRY_COMPARE_WITH_TIMEOUT(state(), Working, Patience);
+    call("forget");
+    QTRY_VERIFY_WITH_TIMEOUT(!m_server.exists(m_key), Patience);
+    call("rejectNow");
+    QTRY_COMPARE_WITH_TIMEOUT(heard(), QStringLiteral("rejected  Error: late"), Patience);
+}
+
+void TestLockedAction::engineDestroyedWhileWorking()
+{
+    QVERIFY(load("work: () => root.promised()"));
+    call("run");
+    QTRY_COMPARE_WITH_TIMEOUT(state(), Working, Patience);
+    m_root.reset();
+    m_engine.reset();
+    QTRY_VERIFY_WITH_TIMEOUT(!m_server.exists(m_key), Patience);
+}
+
+void TestLockedAction::clickedButton()
+{
+    QVERIFY(loadScene("Window {\n"
+                      "    id: root\n"
+                      "    property var heard: []\n"
+                      "    property var settle\n"
+                      "    property alias button: button\n"
+                      "    function hear(what) { heard = heard.concat([what]); }\n"
+                      "    function settleNow() { settle('late'); }\n"
+                      "    width: 200; height: 100; visible: true\n"
+                      "    Button {\n"
+                      "        id: button\n"
+                      "        anchors.fill: parent\n"
+                      "        action: "
+                      + action("text: running ? 'Building' : 'Build'\n"
+                               "work: () => new Promise(resolve => root.settle = resolve)")
+                      + "    }\n"
+                        "}\n"));
+    auto *window = qobject_cast<QQuickWindow *>(m_root.get());
+    QVERIFY(QTest::qWaitForWindowExposed(window));
+    auto *button = window->property("button").value<QQuickItem *>();
+    m_action = button->property("action").value<QObject *>();
+    const auto click = [window] { QTest::mouseClick(window, Qt::LeftButton, {}, {100, 50}); };
+    click();
+    QCOMPARE(state(), Waiting);
+    QCOMPARE(button->isEnabled(), false);
+    QCOMPARE(button->property("text").toString(), QStringLiteral("Building"));
+    click();
+    QTRY_COMPARE_WITH_TIMEOUT(state(), Working, Patience);
+    click();
+    call("settleNow");
+    QTRY_COMPARE_WITH_TIMEOUT(heard(), QStringLiteral("finished \"late\""), Patience);
+    QCOMPARE(button->isEnabled(), true);
+    QCOMPARE(button->property("text").toString(), QStringLiteral("Build"));
+}
+
+/// The states side by side, in a picture kept for who wants to look.
+void TestLockedAction::picture()
+{
+    QVERIFY(hold());
+    QVERIFY(loadScene(
+            "Window {\n"
+            "    id: root\n"
+            "    property var heard: []\n"
+            "    property alias repeater: repeater\n"
+            "    function hear(what) { heard = heard.concat([what]); }\n"
+            "    width: 560; height: 4 * 84 + 20; visible: true; color: '#fafafa'\n"
+            "    Column {\n"
+            "        x: 20; y: 20; spacing: 16\n"
+            "        Repeater {\n"
+            "            id: repeater\n"
+            "            model: [['" + m_name + "free', 0], ['" + m_name + "', 10000], ['" + m_name
+            + "work', 0], ['" + m_name
+            + "', 0]]\n"
+              "            Row {\n"
+              "                required property var modelData\n"
+              "                property alias action: action\n"
+              "                spacing: 24\n"
+              "                Button {\n"
+              "                    width: 140; height: 68\n"
+              "                    action: "
+            + action("id: action\n"
+                     "wait: modelData[1]\n"
+                     "text: state === LockedAction.Waiting ? 'Waiting…' : running ? 'Building…' : 'Build'\n"
+                     "work: () => new Promise(() => {})",
+                     "modelData[0]")
+            + "                }\n"
+              "                LockStatus { lock: action.lock; width: 340; anchors.verticalCenter: parent.verticalCenter }\n"
+              "            }\n"
+              "        }\n"
+              "    }\n"
+              "}\n"));
+    auto *window = qobject_cast<QQuickWindow *>(m_root.get());
+    QVERIFY(QTest::qWaitForWindowExposed(window));
+    auto *repeater = window->property("repeater").value<QQuickItem *>();
+    QList<QObject *> actions;
+    for (int row = 0; row < 4; ++row) {
+        QQuickItem *item = nullptr;
+        QVERIFY(QMetaObject::invokeMethod(repeater, "itemAt", Q_RETURN_ARG(QQuickItem *, item), Q_ARG(int, row)));
+        actions += item->property("action").value<QObject *>();
+        if (row > 0)
+            QMetaObject::invokeMethod(actions.last(), "trigger");
+    }
+    QTRY_COMPARE_WITH_TIMEOUT(actions[1]->property("lock").value<DistributedLock *>()->queuePosition(), 0, Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(actions[2]->property("state").toInt(), int(Working), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(actions[3]->property("error").toInt(), int(DistributedLock::BusyError), Patience);
+    window->grabWindow();
+    QCoreApplication::processEvents();
+    const QImage image = window->grabWindow();
+    QVERIFY(image.save(QStringLiteral(PICTURE_DIR "/lockedaction.png")));
+    const auto row = [&image](int index) { return image.copy(20, 20 + index * 84, 140, 68); };
+    QVERIFY(row(0) != row(1)); // enabled and not
+    QVERIFY(row(1) != row(2)); // "Waiting…" and "Building…"
+    QVERIFY(row(0) == row(3)); // to be clicked again
+}
+
+QTEST_MAIN(TestLockedAction)
+
+#include "tst_lockedaction.moc"
