@@ -168,8 +168,11 @@ EngineError RedisEngine::error() const
 
 void RedisEngine::connectionStateChanged()
 {
-    if (m_connection.state() == QtRedis::Connection::Ready)
+    if (m_connection.state() == QtRedis::Connection::Ready) {
         queueAbandoned();
+        if (m_subscriber)
+            m_subscriber->check(); // what cut this connection off may have cut off that one too
+    }
     Q_EMIT stateChanged();
 }
 
@@ -416,6 +419,10 @@ EngineReply RedisEngine::decode(const Batch &batch, size_t index)
         reply.queuePosition = int(std::clamp<qint64>(integer(3), -1, LongestQueue));
         if (reply.queuePosition >= 0)
             reply.arrival = element.elements.at(4).text;
+        // It waited, was not told, and looks by itself: perhaps nobody can tell it anything, and each release
+        // takes it for dead.
+        if (m_subscriber && operation.arrival != "0")
+            m_subscriber->check();
     } else if (kind == Operation::Release && size == 2 && element.elements.at(1).text.toLongLong() > 0) {
         reply.status = EngineReply::Done;
         Q_EMIT handedOver({operation.keys, element.elements.at(0).text, element.elements.at(1).text.toLongLong(),

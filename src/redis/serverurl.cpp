@@ -23,13 +23,29 @@ const QLatin1String unixScheme("unix");
 /*
     "redis://user:12/3@host" has the host "user" and the path "/3@host": where an unescaped
     delimiter stood in the user name or password, parts of them end up elsewhere. Such a URL is
-    recognised by its '@'.
+    recognised by its '@'. The path of a Unix socket may have one where no user name or password
+    stands before it.
 */
 bool hasStrayAt(const QUrl &url)
 {
-    const QString rest = url.path(QUrl::FullyEncoded) + url.query(QUrl::FullyEncoded)
-            + url.fragment(QUrl::FullyEncoded);
-    return url.scheme() != unixScheme && rest.contains(u'@');
+    QString rest = url.query(QUrl::FullyEncoded) + url.fragment(QUrl::FullyEncoded);
+    if (url.scheme() != unixScheme || !url.authority().isEmpty())
+        rest += url.path(QUrl::FullyEncoded);
+    return rest.contains(u'@');
+}
+
+// What a URL parser would take for something else, and what would break a line of a log.
+QString encodedPath(const QString &path)
+{
+    QString encoded;
+    for (const QChar character : path) {
+        if (character.category() == QChar::Other_Control || character == u'%' || character == u'?'
+            || character == u'#')
+            encoded += QString::fromLatin1(QString(character).toUtf8().toPercentEncoding());
+        else
+            encoded += character;
+    }
+    return encoded;
 }
 
 // QUrl's own text holds the whole URL, with the password; only its first clause is looked at.
@@ -124,8 +140,8 @@ bool Parser::parseAll()
 
     if (hasStrayAt(url))
         return fail(QStringLiteral(
-                "there is an '@' after the host; a ':', '/', '?', '#' or '@' in user name or "
-                "password must be percent-encoded"));
+                "there is an '@' after the host; a ':', '/', '?', '#' or '@' in user name, "
+                "password or path must be percent-encoded"));
     if (url.hasFragment())
         return fail(QStringLiteral("it has a fragment ('#'), which means nothing for a server"));
 
@@ -248,27 +264,24 @@ std::optional<ServerUrl> ServerUrl::parse(const QUrl &url, QString *error)
 
 QUrl ServerUrl::withoutSecrets(const QUrl &url)
 {
+    if (url.isValid() && !hasStrayAt(url))
+        return url.adjusted(QUrl::RemoveUserInfo | QUrl::RemoveQuery | QUrl::RemoveFragment);
     QUrl safe;
     safe.setScheme(url.scheme());
-    if (!url.isValid() || hasStrayAt(url))
-        return safe;
-    safe.setHost(url.host(QUrl::FullyEncoded), QUrl::StrictMode);
-    safe.setPort(url.port());
-    safe.setPath(url.path(QUrl::FullyEncoded), QUrl::StrictMode);
     return safe;
 }
 
 QString ServerUrl::toDisplayString() const
 {
     if (scheme == Unix) {
-        const QString shown = QStringLiteral("unix://") + path;
-        return database == 0 ? shown : QStringLiteral("%1?db=%2").arg(shown).arg(database);
+        const QString shown = QStringLiteral("unix://") + encodedPath(path);
+        return database == 0 ? shown : shown + QStringLiteral("?db=%1").arg(database);
     }
     const QString shownHost = host.contains(u':') ? QStringLiteral("[%1]").arg(host) : host;
+    // In one call: an address may have a '%'.
     return QStringLiteral("%1://%2:%3/%4")
-            .arg(scheme == Tls ? tlsScheme : tcpScheme, shownHost)
-            .arg(port)
-            .arg(database);
+            .arg(scheme == Tls ? tlsScheme : tcpScheme, shownHost, QString::number(port),
+                 QString::number(database));
 }
 
 } // namespace QtRedis

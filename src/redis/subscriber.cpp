@@ -5,6 +5,7 @@
 
 #include "logging.h"
 
+#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qpointer.h>
 #include <QtCore/qtimer.h>
 
@@ -38,6 +39,7 @@ public:
     bool wasReady = false;
     std::chrono::milliseconds pingInterval = 10s;
     QTimer *const pingTimer;
+    QDeadlineTimer nextCheck; ///< not before
     Connection connection; // last: its handlers use the rest
 };
 
@@ -155,6 +157,14 @@ void Subscriber::subscribe(const QByteArray &channel)
     d->channels.insert(channel, ready ? Private::Asked : Private::Wanted);
     if (ready)
         d->ask(channel);
+}
+
+void Subscriber::check()
+{
+    if (d->connection.state() != Connection::Ready || !d->nextCheck.hasExpired())
+        return;
+    d->nextCheck.setRemainingTime(longestAnswer);
+    d->ping();
 }
 
 void Subscriber::close()

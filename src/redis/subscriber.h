@@ -24,6 +24,9 @@ public:
     void setPingInterval(std::chrono::milliseconds interval);
     /// Connects when needed, after a permanent failure too; asking twice does nothing.
     void subscribe(const QByteArray &channel);
+    /// There is reason to doubt that the connection still stands: asks the server now, if it was not asked
+    /// within the last seconds. interrupted() comes if it does not answer within as many.
+    void check();
     /// Ends the connection and forgets the channels.
     void close();
 

@@ -12,7 +12,7 @@ status=0
 files()
 {
     find . \( -name .git -o -name .cache -o -name __pycache__ -o -path './build*' -o -path ./LICENSES \
-        -o -path ./tests/fuzz/corpus -o -path ./docs/acl.txt \) -prune -o -type f \
+        -o -path ./tests/fuzz/corpus -o -path ./tests/fuzz/regressions -o -path ./docs/acl.txt \) -prune -o -type f \
         ! -name '*.json' ! -name '*.png' ! -name '*.svg' ! -name '*.pem' ! -name '*.key' ! -name '*.crt' -print
 }
 

@@ -123,6 +123,7 @@ RedisServer::Attempt RedisServer::attemptStart()
         return Attempt::Failed;
     m_process.setStandardOutputFile(logPath(), QIODevice::Append);
     m_process.setProcessChannelMode(QProcess::MergedChannels);
+    m_process.setEnvironment(QProcess::systemEnvironment() + m_options.environment);
     m_process.start(QStringLiteral("redis-server"),
                     {m_folder.filePath(QStringLiteral("redis.conf"))});
     if (!m_process.waitForStarted()) {

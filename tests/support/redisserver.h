@@ -38,6 +38,7 @@ public:
         QList<QByteArray> config; ///< more lines of redis.conf; the last one wins
         bool appendOnly = false;  ///< AOF, fsync always; otherwise nothing outlives the process
         const RedisServer *replicaOf = nullptr; ///< by its TCP port, without a password
+        QStringList environment;  ///< NAME=VALUE, besides this process's own
     };
 
     RedisServer();

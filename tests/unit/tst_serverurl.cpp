@@ -64,6 +64,8 @@ void tst_ServerUrl::accepts_data()
     row("redis://[::1]:7000/1", tcp, "::1:7000", 1, "", "", "redis://[::1]:7000/1");
     row("redis://[2001:db8::7]", tcp, "2001:db8::7:6379", 0, "", "",
         "redis://[2001:db8::7]:6379/0");
+    row("redis://[fe80::1%251]:7000/1", tcp, "fe80::1%1:7000", 1, "", "",
+        "redis://[fe80::1%1]:7000/1");
     row("redis://under_score", tcp, "under_score:6379", 0, "", "", "redis://under_score:6379/0");
     row("redis://u5er:pw@h", tcp, "h:6379", 0, "u5er", "pw", "redis://h:6379/0");
     row("redis://:pw@h", tcp, "h:6379", 0, "", "pw", "redis://h:6379/0");
@@ -79,7 +81,9 @@ void tst_ServerUrl::accepts_data()
     row("unix:///run/r.sock", local, "/run/r.sock", 0, "", "", "unix:///run/r.sock");
     row("unix:/run/r.sock", local, "/run/r.sock", 0, "", "", "unix:///run/r.sock");
     row("unix:///run/r.sock?db=4", local, "/run/r.sock", 4, "", "", "unix:///run/r.sock?db=4");
-    row("unix:///run/a%20b%23%3F@c", local, "/run/a b#?@c", 0, "", "", "unix:///run/a b#?@c");
+    row("unix:///run/a%20b%23%3F@c", local, "/run/a b#?@c", 0, "", "", "unix:///run/a b%23%3F@c");
+    row("unix:///run/a%0A%2501?db=3", local, "/run/a\n%01", 3, "", "",
+        "unix:///run/a%0A%2501?db=3");
     row("unix://u5er:pw@/run/r.sock", local, "/run/r.sock", 0, "u5er", "pw", "unix:///run/r.sock");
     row("unix://:pw@/run/r.sock?db=1", local, "/run/r.sock", 1, "", "pw",
         "unix:///run/r.sock?db=1");
@@ -172,6 +176,9 @@ void tst_ServerUrl::refuses_data()
     row(text("redis://c4n4ry:12?c4n4ry@h"), "percent-encoded");
     row(text("redis://c4n4ry:12#c4n4ry@h"), "percent-encoded");
     row(text("redis://c4n4ry:c4n4ry#x@h"), "percent-encoded");
+    row(text("unix://c4n4ry:12/c4n4ry@/run/r.sock"), "percent-encoded");
+    row(text("unix://:c4n4ry@/c4n4ry@/run/r.sock"), "percent-encoded");
+    row(text("unix://:c4n?c4n4ry@/run/r.sock"), "percent-encoded");
     row(text("unix:run/r.sock"), "absolute");
     row(text("unix://run/r.sock"), "absolute");
     row(text("unix://"), "path");
@@ -270,8 +277,9 @@ void tst_ServerUrl::withoutSecrets_data()
     row("redis://h:1/2", "redis://h:1/2");
     row("redis://u:p@h:1/2?x=y#z", "redis://h:1/2");
     row("rediss://u:p@[::1]:1/2", "rediss://[::1]:1/2");
-    row("unix://u:p@/run/a%20b?db=2", "unix:/run/a%20b");
-    row("unix:///run/a@b", "unix:/run/a@b");
+    row("unix://u:p@/run/a%20b?db=2", "unix:///run/a%20b");
+    row("unix:///run/a@b", "unix:///run/a@b");
+    row("unix:////run/a", "unix:////run/a");
     row("memory:name", "memory:name");
     row("redis+sentinel://u:p@h/s/0", "redis+sentinel://h/s/0");
     row("redis://u:12/34@h", "redis:");

@@ -1,0 +1,227 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "annotatedform.h"
+
+#include <QDistLock/LockRegistry>
+#include <QDistLock/ScopedLock>
+
+#include <QtCore/qfuturewatcher.h>
+#include <QtCore/qmetaobject.h>
+#include <QtCore/qpromise.h>
+
+#include <algorithm>
+#include <thread>
+
+using namespace std::chrono_literals;
+using QDistLock::DistributedLock;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+namespace Chaos {
+
+namespace {
+
+constexpr microseconds ObserveInterval = 10ms;
+
+QByteArray nameOf(DistributedLock::Error error)
+{
+    return QMetaEnum::fromType<DistributedLock::Error>().valueToKey(error);
+}
+
+} // namespace
+
+AnnotatedClient::AnnotatedClient(Participant *participant, AnnotatedForm *form)
+    : m_participant(participant)
+    , m_form(form)
+    , m_isHeld([this] { return QDistLock::isLockedHere(m_participant->lock().server, lockName()); })
+{
+    m_pause.setSingleShot(true);
+    connect(&m_pause, &QTimer::timeout, this, &AnnotatedClient::ask);
+    connect(QDistLock::LockedCalls::instance(), &QDistLock::LockedCalls::failed, this,
+            [this](const QDistLock::LockedCallInfo &call) {
+                if (call.receiver == this)
+                    failed(call.error);
+            });
+    const LockSettings &lock = m_participant->lock();
+    if (isDefaultServer()) {
+        if (!lock.fair)
+            QDistLock::connectLocked(this, &AnnotatedClient::wanted, this, &AnnotatedClient::takeUnfairTurn);
+    } else if (!lock.fair) {
+        QDistLock::connectLocked(this, &AnnotatedClient::wanted, this, [this] { takeTurn(); }, lockName(),
+                                 QStringLiteral("lease=300ms; wait=2s; retryInterval=20ms; fair=false; server=%1")
+                                         .arg(lock.server.toString()));
+    }
+}
+
+AnnotatedClient::~AnnotatedClient()
+{
+    if (m_doing == Asking)
+        m_participant->acquireFailed("Destroyed");
+}
+
+bool AnnotatedClient::isDefaultServer() const
+{
+    return m_participant->lock().server == QDistLock::LockRegistry::defaultServer();
+}
+
+void AnnotatedClient::start()
+{
+    m_doing = Pausing;
+    m_pause.start(std::chrono::duration_cast<milliseconds>(m_participant->drawPause()));
+}
+
+void AnnotatedClient::stop()
+{
+    m_stopping = true;
+    if (m_doing == Pausing)
+        ended();
+}
+
+void AnnotatedClient::ask()
+{
+    const LockSettings &lock = m_participant->lock();
+    m_doing = Asking;
+    m_participant->acquireInvoked();
+    if (isDefaultServer() && m_participant->below(10) == 0)
+        watch(QDistLock::invokeLocked(this, "tryTurn", lockName()));
+    else if (isDefaultServer() && lock.fair)
+        watch(QDistLock::invokeLocked(this, "takeFairTurn", lockName()));
+    else if (!lock.fair)
+        Q_EMIT wanted();
+    else
+        watch(QDistLock::withLock(this, lock.server, lockName(), m_participant->drawOptions(),
+                                  [this] { return takeLongTurn(); }));
+}
+
+// Not then(): before Qt 6.5 a continuation must not outlive its context.
+template<typename T>
+void AnnotatedClient::watch(const QFuture<T> &future)
+{
+    auto *const watcher = new QFutureWatcher<T>(this);
+    connect(watcher, &QFutureWatcherBase::finished, this, [this, watcher] {
+        watcher->deleteLater();
+        try {
+            watcher->future().waitForFinished(); // throws what it has
+        } catch (const QDistLock::LockUnavailable &unavailable) {
+            failed(unavailable.result().error);
+        }
+    });
+    watcher->setFuture(future);
+}
+
+void AnnotatedClient::failed(DistributedLock::Error error)
+{
+    if (m_doing != Asking)
+        return;
+    m_participant->acquireFailed(nameOf(error));
+    ended();
+}
+
+void AnnotatedClient::ended()
+{
+    m_pause.stop();
+    if (!m_stopping) {
+        start();
+        return;
+    }
+    m_doing = Nothing;
+    m_form->clientFinished();
+}
+
+void AnnotatedClient::takeFairTurn(const QString &lock)
+{
+    Q_UNUSED(lock)
+    takeTurn();
+}
+
+void AnnotatedClient::takeUnfairTurn()
+{
+    takeTurn();
+}
+
+void AnnotatedClient::tryTurn(const QString &lock)
+{
+    Q_UNUSED(lock)
+    takeTurn();
+}
+
+/// A method that takes its time: the event loop stands still, the lock is kept.
+void AnnotatedClient::takeTurn()
+{
+    const QUrl &server = m_participant->lock().server;
+    m_doing = Running;
+    m_participant->acquired(QDistLock::fencingTokenHere(server, lockName()), bootTime(), 0ns, m_isHeld);
+    m_participant->write(m_isHeld);
+    microseconds rest = m_participant->drawHold();
+    if (rest > 0us) {
+        for (; rest > 0us && !m_stopping; rest -= ObserveInterval) {
+            std::this_thread::sleep_for(std::min(rest, ObserveInterval));
+            m_participant->observe(m_isHeld);
+        }
+        m_participant->write(m_isHeld);
+    }
+    m_participant->releaseInvoked(m_isHeld);
+    ended();
+}
+
+/// The lock is kept until the future has finished; nobody can ask for it after the return.
+QFuture<void> AnnotatedClient::takeLongTurn()
+{
+    m_doing = Running;
+    m_participant->acquired(QDistLock::fencingTokenHere(m_participant->lock().server, lockName()), bootTime(), 0ns,
+                            m_isHeld);
+    m_participant->write(m_isHeld);
+    auto promise = std::make_shared<QPromise<void>>();
+    promise->start();
+    const auto hold = m_stopping ? 0ms : std::chrono::ceil<milliseconds>(m_participant->drawHold());
+    QTimer::singleShot(hold, this, [this, promise] {
+        m_participant->releaseInvoked([] { return false; });
+        promise->finish();
+        ended();
+    });
+    return promise->future();
+}
+
+AnnotatedForm::AnnotatedForm(const Settings &settings, History *history, Ordeal *ordeal)
+    : Form(settings, history, ordeal)
+{
+    if (settings.lease != 300ms)
+        qFatal("the annotations say that the lease is 300 ms");
+    QDistLock::LockRegistry::setDefaultServer(settings.locks.first().server);
+    const QStringList wrong = QDistLock::validateAnnotations(&AnnotatedClient::staticMetaObject);
+    if (!wrong.isEmpty())
+        qFatal("%ls", qUtf16Printable(wrong.join(u'\n')));
+    for (const auto &participant : m_participants)
+        m_clients.push_back(std::make_unique<AnnotatedClient>(participant.get(), this));
+}
+
+AnnotatedForm::~AnnotatedForm() = default;
+
+void AnnotatedForm::start()
+{
+    for (const auto &client : m_clients)
+        client->start();
+}
+
+void AnnotatedForm::stop()
+{
+    for (const auto &client : m_clients)
+        client->stop();
+}
+
+void AnnotatedForm::abandon()
+{
+    m_clients.clear();
+    clientFinished();
+}
+
+void AnnotatedForm::clientFinished()
+{
+    const bool all = std::all_of(m_clients.begin(), m_clients.end(),
+                                 [](const auto &client) { return client->isFinished(); });
+    if (all)
+        QMetaObject::invokeMethod(this, &Form::finished, Qt::QueuedConnection);
+}
+
+} // namespace Chaos

@@ -1,0 +1,367 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The QDistLock developers
+# SPDX-License-Identifier: MIT
+"""Judges histories of locks.
+
+usage: chaoscheck.py [--partial] [--json FILE] [--picture FILE] HISTORY...
+
+The histories are those of one round: one file a process, or a folder of them. Checks, per lock:
+  1. no two hold it at a time, tokens rise, what ended stays ended, and no key vanished but by a fault
+  2. the fenced record accepted no write of a holder that had been superseded
+  3. no update of the unfenced counter was lost but by a holder past its lease
+  4. after healing everybody had a turn, every acquire and process ended, and nothing is left
+Exit status: 0 all held, 1 something did not (with the lines that convict), 2 no history.
+"""
+
+import argparse
+import glob
+import heapq
+import json
+import os
+import sys
+
+from history import MS, BadHistory, History
+
+SHOWN = 5  # violations of each sort told at length
+
+
+class Verdict:
+    def __init__(self, history):
+        self.history = history
+        self.violations = []  # (sort, words, lines)
+        self.figures = {}
+        self.overlaps = []  # (lock, begin, end)
+
+    def blame(self, sort, words, *lines):
+        self.violations.append((sort, words, [line for line in lines if line]))
+
+
+def seconds(history, time):
+    origin = history.about.get("time") or (history.acquired[0][0] if history.acquired else 0)
+    return f"{(time - origin) / 1e9:.6f} s"
+
+
+def check_holds(history, verdict):
+    """Check 1."""
+    for lock in history.locks.values():
+        holds = sorted(lock.holds, key=lambda hold: (hold.token, hold.start))
+        check_overlaps(history, lock, holds, verdict)
+        check_tokens(history, lock, holds, verdict)
+        for hold in holds:
+            check_end(history, lock, hold, verdict)
+        check_foreign(history, lock, holds, verdict)
+    verdict.figures["overlaps"] = len(verdict.overlaps)
+
+
+def check_overlaps(history, lock, holds, verdict):
+    """end(k) <= start(k + 1) in order of time; that the tokens are in the same order is checked apart."""
+    pieces = sorted(
+        ((begin, end, index) for index, hold in enumerate(holds) for begin, end, _ in hold.pieces),
+        key=lambda piece: piece[0],
+    )
+    latest_end, latest = 0, None
+    for begin, end, index in pieces:
+        if latest is not None and index != latest and begin < latest_end:
+            first, second = holds[latest], holds[index]
+            until = min(end, latest_end)
+            both = (until - begin) / MS
+            verdict.overlaps.append((lock.name, begin, until))
+            verdict.blame(
+                "overlap",
+                f'lock "{lock.name}": {first.process} (token {first.token}) and {second.process} '
+                f"(token {second.token}) both held it for {both:.3f} ms at {seconds(history, begin)}",
+                first.line,
+                first.last_line,
+                second.line,
+                second.last_line,
+            )
+        if end > latest_end:
+            latest_end, latest = end, index
+
+
+def check_tokens(history, lock, holds, verdict):
+    """Strictly rising from each hold to any that was asked for after it was told."""
+    earliest_start, earliest = None, None  # among those with greater tokens
+    following = None
+    for hold in reversed(holds):
+        if following is not None and following.token == hold.token:
+            verdict.blame(
+                "token",
+                f'lock "{lock.name}": two holds, by {hold.process} and {following.process}, have the token {hold.token}',
+                hold.line,
+                following.line,
+            )
+        elif earliest is not None and earliest_start < hold.sent:
+            verdict.blame(
+                "token",
+                f'lock "{lock.name}": {hold.process} got the token {hold.token} after {earliest.process} '
+                f"had been told of {earliest.token}, which is not smaller",
+                earliest.line,
+                hold.line,
+            )
+        if earliest_start is None or hold.start < earliest_start:
+            earliest_start, earliest = hold.start, hold
+        following = hold
+
+
+def check_end(history, lock, hold, verdict):
+    if hold.came_back:
+        verdict.blame(
+            "revival",
+            f'lock "{lock.name}": {hold.process} (token {hold.token}) held it again after isHeld() had been false',
+            hold.seen_lost,
+            hold.came_back,
+        )
+    if hold.reason not in (None, "LeaseExpired"):
+        confirmed = hold.claims[-1][1]
+        since = hold.invoked if confirmed is None else confirmed
+        if not any(loss.to >= since and loss.begin <= hold.lost_at for loss in lock.losses):
+            verdict.blame(
+                "theft",
+                f'lock "{lock.name}": {hold.process} (token {hold.token}) lost it ({hold.reason}), '
+                "though no fault had taken its key away",
+                hold.line,
+                hold.last_line,
+            )
+
+
+def check_foreign(history, lock, holds, verdict):
+    """Nobody acquires what a foreign client holds."""
+    for loss in lock.losses:
+        if not loss.foreign_until:
+            continue
+        for hold in holds:
+            if hold.sent > loss.to and hold.start < loss.foreign_until and not hold.taken_by:
+                if any(other.begin > loss.begin and other.to < hold.start for other in lock.losses):
+                    continue
+                verdict.blame(
+                    "overlap",
+                    f'lock "{lock.name}": {hold.process} (token {hold.token}) acquired it while a foreign client had it',
+                    loss.line,
+                    hold.line,
+                )
+
+
+def check_writes(history, verdict):
+    """Check 2: in the order in which the record saw the writes."""
+    accepted = refused = stale = 0
+    for lock in history.locks.values():
+        writes = sorted((write for hold in lock.holds for write in hold.writes), key=lambda write: write.sequence)
+        newest = None  # of those who wrote: the one whose acquire was sent last
+        for write in writes:
+            if not write.accepted:
+                refused += 1
+                continue
+            accepted += 1
+            hold = write.hold
+            if newest and newest.hold.sent > hold.start:
+                stale += 1
+                verdict.blame(
+                    "stale write",
+                    f'lock "{lock.name}": the record accepted a write of {hold.process} (token {hold.token}) '
+                    f"after one of its successor {newest.hold.process} (token {newest.hold.token})",
+                    newest.line,
+                    write.line,
+                )
+            if newest is None or hold.sent > newest.hold.sent:
+                newest = write
+    verdict.figures.update(writes=accepted + refused, refused=refused, stale=stale)
+
+
+def check_counters(history, verdict):
+    """Check 3: an update is lost where a write replaces another value than the one that was read."""
+    lost = innocent = 0
+    for lock in history.locks.values():
+        writes = sorted((write for hold in lock.holds for write in hold.writes), key=lambda write: write.begin)
+        # Written, or maybe written, by somebody who could not know whether it still held the lock.
+        beyond = [(write.begin, write.to, write) for write in writes if not within(write)]
+        for hold in lock.holds:
+            process = history.processes[hold.process]
+            if hold.how is None and process.ended == "killed":
+                beyond.append((hold.start, process.killed_at or process.last_time, None))
+        beyond.sort(key=lambda entry: entry[0])
+        mismatches = [write for write in writes if write.read != write.replaced]
+        for write, culprits in zip(mismatches, touching(mismatches, beyond)):
+            lost += write.replaced - write.read  # negative where a late writer's value was replaced in turn
+            if within(write) and not culprits:
+                verdict.blame(
+                    "lost update",
+                    f'lock "{lock.name}": {write.hold.process} (token {write.hold.token}) read {write.read} and '
+                    f"replaced {write.replaced}, though it held the lock all the time, as did all who wrote meanwhile",
+                    write.line,
+                )
+                innocent += 1
+    verdict.figures.update(lost=lost, lost_while_held=innocent)
+
+
+def within(write):
+    return any(begin <= write.begin and write.to <= end for begin, end, _ in write.hold.joined())
+
+
+def touching(writes, beyond):
+    """For each write whether anybody in `beyond` was at work at the same time; both are sorted by begin."""
+    active = []
+    position = 0
+    for write in writes:
+        while position < len(beyond) and beyond[position][0] <= write.to:
+            begin, end, other = beyond[position]
+            heapq.heappush(active, (end, position, other))
+            position += 1
+        while active and active[0][0] < write.begin:
+            heapq.heappop(active)
+        yield any(other is not write for _, _, other in active)
+
+
+def check_rest(history, verdict, partial):
+    """Check 4, and that the programs themselves did not fail."""
+    for process in history.processes.values():
+        if isinstance(process.ended, tuple):
+            verdict.blame("crash", f"{process.name} ended otherwise than it was told to", process.ended)
+    if partial:
+        return
+    if history.healed_at is None or history.end_at is None or not history.left:
+        verdict.blame("unfinished", "the history ends before the round did")
+        return
+    bound = history.about["bound"] * MS
+    slowest = 0
+    alive = [process for process in history.processes.values() if process.ended != "killed"]
+    turns = {}
+    for time, process, lock in history.acquired:
+        if time > history.healed_at:
+            turns.setdefault((process, lock), time)
+    for process in alive:
+        waited = None if process.turned_at is None else process.turned_at - history.healed_at
+        if waited is None or waited > bound:
+            missing = [name for name in sorted(history.locks) if (process.name, name) not in turns]
+            verdict.blame(
+                "starvation",
+                f"{process.name} had no turn of {', '.join(missing) or 'all its locks'} within "
+                f"{bound // MS} ms after healing",
+                *[line for name, _, line in history.unfinished if name == process.name],
+            )
+        else:
+            slowest = max(slowest, waited)
+        if process.ended is None:
+            verdict.blame("unfinished", f"{process.name} never ended", process.line)
+        elif process.sockets:
+            verdict.blame("left", f"{process.name} still had {process.sockets} sockets without a lock", process.line)
+    for process, lock, line in history.unfinished:
+        verdict.blame("unfinished", f'an acquire of "{lock}" by {process} never ended', line)
+    for event, line in history.left:
+        if event["type"] != "ok":
+            verdict.blame("left", f"left behind: {event['what']}", line)
+    verdict.figures["turn_ms"] = round(slowest / MS)
+
+
+def judge(history, partial=False):
+    verdict = Verdict(history)
+    kinds = {}
+    for kind, *_ in history.faults:
+        kinds[kind] = kinds.get(kind, 0) + 1
+    forms = {}
+    for hold in (hold for lock in history.locks.values() for hold in lock.holds):
+        form = history.processes[hold.process].form
+        forms[form] = forms.get(form, 0) + 1
+    holds = [hold for lock in history.locks.values() for hold in lock.holds]
+    verdict.figures.update(
+        acquisitions=len(holds),
+        acquisitions_by_form=forms,
+        processes=len(history.processes),
+        locks=len(history.locks),
+        faults=len(history.faults),
+        faults_by_kind=kinds,
+        holds_lost=sum(hold.reason is not None for hold in holds),
+        holds_killed=sum(hold.how is None and history.processes[hold.process].ended == "killed" for hold in holds),
+        keys_taken=sum(bool(hold.taken_by) for hold in holds),
+        acquires_failed=history.acquires_failed,
+        seed=history.about.get("seed"),
+    )
+    check_holds(history, verdict)
+    check_writes(history, verdict)
+    check_counters(history, verdict)
+    check_rest(history, verdict, partial)
+    return verdict
+
+
+def report(figures):
+    """In words."""
+    kinds = figures["faults_by_kind"]
+    forms = figures["acquisitions_by_form"]
+    failed = figures["acquires_failed"]
+    lines = [
+        f"{figures['acquisitions']} acquisitions of {figures['locks']} locks by {figures['processes']} processes"
+        + (f" ({', '.join(f'{count} {form}' for form, count in sorted(forms.items()))})" if len(forms) > 1 else "")
+        + (f", seed {figures['seed']}" if figures["seed"] is not None else ""),
+        f"{figures['faults']} faults of {len(kinds)} kinds"
+        + (": " + ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items())) if kinds else ""),
+        f"{figures['holds_lost']} holds lost, {figures['holds_killed']} ended by the death of their process, "
+        f"{figures['keys_taken']} whose key a fault took away",
+        f"{sum(failed.values())} acquires that ended without the lock"
+        + (": " + ", ".join(f"{error} {count}" for error, count in sorted(failed.items())) if failed else ""),
+        f"{figures['overlaps']} overlaps",
+        f"{figures['stale']} stale writes accepted, {figures['refused']} refused, of {figures['writes']}",
+        f"{figures['lost']} updates of the unfenced counters lost, "
+        + (f"{figures['lost_while_held']} times" if figures["lost_while_held"] else "none")
+        + " while all who wrote held their lock",
+    ]
+    if "turn_ms" in figures:
+        lines.append(f"after healing everybody had a turn of every lock within {figures['turn_ms']} ms")
+    return lines
+
+
+def violations(verdict):
+    shown = {}
+    lines = []
+    for sort, words, convicting in verdict.violations:
+        shown[sort] = shown.get(sort, 0) + 1
+        if shown[sort] > SHOWN:
+            continue
+        lines.append(f"VIOLATION, {sort}: {words}")
+        lines += ["    " + verdict.history.text(line) for line in dict.fromkeys(convicting)]
+    lines += [f"VIOLATION, {sort}: {count - SHOWN} more" for sort, count in shown.items() if count > SHOWN]
+    return lines
+
+
+def files_of(names):
+    files = []
+    for name in names:
+        files += sorted(glob.glob(os.path.join(name, "*.jsonl"))) if os.path.isdir(name) else [name]
+    return files
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Judges histories of locks.")
+    parser.add_argument("histories", nargs="+", metavar="HISTORY", help="a file, or a folder of *.jsonl")
+    parser.add_argument("--partial", action="store_true", help="the round is not over: leave out check 4")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.add_argument("--picture", metavar="FILE", help="write a timeline there, as SVG")
+    parser.add_argument("--at", type=float, metavar="SECONDS", help="where the picture begins; default: see below")
+    parser.add_argument("--span", type=float, default=4, metavar="SECONDS", help="how long it is; default 4")
+    parser.epilog = "The picture shows the first violation, or else the time with most faults."
+    options = parser.parse_args()
+    try:
+        files = files_of(options.histories)
+        if not files:
+            raise BadHistory("no history there")
+        history = History(files)
+    except (OSError, BadHistory) as error:
+        print(f"chaoscheck: {error}", file=sys.stderr)
+        return 2
+    verdict = judge(history, options.partial)
+    print("\n".join(report(verdict.figures) + violations(verdict)))
+    if options.json:
+        figures = verdict.figures | {"violations": len(verdict.violations)}
+        with open(options.json, "w", encoding="utf-8") as out:
+            json.dump(figures, out)
+    if options.picture:
+        from timeline import timeline
+
+        with open(options.picture, "w", encoding="utf-8") as out:
+            out.write(timeline(history, verdict, options.at, options.span))
+    if not verdict.violations:
+        print("nothing to complain of")
+    return 1 if verdict.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "form.h"
+
+#include "annotatedform.h"
+#include "scopedform.h"
+#include "signalsform.h"
+
+namespace Chaos {
+
+Form::Form(const Settings &settings, History *history, Ordeal *ordeal)
+{
+    for (const LockSettings &lock : settings.locks)
+        m_participants.push_back(std::make_unique<Participant>(settings, lock, history, ordeal));
+}
+
+std::unique_ptr<Form> Form::make(const QString &name, const Settings &settings, History *history, Ordeal *ordeal)
+{
+    if (name == QLatin1String("signals"))
+        return std::make_unique<SignalsForm>(settings, history, ordeal);
+    if (name == QLatin1String("scoped"))
+        return std::make_unique<ScopedForm>(settings, history, ordeal);
+    if (name == QLatin1String("annotated"))
+        return std::make_unique<AnnotatedForm>(settings, history, ordeal);
+    return nullptr;
+}
+
+} // namespace Chaos

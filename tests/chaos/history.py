@@ -1,0 +1,355 @@
+# SPDX-FileCopyrightText: 2026 The QDistLock developers
+# SPDX-License-Identifier: MIT
+"""Reads the histories of a round and puts together who held what when.
+
+A history is one JSON object a line, one file a process. All times are nanoseconds of the boot clock, which
+the processes of a machine share; each is taken before what the line tells was looked at.
+"""
+
+import bisect
+import json
+
+MS = 1_000_000
+NEVER = 1 << 62
+
+
+class BadHistory(Exception):
+    pass
+
+
+class Hold:
+    """One acquisition, from the moment its holder was told.
+
+    `pieces` are the times for which the library said, or would have said if asked, that the lock is held,
+    as inner bounds: where two of them overlap, two were told so at the same time. What a fault is known to
+    have taken away is left out: see Lock.take_away().
+    """
+
+    def __init__(self, process, lock, token, invoked, line):
+        self.process, self.lock, self.token, self.invoked = process, lock, token, invoked
+        self.line = line
+        self.last_line = line
+        self.start = 0
+        self.claims = []  # (told, sent, deadline): confirmations by the server; the last two may be unknown
+        self.held_until = 0  # the last time it was seen held
+        self.seen_lost = None  # the line in which isHeld() was false
+        self.came_back = None  # the line in which it was true again
+        self.how = None  # released, lost, or None: its process was killed
+        self.reason = None  # of its loss, which the release may have come upon
+        self.lost_at = None
+        self.ended_at = 0  # when its holder released it, or was told of its loss
+        self.end = 0  # the last time at which it was held
+        self.writes = []
+        self.pieces = []
+        self.taken_by = []  # faults
+
+    @property
+    def sent(self):
+        """Not before this was the command sent that acquired it."""
+        return self.claims[0][1] if self.claims[0][1] is not None else self.invoked
+
+    @property
+    def until(self):
+        return self.pieces[-1][1] if self.pieces else self.start
+
+    def look(self, time, held, line):
+        if held:
+            self.held_until = max(self.held_until, time)
+            if self.seen_lost and not self.came_back:
+                self.came_back = line
+        else:
+            self.seen_lost = self.seen_lost or line
+        self.last_line = line
+
+    def close(self, killed_at):
+        """Once all of its lines are known."""
+        deadline = self.claims[-1][2]
+        if self.how == "lost" and self.reason != "LeaseExpired":
+            end = self.held_until  # it was gone before it was noticed; when, only the server knows
+        elif deadline is None or (self.how is None and killed_at is None):
+            end = self.held_until
+        else:
+            told = self.ended_at if self.how else killed_at
+            # Timers count in milliseconds: a hold may end so much before its deadline.
+            end = max(self.held_until, min(deadline, told) - MS)
+        self.end = max(end, 0)
+        if not self.held_until:
+            return  # it was over before its holder could look
+        told = [claim[0] for claim in self.claims] + [self.end]
+        for (_, sent, _), begin, after in zip(self.claims, told, told[1:]):
+            self.pieces.append((begin, max(begin, min(after, self.end)), sent))
+
+    def joined(self):
+        """The pieces, those that follow on each other as one."""
+        joined = []
+        for begin, end, sent in self.pieces:
+            if joined and joined[-1][1] == begin:
+                joined[-1] = (joined[-1][0], end, sent)
+            else:
+                joined.append((begin, end, sent))
+        return joined
+
+    def take_away(self, fault, lease):
+        """The server lost the key at some time in the fault's window: what was confirmed before is void."""
+        pieces = []
+        taken = False
+        for begin, end, sent in self.pieces:
+            if sent is None:
+                # Not known when it was confirmed: within a lease before it was still seen held.
+                if self.invoked > fault.to or end < fault.begin:
+                    pieces.append((begin, end, sent))
+                    continue
+                taken = True
+                if begin < fault.begin:
+                    pieces.append((begin, fault.begin, sent))
+                if end > fault.to + lease:
+                    pieces.append((max(begin, fault.to + lease), end, sent))
+            elif sent <= fault.to and end >= fault.begin:
+                taken = True
+                if begin < fault.begin:
+                    pieces.append((begin, fault.begin, sent))
+            else:
+                pieces.append((begin, end, sent))
+        if taken:
+            self.pieces = pieces
+            self.taken_by.append(fault)
+
+
+class KeyLoss:
+    """The server forgot a lock's key between `begin` and `to`, or had it overwritten, by no fault of ours."""
+
+    def __init__(self, kind, begin, to, line):
+        self.kind, self.begin, self.to, self.line = kind, begin, to, line
+        self.foreign_until = None  # somebody else's key, for so long at least
+
+
+class Write:
+    def __init__(self, hold, event, line):
+        self.hold, self.line = hold, line
+        self.begin, self.to = event["from"], event["time"]
+        self.accepted, self.sequence = event["accepted"], event["sequence"]
+        self.read, self.replaced = event["read"], event["replaced"]
+
+
+class Lock:
+    def __init__(self, name):
+        self.name = name
+        self.holds = []
+        self.losses = []
+
+    def take_away(self, lease):
+        """Ends what the server cannot be blamed for having forgotten."""
+        self.losses.sort(key=lambda loss: loss.begin)
+        begins = [loss.begin for loss in self.losses]
+        for hold in self.holds:
+            # A fault concerns a hold if it was told, or under way, at the time.
+            first = 0
+            last = bisect.bisect_right(begins, hold.until)
+            while last > first:
+                last -= 1
+                loss = self.losses[last]
+                if loss.to < hold.invoked:
+                    continue
+                hold.take_away(loss, lease)
+
+
+class Process:
+    def __init__(self, name, form):
+        self.name, self.form = name, form
+        self.killed_at = None
+        self.ended = None  # ok, killed, or the line that tells of a crash
+        self.sockets = 0
+        self.turned_at = None
+        self.line = None
+        self.last_time = 0
+
+
+class History:
+    """Everything there is to know of one round."""
+
+    def __init__(self, files):
+        self.files = list(files)
+        self.locks = {}
+        self.processes = {}
+        self.faults = []  # (kind, target, begin, end)
+        self.about = {}
+        self.lease = 300 * MS
+        self.healed_at = None
+        self.end_at = None
+        self.left = []  # (event, line): the looks for what is left
+        self.acquires_failed = {}
+        self.unfinished = []  # (process, lock, line): acquires that never ended
+        self.acquired = []  # (time, process, lock)
+        self._open = {}
+        self._faults_open = {}
+        for index, name in enumerate(self.files):
+            self._read(index, name)
+        self._complete()
+
+    def text(self, line):
+        """The line itself, with where it stands."""
+        index, number = line
+        with open(self.files[index], encoding="utf-8") as lines:
+            for i, text in enumerate(lines, 1):
+                if i == number:
+                    return f"{self.files[index]}:{number}: {text.rstrip()}"
+        return f"{self.files[index]}:{number}"
+
+    def _read(self, index, name):
+        with open(name, encoding="utf-8") as lines:
+            text = lines.readlines()
+        for number, line in enumerate(text, 1):
+            if number == len(text) and not line.endswith("\n"):
+                break  # its writer is at it
+            try:
+                event = json.loads(line)
+                getattr(self, "_on_" + event["operation"], self._unknown)(event, (index, number))
+            except (ValueError, KeyError, TypeError) as error:
+                raise BadHistory(f"{name}:{number}: not an event of a history ({error}): {line.rstrip()}") from error
+
+    def _lock(self, name):
+        return self.locks.setdefault(name, Lock(name))
+
+    def _process(self, event):
+        name = event["process"]
+        process = self.processes.get(name)
+        if not process:
+            process = self.processes[name] = Process(name, event.get("form", ""))
+        process.form = event.get("form", process.form)
+        return process
+
+    def _unknown(self, event, line):
+        raise ValueError(f"unknown operation {event['operation']}")
+
+    def _state(self, event):
+        """(acquire under way: time and line, hold)"""
+        process = self._process(event)
+        process.last_time = max(process.last_time, event["time"])
+        return self._open.setdefault((event["process"], event["lock"]), [None, None])
+
+    def _hold(self, event):
+        hold = self._state(event)[1]
+        if hold is None or hold.token != event["token"]:
+            raise ValueError("it belongs to no hold")
+        return hold
+
+    def _on_acquire(self, event, line):
+        state = self._state(event)
+        if event["type"] == "invoke":
+            self._close_hold(state)
+            state[0] = (event["time"], line)
+            return
+        if state[0] is None:
+            raise ValueError("no acquire is under way")
+        invoked, _ = state[0]
+        state[0] = None
+        if event["type"] == "fail":
+            error = event["error"]
+            self.acquires_failed[error] = self.acquires_failed.get(error, 0) + 1
+            return
+        hold = Hold(event["process"], event["lock"], event["token"], invoked, line)
+        hold.start = event["time"]
+        state[1] = hold
+        self._lock(event["lock"]).holds.append(hold)
+        self.acquired.append((event["time"], event["process"], event["lock"]))
+        self._claim(hold, event, line)
+
+    def _claim(self, hold, event, line):
+        deadline = event.get("deadline")
+        # Deadline = sent + lease - (1 % of the lease + 2 ms), as the library promises.
+        sent = None if deadline is None else deadline - self.lease + self.lease // 100 + 2 * MS
+        hold.claims.append((event["time"], sent, deadline))
+        hold.look(event["time"], event["held"], line)
+
+    def _on_renew(self, event, line):
+        hold = self._hold(event)
+        if event.get("deadline") is not None:
+            self._claim(hold, event, line)
+        else:
+            hold.look(event["time"], event["held"], line)
+
+    def _on_hold(self, event, line):
+        hold = self._hold(event)
+        if event["type"] == "info":
+            hold.look(event["time"], event["held"], line)
+            return
+        hold.held_until = max(hold.held_until, event["heldUntil"])
+        hold.reason, hold.lost_at, hold.last_line = event["reason"], event["time"], line
+        if hold.how is None:
+            hold.how, hold.ended_at = "lost", event["time"]
+        self._close_hold(self._state(event))
+
+    def _on_write(self, event, line):
+        hold = self._hold(event)
+        hold.writes.append(Write(hold, event, line))
+        hold.last_line = line
+
+    def _on_release(self, event, line):
+        if event["type"] != "invoke":
+            self._close_hold(self._state(event))
+            return
+        hold = self._hold(event)
+        hold.look(event["time"], event["held"], line)
+        hold.held_until = max(hold.held_until, event["heldUntil"])
+        hold.how, hold.ended_at = "released", event["time"]
+
+    @staticmethod
+    def _close_hold(state):
+        state[1] = None
+
+    def _on_process(self, event, line):
+        process = self._process(event)
+        if event["type"] == "invoke":
+            process.line = line
+        elif event["type"] == "ok":
+            process.ended, process.sockets, process.line = "ok", event["sockets"], line
+        elif event["type"] == "info":
+            process.ended = "killed"
+        else:
+            process.ended = line
+
+    def _on_kill(self, event, line):
+        self._process(event).killed_at = event["time"]
+
+    def _on_turn(self, event, line):
+        self._process(event).turned_at = event["time"]
+
+    def _on_key(self, event, line):
+        loss = KeyLoss(event["lostBy"], event["from"], event["to"], line)
+        if "foreignMs" in event:
+            loss.foreign_until = event["from"] + event["foreignMs"] * MS
+        self._lock(event["lock"]).losses.append(loss)
+
+    def _on_fault(self, event, line):
+        key = (event["kind"], event["target"])
+        if event["type"] == "invoke":
+            self._faults_open.setdefault(key, []).append(event["time"])
+        else:
+            self.faults.append((*key, self._faults_open[key].pop(0), event["time"]))
+
+    def _on_round(self, event, line):
+        self.about = event
+        self.lease = event["lease"] * MS
+
+    def _on_heal(self, event, line):
+        self.healed_at = event["time"]
+
+    def _on_end(self, event, line):
+        self.end_at = event["time"]
+
+    def _on_left(self, event, line):
+        self.left.append((event, line))
+
+    def _complete(self):
+        for (kind, target), begins in self._faults_open.items():
+            self.faults += [(kind, target, begin, None) for begin in begins]
+        self.faults.sort(key=lambda fault: fault[2])
+        for (process, lock), (acquire, _) in self._open.items():
+            if acquire and self.processes[process].ended != "killed":
+                self.unfinished.append((process, lock, acquire[1]))
+        for lock in self.locks.values():
+            for hold in lock.holds:
+                process = self.processes[hold.process]
+                killed_at = process.killed_at if process.ended == "killed" else None
+                hold.close(killed_at)
+            lock.take_away(self.lease)

@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: 2026 The QDistLock developers
+# SPDX-License-Identifier: MIT
+
+# qdistlock_add_mutant(<file.mutant>): a worker whose library breaks one rule, chaosworker-<file>.
+# Only what the mutant changes is compiled anew. It comes before the library's own archive, from which
+# the linker then takes the rest. Building fails where a change no longer applies.
+function(qdistlock_add_mutant file)
+    cmake_path(GET file STEM name)
+    set(script "${CMAKE_CURRENT_SOURCE_DIR}/mutants/mutate.py")
+    set(folder "${CMAKE_CURRENT_BINARY_DIR}/mutants/${name}")
+    file(STRINGS "${file}" paths REGEX "^@@ ")
+    list(TRANSFORM paths REPLACE "^@@ +" "")
+    list(REMOVE_DUPLICATES paths)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
+
+    set(originals ${paths})
+    list(TRANSFORM originals PREPEND "${PROJECT_SOURCE_DIR}/")
+    set(sources ${paths})
+    list(FILTER sources INCLUDE REGEX "\\.cpp$")
+    list(TRANSFORM sources PREPEND "${folder}/")
+    set(scripts ${paths})
+    list(FILTER scripts INCLUDE REGEX "\\.lua$")
+    if(scripts)
+        file(GLOB originalScripts CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/scripts/*.lua")
+        list(APPEND originals ${originalScripts})
+        set(scripts ${originalScripts})
+        list(TRANSFORM scripts REPLACE "^${PROJECT_SOURCE_DIR}/" "${folder}/")
+    endif()
+    add_custom_command(
+        OUTPUT ${sources} ${scripts}
+        COMMAND Python3::Interpreter "${script}" "${file}" "${PROJECT_SOURCE_DIR}" "${folder}"
+        DEPENDS ${originals} "${file}" "${script}"
+        COMMENT "Mutating: ${name}"
+        VERBATIM
+    )
+    if(scripts)
+        set(embed "${PROJECT_SOURCE_DIR}/cmake/EmbedLua.cmake")
+        add_custom_command(
+            OUTPUT "${folder}/scripts.cpp" "${folder}/scripts.h"
+            COMMAND ${CMAKE_COMMAND} "-DOUTPUT=${folder}" "-DFILES=${scripts}" -P "${embed}"
+            DEPENDS ${scripts} "${embed}"
+            COMMENT "Embedding Lua scripts: ${name}"
+            VERBATIM
+        )
+        list(APPEND sources "${folder}/scripts.cpp")
+    endif()
+
+    qdistlock_add_executable(chaosworker-${name} ${sources})
+    # Copies have nothing for moc, and stand apart from the headers beside the originals.
+    set_target_properties(chaosworker-${name} PROPERTIES AUTOMOC OFF)
+    target_include_directories(chaosworker-${name} PRIVATE
+        "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/src/core" "${PROJECT_SOURCE_DIR}/src/engine")
+    if(NOT MSVC)
+        target_compile_options(chaosworker-${name} PRIVATE -w) # what is broken leaves things unused
+    endif()
+    target_link_libraries(chaosworker-${name} PRIVATE qdistlock_chaos_worker)
+    add_dependencies(qdistlock_chaos_mutants chaosworker-${name})
+endfunction()
+
+add_custom_target(qdistlock_chaos_mutants)
+set(mutants "")
+file(GLOB mutantFiles CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/mutants/*.mutant")
+foreach(file IN LISTS mutantFiles)
+    qdistlock_add_mutant("${file}")
+    cmake_path(GET file STEM name)
+    list(APPEND mutants ${name})
+endforeach()

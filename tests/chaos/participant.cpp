@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "participant.h"
+
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+using namespace std::chrono_literals;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+namespace Chaos {
+
+bool Ordeal::suffer()
+{
+    const int next = m_next.exchange(Nothing);
+    switch (next) {
+    case Nothing:
+        return false;
+    case Stop:
+        ::kill(::getpid(), SIGSTOP); // the nemesis continues it
+        return true;
+    case Die:
+        ::kill(::getpid(), SIGKILL);
+        return true;
+    default: {
+        timespec rest{next / 1000, next % 1000 * 1'000'000L};
+        while (::nanosleep(&rest, &rest) != 0) { }
+        return true;
+    }
+    }
+}
+
+Participant::Participant(const Settings &settings, const LockSettings &lock, History *history, Ordeal *ordeal)
+    : m_process(settings.process)
+    , m_lock(lock)
+    , m_lease(settings.lease)
+    , m_history(history)
+    , m_ordeal(ordeal)
+    , m_resource(settings.resource)
+    , m_random(settings.seed ^ (quint64(qHash(lock.name, 1)) << 32) ^ qHash(settings.process, 2))
+{
+}
+
+Event Participant::event(qint64 time, const char *operation, const char *type) const
+{
+    return Event(time, m_process, m_lock.name, operation, type);
+}
+
+microseconds Participant::drawPause()
+{
+    return below(20) == 0 ? milliseconds(below(100)) : microseconds(below(2000));
+}
+
+microseconds Participant::drawHold()
+{
+    const quint64 draw = below(100);
+    if (m_lock.slow && draw < 6)
+        return microseconds(m_lease) * (150 + below(300)) / 100;
+    if (m_lock.slow && draw < 20)
+        return microseconds(m_lease) * (20 + below(130)) / 100;
+    if (draw < 60)
+        return 0us;
+    return draw < 96 ? microseconds(below(3000)) : milliseconds(10 + below(50));
+}
+
+QDistLock::LockOptions Participant::drawOptions()
+{
+    const quint64 draw = below(100);
+    const milliseconds wait = draw < 70 ? QDistLock::LockOptions::Forever
+            : draw < 90                 ? milliseconds(50 + below(3000))
+                                        : 0ms;
+    return QDistLock::LockOptions()
+            .withLease(m_lease)
+            .withWait(wait)
+            .withRetryInterval(20ms)
+            .withFair(m_lock.fair);
+}
+
+void Participant::acquireInvoked()
+{
+    m_history->append(event(bootTime(), "acquire", "invoke"));
+}
+
+void Participant::acquired(qint64 fencingToken, qint64 time, std::chrono::nanoseconds remaining, const IsHeld &isHeld)
+{
+    m_token = fencingToken;
+    m_heldUntil = 0;
+    m_seenNotHeld = false;
+    const bool held = isHeld();
+    if (held)
+        m_heldUntil = time;
+    Event acquired = event(time, "acquire", "ok").with("token", fencingToken).with("held", held);
+    if (remaining > 0ns)
+        acquired.with("deadline", qint64(time + remaining.count()));
+    m_history->append(acquired);
+    m_seenNotHeld = !held;
+    ++m_acquisitions;
+}
+
+void Participant::acquireFailed(const QByteArray &error)
+{
+    m_history->append(event(bootTime(), "acquire", "fail").with("error", error));
+}
+
+void Participant::renewed(qint64 time, std::chrono::nanoseconds remaining, const IsHeld &isHeld)
+{
+    const bool held = isHeld();
+    Event renewed = event(time, "renew", "ok").with("token", m_token).with("held", held);
+    if (remaining > 0ns)
+        renewed.with("deadline", qint64(time + remaining.count()));
+    m_history->append(renewed);
+    if (held)
+        m_heldUntil = time;
+    else
+        m_seenNotHeld = true;
+}
+
+bool Participant::observe(const IsHeld &isHeld)
+{
+    const qint64 time = bootTime();
+    const bool held = isHeld();
+    if (held)
+        m_heldUntil = time;
+    if (held == m_seenNotHeld)
+        m_history->append(event(time, "hold", "info").with("token", m_token).with("held", held));
+    m_seenNotHeld = !held;
+    return held;
+}
+
+void Participant::write(const IsHeld &isHeld)
+{
+    if (!observe(isHeld))
+        return;
+    const qint64 from = bootTime();
+    const qint64 read = m_resource.counter(m_lock.name);
+    if (m_ordeal->suffer())
+        observe(isHeld); // what it says first of all
+    const GuardedResource::Written written = m_resource.write(m_lock.name, m_token);
+    const qint64 replaced = m_resource.setCounter(m_lock.name, read + 1);
+    const qint64 to = bootTime();
+    m_history->append(event(to, "write", "ok")
+                              .with("token", m_token)
+                              .with("from", from)
+                              .with("accepted", written.accepted)
+                              .with("sequence", written.sequence)
+                              .with("read", read)
+                              .with("replaced", replaced));
+    observe(isHeld);
+}
+
+void Participant::releaseInvoked(const IsHeld &isHeld)
+{
+    const qint64 time = bootTime();
+    const bool held = isHeld();
+    if (held)
+        m_heldUntil = time;
+    m_history->append(event(time, "release", "invoke")
+                              .with("token", m_token)
+                              .with("held", held)
+                              .with("heldUntil", m_heldUntil));
+}
+
+void Participant::released()
+{
+    m_history->append(event(bootTime(), "release", "ok").with("token", m_token));
+}
+
+void Participant::lost(const QByteArray &reason)
+{
+    m_history->append(event(bootTime(), "hold", "fail")
+                              .with("token", m_token)
+                              .with("reason", reason)
+                              .with("heldUntil", m_heldUntil));
+}
+
+} // namespace Chaos

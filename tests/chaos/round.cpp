@@ -1,0 +1,666 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "round.h"
+
+#include "support/respclient.h"
+
+#include <QtCore/qdir.h>
+#include <QtCore/qfile.h>
+#include <QtCore/qtimer.h>
+
+#include <algorithm>
+
+#include <signal.h>
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+using Support::FaultProxy;
+using Support::RedisServer;
+
+namespace Chaos {
+
+namespace {
+
+const QByteArray Prefix = QByteArrayLiteral("lock:");
+
+RedisServer::Options optionsOf(bool appendOnly)
+{
+    RedisServer::Options options;
+    options.appendOnly = appendOnly;
+    // A key may only go by the faults that are written down.
+    options.config = {"maxmemory-policy noeviction", "auto-aof-rewrite-percentage 0"};
+    return options;
+}
+
+/// 'T' = stopped, 'Z' = dead.
+char stateOf(qint64 processId)
+{
+    QFile file(QStringLiteral("/proc/%1/stat").arg(processId));
+    if (!file.open(QIODevice::ReadOnly))
+        return 'Z';
+    const QByteArray text = file.readAll();
+    const qsizetype bracket = text.lastIndexOf(')');
+    return bracket >= 0 && bracket + 2 < text.size() ? text.at(bracket + 2) : 'Z';
+}
+
+QByteArray hex(int number)
+{
+    return QByteArray::number(number, 16).rightJustified(16, '0');
+}
+
+} // namespace
+
+struct Round::Server
+{
+    explicit Server(bool appendOnly, QList<QByteArray> locks)
+        : redis(optionsOf(appendOnly))
+        , locks(std::move(locks))
+        , keepsKeys(appendOnly)
+    {
+    }
+    RedisServer redis;
+    const QList<QByteArray> locks;
+    const bool keepsKeys;
+};
+
+struct Round::Worker
+{
+    QByteArray name;
+    QString form;
+    int generation = 0;
+    QByteArray process; ///< name.generation
+    std::vector<std::unique_ptr<FaultProxy>> ways; ///< to each server
+    std::unique_ptr<QProcess> program;
+    bool mayDie = false;
+    bool turned = false;
+    bool stopped = false;
+    bool done = false;
+};
+
+Round::Round(const RoundOptions &options)
+    : m_options(options)
+    , m_history(QDir(options.folder).filePath(QStringLiteral("nemesis.jsonl")))
+{
+}
+
+Round::~Round()
+{
+    for (const auto &worker : m_workers) {
+        if (!worker->program)
+            continue;
+        worker->program->disconnect(this);
+        worker->program->kill();
+        worker->program->waitForFinished();
+    }
+}
+
+Event Round::event(const char *operation, const char *type, const QByteArray &lock) const
+{
+    return Event(bootTime(), "nemesis", lock, operation, type);
+}
+
+bool Round::start()
+{
+    m_servers.push_back(std::make_unique<Server>(false, QList<QByteArray>{"fast-1", "slow-1"}));
+    m_servers.push_back(std::make_unique<Server>(true, QList<QByteArray>{"fast-2", "slow-2"}));
+    if (!m_resource.start())
+        return false;
+    for (const auto &server : m_servers) {
+        if (!server->redis.start())
+            return false;
+    }
+    const auto &schedule = m_options.schedule;
+    m_history.append(event("round", "invoke")
+                             .with("seed", qint64(schedule.seed))
+                             .with("lease", qint64(schedule.lease.count()))
+                             .with("workers", qint64(schedule.workers))
+                             .with("bound", qint64(m_options.bound.count() * 1000)));
+    for (int i = 0; i < schedule.workers; ++i) {
+        auto worker = std::make_unique<Worker>();
+        worker->name = 'w' + QByteArray::number(i + 1);
+        worker->form = m_options.forms.at(i % m_options.forms.size());
+        for (const auto &server : m_servers) {
+            worker->ways.push_back(std::make_unique<FaultProxy>(server->redis));
+            if (!worker->ways.back()->isListening())
+                return false;
+        }
+        m_workers.push_back(std::move(worker));
+    }
+    for (const auto &worker : m_workers)
+        startWorker(worker.get());
+
+    const QList<Fault> faults = drawSchedule(schedule);
+    m_faultsToCome = int(faults.size());
+    for (const Fault &fault : faults) {
+        QTimer::singleShot(fault.at, Qt::PreciseTimer, this, [this, fault] { begin(fault); });
+    }
+    ++m_faultsToCome; // the end of the time is one, too
+    QTimer::singleShot(schedule.duration, this, [this] {
+        --m_faultsToCome;
+        healIfOver();
+    });
+    return true;
+}
+
+void Round::startWorker(Worker *worker)
+{
+    ++worker->generation;
+    worker->process = worker->name + '.' + QByteArray::number(worker->generation);
+    worker->mayDie = false;
+    worker->done = false;
+    QStringList arguments = {
+            QStringLiteral("--form"),     worker->form,
+            QStringLiteral("--process"),  QString::fromLatin1(worker->process),
+            QStringLiteral("--history"),  QDir(m_options.folder).filePath(QString::fromLatin1(worker->name + ".jsonl")),
+            QStringLiteral("--resource"), m_resource.socketPath(),
+            QStringLiteral("--lease"),    QString::number(m_options.schedule.lease.count()),
+            QStringLiteral("--seed"),     QString::number(m_options.schedule.seed),
+    };
+    for (size_t i = 0; i < m_servers.size(); ++i) {
+        for (const QByteArray &lock : m_servers.at(i)->locks) {
+            const bool fair = lock == "fast-1" || lock == "slow-2";
+            const QString url = worker->ways.at(i)->url().toString();
+            arguments << QStringLiteral("--lock")
+                      << QStringLiteral("%1,%2,%3,%4")
+                                 .arg(QString::fromLatin1(lock), fair ? QStringLiteral("fair") : QStringLiteral("unfair"),
+                                      QString::fromLatin1(lock.first(4)), url);
+        }
+    }
+    worker->program = std::make_unique<QProcess>();
+    QProcess *const program = worker->program.get();
+    QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
+    // Locks that are lost and servers that are away are what this is about.
+    environment.insert(QStringLiteral("QT_LOGGING_RULES"), QStringLiteral("qdistlock.*=false"));
+    program->setProcessEnvironment(environment);
+    program->setProcessChannelMode(QProcess::ForwardedErrorChannel);
+    connect(program, &QProcess::readyReadStandardOutput, this, [this, worker, program] {
+        while (program->canReadLine())
+            workerSaid(worker, program->readLine().trimmed());
+    });
+    connect(program, &QProcess::finished, this, [this, worker](int code, QProcess::ExitStatus status) {
+        workerEnded(worker, code, status);
+    });
+    m_history.append(Event(bootTime(), worker->process, {}, "process", "invoke").with("form", worker->form.toLatin1()));
+    program->start(m_options.worker, arguments);
+}
+
+void Round::workerSaid(Worker *worker, const QByteArray &line)
+{
+    if (line == "ready") {
+        if (m_turning)
+            worker->program->write("turn\n");
+    } else if (line == "turned") {
+        worker->turned = true;
+        m_history.append(Event(bootTime(), worker->process, {}, "turn", "ok"));
+    } else if (line == "stopped") {
+        worker->stopped = true;
+    } else if (line.startsWith("done ")) {
+        worker->done = true;
+        m_history.append(Event(bootTime(), worker->process, {}, "process", "ok")
+                                 .with("sockets", line.sliced(5).toLongLong()));
+    }
+}
+
+void Round::workerEnded(Worker *worker, int code, QProcess::ExitStatus status)
+{
+    if (worker->done && code == 0 && status == QProcess::NormalExit)
+        return;
+    const bool killed = worker->mayDie && status == QProcess::CrashExit && code == SIGKILL;
+    if (killed) {
+        m_history.append(Event(bootTime(), worker->process, {}, "process", "info"));
+    } else {
+        m_history.append(Event(bootTime(), worker->process, {}, "process", "fail")
+                                 .with("exit", qint64(code))
+                                 .with("crash", status == QProcess::CrashExit));
+    }
+    if (m_ending)
+        return;
+    // One by one; a fault's own end may be what starts it.
+    if (!worker->mayDie || killed) {
+        QTimer::singleShot(50ms, this, [this, worker] {
+            if (!m_ending && worker->program->state() == QProcess::NotRunning)
+                startWorker(worker);
+        });
+    }
+}
+
+QByteArray Round::targetOf(const Fault &fault) const
+{
+    QByteArray target;
+    if (fault.worker >= 0)
+        target = m_workers.at(size_t(fault.worker))->process;
+    if (fault.server >= 0)
+        target += (target.isEmpty() ? "s" : "-s") + QByteArray::number(fault.server + 1);
+    return target;
+}
+
+void Round::begin(const Fault &fault)
+{
+    const QByteArray target = targetOf(fault);
+    m_history.append(event("fault", "invoke")
+                             .with("kind", QByteArray(nameOf(fault.kind)))
+                             .with("target", target)
+                             .with("ms", qint64(fault.duration.count())));
+    const Undo undo = inject(fault);
+    const auto end = [this, fault, target, undo] {
+        if (undo)
+            undo();
+        m_history.append(event("fault", "ok").with("kind", QByteArray(nameOf(fault.kind))).with("target", target));
+        --m_faultsToCome;
+        healIfOver();
+    };
+    if (fault.duration == 0ms)
+        end();
+    else
+        QTimer::singleShot(fault.duration, Qt::PreciseTimer, this, end);
+}
+
+Round::Undo Round::inject(const Fault &fault)
+{
+    if (fault.worker >= 0 && fault.server >= 0)
+        return hitWay(fault, m_workers.at(size_t(fault.worker))->ways.at(size_t(fault.server)).get());
+    if (fault.worker >= 0)
+        return hitWorker(fault, m_workers.at(size_t(fault.worker)).get());
+    return hitServer(fault, m_servers.at(size_t(fault.server)).get());
+}
+
+Round::Undo Round::hitWorker(const Fault &fault, Worker *worker)
+{
+    QProcess *const program = worker->program.get();
+    if (program->state() != QProcess::Running)
+        return {};
+    const auto order = [worker](const QByteArray &line) {
+        if (worker->program->state() == QProcess::Running) // it may be another one by then
+            worker->program->write(line + '\n');
+    };
+    const auto signal = [program](int number) {
+        if (program->state() == QProcess::Running)
+            ::kill(pid_t(program->processId()), number);
+    };
+    const QByteArray ms = QByteArray::number(qint64(fault.duration.count()));
+    switch (fault.kind) {
+    case FaultKind::WorkerKilled:
+        worker->mayDie = true;
+        m_history.append(Event(bootTime(), worker->process, {}, "kill", "info"));
+        signal(SIGKILL);
+        return {};
+    case FaultKind::WorkerKilledInSection:
+        worker->mayDie = true;
+        order("section die");
+        return {};
+    case FaultKind::WorkerStoppedBriefly:
+    case FaultKind::WorkerStopped:
+        signal(SIGSTOP);
+        return [signal] { signal(SIGCONT); };
+    case FaultKind::WorkerStoppedInSection:
+        withLateReplies(fault, worker, [this, worker, order, duration = fault.duration](const auto &then) {
+            order("section stop");
+            continueWhenStopped(worker, duration, then);
+        });
+        return {};
+    case FaultKind::LoopBlocked:
+        withLateReplies(fault, worker, [this, order, ms, duration = fault.duration](const auto &then) {
+            order("block " + ms);
+            QTimer::singleShot(duration, this, then);
+        });
+        return {};
+    default:
+        order("section block " + ms);
+        return {};
+    }
+}
+
+/// Every other time it hits a worker that hears late of what the servers did, on either way: then what it
+/// believes of its deadlines is put to the test.
+void Round::withLateReplies(const Fault &fault, Worker *worker,
+                            const std::function<void(const std::function<void()> &then)> &deed)
+{
+    ++m_faultsToCome;
+    const bool late = fault.detail % 2;
+    const auto setLatency = [worker](milliseconds latency) {
+        for (const auto &way : worker->ways)
+            way->setLatency(0us, latency);
+    };
+    if (late)
+        setLatency(m_options.schedule.lease * (25 + fault.detail % 20) / 100);
+    const auto heal = [this, late, setLatency] {
+        if (late)
+            setLatency(0ms);
+        --m_faultsToCome;
+        healIfOver();
+    };
+    // Until locks were acquired so.
+    QTimer::singleShot(late ? 2 * m_options.schedule.lease : 0ms, this, [deed, heal] { deed(heal); });
+}
+
+void Round::continueWhenStopped(Worker *worker, milliseconds after, const std::function<void()> &then)
+{
+    const qint64 processId = worker->program->processId();
+    look([processId] { return strchr("TZ", stateOf(processId)) != nullptr; }, 5s, [this, processId, after, then] {
+        QTimer::singleShot(after, this, [processId, then] {
+            if (stateOf(processId) == 'T')
+                ::kill(pid_t(processId), SIGCONT);
+            then();
+        });
+    });
+}
+
+Round::Undo Round::hitWay(const Fault &fault, FaultProxy *proxy)
+{
+    const int detail = fault.detail;
+    const int nth = 1 + detail % 12;
+    const auto part = [this](int percent) { return m_options.schedule.lease * percent / 100; };
+    switch (fault.kind) {
+    case FaultKind::ConnectionsReset:
+        proxy->resetAll();
+        return {};
+    case FaultKind::CutBeforeCommand:
+        proxy->cutBefore("EVALSHA", nth);
+        return {};
+    case FaultKind::CutAfterCommand:
+        proxy->cutAfter("EVALSHA", nth);
+        return {};
+    case FaultKind::ReplyDropped:
+        proxy->dropReply("EVALSHA", nth);
+        return {};
+    case FaultKind::BlackHole:
+        proxy->setBlackHole(true);
+        return [proxy] { proxy->setBlackHole(false); };
+    case FaultKind::Latency:
+        // Beyond a third of the lease, on the way there, back, or shared.
+        proxy->setLatency(part(detail % 3 == 0 ? 0 : 20 + detail % 70), part(detail % 3 == 1 ? 0 : 30 + detail % 68));
+        return [proxy] { proxy->setLatency(0us, 0us); };
+    case FaultKind::RequestsHeld:
+        proxy->setHeld(true);
+        return [proxy] { proxy->setHeld(false); };
+    case FaultKind::RepliesHeld:
+        proxy->setRepliesHeld(true);
+        return [proxy] { proxy->setRepliesHeld(false); };
+    case FaultKind::RepliesSliced:
+        proxy->setSlicing(1 + detail % 8);
+        return [proxy] { proxy->setSlicing(0); };
+    case FaultKind::Bandwidth:
+        proxy->setBandwidth(2000 + 4 * detail);
+        return [proxy] { proxy->setBandwidth(0); };
+    case FaultKind::ConnectingRefused:
+        proxy->setRefusing(true);
+        proxy->resetAll();
+        return [proxy] { proxy->setRefusing(false); };
+    default: {
+        const QList<QByteArray> errors = {
+                "-LOADING Redis is loading the dataset in memory\r\n",
+                "-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+                "-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.\r\n",
+                "-READONLY You can't write against a read only replica.\r\n",
+                "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n",
+                "-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
+                "-CLUSTERDOWN The cluster is down\r\n",
+                "-NOREPLICAS Not enough good replicas to write.\r\n",
+        };
+        proxy->answer(errors.at(detail % errors.size()), "EVALSHA", nth, 1 + detail % 5);
+        return {};
+    }
+    }
+}
+
+void Round::loseKeys(Server *server, const QList<QByteArray> &locks, const Fault &fault,
+                     const std::function<void()> &deed)
+{
+    const qint64 from = bootTime();
+    deed();
+    const qint64 to = bootTime();
+    if (fault.kind != FaultKind::KeysFlushed && fault.kind != FaultKind::KeyDeleted
+        && fault.kind != FaultKind::KeyOverwritten && server->keepsKeys)
+        return;
+    for (const QByteArray &lock : locks) {
+        Event lost(to, "nemesis", lock, "key", "info");
+        lost.with("lostBy", QByteArray(nameOf(fault.kind))).with("from", from).with("to", to);
+        if (fault.kind == FaultKind::KeyOverwritten)
+            lost.with("foreignMs", qint64(fault.duration.count()));
+        m_history.append(lost);
+    }
+}
+
+void Round::restarted(Server *server)
+{
+    if (!server->redis.start())
+        qFatal("a server does not start again: %ls", qUtf16Printable(server->redis.errorString()));
+}
+
+Round::Undo Round::hitServer(const Fault &fault, Server *server)
+{
+    RedisServer *const redis = &server->redis;
+    const QByteArray lock = server->locks.at(fault.lock);
+    const QByteArray key = Prefix + lock;
+    const QByteArray queue = '{' + key + "}:queue";
+    const QByteArray ms = QByteArray::number(qint64(fault.duration.count()));
+    const auto command = [redis](const QList<QByteArray> &arguments) {
+        const QVariant reply = redis->command(arguments, 10s);
+        if (Support::isError(reply))
+            qWarning("nemesis: %s: %s", arguments.join(' ').constData(), reply.toByteArray().constData());
+        return reply;
+    };
+    switch (fault.kind) {
+    case FaultKind::ServerStopped:
+        redis->pause();
+        return [redis] { redis->resume(); };
+    case FaultKind::ServerRestarted:
+        // Only what a server that is gone has forgotten is lost: its successor's keys are new ones.
+        loseKeys(server, server->locks, fault, [redis] { redis->stop(); });
+        restarted(server);
+        return {};
+    case FaultKind::ServerKilled:
+        loseKeys(server, server->locks, fault, [redis] { redis->kill(); });
+        restarted(server);
+        return {};
+    case FaultKind::ClientsPaused:
+        command({"CLIENT", "PAUSE", ms, fault.detail % 2 ? "ALL" : "WRITE"});
+        return {};
+    case FaultKind::ServerSleeps: {
+        // Whoever asks for it has to wait for it.
+        Support::RespClient client;
+        if (client.connectToUnix(redis->socketPath())) {
+            client.send(Support::Resp::encodeCommand(
+                    {"DEBUG", "SLEEP", QByteArray::number(double(fault.duration.count()) / 1000)}));
+        }
+        return {};
+    }
+    case FaultKind::ClientsKilled:
+        command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+        return {};
+    case FaultKind::SubscribersKilled:
+        command({"CLIENT", "KILL", "TYPE", "pubsub"});
+        return {};
+    case FaultKind::ScriptsFlushed:
+        command({"SCRIPT", "FLUSH"});
+        return {};
+    case FaultKind::OutOfMemory:
+        command({"CONFIG", "SET", "maxmemory", "1"});
+        return [command] { command({"CONFIG", "SET", "maxmemory", "0"}); };
+    case FaultKind::MadeReplica:
+        command({"REPLICAOF", "127.0.0.1", "1"});
+        return [command] { command({"REPLICAOF", "NO", "ONE"}); };
+    case FaultKind::KeysFlushed:
+        loseKeys(server, server->locks, fault, [command] { command({"FLUSHALL"}); });
+        return {};
+    case FaultKind::KeyDeleted:
+        loseKeys(server, {lock}, fault, [&] { command({"DEL", key}); });
+        return {};
+    case FaultKind::KeyOverwritten: {
+        loseKeys(server, {lock}, fault, [&] { command({"SET", key, "somebody-else", "PX", ms}); });
+        return {};
+    }
+    case FaultKind::QueueGarbage: {
+        // The same for all: some look like tokens, of clients that listen and of clients that do not.
+        QList<QByteArray> members = {"no token", "*", "", hex(fault.detail) + ":1:" + hex(1) + hex(2)};
+        const QList<QByteArray> channels = redis->channels();
+        for (const QByteArray &channel : channels)
+            members += channel.mid(channel.lastIndexOf(':') + 1) + ":999999:" + hex(fault.detail) + hex(3);
+        for (const QByteArray &member : std::as_const(members))
+            command({"ZADD", queue, fault.detail % 2 ? "-inf" : "0", member});
+        return {};
+    }
+    case FaultKind::QueueOfAnotherType:
+        command({"SET", queue, "no queue", "PX", ms});
+        return {};
+    case FaultKind::FenceDeleted:
+        command({"DEL", '{' + key + "}:fence"});
+        return {};
+    default:
+        forge(server, lock);
+        return {};
+    }
+}
+
+/// Tells those who wait that it is their turn, and those who hold that they do not.
+void Round::forge(Server *server, const QByteArray &lock)
+{
+    RedisServer *const redis = &server->redis;
+    const QByteArray key = Prefix + lock;
+    QList<QByteArray> tokens = {redis->get(key)};
+    const QVariantList members = redis->command({"ZRANGE", '{' + key + "}:queue", "0", "-1"}).toList();
+    for (const QVariant &member : members)
+        tokens += member.toByteArray();
+    for (const QByteArray &token : std::as_const(tokens)) {
+        const QList<QByteArray> parts = token.split(':');
+        if (parts.size() != 3)
+            continue;
+        const QByteArray client = parts.first().startsWith('*') ? parts.first().sliced(1) : parts.first();
+        for (const char *words : {"force ", "grant ", "next "}) {
+            const QByteArray message = words + parts.at(1) + (words[0] == 'n' ? " 1" : "");
+            redis->command({"PUBLISH", Prefix + "client:" + client, message});
+        }
+    }
+}
+
+void Round::look(const std::function<bool()> &condition, milliseconds atMost, const std::function<void()> &then)
+{
+    auto *timer = new QTimer(this);
+    const qint64 until = bootTime() + std::chrono::nanoseconds(atMost).count();
+    connect(timer, &QTimer::timeout, this, [timer, condition, until, then] {
+        if (!condition() && bootTime() < until)
+            return;
+        timer->stop();
+        timer->deleteLater();
+        then();
+    });
+    timer->start(5ms);
+}
+
+void Round::healIfOver()
+{
+    if (m_faultsToCome > 0 || m_healed)
+        return;
+    m_healed = true;
+    for (const auto &worker : m_workers) {
+        for (const auto &way : worker->ways)
+            way->heal();
+    }
+    m_history.append(event("heal", "info"));
+    // Those that are being replaced come back first.
+    look([this] { return all([](const Worker &worker) { return worker.program->state() == QProcess::Running; }); },
+         m_options.bound, [this] {
+             m_turning = true;
+             for (const auto &worker : m_workers)
+                 worker->program->write("turn\n");
+             look([this] { return all([](const Worker &worker) { return worker.turned; }); }, m_options.bound,
+                  [this] { stopWorkers(); });
+         });
+}
+
+bool Round::all(const std::function<bool(const Worker &)> &condition) const
+{
+    return std::all_of(m_workers.begin(), m_workers.end(), [&](const auto &worker) { return condition(*worker); });
+}
+
+void Round::stopWorkers()
+{
+    m_ending = true;
+    m_history.append(event("end", "invoke"));
+    const char *const orders[] = {"stop\n", "abandon\n", "quit\n"};
+    // All forms end in all ways, by the by.
+    size_t way = m_options.schedule.seed;
+    for (const auto &worker : m_workers)
+        worker->program->write(orders[way++ / size_t(m_options.forms.size()) % 3]);
+    const auto isStopped = [](const Worker &worker) {
+        return worker.stopped || worker.program->state() == QProcess::NotRunning;
+    };
+    look([this, isStopped] { return all(isStopped); }, m_options.bound, [this] {
+        look([this] { return keysLeft().isEmpty(); }, 2s, [this] {
+            const QByteArray found = keysLeft().join(QLatin1String(", ")).toLatin1();
+            m_history.append(event("left", found.isEmpty() ? "ok" : "fail").with("what", found));
+            endWorkers();
+        });
+    });
+}
+
+void Round::endWorkers()
+{
+    for (const auto &worker : m_workers) {
+        if (worker->program->state() == QProcess::Running)
+            worker->program->write("end\n");
+    }
+    const auto isOver = [](const Worker &worker) { return worker.program->state() == QProcess::NotRunning; };
+    look([this, isOver] { return all(isOver); }, m_options.bound, [this] {
+        for (const auto &worker : m_workers) {
+            if (worker->program->state() != QProcess::NotRunning) {
+                m_history.append(Event(bootTime(), worker->process, {}, "process", "fail")
+                                         .with("exit", qint64(-1))
+                                         .with("crash", false));
+                worker->program->disconnect(this);
+                worker->program->kill();
+                worker->program->waitForFinished();
+            }
+            worker->ways.clear(); // what was swallowed is held open by the proxies alone
+        }
+        lookForRests();
+    });
+}
+
+QStringList Round::keysLeft()
+{
+    QStringList found;
+    for (const auto &server : m_servers) {
+        RedisServer &redis = server->redis;
+        const QList<QByteArray> keys = redis.keys();
+        for (const QByteArray &key : keys) {
+            if (!key.endsWith(":fence"))
+                found << QStringLiteral("key ") + QString::fromLatin1(key);
+            else if (redis.pttl(key) < 0)
+                found << QStringLiteral("endless key ") + QString::fromLatin1(key);
+        }
+    }
+    return found;
+}
+
+QStringList Round::rests()
+{
+    QStringList found = keysLeft();
+    for (const auto &server : m_servers) {
+        RedisServer &redis = server->redis;
+        const QList<QByteArray> channels = redis.channels();
+        for (const QByteArray &channel : channels)
+            found << QStringLiteral("subscription ") + QString::fromLatin1(channel);
+        if (const int clients = redis.connectedClients(); clients > 0)
+            found << QStringLiteral("%1 connections").arg(clients);
+    }
+    return found;
+}
+
+void Round::lookForRests()
+{
+    look([this] { return rests().isEmpty(); }, 2s, [this] {
+        const QByteArray found = rests().join(QLatin1String(", ")).toLatin1();
+        Event left = event("left", found.isEmpty() ? "ok" : "fail");
+        left.with("what", found);
+        for (const auto &server : m_servers) {
+            for (const QByteArray &lock : server->locks)
+                left.with(("counter:" + lock).constData(), m_resource.get("counter:" + lock).toLongLong());
+        }
+        m_history.append(left);
+        Q_EMIT finished();
+    });
+}
+
+} // namespace Chaos

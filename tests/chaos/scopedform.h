@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "form.h"
+
+#include <atomic>
+#include <thread>
+
+namespace Chaos {
+
+/// Scopes in threads that block, one for each lock: QDL_SCOPED_LOCK on the default server (that of the
+/// first lock), ScopedLock on any other.
+class ScopedForm : public Form
+{
+    Q_OBJECT
+public:
+    ScopedForm(const Settings &settings, History *history, Ordeal *ordeal);
+    ~ScopedForm() override;
+
+    void start() override;
+    void stop() override;
+    void abandon() override;
+    bool hasThreads() const override { return true; }
+    void join() override;
+
+private:
+    void run(Participant *participant);
+    void takeTurn(Participant *participant);
+
+    std::vector<std::thread> m_threads;
+    std::atomic<bool> m_stopping{false};
+    std::atomic<int> m_running{0};
+};
+
+} // namespace Chaos

@@ -1,0 +1,501 @@
+# SPDX-FileCopyrightText: 2026 The QDistLock developers
+# SPDX-License-Identifier: MIT
+"""The checker on small histories made by hand: what is right it must let pass, what is wrong it must find."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.dont_write_bytecode = True
+sys.path.insert(0, HERE)
+
+from chaoscheck import files_of, judge, report, violations  # noqa: E402
+from history import MS, BadHistory, History  # noqa: E402
+from timeline import timeline  # noqa: E402
+
+LEASE = 300
+
+
+class Story:
+    """Writes histories; times are in milliseconds."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.lines = {}
+        self.add(0, "nemesis", "round", "invoke", seed=7, lease=LEASE, workers=2, bound=5000)
+
+    def add(self, at, process, operation, outcome, lock=None, **fields):
+        event = {"time": int(at * MS), "process": process}
+        if lock:
+            event["lock"] = lock
+        event |= {"operation": operation, "type": outcome, **fields}
+        self.lines.setdefault(process.split(".")[0], []).append(event)
+
+    def process(self, name):
+        self.add(0, name, "process", "invoke", form="signals")
+
+    def acquire(self, process, token, sent, told, held=True, lock="a", deadline=True):
+        self.add(sent, process, "acquire", "invoke", lock)
+        fields = {"token": token, "held": held}
+        if deadline:
+            fields["deadline"] = int((sent + LEASE - LEASE / 100 - 2) * MS)
+        self.add(told, process, "acquire", "ok", lock, **fields)
+
+    def renew(self, process, token, sent, told, held=True, lock="a"):
+        deadline = int((sent + LEASE - LEASE / 100 - 2) * MS)
+        self.add(told, process, "renew", "ok", lock, token=token, held=held, deadline=deadline)
+
+    def release(self, process, token, at, held=True, until=None, lock="a"):
+        until = at if until is None else until
+        self.add(at, process, "release", "invoke", lock, token=token, held=held, heldUntil=int(until * MS))
+        self.add(at + 1, process, "release", "ok", lock, token=token)
+
+    def lost(self, process, token, at, reason="LeaseExpired", until=0, lock="a"):
+        self.add(at, process, "hold", "fail", lock, token=token, reason=reason, heldUntil=int(until * MS))
+
+    def look(self, process, token, at, held, lock="a"):
+        self.add(at, process, "hold", "info", lock, token=token, held=held)
+
+    def write(self, process, token, begin, to, sequence, accepted=True, read=0, replaced=None, lock="a"):
+        self.add(
+            to,
+            process,
+            "write",
+            "ok",
+            lock,
+            **{"from": int(begin * MS)},
+            token=token,
+            accepted=accepted,
+            sequence=sequence,
+            read=read,
+            replaced=read if replaced is None else replaced,
+        )
+
+    def key_lost(self, begin, to, kind="key-deleted", lock="a", **fields):
+        self.add(to, "nemesis", "key", "info", lock, lostBy=kind, **{"from": int(begin * MS)}, to=int(to * MS), **fields)
+
+    def fault(self, kind, target, begin, end):
+        self.add(begin, "nemesis", "fault", "invoke", kind=kind, target=target, ms=end - begin)
+        self.add(end, "nemesis", "fault", "ok", kind=kind, target=target)
+
+    def finish(self, healed=10_000, *processes, what="", sockets=0, turned=True):
+        self.add(healed, "nemesis", "heal", "info")
+        for process in processes:
+            if turned:
+                self.add(healed + 100, process, "turn", "ok")
+            self.add(healed + 200, process, "process", "ok", sockets=sockets)
+        self.add(healed + 150, "nemesis", "end", "invoke")
+        self.add(healed + 300, "nemesis", "left", "fail" if what else "ok", what=what)
+
+    def files(self):
+        for process, events in self.lines.items():
+            with open(os.path.join(self.folder, process + ".jsonl"), "w", encoding="utf-8") as out:
+                out.writelines(json.dumps(event) + "\n" for event in events)
+        return files_of([self.folder])
+
+    def judge(self, partial=True):
+        return judge(History(self.files()), partial)
+
+
+class CheckerTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.story = Story(self.folder.name)
+        self.story.process("w1.1")
+        self.story.process("w2.1")
+
+    def found(self, partial=True):
+        return [sort for sort, _, _ in self.story.judge(partial).violations]
+
+    # Check 1
+
+    def test_turns(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.release("w1.1", 10, 120)
+        self.story.acquire("w2.1", 11, 110, 121)
+        self.story.release("w2.1", 11, 130)
+        self.assertEqual(self.found(), [])
+
+    def test_overlap(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.release("w1.1", 10, 120)
+        self.story.acquire("w2.1", 11, 110, 119)
+        self.story.release("w2.1", 11, 130)
+        verdict = self.story.judge()
+        self.assertEqual([sort for sort, _, _ in verdict.violations], ["overlap"])
+        words = "\n".join(violations(verdict))
+        self.assertIn("both held it for 1.000 ms", words)
+        for line in ("w1.jsonl:3", "w1.jsonl:4", "w2.jsonl:3", "w2.jsonl:4"):
+            self.assertIn(line, words)
+
+    def test_overlap_inside_a_long_hold(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.release("w1.1", 10, 200)
+        for i, at in enumerate((110, 130, 150)):
+            self.story.acquire("w2.1", 11 + i, at, at + 1)
+            self.story.release("w2.1", 11 + i, at + 5)
+        self.assertEqual(self.found(), ["overlap"] * 3)
+
+    def test_overlap_of_one_process_with_another_lock(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.acquire("w1.1", 10, 100, 101, lock="b")
+        self.story.release("w1.1", 10, 120)
+        self.story.release("w1.1", 10, 120, lock="b")
+        self.assertEqual(self.found(), [])
+
+    def test_stopped_holder_ends_at_its_deadline(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.acquire("w2.1", 11, 390, 401)
+        self.story.release("w2.1", 11, 410)
+        self.story.lost("w1.1", 10, 700, until=110)
+        self.assertEqual(self.found(), [])
+
+    def test_hold_lasts_to_its_deadline(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.acquire("w2.1", 11, 300, 380)
+        self.story.release("w2.1", 11, 410)
+        self.story.lost("w1.1", 10, 700, until=110)
+        self.assertEqual(self.found(), ["overlap"])
+
+    def test_held_after_the_deadline(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.acquire("w2.1", 11, 390, 401)
+        self.story.release("w2.1", 11, 500)
+        self.story.lost("w1.1", 10, 700, until=450)  # isHeld() did not look at the clock
+        self.assertEqual(self.found(), ["overlap"])
+
+    def test_renewed(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.renew("w1.1", 10, 200, 201)
+        self.story.acquire("w2.1", 11, 390, 450)
+        self.story.release("w2.1", 11, 460)
+        self.story.lost("w1.1", 10, 700, until=210)
+        self.assertEqual(self.found(), ["overlap"])
+
+    def test_killed_holder_ends_with_its_process(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.add(150, "w1.1", "kill", "info")
+        self.story.add(151, "w1.1", "process", "info")
+        self.story.acquire("w2.1", 11, 160, 170)
+        self.story.release("w2.1", 11, 180)
+        self.assertEqual(self.found(), [])
+
+    def test_killed_holder_held_until_then(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.add(150, "w1.1", "kill", "info")
+        self.story.add(151, "w1.1", "process", "info")
+        self.story.acquire("w2.1", 11, 120, 140)
+        self.story.release("w2.1", 11, 145)
+        self.assertEqual(self.found(), ["overlap"])
+
+    def test_key_lost_by_a_fault(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.key_lost(120, 121)
+        self.story.acquire("w2.1", 11, 121.5, 122)
+        self.story.release("w2.1", 11, 140)
+        self.story.lost("w1.1", 10, 200, "Stolen", until=190)
+        verdict = self.story.judge()
+        self.assertEqual(verdict.violations, [])
+        self.assertEqual(verdict.figures["keys_taken"], 1)
+
+    def test_key_lost_before_the_holder_was_told(self):
+        self.story.acquire("w1.1", 10, 100, 130)
+        self.story.key_lost(120, 121)
+        self.story.acquire("w2.1", 11, 122, 123)
+        self.story.release("w2.1", 11, 140)
+        self.story.lost("w1.1", 10, 200, "Stolen", until=190)
+        self.assertEqual(self.found(), [])
+
+    def test_acquired_after_the_key_was_lost(self):
+        self.story.acquire("w1.1", 10, 122, 130)
+        self.story.key_lost(120, 121)
+        self.story.acquire("w2.1", 11, 123, 135)
+        self.story.release("w2.1", 11, 140)
+        self.story.release("w1.1", 10, 190)
+        self.assertEqual(self.found(), ["overlap"])
+
+    def test_renewed_though_the_key_was_lost(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.key_lost(120, 121)
+        self.story.acquire("w2.1", 11, 121.5, 122)
+        self.story.renew("w1.1", 10, 200, 201)
+        self.story.release("w2.1", 11, 240)
+        self.story.release("w1.1", 10, 250)
+        self.assertEqual(self.found(), ["overlap"])
+
+    def test_key_of_another_lock_lost(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.key_lost(120, 121, lock="b")
+        self.story.acquire("w2.1", 11, 110, 122)
+        self.story.release("w2.1", 11, 140)
+        self.story.release("w1.1", 10, 190)
+        self.assertEqual(self.found(), ["overlap"])
+
+    def test_key_lost_where_no_deadline_is_told(self):
+        self.story.acquire("w1.1", 10, 100, 101, deadline=False)
+        self.story.key_lost(120, 121)
+        self.story.acquire("w2.1", 11, 121.5, 122)
+        self.story.release("w2.1", 11, 140)
+        self.story.release("w1.1", 10, 190)
+        self.assertEqual(self.found(), [])
+
+    def test_held_a_lease_after_the_key_was_lost(self):
+        self.story.acquire("w1.1", 10, 100, 101, deadline=False)
+        self.story.key_lost(120, 121)
+        self.story.acquire("w2.1", 11, 410, 425)
+        self.story.release("w2.1", 11, 440)
+        self.story.release("w1.1", 10, 450)
+        self.assertEqual(self.found(), ["overlap"])
+
+    def test_lost_without_a_fault(self):
+        for reason in ("Deleted", "Stolen", "ForcedRelease"):
+            with self.subTest(reason):
+                self.story.acquire("w1.1", 10, 100, 101)
+                self.story.lost("w1.1", 10, 200, reason, until=190)
+                self.assertEqual(self.found(), ["theft"])
+                self.story.lines["w1"] = self.story.lines["w1"][:1]
+
+    def test_lost_by_an_earlier_fault(self):
+        self.story.key_lost(50, 51)
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.lost("w1.1", 10, 200, "Deleted", until=190)
+        self.assertEqual(self.found(), ["theft"])
+
+    def test_release_finds_the_key_gone(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.add(150, "w1.1", "release", "invoke", "a", token=10, held=True, heldUntil=150 * MS)
+        self.story.lost("w1.1", 10, 151, "Deleted", until=150)
+        self.assertEqual(self.found(), ["theft"])
+
+    def test_release_not_confirmed(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.add(110, "w1.1", "release", "invoke", "a", token=10, held=True, heldUntil=110 * MS)
+        self.story.acquire("w2.1", 11, 112, 113)
+        self.story.release("w2.1", 11, 120)
+        self.story.lost("w1.1", 10, 395, until=110)
+        self.assertEqual(self.found(), [])
+
+    def test_hold_comes_back(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.look("w1.1", 10, 396, False)
+        self.story.renew("w1.1", 10, 290, 400)
+        self.story.release("w1.1", 10, 410)
+        self.assertEqual(self.found(), ["revival"])
+
+    def test_same_token(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.release("w1.1", 10, 110)
+        self.story.acquire("w2.1", 10, 120, 121)
+        self.story.release("w2.1", 10, 130)
+        self.assertEqual(self.found(), ["token"])
+
+    def test_smaller_token(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.release("w1.1", 10, 110)
+        self.story.acquire("w2.1", 9, 120, 121)
+        self.story.release("w2.1", 9, 130)
+        self.assertEqual(self.found(), ["token"])
+
+    def test_order_unknown(self):
+        # The first was told after the second was asked for: the server may have served them in this order.
+        self.story.key_lost(105, 106)
+        self.story.acquire("w1.1", 10, 100, 130, held=False)
+        self.story.acquire("w2.1", 9, 101, 102)
+        self.story.lost("w2.1", 9, 110, "Deleted", until=104)
+        self.assertEqual(self.found(), [])
+
+    def test_foreign_holder(self):
+        self.story.key_lost(100, 101, "key-overwritten", foreignMs=100)
+        self.story.acquire("w1.1", 10, 150, 160)
+        self.story.release("w1.1", 10, 170)
+        self.assertEqual(self.found(), ["overlap"])
+
+    def test_after_a_foreign_holder(self):
+        self.story.key_lost(100, 101, "key-overwritten", foreignMs=100)
+        self.story.acquire("w1.1", 10, 150, 203)
+        self.story.release("w1.1", 10, 210)
+        self.assertEqual(self.found(), [])
+
+    # Check 2
+
+    def two_holds(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.acquire("w2.1", 11, 390, 401)
+
+    def test_stale_write_refused(self):
+        self.two_holds()
+        self.story.write("w2.1", 11, 402, 403, 1)
+        self.story.release("w2.1", 11, 410)
+        self.story.write("w1.1", 10, 105, 500, 2, accepted=False, read=0, replaced=1)
+        self.story.lost("w1.1", 10, 501, until=104)
+        verdict = self.story.judge()
+        self.assertEqual(verdict.violations, [])
+        self.assertEqual((verdict.figures["refused"], verdict.figures["stale"]), (1, 0))
+
+    def test_stale_write_accepted(self):
+        self.two_holds()
+        self.story.write("w2.1", 11, 402, 403, 1)
+        self.story.release("w2.1", 11, 410)
+        self.story.write("w1.1", 10, 105, 500, 2, read=0, replaced=1)
+        self.story.lost("w1.1", 10, 501, until=104)
+        self.assertEqual(self.found(), ["stale write"])
+
+    def test_late_write_before_the_successors(self):
+        # Nobody has written since: what the record sees is in order.
+        self.two_holds()
+        self.story.write("w1.1", 10, 105, 402, 1)
+        self.story.lost("w1.1", 10, 403, until=104)
+        self.story.write("w2.1", 11, 404, 405, 2, read=1)
+        self.story.release("w2.1", 11, 410)
+        self.assertEqual(self.found(), [])
+
+    # Check 3
+
+    def test_updates(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.write("w1.1", 10, 102, 103, 1, read=0)
+        self.story.release("w1.1", 10, 110)
+        self.story.acquire("w2.1", 11, 105, 112)
+        self.story.write("w2.1", 11, 113, 114, 2, read=1)
+        self.story.release("w2.1", 11, 120)
+        verdict = self.story.judge()
+        self.assertEqual(verdict.violations, [])
+        self.assertEqual(verdict.figures["lost"], 0)
+
+    def test_update_lost_by_a_stopped_holder(self):
+        self.two_holds()
+        self.story.write("w2.1", 11, 402, 403, 1, read=0)
+        self.story.release("w2.1", 11, 410)
+        self.story.write("w1.1", 10, 105, 500, 2, accepted=False, read=0, replaced=1)
+        self.story.lost("w1.1", 10, 501, until=104)
+        verdict = self.story.judge()
+        self.assertEqual(verdict.violations, [])
+        self.assertEqual(verdict.figures["lost"], 1)
+
+    def test_update_lost_while_held(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.write("w1.1", 10, 102, 110, 1, read=0, replaced=1)
+        self.story.release("w1.1", 10, 120)
+        self.assertEqual(self.found(), ["lost update"])
+
+    def test_update_lost_to_a_process_that_was_killed(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.add(395, "w1.1", "kill", "info")
+        self.story.add(396, "w1.1", "process", "info")
+        self.story.acquire("w2.1", 11, 390, 392)
+        self.story.write("w2.1", 11, 393, 397, 1, read=0, replaced=1)
+        self.story.release("w2.1", 11, 410)
+        self.assertNotIn("lost update", self.found())
+
+    # Check 4
+
+    def round(self):
+        self.story.acquire("w1.1", 10, 10_010, 10_011)
+        self.story.release("w1.1", 10, 10_020)
+        self.story.acquire("w2.1", 11, 10_010, 10_030)
+        self.story.release("w2.1", 11, 10_040)
+
+    def test_whole_round(self):
+        self.round()
+        self.story.fault("server-killed", "s1", 100, 200)
+        self.story.finish(10_000, "w1.1", "w2.1")
+        verdict = self.story.judge(partial=False)
+        self.assertEqual(verdict.violations, [])
+        words = "\n".join(report(verdict.figures))
+        self.assertIn("2 acquisitions", words)
+        self.assertIn("1 faults of 1 kinds: server-killed 1", words)
+        self.assertIn("seed 7", words)
+
+    def test_no_turn(self):
+        self.round()
+        self.story.finish(10_000, "w1.1", "w2.1", turned=False)
+        self.assertEqual(self.found(partial=False), ["starvation"] * 2)
+
+    def test_late_turn(self):
+        self.round()
+        self.story.finish(10_000, "w1.1", "w2.1")
+        for event in self.story.lines["w1"]:
+            if event["operation"] == "turn":
+                event["time"] += 6000 * MS
+        self.assertEqual(self.found(partial=False), ["starvation"])
+
+    def test_left(self):
+        self.round()
+        self.story.finish(10_000, "w1.1", "w2.1", what="key lock:a")
+        self.assertEqual(self.found(partial=False), ["left"])
+
+    def test_sockets_left(self):
+        self.round()
+        self.story.finish(10_000, "w1.1", "w2.1", sockets=1)
+        self.assertEqual(self.found(partial=False), ["left"] * 2)
+
+    def test_acquire_that_never_ends(self):
+        self.round()
+        self.story.add(10_050, "w1.1", "acquire", "invoke", "a")
+        self.story.finish(10_000, "w1.1", "w2.1")
+        self.assertEqual(self.found(partial=False), ["unfinished"])
+
+    def test_crash(self):
+        self.story.add(50, "w1.1", "process", "fail", exit=6, crash=True)
+        self.assertEqual(self.found(), ["crash"])
+
+    def test_half_a_round(self):
+        self.round()
+        self.assertEqual(self.found(partial=False), ["unfinished"])
+
+    # The program
+
+    def run_program(self, *arguments):
+        program = [sys.executable, "-B", os.path.join(HERE, "chaoscheck.py"), *arguments]
+        done = subprocess.run(program, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_exit_status(self):
+        self.round()
+        self.story.finish(10_000, "w1.1", "w2.1")
+        self.story.files()
+        self.assertEqual(self.run_program(self.folder.name)[0], 0)
+        self.story.acquire("w1.1", 5, 11_000, 11_001)
+        self.story.files()
+        status, words, _ = self.run_program(self.folder.name)
+        self.assertEqual(status, 1)
+        self.assertIn("VIOLATION, token", words)
+
+    def test_line_that_is_being_written(self):
+        self.round()
+        name = self.story.files()[-1]
+        with open(name, "a", encoding="utf-8") as out:
+            out.write('{"time":123,"proc')
+        self.assertEqual(self.run_program("--partial", self.folder.name)[0], 0)
+
+    def test_no_history(self):
+        self.story.files()
+        bad = os.path.join(self.folder.name, "bad.jsonl")
+        for text in ("nonsense\n", "{}\n", '{"time":1,"process":"w1.1","operation":"sing","type":"ok"}\n'):
+            with open(bad, "w", encoding="utf-8") as out:
+                out.write(text)
+            status, _, errors = self.run_program(self.folder.name)
+            self.assertEqual(status, 2)
+            self.assertIn("bad.jsonl:1", errors)
+            self.assertRaises(BadHistory, History, [bad])
+        self.assertEqual(self.run_program(os.path.join(self.folder.name, "none.jsonl"))[0], 2)
+
+    def test_picture(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.release("w1.1", 10, 120)
+        self.story.acquire("w2.1", 11, 110, 119)
+        self.story.release("w2.1", 11, 130)
+        self.story.fault("latency", "w1.1-s1", 90, 140)
+        history = History(self.story.files())
+        picture = timeline(history, judge(history, True))
+        for part in ("latency w1.1-s1", 'class="hold"', 'class="wrong"', "both held it", "</svg>"):
+            self.assertIn(part, picture)
+
+
+if __name__ == "__main__":
+    unittest.main()

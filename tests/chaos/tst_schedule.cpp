@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "schedule.h"
+
+#include <QtCore/qhash.h>
+#include <QtCore/qset.h>
+#include <QtTest/qtest.h>
+
+#include <tuple>
+
+using namespace std::chrono_literals;
+using namespace Chaos;
+
+namespace {
+
+auto fieldsOf(const Fault &fault)
+{
+    return std::tuple(fault.kind, fault.at, fault.duration, fault.worker, fault.server, fault.lock, fault.detail);
+}
+
+bool areSame(const QList<Fault> &a, const QList<Fault> &b)
+{
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](const Fault &x, const Fault &y) { return fieldsOf(x) == fieldsOf(y); });
+}
+
+} // namespace
+
+class tst_Schedule : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void theSeedDecides();
+    void sameEverywhere();
+    void allKindsComeEquallyOften();
+    void oneAtATime();
+    void withinItsTime();
+    void namesAreDifferent();
+};
+
+void tst_Schedule::theSeedDecides()
+{
+    ScheduleOptions options;
+    const auto faults = drawSchedule(options);
+    QVERIFY(areSame(faults, drawSchedule(options)));
+    options.seed = 2;
+    QVERIFY(!areSame(faults, drawSchedule(options)));
+}
+
+// A seed that was reported from another machine, compiler or year means the same faults here.
+void tst_Schedule::sameEverywhere()
+{
+    const auto faults = drawSchedule({});
+    QStringList begin;
+    for (const Fault &fault : faults.first(3)) {
+        begin << QStringLiteral("%1 %2 %3 %4 %5")
+                         .arg(QLatin1String(nameOf(fault.kind)))
+                         .arg(fault.at.count())
+                         .arg(fault.duration.count())
+                         .arg(fault.worker)
+                         .arg(fault.server);
+    }
+    QCOMPARE(begin.join(QLatin1String(", ")), QStringLiteral("connecting-refused 184 690 0 1, worker-stopped-briefly 795 138 6 -1, "
+                                                              "reply-dropped 1080 0 2 1"));
+}
+
+void tst_Schedule::allKindsComeEquallyOften()
+{
+    ScheduleOptions options;
+    QHash<FaultKind, int> counts;
+    for (options.seed = 1; options.seed <= 5; ++options.seed) {
+        const auto faults = drawSchedule(options);
+        QVERIFY(faults.size() >= 150);
+        QSet<FaultKind> kinds;
+        for (const Fault &fault : faults) {
+            kinds.insert(fault.kind);
+            ++counts[fault.kind];
+        }
+        QCOMPARE(kinds.size(), FaultKinds); // in each minute
+    }
+    const auto [fewest, most] = std::minmax_element(counts.begin(), counts.end());
+    QVERIFY2(*fewest * 5 >= *most, qPrintable(QStringLiteral("%1 to %2").arg(*fewest).arg(*most)));
+}
+
+void tst_Schedule::oneAtATime()
+{
+    ScheduleOptions options;
+    options.duration = 10min;
+    QHash<std::pair<int, int>, std::chrono::milliseconds> freeAt;
+    const auto faults = drawSchedule(options);
+    for (const Fault &fault : faults) {
+        const std::pair target(fault.worker, fault.server);
+        QVERIFY(fault.at >= freeAt.value(target));
+        freeAt[target] = fault.at + fault.duration;
+        QVERIFY(fault.worker < options.workers && fault.server < options.servers);
+        QVERIFY(fault.worker >= 0 || fault.server >= 0);
+        QVERIFY(fault.lock >= 0 && fault.lock < options.locksPerServer);
+    }
+}
+
+void tst_Schedule::withinItsTime()
+{
+    ScheduleOptions options;
+    options.duration = 10s;
+    options.workers = 1;
+    std::chrono::milliseconds last = 0ms;
+    const auto faults = drawSchedule(options);
+    QVERIFY(!faults.isEmpty());
+    for (const Fault &fault : faults) {
+        QVERIFY(fault.at >= last);
+        QVERIFY(fault.duration >= 0ms && fault.at + fault.duration < options.duration);
+        last = fault.at;
+    }
+}
+
+void tst_Schedule::namesAreDifferent()
+{
+    QSet<QByteArray> names;
+    for (int kind = 0; kind < FaultKinds; ++kind)
+        names.insert(nameOf(FaultKind(kind)));
+    QCOMPARE(names.size(), FaultKinds);
+}
+
+QTEST_APPLESS_MAIN(tst_Schedule)
+#include "tst_schedule.moc"

@@ -1,0 +1,517 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// The input is what happens to a client with two locks: what it is asked to do, and what a server, right or
+// wrong in the head, sends it. Everything that was asked for ends exactly once, no reply makes it spin, and no
+// text tells the password.
+//
+// Sections, ended by byte 0xff; the first byte of each says what it is:
+//   c…  the commands' connection receives the rest       s…  the subscription's connection receives it
+//   a A  the first, second lock is acquired              r R  it is released
+//   b   both are acquired, in one command
+//   i   inspect    l   list    f   force release         t3  10³ ms pass
+//   x   the commands' connection breaks                  y   the subscription's does
+//   w   both are made anew, where they broke; once at most, since the back-off is real time
+
+#include "fuzz.h"
+
+#include "core/leasemachine.h"
+#include "engine/redisengine.h"
+#include "redis/codec.h"
+#include "redis/transport.h"
+
+#include "../support/fakeclock.h"
+
+#include <QtCore/qcoreapplication.h>
+#include <QtCore/qelapsedtimer.h>
+#include <QtCore/qhash.h>
+#include <QtCore/qloggingcategory.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+using namespace QDistLock;
+using namespace std::chrono_literals;
+
+namespace {
+
+const QByteArray canary = "c4n4ry";
+
+/// The network: answers the login, and then says what the input says.
+class ScriptedTransport : public QtRedis::Transport
+{
+public:
+    ScriptedTransport() { all().append(this); }
+    ~ScriptedTransport() override { all().removeOne(this); }
+
+    static QList<ScriptedTransport *> &all()
+    {
+        static QList<ScriptedTransport *> transports;
+        return transports;
+    }
+
+    /// The one in use, or null.
+    static ScriptedTransport *current(bool subscription)
+    {
+        for (ScriptedTransport *transport : std::as_const(all())) {
+            if (transport->m_up && transport->m_subscription == subscription)
+                return transport;
+        }
+        return nullptr;
+    }
+
+    /// Back-off is real time. So that nothing else depends on it, new connections wait from the first break on,
+    /// until this is called again.
+    static void letConnect()
+    {
+        s_mayConnect = true;
+        const auto transports = all();
+        for (ScriptedTransport *transport : transports) {
+            if (std::exchange(transport->m_waits, false))
+                transport->connectToServer();
+        }
+    }
+
+    /// The channel is called c in the input: its name is drawn anew each time.
+    void receive(QByteArrayView bytes)
+    {
+        m_toRead += bytes.toByteArray().replace(bulk("c"), bulk(m_channel));
+        if (m_up && !m_toRead.isEmpty())
+            Q_EMIT readyRead();
+    }
+
+    void breakDown() { Q_EMIT failed(QtRedis::Failure::Network, QStringLiteral("the connection broke")); }
+
+    void connectToServer() override
+    {
+        m_waits = !s_mayConnect;
+        if (m_waits)
+            return;
+        m_up = true;
+        Q_EMIT connected();
+    }
+
+    void write(const char *data, qint64 size) override
+    {
+        FUZZ_CHECK(m_up);
+        FUZZ_CHECK(m_commands.feed(data, qsizetype(size)));
+        QtRedis::Reply command;
+        QByteArray answers;
+        while (m_commands.next(&command)) {
+            const QByteArray name = command.elements.value(0).text;
+            const QByteArray second = command.elements.value(1).text;
+            if (name == "AUTH") {
+                answers += "+OK\r\n";
+            } else if (name == "SUBSCRIBE") {
+                m_channel = second;
+                answers += "*3\r\n$9\r\nsubscribe\r\n" + bulk(m_channel) + ":1\r\n";
+            } else if (name == "CLIENT" && second == "SETNAME") {
+                m_name = command.elements.value(2).text;
+                m_subscription = m_name.endsWith("-sub");
+                answers += "+OK\r\n";
+            } else if (name == "CLIENT" && second == "LIST") {
+                answers += bulk("id=7 name=" + m_name + '\n');
+            } else if (name == "CLIENT" && second == "KILL") {
+                answers += ":1\r\n";
+            } else if (name == "CLIENT" && second == "ID") {
+                answers += ":7\r\n";
+            }
+        }
+        if (answers.isEmpty())
+            return;
+        m_toRead += answers;
+        QMetaObject::invokeMethod(
+                this, [this] { receive({}); }, Qt::QueuedConnection);
+    }
+
+    qint64 read(char *data, qint64 size) override
+    {
+        const auto taken = std::min<qsizetype>(qsizetype(size), m_toRead.size());
+        std::copy_n(m_toRead.constData(), taken, data);
+        m_toRead.remove(0, taken);
+        return taken;
+    }
+
+    void abort() override
+    {
+        m_up = false;
+        m_waits = false;
+        s_mayConnect = false;
+    }
+
+    QString pendingStep() const override { return QStringLiteral("not connected"); }
+
+protected:
+    void finishWriting() override { }
+    void drain(std::chrono::milliseconds) override { }
+
+private:
+    static QByteArray bulk(const QByteArray &text)
+    {
+        return '$' + QByteArray::number(text.size()) + "\r\n" + text + "\r\n";
+    }
+
+    QtRedis::ReplyReader m_commands; // a command is an array of strings
+    QByteArray m_name;
+    QByteArray m_channel;
+    QByteArray m_toRead;
+    bool m_subscription = false;
+    bool m_up = false;
+    bool m_waits = false;
+    static inline bool s_mayConnect = false;
+};
+
+class Client
+{
+public:
+    explicit Client(bool canaryInInput);
+    ~Client();
+
+    void act(QByteArrayView section);
+
+private:
+    struct Lock
+    {
+        LeaseMachine machine;
+        LockKeys keys;
+        QByteArray token;
+        int epoch = 0;
+    };
+
+    static LockKeys keysOf(const char *name);
+    void connectNow();
+    void acquire(Lock *lock);
+    void run(Lock *lock);
+    void runAll();
+    void execute(Lock *lock, const LeaseMachine::Action &action);
+    using Replied = void (LeaseMachine::*)(const EngineReply &, LeaseTime);
+    LockEngine::Completion completion(Lock *lock, Replied replied);
+    /// Counts how often what was asked for ended.
+    int *question();
+    void checkError(const EngineError &error);
+    void checkReply(const EngineReply &reply);
+
+    const bool m_canaryInInput;
+    Support::FakeClock m_clock;
+    LockOptions m_options;
+    std::array<Lock, 2> m_locks;
+    quint64 m_lastRequest = 0;
+    QHash<quint64, int> m_requests; ///< how often each ended
+    bool m_reconnected = false;
+    std::vector<std::unique_ptr<int>> m_questions;
+    std::unique_ptr<RedisEngine> m_engine;
+};
+
+QtRedis::ServerUrl server()
+{
+    QString error;
+    const QUrl url(QStringLiteral("redis://u5er:c4n4ry@h"));
+    return *QtRedis::ServerUrl::parse(url, &error);
+}
+
+/// What the event loop does until it has nothing to do.
+void processEvents()
+{
+    for (int i = 0; i < 3; ++i)
+        QCoreApplication::processEvents();
+    QCoreApplication::sendPostedEvents(nullptr, QEvent::DeferredDelete);
+}
+
+Client::Client(bool canaryInInput)
+    : m_canaryInInput(canaryInInput)
+    , m_locks{Lock{{}, keysOf("a"), {}}, Lock{{}, keysOf("b"), {}}}
+    , m_engine(std::make_unique<RedisEngine>(server(), &m_clock))
+{
+    QObject::connect(m_engine.get(), &LockEngine::stateChanged, m_engine.get(), [this] {
+        for (Lock &lock : m_locks) {
+            if (m_engine->state() == LockEngine::Ready)
+                lock.machine.engineReady(m_clock.now());
+            run(&lock);
+        }
+    });
+    QObject::connect(m_engine.get(), &LockEngine::failed, m_engine.get(), [this] {
+        FUZZ_CHECK(m_engine->error());
+        checkError(m_engine->error());
+        for (Lock &lock : m_locks) {
+            lock.machine.engineFailed(m_engine->error(), m_clock.now());
+            run(&lock);
+        }
+    });
+    QObject::connect(m_engine.get(), &LockEngine::wakeableChanged, m_engine.get(), [this] {
+        for (Lock &lock : m_locks) {
+            lock.machine.setWakeable(m_engine->canBeWoken(lock.keys), m_clock.now());
+            run(&lock);
+        }
+    });
+    QObject::connect(m_engine.get(), &LockEngine::noticed, m_engine.get(),
+                     [this](LockEngine::Notice notice, quint64 sequence, std::chrono::milliseconds ms) {
+                         FUZZ_CHECK(sequence != 0 && ms >= 0ms);
+                         for (Lock &lock : m_locks) {
+                             if (LockEngine::sequenceOf(lock.token) != sequence)
+                                 continue;
+                             if (notice == LockEngine::Grant)
+                                 lock.machine.grantNoticed(m_clock.now());
+                             else if (notice == LockEngine::Next)
+                                 lock.machine.nextNoticed(ms, m_clock.now());
+                             else
+                                 lock.machine.forcedReleaseNoticed(m_clock.now());
+                             run(&lock);
+                         }
+                     });
+    QObject::connect(m_engine.get(), &LockEngine::handedOver, m_engine.get(),
+                     [this](const LockEngine::Handover &handover) {
+                         FUZZ_CHECK(handover.fencingToken > 0);
+                         for (Lock &lock : m_locks) {
+                             if (LockEngine::sequenceOf(lock.token) == LockEngine::sequenceOf(handover.token)) {
+                                 lock.machine.handedOver(handover, m_clock.now());
+                                 return run(&lock);
+                             }
+                         }
+                         m_engine->abandon(handover.keys, handover.token, handover.lease, 0ms, handover.lease);
+                     });
+    m_options.wait = 1h;
+    m_engine->open();
+    connectNow();
+}
+
+Client::~Client()
+{
+    for (const bool subscription : {false, true}) {
+        if (ScriptedTransport *transport = ScriptedTransport::current(subscription))
+            transport->breakDown();
+    }
+    processEvents();
+    for (const auto &count : m_questions)
+        FUZZ_CHECK(*count == 1);
+    for (Lock &lock : m_locks) {
+        lock.machine.detach(m_clock.now());
+        run(&lock);
+    }
+    for (const int count : std::as_const(m_requests))
+        FUZZ_CHECK(count == 1);
+    m_engine.reset();
+    processEvents();
+    FUZZ_CHECK(ScriptedTransport::all().isEmpty());
+}
+
+LockKeys Client::keysOf(const char *name)
+{
+    QString error;
+    return *LockKeys::make(QStringLiteral("lock:"), QLatin1String(name), &error);
+}
+
+void Client::checkError(const EngineError &error)
+{
+    FUZZ_CHECK(error.code != DistributedLock::NoError && !error.text.isEmpty());
+    const QByteArray text = error.text.toUtf8();
+    FUZZ_CHECK2(m_canaryInInput || !text.contains(canary), text);
+    for (const Lock &lock : m_locks)
+        FUZZ_CHECK2(lock.token.isEmpty() || !text.contains(lock.token), text);
+}
+
+void Client::checkReply(const EngineReply &reply)
+{
+    FUZZ_CHECK(bool(reply.error) == (reply.status == EngineReply::Failed));
+    if (reply.error)
+        checkError(reply.error);
+    FUZZ_CHECK((reply.fencingToken > 0) == (reply.status == EngineReply::Granted));
+    FUZZ_CHECK(reply.arrival.isEmpty() || reply.queuePosition >= 0);
+    FUZZ_CHECK(reply.queuePosition >= -1);
+}
+
+int *Client::question()
+{
+    m_questions.push_back(std::make_unique<int>(0));
+    return m_questions.back().get();
+}
+
+LockEngine::Completion Client::completion(Lock *lock, Replied replied)
+{
+    return [this, lock, replied, epoch = lock->epoch, count = question()](const EngineReply &reply) {
+        ++*count;
+        checkReply(reply);
+        if (lock->epoch != epoch)
+            return;
+        (lock->machine.*replied)(reply, m_clock.now());
+        run(lock);
+    };
+}
+
+void Client::execute(Lock *lock, const LeaseMachine::Action &action)
+{
+    using Action = LeaseMachine::Action;
+    const auto ms = [](std::chrono::nanoseconds duration) { return std::chrono::ceil<std::chrono::milliseconds>(duration); };
+    switch (action.kind) {
+    case Action::SendAcquire:
+        if (action.fresh) {
+            ++lock->epoch;
+            lock->token = m_engine->makeToken();
+        }
+        m_engine->acquire({lock->keys, lock->token, m_options.lease, true, action.enqueue, false, lock->machine.arrival()},
+                          completion(lock, &LeaseMachine::acquireReplied));
+        break;
+    case Action::SendRenew:
+        FUZZ_CHECK(action.duration > 0ns); // PEXPIRE 0 would delete the lock
+        m_engine->renew(lock->keys, lock->token, ms(action.duration), completion(lock, &LeaseMachine::renewReplied));
+        break;
+    case Action::SendRelease:
+        m_engine->release(lock->keys, lock->token, m_options.lease, ms(action.duration),
+                          completion(lock, &LeaseMachine::releaseReplied));
+        break;
+    case Action::Abandon:
+        m_engine->abandon(lock->keys, lock->token, m_options.lease, ms(action.duration), m_options.lease);
+        ++lock->epoch;
+        break;
+    case Action::Acquired:
+        FUZZ_CHECK(lock->machine.fencingToken() > 0);
+        ++m_requests[action.id];
+        break;
+    case Action::AcquireFailed:
+        FUZZ_CHECK(action.error);
+        ++m_requests[action.id];
+        break;
+    default:
+        break;
+    }
+}
+
+void Client::run(Lock *lock)
+{
+    const auto actions = lock->machine.takeActions();
+    for (const LeaseMachine::Action &action : actions)
+        execute(lock, action);
+}
+
+void Client::runAll()
+{
+    for (Lock &lock : m_locks) {
+        lock.machine.tick(m_clock.now());
+        run(&lock);
+        // Else a timer set to it would fire for ever.
+        FUZZ_CHECK(lock.machine.nextWakeUp() > m_clock.now());
+    }
+    processEvents();
+}
+
+void Client::acquire(Lock *lock)
+{
+    const quint64 id = ++m_lastRequest;
+    m_requests.insert(id, 0);
+    lock->machine.acquire(id, false, m_options, m_clock.now());
+}
+
+void Client::connectNow()
+{
+    QElapsedTimer timer;
+    timer.start();
+    do {
+        ScriptedTransport::letConnect();
+        QCoreApplication::processEvents(QEventLoop::WaitForMoreEvents);
+    } while (m_engine->state() == LockEngine::Connecting && timer.elapsed() < 5000);
+    FUZZ_CHECK(m_engine->state() == LockEngine::Ready);
+}
+
+void Client::act(QByteArrayView section)
+{
+    if (section.isEmpty())
+        return;
+    const QByteArrayView rest = section.sliced(1);
+    const char what = section.front();
+    switch (what) {
+    case 'c':
+    case 's':
+        if (ScriptedTransport *transport = ScriptedTransport::current(what == 's'))
+            transport->receive(rest);
+        break;
+    case 'x':
+    case 'y':
+        if (ScriptedTransport *transport = ScriptedTransport::current(what == 'y'))
+            transport->breakDown();
+        break;
+    case 'w':
+        if (m_engine->state() == LockEngine::Connecting && !std::exchange(m_reconnected, true))
+            connectNow();
+        break;
+    case 'b':
+        acquire(&m_locks[0]);
+        acquire(&m_locks[1]);
+        break;
+    case 'a':
+    case 'A':
+        acquire(&m_locks[what == 'A']);
+        break;
+    case 'r':
+    case 'R':
+        m_locks[what == 'R'].machine.release(++m_lastRequest, m_clock.now());
+        break;
+    case 't':
+        if (!rest.isEmpty() && rest.front() >= '0' && rest.front() <= '6')
+            m_clock.advance(1ms * qint64(std::pow(10, rest.front() - '0')));
+        break;
+    case 'i':
+        m_engine->inspect(m_locks[0].keys, [this, count = question()](const EngineError &error, const LockInfo &) {
+            ++*count;
+            if (error)
+                checkError(error);
+        });
+        break;
+    case 'l':
+        m_engine->list(QStringLiteral("lock:"), QStringLiteral("*"),
+                       [this, count = question()](const EngineError &error, const QList<LockInfo> &infos) {
+                           ++*count;
+                           if (error)
+                               checkError(error);
+                           FUZZ_CHECK(!error || infos.isEmpty());
+                       });
+        break;
+    case 'f':
+        m_engine->forceRelease(m_locks[0].keys, [this, count = question()](const EngineError &error, bool) {
+            ++*count;
+            if (error)
+                checkError(error);
+        });
+        break;
+    default:
+        break;
+    }
+    for (Lock &lock : m_locks)
+        run(&lock);
+    processEvents();
+    runAll();
+}
+
+} // namespace
+
+// In place of src/redis/transport.cpp, which the linker then leaves out.
+std::unique_ptr<QtRedis::Transport> QtRedis::Transport::create(const ServerUrl &)
+{
+    return std::make_unique<ScriptedTransport>();
+}
+
+void QtRedis::Transport::lingerAndDelete()
+{
+    disconnect();
+    deleteLater();
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    static QCoreApplication application(*argc, *argv);
+    QLoggingCategory::setFilterRules(QStringLiteral("qdistlock.*=false"));
+    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    QByteArrayView input = Fuzz::bytes(data, size);
+    Client client(input.toByteArray().contains(canary));
+    while (!input.isEmpty()) {
+        const qsizetype end = input.indexOf('\xff');
+        client.act(end < 0 ? input : input.first(end));
+        input = end < 0 ? QByteArrayView() : input.sliced(end + 1);
+    }
+    return 0;
+}

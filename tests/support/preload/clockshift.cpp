@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// Preloaded into a program, this moves its wall clock by what the file named by CLOCKSHIFT_FILE holds:
+// nanoseconds, as a native 64-bit integer, read anew each time. Other clocks stay as they are.
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace {
+
+using Shift = std::atomic<std::int64_t>;
+
+const Shift *mapped()
+{
+    const char *name = std::getenv("CLOCKSHIFT_FILE");
+    const int fd = name ? ::open(name, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return nullptr;
+    void *memory = ::mmap(nullptr, sizeof(Shift), PROT_READ, MAP_SHARED, fd, 0);
+    ::close(fd);
+    return memory == MAP_FAILED ? nullptr : static_cast<const Shift *>(memory);
+}
+
+timespec wallTime()
+{
+    static const Shift *const shift = mapped();
+    timespec time{};
+    ::syscall(SYS_clock_gettime, CLOCK_REALTIME, &time);
+    const std::int64_t nanoseconds = time.tv_sec * INT64_C(1'000'000'000) + time.tv_nsec
+            + (shift ? shift->load(std::memory_order_relaxed) : 0);
+    return {nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
+}
+
+} // namespace
+
+extern "C" {
+
+int clock_gettime(clockid_t clock, timespec *time) noexcept
+{
+    if (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE)
+        return int(::syscall(SYS_clock_gettime, clock, time));
+    *time = wallTime();
+    return 0;
+}
+
+int gettimeofday(timeval *time, void *) noexcept
+{
+    const timespec now = wallTime();
+    *time = {now.tv_sec, now.tv_nsec / 1000};
+    return 0;
+}
+
+time_t time(time_t *time) noexcept
+{
+    const timespec now = wallTime();
+    if (time)
+        *time = now.tv_sec;
+    return now.tv_sec;
+}
+}
