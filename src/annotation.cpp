@@ -148,7 +148,8 @@ std::optional<QUrl> toServer(QStringView text, QString *error)
 /// The options text without a password that stands in it.
 QString withoutSecrets(const QString &text)
 {
-    static const QRegularExpression userInfo(QStringLiteral("//[^;]*@"));
+    // Up to the last '@': a ';' in the password ends the option, but is not the end of the password.
+    static const QRegularExpression userInfo(QStringLiteral("//.*@"), QRegularExpression::DotMatchesEverythingOption);
     QString shown = text;
     return shown.replace(userInfo, QStringLiteral("//…@"));
 }
@@ -540,9 +541,16 @@ std::optional<AnnotationOptions> AnnotationOptions::parse(QStringView text, QStr
         start += entry.size() + 1;
         if (entry.trimmed().isEmpty())
             continue;
-        const auto wrong = [&](const QString &problem) { return fail(error, atPosition(position, problem)); };
         const qsizetype equals = entry.indexOf(u'=');
         const QStringView name = entry.first(equals < 0 ? entry.size() : equals).trimmed();
+        const auto wrong = [&](const QString &problem) {
+            // What is wrong may be the rest of a password.
+            const bool mayBeSecret = name != u"server" && seen.contains(u"server")
+                    && text.sliced(position).contains(u'@');
+            return fail(error, atPosition(position, mayBeSecret ? QStringLiteral("this is no option; a ';' in the "
+                                                                                 "server's URL is written %3B")
+                                                                : problem));
+        };
         if (equals < 0)
             return wrong(QStringLiteral("%1 has no value; write name=value").arg(quoted(name)));
         if (seen.contains(name))

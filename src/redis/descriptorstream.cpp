@@ -173,7 +173,7 @@ void DescriptorStream::end(int error)
     QMetaObject::invokeMethod(
             this,
             [this, error] {
-                if (error == 0)
+                if (error == 0 || error == ECONNRESET || error == EPIPE)
                     Q_EMIT closed();
                 else
                     Q_EMIT failed(qt_error_string(error));

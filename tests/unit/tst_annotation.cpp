@@ -356,6 +356,7 @@ void tst_Annotation::wrongOptions_data()
     row("server=nonsense", "server: the server is not a URL");
     row("server=http://host", "server: ");
     row("server=redis://user:topsecret@host:99999", "server: ");
+    row("server=redis://user:12;topsecret@host", "this is no option; a ';'");
 }
 
 void tst_Annotation::wrongOptions()
