@@ -6,9 +6,11 @@
 #include "locktesting.h"
 
 #include "support/faultproxy.h"
+#include "support/posix.h"
 
 #include <QDistLock/Annotations>
 
+#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qelapsedtimer.h>
 #include <QtCore/qeventloop.h>
 #include <QtCore/qpointer.h>
@@ -180,6 +182,15 @@ public:
     Q_INVOKABLE int defaulted(int a, int b = 7) { return a + b; }
     Q_INVOKABLE int bare() { return 1; }
 };
+
+/// With this thread's event loop blocked on purpose: what others do goes on, what is posted here waits.
+template<typename Condition>
+void blockUntil(Condition condition)
+{
+    const QDeadlineTimer deadline(10s);
+    while (!condition() && !deadline.hasExpired())
+        Support::Posix::pollPause();
+}
 
 class tst_Annotations : public QObject
 {
@@ -585,13 +596,9 @@ void tst_Annotations::lostBeforeItsTurn()
     Receiver receiver;
     QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::shortLease));
     Q_EMIT sender.numbered(1);
-    QElapsedTimer elapsed;
-    elapsed.start();
-    while (!m_server.exists("lock:short") && elapsed.elapsed() < 10000)
-        QThread::msleep(1);
+    blockUntil([&] { return m_server.exists("lock:short"); });
     QVERIFY(m_server.exists("lock:short"));
-    while (m_server.exists("lock:short") && elapsed.elapsed() < 10000)
-        QThread::msleep(1);
+    blockUntil([&] { return !m_server.exists("lock:short"); });
     hold("lock:short");
     const qint64 before = m_server.commandsProcessed("evalsha");
     QVERIFY(asked(before));
@@ -610,10 +617,7 @@ void tst_Annotations::lostWhileItRuns()
     const LogCapture log;
     receiver.body = [&] {
         letGo("lock:renewed");
-        QElapsedTimer elapsed;
-        elapsed.start();
-        while (isLockedHere(QStringLiteral("renewed")) && elapsed.elapsed() < 10000)
-            QThread::msleep(1);
+        blockUntil([&] { return !isLockedHere(QStringLiteral("renewed")); });
     };
     QVERIFY(connectLocked(&sender, &Sender::fired, &receiver, &Receiver::renewed));
     Q_EMIT sender.fired();
@@ -670,10 +674,7 @@ void tst_Annotations::receiverDeleted()
         delete receiver;
         letGo("lock:counter");
     } else if (when == u"acquired") {
-        QElapsedTimer elapsed;
-        elapsed.start();
-        while (!m_server.exists("lock:counter") && elapsed.elapsed() < 10000)
-            QThread::msleep(1); // what comes meanwhile waits in this thread's queue
+        blockUntil([&] { return m_server.exists("lock:counter"); }); // what comes meanwhile waits in this thread's queue
         delete receiver;
     }
     QVERIFY(eventually([&] { return !alive && other.seen.size() == 1; }));
@@ -1437,10 +1438,7 @@ void tst_Annotations::withLockCancelled()
 
     // When it has the lock but not its turn yet.
     auto fourth = withLock(name, options, function);
-    QElapsedTimer elapsed;
-    elapsed.start();
-    while (!m_server.exists("lock:w") && elapsed.elapsed() < 10000)
-        QThread::msleep(1);
+    blockUntil([&] { return m_server.exists("lock:w"); });
     fourth.cancel();
     QVERIFY(finished(fourth));
     QVERIFY(nothingLeft());
