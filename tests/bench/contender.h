@@ -64,6 +64,9 @@ std::unique_ptr<Contender> makeLibraryScoped(const Setup &setup);
 /// Scopes inside a scope of the same lock.
 std::unique_ptr<Contender> makeLibraryReentry(const Setup &setup);
 
+/// No competitor: watches when the whole machine stood still.
+std::unique_ptr<Contender> makeMachinePauses(const Setup &setup);
+
 /// Wall clock and processor time since construction.
 class Stopwatch
 {

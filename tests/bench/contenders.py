@@ -9,6 +9,7 @@ import sys
 
 OURS = "qdistlock"
 UNFAIR = "qdistlock, fair = false"
+PAUSES = "the machine"  # a witness, no competitor
 QT = "bare Qt socket"
 HIREDIS = "bare hiredis"
 REDIS_PY = "redis-py"
@@ -68,5 +69,5 @@ class Contenders:
         where += ["--lease", str(lease)]
         if name == UNFAIR:
             where.append("--unfair")
-        prefix = {QT: "qt-", HIREDIS: "hiredis-"}.get(name, "library-")
+        prefix = {QT: "qt-", HIREDIS: "hiredis-", PAUSES: "machine-"}.get(name, "library-")
         return [self.program, *where, prefix + kind]

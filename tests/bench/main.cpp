@@ -88,6 +88,7 @@ int main(int argc, char **argv)
             {QStringLiteral("library-lost"), Bench::makeLibraryLost},
             {QStringLiteral("library-scoped"), Bench::makeLibraryScoped},
             {QStringLiteral("library-reentry"), Bench::makeLibraryReentry},
+            {QStringLiteral("machine-pauses"), Bench::makeMachinePauses},
     };
 
     QCommandLineParser parser;
