@@ -46,8 +46,9 @@ T.Action {
     property var work
     property int whenBusy: LockedAction.Wait
 
-    property alias name: ownLock.name
-    property alias server: ownLock.server
+    /// Changed during a run, `name` and `server` are those of the next one.
+    property string name
+    property string server
     property alias lease: ownLock.lease
     property alias wait: ownLock.wait
 
@@ -83,7 +84,7 @@ T.Action {
     function run(): var {
         if (running)
             return Promise.reject(internal.refusal(DistributedLock.BusyError,
-                                                   qsTr("Lock \"%1\": the action is running already").arg(name)));
+                                                   qsTr("Lock \"%1\": the action is running already").arg(ownLock.name)));
         internal.error = DistributedLock.NoError;
         internal.errorString = "";
         internal.state = LockedAction.Waiting;
@@ -94,6 +95,8 @@ T.Action {
                                                                                 { error: result.error })));
     }
 
+    onNameChanged: internal.address()
+    onServerChanged: internal.address()
     onTriggered: {
         if (!running)
             run().catch(() => {}); // the signals tell
@@ -112,6 +115,15 @@ T.Action {
         property int error: DistributedLock.NoError
         property string errorString
 
+        onStateChanged: address()
+
+        function address() {
+            if (state !== LockedAction.Idle)
+                return;
+            ownLock.name = root.name;
+            ownLock.server = root.server;
+        }
+
         function refusal(error: int, text: string): var {
             return Object.assign(new Error(text), { error: error });
         }
@@ -122,7 +134,7 @@ T.Action {
             if (!ownLock.held)
                 return refused({
                     error: DistributedLock.CancelledError,
-                    errorString: qsTr("Lock \"%1\" was lost before its work began").arg(root.name)
+                    errorString: qsTr("Lock \"%1\" was lost before its work began").arg(ownLock.name)
                 });
             state = LockedAction.Working;
             let outcome;

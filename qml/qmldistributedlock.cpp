@@ -6,6 +6,7 @@
 #include <QDistLock/lockregistry.h>
 
 #include <QtCore/qloggingcategory.h>
+#include <QtCore/qpointer.h>
 #include <QtCore/qpromise.h>
 #include <QtCore/qrandom.h>
 #include <QtQml/qqml.h>
@@ -54,7 +55,7 @@ QmlDistributedLock::QmlDistributedLock(QObject *parent)
         scheduleUpdate();
     });
     connect(this, &DistributedLock::leaseChanged, this,
-            [this] { optionChanged(state() != Unlocked); });
+            [this] { optionChanged(m_attempting || state() != Unlocked); });
     connect(this, &DistributedLock::fairChanged, this,
             [this] { optionChanged(state() == Acquiring); });
     connect(this, &DistributedLock::retryIntervalChanged, this,
@@ -112,17 +113,17 @@ void QmlDistributedLock::setActive(bool active)
     m_retryTimer.stop();
     m_retryDelay = FirstRetryDelay;
     m_stuck = false;
+    const QPointer<QmlDistributedLock> alive(this);
     if (active) {
         scheduleUpdate();
     } else if (m_activeLevel) {
         m_activeLevel = false;
         DistributedLock::release();
-    } else if (m_attempting && m_pendingCalls == 0) {
-        // With other acquires pending it runs on, and attemptFinished() gives its level back.
-        m_cancelling = true;
-        DistributedLock::cancel();
+    } else {
+        cancelUnwantedAttempt();
     }
-    Q_EMIT activeChanged();
+    if (alive)
+        Q_EMIT activeChanged();
 }
 
 void QmlDistributedLock::classBegin()
@@ -133,8 +134,10 @@ void QmlDistributedLock::classBegin()
 void QmlDistributedLock::componentComplete()
 {
     m_complete = true;
+    const QPointer<QmlDistributedLock> alive(this);
     applyChange();
-    scheduleUpdate();
+    if (alive)
+        scheduleUpdate();
 }
 
 QJSValue QmlDistributedLock::acquire()
@@ -182,7 +185,9 @@ void QmlDistributedLock::start(const WaitingCall &call)
         --m_pendingCalls;
         scheduleUpdate();
     });
-    call.watcher->setFuture(call.tryOnly ? tryAcquireAsync() : acquireAsync());
+    const QFuture<LockResult> future = call.tryOnly ? tryAcquireAsync() : acquireAsync();
+    if (call.watcher)
+        call.watcher->setFuture(future);
 }
 
 void QmlDistributedLock::cancelWaitingCalls()
@@ -204,8 +209,12 @@ QJSValue QmlDistributedLock::release()
 
     cancelWaitingCalls();
     const bool endsActive = m_active && (m_activeLevel ? holdCount() <= 1 : !m_changed);
-    watcher->setFuture(releaseAsync());
-    if (endsActive) {
+    const QPointer<QmlDistributedLock> alive(this);
+    const QPointer<QFutureWatcher<bool>> waiting(watcher);
+    const QFuture<bool> released = releaseAsync();
+    if (waiting)
+        waiting->setFuture(released);
+    if (alive && endsActive) {
         m_activeLevel = false;
         m_cancelling = m_attempting;
         setActive(false);
@@ -215,27 +224,45 @@ QJSValue QmlDistributedLock::release()
 
 QJSValue QmlDistributedLock::forceRelease()
 {
-    LockRegistry *const registry = wantedRegistry();
+    const QPointer<LockRegistry> registry(wantedRegistry());
     const auto failure = std::make_shared<QString>();
     QFutureWatcher<bool> *watcher = nullptr;
     const QJSValue promised = m_promises.make(
-            this, &watcher, [failure](QJSEngine *engine, const QJSValue &deferred, const QFuture<bool> &existed) {
-                if (failure->isNull())
-                    JsPromises::resolve(deferred, existed.resultCount() > 0 && existed.result());
+            this, &watcher,
+            [failure, registry](QJSEngine *engine, const QJSValue &deferred, const QFuture<bool> &future) {
+                const bool existed = future.resultCount() > 0 && future.result();
+                if (!existed && !registry && failure->isNull())
+                    *failure = QStringLiteral("the connection ended before the server answered");
+                if (existed || failure->isNull())
+                    JsPromises::resolve(deferred, existed);
                 else
                     JsPromises::reject(engine, deferred, *failure);
             });
-    connect(registry, &LockRegistry::errorOccurred, watcher,
-            [failure, registry] { *failure = registry->errorString(); });
-    watcher->setFuture(registry->forceRelease(m_name));
+    // The registry tells everybody's errors: the one of this call comes right before its end.
+    connect(registry, &LockRegistry::errorOccurred, watcher, [failure, registry, watcher] {
+        *failure = registry->errorString();
+        QMetaObject::invokeMethod(
+                watcher,
+                [failure, watcher] {
+                    if (!watcher->future().isFinished())
+                        failure->clear();
+                },
+                Qt::QueuedConnection);
+    });
+    const QPointer<QFutureWatcher<bool>> waiting(watcher);
+    const QFuture<bool> future = registry->forceRelease(m_name);
+    if (waiting)
+        waiting->setFuture(future);
     return promised;
 }
 
 void QmlDistributedLock::cancel()
 {
     cancelWaitingCalls();
+    const QPointer<QmlDistributedLock> alive(this);
+    m_cancelling = m_attempting;
     DistributedLock::cancel();
-    if (m_active && !m_activeLevel)
+    if (alive && m_active && !m_activeLevel)
         setActive(false);
 }
 
@@ -277,6 +304,7 @@ void QmlDistributedLock::scheduleUpdate()
 /// Takes the next step from what is towards what is wanted. Called after every change of either.
 void QmlDistributedLock::update()
 {
+    const QPointer<QmlDistributedLock> alive(this);
     m_updateScheduled = false;
     if (m_changed) {
         if (state() != Unlocked) {
@@ -287,11 +315,19 @@ void QmlDistributedLock::update()
         if (m_attempting || m_pendingCalls > 0)
             return;
         applyChange();
+        if (!alive)
+            return;
     }
-    const std::vector<WaitingCall> calls = std::exchange(m_waitingCalls, {});
-    for (const WaitingCall &call : calls)
+    while (!m_waitingCalls.empty() && !m_changed) {
+        const WaitingCall call = m_waitingCalls.front();
+        m_waitingCalls.erase(m_waitingCalls.begin());
         start(call);
-    if (m_active && !m_activeLevel && !m_attempting && !m_stuck && !m_retryTimer.isActive()
+        if (!alive)
+            return;
+    }
+    if (!m_active)
+        cancelUnwantedAttempt();
+    else if (!m_activeLevel && !m_attempting && !m_stuck && !m_retryTimer.isActive()
         && state() != Releasing)
         startAttempt();
 }
@@ -299,9 +335,11 @@ void QmlDistributedLock::update()
 void QmlDistributedLock::applyChange()
 {
     m_changed = false;
+    const QPointer<QmlDistributedLock> alive(this);
     if (DistributedLock::name() != m_name)
         DistributedLock::setName(m_name);
-    setRegistry(wantedRegistry());
+    if (alive)
+        setRegistry(wantedRegistry());
 }
 
 /// Ends every level and every acquire under the old name; stateChanged() leads back to update().
@@ -309,34 +347,31 @@ void QmlDistributedLock::letGo()
 {
     m_activeLevel = false;
     m_cancelling = m_attempting;
+    const QPointer<QmlDistributedLock> alive(this);
     DistributedLock::cancel();
-    for (int level = holdCount(); level > 0; --level)
+    for (int level = alive ? holdCount() : 0; alive && level > 0; --level)
         DistributedLock::release();
+}
+
+/// With other acquires pending it runs on: update() sees to it once they have ended.
+void QmlDistributedLock::cancelUnwantedAttempt()
+{
+    if (!m_attempting || m_cancelling || m_pendingCalls > 0)
+        return;
+    m_cancelling = true;
+    DistributedLock::cancel();
 }
 
 void QmlDistributedLock::startAttempt()
 {
     m_attempting = true;
     m_cancelling = false;
-    if (state() != Unlocked) {
-        // Re-enters a hold, or joins an acquire whose `wait` may end it.
-        m_attempt.setFuture(acquireAsync());
-        return;
-    }
-    // Nothing but these options changes meanwhile, and to the outside not even they.
-    const LockOptions own = options();
-    LockOptions patient = own;
-    patient.wait = LockOptions::Forever;
-    patient.maxRetries = LockOptions::UnlimitedRetries;
-    setOptionsQuietly(patient);
-    m_attempt.setFuture(acquireAsync());
-    setOptionsQuietly(own);
-}
-
-void QmlDistributedLock::setOptionsQuietly(const LockOptions &options)
-{
-    const QSignalBlocker blocker(this);
-    setOptions(options);
+    // (Where it joins an acquire, `maxRetries` of that one may end it: then a new one follows.)
+    const LockOptions patient = options().withWait(LockOptions::Forever).withMaxRetries(LockOptions::UnlimitedRetries);
+    const QPointer<QmlDistributedLock> alive(this);
+    const QFuture<LockResult> future = acquireAsync(patient);
+    if (alive)
+        m_attempt.setFuture(future);
 }
 
 void QmlDistributedLock::attemptFinished()
@@ -346,6 +381,7 @@ void QmlDistributedLock::attemptFinished()
     const QFuture<LockResult> future = m_attempt.future();
     const LockResult result = future.resultCount() > 0 ? future.result() : cancelledResult(m_name);
 
+    const QPointer<QmlDistributedLock> alive(this);
     if (result.isAcquired()) {
         m_retryDelay = FirstRetryDelay;
         // Between the acquisition and this call it may have been lost, or released.
@@ -360,7 +396,8 @@ void QmlDistributedLock::attemptFinished()
     } else if (m_active && result.error != TimeoutError) {
         retryLater(result);
     }
-    scheduleUpdate();
+    if (alive)
+        scheduleUpdate();
 }
 
 void QmlDistributedLock::retryLater(const LockResult &failure)
@@ -381,10 +418,12 @@ void QmlDistributedLock::retryLater(const LockResult &failure)
 
 void QmlDistributedLock::onReleased()
 {
+    const QPointer<QmlDistributedLock> alive(this);
     // Not by `active: false`, nor for a change: somebody called release() of the base class.
     if (std::exchange(m_activeLevel, false) && m_active)
         setActive(false);
-    scheduleUpdate();
+    if (alive)
+        scheduleUpdate();
 }
 
 } // namespace QDistLock

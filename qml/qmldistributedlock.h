@@ -116,8 +116,8 @@ private:
     void update();
     void applyChange();
     void letGo();
+    void cancelUnwantedAttempt();
     void startAttempt();
-    void setOptionsQuietly(const LockOptions &options);
     void attemptFinished();
     void retryLater(const LockResult &failure);
     void onReleased();

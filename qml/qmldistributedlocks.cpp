@@ -14,27 +14,24 @@ QJSValue QmlDistributedLocks::invokeLocked(QObject *object, const QString &metho
 
 QJSValue QmlDistributedLocks::invokeLocked(QObject *object, const QString &method, const QVariantList &arguments)
 {
-    const auto settle = [method](QJSEngine *engine, const QJSValue &deferred, QFuture<QVariant> future) {
-        bool settled = false;
-        // Runs at once, with a result or an exception; not if the future was cancelled.
-        const auto ended = future.then(QtFuture::Launch::Sync, [&](const QFuture<QVariant> &finished) {
-            settled = true;
-            try {
-                const QVariant value = finished.result();
-                JsPromises::resolve(deferred, value.isValid() ? engine->toScriptValue(value) : QJSValue());
-            } catch (const LockUnavailable &unavailable) {
-                const LockResult result = unavailable.result();
-                JsPromises::reject(engine, deferred, result.errorString, result.error);
-            } catch (const std::exception &exception) {
-                JsPromises::reject(engine, deferred, QString::fromUtf8(exception.what()));
-            } catch (...) {
-                JsPromises::reject(engine, deferred, QStringLiteral("%1() threw an exception").arg(method));
+    const auto settle = [method](QJSEngine *engine, const QJSValue &deferred, const QFuture<QVariant> &future) {
+        try {
+            Detail::throwException(QFuture<void>(future));
+            if (future.resultCount() == 0) {
+                JsPromises::reject(engine, deferred, QStringLiteral("%1(): the call was cancelled").arg(method),
+                                   DistributedLock::CancelledError);
+                return;
             }
-        });
-        Q_UNUSED(ended)
-        if (!settled)
-            JsPromises::reject(engine, deferred, QStringLiteral("%1(): the call was cancelled").arg(method),
-                               DistributedLock::CancelledError);
+            const QVariant value = future.result();
+            JsPromises::resolve(deferred, value.isValid() ? engine->toScriptValue(value) : QJSValue());
+        } catch (const LockUnavailable &unavailable) {
+            const LockResult result = unavailable.result();
+            JsPromises::reject(engine, deferred, result.errorString, result.error);
+        } catch (const std::exception &exception) {
+            JsPromises::reject(engine, deferred, QString::fromUtf8(exception.what()));
+        } catch (...) {
+            JsPromises::reject(engine, deferred, QStringLiteral("%1() threw an exception").arg(method));
+        }
     };
     QFutureWatcher<QVariant> *watcher = nullptr;
     const QJSValue promise = m_promises.make(this, &watcher, settle);

@@ -215,8 +215,9 @@ void DistributedLockPrivate::registryDestroyed()
     m_sequence = 0;
 }
 
-void DistributedLockPrivate::acquire(quint64 id, bool once)
+void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *own)
 {
+    const LockOptions &wanted = own ? *own : options;
     const auto fail = [this, id](DistributedLock::Error code, const QString &text) {
         LeaseMachine::Action action{LeaseMachine::Action::AcquireFailed};
         action.id = id;
@@ -234,7 +235,7 @@ void DistributedLockPrivate::acquire(quint64 id, bool once)
     }
     LeaseTime time = now();
     if (machine.phase() != LeaseMachine::Held) {
-        if (const QString text = options.validationError(); !text.isEmpty())
+        if (const QString text = wanted.validationError(); !text.isEmpty())
             return fail(DistributedLock::OptionsError, text);
         EngineError engineError;
         LockEngine *const lockEngine = engine(&engineError);
@@ -242,15 +243,15 @@ void DistributedLockPrivate::acquire(quint64 id, bool once)
             return;
         if (!lockEngine)
             return fail(engineError.code, engineError.text);
-        const bool sameKeys = !name.isEmpty() && name == m_keysName && options.keyPrefix == m_keysPrefix;
+        const bool sameKeys = !name.isEmpty() && name == m_keysName && wanted.keyPrefix == m_keysPrefix;
         if (machine.phase() != LeaseMachine::Acquiring && !sameKeys) {
             QString text;
-            const auto keys = LockKeys::make(options.keyPrefix, name, &text);
+            const auto keys = LockKeys::make(wanted.keyPrefix, name, &text);
             if (!keys)
                 return fail(DistributedLock::NameError, text);
             m_nextKeys = *keys;
             m_keysName = name;
-            m_keysPrefix = options.keyPrefix;
+            m_keysPrefix = wanted.keyPrefix;
         }
         if (machine.phase() == LeaseMachine::Unlocked)
             turn = registry->nextTurn();
@@ -266,7 +267,7 @@ void DistributedLockPrivate::acquire(quint64 id, bool once)
     }
     if (m_withdrawn.contains(id))
         return fail(DistributedLock::CancelledError, LeaseMachine::cancelledError().text);
-    machine.acquire(id, once || options.wait == 0ms, options, time);
+    machine.acquire(id, once || wanted.wait == 0ms, wanted, time);
     run(InsideCall);
 }
 
@@ -516,7 +517,10 @@ void DistributedLockPrivate::deliver(const Outcome &outcome)
         break;
     }
     case Action::Released:
-        if (m_announcedEpoch == outcome.epoch)
+        if (m_announcedEpoch != outcome.epoch)
+            break;
+        setError({});
+        if (alive)
             Q_EMIT q->released();
         break;
     case Action::Lost:
@@ -754,6 +758,14 @@ QFuture<LockResult> DistributedLock::acquireAsync()
     quint64 id;
     const QFuture<LockResult> future = prepareAcquire(&id);
     startAcquire(id, false);
+    return future;
+}
+
+QFuture<LockResult> DistributedLock::acquireAsync(const LockOptions &options)
+{
+    quint64 id;
+    const QFuture<LockResult> future = prepareAcquire(&id);
+    d->acquire(id, false, &options);
     return future;
 }
 

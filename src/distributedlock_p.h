@@ -35,7 +35,8 @@ public:
     void registryDestroyed();
 
     quint64 newRequest() { return ++m_lastRequest; }
-    void acquire(quint64 id, bool once);
+    /// \a own: instead of the lock's options.
+    void acquire(quint64 id, bool once, const LockOptions *own = nullptr);
     /// Made before acquire(), where a slot of a NOTIFY may delete the lock.
     QFuture<LockResult> acquireFuture(quint64 id);
     /// Nobody waits for this acquire any more; others go on.

@@ -9,6 +9,7 @@
 #include <QDistLock/LockRegistry>
 
 #include <QtCore/QCommandLineParser>
+#include <QtCore/QFutureWatcher>
 #include <QtCore/QTimer>
 #include <QtWidgets/QApplication>
 #include <QtWidgets/QHBoxLayout>
@@ -77,14 +78,23 @@ void Window::say(const QString &text)
 /// Work that goes on after the function returns: the lock is held until its future has finished.
 void Window::pack()
 {
-    QDistLock::withLock(this, QStringLiteral("table:") + table(), {}, [this] {
+    const QFuture<QString> outcome = QDistLock::withLock(this, QStringLiteral("table:") + table(), {}, [this] {
         say(tr("Packing …"));
         const auto packed = std::make_shared<QPromise<void>>();
         packed->start();
         QTimer::singleShot(1s, this, [packed] { packed->finish(); });
         return packed->future();
-    }).then(this, [this] { say(tr("Packed")); })
-      .onFailed(this, [this](const QDistLock::LockUnavailable &error) { say(error.result().errorString); });
+    }).then([] { return tr("Packed"); })
+      .onCanceled([] { return tr("Not packed"); })
+      .onFailed([](const QDistLock::LockUnavailable &error) { return error.result().errorString; });
+
+    // Not then(this, …): Qt 6.4 aborts if the window is closed before the future has finished.
+    auto *const watcher = new QFutureWatcher<QString>(this);
+    connect(watcher, &QFutureWatcherBase::finished, this, [this, watcher] {
+        say(watcher->result());
+        watcher->deleteLater();
+    });
+    watcher->setFuture(outcome);
 }
 
 void Window::ship()

@@ -7,7 +7,7 @@
 #include <QDistLock/distributedlock.h>
 #include <QDistLock/lockresult.h>
 
-#include <QtCore/qmetaobject.h>
+#include <QtCore/qfuturewatcher.h>
 #include <QtCore/qpointer.h>
 #include <QtCore/qthread.h>
 
@@ -23,23 +23,25 @@ namespace QDistLock {
 
 namespace Detail {
 
-/// Resumes a coroutine from the event loop once a future has finished; not any more when it has gone.
+/// Resumes a coroutine from this thread's event loop once a future has finished or was cancelled; not any
+/// more when this has gone. (Not by a continuation: a future has room for one, which may be somebody's.)
 class CoroutineResumption
 {
 public:
     template<typename T>
-    void resumeAfter(QFuture<T> future, std::coroutine_handle<> coroutine)
+    void resumeAfter(const QFuture<T> &future, std::coroutine_handle<> coroutine)
     {
-        m_receiver = std::make_unique<QObject>();
-        future.then([receiver = QPointer<QObject>(m_receiver.get()), coroutine](const T &) {
-            if (receiver)
-                QMetaObject::invokeMethod(receiver.data(), [coroutine] { coroutine.resume(); },
-                                          Qt::QueuedConnection);
+        auto watcher = std::make_unique<QFutureWatcher<T>>();
+        QObject::connect(watcher.get(), &QFutureWatcherBase::finished, watcher.get(), [this, coroutine] {
+            m_watcher.release()->deleteLater(); // the frame may end here, inside a signal of the watcher
+            coroutine.resume();
         });
+        watcher->setFuture(future);
+        m_watcher = std::move(watcher);
     }
 
 private:
-    std::unique_ptr<QObject> m_receiver; ///< takes the posted call with it
+    std::unique_ptr<QFutureWatcherBase> m_watcher;
 };
 
 } // namespace Detail
@@ -49,7 +51,8 @@ private:
     this or takes the future(). Dropping it changes nothing.
 
     `co_await` gives true when the level was given back and, on the last one, the server confirmed it.
-    It resumes from the event loop; the coroutine may be destroyed meanwhile.
+    It resumes from the event loop of the thread that awaits, and gives false if the future was cancelled
+    before its end; the coroutine may be destroyed meanwhile.
 */
 class ReleaseAwaitable
 {
@@ -72,7 +75,7 @@ public:
         {
             m_resumption.resumeAfter(m_future, coroutine);
         }
-        bool await_resume() const { return m_future.result(); }
+        bool await_resume() const { return m_future.resultCount() > 0 && m_future.result(); }
 
     private:
         Q_DISABLE_COPY_MOVE(Awaiter)

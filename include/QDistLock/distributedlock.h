@@ -196,6 +196,11 @@ Q_SIGNALS:
     void fairChanged();
     void errorChanged();
 
+protected:
+    /// As acquireAsync(), with \a options instead of options(). Where it joins an acquire that is under way
+    /// only their `wait` counts, where it re-enters none of them.
+    QFuture<LockResult> acquireAsync(const LockOptions &options);
+
 private:
     friend class AcquireAwaitable;
     friend class DistributedLockPrivate;

@@ -13,6 +13,7 @@
 
 using namespace LockTesting;
 using QDistLock::LockGuard;
+using QDistLock::ReleaseAwaitable;
 
 static_assert(!std::is_copy_constructible_v<LockGuard> && !std::is_copy_assignable_v<LockGuard>);
 static_assert(std::is_nothrow_move_constructible_v<LockGuard>);
@@ -141,11 +142,20 @@ private Q_SLOTS:
     void guardOfALostHoldLeavesAcquiresAlone();
     void releaseAwaitableIsDropped();
     void releaseAwaitedWhileLockIsDestroyed();
+    void releaseAwaitedByTwo();
+    void releaseAwaitedBesideAContinuation();
+    void releaseAwaitedAfterItsFutureWasCancelled();
+    void frameEndsWithItsLastResumption();
 
 private:
     QByteArray key() const { return "lock:" + m_name.toUtf8(); }
     void occupy() { QCOMPARE(m_server.cli({"SET", key(), Foreign, "PX", "60000"}), QByteArray("OK")); }
     bool isFree() { return lockKeys(m_server).isEmpty(); }
+    /// The registry of the lock that is held subscribes after its first answer.
+    bool isSubscribed()
+    {
+        return m_server.subscriberCount("lock:client:" + m_server.get(key()).split(':').first()) == 1;
+    }
 
     Support::RedisServer m_server;
     QString m_name;
@@ -204,7 +214,7 @@ void tst_Coroutines::busyAndTimedOutAreResults()
     QVERIFY(!seen.guard);
     QCOMPARE(seen.guard.fencingToken(), 0);
 
-    lock.setOptions(options(1s, 60ms));
+    lock.setOptions(options(1s, 500ms));
     seen = {};
     task = take(&lock, &seen);
     QVERIFY(eventually([&] { return seen.resumed; }));
@@ -322,6 +332,7 @@ void tst_Coroutines::reentry()
     Seen outer;
     const Task first = take(&lock, &outer);
     QVERIFY(eventually([&] { return outer.resumed; }));
+    QVERIFY(eventually([&] { return isSubscribed(); }));
     const qint64 commands = m_server.commandsProcessed();
     Seen inner;
     const Task second = take(&lock, &inner);
@@ -792,8 +803,10 @@ void tst_Coroutines::guardLeavesALaterHoldAlone()
     Seen seen;
     const Task task = take(&lock, &seen);
     QVERIFY(eventually([&] { return seen.held; }));
+    QVERIFY(eventually([&] { return isSubscribed(); }));
     QVERIFY(eventually([&, gone = registry.forceRelease(m_name)] { return gone.isFinished(); }));
     QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
+    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
     QVERIFY(!seen.guard);
     QVERIFY(acquireNow(&lock)); // a hold of somebody else, on the same object
     QVERIFY(!seen.guard);
@@ -871,6 +884,88 @@ void tst_Coroutines::releaseAwaitedWhileLockIsDestroyed()
     QVERIFY(eventually([&] { return resumed; }));
     QVERIFY(!confirmed);
     QVERIFY(eventually([&] { return isFree(); }));
+}
+
+void tst_Coroutines::releaseAwaitedByTwo()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, m_name);
+    Seen seen;
+    const Task holder = take(&lock, &seen);
+    QVERIFY(eventually([&] { return seen.held; }));
+    const auto awaitRelease = [](ReleaseAwaitable released, bool *confirmed) -> Task { *confirmed = co_await released; };
+    const ReleaseAwaitable released = seen.guard.release();
+    bool first = false;
+    bool second = false;
+    const Task one = awaitRelease(released, &first);
+    const Task two = awaitRelease(released, &second);
+    QVERIFY(!one.isDone() && !two.isDone());
+    QVERIFY(eventually([&] { return one.isDone() && two.isDone(); }));
+    QVERIFY(first);
+    QVERIFY(second);
+}
+
+/// A QFuture has room for one continuation only: that is the application's.
+void tst_Coroutines::releaseAwaitedBesideAContinuation()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, m_name);
+    int logged = 0;
+    bool confirmed = false;
+    const Task task = [](DistributedLock *lock, int *logged, bool *confirmed) -> Task {
+        auto guard = co_await lock->acquireAwaitable();
+        const auto released = guard.release();
+        released.future().then([logged](bool) { ++*logged; });
+        *confirmed = co_await released;
+    }(&lock, &logged, &confirmed);
+    QVERIFY(eventually([&] { return task.isDone(); }));
+    QVERIFY(confirmed);
+    QCOMPARE(logged, 1);
+}
+
+void tst_Coroutines::releaseAwaitedAfterItsFutureWasCancelled()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, m_name);
+    bool confirmed = true;
+    const Task task = [](DistributedLock *lock, bool *confirmed) -> Task {
+        auto guard = co_await lock->acquireAwaitable();
+        const auto released = guard.release();
+        released.future().cancel();
+        *confirmed = co_await released;
+    }(&lock, &confirmed);
+    QVERIFY(eventually([&] { return task.isDone(); }));
+    QVERIFY(!confirmed); // nobody knows
+    QVERIFY(eventually([&] { return isFree(); }));
+}
+
+/// The frame goes away inside the call that resumes it.
+void tst_Coroutines::frameEndsWithItsLastResumption()
+{
+    struct Detached
+    {
+        struct promise_type
+        {
+            Detached get_return_object() { return {}; }
+            std::suspend_never initial_suspend() noexcept { return {}; }
+            std::suspend_never final_suspend() noexcept { return {}; }
+            void return_void() {}
+            void unhandled_exception() { std::terminate(); }
+        };
+    };
+    LockRegistry registry(m_server.url());
+    const auto ended = std::make_shared<int>(0);
+    for (int i = 0; i < 2; ++i) {
+        [](LockRegistry *registry, QString name, bool explicitly, std::shared_ptr<int> ended) -> Detached {
+            DistributedLock lock(registry, name);
+            auto guard = co_await lock.acquireAwaitable();
+            if (explicitly)
+                co_await guard.release();
+            ++*ended;
+        }(&registry, m_name, i == 1, ended);
+    }
+    QVERIFY(eventually([&] { return *ended == 2; }));
+    QVERIFY(eventually([&] { return isFree() && ended.use_count() == 1; }));
 }
 
 QTEST_GUILESS_MAIN(tst_Coroutines)

@@ -6,6 +6,7 @@
 #include "locktesting.h"
 
 #include "support/fakeclock.h"
+#include "support/faultproxy.h"
 
 #include <QDistLock/LockInfo>
 
@@ -98,6 +99,7 @@ private Q_SLOTS:
     void errorsNameTheLock();
     void emptyNameWithoutPrefix();
     void errorIsClearedBySuccess();
+    void errorIsClearedByRelease();
     void renamedWhileInUse();
     void keyPrefixChangedWhileReleasing();
     void optionsWhileHeld();
@@ -488,6 +490,34 @@ void tst_DistributedLock::errorIsClearedBySuccess()
     processEvents();
     QCOMPARE(lock.error(), DistributedLock::NoError);
     QCOMPARE(lock.errorString(), QString());
+}
+
+void tst_DistributedLock::errorIsClearedByRelease()
+{
+    Support::FaultProxy proxy(*m_server);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, QStringLiteral("a"));
+    lock.setOptions(options(20s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    DistributedLock::Error inSlot = DistributedLock::ServerError;
+    connect(&lock, &DistributedLock::released, &lock, [&] { inSlot = lock.error(); });
+    proxy.cutBefore("EVALSHA");
+    lock.release();
+    QVERIFY(eventually([&] { return !spies.errors.isEmpty(); }));
+    QCOMPARE(lock.error(), DistributedLock::ConnectionError);
+    QVERIFY(eventually([&] { return !spies.released.isEmpty(); }));
+    QCOMPARE(lock.error(), DistributedLock::NoError);
+    QCOMPARE(lock.errorString(), QString());
+    QCOMPARE(inSlot, DistributedLock::NoError);
+
+    // An acquire that was taken back is no success.
+    lock.acquire();
+    lock.release();
+    QVERIFY(eventually(
+            [&] { return lock.state() == DistributedLock::Unlocked && spies.failed.size() == 1; }));
+    processEvents();
+    QCOMPARE(lock.error(), DistributedLock::CancelledError);
 }
 
 void tst_DistributedLock::renamedWhileInUse()

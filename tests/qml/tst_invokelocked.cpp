@@ -8,6 +8,7 @@
 #include <QDistLock/LockRegistry>
 
 #include <QtCore/qpointer.h>
+#include <QtCore/qthread.h>
 #include <QtQml/qqmlcomponent.h>
 #include <QtQml/qqmlcontext.h>
 #include <QtQml/qqmlengine.h>
@@ -82,6 +83,7 @@ private Q_SLOTS:
     void exceptionRejects();
     void objectDestroyedWhileWaiting();
     void engineDestroyedWhileWaiting();
+    void receiverInAnotherThread();
     void asWorkOfAnAction();
 
 private:
@@ -255,6 +257,25 @@ void TestInvokeLocked::engineDestroyedWhileWaiting()
     m_server.cli({"DEL", key()});
     QTRY_COMPARE_WITH_TIMEOUT(m_backend->calls.size(), 1, Patience); // it was asked for
     QTRY_VERIFY_WITH_TIMEOUT(!m_server.exists(key()), Patience);
+}
+
+/// Each of its futures is finished by the one thread while the other one hears of it.
+void TestInvokeLocked::receiverInAnotherThread()
+{
+    QThread thread;
+    thread.start();
+    m_backend->moveToThread(&thread);
+    for (int round = 0; round < 5; ++round) {
+        evaluate("Promise.all(Array.from({ length: 1000 }, (unused, i) =>\n"
+                 "        DistributedLocks.invokeLocked(backend, 'ship', ['" + m_id + "-' + i])))\n"
+                 "    .then(all => all.filter(each => each.locked).length)");
+        QTRY_VERIFY_WITH_TIMEOUT(!heard().isEmpty(), Patience);
+        QCOMPARE(heard(), QStringLiteral("resolved 1000"));
+    }
+    QTRY_COMPARE_WITH_TIMEOUT(m_server.keys("lock:order:" + m_id + "*"), QList<QByteArray>(), Patience);
+    thread.quit();
+    QVERIFY(thread.wait());
+    QCOMPARE(m_backend->calls.size(), 5000);
 }
 
 void TestInvokeLocked::asWorkOfAnAction()

@@ -46,6 +46,8 @@ private Q_SLOTS:
     void oneRunAtATime();
     void lostWhileWorking();
     void lostBeforeTheWork();
+    void renamed_data();
+    void renamed();
     void actionsExcludeEachOther();
     void destroyedWhileWaiting();
     void destroyedWhileWorking();
@@ -199,7 +201,7 @@ void TestLockedAction::waitsItsTurn()
 void TestLockedAction::refusedAfterTheWait()
 {
     QVERIFY(hold());
-    QVERIFY(load("wait: 50; work: () => root.hear('work')"));
+    QVERIFY(load("wait: 500; work: () => root.hear('work')"));
     call("run");
     QTRY_COMPARE_WITH_TIMEOUT(m_root->property("heard").toStringList().size(), 2, Patience);
     const QString error = QString::number(DistributedLock::TimeoutError);
@@ -363,6 +365,64 @@ void TestLockedAction::lostBeforeTheWork()
     QVERIFY2(heard().startsWith(QStringLiteral("refused %1 ").arg(DistributedLock::CancelledError)),
              qPrintable(heard()));
     QCOMPARE(state(), Idle);
+}
+
+void TestLockedAction::renamed_data()
+{
+    QTest::addColumn<bool>("waiting");
+    QTest::addColumn<QByteArray>("property");
+    for (const bool waiting : {false, true}) {
+        for (const char *const property : {"name", "server"})
+            QTest::addRow("%s, %s", property, waiting ? "waiting" : "working") << waiting << QByteArray(property);
+    }
+}
+
+/// A run keeps its lock; the next one has the new one.
+void TestLockedAction::renamed()
+{
+    QFETCH(bool, waiting);
+    QFETCH(QByteArray, property);
+    const QString other = property == "name" ? QLatin1String(m_name + "b") : QStringLiteral("memory:");
+    if (waiting)
+        QVERIFY(hold());
+    QVERIFY(load("work: () => root.promised()"));
+    call("run");
+    if (waiting)
+        QTRY_COMPARE_WITH_TIMEOUT(lock()->queuePosition(), 0, Patience);
+    else
+        QTRY_COMPARE_WITH_TIMEOUT(state(), Working, Patience);
+    m_action->setProperty(property.constData(), other);
+    QCOMPARE(m_action->property(property.constData()).toString(), other);
+    for (int turn = 0; turn < 10; ++turn)
+        QCoreApplication::processEvents();
+    if (waiting) {
+        QCOMPARE(lock()->queuePosition(), 0);
+        m_server.cli({"DEL", m_key});
+        QTRY_COMPARE_WITH_TIMEOUT(state(), Working, Patience);
+    }
+    QVERIFY(lock()->isHeld());
+    QVERIFY(m_server.exists(m_key));
+    QVERIFY(!m_server.exists(m_key + "b"));
+    call("settleNow");
+    QTRY_COMPARE_WITH_TIMEOUT(heard(), QStringLiteral("finished \"late\" | resolved \"late\""), Patience);
+    QCOMPARE(lock()->property(property.constData()).toString(), other);
+    QTRY_VERIFY_WITH_TIMEOUT(!m_server.exists(m_key), Patience);
+
+    call("run");
+    QTRY_COMPARE_WITH_TIMEOUT(state(), Working, Patience);
+    QVERIFY(!m_server.exists(m_key));
+    QCOMPARE(m_server.exists(m_key + "b"), property == "name");
+    call("settleNow");
+    QTRY_COMPARE_WITH_TIMEOUT(state(), Idle, Patience);
+
+    // In the turn in which it is triggered.
+    m_action->setProperty("server", m_server.url());
+    m_action->setProperty("name", QLatin1String(m_name + "c"));
+    call("trigger");
+    QTRY_COMPARE_WITH_TIMEOUT(state(), Working, Patience);
+    QVERIFY(m_server.exists(m_key + "c"));
+    call("settleNow");
+    QTRY_COMPARE_WITH_TIMEOUT(state(), Idle, Patience);
 }
 
 void TestLockedAction::actionsExcludeEachOther()

@@ -8,12 +8,15 @@
 
 #include <QtCore/qjsondocument.h>
 #include <QtCore/qjsonobject.h>
+#include <QtCore/qpointer.h>
+#include <QtCore/qscopeguard.h>
 #include <QtQml/qqmlcomponent.h>
 #include <QtQml/qqmlcontext.h>
 #include <QtQml/qqmlengine.h>
 #include <QtTest/qsignalspy.h>
 #include <QtTest/qtest.h>
 
+#include <functional>
 #include <memory>
 
 using namespace QDistLock;
@@ -69,6 +72,24 @@ private:
 
 } // namespace
 
+/// Deletes an object from inside its own signal.
+class Deleter : public QObject
+{
+    Q_OBJECT
+
+public:
+    explicit Deleter(QObject *doomed)
+        : m_doomed(doomed)
+    {
+    }
+
+public Q_SLOTS:
+    void deleteIt() { delete m_doomed; }
+
+private:
+    QPointer<QObject> m_doomed;
+};
+
 class TestQml : public QObject
 {
     Q_OBJECT
@@ -85,16 +106,20 @@ private Q_SLOTS:
     void activeBacksOffAfterPermanentError();
     void activeWaitsForAChangeAfterBadServer();
     void activeSetFalseWhileWaiting();
+    void activeSetFalseBesideACall();
     void activeToggledInOneTurn();
     void releaseEndsActive();
     void cancelEndsActive();
+    void cancelledAndWantedInOneTurn();
     void baseReleaseEndsActive();
     void activeKeepsLevelsApart();
     void nameChangeWhileHeld();
     void nameChangeWhileWaiting();
     void nameChangeOfAHoldWithoutActive();
     void serverChangeWhileActive();
+    void serverChangeTakesItsDefaults();
     void leaseChangeWhileActive();
+    void optionsSetWhileAnAttemptBegins();
     void callDuringNameChange();
     void callsBeforeComplete();
     void promiseOfSuccess();
@@ -104,7 +129,12 @@ private Q_SLOTS:
     void promiseOfRelease();
     void promiseOfForceRelease();
     void forceReleaseWithoutServer();
+    void forceReleaseBesideOtherErrors_data();
+    void forceReleaseBesideOtherErrors();
     void lossReasonInHandler();
+    void deletedByASlot_data();
+    void deletedByASlot();
+    void deletedWithCallsWaiting();
     void loaderDestroyedWhileAcquiring();
     void engineDestroyedWhileAcquiring();
 
@@ -154,6 +184,14 @@ QByteArray TestQml::withPromises(const QByteArray &properties) const
               "    function release() { show(lock.release()); }\n"
               "    function forceRelease() { show(lock.forceRelease()); }\n"
               "    function rename() { lock.name = lock.name + 'b'; show(lock.acquire()); }\n"
+              "    property int ended\n"
+              "    function renameAndAcquireTwice() {\n"
+              "        lock.name = lock.name + 'b';\n"
+              "        for (const promise of [lock.acquire(), lock.acquire()])\n"
+              "            promise.then(result => { if (result.error === DistributedLock.CancelledError) ++ended; });\n"
+              "    }\n"
+              "    function cancel() { lock.cancel(); }\n"
+              "    function cancelAndWant() { lock.cancel(); lock.active = true; }\n"
               "}\n";
 }
 
@@ -322,6 +360,23 @@ void TestQml::activeSetFalseWhileWaiting()
     QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Acquiring, Patience);
 }
 
+/// A call of its own keeps the attempt alive, but for no longer than it lasts itself.
+void TestQml::activeSetFalseBesideACall()
+{
+    QVERIFY(hold());
+    Scene scene(withPromises("active: true; wait: 500; retryInterval: 50"));
+    QVERIFY(scene.lock());
+    QSignalSpy acquired(scene.lock(), &DistributedLock::acquired);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->queuePosition(), 0, Patience);
+    scene.call("acquire");
+    scene.lock()->setProperty("active", false);
+    QTRY_VERIFY_WITH_TIMEOUT(!scene.answer().isEmpty(), Patience);
+    QCOMPARE(scene.result().value(QLatin1String("error")), QJsonValue(DistributedLock::TimeoutError));
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Unlocked, Patience);
+    QTRY_VERIFY_WITH_TIMEOUT(!m_server.exists("{" + m_key + "}:queue"), Patience);
+    QCOMPARE(acquired.count(), 0);
+}
+
 void TestQml::activeToggledInOneTurn()
 {
     QVERIFY(hold());
@@ -364,6 +419,22 @@ void TestQml::cancelEndsActive()
     scene.lock()->cancel(); // of the base class
     QTRY_VERIFY_WITH_TIMEOUT(!scene.lock()->property("active").toBool(), Patience);
     QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Unlocked, Patience);
+}
+
+void TestQml::cancelledAndWantedInOneTurn()
+{
+    QVERIFY(hold());
+    Scene scene(withPromises("active: true"));
+    QVERIFY(scene.lock());
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->queuePosition(), 0, Patience);
+    scene.call("acquire");
+    QMetaObject::invokeMethod(scene.root(), "cancelAndWant");
+    QVERIFY(scene.lock()->property("active").toBool());
+    QTRY_VERIFY_WITH_TIMEOUT(!scene.answer().isEmpty(), Patience);
+    QCOMPARE(scene.result().value(QLatin1String("error")), QJsonValue(DistributedLock::CancelledError));
+    m_server.cli({"DEL", m_key});
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->isHeld(), Patience);
+    QVERIFY(scene.lock()->property("active").toBool());
 }
 
 void TestQml::baseReleaseEndsActive()
@@ -463,6 +534,29 @@ void TestQml::serverChangeWhileActive()
     QCOMPARE(scene.lock()->registry(), LockRegistry::instance(QUrl(QStringLiteral("memory:"))));
 }
 
+/// Whatever was acquired before: the keys are those of the C++ locks there.
+void TestQml::serverChangeTakesItsDefaults()
+{
+    const QUrl other(QStringLiteral("memory:"));
+    LockRegistry *const registry = LockRegistry::instance(other);
+    registry->setDefaults(LockOptions().withKeyPrefix(QStringLiteral("other:")));
+    const auto restored = qScopeGuard([registry] { registry->setDefaults(LockOptions()); });
+    DistributedLock holder(registry, QString::fromLatin1(m_name));
+    holder.acquire();
+    QTRY_VERIFY_WITH_TIMEOUT(holder.isHeld(), Patience);
+
+    Scene scene(plain("active: true; lease: 20000"));
+    QVERIFY(scene.lock());
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->isHeld(), Patience);
+    scene.lock()->setProperty("server", other.toString());
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->registry(), registry, Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->queuePosition(), 0, Patience);
+    QCOMPARE(scene.lock()->options().keyPrefix, QStringLiteral("other:"));
+    QCOMPARE(scene.lock()->lease(), 20000); // set here, so the registry's does not count
+    holder.release();
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->isHeld(), Patience);
+}
+
 void TestQml::leaseChangeWhileActive()
 {
     Scene scene(plain("active: true; lease: 20000"));
@@ -473,6 +567,23 @@ void TestQml::leaseChangeWhileActive()
     scene.lock()->setLease(90000);
     QTRY_COMPARE_WITH_TIMEOUT(acquired.count(), 2, Patience);
     QVERIFY(m_server.pttl(m_key) > 60000);
+}
+
+void TestQml::optionsSetWhileAnAttemptBegins()
+{
+    Scene scene(plain("lease: 20000"));
+    QVERIFY(scene.lock());
+    bool set = false;
+    connect(scene.lock(), &DistributedLock::stateChanged, this, [&] {
+        if (scene.lock()->state() != DistributedLock::Acquiring || std::exchange(set, true))
+            return;
+        scene.lock()->setLease(90000);
+        scene.lock()->setWait(1234);
+    });
+    scene.lock()->setProperty("active", true);
+    QTRY_VERIFY_WITH_TIMEOUT(set && scene.lock()->isHeld() && m_server.pttl(m_key) > 60000, Patience);
+    QCOMPARE(scene.lock()->lease(), 90000);
+    QCOMPARE(scene.lock()->wait(), 1234);
 }
 
 void TestQml::callDuringNameChange()
@@ -591,6 +702,32 @@ void TestQml::forceReleaseWithoutServer()
     QVERIFY2(scene.answer().contains(QLatin1String("carrier-pigeon")), qPrintable(scene.answer()));
 }
 
+void TestQml::forceReleaseBesideOtherErrors_data()
+{
+    QTest::addColumn<bool>("held");
+    QTest::addColumn<QString>("answer");
+    QTest::newRow("held") << true << "true";
+    QTest::newRow("free") << false << "false";
+}
+
+/// The registry is everybody's: what others ask it in vain is none of this call's business.
+void TestQml::forceReleaseBesideOtherErrors()
+{
+    QFETCH(bool, held);
+    QFETCH(QString, answer);
+    Scene scene(withPromises(""));
+    QVERIFY(scene.lock());
+    if (held)
+        QVERIFY(hold());
+    LockRegistry *const registry = scene.lock()->registry();
+    QSignalSpy errors(registry, &LockRegistry::errorOccurred);
+    scene.call("forceRelease");
+    registry->forceRelease(QString()); // no name
+    QCOMPARE(errors.count(), 1);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), answer, Patience);
+    QVERIFY(!m_server.exists(m_key));
+}
+
 void TestQml::lossReasonInHandler()
 {
     Scene scene(plain(
@@ -601,6 +738,74 @@ void TestQml::lossReasonInHandler()
     QCOMPARE(m_server.cli({"SET", m_key, "thief", "PX", "60000"}), QByteArrayLiteral("OK"));
     QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->property("stolen").toBool(), Patience);
     QCOMPARE(m_server.get(m_key), QByteArrayLiteral("thief"));
+}
+
+void TestQml::deletedByASlot_data()
+{
+    using Step = std::function<void(Scene *)>;
+    QTest::addColumn<QByteArray>("properties");
+    QTest::addColumn<bool>("busy");
+    QTest::addColumn<QByteArray>("signal");
+    QTest::addColumn<Step>("step");
+    const auto set = [](const char *property, const QVariant &value) -> Step {
+        return [property, value](Scene *scene) { scene->lock()->setProperty(property, value); };
+    };
+    const auto call = [](const char *function) -> Step {
+        return [function](Scene *scene) { scene->call(function); };
+    };
+    const QByteArray state = SIGNAL(stateChanged());
+    const QByteArray active = SIGNAL(activeChanged());
+    QTest::newRow("active = true") << QByteArray() << false << state << set("active", true);
+    QTest::newRow("active = false, held") << QByteArray("active: true") << false << state << set("active", false);
+    QTest::newRow("active = false, waiting") << QByteArray("active: true") << true << state << set("active", false);
+    QTest::newRow("name, held") << QByteArray("active: true") << false << state << set("name", u"other"_qs);
+    QTest::newRow("name, waiting") << QByteArray("active: true") << true << state << set("name", u"other"_qs);
+    QTest::newRow("acquire()") << QByteArray() << false << state << call("acquire");
+    QTest::newRow("tryAcquire()") << QByteArray() << false << state << call("tryAcquire");
+    QTest::newRow("release()") << QByteArray("active: true") << false << state << call("release");
+    QTest::newRow("cancel()") << QByteArray("active: true") << true << state << call("cancel");
+    QTest::newRow("release() of the base") << QByteArray("active: true") << false << active
+                                           << Step([](Scene *scene) { scene->lock()->release(); });
+    QTest::newRow("cancel() of the base") << QByteArray("active: true") << true << active
+                                          << Step([](Scene *scene) { scene->lock()->cancel(); });
+}
+
+/// Most of these only AddressSanitizer can see.
+void TestQml::deletedByASlot()
+{
+    QFETCH(QByteArray, properties);
+    QFETCH(bool, busy);
+    QFETCH(QByteArray, signal);
+    QFETCH(std::function<void(Scene *)>, step);
+    if (busy)
+        QVERIFY(hold());
+    Scene scene(withPromises(properties));
+    const QPointer<DistributedLock> lock = scene.lock();
+    QVERIFY(lock);
+    if (busy)
+        QTRY_COMPARE_WITH_TIMEOUT(lock->queuePosition(), 0, Patience);
+    else if (!properties.isEmpty())
+        QTRY_VERIFY_WITH_TIMEOUT(lock->isHeld(), Patience);
+    QCoreApplication::processEvents(); // what was under way has been told
+    Deleter deleter(lock);
+    connect(lock, signal.constData(), &deleter, SLOT(deleteIt()));
+    step(&scene);
+    QTRY_VERIFY_WITH_TIMEOUT(!lock, Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(m_server.keys(m_key + "*").contains(m_key), busy, Patience);
+}
+
+/// By the first of them that begins: the other one is told too.
+void TestQml::deletedWithCallsWaiting()
+{
+    Scene scene(withPromises(""));
+    const QPointer<DistributedLock> lock = scene.lock();
+    QVERIFY(lock);
+    QCoreApplication::processEvents();
+    Deleter deleter(lock);
+    connect(lock, &DistributedLock::stateChanged, &deleter, &Deleter::deleteIt);
+    scene.call("renameAndAcquireTwice");
+    QTRY_VERIFY_WITH_TIMEOUT(!lock, Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.root()->property("ended").toInt(), 2, Patience);
 }
 
 void TestQml::loaderDestroyedWhileAcquiring()
