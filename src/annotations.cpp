@@ -56,6 +56,27 @@ LockResult optionsError(const QString &text)
     return {DistributedLock::OptionsError, text, 0};
 }
 
+/// The objects that these point to, in a QVariant as well.
+QList<QPointer<const QObject>> objectsOf(qsizetype count, const QMetaType *types,
+                                         const void *const *values)
+{
+    QList<QPointer<const QObject>> objects;
+    for (qsizetype i = 0; i < count; ++i) {
+        QMetaType type = types[i];
+        const void *value = values[i];
+        if (type == QMetaType::fromType<QVariant>()) {
+            const auto *const variant = static_cast<const QVariant *>(value);
+            type = variant->metaType();
+            value = variant->constData();
+        }
+        if (!type.flags().testFlag(QMetaType::PointerToQObject))
+            continue;
+        if (const auto *const object = *static_cast<const QObject *const *>(value))
+            objects.append(object);
+    }
+    return objects;
+}
+
 /// A call of invokeLocked().
 class InvokeJob final : public Detail::FutureJob<QVariant>
 {
@@ -63,11 +84,20 @@ public:
     explicit InvokeJob(const QVariantList &arguments)
         : m_arguments(arguments)
     {
+        for (const QVariant &argument : arguments) {
+            const QMetaType type = argument.metaType();
+            const void *const value = argument.constData();
+            m_objects += objectsOf(1, &type, &value);
+        }
     }
 
     /// In the thread of \a object.
     void begin(QObject *object, const QByteArray &methodName)
     {
+        if (m_objects.contains(nullptr)) {
+            fail(argumentDestroyed(), false);
+            return;
+        }
         const QMetaObject *const meta = object->metaObject();
         QString error;
         const QMetaMethod method = choose(meta, methodName, &error);
@@ -107,7 +137,7 @@ public:
         } catch (...) {
             promise().setException(std::current_exception());
         }
-        finish();
+        end();
     }
 
     bool fail(const LockResult &result, bool skipped) override
@@ -115,7 +145,8 @@ public:
         if (!skipped)
             return FutureJob::fail(result, skipped);
         promise().addResult(QVariant());
-        finish();
+        end();
+        tell();
         return true;
     }
 
@@ -184,6 +215,7 @@ private:
     QObject *m_object = nullptr;
     QMetaMethod m_method;
     QVariantList m_arguments;
+    QList<QPointer<const QObject>> m_objects; ///< among the arguments
 };
 
 } // namespace
@@ -225,6 +257,8 @@ namespace Detail {
 LockedJob::LockedJob() = default;
 
 LockedJob::~LockedJob() = default;
+
+void LockedJob::tell() {}
 
 bool LockedJob::fail(const LockResult &, bool)
 {
@@ -317,7 +351,9 @@ void callLocked(const std::shared_ptr<const LockedMethod> &method, QObject *rece
 {
     QString error;
     auto requests = method->requests({receiver, count, types, values}, &error);
-    LockedCall call{method->className(), method->methodName(), requests.value_or(QList<LockRequest>()), receiver};
+    LockedCall call{method->className(), method->methodName(),
+                    requests.value_or(QList<LockRequest>()), receiver,
+                    objectsOf(count, types, values)};
     auto waiting = std::make_unique<WaitingCall>(call, job);
     if (requests)
         LockedCallQueue::instance()->add(std::move(waiting));

@@ -13,6 +13,7 @@
 #include <QtCore/qthreadstorage.h>
 
 #include <algorithm>
+#include <optional>
 
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
@@ -80,18 +81,27 @@ public:
             return;
         m_messages.push_back(std::move(message));
         if (m_messages.size() == 1)
-            QCoreApplication::postEvent(m_queue, new QEvent(QEvent::User));
+            postEvent();
     }
-    std::vector<Message> take()
+    /// The oldest, once for each event: the next one comes in an event loop that this one may run.
+    std::optional<Message> take()
     {
         const QMutexLocker locker(&m_mutex);
-        return std::exchange(m_messages, {});
+        if (m_messages.empty())
+            return std::nullopt; // it is closed
+        Message message = std::move(m_messages.front());
+        m_messages.pop_front();
+        if (!m_messages.empty())
+            postEvent();
+        return message;
     }
 
 private:
+    void postEvent() { QCoreApplication::postEvent(m_queue, new QEvent(QEvent::User)); }
+
     mutable QMutex m_mutex;
     LockedCallQueue *m_queue = nullptr;
-    std::vector<Message> m_messages;
+    std::deque<Message> m_messages; ///< with one event posted while there are any
 };
 
 /// What a running call holds. Whoever gives up the last reference, in any thread, gives it back.
@@ -111,21 +121,23 @@ public:
 
     ~Locks()
     {
-        const bool wanted = m_mailbox->isOpen();
+        QList<LockRequest> lost;
         for (size_t i = m_holds.size(); i-- > 0;) {
-            const bool lost = !m_holds[i]->isHeld();
+            if (!m_holds[i]->isHeld())
+                lost.append(m_call.requests.at(qsizetype(i)));
             m_holds[i]->release();
-            if (lost && wanted)
-                tellLoss(m_call.requests.at(qsizetype(i)));
         }
-        if (wanted && QThread::currentThread() == m_ownerThread && m_owner->m_running == &m_queue) {
-            m_owner->m_running = nullptr;
-        } else {
+        const bool wanted = m_mailbox->isOpen();
+        if (wanted && QThread::currentThread() == m_ownerThread)
+            m_owner->startNext(m_queue);
+        else
             m_mailbox->post({0, 0, m_queue});
-        }
+        if (!wanted)
+            return;
+        for (const LockRequest &request : std::as_const(lost))
+            tellLoss(request);
     }
 
-    const QString &queue() const { return m_queue; }
     const std::vector<std::shared_ptr<LockHold>> &holds() const { return m_holds; }
 
 private:
@@ -149,6 +161,14 @@ private:
     const QString m_queue;
     std::vector<std::shared_ptr<LockHold>> m_holds;
 };
+
+LockResult argumentDestroyed()
+{
+    return {DistributedLock::CancelledError,
+            QStringLiteral("an object among its arguments was destroyed before the call could run; "
+                           "keep it until then, or pass what identifies it"),
+            0};
+}
 
 QString LockedCall::displayName() const
 {
@@ -204,7 +224,10 @@ void WaitingCall::fail(const LockRequest *request, const LockResult &result) con
     const bool told = job->fail(result, skipped);
     const LockedCallInfo info = call.info(request, result);
     LockedCalls *const calls = LockedCalls::instance();
-    if (told || skipped || result.error == DistributedLock::CancelledError) {
+    // Whoever takes a call back, or lets its receiver go, knows of it; not so with an argument.
+    const bool cancelled = result.error == DistributedLock::CancelledError
+            && !(call.receiver && call.arguments.contains(nullptr));
+    if (told || skipped || cancelled) {
         qCDebug(lcLock, "%ls", qUtf16Printable(info.errorString));
         if (!told && calls && skipped)
             Q_EMIT calls->skipped(info);
@@ -249,6 +272,8 @@ void LockedCallQueue::add(CallPointer newCall)
     call->queue.clear();
     for (const LockRequest &request : std::as_const(call->call.requests))
         call->queue += request.server.toString() + QChar(QChar::Null) + request.key() + QChar(QChar::Null);
+    if (call->queue.isEmpty())
+        call->queue = QString::number(call->id); // needs no lock, so waits for nobody
 
     std::shared_ptr<Queue> &queue = m_queues[call->queue];
     if (queue && !call->mayWait()) {
@@ -375,37 +400,49 @@ void LockedCallQueue::postRun()
 void LockedCallQueue::runReady()
 {
     m_runPosted = false;
-    while (!m_ready.empty()) {
-        WaitingCall *const call = m_current.value(m_ready.front());
-        m_ready.pop_front();
-        if (!call)
-            continue;
-        if (call->job->isCanceled() || (call->watched && !call->call.receiver)) {
-            const CallPointer cancelled = takeCurrent(call);
-            unwatch(call);
-            call->holds.clear();
-            startNext(call->queue);
-            cancelled->fail(nullptr, Detail::cancelledCall());
-            continue;
-        }
-        if (!std::all_of(call->holds.begin(), call->holds.end(), [](const auto &hold) { return hold->isHeld(); })) {
-            qCDebug(lcLock, "%ls: its lock was lost before the event loop came round; it is acquired anew",
-                    qUtf16Printable(call->call.displayName()));
-            call->startWait();
-            begin(call);
-            continue;
-        }
-        if (!m_ready.empty())
-            postRun(); // before: the method may run an event loop of its own
-        run(takeCurrent(call));
+    WaitingCall *const call = m_current.value(m_ready.front());
+    m_ready.pop_front();
+    if (!m_ready.empty())
+        postRun(); // before: what is called here may run an event loop of its own
+    if (!call)
+        return;
+    const bool unwanted = call->job->isCanceled() || (call->watched && !call->call.receiver);
+    if (unwanted || call->call.arguments.contains(nullptr)) {
+        const CallPointer dropped = takeCurrent(call);
+        unwatch(call);
+        call->holds.clear();
+        startNext(call->queue);
+        const QList<LockRequest> &requests = dropped->call.requests;
+        if (unwanted)
+            dropped->fail(nullptr, Detail::cancelledCall());
+        else
+            dropped->fail(requests.isEmpty() ? nullptr : &requests.first(), argumentDestroyed());
         return;
     }
+    if (!std::all_of(call->holds.begin(), call->holds.end(),
+                     [](const auto &hold) { return hold->isHeld(); })) {
+        qCDebug(lcLock,
+                "%ls: its lock was lost before the event loop came round; it is acquired anew",
+                qUtf16Printable(call->call.displayName()));
+        call->startWait();
+        begin(call);
+        return;
+    }
+    run(takeCurrent(call));
 }
 
 void LockedCallQueue::run(CallPointer call)
 {
+    const auto job = call->job;
+    runUnderLocks(std::move(call));
+    job->tell(); // the queue may have gone
+}
+
+void LockedCallQueue::runUnderLocks(CallPointer call)
+{
     unwatch(call.get());
-    auto locks = std::make_shared<Locks>(this, call->call, call->queue, std::move(call->holds));
+    const auto locks = std::make_shared<Locks>(this, call->call, call->queue,
+                                               std::move(call->holds));
     const auto job = std::move(call->job);
     const auto holds = locks->holds();
     for (size_t i = 0; i < holds.size(); ++i) {
@@ -414,19 +451,9 @@ void LockedCallQueue::run(CallPointer call)
     }
     call.reset();
 
-    const QPointer<LockedCallQueue> alive(this);
     const auto ended = qScopeGuard([&] { // also when the method throws
         for (auto hold = holds.rbegin(); hold != holds.rend(); ++hold)
             ThreadLocks::remove(hold->get());
-        if (!alive)
-            return;
-        const QString queue = locks->queue();
-        const QString *const outer = std::exchange(m_running, &locks->queue());
-        locks.reset();
-        const bool released = m_running == nullptr; // otherwise somebody goes on holding them
-        m_running = outer;
-        if (released)
-            startNext(queue);
     });
     job->run(locks);
 }
@@ -571,7 +598,8 @@ void LockedCallQueue::expire()
         }
         queue->waiting = std::move(waiting);
     }
-    schedule(m_expired.size() > FailuresInOneTurn ? QDeadlineTimer(0, Qt::PreciseTimer) : next);
+    // At once: whoever is told of the first may run an event loop of its own.
+    schedule(m_expired.size() > 1 ? QDeadlineTimer(0, Qt::PreciseTimer) : next);
     for (int i = 0; i < FailuresInOneTurn && !m_expired.empty(); ++i) {
         const CallPointer call = std::move(m_expired.front());
         m_expired.pop_front();
@@ -584,13 +612,13 @@ void LockedCallQueue::expire()
 
 void LockedCallQueue::customEvent(QEvent *)
 {
-    const std::vector<Message> messages = m_mailbox->take();
-    for (const Message &message : messages) {
-        if (message.ended)
-            acquireEnded(message.ended, message.attempt);
-        else
-            startNext(message.released);
-    }
+    const std::optional<Message> message = m_mailbox->take();
+    if (!message)
+        return;
+    if (message->ended)
+        acquireEnded(message->ended, message->attempt);
+    else
+        startNext(message->released);
 }
 
 } // namespace QDistLock

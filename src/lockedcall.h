@@ -21,6 +21,9 @@
 
 namespace QDistLock {
 
+/// Of a call that waited for longer than its arguments lived.
+LockResult argumentDestroyed();
+
 /// What a locked call is, for messages too.
 struct LockedCall
 {
@@ -28,6 +31,7 @@ struct LockedCall
     QByteArray methodName;
     QList<LockRequest> requests; ///< in the order in which they are taken
     QPointer<QObject> receiver;
+    QList<QPointer<const QObject>> arguments; ///< those that are objects
 
     QString displayName() const;
     LockedCallInfo info(const LockRequest *request, const LockResult &result) const;
@@ -122,6 +126,7 @@ private:
     void failCurrent(WaitingCall *call, const LockRequest &request, const LockResult &result);
     void runReady();
     void run(CallPointer call);
+    void runUnderLocks(CallPointer call);
     void postRun();
     void startNext(const QString &queue);
 
@@ -145,7 +150,6 @@ private:
     quint64 m_lastId = 0;
     bool m_runPosted = false;
     Runner m_runner{this};
-    const QString *m_running = nullptr; ///< the queue whose locks are being given back, until they are
     QBasicTimer m_timer;
     QDeadlineTimer m_timerDeadline{QDeadlineTimer::Forever};
 };

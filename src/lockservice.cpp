@@ -4,6 +4,7 @@
 #include "lockservice.h"
 
 #include "core/leaseclock.h"
+#include "lockregistry_p.h"
 
 #include <QDistLock/lockregistry.h>
 
@@ -302,9 +303,11 @@ void Worker::execute(const std::vector<Command> &commands)
             std::unique_ptr<Server> &server = m_servers[acquisition->server];
             if (!server)
                 server = std::make_unique<Server>(acquisition->server);
-            const LockRegistry &registry = server->registry;
-            if (acquisition->atOnce && registry.state() != LockRegistry::Ready && registry.error()) {
-                acquisition->end(failure(registry.error(), acquisition->name, registry.errorString()));
+            const EngineError &error = LockRegistryPrivate::get(&server->registry)->error;
+            // After a permanent failure nobody tries again until asked to, as here.
+            if (acquisition->atOnce && error && !error.permanent
+                && server->registry.state() != LockRegistry::Ready) {
+                acquisition->end(failure(error.code, acquisition->name, error.text));
                 acquisition->endHold(false);
                 break;
             }

@@ -66,8 +66,8 @@ public:
     /// \a completion is called exactly once, in the service's thread, when the acquire ended (see
     /// LockHold::result()), unless the hold is released or given up first. Without an application, or once
     /// it ends, the acquire ends with CancelledError at once: \a completion is then called from inside.
-    /// An empty \a server is LockRegistry::defaultServer(). \a atOnce: where the last attempt to reach the
-    /// server failed, ends with that error instead of waiting for the next.
+    /// An empty \a server is LockRegistry::defaultServer(). \a atOnce: where attempts to reach the server fail
+    /// and go on, ends with the error of the last one instead of waiting for the next.
     virtual std::shared_ptr<LockHold> acquire(const QUrl &server, const QString &name, const LockOptions &options,
                                               Completion completion, bool atOnce = false) = 0;
     /// Whether this is the service's own thread, where nothing may wait for it.

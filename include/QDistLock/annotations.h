@@ -121,6 +121,8 @@ public:
 
     /// In the receiver's thread. The locks are held for as long as a copy of \a locks lives.
     virtual void run(const std::shared_ptr<void> &locks) = 0;
+    /// After run() and without its locks: ends the future, if it has one and run() ended the work.
+    virtual void tell();
     /// It will not run; \a skipped: the lock was busy, and that is fine. False: nobody was told yet.
     virtual bool fail(const LockResult &result, bool skipped);
     /// Nobody wants it any more.
@@ -368,7 +370,9 @@ public:
     FutureJob() { m_promise.start(); }
     ~FutureJob() override
     {
-        if (!m_finished)
+        if (m_ended)
+            FutureJob::tell();
+        else
             FutureJob::fail(cancelledCall(), false);
     }
 
@@ -376,8 +380,14 @@ public:
     bool fail(const LockResult &result, bool) override
     {
         m_promise.setException(LockUnavailable(result));
-        finish();
+        end();
+        FutureJob::tell();
         return true;
+    }
+    void tell() override
+    {
+        if (m_ended && !std::exchange(m_told, true))
+            m_promise.finish(); // runs continuations
     }
     bool isCanceled() const override { return m_promise.isCanceled(); }
     std::unique_ptr<QFutureWatcherBase> makeWatcher() const override
@@ -389,15 +399,13 @@ public:
 
 protected:
     QPromise<T> &promise() { return m_promise; }
-    void finish()
-    {
-        m_finished = true;
-        m_promise.finish();
-    }
+    /// promise() has what there is to tell.
+    void end() { m_ended = true; }
 
 private:
     QPromise<T> m_promise;
-    bool m_finished = false;
+    bool m_ended = false;
+    bool m_told = false;
 };
 
 template<typename T>
@@ -451,7 +459,7 @@ public:
         } catch (...) {
             this->promise().setException(std::current_exception());
         }
-        this->finish();
+        this->end();
     }
 
 private:
@@ -489,7 +497,8 @@ private:
         } catch (...) {
             promise.setException(std::current_exception());
         }
-        this->finish();
+        this->end();
+        this->tell();
     }
 
     Function m_function;
@@ -544,7 +553,8 @@ QVariant toArgument(const T &value)
 
     As with QObject::connect(), the connection ends with sender or receiver, and the returned handle
     disconnects it. Emissions that wait go on waiting after that, unless the receiver is destroyed: then they
-    vanish, and what was acquired for them is given back.
+    vanish, and what was acquired for them is given back. One whose argument, a pointer to a QObject of the
+    receiver's thread, was destroyed meanwhile does not run (CancelledError).
 
     What could not be run is told by LockedCalls. A slot without annotation, or with a broken one, is an
     error: a warning, and a handle that converts to false.
@@ -601,8 +611,13 @@ QMetaObject::Connection connectLocked(const typename QtPrivate::FunctionPointer<
 
     Never blocks. Cancelling the future takes a call back that has not begun. Errors are exceptions of the
     future: LockUnavailable when the lock was not acquired, when the annotation is missing or broken or no
-    method fits (OptionsError), or \a object was destroyed first (CancelledError); and what the
-    method throws. Thread: any.
+    method fits (OptionsError), or \a object, or an object of its thread among the arguments, was destroyed
+    first (CancelledError); and what the method throws. Thread: any.
+
+    In Qt 6.4 a continuation with a context, `then(context, …)` or `onFailed(context, …)`, asserts in debug
+    builds if the context is destroyed before the future ends, and attaching any continuation is a race with
+    another thread that ends the future. Use a QFutureWatcher; where the future ends in the calling thread, a
+    continuation without context that captures a QPointer will do as well.
 */
 QDISTLOCK_EXPORT QFuture<QVariant> invokeLocked(QObject *object, const char *method, const QVariantList &arguments);
 
@@ -622,7 +637,7 @@ QFuture<QVariant> invokeLocked(QObject *object, const char *method, const Argume
     Never blocks. Calls of one thread for the same lock run in the order they were made. Cancelling before
     \a function was called takes the call back.
     Errors are exceptions of the future: LockUnavailable when the lock was not acquired, and what \a function
-    throws.
+    throws. For its continuations, which run without the lock, see invokeLocked().
 */
 template<typename Function>
 Detail::FutureOf<std::decay_t<Function>> withLock(const QString &name, const LockOptions &options, Function &&function)

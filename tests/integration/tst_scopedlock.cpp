@@ -96,6 +96,7 @@ private Q_SLOTS:
     void nothingSentFor_data();
     void nothingSentFor();
     void unreachable();
+    void atOnceAfterRepair();
     void deletedKey();
     void frozenServer();
     void withoutRenewal();
@@ -436,6 +437,51 @@ void tst_ScopedLock::unreachable()
     }
 }
 
+void tst_ScopedLock::atOnceAfterRepair()
+{
+    RedisServer::Options serverOptions;
+    serverOptions.tcp = true;
+    serverOptions.password = "first";
+    RedisServer server(serverOptions);
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    QUrl url = server.tcpUrl();
+    url.setPassword(QStringLiteral("second"));
+    const auto acquire = [&url](const QString &name) { // as the GUI thread does
+        return LockService::instance()->acquire(url, name, LockOptions().withWait(0ms), nullptr,
+                                                true);
+    };
+    const LogCapture log;
+    for (int i = 0; i < 2; ++i) {
+        const auto refused = acquire(Name);
+        QVERIFY(refused->waitUntilEnded(5s));
+        QCOMPARE(refused->result().error, DistributedLock::AuthenticationError);
+    }
+    QCOMPARE(server.command({"CONFIG", "SET", "requirepass", "second"}).toByteArray(),
+             QByteArray("OK"));
+    const auto first = acquire(Name);
+    const auto second = acquire(QStringLiteral("other"));
+    QVERIFY(first->waitUntilEnded(5s) && second->waitUntilEnded(5s));
+    QVERIFY2(first->isHeld(), qPrintable(first->result().errorString));
+    QVERIFY2(second->isHeld(), qPrintable(second->result().errorString));
+    QVERIFY(first->releaseAndWait(5s) && second->releaseAndWait(5s));
+
+    // While it is tried again and again nobody waits for the next attempt.
+    server.stop();
+    LockResult result;
+    QVERIFY(eventually([&] {
+        const auto gone = acquire(QStringLiteral("gone"));
+        if (!gone->waitUntilEnded(5s))
+            return false;
+        result = gone->result();
+        return result.error == DistributedLock::ConnectionError;
+    }));
+    QElapsedTimer timer;
+    timer.start();
+    for (int i = 0; i < 20; ++i)
+        QVERIFY(acquire(QStringLiteral("gone"))->waitUntilEnded(5s));
+    QCOMPARE_LT(timer.elapsed(), 2000);
+}
+
 void tst_ScopedLock::deletedKey()
 {
     ScopedLock lock(Name, options(6s));
@@ -484,13 +530,19 @@ void tst_ScopedLock::stalledService()
 {
     const ScopedLock lock(Name, options(300ms));
     QVERIFY(lock);
-    QSemaphore end;
-    const auto stall = LockService::instance()->acquire({}, QStringLiteral("stall"), {}, [&end] { end.acquire(); });
+    const auto stalled = std::make_shared<QSemaphore>();
+    const auto end = std::make_shared<QSemaphore>(); // the service may leave it after this function
+    const auto stall = LockService::instance()->acquire({}, QStringLiteral("stall"), {},
+                                                        [stalled, end] {
+                                                            stalled->release();
+                                                            end->acquire();
+                                                        });
+    QVERIFY(stalled->tryAcquire(1, 10000));
     QElapsedTimer timer;
     timer.start();
     while (lock.isHeld() && timer.elapsed() < 5000) { }
     const qint64 elapsed = timer.elapsed();
-    end.release();
+    end->release();
     QCOMPARE_LT(elapsed, 2000); // whoever could tell of it
     QTRY_VERIFY(stall->result().isAcquired());
     QVERIFY(!lock.isHeld());
