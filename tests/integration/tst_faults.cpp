@@ -59,6 +59,9 @@ private:
     QByteArray m_output;
 };
 
+/// Room for a busy machine, far below any time-out that would hide a lost message.
+constexpr milliseconds AtOnce = 700ms;
+
 } // namespace
 
 class tst_Faults : public QObject
@@ -161,8 +164,8 @@ void tst_Faults::killedHolder()
     QElapsedTimer timer;
     timer.start();
     QVERIFY(eventually([&] { return !spies.acquired.isEmpty(); }));
-    // Lease, retry interval, and what a busy machine adds.
-    QVERIFY2(timer.elapsed() < 500 + 25 + 300, qPrintable(QString::number(timer.elapsed())));
+    // How much less it is on an idle machine is measured in tst_queue.
+    QVERIFY2(timer.elapsed() <= (500ms + AtOnce).count(), qPrintable(QString::number(timer.elapsed())));
 }
 
 void tst_Faults::stoppedHolder()
@@ -316,11 +319,11 @@ void tst_Faults::outOfMemory()
 {
     LockRegistry registry(m_server.url());
     DistributedLock held(&registry, QStringLiteral("held"));
-    held.setOptions(options(600ms));
+    held.setOptions(options(1500ms));
     Spies heldSpies(&held);
     QVERIFY(acquireNow(&held));
     DistributedLock lock(&registry, QStringLiteral("job"));
-    lock.setOptions(options(600ms, 100ms));
+    lock.setOptions(options(1500ms, 500ms));
     Spies spies(&lock);
 
     m_server.command({"CONFIG", "SET", "maxmemory", "1"});
@@ -343,11 +346,11 @@ void tst_Faults::readOnly()
 {
     LockRegistry registry(m_server.url());
     DistributedLock held(&registry, QStringLiteral("held"));
-    held.setOptions(options(1500ms));
+    held.setOptions(options(3s));
     Spies heldSpies(&held);
     QVERIFY(acquireNow(&held));
     DistributedLock lock(&registry, QStringLiteral("job"));
-    lock.setOptions(options(1500ms, 100ms));
+    lock.setOptions(options(3s, 500ms));
     Spies spies(&lock);
 
     m_server.command({"REPLICAOF", "127.0.0.1", QByteArray::number(Posix::freePort())});
@@ -372,7 +375,7 @@ void tst_Faults::noMaster()
 {
     LockRegistry registry(m_server.url());
     DistributedLock lock(&registry, QStringLiteral("job"));
-    lock.setOptions(options(3s, 100ms));
+    lock.setOptions(options(3s, 1s));
     Spies spies(&lock);
     m_server.command({"CONFIG", "SET", "replica-serve-stale-data", "no"});
     m_server.command({"REPLICAOF", "127.0.0.1", QByteArray::number(Posix::freePort())});
@@ -389,7 +392,7 @@ void tst_Faults::noMaster()
 
 void tst_Faults::tooManyClients()
 {
-    QCOMPARE(m_server.connectedClients(), 0);
+    QVERIFY(eventually([&] { return m_server.connectedClients() == 0; })); // of the test before
     m_server.command({"CONFIG", "SET", "maxclients", "1"}); // the foreign client itself
     LockRegistry registry(m_server.url());
     // The server's farewell may be lost with the connection it ends: not every attempt learns the reason.
@@ -431,7 +434,7 @@ void tst_Faults::passingErrors()
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
     DistributedLock lock(&registry, QStringLiteral("job"));
-    lock.setOptions(options(300ms).withRetryInterval(5ms));
+    lock.setOptions(options(900ms).withRetryInterval(5ms));
     Spies spies(&lock);
     // Several times, of each kind.
     proxy.answer(reply, "EVALSHA", 1, 3);
@@ -449,10 +452,9 @@ void tst_Faults::passingErrors()
     // Given up too: told once what is in the way, however often it was met.
     QCOMPARE(spies.errors.size(), 2);
 
-    // And at the end of the wait it is the reason.
-    lock.setWait(milliseconds(60ms));
-    proxy.answer(reply, "EVALSHA", 1, 1000);
-    lock.acquire();
+    // And to one who looks but once it is the reason.
+    proxy.answer(reply, "EVALSHA");
+    lock.tryAcquire();
     QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
     QCOMPARE(spies.failure(), DistributedLock::ServerError);
     QVERIFY2(lock.errorString().contains(QString::fromLatin1(reply.mid(1, 6))), qPrintable(lock.errorString()));
@@ -604,7 +606,7 @@ void tst_Faults::connectionReset()
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
     DistributedLock held(&registry, QStringLiteral("held"));
-    held.setOptions(options(900ms));
+    held.setOptions(options(3s));
     Spies heldSpies(&held);
     QVERIFY(acquireNow(&held));
     // A waiter goes on waiting.
@@ -675,17 +677,17 @@ void tst_Faults::latencyBeyondTheBeat()
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
     DistributedLock lock(&registry, QStringLiteral("job"));
-    lock.setOptions(options(1200ms)); // a beat of 400 ms, shorter than a round trip
+    lock.setOptions(options(1800ms)); // a beat of 600 ms, shorter than a round trip
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     QVERIFY(eventually([&] { return spies.renewed.size() == 1; })); // the server knows the scripts now
     lock.release();
     QVERIFY(eventually([&] { return spies.released.size() == 1; }));
 
-    proxy.setLatency(220ms, 220ms);
+    proxy.setLatency(320ms, 320ms);
     QVERIFY(acquireNow(&lock));
     spies.renewed.clear();
-    QVERIFY(lock.remainingTimeAsDuration() <= 1200ms - 440ms - 14ms);
+    QVERIFY(lock.remainingTimeAsDuration() <= 1800ms - 640ms - 20ms);
     const qint64 before = proxy.commandsForwarded("EVALSHA");
     QElapsedTimer timer;
     timer.start();
@@ -693,7 +695,7 @@ void tst_Faults::latencyBeyondTheBeat()
     QVERIFY(spies.lost.isEmpty());
     // One after the other: never more than one a round trip, and each is answered.
     const qint64 sent = proxy.commandsForwarded("EVALSHA") - before;
-    QVERIFY2(sent <= timer.elapsed() / 440 + 2, qPrintable(QString::number(sent)));
+    QVERIFY2(sent <= timer.elapsed() / 640 + 2, qPrintable(QString::number(sent)));
     QVERIFY(sent <= spies.renewed.size() + 1);
     QVERIFY(lock.isHeld());
 }
@@ -815,13 +817,13 @@ void tst_Faults::missingTtl()
     QFETCH(bool, repair);
     LockRegistry registry(m_server.url());
     DistributedLock lock(&registry, QStringLiteral("job"));
-    lock.setOptions(options(300ms, 450ms).withRepairMissingTtl(repair));
+    lock.setOptions(options(1s, repair ? 5s : 450ms).withRepairMissingTtl(repair));
     Spies spies(&lock);
     m_server.cli({"SETNX", "lock:job", "foreign"});
     lock.acquire();
     if (repair) {
         QVERIFY(eventually([&] { return m_server.pttl("lock:job") >= 0; }));
-        QVERIFY(m_server.pttl("lock:job") <= 300);
+        QVERIFY(m_server.pttl("lock:job") <= 1000);
         QCOMPARE(m_server.get("lock:job"), QByteArray("foreign"));
         QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
     } else {

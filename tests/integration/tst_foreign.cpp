@@ -84,7 +84,7 @@ void tst_Foreign::weExcludeForeignHolder()
 {
     LockRegistry registry(m_server.url());
     DistributedLock lock(&registry, QStringLiteral("shared"));
-    lock.setOptions(options(600ms));
+    lock.setOptions(options(2s));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     QCOMPARE(foreignAcquire("theirs"), QByteArray());

@@ -57,6 +57,9 @@ struct FakeTime
     LockRegistry registry;
 };
 
+/// Room for a busy machine, below the time-out of a command: that must not be what ends a hold.
+constexpr milliseconds AtOnce = 350ms;
+
 std::chrono::nanoseconds margin(std::chrono::nanoseconds lease)
 {
     return lease / 100 + 2ms;
@@ -508,11 +511,17 @@ void tst_Promises::promise3_lostAtTheDeadlineWithoutServer()
     const auto clock = QDistLock::LeaseClock::system();
     std::chrono::nanoseconds deadline{0};
     std::chrono::nanoseconds lostAt{0};
-    const auto confirmed = [&] { deadline = clock->now() + lock.remainingTimeAsDuration(); };
+    qsizetype atRiskBefore = 0;
+    const auto confirmed = [&] {
+        deadline = clock->now() + lock.remainingTimeAsDuration();
+        atRiskBefore = spies.atRisk.size();
+    };
     confirmed();
     connect(&lock, &DistributedLock::renewed, &lock, confirmed);
     connect(&lock, &DistributedLock::lost, &lock, [&] { lostAt = clock->now(); });
 
+    auto lastTurn = clock->now();
+    std::chrono::nanoseconds longestTurn{0};
     if (fault == QLatin1String("pause")) {
         m_server.pause();
     } else if (fault == QLatin1String("blackhole")) {
@@ -521,14 +530,20 @@ void tst_Promises::promise3_lostAtTheDeadlineWithoutServer()
         proxy.setRefusing(true);
         proxy.resetAll();
     }
-    const bool lost = eventually([&] { return spies.lost.size() == 1; });
+    const bool lost = eventually([&] {
+        const auto now = clock->now();
+        longestTurn = std::max(longestTurn, now - std::exchange(lastTurn, now));
+        return spies.lost.size() == 1;
+    });
     m_server.resume();
     proxy.heal();
     QVERIFY(lost);
     QCOMPARE(spies.reason(), DistributedLock::LeaseExpired);
-    QCOMPARE(spies.atRisk.size(), 1);
+    // A loop that slept through the last third has nothing to warn of.
+    const qsizetype atRisk = spies.atRisk.size() - atRiskBefore;
+    QVERIFY2(atRisk == 1 || (atRisk == 0 && longestTurn > 150ms), qPrintable(QString::number(atRisk)));
     // At the deadline on an idle machine; this one may be busy.
-    QVERIFY2(lostAt <= deadline + 100ms, qPrintable(QString::number((lostAt - deadline).count())));
+    QVERIFY2(lostAt <= deadline + AtOnce, qPrintable(QString::number((lostAt - deadline).count())));
     QVERIFY(lostAt > deadline - 5ms);
     QVERIFY(spies.released.isEmpty());
     // What the server kept meanwhile is given back or expires, and the lock can be had again.
@@ -568,13 +583,14 @@ void tst_Promises::promise4_replyAfterTheWait()
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
     DistributedLock lock(&registry, QStringLiteral("late"));
-    lock.setOptions(options(20s, 200ms));
+    lock.setOptions(options(20s));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     lock.release();
     QVERIFY(eventually([&] { return spies.released.size() == 1; }));
 
     proxy.setRepliesHeld(true);
+    lock.setWait(1s);
     lock.acquire();
     QVERIFY(eventually([&] { return m_server.exists("lock:late"); }));
     QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
@@ -622,12 +638,13 @@ void tst_Promises::promise4_replyAfterTheLeaseInABlockedLoop()
 {
     LockRegistry registry(m_server.url());
     DistributedLock lock(&registry, QStringLiteral("late"));
-    lock.setOptions(options(200ms, 100ms));
+    lock.setOptions(options(20s));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     lock.release();
     QVERIFY(eventually([&] { return spies.released.size() == 1; }));
 
+    lock.setOptions(options(200ms, 100ms));
     lock.acquire();
     sendNow();
     std::this_thread::sleep_for(400ms);   // the fault: the reply lies in the socket meanwhile
@@ -678,7 +695,7 @@ void tst_Promises::promise5_stolenKeyIsNotRenewed()
 {
     LockRegistry registry(m_server.url());
     DistributedLock lock(&registry, QStringLiteral("mine"));
-    lock.setOptions(options(600ms));
+    lock.setOptions(options(3s));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     QCOMPARE(m_server.cli({"SET", "lock:mine", "foreign", "PX", "60000"}), QByteArray("OK"));
@@ -912,7 +929,11 @@ void tst_Promises::promise8_cancelLeavesNothing()
     QCOMPARE(lockKeys(m_server), QList<QByteArray>());
     QCOMPARE(spies.total(), 1);
     QCOMPARE(lock.queuePosition(), -1);
-    QCOMPARE(registry.inspect(lock.name()).isCanceled(), false);
+    const auto inspected = registry.inspect(lock.name());
+    QVERIFY(eventually([&] { return inspected.isFinished(); }));
+    QCOMPARE(inspected.result().error, DistributedLock::NoError);
+    QVERIFY(!inspected.result().held);
+    QCOMPARE(inspected.result().queueLength, 0);
 }
 
 void tst_Promises::promise8_timeoutLeavesNothing()
@@ -962,7 +983,7 @@ void tst_Promises::promise8_destroyedLockLeavesNothing()
     DistributedLock other(&time.registry, QStringLiteral("other"));
     QVERIFY(acquireNow(&other));
     other.release();
-    QVERIFY(eventually([&] { return lockKeys(m_server).isEmpty(); }));
+    QVERIFY(eventually([&] { return lockKeys(m_server).isEmpty() && time.isListening(); }));
 
     auto lock = std::make_unique<DistributedLock>(&time.registry, QStringLiteral("gone"));
     lock->setOptions(options(20s, LockOptions::Forever));
@@ -992,26 +1013,33 @@ void tst_Promises::promise8_destroyedLockLeavesNothing()
         sendNow();
     }
     if (is("waiting"))
-        processEvents();
-    const qsizetype told = spies.total();
+        QVERIFY(eventually([&] { return lock->queuePosition() == 0; }));
     lock.reset();
     QVERIFY(acquire.isFinished());
     proxy.setRepliesHeld(false);
 
-    QVERIFY(acquireNow(&other));
-    other.release();
-    QVERIFY(eventually([&] { return other.state() == DistributedLock::Unlocked; }));
+    const auto roundTrip = [&other] {
+        const bool acquired = acquireNow(&other);
+        other.release();
+        return acquired && eventually([&other] { return other.state() == DistributedLock::Unlocked; });
+    };
+    QVERIFY(roundTrip());
     if (is("waiting"))
         QCOMPARE(m_server.command({"GETDEL", "lock:gone"}).toByteArray(), QByteArray("foreign"));
     QCOMPARE(lockKeys(m_server), QList<QByteArray>());
-    time.pass(1min); // no timer of it is left
-    processEvents();
-    QCOMPARE(spies.total(), told);
+    // No timer of it is left: what is sent from now on is the other's.
+    const qint64 before = m_server.commandsProcessed("evalsha");
+    for (int i = 1; i <= 3; ++i) {
+        time.pass(1min);
+        QVERIFY(roundTrip());
+        QCOMPARE(m_server.commandsProcessed("evalsha"), before + 2 * i);
+    }
+    QCOMPARE(acquire.resultCount(), 1);
 }
 
 void tst_Promises::promise8_destroyedRegistryLeavesNothing()
 {
-    QCOMPARE(m_server.connectedClients(), 0);
+    QVERIFY(eventually([&] { return m_server.connectedClients() == 0; })); // of the test before
     auto registry = std::make_unique<LockRegistry>(m_server.url());
     DistributedLock held(registry.get(), QStringLiteral("held"));
     DistributedLock waiting(registry.get(), QStringLiteral("waiting"));
@@ -1022,9 +1050,9 @@ void tst_Promises::promise8_destroyedRegistryLeavesNothing()
     QVERIFY(acquireNow(&held));
     QVERIFY(acquireNow(cached));
     waiting.acquire();
-    QVERIFY(eventually([&] { return m_server.channels().size() == 1; }));
+    QVERIFY(eventually([&] { return m_server.channels().size() == 1 && waiting.queuePosition() == 0; }));
     QCOMPARE(m_server.connectedClients(), 2);
-    QCOMPARE(lockKeys(m_server).size(), 3);
+    QCOMPARE(lockKeys(m_server), (QList<QByteArray>{"lock:cached", "lock:held", "lock:waiting", "{lock:waiting}:queue"}));
 
     registry.reset();
     QVERIFY(!held.isHeld());

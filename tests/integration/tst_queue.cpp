@@ -315,7 +315,7 @@ void tst_Queue::servedInOrderOfArrival()
     const QList<Witness::Service> services = witness.services(m_server);
     QSet<QByteArray> tokens;
     int inversions = 0;
-    double longest = 0;
+    qint64 mostBefore = 0;
     double last = 0;
     int waited = 0;
     for (const auto &service : services) {
@@ -326,14 +326,15 @@ void tst_Queue::servedInOrderOfArrival()
         ++waited;
         inversions += service.arrival <= last;
         last = std::max(last, service.arrival);
-        if (waited > waiters) // the first waited for the test to begin
-            longest = std::max(longest, service.waited);
+        const auto served = [joined = service.at - service.waited, at = service.at](const Witness::Service &other) {
+            return other.at > joined && other.at < at;
+        };
+        mostBefore = std::max<qint64>(mostBefore, std::count_if(services.begin(), services.end(), served));
     }
     QCOMPARE(inversions, 0);
     // The very last may find nobody before it.
     QVERIFY2(waited > waiters * (Turns - 1) && waited <= waiters * Turns, qPrintable(QString::number(waited)));
-    const double cycle = (services.last().at - services.first().at) / double(services.size() - 1);
-    QVERIFY2(longest <= 2 * waiters * cycle, qPrintable(QStringLiteral("%1 s, cycle %2 s").arg(longest).arg(cycle)));
+    QVERIFY2(mostBefore < waiters, qPrintable(QString::number(mostBefore))); // nobody twice while another waits
     qint64 acquired = 0;
     for (const auto &client : clients)
         acquired += client->spies.acquired.size();
@@ -528,26 +529,37 @@ void tst_Queue::moreDeadThanOneCallMayDrop()
 void tst_Queue::holderKilled()
 {
     constexpr milliseconds Lease = 900ms;
-    Worker holder;
-    QVERIFY(holder.start(m_server.url(), Lease, 1h, 1));
-    QVERIFY(holder.waitFor("acquired "));
-    Client first(m_server.url(), options(Lease, LockOptions::Forever));
-    Client second(m_server.url(), options(Lease, LockOptions::Forever));
-    QVERIFY(first.join(0));
-    QVERIFY(second.join(1));
-    // It lives and renews: a lease goes by and nobody is served.
-    QVERIFY(!eventually([&] { return first->isHeld() || second->isHeld(); }, Lease + 200ms));
-    holder.signal(SIGKILL);
-    QElapsedTimer timer;
-    timer.start();
-    QVERIFY(first.served());
-    QVERIFY2(timer.elapsed() <= (Lease + 100ms).count(), qPrintable(QString::number(timer.elapsed())));
-    first->release();
-    QVERIFY(second.served(AtOnce));
-    second->release();
-    QVERIFY(nothingLeft());
-    QCOMPARE(first.spies.acquired.size(), 1);
-    QCOMPARE(second.spies.acquired.size(), 1);
+    constexpr int Kills = 5;
+    QList<qint64> times;
+    for (int round = 0; round < Kills; ++round) {
+        Worker holder;
+        QVERIFY(holder.start(m_server.url(), Lease, 1h, 1));
+        QVERIFY(holder.waitFor("acquired "));
+        Client first(m_server.url(), options(Lease, LockOptions::Forever));
+        Client second(m_server.url(), options(Lease, LockOptions::Forever));
+        QVERIFY(first.join(0));
+        QVERIFY(second.join(1));
+        // It lives and renews: a lease goes by and nobody is served.
+        if (round == 0)
+            QVERIFY(!eventually([&] { return first->isHeld() || second->isHeld(); }, Lease + 200ms));
+        holder.signal(SIGKILL);
+        QElapsedTimer timer;
+        timer.start();
+        QVERIFY(first.served());
+        times << timer.elapsed();
+        first->release();
+        QVERIFY(second.served(AtOnce));
+        second->release();
+        QVERIFY(nothingLeft());
+        QCOMPARE(first.spies.acquired.size(), 1);
+        QCOMPARE(second.spies.acquired.size(), 1);
+    }
+    std::sort(times.begin(), times.end());
+    QString text;
+    QDebug(&text) << times;
+    // What is promised is the library's time: this machine may take its own now and then.
+    QVERIFY2(times.at(Kills / 2) <= (Lease + 100ms).count(), qPrintable(text));
+    QVERIFY2(times.last() <= (Lease + AtOnce).count(), qPrintable(text));
 }
 
 void tst_Queue::headStopped_data()
@@ -580,7 +592,7 @@ void tst_Queue::headStopped()
     QVERIFY(eventually([&] { return holder.spies.released.size() == 1; }));
     QCOMPARE(m_server.get(Key), headToken);
     QVERIFY(second.served());
-    QVERIFY2(timer.elapsed() >= claim - 5 && timer.elapsed() <= claim + 250,
+    QVERIFY2(timer.elapsed() >= claim - 5 && timer.elapsed() <= claim + AtOnce.count(),
              qPrintable(QString::number(timer.elapsed())));
     QVERIFY(!third->isHeld());
     // Back, and at its old place: before the third.
@@ -717,7 +729,7 @@ void tst_Queue::foreignHolderWithoutTtl()
     QVERIFY(eventually([&] { return m_server.pttl(Key) > 0; }));
     QCOMPARE(m_server.get(Key), QByteArray("foreign"));
     QVERIFY(first.served());
-    QVERIFY2(timer.elapsed() < 600 + 250, qPrintable(QString::number(timer.elapsed())));
+    QVERIFY2(timer.elapsed() <= (600ms + AtOnce).count(), qPrintable(QString::number(timer.elapsed())));
     QVERIFY(!second->isHeld());
     first->release();
     QVERIFY(second.served(AtOnce));
@@ -854,7 +866,7 @@ void tst_Queue::minHoldWithWaiters()
     QVERIFY(eventually([&] { return holder.spies.released.size() == 1; }));
     QVERIFY(m_server.exists(Key));
     QVERIFY(waiter.served());
-    QVERIFY2(timer.elapsed() >= 1195 && timer.elapsed() <= acquired + 1200 + 150,
+    QVERIFY2(timer.elapsed() >= 1195 && timer.elapsed() <= acquired + (1200ms + AtOnce).count(),
              qPrintable(QString::number(timer.elapsed())));
     waiter->release();
     QVERIFY(nothingLeft());
@@ -976,7 +988,7 @@ void tst_Queue::manyHeldLocks()
     for (int i = 0; i < Locks; ++i) {
         locks.push_back(std::make_unique<DistributedLock>(&registry, QStringLiteral("many%1").arg(i)));
         DistributedLock *const lock = locks.back().get();
-        lock->setOptions(options(9s));
+        lock->setOptions(options(15s));
         connect(lock, &DistributedLock::acquired, this, [&held] { ++held; });
         connect(lock, &DistributedLock::renewed, this, [&renewals] { ++renewals; });
         connect(lock, &DistributedLock::lost, this, [&lost] { ++lost; });
@@ -985,7 +997,7 @@ void tst_Queue::manyHeldLocks()
     QVERIFY(eventually([&] { return held == Locks; }));
     const qint64 before = m_server.commandsProcessed("evalsha");
     QCOMPARE(renewals, 0);
-    QVERIFY(eventually([&] { return renewals >= Locks; }));
+    QVERIFY(eventually([&] { return renewals >= Locks; }, 20s));
     const qint64 sent = m_server.commandsProcessed("evalsha") - before;
     QVERIFY2(sent <= 20, qPrintable(QString::number(sent)));
     QCOMPARE(lost, 0);
@@ -1056,8 +1068,8 @@ void tst_Queue::forgedPlaces()
     timer.start();
     holder->release();
     QVERIFY(first.served());
-    const qint64 limit = releasers ? AtOnce.count() : 1000 + 250; // the claim time
-    QVERIFY2(timer.elapsed() <= limit, qPrintable(QString::number(timer.elapsed())));
+    const milliseconds claim = releasers ? 0ms : 1s;
+    QVERIFY2(timer.elapsed() <= (claim + AtOnce).count(), qPrintable(QString::number(timer.elapsed())));
     QCOMPARE(holder.spies.acquired.size(), 1);
     QCOMPARE(first.spies.acquired.size(), 1);
     first->release();

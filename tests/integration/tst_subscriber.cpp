@@ -199,7 +199,7 @@ void tst_Subscriber::refusedByAcl()
     url.port = proxy.port();
 
     Subscriber subscriber(url);
-    subscriber.setPingInterval(20ms);
+    subscriber.setPingInterval(500ms);
     QSignalSpy refused(&subscriber, &Subscriber::refused);
     QTest::ignoreMessage(QtWarningMsg, QRegularExpression(QStringLiteral("NOPERM")));
     subscriber.subscribe("forbidden");

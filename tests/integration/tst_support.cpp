@@ -353,7 +353,7 @@ void tst_Support::serverReplica()
     replicaOptions.replicaOf = &master;
     RedisServer replica(replicaOptions);
     QVERIFY(replica.start());
-    QTRY_COMPARE(replica.info("replication", "master_link_status"), QByteArray("up"));
+    QTRY_COMPARE_WITH_TIMEOUT(replica.info("replication", "master_link_status"), QByteArray("up"), 20'000);
     master.command({"SET", "key", "1"});
     QCOMPARE(master.command({"WAIT", "1", "5000"}), QVariant(qint64(1)));
     QCOMPARE(replica.get("key"), QByteArray("1"));
@@ -442,21 +442,26 @@ void tst_Support::proxySlices()
     QVERIFY(fd >= 0);
     QVERIFY(Posix::waitFor(fd, POLLOUT, std::chrono::steady_clock::now() + 5s));
     const QByteArray command = Resp::encodeCommand({"ECHO", QByteArray(100, 'x')});
-    QCOMPARE(::write(fd, command.constData(), size_t(command.size())), ssize_t(command.size()));
     QByteArray received;
-    int pieces = 0;
-    while (received.size() < 108) {
-        QVERIFY(Posix::waitFor(fd, POLLIN, std::chrono::steady_clock::now() + 5s));
-        char chunk[256];
-        const ssize_t n = ::read(fd, chunk, sizeof(chunk));
-        QVERIFY(n > 0);
-        received.append(chunk, n);
-        ++pieces;
+    int mostPieces = 0;
+    for (int reading = 0; reading < 5; ++reading) {
+        QCOMPARE(::write(fd, command.constData(), size_t(command.size())), ssize_t(command.size()));
+        received.clear();
+        int pieces = 0;
+        while (received.size() < 108) {
+            QVERIFY(Posix::waitFor(fd, POLLIN, std::chrono::steady_clock::now() + 5s));
+            char chunk[256];
+            const ssize_t n = ::read(fd, chunk, sizeof(chunk));
+            QVERIFY(n > 0);
+            received.append(chunk, n);
+            ++pieces;
+        }
+        QCOMPARE(received, "$100\r\n" + QByteArray(100, 'x') + "\r\n");
+        mostPieces = std::max(mostPieces, pieces);
     }
     ::close(fd);
-    QCOMPARE(received, "$100\r\n" + QByteArray(100, 'x') + "\r\n");
-    // Under load the kernel has joined some.
-    QVERIFY2(pieces > 5, QByteArray::number(pieces).constData());
+    // Under load the kernel joins some, or all of a reading.
+    QVERIFY2(mostPieces > 5, QByteArray::number(mostPieces).constData());
     p.proxy.setSlicing(7);
     QCOMPARE(p.client.command({"ECHO", received}), QVariant(received));
 }

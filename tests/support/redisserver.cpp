@@ -24,6 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto startTimeout = 20s;
+constexpr auto lookTimeout = 20s;
 const QByteArray witnessName = QByteArrayLiteral("support-witness");
 
 QByteArray quoted(const QString &path)
@@ -49,6 +50,12 @@ bool wasRejected(const QVariant &reply)
     return isError(reply) && std::any_of(codes.begin(), codes.end(), [&](const QByteArray &code) {
                return text.startsWith(code);
            });
+}
+
+[[noreturn]] void cannotLook(const char *why, const QList<QByteArray> &command, const QByteArray &reason)
+{
+    qInstallMessageHandler(nullptr); // the test's own may keep messages to itself
+    qFatal("%s \"%s\": %s", why, command.join(' ').constData(), reason.constData());
 }
 
 QList<QByteArray> sortedStrings(const QVariant &reply)
@@ -293,6 +300,16 @@ QVariant RedisServer::runCommand(const QList<QByteArray> &arguments,
     return reply;
 }
 
+QVariant RedisServer::look(const QList<QByteArray> &arguments)
+{
+    const QVariant reply = command(arguments, lookTimeout);
+    if (!isError(reply))
+        return reply;
+    const QByteArray text = reply.toByteArray();
+    cannotLook(text.startsWith("-WITNESS") ? "redis-server cannot be asked" : "redis-server refused",
+               arguments, text);
+}
+
 QByteArray RedisServer::cli(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout)
 {
     QStringList list = {QStringLiteral("-s"),
@@ -309,11 +326,9 @@ QByteArray RedisServer::cli(const QList<QByteArray> &arguments, std::chrono::mil
     process.setProcessChannelMode(QProcess::ForwardedErrorChannel);
     process.start(QStringLiteral("redis-cli"), list);
     process.closeWriteChannel();
-    if (!process.waitForFinished(static_cast<int>(timeout.count()))) {
-        m_error = process.errorString();
-        process.kill();
-        process.waitForFinished();
-    }
+    const bool finished = process.waitForFinished(static_cast<int>(timeout.count()));
+    if (!finished || process.exitStatus() != QProcess::NormalExit || process.exitCode() != 0)
+        cannotLook("redis-cli failed at", arguments, process.errorString().toLocal8Bit());
     QByteArray output = process.readAllStandardOutput();
     if (output.endsWith('\n'))
         output.chop(1);
@@ -322,12 +337,12 @@ QByteArray RedisServer::cli(const QList<QByteArray> &arguments, std::chrono::mil
 
 QList<QByteArray> RedisServer::keys(const QByteArray &pattern)
 {
-    return sortedStrings(command({"KEYS", pattern}));
+    return sortedStrings(look({"KEYS", pattern}));
 }
 
 QByteArray RedisServer::info(const QByteArray &section, const QByteArray &field)
 {
-    const QList<QByteArray> lines = command({"INFO", section}).toByteArray().split('\n');
+    const QList<QByteArray> lines = look({"INFO", section}).toByteArray().split('\n');
     for (const QByteArray &line : lines) {
         if (line.startsWith(field + ':'))
             return line.sliced(field.size() + 1).trimmed();
@@ -338,7 +353,7 @@ QByteArray RedisServer::info(const QByteArray &section, const QByteArray &field)
 QHash<QByteArray, qint64> RedisServer::commandCalls()
 {
     // The INFO that is asked now is not yet in its own answer.
-    const QVariant reply = command({"INFO", "commandstats"});
+    const QVariant reply = look({"INFO", "commandstats"});
     QHash<QByteArray, qint64> calls;
     const QList<QByteArray> lines = reply.toByteArray().split('\n');
     for (const QByteArray &line : lines) {
@@ -377,12 +392,12 @@ int RedisServer::connectedClients()
 
 int RedisServer::subscriberCount(const QByteArray &channel)
 {
-    return command({"PUBSUB", "NUMSUB", channel}).toList().value(1).toInt();
+    return look({"PUBSUB", "NUMSUB", channel}).toList().value(1).toInt();
 }
 
 QList<QByteArray> RedisServer::channels()
 {
-    return sortedStrings(command({"PUBSUB", "CHANNELS"}));
+    return sortedStrings(look({"PUBSUB", "CHANNELS"}));
 }
 
 QString RedisServer::logPath() const

@@ -21,6 +21,10 @@ namespace Support {
     and with the thread that started it.
 
     All methods block, with a time-out. Thread: the one that made it; needs no running event loop.
+
+    Those that look at the server, from get() to channels(), end the program where it cannot be asked or
+    refuses, and cli() does where it does not get through: what is not known must not pass for what is not
+    there. To ask a server that may be away, or refuse, use command().
 */
 class RedisServer
 {
@@ -59,7 +63,7 @@ public:
     void resume();
     bool isRunning();
     qint64 processId() const { return m_process.processId(); }
-    /// Why start() or the last cli() failed.
+    /// Why start() failed.
     QString errorString() const { return m_error; }
 
     QUrl url() const;    ///< unix://
@@ -77,10 +81,10 @@ public:
     QByteArray cli(const QList<QByteArray> &arguments,
                    std::chrono::milliseconds timeout = std::chrono::seconds(10));
 
-    QByteArray get(const QByteArray &key) { return command({"GET", key}).toByteArray(); }
-    bool exists(const QByteArray &key) { return command({"EXISTS", key}).toLongLong() == 1; }
+    QByteArray get(const QByteArray &key) { return look({"GET", key}).toByteArray(); }
+    bool exists(const QByteArray &key) { return look({"EXISTS", key}).toLongLong() == 1; }
     /// Milliseconds; -1 = for ever, -2 = no such key.
-    qint64 pttl(const QByteArray &key) { return command({"PTTL", key}).toLongLong(); }
+    qint64 pttl(const QByteArray &key) { return look({"PTTL", key}).toLongLong(); }
     /// Sorted.
     QList<QByteArray> keys(const QByteArray &pattern = QByteArrayLiteral("*"));
     /// A field of INFO, empty if there is none.
@@ -112,6 +116,7 @@ private:
     Attempt attemptStart();
     bool writeConfig();
     QVariant runCommand(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout);
+    QVariant look(const QList<QByteArray> &arguments);
     void signal(int number);
     QString logPath() const;
 
