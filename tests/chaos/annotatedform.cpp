@@ -43,6 +43,11 @@ AnnotatedClient::AnnotatedClient(Participant *participant, AnnotatedForm *form)
                 if (call.receiver == this)
                     failed(call.error);
             });
+    connect(QDistLock::LockedCalls::instance(), &QDistLock::LockedCalls::lost, this,
+            [this](const QDistLock::LockedCallInfo &call) {
+                if (call.receiver == this)
+                    lost();
+            });
     const LockSettings &lock = m_participant->lock();
     if (isDefaultServer()) {
         if (!lock.fair)
@@ -91,18 +96,21 @@ void AnnotatedClient::ask()
         Q_EMIT wanted();
     else
         watch(QDistLock::withLock(this, lock.server, lockName(), m_participant->drawOptions(),
-                                  [this] { return takeLongTurn(); }));
+                                  [this] { return takeLongTurn(); }),
+              &AnnotatedClient::longTurnEnded);
 }
 
 // Not then(): before Qt 6.5 a continuation must not outlive its context.
 template<typename T>
-void AnnotatedClient::watch(const QFuture<T> &future)
+void AnnotatedClient::watch(const QFuture<T> &future, void (AnnotatedClient::*then)())
 {
     auto *const watcher = new QFutureWatcher<T>(this);
-    connect(watcher, &QFutureWatcherBase::finished, this, [this, watcher] {
+    connect(watcher, &QFutureWatcherBase::finished, this, [this, watcher, then] {
         watcher->deleteLater();
         try {
             watcher->future().waitForFinished(); // throws what it has
+            if (then)
+                (this->*then)();
         } catch (const QDistLock::LockUnavailable &unavailable) {
             failed(unavailable.result().error);
         }
@@ -165,22 +173,44 @@ void AnnotatedClient::takeTurn()
     ended();
 }
 
-/// The lock is kept until the future has finished; nobody can ask for it after the return.
+/// The lock is kept until the future has finished; nobody can ask for it after the return. But where
+/// LockedCalls tells of no loss when it is given back, it was held until then.
 QFuture<void> AnnotatedClient::takeLongTurn()
 {
     m_doing = Running;
     m_participant->acquired(QDistLock::fencingTokenHere(m_participant->lock().server, lockName()), bootTime(), 0ns,
                             m_isHeld);
     m_participant->write(m_isHeld);
+    m_longTurn = true;
+    m_lost = false;
     auto promise = std::make_shared<QPromise<void>>();
     promise->start();
     const auto hold = m_stopping ? 0ms : std::chrono::ceil<milliseconds>(m_participant->drawHold());
-    QTimer::singleShot(hold, this, [this, promise] {
-        m_participant->releaseInvoked([] { return false; });
+    QTimer::singleShot(hold, this, [this, promise, hold] {
+        if (hold > 0ms)
+            m_participant->writeUnseen();
+        m_longTurnEnd = bootTime();
         promise->finish();
-        ended();
     });
     return promise->future();
+}
+
+void AnnotatedClient::longTurnEnded()
+{
+    m_longTurn = false;
+    if (m_lost)
+        m_participant->lost();
+    else
+        m_participant->releasedAfter(m_longTurnEnd);
+    ended();
+}
+
+/// Told when the lock is given back.
+void AnnotatedClient::lost()
+{
+    m_lost = true;
+    if (!m_longTurn)
+        m_participant->lost();
 }
 
 AnnotatedForm::AnnotatedForm(const Settings &settings, History *history, Ordeal *ordeal)

@@ -63,8 +63,11 @@ private:
     void ask();
     void takeTurn();
     QFuture<void> takeLongTurn();
+    void longTurnEnded();
+    /// \a then: where it has a result.
     template<typename T>
-    void watch(const QFuture<T> &future);
+    void watch(const QFuture<T> &future, void (AnnotatedClient::*then)() = nullptr);
+    void lost();
     void failed(QDistLock::DistributedLock::Error error);
     void ended();
     bool isDefaultServer() const;
@@ -75,6 +78,9 @@ private:
     QTimer m_pause;
     enum { Nothing, Pausing, Asking, Running } m_doing = Pausing;
     bool m_stopping = false;
+    bool m_longTurn = false; ///< the lock is kept by a future
+    bool m_lost = false;     ///< in a long turn
+    qint64 m_longTurnEnd = 0;
 };
 
 } // namespace Chaos

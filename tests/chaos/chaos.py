@@ -13,11 +13,38 @@ import sys
 import tempfile
 import time
 
+from chaoscheck import SORTS
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 CHECK = os.path.join(HERE, "chaoscheck.py")
-CHECK_EVERY = 3  # seconds, where a round is ended by the first violation
-HUNT_ROUND = 10  # seconds of faults
+CHECK_EVERY = 1.5  # seconds, where a round is ended by the first violation
+HUNT = 180  # seconds of faults until a mutant counts as not caught
+HUNT_ROUND = 10  # of them in a round
 ROUND = 60  # seconds of faults
+FORMS = "signals,scoped,annotated"
+
+
+class Unplayable(Exception):
+    """A round that says nothing of the library."""
+
+
+class Mutant:
+    """What a mutant's file says of it: which sorts of violation convict it, and in which forms it shows."""
+
+    def __init__(self, name, folder):
+        said = {"Convicted by": "", "Forms": "signals"}
+        try:
+            with open(os.path.join(folder, name + ".mutant"), encoding="utf-8") as file:
+                for line in file:
+                    key, colon, value = line.removeprefix("# ").partition(": ")
+                    if line.startswith("# ") and colon and key in said:
+                        said[key] = value.strip()
+        except OSError as error:
+            raise Unplayable(f"there is no such mutant: {error}") from error
+        self.name, self.forms = name, said["Forms"]
+        self.sorts = set(said["Convicted by"].split(", ")) - {""}
+        if not self.sorts or not self.sorts <= set(SORTS):
+            raise Unplayable(f'its file has to say "# Convicted by: SORT, …", of {", ".join(SORTS)}')
 
 
 def clean(folder):
@@ -25,7 +52,7 @@ def clean(folder):
     os.makedirs(folder)
 
 
-def round_command(options, folder, seed, length, worker):
+def round_command(options, folder, seed, length, worker, forms):
     return [
         os.path.join(options.programs, "chaosround"),
         *("--worker", os.path.join(options.programs, worker)),
@@ -33,7 +60,7 @@ def round_command(options, folder, seed, length, worker):
         *("--seed", str(seed)),
         *("--seconds", str(length)),
         *("--workers", str(options.workers)),
-        *("--forms", options.forms),
+        *("--forms", forms),
     ]
 
 
@@ -93,7 +120,8 @@ class Total:
 def play(options, seed, length, folder, total):
     """One round to its end. True if nothing was found."""
     clean(folder)
-    played = subprocess.run(round_command(options, folder, seed, length, "chaosworker"), check=False)
+    command = round_command(options, folder, seed, length, "chaosworker", options.forms or FORMS)
+    played = subprocess.run(command, check=False)
     picture = os.path.join(folder, "timeline.svg")
     status, words, figures = check(folder, "--picture", picture)
     if figures:
@@ -108,30 +136,43 @@ def play(options, seed, length, folder, total):
     return False
 
 
-def hunt(options, mutant, seed, folder):
+def hunt(options, name, seed, folder):
     """Rounds with a broken library, until it is convicted. True if it was."""
     begin = time.monotonic()
     spent = 0
-    while spent < options.seconds:
-        length = min(HUNT_ROUND, options.seconds - spent)
-        words = hunt_round(options, mutant, seed, length, folder)
-        if words:
-            after = time.monotonic() - begin
-            print(f"mutant {mutant}: caught after {after:.0f} s, seed {seed}", flush=True)
-            print("\n".join("    " + line.replace(folder + os.sep, "") for line in words), flush=True)
-            return True
-        spent += length
-        seed += 1
-    print(f"mutant {mutant}: NOT CAUGHT by {spent} s of faults, seeds to {seed - 1}", flush=True)
+    others = set()
+    try:
+        mutant = Mutant(name, options.mutant_files)
+        while spent < (options.seconds or HUNT):
+            length = min(HUNT_ROUND, (options.seconds or HUNT) - spent)
+            words = hunt_round(options, mutant, seed, length, folder, others)
+            if words:
+                after = time.monotonic() - begin
+                print(f"mutant {name}: caught after {after:.0f} s, seed {seed}", flush=True)
+                print("\n".join("    " + line.replace(folder + os.sep, "") for line in words), flush=True)
+                return True
+            spent += length
+            seed += 1
+    except Unplayable as error:
+        print(f"mutant {name}: NOT TRIED, {error}", flush=True)
+        return False
+    print(f"mutant {name}: NOT CAUGHT by {spent} s of faults, seeds to {seed - 1}", flush=True)
+    if others:
+        print(f"    it is not convicted by what was found: {', '.join(sorted(others))}", flush=True)
     return False
 
 
-def hunt_round(options, mutant, seed, length, folder):
-    """The first violation; empty if there is none."""
+def hunt_round(options, mutant, seed, length, folder, others):
+    """The first violation that convicts it; empty if there is none. Other sorts are added to `others`."""
     clean(folder)
-    # What a library without its rules says of itself is of no interest.
-    command = round_command(options, folder, seed, length, "chaosworker-" + mutant)
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    command = round_command(options, folder, seed, length, "chaosworker-" + mutant.name, options.forms or mutant.forms)
+    log = os.path.join(folder, "stderr")
+    try:
+        # What a library without its rules says of itself is of interest only where it says nothing else.
+        with open(log, "wb") as errors:
+            process = subprocess.Popen(command, stderr=errors)
+    except OSError as error:
+        raise Unplayable(error) from error
     try:
         over = False
         while not over:
@@ -141,9 +182,18 @@ def hunt_round(options, mutant, seed, length, folder):
             except subprocess.TimeoutExpired:
                 pass
             status, words, _ = check(folder, *([] if over else ["--partial"]))
+            if over and (process.returncode != 0 or status not in (0, 1)):
+                with open(log, encoding="utf-8", errors="replace") as errors:
+                    said = errors.read()[-2000:].strip()
+                raise Unplayable(f"exit status of the round {process.returncode}, of its check {status}\n{said}".strip())
             lines = words.splitlines()
-            first = next((i for i, line in enumerate(lines) if line.startswith("VIOLATION")), None)
-            if status == 1 and first is not None:
+            for first, line in enumerate(lines):
+                if not line.startswith("VIOLATION, "):
+                    continue
+                sort = line.removeprefix("VIOLATION, ").partition(":")[0]
+                if sort not in mutant.sorts:
+                    others.add(sort)
+                    continue
                 rest = lines[first + 1 :]
                 last = next((i for i, line in enumerate(rest) if not line.startswith("    ")), len(rest))
                 return [lines[first]] + rest[:last]
@@ -153,9 +203,18 @@ def hunt_round(options, mutant, seed, length, folder):
     return []
 
 
+def missing(options, total):
+    wanted = {"acquisitions": options.at_least, "faults": options.faults_at_least}
+    return [
+        f"too few {name}: {total.numbers[name]}, wanted {least}"
+        for name, least in wanted.items()
+        if total.numbers[name] < least
+    ]
+
+
 def mutants_there(options):
-    prefix = "chaosworker-"
-    return sorted(name[len(prefix) :] for name in os.listdir(options.programs) if name.startswith(prefix))
+    end = ".mutant"
+    return sorted(name.removesuffix(end) for name in os.listdir(options.mutant_files) if name.endswith(end))
 
 
 def arguments():
@@ -164,16 +223,18 @@ def arguments():
         "a seed. The histories they write are judged; exit status 0 only if nothing was found.",
     )
     parser.add_argument("--minutes", type=float, help="play rounds for so long; each has the seed after the last's")
-    parser.add_argument("--seconds", type=int, default=ROUND, help=f"of faults in a round; default {ROUND}")
+    parser.add_argument("--seconds", type=int, help=f"of faults in a round (default {ROUND}), or for a mutant ({HUNT})")
     parser.add_argument("--seed", type=int, help="of the first round; drawn if not given")
     parser.add_argument("--workers", type=int, default=8, help="number of processes; default 8")
-    parser.add_argument("--forms", default="signals,scoped,annotated", help="given out to the workers in turn")
+    parser.add_argument("--forms", help=f"given out to the workers in turn; default {FORMS}, or the mutant's own")
     parser.add_argument("--mutants", action="store_true", help="hunt the library's mutants instead")
     parser.add_argument("--mutant", action="append", help="only this one, repeatable")
-    parser.add_argument("--at-least", type=int, default=0, metavar="N", help="acquisitions there must have been")
-    parser.add_argument("--faults-at-least", type=int, default=0, metavar="N", help="faults there must have been")
+    parser.add_argument("--at-least", type=int, default=0, metavar="N", help="rounds until so many acquisitions")
+    parser.add_argument("--faults-at-least", type=int, default=0, metavar="N", help="and so many faults")
+    parser.add_argument("--rounds-at-most", type=int, default=3, metavar="N", help="for that; default 3")
     parser.add_argument("--keep", metavar="FOLDER", help="leave the histories of the last round there")
     parser.add_argument("--programs", default=os.getcwd(), metavar="FOLDER", help="where chaosround is")
+    parser.add_argument("--mutant-files", default=os.path.join(HERE, "mutants"), metavar="FOLDER", help="where those are")
     return parser.parse_args()
 
 
@@ -183,28 +244,31 @@ def main():
     folder = options.keep or tempfile.mkdtemp(prefix="qdistlock-chaos-")
     fine = True
     if options.mutants or options.mutant:
-        for mutant in options.mutant or mutants_there(options):
+        mutants = options.mutant or mutants_there(options)
+        fine = bool(mutants)
+        for mutant in mutants:
             fine &= hunt(options, mutant, seed, os.path.join(folder, mutant))
     else:
         print(f"seed {seed}", flush=True)
         total = Total()
+        length = options.seconds or ROUND
         until = time.monotonic() + 60 * (options.minutes or 0)
         first = seed
         while True:
             here = os.path.join(folder, str(seed))
-            found_nothing = play(options, seed, options.seconds, here, total)
+            found_nothing = play(options, seed, length, here, total)
             fine &= found_nothing
             seed += 1
             if found_nothing and not options.keep:
                 shutil.rmtree(here)
-            if time.monotonic() >= until:
+            enough = not fine or not missing(options, total) or seed - first >= options.rounds_at_most
+            if enough and time.monotonic() >= until:
                 break
         print("\n".join(total.words()))
-        print(f"seeds {first} to {seed - 1}, {options.seconds} s of faults each")
-        for name, least in (("acquisitions", options.at_least), ("faults", options.faults_at_least)):
-            if total.numbers[name] < least:
-                print(f"too few {name}: {total.numbers[name]}, wanted {least}")
-                fine = False
+        print(f"seeds {first} to {seed - 1}, {length} s of faults each")
+        for words in missing(options, total):
+            print(words)
+            fine = False
     if fine and not options.keep:
         shutil.rmtree(folder, ignore_errors=True)
     print("nothing found" if fine and not (options.mutants or options.mutant) else "all caught" if fine else "FAILED")

@@ -23,6 +23,8 @@ import sys
 from history import MS, BadHistory, History
 
 SHOWN = 5  # violations of each sort told at length
+SORTS = ("overlap", "token", "revival", "theft", "stale write", "lost update")
+SORTS += ("crash", "unfinished", "starvation", "left")
 
 
 class Verdict:
@@ -33,6 +35,7 @@ class Verdict:
         self.overlaps = []  # (lock, begin, end)
 
     def blame(self, sort, words, *lines):
+        assert sort in SORTS
         self.violations.append((sort, words, [line for line in lines if line]))
 
 
@@ -112,17 +115,24 @@ def check_end(history, lock, hold, verdict):
             hold.seen_lost,
             hold.came_back,
         )
-    if hold.reason not in (None, "LeaseExpired"):
-        confirmed = hold.claims[-1][1]
-        since = hold.invoked if confirmed is None else confirmed
-        if not any(loss.to >= since and loss.begin <= hold.lost_at for loss in lock.losses):
-            verdict.blame(
-                "theft",
-                f'lock "{lock.name}": {hold.process} (token {hold.token}) lost it ({hold.reason}), '
-                "though no fault had taken its key away",
-                hold.line,
-                hold.last_line,
-            )
+    if hold.reason in (None, "LeaseExpired", "Unknown"):
+        # Then its key went where it was gone before any deadline, and nobody had ended it.
+        gone_at = hold.gone_at(history.lease)
+        if gone_at is None or (history.end_at is not None and gone_at > history.end_at):
+            return
+    else:
+        gone_at = hold.lost_at
+    confirmed = hold.claims[-1][1]
+    since = hold.invoked if confirmed is None else confirmed
+    if not any(loss.to >= since and loss.begin <= gone_at for loss in lock.losses):
+        verdict.blame(
+            "theft",
+            f'lock "{lock.name}": {hold.process} (token {hold.token}) lost it ({hold.reason or "before its deadline"}), '
+            "though no fault had taken its key away",
+            hold.line,
+            hold.seen_lost,
+            hold.last_line,
+        )
 
 
 def check_foreign(history, lock, holds, verdict):

@@ -11,6 +11,12 @@ import json
 
 MS = 1_000_000
 NEVER = 1 << 62
+TIMER_SLACK = MS  # timers count in milliseconds: a hold may end so much before its deadline
+
+
+def margin(lease):
+    """Deadline = sent + lease - this, as the library promises."""
+    return lease // 100 + 2 * MS
 
 
 class BadHistory(Exception):
@@ -33,9 +39,10 @@ class Hold:
         self.claims = []  # (told, sent, deadline): confirmations by the server; the last two may be unknown
         self.held_until = 0  # the last time it was seen held
         self.seen_lost = None  # the line in which isHeld() was false
+        self.seen_lost_by = None  # when it had been
         self.came_back = None  # the line in which it was true again
         self.how = None  # released, lost, or None: its process was killed
-        self.reason = None  # of its loss, which the release may have come upon
+        self.reason = None  # of its loss, which the release may have come upon; Unknown: its form does not tell
         self.lost_at = None
         self.ended_at = 0  # when its holder released it, or was told of its loss
         self.end = 0  # the last time at which it was held
@@ -52,14 +59,24 @@ class Hold:
     def until(self):
         return self.pieces[-1][1] if self.pieces else self.start
 
-    def look(self, time, held, line):
+    def look(self, event, line):
+        time, held = event["time"], event["held"]
         if held:
             self.held_until = max(self.held_until, time)
             if self.seen_lost and not self.came_back:
                 self.came_back = line
-        else:
-            self.seen_lost = self.seen_lost or line
+        elif not self.seen_lost:
+            self.seen_lost, self.seen_lost_by = line, event.get("by")
         self.last_line = line
+
+    def gone_at(self, lease):
+        """When it was known to be lost, if that was before its deadline can have passed."""
+        times = [time for time in (self.seen_lost_by, self.lost_at) if time is not None]
+        _, _, deadline = self.claims[-1]
+        if deadline is None:
+            deadline = self.invoked + lease - margin(lease)
+        early = [time for time in times if time < deadline - TIMER_SLACK]
+        return min(early, default=None)
 
     def close(self, killed_at):
         """Once all of its lines are known."""
@@ -70,8 +87,7 @@ class Hold:
             end = self.held_until
         else:
             told = self.ended_at if self.how else killed_at
-            # Timers count in milliseconds: a hold may end so much before its deadline.
-            end = max(self.held_until, min(deadline, told) - MS)
+            end = max(self.held_until, min(deadline, told) - TIMER_SLACK)
         self.end = max(end, 0)
         if not self.held_until:
             return  # it was over before its holder could look
@@ -256,22 +272,21 @@ class History:
 
     def _claim(self, hold, event, line):
         deadline = event.get("deadline")
-        # Deadline = sent + lease - (1 % of the lease + 2 ms), as the library promises.
-        sent = None if deadline is None else deadline - self.lease + self.lease // 100 + 2 * MS
+        sent = None if deadline is None else deadline - self.lease + margin(self.lease)
         hold.claims.append((event["time"], sent, deadline))
-        hold.look(event["time"], event["held"], line)
+        hold.look(event, line)
 
     def _on_renew(self, event, line):
         hold = self._hold(event)
         if event.get("deadline") is not None:
             self._claim(hold, event, line)
         else:
-            hold.look(event["time"], event["held"], line)
+            hold.look(event, line)
 
     def _on_hold(self, event, line):
         hold = self._hold(event)
         if event["type"] == "info":
-            hold.look(event["time"], event["held"], line)
+            hold.look(event, line)
             return
         hold.held_until = max(hold.held_until, event["heldUntil"])
         hold.reason, hold.lost_at, hold.last_line = event["reason"], event["time"], line
@@ -289,7 +304,7 @@ class History:
             self._close_hold(self._state(event))
             return
         hold = self._hold(event)
-        hold.look(event["time"], event["held"], line)
+        hold.look(event, line)
         hold.held_until = max(hold.held_until, event["heldUntil"])
         hold.how, hold.ended_at = "released", event["time"]
 

@@ -59,6 +59,8 @@ int main(int argc, char *argv[])
     Round round(options);
     if (!round.start())
         return 1;
+    QObject::connect(
+            &round, &Round::failed, &application, [] { QCoreApplication::exit(1); }, Qt::QueuedConnection);
     QObject::connect(&round, &Round::finished, &application, &QCoreApplication::quit, Qt::QueuedConnection);
     return application.exec();
 }

@@ -49,6 +49,14 @@ Event Participant::event(qint64 time, const char *operation, const char *type) c
     return Event(time, m_process, m_lock.name, operation, type);
 }
 
+/// What was seen after the time that the event tells; where it is bad news, not later than now.
+void Participant::addLook(Event *event, bool held)
+{
+    event->with("held", held);
+    if (!held)
+        event->with("by", bootTime());
+}
+
 microseconds Participant::drawPause()
 {
     return below(20) == 0 ? milliseconds(below(100)) : microseconds(below(2000));
@@ -92,7 +100,8 @@ void Participant::acquired(qint64 fencingToken, qint64 time, std::chrono::nanose
     const bool held = isHeld();
     if (held)
         m_heldUntil = time;
-    Event acquired = event(time, "acquire", "ok").with("token", fencingToken).with("held", held);
+    Event acquired = event(time, "acquire", "ok").with("token", fencingToken);
+    addLook(&acquired, held);
     if (remaining > 0ns)
         acquired.with("deadline", qint64(time + remaining.count()));
     m_history->append(acquired);
@@ -108,7 +117,8 @@ void Participant::acquireFailed(const QByteArray &error)
 void Participant::renewed(qint64 time, std::chrono::nanoseconds remaining, const IsHeld &isHeld)
 {
     const bool held = isHeld();
-    Event renewed = event(time, "renew", "ok").with("token", m_token).with("held", held);
+    Event renewed = event(time, "renew", "ok").with("token", m_token);
+    addLook(&renewed, held);
     if (remaining > 0ns)
         renewed.with("deadline", qint64(time + remaining.count()));
     m_history->append(renewed);
@@ -124,8 +134,11 @@ bool Participant::observe(const IsHeld &isHeld)
     const bool held = isHeld();
     if (held)
         m_heldUntil = time;
-    if (held == m_seenNotHeld)
-        m_history->append(event(time, "hold", "info").with("token", m_token).with("held", held));
+    if (held == m_seenNotHeld) {
+        Event observed = event(time, "hold", "info").with("token", m_token);
+        addLook(&observed, held);
+        m_history->append(observed);
+    }
     m_seenNotHeld = !held;
     return held;
 }
@@ -134,9 +147,20 @@ void Participant::write(const IsHeld &isHeld)
 {
     if (!observe(isHeld))
         return;
+    update(isHeld);
+    observe(isHeld);
+}
+
+void Participant::writeUnseen()
+{
+    update(nullptr);
+}
+
+void Participant::update(const IsHeld &isHeld)
+{
     const qint64 from = bootTime();
     const qint64 read = m_resource.counter(m_lock.name);
-    if (m_ordeal->suffer())
+    if (m_ordeal->suffer() && isHeld)
         observe(isHeld); // what it says first of all
     const GuardedResource::Written written = m_resource.write(m_lock.name, m_token);
     const qint64 replaced = m_resource.setCounter(m_lock.name, read + 1);
@@ -148,7 +172,6 @@ void Participant::write(const IsHeld &isHeld)
                               .with("sequence", written.sequence)
                               .with("read", read)
                               .with("replaced", replaced));
-    observe(isHeld);
 }
 
 void Participant::releaseInvoked(const IsHeld &isHeld)
@@ -157,10 +180,20 @@ void Participant::releaseInvoked(const IsHeld &isHeld)
     const bool held = isHeld();
     if (held)
         m_heldUntil = time;
+    else
+        m_seenNotHeld = true;
+    Event released = event(time, "release", "invoke").with("token", m_token).with("heldUntil", m_heldUntil);
+    addLook(&released, held);
+    m_history->append(released);
+}
+
+void Participant::releasedAfter(qint64 time)
+{
+    m_heldUntil = time;
     m_history->append(event(time, "release", "invoke")
                               .with("token", m_token)
-                              .with("held", held)
-                              .with("heldUntil", m_heldUntil));
+                              .with("heldUntil", m_heldUntil)
+                              .with("held", true));
 }
 
 void Participant::released()

@@ -84,15 +84,25 @@ public:
     bool observe(const IsHeld &isHeld);
     /// The critical section: writes to the guarded resource, if the lock is held.
     void write(const IsHeld &isHeld);
+    /// The same where the form at hand does not tell whether the lock is held.
+    void writeUnseen();
     void releaseInvoked(const IsHeld &isHeld);
+    /// Told afterwards: that the lock was given back, and that it was still held at \a time.
+    void releasedAfter(qint64 time);
     void released();
     void lost(const QByteArray &reason);
+    /// Where the form at hand does not tell why; it was found out just now, or before.
+    void lost() { lost("Unknown"); }
+    /// Looked, and it was not held, in this hold.
+    bool hasSeenLoss() const { return m_seenNotHeld; }
 
     /// Acquisitions until now. Thread-safe.
     int acquisitions() const { return m_acquisitions; }
 
 private:
     Event event(qint64 time, const char *operation, const char *type) const;
+    static void addLook(Event *event, bool held);
+    void update(const IsHeld &isHeld);
 
     const QByteArray m_process;
     const LockSettings m_lock;

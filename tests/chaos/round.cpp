@@ -7,6 +7,7 @@
 
 #include <QtCore/qdir.h>
 #include <QtCore/qfile.h>
+#include <QtCore/qpointer.h>
 #include <QtCore/qtimer.h>
 
 #include <algorithm>
@@ -178,6 +179,12 @@ void Round::startWorker(Worker *worker)
         while (program->canReadLine())
             workerSaid(worker, program->readLine().trimmed());
     });
+    connect(program, &QProcess::errorOccurred, this, [this, program](QProcess::ProcessError error) {
+        if (error != QProcess::FailedToStart)
+            return;
+        qCritical("the worker does not start: %ls", qUtf16Printable(program->errorString()));
+        Q_EMIT failed();
+    });
     connect(program, &QProcess::finished, this, [this, worker](int code, QProcess::ExitStatus status) {
         workerEnded(worker, code, status);
     });
@@ -274,8 +281,8 @@ Round::Undo Round::hitWorker(const Fault &fault, Worker *worker)
         if (worker->program->state() == QProcess::Running) // it may be another one by then
             worker->program->write(line + '\n');
     };
-    const auto signal = [program](int number) {
-        if (program->state() == QProcess::Running)
+    const auto signal = [program = QPointer<QProcess>(program)](int number) {
+        if (program && program->state() == QProcess::Running)
             ::kill(pid_t(program->processId()), number);
     };
     const QByteArray ms = QByteArray::number(qint64(fault.duration.count()));

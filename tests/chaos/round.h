@@ -50,6 +50,8 @@ public:
 
 Q_SIGNALS:
     void finished();
+    /// Instead: it cannot be played after all.
+    void failed();
 
 private:
     struct Server;

@@ -105,6 +105,8 @@ void ScopedForm::takeTurn(Participant *participant)
             participant->acquired(QDistLock::fencingTokenHere(name), bootTime(), 0ns, isHeld);
             hold(participant, isHeld, m_stopping);
             participant->releaseInvoked(isHeld);
+            if (participant->hasSeenLoss())
+                participant->lost();
         } catch (const QDistLock::LockUnavailable &unavailable) {
             participant->acquireFailed(nameOf(unavailable.result().error));
         }
@@ -121,8 +123,11 @@ void ScopedForm::takeTurn(Participant *participant)
     participant->acquired(lock.fencingToken(), bootTime(), 0ns, isHeld);
     hold(participant, isHeld, m_stopping);
     participant->releaseInvoked(isHeld);
-    if (participant->below(3) == 0 && lock.release())
+    const bool asked = participant->below(3) == 0;
+    if (asked && lock.release())
         participant->released();
+    else if (asked || participant->hasSeenLoss())
+        participant->lost();
 }
 
 } // namespace Chaos

@@ -10,6 +10,15 @@ WIDTH = 1200
 LEFT, RIGHT, TOP = 128, 16, 56
 LANE, BAR, GAP = 12, 9, 22
 FAULT_LANE = 14
+LETTER = 5.6  # of the small text, roughly
+LEGEND = (
+    ("hold", "held"),
+    ("void", "held, though the server had forgotten it by a fault"),
+    ("loss", "key taken away"),
+    ("refused", "stale write refused"),
+    ("dead", "process killed"),
+    ("wrong", "held by two"),
+)
 
 STYLE = """
     text { font: 12px system-ui, sans-serif; fill: #1f2328; }
@@ -20,7 +29,8 @@ STYLE = """
     .hold { fill: #0969da; }
     .void { fill: none; stroke: #0969da; stroke-dasharray: 2 2; }
     .refused { stroke: #bc4c00; stroke-width: 2; }
-    .fault { fill: #bc4c00; fill-opacity: 0.55; }
+    .fault { fill: #bc4c00; fill-opacity: 0.35; }
+    .name { font-size: 10px; }
     .loss { stroke: #bc4c00; stroke-dasharray: 4 2; }
     .wrong { fill: #d1242f; fill-opacity: 0.3; stroke: #d1242f; }
     .dead { stroke: #d1242f; stroke-width: 2; }
@@ -45,16 +55,29 @@ def most_eventful(history, span):
     return history.acquired[0][0] if history.acquired else 0
 
 
-def packed(faults, end):
-    """[(lane, fault)] so that none lies over another."""
+def packed(faults, x, end):
+    """[(lane, left, right, left of the name, name)] so that none lies over another, its name included."""
     free = []
-    for fault in faults:
-        lane = next((i for i, at in enumerate(free) if at <= fault[2]), len(free))
+    for kind, target, first, last in faults:
+        name = f"{kind} {target}"
+        left, right = x(first), max(x(last or end), x(first) + 2)
+        name_left = min(left + 3, WIDTH - RIGHT - LETTER * len(name))
+        lane = next((i for i, at in enumerate(free) if at <= min(left, name_left)), len(free))
         if lane == len(free):
             free.append(0)
-        # Room for its name, too.
-        free[lane] = max(fault[3] or end, fault[2]) + (end - faults[0][2]) // 8
-        yield lane, fault
+        free[lane] = max(right, name_left + LETTER * len(name)) + 4
+        yield lane, left, right, name_left, name
+
+
+def legend(y):
+    left = 8
+    for style, words in LEGEND:
+        if style in ("hold", "void", "wrong"):
+            yield f'<rect class="{style}" x="{left}" y="{y - BAR}" width="16" height="{BAR}"/>'
+        else:
+            yield f'<line class="{style}" x1="{left + 8}" x2="{left + 8}" y1="{y - BAR - 1}" y2="{y + 1}"/>'
+        yield f'<text class="small" x="{left + 21}" y="{y - 1}">{words}</text>'
+        left += 45 + round(LETTER * len(words))
 
 
 def timeline(history, verdict, at=None, span_seconds=4.0):
@@ -79,35 +102,34 @@ def timeline(history, verdict, at=None, span_seconds=4.0):
     workers = sorted({name.split(".")[0] for name in history.processes}, key=lambda name: (len(name), name))
     lanes = {worker: index for index, worker in enumerate(workers)}
     faults = [fault for fault in history.faults if seen(fault[2], fault[3] or end)]
-    placed = list(packed(faults, end))
-    fault_lanes = max((lane for lane, _ in placed), default=-1) + 1
+    placed = list(packed(faults, x, end))
+    fault_lanes = max((lane for lane, *_ in placed), default=-1) + 1
     body = []
     top = TOP + fault_lanes * FAULT_LANE + GAP
     tops = {}
     for name in sorted(history.locks):
         tops[name] = top
         top += len(workers) * LANE + GAP
-    height = top + 30
+    height = top + 36
 
     tick = 100 * MS if span <= 2_000 * MS else 500 * MS if span <= 10_000 * MS else 5_000 * MS
     time = origin + (begin - origin + tick - 1) // tick * tick
     while time <= end:
-        body.append(f'<line class="grid" x1="{x(time):.1f}" x2="{x(time):.1f}" y1="{TOP - 6}" y2="{height - 34}"/>')
+        body.append(f'<line class="grid" x1="{x(time):.1f}" x2="{x(time):.1f}" y1="{TOP - 6}" y2="{height - 40}"/>')
         body.append(
-            f'<text class="small" x="{x(time):.1f}" y="{height - 20}" text-anchor="middle">'
+            f'<text class="small" x="{x(time):.1f}" y="{height - 26}" text-anchor="middle">'
             f"{(time - origin) / 1e9:g} s</text>"
         )
         time += tick
 
     body.append(f'<text x="8" y="{TOP + 9}">faults</text>')
-    for lane, (kind, target, first, last) in placed:
+    for lane, left, right, name_left, name in placed:
         y = TOP + lane * FAULT_LANE
-        left, right = x(first), x(last or end)
         body.append(
-            f'<rect class="fault" x="{left:.1f}" y="{y}" width="{max(right - left, 2):.1f}" height="{FAULT_LANE - 2}">'
-            f"<title>{escape(kind)} {escape(target)}</title></rect>"
+            f'<rect class="fault" x="{left:.1f}" y="{y}" width="{right - left:.1f}" height="{FAULT_LANE - 2}">'
+            f"<title>{escape(name)}</title></rect>"
         )
-        body.append(f'<text class="small" x="{left + 3:.1f}" y="{y + 9}">{escape(kind)} {escape(target)}</text>')
+        body.append(f'<text class="name" x="{name_left:.1f}" y="{y + 9}">{escape(name)}</text>')
 
     for name, lock in sorted(history.locks.items()):
         y0 = tops[name]
@@ -172,8 +194,7 @@ def timeline(history, verdict, at=None, span_seconds=4.0):
             f'<text class="title" x="8" y="22">{escape(title)}</text>',
             f'<text x="8" y="40">{escape(summary)}</text>',
             *body,
-            f'<text class="small" x="8" y="{height - 6}">bars: held; dashed: what the server had forgotten by a fault; '
-            "dashed line: key taken away; orange mark: stale write refused; red mark: process killed</text>",
+            *legend(height - 6),
             "</svg>",
             "",
         ]

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: MIT
 """Writes what a mutant changes: mutate.py MUTANT SOURCE-FOLDER OUTPUT-FOLDER
 
-A mutant is a text file: lines of comment (#) that say which rule it breaks, then for each change
+A mutant is a text file: lines of comment (#) that say which rule it breaks, what convicts it and in which
+forms it shows (see Mutant in chaos.py), then for each change
 
     @@ path of a file in the source folder
     - the lines it replaces, as they stand there (exactly once), each after a minus and a blank
