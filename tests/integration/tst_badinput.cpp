@@ -94,7 +94,7 @@ void tst_BadInput::url_data()
     row("redis://canary@127.0.0.1", "password");
     row("redis://user:can/ary@127.0.0.1", "percent-encoded");
     row("redis://user:%ff@127.0.0.1", "password");
-    row("rediss://127.0.0.1?verify=no", "verify");
+    row("rediss://127.0.0.1?verify=no", "query item");
     row("rediss://127.0.0.1?cert=a", "key");
     row("unix://tmp/redis.sock", "absolute");
     row("unix:///", "folder");

@@ -182,8 +182,8 @@ void tst_LockRegistry::badUrl_data()
     row("redis://", "host");
     row("redis://host:0", "port");
     row("redis://host/x", "database");
-    row("redis://host?tls=off", "tls");
-    row("rediss://host?verify=none", "verify");
+    row("redis://host?tls=off", "query item");
+    row("rediss://host?verify=none", "query item");
     row("unix://run/redis.sock", "absolute");
     row("memory://host", "memory:name");
     row("memory:x?y", "memory:name");
