@@ -6,6 +6,7 @@
 #include <QtCore/qstringlist.h>
 #include <QtCore/qurlquery.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace QtRedis {
@@ -171,6 +172,9 @@ bool Parser::parseAuthority()
     server.host = url.host(QUrl::FullyDecoded);
     if (server.host.isEmpty())
         return fail(QStringLiteral("it has no host"));
+    // In the zone of an IPv6 address QUrl takes any.
+    if (!std::all_of(server.host.cbegin(), server.host.cend(), [](QChar c) { return c.isPrint(); }))
+        return fail(QStringLiteral("the host has a character that cannot be printed"));
 
     const int port = url.port(defaultPort);
     if (port < 1 || port > std::numeric_limits<quint16>::max())

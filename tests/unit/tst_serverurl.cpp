@@ -157,6 +157,8 @@ void tst_ServerUrl::refuses_data()
     row(text("redis://h?db=1"), "query item \"db\"");
     row(text("redis://h?ca=/x"), "query item \"ca\"");
     row(text("rediss://h?db=1"), "query item \"db\"");
+    row(text("redis://[fe80::1%25%001]"), "cannot be printed");
+    row(text("redis://[fe80::1%25a%0Ab]"), "cannot be printed");
     row(text("rediss://h?verify=none"), "query item is not known");
     row(text("rediss://h?insecure"), "query item is not known");
     row(text("rediss://h?ca="), "query item \"ca\"");
