@@ -393,8 +393,8 @@ void QmlDistributedLock::attemptFinished()
     } else if (result.error == CancelledError) {
         if (m_active && !cancelledHere)
             setActive(false);
-    } else if (m_active && result.error != TimeoutError) {
-        retryLater(result);
+    } else if (m_active && !m_changed && result.error != TimeoutError) {
+        retryLater(result); // not of a name or server that was replaced meanwhile
     }
     if (alive)
         scheduleUpdate();

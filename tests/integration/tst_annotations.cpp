@@ -28,14 +28,9 @@
 using namespace LockTesting;
 using namespace QDistLock;
 
-namespace {
+using Support::TurnLimit;
 
-// Longest turn of the event loop; sanitizers make everything several times slower, and so does no optimisation.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || (defined(__GNUC__) && !defined(__OPTIMIZE__))
-constexpr milliseconds TurnLimit = 50ms;
-#else
-constexpr milliseconds TurnLimit = 5ms;
-#endif
+namespace {
 
 struct Order
 {

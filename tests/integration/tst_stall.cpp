@@ -17,13 +17,6 @@ using namespace Support;
 
 namespace {
 
-// Longest turn of the event loop; sanitizers make everything several times slower.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr milliseconds Limit = 50ms;
-#else
-constexpr milliseconds Limit = 5ms;
-#endif
-
 RedisServer::Options withTcp()
 {
     RedisServer::Options options;
@@ -125,10 +118,10 @@ void tst_Stall::neverReachable()
                 registry.reset();
                 eventually([&] { return false; }, 20ms);
             },
-            Limit);
+            TurnLimit);
     m_server.resume();
     QVERIFY(!everHeld);
-    QVERIFY2(longest < Limit, qPrintable(QStringLiteral("%1 ns").arg(longest.count())));
+    QVERIFY2(longest < TurnLimit, qPrintable(QStringLiteral("%1 ns").arg(longest.count())));
 }
 
 void tst_Stall::lostWhileHeld_data()
@@ -181,10 +174,10 @@ void tst_Stall::lostWhileHeld()
                     proxy.heal();
                 });
             },
-            Limit);
+            TurnLimit);
     QVERIFY(held);
     QCOMPARE(lost, alive ? 0 : 1);
-    QVERIFY2(longest < Limit, qPrintable(QStringLiteral("%1 ns").arg(longest.count())));
+    QVERIFY2(longest < TurnLimit, qPrintable(QStringLiteral("%1 ns").arg(longest.count())));
 }
 
 // The measure itself: a slot that blocks is seen.
@@ -194,13 +187,13 @@ void tst_Stall::probeSeesABlockedLoop()
     const auto longest = EventLoopProbe::longestBlockedTurnOf(
             [&](EventLoopProbe &) {
                 DistributedLock lock(&registry, QStringLiteral("slow"));
-                connect(&lock, &DistributedLock::acquired, &lock, [] { std::this_thread::sleep_for(Limit + 3ms); }); // the fault
+                connect(&lock, &DistributedLock::acquired, &lock, [] { std::this_thread::sleep_for(TurnLimit + 3ms); }); // the fault
                 lock.acquire();
                 eventually([&] { return lock.isHeld(); });
                 eventually([&] { return false; }, 20ms);
             },
-            Limit, 2);
-    QVERIFY(longest >= Limit);
+            TurnLimit, 2);
+    QVERIFY(longest >= TurnLimit);
 }
 
 QTEST_GUILESS_MAIN(tst_Stall)

@@ -10,6 +10,14 @@
 
 namespace Support {
 
+/// No turn of an event loop may take longer for our sake. Sanitizers make everything several times slower, and
+/// so does no optimisation.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || (defined(__GNUC__) && !defined(__OPTIMIZE__))
+constexpr std::chrono::milliseconds TurnLimit{50};
+#else
+constexpr std::chrono::milliseconds TurnLimit{5};
+#endif
+
 /*!
     Measures how long single turns of this thread's event loop took while it lives.
 
