@@ -61,7 +61,7 @@ public:
     */
     static std::chrono::nanoseconds longestBlockedTurnOf(
             const std::function<void(EventLoopProbe &probe)> &scenario,
-            std::chrono::nanoseconds limit, int attempts = 5);
+            std::chrono::nanoseconds limit, int attempts = 12);
 
     /// Runs an event loop until \a condition, looked at each millisecond, or the time-out. The
     /// condition counts as part of the turn: it must not ask a server.
