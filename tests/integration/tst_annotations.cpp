@@ -19,7 +19,6 @@
 #include <QtCore/qsemaphore.h>
 #include <QtCore/qthread.h>
 
-#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <stdexcept>
@@ -603,9 +602,8 @@ void tst_Annotations::blocksForFiveLeases()
         receiver.release()->deleteLater();
     QVERIFY(heldToTheEnd);
     QCOMPARE_GE(samples.size(), 60);
-    std::sort(samples.begin(), samples.end());
-    QCOMPARE_GT(samples.first(), 0);
-    QCOMPARE_GT(samples.at(samples.size() / 20), Lease.count() / 2); // one renewal may meet a busy machine
+    for (const qint64 pttl : std::as_const(samples))
+        QCOMPARE_GT(pttl, Lease.count() / 2);
     QCOMPARE(lost.size(), 0);
 }
 
