@@ -286,7 +286,15 @@ QString ServerUrl::toDisplayString() const
         const QString shown = QStringLiteral("unix://") + encodedPath(path);
         return database == 0 ? shown : shown + QStringLiteral("?db=%1").arg(database);
     }
-    const QString shownHost = host.contains(u':') ? QStringLiteral("[%1]").arg(host) : host;
+    QString shownHost = host;
+    if (host.contains(u':')) {
+        // RFC 6874: the '%' before an address's zone is encoded, or "%1eth0" would be a character and "th0".
+        const qsizetype address = host.indexOf(u'%');
+        shownHost = address < 0 ? host
+                                : host.left(address) + QLatin1String("%25")
+                        + QString::fromLatin1(QUrl::toPercentEncoding(host.mid(address + 1)));
+        shownHost = u'[' + shownHost + u']';
+    }
     // In one call: an address may have a '%'.
     return QStringLiteral("%1://%2:%3/%4")
             .arg(scheme == Tls ? tlsScheme : tcpScheme, shownHost, QString::number(port),

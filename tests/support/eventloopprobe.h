@@ -27,8 +27,9 @@ constexpr std::chrono::milliseconds TurnLimit{5};
 
     - wall: includes the time in which the OS ran something else on this core;
     - CPU: does not see a call that waits in the kernel;
-    - kept: wall less the time the thread was ready to run but had no core, from the scheduler's own
-      account. This is CPU and waiting together, and right under load: the one to judge by.
+    - kept: CPU, and in a turn in which the thread went to sleep in the kernel wall less the time the thread
+      was ready to run but had no core, from the scheduler's own account. This is CPU and waiting together,
+      right under load, and blind to a virtual machine stopped by its host: the one to judge by.
 
     Let a real event loop run: exec(), QSignalSpy::wait(), or waitFor() below. QTRY_… and
     QTest::qWait() sleep between turns, outside the loop, which counts. Thread: one, with an event
@@ -57,11 +58,11 @@ public:
     /*!
         The longestBlockedTurn() of \a scenario, which is run again, up to \a attempts times, while
         it is not under \a limit; the shortest of them. What code does it does every time, but a
-        virtual machine is stopped by its host now and then, and no clock inside tells.
+        virtual machine is stopped by its host now and then, and not every clock inside tells.
     */
     static std::chrono::nanoseconds longestBlockedTurnOf(
             const std::function<void(EventLoopProbe &probe)> &scenario,
-            std::chrono::nanoseconds limit, int attempts = 12);
+            std::chrono::nanoseconds limit, int attempts = 5);
 
     /// Runs an event loop until \a condition, looked at each millisecond, or the time-out. The
     /// condition counts as part of the turn: it must not ask a server.
@@ -75,6 +76,7 @@ private:
         std::chrono::nanoseconds wall{0};
         std::chrono::nanoseconds cpu{0};
         std::chrono::nanoseconds ready{0}; // without a core
+        qint64 sleeps = 0; // in the kernel, of the thread's own will
     };
     std::chrono::nanoseconds readyTime() const;
     Moment now() const;

@@ -65,7 +65,9 @@ void tst_ServerUrl::accepts_data()
     row("redis://[2001:db8::7]", tcp, "2001:db8::7:6379", 0, "", "",
         "redis://[2001:db8::7]:6379/0");
     row("redis://[fe80::1%251]:7000/1", tcp, "fe80::1%1:7000", 1, "", "",
-        "redis://[fe80::1%1]:7000/1");
+        "redis://[fe80::1%251]:7000/1");
+    row("redis://[fe80::%251eth0]", tcp, "fe80::%1eth0:6379", 0, "", "",
+        "redis://[fe80::%251eth0]:6379/0");
     row("redis://under_score", tcp, "under_score:6379", 0, "", "", "redis://under_score:6379/0");
     row("redis://u5er:pw@h", tcp, "h:6379", 0, "u5er", "pw", "redis://h:6379/0");
     row("redis://:pw@h", tcp, "h:6379", 0, "", "pw", "redis://h:6379/0");
