@@ -8,33 +8,14 @@
 
 #include "engine/lockengine.h"
 
+#include "../support/clusterslot.h"
+
 #include <array>
 
 using namespace QDistLock;
+using Support::clusterSlot;
 
 namespace {
-
-/// CRC16-XMODEM, as in the Redis cluster specification.
-quint16 crc16(QByteArrayView bytes)
-{
-    quint16 crc = 0;
-    for (const char byte : bytes) {
-        crc = quint16(crc ^ (quint8(byte) << 8));
-        for (int bit = 0; bit < 8; ++bit)
-            crc = quint16(crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1);
-    }
-    return crc;
-}
-
-/// Only what is between the first '{' and the first '}' after it counts, if that is not empty.
-int slotOf(QByteArrayView key)
-{
-    const qsizetype open = key.indexOf('{');
-    const qsizetype close = open < 0 ? -1 : key.indexOf('}', open + 1);
-    if (close > open + 1)
-        key = key.sliced(open + 1, close - open - 1);
-    return crc16(key) % 16384;
-}
 
 std::array<QByteArray, 3> all(const LockKeys &keys)
 {
@@ -51,8 +32,8 @@ std::optional<LockKeys> check(const QString &prefix, const QString &name)
     FUZZ_CHECK(QString::fromUtf8(keys->lock) == prefix + name);
     FUZZ_CHECK(QString::fromUtf8(keys->prefix) == prefix && keys->lock.startsWith(keys->prefix));
     FUZZ_CHECK(QString::fromUtf8(keys->lock.sliced(keys->prefix.size())) == name);
-    const int slot = slotOf(keys->lock);
-    FUZZ_CHECK(slotOf(keys->queue) == slot && slotOf(keys->fence) == slot);
+    const int slot = clusterSlot(keys->lock);
+    FUZZ_CHECK(clusterSlot(keys->queue) == slot && clusterSlot(keys->fence) == slot);
     FUZZ_CHECK(keys->lock != keys->queue && keys->lock != keys->fence && keys->queue != keys->fence);
     return keys;
 }

@@ -230,7 +230,7 @@ void tst_Support::serverTakesAnotherPortWhenTaken()
     QElapsedTimer timer;
     timer.start();
     std::thread release([&first] {
-        std::this_thread::sleep_for(300ms);
+        std::this_thread::sleep_for(300ms); // the fault: a port that is free only after so long
         ::kill(static_cast<pid_t>(first.processId()), SIGKILL);
     });
     const bool started = second.start();

@@ -3,6 +3,8 @@
 
 #include "engine/lockengine.h"
 
+#include "support/clusterslot.h"
+
 #include <QtCore/qhash.h>
 #include <QtTest/qtest.h>
 
@@ -10,32 +12,9 @@
 #include <random>
 
 using namespace QDistLock;
+using Support::clusterSlot;
 
 namespace {
-
-/// CRC16-XMODEM, as in the Redis cluster specification.
-quint16 crc16(QByteArrayView bytes)
-{
-    quint16 crc = 0;
-    for (const char byte : bytes) {
-        crc = quint16(crc ^ (quint8(byte) << 8));
-        for (int bit = 0; bit < 8; ++bit)
-            crc = quint16(crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1);
-    }
-    return crc;
-}
-
-/// Only what is between the first '{' and the first '}' after it counts, if that is not empty.
-int slotOf(QByteArrayView key)
-{
-    const qsizetype open = key.indexOf('{');
-    if (open >= 0) {
-        const qsizetype close = key.indexOf('}', open + 1);
-        if (close > open + 1)
-            key = key.sliced(open + 1, close - open - 1);
-    }
-    return crc16(key) % 16384;
-}
 
 struct TestEngine : LockEngine
 {
@@ -74,12 +53,12 @@ private Q_SLOTS:
 
 void tst_LockKeys::slotsAreAsSpecified()
 {
-    QCOMPARE(crc16("123456789"), quint16(0x31c3));
-    QCOMPARE(slotOf("foo"), 12182);
-    QCOMPARE(slotOf("{user1000}.following"), slotOf("{user1000}.followers"));
-    QVERIFY(slotOf("foo{}{bar}") != slotOf("bar"));
-    QCOMPARE(slotOf("foo{{bar}}zap"), slotOf("{bar"));
-    QCOMPARE(slotOf("foo{bar}{zap}"), slotOf("bar"));
+    QCOMPARE(clusterSlot("123456789"), 0x31c3);
+    QCOMPARE(clusterSlot("foo"), 12182);
+    QCOMPARE(clusterSlot("{user1000}.following"), clusterSlot("{user1000}.followers"));
+    QVERIFY(clusterSlot("foo{}{bar}") != clusterSlot("bar"));
+    QCOMPARE(clusterSlot("foo{{bar}}zap"), clusterSlot("{bar"));
+    QCOMPARE(clusterSlot("foo{bar}{zap}"), clusterSlot("bar"));
 }
 
 void tst_LockKeys::accepted_data()
@@ -134,8 +113,8 @@ void tst_LockKeys::accepted()
     QCOMPARE(keys->fence, queue.chopped(6) + ":fence");
     QCOMPARE(keys->prefix, prefix.toUtf8());
     QCOMPARE(QString::fromUtf8(keys->lock), prefix + name); // exact
-    QCOMPARE(slotOf(keys->queue), slotOf(keys->lock));
-    QCOMPARE(slotOf(keys->fence), slotOf(keys->lock));
+    QCOMPARE(clusterSlot(keys->queue), clusterSlot(keys->lock));
+    QCOMPARE(clusterSlot(keys->fence), clusterSlot(keys->lock));
 }
 
 void tst_LockKeys::refused_data()
@@ -218,8 +197,8 @@ void tst_LockKeys::bracesInAllConstellations()
                 ++accepted;
                 QVERIFY(whole || split == 0); // where the border is does not matter
                 whole = keys;
-                QCOMPARE(slotOf(keys->queue), slotOf(keys->lock));
-                QCOMPARE(slotOf(keys->fence), slotOf(keys->lock));
+                QCOMPARE(clusterSlot(keys->queue), clusterSlot(keys->lock));
+                QCOMPARE(clusterSlot(keys->fence), clusterSlot(keys->lock));
                 for (const QByteArray &side : {keys->queue, keys->fence})
                     QCOMPARE(lockOfSideKey.value(side, keys->lock), keys->lock);
                 lockOfSideKey.insert(keys->queue, keys->lock);

@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QtCore/qbytearrayview.h>
+
+namespace Support {
+
+/// The slot of a key in a Redis cluster, as its specification tells (CRC16-XMODEM modulo 16384). Not the
+/// library's own: what it has to agree with.
+inline int clusterSlot(QByteArrayView key)
+{
+    // Only what is between the first '{' and the first '}' after it counts, if that is not empty.
+    const qsizetype open = key.indexOf('{');
+    const qsizetype close = open < 0 ? -1 : key.indexOf('}', open + 1);
+    if (close > open + 1)
+        key = key.sliced(open + 1, close - open - 1);
+    quint16 crc = 0;
+    for (const char byte : key) {
+        crc = quint16(crc ^ (quint8(byte) << 8));
+        for (int bit = 0; bit < 8; ++bit)
+            crc = quint16(crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1);
+    }
+    return crc % 16384;
+}
+
+} // namespace Support
