@@ -14,6 +14,7 @@
 #include <QtCore/QMutex>
 #include <QtCore/QThread>
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -91,12 +92,15 @@ int main(int argc, char **argv)
     constexpr int threadCount = 4, invoicesEach = 250;
     const QString customer = QStringLiteral("Bob");
     Invoices invoices;
+    std::atomic<int> written = 0;
     std::vector<std::unique_ptr<QThread>> threads;
     for (int i = 0; i < threadCount; ++i) {
         threads.emplace_back(QThread::create([&] {
             try {
-                for (int j = 0; j < invoicesEach; ++j)
+                for (int j = 0; j < invoicesEach; ++j) {
                     invoices.write(customer);
+                    ++written;
+                }
             } catch (const QDistLock::LockUnavailable &error) {
                 qWarning() << error.what();
             }
@@ -105,7 +109,7 @@ int main(int argc, char **argv)
     }
     for (const auto &thread : threads)
         thread->wait();
-    qInfo() << threadCount * invoicesEach << "invoices written, the last has number"
+    qInfo() << written.load() << "invoices written, the last has number"
             << invoices.lastNumber(customer);
 
     // The other way round: somebody else has the lock, and the main thread would not wait.

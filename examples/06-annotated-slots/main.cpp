@@ -110,6 +110,8 @@ void Window::shipIfFree()
 
 void Window::demonstrate()
 {
+    connect(QDistLock::LockedCalls::instance(), &QDistLock::LockedCalls::failed, this,
+            [] { QCoreApplication::exit(1); });
     m_pack.click();
     QTimer::singleShot(300ms, this, [this] {
         m_ship.click();       // waits until it is packed

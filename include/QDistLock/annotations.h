@@ -87,6 +87,7 @@ public:
     /// Null at the end of the program, when static objects are destroyed.
     static LockedCalls *instance();
 
+    /// For instance() alone.
     LockedCalls();
     ~LockedCalls() override;
 
@@ -659,6 +660,7 @@ Detail::FutureOf<std::decay_t<Function>> withLock(QObject *context, const QStrin
 {
     return Detail::withLock(QUrl(), name, options, context, std::forward<Function>(function));
 }
+/// The same in the thread of \a context and on \a server.
 template<typename Function>
 Detail::FutureOf<std::decay_t<Function>> withLock(QObject *context, const QUrl &server, const QString &name,
                                                   const LockOptions &options, Function &&function)
@@ -686,8 +688,8 @@ Q_DECLARE_METATYPE(QDistLock::LockedCallInfo)
     number); `{{` and `}}` are braces. Enumerations stand by name, QUuid without braces.
 
     \a options: `name=value; …`. `wait`, `lease`, `retryInterval`, `maxRetries`, `autoRenew`, `fair`, `minHold`,
-    `keyPrefix`, `minReplicas`, `replicaTimeout`, `repairMissingTtl` as in LockOptions, with durations as
-    `250ms`, `2s`, `5min`, `1h` and `wait=forever`, and
+    `keyPrefix`, `minReplicas` (0 only, in this version), `replicaTimeout`, `repairMissingTtl` as in LockOptions,
+    with durations as `250ms`, `2s`, `5min`, `1h` and `wait=forever`, and
     - `onBusy`: `wait` (default) waits for up to `wait`; `skip` tries once and leaves the call out, silently;
       `fail` tries once and reports BusyError. For the last two a call of the same thread that waits or runs
       under the same locks is busy as well.

@@ -57,6 +57,7 @@ class QDISTLOCK_EXPORT DistributedLock : public QObject
     Q_PROPERTY(int remainingTime READ remainingTime)
 
 public:
+    /// What this object does with its lock.
     enum State {
         Unlocked,   ///< neither held nor wanted
         Acquiring,  ///< an acquire is under way
@@ -66,6 +67,7 @@ public:
     };
     Q_ENUM(State)
 
+    /// How an acquire failed, or why the server could not do what it was asked to.
     enum Error {
         NoError,
         BusyError,            ///< somebody else has it, and the acquire was not to wait (any longer)
@@ -79,11 +81,12 @@ public:
         NameError,            ///< the name cannot be used
         OptionsError,         ///< an option or the server URL cannot be used
         ServerError,          ///< the server refused for a reason of its own
-        QuorumError,          ///< too few of the quorum's servers agreed
-        ReplicationError      ///< too few replicas confirmed in time
+        QuorumError,          ///< too few of the quorum's servers agreed; not in this version
+        ReplicationError      ///< too few replicas confirmed in time; not in this version
     };
     Q_ENUM(Error)
 
+    /// How a hold ended that was not released.
     enum LossReason {
         LeaseExpired,  ///< not renewed in time
         Stolen,        ///< the key holds somebody else's token
@@ -92,6 +95,7 @@ public:
     };
     Q_ENUM(LossReason)
 
+    /// Without a name, which setName() gives it before the first acquire.
     explicit DistributedLock(QObject *parent = nullptr);
     /// Uses LockRegistry::instance() of the thread the object lives in when it is first needed.
     explicit DistributedLock(const QString &name, QObject *parent = nullptr);
@@ -100,6 +104,7 @@ public:
     /// Never blocks, emits nothing more; what is held is released, pending futures end with CancelledError.
     ~DistributedLock() override;
 
+    /// The key on the server is the key prefix and this.
     QString name() const;
     /// Only while state() is Unlocked; otherwise refused with NameError.
     void setName(const QString &name);
@@ -116,6 +121,7 @@ public:
     State state() const;
     /// Reads the clock: false from the local deadline on, even if the event loop could not run.
     bool isHeld() const;
+    /// How many levels are held: one for each acquired() not given back yet.
     int holdCount() const;
     /// Strictly greater for each later acquisition of the name; 0 when not held. The guarded resource
     /// keeps the greatest it has seen and refuses what comes with a smaller one.
@@ -124,23 +130,31 @@ public:
     int queuePosition() const;
     /// Milliseconds to the local deadline; 0 when not held.
     int remainingTime() const;
+    /// The same, exactly.
     std::chrono::nanoseconds remainingTimeAsDuration() const;
 
+    // The fields of options(), in milliseconds. A value that cannot be used is told by the next acquire, which ends
+    // with OptionsError.
+
+    /// Time to live of the key: how soon others have it if the holder dies.
     int lease() const;
     std::chrono::milliseconds leaseAsDuration() const;
     void setLease(int milliseconds);
     void setLease(std::chrono::milliseconds lease);
-    /// LockOptions::Forever reads and writes as the greatest int.
+    /// Longest wait of one acquire. LockOptions::Forever reads and writes as the greatest int.
     int wait() const;
     std::chrono::milliseconds waitAsDuration() const;
     void setWait(int milliseconds);
     void setWait(std::chrono::milliseconds wait);
+    /// How often a waiter looks again where nothing can wake it.
     int retryInterval() const;
     std::chrono::milliseconds retryIntervalAsDuration() const;
     void setRetryInterval(int milliseconds);
     void setRetryInterval(std::chrono::milliseconds interval);
+    /// Whether it is renewed while held; the only one that works at once.
     bool autoRenew() const;
     void setAutoRenew(bool autoRenew);
+    /// First come, first served; false = whoever comes first after a release.
     bool isFair() const;
     void setFair(bool fair);
 
@@ -173,14 +187,20 @@ public Q_SLOTS:
     void cancel();
 
 Q_SIGNALS:
+    /// The lock is held, and fencingToken() set. Once for each acquire() that succeeded, re-entries included.
     void acquired();
+    /// An acquire ended without the lock; errorString() says why and what to do.
     void acquireFailed(QDistLock::DistributedLock::Error error);
     /// The hold is over without release(), all levels of it. At the local deadline at the latest.
     void lost(QDistLock::DistributedLock::LossReason reason);
+    /// The last level was given back; nothing is held.
     void released();
+    /// The server has confirmed a renewal; remainingTime() counts from when it was sent.
     void renewed();
     /// Two thirds of the lease have gone by without a confirmed renewal.
     void atRisk(int remainingMs);
+    /// Something went wrong that is no ordinary end of an acquire (not Busy-, Timeout- and CancelledError): after
+    /// acquireFailed(), or while the lock goes on trying to acquire, renew or release.
     void errorOccurred(QDistLock::DistributedLock::Error error);
 
     void nameChanged();

@@ -21,6 +21,7 @@ struct LockInfo
 {
     /// The name without its key prefix.
     QString name;
+    /// Somebody holds it: the key exists.
     bool held = false;
     /// Written by another library, or by hand.
     bool foreign = false;
@@ -30,6 +31,7 @@ struct LockInfo
     std::chrono::milliseconds remaining{0};
     /// The last fencing token given out for the name; 0 if none is known.
     qint64 fencingToken = 0;
+    /// How many wait in its queue, the dead among them included.
     int queueLength = 0;
     /// Anything but NoError: the server could not be asked, and only \c name means something.
     DistributedLock::Error error = DistributedLock::NoError;

@@ -44,9 +44,9 @@ struct LockOptions
     std::chrono::milliseconds minHold = std::chrono::milliseconds(0);
     /// The Redis key is `keyPrefix + name`.
     QString keyPrefix = QStringLiteral("lock:");
-    /// Acquired only once so many replicas have it.
+    /// Reserved: how many replicas must have it. In this version anything but 0 is refused (OptionsError).
     int minReplicas = 0;
-    /// How long to wait for those replicas.
+    /// Reserved, as minReplicas.
     std::chrono::milliseconds replicaTimeout = std::chrono::seconds(1);
     /// Give a key that was left without a time to live the lease of the waiter that finds it.
     bool repairMissingTtl = true;

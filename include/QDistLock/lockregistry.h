@@ -36,7 +36,12 @@ class QDISTLOCK_EXPORT LockRegistry : public QObject
     Q_PROPERTY(QString errorString READ errorString NOTIFY errorChanged FINAL)
 
 public:
-    enum State { Disconnected, Connecting, Ready };
+    /// Of the connection that commands go over.
+    enum State {
+        Disconnected, ///< not needed yet, or lost and waiting for the next try
+        Connecting,   ///< under way, logging in included
+        Ready         ///< commands are answered
+    };
     Q_ENUM(State)
 
     using Error = DistributedLock::Error;
@@ -57,13 +62,17 @@ public:
     /// The registry's own lock of that name, made when needed. It is deleted once it has been Unlocked
     /// for idleEviction(): keep a QPointer, or call obtain() again.
     DistributedLock *obtain(const QString &name);
+    /// How long a lock of obtain() stays Unlocked before it is deleted: 60 s unless set; a negative time counts
+    /// as 0.
     std::chrono::milliseconds idleEviction() const;
     void setIdleEviction(std::chrono::milliseconds idle);
 
     /// Without user name and password.
     QUrl server() const;
     State state() const;
+    /// Why the server cannot be used or asked; NoError once it answered.
     Error error() const;
+    /// Names the server (without secrets), what happened and what to do.
     QString errorString() const;
 
     /// Options of the locks made from now on.
@@ -75,7 +84,9 @@ public:
     /// Every lock held whose name matches the glob \a pattern, under the default key prefix. Empty if the
     /// server could not be asked; error() then says why, and errorOccurred() was emitted.
     QFuture<QList<LockInfo>> list(const QString &pattern);
-    /// Deletes the key whoever holds it; true if there was one. The holder emits lost(ForcedRelease).
+    /// Deletes the key whoever holds it; true if there was one. The holder emits lost(ForcedRelease) at once if
+    /// its subscription stands, else lost(Deleted) or lost(Stolen) at its next renewal; until then it believes to
+    /// hold it.
     /// False too if the server could not be asked, as with list().
     QFuture<bool> forceRelease(const QString &name);
 

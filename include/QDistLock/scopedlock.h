@@ -89,6 +89,7 @@ class QDISTLOCK_EXPORT ScopedLock
 public:
     /// On LockRegistry::defaultServer().
     [[nodiscard]] explicit ScopedLock(const QString &name, const LockOptions &options = {});
+    /// On \a server.
     [[nodiscard]] ScopedLock(const QUrl &server, const QString &name, const LockOptions &options = {});
     /// Does not wait: the release is on its way, and comes before whatever this thread acquires next. Use
     /// release() where it matters that the server has confirmed it.
@@ -238,9 +239,9 @@ LockOptions namedOptions(std::initializer_list<T>)
     QDistLock::LockUnavailable where it cannot be acquired. See QDistLock::ScopedLock.
 
     The name is a QString, a view of one, or a literal. The options are designated initialisers in C++20,
-    `QDL_SCOPED_LOCK(u"order:%1"_s.arg(id), .wait = 2s, .lease = 1min)`, or a LockOptions,
-    `QDL_SCOPED_LOCK("report", LockOptions().withWait(2s))`. The server is the default one. The guard has no
-    name of its own: ask isLockedHere() and fencingTokenHere().
+    `QDL_SCOPED_LOCK(u"order:%1"_s.arg(id), .lease = 1min, .wait = 2s)` (in the order of the fields), or a
+    LockOptions, `QDL_SCOPED_LOCK("report", LockOptions().withWait(2s))`. The server is the default one. The guard
+    has no name of its own: ask isLockedHere() and fencingTokenHere().
 */
 #define QDL_SCOPED_LOCK(...) \
     const QDistLock::ScopedLock QDL_DETAIL_LOCK(__VA_ARGS__); \
