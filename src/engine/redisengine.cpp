@@ -9,6 +9,7 @@
 #include "scripts.h"
 
 #include <QtCore/qpointer.h>
+#include <QtCore/qtimer.h>
 
 #include <algorithm>
 
@@ -170,8 +171,11 @@ void RedisEngine::connectionStateChanged()
 {
     if (m_connection.state() == QtRedis::Connection::Ready) {
         queueAbandoned();
-        if (m_subscriber)
+        if (m_subscriber) {
             m_subscriber->check(); // what cut this connection off may have cut off that one too
+            for (const QByteArray &prefix : std::as_const(m_subscribed)) // after a permanent failure it waits to be asked
+                m_subscriber->subscribe(prefix + "client:" + clientId());
+        }
     }
     Q_EMIT stateChanged();
 }
@@ -238,7 +242,13 @@ void RedisEngine::sendAbandoned(const QByteArray &token)
             return;
         it->inFlight = false;
         if (reply.status == EngineReply::Failed && !reply.error.permanent) {
-            m_abandonedAgain = true; // goes out again with the next need or connection
+            // Goes out again in a second, with the next need or connection.
+            if (!std::exchange(m_abandonedAgain, true)) {
+                QTimer::singleShot(1s, this, [this] {
+                    if (m_connection.state() == QtRedis::Connection::Ready && std::exchange(m_abandonedAgain, false))
+                        queueAbandoned();
+                });
+            }
         } else if (reply.status == EngineReply::Gone) {
             // The acquire may run yet, if it had to be sent anew after NOSCRIPT or NOPERM: see decode().
             it->gone = true;
@@ -256,6 +266,8 @@ void RedisEngine::sendAbandoned(const QByteArray &token)
 
 void RedisEngine::enqueue(Operation operation)
 {
+    if (operation.kind != Operation::Cancel && std::exchange(m_abandonedAgain, false))
+        queueAbandoned();
     const qsizetype limit = operation.kind == Operation::Renew ? RenewChunk : AcquireChunk;
     m_operations.push_back(std::move(operation));
     if (qsizetype(m_operations.size()) >= limit) {
@@ -264,7 +276,11 @@ void RedisEngine::enqueue(Operation operation)
         m_connection.flush();
         return;
     }
-    if (m_connection.isDelivering() || std::exchange(m_flushScheduled, true))
+    if (m_connection.isDelivering()) {
+        m_connection.ensureRepliesProcessed();
+        return;
+    }
+    if (std::exchange(m_flushScheduled, true))
         return;
     QMetaObject::invokeMethod(
             this,
@@ -617,13 +633,18 @@ EngineError RedisEngine::malformed(const char *command) const
             false, true};
 }
 
-EngineError RedisEngine::replyError(const QByteArray &text, const char *command) const
+EngineError RedisEngine::replyError(const QByteArray &reply, const char *command) const
 {
+    // Redis 6.2 wraps what a script met: "ERR Error running script (…): @user_script:14: @user_script: 14: -READONLY …"
+    const qsizetype wrapped = reply.indexOf("@user_script: ");
+    const qsizetype met = wrapped < 0 ? -1 : reply.indexOf(": -", wrapped);
+    const QByteArray text = met < 0 ? reply : reply.sliced(met + 3);
     const QByteArray code = text.split(' ').first();
     const auto make = [&](DistributedLock::Error error, bool permanent, const QString &advice) {
         // Redis repeats arguments of commands it does not know; a token may be among them.
         const qsizetype end = text.indexOf(", with args");
-        const QByteArray shown = end < 0 ? text : text.first(end);
+        QByteArray shown = end < 0 ? text : text.first(end);
+        m_connection.blankUser(&shown); // a script's error does not stand in an error reply
         return EngineError{error,
                            QStringLiteral("the server %1 answered %2 with \"%3\"; %4")
                                    .arg(m_connection.server().toDisplayString(), QLatin1String(command),
@@ -633,7 +654,8 @@ EngineError RedisEngine::replyError(const QByteArray &text, const char *command)
     if (code == "NOAUTH" || code == "WRONGPASS")
         return make(DistributedLock::AuthenticationError, true,
                     QStringLiteral("check user name and password in the server's URL or QDISTLOCK_PASSWORD"));
-    if (code == "NOPERM" || text.contains("can't run this command") || text.contains("can't access at least one"))
+    if (code == "NOPERM" || text.contains("ACL failure in script") // 7.2 and later
+        || text.contains("The user executing the script can't")) // run this command, access …, publish …
         return make(DistributedLock::PermissionError, true,
                     QStringLiteral("grant the user the commands, keys and channels listed in the README"));
     if (code == "WRONGTYPE")

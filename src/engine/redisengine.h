@@ -76,7 +76,7 @@ private:
     void inspectMany(const QList<LockKeys> &keys,
                      std::function<void(const EngineError &, const QList<LockInfo> &)> completion);
     EngineError errorOf(const QtRedis::CommandResult &result, const char *command) const;
-    EngineError replyError(const QByteArray &text, const char *command) const;
+    EngineError replyError(const QByteArray &reply, const char *command) const;
     EngineError malformed(const char *command) const;
 
     QtRedis::Connection m_connection;

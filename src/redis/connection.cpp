@@ -118,7 +118,7 @@ public:
 
     void processReadable();
     void deliver(Reply &&reply);
-    void blankUser(Reply *reply) const;
+    void blankUser(QByteArray *text) const;
     void checkDeadlines();
     void armDeadline(Clock::time_point deadline);
 
@@ -155,11 +155,13 @@ public:
 
     QTimer *const connectTimer; // the attempt's time, or the wait for the next
     QTimer *const deadlineTimer;
-    QTimer *const nestedTimer;
+    QTimer *const nestedTimer; // polls for answers while a handler runs an event loop of its own
+    QTimer *const lateTimer;   // writes what handlers sent, should one run an event loop of its own
     Clock::time_point armedFor;
     bool graceGiven = false;
 
     int attempts = 0; // failed since the last stable connection
+    int timeOuts = 0; // attempts in which no connection came about in time, since one was refused
     Clock::time_point readySince;
     qint64 clientId = 0; // of the connection that stands, 0 = unknown
     qint64 formerId = 0; // of the last one that was Ready and is to be ended on the server
@@ -171,12 +173,15 @@ Connection::Private::Private(Connection *connection, const ServerUrl &serverUrl)
     , connectTimer(new QTimer(connection))
     , deadlineTimer(new QTimer(connection))
     , nestedTimer(new QTimer(connection))
+    , lateTimer(new QTimer(connection))
 {
     connectTimer->setSingleShot(true);
     connectTimer->setTimerType(Qt::PreciseTimer);
     deadlineTimer->setSingleShot(true);
     deadlineTimer->setTimerType(Qt::PreciseTimer);
     nestedTimer->setInterval(nestedPoll);
+    lateTimer->setSingleShot(true);
+    lateTimer->setInterval(0);
     QObject::connect(connectTimer, &QTimer::timeout, q, [this] {
         if (!transport) {
             startAttempt();
@@ -194,6 +199,12 @@ Connection::Private::Private(Connection *connection, const ServerUrl &serverUrl)
         else
             processReadable();
     });
+    QObject::connect(lateTimer, &QTimer::timeout, q, [this] {
+        const QPointer<Connection> guard(q);
+        Q_EMIT q->repliesProcessed();
+        if (guard)
+            write();
+    });
 }
 
 QString Connection::Private::describe(const QString &clause) const
@@ -210,7 +221,7 @@ void Connection::Private::startAttempt()
     ++generation;
     connected = false;
     reader = std::make_unique<ReplyReader>();
-    transport = Transport::create(server);
+    transport = Transport::create(server, timeOuts);
     connectTimer->start(connectTimeout);
     QObject::connect(transport.get(), &Transport::connected, q, [this] { beginHandshake(); });
     QObject::connect(transport.get(), &Transport::readyRead, q, [this] { processReadable(); });
@@ -369,12 +380,9 @@ void Connection::Private::appendScript(const char *verb, const char *body, Pendi
 
 void Connection::Private::scheduleWrite()
 {
-    if (processing > 0) {
-        // processReadable() writes, unless a handler runs an event loop of its own just now.
-        if (loopLevel() == processingLevel)
-            return;
-        if (!nestedTimer->isActive())
-            nestedTimer->start();
+    if (q->isDelivering()) {
+        q->ensureRepliesProcessed();
+        return;
     }
     if (writeScheduled)
         return;
@@ -392,6 +400,8 @@ void Connection::Private::write()
 {
     if (output.isEmpty() || !connected)
         return;
+    if (loopLevel() != processingLevel && processing > 0 && !nestedTimer->isActive())
+        nestedTimer->start(); // nobody reads the answer before the handler's own event loop has ended
     unwritten = 0;
     transport->write(output.constData(), output.size());
     if (output.capacity() > keptCapacity)
@@ -476,6 +486,8 @@ void Connection::Private::processReadable()
     }
     --processing;
     processingLevel = outerLevel;
+    if (processing == 0)
+        lateTimer->stop();
     write();
 }
 
@@ -487,8 +499,8 @@ void Connection::Private::deliver(Reply &&reply)
         (*handler)(reply);
         return;
     }
-    if (reply.isError() && !server.user.isEmpty())
-        blankUser(&reply);
+    if (reply.isError())
+        blankUser(&reply.text);
     if (pending.size() <= unwritten) {
         if (reply.isError() && state == Ready) {
             lose(Failure::Server,
@@ -523,11 +535,13 @@ void Connection::Private::deliver(Reply &&reply)
 }
 
 // Newer servers name the user in NOPERM.
-void Connection::Private::blankUser(Reply *reply) const
+void Connection::Private::blankUser(QByteArray *text) const
 {
+    if (server.user.isEmpty())
+        return;
     const QRegularExpression name(
             QStringLiteral("(?<!\\w)%1(?!\\w)").arg(QRegularExpression::escape(server.user)));
-    reply->text = QString::fromUtf8(reply->text).replace(name, QStringLiteral("***")).toUtf8();
+    *text = QString::fromUtf8(*text).replace(name, QStringLiteral("***")).toUtf8();
 }
 
 // Deadlines: one timer for the earliest, set anew only when it runs out or an earlier one comes.
@@ -621,6 +635,8 @@ void Connection::Private::lose(Failure why, const QString &reason)
     const QString text = describe(reason);
     if (state == Ready && Clock::now() - readySince >= stable)
         attempts = 0;
+    if (!connected)
+        timeOuts = why == Failure::Timeout ? timeOuts + 1 : 0;
     const auto ended = endCommands(why, text);
     endTransport();
     failure = why;
@@ -782,6 +798,17 @@ void Connection::sendScript(const Script &script, const QList<QByteArray> &keys,
 void Connection::flush()
 {
     d->write();
+}
+
+void Connection::blankUser(QByteArray *text) const
+{
+    d->blankUser(text);
+}
+
+void Connection::ensureRepliesProcessed()
+{
+    if (!d->lateTimer->isActive())
+        d->lateTimer->start();
 }
 
 bool Connection::isDelivering() const

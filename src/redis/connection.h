@@ -92,8 +92,13 @@ public:
                     Handler handler);
     /// Writes what was sent so far now instead of at the end of this turn.
     void flush();
+    /// Blanks the user name in what the server says.
+    void blankUser(QByteArray *text) const;
     /// Whether a handler is running that repliesProcessed() follows before the event loop goes on.
     bool isDelivering() const;
+    /// While isDelivering(): repliesProcessed() comes as well if this handler, or a later one of the same read,
+    /// runs an event loop of its own.
+    void ensureRepliesProcessed();
     /// Pub/sub messages, and replies that answer no pending command, go here; without a handler
     /// they are a protocol failure.
     void setPushHandler(PushHandler handler);

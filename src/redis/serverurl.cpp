@@ -136,8 +136,10 @@ bool Parser::parseAll()
     else if (url.scheme() == unixScheme)
         server.scheme = ServerUrl::Unix;
     else
-        return fail(QStringLiteral("the scheme \"%1\" is not supported; use redis, rediss or unix")
-                            .arg(url.scheme()));
+        return fail(hasStrayAt(url) // "user:password@host" has the scheme "user"
+                            ? QStringLiteral("its scheme is not supported; use redis, rediss or unix")
+                            : QStringLiteral("the scheme \"%1\" is not supported; use redis, rediss or unix")
+                                      .arg(url.scheme()));
 
     if (hasStrayAt(url))
         return fail(QStringLiteral(
@@ -276,7 +278,8 @@ QUrl ServerUrl::withoutSecrets(const QUrl &url)
     if (url.isValid() && !hasStrayAt(url))
         return url.adjusted(QUrl::RemoveUserInfo | QUrl::RemoveQuery | QUrl::RemoveFragment);
     QUrl safe;
-    safe.setScheme(url.scheme());
+    if (const QString scheme = url.scheme(); scheme == tcpScheme || scheme == tlsScheme || scheme == unixScheme)
+        safe.setScheme(scheme); // of "user:password@host" it is the user
     return safe;
 }
 

@@ -8,9 +8,13 @@
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qthread.h>
 #include <QtCore/qtimer.h>
+#include <QtNetwork/qhostaddress.h>
+#include <QtNetwork/qhostinfo.h>
 #include <QtNetwork/qlocalsocket.h>
 #include <QtNetwork/qnetworkproxy.h>
 #include <QtNetwork/qtcpsocket.h>
+
+#include <utility>
 
 #if QT_CONFIG(ssl)
 #include <QtCore/qfile.h>
@@ -82,7 +86,20 @@ protected:
     void setDevice(QIODevice *socket)
     {
         device = socket;
-        connect(socket, &QIODevice::readyRead, this, &Transport::readyRead);
+        // QSslSocket announces what it decrypts while it writes.
+        connect(socket, &QIODevice::readyRead, this, [this] {
+            if (!writing) {
+                Q_EMIT readyRead();
+            } else if (!std::exchange(readyReadPosted, true)) {
+                QMetaObject::invokeMethod(
+                        this,
+                        [this] {
+                            readyReadPosted = false;
+                            Q_EMIT readyRead();
+                        },
+                        Qt::QueuedConnection);
+            }
+        });
     }
 
     /// From now on the connected socket is read and written as it is, without Qt's.
@@ -119,14 +136,15 @@ private:
     QIODevice *device = nullptr;
     std::unique_ptr<DescriptorStream> stream;
     bool writing = false;
+    bool readyReadPosted = false;
     bool reported = false;
 };
 
 class TcpTransport : public SocketTransport
 {
 public:
-    explicit TcpTransport(const ServerUrl &server)
-        : TcpTransport(server, new QTcpSocket)
+    TcpTransport(const ServerUrl &server, int timeOuts)
+        : TcpTransport(server, timeOuts, new QTcpSocket)
     {
         connect(socket, &QAbstractSocket::connected, this, [this] {
             if (DescriptorStream::isSupported())
@@ -135,19 +153,36 @@ public:
         });
     }
 
-    void connectToServer() override { socket->connectToHost(server.host, server.port); }
+    void connectToServer() override
+    {
+        // Of several addresses Qt tries one after the other, but gives each 30 s: longer than an attempt takes.
+        if (timeOuts == 0 || !QHostAddress(server.host).isNull()) {
+            open(server.host);
+            return;
+        }
+        lookingUp = true;
+        QHostInfo::lookupHost(server.host, this, [this](const QHostInfo &info) {
+            lookingUp = false;
+            const QList<QHostAddress> addresses = info.addresses();
+            if (addresses.isEmpty())
+                reportError(QAbstractSocket::HostNotFoundError);
+            else
+                open(addresses.at(timeOuts % addresses.size()).toString());
+        });
+    }
     void abortSocket() final { socket->abort(); }
 
     QString pendingStep() const override
     {
-        return socket->state() == QAbstractSocket::HostLookupState
+        return lookingUp || socket->state() == QAbstractSocket::HostLookupState
                 ? QStringLiteral("the host name \"%1\" did not resolve").arg(server.host)
                 : QStringLiteral("the server did not accept the connection");
     }
 
 protected:
-    TcpTransport(const ServerUrl &serverUrl, QTcpSocket *tcpSocket)
+    TcpTransport(const ServerUrl &serverUrl, int timeOuts, QTcpSocket *tcpSocket)
         : server(serverUrl)
+        , timeOuts(timeOuts)
         , socket(tcpSocket)
     {
         socket->setParent(this);
@@ -166,6 +201,9 @@ protected:
     }
 
     void flush() final { socket->flush(); }
+
+    /// \a host: the server's name, or one of its addresses.
+    virtual void open(const QString &host) { socket->connectToHost(host, server.port); }
 
     virtual void reportError(QAbstractSocket::SocketError error)
     {
@@ -192,7 +230,9 @@ protected:
     }
 
     const ServerUrl server;
+    const int timeOuts;
     QTcpSocket *const socket;
+    bool lookingUp = false;
 };
 
 class UnixTransport : public SocketTransport
@@ -269,8 +309,8 @@ QString plaintextText()
 class TlsTransport : public TcpTransport
 {
 public:
-    explicit TlsTransport(const ServerUrl &serverUrl)
-        : TcpTransport(serverUrl, new QSslSocket)
+    TlsTransport(const ServerUrl &serverUrl, int timeOuts)
+        : TcpTransport(serverUrl, timeOuts, new QSslSocket)
     {
         QSslSocket *const tls = tlsSocket();
         connect(tls, &QAbstractSocket::connected, this, [this] {
@@ -296,7 +336,12 @@ public:
             report(Failure::Certificate, error);
             return;
         }
-        tlsSocket()->connectToHostEncrypted(server.host, server.port);
+        TcpTransport::connectToServer();
+    }
+
+    void open(const QString &host) override
+    {
+        tlsSocket()->connectToHostEncrypted(host, server.port, server.host); // whose certificate it is to be
     }
 
     QString pendingStep() const override
@@ -518,17 +563,17 @@ void Transport::lingerAndDelete()
     finishWriting();
 }
 
-std::unique_ptr<Transport> Transport::create(const ServerUrl &server)
+std::unique_ptr<Transport> Transport::create(const ServerUrl &server, int timeOuts)
 {
     switch (server.scheme) {
     case ServerUrl::Tls:
-        return std::make_unique<TlsTransport>(server);
+        return std::make_unique<TlsTransport>(server, timeOuts);
     case ServerUrl::Unix:
         return std::make_unique<UnixTransport>(server);
     case ServerUrl::Tcp:
         break;
     }
-    return std::make_unique<TcpTransport>(server);
+    return std::make_unique<TcpTransport>(server, timeOuts);
 }
 
 } // namespace QtRedis

@@ -23,7 +23,9 @@ class Transport : public QObject
 {
     Q_OBJECT
 public:
-    static std::unique_ptr<Transport> create(const ServerUrl &server);
+    /// \a timeOuts: how many attempts ran out of time since one was refused. A server of several addresses is
+    /// then tried at another one.
+    static std::unique_ptr<Transport> create(const ServerUrl &server, int timeOuts = 0);
 
     /// May emit connected() or failed() at once.
     virtual void connectToServer() = 0;

@@ -19,6 +19,9 @@ local caller = ARGV[2]
 local function cancel(key, queue, token, lease, keep)
   local first = head(queue)
   local left = redis.pcall('ZREM', queue, token, '*' .. token)
+  if type(left) == 'table' and not string.find(left.err, '^WRONGTYPE') then
+    return left.err -- a replica, no replicas, a full disk: it is in the queue still
+  end
   local found = type(left) == 'number' and left > 0
   local holder = redis.pcall('GET', key)
   if type(holder) == 'table' then

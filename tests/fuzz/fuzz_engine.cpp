@@ -532,7 +532,7 @@ void Client::act(QByteArrayView section)
 } // namespace
 
 // In place of src/redis/transport.cpp, which the linker then leaves out.
-std::unique_ptr<QtRedis::Transport> QtRedis::Transport::create(const ServerUrl &)
+std::unique_ptr<QtRedis::Transport> QtRedis::Transport::create(const ServerUrl &, int)
 {
     return std::make_unique<ScriptedTransport>();
 }

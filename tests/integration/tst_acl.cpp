@@ -63,6 +63,8 @@ private Q_SLOTS:
     void wrongPassword_data();
     void wrongPassword();
     void rightTakenAwayWhileHeld();
+    void userSwitchedOffAndOn();
+    void holderMayNotPublish();
 
 private:
     QUrl urlOf(const QUrl &url, const QString &user = User, const QString &password = Password) const
@@ -388,6 +390,58 @@ void tst_Acl::rightTakenAwayWhileHeld()
     QVERIFY2(sent >= 1 && sent <= 8, qPrintable(QString::number(sent)));
     m_told += lock.errorString();
     QVERIFY2(lock.errorString().contains(QLatin1String("evalsha")), qPrintable(lock.errorString()));
+}
+
+// Both connections give up until asked. Only one is asked, and both are back.
+void tst_Acl::userSwitchedOffAndOn()
+{
+    LockRegistry registry(urlOf(m_server.url()));
+    LockRegistry other(m_server.url());
+    DistributedLock lock(&registry, QStringLiteral("job"));
+    lock.setOptions(options(20s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(eventually([&] { return m_server.channels().size() == 1; }));
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(setRule({User.toUtf8(), "off"}));
+    m_server.command({"CLIENT", "KILL", "USER", User.toUtf8()});
+    QVERIFY(eventually([&] { return m_log->count({QStringLiteral("Not trying again")}) == 2; }));
+    QCOMPARE(registry.state(), LockRegistry::Disconnected);
+    m_told += registry.errorString();
+    QVERIFY(setRule({User.toUtf8(), "on"}));
+    QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
+    QVERIFY(eventually([&] { return m_server.channels().size() == 1; }, 3s));
+    other.forceRelease(QStringLiteral("job"));
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }, 1s)); // long before a renewal
+    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
+}
+
+// Somebody is to have the lock and cannot be told.
+void tst_Acl::holderMayNotPublish()
+{
+    QList<QByteArray> rule = shippedRule();
+    QCOMPARE(rule.removeAll("&lock:*"), 1);
+    m_server.command({"ACL", "DELUSER", User.toUtf8()});
+    QVERIFY(setRule(rule));
+    LockRegistry waiters(m_server.url());
+    DistributedLock waiter(&waiters, QStringLiteral("job"));
+    waiter.setOptions(options(20s, LockOptions::Forever).withRetryInterval(60s));
+    m_server.command({"SET", "lock:job", "foreign", "PX", "60000"});
+    waiter.acquire();
+    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    LockRegistry registry(urlOf(m_server.url()));
+    DistributedLock lock(&registry, QStringLiteral("job"));
+    lock.setOptions(options(20s));
+    Spies spies(&lock);
+    m_server.command({"DEL", "lock:job"});
+    lock.tryAcquire();
+    QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
+    QVERIFY(spies.acquired.isEmpty());
+    m_told += lock.errorString();
+    QCOMPARE(spies.failure(), DistributedLock::PermissionError);
+    QVERIFY2(lock.errorString().contains(QLatin1String("grant")), qPrintable(lock.errorString()));
+    QVERIFY2(lock.errorString().contains(QLatin1String("channels")), qPrintable(lock.errorString()));
 }
 
 QTEST_GUILESS_MAIN(tst_Acl)

@@ -53,6 +53,9 @@ private Q_SLOTS:
     void endlessReply();
     void badReplyWhileHeld_data();
     void badReplyWhileHeld();
+    void permissionErrorOfAScript_data();
+    void permissionErrorOfAScript();
+    void passingErrorOfAScript();
     void password();
     void releaseOfNothing();
 
@@ -475,6 +478,67 @@ void tst_BadInput::badReplyWhileHeld()
     QVERIFY(spies.errors.size() >= 1);
     // Not an obstacle to be told over and over.
     QVERIFY2(spies.errors.size() <= 2, qPrintable(QString::number(spies.errors.size())));
+}
+
+void tst_BadInput::permissionErrorOfAScript_data()
+{
+    QTest::addColumn<QByteArray>("text");
+    QTest::addColumn<QString>("told");
+    const auto row = [](const char *name, const char *text, const char *told) {
+        QTest::newRow(name) << QByteArray(text) << QString::fromLatin1(told);
+    };
+    row("7.0, command", "ERR The user executing the script can't run this command or subcommand",
+        "can't run this command");
+    row("7.0, channel", "ERR The user executing the script can't publish to the channel mentioned in the command",
+        "can't publish to the channel");
+    row("7.2", "ERR ACL failure in script: User canary has no permissions to run the 'set' command",
+        "User *** has no permissions to run the 'set' command");
+}
+
+void tst_BadInput::permissionErrorOfAScript()
+{
+    QFETCH(QByteArray, text);
+    QFETCH(QString, told);
+    FakeServer server("*1\r\n$" + QByteArray::number(text.size()) + "\r\n" + text + "\r\n");
+    QUrl url = server.url();
+    url.setUserName(QStringLiteral("canary"));
+    url.setPassword(QStringLiteral("secret"));
+    LockRegistry registry(url);
+    DistributedLock lock(&registry, QStringLiteral("job"));
+    lock.setOptions(options(1s, LockOptions::Forever));
+    Spies spies(&lock);
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
+    QVERIFY(spies.acquired.isEmpty());
+    QCOMPARE(spies.failure(), DistributedLock::PermissionError);
+    QVERIFY2(lock.errorString().contains(told), qPrintable(lock.errorString()));
+    QVERIFY2(lock.errorString().contains(QLatin1String("grant")), qPrintable(lock.errorString()));
+    QVERIFY2(!lock.errorString().contains(QLatin1String("canary")), qPrintable(lock.errorString()));
+}
+
+// Redis 6.2 puts what the script met into an error of its own. A master that is being demoted is no reason to
+// give up a release.
+void tst_BadInput::passingErrorOfAScript()
+{
+    FakeServer server([scripts = 0](const QList<QByteArray> &arguments, int) mutable {
+        if (arguments.value(0) == "SUBSCRIBE")
+            return FakeServer::Answer{"*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n"};
+        ++scripts;
+        if (scripts == 1)
+            return FakeServer::Answer{"*1\r\n$1\r\n5\r\n"};
+        if (scripts == 2)
+            return FakeServer::Answer{"-ERR Error running script (call to f_0123): @user_script:14: @user_script: 14: "
+                                      "-READONLY You can't write against a read only replica. \r\n"};
+        return FakeServer::Answer{"*1\r\n:1\r\n"};
+    });
+    LockRegistry registry(server.url());
+    DistributedLock lock(&registry, QStringLiteral("job"));
+    lock.setOptions(options(6s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    lock.release();
+    QVERIFY(eventually([&] { return spies.holdsEnded() == 1; }));
+    QCOMPARE(spies.released.size(), 1);
 }
 
 void tst_BadInput::password()

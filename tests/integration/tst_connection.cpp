@@ -130,6 +130,7 @@ private Q_SLOTS:
     void closedInHandler();
     void reopenedInHandler();
     void eventLoopInHandler();
+    void sentBeforeAnEventLoopInHandler();
 
     void deadline();
     void earlierDeadlineAfterLater();
@@ -837,6 +838,37 @@ void tst_Connection::eventLoopInHandler()
         QVERIFY(waitFor([&outer] { return outer; }, 20s));
         QVERIFY(left);
         QCOMPARE(inner, QByteArrayList({"inner", "next"}));
+        QCOMPARE(textOf(&connection, {"PING"}), "PONG");
+    }
+}
+
+// What the handler itself sent, and what those of the same read did before it, goes out in that loop.
+void tst_Connection::sentBeforeAnEventLoopInHandler()
+{
+    for (const QUrl &url : {m_server.url(), m_server.tcpUrl()}) {
+        Connection connection(serverUrl(url));
+        QVERIFY(becomesReady(&connection));
+        QByteArrayList inner;
+        QByteArrayList left; // what was there when the dialog ended
+        bool outer = false;
+        QEventLoop dialog;
+        const auto keep = [&](const CommandResult &result) {
+            inner.append(result.reply.text);
+            if (inner.size() == 2)
+                dialog.quit();
+        };
+        connection.send({"ECHO", "first"}, 10s, [&](const CommandResult &) {
+            connection.send({"ECHO", "of the first"}, 10s, keep);
+        });
+        connection.send({"ECHO", "second"}, 10s, [&](const CommandResult &) {
+            connection.send({"ECHO", "of the second"}, 10s, keep);
+            QTimer::singleShot(2000, &dialog, &QEventLoop::quit);
+            dialog.exec();
+            left = inner;
+            outer = true;
+        });
+        QVERIFY(waitFor([&outer] { return outer; }));
+        QCOMPARE(left, QByteArrayList({"of the first", "of the second"}));
         QCOMPARE(textOf(&connection, {"PING"}), "PONG");
     }
 }

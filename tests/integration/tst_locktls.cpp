@@ -7,6 +7,9 @@
 
 #include "support/certificates.h"
 
+#include <memory>
+#include <vector>
+
 using namespace LockTesting;
 using namespace Support;
 
@@ -18,8 +21,11 @@ private Q_SLOTS:
     void accepted();
     void refused_data();
     void refused();
+    void manyExclude();
+    void manyReleaseInSlots();
 
 private:
+    std::unique_ptr<RedisServer> startServer() const;
     Certificates m_certificates;
 };
 
@@ -28,15 +34,23 @@ void tst_LockTls::initTestCase()
     QVERIFY2(m_certificates.isValid(), qPrintable(m_certificates.errorString()));
 }
 
-void tst_LockTls::accepted()
+std::unique_ptr<RedisServer> tst_LockTls::startServer() const
 {
     RedisServer::Options serverOptions;
     serverOptions.tls = true;
     serverOptions.certificateFile = m_certificates.server().certificate;
     serverOptions.keyFile = m_certificates.server().key;
     serverOptions.caFile = m_certificates.ca();
-    RedisServer server(serverOptions);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    auto server = std::make_unique<RedisServer>(serverOptions);
+    if (!server->start())
+        qFatal("%s", qPrintable(server->errorString()));
+    return server;
+}
+
+void tst_LockTls::accepted()
+{
+    const auto started = startServer();
+    RedisServer &server = *started;
     LockRegistry registry(server.tlsUrl());
     DistributedLock lock(&registry, QStringLiteral("secret"));
     lock.setOptions(options(900ms));
@@ -103,6 +117,90 @@ void tst_LockTls::refused()
     QCOMPARE(server.commandsProcessed("auth") + server.commandsProcessed("client|setname")
                      + server.commandsProcessed("evalsha"), 0);
     QCOMPARE(registry.state(), LockRegistry::Disconnected);
+}
+
+// The answers fill several TLS records, and slots write while they are read. Every other batch of names is
+// theirs, so that an answer taken for another one's gives a lock to two.
+void tst_LockTls::manyExclude()
+{
+    constexpr int Workers = 320, Jobs = 8, Batch = 64;
+    const auto isTheirs = [](int worker, int job) { return (worker / Batch + job) % 2 == 1; };
+    const auto server = startServer();
+    LockRegistry theirRegistry(server->url());
+    LockRegistry registry(server->tlsUrl());
+    std::vector<std::vector<std::unique_ptr<DistributedLock>>> locks(Workers), theirs(Workers);
+    int heldByThem = 0;
+    int granted = 0;
+    int busy = 0;
+    int heldByTwo = 0;
+    for (int worker = 0; worker < Workers; ++worker) {
+        for (int job = 0; job < Jobs; ++job) {
+            const auto make = [name = QStringLiteral("job%1-%2").arg(worker).arg(job)](LockRegistry *owner) {
+                auto lock = std::make_unique<DistributedLock>(owner, name);
+                lock->setOptions(options(60s));
+                return lock;
+            };
+            theirs[worker].push_back(make(&theirRegistry));
+            locks[worker].push_back(make(&registry));
+            const DistributedLock *const their = theirs[worker].back().get();
+            DistributedLock *const lock = locks[worker].back().get();
+            const auto next = [&locks, worker, job] {
+                if (job + 1 < Jobs)
+                    locks[worker][job + 1]->tryAcquire();
+            };
+            connect(their, &DistributedLock::acquired, this, [&] { ++heldByThem; });
+            connect(lock, &DistributedLock::acquired, this, [&, their, lock, next] {
+                ++granted;
+                heldByTwo += their->isHeld() && lock->isHeld();
+                next();
+            });
+            connect(lock, &DistributedLock::acquireFailed, this, [&, next](DistributedLock::Error error) {
+                busy += error == DistributedLock::BusyError;
+                next();
+            });
+            if (isTheirs(worker, job))
+                theirs[worker].back()->acquire();
+        }
+    }
+    QVERIFY(eventually([&] { return heldByThem == Workers * Jobs / 2; }));
+    QSignalSpy errors(&registry, &LockRegistry::errorOccurred);
+    for (const auto &jobs : locks)
+        jobs.front()->tryAcquire();
+    const bool ended = eventually([&] { return granted + busy == Workers * Jobs || !errors.isEmpty(); });
+    QCOMPARE(heldByTwo, 0);
+    QCOMPARE(errors.size(), 0);
+    QVERIFY(ended);
+    QCOMPARE(granted, Workers * Jobs / 2);
+}
+
+void tst_LockTls::manyReleaseInSlots()
+{
+    constexpr int Locks = 1000;
+    const auto server = startServer();
+    LockRegistry registry(server->tlsUrl());
+    QSignalSpy errors(&registry, &LockRegistry::errorOccurred);
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    int acquired = 0;
+    int released = 0;
+    int lost = 0;
+    for (int i = 0; i < Locks; ++i) {
+        locks.push_back(std::make_unique<DistributedLock>(&registry, QStringLiteral("job%1").arg(i)));
+        DistributedLock *const lock = locks.back().get();
+        lock->setOptions(options(20s));
+        connect(lock, &DistributedLock::acquired, this, [&acquired, lock] {
+            ++acquired;
+            lock->release();
+        });
+        connect(lock, &DistributedLock::released, this, [&released] { ++released; });
+        connect(lock, &DistributedLock::lost, this, [&lost] { ++lost; });
+        lock->acquire();
+    }
+    const bool ended = eventually([&] { return released + lost == Locks || !errors.isEmpty(); });
+    QCOMPARE(errors.size(), 0);
+    QVERIFY(ended);
+    QCOMPARE(acquired, Locks);
+    QCOMPARE(released, Locks);
+    QCOMPARE(lockKeys(*server), QList<QByteArray>());
 }
 
 QTEST_GUILESS_MAIN(tst_LockTls)

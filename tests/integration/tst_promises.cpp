@@ -9,7 +9,10 @@
 #include "support/fakeclock.h"
 #include "support/faultproxy.h"
 
+#include <QtCore/qeventloop.h>
+#include <QtCore/qfuturewatcher.h>
 #include <QtCore/qrandom.h>
+#include <QtCore/qtimer.h>
 
 #include <memory>
 #include <thread>
@@ -115,6 +118,8 @@ private Q_SLOTS:
     void promise1_everyFutureEndsOnceWhenDestroyed();
     void promise1_randomSequences_data();
     void promise1_randomSequences();
+    void promise1_eventLoopInASlot_data();
+    void promise1_eventLoopInASlot();
     void promise2_deadlineCountsFromTheSend();
     void promise2_renewalCountsFromItsSend();
     void promise2_suspendedMachine();
@@ -362,6 +367,53 @@ void tst_Promises::promise1_randomSequences()
         QCOMPARE(subject->checker.errors(), QString());
     }
     QVERIFY(eventually([this] { return lockKeys(m_server).isEmpty(); }));
+}
+
+void tst_Promises::promise1_eventLoopInASlot_data()
+{
+    QTest::addColumn<QByteArray>("what");
+    for (const char *what : {"acquire", "release", "inspect"})
+        QTest::newRow(what) << QByteArray(what);
+}
+
+// As in a dialog: what the slot asked for before it is answered in it.
+void tst_Promises::promise1_eventLoopInASlot()
+{
+    QFETCH(QByteArray, what);
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, QStringLiteral("first"));
+    DistributedLock second(&registry, QStringLiteral("second"));
+    lock.setOptions(options(20s));
+    second.setOptions(options(20s));
+    QFutureWatcher<QDistLock::LockInfo> watcher;
+    QEventLoop dialog;
+    bool answered = false;
+    bool ran = false;
+    const auto answer = [&] {
+        answered = dialog.isRunning();
+        dialog.quit();
+    };
+    connect(&second, &DistributedLock::acquired, this, answer);
+    connect(&lock, &DistributedLock::released, this, answer);
+    connect(&watcher, &QFutureWatcherBase::finished, this, answer);
+    connect(&lock, &DistributedLock::acquired, this, [&] {
+        if (what == "acquire")
+            second.acquire();
+        else if (what == "release")
+            lock.release();
+        else
+            watcher.setFuture(registry.inspect(lock.name()));
+        QTimer::singleShot(2s, &dialog, &QEventLoop::quit);
+        dialog.exec();
+        ran = true;
+    });
+    lock.acquire();
+    QVERIFY(eventually([&] { return ran; }));
+    QVERIFY(answered);
+    QCOMPARE(m_server.exists("lock:first"), what != "release");
+    QCOMPARE(m_server.exists("lock:second"), what == "acquire");
+    if (what == "inspect")
+        QVERIFY(watcher.result().held);
 }
 
 // 2. isHeld() reads the clock. Deadline = time the confirmed command was sent + lease - (1 % + 2 ms).

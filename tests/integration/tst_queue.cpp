@@ -222,6 +222,8 @@ private Q_SLOTS:
     void nothingLeftOfAWaiter_data();
     void nothingLeftOfAWaiter();
     void grantCrossesCancel();
+    void cancelWhileWritesAreRefused();
+    void cancelWhileBusy();
     void minHoldWithWaiters();
     void forceReleaseHandsOn();
 
@@ -849,6 +851,65 @@ void tst_Queue::grantCrossesCancel()
     proxy.setHeld(false);
     QVERIFY(second.served(AtOnce)); // not after a claim time
     QVERIFY(first.spies.acquired.isEmpty());
+    second->release();
+    QVERIFY(nothingLeft());
+}
+
+// As by a master whose replicas are away.
+void tst_Queue::cancelWhileWritesAreRefused()
+{
+    FaultProxy proxy(m_server);
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    Client first(proxy.url());
+    QVERIFY(first.join(0));
+    first->cancel(); // from now on the server knows the script
+    QVERIFY(eventually([&] { return queueLength() == 0; }));
+    QVERIFY(first.join(0));
+    Client second(m_server.url());
+    QVERIFY(second.join(1));
+    const qint64 replies = proxy.repliesForwarded();
+    m_server.command({"CONFIG", "SET", "min-replicas-to-write", "1"});
+    first->cancel();
+    const bool refused = eventually([&] { return proxy.repliesForwarded() > replies; });
+    m_server.command({"CONFIG", "SET", "min-replicas-to-write", "0"});
+    QVERIFY(refused);
+    QCOMPARE(queueLength(), 2);
+    QVERIFY(eventually([&] { return queueLength() == 1; }, 3s));
+    holder->release();
+    QVERIFY(second.served(AtOnce));
+    second->release();
+    QVERIFY(nothingLeft());
+}
+
+// While somebody else's script runs for ever.
+void tst_Queue::cancelWhileBusy()
+{
+    FaultProxy proxy(m_server);
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    Client first(proxy.url());
+    QVERIFY(first.join(0));
+    Client second(m_server.url());
+    QVERIFY(second.join(1));
+    const QByteArray limit = m_server.command({"CONFIG", "GET", "lua-time-limit"}).toList().value(1).toByteArray();
+    m_server.command({"CONFIG", "SET", "lua-time-limit", "10"});
+    QProcess script;
+    script.start(QStringLiteral("redis-cli"), {QStringLiteral("-s"), m_server.socketPath(), QStringLiteral("EVAL"),
+                                               QStringLiteral("while true do end"), QStringLiteral("0")});
+    const bool busy = eventually([&] { return isError(m_server.command({"PING"})); });
+    const qint64 replies = proxy.repliesForwarded();
+    first->cancel();
+    const bool refused = eventually([&] { return proxy.repliesForwarded() > replies; });
+    m_server.command({"SCRIPT", "KILL"});
+    m_server.command({"CONFIG", "SET", "lua-time-limit", limit});
+    QVERIFY(script.waitForFinished());
+    QVERIFY(busy);
+    QVERIFY(refused);
+    QCOMPARE(queueLength(), 2);
+    QVERIFY(eventually([&] { return queueLength() == 1; }, 3s));
+    holder->release();
+    QVERIFY(second.served(AtOnce));
     second->release();
     QVERIFY(nothingLeft());
 }

@@ -8,6 +8,8 @@
 #include "support/faultproxy.h"
 #include "support/redisserver.h"
 
+#include <QtCore/qcoreapplication.h>
+#include <QtCore/qpointer.h>
 #include <QtCore/qregularexpression.h>
 #include <QtCore/qurlquery.h>
 #include <QtNetwork/qsslsocket.h>
@@ -69,6 +71,9 @@ private Q_SLOTS:
     void reconnects();
     void destructorWrites();
     void largeReplies();
+    void sentOnceWhileDecrypting();
+    void deletedWhileDecrypting_data();
+    void deletedWhileDecrypting();
 
 private:
     std::unique_ptr<RedisServer> startServer(const Certificates::Pair &pair,
@@ -376,6 +381,62 @@ void tst_Tls::largeReplies()
     const QByteArray large(8 * 1024 * 1024, 'x');
     QCOMPARE(echo(&connection, large), large);
     QCOMPARE(echo(&connection, "small"), "small");
+}
+
+// Qt's socket decrypts, and announces, what arrived while it writes: here in the midst of other answers.
+void tst_Tls::sentOnceWhileDecrypting()
+{
+    constexpr int Commands = 300;
+    const auto server = startServer(m_certificates.server());
+    ServerUrl url = serverUrl(server->tlsUrl());
+    url.password = QStringLiteral("c4n4ry");
+    Connection connection(url);
+    QSignalSpy failed(&connection, &Connection::failed);
+    connection.open();
+    QVERIFY(waitFor([&connection] { return connection.state() == Connection::Ready; }));
+    QList<qint64> answers;
+    for (int i = 0; i < Commands; ++i) {
+        connection.send({"ECHO", QByteArray(100, 'x')}, 10s, [&](const CommandResult &) {
+            connection.send({"INCR", "counter"}, 10s, [&](const CommandResult &result) {
+                answers.append(result.reply.type == Reply::Integer ? result.reply.integer : -1);
+            });
+        });
+    }
+    QVERIFY(waitFor([&answers] { return answers.size() == Commands; }));
+    for (int i = 0; i < Commands; ++i)
+        QCOMPARE(answers[i], i + 1);
+    QCOMPARE(server->get("counter"), QByteArray::number(Commands));
+    QCOMPARE(failed.size(), 0);
+}
+
+void tst_Tls::deletedWhileDecrypting_data()
+{
+    QTest::addColumn<int>("handler");
+    for (const int handler : {1, 100, 200, 299})
+        QTest::addRow("%d", handler) << handler;
+}
+
+void tst_Tls::deletedWhileDecrypting()
+{
+    QFETCH(int, handler);
+    const auto server = startServer(m_certificates.server());
+    ServerUrl url = serverUrl(server->tlsUrl());
+    url.password = QStringLiteral("c4n4ry");
+    QPointer<Connection> connection = new Connection(url);
+    connection->open();
+    QVERIFY(waitFor([&connection] { return connection->state() == Connection::Ready; }));
+    int called = 0;
+    for (int i = 0; i < 300; ++i) {
+        connection->send({"ECHO", QByteArray(100, 'x')}, 10s, [&](const CommandResult &) {
+            if (connection)
+                connection->send({"PING"}, 10s, {});
+            if (++called == handler)
+                delete connection.data();
+        });
+    }
+    QVERIFY(waitFor([&connection] { return !connection; }));
+    QCoreApplication::processEvents(); // what was posted
+    QVERIFY(called >= handler);
 }
 
 QTEST_GUILESS_MAIN(tst_Tls)

@@ -132,6 +132,7 @@ void tst_ServerUrl::refuses_data()
     row(text("http://h"), "scheme \"http\"");
     row(text("redisss://h"), "scheme \"redisss\"");
     row(text("localhost:6379"), "scheme");
+    row(text("c4n4ry:pw@host:6379"), "scheme"); // QUrl takes the user for one
     row(text("redis:h"), "host");
     row(text("redis://"), "host");
     row(text("redis:///0"), "host");
