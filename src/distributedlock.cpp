@@ -205,13 +205,14 @@ void DistributedLockPrivate::registryDestroyed()
 {
     const QPointer<DistributedLock> alive(q);
     const LockRegistryPrivate *const before = registry;
+    registryGone = true; // what a slot asks for now fails
     machine.detach(now());
     run(InsideCall);
     if (!alive || registry != before)
         return;
-    registry->watchdog()->forget(this);
+    registry->detach(this);
     registry = nullptr;
-    registryGone = true;
+    registryGone = true; // a slot may have given it the same one again
     m_sequence = 0;
 }
 
@@ -235,12 +236,13 @@ void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *o
     }
     LeaseTime time = now();
     if (machine.phase() != LeaseMachine::Held) {
-        if (const QString text = wanted.validationError(); !text.isEmpty())
-            return fail(DistributedLock::OptionsError, text);
         EngineError engineError;
         LockEngine *const lockEngine = engine(&engineError);
         if (!alive)
             return;
+        // Not before: the first need of the registry brings its defaults.
+        if (const QString text = wanted.validationError(); !text.isEmpty())
+            return fail(DistributedLock::OptionsError, text);
         if (!lockEngine)
             return fail(engineError.code, engineError.text);
         const bool sameKeys = !name.isEmpty() && name == m_keysName && wanted.keyPrefix == m_keysPrefix;
@@ -444,14 +446,20 @@ QString DistributedLockPrivate::describe(const QString &text) const
     return QStringLiteral("Lock \"%1\" on %2: %3").arg(name, server, text);
 }
 
-void DistributedLockPrivate::setError(const EngineError &newError)
+bool DistributedLockPrivate::storeError(const EngineError &newError)
 {
     const QString text = newError ? describe(newError.text) : QString();
     if (error == newError.code && errorString == text)
-        return;
+        return false;
     error = newError.code;
     errorString = text;
-    Q_EMIT q->errorChanged();
+    return true;
+}
+
+void DistributedLockPrivate::setError(const EngineError &newError)
+{
+    if (storeError(newError))
+        Q_EMIT q->errorChanged();
 }
 
 void DistributedLockPrivate::tellFailure(quint64 id, const EngineError &failure)
@@ -460,9 +468,10 @@ void DistributedLockPrivate::tellFailure(quint64 id, const EngineError &failure)
     auto promise = acquirePromises.extract(id);
     const LockResult result{failure.code, describe(failure.text), 0};
     qCDebug(lcLock, "%ls", qUtf16Printable(result.errorString));
-    setError(failure);
-    if (alive)
-        Q_EMIT q->acquireFailed(failure.code);
+    const bool changed = storeError(failure);
+    Q_EMIT q->acquireFailed(failure.code);
+    if (alive && changed)
+        Q_EMIT q->errorChanged();
     const bool ordinary = failure.code == DistributedLock::BusyError || failure.code == DistributedLock::TimeoutError
             || failure.code == DistributedLock::CancelledError;
     if (alive && !ordinary)
@@ -490,9 +499,10 @@ void DistributedLockPrivate::deliver(const Outcome &outcome)
         m_announcedEpoch = outcome.epoch;
         auto promise = acquirePromises.extract(action.id);
         const LockResult result{DistributedLock::NoError, QString(), machine.fencingToken()};
-        setError({});
-        if (alive)
-            Q_EMIT q->acquired();
+        const bool cleared = storeError({});
+        Q_EMIT q->acquired();
+        if (alive && cleared)
+            Q_EMIT q->errorChanged();
         if (alive && m_withdrawn.remove(action.id) && outcome.epoch == m_epoch
             && machine.phase() == LeaseMachine::Held) {
             release(newRequest());
@@ -516,13 +526,15 @@ void DistributedLockPrivate::deliver(const Outcome &outcome)
         promise.finish();
         break;
     }
-    case Action::Released:
+    case Action::Released: {
         if (m_announcedEpoch != outcome.epoch)
             break;
-        setError({});
-        if (alive)
-            Q_EMIT q->released();
+        const bool cleared = storeError({});
+        Q_EMIT q->released();
+        if (alive && cleared)
+            Q_EMIT q->errorChanged();
         break;
+    }
     case Action::Lost:
         qCWarning(lcLock, "Lock \"%ls\" was lost: %s%s", qUtf16Printable(name),
                   QMetaEnum::fromType<DistributedLock::LossReason>().valueToKey(action.reason),
@@ -533,11 +545,13 @@ void DistributedLockPrivate::deliver(const Outcome &outcome)
         if (m_announcedEpoch == outcome.epoch)
             Q_EMIT q->lost(action.reason);
         break;
-    case Action::Renewed:
-        setError({});
-        if (alive)
-            Q_EMIT q->renewed();
+    case Action::Renewed: {
+        const bool cleared = storeError({});
+        Q_EMIT q->renewed();
+        if (alive && cleared)
+            Q_EMIT q->errorChanged();
         break;
+    }
     case Action::AtRisk:
         Q_EMIT q->atRisk(toInt(std::chrono::duration_cast<milliseconds>(action.duration)));
         break;
@@ -602,7 +616,7 @@ LockRegistry *DistributedLock::registry() const
 
 void DistributedLock::setRegistry(LockRegistry *registry)
 {
-    if (registry == this->registry())
+    if (registry == this->registry() && !d->registryGone)
         return;
     if (state() != Unlocked) {
         const QPointer<DistributedLock> alive(this);

@@ -53,6 +53,9 @@ public:
     /// As setOptions(), by the application.
     void setFields(quint8 fields, const LockOptions &newOptions);
     void setError(const EngineError &newError);
+    /// True if errorChanged() is to follow: after the signal that tells what happened, for a slot of errorChanged()
+    /// may make that untrue.
+    bool storeError(const EngineError &newError);
     /// \a text with what it is about: the lock's name and the server.
     QString describe(const QString &text) const;
 

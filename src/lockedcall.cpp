@@ -373,7 +373,7 @@ void LockedCallQueue::acquireEnded(quint64 id, int attempt)
         return;
     }
     const LockRequest request = call->call.requests.at(qsizetype(call->holds.size()) - 1);
-    if (result.error == DistributedLock::ConnectionError && call->lastWait < EnoughForAnAnswer
+    if (result.error == DistributedLock::ConnectionError && call->lastWait > 0ms && call->lastWait < EnoughForAnAnswer
         && call->lastWait < request.options.wait) {
         failCurrent(call, request, timedOut(request));
     } else {

@@ -117,14 +117,16 @@ LockRegistryPrivate::LockRegistryPrivate(LockRegistry *registry, const QUrl &url
     connect(&m_evictionTimer, &QTimer::timeout, this, &LockRegistryPrivate::evict);
 }
 
-LockRegistryPrivate::~LockRegistryPrivate()
+LockRegistryPrivate::~LockRegistryPrivate() = default;
+
+void LockRegistryPrivate::close()
 {
-    const auto locks = m_locks;
-    for (DistributedLockPrivate *lock : locks) {
-        if (m_locks.contains(lock)) // a slot may have deleted it
-            lock->registryDestroyed();
-    }
-    runWaiting({DistributedLock::CancelledError, QStringLiteral("the registry was destroyed"), true, false});
+    do {
+        // A slot may delete any of them, and attach new ones.
+        while (!m_locks.isEmpty())
+            (*m_locks.cbegin())->registryDestroyed();
+        runWaiting({DistributedLock::CancelledError, QStringLiteral("the registry was destroyed"), true, false});
+    } while (!m_locks.isEmpty());
 }
 
 void LockRegistryPrivate::setClock(const LeaseClock *clock)
@@ -253,7 +255,8 @@ DistributedLock *LockRegistryPrivate::obtain(const QString &name)
             cached->lastUsed = now();
     });
     connect(lock, &QObject::destroyed, this, [this, name] { m_cache.remove(name); });
-    startEviction();
+    if (!m_evictionTimer.isActive()) // else names that keep coming would put it off for ever
+        startEviction();
     return lock;
 }
 
@@ -266,16 +269,18 @@ void LockRegistryPrivate::startEviction()
 void LockRegistryPrivate::evict()
 {
     const LeaseTime limit = now() - idleEviction;
-    QList<QPointer<DistributedLock>> idle;
-    for (const Cached &cached : std::as_const(m_cache)) {
-        if (cached.lock->state() == DistributedLock::Unlocked && cached.lastUsed <= limit)
-            idle.append(cached.lock);
-    }
+    const auto isIdle = [limit](const Cached &cached) {
+        return cached.lock->state() == DistributedLock::Unlocked && cached.lastUsed <= limit;
+    };
+    const auto names = m_cache.keys();
     const QPointer<LockRegistry> alive(q);
-    for (const QPointer<DistributedLock> &lock : std::as_const(idle))
-        delete lock.data(); // each leaves the cache by itself
-    if (!alive)
-        return;
+    for (const QString &name : names) {
+        // A slot of an earlier one's end may have deleted it, or be using it.
+        if (const auto cached = m_cache.constFind(name); cached != m_cache.constEnd() && isIdle(*cached))
+            delete cached->lock; // leaves the cache by itself
+        if (!alive)
+            return;
+    }
     if (m_cache.isEmpty())
         m_evictionTimer.stop();
 }
@@ -291,6 +296,7 @@ LockRegistry::~LockRegistry()
     // The locks of obtain() go while there is still a registry to release them.
     while (auto *lock = findChild<DistributedLock *>(QString(), Qt::FindDirectChildrenOnly))
         delete lock; // may delete others of them
+    d->close();
 }
 
 LockRegistry *LockRegistry::instance()

@@ -26,6 +26,8 @@ class LockRegistryPrivate : public QObject
 public:
     LockRegistryPrivate(LockRegistry *registry, const QUrl &url);
     ~LockRegistryPrivate() override;
+    /// Tells everybody that the registry goes, while it is still there to be asked.
+    void close();
 
     static LockRegistryPrivate *get(LockRegistry *registry) { return registry->d.get(); }
 

@@ -233,6 +233,8 @@ private Q_SLOTS:
     void wrongAnnotations();
     void argumentDestroyed();
     void serverGone();
+    void serverGoneForOneLook_data();
+    void serverGoneForOneLook();
     void serverRepaired();
     void connectionLost();
     void withKey();
@@ -1119,6 +1121,34 @@ void tst_Annotations::serverGone()
     QVERIFY2(call.errorString.contains(QStringLiteral("127.0.0.1:1")), qPrintable(call.errorString));
     QVERIFY(!log.text().contains(QStringLiteral("topsecret")));
     QVERIFY(!call.server.contains(QStringLiteral("topsecret")));
+}
+
+void tst_Annotations::serverGoneForOneLook_data()
+{
+    QTest::addColumn<QString>("onBusy");
+    for (const char *onBusy : {"skip", "fail"})
+        QTest::newRow(onBusy) << QString::fromLatin1(onBusy);
+}
+
+void tst_Annotations::serverGoneForOneLook()
+{
+    QFETCH(QString, onBusy);
+    const QString socket = m_server.folder() + QStringLiteral("/nobody.sock");
+    Sender sender;
+    Receiver receiver;
+    QSignalSpy failed(LockedCalls::instance(), &LockedCalls::failed);
+    QSignalSpy skipped(LockedCalls::instance(), &LockedCalls::skipped);
+    QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::free, QStringLiteral("a"),
+                          QStringLiteral("onBusy=%1; server=unix://%2").arg(onBusy, socket)));
+    const LogCapture log;
+    Q_EMIT sender.numbered(1);
+    QVERIFY(eventually([&] { return failed.size() + skipped.size() == 1; }));
+    QCOMPARE(failed.size(), 1);
+    const auto call = failed.first().first().value<LockedCallInfo>();
+    QCOMPARE(call.error, DistributedLock::ConnectionError);
+    QVERIFY2(call.errorString.contains(socket), qPrintable(call.errorString));
+    QVERIFY(!log.text().contains(QStringLiteral("earlier calls")));
+    QVERIFY(receiver.seen.isEmpty());
 }
 
 void tst_Annotations::serverRepaired()

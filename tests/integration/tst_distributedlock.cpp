@@ -76,6 +76,18 @@ struct FakeTime
     }
 };
 
+/// Ends with the name free, and that error standing.
+bool becomesBusy(DistributedLock *lock)
+{
+    DistributedLock rival(lock->registry(), lock->name());
+    if (!acquireNow(&rival))
+        return false;
+    lock->tryAcquire();
+    const bool busy = eventually([&] { return lock->error() == DistributedLock::BusyError; });
+    rival.release();
+    return busy && eventually([&] { return rival.state() == DistributedLock::Unlocked; });
+}
+
 } // namespace
 
 class tst_DistributedLock : public QObject
@@ -91,6 +103,8 @@ private Q_SLOTS:
     void liveProperties();
     void signalOrder();
     void signalOrderOfALoss();
+    void signalOrderAfterAnError();
+    void renewedAfterAnError();
     void futures();
     void futuresOfARelease();
     void futureContinuations();
@@ -100,6 +114,7 @@ private Q_SLOTS:
     void emptyNameWithoutPrefix();
     void errorIsClearedBySuccess();
     void errorIsClearedByRelease();
+    void releasedWhenTheErrorIsCleared();
     void renamedWhileInUse();
     void keyPrefixChangedWhileReleasing();
     void optionsWhileHeld();
@@ -118,6 +133,7 @@ private Q_SLOTS:
     void eventLoopInASlot_data();
     void eventLoopInASlot();
     void eventLoopInASlotOfAnotherLock();
+    void eventLoopWhenTheErrorIsCleared();
 
     void thousandsAtOnce_data();
     void thousandsAtOnce();
@@ -296,6 +312,56 @@ void tst_DistributedLock::signalOrderOfALoss()
     QVERIFY(consistent);
     time.pass(1h);
     QCOMPARE(log.take(), QStringList());
+}
+
+void tst_DistributedLock::signalOrderAfterAnError()
+{
+    LockRegistry registry(memoryUrl());
+    DistributedLock lock(&registry, QStringLiteral("a"));
+    QVERIFY(becomesBusy(&lock));
+    SignalLog log(&lock);
+    DistributedLock::Error inSlot = DistributedLock::ServerError;
+    log.action = [&](const QString &name) {
+        if (name == QLatin1String("acquired") || name == QLatin1String("released"))
+            inSlot = lock.error();
+    };
+    lock.acquire();
+    QVERIFY(eventually([&] { return log.names.contains(QStringLiteral("acquired")); }));
+    QCOMPARE(log.take(), QStringLiteral("stateChanged stateChanged heldChanged holdCountChanged fencingTokenChanged "
+                                        "acquired errorChanged").split(u' '));
+    QCOMPARE(inSlot, DistributedLock::NoError);
+
+    lock.setName(QStringLiteral("b")); // refused
+    QCOMPARE(lock.error(), DistributedLock::NameError);
+    log.take();
+    lock.release();
+    QVERIFY(eventually([&] { return log.names.contains(QStringLiteral("released")); }));
+    QCOMPARE(log.take(), QStringLiteral("stateChanged heldChanged holdCountChanged fencingTokenChanged stateChanged "
+                                        "released errorChanged").split(u' '));
+    QCOMPARE(inSlot, DistributedLock::NoError);
+
+    DistributedLock rival(&registry, QStringLiteral("a"));
+    QVERIFY(acquireNow(&rival));
+    lock.tryAcquire();
+    QVERIFY(eventually([&] { return log.names.contains(QStringLiteral("acquireFailed")); }));
+    QCOMPARE(log.take(), QStringLiteral("stateChanged stateChanged acquireFailed errorChanged").split(u' '));
+}
+
+void tst_DistributedLock::renewedAfterAnError()
+{
+    FakeTime time;
+    DistributedLock lock(&time.registry, QStringLiteral("a"));
+    QVERIFY(acquireNow(&lock));
+    lock.setName(QStringLiteral("b")); // refused
+    SignalLog log(&lock);
+    log.action = [&](const QString &name) {
+        if (name == QLatin1String("errorChanged"))
+            lock.release();
+    };
+    time.pass(lock.leaseAsDuration() / 2);
+    QVERIFY(eventually([&] { return log.names.contains(QStringLiteral("released")); }));
+    QCOMPARE(log.names.mid(0, 2), QStringLiteral("renewed errorChanged").split(u' '));
+    QCOMPARE(log.names.count(QStringLiteral("renewed")), 1);
 }
 
 void tst_DistributedLock::futures()
@@ -518,6 +584,25 @@ void tst_DistributedLock::errorIsClearedByRelease()
             [&] { return lock.state() == DistributedLock::Unlocked && spies.failed.size() == 1; }));
     processEvents();
     QCOMPARE(lock.error(), DistributedLock::CancelledError);
+}
+
+void tst_DistributedLock::releasedWhenTheErrorIsCleared()
+{
+    LockRegistry registry(memoryUrl());
+    DistributedLock lock(&registry, QStringLiteral("a"));
+    QVERIFY(becomesBusy(&lock));
+    QStringList told;
+    connect(&lock, &DistributedLock::acquired, &lock,
+            [&] { told.append(lock.isHeld() ? QStringLiteral("acquired") : QStringLiteral("acquired too late")); });
+    connect(&lock, &DistributedLock::released, &lock, [&] { told.append(QStringLiteral("released")); });
+    connect(&lock, &DistributedLock::errorChanged, &lock, [&] {
+        if (lock.isHeld())
+            lock.release();
+    });
+    lock.acquire();
+    QVERIFY(eventually([&] { return told.contains(QStringLiteral("released")); }));
+    processEvents();
+    QCOMPARE(told, (QStringList{QStringLiteral("acquired"), QStringLiteral("released")}));
 }
 
 void tst_DistributedLock::renamedWhileInUse()
@@ -959,6 +1044,28 @@ void tst_DistributedLock::eventLoopInASlotOfAnotherLock()
         lock->acquire();
     QVERIFY(eventually([&] { return held == 20; }, 20s));
     QVERIFY(inTime);
+}
+
+void tst_DistributedLock::eventLoopWhenTheErrorIsCleared()
+{
+    // It outlives the lease: the application's last word is that the lock is lost.
+    FakeTime time;
+    DistributedLock lock(&time.registry, QStringLiteral("a"));
+    lock.setOptions(options(30s).withAutoRenew(false));
+    QVERIFY(becomesBusy(&lock));
+    Spies spies(&lock);
+    SignalLog log(&lock);
+    log.action = [&](const QString &name) {
+        if (name == QLatin1String("errorChanged"))
+            time.pass(30s);
+    };
+    lock.acquire();
+    QVERIFY(eventually([&] { return !spies.lost.isEmpty() && !spies.acquired.isEmpty(); }));
+    processEvents();
+    QCOMPARE(log.names.last(), QStringLiteral("lost"));
+    QCOMPARE(spies.acquired.size(), 1);
+    QCOMPARE(spies.lost.size(), 1);
+    QCOMPARE(lock.state(), DistributedLock::Unlocked);
 }
 
 void tst_DistributedLock::thousandsAtOnce_data()

@@ -24,6 +24,7 @@ class tst_LockRegistry : public QObject
 private Q_SLOTS:
     void initTestCase();
     void init();
+    void cleanup();
 
     void defaultServer();
     void instancePerThread();
@@ -38,8 +39,12 @@ private Q_SLOTS:
     void obtainCaches();
     void idleLocksAreEvicted();
     void usedLocksAreNotEvicted();
+    void evictedWhileNamesKeepComing();
+    void obtainedInAnEvictedLocksSlot();
     void obtainedLockDeletedByHand();
     void defaultsAndOptions();
+    void badDefaults_data();
+    void badDefaults();
 
     void inspectListForceRelease_data();
     void inspectListForceRelease();
@@ -55,6 +60,10 @@ private Q_SLOTS:
     void destroyedBeforeItsLocks_data();
     void destroyedBeforeItsLocks();
     void locksDeletedWhileTheRegistryGoes();
+    void acquireWhileTheRegistryGoes_data();
+    void acquireWhileTheRegistryGoes();
+    void lockMadeWhileTheRegistryGoes();
+    void backToTheDefaultRegistry();
     void changeOfRegistry();
     void changeOfRegistryKeepsNoRoute();
     void threadEndsWhileHolding();
@@ -75,6 +84,13 @@ void tst_LockRegistry::initTestCase()
 void tst_LockRegistry::init()
 {
     m_server->command({"FLUSHALL"});
+}
+
+void tst_LockRegistry::cleanup()
+{
+    LockRegistry::setDefaultServer(QUrl());
+    qunsetenv("QDISTLOCK_URL");
+    LockRegistry::instance(m_server->url())->setDefaults({});
 }
 
 void tst_LockRegistry::defaultServer()
@@ -291,6 +307,43 @@ void tst_LockRegistry::usedLocksAreNotEvicted()
     QVERIFY(eventually([&] { return !lock; }));
 }
 
+void tst_LockRegistry::evictedWhileNamesKeepComing()
+{
+    Support::FakeClock clock;
+    LockRegistry registry(QUrl(QStringLiteral("memory:names")));
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    registry.setIdleEviction(200ms); // looks every 50 ms
+    QPointer<DistributedLock> lock = registry.obtain(QStringLiteral("a"));
+    clock.advance(200ms);
+    int names = 0;
+    QVERIFY(eventually([&] {
+        registry.obtain(QString::number(++names));
+        return !lock;
+    }));
+}
+
+void tst_LockRegistry::obtainedInAnEvictedLocksSlot()
+{
+    // Whichever goes first, its slot begins to use the other one.
+    Support::FakeClock clock;
+    LockRegistry registry(QUrl(QStringLiteral("memory:slot")));
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    registry.setIdleEviction(40ms);
+    QPointer<DistributedLock> other;
+    bool gone = false;
+    const auto use = [&](const QString &name) {
+        if (!std::exchange(gone, true))
+            other = registry.obtain(name);
+    };
+    QObject context;
+    connect(registry.obtain(QStringLiteral("a")), &QObject::destroyed, &context, [&] { use(QStringLiteral("b")); });
+    connect(registry.obtain(QStringLiteral("b")), &QObject::destroyed, &context, [&] { use(QStringLiteral("a")); });
+    clock.advance(40ms);
+    QVERIFY(eventually([&] { return gone; }));
+    QVERIFY(other);
+    QVERIFY(acquireNow(other));
+}
+
 void tst_LockRegistry::obtainedLockDeletedByHand()
 {
     LockRegistry registry(QUrl(QStringLiteral("memory:byhand")));
@@ -333,6 +386,34 @@ void tst_LockRegistry::defaultsAndOptions()
     none.setRegistry(&registry);
     QCOMPARE(none.leaseAsDuration(), milliseconds(5s));
     QCOMPARE(leases.size(), 1);
+}
+
+void tst_LockRegistry::badDefaults_data()
+{
+    QTest::addColumn<milliseconds>("lease");
+    QTest::newRow("0") << 0ms;
+    QTest::newRow("negative") << -5ms;
+    QTest::newRow("48 h") << milliseconds(48h);
+}
+
+void tst_LockRegistry::badDefaults()
+{
+    // They reach a lock on the default registry by its first acquire only.
+    QFETCH(milliseconds, lease);
+    QCOMPARE(m_server->cli({"SET", "lock:a", "somebody"}), QByteArray("OK"));
+    const qint64 before = m_server->commandsProcessed("evalsha");
+    LockRegistry::setDefaultServer(m_server->url());
+    LockRegistry::instance()->setDefaults(LockOptions().withLease(lease).withWait(1s));
+    DistributedLock lock(QStringLiteral("a"));
+    const QFuture<LockResult> future = lock.acquireAsync();
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QCOMPARE(future.result().error, DistributedLock::OptionsError);
+    QVERIFY2(future.result().errorString.contains(QStringLiteral("lease")), qPrintable(future.result().errorString));
+    processEvents();
+    QCOMPARE(lock.state(), DistributedLock::Unlocked);
+    QCOMPARE(m_server->cli({"GET", "lock:a"}), QByteArray("somebody"));
+    QCOMPARE(m_server->cli({"PTTL", "lock:a"}), QByteArray("-1"));
+    QCOMPARE(m_server->commandsProcessed("evalsha"), before);
 }
 
 void tst_LockRegistry::inspectListForceRelease_data()
@@ -615,6 +696,57 @@ void tst_LockRegistry::locksDeletedWhileTheRegistryGoes()
         for (const QPointer<DistributedLock> &lock : std::as_const(locks))
             delete lock.data();
     }
+}
+
+void tst_LockRegistry::acquireWhileTheRegistryGoes_data()
+{
+    destroyedBeforeItsLocks_data();
+}
+
+void tst_LockRegistry::acquireWhileTheRegistryGoes()
+{
+    QFETCH(bool, memory);
+    auto registry = std::make_unique<LockRegistry>(memory ? QUrl(QStringLiteral("memory:going")) : m_server->url());
+    DistributedLock lock(registry.get(), QStringLiteral("a"));
+    QVERIFY(acquireNow(&lock));
+    QFuture<LockResult> again;
+    connect(&lock, &DistributedLock::heldChanged, &lock, [&] { again = lock.acquireAsync(); });
+    registry.reset();
+    QVERIFY(again.isValid());
+    QVERIFY(eventually([&] { return again.isFinished(); }));
+    QCOMPARE(again.result().error, DistributedLock::ConnectionError);
+    QCOMPARE(lock.state(), DistributedLock::Unlocked);
+    QVERIFY(!lock.registry());
+    lock.cancel();
+}
+
+void tst_LockRegistry::lockMadeWhileTheRegistryGoes()
+{
+    auto registry = std::make_unique<LockRegistry>(QUrl(QStringLiteral("memory:made")));
+    DistributedLock lock(registry.get(), QStringLiteral("a"));
+    QVERIFY(acquireNow(&lock));
+    std::unique_ptr<DistributedLock> made;
+    connect(&lock, &DistributedLock::heldChanged, &lock,
+            [&] { made = std::make_unique<DistributedLock>(lock.registry(), QStringLiteral("b")); });
+    registry.reset();
+    QVERIFY(made);
+    QVERIFY(!made->registry());
+    const QFuture<LockResult> future = made->acquireAsync();
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QCOMPARE(future.result().error, DistributedLock::ConnectionError);
+}
+
+void tst_LockRegistry::backToTheDefaultRegistry()
+{
+    LockRegistry::setDefaultServer(m_server->url());
+    auto registry = std::make_unique<LockRegistry>(QUrl(QStringLiteral("memory:back")));
+    DistributedLock lock(registry.get(), QStringLiteral("a"));
+    registry.reset();
+    QVERIFY(!lock.registry());
+    lock.setRegistry(nullptr);
+    QVERIFY(acquireNow(&lock));
+    QCOMPARE(lock.registry(), LockRegistry::instance());
+    QVERIFY(m_server->exists("lock:a"));
 }
 
 void tst_LockRegistry::changeOfRegistry()
