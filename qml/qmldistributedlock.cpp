@@ -207,6 +207,7 @@ QJSValue QmlDistributedLock::release()
                 JsPromises::resolve(deferred, released.resultCount() > 0 && released.result());
             });
 
+    takeLevel();
     cancelWaitingCalls();
     const bool endsActive = m_active && (m_activeLevel ? holdCount() <= 1 : !m_changed);
     const QPointer<QmlDistributedLock> alive(this);
@@ -258,6 +259,7 @@ QJSValue QmlDistributedLock::forceRelease()
 
 void QmlDistributedLock::cancel()
 {
+    takeLevel();
     cancelWaitingCalls();
     const QPointer<QmlDistributedLock> alive(this);
     m_cancelling = m_attempting;
@@ -365,6 +367,7 @@ void QmlDistributedLock::cancelUnwantedAttempt()
 void QmlDistributedLock::startAttempt()
 {
     m_attempting = true;
+    m_levelTaken = false;
     m_cancelling = false;
     // (Where it joins an acquire, `maxRetries` of that one may end it: then a new one follows.)
     const LockOptions patient = options().withWait(LockOptions::Forever).withMaxRetries(LockOptions::UnlimitedRetries);
@@ -372,6 +375,13 @@ void QmlDistributedLock::startAttempt()
     const QFuture<LockResult> future = acquireAsync(patient);
     if (alive)
         m_attempt.setFuture(future);
+}
+
+/// In a handler of onAcquired the attempt has succeeded, though attemptFinished() is yet to come.
+void QmlDistributedLock::takeLevel()
+{
+    if (m_attempting && !m_cancelling && m_active && !m_activeLevel && !m_changed && isHeld())
+        m_activeLevel = m_levelTaken = true;
 }
 
 void QmlDistributedLock::attemptFinished()
@@ -385,7 +395,7 @@ void QmlDistributedLock::attemptFinished()
     if (result.isAcquired()) {
         m_retryDelay = FirstRetryDelay;
         // Between the acquisition and this call it may have been lost, or released.
-        const bool stillHeld = holdCount() > 0 && fencingToken() == result.fencingToken;
+        const bool stillHeld = !m_levelTaken && holdCount() > 0 && fencingToken() == result.fencingToken;
         if (stillHeld && m_active && !m_changed)
             m_activeLevel = true;
         else if (stillHeld && !m_active)

@@ -118,6 +118,7 @@ private:
     void letGo();
     void cancelUnwantedAttempt();
     void startAttempt();
+    void takeLevel();
     void attemptFinished();
     void retryLater(const LockResult &failure);
     void onReleased();
@@ -134,6 +135,7 @@ private:
     bool m_active = false;
     bool m_activeLevel = false; ///< one of holdCount() levels belongs to `active`
     bool m_attempting = false;  ///< m_attempt has not reported yet
+    bool m_levelTaken = false;  ///< its level has become that of `active` all the same
     bool m_cancelling = false;  ///< that attempt was cancelled from here
     bool m_stuck = false;       ///< only a change of a property can help
     bool m_changed = true;      ///< name, server or lease differ from those in use

@@ -121,6 +121,8 @@ private Q_SLOTS:
     void cancelledAndWantedInOneTurn();
     void baseReleaseEndsActive();
     void activeKeepsLevelsApart();
+    void cancelInOnAcquired();
+    void releaseInOnAcquired();
     void nameChangeWhileHeld();
     void nameChangeWhileWaiting();
     void nameChangeOfAHoldWithoutActive();
@@ -474,6 +476,27 @@ void TestQml::activeKeepsLevelsApart()
     scene.call("release");
     QTRY_COMPARE_WITH_TIMEOUT(released.count(), 1, Patience);
     QVERIFY(!m_server.exists(m_key));
+}
+
+void TestQml::cancelInOnAcquired()
+{
+    Scene scene(plain("active: true; property bool told; onAcquired: { cancel(); told = true; }"));
+    QVERIFY(scene.lock());
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->property("told").toBool(), Patience);
+    QCoreApplication::processEvents();
+    QVERIFY(scene.lock()->isHeld()); // a hold is not touched
+    QVERIFY(scene.lock()->property("active").toBool());
+}
+
+void TestQml::releaseInOnAcquired()
+{
+    Scene scene(plain("active: true; property int times; onAcquired: if (++times === 1) release()\n"
+                      "Component.onCompleted: acquire()"));
+    QVERIFY(scene.lock());
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->property("times").toInt(), 2, Patience);
+    QCoreApplication::processEvents();
+    QCOMPARE(scene.lock()->holdCount(), 1); // that of `active`
+    QVERIFY(scene.lock()->property("active").toBool());
 }
 
 void TestQml::nameChangeWhileHeld()
