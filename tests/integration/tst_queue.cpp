@@ -222,8 +222,8 @@ private Q_SLOTS:
     void nothingLeftOfAWaiter_data();
     void nothingLeftOfAWaiter();
     void grantCrossesCancel();
-    void cancelWhileWritesAreRefused();
-    void cancelWhileBusy();
+    void cancelWhileRefused_data();
+    void cancelWhileRefused();
     void minHoldWithWaiters();
     void forceReleaseHandsOn();
 
@@ -855,9 +855,17 @@ void tst_Queue::grantCrossesCancel()
     QVERIFY(nothingLeft());
 }
 
-// As by a master whose replicas are away.
-void tst_Queue::cancelWhileWritesAreRefused()
+void tst_Queue::cancelWhileRefused_data()
 {
+    QTest::addColumn<bool>("busy");
+    QTest::newRow("no replicas") << false;
+    QTest::newRow("busy with a script") << true;
+}
+
+// The cancellation is refused for a passing reason: it is sent again.
+void tst_Queue::cancelWhileRefused()
+{
+    QFETCH(bool, busy);
     FaultProxy proxy(m_server);
     Client holder(m_server.url());
     QVERIFY(holder.acquireNow());
@@ -868,43 +876,29 @@ void tst_Queue::cancelWhileWritesAreRefused()
     QVERIFY(first.join(0));
     Client second(m_server.url());
     QVERIFY(second.join(1));
-    const qint64 replies = proxy.repliesForwarded();
-    m_server.command({"CONFIG", "SET", "min-replicas-to-write", "1"});
-    first->cancel();
-    const bool refused = eventually([&] { return proxy.repliesForwarded() > replies; });
-    m_server.command({"CONFIG", "SET", "min-replicas-to-write", "0"});
-    QVERIFY(refused);
-    QCOMPARE(queueLength(), 2);
-    QVERIFY(eventually([&] { return queueLength() == 1; }, 3s));
-    holder->release();
-    QVERIFY(second.served(AtOnce));
-    second->release();
-    QVERIFY(nothingLeft());
-}
 
-// While somebody else's script runs for ever.
-void tst_Queue::cancelWhileBusy()
-{
-    FaultProxy proxy(m_server);
-    Client holder(m_server.url());
-    QVERIFY(holder.acquireNow());
-    Client first(proxy.url());
-    QVERIFY(first.join(0));
-    Client second(m_server.url());
-    QVERIFY(second.join(1));
-    const QByteArray limit = m_server.command({"CONFIG", "GET", "lua-time-limit"}).toList().value(1).toByteArray();
-    m_server.command({"CONFIG", "SET", "lua-time-limit", "10"});
     QProcess script;
-    script.start(QStringLiteral("redis-cli"), {QStringLiteral("-s"), m_server.socketPath(), QStringLiteral("EVAL"),
-                                               QStringLiteral("while true do end"), QStringLiteral("0")});
-    const bool busy = eventually([&] { return isError(m_server.command({"PING"})); });
+    if (busy) {
+        m_server.command({"CONFIG", "SET", "lua-time-limit", "10"});
+        script.start(QStringLiteral("redis-cli"), {QStringLiteral("-s"), m_server.socketPath(), QStringLiteral("EVAL"),
+                                                   QStringLiteral("while true do end"), QStringLiteral("0")});
+    } else {
+        m_server.command({"CONFIG", "SET", "min-replicas-to-write", "1"});
+    }
+    const QByteArrayList refusable{"SET", "probe", "1"};
+    const bool refusing = eventually([&] { return isError(m_server.command(refusable)); });
     const qint64 replies = proxy.repliesForwarded();
     first->cancel();
     const bool refused = eventually([&] { return proxy.repliesForwarded() > replies; });
-    m_server.command({"SCRIPT", "KILL"});
-    m_server.command({"CONFIG", "SET", "lua-time-limit", limit});
-    QVERIFY(script.waitForFinished());
-    QVERIFY(busy);
+    if (busy) {
+        m_server.command({"SCRIPT", "KILL"});
+        m_server.command({"CONFIG", "SET", "lua-time-limit", "5000"});
+        QVERIFY(script.waitForFinished());
+    } else {
+        m_server.command({"CONFIG", "SET", "min-replicas-to-write", "0"});
+    }
+    m_server.command({"DEL", "probe"});
+    QVERIFY(refusing);
     QVERIFY(refused);
     QCOMPARE(queueLength(), 2);
     QVERIFY(eventually([&] { return queueLength() == 1; }, 3s));
