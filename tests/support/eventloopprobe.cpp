@@ -149,7 +149,7 @@ void EventLoopProbe::endTurn()
     m_longestCpu = std::max(m_longestCpu, cpu);
     // A host that stops its virtual machine stops its clocks of CPU time too, but not the one on the wall.
     const bool slept = end.sleeps - m_turnStart.sleeps > m_excluded.sleeps;
-    m_longestKept = std::max(m_longestKept, slept ? wall - ready : cpu);
+    m_longestKept = std::max(m_longestKept, slept ? wall - ready : std::min(cpu, wall)); // two clocks
     m_excluded = Moment();
     m_turnStart = end;
     ++m_turns;
