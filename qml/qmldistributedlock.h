@@ -135,7 +135,7 @@ private:
     bool m_active = false;
     bool m_activeLevel = false; ///< one of holdCount() levels belongs to `active`
     bool m_attempting = false;  ///< m_attempt has not reported yet
-    bool m_levelTaken = false;  ///< its level has become that of `active` all the same
+    bool m_levelTaken = false;  ///< takeLevel() gave its level to `active` before it reported
     bool m_cancelling = false;  ///< that attempt was cancelled from here
     bool m_stuck = false;       ///< only a change of a property can help
     bool m_changed = true;      ///< name, server or lease differ from those in use
