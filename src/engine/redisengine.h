@@ -89,6 +89,7 @@ private:
     qsizetype m_forgetAbandonedAt = 64;                ///< size at which it is looked through for outdated ones
     bool m_abandonedAgain = false;                     ///< some of these failed for a passing reason
     bool m_flushScheduled = false;
+    std::chrono::nanoseconds m_takenAt{std::chrono::nanoseconds::min() / 2}; ///< when a lock was found taken; on the lease clock
 };
 
 } // namespace QDistLock

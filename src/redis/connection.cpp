@@ -147,6 +147,7 @@ public:
     std::deque<Pending> pending; // in the order sent
     size_t unwritten = 0;        // the last so many of `pending` are still in `output`
     bool writeScheduled = false;
+    bool processorInDemand = false;
     std::vector<std::pair<Handler, CommandResult>> results; // to be handed out from the event loop
 
     int processing = 0;      // depth of processReadable()
@@ -403,6 +404,7 @@ void Connection::Private::write()
     if (loopLevel() != processingLevel && processing > 0 && !nestedTimer->isActive())
         nestedTimer->start(); // nobody reads the answer before the handler's own event loop has ended
     unwritten = 0;
+    transport->setProcessorInDemand(processorInDemand);
     transport->write(output.constData(), output.size());
     if (output.capacity() > keptCapacity)
         output = QByteArray();
@@ -798,6 +800,11 @@ void Connection::sendScript(const Script &script, const QList<QByteArray> &keys,
 void Connection::flush()
 {
     d->write();
+}
+
+void Connection::setProcessorInDemand(bool inDemand)
+{
+    d->processorInDemand = inDemand;
 }
 
 void Connection::blankUser(QByteArray *text) const

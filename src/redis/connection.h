@@ -92,6 +92,9 @@ public:
                     Handler handler);
     /// Writes what was sent so far now instead of at the end of this turn.
     void flush();
+    /// Whether others would rather have the processor than see this thread stay on it for an answer that is
+    /// near. False at first.
+    void setProcessorInDemand(bool inDemand);
     /// Blanks the user name in what the server says.
     void blankUser(QByteArray *text) const;
     /// Whether a handler is running that repliesProcessed() follows before the event loop goes on.

@@ -111,7 +111,8 @@ void DescriptorStream::write(const char *data, qint64 size)
             sent = ::send(m_descriptor, data, size_t(size), MSG_NOSIGNAL | MSG_DONTWAIT);
         } while (sent < 0 && errno == EINTR);
         if (sent == size) {
-            lookForAnswer();
+            if (!m_processorInDemand)
+                lookForAnswer();
             return;
         }
         if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {

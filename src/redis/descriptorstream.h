@@ -39,8 +39,9 @@ public:
     /// for the next turn of the event loop.
     qint64 read(char *data, qint64 size);
     /// What the kernel does not take at once is written when it does. Stays up to 40 us where that saves
-    /// going to sleep for the answer.
+    /// going to sleep for the answer, unless others are in need of the processor.
     void write(const char *data, qint64 size);
+    void setProcessorInDemand(bool inDemand) { m_processorInDemand = inDemand; }
     /// Nothing more is written, and what arrives is thrown away until the other side closes.
     void finish();
     /// After finish(), where no event loop runs any more: blocks until the other side has closed, or so
@@ -68,6 +69,7 @@ private:
     qint64 m_readThisTurn = 0;
     int m_writesUnwatched = 0; ///< are still to go by before looking for an answer again
     int m_pause = 0;
+    bool m_processorInDemand = false;
     bool m_drained = false; ///< as far as known; the notifier tells otherwise
     bool m_finished = false;
     bool m_ended = false; ///< nothing more can be read

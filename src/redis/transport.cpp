@@ -52,6 +52,12 @@ public:
         writing = false;
     }
 
+    void setProcessorInDemand(bool inDemand) final
+    {
+        if (stream)
+            stream->setProcessorInDemand(inDemand);
+    }
+
     qint64 read(char *data, qint64 size) final
     {
         if (stream)

@@ -52,6 +52,37 @@ if redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
   end
 end
 
+-- The usual cases of one lock that others wait for: it was handed over to the token, or another token holds it
+-- and this one joins the queue at the end.
+if n == 1 and not replies[1] then
+  local key, queue, token = KEYS[1], KEYS[2], ARGV[3]
+  local holder = redis.pcall('GET', key)
+  local t = redis.call('TIME')
+  t = t[1] .. string.sub('00000' .. t[2], -6)
+  if holder == token then
+    local last = redis.pcall('SET', KEYS[3], t, 'PX', FENCE_TTL, 'GET')
+    if not last or (#last == #t and last < t) then
+      redis.call('SET', key, token, 'PX', ARGV[4])
+      redis.pcall('ZREM', queue, token, '*' .. token)
+      return {t}
+    elseif type(last) == 'string' then
+      redis.call('SET', KEYS[3], last)
+    end
+  elseif type(holder) == 'string' and ARGV[6] == '0' and string.find(ARGV[5], '^r?q$') then
+    local ttl = redis.call('PTTL', key)
+    local rank = redis.pcall('ZCARD', queue)
+    local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')
+    local readable = type(rank) == 'number' and not last.err
+    local isLater = readable and (rank == 0 or #last[2] == #t and last[2] < t)
+    if ttl >= 0 and isLater and redis.pcall('ZADD', queue, 'NX', t, token) == 1 then
+      if rank == 0 or string.sub(t, -1) == '0' then
+        redis.call('PEXPIRE', queue, QUEUE_TTL)
+      end
+      return {{0, ttl, string.find(holder, '^%x+:%d+:%x+$') and 1 or 0, rank, t}}
+    end
+  end
+end
+
 --#include common.lua
 
 local prefix = ARGV[1]

@@ -17,22 +17,58 @@
 
 local n = #KEYS / 3
 local replies = {}
--- The usual case, for all locks at once: they hold their tokens, and nobody waits. Before any function is
--- made: making those below costs more than this.
-local holders = redis.pcall('MGET', unpack(KEYS, 1, n))
-if not holders.err and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
-  local free = {}
-  for i = 1, n do
-    if holders[i] == ARGV[3 * i] and ARGV[3 * i + 2] == '0' then
-      free[#free + 1] = KEYS[i]
-      replies[i] = 1
+local untold -- ms after which the next waiter is to look; it could not be told so
+
+-- The usual cases, before any function is made: making those below costs more than this.
+if n == 1 then
+  -- It holds its token, and nobody waits or another client's waiter does that lives.
+  local key, queue, token, keep = KEYS[1], KEYS[2], ARGV[3], ARGV[5]
+  local waiters = redis.pcall('ZRANGE', queue, 0, 1)
+  if not waiters.err and keep == '0' and redis.pcall('GET', key) == token then
+    local member = waiters[1]
+    if not member then
+      redis.call('DEL', key)
+      return {1}
+    end
+    local channels = ARGV[1] .. 'client:'
+    local client, sequence = string.match(member, '^(%x+):(%d+):%x+$')
+    if client and client ~= ARGV[2] then
+      local claim = math.min(tonumber(ARGV[4]), CLAIM_TTL)
+      -- Redis sends first what was published last, and the one that is served is in more of a hurry.
+      if waiters[2] then
+        local nextClient, nextSequence = string.match(waiters[2], '^%*?(%x+):(%d+):%x+$')
+        if not nextClient
+            or redis.pcall('PUBLISH', channels .. nextClient, 'next ' .. nextSequence .. ' ' .. claim) == 0 then
+          untold = claim
+        end
+      end
+      local receivers = redis.pcall('PUBLISH', channels .. client, 'grant ' .. sequence)
+      if type(receivers) == 'number' and receivers > 0 then
+        redis.call('ZREM', queue, member)
+        redis.call('SET', key, member, 'PX', claim)
+        replies[1] = 1
+        if not untold then
+          return replies
+        end
+      end
     end
   end
-  if free[1] then
-    redis.call('DEL', unpack(free))
-  end
-  if #free == n then
-    return replies
+else
+  local holders = redis.pcall('MGET', unpack(KEYS, 1, n))
+  if not holders.err and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
+    local free = {}
+    for i = 1, n do
+      if holders[i] == ARGV[3 * i] and ARGV[3 * i + 2] == '0' then
+        free[#free + 1] = KEYS[i]
+        replies[i] = 1
+      end
+    end
+    if free[1] then
+      redis.call('DEL', unpack(free))
+    end
+    if #free == n then
+      return replies
+    end
   end
 end
 
@@ -40,6 +76,10 @@ end
 
 local prefix = ARGV[1]
 local caller = ARGV[2]
+
+if replies[1] and untold then
+  standBy(KEYS[2], prefix, untold)
+end
 
 local function release(key, queue, fenceKey, token, lease, keep)
   local holder = redis.pcall('GET', key)

@@ -99,6 +99,7 @@ private Q_SLOTS:
     void keyEvicted();
     void serverClockForward();
     void serverClockBackward();
+    void orderWhileServerClockGoesBack();
     void clientClockJumps();
     void failoverLosesTheKey();
     void subscriptionOverrun();
@@ -259,6 +260,45 @@ void tst_FaultRows::serverClockBackward()
     clock.shift(-119s);
     QVERIFY(acquireNow(&lock));
     QVERIFY(lock.fencingToken() > second);
+}
+
+// Who came first is served first, whatever the server's clock says of it.
+void tst_FaultRows::orderWhileServerClockGoesBack()
+{
+    ShiftedClock clock;
+    RedisServer server(withClock(clock));
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    LockRegistry registry(server.url());
+    DistributedLock holder(&registry, Name);
+    holder.setOptions(options(10min));
+    QVERIFY(acquireNow(&holder));
+
+    std::vector<std::unique_ptr<LockRegistry>> registries;
+    std::vector<std::unique_ptr<DistributedLock>> waiters;
+    QList<int> served;
+    qint64 last = holder.fencingToken();
+    for (int i = 0; i < 4; ++i) {
+        registries.push_back(std::make_unique<LockRegistry>(server.url()));
+        waiters.push_back(std::make_unique<DistributedLock>(registries.back().get(), Name));
+        DistributedLock *const waiter = waiters.back().get();
+        waiter->setOptions(options(10min, 1min));
+        QObject::connect(waiter, &DistributedLock::acquired, waiter, [&, waiter, i] {
+            served.append(i);
+            QVERIFY(waiter->fencingToken() > last);
+            last = waiter->fencingToken();
+            waiter->release();
+        });
+        if (i == 2) {
+            const qint64 before = secondsOf(server);
+            clock.shift(-120s);
+            QTRY_VERIFY(secondsOf(server) <= before - 110);
+        }
+        waiter->acquire();
+        QVERIFY(eventually([&] { return waiter->queuePosition() == i; }));
+    }
+    holder.release();
+    QVERIFY(eventually([&] { return served.size() == 4; }));
+    QCOMPARE(served, QList<int>({0, 1, 2, 3}));
 }
 
 // The holder's own wall clock is of no account.

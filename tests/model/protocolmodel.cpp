@@ -251,10 +251,11 @@ struct FakeRedis
         return 1;
     }
 
-    static std::string text(double number)
+    /// As many as those of the time: so it is for some three hundred years.
+    static std::string digits(double number)
     {
         char buffer[64];
-        std::snprintf(buffer, sizeof buffer, "%.17g", number);
+        std::snprintf(buffer, sizeof buffer, "%07.0f", number);
         return buffer;
     }
 
@@ -349,17 +350,22 @@ struct FakeRedis
                 return true;
             const auto &member = a[2] == "0" ? set->second.front() : set->second.back();
             bulk(member.second), lua_rawseti(lua, -2, 1);
-            if (a.size() == 5)
-                bulk(text(member.first)), lua_rawseti(lua, -2, 2);
+            if (a.size() == 5) {
+                bulk(digits(member.first)), lua_rawseti(lua, -2, 2);
+            } else if (a[3] == "1" && set->second.size() > 1) {
+                bulk(set->second[1].second), lua_rawseti(lua, -2, 2);
+            }
             return true;
         }
+        if (name == "ZCARD")
+            return integer(set == sets.end() ? 0 : long(set->second.size())), true;
         if (name == "ZRANK" || name == "ZSCORE") {
             if (set == sets.end() || find(a[2]) == set->second.end())
                 nil();
             else if (name == "ZRANK")
                 integer(find(a[2]) - set->second.begin());
             else
-                bulk(text(find(a[2])->first));
+                bulk(digits(find(a[2])->first));
             return true;
         }
         return false;
@@ -392,9 +398,10 @@ public:
                 if (const auto at = text.find(mark); at != std::string::npos)
                     text.replace(at, mark.size(), read(directory, include, mutation));
             }
-            if (luaL_loadbuffer(m_lua, text.data(), text.size(), name) != 0)
-                throw std::runtime_error(lua_tostring(m_lua, -1));
-            m_chunks[name] = luaL_ref(m_lua, LUA_REGISTRYINDEX);
+            load(name, text);
+            const std::string shortWay = "if n == 1";
+            const auto at = text.find(shortWay);
+            load(longWayOf(name), at == std::string::npos ? text : text.replace(at, shortWay.size(), "if n == 0"));
         }
         if (mutation && !m_mutated)
             throw std::runtime_error("mutation \"" + mutation->name + "\" changes nothing");
@@ -402,6 +409,9 @@ public:
     ~Scripts() { lua_close(m_lua); }
     Scripts(const Scripts &) = delete;
     Scripts &operator=(const Scripts &) = delete;
+
+    /// The script without its short way for the usual cases of one lock.
+    static std::string longWayOf(const std::string &name) { return name + ", the long way"; }
 
     /// Leaves the reply on the stack.
     lua_State *run(const std::string &name, const std::vector<std::string> &keys, const std::vector<std::string> &arguments)
@@ -420,6 +430,13 @@ public:
     long runs = 0;
 
 private:
+    void load(const std::string &name, const std::string &text)
+    {
+        if (luaL_loadbuffer(m_lua, text.data(), text.size(), name.c_str()) != 0)
+            throw std::runtime_error(lua_tostring(m_lua, -1));
+        m_chunks[name] = luaL_ref(m_lua, LUA_REGISTRYINDEX);
+    }
+
     std::string read(const std::string &directory, const std::string &name, const Mutation *mutation)
     {
         std::ifstream file(directory + '/' + name + ".lua");
@@ -571,15 +588,18 @@ private:
             return known->second;
 
         const Execution result = execute(s, script, command, Fences[0]);
-        // A script has a shorter way for the usual case: it must come to the same.
+        // A script has shorter ways for the usual cases: they must come to the same.
         if (execute(s, script, command, Fences[1]).summary != result.summary)
             throw Violation(script + " does another thing with a clock that was set back");
+        if (execute(s, Scripts::longWayOf(script), command, Fences[1]).summary != result.summary)
+            throw Violation(script + " does another thing the long way");
         m_executions.emplace(key.bytes, result);
         return result;
     }
 
-    Execution execute(const State &s, const std::string &script, const Command &command, int lastFence)
+    Execution execute(const State &s, const std::string &chunk, const Command &command, int lastFence)
     {
+        const std::string script = chunk.substr(0, chunk.find(','));
         FakeRedis &redis = m_scripts.redis;
         redis.strings.clear();
         redis.sets.clear();
@@ -622,7 +642,7 @@ private:
             keys.push_back("Q");
             arguments = {"p:", "3000"};
         }
-        lua_State *const lua = m_scripts.run(script, keys, arguments);
+        lua_State *const lua = m_scripts.run(chunk, keys, arguments);
         decodeReply(lua, script, command, lastFence, &result.reply);
 
         if (const auto it = redis.strings.find("K"); it != redis.strings.end()) {
@@ -640,8 +660,18 @@ private:
             summary(part);
         for (const Waiter &w : result.after.queue)
             summary(w.token), summary(w.wakeOnly), summary(w.arrival);
-        for (const Message &message : result.messages)
-            summary(Byte(message.kind)), summary(message.token), summary(message.ticks);
+        // In which order they are published is of no consequence, nor is it that who is served was told to be next.
+        std::vector<std::array<Byte, 3>> messages;
+        for (const Message &message : result.messages) {
+            const bool served = message.token == result.after.holder || std::any_of(result.messages.begin(), result.messages.end(), [&](const Message &other) {
+                return other.kind == 'g' && other.token == message.token;
+            });
+            if (message.kind == 'g' || !served)
+                messages.push_back({Byte(message.kind), message.token, message.ticks});
+        }
+        std::sort(messages.begin(), messages.end());
+        for (const auto &message : messages)
+            summary(message[0]), summary(message[1]), summary(message[2]);
         result.summary = summary.bytes;
         return result;
     }
@@ -1462,7 +1492,14 @@ const std::vector<Mutation> &mutations()
         {"a served waiter stays in the queue", "common", "    redis.call('ZREM', queue, member)\n    if own", "    if own"},
         {"a grant without a time to live", "common", "redis.call('SET', key, member, 'PX', claim)", "redis.call('SET', key, member)"},
         {"dead waiters are served", "common", "elseif receivers > 0", "elseif receivers >= 0"},
-        {"a claim that does not check the holder", "acquire", "if holder == token then", "if holder then"},
+        {"a claim at once that does not check the holder", "acquire", "  if holder == token then\n    local last", "  if holder then\n    local last"},
+        {"a claim that does not check the holder", "acquire", "if holder == token then\n    return", "if holder then\n    return"},
+        {"a claim at once of a clock that was set back", "acquire",
+         "and last < t) then\n      redis.call('SET', key, token", ") then\n      redis.call('SET', key, token"},
+        {"served at once without a look at the holder", "release", "and redis.pcall('GET', key) == token then", "then"},
+        {"a dead waiter is served at once", "release", "and receivers > 0 then", "then"},
+        {"one served at once stays in the queue", "release", "        redis.call('ZREM', queue, member)\n", ""},
+        {"the next one cannot be told at once and nobody else is", "release", "          untold = claim\n", ""},
         {"a newcomer takes what is free", "acquire", "if barge or first == nil", "if true or first == nil"},
         {"a waiter's look renews the holder", "acquire", "if ttl == -1 and", "if true and"},
         {"the old place is not given back", "acquire", "if arrival == '0' then", "if true then"},
