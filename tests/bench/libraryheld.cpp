@@ -109,6 +109,7 @@ private:
         for (const auto &lock : m_locks)
             lock->acquire();
         loop.exec();
+        QCoreApplication::sendPostedEvents(); // which keep the answers of this turn
         malloc_trim(0);
         const Memory held = Memory::now();
 
