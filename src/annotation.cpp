@@ -251,7 +251,8 @@ QString enumText(const QVariant &value)
         && number <= qint64((std::numeric_limits<uint>::max)())) {
         const QByteArray keys = enumerator.isFlag() ? enumerator.valueToKeys(int(number))
                                                     : QByteArray(enumerator.valueToKey(int(number)));
-        if (!keys.isEmpty())
+        // Flags without a name are left out.
+        if (!keys.isEmpty() && enumerator.keysToValue(keys.constData()) == int(number))
             return QString::fromLatin1(keys);
     }
     return QString::number(number);

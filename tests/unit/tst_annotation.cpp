@@ -510,6 +510,8 @@ void tst_Annotation::valueText_data()
     row("enum without name", QVariant::fromValue(Order::Kind(5)), "5");
     row("Qt's enum", QVariant::fromValue(Qt::Horizontal), "Horizontal");
     row("flags", QVariant::fromValue(Order::Marks(Order::Fragile | Order::Frozen)), "Fragile|Frozen");
+    row("flags, one without name", QVariant::fromValue(Order::Marks(Order::Fragile | Order::Mark(8))), "9");
+    row("flags without name", QVariant::fromValue(Order::Marks(Order::Mark(8))), "8");
     row("no flags", QVariant::fromValue(Order::Marks()), "0");
     row("unregistered enum", QVariant::fromValue(Third), "3");
     row("uuid", QUuid(QStringLiteral("{67c8770b-44f1-410a-ab9a-f9b5446f13ee}")), "67c8770b-44f1-410a-ab9a-f9b5446f13ee");
