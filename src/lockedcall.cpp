@@ -49,6 +49,16 @@ LockResult timedOut(const LockRequest &request)
     return {DistributedLock::TimeoutError, describeLock(request, text), 0};
 }
 
+/// Of a call whose wait was over when its lock turned out to be lost.
+LockResult lostBeforeItsTurn(const LockRequest &request)
+{
+    const QString text = QStringLiteral("acquired, but lost again before the event loop came round to the call, and its "
+                                        "wait of %1 ms is over; use a longer lease, renew it, or block the event loop "
+                                        "for less long")
+                                 .arg(request.options.wait.count());
+    return {DistributedLock::TimeoutError, describeLock(request, text), 0};
+}
+
 } // namespace
 
 struct LockedCallQueue::Message
@@ -198,13 +208,6 @@ WaitingCall::WaitingCall(const LockedCall &call, const std::shared_ptr<Detail::L
     : call(call)
     , job(job)
 {
-    startWait();
-}
-
-void WaitingCall::startWait()
-{
-    deadlines.clear();
-    deadline = QDeadlineTimer(QDeadlineTimer::Forever);
     for (const LockRequest &request : std::as_const(call.requests)) {
         deadlines.push_back(deadlineIn(request.options.wait));
         deadline = std::min(deadline, deadlines.back());
@@ -419,12 +422,17 @@ void LockedCallQueue::runReady()
             dropped->fail(requests.isEmpty() ? nullptr : &requests.first(), argumentDestroyed());
         return;
     }
-    if (!std::all_of(call->holds.begin(), call->holds.end(),
-                     [](const auto &hold) { return hold->isHeld(); })) {
+    const auto lost = std::find_if_not(call->holds.begin(), call->holds.end(),
+                                       [](const auto &hold) { return hold->isHeld(); });
+    if (lost != call->holds.end() && call->deadline.hasExpired()) {
+        const LockRequest request = call->call.requests.at(lost - call->holds.begin());
+        failCurrent(call, request, lostBeforeItsTurn(request));
+        return;
+    }
+    if (lost != call->holds.end()) {
         qCDebug(lcLock,
                 "%ls: its lock was lost before the event loop came round; it is acquired anew",
                 qUtf16Printable(call->call.displayName()));
-        call->startWait();
         begin(call);
         return;
     }

@@ -47,7 +47,6 @@ struct WaitingCall
     /// `wait` counts from now on.
     WaitingCall(const LockedCall &call, const std::shared_ptr<Detail::LockedJob> &job);
 
-    void startWait();
     bool mayWait() const;
     /// Tells the job, else the log and LockedCalls.
     void fail(const LockRequest *request, const LockResult &result) const;
@@ -55,7 +54,7 @@ struct WaitingCall
     LockedCall call;
     std::shared_ptr<Detail::LockedJob> job;
     std::vector<QDeadlineTimer> deadlines; ///< of each request
-    QDeadlineTimer deadline;               ///< the first of them
+    QDeadlineTimer deadline{QDeadlineTimer::Forever}; ///< the first of them
 
     // Since it is in a queue.
     quint64 id = 0;

@@ -49,7 +49,7 @@
     came before it. Then it runs, in the receiver's thread, one at a time and at most one in each turn of
     the event loop, and gives the lock back. The lock is kept by a background thread, which renews it while
     the method computes or blocks. Just before the method runs it is looked at again: a lock that was lost
-    while the event loop was busy is acquired anew.
+    while the event loop was busy is acquired anew, if its `wait` is not over.
 
     A direct C++ call of an annotated method cannot be intercepted: it runs without the lock. Begin the
     method with QDL_ASSERT_LOCKED() to catch such calls.

@@ -192,6 +192,26 @@ void blockUntil(Condition condition)
         Support::Posix::pollPause();
 }
 
+/// While it lives each event of the calls comes when that is so, with the event loop blocked until then.
+class BlockedTurns : public QObject
+{
+public:
+    explicit BlockedTurns(std::function<bool()> condition)
+        : m_condition(std::move(condition))
+    {
+        qApp->installEventFilter(this);
+    }
+    bool eventFilter(QObject *, QEvent *event) override
+    {
+        if (event->type() == QEvent::User)
+            blockUntil(m_condition);
+        return false;
+    }
+
+private:
+    const std::function<bool()> m_condition;
+};
+
 class tst_Annotations : public QObject
 {
     Q_OBJECT
@@ -212,6 +232,8 @@ private Q_SLOTS:
     void blocksForFiveLeases_data();
     void blocksForFiveLeases();
     void lostBeforeItsTurn();
+    void lostBeforeEachTurn_data();
+    void lostBeforeEachTurn();
     void lostWhileItRuns();
     void receiverDeleted_data();
     void receiverDeleted();
@@ -627,6 +649,33 @@ void tst_Annotations::lostBeforeItsTurn()
     QVERIFY(eventually([&] { return !receiver.seen.isEmpty(); }));
     QCOMPARE(receiver.seen, QList<int>{1});
     QCOMPARE(receiver.overlaps, 0);
+}
+
+void tst_Annotations::lostBeforeEachTurn_data()
+{
+    QTest::addColumn<QString>("options");
+    QTest::newRow("wait") << QStringLiteral("wait=1s");
+    QTest::newRow("one look") << QStringLiteral("wait=1s; onBusy=fail");
+    QTest::newRow("no wait") << QStringLiteral("wait=0ms");
+}
+
+void tst_Annotations::lostBeforeEachTurn()
+{
+    // Each turn takes longer than a lease that nobody renews.
+    QFETCH(QString, options);
+    Sender sender;
+    Receiver receiver;
+    QSignalSpy failed(LockedCalls::instance(), &LockedCalls::failed);
+    QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::free, QStringLiteral("short"),
+                          QStringLiteral("lease=100ms; autoRenew=false; ") + options));
+    const LogCapture log;
+    const BlockedTurns blockedTurns([&] { return !m_server.exists("lock:short"); });
+    Q_EMIT sender.numbered(1);
+    QVERIFY(eventually([&] { return failed.size() == 1; }));
+    const auto call = failed.first().first().value<LockedCallInfo>();
+    QCOMPARE(call.error, DistributedLock::TimeoutError);
+    QVERIFY2(call.errorString.contains(QStringLiteral("Lock \"short\"")), qPrintable(call.errorString));
+    QVERIFY(receiver.seen.isEmpty());
 }
 
 void tst_Annotations::lostWhileItRuns()
