@@ -462,6 +462,13 @@ std::optional<QString> valueToKeyText(const QVariant &given, QString *error)
     }
     if (hasFlag(type, QMetaType::IsEnumeration))
         return enumText(value);
+    // What slots take instead of a QString or QByteArray.
+    if (type == QMetaType::fromType<QStringView>())
+        return value.value<QStringView>().toString();
+    if (type == QMetaType::fromType<QAnyStringView>())
+        return value.value<QAnyStringView>().toString();
+    if (type == QMetaType::fromType<QByteArrayView>())
+        return valueToKeyText(value.value<QByteArrayView>().toByteArray(), error);
     QVariant text = value;
     if (!text.canConvert<QString>() || !text.convert(QMetaType::fromType<QString>()))
         return fail(error, QStringLiteral("%1 cannot be written as text").arg(typeName(type)));

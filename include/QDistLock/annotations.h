@@ -287,9 +287,23 @@ private:
     std::tuple<Values...> m_values;
 };
 
+/// A value of the signal as the slot gets it: keys are made of that. Not so with pointers, whose objects are
+/// to be watched.
+template<typename Parameter, typename Value>
+decltype(auto) asParameter(const Value &value)
+{
+    if constexpr (!std::is_same_v<Parameter, Value> && !std::is_pointer_v<Parameter> && !std::is_pointer_v<Value>
+                  && std::is_convertible_v<const Value &, Parameter>)
+        return static_cast<Parameter>(value);
+    else
+        return (value);
+}
+
 /// What a signal is connected to. \a Values: of the signal's parameters as many as the slot takes.
-template<typename Receiver, typename Slot, typename... Values>
-struct Emission
+template<typename Receiver, typename Slot, typename Parameters, typename... Values>
+struct Emission;
+template<typename Receiver, typename Slot, typename... Parameters, typename... Values>
+struct Emission<Receiver, Slot, QtPrivate::List<Parameters...>, Values...>
 {
     std::shared_ptr<const LockedMethod> method;
     Receiver *receiver;
@@ -297,19 +311,38 @@ struct Emission
 
     void operator()(const Values &...values) const
     {
-        const QMetaType types[] = {metaTypeOf<Values>()..., QMetaType()};
-        const void *const pointers[] = {static_cast<const void *>(std::addressof(values))..., nullptr};
+        call(values..., asParameter<std::decay_t<Parameters>>(values)...);
+    }
+
+private:
+    template<typename... Converted>
+    void call(const Values &...values, const Converted &...converted) const
+    {
+        const QMetaType types[] = {metaTypeOf<Converted>()..., QMetaType()};
+        const void *const pointers[] = {static_cast<const void *>(std::addressof(converted))..., nullptr};
         callLocked(method, receiver, qsizetype(sizeof...(Values)), types, pointers,
                    std::make_shared<SlotJob<Receiver, Slot, Values...>>(receiver, slot, values...));
     }
 };
 
-template<typename Receiver, typename Slot, typename Parameters>
+template<typename Receiver, typename Slot, typename Parameters, typename Arguments>
 struct EmissionOf;
-template<typename Receiver, typename Slot, typename... Parameters>
-struct EmissionOf<Receiver, Slot, QtPrivate::List<Parameters...>>
+template<typename Receiver, typename Slot, typename Parameters, typename... Arguments>
+struct EmissionOf<Receiver, Slot, Parameters, QtPrivate::List<Arguments...>>
 {
-    using Type = Emission<Receiver, Slot, std::decay_t<Parameters>...>;
+    using Type = Emission<Receiver, Slot, Parameters, std::decay_t<Arguments>...>;
+};
+
+/// What a slot takes; a function object need not say so.
+template<typename Slot, typename Arguments, bool = std::is_member_function_pointer_v<Slot>>
+struct ParametersOf
+{
+    using Type = typename QtPrivate::FunctionPointer<Slot>::Arguments;
+};
+template<typename Slot, typename Arguments>
+struct ParametersOf<Slot, Arguments, false>
+{
+    using Type = Arguments;
 };
 
 /// What one pair of signal and slot needs to be connected.
@@ -339,13 +372,9 @@ struct Connector
     }
     using Arguments = typename QtPrivate::List_Left<SignalArguments, count()>::Value;
 
-    static QList<QMetaType> slotTypes()
-    {
-        if constexpr (std::is_member_function_pointer_v<Slot>)
-            return Types<typename QtPrivate::FunctionPointer<Slot>::Arguments>::metaTypes();
-        else
-            return Types<Arguments>::metaTypes();
-    }
+    using Parameters = typename ParametersOf<Slot, Arguments>::Type;
+
+    static QList<QMetaType> slotTypes() { return Types<Parameters>::metaTypes(); }
     static const char *slotName([[maybe_unused]] const Slot &slot)
     {
         if constexpr (std::is_member_function_pointer_v<Slot>)
@@ -358,8 +387,8 @@ struct Connector
     {
         if (!method)
             return QMetaObject::Connection();
-        return QObject::connect(sender, signal, receiver,
-                                typename EmissionOf<Receiver, Slot, Arguments>::Type{std::move(method), receiver, slot});
+        using Emission = typename EmissionOf<Receiver, Slot, Parameters, Arguments>::Type;
+        return QObject::connect(sender, signal, receiver, Emission{std::move(method), receiver, slot});
     }
 };
 

@@ -50,6 +50,8 @@ Q_SIGNALS:
     void ordered(const Order &order);
     void fired();
     void sent(Sender *sender);
+    void turned(Qt::Orientation orientation);
+    void checked(bool on);
 };
 
 } // namespace
@@ -77,6 +79,8 @@ class Receiver : public QObject
     QDL_LOCKED_METHOD(broken, "counter:{nr}")
     QDL_LOCKED_METHOD(badServer, "x", "server=redis://user:topsecret@127.0.0.1:1; wait=100ms")
     QDL_LOCKED_METHOD(sent, "sent", "retryInterval=20ms")
+    QDL_LOCKED_METHOD(numbered, "number:{number}")
+    QDL_LOCKED_METHOD(viewed, "view:{name}")
 
 public:
     QString tenant = QStringLiteral("acme");
@@ -139,6 +143,8 @@ public Q_SLOTS:
     void badServer() { note(0); }
     void free(int number) { note(number); }
     void sent(Sender *sender) { note(sender ? 1 : 0); }
+    void numbered(int number) { note(number, QStringLiteral("number:%1").arg(number)); }
+    void viewed(QStringView name) { note(int(name.size()), QStringLiteral("view:") + name.toString()); }
 };
 
 /// What invokeLocked() is tried on.
@@ -259,6 +265,8 @@ private Q_SLOTS:
     void serverGoneForOneLook();
     void serverRepaired();
     void connectionLost();
+    void convertedArguments();
+    void slotThrows();
     void withKey();
     void functionObjects();
     void quitting_data();
@@ -1259,6 +1267,54 @@ void tst_Annotations::connectionLost()
     QCOMPARE(receiver.seen, numbers);
     QCOMPARE(receiver.overlaps, 0);
     QVERIFY(nothingLeft());
+}
+
+void tst_Annotations::convertedArguments()
+{
+    // The key is made of what the slot gets, whatever the signal has.
+    Sender sender;
+    Receiver receiver;
+    QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::numbered));
+    QVERIFY(connectLocked(&sender, &Sender::turned, &receiver, &Receiver::numbered));
+    QVERIFY(connectLocked(&sender, &Sender::checked, &receiver, &Receiver::numbered));
+    QVERIFY(connectLocked(&sender, &Sender::named, &receiver, &Receiver::viewed));
+    Q_EMIT sender.numbered(1);
+    Q_EMIT sender.turned(Qt::Horizontal);
+    Q_EMIT sender.checked(true);
+    QVERIFY(eventually([&] { return receiver.seen.size() == 3; }));
+    QCOMPARE(receiver.seen, (QList<int>{1, 1, 1}));
+    Q_EMIT sender.named(QStringLiteral("xyz"), 0);
+    QVERIFY(eventually([&] { return receiver.seen.size() == 4; }));
+    QCOMPARE(receiver.seen.last(), 3);
+    QCOMPARE(receiver.overlaps, 0);
+}
+
+void tst_Annotations::slotThrows()
+{
+    Sender sender;
+    Receiver receiver;
+    receiver.body = [&] {
+        receiver.running = false;
+        if (receiver.seen.size() == 1)
+            throw std::runtime_error("thrown");
+    };
+    QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::add));
+    Q_EMIT sender.numbered(1);
+    Q_EMIT sender.numbered(2);
+    waitForService();
+    bool caught = false;
+    const QDeadlineTimer patience(10s);
+    while (!caught && !patience.hasExpired()) {
+        try {
+            QCoreApplication::sendPostedEvents();
+        } catch (const std::runtime_error &) {
+            caught = true;
+        }
+    }
+    QVERIFY(caught);
+    QVERIFY(!isLockedHere(QStringLiteral("counter")));
+    QVERIFY(eventually([&] { return receiver.seen.size() == 2; }));
+    QCOMPARE(receiver.overlaps, 0);
 }
 
 void tst_Annotations::withKey()

@@ -494,6 +494,10 @@ void tst_Annotation::valueText_data()
     row("bytes", QByteArray("gr\xc3\xbc\xc3\x9f"), "grüß");
     bad("bytes that are not UTF-8", QByteArray("gr\xfc\xdf"));
     bad("bytes that end in a character", QByteArray("gr\xc3"));
+    row("view", QVariant::fromValue(QStringView(u"grüß")), "grüß");
+    row("view of any text", QVariant::fromValue(QAnyStringView(u"grüß")), "grüß");
+    row("view of bytes", QVariant::fromValue(QByteArrayView("gr\xc3\xbc\xc3\x9f")), "grüß");
+    bad("view of bytes that are not UTF-8", QVariant::fromValue(QByteArrayView("gr\xfc\xdf")));
     row("int", -7, "-7");
     row("uint", 4294967295u, "4294967295");
     row("qint64", (std::numeric_limits<qint64>::min)(), "-9223372036854775808");
