@@ -306,12 +306,13 @@ template<typename Receiver, typename Slot, typename... Parameters, typename... V
 struct Emission<Receiver, Slot, QtPrivate::List<Parameters...>, Values...>
 {
     std::shared_ptr<const LockedMethod> method;
-    Receiver *receiver;
+    QPointer<Receiver> receiver; ///< null in its destructor, while it is connected still
     Slot slot;
 
     void operator()(const Values &...values) const
     {
-        call(values..., asParameter<std::decay_t<Parameters>>(values)...);
+        if (receiver)
+            call(values..., asParameter<std::decay_t<Parameters>>(values)...);
     }
 
 private:

@@ -243,6 +243,7 @@ private Q_SLOTS:
     void lostWhileItRuns();
     void receiverDeleted_data();
     void receiverDeleted();
+    void emittedAtItsEnd();
     void senderDeleted();
     void disconnected();
     void receiverMoved();
@@ -760,6 +761,21 @@ void tst_Annotations::receiverDeleted()
     QCOMPARE(other.overlaps, 0);
     QCOMPARE(failed.size(), 0);
     QCOMPARE(lost.size(), 0);
+}
+
+void tst_Annotations::emittedAtItsEnd()
+{
+    // As with a queued connection: what is emitted while the receiver is destroyed does not reach it.
+    Sender sender;
+    auto receiver = std::make_unique<QObject>();
+    int runs = 0;
+    QVERIFY(connectLocked(&sender, &Sender::fired, receiver.get(), [&runs] { ++runs; }, QStringLiteral("a")));
+    Q_EMIT sender.fired();
+    QVERIFY(eventually([&] { return runs == 1; }));
+    connect(receiver.get(), &QObject::destroyed, &sender, &Sender::fired);
+    receiver.reset();
+    QVERIFY(finished(withLock(QStringLiteral("a"), {}, [] {}))); // behind it
+    QCOMPARE(runs, 1);
 }
 
 void tst_Annotations::senderDeleted()
