@@ -55,7 +55,8 @@ Item {
     implicitHeight: Math.max(badge.height, textVisible ? labels.implicitHeight : 0)
 
     Accessible.role: Accessible.Indicator
-    Accessible.name: lock ? qsTr("Lock %1: %2").arg(lock.name).arg(text) : text
+    // The name comes last: it may have place markers in it.
+    Accessible.name: lock ? qsTr("Lock %2: %1").arg(text).arg(lock.name) : text
     Accessible.description: detail
 
     onLockChanged: {

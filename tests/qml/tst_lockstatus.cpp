@@ -322,6 +322,13 @@ void TestLockStatus::accessible()
     QVERIFY(interface);
     QCOMPARE(interface->text(QAccessible::Name), QString::fromLatin1("Lock " + m_name + ": Held"));
     QCOMPARE(interface->role(), QAccessible::Indicator);
+
+    // Percent signs of the name are not place markers.
+    m_name = "orders%2F7 %1";
+    QVERIFY(load(""));
+    interface = QAccessible::queryAccessibleInterface(m_light);
+    QVERIFY(interface);
+    QCOMPARE(interface->text(QAccessible::Name), QStringLiteral("Lock orders%2F7 %1: Unlocked"));
 }
 
 void TestLockStatus::exampleInItsStates()
