@@ -400,7 +400,7 @@ private:
     bool start(std::unique_lock<std::mutex> *lock);
     void post(Command::Kind kind, const AcquisitionPointer &acquisition);
 
-    std::mutex m_mutex; ///< of all but m_threadId
+    std::mutex m_mutex; ///< of all but m_threadId and m_process
     std::condition_variable m_changed;
     ServiceThread *m_thread = nullptr;
     Worker *m_worker = nullptr; ///< null: nobody takes commands
@@ -408,6 +408,7 @@ private:
     bool m_wakeUpPosted = false;
     bool m_closed = false;
     std::atomic<Qt::HANDLE> m_threadId{nullptr};
+    std::atomic<qint64> m_process{0}; ///< in which the thread runs
 };
 
 class Hold final : public LockHold
@@ -487,6 +488,7 @@ bool Service::start(std::unique_lock<std::mutex> *lock)
         qAddPostRoutine([] { Service::instance()->close(); });
         static const EndOfProgram endOfProgram;
         m_thread = new ServiceThread(this);
+        m_process.store(QCoreApplication::applicationPid());
         m_thread->start();
     }
     const ServiceThread *const thread = m_thread;
@@ -569,6 +571,8 @@ void Service::close()
 {
     if (isCurrentThread())
         return; // exit() was called in there: nobody is left to wait for
+    if (const qint64 process = m_process.load(); process != 0 && process != QCoreApplication::applicationPid())
+        return; // fork() does not copy the thread
     ServiceThread *thread;
     {
         std::unique_lock lock(m_mutex);

@@ -82,7 +82,8 @@ private:
     it in another one gives the lock back, with a warning.
     Errors: result(), never an exception from constructor and destructor.
     Requires a QCoreApplication. When that goes, everything held is given back and whoever still waits ends
-    with CancelledError. After fork() without exec() the child must not use it.
+    with CancelledError. After fork() without exec() the child must not use it, and
+    is to end with _exit(), as any child of a program with threads; exit() does not wait for ours.
 */
 class QDISTLOCK_EXPORT ScopedLock
 {

@@ -7,6 +7,7 @@
 //   scopedworker again URL               a second application object after the first
 //   scopedworker none URL                no application object
 //   scopedworker assert URL              a method that is called without its lock
+//   scopedworker fork URL                a child process that only ends, while the parent holds a lock
 // Lines on standard output tell; the exit status is 0 if all was as it should be.
 
 #include "support/respclient.h"
@@ -18,7 +19,13 @@
 #include <QtCore/qrandom.h>
 #include <QtCore/qsemaphore.h>
 
+#ifdef Q_OS_UNIX
+#  include <sys/wait.h>
+#  include <unistd.h>
+#endif
+
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <mutex>
 #include <thread>
@@ -156,7 +163,7 @@ private:
     std::vector<std::thread> m_threads;
 };
 
-/// Until whoever started this program has seen both in the queue.
+/// Until whoever started this program has seen what it waits for.
 void waitForLine()
 {
     say("started");
@@ -219,6 +226,28 @@ int assertLocked(int argc, char **argv)
     return 0;
 }
 
+#ifdef Q_OS_UNIX
+int forkOnce(int argc, char **argv)
+{
+    const QCoreApplication application(argc, argv);
+    ScopedLock lock(QStringLiteral("forked"));
+    if (!lock)
+        return 1;
+    waitForLine();
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::alarm(10); // against a child that never ends
+        ::close(STDERR_FILENO); // what the missing thread had looks leaked
+        std::exit(0);
+    }
+    int status = 0;
+    if (::waitpid(child, &status, 0) != child)
+        return 1;
+    say("child ended " + QByteArray::number(status));
+    return WIFEXITED(status) && lock.release() ? 0 : 1;
+}
+#endif
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -239,5 +268,9 @@ int main(int argc, char **argv)
         return lockOnce() ? 1 : 0;
     if (mode == "assert")
         return assertLocked(argc, argv);
+#ifdef Q_OS_UNIX
+    if (mode == "fork")
+        return forkOnce(argc, argv);
+#endif
     return 64;
 }

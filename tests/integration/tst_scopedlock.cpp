@@ -118,6 +118,7 @@ private Q_SLOTS:
     void applicationQuitsWithFrozenServer();
     void anotherApplication();
     void noApplication();
+    void forkedChildEnds();
     void processesThatAreKilled();
 
 private:
@@ -878,6 +879,22 @@ void tst_ScopedLock::noApplication()
     QVERIFY(program.ends());
     QVERIFY2(program.exitCode() == 0, program.output().constData());
     QVERIFY2(program.output().contains("QCoreApplication"), program.output().constData());
+}
+
+void tst_ScopedLock::forkedChildEnds()
+{
+#ifndef Q_OS_UNIX
+    QSKIP("There is no fork().");
+#endif
+    const qsizetype before = m_server.channels().size();
+    Program program({QStringLiteral("fork"), m_server.url().toString()});
+    QVERIFY2(program.says("started\n"), program.output().constData());
+    // Its thread has nothing left to do, so that it holds no lock of Qt's when it is not copied.
+    QTRY_COMPARE(m_server.channels().size(), before + 1);
+    program.closeWriteChannel();
+    QVERIFY(program.ends());
+    QCOMPARE(program.exitStatus(), QProcess::NormalExit);
+    QVERIFY2(program.exitCode() == 0, program.output().constData());
 }
 
 void tst_ScopedLock::processesThatAreKilled()
