@@ -686,8 +686,10 @@ std::shared_ptr<const LockedMethod> LockedMethod::get(const QMetaObject *object,
     // Parameters have the names they have where the annotation was written.
     const int index = owner->indexOfMethod(method.methodSignature().constData());
     const QMetaMethod declared = index >= 0 ? owner->method(index) : method;
+    // An overload of a derived class: that may have been made at run time, and go.
+    const bool stays = index >= 0;
     const Cache::Id id({owner, declared.enclosingMetaObject()}, declared.methodSignature());
-    {
+    if (stays) {
         const QMutexLocker locker(&cache->mutex);
         if (const auto known = cache->methods.value(id))
             return known;
@@ -699,6 +701,8 @@ std::shared_ptr<const LockedMethod> LockedMethod::get(const QMetaObject *object,
         if (!error->isEmpty())
             return nullptr;
     }
+    if (!stays)
+        return locked;
     const QMutexLocker locker(&cache->mutex);
     auto &known = cache->methods[id];
     if (!known)

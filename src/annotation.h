@@ -111,8 +111,9 @@ struct LockRequest
 class LockedMethod
 {
 public:
-    /// Of the most derived class in \a object's line that annotates the method; made once. Null with \a error,
-    /// which names class, method and text, if there is none or it is wrong.
+    /// Of the most derived class in \a object's line that annotates the method; made once for each method of
+    /// that class and its bases. Null with \a error, which names class, method and text, if there is none or it
+    /// is wrong.
     static std::shared_ptr<const LockedMethod> get(const QMetaObject *object, const QMetaMethod &method, QString *error);
     /// For a slot without annotation. \a className and \a methodName are for messages.
     static std::shared_ptr<const LockedMethod> make(const QByteArray &className, const QByteArray &methodName,

@@ -140,6 +140,21 @@ class PlainShop : public BiggerShop
     Q_OBJECT
 };
 
+/// Two overloads with other names for their parameters.
+class FirstOverload : public Shop
+{
+    Q_OBJECT
+public Q_SLOTS:
+    void ship(const QString &id, const QString &by) { Q_UNUSED(id) Q_UNUSED(by) }
+};
+
+class SecondOverload : public Shop
+{
+    Q_OBJECT
+public Q_SLOTS:
+    void ship(const QString &by, const QString &id) { Q_UNUSED(by) Q_UNUSED(id) }
+};
+
 /// Everything that can be wrong.
 class WrongShop : public Shop
 {
@@ -204,6 +219,7 @@ private Q_SLOTS:
     void wrong();
     void wrongComplete();
     void parametersOfTheAnnotatingClass();
+    void classesThatGo();
     void requests();
     void positionalParameters();
     void forwardDeclaredTypes();
@@ -733,6 +749,26 @@ void tst_Annotation::parametersOfTheAnnotatingClass()
     QVERIFY2(error.startsWith(QStringLiteral("Shop::free: there is no annotation")), qPrintable(error));
     const QMetaMethod ship = meta.method(meta.indexOfMethod("ship(int)"));
     QCOMPARE(LockedMethod::get(&meta, ship, &error).get(), LockedMethod::get(&BigShop::staticMetaObject, ship, &error).get());
+}
+
+void tst_Annotation::classesThatGo()
+{
+    // As with types of QML: made at run time, gone with their engine, and others in their place.
+    QMetaObject meta = FirstOverload::staticMetaObject;
+    const auto name = [&meta] {
+        QString error;
+        const auto locked = LockedMethod::get(&meta, meta.method(meta.indexOfMethod("ship(QString,QString)")), &error);
+        if (!locked)
+            return error;
+        const QMetaType types[] = {QMetaType::fromType<QString>(), QMetaType::fromType<QString>()};
+        const QString texts[] = {QStringLiteral("1"), QStringLiteral("2")};
+        const void *const values[] = {&texts[0], &texts[1]};
+        const auto requests = locked->requests({nullptr, 2, types, values}, &error);
+        return requests ? requests->first().name : error;
+    };
+    QCOMPARE(name(), QStringLiteral("order:1"));
+    meta = SecondOverload::staticMetaObject;
+    QCOMPARE(name(), QStringLiteral("order:2"));
 }
 
 void tst_Annotation::requests()
