@@ -579,8 +579,8 @@ QVariant toArgument(const T &value)
 
 /*!
     Connects \a signal to the annotated \a slot of \a receiver, so that it runs under its lock: each emission
-    keeps its arguments, waits its turn, runs, and gives the lock back. `wait` counts from the emission.
-    Keys and conditions are evaluated when the signal is emitted, in the receiver's thread.
+    keeps its arguments, waits its turn, runs, and gives the lock back. `wait` counts from the emission, and
+    keys and conditions are evaluated then; where the receiver lives in another thread, once it arrives there.
 
     As with QObject::connect(), the connection ends with sender or receiver, and the returned handle
     disconnects it. Emissions that wait go on waiting after that, unless the receiver is destroyed: then they
