@@ -602,8 +602,8 @@ void tst_Annotations::blocksForFiveLeases()
 {
     QFETCH(bool, inWorker);
     constexpr milliseconds Lease = 1500ms;
+    Sender sender; // of which the receiver takes leave in its thread
     LoopThread worker;
-    Sender sender;
     auto receiver = std::make_unique<Receiver>();
     QSignalSpy lost(LockedCalls::instance(), &LockedCalls::lost);
     QList<qint64> samples;
