@@ -45,6 +45,10 @@ endfunction()
 function(qdistlock_add_executable name)
     add_executable(${name} ${ARGN})
     qdistlock_set_target_defaults(${name})
+    if(TARGET qdistlock_tsan)
+        target_sources(${name} PRIVATE $<TARGET_OBJECTS:qdistlock_tsan>)
+        target_link_libraries(${name} PRIVATE Qt6::Core)
+    endif()
 endfunction()
 
 # qdistlock_add_test(<name> LABEL <unit|integration|qml|chaos|fuzz>

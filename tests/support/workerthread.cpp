@@ -6,16 +6,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_THREAD__)
-// The tools start threads, and programs through QProcess; ThreadSanitizer takes its fork for one
-// that goes on.
-extern "C" Q_DECL_EXPORT const char *__tsan_default_options();
-extern "C" Q_DECL_EXPORT const char *__tsan_default_options()
-{
-    return "die_after_fork=0";
-}
-#endif
-
 namespace Support {
 
 WorkerThread::WorkerThread()

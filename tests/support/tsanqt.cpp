@@ -1,0 +1,336 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// Distributions build Qt without ThreadSanitizer, which so does not see what Qt orders. These functions stand in
+// front of Qt's, tell ThreadSanitizer what those order, and no more, and go on to them. What Qt calls inside itself does
+// not come by here; events do, all of them. tst_threadsanitizer shows of each what is seen and what is still reported.
+//
+// A Qt with another signature than declared here does not compile; one that calls something else instead leads to
+// reports, not to silence.
+
+#include <QtCore/qabstracteventdispatcher.h>
+#include <QtCore/qcoreapplication.h>
+#include <QtCore/qcoreevent.h>
+#include <QtCore/qfutureinterface.h>
+#include <QtCore/qfuturewatcher.h>
+#include <QtCore/qscopeguard.h>
+#include <QtCore/qsemaphore.h>
+#include <QtCore/qthread.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include <dlfcn.h>
+#include <link.h>
+#include <sanitizer/tsan_interface.h>
+
+extern "C" void AnnotateIgnoreWritesBegin(const char *file, int line);
+extern "C" void AnnotateIgnoreWritesEnd(const char *file, int line);
+
+namespace {
+
+/// Qt's function of the same name. Nothing here may order threads itself, as the guard of a static variable does.
+template<auto own>
+auto next()
+{
+    static std::atomic<void *> address{nullptr};
+    void *found = address.load(std::memory_order_relaxed);
+    auto function = own;
+    if (!found) {
+        std::memcpy(&found, &function, sizeof found); // the first word of a pointer to a member, too
+        Dl_info info;
+        if (dladdr(found, &info) == 0 || !info.dli_sname)
+            std::abort();
+        found = dlsym(RTLD_NEXT, info.dli_sname);
+        if (!found)
+            std::abort();
+        address.store(found, std::memory_order_relaxed);
+    }
+    std::memcpy(&function, &found, sizeof found);
+    return function;
+}
+
+} // namespace
+
+// An event is delivered after all that was done before it was posted: queued calls, queued slots, deleteLater() and
+// the finished() of a future's watcher are events, which Qt makes with new just before. (It then copies the arguments
+// of a queued slot: one of a type whose copying ThreadSanitizer sees would be reported.)
+
+namespace {
+
+/// Code of Qt's.
+struct Code
+{
+    quintptr begin;
+    quintptr end;
+    bool isCore;
+};
+constexpr int MostCode = 32;
+Code qtCode[MostCode];
+int qtCodeCount = 0;
+
+int findQt(dl_phdr_info *info, std::size_t, void *)
+{
+    if (!std::strstr(info->dlpi_name, "/libQt6"))
+        return 0;
+    for (int i = 0; i < info->dlpi_phnum && qtCodeCount < MostCode; ++i) {
+        const auto &header = info->dlpi_phdr[i];
+        if (header.p_type != PT_LOAD || !(header.p_flags & PF_X))
+            continue;
+        const quintptr begin = info->dlpi_addr + header.p_vaddr;
+        qtCode[qtCodeCount++] = {begin, begin + header.p_memsz, std::strstr(info->dlpi_name, "/libQt6Core.") != nullptr};
+    }
+    return 0;
+}
+
+/// Null if it is none of Qt's.
+const Code *codeAt(void *address)
+{
+    for (int i = 0; i < qtCodeCount; ++i) {
+        if (quintptr(address) >= qtCode[i].begin && quintptr(address) < qtCode[i].end)
+            return &qtCode[i];
+    }
+    return nullptr;
+}
+
+/// Addresses within what the copies of a future share, but none that Qt's own mutexes there have.
+void *end(void *shared)
+{
+    return static_cast<char *>(shared) + 1;
+}
+
+void *results(void *shared)
+{
+    return static_cast<char *>(shared) + 2;
+}
+
+/// While Qt allocates for itself: what it then does to it is not seen, nor to be.
+class Unseen
+{
+public:
+    explicit Unseen(bool unseen)
+        : m_unseen(unseen)
+    {
+        if (m_unseen)
+            AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+    }
+    ~Unseen()
+    {
+        if (m_unseen)
+            AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    }
+
+private:
+    Q_DISABLE_COPY_MOVE(Unseen)
+    const bool m_unseen;
+};
+
+bool delivers(void **parameters)
+{
+    __tsan_acquire(parameters[1]);
+    return false; // Qt delivers it
+}
+
+const bool watches = [] {
+    dl_iterate_phdr(findQt, nullptr);
+    return QInternal::registerCallback(QInternal::EventNotifyCallback, delivers);
+}();
+
+} // namespace
+
+void *operator new(std::size_t size)
+{
+    const Code *const caller = codeAt(__builtin_return_address(0));
+    void *memory;
+    {
+        const Unseen unseen(caller);
+        memory = std::malloc(size ? size : 1);
+    }
+    if (!memory)
+        throw std::bad_alloc();
+    if (caller && caller->isCore)
+        __tsan_release(memory);
+    return memory;
+}
+
+void operator delete(void *memory) noexcept
+{
+    const Unseen unseen(codeAt(__builtin_return_address(0)));
+    std::free(memory);
+}
+
+void operator delete(void *memory, std::size_t) noexcept
+{
+    // If it is what the copies of a future share: they have all let go. Nothing else has this address.
+    if (memory)
+        __tsan_acquire(results(memory));
+    const Unseen unseen(codeAt(__builtin_return_address(0)));
+    std::free(memory);
+}
+
+void QCoreApplication::postEvent(QObject *receiver, QEvent *event, int priority)
+{
+    __tsan_release(event);
+    next<&QCoreApplication::postEvent>()(receiver, event, priority);
+}
+
+// A functor is destroyed after its last call has ended, for Qt counts who uses it, and a blocking queued call is waited
+// for.
+
+namespace {
+
+class Functor final : public QtPrivate::QSlotObjectBase
+{
+public:
+    explicit Functor(QSlotObjectBase *slot)
+        : QSlotObjectBase(run)
+        , m_slot(slot)
+    {
+    }
+    /// When it has ended.
+    void wait() { __tsan_acquire(this); }
+
+private:
+    static void run(int which, QSlotObjectBase *self, QObject *receiver, void **arguments, bool *result)
+    {
+        auto *const functor = static_cast<Functor *>(self);
+        switch (which) {
+        case QSlotObjectBase::Destroy:
+            __tsan_acquire(functor);
+            functor->m_slot->destroyIfLastRef();
+            delete functor;
+            break;
+        case QSlotObjectBase::Call:
+            functor->m_slot->call(receiver, arguments);
+            __tsan_release(functor);
+            break;
+        case QSlotObjectBase::Compare:
+            *result = functor->m_slot->compare(arguments);
+            break;
+        }
+    }
+
+    QSlotObjectBase *const m_slot;
+};
+
+} // namespace
+
+bool QMetaObject::invokeMethodImpl(QObject *object, QtPrivate::QSlotObjectBase *slot, Qt::ConnectionType type, void *result)
+{
+    auto *const functor = new Functor(slot);
+    functor->ref();
+    const bool invoked = next<&QMetaObject::invokeMethodImpl>()(object, functor, type, result);
+    if (type == Qt::BlockingQueuedConnection)
+        functor->wait();
+    functor->destroyIfLastRef();
+    return invoked;
+}
+
+QMetaObject::Connection QObject::connectImpl(const QObject *sender, void **signal, const QObject *receiver, void **slot,
+                                             QtPrivate::QSlotObjectBase *slotObject, Qt::ConnectionType type,
+                                             const int *types, const QMetaObject *senderMetaObject)
+{
+    return next<&QObject::connectImpl>()(sender, signal, receiver, slot, new Functor(slotObject), type, types,
+                                         senderMetaObject);
+}
+
+// A thread has ended when wait() returns true, with what QThreadStorage kept for it. Last of all Qt deletes its event
+// dispatcher.
+
+void QThread::start(Priority priority)
+{
+    constexpr auto once = Qt::ConnectionType(Qt::DirectConnection | Qt::SingleShotConnection);
+    connect(
+            this, &QThread::started, this,
+            [this] {
+                connect(eventDispatcher(), &QObject::destroyed, eventDispatcher(), [this] { __tsan_release(this); });
+            },
+            once);
+    (this->*next<&QThread::start>())(priority);
+}
+
+bool QThread::wait(QDeadlineTimer deadline)
+{
+    const bool ended = (this->*next<static_cast<bool (QThread::*)(QDeadlineTimer)>(&QThread::wait)>())(deadline);
+    if (ended)
+        __tsan_acquire(this);
+    return ended;
+}
+
+// What was done before a release() comes before what follows the acquire() of it.
+
+void QSemaphore::release(int n)
+{
+    __tsan_release(this);
+    (this->*next<&QSemaphore::release>())(n);
+}
+
+void QSemaphore::acquire(int n)
+{
+    (this->*next<&QSemaphore::acquire>())(n);
+    __tsan_acquire(this);
+}
+
+bool QSemaphore::tryAcquire(int n)
+{
+    const bool acquired = (this->*next<static_cast<bool (QSemaphore::*)(int)>(&QSemaphore::tryAcquire)>())(n);
+    if (acquired)
+        __tsan_acquire(this);
+    return acquired;
+}
+
+bool QSemaphore::tryAcquire(int n, int timeout)
+{
+    const bool acquired = (this->*next<static_cast<bool (QSemaphore::*)(int, int)>(&QSemaphore::tryAcquire)>())(n, timeout);
+    if (acquired)
+        __tsan_acquire(this);
+    return acquired;
+}
+
+// What was done before a future finished comes before what follows the look that finds it finished; what its copies
+// share is destroyed after the last of them has let go.
+
+void QFutureInterfaceBase::reportFinished()
+{
+    __tsan_release(end(d));
+    (this->*next<&QFutureInterfaceBase::reportFinished>())();
+}
+
+bool QFutureInterfaceBase::isFinished() const
+{
+    const bool finished = (this->*next<&QFutureInterfaceBase::isFinished>())();
+    if (finished)
+        __tsan_acquire(end(d));
+    return finished;
+}
+
+void QFutureInterfaceBase::waitForFinished()
+{
+    // It throws what the future has instead of a result.
+    const auto look = qScopeGuard([this] { isFinished(); });
+    (this->*next<&QFutureInterfaceBase::waitForFinished>())();
+}
+
+void QFutureInterfaceBase::waitForResult(int index)
+{
+    const auto look = qScopeGuard([this] { isFinished(); });
+    (this->*next<&QFutureInterfaceBase::waitForResult>())(index);
+}
+
+void QFutureWatcherBase::connectOutputInterface()
+{
+    (this->*next<&QFutureWatcherBase::connectOutputInterface>())();
+    futureInterface().isFinished(); // else an event will tell
+}
+
+bool QFutureInterfaceBase::derefT() const noexcept
+{
+    void *const shared = d; // which may go
+    __tsan_release(results(shared));
+    const bool isShared = (this->*next<&QFutureInterfaceBase::derefT>())();
+    if (!isShared)
+        __tsan_acquire(results(shared));
+    return isShared;
+}
