@@ -40,10 +40,10 @@ if redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
         replies[i] = t
         answered = answered + 1
       else -- a clock that was set back, or something else's: done anew, with all care
-        redis.call('DEL', KEYS[i])
         if type(last) == 'string' then
-          redis.call('SET', KEYS[2 * n + i], last)
+          redis.call('SET', KEYS[2 * n + i], last, 'PX', FENCE_TTL)
         end
+        redis.pcall('DEL', KEYS[i]) -- where that is forbidden it goes on as a claim
       end
     end
   end
@@ -66,14 +66,14 @@ if n == 1 and not replies[1] then
       redis.pcall('ZREM', queue, token, '*' .. token)
       return {t}
     elseif type(last) == 'string' then
-      redis.call('SET', KEYS[3], last)
+      redis.call('SET', KEYS[3], last, 'PX', FENCE_TTL)
     end
   elseif type(holder) == 'string' and ARGV[6] == '0' and string.find(ARGV[5], '^r?q$') then
     local ttl = redis.call('PTTL', key)
     local rank = redis.pcall('ZCARD', queue)
     local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')
     local readable = type(rank) == 'number' and not last.err
-    local isLater = readable and (rank == 0 or #last[2] == #t and last[2] < t)
+    local isLater = readable and (rank == 0 or #last[2] == #t and last[2] < t and string.find(last[2], '^%d+$'))
     if ttl >= 0 and isLater and redis.pcall('ZADD', queue, 'NX', t, token) == 1 then
       if rank == 0 or string.sub(t, -1) == '0' then
         redis.call('PEXPIRE', queue, QUEUE_TTL)

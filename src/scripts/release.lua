@@ -24,7 +24,7 @@ if n == 1 then
   -- It holds its token, and nobody waits or another client's waiter does that lives.
   local key, queue, token, keep = KEYS[1], KEYS[2], ARGV[3], ARGV[5]
   local waiters = redis.pcall('ZRANGE', queue, 0, 1)
-  if not waiters.err and keep == '0' and redis.pcall('GET', key) == token then
+  if not waiters.err and keep == '0' and redis.pcall('MGET', key)[1] == token then
     local member = waiters[1]
     if not member then
       redis.call('DEL', key)

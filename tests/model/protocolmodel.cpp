@@ -1496,7 +1496,7 @@ const std::vector<Mutation> &mutations()
         {"a claim that does not check the holder", "acquire", "if holder == token then\n    return", "if holder then\n    return"},
         {"a claim at once of a clock that was set back", "acquire",
          "and last < t) then\n      redis.call('SET', key, token", ") then\n      redis.call('SET', key, token"},
-        {"served at once without a look at the holder", "release", "and redis.pcall('GET', key) == token then", "then"},
+        {"served at once without a look at the holder", "release", "and redis.pcall('MGET', key)[1] == token then", "then"},
         {"a dead waiter is served at once", "release", "and receivers > 0 then", "then"},
         {"one served at once stays in the queue", "release", "        redis.call('ZREM', queue, member)\n", ""},
         {"the next one cannot be told at once and nobody else is", "release", "          untold = claim\n", ""},
