@@ -51,6 +51,8 @@ struct Setup
 std::unique_ptr<Contender> makeHiredisPairs(const Setup &setup);
 std::unique_ptr<Contender> makeQtPairs(const Setup &setup);
 std::unique_ptr<Contender> makeLibraryPairs(const Setup &setup);
+/// One lock, in turn; tells when each pair was done.
+std::unique_ptr<Contender> makeHiredisTimes(const Setup &setup);
 /// One lock that all want.
 std::unique_ptr<Contender> makeLibraryContended(const Setup &setup);
 /// One lock that somebody holds and all wait for.
@@ -63,9 +65,6 @@ std::unique_ptr<Contender> makeLibraryLost(const Setup &setup);
 std::unique_ptr<Contender> makeLibraryScoped(const Setup &setup);
 /// Scopes inside a scope of the same lock.
 std::unique_ptr<Contender> makeLibraryReentry(const Setup &setup);
-
-/// No competitor: watches when the whole machine stood still.
-std::unique_ptr<Contender> makeMachinePauses(const Setup &setup);
 
 /// Wall clock and processor time since construction.
 class Stopwatch

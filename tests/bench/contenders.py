@@ -9,7 +9,6 @@ import sys
 
 OURS = "qdistlock"
 UNFAIR = "qdistlock, fair = false"
-PAUSES = "the machine"  # a witness, no competitor
 QT = "bare Qt socket"
 HIREDIS = "bare hiredis"
 REDIS_PY = "redis-py"
@@ -62,7 +61,7 @@ class Contenders:
         return [name for name in names if name not in self.missing]
 
     def command(self, name, kind, url, clients=1, locks=1, lease=30000):
-        """kind: pairs, contended, waiters, held, lost, scoped, reentry."""
+        """kind: pairs, times, contended, waiters, held, lost, scoped, reentry."""
         where = ["--server", url, "--clients", str(clients), "--locks", str(locks)]
         if name == REDIS_PY:
             return [self.python, os.path.join(FOLDER, "peers", "redispy.py"), *where, kind]
@@ -72,5 +71,5 @@ class Contenders:
         where += ["--lease", str(lease)]
         if name == UNFAIR:
             where.append("--unfair")
-        prefix = {QT: "qt-", HIREDIS: "hiredis-", PAUSES: "machine-"}.get(name, "library-")
+        prefix = {QT: "qt-", HIREDIS: "hiredis-"}.get(name, "library-")
         return [self.program, *where, prefix + kind]

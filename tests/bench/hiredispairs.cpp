@@ -4,6 +4,7 @@
 #include "barecommands.h"
 #include "contender.h"
 
+#include <QtCore/qjsonarray.h>
 #include <QtCore/qlist.h>
 
 namespace Bench {
@@ -12,13 +13,15 @@ namespace {
 /*
     Blocking hiredis, in lockstep: all locks are taken in one pipeline, then all given back in one.
     With one lock that is the plain blocking loop: command, reply, command, reply.
+    On request it tells when each round was done, in µs.
 */
 class HiredisPairs : public Contender
 {
 public:
-    HiredisPairs(const QUrl &server, int locks)
+    HiredisPairs(const QUrl &server, int locks, bool tellTimes)
         : m_context(connectHiredis(server))
         , m_sha1(loadReleaseScript(server))
+        , m_tellTimes(tellTimes)
     {
         for (int i = 0; i < locks; ++i)
             m_keys.append(bareKey("hiredis", i));
@@ -29,6 +32,7 @@ public:
         const double limit = std::chrono::duration<double>(duration).count();
         const Stopwatch stopwatch;
         qint64 pairs = 0;
+        QJsonArray times;
         do {
             const QByteArray token = "bare-token-"
                     + QByteArray::number(++m_sequence).rightJustified(12, '0');
@@ -45,8 +49,13 @@ public:
                     fail(QStringLiteral("hiredis: a held lock was not released"));
             }
             pairs += m_keys.size();
+            if (m_tellTimes)
+                times.append(microseconds());
         } while (stopwatch.seconds() < limit);
-        return stopwatch.finish(pairs).toJson();
+        QJsonObject result = stopwatch.finish(pairs).toJson();
+        if (m_tellTimes)
+            result.insert(QStringLiteral("times"), times);
+        return result;
     }
 
 private:
@@ -72,6 +81,7 @@ private:
 
     const ContextPointer m_context;
     const QByteArray m_sha1;
+    const bool m_tellTimes;
     QList<QByteArray> m_keys;
     qint64 m_sequence = 0;
 };
@@ -80,7 +90,12 @@ private:
 
 std::unique_ptr<Contender> makeHiredisPairs(const Setup &setup)
 {
-    return std::make_unique<HiredisPairs>(setup.server, setup.locks);
+    return std::make_unique<HiredisPairs>(setup.server, setup.locks, false);
+}
+
+std::unique_ptr<Contender> makeHiredisTimes(const Setup &setup)
+{
+    return std::make_unique<HiredisPairs>(setup.server, 1, true);
 }
 
 } // namespace Bench

@@ -41,7 +41,9 @@ public:
     {
         // Written to once before: the first touch of a page may stall a virtual machine for milliseconds.
         constexpr qint64 TurnsPerSecond = 8000;
-        m_turns.assign(static_cast<size_t>(TurnsPerSecond * duration.count() / 1000 + 1000), Turn());
+        constexpr qint64 Most = 16000; // who runs for long has many others beside, and few of the turns
+        const qint64 expected = TurnsPerSecond * duration.count() / 1000 + 1000;
+        m_turns.assign(static_cast<size_t>(std::min(expected, Most)), Turn());
         m_turns.clear();
         const Stopwatch stopwatch;
         m_end = microseconds() + std::chrono::microseconds(duration).count();

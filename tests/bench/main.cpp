@@ -80,6 +80,7 @@ int main(int argc, char **argv)
     using Maker = std::unique_ptr<Bench::Contender> (*)(const Bench::Setup &);
     const QMap<QString, Maker> makers{
             {QStringLiteral("hiredis-pairs"), Bench::makeHiredisPairs},
+            {QStringLiteral("hiredis-times"), Bench::makeHiredisTimes},
             {QStringLiteral("qt-pairs"), Bench::makeQtPairs},
             {QStringLiteral("library-pairs"), Bench::makeLibraryPairs},
             {QStringLiteral("library-contended"), Bench::makeLibraryContended},
@@ -88,7 +89,6 @@ int main(int argc, char **argv)
             {QStringLiteral("library-lost"), Bench::makeLibraryLost},
             {QStringLiteral("library-scoped"), Bench::makeLibraryScoped},
             {QStringLiteral("library-reentry"), Bench::makeLibraryReentry},
-            {QStringLiteral("machine-pauses"), Bench::makeMachinePauses},
     };
 
     QCommandLineParser parser;
