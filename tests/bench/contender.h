@@ -44,6 +44,7 @@ struct Setup
     int clients; ///< registries, each with its own connections
     int locks;   ///< of each client
     std::chrono::milliseconds lease;
+    std::chrono::milliseconds work; ///< how long a lock that all want is kept
     bool fair;
 };
 

@@ -60,7 +60,7 @@ class Contenders:
     def available(self, names):
         return [name for name in names if name not in self.missing]
 
-    def command(self, name, kind, url, clients=1, locks=1, lease=30000):
+    def command(self, name, kind, url, clients=1, locks=1, lease=30000, work=0):
         """kind: pairs, times, contended, waiters, held, lost, scoped, reentry."""
         where = ["--server", url, "--clients", str(clients), "--locks", str(locks)]
         if name == REDIS_PY:
@@ -68,7 +68,7 @@ class Contenders:
         if name in (REDIS_SEMAPHORE, REDLOCK):
             script = os.path.join(FOLDER, "peers", "node.js")
             return [self.node, script, *where, name.split()[0], kind]
-        where += ["--lease", str(lease)]
+        where += ["--lease", str(lease), "--work", str(work)]
         if name == UNFAIR:
             where.append("--unfair")
         prefix = {QT: "qt-", HIREDIS: "hiredis-"}.get(name, "library-")

@@ -8,6 +8,7 @@
 
 #include <QtCore/qeventloop.h>
 #include <QtCore/qjsonarray.h>
+#include <QtCore/qtimer.h>
 
 #include <algorithm>
 #include <vector>
@@ -33,7 +34,7 @@ public:
         for (int i = 0; i < setup.clients; ++i) {
             m_registries.push_back(std::make_unique<QDistLock::LockRegistry>(setup.server));
             for (int j = 0; j < setup.locks; ++j)
-                addWaiter(m_registries.back().get(), setup.fair);
+                addWaiter(m_registries.back().get(), setup);
         }
     }
 
@@ -87,23 +88,26 @@ private:
         qint64 queued = 0;
     };
 
-    void addWaiter(QDistLock::LockRegistry *registry, bool fair)
+    void addWaiter(QDistLock::LockRegistry *registry, const Setup &setup)
     {
         m_waiters.push_back(std::make_unique<Waiter>(registry, QStringLiteral("bench:contended")));
         Waiter *waiter = m_waiters.back().get();
         waiter->index = static_cast<int>(m_waiters.size());
         DistributedLock *lock = &waiter->lock;
         lock->setWait(QDistLock::LockOptions::Forever);
-        lock->setFair(fair);
+        lock->setFair(setup.fair);
         QObject::connect(lock, &DistributedLock::queuePositionChanged, lock, [waiter] {
             if (waiter->queued == 0 && waiter->lock.queuePosition() >= 0)
                 waiter->queued = microseconds();
         });
-        QObject::connect(lock, &DistributedLock::acquired, lock, [this, waiter] {
+        QObject::connect(lock, &DistributedLock::acquired, lock, [this, waiter, work = setup.work] {
             const qint64 now = microseconds();
             m_turns.push_back({waiter->index, waiter->asked, waiter->queued ? waiter->queued : now, now,
                                waiter->lock.fencingToken()});
-            waiter->lock.release();
+            if (work.count() == 0)
+                waiter->lock.release();
+            else
+                QTimer::singleShot(work, Qt::PreciseTimer, &waiter->lock, &DistributedLock::release);
         });
         QObject::connect(lock, &DistributedLock::released, lock, [this, waiter] {
             if (microseconds() < m_end)

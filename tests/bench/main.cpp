@@ -105,9 +105,12 @@ int main(int argc, char **argv)
     const QCommandLineOption leaseOption(QStringLiteral("lease"),
                                          QStringLiteral("Lease of the locks that are held."),
                                          QStringLiteral("ms"), QStringLiteral("30000"));
+    const QCommandLineOption workOption(QStringLiteral("work"),
+                                        QStringLiteral("How long a contended lock is kept."),
+                                        QStringLiteral("ms"), QStringLiteral("0"));
     const QCommandLineOption unfairOption(QStringLiteral("unfair"),
                                           QStringLiteral("Whoever comes first has the lock."));
-    parser.addOptions({serverOption, clientsOption, locksOption, leaseOption, unfairOption});
+    parser.addOptions({serverOption, clientsOption, locksOption, leaseOption, workOption, unfairOption});
     parser.addPositionalArgument(QStringLiteral("contender"),
                                  makers.keys().join(QLatin1String(", ")));
     parser.process(application);
@@ -116,6 +119,7 @@ int main(int argc, char **argv)
     const Bench::Setup setup{QUrl(parser.value(serverOption)), parser.value(clientsOption).toInt(),
                              parser.value(locksOption).toInt(),
                              std::chrono::milliseconds(parser.value(leaseOption).toInt()),
+                             std::chrono::milliseconds(parser.value(workOption).toInt()),
                              !parser.isSet(unfairOption)};
     if (!make || setup.clients < 1 || setup.locks < 1 || setup.lease.count() < 1
         || !parser.isSet(serverOption)) {

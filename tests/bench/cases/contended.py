@@ -255,55 +255,71 @@ def longest_stretch(times, milliseconds):
 class OrderCase:
     """The fair queue for longer: who comes first is served first. One process for each client.
 
-    How long the longest wait is depends on the machine, too: the more it stumbles, the longer. So a bare
-    loop, which waits for nobody, runs in between, and shows by how much it was held up at most.
+    With some work under the lock, and with none. The latter does nothing but wake up processes, so that its
+    longest wait shows how the machine stumbles. How much it does is shown by a bare loop, which waits for
+    nobody and runs in between.
     """
 
     name = "order"
+    WORK = 1  # ms
 
     def __init__(self, waiters):
         self.crowd = Crowd(waiters, processes=waiters)
         self.title = f"Order of service, {waiters} clients in as many processes"
 
     def run(self, options, server, available):
-        command = available.command(OURS, "contended", server.url(), clients=self.crowd.each)
-        group = Group(OURS, command, self.crowd.processes)
+        groups = {
+            work: Group(
+                OURS,
+                available.command(OURS, "contended", server.url(), clients=self.crowd.each, work=work),
+                self.crowd.processes,
+            )
+            for work in (self.WORK, 0)
+        }
         bare = Contender(HIREDIS, available.command(HIREDIS, "times", server.url()))
-        group.begin(options.warm_up, self.crowd.processes, self.crowd.each)
-        group.results(self.crowd.processes)
+        for group in groups.values():
+            group.begin(options.warm_up, self.crowd.processes, self.crowd.each)
+            group.results(self.crowd.processes)
         bare.run(options.warm_up)
         milliseconds = options.order_seconds * 1000
-        runs = []
+        runs = {work: [] for work in groups}
         for _ in range(options.repetitions):
-            figures = measure(server, group, self.crowd, milliseconds)
+            for work, group in groups.items():
+                runs[work].append(measure(server, group, self.crowd, milliseconds))
             times = bare.run(milliseconds)["times"]
-            runs.append(figures | {"bareLoop": longest_stretch(times, figures["roundMs"])})
-        group.close()
+            for many in runs.values():
+                many[-1]["bareLoop"] = longest_stretch(times, many[-1]["roundMs"])
+        for group in groups.values():
+            group.close()
         bare.close()
-        figures = shown(runs)
-        rounds = figures["longestWaitInRounds"]["median"]
-        return figures | {
-            "runs": runs,
+        figures = {work: shown(many) for work, many in runs.items()}
+        targets = []
+        for work, found in figures.items():
+            kept = f"lock kept for {work} ms"
+            rounds = found["longestWaitInRounds"]["median"]
+            targets.append(Target(f"{kept}: overtakings", found["overtakings"], at_most=0))
+            targets.append(Target(f"{kept}: longest wait in rounds of W", rounds, at_most=2))
+        return {
             "seconds": options.order_seconds,
-            "targets": [
-                Target("overtakings", figures["overtakings"], at_most=0),
-                Target("longest wait in rounds of W", rounds, at_most=2),
-            ],
+            "runs": runs,
+            "figures": figures,
+            "targets": targets,
         }
 
     def show(self, result):
-        head = ["run", "turns", "overtakings", "longest wait, ms", "in turns of others", "in rounds of W"]
-        keys = ["turns", "overtakings", "longestWaitMs", "longestWaitInTurns", "longestWaitInRounds"]
-        head.append(f"{HIREDIS}, as long a stretch")
-        keys.append("bareLoop")
-        lines = [[str(i)] + [run[key] for key in keys] for i, run in enumerate(result["runs"], 1)]
-        sums = ("turns", "overtakings")
-        lines.append(["median"] + ["" if key in sums else result[key]["median"] for key in keys])
+        head = ["lock kept for, ms", "run", "turns", "overtakings", "longest wait, ms", "in turns of others"]
+        head += ["in rounds of W", f"{HIREDIS}, as long a stretch"]
+        keys = ["turns", "overtakings", "longestWaitMs", "longestWaitInTurns", "longestWaitInRounds", "bareLoop"]
+        lines = []
+        for work, runs in result["runs"].items():
+            figures = result["figures"][work]
+            lines += [[str(work), str(i)] + [run[key] for key in keys] for i, run in enumerate(runs, 1)]
+            lines.append([str(work), "median", "", ""] + [figures[key]["median"] for key in keys[2:]])
+        doubt = max(figures["doubtful"]["median"] for figures in result["figures"].values())
         return table(head, lines) + [
             "",
-            f"Runs of {result['seconds']} s, in turn with as long runs of one {HIREDIS} loop, which waits for "
-            "nobody. A round is as long as W turns on average; the last column tells how many times as long as "
-            "on average that loop needed for the slowest stretch of the same length. Undecided is only the "
-            "order among requests under way at the same moment, "
-            f"{number(result['doubtful']['median'])} others on average.",
+            f"Runs of {result['seconds']} s; after each pair of them as long a run of one {HIREDIS} loop, which "
+            "waits for nobody. A round is as long as W turns on average; the last column tells how many times "
+            "as long as on average that loop needed for the slowest stretch of the same length. Undecided is "
+            f"only the order among requests under way at the same moment, {number(doubt)} others on average.",
         ]
