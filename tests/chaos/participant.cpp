@@ -7,11 +7,22 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <cstring>
+
 using namespace std::chrono_literals;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 namespace Chaos {
+namespace {
+
+/// On standard output; from any thread.
+void tell(const char *line)
+{
+    [[maybe_unused]] const ssize_t written = ::write(STDOUT_FILENO, line, std::strlen(line));
+}
+
+} // namespace
 
 bool Ordeal::suffer()
 {
@@ -20,7 +31,9 @@ bool Ordeal::suffer()
     case Nothing:
         return false;
     case Stop:
-        ::kill(::getpid(), SIGSTOP); // the nemesis continues it
+        tell("section stopped\n");
+        ::raise(SIGSTOP); // of this thread: it does not go on before the nemesis continues it
+        tell("section continued\n");
         return true;
     case Die:
         ::kill(::getpid(), SIGKILL);

@@ -34,15 +34,15 @@ RedisServer::Options optionsOf(bool appendOnly)
     return options;
 }
 
-/// 'T' = stopped, 'Z' = dead.
-char stateOf(qint64 processId)
+/// Ended, or about to be.
+bool isGone(qint64 processId)
 {
     QFile file(QStringLiteral("/proc/%1/stat").arg(processId));
-    if (!file.open(QIODevice::ReadOnly))
-        return 'Z';
+    if (processId == 0 || !file.open(QIODevice::ReadOnly))
+        return true;
     const QByteArray text = file.readAll();
     const qsizetype bracket = text.lastIndexOf(')');
-    return bracket >= 0 && bracket + 2 < text.size() ? text.at(bracket + 2) : 'Z';
+    return bracket < 0 || text.mid(bracket + 2, 1) == "Z";
 }
 
 QByteArray hex(int number)
@@ -74,6 +74,8 @@ struct Round::Worker
     std::vector<std::unique_ptr<FaultProxy>> ways; ///< to each server
     std::unique_ptr<QProcess> program;
     bool mayDie = false;
+    bool stoppedInSection = false;
+    milliseconds sectionStop = 0ms;
     bool turned = false;
     bool stopped = false;
     bool done = false;
@@ -168,6 +170,7 @@ void Round::startWorker(Worker *worker)
                                       QString::fromLatin1(lock.first(4)), url);
         }
     }
+    worker->stoppedInSection = false;
     worker->program = std::make_unique<QProcess>();
     QProcess *const program = worker->program.get();
     QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
@@ -200,6 +203,11 @@ void Round::workerSaid(Worker *worker, const QByteArray &line)
     } else if (line == "turned") {
         worker->turned = true;
         m_history.append(Event(bootTime(), worker->process, {}, "turn", "ok"));
+    } else if (line == "section stopped") {
+        worker->stoppedInSection = true;
+        QTimer::singleShot(worker->sectionStop, this, [this, worker] { continueSection(worker); });
+    } else if (line == "section continued") {
+        worker->stoppedInSection = false;
     } else if (line == "stopped") {
         worker->stopped = true;
     } else if (line.startsWith("done ")) {
@@ -301,9 +309,11 @@ Round::Undo Round::hitWorker(const Fault &fault, Worker *worker)
         signal(SIGSTOP);
         return [signal] { signal(SIGCONT); };
     case FaultKind::WorkerStoppedInSection:
-        withLateReplies(fault, worker, [this, worker, order, duration = fault.duration](const auto &then) {
-            order("section stop");
-            continueWhenStopped(worker, duration, then);
+        withLateReplies(fault, worker, [this, worker, duration = fault.duration](const auto &then) {
+            if (worker->program->state() == QProcess::Running) // it may be another one by then
+                stopInSection(worker, duration, then);
+            else
+                then();
         });
         return {};
     case FaultKind::LoopBlocked:
@@ -341,16 +351,26 @@ void Round::withLateReplies(const Fault &fault, Worker *worker,
     QTimer::singleShot(late ? 2 * m_options.schedule.lease : 0ms, this, [deed, heal] { deed(heal); });
 }
 
-void Round::continueWhenStopped(Worker *worker, milliseconds after, const std::function<void()> &then)
+void Round::stopInSection(Worker *worker, milliseconds duration, const std::function<void()> &then)
 {
+    worker->sectionStop = duration;
+    worker->program->write("section stop\n");
     const qint64 processId = worker->program->processId();
-    look([processId] { return strchr("TZ", stateOf(processId)) != nullptr; }, 5s, [this, processId, after, then] {
-        QTimer::singleShot(after, this, [processId, then] {
-            if (stateOf(processId) == 'T')
-                ::kill(pid_t(processId), SIGCONT);
-            then();
-        });
-    });
+    look([worker, processId] { return worker->stoppedInSection || isGone(processId); }, 5s,
+         [this, duration, then] { QTimer::singleShot(duration, this, then); });
+}
+
+void Round::continueSection(Worker *worker)
+{
+    // Until it says so: it may be about to stop, or stopped by another fault as well.
+    const qint64 processId = worker->program->processId();
+    const auto hasContinued = [worker, processId] {
+        if (!worker->stoppedInSection || isGone(processId))
+            return true;
+        ::kill(pid_t(processId), SIGCONT);
+        return false;
+    };
+    look(hasContinued, m_options.bound, [] {});
 }
 
 Round::Undo Round::hitWay(const Fault &fault, FaultProxy *proxy)

@@ -69,7 +69,8 @@ private:
     void forge(Server *server, const QByteArray &lock);
     void withLateReplies(const Fault &fault, Worker *worker,
                          const std::function<void(const std::function<void()> &then)> &deed);
-    void continueWhenStopped(Worker *worker, std::chrono::milliseconds after, const std::function<void()> &then);
+    void stopInSection(Worker *worker, std::chrono::milliseconds duration, const std::function<void()> &then);
+    void continueSection(Worker *worker);
     void loseKeys(Server *server, const QList<QByteArray> &locks, const Fault &fault, const std::function<void()> &deed);
     void restarted(Server *server);
     void healIfOver();

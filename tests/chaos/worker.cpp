@@ -4,7 +4,8 @@
 // One of the processes that contend for locks while a nemesis is at work. Uses the library's public
 // interface alone. Writes its history to a file; takes orders from its standard input, one a line:
 //   block MS      the event loop stands still
-//   section stop | section die | section block MS     inside the next critical section
+//   section stop | section die | section block MS     inside the next critical section; around a stop
+//                 say "section stopped" and "section continued"
 //   turn          say "turned" once each lock was acquired again
 //   stop          give everything back in order, and say "stopped"
 //   abandon       the same, but the locks are destroyed as they are
