@@ -403,10 +403,13 @@ void LockedCallQueue::postRun()
 void LockedCallQueue::runReady()
 {
     m_runPosted = false;
+    if (m_ready.empty())
+        return;
     WaitingCall *const call = m_current.value(m_ready.front());
     m_ready.pop_front();
-    if (!m_ready.empty())
-        postRun(); // before: what is called here may run an event loop of its own
+    // Before, and even for nobody: what is called here may run an event loop of its own, and Qt's sees what was posted
+    // before it began only once something else is posted (GLib's dispatcher).
+    postRun();
     if (!call)
         return;
     const bool unwanted = call->job->isCanceled() || (call->watched && !call->call.receiver);
