@@ -36,11 +36,15 @@ milliseconds ceilToMs(nanoseconds duration)
 
 DistributedLockPrivate::DistributedLockPrivate(DistributedLock *lock)
     : q(lock)
+    , machine(this)
 {
 }
 
-DistributedLockPrivate::~DistributedLockPrivate()
+DistributedLockPrivate::~DistributedLockPrivate() = default;
+
+void DistributedLockPrivate::close()
 {
+    alive = false;
     if (registry) {
         machine.detach(now());
         const auto actions = machine.takeActions();
@@ -52,16 +56,21 @@ DistributedLockPrivate::~DistributedLockPrivate()
         registry->detach(this);
         registry = nullptr;
     }
-    registryGone = true; // what a continuation still asks for fails
-    for (auto &[id, promise] : acquirePromises) {
-        promise.addResult(LockResult{DistributedLock::CancelledError,
-                                     QStringLiteral("Lock \"%1\": the lock object was destroyed").arg(name), 0});
+    auto acquires = std::exchange(acquirePromises, {});
+    for (auto &[id, promise] : acquires) {
+        promise.addResult(destroyedResult());
         promise.finish();
     }
-    for (auto &[id, promise] : releasePromises) {
+    auto releases = std::exchange(releasePromises, {});
+    for (auto &[id, promise] : releases) {
         promise.addResult(false);
         promise.finish();
     }
+}
+
+LockResult DistributedLockPrivate::destroyedResult() const
+{
+    return {DistributedLock::CancelledError, QStringLiteral("Lock \"%1\": the lock object was destroyed").arg(name), 0};
 }
 
 LeaseTime DistributedLockPrivate::now() const
@@ -77,12 +86,24 @@ LockEngine *DistributedLockPrivate::engine(EngineError *engineError)
         return nullptr;
     }
     if (!registry) {
-        const QPointer<DistributedLock> alive(q);
+        const QPointer<DistributedLock> guard(q);
         setRegistry(LockRegistryPrivate::get(LockRegistry::instance()));
-        if (!alive || !registry)
+        if (!guard || !registry)
             return nullptr;
     }
     return registry->engine(engineError);
+}
+
+bool DistributedLockPrivate::isEngineReady() const
+{
+    const LockEngine *const engine = registry ? registry->engine() : nullptr;
+    return engine && engine->state() == LockEngine::Ready;
+}
+
+bool DistributedLockPrivate::canBeWoken() const
+{
+    const LockEngine *const engine = registry ? registry->engine() : nullptr;
+    return engine && engine->canBeWoken(m_nextKeys ? *m_nextKeys : m_keys);
 }
 
 void DistributedLockPrivate::setRegistry(LockRegistryPrivate *newRegistry)
@@ -90,11 +111,12 @@ void DistributedLockPrivate::setRegistry(LockRegistryPrivate *newRegistry)
     if (registry) {
         registry->route(m_sequence, nullptr);
         registry->detach(this);
-        machine.detach(now()); // its engine was ready, the next one need not be
     }
     m_sequence = 0;
     registry = newRegistry;
     registryGone = false;
+    if (hasDelivery())
+        deliverLater(); // what waited at the former registry
     if (!registry)
         return;
     registry->attach(this);
@@ -124,20 +146,20 @@ void DistributedLockPrivate::setOptions(const LockOptions &newOptions)
 {
     const LockOptions before = std::exchange(options, newOptions);
     const LockOptions after = newOptions;
-    const QPointer<DistributedLock> alive(q);
+    const QPointer<DistributedLock> guard(q);
     machine.setAutoRenew(after.autoRenew);
     machine.tick(now());
     run(InsideCall);
-    if (alive && before.lease != after.lease)
-        Q_EMIT alive->leaseChanged();
-    if (alive && before.wait != after.wait)
-        Q_EMIT alive->waitChanged();
-    if (alive && before.retryInterval != after.retryInterval)
-        Q_EMIT alive->retryIntervalChanged();
-    if (alive && before.autoRenew != after.autoRenew)
-        Q_EMIT alive->autoRenewChanged();
-    if (alive && before.fair != after.fair)
-        Q_EMIT alive->fairChanged();
+    if (guard && before.lease != after.lease)
+        Q_EMIT guard->leaseChanged();
+    if (guard && before.wait != after.wait)
+        Q_EMIT guard->waitChanged();
+    if (guard && before.retryInterval != after.retryInterval)
+        Q_EMIT guard->retryIntervalChanged();
+    if (guard && before.autoRenew != after.autoRenew)
+        Q_EMIT guard->autoRenewChanged();
+    if (guard && before.fair != after.fair)
+        Q_EMIT guard->fairChanged();
 }
 
 DistributedLock::State DistributedLockPrivate::state() const
@@ -173,9 +195,9 @@ void DistributedLockPrivate::engineFailed(const EngineError &engineError)
     run(OnEventLoop);
 }
 
-void DistributedLockPrivate::wakeableChanged(const LockEngine *engine)
+void DistributedLockPrivate::wakeableChanged()
 {
-    machine.setWakeable(engine->canBeWoken(m_nextKeys ? *m_nextKeys : m_keys), now());
+    machine.wakeableChanged(now());
     run(OnEventLoop);
 }
 
@@ -203,21 +225,21 @@ void DistributedLockPrivate::handedOver(const LockEngine::Handover &handover)
 
 void DistributedLockPrivate::registryDestroyed()
 {
-    const QPointer<DistributedLock> alive(q);
-    const LockRegistryPrivate *const before = registry;
-    registryGone = true; // what a slot asks for now fails
     machine.detach(now());
-    run(InsideCall);
-    if (!alive || registry != before)
-        return;
+    run(OnEventLoop);
+    registry->route(m_sequence, nullptr);
     registry->detach(this);
     registry = nullptr;
-    registryGone = true; // a slot may have given it the same one again
+    registryGone = true;
     m_sequence = 0;
+    if (hasDelivery())
+        deliverLater();
 }
 
 void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *own)
 {
+    if (!alive)
+        return;
     const LockOptions &wanted = own ? *own : options;
     const auto fail = [this, id](DistributedLock::Error code, const QString &text) {
         LeaseMachine::Action action{LeaseMachine::Action::AcquireFailed};
@@ -227,18 +249,17 @@ void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *o
         m_withdrawn.remove(id);
         deliverLater();
     };
-    const QPointer<DistributedLock> alive(q);
+    const QPointer<DistributedLock> guard(q);
     if (machine.phase() == LeaseMachine::Held) {
         machine.tick(now()); // it may be over
         run(InsideCall);
-        if (!alive)
+        if (!guard)
             return;
     }
-    LeaseTime time = now();
     if (machine.phase() != LeaseMachine::Held) {
         EngineError engineError;
         LockEngine *const lockEngine = engine(&engineError);
-        if (!alive)
+        if (!guard)
             return;
         // Not before: the first need of the registry brings its defaults.
         if (const QString text = wanted.validationError(); !text.isEmpty())
@@ -255,28 +276,30 @@ void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *o
             m_keysName = name;
             m_keysPrefix = wanted.keyPrefix;
         }
-        if (machine.phase() == LeaseMachine::Unlocked)
+        if (machine.phase() == LeaseMachine::Unlocked) {
             turn = registry->nextTurn();
+            m_reportedError = DistributedLock::NoError;
+        }
         lockEngine->open();
-        if (!alive)
-            return;
-        if (engine(&engineError) != lockEngine) // a slot of the registry's stateChanged()
-            return fail(DistributedLock::ConnectionError, QStringLiteral("its registry was destroyed or changed"));
-        time = now();
-        if (lockEngine->state() == LockEngine::Ready)
-            machine.engineReady(time);
-        machine.setWakeable(lockEngine->canBeWoken(m_nextKeys ? *m_nextKeys : m_keys), time);
     }
     if (m_withdrawn.contains(id))
         return fail(DistributedLock::CancelledError, LeaseMachine::cancelledError().text);
-    machine.acquire(id, once || wanted.wait == 0ms, wanted, time);
+    machine.acquire(id, once || wanted.wait == 0ms, wanted, now());
     run(InsideCall);
 }
 
 void DistributedLockPrivate::release(quint64 id)
 {
-    if (machine.phase() == LeaseMachine::Unlocked || machine.phase() == LeaseMachine::Releasing)
+    if (!alive)
+        return;
+    const bool unannounced = isUnannounced();
+    if (unannounced || machine.phase() == LeaseMachine::Unlocked || machine.phase() == LeaseMachine::Releasing)
         qCWarning(lcLock, "Lock \"%ls\": release() of a lock that is not held", qUtf16Printable(name));
+    const QPointer<DistributedLock> guard(q);
+    if (unannounced)
+        cancel();
+    if (!guard)
+        return;
     machine.release(id, now());
     run(InsideCall);
 }
@@ -286,36 +309,39 @@ QFuture<LockResult> DistributedLockPrivate::acquireFuture(quint64 id)
     QPromise<LockResult> promise;
     promise.start();
     const QFuture<LockResult> future = promise.future();
-    acquirePromises.emplace(id, std::move(promise));
+    if (alive) {
+        acquirePromises.emplace(id, std::move(promise));
+    } else {
+        promise.addResult(destroyedResult());
+        promise.finish();
+    }
     return future;
 }
 
 void DistributedLockPrivate::withdraw(quint64 id)
 {
-    const auto isItsEnd = [id](const Outcome &outcome) {
-        using Action = LeaseMachine::Action;
-        return outcome.action.id == id
-                && (outcome.action.kind == Action::Acquired || outcome.action.kind == Action::AcquireFailed);
-    };
-    const auto outcome = std::find_if(m_outcomes.begin(), m_outcomes.end(), isItsEnd);
-    if (outcome == m_outcomes.end()) {
-        if (machine.cancel(id, now()))
-            run(InsideCall);
-        else
-            m_withdrawn.insert(id);
+    if (!alive)
         return;
-    }
-    if (outcome->action.kind != LeaseMachine::Action::Acquired)
-        return;
-    const bool hasItsLevel = outcome->epoch == m_epoch && machine.phase() == LeaseMachine::Held;
-    outcome->action.kind = LeaseMachine::Action::AcquireFailed;
-    outcome->action.error = LeaseMachine::cancelledError();
-    if (hasItsLevel)
-        release(newRequest());
+    if (machine.cancel(id, now()))
+        run(InsideCall);
+    else
+        m_withdrawn.insert(id); // acquire() or deliver() ends it
 }
 
 void DistributedLockPrivate::cancel()
 {
+    if (!alive)
+        return;
+    if (isUnannounced()) {
+        for (Outcome &outcome : m_outcomes) {
+            if (outcome.action.kind == LeaseMachine::Action::Acquired && outcome.epoch == m_epoch) {
+                outcome.action.kind = LeaseMachine::Action::AcquireFailed;
+                outcome.action.error = LeaseMachine::cancelledError();
+            }
+        }
+        while (machine.phase() == LeaseMachine::Held)
+            machine.release(newRequest(), now());
+    }
     machine.cancel(now());
     run(InsideCall);
 }
@@ -379,52 +405,60 @@ void DistributedLockPrivate::execute(const LeaseMachine::Action &action)
     }
 }
 
+bool DistributedLockPrivate::isUnannounced() const
+{
+    return machine.phase() == LeaseMachine::Held && !notified.isHeld();
+}
+
 void DistributedLockPrivate::run(Context context)
 {
-    const QPointer<DistributedLock> alive(q);
     const auto actions = machine.takeActions();
     for (const LeaseMachine::Action &action : actions)
         execute(action);
     if (registry)
         registry->watchdog()->schedule(this, machine.nextWakeUp(), machine.holdsLease());
-    syncProperties();
-    if (!alive || m_outcomes.isEmpty())
-        return;
-    if (context == OnEventLoop)
-        deliver();
-    else
+    const bool outcomes = !m_outcomes.isEmpty();
+    if (outcomes || (context == OnEventLoop && hasDelivery()))
         deliverLater();
+    if (context == InsideCall && !isUnannounced())
+        notifyProperties();
 }
 
-void DistributedLockPrivate::syncProperties()
+DistributedLockPrivate::Properties DistributedLockPrivate::properties() const
 {
-    const Shown before = m_shown;
-    m_shown = {state(), machine.fencingToken(), machine.holdCount(), machine.queuePosition()};
-    const Shown shown = m_shown; // a slot may change it again, or delete the lock
-    const auto isHeld = [](DistributedLock::State state) {
-        return state == DistributedLock::Held || state == DistributedLock::AtRisk;
-    };
-    const QPointer<DistributedLock> alive(q);
-    if (before.state != shown.state)
-        Q_EMIT alive->stateChanged();
-    if (alive && isHeld(before.state) != isHeld(shown.state))
-        Q_EMIT alive->heldChanged();
-    if (alive && before.holdCount != shown.holdCount)
-        Q_EMIT alive->holdCountChanged();
-    if (alive && before.fencingToken != shown.fencingToken)
-        Q_EMIT alive->fencingTokenChanged();
-    if (alive && before.queuePosition != shown.queuePosition)
-        Q_EMIT alive->queuePositionChanged();
+    return {state(), machine.fencingToken(), machine.holdCount(), machine.queuePosition()};
+}
+
+void DistributedLockPrivate::notifyProperties()
+{
+    const Properties now = properties();
+    const Properties before = std::exchange(notified, now);
+    const QPointer<DistributedLock> guard(q); // a slot may change it again, or delete the lock
+    if (before.state != now.state)
+        Q_EMIT guard->stateChanged();
+    if (guard && before.isHeld() != now.isHeld())
+        Q_EMIT guard->heldChanged();
+    if (guard && before.holdCount != now.holdCount)
+        Q_EMIT guard->holdCountChanged();
+    if (guard && before.fencingToken != now.fencingToken)
+        Q_EMIT guard->fencingTokenChanged();
+    if (guard && before.queuePosition != now.queuePosition)
+        Q_EMIT guard->queuePositionChanged();
 }
 
 void DistributedLockPrivate::deliverLater()
 {
-    if (std::exchange(m_deliveryPosted, true))
+    if (deliveryTicket != 0)
         return;
+    if (registry) {
+        registry->deliverLater(this);
+        return;
+    }
+    deliveryTicket = LockRegistryPrivate::NoTicket;
     QMetaObject::invokeMethod(
             q,
             [this] {
-                m_deliveryPosted = false;
+                deliveryTicket = 0;
                 deliver();
             },
             Qt::QueuedConnection);
@@ -432,10 +466,16 @@ void DistributedLockPrivate::deliverLater()
 
 void DistributedLockPrivate::deliver()
 {
-    // A slot may run an event loop of its own: that tells what comes next, in order.
-    const QPointer<DistributedLock> alive(q);
-    while (alive && !m_outcomes.isEmpty())
-        deliver(m_outcomes.takeFirst());
+    // A slot may run a nested event loop: that one delivers the rest.
+    if (m_outcomes.size() > 1 || (m_outcomes.size() == 1 && !(notified == properties())))
+        deliverLater();
+    const QPointer<DistributedLock> guard(q);
+    notifyProperties();
+    if (!guard || m_outcomes.isEmpty())
+        return;
+    deliver(m_outcomes.takeFirst());
+    if (guard && registry && !hasDelivery())
+        registry->cancelDelivery(this);
 }
 
 QString DistributedLockPrivate::describe(const QString &text) const
@@ -462,48 +502,85 @@ void DistributedLockPrivate::setError(const EngineError &newError)
         Q_EMIT q->errorChanged();
 }
 
-void DistributedLockPrivate::tellFailure(quint64 id, const EngineError &failure)
+void DistributedLockPrivate::reportFailure(quint64 id, const EngineError &failure)
 {
-    const QPointer<DistributedLock> alive(q);
+    const QPointer<DistributedLock> guard(q);
     auto promise = acquirePromises.extract(id);
+    m_withdrawn.remove(id);
     const LockResult result{failure.code, describe(failure.text), 0};
     qCDebug(lcLock, "%ls", qUtf16Printable(result.errorString));
     const bool changed = storeError(failure);
     Q_EMIT q->acquireFailed(failure.code);
-    if (alive && changed)
+    if (guard && changed)
         Q_EMIT q->errorChanged();
     const bool ordinary = failure.code == DistributedLock::BusyError || failure.code == DistributedLock::TimeoutError
             || failure.code == DistributedLock::CancelledError;
-    if (alive && !ordinary)
+    // While it waited this may have been reported already.
+    if (guard && !ordinary && failure.code != m_reportedError)
         Q_EMIT q->errorOccurred(failure.code);
-    if (alive)
-        m_withdrawn.remove(id);
     if (promise) {
         promise.mapped().addResult(result);
         promise.mapped().finish();
     }
 }
 
+EngineError DistributedLockPrivate::lossError(const LeaseMachine::Action &lost) const
+{
+    const auto text = [&lost](const QString &clause) {
+        return lost.error ? clause + QLatin1String(": ") + lost.error.text : clause;
+    };
+    switch (lost.reason) {
+    case DistributedLock::LeaseExpired:
+        return {lost.error ? lost.error.code : DistributedLock::TimeoutError,
+                text(QStringLiteral("it was lost: its lease of %1 ms ended before a renewal was confirmed")
+                             .arg(machine.options().lease.count()))};
+    case DistributedLock::Stolen:
+        return {DistributedLock::BusyError,
+                QStringLiteral("it was lost: its key holds another client's token; look with LockRegistry::inspect() "
+                               "who holds it")};
+    case DistributedLock::Deleted:
+        return {DistributedLock::ServerError,
+                QStringLiteral("it was lost: the server has no such key any more; it was deleted or evicted, or the "
+                               "server lost its data")};
+    case DistributedLock::ForcedRelease:
+        break;
+    }
+    return {DistributedLock::CancelledError,
+            registryGone ? QStringLiteral("it was given up: its registry was destroyed")
+                         : QStringLiteral("it was lost: somebody took it away with LockRegistry::forceRelease()")};
+}
+
 void DistributedLockPrivate::deliver(const Outcome &outcome)
 {
     using Action = LeaseMachine::Action;
     const Action &action = outcome.action;
-    const QPointer<DistributedLock> alive(q);
+    const QPointer<DistributedLock> guard(q);
     switch (action.kind) {
     case Action::Acquired: {
-        if (outcome.epoch != m_epoch || !machine.isHeld(now())) {
-            tellFailure(action.id, {DistributedLock::CancelledError,
-                                    QStringLiteral("the hold ended before the acquisition could be told"), false, false});
+        const bool isCurrent = outcome.epoch == m_epoch && machine.isHeld(now());
+        if (m_withdrawn.contains(action.id)) {
+            if (isCurrent) {
+                machine.release(newRequest(), now());
+                run(OnEventLoop);
+            }
+            if (guard)
+                reportFailure(action.id, LeaseMachine::cancelledError());
+            return;
+        }
+        if (!isCurrent) {
+            reportFailure(action.id, {DistributedLock::CancelledError,
+                                      QStringLiteral("the hold ended before the acquisition could be reported")});
             return;
         }
         m_announcedEpoch = outcome.epoch;
+        m_reportedError = DistributedLock::NoError;
         auto promise = acquirePromises.extract(action.id);
         const LockResult result{DistributedLock::NoError, QString(), machine.fencingToken()};
         const bool cleared = storeError({});
         Q_EMIT q->acquired();
-        if (alive && cleared)
+        if (guard && cleared)
             Q_EMIT q->errorChanged();
-        if (alive && m_withdrawn.remove(action.id) && outcome.epoch == m_epoch
+        if (guard && m_withdrawn.remove(action.id) && outcome.epoch == m_epoch
             && machine.phase() == LeaseMachine::Held) {
             release(newRequest());
         }
@@ -514,41 +591,48 @@ void DistributedLockPrivate::deliver(const Outcome &outcome)
         break;
     }
     case Action::AcquireFailed:
-        tellFailure(action.id, action.error);
+        reportFailure(action.id, action.error);
         break;
     case Action::ReleaseDone: {
-        const auto it = releasePromises.find(action.id);
-        if (it == releasePromises.end())
+        auto promise = releasePromises.extract(action.id);
+        if (!promise)
             break;
-        QPromise<bool> promise = std::move(it->second);
-        releasePromises.erase(it);
-        promise.addResult(action.success);
-        promise.finish();
+        promise.mapped().addResult(action.success);
+        promise.mapped().finish();
         break;
     }
     case Action::Released: {
         if (m_announcedEpoch != outcome.epoch)
             break;
+        m_reportedError = DistributedLock::NoError;
         const bool cleared = storeError({});
         Q_EMIT q->released();
-        if (alive && cleared)
+        if (guard && cleared)
             Q_EMIT q->errorChanged();
         break;
     }
-    case Action::Lost:
-        qCWarning(lcLock, "Lock \"%ls\" was lost: %s%s", qUtf16Printable(name),
-                  QMetaEnum::fromType<DistributedLock::LossReason>().valueToKey(action.reason),
-                  action.duration > 0ns
-                          ? qPrintable(QStringLiteral(", noticed %1 ms after its deadline")
-                                               .arg(std::chrono::duration_cast<milliseconds>(action.duration).count()))
-                          : "");
-        if (m_announcedEpoch == outcome.epoch)
-            Q_EMIT q->lost(action.reason);
+    case Action::Lost: {
+        const EngineError why = lossError(action);
+        const QString late = action.duration > 0ns
+                ? QStringLiteral(" (noticed %1 ms after its deadline)")
+                          .arg(std::chrono::duration_cast<milliseconds>(action.duration).count())
+                : QString();
+        qCWarning(lcLock, "%ls [%s]%ls", qUtf16Printable(describe(why.text)),
+                  QMetaEnum::fromType<DistributedLock::LossReason>().valueToKey(action.reason), qUtf16Printable(late));
+        m_reportedError = DistributedLock::NoError;
+        if (m_announcedEpoch != outcome.epoch)
+            break;
+        const bool changed = storeError(why);
+        Q_EMIT q->lost(action.reason);
+        if (guard && changed)
+            Q_EMIT q->errorChanged();
         break;
+    }
     case Action::Renewed: {
+        m_reportedError = DistributedLock::NoError;
         const bool cleared = storeError({});
         Q_EMIT q->renewed();
-        if (alive && cleared)
+        if (guard && cleared)
             Q_EMIT q->errorChanged();
         break;
     }
@@ -556,10 +640,17 @@ void DistributedLockPrivate::deliver(const Outcome &outcome)
         Q_EMIT q->atRisk(toInt(std::chrono::duration_cast<milliseconds>(action.duration)));
         break;
     case Action::ErrorOccurred:
-        qCWarning(lcLock, "Lock \"%ls\": %ls", qUtf16Printable(name), qUtf16Printable(action.error.text));
+        // The registry warns of an outage, once for all its locks.
+        if (!registry || !registry->isOutage())
+            qCWarning(lcLock, "%ls", qUtf16Printable(describe(action.error.text)));
+        m_reportedError = action.error.code;
         setError(action.error);
-        if (alive)
+        if (guard)
             Q_EMIT q->errorOccurred(action.error.code);
+        break;
+    case Action::ErrorCleared:
+        m_reportedError = DistributedLock::NoError;
+        setError({});
         break;
     case Action::SendAcquire:
     case Action::SendRenew:
@@ -587,7 +678,10 @@ DistributedLock::DistributedLock(LockRegistry *registry, const QString &name, QO
     setRegistry(registry);
 }
 
-DistributedLock::~DistributedLock() = default;
+DistributedLock::~DistributedLock()
+{
+    d->close();
+}
 
 QString DistributedLock::name() const
 {
@@ -642,27 +736,27 @@ void DistributedLock::setOptions(const LockOptions &options)
 
 DistributedLock::State DistributedLock::state() const
 {
-    return d->state();
+    return d->notified.state;
 }
 
 bool DistributedLock::isHeld() const
 {
-    return d->machine.isHeld(d->now());
+    return d->notified.isHeld() && d->machine.isHeld(d->now());
 }
 
 int DistributedLock::holdCount() const
 {
-    return d->machine.holdCount();
+    return d->notified.holdCount;
 }
 
 qint64 DistributedLock::fencingToken() const
 {
-    return d->machine.fencingToken();
+    return d->notified.fencingToken;
 }
 
 int DistributedLock::queuePosition() const
 {
-    return d->machine.queuePosition();
+    return d->notified.queuePosition;
 }
 
 int DistributedLock::remainingTime() const
@@ -673,7 +767,7 @@ int DistributedLock::remainingTime() const
 nanoseconds DistributedLock::remainingTimeAsDuration() const
 {
     const LeaseTime now = d->now();
-    return d->machine.isHeld(now) ? d->machine.deadline() - now : 0ns;
+    return d->notified.isHeld() && d->machine.isHeld(now) ? d->machine.deadline() - now : 0ns;
 }
 
 int DistributedLock::lease() const
@@ -813,8 +907,13 @@ QFuture<bool> DistributedLock::releaseAsync()
     QPromise<bool> promise;
     promise.start();
     const QFuture<bool> future = promise.future();
-    d->releasePromises.emplace(id, std::move(promise));
-    d->release(id);
+    if (d->alive) {
+        d->releasePromises.emplace(id, std::move(promise));
+        d->release(id);
+    } else {
+        promise.addResult(false);
+        promise.finish();
+    }
     return future;
 }
 

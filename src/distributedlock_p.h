@@ -19,8 +19,13 @@ namespace QDistLock {
 
 class LockRegistryPrivate;
 
-/// Carries out what the state machine says, and tells the application.
-class DistributedLockPrivate : public Watchdog::Client
+/*!
+    Carries out what the state machine says, and emits the signals of the lock.
+
+    Nothing is emitted while replies, notices or other locks are being processed: the registry calls deliver()
+    from an event of its own. Only a call of the application itself emits NOTIFY signals before it returns.
+*/
+class DistributedLockPrivate : public Watchdog::Client, private LeaseMachine::EngineStatus
 {
 public:
     explicit DistributedLockPrivate(DistributedLock *lock);
@@ -29,10 +34,18 @@ public:
     void wakeUp(LeaseTime now) override;
     void engineReady();
     void engineFailed(const EngineError &error);
-    void wakeableChanged(const LockEngine *engine);
+    void wakeableChanged();
     void noticed(LockEngine::Notice notice, std::chrono::milliseconds ms);
     void handedOver(const LockEngine::Handover &handover);
     void registryDestroyed();
+    /// Emits what has happened since: the NOTIFY signals, and one signal. May delete the lock.
+    void deliver();
+    /// Not 0: deliver() will be called; which one of the registry's deliveries it is.
+    quint64 deliveryTicket = 0;
+
+    /// False from the beginning of the lock's destructor: what a continuation still asks for fails.
+    bool alive = true;
+    void close();
 
     quint64 newRequest() { return ++m_lastRequest; }
     /// \a own: instead of the lock's options.
@@ -44,7 +57,6 @@ public:
     void release(quint64 id);
     void cancel();
 
-    DistributedLock::State state() const;
     LeaseTime now() const;
     /// Null, with \a error set, where there is no usable server.
     LockEngine *engine(EngineError *error);
@@ -58,6 +70,23 @@ public:
     bool storeError(const EngineError &newError);
     /// \a text with what it is about: the lock's name and the server.
     QString describe(const QString &text) const;
+
+    /// What the application sees. It changes together with the NOTIFY signals, so that nobody finds the lock held
+    /// before acquired() is emitted.
+    struct Properties
+    {
+        DistributedLock::State state = DistributedLock::Unlocked;
+        qint64 fencingToken = 0;
+        int holdCount = 0;
+        int queuePosition = -1;
+        bool isHeld() const { return state == DistributedLock::Held || state == DistributedLock::AtRisk; }
+        bool operator==(const Properties &other) const
+        {
+            return state == other.state && fencingToken == other.fencingToken && holdCount == other.holdCount
+                    && queuePosition == other.queuePosition;
+        }
+    };
+    Properties notified;
 
     DistributedLock *const q;
     LockRegistryPrivate *registry = nullptr;
@@ -83,16 +112,26 @@ private:
     };
     enum Context { InsideCall, OnEventLoop };
 
-    /// To be called after every event: may delete the lock.
+    bool isEngineReady() const override;
+    bool canBeWoken() const override;
+
+    /// To be called after every event. InsideCall, that is in a call of the application: may delete the lock.
     void run(Context context);
     void execute(const LeaseMachine::Action &action);
     template<typename Reply>
     LockEngine::Completion completion(Reply reply);
-    void syncProperties();
-    void deliver();
+    DistributedLock::State state() const;
+    /// Held, but the application does not know yet: to it the lock is still being acquired.
+    bool isUnannounced() const;
+    Properties properties() const;
+    void notifyProperties();
+    bool hasDelivery() const { return !m_outcomes.isEmpty() || !(notified == properties()); }
     void deliver(const Outcome &outcome);
     void deliverLater();
-    void tellFailure(quint64 id, const EngineError &failure);
+    /// Why a hold was lost, for error() and errorString().
+    EngineError lossError(const LeaseMachine::Action &lost) const;
+    LockResult destroyedResult() const;
+    void reportFailure(quint64 id, const EngineError &failure);
 
     LockKeys m_keys;                    ///< of the present token
     std::optional<LockKeys> m_nextKeys; ///< of the next one, where they differ
@@ -104,16 +143,8 @@ private:
     quint64 m_lastRequest = 0;
     QSet<quint64> m_withdrawn; ///< by a slot, on the way to the machine or while their end is told
     QList<Outcome> m_outcomes;
-    bool m_deliveryPosted = false;
-
-    struct Shown
-    {
-        DistributedLock::State state = DistributedLock::Unlocked;
-        qint64 fencingToken = 0;
-        int holdCount = 0;
-        int queuePosition = -1;
-    };
-    Shown m_shown; ///< as the last NOTIFY told
+    /// Of the last errorOccurred() in this acquisition.
+    DistributedLock::Error m_reportedError = DistributedLock::NoError;
 };
 
 } // namespace QDistLock

@@ -55,6 +55,9 @@ struct ThreadRegistries
 
 QThreadStorage<ThreadRegistries *> threadRegistries;
 
+/// A server that fails again sooner was not back: it is the same outage.
+constexpr milliseconds UsableAgain = 1s;
+
 struct DefaultServer
 {
     QMutex mutex;
@@ -94,20 +97,6 @@ private:
 
 } // namespace
 
-template<typename Function>
-void LockRegistryPrivate::tellLocks(Function function)
-{
-    const QPointer<LockRegistry> alive(q);
-    QList<DistributedLockPrivate *> locks(m_locks.cbegin(), m_locks.cend());
-    std::sort(locks.begin(), locks.end(), [](const auto *a, const auto *b) { return a->turn < b->turn; });
-    for (DistributedLockPrivate *lock : std::as_const(locks)) {
-        if (m_locks.contains(lock))
-            function(lock);
-        if (!alive)
-            return;
-    }
-}
-
 LockRegistryPrivate::LockRegistryPrivate(LockRegistry *registry, const QUrl &url)
     : url(url)
     , serverText(QtRedis::ServerUrl::withoutSecrets(url).toString())
@@ -115,18 +104,24 @@ LockRegistryPrivate::LockRegistryPrivate(LockRegistry *registry, const QUrl &url
     , m_watchdog(LeaseClock::system())
 {
     connect(&m_evictionTimer, &QTimer::timeout, this, &LockRegistryPrivate::evict);
+    m_nestedLoopTimer.setSingleShot(true);
+    m_nestedLoopTimer.setInterval(1ms);
+    connect(&m_nestedLoopTimer, &QTimer::timeout, this, &LockRegistryPrivate::deliver);
+    m_outageEndTimer.setSingleShot(true);
+    m_outageEndTimer.setInterval(UsableAgain);
+    connect(&m_outageEndTimer, &QTimer::timeout, this, [this] {
+        m_outageErrors.clear();
+        qCWarning(lcLock, "%ls: the server can be used again", qUtf16Printable(serverText));
+    });
 }
 
 LockRegistryPrivate::~LockRegistryPrivate() = default;
 
 void LockRegistryPrivate::close()
 {
-    do {
-        // A slot may delete any of them, and attach new ones.
-        while (!m_locks.isEmpty())
-            (*m_locks.cbegin())->registryDestroyed();
-        runWaiting({DistributedLock::CancelledError, QStringLiteral("the registry was destroyed"), true, false});
-    } while (!m_locks.isEmpty());
+    while (!m_locks.isEmpty())
+        (*m_locks.cbegin())->registryDestroyed();
+    runWaiting({DistributedLock::CancelledError, QStringLiteral("the registry was destroyed"), true, false});
 }
 
 void LockRegistryPrivate::setClock(const LeaseClock *clock)
@@ -154,7 +149,9 @@ LockEngine *LockRegistryPrivate::engine(EngineError *engineError)
                     m_engine->abandon(handover.keys, handover.token, handover.lease, 0ms, handover.lease);
             });
             connect(m_engine.get(), &LockEngine::wakeableChanged, this, [this] {
-                tellLocks([this](DistributedLockPrivate *lock) { lock->wakeableChanged(m_engine.get()); });
+                const auto locks = locksInTurn();
+                for (DistributedLockPrivate *lock : locks)
+                    lock->wakeableChanged();
             });
         } else {
             error = m_urlError;
@@ -168,7 +165,81 @@ LockEngine *LockRegistryPrivate::engine(EngineError *engineError)
 void LockRegistryPrivate::detach(DistributedLockPrivate *lock)
 {
     m_watchdog.forget(lock);
+    cancelDelivery(lock);
     m_locks.remove(lock);
+}
+
+QList<DistributedLockPrivate *> LockRegistryPrivate::locksInTurn() const
+{
+    QList<DistributedLockPrivate *> locks(m_locks.cbegin(), m_locks.cend());
+    std::sort(locks.begin(), locks.end(), [](const auto *a, const auto *b) { return a->turn < b->turn; });
+    return locks;
+}
+
+void LockRegistryPrivate::deliverLater(DistributedLockPrivate *lock)
+{
+    if (lock->deliveryTicket != 0)
+        return;
+    lock->deliveryTicket = m_firstTicket + m_deliveries.size();
+    m_deliveries.push_back({lock, nullptr});
+    postDelivery();
+}
+
+void LockRegistryPrivate::deliverLater(std::function<void()> function)
+{
+    m_deliveries.push_back({nullptr, std::move(function)});
+    postDelivery();
+}
+
+void LockRegistryPrivate::cancelDelivery(DistributedLockPrivate *lock)
+{
+    if (lock->deliveryTicket == 0 || lock->deliveryTicket == NoTicket)
+        return;
+    m_deliveries[size_t(std::exchange(lock->deliveryTicket, 0) - m_firstTicket)].lock = nullptr;
+    while (!m_deliveries.empty() && !m_deliveries.back().lock && !m_deliveries.back().function)
+        m_deliveries.pop_back();
+}
+
+void LockRegistryPrivate::postDelivery()
+{
+    if (!std::exchange(m_deliveryPosted, true))
+        QCoreApplication::postEvent(this, new QEvent(QEvent::User));
+}
+
+void LockRegistryPrivate::customEvent(QEvent *)
+{
+    m_deliveryPosted = false;
+    deliver();
+}
+
+void LockRegistryPrivate::deliver()
+{
+    // Slots run in here. If one of them runs a nested event loop, the timer goes on with the others in that loop,
+    // and sends what was asked for meanwhile.
+    const QPointer<LockRegistry> alive(q);
+    if (m_engine)
+        m_engine->cork();
+    // What slots cause is delivered by the next event, so that they cannot keep the event loop from anything else.
+    for (size_t left = m_deliveries.size(); left > 0 && !m_deliveries.empty(); --left) {
+        const Delivery delivery = std::move(m_deliveries.front());
+        m_deliveries.pop_front();
+        ++m_firstTicket;
+        if (!m_nestedLoopTimer.isActive())
+            m_nestedLoopTimer.start();
+        if (delivery.lock) {
+            delivery.lock->deliveryTicket = 0;
+            delivery.lock->deliver();
+        } else if (delivery.function) {
+            delivery.function();
+        }
+        if (!alive)
+            return;
+    }
+    m_nestedLoopTimer.stop();
+    if (m_engine)
+        m_engine->uncork();
+    if (!m_deliveries.empty())
+        postDelivery();
 }
 
 void LockRegistryPrivate::route(quint64 sequence, DistributedLockPrivate *lock)
@@ -181,38 +252,53 @@ void LockRegistryPrivate::route(quint64 sequence, DistributedLockPrivate *lock)
 
 void LockRegistryPrivate::setError(const EngineError &newError)
 {
+    if (error.code == newError.code && error.text == newError.text)
+        return;
     error = newError;
-    const QPointer<LockRegistry> alive(q);
-    Q_EMIT q->errorChanged();
-    if (alive && newError)
-        Q_EMIT q->errorOccurred(newError.code);
+    deliverLater([this] { Q_EMIT q->errorChanged(); });
+}
+
+void LockRegistryPrivate::reportError(const EngineError &newError)
+{
+    setError(newError);
+    if (!m_outageErrors.contains(newError.code))
+        deliverLater([this, code = newError.code] { Q_EMIT q->errorOccurred(code); });
 }
 
 void LockRegistryPrivate::engineStateChanged()
 {
-    const QPointer<LockRegistry> alive(q);
     const bool ready = m_engine->state() == LockEngine::Ready;
-    if (ready && error)
+    if (ready) {
         setError({});
-    if (alive)
-        Q_EMIT q->stateChanged();
-    if (!alive || !ready)
+        if (isOutage())
+            m_outageEndTimer.start();
+    }
+    deliverLater([this] {
+        const LockRegistry::State state = q->state();
+        if (std::exchange(m_notifiedState, state) != state)
+            Q_EMIT q->stateChanged();
+    });
+    if (!ready)
         return;
     runWaiting({});
-    if (alive)
-        tellLocks([](DistributedLockPrivate *lock) { lock->engineReady(); });
+    const auto locks = locksInTurn();
+    for (DistributedLockPrivate *lock : locks)
+        lock->engineReady();
 }
 
 void LockRegistryPrivate::engineFailed()
 {
-    const QPointer<LockRegistry> alive(q);
     const EngineError engineError = m_engine->error();
-    setError(engineError);
-    if (!alive)
-        return;
+    m_outageEndTimer.stop();
+    reportError(engineError);
+    if (!m_outageErrors.contains(engineError.code)) {
+        m_outageErrors.insert(engineError.code);
+        qCWarning(lcLock, "%ls", qUtf16Printable(engineError.text));
+    }
     runWaiting(engineError);
-    if (alive)
-        tellLocks([&engineError](DistributedLockPrivate *lock) { lock->engineFailed(engineError); });
+    const auto locks = locksInTurn();
+    for (DistributedLockPrivate *lock : locks)
+        lock->engineFailed(engineError);
 }
 
 void LockRegistryPrivate::whenReady(std::function<void(LockEngine *, const EngineError &)> action)
@@ -221,10 +307,7 @@ void LockRegistryPrivate::whenReady(std::function<void(LockEngine *, const Engin
     LockEngine *const lockEngine = engine(&engineError);
     if (!lockEngine)
         return action(nullptr, engineError);
-    const QPointer<LockRegistry> alive(q);
     lockEngine->open();
-    if (!alive)
-        return;
     if (lockEngine->state() == LockEngine::Ready)
         return action(lockEngine, {});
     m_waiting.append(std::move(action));
@@ -232,13 +315,9 @@ void LockRegistryPrivate::whenReady(std::function<void(LockEngine *, const Engin
 
 void LockRegistryPrivate::runWaiting(const EngineError &engineError)
 {
-    const QPointer<LockRegistry> alive(q);
     const auto waiting = std::exchange(m_waiting, {});
-    for (const auto &action : waiting) {
+    for (const auto &action : waiting)
         action(m_engine.get(), engineError);
-        if (!alive)
-            return; // the others' futures end as they go
-    }
 }
 
 DistributedLock *LockRegistryPrivate::obtain(const QString &name)
@@ -396,11 +475,11 @@ QFuture<LockInfo> LockRegistry::inspect(const QString &name)
     unknown.error = DistributedLock::CancelledError;
     unknown.errorString = QStringLiteral("Lock \"%1\": the registry was destroyed").arg(name);
     auto promise = std::make_shared<Pending<LockInfo>>(unknown);
-    const auto finish = [promise, name](const EngineError &error, LockInfo info) {
+    const auto finish = [d = d.get(), promise, name](const EngineError &error, LockInfo info) {
         info.name = name;
         info.error = error.code;
         info.errorString = error ? QStringLiteral("Lock \"%1\": %2").arg(name, error.text) : QString();
-        promise->finish(info);
+        d->deliverLater([promise, info] { promise->finish(info); });
     };
     EngineError error{DistributedLock::NameError, QString(), true, false};
     const auto keys = LockKeys::make(d->defaults.keyPrefix, name, &error.text);
@@ -420,11 +499,10 @@ QFuture<LockInfo> LockRegistry::inspect(const QString &name)
 QFuture<QList<LockInfo>> LockRegistry::list(const QString &pattern)
 {
     auto promise = std::make_shared<Pending<QList<LockInfo>>>(QList<LockInfo>());
-    const QPointer<LockRegistry> guard(this);
-    const auto finish = [promise, guard](const EngineError &error, const QList<LockInfo> &infos) {
-        if (error && guard)
-            guard->d->setError(error);
-        promise->finish(infos);
+    const auto finish = [d = d.get(), promise](const EngineError &error, const QList<LockInfo> &infos) {
+        if (error)
+            d->reportError(error);
+        d->deliverLater([promise, infos] { promise->finish(infos); });
     };
     d->whenReady([prefix = d->defaults.keyPrefix, pattern, finish](LockEngine *engine, const EngineError &error) {
         if (error)
@@ -438,11 +516,10 @@ QFuture<QList<LockInfo>> LockRegistry::list(const QString &pattern)
 QFuture<bool> LockRegistry::forceRelease(const QString &name)
 {
     auto promise = std::make_shared<Pending<bool>>(false);
-    const QPointer<LockRegistry> guard(this);
-    const auto finish = [promise, guard](const EngineError &error, bool existed) {
-        if (error && guard)
-            guard->d->setError(error);
-        promise->finish(existed);
+    const auto finish = [d = d.get(), promise](const EngineError &error, bool existed) {
+        if (error)
+            d->reportError(error);
+        d->deliverLater([promise, existed] { promise->finish(existed); });
     };
     EngineError error{DistributedLock::NameError, QString(), true, false};
     const auto keys = LockKeys::make(d->defaults.keyPrefix, name, &error.text);

@@ -13,7 +13,9 @@
 #include <QtCore/qset.h>
 #include <QtCore/qtimer.h>
 
+#include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 
 namespace QDistLock {
@@ -39,6 +41,10 @@ public:
     LockRegistry *registry() const { return q; }
     /// Null, with \a error set, where the server's URL cannot be used.
     LockEngine *engine(EngineError *error);
+    /// Null before the first need.
+    LockEngine *engine() const { return m_engine.get(); }
+    /// From the first failure to reach or use the server until it has been usable for a while.
+    bool isOutage() const { return !m_outageErrors.isEmpty(); }
 
     /// Locks attached are told of the engine's ups and downs.
     void attach(DistributedLockPrivate *lock) { m_locks.insert(lock); }
@@ -46,9 +52,21 @@ public:
     /// Routes notices about the token of that sequence to \a lock; null ends it.
     void route(quint64 sequence, DistributedLockPrivate *lock);
 
+    /*!
+        Whatever the library emits to the application goes through here: \a lock's deliver() or \a function is
+        called from an event, where no loop over locks or replies runs. Functions that are left when the registry
+        is destroyed are not called.
+    */
+    void deliverLater(DistributedLockPrivate *lock);
+    void deliverLater(std::function<void()> function);
+    void cancelDelivery(DistributedLockPrivate *lock);
+    /// DistributedLockPrivate::deliveryTicket of a delivery that does not come from here.
+    static constexpr quint64 NoTicket = (std::numeric_limits<quint64>::max)();
+
     /// Calls \a action once the engine is ready or has failed to become so.
     void whenReady(std::function<void(LockEngine *, const EngineError &)> action);
-    void setError(const EngineError &error);
+    /// Sets error(); errorOccurred() follows unless this outage has brought that error before.
+    void reportError(const EngineError &error);
 
     quint64 nextTurn() { return ++m_lastTurn; }
 
@@ -61,13 +79,18 @@ public:
     DistributedLock *obtain(const QString &name);
     void startEviction();
 
+protected:
+    void customEvent(QEvent *event) override;
+
 private:
+    void setError(const EngineError &error);
     void engineStateChanged();
     void engineFailed();
     void runWaiting(const EngineError &error);
-    /// Calls \a function for each lock, in the order in which they began to want it; any may go meanwhile.
-    template<typename Function>
-    void tellLocks(Function function);
+    /// In the order in which they began to want the lock.
+    QList<DistributedLockPrivate *> locksInTurn() const;
+    void postDelivery();
+    void deliver();
     void evict();
 
     LockRegistry *const q;
@@ -78,6 +101,20 @@ private:
     quint64 m_lastTurn = 0;
     QHash<quint64, DistributedLockPrivate *> m_routes;
     QList<std::function<void(LockEngine *, const EngineError &)>> m_waiting;
+
+    struct Delivery
+    {
+        DistributedLockPrivate *lock; ///< null: `function`
+        std::function<void()> function;
+    };
+    std::deque<Delivery> m_deliveries;
+    quint64 m_firstTicket = 1; ///< of m_deliveries.front(); those behind it have the next ones
+    bool m_deliveryPosted = false;
+    QTimer m_nestedLoopTimer; ///< delivers while a slot runs a nested event loop
+
+    QSet<DistributedLock::Error> m_outageErrors; ///< reported since the server could be used last
+    QTimer m_outageEndTimer;
+    LockRegistry::State m_notifiedState = LockRegistry::Disconnected;
 
     struct Cached
     {

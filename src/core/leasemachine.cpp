@@ -75,7 +75,8 @@ void LeaseMachine::acquire(quint64 id, bool once, const LockOptions &options, Le
     // Longer waits than nanoseconds can count are waits for ever.
     const bool endless = options.wait >= std::chrono::duration_cast<milliseconds>(NeverTime);
     const LeaseTime deadline = once ? now + SingleLookTimeout : endless ? NeverTime : later(now, options.wait);
-    m_requests.append({id, deadline, once});
+    m_requests.insert_or_assign(id, Request{deadline, once});
+    m_requestDeadlines.emplace(deadline, id);
     if (m_phase == Acquiring) {
         if (once && !m_inFlight)
             attempt(now);
@@ -88,12 +89,15 @@ void LeaseMachine::acquire(quint64 id, bool once, const LockOptions &options, Le
 
 void LeaseMachine::beginIfWanted(LeaseTime now)
 {
-    if (m_requests.isEmpty())
+    if (m_requests.empty())
         return;
     m_options = m_nextOptions;
     m_phase = Acquiring;
     m_obstacle = {};
-    m_looks = 0;
+    m_obstacleReported = false;
+    m_foundTaken = false;
+    m_retries = 0;
+    m_retryAt = NeverTime;
     m_lastBackOff = 0ns;
     m_inFlight = false;
     m_epochOpen = false;
@@ -108,12 +112,13 @@ void LeaseMachine::beginIfWanted(LeaseTime now)
 void LeaseMachine::attempt(LeaseTime now)
 {
     m_nextAttempt = NeverTime;
-    if (!m_engineReady)
+    if (!m_engine->isEngineReady())
         return; // engineReady() goes on
     Action &action = push(Action::SendAcquire);
     action.fresh = !m_epochOpen;
-    action.enqueue = m_wakeable
-            && std::any_of(m_requests.cbegin(), m_requests.cend(), [](const Request &r) { return !r.once; });
+    action.enqueue = m_engine->canBeWoken()
+            && std::any_of(m_requests.cbegin(), m_requests.cend(), [](const auto &r) { return !r.second.once; });
+    m_attemptIsRetry = now >= m_retryAt;
     m_grantNoticed = false;
     m_lookBy = NeverTime;
     m_epochOpen = true;
@@ -142,6 +147,8 @@ void LeaseMachine::acquireReplied(const EngineReply &reply, LeaseTime now)
         break;
     }
     attemptFailed(now);
+    if (m_phase == Acquiring)
+        reportObstacle(m_obstacle);
 }
 
 void LeaseMachine::attemptFailed(LeaseTime now)
@@ -175,21 +182,23 @@ void LeaseMachine::granted(qint64 fencingToken, LeaseTime sentAt, milliseconds l
     m_verify = false;
     m_queuePosition = -1;
     confirmed(sentAt, lease);
+    m_requestDeadlines.clear();
     const auto requests = std::exchange(m_requests, {});
-    for (const Request &request : requests)
-        push(Action::Acquired, request.id);
+    for (const auto &[id, request] : requests)
+        push(Action::Acquired, id);
 }
 
-void LeaseMachine::setWakeable(bool wakeable, LeaseTime now)
+void LeaseMachine::wakeableChanged(LeaseTime now)
 {
-    if (std::exchange(m_wakeable, wakeable) == wakeable || m_phase != Acquiring)
+    if (m_phase != Acquiring)
         return;
+    const bool wakeable = m_engine->canBeWoken();
     if (m_inFlight) {
-        m_grantNoticed |= wakeable; // it may have been dropped from the queue, or never have joined it
+        m_grantNoticed |= wakeable; // the server may have dropped it from the queue, or it never joined
         return;
     }
-    // Heard again, or for the first time: into the queue, at the old place if there is one. No longer
-    // heard: others may be served in our place, so look.
+    // Wakeable: join the queue now, at the old place if there is one. Not wakeable: others may be served instead,
+    // so poll.
     m_nextAttempt = std::min(m_nextAttempt, wakeable ? now : later(now, jittered(m_options.retryInterval, 0.25)));
     tick(now);
 }
@@ -235,12 +244,14 @@ void LeaseMachine::taken(const EngineReply &reply, LeaseTime now)
     m_queuePosition = reply.queuePosition;
     if (!reply.arrival.isEmpty())
         m_arrival = reply.arrival;
-    m_obstacle = {};
-    ++m_looks;
+    if (clearObstacle())
+        push(Action::ErrorCleared);
+    m_foundTaken = true;
+    m_retries += m_attemptIsRetry ? 1 : 0;
     failRequests({DistributedLock::BusyError, QStringLiteral("somebody else holds it; try again later, "
                                                              "or use acquire() to wait for it")},
                  [](const Request &request) { return request.once; });
-    if (m_options.maxRetries >= 0 && m_looks > m_options.maxRetries) {
+    if (m_options.maxRetries >= 0 && m_retries >= m_options.maxRetries) {
         failRequests({DistributedLock::BusyError,
                       QStringLiteral("somebody else still held it after %1 retries; allow more retries, "
                                      "or look with LockRegistry::inspect() who holds it")
@@ -250,41 +261,63 @@ void LeaseMachine::taken(const EngineReply &reply, LeaseTime now)
     giveUpIfUnwanted();
     if (m_phase != Acquiring)
         return;
+    LeaseTime next = later(now, jittered(m_options.retryInterval, 0.25));
+    if (m_options.maxRetries >= 0) {
+        if (m_attemptIsRetry || m_retryAt == NeverTime)
+            m_retryAt = next;
+        next = m_retryAt;
+    }
     if (std::exchange(m_grantNoticed, false)) {
         attempt(now);
         return;
     }
-    nanoseconds pause = jittered(m_options.retryInterval, 0.25);
-    // What a message will tell needs no polling. The head alone watches a holder that tells nobody.
+    // What a message will announce needs no polling. The head alone polls for a holder that publishes nothing.
     const int rank = m_queuePosition;
-    if (rank >= 0 && m_wakeable && !(reply.foreignHolder && rank == 0))
-        pause = jittered(ClaimTime * (reply.foreignHolder ? rank : rank + 1), 0.25);
-    // A holder that dies tells nobody either. Then the head looks first.
+    if (rank >= 0 && m_engine->canBeWoken() && !(reply.foreignHolder && rank == 0))
+        next = std::min(m_retryAt, later(now, jittered(ClaimTime * (reply.foreignHolder ? rank : rank + 1), 0.25)));
+    // A holder that dies publishes nothing either. Then the head polls first.
     if (reply.holderTtl >= 0ms) {
         const nanoseconds turn = rank >= 0 ? nanoseconds(1ms) * std::min(rank, 1000) : nanoseconds(m_options.retryInterval / 10);
-        pause = std::min<nanoseconds>(pause, reply.holderTtl + 1ms + turn + jittered(2ms, 1));
+        next = std::min(next, later(now, reply.holderTtl + 1ms + turn + jittered(2ms, 1)));
     }
-    m_nextAttempt = std::min(later(now, pause), std::exchange(m_lookBy, NeverTime));
+    m_nextAttempt = std::min(next, std::exchange(m_lookBy, NeverTime));
+}
+
+void LeaseMachine::failRequest(std::map<quint64, Request>::iterator request, const EngineError &error)
+{
+    push(Action::AcquireFailed, request->first).error = error;
+    m_requestDeadlines.erase({request->second.deadline, request->first});
+    m_requests.erase(request);
 }
 
 template<typename Predicate>
 void LeaseMachine::failRequests(const EngineError &error, Predicate predicate)
 {
-    m_requests.removeIf([&](const Request &request) {
-        if (!predicate(request))
-            return false;
-        push(Action::AcquireFailed, request.id).error = error;
-        return true;
-    });
+    for (auto it = m_requests.begin(); it != m_requests.end();) {
+        const auto request = it++;
+        if (predicate(request->second))
+            failRequest(request, error);
+    }
+}
+
+void LeaseMachine::reportObstacle(const EngineError &error)
+{
+    if (!std::exchange(m_obstacleReported, true))
+        push(Action::ErrorOccurred).error = error;
+}
+
+bool LeaseMachine::clearObstacle()
+{
+    m_obstacle = {};
+    return std::exchange(m_obstacleReported, false);
 }
 
 void LeaseMachine::expireRequests(LeaseTime now)
 {
-    const auto expired = [now](const Request &request) { return request.deadline <= now; };
-    if (std::none_of(m_requests.cbegin(), m_requests.cend(), expired))
+    if (m_requestDeadlines.empty() || m_requestDeadlines.begin()->first > now)
         return;
     EngineError error = m_obstacle; // of the attempt, or of the release before it
-    if (!error && m_looks > 0 && m_phase == Acquiring) {
+    if (!error && m_foundTaken && m_phase == Acquiring) {
         error = {DistributedLock::TimeoutError,
                  QStringLiteral("somebody else held it for the whole wait of %1 ms; wait longer, or look "
                                 "with LockRegistry::inspect() who holds it")
@@ -293,13 +326,14 @@ void LeaseMachine::expireRequests(LeaseTime now)
         error = {DistributedLock::ConnectionError,
                  QStringLiteral("the server did not answer in time; look whether it is reachable and alive")};
     }
-    failRequests(error, expired);
+    while (!m_requestDeadlines.empty() && m_requestDeadlines.begin()->first <= now)
+        failRequest(m_requests.find(m_requestDeadlines.begin()->second), error);
     giveUpIfUnwanted();
 }
 
 void LeaseMachine::giveUpIfUnwanted()
 {
-    if (m_phase != Acquiring || !m_requests.isEmpty())
+    if (m_phase != Acquiring || !m_requests.empty())
         return;
     if (m_tokenKnown || m_inFlight)
         push(Action::Abandon);
@@ -325,11 +359,11 @@ void LeaseMachine::cancel(LeaseTime now)
 
 bool LeaseMachine::cancel(quint64 id, LeaseTime now)
 {
-    const auto isIt = [id](const Request &request) { return request.id == id; };
-    if (std::none_of(m_requests.cbegin(), m_requests.cend(), isIt))
+    if (m_requests.find(id) == m_requests.end())
         return false;
     tick(now);
-    failRequests(cancelledError(), isIt);
+    if (const auto request = m_requests.find(id); request != m_requests.end())
+        failRequest(request, cancelledError());
     giveUpIfUnwanted();
     return true;
 }
@@ -341,7 +375,7 @@ void LeaseMachine::confirmed(LeaseTime sentAt, nanoseconds lease)
     const LeaseTime third = sentAt + lease / 3;
     m_nextAttempt = third - third % renewalBeat(lease);
     m_atRisk = false;
-    m_obstacle = {};
+    clearObstacle();
     m_lastBackOff = 0ns;
 }
 
@@ -376,7 +410,8 @@ void LeaseMachine::renewReplied(const EngineReply &reply, LeaseTime now)
             confirmed(m_sentAt, m_renewLease);
             push(Action::Renewed);
         } else {
-            m_obstacle = {};
+            if (clearObstacle())
+                push(Action::ErrorCleared);
             m_nextAttempt = now; // of no account unless renewing is switched on
         }
         if (m_verify)
@@ -391,8 +426,7 @@ void LeaseMachine::renewReplied(const EngineReply &reply, LeaseTime now)
         lose(m_forced ? DistributedLock::ForcedRelease : DistributedLock::Stolen, now);
         return;
     default:
-        if (!m_obstacle)
-            push(Action::ErrorOccurred).error = reply.error;
+        reportObstacle(reply.error);
         m_obstacle = reply.error;
         m_verify |= m_forced;
         m_nextAttempt = now
@@ -421,7 +455,7 @@ void LeaseMachine::release(quint64 id, LeaseTime now)
         m_phase = Releasing;
         m_holdCount = 0;
         m_releaseUnconfirmed = false;
-        m_obstacle = {};
+        clearObstacle();
         m_lastBackOff = 0ns;
         sendRelease(now);
         return;
@@ -438,7 +472,7 @@ void LeaseMachine::sendRelease(LeaseTime now)
 {
     m_nextAttempt = NeverTime;
     m_inFlight = false;
-    if (!m_engineReady)
+    if (!m_engine->isEngineReady())
         return; // engineReady() goes on
     m_inFlight = true;
     push(Action::SendRelease).duration = keepAfterRelease(now);
@@ -452,8 +486,7 @@ void LeaseMachine::releaseReplied(const EngineReply &reply, LeaseTime now)
     m_inFlight = false;
     if (reply.status == EngineReply::Failed) {
         m_releaseUnconfirmed |= reply.error.maybeExecuted;
-        if (!m_obstacle)
-            push(Action::ErrorOccurred).error = reply.error;
+        reportObstacle(reply.error);
         m_obstacle = reply.error;
         if (!reply.error.permanent)
             m_nextAttempt = now + backOff(m_options.lease / 12);
@@ -479,6 +512,7 @@ void LeaseMachine::lose(DistributedLock::LossReason reason, LeaseTime now, bool 
     Action &lost = push(Action::Lost);
     lost.reason = reason;
     lost.duration = std::max<nanoseconds>(0ns, now - m_deadline);
+    lost.error = m_obstacle;
     const auto releases = std::exchange(m_releases, {});
     for (const quint64 id : releases)
         push(Action::ReleaseDone, id);
@@ -504,7 +538,6 @@ void LeaseMachine::holdEnded(LeaseTime now)
 void LeaseMachine::detach(LeaseTime now)
 {
     tick(now);
-    m_engineReady = false;
     failRequests({DistributedLock::ConnectionError, QStringLiteral("its registry was destroyed")},
                  [](const Request &) { return true; });
     giveUpIfUnwanted();
@@ -514,8 +547,7 @@ void LeaseMachine::detach(LeaseTime now)
 
 void LeaseMachine::engineReady(LeaseTime now)
 {
-    m_engineReady = true;
-    // What had an answer to wait for has it; what failed need not sit out its back-off.
+    // The engine is back: retry at once instead of waiting out the back-off.
     if (!m_inFlight && (m_phase == Acquiring || m_phase == Releasing || (m_phase == Held && m_obstacle)))
         m_nextAttempt = std::min(m_nextAttempt, now);
     m_lastBackOff = 0ns;
@@ -524,23 +556,22 @@ void LeaseMachine::engineReady(LeaseTime now)
 
 void LeaseMachine::engineFailed(const EngineError &error, LeaseTime now)
 {
-    m_engineReady = false;
     tick(now);
     const bool permanent = error.permanent;
     failRequests(error, [permanent](const Request &request) { return permanent || request.once; });
     if (m_phase == Acquiring) {
         m_obstacle = error;
         giveUpIfUnwanted();
-    } else if (m_phase != Unlocked) {
-        if (!m_obstacle)
-            push(Action::ErrorOccurred).error = error;
+    }
+    if (m_phase != Unlocked) {
+        reportObstacle(error);
         m_obstacle = error;
     }
 }
 
 void LeaseMachine::tick(LeaseTime now)
 {
-    const bool due = !m_inFlight && m_engineReady && now >= m_nextAttempt;
+    const bool due = !m_inFlight && now >= m_nextAttempt && m_engine->isEngineReady();
     switch (m_phase) {
     case Unlocked:
         break;
@@ -573,9 +604,9 @@ void LeaseMachine::tick(LeaseTime now)
 
 LeaseTime LeaseMachine::nextWakeUp() const
 {
-    LeaseTime next = m_inFlight || !m_engineReady ? NeverTime : m_nextAttempt;
-    for (const Request &request : m_requests)
-        next = std::min(next, request.deadline);
+    LeaseTime next = m_inFlight || !m_engine->isEngineReady() ? NeverTime : m_nextAttempt;
+    if (!m_requestDeadlines.empty())
+        next = std::min(next, m_requestDeadlines.begin()->first);
     switch (m_phase) {
     case Unlocked:
         return NeverTime;

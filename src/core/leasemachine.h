@@ -10,6 +10,8 @@
 #include <QtCore/qlist.h>
 
 #include <chrono>
+#include <map>
+#include <set>
 
 namespace QDistLock {
 
@@ -23,14 +25,32 @@ inline constexpr LeaseTime NeverTime = (LeaseTime::max)();
     One *epoch* is one acquisition, one token: it begins with the first attempt and ends when the lock is
     released, lost or given up. Replies must be handed in only for the epoch they belong to.
 
-    Callers hand in the present time with every event, carry out takeActions() in order, and call tick()
-    at nextWakeUp() at the latest. Every event looks at the clock before it looks at what it brings.
+    Callers pass the present time with every event, carry out takeActions() in order, and call tick()
+    at nextWakeUp() at the latest. Every event checks the clock before anything else.
     Thread: one at a time.
 */
 class LeaseMachine
 {
 public:
     enum Phase { Unlocked, Acquiring, Held, Releasing };
+
+    /// What the machine asks about its engine whenever it needs to know. It never keeps the answer.
+    class EngineStatus
+    {
+    public:
+        virtual bool isEngineReady() const = 0;
+        /// The client would be notified when the turn of a waiter in the queue comes.
+        virtual bool canBeWoken() const = 0;
+
+    protected:
+        ~EngineStatus() = default;
+    };
+
+    /// \a engine outlives the machine.
+    explicit LeaseMachine(const EngineStatus *engine)
+        : m_engine(engine)
+    {
+    }
 
     struct Action
     {
@@ -43,10 +63,12 @@ public:
             AcquireFailed, ///< request `id` failed with `error`
             ReleaseDone,   ///< release request `id` ended with `success`
             Released,
-            Lost,          ///< for `reason`, `duration` after the local deadline if that had passed
+            Lost,          ///< for `reason`, `duration` after the local deadline if that had passed; `error`: what
+                           ///< kept it from being renewed, if anything did
             Renewed,
             AtRisk,        ///< `duration` before the local deadline
-            ErrorOccurred  ///< `error`, while held or releasing
+            ErrorOccurred, ///< `error` keeps it from being acquired, renewed or released; once until ErrorCleared
+            ErrorCleared   ///< the server can be used again; Acquired, Renewed and Released imply it
         };
         Kind kind = SendAcquire;
         quint64 id = 0;
@@ -80,11 +102,12 @@ public:
     bool cancel(quint64 id, LeaseTime now);
     void setAutoRenew(bool autoRenew);
 
+    /// The engine has become ready.
     void engineReady(LeaseTime now);
     /// The server cannot be reached just now; \a error says why.
     void engineFailed(const EngineError &error, LeaseTime now);
-    /// Whether a place in the queue is of any use: we would hear of our turn.
-    void setWakeable(bool wakeable, LeaseTime now);
+    /// EngineStatus::canBeWoken() has changed.
+    void wakeableChanged(LeaseTime now);
     void acquireReplied(const EngineReply &reply, LeaseTime now);
     void renewReplied(const EngineReply &reply, LeaseTime now);
     void releaseReplied(const EngineReply &reply, LeaseTime now);
@@ -114,7 +137,6 @@ public:
 private:
     struct Request
     {
-        quint64 id;
         LeaseTime deadline;
         bool once;
     };
@@ -128,6 +150,11 @@ private:
     std::chrono::milliseconds keepAfterRelease(LeaseTime now) const;
     template<typename Predicate>
     void failRequests(const EngineError &error, Predicate predicate);
+    void failRequest(std::map<quint64, Request>::iterator request, const EngineError &error);
+    /// Reports \a error unless one was reported since the server could be used last.
+    void reportObstacle(const EngineError &error);
+    /// True if it had been reported.
+    bool clearObstacle();
     void giveUpIfUnwanted();
     void confirmed(LeaseTime sentAt, std::chrono::nanoseconds lease);
     void sendRenew(LeaseTime now);
@@ -138,10 +165,12 @@ private:
     std::chrono::nanoseconds backOff(std::chrono::nanoseconds ceiling);
     Action &push(Action::Kind kind, quint64 id = 0);
 
+    const EngineStatus *const m_engine;
     LockOptions m_options;
     LockOptions m_nextOptions;     ///< of the acquisition that begins once a release has ended
     QList<Action> m_actions;
-    QList<Request> m_requests;     ///< acquires that have not ended
+    std::map<quint64, Request> m_requests; ///< acquires that have not ended, by id, the oldest first
+    std::set<std::pair<LeaseTime, quint64>> m_requestDeadlines; ///< of m_requests
     QList<quint64> m_releases;     ///< releases of the last level that have not ended
     EngineError m_obstacle;        ///< why the last attempt or renewal got no answer
     LeaseTime m_sentAt{0};         ///< of the command in flight
@@ -149,6 +178,7 @@ private:
     LeaseTime m_deadline{0};
     LeaseTime m_nextAttempt = NeverTime; ///< of acquire, renew or release, whichever the phase wants
     LeaseTime m_lookBy = NeverTime; ///< told while an attempt was in flight, which may have come before it
+    LeaseTime m_retryAt = NeverTime; ///< of the next of the retries that maxRetries limits
     LeaseTime m_atRiskAt = NeverTime;
     std::chrono::nanoseconds m_lastBackOff{0};
     std::chrono::nanoseconds m_renewLease{0}; ///< of the renewal in flight
@@ -156,10 +186,11 @@ private:
     int m_holdCount = 0;
     QByteArray m_arrival;
     int m_queuePosition = -1;
-    int m_looks = 0;               ///< answers "taken" in this acquisition
+    int m_retries = 0;             ///< retries, retryInterval apart, that found the lock taken
     Phase m_phase = Unlocked;
-    bool m_engineReady = false;
-    bool m_wakeable = false;
+    bool m_foundTaken = false;     ///< by an attempt of this acquisition
+    bool m_attemptIsRetry = false; ///< the one in flight is one of those that maxRetries limits
+    bool m_obstacleReported = false;
     bool m_grantNoticed = false;   ///< while an attempt was in flight, which may have come before it
     bool m_inFlight = false;
     bool m_epochOpen = false;      ///< the present token is this acquisition's

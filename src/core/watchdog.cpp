@@ -5,8 +5,6 @@
 
 #include "leaseclock.h"
 
-#include <QtCore/qpointer.h>
-
 #include <utility>
 
 using namespace std::chrono_literals;
@@ -54,17 +52,13 @@ void Watchdog::wake()
 {
     m_armedFor = NeverTime;
     m_waking = true;
-    m_timer.start(0); // a client that runs an event loop must not keep the others from being woken
     const LeaseTime now = m_clock->now();
-    const QPointer<Watchdog> alive(this);
     while (!m_schedule.empty() && m_schedule.begin()->first <= now) {
         Client *client = m_schedule.begin()->second;
         m_schedule.erase(m_schedule.begin());
         client->m_wakeUpAt = NeverTime;
         m_holding -= int(std::exchange(client->m_holding, false));
-        client->wakeUp(m_clock->now()); // those before it may have taken their time
-        if (!alive)
-            return;
+        client->wakeUp(now);
     }
     m_waking = false;
     arm();

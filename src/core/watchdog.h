@@ -27,7 +27,7 @@ public:
     {
     public:
         virtual ~Client() = default;
-        /// May schedule and forget any client.
+        /// May schedule and forget any client. Must not run an event loop.
         virtual void wakeUp(LeaseTime now) = 0;
 
     private:

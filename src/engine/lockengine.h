@@ -102,6 +102,10 @@ public:
     /// Why it is not Ready.
     virtual EngineError error() const = 0;
 
+    /// What is asked for from now on is collected until uncork() sends it all.
+    virtual void cork() {}
+    virtual void uncork() {}
+
     /// A fresh token: `<client id>:<sequence>:<128 random bits>`.
     QByteArray makeToken();
     /// That of the last token made.
@@ -126,8 +130,8 @@ public:
     virtual void acquire(const Acquire &operation, Completion completion) = 0;
     virtual void renew(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
                        Completion completion) = 0;
-    /// \a keep > 0: the key is not deleted but left to expire after that time. \a lease is what a
-    /// waiter of this engine gets to which it is handed over; handedOver() then comes before the completion.
+    /// \a keep > 0: the key is not deleted but left to expire after that time. If the lock passes to another
+    /// waiter of this engine, that waiter holds it for \a lease; handedOver() then follows the completion.
     virtual void release(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
                          std::chrono::milliseconds keep, Completion completion) = 0;
     /// Nobody wants this token any more: leave the queue, give back what it may have acquired. Sees to it

@@ -9,6 +9,7 @@
 #include <QtCore/qmutex.h>
 
 #include <algorithm>
+#include <optional>
 
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
@@ -343,6 +344,7 @@ void MemoryEngine::release(const LockKeys &keys, const QByteArray &token, millis
                            Completion completion)
 {
     EngineReply answer;
+    std::optional<Handover> handover;
     {
         const QMutexLocker locker(&m_store->mutex);
         const nanoseconds now = m_clock->now();
@@ -358,13 +360,15 @@ void MemoryEngine::release(const LockKeys &keys, const QByteArray &token, millis
             m_store->remove(keys.lock);
             if (m_store->serve(keys, now, lease, clientId(), &own) == MemoryStore::Own) {
                 m_store->set(keys.lock, own, now + lease);
-                const Handover handover{keys, own, m_store->nextFence(keys.fence), now, lease};
-                QMetaObject::invokeMethod(
-                        this, [this, handover] { Q_EMIT handedOver(handover); }, Qt::QueuedConnection);
+                handover = {keys, own, m_store->nextFence(keys.fence), now, lease};
             }
         }
     }
     reply(std::move(completion), answer);
+    if (handover) {
+        QMetaObject::invokeMethod(
+                this, [this, handover] { Q_EMIT handedOver(*handover); }, Qt::QueuedConnection);
+    }
 }
 
 void MemoryEngine::abandon(const LockKeys &keys, const QByteArray &token, milliseconds lease, milliseconds keep,

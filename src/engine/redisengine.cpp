@@ -8,7 +8,6 @@
 #include "redis/subscriber.h"
 #include "scripts.h"
 
-#include <QtCore/qpointer.h>
 #include <QtCore/qtimer.h>
 
 #include <algorithm>
@@ -88,7 +87,6 @@ struct RedisEngine::Batch
     EngineError error;              ///< of all of them
     QList<QtRedis::Reply> elements; ///< one for each, unless there was an error
     std::chrono::nanoseconds sentAt{0}; ///< on the lease clock
-    size_t next = 0;                ///< to be told how it ended
 };
 
 struct RedisEngine::Abandoned
@@ -274,16 +272,11 @@ void RedisEngine::enqueue(Operation operation)
     const qsizetype limit = operation.kind == Operation::Renew ? RenewChunk : AcquireChunk;
     m_operations.push_back(std::move(operation));
     if (qsizetype(m_operations.size()) >= limit) {
-        // Lets the server work on these while we go on.
-        flush();
-        m_connection.flush();
+        flush(); // the server works on these while we go on
         return;
     }
-    if (m_connection.isDelivering()) {
-        m_connection.ensureRepliesProcessed();
-        return;
-    }
-    if (std::exchange(m_flushScheduled, true))
+    // uncork() or Connection::repliesProcessed() will flush.
+    if (m_corked || m_connection.isDelivering() || std::exchange(m_flushScheduled, true))
         return;
     QMetaObject::invokeMethod(
             this,
@@ -294,8 +287,17 @@ void RedisEngine::enqueue(Operation operation)
             Qt::QueuedConnection);
 }
 
+void RedisEngine::uncork()
+{
+    m_corked = false;
+    flush();
+}
+
 void RedisEngine::flush()
 {
+    if (m_operations.empty())
+        return;
+    m_connection.cork();
     // Runs of one kind, so that the order of operations on one lock is kept.
     auto operations = std::exchange(m_operations, {});
     for (auto first = operations.begin(); first != operations.end();) {
@@ -308,6 +310,7 @@ void RedisEngine::flush()
         send(Operations(std::make_move_iterator(first), std::make_move_iterator(last)));
         first = last;
     }
+    m_connection.flush();
 }
 
 void RedisEngine::send(Operations operations)
@@ -385,38 +388,23 @@ void RedisEngine::received(const std::shared_ptr<Batch> &batch, const QtRedis::C
              || result.reply.elements.size() != qsizetype(operations.size()))
         batch->error = malformed(command);
     batch->elements = result.reply.elements;
-    if (operations.size() > 1) {
-        // In case a slot runs an event loop of its own: what is left of the batch is not to wait for its end.
-        QMetaObject::invokeMethod(
-                this, [this, batch] { deliver(*batch); }, Qt::QueuedConnection);
-    }
-    const QPointer<RedisEngine> alive(this);
-    const std::shared_ptr<Batch> kept = batch;
-    deliver(*kept);
-    // After the first answer, so that the first lock does not wait for a second connection.
-    if (alive && !kept->error)
-        subscribe(kept->operations.front().keys.prefix);
-}
-
-void RedisEngine::deliver(Batch &batch)
-{
-    const QPointer<RedisEngine> alive(this);
-    while (batch.next < batch.operations.size()) {
-        const size_t index = batch.next++;
+    for (size_t i = 0; i < operations.size(); ++i) {
         EngineReply reply;
-        if (batch.error)
-            reply.error = batch.error;
+        std::optional<Handover> handover;
+        if (batch->error)
+            reply.error = batch->error;
         else
-            reply = decode(batch, index);
-        if (!alive)
-            return;
-        batch.operations[index].completion(reply);
-        if (!alive)
-            return;
+            reply = decode(*batch, i, &handover);
+        operations[i].completion(reply);
+        if (handover)
+            Q_EMIT handedOver(*handover);
     }
+    // After the first answer, so that the first lock does not wait for a second connection.
+    if (!batch->error)
+        subscribe(operations.front().keys.prefix);
 }
 
-EngineReply RedisEngine::decode(const Batch &batch, size_t index)
+EngineReply RedisEngine::decode(const Batch &batch, size_t index, std::optional<Handover> *handover)
 {
     const Operation &operation = batch.operations[index];
     const Operation::Kind kind = operation.kind;
@@ -447,8 +435,8 @@ EngineReply RedisEngine::decode(const Batch &batch, size_t index)
             m_subscriber->check();
     } else if (kind == Operation::Release && size == 2 && element.elements.at(1).text.toLongLong() > 0) {
         reply.status = EngineReply::Done;
-        Q_EMIT handedOver({operation.keys, element.elements.at(0).text, element.elements.at(1).text.toLongLong(),
-                           batch.sentAt, operation.lease});
+        *handover = {operation.keys, element.elements.at(0).text, element.elements.at(1).text.toLongLong(),
+                     batch.sentAt, operation.lease};
     } else if (kind != Operation::Acquire && element.type == QtRedis::Reply::Integer && element.integer >= 0
                && element.integer <= 3) {
         reply.status = element.integer == 0 ? EngineReply::Gone
@@ -489,7 +477,6 @@ void RedisEngine::subscribe(const QByteArray &prefix)
         // What a message made us ask for goes out now, not in the next turn of the loop.
         connect(m_subscriber.get(), &QtRedis::Subscriber::messagesProcessed, this, [this] {
             flush();
-            m_connection.flush();
         });
         connect(m_subscriber.get(), &QtRedis::Subscriber::interrupted, this, [this] {
             m_listening.clear();

@@ -11,6 +11,7 @@
 #include <QtCore/qset.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace QtRedis {
@@ -36,6 +37,8 @@ public:
     void open() override;
     State state() const override;
     EngineError error() const override;
+    void cork() override { m_corked = true; }
+    void uncork() override;
 
     void acquire(const Acquire &operation, Completion completion) override;
     void renew(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
@@ -64,8 +67,7 @@ private:
     void send(Operations operations);
     static const QtRedis::Script &scriptOf(int kind);
     void received(const std::shared_ptr<Batch> &batch, const QtRedis::CommandResult &result);
-    void deliver(Batch &batch);
-    EngineReply decode(const Batch &batch, size_t index);
+    EngineReply decode(const Batch &batch, size_t index, std::optional<Handover> *handover);
     void connectionStateChanged();
     void queueAbandoned();
     void sendAbandoned(const QByteArray &token);
@@ -89,6 +91,7 @@ private:
     qsizetype m_forgetAbandonedAt = 64;                ///< size at which it is looked through for outdated ones
     bool m_abandonedAgain = false;                     ///< some of these failed for a passing reason
     bool m_flushScheduled = false;
+    bool m_corked = false;
     std::chrono::nanoseconds m_takenAt{std::chrono::nanoseconds::min() / 2}; ///< when a lock was found taken; on the lease clock
 };
 

@@ -11,7 +11,6 @@
 #include <QtCore/qpointer.h>
 #include <QtCore/qrandom.h>
 #include <QtCore/qregularexpression.h>
-#include <QtCore/qthread.h>
 #include <QtCore/qtimer.h>
 
 #include <deque>
@@ -34,16 +33,8 @@ constexpr milliseconds stable = 1s;
 // The turn of the event loop an overdue reply is given that may lie in the socket while the loop
 // was busy.
 constexpr milliseconds grace = 5ms;
-// How often to look at the socket while a handler runs an event loop of its own: Qt's sockets do
-// not announce new data from within their own announcement.
-constexpr milliseconds nestedPoll = 5ms;
 constexpr milliseconds longestTimeout = 24h;   // keeps the arithmetic from overflowing
 constexpr qsizetype keptCapacity = 256 * 1024; // of the output buffer
-
-int loopLevel()
-{
-    return QThread::currentThread()->loopLevel();
-}
 
 // Pub/sub messages of RESP2: they answer no command.
 bool isMessage(const Reply &reply)
@@ -150,14 +141,12 @@ public:
     bool processorInDemand = false;
     std::vector<std::pair<Handler, CommandResult>> results; // to be handed out from the event loop
 
-    int processing = 0;      // depth of processReadable()
-    int processingLevel = 0; // event loop level of the innermost
+    bool processing = false; // in processReadable()
+    bool corked = false;
     std::shared_ptr<const PushHandler> pushHandler;
 
     QTimer *const connectTimer; // the attempt's time, or the wait for the next
     QTimer *const deadlineTimer;
-    QTimer *const nestedTimer; // polls for answers while a handler runs an event loop of its own
-    QTimer *const lateTimer;   // writes what handlers sent, should one run an event loop of its own
     Clock::time_point armedFor;
     bool graceGiven = false;
 
@@ -173,16 +162,11 @@ Connection::Private::Private(Connection *connection, const ServerUrl &serverUrl)
     , server(serverUrl)
     , connectTimer(new QTimer(connection))
     , deadlineTimer(new QTimer(connection))
-    , nestedTimer(new QTimer(connection))
-    , lateTimer(new QTimer(connection))
 {
     connectTimer->setSingleShot(true);
     connectTimer->setTimerType(Qt::PreciseTimer);
     deadlineTimer->setSingleShot(true);
     deadlineTimer->setTimerType(Qt::PreciseTimer);
-    nestedTimer->setInterval(nestedPoll);
-    lateTimer->setSingleShot(true);
-    lateTimer->setInterval(0);
     QObject::connect(connectTimer, &QTimer::timeout, q, [this] {
         if (!transport) {
             startAttempt();
@@ -194,18 +178,6 @@ Connection::Private::Private(Connection *connection, const ServerUrl &serverUrl)
              QStringLiteral("%1 within %2 ms").arg(step).arg(connectTimeout.count()));
     });
     QObject::connect(deadlineTimer, &QTimer::timeout, q, [this] { checkDeadlines(); });
-    QObject::connect(nestedTimer, &QTimer::timeout, q, [this] {
-        if (processing == 0 || pending.empty() || !transport)
-            nestedTimer->stop();
-        else
-            processReadable();
-    });
-    QObject::connect(lateTimer, &QTimer::timeout, q, [this] {
-        const QPointer<Connection> guard(q);
-        Q_EMIT q->repliesProcessed();
-        if (guard)
-            write();
-    });
 }
 
 QString Connection::Private::describe(const QString &clause) const
@@ -381,13 +353,8 @@ void Connection::Private::appendScript(const char *verb, const char *body, Pendi
 
 void Connection::Private::scheduleWrite()
 {
-    if (q->isDelivering()) {
-        q->ensureRepliesProcessed();
+    if (corked || processing || std::exchange(writeScheduled, true))
         return;
-    }
-    if (writeScheduled)
-        return;
-    writeScheduled = true;
     QMetaObject::invokeMethod(
             q,
             [this] {
@@ -401,8 +368,6 @@ void Connection::Private::write()
 {
     if (output.isEmpty() || !connected)
         return;
-    if (loopLevel() != processingLevel && processing > 0 && !nestedTimer->isActive())
-        nestedTimer->start(); // nobody reads the answer before the handler's own event loop has ended
     unwritten = 0;
     transport->setProcessorInDemand(processorInDemand);
     transport->write(output.constData(), output.size());
@@ -455,8 +420,7 @@ void Connection::Private::processReadable()
         return;
     const QPointer<Connection> guard(q);
     const quint64 current = generation;
-    const int outerLevel = std::exchange(processingLevel, loopLevel());
-    ++processing;
+    processing = true;
 
     bool delivered = false;
     char chunk[16 * 1024];
@@ -486,10 +450,7 @@ void Connection::Private::processReadable()
         if (!guard)
             return;
     }
-    --processing;
-    processingLevel = outerLevel;
-    if (processing == 0)
-        lateTimer->stop();
+    processing = false;
     write();
 }
 
@@ -559,13 +520,6 @@ void Connection::Private::armDeadline(Clock::time_point deadline)
 
 void Connection::Private::checkDeadlines()
 {
-    if (processing > 0) { // in an event loop that a handler runs
-        const QPointer<Connection> guard(q);
-        write();
-        processReadable();
-        if (!guard)
-            return;
-    }
     const Pending *first = nullptr;
     for (const Pending &command : pending) {
         if (!first || command.deadline < first->deadline)
@@ -596,7 +550,6 @@ void Connection::Private::endTransport()
     connected = false;
     connectTimer->stop();
     deadlineTimer->stop();
-    nestedTimer->stop();
     graceGiven = false;
     reader.reset();
     clientId = 0;
@@ -697,7 +650,7 @@ Connection::~Connection()
     d->write();
     if (d->state == Ready && !d->pending.empty() && QCoreApplication::instance() && !QCoreApplication::closingDown())
         d->transport.release()->lingerAndDelete();
-    else if (d->processing == 0)
+    else if (!d->processing)
         d->transport.reset(); // else it stands on the call stack
     d->endTransport();
 }
@@ -797,8 +750,14 @@ void Connection::sendScript(const Script &script, const QList<QByteArray> &keys,
     d->appendScript("EVALSHA", script.sha1, std::move(command));
 }
 
+void Connection::cork()
+{
+    d->corked = true;
+}
+
 void Connection::flush()
 {
+    d->corked = false;
     d->write();
 }
 
@@ -812,15 +771,9 @@ void Connection::blankUser(QByteArray *text) const
     d->blankUser(text);
 }
 
-void Connection::ensureRepliesProcessed()
-{
-    if (!d->lateTimer->isActive())
-        d->lateTimer->start();
-}
-
 bool Connection::isDelivering() const
 {
-    return d->processing > 0 && loopLevel() == d->processingLevel;
+    return d->processing;
 }
 
 void Connection::setPushHandler(PushHandler handler)

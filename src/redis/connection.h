@@ -46,7 +46,7 @@ struct CommandResult
 
     Thread: its own, with an event loop. Errors: values. Nothing blocks; no handler is called from
     inside a member function, each is called exactly once unless the connection is destroyed before,
-    and a handler may delete the connection. The user name is blanked in error replies of the
+    and a handler may delete the connection. A handler must not run an event loop. The user name is blanked in error replies of the
     server.
 */
 class Connection : public QObject
@@ -90,6 +90,8 @@ public:
     void sendScript(const Script &script, const QList<QByteArray> &keys,
                     const QList<QByteArray> &arguments, std::chrono::milliseconds timeout,
                     Handler handler);
+    /// Collects what is sent from now on until flush().
+    void cork();
     /// Writes what was sent so far now instead of at the end of this turn.
     void flush();
     /// Whether others would rather have the processor than see this thread stay on it for an answer that is
@@ -97,11 +99,8 @@ public:
     void setProcessorInDemand(bool inDemand);
     /// Blanks the user name in what the server says.
     void blankUser(QByteArray *text) const;
-    /// Whether a handler is running that repliesProcessed() follows before the event loop goes on.
+    /// True while handlers are called; repliesProcessed() follows.
     bool isDelivering() const;
-    /// While isDelivering(): repliesProcessed() comes as well if this handler, or a later one of the same read,
-    /// runs an event loop of its own.
-    void ensureRepliesProcessed();
     /// Pub/sub messages, and replies that answer no pending command, go here; without a handler
     /// they are a protocol failure.
     void setPushHandler(PushHandler handler);

@@ -173,9 +173,18 @@ public:
     void act(QByteArrayView section);
 
 private:
-    struct Lock
+    struct Lock : LeaseMachine::EngineStatus
     {
-        LeaseMachine machine;
+        Lock(const Client *owner, const char *name)
+            : client(owner)
+            , keys(keysOf(name))
+        {
+        }
+        bool isEngineReady() const override { return client->m_engine->state() == LockEngine::Ready; }
+        bool canBeWoken() const override { return client->m_engine->canBeWoken(keys); }
+
+        const Client *const client;
+        LeaseMachine machine{this};
         LockKeys keys;
         QByteArray token;
         int epoch = 0;
@@ -227,7 +236,7 @@ void processEvents()
 
 Client::Client(bool canaryInInput)
     : m_canaryInInput(canaryInInput)
-    , m_locks{Lock{{}, keysOf("a"), {}}, Lock{{}, keysOf("b"), {}}}
+    , m_locks{Lock(this, "a"), Lock(this, "b")}
     , m_engine(std::make_unique<RedisEngine>(server(), &m_clock))
 {
     QObject::connect(m_engine.get(), &LockEngine::stateChanged, m_engine.get(), [this] {
@@ -247,7 +256,7 @@ Client::Client(bool canaryInInput)
     });
     QObject::connect(m_engine.get(), &LockEngine::wakeableChanged, m_engine.get(), [this] {
         for (Lock &lock : m_locks) {
-            lock.machine.setWakeable(m_engine->canBeWoken(lock.keys), m_clock.now());
+            lock.machine.wakeableChanged(m_clock.now());
             run(&lock);
         }
     });

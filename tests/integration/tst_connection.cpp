@@ -129,8 +129,6 @@ private Q_SLOTS:
     void deletedInSignal();
     void closedInHandler();
     void reopenedInHandler();
-    void eventLoopInHandler();
-    void sentBeforeAnEventLoopInHandler();
 
     void deadline();
     void earlierDeadlineAfterLater();
@@ -811,70 +809,6 @@ void tst_Connection::reopenedInHandler()
 }
 
 // As a slot that opens a modal dialog: the others' commands must go on.
-void tst_Connection::eventLoopInHandler()
-{
-    for (const QUrl &url : {m_server.url(), m_server.tcpUrl()}) {
-        Connection connection(serverUrl(url));
-        QVERIFY(becomesReady(&connection));
-        QByteArrayList inner;
-        bool outer = false;
-        bool left = false;
-        QEventLoop dialog;
-        connection.send({"ECHO", "outer"}, 10s, [&](const CommandResult &) {
-            QTimer::singleShot(0, &connection, [&] {
-                connection.send({"ECHO", "inner"}, 10s, [&](const CommandResult &result) {
-                    inner.append(result.reply.text);
-                    connection.send({"ECHO", "next"}, 10s, [&](const CommandResult &reply) {
-                        inner.append(reply.reply.text);
-                        left = dialog.isRunning();
-                        dialog.quit();
-                    });
-                });
-            });
-            QTimer::singleShot(9000, &dialog, &QEventLoop::quit);
-            dialog.exec();
-            outer = true;
-        });
-        QVERIFY(waitFor([&outer] { return outer; }, 20s));
-        QVERIFY(left);
-        QCOMPARE(inner, QByteArrayList({"inner", "next"}));
-        QCOMPARE(textOf(&connection, {"PING"}), "PONG");
-    }
-}
-
-// What the handler itself sent, and what those of the same read did before it, goes out in that loop.
-void tst_Connection::sentBeforeAnEventLoopInHandler()
-{
-    for (const QUrl &url : {m_server.url(), m_server.tcpUrl()}) {
-        Connection connection(serverUrl(url));
-        QVERIFY(becomesReady(&connection));
-        QByteArrayList inner;
-        QByteArrayList left; // what was there when the dialog ended
-        bool outer = false;
-        QEventLoop dialog;
-        const auto keep = [&](const CommandResult &result) {
-            inner.append(result.reply.text);
-            if (inner.size() == 2)
-                dialog.quit();
-        };
-        connection.send({"ECHO", "first"}, 10s, [&](const CommandResult &) {
-            connection.send({"ECHO", "of the first"}, 10s, keep);
-        });
-        connection.send({"ECHO", "second"}, 10s, [&](const CommandResult &) {
-            connection.send({"ECHO", "of the second"}, 10s, keep);
-            QTimer::singleShot(2000, &dialog, &QEventLoop::quit);
-            dialog.exec();
-            left = inner;
-            outer = true;
-        });
-        QVERIFY(waitFor([&outer] { return outer; }));
-        QCOMPARE(left, QByteArrayList({"of the first", "of the second"}));
-        QCOMPARE(textOf(&connection, {"PING"}), "PONG");
-    }
-}
-
-// Faults
-
 void tst_Connection::deadline()
 {
     Connection connection(serverUrl(m_server.tcpUrl()));

@@ -44,7 +44,11 @@ struct FakeTime
         clock.advance(time);
         look();
     }
-    void look() { LockRegistryPrivate::get(&registry)->watchdog()->wake(); }
+    void look()
+    {
+        LockRegistryPrivate::get(&registry)->watchdog()->wake();
+        QCoreApplication::sendPostedEvents();
+    }
 
     /// Its waiters will be woken. When that begins they look at once, whatever the clock says.
     bool isListening()

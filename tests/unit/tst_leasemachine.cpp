@@ -57,6 +57,8 @@ QString toText(const Action &action)
         return QStringLiteral("AtRisk");
     case Action::ErrorOccurred:
         return QStringLiteral("ErrorOccurred ") + key(action.error.code);
+    case Action::ErrorCleared:
+        return QStringLiteral("ErrorCleared");
     }
     return {};
 }
@@ -112,17 +114,35 @@ EngineReply failed(const EngineError &error)
 }
 
 /// A machine and the time.
-struct Bench
+struct Bench : LeaseMachine::EngineStatus
 {
-    LeaseMachine machine;
+    LeaseMachine machine{this};
     LeaseTime now = 1h;
     LockOptions options;
     QList<Action> last;
+    bool ready;
+    bool wakeable = false;
 
-    explicit Bench(bool ready = true)
+    explicit Bench(bool isReady = true)
+        : ready(isReady)
     {
-        if (ready)
-            machine.engineReady(now);
+    }
+    bool isEngineReady() const override { return ready; }
+    bool canBeWoken() const override { return wakeable; }
+    void engineReady()
+    {
+        ready = true;
+        machine.engineReady(now);
+    }
+    void engineFailed(const EngineError &error)
+    {
+        ready = false;
+        machine.engineFailed(error, now);
+    }
+    void setWakeable(bool isWakeable)
+    {
+        if (std::exchange(wakeable, isWakeable) != isWakeable)
+            machine.wakeableChanged(now);
     }
     QStringList actions()
     {
@@ -189,6 +209,8 @@ private Q_SLOTS:
     void onceDoesNotWaitForAServerThatIsAway();
     void onceGivesUpOnASilentServer();
     void onceWhileOthersWaitLooksAtOnce();
+    void onlyConfiguredRetriesCount();
+    void aUsableServerEndsTheError();
     void maximumRetries();
     void acquiresShareAnAttempt();
     void acquiresExpireOneByOne();
@@ -289,8 +311,8 @@ void tst_LeaseMachine::beginsUnlocked()
     QCOMPARE(bench.machine.nextWakeUp(), NeverTime);
     bench.machine.cancel(bench.now);
     bench.pass(24h);
-    bench.machine.engineFailed(passing(), bench.now);
-    bench.machine.engineReady(bench.now);
+    bench.engineFailed(passing());
+    bench.engineReady();
     COMPARE_NO_ACTIONS(bench);
 }
 
@@ -352,11 +374,13 @@ void tst_LeaseMachine::acquireWaitsForTheEngine()
     bench.pass(1s);
     COMPARE_NO_ACTIONS(bench);
     QCOMPARE(bench.machine.phase(), LeaseMachine::Acquiring);
-    bench.machine.engineFailed(passing(), bench.now);
+    bench.engineFailed(passing());
+    COMPARE_ACTIONS(bench, A("ErrorOccurred ConnectionError"));
+    bench.engineFailed(passing()); // the same outage
     COMPARE_NO_ACTIONS(bench);
-    bench.machine.engineReady(bench.now);
+    bench.engineReady();
     COMPARE_ACTIONS(bench, A("SendAcquire fresh"));
-    bench.machine.engineReady(bench.now); // one in flight
+    bench.engineReady(); // one in flight
     COMPARE_NO_ACTIONS(bench);
 }
 
@@ -422,7 +446,7 @@ void tst_LeaseMachine::acquireTimesOutWithTheLastError()
     EngineError error{DistributedLock::ServerError, A("LOADING"), false, false};
     bench.machine.acquireReplied(failed(error), bench.now);
     bench.actions();
-    bench.machine.engineFailed(error, bench.now);
+    bench.engineFailed(error);
     bench.pass(1s);
     COMPARE_ACTIONS(bench, A("AcquireFailed 1 ServerError"));
 }
@@ -463,8 +487,8 @@ void tst_LeaseMachine::onceDoesNotWaitForAServerThatIsAway()
     Bench bench(false);
     bench.acquire(1, true);
     bench.acquire(2, false);
-    bench.machine.engineFailed(passing(), bench.now);
-    COMPARE_ACTIONS(bench, A("AcquireFailed 1 ConnectionError"));
+    bench.engineFailed(passing());
+    COMPARE_ACTIONS(bench, A("AcquireFailed 1 ConnectionError"), A("ErrorOccurred ConnectionError"));
     QCOMPARE(bench.machine.phase(), LeaseMachine::Acquiring);
 }
 
@@ -489,6 +513,48 @@ void tst_LeaseMachine::onceWhileOthersWaitLooksAtOnce()
     bench.machine.acquireReplied(taken(), bench.now);
     COMPARE_ACTIONS(bench, A("AcquireFailed 2 BusyError"));
     QCOMPARE(bench.machine.phase(), LeaseMachine::Acquiring);
+}
+
+void tst_LeaseMachine::onlyConfiguredRetriesCount()
+{
+    // Whatever else the machine polls for is no retry: messages, an engine that comes back, its own doubts.
+    Bench bench;
+    bench.setWakeable(true);
+    bench.options.maxRetries = 1;
+    bench.options.retryInterval = 1s;
+    bench.acquire();
+    const LeaseTime begin = bench.now;
+    for (int i = 0; i < 5; ++i) {
+        bench.machine.acquireReplied(queued(0), bench.now);
+        bench.machine.grantNoticed(bench.now);
+        bench.machine.acquireReplied(queued(0, 1ms), bench.now);
+        bench.passToWakeUp();
+    }
+    QVERIFY(bench.now < begin + 750ms);
+    QCOMPARE(bench.machine.phase(), LeaseMachine::Acquiring);
+    bench.machine.acquireReplied(queued(0), bench.now);
+    bench.actions();
+    bench.passToWakeUp();
+    QVERIFY(bench.now >= begin + 750ms);
+    QVERIFY(bench.now <= begin + 1250ms);
+    COMPARE_ACTIONS(bench, A("SendAcquire enqueue"));
+    bench.machine.acquireReplied(queued(0), bench.now);
+    COMPARE_ACTIONS(bench, A("AcquireFailed 1 BusyError"), A("Abandon"));
+}
+
+void tst_LeaseMachine::aUsableServerEndsTheError()
+{
+    Bench bench;
+    bench.acquire();
+    bench.actions();
+    bench.engineFailed(passing());
+    bench.machine.acquireReplied(failed(passing()), bench.now); // what was in flight
+    COMPARE_ACTIONS(bench, A("ErrorOccurred ConnectionError"));
+    bench.engineReady();
+    bench.machine.acquireReplied(taken(), bench.now);
+    COMPARE_ACTIONS(bench, A("SendAcquire"), A("ErrorCleared"));
+    bench.engineFailed(passing()); // another outage
+    COMPARE_ACTIONS(bench, A("ErrorOccurred ConnectionError"));
 }
 
 void tst_LeaseMachine::maximumRetries()
@@ -555,7 +621,10 @@ void tst_LeaseMachine::passingErrorsAreRetriedWithBackOff()
         if (i == 0)
             QVERIFY(pause <= 12500us);
         bench.passToWakeUp();
-        COMPARE_ACTIONS(bench, A("SendAcquire"));
+        if (i == 0)
+            COMPARE_ACTIONS(bench, A("ErrorOccurred ConnectionError"), A("SendAcquire"));
+        else
+            COMPARE_ACTIONS(bench, A("SendAcquire"));
     }
     QVERIFY(greatest >= 750ms);
     bench.machine.acquireReplied(granted(), bench.now);
@@ -574,7 +643,7 @@ void tst_LeaseMachine::permanentErrorEndsTheAcquire()
 
     bench.acquire(3);
     bench.actions();
-    bench.machine.engineFailed(permanent(), bench.now);
+    bench.engineFailed(permanent());
     COMPARE_ACTIONS(bench, A("AcquireFailed 3 PermissionError"), A("Abandon"));
     QCOMPARE(bench.machine.nextWakeUp(), NeverTime);
 }
@@ -619,7 +688,7 @@ void tst_LeaseMachine::unsentRetryDoesNotHideAnUnknownOutcome()
     bench.machine.acquireReplied(failed(passing(true)), bench.now); // the server may have run this
     bench.passToWakeUp();
     bench.machine.acquireReplied(failed(passing(false)), bench.now); // and never got this
-    COMPARE_ACTIONS(bench, A("SendAcquire fresh"), A("SendAcquire"));
+    COMPARE_ACTIONS(bench, A("SendAcquire fresh"), A("ErrorOccurred ConnectionError"), A("SendAcquire"));
     bench.machine.cancel(bench.now);
     COMPARE_ACTIONS(bench, A("AcquireFailed 1 CancelledError"), A("Abandon"));
 }
@@ -720,7 +789,7 @@ void tst_LeaseMachine::joinsTheQueueIfItCanBeWoken()
     COMPARE_ACTIONS(bench, A("SendAcquire fresh"));
     bench.machine.cancel(bench.now);
     bench.actions();
-    bench.machine.setWakeable(true, bench.now);
+    bench.setWakeable(true);
     COMPARE_NO_ACTIONS(bench);
     bench.acquire(2);
     COMPARE_ACTIONS(bench, A("SendAcquire fresh enqueue"));
@@ -736,20 +805,20 @@ void tst_LeaseMachine::wakeableWhileWaiting()
     bench.acquire();
     bench.machine.acquireReplied(taken(), bench.now);
     bench.actions();
-    bench.machine.setWakeable(true, bench.now);
+    bench.setWakeable(true);
     COMPARE_ACTIONS(bench, A("SendAcquire enqueue"));
     bench.machine.acquireReplied(queued(3), bench.now);
-    bench.machine.setWakeable(true, bench.now);
+    bench.setWakeable(true);
     COMPARE_NO_ACTIONS(bench);
     // Nobody would tell it any more: it polls.
-    bench.machine.setWakeable(false, bench.now);
+    bench.setWakeable(false);
     QVERIFY(bench.machine.nextWakeUp() <= bench.now + 125ms);
     bench.passToWakeUp();
     COMPARE_ACTIONS(bench, A("SendAcquire"));
     bench.machine.acquireReplied(taken(), bench.now);
     QCOMPARE(bench.machine.arrival(), QByteArray("1000")); // comes back to its place
     QVERIFY(bench.machine.nextWakeUp() <= bench.now + 125ms);
-    bench.machine.setWakeable(true, bench.now);
+    bench.setWakeable(true);
     COMPARE_ACTIONS(bench, A("SendAcquire enqueue"));
     bench.machine.cancel(bench.now);
     COMPARE_ACTIONS(bench, A("AcquireFailed 1 CancelledError"), A("Abandon"));
@@ -760,7 +829,7 @@ void tst_LeaseMachine::wakeableWhileAnAttemptIsInFlight()
     Bench bench;
     bench.acquire();
     bench.actions();
-    bench.machine.setWakeable(true, bench.now);
+    bench.setWakeable(true);
     COMPARE_NO_ACTIONS(bench);
     bench.machine.acquireReplied(taken(), bench.now);
     COMPARE_ACTIONS(bench, A("SendAcquire enqueue"));
@@ -769,7 +838,7 @@ void tst_LeaseMachine::wakeableWhileAnAttemptIsInFlight()
 void tst_LeaseMachine::queuePositionAndArrival()
 {
     Bench bench;
-    bench.machine.setWakeable(true, bench.now);
+    bench.setWakeable(true);
     QCOMPARE(bench.machine.queuePosition(), -1);
     bench.acquire();
     QCOMPARE(bench.machine.queuePosition(), -1);
@@ -818,7 +887,7 @@ void tst_LeaseMachine::waiterInTheQueueDoesNotPoll()
     QFETCH(int, most);
     Bench bench;
     bench.options.wait = LockOptions::Forever;
-    bench.machine.setWakeable(true, bench.now);
+    bench.setWakeable(true);
     bench.acquire();
     bench.actions();
     for (int i = 0; i < 50; ++i) {
@@ -834,7 +903,7 @@ void tst_LeaseMachine::leavesTheQueue()
 {
     Bench bench;
     bench.options.wait = 1s;
-    bench.machine.setWakeable(true, bench.now);
+    bench.setWakeable(true);
     bench.acquire();
     bench.machine.acquireReplied(queued(2), bench.now);
     bench.actions();
@@ -849,7 +918,7 @@ void tst_LeaseMachine::leavesTheQueue()
 void tst_LeaseMachine::grantIsClaimedAtOnce()
 {
     Bench bench;
-    bench.machine.setWakeable(true, bench.now);
+    bench.setWakeable(true);
     bench.acquire();
     bench.machine.acquireReplied(queued(0), bench.now);
     bench.actions();
@@ -867,7 +936,7 @@ void tst_LeaseMachine::grantWhileAnAttemptIsInFlight()
 {
     // The attempt may have come before the grant.
     Bench bench;
-    bench.machine.setWakeable(true, bench.now);
+    bench.setWakeable(true);
     bench.acquire();
     bench.actions();
     bench.machine.grantNoticed(bench.now);
@@ -882,7 +951,7 @@ void tst_LeaseMachine::grantWhileAnAttemptIsInFlight()
 void tst_LeaseMachine::nextLooksAfterTheClaim()
 {
     Bench bench;
-    bench.machine.setWakeable(true, bench.now);
+    bench.setWakeable(true);
     bench.acquire();
     bench.machine.acquireReplied(queued(9), bench.now);
     bench.actions();
@@ -909,7 +978,7 @@ void tst_LeaseMachine::nextWhileAnAttemptIsInFlight()
 {
     Bench bench;
     bench.options.wait = LockOptions::Forever;
-    bench.machine.setWakeable(true, bench.now);
+    bench.setWakeable(true);
     bench.acquire();
     bench.actions();
     bench.machine.nextNoticed(500ms, bench.now);
@@ -927,7 +996,7 @@ void tst_LeaseMachine::nextWhileAnAttemptIsInFlight()
 void tst_LeaseMachine::handedOver()
 {
     Bench bench;
-    bench.machine.setWakeable(true, bench.now);
+    bench.setWakeable(true);
     bench.acquire(1);
     bench.acquire(2);
     bench.machine.acquireReplied(queued(0), bench.now);
@@ -947,7 +1016,7 @@ void tst_LeaseMachine::handedOver()
 void tst_LeaseMachine::handedOverTooLate()
 {
     Bench bench;
-    bench.machine.setWakeable(true, bench.now);
+    bench.setWakeable(true);
     bench.acquire();
     bench.machine.acquireReplied(queued(0), bench.now);
     bench.actions();
@@ -965,7 +1034,7 @@ void tst_LeaseMachine::handedOverWithAnotherLease()
 {
     // It holds, but for the releaser's lease: a claim sets its own.
     Bench bench;
-    bench.machine.setWakeable(true, bench.now);
+    bench.setWakeable(true);
     bench.acquire();
     bench.machine.acquireReplied(queued(0), bench.now);
     bench.actions();
@@ -981,7 +1050,7 @@ void tst_LeaseMachine::handedOverWhileAnAttemptIsInFlight()
 {
     // The attempt will give the key another lease, from another moment.
     Bench bench;
-    bench.machine.setWakeable(true, bench.now);
+    bench.setWakeable(true);
     bench.acquire();
     bench.actions();
     bench.machine.handedOver({{}, "token", 99, bench.now, bench.options.lease}, bench.now);
@@ -998,8 +1067,8 @@ void tst_LeaseMachine::noticesInOtherPhases()
         bench.machine.grantNoticed(bench.now);
         bench.machine.nextNoticed(1ms, bench.now);
         bench.machine.handedOver({{}, "token", 99, bench.now, bench.options.lease}, bench.now);
-        bench.machine.setWakeable(false, bench.now);
-        bench.machine.setWakeable(true, bench.now);
+        bench.setWakeable(false);
+        bench.setWakeable(true);
     };
     all();
     COMPARE_NO_ACTIONS(bench);
@@ -1138,13 +1207,13 @@ void tst_LeaseMachine::releaseWaitsForTheEngine()
 {
     Bench bench;
     bench.hold();
-    bench.machine.engineFailed(passing(), bench.now);
+    bench.engineFailed(passing());
     COMPARE_ACTIONS(bench, A("ErrorOccurred ConnectionError"));
     bench.machine.release(2, bench.now);
     COMPARE_NO_ACTIONS(bench);
     QCOMPARE(bench.machine.phase(), LeaseMachine::Releasing);
     bench.pass(1s);
-    bench.machine.engineReady(bench.now);
+    bench.engineReady();
     COMPARE_ACTIONS(bench, A("SendRelease"));
 }
 
@@ -1272,9 +1341,9 @@ void tst_LeaseMachine::acquireWhileReleasingFailsWithTheEngine()
     bench.acquire(3);
     bench.acquire(4, true);
     bench.actions();
-    bench.machine.engineFailed(passing(), bench.now);
+    bench.engineFailed(passing());
     COMPARE_ACTIONS(bench, A("AcquireFailed 4 ConnectionError"), A("ErrorOccurred ConnectionError"));
-    bench.machine.engineFailed(permanent(), bench.now);
+    bench.engineFailed(permanent());
     COMPARE_ACTIONS(bench, A("AcquireFailed 3 PermissionError"));
 }
 
@@ -1348,7 +1417,7 @@ void tst_LeaseMachine::renewalsDoNotOverlap()
     bench.passToWakeUp();
     COMPARE_ACTIONS(bench, A("SendRenew"));
     bench.pass(5s);
-    bench.machine.engineReady(bench.now);
+    bench.engineReady();
     bench.machine.setAutoRenew(true);
     bench.pass(1s);
     COMPARE_NO_ACTIONS(bench);
@@ -1499,11 +1568,11 @@ void tst_LeaseMachine::suspendedPastTheDeadline()
     COMPARE_ACTIONS(bench, A("Lost LeaseExpired"), A("Abandon"));
     bench.hold();
     bench.now += 8h;
-    bench.machine.engineReady(bench.now);
+    bench.engineReady();
     COMPARE_ACTIONS(bench, A("Lost LeaseExpired"), A("Abandon"));
     bench.hold();
     bench.now += 8h;
-    bench.machine.engineFailed(passing(), bench.now);
+    bench.engineFailed(passing());
     COMPARE_ACTIONS(bench, A("Lost LeaseExpired"), A("Abandon"));
 }
 
@@ -1511,9 +1580,9 @@ void tst_LeaseMachine::engineAwayWhileHeld()
 {
     Bench bench;
     bench.hold();
-    bench.machine.engineFailed(passing(), bench.now);
+    bench.engineFailed(passing());
     COMPARE_ACTIONS(bench, A("ErrorOccurred ConnectionError"));
-    bench.machine.engineFailed(passing(), bench.now);
+    bench.engineFailed(passing());
     COMPARE_NO_ACTIONS(bench);
     QCOMPARE(bench.machine.nextWakeUp(), bench.now + 20s); // at risk; no renewal without an engine
     bench.passToWakeUp();
@@ -1526,15 +1595,15 @@ void tst_LeaseMachine::engineBackRenewsAtOnce()
 {
     Bench bench;
     bench.hold();
-    bench.machine.engineFailed(passing(), bench.now);
+    bench.engineFailed(passing());
     bench.pass(1s);
     bench.actions();
-    bench.machine.engineReady(bench.now);
+    bench.engineReady();
     COMPARE_ACTIONS(bench, A("SendRenew"));
     bench.machine.renewReplied(answer(EngineReply::Done), bench.now);
     COMPARE_ACTIONS(bench, A("Renewed"));
     // A second outage is told again.
-    bench.machine.engineFailed(passing(), bench.now);
+    bench.engineFailed(passing());
     COMPARE_ACTIONS(bench, A("ErrorOccurred ConnectionError"));
 }
 
@@ -1739,13 +1808,15 @@ namespace {
     A machine, a server that keeps one key, a network between them that delays, loses and cuts, and an
     application that does anything at any time.
 */
-class Model
+class Model : private LeaseMachine::EngineStatus
 {
 public:
     explicit Model(quint32 seed)
         : m_random(seed)
     {
     }
+    bool isEngineReady() const override { return m_ready; }
+    bool canBeWoken() const override { return m_wakeable; }
 
     /// Empty if all held.
     QString run(int events);
@@ -1808,7 +1879,7 @@ private:
     LockOptions randomOptions();
 
     std::mt19937 m_random;
-    LeaseMachine m_machine;
+    LeaseMachine m_machine{this};
     LeaseTime m_now = 1h;
     Key m_key;
     std::deque<Command> m_wire;
@@ -1822,7 +1893,7 @@ private:
     quint64 m_lastId = 0;
     qint64 m_fence = 0;
     int m_epoch = 0;
-    bool m_ready = false;          ///< as the machine was told
+    bool m_ready = false;          ///< of the engine
     bool m_down = true;            ///< there is no connection
     bool m_held = false;           ///< Acquired was told, neither Released nor Lost
     int m_interferedEpoch = 0;     ///< somebody else has touched the key in this epoch
@@ -1955,6 +2026,7 @@ void Model::carryOut()
                 fail(QStringLiteral("renewed or at risk while not held"));
             break;
         case Action::ErrorOccurred:
+        case Action::ErrorCleared:
             break;
         }
     }
@@ -2007,6 +2079,7 @@ void Model::connectionLost()
 {
     log(QStringLiteral("connection lost"));
     m_down = true;
+    m_ready = false;
     int executed = below(int(m_wire.size()) + 1);
     std::deque<Command> again;
     for (Command &command : std::exchange(m_wire, {})) {
@@ -2025,7 +2098,6 @@ void Model::connectionLost()
         handIn(command, failed(passing(unknown)));
     }
     m_wire.insert(m_wire.begin(), again.begin(), again.end());
-    m_ready = false;
     m_machine.engineFailed(below(10) == 0 ? permanent() : passing(), m_now);
 }
 
@@ -2137,7 +2209,7 @@ void Model::notice()
     switch (below(5)) {
     case 0:
         m_wakeable = below(4) != 0;
-        m_machine.setWakeable(m_wakeable, m_now);
+        m_machine.wakeableChanged(m_now);
         break;
     case 1:
         m_machine.grantNoticed(m_now);

@@ -67,11 +67,9 @@ private Q_SLOTS:
     void othersScheduledWhileWaking();
     void forgottenWhileWaking();
     void deletedWhileWaking();
-    void watchdogDeletedWhileWaking();
     void thousandsAtOnce();
     void wakesByItsTimer();
     void earlierMomentSetsTheTimerAnew();
-    void wakesWithinAnEventLoopOfAClient();
     void clockJumps();
     void clockJumpsWhileTheTimerRuns();
     void looksSeldomWithoutALease();
@@ -254,21 +252,6 @@ void tst_Watchdog::deletedWhileWaking()
         QVERIFY(!client);
 }
 
-void tst_Watchdog::watchdogDeletedWhileWaking()
-{
-    Support::FakeClock clock;
-    auto watchdog = std::make_unique<Watchdog>(&clock);
-    Client first, second;
-    first.action = [&](LeaseTime) { watchdog.reset(); };
-    watchdog->schedule(&first, clock.now());
-    watchdog->schedule(&second, clock.now() + 1ns);
-    clock.advance(1s);
-    watchdog->wake();
-    QVERIFY(!watchdog);
-    QCOMPARE(first.wakeUps, 1);
-    QCOMPARE(second.wakeUps, 0);
-}
-
 void tst_Watchdog::thousandsAtOnce()
 {
     Support::FakeClock clock;
@@ -320,35 +303,6 @@ void tst_Watchdog::earlierMomentSetsTheTimerAnew()
     QVERIFY(early.lastNow - now >= 10ms);
     QVERIFY(early.lastNow - now < 900ms);
     QCOMPARE(late.wakeUps, 0);
-}
-
-void tst_Watchdog::wakesWithinAnEventLoopOfAClient()
-{
-    // A slot that runs a dialog must not stop the renewals and the losses of all locks.
-    Watchdog watchdog(LeaseClock::system());
-    Client first, second, third;
-    QEventLoop loop;
-    const LeaseTime now = LeaseClock::system()->now();
-    bool inTime = false;
-    first.action = [&](LeaseTime time) {
-        watchdog.schedule(&third, time + 20ms); // asked for inside
-        QTimer::singleShot(10s, &loop, &QEventLoop::quit);
-        loop.exec();
-        inTime = second.wakeUps == 1 && third.wakeUps >= 1;
-    };
-    third.action = [&](LeaseTime time) {
-        if (third.wakeUps < 3)
-            watchdog.schedule(&third, time + 5ms);
-        else
-            loop.quit();
-    };
-    watchdog.schedule(&first, now);
-    watchdog.schedule(&second, now + 1ns); // due in the same round
-    QTRY_VERIFY_WITH_TIMEOUT(first.wakeUps == 1 && third.wakeUps == 3, 15000);
-    QVERIFY(inTime);
-    // And goes on afterwards.
-    watchdog.schedule(&second, LeaseClock::system()->now() + 5ms);
-    QTRY_COMPARE(second.wakeUps, 2);
 }
 
 void tst_Watchdog::clockJumps()
