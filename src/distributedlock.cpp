@@ -322,10 +322,23 @@ void DistributedLockPrivate::withdraw(quint64 id)
 {
     if (!alive)
         return;
-    if (machine.cancel(id, now()))
+    if (machine.cancel(id, now())) {
         run(InsideCall);
-    else
+        return;
+    }
+    const auto outcome = std::find_if(m_outcomes.begin(), m_outcomes.end(), [id](const Outcome &pending) {
+        return pending.action.id == id && pending.action.kind == LeaseMachine::Action::Acquired;
+    });
+    if (outcome == m_outcomes.end()) {
         m_withdrawn.insert(id); // acquire() or deliver() ends it
+        return;
+    }
+    outcome->action.kind = LeaseMachine::Action::AcquireFailed;
+    outcome->action.error = LeaseMachine::cancelledError();
+    if (outcome->epoch == m_epoch && machine.phase() == LeaseMachine::Held) {
+        machine.release(newRequest(), now());
+        run(InsideCall);
+    }
 }
 
 void DistributedLockPrivate::cancel()
@@ -558,15 +571,6 @@ void DistributedLockPrivate::deliver(const Outcome &outcome)
     switch (action.kind) {
     case Action::Acquired: {
         const bool isCurrent = outcome.epoch == m_epoch && machine.isHeld(now());
-        if (m_withdrawn.contains(action.id)) {
-            if (isCurrent) {
-                machine.release(newRequest(), now());
-                run(OnEventLoop);
-            }
-            if (guard)
-                reportFailure(action.id, LeaseMachine::cancelledError());
-            return;
-        }
         if (!isCurrent) {
             reportFailure(action.id, {DistributedLock::CancelledError,
                                       QStringLiteral("the hold ended before the acquisition could be reported")});

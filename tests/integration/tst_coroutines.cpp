@@ -487,7 +487,6 @@ void tst_Coroutines::destroyedBeforeItsLevelWasTold()
 void tst_Coroutines::destroyedByEachNotify_data()
 {
     QTest::addColumn<int>("way");
-    QTest::newRow("the registry begins to connect") << 0;
     QTest::newRow("the lock begins to acquire") << 1;
     QTest::newRow("a level more") << 2;
     QTest::newRow("options of a registry just taken") << 3;
@@ -533,9 +532,6 @@ void tst_Coroutines::destroyedByEachNotify()
             doomed.destroy();
     };
     switch (way) {
-    case 0:
-        connect(&registry, &LockRegistry::stateChanged, this, destroy);
-        break;
     case 1:
         connect(lock.get(), &DistributedLock::stateChanged, this, destroy);
         break;
