@@ -7,6 +7,7 @@
 #include "lockregistry_p.h"
 #include "logging.h"
 
+#include <QtCore/qabstracteventdispatcher.h>
 #include <QtCore/qmetaobject.h>
 #include <QtCore/qpointer.h>
 
@@ -311,9 +312,15 @@ QFuture<LockResult> DistributedLockPrivate::acquireFuture(quint64 id)
     const QFuture<LockResult> future = promise.future();
     if (alive) {
         acquirePromises.emplace(id, std::move(promise));
-    } else {
-        promise.addResult(destroyedResult());
-        promise.finish();
+    } else if (QObject *const dispatcher = QAbstractEventDispatcher::instance()) {
+        // From an event: a continuation that tries again on each failure would keep the destructor from ending.
+        QMetaObject::invokeMethod(
+                dispatcher,
+                [shared = std::make_shared<QPromise<LockResult>>(std::move(promise)), result = destroyedResult()] {
+                    shared->addResult(result);
+                    shared->finish();
+                },
+                Qt::QueuedConnection);
     }
     return future;
 }

@@ -134,6 +134,9 @@ private Q_SLOTS:
     void eventLoopInASlot();
     void eventLoopInASlotOfAnotherLock();
     void eventLoopWhenTheErrorIsCleared();
+    void continuationAcquiresAgainInTheDestructor();
+    void manyAcquiresOfOneLock();
+    void retriesThatWereConfigured();
 
     void thousandsAtOnce_data();
     void thousandsAtOnce();
@@ -1044,6 +1047,67 @@ void tst_DistributedLock::eventLoopInASlotOfAnotherLock()
         lock->acquire();
     QVERIFY(eventually([&] { return held == 20; }, 20s));
     QVERIFY(inTime);
+}
+
+void tst_DistributedLock::continuationAcquiresAgainInTheDestructor()
+{
+    LockRegistry registry(QUrl(QStringLiteral("memory:continuation")));
+    DistributedLock holder(&registry, QStringLiteral("a"));
+    QVERIFY(acquireNow(&holder));
+    auto lock = std::make_unique<DistributedLock>(&registry, QStringLiteral("a"));
+    QList<DistributedLock::Error> errors;
+    const std::function<void(const LockResult &)> again = [&, guard = QPointer(lock.get())](const LockResult &result) {
+        errors.append(result.error);
+        if (guard && errors.size() < 100) // else a destructor that never ends would end neither here
+            guard->acquireAsync().then(again);
+    };
+    lock->acquireAsync().then(again);
+    QVERIFY(eventually([&] { return lock->queuePosition() == 0; }));
+    lock.reset();
+    // The acquire that was asked for in the destructor ends, too.
+    QVERIFY(eventually([&] { return errors.size() >= 2; }));
+    QCOMPARE(errors, QList<DistributedLock::Error>(2, DistributedLock::CancelledError));
+}
+
+void tst_DistributedLock::manyAcquiresOfOneLock()
+{
+    const auto timeFor = [](int acquires) {
+        LockRegistry registry(QUrl(QStringLiteral("memory:many")));
+        DistributedLock holder(&registry, QStringLiteral("a"));
+        DistributedLock lock(&registry, QStringLiteral("a"));
+        Spies spies(&lock);
+        if (!acquireNow(&holder))
+            return qint64(-1);
+        QElapsedTimer timer;
+        timer.start();
+        for (int i = 0; i < acquires; ++i)
+            lock.acquire();
+        lock.cancel();
+        eventually([&] { return spies.failed.size() == acquires; }, 60s);
+        return timer.nsecsElapsed();
+    };
+    timeFor(1000);
+    const qint64 few = timeFor(1000);
+    const qint64 many = timeFor(16'000);
+    // Sixteen times as many: 16 if each takes the same time, 256 if each takes time for all the others.
+    QVERIFY2(few > 0 && many < 80 * few, qPrintable(QStringLiteral("%1 ns, %2 ns").arg(few).arg(many)));
+}
+
+void tst_DistributedLock::retriesThatWereConfigured()
+{
+    // The library polls on its own behalf, too: when its subscription begins, when the holder's key expires. Only
+    // retries that are retryInterval apart count.
+    LockRegistry registry(m_server->url());
+    DistributedLock lock(&registry, QStringLiteral("a"));
+    lock.setOptions(options(5s, LockOptions::Forever).withMaxRetries(1).withRetryInterval(700ms));
+    m_server->command({"SET", "lock:a", "foreign", "PX", "60000"});
+    Spies spies(&lock);
+    QElapsedTimer timer;
+    timer.start();
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QVERIFY2(timer.elapsed() >= 700 * 3 / 4, qPrintable(QString::number(timer.elapsed())));
+    QCOMPARE(spies.failure(), DistributedLock::BusyError);
 }
 
 void tst_DistributedLock::eventLoopWhenTheErrorIsCleared()

@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "locktesting.h"
+#include "support/faultproxy.h"
+#include "support/redisserver.h"
+
+#include <QtCore/qelapsedtimer.h>
+
+using namespace LockTesting;
+using namespace QDistLock;
+
+/// A server that cannot be reached or used is reported at once, and once per outage (promise 9).
+class tst_Outages : public QObject
+{
+    Q_OBJECT
+
+private Q_SLOTS:
+    void initTestCase() { QVERIFY(m_server.start()); }
+    void cleanup() { m_server.command({"FLUSHALL"}); }
+
+    void reportedWhileAnAcquireWaits();
+    void reportedOnceForManyLocks();
+    void reportedWhileHeld();
+    void stoppedServer_data();
+    void stoppedServer();
+    void acquireThatFailsAfterwards();
+
+private:
+    Support::RedisServer m_server;
+};
+
+void tst_Outages::reportedWhileAnAcquireWaits()
+{
+    LogCapture log;
+    Support::FaultProxy proxy(m_server);
+    const QString port = QString::number(proxy.port());
+    proxy.setRefusing(true);
+    LockRegistry registry(proxy.url());
+    QSignalSpy registryErrors(&registry, &LockRegistry::errorOccurred);
+    DistributedLock lock(&registry, QStringLiteral("job"));
+    lock.setOptions(options(1s, LockOptions::Forever));
+    Spies spies(&lock);
+    QSignalSpy changes(&lock, &DistributedLock::errorChanged);
+    for (int outage = 1; outage <= 2; ++outage) {
+        QElapsedTimer timer;
+        timer.start();
+        if (outage == 1)
+            lock.acquire();
+        QVERIFY(eventually([&] { return spies.errors.size() == outage; }));
+        QVERIFY2(timer.elapsed() < 2000, qPrintable(QString::number(timer.elapsed())));
+        QCOMPARE(lock.error(), DistributedLock::ConnectionError);
+        QVERIFY2(lock.errorString().contains(port), qPrintable(lock.errorString()));
+        QVERIFY2(lock.errorString().contains(QLatin1String("job")), qPrintable(lock.errorString()));
+        QVERIFY(!changes.isEmpty());
+        // Many attempts later it is still the same outage.
+        const QString text = lock.errorString();
+        QVERIFY(!eventually([&] { return spies.errors.size() > outage; }, 2500ms));
+        QCOMPARE(lock.error(), DistributedLock::ConnectionError);
+        QCOMPARE(registryErrors.size(), outage);
+        QCOMPARE(log.count({port, QStringLiteral("refused")}) + log.count({port, QStringLiteral("closed")}), outage);
+        if (outage == 1)
+            QCOMPARE(lock.state(), DistributedLock::Acquiring);
+
+        proxy.setRefusing(false);
+        QVERIFY(eventually([&] { return lock.isHeld(); }));
+        QVERIFY(eventually([&] { return log.count({port, QStringLiteral("can be used again")}) == outage; }));
+        QCOMPARE(spies.errors.size(), outage);
+        QCOMPARE(lock.error(), DistributedLock::NoError);
+        QCOMPARE(lock.errorString(), QString());
+
+        if (outage == 1) {
+            // The next one comes while it waits in the queue.
+            lock.release();
+            QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+            m_server.command({"SET", "lock:job", "foreign"});
+            lock.acquire();
+            QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+            proxy.setRefusing(true);
+            proxy.resetAll();
+            QVERIFY(eventually([&] { return spies.errors.size() == 2; }));
+            m_server.command({"DEL", "lock:job"});
+        }
+    }
+}
+
+void tst_Outages::reportedOnceForManyLocks()
+{
+    LogCapture log;
+    Support::FaultProxy proxy(m_server);
+    const QString port = QString::number(proxy.port());
+    proxy.setRefusing(true);
+    LockRegistry registry(proxy.url());
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    int errors = 0;
+    for (int i = 0; i < 100; ++i) {
+        locks.push_back(std::make_unique<DistributedLock>(&registry, QString::number(i)));
+        locks.back()->setOptions(options(1s, LockOptions::Forever));
+        connect(locks.back().get(), &DistributedLock::errorOccurred, this, [&] { ++errors; });
+        locks.back()->acquire();
+    }
+    QVERIFY(eventually([&] { return errors == 100; }));
+    QVERIFY(!eventually([&] { return errors > 100; }, 1s));
+    QCOMPARE(log.count({port}), 1);
+}
+
+void tst_Outages::reportedWhileHeld()
+{
+    LogCapture log;
+    Support::FaultProxy proxy(m_server);
+    const QString port = QString::number(proxy.port());
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, QStringLiteral("job"));
+    lock.setOptions(options(8s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    proxy.setRefusing(true);
+    proxy.resetAll();
+    QVERIFY(eventually([&] { return spies.errors.size() == 1; }, 1s));
+    QCOMPARE(lock.error(), DistributedLock::ConnectionError);
+    QVERIFY(lock.isHeld());
+    QVERIFY(!eventually([&] { return spies.errors.size() > 1; }, 1s));
+    proxy.setRefusing(false);
+    QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
+    QCOMPARE(lock.error(), DistributedLock::NoError);
+    QVERIFY(eventually([&] { return log.count({port, QStringLiteral("can be used again")}) == 1; }));
+    QCOMPARE(log.count({port}), 2);
+    QVERIFY(spies.lost.isEmpty());
+
+    // It stays away: the loss says why.
+    proxy.setRefusing(true);
+    proxy.resetAll();
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }, 20s));
+    QVERIFY2(lock.errorString().contains(port), qPrintable(lock.errorString()));
+    QVERIFY2(lock.errorString().contains(QLatin1String("lost")), qPrintable(lock.errorString()));
+    QCOMPARE(lock.error(), DistributedLock::ConnectionError);
+}
+
+void tst_Outages::stoppedServer_data()
+{
+    QTest::addColumn<bool>("waiting");
+    QTest::newRow("held") << false;
+    QTest::newRow("waiting") << true;
+}
+
+void tst_Outages::stoppedServer()
+{
+    QFETCH(bool, waiting);
+    Support::RedisServer server;
+    QVERIFY(server.start());
+    LockRegistry registry(server.url());
+    DistributedLock lock(&registry, QStringLiteral("job"));
+    lock.setOptions(options(6s, LockOptions::Forever));
+    Spies spies(&lock);
+    if (waiting) {
+        server.command({"SET", "lock:job", "foreign", "PX", "600000"});
+        lock.acquire();
+        QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    } else {
+        QVERIFY(acquireNow(&lock));
+    }
+    server.pause();
+    QVERIFY(eventually([&] { return spies.errors.size() == 1; }, 10s));
+    QCOMPARE(lock.error(), DistributedLock::ConnectionError);
+    server.resume();
+    if (waiting) {
+        QVERIFY(eventually([&] { return lock.error() == DistributedLock::NoError; }));
+        QCOMPARE(lock.state(), DistributedLock::Acquiring);
+    }
+    QCOMPARE(spies.errors.size(), 1);
+}
+
+void tst_Outages::acquireThatFailsAfterwards()
+{
+    // The outage was reported while it waited; its end by time-out is no news of another.
+    Support::FaultProxy proxy(m_server);
+    proxy.setRefusing(true);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, QStringLiteral("job"));
+    lock.setOptions(options(1s, 700ms));
+    Spies spies(&lock);
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::ConnectionError);
+    QCOMPARE(spies.errors.size(), 1);
+}
+
+QTEST_GUILESS_MAIN(tst_Outages)
+#include "tst_outages.moc"
