@@ -8,6 +8,7 @@
 
 #include <QtCore/qfuturewatcher.h>
 #include <QtCore/qmetaobject.h>
+#include <QtCore/qpointer.h>
 #include <QtCore/qpromise.h>
 
 #include <algorithm>
@@ -161,6 +162,10 @@ void AnnotatedClient::takeTurn()
     m_doing = Running;
     m_participant->acquired(QDistLock::fencingTokenHere(server, lockName()), bootTime(), 0ns, m_isHeld);
     m_participant->write(m_isHeld);
+    const QPointer<AnnotatedClient> guard(this);
+    m_participant->runNestedLoop();
+    if (!guard)
+        return;
     microseconds rest = m_participant->drawHold();
     if (rest > 0us) {
         for (; rest > 0us && !m_stopping; rest -= ObserveInterval) {

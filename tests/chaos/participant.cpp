@@ -3,6 +3,9 @@
 
 #include "participant.h"
 
+#include <QtCore/qeventloop.h>
+#include <QtCore/qtimer.h>
+
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -44,6 +47,16 @@ bool Ordeal::suffer()
         return true;
     }
     }
+}
+
+void Ordeal::runNestedLoop()
+{
+    const int ms = m_nested.exchange(0);
+    if (ms == 0)
+        return;
+    QEventLoop loop;
+    QTimer::singleShot(ms, &loop, &QEventLoop::quit);
+    loop.exec();
 }
 
 Participant::Participant(const Settings &settings, const LockSettings &lock, History *history, Ordeal *ordeal)

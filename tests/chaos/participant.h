@@ -48,10 +48,14 @@ public:
     void block(int ms) { m_next = ms; }
     /// Suffers it, once. True if there was something to suffer.
     bool suffer();
+    /// The next slot that calls runNestedLoop() runs an event loop for that time, as a dialog does.
+    void nest(int ms) { m_nested = ms; }
+    void runNestedLoop();
 
 private:
     enum { Nothing = 0, Stop = -1, Die = -2 };
     std::atomic<int> m_next{Nothing};
+    std::atomic<int> m_nested{0};
 };
 
 /*!
@@ -69,6 +73,8 @@ public:
     Participant(const Settings &settings, const LockSettings &lock, History *history, Ordeal *ordeal);
 
     const LockSettings &lock() const { return m_lock; }
+    /// The last statement of a slot: everything may be gone afterwards.
+    void runNestedLoop() { m_ordeal->runNestedLoop(); }
     quint64 below(quint64 limit) { return m_random() % limit; }
     std::chrono::microseconds drawPause();
     std::chrono::microseconds drawHold();

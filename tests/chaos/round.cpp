@@ -322,6 +322,9 @@ Round::Undo Round::hitWorker(const Fault &fault, Worker *worker)
             QTimer::singleShot(duration, this, then);
         });
         return {};
+    case FaultKind::NestedLoop:
+        order("nest " + ms);
+        return {};
     default:
         order("section block " + ms);
         return {};

@@ -33,6 +33,7 @@ constexpr std::array<KindInfo, FaultKinds> kinds = {{
         {FaultKind::WorkerStoppedInSection, "worker-stopped-in-section", OfWorker, 110, 350},
         {FaultKind::LoopBlocked, "loop-blocked", OfWorker, 40, 250},
         {FaultKind::SectionBlocked, "section-blocked", OfWorker, 40, 250},
+        {FaultKind::NestedLoop, "nested-loop", OfWorker, 20, 400},
 
         {FaultKind::ConnectionsReset, "connections-reset", OfWay, 0, 0},
         {FaultKind::CutBeforeCommand, "cut-before-command", OfWay, 0, 0},

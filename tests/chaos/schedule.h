@@ -18,6 +18,7 @@ enum class FaultKind {
     WorkerStoppedInSection,   ///< between the look whether it holds the lock and the write
     LoopBlocked,              ///< the event loop stands still
     SectionBlocked,           ///< the critical section takes long and lets no event through
+    NestedLoop,               ///< a slot of the library's signals, or an annotated one, runs an event loop
 
     ConnectionsReset,
     CutBeforeCommand,

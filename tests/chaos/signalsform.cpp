@@ -66,6 +66,15 @@ public:
             m_participant->lost(nameOf(reason));
             next(0us);
         });
+        // Connected last: nothing of the slots above is left to do.
+        const auto dialog = [this] { m_participant->runNestedLoop(); };
+        connect(&m_lock, &DistributedLock::stateChanged, this, dialog);
+        connect(&m_lock, &DistributedLock::acquired, this, dialog);
+        connect(&m_lock, &DistributedLock::acquireFailed, this, dialog);
+        connect(&m_lock, &DistributedLock::renewed, this, dialog);
+        connect(&m_lock, &DistributedLock::released, this, dialog);
+        connect(&m_lock, &DistributedLock::lost, this, dialog);
+        connect(&m_lock, &DistributedLock::errorOccurred, this, dialog);
     }
 
     ~Client() override

@@ -103,6 +103,8 @@ private:
             const int ms = words.value(1).toInt();
             const timespec pause{ms / 1000, ms % 1000 * 1'000'000L};
             ::nanosleep(&pause, nullptr);
+        } else if (order == "nest") {
+            m_ordeal->nest(words.value(1).toInt());
         } else if (order == "section" && words.value(1) == "stop") {
             m_ordeal->stop();
         } else if (order == "section" && words.value(1) == "die") {
