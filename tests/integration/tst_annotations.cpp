@@ -254,6 +254,7 @@ private Q_SLOTS:
     void condition();
     void elsewhere();
     void nestedLoop();
+    void nestedLoopSeesWhatWasPosted();
     void nestedLoopWithoutLock();
     void nestedLoopOfAFailure();
     void nestedLoopOfACancelledCall();
@@ -1018,6 +1019,39 @@ void tst_Annotations::nestedLoop()
     QVERIFY(eventually([&] { return receiver.seen.size() == 2; }, 20s));
     QCOMPARE(receiver.overlaps, 0);
     QCOMPARE(other.seen, QList<int>{9});
+}
+
+void tst_Annotations::nestedLoopSeesWhatWasPosted()
+{
+    // An event that was posted behind the call's turn is delivered in the call's nested event loop.
+    struct PostsBehind : QObject
+    {
+        bool eventFilter(QObject *receiver, QEvent *event) override
+        {
+            if (event->type() != QEvent::User || posted)
+                return false;
+            posted = true;
+            receiver->event(event); // the lock was acquired: this posts the call's turn
+            QMetaObject::invokeMethod(this, [this] { delivered = true; }, Qt::QueuedConnection);
+            return true;
+        }
+        bool posted = false;
+        bool delivered = false;
+    } behind;
+    Sender sender;
+    Receiver receiver;
+    QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::add));
+    bool ended = false;
+    receiver.body = [&] {
+        QVERIFY(behind.posted);
+        QVERIFY(!behind.delivered);
+        QVERIFY(eventually([&] { return behind.delivered; }, 2s));
+        ended = true;
+    };
+    qApp->installEventFilter(&behind);
+    Q_EMIT sender.numbered(1);
+    // Not true before the nested loop has ended: quitting this loop would wake the nested one.
+    QVERIFY(eventually([&] { return ended; }));
 }
 
 void tst_Annotations::nestedLoopWithoutLock()
