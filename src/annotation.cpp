@@ -6,6 +6,7 @@
 #include "redis/serverurl.h"
 
 #include <QDistLock/lockregistry.h>
+#include <QDistLock/lockresult.h>
 
 #include <QtCore/qhash.h>
 #include <QtCore/qmutex.h>
@@ -23,6 +24,8 @@ using std::chrono::milliseconds;
 
 namespace QDistLock {
 
+using Detail::quoted;
+
 namespace {
 
 constexpr char LockInfoName[] = "QDistLock.lock:";
@@ -37,18 +40,6 @@ std::nullopt_t fail(QString *error, const QString &text)
 QString atPosition(qsizetype index, const QString &text)
 {
     return QStringLiteral("at position %1: %2").arg(index + 1).arg(text);
-}
-
-/// As it may stand in a log: on one line, and not too long.
-QString quoted(QStringView text)
-{
-    constexpr qsizetype Longest = 80;
-    QString shown;
-    for (const QChar c : text.first(std::min(text.size(), Longest)))
-        shown += c.isPrint() ? c : QChar(QChar::ReplacementCharacter);
-    if (text.size() > Longest)
-        shown += QStringLiteral("…");
-    return QLatin1Char('"') + shown + QLatin1Char('"');
 }
 
 bool isLetter(QChar c)
@@ -131,16 +122,13 @@ std::optional<OnBusy> toOnBusy(QStringView text, QString *error)
 
 std::optional<QUrl> toServer(QStringView text, QString *error)
 {
-    // The value is not repeated in the error: it may hold a password.
     const QUrl url(text.toString(), QUrl::StrictMode);
-    if (text.isEmpty() || !url.isValid() || url.scheme().isEmpty())
-        return fail(error, QStringLiteral("the server is not a URL"));
     if (url.scheme() == u"memory" || url.scheme() == u"redis+sentinel" || url.scheme() == u"redis+cluster"
         || url.scheme() == u"redlock") {
         return url;
     }
     QString problem;
-    if (!QtRedis::ServerUrl::parse(url, &problem))
+    if (!QtRedis::ServerUrl::parse(url, &problem, {QStringLiteral("memory")}))
         return fail(error, problem);
     return url;
 }
@@ -320,9 +308,9 @@ MethodSignature signatureOf(const QMetaObject *object, const QMetaMethod &method
 
 QString annotationText(const QByteArray &method, const RawAnnotation &annotation)
 {
-    QString text = QStringLiteral("QDL_LOCKED_METHOD(%1, \"%2\"").arg(shown(method), annotation.key);
+    QString text = QStringLiteral("QDL_LOCKED_METHOD(%1, %2").arg(shown(method), quoted(annotation.key));
     if (!annotation.options.isEmpty())
-        text += QStringLiteral(", \"%1\"").arg(withoutSecrets(annotation.options));
+        text += QStringLiteral(", %1").arg(quoted(withoutSecrets(annotation.options)));
     return text + QLatin1Char(')');
 }
 
@@ -536,10 +524,63 @@ std::optional<QString> KeyTemplate::evaluate(const CallArguments &arguments, QSt
     return key;
 }
 
+/// Sets the option \a name; what is wrong with it, in words, or nothing.
+static QString setOption(AnnotationOptions *options, QStringView name, QStringView value)
+{
+    QString problem;
+    // The field takes the value where there is one.
+    const auto set = [](auto &field, const auto &parsed) {
+        if (parsed)
+            field = *parsed;
+    };
+    if (name == u"wait") {
+        if (value == u"forever")
+            options->lock.wait = LockOptions::Forever;
+        else
+            set(options->lock.wait, toDuration(value, &problem));
+    } else if (name == u"lease") {
+        set(options->lock.lease, toDuration(value, &problem));
+    } else if (name == u"retryInterval") {
+        set(options->lock.retryInterval, toDuration(value, &problem));
+    } else if (name == u"maxRetries") {
+        if (value == u"unlimited")
+            options->lock.maxRetries = LockOptions::UnlimitedRetries;
+        else
+            set(options->lock.maxRetries, toInt(value, &problem));
+    } else if (name == u"autoRenew") {
+        set(options->lock.autoRenew, toBool(value, &problem));
+    } else if (name == u"fair") {
+        set(options->lock.fair, toBool(value, &problem));
+    } else if (name == u"minHold") {
+        set(options->lock.minHold, toDuration(value, &problem));
+    } else if (name == u"keyPrefix") {
+        options->lock.keyPrefix = value.toString();
+    } else if (name == u"minReplicas") {
+        set(options->lock.minReplicas, toInt(value, &problem));
+    } else if (name == u"replicaTimeout") {
+        set(options->lock.replicaTimeout, toDuration(value, &problem));
+    } else if (name == u"repairMissingTtl") {
+        set(options->lock.repairMissingTtl, toBool(value, &problem));
+    } else if (name == u"onBusy") {
+        set(options->onBusy, toOnBusy(value, &problem));
+    } else if (name == u"server") {
+        set(options->server, toServer(value, &problem));
+    } else if (name == u"condition") {
+        options->conditionNegated = value.startsWith(u'!');
+        options->condition = ValuePath::parse(value.sliced(options->conditionNegated ? 1 : 0).trimmed(), &problem);
+    } else {
+        return QStringLiteral("there is no option %1; there are wait, lease, retryInterval, maxRetries, autoRenew, fair, "
+                              "minHold, keyPrefix, minReplicas, replicaTimeout, repairMissingTtl, onBusy, condition and "
+                              "server")
+                .arg(quoted(name));
+    }
+    return problem.isEmpty() ? QString() : QStringLiteral("%1: %2").arg(name, problem);
+}
+
 std::optional<AnnotationOptions> AnnotationOptions::parse(QStringView text, QString *error)
 {
     AnnotationOptions options;
-    LockOptions &lock = options.lock;
+    QStringList problems;
     QList<QStringView> seen;
     qsizetype start = 0;
     const QList<QStringView> entries = text.split(u';');
@@ -551,73 +592,30 @@ std::optional<AnnotationOptions> AnnotationOptions::parse(QStringView text, QStr
             continue;
         const qsizetype equals = entry.indexOf(u'=');
         const QStringView name = entry.first(equals < 0 ? entry.size() : equals).trimmed();
-        const auto wrong = [&](const QString &problem) {
-            // What is wrong may be the rest of a password.
-            const bool mayBeSecret = name != u"server" && seen.contains(u"server")
-                    && text.sliced(position).contains(u'@');
-            return fail(error, atPosition(position, mayBeSecret ? QStringLiteral("this is no option; a ';' in the "
-                                                                                 "server's URL is written %3B")
-                                                                : problem));
-        };
-        if (equals < 0)
-            return wrong(QStringLiteral("%1 has no value; write name=value").arg(quoted(name)));
-        if (seen.contains(name))
-            return wrong(QStringLiteral("the option %1 is given twice").arg(quoted(name)));
-        seen.append(name);
-
-        const QStringView value = entry.sliced(equals + 1).trimmed();
         QString problem;
-        // The field takes the value where there is one.
-        const auto set = [](auto &field, const auto &parsed) {
-            if (parsed)
-                field = *parsed;
-        };
-        if (name == u"wait") {
-            if (value == u"forever")
-                lock.wait = LockOptions::Forever;
-            else
-                set(lock.wait, toDuration(value, &problem));
-        } else if (name == u"lease") {
-            set(lock.lease, toDuration(value, &problem));
-        } else if (name == u"retryInterval") {
-            set(lock.retryInterval, toDuration(value, &problem));
-        } else if (name == u"maxRetries") {
-            if (value == u"unlimited")
-                lock.maxRetries = LockOptions::UnlimitedRetries;
-            else
-                set(lock.maxRetries, toInt(value, &problem));
-        } else if (name == u"autoRenew") {
-            set(lock.autoRenew, toBool(value, &problem));
-        } else if (name == u"fair") {
-            set(lock.fair, toBool(value, &problem));
-        } else if (name == u"minHold") {
-            set(lock.minHold, toDuration(value, &problem));
-        } else if (name == u"keyPrefix") {
-            lock.keyPrefix = value.toString();
-        } else if (name == u"minReplicas") {
-            set(lock.minReplicas, toInt(value, &problem));
-        } else if (name == u"replicaTimeout") {
-            set(lock.replicaTimeout, toDuration(value, &problem));
-        } else if (name == u"repairMissingTtl") {
-            set(lock.repairMissingTtl, toBool(value, &problem));
-        } else if (name == u"onBusy") {
-            set(options.onBusy, toOnBusy(value, &problem));
-        } else if (name == u"server") {
-            set(options.server, toServer(value, &problem));
-        } else if (name == u"condition") {
-            options.conditionNegated = value.startsWith(u'!');
-            options.condition = ValuePath::parse(value.sliced(options.conditionNegated ? 1 : 0).trimmed(), &problem);
-        } else {
-            return wrong(QStringLiteral("there is no option %1; there are wait, lease, retryInterval, maxRetries, "
-                                        "autoRenew, fair, minHold, keyPrefix, minReplicas, replicaTimeout, "
-                                        "repairMissingTtl, onBusy, condition and server")
-                                 .arg(quoted(name)));
+        if (equals < 0)
+            problem = QStringLiteral("%1 has no value; write name=value").arg(quoted(name));
+        else if (seen.contains(name))
+            problem = QStringLiteral("the option %1 is given twice").arg(quoted(name));
+        else
+            problem = setOption(&options, name, entry.sliced(equals + 1).trimmed());
+        // It may be the rest of a password, and so may all that follows.
+        const bool mayBeSecret = name != u"server" && seen.contains(u"server") && text.sliced(position).contains(u'@');
+        seen.append(name);
+        if (problem.isEmpty())
+            continue;
+        if (mayBeSecret) {
+            problems.append(atPosition(position, QStringLiteral("this is no option; a ';' in the server's URL is written "
+                                                                "%3B")));
+            break;
         }
-        if (!problem.isEmpty())
-            return wrong(QStringLiteral("%1: %2").arg(name, problem));
+        problems.append(atPosition(position, problem));
     }
-    if (const QString problem = lock.validationError(); !problem.isEmpty())
-        return fail(error, problem);
+    // Only if every value could be read: the others are still the defaults.
+    if (const QString problem = options.lock.validationError(); problems.isEmpty() && !problem.isEmpty())
+        problems.append(problem);
+    if (!problems.isEmpty())
+        return fail(error, problems.join(QLatin1String("; ")));
     return options;
 }
 
@@ -643,31 +641,39 @@ QString LockedMethod::describe(const QString &text, const QString &problem) cons
 
 QString LockedMethod::add(const QString &key, const QString &options, const MethodSignature &signature)
 {
-    const QString text = annotationText(m_methodName, {key, options});
-    QString problem;
-    const auto parsed = AnnotationOptions::parse(options, &problem);
-    return parsed ? add(key, *parsed, text, signature) : describe(text, QStringLiteral("options, ") + problem);
+    return add(key, options, annotationText(m_methodName, {key, options}), signature);
 }
 
-QString LockedMethod::add(const QString &key, const AnnotationOptions &options, const QString &text,
-                          const MethodSignature &signature)
+QString LockedMethod::add(const QString &key, const QString &options, const QString &text, const MethodSignature &signature)
 {
     QString problem;
-    auto parsed = KeyTemplate::parse(key, &problem);
+    const auto parsed = AnnotationOptions::parse(options, &problem);
+    QStringList problems = addParsed(key, parsed.value_or(AnnotationOptions()), text, signature);
     if (!parsed)
-        return describe(text, QStringLiteral("key, ") + problem);
-    Annotation annotation{std::move(*parsed), options, text};
-    problem = annotation.key.bind(signature);
-    if (!problem.isEmpty())
-        return describe(text, QStringLiteral("key, ") + problem);
+        problems.append(QStringLiteral("options, ") + problem);
+    return problems.isEmpty() ? QString() : describe(text, problems.join(QLatin1String("; ")));
+}
+
+QStringList LockedMethod::addParsed(const QString &key, const AnnotationOptions &options, const QString &text,
+                                    const MethodSignature &signature)
+{
+    QStringList problems;
+    const auto check = [&problems](const char *part, const QString &problem) {
+        if (!problem.isEmpty())
+            problems.append(QLatin1String(part) + problem);
+    };
+    QString problem;
+    auto parsed = KeyTemplate::parse(key, &problem);
+    if (parsed)
+        problem = parsed->bind(signature);
+    check("key, ", problem);
+    Annotation annotation{parsed.value_or(KeyTemplate()), options, text};
     if (annotation.options.condition)
-        problem = annotation.options.condition->bind(signature);
-    if (!problem.isEmpty())
-        return describe(text, QStringLiteral("condition, ") + problem);
-    if (problem = options.lock.validationError(); !problem.isEmpty())
-        return describe(text, QStringLiteral("options, ") + problem);
-    m_annotations.append(annotation);
-    return QString();
+        check("condition, ", annotation.options.condition->bind(signature));
+    check("options, ", options.lock.validationError());
+    if (problems.isEmpty())
+        m_annotations.append(annotation);
+    return problems;
 }
 
 std::shared_ptr<const LockedMethod> LockedMethod::get(const QMetaObject *object, const QMetaMethod &method, QString *error)
@@ -679,8 +685,8 @@ std::shared_ptr<const LockedMethod> LockedMethod::get(const QMetaObject *object,
     locked->m_methodName = name;
     if (!owner) {
         *error = QStringLiteral("%1: there is no annotation for this method; write QDL_LOCKED_METHOD(%2, \"key\") after "
-                                "Q_OBJECT where moc reads it, or give a key in the call")
-                         .arg(locked->displayName(), shown(name));
+                                "Q_OBJECT where moc reads it, or give a key in the call%3")
+                         .arg(locked->displayName(), shown(name), brokenAnnotations(object));
         return nullptr;
     }
     // Parameters have the names they have where the annotation was written.
@@ -696,11 +702,14 @@ std::shared_ptr<const LockedMethod> LockedMethod::get(const QMetaObject *object,
     }
     const MethodSignature signature = signatureOf(owner, declared);
     const auto annotations = ownAnnotations(owner, name);
+    QStringList problems;
     for (const RawAnnotation &annotation : annotations) {
-        *error = locked->add(annotation.key, annotation.options, signature);
-        if (!error->isEmpty())
-            return nullptr;
+        if (const QString problem = locked->add(annotation.key, annotation.options, signature); !problem.isEmpty())
+            problems.append(problem);
     }
+    *error = problems.join(QLatin1String("; "));
+    if (!problems.isEmpty())
+        return nullptr;
     if (!stays)
         return locked;
     const QMutexLocker locker(&cache->mutex);
@@ -717,8 +726,10 @@ std::shared_ptr<const LockedMethod> LockedMethod::make(const QByteArray &classNa
     auto locked = std::make_shared<LockedMethod>();
     locked->m_className = className;
     locked->m_methodName = methodName;
-    *error = locked->add(key, options, QStringLiteral("key \"%1\"").arg(key), signature);
-    return error->isEmpty() ? locked : nullptr;
+    const QString text = QStringLiteral("key %1").arg(quoted(key));
+    const QStringList problems = locked->addParsed(key, options, text, signature);
+    *error = problems.isEmpty() ? QString() : locked->describe(text, problems.join(QLatin1String("; ")));
+    return problems.isEmpty() ? locked : nullptr;
 }
 
 std::shared_ptr<const LockedMethod> LockedMethod::make(const QByteArray &className, const QByteArray &methodName,
@@ -728,12 +739,16 @@ std::shared_ptr<const LockedMethod> LockedMethod::make(const QByteArray &classNa
     auto locked = std::make_shared<LockedMethod>();
     locked->m_className = className;
     locked->m_methodName = methodName;
-    const QString text = QStringLiteral("key \"%1\", options \"%2\"").arg(key, withoutSecrets(options));
-    QString problem;
-    const auto parsed = AnnotationOptions::parse(options, &problem);
-    *error = parsed ? locked->add(key, *parsed, text, signature)
-                    : locked->describe(text, QStringLiteral("options, ") + problem);
+    const QString text = QStringLiteral("key %1, options %2").arg(quoted(key), quoted(withoutSecrets(options)));
+    *error = locked->add(key, options, text, signature);
     return error->isEmpty() ? locked : nullptr;
+}
+
+QString LockedMethod::brokenAnnotations(const QMetaObject *object)
+{
+    const QStringList problems = validate(object);
+    return problems.isEmpty() ? QString()
+                              : QStringLiteral("; broken annotations: ") + problems.join(QLatin1String("; "));
 }
 
 QStringList LockedMethod::validate(const QMetaObject *object)

@@ -126,6 +126,8 @@ public:
     static bool isAnnotated(const QMetaObject *object, const QByteArray &methodName);
     /// Every annotation of \a object and its base classes; see QDistLock::validateAnnotations().
     static QStringList validate(const QMetaObject *object);
+    /// The same as the end of an error about an annotation that was not found; empty if nothing is wrong.
+    static QString brokenAnnotations(const QMetaObject *object);
 
     QByteArray className() const { return m_className; }
     QByteArray methodName() const { return m_methodName; }
@@ -142,8 +144,12 @@ private:
         AnnotationOptions options;
         QString text; ///< for messages
     };
+    /// All that is wrong with it, in words, or nothing.
     QString add(const QString &key, const QString &options, const MethodSignature &signature);
-    QString add(const QString &key, const AnnotationOptions &options, const QString &text, const MethodSignature &signature);
+    /// \a text stands for the annotation in messages.
+    QString add(const QString &key, const QString &options, const QString &text, const MethodSignature &signature);
+    QStringList addParsed(const QString &key, const AnnotationOptions &options, const QString &text,
+                          const MethodSignature &signature);
     QString describe(const QString &text, const QString &problem) const;
 
     QByteArray m_className;

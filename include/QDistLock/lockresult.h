@@ -7,6 +7,7 @@
 #include <QDistLock/distributedlock.h>
 
 #include <QtCore/qmetatype.h>
+#include <QtCore/qstringview.h>
 
 namespace QDistLock {
 
@@ -26,6 +27,13 @@ struct LockResult
     explicit operator bool() const noexcept { return isAcquired(); }
 };
 
+namespace Detail {
+
+/// \a text, the name of a lock for instance, as it appears in errors and logs: in quotation marks, on one line,
+/// with 100 characters at most. Thread-safe.
+QDISTLOCK_EXPORT QString quoted(QStringView text);
+
+} // namespace Detail
 } // namespace QDistLock
 
 Q_DECLARE_METATYPE(QDistLock::LockResult)

@@ -3,6 +3,7 @@
 
 #include "serverurl.h"
 
+#include <QtCore/qregularexpression.h>
 #include <QtCore/qstringlist.h>
 #include <QtCore/qurlquery.h>
 
@@ -67,8 +68,41 @@ QString invalidPart(const QUrl &url)
     if (reason.startsWith(QLatin1String("Invalid query")))
         return QStringLiteral("the query has a character that must be percent-encoded");
     if (reason.startsWith(QLatin1String("Invalid scheme")))
-        return QStringLiteral("the scheme is not valid; use redis, rediss or unix");
+        return QStringLiteral("the scheme is not valid");
     return QStringLiteral("it is not a valid URL");
+}
+
+/// "redis://localhost:6379" for "localhost:6379", which is to QUrl the scheme "localhost" and the path "6379".
+/// Empty where no server's address stands without its scheme.
+QString meantUrl(const QUrl &url)
+{
+    static const QRegularExpression address(QStringLiteral("^(?://)?(\\[[0-9A-Fa-f:.]+\\]|[A-Za-z0-9_.-]+)"
+                                                           "(?::[0-9]{1,5}(?:/[0-9]*)?)?$"));
+    const QString text = url.isValid() ? url.toString(QUrl::FullyEncoded) : url.path(QUrl::FullyEncoded);
+    if (address.match(text).hasMatch())
+        return (text.startsWith(u'/') ? QLatin1String("redis:") : QLatin1String("redis://")) + text;
+    if (url.isValid() && url.scheme().isEmpty() && url.authority().isEmpty() && text.startsWith(u'/')
+        && !text.contains(u'@'))
+        return QLatin1String("unix://") + text;
+    return QString();
+}
+
+/// For errors, also where the URL is not valid; without what may be a user name or password.
+QString shownUrl(const QUrl &url)
+{
+    if (url.isValid())
+        return ServerUrl::withoutSecrets(url).toString();
+    const QLatin1String start("source was \"");
+    const QString reason = url.errorString(); // ends in the whole URL and its parts
+    const qsizetype begin = reason.indexOf(start) + start.size();
+    QString shown = reason.mid(begin, reason.indexOf(u'"', begin) - begin);
+    if (!reason.contains(start) || reason.contains(u'@') || !shown.contains(QLatin1String("://")))
+        return QString();
+    // The end may be "user:password", with the host forgotten.
+    static const QRegularExpression end(QStringLiteral("[?#]|:(?!//)|[^\\x20-\\x7e]"));
+    if (const qsizetype position = shown.indexOf(end); position >= 0)
+        shown = shown.left(position) + u'…';
+    return shown;
 }
 
 bool decode(const QString &encoded, QString *decoded)
@@ -92,6 +126,7 @@ bool parseDatabase(const QString &text, int *database)
 struct Parser
 {
     const QUrl &url;
+    const QStringList schemes; ///< for errors
     ServerUrl server;
     QString error;
 
@@ -104,6 +139,7 @@ private:
         return false;
     }
     bool parseAll();
+    bool parseScheme();
     bool parseUser();
     bool parseAuthority();
     bool parseSocket();
@@ -114,8 +150,34 @@ bool Parser::parse()
 {
     if (parseAll())
         return true;
-    error = QStringLiteral("The server URL cannot be used: %1.").arg(error);
+    const QString shown = shownUrl(url);
+    error = shown.isEmpty() ? QStringLiteral("The server URL cannot be used: %1").arg(error)
+                            : QStringLiteral("The server URL \"%1\" cannot be used: %2").arg(shown, error);
+    if (!error.endsWith(u'?'))
+        error += u'.';
     return false;
+}
+
+bool Parser::parseScheme()
+{
+    const QString meant = meantUrl(url);
+    if (!meant.isEmpty())
+        return fail(QStringLiteral("it has no scheme; did you mean %1?").arg(meant));
+    if (url.scheme() == tcpScheme || url.scheme() == tlsScheme || url.scheme() == unixScheme) {
+        server.scheme = url.scheme() == tcpScheme ? ServerUrl::Tcp
+                : url.scheme() == tlsScheme       ? ServerUrl::Tls
+                                                  : ServerUrl::Unix;
+        return true;
+    }
+    if (!url.isValid())
+        return fail(invalidPart(url));
+    const QString known = QStringLiteral("use %1 or %2").arg(schemes.first(schemes.size() - 1).join(QLatin1String(", ")),
+                                                              schemes.last());
+    if (url.scheme().isEmpty())
+        return fail(QStringLiteral("it has no scheme; ") + known);
+    return fail(hasStrayAt(url) // "user:password@host" has the scheme "user"
+                        ? QStringLiteral("its scheme is not supported; ") + known
+                        : QStringLiteral("the scheme \"%1\" is not supported; %2").arg(url.scheme(), known));
 }
 
 bool Parser::parseAll()
@@ -124,22 +186,10 @@ bool Parser::parseAll()
         return fail(QStringLiteral("it is empty; expected redis://host:port/db"));
     if (!url.isValid() && url.errorString().isEmpty())
         return fail(QStringLiteral("it is empty; expected redis://host:port/db"));
+    if (!parseScheme())
+        return false;
     if (!url.isValid())
         return fail(invalidPart(url));
-
-    if (url.scheme().isEmpty())
-        return fail(QStringLiteral("it has no scheme; use redis://, rediss:// or unix://"));
-    if (url.scheme() == tcpScheme)
-        server.scheme = ServerUrl::Tcp;
-    else if (url.scheme() == tlsScheme)
-        server.scheme = ServerUrl::Tls;
-    else if (url.scheme() == unixScheme)
-        server.scheme = ServerUrl::Unix;
-    else
-        return fail(hasStrayAt(url) // "user:password@host" has the scheme "user"
-                            ? QStringLiteral("its scheme is not supported; use redis, rediss or unix")
-                            : QStringLiteral("the scheme \"%1\" is not supported; use redis, rediss or unix")
-                                      .arg(url.scheme()));
 
     if (hasStrayAt(url))
         return fail(QStringLiteral(
@@ -263,9 +313,9 @@ bool Parser::parseQuery()
 
 } // namespace
 
-std::optional<ServerUrl> ServerUrl::parse(const QUrl &url, QString *error)
+std::optional<ServerUrl> ServerUrl::parse(const QUrl &url, QString *error, const QStringList &otherSchemes)
 {
-    Parser parser{url, {}, {}};
+    Parser parser{url, QStringList{tcpScheme, tlsScheme, unixScheme} + otherSchemes, {}, {}};
     if (parser.parse())
         return parser.server;
     if (error)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <QtCore/qstring.h>
+#include <QtCore/qstringlist.h>
 #include <QtCore/qurl.h>
 
 #include <optional>
@@ -27,8 +28,9 @@ struct ServerUrl
     QString password; ///< percent-decoded; from QDISTLOCK_PASSWORD where the URL has none
     QString caFile, certificateFile, keyFile;
 
-    /// On failure nullopt, and \a error names the part that is wrong, never user name or password.
-    static std::optional<ServerUrl> parse(const QUrl &url, QString *error);
+    /// On failure nullopt, and \a error shows the URL and names the part that is wrong, never user name or password.
+    /// \a otherSchemes: further ones that the caller accepts, for the error.
+    static std::optional<ServerUrl> parse(const QUrl &url, QString *error, const QStringList &otherSchemes = {});
     /// \a url without user name, password and query, fit for logs. Only the scheme of a URL whose
     /// parts cannot be told apart for sure, such as one with an unescaped '/' in the password.
     static QUrl withoutSecrets(const QUrl &url);

@@ -368,8 +368,12 @@ void tst_Annotation::wrongOptions_data()
     row("condition=this", "condition: \"this\" needs a property");
     row("condition={order.urgent}", "condition: ");
     row("condition=a == b", "condition: ");
-    row("server=", "server: the server is not a URL");
-    row("server=nonsense", "server: the server is not a URL");
+    row("server=", "server: The server URL cannot be used: it is empty");
+    row("server=nonsense", "did you mean redis://nonsense?");
+    row("server=127.0.0.1:6379", "did you mean redis://127.0.0.1:6379?");
+    row("wiat=2s; lease=3; fair=maybe", "\"3\" is not a duration");
+    row("wiat=2s; lease=3; fair=maybe", "at position 1: there is no option \"wiat\"");
+    row("wiat=2s; lease=3; fair=maybe", "at position 19: fair: \"maybe\"");
     row("server=http://host", "server: ");
     row("server=redis://user:topsecret@host:99999", "server: ");
     row("server=redis://user:12;topsecret@host", "this is no option; a ';'");
