@@ -51,6 +51,13 @@ QMetaMethod findMethod(const QMetaObject *object, const QByteArray &name, const 
     return QMetaMethod();
 }
 
+/// Without it nothing that is posted is delivered.
+QString noApplication()
+{
+    return QCoreApplication::instance() ? QString()
+                                        : QStringLiteral("there is no QCoreApplication; create it first");
+}
+
 LockResult optionsError(const QString &text)
 {
     return {DistributedLock::OptionsError, text, 0};
@@ -91,6 +98,13 @@ public:
         }
     }
 
+    /// Before there is a call that could be reported.
+    void refuse(const QString &text)
+    {
+        qCWarning(lcLock, "invokeLocked(): %ls", qUtf16Printable(text));
+        fail(optionsError(text), false);
+    }
+
     /// In the thread of \a object.
     void begin(QObject *object, const QByteArray &methodName)
     {
@@ -102,12 +116,12 @@ public:
         QString error;
         const QMetaMethod method = choose(meta, methodName, &error);
         if (!method.isValid()) {
-            fail(optionsError(error), false);
+            refuse(error);
             return;
         }
         const auto locked = LockedMethod::get(meta, method, &error);
         if (!locked) {
-            fail(optionsError(error), false);
+            refuse(error);
             return;
         }
         m_object = object;
@@ -121,7 +135,7 @@ public:
         Detail::callLocked(locked, object, types.size(), types.constData(), values.constData(), shared_from_this());
     }
 
-    void run(const std::shared_ptr<void> &) override
+    void run(const std::shared_ptr<void> &locks) override
     {
         try {
             const QMetaType type = m_method.returnMetaType();
@@ -135,6 +149,7 @@ public:
             QMetaObject::metacall(m_object, QMetaObject::InvokeMetaMethod, m_method.methodIndex(), pointers.data());
             promise().addResult(result);
         } catch (...) {
+            Detail::logException(locks);
             promise().setException(std::current_exception());
         }
         end();
@@ -244,7 +259,9 @@ QFuture<QVariant> invokeLocked(QObject *object, const char *method, const QVaria
     const auto future = job->future();
     const QByteArray name(method);
     if (!object)
-        job->fail(optionsError(QStringLiteral("invokeLocked(): the object is null")), false);
+        job->refuse(QStringLiteral("the object whose \"%1\" was called is null").arg(QString::fromUtf8(name)));
+    else if (const QString problem = noApplication(); !problem.isEmpty())
+        job->refuse(problem);
     else if (object->thread() == QThread::currentThread())
         job->begin(object, name);
     else
@@ -275,6 +292,11 @@ std::unique_ptr<QFutureWatcherBase> LockedJob::makeWatcher() const
     return nullptr;
 }
 
+void logException(const std::shared_ptr<void> &locks)
+{
+    LockedCallQueue::logException(locks);
+}
+
 LockResult cancelledCall()
 {
     return {DistributedLock::CancelledError,
@@ -288,10 +310,13 @@ std::shared_ptr<const LockedMethod> annotatedMethod(const QObject *receiver, con
     std::shared_ptr<const LockedMethod> method;
     if (!receiver) {
         error = QStringLiteral("the receiver is null");
+    } else if (error = noApplication(); !error.isEmpty()) {
+        // Its emissions would vanish.
     } else if (!name) {
         error = QStringLiteral("%1: the slot that takes (%2) has no annotation; write QDL_LOCKED_METHOD(slot, \"key\") "
-                               "after Q_OBJECT in its class, or give connectLocked() a key")
-                        .arg(QString::fromLatin1(receiver->metaObject()->className()), typeNames(types));
+                               "after Q_OBJECT in its class, or give connectLocked() a key%3")
+                        .arg(QString::fromLatin1(receiver->metaObject()->className()), typeNames(types),
+                             LockedMethod::brokenAnnotations(receiver->metaObject()));
     } else {
         const QMetaMethod found = findMethod(receiver->metaObject(), name, types);
         if (found.isValid()) {
@@ -316,7 +341,7 @@ static std::shared_ptr<const LockedMethod> makeMethod(const QObject *receiver, c
     std::shared_ptr<const LockedMethod> method;
     if (!receiver) {
         error = QStringLiteral("the receiver is null");
-    } else {
+    } else if (error = noApplication(); error.isEmpty()) {
         const QMetaObject *const meta = receiver->metaObject();
         MethodSignature signature{meta, {}, types};
         if (name) {

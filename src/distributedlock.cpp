@@ -6,10 +6,12 @@
 #include "core/leaseclock.h"
 #include "lockregistry_p.h"
 #include "logging.h"
+#include "threadcheck.h"
 
 #include <QtCore/qabstracteventdispatcher.h>
 #include <QtCore/qmetaobject.h>
 #include <QtCore/qpointer.h>
+#include <QtCore/qthread.h>
 
 #include <algorithm>
 #include <limits>
@@ -71,7 +73,8 @@ void DistributedLockPrivate::close()
 
 LockResult DistributedLockPrivate::destroyedResult() const
 {
-    return {DistributedLock::CancelledError, QStringLiteral("Lock \"%1\": the lock object was destroyed").arg(name), 0};
+    return {DistributedLock::CancelledError,
+            QStringLiteral("Lock %1: the lock object was destroyed").arg(Detail::quoted(name)), 0};
 }
 
 LeaseTime DistributedLockPrivate::now() const
@@ -237,19 +240,22 @@ void DistributedLockPrivate::registryDestroyed()
         deliverLater();
 }
 
+void DistributedLockPrivate::failAcquire(quint64 id, DistributedLock::Error code, const QString &text)
+{
+    LeaseMachine::Action action{LeaseMachine::Action::AcquireFailed};
+    action.id = id;
+    action.error = {code, text, true, false};
+    m_outcomes.append({action, m_epoch});
+    m_withdrawn.remove(id);
+    deliverLater();
+}
+
 void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *own)
 {
     if (!alive)
         return;
     const LockOptions &wanted = own ? *own : options;
-    const auto fail = [this, id](DistributedLock::Error code, const QString &text) {
-        LeaseMachine::Action action{LeaseMachine::Action::AcquireFailed};
-        action.id = id;
-        action.error = {code, text, true, false};
-        m_outcomes.append({action, m_epoch});
-        m_withdrawn.remove(id);
-        deliverLater();
-    };
+    const auto fail = [this, id](DistributedLock::Error code, const QString &text) { failAcquire(id, code, text); };
     const QPointer<DistributedLock> guard(q);
     if (machine.phase() == LeaseMachine::Held) {
         machine.tick(now()); // it may be over
@@ -295,7 +301,7 @@ void DistributedLockPrivate::release(quint64 id)
         return;
     const bool unannounced = isUnannounced();
     if (unannounced || machine.phase() == LeaseMachine::Unlocked || machine.phase() == LeaseMachine::Releasing)
-        qCWarning(lcLock, "Lock \"%ls\": release() of a lock that is not held", qUtf16Printable(name));
+        qCWarning(lcLock, "Lock %ls: release() of a lock that is not held", qUtf16Printable(Detail::quoted(name)));
     const QPointer<DistributedLock> guard(q);
     if (unannounced)
         cancel();
@@ -502,8 +508,8 @@ QString DistributedLockPrivate::describe(const QString &text) const
 {
     const QString server = registry ? registry->serverText : QString();
     if (server.isEmpty() || text.contains(server))
-        return QStringLiteral("Lock \"%1\": %2").arg(name, text);
-    return QStringLiteral("Lock \"%1\" on %2: %3").arg(name, server, text);
+        return QStringLiteral("Lock %1: %2").arg(Detail::quoted(name), text);
+    return QStringLiteral("Lock %1 on %2: %3").arg(Detail::quoted(name), server, text);
 }
 
 bool DistributedLockPrivate::storeError(const EngineError &newError)
@@ -671,6 +677,54 @@ void DistributedLockPrivate::deliver(const Outcome &outcome)
     }
 }
 
+/// Logs that \a function was called in the wrong thread, if it was: then it must do nothing.
+bool DistributedLockPrivate::isForeignCall(const char *function) const
+{
+    const QString problem = wrongThread(q, function);
+    if (!problem.isEmpty())
+        qCWarning(lcLock, "Lock %ls: %ls", qUtf16Printable(Detail::quoted(name)), qUtf16Printable(problem));
+    return !problem.isEmpty();
+}
+
+/// The text of the error if an acquire cannot end here in the way it should. It is then logged, and the acquire fails
+/// in the lock's own thread.
+QString DistributedLockPrivate::refuseAcquire(const char *function)
+{
+    QString problem = wrongThread(q, function);
+    if (problem.isEmpty())
+        problem = noEventLoop(function);
+    if (problem.isEmpty())
+        return QString();
+    QMetaObject::invokeMethod(
+            q, [this, problem] { failAcquire(newRequest(), DistributedLock::OptionsError, problem); },
+            Qt::QueuedConnection);
+    const QString text = QStringLiteral("Lock %1: %2").arg(Detail::quoted(name), problem);
+    qCWarning(lcLock, "%ls", qUtf16Printable(text));
+    return text;
+}
+
+/// Once for each lock: what looks like seconds.
+void DistributedLockPrivate::hintAtMilliseconds()
+{
+    if (!leaseGivenAsInt || name.isEmpty() || options.lease <= 0ms || options.lease >= 100ms)
+        return;
+    leaseGivenAsInt = false;
+    leaseHintGiven = true;
+    qCWarning(lcLock,
+              "Lock %ls: its lease is %lld ms, which is very short; lease is given in milliseconds: write %lld for %lld s",
+              qUtf16Printable(Detail::quoted(name)), qlonglong(options.lease.count()),
+              qlonglong(options.lease.count() * 1000), qlonglong(options.lease.count()));
+}
+
+static QFuture<LockResult> finishedFuture(const LockResult &result)
+{
+    QPromise<LockResult> promise;
+    promise.start();
+    promise.addResult(result);
+    promise.finish();
+    return promise.future();
+}
+
 DistributedLock::DistributedLock(QObject *parent)
     : DistributedLock(QString(), parent)
 {
@@ -701,16 +755,18 @@ QString DistributedLock::name() const
 
 void DistributedLock::setName(const QString &name)
 {
-    if (name == d->name)
+    if (d->isForeignCall("setName()") || name == d->name)
         return;
     if (state() != Unlocked) {
         const QPointer<DistributedLock> alive(this);
-        d->setError({NameError, QStringLiteral("it cannot be renamed to \"%1\" while it is in use; release it first").arg(name)});
+        d->setError({NameError, QStringLiteral("it cannot be renamed to %1 while it is in use; release it first")
+                                    .arg(Detail::quoted(name))});
         if (alive)
             Q_EMIT errorOccurred(NameError);
         return;
     }
     d->name = name;
+    d->hintAtMilliseconds();
     Q_EMIT nameChanged();
 }
 
@@ -721,7 +777,7 @@ LockRegistry *DistributedLock::registry() const
 
 void DistributedLock::setRegistry(LockRegistry *registry)
 {
-    if (registry == this->registry() && !d->registryGone)
+    if (d->isForeignCall("setRegistry()") || (registry == this->registry() && !d->registryGone))
         return;
     if (state() != Unlocked) {
         const QPointer<DistributedLock> alive(this);
@@ -742,6 +798,8 @@ LockOptions DistributedLock::options() const
 
 void DistributedLock::setOptions(const LockOptions &options)
 {
+    if (d->isForeignCall("setOptions()"))
+        return;
     d->setFields(DistributedLockPrivate::AllFields, options);
 }
 
@@ -793,11 +851,19 @@ milliseconds DistributedLock::leaseAsDuration() const
 
 void DistributedLock::setLease(int milliseconds)
 {
+    const QPointer<DistributedLock> alive(this);
     setLease(std::chrono::milliseconds(milliseconds));
+    if (!alive || thread() != QThread::currentThread())
+        return;
+    d->leaseGivenAsInt = !d->leaseHintGiven;
+    d->hintAtMilliseconds();
 }
 
 void DistributedLock::setLease(milliseconds lease)
 {
+    if (d->isForeignCall("setLease()"))
+        return;
+    d->leaseGivenAsInt = false;
     d->setFields(DistributedLockPrivate::Lease, options().withLease(lease));
 }
 
@@ -819,6 +885,8 @@ void DistributedLock::setWait(int milliseconds)
 
 void DistributedLock::setWait(milliseconds wait)
 {
+    if (d->isForeignCall("setWait()"))
+        return;
     d->setFields(DistributedLockPrivate::Wait, options().withWait(wait));
 }
 
@@ -839,6 +907,8 @@ void DistributedLock::setRetryInterval(int milliseconds)
 
 void DistributedLock::setRetryInterval(milliseconds interval)
 {
+    if (d->isForeignCall("setRetryInterval()"))
+        return;
     d->setFields(DistributedLockPrivate::RetryInterval, options().withRetryInterval(interval));
 }
 
@@ -849,6 +919,8 @@ bool DistributedLock::autoRenew() const
 
 void DistributedLock::setAutoRenew(bool autoRenew)
 {
+    if (d->isForeignCall("setAutoRenew()"))
+        return;
     d->setFields(DistributedLockPrivate::AutoRenew, options().withAutoRenew(autoRenew));
 }
 
@@ -859,6 +931,8 @@ bool DistributedLock::isFair() const
 
 void DistributedLock::setFair(bool fair)
 {
+    if (d->isForeignCall("setFair()"))
+        return;
     d->setFields(DistributedLockPrivate::Fair, options().withFair(fair));
 }
 
@@ -884,7 +958,8 @@ QFuture<LockResult> DistributedLock::acquireAsync(const LockOptions &options)
 {
     quint64 id;
     const QFuture<LockResult> future = prepareAcquire(&id);
-    d->acquire(id, false, &options);
+    if (id != 0)
+        d->acquire(id, false, &options);
     return future;
 }
 
@@ -898,13 +973,17 @@ QFuture<LockResult> DistributedLock::tryAcquireAsync()
 
 QFuture<LockResult> DistributedLock::prepareAcquire(quint64 *id)
 {
+    *id = 0;
+    if (const QString problem = d->refuseAcquire("acquire()"); !problem.isEmpty())
+        return finishedFuture({OptionsError, problem, 0});
     *id = d->newRequest();
     return d->acquireFuture(*id);
 }
 
 void DistributedLock::startAcquire(quint64 id, bool once)
 {
-    d->acquire(id, once);
+    if (id != 0)
+        d->acquire(id, once);
 }
 
 void DistributedLock::withdrawAcquire(quint64 id)
@@ -914,38 +993,42 @@ void DistributedLock::withdrawAcquire(quint64 id)
 
 QFuture<bool> DistributedLock::releaseAsync()
 {
-    const quint64 id = d->newRequest();
     QPromise<bool> promise;
     promise.start();
     const QFuture<bool> future = promise.future();
-    if (d->alive) {
-        d->releasePromises.emplace(id, std::move(promise));
-        d->release(id);
-    } else {
+    if (d->isForeignCall("release()") || !d->alive) {
         promise.addResult(false);
         promise.finish();
+        return future;
     }
+    const quint64 id = d->newRequest();
+    d->releasePromises.emplace(id, std::move(promise));
+    d->release(id);
     return future;
 }
 
 void DistributedLock::acquire()
 {
-    d->acquire(d->newRequest(), false);
+    if (d->refuseAcquire("acquire()").isEmpty())
+        d->acquire(d->newRequest(), false);
 }
 
 void DistributedLock::tryAcquire()
 {
-    d->acquire(d->newRequest(), true);
+    if (d->refuseAcquire("tryAcquire()").isEmpty())
+        d->acquire(d->newRequest(), true);
 }
 
 void DistributedLock::release()
 {
-    d->release(d->newRequest());
+    if (!d->isForeignCall("release()"))
+        d->release(d->newRequest());
 }
 
 void DistributedLock::cancel()
 {
-    d->cancel();
+    if (!d->isForeignCall("cancel()"))
+        d->cancel();
 }
 
 } // namespace QDistLock

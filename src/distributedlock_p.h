@@ -50,6 +50,12 @@ public:
     quint64 newRequest() { return ++m_lastRequest; }
     /// \a own: instead of the lock's options.
     void acquire(quint64 id, bool once, const LockOptions *own = nullptr);
+    void failAcquire(quint64 id, DistributedLock::Error code, const QString &text);
+    QString refuseAcquire(const char *function);
+    bool isForeignCall(const char *function) const;
+    void hintAtMilliseconds();
+    /// True while it holds the key of that name on the server.
+    bool holds(const QByteArray &key) const { return machine.phase() == LeaseMachine::Held && m_keys.lock == key; }
     /// Made before acquire(), where a slot of a NOTIFY may delete the lock.
     QFuture<LockResult> acquireFuture(quint64 id);
     /// Nobody waits for this acquire any more; others go on.
@@ -97,6 +103,8 @@ public:
     /// Options set by the application: for these the registry's defaults do not count.
     enum OptionField : quint8 { Lease = 1, Wait = 2, RetryInterval = 4, AutoRenew = 8, Fair = 16, AllFields = 255 };
     quint8 fieldsSet = 0;
+    bool leaseGivenAsInt = false; ///< and not checked yet, for want of a name
+    bool leaseHintGiven = false;
     LeaseMachine machine;
     DistributedLock::Error error = DistributedLock::NoError;
     QString errorString;

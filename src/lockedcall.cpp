@@ -4,6 +4,7 @@
 #include "lockedcall.h"
 
 #include "logging.h"
+#include "threadcheck.h"
 
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qcoreevent.h>
@@ -37,7 +38,7 @@ QDeadlineTimer deadlineIn(milliseconds wait)
 
 QString describeLock(const LockRequest &request, const QString &text)
 {
-    return QStringLiteral("Lock \"%1\" on %2: %3").arg(request.name, request.serverText(), text);
+    return QStringLiteral("Lock %1 on %2: %3").arg(Detail::quoted(request.name), request.serverText(), text);
 }
 
 /// Of a call that waited for its turn only.
@@ -149,6 +150,13 @@ public:
     }
 
     const std::vector<std::shared_ptr<LockHold>> &holds() const { return m_holds; }
+    void logException(const QString &what) const
+    {
+        const LockRequest *const request = m_call.requests.isEmpty() ? nullptr : &m_call.requests.first();
+        const QString text = QStringLiteral("the work under it ended with an exception: %1").arg(what);
+        const LockResult result{DistributedLock::NoError, request ? describeLock(*request, text) : text, 0};
+        qCInfo(lcLock, "%ls", qUtf16Printable(m_call.info(request, result).errorString));
+    }
 
 private:
     Q_DISABLE_COPY_MOVE(Locks)
@@ -230,7 +238,16 @@ void WaitingCall::fail(const LockRequest *request, const LockResult &result) con
     // Whoever takes a call back, or lets its receiver go, knows of it; not so with an argument.
     const bool cancelled = result.error == DistributedLock::CancelledError
             && !(call.receiver && call.arguments.contains(nullptr));
-    if (told || skipped || cancelled) {
+    // Its future may have been dropped.
+    if (told && !skipped && !cancelled) {
+        // A warning for what only a change of the program can mend.
+        if (result.error == DistributedLock::NameError || result.error == DistributedLock::OptionsError)
+            qCWarning(lcLock, "%ls", qUtf16Printable(info.errorString));
+        else
+            qCInfo(lcLock, "%ls", qUtf16Printable(info.errorString));
+        return;
+    }
+    if (skipped || cancelled) {
         qCDebug(lcLock, "%ls", qUtf16Printable(info.errorString));
         if (!told && calls && skipped)
             Q_EMIT calls->skipped(info);
@@ -268,8 +285,26 @@ LockedCallQueue::~LockedCallQueue()
         call->fail(nullptr, Detail::cancelledCall());
 }
 
+void LockedCallQueue::logException(const std::shared_ptr<void> &locks)
+{
+    QString what = QStringLiteral("not a std::exception");
+    try {
+        throw;
+    } catch (const std::exception &exception) {
+        what = QString::fromUtf8(exception.what());
+    } catch (...) {
+    }
+    static_cast<const Locks *>(locks.get())->logException(what);
+}
+
 void LockedCallQueue::add(CallPointer newCall)
 {
+    if (const QString problem = noEventLoop("it"); !problem.isEmpty()) {
+        const QList<LockRequest> &requests = newCall->call.requests;
+        const LockRequest *const request = requests.isEmpty() ? nullptr : &requests.first();
+        newCall->fail(request, {DistributedLock::OptionsError, request ? describeLock(*request, problem) : problem, 0});
+        return;
+    }
     WaitingCall *const call = newCall.get();
     call->id = ++m_lastId;
     call->queue.clear();

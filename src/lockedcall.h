@@ -85,6 +85,8 @@ public:
     using CallPointer = std::unique_ptr<WaitingCall>;
     /// In the receiver's thread.
     void add(CallPointer call);
+    /// See Detail::logException().
+    static void logException(const std::shared_ptr<void> &locks);
 
     bool eventFilter(QObject *watched, QEvent *event) override;
 

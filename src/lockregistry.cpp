@@ -7,7 +7,9 @@
 #include "engine/memoryengine.h"
 #include "engine/redisengine.h"
 #include "logging.h"
+#include "threadcheck.h"
 
+#include <QtCore/qabstracteventdispatcher.h>
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qmutex.h>
 #include <QtCore/qpointer.h>
@@ -42,7 +44,7 @@ std::unique_ptr<LockEngine> makeEngine(const QUrl &url, const LeaseClock *clock,
                             .arg(scheme));
     }
     QString text;
-    if (const auto server = QtRedis::ServerUrl::parse(url, &text))
+    if (const auto server = QtRedis::ServerUrl::parse(url, &text, {QStringLiteral("memory")}))
         return std::make_unique<RedisEngine>(*server, clock);
     return fail(text);
 }
@@ -57,6 +59,14 @@ QThreadStorage<ThreadRegistries *> threadRegistries;
 
 /// A server that fails again sooner was not back: it is the same outage.
 constexpr milliseconds UsableAgain = 1s;
+
+/// Those of all threads.
+struct AllRegistries
+{
+    QMutex mutex;
+    QSet<LockRegistryPrivate *> registries;
+};
+Q_GLOBAL_STATIC(AllRegistries, allRegistries)
 
 struct DefaultServer
 {
@@ -113,9 +123,56 @@ LockRegistryPrivate::LockRegistryPrivate(LockRegistry *registry, const QUrl &url
         m_outageErrors.clear();
         qCWarning(lcLock, "%ls: the server can be used again", qUtf16Printable(serverText));
     });
+    if (AllRegistries *const all = allRegistries()) {
+        const QMutexLocker locker(&all->mutex);
+        all->registries.insert(this);
+    }
 }
 
-LockRegistryPrivate::~LockRegistryPrivate() = default;
+LockRegistryPrivate::~LockRegistryPrivate()
+{
+    if (AllRegistries *const all = allRegistries()) {
+        const QMutexLocker locker(&all->mutex);
+        all->registries.remove(this);
+    }
+}
+
+bool LockRegistryPrivate::isHeldInThisThread(const QUrl &server, const QString &key)
+{
+    AllRegistries *const all = allRegistries();
+    if (!all)
+        return false;
+    const QByteArray utf8 = key.toUtf8();
+    const QMutexLocker locker(&all->mutex);
+    for (const LockRegistryPrivate *registry : std::as_const(all->registries)) {
+        if (registry->thread() == QThread::currentThread() && registry->url == server
+            && std::any_of(registry->m_locks.cbegin(), registry->m_locks.cend(),
+                           [&](const DistributedLockPrivate *lock) { return lock->holds(utf8); })) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/// Logs that \a function was called in the wrong thread, if it was: then it must do nothing.
+static bool isForeignCall(const LockRegistry *registry, const char *function)
+{
+    const QString problem = wrongThread(registry, function);
+    if (!problem.isEmpty())
+        qCWarning(lcLock, "LockRegistry: %ls", qUtf16Printable(problem));
+    return !problem.isEmpty();
+}
+
+/// Why nothing that \a function begins can end, in words and in the log; empty if it can.
+static QString refuse(const LockRegistry *registry, const char *function)
+{
+    QString problem = wrongThread(registry, function);
+    if (problem.isEmpty())
+        problem = noEventLoop(function);
+    if (!problem.isEmpty())
+        qCWarning(lcLock, "LockRegistry: %ls", qUtf16Printable(problem));
+    return problem;
+}
 
 void LockRegistryPrivate::close()
 {
@@ -265,6 +322,12 @@ void LockRegistryPrivate::reportError(const EngineError &newError)
         deliverLater([this, code = newError.code] { Q_EMIT q->errorOccurred(code); });
 }
 
+void LockRegistryPrivate::reportMisuse(const QString &text)
+{
+    QMetaObject::invokeMethod(
+            this, [this, text] { reportError({DistributedLock::OptionsError, text, true, false}); }, Qt::QueuedConnection);
+}
+
 void LockRegistryPrivate::engineStateChanged()
 {
     const bool ready = m_engine->state() == LockEngine::Ready;
@@ -391,6 +454,10 @@ LockRegistry *LockRegistry::instance(const QUrl &server)
         return true;
     }();
     Q_UNUSED(cleanedUp)
+    if (!threadRegistries.hasLocalData() && QCoreApplication::instance()) {
+        if (const QString problem = noEventLoop("instance()"); !problem.isEmpty())
+            qCWarning(lcLock, "LockRegistry: %ls", qUtf16Printable(problem));
+    }
     if (!threadRegistries.hasLocalData())
         threadRegistries.setLocalData(new ThreadRegistries);
     LockRegistry *&registry = threadRegistries.localData()->registries[server];
@@ -418,6 +485,8 @@ QUrl LockRegistry::defaultServer()
 
 DistributedLock *LockRegistry::obtain(const QString &name)
 {
+    if (isForeignCall(this, "obtain()"))
+        return nullptr;
     return d->obtain(name);
 }
 
@@ -428,6 +497,8 @@ milliseconds LockRegistry::idleEviction() const
 
 void LockRegistry::setIdleEviction(milliseconds idle)
 {
+    if (isForeignCall(this, "setIdleEviction()"))
+        return;
     d->idleEviction = std::max(idle, 0ms);
     d->startEviction();
 }
@@ -465,6 +536,8 @@ LockOptions LockRegistry::defaults() const
 
 void LockRegistry::setDefaults(const LockOptions &defaults)
 {
+    if (isForeignCall(this, "setDefaults()"))
+        return;
     d->defaults = defaults;
 }
 
@@ -473,14 +546,21 @@ QFuture<LockInfo> LockRegistry::inspect(const QString &name)
     LockInfo unknown;
     unknown.name = name;
     unknown.error = DistributedLock::CancelledError;
-    unknown.errorString = QStringLiteral("Lock \"%1\": the registry was destroyed").arg(name);
+    unknown.errorString = QStringLiteral("Lock %1: the registry was destroyed").arg(Detail::quoted(name));
     auto promise = std::make_shared<Pending<LockInfo>>(unknown);
-    const auto finish = [d = d.get(), promise, name](const EngineError &error, LockInfo info) {
+    const auto withError = [name](const EngineError &error, LockInfo info) {
         info.name = name;
         info.error = error.code;
-        info.errorString = error ? QStringLiteral("Lock \"%1\": %2").arg(name, error.text) : QString();
-        d->deliverLater([promise, info] { promise->finish(info); });
+        info.errorString = error ? QStringLiteral("Lock %1: %2").arg(Detail::quoted(name), error.text) : QString();
+        return info;
     };
+    const auto finish = [d = d.get(), promise, withError](const EngineError &error, const LockInfo &info) {
+        d->deliverLater([promise, result = withError(error, info)] { promise->finish(result); });
+    };
+    if (const QString problem = refuse(this, "inspect()"); !problem.isEmpty()) {
+        promise->finish(withError({DistributedLock::OptionsError, problem, true, false}, {}));
+        return promise->future();
+    }
     EngineError error{DistributedLock::NameError, QString(), true, false};
     const auto keys = LockKeys::make(d->defaults.keyPrefix, name, &error.text);
     if (!keys) {
@@ -504,6 +584,11 @@ QFuture<QList<LockInfo>> LockRegistry::list(const QString &pattern)
             d->reportError(error);
         d->deliverLater([promise, infos] { promise->finish(infos); });
     };
+    if (const QString problem = refuse(this, "list()"); !problem.isEmpty()) {
+        d->reportMisuse(problem);
+        promise->finish({});
+        return promise->future();
+    }
     d->whenReady([prefix = d->defaults.keyPrefix, pattern, finish](LockEngine *engine, const EngineError &error) {
         if (error)
             finish(error, {});
@@ -521,6 +606,11 @@ QFuture<bool> LockRegistry::forceRelease(const QString &name)
             d->reportError(error);
         d->deliverLater([promise, existed] { promise->finish(existed); });
     };
+    if (const QString problem = refuse(this, "forceRelease()"); !problem.isEmpty()) {
+        d->reportMisuse(problem);
+        promise->finish(false);
+        return promise->future();
+    }
     EngineError error{DistributedLock::NameError, QString(), true, false};
     const auto keys = LockKeys::make(d->defaults.keyPrefix, name, &error.text);
     if (!keys) {

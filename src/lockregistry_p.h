@@ -32,6 +32,8 @@ public:
     void close();
 
     static LockRegistryPrivate *get(LockRegistry *registry) { return registry->d.get(); }
+    /// Whether a DistributedLock that lives in the calling thread holds \a key (key prefix and name) on \a server.
+    static bool isHeldInThisThread(const QUrl &server, const QString &key);
 
     /// For tests; before the first need of the engine. Not owned.
     void setClock(const LeaseClock *clock);
@@ -67,6 +69,8 @@ public:
     void whenReady(std::function<void(LockEngine *, const EngineError &)> action);
     /// Sets error(); errorOccurred() follows unless this outage has brought that error before.
     void reportError(const EngineError &error);
+    /// The same in the registry's own thread, with OptionsError. Callable from any thread.
+    void reportMisuse(const QString &text);
 
     quint64 nextTurn() { return ++m_lastTurn; }
 

@@ -37,7 +37,7 @@ constexpr size_t MostIdle = 64;
 
 LockResult failure(DistributedLock::Error error, const QString &name, const QString &text)
 {
-    return {error, QStringLiteral("Lock \"%1\": %2").arg(name, text), 0};
+    return {error, QStringLiteral("Lock %1: %2").arg(Detail::quoted(name), text), 0};
 }
 
 /// What the holder's side and the service's thread share.

@@ -3,6 +3,7 @@
 
 #include <QDistLock/scopedlock.h>
 
+#include "lockregistry_p.h"
 #include "lockservice.h"
 #include "logging.h"
 
@@ -86,7 +87,7 @@ ScopedLock::ScopedLock(const QUrl &server, const QString &name, const LockOption
 
 void ScopedLock::fail(DistributedLock::Error error, const QString &text)
 {
-    m_result = {error, QStringLiteral("Lock \"%1\": %2").arg(m_name, text), 0};
+    m_result = {error, QStringLiteral("Lock %1: %2").arg(Detail::quoted(m_name), text), 0};
 }
 
 void ScopedLock::acquire(const QUrl &server, const LockOptions &options)
@@ -125,8 +126,15 @@ void ScopedLock::acquire(const QUrl &server, const LockOptions &options)
         return;
     }
     m_result = hold->result();
-    if (!m_result)
+    if (!m_result) {
+        const bool busy = m_result.error == DistributedLock::BusyError || m_result.error == DistributedLock::TimeoutError;
+        const QUrl used = server.isEmpty() ? LockRegistry::defaultServer() : server;
+        if (busy && LockRegistryPrivate::isHeldInThisThread(used, options.keyPrefix + m_name)) {
+            m_result.errorString += QStringLiteral("; a DistributedLock of this same thread holds it and cannot release it "
+                                                   "while the thread waits here: release it first, or work under that one");
+        }
         return;
+    }
     if (!hold->isHeld()) {
         fail(DistributedLock::CancelledError, QStringLiteral("the hold ended before the waiting thread could go on; use "
                                                              "a longer lease than %1 ms")
@@ -144,8 +152,8 @@ ScopedLock::~ScopedLock()
     if (m_thread == QThread::currentThreadId()) {
         ThreadLocks::remove(m_hold.get());
     } else {
-        qCWarning(lcLock, "Lock \"%ls\": its ScopedLock was destroyed in another thread than it was made in",
-                  qUtf16Printable(m_name));
+        qCWarning(lcLock, "Lock %ls: its ScopedLock was destroyed in another thread than it was made in",
+                  qUtf16Printable(Detail::quoted(m_name)));
     }
     if (m_hold->leave())
         m_hold->release();
@@ -162,8 +170,8 @@ void ScopedLock::check() const
         return;
     QString text = result().errorString;
     if (text.isEmpty()) {
-        text = QStringLiteral("Lock \"%1\": it is not held any more; stop what needs it, and acquire it again")
-                       .arg(m_name);
+        text = QStringLiteral("Lock %1: it is not held any more; stop what needs it, and acquire it again")
+                       .arg(Detail::quoted(m_name));
     }
     throw LockLost(m_name, text);
 }
@@ -178,9 +186,9 @@ LockResult ScopedLock::result() const
     if (!m_misused.load(std::memory_order_relaxed))
         return m_result;
     return {DistributedLock::OptionsError,
-            QStringLiteral("Lock \"%1\": release() in another thread than the one that acquired it was refused; "
+            QStringLiteral("Lock %1: release() in another thread than the one that acquired it was refused; "
                            "release it there")
-                    .arg(m_name),
+                    .arg(Detail::quoted(m_name)),
             m_result.fencingToken};
 }
 
@@ -240,8 +248,8 @@ void Detail::assertLocked(const char *function, const char *file, int line, cons
     if (isLockedHere(name, options))
         return;
     QMessageLogger(file, line, function)
-            .fatal("QDL_ASSERT_LOCKED: %s runs without the lock \"%ls\", in file %s, line %d", function,
-                   qUtf16Printable(name), file, line);
+            .fatal("QDL_ASSERT_LOCKED: %s runs without the lock %ls, in file %s, line %d", function,
+                   qUtf16Printable(Detail::quoted(name)), file, line);
 }
 
 } // namespace QDistLock

@@ -42,7 +42,7 @@
 
     QDistLock::connectLocked(button, &Button::clicked, orders, &Orders::ship);
     QDistLock::invokeLocked(orders, "ship", id).then(…);
-    QDistLock::withLock(QStringLiteral("report:daily"), {}, [] { return makeReport(); }).then(…);
+    QDistLock::withLock(QStringLiteral("report:daily"), [] { return makeReport(); }).then(…);
     \endcode
 
     Each call waits its turn: for the lock, and behind the calls of its thread that need the same lock and
@@ -73,7 +73,7 @@ struct LockedCallInfo
 
 /*!
     Tells of calls that connectLocked() could not run, for which there is no caller to tell. (Those of
-    invokeLocked() and withLock() are told by their futures.)
+    invokeLocked() and withLock() are reported by their futures, and in the log.)
 
     Thread: instance() from any; the signals come from the thread of the receiver (lost() from the one that
     gives the lock back), so connect with a context object. They may come from inside the emission that
@@ -156,6 +156,8 @@ QDISTLOCK_EXPORT void runLocked(const QUrl &server, const QString &name, const L
 /// What goes with the locked calls of the calling thread.
 QDISTLOCK_EXPORT QObject *lockedCallsOfThisThread();
 QDISTLOCK_EXPORT LockResult cancelledCall();
+/// In a handler: logs the exception that the work under \a locks threw, for its future may have been dropped.
+QDISTLOCK_EXPORT void logException(const std::shared_ptr<void> &locks);
 
 // The annotated methods of a class, as types: what QDL_LOCKED_METHOD() declares. Each declaration finds
 // those before it in its class as the overload of the highest rank.
@@ -488,6 +490,7 @@ public:
                 this->promise().addResult(m_function());
             }
         } catch (...) {
+            logException(locks);
             this->promise().setException(std::current_exception());
         }
         this->end();
@@ -500,8 +503,7 @@ private:
         auto *const watcher = new QFutureWatcher<T>(lockedCallsOfThisThread());
         auto self = std::static_pointer_cast<FunctionJob>(this->shared_from_this());
         QObject::connect(watcher, &QFutureWatcherBase::finished, watcher, [watcher, self, held = locks]() mutable {
-            held.reset();
-            self->take(watcher->future());
+            self->take(watcher->future(), std::move(held));
             watcher->deleteLater();
         });
         auto *const outer = new QFutureWatcher<T>(watcher);
@@ -510,7 +512,7 @@ private:
         watcher->setFuture(inner);
     }
 
-    void take(QFuture<T> inner)
+    void take(QFuture<T> inner, std::shared_ptr<void> locks)
     {
         QPromise<T> &promise = this->promise();
         try {
@@ -526,8 +528,10 @@ private:
                     promise.addResult(inner.takeResult());
             }
         } catch (...) {
+            logException(locks);
             promise.setException(std::current_exception());
         }
+        locks.reset();
         this->end();
         this->tell();
     }
@@ -588,7 +592,7 @@ QVariant toArgument(const T &value)
     receiver's thread, was destroyed meanwhile does not run (CancelledError).
 
     What could not be run is told by LockedCalls. A slot without annotation, or with a broken one, is an
-    error: a warning, and a handle that converts to false.
+    error: a warning, and a handle that converts to false. The same where there is no QCoreApplication yet.
 
     With a base class's slot the annotation of the most derived class counts. The annotation must be in
     the static class of \a receiver, in one of its base classes, or in that of the slot.
@@ -643,7 +647,7 @@ QMetaObject::Connection connectLocked(const typename QtPrivate::FunctionPointer<
     Never blocks. Cancelling the future takes a call back that has not begun. Errors are exceptions of the
     future: LockUnavailable when the lock was not acquired, when the annotation is missing or broken or no
     method fits (OptionsError), or \a object, or an object of its thread among the arguments, was destroyed
-    first (CancelledError); and what the method throws. Thread: any.
+    first (CancelledError); and what the method throws. Each is also logged in `qdistlock.lock`. Thread: any.
 
     In Qt 6.4 a continuation with a context, `then(context, …)` or `onFailed(context, …)`, asserts in debug
     builds if the context is destroyed before the future ends, and attaching any continuation is a race with
@@ -669,32 +673,40 @@ QFuture<QVariant> invokeLocked(QObject *object, const char *method, const Argume
     Never blocks. Calls of one thread for the same lock run in the order they were made. Cancelling before
     \a function was called takes the call back.
     Errors are exceptions of the future: LockUnavailable when the lock was not acquired, and what \a function
-    throws. For its continuations, which run without the lock, see invokeLocked().
+    throws. Each is also logged in `qdistlock.lock`, for nobody sees the errors of a future that was dropped.
+    For its continuations, which run without the lock, see invokeLocked().
 */
 template<typename Function>
-Detail::FutureOf<std::decay_t<Function>> withLock(const QString &name, const LockOptions &options, Function &&function)
+[[nodiscard]] Detail::FutureOf<std::decay_t<Function>> withLock(const QString &name, const LockOptions &options,
+                                                                Function &&function)
 {
     return Detail::withLock(QUrl(), name, options, nullptr, std::forward<Function>(function));
 }
+/// The same with the default options.
+template<typename Function>
+[[nodiscard]] Detail::FutureOf<std::decay_t<Function>> withLock(const QString &name, Function &&function)
+{
+    return Detail::withLock(QUrl(), name, LockOptions(), nullptr, std::forward<Function>(function));
+}
 /// The same on another server than LockRegistry::defaultServer().
 template<typename Function>
-Detail::FutureOf<std::decay_t<Function>> withLock(const QUrl &server, const QString &name, const LockOptions &options,
-                                                  Function &&function)
+[[nodiscard]] Detail::FutureOf<std::decay_t<Function>> withLock(const QUrl &server, const QString &name,
+                                                                const LockOptions &options, Function &&function)
 {
     return Detail::withLock(server, name, options, nullptr, std::forward<Function>(function));
 }
 /// The same in the thread of \a context. If that is destroyed before \a function was called, it is not
 /// called, and the future ends with LockUnavailable (CancelledError). Thread: any.
 template<typename Function>
-Detail::FutureOf<std::decay_t<Function>> withLock(QObject *context, const QString &name, const LockOptions &options,
-                                                  Function &&function)
+[[nodiscard]] Detail::FutureOf<std::decay_t<Function>> withLock(QObject *context, const QString &name,
+                                                                const LockOptions &options, Function &&function)
 {
     return Detail::withLock(QUrl(), name, options, context, std::forward<Function>(function));
 }
 /// The same in the thread of \a context and on \a server.
 template<typename Function>
-Detail::FutureOf<std::decay_t<Function>> withLock(QObject *context, const QUrl &server, const QString &name,
-                                                  const LockOptions &options, Function &&function)
+[[nodiscard]] Detail::FutureOf<std::decay_t<Function>> withLock(QObject *context, const QUrl &server, const QString &name,
+                                                                const LockOptions &options, Function &&function)
 {
     return Detail::withLock(server, name, options, context, std::forward<Function>(function));
 }

@@ -32,7 +32,9 @@ struct LockResult;
     call; only the NOTIFY signals of properties may come from inside one.
 
     Thread: all of it in the object's own thread, which needs an event loop. It may be moved to another
-    thread only before its first acquire, and only if no registry was given.
+    thread only before its first acquire, and only if no registry was given. A call in another thread is logged as a
+    warning and changes nothing; an acquire there, or without a QCoreApplication or in a thread without a Qt event
+    loop (a std::thread), ends with OptionsError: acquireFailed() in the object's own thread, and the future at once.
     Errors: results, never exceptions; see Error, errorString() and errorOccurred().
     Ownership: the registry is not owned. Destroying the lock releases what it holds, without waiting.
     Algorithm: SET NX PX and compare-and-delete as described in the Redis documentation ("Distributed
@@ -163,7 +165,9 @@ public:
     /// Names lock, server (without secrets), what happened and what to do.
     QString errorString() const;
 
-    /// As acquire(); always finishes with a result, never cancelled. Busy and timed out are results.
+    /// As acquire(); always finishes with a result, never cancelled. Busy and timed out are results. Do not wait for
+    /// it in the lock's own thread with result() or waitForFinished(): they block the event loop that would finish
+    /// it, and never return. ScopedLock waits without an event loop.
     QFuture<LockResult> acquireAsync();
     /// As tryAcquire(), with the result of acquireAsync().
     QFuture<LockResult> tryAcquireAsync();

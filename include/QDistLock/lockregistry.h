@@ -22,7 +22,8 @@ class LockRegistryPrivate;
     The connection is made when it is first needed, and made again after a loss.
 
     Thread: everything in the thread the registry was made in, which needs an event loop, except
-    setDefaultServer() and defaultServer(), which are thread-safe.
+    setDefaultServer() and defaultServer(), which are thread-safe. A call in another thread is logged as a warning and
+    changes nothing; what asks the server ends with OptionsError.
     Errors: a URL that cannot be used is told by errorString() at once, and every acquire through this
     registry ends with OptionsError.
     Ownership: owns the locks that obtain() returns. Destroying it releases what its locks hold; a lock
@@ -60,7 +61,7 @@ public:
     static QUrl defaultServer();
 
     /// The registry's own lock of that name, made when needed. It is deleted once it has been Unlocked
-    /// for idleEviction(): keep a QPointer, or call obtain() again.
+    /// for idleEviction(): keep a QPointer, or call obtain() again. Null when called in the wrong thread.
     DistributedLock *obtain(const QString &name);
     /// How long a lock of obtain() stays Unlocked before it is deleted: 60 s unless set; a negative time counts
     /// as 0.

@@ -69,11 +69,11 @@ int main(int argc, char *argv[])
         for (int i = 0; i < 10; ++i)
             Q_EMIT worker.go(); // "busy" is held elsewhere
     } else if (mode == u"future") {
-        QDistLock::withLock(QStringLiteral("inner"), QDistLock::LockOptions().withLease(20s), [&] {
+        (void)QDistLock::withLock(QStringLiteral("inner"), QDistLock::LockOptions().withLease(20s), [&] {
             reached();
             return endless.future();
         });
-        QDistLock::withLock(QStringLiteral("inner"), QDistLock::LockOptions().withLease(20s), [] { });
+        (void)QDistLock::withLock(QStringLiteral("inner"), QDistLock::LockOptions().withLease(20s), [] { });
     } else if (mode == u"exit") {
         // Without the application object being destroyed.
         worker.body = [] {

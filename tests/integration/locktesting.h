@@ -97,19 +97,19 @@ inline bool acquireNow(DistributedLock *lock)
             && lock->isHeld();
 }
 
-/// Takes all messages there are while it lives.
+/// Takes all messages there are while it lives, the innermost one.
 class LogCapture
 {
 public:
     LogCapture()
+        : m_outer(std::exchange(s_current, this))
     {
-        s_current = this;
         m_before = qInstallMessageHandler(handle);
     }
     ~LogCapture()
     {
         qInstallMessageHandler(m_before);
-        s_current = nullptr;
+        s_current = m_outer;
     }
 
     QStringList messages() const
@@ -118,6 +118,17 @@ public:
         return m_messages;
     }
     QString text() const { return messages().join(u'\n'); }
+    /// Those of one kind.
+    QStringList messages(QtMsgType type, const char *category = "qdistlock.lock") const
+    {
+        const QMutexLocker locker(&m_mutex);
+        QStringList found;
+        for (qsizetype i = 0; i < m_messages.size(); ++i) {
+            if (m_kinds.at(i) == std::pair(type, QByteArray(category)))
+                found.append(m_messages.at(i));
+        }
+        return found;
+    }
     /// Messages that have all these words.
     qsizetype count(const QStringList &words) const
     {
@@ -130,16 +141,19 @@ public:
 
 private:
     Q_DISABLE_COPY_MOVE(LogCapture)
-    static void handle(QtMsgType, const QMessageLogContext &, const QString &message)
+    static void handle(QtMsgType type, const QMessageLogContext &context, const QString &message)
     {
         const QMutexLocker locker(&s_current->m_mutex);
+        s_current->m_kinds.append({type, context.category});
         s_current->m_messages.append(message);
     }
 
     inline static LogCapture *s_current = nullptr;
+    LogCapture *const m_outer;
     QtMessageHandler m_before = nullptr;
     mutable QMutex m_mutex;
     QStringList m_messages;
+    QList<std::pair<QtMsgType, QByteArray>> m_kinds;
 };
 
 /// The keys that hold or hide a lock: all but the fences, which stay on purpose.
