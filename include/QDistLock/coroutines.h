@@ -175,9 +175,13 @@ private:
         qWarning() << guard.result().errorString;
     \endcode
 
-    The coroutine is resumed from the event loop, never from inside a call. If its frame is destroyed
+    The coroutine is resumed from the event loop, never from inside a call (except with OptionsError, where it
+    was called in the wrong thread or in one without an event loop). If its frame is destroyed
     while it waits, its own acquire is withdrawn, or given back, and other acquires of the same lock go on.
     If the lock is destroyed, it resumes with CancelledError.
+
+    Keep the guard: `co_await lock.acquireAwaitable();` alone gives the lock back at once. Clang warns of that, GCC 12
+    does not.
 
     The lock object is the owner, not the coroutine: two coroutines that await the same object are both
     let in. For exclusion among them let each have an object of its own.
@@ -207,21 +211,22 @@ public:
         }
 
         bool await_ready() const { return !m_lock; }
-        void await_suspend(std::coroutine_handle<> coroutine)
+        bool await_suspend(std::coroutine_handle<> coroutine)
         {
-            Q_ASSERT_X(m_lock->thread() == QThread::currentThread(), "AcquireAwaitable",
-                       "a lock is awaited in its own thread");
             m_future = m_lock->prepareAcquire(&m_id);
-            m_resumption.resumeAfter(m_future, coroutine);
             m_waiting = true;
+            if (m_future.isFinished()) // refused: there may be no event loop to resume from
+                return false;
+            m_resumption.resumeAfter(m_future, coroutine);
             m_lock->startAcquire(m_id, m_once); // its NOTIFY signals may destroy this coroutine
+            return true;
         }
-        LockGuard await_resume()
+        [[nodiscard]] LockGuard await_resume()
         {
             LockResult result;
             if (std::exchange(m_waiting, false))
                 result = m_future.result();
-            LockGuard guard(m_lock, result);
+            LockGuard guard(result.isAcquired() ? m_lock.data() : nullptr, result);
             if (result.isAcquired() && !guard.isHeld())
                 guard.m_result = cancelled(m_lock ? "the hold ended before the coroutine was resumed"
                                                   : "the lock object was destroyed");
@@ -233,7 +238,7 @@ public:
         LockResult cancelled(const char *what) const
         {
             return {DistributedLock::CancelledError,
-                    QStringLiteral("Lock \"%1\": %2").arg(m_name, QLatin1String(what)), 0};
+                    QStringLiteral("Lock %1: %2").arg(Detail::quoted(m_name), QLatin1String(what)), 0};
         }
 
         QPointer<DistributedLock> m_lock;
