@@ -73,14 +73,38 @@ Item {
             title.implicitWidth, Math.min(line.implicitWidth, metrics.height * 20))
         readonly property bool dark: root.palette.window.hslLightness < 0.5
         property int lossReason: -1
+        property string lossErrorString
         property int remaining: 0
+        readonly property int error: root.lock?.error ?? DistributedLockBase.NoError
+        /// The server cannot be asked, while the lock goes on trying or holding.
+        readonly property bool troubled: {
+            switch (root.phase) {
+            case "acquiring":
+            case "held":
+            case "atRisk":
+                break;
+            default:
+                return false;
+            }
+            // Why it was lost is no trouble of the acquire that follows.
+            if (lossReason >= 0 && root.lock?.errorString === lossErrorString)
+                return false;
+            switch (error) {
+            case DistributedLockBase.NoError:
+            case DistributedLockBase.BusyError:
+            case DistributedLockBase.TimeoutError:
+            case DistributedLockBase.CancelledError:
+                return false;
+            }
+            return true;
+        }
 
         readonly property string heading: {
             switch (root.phase) {
             case "unlocked":
                 return qsTr("Unlocked");
             case "acquiring":
-                return qsTr("Waiting");
+                return troubled ? errorHeading(error) : qsTr("Waiting");
             case "held":
                 return qsTr("Held");
             case "atRisk":
@@ -90,7 +114,7 @@ Item {
             case "lost":
                 return qsTr("Lost");
             case "error":
-                return errorHeading(root.lock?.error ?? DistributedLockBase.NoError);
+                return errorHeading(error);
             }
             return qsTr("No lock");
         }
@@ -100,6 +124,8 @@ Item {
             case "acquiring":
                 if (!root.lock)
                     return "";
+                if (troubled)
+                    return root.lock.errorString;
                 if (lossReason >= 0)
                     return qsTr("after a loss: %1").arg(lossText(lossReason));
                 if (root.lock.error !== DistributedLockBase.NoError
@@ -111,8 +137,12 @@ Item {
                     return qsTr("%n ahead in the queue", "", root.lock.queuePosition);
                 return "";
             case "held":
+                if (troubled)
+                    return qsTr("%1, %2").arg(errorHeading(error)).arg(timeText(remaining));
                 return timeText(remaining);
             case "atRisk":
+                if (troubled)
+                    return qsTr("not renewed, %1, %2").arg(errorHeading(error)).arg(timeText(remaining));
                 return qsTr("not renewed, %1").arg(timeText(remaining));
             case "lost":
                 return lossText(lossReason);
@@ -178,7 +208,7 @@ Item {
 
         // Each at least 4.5 : 1 on white, or on a dark window.
         function color(phase: string): color {
-            switch (phase) {
+            switch (troubled && phase === "acquiring" ? "atRisk" : phase) {
             case "acquiring":
                 return dark ? "#6cb2ff" : "#1864b8";
             case "held":
@@ -197,6 +227,7 @@ Item {
         target: root.lock
 
         function onLost(reason: int) {
+            internal.lossErrorString = root.lock.errorString;
             internal.lossReason = reason;
         }
         function onAcquired() {

@@ -65,7 +65,7 @@ T.Action {
         onLost: reason => {
             if (root.state !== LockedAction.Working)
                 return;
-            internal.errorString = qsTr("Lock \"%1\" was lost while its work was running").arg(name);
+            internal.errorString = qsTr("Lock %1 was lost while its work was running").arg(internal.lockName());
             root.lost(reason);
         }
     }
@@ -84,7 +84,7 @@ T.Action {
     function run(): var {
         if (running)
             return Promise.reject(internal.refusal(DistributedLock.BusyError,
-                                                   qsTr("Lock \"%1\": the action is running already").arg(ownLock.name)));
+                                                   qsTr("Lock %1: the action is running already").arg(internal.lockName())));
         internal.error = DistributedLock.NoError;
         internal.errorString = "";
         internal.state = LockedAction.Waiting;
@@ -114,6 +114,16 @@ T.Action {
         property int state: LockedAction.Idle
         property int error: DistributedLock.NoError
         property string errorString
+        readonly property LoggingCategory category: LoggingCategory {
+            name: "qdistlock.qml"
+            defaultLogLevel: LoggingCategory.Warning
+        }
+
+        /// The name as it appears in texts.
+        function lockName(): string {
+            const name = ownLock.name;
+            return JSON.stringify(name.length > 100 ? name.slice(0, 100) + "…" : name);
+        }
 
         onStateChanged: address()
 
@@ -134,11 +144,13 @@ T.Action {
             if (!ownLock.held)
                 return refused({
                     error: DistributedLock.CancelledError,
-                    errorString: qsTr("Lock \"%1\" was lost before its work began").arg(ownLock.name)
+                    errorString: qsTr("Lock %1 was lost before its work began").arg(lockName())
                 });
             state = LockedAction.Working;
             let outcome;
             try {
+                if (typeof root.work !== "function")
+                    throw new TypeError(qsTr("there is no work; set \"work\" to a function"));
                 outcome = Promise.resolve(root.work(result.fencingToken));
             } catch (reason) {
                 outcome = Promise.reject(reason);
@@ -153,6 +165,14 @@ T.Action {
                 return undefined;
             error = result.error;
             errorString = result.errorString;
+            switch (result.error) {
+            case DistributedLock.BusyError:
+            case DistributedLock.TimeoutError:
+            case DistributedLock.CancelledError:
+                break;
+            default: // also where nobody has a handler for refused()
+                console.warn(category, `LockedAction: ${result.errorString}`);
+            }
             root.refused(result.error, result.errorString);
             return Promise.reject(refusal(result.error, result.errorString));
         }
@@ -172,6 +192,8 @@ T.Action {
         function failed(reason: var): var {
             letGo();
             errorString = String(reason?.message ?? reason);
+            // Also where nobody has a handler for failed(), or for the promise.
+            console.warn(category, `LockedAction: the work under lock ${lockName()} failed: ${errorString}`);
             root.failed(reason);
             return Promise.reject(reason);
         }

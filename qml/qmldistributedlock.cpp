@@ -28,7 +28,7 @@ static LockResult cancelledResult(const QString &name)
 {
     LockResult result;
     result.error = DistributedLock::CancelledError;
-    result.errorString = QStringLiteral("lock \"%1\": cancelled").arg(name);
+    result.errorString = QStringLiteral("Lock %1: cancelled").arg(Detail::quoted(name));
     return result;
 }
 
@@ -414,6 +414,7 @@ void QmlDistributedLock::retryLater(const LockResult &failure)
 {
     if (failure.error == NameError || failure.error == OptionsError) {
         m_stuck = true;
+        qCWarning(lcQml, "%ls; \"active\" does nothing until a property changes", qUtf16Printable(failure.errorString));
         return;
     }
     // Between half and the whole of the delay, so that many clients do not come back together.

@@ -42,7 +42,11 @@ private Q_SLOTS:
     void eachState();
     void errors_data();
     void errors();
+    void lossWhileAcquiring_data();
     void lossWhileAcquiring();
+    void noConnection();
+    void serverAwayForAWhile_data();
+    void serverAwayForAWhile();
     void lockMadeInCpp();
     void looksOnlyWhileVisible();
     void followsFontAndWidth();
@@ -259,14 +263,82 @@ void TestLockStatus::errors()
     take(QStringLiteral("status-error-%1").arg(QLatin1String(QTest::currentDataTag())));
 }
 
+void TestLockStatus::lossWhileAcquiring_data()
+{
+    QTest::addColumn<bool>("deleted");
+    QTest::newRow("stolen") << false;
+    QTest::newRow("deleted") << true;
+}
+
 void TestLockStatus::lossWhileAcquiring()
 {
+    QFETCH(bool, deleted);
     QVERIFY(load("lease: 1500; active: true"));
     QTRY_COMPARE_WITH_TIMEOUT(phase(), QStringLiteral("held"), Patience);
-    m_server.cli({"SET", m_key, "thief", "PX", "60000"});
+    const auto steal = [this] { m_server.cli({"SET", m_key, "thief", "PX", "60000"}); };
+    connect(m_lock, &DistributedLock::lost, this, steal);
+    if (deleted)
+        m_server.cli({"DEL", m_key});
+    else
+        steal();
     QTRY_COMPARE_WITH_TIMEOUT(phase(), QStringLiteral("acquiring"), Patience);
-    QTRY_VERIFY(show("detail").contains(QLatin1String("somebody else has it")));
+    QTRY_COMPARE(show("detail"), deleted ? QStringLiteral("after a loss: it was deleted on the server")
+                                         : QStringLiteral("after a loss: somebody else has it"));
+    QCOMPARE(show("text"), QStringLiteral("Waiting"));
     take(QStringLiteral("status-acquiring-after-loss"));
+}
+
+/// Nobody answers, and the lock goes on trying.
+void TestLockStatus::noConnection()
+{
+    QVERIFY(load("active: true; Component.onCompleted: server = 'redis://127.0.0.1:1'"));
+    QTRY_COMPARE_WITH_TIMEOUT(show("text"), QStringLiteral("No connection"), Patience);
+    QCOMPARE(m_lock->state(), DistributedLock::Acquiring);
+    QCOMPARE(phase(), QStringLiteral("acquiring"));
+    QCOMPARE(show("detail"), m_lock->errorString());
+    QVERIFY2(show("detail").contains(QLatin1String("redis://127.0.0.1:1")), qPrintable(show("detail")));
+    QAccessibleInterface *interface = QAccessible::queryAccessibleInterface(m_light);
+    QVERIFY(interface);
+    QCOMPARE(interface->text(QAccessible::Description), m_lock->errorString());
+    take(QStringLiteral("status-no-connection"));
+}
+
+void TestLockStatus::serverAwayForAWhile_data()
+{
+    QTest::addColumn<bool>("taken");
+    QTest::newRow("waiting") << true;
+    QTest::newRow("held") << false;
+}
+
+void TestLockStatus::serverAwayForAWhile()
+{
+    QFETCH(bool, taken);
+    RedisServer::Options options;
+    options.appendOnly = true;
+    RedisServer server(options);
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    if (taken)
+        QCOMPARE(server.cli({"SET", m_key, "foreign", "PX", "600000"}), QByteArrayLiteral("OK"));
+    QVERIFY(load("lease: 60000; active: true; Component.onCompleted: server = '" + server.url().toEncoded() + "'"));
+    const QString text = taken ? QStringLiteral("Waiting") : QStringLiteral("Held");
+    QTRY_COMPARE_WITH_TIMEOUT(phase(), taken ? QStringLiteral("acquiring") : QStringLiteral("held"), Patience);
+    QTRY_VERIFY(taken || show("detail") == QLatin1String("60 s left"));
+
+    server.stop();
+    if (taken) {
+        QTRY_COMPARE_WITH_TIMEOUT(show("text"), QStringLiteral("No connection"), Patience);
+        QCOMPARE(show("detail"), m_lock->errorString());
+    } else {
+        QTRY_VERIFY_WITH_TIMEOUT(show("detail").startsWith(QLatin1String("No connection, ")), Patience);
+        QVERIFY(show("detail").contains(QLatin1String("s left")));
+        QCOMPARE(show("text"), text);
+    }
+    QVERIFY(m_lock->errorString().contains(server.url().toString()));
+
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    QTRY_COMPARE_WITH_TIMEOUT(show("text"), text, Patience);
+    QTRY_VERIFY_WITH_TIMEOUT(!show("detail").contains(QLatin1String("No connection")), Patience);
+    QCOMPARE(m_lock->error(), DistributedLock::NoError);
 }
 
 void TestLockStatus::lockMadeInCpp()

@@ -9,6 +9,7 @@
 #include <QtCore/qjsondocument.h>
 #include <QtCore/qjsonobject.h>
 #include <QtCore/qpointer.h>
+#include <QtCore/qregularexpression.h>
 #include <QtCore/qscopeguard.h>
 #include <QtQml/qqmlcomponent.h>
 #include <QtQml/qqmlcontext.h>
@@ -113,6 +114,8 @@ private Q_SLOTS:
     void activeReacquiresAfterLoss();
     void activeBacksOffAfterPermanentError();
     void activeWaitsForAChangeAfterBadServer();
+    void activeWithoutAName();
+    void shortLease();
     void activeSetFalseWhileWaiting();
     void activeSetFalseBesideACall();
     void activeToggledInOneTurn();
@@ -350,6 +353,28 @@ void TestQml::activeWaitsForAChangeAfterBadServer()
     scene.lock()->setProperty("server", m_server.url().toString());
     QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
     QCOMPARE(failed.count(), 1);
+}
+
+void TestQml::activeWithoutAName()
+{
+    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(QStringLiteral("Lock \"\".*name is empty.*\"active\"")));
+    Scene scene("DistributedLock { active: true; server: '" + m_server.url().toEncoded() + "' }");
+    QVERIFY(scene.lock());
+    QSignalSpy failed(scene.lock(), &DistributedLock::acquireFailed);
+    QTRY_COMPARE_WITH_TIMEOUT(failed.count(), 1, Patience);
+    QCOMPARE(scene.lock()->error(), DistributedLock::NameError);
+    scene.lock()->setProperty("name", QString::fromLatin1(m_key.mid(5)));
+    QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
+}
+
+/// 30 means 30 ms, where 30 s were meant.
+void TestQml::shortLease()
+{
+    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(QStringLiteral("Lock \".*\": its lease is 30 ms.*milliseconds")));
+    Scene scene(plain("lease: 30"));
+    QVERIFY(scene.lock());
+    QTest::failOnWarning(QRegularExpression(QStringLiteral("milliseconds")));
+    scene.lock()->setProperty("lease", 20);
 }
 
 void TestQml::activeSetFalseWhileWaiting()
