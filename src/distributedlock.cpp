@@ -245,7 +245,7 @@ void DistributedLockPrivate::failAcquire(quint64 id, DistributedLock::Error code
     LeaseMachine::Action action{LeaseMachine::Action::AcquireFailed};
     action.id = id;
     action.error = {code, text, true, false};
-    m_outcomes.append({action, m_epoch});
+    m_outcomes.append({action, m_epoch, properties(), ++m_lastOutcome});
     m_withdrawn.remove(id);
     deliverLater();
 }
@@ -426,7 +426,7 @@ void DistributedLockPrivate::execute(const LeaseMachine::Action &action)
             break; // nobody asked
         [[fallthrough]];
     default:
-        m_outcomes.append({action, m_epoch});
+        m_outcomes.append({action, m_epoch, {}, ++m_lastOutcome});
         break;
     }
 }
@@ -438,16 +438,21 @@ bool DistributedLockPrivate::isUnannounced() const
 
 void DistributedLockPrivate::run(Context context)
 {
+    const qsizetype pending = m_outcomes.size();
     const auto actions = machine.takeActions();
     for (const LeaseMachine::Action &action : actions)
         execute(action);
     if (registry)
         registry->watchdog()->schedule(this, machine.nextWakeUp(), machine.holdsLease());
-    const bool outcomes = !m_outcomes.isEmpty();
-    if (outcomes || (context == OnEventLoop && hasDelivery()))
+    const Properties now = properties();
+    for (qsizetype i = pending; i < m_outcomes.size(); ++i)
+        m_outcomes[i].properties = now;
+    if (!m_outcomes.isEmpty() || (context == OnEventLoop && hasDelivery()))
         deliverLater();
-    if (context == InsideCall && !isUnannounced())
-        notifyProperties();
+    if (context == InsideCall && !isUnannounced()) {
+        m_notifiedOutcome = m_lastOutcome;
+        notifyProperties(now);
+    }
 }
 
 DistributedLockPrivate::Properties DistributedLockPrivate::properties() const
@@ -455,9 +460,8 @@ DistributedLockPrivate::Properties DistributedLockPrivate::properties() const
     return {state(), machine.fencingToken(), machine.holdCount(), machine.queuePosition()};
 }
 
-void DistributedLockPrivate::notifyProperties()
+void DistributedLockPrivate::notifyProperties(const Properties &now)
 {
-    const Properties now = properties();
     const Properties before = std::exchange(notified, now);
     const QPointer<DistributedLock> guard(q); // a slot may change it again, or delete the lock
     if (before.state != now.state)
@@ -492,14 +496,21 @@ void DistributedLockPrivate::deliverLater()
 
 void DistributedLockPrivate::deliver()
 {
-    // A slot may run a nested event loop: that one delivers the rest.
-    if (m_outcomes.size() > 1 || (m_outcomes.size() == 1 && !(notified == properties())))
-        deliverLater();
-    const QPointer<DistributedLock> guard(q);
-    notifyProperties();
-    if (!guard || m_outcomes.isEmpty())
+    if (m_outcomes.isEmpty()) {
+        notifyProperties(properties());
         return;
-    deliver(m_outcomes.takeFirst());
+    }
+    deliverLater(); // a slot may run a nested event loop: that one delivers the rest
+    const QPointer<DistributedLock> guard(q);
+    const quint64 outcome = m_outcomes.first().serial;
+    if (outcome > m_notifiedOutcome) {
+        m_notifiedOutcome = outcome;
+        notifyProperties(Properties(m_outcomes.first().properties));
+    }
+    if (!guard)
+        return;
+    if (!m_outcomes.isEmpty() && m_outcomes.first().serial == outcome)
+        deliver(m_outcomes.takeFirst());
     if (guard && registry && !hasDelivery())
         registry->cancelDelivery(this);
 }

@@ -112,11 +112,13 @@ public:
     std::map<quint64, QPromise<bool>> releasePromises;
 
 private:
-    /// Something to be told from the event loop.
+    /// Something that deliver() emits.
     struct Outcome
     {
         LeaseMachine::Action action;
         quint64 epoch;
+        Properties properties; ///< when it happened; published before its signal
+        quint64 serial;
     };
     enum Context { InsideCall, OnEventLoop };
 
@@ -132,7 +134,7 @@ private:
     /// Held, but the application does not know yet: to it the lock is still being acquired.
     bool isUnannounced() const;
     Properties properties() const;
-    void notifyProperties();
+    void notifyProperties(const Properties &now);
     bool hasDelivery() const { return !m_outcomes.isEmpty() || !(notified == properties()); }
     void deliver(const Outcome &outcome);
     void deliverLater();
@@ -151,6 +153,8 @@ private:
     quint64 m_lastRequest = 0;
     QSet<quint64> m_withdrawn; ///< by a slot, on the way to the machine or while their end is told
     QList<Outcome> m_outcomes;
+    quint64 m_lastOutcome = 0;
+    quint64 m_notifiedOutcome = 0; ///< the properties of this one and those before it are out of date
     /// Of the last errorOccurred() in this acquisition.
     DistributedLock::Error m_reportedError = DistributedLock::NoError;
 };
