@@ -23,9 +23,6 @@ namespace {
 /// serves others meanwhile (a script of this size takes it well under a millisecond).
 constexpr qsizetype AcquireChunk = 64;
 constexpr qsizetype RenewChunk = 1000;
-/// Where a lock with a queue was found taken so recently, its holder and those that wait are likely to need this
-/// processor: whoever stays on it delays the hand-over it waits for.
-constexpr milliseconds OthersAreAbout = 100ms;
 constexpr int ScanCount = 512;
 /// Keys a listing looks at in one command.
 constexpr qsizetype InspectChunk = 128;
@@ -345,7 +342,6 @@ void RedisEngine::send(Operations operations)
     }
     auto batch = std::make_shared<Batch>(std::move(operations));
     batch->sentAt = m_clock->now();
-    m_connection.setProcessorInDemand(batch->sentAt - m_takenAt < OthersAreAbout);
     m_connection.sendScript(scriptOf(kind), keys, arguments, timeout,
                             [this, batch = std::move(batch)](const QtRedis::CommandResult &result) {
                                 received(batch, result);
@@ -422,8 +418,6 @@ EngineReply RedisEngine::decode(const Batch &batch, size_t index, std::optional<
         reply.error = replyError(element.text, scriptOf(kind).name);
     } else if (kind == Operation::Acquire && size == 5 && integer(0) == 0) {
         reply.status = EngineReply::Taken;
-        if (!operation.flags.contains('b')) // who barges had better be quick
-            m_takenAt = m_clock->now();
         reply.holderTtl = milliseconds(std::min<qint64>(integer(1), LongestTtl.count()));
         reply.foreignHolder = integer(2) == 0;
         reply.queuePosition = int(std::clamp<qint64>(integer(3), -1, LongestQueue));

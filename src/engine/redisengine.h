@@ -92,7 +92,6 @@ private:
     bool m_abandonedAgain = false;                     ///< some of these failed for a passing reason
     bool m_flushScheduled = false;
     bool m_corked = false;
-    std::chrono::nanoseconds m_takenAt{std::chrono::nanoseconds::min() / 2}; ///< when a lock was found taken; on the lease clock
 };
 
 } // namespace QDistLock

@@ -138,7 +138,6 @@ public:
     std::deque<Pending> pending; // in the order sent
     size_t unwritten = 0;        // the last so many of `pending` are still in `output`
     bool writeScheduled = false;
-    bool processorInDemand = false;
     std::vector<std::pair<Handler, CommandResult>> results; // to be handed out from the event loop
 
     bool processing = false; // in processReadable()
@@ -369,7 +368,6 @@ void Connection::Private::write()
     if (output.isEmpty() || !connected)
         return;
     unwritten = 0;
-    transport->setProcessorInDemand(processorInDemand);
     transport->write(output.constData(), output.size());
     if (output.capacity() > keptCapacity)
         output = QByteArray();
@@ -759,11 +757,6 @@ void Connection::flush()
 {
     d->corked = false;
     d->write();
-}
-
-void Connection::setProcessorInDemand(bool inDemand)
-{
-    d->processorInDemand = inDemand;
 }
 
 void Connection::blankUser(QByteArray *text) const

@@ -94,9 +94,6 @@ public:
     void cork();
     /// Writes what was sent so far now instead of at the end of this turn.
     void flush();
-    /// Whether others would rather have the processor than see this thread stay on it for an answer that is
-    /// near. False at first.
-    void setProcessorInDemand(bool inDemand);
     /// Blanks the user name in what the server says.
     void blankUser(QByteArray *text) const;
     /// True while handlers are called; repliesProcessed() follows.

@@ -6,7 +6,6 @@
 #include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qsocketnotifier.h>
 
-#include <algorithm>
 #include <utility>
 
 #ifdef Q_OS_LINUX
@@ -23,15 +22,8 @@ namespace QtRedis {
 
 namespace {
 
-using namespace std::chrono_literals;
-
 // Bounds what one turn of the event loop has to parse, against a server that never stops sending.
 constexpr qint64 readPerTurn = 256 * 1024;
-// A server on this machine answers before a thread has gone to sleep and been woken again. So long is it
-// worth looking for the answer instead.
-constexpr std::chrono::microseconds answerSoon = 40us;
-// Where looking was in vain, so many writes at most go by without it.
-constexpr int longestPause = 256;
 
 } // namespace
 
@@ -110,11 +102,8 @@ void DescriptorStream::write(const char *data, qint64 size)
         do {
             sent = ::send(m_descriptor, data, size_t(size), MSG_NOSIGNAL | MSG_DONTWAIT);
         } while (sent < 0 && errno == EINTR);
-        if (sent == size) {
-            if (!m_processorInDemand)
-                lookForAnswer();
+        if (sent == size)
             return;
-        }
         if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
             end(errno);
             return;
@@ -126,26 +115,6 @@ void DescriptorStream::write(const char *data, qint64 size)
     }
     m_unwritten.append(data, size);
     m_writeNotifier->setEnabled(true);
-}
-
-// Reads nothing; the notifier will find what came. In vain a third of the time and more, it gives up for
-// ever more writes: the server is far away or busy, or others want the processor.
-void DescriptorStream::lookForAnswer()
-{
-    if (m_writesUnwatched > 0) {
-        --m_writesUnwatched;
-        return;
-    }
-    const auto end = std::chrono::steady_clock::now() + answerSoon;
-    char first;
-    do {
-        if (::recv(m_descriptor, &first, 1, MSG_PEEK | MSG_DONTWAIT) >= 0) {
-            m_pause /= 2;
-            return;
-        }
-    } while (std::chrono::steady_clock::now() < end);
-    m_pause = std::min(4 * m_pause + 2, longestPause);
-    m_writesUnwatched = m_pause;
 }
 
 void DescriptorStream::finish()

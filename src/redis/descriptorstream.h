@@ -38,10 +38,8 @@ public:
     /// What has arrived, at most \a size bytes; 0 if nothing. What lies ready beyond a bound waits
     /// for the next turn of the event loop.
     qint64 read(char *data, qint64 size);
-    /// What the kernel does not take at once is written when it does. Stays up to 40 us where that saves
-    /// going to sleep for the answer, unless others are in need of the processor.
+    /// What the kernel does not take at once is written when it does.
     void write(const char *data, qint64 size);
-    void setProcessorInDemand(bool inDemand) { m_processorInDemand = inDemand; }
     /// Nothing more is written, and what arrives is thrown away until the other side closes.
     void finish();
     /// After finish(), where no event loop runs any more: blocks until the other side has closed, or so
@@ -59,7 +57,6 @@ Q_SIGNALS:
 private:
     void readable();
     void writable();
-    void lookForAnswer();
     void end(int error);
 
     int m_descriptor;
@@ -67,9 +64,6 @@ private:
     QSocketNotifier *m_writeNotifier = nullptr;
     QByteArray m_unwritten;
     qint64 m_readThisTurn = 0;
-    int m_writesUnwatched = 0; ///< are still to go by before looking for an answer again
-    int m_pause = 0;
-    bool m_processorInDemand = false;
     bool m_drained = false; ///< as far as known; the notifier tells otherwise
     bool m_finished = false;
     bool m_ended = false; ///< nothing more can be read

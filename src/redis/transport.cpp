@@ -52,12 +52,6 @@ public:
         writing = false;
     }
 
-    void setProcessorInDemand(bool inDemand) final
-    {
-        if (stream)
-            stream->setProcessorInDemand(inDemand);
-    }
-
     qint64 read(char *data, qint64 size) final
     {
         if (stream)

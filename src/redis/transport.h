@@ -31,8 +31,6 @@ public:
     virtual void connectToServer() = 0;
     /// Hands the bytes to the kernel; what it does not take is written when it can be.
     virtual void write(const char *data, qint64 size) = 0;
-    /// Whether write() is to leave the processor to others at once, where it would not otherwise.
-    virtual void setProcessorInDemand(bool /*inDemand*/) {}
     /// What has arrived, at most \a size bytes; 0 if nothing.
     virtual qint64 read(char *data, qint64 size) = 0;
     /// What was written and the kernel has not yet taken is lost.
