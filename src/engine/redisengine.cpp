@@ -630,12 +630,11 @@ EngineError RedisEngine::replyError(const QByteArray &reply, const char *command
     const auto make = [&](DistributedLock::Error error, bool permanent, const QString &advice) {
         // Redis repeats arguments of commands it does not know; a token may be among them.
         const qsizetype end = text.indexOf(", with args");
-        QByteArray shown = end < 0 ? text : text.first(end);
-        m_connection.blankUser(&shown); // a script's error does not stand in an error reply
+        const QString shown = m_connection.server().shown(end < 0 ? text : text.first(end));
         return EngineError{error,
                            QStringLiteral("the server %1 answered %2 with \"%3\"; %4")
                                    .arg(m_connection.server().toDisplayString(), QLatin1String(command),
-                                        QString::fromUtf8(shown), advice),
+                                        shown, advice),
                            permanent, false};
     };
     if (code == "NOAUTH" || code == "WRONGPASS")

@@ -10,7 +10,6 @@
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qpointer.h>
 #include <QtCore/qrandom.h>
-#include <QtCore/qregularexpression.h>
 #include <QtCore/qtimer.h>
 
 #include <deque>
@@ -109,7 +108,6 @@ public:
 
     void processReadable();
     void deliver(Reply &&reply);
-    void blankUser(QByteArray *text) const;
     void checkDeadlines();
     void armDeadline(Clock::time_point deadline);
 
@@ -255,7 +253,7 @@ void Connection::Private::handshakeReply(Step step, const Reply &reply)
             return;
         }
         qCDebug(lcRedis, "%s: CLIENT is refused, going on without: %s",
-                qUtf8Printable(server.toDisplayString()), reply.text.constData());
+                qUtf8Printable(server.toDisplayString()), qUtf8Printable(server.shown(reply.text)));
     } else if (step == FindFormer) {
         findFormer(reply.text);
     } else if (step == Id) {
@@ -278,12 +276,12 @@ void Connection::Private::handshakeReply(Step step, const Reply &reply)
 void Connection::Private::handshakeError(Step step, const Reply &reply)
 {
     const QByteArray code = reply.errorCode();
-    const QString said = QString::fromUtf8(reply.text);
+    // The answer to a login may repeat any part of it.
+    const QString said = server.shown(step == Auth ? code : reply.text);
     if (isRefusedByLimit(reply)) {
         lose(Failure::Server,
-             QStringLiteral("the server has no room for another client (\"%1\"); raise its "
-                            "maxclients or close other clients")
-                     .arg(said));
+             QStringLiteral("the server has no room for another client; raise its "
+                            "maxclients or close other clients"));
     } else if (code == "DENIED") {
         lose(Failure::Permission,
              QStringLiteral("the server runs in protected mode and accepts local clients "
@@ -292,13 +290,18 @@ void Connection::Private::handshakeError(Step step, const Reply &reply)
         lose(Failure::Authentication,
              QStringLiteral("the server asks for a password; give it in the URL or in "
                             "QDISTLOCK_PASSWORD"));
-    } else if (step == Auth && said.contains(QLatin1String("without any password"))) {
+    } else if (step == Auth && reply.text.contains("without any password")) {
         lose(Failure::Authentication,
              QStringLiteral("a password was given but the server has none set; leave "
                             "it out of the URL and QDISTLOCK_PASSWORD"));
-    } else if (code == "WRONGPASS" || (step == Auth && !isPassing(code) && code != "NOPERM")) {
+    } else if (code == "WRONGPASS") {
         lose(Failure::Authentication,
-             QStringLiteral("the server refuses user name or password (\"%1\")").arg(said));
+             QStringLiteral("the server refuses user name or password (\"WRONGPASS\")"));
+    } else if (step == Auth && !isPassing(code) && code != "NOPERM") {
+        lose(Failure::Authentication,
+             QStringLiteral("the server refuses the login (\"%1\"); check user name and password, and whether its "
+                            "AUTH command was renamed")
+                     .arg(said));
     } else if (code == "NOPERM") {
         lose(Failure::Permission,
              QStringLiteral("the server's ACL forbids the handshake (\"%1\")").arg(said));
@@ -460,13 +463,11 @@ void Connection::Private::deliver(Reply &&reply)
         (*handler)(reply);
         return;
     }
-    if (reply.isError())
-        blankUser(&reply.text);
     if (pending.size() <= unwritten) {
         if (reply.isError() && state == Ready) {
             lose(Failure::Server,
                  QStringLiteral("the server ends the connection with \"%1\"")
-                         .arg(QString::fromUtf8(reply.text)));
+                         .arg(server.shown(reply.text)));
         } else if (reply.isError()) {
             handshakeError(Command, reply); // a farewell
         } else if (pushHandler) {
@@ -493,16 +494,6 @@ void Connection::Private::deliver(Reply &&reply)
     result.reply = std::move(reply);
     if (command.handler)
         command.handler(result);
-}
-
-// Newer servers name the user in NOPERM.
-void Connection::Private::blankUser(QByteArray *text) const
-{
-    if (server.user.isEmpty())
-        return;
-    const QRegularExpression name(
-            QStringLiteral("(?<!\\w)%1(?!\\w)").arg(QRegularExpression::escape(server.user)));
-    *text = QString::fromUtf8(*text).replace(name, QStringLiteral("***")).toUtf8();
 }
 
 // Deadlines: one timer for the earliest, set anew only when it runs out or an earlier one comes.
@@ -757,11 +748,6 @@ void Connection::flush()
 {
     d->corked = false;
     d->write();
-}
-
-void Connection::blankUser(QByteArray *text) const
-{
-    d->blankUser(text);
 }
 
 bool Connection::isDelivering() const

@@ -46,8 +46,8 @@ struct CommandResult
 
     Thread: its own, with an event loop. Errors: values. Nothing blocks; no handler is called from
     inside a member function, each is called exactly once unless the connection is destroyed before,
-    and a handler may delete the connection. A handler must not run an event loop. The user name is blanked in error replies of the
-    server.
+    and a handler may delete the connection. A handler must not run an event loop. Error replies may
+    repeat the user name or the password: only server().shown() of them is fit for logs and errors.
 */
 class Connection : public QObject
 {
@@ -94,8 +94,6 @@ public:
     void cork();
     /// Writes what was sent so far now instead of at the end of this turn.
     void flush();
-    /// Blanks the user name in what the server says.
-    void blankUser(QByteArray *text) const;
     /// True while handlers are called; repliesProcessed() follows.
     bool isDelivering() const;
     /// Pub/sub messages, and replies that answer no pending command, go here; without a handler

@@ -3,14 +3,17 @@
 
 #include "reply.h"
 
+#include <algorithm>
+
 namespace QtRedis {
 
 QByteArray Reply::errorCode() const
 {
     if (type != Error)
         return {};
-    const qsizetype space = text.indexOf(' ');
-    return space < 0 ? text : text.left(space);
+    const QByteArray word = text.left(text.indexOf(' '));
+    const auto isCapital = [](char c) { return c >= 'A' && c <= 'Z'; };
+    return std::all_of(word.cbegin(), word.cend(), isCapital) ? word : QByteArray();
 }
 
 } // namespace QtRedis

@@ -19,7 +19,7 @@ struct Reply
     QList<Reply> elements; ///< of an Array
 
     bool isError() const { return type == Error; }
-    /// The first word of an error ("NOSCRIPT"); empty for other types.
+    /// The first word of an error if it is in capital letters ("NOSCRIPT"); empty otherwise.
     QByteArray errorCode() const;
 };
 

@@ -354,4 +354,25 @@ QString ServerUrl::toDisplayString() const
                  QString::number(database));
 }
 
+QString ServerUrl::shown(const QByteArray &serverText) const
+{
+    static const QRegularExpression errorCode(QStringLiteral("^[A-Z]+(?= |$)"));
+    const QString text = QString::fromUtf8(serverText);
+    const QString code = errorCode.match(text).captured();
+    QString rest = text.mid(code.size());
+    if (!password.isEmpty()) {
+        QUrl url;
+        url.setPassword(password, QUrl::DecodedMode);
+        // The longest spelling first: another one may be a part of it.
+        for (const QString &spelling : {QString::fromLatin1(QUrl::toPercentEncoding(password)),
+                                        url.password(QUrl::FullyEncoded), password})
+            rest.replace(spelling, QLatin1String("***"), Qt::CaseInsensitive);
+    }
+    if (!user.isEmpty()) {
+        const QRegularExpression name(QStringLiteral("(?<!\\w)%1(?!\\w)").arg(QRegularExpression::escape(user)));
+        rest.replace(name, QStringLiteral("***"));
+    }
+    return code + rest;
+}
+
 } // namespace QtRedis

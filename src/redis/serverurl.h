@@ -36,6 +36,9 @@ struct ServerUrl
     static QUrl withoutSecrets(const QUrl &url);
     /// Fit for logs and errors: "redis://host:6379/0".
     QString toDisplayString() const;
+    /// An error text of the server, fit for logs and errors: user name and password are blanked. An error code,
+    /// the first word in capital letters, stays.
+    QString shown(const QByteArray &serverText) const;
 };
 
 } // namespace QtRedis

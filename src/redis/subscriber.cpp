@@ -90,7 +90,7 @@ void Subscriber::Private::answered(const QByteArray &channel, const CommandResul
         Q_EMIT q->subscribed(channel);
         return;
     }
-    const QString said = QString::fromUtf8(result.reply.text);
+    const QString said = connection.server().shown(result.reply.text);
     if (result.reply.errorCode() != "NOPERM") {
         *it = Wanted; // ping() asks again
         qCDebug(lcRedis, "%s: SUBSCRIBE: %s", qUtf8Printable(connection.server().toDisplayString()),

@@ -103,7 +103,6 @@ private Q_SLOTS:
     void userAndPassword();
     void loginRefused_data();
     void loginRefused();
-    void userIsBlanked();
     void secretsAreNotLogged();
     void clientCommandsForbidden();
     void handshakeRefused_data();
@@ -344,19 +343,6 @@ void tst_Connection::loginRefused()
     connection.open();
     QVERIFY(waitFor([&failed] { return failed.size() == 2; }));
     QCOMPARE(proxy.connectionsAccepted(), 2);
-}
-
-// From Redis 7.2 on NOPERM names the user.
-void tst_Connection::userIsBlanked()
-{
-    FakeServer server("-NOPERM User u5er has no permissions to run the 'get' command\r\n");
-    Connection connection(
-            withLogin(server.url(), QStringLiteral("u5er"), QStringLiteral("c4n4ry")));
-    QVERIFY(becomesReady(&connection));
-    const QByteArray text = textOf(&connection, {"GET", "k"});
-    QVERIFY2(!text.contains("u5er"), text.constData());
-    QVERIFY2(text.startsWith("NOPERM User ") && text.endsWith(" the 'get' command"),
-             text.constData());
 }
 
 void tst_Connection::secretsAreNotLogged()

@@ -138,6 +138,7 @@ private Q_SLOTS:
     void promiseOfSuccess();
     void promiseOfBusy();
     void promiseOfTimeout();
+    void promiseShowsNoPassword();
     void promiseOfCancel();
     void promiseOfRelease();
     void promiseOfForceRelease();
@@ -695,6 +696,29 @@ void TestQml::promiseOfBusy()
                     .toString()
                     .contains(QString::fromLatin1(m_name)));
     QCOMPARE(result.value(QLatin1String("fencingToken")), QJsonValue(0));
+}
+
+void TestQml::promiseShowsNoPassword()
+{
+    RedisServer::Options options;
+    options.config = {"rename-command AUTH LOGIN"};
+    options.loginCommand = "LOGIN";
+    RedisServer server(options);
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    QByteArray qml = withPromises("wait: 5000");
+    const QByteArray url = server.url().toEncoded();
+    qml.replace(m_server.url().toEncoded(), QByteArray(url).replace("unix://", "unix://u5er:c4n4ry@"));
+    QTest::failOnWarning(QRegularExpression(QStringLiteral("c4n4ry|u5er")));
+    Scene scene(qml);
+    QVERIFY(scene.lock());
+    scene.call("acquire");
+    QTRY_VERIFY_WITH_TIMEOUT(!scene.answer().isEmpty(), Patience);
+    QCOMPARE(scene.result().value(QLatin1String("error")), QJsonValue(DistributedLock::AuthenticationError));
+    QVERIFY2(scene.answer().contains(QLatin1String("AUTH")), qPrintable(scene.answer()));
+    for (const QString &shown : {scene.answer(), scene.lock()->errorString()}) {
+        QVERIFY2(!shown.contains(QLatin1String("c4n4ry")), qPrintable(shown));
+        QVERIFY2(!shown.contains(QLatin1String("u5er")), qPrintable(shown));
+    }
 }
 
 void TestQml::promiseOfTimeout()

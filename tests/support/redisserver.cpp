@@ -282,7 +282,7 @@ QVariant RedisServer::command(const QList<QByteArray> &arguments, std::chrono::m
     if (!m_witness.isConnected()) {
         if (!m_witness.connectToUnix(socketPath()))
             return QVariant::fromValue(RedisError{"-WITNESS " + m_witness.errorString().toUtf8()});
-        const QVariant reply = runCommand({"AUTH", witnessName, m_witnessPassword}, timeout);
+        const QVariant reply = runCommand({m_options.loginCommand, witnessName, m_witnessPassword}, timeout);
         if (isError(reply)) {
             m_witness.close();
             return reply;

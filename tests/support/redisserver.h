@@ -39,6 +39,7 @@ public:
         bool requireClientCertificate = false;
         QByteArray password;     ///< requirepass; in no URL made here
         QList<QByteArray> users; ///< ACL rules as after ACL SETUSER: "lockapp on >secret ~lock:* …"
+        QByteArray loginCommand = "AUTH"; ///< as a rename-command in `config` calls it; then there is no cli()
         QList<QByteArray> config; ///< more lines of redis.conf; the last one wins
         bool appendOnly = false;  ///< AOF, fsync always; otherwise nothing outlives the process
         const RedisServer *replicaOf = nullptr; ///< by its TCP port, without a password

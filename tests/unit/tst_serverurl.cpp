@@ -35,6 +35,8 @@ private Q_SLOTS:
     void displayHoldsNoSecret();
     void withoutSecrets_data();
     void withoutSecrets();
+    void shownErrors_data();
+    void shownErrors();
 };
 
 void tst_ServerUrl::accepts_data()
@@ -307,6 +309,34 @@ void tst_ServerUrl::withoutSecrets()
         QVERIFY2(result.host().isEmpty() && result.path().isEmpty(), qPrintable(result.toString()));
     else
         QCOMPARE(result.toString(QUrl::FullyEncoded), QUrl(safe).toString(QUrl::FullyEncoded));
+}
+
+void tst_ServerUrl::shownErrors_data()
+{
+    QTest::addColumn<QString>("url");
+    QTest::addColumn<QByteArray>("said");
+    QTest::addColumn<QString>("shown");
+    const auto row = [](const char *url, const char *said, const char *shown) {
+        QTest::newRow(said) << QString::fromUtf8(url) << QByteArray(said) << QString::fromUtf8(shown);
+    };
+    row("redis://h", "ERR as it is", "ERR as it is");
+    row("redis://u5er:pw@h", "NOPERM User u5er has no permissions", "NOPERM User *** has no permissions");
+    row("redis://u5er:pw@h", "ERR u5ers, no pw2", "ERR u5ers, no ***2");
+    row("redis://:a%2Fb!@h", "ERR a/b! a%2Fb! a%2fb%21", "ERR *** *** ***");
+    row("redis://ERR:READONLY@h", "READONLY ERR READONLY", "READONLY *** ***");
+    row("redis://:%C3%A9%25@h", "ERR \u00e9% %C3%A9%25", "ERR *** ***");
+    row("redis://:c4n4ry@h", "c4n4ry", "***");
+}
+
+void tst_ServerUrl::shownErrors()
+{
+    QFETCH(QString, url);
+    QFETCH(QByteArray, said);
+    QFETCH(QString, shown);
+    QString error;
+    const auto server = ServerUrl::parse(toUrl(url), &error);
+    QVERIFY2(server, qPrintable(error));
+    QCOMPARE(server->shown(said), shown);
 }
 
 QTEST_GUILESS_MAIN(tst_ServerUrl)
