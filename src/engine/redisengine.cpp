@@ -156,13 +156,9 @@ LockEngine::State RedisEngine::state() const
 
 EngineError RedisEngine::error() const
 {
-    QtRedis::CommandResult result;
-    result.outcome = QtRedis::CommandResult::NotSent;
-    result.failure = m_connection.failure();
-    result.errorString = m_connection.errorString();
-    if (result.failure == QtRedis::Failure::None)
+    if (m_connection.failure() == QtRedis::Failure::None)
         return {};
-    return errorOf(result, nullptr);
+    return connectionError(m_connection.failure(), m_connection.errorString(), false);
 }
 
 void RedisEngine::connectionStateChanged()
@@ -170,7 +166,8 @@ void RedisEngine::connectionStateChanged()
     if (m_connection.state() == QtRedis::Connection::Ready) {
         queueAbandoned();
         if (m_subscriber) {
-            m_subscriber->check(); // what cut this connection off may have cut off that one too
+            // After a fail-over the other connection may still be with the server that was demoted, or be cut off.
+            m_subscriber->reconnect();
             for (const QByteArray &prefix : std::as_const(m_subscribed)) // after a permanent failure it waits to be asked
                 m_subscriber->subscribe(prefix + "client:" + clientId());
         }
@@ -620,7 +617,7 @@ EngineError RedisEngine::malformed(const char *command) const
             false, true};
 }
 
-EngineError RedisEngine::replyError(const QByteArray &reply, const char *command) const
+EngineError RedisEngine::replyError(const QByteArray &reply, const char *command)
 {
     // Redis 6.2 wraps what a script met: "ERR Error running script (…): @user_script:14: @user_script: 14: -READONLY …"
     const qsizetype wrapped = reply.indexOf("@user_script: ");
@@ -651,18 +648,31 @@ EngineError RedisEngine::replyError(const QByteArray &reply, const char *command
     if (code == "ERR")
         return make(DistributedLock::ServerError, true,
                     QStringLiteral("look whether it is a Redis server, version 6.2 or later"));
-    return make(DistributedLock::ServerError, false, QStringLiteral("it is tried again for as long as there is time"));
+    const EngineError passing =
+            make(DistributedLock::ServerError, false, QStringLiteral("it is tried again for as long as there is time"));
+    if (code == "READONLY" || code == "MASTERDOWN") {
+        // After a fail-over the same address may lead to the new master, but only for new connections.
+        m_connection.reconnect(QStringLiteral("the server answered %1 with \"%2\", so it is not the master; connecting "
+                                              "again, in case the address leads to another server by now")
+                                       .arg(QLatin1String(command), QString::fromUtf8(code)));
+    }
+    return passing;
 }
 
-EngineError RedisEngine::errorOf(const QtRedis::CommandResult &result, const char *command) const
+EngineError RedisEngine::errorOf(const QtRedis::CommandResult &result, const char *command)
 {
     if (result.outcome == QtRedis::CommandResult::Replied)
         return replyError(result.reply.text, command);
+    return connectionError(result.failure, result.errorString, result.outcome == QtRedis::CommandResult::Unknown);
+}
+
+EngineError RedisEngine::connectionError(QtRedis::Failure failure, const QString &text, bool maybeExecuted) const
+{
     EngineError error;
-    error.text = result.errorString;
-    error.permanent = QtRedis::isPermanent(result.failure);
-    error.maybeExecuted = result.outcome == QtRedis::CommandResult::Unknown;
-    switch (result.failure) {
+    error.text = text;
+    error.permanent = QtRedis::isPermanent(failure);
+    error.maybeExecuted = maybeExecuted;
+    switch (failure) {
     case QtRedis::Failure::None:
     case QtRedis::Failure::Network:
     case QtRedis::Failure::NameResolution:

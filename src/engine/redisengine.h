@@ -77,8 +77,9 @@ private:
     void scan(std::shared_ptr<Listing> listing, const QByteArray &cursor);
     void inspectMany(const QList<LockKeys> &keys,
                      std::function<void(const EngineError &, const QList<LockInfo> &)> completion);
-    EngineError errorOf(const QtRedis::CommandResult &result, const char *command) const;
-    EngineError replyError(const QByteArray &reply, const char *command) const;
+    EngineError errorOf(const QtRedis::CommandResult &result, const char *command);
+    EngineError connectionError(QtRedis::Failure failure, const QString &text, bool maybeExecuted) const;
+    EngineError replyError(const QByteArray &reply, const char *command);
     EngineError malformed(const char *command) const;
 
     QtRedis::Connection m_connection;

@@ -682,6 +682,19 @@ void Connection::close()
     Q_EMIT stateChanged();
 }
 
+void Connection::reconnect(const QString &reason)
+{
+    if (!d->transport)
+        return;
+    QMetaObject::invokeMethod(
+            this,
+            [this, generation = d->generation, reason] {
+                if (generation == d->generation)
+                    d->lose(Failure::Server, reason);
+            },
+            Qt::QueuedConnection);
+}
+
 Connection::State Connection::state() const
 {
     return d->state;

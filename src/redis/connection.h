@@ -73,6 +73,10 @@ public:
     void open();
     /// Writes what was sent to the kernel and ends the connection; what is unanswered ends Unknown.
     void close();
+    /// Where the address may lead to another server by now: ends the connection as a Failure::Server, or the
+    /// attempt to connect, from the event loop, after the replies that have arrived; and connects again with
+    /// back-off. \a reason is a clause for errorString(). Does nothing where there is no connection.
+    void reconnect(const QString &reason);
 
     State state() const;
     Failure failure() const;

@@ -167,6 +167,11 @@ void Subscriber::check()
     d->ping();
 }
 
+void Subscriber::reconnect()
+{
+    d->connection.reconnect(QStringLiteral("connecting again, to the server that the other connection has reached"));
+}
+
 void Subscriber::close()
 {
     d->channels.clear();

@@ -27,6 +27,8 @@ public:
     /// There is reason to doubt that the connection still stands: asks the server now, if it was not asked
     /// within the last seconds. interrupted() comes if it does not answer within as many.
     void check();
+    /// Makes the connection again: the address may lead to another server by now.
+    void reconnect();
     /// Ends the connection and forgets the channels.
     void close();
 

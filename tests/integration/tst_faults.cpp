@@ -434,7 +434,9 @@ void tst_Faults::passingErrors()
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
     DistributedLock lock(&registry, QStringLiteral("job"));
-    lock.setOptions(options(900ms).withRetryInterval(5ms));
+    // These two end the connection, and each time the next attempt to connect waits longer.
+    const bool reconnects = reply.startsWith("-READONLY") || reply.startsWith("-MASTERDOWN");
+    lock.setOptions(options(reconnects ? 4s : 900ms).withRetryInterval(5ms));
     Spies spies(&lock);
     // Several times, of each kind.
     proxy.answer(reply, "EVALSHA", 1, 3);

@@ -106,7 +106,7 @@ public:
     void arm(Action action, const QByteArray &command, int nth, const QByteArray &answer = {},
              int times = 1);
 
-    const QByteArray socketPath;
+    QByteArray socketPath; // of the worker
     const quint16 serverPort;
     quint16 port = 0; // before listener, whose making sets it
     int listener = -1;
@@ -540,6 +540,11 @@ void FaultProxy::setHeld(bool on)
 void FaultProxy::setRepliesHeld(bool on)
 {
     d->worker.invoke([&] { d->repliesHeld = on; });
+}
+
+void FaultProxy::setServer(const RedisServer &server)
+{
+    d->worker.invoke([&] { d->socketPath = QFile::encodeName(server.socketPath()); });
 }
 
 void FaultProxy::setRefusing(bool on)

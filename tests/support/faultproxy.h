@@ -49,6 +49,8 @@ public:
     void setHeld(bool on);
     /// The same for replies only: the server goes on.
     void setRepliesHeld(bool on);
+    /// New connections go to \a server, as after a fail-over behind one address; those there are stay.
+    void setServer(const RedisServer &server);
     /// Connecting is refused.
     void setRefusing(bool on);
     /// All conditions off, all armed faults forgotten. Swallowed connections stay dead.
