@@ -192,6 +192,7 @@ LockEngine *LockRegistryPrivate::engine(EngineError *engineError)
     if (!m_engine && !m_urlError) {
         m_engine = makeEngine(url, m_watchdog.clock(), &m_urlError);
         if (m_engine) {
+            m_engine->setNeed([this] { return need(); });
             connect(m_engine.get(), &LockEngine::stateChanged, this, &LockRegistryPrivate::engineStateChanged);
             connect(m_engine.get(), &LockEngine::failed, this, &LockRegistryPrivate::engineFailed);
             connect(m_engine.get(), &LockEngine::noticed, this,
@@ -305,6 +306,18 @@ void LockRegistryPrivate::route(quint64 sequence, DistributedLockPrivate *lock)
         m_routes.insert(sequence, lock);
     else
         m_routes.remove(sequence);
+}
+
+LockEngine::Need LockRegistryPrivate::need() const
+{
+    LockEngine::Need need;
+    for (const DistributedLockPrivate *lock : m_locks) {
+        need.connection |= lock->machine.phase() != LeaseMachine::Unlocked;
+        const int position = lock->machine.queuePosition();
+        if (position >= 0 && (need.queuePosition < 0 || position < need.queuePosition))
+            need.queuePosition = position;
+    }
+    return need;
 }
 
 void LockRegistryPrivate::setError(const EngineError &newError)

@@ -91,6 +91,7 @@ private:
     void engineStateChanged();
     void engineFailed();
     void runWaiting(const EngineError &error);
+    LockEngine::Need need() const;
     /// In the order in which they began to want the lock.
     QList<DistributedLockPrivate *> locksInTurn() const;
     void postDelivery();

@@ -96,6 +96,15 @@ public:
     /// 16 hex digits, drawn anew for each engine.
     const QByteArray &clientId() const { return m_clientId; }
 
+    /// What the locks need of the server.
+    struct Need
+    {
+        bool connection = false; ///< one is acquiring, held or releasing
+        int queuePosition = -1;  ///< the least one of those that wait in a queue; -1 = none does
+    };
+    /// \a need is called from the event loop whenever this must be known, and its answer is not kept.
+    void setNeed(std::function<Need()> need) { m_need = std::move(need); }
+
     /// Connects unless it has; called before each need.
     virtual void open() = 0;
     virtual State state() const = 0;
@@ -157,12 +166,16 @@ Q_SIGNALS:
     /// canBeWoken() may answer differently now.
     void wakeableChanged();
 
+protected:
+    Need need() const { return m_need ? m_need() : Need(); }
+
 private:
     QByteArray randomHex(size_t bytes);
 
     alignas(quint32) std::array<char, 256> m_random; ///< drawn ahead; each byte is used once
     size_t m_randomUsed = std::tuple_size_v<decltype(m_random)>;
     const QByteArray m_clientId;
+    std::function<Need()> m_need;
     quint64 m_sequence = 0;
 };
 

@@ -42,6 +42,14 @@ milliseconds renewalTimeout(milliseconds lease)
 
 constexpr milliseconds CommandTimeout = 3s;
 
+/// A waiter at the head of its queue: how often the connections are checked. Those behind are many, so that they check
+/// less often: together a thousand clients send some tens of PINGs a second.
+constexpr milliseconds PingInterval = 5s;
+constexpr int PositionsForInterval = 16;
+constexpr milliseconds LongestPingInterval = 2min;
+/// Where nobody waits.
+constexpr milliseconds IdlePingInterval = 1min;
+
 /// What a server says is not to overflow what is computed from it: another program's key may live for ages.
 constexpr milliseconds LongestTtl = 24h * 365;
 constexpr qint64 LongestQueue = 1'000'000'000;
@@ -173,6 +181,13 @@ void RedisEngine::connectionStateChanged()
         }
     }
     Q_EMIT stateChanged();
+}
+
+/// The connection is given up if there is no answer.
+void RedisEngine::checkConnection()
+{
+    if (m_connection.state() == QtRedis::Connection::Ready)
+        m_connection.send({"PING"}, CommandTimeout, nullptr);
 }
 
 void RedisEngine::acquire(const Acquire &operation, Completion completion)
@@ -456,9 +471,16 @@ void RedisEngine::subscribe(const QByteArray &prefix)
     if (!m_subscriber) {
         m_subscriber = std::make_unique<QtRedis::Subscriber>(m_connection.server());
         m_subscriber->setClientName("qdistlock-" + clientId());
-        // A waiter that does not hear looks by itself, the head within seconds; a thousand clients' PINGs
-        // would be more than all that.
-        m_subscriber->setPingInterval(60s);
+        m_subscriber->setPingInterval(PingInterval);
+        m_subscriber->setPingDue([this](milliseconds sinceLast) {
+            const int position = need().queuePosition;
+            const milliseconds interval = position < 0
+                    ? IdlePingInterval
+                    : std::min<milliseconds>(PingInterval * (1 + position / PositionsForInterval), LongestPingInterval);
+            return sinceLast + PingInterval / 2 > interval;
+        });
+        // A waiter sends nothing on the other connection for a long time.
+        connect(m_subscriber.get(), &QtRedis::Subscriber::pinged, this, &RedisEngine::checkConnection);
         connect(m_subscriber.get(), &QtRedis::Subscriber::messageReceived, this,
                 [this](const QByteArray &, const QByteArray &payload) { messageReceived(payload); });
         connect(m_subscriber.get(), &QtRedis::Subscriber::subscribed, this, [this](const QByteArray &channel) {
@@ -471,6 +493,7 @@ void RedisEngine::subscribe(const QByteArray &prefix)
         });
         connect(m_subscriber.get(), &QtRedis::Subscriber::interrupted, this, [this] {
             m_listening.clear();
+            checkConnection(); // what cut that connection off may have cut off this one too
             Q_EMIT wakeableChanged();
         });
     }

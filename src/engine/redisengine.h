@@ -72,6 +72,7 @@ private:
     void queueAbandoned();
     void sendAbandoned(const QByteArray &token);
     void forgetAbandoned();
+    void checkConnection();
     void subscribe(const QByteArray &prefix);
     void messageReceived(const QByteArray &payload);
     void scan(std::shared_ptr<Listing> listing, const QByteArray &cursor);

@@ -6,6 +6,7 @@
 #include "logging.h"
 
 #include <QtCore/qdeadlinetimer.h>
+#include <QtCore/qelapsedtimer.h>
 #include <QtCore/qpointer.h>
 #include <QtCore/qtimer.h>
 
@@ -32,6 +33,7 @@ public:
     void ask(const QByteArray &channel);
     void answered(const QByteArray &channel, const CommandResult &result);
     void pushed(const Reply &reply);
+    void pingTimeReached();
     void ping();
 
     Subscriber *const q;
@@ -39,6 +41,8 @@ public:
     bool wasReady = false;
     std::chrono::milliseconds pingInterval = 10s;
     QTimer *const pingTimer;
+    std::function<bool(std::chrono::milliseconds)> isPingDue;
+    QElapsedTimer sincePing;
     QDeadlineTimer nextCheck; ///< not before
     Connection connection; // last: its handlers use the rest
 };
@@ -51,7 +55,7 @@ Subscriber::Private::Private(Subscriber *subscriber, const ServerUrl &server)
     connection.setPushHandler([this](const Reply &reply) { pushed(reply); });
     QObject::connect(&connection, &Connection::stateChanged, q, [this] { followState(); });
     QObject::connect(&connection, &Connection::repliesProcessed, q, &Subscriber::messagesProcessed);
-    QObject::connect(pingTimer, &QTimer::timeout, q, [this] { ping(); });
+    QObject::connect(pingTimer, &QTimer::timeout, q, [this] { pingTimeReached(); });
 }
 
 void Subscriber::Private::followState()
@@ -62,6 +66,7 @@ void Subscriber::Private::followState()
     wasReady = ready;
     if (ready) {
         pingTimer->start(pingInterval);
+        sincePing.start();
         for (auto it = channels.cbegin(), end = channels.cend(); it != end; ++it)
             ask(it.key());
         for (Progress &progress : channels)
@@ -92,7 +97,7 @@ void Subscriber::Private::answered(const QByteArray &channel, const CommandResul
     }
     const QString said = connection.server().shown(result.reply.text);
     if (result.reply.errorCode() != "NOPERM") {
-        *it = Wanted; // ping() asks again
+        *it = Wanted; // pingTimeReached() asks again
         qCDebug(lcRedis, "%s: SUBSCRIBE: %s", qUtf8Printable(connection.server().toDisplayString()),
                 qUtf8Printable(said));
         return;
@@ -119,14 +124,23 @@ void Subscriber::Private::pushed(const Reply &reply)
 
 void Subscriber::Private::ping()
 {
+    sincePing.start();
     // The connection itself gives up when the answer does not come.
     connection.send({QByteArrayLiteral("PING")}, std::min(pingInterval, longestAnswer), [](const CommandResult &) {});
+}
+
+void Subscriber::Private::pingTimeReached()
+{
     for (auto it = channels.begin(), end = channels.end(); it != end; ++it) {
         if (*it == Wanted) {
             *it = Asked;
             ask(it.key());
         }
     }
+    if (isPingDue && !isPingDue(std::chrono::milliseconds(sincePing.elapsed())))
+        return;
+    ping();
+    Q_EMIT q->pinged();
 }
 
 Subscriber::Subscriber(const ServerUrl &server, QObject *parent)
@@ -146,6 +160,11 @@ void Subscriber::setPingInterval(std::chrono::milliseconds interval)
     d->pingInterval = interval;
     if (d->pingTimer->isActive())
         d->pingTimer->start(interval);
+}
+
+void Subscriber::setPingDue(std::function<bool(std::chrono::milliseconds sinceLast)> isDue)
+{
+    d->isPingDue = std::move(isDue);
 }
 
 void Subscriber::subscribe(const QByteArray &channel)

@@ -9,7 +9,8 @@ namespace QtRedis {
 
 /*!
     A second connection that only listens. Subscriptions outlive reconnects. A half-open connection
-    is found by a PING every `pingInterval` (default 10 s) that must be answered within the next.
+    is found by a PING every `pingInterval` (default 10 s) that must be answered within the next, within
+    3 s at most.
     Thread: its own, with an event loop. No signal is emitted from inside a member function.
 */
 class Subscriber : public QObject
@@ -22,6 +23,8 @@ public:
     /// The connection bears \a name + "-sub".
     void setClientName(const QByteArray &name);
     void setPingInterval(std::chrono::milliseconds interval);
+    /// Asked once each interval, with the time since the last PING: whether to send one. Without it always.
+    void setPingDue(std::function<bool(std::chrono::milliseconds sinceLast)> isDue);
     /// Connects when needed, after a permanent failure too; asking twice does nothing.
     void subscribe(const QByteArray &channel);
     /// There is reason to doubt that the connection still stands: asks the server now, if it was not asked
@@ -39,6 +42,8 @@ public:
 
 Q_SIGNALS:
     void subscribed(const QByteArray &channel);
+    /// A PING was sent because its time had come.
+    void pinged();
     /// The connection ended; nothing is subscribed until subscribed() comes again.
     void interrupted();
     /// The server refuses this subscription (ACL); it is not tried again.

@@ -10,6 +10,9 @@
 
 #include <QtCore/qelapsedtimer.h>
 
+#include <memory>
+#include <vector>
+
 using namespace LockTesting;
 using namespace Support;
 
@@ -34,6 +37,7 @@ class tst_Reconnect : public QObject
 private Q_SLOTS:
     void demoted_data();
     void demoted();
+    void serverStoppedWhileWaiting();
 };
 
 void tst_Reconnect::demoted_data()
@@ -111,6 +115,44 @@ void tst_Reconnect::demoted()
     QVERIFY(eventually([&] { return waiterSpies.acquired.size() == 1; }, AtOnce)); // handed over
     QVERIFY(heldSpies.lost.isEmpty());
     QVERIFY(master.get("lock:job").size() > 0);
+}
+
+/// A lock far back in the queue sends nothing for a long time; a stopped server is noticed all the same.
+void tst_Reconnect::serverStoppedWhileWaiting()
+{
+    RedisServer server(withTcp());
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    LockRegistry holdersRegistry(server.url());
+    DistributedLock held(&holdersRegistry, QStringLiteral("job"));
+    held.setOptions(options(60s));
+    QVERIFY(acquireNow(&held));
+    LockRegistry others(server.url());
+    std::vector<std::unique_ptr<DistributedLock>> waiters;
+    FaultProxy proxy(server);
+    LockRegistry registry(proxy.url());
+    for (int i = 0; i < 5; ++i) {
+        waiters.push_back(std::make_unique<DistributedLock>(i < 4 ? &others : &registry, QStringLiteral("job")));
+        waiters.back()->setOptions(options(60s, LockOptions::Forever));
+        waiters.back()->acquire();
+        QVERIFY(eventually([&] { return waiters.back()->queuePosition() == i; }));
+    }
+    QVERIFY(eventually([&] { return server.channels().size() == 3; }));
+    QCOMPARE(registry.error(), DistributedLock::NoError);
+
+    QElapsedTimer timer;
+    timer.start();
+    server.pause();
+    QVERIFY(eventually([&] { return registry.error() != DistributedLock::NoError; }, 15s));
+    QVERIFY2(timer.elapsed() < 9000, qPrintable(QString::number(timer.elapsed())));
+    QCOMPARE(registry.error(), DistributedLock::ConnectionError);
+    server.resume();
+    QVERIFY(eventually([&] { return registry.state() == LockRegistry::Ready; }));
+    // And it costs little: two PINGs every five seconds.
+    QVERIFY(eventually([&] { return waiters.back()->queuePosition() == 4; }));
+    const qint64 before = proxy.commandsForwarded("PING");
+    QVERIFY(!eventually([] { return false; }, 6s));
+    const qint64 pings = proxy.commandsForwarded("PING") - before;
+    QVERIFY2(pings >= 2 && pings <= 6, qPrintable(QString::number(pings)));
 }
 
 QTEST_GUILESS_MAIN(tst_Reconnect)

@@ -107,7 +107,7 @@ public:
              int times = 1);
 
     QByteArray socketPath; // of the worker
-    const quint16 serverPort;
+    quint16 serverPort;
     quint16 port = 0; // before listener, whose making sets it
     int listener = -1;
 
@@ -545,6 +545,14 @@ void FaultProxy::setRepliesHeld(bool on)
 void FaultProxy::setServer(const RedisServer &server)
 {
     d->worker.invoke([&] { d->socketPath = QFile::encodeName(server.socketPath()); });
+}
+
+void FaultProxy::setServer(quint16 port)
+{
+    d->worker.invoke([&] {
+        d->socketPath.clear();
+        d->serverPort = port;
+    });
 }
 
 void FaultProxy::setRefusing(bool on)

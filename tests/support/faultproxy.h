@@ -51,6 +51,7 @@ public:
     void setRepliesHeld(bool on);
     /// New connections go to \a server, as after a fail-over behind one address; those there are stay.
     void setServer(const RedisServer &server);
+    void setServer(quint16 port);
     /// Connecting is refused.
     void setRefusing(bool on);
     /// All conditions off, all armed faults forgotten. Swallowed connections stay dead.
