@@ -25,7 +25,9 @@ class LockRegistryPrivate;
     setDefaultServer() and defaultServer(), which are thread-safe. A call in another thread is logged as a warning and
     changes nothing; what asks the server ends with OptionsError.
     Errors: a URL that cannot be used is told by errorString() at once, and every acquire through this
-    registry ends with OptionsError.
+    registry ends with OptionsError. Where the server refuses password, certificate or rights, an acquire
+    fails at once; but a lock that is held, or that waits and has had an answer before, goes on until its
+    deadline or the end of its wait, and the registry tries again every 1 to 10 s meanwhile.
     Ownership: owns the locks that obtain() returns. Destroying it releases what its locks hold; a lock
     that outlives it loses its hold with lost().
 */

@@ -153,11 +153,25 @@ void LeaseMachine::acquireReplied(const EngineReply &reply, LeaseTime now)
 
 void LeaseMachine::attemptFailed(LeaseTime now)
 {
-    const bool permanent = m_obstacle.permanent;
-    failRequests(m_obstacle, [permanent](const Request &request) { return permanent || request.once; });
+    const bool all = endsWait(m_obstacle);
+    failRequests(m_obstacle, [all](const Request &request) { return all || request.once; });
     giveUpIfUnwanted();
     if (m_phase == Acquiring)
         m_nextAttempt = later(now, backOff(std::max<nanoseconds>(m_options.retryInterval, 1s)));
+}
+
+// An acquire that cannot log in, or lacks a right, fails at once. What the server allowed this waiter before is allowed
+// again soon: somebody is changing the password, the certificate or the rights.
+bool LeaseMachine::endsWait(const EngineError &error) const
+{
+    if (!error.permanent)
+        return false;
+    if (m_phase != Acquiring)
+        return true;
+    const bool wasLoggedIn = m_foundTaken;
+    const bool wasInQueue = !m_arrival.isEmpty(); // joining takes more rights than the first attempt
+    return !(error.code == DistributedLock::AuthenticationError && wasLoggedIn)
+            && !(error.code == DistributedLock::PermissionError && wasInQueue);
 }
 
 void LeaseMachine::granted(qint64 fencingToken, LeaseTime sentAt, milliseconds lease, LeaseTime now)
@@ -557,8 +571,8 @@ void LeaseMachine::engineReady(LeaseTime now)
 void LeaseMachine::engineFailed(const EngineError &error, LeaseTime now)
 {
     tick(now);
-    const bool permanent = error.permanent;
-    failRequests(error, [permanent](const Request &request) { return permanent || request.once; });
+    const bool all = endsWait(error);
+    failRequests(error, [all](const Request &request) { return all || request.once; });
     if (m_phase == Acquiring) {
         m_obstacle = error;
         giveUpIfUnwanted();

@@ -145,6 +145,8 @@ private:
     void granted(qint64 fencingToken, LeaseTime sentAt, std::chrono::milliseconds lease, LeaseTime now);
     void taken(const EngineReply &reply, LeaseTime now);
     void attemptFailed(LeaseTime now);
+    /// Whether those that wait fail with \a error now, instead of at the end of their wait.
+    bool endsWait(const EngineError &error) const;
     void expireRequests(LeaseTime now);
     /// How long the key is to stay if the hold ended now, for minHold.
     std::chrono::milliseconds keepAfterRelease(LeaseTime now) const;

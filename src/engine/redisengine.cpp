@@ -119,6 +119,7 @@ RedisEngine::RedisEngine(const QtRedis::ServerUrl &server, const LeaseClock *clo
     , m_clock(clock)
 {
     m_connection.setClientName("qdistlock-" + clientId());
+    m_connection.setNeeded([this] { return isNeeded(); });
     connect(&m_connection, &QtRedis::Connection::stateChanged, this, &RedisEngine::connectionStateChanged);
     connect(&m_connection, &QtRedis::Connection::failed, this, &LockEngine::failed);
     connect(&m_connection, &QtRedis::Connection::repliesProcessed, this, &RedisEngine::flush);
@@ -181,6 +182,14 @@ void RedisEngine::connectionStateChanged()
         }
     }
     Q_EMIT stateChanged();
+}
+
+bool RedisEngine::isNeeded() const
+{
+    const auto now = m_clock->now();
+    return need().connection || std::any_of(m_abandoned.cbegin(), m_abandoned.cend(), [now](const Abandoned &abandoned) {
+               return !abandoned.gone && abandoned.until > now;
+           });
 }
 
 /// The connection is given up if there is no answer.
@@ -251,7 +260,8 @@ void RedisEngine::sendAbandoned(const QByteArray &token)
         if (it == m_abandoned.end())
             return;
         it->inFlight = false;
-        if (reply.status == EngineReply::Failed && !reply.error.permanent) {
+        const bool refused = reply.error.permanent && m_connection.state() == QtRedis::Connection::Ready;
+        if (reply.status == EngineReply::Failed && !refused) {
             // Goes out again in a second, with the next need or connection.
             if (!std::exchange(m_abandonedAgain, true)) {
                 QTimer::singleShot(1s, this, [this] {
@@ -471,6 +481,7 @@ void RedisEngine::subscribe(const QByteArray &prefix)
     if (!m_subscriber) {
         m_subscriber = std::make_unique<QtRedis::Subscriber>(m_connection.server());
         m_subscriber->setClientName("qdistlock-" + clientId());
+        m_subscriber->setNeeded([this] { return isNeeded(); });
         m_subscriber->setPingInterval(PingInterval);
         m_subscriber->setPingDue([this](milliseconds sinceLast) {
             const int position = need().queuePosition;

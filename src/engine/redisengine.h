@@ -72,6 +72,7 @@ private:
     void queueAbandoned();
     void sendAbandoned(const QByteArray &token);
     void forgetAbandoned();
+    bool isNeeded() const;
     void checkConnection();
     void subscribe(const QByteArray &prefix);
     void messageReceived(const QByteArray &payload);

@@ -27,6 +27,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds firstRetry = 10ms;
 constexpr milliseconds longestRetry = 1s;
+// After a permanent failure: somebody has to change a setting.
+constexpr milliseconds firstSlowRetry = 1s;
+constexpr milliseconds longestSlowRetry = 10s;
 // A connection that lasted as long as this starts the back-off anew.
 constexpr milliseconds stable = 1s;
 // The turn of the event loop an overdue reply is given that may lie in the socket while the loop
@@ -115,6 +118,8 @@ public:
     std::vector<std::pair<Handler, CommandResult>> endCommands(Failure why, const QString &reason);
     void lose(Failure why, const QString &reason);
     void retryLater();
+    void retrySlowly();
+    bool isStillNeeded() const { return isNeeded && isNeeded(); }
     void postResults();
     QString describe(const QString &clause) const;
 
@@ -141,6 +146,7 @@ public:
     bool processing = false; // in processReadable()
     bool corked = false;
     std::shared_ptr<const PushHandler> pushHandler;
+    std::function<bool()> isNeeded;
 
     QTimer *const connectTimer; // the attempt's time, or the wait for the next
     QTimer *const deadlineTimer;
@@ -148,6 +154,7 @@ public:
     bool graceGiven = false;
 
     int attempts = 0; // failed since the last stable connection
+    int permanentFailures = 0; // since it was Ready
     int timeOuts = 0; // attempts in which no connection came about in time, since one was refused
     Clock::time_point readySince;
     qint64 clientId = 0; // of the connection that stands, 0 = unknown
@@ -166,6 +173,8 @@ Connection::Private::Private(Connection *connection, const ServerUrl &serverUrl)
     deadlineTimer->setTimerType(Qt::PreciseTimer);
     QObject::connect(connectTimer, &QTimer::timeout, q, [this] {
         if (!transport) {
+            if (state == Disconnected && !isStillNeeded())
+                return;
             startAttempt();
             return;
         }
@@ -188,6 +197,13 @@ QString Connection::Private::describe(const QString &clause) const
 void Connection::Private::startAttempt()
 {
     Q_ASSERT(!transport);
+    if (state == Disconnected) {
+        state = Connecting;
+        const QPointer<Connection> guard(q);
+        Q_EMIT q->stateChanged();
+        if (!guard || state != Connecting || transport)
+            return;
+    }
     ++generation;
     connected = false;
     reader = std::make_unique<ReplyReader>();
@@ -265,6 +281,7 @@ void Connection::Private::handshakeReply(Step step, const Reply &reply)
     // The last step.
     formerId = clientId;
     connectTimer->stop();
+    permanentFailures = 0;
     readySince = Clock::now();
     failure = Failure::None;
     errorString.clear();
@@ -583,12 +600,21 @@ void Connection::Private::lose(Failure why, const QString &reason)
         timeOuts = why == Failure::Timeout ? timeOuts + 1 : 0;
     const auto ended = endCommands(why, text);
     endTransport();
+    const bool reported = errorString == text;
     failure = why;
     errorString = text;
     const State before = state;
     if (isPermanent(why)) {
         state = Disconnected;
-        qCWarning(lcRedis, "%s Not trying again until asked to.", qUtf8Printable(text));
+        if (!isStillNeeded()) {
+            qCWarning(lcRedis, "%s Not trying again until asked to.", qUtf8Printable(text));
+        } else {
+            retrySlowly();
+            if (reported)
+                qCDebug(lcRedis, "%s", qUtf8Printable(text));
+            else
+                qCWarning(lcRedis, "%s Trying again every few seconds while it is needed.", qUtf8Printable(text));
+        }
     } else {
         state = Connecting;
         retryLater();
@@ -625,6 +651,15 @@ void Connection::Private::retryLater()
     connectTimer->start(milliseconds(qRound(double(base.count()) * jitter)));
 }
 
+void Connection::Private::retrySlowly()
+{
+    const milliseconds base = permanentFailures > 3 ? longestSlowRetry
+                                                    : qMin(longestSlowRetry, firstSlowRetry * (1 << permanentFailures));
+    ++permanentFailures;
+    const double jitter = 0.75 + QRandomGenerator::global()->generateDouble() / 2;
+    connectTimer->start(milliseconds(qRound(double(base.count()) * jitter)));
+}
+
 // The public class
 
 Connection::Connection(const ServerUrl &server, QObject *parent)
@@ -654,6 +689,11 @@ void Connection::setConnectTimeout(std::chrono::milliseconds timeout)
     d->connectTimeout = timeout;
 }
 
+void Connection::setNeeded(std::function<bool()> isNeeded)
+{
+    d->isNeeded = std::move(isNeeded);
+}
+
 void Connection::open()
 {
     if (d->state != Disconnected)
@@ -666,6 +706,7 @@ void Connection::open()
 
 void Connection::close()
 {
+    d->connectTimer->stop();
     if (d->state == Disconnected)
         return;
     d->write();

@@ -35,8 +35,9 @@ struct CommandResult
     are answered in that order.
 
     Handshake: AUTH, SELECT, CLIENT SETNAME, CLIENT ID, in one write. After a loss it connects again
-    by itself with jittered back-off (10 ms doubling to 1 s, ± 50 %) until close(); a permanent
-    failure stops that until the next open(). On reconnecting it first ends its own former
+    by itself with jittered back-off (10 ms doubling to 1 s, ± 50 %) until close(). After a permanent
+    failure it is Disconnected, and tries again only while it is needed (1 s doubling to 10 s, ± 25 %),
+    or after the next open(). On reconnecting it first ends its own former
     connection on the server (CLIENT LIST ID, and CLIENT KILL ID only if the entry bears our unique
     client name), so that commands lost with it cannot run later than those sent now; where an ACL
     forbids that it goes on without.
@@ -68,6 +69,10 @@ public:
     void setClientName(const QByteArray &name);
     /// For connecting and for the handshake together. Default 3 s.
     void setConnectTimeout(std::chrono::milliseconds timeout);
+
+    /// Asked from the event loop after a permanent failure, and before each attempt that follows: whether to try
+    /// again without an open(). Without this function it does not.
+    void setNeeded(std::function<bool()> isNeeded);
 
     /// Starts connecting from the event loop, unless it is connecting or Ready.
     void open();

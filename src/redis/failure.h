@@ -20,7 +20,7 @@ enum class Failure : quint8 {
     Server          ///< an error reply in the handshake: LOADING, max number of clients, DB index
 };
 
-/// True where trying again cannot help until somebody changes a setting.
+/// True where trying again is unlikely to help until somebody changes a setting.
 bool isPermanent(Failure failure);
 
 } // namespace QtRedis

@@ -167,6 +167,11 @@ void Subscriber::setPingDue(std::function<bool(std::chrono::milliseconds sinceLa
     d->isPingDue = std::move(isDue);
 }
 
+void Subscriber::setNeeded(std::function<bool()> isNeeded)
+{
+    d->connection.setNeeded(std::move(isNeeded));
+}
+
 void Subscriber::subscribe(const QByteArray &channel)
 {
     d->connection.open();

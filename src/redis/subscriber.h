@@ -25,6 +25,8 @@ public:
     void setPingInterval(std::chrono::milliseconds interval);
     /// Asked once each interval, with the time since the last PING: whether to send one. Without it always.
     void setPingDue(std::function<bool(std::chrono::milliseconds sinceLast)> isDue);
+    /// As Connection::setNeeded().
+    void setNeeded(std::function<bool()> isNeeded);
     /// Connects when needed, after a permanent failure too; asking twice does nothing.
     void subscribe(const QByteArray &channel);
     /// There is reason to doubt that the connection still stands: asks the server now, if it was not asked

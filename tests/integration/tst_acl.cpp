@@ -280,10 +280,10 @@ void tst_Acl::withoutOneRight_data()
     row("+scan", "list");
     row("+zadd", "wait");
     row("+zrange", "wait");
-    row("+zrank", "wait");
-    row("+zscore", "wait");
     row("+zrem", "handOver");
-    // Without these something is less good, and works.
+    // Without these something is less good, and works. A waiter that is in the queue is served although it cannot look.
+    row("+zrank", "");
+    row("+zscore", "");
     row("+publish", "");
     row("+zcard", "");
     row("+mget", "");

@@ -216,6 +216,7 @@ private Q_SLOTS:
     void acquiresExpireOneByOne();
     void passingErrorsAreRetriedWithBackOff();
     void permanentErrorEndsTheAcquire();
+    void accessErrorKeepsAWaiter();
     void cancelBeforeTheAnswerAbandons();
     void cancelBetweenLooksAbandonsNothing();
     void cancelAfterAnUnknownOutcomeAbandons();
@@ -646,6 +647,52 @@ void tst_LeaseMachine::permanentErrorEndsTheAcquire()
     bench.engineFailed(permanent());
     COMPARE_ACTIONS(bench, A("AcquireFailed 3 PermissionError"), A("Abandon"));
     QCOMPARE(bench.machine.nextWakeUp(), NeverTime);
+}
+
+// The server has answered it before; another kind of permanent error ends it all the same.
+void tst_LeaseMachine::accessErrorKeepsAWaiter()
+{
+    Bench bench;
+    bench.acquire(1);
+    bench.actions();
+    bench.machine.acquireReplied(taken(), bench.now);
+    EngineError wrongPassword = permanent();
+    wrongPassword.code = DistributedLock::AuthenticationError;
+    bench.machine.engineFailed(wrongPassword, bench.now);
+    QCOMPARE(bench.machine.phase(), LeaseMachine::Acquiring);
+    bench.machine.engineReady(bench.now);
+    bench.actions();
+    bench.machine.acquireReplied(queued(0), bench.now);
+    bench.now = bench.machine.nextWakeUp();
+    bench.machine.tick(bench.now);
+    bench.actions();
+    bench.machine.acquireReplied(failed(permanent()), bench.now);
+    QCOMPARE(bench.machine.phase(), LeaseMachine::Acquiring);
+    QVERIFY(bench.machine.nextWakeUp() > bench.now); // it backs off
+    COMPARE_ACTIONS(bench, A("ErrorOccurred PermissionError"));
+
+    bench.now = bench.machine.nextWakeUp();
+    bench.machine.tick(bench.now);
+    bench.actions();
+    EngineError foreignType = permanent();
+    foreignType.code = DistributedLock::ForeignTypeError;
+    bench.machine.acquireReplied(failed(foreignType), bench.now);
+    QCOMPARE(bench.machine.phase(), LeaseMachine::Unlocked);
+
+    // The right to join the queue may never have been there.
+    bench.acquire(2);
+    bench.actions();
+    bench.machine.acquireReplied(taken(), bench.now);
+    bench.now = bench.machine.nextWakeUp();
+    bench.machine.tick(bench.now);
+    bench.machine.acquireReplied(failed(permanent()), bench.now);
+    QCOMPARE(bench.machine.phase(), LeaseMachine::Unlocked);
+
+    // The next acquire begins without an answer.
+    bench.acquire(3);
+    bench.actions();
+    bench.machine.engineFailed(wrongPassword, bench.now);
+    QCOMPARE(bench.machine.phase(), LeaseMachine::Unlocked);
 }
 
 void tst_LeaseMachine::cancelBeforeTheAnswerAbandons()
