@@ -160,8 +160,8 @@ void LeaseMachine::attemptFailed(LeaseTime now)
         m_nextAttempt = later(now, backOff(std::max<nanoseconds>(m_options.retryInterval, 1s)));
 }
 
-// An acquire that cannot log in, or lacks a right, fails at once. What the server allowed this waiter before is allowed
-// again soon: somebody is changing the password, the certificate or the rights.
+// An acquire that cannot log in, or lacks a right, fails at once. A waiter that was allowed to do the same before goes
+// on: somebody is changing the password, the certificate or the rights just now.
 bool LeaseMachine::endsWait(const EngineError &error) const
 {
     if (!error.permanent)

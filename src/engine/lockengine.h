@@ -96,7 +96,7 @@ public:
     /// 16 hex digits, drawn anew for each engine.
     const QByteArray &clientId() const { return m_clientId; }
 
-    /// What the locks need of the server.
+    /// How much the locks need the server.
     struct Need
     {
         bool connection = false; ///< one is acquiring, held or releasing

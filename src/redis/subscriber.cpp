@@ -11,6 +11,7 @@
 #include <QtCore/qtimer.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace QtRedis {
 
@@ -27,6 +28,13 @@ class Subscriber::Private
 public:
     enum Progress { Wanted, Asked, Confirmed };
 
+    struct Channel
+    {
+        Progress progress = Wanted;
+        bool confirmedBefore = false;
+        bool refusalReported = false; // since it was confirmed
+    };
+
     Private(Subscriber *subscriber, const ServerUrl &server);
 
     void followState();
@@ -37,7 +45,7 @@ public:
     void ping();
 
     Subscriber *const q;
-    QHash<QByteArray, Progress> channels;
+    QHash<QByteArray, Channel> channels;
     bool wasReady = false;
     std::chrono::milliseconds pingInterval = 10s;
     QTimer *const pingTimer;
@@ -69,13 +77,13 @@ void Subscriber::Private::followState()
         sincePing.start();
         for (auto it = channels.cbegin(), end = channels.cend(); it != end; ++it)
             ask(it.key());
-        for (Progress &progress : channels)
-            progress = Asked;
+        for (Channel &channel : channels)
+            channel.progress = Asked;
         return;
     }
     pingTimer->stop();
-    for (Progress &progress : channels)
-        progress = Wanted;
+    for (Channel &channel : channels)
+        channel.progress = Wanted;
     Q_EMIT q->interrupted();
 }
 
@@ -91,22 +99,27 @@ void Subscriber::Private::answered(const QByteArray &channel, const CommandResul
     if (result.outcome != CommandResult::Replied || it == channels.end())
         return; // asked again on the next connection, or no longer wanted
     if (!result.reply.isError()) {
-        *it = Confirmed;
+        *it = {Confirmed, true, false};
         Q_EMIT q->subscribed(channel);
         return;
     }
     const QString said = connection.server().shown(result.reply.text);
     if (result.reply.errorCode() != "NOPERM") {
-        *it = Wanted; // pingTimeReached() asks again
+        it->progress = Wanted; // pingTimeReached() asks again
         qCDebug(lcRedis, "%s: SUBSCRIBE: %s", qUtf8Printable(connection.server().toDisplayString()),
                 qUtf8Printable(said));
         return;
     }
-    channels.erase(it);
     const QString text =
             QStringLiteral("%1: the server's ACL forbids to subscribe (\"%2\"); allow the channel.")
                     .arg(connection.server().toDisplayString(), said);
-    qCWarning(lcRedis, "%s", qUtf8Printable(text));
+    if (!std::exchange(it->refusalReported, true))
+        qCWarning(lcRedis, "%s", qUtf8Printable(text));
+    if (it->confirmedBefore) { // the rights are being changed: pingTimeReached() asks again
+        it->progress = Wanted;
+        return;
+    }
+    channels.erase(it);
     Q_EMIT q->refused(channel, text);
 }
 
@@ -132,8 +145,8 @@ void Subscriber::Private::ping()
 void Subscriber::Private::pingTimeReached()
 {
     for (auto it = channels.begin(), end = channels.end(); it != end; ++it) {
-        if (*it == Wanted) {
-            *it = Asked;
+        if (it->progress == Wanted) {
+            it->progress = Asked;
             ask(it.key());
         }
     }
@@ -178,7 +191,7 @@ void Subscriber::subscribe(const QByteArray &channel)
     if (d->channels.contains(channel))
         return;
     const bool ready = d->connection.state() == Connection::Ready;
-    d->channels.insert(channel, ready ? Private::Asked : Private::Wanted);
+    d->channels.insert(channel, {ready ? Private::Asked : Private::Wanted});
     if (ready)
         d->ask(channel);
 }
@@ -206,7 +219,7 @@ void Subscriber::close()
 
 bool Subscriber::isSubscribed(const QByteArray &channel) const
 {
-    return d->channels.value(channel, Private::Wanted) == Private::Confirmed;
+    return d->channels.value(channel).progress == Private::Confirmed;
 }
 
 QString Subscriber::errorString() const

@@ -48,7 +48,7 @@ Q_SIGNALS:
     void pinged();
     /// The connection ended; nothing is subscribed until subscribed() comes again.
     void interrupted();
-    /// The server refuses this subscription (ACL); it is not tried again.
+    /// The server refuses this subscription (ACL), and never confirmed it; it is not tried again.
     void refused(const QByteArray &channel, const QString &errorString);
     void messageReceived(const QByteArray &channel, const QByteArray &payload);
     /// All messages of one read were told.

@@ -281,7 +281,7 @@ void tst_Acl::withoutOneRight_data()
     row("+zadd", "wait");
     row("+zrange", "wait");
     row("+zrem", "handOver");
-    // Without these something is less good, and works. A waiter that is in the queue is served although it cannot look.
+    // Without these something is less good, and works. A waiter that is in the queue is served although it cannot poll.
     row("+zrank", "");
     row("+zscore", "");
     row("+publish", "");

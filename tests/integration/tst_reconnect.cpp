@@ -28,7 +28,7 @@ RedisServer::Options withTcp(const RedisServer *master = nullptr)
     return options;
 }
 
-/// Room for a busy machine, far below the time after which a waiter looks by itself.
+/// Room for a busy machine, far below the interval at which a waiter polls by itself.
 constexpr milliseconds AtOnce = 1s;
 
 } // namespace
@@ -42,6 +42,7 @@ private Q_SLOTS:
     void serverStoppedWhileWaiting();
     void passwordWrongForAMoment_data();
     void passwordWrongForAMoment();
+    void channelForbiddenForAMoment();
     void anotherServiceForAMoment_data();
     void anotherServiceForAMoment();
     void passwordWrongForLong();
@@ -95,7 +96,7 @@ void tst_Reconnect::demoted()
     const qint64 before = proxy.connectionsAccepted() + waitersProxy.connectionsAccepted();
     QElapsedTimer timer;
     timer.start();
-    // Both notice, by renewing and by looking.
+    // Both notice, by renewing and by polling.
     QVERIFY(eventually([&] { return !heldSpies.errors.isEmpty() && registry.error() != DistributedLock::NoError
                                      && waitersRegistry.error() != DistributedLock::NoError; }));
     QVERIFY2(held.errorString().contains(servesStaleData == "yes" ? QLatin1String("READONLY") : QLatin1String("MASTERDOWN")),
@@ -215,7 +216,7 @@ void tst_Reconnect::passwordWrongForAMoment()
     const QByteArray user = withUser ? QByteArray("u5er") : QByteArray("default");
     for (const QByteArray &type : killed == "both" ? QList<QByteArray>{"normal", "pubsub"} : QList<QByteArray>{killed})
         QVERIFY(server.command({"CLIENT", "KILL", "USER", user, "TYPE", type}).toLongLong() > 0);
-    QVERIFY(!eventually([&] { return heldSpies.lost.size() + waiterSpies.failed.size() > 0; }, 500ms)); // so long
+    QVERIFY(!eventually([&] { return heldSpies.lost.size() + waiterSpies.failed.size() > 0; }, 500ms));
     QVERIFY(setPassword("right"));
 
     QVERIFY(eventually([&] { return registry.state() == LockRegistry::Ready && server.channels().size() == 2; }, 5s));
@@ -227,6 +228,40 @@ void tst_Reconnect::passwordWrongForAMoment()
     QVERIFY(eventually([&] { return waiterSpies.acquired.size() == 1; }, AtOnce)); // handed over
     QVERIFY(waiterSpies.failed.isEmpty());
     QVERIFY(heldSpies.lost.isEmpty());
+}
+
+/// The server ends the subscription itself, and refuses it to the next connection.
+void tst_Reconnect::channelForbiddenForAMoment()
+{
+    RedisServer::Options serverOptions;
+    serverOptions.users = {"u5er on >right ~* &* +@all"};
+    RedisServer server(serverOptions);
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    QUrl url = server.url();
+    url.setUserName(QStringLiteral("u5er"));
+    url.setPassword(QStringLiteral("right"));
+    LockRegistry others(server.url());
+    DistributedLock busy(&others, QStringLiteral("busy"));
+    busy.setOptions(options(60s));
+    QVERIFY(acquireNow(&busy));
+    LockRegistry registry(url);
+    DistributedLock waiter(&registry, QStringLiteral("busy"));
+    waiter.setOptions(options(60s, LockOptions::Forever));
+    Spies spies(&waiter);
+    waiter.acquire();
+    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    QVERIFY(eventually([&] { return server.channels().size() == 2; }));
+
+    LogCapture log;
+    server.command({"ACL", "SETUSER", "u5er", "resetchannels"});
+    QVERIFY(eventually([&] { return log.count({QStringLiteral("forbids to subscribe")}) == 1; }));
+    server.command({"ACL", "SETUSER", "u5er", "allchannels"});
+    QVERIFY(eventually([&] { return server.channels().size() == 2; }));
+    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    busy.release();
+    QVERIFY(eventually([&] { return spies.acquired.size() == 1; }, AtOnce)); // handed over
+    QVERIFY(spies.failed.isEmpty());
+    QCOMPARE(log.count({QStringLiteral("forbids to subscribe")}), 1);
 }
 
 void tst_Reconnect::anotherServiceForAMoment_data()
@@ -276,7 +311,7 @@ void tst_Reconnect::anotherServiceForAMoment()
     proxy.setServer(other.port());
     proxy.closeAll();
     QVERIFY(eventually([&] { return other.connectionsAccepted() >= 2; }));
-    QVERIFY(!eventually([&] { return heldSpies.lost.size() + waiterSpies.failed.size() > 0; }, 500ms)); // so long
+    QVERIFY(!eventually([&] { return heldSpies.lost.size() + waiterSpies.failed.size() > 0; }, 500ms));
     proxy.setServer(tls ? server.tlsPort() : server.port());
 
     QVERIFY(eventually([&] { return registry.state() == LockRegistry::Ready && server.channels().size() == 2; }, 5s));
