@@ -107,7 +107,7 @@ bool DistributedLockPrivate::isEngineReady() const
 bool DistributedLockPrivate::canBeWoken() const
 {
     const LockEngine *const engine = registry ? registry->engine() : nullptr;
-    return engine && engine->canBeWoken(m_nextKeys ? *m_nextKeys : m_keys);
+    return engine && engine->canBeWoken();
 }
 
 void DistributedLockPrivate::setRegistry(LockRegistryPrivate *newRegistry)

@@ -114,7 +114,7 @@ std::optional<LockKeys> LockKeys::make(const QString &prefix, const QString &nam
 
 LockEngine::LockEngine(QObject *parent)
     : QObject(parent)
-    , m_clientId(randomHex(8))
+    , m_clientId(QByteArray::number(ProtocolVersion, 16) + randomHex(8).sliced(1))
 {
 }
 

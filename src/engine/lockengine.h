@@ -22,7 +22,7 @@ struct LockKeys
     QByteArray lock;   ///< keyPrefix + name: a string holding the holder's token
     QByteArray queue;  ///< zset of waiting tokens
     QByteArray fence;  ///< the last fencing token given out
-    QByteArray prefix; ///< of the clients' channels
+    QByteArray prefix; ///< what `lock` begins with
 
     /// nullopt, with \a error in words, for a name or prefix that cannot be used.
     static std::optional<LockKeys> make(const QString &prefix, const QString &name, QString *error);
@@ -93,7 +93,9 @@ public:
     };
 
     explicit LockEngine(QObject *parent = nullptr);
-    /// 16 hex digits, drawn anew for each engine.
+    /// The version of docs/protocol.md that this library speaks, 1 to 15.
+    static constexpr int ProtocolVersion = 1;
+    /// Different for each engine: 16 hex digits, of which the first is the protocol version.
     const QByteArray &clientId() const { return m_clientId; }
 
     /// How much the locks need the server.
@@ -134,8 +136,8 @@ public:
         bool barge = false;      ///< take it though others wait; in the queue it waits to be woken only
         QByteArray arrival = {}; ///< its place in the queue, from an earlier reply
     };
-    /// Whether a waiter in the queue of a lock with these keys would hear of its turn just now.
-    virtual bool canBeWoken(const LockKeys &keys) const = 0;
+    /// Whether a waiter in a queue would hear of its turn just now.
+    virtual bool canBeWoken() const = 0;
     virtual void acquire(const Acquire &operation, Completion completion) = 0;
     virtual void renew(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
                        Completion completion) = 0;

@@ -32,7 +32,7 @@ public:
     void acquire(const Acquire &operation, Completion completion) override;
     void renew(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
                Completion completion) override;
-    bool canBeWoken(const LockKeys &) const override { return true; }
+    bool canBeWoken() const override { return true; }
     void release(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
                  std::chrono::milliseconds keep, Completion completion) override;
     void abandon(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,

@@ -50,6 +50,10 @@ constexpr milliseconds LongestPingInterval = 2min;
 /// Where nobody waits.
 constexpr milliseconds IdlePingInterval = 1min;
 
+/// A client's channel is this and its id. It is independent of key prefixes: one key may be split into prefix
+/// and name in several ways.
+const QByteArray Channels = QByteArrayLiteral("qdistlock:client:");
+
 /// What a server says is not to overflow what is computed from it: another program's key may live for ages.
 constexpr milliseconds LongestTtl = 24h * 365;
 constexpr qint64 LongestQueue = 1'000'000'000;
@@ -116,6 +120,7 @@ struct RedisEngine::Listing
 RedisEngine::RedisEngine(const QtRedis::ServerUrl &server, const LeaseClock *clock, QObject *parent)
     : LockEngine(parent)
     , m_connection(server)
+    , m_channel(Channels + clientId())
     , m_clock(clock)
 {
     m_connection.setClientName("qdistlock-" + clientId());
@@ -137,7 +142,7 @@ RedisEngine::~RedisEngine()
     flush();
     // Whole scripts: nobody will be there any more when the server says that it does not know one.
     for (auto it = m_abandoned.cbegin(); it != m_abandoned.cend(); ++it) {
-        m_connection.send({"EVAL", Scripts::cancel.text, "2", it->keys.lock, it->keys.queue, it->keys.prefix, clientId(),
+        m_connection.send({"EVAL", Scripts::cancel.text, "2", it->keys.lock, it->keys.queue, Channels, clientId(),
                            it.key(), QByteArray::number(qint64(it->lease.count())),
                            QByteArray::number(qint64(it->keep.count()))},
                           CommandTimeout, nullptr);
@@ -177,8 +182,7 @@ void RedisEngine::connectionStateChanged()
         if (m_subscriber) {
             // After a fail-over the other connection may still be with the server that was demoted, or be cut off.
             m_subscriber->reconnect();
-            for (const QByteArray &prefix : std::as_const(m_subscribed)) // after a permanent failure it waits to be asked
-                m_subscriber->subscribe(prefix + "client:" + clientId());
+            m_subscriber->subscribe(m_channel); // after a permanent failure it waits to be asked
         }
     }
     Q_EMIT stateChanged();
@@ -322,10 +326,8 @@ void RedisEngine::flush()
     for (auto first = operations.begin(); first != operations.end();) {
         const auto limit = first->kind == Operation::Renew ? RenewChunk : AcquireChunk;
         auto last = first;
-        while (last != operations.end() && last->kind == first->kind && last - first < limit
-               && last->keys.prefix == first->keys.prefix) {
+        while (last != operations.end() && last->kind == first->kind && last - first < limit)
             ++last;
-        }
         send(Operations(std::make_move_iterator(first), std::make_move_iterator(last)));
         first = last;
     }
@@ -341,7 +343,7 @@ void RedisEngine::send(Operations operations)
     keys.reserve(3 * size);
     arguments.reserve(2 + 4 * size);
     if (kind != Operation::Renew)
-        arguments << operations.front().keys.prefix << clientId();
+        arguments << Channels << clientId();
     milliseconds timeout = CommandTimeout;
     // All keys of one sort stand together, so that a script can ask for them in one call.
     for (const Operation &operation : operations) {
@@ -419,7 +421,7 @@ void RedisEngine::received(const std::shared_ptr<Batch> &batch, const QtRedis::C
     }
     // After the first answer, so that the first lock does not wait for a second connection.
     if (!batch->error)
-        subscribe(operations.front().keys.prefix);
+        subscribe();
 }
 
 EngineReply RedisEngine::decode(const Batch &batch, size_t index, std::optional<Handover> *handover)
@@ -473,42 +475,40 @@ EngineReply RedisEngine::decode(const Batch &batch, size_t index, std::optional<
     return reply;
 }
 
-void RedisEngine::subscribe(const QByteArray &prefix)
+bool RedisEngine::canBeWoken() const
 {
-    if (m_subscribed.contains(prefix))
+    return m_subscriber && m_subscriber->isSubscribed(m_channel);
+}
+
+void RedisEngine::subscribe()
+{
+    if (m_subscriber)
         return;
-    m_subscribed.append(prefix);
-    if (!m_subscriber) {
-        m_subscriber = std::make_unique<QtRedis::Subscriber>(m_connection.server());
-        m_subscriber->setClientName("qdistlock-" + clientId());
-        m_subscriber->setNeeded([this] { return isNeeded(); });
-        m_subscriber->setPingInterval(PingInterval);
-        m_subscriber->setPingDue([this](milliseconds sinceLast) {
-            const int position = need().queuePosition;
-            const milliseconds interval = position < 0
-                    ? IdlePingInterval
-                    : std::min<milliseconds>(PingInterval * (1 + position / PositionsForInterval), LongestPingInterval);
-            return sinceLast + PingInterval / 2 > interval;
-        });
-        // A waiter sends nothing on the other connection for a long time.
-        connect(m_subscriber.get(), &QtRedis::Subscriber::pinged, this, &RedisEngine::checkConnection);
-        connect(m_subscriber.get(), &QtRedis::Subscriber::messageReceived, this,
-                [this](const QByteArray &, const QByteArray &payload) { messageReceived(payload); });
-        connect(m_subscriber.get(), &QtRedis::Subscriber::subscribed, this, [this](const QByteArray &channel) {
-            m_listening.append(channel.chopped(qsizetype(qstrlen("client:")) + clientId().size()));
-            Q_EMIT wakeableChanged();
-        });
-        // What a message made us ask for goes out now, not in the next turn of the loop.
-        connect(m_subscriber.get(), &QtRedis::Subscriber::messagesProcessed, this, [this] {
-            flush();
-        });
-        connect(m_subscriber.get(), &QtRedis::Subscriber::interrupted, this, [this] {
-            m_listening.clear();
-            checkConnection(); // what cut that connection off may have cut off this one too
-            Q_EMIT wakeableChanged();
-        });
-    }
-    m_subscriber->subscribe(prefix + "client:" + clientId());
+    m_subscriber = std::make_unique<QtRedis::Subscriber>(m_connection.server());
+    m_subscriber->setClientName("qdistlock-" + clientId());
+    m_subscriber->setNeeded([this] { return isNeeded(); });
+    m_subscriber->setPingInterval(PingInterval);
+    m_subscriber->setPingDue([this](milliseconds sinceLast) {
+        const int position = need().queuePosition;
+        const milliseconds interval = position < 0
+                ? IdlePingInterval
+                : std::min<milliseconds>(PingInterval * (1 + position / PositionsForInterval), LongestPingInterval);
+        return sinceLast + PingInterval / 2 > interval;
+    });
+    // A waiter sends nothing on the other connection for a long time.
+    connect(m_subscriber.get(), &QtRedis::Subscriber::pinged, this, &RedisEngine::checkConnection);
+    connect(m_subscriber.get(), &QtRedis::Subscriber::messageReceived, this,
+            [this](const QByteArray &, const QByteArray &payload) { messageReceived(payload); });
+    connect(m_subscriber.get(), &QtRedis::Subscriber::subscribed, this, &LockEngine::wakeableChanged);
+    connect(m_subscriber.get(), &QtRedis::Subscriber::interrupted, this, [this] {
+        checkConnection(); // what cut that connection off may have cut off this one too
+        Q_EMIT wakeableChanged();
+    });
+    // What a message made us ask for goes out now, not in the next turn of the loop.
+    connect(m_subscriber.get(), &QtRedis::Subscriber::messagesProcessed, this, [this] {
+        flush();
+    });
+    m_subscriber->subscribe(m_channel);
 }
 
 void RedisEngine::messageReceived(const QByteArray &payload)
@@ -630,7 +630,7 @@ void RedisEngine::scan(std::shared_ptr<Listing> listing, const QByteArray &curso
 void RedisEngine::forceRelease(const LockKeys &keys,
                                std::function<void(const EngineError &, bool existed)> completion)
 {
-    m_connection.sendScript(Scripts::force_release, {keys.lock, keys.queue}, {keys.prefix, QByteArrayLiteral("3000")},
+    m_connection.sendScript(Scripts::force_release, {keys.lock, keys.queue}, {Channels, QByteArrayLiteral("3000")},
                             CommandTimeout,
                             [this, completion = std::move(completion)](const QtRedis::CommandResult &result) {
                                 if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())

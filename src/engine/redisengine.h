@@ -43,7 +43,7 @@ public:
     void acquire(const Acquire &operation, Completion completion) override;
     void renew(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
                Completion completion) override;
-    bool canBeWoken(const LockKeys &keys) const override { return m_listening.contains(keys.prefix); }
+    bool canBeWoken() const override;
     void release(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
                  std::chrono::milliseconds keep, Completion completion) override;
     void abandon(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
@@ -74,7 +74,7 @@ private:
     void forgetAbandoned();
     bool isNeeded() const;
     void checkConnection();
-    void subscribe(const QByteArray &prefix);
+    void subscribe();
     void messageReceived(const QByteArray &payload);
     void scan(std::shared_ptr<Listing> listing, const QByteArray &cursor);
     void inspectMany(const QList<LockKeys> &keys,
@@ -85,9 +85,8 @@ private:
     EngineError malformed(const char *command) const;
 
     QtRedis::Connection m_connection;
+    const QByteArray m_channel;                        ///< where messages to this client are published
     std::unique_ptr<QtRedis::Subscriber> m_subscriber; ///< made when there is something to listen for
-    QList<QByteArray> m_subscribed;                    ///< key prefixes whose channel was asked for
-    QList<QByteArray> m_listening;                     ///< those that the server has confirmed
     const LeaseClock *m_clock;
     std::vector<Operation> m_operations;               ///< of this event loop turn
     QHash<QByteArray, Abandoned> m_abandoned;          ///< by token

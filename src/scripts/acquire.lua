@@ -4,7 +4,7 @@
 -- Acquires any number of locks, or claims those that were handed over; each by itself, in order.
 --
 -- KEYS:                 of all locks, in order: their keys, then their queues, then their fences
--- ARGV:                 the prefix of the clients' channels, the caller's client id
+-- ARGV:                 what the clients' channels begin with, the caller's client id
 -- ARGV, for each lock:  token; lease in ms; flags; arrival
 --   flags: any of  r  give a key without a time to live that lease
 --                  q  join the queue if it is taken
@@ -85,7 +85,7 @@ end
 
 --#include common.lua
 
-local prefix = ARGV[1]
+local channels = ARGV[1]
 local caller = ARGV[2]
 
 local function take(key, queue, fenceKey, token, lease, leave)
@@ -146,15 +146,15 @@ local function acquire(key, queue, fenceKey, token, lease, flags, arrival)
         return err
       end
     end
-    local outcome, member = serve(key, queue, lease, prefix, caller)
+    local outcome, member = serve(key, queue, lease, channels, caller)
     if outcome == 'mute' then
       return member
     elseif outcome == 'own' and member ~= token then
       local claim = math.min(tonumber(lease), CLAIM_TTL)
       redis.call('SET', key, member, 'PX', claim)
       local _, client, sequence = parse(member)
-      tell(prefix, client, 'grant ' .. sequence)
-      standBy(queue, prefix, claim)
+      tell(channels, client, 'grant ' .. sequence)
+      standBy(queue, channels, claim)
     elseif outcome == 'woken' then
       -- It may take the lock before those that are to have it, but the caller may not.
       first = head(queue)

@@ -49,8 +49,8 @@ end
 
 -- How many clients got the message; nil and an error if the user may not publish, which says nothing of
 -- the waiter.
-local function tell(prefix, client, message)
-  local receivers = redis.pcall('PUBLISH', prefix .. 'client:' .. client, message)
+local function tell(channels, client, message)
+  local receivers = redis.pcall('PUBLISH', channels .. client, message)
   if type(receivers) == 'table' then
     return nil, receivers.err
   end
@@ -58,14 +58,14 @@ local function tell(prefix, client, message)
 end
 
 -- Tells the first waiter that lives to look by itself after so many ms, should nothing come before.
-local function standBy(queue, prefix, ms)
+local function standBy(queue, channels, ms)
   for _ = 1, SERVED_AT_MOST do
     local member = head(queue)
     if not member then
       return
     end
     local _, client, sequence = parse(member)
-    if client and tell(prefix, client, 'next ' .. sequence .. ' ' .. ms) ~= 0 then
+    if client and tell(channels, client, 'next ' .. sequence .. ' ' .. ms) ~= 0 then
       return
     end
     redis.call('ZREM', queue, member)
@@ -78,7 +78,7 @@ end
 --          'woken' the first waiter only wanted to be woken, which was done
 --          'own', member  a waiter of the caller is to have it (it has left the queue, nothing is set)
 --          'mute', error  the user may not publish: the queue is as it was, and its waiters must look
-local function serve(key, queue, lease, prefix, caller)
+local function serve(key, queue, lease, channels, caller)
   for _ = 1, SERVED_AT_MOST do
     local member = head(queue)
     if not member then
@@ -88,7 +88,7 @@ local function serve(key, queue, lease, prefix, caller)
     local own = client == caller and wakeOnly == ''
     local receivers, err = 0, nil
     if client and not own then
-      receivers, err = tell(prefix, client, 'grant ' .. sequence)
+      receivers, err = tell(channels, client, 'grant ' .. sequence)
       if not receivers then
         return 'mute', err
       end
@@ -102,7 +102,7 @@ local function serve(key, queue, lease, prefix, caller)
       if wakeOnly == '' then
         redis.call('SET', key, member, 'PX', claim)
       end
-      standBy(queue, prefix, claim)
+      standBy(queue, channels, claim)
       return wakeOnly == '' and 'served' or 'woken'
     end
   end

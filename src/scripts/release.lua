@@ -5,7 +5,7 @@
 -- moment in which it is free while somebody waits.
 --
 -- KEYS:                 of all locks, in order: their keys, then their queues, then their fences
--- ARGV:                 the prefix of the clients' channels, the caller's client id
+-- ARGV:                 what the clients' channels begin with, the caller's client id
 -- ARGV, for each lock:  token; lease in ms for a successor; ms for which the key is to stay (0 = not)
 -- Reply, for each lock: 1 the key held the token and is given back
 --                       {token, fencing token}  the same, and it went to the caller's own waiter with
@@ -30,7 +30,7 @@ if n == 1 then
       redis.call('DEL', key)
       return {1}
     end
-    local channels = ARGV[1] .. 'client:'
+    local channels = ARGV[1]
     local client, sequence = string.match(member, '^(%x+):(%d+):%x+$')
     if client and client ~= ARGV[2] then
       local claim = math.min(tonumber(ARGV[4]), CLAIM_TTL)
@@ -74,11 +74,11 @@ end
 
 --#include common.lua
 
-local prefix = ARGV[1]
+local channels = ARGV[1]
 local caller = ARGV[2]
 
 if replies[1] and untold then
-  standBy(KEYS[2], prefix, untold)
+  standBy(KEYS[2], channels, untold)
 end
 
 local function release(key, queue, fenceKey, token, lease, keep)
@@ -92,10 +92,10 @@ local function release(key, queue, fenceKey, token, lease, keep)
   end
   if keep ~= '0' then
     local done = redis.pcall('PEXPIRE', key, keep)
-    standBy(queue, prefix, keep)
+    standBy(queue, channels, keep)
     return type(done) == 'table' and done.err or done
   end
-  local outcome, member = serve(key, queue, lease, prefix, caller)
+  local outcome, member = serve(key, queue, lease, channels, caller)
   if outcome == 'own' then
     local fence, err = nextFence(fenceKey)
     if fence then
@@ -104,7 +104,7 @@ local function release(key, queue, fenceKey, token, lease, keep)
     end
     redis.call('DEL', key)
     local _, _, sequence = parse(member)
-    tell(prefix, caller, 'grant ' .. sequence) -- its own attempt will meet the error and tell it
+    tell(channels, caller, 'grant ' .. sequence) -- its own attempt will meet the error and tell it
   elseif outcome ~= 'served' then
     redis.call('DEL', key)
   end

@@ -181,7 +181,7 @@ private:
         {
         }
         bool isEngineReady() const override { return client->m_engine->state() == LockEngine::Ready; }
-        bool canBeWoken() const override { return client->m_engine->canBeWoken(keys); }
+        bool canBeWoken() const override { return client->m_engine->canBeWoken(); }
 
         const Client *const client;
         LeaseMachine machine{this};

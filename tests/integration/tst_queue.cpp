@@ -199,6 +199,10 @@ private Q_SLOTS:
     void unfairWaitersAreWoken();
     void fairWaiterBehindUnfairOnes();
     void queuePosition();
+    void sameKeySplitInTwoWays_data();
+    void sameKeySplitInTwoWays();
+    void oneSubscriptionForAllPrefixes();
+    void waiterOfAnotherVersion();
 
     // The dead and the frozen.
     void headKilled();
@@ -251,7 +255,7 @@ private:
                 .value(0)
                 .toByteArray();
     }
-    static QByteArray channelOf(const QByteArray &token) { return "lock:client:" + token.split(':').value(0); }
+    static QByteArray channelOf(const QByteArray &token) { return "qdistlock:client:" + token.split(':').value(0); }
     qint64 queueLength() { return m_server.command({"ZCARD", Queue}).toLongLong(); }
     /// Nothing but fences, and those not for ever.
     bool nothingLeft()
@@ -460,6 +464,72 @@ void tst_Queue::queuePosition()
     QCOMPARE(values, (QList<int>{1, 0, -1}));
     second->release();
     QVERIFY(nothingLeft());
+}
+
+void tst_Queue::sameKeySplitInTwoWays_data()
+{
+    QTest::addColumn<QString>("holderPrefix");
+    QTest::addColumn<QString>("waiterPrefix");
+    QTest::newRow("waiter with the longer prefix") << QStringLiteral("lock:") << QStringLiteral("lock:orders:");
+    QTest::newRow("waiter with the shorter prefix") << QStringLiteral("lock:orders:") << QStringLiteral("lock:");
+}
+
+// Key prefix and name may be split in two ways; the key is the same, and so is its queue.
+void tst_Queue::sameKeySplitInTwoWays()
+{
+    QFETCH(QString, holderPrefix);
+    QFETCH(QString, waiterPrefix);
+    const QString key = QStringLiteral("lock:orders:42");
+    LockRegistry holders(m_server.url());
+    LockRegistry waiters(m_server.url());
+    DistributedLock holder(&holders, key.sliced(holderPrefix.size()));
+    DistributedLock waiter(&waiters, key.sliced(waiterPrefix.size()));
+    holder.setOptions(options(20s).withKeyPrefix(holderPrefix));
+    waiter.setOptions(options(20s, LockOptions::Forever).withKeyPrefix(waiterPrefix).withRetryInterval(10s));
+    QVERIFY(acquireNow(&holder));
+    waiter.acquire();
+    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    holder.release();
+    QVERIFY(eventually([&] { return waiter.isHeld(); }, AtOnce));
+}
+
+void tst_Queue::oneSubscriptionForAllPrefixes()
+{
+    const qint64 before = m_server.commandsProcessed("subscribe");
+    LockRegistry registry(m_server.url());
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    for (int i = 0; i < 50; ++i) {
+        locks.push_back(std::make_unique<DistributedLock>(&registry, Name));
+        locks.back()->setOptions(options(20s).withKeyPrefix(QStringLiteral("lock:%1:").arg(i)));
+        locks.back()->acquire();
+    }
+    QVERIFY(eventually([&] {
+        return std::all_of(locks.begin(), locks.end(), [](const auto &lock) { return lock->isHeld(); });
+    }));
+    QVERIFY(eventually([&] { return m_server.channels().size() >= 1; }));
+    processEvents();
+    QCOMPARE(m_server.commandsProcessed("subscribe") - before, 1);
+    QCOMPARE(m_server.channels(), QList<QByteArray>{channelOf(m_server.get("lock:0:job"))});
+}
+
+// A later version of the protocol: another first digit, the same words for a grant.
+void tst_Queue::waiterOfAnotherVersion()
+{
+    const QByteArray later = "f000000000000001:7:000102030405060708090a0b0c0d0e0f";
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    RespClient client;
+    QVERIFY(client.connectToUnix(m_server.socketPath()));
+    client.command({"SUBSCRIBE", channelOf(later)});
+    m_server.command({"ZADD", Queue, "1", later});
+    Client next(m_server.url());
+    QVERIFY(next.join(1));
+    holder->release();
+    QVERIFY(eventually([&] { return holder.spies.released.size() == 1; }));
+    const QVariantList message = client.readReply().toList();
+    QCOMPARE(message.value(2).toByteArray(), QByteArray("grant 7"));
+    QCOMPARE(m_server.get(Key), later);
+    QVERIFY(!next->isHeld());
 }
 
 void tst_Queue::headKilled()
@@ -1117,7 +1187,7 @@ void tst_Queue::forgedPlaces()
     Client first(m_server.url(), lockOptions);
     QVERIFY(first.join(0));
     const QByteArray client = (releasers ? holderToken : member(0)).split(':').first();
-    QVERIFY(eventually([&] { return m_server.subscriberCount("lock:client:" + client) == 1; }));
+    QVERIFY(eventually([&] { return m_server.subscriberCount("qdistlock:client:" + client) == 1; }));
     m_server.command({"ZADD", Queue, "1", client + ':' + sequence + ":0123456789abcdef"});
     QElapsedTimer timer;
     timer.start();

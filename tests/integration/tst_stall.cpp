@@ -9,8 +9,10 @@
 #include "support/faultproxy.h"
 #include "support/posix.h"
 
+#include <algorithm>
 #include <memory>
 #include <thread>
+#include <vector>
 
 using namespace LockTesting;
 using namespace Support;
@@ -64,6 +66,7 @@ private Q_SLOTS:
     void neverReachable();
     void lostWhileHeld_data();
     void lostWhileHeld();
+    void subscriptionLostWithManyLocks();
     void probeSeesABlockedLoop();
 
 private:
@@ -178,6 +181,55 @@ void tst_Stall::lostWhileHeld()
     QVERIFY(held);
     QCOMPARE(lost, alive ? 0 : 1);
     QVERIFY2(longest < TurnLimit, qPrintable(QStringLiteral("%1 ns").arg(longest.count())));
+}
+
+// 5 000 locks with 500 key prefixes, half of them waiting, lose their subscription and get it back.
+void tst_Stall::subscriptionLostWithManyLocks()
+{
+    constexpr auto limit = 4 * TurnLimit;
+    constexpr int prefixes = 500;
+    constexpr int locksEach = 10;
+    RespClient foreign;
+    QVERIFY(foreign.connectToUnix(m_server.socketPath()));
+    LockRegistry registry(m_server.url());
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    for (int prefix = 0; prefix < prefixes; ++prefix) {
+        for (int i = 0; i < locksEach; ++i) {
+            const QString keyPrefix = QStringLiteral("many:%1:").arg(prefix);
+            locks.push_back(std::make_unique<DistributedLock>(&registry, QString::number(i)));
+            locks.back()->setOptions(options(60s, LockOptions::Forever).withRetryInterval(60s).withKeyPrefix(keyPrefix));
+            if (i % 2)
+                foreign.command({"SET", keyPrefix.toUtf8() + QByteArray::number(i), "theirs", "PX", "600000"});
+            locks.back()->acquire();
+        }
+    }
+    const auto inPlace = [&] {
+        return std::all_of(locks.begin(), locks.end(), [](const auto &lock) {
+            return lock->isHeld() || lock->queuePosition() == 0;
+        });
+    };
+    const auto longest = EventLoopProbe::longestBlockedTurnOf(
+            [&](EventLoopProbe &probe) {
+                bool listening = false;
+                const auto untilListening = [&] {
+                    for (int i = 0; i < 500 && !listening; ++i) {
+                        eventually([] { return false; }, 10ms);
+                        probe.without([&] { listening = inPlace() && m_server.channels().size() == 1; });
+                    }
+                };
+                untilListening();
+                probe.reset();
+                probe.without([&] { QVERIFY(foreign.command({"CLIENT", "KILL", "TYPE", "pubsub"}).toInt() > 0); });
+                listening = false;
+                eventually([] { return false; }, 100ms);
+                untilListening();
+                QVERIFY(listening);
+                eventually([] { return false; }, 500ms); // what they ask for now
+            },
+            limit, 3);
+    QVERIFY(inPlace());
+    QVERIFY2(longest < limit, qPrintable(QStringLiteral("%1 ns").arg(longest.count())));
+    m_server.command({"FLUSHALL"});
 }
 
 // The measure itself: a slot that blocks is seen.

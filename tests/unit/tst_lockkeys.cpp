@@ -21,7 +21,7 @@ struct TestEngine : LockEngine
     void open() override { }
     State state() const override { return Ready; }
     EngineError error() const override { return {}; }
-    bool canBeWoken(const LockKeys &) const override { return false; }
+    bool canBeWoken() const override { return false; }
     void acquire(const Acquire &, Completion) override { }
     void renew(const LockKeys &, const QByteArray &, std::chrono::milliseconds, Completion) override { }
     void release(const LockKeys &, const QByteArray &, std::chrono::milliseconds, std::chrono::milliseconds,
@@ -246,6 +246,7 @@ void tst_LockKeys::tokens()
     TestEngine engine, other;
     QCOMPARE(engine.clientId().size(), 16);
     QVERIFY(engine.clientId() != other.clientId());
+    QCOMPARE(engine.clientId().first(1).toInt(nullptr, 16), LockEngine::ProtocolVersion);
     QSet<QByteArray> seen;
     for (quint64 i = 1; i <= 1000; ++i) {
         const QByteArray token = engine.makeToken();
