@@ -6,6 +6,7 @@ qdistlock_embed_lua(<target> <file.lua>…)
 
 Adds to the target a generated "scripts.h" that declares, for each acquire.lua,
 `QDistLock::Scripts::acquire` with the text and its SHA1. Made anew when a .lua file changes.
+Texts and whole numbers in constants.lua become constants there: `QDistLock::Scripts::CLAIM_TTL`.
 A line `--#include common.lua` stands for the code of that file beside it; comments and blank lines are left
 out, since a server that lost its scripts is sent the text.
 ]]
@@ -36,6 +37,7 @@ endif()
 
 cmake_policy(VERSION 3.22)
 
+set(constants "")
 set(declarations "")
 set(definitions "")
 foreach(file IN LISTS FILES)
@@ -43,7 +45,16 @@ foreach(file IN LISTS FILES)
     if(NOT name MATCHES "^[a-z][a-z_0-9]*$")
         message(FATAL_ERROR "${file}: the name must be a C++ identifier")
     endif()
-    if(name MATCHES "^(common|constants)$")
+    if(name STREQUAL "common")
+        continue()
+    endif()
+    if(name STREQUAL "constants")
+        file(STRINGS "${file}" lines REGEX "^local [A-Z_]+ = ('[^']*'|[0-9]+)( +--|$)")
+        foreach(line IN LISTS lines)
+            string(REGEX REPLACE "^local ([A-Z_]+) = ('[^']*'|[0-9]+)( .*|$)" "inline constexpr auto \\1 = \\2;\n" line "${line}")
+            string(REPLACE "'" "\"" line "${line}")
+            string(APPEND constants "${line}")
+        endforeach()
         continue()
     endif()
     file(READ "${file}" text)
@@ -74,6 +85,7 @@ file(CONFIGURE OUTPUT "${OUTPUT}/scripts.h" @ONLY NEWLINE_STYLE UNIX CONTENT
 
 namespace QDistLock::Scripts {
 
+@constants@
 @declarations@
 } // namespace QDistLock::Scripts
 ")

@@ -27,7 +27,7 @@ struct LockInfo
     bool foreign = false;
     /// The holder's client id; of a foreign holder its value, shortened. Never a token of ours.
     QString holder;
-    /// Time to live of the key; negative = it has none.
+    /// Time to live of the key, or time until the deadline that an old client wrote as its value; negative = none.
     std::chrono::milliseconds remaining{0};
     /// The last fencing token given out for the name; 0 if none is known.
     qint64 fencingToken = 0;

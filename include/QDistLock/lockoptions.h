@@ -48,7 +48,8 @@ struct LockOptions
     int minReplicas = 0;
     /// Reserved, as minReplicas.
     std::chrono::milliseconds replicaTimeout = std::chrono::seconds(1);
-    /// Give a key that was left without a time to live the lease of the waiter that finds it.
+    /// Give a key that was left without a time to live the lease of the waiter that finds it. A value that is a
+    /// deadline, as clients without EXPIRE write it (Unix time in s or ms), is respected instead, with or without this.
     bool repairMissingTtl = true;
 
     LockOptions &withLease(std::chrono::milliseconds value) { lease = value; return *this; }

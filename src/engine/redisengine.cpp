@@ -50,10 +50,6 @@ constexpr milliseconds LongestPingInterval = 2min;
 /// Where nobody waits.
 constexpr milliseconds IdlePingInterval = 1min;
 
-/// A client's channel is this and its id. It is independent of key prefixes: one key may be split into prefix
-/// and name in several ways.
-const QByteArray Channels = QByteArrayLiteral("qdistlock:client:");
-
 /// What a server says is not to overflow what is computed from it: another program's key may live for ages.
 constexpr milliseconds LongestTtl = 24h * 365;
 constexpr qint64 LongestQueue = 1'000'000'000;
@@ -120,7 +116,7 @@ struct RedisEngine::Listing
 RedisEngine::RedisEngine(const QtRedis::ServerUrl &server, const LeaseClock *clock, QObject *parent)
     : LockEngine(parent)
     , m_connection(server)
-    , m_channel(Channels + clientId())
+    , m_channel(Scripts::CHANNELS + clientId())
     , m_clock(clock)
 {
     m_connection.setClientName("qdistlock-" + clientId());
@@ -142,9 +138,8 @@ RedisEngine::~RedisEngine()
     flush();
     // Whole scripts: nobody will be there any more when the server says that it does not know one.
     for (auto it = m_abandoned.cbegin(); it != m_abandoned.cend(); ++it) {
-        m_connection.send({"EVAL", Scripts::cancel.text, "2", it->keys.lock, it->keys.queue, Channels, clientId(),
-                           it.key(), QByteArray::number(qint64(it->lease.count())),
-                           QByteArray::number(qint64(it->keep.count()))},
+        m_connection.send({"EVAL", Scripts::cancel.text, "2", it->keys.lock, it->keys.queue, it.key(),
+                           QByteArray::number(qint64(it->lease.count())), QByteArray::number(qint64(it->keep.count()))},
                           CommandTimeout, nullptr);
     }
     // The connection's destructor writes it.
@@ -213,7 +208,7 @@ void RedisEngine::acquire(const Acquire &operation, Completion completion)
     if (operation.barge)
         flags += 'b';
     enqueue({Operation::Acquire, operation.keys, operation.token, operation.lease, std::move(completion), 0ms, flags,
-             operation.arrival.isEmpty() ? QByteArrayLiteral("0") : operation.arrival});
+             operation.arrival});
 }
 
 void RedisEngine::renew(const LockKeys &keys, const QByteArray &token, milliseconds lease,
@@ -341,9 +336,7 @@ void RedisEngine::send(Operations operations)
     QList<QByteArray> keys;
     QList<QByteArray> arguments;
     keys.reserve(3 * size);
-    arguments.reserve(2 + 4 * size);
-    if (kind != Operation::Renew)
-        arguments << Channels << clientId();
+    arguments.reserve(3 * size);
     milliseconds timeout = CommandTimeout;
     // All keys of one sort stand together, so that a script can ask for them in one call.
     for (const Operation &operation : operations) {
@@ -352,7 +345,7 @@ void RedisEngine::send(Operations operations)
         timeout = std::min(timeout, kind == Operation::Renew ? renewalTimeout(operation.lease)
                                                              : commandTimeout(operation.lease));
         if (kind == Operation::Acquire)
-            arguments << operation.flags << operation.arrival;
+            arguments << operation.flags + operation.arrival;
         else if (kind != Operation::Renew)
             arguments << QByteArray::number(qint64(operation.keep.count()));
     }
@@ -449,7 +442,7 @@ EngineReply RedisEngine::decode(const Batch &batch, size_t index, std::optional<
             reply.arrival = element.elements.at(4).text;
         // It waited, was not told, and looks by itself: perhaps nobody can tell it anything, and each release
         // takes it for dead.
-        if (m_subscriber && operation.arrival != "0")
+        if (m_subscriber && !operation.arrival.isEmpty())
             m_subscriber->check();
     } else if (kind == Operation::Release && size == 2 && element.elements.at(1).text.toLongLong() > 0) {
         reply.status = EngineReply::Done;
@@ -630,7 +623,7 @@ void RedisEngine::scan(std::shared_ptr<Listing> listing, const QByteArray &curso
 void RedisEngine::forceRelease(const LockKeys &keys,
                                std::function<void(const EngineError &, bool existed)> completion)
 {
-    m_connection.sendScript(Scripts::force_release, {keys.lock, keys.queue}, {Channels, QByteArrayLiteral("3000")},
+    m_connection.sendScript(Scripts::force_release, {keys.lock, keys.queue}, {QByteArray::number(Scripts::CLAIM_TTL)},
                             CommandTimeout,
                             [this, completion = std::move(completion)](const QtRedis::CommandResult &result) {
                                 if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
@@ -679,6 +672,10 @@ EngineError RedisEngine::replyError(const QByteArray &reply, const char *command
         return make(DistributedLock::ForeignTypeError, true,
                     QStringLiteral("the key is used for something else and was left as it is; use another name "
                                    "or key prefix"));
+    if (text.contains("fencing counter"))
+        return make(DistributedLock::ServerError, true,
+                    QStringLiteral("another program wrote to the counter; delete its key, which ends in \":fence\", once "
+                                   "nothing depends on the number in it"));
     if (code == "ERR")
         return make(DistributedLock::ServerError, true,
                     QStringLiteral("look whether it is a Redis server, version 6.2 or later"));

@@ -4,15 +4,15 @@
 -- Acquires any number of locks, or claims those that were handed over; each by itself, in order.
 --
 -- KEYS:                 of all locks, in order: their keys, then their queues, then their fences
--- ARGV:                 what the clients' channels begin with, the caller's client id
--- ARGV, for each lock:  token; lease in ms; flags; arrival
+-- ARGV, for each lock:  token; lease in ms; flags
 --   flags: any of  r  give a key without a time to live that lease
 --                  q  join the queue if it is taken
 --                  b  barge: whoever comes first has it; in the queue it only waits to be woken
---   arrival: the place in the queue it had before, 0 for a new one
+--          then the arrival: the place in the queue it had before, nothing for a new one
 -- Reply, for each lock: a fencing token (digits)  the key holds the token, for a whole lease from now
 --                       {0, ms to live, 1 = the holder is one of ours, rank or -1, arrival}  taken;
 --                           -1 ms = for ever; rank 0 = next
+--                           (of a value that is a deadline: the ms until it may be taken over)
 --                       an error's text  nothing was changed
 --
 -- A token that holds the key already gets a whole new lease and a new fencing token: that is how a lock
@@ -28,9 +28,9 @@ local answered = 0
 -- more than this.
 if redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
   local t = redis.call('TIME') -- may be forbidden: not after the key is written
-  t = t[1] .. string.sub('00000' .. t[2], -6)
+  t = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
   for i = 1, n do
-    local set = redis.pcall('SET', KEYS[i], ARGV[4 * i - 1], 'NX', 'PX', ARGV[4 * i])
+    local set = redis.pcall('SET', KEYS[i], ARGV[3 * i - 2], 'NX', 'PX', ARGV[3 * i - 1])
     if set and set.err then
       replies[i] = set.err
       answered = answered + 1
@@ -39,7 +39,7 @@ if redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
       if not last or (#last == #t and last < t) then
         replies[i] = t
         answered = answered + 1
-      else -- a clock that was set back, or something else's: done anew, with all care
+      else -- a clock that was set back, or another program's value: the careful way below
         if type(last) == 'string' then
           redis.call('SET', KEYS[2 * n + i], last, 'PX', FENCE_TTL)
         end
@@ -55,20 +55,20 @@ end
 -- The usual cases of one lock that others wait for: it was handed over to the token, or another token holds it
 -- and this one joins the queue at the end.
 if n == 1 and not replies[1] then
-  local key, queue, token = KEYS[1], KEYS[2], ARGV[3]
+  local key, queue, token = KEYS[1], KEYS[2], ARGV[1]
   local holder = redis.pcall('GET', key)
   local t = redis.call('TIME')
-  t = t[1] .. string.sub('00000' .. t[2], -6)
+  t = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
   if holder == token then
     local last = redis.pcall('SET', KEYS[3], t, 'PX', FENCE_TTL, 'GET')
     if not last or (#last == #t and last < t) then
-      redis.call('SET', key, token, 'PX', ARGV[4])
+      redis.call('SET', key, token, 'PX', ARGV[2])
       redis.pcall('ZREM', queue, token, '*' .. token)
       return {t}
     elseif type(last) == 'string' then
       redis.call('SET', KEYS[3], last, 'PX', FENCE_TTL)
     end
-  elseif type(holder) == 'string' and ARGV[6] == '0' and string.find(ARGV[5], '^r?q$') then
+  elseif type(holder) == 'string' and string.find(ARGV[3], '^r?q$') then
     local ttl = redis.call('PTTL', key)
     local rank = redis.pcall('ZCARD', queue)
     local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')
@@ -85,8 +85,7 @@ end
 
 --#include common.lua
 
-local channels = ARGV[1]
-local caller = ARGV[2]
+local caller = string.match(ARGV[1], '^%x*')
 
 local function take(key, queue, fenceKey, token, lease, leave)
   local fence, err = nextFence(fenceKey)
@@ -101,7 +100,7 @@ local function take(key, queue, fenceKey, token, lease, leave)
 end
 
 local function join(queue, member, arrival)
-  if arrival == '0' then
+  if arrival == '' then
     local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')
     if last.err then
       return nil, nil, last.err
@@ -125,7 +124,8 @@ local function join(queue, member, arrival)
   return redis.call('ZRANK', queue, member), arrival
 end
 
-local function acquire(key, queue, fenceKey, token, lease, flags, arrival)
+local function acquire(key, queue, fenceKey, token, lease, flags)
+  local arrival = string.match(flags, '^[rqb]*(.*)')
   local barge = string.find(flags, 'b', 1, true)
   local holder = redis.pcall('GET', key)
   if type(holder) == 'table' then
@@ -133,6 +133,21 @@ local function acquire(key, queue, fenceKey, token, lease, flags, arrival)
   end
   if holder == token then
     return take(key, queue, fenceKey, token, lease, true)
+  end
+  local ttl = 0
+  if holder then
+    ttl = redis.call('PTTL', key)
+    local left = ttl == -1 and timeLeft(holder)
+    if left then
+      ttl = left + STAMP_GRACE
+      if ttl <= 0 then
+        local deleted = redis.pcall('DEL', key)
+        if type(deleted) == 'table' then
+          return deleted.err
+        end
+        holder = false
+      end
+    end
   end
   if holder == false then
     local first = head(queue)
@@ -146,15 +161,15 @@ local function acquire(key, queue, fenceKey, token, lease, flags, arrival)
         return err
       end
     end
-    local outcome, member = serve(key, queue, lease, channels, caller)
+    local outcome, member = serve(key, queue, lease, caller)
     if outcome == 'mute' then
       return member
     elseif outcome == 'own' and member ~= token then
       local claim = math.min(tonumber(lease), CLAIM_TTL)
       redis.call('SET', key, member, 'PX', claim)
       local _, client, sequence = parse(member)
-      tell(channels, client, 'grant ' .. sequence)
-      standBy(queue, channels, claim)
+      tell(client, 'grant ' .. sequence)
+      standBy(queue, claim)
     elseif outcome == 'woken' then
       -- It may take the lock before those that are to have it, but the caller may not.
       first = head(queue)
@@ -165,11 +180,10 @@ local function acquire(key, queue, fenceKey, token, lease, flags, arrival)
       return take(key, queue, fenceKey, token, lease, true)
     end
     holder = redis.call('GET', key)
+    ttl = holder and redis.call('PTTL', key) or 0
   end
-  local ttl = 0
   local ours = 1
   if holder then
-    ttl = redis.call('PTTL', key)
     if ttl == -1 and string.find(flags, 'r', 1, true) then
       redis.call('PEXPIRE', key, lease)
       ttl = tonumber(lease)
@@ -182,7 +196,7 @@ local function acquire(key, queue, fenceKey, token, lease, flags, arrival)
     if barge then
       -- Whoever was woken and came too late goes to the end: at the head it would be woken again each time,
       -- and those behind it, who wait for their turn, would never be served.
-      rank, score, err = join(queue, '*' .. token, '0')
+      rank, score, err = join(queue, '*' .. token, '')
     else
       rank, score, err = join(queue, token, arrival)
     end
@@ -195,8 +209,8 @@ end
 
 for i = 1, n do
   if not replies[i] then
-    local a = 4 * i - 1
-    replies[i] = acquire(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3])
+    local a = 3 * i
+    replies[i] = acquire(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[a - 2], ARGV[a - 1], ARGV[a])
   end
 end
 return replies

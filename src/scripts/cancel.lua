@@ -5,7 +5,6 @@
 -- reply was lost or a grant crossed the cancellation, goes to the next.
 --
 -- KEYS:                 of all locks, in order: their keys, then their queues
--- ARGV:                 what the clients' channels begin with, the caller's client id
 -- ARGV, for each lock:  token; lease in ms of a lock like it; ms for which the key is to stay (0 = not)
 -- Reply, for each lock: 1 done; 0 there was nothing of this token: an acquire of it may be yet to come
 --                       3 send it again: many dead waiters are left; an error's text
@@ -13,8 +12,7 @@
 --#include constants.lua
 --#include common.lua
 
-local channels = ARGV[1]
-local caller = ARGV[2]
+local caller = string.match(ARGV[1], '^%x*')
 
 local function cancel(key, queue, token, lease, keep)
   local first = head(queue)
@@ -29,22 +27,22 @@ local function cancel(key, queue, token, lease, keep)
   end
   if holder and holder ~= token then
     if first == token or first == '*' .. token then
-      standBy(queue, channels, redis.call('PTTL', key))
+      standBy(queue, redis.call('PTTL', key))
     end
     return found and 1 or 0
   end
   if holder and keep ~= '0' then
     redis.call('PEXPIRE', key, keep)
-    standBy(queue, channels, keep)
+    standBy(queue, keep)
     return 1
   end
-  local outcome, member = serve(key, queue, lease, channels, caller)
+  local outcome, member = serve(key, queue, lease, caller)
   if outcome == 'own' then
     local _, _, sequence = parse(member)
     local claim = math.min(tonumber(lease), CLAIM_TTL)
     redis.call('SET', key, member, 'PX', claim)
-    tell(channels, caller, 'grant ' .. sequence)
-    standBy(queue, channels, claim)
+    tell(caller, 'grant ' .. sequence)
+    standBy(queue, claim)
   elseif holder and outcome ~= 'served' then
     redis.call('DEL', key)
   end
@@ -58,6 +56,6 @@ local replies = {}
 local n = #KEYS / 2
 for i = 1, n do
   local a = 3 * i
-  replies[i] = cancel(KEYS[i], KEYS[n + i], ARGV[a], ARGV[a + 1], ARGV[a + 2])
+  replies[i] = cancel(KEYS[i], KEYS[n + i], ARGV[a - 2], ARGV[a - 1], ARGV[a])
 end
 return replies

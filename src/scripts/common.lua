@@ -8,33 +8,44 @@ local time
 local function now()
   if not time then
     local t = redis.call('TIME')
-    time = t[1] .. string.sub('00000' .. t[2], -6)
+    time = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
   end
   return time
 end
 
 -- max(last + 1, now in µs): rising without a clock that does, and rising without the counter while the
--- clock does. An error is returned, not raised, and then nothing was changed.
+-- clock does. A counter that is not all digits counts as lost. An error is returned, not raised, and then nothing
+-- was changed.
 local function nextFence(key)
   local fence = now()
   local last = redis.pcall('SET', key, fence, 'PX', FENCE_TTL, 'GET')
-  if not last or (type(last) == 'string' and #last == #fence and last < fence) then
-    return fence
-  elseif type(last) == 'table' then
+  if type(last) == 'table' then
     return nil, last.err
+  elseif not last or not string.find(last, '^%d+$') then
+    return fence
   end
   local number = tonumber(last)
-  if not number or number < tonumber(fence) then
+  if number < tonumber(fence) then
     return fence
   elseif number >= MAX_EXACT then
     redis.call('SET', key, last, 'PX', FENCE_TTL)
-    return nil, 'ERR fencing token out of range'
+    return nil, 'ERR the fencing counter is out of range'
   end
   fence = string.format('%.0f', number + 1)
   redis.call('SET', key, fence, 'PX', FENCE_TTL)
   return fence
 end
 
+-- Clients that know no time to live write the end of their lease as the value: a Unix time in ms (13 digits) or in s
+-- (10 digits). Returns the ms until then, below 0 once it has passed; nil if the value is no such deadline.
+local function timeLeft(value)
+  if (#value ~= 13 and #value ~= 10) or string.find(value, '%D') then
+    return nil
+  end
+  local deadline = tonumber(value) * (#value == 10 and 1000 or 1)
+  local left = deadline - math.floor(tonumber(now()) / 1000)
+  return left <= STAMP_AHEAD and left >= -STAMP_BEHIND and left or nil
+end
 
 -- A token is <client>:<sequence>:<random bits>. In a queue it stands as it is where its owner wants the
 -- lock handed over, and after a '*' where its owner only wants to be woken when it is free.
@@ -49,8 +60,8 @@ end
 
 -- How many clients got the message; nil and an error if the user may not publish, which says nothing of
 -- the waiter.
-local function tell(channels, client, message)
-  local receivers = redis.pcall('PUBLISH', channels .. client, message)
+local function tell(client, message)
+  local receivers = redis.pcall('PUBLISH', CHANNELS .. client, message)
   if type(receivers) == 'table' then
     return nil, receivers.err
   end
@@ -58,14 +69,14 @@ local function tell(channels, client, message)
 end
 
 -- Tells the first waiter that lives to look by itself after so many ms, should nothing come before.
-local function standBy(queue, channels, ms)
+local function standBy(queue, ms)
   for _ = 1, SERVED_AT_MOST do
     local member = head(queue)
     if not member then
       return
     end
     local _, client, sequence = parse(member)
-    if client and tell(channels, client, 'next ' .. sequence .. ' ' .. ms) ~= 0 then
+    if client and tell(client, 'next ' .. sequence .. ' ' .. ms) ~= 0 then
       return
     end
     redis.call('ZREM', queue, member)
@@ -78,7 +89,7 @@ end
 --          'woken' the first waiter only wanted to be woken, which was done
 --          'own', member  a waiter of the caller is to have it (it has left the queue, nothing is set)
 --          'mute', error  the user may not publish: the queue is as it was, and its waiters must look
-local function serve(key, queue, lease, channels, caller)
+local function serve(key, queue, lease, caller)
   for _ = 1, SERVED_AT_MOST do
     local member = head(queue)
     if not member then
@@ -88,7 +99,7 @@ local function serve(key, queue, lease, channels, caller)
     local own = client == caller and wakeOnly == ''
     local receivers, err = 0, nil
     if client and not own then
-      receivers, err = tell(channels, client, 'grant ' .. sequence)
+      receivers, err = tell(client, 'grant ' .. sequence)
       if not receivers then
         return 'mute', err
       end
@@ -102,7 +113,7 @@ local function serve(key, queue, lease, channels, caller)
       if wakeOnly == '' then
         redis.call('SET', key, member, 'PX', claim)
       end
-      standBy(queue, channels, claim)
+      standBy(queue, claim)
       return wakeOnly == '' and 'served' or 'woken'
     end
   end

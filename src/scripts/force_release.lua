@@ -4,14 +4,14 @@
 -- Takes a lock from whoever holds it, tells the holder if it is one of ours, and hands it to the next.
 --
 -- KEYS:  its key, its queue
--- ARGV:  what the clients' channels begin with, lease in ms of a lock like it
+-- ARGV:  lease in ms of a lock like it
 -- Reply: 1 taken away; 0 there was no key; an error's text
 
 --#include constants.lua
 --#include common.lua
 
 local key, queue = KEYS[1], KEYS[2]
-local channels, lease = ARGV[1], ARGV[2]
+local lease = ARGV[1]
 
 local holder = redis.pcall('GET', key)
 if type(holder) == 'table' then
@@ -23,9 +23,9 @@ end
 redis.call('DEL', key)
 local _, client, sequence = parse(holder)
 if client then
-  tell(channels, client, 'force ' .. sequence)
+  tell(client, 'force ' .. sequence)
 end
 repeat
-  local outcome = serve(key, queue, lease, channels, '')
+  local outcome = serve(key, queue, lease, '')
 until outcome ~= 'more'
 return 1

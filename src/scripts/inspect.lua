@@ -7,6 +7,9 @@
 -- Reply, for each lock: {token or nil, ms to live, last fencing token or nil, length of the queue};
 --                       an error's text where the key is no lock
 
+--#include constants.lua
+--#include common.lua
+
 local function inspect(key, fence, queue)
   local holder = redis.pcall('GET', key)
   if type(holder) == 'table' then
@@ -20,7 +23,11 @@ local function inspect(key, fence, queue)
   if type(length) == 'table' then
     length = 0
   end
-  return {holder, redis.call('PTTL', key), last, length}
+  local ttl = redis.call('PTTL', key)
+  if holder and ttl == -1 then
+    ttl = math.max(timeLeft(holder) or ttl, -1)
+  end
+  return {holder, ttl, last, length}
 end
 
 local replies = {}

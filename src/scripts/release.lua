@@ -5,7 +5,6 @@
 -- moment in which it is free while somebody waits.
 --
 -- KEYS:                 of all locks, in order: their keys, then their queues, then their fences
--- ARGV:                 what the clients' channels begin with, the caller's client id
 -- ARGV, for each lock:  token; lease in ms for a successor; ms for which the key is to stay (0 = not)
 -- Reply, for each lock: 1 the key held the token and is given back
 --                       {token, fencing token}  the same, and it went to the caller's own waiter with
@@ -22,27 +21,26 @@ local untold -- ms after which the next waiter is to look; it could not be told 
 -- The usual cases, before any function is made: making those below costs more than this.
 if n == 1 then
   -- It holds its token, and nobody waits or another client's waiter does that lives.
-  local key, queue, token, keep = KEYS[1], KEYS[2], ARGV[3], ARGV[5]
-  local waiters = redis.pcall('ZRANGE', queue, 0, 1)
-  if not waiters.err and keep == '0' and redis.pcall('MGET', key)[1] == token then
-    local member = waiters[1]
-    if not member then
+  local key, queue, token = KEYS[1], KEYS[2], ARGV[1]
+  if ARGV[3] == '0' and redis.pcall('GET', key) == token then
+    if redis.pcall('EXISTS', queue) == 0 then
       redis.call('DEL', key)
       return {1}
     end
-    local channels = ARGV[1]
-    local client, sequence = string.match(member, '^(%x+):(%d+):%x+$')
-    if client and client ~= ARGV[2] then
-      local claim = math.min(tonumber(ARGV[4]), CLAIM_TTL)
+    local waiters = redis.pcall('ZRANGE', queue, 0, 1)
+    local member = waiters[1]
+    local client, sequence = string.match(member or '', '^(%x+):(%d+):%x+$')
+    if client and string.find(token, client .. ':', 1, true) ~= 1 then
+      local claim = math.min(tonumber(ARGV[2]), CLAIM_TTL)
       -- Redis sends first what was published last, and the one that is served is in more of a hurry.
       if waiters[2] then
         local nextClient, nextSequence = string.match(waiters[2], '^%*?(%x+):(%d+):%x+$')
         if not nextClient
-            or redis.pcall('PUBLISH', channels .. nextClient, 'next ' .. nextSequence .. ' ' .. claim) == 0 then
+            or redis.pcall('PUBLISH', CHANNELS .. nextClient, 'next ' .. nextSequence .. ' ' .. claim) == 0 then
           untold = claim
         end
       end
-      local receivers = redis.pcall('PUBLISH', channels .. client, 'grant ' .. sequence)
+      local receivers = redis.pcall('PUBLISH', CHANNELS .. client, 'grant ' .. sequence)
       if type(receivers) == 'number' and receivers > 0 then
         redis.call('ZREM', queue, member)
         redis.call('SET', key, member, 'PX', claim)
@@ -58,7 +56,7 @@ else
   if not holders.err and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
     local free = {}
     for i = 1, n do
-      if holders[i] == ARGV[3 * i] and ARGV[3 * i + 2] == '0' then
+      if holders[i] == ARGV[3 * i - 2] and ARGV[3 * i] == '0' then
         free[#free + 1] = KEYS[i]
         replies[i] = 1
       end
@@ -74,11 +72,10 @@ end
 
 --#include common.lua
 
-local channels = ARGV[1]
-local caller = ARGV[2]
+local caller = string.match(ARGV[1], '^%x*')
 
 if replies[1] and untold then
-  standBy(KEYS[2], channels, untold)
+  standBy(KEYS[2], untold)
 end
 
 local function release(key, queue, fenceKey, token, lease, keep)
@@ -92,10 +89,10 @@ local function release(key, queue, fenceKey, token, lease, keep)
   end
   if keep ~= '0' then
     local done = redis.pcall('PEXPIRE', key, keep)
-    standBy(queue, channels, keep)
+    standBy(queue, keep)
     return type(done) == 'table' and done.err or done
   end
-  local outcome, member = serve(key, queue, lease, channels, caller)
+  local outcome, member = serve(key, queue, lease, caller)
   if outcome == 'own' then
     local fence, err = nextFence(fenceKey)
     if fence then
@@ -104,7 +101,7 @@ local function release(key, queue, fenceKey, token, lease, keep)
     end
     redis.call('DEL', key)
     local _, _, sequence = parse(member)
-    tell(channels, caller, 'grant ' .. sequence) -- its own attempt will meet the error and tell it
+    tell(caller, 'grant ' .. sequence) -- its own attempt will meet the error and tell it
   elseif outcome ~= 'served' then
     redis.call('DEL', key)
   end
@@ -114,7 +111,7 @@ end
 for i = 1, n do
   if not replies[i] then
     local a = 3 * i
-    replies[i] = release(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[a], ARGV[a + 1], ARGV[a + 2])
+    replies[i] = release(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[a - 2], ARGV[a - 1], ARGV[a])
   end
 end
 return replies

@@ -31,8 +31,24 @@ private Q_SLOTS:
     void foreignReleaseCannotTouchOurs();
     void foreignHolderExpires();
     void counter();
+    void timeStampIsADeadline_data();
+    void timeStampIsADeadline();
+    void passedTimeStampIsTakenOver_data();
+    void passedTimeStampIsTakenOver();
+    void waitersOutliveATimeStamp_data();
+    void waitersOutliveATimeStamp();
+    void digitsThatAreNoDeadline_data();
+    void digitsThatAreNoDeadline();
 
 private:
+    /// The server's time plus \a offset, as clients without a time to live write it: in ms, or in whole seconds.
+    QByteArray stamp(milliseconds offset, bool inSeconds)
+    {
+        const QVariantList time = m_server.command({"TIME"}).toList();
+        const qint64 now = time.value(0).toLongLong() * 1000 + time.value(1).toLongLong() / 1000;
+        return QByteArray::number((now + offset.count()) / (inSeconds ? 1000 : 1));
+    }
+    qint64 scriptsRun() { return m_server.commandsProcessed("evalsha") + m_server.commandsProcessed("eval"); }
     QByteArray foreignAcquire(const QByteArray &token, int lease = 20000)
     {
         return m_server.cli({"SET", "lock:shared", token, "NX", "PX", QByteArray::number(lease)});
@@ -162,6 +178,160 @@ void tst_Foreign::counter()
     QVERIFY(done);
     QCOMPARE(foreignRounds, rounds);
     QCOMPARE(m_server.get("counter").toInt(), 2 * rounds);
+}
+
+void tst_Foreign::timeStampIsADeadline_data()
+{
+    QTest::addColumn<bool>("inSeconds");
+    QTest::addColumn<milliseconds>("ahead");
+    QTest::addColumn<bool>("repair");
+    QTest::newRow("ms") << false << milliseconds(1h) << true;
+    QTest::newRow("seconds") << true << milliseconds(1h) << true;
+    QTest::newRow("ms, without repair") << false << milliseconds(1h) << false;
+    QTest::newRow("ms, a day") << false << milliseconds(24h) << true;
+    QTest::newRow("seconds, a day") << true << milliseconds(24h) << true;
+}
+
+// SETNX of a deadline, without a time to live: the value says until when it is held.
+void tst_Foreign::timeStampIsADeadline()
+{
+    QFETCH(bool, inSeconds);
+    QFETCH(milliseconds, ahead);
+    QFETCH(bool, repair);
+    const QByteArray deadline = stamp(ahead, inSeconds);
+    QCOMPARE(m_server.cli({"SETNX", "lock:shared", deadline}), QByteArray("1"));
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, QStringLiteral("shared"));
+    lock.setOptions(options().withRepairMissingTtl(repair));
+    Spies spies(&lock);
+    lock.tryAcquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::BusyError);
+    lock.acquire(); // and the one that waits in the queue
+    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    QCOMPARE(m_server.get("lock:shared"), deadline);
+    QCOMPARE(m_server.pttl("lock:shared"), -1);
+
+    const auto info = registry.inspect(QStringLiteral("shared"));
+    QVERIFY(eventually([&] { return info.isFinished(); }));
+    QVERIFY(info.result().held);
+    QVERIFY(info.result().foreign);
+    QVERIFY2(info.result().remaining <= ahead && info.result().remaining > ahead - 30s,
+             qPrintable(QString::number(info.result().remaining.count())));
+}
+
+void tst_Foreign::passedTimeStampIsTakenOver_data()
+{
+    QTest::addColumn<bool>("inSeconds");
+    QTest::addColumn<milliseconds>("passed");
+    QTest::addColumn<bool>("repair");
+    QTest::newRow("ms") << false << milliseconds(2s) << true;
+    QTest::newRow("seconds") << true << milliseconds(2s) << true;
+    QTest::newRow("without repair") << false << milliseconds(2s) << false;
+    QTest::newRow("last week") << false << milliseconds(168h) << true;
+}
+
+void tst_Foreign::passedTimeStampIsTakenOver()
+{
+    QFETCH(bool, inSeconds);
+    QFETCH(milliseconds, passed);
+    QFETCH(bool, repair);
+    m_server.command({"SETNX", "lock:shared", stamp(-passed, inSeconds)});
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, QStringLiteral("shared"));
+    lock.setOptions(options(20s).withRepairMissingTtl(repair));
+    Spies spies(&lock);
+    lock.tryAcquire();
+    QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
+    QCOMPARE(spies.acquired.size(), 1);
+    const qint64 ttl = m_server.pttl("lock:shared");
+    QVERIFY2(ttl > 0 && ttl <= 20000, qPrintable(QString::number(ttl)));
+}
+
+void tst_Foreign::waitersOutliveATimeStamp_data()
+{
+    QTest::addColumn<bool>("inSeconds");
+    QTest::newRow("ms") << false;
+    QTest::newRow("seconds") << true;
+}
+
+// In their order, not before a second after the deadline, and without asking all the time.
+void tst_Foreign::waitersOutliveATimeStamp()
+{
+    QFETCH(bool, inSeconds);
+    const QByteArray deadline = stamp(1500ms, inSeconds);
+    m_server.command({"SETNX", "lock:shared", deadline});
+    LockRegistry registry(m_server.url());
+    LockRegistry otherRegistry(m_server.url());
+    DistributedLock first(&registry, QStringLiteral("shared"));
+    DistributedLock second(&otherRegistry, QStringLiteral("shared"));
+    first.setOptions(options(20s, LockOptions::Forever).withRetryInterval(10s));
+    second.setOptions(first.options());
+    first.acquire();
+    QVERIFY(eventually([&] { return first.queuePosition() == 0; }));
+    second.acquire();
+    QVERIFY(eventually([&] { return second.queuePosition() == 1; }));
+    eventually([&] { return false; }, 100ms); // both listen, and may have looked once more for it
+    const qint64 before = scriptsRun();
+    QVERIFY(eventually([&] { return first.isHeld() || second.isHeld(); }));
+    QVERIFY(first.isHeld());
+    const QVariantList time = m_server.command({"TIME"}).toList();
+    const qint64 now = time.value(0).toLongLong() * 1000 + time.value(1).toLongLong() / 1000;
+    const qint64 late = now - deadline.toLongLong() * (inSeconds ? 1000 : 1);
+    QVERIFY2(late >= 1000 && late < 2000, qPrintable(QString::number(late)));
+    QVERIFY2(scriptsRun() - before <= 4, qPrintable(QString::number(scriptsRun() - before)));
+    first.release();
+    QVERIFY(eventually([&] { return second.isHeld(); }, 1s));
+}
+
+void tst_Foreign::digitsThatAreNoDeadline_data()
+{
+    QTest::addColumn<QByteArray>("value");
+    QTest::addColumn<bool>("withTtl");
+    const QByteArray ms = stamp(1h, false);
+    const QByteArray seconds = stamp(1h, true);
+    QTest::newRow("9 digits") << seconds.first(9) << false;
+    QTest::newRow("11 digits") << seconds + '0' << false;
+    QTest::newRow("12 digits") << ms.first(12) << false;
+    QTest::newRow("14 digits") << ms + '0' << false;
+    QTest::newRow("plus and 12 digits") << '+' + ms.first(12) << false;
+    QTest::newRow("plus and 13 digits") << '+' + ms << false;
+    QTest::newRow("plus and 9 digits") << '+' + seconds.first(9) << false;
+    QTest::newRow("space") << ' ' + ms.first(12) << false;
+    QTest::newRow("leading zero") << '0' + ms.first(12) << false;
+    QTest::newRow("fraction") << seconds.first(8) + ".5" << false;
+    QTest::newRow("hexadecimal") << QByteArray("0x") + ms.first(11) << false;
+    QTest::newRow("26 hours ahead") << stamp(26h, false) << false;
+    QTest::newRow("26 hours ahead, seconds") << stamp(26h, true) << false;
+    QTest::newRow("greatest") << QByteArray("9999999999999") << false;
+    QTest::newRow("greatest, seconds") << QByteArray("9999999999") << false;
+    QTest::newRow("long ago") << stamp(-31 * 24h, false) << false;
+    QTest::newRow("long ago, seconds") << stamp(-31 * 24h, true) << false;
+    QTest::newRow("deadline with a time to live") << ms << true;
+    QTest::newRow("passed deadline with a time to live") << stamp(-2s, false) << true;
+}
+
+void tst_Foreign::digitsThatAreNoDeadline()
+{
+    QFETCH(QByteArray, value);
+    QFETCH(bool, withTtl);
+    if (withTtl)
+        m_server.command({"SET", "lock:shared", value, "PX", "20000"});
+    else
+        m_server.command({"SETNX", "lock:shared", value});
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, QStringLiteral("shared"));
+    lock.setOptions(options(20s));
+    Spies spies(&lock);
+    lock.tryAcquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::BusyError);
+    const auto info = registry.inspect(QStringLiteral("shared"));
+    QVERIFY(eventually([&] { return info.isFinished(); }));
+    QVERIFY2(info.result().remaining > 0ms && info.result().remaining <= 20s,
+             qPrintable(QString::number(info.result().remaining.count())));
+    const qint64 ttl = m_server.pttl("lock:shared"); // its own, or the one it was given
+    QVERIFY2(ttl > 0 && ttl <= 20000, qPrintable(QString::number(ttl)));
 }
 
 QTEST_GUILESS_MAIN(tst_Foreign)

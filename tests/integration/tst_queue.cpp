@@ -245,6 +245,8 @@ private Q_SLOTS:
     void grantForACancelledLock();
     void queueOfAnotherType();
     void fenceOfAnotherType();
+    void badFence_data();
+    void badFence();
 
 private:
     /// What stands for who waits at that rank.
@@ -1323,6 +1325,73 @@ void tst_Queue::fenceOfAnotherType()
     QCOMPARE(other.spies.failure(), DistributedLock::ForeignTypeError);
     QVERIFY(eventually([&] { return lockKeys(m_server).isEmpty(); }));
     QCOMPARE(m_server.command({"LRANGE", Fence, "0", "-1"}).toList(), QVariantList{QByteArray("one")});
+}
+
+void tst_Queue::badFence_data()
+{
+    QTest::addColumn<QByteArray>("path");
+    QTest::addColumn<QByteArray>("value");
+    QTest::addColumn<qint64>("least"); ///< that the next token must be; 0 = the acquisition is refused
+    const auto row = [](const char *path, const QByteArray &value, qint64 least) {
+        QTest::addRow("%s, \"%s\"", path, value.constData()) << QByteArray(path) << value << least;
+    };
+    for (const char *path : {"free", "batch", "granted", "own"}) {
+        // Only decimal digits are a counter; all else is one that was lost.
+        for (const char *nothing : {"", " ", "nan", "-nan", "NAN", "inf", "-inf", "Infinity", "text", "1e3", "1e17", "1e400",
+                                    "0x10", "0x1f9e80ba0f0000", "8.90000000000e15", "-5", "+9000000000000000", "12 34",
+                                    "!!!!!!!!!!!!!!!!", "1 00000000000000", "179999999999999"})
+            row(path, nothing, 1);
+        row(path, "9007199254740990", 9'007'199'254'740'991);
+        row(path, "0008000000000000000", 8'000'000'000'000'001);
+        for (const char *tooGreat : {"9007199254740991", "9007199254740992", "99999999999999999999"})
+            row(path, tooGreat, 0);
+    }
+}
+
+// Whatever another program has written to the counter, no lock is held with a token that is no greater number.
+void tst_Queue::badFence()
+{
+    QFETCH(QByteArray, path);
+    QFETCH(QByteArray, value);
+    QFETCH(qint64, least);
+    LockRegistry registry(m_server.url());
+    LockRegistry others(m_server.url());
+    Client client(&registry);
+    DistributedLock second(&registry, QStringLiteral("second"));
+    second.setOptions(options(20s));
+    qint64 before = 0;
+    if (path == "granted" || path == "own") {
+        Client holder(path == "own" ? &registry : &others);
+        QVERIFY(holder.acquireNow());
+        before = holder->fencingToken();
+        QVERIFY(client.join(0));
+        QVERIFY(eventually([&] { return m_server.channels().contains(channelOf(member(0))); }));
+        m_server.command({"SET", Fence, value});
+        holder->release();
+        QVERIFY(eventually([&] { return client.spies.acquiresEnded() == 1; }));
+        QCOMPARE(holder.spies.released.size(), 1);
+    } else {
+        m_server.command({"SET", Fence, value});
+        if (path == "batch")
+            second.acquire();
+        client->acquire();
+        QVERIFY(eventually([&] { return client.spies.acquiresEnded() == 1; }));
+        QVERIFY(path != "batch" || second.isHeld());
+    }
+    if (least > 0) {
+        QVERIFY2(client->isHeld(), qPrintable(client->errorString()));
+        QVERIFY2(client->fencingToken() >= std::max(least, before + 1),
+                 qPrintable(QString::number(client->fencingToken())));
+        QCOMPARE(m_server.get(Fence), QByteArray::number(client->fencingToken()));
+        QVERIFY(m_server.pttl(Fence) > 0);
+        return;
+    }
+    QVERIFY(!client->isHeld());
+    QCOMPARE(client.spies.failure(), DistributedLock::ServerError);
+    QVERIFY2(client->errorString().contains(QLatin1String("\"job\"")), qPrintable(client->errorString()));
+    QVERIFY2(client->errorString().contains(QLatin1String("fencing counter")), qPrintable(client->errorString()));
+    QCOMPARE(m_server.get(Fence), value);
+    QVERIFY(eventually([&] { return !m_server.exists(Key) && !m_server.exists(Queue); }));
 }
 
 QTEST_GUILESS_MAIN(tst_Queue)

@@ -622,25 +622,22 @@ private:
             return 1;
         };
         const int m = command.token ? machineOf(command.token) : 0;
-        const std::string caller(1, char('a' + m_config.client[std::size_t(m)]));
         const std::string leaseMs = std::to_string(m_config.lease[std::size_t(m)] * Tick);
         const std::string token = name(command.token);
-        std::vector<std::string> keys{"K"}, arguments{"p:", caller, token, leaseMs};
+        std::vector<std::string> keys{"K"}, arguments{token, leaseMs};
         if (script == "acquire") {
             keys.insert(keys.end(), {"Q", "F"});
-            arguments.insert(arguments.end(), {std::string(command.queue ? "rq" : "r") + (fair(m) ? "" : "b"),
-                                               std::to_string(int(command.arrival))});
+            const std::string arrival = command.arrival ? std::to_string(int(command.arrival)) : std::string();
+            arguments.push_back(std::string(command.queue ? "rq" : "r") + (fair(m) ? "" : "b") + arrival);
         } else if (script == "release") {
             keys.insert(keys.end(), {"Q", "F"});
             arguments.push_back("0");
         } else if (script == "cancel") {
             keys.push_back("Q");
             arguments.push_back("0");
-        } else if (script == "renew") {
-            arguments = {token, leaseMs};
-        } else {
+        } else if (script == "force_release") {
             keys.push_back("Q");
-            arguments = {"p:", "3000"};
+            arguments = {"3000"};
         }
         lua_State *const lua = m_scripts.run(chunk, keys, arguments);
         decodeReply(lua, script, command, lastFence, &result.reply);
@@ -1482,13 +1479,14 @@ const std::vector<Mutation> &mutations()
 {
     static const std::vector<Mutation> all{
         {"release without token check", "release", "elseif holder ~= token then", "elseif false then"},
-        {"release at once without token check", "release", "holders[i] == ARGV[3 * i] and", "true and"},
+        {"release at once without token check", "release", "holders[i] == ARGV[3 * i - 2] and", "true and"},
         {"acquired at once though others wait", "acquire",
          "if redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then", "if true then"},
         {"released at once though others wait", "release",
          "and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then", "then"},
+        {"one lock released at once though others wait", "release", "if redis.pcall('EXISTS', queue) == 0 then", "if true then"},
         {"a fencing token of a clock that was set back", "acquire", "and last < t)", ")"},
-        {"release that serves nobody", "release", "serve(key, queue, lease, prefix, caller)", "'free'"},
+        {"release that serves nobody", "release", "serve(key, queue, lease, caller)", "'free'"},
         {"a served waiter stays in the queue", "common", "    redis.call('ZREM', queue, member)\n    if own", "    if own"},
         {"a grant without a time to live", "common", "redis.call('SET', key, member, 'PX', claim)", "redis.call('SET', key, member)"},
         {"dead waiters are served", "common", "elseif receivers > 0", "elseif receivers >= 0"},
@@ -1496,14 +1494,14 @@ const std::vector<Mutation> &mutations()
         {"a claim that does not check the holder", "acquire", "if holder == token then\n    return", "if holder then\n    return"},
         {"a claim at once of a clock that was set back", "acquire",
          "and last < t) then\n      redis.call('SET', key, token", ") then\n      redis.call('SET', key, token"},
-        {"served at once without a look at the holder", "release", "and redis.pcall('MGET', key)[1] == token then", "then"},
+        {"served at once without a look at the holder", "release", "and redis.pcall('GET', key) == token then", "then"},
         {"a dead waiter is served at once", "release", "and receivers > 0 then", "then"},
         {"one served at once stays in the queue", "release", "        redis.call('ZREM', queue, member)\n", ""},
         {"the next one cannot be told at once and nobody else is", "release", "          untold = claim\n", ""},
         {"a newcomer takes what is free", "acquire", "if barge or first == nil", "if true or first == nil"},
         {"a waiter's look renews the holder", "acquire", "if ttl == -1 and", "if true and"},
-        {"the old place is not given back", "acquire", "if arrival == '0' then", "if true then"},
-        {"one that was woken too late keeps its place", "acquire", "'*' .. token, '0'", "'*' .. token, arrival"},
+        {"the old place is not given back", "acquire", "if arrival == '' then", "if true then"},
+        {"one that was woken too late keeps its place", "acquire", "'*' .. token, ''", "'*' .. token, arrival"},
         {"the fencing token stands still", "common", "number + 1)", "number)"},
         {"renewal without token check", "renew", "elseif holder ~= ARGV[2 * i - 1] then", "elseif false then"},
         {"cancel without token check", "cancel", "if holder and holder ~= token then", "if false then"},
