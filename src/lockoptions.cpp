@@ -16,8 +16,10 @@ QString LockOptions::validationError() const
                 .arg(value.count())
                 .arg(QLatin1String(rule));
     };
-    if (lease <= 0ms || lease > MaximumLease)
-        return bad("lease", lease, "from 1 ms to 24 h");
+    if (lease < MinimumLease)
+        return bad("lease", lease, "from 10 ms to 24 h; a shorter one would be over before its holder hears of it");
+    if (lease > MaximumLease)
+        return bad("lease", lease, "from 10 ms to 24 h");
     if (wait < 0ms)
         return bad("wait", wait, "0 (try once), more, or LockOptions::Forever");
     if (retryInterval < 1ms || retryInterval > MaximumLease)

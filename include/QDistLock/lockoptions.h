@@ -25,10 +25,12 @@ struct LockOptions
     static constexpr std::chrono::milliseconds Forever = (std::chrono::milliseconds::max)();
     /// As `maxRetries`: no limit.
     static constexpr int UnlimitedRetries = -1;
+    /// The shortest lease; of a shorter one the safety margin and timers would leave nothing, and it is refused.
+    static constexpr std::chrono::milliseconds MinimumLease = std::chrono::milliseconds(10);
     /// The longest lease; a longer one is refused.
     static constexpr std::chrono::milliseconds MaximumLease = std::chrono::hours(24);
 
-    /// Time to live of the key on the server; 1 ms to 24 h.
+    /// Time to live of the key on the server; 10 ms to 24 h.
     std::chrono::milliseconds lease = std::chrono::seconds(30);
     /// Longest wait of one acquire; 0 = try once.
     std::chrono::milliseconds wait = std::chrono::seconds(10);

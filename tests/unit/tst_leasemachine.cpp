@@ -195,6 +195,7 @@ private Q_SLOTS:
     void safetyMargin();
     void renewalBeat_data();
     void renewalBeat();
+    void shortestLease();
 
     void acquireIsGranted();
     void acquireWaitsForTheEngine();
@@ -350,6 +351,21 @@ void tst_LeaseMachine::renewalBeat()
     QFETCH(int, lease);
     QFETCH(int, beat);
     QCOMPARE(LeaseMachine::renewalBeat(milliseconds(lease)), nanoseconds(milliseconds(beat)));
+}
+
+// With more than half of it left to a holder that got its reply at once.
+void tst_LeaseMachine::shortestLease()
+{
+    Bench bench;
+    bench.options.lease = LockOptions::MinimumLease;
+    QCOMPARE(bench.options.validationError(), QString());
+    bench.hold();
+    QVERIFY(bench.machine.isHeld(bench.now));
+    QVERIFY(bench.machine.isHeld(bench.now + LockOptions::MinimumLease / 2));
+    bench.pass(3ms);
+    COMPARE_ACTIONS(bench, A("SendRenew"));
+    bench.machine.renewReplied(answer(EngineReply::Done), bench.now);
+    QVERIFY(bench.machine.isHeld(bench.now + LockOptions::MinimumLease / 2));
 }
 
 void tst_LeaseMachine::acquireIsGranted()

@@ -96,7 +96,9 @@ void tst_LockOptions::borders_data()
     const milliseconds least = (milliseconds::min)();
     const milliseconds greatest = (milliseconds::max)();
 
-    valid("lease 1 ms", LockOptions().withLease(1ms));
+    valid("lease 10 ms", LockOptions().withLease(10ms));
+    bad("lease 9 ms", LockOptions().withLease(9ms), "lease is 9 ms; it must be from 10 ms to 24 h");
+    bad("lease 1 ms", LockOptions().withLease(1ms), "lease is 1 ms");
     valid("lease 24 h", LockOptions().withLease(24h));
     bad("lease 0", LockOptions().withLease(0ms), "lease is 0 ms");
     bad("lease negative", LockOptions().withLease(-1ms), "lease is -1 ms");
