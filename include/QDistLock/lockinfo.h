@@ -25,7 +25,7 @@ struct LockInfo
     bool held = false;
     /// Written by another library, or by hand.
     bool foreign = false;
-    /// The holder's client id; of a foreign holder its value, shortened. Never a token of ours.
+    /// The holder's client id; empty for a foreign holder. Never a token: whoever knows it can release the lock.
     QString holder;
     /// Time to live of the key, or time until the deadline that an old client wrote as its value; negative = none.
     std::chrono::milliseconds remaining{0};

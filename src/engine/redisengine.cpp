@@ -96,12 +96,14 @@ struct RedisEngine::Batch
 
 struct RedisEngine::Abandoned
 {
+    QByteArray token;
     LockKeys keys;
     milliseconds lease;
     milliseconds keep;
     std::chrono::nanoseconds until; ///< on the lease clock
     bool inFlight = false;
-    bool gone = false; ///< the server had nothing under this token
+    bool gone = false; ///< the server had nothing more under this token when it was last asked
+    bool found = false; ///< and it had something before
 };
 
 struct RedisEngine::Listing
@@ -132,13 +134,15 @@ RedisEngine::~RedisEngine()
     m_operations.erase(std::remove_if(m_operations.begin(), m_operations.end(),
                                       [this](const Operation &operation) {
                                           return operation.kind == Operation::Cancel
-                                                  && m_abandoned.contains(operation.token);
+                                                  && m_abandoned.contains(sequenceOf(operation.token));
                                       }),
                        m_operations.end());
     flush();
     // Whole scripts: nobody will be there any more when the server says that it does not know one.
     for (auto it = m_abandoned.cbegin(); it != m_abandoned.cend(); ++it) {
-        m_connection.send({"EVAL", Scripts::cancel.text, "2", it->keys.lock, it->keys.queue, it.key(),
+        if (it->gone && it->found)
+            continue;
+        m_connection.send({"EVAL", Scripts::cancel.text, "2", it->keys.lock, it->keys.queue, it->token,
                            QByteArray::number(qint64(it->lease.count())), QByteArray::number(qint64(it->keep.count()))},
                           CommandTimeout, nullptr);
     }
@@ -226,21 +230,21 @@ void RedisEngine::release(const LockKeys &keys, const QByteArray &token, millise
 void RedisEngine::abandon(const LockKeys &keys, const QByteArray &token, milliseconds lease, milliseconds keep,
                           milliseconds atMost)
 {
-    m_abandoned.insert(token, {keys, lease, keep, m_clock->now() + atMost});
+    const quint64 sequence = sequenceOf(token);
+    m_abandoned.insert(sequence, {token, keys, lease, keep, m_clock->now() + atMost});
     if (m_connection.state() != QtRedis::Connection::Ready)
         return; // connectionStateChanged() goes on
     if (std::exchange(m_abandonedAgain, false))
         queueAbandoned();
     else
-        sendAbandoned(token);
+        sendAbandoned(sequence);
 }
 
 void RedisEngine::queueAbandoned()
 {
-    forgetAbandoned();
-    const QList<QByteArray> tokens = m_abandoned.keys();
-    for (const QByteArray &token : tokens)
-        sendAbandoned(token);
+    const QList<quint64> sequences = m_abandoned.keys();
+    for (const quint64 sequence : sequences)
+        sendAbandoned(sequence);
 }
 
 void RedisEngine::forgetAbandoned()
@@ -249,13 +253,13 @@ void RedisEngine::forgetAbandoned()
     m_abandoned.removeIf([now](auto it) { return !it->inFlight && it->until <= now; });
 }
 
-void RedisEngine::sendAbandoned(const QByteArray &token)
+void RedisEngine::sendAbandoned(quint64 sequence)
 {
-    const auto abandoned = m_abandoned.find(token);
+    const auto abandoned = m_abandoned.find(sequence);
     if (abandoned == m_abandoned.end() || abandoned->gone || std::exchange(abandoned->inFlight, true))
         return;
-    const auto completion = [this, token](const EngineReply &reply) {
-        const auto it = m_abandoned.find(token);
+    const auto completion = [this, sequence](const EngineReply &reply) {
+        const auto it = m_abandoned.find(sequence);
         if (it == m_abandoned.end())
             return;
         it->inFlight = false;
@@ -268,9 +272,11 @@ void RedisEngine::sendAbandoned(const QByteArray &token)
                         queueAbandoned();
                 });
             }
-        } else if (reply.status == EngineReply::Gone) {
-            // The acquire may run yet, if it had to be sent anew after NOSCRIPT or NOPERM: see decode().
+        } else if (!reply.error) {
+            // An acquire may run yet: if it had to be sent again after NOSCRIPT or NOPERM, see decode(); or with a
+            // connection that was lost, see messageReceived().
             it->gone = true;
+            it->found = reply.status == EngineReply::Done;
             it->until = std::min(it->until, m_clock->now() + 2 * CommandTimeout);
             if (m_abandoned.size() >= m_forgetAbandonedAt) {
                 forgetAbandoned();
@@ -280,7 +286,7 @@ void RedisEngine::sendAbandoned(const QByteArray &token)
             m_abandoned.erase(it);
         }
     };
-    enqueue({Operation::Cancel, abandoned->keys, token, abandoned->lease, completion, abandoned->keep});
+    enqueue({Operation::Cancel, abandoned->keys, abandoned->token, abandoned->lease, completion, abandoned->keep});
 }
 
 void RedisEngine::enqueue(Operation operation)
@@ -337,12 +343,13 @@ void RedisEngine::send(Operations operations)
     QList<QByteArray> arguments;
     keys.reserve(3 * size);
     arguments.reserve(3 * size);
-    milliseconds timeout = CommandTimeout;
+    milliseconds timeout = 0ms;
     // All keys of one sort stand together, so that a script can ask for them in one call.
     for (const Operation &operation : operations) {
         keys << operation.keys.lock;
         arguments << operation.token << QByteArray::number(qint64(operation.lease.count()));
-        timeout = std::min(timeout, kind == Operation::Renew ? renewalTimeout(operation.lease)
+        // The longest: when it is over, the connection of all locks is given up.
+        timeout = std::max(timeout, kind == Operation::Renew ? renewalTimeout(operation.lease)
                                                              : commandTimeout(operation.lease));
         if (kind == Operation::Acquire)
             arguments << operation.flags + operation.arrival;
@@ -460,10 +467,8 @@ EngineReply RedisEngine::decode(const Batch &batch, size_t index, std::optional<
     }
     if (reply.status == EngineReply::Granted || reply.queuePosition >= 0) {
         // It ran after the cancellation.
-        if (const auto it = m_abandoned.find(operation.token); it != m_abandoned.end()) {
-            it->gone = false;
-            sendAbandoned(operation.token);
-        }
+        if (!m_abandoned.isEmpty())
+            abandonAgain(sequenceOf(operation.token));
     }
     return reply;
 }
@@ -506,9 +511,22 @@ void RedisEngine::subscribe()
 
 void RedisEngine::messageReceived(const QByteArray &payload)
 {
-    // Anything else is somebody else's business.
-    if (const auto message = NoticeMessage::parse(payload))
-        Q_EMIT noticed(message->notice, message->sequence, std::max(message->delay, 0ms));
+    const auto message = NoticeMessage::parse(payload);
+    if (!message)
+        return; // somebody else's business
+    // The lock would stay with a waiter that is no more until the claim time is over.
+    if (message->notice == Grant)
+        abandonAgain(message->sequence);
+    Q_EMIT noticed(message->notice, message->sequence, std::max(message->delay, 0ms));
+}
+
+void RedisEngine::abandonAgain(quint64 sequence)
+{
+    const auto it = m_abandoned.find(sequence);
+    if (it == m_abandoned.end())
+        return;
+    it->gone = false;
+    sendAbandoned(sequence);
 }
 
 void RedisEngine::inspect(const LockKeys &keys,
@@ -548,8 +566,7 @@ void RedisEngine::inspectMany(const QList<LockKeys> &keys,
                     info.held = element.elements.at(0).type == QtRedis::Reply::Bulk;
                     const QByteArray client = clientOf(token);
                     info.foreign = info.held && client.isEmpty();
-                    info.holder = QString::fromUtf8(info.foreign ? token.first(std::min<qsizetype>(token.size(), 64))
-                                                                 : client);
+                    info.holder = QString::fromLatin1(client);
                     if (info.held)
                         info.remaining = milliseconds(element.elements.at(1).integer);
                     info.fencingToken = element.elements.at(2).text.toLongLong();

@@ -70,7 +70,9 @@ private:
     EngineReply decode(const Batch &batch, size_t index, std::optional<Handover> *handover);
     void connectionStateChanged();
     void queueAbandoned();
-    void sendAbandoned(const QByteArray &token);
+    void sendAbandoned(quint64 sequence);
+    /// The server has something under a token that was abandoned.
+    void abandonAgain(quint64 sequence);
     void forgetAbandoned();
     bool isNeeded() const;
     void checkConnection();
@@ -89,8 +91,8 @@ private:
     std::unique_ptr<QtRedis::Subscriber> m_subscriber; ///< made when there is something to listen for
     const LeaseClock *m_clock;
     std::vector<Operation> m_operations;               ///< of this event loop turn
-    QHash<QByteArray, Abandoned> m_abandoned;          ///< by token
-    qsizetype m_forgetAbandonedAt = 64;                ///< size at which it is looked through for outdated ones
+    QHash<quint64, Abandoned> m_abandoned;             ///< by sequence
+    qsizetype m_forgetAbandonedAt = 64;                ///< size at which outdated ones are removed
     bool m_abandonedAgain = false;                     ///< some of these failed for a passing reason
     bool m_flushScheduled = false;
     bool m_corked = false;

@@ -30,6 +30,7 @@ private Q_SLOTS:
     void weExcludeForeignHolder();
     void foreignReleaseCannotTouchOurs();
     void foreignHolderExpires();
+    void foreignTokenIsNotShown();
     void counter();
     void timeStampIsADeadline_data();
     void timeStampIsADeadline();
@@ -136,6 +137,22 @@ void tst_Foreign::foreignHolderExpires()
     const qint64 before = m_server.commandsProcessed("evalsha") + m_server.commandsProcessed("eval");
     QVERIFY(acquireNow(&lock));
     QVERIFY(m_server.commandsProcessed("evalsha") + m_server.commandsProcessed("eval") - before <= 5);
+}
+
+// Whoever knows it can release their lock.
+void tst_Foreign::foreignTokenIsNotShown()
+{
+    QCOMPARE(foreignAcquire("theirs"), QByteArray("OK"));
+    LockRegistry registry(m_server.url());
+    const auto info = registry.inspect(QStringLiteral("shared"));
+    const auto list = registry.list(QStringLiteral("*"));
+    QVERIFY(eventually([&] { return info.isFinished() && list.isFinished(); }));
+    QCOMPARE(list.result().size(), 1);
+    for (const QDistLock::LockInfo &one : {info.result(), list.result().constFirst()}) {
+        QVERIFY(one.held);
+        QVERIFY(one.foreign);
+        QCOMPARE(one.holder, QString());
+    }
 }
 
 // Read-modify-write by both, unguarded but for the lock: no update is lost.
