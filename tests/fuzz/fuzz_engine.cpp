@@ -407,7 +407,7 @@ void Client::execute(Lock *lock, const LeaseMachine::Action &action)
         FUZZ_CHECK(lock->open);
         break;
     case Action::ErrorOccurred:
-        FUZZ_CHECK(lock->open);
+        FUZZ_CHECK(lock->open || lock->machine.phase() == LeaseMachine::Acquiring);
         checkError(action.error);
         break;
     }
