@@ -3,7 +3,7 @@
 
 -- Included at build time, before the first use.
 
-local CHANNELS = 'qdistlock:client:' -- a client's channel is this and its id
+local CHANNELS = 'lock:client:' -- a client's channel is this and its id; the same for every key prefix
 local CLAIM_TTL = 3000          -- ms a waiter that was served has to claim the lock
 local SERVED_AT_MOST = 500      -- dead waiters dropped in one call
 local FENCE_TTL = '604800000'   -- ms, 7 days; a number would be formatted at each use

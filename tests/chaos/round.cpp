@@ -559,7 +559,7 @@ void Round::forge(Server *server, const QByteArray &lock)
         const QByteArray client = parts.first().startsWith('*') ? parts.first().sliced(1) : parts.first();
         for (const char *words : {"force ", "grant ", "next "}) {
             const QByteArray message = words + parts.at(1) + (words[0] == 'n' ? " 1" : "");
-            redis->command({"PUBLISH", "qdistlock:client:" + client, message});
+            redis->command({"PUBLISH", "lock:client:" + client, message});
         }
     }
 }

@@ -204,7 +204,7 @@ QString tst_Acl::failingOperations()
         if (queued && !waited.isFinished()) {
             const QList<QByteArray> parts = member.split(':');
             const qint64 looks = m_server.commandsProcessed("evalsha");
-            m_server.command({"PUBLISH", "qdistlock:client:" + parts.value(0), "grant " + parts.value(1)});
+            m_server.command({"PUBLISH", "lock:client:" + parts.value(0), "grant " + parts.value(1)});
             eventually([&] { return m_server.commandsProcessed("evalsha") > looks || waited.isFinished(); }, 1s);
         }
         const auto released = holder.releaseAsync();
@@ -289,7 +289,7 @@ void tst_Acl::withoutOneRight_data()
     row("+mget", "");
     row("+exists", "");
     row("+subscribe", "");
-    row("&qdistlock:client:*", "");
+    row("&lock:client:*", "");
     row("+ping", "");
     row("+client|setname", "");
     row("+client|id", "");
@@ -324,7 +324,7 @@ void tst_Acl::ruleHasNoMoreThanThis()
                        QStringLiteral("+pttl"), QStringLiteral("+scan"), QStringLiteral("+publish"),
                        QStringLiteral("+zcard"), QStringLiteral("+mget"), QStringLiteral("+exists"),
                        QStringLiteral("+zadd"), QStringLiteral("+zrange"), QStringLiteral("+zrank"),
-                       QStringLiteral("+zscore"), QStringLiteral("+zrem"), QStringLiteral("+subscribe"), QStringLiteral("&qdistlock:client:*"),
+                       QStringLiteral("+zscore"), QStringLiteral("+zrem"), QStringLiteral("+subscribe"), QStringLiteral("&lock:client:*"),
                        QStringLiteral("+ping"), QStringLiteral("+client|setname"), QStringLiteral("+client|id"),
                        QStringLiteral("+client|list"), QStringLiteral("+client|kill")};
     tested.sort();
@@ -444,7 +444,7 @@ void tst_Acl::tokensRiseWithoutDel()
 void tst_Acl::holderMayNotPublish()
 {
     QList<QByteArray> rule = shippedRule();
-    QCOMPARE(rule.removeAll("&qdistlock:client:*"), 1);
+    QCOMPARE(rule.removeAll("&lock:client:*"), 1);
     m_server.command({"ACL", "DELUSER", User.toUtf8()});
     QVERIFY(setRule(rule));
     LockRegistry waiters(m_server.url());

@@ -154,7 +154,7 @@ private:
     /// The registry of the lock that is held subscribes after its first answer.
     bool isSubscribed()
     {
-        return m_server.subscriberCount("qdistlock:client:" + m_server.get(key()).split(':').first()) == 1;
+        return m_server.subscriberCount("lock:client:" + m_server.get(key()).split(':').first()) == 1;
     }
 
     Support::RedisServer m_server;

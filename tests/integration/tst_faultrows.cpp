@@ -393,7 +393,7 @@ void tst_FaultRows::subscriptionOverrun()
     lock.acquire();
     QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
     const QByteArray member = server.command({"ZRANGE", Queue, "0", "0"}).toList().value(0).toByteArray();
-    const QByteArray channel = "qdistlock:client:" + member.split(':').first();
+    const QByteArray channel = "lock:client:" + member.split(':').first();
     QCOMPARE(server.subscriberCount(channel), 1);
 
     // No event loop runs here: nobody reads.

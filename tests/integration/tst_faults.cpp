@@ -745,7 +745,7 @@ void tst_Faults::subscriptionLost()
     lock.setOptions(options(20s));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
-    const QByteArray channel = "qdistlock:client:" + m_server.get("lock:job").split(':').first();
+    const QByteArray channel = "lock:client:" + m_server.get("lock:job").split(':').first();
     QVERIFY(eventually([&] { return m_server.subscriberCount(channel) == 1; }));
     const qint64 made = m_server.info("stats", "total_connections_received").toLongLong();
     m_server.command({"CLIENT", "KILL", "TYPE", "pubsub"});
@@ -953,7 +953,7 @@ void tst_Faults::forceRelease()
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     const QByteArray client = m_server.get("lock:job").split(':').first();
-    QVERIFY(eventually([&] { return m_server.subscriberCount("qdistlock:client:" + client) == 1; }));
+    QVERIFY(eventually([&] { return m_server.subscriberCount("lock:client:" + client) == 1; }));
     const QFuture<bool> forced = other.forceRelease(QStringLiteral("job"));
     QVERIFY(eventually([&] { return spies.lost.size() == 1; }, 2s));
     QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
@@ -989,7 +989,7 @@ void tst_Faults::forgedForceRelease()
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     const QList<QByteArray> token = m_server.get("lock:job").split(':');
-    const QByteArray channel = "qdistlock:client:" + token.value(0);
+    const QByteArray channel = "lock:client:" + token.value(0);
     QVERIFY(eventually([&] { return m_server.subscriberCount(channel) == 1; }));
     for (const QByteArray &message :
          {QByteArray("force"), QByteArray("force "), QByteArray("force x"), QByteArray("force -1"),

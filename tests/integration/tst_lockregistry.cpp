@@ -452,7 +452,7 @@ void tst_LockRegistry::inspectListForceRelease()
     // Until the holder listens the loss is found out by its next renewal.
     if (!memory) {
         const QByteArray client = m_server->get("lock:a").split(':').first();
-        QVERIFY(eventually([&] { return m_server->subscriberCount("qdistlock:client:" + client) == 1; }));
+        QVERIFY(eventually([&] { return m_server->subscriberCount("lock:client:" + client) == 1; }));
     }
     QFuture<bool> forced = other.forceRelease(QStringLiteral("a"));
     QVERIFY(eventually([&] { return forced.isFinished() && !spies.lost.isEmpty(); }));

@@ -59,7 +59,7 @@ void tst_LockTls::accepted()
     QVERIFY(server.exists("lock:secret"));
     QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
     const QByteArray client = server.get("lock:secret").split(':').first();
-    QVERIFY(eventually([&] { return server.subscriberCount("qdistlock:client:" + client) == 1; }));
+    QVERIFY(eventually([&] { return server.subscriberCount("lock:client:" + client) == 1; }));
     registry.forceRelease(QStringLiteral("secret"));
     QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
     QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);

@@ -801,7 +801,7 @@ void tst_Promises::promise6_reentryCostsNothing()
     QVERIFY(acquireNow(&lock));
     const qint64 token = lock.fencingToken();
     const QByteArray channel = m_server.get("lock:levels").split(':').first();
-    QVERIFY(eventually([&] { return m_server.subscriberCount("qdistlock:client:" + channel) == 1; }));
+    QVERIFY(eventually([&] { return m_server.subscriberCount("lock:client:" + channel) == 1; }));
 
     const qint64 before = m_server.commandsProcessed();
     for (int level = 2; level <= 5; ++level) {
@@ -847,7 +847,7 @@ void tst_Promises::promise6_lossEndsAllLevels()
     QVERIFY(eventually([&] { return spies.acquired.size() == 3; }));
     QCOMPARE(lock.holdCount(), 3);
     const QByteArray client = m_server.get("lock:levels").split(':').first();
-    QVERIFY(eventually([&] { return m_server.subscriberCount("qdistlock:client:" + client) == 1; }));
+    QVERIFY(eventually([&] { return m_server.subscriberCount("lock:client:" + client) == 1; }));
 
     const QFuture<bool> forced = registry.forceRelease(QStringLiteral("levels"));
     QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
@@ -1158,7 +1158,7 @@ void tst_Promises::promise8_releasedLockSendsNothing()
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     const QByteArray client = m_server.get("lock:quiet").split(':').first();
-    QVERIFY(eventually([&] { return m_server.subscriberCount("qdistlock:client:" + client) == 1; }));
+    QVERIFY(eventually([&] { return m_server.subscriberCount("lock:client:" + client) == 1; }));
     time.pass(1s);
     QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
     lock.release();

@@ -260,7 +260,7 @@ private:
                 .value(0)
                 .toByteArray();
     }
-    static QByteArray channelOf(const QByteArray &token) { return "qdistlock:client:" + token.split(':').value(0); }
+    static QByteArray channelOf(const QByteArray &token) { return "lock:client:" + token.split(':').value(0); }
     qint64 queueLength() { return m_server.command({"ZCARD", Queue}).toLongLong(); }
     /// Nothing but fences, and those not for ever.
     bool nothingLeft()
@@ -1216,7 +1216,7 @@ void tst_Queue::forgedPlaces()
     Client first(m_server.url(), lockOptions);
     QVERIFY(first.join(0));
     const QByteArray client = (releasers ? holderToken : member(0)).split(':').first();
-    QVERIFY(eventually([&] { return m_server.subscriberCount("qdistlock:client:" + client) == 1; }));
+    QVERIFY(eventually([&] { return m_server.subscriberCount("lock:client:" + client) == 1; }));
     m_server.command({"ZADD", Queue, "1", client + ':' + sequence + ":0123456789abcdef"});
     QElapsedTimer timer;
     timer.start();
