@@ -87,7 +87,7 @@ private:
     {
         const QVariant reply = m_client.command(arguments);
         if (Support::isError(reply))
-            qFatal("the server answered with an error");
+            qFatal("\"%s\": %s", arguments.join(' ').constData(), reply.toByteArray().constData());
         return reply;
     }
 
