@@ -244,11 +244,18 @@ public:
     {
         socket->setReadBufferSize(readBufferSize);
         setDevice(socket);
-        connect(socket, &QLocalSocket::connected, this, [this] {
-            if (DescriptorStream::isSupported())
-                takeDescriptor(socket->socketDescriptor());
-            Q_EMIT connected();
-        });
+        // Queued: while it emits connected(), QLocalSocket has noted the descriptor twice, and abort() would close it
+        // twice; between the two it may have become another thread's.
+        connect(
+                socket, &QLocalSocket::connected, this,
+                [this] {
+                    if (socket->state() != QLocalSocket::ConnectedState)
+                        return;
+                    if (DescriptorStream::isSupported() && socket->bytesAvailable() == 0)
+                        takeDescriptor(socket->socketDescriptor());
+                    Q_EMIT connected();
+                },
+                Qt::QueuedConnection);
         connect(socket, &QLocalSocket::errorOccurred, this,
                 [this](QLocalSocket::LocalSocketError error) { reportError(error); });
         connect(socket, &QLocalSocket::disconnected, this, [this] {

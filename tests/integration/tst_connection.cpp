@@ -16,12 +16,34 @@
 #include <QtTest/qsignalspy.h>
 #include <QtTest/qtest.h>
 
+#include <atomic>
+#include <cerrno>
 #include <optional>
 #include <thread>
+
+#include <dlfcn.h>
 
 using namespace QtRedis;
 using namespace Support;
 using namespace std::chrono_literals;
+
+namespace {
+
+std::atomic<int> closedInVain{0};
+
+} // namespace
+
+// What Qt and the library call: this program's own comes before the C library's. A descriptor that is closed twice may
+// be another thread's by then.
+extern "C" Q_DECL_EXPORT int close(int descriptor)
+{
+    using Function = int (*)(int);
+    static const auto real = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, "close"));
+    const int result = real(descriptor);
+    if (result != 0 && errno == EBADF)
+        ++closedInVain;
+    return result;
+}
 
 namespace {
 
@@ -93,6 +115,8 @@ private Q_SLOTS:
 
     void commandAndReply_data();
     void commandAndReply();
+    void closesItsDescriptorOnce_data();
+    void closesItsDescriptorOnce();
     void startsAnew();
     void opensFromTheEventLoop();
     void clientName();
@@ -200,6 +224,25 @@ void tst_Connection::commandAndReply()
     QCOMPARE(result->outcome, CommandResult::Replied);
     QCOMPARE(result->reply.errorCode(), "ERR");
     QCOMPARE(call(&connection, {"MGET", "n", "none"})->reply.elements.size(), 2);
+}
+
+void tst_Connection::closesItsDescriptorOnce_data()
+{
+    QTest::addColumn<QUrl>("url");
+    QTest::newRow("unix") << m_server.url();
+    QTest::newRow("tcp") << m_server.tcpUrl();
+}
+
+void tst_Connection::closesItsDescriptorOnce()
+{
+    QFETCH(QUrl, url);
+    closedInVain = 0;
+    for (int i = 0; i < 10; ++i) {
+        Connection connection(serverUrl(url));
+        QVERIFY(becomesReady(&connection));
+        QCOMPARE(textOf(&connection, {"PING"}), "PONG");
+    }
+    QCOMPARE(closedInVain.load(), 0);
 }
 
 void tst_Connection::startsAnew()
