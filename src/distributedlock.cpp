@@ -49,12 +49,7 @@ void DistributedLockPrivate::close()
 {
     alive = false;
     if (registry) {
-        machine.detach(now());
-        const auto actions = machine.takeActions();
-        for (const LeaseMachine::Action &action : actions) {
-            if (action.kind == LeaseMachine::Action::Abandon)
-                execute(action);
-        }
+        abandon();
         registry->route(m_sequence, nullptr);
         registry->detach(this);
         registry = nullptr;
@@ -75,6 +70,16 @@ LockResult DistributedLockPrivate::destroyedResult() const
 {
     return {DistributedLock::CancelledError,
             QStringLiteral("Lock %1: the lock object was destroyed").arg(Detail::quoted(name)), 0};
+}
+
+void DistributedLockPrivate::abandon()
+{
+    machine.detach(now());
+    const auto actions = machine.takeActions();
+    for (const LeaseMachine::Action &action : actions) {
+        if (action.kind == LeaseMachine::Action::Abandon)
+            execute(action);
+    }
 }
 
 LeaseTime DistributedLockPrivate::now() const

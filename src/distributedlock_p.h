@@ -38,6 +38,8 @@ public:
     void noticed(LockEngine::Notice notice, std::chrono::milliseconds ms);
     void handedOver(const LockEngine::Handover &handover);
     void registryDestroyed();
+    /// Gives back what it holds and waits for, and reports nothing: the lock or the program ends.
+    void abandon();
     /// Emits what has happened since: the NOTIFY signals, and one signal. May delete the lock.
     void deliver();
     /// Not 0: deliver() will be called; which one of the registry's deliveries it is.

@@ -14,6 +14,7 @@
 #include <QtCore/qmutex.h>
 #include <QtCore/qpointer.h>
 #include <QtCore/qpromise.h>
+#include <QtCore/qthread.h>
 #include <QtCore/qthreadstorage.h>
 
 #include <algorithm>
@@ -74,6 +75,20 @@ struct DefaultServer
     QUrl url;
 };
 Q_GLOBAL_STATIC(DefaultServer, defaultServerSetting)
+
+/// Where the program ends without destroying the registries: exit() in a slot, registries that nobody owns.
+struct AtExit
+{
+    ~AtExit()
+    {
+        AllRegistries *const all = allRegistries();
+        const QMutexLocker locker(&all->mutex);
+        for (LockRegistryPrivate *registry : std::as_const(all->registries)) {
+            if (registry->thread() == QThread::currentThread())
+                registry->abandonLocks();
+        }
+    }
+};
 
 /// A future's other end. Ends it with \c fallback if it goes before finish(): with the registry, that is.
 template<typename T>
@@ -179,6 +194,15 @@ void LockRegistryPrivate::close()
     while (!m_locks.isEmpty())
         (*m_locks.cbegin())->registryDestroyed();
     runWaiting({DistributedLock::CancelledError, QStringLiteral("the registry was destroyed"), true, false});
+}
+
+void LockRegistryPrivate::abandonLocks()
+{
+    if (url.scheme() == QLatin1String("memory"))
+        return; // it ends with the process
+    for (DistributedLockPrivate *lock : std::as_const(m_locks))
+        lock->abandon();
+    m_engine.reset();
 }
 
 void LockRegistryPrivate::setClock(const LeaseClock *clock)
@@ -345,6 +369,10 @@ void LockRegistryPrivate::engineStateChanged()
 {
     const bool ready = m_engine->state() == LockEngine::Ready;
     if (ready) {
+        // Destroyed before what the connection needs; with TLS that is OpenSSL.
+        static const AtExit atExit;
+        if (url.scheme() == QLatin1String("rediss"))
+            static const AtExit beforeTls;
         setError({});
         if (isOutage())
             m_outageEndTimer.start();

@@ -30,6 +30,8 @@ public:
     ~LockRegistryPrivate() override;
     /// Tells everybody that the registry goes, while it is still there to be asked.
     void close();
+    /// The program ends and nobody destroyed the registry: its locks are given back, and nothing is reported.
+    void abandonLocks();
 
     static LockRegistryPrivate *get(LockRegistry *registry) { return registry->d.get(); }
     /// Whether a DistributedLock that lives in the calling thread holds \a key (key prefix and name) on \a server.

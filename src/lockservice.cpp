@@ -12,7 +12,6 @@
 #include <QtCore/qhash.h>
 #include <QtCore/qsemaphore.h>
 #include <QtCore/qthread.h>
-#include <QtCore/qtimer.h>
 
 #include <algorithm>
 #include <atomic>
@@ -30,8 +29,6 @@ namespace QDistLock {
 
 namespace {
 
-/// For giving everything back when the application ends.
-constexpr milliseconds ShutdownTime = 1s;
 /// Locks kept for the next acquisitions on one server; making one takes as long as the rest of the work.
 constexpr size_t MostIdle = 64;
 
@@ -174,12 +171,9 @@ protected:
     void customEvent(QEvent *event) override;
 
 private:
-    void close();
-
     const std::function<std::vector<Command>()> m_takeCommands;
     std::map<QUrl, std::unique_ptr<Server>> m_servers;
     std::unordered_map<const Acquisition *, Run *> m_runs;
-    bool m_closing = false;
 };
 
 Run::Run(Worker *worker, Server *server)
@@ -327,7 +321,7 @@ void Worker::execute(const std::vector<Command> &commands)
                 it->second->release();
             break;
         case Command::Close:
-            close();
+            thread()->quit(); // the destructor gives everything back
             break;
         }
     }
@@ -336,20 +330,6 @@ void Worker::execute(const std::vector<Command> &commands)
 void Worker::ended(const Acquisition *acquisition)
 {
     m_runs.erase(acquisition);
-    if (m_closing && m_runs.empty())
-        thread()->quit();
-}
-
-void Worker::close()
-{
-    m_closing = true;
-    const auto runs = m_runs;
-    for (const auto &[acquisition, run] : runs)
-        run->release();
-    if (m_runs.empty())
-        thread()->quit();
-    else
-        QTimer::singleShot(ShutdownTime, this, [this] { thread()->quit(); });
 }
 
 class Service;
@@ -386,7 +366,8 @@ public:
     void release(const AcquisitionPointer &acquisition);
     /// Before another application object.
     void open();
-    /// Gives everything back; blocks for a little more than ShutdownTime at most.
+    /// Gives everything back; blocks until the servers have it, for the quarter of a second of a LingeringConnection
+    /// at most.
     void close();
 
     /// In the service's thread: before its event loop, after it, and last of all.

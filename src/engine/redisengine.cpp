@@ -131,22 +131,21 @@ RedisEngine::RedisEngine(const QtRedis::ServerUrl &server, const LeaseClock *clo
 RedisEngine::~RedisEngine()
 {
     m_connection.disconnect(this);
+    // A token that nobody wants needs its cancel and nothing else.
     m_operations.erase(std::remove_if(m_operations.begin(), m_operations.end(),
                                       [this](const Operation &operation) {
-                                          return operation.kind == Operation::Cancel
-                                                  && m_abandoned.contains(sequenceOf(operation.token));
+                                          return m_abandoned.contains(sequenceOf(operation.token));
                                       }),
                        m_operations.end());
-    flush();
-    // Whole scripts: nobody will be there any more when the server says that it does not know one.
-    for (auto it = m_abandoned.cbegin(); it != m_abandoned.cend(); ++it) {
-        if (it->gone && it->found)
-            continue;
-        m_connection.send({"EVAL", Scripts::cancel.text, "2", it->keys.lock, it->keys.queue, it->token,
-                           QByteArray::number(qint64(it->lease.count())), QByteArray::number(qint64(it->keep.count()))},
-                          CommandTimeout, nullptr);
+    for (const Abandoned &abandoned : std::as_const(m_abandoned)) {
+        if (!abandoned.gone || !abandoned.found)
+            m_operations.push_back({Operation::Cancel, abandoned.keys, abandoned.token, abandoned.lease, nullptr, abandoned.keep});
     }
-    // The connection's destructor writes it.
+    // Nobody could send the script again to a server that does not know it. Without keys it does nothing.
+    if (!m_operations.empty())
+        m_connection.send({"EVAL", Scripts::cancel.text, "0"}, CommandTimeout, nullptr);
+    flush();
+    // The connection's destructor writes it all.
 }
 
 void RedisEngine::open()

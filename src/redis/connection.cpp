@@ -4,10 +4,10 @@
 #include "connection.h"
 
 #include "codec.h"
+#include "lingeringconnection.h"
 #include "logging.h"
 #include "transport.h"
 
-#include <QtCore/qcoreapplication.h>
 #include <QtCore/qpointer.h>
 #include <QtCore/qrandom.h>
 #include <QtCore/qtimer.h>
@@ -672,8 +672,8 @@ Connection::~Connection()
     if (d->transport)
         d->transport->disconnect(this);
     d->write();
-    if (d->state == Ready && !d->pending.empty() && QCoreApplication::instance() && !QCoreApplication::closingDown())
-        d->transport.release()->lingerAndDelete();
+    if (d->state == Ready && !d->pending.empty())
+        LingeringConnection::linger(std::move(d->transport), std::move(d->reader), d->pending.size());
     else if (!d->processing)
         d->transport.reset(); // else it stands on the call stack
     d->endTransport();

@@ -61,7 +61,8 @@ public:
     using PushHandler = std::function<void(const Reply &)>;
 
     explicit Connection(const ServerUrl &server, QObject *parent = nullptr);
-    /// Writes what was sent to the kernel, ends the connection, calls no handler.
+    /// Calls no handler. What was sent is written and run by the server all the same, unless it does not answer;
+    /// see LingeringConnection.
     ~Connection() override;
 
     /// Unique on the server; given with CLIENT SETNAME at each handshake. Printable ASCII without

@@ -3,7 +3,6 @@
 
 #include "descriptorstream.h"
 
-#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qsocketnotifier.h>
 
 #include <utility>
@@ -95,7 +94,7 @@ qint64 DescriptorStream::read(char *data, qint64 size)
 
 void DescriptorStream::write(const char *data, qint64 size)
 {
-    if (m_reported || m_finished)
+    if (m_reported)
         return;
     if (m_unwritten.isEmpty()) {
         ssize_t sent;
@@ -117,46 +116,33 @@ void DescriptorStream::write(const char *data, qint64 size)
     m_writeNotifier->setEnabled(true);
 }
 
-void DescriptorStream::finish()
+bool DescriptorStream::wait(std::chrono::milliseconds atMost)
 {
-    m_finished = true;
-    if (!m_reported && m_unwritten.isEmpty())
-        ::shutdown(m_descriptor, SHUT_WR);
-}
-
-void DescriptorStream::drain(std::chrono::milliseconds atMost)
-{
-    const QDeadlineTimer deadline(atMost);
-    while (!m_ended && !m_reported) {
-        pollfd events{m_descriptor, POLLIN, 0};
-        const int ready = ::poll(&events, 1, int(deadline.remainingTime()));
-        if (ready == 0 || (ready < 0 && errno != EINTR))
-            return;
+    if (m_ended || m_reported)
+        return false;
+    const short writing = m_unwritten.isEmpty() ? 0 : POLLOUT;
+    pollfd events{m_descriptor, short(POLLIN | writing), 0};
+    if (::poll(&events, 1, int(atMost.count())) <= 0)
+        return true;
+    if (events.revents & POLLOUT)
+        writable();
+    if (events.revents & ~POLLOUT)
         readable();
-    }
+    return !m_ended && !m_reported;
 }
 
 void DescriptorStream::readable()
 {
     m_drained = false;
     m_readThisTurn = 0;
-    if (m_finished) {
-        char ignored[4 * 1024];
-        while (read(ignored, sizeof ignored) > 0)
-            ;
-    } else {
-        Q_EMIT readyRead();
-    }
+    Q_EMIT readyRead();
 }
 
 void DescriptorStream::writable()
 {
     m_writeNotifier->setEnabled(false);
     const QByteArray data = std::exchange(m_unwritten, {});
-    const bool finished = std::exchange(m_finished, false);
     write(data.constData(), data.size());
-    if (finished)
-        finish();
 }
 
 void DescriptorStream::end(int error)
@@ -200,9 +186,11 @@ qint64 DescriptorStream::read(char *, qint64)
 }
 
 void DescriptorStream::write(const char *, qint64) {}
-void DescriptorStream::finish() {}
 void DescriptorStream::abort() {}
-void DescriptorStream::drain(std::chrono::milliseconds) {}
+bool DescriptorStream::wait(std::chrono::milliseconds)
+{
+    return false;
+}
 void DescriptorStream::readable() {}
 void DescriptorStream::writable() {}
 void DescriptorStream::end(int) {}

@@ -21,7 +21,7 @@ namespace QtRedis {
     again, and ask how much there is to read before they read it. With a command at a time that is
     more work than the command.
 
-    Thread: its own, with an event loop. Only drain() sleeps. Nothing is emitted from inside read() and
+    Thread: its own, with an event loop. Only wait() sleeps. Nothing is emitted from inside read() and
     write().
 */
 class DescriptorStream : public QObject
@@ -40,11 +40,9 @@ public:
     qint64 read(char *data, qint64 size);
     /// What the kernel does not take at once is written when it does.
     void write(const char *data, qint64 size);
-    /// Nothing more is written, and what arrives is thrown away until the other side closes.
-    void finish();
-    /// After finish(), where no event loop runs any more: blocks until the other side has closed, or so
-    /// long.
-    void drain(std::chrono::milliseconds atMost);
+    /// Where no event loop runs any more: blocks until something arrives or the kernel takes more of what was written,
+    /// for \a atMost. Emits readyRead(). False once nothing can be read any more.
+    bool wait(std::chrono::milliseconds atMost);
     /// Closes it now; what the kernel has not taken is lost. Nothing is emitted any more.
     void abort();
 
@@ -65,7 +63,6 @@ private:
     QByteArray m_unwritten;
     qint64 m_readThisTurn = 0;
     bool m_drained = false; ///< as far as known; the notifier tells otherwise
-    bool m_finished = false;
     bool m_ended = false; ///< nothing more can be read
     bool m_reported = false;
 };

@@ -4,9 +4,8 @@
 #include "transport.h"
 
 #include "descriptorstream.h"
+#include "lingeringconnection.h"
 
-#include <QtCore/qcoreapplication.h>
-#include <QtCore/qthread.h>
 #include <QtCore/qtimer.h>
 #include <QtNetwork/qhostaddress.h>
 #include <QtNetwork/qhostinfo.h>
@@ -32,7 +31,6 @@ namespace {
 // Bounds what one turn of the event loop has to parse, and memory against a server that never stops
 // sending.
 constexpr qint64 readBufferSize = 256 * 1024;
-constexpr std::chrono::seconds lingerAtMost{1};
 
 // What the kinds of sockets have in common.
 class SocketTransport : public Transport
@@ -67,19 +65,16 @@ public:
             abortSocket();
     }
 
+    bool wait(std::chrono::milliseconds atMost) final
+    {
+        if (stream)
+            return stream->wait(atMost);
+        if (!reported)
+            device->waitForReadyRead(int(atMost.count()));
+        return !reported;
+    }
+
 protected:
-    void finishWriting() final
-    {
-        if (stream)
-            stream->finish();
-    }
-
-    void drain(std::chrono::milliseconds atMost) final
-    {
-        if (stream)
-            stream->drain(atMost);
-    }
-
     virtual void flush() = 0;
     virtual void abortSocket() = 0;
 
@@ -325,6 +320,8 @@ public:
         });
         connect(tls, &QSslSocket::encrypted, this, [this] {
             encrypted = true;
+            // After OpenSSL, which ends itself at the end of the program.
+            static const LingeringConnection::AtExit atExit;
             Q_EMIT connected();
         });
         connect(tls, &QSslSocket::sslErrors, this,
@@ -553,22 +550,6 @@ public:
 #endif
 
 } // namespace
-
-void Transport::lingerAndDelete()
-{
-    disconnect();
-    if (QThread::currentThread()->isFinished()) {
-        finishWriting();
-        drain(lingerAtMost);
-        delete this;
-        return;
-    }
-    setParent(thread() == QCoreApplication::instance()->thread() ? QCoreApplication::instance() : nullptr);
-    connect(QThread::currentThread(), &QThread::finished, this, &QObject::deleteLater);
-    connect(this, &Transport::failed, this, &QObject::deleteLater);
-    QTimer::singleShot(lingerAtMost, this, &QObject::deleteLater);
-    finishWriting();
-}
 
 std::unique_ptr<Transport> Transport::create(const ServerUrl &server, int timeOuts)
 {

@@ -35,18 +35,11 @@ public:
     virtual qint64 read(char *data, qint64 size) = 0;
     /// What was written and the kernel has not yet taken is lost.
     virtual void abort() = 0;
-    /// Nothing more is written, and nothing that arrives is of interest: deletes itself once the other side
-    /// has read it all, after a second at the latest. Closed at once, with answers still on their way, the
-    /// kernel would tell the server of an error, and the server not read what lies before it.
-    /// In a thread that ends, and has no event loop for this any more, it blocks for that time.
-    void lingerAndDelete();
+    /// For a thread in which no event loop runs any more: blocks until something arrives or the kernel takes more of
+    /// what was written, for \a atMost. Emits readyRead(). False once the connection has ended.
+    virtual bool wait(std::chrono::milliseconds atMost) = 0;
     /// What has not happened yet before connected(): a clause that "within 3000 ms" can follow.
     virtual QString pendingStep() const = 0;
-
-protected:
-    /// Tells the other side that nothing more will come, where that can be told.
-    virtual void finishWriting() = 0;
-    virtual void drain(std::chrono::milliseconds atMost) = 0;
 
 Q_SIGNALS:
     /// Ready for bytes; with TLS after its handshake.

@@ -12,7 +12,7 @@
 --#include constants.lua
 --#include common.lua
 
-local caller = string.match(ARGV[1], '^%x*')
+local caller = string.match(ARGV[1] or '', '^%x*')
 
 local function cancel(key, queue, token, lease, keep)
   local first = head(queue)

@@ -143,10 +143,7 @@ public:
     }
 
     QString pendingStep() const override { return QStringLiteral("not connected"); }
-
-protected:
-    void finishWriting() override { }
-    void drain(std::chrono::milliseconds) override { }
+    bool wait(std::chrono::milliseconds) override { return false; }
 
 private:
     static QByteArray bulk(const QByteArray &text)
@@ -544,12 +541,6 @@ void Client::act(QByteArrayView section)
 std::unique_ptr<QtRedis::Transport> QtRedis::Transport::create(const ServerUrl &, int)
 {
     return std::make_unique<ScriptedTransport>();
-}
-
-void QtRedis::Transport::lingerAndDelete()
-{
-    disconnect();
-    deleteLater();
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)

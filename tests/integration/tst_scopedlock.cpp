@@ -857,8 +857,7 @@ void tst_ScopedLock::applicationQuitsWithFrozenServer()
     program.closeWriteChannel();
     QVERIFY(program.ends());
     QVERIFY2(program.exitCode() == 0, program.output().constData());
-    QCOMPARE_GE(timer.elapsed(), 900);
-    QCOMPARE_LT(timer.elapsed(), 10000);
+    QCOMPARE_LT(timer.elapsed(), 900); // 250 ms, and what a loaded machine needs
     server.resume();
     server.command({"DEL", "lock:foreign"});
     QTRY_COMPARE(lockKeys(server), QList<QByteArray>()); // what was written before it ended

@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "lingeringconnection.h"
+
+#include "codec.h"
+#include "transport.h"
+
+#include <QtCore/qcoreapplication.h>
+#include <QtCore/qdeadlinetimer.h>
+#include <QtCore/qthread.h>
+#include <QtCore/qtimer.h>
+
+#include <atomic>
+
+namespace QtRedis {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::chrono::milliseconds LingerAtMost = 1s;
+constexpr std::chrono::milliseconds DrainAtMost = 250ms;
+
+// Without destructors: connections may be destroyed at any moment of the end of a thread or the program.
+thread_local LingeringConnection *firstOfThread = nullptr;
+std::atomic<bool> programEnds{false};
+
+// Whether an event loop may run in this thread again, or something report its end.
+bool threadGoesOn()
+{
+    return QCoreApplication::instance() && !QCoreApplication::closingDown() && !programEnds
+            && !QThread::currentThread()->isFinished();
+}
+
+} // namespace
+
+void LingeringConnection::linger(std::unique_ptr<Transport> transport, std::unique_ptr<ReplyReader> reader,
+                                 size_t replies)
+{
+    static const AtExit atExit;
+    auto *const connection = new LingeringConnection(std::move(transport), std::move(reader), replies);
+    if (!threadGoesOn()) {
+        drainThread();
+        return;
+    }
+    connect(connection->m_transport.get(), &Transport::failed, connection, &QObject::deleteLater);
+    QTimer::singleShot(LingerAtMost, connection, &QObject::deleteLater);
+    connect(QThread::currentThread(), &QThread::finished, connection, drainThread, Qt::DirectConnection);
+    if (QCoreApplication *const application = QCoreApplication::instance();
+        application->thread() == QThread::currentThread()) {
+        connect(application, &QObject::destroyed, connection, drainThread, Qt::DirectConnection);
+    }
+}
+
+LingeringConnection::LingeringConnection(std::unique_ptr<Transport> transport, std::unique_ptr<ReplyReader> reader,
+                                         size_t replies)
+    : m_transport(std::move(transport))
+    , m_reader(std::move(reader))
+    , m_replies(replies)
+    , m_next(std::exchange(firstOfThread, this))
+{
+    m_transport->disconnect();
+    connect(m_transport.get(), &Transport::readyRead, this, &LingeringConnection::readReplies);
+}
+
+LingeringConnection::~LingeringConnection()
+{
+    LingeringConnection **link = &firstOfThread;
+    while (*link != this)
+        link = &(*link)->m_next;
+    *link = m_next;
+}
+
+void LingeringConnection::readReplies()
+{
+    char chunk[16 * 1024];
+    while (m_replies > 0) {
+        const qint64 size = m_transport->read(chunk, sizeof chunk);
+        if (size <= 0)
+            return;
+        m_reader->feed(chunk, size);
+        Reply reply;
+        while (m_replies > 0 && m_reader->next(&reply))
+            --m_replies;
+        if (m_reader->hasError())
+            m_replies = 0;
+    }
+    deleteLater();
+}
+
+void LingeringConnection::waitForReplies(const QDeadlineTimer &deadline)
+{
+    readReplies();
+    // One attempt even after the deadline: another connection may have used up the time.
+    while (m_replies > 0 && m_transport->wait(std::chrono::milliseconds(deadline.remainingTime()))
+           && !deadline.hasExpired()) {
+    }
+}
+
+void LingeringConnection::drainThread()
+{
+    const QDeadlineTimer deadline(DrainAtMost);
+    while (LingeringConnection *const connection = firstOfThread) {
+        connection->waitForReplies(deadline);
+        delete connection;
+    }
+}
+
+LingeringConnection::AtExit::~AtExit()
+{
+    programEnds = true;
+    drainThread();
+}
+
+} // namespace QtRedis

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QtCore/qobject.h>
+
+#include <memory>
+
+QT_BEGIN_NAMESPACE
+class QDeadlineTimer;
+QT_END_NAMESPACE
+
+namespace QtRedis {
+
+class ReplyReader;
+class Transport;
+
+/*!
+    The socket of a destroyed Connection, kept until every command that was sent has its reply. Closing it earlier
+    would reset it, and the server might discard commands that it has not read.
+
+    Deletes itself after the last reply or when the server closes, after 1 s at the latest. Where the thread, the
+    application or the program ends before that, it blocks this end for as long as replies are outstanding: for 250 ms
+    at most, all such sockets of a thread together. A server that answers takes one round trip.
+
+    Thread: the one of the Connection. Emits nothing.
+*/
+class LingeringConnection : public QObject
+{
+    Q_OBJECT
+public:
+    /// \a reader holds the beginning of the first of the \a replies that are outstanding.
+    static void linger(std::unique_ptr<Transport> transport, std::unique_ptr<ReplyReader> reader, size_t replies);
+
+    /// A static object of this type waits, in its destructor, for the lingering connections of the thread that ends
+    /// the program. It must be constructed after whatever they still need then.
+    struct AtExit
+    {
+        ~AtExit();
+    };
+
+private:
+    LingeringConnection(std::unique_ptr<Transport> transport, std::unique_ptr<ReplyReader> reader, size_t replies);
+    ~LingeringConnection() override;
+
+    void readReplies();
+    void waitForReplies(const QDeadlineTimer &deadline);
+    static void drainThread();
+
+    const std::unique_ptr<Transport> m_transport;
+    const std::unique_ptr<ReplyReader> m_reader;
+    size_t m_replies; ///< outstanding
+    LingeringConnection *m_next; ///< of this thread
+};
+
+} // namespace QtRedis

@@ -1,0 +1,299 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// Holds some locks, waits for others, and ends in one of many ways once a line arrives on standard input:
+//   exitworker MODE URL HELD WAITED
+// The locks held are held:0, held:1, …; those waited for, which somebody else must hold, waited:0, waited:1, …
+// Says "ready" once it holds and waits for them all, and "thread ended after N ms" where a thread of its own had them.
+
+#include <QDistLock/Annotations>
+#include <QDistLock/LockRegistry>
+#include <QDistLock/ScopedLock>
+
+#include <QtCore/qcoreapplication.h>
+#include <QtCore/qelapsedtimer.h>
+#include <QtCore/qpromise.h>
+#include <QtCore/qsocketnotifier.h>
+#include <QtCore/qthread.h>
+#include <QtCore/qtimer.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <vector>
+
+#include <unistd.h>
+
+using namespace std::chrono_literals;
+using QDistLock::DistributedLock;
+using QDistLock::LockOptions;
+using QDistLock::LockRegistry;
+using QDistLock::ScopedLock;
+
+namespace {
+
+QUrl server;
+int heldCount = 0;
+int waitedCount = 0;
+
+void say(const QByteArray &line)
+{
+    std::fputs((line + '\n').constData(), stdout);
+    std::fflush(stdout);
+}
+
+void waitForLine()
+{
+    std::string line;
+    std::getline(std::cin, line);
+}
+
+LockOptions patient()
+{
+    return LockOptions().withWait(LockOptions::Forever);
+}
+
+QString heldName(int i)
+{
+    return QStringLiteral("held:%1").arg(i);
+}
+
+QString waitedName(int i)
+{
+    return QStringLiteral("waited:%1").arg(i);
+}
+
+class Locks
+{
+public:
+    Locks(LockRegistry *registry, std::function<void()> ready)
+        : m_ready(std::move(ready))
+        , m_missing(heldCount + waitedCount)
+    {
+        for (int i = 0; i < heldCount; ++i) {
+            auto *const lock = add(registry, heldName(i));
+            QObject::connect(lock, &DistributedLock::acquired, lock, [this] { count(); });
+            lock->acquire();
+        }
+        for (int i = 0; i < waitedCount; ++i) {
+            auto *const lock = add(registry, waitedName(i));
+            QObject::connect(lock, &DistributedLock::queuePositionChanged, lock, [this, lock, counted = false]() mutable {
+                if (lock->queuePosition() >= 0 && !std::exchange(counted, true))
+                    count();
+            });
+            lock->acquire();
+        }
+    }
+
+private:
+    Q_DISABLE_COPY_MOVE(Locks)
+    DistributedLock *add(LockRegistry *registry, const QString &name)
+    {
+        m_locks.push_back(std::make_unique<DistributedLock>(registry, name));
+        m_locks.back()->setOptions(patient());
+        return m_locks.back().get();
+    }
+    void count()
+    {
+        if (--m_missing == 0)
+            m_ready();
+    }
+
+    std::vector<std::unique_ptr<DistributedLock>> m_locks;
+    const std::function<void()> m_ready;
+    int m_missing;
+};
+
+/// Calls \a end in the main thread once a line, or the end, arrives on standard input.
+void onLine(std::function<void()> end)
+{
+    auto *const notifier = new QSocketNotifier(STDIN_FILENO, QSocketNotifier::Read, QCoreApplication::instance());
+    QObject::connect(notifier, &QSocketNotifier::activated, notifier, [notifier, end = std::move(end)] {
+        notifier->setEnabled(false);
+        end();
+    });
+}
+
+void sayReady()
+{
+    say("ready");
+}
+
+/// The application object is destroyed last.
+int quit(int argc, char **argv)
+{
+    QCoreApplication application(argc, argv);
+    LockRegistry registry(server);
+    const Locks locks(&registry, sayReady);
+    onLine([] { QCoreApplication::quit(); });
+    return application.exec();
+}
+
+/// Nobody destroys the locks; the registry is the library's.
+int instance(int argc, char **argv)
+{
+    QCoreApplication application(argc, argv);
+    [[maybe_unused]] static const Locks *const locks = new Locks(LockRegistry::instance(server), sayReady);
+    onLine([] { QCoreApplication::quit(); });
+    return application.exec();
+}
+
+/// The registry is destroyed by a slot, and the event loop ends in the same turn.
+int slot(int argc, char **argv)
+{
+    QCoreApplication application(argc, argv);
+    auto registry = std::make_unique<LockRegistry>(server);
+    auto locks = std::make_unique<Locks>(registry.get(), sayReady);
+    onLine([&] {
+        locks.reset();
+        registry.reset();
+        QCoreApplication::quit();
+    });
+    return application.exec();
+}
+
+/// Nobody destroys locks and registry.
+int leaked(int argc, char **argv)
+{
+    QCoreApplication application(argc, argv);
+    static auto *const registry = new LockRegistry(server);
+    [[maybe_unused]] static const Locks *const locks = new Locks(registry, sayReady);
+    onLine([] { QCoreApplication::quit(); });
+    return application.exec();
+}
+
+/// Nobody destroys anything that is on the stack.
+int exitInSlot(int argc, char **argv)
+{
+    QCoreApplication application(argc, argv);
+    LockRegistry registry(server);
+    const Locks locks(&registry, sayReady);
+    onLine([] { std::exit(0); });
+    return application.exec();
+}
+
+/// The registry outlives the application object.
+int outlives(int argc, char **argv)
+{
+    std::unique_ptr<LockRegistry> registry;
+    std::unique_ptr<Locks> locks;
+    QCoreApplication application(argc, argv);
+    registry = std::make_unique<LockRegistry>(server);
+    locks = std::make_unique<Locks>(registry.get(), sayReady);
+    onLine([] { QCoreApplication::quit(); });
+    return application.exec();
+}
+
+class Thread : public QThread
+{
+public:
+    explicit Thread(bool ownRegistry)
+        : m_ownRegistry(ownRegistry)
+    {
+    }
+
+protected:
+    void run() override
+    {
+        std::unique_ptr<LockRegistry> registry;
+        if (m_ownRegistry)
+            registry = std::make_unique<LockRegistry>(server);
+        auto locks = std::make_unique<Locks>(registry ? registry.get() : LockRegistry::instance(server), sayReady);
+        exec();
+        if (!m_ownRegistry)
+            locks.release(); // leaked
+    }
+
+private:
+    const bool m_ownRegistry;
+};
+
+/// The process goes on when its thread has ended.
+int thread(int argc, char **argv, bool ownRegistry)
+{
+    QCoreApplication application(argc, argv);
+    Thread thread(ownRegistry);
+    thread.start();
+    waitForLine();
+    QElapsedTimer timer;
+    timer.start();
+    thread.quit();
+    thread.wait();
+    say("thread ended after " + QByteArray::number(timer.elapsed()) + " ms");
+    waitForLine();
+    return 0;
+}
+
+int scoped(int argc, char **argv)
+{
+    QCoreApplication application(argc, argv);
+    std::vector<std::unique_ptr<ScopedLock>> locks;
+    for (int i = 0; i < heldCount; ++i) {
+        locks.push_back(std::make_unique<ScopedLock>(server, heldName(i), patient()));
+        if (!*locks.back())
+            qFatal("%s", qPrintable(locks.back()->result().errorString));
+    }
+    say("ready");
+    waitForLine();
+    for (auto &lock : locks)
+        lock.release(); // leaked
+    return 0;
+}
+
+/// The calls under the locks never end.
+int withLock(int argc, char **argv)
+{
+    QCoreApplication application(argc, argv);
+    LockRegistry::setDefaultServer(server);
+    QPromise<void> never;
+    never.start();
+    QObject context;
+    int missing = heldCount;
+    std::vector<QFuture<void>> calls;
+    for (int i = 0; i < heldCount; ++i) {
+        calls.push_back(QDistLock::withLock(heldName(i), patient(), [&] {
+            if (--missing == 0)
+                say("ready");
+            return never.future();
+        }));
+    }
+    for (int i = 0; i < waitedCount; ++i)
+        calls.push_back(QDistLock::withLock(waitedName(i), patient(), [&] { return never.future(); }));
+    onLine([] { QCoreApplication::quit(); });
+    return application.exec();
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    if (argc != 5)
+        return 64;
+    const QByteArray mode(argv[1]);
+    server = QUrl(QString::fromLocal8Bit(argv[2]));
+    heldCount = QByteArray(argv[3]).toInt();
+    waitedCount = QByteArray(argv[4]).toInt();
+    if (mode == "quit")
+        return quit(argc, argv);
+    if (mode == "instance")
+        return instance(argc, argv);
+    if (mode == "slot")
+        return slot(argc, argv);
+    if (mode == "leaked")
+        return leaked(argc, argv);
+    if (mode == "exit")
+        return exitInSlot(argc, argv);
+    if (mode == "outlives")
+        return outlives(argc, argv);
+    if (mode == "thread")
+        return thread(argc, argv, true);
+    if (mode == "thread instance")
+        return thread(argc, argv, false);
+    if (mode == "scoped")
+        return scoped(argc, argv);
+    if (mode == "withLock")
+        return withLock(argc, argv);
+    return 64;
+}

@@ -1,0 +1,251 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// However a program or a thread ends in order, it leaves no lock and no place in a queue on the server.
+
+#include "locktesting.h"
+
+#include "support/certificates.h"
+
+#include <QtCore/qelapsedtimer.h>
+#include <QtCore/qprocess.h>
+
+#include <memory>
+
+using namespace LockTesting;
+using namespace Support;
+
+namespace {
+
+/// A server that does not answer delays the end by 250 ms at most; the rest is what a loaded machine needs.
+constexpr qint64 LongestEnd = 900;
+
+class Program : public QProcess
+{
+public:
+    explicit Program(const QStringList &arguments)
+    {
+        setProcessChannelMode(ForwardedErrorChannel);
+        start(QStringLiteral(EXITWORKER), arguments);
+    }
+    ~Program() override
+    {
+        if (state() != QProcess::NotRunning)
+            kill();
+        waitForFinished();
+    }
+    bool says(const QByteArray &text)
+    {
+        return eventually([this, text] { return output().contains(text); }, 30s);
+    }
+    bool ends()
+    {
+        return eventually([this] { return state() == QProcess::NotRunning; }, 30s);
+    }
+    void go() { write("go\n"); }
+    /// Of the thread that had the locks.
+    qint64 threadEndedAfter()
+    {
+        const QByteArray text = output();
+        const QByteArray mark("thread ended after ");
+        return text.contains(mark) ? text.mid(text.indexOf(mark) + mark.size()).split(' ').first().toLongLong() : -1;
+    }
+
+private:
+    QByteArray output()
+    {
+        m_output += readAllStandardOutput();
+        return m_output;
+    }
+    QByteArray m_output;
+};
+
+} // namespace
+
+class tst_Exit : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void cleanup();
+
+    void nothingIsLeft_data();
+    void nothingIsLeft();
+    void forgetfulServer_data();
+    void forgetfulServer();
+    void stoppedServer_data();
+    void stoppedServer();
+    void killedServer_data();
+    void killedServer();
+
+private:
+    static void someModes();
+    QUrl url(const QString &transport) const;
+    /// A program that holds and waits for so many locks.
+    std::unique_ptr<Program> start(const QString &mode, const QString &transport, int held, int waited);
+    /// What the program left: neither fences nor what the test itself holds.
+    QList<QByteArray> left();
+    /// Ends the program, or its thread; returns for how many ms that took, -1 if it did not end.
+    qint64 end(Program *program, const QString &mode);
+
+    Certificates m_certificates;
+    std::unique_ptr<RedisServer> m_server;
+};
+
+void tst_Exit::initTestCase()
+{
+    QVERIFY2(m_certificates.isValid(), qPrintable(m_certificates.errorString()));
+    RedisServer::Options options;
+    options.tcp = true;
+    options.tls = true;
+    options.certificateFile = m_certificates.server().certificate;
+    options.keyFile = m_certificates.server().key;
+    options.caFile = m_certificates.ca();
+    m_server = std::make_unique<RedisServer>(options);
+    QVERIFY2(m_server->start(), qPrintable(m_server->errorString()));
+}
+
+void tst_Exit::cleanup()
+{
+    QVERIFY(m_server->start()); // if a test has ended it
+    m_server->resume();
+    m_server->command({"FLUSHALL"});
+}
+
+QUrl tst_Exit::url(const QString &transport) const
+{
+    return transport == QLatin1String("unix") ? m_server->url()
+            : transport == QLatin1String("tls") ? m_server->tlsUrl()
+                                                : m_server->tcpUrl();
+}
+
+std::unique_ptr<Program> tst_Exit::start(const QString &mode, const QString &transport, int held, int waited)
+{
+    m_server->command({"EVAL", "for i = 0, ARGV[1] - 1 do redis.call('SET', 'lock:waited:' .. i, 'foreign', 'PX', 600000) end",
+                       "0", QByteArray::number(waited)});
+    auto program = std::make_unique<Program>(
+            QStringList{mode, url(transport).toString(), QString::number(held), QString::number(waited)});
+    const bool ready = eventually([&] {
+        qsizetype heldKeys = m_server->keys("lock:held:*").size();
+        qsizetype queues = m_server->keys("{lock:waited:*}:queue").size();
+        return heldKeys == held && queues == waited;
+    }, 30s);
+    if (!ready || (waited == 0 && !program->says("ready")))
+        return nullptr;
+    return program;
+}
+
+QList<QByteArray> tst_Exit::left()
+{
+    QList<QByteArray> keys = lockKeys(*m_server);
+    keys.removeIf([](const QByteArray &key) { return key.startsWith("lock:waited:"); });
+    return keys;
+}
+
+qint64 tst_Exit::end(Program *program, const QString &mode)
+{
+    QElapsedTimer timer;
+    timer.start();
+    program->go();
+    if (!mode.startsWith(QLatin1String("thread")))
+        return program->ends() && program->exitStatus() == QProcess::NormalExit && program->exitCode() == 0 ? timer.elapsed() : -1;
+    return program->says(" ms\n") ? program->threadEndedAfter() : -1;
+}
+
+void tst_Exit::someModes()
+{
+    QTest::addColumn<QString>("mode");
+    QTest::addColumn<QString>("transport");
+    for (const char *mode : {"quit", "exit", "thread", "thread instance", "scoped"}) {
+        for (const char *transport : {"unix", "tcp", "tls"})
+            QTest::addRow("%s, %s", mode, transport) << QString::fromLatin1(mode) << QString::fromLatin1(transport);
+    }
+}
+
+void tst_Exit::nothingIsLeft_data()
+{
+    QTest::addColumn<QString>("mode");
+    QTest::addColumn<QString>("transport");
+    QTest::addColumn<int>("held");
+    QTest::addColumn<int>("waited");
+    for (const char *mode : {"quit", "instance", "slot", "leaked", "exit", "outlives", "thread", "thread instance",
+                             "scoped", "withLock"}) {
+        const bool canWait = qstrcmp(mode, "scoped") != 0;
+        for (const char *transport : {"unix", "tcp", "tls"}) {
+            for (const int count : {1, 10, 100, 1000}) {
+                QTest::addRow("%s, %s, %d", mode, transport, count)
+                        << QString::fromLatin1(mode) << QString::fromLatin1(transport) << count
+                        << (canWait && (count == 1 || count == 1000) ? count : 0);
+            }
+        }
+    }
+}
+
+void tst_Exit::nothingIsLeft()
+{
+    QFETCH(QString, mode);
+    QFETCH(QString, transport);
+    QFETCH(int, held);
+    QFETCH(int, waited);
+    const auto program = start(mode, transport, held, waited);
+    QVERIFY(program);
+    const qint64 took = end(program.get(), mode);
+    QVERIFY(took >= 0);
+    QTRY_COMPARE_WITH_TIMEOUT(left(), QList<QByteArray>(), 1000);
+    QCOMPARE_LT(took, LongestEnd);
+}
+
+/// A server that has lost its scripts since.
+void tst_Exit::forgetfulServer_data()
+{
+    someModes();
+}
+
+void tst_Exit::forgetfulServer()
+{
+    QFETCH(QString, mode);
+    QFETCH(QString, transport);
+    const bool canWait = mode != QLatin1String("scoped");
+    const auto program = start(mode, transport, 100, canWait ? 100 : 0);
+    QVERIFY(program);
+    m_server->command({"SCRIPT", "FLUSH"});
+    QVERIFY(end(program.get(), mode) >= 0);
+    QTRY_COMPARE_WITH_TIMEOUT(left(), QList<QByteArray>(), 1000);
+}
+
+void tst_Exit::stoppedServer_data()
+{
+    someModes();
+}
+
+void tst_Exit::stoppedServer()
+{
+    QFETCH(QString, mode);
+    QFETCH(QString, transport);
+    const auto program = start(mode, transport, 1000, 0);
+    QVERIFY(program);
+    m_server->pause();
+    const qint64 took = end(program.get(), mode);
+    QVERIFY(took >= 0);
+    QCOMPARE_LT(took, LongestEnd);
+}
+
+void tst_Exit::killedServer_data()
+{
+    someModes();
+}
+
+void tst_Exit::killedServer()
+{
+    QFETCH(QString, mode);
+    QFETCH(QString, transport);
+    const auto program = start(mode, transport, 10, 0);
+    QVERIFY(program);
+    m_server->kill();
+    const qint64 took = end(program.get(), mode);
+    QVERIFY(took >= 0);
+    QCOMPARE_LT(took, LongestEnd);
+}
+
+QTEST_GUILESS_MAIN(tst_Exit)
+#include "tst_exit.moc"
