@@ -5,8 +5,13 @@
 
 #include <QtCore/qsystemdetection.h>
 
-#ifdef Q_OS_LINUX
-#include <time.h>
+#ifdef Q_OS_DARWIN
+#  include <mach/mach_time.h>
+#elif defined(Q_OS_WIN)
+#  include <qt_windows.h>
+#  include <realtimeapiset.h>
+#else
+#  include <time.h>
 #endif
 
 namespace QDistLock {
@@ -20,14 +25,29 @@ class SystemLeaseClock : public LeaseClock
 public:
     std::chrono::nanoseconds now() const override
     {
-#ifdef Q_OS_LINUX
-        timespec time;
-        clock_gettime(CLOCK_BOOTTIME, &time);
-        return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+#ifdef Q_OS_DARWIN
+        static const mach_timebase_info_data_t timebase = [] {
+            mach_timebase_info_data_t info;
+            mach_timebase_info(&info);
+            return info;
+        }();
+        // In two parts, since the product of the whole could overflow.
+        const uint64_t ticks = mach_continuous_time();
+        const uint64_t whole = ticks / timebase.denom * timebase.numer;
+        return std::chrono::nanoseconds(whole + ticks % timebase.denom * timebase.numer / timebase.denom);
+#elif defined(Q_OS_WIN)
+        ULONGLONG time; // in 100 ns; the "unbiased" one stops during sleep
+        QueryInterruptTimePrecise(&time);
+        return std::chrono::nanoseconds(100 * time);
 #else
-        // mach_continuous_time and QueryInterruptTime would be the equals of boot time; where neither
-        // is used, a suspended machine is found out by the server's answer to the next renewal.
-        return std::chrono::steady_clock::now().time_since_epoch();
+#  ifdef CLOCK_BOOTTIME // Linux, OpenBSD; on FreeBSD another name of CLOCK_MONOTONIC
+        constexpr clockid_t clock = CLOCK_BOOTTIME;
+#  else
+        constexpr clockid_t clock = CLOCK_MONOTONIC;
+#  endif
+        timespec time;
+        clock_gettime(clock, &time);
+        return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 #endif
     }
 };

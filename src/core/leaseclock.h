@@ -19,7 +19,8 @@ public:
     /// Since some fixed moment; only differences mean anything.
     virtual std::chrono::nanoseconds now() const = 0;
 
-    /// CLOCK_BOOTTIME on Linux, the like elsewhere.
+    /// CLOCK_BOOTTIME, mach_continuous_time() on macOS, QueryInterruptTimePrecise() on Windows 10 and later. No clock
+    /// of FreeBSD and NetBSD is known to run on during sleep; there CLOCK_MONOTONIC.
     static const LeaseClock *system();
 };
 
