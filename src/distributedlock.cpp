@@ -186,6 +186,11 @@ DistributedLock::State DistributedLockPrivate::state() const
     return DistributedLock::Unlocked;
 }
 
+bool DistributedLockPrivate::isHeld(LeaseTime time) const
+{
+    return notified.isHeld() && machine.isHeld(time) && !registry->isInherited();
+}
+
 void DistributedLockPrivate::wakeUp(LeaseTime now)
 {
     machine.tick(now);
@@ -261,6 +266,8 @@ void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *o
         return;
     const LockOptions &wanted = own ? *own : options;
     const auto fail = [this, id](DistributedLock::Error code, const QString &text) { failAcquire(id, code, text); };
+    if (registry && registry->isInherited())
+        return fail(DistributedLock::ConnectionError, LockRegistryPrivate::inheritedError().text);
     const QPointer<DistributedLock> guard(q);
     if (machine.phase() == LeaseMachine::Held) {
         machine.tick(now()); // it may be over
@@ -826,7 +833,7 @@ DistributedLock::State DistributedLock::state() const
 
 bool DistributedLock::isHeld() const
 {
-    return d->notified.isHeld() && d->machine.isHeld(d->now());
+    return d->isHeld(d->now());
 }
 
 int DistributedLock::holdCount() const
@@ -852,7 +859,7 @@ int DistributedLock::remainingTime() const
 nanoseconds DistributedLock::remainingTimeAsDuration() const
 {
     const LeaseTime now = d->now();
-    return d->notified.isHeld() && d->machine.isHeld(now) ? d->machine.deadline() - now : 0ns;
+    return d->isHeld(now) ? d->machine.deadline() - now : 0ns;
 }
 
 int DistributedLock::lease() const

@@ -65,6 +65,7 @@ public:
     void release(quint64 id);
     void cancel();
 
+    bool isHeld(LeaseTime time) const;
     LeaseTime now() const;
     /// Null, with \a error set, where there is no usable server.
     LockEngine *engine(EngineError *error);

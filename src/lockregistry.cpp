@@ -244,6 +244,14 @@ LockEngine *LockRegistryPrivate::engine(EngineError *engineError)
     return m_engine.get();
 }
 
+EngineError LockRegistryPrivate::inheritedError()
+{
+    return {DistributedLock::ConnectionError,
+            QStringLiteral("this process is a fork of the one that made the registry; call exec() in it, fork before the "
+                           "first use of a lock, or make a new LockRegistry here"),
+            true, false};
+}
+
 void LockRegistryPrivate::detach(DistributedLockPrivate *lock)
 {
     m_watchdog.forget(lock);
@@ -502,7 +510,8 @@ LockRegistry *LockRegistry::instance(const QUrl &server)
     if (!threadRegistries.hasLocalData())
         threadRegistries.setLocalData(new ThreadRegistries);
     LockRegistry *&registry = threadRegistries.localData()->registries[server];
-    if (!registry)
+    // The parent's is not destroyed: what refers to it in this process still may.
+    if (!registry || LockRegistryPrivate::get(registry)->isInherited())
         registry = new LockRegistry(server);
     return registry;
 }

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "base/forkcount.h"
 #include "core/leaseclock.h"
 #include "core/watchdog.h"
 #include "engine/lockengine.h"
@@ -41,6 +42,11 @@ public:
     void setClock(const LeaseClock *clock);
     LeaseTime now() const { return m_watchdog.clock()->now(); }
     Watchdog *watchdog() { return &m_watchdog; }
+
+    /// In a child process after fork(): everything is the parent's.
+    bool isInherited() const { return m_forks != forkCount(); }
+    /// For what is asked of it there.
+    static EngineError inheritedError();
 
     LockRegistry *registry() const { return q; }
     /// Null, with \a error set, where the server's URL cannot be used.
@@ -101,6 +107,7 @@ private:
     void evict();
 
     LockRegistry *const q;
+    const int m_forks = forkCount();
     Watchdog m_watchdog;
     std::unique_ptr<LockEngine> m_engine;
     EngineError m_urlError;

@@ -3,6 +3,7 @@
 
 #include "lockservice.h"
 
+#include "base/forkcount.h"
 #include "core/leaseclock.h"
 #include "lockregistry_p.h"
 
@@ -52,7 +53,7 @@ struct Acquisition
 
     bool isHeld() const
     {
-        return !givenUp.load(std::memory_order_relaxed)
+        return !givenUp.load(std::memory_order_relaxed) && forks == forkCount()
                 && LeaseClock::system()->now().count() < deadline.load(std::memory_order_acquire);
     }
     LockResult result() const
@@ -84,6 +85,7 @@ struct Acquisition
     const QString name;
     const LockOptions options;
     const bool atOnce;
+    const int forks = forkCount();
 
     std::atomic<qint64> deadline{0}; ///< ns on the lease clock; 0 = not held
     std::atomic<qint64> fencingToken{0};
@@ -377,11 +379,17 @@ public:
     std::vector<Command> takeCommands();
 
 private:
-    /// False where nothing can be acquired any more, or yet.
-    bool start(std::unique_lock<std::mutex> *lock);
+    /// Why nothing can be acquired; empty if the thread runs.
+    QString start(std::unique_lock<std::mutex> *lock);
+    /// In a child process after fork(), which does not copy the thread. Then the mutex may be locked for ever.
+    bool isInherited() const
+    {
+        const int forks = m_forks.load(std::memory_order_relaxed);
+        return forks >= 0 && forks != forkCount();
+    }
     void post(Command::Kind kind, const AcquisitionPointer &acquisition);
 
-    std::mutex m_mutex; ///< of all but m_threadId and m_process
+    std::mutex m_mutex; ///< of all but m_threadId and m_forks
     std::condition_variable m_changed;
     ServiceThread *m_thread = nullptr;
     Worker *m_worker = nullptr; ///< null: nobody takes commands
@@ -389,7 +397,7 @@ private:
     bool m_wakeUpPosted = false;
     bool m_closed = false;
     std::atomic<Qt::HANDLE> m_threadId{nullptr};
-    std::atomic<qint64> m_process{0}; ///< in which the thread runs
+    std::atomic<int> m_forks{-1}; ///< when the thread was started
 };
 
 class Hold final : public LockHold
@@ -414,7 +422,7 @@ public:
     {
         Q_ASSERT(!m_service->isCurrentThread());
         const bool held = isHeld();
-        if (m_acquisition->givenUp.exchange(true))
+        if (m_acquisition->givenUp.exchange(true) || m_acquisition->forks != forkCount())
             return false;
         m_service->release(m_acquisition);
         return wait(&m_acquisition->holdEnded, atMost) && held && m_acquisition->releaseConfirmed.load();
@@ -461,20 +469,27 @@ Service *Service::instance()
     return service;
 }
 
-bool Service::start(std::unique_lock<std::mutex> *lock)
+QString Service::start(std::unique_lock<std::mutex> *lock)
 {
+    const QString noApplication = QStringLiteral("the application has ended, or there is none yet; locks can be "
+                                                 "acquired while a QCoreApplication lives");
     if (m_closed || !QCoreApplication::instance())
-        return false;
+        return noApplication;
     if (!m_thread) {
+        auto thread = std::make_unique<ServiceThread>(this);
+        thread->start();
+        if (!thread->isRunning()) {
+            return QStringLiteral("the library's background thread could not be started; the process or its user has as "
+                                  "many threads as the system allows");
+        }
+        m_thread = thread.release();
+        m_forks.store(forkCount());
         qAddPostRoutine([] { Service::instance()->close(); });
         static const EndOfProgram endOfProgram;
-        m_thread = new ServiceThread(this);
-        m_process.store(QCoreApplication::applicationPid());
-        m_thread->start();
     }
     const ServiceThread *const thread = m_thread;
     m_changed.wait(*lock, [this, thread] { return m_worker || m_thread != thread; });
-    return m_thread == thread;
+    return m_thread == thread ? QString() : noApplication;
 }
 
 void Service::started(Worker *worker)
@@ -507,22 +522,27 @@ std::shared_ptr<LockHold> Service::acquire(const QUrl &server, const QString &na
     const auto acquisition = std::make_shared<Acquisition>(server.isEmpty() ? LockRegistry::defaultServer() : server,
                                                            name, options, std::move(completion), atOnce);
     auto hold = std::make_shared<Hold>(this, acquisition);
-    {
+    QString reason;
+    if (isInherited()) {
+        reason = QStringLiteral("this process is a fork of one that used locks, whose background thread it does not have; "
+                                "call exec() in it, or fork before the first use of a lock");
+    } else {
         std::unique_lock lock(m_mutex);
-        if (start(&lock)) {
+        reason = start(&lock);
+        if (reason.isEmpty()) {
             post(Command::Acquire, acquisition);
             return hold;
         }
     }
-    acquisition->end(failure(DistributedLock::CancelledError, name,
-                             QStringLiteral("the application has ended, or there is none yet; locks can be "
-                                            "acquired while a QCoreApplication lives")));
+    acquisition->end(failure(DistributedLock::CancelledError, name, reason));
     acquisition->endHold(false);
     return hold;
 }
 
 void Service::release(const AcquisitionPointer &acquisition)
 {
+    if (isInherited())
+        return; // it is the parent's
     const std::lock_guard lock(m_mutex);
     if (m_worker)
         post(Command::Release, acquisition);
@@ -552,8 +572,8 @@ void Service::close()
 {
     if (isCurrentThread())
         return; // exit() was called in there: nobody is left to wait for
-    if (const qint64 process = m_process.load(); process != 0 && process != QCoreApplication::applicationPid())
-        return; // fork() does not copy the thread
+    if (isInherited())
+        return;
     ServiceThread *thread;
     {
         std::unique_lock lock(m_mutex);

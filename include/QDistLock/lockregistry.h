@@ -29,7 +29,10 @@ class LockRegistryPrivate;
     fails at once; but a lock that is held, or that waits and has had an answer before, goes on until its
     deadline or the end of its wait, and the registry tries again every 1 to 10 s meanwhile.
     Ownership: owns the locks that obtain() returns. Destroying it releases what its locks hold; a lock
-    that outlives it loses its hold with lost().
+    that outlives it loses its hold with lost(). Where nobody destroys it, its locks are given back when its thread or,
+    by exit() too, the program ends in order; a server that does not answer delays this for 250 ms at most.
+    After fork() without exec() the child holds none of the parent's locks and cannot acquire any through this registry;
+    each acquire ends with ConnectionError. A registry made in the child works.
 */
 class QDISTLOCK_EXPORT LockRegistry : public QObject
 {

@@ -82,8 +82,9 @@ private:
     it in another one gives the lock back, with a warning.
     Errors: result(), never an exception from constructor and destructor.
     Requires a QCoreApplication. When that goes, everything held is given back and whoever still waits ends
-    with CancelledError. After fork() without exec() the child must not use it, and
-    is to end with _exit(), as any child of a program with threads; exit() does not wait for ours.
+    with CancelledError. After fork() without exec() the child holds none of them and each new one fails with an error,
+    if the parent has used one; the child should end with _exit(), as any child of a program with threads.
+    If the system refuses the library's background thread, the acquire fails with an error.
 */
 class QDISTLOCK_EXPORT ScopedLock
 {

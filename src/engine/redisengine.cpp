@@ -724,6 +724,7 @@ EngineError RedisEngine::connectionError(QtRedis::Failure failure, const QString
     case QtRedis::Failure::Network:
     case QtRedis::Failure::NameResolution:
     case QtRedis::Failure::Timeout:
+    case QtRedis::Failure::Fork:
         error.code = DistributedLock::ConnectionError;
         break;
     case QtRedis::Failure::Certificate:

@@ -3,6 +3,7 @@
 
 #include "connection.h"
 
+#include "base/forkcount.h"
 #include "codec.h"
 #include "lingeringconnection.h"
 #include "logging.h"
@@ -66,6 +67,7 @@ bool isPermanent(Failure failure)
     case Failure::Certificate:
     case Failure::Authentication:
     case Failure::Permission:
+    case Failure::Fork:
         return true;
     case Failure::None:
     case Failure::Network:
@@ -114,6 +116,10 @@ public:
     void checkDeadlines();
     void armDeadline(Clock::time_point deadline);
 
+    /// In a child process after fork(): the connection is the parent's. True if so; it has failed for good then.
+    bool isInherited();
+    void disown();
+    void postFailed();
     void endTransport();
     std::vector<std::pair<Handler, CommandResult>> endCommands(Failure why, const QString &reason);
     void lose(Failure why, const QString &reason);
@@ -125,6 +131,7 @@ public:
 
     Connection *const q;
     const ServerUrl server;
+    const int forks = forkCount();
     QByteArray clientName;
     milliseconds connectTimeout = 3s;
 
@@ -196,6 +203,8 @@ QString Connection::Private::describe(const QString &clause) const
 
 void Connection::Private::startAttempt()
 {
+    if (isInherited())
+        return;
     Q_ASSERT(!transport);
     if (state == Disconnected) {
         state = Connecting;
@@ -385,7 +394,7 @@ void Connection::Private::scheduleWrite()
 
 void Connection::Private::write()
 {
-    if (output.isEmpty() || !connected)
+    if (output.isEmpty() || !connected || isInherited())
         return;
     unwritten = 0;
     transport->write(output.constData(), output.size());
@@ -434,7 +443,7 @@ void Connection::Private::postResults()
 
 void Connection::Private::processReadable()
 {
-    if (!transport)
+    if (!transport || isInherited())
         return;
     const QPointer<Connection> guard(q);
     const quint64 current = generation;
@@ -526,6 +535,8 @@ void Connection::Private::armDeadline(Clock::time_point deadline)
 
 void Connection::Private::checkDeadlines()
 {
+    if (isInherited())
+        return;
     const Pending *first = nullptr;
     for (const Pending &command : pending) {
         if (!first || command.deadline < first->deadline)
@@ -549,6 +560,46 @@ void Connection::Private::checkDeadlines()
 }
 
 // Ending
+
+bool Connection::Private::isInherited()
+{
+    if (forks == forkCount())
+        return false;
+    if (failure == Failure::Fork)
+        return true;
+    failure = Failure::Fork;
+    errorString = describe(QStringLiteral("this process is a fork of the one that made the connection; call exec() in it, "
+                                          "fork before the first use of a lock, or make a new LockRegistry here"));
+    auto ended = endCommands(failure, errorString);
+    disown();
+    state = Disconnected;
+    std::move(ended.begin(), ended.end(), std::back_inserter(results));
+    postResults();
+    postFailed();
+    return true;
+}
+
+void Connection::Private::postFailed()
+{
+    QMetaObject::invokeMethod(
+            q,
+            [this] {
+                const QPointer<Connection> guard(q);
+                Q_EMIT q->stateChanged();
+                if (guard)
+                    Q_EMIT q->failed();
+            },
+            Qt::QueuedConnection);
+}
+
+void Connection::Private::disown()
+{
+    if (transport) {
+        transport->disconnect(q);
+        transport->disown();
+    }
+    endTransport();
+}
 
 void Connection::Private::endTransport()
 {
@@ -671,8 +722,10 @@ Connection::~Connection()
 {
     if (d->transport)
         d->transport->disconnect(this);
+    if (d->forks != forkCount())
+        d->disown();
     d->write();
-    if (d->state == Ready && !d->pending.empty())
+    if (d->transport && d->state == Ready && !d->pending.empty())
         LingeringConnection::linger(std::move(d->transport), std::move(d->reader), d->pending.size());
     else if (!d->processing)
         d->transport.reset(); // else it stands on the call stack
@@ -696,6 +749,12 @@ void Connection::setNeeded(std::function<bool()> isNeeded)
 
 void Connection::open()
 {
+    const bool known = d->failure == Failure::Fork;
+    if (d->isInherited()) {
+        if (known)
+            d->postFailed();
+        return;
+    }
     if (d->state != Disconnected)
         return;
     d->state = Connecting;
@@ -707,7 +766,7 @@ void Connection::open()
 void Connection::close()
 {
     d->connectTimer->stop();
-    if (d->state == Disconnected)
+    if (d->isInherited() || d->state == Disconnected)
         return;
     d->write();
     auto ended = d->endCommands(Failure::Network,
@@ -760,7 +819,7 @@ void Connection::send(const QList<QByteArray> &arguments, std::chrono::milliseco
                       Handler handler)
 {
     Q_ASSERT(!arguments.isEmpty());
-    if (d->state != Ready) {
+    if (d->isInherited() || d->state != Ready) {
         d->refuse(arguments.first(), std::move(handler));
         return;
     }
@@ -778,7 +837,7 @@ void Connection::sendScript(const Script &script, const QList<QByteArray> &keys,
                             Handler handler)
 {
     const QByteArray name = QByteArray::fromRawData(script.name, qsizetype(qstrlen(script.name)));
-    if (d->state != Ready) {
+    if (d->isInherited() || d->state != Ready) {
         d->refuse(name, std::move(handler));
         return;
     }

@@ -17,6 +17,7 @@ enum class Failure : quint8 {
     Authentication, ///< NOAUTH, WRONGPASS, AUTH without a password set
     Permission,     ///< NOPERM in the handshake, protected mode
     Protocol,       ///< not a valid reply, or over a limit
+    Fork,           ///< this process is a child that shares the connection with its parent
     Server          ///< an error reply in the handshake: LOADING, max number of clients, DB index
 };
 

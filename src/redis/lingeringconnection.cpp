@@ -3,6 +3,7 @@
 
 #include "lingeringconnection.h"
 
+#include "base/forkcount.h"
 #include "codec.h"
 #include "transport.h"
 
@@ -57,6 +58,7 @@ LingeringConnection::LingeringConnection(std::unique_ptr<Transport> transport, s
                                          size_t replies)
     : m_transport(std::move(transport))
     , m_reader(std::move(reader))
+    , m_forks(forkCount())
     , m_replies(replies)
     , m_next(std::exchange(firstOfThread, this))
 {
@@ -70,11 +72,15 @@ LingeringConnection::~LingeringConnection()
     while (*link != this)
         link = &(*link)->m_next;
     *link = m_next;
+    if (m_forks != forkCount())
+        m_transport->disown();
 }
 
 void LingeringConnection::readReplies()
 {
     char chunk[16 * 1024];
+    if (m_forks != forkCount())
+        m_replies = 0; // they are the parent's
     while (m_replies > 0) {
         const qint64 size = m_transport->read(chunk, sizeof chunk);
         if (size <= 0)

@@ -50,6 +50,7 @@ private:
 
     const std::unique_ptr<Transport> m_transport;
     const std::unique_ptr<ReplyReader> m_reader;
+    const int m_forks;
     size_t m_replies; ///< outstanding
     LingeringConnection *m_next; ///< of this thread
 };

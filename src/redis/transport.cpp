@@ -13,7 +13,15 @@
 #include <QtNetwork/qnetworkproxy.h>
 #include <QtNetwork/qtcpsocket.h>
 
+#include <mutex>
+#include <set>
 #include <utility>
+
+#ifdef Q_OS_UNIX
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+#endif
 
 #if QT_CONFIG(ssl)
 #include <QtCore/qfile.h>
@@ -32,10 +40,40 @@ namespace {
 // sending.
 constexpr qint64 readBufferSize = 256 * 1024;
 
+class SocketTransport;
+
+// Those there are, for fork(): a socket of Qt's in the child would read what is the parent's before this library is
+// called at all. Never destroyed, as transports may outlive it otherwise.
+struct Transports
+{
+    std::mutex mutex;
+    std::set<SocketTransport *> all;
+
+    static Transports *instance();
+};
+
 // What the kinds of sockets have in common.
 class SocketTransport : public Transport
 {
 public:
+    ~SocketTransport() override
+    {
+        const std::lock_guard lock(Transports::instance()->mutex);
+        Transports::instance()->all.erase(this);
+    }
+
+    /// In a child after fork(), also from its handler: the socket leads nowhere.
+    void cutOff()
+    {
+#ifdef Q_OS_UNIX
+        if (const int socket = stream ? -1 : int(descriptor()); socket >= 0) {
+            const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+            ::dup2(nowhere, socket);
+            ::close(nowhere);
+        }
+#endif
+    }
+
     void write(const char *data, qint64 size) final
     {
         if (stream) {
@@ -65,6 +103,12 @@ public:
             abortSocket();
     }
 
+    void disown() final
+    {
+        cutOff(); // TLS would tell the server that the connection ends
+        abort();
+    }
+
     bool wait(std::chrono::milliseconds atMost) final
     {
         if (stream)
@@ -76,11 +120,16 @@ public:
 
 protected:
     virtual void flush() = 0;
+    virtual qintptr descriptor() const { return -1; }
     virtual void abortSocket() = 0;
 
     void setDevice(QIODevice *socket)
     {
         device = socket;
+        {
+            const std::lock_guard lock(Transports::instance()->mutex);
+            Transports::instance()->all.insert(this);
+        }
         // QSslSocket announces what it decrypts while it writes.
         connect(socket, &QIODevice::readyRead, this, [this] {
             if (!writing) {
@@ -134,6 +183,23 @@ private:
     bool readyReadPosted = false;
     bool reported = false;
 };
+
+Transports *Transports::instance()
+{
+    static auto *const transports = [] {
+        auto *const made = new Transports;
+#ifdef Q_OS_UNIX
+        ::pthread_atfork([] { instance()->mutex.lock(); }, [] { instance()->mutex.unlock(); },
+                         [] {
+                             for (SocketTransport *transport : instance()->all)
+                                 transport->cutOff();
+                             instance()->mutex.unlock();
+                         });
+#endif
+        return made;
+    }();
+    return transports;
+}
 
 class TcpTransport : public SocketTransport
 {
@@ -196,6 +262,7 @@ protected:
     }
 
     void flush() final { socket->flush(); }
+    qintptr descriptor() const final { return socket->socketDescriptor(); }
 
     /// \a host: the server's name, or one of its addresses.
     virtual void open(const QString &host) { socket->connectToHost(host, server.port); }
@@ -267,6 +334,7 @@ public:
 
 protected:
     void flush() override { socket->flush(); }
+    qintptr descriptor() const override { return socket->socketDescriptor(); }
 
 private:
     void reportError(QLocalSocket::LocalSocketError error)

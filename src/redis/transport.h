@@ -35,6 +35,8 @@ public:
     virtual qint64 read(char *data, qint64 size) = 0;
     /// What was written and the kernel has not yet taken is lost.
     virtual void abort() = 0;
+    /// After fork(), in the child: closes its copy of the socket, and the parent's connection goes on as it is.
+    virtual void disown() = 0;
     /// For a thread in which no event loop runs any more: blocks until something arrives or the kernel takes more of
     /// what was written, for \a atMost. Emits readyRead(). False once the connection has ended.
     virtual bool wait(std::chrono::milliseconds atMost) = 0;

@@ -143,6 +143,7 @@ public:
     }
 
     QString pendingStep() const override { return QStringLiteral("not connected"); }
+    void disown() override { abort(); }
     bool wait(std::chrono::milliseconds) override { return false; }
 
 private:
