@@ -7,6 +7,7 @@
 
 #include <QDistLock/DistributedLock>
 #include <QDistLock/LockRegistry>
+#include <QDistLock/QuitOnSignals>
 
 #include <QtCore/QCoreApplication>
 #include <QtCore/QDebug>
@@ -19,6 +20,7 @@ using namespace std::chrono_literals;
 int main(int argc, char **argv)
 {
     QCoreApplication application(argc, argv);
+    QDistLock::quitOnSignals();
     if (!qEnvironmentVariableIsSet("QDISTLOCK_URL"))
         LockRegistry::setDefaultServer(QUrl(QStringLiteral("memory:")));
 

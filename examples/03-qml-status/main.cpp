@@ -4,6 +4,8 @@
 // Three clients on one lock, in a window. Without --server they share a lock inside this process; start it
 // twice with --server redis://127.0.0.1 and six of them share one.
 
+#include <QDistLock/QuitOnSignals>
+
 #include <QtCore/qcommandlineparser.h>
 #include <QtGui/qguiapplication.h>
 #include <QtQml/qqmlapplicationengine.h>
@@ -11,6 +13,7 @@
 int main(int argc, char *argv[])
 {
     QGuiApplication application(argc, argv);
+    QDistLock::quitOnSignals();
 
     QCommandLineParser parser;
     parser.setApplicationDescription(QStringLiteral("Three clients on one lock."));

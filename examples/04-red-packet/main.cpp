@@ -8,6 +8,8 @@
 #include "round.h"
 #include "worker.h"
 
+#include <QDistLock/QuitOnSignals>
+
 #include <QtCore/QCommandLineParser>
 #include <QtCore/QCoreApplication>
 #include <QtCore/QDebug>
@@ -49,6 +51,7 @@ int coordinate(const QUrl &server)
 int main(int argc, char **argv)
 {
     QCoreApplication application(argc, argv);
+    QDistLock::quitOnSignals();
     QCommandLineParser parser;
     parser.setApplicationDescription(
             QStringLiteral("Shares out a pot of money among several processes."));

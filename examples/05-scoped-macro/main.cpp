@@ -6,6 +6,7 @@
 // this program several times to lock between processes too.
 
 #include <QDistLock/LockRegistry>
+#include <QDistLock/QuitOnSignals>
 #include <QDistLock/ScopedLock>
 
 #include <QtCore/QCoreApplication>
@@ -85,6 +86,7 @@ private:
 int main(int argc, char **argv)
 {
     QCoreApplication application(argc, argv);
+    QDistLock::quitOnSignals();
     if (!qEnvironmentVariableIsSet("QDISTLOCK_URL"))
         QDistLock::LockRegistry::setDefaultServer(
                 QUrl(QStringLiteral("memory:"))); // nothing to install for a first look

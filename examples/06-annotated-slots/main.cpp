@@ -7,6 +7,7 @@
 
 #include <QDistLock/Annotations>
 #include <QDistLock/LockRegistry>
+#include <QDistLock/QuitOnSignals>
 
 #include <QtCore/QCommandLineParser>
 #include <QtCore/QFutureWatcher>
@@ -128,6 +129,7 @@ void Window::demonstrate()
 int main(int argc, char **argv)
 {
     QApplication application(argc, argv);
+    QDistLock::quitOnSignals();
     if (!qEnvironmentVariableIsSet("QDISTLOCK_URL")) // nothing to install for a first look
         QDistLock::LockRegistry::setDefaultServer(QUrl(QStringLiteral("memory:")));
 

@@ -9,6 +9,7 @@
 #include <QDistLock/Coroutines>
 #include <QDistLock/DistributedLock>
 #include <QDistLock/LockRegistry>
+#include <QDistLock/QuitOnSignals>
 
 #include <QtCore/QCoreApplication>
 #include <QtCore/QDebug>
@@ -85,6 +86,7 @@ Task sentHome()
 int main(int argc, char **argv)
 {
     QCoreApplication application(argc, argv);
+    QDistLock::quitOnSignals();
     if (!qEnvironmentVariableIsSet("QDISTLOCK_URL"))
         LockRegistry::setDefaultServer(QUrl(QStringLiteral("memory:")));
 

@@ -8,6 +8,7 @@
 
 #include <QDistLock/Annotations>
 #include <QDistLock/LockRegistry>
+#include <QDistLock/QuitOnSignals>
 #include <QDistLock/ScopedLock>
 
 #include <QtCore/qcoreapplication.h>
@@ -24,6 +25,13 @@
 #include <memory>
 #include <vector>
 
+#include <atomic>
+#include <cerrno>
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace std::chrono_literals;
@@ -31,6 +39,21 @@ using QDistLock::DistributedLock;
 using QDistLock::LockOptions;
 using QDistLock::LockRegistry;
 using QDistLock::ScopedLock;
+
+namespace {
+
+std::atomic<bool> noMoreThreads{false};
+
+} // namespace
+
+// What Qt calls: this program's own comes before the C library's.
+extern "C" Q_DECL_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
+                                            void *argument)
+{
+    using Function = int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    static const auto real = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, "pthread_create"));
+    return noMoreThreads ? EAGAIN : real(thread, attributes, start, argument);
+}
 
 namespace {
 
@@ -242,6 +265,75 @@ int scoped(int argc, char **argv)
     return 0;
 }
 
+/// The library's thread cannot be started, and later can. Exit status 0 if all was as it should be.
+int noThread(int argc, char **argv)
+{
+    QCoreApplication application(argc, argv);
+    noMoreThreads = true;
+    for (int i = 0; i < 2; ++i) {
+        const ScopedLock lock(server, heldName(0), patient());
+        if (lock || !lock.result().errorString.contains(QLatin1String("thread")))
+            return 1;
+        say("refused: " + lock.result().errorString.toUtf8());
+    }
+    bool ran = false;
+    const QFuture<void> call = QDistLock::withLock(server, heldName(0), patient(), [&ran] { ran = true; });
+    while (!call.isFinished())
+        QCoreApplication::processEvents();
+    if (ran)
+        return 2;
+    if (waitedCount > 0) // ends without ever having started it
+        return 0;
+    noMoreThreads = false;
+    const ScopedLock lock(server, heldName(0), patient());
+    return lock ? 0 : 3;
+}
+
+void onSignals()
+{
+    QDistLock::quitOnSignals();
+    QDistLock::quitOnSignals(); // does nothing more
+}
+
+/// Whoever started this program sends it signals.
+int signalled(int argc, char **argv)
+{
+    QCoreApplication application(argc, argv);
+    onSignals();
+    LockRegistry registry(server);
+    const Locks locks(&registry, sayReady);
+    return application.exec();
+}
+
+/// Its event loop does not run.
+int stuck(int argc, char **argv)
+{
+    QCoreApplication application(argc, argv);
+    onSignals();
+    say("ready");
+    for (;;)
+        ::pause();
+}
+
+/// A child process that is ended by a signal does not end its parent, which shares the pipe.
+int signalledChild(int argc, char **argv)
+{
+    QCoreApplication application(argc, argv);
+    onSignals();
+    const pid_t child = ::fork();
+    if (child == 0) {
+        for (;;)
+            ::pause();
+    }
+    ::kill(child, SIGTERM);
+    int status = 0;
+    if (::waitpid(child, &status, 0) != child || !WIFSIGNALED(status) || WTERMSIG(status) != SIGTERM)
+        return 1;
+    onLine([] { QCoreApplication::quit(); });
+    say("ready");
+    return application.exec();
+}
+
 /// The calls under the locks never end.
 int withLock(int argc, char **argv)
 {
@@ -293,6 +385,14 @@ int main(int argc, char **argv)
         return thread(argc, argv, false);
     if (mode == "scoped")
         return scoped(argc, argv);
+    if (mode == "no thread")
+        return noThread(argc, argv);
+    if (mode == "signalled")
+        return signalled(argc, argv);
+    if (mode == "stuck")
+        return stuck(argc, argv);
+    if (mode == "signalled child")
+        return signalledChild(argc, argv);
     if (mode == "withLock")
         return withLock(argc, argv);
     return 64;

@@ -8,9 +8,12 @@
 #include "support/certificates.h"
 
 #include <QtCore/qelapsedtimer.h>
+#include <QtCore/qfile.h>
 #include <QtCore/qprocess.h>
 
 #include <memory>
+
+#include <signal.h>
 
 using namespace LockTesting;
 using namespace Support;
@@ -77,6 +80,13 @@ private Q_SLOTS:
     void stoppedServer();
     void killedServer_data();
     void killedServer();
+    void threadThatCannotStart_data();
+    void threadThatCannotStart();
+    void signalEndsTheEventLoop_data();
+    void signalEndsTheEventLoop();
+    void secondSignalEndsAtOnce();
+    void ignoredSignalStaysIgnored();
+    void signalToForkedChild();
 
 private:
     static void someModes();
@@ -245,6 +255,90 @@ void tst_Exit::killedServer()
     const qint64 took = end(program.get(), mode);
     QVERIFY(took >= 0);
     QCOMPARE_LT(took, LongestEnd);
+}
+
+void tst_Exit::threadThatCannotStart_data()
+{
+    QTest::addColumn<int>("never");
+    QTest::newRow("later it can") << 0;
+    QTest::newRow("never") << 1;
+}
+
+void tst_Exit::threadThatCannotStart()
+{
+    QFETCH(int, never);
+    Program program({QStringLiteral("no thread"), m_server->url().toString(), QStringLiteral("0"), QString::number(never)});
+    QVERIFY(program.ends());
+    QCOMPARE(program.exitStatus(), QProcess::NormalExit);
+    QCOMPARE(program.exitCode(), 0);
+    QVERIFY(program.says("refused: "));
+}
+
+void tst_Exit::signalEndsTheEventLoop_data()
+{
+    QTest::addColumn<int>("number");
+    QTest::newRow("SIGINT") << SIGINT;
+    QTest::newRow("SIGTERM") << SIGTERM;
+    QTest::newRow("SIGHUP") << SIGHUP;
+}
+
+void tst_Exit::signalEndsTheEventLoop()
+{
+    QFETCH(int, number);
+    const auto program = start(QStringLiteral("signalled"), QStringLiteral("unix"), 10, 10);
+    QVERIFY(program);
+    QVERIFY(program->says("ready"));
+    ::kill(pid_t(program->processId()), number);
+    QVERIFY(program->ends());
+    QCOMPARE(program->exitStatus(), QProcess::NormalExit);
+    QCOMPARE(program->exitCode(), 128 + number);
+    QTRY_COMPARE_WITH_TIMEOUT(left(), QList<QByteArray>(), 1000);
+}
+
+void tst_Exit::secondSignalEndsAtOnce()
+{
+    const auto program = start(QStringLiteral("stuck"), QStringLiteral("unix"), 0, 0);
+    QVERIFY(program && program->says("ready"));
+    const auto process = pid_t(program->processId());
+    const auto catches = [process](int number) {
+        QFile status(QStringLiteral("/proc/%1/status").arg(process));
+        if (!status.open(QIODevice::ReadOnly))
+            return false;
+        const QByteArray text = status.readAll();
+        const QByteArray caught = text.mid(text.indexOf("SigCgt:") + 7).trimmed().split('\n').first();
+        return (caught.toULongLong(nullptr, 16) >> (number - 1) & 1) == 1;
+    };
+    QVERIFY(catches(SIGTERM));
+    ::kill(process, SIGINT);
+    QVERIFY(eventually([&] { return !catches(SIGTERM); }));
+    QCOMPARE(program->state(), QProcess::Running);
+    ::kill(process, SIGTERM);
+    QVERIFY(program->ends());
+    QCOMPARE(program->exitStatus(), QProcess::CrashExit);
+}
+
+void tst_Exit::ignoredSignalStaysIgnored()
+{
+    QProcess program;
+    program.setChildProcessModifier([] { ::signal(SIGHUP, SIG_IGN); }); // as nohup does
+    program.start(QStringLiteral(EXITWORKER), {QStringLiteral("signalled"), m_server->url().toString(),
+                                               QStringLiteral("1"), QStringLiteral("0")});
+    QVERIFY(eventually([&] { return program.readAll().contains("ready"); }, 30s));
+    ::kill(pid_t(program.processId()), SIGHUP);
+    ::kill(pid_t(program.processId()), SIGTERM);
+    QVERIFY(eventually([&] { return program.state() == QProcess::NotRunning; }, 30s));
+    QCOMPARE(program.exitStatus(), QProcess::NormalExit);
+    QCOMPARE(program.exitCode(), 128 + SIGTERM);
+}
+
+void tst_Exit::signalToForkedChild()
+{
+    const auto program = start(QStringLiteral("signalled child"), QStringLiteral("unix"), 0, 0);
+    QVERIFY(program && program->says("ready"));
+    program->go();
+    QVERIFY(program->ends());
+    QCOMPARE(program->exitStatus(), QProcess::NormalExit);
+    QCOMPARE(program->exitCode(), 0);
 }
 
 QTEST_GUILESS_MAIN(tst_Exit)
