@@ -408,6 +408,8 @@ void Client::execute(Lock *lock, const LeaseMachine::Action &action)
         FUZZ_CHECK(lock->open || lock->machine.phase() == LeaseMachine::Acquiring);
         checkError(action.error);
         break;
+    case Action::ErrorCleared:
+        break;
     }
 }
 
