@@ -11,7 +11,7 @@ QByteArray Reply::errorCode() const
 {
     if (type != Error)
         return {};
-    const QByteArray word = text.left(text.indexOf(' '));
+    const QByteArray word = text.split(' ').first();
     const auto isCapital = [](char c) { return c >= 'A' && c <= 'Z'; };
     return std::all_of(word.cbegin(), word.cend(), isCapital) ? word : QByteArray();
 }

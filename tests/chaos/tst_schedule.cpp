@@ -61,7 +61,7 @@ void tst_Schedule::sameEverywhere()
                          .arg(fault.worker)
                          .arg(fault.server);
     }
-    QCOMPARE(begin.join(QLatin1String(", ")), QStringLiteral("connecting-refused 184 690 0 1, worker-stopped-briefly 795 138 6 -1, "
+    QCOMPARE(begin.join(QLatin1String(", ")), QStringLiteral("connecting-refused 184 690 0 1, section-blocked 795 696 6 -1, "
                                                               "reply-dropped 1080 0 2 1"));
 }
 
