@@ -326,7 +326,7 @@ void RedisEngine::flush()
     for (auto first = operations.begin(); first != operations.end();) {
         const auto limit = first->kind == Operation::Renew ? RenewChunk : AcquireChunk;
         auto last = first;
-        while (last != operations.end() && last->kind == first->kind && last - first < limit)
+        while (last != operations.end() && last - first < limit && canShareCommand(*first, *last))
             ++last;
         send(Operations(std::make_move_iterator(first), std::make_move_iterator(last)));
         first = last;
@@ -334,32 +334,58 @@ void RedisEngine::flush()
     m_connection.flush();
 }
 
+bool RedisEngine::canShareCommand(const Operation &first, const Operation &other)
+{
+    if (other.kind != first.kind)
+        return false;
+    switch (first.kind) {
+    case Operation::Acquire: // the script gets one lease and one set of flags for all
+        return other.lease == first.lease && other.flags == first.flags
+                && other.arrival.isEmpty() == first.arrival.isEmpty();
+    case Operation::Release:
+        return other.lease == first.lease && other.keep == first.keep;
+    default:
+        return true;
+    }
+}
+
 void RedisEngine::send(Operations operations)
 {
     const qsizetype size = qsizetype(operations.size());
-    const Operation::Kind kind = operations.front().kind;
+    const Operation &front = operations.front();
+    const Operation::Kind kind = front.kind;
     QList<QByteArray> keys;
     QList<QByteArray> arguments;
     keys.reserve(3 * size);
-    arguments.reserve(3 * size);
+    arguments.reserve(3 * size + 2);
+    if (kind == Operation::Acquire) {
+        arguments << QByteArray::number(qint64(front.lease.count()))
+                  << (front.arrival.isEmpty() ? front.flags : front.flags + 'a');
+    } else if (kind == Operation::Release) {
+        arguments << QByteArray::number(qint64(front.lease.count())) << QByteArray::number(qint64(front.keep.count()));
+    }
     milliseconds timeout = 0ms;
     // All keys of one sort stand together, so that a script can ask for them in one call.
     for (const Operation &operation : operations) {
         keys << operation.keys.lock;
-        arguments << operation.token << QByteArray::number(qint64(operation.lease.count()));
+        arguments << operation.token;
         // The longest: when it is over, the connection of all locks is given up.
         timeout = std::max(timeout, kind == Operation::Renew ? renewalTimeout(operation.lease)
                                                              : commandTimeout(operation.lease));
-        if (kind == Operation::Acquire)
-            arguments << operation.flags + operation.arrival;
-        else if (kind != Operation::Renew)
+        if (kind == Operation::Renew || kind == Operation::Cancel)
+            arguments << QByteArray::number(qint64(operation.lease.count()));
+        if (kind == Operation::Cancel)
             arguments << QByteArray::number(qint64(operation.keep.count()));
+    }
+    if (kind == Operation::Acquire && !front.arrival.isEmpty()) {
+        for (const Operation &operation : operations)
+            arguments << operation.arrival;
     }
     if (kind != Operation::Renew) {
         for (const Operation &operation : operations)
             keys << operation.keys.queue;
     }
-    if (kind == Operation::Acquire || kind == Operation::Release) {
+    if (kind == Operation::Acquire) {
         for (const Operation &operation : operations)
             keys << operation.keys.fence;
     }

@@ -64,6 +64,7 @@ private:
 
     void enqueue(Operation operation);
     void flush();
+    static bool canShareCommand(const Operation &first, const Operation &other);
     void send(Operations operations);
     static const QtRedis::Script &scriptOf(int kind);
     void received(const std::shared_ptr<Batch> &batch, const QtRedis::CommandResult &result);

@@ -4,11 +4,12 @@
 -- Acquires any number of locks, or claims those that were handed over; each by itself, in order.
 --
 -- KEYS:                 of all locks, in order: their keys, then their queues, then their fences
--- ARGV, for each lock:  token; lease in ms; flags
+-- ARGV, for all locks:  lease in ms; flags
 --   flags: any of  r  give a key without a time to live that lease
 --                  q  join the queue if it is taken
 --                  b  barge: whoever comes first has it; in the queue it only waits to be woken
---          then the arrival: the place in the queue it had before, nothing for a new one
+--                  a  each lock has an arrival
+-- then of all locks, in order: their tokens, then, with a, their arrivals: the places they had in their queues before
 -- Reply, for each lock: a fencing token (digits)  the key holds the token, for a whole lease from now
 --                       {0, ms to live, 1 = the holder is one of ours, rank or -1, arrival}  taken;
 --                           -1 ms = for ever; rank 0 = next
@@ -30,7 +31,7 @@ if redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
   local t = redis.call('TIME') -- may be forbidden: not after the key is written
   t = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
   for i = 1, n do
-    local set = redis.pcall('SET', KEYS[i], ARGV[3 * i - 2], 'NX', 'PX', ARGV[3 * i - 1])
+    local set = redis.pcall('SET', KEYS[i], ARGV[2 + i], 'NX', 'PX', ARGV[1])
     if set and set.err then
       replies[i] = set.err
       answered = answered + 1
@@ -55,20 +56,20 @@ end
 -- The usual cases of one lock that others wait for: it was handed over to the token, or another token holds it
 -- and this one joins the queue at the end.
 if n == 1 and not replies[1] then
-  local key, queue, token = KEYS[1], KEYS[2], ARGV[1]
+  local key, queue, token = KEYS[1], KEYS[2], ARGV[3]
   local holder = redis.pcall('GET', key)
   local t = redis.call('TIME')
   t = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
   if holder == token then
     local last = redis.pcall('SET', KEYS[3], t, 'PX', FENCE_TTL, 'GET')
     if not last or (#last == #t and last < t) then
-      redis.call('SET', key, token, 'PX', ARGV[2])
+      redis.call('SET', key, token, 'PX', ARGV[1])
       redis.pcall('ZREM', queue, token, '*' .. token)
       return {t}
     elseif type(last) == 'string' then
       redis.call('SET', KEYS[3], last, 'PX', FENCE_TTL)
     end
-  elseif type(holder) == 'string' and string.find(ARGV[3], '^r?q$') then
+  elseif type(holder) == 'string' and string.find(ARGV[2], '^r?q$') then
     local ttl = redis.call('PTTL', key)
     local rank = redis.pcall('ZCARD', queue)
     local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')
@@ -85,9 +86,10 @@ end
 
 --#include common.lua
 
-local caller = string.match(ARGV[1], '^%x*')
+local lease, flags = ARGV[1], ARGV[2]
+local caller = string.match(ARGV[3], '^%x*')
 
-local function take(key, queue, fenceKey, token, lease, leave)
+local function take(key, queue, fenceKey, token, leave)
   local fence, err = nextFence(fenceKey)
   if not fence then
     return err
@@ -124,15 +126,14 @@ local function join(queue, member, arrival)
   return redis.call('ZRANK', queue, member), arrival
 end
 
-local function acquire(key, queue, fenceKey, token, lease, flags)
-  local arrival = string.match(flags, '^[rqb]*(.*)')
+local function acquire(key, queue, fenceKey, token, arrival)
   local barge = string.find(flags, 'b', 1, true)
   local holder = redis.pcall('GET', key)
   if type(holder) == 'table' then
     return holder.err
   end
   if holder == token then
-    return take(key, queue, fenceKey, token, lease, true)
+    return take(key, queue, fenceKey, token, true)
   end
   local ttl = 0
   if holder then
@@ -152,7 +153,7 @@ local function acquire(key, queue, fenceKey, token, lease, flags)
   if holder == false then
     local first = head(queue)
     if barge or first == nil or first == token then
-      return take(key, queue, fenceKey, token, lease, first ~= nil)
+      return take(key, queue, fenceKey, token, first ~= nil)
     end
     -- Others came first. Their turn is now, for nobody else may be left to tell them.
     if string.find(flags, 'q', 1, true) then
@@ -174,10 +175,10 @@ local function acquire(key, queue, fenceKey, token, lease, flags)
       -- It may take the lock before those that are to have it, but the caller may not.
       first = head(queue)
       if first == nil or first == token or string.sub(first, 1, 1) == '*' then
-        return take(key, queue, fenceKey, token, lease, true)
+        return take(key, queue, fenceKey, token, true)
       end
     elseif outcome == 'own' or outcome == 'free' then
-      return take(key, queue, fenceKey, token, lease, true)
+      return take(key, queue, fenceKey, token, true)
     end
     holder = redis.call('GET', key)
     ttl = holder and redis.call('PTTL', key) or 0
@@ -209,8 +210,7 @@ end
 
 for i = 1, n do
   if not replies[i] then
-    local a = 3 * i
-    replies[i] = acquire(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[a - 2], ARGV[a - 1], ARGV[a])
+    replies[i] = acquire(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[2 + i], ARGV[2 + n + i] or '')
   end
 end
 return replies

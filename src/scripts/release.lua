@@ -4,8 +4,9 @@
 -- Releases any number of held locks, and hands each to its first waiter in the same step: there is no
 -- moment in which it is free while somebody waits.
 --
--- KEYS:                 of all locks, in order: their keys, then their queues, then their fences
--- ARGV, for each lock:  token; lease in ms for a successor; ms for which the key is to stay (0 = not)
+-- KEYS:                 of all locks, in order: their keys, then their queues
+-- ARGV, for all locks:  lease in ms for a successor; ms for which the key is to stay (0 = not)
+-- then of all locks, in order: their tokens
 -- Reply, for each lock: 1 the key held the token and is given back
 --                       {token, fencing token}  the same, and it went to the caller's own waiter with
 --                           that token, for the lease given
@@ -14,15 +15,15 @@
 
 --#include constants.lua
 
-local n = #KEYS / 3
+local n = #KEYS / 2
 local replies = {}
 local untold -- ms after which the next waiter is to look; it could not be told so
 
 -- The usual cases, before any function is made: making those below costs more than this.
 if n == 1 then
   -- It holds its token, and nobody waits or another client's waiter does that lives.
-  local key, queue, token = KEYS[1], KEYS[2], ARGV[1]
-  if ARGV[3] == '0' and redis.pcall('GET', key) == token then
+  local key, queue, token = KEYS[1], KEYS[2], ARGV[3]
+  if ARGV[2] == '0' and redis.pcall('GET', key) == token then
     if redis.pcall('EXISTS', queue) == 0 then
       redis.call('DEL', key)
       return {1}
@@ -31,7 +32,7 @@ if n == 1 then
     local member = waiters[1]
     local client, sequence = string.match(member or '', '^(%x+):(%d+):%x+$')
     if client and string.find(token, client .. ':', 1, true) ~= 1 then
-      local claim = math.min(tonumber(ARGV[2]), CLAIM_TTL)
+      local claim = math.min(tonumber(ARGV[1]), CLAIM_TTL)
       -- Redis sends first what was published last, and the one that is served is in more of a hurry.
       if waiters[2] then
         local nextClient, nextSequence = string.match(waiters[2], '^%*?(%x+):(%d+):%x+$')
@@ -53,10 +54,10 @@ if n == 1 then
   end
 else
   local holders = redis.pcall('MGET', unpack(KEYS, 1, n))
-  if not holders.err and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
+  if not holders.err and ARGV[2] == '0' and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
     local free = {}
     for i = 1, n do
-      if holders[i] == ARGV[3 * i - 2] and ARGV[3 * i] == '0' then
+      if holders[i] == ARGV[2 + i] then
         free[#free + 1] = KEYS[i]
         replies[i] = 1
       end
@@ -72,13 +73,19 @@ end
 
 --#include common.lua
 
-local caller = string.match(ARGV[1], '^%x*')
+local lease, keep = ARGV[1], ARGV[2]
+local caller = string.match(ARGV[3], '^%x*')
 
 if replies[1] and untold then
   standBy(KEYS[2], untold)
 end
 
-local function release(key, queue, fenceKey, token, lease, keep)
+-- The fence is needed where a waiter of the caller is served, and only then. It has the slot of the queue.
+local function fenceOf(queue)
+  return string.sub(queue, 1, -#'queue' - 1) .. 'fence'
+end
+
+local function release(key, queue, token)
   local holder = redis.pcall('GET', key)
   if holder == false then
     return 0
@@ -94,7 +101,7 @@ local function release(key, queue, fenceKey, token, lease, keep)
   end
   local outcome, member = serve(key, queue, lease, caller)
   if outcome == 'own' then
-    local fence, err = nextFence(fenceKey)
+    local fence, err = nextFence(fenceOf(queue))
     if fence then
       redis.call('SET', key, member, 'PX', lease)
       return {member, fence}
@@ -110,8 +117,7 @@ end
 
 for i = 1, n do
   if not replies[i] then
-    local a = 3 * i
-    replies[i] = release(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[a - 2], ARGV[a - 1], ARGV[a])
+    replies[i] = release(KEYS[i], KEYS[n + i], ARGV[2 + i])
   end
 end
 return replies

@@ -604,11 +604,11 @@ private:
         redis.strings.clear();
         redis.sets.clear();
         const std::string digits = std::to_string(lastFence);
-        redis.strings["F"] = {std::string(7 - digits.size(), '0') + digits, 1000000};
+        redis.strings["Kfence"] = {std::string(7 - digits.size(), '0') + digits, 1000000};
         if (s.server.holder)
             redis.strings["K"] = {name(s.server.holder), s.server.ttl == NoTtl ? -1 : s.server.ttl * Tick};
         for (const Waiter &w : s.server.queue)
-            redis.sets["Q"].emplace_back(w.arrival, (w.wakeOnly ? "*" : "") + name(w.token));
+            redis.sets["Kqueue"].emplace_back(w.arrival, (w.wakeOnly ? "*" : "") + name(w.token));
         Execution result;
         redis.publish = [&](const std::string &channel, const std::string &payload) {
             const std::size_t client = std::size_t(channel.back() - 'a');
@@ -626,17 +626,19 @@ private:
         const std::string token = name(command.token);
         std::vector<std::string> keys{"K"}, arguments{token, leaseMs};
         if (script == "acquire") {
-            keys.insert(keys.end(), {"Q", "F"});
-            const std::string arrival = command.arrival ? std::to_string(int(command.arrival)) : std::string();
-            arguments.push_back(std::string(command.queue ? "rq" : "r") + (fair(m) ? "" : "b") + arrival);
+            keys.insert(keys.end(), {"Kqueue", "Kfence"});
+            const std::string flags = std::string(command.queue ? "rq" : "r") + (fair(m) ? "" : "b");
+            arguments = {leaseMs, flags + (command.arrival ? "a" : ""), token};
+            if (command.arrival)
+                arguments.push_back(std::to_string(int(command.arrival)));
         } else if (script == "release") {
-            keys.insert(keys.end(), {"Q", "F"});
-            arguments.push_back("0");
+            keys.push_back("Kqueue");
+            arguments = {leaseMs, "0", token};
         } else if (script == "cancel") {
-            keys.push_back("Q");
+            keys.push_back("Kqueue");
             arguments.push_back("0");
         } else if (script == "force_release") {
-            keys.push_back("Q");
+            keys.push_back("Kqueue");
             arguments = {"3000"};
         }
         lua_State *const lua = m_scripts.run(chunk, keys, arguments);
@@ -646,7 +648,7 @@ private:
             result.after.holder = number(it->second.value);
             result.after.ttl = it->second.ttl < 0 ? NoTtl : Byte((it->second.ttl + Tick - 1) / Tick);
         }
-        for (const auto &[score, member] : redis.sets["Q"]) {
+        for (const auto &[score, member] : redis.sets["Kqueue"]) {
             const bool wakeOnly = member[0] == '*';
             result.after.queue.push_back({number(member.substr(wakeOnly)), wakeOnly, Byte(score)});
         }
@@ -1479,7 +1481,7 @@ const std::vector<Mutation> &mutations()
 {
     static const std::vector<Mutation> all{
         {"release without token check", "release", "elseif holder ~= token then", "elseif false then"},
-        {"release at once without token check", "release", "holders[i] == ARGV[3 * i - 2] and", "true and"},
+        {"release at once without token check", "release", "if holders[i] == ARGV[2 + i] then", "if true then"},
         {"acquired at once though others wait", "acquire",
          "if redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then", "if true then"},
         {"released at once though others wait", "release",
