@@ -75,8 +75,8 @@ void LeaseMachine::acquire(quint64 id, bool once, const LockOptions &options, Le
     // Longer waits than nanoseconds can count are waits for ever.
     const bool endless = options.wait >= std::chrono::duration_cast<milliseconds>(NeverTime);
     const LeaseTime deadline = once ? now + SingleLookTimeout : endless ? NeverTime : later(now, options.wait);
-    m_requests.insert_or_assign(id, Request{deadline, once});
-    m_requestDeadlines.emplace(deadline, id);
+    m_requests.insert(id, {deadline, once});
+    m_nextExpiry = std::min(m_nextExpiry, deadline);
     if (m_phase == Acquiring) {
         if (once && !m_inFlight)
             attempt(now);
@@ -89,7 +89,7 @@ void LeaseMachine::acquire(quint64 id, bool once, const LockOptions &options, Le
 
 void LeaseMachine::beginIfWanted(LeaseTime now)
 {
-    if (m_requests.empty())
+    if (m_requests.isEmpty())
         return;
     m_options = m_nextOptions;
     m_phase = Acquiring;
@@ -117,7 +117,7 @@ void LeaseMachine::attempt(LeaseTime now)
     Action &action = push(Action::SendAcquire);
     action.fresh = !m_epochOpen;
     action.enqueue = m_engine->canBeWoken()
-            && std::any_of(m_requests.cbegin(), m_requests.cend(), [](const auto &r) { return !r.second.once; });
+            && std::any_of(m_requests.cbegin(), m_requests.cend(), [](const Request &r) { return !r.once; });
     m_attemptIsRetry = now >= m_retryAt;
     m_grantNoticed = false;
     m_lookBy = NeverTime;
@@ -196,10 +196,10 @@ void LeaseMachine::granted(qint64 fencingToken, LeaseTime sentAt, milliseconds l
     m_verify = false;
     m_queuePosition = -1;
     confirmed(sentAt, lease);
-    m_requestDeadlines.clear();
+    m_nextExpiry = NeverTime;
     const auto requests = std::exchange(m_requests, {});
-    for (const auto &[id, request] : requests)
-        push(Action::Acquired, id);
+    for (auto it = requests.keyBegin(); it != requests.keyEnd(); ++it)
+        push(Action::Acquired, *it);
 }
 
 void LeaseMachine::wakeableChanged(LeaseTime now)
@@ -297,21 +297,21 @@ void LeaseMachine::taken(const EngineReply &reply, LeaseTime now)
     m_nextAttempt = std::min(next, std::exchange(m_lookBy, NeverTime));
 }
 
-void LeaseMachine::failRequest(std::map<quint64, Request>::iterator request, const EngineError &error)
-{
-    push(Action::AcquireFailed, request->first).error = error;
-    m_requestDeadlines.erase({request->second.deadline, request->first});
-    m_requests.erase(request);
-}
-
 template<typename Predicate>
 void LeaseMachine::failRequests(const EngineError &error, Predicate predicate)
 {
+    m_nextExpiry = NeverTime;
     for (auto it = m_requests.begin(); it != m_requests.end();) {
-        const auto request = it++;
-        if (predicate(request->second))
-            failRequest(request, error);
+        if (predicate(*it)) {
+            push(Action::AcquireFailed, it.key()).error = error;
+            it = m_requests.erase(it);
+        } else {
+            m_nextExpiry = std::min(m_nextExpiry, it->deadline);
+            ++it;
+        }
     }
+    if (m_requests.isEmpty())
+        m_requests = {}; // gives its memory back
 }
 
 void LeaseMachine::reportObstacle(const EngineError &error)
@@ -328,7 +328,7 @@ bool LeaseMachine::clearObstacle()
 
 void LeaseMachine::expireRequests(LeaseTime now)
 {
-    if (m_requestDeadlines.empty() || m_requestDeadlines.begin()->first > now)
+    if (now < m_nextExpiry)
         return;
     EngineError error = m_obstacle; // of the attempt, or of the release before it
     if (!error && m_foundTaken && m_phase == Acquiring) {
@@ -340,14 +340,13 @@ void LeaseMachine::expireRequests(LeaseTime now)
         error = {DistributedLock::ConnectionError,
                  QStringLiteral("the server did not answer in time; look whether it is reachable and alive")};
     }
-    while (!m_requestDeadlines.empty() && m_requestDeadlines.begin()->first <= now)
-        failRequest(m_requests.find(m_requestDeadlines.begin()->second), error);
+    failRequests(error, [now](const Request &request) { return request.deadline <= now; });
     giveUpIfUnwanted();
 }
 
 void LeaseMachine::giveUpIfUnwanted()
 {
-    if (m_phase != Acquiring || !m_requests.empty())
+    if (m_phase != Acquiring || !m_requests.isEmpty())
         return;
     if (m_tokenKnown || m_inFlight)
         push(Action::Abandon);
@@ -373,11 +372,11 @@ void LeaseMachine::cancel(LeaseTime now)
 
 bool LeaseMachine::cancel(quint64 id, LeaseTime now)
 {
-    if (m_requests.find(id) == m_requests.end())
+    if (!m_requests.contains(id))
         return false;
     tick(now);
-    if (const auto request = m_requests.find(id); request != m_requests.end())
-        failRequest(request, cancelledError());
+    if (m_requests.remove(id) > 0)
+        push(Action::AcquireFailed, id).error = cancelledError();
     giveUpIfUnwanted();
     return true;
 }
@@ -619,8 +618,7 @@ void LeaseMachine::tick(LeaseTime now)
 LeaseTime LeaseMachine::nextWakeUp() const
 {
     LeaseTime next = m_inFlight || !m_engine->isEngineReady() ? NeverTime : m_nextAttempt;
-    if (!m_requestDeadlines.empty())
-        next = std::min(next, m_requestDeadlines.begin()->first);
+    next = std::min(next, m_nextExpiry);
     switch (m_phase) {
     case Unlocked:
         return NeverTime;

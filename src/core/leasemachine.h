@@ -8,10 +8,9 @@
 #include <QDistLock/lockoptions.h>
 
 #include <QtCore/qlist.h>
+#include <QtCore/qmap.h>
 
 #include <chrono>
-#include <map>
-#include <set>
 
 namespace QDistLock {
 
@@ -152,7 +151,6 @@ private:
     std::chrono::milliseconds keepAfterRelease(LeaseTime now) const;
     template<typename Predicate>
     void failRequests(const EngineError &error, Predicate predicate);
-    void failRequest(std::map<quint64, Request>::iterator request, const EngineError &error);
     /// Reports \a error unless one was reported since the server could be used last.
     void reportObstacle(const EngineError &error);
     /// True if it had been reported.
@@ -171,8 +169,8 @@ private:
     LockOptions m_options;
     LockOptions m_nextOptions;     ///< of the acquisition that begins once a release has ended
     QList<Action> m_actions;
-    std::map<quint64, Request> m_requests; ///< acquires that have not ended, by id, the oldest first
-    std::set<std::pair<LeaseTime, quint64>> m_requestDeadlines; ///< of m_requests
+    QMap<quint64, Request> m_requests; ///< acquires that have not ended, by id, the oldest first
+    LeaseTime m_nextExpiry = NeverTime; ///< no request ends before
     QList<quint64> m_releases;     ///< releases of the last level that have not ended
     EngineError m_obstacle;        ///< why the last attempt or renewal got no answer
     LeaseTime m_sentAt{0};         ///< of the command in flight
