@@ -42,7 +42,12 @@ def all_cases():
         ("in-flight-4096", "4 096 locks in flight, TCP loopback (hiredis: pipelines)", 4096, "tcp"),
     ]
     peers = {"in-turn-tcp": bare + [REDIS_PY] + node, "in-flight-256-tcp": bare + node}
-    targets = {"in-turn-tcp": {QT: 0.95, HIREDIS: 0.85}, "in-flight-256-tcp": {QT: 0.75}}
+    targets = {
+        "in-turn-tcp": {QT: 0.85},
+        "in-turn-unix": {QT: 0.85},
+        "in-flight-256-tcp": {QT: 0.75},
+        "in-flight-4096": {QT: 0.70},
+    }
     return [
         *(PairsCase(*case, peers.get(case[0], bare), targets.get(case[0])) for case in pairs),
         ScopedCase(),
