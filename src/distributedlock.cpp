@@ -599,6 +599,11 @@ EngineError DistributedLockPrivate::lossError(const LeaseMachine::Action &lost) 
                          : QStringLiteral("it was lost: somebody took it away with LockRegistry::forceRelease()")};
 }
 
+bool DistributedLockPrivate::isCurrentHold(const Outcome &outcome) const
+{
+    return outcome.epoch == m_epoch && machine.phase() == LeaseMachine::Held;
+}
+
 void DistributedLockPrivate::deliver(const Outcome &outcome)
 {
     using Action = LeaseMachine::Action;
@@ -669,6 +674,8 @@ void DistributedLockPrivate::deliver(const Outcome &outcome)
         break;
     }
     case Action::Renewed: {
+        if (!isCurrentHold(outcome))
+            break;
         m_reportedError = DistributedLock::NoError;
         const bool cleared = storeError({});
         Q_EMIT q->renewed();
@@ -677,7 +684,8 @@ void DistributedLockPrivate::deliver(const Outcome &outcome)
         break;
     }
     case Action::AtRisk:
-        Q_EMIT q->atRisk(toInt(std::chrono::duration_cast<milliseconds>(action.duration)));
+        if (isCurrentHold(outcome))
+            Q_EMIT q->atRisk(toInt(std::chrono::duration_cast<milliseconds>(action.duration)));
         break;
     case Action::ErrorOccurred:
         // The registry warns of an outage, once for all its locks.

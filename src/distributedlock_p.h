@@ -139,6 +139,8 @@ private:
     Properties properties() const;
     void notifyProperties(const Properties &now);
     bool hasDelivery() const { return !m_outcomes.isEmpty() || !(notified == properties()); }
+    /// The hold it is about goes on: nobody has asked for its release since.
+    bool isCurrentHold(const Outcome &outcome) const;
     void deliver(const Outcome &outcome);
     void deliverLater();
     /// Why a hold was lost, for error() and errorString().

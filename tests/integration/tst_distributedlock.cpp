@@ -136,6 +136,7 @@ private Q_SLOTS:
     void eventLoopWhenTheErrorIsCleared();
     void continuationAcquiresAgainInTheDestructor();
     void manyAcquiresOfOneLock();
+    void notRenewedOnceReleased();
     void retriesThatWereConfigured();
 
     void thousandsAtOnce_data();
@@ -1068,6 +1069,31 @@ void tst_DistributedLock::continuationAcquiresAgainInTheDestructor()
     // The acquire that was asked for in the destructor ends, too.
     QVERIFY(eventually([&] { return errors.size() >= 2; }));
     QCOMPARE(errors, QList<DistributedLock::Error>(2, DistributedLock::CancelledError));
+}
+
+void tst_DistributedLock::notRenewedOnceReleased()
+{
+    // Both are renewed by one command; the slot of the first to hear of it releases the other.
+    FakeTime time;
+    DistributedLock first(&time.registry, QStringLiteral("a"));
+    DistributedLock second(&time.registry, QStringLiteral("b"));
+    int renewedAfterRelease = 0;
+    for (DistributedLock *lock : {&first, &second}) {
+        lock->setOptions(options(30s));
+        QVERIFY(acquireNow(lock));
+        connect(lock, &DistributedLock::renewed, this, [&, lock] {
+            renewedAfterRelease += !lock->isHeld();
+            DistributedLock &other = lock == &first ? second : first;
+            if (other.isHeld())
+                other.release();
+        });
+    }
+    Spies spies(&first), others(&second);
+    time.pass(10s);
+    QVERIFY(eventually([&] { return spies.released.size() + others.released.size() == 1; }));
+    processEvents();
+    QCOMPARE(renewedAfterRelease, 0);
+    QCOMPARE(spies.renewed.size() + others.renewed.size(), 1);
 }
 
 void tst_DistributedLock::manyAcquiresOfOneLock()
