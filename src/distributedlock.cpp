@@ -454,8 +454,9 @@ void DistributedLockPrivate::run(Context context)
     const auto actions = machine.takeActions();
     for (const LeaseMachine::Action &action : actions)
         execute(action);
+    // A wake-up that is scheduled earlier stays, and does nothing: that is cheaper than moving it with each acquisition.
     if (registry)
-        registry->watchdog()->schedule(this, machine.nextWakeUp(), machine.holdsLease());
+        registry->watchdog()->schedule(this, std::min(machine.nextWakeUp(), wakeUpAt()), machine.holdsLease());
     const Properties now = properties();
     for (qsizetype i = pending; i < m_outcomes.size(); ++i)
         m_outcomes[i].properties = now;

@@ -37,12 +37,14 @@ void Watchdog::schedule(Client *client, LeaseTime at, bool holding)
     if (client->m_wakeUpAt == at && client->m_holding == holding)
         return;
     m_holding += int(holding) - int(std::exchange(client->m_holding, holding));
-    if (client->m_wakeUpAt != NeverTime)
-        m_schedule.erase({client->m_wakeUpAt, client});
-    client->m_wakeUpAt = at;
-    if (at == NeverTime)
-        return;
-    m_schedule.insert({at, client});
+    if (client->m_wakeUpAt != at) {
+        if (client->m_wakeUpAt != NeverTime)
+            m_schedule.erase({client->m_wakeUpAt, client});
+        client->m_wakeUpAt = at;
+        if (at == NeverTime)
+            return;
+        m_schedule.insert({at, client});
+    }
     // A timer that fires too early for what is left costs less than one set anew each time.
     if (!m_waking && (at < m_armedFor || (m_holding > 0 && !m_armedForHolding)))
         arm();

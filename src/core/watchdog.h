@@ -29,6 +29,8 @@ public:
         virtual ~Client() = default;
         /// May schedule and forget any client. Must not run an event loop.
         virtual void wakeUp(LeaseTime now) = 0;
+        /// NeverTime if it is not scheduled.
+        LeaseTime wakeUpAt() const { return m_wakeUpAt; }
 
     private:
         friend class Watchdog;

@@ -10,6 +10,8 @@
 #endif
 
 #include <algorithm>
+#include <charconv>
+#include <iterator>
 
 namespace QDistLock {
 
@@ -130,7 +132,16 @@ QByteArray LockEngine::randomHex(size_t bytes)
 
 QByteArray LockEngine::makeToken()
 {
-    return m_clientId + ':' + QByteArray::number(++m_sequence) + ':' + randomHex(16);
+    char sequence[20];
+    const auto end = std::to_chars(std::begin(sequence), std::end(sequence), ++m_sequence).ptr;
+    QByteArray token;
+    token.reserve(m_clientId.size() + qsizetype(sizeof sequence) + 34);
+    token += m_clientId;
+    token += ':';
+    token.append(sequence, end - sequence);
+    token += ':';
+    token += randomHex(16);
+    return token;
 }
 
 quint64 LockEngine::sequenceOf(const QByteArray &token)
