@@ -28,8 +28,9 @@ struct LockResult;
     network does. lost() then tells the holder; fencingToken() lets the guarded resource refuse a holder
     that could not hear it.
 
-    Nothing here blocks. How an acquire or a hold ended is told from the event loop, never from inside a
-    call; only the NOTIFY signals of properties may come from inside one.
+    Nothing here blocks. Signals are emitted from the event loop, never from inside a call; only the NOTIFY signals of
+    properties may be emitted inside one. Properties change together with their NOTIFY signals, so the lock is never seen
+    held before acquired() is on its way. A slot may run a nested event loop: it holds up no other lock.
 
     Thread: all of it in the object's own thread, which needs an event loop. It may be moved to another
     thread only before its first acquire, and only if no registry was given. A call in another thread is logged as a
@@ -195,7 +196,7 @@ Q_SIGNALS:
     void acquired();
     /// An acquire ended without the lock; errorString() says why and what to do.
     void acquireFailed(QDistLock::DistributedLock::Error error);
-    /// The hold is over without release(), all levels of it. At the local deadline at the latest.
+    /// The hold is over without release(), all levels of it. At the local deadline at the latest. errorString() says why.
     void lost(QDistLock::DistributedLock::LossReason reason);
     /// The last level was given back; nothing is held.
     void released();
@@ -204,7 +205,8 @@ Q_SIGNALS:
     /// Two thirds of the lease have gone by without a confirmed renewal.
     void atRisk(int remainingMs);
     /// Something went wrong that is no ordinary end of an acquire (not Busy-, Timeout- and CancelledError): after
-    /// acquireFailed(), or while the lock goes on trying to acquire, renew or release.
+    /// acquireFailed(), or while the lock goes on trying to acquire, renew or release. Once while the same trouble
+    /// lasts; error() is NoError again when it is over.
     void errorOccurred(QDistLock::DistributedLock::Error error);
 
     void nameChanged();
