@@ -123,8 +123,9 @@ std::optional<OnBusy> toOnBusy(QStringView text, QString *error)
 std::optional<QUrl> toServer(QStringView text, QString *error)
 {
     const QUrl url(text.toString(), QUrl::StrictMode);
-    if (url.scheme() == u"memory" || url.scheme() == u"redis+sentinel" || url.scheme() == u"redis+cluster"
-        || url.scheme() == u"redlock") {
+    if (url.isValid()
+        && (url.scheme() == u"memory" || url.scheme() == u"redis+sentinel" || url.scheme() == u"redis+cluster"
+            || url.scheme() == u"redlock")) {
         return url;
     }
     QString problem;

@@ -78,6 +78,9 @@ QString meantUrl(const QUrl &url)
 {
     static const QRegularExpression address(QStringLiteral("^(?://)?(\\[[0-9A-Fa-f:.]+\\]|[A-Za-z0-9_.-]+)"
                                                            "(?::[0-9]{1,5}(?:/[0-9]*)?)?$"));
+    // Of a URL that is not valid QUrl keeps parts, which may be parts of a password.
+    if (!url.isValid() && (url.errorString().contains(u'@') || url.path().startsWith(u'/')))
+        return QString();
     const QString text = url.isValid() ? url.toString(QUrl::FullyEncoded) : url.path(QUrl::FullyEncoded);
     if (address.match(text).hasMatch())
         return (text.startsWith(u'/') ? QLatin1String("redis:") : QLatin1String("redis://")) + text;
