@@ -9,9 +9,11 @@
 
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qdeadlinetimer.h>
+#include <QtCore/qelapsedtimer.h>
 #include <QtCore/qthread.h>
 #include <QtCore/qtimer.h>
 
+#include <algorithm>
 #include <atomic>
 
 namespace QtRedis {
@@ -22,9 +24,12 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds LingerAtMost = 1s;
 constexpr std::chrono::milliseconds DrainAtMost = 250ms;
+// For a connection that is destroyed after others of its thread have used that up.
+constexpr std::chrono::milliseconds DrainAtLeast = 10ms;
 
 // Without destructors: connections may be destroyed at any moment of the end of a thread or the program.
 thread_local LingeringConnection *firstOfThread = nullptr;
+thread_local qint64 drainedFor = 0; // ms, since the end of this thread began
 std::atomic<bool> programEnds{false};
 
 // Whether an event loop may run in this thread again, or something report its end.
@@ -45,6 +50,7 @@ void LingeringConnection::linger(std::unique_ptr<Transport> transport, std::uniq
         drainThread();
         return;
     }
+    drainedFor = 0;
     connect(connection->m_transport.get(), &Transport::failed, connection, &QObject::deleteLater);
     QTimer::singleShot(LingerAtMost, connection, &QObject::deleteLater);
     connect(QThread::currentThread(), &QThread::finished, connection, drainThread, Qt::DirectConnection);
@@ -106,11 +112,15 @@ void LingeringConnection::waitForReplies(const QDeadlineTimer &deadline)
 
 void LingeringConnection::drainThread()
 {
-    const QDeadlineTimer deadline(DrainAtMost);
+    // At the end of a thread its connections may be destroyed one after the other, each with a call of this function.
+    QElapsedTimer timer;
+    timer.start();
+    const QDeadlineTimer deadline(std::max(DrainAtLeast, DrainAtMost - std::chrono::milliseconds(drainedFor)));
     while (LingeringConnection *const connection = firstOfThread) {
         connection->waitForReplies(deadline);
         delete connection;
     }
+    drainedFor += timer.elapsed();
 }
 
 LingeringConnection::AtExit::~AtExit()

@@ -22,7 +22,8 @@ class Transport;
 
     Deletes itself after the last reply or when the server closes, after 1 s at the latest. Where the thread, the
     application or the program ends before that, it blocks this end for as long as replies are outstanding: for 250 ms
-    at most, all such sockets of a thread together. A server that answers takes one round trip.
+    at most, all such sockets of a thread together, and then for 10 ms at most with each further one. A server that
+    answers takes one round trip.
 
     Thread: the one of the Connection. Emits nothing.
 */

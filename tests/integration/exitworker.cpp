@@ -233,11 +233,32 @@ private:
     const bool m_ownRegistry;
 };
 
+/// Its thread has the locks on several servers, which are the databases of one.
+class ThreadOfMany : public QThread
+{
+protected:
+    void run() override
+    {
+        constexpr int servers = 6;
+        int ready = 0;
+        for (int i = 0; i < servers; ++i) {
+            QUrl url = server;
+            url.setPath(u'/' + QString::number(i));
+            new Locks(LockRegistry::instance(url), [&ready] {
+                if (++ready == servers)
+                    sayReady();
+            }); // leaked
+        }
+        exec();
+    }
+};
+
 /// The process goes on when its thread has ended.
-int thread(int argc, char **argv, bool ownRegistry)
+template<typename T, typename... Arguments>
+int thread(int argc, char **argv, Arguments... arguments)
 {
     QCoreApplication application(argc, argv);
-    Thread thread(ownRegistry);
+    T thread(arguments...);
     thread.start();
     waitForLine();
     QElapsedTimer timer;
@@ -380,9 +401,11 @@ int main(int argc, char **argv)
     if (mode == "outlives")
         return outlives(argc, argv);
     if (mode == "thread")
-        return thread(argc, argv, true);
+        return thread<Thread>(argc, argv, true);
     if (mode == "thread instance")
-        return thread(argc, argv, false);
+        return thread<Thread>(argc, argv, false);
+    if (mode == "thread instances")
+        return thread<ThreadOfMany>(argc, argv);
     if (mode == "scoped")
         return scoped(argc, argv);
     if (mode == "no thread")

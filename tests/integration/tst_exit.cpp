@@ -6,6 +6,7 @@
 #include "locktesting.h"
 
 #include "support/certificates.h"
+#include "support/faultproxy.h"
 
 #include <QtCore/qelapsedtimer.h>
 #include <QtCore/qfile.h>
@@ -78,6 +79,10 @@ private Q_SLOTS:
     void forgetfulServer();
     void stoppedServer_data();
     void stoppedServer();
+    void severalStoppedServers_data();
+    void severalStoppedServers();
+    void slowServer_data();
+    void slowServer();
     void killedServer_data();
     void killedServer();
     void threadThatCannotStart_data();
@@ -238,6 +243,62 @@ void tst_Exit::stoppedServer()
     const qint64 took = end(program.get(), mode);
     QVERIFY(took >= 0);
     QCOMPARE_LT(took, LongestEnd);
+}
+
+/// However many of a thread's servers do not answer, its end is delayed once.
+void tst_Exit::severalStoppedServers_data()
+{
+    QTest::addColumn<bool>("stopped");
+    QTest::newRow("stopped") << true;
+    QTest::newRow("all answer") << false;
+}
+
+void tst_Exit::severalStoppedServers()
+{
+    QFETCH(bool, stopped);
+    Program program({QStringLiteral("thread instances"), m_server->tcpUrl().toString(), QStringLiteral("10"),
+                     QStringLiteral("0")});
+    QVERIFY(program.says("ready"));
+    if (stopped)
+        m_server->pause();
+    const qint64 took = end(&program, QStringLiteral("thread instances"));
+    QVERIFY(took >= 0);
+    m_server->resume();
+    if (!stopped) {
+        QTRY_VERIFY_WITH_TIMEOUT(!m_server->command({"INFO", "keyspace"}).toByteArray().contains("db5:keys=20"), 1000);
+        QTRY_COMPARE_WITH_TIMEOUT(left(), QList<QByteArray>(), 1000);
+    }
+    QCOMPARE_LT(took, LongestEnd);
+}
+
+void tst_Exit::slowServer_data()
+{
+    QTest::addColumn<QString>("mode");
+    QTest::addColumn<QString>("condition");
+    for (const char *mode : {"quit", "exit", "leaked", "outlives", "thread", "thread instance", "scoped"}) {
+        for (const char *condition : {"latency", "sliced"})
+            QTest::addRow("%s, %s", mode, condition) << QString::fromLatin1(mode) << QString::fromLatin1(condition);
+    }
+}
+
+/// A server that answers late, or in pieces, but within what the end may take.
+void tst_Exit::slowServer()
+{
+    QFETCH(QString, mode);
+    QFETCH(QString, condition);
+    FaultProxy proxy(*m_server);
+    const int waited = mode == QLatin1String("scoped") ? 0 : 1000;
+    m_server->command({"EVAL", "for i = 0, ARGV[1] - 1 do redis.call('SET', 'lock:waited:' .. i, 'foreign', 'PX', 600000) end",
+                       "0", QByteArray::number(waited)});
+    const int held = waited > 0 ? 1000 : 100;
+    Program program({mode, proxy.url().toString(), QString::number(held), QString::number(waited)});
+    QVERIFY(program.says("ready"));
+    if (condition == QLatin1String("latency"))
+        proxy.setLatency(50ms, 50ms);
+    else
+        proxy.setSlicing(5);
+    QVERIFY(end(&program, mode) >= 0);
+    QTRY_COMPARE_WITH_TIMEOUT(left(), QList<QByteArray>(), 2000);
 }
 
 void tst_Exit::killedServer_data()

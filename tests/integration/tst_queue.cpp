@@ -7,6 +7,7 @@
 
 #include "support/faultproxy.h"
 
+#include <QtCore/qdatetime.h>
 #include <QtCore/qelapsedtimer.h>
 #include <QtCore/qprocess.h>
 
@@ -201,6 +202,8 @@ private Q_SLOTS:
     void queuePosition();
     void sameKeySplitInTwoWays_data();
     void sameKeySplitInTwoWays();
+    void fencesOfHandOversInOneRegistry_data();
+    void fencesOfHandOversInOneRegistry();
     void oneSubscriptionForAllPrefixes();
     void waiterOfAnotherVersion();
 
@@ -496,6 +499,66 @@ void tst_Queue::sameKeySplitInTwoWays()
     QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
     holder.release();
     QVERIFY(eventually([&] { return waiter.isHeld(); }, AtOnce));
+}
+
+void tst_Queue::fencesOfHandOversInOneRegistry_data()
+{
+    QTest::addColumn<QString>("prefix");
+    QTest::addColumn<QString>("name");
+    QTest::addColumn<QByteArray>("fence");
+    QTest::addColumn<bool>("clockBack");
+    for (const bool back : {false, true}) {
+        const char *const clock = back ? "the server's clock was set back" : "";
+        QTest::addRow("plain %s", clock) << "lock:" << "job" << QByteArray("{lock:job}:fence") << back;
+        QTest::addRow("hash tag %s", clock) << "lock:" << "{a}b" << QByteArray("lock:{a}b:fence") << back;
+        QTest::addRow("hash tag at the end %s", clock) << "lock:" << "b{a}" << QByteArray("lock:b{a}:fence") << back;
+        QTest::addRow("hash tag in the prefix %s", clock) << "{p}:" << "job" << QByteArray("{p}:job:fence") << back;
+        QTest::addRow("open brace %s", clock) << "lock:" << "a{b" << QByteArray("{lock:a{b}:fence") << back;
+        QTest::addRow("ends as a side key %s", clock) << "lock:" << "x:queue" << QByteArray("{lock:x:queue}:fence") << back;
+    }
+}
+
+/// Locks of one registry hand over to each other and to those of another one in the same process.
+void tst_Queue::fencesOfHandOversInOneRegistry()
+{
+    QFETCH(QString, prefix);
+    QFETCH(QString, name);
+    QFETCH(QByteArray, fence);
+    QFETCH(bool, clockBack);
+    if (clockBack)
+        m_server.command({"SET", fence, QByteArray::number(QDateTime::currentMSecsSinceEpoch() * 1000 + 3'600'000'000)});
+    LockRegistry registries[2]{LockRegistry(m_server.url()), LockRegistry(m_server.url())};
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    QList<qint64> fences;
+    int missing = 60;
+    int held = 0;
+    int heldAtMost = 0;
+    for (int i = 0; i < 6; ++i) {
+        auto lock = std::make_unique<DistributedLock>(&registries[i / 3], name);
+        LockOptions lockOptions = options(20s, LockOptions::Forever);
+        lockOptions.keyPrefix = prefix;
+        lock->setOptions(lockOptions);
+        connect(lock.get(), &DistributedLock::acquired, lock.get(), [&, lock = lock.get()] {
+            heldAtMost = std::max(heldAtMost, ++held);
+            fences << lock->fencingToken();
+            --held;
+            lock->release();
+        });
+        connect(lock.get(), &DistributedLock::released, lock.get(), [&, lock = lock.get()] {
+            if (--missing > 0)
+                lock->acquire();
+        });
+        lock->acquire();
+        locks.push_back(std::move(lock));
+    }
+    QVERIFY(eventually([&] { return missing <= 0; }));
+    for (qsizetype i = 1; i < fences.size(); ++i)
+        QVERIFY2(fences[i] > fences[i - 1], qPrintable(QStringLiteral("%1: %2 after %3").arg(i).arg(fences[i]).arg(fences[i - 1])));
+    locks.clear();
+    QVERIFY(eventually([&] { return m_server.keys("*").size() == 1; }));
+    QCOMPARE(m_server.keys("*").constFirst(), fence);
+    // Locks that were destroyed while they waited may have been served in between.
+    QCOMPARE_GE(m_server.get(fence).toLongLong(), fences.constLast());
 }
 
 void tst_Queue::oneSubscriptionForAllPrefixes()
