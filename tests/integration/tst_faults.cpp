@@ -89,6 +89,8 @@ private Q_SLOTS:
     void tooManyClients();
     void passingErrors_data();
     void passingErrors();
+    void errorsForAWhile_data();
+    void errorsForAWhile();
     void permanentError();
 
     // The connection.
@@ -460,6 +462,85 @@ void tst_Faults::passingErrors()
     QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
     QCOMPARE(spies.failure(), DistributedLock::ServerError);
     QVERIFY2(lock.errorString().contains(QString::fromLatin1(reply.mid(1, 6))), qPrintable(lock.errorString()));
+}
+
+void tst_Faults::errorsForAWhile_data()
+{
+    QTest::addColumn<QByteArray>("reply");
+    QTest::addColumn<bool>("waits");
+    for (const char *reply : {"-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+                              "-LOADING Redis is loading the dataset in memory\r\n", "-BUSY Redis is busy running a script.\r\n",
+                              "-MISCONF Redis is configured to save RDB snapshots\r\n",
+                              "-NOREPLICAS Not enough good replicas to write.\r\n",
+                              "-READONLY You can't write against a read only replica.\r\n",
+                              "-MASTERDOWN Link with MASTER is down\r\n"}) {
+        QTest::newRow(QByteArray(reply).split(' ').first().constData()) << QByteArray(reply) << true;
+    }
+    for (const char *reply : {"-NOAUTH Authentication required.\r\n", "-WRONGPASS invalid username-password pair\r\n",
+                              "-NOPERM this user has no permissions to run the 'evalsha' command\r\n"}) {
+        QTest::newRow(QByteArray(reply).split(' ').first().constData()) << QByteArray(reply) << false;
+    }
+}
+
+/// Half a second of errors: what is held stays held, who waits is served, and nothing is left.
+void tst_Faults::errorsForAWhile()
+{
+    QFETCH(QByteArray, reply);
+    QFETCH(bool, waits);
+    FaultProxy proxy(m_server);
+    LockRegistry other(m_server.url());
+    DistributedLock taken(&other, QStringLiteral("taken"));
+    taken.setOptions(options(20s));
+    QVERIFY(acquireNow(&taken));
+
+    auto registry = std::make_unique<LockRegistry>(proxy.url());
+    std::vector<std::unique_ptr<DistributedLock>> all;
+    std::vector<std::unique_ptr<Spies>> spies;
+    const auto make = [&](const QString &name) {
+        all.push_back(std::make_unique<DistributedLock>(registry.get(), name));
+        all.back()->setOptions(options(1500ms, 20s));
+        spies.push_back(std::make_unique<Spies>(all.back().get()));
+        return all.back().get();
+    };
+    for (int i = 0; i < 5; ++i)
+        QVERIFY(acquireNow(make(QStringLiteral("held:%1").arg(i))));
+    DistributedLock *const waiting = make(QStringLiteral("taken"));
+    waiting->acquire();
+    QVERIFY(eventually([&] { return waiting->queuePosition() == 0; }));
+    DistributedLock *const dropped = make(QStringLiteral("taken"));
+    dropped->acquire();
+    QVERIFY(eventually([&] { return dropped->queuePosition() == 1; }));
+    DistributedLock *const late = make(QStringLiteral("late"));
+
+    QElapsedTimer timer;
+    timer.start();
+    proxy.answer(reply, "EVALSHA", 1, 1000000);
+    late->acquire();
+    dropped->cancel();
+    taken.release();
+    QVERIFY(!eventually([&] { return waiting->isHeld() || late->isHeld(); }, 500ms));
+    proxy.heal();
+    if (waits) {
+        QVERIFY(eventually([&] { return waiting->isHeld() && late->isHeld(); }, 5s));
+    } else {
+        QVERIFY(eventually([&] { return late->state() == DistributedLock::Unlocked; }, 5s));
+        QVERIFY(late->error() != DistributedLock::NoError);
+        QVERIFY(eventually([&] { return waiting->isHeld() || waiting->state() == DistributedLock::Unlocked; }, 5s));
+    }
+    QVERIFY(eventually([&] {
+        return std::all_of(spies.begin(), spies.begin() + 5, [](const auto &each) { return each->renewed.size() >= 2; });
+    }));
+    for (int i = 0; i < 5; ++i) {
+        QVERIFY(all[i]->isHeld());
+        QCOMPARE(spies[i]->lost.size(), 0);
+    }
+    for (size_t i = 0; i < all.size(); ++i)
+        QCOMPARE(spies[i]->acquiresEnded(), 1);
+    all.clear();
+    if (waits)
+        QVERIFY(eventually([&] { return lockKeys(m_server).isEmpty(); }, 3s));
+    else // what was refused for good is not asked again, but nobody may wait for it
+        QVERIFY(eventually([&] { return m_server.keys("lock:*").isEmpty(); }, 5s));
 }
 
 void tst_Faults::permanentError()
