@@ -78,6 +78,8 @@ struct RedisEngine::Operation
     milliseconds keep = 0ms;
     QByteArray flags = {};
     QByteArray arrival = {};
+
+    milliseconds timeout() const { return kind == Renew ? renewalTimeout(lease) : commandTimeout(lease); }
 };
 
 /// Operations that shared a command.
@@ -323,12 +325,20 @@ void RedisEngine::flush()
     m_connection.cork();
     // Runs of one kind, so that the order of operations on one lock is kept.
     auto operations = std::exchange(m_operations, {});
+    auto endOfKind = operations.begin();
+    milliseconds timeout = 0ms;
     for (auto first = operations.begin(); first != operations.end();) {
+        if (first == endOfKind) {
+            // The longest of those that go out together: when it is over, the connection of all locks is given up.
+            timeout = 0ms;
+            for (; endOfKind != operations.end() && endOfKind->kind == first->kind; ++endOfKind)
+                timeout = std::max(timeout, endOfKind->timeout());
+        }
         const auto limit = first->kind == Operation::Renew ? RenewChunk : AcquireChunk;
         auto last = first;
         while (last != operations.end() && last - first < limit && canShareCommand(*first, *last))
             ++last;
-        send(Operations(std::make_move_iterator(first), std::make_move_iterator(last)));
+        send(Operations(std::make_move_iterator(first), std::make_move_iterator(last)), timeout);
         first = last;
     }
     m_connection.flush();
@@ -349,7 +359,7 @@ bool RedisEngine::canShareCommand(const Operation &first, const Operation &other
     }
 }
 
-void RedisEngine::send(Operations operations)
+void RedisEngine::send(Operations operations, milliseconds timeout)
 {
     const qsizetype size = qsizetype(operations.size());
     const Operation &front = operations.front();
@@ -364,14 +374,10 @@ void RedisEngine::send(Operations operations)
     } else if (kind == Operation::Release) {
         arguments << QByteArray::number(qint64(front.lease.count())) << QByteArray::number(qint64(front.keep.count()));
     }
-    milliseconds timeout = 0ms;
     // All keys of one sort stand together, so that a script can ask for them in one call.
     for (const Operation &operation : operations) {
         keys << operation.keys.lock;
         arguments << operation.token;
-        // The longest: when it is over, the connection of all locks is given up.
-        timeout = std::max(timeout, kind == Operation::Renew ? renewalTimeout(operation.lease)
-                                                             : commandTimeout(operation.lease));
         if (kind == Operation::Renew || kind == Operation::Cancel)
             arguments << QByteArray::number(qint64(operation.lease.count()));
         if (kind == Operation::Cancel)
@@ -420,9 +426,10 @@ void RedisEngine::received(const std::shared_ptr<Batch> &batch, const QtRedis::C
     // A user may be forbidden one key of those that shared a command.
     if (replied && result.reply.errorCode() == "NOPERM" && operations.size() > 1) {
         for (Operation &operation : operations) {
+            const milliseconds timeout = operation.timeout();
             Operations single;
             single.push_back(std::move(operation));
-            send(std::move(single));
+            send(std::move(single), timeout);
         }
         return;
     }

@@ -65,7 +65,7 @@ private:
     void enqueue(Operation operation);
     void flush();
     static bool canShareCommand(const Operation &first, const Operation &other);
-    void send(Operations operations);
+    void send(Operations operations, std::chrono::milliseconds timeout);
     static const QtRedis::Script &scriptOf(int kind);
     void received(const std::shared_ptr<Batch> &batch, const QtRedis::CommandResult &result);
     EngineReply decode(const Batch &batch, size_t index, std::optional<Handover> *handover);
