@@ -42,6 +42,9 @@ milliseconds renewalTimeout(milliseconds lease)
 
 constexpr milliseconds CommandTimeout = 3s;
 
+/// How long a token is remembered whose cancel the server has refused for good.
+constexpr milliseconds RefusedAtMost = 10min;
+
 /// A waiter at the head of its queue: how often the connections are checked. Those behind are many, so that they check
 /// less often: together a thousand clients send some tens of PINGs a second.
 constexpr milliseconds PingInterval = 5s;
@@ -104,7 +107,7 @@ struct RedisEngine::Abandoned
     milliseconds keep;
     std::chrono::nanoseconds until; ///< on the lease clock
     bool inFlight = false;
-    bool gone = false; ///< the server had nothing more under this token when it was last asked
+    bool gone = false; ///< when last asked the server had nothing more under this token, or refused the cancel
     bool found = false; ///< and it had something before
 };
 
@@ -273,18 +276,18 @@ void RedisEngine::sendAbandoned(quint64 sequence)
                         queueAbandoned();
                 });
             }
-        } else if (!reply.error) {
+        } else {
             // An acquire may run yet: if it had to be sent again after NOSCRIPT or NOPERM, see decode(); or with a
-            // connection that was lost, see messageReceived().
+            // connection that was lost, see messageReceived(). If the cancel was refused, because the user's rights were
+            // being changed, it is sent again when the token is served, or from the destructor.
             it->gone = true;
             it->found = reply.status == EngineReply::Done;
-            it->until = std::min(it->until, m_clock->now() + 2 * CommandTimeout);
+            it->until = std::min<std::chrono::nanoseconds>(it->until,
+                                                           m_clock->now() + (refused ? RefusedAtMost : 2 * CommandTimeout));
             if (m_abandoned.size() >= m_forgetAbandonedAt) {
                 forgetAbandoned();
                 m_forgetAbandonedAt = std::max<qsizetype>(64, 2 * m_abandoned.size());
             }
-        } else {
-            m_abandoned.erase(it);
         }
     };
     enqueue({Operation::Cancel, abandoned->keys, abandoned->token, abandoned->lease, completion, abandoned->keep});

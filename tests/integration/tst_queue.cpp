@@ -231,6 +231,8 @@ private Q_SLOTS:
     void grantCrossesCancel();
     void cancelWhileRefused_data();
     void cancelWhileRefused();
+    void cancelForbiddenForAMoment_data();
+    void cancelForbiddenForAMoment();
     void minHoldWithWaiters();
     void forceReleaseHandsOn();
 
@@ -918,8 +920,14 @@ void tst_Queue::placeKeptOverAReconnect()
         QCOMPARE(killed, cut);
     }
     QVERIFY(eventually([&] {
-        return proxy.connectionsAccepted() >= accepted + cut && proxy.connections() == 2
-                && m_server.subscriberCount(channelOf(token)) == 1 && first.own->state() == LockRegistry::Ready;
+        return proxy.connectionsAccepted() >= accepted + cut && first.own->state() == LockRegistry::Ready;
+    }));
+    // Then the subscription, too, is made again.
+    processEvents();
+    QVERIFY(eventually([&] {
+        return proxy.connections() == 2 && m_server.subscriberCount(channelOf(token)) == 1
+                && first.own->state() == LockRegistry::Ready
+                && LockRegistryPrivate::get(first.own.get())->engine()->canBeWoken();
     }));
     QCOMPARE(member(0), token);
     QCOMPARE(m_server.command({"ZSCORE", Queue, token}).toByteArray(), arrival);
@@ -1042,6 +1050,40 @@ void tst_Queue::cancelWhileRefused()
     QVERIFY(eventually([&] { return queueLength() == 1; }, 3s));
     holder->release();
     QVERIFY(second.served(AtOnce));
+    second->release();
+    QVERIFY(nothingLeft());
+}
+
+void tst_Queue::cancelForbiddenForAMoment_data()
+{
+    QTest::addColumn<bool>("destroyed");
+    QTest::newRow("cancelled") << false;
+    QTest::newRow("its registry is destroyed") << true;
+}
+
+// The user's rights are being changed while the cancellation arrives: the place in the queue keeps nobody waiting.
+void tst_Queue::cancelForbiddenForAMoment()
+{
+    QFETCH(bool, destroyed);
+    FaultProxy proxy(m_server);
+    Client holder(m_server.url());
+    QVERIFY(holder.acquireNow());
+    Client first(proxy.url());
+    QVERIFY(first.join(0));
+    Client second(m_server.url());
+    QVERIFY(second.join(1));
+    proxy.answer("-NOPERM this user has no permissions to run the 'evalsha' command\r\n", "EVALSHA");
+    first->cancel();
+    QVERIFY(eventually([&] { return proxy.faultsDone() == 1; }));
+    QVERIFY(eventually([&] { return first.spies.failed.size() == 1; }));
+    const auto later = first.own->inspect(Name); // its reply comes after the other
+    QVERIFY(eventually([&] { return later.isFinished(); }));
+    if (destroyed) {
+        first.own.reset();
+        QVERIFY(eventually([&] { return queueLength() == 1; }));
+    }
+    holder->release();
+    QVERIFY(second.served(AtOnce)); // the claim time is 3 s
     second->release();
     QVERIFY(nothingLeft());
 }
