@@ -1001,8 +1001,8 @@ void tst_Faults::waitOfZero()
 
 void tst_Faults::waitForever()
 {
+    FakeClock clock; // the registry reads it while it is destroyed, too
     LockRegistry registry(m_server.url());
-    FakeClock clock;
     LockRegistryPrivate::get(&registry)->setClock(&clock);
     DistributedLock lock(&registry, QStringLiteral("job"));
     lock.setOptions(options(5s, LockOptions::Forever));
