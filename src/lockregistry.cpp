@@ -191,9 +191,19 @@ static QString refuse(const LockRegistry *registry, const char *function)
 
 void LockRegistryPrivate::close()
 {
-    while (!m_locks.isEmpty())
-        (*m_locks.cbegin())->registryDestroyed();
+    const auto detachLocks = [this] {
+        while (!m_locks.isEmpty())
+            (*m_locks.cbegin())->registryDestroyed();
+    };
+    detachLocks();
     runWaiting({DistributedLock::CancelledError, QStringLiteral("the registry was destroyed"), true, false});
+    // The futures that are left end here, not in the destructors of members: a continuation may call the registry again,
+    // or make a lock.
+    m_closed = true;
+    m_engine.reset();
+    detachLocks();
+    std::exchange(m_deliveries, {}).clear();
+    detachLocks();
 }
 
 void LockRegistryPrivate::abandonLocks()
@@ -213,6 +223,10 @@ void LockRegistryPrivate::setClock(const LeaseClock *clock)
 
 LockEngine *LockRegistryPrivate::engine(EngineError *engineError)
 {
+    if (m_closed) {
+        *engineError = {DistributedLock::ConnectionError, QStringLiteral("its registry is being destroyed"), true, false};
+        return nullptr;
+    }
     if (!m_engine && !m_urlError) {
         m_engine = makeEngine(url, m_watchdog.clock(), &m_urlError);
         if (m_engine) {
@@ -277,6 +291,14 @@ void LockRegistryPrivate::deliverLater(DistributedLockPrivate *lock)
 
 void LockRegistryPrivate::deliverLater(std::function<void()> function)
 {
+    if (m_closed) {
+        // Destroyed by an event: a continuation that asks again on each failure would keep the destructor from ending.
+        if (QObject *const dispatcher = QAbstractEventDispatcher::instance()) {
+            QMetaObject::invokeMethod(
+                    dispatcher, [function = std::move(function)] { Q_UNUSED(function) }, Qt::QueuedConnection);
+        }
+        return;
+    }
     m_deliveries.push_back({nullptr, std::move(function)});
     postDelivery();
 }
@@ -404,6 +426,7 @@ void LockRegistryPrivate::engineFailed()
     m_outageEndTimer.stop();
     reportError(engineError);
     if (!m_outageErrors.contains(engineError.code)) {
+        m_outages += isOutage() ? 0 : 1;
         m_outageErrors.insert(engineError.code);
         qCWarning(lcLock, "%ls", qUtf16Printable(engineError.text));
     }

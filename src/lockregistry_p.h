@@ -29,7 +29,7 @@ class LockRegistryPrivate : public QObject
 public:
     LockRegistryPrivate(LockRegistry *registry, const QUrl &url);
     ~LockRegistryPrivate() override;
-    /// Tells everybody that the registry goes, while it is still there to be asked.
+    /// Notifies everybody that the registry is being destroyed, while it can still be called: continuations may.
     void close();
     /// The program ends and nobody destroyed the registry: its locks are given back, and nothing is reported.
     void abandonLocks();
@@ -55,6 +55,8 @@ public:
     LockEngine *engine() const { return m_engine.get(); }
     /// From the first failure to reach or use the server until it has been usable for a while.
     bool isOutage() const { return !m_outageErrors.isEmpty(); }
+    /// Which outage it is, the first being 1; 0 during none.
+    quint64 outage() const { return isOutage() ? m_outages : 0; }
 
     /// Locks attached are told of the engine's ups and downs.
     void attach(DistributedLockPrivate *lock) { m_locks.insert(lock); }
@@ -65,7 +67,7 @@ public:
     /*!
         Whatever the library emits to the application goes through here: \a lock's deliver() or \a function is
         called from an event, where no loop over locks or replies runs. Functions that are left when the registry
-        is destroyed are not called.
+        is destroyed are not called; their destructors may end futures.
     */
     void deliverLater(DistributedLockPrivate *lock);
     void deliverLater(std::function<void()> function);
@@ -124,9 +126,11 @@ private:
     std::deque<Delivery> m_deliveries;
     quint64 m_firstTicket = 1; ///< of m_deliveries.front(); those behind it have the next ones
     bool m_deliveryPosted = false;
+    bool m_closed = false; ///< by close(): there is no engine any more
     QTimer m_nestedLoopTimer; ///< delivers while a slot runs a nested event loop
 
     QSet<DistributedLock::Error> m_outageErrors; ///< reported since the server could be used last
+    quint64 m_outages = 0;
     QTimer m_outageEndTimer;
     LockRegistry::State m_notifiedState = LockRegistry::Disconnected;
 

@@ -54,6 +54,7 @@ private Q_SLOTS:
     void futuresEndWithTheRegistry_data();
     void futuresEndWithTheRegistry();
     void registryDeletedInAContinuation();
+    void askedAgainInTheDestructor();
     void registryDeletedInItsSignals_data();
     void registryDeletedInItsSignals();
 
@@ -561,6 +562,40 @@ void tst_LockRegistry::registryDeletedInAContinuation()
             QVERIFY(info.isFinished());
             QCOMPARE(info.resultCount(), 1);
         }
+    }
+}
+
+void tst_LockRegistry::askedAgainInTheDestructor()
+{
+    // A continuation that asks again on each failure.
+    for (const bool answered : {false, true}) {
+        auto registry = std::make_unique<LockRegistry>(QUrl(QStringLiteral("memory:again")));
+        const QPointer<LockRegistry> asked(registry.get());
+        int failures = 0;
+        std::vector<std::unique_ptr<DistributedLock>> made;
+        std::function<void(const LockInfo &)> again = [&](const LockInfo &info) {
+            if (info.error != DistributedLock::CancelledError)
+                return;
+            ++failures;
+            if (!asked)
+                return;
+            made.push_back(std::make_unique<DistributedLock>(asked, QStringLiteral("made")));
+            made.back()->acquire();
+            asked->inspect(QStringLiteral("a")).then(again);
+            asked->list(QStringLiteral("*"));
+            asked->forceRelease(QStringLiteral("a"));
+        };
+        if (answered) // though not told yet
+            registry->inspect(QString(QChar(0xD800))).then([&](const LockInfo &) {
+                asked->inspect(QStringLiteral("a")).then(again);
+            });
+        for (int i = 0; i < 20; ++i)
+            registry->inspect(QString::number(i)).then(again);
+        registry.reset();
+        QVERIFY(failures >= 20);
+        QVERIFY(eventually([&] { return failures == (answered ? 41 : 40); })); // what was asked for in the destructor ends as well
+        for (const auto &lock : made)
+            QVERIFY(eventually([&] { return lock->error() == DistributedLock::ConnectionError; }));
     }
 }
 
