@@ -234,6 +234,9 @@ QJSValue QmlDistributedLock::forceRelease()
                 const bool existed = future.resultCount() > 0 && future.result();
                 if (!existed && !registry && failure->isNull())
                     *failure = QStringLiteral("the connection ended before the server answered");
+                // Of an outage errorOccurred() is emitted once: maybe for an earlier call.
+                else if (!existed && failure->isNull() && registry->state() != LockRegistry::Ready)
+                    *failure = registry->errorString();
                 if (existed || failure->isNull())
                     JsPromises::resolve(deferred, existed);
                 else

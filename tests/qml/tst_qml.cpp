@@ -143,6 +143,7 @@ private Q_SLOTS:
     void promiseOfRelease();
     void promiseOfForceRelease();
     void forceReleaseWithoutServer();
+    void forceReleaseInAnOutage();
     void forceReleaseBesideOtherErrors_data();
     void forceReleaseBesideOtherErrors();
     void lossReasonInHandler();
@@ -780,6 +781,23 @@ void TestQml::forceReleaseWithoutServer()
     scene.call("forceRelease");
     QTRY_VERIFY_WITH_TIMEOUT(scene.answer().startsWith(QLatin1String("rejected: ")), Patience);
     QVERIFY2(scene.answer().contains(QLatin1String("carrier-pigeon")), qPrintable(scene.answer()));
+}
+
+void TestQml::forceReleaseInAnOutage()
+{
+    // The outage was reported before; this call fails all the same.
+    RedisServer server;
+    QVERIFY(server.start());
+    const QUrl url = server.url();
+    server.stop();
+    Scene scene(withPromises(""));
+    QVERIFY(scene.lock());
+    scene.lock()->setProperty("server", url.toString());
+    for (int call = 1; call <= 3; ++call) {
+        scene.call("forceRelease");
+        QTRY_VERIFY_WITH_TIMEOUT(!scene.answer().isEmpty(), Patience);
+        QVERIFY2(scene.answer().startsWith(QLatin1String("rejected: ")), qPrintable(scene.answer()));
+    }
 }
 
 void TestQml::forceReleaseBesideOtherErrors_data()
