@@ -89,6 +89,8 @@ private Q_SLOTS:
     void atEachSignal();
     void whileAnotherLockIsServed();
     void aReleaseIsCompletedBeforeItsSuccessor();
+    void deletedInTheLoop_data();
+    void deletedInTheLoop();
 
 private:
     Support::RedisServer m_server;
@@ -212,6 +214,90 @@ void tst_NestedLoops::aReleaseIsCompletedBeforeItsSuccessor()
     QVERIFY(eventually([&] { return spies.holdsEnded() == 1; }));
     QCOMPARE(spies.released.size(), 1);
     QVERIFY(spies.lost.isEmpty());
+}
+
+void tst_NestedLoops::deletedInTheLoop_data()
+{
+    QTest::addColumn<QByteArray>("signal");
+    QTest::addColumn<QByteArray>("victim");
+    for (const char *victim : {"lock", "registry", "both"}) {
+        for (const char *signal :
+             {"stateChanged", "heldChanged", "holdCountChanged", "fencingTokenChanged", "acquired", "released", "renewed",
+              "atRisk", "lost", "acquireFailed", "queuePositionChanged", "errorChanged", "errorOccurred"})
+            QTest::addRow("%s, %s", signal, victim) << QByteArray(signal) << QByteArray(victim);
+    }
+}
+
+void tst_NestedLoops::deletedInTheLoop()
+{
+    // A dialog in a slot, while the connection is cut; what the signal is about is destroyed before the dialog is closed.
+    QFETCH(QByteArray, signal);
+    QFETCH(QByteArray, victim);
+    Support::FaultProxy proxy(m_server);
+    auto registry = std::make_unique<LockRegistry>(proxy.url());
+    auto lock = std::make_unique<DistributedLock>(registry.get(), QStringLiteral("subject"));
+    lock->setOptions(options(800ms).withAutoRenew(signal != "atRisk"));
+    DistributedLock neighbour(registry.get(), QStringLiteral("neighbour"));
+    neighbour.setOptions(options(800ms, LockOptions::Forever));
+    Spies neighbours(&neighbour);
+    neighbour.acquire();
+    LockRegistry others(m_server.url());
+    DistributedLock holder(&others, QStringLiteral("taken"));
+    QVERIFY(acquireNow(&holder));
+    const bool needsHold = signal == "released" || signal == "lost" || signal == "renewed" || signal.startsWith("error");
+    if (needsHold)
+        QVERIFY(acquireNow(lock.get()));
+
+    bool ended = false;
+    qsizetype acquires = 0;
+    qsizetype futures = 0;
+    Entry entry;
+    entry.action = [&] {
+        if (!lock || ended || acquires > 0)
+            return;
+        acquires = 3;
+        for (int i = 0; i < 3; ++i) {
+            if (lock)
+                lock->acquireAsync().then([&](const LockResult &) { ++futures; });
+            else
+                --acquires;
+        }
+        proxy.resetAll();
+        QElapsedTimer timer;
+        timer.start();
+        eventually([&] { return timer.elapsed() > 50; });
+        if (victim != "registry")
+            lock.reset();
+        if (victim != "lock")
+            registry.reset();
+        timer.start();
+        eventually([&] { return timer.elapsed() > 50; });
+        ended = true;
+    };
+    QVERIFY(connectByName(lock.get(), signal, &entry));
+    if (signal == "released")
+        lock->release();
+    else if (signal == "lost")
+        m_server.command({"DEL", "lock:subject"});
+    else if (signal == "acquireFailed" || signal == "queuePositionChanged")
+        lock->setName(QStringLiteral("taken"));
+    if (signal == "acquireFailed")
+        lock->tryAcquire();
+    else if (!needsHold)
+        lock->acquire();
+    if (signal.startsWith("error"))
+        proxy.resetAll();
+    QVERIFY(eventually([&] { return ended; }, 20s));
+    if (victim == "registry")
+        QVERIFY(eventually([&] { return lock->state() == DistributedLock::Unlocked && !lock->isHeld(); }));
+    QVERIFY(eventually([&] { return futures == acquires; }));
+    if (victim == "lock")
+        QVERIFY(eventually([&] { return neighbour.isHeld(); }));
+    else
+        QVERIFY(eventually([&] { return neighbours.acquired.size() + neighbours.failed.size() >= 1; }));
+    if (victim != "lock" && neighbours.acquired.size() == 1)
+        QVERIFY(eventually([&] { return neighbours.holdsEnded() == 1; }));
+    QVERIFY(neighbours.acquiresEnded() == 1);
 }
 
 QTEST_GUILESS_MAIN(tst_NestedLoops)
