@@ -30,6 +30,13 @@ int toInt(milliseconds duration)
     return int(std::min<qint64>(duration.count(), greatest));
 }
 
+/// No error at all, or how an acquire may end while all is well with the server.
+bool isOrdinary(DistributedLock::Error error)
+{
+    return error == DistributedLock::NoError || error == DistributedLock::BusyError
+            || error == DistributedLock::TimeoutError || error == DistributedLock::CancelledError;
+}
+
 milliseconds ceilToMs(nanoseconds duration)
 {
     return std::chrono::ceil<milliseconds>(duration);
@@ -124,6 +131,7 @@ void DistributedLockPrivate::setRegistry(LockRegistryPrivate *newRegistry)
     m_sequence = 0;
     registry = newRegistry;
     registryGone = false;
+    m_reportedOutage = {0, DistributedLock::NoError};
     if (hasDelivery())
         deliverLater(); // what waited at the former registry
     if (!registry)
@@ -394,6 +402,11 @@ LockEngine::Completion DistributedLockPrivate::completion(Reply reply)
         // A reply to a token that was given up: abandon() has seen to it.
         if (d->m_epoch != epoch)
             return;
+        // The server can be used, and an error may be left from an earlier acquisition.
+        if (engineReply.status == EngineReply::Taken && !isOrdinary(d->error)) {
+            d->m_outcomes.append({LeaseMachine::Action{LeaseMachine::Action::ErrorCleared}, epoch, d->properties(),
+                                  ++d->m_lastOutcome});
+        }
         (d->machine.*reply)(engineReply, d->now());
         d->run(OnEventLoop);
     };
@@ -446,6 +459,12 @@ void DistributedLockPrivate::execute(const LeaseMachine::Action &action)
 bool DistributedLockPrivate::isUnannounced() const
 {
     return machine.phase() == LeaseMachine::Held && !notified.isHeld();
+}
+
+bool DistributedLockPrivate::isOfMissedHold(const Outcome &outcome) const
+{
+    return outcome.properties.isHeld() && outcome.epoch != m_announcedEpoch
+            && (outcome.epoch != m_epoch || machine.phase() != LeaseMachine::Held);
 }
 
 void DistributedLockPrivate::run(Context context)
@@ -513,12 +532,16 @@ void DistributedLockPrivate::deliver()
         notifyProperties(properties());
         return;
     }
+    if (isUnannounced() && !machine.isHeld(now())) {
+        machine.tick(now()); // other locks' slots took longer than the lease
+        run(OnEventLoop);
+    }
     deliverLater(); // a slot may run a nested event loop: that one delivers the rest
     const QPointer<DistributedLock> guard(q);
     const quint64 outcome = m_outcomes.first().serial;
     if (outcome > m_notifiedOutcome) {
         m_notifiedOutcome = outcome;
-        notifyProperties(Properties(m_outcomes.first().properties));
+        notifyProperties(isOfMissedHold(m_outcomes.first()) ? properties() : m_outcomes.first().properties);
     }
     if (!guard)
         return;
@@ -563,10 +586,8 @@ void DistributedLockPrivate::reportFailure(quint64 id, const EngineError &failur
     Q_EMIT q->acquireFailed(failure.code);
     if (guard && changed)
         Q_EMIT q->errorChanged();
-    const bool ordinary = failure.code == DistributedLock::BusyError || failure.code == DistributedLock::TimeoutError
-            || failure.code == DistributedLock::CancelledError;
     // While it waited this may have been reported already.
-    if (guard && !ordinary && failure.code != m_reportedError)
+    if (guard && !isOrdinary(failure.code) && failure.code != m_reportedError)
         Q_EMIT q->errorOccurred(failure.code);
     if (promise) {
         promise.mapped().addResult(result);
@@ -693,13 +714,20 @@ void DistributedLockPrivate::deliver(const Outcome &outcome)
         if (!registry || !registry->isOutage())
             qCWarning(lcLock, "%ls", qUtf16Printable(describe(action.error.text)));
         m_reportedError = action.error.code;
-        setError(action.error);
-        if (guard)
-            Q_EMIT q->errorOccurred(action.error.code);
+        {
+            // The registry decides when an outage is over: not with each connection that lasts for a moment.
+            const std::pair outage(registry ? registry->outage() : 0, action.error.code);
+            const bool known = outage.first != 0 && outage == m_reportedOutage;
+            m_reportedOutage = outage;
+            setError(action.error);
+            if (guard && !known)
+                Q_EMIT q->errorOccurred(action.error.code);
+        }
         break;
     case Action::ErrorCleared:
         m_reportedError = DistributedLock::NoError;
-        setError({});
+        if (!isOrdinary(error))
+            setError({});
         break;
     case Action::SendAcquire:
     case Action::SendRenew:

@@ -136,6 +136,8 @@ private:
     DistributedLock::State state() const;
     /// Held, but the application does not know yet: to it the lock is still being acquired.
     bool isUnannounced() const;
+    /// It happened in a hold that ended before acquired() could be emitted: to the application there was none.
+    bool isOfMissedHold(const Outcome &outcome) const;
     Properties properties() const;
     void notifyProperties(const Properties &now);
     bool hasDelivery() const { return !m_outcomes.isEmpty() || !(notified == properties()); }
@@ -162,6 +164,8 @@ private:
     quint64 m_notifiedOutcome = 0; ///< the properties of this one and those before it are out of date
     /// Of the last errorOccurred() in this acquisition.
     DistributedLock::Error m_reportedError = DistributedLock::NoError;
+    /// The registry's outage in which errorOccurred() was emitted last while the lock went on trying, and its error.
+    std::pair<quint64, DistributedLock::Error> m_reportedOutage = {0, DistributedLock::NoError};
 };
 
 } // namespace QDistLock

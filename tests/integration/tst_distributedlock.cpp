@@ -135,6 +135,7 @@ private Q_SLOTS:
     void eventLoopInASlotOfAnotherLock();
     void eventLoopWhenTheErrorIsCleared();
     void continuationAcquiresAgainInTheDestructor();
+    void lostBeforeItWasReported();
     void manyAcquiresOfOneLock();
     void notRenewedOnceReleased();
     void retriesThatWereConfigured();
@@ -1094,6 +1095,35 @@ void tst_DistributedLock::notRenewedOnceReleased()
     processEvents();
     QCOMPARE(renewedAfterRelease, 0);
     QCOMPARE(spies.renewed.size() + others.renewed.size(), 1);
+}
+
+void tst_DistributedLock::lostBeforeItWasReported()
+{
+    // Granted while the event loop does something else for longer than the lease: then there was no hold.
+    LockRegistry registry(QUrl(QStringLiteral("memory:")));
+    DistributedLock other(&registry, QStringLiteral("other"));
+    DistributedLock lock(&registry, QStringLiteral("late"));
+    lock.setOptions(options(300ms));
+    Spies spies(&lock);
+    QList<DistributedLock::State> states;
+    bool everHeld = false;
+    connect(&lock, &DistributedLock::stateChanged, this, [&] { states.append(lock.state()); });
+    connect(&lock, &DistributedLock::heldChanged, this, [&] { everHeld = true; });
+    DistributedLock::State atFailure = DistributedLock::Held;
+    connect(&lock, &DistributedLock::acquireFailed, this, [&] { atFailure = lock.state(); });
+    // Both are granted in one turn; the first one's slot blocks.
+    connect(&other, &DistributedLock::acquired, this, [] { QThread::sleep(1); });
+    other.acquire();
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
+    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+    processEvents();
+    QCOMPARE(spies.failed.size(), 1);
+    QCOMPARE(spies.holdsEnded(), 0);
+    QCOMPARE(spies.atRisk.size(), 0);
+    QCOMPARE(states, (QList{DistributedLock::Acquiring, DistributedLock::Unlocked}));
+    QCOMPARE(atFailure, DistributedLock::Unlocked);
+    QVERIFY(!everHeld);
 }
 
 void tst_DistributedLock::manyAcquiresOfOneLock()

@@ -25,6 +25,11 @@ private Q_SLOTS:
     void stoppedServer_data();
     void stoppedServer();
     void acquireThatFailsAfterwards();
+    void flappingServer_data();
+    void flappingServer();
+    void releasedInAnOutage();
+    void acquiredAgainInAnOutage();
+    void waitsAgainAfterAnOutage();
 
 private:
     Support::RedisServer m_server;
@@ -183,6 +188,110 @@ void tst_Outages::acquireThatFailsAfterwards()
     QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
     QCOMPARE(spies.failure(), DistributedLock::ConnectionError);
     QCOMPARE(spies.errors.size(), 1);
+}
+
+void tst_Outages::flappingServer_data()
+{
+    QTest::addColumn<bool>("waiting");
+    QTest::newRow("held") << false;
+    QTest::newRow("waiting") << true;
+}
+
+void tst_Outages::flappingServer()
+{
+    // A server that is up for less than a second was not back: for the locks it is one outage too.
+    QFETCH(bool, waiting);
+    LogCapture log;
+    Support::FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    QSignalSpy registryErrors(&registry, &LockRegistry::errorOccurred);
+    DistributedLock lock(&registry, QStringLiteral("job"));
+    lock.setOptions(options(6s, LockOptions::Forever));
+    Spies spies(&lock);
+    if (waiting) {
+        m_server.command({"SET", "lock:job", "foreign", "PX", "600000"});
+        lock.acquire();
+        QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    } else {
+        QVERIFY(acquireNow(&lock));
+    }
+    for (int flap = 0; flap < 4; ++flap) {
+        proxy.resetAll();
+        QVERIFY(eventually([&] { return lock.error() == DistributedLock::ConnectionError; }));
+        QVERIFY(eventually([&] { return lock.error() == DistributedLock::NoError; }));
+    }
+    QVERIFY(eventually([&] { return log.count({QStringLiteral("can be used again")}) == 1; }));
+    QCOMPARE(registryErrors.size(), 1);
+    QCOMPARE(spies.errors.size(), 1);
+    // The next outage is another one.
+    proxy.resetAll();
+    QVERIFY(eventually([&] { return spies.errors.size() == 2; }));
+    QCOMPARE(registryErrors.size(), 2);
+    QVERIFY(spies.lost.isEmpty());
+}
+
+void tst_Outages::releasedInAnOutage()
+{
+    Support::FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, QStringLiteral("job"));
+    lock.setOptions(options(6s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    proxy.setRefusing(true);
+    proxy.resetAll();
+    QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
+    lock.release();
+    QVERIFY(!eventually([&] { return spies.errors.size() > 1; }, 2s));
+    QCOMPARE(lock.error(), DistributedLock::ConnectionError);
+    proxy.setRefusing(false);
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QCOMPARE(lock.error(), DistributedLock::NoError);
+}
+
+void tst_Outages::acquiredAgainInAnOutage()
+{
+    Support::FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, QStringLiteral("job"));
+    lock.setOptions(options(1s, 2s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    connect(&lock, &DistributedLock::lost, &lock, &DistributedLock::acquire);
+    proxy.setRefusing(true);
+    proxy.resetAll();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.lost.size(), 1);
+    QCOMPARE(spies.failure(), DistributedLock::ConnectionError);
+    QCOMPARE(spies.errors.size(), 1);
+}
+
+void tst_Outages::waitsAgainAfterAnOutage()
+{
+    // An acquire failed since there was no server. Now there is one, and the next acquire waits in the queue.
+    Support::FaultProxy proxy(m_server);
+    proxy.setRefusing(true);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, QStringLiteral("job"));
+    lock.setOptions(options(1s, LockOptions::Forever));
+    Spies spies(&lock);
+    lock.tryAcquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(lock.error(), DistributedLock::ConnectionError);
+    proxy.setRefusing(false);
+    m_server.command({"SET", "lock:job", "foreign", "PX", "600000"});
+    lock.acquire();
+    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    QVERIFY(eventually([&] { return lock.error() == DistributedLock::NoError; }, 2s));
+    QCOMPARE(lock.errorString(), QString());
+    // That it was busy is no matter of the server.
+    lock.cancel();
+    QVERIFY(eventually([&] { return lock.error() == DistributedLock::CancelledError; }));
+    lock.tryAcquire();
+    QVERIFY(eventually([&] { return lock.error() == DistributedLock::BusyError; }));
+    lock.acquire();
+    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    QVERIFY(!eventually([&] { return lock.error() != DistributedLock::BusyError; }, 200ms));
 }
 
 QTEST_GUILESS_MAIN(tst_Outages)
