@@ -453,8 +453,10 @@ void tst_Faults::passingErrors()
     QCOMPARE(spies.released.size(), 1);
     QCOMPARE(proxy.faultsDone(), 7);
     QCOMPARE(lockKeys(m_server), QList<QByteArray>());
-    // Reported once for each of acquire, renew and release, however often it was met.
-    QCOMPARE(spies.errors.size(), 3);
+    // Reported once for each of acquire, renew and release, however often it was met. A server that is up for less than
+    // a second between two of them counts as one outage.
+    QVERIFY2(spies.errors.size() == 3 || (reconnects && spies.errors.size() == 2),
+             qPrintable(QString::number(spies.errors.size())));
 
     // And to one who looks but once it is the reason.
     proxy.answer(reply, "EVALSHA");
