@@ -93,8 +93,14 @@ QString meantUrl(const QUrl &url)
 /// For errors, also where the URL is not valid; without what may be a user name or password.
 QString shownUrl(const QUrl &url)
 {
-    if (url.isValid())
-        return ServerUrl::withoutSecrets(url).toString();
+    if (url.isValid()) {
+        // After an '@' that was not encoded what is taken for the host may be a part of the password.
+        const bool mayHaveSecret = url.toString(QUrl::FullyEncoded).contains(u'@');
+        QUrl shown = ServerUrl::withoutSecrets(url);
+        if (!url.host().isEmpty())
+            shown.setPath(QString()); // of "redis://user:/password;" too
+        return mayHaveSecret ? QString() : shown.toString(QUrl::FullyEncoded);
+    }
     const QLatin1String start("source was \"");
     const QString reason = url.errorString(); // ends in the whole URL and its parts
     const qsizetype begin = reason.indexOf(start) + start.size();
