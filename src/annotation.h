@@ -146,7 +146,7 @@ private:
     };
     /// All that is wrong with it, in words, or nothing.
     QString add(const QString &key, const QString &options, const MethodSignature &signature);
-    /// \a text stands for the annotation in messages.
+    /// Messages show \a text as the annotation.
     QString add(const QString &key, const QString &options, const QString &text, const MethodSignature &signature);
     QStringList addParsed(const QString &key, const AnnotationOptions &options, const QString &text,
                           const MethodSignature &signature);

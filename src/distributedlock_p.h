@@ -80,7 +80,7 @@ public:
     /// \a text with what it is about: the lock's name and the server.
     QString describe(const QString &text) const;
 
-    /// What the application sees. It changes together with the NOTIFY signals, so that nobody finds the lock held
+    /// The properties that the application sees. They change together with the NOTIFY signals, so that nobody finds the lock held
     /// before acquired() is emitted.
     struct Properties
     {

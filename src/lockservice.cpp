@@ -381,7 +381,7 @@ public:
 private:
     /// Why nothing can be acquired; empty if the thread runs.
     QString start(std::unique_lock<std::mutex> *lock);
-    /// In a child process after fork(), which does not copy the thread. Then the mutex may be locked for ever.
+    /// True in a child process: fork() copies neither the thread nor a guarantee that the mutex is ever unlocked.
     bool isInherited() const
     {
         const int forks = m_forks.load(std::memory_order_relaxed);

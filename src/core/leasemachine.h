@@ -33,7 +33,7 @@ class LeaseMachine
 public:
     enum Phase { Unlocked, Acquiring, Held, Releasing };
 
-    /// What the machine asks about its engine whenever it needs to know. It never keeps the answer.
+    /// The state of the engine. The machine asks each time it needs it and never keeps the answer.
     class EngineStatus
     {
     public:

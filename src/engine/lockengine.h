@@ -113,7 +113,7 @@ public:
     /// Why it is not Ready.
     virtual EngineError error() const = 0;
 
-    /// What is asked for from now on is collected until uncork() sends it all.
+    /// From now on the engine collects operations; uncork() sends them all.
     virtual void cork() {}
     virtual void uncork() {}
 

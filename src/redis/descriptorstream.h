@@ -38,7 +38,7 @@ public:
     /// What has arrived, at most \a size bytes; 0 if nothing. What lies ready beyond a bound waits
     /// for the next turn of the event loop.
     qint64 read(char *data, qint64 size);
-    /// What the kernel does not take at once is written when it does.
+    /// Bytes that the kernel does not accept at once are written later, when it does.
     void write(const char *data, qint64 size);
     /// Where no event loop runs any more: blocks until something arrives or the kernel takes more of what was written,
     /// for \a atMost. Emits readyRead(). False once nothing can be read any more.

@@ -72,8 +72,8 @@ QString invalidPart(const QUrl &url)
     return QStringLiteral("it is not a valid URL");
 }
 
-/// "redis://localhost:6379" for "localhost:6379", which is to QUrl the scheme "localhost" and the path "6379".
-/// Empty where no server's address stands without its scheme.
+/// The URL the user meant: "redis://localhost:6379" for "localhost:6379", which QUrl parses as the scheme "localhost"
+/// and the path "6379". Empty if the text does not look like an address without its scheme.
 QString meantUrl(const QUrl &url)
 {
     static const QRegularExpression address(QStringLiteral("^(?://)?(\\[[0-9A-Fa-f:.]+\\]|[A-Za-z0-9_.-]+)"

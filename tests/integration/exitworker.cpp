@@ -4,7 +4,7 @@
 // Holds some locks, waits for others, and ends in one of many ways once a line arrives on standard input:
 //   exitworker MODE URL HELD WAITED
 // The locks held are held:0, held:1, …; those waited for, which somebody else must hold, waited:0, waited:1, …
-// Says "ready" once it holds and waits for them all, and "thread ended after N ms" where a thread of its own had them.
+// Says "ready" once it holds and waits for them all, and "thread ended after N ms" if a QThread held them.
 
 #include <QDistLock/Annotations>
 #include <QDistLock/LockRegistry>

@@ -96,9 +96,9 @@ private Q_SLOTS:
 private:
     static void someModes();
     QUrl url(const QString &transport) const;
-    /// A program that holds and waits for so many locks.
+    /// A program that holds some locks and waits for others.
     std::unique_ptr<Program> start(const QString &mode, const QString &transport, int held, int waited);
-    /// What the program left: neither fences nor what the test itself holds.
+    /// The keys that the program left, without fences and without the locks of the test itself.
     QList<QByteArray> left();
     /// Ends the program, or its thread; returns for how many ms that took, -1 if it did not end.
     qint64 end(Program *program, const QString &mode);

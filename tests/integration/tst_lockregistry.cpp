@@ -585,7 +585,7 @@ void tst_LockRegistry::askedAgainInTheDestructor()
             asked->list(QStringLiteral("*"));
             asked->forceRelease(QStringLiteral("a"));
         };
-        if (answered) // though not told yet
+        if (answered) // though its future has not finished yet
             registry->inspect(QString(QChar(0xD800))).then([&](const LockInfo &) {
                 asked->inspect(QStringLiteral("a")).then(again);
             });

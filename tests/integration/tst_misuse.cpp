@@ -238,7 +238,7 @@ void tst_Misuse::registryInWrongThread()
 
 void tst_Misuse::threadWithoutEventLoop()
 {
-    // A std::thread: an acquire of a lock that was made there could only wait for ever.
+    // A std::thread has no Qt event loop: an acquire of a lock that was made there could never end.
     LogCapture log;
     std::thread([&] {
         DistributedLock lock(QStringLiteral("job"));
@@ -256,7 +256,7 @@ void tst_Misuse::threadWithoutEventLoop()
     std::thread([] { LockRegistry::instance(); }).join();
     QVERIFY2(onlyWarning(ofInstance).contains(QLatin1String("no Qt event loop")), qPrintable(ofInstance.text()));
 
-    // With an event loop of its own it is as good as a QThread.
+    // A std::thread that runs a QEventLoop can use locks like a QThread.
     LogCapture ofLoop;
     bool acquired = false;
     std::thread([&] {
