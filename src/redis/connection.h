@@ -61,8 +61,7 @@ public:
     using PushHandler = std::function<void(const Reply &)>;
 
     explicit Connection(const ServerUrl &server, QObject *parent = nullptr);
-    /// Calls no handler. What was sent is written and run by the server all the same, unless it does not answer;
-    /// see LingeringConnection.
+    /// Calls no handler. Commands already passed to send() still reach a server that answers; see LingeringConnection.
     ~Connection() override;
 
     /// Unique on the server; given with CLIENT SETNAME at each handshake. Printable ASCII without

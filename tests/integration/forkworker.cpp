@@ -3,9 +3,10 @@
 
 // A process with locks that forks:
 //   forkworker URL exit|events|new
-// The parent holds "held" and "scoped", says "ready" and forks once a line arrives on standard input. The child ends at once, or tries everything with what it inherited, or makes
-// a registry of its own. Then the parent checks that it still holds both. Exit status 0 if all was as it should be;
-// "FAILED …" says what was not.
+// The parent holds "held" and "scoped", says "ready" and forks once a line arrives on standard input. The child ends
+// at once ("exit"), tries everything with the locks and registries it inherited ("events"), or makes its own registry
+// ("new"). Then the parent checks that it still holds both locks. The exit status is 0 if every check passed; a check
+// that failed is written as "FAILED …".
 
 #include <QDistLock/Annotations>
 #include <QDistLock/LockRegistry>
