@@ -30,6 +30,10 @@ public:
         QDL_LOCKED_METHOD(). Promise of what it returns: undefined for `void`, and where `onBusy=skip` left
         it out. Rejects with an Error; where the lock was not acquired, or the annotation is missing or
         wrong, its `error` is one of DistributedLock's.
+
+        Arguments are converted as in a direct call, \a object.method(…), but nothing is lost: a number that does not
+        fit its parameter, `null` for anything but a pointer, QVariant or QJsonValue, and `undefined` are refused (OptionsError).
+        Arrays and objects are copied. Functions are refused where \a object lives in another thread.
     */
     Q_INVOKABLE QJSValue invokeLocked(QObject *object, const QString &method, const QVariantList &arguments);
     /// The same without arguments.

@@ -4,12 +4,14 @@
 #include <QDistLock/annotations.h>
 
 #include "annotation.h"
+#include "callargument.h"
 #include "lockedcall.h"
 #include "logging.h"
 
 #include <QDistLock/lockregistry.h>
 
 #include <QtCore/qcoreapplication.h>
+#include <QtCore/qsequentialiterable.h>
 #include <QtCore/qthread.h>
 
 #include <algorithm>
@@ -63,24 +65,37 @@ LockResult optionsError(const QString &text)
     return {DistributedLock::OptionsError, text, 0};
 }
 
-/// The objects that these point to, in a QVariant as well.
-QList<QPointer<const QObject>> objectsOf(qsizetype count, const QMetaType *types,
-                                         const void *const *values)
+using ObjectList = QList<QPointer<const QObject>>;
+
+void addObjects(QMetaType type, const void *value, ObjectList *objects)
 {
-    QList<QPointer<const QObject>> objects;
-    for (qsizetype i = 0; i < count; ++i) {
-        QMetaType type = types[i];
-        const void *value = values[i];
-        if (type == QMetaType::fromType<QVariant>()) {
-            const auto *const variant = static_cast<const QVariant *>(value);
-            type = variant->metaType();
-            value = variant->constData();
-        }
-        if (!type.flags().testFlag(QMetaType::PointerToQObject))
-            continue;
+    if (type.flags().testFlag(QMetaType::PointerToQObject)) {
         if (const auto *const object = *static_cast<const QObject *const *>(value))
-            objects.append(object);
+            objects->append(object);
+    } else if (type == QMetaType::fromType<QVariant>()) {
+        const auto *const variant = static_cast<const QVariant *>(value);
+        addObjects(variant->metaType(), variant->constData(), objects);
+    } else if (type.id() == QMetaType::QVariantList) {
+        for (const QVariant &element : *static_cast<const QVariantList *>(value))
+            addObjects(element.metaType(), element.constData(), objects);
+    } else if (type.id() == QMetaType::QVariantMap) {
+        for (const QVariant &element : *static_cast<const QVariantMap *>(value))
+            addObjects(element.metaType(), element.constData(), objects);
+    } else if (type.id() >= QMetaType::User && QMetaType::canView(type, QMetaType::fromType<QSequentialIterable>())) {
+        const auto sequence = QVariant(type, value).value<QSequentialIterable>();
+        if (!sequence.metaContainer().valueMetaType().flags().testFlag(QMetaType::PointerToQObject))
+            return;
+        for (const QVariant &element : sequence)
+            addObjects(element.metaType(), element.constData(), objects);
     }
+}
+
+/// The objects that these point to, in lists and maps as well.
+ObjectList objectsOf(qsizetype count, const QMetaType *types, const void *const *values)
+{
+    ObjectList objects;
+    for (qsizetype i = 0; i < count; ++i)
+        addObjects(types[i], values[i], &objects);
     return objects;
 }
 
@@ -173,23 +188,26 @@ private:
                                                                                       : value.data();
     }
 
-    /// The one of these arguments, which are converted to its types.
+    /// The overload that the arguments match best; they are converted to its types.
     QMetaMethod choose(const QMetaObject *meta, const QByteArray &name, QString *error)
     {
         QMetaMethod best;
         QVariantList bestArguments;
-        int bestExact = -1;
+        int bestMatch = -1;
         QByteArrayList known;
+        QStringList problems;
         for (int i = meta->methodCount() - 1; i >= 0; --i) {
             const QMetaMethod method = meta->method(i);
             if (method.name() != name || !canBeCalled(method))
                 continue;
             known.prepend(method.methodSignature());
-            QVariantList converted = m_arguments;
-            const int exact = method.parameterCount() == converted.size() ? convert(method, &converted) : -1;
-            if (exact <= bestExact)
+            if (method.parameterCount() != m_arguments.size())
                 continue;
-            bestExact = exact;
+            QVariantList converted = m_arguments;
+            const int match = convert(method, &converted, &problems);
+            if (match <= bestMatch)
+                continue;
+            bestMatch = match;
             best = method;
             bestArguments = converted;
         }
@@ -198,39 +216,41 @@ private:
             return best;
         }
         const QString method = QString::fromLatin1(meta->className()) + QStringLiteral("::") + QString::fromUtf8(name);
+        const QString signatures = QString::fromLatin1(known.join(", "));
         if (known.isEmpty()) {
             *error = QStringLiteral("%1: there is no slot or invokable method of this name").arg(method);
+        } else if (problems.size() == 1) { // no overloads to choose among
+            *error = QStringLiteral("%1: %2; there is %3").arg(method, problems.first(), signatures);
         } else {
             QList<QMetaType> types;
             for (const QVariant &argument : std::as_const(m_arguments))
                 types.append(argument.metaType());
             *error = QStringLiteral("%1: no method of this name takes (%2); there is %3")
-                             .arg(method, typeNames(types), QString::fromLatin1(known.join(", ")));
+                             .arg(method, typeNames(types), signatures);
         }
         return best;
     }
 
-    /// How many fit as they are; -1 if one does not fit at all.
-    static int convert(const QMetaMethod &method, QVariantList *arguments)
+    /// How well all arguments match; -1 if one cannot be passed: then why is appended to \a problems.
+    static int convert(const QMetaMethod &method, QVariantList *arguments, QStringList *problems)
     {
-        int exact = 0;
+        int sum = 0;
         for (int i = 0; i < arguments->size(); ++i) {
-            QVariant &argument = (*arguments)[i];
-            const QMetaType type = method.parameterMetaType(i);
-            if (argument.metaType() == type)
-                ++exact;
-            else if (type == QMetaType::fromType<QVariant>())
-                continue;
-            else if (!type.isValid() || !argument.canConvert(type) || !argument.convert(type))
+            QString problem;
+            const auto match = convertArgument(&(*arguments)[i], method.parameterMetaType(i), &problem);
+            if (match == ArgumentMatch::None) {
+                problems->append(QStringLiteral("argument %1: %2").arg(i + 1).arg(problem));
                 return -1;
+            }
+            sum += int(match);
         }
-        return exact;
+        return sum;
     }
 
     QObject *m_object = nullptr;
     QMetaMethod m_method;
     QVariantList m_arguments;
-    QList<QPointer<const QObject>> m_objects; ///< among the arguments
+    ObjectList m_objects; ///< among the arguments
 };
 
 } // namespace

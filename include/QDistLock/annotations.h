@@ -641,8 +641,9 @@ QMetaObject::Connection connectLocked(const typename QtPrivate::FunctionPointer<
     Calls the annotated slot or invokable \a method of \a object under its lock, in the thread of \a object,
     and gives what it returns; an invalid QVariant for `void`, and where `onBusy=skip` left it out.
 
-    Of several methods of that name the one is called that takes so many arguments and fits their types
-    best; arguments are converted as QVariant does.
+    Of several methods of that name the one is called that takes this many arguments and matches their types
+    best. Arguments are converted as QVariant does, and lists element by element; a value that would lose a part (1.5 or
+    NaN for an int, -1 for an unsigned, nullptr for text) is an error.
 
     Never blocks. Cancelling the future takes a call back that has not begun. Errors are exceptions of the
     future: LockUnavailable when the lock was not acquired, when the annotation is missing or broken or no

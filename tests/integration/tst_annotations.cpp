@@ -20,6 +20,7 @@
 #include <QtCore/qthread.h>
 
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <thread>
@@ -279,6 +280,8 @@ private Q_SLOTS:
     void invokesOverloads();
     void invokesBusy();
     void invokesWrong();
+    void invokesWithoutLoss_data();
+    void invokesWithoutLoss();
     void invokesInAnotherThread();
     void invokesOfTheDead();
     void invokesWithTheDead_data();
@@ -1545,11 +1548,46 @@ void tst_Annotations::invokesWrong()
     error = text(invokeLocked(&object, "twice"));
     QVERIFY2(contains(error, "Invokable::twice: no method of this name takes (); there is twice(int)"), qPrintable(error));
     error = text(invokeLocked(&object, "twice", QVariantMap()));
-    QVERIFY2(contains(error, "takes (QVariantMap)"), qPrintable(error));
+    QVERIFY2(contains(error, "Invokable::twice: argument 1: QVariantMap cannot be converted to int; there is twice(int)"),
+             qPrintable(error));
     error = text(invokeLocked(&object, "bare"));
     QVERIFY2(contains(error, "Invokable::bare: there is no annotation"), qPrintable(error));
     error = text(invokeLocked(nullptr, "twice", 1));
     QVERIFY2(contains(error, "null"), qPrintable(error));
+}
+
+void tst_Annotations::invokesWithoutLoss_data()
+{
+    QTest::addColumn<QVariant>("argument");
+    QTest::addColumn<QString>("problem");
+    const auto row = [](const QVariant &argument, const char *problem) {
+        QTest::addRow("%s %s", argument.typeName(), problem) << argument << QString::fromUtf8(problem);
+    };
+    row(1.5, "1.5 does not fit into int");
+    row(qQNaN(), "NaN does not fit into int");
+    row(1e20, "100000000000000000000 does not fit into int");
+    row(qint64(1) << 31, "2147483648 does not fit into int");
+    row((std::numeric_limits<quint64>::max)(), "18446744073709551615 does not fit into int");
+    row(QVariant::fromValue(nullptr), "null is no int");
+    row(QStringLiteral("1.5"), "QString cannot be converted to int");
+    row(7.0, "");
+    row(qint64(7), "");
+    row(QStringLiteral("7"), "");
+}
+
+void tst_Annotations::invokesWithoutLoss()
+{
+    QFETCH(QVariant, argument);
+    QFETCH(QString, problem);
+    Invokable object;
+    const auto future = invokeLocked(&object, "twice", QVariantList{argument});
+    QVERIFY(finished(future));
+    QCOMPARE(object.calls, problem.isEmpty() ? 1 : 0);
+    if (problem.isEmpty())
+        QCOMPARE(future.result(), QVariant(14));
+    else
+        QVERIFY2(failureOf(future).errorString.contains(QStringLiteral("argument 1: ") + problem),
+                 qPrintable(failureOf(future).errorString));
 }
 
 void tst_Annotations::invokesInAnotherThread()

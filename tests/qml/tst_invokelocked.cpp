@@ -7,15 +7,19 @@
 #include <QDistLock/DistributedLock>
 #include <QDistLock/LockRegistry>
 
+#include <QtCore/qdatetime.h>
+#include <QtCore/qjsonvalue.h>
 #include <QtCore/qpointer.h>
 #include <QtCore/qregularexpression.h>
 #include <QtCore/qthread.h>
+#include <QtCore/qurl.h>
 #include <QtQml/qqmlcomponent.h>
 #include <QtQml/qqmlcontext.h>
 #include <QtQml/qqmlengine.h>
 #include <QtTest/qtest.h>
 
 #include <memory>
+#include <numeric>
 #include <stdexcept>
 
 using namespace QDistLock;
@@ -65,6 +69,95 @@ public Q_SLOTS:
     }
 };
 
+/// A value type of the application.
+struct Place
+{
+    Q_GADGET
+    Q_PROPERTY(int x MEMBER x)
+public:
+    int x = 0;
+};
+Q_DECLARE_METATYPE(Place)
+
+/// One method for each type of parameter; each returns what it was given.
+class Arguments : public QObject
+{
+    Q_OBJECT
+    QDL_LOCKED_METHOD(aBool, "args:{value}")
+    QDL_LOCKED_METHOD(aShort, "args:{value}")
+    QDL_LOCKED_METHOD(anInt, "args:{value}")
+    QDL_LOCKED_METHOD(aUint, "args:{value}")
+    QDL_LOCKED_METHOD(aLong, "args:{value}")
+    QDL_LOCKED_METHOD(aDouble, "args:{value}")
+    QDL_LOCKED_METHOD(aFloat, "args:{value}")
+    QDL_LOCKED_METHOD(aText, "args:{value}")
+    QDL_LOCKED_METHOD(aUrl, "args:{value}")
+    QDL_LOCKED_METHOD(aColor, "args:{value}")
+    QDL_LOCKED_METHOD(aDate, "args:{value}")
+    QDL_LOCKED_METHOD(aDateTime, "args:{value}")
+    QDL_LOCKED_METHOD(aPlace, "args:{value.x}")
+    QDL_LOCKED_METHOD(anObject, "args")
+    QDL_LOCKED_METHOD(aReceiver, "args")
+    QDL_LOCKED_METHOD(aVariant, "args")
+    QDL_LOCKED_METHOD(aList, "args")
+    QDL_LOCKED_METHOD(aMap, "args")
+    QDL_LOCKED_METHOD(texts, "args")
+    QDL_LOCKED_METHOD(ints, "args")
+    QDL_LOCKED_METHOD(doubles, "args")
+    QDL_LOCKED_METHOD(places, "args")
+    QDL_LOCKED_METHOD(objects, "args")
+    QDL_LOCKED_METHOD(json, "args")
+    QDL_LOCKED_METHOD(over, "args")
+
+public:
+    enum Color { Red, Green };
+    Q_ENUM(Color)
+    int calls = 0;
+
+    Q_INVOKABLE QString aBool(bool value) { return show(value); }
+    Q_INVOKABLE QString aShort(short value) { return show(value); }
+    Q_INVOKABLE QString anInt(int value) { return show(value); }
+    Q_INVOKABLE QString aUint(uint value) { return show(value); }
+    Q_INVOKABLE QString aLong(qint64 value) { return show(value); }
+    Q_INVOKABLE QString aDouble(double value) { return show(value); }
+    Q_INVOKABLE QString aFloat(float value) { return show(value); }
+    Q_INVOKABLE QString aText(const QString &value) { return show(value); }
+    Q_INVOKABLE QString aUrl(const QUrl &value) { return show(value); }
+    Q_INVOKABLE QString aColor(Arguments::Color value) { return show(value); }
+    Q_INVOKABLE QString aDate(const QDate &value) { return show(value); }
+    Q_INVOKABLE QString aDateTime(const QDateTime &value) { return show(value); }
+    Q_INVOKABLE QString aPlace(const Place &value) { return show(value.x); }
+    Q_INVOKABLE QString anObject(QObject *value) { return show(value); }
+    Q_INVOKABLE QString aReceiver(Arguments *value) { return show(value); }
+    Q_INVOKABLE QString aVariant(const QVariant &value) { return show(value); }
+    Q_INVOKABLE QString aList(const QVariantList &value) { return show(value); }
+    Q_INVOKABLE QString aMap(const QVariantMap &value) { return show(value); }
+    Q_INVOKABLE QString texts(const QStringList &value) { return show(value); }
+    Q_INVOKABLE QString ints(const QList<int> &value) { return show(value); }
+    Q_INVOKABLE QString doubles(const QList<double> &value) { return show(value); }
+    Q_INVOKABLE QString places(const QList<Place> &value)
+    {
+        return show(std::accumulate(value.begin(), value.end(), 0, [](int sum, Place place) { return sum + place.x; }));
+    }
+    Q_INVOKABLE QString objects(const QList<QObject *> &value) { return show(value); }
+    Q_INVOKABLE QString json(const QJsonValue &value) { return show(value); }
+    Q_INVOKABLE QString over(const QString &value) { return show(value); }
+    Q_INVOKABLE QString over(double value) { return show(value); }
+
+    Q_INVOKABLE Place place() const { return {7}; }
+    Q_INVOKABLE QList<int> someInts() const { return {1, 2}; }
+
+private:
+    template<typename T>
+    QString show(const T &value)
+    {
+        ++calls;
+        QString text;
+        QDebug(&text).nospace() << value;
+        return text;
+    }
+};
+
 class TestInvokeLocked : public QObject
 {
     Q_OBJECT
@@ -76,6 +169,14 @@ private Q_SLOTS:
 
     void resultUnderTheLock();
     void argumentsAndVoid();
+    void argumentsAsInADirectCall_data();
+    void argumentsAsInADirectCall();
+    void numbersAsText();
+    void argumentsThatWouldLose_data();
+    void argumentsThatWouldLose();
+    void functionsForAnotherThread_data();
+    void functionsForAnotherThread();
+    void objectInAListDestroyedWhileWaiting();
     void busy_data();
     void busy();
     void waitsItsTurn();
@@ -99,6 +200,8 @@ private:
     int m_count = 0;
     QStringList m_warnings;
     std::unique_ptr<Backend> m_backend;
+    std::unique_ptr<Arguments> m_arguments;
+    QPointer<QObject> m_item;
     std::unique_ptr<QQmlEngine> m_engine;
     std::unique_ptr<QObject> m_root;
 };
@@ -114,6 +217,7 @@ void TestInvokeLocked::init()
     m_id = "o" + QByteArray::number(++m_count);
     m_warnings.clear();
     m_backend = std::make_unique<Backend>();
+    m_arguments = std::make_unique<Arguments>();
 }
 
 void TestInvokeLocked::cleanup()
@@ -121,6 +225,7 @@ void TestInvokeLocked::cleanup()
     m_root.reset();
     m_engine.reset();
     m_backend.reset();
+    m_arguments.reset();
     QCOMPARE(m_warnings, QStringList());
 }
 
@@ -134,6 +239,8 @@ void TestInvokeLocked::evaluate(const QByteArray &expression)
             m_warnings += error.toString();
     });
     m_engine->rootContext()->setContextProperty(QStringLiteral("backend"), m_backend.get());
+    m_engine->rootContext()->setContextProperty(QStringLiteral("args"), m_arguments.get());
+    m_engine->rootContext()->setContextProperty(QStringLiteral("item"), m_item.data());
     QQmlComponent component(m_engine.get());
     component.setData("import QtQml\nimport QDistLock\n"
                       "QtObject {\n"
@@ -169,6 +276,203 @@ void TestInvokeLocked::argumentsAndVoid()
     const QVariantList expected{7, 2.5, true, QStringList{QStringLiteral("a"), QStringLiteral("b")},
                                 QVariant::fromValue<QObject *>(m_backend.get())};
     QCOMPARE(m_backend->given, expected);
+}
+
+void TestInvokeLocked::argumentsAsInADirectCall_data()
+{
+    QTest::addColumn<QByteArray>("method");
+    QTest::addColumn<QByteArray>("argument");
+    static constexpr const char *rows[][2] = {
+            {"aBool", "true"},
+            {"aBool", "1"},
+            {"aShort", "-7"},
+            {"anInt", "7"},
+            {"anInt", "3.5 * 2"},
+            {"anInt", "-0"},
+            {"anInt", "true"},
+            {"anInt", "'7'"},
+            {"aUint", "4294967295"},
+            {"aLong", "9007199254740992"},
+            {"aLong", "-1e15"},
+            {"aDouble", "7.5"},
+            {"aDouble", "NaN"},
+            {"aDouble", "-Infinity"},
+            {"aFloat", "0.1"},
+            {"aText", "'x'"},
+            {"aText", "7"},
+            {"aText", "true"},
+            {"aUrl", "'http://a.example/b'"},
+            {"aColor", "1"},
+            {"aDate", "new Date(2020, 0, 2)"},
+            {"aDateTime", "new Date(2020, 0, 2, 3, 4, 5)"},
+            {"aPlace", "args.place()"},
+            {"anObject", "args"},
+            {"anObject", "null"},
+            {"aReceiver", "args"},
+            {"aReceiver", "null"},
+            {"aVariant", "null"},
+            {"aVariant", "'x'"},
+            {"aVariant", "args.place()"},
+            {"aVariant", "() => 1"},
+            {"aList", "[1, 'x', [2], { y: 3 }, null]"},
+            {"aList", "[]"},
+            {"aMap", "({ a: [1, { b: 2 }], c: args.place() })"},
+            {"texts", "['a', 'b']"},
+            {"texts", "[1, 2.5]"},
+            {"texts", "'one'"},
+            {"ints", "[1, 2]"},
+            {"ints", "[]"},
+            {"ints", "args.someInts()"},
+            {"doubles", "[1, 2.5, NaN]"},
+            {"places", "[args.place(), args.place()]"},
+            {"objects", "[args, null]"},
+            {"json", "null"},
+            {"json", "({ a: [1, 'x', null] })"},
+            {"over", "3.5 * 2"},
+            {"over", "'7'"},
+    };
+    for (const auto &[method, argument] : rows)
+        QTest::addRow("%s(%s)", method, argument) << QByteArray(method) << QByteArray(argument);
+}
+
+/// What a parameter takes without loss, it gets as it would by args.method(argument).
+void TestInvokeLocked::argumentsAsInADirectCall()
+{
+    QFETCH(QByteArray, method);
+    QFETCH(QByteArray, argument);
+    evaluate("Promise.all([args." + method + "(" + argument + "), DistributedLocks.invokeLocked(args, '" + method + "', ["
+             + argument + "])]).then(([direct, locked]) => direct === locked ? 'same' : direct + ' is not ' + locked)");
+    QTRY_VERIFY_WITH_TIMEOUT(!heard().isEmpty(), Patience);
+    QCOMPARE(heard(), QStringLiteral("resolved \"same\""));
+}
+
+/// As JavaScript writes them, so that a key does not depend on who wrote the number.
+void TestInvokeLocked::numbersAsText()
+{
+    evaluate("Promise.all([1e20, -1e20, 1763805177000, 1e21, 1.5e-7, 1e-6, 0.1, 123456.789, -0, NaN, Infinity, -Infinity]\n"
+             "    .map(number => DistributedLocks.invokeLocked(args, 'aText', [number])\n"
+             "        .then(text => text === '\"' + number + '\"' ? 'same' : number + ' is not ' + text)))");
+    QTRY_VERIFY_WITH_TIMEOUT(!heard().isEmpty(), Patience);
+    QCOMPARE(heard(), QStringLiteral("resolved [%1]").arg(QStringList(12, QStringLiteral("\"same\"")).join(u',')));
+}
+
+void TestInvokeLocked::argumentsThatWouldLose_data()
+{
+    QTest::addColumn<QByteArray>("method");
+    QTest::addColumn<QByteArray>("argument");
+    QTest::addColumn<QString>("named");
+    static constexpr const char *rows[][3] = {
+            {"anInt", "NaN", "NaN"},
+            {"anInt", "Infinity", "Infinity"},
+            {"anInt", "1e20", "100000000000000000000"},
+            {"anInt", "1.5", "1.5"},
+            {"anInt", "2147483648", "2147483648"},
+            {"aShort", "32768", "32768"},
+            {"aShort", "NaN", "NaN"},
+            {"aUint", "-1", "-1"},
+            {"aUint", "4294967296", "4294967296"},
+            {"aLong", "1e20", "100000000000000000000"},
+            {"aLong", "NaN", "NaN"},
+            {"aFloat", "1e300", "float"},
+            {"aFloat", "16777217", "16777217"},
+            {"aBool", "2", "2"},
+            {"aBool", "0.1", "0.1"},
+            {"aBool", "NaN", "NaN"},
+            {"aBool", "'no'", "bool"},
+            {"aColor", "1.5", "1.5"},
+            {"aColor", "1e20", "100000000000000000000"},
+            {"anInt", "'x'", "int"},
+            {"anInt", "'7.5'", "int"},
+            {"anInt", "null", "null"},
+            {"aText", "null", "null"},
+            {"texts", "null", "null"},
+            {"texts", "[null]", "null"},
+            {"texts", "[[1], [2]]", "element 1"},
+            {"ints", "[1, 2.5]", "element 2"},
+            {"ints", "['a']", "element 1"},
+            {"ints", "[undefined]", "undefined"},
+            {"objects", "[args, 7]", "element 2"},
+            {"aReceiver", "backend", "Arguments*"},
+            {"aText", "new Date(NaN)", "QString"},
+            {"aText", "() => 1", "function"},
+            {"aList", "() => 1", "function"},
+            {"aMap", "() => 1", "function"},
+            {"aText", "[1, 2]", "QString"},
+            {"aText", "args.place()", "QString"},
+            {"anInt", "undefined", "undefined"},
+            {"aText", "undefined", "undefined"},
+            {"anObject", "undefined", "undefined"},
+            {"aVariant", "undefined", "undefined"},
+    };
+    for (const auto &[method, argument, named] : rows)
+        QTest::addRow("%s(%s)", method, argument) << QByteArray(method) << QByteArray(argument) << QString::fromLatin1(named);
+}
+
+/// They are refused: what ran would run under another key than the value says.
+void TestInvokeLocked::argumentsThatWouldLose()
+{
+    QFETCH(QByteArray, method);
+    QFETCH(QByteArray, argument);
+    QFETCH(QString, named);
+    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(QString::fromLatin1(method) + QStringLiteral(".*argument 1")));
+    evaluate("DistributedLocks.invokeLocked(args, '" + method + "', [" + argument + "])");
+    QTRY_VERIFY_WITH_TIMEOUT(!heard().isEmpty(), Patience);
+    QVERIFY2(heard().startsWith(QStringLiteral("rejected %1 Error: ").arg(DistributedLock::OptionsError)),
+             qPrintable(heard()));
+    QVERIFY2(heard().contains(QLatin1String(method)) && heard().contains(QStringLiteral("argument 1")), qPrintable(heard()));
+    QVERIFY2(heard().contains(named), qPrintable(heard()));
+    QCOMPARE(m_arguments->calls, 0);
+}
+
+void TestInvokeLocked::functionsForAnotherThread_data()
+{
+    QTest::addColumn<QByteArray>("method");
+    QTest::addColumn<QByteArray>("argument");
+    QTest::newRow("function") << QByteArray("aVariant") << QByteArray("() => 1");
+    QTest::newRow("in an array") << QByteArray("aList") << QByteArray("[1, () => 1]");
+    QTest::newRow("in an object") << QByteArray("aMap") << QByteArray("({ done: () => 1 })");
+    QTest::newRow("deep") << QByteArray("aMap") << QByteArray("({ a: [{ b: [() => 1] }] })");
+}
+
+/// A JavaScript function works in the thread of its engine only.
+void TestInvokeLocked::functionsForAnotherThread()
+{
+    QFETCH(QByteArray, method);
+    QFETCH(QByteArray, argument);
+    const QByteArray call = "DistributedLocks.invokeLocked(args, '" + method + "', [" + argument + "])";
+    evaluate(call);
+    QTRY_VERIFY_WITH_TIMEOUT(heard().startsWith(QLatin1String("resolved")), Patience);
+    QCOMPARE(m_arguments->calls, 1);
+
+    QThread thread;
+    thread.start();
+    m_arguments->moveToThread(&thread);
+    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(QStringLiteral("function.*thread")));
+    evaluate(call);
+    QTRY_VERIFY_WITH_TIMEOUT(!heard().isEmpty(), Patience);
+    thread.quit();
+    QVERIFY(thread.wait());
+    QVERIFY2(heard().startsWith(QStringLiteral("rejected %1 Error: ").arg(DistributedLock::OptionsError)),
+             qPrintable(heard()));
+    QVERIFY2(heard().contains(QLatin1String("argument 1")), qPrintable(heard()));
+    QCOMPARE(m_arguments->calls, 1);
+}
+
+void TestInvokeLocked::objectInAListDestroyedWhileWaiting()
+{
+    for (const QByteArray method : {"objects", "aList"}) {
+        QCOMPARE(m_server.cli({"SET", "lock:args", "foreign", "NX", "PX", "60000"}), QByteArrayLiteral("OK"));
+        auto item = std::make_unique<QObject>();
+        m_item = item.get();
+        evaluate("DistributedLocks.invokeLocked(args, '" + method + "', [[backend, item]])");
+        QTRY_VERIFY_WITH_TIMEOUT(m_server.exists("{lock:args}:queue"), Patience);
+        item.reset();
+        m_server.cli({"DEL", "lock:args"});
+        QTRY_VERIFY_WITH_TIMEOUT(!heard().isEmpty(), Patience);
+        QVERIFY2(heard().startsWith(QStringLiteral("rejected %1 Error: ").arg(DistributedLock::CancelledError)),
+                 qPrintable(heard()));
+        QCOMPARE(m_arguments->calls, 0);
+    }
 }
 
 void TestInvokeLocked::busy_data()

@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "callargument.h"
+
+#include <QtCore/qlocale.h>
+#include <QtCore/qsequentialiterable.h>
+
+#include <cmath>
+
+namespace QDistLock {
+
+namespace {
+
+ArgumentMatch refuse(QString *error, const QString &text)
+{
+    *error = text;
+    return ArgumentMatch::None;
+}
+
+/// The class, of another library than this one uses, is where a function comes from QML.
+bool isFunction(QMetaType type)
+{
+    return qstrcmp(type.name(), "QJSValue") == 0;
+}
+
+QString nameOf(QMetaType type)
+{
+    return isFunction(type) ? QStringLiteral("a JavaScript function") : QString::fromLatin1(type.name());
+}
+
+bool isPointer(QMetaType type)
+{
+    const QMetaType::TypeFlags flags = type.flags();
+    return flags.testFlag(QMetaType::IsPointer) || flags.testFlag(QMetaType::PointerToQObject)
+            || flags.testFlag(QMetaType::PointerToGadget);
+}
+
+bool isNumber(QMetaType type)
+{
+    switch (type.id()) {
+    case QMetaType::Bool:
+    case QMetaType::Char:
+    case QMetaType::SChar:
+    case QMetaType::UChar:
+    case QMetaType::Short:
+    case QMetaType::UShort:
+    case QMetaType::Int:
+    case QMetaType::UInt:
+    case QMetaType::Long:
+    case QMetaType::ULong:
+    case QMetaType::LongLong:
+    case QMetaType::ULongLong:
+    case QMetaType::Float:
+    case QMetaType::Double:
+        return true;
+    default:
+        return type.flags().testFlag(QMetaType::IsEnumeration);
+    }
+}
+
+bool isDate(QMetaType type)
+{
+    return type.id() == QMetaType::QDateTime || type.id() == QMetaType::QDate || type.id() == QMetaType::QTime;
+}
+
+/// As JavaScript writes it.
+QString toText(double number)
+{
+    if (std::isnan(number))
+        return QStringLiteral("NaN");
+    if (std::isinf(number))
+        return number > 0 ? QStringLiteral("Infinity") : QStringLiteral("-Infinity");
+    if (number == 0)
+        return QStringLiteral("0"); // -0 too
+    const double size = std::abs(number);
+    if (size >= 1e-6 && size < 1e21)
+        return QString::number(number, 'f', QLocale::FloatingPointShortest);
+    QString text = QString::number(number, 'e', QLocale::FloatingPointShortest);
+    return text.replace(QLatin1String("e-0"), QLatin1String("e-"));
+}
+
+/// Two numbers of any types are equal where their texts are.
+QString toText(const QVariant &number)
+{
+    const QMetaType type = number.metaType();
+    switch (type.id()) {
+    case QMetaType::Float:
+    case QMetaType::Double:
+        return toText(number.toDouble());
+    case QMetaType::ULong:
+    case QMetaType::ULongLong:
+        return QString::number(number.toULongLong());
+    default:
+        return type.flags().testFlag(QMetaType::IsUnsignedEnumeration) ? QString::number(number.toULongLong())
+                                                                       : QString::number(number.toLongLong());
+    }
+}
+
+/// A fraction is rounded to the nearest float: every fraction would be refused otherwise.
+bool fitsFloat(double number)
+{
+    const double rounded = double(float(number));
+    return !std::isfinite(number) || rounded == number || (std::isfinite(rounded) && number != std::trunc(number));
+}
+
+ArgumentMatch convertNumber(QVariant *argument, QMetaType type, QString *error)
+{
+    QVariant number = *argument;
+    const bool converted = number.convert(type);
+    const bool same = converted && toText(number) == toText(*argument);
+    if (!same && !(converted && type.id() == QMetaType::Float && fitsFloat(argument->toDouble())))
+        return refuse(error, QStringLiteral("%1 does not fit into %2").arg(toText(*argument), nameOf(type)));
+    *argument = number;
+    return ArgumentMatch::Related;
+}
+
+bool isSequence(QMetaType type)
+{
+    return type.id() != QMetaType::QString && type.id() != QMetaType::QByteArray
+            && QMetaType::canView(type, QMetaType::fromType<QSequentialIterable>());
+}
+
+ArgumentMatch convertSequence(QVariant *argument, QMetaType type, QString *error)
+{
+    QVariant sequence(type);
+    auto target = sequence.view<QSequentialIterable>();
+    const QMetaType elementType = target.metaContainer().valueMetaType();
+    int position = 0;
+    for (QVariant element : argument->value<QSequentialIterable>()) {
+        ++position;
+        if (elementType != QMetaType::fromType<QVariant>()
+            && convertArgument(&element, elementType, error) == ArgumentMatch::None) {
+            return refuse(error, QStringLiteral("element %1: %2").arg(position).arg(*error));
+        }
+        target.addValue(element, QSequentialIterable::AtEnd);
+    }
+    *argument = sequence;
+    return ArgumentMatch::Related;
+}
+
+/// QVariant converts it, but the result does not say what \a from says.
+bool isLossy(const QVariant &from, const QVariant &to)
+{
+    switch (to.metaType().id()) {
+    case QMetaType::Bool: // any text but "", "0" and "false" becomes true
+        return from.toString() != to.toString();
+    case QMetaType::QString: // an invalid date becomes an empty text
+        return to.toString().isEmpty() && isDate(from.metaType());
+    case QMetaType::QStringList:
+        return false;
+    default: // a text becomes the list of its characters
+        return isSequence(to.metaType());
+    }
+}
+
+} // namespace
+
+ArgumentMatch convertArgument(QVariant *argument, QMetaType type, QString *error)
+{
+    const QMetaType from = argument->metaType();
+    if (!type.isValid())
+        return refuse(error, QStringLiteral("the parameter's type is unknown to Qt; see Q_DECLARE_METATYPE"));
+    if (from == type)
+        return ArgumentMatch::Same;
+    if (type == QMetaType::fromType<QVariant>())
+        return ArgumentMatch::Converted;
+
+    const QString name = nameOf(type);
+    if (!from.isValid())
+        return refuse(error, QStringLiteral("there is no value (undefined) for %1").arg(name));
+    if (from.id() == QMetaType::Nullptr && type.id() != QMetaType::QJsonValue) {
+        if (!isPointer(type))
+            return refuse(error, QStringLiteral("null is no %1").arg(name));
+        *argument = QVariant(type);
+        return ArgumentMatch::Related;
+    }
+    if (isNumber(from) && isNumber(type))
+        return convertNumber(argument, type, error);
+    if (isSequence(from) && isSequence(type))
+        return convertSequence(argument, type, error);
+
+    if (type.id() == QMetaType::QString && (from.id() == QMetaType::Double || from.id() == QMetaType::Float)) {
+        *argument = toText(argument->toDouble());
+        return ArgumentMatch::Converted;
+    }
+    QVariant value = *argument;
+    if (isFunction(from) || !value.canConvert(type) || !value.convert(type) || isLossy(*argument, value))
+        return refuse(error, QStringLiteral("%1 cannot be converted to %2").arg(nameOf(from), name));
+    *argument = value;
+    return isPointer(from) && isPointer(type) ? ArgumentMatch::Related : ArgumentMatch::Converted;
+}
+
+} // namespace QDistLock
