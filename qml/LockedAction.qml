@@ -23,6 +23,9 @@ import QDistLock
     settled. Meanwhile the action is disabled, whatever `enabled` says (unless it is put into an
     ActionGroup of yours), and triggering it does nothing.
 
+    `state`, `running`, `error` and `errorString` describe one moment: all of them change before the first one notifies, and
+    `finished`, `refused`, `failed` and `lost` follow. Every handler may run the action again, or destroy it.
+
     Nothing blocks: work that computes for long blocks the user interface all the same, and the
     renewals of its lock with it; let it return a promise instead. If the action is destroyed, the lock
     is given back at once: a run that waits is rejected with CancelledError, work that goes on goes on
@@ -52,12 +55,13 @@ T.Action {
     property alias lease: ownLock.lease
     property alias wait: ownLock.wait
 
-    readonly property int state: internal.state
-    readonly property bool running: state !== LockedAction.Idle
+    /// Read-only, as the three that follow.
+    property alias state: status.state
+    property alias running: status.running
     /// Of the last run; DistributedLock.NoError too where it was the work that failed.
-    readonly property int error: internal.error
+    property alias error: status.error
     /// Why the last run got no lock, lost it, or its work failed; empty if all is well.
-    readonly property string errorString: internal.errorString
+    property alias errorString: status.errorString
     /// For LockStatus. What it holds belongs to the action.
     readonly property DistributedLock lock: DistributedLock {
         id: ownLock
@@ -65,8 +69,9 @@ T.Action {
         onLost: reason => {
             if (root.state !== LockedAction.Working)
                 return;
-            internal.errorString = qsTr("Lock %1 was lost while its work was running").arg(internal.lockName());
-            root.lost(reason);
+            status.set(status.state, status.error,
+                       qsTr("Lock %1 was lost while its work was running").arg(internal.lockName()));
+            root?.lost(reason);
         }
     }
 
@@ -85,14 +90,15 @@ T.Action {
         if (running)
             return Promise.reject(internal.refusal(DistributedLock.BusyError,
                                                    qsTr("Lock %1: the action is running already").arg(internal.lockName())));
-        internal.error = DistributedLock.NoError;
-        internal.errorString = "";
-        internal.state = LockedAction.Waiting;
+        const refusal = internal.refusal(DistributedLock.CancelledError,
+                                         qsTr("Lock %1: the action was destroyed").arg(internal.lockName()));
+        internal.address();
+        status.set(LockedAction.Waiting, DistributedLock.NoError, "");
+        // Ids are null once the action is destroyed, as any handler may do.
+        if (!internal)
+            return Promise.reject(refusal);
         const acquiring = whenBusy === LockedAction.Wait ? ownLock.acquire() : ownLock.tryAcquire();
-        // Ids are null once the action is destroyed.
-        return acquiring.then(result => internal ? internal.acquired(result)
-                                                 : Promise.reject(Object.assign(new Error(result.errorString),
-                                                                                { error: result.error })));
+        return acquiring.then(result => internal ? internal.acquired(result) : Promise.reject(refusal));
     }
 
     onNameChanged: internal.address()
@@ -105,15 +111,15 @@ T.Action {
     // On top of `enabled`, which belongs to whoever uses the action.
     T.ActionGroup.group: T.ActionGroup {
         exclusive: false
-        enabled: !root.running
+        enabled: status.idle
     }
 
     property QtObject internal: QtObject {
         id: internal
 
-        property int state: LockedAction.Idle
-        property int error: DistributedLock.NoError
-        property string errorString
+        readonly property LockedActionStatus status: LockedActionStatus {
+            id: status
+        }
         readonly property LoggingCategory category: LoggingCategory {
             name: "qdistlock.qml"
             defaultLogLevel: LoggingCategory.Warning
@@ -125,10 +131,8 @@ T.Action {
             return JSON.stringify(name.length > 100 ? name.slice(0, 100) + "…" : name);
         }
 
-        onStateChanged: address()
-
         function address() {
-            if (state !== LockedAction.Idle)
+            if (!status.idle)
                 return;
             ownLock.name = root.name;
             ownLock.server = root.server;
@@ -146,7 +150,9 @@ T.Action {
                     error: DistributedLock.CancelledError,
                     errorString: qsTr("Lock %1 was lost before its work began").arg(lockName())
                 });
-            state = LockedAction.Working;
+            status.set(LockedAction.Working, DistributedLock.NoError, "");
+            if (!internal)
+                return Promise.reject(new Error(qsTr("the action was destroyed before its work began")));
             let outcome;
             try {
                 if (typeof root.work !== "function")
@@ -159,12 +165,20 @@ T.Action {
                                 reason => internal ? internal.failed(reason) : Promise.reject(reason));
         }
 
+        /// The lock is given back first: a run that begins in a handler acquires it again.
+        function finish(error: int, text: string) {
+            if (ownLock.holdCount > 0)
+                ownLock.release();
+            status?.set(LockedAction.Idle, error, text);
+            internal?.address();
+        }
+
         function refused(result: var): var {
-            state = LockedAction.Idle;
-            if (result.error === DistributedLock.BusyError && root.whenBusy === LockedAction.Skip)
+            if (result.error === DistributedLock.BusyError && root.whenBusy === LockedAction.Skip) {
+                finish(DistributedLock.NoError, "");
                 return undefined;
-            error = result.error;
-            errorString = result.errorString;
+            }
+            const refusal = internal.refusal(result.error, result.errorString);
             switch (result.error) {
             case DistributedLock.BusyError:
             case DistributedLock.TimeoutError:
@@ -173,29 +187,33 @@ T.Action {
             default: // also where nobody has a handler for refused()
                 console.warn(category, `LockedAction: ${result.errorString}`);
             }
-            root.refused(result.error, result.errorString);
-            return Promise.reject(refusal(result.error, result.errorString));
-        }
-
-        function letGo() {
-            if (ownLock.holdCount > 0)
-                ownLock.release();
-            state = LockedAction.Idle;
+            finish(result.error, result.errorString);
+            root?.refused(result.error, result.errorString);
+            return Promise.reject(refusal);
         }
 
         function finished(value: var): var {
-            letGo();
-            root.finished(value);
+            finish(status.error, status.errorString);
+            root?.finished(value);
             return value;
         }
 
         function failed(reason: var): var {
-            letGo();
-            errorString = String(reason?.message ?? reason);
+            const text = textOf(reason);
             // Also where nobody has a handler for failed(), or for the promise.
-            console.warn(category, `LockedAction: the work under lock ${lockName()} failed: ${errorString}`);
-            root.failed(reason);
+            console.warn(category, `LockedAction: the work under lock ${lockName()} failed: ${text}`);
+            finish(DistributedLock.NoError, text);
+            root?.failed(reason);
             return Promise.reject(reason);
+        }
+
+        /// Anything can be thrown, and not everything has a text.
+        function textOf(reason: var): string {
+            try {
+                return String(reason?.message ?? reason);
+            } catch (error) {
+                return qsTr("for a reason that has no text");
+            }
         }
     }
 }

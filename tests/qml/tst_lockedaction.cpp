@@ -43,6 +43,11 @@ private Q_SLOTS:
     void workFails();
     void refusedForOtherReasons_data();
     void refusedForOtherReasons();
+    void workFailsWithoutAText();
+    void handlersSeeOneState_data();
+    void handlersSeeOneState();
+    void runAgainInEachHandler_data();
+    void runAgainInEachHandler();
     void enabledBelongsToTheUser();
     void oneRunAtATime();
     void lostWhileWorking();
@@ -304,6 +309,123 @@ void TestLockedAction::refusedForOtherReasons()
     QTRY_VERIFY_WITH_TIMEOUT(!heard().isEmpty(), Patience);
     QVERIFY2(heard().startsWith(QStringLiteral("refused %1 ").arg(error)), qPrintable(heard()));
     QCOMPARE(state(), Idle);
+}
+
+void TestLockedAction::workFailsWithoutAText()
+{
+    QVERIFY(loadScene("QtObject {\n"
+                      "    property bool failed\n"
+                      "    property LockedAction action: LockedAction {\n"
+                      "        name: '" + m_name + "'; server: '" + m_server.url().toEncoded() + "'\n"
+                      "        work: () => { throw Object.create(null); }\n"
+                      "    }\n"
+                      "    function run() { action.run().catch(() => { failed = true; }); }\n"
+                      "}\n"));
+    m_action = m_root->property("action").value<QObject *>();
+    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(QStringLiteral("failed.*no text")));
+    call("run");
+    QTRY_VERIFY_WITH_TIMEOUT(m_root->property("failed").toBool(), Patience);
+    QCOMPARE(state(), Idle);
+    QVERIFY(!m_action->property("errorString").toString().isEmpty());
+    QTRY_VERIFY_WITH_TIMEOUT(!m_server.exists(m_key), Patience);
+}
+
+void TestLockedAction::handlersSeeOneState_data()
+{
+    QTest::addColumn<QByteArray>("properties");
+    QTest::addColumn<bool>("busy");
+    QTest::addColumn<QString>("views");
+    const QString waiting = QStringLiteral("1 true 0 - false");
+    const QString working = QStringLiteral("2 true 0 - false");
+    const QString idle = QStringLiteral("0 false 0 - true");
+    const QString failed = QStringLiteral("0 false 0 text true");
+    const QString busy = QStringLiteral("0 false %1 text true").arg(DistributedLock::BusyError);
+    const QString timeout = QStringLiteral("0 false %1 text true").arg(DistributedLock::TimeoutError);
+    const auto row = [](const char *name, const QByteArray &properties, bool isBusy, const QStringList &views) {
+        QTest::newRow(name) << properties << isBusy << views.join(QLatin1String(" | "));
+    };
+    row("finished", "work: () => 1", false, {waiting, working, idle, waiting, working, idle});
+    row("skipped", "whenBusy: LockedAction.Skip", true, {waiting, idle, waiting, idle});
+    row("refused", "whenBusy: LockedAction.Fail", true, {waiting, busy, waiting, busy});
+    row("refused after waiting", "wait: 100", true, {waiting, timeout, waiting, timeout});
+    row("failed", "work: () => { throw 'no paper'; }", false, {waiting, working, failed, waiting, working, failed});
+    row("rejected", "work: () => Promise.reject('no paper')", false,
+        {waiting, working, failed, waiting, working, failed});
+}
+
+/// Of two runs. All properties change first, then they notify, then comes the signal.
+void TestLockedAction::handlersSeeOneState()
+{
+    QFETCH(QByteArray, properties);
+    QFETCH(bool, busy);
+    QFETCH(QString, views);
+    if (busy)
+        QVERIFY(hold());
+    QVERIFY(loadScene("QtObject {\n"
+                      "    id: root\n"
+                      "    property var heard: []\n"
+                      "    property var views: []\n"
+                      "    function hear(what) { heard = heard.concat([what]); see(); }\n"
+                      "    function see(enabled = action.enabled) {\n"
+                      "        const view = [action.state, action.running, action.error, action.errorString ? 'text' : '-',\n"
+                      "                      enabled].join(' ');\n"
+                      "        if (views[views.length - 1] !== view)\n"
+                      "            views = views.concat([view]);\n"
+                      "    }\n"
+                      "    property LockedAction action: "
+                      + action(properties
+                               + "\nonStateChanged: root.see(); onRunningChanged: root.see(); onErrorChanged: root.see()\n"
+                                 "onErrorStringChanged: root.see()\n"
+                                 "onEnabledChanged: enabled => root.see(enabled)\n" // Qt sets it after that signal
+                                 )
+                      + "    property Binding binding: Binding {\n" // sees each change by itself
+                        "        target: root; property: 'bound'\n"
+                        "        value: { root.see; return [root.action.error, root.action.running, root.action.errorString]; }\n"
+                        "    }\n"
+                        "    property var bound\n"
+                        "    onBoundChanged: if (views.length > 0) see()\n"
+                        "    function run() { action.run().then(() => hear('ended'), () => hear('ended')); }\n"
+                        "}\n"));
+    m_action = m_root->property("action").value<QObject *>();
+    const auto ended = [this] { return heard().count(QLatin1String("ended")); };
+    for (int run = 1; run <= 2; ++run) {
+        if (properties.contains("paper"))
+            QTest::ignoreMessage(QtWarningMsg, QRegularExpression(QStringLiteral("no paper")));
+        call("run");
+        QTRY_COMPARE_WITH_TIMEOUT(ended(), run, Patience);
+    }
+    QCOMPARE(m_root->property("views").toStringList().join(QLatin1String(" | ")), views);
+}
+
+void TestLockedAction::runAgainInEachHandler_data()
+{
+    QTest::addColumn<QByteArray>("handler");
+    QTest::addColumn<QByteArray>("work");
+    for (const char *const handler : {"onStateChanged", "onRunningChanged", "onErrorStringChanged"}) {
+        QTest::addRow("%s, finished", handler) << QByteArray(handler) << QByteArray("() => root.hear('work')");
+        QTest::addRow("%s, failed", handler)
+                << QByteArray(handler) << QByteArray("() => { root.hear('work'); throw 'no paper'; }");
+    }
+}
+
+/// Also under the name that was set during the first run, and without the level of the run before.
+void TestLockedAction::runAgainInEachHandler()
+{
+    QFETCH(QByteArray, handler);
+    QFETCH(QByteArray, work);
+    const bool fails = work.contains("throw");
+    QVERIFY(load("property int runs\n"
+                 "work: " + work + "\n"
+                 + handler + ": { if (!running && runs < 2 && (errorString !== '') === " + (fails ? "true" : "false")
+                 + ") { ++runs; name = '" + m_name + "-' + runs; root.hear('again ' + lock.holdCount); trigger(); } }\n"));
+    const bool never = !fails && handler == "onErrorStringChanged";
+    for (int run = 0; fails && run < 3; ++run)
+        QTest::ignoreMessage(QtWarningMsg, QRegularExpression(QStringLiteral("no paper")));
+    call("trigger");
+    QTRY_COMPARE_WITH_TIMEOUT(heard().count(QLatin1String("work")), never ? 1 : 3, Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(state(), Idle, Patience);
+    QCOMPARE(heard().count(QLatin1String("again 0")), never ? 0 : 2);
+    QTRY_COMPARE_WITH_TIMEOUT(m_server.keys(m_key + "*"), QList<QByteArray>(), Patience);
 }
 
 void TestLockedAction::enabledBelongsToTheUser()
