@@ -50,10 +50,7 @@ QmlDistributedLock::QmlDistributedLock(QObject *parent)
     connect(&m_attempt, &QFutureWatcherBase::finished, this, &QmlDistributedLock::attemptFinished);
     connect(this, &DistributedLock::stateChanged, this, &QmlDistributedLock::scheduleUpdate);
     connect(this, &DistributedLock::released, this, &QmlDistributedLock::onReleased);
-    connect(this, &DistributedLock::lost, this, [this] {
-        m_activeLevel = false;
-        scheduleUpdate();
-    });
+    connect(this, &DistributedLock::lost, this, &QmlDistributedLock::onLost);
     connect(this, &DistributedLock::leaseChanged, this,
             [this] { optionChanged(m_attempting || state() != Unlocked); });
     connect(this, &DistributedLock::fairChanged, this,
@@ -116,8 +113,8 @@ void QmlDistributedLock::setActive(bool active)
     const QPointer<QmlDistributedLock> alive(this);
     if (active) {
         scheduleUpdate();
-    } else if (m_activeLevel) {
-        m_activeLevel = false;
+    } else if (hasActiveLevel()) {
+        m_activeHold.reset();
         DistributedLock::release();
     } else {
         cancelUnwantedAttempt();
@@ -209,14 +206,14 @@ QJSValue QmlDistributedLock::release()
 
     takeLevel();
     cancelWaitingCalls();
-    const bool endsActive = m_active && (m_activeLevel ? holdCount() <= 1 : !m_changed);
+    const bool endsActive = m_active && (hasActiveLevel() ? holdCount() <= 1 : !m_changed);
     const QPointer<QmlDistributedLock> alive(this);
     const QPointer<QFutureWatcher<bool>> waiting(watcher);
     const QFuture<bool> released = releaseAsync();
     if (waiting)
         waiting->setFuture(released);
     if (alive && endsActive) {
-        m_activeLevel = false;
+        m_activeHold.reset();
         m_cancelling = m_attempting;
         setActive(false);
     }
@@ -267,7 +264,7 @@ void QmlDistributedLock::cancel()
     const QPointer<QmlDistributedLock> alive(this);
     m_cancelling = m_attempting;
     DistributedLock::cancel();
-    if (alive && m_active && !m_activeLevel)
+    if (alive && m_active && !hasActiveLevel())
         setActive(false);
 }
 
@@ -332,7 +329,7 @@ void QmlDistributedLock::update()
     }
     if (!m_active)
         cancelUnwantedAttempt();
-    else if (!m_activeLevel && !m_attempting && !m_stuck && !m_retryTimer.isActive()
+    else if (!m_activeHold && !m_attempting && !m_stuck && !m_retryTimer.isActive()
         && state() != Releasing)
         startAttempt();
 }
@@ -347,10 +344,16 @@ void QmlDistributedLock::applyChange()
         setRegistry(wantedRegistry());
 }
 
+/// Asks for the hold: handlers of QML, in which the hold has ended and maybe the next one begun, run before slots of this class.
+bool QmlDistributedLock::hasActiveLevel() const
+{
+    return m_activeHold && holdCount() > 0 && fencingToken() == *m_activeHold;
+}
+
 /// Ends every level and every acquire under the old name; stateChanged() leads back to update().
 void QmlDistributedLock::letGo()
 {
-    m_activeLevel = false;
+    m_activeHold.reset();
     m_cancelling = m_attempting;
     const QPointer<QmlDistributedLock> alive(this);
     DistributedLock::cancel();
@@ -383,8 +386,10 @@ void QmlDistributedLock::startAttempt()
 /// In a handler of onAcquired the attempt has succeeded, though attemptFinished() is yet to come.
 void QmlDistributedLock::takeLevel()
 {
-    if (m_attempting && !m_cancelling && m_active && !m_activeLevel && !m_changed && isHeld())
-        m_activeLevel = m_levelTaken = true;
+    if (m_attempting && !m_cancelling && m_active && !hasActiveLevel() && !m_changed && isHeld()) {
+        m_activeHold = fencingToken();
+        m_levelTaken = true;
+    }
 }
 
 void QmlDistributedLock::attemptFinished()
@@ -400,7 +405,7 @@ void QmlDistributedLock::attemptFinished()
         // Between the acquisition and this call it may have been lost, or released.
         const bool stillHeld = !m_levelTaken && holdCount() > 0 && fencingToken() == result.fencingToken;
         if (stillHeld && m_active && !m_changed)
-            m_activeLevel = true;
+            m_activeHold = result.fencingToken;
         else if (stillHeld && !m_active)
             DistributedLock::release();
     } else if (result.error == CancelledError) {
@@ -430,11 +435,21 @@ void QmlDistributedLock::retryLater(const LockResult &failure)
            qlonglong(delay.count()));
 }
 
+void QmlDistributedLock::onLost()
+{
+    if (!hasActiveLevel())
+        m_activeHold.reset();
+    scheduleUpdate();
+}
+
 void QmlDistributedLock::onReleased()
 {
     const QPointer<QmlDistributedLock> alive(this);
+    const bool ended = m_activeHold && !hasActiveLevel();
+    if (ended)
+        m_activeHold.reset();
     // Not by `active: false`, nor for a change: somebody called release() of the base class.
-    if (std::exchange(m_activeLevel, false) && m_active)
+    if (ended && m_active)
         setActive(false);
     if (alive)
         scheduleUpdate();

@@ -15,6 +15,7 @@
 #include <QtQml/qqmlparserstatus.h>
 
 #include <chrono>
+#include <optional>
 #include <vector>
 
 namespace QDistLock {
@@ -115,12 +116,14 @@ private:
     void scheduleUpdate();
     void update();
     void applyChange();
+    bool hasActiveLevel() const;
     void letGo();
     void cancelUnwantedAttempt();
     void startAttempt();
     void takeLevel();
     void attemptFinished();
     void retryLater(const LockResult &failure);
+    void onLost();
     void onReleased();
 
     QString m_name;
@@ -131,9 +134,10 @@ private:
     QFutureWatcher<LockResult> m_attempt; ///< the acquire of `active`
     QTimer m_retryTimer;
     std::chrono::milliseconds m_retryDelay;
+    /// The fencing token of the hold of which `active` has one level. See hasActiveLevel().
+    std::optional<qint64> m_activeHold;
     int m_pendingCalls = 0; ///< acquires under way that are not the one of `active`
     bool m_active = false;
-    bool m_activeLevel = false; ///< one of holdCount() levels belongs to `active`
     bool m_attempting = false;  ///< m_attempt has not reported yet
     bool m_levelTaken = false;  ///< takeLevel() gave its level to `active` before it reported
     bool m_cancelling = false;  ///< that attempt was cancelled from here

@@ -117,6 +117,8 @@ private Q_SLOTS:
     void activeWithoutAName();
     void shortLease();
     void activeSetFalseWhileWaiting();
+    void activeSetFalseWhereItEnds_data();
+    void activeSetFalseWhereItEnds();
     void activeSetFalseBesideACall();
     void activeToggledInOneTurn();
     void releaseEndsActive();
@@ -398,6 +400,36 @@ void TestQml::activeSetFalseWhileWaiting()
 }
 
 /// A call of its own keeps the attempt alive, but for no longer than it lasts itself.
+void TestQml::activeSetFalseWhereItEnds_data()
+{
+    QTest::addColumn<QByteArray>("handler");
+    QTest::addColumn<bool>("lost");
+    QTest::newRow("onLost") << QByteArray("onLost: active = false") << true;
+    QTest::newRow("onHeldChanged, lost") << QByteArray("onHeldChanged: if (!held) active = false") << true;
+    QTest::newRow("onReleased") << QByteArray("onReleased: active = false") << false;
+    QTest::newRow("onHoldCountChanged, released") << QByteArray("onHoldCountChanged: if (holdCount === 0) active = false")
+                                                  << false;
+}
+
+/// Handlers of QML run before slots of C++, those of the lock itself included. There is nothing to give back any more.
+void TestQml::activeSetFalseWhereItEnds()
+{
+    QFETCH(QByteArray, handler);
+    QFETCH(bool, lost);
+    Scene scene(plain("lease: 1500; active: true\n" + handler));
+    QVERIFY(scene.lock());
+    QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
+    QTest::failOnWarning(QRegularExpression(QStringLiteral("not held")));
+    if (lost)
+        QCOMPARE(m_server.cli({"DEL", m_key}), QByteArrayLiteral("1"));
+    else
+        scene.lock()->release();
+    QTRY_VERIFY_WITH_TIMEOUT(!scene.lock()->property("active").toBool(), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Unlocked, Patience);
+    scene.lock()->setProperty("active", true);
+    QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->isHeld(), Patience);
+}
+
 void TestQml::activeSetFalseBesideACall()
 {
     QVERIFY(hold());

@@ -1,0 +1,400 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "support/redisserver.h"
+
+#include <QDistLock/Annotations>
+#include <QDistLock/DistributedLock>
+#include <QDistLock/LockRegistry>
+
+#include <QtCore/qeventloop.h>
+#include <QtCore/qpointer.h>
+#include <QtCore/qtimer.h>
+#include <QtQml/qqmlcomponent.h>
+#include <QtQml/qqmlcontext.h>
+#include <QtQml/qqmlengine.h>
+#include <QtQuick/qquickitem.h>
+#include <QtQuick/qquickwindow.h>
+#include <QtTest/qsignalspy.h>
+#include <QtTest/qtest.h>
+
+#include <memory>
+#include <vector>
+
+using namespace QDistLock;
+using Support::RedisServer;
+
+namespace {
+
+constexpr int Patience = 30000;
+
+/// What a handler needs from C++.
+class Helper : public QObject
+{
+    Q_OBJECT
+
+public:
+    using QObject::QObject;
+
+    /// As a dialog does.
+    Q_INVOKABLE void nest()
+    {
+        QEventLoop loop;
+        QTimer::singleShot(200, &loop, &QEventLoop::quit);
+        loop.exec();
+    }
+    /// As code of a dialog that takes the lock itself.
+    Q_INVOKABLE void acquireAndWait(QObject *object)
+    {
+        auto *const lock = qobject_cast<DistributedLock *>(object);
+        lock->acquire();
+        QEventLoop loop;
+        QObject::connect(lock, &DistributedLock::acquired, &loop, &QEventLoop::quit);
+        QTimer::singleShot(Patience, &loop, &QEventLoop::quit);
+        loop.exec();
+    }
+    Q_INVOKABLE void endEngine() { Q_EMIT engineEnds(); }
+
+Q_SIGNALS:
+    void engineEnds();
+};
+
+/// An annotated receiver.
+class Receiver : public QObject
+{
+    Q_OBJECT
+    QDL_LOCKED_METHOD(run, "{name}")
+
+public:
+    using QObject::QObject;
+
+    Q_INVOKABLE QString run(const QString &name) { return name; }
+};
+
+/// One component in its own engine; `entered` is true once the handler under test was called.
+class Scene
+{
+public:
+    Scene(const QByteArray &title, const QByteArray &qml, QStringList *warnings)
+        : m_title(title)
+        , m_helper(std::make_unique<Helper>())
+        , m_receiver(std::make_unique<Receiver>())
+        , m_engine(std::make_unique<QQmlEngine>())
+    {
+        m_engine->addImportPath(QStringLiteral(QML_MODULE_DIR));
+        m_engine->rootContext()->setContextProperty(QStringLiteral("helper"), m_helper.get());
+        m_engine->rootContext()->setContextProperty(QStringLiteral("receiver"), m_receiver.get());
+        QObject::connect(m_engine.get(), &QQmlEngine::warnings, m_helper.get(),
+                         [title, warnings](const QList<QQmlError> &errors) {
+                             for (const QQmlError &error : errors)
+                                 *warnings += QString::fromUtf8(title) + QStringLiteral(": ") + error.toString();
+                         });
+        QObject::connect(
+                m_helper.get(), &Helper::engineEnds, m_helper.get(), [this] { m_engine.reset(); }, Qt::QueuedConnection);
+        QQmlComponent component(m_engine.get());
+        component.setData("import QtQuick\nimport QDistLock\n" + qml, QUrl());
+        m_root.reset(component.create());
+        if (!m_root)
+            qFatal("%s: %s\n%s", title.constData(), qPrintable(component.errorString()), qml.constData());
+    }
+    ~Scene()
+    {
+        m_root.reset();
+        m_engine.reset();
+    }
+
+    QByteArray title() const { return m_title; }
+    QObject *root() const { return m_root.get(); }
+    /// Without an engine there is no property.
+    bool entered() const { return !m_engine || m_root->property("entered").toBool(); }
+    /// From the event loop: Qt defers deletions to the loop that an event belongs to.
+    void start() { QMetaObject::invokeMethod(m_root.get(), "start", Qt::QueuedConnection); }
+
+private:
+    QByteArray m_title;
+    std::unique_ptr<Helper> m_helper;
+    std::unique_ptr<Receiver> m_receiver;
+    std::unique_ptr<QQmlEngine> m_engine;
+    std::unique_ptr<QObject> m_root;
+};
+
+} // namespace
+
+/*!
+    The handlers of all signals and promises do what may end, replace or disturb the object that calls them. Afterwards nothing is
+    left on the server, and a lock beside them, on the same connection, is still held and renewed. Most of what these find
+    only AddressSanitizer can see.
+*/
+class TestQmlLifetimes : public QObject
+{
+    Q_OBJECT
+
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+    void cleanup();
+
+    void handlersOfALock_data() { addDeeds(); }
+    void handlersOfALock();
+    void acquiredInALoopInOnLost();
+    void handlersOfAnAction_data() { addDeeds(); }
+    void handlersOfAnAction();
+    void handlersOfAStatus_data() { addDeeds(); }
+    void handlersOfAStatus();
+    void twoStatusesOfOneLock();
+    void movedBetweenWindows();
+    void manyLocksLostAtOnce();
+
+private:
+    enum class Trigger { None, Held, Lost };
+    struct Row
+    {
+        const char *handler; ///< in the element, or "then: …" and so on in start
+        const char *properties;
+        const char *start;
+        Trigger trigger = Trigger::None;
+    };
+    void addDeeds();
+    void run(const std::vector<Row> &rows, const QByteArray &element, const QByteArray &deed);
+    QByteArray url() const { return m_server.url().toEncoded(); }
+
+    RedisServer m_server;
+    QStringList m_warnings;
+    std::unique_ptr<LockRegistry> m_registry;
+    std::unique_ptr<DistributedLock> m_bystander;
+};
+
+void TestQmlLifetimes::initTestCase()
+{
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+    LockRegistry::setDefaultServer(m_server.url());
+}
+
+void TestQmlLifetimes::init()
+{
+    m_warnings.clear();
+    m_bystander = std::make_unique<DistributedLock>(LockRegistry::instance(m_server.url()), QStringLiteral("bystander"));
+    m_bystander->setLease(std::chrono::seconds(3));
+    m_bystander->acquire();
+    QTRY_VERIFY_WITH_TIMEOUT(m_bystander->isHeld(), Patience);
+}
+
+/// Nothing is left, and nobody beside was disturbed.
+void TestQmlLifetimes::cleanup()
+{
+    QVERIFY(m_bystander->isHeld());
+    QSignalSpy renewed(m_bystander.get(), &DistributedLock::renewed);
+    QTRY_VERIFY_WITH_TIMEOUT(renewed.count() > 0, Patience);
+    m_bystander.reset();
+    QTRY_COMPARE_WITH_TIMEOUT(m_server.keys("lock:*") + m_server.keys("*:queue*"), QList<QByteArray>(), Patience);
+    QCOMPARE(m_warnings, QStringList());
+}
+
+/// `it` is the object whose handler this is.
+void TestQmlLifetimes::addDeeds()
+{
+    QTest::addColumn<QByteArray>("deed");
+    QTest::newRow("unload") << QByteArray("loader.active = false;");
+    QTest::newRow("reload") << QByteArray("loader.active = false; loader.active = true;");
+    QTest::newRow("unload later") << QByteArray("Qt.callLater(() => { loader.active = false; });");
+    QTest::newRow("destroy") << QByteArray("loader.active = false; root.made = loader.sourceComponent.createObject(root);\n"
+                                           "root.made.destroy();");
+    QTest::newRow("toggle") << QByteArray("const lock = it.lock ?? it; lock.active = !lock.active;");
+    QTest::newRow("toggle twice") << QByteArray("const lock = it.lock ?? it; lock.active = !lock.active;\n"
+                                                "lock.active = !lock.active;");
+    QTest::newRow("rename") << QByteArray("if (it.name) it.name += 'x'; else if (it.lock) it.lock.name += 'x';");
+    QTest::newRow("another server") << QByteArray("(it.server === undefined ? it.lock : it).server = 'memory:lifetimes';");
+    QTest::newRow("all at once") << QByteArray("const lock = it.lock ?? it; lock.active = !lock.active; lock.name += 'y';\n"
+                                               "lock.server = 'memory:lifetimes'; lock.lease = 900; lock.fair = !lock.fair;");
+    QTest::newRow("calls") << QByteArray("const lock = it.lock ?? it; lock.acquire(); lock.tryAcquire(); lock.release();\n"
+                                         "lock.cancel(); lock.forceRelease().catch(() => {}); lock.acquire();");
+    QTest::newRow("nested loop") << QByteArray("helper.nest();");
+    QTest::newRow("unload, nested loop") << QByteArray("loader.active = false; helper.nest();");
+    QTest::newRow("rename, nested loop") << QByteArray("(it.lock ?? it).name += 'z'; helper.nest();");
+    QTest::newRow("end the engine") << QByteArray("helper.endEngine();");
+    QTest::newRow("collect garbage") << QByteArray("loader.active = false; gc(); Qt.callLater(gc);");
+}
+
+/// One scene for each row, all at the same time; \a element has HANDLER where its handler goes.
+void TestQmlLifetimes::run(const std::vector<Row> &rows, const QByteArray &element, const QByteArray &deed)
+{
+    std::vector<std::unique_ptr<Scene>> scenes;
+    std::vector<QByteArray> keys;
+    for (const Row &row : rows) {
+        const QByteArray name = "lifetime" + QByteArray::number(int(scenes.size()));
+        const QByteArray start = row.start;
+        const bool busy = QByteArray(row.properties).contains("/*busy*/");
+        keys.push_back("lock:" + name);
+        if (busy)
+            QCOMPARE(m_server.cli({"SET", keys.back(), "foreign", "PX", "60000"}), QByteArrayLiteral("OK"));
+        QByteArray inner = element;
+        inner.replace("NAME", name).replace("SERVER", url());
+        inner.replace("WORK", QByteArray(row.properties).contains("work:") ? "" : "work: () => 1");
+        inner.replace("PROPERTIES", row.properties);
+        inner.replace("HANDLER", QByteArray(row.handler).startsWith("on") ? row.handler + QByteArray(": root.act(it)")
+                                                                          : QByteArray());
+        scenes.push_back(std::make_unique<Scene>(
+                QByteArray(row.handler) + " " + row.start,
+                "Item {\n"
+                "    id: root\n"
+                "    property bool armed\n"
+                "    property bool entered\n"
+                "    property var made\n"
+                "    function act(it) {\n"
+                "        if (!armed || entered)\n"
+                "            return;\n"
+                "        entered = true;\n"
+                "        " + deed + "\n"
+                "    }\n"
+                "    function start() { const it = loader.item.it; armed = true; " + start + " }\n"
+                "    Loader {\n"
+                "        id: loader\n"
+                "        sourceComponent: Component {\n"
+                "            Item {\n"
+                "                property alias it: it\n"
+                + inner
+                + "            }\n"
+                  "        }\n"
+                  "    }\n"
+                  "}\n",
+                &m_warnings));
+    }
+    for (const auto &scene : scenes)
+        scene->start();
+    const auto missing = [&] {
+        QByteArrayList titles;
+        for (size_t i = 0; i < scenes.size(); ++i) {
+            if (scenes[i]->entered())
+                continue;
+            if (rows[i].trigger == Trigger::Lost)
+                m_server.cli({"DEL", keys[i]});
+            titles += scenes[i]->title();
+        }
+        return titles.join(" | ");
+    };
+    if (!QTest::qWaitFor([&] { return missing().isEmpty(); }, Patience))
+        QFAIL(("never called: " + missing()).constData());
+    // What the handlers began goes on for a while: through renewals, retries and deferred deletions.
+    QSignalSpy renewed(m_bystander.get(), &DistributedLock::renewed);
+    QTRY_VERIFY_WITH_TIMEOUT(renewed.count() > 0, Patience);
+    scenes.clear();
+    for (size_t i = 0; i < rows.size(); ++i) {
+        if (QByteArray(rows[i].properties).contains("/*busy*/"))
+            m_server.cli({"DEL", keys[i]});
+    }
+}
+
+void TestQmlLifetimes::handlersOfALock()
+{
+    QFETCH(QByteArray, deed);
+    static const std::vector<Row> rows{
+            {"onStateChanged", "", "it.active = true;"},
+            {"onHeldChanged", "", "it.active = true;"},
+            {"onHoldCountChanged", "", "it.active = true;"},
+            {"onFencingTokenChanged", "", "it.active = true;"},
+            {"onAcquired", "", "it.active = true;"},
+            {"onAcquired", "", "it.acquire();"},
+            {"onActiveChanged", "", "it.active = true;"},
+            {"onRenewed", "", "it.active = true;"},
+            {"onReleased", "", "it.acquire().then(() => it?.release());"},
+            {"onReleased", "onAcquired: active = false", "it.active = true;"},
+            {"onLost", "", "it.active = true;", Trigger::Lost},
+            {"onLost", "", "it.acquire();", Trigger::Lost},
+            {"heldChanged", "", "it.acquire(); it.heldChanged.connect(() => { if (!it.held) root.act(it); });", Trigger::Lost},
+            {"onAcquireFailed", "/*busy*/", "it.tryAcquire();"},
+            {"onAcquireFailed", "/*busy*/ wait: 100", "it.acquire();"},
+            {"onErrorChanged", "/*busy*/", "it.tryAcquire();"},
+            {"onQueuePositionChanged", "/*busy*/", "it.active = true;"},
+            {"onAtRisk", "autoRenew: false", "it.active = true;"},
+            {"onErrorOccurred", "Component.onCompleted: server = 'unix:///nowhere/redis.sock'", "it.active = true;"},
+            {"onErrorOccurred", "Component.onCompleted: server = 'carrier-pigeon:'", "it.acquire();"},
+            {"onNameChanged", "active: true", "it.name += 'n';"},
+            {"onServerChanged", "active: true", "it.server = 'memory:lifetimes';"},
+            {"onLeaseChanged", "active: true", "it.lease = 700;"},
+            {"onWaitChanged", "active: true", "it.wait = 700;"},
+            {"onRetryIntervalChanged", "active: true", "it.retryInterval = 70;"},
+            {"onAutoRenewChanged", "active: true", "it.autoRenew = false;"},
+            {"onFairChanged", "/*busy*/ active: true", "it.fair = false;"},
+            {"then", "", "it.acquire().then(() => root.act(it));"},
+            {"then", "/*busy*/", "it.tryAcquire().then(() => root.act(it));"},
+            {"then", "", "it.acquire(); it.release().then(() => root.act(it));"},
+            {"then", "", "it.forceRelease().then(() => root.act(it));"},
+            {"catch", "", "it.server = 'unix:///nowhere/redis.sock'; it.forceRelease().catch(() => root.act(it));"},
+            {"then", "", "it.acquire(); it.cancel(); it.acquire().then(() => root.act(it));"},
+            {"then", "", "DistributedLocks.invokeLocked(receiver, 'run', [it.name]).then(() => root.act(it));"},
+    };
+    // A few of these warn in the log: servers that are none.
+    run(rows,
+        "DistributedLock { id: it; name: 'NAME'; server: 'SERVER'; lease: 1000\nPROPERTIES\nHANDLER }\n"
+        "LockStatus { lock: it }\n",
+        deed);
+}
+
+/// What is acquired there belongs to whoever acquired it: `active: false` leaves it alone.
+void TestQmlLifetimes::acquiredInALoopInOnLost()
+{
+    Scene scene("onLost",
+                "Item {\n"
+                "    id: root\n"
+                "    property bool entered\n"
+                "    property DistributedLock lock: DistributedLock {\n"
+                "        id: it\n"
+                "        name: 'dialog'; server: '" + url() + "'; lease: 1000; active: true\n"
+                "        onLost: { helper.acquireAndWait(it); active = false; root.entered = true; }\n"
+                "    }\n"
+                "}\n",
+                &m_warnings);
+    auto *const lock = scene.root()->property("lock").value<DistributedLock *>();
+    QTRY_VERIFY_WITH_TIMEOUT(lock->isHeld(), Patience);
+    QCoreApplication::processEvents(); // the acquisition is complete
+    m_server.cli({"DEL", "lock:dialog"});
+    QTRY_VERIFY_WITH_TIMEOUT(scene.entered(), Patience);
+    QVERIFY(!lock->property("active").toBool());
+    QSignalSpy renewed(lock, &DistributedLock::renewed);
+    QTRY_VERIFY_WITH_TIMEOUT(renewed.count() > 0 || !lock->isHeld(), Patience);
+    QCOMPARE(lock->holdCount(), 1);
+    QVERIFY(m_server.exists("lock:dialog"));
+}
+
+void TestQmlLifetimes::handlersOfAnAction()
+{
+    QFETCH(QByteArray, deed);
+    if (deed.contains("lock.active")) // of the lock, which belongs to the action
+        QSKIP("not offered");
+    static const std::vector<Row> rows{
+            {"onStateChanged", "", "it.trigger();"},
+            {"onRunningChanged", "", "it.trigger();"},
+            {"onEnabledChanged", "", "it.trigger();"},
+            {"onTriggered", "", "it.trigger();"},
+            {"onFinished", "", "it.trigger();"},
+            {"onErrorChanged", "/*busy*/ whenBusy: LockedAction.Fail", "it.trigger();"},
+            {"onErrorStringChanged", "/*busy*/ whenBusy: LockedAction.Fail", "it.trigger();"},
+            {"onRunningChanged", "/*busy*/ whenBusy: LockedAction.Skip", "it.trigger();"},
+            {"onRefused", "/*busy*/ whenBusy: LockedAction.Fail", "it.trigger();"},
+            {"onRefused", "/*busy*/ wait: 100", "it.trigger();"},
+            {"onFailed", "work: () => Promise.reject('no paper')", "it.trigger();"},
+            {"onErrorStringChanged", "work: () => { throw 'no paper'; }", "it.trigger();"},
+            {"onLost", "work: () => new Promise(resolve => { root.made = resolve; })", "it.trigger();", Trigger::Lost},
+            {"onErrorStringChanged", "work: () => new Promise(resolve => { root.made = resolve; })", "it.trigger();",
+             Trigger::Lost},
+            {"onNameChanged", "", "it.trigger(); it.name += 'n';"},
+            {"onServerChanged", "", "it.trigger(); it.server = 'memory:lifetimes';"},
+            {"work", "work: () => root.act(it)", "it.trigger();"},
+            {"work", "work: () => Promise.resolve(1).then(() => root.act(it))", "it.run();"},
+            {"then", "", "it.run().then(() => root.act(it));"},
+            {"catch", "work: () => { throw 'no paper'; }", "it.run().catch(() => root.act(it));"},
+            {"catch", "/*busy*/ whenBusy: LockedAction.Fail", "it.run().catch(() => root.act(it));"},
+            {"catch", "", "it.run(); it.run().catch(() => root.act(it));"},
+    };
+    run(rows,
+        "LockedAction { id: it; name: 'NAME'; server: 'SERVER'; lease: 1000\nWORK\nPROPERTIES\nHANDLER }\n", deed);
+}
+
+void TestQmlLifetimes::handlersOfAStatus() {}
+void TestQmlLifetimes::twoStatusesOfOneLock() {}
+void TestQmlLifetimes::movedBetweenWindows() {}
+void TestQmlLifetimes::manyLocksLostAtOnce() {}
+
+QTEST_MAIN(TestQmlLifetimes)
+
+#include "tst_qmllifetimes.moc"
