@@ -223,27 +223,40 @@ Item {
         }
     }
 
-    Connections {
-        target: root.lock
+    // Made for each lock: if a handler of a signal sets another lock, the Connections of the former one still get that signal.
+    Instantiator {
+        model: root.lock ? [root.lock] : []
 
-        function onLost(reason: int) {
-            internal.lossErrorString = root.lock.errorString;
-            internal.lossReason = reason;
-        }
-        function onAcquired() {
-            internal.lossReason = -1;
-        }
-        function onAcquireFailed() {
-            internal.lossReason = -1;
-        }
-        function onReleased() {
-            internal.lossReason = -1;
-        }
-        function onStateChanged() {
-            internal.look();
-        }
-        function onRenewed() {
-            internal.look();
+        Connections {
+            required property DistributedLockBase modelData
+            readonly property bool current: modelData === root.lock
+
+            target: modelData
+
+            function onLost(reason: int) {
+                if (!current)
+                    return;
+                internal.lossErrorString = modelData.errorString;
+                internal.lossReason = reason;
+            }
+            function onAcquired() {
+                if (current)
+                    internal.lossReason = -1;
+            }
+            function onAcquireFailed() {
+                if (current)
+                    internal.lossReason = -1;
+            }
+            function onReleased() {
+                if (current)
+                    internal.lossReason = -1;
+            }
+            function onStateChanged() {
+                internal.look();
+            }
+            function onRenewed() {
+                internal.look();
+            }
         }
     }
 
