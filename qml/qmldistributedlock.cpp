@@ -344,7 +344,8 @@ void QmlDistributedLock::applyChange()
         setRegistry(wantedRegistry());
 }
 
-/// Asks for the hold: handlers of QML, in which the hold has ended and maybe the next one begun, run before slots of this class.
+/// Compares with the current hold, because handlers of QML run before the slots of this class: they may see the end of the
+/// hold, and even acquire the next one, before onLost() or onReleased() is called.
 bool QmlDistributedLock::hasActiveLevel() const
 {
     return m_activeHold && holdCount() > 0 && fencingToken() == *m_activeHold;

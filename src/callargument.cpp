@@ -18,7 +18,7 @@ ArgumentMatch refuse(QString *error, const QString &text)
     return ArgumentMatch::None;
 }
 
-/// The class, of another library than this one uses, is where a function comes from QML.
+/// By name: the class belongs to QtQml, which this library does not use.
 bool isFunction(QMetaType type)
 {
     return qstrcmp(type.name(), "QJSValue") == 0;
@@ -139,7 +139,7 @@ ArgumentMatch convertSequence(QVariant *argument, QMetaType type, QString *error
     return ArgumentMatch::Related;
 }
 
-/// QVariant converts it, but the result does not say what \a from says.
+/// QVariant converts it, but the result means something else.
 bool isLossy(const QVariant &from, const QVariant &to)
 {
     switch (to.metaType().id()) {

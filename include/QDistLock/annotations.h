@@ -645,7 +645,8 @@ QMetaObject::Connection connectLocked(const typename QtPrivate::FunctionPointer<
     best. Arguments are converted as QVariant does, and lists element by element; a value that would lose a part (1.5 or
     NaN for an int, -1 for an unsigned, nullptr for text) is an error.
 
-    Never blocks. Cancelling the future takes a call back that has not begun. Errors are exceptions of the
+    The caller and the continuations of the future run without the lock. Never blocks. Cancelling the future takes a call
+    back that has not begun. Errors are exceptions of the
     future: LockUnavailable when the lock was not acquired, when the annotation is missing or broken or no
     method fits (OptionsError), or \a object, or an object of its thread among the arguments, was destroyed
     first (CancelledError); and what the method throws. Each is also logged in `qdistlock.lock`. Thread: any.
@@ -721,7 +722,8 @@ Q_DECLARE_METATYPE(QDistLock::LockedCallInfo)
     \macro QDL_LOCKED_METHOD(method, key, options)
 
     The slot or Q_INVOKABLE \a method of this class, all its overloads, runs under a lock when it is called by
-    connectLocked() or invokeLocked(). Stands where Q_PROPERTY stands: after Q_OBJECT, not in a section of
+    connectLocked() or invokeLocked(). A direct call and a plain connect() run it without the lock; QDL_ASSERT_LOCKED() in the
+    method reports that. What it starts without waiting (timers, queued calls, threads) is not under the lock. Stands where Q_PROPERTY stands: after Q_OBJECT, not in a section of
     slots or signals. \a method is a name; \a key and \a options are string literals.
 
     Several for one method: it needs all these locks. They are taken in one global order, so that no two

@@ -183,6 +183,8 @@ private:
     Keep the guard: `co_await lock.acquireAwaitable();` alone gives the lock back at once. Clang warns of that, GCC 12
     does not.
 
+    Under the lock: the coroutine, while its guard exists, over every `co_await`. Not: other code that runs while it waits.
+
     The lock object is the owner, not the coroutine: two coroutines that await the same object are both
     let in. For exclusion among them let each have an object of its own.
 

@@ -28,6 +28,9 @@ struct LockResult;
     network does. lost() then tells the holder; fencingToken() lets the guarded resource refuse a holder
     that could not hear it.
 
+    Under the lock: what the application does from acquired() on until it calls release(), or lost() is emitted. Handlers of
+    released() and lost() run without the lock.
+
     Nothing here blocks. Signals are emitted from the event loop, never from inside a call; only the NOTIFY signals of
     properties may be emitted inside one. Properties change together with their NOTIFY signals, so the lock is never seen
     held before acquired() is on its way. A slot may run a nested event loop: it holds up no other lock.

@@ -69,6 +69,9 @@ private:
     without a command to the server; the last of them gives it back. If the outer scope has lost its lock
     by then, the inner one acquires one of its own.
 
+    Under the lock: the calling thread until the end of the scope, or release(). Not: threads, timers and queued calls
+    that it starts.
+
     A loss cannot interrupt a thread. Ask isHeld() or check() before each step that must not be done
     without the lock, and hand the fencing token to what can refuse an old one.
 

@@ -335,7 +335,7 @@ void TestInvokeLocked::argumentsAsInADirectCall_data()
         QTest::addRow("%s(%s)", method, argument) << QByteArray(method) << QByteArray(argument);
 }
 
-/// What a parameter takes without loss, it gets as it would by args.method(argument).
+/// A value that loses nothing arrives as in the direct call args.method(argument).
 void TestInvokeLocked::argumentsAsInADirectCall()
 {
     QFETCH(QByteArray, method);
@@ -408,7 +408,7 @@ void TestInvokeLocked::argumentsThatWouldLose_data()
         QTest::addRow("%s(%s)", method, argument) << QByteArray(method) << QByteArray(argument) << QString::fromLatin1(named);
 }
 
-/// They are refused: what ran would run under another key than the value says.
+/// Such calls are refused: the method would run under the lock of another value.
 void TestInvokeLocked::argumentsThatWouldLose()
 {
     QFETCH(QByteArray, method);

@@ -28,7 +28,7 @@ namespace {
 
 constexpr int Patience = 30000;
 
-/// What a handler needs from C++.
+/// Functions of C++ that handlers call.
 class Helper : public QObject
 {
     Q_OBJECT
@@ -275,7 +275,7 @@ void TestQmlLifetimes::run(const std::vector<Row> &rows, const QByteArray &eleme
     };
     if (!QTest::qWaitFor([&] { return missing().isEmpty(); }, Patience))
         QFAIL(("never called: " + missing()).constData());
-    // What the handlers began goes on for a while: through renewals, retries and deferred deletions.
+    // Calls that the handlers made go on for a while: through renewals, retries and deferred deletions.
     QSignalSpy renewed(m_bystander.get(), &DistributedLock::renewed);
     QTRY_VERIFY_WITH_TIMEOUT(renewed.count() > 0, Patience);
     scenes.clear();
@@ -331,7 +331,7 @@ void TestQmlLifetimes::handlersOfALock()
         deed);
 }
 
-/// What is acquired there belongs to whoever acquired it: `active: false` leaves it alone.
+/// The dialog in onLost owns the level that it acquires: `active: false` does not give that back.
 void TestQmlLifetimes::acquiredInALoopInOnLost()
 {
     Scene scene("onLost",
@@ -406,7 +406,7 @@ void TestQmlLifetimes::handlersOfAStatus_data()
     QTest::newRow("null, nested loop") << QByteArray("it.status.lock = null; helper.nest();");
 }
 
-/// The status changes, or goes away, while its lock notifies it.
+/// The status changes, or is destroyed, while its lock notifies it.
 void TestQmlLifetimes::handlersOfAStatus()
 {
     QFETCH(QByteArray, deed);
