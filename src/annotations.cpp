@@ -82,7 +82,8 @@ void addObjects(QMetaType type, const void *value, ObjectList *objects)
         for (const QVariant &element : *static_cast<const QVariantMap *>(value))
             addObjects(element.metaType(), element.constData(), objects);
     } else if (type.id() >= QMetaType::User && QMetaType::canView(type, QMetaType::fromType<QSequentialIterable>())) {
-        const auto sequence = QVariant(type, value).value<QSequentialIterable>();
+        const QVariant list(type, value); // the sequence refers to it
+        const auto sequence = list.value<QSequentialIterable>();
         if (!sequence.metaContainer().valueMetaType().flags().testFlag(QMetaType::PointerToQObject))
             return;
         for (const QVariant &element : sequence)
