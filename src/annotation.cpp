@@ -117,7 +117,19 @@ std::optional<OnBusy> toOnBusy(QStringView text, QString *error)
         return OnBusy::Skip;
     if (text == u"fail")
         return OnBusy::Fail;
-    return fail(error, QStringLiteral("%1 is none of wait, skip, fail").arg(quoted(text)));
+    if (text == u"latest")
+        return OnBusy::Latest;
+    return fail(error, QStringLiteral("%1 is none of wait, skip, fail, latest").arg(quoted(text)));
+}
+
+std::optional<int> toMaxQueued(QStringView text, QString *error)
+{
+    if (text == u"unlimited")
+        return (std::numeric_limits<int>::max)();
+    const auto number = toInt(text, error);
+    if (number == 0)
+        return fail(error, QStringLiteral("0 would let no call wait; write onBusy=fail or onBusy=skip"));
+    return number;
 }
 
 std::optional<QUrl> toServer(QStringView text, QString *error)
@@ -564,6 +576,8 @@ static QString setOption(AnnotationOptions *options, QStringView name, QStringVi
         set(options->lock.repairMissingTtl, toBool(value, &problem));
     } else if (name == u"onBusy") {
         set(options->onBusy, toOnBusy(value, &problem));
+    } else if (name == u"maxQueued") {
+        set(options->maxQueued, toMaxQueued(value, &problem));
     } else if (name == u"server") {
         set(options->server, toServer(value, &problem));
     } else if (name == u"condition") {
@@ -571,8 +585,8 @@ static QString setOption(AnnotationOptions *options, QStringView name, QStringVi
         options->condition = ValuePath::parse(value.sliced(options->conditionNegated ? 1 : 0).trimmed(), &problem);
     } else {
         return QStringLiteral("there is no option %1; there are wait, lease, retryInterval, maxRetries, autoRenew, fair, "
-                              "minHold, keyPrefix, minReplicas, replicaTimeout, repairMissingTtl, onBusy, condition and "
-                              "server")
+                              "minHold, keyPrefix, minReplicas, replicaTimeout, repairMissingTtl, onBusy, maxQueued, "
+                              "condition and server")
                 .arg(quoted(name));
     }
     return problem.isEmpty() ? QString() : QStringLiteral("%1: %2").arg(name, problem);
@@ -814,7 +828,8 @@ std::optional<QList<LockRequest>> LockedMethod::requests(const CallArguments &ar
         QUrl server = annotation.options.server;
         if (server.isEmpty())
             server = LockRegistry::defaultServer();
-        requests.append({server, *name, annotation.options.lock, annotation.options.onBusy});
+        requests.append({server, *name, annotation.options.lock, annotation.options.onBusy,
+                         annotation.options.maxQueued});
     }
     if (requests.size() < 2)
         return requests;

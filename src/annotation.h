@@ -14,8 +14,12 @@
 
 namespace QDistLock {
 
-/// What an annotated call does when somebody else has the lock.
-enum class OnBusy { Wait, Skip, Fail };
+/// What an annotated call does when somebody else has the lock. Latest: waits, until a newer call of the same method of
+/// the same receiver takes its place.
+enum class OnBusy { Wait, Skip, Fail, Latest };
+
+/// The calls of one method of one receiver that may wait, unless its annotation says otherwise.
+constexpr int DefaultMaxQueued = 10000;
 
 /// The arguments of one call, where they lie, and the object it is for.
 struct CallArguments
@@ -82,6 +86,7 @@ struct AnnotationOptions
 {
     LockOptions lock;
     OnBusy onBusy = OnBusy::Wait;
+    int maxQueued = DefaultMaxQueued;
     QUrl server; ///< empty = the default server
     std::optional<ValuePath> condition;
     bool conditionNegated = false;
@@ -100,7 +105,13 @@ struct LockRequest
     QString name;
     LockOptions options;
     OnBusy onBusy = OnBusy::Wait;
+    int maxQueued = DefaultMaxQueued;
 
+    /// False: it is tried once.
+    bool mayWait() const
+    {
+        return (onBusy == OnBusy::Wait || onBusy == OnBusy::Latest) && options.wait > std::chrono::milliseconds(0);
+    }
     QString key() const { return options.keyPrefix + name; }
     QString serverText() const; ///< fit for logs
 };

@@ -34,7 +34,8 @@ QString print(const AnnotationOptions &options)
     const auto flag = [](bool on) { return on ? QStringLiteral("true") : QStringLiteral("false"); };
     const QString onBusy = options.onBusy == OnBusy::Wait ? QStringLiteral("wait")
             : options.onBusy == OnBusy::Skip              ? QStringLiteral("skip")
-                                                          : QStringLiteral("fail");
+            : options.onBusy == OnBusy::Fail              ? QStringLiteral("fail")
+                                                          : QStringLiteral("latest");
     QStringList entries;
     entries << QStringLiteral("lease=") + ms(lock.lease)
             << QStringLiteral("wait=") + (lock.wait == LockOptions::Forever ? QStringLiteral("forever") : ms(lock.wait))
@@ -46,7 +47,8 @@ QString print(const AnnotationOptions &options)
             << QStringLiteral("minHold=") + ms(lock.minHold) << QStringLiteral("keyPrefix=") + lock.keyPrefix
             << QStringLiteral("minReplicas=") + QString::number(lock.minReplicas)
             << QStringLiteral("replicaTimeout=") + ms(lock.replicaTimeout)
-            << QStringLiteral("repairMissingTtl=") + flag(lock.repairMissingTtl) << QStringLiteral("onBusy=") + onBusy;
+            << QStringLiteral("repairMissingTtl=") + flag(lock.repairMissingTtl) << QStringLiteral("onBusy=") + onBusy
+            << QStringLiteral("maxQueued=") + QString::number(options.maxQueued);
     if (!options.server.isEmpty())
         entries << QStringLiteral("server=") + options.server.toString(QUrl::FullyEncoded);
     if (options.condition)

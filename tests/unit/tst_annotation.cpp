@@ -271,12 +271,13 @@ void tst_Annotation::options()
     QCOMPARE(none->lock.wait, LockOptions().wait);
     QCOMPARE(none->lock.lease, LockOptions().lease);
     QVERIFY(none->onBusy == OnBusy::Wait);
+    QCOMPARE(none->maxQueued, DefaultMaxQueued);
     QVERIFY(none->server.isEmpty());
     QVERIFY(!none->condition);
 
     const auto all = AnnotationOptions::parse(
             u" wait = 250ms;lease=1min ;\tretryInterval=5s; maxRetries=3; autoRenew=false; fair=false; minHold=10s; "
-            "keyPrefix=app:; minReplicas=0; replicaTimeout=2s; repairMissingTtl=false; onBusy=fail; "
+            "keyPrefix=app:; minReplicas=0; replicaTimeout=2s; repairMissingTtl=false; onBusy=fail; maxQueued=7; "
             "condition=!this.enabled; server=memory:x;;",
             &error);
     QVERIFY2(all, qPrintable(error));
@@ -292,6 +293,7 @@ void tst_Annotation::options()
     QCOMPARE(all->lock.replicaTimeout, milliseconds(2s));
     QCOMPARE(all->lock.repairMissingTtl, false);
     QVERIFY(all->onBusy == OnBusy::Fail);
+    QCOMPARE(all->maxQueued, 7);
     QCOMPARE(all->server, QUrl(QStringLiteral("memory:x")));
     QVERIFY(all->condition && all->conditionNegated);
     QCOMPARE(all->condition->toString(), QStringLiteral("this.enabled"));
@@ -361,7 +363,9 @@ void tst_Annotation::wrongOptions_data()
     row("autoRenew=yes", "autoRenew: \"yes\" is neither true nor false");
     row("fair=1", "fair: \"1\" is neither");
     row("repairMissingTtl=", "repairMissingTtl: \"\" is neither");
-    row("onBusy=retry", "onBusy: \"retry\" is none of wait, skip, fail");
+    row("onBusy=retry", "onBusy: \"retry\" is none of wait, skip, fail, latest");
+    row("maxQueued=0", "maxQueued: 0 would let no call wait");
+    row("maxQueued=many", "maxQueued: \"many\" is not a whole number");
     row("condition=", "condition: \"\" is not the name");
     row("condition=!", "condition: \"\" is not the name");
     row("condition=!!this.x", "condition: \"!this.x\" is not the name");
