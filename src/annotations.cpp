@@ -397,12 +397,10 @@ void callLocked(const std::shared_ptr<const LockedMethod> &method, QObject *rece
 {
     QString error;
     auto requests = method->requests({receiver, count, types, values}, &error);
-    LockedCall call{method->className(), method->methodName(),
-                    requests.value_or(QList<LockRequest>()), receiver,
-                    objectsOf(count, types, values)};
+    LockedCall call{method, requests.value_or(QList<LockRequest>()), receiver, objectsOf(count, types, values)};
     auto waiting = std::make_unique<WaitingCall>(call, job);
     if (requests)
-        LockedCallQueue::instance()->add(std::move(waiting));
+        LockedCallQueue::submit(std::move(waiting));
     else
         waiting->fail(nullptr, optionsError(error));
 }
@@ -419,12 +417,12 @@ void runLocked(const QUrl &server, const QString &name, const LockOptions &optio
     call.receiver = context;
     auto waiting = std::make_unique<WaitingCall>(call, job);
     if (!context || context->thread() == QThread::currentThread()) {
-        LockedCallQueue::instance()->add(std::move(waiting));
+        LockedCallQueue::submit(std::move(waiting));
         return;
     }
     const auto shared = std::make_shared<LockedCallQueue::CallPointer>(std::move(waiting));
     QMetaObject::invokeMethod(
-            context, [shared] { LockedCallQueue::instance()->add(std::move(*shared)); }, Qt::QueuedConnection);
+            context, [shared] { LockedCallQueue::submit(std::move(*shared)); }, Qt::QueuedConnection);
 }
 
 QObject *lockedCallsOfThisThread()

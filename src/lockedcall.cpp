@@ -8,32 +8,86 @@
 
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qcoreevent.h>
+#include <QtCore/qmetaobject.h>
 #include <QtCore/qmutex.h>
 #include <QtCore/qscopeguard.h>
 #include <QtCore/qthread.h>
 #include <QtCore/qthreadstorage.h>
+#include <QtCore/qtimer.h>
 
 #include <algorithm>
-#include <optional>
+#include <atomic>
+#include <functional>
 
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 
 namespace QDistLock {
 
+/// Writes one line for a burst of calls of one method that fail in the same way, and afterwards how many there were.
+/// Thread-safe.
+class FailureLog
+{
+public:
+    static FailureLog *instance();
+
+    void log(QtMsgType type, const LockedCall &call, const LockedCallInfo &info, bool dropped);
+    /// The bursts that are over, or \a all.
+    void summarise(bool all);
+
+private:
+    /// A burst ends when nothing fails for this long.
+    static constexpr milliseconds Quiet = 1s;
+    /// A longer burst counts as several.
+    static constexpr milliseconds Longest = 1min;
+
+    struct Burst
+    {
+        qint64 failures = 0;
+        QDeadlineTimer quiet;
+        QDeadlineTimer longest{Longest};
+    };
+    void scheduleSummary();
+
+    QMutex m_mutex;
+    QHash<std::pair<QString, DistributedLock::Error>, Burst> m_bursts; ///< by the name of the method
+};
+
 namespace {
 
-/// Failures told in one turn of the event loop.
-constexpr int FailuresInOneTurn = 32;
+/// How long calls that ended are reported in one turn of the event loop.
+constexpr milliseconds TurnBudget = 4ms;
 /// Less is left of a wait, and no answer only means that the call came to its turn too late.
 constexpr milliseconds EnoughForAnAnswer = 100ms;
 
 QThreadStorage<LockedCallQueue *> threadQueues;
+std::atomic<bool> applicationEnded{false}; ///< until there is another one
 
-QDeadlineTimer deadlineIn(milliseconds wait)
+void endApplication()
 {
-    // Longer ones overflow in QDeadlineTimer.
-    return wait > 24h * 36500 ? QDeadlineTimer(QDeadlineTimer::Forever) : QDeadlineTimer(wait, Qt::PreciseTimer);
+    applicationEnded = true;
+    // The main thread's storage outlives the application object.
+    if (threadQueues.hasLocalData())
+        threadQueues.setLocalData(nullptr);
+    FailureLog::instance()->summarise(true);
+}
+
+void beginApplication()
+{
+    applicationEnded = false;
+    qAddPostRoutine(endApplication);
+}
+Q_COREAPP_STARTUP_FUNCTION(beginApplication)
+
+/// Why no call runs in this thread any more; NoError if calls run.
+LockResult endOfCalls()
+{
+    const QString text = QStringLiteral("%1 before the call could run");
+    if (applicationEnded)
+        return {DistributedLock::CancelledError, text.arg(QStringLiteral("the application has ended")), 0};
+    if (QThread::currentThread()->isFinished())
+        return {DistributedLock::CancelledError, text.arg(QStringLiteral("its thread has ended")), 0};
+    return {};
 }
 
 QString describeLock(const LockRequest &request, const QString &text)
@@ -41,11 +95,28 @@ QString describeLock(const LockRequest &request, const QString &text)
     return QStringLiteral("Lock %1 on %2: %3").arg(Detail::quoted(request.name), request.serverText(), text);
 }
 
+/// Of a call with onBusy=latest.
+LockResult replacedByNewer(const LockRequest &request)
+{
+    return {DistributedLock::BusyError,
+            describeLock(request, QStringLiteral("a newer call of this method took its place while it waited")), 0};
+}
+
 /// Of a call that waited for its turn only.
 LockResult timedOut(const LockRequest &request)
 {
     const QString text = QStringLiteral("not acquired within %1 ms: its turn behind earlier calls of this thread came too "
                                         "late, or not at all; allow a longer wait or do less under the lock")
+                                 .arg(request.options.wait.count());
+    return {DistributedLock::TimeoutError, describeLock(request, text), 0};
+}
+
+/// Of a call whose wait was over when its lock had been given back for it: see LockService::UseLimit.
+LockResult givenBackBeforeItsTurn(const LockRequest &request)
+{
+    const QString text = QStringLiteral("acquired, but given back again because the event loop of this thread did not run, "
+                                        "and its wait of %1 ms is over; run exec() in this thread, block it for less long, "
+                                        "or use ScopedLock, which needs no event loop")
                                  .arg(request.options.wait.count());
     return {DistributedLock::TimeoutError, describeLock(request, text), 0};
 }
@@ -58,6 +129,17 @@ LockResult lostBeforeItsTurn(const LockRequest &request)
                                         "for less long")
                                  .arg(request.options.wait.count());
     return {DistributedLock::TimeoutError, describeLock(request, text), 0};
+}
+
+void logGivenBack(const std::shared_ptr<const LockedMethod> &method, const LockRequest &request)
+{
+    LockedCall call;
+    call.method = method;
+    const QString text = QStringLiteral("acquired, and given back %1 ms later: the event loop of the thread that must run "
+                                        "the call does not run; run exec() there, block that thread for less long, or use "
+                                        "ScopedLock, which needs no event loop")
+                                 .arg(milliseconds(request.options.lease).count());
+    qCWarning(lcLock, "%ls: %ls", qUtf16Printable(call.displayName()), qUtf16Printable(describeLock(request, text)));
 }
 
 } // namespace
@@ -94,17 +176,10 @@ public:
         if (m_messages.size() == 1)
             postEvent();
     }
-    /// The oldest, once for each event: the next one comes in an event loop that this one may run.
-    std::optional<Message> take()
+    std::vector<Message> takeAll()
     {
         const QMutexLocker locker(&m_mutex);
-        if (m_messages.empty())
-            return std::nullopt; // it is closed
-        Message message = std::move(m_messages.front());
-        m_messages.pop_front();
-        if (!m_messages.empty())
-            postEvent();
-        return message;
+        return std::exchange(m_messages, {});
     }
 
 private:
@@ -112,7 +187,7 @@ private:
 
     mutable QMutex m_mutex;
     LockedCallQueue *m_queue = nullptr;
-    std::deque<Message> m_messages; ///< with one event posted while there are any
+    std::vector<Message> m_messages; ///< with one event posted while there are any
 };
 
 /// What a running call holds. Whoever gives up the last reference, in any thread, gives it back.
@@ -190,17 +265,19 @@ LockResult argumentDestroyed()
 
 QString LockedCall::displayName() const
 {
-    if (className.isEmpty())
+    if (!method)
         return QStringLiteral("withLock()");
-    return QString::fromLatin1(methodName.isEmpty() ? className : className + "::" + methodName);
+    return method->methodName().isEmpty() ? QString::fromLatin1(method->className()) : method->displayName();
 }
 
 LockedCallInfo LockedCall::info(const LockRequest *request, const LockResult &result) const
 {
     LockedCallInfo info;
     info.receiver = receiver;
-    info.className = className;
-    info.method = methodName;
+    if (method) {
+        info.className = method->className();
+        info.method = method->methodName();
+    }
     if (request) {
         info.lock = request->name;
         info.server = request->serverText();
@@ -216,58 +293,147 @@ WaitingCall::WaitingCall(const LockedCall &call, const std::shared_ptr<Detail::L
     : call(call)
     , job(job)
 {
-    for (const LockRequest &request : std::as_const(call.requests)) {
-        deadlines.push_back(deadlineIn(request.options.wait));
-        deadline = std::min(deadline, deadlines.back());
-    }
+    for (qsizetype i = 0; i < call.requests.size(); ++i)
+        deadline = std::min(deadline, deadlineOf(i));
+}
+
+QDeadlineTimer WaitingCall::deadlineOf(qsizetype request) const
+{
+    const milliseconds wait = call.requests.at(request).options.wait;
+    // Longer ones overflow in QDeadlineTimer.
+    return wait > 24h * 36500 ? QDeadlineTimer(QDeadlineTimer::Forever)
+                              : QDeadlineTimer::addNSecs(begun, std::chrono::nanoseconds(wait).count());
 }
 
 bool WaitingCall::mayWait() const
 {
-    return std::all_of(call.requests.begin(), call.requests.end(), [](const LockRequest &request) {
-        return request.onBusy == OnBusy::Wait && request.options.wait > 0ms;
-    });
+    return std::all_of(call.requests.begin(), call.requests.end(), std::mem_fn(&LockRequest::mayWait));
+}
+
+bool WaitingCall::isLatest() const
+{
+    return std::any_of(call.requests.begin(), call.requests.end(),
+                       [](const LockRequest &request) { return request.onBusy == OnBusy::Latest; });
+}
+
+bool WaitingCall::isUnwanted() const
+{
+    return job->isCanceled() || (watched && !call.receiver);
 }
 
 void WaitingCall::fail(const LockRequest *request, const LockResult &result) const
 {
-    const bool skipped = request && request->onBusy == OnBusy::Skip && result.error == DistributedLock::BusyError;
-    const bool told = job->fail(result, skipped);
-    const LockedCallInfo info = call.info(request, result);
+    const bool skipped = request && (request->onBusy == OnBusy::Skip || request->onBusy == OnBusy::Latest)
+            && result.error == DistributedLock::BusyError;
+    const bool reported = job->fail(result, skipped);
     LockedCalls *const calls = LockedCalls::instance();
-    // Whoever takes a call back, or lets its receiver go, knows of it; not so with an argument.
-    const bool cancelled = result.error == DistributedLock::CancelledError
-            && !(call.receiver && call.arguments.contains(nullptr));
-    // Its future may have been dropped.
-    if (told && !skipped && !cancelled) {
-        // A warning for what only a change of the program can mend.
-        if (result.error == DistributedLock::NameError || result.error == DistributedLock::OptionsError)
-            qCWarning(lcLock, "%ls", qUtf16Printable(info.errorString));
-        else
-            qCInfo(lcLock, "%ls", qUtf16Printable(info.errorString));
-        return;
-    }
-    if (skipped || cancelled) {
+    // Whoever cancels a future, destroys a receiver or ends the application knows of it; not so with an argument.
+    const bool expected = result.error == DistributedLock::CancelledError
+            && (!call.receiver || applicationEnded || (reported && !call.arguments.contains(nullptr)));
+    const LockedCallInfo info = call.info(request, result);
+    if (skipped || expected) {
         qCDebug(lcLock, "%ls", qUtf16Printable(info.errorString));
-        if (!told && calls && skipped)
+        if (!reported && calls && skipped)
             Q_EMIT calls->skipped(info);
         return;
     }
-    qCWarning(lcLock, "%ls; the call was dropped", qUtf16Printable(info.errorString));
-    if (calls)
+    // Its future may have been dropped; and only a change of the program helps against some errors.
+    const bool isWarning = !reported || result.error == DistributedLock::NameError
+            || result.error == DistributedLock::OptionsError;
+    FailureLog::instance()->log(isWarning ? QtWarningMsg : QtInfoMsg, call, info, !reported);
+    if (!reported && calls)
         Q_EMIT calls->failed(info);
+}
+
+FailureLog *FailureLog::instance()
+{
+    static FailureLog *const log = new FailureLog; // for ever: threads may end last
+    return log;
+}
+
+void FailureLog::log(QtMsgType type, const LockedCall &call, const LockedCallInfo &info, bool dropped)
+{
+    QString name = call.displayName();
+    if (!call.method)
+        name += QStringLiteral(": Lock ") + Detail::quoted(info.lock);
+    bool isFirst = false;
+    bool isFirstOfAll = false;
+    {
+        const QMutexLocker locker(&m_mutex);
+        isFirstOfAll = m_bursts.isEmpty();
+        Burst &burst = m_bursts[{name, info.error}];
+        isFirst = burst.failures++ == 0;
+        burst.quiet = QDeadlineTimer(Quiet);
+    }
+    const QString text = dropped ? info.errorString + QStringLiteral("; the call was dropped") : info.errorString;
+    if (!isFirst)
+        qCDebug(lcLock, "%ls", qUtf16Printable(text));
+    else if (type == QtWarningMsg)
+        qCWarning(lcLock, "%ls", qUtf16Printable(text));
+    else
+        qCInfo(lcLock, "%ls", qUtf16Printable(text));
+    if (isFirstOfAll)
+        scheduleSummary();
+}
+
+void FailureLog::scheduleSummary()
+{
+    // In the main thread: this one may run no event loop.
+    if (LockedCalls *const calls = LockedCalls::instance()) {
+        QMetaObject::invokeMethod(
+                calls, [this, calls] { QTimer::singleShot(Quiet, calls, [this] { summarise(false); }); },
+                Qt::QueuedConnection);
+    }
+}
+
+void FailureLog::summarise(bool all)
+{
+    QStringList lines;
+    bool isEmpty = true;
+    {
+        const QMutexLocker locker(&m_mutex);
+        for (auto it = m_bursts.begin(); it != m_bursts.end();) {
+            if (!all && !it->quiet.hasExpired() && !it->longest.hasExpired()) {
+                ++it;
+                continue;
+            }
+            if (it->failures > 1) {
+                lines.append(QStringLiteral("%1: %2 more calls failed with %3 after the one that was logged")
+                                     .arg(it.key().first)
+                                     .arg(it->failures - 1)
+                                     .arg(QLatin1String(QMetaEnum::fromType<DistributedLock::Error>().valueToKey(
+                                             it.key().second))));
+            }
+            it = m_bursts.erase(it);
+        }
+        isEmpty = m_bursts.isEmpty();
+    }
+    for (const QString &line : std::as_const(lines))
+        qCInfo(lcLock, "%ls", qUtf16Printable(line));
+    if (!isEmpty)
+        scheduleSummary();
 }
 
 LockedCallQueue *LockedCallQueue::instance()
 {
-    if (!threadQueues.hasLocalData()) {
+    if (!threadQueues.hasLocalData() && endOfCalls())
         threadQueues.setLocalData(new LockedCallQueue);
-        const auto *const application = QCoreApplication::instance();
-        // The main thread's storage outlives the application object.
-        if (application && application->thread() == QThread::currentThread())
-            qAddPostRoutine([] { threadQueues.setLocalData(nullptr); });
-    }
-    return threadQueues.localData();
+    return threadQueues.hasLocalData() ? threadQueues.localData() : nullptr;
+}
+
+void LockedCallQueue::submit(CallPointer call)
+{
+    const QList<LockRequest> &requests = call->call.requests;
+    const LockRequest *const request = requests.isEmpty() ? nullptr : &requests.first();
+    const auto refuse = [&](DistributedLock::Error error, const QString &text) {
+        call->fail(request, {error, request ? describeLock(*request, text) : text, 0});
+    };
+    if (const LockResult ended = endOfCalls(); !ended)
+        refuse(ended.error, ended.errorString);
+    else if (const QString problem = noEventLoop("it"); !problem.isEmpty())
+        refuse(DistributedLock::OptionsError, problem);
+    else
+        instance()->add(std::move(call));
 }
 
 LockedCallQueue::LockedCallQueue()
@@ -280,9 +446,23 @@ LockedCallQueue::~LockedCallQueue()
 {
     m_mailbox->close();
     QStringList ignored;
+    const std::deque<Ended> ended = std::exchange(m_ended, {});
     const std::vector<CallPointer> calls = takeAll(nullptr, &ignored);
-    for (const CallPointer &call : calls)
+    for (const Ended &one : ended)
+        one.report();
+    for (const CallPointer &call : calls) {
+        call->watcher.reset();
+        call->fail(nullptr, endOfCalls());
+    }
+}
+
+void LockedCallQueue::Ended::report() const
+{
+    call->watcher.reset();
+    if (call->watched && !call->call.receiver)
         call->fail(nullptr, Detail::cancelledCall());
+    else
+        call->fail(request < 0 ? nullptr : &call->call.requests.at(request), result);
 }
 
 void LockedCallQueue::logException(const std::shared_ptr<void> &locks)
@@ -299,71 +479,148 @@ void LockedCallQueue::logException(const std::shared_ptr<void> &locks)
 
 void LockedCallQueue::add(CallPointer newCall)
 {
-    if (const QString problem = noEventLoop("it"); !problem.isEmpty()) {
-        const QList<LockRequest> &requests = newCall->call.requests;
-        const LockRequest *const request = requests.isEmpty() ? nullptr : &requests.first();
-        newCall->fail(request, {DistributedLock::OptionsError, request ? describeLock(*request, problem) : problem, 0});
-        return;
-    }
     WaitingCall *const call = newCall.get();
     call->id = ++m_lastId;
-    call->queue.clear();
+    QString key;
     for (const LockRequest &request : std::as_const(call->call.requests))
-        call->queue += request.server.toString() + QChar(QChar::Null) + request.key() + QChar(QChar::Null);
-    if (call->queue.isEmpty())
-        call->queue = QString::number(call->id); // needs no lock, so waits for nobody
+        key += request.server.toString() + QChar(QChar::Null) + request.key() + QChar(QChar::Null);
+    if (key.isEmpty())
+        key = QString::number(call->id); // needs no lock, so waits for nobody
+    call->watched = call->call.receiver;
 
-    std::shared_ptr<Queue> &queue = m_queues[call->queue];
-    if (queue && !call->mayWait()) {
-        const auto strict = std::find_if(call->call.requests.cbegin(), call->call.requests.cend(), [](const auto &request) {
-            return request.onBusy != OnBusy::Wait || request.options.wait == 0ms;
+    CallPointer replaced;
+    if (WaitingCall *const older = findOlder(call)) {
+        if (older->queue == key) {
+            replace(older, call);
+            newCall->fail(&newCall->call.requests.first(), replacedByNewer(newCall->call.requests.first()));
+            return;
+        }
+        replaced = take(older->queue, older->id);
+        unwatchReceiver(replaced.get());
+    }
+    // Reported last, for it may call the application.
+    const auto reportReplaced = qScopeGuard([&replaced] {
+        if (!replaced)
+            return;
+        replaced->watcher.reset();
+        replaced->fail(&replaced->call.requests.first(), replacedByNewer(replaced->call.requests.first()));
+    });
+
+    auto it = m_queues.find(key);
+    if (it != m_queues.end()) {
+        const auto refuse = [&](const LockRequest &request, const QString &text) {
+            newCall->fail(&request, {DistributedLock::BusyError, describeLock(request, text), 0});
+        };
+        const QList<LockRequest> &requests = call->call.requests;
+        const auto strict = std::find_if_not(requests.cbegin(), requests.cend(), std::mem_fn(&LockRequest::mayWait));
+        if (strict != requests.cend()) {
+            refuse(*strict, QStringLiteral("another call of this thread runs under it or waits for it"));
+            return;
+        }
+        const auto least = std::min_element(requests.cbegin(), requests.cend(), [](const auto &a, const auto &b) {
+            return a.maxQueued < b.maxQueued;
         });
-        newCall->fail(&*strict,
-                      {DistributedLock::BusyError,
-                       describeLock(*strict, QStringLiteral("another call of this thread runs under it or waits for it")),
-                       0});
+        if (const qsizetype waiting = countWaiting(call, *it.value()); waiting >= least->maxQueued) {
+            refuse(*least, call->call.method
+                           ? QStringLiteral("%1 calls of this method wait already, as many as maxQueued allows; raise it, "
+                                            "or write onBusy=latest where only the newest call matters")
+                                     .arg(waiting)
+                           : QStringLiteral("%1 calls of this thread wait for it already; make fewer").arg(waiting));
+            return;
+        }
+    }
+    call->queue = it == m_queues.end() ? key : it.key(); // one text for all
+    watchFuture(call);
+    watchReceiver(call);
+    if (it != m_queues.end()) {
+        if (!call->deadline.isForever())
+            m_deadlines.emplace(std::pair(call->deadline.deadlineNSecs(), call->id), call);
+        it.value()->waiting.emplace(call->id, std::move(newCall));
+        armTimer();
         return;
     }
-    watch(call);
-    if (queue) {
-        queue->waiting.push_back(std::move(newCall));
-        schedule(call->deadline);
-        return;
-    }
-    queue = std::make_shared<Queue>();
-    queue->current = std::move(newCall);
+    m_queues.insert(key, std::make_shared<Queue>()).value()->current = std::move(newCall);
     m_current.insert(call->id, call);
     begin(call);
 }
 
-void LockedCallQueue::watch(WaitingCall *call)
+WaitingCall *LockedCallQueue::findOlder(const WaitingCall *call) const
+{
+    const auto receiver = call->isLatest() ? m_receivers.constFind(call->watched) : m_receivers.constEnd();
+    if (receiver == m_receivers.constEnd())
+        return nullptr;
+    const auto method = receiver->methods.find(call->call.method.get());
+    return method == receiver->methods.end() ? nullptr : method->second.latest;
+}
+
+void LockedCallQueue::replace(WaitingCall *older, WaitingCall *newer)
+{
+    // It keeps its place here and at the server.
+    const auto deadline = m_deadlines.find({older->deadline.deadlineNSecs(), older->id});
+    if (deadline != m_deadlines.end()) {
+        m_deadlines.erase(deadline);
+        m_deadlines.emplace(std::pair(newer->deadline.deadlineNSecs(), older->id), older);
+    }
+    std::swap(older->call, newer->call);
+    std::swap(older->job, newer->job);
+    std::swap(older->begun, newer->begun);
+    std::swap(older->deadline, newer->deadline);
+    older->watcher.reset();
+    watchFuture(older);
+}
+
+qsizetype LockedCallQueue::countWaiting(const WaitingCall *call, const Queue &queue) const
+{
+    if (!call->call.method)
+        return qsizetype(queue.waiting.size()) + (queue.current ? 1 : 0);
+    const auto receiver = m_receivers.constFind(call->watched);
+    if (receiver == m_receivers.constEnd())
+        return 0;
+    const auto method = receiver->methods.find(call->call.method.get());
+    return method == receiver->methods.end() ? 0 : method->second.calls;
+}
+
+void LockedCallQueue::watchFuture(WaitingCall *call)
 {
     call->watcher = call->job->makeWatcher();
-    if (call->watcher) {
-        connect(call->watcher.get(), &QFutureWatcherBase::canceled, this, [this, queue = call->queue, id = call->id] {
-            const CallPointer taken = take(queue, id);
-            if (!taken)
-                return;
-            taken->watcher.release()->deleteLater(); // it is telling of it just now
-            unwatch(taken.get());
-            taken->holds.clear();
-            taken->fail(nullptr, Detail::cancelledCall());
-        });
-    }
-    call->watched = call->call.receiver;
-    if (!call->watched || m_watched[call->watched]++ > 0)
+    if (!call->watcher)
         return;
-    connect(call->watched, &QObject::destroyed, this, [this](QObject *receiver) { receiverDestroyed(receiver); });
+    connect(call->watcher.get(), &QFutureWatcherBase::canceled, this, [this, queue = call->queue, id = call->id] {
+        if (CallPointer taken = take(queue, id)) {
+            unwatchReceiver(taken.get());
+            end(std::move(taken), -1, Detail::cancelledCall());
+        }
+    });
+}
+
+void LockedCallQueue::watchReceiver(WaitingCall *call)
+{
+    if (!call->watched)
+        return;
+    Receiver &receiver = m_receivers[call->watched];
+    Receiver::Method &method = receiver.methods[call->call.method.get()];
+    ++method.calls;
+    if (call->isLatest())
+        method.latest = call;
+    if (receiver.calls++ > 0)
+        return;
+    connect(call->watched, &QObject::destroyed, this, [this](QObject *object) { receiverDestroyed(object); });
     call->watched->installEventFilter(this);
 }
 
-void LockedCallQueue::unwatch(WaitingCall *call)
+void LockedCallQueue::unwatchReceiver(WaitingCall *call)
 {
-    call->watcher.reset();
-    const auto it = m_watched.find(call->watched);
-    if (it == m_watched.end() || --it.value() > 0)
+    const auto it = m_receivers.find(call->watched);
+    if (it == m_receivers.end())
         return;
-    m_watched.erase(it);
+    const auto method = it->methods.find(call->call.method.get());
+    if (method->second.latest == call)
+        method->second.latest = nullptr;
+    if (--method->second.calls == 0)
+        it->methods.erase(method);
+    if (--it->calls > 0)
+        return;
+    m_receivers.erase(it);
     if (call->call.receiver) {
         disconnect(call->watched, &QObject::destroyed, this, nullptr);
         call->watched->removeEventFilter(this);
@@ -379,25 +636,35 @@ void LockedCallQueue::begin(WaitingCall *call)
 
 void LockedCallQueue::acquireNext(WaitingCall *call)
 {
-    const size_t index = call->holds.size();
-    if (index == size_t(call->call.requests.size())) {
+    const qsizetype index = qsizetype(call->holds.size());
+    if (index == call->call.requests.size()) {
         m_ready.push_back(call->id);
         postRun();
         return;
     }
-    const LockRequest &request = call->call.requests.at(qsizetype(index));
+    const LockRequest &request = call->call.requests.at(index);
     LockOptions options = request.options;
-    const bool once = request.onBusy != OnBusy::Wait || options.wait == 0ms;
+    const bool once = !request.mayWait();
+    call->acquireDeadline = call->deadlineOf(index);
     if (once) {
         options.wait = 0ms;
-    } else if (const QDeadlineTimer &deadline = call->deadlines.at(index); !deadline.isForever()) {
+    } else if (!call->acquireDeadline.isForever()) {
         // Never 0, which means something else.
-        options.wait = std::max(milliseconds(deadline.remainingTime()), 1ms);
+        options.wait = std::max(milliseconds(call->acquireDeadline.remainingTime()), 1ms);
     }
     call->lastWait = options.wait;
     auto ended = [mailbox = m_mailbox, id = call->id, attempt = call->attempt] { mailbox->post({id, attempt, {}}); };
-    call->holds.push_back(
-            LockService::instance()->acquire(request.server, request.name, options, std::move(ended), once));
+    // The last hold speaks for those before it, since this thread has taken note of them.
+    std::vector<std::weak_ptr<LockHold>> others(call->holds.begin(), call->holds.end());
+    auto limitPassed = [others = std::move(others), method = call->call.method, request] {
+        for (auto other = others.rbegin(); other != others.rend(); ++other) {
+            if (const std::shared_ptr<LockHold> hold = other->lock())
+                hold->release();
+        }
+        logGivenBack(method, request);
+    };
+    call->holds.push_back(LockService::instance()->acquire(request.server, request.name, options, std::move(ended), once,
+                                                           {call->acquireDeadline, std::move(limitPassed)}));
 }
 
 void LockedCallQueue::acquireEnded(quint64 id, int attempt)
@@ -406,27 +673,51 @@ void LockedCallQueue::acquireEnded(quint64 id, int attempt)
     if (!call || call->attempt != attempt)
         return;
     const LockResult result = call->holds.back()->result();
+    const qsizetype index = qsizetype(call->holds.size()) - 1;
+    const LockRequest &request = call->call.requests.at(index);
     if (result) {
-        acquireNext(call);
+        // The last one is in use once the call runs.
+        if (index + 1 < call->call.requests.size() && !call->holds.back()->use()) {
+            if (!beginAgain(call))
+                failCurrent(call, index, givenBackBeforeItsTurn(request));
+        } else {
+            acquireNext(call);
+        }
         return;
     }
-    const LockRequest request = call->call.requests.at(qsizetype(call->holds.size()) - 1);
+    const bool waited = result.error == DistributedLock::TimeoutError || result.error == DistributedLock::ConnectionError;
+    if (waited && call->acquireDeadline < call->deadlineOf(index) && beginAgain(call))
+        return; // a newer call has taken its place since then
     if (result.error == DistributedLock::ConnectionError && call->lastWait > 0ms && call->lastWait < EnoughForAnAnswer
         && call->lastWait < request.options.wait) {
-        failCurrent(call, request, timedOut(request));
+        failCurrent(call, index, timedOut(request));
     } else {
-        failCurrent(call, request, result);
+        failCurrent(call, index, result);
     }
 }
 
-void LockedCallQueue::failCurrent(WaitingCall *call, const LockRequest &request, const LockResult &result)
+bool LockedCallQueue::beginAgain(WaitingCall *call)
 {
-    const CallPointer failed = takeCurrent(call);
-    unwatch(call);
+    if (call->deadline.hasExpired())
+        return false;
+    begin(call);
+    return true;
+}
+
+void LockedCallQueue::failCurrent(WaitingCall *call, qsizetype request, const LockResult &result)
+{
+    CallPointer failed = takeCurrent(call);
+    unwatchReceiver(call);
     while (!call->holds.empty())
         call->holds.pop_back();
     startNext(call->queue);
-    failed->fail(&request, result);
+    end(std::move(failed), request, result);
+}
+
+void LockedCallQueue::end(CallPointer call, qsizetype request, const LockResult &result)
+{
+    m_ended.push_back({std::move(call), request, result});
+    postRun();
 }
 
 void LockedCallQueue::postRun()
@@ -435,46 +726,97 @@ void LockedCallQueue::postRun()
         QCoreApplication::postEvent(&m_runner, new QEvent(QEvent::User));
 }
 
-void LockedCallQueue::runReady()
+void LockedCallQueue::work()
 {
     m_runPosted = false;
-    if (m_ready.empty())
-        return;
+    const QPointer<LockedCallQueue> alive(this);
+    const QDeadlineTimer turnEnds(TurnBudget, Qt::PreciseTimer);
+    if (!m_ready.empty())
+        runReady();
+    while (alive && reportOne() && alive && !turnEnds.hasExpired())
+        ;
+    if (alive)
+        armTimer();
+}
+
+bool LockedCallQueue::reportOne()
+{
+    while (!m_ended.empty() || !m_stalled.empty() || isDue()) {
+        // Before the application is called, which may run a nested event loop; and Qt's sees what was posted before it
+        // began only once something else is posted (GLib's dispatcher).
+        postRun();
+        if (!m_ended.empty()) {
+            const Ended ended = std::move(m_ended.front());
+            m_ended.pop_front();
+            ended.report();
+            return true;
+        }
+        if (isDue()) {
+            WaitingCall *const due = m_deadlines.begin()->second;
+            endTooLate(takeWaiting(m_queues.value(due->queue).get(), due->id));
+            continue;
+        }
+        const QString name = std::move(m_stalled.front());
+        m_stalled.pop_front();
+        const std::shared_ptr<Queue> queue = m_queues.value(name);
+        if (!queue || queue->current)
+            continue;
+        if (!queue->waiting.empty() && queue->waiting.begin()->second->isUnwanted()) {
+            CallPointer unwanted = takeWaiting(queue.get(), queue->waiting.begin()->first);
+            unwatchReceiver(unwanted.get());
+            end(std::move(unwanted), -1, Detail::cancelledCall());
+        }
+        startNext(name);
+    }
+    return false;
+}
+
+bool LockedCallQueue::isDue() const
+{
+    return !m_deadlines.empty()
+            && m_deadlines.begin()->first.first <= QDeadlineTimer::current(Qt::PreciseTimer).deadlineNSecs();
+}
+
+void LockedCallQueue::endTooLate(CallPointer call)
+{
+    unwatchReceiver(call.get());
+    qsizetype first = 0;
+    for (qsizetype i = 1; i < call->call.requests.size(); ++i) {
+        if (call->deadlineOf(i) < call->deadlineOf(first))
+            first = i;
+    }
+    const LockResult result = timedOut(call->call.requests.at(first));
+    end(std::move(call), first, result);
+}
+
+void LockedCallQueue::runReady()
+{
     WaitingCall *const call = m_current.value(m_ready.front());
     m_ready.pop_front();
-    // Before, and even for nobody: what is called here may run an event loop of its own, and Qt's sees what was posted
-    // before it began only once something else is posted (GLib's dispatcher).
-    postRun();
+    postRun(); // before, and even for nobody: see reportOne()
     if (!call)
         return;
-    const bool unwanted = call->job->isCanceled() || (call->watched && !call->call.receiver);
+    const bool unwanted = call->isUnwanted();
     if (unwanted || call->call.arguments.contains(nullptr)) {
-        const CallPointer dropped = takeCurrent(call);
-        unwatch(call);
-        call->holds.clear();
-        startNext(call->queue);
-        const QList<LockRequest> &requests = dropped->call.requests;
-        if (unwanted)
-            dropped->fail(nullptr, Detail::cancelledCall());
-        else
-            dropped->fail(requests.isEmpty() ? nullptr : &requests.first(), argumentDestroyed());
+        failCurrent(call, unwanted || call->call.requests.isEmpty() ? -1 : 0,
+                    unwanted ? Detail::cancelledCall() : argumentDestroyed());
         return;
     }
     const auto lost = std::find_if_not(call->holds.begin(), call->holds.end(),
                                        [](const auto &hold) { return hold->isHeld(); });
-    if (lost != call->holds.end() && call->deadline.hasExpired()) {
-        const LockRequest request = call->call.requests.at(lost - call->holds.begin());
-        failCurrent(call, request, lostBeforeItsTurn(request));
+    const bool givenBack = !call->holds.empty() && !call->holds.back()->use();
+    if (!givenBack && lost == call->holds.end()) {
+        run(takeCurrent(call));
         return;
     }
-    if (lost != call->holds.end()) {
-        qCDebug(lcLock,
-                "%ls: its lock was lost before the event loop came round; it is acquired anew",
-                qUtf16Printable(call->call.displayName()));
-        begin(call);
+    const qsizetype index = givenBack ? call->call.requests.size() - 1 : lost - call->holds.begin();
+    const LockRequest &request = call->call.requests.at(index);
+    if (!beginAgain(call)) {
+        failCurrent(call, index, givenBack ? givenBackBeforeItsTurn(request) : lostBeforeItsTurn(request));
         return;
     }
-    run(takeCurrent(call));
+    qCDebug(lcLock, "%ls: its lock was lost before the event loop ran the call; it is acquired again",
+            qUtf16Printable(call->call.displayName()));
 }
 
 void LockedCallQueue::run(CallPointer call)
@@ -486,7 +828,8 @@ void LockedCallQueue::run(CallPointer call)
 
 void LockedCallQueue::runUnderLocks(CallPointer call)
 {
-    unwatch(call.get());
+    unwatchReceiver(call.get());
+    call->watcher.reset();
     const auto locks = std::make_shared<Locks>(this, call->call, call->queue,
                                                std::move(call->holds));
     const auto job = std::move(call->job);
@@ -510,16 +853,17 @@ void LockedCallQueue::startNext(const QString &name)
     if (it == m_queues.end() || it.value()->current)
         return;
     Queue &queue = *it.value();
-    while (!queue.waiting.empty() && queue.waiting.front()->deadline.hasExpired()) {
-        m_expired.push_back(std::move(queue.waiting.front()));
-        queue.waiting.pop_front();
-    }
     if (queue.waiting.empty()) {
         m_queues.erase(it);
         return;
     }
-    queue.current = std::move(queue.waiting.front());
-    queue.waiting.pop_front();
+    const auto &first = *queue.waiting.begin();
+    if (first.second->isUnwanted() || first.second->deadline.hasExpired()) {
+        m_stalled.push_back(name); // there may be many of them
+        postRun();
+        return;
+    }
+    queue.current = takeWaiting(&queue, first.first);
     WaitingCall *const call = queue.current.get();
     m_current.insert(call->id, call);
     begin(call);
@@ -539,18 +883,18 @@ LockedCallQueue::CallPointer LockedCallQueue::take(const QString &name, quint64 
         startNext(name);
         return taken;
     }
-    const auto takeFrom = [id](std::deque<CallPointer> &calls) {
-        const auto it = std::find_if(calls.begin(), calls.end(), [id](const CallPointer &call) { return call->id == id; });
-        CallPointer taken;
-        if (it != calls.end()) {
-            taken = std::move(*it);
-            calls.erase(it);
-        }
-        return taken;
-    };
-    CallPointer taken = takeFrom(m_expired);
-    if (const std::shared_ptr<Queue> queue = m_queues.value(name); !taken && queue)
-        taken = takeFrom(queue->waiting);
+    const std::shared_ptr<Queue> queue = m_queues.value(name);
+    return queue ? takeWaiting(queue.get(), id) : nullptr;
+}
+
+LockedCallQueue::CallPointer LockedCallQueue::takeWaiting(Queue *queue, quint64 id)
+{
+    const auto it = queue->waiting.find(id);
+    if (it == queue->waiting.end())
+        return nullptr;
+    CallPointer taken = std::move(it->second);
+    queue->waiting.erase(it);
+    m_deadlines.erase({taken->deadline.deadlineNSecs(), id});
     return taken;
 }
 
@@ -558,13 +902,6 @@ std::vector<LockedCallQueue::CallPointer> LockedCallQueue::takeAll(const QObject
 {
     std::vector<CallPointer> taken;
     const auto wanted = [receiver](const CallPointer &call) { return !receiver || call->watched == receiver; };
-    const auto takeFrom = [&](std::deque<CallPointer> &calls) {
-        const auto rest = std::stable_partition(calls.begin(), calls.end(),
-                                                [&](const CallPointer &call) { return !wanted(call); });
-        std::move(rest, calls.end(), std::back_inserter(taken));
-        calls.erase(rest, calls.end());
-    };
-    takeFrom(m_expired);
     for (auto it = m_queues.cbegin(); it != m_queues.cend(); ++it) {
         Queue &queue = *it.value();
         if (queue.current && wanted(queue.current)) {
@@ -572,11 +909,16 @@ std::vector<LockedCallQueue::CallPointer> LockedCallQueue::takeAll(const QObject
             taken.push_back(std::move(queue.current));
             stoppedQueues->append(it.key());
         }
-        takeFrom(queue.waiting);
+        for (auto call = queue.waiting.begin(); call != queue.waiting.end();) {
+            const auto next = std::next(call);
+            if (wanted(call->second))
+                taken.push_back(takeWaiting(&queue, call->first));
+            call = next;
+        }
     }
     std::sort(taken.begin(), taken.end(), [](const CallPointer &a, const CallPointer &b) { return a->id < b->id; });
     for (const CallPointer &call : taken) {
-        unwatch(call.get());
+        unwatchReceiver(call.get());
         while (!call->holds.empty())
             call->holds.pop_back();
     }
@@ -586,11 +928,11 @@ std::vector<LockedCallQueue::CallPointer> LockedCallQueue::takeAll(const QObject
 void LockedCallQueue::receiverDestroyed(QObject *receiver)
 {
     QStringList stopped;
-    const std::vector<CallPointer> calls = takeAll(receiver, &stopped);
+    std::vector<CallPointer> calls = takeAll(receiver, &stopped);
     for (const QString &queue : std::as_const(stopped))
         startNext(queue);
-    for (const CallPointer &call : calls)
-        call->fail(nullptr, Detail::cancelledCall());
+    for (CallPointer &call : calls)
+        end(std::move(call), -1, Detail::cancelledCall());
 }
 
 bool LockedCallQueue::eventFilter(QObject *watched, QEvent *event)
@@ -600,11 +942,13 @@ bool LockedCallQueue::eventFilter(QObject *watched, QEvent *event)
     // They go with their receiver: so does what is posted to it.
     QStringList stopped;
     const auto calls = std::make_shared<std::vector<CallPointer>>(takeAll(watched, &stopped));
+    for (const CallPointer &call : *calls)
+        call->watcher.reset(); // it belongs to this thread
     QMetaObject::invokeMethod(
             watched,
             [calls] {
                 for (CallPointer &call : *calls)
-                    LockedCallQueue::instance()->add(std::move(call));
+                    submit(std::move(call));
             },
             Qt::QueuedConnection);
     for (const QString &queue : std::as_const(stopped))
@@ -612,9 +956,12 @@ bool LockedCallQueue::eventFilter(QObject *watched, QEvent *event)
     return false;
 }
 
-void LockedCallQueue::schedule(const QDeadlineTimer &deadline)
+void LockedCallQueue::armTimer()
 {
-    if (deadline.isForever() || !(deadline < m_timerDeadline))
+    if (m_deadlines.empty())
+        return;
+    const QDeadlineTimer &deadline = m_deadlines.begin()->second->deadline;
+    if (m_timer.isActive() && !(deadline < m_timerDeadline))
         return;
     m_timerDeadline = deadline;
     const auto remaining = std::min<qint64>(deadline.remainingTime(), milliseconds(24h).count());
@@ -623,48 +970,20 @@ void LockedCallQueue::schedule(const QDeadlineTimer &deadline)
 
 void LockedCallQueue::timerEvent(QTimerEvent *event)
 {
-    if (event->timerId() == m_timer.timerId())
-        expire();
-}
-
-void LockedCallQueue::expire()
-{
+    if (event->timerId() != m_timer.timerId())
+        return;
     m_timer.stop();
-    m_timerDeadline = QDeadlineTimer(QDeadlineTimer::Forever);
-    QDeadlineTimer next(QDeadlineTimer::Forever);
-    for (const std::shared_ptr<Queue> &queue : std::as_const(m_queues)) {
-        std::deque<CallPointer> waiting;
-        for (CallPointer &call : queue->waiting) {
-            if (call->deadline.hasExpired()) {
-                m_expired.push_back(std::move(call));
-            } else {
-                next = std::min(next, call->deadline);
-                waiting.push_back(std::move(call));
-            }
-        }
-        queue->waiting = std::move(waiting);
-    }
-    // At once: whoever is told of the first may run an event loop of its own.
-    schedule(m_expired.size() > 1 ? QDeadlineTimer(0, Qt::PreciseTimer) : next);
-    for (int i = 0; i < FailuresInOneTurn && !m_expired.empty(); ++i) {
-        const CallPointer call = std::move(m_expired.front());
-        m_expired.pop_front();
-        unwatch(call.get());
-        const auto index = std::min_element(call->deadlines.begin(), call->deadlines.end()) - call->deadlines.begin();
-        const LockRequest &request = call->call.requests.at(index);
-        call->fail(&request, timedOut(request));
-    }
+    postRun();
 }
 
 void LockedCallQueue::customEvent(QEvent *)
 {
-    const std::optional<Message> message = m_mailbox->take();
-    if (!message)
-        return;
-    if (message->ended)
-        acquireEnded(message->ended, message->attempt);
-    else
-        startNext(message->released);
+    for (const Message &message : m_mailbox->takeAll()) {
+        if (message.ended)
+            acquireEnded(message.ended, message.attempt);
+        else
+            startNext(message.released);
+    }
 }
 
 } // namespace QDistLock

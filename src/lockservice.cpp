@@ -9,7 +9,9 @@
 
 #include <QDistLock/lockregistry.h>
 
+#include <QtCore/qbasictimer.h>
 #include <QtCore/qcoreapplication.h>
+#include <QtCore/qcoreevent.h>
 #include <QtCore/qhash.h>
 #include <QtCore/qsemaphore.h>
 #include <QtCore/qthread.h>
@@ -42,11 +44,12 @@ LockResult failure(DistributedLock::Error error, const QString &name, const QStr
 struct Acquisition
 {
     Acquisition(const QUrl &server, const QString &name, const LockOptions &options, LockService::Completion completion,
-                bool atOnce)
+                bool atOnce, LockService::UseLimit useLimit)
         : server(server)
         , name(name)
         , options(options)
         , atOnce(atOnce)
+        , useLimit(std::move(useLimit))
         , m_completion(std::move(completion))
     {
     }
@@ -72,6 +75,9 @@ struct Acquisition
         if (completion && !givenUp.load())
             completion();
     }
+    /// The first of the two decides, and the other one gets false.
+    bool use() { return decide(Used); }
+    bool refuseUse() { return decide(Refused); }
     bool hasEnded() const { return m_ended.load(std::memory_order_acquire); }
     /// The hold, by release or loss.
     void endHold(bool confirmed)
@@ -85,6 +91,7 @@ struct Acquisition
     const QString name;
     const LockOptions options;
     const bool atOnce;
+    const LockService::UseLimit useLimit;
     const int forks = forkCount();
 
     std::atomic<qint64> deadline{0}; ///< ns on the lease clock; 0 = not held
@@ -95,6 +102,14 @@ struct Acquisition
     std::atomic<bool> releaseConfirmed{false}; ///< once holdEnded
 
 private:
+    enum Use { Undecided, Used, Refused };
+    bool decide(Use use)
+    {
+        Use decided = Undecided;
+        return m_use.compare_exchange_strong(decided, use) || decided == use;
+    }
+
+    std::atomic<Use> m_use{Undecided};
     LockService::Completion m_completion;
     LockResult m_result; ///< read after m_ended
     std::atomic<bool> m_ended{false};
@@ -129,6 +144,9 @@ public:
     /// What the server did not say in time is as good as lost.
     void abort();
 
+protected:
+    void timerEvent(QTimerEvent *event) override;
+
 private:
     void acquired();
     void acquireFailed();
@@ -141,6 +159,7 @@ private:
     AcquisitionPointer m_acquisition;
     QString m_key;
     DistributedLock m_lock;
+    QBasicTimer m_useTimer; ///< runs from the grant on
     bool m_behindRelease = false; ///< begun after a release of the same key that may not have run yet
     bool m_releasing = false;
 };
@@ -206,7 +225,24 @@ void Run::acquired()
     static const EndOfProgram endOfProgram;
     m_acquisition->fencingToken.store(m_lock.fencingToken(), std::memory_order_relaxed);
     updateDeadline();
+    if (const LockService::UseLimit &limit = m_acquisition->useLimit; limit.passed) {
+        // The timer's milliseconds are an int.
+        const auto waits = limit.waitEnds.isForever() ? 0ms : milliseconds(limit.waitEnds.remainingTime());
+        m_useTimer.start(int((m_acquisition->options.lease + std::min<milliseconds>(waits, 24h)).count()), this);
+    }
     m_acquisition->end({DistributedLock::NoError, QString(), m_lock.fencingToken()});
+}
+
+void Run::timerEvent(QTimerEvent *event)
+{
+    if (event->timerId() != m_useTimer.timerId())
+        return;
+    m_useTimer.stop();
+    if (!m_acquisition->refuseUse() || m_acquisition->givenUp.exchange(true))
+        return;
+    const auto passed = m_acquisition->useLimit.passed;
+    release();
+    passed();
 }
 
 void Run::updateDeadline()
@@ -249,6 +285,7 @@ void Run::holdEnded(bool confirmed)
 
 void Run::finish()
 {
+    m_useTimer.stop();
     if (std::exchange(m_releasing, false)) {
         const auto it = m_server->releasing.find(m_key);
         if (--it.value() == 0)
@@ -358,7 +395,7 @@ public:
     static Service *instance();
 
     std::shared_ptr<LockHold> acquire(const QUrl &server, const QString &name, const LockOptions &options,
-                                      Completion completion, bool atOnce) override;
+                                      Completion completion, bool atOnce, UseLimit useLimit) override;
     bool isCurrentThread() const override
     {
         return m_threadId.load(std::memory_order_relaxed) == QThread::currentThreadId();
@@ -413,6 +450,7 @@ public:
     bool isHeld() const override { return m_acquisition->isHeld(); }
     qint64 fencingToken() const override { return m_acquisition->fencingToken.load(std::memory_order_relaxed); }
     LockResult result() const override { return m_acquisition->result(); }
+    bool use() override { return m_acquisition->use(); }
     void release() override
     {
         if (!m_acquisition->givenUp.exchange(true))
@@ -517,10 +555,11 @@ void Service::ended()
 }
 
 std::shared_ptr<LockHold> Service::acquire(const QUrl &server, const QString &name, const LockOptions &options,
-                                           Completion completion, bool atOnce)
+                                           Completion completion, bool atOnce, UseLimit useLimit)
 {
     const auto acquisition = std::make_shared<Acquisition>(server.isEmpty() ? LockRegistry::defaultServer() : server,
-                                                           name, options, std::move(completion), atOnce);
+                                                           name, options, std::move(completion), atOnce,
+                                                           std::move(useLimit));
     auto hold = std::make_shared<Hold>(this, acquisition);
     QString reason;
     if (isInherited()) {

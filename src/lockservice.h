@@ -7,6 +7,7 @@
 #include <QDistLock/lockoptions.h>
 #include <QDistLock/lockresult.h>
 
+#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qurl.h>
 
 #include <atomic>
@@ -42,6 +43,9 @@ public:
     /// service's thread.
     virtual bool waitUntilEnded(std::optional<std::chrono::milliseconds> atMost = std::nullopt) = 0;
 
+    /// What it was acquired for begins. False, once LockService::UseLimit has given it up.
+    virtual bool use() = 0;
+
     /// Levels of its thread; the one that acquired it is the first.
     void reenter() { m_levels.fetch_add(1); }
     /// True on the last: then it is to be released.
@@ -63,13 +67,20 @@ public:
     static LockService *instance();
 
     using Completion = std::function<void()>;
+    /// A hold that nobody has used one lease after its grant, and after \a waitEnds (unless that is for ever), is
+    /// released, and \a passed is called in the service's thread: the holder's thread blocks, or runs no event loop.
+    struct UseLimit
+    {
+        QDeadlineTimer waitEnds;
+        std::function<void()> passed; ///< null = no limit
+    };
     /// \a completion is called exactly once, in the service's thread, when the acquire ended (see
     /// LockHold::result()), unless the hold is released or given up first. Without an application, or once
     /// it ends, the acquire ends with CancelledError at once: \a completion is then called from inside.
     /// An empty \a server is LockRegistry::defaultServer(). \a atOnce: where attempts to reach the server fail
     /// and go on, ends with the error of the last one instead of waiting for the next.
     virtual std::shared_ptr<LockHold> acquire(const QUrl &server, const QString &name, const LockOptions &options,
-                                              Completion completion, bool atOnce = false) = 0;
+                                              Completion completion, bool atOnce = false, UseLimit useLimit = {}) = 0;
     /// Whether this is the service's own thread, where nothing may wait for it.
     virtual bool isCurrentThread() const = 0;
 

@@ -49,7 +49,12 @@
     came before it. Then it runs, in the receiver's thread, one at a time and at most one in each turn of
     the event loop, and gives the lock back. The lock is kept by a background thread, which renews it while
     the method computes or blocks. Just before the method runs it is looked at again: a lock that was lost
-    while the event loop was busy is acquired anew, if its `wait` is not over.
+    while the event loop was busy is acquired again, if its `wait` is not over.
+
+    What waits is bounded (see `maxQueued`). A lock whose call has not begun when its `wait` is over, and one lease has
+    passed since it was acquired, is given back: the thread blocks, or runs no event loop. That is logged as a warning,
+    and the call ends with TimeoutError when the event loop is back; with `wait=forever` it acquires the lock again.
+    When the thread has ended, calls end with CancelledError at once; so they do when the application has ended.
 
     A direct C++ call of an annotated method cannot be intercepted: it runs without the lock. Begin the
     method with QDL_ASSERT_LOCKED() to catch such calls.
@@ -92,10 +97,12 @@ public:
     ~LockedCalls() override;
 
 Q_SIGNALS:
-    /// The call was dropped: the wait was over, the lock busy with `onBusy=fail`, or an error. Also logged as
-    /// a warning in `qdistlock.lock`.
+    /// The call was dropped: the wait was over, the lock busy with `onBusy=fail`, too many calls waited, or an error.
+    /// Also logged as a warning in `qdistlock.lock`: the first of a burst of calls of one method that fail in the same
+    /// way, and when the burst is over how many others there were.
     void failed(const QDistLock::LockedCallInfo &call);
-    /// The call was dropped because the lock was busy, as `onBusy=skip` demands. Also logged for debugging.
+    /// The call was dropped because the lock was busy, as `onBusy=skip` demands, or because a newer one took its place,
+    /// as `onBusy=latest` demands. Also logged for debugging.
     void skipped(const QDistLock::LockedCallInfo &call);
     /// The lock was lost while the method ran, of invokeLocked() and withLock() too. Also logged as a warning.
     void lost(const QDistLock::LockedCallInfo &call);
@@ -153,7 +160,7 @@ QDISTLOCK_EXPORT void callLocked(const std::shared_ptr<const LockedMethod> &meth
 /// \a context: whose thread runs it and with whom it goes; null = the calling thread.
 QDISTLOCK_EXPORT void runLocked(const QUrl &server, const QString &name, const LockOptions &options, QObject *context,
                                 const std::shared_ptr<LockedJob> &job);
-/// What goes with the locked calls of the calling thread.
+/// What is destroyed with the locked calls of the calling thread; null when that has ended.
 QDISTLOCK_EXPORT QObject *lockedCallsOfThisThread();
 QDISTLOCK_EXPORT LockResult cancelledCall();
 /// In a handler: logs the exception that the work under \a locks threw, for its future may have been dropped.
@@ -639,7 +646,7 @@ QMetaObject::Connection connectLocked(const typename QtPrivate::FunctionPointer<
 
 /*!
     Calls the annotated slot or invokable \a method of \a object under its lock, in the thread of \a object,
-    and gives what it returns; an invalid QVariant for `void`, and where `onBusy=skip` left it out.
+    and gives what it returns; an invalid QVariant for `void`, and where `onBusy=skip` or `onBusy=latest` left it out.
 
     Of several methods of that name the one is called that takes this many arguments and matches their types
     best. Arguments are converted as QVariant does, and lists element by element; a value that would lose a part (1.5 or
@@ -672,8 +679,8 @@ QFuture<QVariant> invokeLocked(QObject *object, const char *method, const Argume
     ends in the same way; cancelling this one cancels that one. If the thread ends first, the lock is given back,
     and the future ends with CancelledError: what still runs then runs without the lock.
 
-    Never blocks. Calls of one thread for the same lock run in the order they were made. Cancelling before
-    \a function was called takes the call back.
+    Never blocks. Calls of one thread for the same lock run in the order they were made; at most 10000 of them wait, and
+    further ones end with BusyError at once. Cancelling before \a function was called takes the call back.
     Errors are exceptions of the future: LockUnavailable when the lock was not acquired, and what \a function
     throws. Each is also logged in `qdistlock.lock`, for nobody sees the errors of a future that was dropped.
     For its continuations, which run without the lock, see invokeLocked().
@@ -738,7 +745,10 @@ Q_DECLARE_METATYPE(QDistLock::LockedCallInfo)
     with durations as `250ms`, `2s`, `5min`, `1h` and `wait=forever`, and
     - `onBusy`: `wait` (default) waits for up to `wait`; `skip` tries once and leaves the call out, silently;
       `fail` tries once and reports BusyError. For the last two a call of the same thread that waits or runs
-      under the same locks is busy as well.
+      under the same locks is busy as well. `latest` waits, and keeps only the newest call of this method of the
+      receiver, whatever its key: one that has not begun is left out when a newer one comes, which takes its place.
+    - `maxQueued`: how many calls of this method of one receiver may wait, 10000 by default, or `unlimited`. Those
+      beyond fail at once with BusyError.
     - `condition`: `this.enabled`, `!order.draft`: where it is false this lock is not taken, and the method runs
       without it.
     - `server`: a URL instead of LockRegistry::defaultServer().

@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: MIT
 
 // Ends while annotated calls hold locks and wait for them:
-//   annotationworker URL held|waiting|thread|future|exit
+//   annotationworker URL held|waiting|thread|future|exit|retried
 
 #include <QDistLock/Annotations>
 #include <QDistLock/LockRegistry>
 
 #include <QtCore/qcoreapplication.h>
+#include <QtCore/qeventloop.h>
 #include <QtCore/qthread.h>
 #include <QtCore/qtimer.h>
 
@@ -32,8 +33,42 @@ Q_SIGNALS:
     void go();
 };
 
+/// A continuation retries while the first application ends ("busy" is held elsewhere); a second application follows.
+static int retried(int argc, char *argv[])
+{
+    using namespace QDistLock;
+    const auto isCancelled = [](QFuture<void> future) {
+        try {
+            if (future.isFinished())
+                future.waitForFinished();
+        } catch (const LockUnavailable &unavailable) {
+            return unavailable.result().error == DistributedLock::CancelledError;
+        }
+        return false;
+    };
+    for (int i = 0; i < 2; ++i) {
+        QFuture<void> first;
+        QFuture<void> again;
+        {
+            const QCoreApplication application(argc, argv);
+            LockRegistry::setDefaultServer(QUrl(application.arguments().at(1)));
+            QEventLoop loop;
+            withLock(QStringLiteral("free"), [&loop] { loop.quit(); }).then([] {});
+            loop.exec();
+            first = withLock(QStringLiteral("busy"), LockOptions().withWait(LockOptions::Forever), [] {});
+            first.then([&again](const QFuture<void> &) { again = withLock(QStringLiteral("retried"), [] {}); });
+        }
+        if (!isCancelled(first) || !isCancelled(again) || !isCancelled(withLock(QStringLiteral("late"), [] {})))
+            return 2 + i;
+    }
+    std::puts("reached");
+    return 0;
+}
+
 int main(int argc, char *argv[])
 {
+    if (argc == 3 && QByteArray(argv[2]) == "retried")
+        return retried(argc, argv);
     QCoreApplication application(argc, argv);
     const QStringList arguments = application.arguments();
     if (arguments.size() != 3)

@@ -510,7 +510,9 @@ void tst_Annotations::timesOut()
         QVERIFY2(call.errorString.startsWith(QStringLiteral("Receiver::soonAdd: Lock \"counter\" on unix:")),
                  qPrintable(call.errorString));
     }
-    QCOMPARE(log.count({QStringLiteral("Receiver::soonAdd"), QStringLiteral("dropped")}), Count);
+    // One line for the first of them, and one that counts the others.
+    QCOMPARE(log.count({QStringLiteral("Receiver::soonAdd"), QStringLiteral("dropped")}), 1);
+    QVERIFY(eventually([&] { return log.count({QStringLiteral("Receiver::soonAdd: 99 more calls")}) == 1; }));
     letGo("lock:counter");
     Q_EMIT sender.numbered(5);
     QVERIFY(eventually([&] { return receiver.seen == QList<int>{5}; }));
