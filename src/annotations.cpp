@@ -286,7 +286,7 @@ QFuture<QVariant> invokeLocked(QObject *object, const char *method, const QVaria
     else if (object->thread() == QThread::currentThread())
         job->begin(object, name);
     else
-        QMetaObject::invokeMethod(object, [job, object, name] { job->begin(object, name); }, Qt::QueuedConnection);
+        postTo(object, [job, object, name] { job->begin(object, name); }, [job] { job->fail(threadEnded(), false); });
     return future;
 }
 
@@ -421,8 +421,9 @@ void runLocked(const QUrl &server, const QString &name, const LockOptions &optio
         return;
     }
     const auto shared = std::make_shared<LockedCallQueue::CallPointer>(std::move(waiting));
-    QMetaObject::invokeMethod(
-            context, [shared] { LockedCallQueue::submit(std::move(*shared)); }, Qt::QueuedConnection);
+    postTo(
+            context, [shared] { LockedCallQueue::submit(std::move(*shared)); },
+            [shared] { (*shared)->fail(nullptr, threadEnded()); });
 }
 
 QObject *lockedCallsOfThisThread()

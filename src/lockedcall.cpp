@@ -82,12 +82,10 @@ Q_COREAPP_STARTUP_FUNCTION(beginApplication)
 /// Why no call runs in this thread any more; NoError if calls run.
 LockResult endOfCalls()
 {
-    const QString text = QStringLiteral("%1 before the call could run");
-    if (applicationEnded)
-        return {DistributedLock::CancelledError, text.arg(QStringLiteral("the application has ended")), 0};
-    if (QThread::currentThread()->isFinished())
-        return {DistributedLock::CancelledError, text.arg(QStringLiteral("its thread has ended")), 0};
-    return {};
+    if (applicationEnded) {
+        return {DistributedLock::CancelledError, QStringLiteral("the application has ended before the call could run"), 0};
+    }
+    return QThread::currentThread()->isFinished() ? threadEnded() : LockResult();
 }
 
 QString describeLock(const LockRequest &request, const QString &text)
@@ -135,10 +133,9 @@ void logGivenBack(const std::shared_ptr<const LockedMethod> &method, const LockR
 {
     LockedCall call;
     call.method = method;
-    const QString text = QStringLiteral("acquired, and given back %1 ms later: the event loop of the thread that must run "
-                                        "the call does not run; run exec() there, block that thread for less long, or use "
-                                        "ScopedLock, which needs no event loop")
-                                 .arg(milliseconds(request.options.lease).count());
+    const QString text = QStringLiteral("acquired, but given back because the event loop of the thread that must run the call "
+                                        "did not run; run exec() there, block that thread for less long, or use ScopedLock, "
+                                        "which needs no event loop");
     qCWarning(lcLock, "%ls: %ls", qUtf16Printable(call.displayName()), qUtf16Printable(describeLock(request, text)));
 }
 
@@ -261,6 +258,45 @@ LockResult argumentDestroyed()
             QStringLiteral("an object among its arguments was destroyed before the call could run; "
                            "keep it until then, or pass what identifies it"),
             0};
+}
+
+LockResult threadEnded()
+{
+    return {DistributedLock::CancelledError, QStringLiteral("its thread has ended before the call could run"), 0};
+}
+
+void postTo(QObject *object, std::function<void()> function, std::function<void()> ended)
+{
+    struct Delivery
+    {
+        ~Delivery() { QObject::disconnect(threadEnd); } // with the event, at the latest
+
+        std::atomic<bool> decided{false};
+        QMetaObject::Connection threadEnd;
+    };
+    const auto delivery = std::make_shared<Delivery>();
+    if (QThread *const thread = object->thread()) {
+        // Called at once if the object lives in the thread that ends. Where it has been moved, this comes behind the function,
+        // which moved along.
+        delivery->threadEnd = QObject::connect(thread, &QThread::finished, object,
+                                               [weak = std::weak_ptr<Delivery>(delivery), ended] {
+                                                   const auto delivery = weak.lock();
+                                                   if (delivery && !delivery->decided.exchange(true))
+                                                       ended();
+                                               });
+        if (thread->isFinished()) {
+            if (!delivery->decided.exchange(true))
+                ended();
+            return;
+        }
+    }
+    QMetaObject::invokeMethod(
+            object,
+            [delivery, function = std::move(function)] {
+                if (!delivery->decided.exchange(true))
+                    function();
+            },
+            Qt::QueuedConnection);
 }
 
 QString LockedCall::displayName() const

@@ -16,6 +16,7 @@
 #include <QtCore/qstring.h>
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
@@ -25,6 +26,12 @@ namespace QDistLock {
 
 /// Of a call that waited for longer than its arguments lived.
 LockResult argumentDestroyed();
+/// Of a call whose thread ended first.
+LockResult threadEnded();
+
+/// Calls \a function in the thread of \a object or, if that thread ends first, \a ended: in it, or at once where it has
+/// ended already. Neither of them, once \a object is destroyed. Thread: any.
+void postTo(QObject *object, std::function<void()> function, std::function<void()> ended);
 
 /// What a locked call is, for messages too.
 struct LockedCall

@@ -85,6 +85,9 @@ private Q_SLOTS:
     void threadEnds();
     void finishedThread();
     void applicationEnds();
+    void postedToAnEndedThread_data();
+    void postedToAnEndedThread();
+    void movedOutOfAnEndingThread();
     void emissionsOfAnEndedThread();
 
     void loopDoesNotRun();
@@ -252,6 +255,69 @@ void tst_LockedCalls::applicationEnds()
     QVERIFY2(worker.exitStatus() == QProcess::NormalExit, output.constData());
     QVERIFY2(output.contains("reached"), (QByteArray::number(worker.exitCode()) + output).constData());
     letGo("lock:busy");
+}
+
+void tst_LockedCalls::postedToAnEndedThread_data()
+{
+    QTest::addColumn<bool>("late");
+    QTest::newRow("before its end") << false;
+    QTest::newRow("after its end") << true;
+}
+
+void tst_LockedCalls::postedToAnEndedThread()
+{
+    // The objects live on, and what is posted to them is never delivered.
+    QFETCH(bool, late);
+    LoopThread worker;
+    worker.inside.moveToThread(&worker.thread);
+    Receiver receiver;
+    receiver.moveToThread(&worker.thread);
+    worker.block();
+    worker.thread.quit();
+    if (late) {
+        worker.unblock();
+        QVERIFY(worker.thread.wait());
+    }
+    const auto called = withLock(&receiver, QStringLiteral("w"), {}, [] { return 1; });
+    const auto invoked = invokeLocked(&receiver, "newest", 1);
+    worker.unblock();
+    QVERIFY(worker.thread.wait());
+    QVERIFY(called.isFinished() && invoked.isFinished());
+    for (const LockResult &result : {failureOf(called), failureOf(invoked)}) {
+        QCOMPARE(result.error, DistributedLock::CancelledError);
+        QVERIFY2(result.errorString.contains(QStringLiteral("thread has ended")), qPrintable(result.errorString));
+    }
+    // A call that was reported as ended does not run in the next life of the thread.
+    worker.thread.start();
+    int seen = -1;
+    QMetaObject::invokeMethod(&receiver, [&] { seen = int(receiver.seen.size()); }, Qt::BlockingQueuedConnection);
+    QCOMPARE(seen, 0);
+}
+
+void tst_LockedCalls::movedOutOfAnEndingThread()
+{
+    LoopThread worker;
+    worker.inside.moveToThread(&worker.thread);
+    Receiver receiver;
+    receiver.moveToThread(&worker.thread);
+    QSemaphore posted;
+    QMetaObject::invokeMethod(
+            &worker.inside,
+            [&, home = QThread::currentThread()] {
+                worker.blocked.release();
+                posted.acquire();
+                receiver.moveToThread(home);
+                worker.thread.quit();
+            },
+            Qt::QueuedConnection);
+    worker.blocked.acquire();
+    const auto called = withLock(&receiver, QStringLiteral("w"), {}, [] { return QThread::currentThread(); });
+    const auto invoked = invokeLocked(&receiver, "newest", 1);
+    posted.release();
+    QVERIFY(worker.thread.wait());
+    QVERIFY(finished(called) && finished(invoked));
+    QCOMPARE(called.result(), QThread::currentThread());
+    QCOMPARE(invoked.result().toInt(), 1);
 }
 
 void tst_LockedCalls::emissionsOfAnEndedThread()
