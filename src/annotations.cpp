@@ -11,6 +11,7 @@
 #include <QDistLock/lockregistry.h>
 
 #include <QtCore/qcoreapplication.h>
+#include <QtCore/qmutex.h>
 #include <QtCore/qsequentialiterable.h>
 #include <QtCore/qthread.h>
 
@@ -256,6 +257,95 @@ private:
 
 } // namespace
 
+class Detail::EmissionTally : public std::enable_shared_from_this<EmissionTally>
+{
+public:
+    EmissionTally(QObject *receiver, const std::shared_ptr<const LockedMethod> &method)
+        : m_receiver(receiver)
+        , m_method(method)
+    {
+    }
+    ~EmissionTally() { QObject::disconnect(m_threadEnd); }
+
+    void watch(QThread *thread)
+    {
+        QObject::disconnect(m_threadEnd);
+        m_thread = thread;
+        m_ended = thread && thread->isFinished();
+        if (!thread || !m_receiver)
+            return;
+        // Called at once if the receiver lives in the thread that ends, and in the receiver's thread where it has been moved.
+        m_threadEnd = QObject::connect(thread, &QThread::finished, m_receiver, [weak = weak_from_this()] {
+            if (const auto tally = weak.lock())
+                tally->threadEnds();
+        });
+    }
+    void made()
+    {
+        {
+            const QMutexLocker locker(&m_mutex);
+            if (!m_ended || m_thread == QThread::currentThread()) {
+                ++m_underWay;
+                return;
+            }
+            ++m_reported;
+        }
+        report();
+    }
+    bool arrived()
+    {
+        const QMutexLocker locker(&m_mutex);
+        if (m_thread != QThread::currentThread())
+            watch(QThread::currentThread()); // the receiver was moved
+        m_ended = QThread::currentThread()->isFinished(); // it may have been started again
+        if (m_reported > 0) {
+            --m_reported;
+            return false;
+        }
+        --m_underWay;
+        return true;
+    }
+
+private:
+    Q_DISABLE_COPY_MOVE(EmissionTally)
+    struct NoJob final : LockedJob
+    {
+        void run(const std::shared_ptr<void> &) override {}
+    };
+
+    void threadEnds()
+    {
+        qint64 lost = 0;
+        {
+            const QMutexLocker locker(&m_mutex);
+            if (m_thread != QThread::currentThread()) {
+                watch(QThread::currentThread());
+                return;
+            }
+            m_ended = true;
+            lost = std::max<qint64>(m_underWay, 0);
+            m_underWay -= lost;
+            m_reported += lost;
+        }
+        for (; lost > 0; --lost)
+            report(); // this thread has no event loop any more
+    }
+    void report() const
+    {
+        const LockedCall call{m_method, {}, m_receiver, {}};
+        WaitingCall(call, std::make_shared<NoJob>()).fail(nullptr, threadEnded());
+    }
+
+    const QPointer<QObject> m_receiver;
+    const std::shared_ptr<const LockedMethod> m_method;
+    QMutex m_mutex; ///< of what follows
+    QThread *m_thread = nullptr; ///< where the receiver was last seen
+    QMetaObject::Connection m_threadEnd;
+    bool m_ended = false;
+    qint64 m_underWay = 0; ///< below 0 between a direct call and made()
+    qint64 m_reported = 0; ///< of these the events may still be there
+};
+
 LockedCalls *LockedCalls::instance()
 {
     return lockedCalls();
@@ -390,6 +480,23 @@ std::shared_ptr<const LockedMethod> methodWithKey(const QObject *receiver, const
                                                   const QString &options)
 {
     return makeMethod(receiver, name, types, key, options);
+}
+
+std::shared_ptr<EmissionTally> tallyEmissions(QObject *receiver, const std::shared_ptr<const LockedMethod> &method)
+{
+    const auto tally = std::make_shared<EmissionTally>(receiver, method);
+    tally->watch(receiver->thread());
+    return tally;
+}
+
+void emissionMade(EmissionTally *tally)
+{
+    tally->made();
+}
+
+bool emissionArrived(EmissionTally *tally)
+{
+    return tally->arrived();
 }
 
 void callLocked(const std::shared_ptr<const LockedMethod> &method, QObject *receiver, qsizetype count,

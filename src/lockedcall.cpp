@@ -56,7 +56,7 @@ private:
 namespace {
 
 /// How long calls that ended are reported in one turn of the event loop.
-constexpr milliseconds TurnBudget = 4ms;
+constexpr milliseconds TurnBudget = 3ms;
 /// Less is left of a wait, and no answer only means that the call came to its turn too late.
 constexpr milliseconds EnoughForAnAnswer = 100ms;
 

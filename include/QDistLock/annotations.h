@@ -153,6 +153,21 @@ QDISTLOCK_EXPORT std::shared_ptr<const LockedMethod> methodWithKey(const QObject
 QDISTLOCK_EXPORT std::shared_ptr<const LockedMethod> methodWithKey(const QObject *receiver, const char *name,
                                                                    const QList<QMetaType> &types, const QString &key,
                                                                    const QString &options);
+/// Counts the emissions of one connection that are on their way to the receiver's thread, and reports those that do not
+/// arrive because that thread ends.
+class EmissionTally;
+QDISTLOCK_EXPORT std::shared_ptr<EmissionTally> tallyEmissions(QObject *receiver,
+                                                               const std::shared_ptr<const LockedMethod> &method);
+/// In the thread that emits.
+QDISTLOCK_EXPORT void emissionMade(EmissionTally *tally);
+/// In the receiver's thread. False if it was reported before: then it must not be called.
+QDISTLOCK_EXPORT bool emissionArrived(EmissionTally *tally);
+/// Disconnects, once the last emission was destroyed.
+struct ConnectionOwner
+{
+    ~ConnectionOwner() { QObject::disconnect(connection); }
+    QMetaObject::Connection connection;
+};
 /// In \a receiver's thread.
 QDISTLOCK_EXPORT void callLocked(const std::shared_ptr<const LockedMethod> &method, QObject *receiver, qsizetype count,
                                  const QMetaType *types, const void *const *values,
@@ -317,10 +332,12 @@ struct Emission<Receiver, Slot, QtPrivate::List<Parameters...>, Values...>
     std::shared_ptr<const LockedMethod> method;
     QPointer<Receiver> receiver; ///< null in its destructor, while it is connected still
     Slot slot;
+    std::shared_ptr<EmissionTally> tally;
+    std::shared_ptr<ConnectionOwner> counter; ///< what calls emissionMade()
 
     void operator()(const Values &...values) const
     {
-        if (receiver)
+        if (emissionArrived(tally.get()) && receiver)
             call(values..., asParameter<std::decay_t<Parameters>>(values)...);
     }
 
@@ -398,7 +415,16 @@ struct Connector
         if (!method)
             return QMetaObject::Connection();
         using Emission = typename EmissionOf<Receiver, Slot, Parameters, Arguments>::Type;
-        return QObject::connect(sender, signal, receiver, Emission{std::move(method), receiver, slot});
+        const auto tally = tallyEmissions(receiver, method);
+        const auto counter = std::make_shared<ConnectionOwner>();
+        const QMetaObject::Connection connection =
+                QObject::connect(sender, signal, receiver, Emission{std::move(method), receiver, slot, tally, counter});
+        const auto count = [tally, connection] {
+            if (connection)
+                emissionMade(tally.get());
+        };
+        counter->connection = QObject::connect(sender, signal, sender, count, Qt::DirectConnection);
+        return connection;
     }
 };
 
@@ -595,7 +621,8 @@ QVariant toArgument(const T &value)
 
     As with QObject::connect(), the connection ends with sender or receiver, and the returned handle
     disconnects it. Emissions that wait go on waiting after that, unless the receiver is destroyed: then they
-    vanish, and what was acquired for them is given back. One whose argument, a pointer to a QObject of the
+    vanish, and what was acquired for them is given back. Where the receiver's thread ends, and the receiver lives on,
+    they are reported as failed (CancelledError). One whose argument, a pointer to a QObject of the
     receiver's thread, was destroyed meanwhile does not run (CancelledError).
 
     What could not be run is told by LockedCalls. A slot without annotation, or with a broken one, is an

@@ -19,6 +19,7 @@ import tempfile
 import time
 
 from cases.contended import ContendedCase, OrderCase
+from cases.flood import FloodCase
 from cases.held import HeldCase
 from cases.lost import LostCase
 from cases.pairs import PairsCase
@@ -70,6 +71,7 @@ def all_cases():
         HeldCase(10000, targets=True),
         HeldCase(100000, targets=False),
         LostCase(),
+        FloodCase(),
         StartUpCase(),
     ]
 

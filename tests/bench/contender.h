@@ -62,6 +62,8 @@ std::unique_ptr<Contender> makeLibraryWaiters(const Setup &setup);
 std::unique_ptr<Contender> makeLibraryHeld(const Setup &setup);
 /// Different locks, held, until somebody deletes their keys.
 std::unique_ptr<Contender> makeLibraryLost(const Setup &setup);
+/// One lock that somebody holds, and more calls for it than anybody serves.
+std::unique_ptr<Contender> makeLibraryFlood(const Setup &setup);
 /// One lock for a scope, one scope after the other.
 std::unique_ptr<Contender> makeLibraryScoped(const Setup &setup);
 /// Scopes inside a scope of the same lock.

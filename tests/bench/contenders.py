@@ -61,7 +61,7 @@ class Contenders:
         return [name for name in names if name not in self.missing]
 
     def command(self, name, kind, url, clients=1, locks=1, lease=30000, work=0):
-        """kind: pairs, times, contended, waiters, held, lost, scoped, reentry."""
+        """kind: pairs, times, contended, waiters, held, lost, scoped, reentry, flood."""
         where = ["--server", url, "--clients", str(clients), "--locks", str(locks)]
         if name == REDIS_PY:
             return [self.python, os.path.join(FOLDER, "peers", "redispy.py"), *where, kind]

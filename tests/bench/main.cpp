@@ -87,6 +87,7 @@ int main(int argc, char **argv)
             {QStringLiteral("library-waiters"), Bench::makeLibraryWaiters},
             {QStringLiteral("library-held"), Bench::makeLibraryHeld},
             {QStringLiteral("library-lost"), Bench::makeLibraryLost},
+            {QStringLiteral("library-flood"), Bench::makeLibraryFlood},
             {QStringLiteral("library-scoped"), Bench::makeLibraryScoped},
             {QStringLiteral("library-reentry"), Bench::makeLibraryReentry},
     };
