@@ -43,10 +43,6 @@ struct LockedCall
 
     QString displayName() const;
     LockedCallInfo info(const LockRequest *request, const LockResult &result) const;
-    LockedCallInfo info(const LockResult &result) const
-    {
-        return info(requests.isEmpty() ? nullptr : &requests.first(), result);
-    }
 };
 
 /// A call that waits for its locks, and then for its turn.
