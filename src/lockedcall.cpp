@@ -486,9 +486,10 @@ LockedCallQueue::~LockedCallQueue()
     const std::vector<CallPointer> calls = takeAll(nullptr, &ignored);
     for (const Ended &one : ended)
         one.report();
+    const LockResult end = applicationEnded ? endOfCalls() : threadEnded();
     for (const CallPointer &call : calls) {
         call->watcher.reset();
-        call->fail(nullptr, endOfCalls());
+        call->fail(nullptr, end);
     }
 }
 
@@ -542,33 +543,32 @@ void LockedCallQueue::add(CallPointer newCall)
         replaced->fail(&replaced->call.requests.first(), replacedByNewer(replaced->call.requests.first()));
     });
 
-    auto it = m_queues.find(key);
-    if (it != m_queues.end()) {
-        const auto refuse = [&](const LockRequest &request, const QString &text) {
-            newCall->fail(&request, {DistributedLock::BusyError, describeLock(request, text), 0});
-        };
-        const QList<LockRequest> &requests = call->call.requests;
-        const auto strict = std::find_if_not(requests.cbegin(), requests.cend(), std::mem_fn(&LockRequest::mayWait));
-        if (strict != requests.cend()) {
-            refuse(*strict, QStringLiteral("another call of this thread runs under it or waits for it"));
-            return;
-        }
-        const auto least = std::min_element(requests.cbegin(), requests.cend(), [](const auto &a, const auto &b) {
-            return a.maxQueued < b.maxQueued;
-        });
-        if (const qsizetype waiting = countWaiting(call, *it.value()); waiting >= least->maxQueued) {
-            refuse(*least, call->call.method
-                           ? QStringLiteral("%1 calls of this method wait already, as many as maxQueued allows; raise it, "
-                                            "or write onBusy=latest where only the newest call matters")
-                                     .arg(waiting)
-                           : QStringLiteral("%1 calls of this thread wait for it already; make fewer").arg(waiting));
-            return;
-        }
+    const auto it = m_queues.constFind(key);
+    const Queue *const queue = it == m_queues.constEnd() ? nullptr : it.value().get();
+    const auto refuse = [&](const LockRequest &request, const QString &text) {
+        newCall->fail(&request, {DistributedLock::BusyError, describeLock(request, text), 0});
+    };
+    const QList<LockRequest> &requests = call->call.requests;
+    const auto strict = std::find_if_not(requests.cbegin(), requests.cend(), std::mem_fn(&LockRequest::mayWait));
+    if (queue && strict != requests.cend()) {
+        refuse(*strict, QStringLiteral("another call of this thread runs under it or waits for it"));
+        return;
     }
-    call->queue = it == m_queues.end() ? key : it.key(); // one text for all
+    const auto least = std::min_element(requests.cbegin(), requests.cend(),
+                                        [](const auto &a, const auto &b) { return a.maxQueued < b.maxQueued; });
+    const qsizetype waiting = countWaiting(call, queue);
+    if (least != requests.cend() && waiting >= least->maxQueued) {
+        refuse(*least, call->call.method
+                       ? QStringLiteral("%1 calls of this method wait already, as many as maxQueued allows; raise it, or "
+                                        "write onBusy=latest where only the newest call matters")
+                                 .arg(waiting)
+                       : QStringLiteral("%1 calls of this thread wait for it already; make fewer").arg(waiting));
+        return;
+    }
+    call->queue = queue ? it.key() : key; // one text for all
     watchFuture(call);
     watchReceiver(call);
-    if (it != m_queues.end()) {
+    if (queue) {
         if (!call->deadline.isForever())
             m_deadlines.emplace(std::pair(call->deadline.deadlineNSecs(), call->id), call);
         it.value()->waiting.emplace(call->id, std::move(newCall));
@@ -605,10 +605,10 @@ void LockedCallQueue::replace(WaitingCall *older, WaitingCall *newer)
     watchFuture(older);
 }
 
-qsizetype LockedCallQueue::countWaiting(const WaitingCall *call, const Queue &queue) const
+qsizetype LockedCallQueue::countWaiting(const WaitingCall *call, const Queue *queue) const
 {
     if (!call->call.method)
-        return qsizetype(queue.waiting.size()) + (queue.current ? 1 : 0);
+        return queue ? qsizetype(queue->waiting.size()) + (queue->current ? 1 : 0) : 0;
     const auto receiver = m_receivers.constFind(call->watched);
     if (receiver == m_receivers.constEnd())
         return 0;

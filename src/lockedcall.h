@@ -157,8 +157,8 @@ private:
     WaitingCall *findOlder(const WaitingCall *call) const;
     /// \a newer takes the place of \a older, which needs the same locks, and gets what that was.
     void replace(WaitingCall *older, WaitingCall *newer);
-    /// Calls that wait beside \a call, and count for maxQueued.
-    qsizetype countWaiting(const WaitingCall *call, const Queue &queue) const;
+    /// Calls that wait beside \a call, and count for maxQueued. \a queue: of the same locks; null = none.
+    qsizetype countWaiting(const WaitingCall *call, const Queue *queue) const;
     void begin(WaitingCall *call);
     void acquireNext(WaitingCall *call);
     void acquireEnded(quint64 id, int attempt);
