@@ -36,8 +36,8 @@ public:
     void summarise(bool all);
 
 private:
-    /// A burst ends when nothing fails for this long.
-    static constexpr milliseconds Quiet = 1s;
+    /// A burst ends when nothing fails for this long; calls that time out in waves are one.
+    static constexpr milliseconds Quiet = 3s;
     /// A longer burst counts as several.
     static constexpr milliseconds Longest = 1min;
 

@@ -107,7 +107,7 @@ private Q_SLOTS:
     void latest();
     void latestIsInvoked();
     void latestWithOtherKeys();
-    void latestWaitsAnew();
+    void latestCountsItsOwnWait();
     void flood_data();
     void flood();
     void cancelMany();
@@ -662,7 +662,7 @@ void tst_LockedCalls::latestWithOtherKeys()
     QCOMPARE(receiver.seen, QList<int>{2});
 }
 
-void tst_LockedCalls::latestWaitsAnew()
+void tst_LockedCalls::latestCountsItsOwnWait()
 {
     // `wait` counts from the newest emission, although its predecessor's acquire goes on.
     Sender sender;
