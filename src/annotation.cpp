@@ -17,6 +17,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <string_view>
 #include <utility>
 
 using namespace std::chrono_literals;
@@ -307,6 +309,21 @@ MethodSignature signatureOf(const QMetaObject *object, const QMetaMethod &method
     return signature;
 }
 
+/// What is wrong with a method whose work goes on after it has returned, and cannot be followed; or nothing.
+QString returnProblem(const QMetaMethod &method)
+{
+    const QMetaType type = method.returnMetaType();
+    const QString name = QString::fromLatin1(type.isValid() ? type.name() : method.typeName());
+    static const QRegularExpression asynchronous(
+            QStringLiteral("^(QCoro::(\\w+::)?\\w*Task|std::(\\w+::)?(shared_)?future|boost::asio::awaitable)\\b"));
+    if (!asynchronous.match(name).hasMatch())
+        return QString();
+    return QStringLiteral("it returns %1, and the lock would be given back before its work is done; return a QFuture, which "
+                          "is followed to its end, or hold the lock in the coroutine with co_await "
+                          "lock.acquireAwaitable()")
+            .arg(name);
+}
+
 QString annotationText(const QByteArray &method, const RawAnnotation &annotation)
 {
     QString text = QStringLiteral("QDL_LOCKED_METHOD(%1, %2").arg(shown(method), quoted(annotation.key));
@@ -420,6 +437,15 @@ std::optional<QVariant> ValuePath::read(const CallArguments &arguments, QString 
     return value;
 }
 
+static std::optional<QString> utf8ToKeyText(QByteArrayView bytes, QString *error)
+{
+    QStringDecoder decoder(QStringDecoder::Utf8, QStringDecoder::Flag::Stateless);
+    const QString text = decoder(bytes);
+    if (decoder.hasError())
+        return fail(error, QStringLiteral("its bytes are not UTF-8"));
+    return text;
+}
+
 std::optional<QString> valueToKeyText(const QVariant &given, QString *error)
 {
     const QVariant value = unwrapped(given);
@@ -429,13 +455,8 @@ std::optional<QString> valueToKeyText(const QVariant &given, QString *error)
         return fail(error, QStringLiteral("it has no value"));
     case QMetaType::QString:
         return value.toString();
-    case QMetaType::QByteArray: {
-        QStringDecoder decoder(QStringDecoder::Utf8, QStringDecoder::Flag::Stateless);
-        const QString text = decoder(value.toByteArray());
-        if (decoder.hasError())
-            return fail(error, QStringLiteral("its bytes are not UTF-8"));
-        return text;
-    }
+    case QMetaType::QByteArray:
+        return utf8ToKeyText(value.toByteArray(), error);
     case QMetaType::QUuid:
         return value.toUuid().toString(QUuid::WithoutBraces);
     case QMetaType::QUrl:
@@ -451,13 +472,23 @@ std::optional<QString> valueToKeyText(const QVariant &given, QString *error)
     }
     if (hasFlag(type, QMetaType::IsEnumeration))
         return enumText(value);
-    // What slots take instead of a QString or QByteArray.
+    if (type == QMetaType::fromType<std::string>())
+        return utf8ToKeyText(value.value<std::string>(), error);
+    // Views that slots take.
     if (type == QMetaType::fromType<QStringView>())
         return value.value<QStringView>().toString();
     if (type == QMetaType::fromType<QAnyStringView>())
         return value.value<QAnyStringView>().toString();
+    if (type == QMetaType::fromType<QLatin1String>())
+        return QString(value.value<QLatin1String>());
+    if (type == QMetaType::fromType<QUtf8StringView>())
+        return utf8ToKeyText(value.value<QUtf8StringView>(), error);
     if (type == QMetaType::fromType<QByteArrayView>())
-        return valueToKeyText(value.value<QByteArrayView>().toByteArray(), error);
+        return utf8ToKeyText(value.value<QByteArrayView>(), error);
+    if (type == QMetaType::fromType<std::string_view>())
+        return utf8ToKeyText(value.value<std::string_view>(), error);
+    if (type == QMetaType::fromType<const char *>())
+        return utf8ToKeyText(value.value<const char *>(), error);
     QVariant text = value;
     if (!text.canConvert<QString>() || !text.convert(QMetaType::fromType<QString>()))
         return fail(error, QStringLiteral("%1 cannot be written as text").arg(typeName(type)));
@@ -707,6 +738,8 @@ std::shared_ptr<const LockedMethod> LockedMethod::get(const QMetaObject *object,
     for (const RawAnnotation &annotation : annotations) {
         if (const QString problem = locked->add(annotation.key, annotation.options, signature); !problem.isEmpty())
             problems.append(problem);
+        if (const QString problem = returnProblem(declared); !problem.isEmpty())
+            problems.append(locked->describe(annotationText(name, annotation), problem));
     }
     *error = problems.join(QLatin1String("; "));
     if (!problems.isEmpty())
@@ -779,9 +812,14 @@ QStringList LockedMethod::validate(const QMetaObject *object)
                     if (method.name() != name || !canBeAnnotated(method) || method.attributes() & QMetaMethod::Cloned)
                         continue;
                     found = true;
-                    const QString problem = locked.add(annotation.key, annotation.options, signatureOf(owner, method));
-                    if (!problem.isEmpty() && !problems.contains(problem))
-                        problems.append(problem);
+                    QString returned = returnProblem(method);
+                    if (!returned.isEmpty())
+                        returned = locked.describe(annotationText(name, annotation), returned);
+                    for (const QString &problem :
+                         {locked.add(annotation.key, annotation.options, signatureOf(owner, method)), returned}) {
+                        if (!problem.isEmpty() && !problems.contains(problem))
+                            problems.append(problem);
+                    }
                 }
                 if (!found) {
                     problems.append(locked.describe(annotationText(name, annotation),

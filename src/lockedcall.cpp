@@ -153,7 +153,7 @@ public:
     void logException(const QString &what) const
     {
         const LockRequest *const request = m_call.requests.isEmpty() ? nullptr : &m_call.requests.first();
-        const QString text = QStringLiteral("the work under it ended with an exception: %1").arg(what);
+        const QString text = QStringLiteral("the work under it ended with an exception: %1").arg(Detail::quoted(what));
         const LockResult result{DistributedLock::NoError, request ? describeLock(*request, text) : text, 0};
         qCInfo(lcLock, "%ls", qUtf16Printable(m_call.info(request, result).errorString));
     }

@@ -22,10 +22,20 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <future>
+#include <initializer_list>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#ifdef __cpp_impl_coroutine
+#  include <coroutine>
+#endif
+#if defined(__cpp_concepts) && __cpp_concepts >= 201907L
+#  include <span> // and std::ranges::enable_borrowed_range
+#endif
 
 /*!
     \file
@@ -146,10 +156,10 @@ QDISTLOCK_EXPORT std::shared_ptr<const LockedMethod> methodWithKey(const QObject
 QDISTLOCK_EXPORT std::shared_ptr<const LockedMethod> methodWithKey(const QObject *receiver, const char *name,
                                                                    const QList<QMetaType> &types, const QString &key,
                                                                    const QString &options);
-/// In \a receiver's thread.
+/// In \a receiver's thread. \a objects: those that the arguments point to, null where they were destroyed.
 QDISTLOCK_EXPORT void callLocked(const std::shared_ptr<const LockedMethod> &method, QObject *receiver, qsizetype count,
                                  const QMetaType *types, const void *const *values,
-                                 const std::shared_ptr<LockedJob> &job);
+                                 const QList<QPointer<const QObject>> &objects, const std::shared_ptr<LockedJob> &job);
 /// \a context: whose thread runs it and with whom it goes; null = the calling thread.
 QDISTLOCK_EXPORT void runLocked(const QUrl &server, const QString &name, const LockOptions &options, QObject *context,
                                 const std::shared_ptr<LockedJob> &job);
@@ -158,6 +168,42 @@ QDISTLOCK_EXPORT QObject *lockedCallsOfThisThread();
 QDISTLOCK_EXPORT LockResult cancelledCall();
 /// In a handler: logs the exception that the work under \a locks threw, for its future may have been dropped.
 QDISTLOCK_EXPORT void logException(const std::shared_ptr<void> &locks);
+/// Calls \a ended in this thread's event loop once \a work has finished; destroys it without a call where the thread
+/// ends first. Cancels \a work if \a outer is cancelled.
+QDISTLOCK_EXPORT void whenFinished(const QFuture<void> &work, const QFuture<void> &outer, const std::function<void()> &ended);
+/// Holds \a locks until \a work has finished in one way or the other; logs its exception.
+QDISTLOCK_EXPORT void holdUntilFinished(const QFuture<void> &work, const std::shared_ptr<void> &locks);
+/// A text or bytes in place of a view of them.
+QDISTLOCK_EXPORT QVariant ownedArgument(const QVariant &value);
+/// The QObject that \a value points to, or null.
+QDISTLOCK_EXPORT const QObject *objectIn(const QVariant &value);
+
+/// A call that an emission makes.
+class QDISTLOCK_EXPORT LockedEmission : public LockedJob
+{
+public:
+    ~LockedEmission() override;
+
+    /// Once, in the receiver's thread.
+    virtual void begin(const std::shared_ptr<const LockedMethod> &method) = 0;
+};
+
+/// Carries emissions from the thread that emits to that of the receiver. The thread that emits keeps their arguments: on the
+/// way views and pointers could dangle.
+class QDISTLOCK_EXPORT EmissionRelay : public QObject
+{
+    Q_OBJECT
+
+public:
+    EmissionRelay(const std::shared_ptr<const LockedMethod> &method, QObject *receiver);
+    ~EmissionRelay() override;
+
+Q_SIGNALS:
+    void emitted(const std::shared_ptr<QDistLock::Detail::LockedEmission> &emission);
+
+private:
+    Q_DISABLE_COPY_MOVE(EmissionRelay)
+};
 
 // The annotated methods of a class, as types: what QDL_LOCKED_METHOD() declares. Each declaration finds
 // those before it in its class as the overload of the highest rank.
@@ -261,33 +307,230 @@ struct Types<QtPrivate::List<Parameters...>>
     static QList<QMetaType> metaTypes() { return {metaTypeOf<std::decay_t<Parameters>>()...}; }
 };
 
-template<typename Receiver, typename Slot, typename... Values>
-class SlotJob final : public LockedJob
+/// A view of memory that somebody else owns.
+template<typename T>
+struct IsView : std::false_type
 {
-public:
-    SlotJob(Receiver *receiver, const Slot &slot, const Values &...values)
-        : m_receiver(receiver)
-        , m_slot(slot)
-        , m_values(values...)
-    {
-    }
-
-    void run(const std::shared_ptr<void> &) override { call(std::index_sequence_for<Values...>()); }
-
-private:
-    template<std::size_t... indexes>
-    void call(std::index_sequence<indexes...>)
-    {
-        if constexpr (std::is_member_function_pointer_v<Slot>)
-            (m_receiver->*m_slot)(std::get<indexes>(m_values)...);
-        else
-            m_slot(std::get<indexes>(m_values)...);
-    }
-
-    Receiver *const m_receiver;
-    Slot m_slot;
-    std::tuple<Values...> m_values;
 };
+template<typename T>
+struct IsView<std::initializer_list<T>> : std::true_type
+{
+};
+template<typename Character, typename Traits>
+struct IsView<std::basic_string_view<Character, Traits>> : std::true_type
+{
+};
+template<>
+struct IsView<QStringView> : std::true_type
+{
+};
+template<>
+struct IsView<QLatin1String> : std::true_type
+{
+};
+template<>
+struct IsView<QUtf8StringView> : std::true_type
+{
+};
+template<>
+struct IsView<QAnyStringView> : std::true_type
+{
+};
+template<>
+struct IsView<QByteArrayView> : std::true_type
+{
+};
+#ifdef __cpp_lib_span
+template<typename T>
+    requires std::ranges::enable_borrowed_range<T>
+struct IsView<T> : std::true_type
+{
+};
+#endif
+
+/// A view, or a container or pair of them.
+template<typename T>
+struct HasViews : IsView<T>
+{
+};
+template<template<typename...> class Template, typename... Parameters>
+struct HasViews<Template<Parameters...>>
+    : std::disjunction<IsView<Template<Parameters...>>, IsView<Parameters>...>
+{
+};
+
+template<typename T>
+constexpr bool isQObjectPointer()
+{
+    using Pointee = std::remove_cv_t<std::remove_pointer_t<T>>;
+    if constexpr (std::is_pointer_v<T> && std::is_class_v<Pointee> && IsComplete<Pointee>::value)
+        return std::is_base_of_v<QObject, Pointee>;
+    else
+        return false;
+}
+
+/// How an argument is kept for a call that waits: Type owns what a view only points to, argument() is what the slot
+/// then gets of it, object() the QObject it points to.
+template<typename T, typename = void>
+struct Kept
+{
+    static_assert(!std::is_pointer_v<T> || std::is_function_v<std::remove_pointer_t<T>>,
+                  "QDistLock: a call waits for its lock, and what this argument points to may be destroyed by then. Pass a "
+                  "value, a std::shared_ptr or a pointer to a QObject");
+    static_assert(!HasViews<T>::value,
+                  "QDistLock: a call waits for its lock, and what this argument is a view of may be destroyed by then. "
+                  "Pass a container that owns its elements");
+    using Type = T;
+    static const T &keep(const T &value) { return value; }
+    static T &argument(T &kept) { return kept; }
+    static void addObject(const Type &, QList<QPointer<const QObject>> *) { }
+};
+template<typename T>
+struct Kept<T, std::enable_if_t<isQObjectPointer<T>()>>
+{
+    using Type = std::pair<T, QPointer<const QObject>>;
+    static Type keep(T object) { return {object, object}; }
+    static T argument(const Type &kept) { return kept.first; }
+    static void addObject(const Type &kept, QList<QPointer<const QObject>> *objects)
+    {
+        if (kept.first)
+            objects->append(kept.second);
+    }
+};
+template<>
+struct Kept<QVariant>
+{
+    struct Type
+    {
+        QVariant value;
+        bool isObject;
+        QPointer<const QObject> object;
+    };
+    static Type keep(const QVariant &value)
+    {
+        const QObject *const object = objectIn(value);
+        return {ownedArgument(value), object != nullptr, object};
+    }
+    static QVariant &argument(Type &kept) { return kept.value; }
+    static void addObject(const Type &kept, QList<QPointer<const QObject>> *objects)
+    {
+        if (kept.isObject)
+            objects->append(kept.object);
+    }
+};
+
+/// Of views: \a Owner is what is kept.
+template<typename View, typename Owner>
+struct KeptView
+{
+    using Type = Owner;
+    static View argument(const Type &kept) { return View(kept); }
+    static void addObject(const Type &, QList<QPointer<const QObject>> *) { }
+};
+template<>
+struct Kept<QStringView> : KeptView<QStringView, QString>
+{
+    static QString keep(QStringView text) { return text.toString(); }
+};
+template<>
+struct Kept<QAnyStringView> : KeptView<QAnyStringView, QString>
+{
+    static QString keep(QAnyStringView text) { return text.toString(); }
+};
+template<>
+struct Kept<QByteArrayView> : KeptView<QByteArrayView, QByteArray>
+{
+    static QByteArray keep(QByteArrayView bytes) { return bytes.toByteArray(); }
+};
+template<>
+struct Kept<QLatin1String> : KeptView<QLatin1String, QByteArray>
+{
+    static QByteArray keep(QLatin1String text) { return QByteArray(text.data(), text.size()); }
+};
+template<>
+struct Kept<QUtf8StringView> : KeptView<QUtf8StringView, QByteArray>
+{
+    static QByteArray keep(QUtf8StringView text) { return QByteArray(text.data(), text.size()); }
+    static QUtf8StringView argument(const QByteArray &kept) { return QUtf8StringView(kept.constData(), kept.size()); }
+};
+template<typename Character, typename Traits>
+struct Kept<std::basic_string_view<Character, Traits>>
+    : KeptView<std::basic_string_view<Character, Traits>, std::basic_string<Character, Traits>>
+{
+    static std::basic_string<Character, Traits> keep(std::basic_string_view<Character, Traits> text)
+    {
+        return std::basic_string<Character, Traits>(text);
+    }
+};
+template<>
+struct Kept<const char *> : KeptView<const char *, QByteArray>
+{
+    static QByteArray keep(const char *text) { return QByteArray(text); }
+    static const char *argument(const QByteArray &kept) { return kept.isNull() ? nullptr : kept.constData(); }
+};
+template<>
+struct Kept<const char16_t *> : KeptView<const char16_t *, std::pair<bool, std::u16string>>
+{
+    static Type keep(const char16_t *text) { return {text != nullptr, text ? std::u16string(text) : std::u16string()}; }
+    static const char16_t *argument(const Type &kept) { return kept.first ? kept.second.c_str() : nullptr; }
+};
+
+template<typename T>
+struct Flattened
+{
+    using Type = T;
+    static constexpr bool isFuture = false;
+};
+template<typename T>
+struct Flattened<QFuture<T>>
+{
+    using Type = T;
+    static constexpr bool isFuture = true;
+};
+
+template<typename T>
+struct IsStdFuture : std::false_type
+{
+};
+template<typename T>
+struct IsStdFuture<std::future<T>> : std::true_type
+{
+};
+template<typename T>
+struct IsStdFuture<std::shared_future<T>> : std::true_type
+{
+};
+
+/// A type that a coroutine returns.
+template<typename T, typename = void>
+struct IsCoroutine : std::false_type
+{
+};
+#ifdef __cpp_impl_coroutine
+template<typename T>
+struct IsCoroutine<T, std::void_t<typename std::coroutine_traits<T>::promise_type>> : std::true_type
+{
+};
+#else
+template<typename T>
+struct IsCoroutine<T, std::void_t<typename T::promise_type>> : std::true_type
+{
+};
+#endif
+
+/// \a Returned: by a method or function that runs under a lock.
+template<typename Returned>
+constexpr bool endsWithItsReturn()
+{
+    static_assert(std::is_void_v<Returned> || Flattened<Returned>::isFuture
+                          || !(IsCoroutine<Returned>::value || IsStdFuture<Returned>::value),
+                  "QDistLock: the lock would be given back at the first co_await or before the future is ready. Return a "
+                  "QFuture, which is followed to its end; in a coroutine hold the lock with co_await "
+                  "lock.acquireAwaitable()");
+    static_assert(!Flattened<Returned>::isFuture || !Flattened<typename Flattened<Returned>::Type>::isFuture,
+                  "QDistLock: a QFuture inside a QFuture is not followed; return future.unwrap()");
+    return !Flattened<Returned>::isFuture;
+}
 
 /// A value of the signal as the slot gets it: keys are made of that. Not so with pointers, whose objects are
 /// to be watched.
@@ -301,30 +544,74 @@ decltype(auto) asParameter(const Value &value)
         return (value);
 }
 
-/// What a signal is connected to. \a Values: of the signal's parameters as many as the slot takes.
+/// The call of \a Slot with the arguments of one emission. \a Values: of the signal's parameters as many as the slot takes.
 template<typename Receiver, typename Slot, typename Parameters, typename... Values>
-struct Emission;
+class SlotJob;
 template<typename Receiver, typename Slot, typename... Parameters, typename... Values>
-struct Emission<Receiver, Slot, QtPrivate::List<Parameters...>, Values...>
+class SlotJob<Receiver, Slot, QtPrivate::List<Parameters...>, Values...> final : public LockedEmission
 {
-    std::shared_ptr<const LockedMethod> method;
-    QPointer<Receiver> receiver; ///< null in its destructor, while it is connected still
+    using Indexes = std::index_sequence_for<Values...>;
+
+public:
+    SlotJob(Receiver *receiver, const Slot &slot, const Values &...values)
+        : m_receiver(receiver)
+        , m_slot(slot)
+        , m_kept(Kept<Values>::keep(values)...)
+    {
+    }
+
+    void begin(const std::shared_ptr<const LockedMethod> &method) override { begin(method, Indexes()); }
+    void run(const std::shared_ptr<void> &locks) override
+    {
+        using Returned = std::decay_t<decltype(call(Indexes()))>;
+        if constexpr (endsWithItsReturn<Returned>())
+            call(Indexes());
+        else
+            holdUntilFinished(QFuture<void>(call(Indexes())), locks);
+    }
+
+private:
+    template<std::size_t... indexes>
+    void begin(const std::shared_ptr<const LockedMethod> &method, std::index_sequence<indexes...>)
+    {
+        QList<QPointer<const QObject>> objects;
+        (Kept<Values>::addObject(std::get<indexes>(m_kept), &objects), ...);
+        add(method, objects,
+            asParameter<std::decay_t<Parameters>, Values>(Kept<Values>::argument(std::get<indexes>(m_kept)))...);
+    }
+    template<typename... Converted>
+    void add(const std::shared_ptr<const LockedMethod> &method, const QList<QPointer<const QObject>> &objects,
+             const Converted &...converted)
+    {
+        const QMetaType types[] = {metaTypeOf<Converted>()..., QMetaType()};
+        const void *const pointers[] = {static_cast<const void *>(std::addressof(converted))..., nullptr};
+        callLocked(method, m_receiver, qsizetype(sizeof...(Values)), types, pointers, objects, shared_from_this());
+    }
+    template<std::size_t... indexes>
+    decltype(auto) call(std::index_sequence<indexes...>)
+    {
+        if constexpr (std::is_member_function_pointer_v<Slot>)
+            return (m_receiver->*m_slot)(Kept<Values>::argument(std::get<indexes>(m_kept))...);
+        else
+            return m_slot(Kept<Values>::argument(std::get<indexes>(m_kept))...);
+    }
+
+    Receiver *const m_receiver;
+    Slot m_slot;
+    std::tuple<typename Kept<Values>::Type...> m_kept;
+};
+
+/// What a signal is connected to, in the thread that emits.
+template<typename Receiver, typename Slot, typename Parameters, typename... Values>
+struct Emission
+{
+    std::shared_ptr<EmissionRelay> relay;
+    Receiver *receiver; ///< not to be used here: it may be destroyed just now
     Slot slot;
 
     void operator()(const Values &...values) const
     {
-        if (receiver)
-            call(values..., asParameter<std::decay_t<Parameters>>(values)...);
-    }
-
-private:
-    template<typename... Converted>
-    void call(const Values &...values, const Converted &...converted) const
-    {
-        const QMetaType types[] = {metaTypeOf<Converted>()..., QMetaType()};
-        const void *const pointers[] = {static_cast<const void *>(std::addressof(converted))..., nullptr};
-        callLocked(method, receiver, qsizetype(sizeof...(Values)), types, pointers,
-                   std::make_shared<SlotJob<Receiver, Slot, Values...>>(receiver, slot, values...));
+        Q_EMIT relay->emitted(std::make_shared<SlotJob<Receiver, Slot, Parameters, Values...>>(receiver, slot, values...));
     }
 };
 
@@ -386,12 +673,13 @@ struct Connector
             return nullptr;
     }
     static QMetaObject::Connection connect(const typename SignalType::Object *sender, Signal signal, Receiver *receiver,
-                                           const Slot &slot, std::shared_ptr<const LockedMethod> method)
+                                           const Slot &slot, const std::shared_ptr<const LockedMethod> &method)
     {
         if (!method)
             return QMetaObject::Connection();
         using Emission = typename EmissionOf<Receiver, Slot, Parameters, Arguments>::Type;
-        return QObject::connect(sender, signal, receiver, Emission{std::move(method), receiver, slot});
+        const auto relay = std::make_shared<EmissionRelay>(method, receiver);
+        return QObject::connect(sender, signal, receiver, Emission{relay, receiver, slot}, Qt::DirectConnection);
     }
 };
 
@@ -441,19 +729,6 @@ private:
     bool m_told = false;
 };
 
-template<typename T>
-struct Flattened
-{
-    using Type = T;
-    static constexpr bool isFuture = false;
-};
-template<typename T>
-struct Flattened<QFuture<T>>
-{
-    using Type = T;
-    static constexpr bool isFuture = true;
-};
-
 /// The one of a future that has finished, if it has one. (A continuation would do as well, but one that is
 /// attached while another thread finishes the future may run twice.)
 inline void throwException(QFuture<void> finished)
@@ -481,7 +756,7 @@ public:
     void run(const std::shared_ptr<void> &locks) override
     {
         try {
-            if constexpr (Flattened<Returned>::isFuture) {
+            if constexpr (!endsWithItsReturn<Returned>()) {
                 follow(m_function(), locks);
                 return;
             } else if constexpr (std::is_void_v<T>) {
@@ -500,16 +775,9 @@ private:
     /// Holds \a locks until \a inner has finished in one way or the other.
     void follow(QFuture<T> inner, const std::shared_ptr<void> &locks)
     {
-        auto *const watcher = new QFutureWatcher<T>(lockedCallsOfThisThread());
         auto self = std::static_pointer_cast<FunctionJob>(this->shared_from_this());
-        QObject::connect(watcher, &QFutureWatcherBase::finished, watcher, [watcher, self, held = locks]() mutable {
-            self->take(watcher->future(), std::move(held));
-            watcher->deleteLater();
-        });
-        auto *const outer = new QFutureWatcher<T>(watcher);
-        QObject::connect(outer, &QFutureWatcherBase::canceled, watcher, [inner]() mutable { inner.cancel(); });
-        outer->setFuture(this->future());
-        watcher->setFuture(inner);
+        whenFinished(QFuture<void>(inner), QFuture<void>(this->future()),
+                     [inner, self, held = locks]() mutable { self->take(inner, std::move(held)); });
     }
 
     void take(QFuture<T> inner, std::shared_ptr<void> locks)
@@ -573,10 +841,30 @@ inline QVariant toArgument(const QString &text)
 {
     return text;
 }
+inline QVariant toArgument(QAnyStringView text)
+{
+    return text.toString();
+}
+inline QVariant toArgument(QUtf8StringView text)
+{
+    return text.toString();
+}
+inline QVariant toArgument(std::string_view utf8)
+{
+    return QString::fromUtf8(utf8.data(), qsizetype(utf8.size()));
+}
+inline QVariant toArgument(QByteArrayView bytes)
+{
+    return bytes.toByteArray();
+}
 template<typename T>
 QVariant toArgument(const T &value)
 {
-    return QVariant::fromValue(value);
+    static_assert(sizeof(Kept<T>) > 0); // refuses what cannot be kept
+    if constexpr (IsView<T>::value)
+        return QVariant::fromValue(Kept<T>::keep(value));
+    else
+        return QVariant::fromValue(value);
 }
 
 } // namespace Detail
@@ -588,8 +876,17 @@ QVariant toArgument(const T &value)
 
     As with QObject::connect(), the connection ends with sender or receiver, and the returned handle
     disconnects it. Emissions that wait go on waiting after that, unless the receiver is destroyed: then they
-    vanish, and what was acquired for them is given back. One whose argument, a pointer to a QObject of the
-    receiver's thread, was destroyed meanwhile does not run (CancelledError).
+    vanish, and what was acquired for them is given back.
+
+    The arguments are copied when the signal is emitted, also where the receiver lives in another thread. Of a view of text
+    or bytes (QStringView, QAnyStringView, QByteArrayView, std::string_view, `const char *` and the like) its text is copied, and the
+    slot gets a view of the copy. A pointer to a QObject is watched: an emission whose object was destroyed before the slot
+    could run does not run it (CancelledError). If that object lives in another thread than the receiver, it must not be
+    destroyed while the slot runs. Other pointers, other views and containers of views do not compile.
+
+    The lock of a slot that returns a QFuture is held until that has finished, with a result, an exception (which is logged)
+    or cancelled, or until the thread ends. Slots that are coroutines or return a std::future do not compile: nothing
+    says when their work is done.
 
     What could not be run is told by LockedCalls. A slot without annotation, or with a broken one, is an
     error: a warning, and a handle that converts to false. The same where there is no QCoreApplication yet.
@@ -643,7 +940,13 @@ QMetaObject::Connection connectLocked(const typename QtPrivate::FunctionPointer<
 
     Of several methods of that name the one is called that takes this many arguments and matches their types
     best. Arguments are converted as QVariant does, and lists element by element; a value that would lose a part (1.5 or
-    NaN for an int, -1 for an unsigned, nullptr for text) is an error.
+    NaN for an int, -1 for an unsigned, nullptr for text) is an error. They are copied
+    as those of connectLocked().
+
+    If the method returns a QFuture, the lock is held until that has finished, and the future given here ends in the same
+    way: with its (first) result, its exception, or cancelled; cancelling this one cancels that one. Qt must know the type
+    of the result by its name: for types that are not Qt's call `qRegisterMetaType<T>()` once before, else the call ends with
+    OptionsError. Coroutines and a std::future are refused (OptionsError).
 
     The caller and the continuations of the future run without the lock. Never blocks. Cancelling the future takes a call
     back that has not begun. Errors are exceptions of the
@@ -761,6 +1064,10 @@ Q_DECLARE_METATYPE(QDistLock::LockedCallInfo)
       struct Entry \
       { \
           static_assert(sizeof("" key) > 1, "QDL_LOCKED_METHOD: the key is empty"); \
+          static_assert(std::char_traits<char>::length("" key) == sizeof("" key) - 1, \
+                        "QDL_LOCKED_METHOD: the key ends at its NUL"); \
+          static_assert(std::char_traits<char>::length("" options) == sizeof("" options) - 1, \
+                        "QDL_LOCKED_METHOD: the options end at their NUL"); \
           static_assert(sizeof("" options) > 0 && sizeof("" rest) == 1, \
                         "QDL_LOCKED_METHOD takes a method, a key and options"); \
           static const char *name() \

@@ -15,6 +15,7 @@
 
 #include <array>
 #include <functional>
+#include <future>
 #include <limits>
 
 using namespace QDistLock;
@@ -155,10 +156,18 @@ public Q_SLOTS:
     void ship(const QString &by, const QString &id) { Q_UNUSED(by) Q_UNUSED(id) }
 };
 
+namespace QCoro {
+template<typename T>
+struct Task
+{
+};
+} // namespace QCoro
+
 /// Everything that can be wrong.
 class WrongShop : public Shop
 {
     Q_OBJECT
+    using Later = QCoro::Task<int>;
     QDL_LOCKED_METHOD(nowhere, "key")
     QDL_LOCKED_METHOD(a, "key:{nr}")
     QDL_LOCKED_METHOD(b, "key", "weight=2s")
@@ -176,7 +185,13 @@ class WrongShop : public Shop
     QDL_LOCKED_METHOD(m, "key:{id}")
     QDL_LOCKED_METHOD(signalled, "key")
     Q_CLASSINFO("QDistLock.lock:n", "")
+    QDL_LOCKED_METHOD(o, "o")
+    QDL_LOCKED_METHOD(p, "p")
+    QDL_LOCKED_METHOD(q, "q:{id}")
 public Q_SLOTS:
+    Later o() { return {}; }
+    std::future<int> p() { return {}; }
+    std::shared_future<void> q(int id) { Q_UNUSED(id) return {}; }
     void a(int id) { Q_UNUSED(id) }
     void b() { }
     void c() { }
@@ -693,6 +708,9 @@ void tst_Annotation::wrong_data()
     row("l", "\"server=redis://…@host:99999\"", "server: ");
     row("m", "\"key:{id}\"", "there is no parameter \"id\"");
     row("n", "\"\"", "the key is empty");
+    row("o", "\"o\"", "it returns QCoro::Task<int>, and the lock would be given back before its work is done");
+    row("p", "\"p\"", "it returns std::future<int>");
+    row("q", "\"q:{id}\"", "it returns std::shared_future<void>");
     row("signalled", "\"key\"", "there is no slot or invokable method of this name");
 }
 
@@ -723,7 +741,7 @@ void tst_Annotation::wrong()
 void tst_Annotation::wrongComplete()
 {
     const QStringList found = validateAnnotations(&WrongShop::staticMetaObject);
-    QCOMPARE(found.size(), 16);
+    QCOMPARE(found.size(), 19);
 }
 
 void tst_Annotation::parametersOfTheAnnotatingClass()
