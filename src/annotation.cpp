@@ -8,8 +8,7 @@
 #include <QDistLock/lockregistry.h>
 #include <QDistLock/lockresult.h>
 
-#include <QtCore/qhash.h>
-#include <QtCore/qmutex.h>
+#include <QtCore/qdatetime.h>
 #include <QtCore/qregularexpression.h>
 #include <QtCore/qstringconverter.h>
 #include <QtCore/quuid.h>
@@ -19,6 +18,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 using namespace std::chrono_literals;
@@ -332,14 +332,44 @@ QString annotationText(const QByteArray &method, const RawAnnotation &annotation
     return text + QLatin1Char(')');
 }
 
-struct Cache
+bool isSafeInKeys(char16_t c)
 {
-    QMutex mutex;
-    /// By the class that annotates, the one that declares and the signature: compiled classes, so that they stay.
-    using Id = std::pair<std::pair<const QMetaObject *, const QMetaObject *>, QByteArray>;
-    QHash<Id, std::shared_ptr<const LockedMethod>> methods;
-};
-Q_GLOBAL_STATIC(Cache, cache)
+    return c >= 0x80 || isLetter(c) || isDigit(c) || c == u'-' || c == u'.' || c == u'@' || c == u'+' || c == u'~';
+}
+
+/// Whether it can stand in the `%XX` of an escaped character.
+bool isOfEscapes(char32_t c)
+{
+    return c == U'%' || (c >= U'0' && c <= U'9') || (c >= U'A' && c <= U'F');
+}
+
+/// A character of \a literal at which an escaped value in front of it ends, if the value has it escaped; 0 if there is
+/// none. One that is always escaped, if there is one.
+char32_t separatorIn(const QString &literal)
+{
+    const QList<uint> characters = literal.toUcs4();
+    char32_t separator = 0;
+    for (const uint c : characters) {
+        if (isOfEscapes(c))
+            continue;
+        if (c < 0x80 && !isSafeInKeys(char16_t(c)))
+            return c;
+        if (!separator)
+            separator = c;
+    }
+    return separator;
+}
+
+/// Whatever the key; \a options count together with it.
+bool agree(const AnnotationOptions &a, const AnnotationOptions &b)
+{
+    const auto values = [](const AnnotationOptions &options) {
+        const LockOptions &lock = options.lock;
+        return std::tuple(options.onBusy, lock.lease, lock.wait, lock.retryInterval, lock.maxRetries, lock.autoRenew,
+                          lock.fair, lock.minHold, lock.minReplicas, lock.replicaTimeout, lock.repairMissingTtl);
+    };
+    return values(a) == values(b);
+}
 
 } // namespace
 
@@ -459,6 +489,8 @@ std::optional<QString> valueToKeyText(const QVariant &given, QString *error)
         return utf8ToKeyText(value.toByteArray(), error);
     case QMetaType::QUuid:
         return value.toUuid().toString(QUuid::WithoutBraces);
+    case QMetaType::QDateTime:
+        return value.toDateTime().toUTC().toString(Qt::ISODateWithMs);
     case QMetaType::QUrl:
         return value.toUrl().toString(QUrl::FullyEncoded | QUrl::RemovePassword);
     case QMetaType::SChar:
@@ -495,10 +527,34 @@ std::optional<QString> valueToKeyText(const QVariant &given, QString *error)
     return text.toString();
 }
 
+QString escapedForKey(QStringView text, char32_t separator)
+{
+    static constexpr char16_t digits[] = u"0123456789ABCDEF";
+    QString escaped;
+    for (qsizetype i = 0; i < text.size(); ++i) {
+        const QChar c = text.at(i);
+        const bool isPair = c.isHighSurrogate() && i + 1 < text.size() && text.at(i + 1).isLowSurrogate();
+        const QStringView character = text.sliced(i, isPair ? 2 : 1);
+        const char32_t codePoint = isPair ? QChar::surrogateToUcs4(c, text.at(++i)) : c.unicode();
+        if (codePoint != separator && (codePoint >= 0x80 || isSafeInKeys(c.unicode()))) {
+            escaped += character;
+            continue;
+        }
+        const QByteArray utf8 = character.toUtf8();
+        for (const char byte : utf8) {
+            escaped += u'%';
+            escaped += QChar(digits[uchar(byte) >> 4]);
+            escaped += QChar(digits[uchar(byte) & 15]);
+        }
+    }
+    return escaped;
+}
+
 std::optional<KeyTemplate> KeyTemplate::parse(QStringView text, QString *error)
 {
     KeyTemplate key;
     QString literal;
+    qsizetype lastEnd = 0; // of the last value
     for (qsizetype i = 0; i < text.size(); ++i) {
         const QChar c = text.at(i);
         const bool doubled = i + 1 < text.size() && text.at(i + 1) == c;
@@ -512,17 +568,37 @@ std::optional<KeyTemplate> KeyTemplate::parse(QStringView text, QString *error)
             if (end < 0)
                 return fail(error, atPosition(i, QStringLiteral("a { without its }; write {{ for the character")));
             QString problem;
-            auto path = ValuePath::parse(text.sliced(i + 1, end - i - 1), &problem);
+            const bool mayBeEmpty = text.at(end - 1) == u'?';
+            auto path = ValuePath::parse(text.sliced(i + 1, end - i - 1).chopped(mayBeEmpty ? 1 : 0), &problem);
             if (!path)
                 return fail(error, atPosition(i, problem));
-            key.m_parts.append({std::exchange(literal, QString()), std::move(path)});
+            if (!key.m_parts.isEmpty()) {
+                Part &last = key.m_parts.last();
+                last.separator = separatorIn(literal);
+                if (!last.separator) {
+                    const QString between = literal.isEmpty()
+                            ? QStringLiteral("{%1} and {%2} are written without anything between them")
+                            : QStringLiteral("only characters of an escaped value, 0 to 9, A to F and %, are between {%1} and "
+                                             "{%2}");
+                    return fail(error,
+                                atPosition(literal.isEmpty() ? i : lastEnd,
+                                           between.arg(last.value->toString(), path->toString())
+                                                   + QStringLiteral(", so that different values could give the same key; "
+                                                                    "separate them, as in {%1}:{%2}")
+                                                             .arg(last.value->toString(), path->toString())));
+                }
+            }
+            key.m_parts.append({std::exchange(literal, QString()), std::move(path), mayBeEmpty});
             i = end;
+            lastEnd = end + 1;
+        } else if (c.isNull()) {
+            return fail(error, atPosition(i, QStringLiteral("a NUL character, which keys cannot have")));
         } else {
             literal += c;
         }
     }
     if (!literal.isEmpty())
-        key.m_parts.append({literal, std::nullopt});
+        key.m_parts.append({literal, std::nullopt, false});
     if (key.m_parts.isEmpty())
         return fail(error, QStringLiteral("the key is empty"));
     return key;
@@ -551,9 +627,26 @@ std::optional<QString> KeyTemplate::evaluate(const CallArguments &arguments, QSt
         const auto text = value ? valueToKeyText(*value, &problem) : std::nullopt;
         if (!text)
             return fail(error, QStringLiteral("{%1}: %2").arg(part.value->toString(), problem));
-        key += *text;
+        if (text->isEmpty() && !part.mayBeEmpty) {
+            return fail(error, QStringLiteral("{%1}: the value is empty; a key without it could be that of another call. "
+                                              "Write {%1?} if it may be empty")
+                                       .arg(part.value->toString()));
+        }
+        key += escapedForKey(*text, part.separator);
     }
     return key;
+}
+
+bool KeyTemplate::isSame(const QString &prefix, const KeyTemplate &other, const QString &otherPrefix) const
+{
+    if (prefix + m_parts.first().literal != otherPrefix + other.m_parts.first().literal)
+        return false;
+    return std::equal(m_parts.begin(), m_parts.end(), other.m_parts.begin(), other.m_parts.end(),
+                      [&](const Part &a, const Part &b) {
+                          const bool isFirst = &a == &m_parts.first();
+                          const bool sameValue = a.value && b.value ? a.value->isSame(*b.value) : !a.value && !b.value;
+                          return sameValue && (isFirst || a.literal == b.literal);
+                      });
 }
 
 /// Sets the option \a name; what is wrong with it, in words, or nothing.
@@ -671,6 +764,23 @@ QString LockedMethod::describe(const QString &text, const QString &problem) cons
     return QStringLiteral("%1: %2: %3").arg(displayName(), text, problem);
 }
 
+QStringList LockedMethod::contradictions() const
+{
+    QStringList problems;
+    for (auto second = m_annotations.begin(); second != m_annotations.end(); ++second) {
+        const auto first = std::find_if(m_annotations.begin(), second, [second](const Annotation &annotation) {
+            return annotation.options.server == second->options.server
+                    && annotation.key.isSame(annotation.options.lock.keyPrefix, second->key, second->options.lock.keyPrefix);
+        });
+        if (first != second && !agree(first->options, second->options)) {
+            problems.append(describe(second->text, QStringLiteral("it has the same key as %1, but other options; give both the "
+                                                                  "same")
+                                                           .arg(first->text)));
+        }
+    }
+    return problems;
+}
+
 QString LockedMethod::add(const QString &key, const QString &options, const MethodSignature &signature)
 {
     return add(key, options, annotationText(m_methodName, {key, options}), signature);
@@ -724,14 +834,6 @@ std::shared_ptr<const LockedMethod> LockedMethod::get(const QMetaObject *object,
     // Parameters have the names they have where the annotation was written.
     const int index = owner->indexOfMethod(method.methodSignature().constData());
     const QMetaMethod declared = index >= 0 ? owner->method(index) : method;
-    // An overload of a derived class: that may have been made at run time, and go.
-    const bool stays = index >= 0;
-    const Cache::Id id({owner, declared.enclosingMetaObject()}, declared.methodSignature());
-    if (stays) {
-        const QMutexLocker locker(&cache->mutex);
-        if (const auto known = cache->methods.value(id))
-            return known;
-    }
     const MethodSignature signature = signatureOf(owner, declared);
     const auto annotations = ownAnnotations(owner, name);
     QStringList problems;
@@ -741,16 +843,11 @@ std::shared_ptr<const LockedMethod> LockedMethod::get(const QMetaObject *object,
         if (const QString problem = returnProblem(declared); !problem.isEmpty())
             problems.append(locked->describe(annotationText(name, annotation), problem));
     }
+    problems += locked->contradictions();
     *error = problems.join(QLatin1String("; "));
     if (!problems.isEmpty())
         return nullptr;
-    if (!stays)
-        return locked;
-    const QMutexLocker locker(&cache->mutex);
-    auto &known = cache->methods[id];
-    if (!known)
-        known = locked;
-    return known;
+    return locked;
 }
 
 std::shared_ptr<const LockedMethod> LockedMethod::make(const QByteArray &className, const QByteArray &methodName,
@@ -824,6 +921,21 @@ QStringList LockedMethod::validate(const QMetaObject *object)
                 if (!found) {
                     problems.append(locked.describe(annotationText(name, annotation),
                                                     QStringLiteral("there is no slot or invokable method of this name")));
+                }
+            }
+            for (int i = 0; i < owner->methodCount(); ++i) {
+                const QMetaMethod method = owner->method(i);
+                if (method.name() != name || !canBeAnnotated(method) || method.attributes() & QMetaMethod::Cloned)
+                    continue;
+                LockedMethod all;
+                all.m_className = owner->className();
+                all.m_methodName = name;
+                for (const RawAnnotation &annotation : annotations)
+                    all.add(annotation.key, annotation.options, signatureOf(owner, method));
+                const QStringList contradictions = all.contradictions();
+                for (const QString &problem : contradictions) {
+                    if (!problems.contains(problem))
+                        problems.append(problem);
                 }
             }
         }

@@ -50,6 +50,8 @@ public:
     QString bind(const MethodSignature &signature);
     /// Only after bind(). nullopt with \a error in words.
     std::optional<QVariant> read(const CallArguments &arguments, QString *error) const;
+    /// Only after bind(): whether both read the same value of a call.
+    bool isSame(const ValuePath &other) const { return m_index == other.m_index && m_properties == other.m_properties; }
 
 private:
     static constexpr int This = -1;
@@ -59,7 +61,12 @@ private:
     int m_index = This; ///< of the parameter
 };
 
-/// Literal text with `{path}` in it; `{{` and `}}` stand for braces.
+/*!
+    Literal text with `{path}` in it, or `{path?}` if the value may be empty; `{{` and `}}` stand for braces.
+
+    Values are escaped, so that different values never give the same key: the text between two of them always has a
+    character that the first of them does not contain.
+*/
 class KeyTemplate
 {
 public:
@@ -67,12 +74,16 @@ public:
     static std::optional<KeyTemplate> parse(QStringView text, QString *error);
     QString bind(const MethodSignature &signature);
     std::optional<QString> evaluate(const CallArguments &arguments, QString *error) const;
+    /// Only after bind(): whether both, after their key prefixes, give the same key for each call.
+    bool isSame(const QString &prefix, const KeyTemplate &other, const QString &otherPrefix) const;
 
 private:
     struct Part
     {
         QString literal; ///< before the value
         std::optional<ValuePath> value;
+        bool mayBeEmpty = false;
+        char32_t separator = 0; ///< a character of the next literal, if a value follows that: the value has it escaped
     };
     QList<Part> m_parts;
 };
@@ -90,8 +101,10 @@ struct AnnotationOptions
     static std::optional<AnnotationOptions> parse(QStringView text, QString *error);
 };
 
-/// How a value stands in a key. nullopt with \a error in words.
+/// A value as text, not escaped yet. nullopt with \a error in words.
 std::optional<QString> valueToKeyText(const QVariant &value, QString *error);
+/// \a text with all but letters, digits, `-_.@+~` and characters beyond ASCII as `%XX`, and \a separator, too.
+QString escapedForKey(QStringView text, char32_t separator = 0);
 
 /// One lock that one call needs.
 struct LockRequest
@@ -111,9 +124,9 @@ struct LockRequest
 class LockedMethod
 {
 public:
-    /// Of the most derived class in \a object's line that annotates the method; made once for each method of
-    /// that class and its bases. Null with \a error, which names class, method and text, if there is none or it
-    /// is wrong.
+    /// Of the most derived class in \a object's line that annotates the method. Null with \a error, which names class,
+    /// method and text, if there is none or it is wrong. Not cached: meta-objects of libraries and of QML types go, and
+    /// others come in their place.
     static std::shared_ptr<const LockedMethod> get(const QMetaObject *object, const QMetaMethod &method, QString *error);
     /// For a slot without annotation. \a className and \a methodName are for messages.
     static std::shared_ptr<const LockedMethod> make(const QByteArray &className, const QByteArray &methodName,
@@ -151,6 +164,8 @@ private:
     QStringList addParsed(const QString &key, const AnnotationOptions &options, const QString &text,
                           const MethodSignature &signature);
     QString describe(const QString &text, const QString &problem) const;
+    /// Annotations with one key and different options.
+    QStringList contradictions() const;
 
     QByteArray m_className;
     QByteArray m_methodName;

@@ -384,6 +384,12 @@ QStringList validateAnnotations(const QMetaObject *metaObject)
     return LockedMethod::validate(metaObject);
 }
 
+QString keyText(const QVariant &value)
+{
+    QString error;
+    return escapedForKey(valueToKeyText(value, &error).value_or(QString()));
+}
+
 QFuture<QVariant> invokeLocked(QObject *object, const char *method, const QVariantList &arguments)
 {
     const auto job = std::make_shared<InvokeJob>(arguments);

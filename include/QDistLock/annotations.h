@@ -121,6 +121,13 @@ private:
 */
 QDISTLOCK_EXPORT QStringList validateAnnotations(const QMetaObject *metaObject);
 
+/*!
+    \a value as QDL_LOCKED_METHOD() writes it in a key, for code that takes the same lock in another way:
+    `ScopedLock(QStringLiteral("order:") + keyText(id))` for the key `"order:{id}"`. Empty if it is empty or cannot be written as
+    text. Thread-safe.
+*/
+QDISTLOCK_EXPORT QString keyText(const QVariant &value);
+
 namespace Detail {
 
 /// What runs under locks, once.
@@ -1030,11 +1037,18 @@ Q_DECLARE_METATYPE(QDistLock::LockedCallInfo)
     slots or signals. \a method is a name; \a key and \a options are string literals.
 
     Several for one method: it needs all these locks. They are taken in one global order, so that no two
-    methods wait for each other. A derived class's annotations of a method replace those of its base.
+    methods wait for each other. Two with the same key must have the same options, except `condition`; where only the
+    values of a call make two keys the same, the options of the first one count. A derived class's annotations of a method replace those of its base.
 
     \a key: text with `{id}` (the parameter of that name), `{order.customer.id}` (properties of gadgets and
     objects, by value or pointer), `{this.tenant}` (a property of the receiver) or `{1}` (a parameter by its
-    number); `{{` and `}}` are braces. Enumerations stand by name, QUuid without braces.
+    number); `{{` and `}}` are braces. Enumerations are written by name, a QUuid without braces, a QDateTime in UTC.
+
+    Different values give different keys. In a value, letters, digits, `-_.@+~` and all characters beyond ASCII stay as they
+    are, all others become `%XX`: with `"{a}:{b}"`, "x:y" and "z" give `x%3Ay:z`. Between two values there must be text, of
+    which one character other than `0`-`9`, `A`-`F` and `%` separates them; if that is one of those that stay, as in
+    `"{year}-{month}"`, the first of the two values has it escaped as well. keyText() does the same for other forms of a
+    lock. An empty value is refused; `{id?}` allows it.
 
     \a options: `name=value; …`. `wait`, `lease`, `retryInterval`, `maxRetries`, `autoRenew`, `fair`, `minHold`,
     `keyPrefix`, `minReplicas` (0 only, in this version), `replicaTimeout`, `repairMissingTtl` as in LockOptions,
