@@ -145,10 +145,9 @@ QString withoutSecrets(const QString &text)
     return shown.replace(userInfo, QStringLiteral("//…@"));
 }
 
-/// Parameter, property or class name for an error.
-QString shown(const QByteArray &name)
+QString quotedName(const QByteArray &name)
 {
-    return QString::fromUtf8(name);
+    return quoted(QString::fromUtf8(name));
 }
 
 QString typeName(QMetaType type)
@@ -187,8 +186,8 @@ QMetaProperty findProperty(const QMetaObject *object, const QByteArray &name, QS
     const int index = object->indexOfProperty(name.constData());
     const QMetaProperty property = index >= 0 ? object->property(index) : QMetaProperty();
     if (!property.isReadable()) {
-        *error = QStringLiteral("%1 has no readable property \"%2\"")
-                         .arg(QString::fromLatin1(object->className()), shown(name));
+        *error = QStringLiteral("%1 has no readable property %2")
+                         .arg(QString::fromLatin1(object->className()), quotedName(name));
     }
     return property;
 }
@@ -197,9 +196,9 @@ std::optional<QVariant> readProperty(const QVariant &value, const QByteArray &na
 {
     const QMetaType type = value.metaType();
     if (!value.isValid())
-        return fail(error, QStringLiteral("there is no value to read \"%1\" of").arg(shown(name)));
+        return fail(error, QStringLiteral("there is no value to read %1 of").arg(quotedName(name)));
     if (isNullPointer(value))
-        return fail(error, QStringLiteral("a null pointer (%1) has no \"%2\"").arg(typeName(type), shown(name)));
+        return fail(error, QStringLiteral("a null pointer (%1) has no %2").arg(typeName(type), quotedName(name)));
     if (isObject(value)) {
         const auto *const object = hasFlag(type, QMetaType::PointerToQObject)
                 ? *static_cast<const QObject *const *>(value.constData())
@@ -213,7 +212,7 @@ std::optional<QVariant> readProperty(const QVariant &value, const QByteArray &na
         const QMetaProperty property = findProperty(type.metaObject(), name, error);
         return property.isReadable() ? std::optional(unwrapped(property.readOnGadget(gadget))) : std::nullopt;
     }
-    return fail(error, QStringLiteral("%1 has no properties, so no \"%2\"").arg(typeName(type), shown(name)));
+    return fail(error, QStringLiteral("%1 has no properties, so no %2").arg(typeName(type), quotedName(name)));
 }
 
 /// Of an enumeration or flags type; invalid if moc knows nothing of it.
@@ -326,7 +325,7 @@ QString returnProblem(const QMetaMethod &method)
 
 QString annotationText(const QByteArray &method, const RawAnnotation &annotation)
 {
-    QString text = QStringLiteral("QDL_LOCKED_METHOD(%1, %2").arg(shown(method), quoted(annotation.key));
+    QString text = QStringLiteral("QDL_LOCKED_METHOD(%1, %2").arg(nameForError(QString::fromUtf8(method)), quoted(annotation.key));
     if (!annotation.options.isEmpty())
         text += QStringLiteral(", %1").arg(quoted(withoutSecrets(annotation.options)));
     return text + QLatin1Char(')');
@@ -373,6 +372,14 @@ bool agree(const AnnotationOptions &a, const AnnotationOptions &b)
 
 } // namespace
 
+QString nameForError(const QString &name)
+{
+    const bool isName = !name.isEmpty() && name.size() <= 100 && std::all_of(name.begin(), name.end(), [](QChar c) {
+        return isLetter(c) || isDigit(c) || c == u'.' || c == u':';
+    });
+    return isName ? name : quoted(name);
+}
+
 std::optional<ValuePath> ValuePath::parse(QStringView text, QString *error)
 {
     ValuePath path;
@@ -418,16 +425,16 @@ QString ValuePath::bind(const MethodSignature &signature)
         m_index = int(signature.names.indexOf(m_source));
         if (m_index < 0) {
             if (signature.types.isEmpty())
-                return QStringLiteral("there is no parameter \"%1\"; it has none").arg(shown(m_source));
+                return QStringLiteral("there is no parameter %1; it has none").arg(quotedName(m_source));
             const auto named = std::count_if(signature.names.begin(), signature.names.end(),
                                              [](const QByteArray &name) { return !name.isEmpty(); });
             if (named == 0) {
-                return QStringLiteral("there is no parameter \"%1\": the parameters have no names in the declaration; "
+                return QStringLiteral("there is no parameter %1: the parameters have no names in the declaration; "
                                       "name them there, or write {1}")
-                        .arg(shown(m_source));
+                        .arg(quotedName(m_source));
             }
-            return QStringLiteral("there is no parameter \"%1\"; it has %2")
-                    .arg(shown(m_source), QString::fromLatin1(signature.names.join(", ")));
+            return QStringLiteral("there is no parameter %1; it has %2")
+                    .arg(quotedName(m_source), QString::fromLatin1(signature.names.join(", ")));
         }
     }
     // Of a pointer to an object only the call tells the class.
@@ -582,10 +589,10 @@ std::optional<KeyTemplate> KeyTemplate::parse(QStringView text, QString *error)
                                              "{%2}");
                     return fail(error,
                                 atPosition(literal.isEmpty() ? i : lastEnd,
-                                           between.arg(last.value->toString(), path->toString())
+                                           between.arg(nameForError(last.value->toString()), nameForError(path->toString()))
                                                    + QStringLiteral(", so that different values could give the same key; "
                                                                     "separate them, as in {%1}:{%2}")
-                                                             .arg(last.value->toString(), path->toString())));
+                                                             .arg(nameForError(last.value->toString()), nameForError(path->toString()))));
                 }
             }
             key.m_parts.append({std::exchange(literal, QString()), std::move(path), mayBeEmpty});
@@ -610,7 +617,7 @@ QString KeyTemplate::bind(const MethodSignature &signature)
         if (!part.value)
             continue;
         if (const QString problem = part.value->bind(signature); !problem.isEmpty())
-            return QStringLiteral("{%1}: %2").arg(part.value->toString(), problem);
+            return QStringLiteral("{%1}: %2").arg(nameForError(part.value->toString()), problem);
     }
     return QString();
 }
@@ -626,11 +633,11 @@ std::optional<QString> KeyTemplate::evaluate(const CallArguments &arguments, QSt
         const auto value = part.value->read(arguments, &problem);
         const auto text = value ? valueToKeyText(*value, &problem) : std::nullopt;
         if (!text)
-            return fail(error, QStringLiteral("{%1}: %2").arg(part.value->toString(), problem));
+            return fail(error, QStringLiteral("{%1}: %2").arg(nameForError(part.value->toString()), problem));
         if (text->isEmpty() && !part.mayBeEmpty) {
             return fail(error, QStringLiteral("{%1}: the value is empty; a key without it could be that of another call. "
                                               "Write {%1?} if it may be empty")
-                                       .arg(part.value->toString()));
+                                       .arg(nameForError(part.value->toString())));
         }
         key += escapedForKey(*text, part.separator);
     }
@@ -756,7 +763,7 @@ bool LockedMethod::isAnnotated(const QMetaObject *object, const QByteArray &meth
 
 QString LockedMethod::displayName() const
 {
-    return QString::fromLatin1(m_className + "::" + m_methodName);
+    return QString::fromLatin1(m_className) + QLatin1String("::") + nameForError(QString::fromUtf8(m_methodName));
 }
 
 QString LockedMethod::describe(const QString &text, const QString &problem) const
@@ -828,7 +835,7 @@ std::shared_ptr<const LockedMethod> LockedMethod::get(const QMetaObject *object,
     if (!owner) {
         *error = QStringLiteral("%1: there is no annotation for this method; write QDL_LOCKED_METHOD(%2, \"key\") after "
                                 "Q_OBJECT where moc reads it, or give a key in the call%3")
-                         .arg(locked->displayName(), shown(name), brokenAnnotations(object));
+                         .arg(locked->displayName(), nameForError(QString::fromUtf8(name)), brokenAnnotations(object));
         return nullptr;
     }
     // Parameters have the names they have where the annotation was written.
@@ -953,7 +960,7 @@ std::optional<QList<LockRequest>> LockedMethod::requests(const CallArguments &ar
             const auto condition = value ? toCondition(*value, &problem) : std::nullopt;
             if (!condition) {
                 return fail(error, describe(annotation.text, QStringLiteral("condition %1: %2").arg(
-                                                                     annotation.options.condition->toString(), problem)));
+                                                                     nameForError(annotation.options.condition->toString()), problem)));
             }
             if (*condition == annotation.options.conditionNegated)
                 continue;

@@ -14,6 +14,9 @@
 
 namespace QDistLock {
 
+/// A name or path as it is, or quoted and cut if it is long or has anything but letters, digits, '_', '.' and ':'.
+QString nameForError(const QString &name);
+
 /// What an annotated call does when somebody else has the lock.
 enum class OnBusy { Wait, Skip, Fail };
 

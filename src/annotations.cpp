@@ -322,7 +322,7 @@ private:
             m_arguments = bestArguments;
             return best;
         }
-        const QString method = QString::fromLatin1(meta->className()) + QStringLiteral("::") + QString::fromUtf8(name);
+        const QString method = QString::fromLatin1(meta->className()) + QStringLiteral("::") + nameForError(QString::fromUtf8(name));
         const QString signatures = QString::fromLatin1(known.join(", "));
         if (known.isEmpty()) {
             *error = QStringLiteral("%1: there is no slot or invokable method of this name").arg(method);
@@ -396,7 +396,7 @@ QFuture<QVariant> invokeLocked(QObject *object, const char *method, const QVaria
     const auto future = job->future();
     const QByteArray name(method);
     if (!object)
-        job->refuse(QStringLiteral("the object whose \"%1\" was called is null").arg(QString::fromUtf8(name)));
+        job->refuse(QStringLiteral("the object whose %1 was called is null").arg(Detail::quoted(QString::fromUtf8(name))));
     else if (const QString problem = noApplication(); !problem.isEmpty())
         job->refuse(problem);
     else if (object->thread() == QThread::currentThread())
@@ -531,7 +531,7 @@ std::shared_ptr<const LockedMethod> annotatedMethod(const QObject *receiver, con
             method = LockedMethod::get(receiver->metaObject(), found, &error);
         } else {
             error = QStringLiteral("%1::%2: there is no slot or invokable method of this name that takes (%3)")
-                            .arg(QString::fromLatin1(receiver->metaObject()->className()), QString::fromUtf8(name),
+                            .arg(QString::fromLatin1(receiver->metaObject()->className()), nameForError(QString::fromUtf8(name)),
                                  typeNames(types));
         }
     }

@@ -223,6 +223,9 @@ private Q_SLOTS:
     void futureInvokedCancelled();
     void futureInvokedOfUnknownType();
 
+    void namesInErrors_data();
+    void namesInErrors();
+
 private:
     void hold(const QByteArray &key) { QCOMPARE(m_server.cli({"SET", key, "somebody", "PX", "600000"}), QByteArray("OK")); }
     void letGo(const QByteArray &key) { m_server.command({"DEL", key}); }
@@ -630,6 +633,44 @@ void tst_AnnotatedTypes::futureInvokedOfUnknownType()
     const auto again = invokeLocked(&receiver, "slowOther");
     QVERIFY(finished(again));
     QVERIFY(again.result().canConvert<Receiver::Unregistered>());
+}
+
+void tst_AnnotatedTypes::namesInErrors_data()
+{
+    QTest::addColumn<QString>("name");
+    QTest::newRow("line feed") << QStringLiteral("first\nsecond: forged");
+    QTest::newRow("escape sequence") << QStringLiteral("red\x1b[31m");
+    QTest::newRow("NUL") << QStringLiteral("a") + QChar(QChar::Null) + QStringLiteral("b");
+    QTest::newRow("long") << QString(5000, u'a');
+    QTest::newRow("long path") << QStringLiteral("{%1}").arg(QString(5000, u'a'));
+    QTest::newRow("long property") << QStringLiteral("{this.%1}").arg(QString(5000, u'a'));
+}
+
+void tst_AnnotatedTypes::namesInErrors()
+{
+    // From QML and configuration any text at all can come.
+    QFETCH(QString, name);
+    Sender sender;
+    Receiver receiver;
+    const LogCapture log;
+    const auto call = invokeLocked(&receiver, name.toUtf8().constData());
+    const auto ofNull = invokeLocked(nullptr, name.toUtf8().constData());
+    connectLocked(&sender, &Sender::number, &receiver, &Receiver::slow, name + u'{');
+    connectLocked(&sender, &Sender::number, &receiver, &Receiver::slow, name);
+    connectLocked(&sender, &Sender::number, &receiver, &Receiver::slow, QStringLiteral("k"), name);
+    connectLocked(&sender, &Sender::number, &receiver, &Receiver::slow, QStringLiteral("k"), name + u'=');
+    connectLocked(&sender, &Sender::number, &receiver, &Receiver::slow, QStringLiteral("k"), QStringLiteral("condition=") + name);
+    connectLocked(&sender, &Sender::number, &receiver, &Receiver::slow, QStringLiteral("k"),
+                  QStringLiteral("condition=this.") + name);
+    QVERIFY(finished(call) && finished(ofNull));
+    QStringList texts = log.messages();
+    QVERIFY2(texts.size() >= 7, qPrintable(log.text()));
+    texts << failureOf(call).errorString << failureOf(ofNull).errorString;
+    for (const QString &text : std::as_const(texts)) {
+        QVERIFY(!text.isEmpty());
+        QVERIFY2(std::all_of(text.begin(), text.end(), [](QChar c) { return c.unicode() >= 0x20; }), qPrintable(text));
+        QVERIFY2(text.size() < 1500, qPrintable(text));
+    }
 }
 
 QTEST_GUILESS_MAIN(tst_AnnotatedTypes)
