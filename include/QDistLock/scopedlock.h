@@ -158,6 +158,16 @@ struct LiteralCharacter<const Character (&)[size]>
     using Type = Character;
 };
 
+/// Of a literal, or of an array without the NULs that fill it up.
+template<typename Character, std::size_t size>
+qsizetype lengthOf(const Character (&text)[size])
+{
+    std::size_t length = size;
+    while (length > 0 && text[length - 1] == Character())
+        --length;
+    return qsizetype(length);
+}
+
 /// The name a macro was given.
 template<typename T>
 QString lockName(T &&name)
@@ -180,9 +190,9 @@ QString lockName(T &&name)
                   "or a literal (in UTF-8 or UTF-16). For other bytes say QString::fromUtf8(); for another server "
                   "say QDistLock::ScopedLock lock(server, name, options)");
     if constexpr (isUtf8)
-        return QString::fromUtf8(name, std::extent_v<std::remove_reference_t<T>> - 1);
+        return QString::fromUtf8(name, lengthOf(name));
     else if constexpr (isUtf16)
-        return QString::fromUtf16(name, std::extent_v<std::remove_reference_t<T>> - 1);
+        return QString::fromUtf16(name, lengthOf(name));
     else if constexpr (std::is_same_v<Decayed, QStringView>)
         return name.toString();
     else if constexpr (isName)
@@ -231,42 +241,50 @@ LockOptions namedOptions(std::initializer_list<T>)
 #define QDL_DETAIL_OPTIONS(...) \
     (true ? QDistLock::LockOptions{QDL_DETAIL_REST(__VA_ARGS__)} \
           : QDistLock::Detail::namedOptions({QDL_DETAIL_REST(__VA_ARGS__)}))
-#define QDL_DETAIL_NAME(line) QDL_DETAIL_NAME_AT(line)
-#define QDL_DETAIL_NAME_AT(line) qdlScopedLock##line
-#define QDL_DETAIL_LOCK(...) \
-    QDL_DETAIL_NAME(__LINE__) \
+// Not by the line: all that a macro of the application expands to has one.
+#define QDL_DETAIL_NAME(number) QDL_DETAIL_NAME_OF(number)
+#define QDL_DETAIL_NAME_OF(number) qdlScopedLock##number
+#define QDL_DETAIL_LOCK(lock, ...) \
+    const QDistLock::ScopedLock lock \
     { \
         QDistLock::Detail::lockName(QDL_DETAIL_FIRST(__VA_ARGS__)), QDL_DETAIL_OPTIONS(__VA_ARGS__) \
     }
+#define QDL_DETAIL_SCOPED_LOCK(lock, ...) \
+    QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK(lock, __VA_ARGS__)); \
+    QDistLock::Detail::throwUnlessAcquired(lock)
+#define QDL_DETAIL_LOCK_OR_RETURN(lock, ...) \
+    QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK(lock, QDL_DETAIL_REST(__VA_ARGS__))); \
+    if (!lock) \
+    return QDL_DETAIL_FIRST(__VA_ARGS__)
+#define QDL_DETAIL_LOCK_OR_RETURN_VOID(lock, ...) \
+    QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK(lock, __VA_ARGS__)); \
+    if (!lock) \
+    return
+#define QDL_DETAIL_WITH_LOCK(lock, ...) if (QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK(lock, __VA_ARGS__)); lock)
 
 /*!
     QDL_SCOPED_LOCK(name, options…): the rest of the scope runs under the lock; throws
     QDistLock::LockUnavailable where it cannot be acquired. See QDistLock::ScopedLock.
 
-    The name is a QString, a view of one, or a literal. The options are designated initialisers in C++20,
+    The name is a QString, a view of one, a literal, or a constant array of characters, without the NULs at its end. The options are designated initialisers in C++20,
     `QDL_SCOPED_LOCK(u"order:%1"_s.arg(id), .lease = 1min, .wait = 2s)` (in the order of the fields), or a
     LockOptions, `QDL_SCOPED_LOCK("report", LockOptions().withWait(2s))`. The server is the default one. The guard
     has no name of its own: ask isLockedHere() and fencingTokenHere().
 */
 #define QDL_SCOPED_LOCK(...) \
-    const QDistLock::ScopedLock QDL_DETAIL_LOCK(__VA_ARGS__); \
-    QDistLock::Detail::throwUnlessAcquired(QDL_DETAIL_NAME(__LINE__))
+    QDL_DETAIL_EXPAND(QDL_DETAIL_SCOPED_LOCK(QDL_DETAIL_NAME(__COUNTER__), __VA_ARGS__))
 
 /// QDL_LOCK_OR_RETURN(value, name, options…): as QDL_SCOPED_LOCK(), but returns \c value from the function
 /// where the lock cannot be acquired. A value with a comma in it stands in parentheses.
 #define QDL_LOCK_OR_RETURN(...) \
-    const QDistLock::ScopedLock QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK(QDL_DETAIL_REST(__VA_ARGS__))); \
-    if (!QDL_DETAIL_NAME(__LINE__)) \
-    return QDL_DETAIL_FIRST(__VA_ARGS__)
+    QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK_OR_RETURN(QDL_DETAIL_NAME(__COUNTER__), __VA_ARGS__))
 
 /// QDL_LOCK_OR_RETURN_VOID(name, options…): the same for a function that returns nothing.
 #define QDL_LOCK_OR_RETURN_VOID(...) \
-    const QDistLock::ScopedLock QDL_DETAIL_LOCK(__VA_ARGS__); \
-    if (!QDL_DETAIL_NAME(__LINE__)) \
-    return
+    QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK_OR_RETURN_VOID(QDL_DETAIL_NAME(__COUNTER__), __VA_ARGS__))
 
 /// QDL_WITH_LOCK(name, options…) { under the lock } else { it could not be acquired }
-#define QDL_WITH_LOCK(...) if (const QDistLock::ScopedLock QDL_DETAIL_LOCK(__VA_ARGS__); QDL_DETAIL_NAME(__LINE__))
+#define QDL_WITH_LOCK(...) QDL_DETAIL_EXPAND(QDL_DETAIL_WITH_LOCK(QDL_DETAIL_NAME(__COUNTER__), __VA_ARGS__))
 
 /*!
     QDL_ASSERT_LOCKED(name, options…): as Q_ASSERT: where this thread does not run under that lock, names lock,
