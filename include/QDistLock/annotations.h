@@ -667,6 +667,9 @@ struct Connector
             return slotCount;
         }
     }
+    // The type of no other signal.
+    static_assert(!std::is_same_v<Signal, void (QObject::*)(QObject *)> || count() <= 0,
+                  "connectLocked: the object that destroyed() passes is gone before the slot runs; use a slot that takes none");
     using Arguments = typename QtPrivate::List_Left<SignalArguments, count()>::Value;
 
     using Parameters = typename ParametersOf<Slot, Arguments>::Type;

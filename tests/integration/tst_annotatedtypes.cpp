@@ -34,6 +34,7 @@ Q_SIGNALS:
     void cString(const char *value);
     void utf16(const char16_t *value);
     void object(QObject *value);
+    void variant(const QVariant &value);
     void number(int value);
     void unused(const int *value, int number);
 };
@@ -208,7 +209,9 @@ private Q_SLOTS:
     void nullViews();
     void viewsInvoked();
     void argumentDestroyedOnTheWay();
+    void variants();
     void argumentsThatTheSlotDoesNotTake();
+    void senderDestroyedOnTheWay();
 
     void futureHoldsTheLock();
     void futureFails();
@@ -407,6 +410,60 @@ void tst_AnnotatedTypes::argumentDestroyedOnTheWay()
     QVERIFY2(call.errorString.startsWith(QStringLiteral("Receiver::object: an object among its arguments was destroyed")),
              qPrintable(call.errorString));
     QCOMPARE(log.count({call.errorString}), 1);
+    other.call([&] { receiver.reset(); });
+}
+
+void tst_AnnotatedTypes::variants()
+{
+    // With a view in it, and with a pointer to an object.
+    QSignalSpy failed(LockedCalls::instance(), &LockedCalls::failed);
+    Sender sender;
+    QObject context;
+    QVariantList seen;
+    QVERIFY(connectLocked(&sender, &Sender::variant, &context, [&](const QVariant &value) { seen.append(value); },
+                          QStringLiteral("views")));
+    auto argument = std::make_unique<QObject>();
+    const LogCapture log;
+    hold("lock:views");
+    {
+        QString text = Text;
+        text.detach();
+        Q_EMIT sender.variant(QVariant::fromValue(QStringView(text)));
+        text.fill(u'x');
+    }
+    Q_EMIT sender.variant(QVariant::fromValue(argument.get()));
+    Q_EMIT sender.variant(QVariant::fromValue(&sender));
+    argument.reset();
+    letGo("lock:views");
+    QVERIFY(eventually([&] { return seen.size() == 2 && failed.size() == 1; }));
+    QCOMPARE(seen.at(0), QVariant(Text));
+    QCOMPARE(seen.at(1).value<Sender *>(), &sender);
+    QCOMPARE(failed.first().first().value<LockedCallInfo>().error, DistributedLock::CancelledError);
+}
+
+void tst_AnnotatedTypes::senderDestroyedOnTheWay()
+{
+    // What was emitted runs, also if sender or connection are gone before it arrives in the receiver's thread.
+    StoppedThread other;
+    auto receiver = std::make_unique<Receiver>();
+    receiver->moveToThread(other.thread());
+    auto sender = std::make_unique<Sender>();
+    Sender disconnected;
+    QVERIFY(connectLocked(sender.get(), &Sender::text, receiver.get(), &Receiver::text));
+    const auto connection = connectLocked(&disconnected, &Sender::text, receiver.get(), &Receiver::text);
+    Q_EMIT sender->text(u"first");
+    Q_EMIT disconnected.text(u"second");
+    sender.reset();
+    QObject::disconnect(connection);
+    Q_EMIT disconnected.text(u"third");
+    other.letGo();
+    const auto seen = [&] {
+        QStringList copy;
+        other.call([&] { copy = receiver->seen; });
+        return copy;
+    };
+    QVERIFY(eventually([&] { return seen().size() == 2; }));
+    QCOMPARE(seen(), (QStringList{QStringLiteral("first"), QStringLiteral("second")}));
     other.call([&] { receiver.reset(); });
 }
 

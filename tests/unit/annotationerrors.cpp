@@ -88,6 +88,12 @@ void uses(Sender *sender, Receiver *receiver, const QString &key, const LockOpti
     invokeLocked(receiver, "number", 1, QStringView(key), receiver);
     Q_UNUSED(withLock(key, [] { return QFuture<int>(); }))
 
+    connectLocked(sender, &QObject::destroyed, receiver, [] { }, key);
+
+    // case destroyed 17: the object that destroyed() passes is gone before the slot runs
+#ifdef CASE_destroyed
+    connectLocked(sender, &QObject::destroyed, receiver, [](QObject *) { }, key);
+#endif
     // case pointer 17: what this argument points to may be destroyed by then
 #ifdef CASE_pointer
     connectLocked(sender, &Sender::pointer, receiver, [](const Plain *) { }, key);
@@ -100,7 +106,7 @@ void uses(Sender *sender, Receiver *receiver, const QString &key, const LockOpti
 #ifdef CASE_writable_text
     connectLocked(sender, &Sender::writable, receiver, [](char *) { }, key);
 #endif
-    // case undefined_class 17: must be fully defined
+    // case undefined_class 17: incomplete type 'OnlyDeclared'
 #ifdef CASE_undefined_class
     connectLocked(sender, &Sender::undefined, receiver, [](OnlyDeclared *) { }, key);
 #endif
