@@ -14,6 +14,7 @@
 #include <QtCore/qthread.h>
 
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -383,7 +384,18 @@ void tst_AnnotatedTypes::viewsInvoked()
 
 void tst_AnnotatedTypes::argumentDestroyedOnTheWay()
 {
-    QSignalSpy failed(LockedCalls::instance(), &LockedCalls::failed);
+    std::mutex mutex;
+    QList<LockedCallInfo> failed;
+    QObject context;
+    const auto append = [&](const LockedCallInfo &info) {
+        const std::lock_guard locker(mutex);
+        failed.append(info);
+    };
+    connect(LockedCalls::instance(), &LockedCalls::failed, &context, append, Qt::DirectConnection);
+    const auto failures = [&] {
+        const std::lock_guard locker(mutex);
+        return failed;
+    };
     StoppedThread other;
     Sender sender;
     auto receiver = std::make_unique<Receiver>();
@@ -403,9 +415,9 @@ void tst_AnnotatedTypes::argumentDestroyedOnTheWay()
         other.call([&] { copy = receiver->seen; });
         return copy;
     };
-    QVERIFY(eventually([&] { return failed.size() == 1 && seen().size() == 1; }));
+    QVERIFY(eventually([&] { return failures().size() == 1 && seen().size() == 1; }));
     QCOMPARE(seen(), QStringList{QStringLiteral("kept")});
-    const auto call = failed.first().first().value<LockedCallInfo>();
+    const LockedCallInfo call = failures().first();
     QCOMPARE(call.error, DistributedLock::CancelledError);
     QVERIFY2(call.errorString.startsWith(QStringLiteral("Receiver::object: an object among its arguments was destroyed")),
              qPrintable(call.errorString));
