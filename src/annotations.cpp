@@ -153,12 +153,15 @@ const QFutureInterfaceBase &futureIn(const QVariant &value)
     return *static_cast<const QFutureInterfaceBase *>(value.constData());
 }
 
-/// The first result of \a finished, which is of \a type; invalid if there is none.
-QVariant resultOf(const QFutureInterfaceBase &finished, QMetaType type)
+/// The first result of \a finished, which is of \a type; nullopt if there is none.
+std::optional<QVariant> resultOf(const QFutureInterfaceBase &finished, QMetaType type)
 {
     const QMutexLocker locker(&finished.mutex());
     const QtPrivate::ResultStoreBase &results = finished.resultStoreBase();
-    return results.contains(0) ? QVariant(type, results.resultAt(0).pointer<char>()) : QVariant();
+    if (!results.contains(0))
+        return std::nullopt;
+    const void *const result = results.resultAt(0).pointer<char>();
+    return type == QMetaType::fromType<QVariant>() ? *static_cast<const QVariant *>(result) : QVariant(type, result);
 }
 
 /// A call of invokeLocked().
@@ -274,11 +277,11 @@ private:
         try {
             const QFutureInterfaceBase &work = futureIn(returned);
             Detail::throwException(QFutureInterface<void>(work).future());
-            const QVariant result = m_resultType.isValid() ? resultOf(work, m_resultType) : QVariant();
-            if (work.isCanceled() || result.isValid() != m_resultType.isValid())
+            const auto result = m_resultType.isValid() ? resultOf(work, m_resultType) : QVariant();
+            if (work.isCanceled() || !result)
                 promise().future().cancel();
             else
-                promise().addResult(result);
+                promise().addResult(*result);
         } catch (...) {
             Detail::logException(locks);
             promise().setException(std::current_exception());

@@ -19,6 +19,7 @@
 #include <QtCore/qurl.h>
 #include <QtCore/qvariant.h>
 
+#include <array>
 #include <cstddef>
 #include <exception>
 #include <functional>
@@ -355,14 +356,28 @@ struct IsView<T> : std::true_type
 };
 #endif
 
-/// A view, or a container or pair of them.
+template<typename T>
+constexpr bool isEmpty()
+{
+    if constexpr (std::is_class_v<T> && IsComplete<T>::value)
+        return std::is_empty_v<T>;
+    else
+        return false;
+}
+
+/// A view, or something that has views in it: a container, a pair. (Not a comparison or an allocator, which have no state.)
 template<typename T>
 struct HasViews : IsView<T>
 {
 };
+template<typename T, std::size_t size>
+struct HasViews<std::array<T, size>> : HasViews<T>
+{
+};
 template<template<typename...> class Template, typename... Parameters>
 struct HasViews<Template<Parameters...>>
-    : std::disjunction<IsView<Template<Parameters...>>, IsView<Parameters>...>
+    : std::bool_constant<IsView<Template<Parameters...>>::value
+                         || (!isEmpty<Template<Parameters...>>() && (HasViews<Parameters>::value || ...))>
 {
 };
 

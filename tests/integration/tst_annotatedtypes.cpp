@@ -55,6 +55,9 @@ class Receiver : public QObject
     QDL_LOCKED_METHOD(slow, "slow", "wait=1min")
     QDL_LOCKED_METHOD(slowVoid, "slow", "wait=1min")
     QDL_LOCKED_METHOD(slowOther, "slow", "wait=1min")
+    QDL_LOCKED_METHOD(slowVariant, "slow", "wait=1min")
+    QDL_LOCKED_METHOD(slowList, "slow", "wait=1min")
+    QDL_LOCKED_METHOD(slowMap, "slow", "wait=1min")
     QDL_LOCKED_METHOD(throwing, "slow", "wait=1min")
 public:
     QStringList seen;
@@ -98,6 +101,12 @@ public Q_SLOTS:
         begun.append(0);
         return QtFuture::makeReadyFuture(Unregistered());
     }
+    QFuture<QVariant> slowVariant(const QVariant &value)
+    {
+        return QtFuture::makeReadyFuture(value);
+    }
+    QFuture<QStringList> slowList() { return QtFuture::makeReadyFuture(QStringList{QStringLiteral("a")}); }
+    QFuture<QVariantMap> slowMap() { return QtFuture::makeReadyFuture(QVariantMap{{QStringLiteral("a"), 1}}); }
     QFuture<int> throwing(int value)
     {
         begun.append(value);
@@ -226,6 +235,7 @@ private Q_SLOTS:
     void futureInvokedFails();
     void futureInvokedCancelled();
     void futureInvokedOfUnknownType();
+    void futureInvokedOfVariants();
 
     void namesInErrors_data();
     void namesInErrors();
@@ -702,6 +712,25 @@ void tst_AnnotatedTypes::futureInvokedOfUnknownType()
     const auto again = invokeLocked(&receiver, "slowOther");
     QVERIFY(finished(again));
     QVERIFY(again.result().canConvert<Receiver::Unregistered>());
+}
+
+void tst_AnnotatedTypes::futureInvokedOfVariants()
+{
+    // The value itself, not a QVariant in a QVariant; an invalid one is a result, too.
+    Receiver receiver;
+    const auto number = invokeLocked(&receiver, "slowVariant", 7);
+    const auto invalid = invokeLocked(&receiver, "slowVariant", QVariant());
+    const auto list = invokeLocked(&receiver, "slowList");
+    const auto map = invokeLocked(&receiver, "slowMap");
+    for (const auto &call : {number, invalid, list, map}) {
+        QVERIFY(finished(call));
+        QVERIFY(!call.isCanceled());
+    }
+    QCOMPARE(number.result().metaType(), QMetaType::fromType<int>());
+    QCOMPARE(number.result(), QVariant(7));
+    QCOMPARE(invalid.result(), QVariant());
+    QCOMPARE(list.result(), QVariant(QStringList{QStringLiteral("a")}));
+    QCOMPARE(map.result().toMap().value(QStringLiteral("a")), QVariant(1));
 }
 
 void tst_AnnotatedTypes::namesInErrors_data()

@@ -5,7 +5,14 @@
 
 #include <QDistLock/Annotations>
 
-#include <vector>
+#include <QtCore/qmap.h>
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
 #ifdef __cpp_impl_coroutine
 #  include <coroutine>
 #endif
@@ -55,6 +62,10 @@ Q_SIGNALS:
     void list(std::initializer_list<int> value);
     void views(const QList<QStringView> &value);
     void optional(std::optional<std::string_view> value);
+    void nestedViews(const QMap<QString, QList<QByteArrayView>> &value);
+    void arrayOfViews(const std::array<QStringView, 2> &value);
+    void owners(const std::set<std::string, std::less<std::string_view>> &set, const std::function<void(QStringView)> &function,
+                const QList<QStringList> &list, const std::shared_ptr<Plain> &shared, const QPointer<QObject> &pointer);
     void writable(char *value);
 #if __cplusplus >= 202002L
     void span(std::span<const int> value);
@@ -89,6 +100,11 @@ void uses(Sender *sender, Receiver *receiver, const QString &key, const LockOpti
     Q_UNUSED(withLock(key, [] { return QFuture<int>(); }))
 
     connectLocked(sender, &QObject::destroyed, receiver, [] { }, key);
+    connectLocked(sender, &Sender::owners, receiver,
+                  [](const std::set<std::string, std::less<std::string_view>> &, const std::function<void(QStringView)> &,
+                     const QList<QStringList> &, const std::shared_ptr<Plain> &, const QPointer<QObject> &) { },
+                  key);
+    invokeLocked(receiver, "number", "text", u"text");
 
     // case destroyed 17: the object that destroyed() passes is gone before the slot runs
 #ifdef CASE_destroyed
@@ -117,6 +133,14 @@ void uses(Sender *sender, Receiver *receiver, const QString &key, const LockOpti
     // case list_of_views 17: what this argument is a view of may be destroyed by then
 #ifdef CASE_list_of_views
     connectLocked(sender, &Sender::views, receiver, [](const QList<QStringView> &) { }, key);
+#endif
+    // case nested_views 17: what this argument is a view of may be destroyed by then
+#ifdef CASE_nested_views
+    connectLocked(sender, &Sender::nestedViews, receiver, [](const QMap<QString, QList<QByteArrayView>> &) { }, key);
+#endif
+    // case array_of_views 17: what this argument is a view of may be destroyed by then
+#ifdef CASE_array_of_views
+    connectLocked(sender, &Sender::arrayOfViews, receiver, [](const std::array<QStringView, 2> &) { }, key);
 #endif
     // case optional_view 17: what this argument is a view of may be destroyed by then
 #ifdef CASE_optional_view
