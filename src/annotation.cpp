@@ -325,7 +325,8 @@ QString returnProblem(const QMetaMethod &method)
 
 QString annotationText(const QByteArray &method, const RawAnnotation &annotation)
 {
-    QString text = QStringLiteral("QDL_LOCKED_METHOD(%1, %2").arg(nameForError(QString::fromUtf8(method)), quoted(annotation.key));
+    QString text = QStringLiteral("QDL_LOCKED_METHOD(%1, %2")
+                           .arg(nameForError(QString::fromUtf8(method)), quoted(annotation.key));
     if (!annotation.options.isEmpty())
         text += QStringLiteral(", %1").arg(quoted(withoutSecrets(annotation.options)));
     return text + QLatin1Char(')');
@@ -583,16 +584,14 @@ std::optional<KeyTemplate> KeyTemplate::parse(QStringView text, QString *error)
                 Part &last = key.m_parts.last();
                 last.separator = separatorIn(literal);
                 if (!last.separator) {
-                    const QString between = literal.isEmpty()
+                    const QString why = literal.isEmpty()
                             ? QStringLiteral("{%1} and {%2} are written without anything between them")
-                            : QStringLiteral("only characters of an escaped value, 0 to 9, A to F and %, are between {%1} and "
-                                             "{%2}");
-                    return fail(error,
-                                atPosition(literal.isEmpty() ? i : lastEnd,
-                                           between.arg(nameForError(last.value->toString()), nameForError(path->toString()))
-                                                   + QStringLiteral(", so that different values could give the same key; "
-                                                                    "separate them, as in {%1}:{%2}")
-                                                             .arg(nameForError(last.value->toString()), nameForError(path->toString()))));
+                            : QStringLiteral("only characters of an escaped value, 0 to 9, A to F and %, are between "
+                                             "{%1} and {%2}");
+                    const QString advice = QStringLiteral(", so that different values could give the same key; "
+                                                          "separate them, as in {%1}:{%2}");
+                    problem = (why + advice).arg(nameForError(last.value->toString()), nameForError(path->toString()));
+                    return fail(error, atPosition(literal.isEmpty() ? i : lastEnd, problem));
                 }
             }
             key.m_parts.append({std::exchange(literal, QString()), std::move(path), mayBeEmpty});
@@ -780,9 +779,8 @@ QStringList LockedMethod::contradictions() const
                     && annotation.key.isSame(annotation.options.lock.keyPrefix, second->key, second->options.lock.keyPrefix);
         });
         if (first != second && !agree(first->options, second->options)) {
-            problems.append(describe(second->text, QStringLiteral("it has the same key as %1, but other options; give both the "
-                                                                  "same")
-                                                           .arg(first->text)));
+            const QString problem = QStringLiteral("it has the same key as %1, but other options; give both the same");
+            problems.append(describe(second->text, problem.arg(first->text)));
         }
     }
     return problems;

@@ -224,7 +224,8 @@ public:
             types.append(method.parameterMetaType(i));
             values.append(pointerTo(i));
         }
-        Detail::callLocked(locked, object, types.size(), types.constData(), values.constData(), m_objects, shared_from_this());
+        Detail::callLocked(locked, object, types.size(), types.constData(), values.constData(), m_objects,
+                           shared_from_this());
     }
 
     void run(const std::shared_ptr<void> &locks) override
@@ -325,7 +326,8 @@ private:
             m_arguments = bestArguments;
             return best;
         }
-        const QString method = QString::fromLatin1(meta->className()) + QStringLiteral("::") + nameForError(QString::fromUtf8(name));
+        const QString method = QString::fromLatin1(meta->className()) + QStringLiteral("::")
+                + nameForError(QString::fromUtf8(name));
         const QString signatures = QString::fromLatin1(known.join(", "));
         if (known.isEmpty()) {
             *error = QStringLiteral("%1: there is no slot or invokable method of this name").arg(method);
@@ -534,8 +536,8 @@ std::shared_ptr<const LockedMethod> annotatedMethod(const QObject *receiver, con
             method = LockedMethod::get(receiver->metaObject(), found, &error);
         } else {
             error = QStringLiteral("%1::%2: there is no slot or invokable method of this name that takes (%3)")
-                            .arg(QString::fromLatin1(receiver->metaObject()->className()), nameForError(QString::fromUtf8(name)),
-                                 typeNames(types));
+                            .arg(QString::fromLatin1(receiver->metaObject()->className()),
+                                 nameForError(QString::fromUtf8(name)), typeNames(types));
         }
     }
     if (!method)

@@ -124,8 +124,8 @@ QDISTLOCK_EXPORT QStringList validateAnnotations(const QMetaObject *metaObject);
 
 /*!
     \a value as QDL_LOCKED_METHOD() writes it in a key, for code that takes the same lock in another way:
-    `ScopedLock(QStringLiteral("order:") + keyText(id))` for the key `"order:{id}"`. Empty if it is empty or cannot be written as
-    text. Thread-safe.
+    `ScopedLock(QStringLiteral("order:") + keyText(id))` for the key `"order:{id}"`. Empty if it is empty or
+    cannot be written as text. Thread-safe.
 */
 QDISTLOCK_EXPORT QString keyText(const QVariant &value);
 
@@ -178,7 +178,8 @@ QDISTLOCK_EXPORT LockResult cancelledCall();
 QDISTLOCK_EXPORT void logException(const std::shared_ptr<void> &locks);
 /// Calls \a ended in this thread's event loop once \a work has finished; destroys it without a call where the thread
 /// ends first. Cancels \a work if \a outer is cancelled.
-QDISTLOCK_EXPORT void whenFinished(const QFuture<void> &work, const QFuture<void> &outer, const std::function<void()> &ended);
+QDISTLOCK_EXPORT void whenFinished(const QFuture<void> &work, const QFuture<void> &outer,
+                                   const std::function<void()> &ended);
 /// Holds \a locks until \a work has finished in one way or the other; logs its exception.
 QDISTLOCK_EXPORT void holdUntilFinished(const QFuture<void> &work, const std::shared_ptr<void> &locks);
 /// A text or bytes in place of a view of them.
@@ -196,8 +197,8 @@ public:
     virtual void begin(const std::shared_ptr<const LockedMethod> &method) = 0;
 };
 
-/// Carries emissions from the thread that emits to that of the receiver. The thread that emits keeps their arguments: on the
-/// way views and pointers could dangle.
+/// Carries emissions from the thread that emits to that of the receiver. Their arguments are kept in the first:
+/// on the way views and pointers could dangle.
 class QDISTLOCK_EXPORT EmissionRelay : public QObject
 {
     Q_OBJECT
@@ -365,7 +366,8 @@ constexpr bool isEmpty()
         return false;
 }
 
-/// A view, or something that has views in it: a container, a pair. (Not a comparison or an allocator, which have no state.)
+/// A view, or something that has views in it: a container, a pair. (Not a comparison or an allocator, which have
+/// no state.)
 template<typename T>
 struct HasViews : IsView<T>
 {
@@ -566,7 +568,8 @@ decltype(auto) asParameter(const Value &value)
         return (value);
 }
 
-/// The call of \a Slot with the arguments of one emission. \a Values: of the signal's parameters as many as the slot takes.
+/// The call of \a Slot with the arguments of one emission. \a Values: of the signal's parameters as many as the
+/// slot takes.
 template<typename Receiver, typename Slot, typename Parameters, typename... Values>
 class SlotJob;
 template<typename Receiver, typename Slot, typename... Parameters, typename... Values>
@@ -633,7 +636,8 @@ struct Emission
 
     void operator()(const Values &...values) const
     {
-        Q_EMIT relay->emitted(std::make_shared<SlotJob<Receiver, Slot, Parameters, Values...>>(receiver, slot, values...));
+        using Job = SlotJob<Receiver, Slot, Parameters, Values...>;
+        Q_EMIT relay->emitted(std::make_shared<Job>(receiver, slot, values...));
     }
 };
 
@@ -684,7 +688,8 @@ struct Connector
     }
     // The type of no other signal.
     static_assert(!std::is_same_v<Signal, void (QObject::*)(QObject *)> || count() <= 0,
-                  "connectLocked: the object that destroyed() passes is gone before the slot runs; use a slot that takes none");
+                  "connectLocked: the object that destroyed() passes is gone before the slot runs; use a slot that "
+                  "takes none");
     using Arguments = typename QtPrivate::List_Left<SignalArguments, count()>::Value;
 
     using Parameters = typename ParametersOf<Slot, Arguments>::Type;
@@ -903,15 +908,16 @@ QVariant toArgument(const T &value)
     disconnects it. Emissions that wait go on waiting after that, unless the receiver is destroyed: then they
     vanish, and what was acquired for them is given back.
 
-    The arguments are copied when the signal is emitted, also where the receiver lives in another thread. Of a view of text
-    or bytes (QStringView, QAnyStringView, QByteArrayView, std::string_view, `const char *` and the like) its text is copied, and the
-    slot gets a view of the copy. A pointer to a QObject is watched: an emission whose object was destroyed before the slot
-    could run does not run it (CancelledError). If that object lives in another thread than the receiver, it must not be
-    destroyed while the slot runs. Other pointers, other views and containers of views do not compile.
+    The arguments are copied when the signal is emitted, also where the receiver lives in another thread. Of
+    a view of text or bytes (QStringView, QAnyStringView, QByteArrayView, std::string_view, `const char *`
+    and the like) its text is copied, and the slot gets a view of the copy. A pointer to a QObject is
+    watched: an emission whose object was destroyed before the slot could run does not run it
+    (CancelledError). If that object lives in another thread than the receiver, it must not be destroyed
+    while the slot runs. Other pointers, other views and containers of views do not compile.
 
-    The lock of a slot that returns a QFuture is held until that has finished, with a result, an exception (which is logged)
-    or cancelled, or until the thread ends. Slots that are coroutines or return a std::future do not compile: nothing
-    says when their work is done.
+    The lock of a slot that returns a QFuture is held until that has finished, with a result, an exception
+    (which is logged) or cancelled, or until the thread ends. Slots that are coroutines or return a
+    std::future do not compile: nothing says when their work is done.
 
     What could not be run is told by LockedCalls. A slot without annotation, or with a broken one, is an
     error: a warning, and a handle that converts to false. The same where there is no QCoreApplication yet.
@@ -968,10 +974,11 @@ QMetaObject::Connection connectLocked(const typename QtPrivate::FunctionPointer<
     NaN for an int, -1 for an unsigned, nullptr for text) is an error. They are copied
     as those of connectLocked().
 
-    If the method returns a QFuture, the lock is held until that has finished, and the future given here ends in the same
-    way: with its (first) result, its exception, or cancelled; cancelling this one cancels that one. Qt must know the type
-    of the result by its name: for types that are not Qt's call `qRegisterMetaType<T>()` once before, else the call ends with
-    OptionsError. Coroutines and a std::future are refused (OptionsError).
+    If the method returns a QFuture, the lock is held until that has finished, and the future given here
+    ends in the same way: with its (first) result, its exception, or cancelled; cancelling this one cancels
+    that one. Qt must know the type of the result by its name: for types that are not Qt's call
+    `qRegisterMetaType<T>()` once before, else the call ends with OptionsError. Coroutines and a std::future
+    are refused (OptionsError).
 
     The caller and the continuations of the future run without the lock. Never blocks. Cancelling the future takes a call
     back that has not begun. Errors are exceptions of the
@@ -1055,18 +1062,20 @@ Q_DECLARE_METATYPE(QDistLock::LockedCallInfo)
     slots or signals. \a method is a name; \a key and \a options are string literals.
 
     Several for one method: it needs all these locks. They are taken in one global order, so that no two
-    methods wait for each other. Two with the same key must have the same options, except `condition`; where only the
-    values of a call make two keys the same, the options of the first one count. A derived class's annotations of a method replace those of its base.
+    methods wait for each other. Two with the same key must have the same options, except `condition`; where
+    only the values of a call make two keys the same, the options of the first one count. A derived class's
+    annotations of a method replace those of its base.
 
     \a key: text with `{id}` (the parameter of that name), `{order.customer.id}` (properties of gadgets and
     objects, by value or pointer), `{this.tenant}` (a property of the receiver) or `{1}` (a parameter by its
     number); `{{` and `}}` are braces. Enumerations are written by name, a QUuid without braces, a QDateTime in UTC.
 
-    Different values give different keys. In a value, letters, digits, `-_.@+~` and all characters beyond ASCII stay as they
-    are, all others become `%XX`: with `"{a}:{b}"`, "x:y" and "z" give `x%3Ay:z`. Between two values there must be text, of
-    which one character other than `0`-`9`, `A`-`F` and `%` separates them; if that is one of those that stay, as in
-    `"{year}-{month}"`, the first of the two values has it escaped as well. keyText() does the same for other forms of a
-    lock. An empty value is refused; `{id?}` allows it.
+    Different values give different keys. In a value, letters, digits, `-_.@+~` and all characters beyond
+    ASCII stay as they are, all others become `%XX`: with `"{a}:{b}"`, "x:y" and "z" give `x%3Ay:z`. Between
+    two values there must be text, of which one character other than `0`-`9`, `A`-`F` and `%` separates
+    them; if that is one of those that stay, as in `"{year}-{month}"`, the first of the two values has it
+    escaped as well. keyText() does the same, that separator apart, for other forms of a lock. An empty value
+    is refused; `{id?}` allows it.
 
     \a options: `name=value; …`. `wait`, `lease`, `retryInterval`, `maxRetries`, `autoRenew`, `fair`, `minHold`,
     `keyPrefix`, `minReplicas` (0 only, in this version), `replicaTimeout`, `repairMissingTtl` as in LockOptions,

@@ -266,10 +266,11 @@ LockOptions namedOptions(std::initializer_list<T>)
     QDL_SCOPED_LOCK(name, options…): the rest of the scope runs under the lock; throws
     QDistLock::LockUnavailable where it cannot be acquired. See QDistLock::ScopedLock.
 
-    The name is a QString, a view of one, a literal, or a constant array of characters, without the NULs at its end. The options are designated initialisers in C++20,
-    `QDL_SCOPED_LOCK(u"order:%1"_s.arg(id), .lease = 1min, .wait = 2s)` (in the order of the fields), or a
-    LockOptions, `QDL_SCOPED_LOCK("report", LockOptions().withWait(2s))`. The server is the default one. The guard
-    has no name of its own: ask isLockedHere() and fencingTokenHere().
+    The name is a QString, a view of one, a literal, or a constant array of characters, without the NULs at
+    its end. The options are designated initialisers in C++20, `QDL_SCOPED_LOCK(u"order:%1"_s.arg(id),
+    .lease = 1min, .wait = 2s)` (in the order of the fields), or a LockOptions, `QDL_SCOPED_LOCK("report",
+    LockOptions().withWait(2s))`. The server is the default one. The guard has no name of its own: ask
+    isLockedHere() and fencingTokenHere().
 */
 #define QDL_SCOPED_LOCK(...) \
     QDL_DETAIL_EXPAND(QDL_DETAIL_SCOPED_LOCK(QDL_DETAIL_NAME(__COUNTER__), __VA_ARGS__))
