@@ -94,15 +94,6 @@ void addObjects(QMetaType type, const void *value, ObjectList *objects)
     }
 }
 
-/// The objects that these point to, in lists and maps as well.
-ObjectList objectsOf(qsizetype count, const QMetaType *types, const void *const *values)
-{
-    ObjectList objects;
-    for (qsizetype i = 0; i < count; ++i)
-        addObjects(types[i], values[i], &objects);
-    return objects;
-}
-
 /// A parameter that is a view of text or bytes, for arguments that own theirs.
 struct ViewType
 {
@@ -172,8 +163,7 @@ public:
     {
         for (const QVariant &argument : arguments) {
             m_arguments.append(Detail::ownedArgument(argument));
-            if (const QObject *const object = Detail::objectIn(argument))
-                m_objects.append(object);
+            addObjects(argument.metaType(), argument.constData(), &m_objects);
         }
     }
 
@@ -474,12 +464,12 @@ QVariant ownedArgument(const QVariant &value)
     return value;
 }
 
-const QObject *objectIn(const QVariant &value)
+QList<QPointer<const QObject>> objectsIn(qsizetype count, const QMetaType *types, const void *const *values)
 {
-    const QMetaType type = value.metaType();
-    if (!type.isValid() || !type.flags().testFlag(QMetaType::PointerToQObject))
-        return nullptr;
-    return *static_cast<const QObject *const *>(value.constData());
+    ObjectList objects;
+    for (qsizetype i = 0; i < count; ++i)
+        addObjects(types[i], values[i], &objects);
+    return objects;
 }
 
 void whenFinished(const QFuture<void> &work, const QFuture<void> &outer, const std::function<void()> &ended)

@@ -184,8 +184,9 @@ QDISTLOCK_EXPORT void whenFinished(const QFuture<void> &work, const QFuture<void
 QDISTLOCK_EXPORT void holdUntilFinished(const QFuture<void> &work, const std::shared_ptr<void> &locks);
 /// A text or bytes in place of a view of them.
 QDISTLOCK_EXPORT QVariant ownedArgument(const QVariant &value);
-/// The QObject that \a value points to, or null.
-QDISTLOCK_EXPORT const QObject *objectIn(const QVariant &value);
+/// The QObjects that \a count values point to, also as elements of lists and maps. The objects must still exist.
+QDISTLOCK_EXPORT QList<QPointer<const QObject>> objectsIn(qsizetype count, const QMetaType *types,
+                                                          const void *const *values);
 
 /// A call that an emission makes.
 class QDISTLOCK_EXPORT LockedEmission : public LockedJob
@@ -394,7 +395,7 @@ constexpr bool isQObjectPointer()
 }
 
 /// How an argument is kept for a call that waits: Type owns what a view only points to, argument() is what the slot
-/// then gets of it, object() the QObject it points to.
+/// then gets of it.
 template<typename T, typename = void>
 struct Kept
 {
@@ -407,40 +408,20 @@ struct Kept
     using Type = T;
     static const T &keep(const T &value) { return value; }
     static T &argument(T &kept) { return kept; }
-    static void addObject(const Type &, QList<QPointer<const QObject>> *) { }
 };
 template<typename T>
 struct Kept<T, std::enable_if_t<isQObjectPointer<T>()>>
 {
-    using Type = std::pair<T, QPointer<const QObject>>;
-    static Type keep(T object) { return {object, object}; }
-    static T argument(const Type &kept) { return kept.first; }
-    static void addObject(const Type &kept, QList<QPointer<const QObject>> *objects)
-    {
-        if (kept.first)
-            objects->append(kept.second);
-    }
+    using Type = T;
+    static T keep(T object) { return object; }
+    static T argument(T kept) { return kept; }
 };
 template<>
 struct Kept<QVariant>
 {
-    struct Type
-    {
-        QVariant value;
-        bool isObject;
-        QPointer<const QObject> object;
-    };
-    static Type keep(const QVariant &value)
-    {
-        const QObject *const object = objectIn(value);
-        return {ownedArgument(value), object != nullptr, object};
-    }
-    static QVariant &argument(Type &kept) { return kept.value; }
-    static void addObject(const Type &kept, QList<QPointer<const QObject>> *objects)
-    {
-        if (kept.isObject)
-            objects->append(kept.object);
-    }
+    using Type = QVariant;
+    static QVariant keep(const QVariant &value) { return ownedArgument(value); }
+    static QVariant &argument(QVariant &kept) { return kept; }
 };
 
 /// Of views: \a Owner is what is kept.
@@ -449,7 +430,6 @@ struct KeptView
 {
     using Type = Owner;
     static View argument(const Type &kept) { return View(kept); }
-    static void addObject(const Type &, QList<QPointer<const QObject>> *) { }
 };
 template<>
 struct Kept<QStringView> : KeptView<QStringView, QString>
@@ -583,6 +563,9 @@ public:
         , m_slot(slot)
         , m_kept(Kept<Values>::keep(values)...)
     {
+        const QMetaType types[] = {metaTypeOf<Values>()..., QMetaType()};
+        const void *const pointers[] = {static_cast<const void *>(std::addressof(values))..., nullptr};
+        m_objects = objectsIn(qsizetype(sizeof...(Values)), types, pointers);
     }
 
     void begin(const std::shared_ptr<const LockedMethod> &method) override { begin(method, Indexes()); }
@@ -599,18 +582,15 @@ private:
     template<std::size_t... indexes>
     void begin(const std::shared_ptr<const LockedMethod> &method, std::index_sequence<indexes...>)
     {
-        QList<QPointer<const QObject>> objects;
-        (Kept<Values>::addObject(std::get<indexes>(m_kept), &objects), ...);
-        add(method, objects,
+        add(method,
             asParameter<std::decay_t<Parameters>, Values>(Kept<Values>::argument(std::get<indexes>(m_kept)))...);
     }
     template<typename... Converted>
-    void add(const std::shared_ptr<const LockedMethod> &method, const QList<QPointer<const QObject>> &objects,
-             const Converted &...converted)
+    void add(const std::shared_ptr<const LockedMethod> &method, const Converted &...converted)
     {
         const QMetaType types[] = {metaTypeOf<Converted>()..., QMetaType()};
         const void *const pointers[] = {static_cast<const void *>(std::addressof(converted))..., nullptr};
-        callLocked(method, m_receiver, qsizetype(sizeof...(Values)), types, pointers, objects, shared_from_this());
+        callLocked(method, m_receiver, qsizetype(sizeof...(Values)), types, pointers, m_objects, shared_from_this());
     }
     template<std::size_t... indexes>
     decltype(auto) call(std::index_sequence<indexes...>)
@@ -624,6 +604,7 @@ private:
     Receiver *const m_receiver;
     Slot m_slot;
     std::tuple<typename Kept<Values>::Type...> m_kept;
+    QList<QPointer<const QObject>> m_objects; ///< that the arguments point to
 };
 
 /// What a signal is connected to, in the thread that emits.
