@@ -136,7 +136,8 @@ public:
         for (size_t i = m_holds.size(); i-- > 0;) {
             if (!m_holds[i]->isHeld())
                 lost.append(m_call.requests.at(qsizetype(i)));
-            m_holds[i]->release();
+            if (m_holds[i]->leave()) // a scope that re-entered it may live on
+                m_holds[i]->release();
         }
         const bool wanted = m_mailbox->isOpen();
         if (wanted && QThread::currentThread() == m_ownerThread)

@@ -42,10 +42,16 @@ public:
     /// service's thread.
     virtual bool waitUntilEnded(std::optional<std::chrono::milliseconds> atMost = std::nullopt) = 0;
 
-    /// Levels of its thread; the one that acquired it is the first.
-    void reenter() { m_levels.fetch_add(1); }
-    /// True on the last: then it is to be released.
-    bool leave() { return m_levels.fetch_sub(1) == 1; }
+    /// One more level: the work that acquired it is the first, each scope that re-enters adds one. False if the last
+    /// one has ended already.
+    bool reenter()
+    {
+        int levels = m_levels.load();
+        while (levels > 0 && !m_levels.compare_exchange_weak(levels, levels + 1)) { }
+        return levels > 0;
+    }
+    /// Ends a level, in any order. True for the last one: the caller must release it.
+    [[nodiscard]] bool leave() { return m_levels.fetch_sub(1) == 1; }
 
 private:
     std::atomic<int> m_levels{1};

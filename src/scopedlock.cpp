@@ -92,9 +92,8 @@ void ScopedLock::fail(DistributedLock::Error error, const QString &text)
 
 void ScopedLock::acquire(const QUrl &server, const LockOptions &options)
 {
-    if (auto outer = ThreadLocks::find(server, options.keyPrefix, m_name)) {
+    if (auto outer = ThreadLocks::find(server, options.keyPrefix, m_name); outer && outer->reenter()) {
         m_hold = std::move(outer);
-        m_hold->reenter();
         m_result.fencingToken = m_hold->fencingToken();
         ThreadLocks::push(server, options.keyPrefix + m_name, m_hold);
         return;

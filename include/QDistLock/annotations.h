@@ -983,10 +983,11 @@ QFuture<QVariant> invokeLocked(QObject *object, const char *method, const Argume
 
 /*!
     Calls \a function once the lock \a name is held, in the calling thread, which needs an event loop, and
-    gives what it returns. The lock is given back when it returns or throws. Where it returns a QFuture, the
-    lock is held until that has finished, with a result, an exception or cancelled, and the future given here
-    ends in the same way; cancelling this one cancels that one. If the thread ends first, the lock is given back,
-    and the future ends with CancelledError: what still runs then runs without the lock.
+    gives what it returns. The lock is given back when it returns or throws; a ScopedLock that re-entered it and
+    lives longer keeps it until then. Where it returns a QFuture, the lock is held until that has finished, with a
+    result, an exception or cancelled, and the future given here ends in the same way; cancelling this one cancels
+    that one. If the thread ends first, the lock is given back, and the future ends with CancelledError: what still
+    runs then runs without the lock.
 
     Never blocks. Calls of one thread for the same lock run in the order they were made. Cancelling before
     \a function was called takes the call back.

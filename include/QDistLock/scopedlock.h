@@ -65,9 +65,10 @@ private:
 
     It is kept by a background thread, which renews it whatever the thread of the scope does: computes,
     sleeps or waits. The calling thread needs no event loop, and none runs while it waits. The owner is the
-    thread: a scope inside another of the same server, key prefix and name re-enters in the same thread,
-    without a command to the server; the last of them gives it back. If the outer scope has lost its lock
-    by then, the inner one acquires one of its own.
+    thread: a scope inside another of the same server, key prefix and name, or inside a method or function that
+    annotations.h runs under that lock, re-enters in the same thread, without a command to the server. They may end
+    in any order; the last one gives the lock back. If the outer scope has lost its lock by then, the inner one
+    acquires the lock itself.
 
     Under the lock: the calling thread until the end of the scope, or release(). Not: threads, timers and queued calls
     that it starts.

@@ -1,0 +1,344 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// Scopes that re-enter a lock of their thread: its levels end in any order, and the last one gives the lock back.
+
+#include "locktesting.h"
+
+#include <QDistLock/Annotations>
+#include <QDistLock/ScopedLock>
+
+#include <QtCore/qpromise.h>
+#include <QtCore/qscopeguard.h>
+
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+using namespace LockTesting;
+using namespace QDistLock;
+
+namespace {
+
+const QString Name = QStringLiteral("job");
+const QByteArray Key = QByteArrayLiteral("lock:job");
+
+} // namespace
+
+class Jobs : public QObject
+{
+    Q_OBJECT
+    QDL_LOCKED_METHOD(run, "job", "retryInterval=20ms")
+    QDL_LOCKED_METHOD(runBoth, "job", "retryInterval=20ms")
+    QDL_LOCKED_METHOD(runBoth, "other", "retryInterval=20ms")
+public:
+    std::function<void()> body;
+    int runs = 0;
+
+public Q_SLOTS:
+    void run()
+    {
+        ++runs;
+        body();
+    }
+    void runBoth() { run(); }
+
+Q_SIGNALS:
+    void wanted();
+};
+
+class tst_Reentry : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+    void cleanup();
+
+    void scopeOutlivesTheWork_data();
+    void scopeOutlivesTheWork();
+    void workOutlivesItsScopes();
+    void scopeOutlivesTheFutureOfTheWork_data();
+    void scopeOutlivesTheFutureOfTheWork();
+    void scopeOutlivesAnException();
+    void scopeOutlivesTheReceiver();
+    void scopeOfOneOfTwoLocks();
+    void scopesOutliveScopes();
+    void scopeEndsInAnotherThread();
+    void nextCallWaitsForTheScope();
+    void lossEndsAllLevels();
+
+private:
+    /// A foreign client, which gets the lock if nobody has it.
+    bool isFree()
+    {
+        const bool taken = m_server.command({"SET", Key, "foreign", "NX", "PX", "10000"}).toString() == u"OK";
+        if (taken)
+            m_server.command({"DEL", Key});
+        return taken;
+    }
+    bool nothingLeft()
+    {
+        return eventually([this] { return lockKeys(m_server).isEmpty(); });
+    }
+
+    Support::RedisServer m_server;
+};
+
+void tst_Reentry::initTestCase()
+{
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+}
+
+void tst_Reentry::init()
+{
+    m_server.command({"FLUSHALL"});
+    LockRegistry::setDefaultServer(m_server.url());
+    ScopedLock::setGuiThreadWaitAllowed(true);
+}
+
+void tst_Reentry::cleanup()
+{
+    QVERIFY(nothingLeft());
+    QVERIFY(!isLockedHere(Name));
+}
+
+void tst_Reentry::scopeOutlivesTheWork_data()
+{
+    QTest::addColumn<QString>("form");
+    QTest::addColumn<bool>("released");
+    for (const char *form : {"connectLocked", "invokeLocked", "withLock"}) {
+        QTest::addRow("%s, scope destroyed", form) << QString::fromLatin1(form) << false;
+        QTest::addRow("%s, scope released", form) << QString::fromLatin1(form) << true;
+    }
+}
+
+void tst_Reentry::scopeOutlivesTheWork()
+{
+    QFETCH(const QString, form);
+    QFETCH(const bool, released);
+    QSignalSpy lost(LockedCalls::instance(), &LockedCalls::lost);
+    std::unique_ptr<ScopedLock> scope;
+    Jobs jobs;
+    jobs.body = [&] { scope = std::make_unique<ScopedLock>(Name, LockOptions().withWait(0ms)); };
+    if (form == u"connectLocked") {
+        QVERIFY(connectLocked(&jobs, &Jobs::wanted, &jobs, &Jobs::run));
+        Q_EMIT jobs.wanted();
+    } else if (form == u"invokeLocked") {
+        invokeLocked(&jobs, "run");
+    } else {
+        const auto future = withLock(Name, jobs.body);
+        QVERIFY(eventually([&] { return future.isFinished(); }));
+    }
+    QVERIFY(eventually([&] { return scope != nullptr; }));
+    QVERIFY2(scope->isHeld(), qPrintable(scope->result().errorString));
+    processEvents();
+    QVERIFY(!isFree());
+    QVERIFY(scope->isHeld());
+    QVERIFY(isLockedHere(Name));
+    scope->check();
+    {
+        const ScopedLock again(Name, LockOptions().withWait(0ms));
+        QCOMPARE(again.fencingToken(), scope->fencingToken());
+    }
+    QVERIFY(!isFree());
+    if (released)
+        QVERIFY(scope->release());
+    scope.reset();
+    QVERIFY(eventually([&] { return isFree(); }));
+    QVERIFY(!isLockedHere(Name));
+    QCOMPARE(lost.size(), 0);
+}
+
+void tst_Reentry::workOutlivesItsScopes()
+{
+    bool held = false;
+    Jobs jobs;
+    jobs.body = [&] {
+        for (int i = 0; i < 3; ++i) {
+            ScopedLock scope(Name, LockOptions().withWait(0ms));
+            const ScopedLock inner(Name, LockOptions().withWait(0ms));
+            scope.release();
+        }
+        held = isLockedHere(Name) && !isFree();
+    };
+    const auto future = invokeLocked(&jobs, "run");
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QVERIFY(held);
+    QVERIFY(eventually([&] { return isFree(); }));
+}
+
+void tst_Reentry::scopeOutlivesTheFutureOfTheWork_data()
+{
+    QTest::addColumn<bool>("scopeFirst");
+    QTest::newRow("future ends first") << false;
+    QTest::newRow("scope ends first") << true;
+}
+
+void tst_Reentry::scopeOutlivesTheFutureOfTheWork()
+{
+    QFETCH(const bool, scopeFirst);
+    std::unique_ptr<ScopedLock> scope;
+    QPromise<int> promise;
+    promise.start();
+    const auto future = withLock(Name, [&] {
+        scope = std::make_unique<ScopedLock>(Name, LockOptions().withWait(0ms));
+        return promise.future();
+    });
+    QVERIFY(eventually([&] { return scope != nullptr; }));
+    QVERIFY(scope->isHeld());
+    const auto endFuture = [&] {
+        promise.addResult(1);
+        promise.finish();
+        QVERIFY(eventually([&] { return future.isFinished(); }));
+    };
+    if (scopeFirst)
+        QVERIFY(scope->release());
+    else
+        endFuture();
+    processEvents();
+    QVERIFY(!isFree());
+    QCOMPARE(scope->isHeld(), !scopeFirst);
+    if (scopeFirst)
+        endFuture();
+    else
+        QVERIFY(scope->release());
+    QVERIFY(eventually([&] { return isFree(); }));
+}
+
+void tst_Reentry::scopeOutlivesAnException()
+{
+    std::unique_ptr<ScopedLock> scope;
+    auto future = withLock(Name, [&] {
+        scope = std::make_unique<ScopedLock>(Name);
+        throw std::runtime_error("thrown");
+    });
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QVERIFY_EXCEPTION_THROWN(future.waitForFinished(), std::runtime_error);
+    processEvents();
+    QVERIFY(scope->isHeld());
+    QVERIFY(!isFree());
+    scope.reset();
+    QVERIFY(eventually([&] { return isFree(); }));
+}
+
+void tst_Reentry::scopeOutlivesTheReceiver()
+{
+    std::unique_ptr<ScopedLock> scope;
+    auto jobs = std::make_unique<Jobs>();
+    jobs->body = [&] {
+        scope = std::make_unique<ScopedLock>(Name);
+        jobs.reset();
+    };
+    QVERIFY(connectLocked(jobs.get(), &Jobs::wanted, jobs.get(), &Jobs::run));
+    Q_EMIT jobs->wanted();
+    QVERIFY(eventually([&] { return scope != nullptr; }));
+    processEvents();
+    QVERIFY(!jobs);
+    QVERIFY(scope->isHeld());
+    QVERIFY(!isFree());
+    scope.reset();
+    QVERIFY(eventually([&] { return isFree(); }));
+}
+
+void tst_Reentry::scopeOfOneOfTwoLocks()
+{
+    std::unique_ptr<ScopedLock> scope;
+    Jobs jobs;
+    jobs.body = [&] { scope = std::make_unique<ScopedLock>(Name); };
+    const auto future = invokeLocked(&jobs, "runBoth");
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QVERIFY(eventually([&] { return !m_server.exists("lock:other"); }));
+    QVERIFY(scope->isHeld());
+    QVERIFY(!isFree());
+    scope.reset();
+}
+
+void tst_Reentry::scopesOutliveScopes()
+{
+    std::vector<std::unique_ptr<ScopedLock>> scopes;
+    for (int i = 0; i < 6; ++i)
+        scopes.push_back(std::make_unique<ScopedLock>(Name, LockOptions().withWait(0ms)));
+    for (const auto i : {2, 0, 5, 1, 4}) {
+        if (i % 2 == 0)
+            QVERIFY(scopes.at(size_t(i))->release());
+        scopes.at(size_t(i)).reset();
+        QVERIFY(scopes.at(3)->isHeld());
+        QVERIFY(isLockedHere(Name));
+        QVERIFY(!isFree());
+    }
+    QVERIFY(scopes.at(3)->release());
+    QVERIFY(isFree());
+}
+
+void tst_Reentry::scopeEndsInAnotherThread()
+{
+    std::unique_ptr<ScopedLock> scope;
+    const auto future = withLock(Name, [&] { scope = std::make_unique<ScopedLock>(Name); });
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    processEvents();
+    QVERIFY(!isFree());
+    {
+        const LogCapture log;
+        std::thread([&scope] { scope.reset(); }).join();
+        QCOMPARE(log.count({QStringLiteral("\"job\""), QStringLiteral("another thread")}), 1);
+    }
+    QVERIFY(eventually([&] { return isFree(); }));
+    QVERIFY(!isLockedHere(Name));
+}
+
+void tst_Reentry::nextCallWaitsForTheScope()
+{
+    std::unique_ptr<ScopedLock> scope;
+    Jobs jobs;
+    qint64 first = 0;
+    qint64 second = 0;
+    jobs.body = [&] {
+        if (jobs.runs == 1) {
+            scope = std::make_unique<ScopedLock>(Name);
+            first = scope->fencingToken();
+        } else {
+            second = fencingTokenHere(Name);
+        }
+    };
+    const auto future = invokeLocked(&jobs, "run");
+    const auto next = invokeLocked(&jobs, "run");
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    // It has begun to wait on the server: the call before it has ended.
+    QVERIFY(eventually([&] { return m_server.command({"ZCARD", "{lock:job}:queue"}).toLongLong() == 1; }));
+    QCOMPARE(jobs.runs, 1);
+    QVERIFY(scope->isHeld());
+    scope.reset();
+    QVERIFY(eventually([&] { return next.isFinished(); }));
+    QCOMPARE(jobs.runs, 2);
+    QCOMPARE_GT(second, first);
+}
+
+void tst_Reentry::lossEndsAllLevels()
+{
+    QSignalSpy lost(LockedCalls::instance(), &LockedCalls::lost);
+    std::unique_ptr<ScopedLock> scope;
+    QPromise<void> promise;
+    promise.start();
+    const auto future = withLock(Name, options(1s), [&] {
+        scope = std::make_unique<ScopedLock>(Name);
+        return promise.future();
+    });
+    QVERIFY(eventually([&] { return scope != nullptr; }));
+    QCOMPARE(m_server.cli({"DEL", Key}), "1");
+    QVERIFY(eventually([&] { return !scope->isHeld(); }));
+    promise.finish();
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QCOMPARE(lost.size(), 1);
+    const ScopedLock other(Name);
+    QVERIFY(other);
+    QVERIFY(!scope->release());
+    scope.reset();
+    QVERIFY(other.isHeld());
+    QVERIFY(!isFree());
+}
+
+QTEST_GUILESS_MAIN(tst_Reentry)
+#include "tst_reentry.moc"
