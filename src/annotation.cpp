@@ -4,6 +4,7 @@
 #include "annotation.h"
 
 #include "redis/serverurl.h"
+#include "servername.h"
 
 #include <QDistLock/lockregistry.h>
 #include <QDistLock/lockresult.h>
@@ -128,12 +129,12 @@ std::optional<QUrl> toServer(QStringView text, QString *error)
     if (url.isValid()
         && (url.scheme() == u"memory" || url.scheme() == u"redis+sentinel" || url.scheme() == u"redis+cluster"
             || url.scheme() == u"redlock")) {
-        return url;
+        return normalizedServer(url);
     }
     QString problem;
     if (!QtRedis::ServerUrl::parse(url, &problem, {QStringLiteral("memory")}))
         return fail(error, problem);
-    return url;
+    return normalizedServer(url);
 }
 
 /// The options text without a password that stands in it.
@@ -750,6 +751,11 @@ std::optional<AnnotationOptions> AnnotationOptions::parse(QStringView text, QStr
     return options;
 }
 
+QString LockRequest::lockId() const
+{
+    return lockSpace(server) + QChar(QChar::Null) + key();
+}
+
 QString LockRequest::serverText() const
 {
     return QtRedis::ServerUrl::withoutSecrets(server).toString();
@@ -974,11 +980,10 @@ std::optional<QList<LockRequest>> LockedMethod::requests(const CallArguments &ar
     if (requests.size() < 2)
         return requests;
     // One order for all methods, so that no two wait for each other.
-    const auto order = [](const LockRequest &request) { return std::pair(request.server.toString(), request.key()); };
     std::stable_sort(requests.begin(), requests.end(),
-                     [&](const LockRequest &a, const LockRequest &b) { return order(a) < order(b); });
+                     [](const LockRequest &a, const LockRequest &b) { return a.lockId() < b.lockId(); });
     requests.erase(std::unique(requests.begin(), requests.end(),
-                               [&](const LockRequest &a, const LockRequest &b) { return order(a) == order(b); }),
+                               [](const LockRequest &a, const LockRequest &b) { return a.lockId() == b.lockId(); }),
                    requests.end());
     return requests;
 }

@@ -96,7 +96,7 @@ struct AnnotationOptions
 {
     LockOptions lock;
     OnBusy onBusy = OnBusy::Wait;
-    QUrl server; ///< empty = the default server
+    QUrl server; ///< as normalizedServer() spells it; empty = the default server
     std::optional<ValuePath> condition;
     bool conditionNegated = false;
 
@@ -112,12 +112,14 @@ QString escapedForKey(QStringView text, char32_t separator = 0);
 /// One lock that one call needs.
 struct LockRequest
 {
-    QUrl server; ///< never empty
+    QUrl server; ///< as normalizedServer() spells it; never empty
     QString name;
     LockOptions options;
     OnBusy onBusy = OnBusy::Wait;
 
     QString key() const { return options.keyPrefix + name; }
+    /// Server and key: equal for two requests exactly if they are for the same lock.
+    QString lockId() const;
     QString serverText() const; ///< fit for logs
 };
 

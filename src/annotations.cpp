@@ -7,6 +7,7 @@
 #include "callargument.h"
 #include "lockedcall.h"
 #include "logging.h"
+#include "servername.h"
 
 #include <QDistLock/lockregistry.h>
 
@@ -597,7 +598,7 @@ void runLocked(const QUrl &server, const QString &name, const LockOptions &optio
                const std::shared_ptr<LockedJob> &job)
 {
     LockRequest request;
-    request.server = server.isEmpty() ? LockRegistry::defaultServer() : server;
+    request.server = server.isEmpty() ? LockRegistry::defaultServer() : normalizedServer(server);
     request.name = name;
     request.options = options;
     LockedCall call;

@@ -310,7 +310,7 @@ void LockedCallQueue::add(CallPointer newCall)
     call->id = ++m_lastId;
     call->queue.clear();
     for (const LockRequest &request : std::as_const(call->call.requests))
-        call->queue += request.server.toString() + QChar(QChar::Null) + request.key() + QChar(QChar::Null);
+        call->queue += request.lockId() + QChar(QChar::Null);
     if (call->queue.isEmpty())
         call->queue = QString::number(call->id); // needs no lock, so waits for nobody
 

@@ -6,6 +6,7 @@
 #include "base/forkcount.h"
 #include "core/leaseclock.h"
 #include "lockregistry_p.h"
+#include "servername.h"
 
 #include <QDistLock/lockregistry.h>
 
@@ -626,15 +627,6 @@ std::vector<ThreadEntry> *threadEntries()
     return &entries.entries;
 }
 
-bool isSameServer(const QUrl &outer, const QUrl &inner)
-{
-    if (outer == inner)
-        return true;
-    if (outer.isEmpty())
-        return LockRegistry::defaultServer() == inner;
-    return inner.isEmpty() && LockRegistry::defaultServer() == outer;
-}
-
 } // namespace
 
 LockService *LockService::instance()
@@ -667,11 +659,6 @@ void ThreadLocks::remove(const LockHold *hold)
         entries->erase(std::next(it).base());
 }
 
-std::shared_ptr<LockHold> ThreadLocks::find(const QUrl &server, QStringView key)
-{
-    return find(server, QStringView(), key);
-}
-
 std::shared_ptr<LockHold> ThreadLocks::find(const QUrl &server, QStringView keyPrefix, QStringView name)
 {
     const auto *const entries = threadEntries();
@@ -679,7 +666,7 @@ std::shared_ptr<LockHold> ThreadLocks::find(const QUrl &server, QStringView keyP
         return nullptr;
     for (auto it = entries->rbegin(); it != entries->rend(); ++it) {
         if (it->key.size() != keyPrefix.size() + name.size() || !it->key.startsWith(keyPrefix)
-            || !it->key.endsWith(name) || !isSameServer(it->server, server)) {
+            || !it->key.endsWith(name) || !isSameLockSpace(it->server, server)) {
             continue;
         }
         auto hold = it->hold.lock();

@@ -72,7 +72,7 @@ public:
     /// \a completion is called exactly once, in the service's thread, when the acquire ended (see
     /// LockHold::result()), unless the hold is released or given up first. Without an application, or once
     /// it ends, the acquire ends with CancelledError at once: \a completion is then called from inside.
-    /// An empty \a server is LockRegistry::defaultServer(). \a atOnce: where attempts to reach the server fail
+    /// \a server is spelt as normalizedServer() does; an empty one is LockRegistry::defaultServer(). \a atOnce: where attempts to reach the server fail
     /// and go on, ends with the error of the last one instead of waiting for the next.
     virtual std::shared_ptr<LockHold> acquire(const QUrl &server, const QString &name, const LockOptions &options,
                                               Completion completion, bool atOnce = false) = 0;
@@ -87,17 +87,16 @@ protected:
     The locks that code running in this thread stands under: its scoped locks, and those of the annotated
     method that runs. What QDL_ASSERT_LOCKED asks, and where a nested scope finds what it re-enters.
 
-    Keeps no hold alive. A server left empty is the default one; between two of these the default is not
-    looked up again, it is the one the outer of them got.
+    Keeps no hold alive. Servers are spelt as normalizedServer() does.
 */
 class ThreadLocks
 {
 public:
+    /// \a key is keyPrefix + name.
     static void push(const QUrl &server, const QString &key, const std::shared_ptr<LockHold> &hold);
     /// Of several the last; does nothing if there is none.
     static void remove(const LockHold *hold);
-    /// The innermost one still held; null if there is none. \a key is keyPrefix + name.
-    static std::shared_ptr<LockHold> find(const QUrl &server, QStringView key);
+    /// The innermost one still held; null if there is none.
     static std::shared_ptr<LockHold> find(const QUrl &server, QStringView keyPrefix, QStringView name);
 };
 

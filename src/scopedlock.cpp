@@ -6,6 +6,7 @@
 #include "lockregistry_p.h"
 #include "lockservice.h"
 #include "logging.h"
+#include "servername.h"
 
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qthread.h>
@@ -28,6 +29,12 @@ bool isGuiThread()
 {
     const QCoreApplication *const application = QCoreApplication::instance();
     return application && application->thread() == QThread::currentThread() && application->inherits("QGuiApplication");
+}
+
+/// In the spelling of normalizedServer().
+QUrl serverOf(const QUrl &server)
+{
+    return server.isEmpty() ? LockRegistry::defaultServer() : normalizedServer(server);
 }
 
 std::optional<milliseconds> patience()
@@ -82,7 +89,7 @@ ScopedLock::ScopedLock(const QUrl &server, const QString &name, const LockOption
     : m_name(name)
     , m_thread(QThread::currentThreadId())
 {
-    acquire(server, options);
+    acquire(serverOf(server), options);
 }
 
 void ScopedLock::fail(DistributedLock::Error error, const QString &text)
@@ -127,8 +134,7 @@ void ScopedLock::acquire(const QUrl &server, const LockOptions &options)
     m_result = hold->result();
     if (!m_result) {
         const bool busy = m_result.error == DistributedLock::BusyError || m_result.error == DistributedLock::TimeoutError;
-        const QUrl used = server.isEmpty() ? LockRegistry::defaultServer() : server;
-        if (busy && LockRegistryPrivate::isHeldInThisThread(used, options.keyPrefix + m_name)) {
+        if (busy && LockRegistryPrivate::isHeldInThisThread(server, options.keyPrefix + m_name)) {
             m_result.errorString += QStringLiteral("; a DistributedLock of this same thread holds it and cannot release it "
                                                    "while the thread waits here: release it first, or work under that one");
         }
@@ -221,7 +227,7 @@ bool isLockedHere(const QString &name, const LockOptions &options)
 
 bool isLockedHere(const QUrl &server, const QString &name, const LockOptions &options)
 {
-    return ThreadLocks::find(server, options.keyPrefix, name) != nullptr;
+    return ThreadLocks::find(serverOf(server), options.keyPrefix, name) != nullptr;
 }
 
 qint64 fencingTokenHere(const QString &name, const LockOptions &options)
@@ -231,7 +237,7 @@ qint64 fencingTokenHere(const QString &name, const LockOptions &options)
 
 qint64 fencingTokenHere(const QUrl &server, const QString &name, const LockOptions &options)
 {
-    const auto hold = ThreadLocks::find(server, options.keyPrefix, name);
+    const auto hold = ThreadLocks::find(serverOf(server), options.keyPrefix, name);
     return hold ? hold->fencingToken() : 0;
 }
 

@@ -68,7 +68,8 @@ private:
     thread: a scope inside another of the same server, key prefix and name, or inside a method or function that
     annotations.h runs under that lock, re-enters in the same thread, without a command to the server. They may end
     in any order; the last one gives the lock back. If the outer scope has lost its lock by then, the inner one
-    acquires the lock itself.
+    acquires the lock itself. Servers are compared by their URLs, however they are spelt, whoever logs in: `redis://h` is
+    `redis://u:p@h:6379/0`. But `localhost` is not 127.0.0.1, for nothing is resolved: use one of them everywhere.
 
     Under the lock: the calling thread until the end of the scope, or release(). Not: threads, timers and queued calls
     that it starts.

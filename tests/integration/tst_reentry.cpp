@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 
 // Scopes that re-enter a lock of their thread: its levels end in any order, and the last one gives the lock back.
+// However the URL of its server is spelt, it is the same lock.
 
 #include "locktesting.h"
 
@@ -33,6 +34,8 @@ class Jobs : public QObject
     QDL_LOCKED_METHOD(run, "job", "retryInterval=20ms")
     QDL_LOCKED_METHOD(runBoth, "job", "retryInterval=20ms")
     QDL_LOCKED_METHOD(runBoth, "other", "retryInterval=20ms")
+    QDL_LOCKED_METHOD(runSpelt, "job", "server=memory:/spelt; onBusy=fail")
+    QDL_LOCKED_METHOD(runSpelt, "job", "server=memory:///spelt; onBusy=fail")
 public:
     std::function<void()> body;
     int runs = 0;
@@ -44,6 +47,7 @@ public Q_SLOTS:
         body();
     }
     void runBoth() { run(); }
+    void runSpelt() { run(); }
 
 Q_SIGNALS:
     void wanted();
@@ -70,7 +74,22 @@ private Q_SLOTS:
     void nextCallWaitsForTheScope();
     void lossEndsAllLevels();
 
+    void spellings_data();
+    void spellings();
+    void otherServers_data();
+    void otherServers();
+    void spellingsInOneMethod();
+    void defaultServerChanged();
+
 private:
+    /// Its place-holders: SOCKET, the path; PORT; USER, with the password.
+    QUrl server(const QString &spelling) const
+    {
+        QString text = spelling;
+        text.replace(QLatin1String("SOCKET"), m_server.socketPath());
+        text.replace(QLatin1String("PORT"), QString::number(m_server.port()));
+        return QUrl(text.replace(QLatin1String("USER"), QLatin1String("u5er:pa%2Dss")));
+    }
     /// A foreign client, which gets the lock if nobody has it.
     bool isFree()
     {
@@ -84,11 +103,20 @@ private:
         return eventually([this] { return lockKeys(m_server).isEmpty(); });
     }
 
-    Support::RedisServer m_server;
+    static Support::RedisServer::Options withTcp()
+    {
+        Support::RedisServer::Options options;
+        options.tcp = true;
+        options.users = {"u5er on >pa-ss allkeys allchannels allcommands"};
+        return options;
+    }
+
+    Support::RedisServer m_server{withTcp()};
 };
 
 void tst_Reentry::initTestCase()
 {
+    qunsetenv("QDISTLOCK_PASSWORD");
     QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
 }
 
@@ -338,6 +366,140 @@ void tst_Reentry::lossEndsAllLevels()
     scope.reset();
     QVERIFY(other.isHeld());
     QVERIFY(!isFree());
+}
+
+void tst_Reentry::spellings_data()
+{
+    QTest::addColumn<QString>("outer");
+    QTest::addColumn<QString>("inner");
+    const auto row = [](const char *outer, const char *inner) {
+        QTest::addRow("%s, %s", outer, inner) << QString::fromLatin1(outer) << QString::fromLatin1(inner);
+        QTest::addRow("%s, %s", inner, outer) << QString::fromLatin1(inner) << QString::fromLatin1(outer);
+    };
+    row("unix://SOCKET", "unix:SOCKET");
+    row("unix://SOCKET", "UNIX://SOCKET");
+    row("unix://SOCKET", "unix:///.SOCKET");
+    row("unix://SOCKET", "unix:////SOCKET");
+    row("unix://SOCKET", "unix://SOCKET?db=0");
+    row("unix://SOCKET?db=3", "unix:SOCKET?db=03");
+    row("unix://SOCKET", "unix://USER@SOCKET");
+    row("redis://127.0.0.1:PORT", "redis://127.0.0.1:PORT/");
+    row("redis://127.0.0.1:PORT", "redis://127.0.0.1:PORT/0");
+    row("redis://127.0.0.1:PORT/3", "redis://127.0.0.1:PORT/03");
+    row("redis://localhost:PORT", "REDIS://LocalHost:PORT");
+    row("redis://localhost:PORT", "redis://%6cocalhost:PORT");
+    row("redis://localhost:PORT", "redis://USER@localhost:PORT");
+    row("redis://u5er:pa-ss@localhost:PORT", "redis://u5er:pa%2Dss@localhost:PORT");
+    row("memory:spelt", "memory:%73pelt");
+    row("memory:spelt", "MEMORY:spelt");
+    row("memory:/spelt", "memory:///spelt");
+}
+
+void tst_Reentry::spellings()
+{
+    QFETCH(const QString, outer);
+    QFETCH(const QString, inner);
+    const QUrl outerServer = server(outer);
+    const QUrl innerServer = server(inner);
+    const LockOptions once = LockOptions().withWait(0ms);
+    {
+        const ScopedLock scope(outerServer, Name);
+        QVERIFY2(scope, qPrintable(scope.result().errorString));
+        const ScopedLock again(innerServer, Name, once);
+        QVERIFY2(again, qPrintable(again.result().errorString));
+        QCOMPARE(again.fencingToken(), scope.fencingToken());
+        QVERIFY(isLockedHere(innerServer, Name));
+        QCOMPARE(fencingTokenHere(innerServer, Name), scope.fencingToken());
+
+        LockRegistry::setDefaultServer(innerServer);
+        const ScopedLock byDefault(Name, once);
+        QVERIFY2(byDefault, qPrintable(byDefault.result().errorString));
+        QCOMPARE(byDefault.fencingToken(), scope.fencingToken());
+    }
+    qint64 outerToken = 0;
+    qint64 innerToken = 0;
+    bool reentered = false;
+    const auto future = withLock(outerServer, Name, LockOptions(), [&] {
+        outerToken = fencingTokenHere(outerServer, Name);
+        const ScopedLock scope(innerServer, Name, once);
+        innerToken = scope.fencingToken();
+        reentered = scope.isHeld();
+    });
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QVERIFY(reentered);
+    QCOMPARE(innerToken, outerToken);
+
+    // The same annotation in another spelling: one queue.
+    Jobs jobs;
+    QList<int> order;
+    jobs.body = [&] { order.append(jobs.runs); };
+    const auto options = [](const QUrl &url) {
+        return QStringLiteral("retryInterval=20ms; server=") + url.toString(QUrl::FullyEncoded);
+    };
+    QVERIFY(connectLocked(&jobs, &Jobs::wanted, &jobs, &Jobs::run, Name, options(outerServer)));
+    QVERIFY(connectLocked(&jobs, &Jobs::wanted, &jobs, &Jobs::run, Name, options(innerServer)));
+    Q_EMIT jobs.wanted();
+    QVERIFY(eventually([&] { return order.size() == 2; }));
+}
+
+void tst_Reentry::otherServers_data()
+{
+    QTest::addColumn<QString>("outer");
+    QTest::addColumn<QString>("inner");
+    const auto row = [](const char *outer, const char *inner) {
+        QTest::addRow("%s, %s", outer, inner) << QString::fromLatin1(outer) << QString::fromLatin1(inner);
+    };
+    row("unix://SOCKET", "unix://SOCKET?db=1");
+    row("unix://SOCKET?db=1", "unix://SOCKET?db=2");
+    row("redis://127.0.0.1:PORT", "redis://127.0.0.1:PORT/1");
+    row("memory:spelt", "memory:Spelt");
+    row("memory:", "memory:spelt");
+    row("memory:spelt", "memory:/spelt");
+}
+
+void tst_Reentry::otherServers()
+{
+    QFETCH(const QString, outer);
+    QFETCH(const QString, inner);
+    const ScopedLock scope(server(outer), Name);
+    QVERIFY2(scope, qPrintable(scope.result().errorString));
+    QVERIFY(!isLockedHere(server(inner), Name));
+    const ScopedLock other(server(inner), Name, LockOptions().withWait(0ms));
+    QVERIFY2(other, qPrintable(other.result().errorString));
+    QVERIFY(other.fencingToken() != scope.fencingToken());
+}
+
+/// Otherwise the method would wait for itself.
+void tst_Reentry::spellingsInOneMethod()
+{
+    Jobs jobs;
+    jobs.body = [] {};
+    const auto future = invokeLocked(&jobs, "runSpelt");
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QCOMPARE(jobs.runs, 1);
+}
+
+/// The default server of a scope is the one when it was made: another server is another lock.
+void tst_Reentry::defaultServerChanged()
+{
+    const ScopedLock outer(Name);
+    QVERIFY(outer);
+    LockRegistry::setDefaultServer(QUrl(QStringLiteral("memory:second")));
+    QVERIFY(!isLockedHere(Name));
+    {
+        const ScopedLock inner(Name, LockOptions().withWait(0ms));
+        QVERIFY(inner);
+        QVERIFY(inner.fencingToken() != outer.fencingToken());
+        bool excluded = false;
+        std::thread([&excluded] {
+            const ScopedLock other(Name, LockOptions().withWait(0ms));
+            excluded = !other;
+        }).join();
+        QVERIFY(excluded);
+        QCOMPARE(fencingTokenHere(m_server.url(), Name), outer.fencingToken());
+    }
+    LockRegistry::setDefaultServer(m_server.url());
+    QVERIFY(isLockedHere(Name));
 }
 
 QTEST_GUILESS_MAIN(tst_Reentry)
