@@ -492,8 +492,10 @@ void LockedCallQueue::runUnderLocks(CallPointer call)
                                                std::move(call->holds));
     const auto job = std::move(call->job);
     const auto holds = locks->holds();
+    const QList<LockRequest> requests = call->call.requests;
+    const QString name = call->call.displayName();
     for (size_t i = 0; i < holds.size(); ++i) {
-        const LockRequest &request = call->call.requests.at(qsizetype(i));
+        const LockRequest &request = requests.at(qsizetype(i));
         ThreadLocks::push(request.server, request.key(), holds[i]);
     }
     call.reset();
@@ -503,6 +505,13 @@ void LockedCallQueue::runUnderLocks(CallPointer call)
             ThreadLocks::remove(hold->get());
     });
     job->run(locks);
+    if (locks.use_count() == 1)
+        return;
+    // They are kept until a future has finished.
+    for (size_t i = 0; i < holds.size(); ++i) {
+        const LockRequest &request = requests.at(qsizetype(i));
+        ThreadLocks::addUnfinished(request.server, request.key(), holds[i], name);
+    }
 }
 
 void LockedCallQueue::startNext(const QString &name)

@@ -98,6 +98,13 @@ public:
     static void remove(const LockHold *hold);
     /// The innermost one still held; null if there is none.
     static std::shared_ptr<LockHold> find(const QUrl &server, QStringView keyPrefix, QStringView name);
+
+    /// \a work has returned, but keeps \a hold until its future finishes. What this thread does meanwhile may be anything:
+    /// it is not under the lock, and cannot re-enter it.
+    static void addUnfinished(const QUrl &server, const QString &key, const std::shared_ptr<LockHold> &hold,
+                              const QString &work);
+    /// The work of this thread that keeps such a hold; empty if there is none.
+    static QString unfinishedWork(const QUrl &server, const QString &key);
 };
 
 } // namespace QDistLock

@@ -80,6 +80,22 @@ LockLost *LockLost::clone() const
     return new LockLost(*this);
 }
 
+/// For the error of a scope that waited for its own thread, in vain; empty if it did not.
+static QString ownHolder(const QUrl &server, const QString &key)
+{
+    if (LockRegistryPrivate::isHeldInThisThread(server, key)) {
+        return QStringLiteral("; a DistributedLock of this same thread holds it and cannot release it while the thread waits "
+                              "here: release it first, or work under that one");
+    }
+    const QString work = ThreadLocks::unfinishedWork(server, key);
+    if (work.isEmpty())
+        return QString();
+    return QStringLiteral("; %1 of this same thread holds it until the QFuture of its work has finished, which the thread "
+                          "cannot notice while it waits here; code that runs after the work has returned that QFuture is not "
+                          "under the lock: leave out this scope, or keep a scope that the work began")
+            .arg(work);
+}
+
 ScopedLock::ScopedLock(const QString &name, const LockOptions &options)
     : ScopedLock(QUrl(), name, options)
 {
@@ -121,6 +137,12 @@ void ScopedLock::acquire(const QUrl &server, const LockOptions &options)
         qCWarning(lcLock, "%ls", qUtf16Printable(m_result.errorString));
         return;
     }
+    if (options.wait == LockOptions::Forever) {
+        if (const QString holder = ownHolder(server, options.keyPrefix + m_name); !holder.isEmpty()) {
+            qCWarning(lcLock, "Lock %ls: a scope waits without a limit%ls", qUtf16Printable(Detail::quoted(m_name)),
+                      qUtf16Printable(holder));
+        }
+    }
     const bool impatient = inGuiThread && options.wait == 0ms;
     auto hold = service->acquire(server, m_name, options, nullptr, impatient);
     if (!hold->waitUntilEnded(impatient ? patience() : std::nullopt)) {
@@ -133,11 +155,8 @@ void ScopedLock::acquire(const QUrl &server, const LockOptions &options)
     }
     m_result = hold->result();
     if (!m_result) {
-        const bool busy = m_result.error == DistributedLock::BusyError || m_result.error == DistributedLock::TimeoutError;
-        if (busy && LockRegistryPrivate::isHeldInThisThread(server, options.keyPrefix + m_name)) {
-            m_result.errorString += QStringLiteral("; a DistributedLock of this same thread holds it and cannot release it "
-                                                   "while the thread waits here: release it first, or work under that one");
-        }
+        if (m_result.error == DistributedLock::BusyError || m_result.error == DistributedLock::TimeoutError)
+            m_result.errorString += ownHolder(server, options.keyPrefix + m_name);
         return;
     }
     if (!hold->isHeld()) {

@@ -986,7 +986,8 @@ QFuture<QVariant> invokeLocked(QObject *object, const char *method, const Argume
     gives what it returns. The lock is given back when it returns or throws; a ScopedLock that re-entered it and
     lives longer keeps it until then. Where it returns a QFuture, the lock is held until that has finished, with a
     result, an exception or cancelled, and the future given here ends in the same way; cancelling this one cancels
-    that one. If the thread ends first, the lock is given back, and the future ends with CancelledError: what still
+    that one. What runs after \a function has returned is not under the lock to ScopedLock and isLockedHere(): see
+    ScopedLock. If the thread ends first, the lock is given back, and the future ends with CancelledError: what still
     runs then runs without the lock.
 
     Never blocks. Calls of one thread for the same lock run in the order they were made. Cancelling before

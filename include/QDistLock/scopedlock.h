@@ -80,7 +80,10 @@ private:
     Waiting: `wait` of the options at most. With `wait` = 0 it is one look at the server, which takes 5 s at
     most (1 s in the GUI thread) should the server not answer. In the GUI thread only `wait` = 0 is
     allowed: anything else ends with BusyError and a warning, see setGuiThreadWaitAllowed(). A scope that
-    waits for a DistributedLock that lives in its own thread waits in vain.
+    waits for its own thread waits in vain, and says so in its error: for a DistributedLock that lives there, or for work
+    of annotations.h there that has returned a QFuture and keeps its lock until that finishes. The continuations of such a
+    QFuture are not under the lock to a scope, for any other task of the thread may run as well; to have them under it,
+    begin a scope in the work and keep it, in a std::shared_ptr for instance, until they have run.
 
     Thread: any but the library's own; used and destroyed in the thread it was made in, except isHeld(),
     check() and fencingToken(), which are thread-safe. release() in another thread is refused. Destroying
@@ -136,7 +139,8 @@ private:
 };
 
 /// Whether the code that asks runs under the lock of that name, in this thread, and it is still held: in a
-/// ScopedLock, or in a method that annotations.h runs. 0 commands. Any thread.
+/// ScopedLock, or in a method or function that annotations.h runs, until that returns, a QFuture too. 0 commands. Any
+/// thread.
 QDISTLOCK_EXPORT bool isLockedHere(const QString &name, const LockOptions &options = {});
 QDISTLOCK_EXPORT bool isLockedHere(const QUrl &server, const QString &name, const LockOptions &options = {});
 /// The fencing token of that lock; 0 if there is none.

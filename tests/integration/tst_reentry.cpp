@@ -6,9 +6,13 @@
 
 #include "locktesting.h"
 
+#include "support/posix.h"
+#include "support/respclient.h"
+
 #include <QDistLock/Annotations>
 #include <QDistLock/ScopedLock>
 
+#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qpromise.h>
 #include <QtCore/qscopeguard.h>
 
@@ -73,6 +77,13 @@ private Q_SLOTS:
     void scopeEndsInAnotherThread();
     void nextCallWaitsForTheScope();
     void lossEndsAllLevels();
+
+    void scopeBehindUnfinishedWork_data();
+    void scopeBehindUnfinishedWork();
+    void scopeWaitsForEver();
+    void scopeBehindManyUnfinished();
+    void scopeKeptByUnfinishedWork();
+    void scopeBehindALockOfItsThread();
 
     void spellings_data();
     void spellings();
@@ -368,6 +379,154 @@ void tst_Reentry::lossEndsAllLevels()
     QVERIFY(!isFree());
 }
 
+void tst_Reentry::scopeBehindUnfinishedWork_data()
+{
+    QTest::addColumn<int>("wait");
+    QTest::newRow("waits") << 50;
+    QTest::newRow("does not wait") << 0;
+}
+
+/// Whatever the event loop runs while the work goes on may be another task: nothing of it is under the lock.
+void tst_Reentry::scopeBehindUnfinishedWork()
+{
+    QFETCH(const int, wait);
+    const LockOptions briefly = LockOptions().withWait(milliseconds(wait));
+    const QString reason = QStringLiteral("withLock() of this same thread holds it");
+    const QUrl otherSpelling(QStringLiteral("unix:/.") + m_server.socketPath());
+    QPromise<int> promise;
+    promise.start();
+    QList<LockResult> results;
+    bool begun = false;
+    bool locked = true;
+    const auto future = withLock(Name, [&] {
+        begun = true;
+        return promise.future().then([&](int value) {
+            locked = isLockedHere(Name);
+            results.append(ScopedLock(Name, briefly).result());
+            return value;
+        });
+    });
+    QVERIFY(eventually([&] { return begun; }));
+    results.append(ScopedLock(otherSpelling, Name, briefly).result());
+    QVERIFY(!isFree());
+    promise.addResult(1);
+    promise.finish();
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QVERIFY(!locked);
+    QCOMPARE(results.size(), 2);
+    for (const LockResult &result : std::as_const(results)) {
+        QCOMPARE(result.error, wait == 0 ? DistributedLock::BusyError : DistributedLock::TimeoutError);
+        QVERIFY2(result.errorString.contains(reason), qPrintable(result.errorString));
+    }
+
+    // Not of what it does not hold, or no longer.
+    const ScopedLock other(QStringLiteral("other"), briefly);
+    QVERIFY(other);
+    QVERIFY(eventually([&] { return isFree(); }));
+    QCOMPARE(m_server.cli({"SET", Key, "foreign", "PX", "60000"}), "OK");
+    const ScopedLock behindAnother(Name, briefly);
+    QVERIFY(!behindAnother);
+    QVERIFY2(!behindAnother.result().errorString.contains(reason), qPrintable(behindAnother.result().errorString));
+    m_server.command({"DEL", Key});
+}
+
+/// Nobody will read the error of a scope that waits for its own thread without a limit.
+void tst_Reentry::scopeWaitsForEver()
+{
+    QPromise<void> promise;
+    promise.start();
+    bool begun = false;
+    const auto future = withLock(Name, options(1s), [&] {
+        begun = true;
+        return promise.future();
+    });
+    QVERIFY(eventually([&] { return begun; }));
+    const LogCapture log;
+    std::thread foreign([&] {
+        Support::RespClient client;
+        QVERIFY(client.connectToUnix(m_server.socketPath()));
+        const QDeadlineTimer deadline(10s);
+        while (client.command({"ZCARD", "{lock:job}:queue"}).toLongLong() == 0 && !deadline.hasExpired())
+            Support::Posix::pollPause();
+        client.command({"DEL", Key});
+    });
+    const ScopedLock scope(Name, options(1s, LockOptions::Forever));
+    foreign.join();
+    QVERIFY2(scope, qPrintable(scope.result().errorString));
+    QCOMPARE(log.count({QStringLiteral("\"job\""), QStringLiteral("waits without a limit"),
+                        QStringLiteral("withLock() of this same thread")}),
+             1);
+    promise.finish();
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+}
+
+void tst_Reentry::scopeBehindManyUnfinished()
+{
+    QPromise<void> promise;
+    promise.start();
+    QList<QFuture<void>> futures;
+    int begun = 0;
+    for (int i = 0; i < 50; ++i) {
+        futures.append(withLock(QStringLiteral("job%1").arg(i), [&] {
+            ++begun;
+            return promise.future();
+        }));
+    }
+    QVERIFY(eventually([&] { return begun == futures.size(); }));
+    QStringList others;
+    std::thread([&others] {
+        others.append(ScopedLock(QStringLiteral("job7"), LockOptions().withWait(0ms)).result().errorString);
+    }).join();
+    for (const int i : {0, 25, 49}) {
+        const ScopedLock scope(QStringLiteral("job%1").arg(i), LockOptions().withWait(0ms));
+        QCOMPARE(scope.result().error, DistributedLock::BusyError);
+        QVERIFY(scope.result().errorString.contains(QLatin1String("withLock() of this same thread")));
+    }
+    QVERIFY(!others.first().contains(QLatin1String("same thread")));
+    promise.finish();
+    QVERIFY(eventually([&] { return nothingLeft(); }));
+    for (int i = 0; i < 50; ++i) {
+        const ScopedLock scope(QStringLiteral("job%1").arg(i), LockOptions().withWait(0ms));
+        QVERIFY2(scope, qPrintable(scope.result().errorString));
+    }
+}
+
+/// The way to have the rest of the work under the lock: a scope that its callable begins, and its end ends.
+void tst_Reentry::scopeKeptByUnfinishedWork()
+{
+    QPromise<void> promise;
+    promise.start();
+    bool begun = false;
+    bool locked = false;
+    const auto future = withLock(Name, [&] {
+        begun = true;
+        return promise.future().then([&, scope = std::make_shared<ScopedLock>(Name)]() mutable {
+            const auto last = std::move(scope);
+            const ScopedLock inner(Name, LockOptions().withWait(0ms));
+            locked = inner.isHeld() && isLockedHere(Name);
+        });
+    });
+    QVERIFY(eventually([&] { return begun; }));
+    QVERIFY(isLockedHere(Name));
+    promise.finish();
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QVERIFY(locked);
+    QVERIFY(eventually([&] { return isFree(); }));
+}
+
+void tst_Reentry::scopeBehindALockOfItsThread()
+{
+    LockRegistry registry(QUrl(QStringLiteral("unix:/.") + m_server.socketPath()));
+    DistributedLock lock(&registry, Name);
+    QVERIFY(acquireNow(&lock));
+    const ScopedLock scope(Name, LockOptions().withWait(50ms));
+    QCOMPARE(scope.result().error, DistributedLock::TimeoutError);
+    QVERIFY2(scope.result().errorString.contains(QLatin1String("a DistributedLock of this same thread holds it")),
+             qPrintable(scope.result().errorString));
+    lock.release();
+    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+}
+
 void tst_Reentry::spellings_data()
 {
     QTest::addColumn<QString>("outer");
@@ -461,12 +620,14 @@ void tst_Reentry::otherServers()
 {
     QFETCH(const QString, outer);
     QFETCH(const QString, inner);
-    const ScopedLock scope(server(outer), Name);
+    ScopedLock scope(server(outer), Name);
     QVERIFY2(scope, qPrintable(scope.result().errorString));
     QVERIFY(!isLockedHere(server(inner), Name));
-    const ScopedLock other(server(inner), Name, LockOptions().withWait(0ms));
+    ScopedLock other(server(inner), Name, LockOptions().withWait(0ms));
     QVERIFY2(other, qPrintable(other.result().errorString));
     QVERIFY(other.fencingToken() != scope.fencingToken());
+    QVERIFY(scope.release());
+    QVERIFY(other.release());
 }
 
 /// Otherwise the method would wait for itself.
