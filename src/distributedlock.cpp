@@ -49,7 +49,9 @@ struct Detail::LockLink
 {
     std::mutex mutex;
     DistributedLock *lock; ///< null from the beginning of its destructor
-    QString name;          ///< for messages: lock->name() belongs to the lock's thread
+    // For messages: other threads must ask neither the lock nor its thread.
+    QString name;
+    QString thread;
     bool misuseReported = false;
 };
 
@@ -1112,6 +1114,7 @@ LockReference::LockReference(DistributedLock *lock)
     if (!link) {
         link = std::make_shared<LockLink>();
         link->lock = lock;
+        link->thread = describe(QThread::currentThread());
     }
     m_link = link;
     const std::lock_guard locker(link->mutex);
@@ -1143,7 +1146,7 @@ void LockReference::callInItsThread(Function function) const
             misuse = QStringLiteral("Lock %1: a LockGuard or coroutine of it was used or destroyed in the wrong thread: in "
                                     "%2, but the lock lives in %3, whose event loop now gives it back; keep guards and "
                                     "coroutines in the thread of their lock")
-                             .arg(quoted(m_link->name), describe(QThread::currentThread()), describe(lock->thread()));
+                             .arg(quoted(m_link->name), describe(QThread::currentThread()), m_link->thread);
         }
         QMetaObject::invokeMethod(lock, [lock, function = std::move(function)] { function(lock); }, Qt::QueuedConnection);
     }

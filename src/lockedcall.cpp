@@ -502,7 +502,7 @@ void LockedCallQueue::runUnderLocks(CallPointer call)
 
     const auto ended = qScopeGuard([&] { // also when the method throws
         for (auto hold = holds.rbegin(); hold != holds.rend(); ++hold)
-            ThreadLocks::remove(hold->get());
+            ThreadLocks::remove(*hold);
     });
     job->run(locks);
     if (locks.use_count() == 1)

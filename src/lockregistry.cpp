@@ -535,7 +535,8 @@ LockRegistry *LockRegistry::instance(const QUrl &server)
     }
     if (!threadRegistries.hasLocalData())
         threadRegistries.setLocalData(new ThreadRegistries);
-    LockRegistry *&registry = threadRegistries.localData()->registries[normalizedServer(server)];
+    auto &registries = threadRegistries.localData()->registries;
+    LockRegistry *&registry = registries[registries.contains(server) ? server : normalizedServer(server)];
     // The parent's is not destroyed: what refers to it in this process still may.
     if (!registry || LockRegistryPrivate::get(registry)->isInherited())
         registry = new LockRegistry(server);

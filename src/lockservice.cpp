@@ -603,7 +603,6 @@ struct ThreadEntry
     QUrl server;
     QString key;
     std::weak_ptr<LockHold> hold;
-    const LockHold *id;
     QString work; ///< unfinished, and what it is
 };
 
@@ -652,17 +651,18 @@ LockService *LockService::instance()
 void ThreadLocks::push(const QUrl &server, const QString &key, const std::shared_ptr<LockHold> &hold)
 {
     if (auto *const thread = threadEntries())
-        append(&thread->entries, {server, key, hold, hold.get(), {}});
+        append(&thread->entries, {server, key, hold, {}});
 }
 
-void ThreadLocks::remove(const LockHold *hold)
+void ThreadLocks::remove(const std::shared_ptr<LockHold> &hold)
 {
     auto *const thread = threadEntries();
     if (!thread)
         return;
     auto &entries = thread->entries;
-    const auto it = std::find_if(entries.rbegin(), entries.rend(),
-                                 [hold](const ThreadEntry &entry) { return entry.id == hold; });
+    const auto it = std::find_if(entries.rbegin(), entries.rend(), [&hold](const ThreadEntry &entry) {
+        return !entry.hold.owner_before(hold) && !hold.owner_before(entry.hold);
+    });
     if (it != entries.rend())
         entries.erase(std::next(it).base());
 }
@@ -688,7 +688,7 @@ void ThreadLocks::addUnfinished(const QUrl &server, const QString &key, const st
                                 const QString &work)
 {
     if (auto *const thread = threadEntries())
-        append(&thread->unfinished, {server, key, hold, hold.get(), work});
+        append(&thread->unfinished, {server, key, hold, work});
 }
 
 QString ThreadLocks::unfinishedWork(const QUrl &server, const QString &key)

@@ -87,15 +87,16 @@ protected:
     The locks that code running in this thread stands under: its scoped locks, and those of the annotated
     method that runs. What QDL_ASSERT_LOCKED asks, and where a nested scope finds what it re-enters.
 
-    Keeps no hold alive. Servers are spelt as normalizedServer() does.
+    An entry ends with the shared pointer it was made from and the copies of it, in whatever thread; other pointers to the
+    same hold have entries of their own. Servers are spelt as normalizedServer() does.
 */
 class ThreadLocks
 {
 public:
     /// \a key is keyPrefix + name.
     static void push(const QUrl &server, const QString &key, const std::shared_ptr<LockHold> &hold);
-    /// Of several the last; does nothing if there is none.
-    static void remove(const LockHold *hold);
+    /// Does nothing if there is none.
+    static void remove(const std::shared_ptr<LockHold> &hold);
     /// The innermost one still held; null if there is none.
     static std::shared_ptr<LockHold> find(const QUrl &server, QStringView keyPrefix, QStringView name);
 

@@ -116,7 +116,9 @@ void ScopedLock::fail(DistributedLock::Error error, const QString &text)
 void ScopedLock::acquire(const QUrl &server, const LockOptions &options)
 {
     if (auto outer = ThreadLocks::find(server, options.keyPrefix, m_name); outer && outer->reenter()) {
-        m_hold = std::move(outer);
+        // A pointer for this level alone, so that its entry ends with it.
+        LockHold *const hold = outer.get();
+        m_hold = {std::make_shared<std::shared_ptr<LockHold>>(std::move(outer)), hold};
         m_result.fencingToken = m_hold->fencingToken();
         ThreadLocks::push(server, options.keyPrefix + m_name, m_hold);
         return;
@@ -174,7 +176,7 @@ ScopedLock::~ScopedLock()
     if (!m_hold || m_released.exchange(true))
         return;
     if (m_thread == QThread::currentThreadId()) {
-        ThreadLocks::remove(m_hold.get());
+        ThreadLocks::remove(m_hold);
     } else {
         qCWarning(lcLock, "Lock %ls: its ScopedLock was destroyed in another thread than it was made in",
                   qUtf16Printable(Detail::quoted(m_name)));
@@ -225,7 +227,7 @@ bool ScopedLock::release()
     }
     if (!m_hold || m_released.exchange(true))
         return false;
-    ThreadLocks::remove(m_hold.get());
+    ThreadLocks::remove(m_hold);
     return m_hold->leave() ? m_hold->releaseAndWait(patience()) : m_hold->isHeld();
 }
 

@@ -14,8 +14,9 @@
 
 #include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qpromise.h>
-#include <QtCore/qscopeguard.h>
+#include <QtCore/qthread.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -75,6 +76,11 @@ private Q_SLOTS:
     void scopeOfOneOfTwoLocks();
     void scopesOutliveScopes();
     void scopeEndsInAnotherThread();
+    void scopeOfUnfinishedWorkEndsInAnotherThread();
+    void scopeBeginsWhileAnotherThreadEndsTheOuter();
+    void scopeOutlivesItsThread_data();
+    void scopeOutlivesItsThread();
+    void scopesInNestedLoops();
     void nextCallWaitsForTheScope();
     void lossEndsAllLevels();
 
@@ -326,6 +332,125 @@ void tst_Reentry::scopeEndsInAnotherThread()
     }
     QVERIFY(eventually([&] { return isFree(); }));
     QVERIFY(!isLockedHere(Name));
+}
+
+/// The lock goes on being held by the work, but there is no scope any more.
+void tst_Reentry::scopeOfUnfinishedWorkEndsInAnotherThread()
+{
+    QPromise<void> promise;
+    promise.start();
+    std::unique_ptr<ScopedLock> outer;
+    std::unique_ptr<ScopedLock> inner;
+    const auto future = withLock(Name, [&] {
+        outer = std::make_unique<ScopedLock>(Name);
+        inner = std::make_unique<ScopedLock>(Name);
+        return promise.future();
+    });
+    QVERIFY(eventually([&] { return inner != nullptr; }));
+    QVERIFY(isLockedHere(Name));
+    const LogCapture log;
+    std::thread([&outer] { outer.reset(); }).join();
+    QVERIFY(isLockedHere(Name));
+    std::thread([&inner] { inner.reset(); }).join();
+    QVERIFY(!isLockedHere(Name));
+    const ScopedLock other(Name, LockOptions().withWait(0ms));
+    QVERIFY(!other);
+    QVERIFY(!isFree());
+    promise.finish();
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QVERIFY(eventually([&] { return isFree(); }));
+}
+
+/// It re-enters, or comes too late and acquires the lock itself; either way it holds it.
+void tst_Reentry::scopeBeginsWhileAnotherThreadEndsTheOuter()
+{
+    const QUrl memory(QStringLiteral("memory:race"));
+    const LogCapture log;
+    for (int i = 0; i < 300; ++i) {
+        auto outer = std::make_unique<ScopedLock>(memory, Name);
+        QVERIFY(*outer);
+        std::atomic<bool> begun{false};
+        std::thread thread([&begun, scope = std::move(outer)]() mutable {
+            begun = true;
+            scope.reset();
+        });
+        while (!begun) { }
+        ScopedLock inner(memory, Name);
+        thread.join();
+        QVERIFY2(inner, qPrintable(inner.result().errorString));
+        QVERIFY(isLockedHere(memory, Name));
+        bool excluded = false;
+        std::thread([&] { excluded = !ScopedLock(memory, Name, LockOptions().withWait(0ms)); }).join();
+        QVERIFY(excluded);
+        QVERIFY(inner.release());
+    }
+    QVERIFY(!isLockedHere(memory, Name));
+}
+
+void tst_Reentry::scopeOutlivesItsThread_data()
+{
+    QTest::addColumn<bool>("unfinished");
+    QTest::newRow("work has ended") << false;
+    QTest::newRow("work goes on") << true;
+}
+
+void tst_Reentry::scopeOutlivesItsThread()
+{
+    QFETCH(const bool, unfinished);
+    std::unique_ptr<ScopedLock> scope;
+    QPromise<void> promise;
+    promise.start();
+    if (!unfinished)
+        promise.finish();
+    QFuture<void> future;
+    std::unique_ptr<QThread> thread(QThread::create([&] {
+        future = withLock(Name, [&] {
+            scope = std::make_unique<ScopedLock>(Name);
+            return promise.future();
+        });
+        QVERIFY(eventually([&] { return scope && (unfinished || future.isFinished()); }));
+    }));
+    thread->start();
+    QVERIFY(thread->wait(20'000));
+    thread.reset();
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QVERIFY(scope->isHeld());
+    QVERIFY(!isFree());
+    QVERIFY(!isLockedHere(Name));
+    const LogCapture log;
+    scope.reset();
+    QVERIFY(eventually([&] { return isFree(); }));
+    QCOMPARE(log.count({QStringLiteral("another thread")}), 1);
+    if (unfinished)
+        promise.finish();
+}
+
+/// Scopes of methods that run inside each other's event loops; each keeps one, and the innermost ends first.
+void tst_Reentry::scopesInNestedLoops()
+{
+    std::vector<std::unique_ptr<ScopedLock>> scopes;
+    Jobs jobs;
+    Jobs others;
+    bool reentered = false;
+    others.body = [&] {
+        scopes.push_back(std::make_unique<ScopedLock>(Name, LockOptions().withWait(0ms)));
+        reentered = scopes.back()->isHeld();
+    };
+    jobs.body = [&] {
+        scopes.push_back(std::make_unique<ScopedLock>(Name, LockOptions().withWait(0ms)));
+        const auto inner = withLock(QStringLiteral("other"), [&] { others.body(); });
+        QVERIFY(eventually([&] { return inner.isFinished(); }));
+        scopes.erase(scopes.begin()); // its own
+    };
+    const auto future = invokeLocked(&jobs, "run");
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    processEvents();
+    QVERIFY(reentered);
+    QCOMPARE(scopes.size(), size_t(1));
+    QVERIFY(scopes.front()->isHeld());
+    QVERIFY(!isFree());
+    QVERIFY(scopes.front()->release());
+    QVERIFY(isFree());
 }
 
 void tst_Reentry::nextCallWaitsForTheScope()
