@@ -336,7 +336,7 @@ void tst_Coroutines::resumedFromTheEventLoopOnly()
     // The last slot but the resumption that hears of it.
     connect(&lock, &DistributedLock::acquired, this, [&] { inside = true; });
     connect(&lock, &DistributedLock::acquired, this, [&] {
-        QMetaObject::invokeMethod(this, [&] { inside = false; }, Qt::QueuedConnection);
+        QMetaObject::invokeMethod(&lock, [&] { inside = false; }, Qt::QueuedConnection);
     });
     QVERIFY(!task.isDone());
     QVERIFY(eventually([&] { return task.isDone(); }));
