@@ -781,7 +781,7 @@ QStringList LockedMethod::contradictions() const
     QStringList problems;
     for (auto second = m_annotations.begin(); second != m_annotations.end(); ++second) {
         const auto first = std::find_if(m_annotations.begin(), second, [second](const Annotation &annotation) {
-            return annotation.options.server == second->options.server
+            return isSameLockSpace(normalizedServer(annotation.options.server), normalizedServer(second->options.server))
                     && annotation.key.isSame(annotation.options.lock.keyPrefix, second->key, second->options.lock.keyPrefix);
         });
         if (first != second && !agree(first->options, second->options)) {

@@ -210,6 +210,8 @@ class WrongShop : public Shop
     QDL_LOCKED_METHOD(s, "s", "onBusy=fail")
     QDL_LOCKED_METHOD(t, "t")
     QDL_LOCKED_METHOD(t, "k:t", "keyPrefix=loc; lease=20s")
+    QDL_LOCKED_METHOD(u, "u", "server=redis://HOST; wait=2s")
+    QDL_LOCKED_METHOD(u, "u", "server=redis://host:6379/0; wait=3s")
     QDL_LOCKED_METHOD(agreed, "t", "condition=this.enabled; wait=2s")
     QDL_LOCKED_METHOD(agreed, "t", "condition=this.owner; wait=2000ms")
     QDL_LOCKED_METHOD(agreed, "t", "server=memory:other")
@@ -218,6 +220,7 @@ public Q_SLOTS:
     void r(int id) { Q_UNUSED(id) }
     void s() { }
     void t() { }
+    void u() { }
     void agreed(int id) { Q_UNUSED(id) }
     Later o() { return {}; }
     std::future<int> p() { return {}; }
@@ -877,6 +880,7 @@ void tst_Annotation::wrong_data()
     row("r", "\"r:{1}\"", "it has the same key as QDL_LOCKED_METHOD(r, \"r:{id}\", \"wait=2s\"), but other options");
     row("s", "\"onBusy=fail\"", "it has the same key as QDL_LOCKED_METHOD(s, \"s\", \"onBusy=skip\"), but other options");
     row("t", "\"k:t\"", "it has the same key as QDL_LOCKED_METHOD(t, \"t\"), but other options");
+    row("u", "wait=3s", "it has the same key as QDL_LOCKED_METHOD(u, \"u\", \"server=redis://HOST; wait=2s\"), but other");
     row("signalled", "\"key\"", "there is no slot or invokable method of this name");
 }
 
@@ -910,7 +914,7 @@ void tst_Annotation::wrongComplete()
     const QMetaObject &meta = WrongShop::staticMetaObject;
     QVERIFY(LockedMethod::get(&meta, meta.method(meta.indexOfMethod("agreed(int)")), &unused));
     const QStringList found = validateAnnotations(&WrongShop::staticMetaObject);
-    QCOMPARE(found.size(), 22);
+    QCOMPARE(found.size(), 23);
 }
 
 void tst_Annotation::parametersOfTheAnnotatingClass()
