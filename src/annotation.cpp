@@ -4,12 +4,12 @@
 #include "annotation.h"
 
 #include "redis/serverurl.h"
+#include "servername.h"
 
 #include <QDistLock/lockregistry.h>
 #include <QDistLock/lockresult.h>
 
-#include <QtCore/qhash.h>
-#include <QtCore/qmutex.h>
+#include <QtCore/qdatetime.h>
 #include <QtCore/qregularexpression.h>
 #include <QtCore/qstringconverter.h>
 #include <QtCore/quuid.h>
@@ -17,6 +17,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 using namespace std::chrono_literals;
@@ -138,12 +141,12 @@ std::optional<QUrl> toServer(QStringView text, QString *error)
     if (url.isValid()
         && (url.scheme() == u"memory" || url.scheme() == u"redis+sentinel" || url.scheme() == u"redis+cluster"
             || url.scheme() == u"redlock")) {
-        return url;
+        return normalizedServer(url);
     }
     QString problem;
     if (!QtRedis::ServerUrl::parse(url, &problem, {QStringLiteral("memory")}))
         return fail(error, problem);
-    return url;
+    return normalizedServer(url);
 }
 
 /// The options text without a password that stands in it.
@@ -155,10 +158,9 @@ QString withoutSecrets(const QString &text)
     return shown.replace(userInfo, QStringLiteral("//…@"));
 }
 
-/// Parameter, property or class name for an error.
-QString shown(const QByteArray &name)
+QString quotedName(const QByteArray &name)
 {
-    return QString::fromUtf8(name);
+    return quoted(QString::fromUtf8(name));
 }
 
 QString typeName(QMetaType type)
@@ -197,8 +199,8 @@ QMetaProperty findProperty(const QMetaObject *object, const QByteArray &name, QS
     const int index = object->indexOfProperty(name.constData());
     const QMetaProperty property = index >= 0 ? object->property(index) : QMetaProperty();
     if (!property.isReadable()) {
-        *error = QStringLiteral("%1 has no readable property \"%2\"")
-                         .arg(QString::fromLatin1(object->className()), shown(name));
+        *error = QStringLiteral("%1 has no readable property %2")
+                         .arg(QString::fromLatin1(object->className()), quotedName(name));
     }
     return property;
 }
@@ -207,9 +209,9 @@ std::optional<QVariant> readProperty(const QVariant &value, const QByteArray &na
 {
     const QMetaType type = value.metaType();
     if (!value.isValid())
-        return fail(error, QStringLiteral("there is no value to read \"%1\" of").arg(shown(name)));
+        return fail(error, QStringLiteral("there is no value to read %1 of").arg(quotedName(name)));
     if (isNullPointer(value))
-        return fail(error, QStringLiteral("a null pointer (%1) has no \"%2\"").arg(typeName(type), shown(name)));
+        return fail(error, QStringLiteral("a null pointer (%1) has no %2").arg(typeName(type), quotedName(name)));
     if (isObject(value)) {
         const auto *const object = hasFlag(type, QMetaType::PointerToQObject)
                 ? *static_cast<const QObject *const *>(value.constData())
@@ -223,7 +225,7 @@ std::optional<QVariant> readProperty(const QVariant &value, const QByteArray &na
         const QMetaProperty property = findProperty(type.metaObject(), name, error);
         return property.isReadable() ? std::optional(unwrapped(property.readOnGadget(gadget))) : std::nullopt;
     }
-    return fail(error, QStringLiteral("%1 has no properties, so no \"%2\"").arg(typeName(type), shown(name)));
+    return fail(error, QStringLiteral("%1 has no properties, so no %2").arg(typeName(type), quotedName(name)));
 }
 
 /// Of an enumeration or flags type; invalid if moc knows nothing of it.
@@ -319,24 +321,78 @@ MethodSignature signatureOf(const QMetaObject *object, const QMetaMethod &method
     return signature;
 }
 
+/// What is wrong with a method whose work goes on after it has returned, and cannot be followed; or nothing.
+QString returnProblem(const QMetaMethod &method)
+{
+    const QMetaType type = method.returnMetaType();
+    const QString name = QString::fromLatin1(type.isValid() ? type.name() : method.typeName());
+    static const QRegularExpression asynchronous(
+            QStringLiteral("^(QCoro::(\\w+::)?\\w*Task|std::(\\w+::)?(shared_)?future|boost::asio::awaitable)\\b"));
+    if (!asynchronous.match(name).hasMatch())
+        return QString();
+    return QStringLiteral("it returns %1, and the lock would be given back before its work is done; return a QFuture, which "
+                          "is followed to its end, or hold the lock in the coroutine with co_await "
+                          "lock.acquireAwaitable()")
+            .arg(name);
+}
+
 QString annotationText(const QByteArray &method, const RawAnnotation &annotation)
 {
-    QString text = QStringLiteral("QDL_LOCKED_METHOD(%1, %2").arg(shown(method), quoted(annotation.key));
+    QString text = QStringLiteral("QDL_LOCKED_METHOD(%1, %2")
+                           .arg(nameForError(QString::fromUtf8(method)), quoted(annotation.key));
     if (!annotation.options.isEmpty())
         text += QStringLiteral(", %1").arg(quoted(withoutSecrets(annotation.options)));
     return text + QLatin1Char(')');
 }
 
-struct Cache
+bool isSafeInKeys(char16_t c)
 {
-    QMutex mutex;
-    /// By the class that annotates, the one that declares and the signature: compiled classes, so that they stay.
-    using Id = std::pair<std::pair<const QMetaObject *, const QMetaObject *>, QByteArray>;
-    QHash<Id, std::shared_ptr<const LockedMethod>> methods;
-};
-Q_GLOBAL_STATIC(Cache, cache)
+    return c >= 0x80 || isLetter(c) || isDigit(c) || c == u'-' || c == u'.' || c == u'@' || c == u'+' || c == u'~';
+}
+
+/// Whether it can stand in the `%XX` of an escaped character.
+bool isOfEscapes(char32_t c)
+{
+    return c == U'%' || (c >= U'0' && c <= U'9') || (c >= U'A' && c <= U'F');
+}
+
+/// A character of \a literal at which an escaped value in front of it ends, if the value has it escaped; 0 if there is
+/// none. One that is always escaped, if there is one.
+char32_t separatorIn(const QString &literal)
+{
+    const QList<uint> characters = literal.toUcs4();
+    char32_t separator = 0;
+    for (const uint c : characters) {
+        if (isOfEscapes(c))
+            continue;
+        if (c < 0x80 && !isSafeInKeys(char16_t(c)))
+            return c;
+        if (!separator)
+            separator = c;
+    }
+    return separator;
+}
+
+/// Whatever the key; \a options count together with it.
+bool agree(const AnnotationOptions &a, const AnnotationOptions &b)
+{
+    const auto values = [](const AnnotationOptions &options) {
+        const LockOptions &lock = options.lock;
+        return std::tuple(options.onBusy, options.maxQueued, lock.lease, lock.wait, lock.retryInterval, lock.maxRetries, lock.autoRenew,
+                          lock.fair, lock.minHold, lock.minReplicas, lock.replicaTimeout, lock.repairMissingTtl);
+    };
+    return values(a) == values(b);
+}
 
 } // namespace
+
+QString nameForError(const QString &name)
+{
+    const bool isName = !name.isEmpty() && name.size() <= 100 && std::all_of(name.begin(), name.end(), [](QChar c) {
+        return isLetter(c) || isDigit(c) || c == u'.' || c == u':';
+    });
+    return isName ? name : quoted(name);
+}
 
 std::optional<ValuePath> ValuePath::parse(QStringView text, QString *error)
 {
@@ -383,16 +439,16 @@ QString ValuePath::bind(const MethodSignature &signature)
         m_index = int(signature.names.indexOf(m_source));
         if (m_index < 0) {
             if (signature.types.isEmpty())
-                return QStringLiteral("there is no parameter \"%1\"; it has none").arg(shown(m_source));
+                return QStringLiteral("there is no parameter %1; it has none").arg(quotedName(m_source));
             const auto named = std::count_if(signature.names.begin(), signature.names.end(),
                                              [](const QByteArray &name) { return !name.isEmpty(); });
             if (named == 0) {
-                return QStringLiteral("there is no parameter \"%1\": the parameters have no names in the declaration; "
+                return QStringLiteral("there is no parameter %1: the parameters have no names in the declaration; "
                                       "name them there, or write {1}")
-                        .arg(shown(m_source));
+                        .arg(quotedName(m_source));
             }
-            return QStringLiteral("there is no parameter \"%1\"; it has %2")
-                    .arg(shown(m_source), QString::fromLatin1(signature.names.join(", ")));
+            return QStringLiteral("there is no parameter %1; it has %2")
+                    .arg(quotedName(m_source), QString::fromLatin1(signature.names.join(", ")));
         }
     }
     // Of a pointer to an object only the call tells the class.
@@ -432,6 +488,15 @@ std::optional<QVariant> ValuePath::read(const CallArguments &arguments, QString 
     return value;
 }
 
+static std::optional<QString> utf8ToKeyText(QByteArrayView bytes, QString *error)
+{
+    QStringDecoder decoder(QStringDecoder::Utf8, QStringDecoder::Flag::Stateless);
+    const QString text = decoder(bytes);
+    if (decoder.hasError())
+        return fail(error, QStringLiteral("its bytes are not UTF-8"));
+    return text;
+}
+
 std::optional<QString> valueToKeyText(const QVariant &given, QString *error)
 {
     const QVariant value = unwrapped(given);
@@ -441,15 +506,12 @@ std::optional<QString> valueToKeyText(const QVariant &given, QString *error)
         return fail(error, QStringLiteral("it has no value"));
     case QMetaType::QString:
         return value.toString();
-    case QMetaType::QByteArray: {
-        QStringDecoder decoder(QStringDecoder::Utf8, QStringDecoder::Flag::Stateless);
-        const QString text = decoder(value.toByteArray());
-        if (decoder.hasError())
-            return fail(error, QStringLiteral("its bytes are not UTF-8"));
-        return text;
-    }
+    case QMetaType::QByteArray:
+        return utf8ToKeyText(value.toByteArray(), error);
     case QMetaType::QUuid:
         return value.toUuid().toString(QUuid::WithoutBraces);
+    case QMetaType::QDateTime:
+        return value.toDateTime().toUTC().toString(Qt::ISODateWithMs);
     case QMetaType::QUrl:
         return value.toUrl().toString(QUrl::FullyEncoded | QUrl::RemovePassword);
     case QMetaType::SChar:
@@ -463,23 +525,57 @@ std::optional<QString> valueToKeyText(const QVariant &given, QString *error)
     }
     if (hasFlag(type, QMetaType::IsEnumeration))
         return enumText(value);
-    // What slots take instead of a QString or QByteArray.
+    if (type == QMetaType::fromType<std::string>())
+        return utf8ToKeyText(value.value<std::string>(), error);
+    // Views that slots take.
     if (type == QMetaType::fromType<QStringView>())
         return value.value<QStringView>().toString();
     if (type == QMetaType::fromType<QAnyStringView>())
         return value.value<QAnyStringView>().toString();
+    if (type == QMetaType::fromType<QLatin1String>())
+        return QString(value.value<QLatin1String>());
+    if (type == QMetaType::fromType<QUtf8StringView>())
+        return utf8ToKeyText(value.value<QUtf8StringView>(), error);
     if (type == QMetaType::fromType<QByteArrayView>())
-        return valueToKeyText(value.value<QByteArrayView>().toByteArray(), error);
+        return utf8ToKeyText(value.value<QByteArrayView>(), error);
+    if (type == QMetaType::fromType<std::string_view>())
+        return utf8ToKeyText(value.value<std::string_view>(), error);
+    if (type == QMetaType::fromType<const char *>())
+        return utf8ToKeyText(value.value<const char *>(), error);
     QVariant text = value;
     if (!text.canConvert<QString>() || !text.convert(QMetaType::fromType<QString>()))
         return fail(error, QStringLiteral("%1 cannot be written as text").arg(typeName(type)));
     return text.toString();
 }
 
+QString escapedForKey(QStringView text, char32_t separator)
+{
+    static constexpr char16_t digits[] = u"0123456789ABCDEF";
+    QString escaped;
+    for (qsizetype i = 0; i < text.size(); ++i) {
+        const QChar c = text.at(i);
+        const bool isPair = c.isHighSurrogate() && i + 1 < text.size() && text.at(i + 1).isLowSurrogate();
+        const QStringView character = text.sliced(i, isPair ? 2 : 1);
+        const char32_t codePoint = isPair ? QChar::surrogateToUcs4(c, text.at(++i)) : c.unicode();
+        if (codePoint != separator && (codePoint >= 0x80 || isSafeInKeys(c.unicode()))) {
+            escaped += character;
+            continue;
+        }
+        const QByteArray utf8 = character.toUtf8();
+        for (const char byte : utf8) {
+            escaped += u'%';
+            escaped += QChar(digits[uchar(byte) >> 4]);
+            escaped += QChar(digits[uchar(byte) & 15]);
+        }
+    }
+    return escaped;
+}
+
 std::optional<KeyTemplate> KeyTemplate::parse(QStringView text, QString *error)
 {
     KeyTemplate key;
     QString literal;
+    qsizetype lastEnd = 0; // of the last value
     for (qsizetype i = 0; i < text.size(); ++i) {
         const QChar c = text.at(i);
         const bool doubled = i + 1 < text.size() && text.at(i + 1) == c;
@@ -493,17 +589,35 @@ std::optional<KeyTemplate> KeyTemplate::parse(QStringView text, QString *error)
             if (end < 0)
                 return fail(error, atPosition(i, QStringLiteral("a { without its }; write {{ for the character")));
             QString problem;
-            auto path = ValuePath::parse(text.sliced(i + 1, end - i - 1), &problem);
+            const bool mayBeEmpty = text.at(end - 1) == u'?';
+            auto path = ValuePath::parse(text.sliced(i + 1, end - i - 1).chopped(mayBeEmpty ? 1 : 0), &problem);
             if (!path)
                 return fail(error, atPosition(i, problem));
-            key.m_parts.append({std::exchange(literal, QString()), std::move(path)});
+            if (!key.m_parts.isEmpty()) {
+                Part &last = key.m_parts.last();
+                last.separator = separatorIn(literal);
+                if (!last.separator) {
+                    const QString why = literal.isEmpty()
+                            ? QStringLiteral("{%1} and {%2} are written without anything between them")
+                            : QStringLiteral("only characters of an escaped value, 0 to 9, A to F and %, are between "
+                                             "{%1} and {%2}");
+                    const QString advice = QStringLiteral(", so that different values could give the same key; "
+                                                          "separate them, as in {%1}:{%2}");
+                    problem = (why + advice).arg(nameForError(last.value->toString()), nameForError(path->toString()));
+                    return fail(error, atPosition(literal.isEmpty() ? i : lastEnd, problem));
+                }
+            }
+            key.m_parts.append({std::exchange(literal, QString()), std::move(path), mayBeEmpty});
             i = end;
+            lastEnd = end + 1;
+        } else if (c.isNull()) {
+            return fail(error, atPosition(i, QStringLiteral("a NUL character, which keys cannot have")));
         } else {
             literal += c;
         }
     }
     if (!literal.isEmpty())
-        key.m_parts.append({literal, std::nullopt});
+        key.m_parts.append({literal, std::nullopt, false});
     if (key.m_parts.isEmpty())
         return fail(error, QStringLiteral("the key is empty"));
     return key;
@@ -515,7 +629,7 @@ QString KeyTemplate::bind(const MethodSignature &signature)
         if (!part.value)
             continue;
         if (const QString problem = part.value->bind(signature); !problem.isEmpty())
-            return QStringLiteral("{%1}: %2").arg(part.value->toString(), problem);
+            return QStringLiteral("{%1}: %2").arg(nameForError(part.value->toString()), problem);
     }
     return QString();
 }
@@ -531,10 +645,27 @@ std::optional<QString> KeyTemplate::evaluate(const CallArguments &arguments, QSt
         const auto value = part.value->read(arguments, &problem);
         const auto text = value ? valueToKeyText(*value, &problem) : std::nullopt;
         if (!text)
-            return fail(error, QStringLiteral("{%1}: %2").arg(part.value->toString(), problem));
-        key += *text;
+            return fail(error, QStringLiteral("{%1}: %2").arg(nameForError(part.value->toString()), problem));
+        if (text->isEmpty() && !part.mayBeEmpty) {
+            return fail(error, QStringLiteral("{%1}: the value is empty; a key without it could be that of another call. "
+                                              "Write {%1?} if it may be empty")
+                                       .arg(nameForError(part.value->toString())));
+        }
+        key += escapedForKey(*text, part.separator);
     }
     return key;
+}
+
+bool KeyTemplate::isSame(const QString &prefix, const KeyTemplate &other, const QString &otherPrefix) const
+{
+    if (prefix + m_parts.first().literal != otherPrefix + other.m_parts.first().literal)
+        return false;
+    return std::equal(m_parts.begin(), m_parts.end(), other.m_parts.begin(), other.m_parts.end(),
+                      [&](const Part &a, const Part &b) {
+                          const bool isFirst = &a == &m_parts.first();
+                          const bool sameValue = a.value && b.value ? a.value->isSame(*b.value) : !a.value && !b.value;
+                          return sameValue && (isFirst || a.literal == b.literal);
+                      });
 }
 
 /// Sets the option \a name; what is wrong with it, in words, or nothing.
@@ -634,6 +765,11 @@ std::optional<AnnotationOptions> AnnotationOptions::parse(QStringView text, QStr
     return options;
 }
 
+QString LockRequest::lockId() const
+{
+    return lockSpace(server) + QChar(QChar::Null) + key();
+}
+
 QString LockRequest::serverText() const
 {
     return QtRedis::ServerUrl::withoutSecrets(server).toString();
@@ -646,12 +782,28 @@ bool LockedMethod::isAnnotated(const QMetaObject *object, const QByteArray &meth
 
 QString LockedMethod::displayName() const
 {
-    return QString::fromLatin1(m_className + "::" + m_methodName);
+    return QString::fromLatin1(m_className) + QLatin1String("::") + nameForError(QString::fromUtf8(m_methodName));
 }
 
 QString LockedMethod::describe(const QString &text, const QString &problem) const
 {
     return QStringLiteral("%1: %2: %3").arg(displayName(), text, problem);
+}
+
+QStringList LockedMethod::contradictions() const
+{
+    QStringList problems;
+    for (auto second = m_annotations.begin(); second != m_annotations.end(); ++second) {
+        const auto first = std::find_if(m_annotations.begin(), second, [second](const Annotation &annotation) {
+            return isSameLockSpace(normalizedServer(annotation.options.server), normalizedServer(second->options.server))
+                    && annotation.key.isSame(annotation.options.lock.keyPrefix, second->key, second->options.lock.keyPrefix);
+        });
+        if (first != second && !agree(first->options, second->options)) {
+            const QString problem = QStringLiteral("it has the same key as %1, but other options; give both the same");
+            problems.append(describe(second->text, problem.arg(first->text)));
+        }
+    }
+    return problems;
 }
 
 QString LockedMethod::add(const QString &key, const QString &options, const MethodSignature &signature)
@@ -698,40 +850,30 @@ std::shared_ptr<const LockedMethod> LockedMethod::get(const QMetaObject *object,
     auto locked = std::make_shared<LockedMethod>();
     locked->m_className = owner ? owner->className() : object->className();
     locked->m_methodName = name;
+    locked->m_identity = locked->m_className + "::" + method.methodSignature();
     if (!owner) {
         *error = QStringLiteral("%1: there is no annotation for this method; write QDL_LOCKED_METHOD(%2, \"key\") after "
                                 "Q_OBJECT where moc reads it, or give a key in the call%3")
-                         .arg(locked->displayName(), shown(name), brokenAnnotations(object));
+                         .arg(locked->displayName(), nameForError(QString::fromUtf8(name)), brokenAnnotations(object));
         return nullptr;
     }
     // Parameters have the names they have where the annotation was written.
     const int index = owner->indexOfMethod(method.methodSignature().constData());
     const QMetaMethod declared = index >= 0 ? owner->method(index) : method;
-    // An overload of a derived class: that may have been made at run time, and go.
-    const bool stays = index >= 0;
-    const Cache::Id id({owner, declared.enclosingMetaObject()}, declared.methodSignature());
-    if (stays) {
-        const QMutexLocker locker(&cache->mutex);
-        if (const auto known = cache->methods.value(id))
-            return known;
-    }
     const MethodSignature signature = signatureOf(owner, declared);
     const auto annotations = ownAnnotations(owner, name);
     QStringList problems;
     for (const RawAnnotation &annotation : annotations) {
         if (const QString problem = locked->add(annotation.key, annotation.options, signature); !problem.isEmpty())
             problems.append(problem);
+        if (const QString problem = returnProblem(declared); !problem.isEmpty())
+            problems.append(locked->describe(annotationText(name, annotation), problem));
     }
+    problems += locked->contradictions();
     *error = problems.join(QLatin1String("; "));
     if (!problems.isEmpty())
         return nullptr;
-    if (!stays)
-        return locked;
-    const QMutexLocker locker(&cache->mutex);
-    auto &known = cache->methods[id];
-    if (!known)
-        known = locked;
-    return known;
+    return locked;
 }
 
 std::shared_ptr<const LockedMethod> LockedMethod::make(const QByteArray &className, const QByteArray &methodName,
@@ -741,6 +883,7 @@ std::shared_ptr<const LockedMethod> LockedMethod::make(const QByteArray &classNa
     auto locked = std::make_shared<LockedMethod>();
     locked->m_className = className;
     locked->m_methodName = methodName;
+    locked->m_identity = QByteArray::number(quintptr(locked.get()));
     const QString text = QStringLiteral("key %1").arg(quoted(key));
     const QStringList problems = locked->addParsed(key, options, text, signature);
     *error = problems.isEmpty() ? QString() : locked->describe(text, problems.join(QLatin1String("; ")));
@@ -754,6 +897,7 @@ std::shared_ptr<const LockedMethod> LockedMethod::make(const QByteArray &classNa
     auto locked = std::make_shared<LockedMethod>();
     locked->m_className = className;
     locked->m_methodName = methodName;
+    locked->m_identity = QByteArray::number(quintptr(locked.get()));
     const QString text = QStringLiteral("key %1, options %2").arg(quoted(key), quoted(withoutSecrets(options)));
     *error = locked->add(key, options, text, signature);
     return error->isEmpty() ? locked : nullptr;
@@ -793,13 +937,33 @@ QStringList LockedMethod::validate(const QMetaObject *object)
                     if (method.name() != name || !canBeAnnotated(method) || method.attributes() & QMetaMethod::Cloned)
                         continue;
                     found = true;
-                    const QString problem = locked.add(annotation.key, annotation.options, signatureOf(owner, method));
-                    if (!problem.isEmpty() && !problems.contains(problem))
-                        problems.append(problem);
+                    QString returned = returnProblem(method);
+                    if (!returned.isEmpty())
+                        returned = locked.describe(annotationText(name, annotation), returned);
+                    for (const QString &problem :
+                         {locked.add(annotation.key, annotation.options, signatureOf(owner, method)), returned}) {
+                        if (!problem.isEmpty() && !problems.contains(problem))
+                            problems.append(problem);
+                    }
                 }
                 if (!found) {
                     problems.append(locked.describe(annotationText(name, annotation),
                                                     QStringLiteral("there is no slot or invokable method of this name")));
+                }
+            }
+            for (int i = 0; i < owner->methodCount(); ++i) {
+                const QMetaMethod method = owner->method(i);
+                if (method.name() != name || !canBeAnnotated(method) || method.attributes() & QMetaMethod::Cloned)
+                    continue;
+                LockedMethod all;
+                all.m_className = owner->className();
+                all.m_methodName = name;
+                for (const RawAnnotation &annotation : annotations)
+                    all.add(annotation.key, annotation.options, signatureOf(owner, method));
+                const QStringList contradictions = all.contradictions();
+                for (const QString &problem : contradictions) {
+                    if (!problems.contains(problem))
+                        problems.append(problem);
                 }
             }
         }
@@ -817,7 +981,7 @@ std::optional<QList<LockRequest>> LockedMethod::requests(const CallArguments &ar
             const auto condition = value ? toCondition(*value, &problem) : std::nullopt;
             if (!condition) {
                 return fail(error, describe(annotation.text, QStringLiteral("condition %1: %2").arg(
-                                                                     annotation.options.condition->toString(), problem)));
+                                                                     nameForError(annotation.options.condition->toString()), problem)));
             }
             if (*condition == annotation.options.conditionNegated)
                 continue;
@@ -834,11 +998,10 @@ std::optional<QList<LockRequest>> LockedMethod::requests(const CallArguments &ar
     if (requests.size() < 2)
         return requests;
     // One order for all methods, so that no two wait for each other.
-    const auto order = [](const LockRequest &request) { return std::pair(request.server.toString(), request.key()); };
     std::stable_sort(requests.begin(), requests.end(),
-                     [&](const LockRequest &a, const LockRequest &b) { return order(a) < order(b); });
+                     [](const LockRequest &a, const LockRequest &b) { return a.lockId() < b.lockId(); });
     requests.erase(std::unique(requests.begin(), requests.end(),
-                               [&](const LockRequest &a, const LockRequest &b) { return order(a) == order(b); }),
+                               [](const LockRequest &a, const LockRequest &b) { return a.lockId() == b.lockId(); }),
                    requests.end());
     return requests;
 }

@@ -14,6 +14,9 @@
 
 namespace QDistLock {
 
+/// A name or path as it is, or quoted and cut if it is long or has anything but letters, digits, '_', '.' and ':'.
+QString nameForError(const QString &name);
+
 /// What an annotated call does when somebody else has the lock. Latest: waits, until a newer call of the same method of
 /// the same receiver takes its place.
 enum class OnBusy { Wait, Skip, Fail, Latest };
@@ -54,6 +57,8 @@ public:
     QString bind(const MethodSignature &signature);
     /// Only after bind(). nullopt with \a error in words.
     std::optional<QVariant> read(const CallArguments &arguments, QString *error) const;
+    /// Only after bind(): whether both read the same value of a call.
+    bool isSame(const ValuePath &other) const { return m_index == other.m_index && m_properties == other.m_properties; }
 
 private:
     static constexpr int This = -1;
@@ -63,7 +68,12 @@ private:
     int m_index = This; ///< of the parameter
 };
 
-/// Literal text with `{path}` in it; `{{` and `}}` stand for braces.
+/*!
+    Literal text with `{path}` in it, or `{path?}` if the value may be empty; `{{` and `}}` stand for braces.
+
+    Values are escaped, so that different values never give the same key: the text between two of them always has a
+    character that the first of them does not contain.
+*/
 class KeyTemplate
 {
 public:
@@ -71,12 +81,16 @@ public:
     static std::optional<KeyTemplate> parse(QStringView text, QString *error);
     QString bind(const MethodSignature &signature);
     std::optional<QString> evaluate(const CallArguments &arguments, QString *error) const;
+    /// Only after bind(): whether both, after their key prefixes, give the same key for each call.
+    bool isSame(const QString &prefix, const KeyTemplate &other, const QString &otherPrefix) const;
 
 private:
     struct Part
     {
         QString literal; ///< before the value
         std::optional<ValuePath> value;
+        bool mayBeEmpty = false;
+        char32_t separator = 0; ///< a character of the next literal, if a value follows that: the value has it escaped
     };
     QList<Part> m_parts;
 };
@@ -87,7 +101,7 @@ struct AnnotationOptions
     LockOptions lock;
     OnBusy onBusy = OnBusy::Wait;
     int maxQueued = DefaultMaxQueued;
-    QUrl server; ///< empty = the default server
+    QUrl server; ///< as normalizedServer() spells it; empty = the default server
     std::optional<ValuePath> condition;
     bool conditionNegated = false;
 
@@ -95,13 +109,15 @@ struct AnnotationOptions
     static std::optional<AnnotationOptions> parse(QStringView text, QString *error);
 };
 
-/// How a value stands in a key. nullopt with \a error in words.
+/// A value as text, not escaped yet. nullopt with \a error in words.
 std::optional<QString> valueToKeyText(const QVariant &value, QString *error);
+/// \a text with all but letters, digits, `-_.@+~` and characters beyond ASCII as `%XX`, and \a separator, too.
+QString escapedForKey(QStringView text, char32_t separator = 0);
 
 /// One lock that one call needs.
 struct LockRequest
 {
-    QUrl server; ///< never empty
+    QUrl server; ///< as normalizedServer() spells it; never empty
     QString name;
     LockOptions options;
     OnBusy onBusy = OnBusy::Wait;
@@ -113,6 +129,8 @@ struct LockRequest
         return (onBusy == OnBusy::Wait || onBusy == OnBusy::Latest) && options.wait > std::chrono::milliseconds(0);
     }
     QString key() const { return options.keyPrefix + name; }
+    /// Server and key: equal for two requests exactly if they are for the same lock.
+    QString lockId() const;
     QString serverText() const; ///< fit for logs
 };
 
@@ -122,9 +140,9 @@ struct LockRequest
 class LockedMethod
 {
 public:
-    /// Of the most derived class in \a object's line that annotates the method; made once for each method of
-    /// that class and its bases. Null with \a error, which names class, method and text, if there is none or it
-    /// is wrong.
+    /// Of the most derived class in \a object's line that annotates the method. Null with \a error, which names class,
+    /// method and text, if there is none or it is wrong. Not cached: meta-objects of libraries and of QML types go, and
+    /// others come in their place.
     static std::shared_ptr<const LockedMethod> get(const QMetaObject *object, const QMetaMethod &method, QString *error);
     /// For a slot without annotation. \a className and \a methodName are for messages.
     static std::shared_ptr<const LockedMethod> make(const QByteArray &className, const QByteArray &methodName,
@@ -143,6 +161,8 @@ public:
     QByteArray className() const { return m_className; }
     QByteArray methodName() const { return m_methodName; }
     QString displayName() const;
+    /// Equal for two that get() made of one method; one that make() made has its own.
+    QByteArray identity() const { return m_identity; }
 
     /// What a call needs: sorted, without duplicates, without those whose condition is false. nullopt
     /// with \a error, which names class, method and text.
@@ -162,9 +182,12 @@ private:
     QStringList addParsed(const QString &key, const AnnotationOptions &options, const QString &text,
                           const MethodSignature &signature);
     QString describe(const QString &text, const QString &problem) const;
+    /// Annotations with one key and different options.
+    QStringList contradictions() const;
 
     QByteArray m_className;
     QByteArray m_methodName;
+    QByteArray m_identity;
     QList<Annotation> m_annotations;
 };
 

@@ -7,6 +7,7 @@
 #include "callargument.h"
 #include "lockedcall.h"
 #include "logging.h"
+#include "servername.h"
 
 #include <QDistLock/lockregistry.h>
 
@@ -16,6 +17,9 @@
 #include <QtCore/qthread.h>
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string_view>
 
 namespace QDistLock {
 
@@ -92,13 +96,65 @@ void addObjects(QMetaType type, const void *value, ObjectList *objects)
     }
 }
 
-/// The objects that these point to, in lists and maps as well.
-ObjectList objectsOf(qsizetype count, const QMetaType *types, const void *const *values)
+/// A parameter that is a view of text or bytes, for arguments that own theirs.
+struct ViewType
 {
-    ObjectList objects;
-    for (qsizetype i = 0; i < count; ++i)
-        addObjects(types[i], values[i], &objects);
-    return objects;
+    QMetaType view;
+    QMetaType owner;
+    QVariant (*make)(const QVariant &owner);
+};
+
+template<typename View, typename Owner>
+QVariant makeView(const QVariant &owner)
+{
+    return QVariant::fromValue(Detail::Kept<View>::argument(*static_cast<const Owner *>(owner.constData())));
+}
+
+const ViewType *findViewType(QMetaType type)
+{
+    static const ViewType types[] = {
+            {QMetaType::fromType<QStringView>(), QMetaType::fromType<QString>(), makeView<QStringView, QString>},
+            {QMetaType::fromType<QAnyStringView>(), QMetaType::fromType<QString>(), makeView<QAnyStringView, QString>},
+            {QMetaType::fromType<QByteArrayView>(), QMetaType::fromType<QByteArray>(), makeView<QByteArrayView, QByteArray>},
+            {QMetaType::fromType<QUtf8StringView>(), QMetaType::fromType<QByteArray>(),
+             makeView<QUtf8StringView, QByteArray>},
+            {QMetaType::fromType<const char *>(), QMetaType::fromType<QByteArray>(), makeView<const char *, QByteArray>},
+            {QMetaType::fromType<std::string_view>(), QMetaType::fromType<QByteArray>(), [](const QVariant &owner) {
+                 const auto *const bytes = static_cast<const QByteArray *>(owner.constData());
+                 return QVariant::fromValue(std::string_view(bytes->constData(), size_t(bytes->size())));
+             }},
+    };
+    const auto found = std::find_if(std::begin(types), std::end(types),
+                                    [type](const ViewType &known) { return known.view == type; });
+    return found == std::end(types) ? nullptr : found;
+}
+
+/// `T` of `QFuture<T>`; nullopt for any other type.
+std::optional<QByteArray> resultTypeOf(QMetaType type)
+{
+    const QByteArray name(type.name());
+    if (!name.startsWith("QFuture<") || !name.endsWith('>'))
+        return std::nullopt;
+    return name.mid(8).chopped(1).trimmed();
+}
+
+/// The QFuture of whatever type in \a value. All of them are a QFutureInterfaceBase and nothing else; Qt's conversion to
+/// QFuture<void> is there only for declared types.
+const QFutureInterfaceBase &futureIn(const QVariant &value)
+{
+    static_assert(sizeof(QFuture<QString>) == sizeof(QFutureInterfaceBase));
+    return *static_cast<const QFutureInterfaceBase *>(value.constData());
+}
+
+/// The first result of \a finished, which is of \a type; nullopt if there is none.
+std::optional<QVariant> resultOf(const QFutureInterfaceBase &finished, QMetaType type)
+{
+    const QMutexLocker locker(&finished.mutex());
+    const QtPrivate::ResultStoreBase &results = finished.resultStoreBase();
+    if (!results.contains(0))
+        return std::nullopt;
+    const void *const result = results.resultAt(0).pointer<char>();
+    return type == QMetaType::fromType<QVariant>() ? *static_cast<const QVariant *>(result) : QVariant(type, result);
 }
 
 /// A call of invokeLocked().
@@ -106,12 +162,10 @@ class InvokeJob final : public Detail::FutureJob<QVariant>
 {
 public:
     explicit InvokeJob(const QVariantList &arguments)
-        : m_arguments(arguments)
     {
         for (const QVariant &argument : arguments) {
-            const QMetaType type = argument.metaType();
-            const void *const value = argument.constData();
-            m_objects += objectsOf(1, &type, &value);
+            m_arguments.append(Detail::ownedArgument(argument));
+            addObjects(argument.metaType(), argument.constData(), &m_objects);
         }
     }
 
@@ -141,15 +195,29 @@ public:
             refuse(error);
             return;
         }
+        if (const auto result = resultTypeOf(method.returnMetaType()); result && *result != "void") {
+            m_resultType = QMetaType::fromName(*result);
+            if (!m_resultType.isValid()) {
+                refuse(QStringLiteral("%1: Qt does not know the result type of the QFuture; call qRegisterMetaType<%2>() at the "
+                                      "start of the program")
+                               .arg(locked->displayName(), QString::fromUtf8(*result)));
+                return;
+            }
+        }
         m_object = object;
         m_method = method;
+        for (int i = 0; i < m_arguments.size(); ++i) {
+            const ViewType *const view = findViewType(method.parameterMetaType(i));
+            m_views.append(view ? view->make(m_arguments.at(i)) : QVariant());
+        }
         QList<QMetaType> types;
         QList<const void *> values;
         for (int i = 0; i < m_arguments.size(); ++i) {
             types.append(method.parameterMetaType(i));
             values.append(pointerTo(i));
         }
-        Detail::callLocked(locked, object, types.size(), types.constData(), values.constData(), shared_from_this());
+        Detail::callLocked(locked, object, types.size(), types.constData(), values.constData(), m_objects,
+                           shared_from_this());
     }
 
     void run(const std::shared_ptr<void> &locks) override
@@ -164,6 +232,10 @@ public:
             for (int i = 0; i < m_arguments.size(); ++i)
                 pointers.append(pointerTo(i));
             QMetaObject::metacall(m_object, QMetaObject::InvokeMetaMethod, m_method.methodIndex(), pointers.data());
+            if (resultTypeOf(type)) {
+                follow(result, locks);
+                return;
+            }
             promise().addResult(result);
         } catch (...) {
             Detail::logException(locks);
@@ -183,9 +255,38 @@ public:
     }
 
 private:
+    /// Holds \a locks until the QFuture in \a returned has finished in one way or the other.
+    void follow(const QVariant &returned, const std::shared_ptr<void> &locks)
+    {
+        QFutureInterface<void> work(futureIn(returned));
+        auto self = std::static_pointer_cast<InvokeJob>(shared_from_this());
+        // Its results live for as long as a future of its type.
+        Detail::whenFinished(work.future(), QFuture<void>(future()), [returned, self, held = locks]() mutable {
+            self->take(returned, std::move(held));
+        });
+    }
+    void take(const QVariant &returned, std::shared_ptr<void> locks)
+    {
+        try {
+            const QFutureInterfaceBase &work = futureIn(returned);
+            Detail::throwException(QFutureInterface<void>(work).future());
+            const auto result = m_resultType.isValid() ? resultOf(work, m_resultType) : QVariant();
+            if (work.isCanceled() || !result)
+                promise().future().cancel();
+            else
+                promise().addResult(*result);
+        } catch (...) {
+            Detail::logException(locks);
+            promise().setException(std::current_exception());
+        }
+        locks.reset();
+        end();
+        tell();
+    }
+
     void *pointerTo(int argument)
     {
-        QVariant &value = m_arguments[argument];
+        QVariant &value = m_views.at(argument).isValid() ? m_views[argument] : m_arguments[argument];
         return m_method.parameterMetaType(argument) == QMetaType::fromType<QVariant>() ? static_cast<void *>(&value)
                                                                                       : value.data();
     }
@@ -217,7 +318,8 @@ private:
             m_arguments = bestArguments;
             return best;
         }
-        const QString method = QString::fromLatin1(meta->className()) + QStringLiteral("::") + QString::fromUtf8(name);
+        const QString method = QString::fromLatin1(meta->className()) + QStringLiteral("::")
+                + nameForError(QString::fromUtf8(name));
         const QString signatures = QString::fromLatin1(known.join(", "));
         if (known.isEmpty()) {
             *error = QStringLiteral("%1: there is no slot or invokable method of this name").arg(method);
@@ -239,7 +341,9 @@ private:
         int sum = 0;
         for (int i = 0; i < arguments->size(); ++i) {
             QString problem;
-            const auto match = convertArgument(&(*arguments)[i], method.parameterMetaType(i), &problem);
+            const ViewType *const view = findViewType(method.parameterMetaType(i));
+            const QMetaType type = view ? view->owner : method.parameterMetaType(i);
+            const auto match = convertArgument(&(*arguments)[i], type, &problem);
             if (match == ArgumentMatch::None) {
                 problems->append(QStringLiteral("argument %1: %2").arg(i + 1).arg(problem));
                 return -1;
@@ -252,7 +356,9 @@ private:
     QObject *m_object = nullptr;
     QMetaMethod m_method;
     QVariantList m_arguments;
+    QVariantList m_views; ///< of arguments, where the parameter is a view
     ObjectList m_objects; ///< among the arguments
+    QMetaType m_resultType; ///< of the QFuture that the method returns
 };
 
 } // namespace
@@ -364,13 +470,19 @@ QStringList validateAnnotations(const QMetaObject *metaObject)
     return LockedMethod::validate(metaObject);
 }
 
+QString keyText(const QVariant &value)
+{
+    QString error;
+    return escapedForKey(valueToKeyText(value, &error).value_or(QString()));
+}
+
 QFuture<QVariant> invokeLocked(QObject *object, const char *method, const QVariantList &arguments)
 {
     const auto job = std::make_shared<InvokeJob>(arguments);
     const auto future = job->future();
     const QByteArray name(method);
     if (!object)
-        job->refuse(QStringLiteral("the object whose \"%1\" was called is null").arg(QString::fromUtf8(name)));
+        job->refuse(QStringLiteral("the object whose %1 was called is null").arg(Detail::quoted(QString::fromUtf8(name))));
     else if (const QString problem = noApplication(); !problem.isEmpty())
         job->refuse(problem);
     else if (object->thread() == QThread::currentThread())
@@ -408,6 +520,87 @@ void logException(const std::shared_ptr<void> &locks)
     LockedCallQueue::logException(locks);
 }
 
+LockedEmission::~LockedEmission() = default;
+
+EmissionRelay::EmissionRelay(const std::shared_ptr<const LockedMethod> &method, QObject *receiver)
+    : m_tally(std::make_shared<EmissionTally>(receiver, method))
+{
+    m_tally->watch(receiver->thread());
+    connect(this, &EmissionRelay::emitted, receiver,
+            [method, guard = QPointer<QObject>(receiver),
+             tally = m_tally](const std::shared_ptr<LockedEmission> &emission) {
+                // The receiver is still connected in its destructor, and must not be called there.
+                if (tally->arrived() && guard)
+                    emission->begin(method);
+            });
+}
+
+void EmissionRelay::send(const std::shared_ptr<LockedEmission> &emission)
+{
+    m_tally->made();
+    Q_EMIT emitted(emission);
+}
+
+EmissionRelay::~EmissionRelay() = default;
+
+QVariant ownedArgument(const QVariant &value)
+{
+    const QMetaType type = value.metaType();
+    if (type == QMetaType::fromType<QStringView>())
+        return value.value<QStringView>().toString();
+    if (type == QMetaType::fromType<QAnyStringView>())
+        return value.value<QAnyStringView>().toString();
+    if (type == QMetaType::fromType<QUtf8StringView>())
+        return value.value<QUtf8StringView>().toString();
+    if (type == QMetaType::fromType<QLatin1String>())
+        return QString(value.value<QLatin1String>());
+    if (type == QMetaType::fromType<QByteArrayView>())
+        return value.value<QByteArrayView>().toByteArray();
+    if (type == QMetaType::fromType<const char *>())
+        return QString::fromUtf8(value.value<const char *>());
+    if (type == QMetaType::fromType<std::string_view>()) {
+        const auto utf8 = value.value<std::string_view>();
+        return QString::fromUtf8(utf8.data(), qsizetype(utf8.size()));
+    }
+    return value;
+}
+
+QList<QPointer<const QObject>> objectsIn(qsizetype count, const QMetaType *types, const void *const *values)
+{
+    ObjectList objects;
+    for (qsizetype i = 0; i < count; ++i)
+        addObjects(types[i], values[i], &objects);
+    return objects;
+}
+
+void whenFinished(const QFuture<void> &work, const QFuture<void> &outer, const std::function<void()> &ended)
+{
+    auto *const watcher = new QFutureWatcher<void>(lockedCallsOfThisThread());
+    QObject::connect(watcher, &QFutureWatcherBase::finished, watcher, [watcher, ended] {
+        watcher->deleteLater();
+        ended();
+    });
+    auto *const outerWatcher = new QFutureWatcher<void>(watcher);
+    QObject::connect(outerWatcher, &QFutureWatcherBase::canceled, watcher, [watcher] { watcher->cancel(); });
+    outerWatcher->setFuture(outer);
+    watcher->setFuture(work);
+}
+
+void holdUntilFinished(const QFuture<void> &work, const std::shared_ptr<void> &locks)
+{
+    auto *const watcher = new QFutureWatcher<void>(lockedCallsOfThisThread());
+    QObject::connect(watcher, &QFutureWatcherBase::finished, watcher, [watcher, held = locks]() mutable {
+        watcher->deleteLater();
+        try {
+            throwException(watcher->future());
+        } catch (...) {
+            Detail::logException(held);
+        }
+        held.reset();
+    });
+    watcher->setFuture(work);
+}
+
 LockResult cancelledCall()
 {
     return {DistributedLock::CancelledError,
@@ -434,8 +627,8 @@ std::shared_ptr<const LockedMethod> annotatedMethod(const QObject *receiver, con
             method = LockedMethod::get(receiver->metaObject(), found, &error);
         } else {
             error = QStringLiteral("%1::%2: there is no slot or invokable method of this name that takes (%3)")
-                            .arg(QString::fromLatin1(receiver->metaObject()->className()), QString::fromUtf8(name),
-                                 typeNames(types));
+                            .arg(QString::fromLatin1(receiver->metaObject()->className()),
+                                 nameForError(QString::fromUtf8(name)), typeNames(types));
         }
     }
     if (!method)
@@ -482,29 +675,18 @@ std::shared_ptr<const LockedMethod> methodWithKey(const QObject *receiver, const
     return makeMethod(receiver, name, types, key, options);
 }
 
-std::shared_ptr<EmissionTally> tallyEmissions(QObject *receiver, const std::shared_ptr<const LockedMethod> &method)
-{
-    const auto tally = std::make_shared<EmissionTally>(receiver, method);
-    tally->watch(receiver->thread());
-    return tally;
-}
-
-void emissionMade(EmissionTally *tally)
-{
-    tally->made();
-}
-
-bool emissionArrived(EmissionTally *tally)
-{
-    return tally->arrived();
-}
-
 void callLocked(const std::shared_ptr<const LockedMethod> &method, QObject *receiver, qsizetype count,
-                const QMetaType *types, const void *const *values, const std::shared_ptr<LockedJob> &job)
+                const QMetaType *types, const void *const *values, const QList<QPointer<const QObject>> &objects,
+                const std::shared_ptr<LockedJob> &job)
 {
+    LockedCall call{method, {}, receiver, objects};
+    if (objects.contains(nullptr)) { // keys may be made of it
+        WaitingCall(call, job).fail(nullptr, argumentDestroyed());
+        return;
+    }
     QString error;
-    auto requests = method->requests({receiver, count, types, values}, &error);
-    LockedCall call{method, requests.value_or(QList<LockRequest>()), receiver, objectsOf(count, types, values)};
+    const auto requests = method->requests({receiver, count, types, values}, &error);
+    call.requests = requests.value_or(QList<LockRequest>());
     auto waiting = std::make_unique<WaitingCall>(call, job);
     if (requests)
         LockedCallQueue::submit(std::move(waiting));
@@ -516,7 +698,7 @@ void runLocked(const QUrl &server, const QString &name, const LockOptions &optio
                const std::shared_ptr<LockedJob> &job)
 {
     LockRequest request;
-    request.server = server.isEmpty() ? LockRegistry::defaultServer() : server;
+    request.server = server.isEmpty() ? LockRegistry::defaultServer() : normalizedServer(server);
     request.name = name;
     request.options = options;
     LockedCall call;

@@ -48,6 +48,8 @@ public:
     /// False from the beginning of the lock's destructor: what a continuation still asks for fails.
     bool alive = true;
     void close();
+    /// For those who may outlive the lock; made when it is first needed.
+    std::shared_ptr<Detail::LockLink> link;
 
     quint64 newRequest() { return ++m_lastRequest; }
     /// \a own: instead of the lock's options.

@@ -208,7 +208,8 @@ public:
         for (size_t i = m_holds.size(); i-- > 0;) {
             if (!m_holds[i]->isHeld())
                 lost.append(m_call.requests.at(qsizetype(i)));
-            m_holds[i]->release();
+            if (m_holds[i]->leave()) // a scope that re-entered it may live on
+                m_holds[i]->release();
         }
         const bool wanted = m_mailbox->isOpen();
         if (wanted && QThread::currentThread() == m_ownerThread)
@@ -225,7 +226,7 @@ public:
     void logException(const QString &what) const
     {
         const LockRequest *const request = m_call.requests.isEmpty() ? nullptr : &m_call.requests.first();
-        const QString text = QStringLiteral("the work under it ended with an exception: %1").arg(what);
+        const QString text = QStringLiteral("the work under it ended with an exception: %1").arg(Detail::quoted(what));
         const LockResult result{DistributedLock::NoError, request ? describeLock(*request, text) : text, 0};
         qCInfo(lcLock, "%ls", qUtf16Printable(m_call.info(request, result).errorString));
     }
@@ -520,7 +521,7 @@ void LockedCallQueue::add(CallPointer newCall)
     call->id = ++m_lastId;
     QString key;
     for (const LockRequest &request : std::as_const(call->call.requests))
-        key += request.server.toString() + QChar(QChar::Null) + request.key() + QChar(QChar::Null);
+        key += request.lockId() + QChar(QChar::Null);
     if (key.isEmpty())
         key = QString::number(call->id); // needs no lock, so waits for nobody
     call->watched = call->call.receiver;
@@ -585,8 +586,8 @@ WaitingCall *LockedCallQueue::findOlder(const WaitingCall *call) const
     const auto receiver = call->isLatest() ? m_receivers.constFind(call->watched) : m_receivers.constEnd();
     if (receiver == m_receivers.constEnd())
         return nullptr;
-    const auto method = receiver->methods.find(call->call.method.get());
-    return method == receiver->methods.end() ? nullptr : method->second.latest;
+    const auto method = receiver->methods.constFind(call->call.methodIdentity());
+    return method == receiver->methods.constEnd() ? nullptr : method->latest;
 }
 
 void LockedCallQueue::replace(WaitingCall *older, WaitingCall *newer)
@@ -612,8 +613,8 @@ qsizetype LockedCallQueue::countWaiting(const WaitingCall *call, const Queue *qu
     const auto receiver = m_receivers.constFind(call->watched);
     if (receiver == m_receivers.constEnd())
         return 0;
-    const auto method = receiver->methods.find(call->call.method.get());
-    return method == receiver->methods.end() ? 0 : method->second.calls;
+    const auto method = receiver->methods.constFind(call->call.methodIdentity());
+    return method == receiver->methods.constEnd() ? 0 : method->calls;
 }
 
 void LockedCallQueue::watchFuture(WaitingCall *call)
@@ -634,7 +635,7 @@ void LockedCallQueue::watchReceiver(WaitingCall *call)
     if (!call->watched)
         return;
     Receiver &receiver = m_receivers[call->watched];
-    Receiver::Method &method = receiver.methods[call->call.method.get()];
+    Receiver::Method &method = receiver.methods[call->call.methodIdentity()];
     ++method.calls;
     if (call->isLatest())
         method.latest = call;
@@ -649,10 +650,10 @@ void LockedCallQueue::unwatchReceiver(WaitingCall *call)
     const auto it = m_receivers.find(call->watched);
     if (it == m_receivers.end())
         return;
-    const auto method = it->methods.find(call->call.method.get());
-    if (method->second.latest == call)
-        method->second.latest = nullptr;
-    if (--method->second.calls == 0)
+    const auto method = it->methods.find(call->call.methodIdentity());
+    if (method->latest == call)
+        method->latest = nullptr;
+    if (--method->calls == 0)
         it->methods.erase(method);
     if (--it->calls > 0)
         return;
@@ -870,17 +871,26 @@ void LockedCallQueue::runUnderLocks(CallPointer call)
                                                std::move(call->holds));
     const auto job = std::move(call->job);
     const auto holds = locks->holds();
+    const QList<LockRequest> requests = call->call.requests;
+    const QString name = call->call.displayName();
     for (size_t i = 0; i < holds.size(); ++i) {
-        const LockRequest &request = call->call.requests.at(qsizetype(i));
+        const LockRequest &request = requests.at(qsizetype(i));
         ThreadLocks::push(request.server, request.key(), holds[i]);
     }
     call.reset();
 
     const auto ended = qScopeGuard([&] { // also when the method throws
         for (auto hold = holds.rbegin(); hold != holds.rend(); ++hold)
-            ThreadLocks::remove(hold->get());
+            ThreadLocks::remove(*hold);
     });
     job->run(locks);
+    if (locks.use_count() == 1)
+        return;
+    // They are kept until a future has finished.
+    for (size_t i = 0; i < holds.size(); ++i) {
+        const LockRequest &request = requests.at(qsizetype(i));
+        ThreadLocks::addUnfinished(request.server, request.key(), holds[i], name);
+    }
 }
 
 void LockedCallQueue::startNext(const QString &name)

@@ -42,6 +42,7 @@ struct LockedCall
     QList<QPointer<const QObject>> arguments; ///< those that are objects
 
     QString displayName() const;
+    QByteArray methodIdentity() const { return method ? method->identity() : QByteArray(); }
     LockedCallInfo info(const LockRequest *request, const LockResult &result) const;
 };
 
@@ -139,7 +140,7 @@ private:
             WaitingCall *latest = nullptr; ///< with onBusy=latest
         };
         int calls = 0;
-        std::map<const LockedMethod *, Method> methods;
+        QHash<QByteArray, Method> methods; ///< by LockedMethod::identity()
     };
 
     /// A call that ended without having run, and how.

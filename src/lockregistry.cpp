@@ -7,6 +7,7 @@
 #include "engine/memoryengine.h"
 #include "engine/redisengine.h"
 #include "logging.h"
+#include "servername.h"
 #include "threadcheck.h"
 
 #include <QtCore/qabstracteventdispatcher.h>
@@ -73,6 +74,8 @@ struct DefaultServer
 {
     QMutex mutex;
     QUrl url;
+    QString environment; ///< last value of QDISTLOCK_URL
+    QUrl environmentUrl; ///< of that
 };
 Q_GLOBAL_STATIC(DefaultServer, defaultServerSetting)
 
@@ -123,8 +126,8 @@ private:
 } // namespace
 
 LockRegistryPrivate::LockRegistryPrivate(LockRegistry *registry, const QUrl &url)
-    : url(url)
-    , serverText(QtRedis::ServerUrl::withoutSecrets(url).toString())
+    : url(normalizedServer(url))
+    , serverText(QtRedis::ServerUrl::withoutSecrets(this->url).toString())
     , q(registry)
     , m_watchdog(LeaseClock::system())
 {
@@ -160,7 +163,7 @@ bool LockRegistryPrivate::isHeldInThisThread(const QUrl &server, const QString &
     const QByteArray utf8 = key.toUtf8();
     const QMutexLocker locker(&all->mutex);
     for (const LockRegistryPrivate *registry : std::as_const(all->registries)) {
-        if (registry->thread() == QThread::currentThread() && registry->url == server
+        if (registry->thread() == QThread::currentThread() && isSameLockSpace(registry->url, server)
             && std::any_of(registry->m_locks.cbegin(), registry->m_locks.cend(),
                            [&](const DistributedLockPrivate *lock) { return lock->holds(utf8); })) {
             return true;
@@ -532,7 +535,8 @@ LockRegistry *LockRegistry::instance(const QUrl &server)
     }
     if (!threadRegistries.hasLocalData())
         threadRegistries.setLocalData(new ThreadRegistries);
-    LockRegistry *&registry = threadRegistries.localData()->registries[server];
+    auto &registries = threadRegistries.localData()->registries;
+    LockRegistry *&registry = registries[registries.contains(server) ? server : normalizedServer(server)];
     // The parent's is not destroyed: what refers to it in this process still may.
     if (!registry || LockRegistryPrivate::get(registry)->isInherited())
         registry = new LockRegistry(server);
@@ -541,19 +545,25 @@ LockRegistry *LockRegistry::instance(const QUrl &server)
 
 void LockRegistry::setDefaultServer(const QUrl &server)
 {
+    const QUrl normalized = normalizedServer(server);
     const QMutexLocker locker(&defaultServerSetting->mutex);
-    defaultServerSetting->url = server;
+    defaultServerSetting->url = normalized;
 }
 
 QUrl LockRegistry::defaultServer()
 {
-    {
-        const QMutexLocker locker(&defaultServerSetting->mutex);
-        if (!defaultServerSetting->url.isEmpty())
-            return defaultServerSetting->url;
+    DefaultServer *const setting = defaultServerSetting;
+    const QMutexLocker locker(&setting->mutex);
+    if (!setting->url.isEmpty())
+        return setting->url;
+    QString environment = qEnvironmentVariable("QDISTLOCK_URL");
+    if (environment.isEmpty())
+        environment = QStringLiteral("redis://127.0.0.1:6379");
+    if (environment != setting->environment) {
+        setting->environment = environment;
+        setting->environmentUrl = normalizedServer(QUrl(environment));
     }
-    const QString fromEnvironment = qEnvironmentVariable("QDISTLOCK_URL");
-    return QUrl(fromEnvironment.isEmpty() ? QStringLiteral("redis://127.0.0.1:6379") : fromEnvironment);
+    return setting->environmentUrl;
 }
 
 DistributedLock *LockRegistry::obtain(const QString &name)

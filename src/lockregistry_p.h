@@ -35,7 +35,8 @@ public:
     void abandonLocks();
 
     static LockRegistryPrivate *get(LockRegistry *registry) { return registry->d.get(); }
-    /// Whether a DistributedLock that lives in the calling thread holds \a key (key prefix and name) on \a server.
+    /// Whether a DistributedLock that lives in the calling thread holds \a key (key prefix and name) on \a server,
+    /// which is spelt as normalizedServer() does.
     static bool isHeldInThisThread(const QUrl &server, const QString &key);
 
     /// For tests; before the first need of the engine. Not owned.
@@ -87,7 +88,7 @@ public:
     LockOptions defaults;
     std::chrono::milliseconds idleEviction = std::chrono::seconds(60);
     EngineError error;
-    const QUrl url;
+    const QUrl url; ///< as normalizedServer() spells it
     const QString serverText; ///< without secrets
 
     DistributedLock *obtain(const QString &name);

@@ -6,6 +6,7 @@
 #include "base/forkcount.h"
 #include "core/leaseclock.h"
 #include "lockregistry_p.h"
+#include "servername.h"
 
 #include <QDistLock/lockregistry.h>
 
@@ -635,13 +636,13 @@ void openService()
 }
 Q_COREAPP_STARTUP_FUNCTION(openService)
 
-/// The locks of one thread, in the order in which it took them.
+/// A lock of one thread.
 struct ThreadEntry
 {
     QUrl server;
     QString key;
     std::weak_ptr<LockHold> hold;
-    const LockHold *id;
+    QString work; ///< unfinished, and what it is
 };
 
 struct ThreadEntries
@@ -649,7 +650,8 @@ struct ThreadEntries
     ThreadEntries() { entries.reserve(8); }
     ~ThreadEntries() { gone = true; }
 
-    std::vector<ThreadEntry> entries;
+    std::vector<ThreadEntry> entries; ///< in the order in which the thread took them
+    std::vector<ThreadEntry> unfinished;
     /// Other objects of the thread, and static ones, may be destroyed later.
     static thread_local bool gone;
 };
@@ -657,21 +659,25 @@ struct ThreadEntries
 thread_local bool ThreadEntries::gone = false;
 
 /// Null at the end of the thread.
-std::vector<ThreadEntry> *threadEntries()
+ThreadEntries *threadEntries()
 {
     if (ThreadEntries::gone)
         return nullptr;
     static thread_local ThreadEntries entries;
-    return &entries.entries;
+    return &entries;
 }
 
-bool isSameServer(const QUrl &outer, const QUrl &inner)
+void append(std::vector<ThreadEntry> *entries, ThreadEntry entry)
 {
-    if (outer == inner)
-        return true;
-    if (outer.isEmpty())
-        return LockRegistry::defaultServer() == inner;
-    return inner.isEmpty() && LockRegistry::defaultServer() == outer;
+    if (entries->size() == entries->capacity()) {
+        // Left by scopes that were destroyed in another thread, and by work that has finished.
+        entries->erase(std::remove_if(entries->begin(), entries->end(),
+                                      [](const ThreadEntry &entry) { return entry.hold.expired(); }),
+                       entries->end());
+        // Or it would search them all again for the next one.
+        entries->reserve(std::max<size_t>(8, entries->size() * 2));
+    }
+    entries->push_back(std::move(entry));
 }
 
 } // namespace
@@ -683,42 +689,31 @@ LockService *LockService::instance()
 
 void ThreadLocks::push(const QUrl &server, const QString &key, const std::shared_ptr<LockHold> &hold)
 {
-    auto *const entries = threadEntries();
-    if (!entries)
-        return;
-    if (entries->size() == entries->capacity()) {
-        // Left by scopes that were destroyed in another thread.
-        entries->erase(std::remove_if(entries->begin(), entries->end(),
-                                      [](const ThreadEntry &entry) { return entry.hold.expired(); }),
-                       entries->end());
-    }
-    entries->push_back({server, key, hold, hold.get()});
+    if (auto *const thread = threadEntries())
+        append(&thread->entries, {server, key, hold, {}});
 }
 
-void ThreadLocks::remove(const LockHold *hold)
+void ThreadLocks::remove(const std::shared_ptr<LockHold> &hold)
 {
-    auto *const entries = threadEntries();
-    if (!entries)
+    auto *const thread = threadEntries();
+    if (!thread)
         return;
-    const auto it = std::find_if(entries->rbegin(), entries->rend(),
-                                 [hold](const ThreadEntry &entry) { return entry.id == hold; });
-    if (it != entries->rend())
-        entries->erase(std::next(it).base());
-}
-
-std::shared_ptr<LockHold> ThreadLocks::find(const QUrl &server, QStringView key)
-{
-    return find(server, QStringView(), key);
+    auto &entries = thread->entries;
+    const auto it = std::find_if(entries.rbegin(), entries.rend(), [&hold](const ThreadEntry &entry) {
+        return !entry.hold.owner_before(hold) && !hold.owner_before(entry.hold);
+    });
+    if (it != entries.rend())
+        entries.erase(std::next(it).base());
 }
 
 std::shared_ptr<LockHold> ThreadLocks::find(const QUrl &server, QStringView keyPrefix, QStringView name)
 {
-    const auto *const entries = threadEntries();
-    if (!entries)
+    const auto *const thread = threadEntries();
+    if (!thread)
         return nullptr;
-    for (auto it = entries->rbegin(); it != entries->rend(); ++it) {
+    for (auto it = thread->entries.rbegin(); it != thread->entries.rend(); ++it) {
         if (it->key.size() != keyPrefix.size() + name.size() || !it->key.startsWith(keyPrefix)
-            || !it->key.endsWith(name) || !isSameServer(it->server, server)) {
+            || !it->key.endsWith(name) || !isSameLockSpace(it->server, server)) {
             continue;
         }
         auto hold = it->hold.lock();
@@ -726,6 +721,27 @@ std::shared_ptr<LockHold> ThreadLocks::find(const QUrl &server, QStringView keyP
             return hold;
     }
     return nullptr;
+}
+
+void ThreadLocks::addUnfinished(const QUrl &server, const QString &key, const std::shared_ptr<LockHold> &hold,
+                                const QString &work)
+{
+    if (auto *const thread = threadEntries())
+        append(&thread->unfinished, {server, key, hold, work});
+}
+
+QString ThreadLocks::unfinishedWork(const QUrl &server, const QString &key)
+{
+    const auto *const thread = threadEntries();
+    if (!thread)
+        return QString();
+    for (const ThreadEntry &entry : thread->unfinished) {
+        if (entry.key != key || !isSameLockSpace(entry.server, server))
+            continue;
+        if (const auto hold = entry.hold.lock(); hold && hold->isHeld())
+            return entry.work;
+    }
+    return QString();
 }
 
 } // namespace QDistLock

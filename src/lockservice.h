@@ -46,10 +46,16 @@ public:
     /// What it was acquired for begins. False, once LockService::UseLimit has given it up.
     virtual bool use() = 0;
 
-    /// Levels of its thread; the one that acquired it is the first.
-    void reenter() { m_levels.fetch_add(1); }
-    /// True on the last: then it is to be released.
-    bool leave() { return m_levels.fetch_sub(1) == 1; }
+    /// One more level: the work that acquired it is the first, each scope that re-enters adds one. False if the last
+    /// one has ended already.
+    bool reenter()
+    {
+        int levels = m_levels.load();
+        while (levels > 0 && !m_levels.compare_exchange_weak(levels, levels + 1)) { }
+        return levels > 0;
+    }
+    /// Ends a level, in any order. True for the last one: the caller must release it.
+    [[nodiscard]] bool leave() { return m_levels.fetch_sub(1) == 1; }
 
 private:
     std::atomic<int> m_levels{1};
@@ -77,7 +83,7 @@ public:
     /// \a completion is called exactly once, in the service's thread, when the acquire ended (see
     /// LockHold::result()), unless the hold is released or given up first. Without an application, or once
     /// it ends, the acquire ends with CancelledError at once: \a completion is then called from inside.
-    /// An empty \a server is LockRegistry::defaultServer(). \a atOnce: where attempts to reach the server fail
+    /// \a server is spelt as normalizedServer() does; an empty one is LockRegistry::defaultServer(). \a atOnce: where attempts to reach the server fail
     /// and go on, ends with the error of the last one instead of waiting for the next.
     virtual std::shared_ptr<LockHold> acquire(const QUrl &server, const QString &name, const LockOptions &options,
                                               Completion completion, bool atOnce = false, UseLimit useLimit = {}) = 0;
@@ -92,18 +98,25 @@ protected:
     The locks that code running in this thread stands under: its scoped locks, and those of the annotated
     method that runs. What QDL_ASSERT_LOCKED asks, and where a nested scope finds what it re-enters.
 
-    Keeps no hold alive. A server left empty is the default one; between two of these the default is not
-    looked up again, it is the one the outer of them got.
+    An entry ends with the shared pointer it was made from and the copies of it, in whatever thread; other pointers to the
+    same hold have entries of their own. Servers are spelt as normalizedServer() does.
 */
 class ThreadLocks
 {
 public:
+    /// \a key is keyPrefix + name.
     static void push(const QUrl &server, const QString &key, const std::shared_ptr<LockHold> &hold);
-    /// Of several the last; does nothing if there is none.
-    static void remove(const LockHold *hold);
-    /// The innermost one still held; null if there is none. \a key is keyPrefix + name.
-    static std::shared_ptr<LockHold> find(const QUrl &server, QStringView key);
+    /// Does nothing if there is none.
+    static void remove(const std::shared_ptr<LockHold> &hold);
+    /// The innermost one still held; null if there is none.
     static std::shared_ptr<LockHold> find(const QUrl &server, QStringView keyPrefix, QStringView name);
+
+    /// \a work has returned, but keeps \a hold until its future finishes. What this thread does meanwhile may be anything:
+    /// it is not under the lock, and cannot re-enter it.
+    static void addUnfinished(const QUrl &server, const QString &key, const std::shared_ptr<LockHold> &hold,
+                              const QString &work);
+    /// The work of this thread that keeps such a hold; empty if there is none.
+    static QString unfinishedWork(const QUrl &server, const QString &key);
 };
 
 } // namespace QDistLock

@@ -6,6 +6,7 @@
 #include "lockregistry_p.h"
 #include "lockservice.h"
 #include "logging.h"
+#include "servername.h"
 
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qthread.h>
@@ -28,6 +29,12 @@ bool isGuiThread()
 {
     const QCoreApplication *const application = QCoreApplication::instance();
     return application && application->thread() == QThread::currentThread() && application->inherits("QGuiApplication");
+}
+
+/// In the spelling of normalizedServer().
+QUrl serverOf(const QUrl &server)
+{
+    return server.isEmpty() ? LockRegistry::defaultServer() : normalizedServer(server);
 }
 
 std::optional<milliseconds> patience()
@@ -73,6 +80,22 @@ LockLost *LockLost::clone() const
     return new LockLost(*this);
 }
 
+/// For the error of a scope that waited for its own thread, in vain; empty if it did not.
+static QString ownHolder(const QUrl &server, const QString &key)
+{
+    if (LockRegistryPrivate::isHeldInThisThread(server, key)) {
+        return QStringLiteral("; a DistributedLock of this same thread holds it and cannot release it while the thread waits "
+                              "here: release it first, or work under that one");
+    }
+    const QString work = ThreadLocks::unfinishedWork(server, key);
+    if (work.isEmpty())
+        return QString();
+    return QStringLiteral("; %1 of this same thread holds it until the QFuture of its work has finished, which the thread "
+                          "cannot notice while it waits here; code that runs after the work has returned that QFuture is not "
+                          "under the lock: leave out this scope, or keep a scope that the work began")
+            .arg(work);
+}
+
 ScopedLock::ScopedLock(const QString &name, const LockOptions &options)
     : ScopedLock(QUrl(), name, options)
 {
@@ -82,7 +105,7 @@ ScopedLock::ScopedLock(const QUrl &server, const QString &name, const LockOption
     : m_name(name)
     , m_thread(QThread::currentThreadId())
 {
-    acquire(server, options);
+    acquire(serverOf(server), options);
 }
 
 void ScopedLock::fail(DistributedLock::Error error, const QString &text)
@@ -92,9 +115,10 @@ void ScopedLock::fail(DistributedLock::Error error, const QString &text)
 
 void ScopedLock::acquire(const QUrl &server, const LockOptions &options)
 {
-    if (auto outer = ThreadLocks::find(server, options.keyPrefix, m_name)) {
-        m_hold = std::move(outer);
-        m_hold->reenter();
+    if (auto outer = ThreadLocks::find(server, options.keyPrefix, m_name); outer && outer->reenter()) {
+        // A pointer for this level alone, so that its entry ends with it.
+        LockHold *const hold = outer.get();
+        m_hold = {std::make_shared<std::shared_ptr<LockHold>>(std::move(outer)), hold};
         m_result.fencingToken = m_hold->fencingToken();
         ThreadLocks::push(server, options.keyPrefix + m_name, m_hold);
         return;
@@ -115,6 +139,12 @@ void ScopedLock::acquire(const QUrl &server, const LockOptions &options)
         qCWarning(lcLock, "%ls", qUtf16Printable(m_result.errorString));
         return;
     }
+    if (options.wait == LockOptions::Forever) {
+        if (const QString holder = ownHolder(server, options.keyPrefix + m_name); !holder.isEmpty()) {
+            qCWarning(lcLock, "Lock %ls: a scope waits without a limit%ls", qUtf16Printable(Detail::quoted(m_name)),
+                      qUtf16Printable(holder));
+        }
+    }
     const bool impatient = inGuiThread && options.wait == 0ms;
     auto hold = service->acquire(server, m_name, options, nullptr, impatient);
     if (!hold->waitUntilEnded(impatient ? patience() : std::nullopt)) {
@@ -127,12 +157,8 @@ void ScopedLock::acquire(const QUrl &server, const LockOptions &options)
     }
     m_result = hold->result();
     if (!m_result) {
-        const bool busy = m_result.error == DistributedLock::BusyError || m_result.error == DistributedLock::TimeoutError;
-        const QUrl used = server.isEmpty() ? LockRegistry::defaultServer() : server;
-        if (busy && LockRegistryPrivate::isHeldInThisThread(used, options.keyPrefix + m_name)) {
-            m_result.errorString += QStringLiteral("; a DistributedLock of this same thread holds it and cannot release it "
-                                                   "while the thread waits here: release it first, or work under that one");
-        }
+        if (m_result.error == DistributedLock::BusyError || m_result.error == DistributedLock::TimeoutError)
+            m_result.errorString += ownHolder(server, options.keyPrefix + m_name);
         return;
     }
     if (!hold->isHeld()) {
@@ -150,7 +176,7 @@ ScopedLock::~ScopedLock()
     if (!m_hold || m_released.exchange(true))
         return;
     if (m_thread == QThread::currentThreadId()) {
-        ThreadLocks::remove(m_hold.get());
+        ThreadLocks::remove(m_hold);
     } else {
         qCWarning(lcLock, "Lock %ls: its ScopedLock was destroyed in another thread than it was made in",
                   qUtf16Printable(Detail::quoted(m_name)));
@@ -201,7 +227,7 @@ bool ScopedLock::release()
     }
     if (!m_hold || m_released.exchange(true))
         return false;
-    ThreadLocks::remove(m_hold.get());
+    ThreadLocks::remove(m_hold);
     return m_hold->leave() ? m_hold->releaseAndWait(patience()) : m_hold->isHeld();
 }
 
@@ -222,7 +248,7 @@ bool isLockedHere(const QString &name, const LockOptions &options)
 
 bool isLockedHere(const QUrl &server, const QString &name, const LockOptions &options)
 {
-    return ThreadLocks::find(server, options.keyPrefix, name) != nullptr;
+    return ThreadLocks::find(serverOf(server), options.keyPrefix, name) != nullptr;
 }
 
 qint64 fencingTokenHere(const QString &name, const LockOptions &options)
@@ -232,7 +258,7 @@ qint64 fencingTokenHere(const QString &name, const LockOptions &options)
 
 qint64 fencingTokenHere(const QUrl &server, const QString &name, const LockOptions &options)
 {
-    const auto hold = ThreadLocks::find(server, options.keyPrefix, name);
+    const auto hold = ThreadLocks::find(serverOf(server), options.keyPrefix, name);
     return hold ? hold->fencingToken() : 0;
 }
 

@@ -11,7 +11,7 @@
 
 namespace QDistLock {
 
-static QString describe(const QThread *thread)
+QString describe(const QThread *thread)
 {
     if (!thread)
         return QStringLiteral("no thread");

@@ -19,13 +19,24 @@
 #include <QtCore/qurl.h>
 #include <QtCore/qvariant.h>
 
+#include <array>
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <future>
+#include <initializer_list>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#ifdef __cpp_impl_coroutine
+#  include <coroutine>
+#endif
+#if defined(__cpp_concepts) && __cpp_concepts >= 201907L
+#  include <span> // and std::ranges::enable_borrowed_range
+#endif
 
 /*!
     \file
@@ -118,6 +129,13 @@ private:
 */
 QDISTLOCK_EXPORT QStringList validateAnnotations(const QMetaObject *metaObject);
 
+/*!
+    \a value as QDL_LOCKED_METHOD() writes it in a key, for code that takes the same lock in another way:
+    `ScopedLock(QStringLiteral("order:") + keyText(id))` for the key `"order:{id}"`. Empty if it is empty or
+    cannot be written as text. Thread-safe.
+*/
+QDISTLOCK_EXPORT QString keyText(const QVariant &value);
+
 namespace Detail {
 
 /// What runs under locks, once.
@@ -153,25 +171,10 @@ QDISTLOCK_EXPORT std::shared_ptr<const LockedMethod> methodWithKey(const QObject
 QDISTLOCK_EXPORT std::shared_ptr<const LockedMethod> methodWithKey(const QObject *receiver, const char *name,
                                                                    const QList<QMetaType> &types, const QString &key,
                                                                    const QString &options);
-/// Counts the emissions of one connection that are on their way to the receiver's thread, and reports those that do not
-/// arrive because that thread ends.
-class EmissionTally;
-QDISTLOCK_EXPORT std::shared_ptr<EmissionTally> tallyEmissions(QObject *receiver,
-                                                               const std::shared_ptr<const LockedMethod> &method);
-/// In the thread that emits.
-QDISTLOCK_EXPORT void emissionMade(EmissionTally *tally);
-/// In the receiver's thread. False if it was reported before: then it must not be called.
-QDISTLOCK_EXPORT bool emissionArrived(EmissionTally *tally);
-/// Disconnects, once the last emission was destroyed.
-struct ConnectionOwner
-{
-    ~ConnectionOwner() { QObject::disconnect(connection); }
-    QMetaObject::Connection connection;
-};
-/// In \a receiver's thread.
+/// In \a receiver's thread. \a objects: those that the arguments point to, null where they were destroyed.
 QDISTLOCK_EXPORT void callLocked(const std::shared_ptr<const LockedMethod> &method, QObject *receiver, qsizetype count,
                                  const QMetaType *types, const void *const *values,
-                                 const std::shared_ptr<LockedJob> &job);
+                                 const QList<QPointer<const QObject>> &objects, const std::shared_ptr<LockedJob> &job);
 /// \a context: whose thread runs it and with whom it goes; null = the calling thread.
 QDISTLOCK_EXPORT void runLocked(const QUrl &server, const QString &name, const LockOptions &options, QObject *context,
                                 const std::shared_ptr<LockedJob> &job);
@@ -180,6 +183,57 @@ QDISTLOCK_EXPORT QObject *lockedCallsOfThisThread();
 QDISTLOCK_EXPORT LockResult cancelledCall();
 /// In a handler: logs the exception that the work under \a locks threw, for its future may have been dropped.
 QDISTLOCK_EXPORT void logException(const std::shared_ptr<void> &locks);
+/// Calls \a ended in this thread's event loop once \a work has finished; destroys it without a call where the thread
+/// ends first. Cancels \a work if \a outer is cancelled.
+QDISTLOCK_EXPORT void whenFinished(const QFuture<void> &work, const QFuture<void> &outer,
+                                   const std::function<void()> &ended);
+/// Holds \a locks until \a work has finished in one way or the other; logs its exception.
+QDISTLOCK_EXPORT void holdUntilFinished(const QFuture<void> &work, const std::shared_ptr<void> &locks);
+/// A text or bytes in place of a view of them.
+QDISTLOCK_EXPORT QVariant ownedArgument(const QVariant &value);
+/// The QObjects that \a count values point to, also as elements of lists and maps. The objects must still exist.
+QDISTLOCK_EXPORT QList<QPointer<const QObject>> objectsIn(qsizetype count, const QMetaType *types,
+                                                          const void *const *values);
+
+/// A call that an emission makes.
+class QDISTLOCK_EXPORT LockedEmission : public LockedJob
+{
+public:
+    ~LockedEmission() override;
+
+    /// Once, in the receiver's thread.
+    virtual void begin(const std::shared_ptr<const LockedMethod> &method) = 0;
+};
+
+class EmissionTally;
+
+/// Carries emissions from the thread that emits to that of the receiver. Their arguments are kept in the first:
+/// on the way views and pointers could dangle. Reports those that do not arrive because the receiver's thread ends.
+class QDISTLOCK_EXPORT EmissionRelay : public QObject
+{
+    Q_OBJECT
+
+public:
+    EmissionRelay(const std::shared_ptr<const LockedMethod> &method, QObject *receiver);
+    ~EmissionRelay() override;
+
+    /// In the thread that emits.
+    void send(const std::shared_ptr<LockedEmission> &emission);
+
+Q_SIGNALS:
+    void emitted(const std::shared_ptr<QDistLock::Detail::LockedEmission> &emission);
+
+private:
+    Q_DISABLE_COPY_MOVE(EmissionRelay)
+    const std::shared_ptr<EmissionTally> m_tally;
+};
+
+/// Disconnects when the last copy of what owns it was destroyed.
+struct ConnectionOwner
+{
+    ~ConnectionOwner() { QObject::disconnect(connection); }
+    QMetaObject::Connection connection;
+};
 
 // The annotated methods of a class, as types: what QDL_LOCKED_METHOD() declares. Each declaration finds
 // those before it in its class as the overload of the highest rank.
@@ -283,33 +337,224 @@ struct Types<QtPrivate::List<Parameters...>>
     static QList<QMetaType> metaTypes() { return {metaTypeOf<std::decay_t<Parameters>>()...}; }
 };
 
-template<typename Receiver, typename Slot, typename... Values>
-class SlotJob final : public LockedJob
+/// A view of memory that somebody else owns.
+template<typename T>
+struct IsView : std::false_type
 {
-public:
-    SlotJob(Receiver *receiver, const Slot &slot, const Values &...values)
-        : m_receiver(receiver)
-        , m_slot(slot)
-        , m_values(values...)
-    {
-    }
-
-    void run(const std::shared_ptr<void> &) override { call(std::index_sequence_for<Values...>()); }
-
-private:
-    template<std::size_t... indexes>
-    void call(std::index_sequence<indexes...>)
-    {
-        if constexpr (std::is_member_function_pointer_v<Slot>)
-            (m_receiver->*m_slot)(std::get<indexes>(m_values)...);
-        else
-            m_slot(std::get<indexes>(m_values)...);
-    }
-
-    Receiver *const m_receiver;
-    Slot m_slot;
-    std::tuple<Values...> m_values;
 };
+template<typename T>
+struct IsView<std::initializer_list<T>> : std::true_type
+{
+};
+template<typename Character, typename Traits>
+struct IsView<std::basic_string_view<Character, Traits>> : std::true_type
+{
+};
+template<>
+struct IsView<QStringView> : std::true_type
+{
+};
+template<>
+struct IsView<QLatin1String> : std::true_type
+{
+};
+template<>
+struct IsView<QUtf8StringView> : std::true_type
+{
+};
+template<>
+struct IsView<QAnyStringView> : std::true_type
+{
+};
+template<>
+struct IsView<QByteArrayView> : std::true_type
+{
+};
+#ifdef __cpp_lib_span
+template<typename T>
+    requires std::ranges::enable_borrowed_range<T>
+struct IsView<T> : std::true_type
+{
+};
+#endif
+
+template<typename T>
+constexpr bool isEmpty()
+{
+    if constexpr (std::is_class_v<T> && IsComplete<T>::value)
+        return std::is_empty_v<T>;
+    else
+        return false;
+}
+
+/// A view, or something that has views in it: a container, a pair. (Not a comparison or an allocator, which have
+/// no state.)
+template<typename T>
+struct HasViews : IsView<T>
+{
+};
+template<typename T, std::size_t size>
+struct HasViews<std::array<T, size>> : HasViews<T>
+{
+};
+template<template<typename...> class Template, typename... Parameters>
+struct HasViews<Template<Parameters...>>
+    : std::bool_constant<IsView<Template<Parameters...>>::value
+                         || (!isEmpty<Template<Parameters...>>() && (HasViews<Parameters>::value || ...))>
+{
+};
+
+template<typename T>
+constexpr bool isQObjectPointer()
+{
+    using Pointee = std::remove_cv_t<std::remove_pointer_t<T>>;
+    if constexpr (std::is_pointer_v<T> && std::is_class_v<Pointee> && IsComplete<Pointee>::value)
+        return std::is_base_of_v<QObject, Pointee>;
+    else
+        return false;
+}
+
+/// How an argument is kept for a call that waits: Type owns what a view only points to, argument() is what the slot
+/// then gets of it.
+template<typename T, typename = void>
+struct Kept
+{
+    static_assert(!std::is_pointer_v<T> || std::is_function_v<std::remove_pointer_t<T>>,
+                  "QDistLock: a call waits for its lock, and what this argument points to may be destroyed by then. Pass a "
+                  "value, a std::shared_ptr or a pointer to a QObject");
+    static_assert(!HasViews<T>::value,
+                  "QDistLock: a call waits for its lock, and what this argument is a view of may be destroyed by then. "
+                  "Pass a container that owns its elements");
+    using Type = T;
+    static const T &keep(const T &value) { return value; }
+    static T &argument(T &kept) { return kept; }
+};
+template<typename T>
+struct Kept<T, std::enable_if_t<isQObjectPointer<T>()>>
+{
+    using Type = T;
+    static T keep(T object) { return object; }
+    static T argument(T kept) { return kept; }
+};
+template<>
+struct Kept<QVariant>
+{
+    using Type = QVariant;
+    static QVariant keep(const QVariant &value) { return ownedArgument(value); }
+    static QVariant &argument(QVariant &kept) { return kept; }
+};
+
+/// Of views: \a Owner is what is kept.
+template<typename View, typename Owner>
+struct KeptView
+{
+    using Type = Owner;
+    static View argument(const Type &kept) { return View(kept); }
+};
+template<>
+struct Kept<QStringView> : KeptView<QStringView, QString>
+{
+    static QString keep(QStringView text) { return text.toString(); }
+};
+template<>
+struct Kept<QAnyStringView> : KeptView<QAnyStringView, QString>
+{
+    static QString keep(QAnyStringView text) { return text.toString(); }
+};
+template<>
+struct Kept<QByteArrayView> : KeptView<QByteArrayView, QByteArray>
+{
+    static QByteArray keep(QByteArrayView bytes) { return bytes.toByteArray(); }
+};
+template<>
+struct Kept<QLatin1String> : KeptView<QLatin1String, QByteArray>
+{
+    static QByteArray keep(QLatin1String text) { return QByteArray(text.data(), text.size()); }
+};
+template<>
+struct Kept<QUtf8StringView> : KeptView<QUtf8StringView, QByteArray>
+{
+    static QByteArray keep(QUtf8StringView text) { return QByteArray(text.data(), text.size()); }
+    static QUtf8StringView argument(const QByteArray &kept) { return QUtf8StringView(kept.constData(), kept.size()); }
+};
+template<typename Character, typename Traits>
+struct Kept<std::basic_string_view<Character, Traits>>
+    : KeptView<std::basic_string_view<Character, Traits>, std::basic_string<Character, Traits>>
+{
+    static std::basic_string<Character, Traits> keep(std::basic_string_view<Character, Traits> text)
+    {
+        return std::basic_string<Character, Traits>(text);
+    }
+};
+template<>
+struct Kept<const char *> : KeptView<const char *, QByteArray>
+{
+    static QByteArray keep(const char *text) { return QByteArray(text); }
+    static const char *argument(const QByteArray &kept) { return kept.isNull() ? nullptr : kept.constData(); }
+};
+template<>
+struct Kept<const char16_t *> : KeptView<const char16_t *, std::pair<bool, std::u16string>>
+{
+    static Type keep(const char16_t *text) { return {text != nullptr, text ? std::u16string(text) : std::u16string()}; }
+    static const char16_t *argument(const Type &kept) { return kept.first ? kept.second.c_str() : nullptr; }
+};
+
+template<typename T>
+struct Flattened
+{
+    using Type = T;
+    static constexpr bool isFuture = false;
+};
+template<typename T>
+struct Flattened<QFuture<T>>
+{
+    using Type = T;
+    static constexpr bool isFuture = true;
+};
+
+template<typename T>
+struct IsStdFuture : std::false_type
+{
+};
+template<typename T>
+struct IsStdFuture<std::future<T>> : std::true_type
+{
+};
+template<typename T>
+struct IsStdFuture<std::shared_future<T>> : std::true_type
+{
+};
+
+/// A type that a coroutine returns.
+template<typename T, typename = void>
+struct IsCoroutine : std::false_type
+{
+};
+#ifdef __cpp_impl_coroutine
+template<typename T>
+struct IsCoroutine<T, std::void_t<typename std::coroutine_traits<T>::promise_type>> : std::true_type
+{
+};
+#else
+template<typename T>
+struct IsCoroutine<T, std::void_t<typename T::promise_type>> : std::true_type
+{
+};
+#endif
+
+/// \a Returned: by a method or function that runs under a lock.
+template<typename Returned>
+constexpr bool endsWithItsReturn()
+{
+    static_assert(std::is_void_v<Returned> || Flattened<Returned>::isFuture
+                          || !(IsCoroutine<Returned>::value || IsStdFuture<Returned>::value),
+                  "QDistLock: the lock would be given back at the first co_await or before the future is ready. Return a "
+                  "QFuture, which is followed to its end; in a coroutine hold the lock with co_await "
+                  "lock.acquireAwaitable()");
+    static_assert(!Flattened<Returned>::isFuture || !Flattened<typename Flattened<Returned>::Type>::isFuture,
+                  "QDistLock: a QFuture inside a QFuture is not followed; return future.unwrap()");
+    return !Flattened<Returned>::isFuture;
+}
 
 /// A value of the signal as the slot gets it: keys are made of that. Not so with pointers, whose objects are
 /// to be watched.
@@ -323,32 +568,78 @@ decltype(auto) asParameter(const Value &value)
         return (value);
 }
 
-/// What a signal is connected to. \a Values: of the signal's parameters as many as the slot takes.
+/// The call of \a Slot with the arguments of one emission. \a Values: of the signal's parameters as many as the
+/// slot takes.
 template<typename Receiver, typename Slot, typename Parameters, typename... Values>
-struct Emission;
+class SlotJob;
 template<typename Receiver, typename Slot, typename... Parameters, typename... Values>
-struct Emission<Receiver, Slot, QtPrivate::List<Parameters...>, Values...>
+class SlotJob<Receiver, Slot, QtPrivate::List<Parameters...>, Values...> final : public LockedEmission
 {
-    std::shared_ptr<const LockedMethod> method;
-    QPointer<Receiver> receiver; ///< null in its destructor, while it is connected still
-    Slot slot;
-    std::shared_ptr<EmissionTally> tally;
-    std::shared_ptr<ConnectionOwner> counter; ///< what calls emissionMade()
+    using Indexes = std::index_sequence_for<Values...>;
 
-    void operator()(const Values &...values) const
+public:
+    SlotJob(Receiver *receiver, const Slot &slot, const Values &...values)
+        : m_receiver(receiver)
+        , m_slot(slot)
+        , m_kept(Kept<Values>::keep(values)...)
     {
-        if (emissionArrived(tally.get()) && receiver)
-            call(values..., asParameter<std::decay_t<Parameters>>(values)...);
+        const QMetaType types[] = {metaTypeOf<Values>()..., QMetaType()};
+        const void *const pointers[] = {static_cast<const void *>(std::addressof(values))..., nullptr};
+        m_objects = objectsIn(qsizetype(sizeof...(Values)), types, pointers);
+    }
+
+    void begin(const std::shared_ptr<const LockedMethod> &method) override { begin(method, Indexes()); }
+    void run(const std::shared_ptr<void> &locks) override
+    {
+        using Returned = std::decay_t<decltype(call(Indexes()))>;
+        if constexpr (endsWithItsReturn<Returned>())
+            call(Indexes());
+        else
+            holdUntilFinished(QFuture<void>(call(Indexes())), locks);
     }
 
 private:
+    template<std::size_t... indexes>
+    void begin(const std::shared_ptr<const LockedMethod> &method, std::index_sequence<indexes...>)
+    {
+        add(method,
+            asParameter<std::decay_t<Parameters>, Values>(Kept<Values>::argument(std::get<indexes>(m_kept)))...);
+    }
     template<typename... Converted>
-    void call(const Values &...values, const Converted &...converted) const
+    void add(const std::shared_ptr<const LockedMethod> &method, const Converted &...converted)
     {
         const QMetaType types[] = {metaTypeOf<Converted>()..., QMetaType()};
         const void *const pointers[] = {static_cast<const void *>(std::addressof(converted))..., nullptr};
-        callLocked(method, receiver, qsizetype(sizeof...(Values)), types, pointers,
-                   std::make_shared<SlotJob<Receiver, Slot, Values...>>(receiver, slot, values...));
+        callLocked(method, m_receiver, qsizetype(sizeof...(Values)), types, pointers, m_objects, shared_from_this());
+    }
+    template<std::size_t... indexes>
+    decltype(auto) call(std::index_sequence<indexes...>)
+    {
+        if constexpr (std::is_member_function_pointer_v<Slot>)
+            return (m_receiver->*m_slot)(Kept<Values>::argument(std::get<indexes>(m_kept))...);
+        else
+            return m_slot(Kept<Values>::argument(std::get<indexes>(m_kept))...);
+    }
+
+    Receiver *const m_receiver;
+    Slot m_slot;
+    std::tuple<typename Kept<Values>::Type...> m_kept;
+    QList<QPointer<const QObject>> m_objects; ///< that the arguments point to
+};
+
+/// What a signal is connected to, in the thread that emits.
+template<typename Receiver, typename Slot, typename Parameters, typename... Values>
+struct Emission
+{
+    std::shared_ptr<EmissionRelay> relay;
+    Receiver *receiver; ///< not to be used here: it may be destroyed just now
+    Slot slot;
+    std::shared_ptr<ConnectionOwner> end; ///< of the connection to QObject::destroyed() of the receiver
+
+    void operator()(const Values &...values) const
+    {
+        using Job = SlotJob<Receiver, Slot, Parameters, Values...>;
+        relay->send(std::make_shared<Job>(receiver, slot, values...));
     }
 };
 
@@ -397,6 +688,10 @@ struct Connector
             return slotCount;
         }
     }
+    // The type of no other signal.
+    static_assert(!std::is_same_v<Signal, void (QObject::*)(QObject *)> || count() <= 0,
+                  "connectLocked: the object that destroyed() passes is gone before the slot runs; use a slot that "
+                  "takes none");
     using Arguments = typename QtPrivate::List_Left<SignalArguments, count()>::Value;
 
     using Parameters = typename ParametersOf<Slot, Arguments>::Type;
@@ -410,20 +705,19 @@ struct Connector
             return nullptr;
     }
     static QMetaObject::Connection connect(const typename SignalType::Object *sender, Signal signal, Receiver *receiver,
-                                           const Slot &slot, std::shared_ptr<const LockedMethod> method)
+                                           const Slot &slot, const std::shared_ptr<const LockedMethod> &method)
     {
         if (!method)
             return QMetaObject::Connection();
         using Emission = typename EmissionOf<Receiver, Slot, Parameters, Arguments>::Type;
-        const auto tally = tallyEmissions(receiver, method);
-        const auto counter = std::make_shared<ConnectionOwner>();
+        const auto relay = std::make_shared<EmissionRelay>(method, receiver);
+        const auto end = std::make_shared<ConnectionOwner>();
         const QMetaObject::Connection connection =
-                QObject::connect(sender, signal, receiver, Emission{std::move(method), receiver, slot, tally, counter});
-        const auto count = [tally, connection] {
-            if (connection)
-                emissionMade(tally.get());
-        };
-        counter->connection = QObject::connect(sender, signal, sender, count, Qt::DirectConnection);
+                QObject::connect(sender, signal, receiver, Emission{relay, receiver, slot, end}, Qt::DirectConnection);
+        // Before ~QObject() does it, which would destroy the functor while the thread that emits may call it.
+        end->connection = QObject::connect(
+                receiver, &QObject::destroyed, receiver, [connection] { QObject::disconnect(connection); },
+                Qt::DirectConnection);
         return connection;
     }
 };
@@ -474,19 +768,6 @@ private:
     bool m_told = false;
 };
 
-template<typename T>
-struct Flattened
-{
-    using Type = T;
-    static constexpr bool isFuture = false;
-};
-template<typename T>
-struct Flattened<QFuture<T>>
-{
-    using Type = T;
-    static constexpr bool isFuture = true;
-};
-
 /// The one of a future that has finished, if it has one. (A continuation would do as well, but one that is
 /// attached while another thread finishes the future may run twice.)
 inline void throwException(QFuture<void> finished)
@@ -514,7 +795,7 @@ public:
     void run(const std::shared_ptr<void> &locks) override
     {
         try {
-            if constexpr (Flattened<Returned>::isFuture) {
+            if constexpr (!endsWithItsReturn<Returned>()) {
                 follow(m_function(), locks);
                 return;
             } else if constexpr (std::is_void_v<T>) {
@@ -533,16 +814,9 @@ private:
     /// Holds \a locks until \a inner has finished in one way or the other.
     void follow(QFuture<T> inner, const std::shared_ptr<void> &locks)
     {
-        auto *const watcher = new QFutureWatcher<T>(lockedCallsOfThisThread());
         auto self = std::static_pointer_cast<FunctionJob>(this->shared_from_this());
-        QObject::connect(watcher, &QFutureWatcherBase::finished, watcher, [watcher, self, held = locks]() mutable {
-            self->take(watcher->future(), std::move(held));
-            watcher->deleteLater();
-        });
-        auto *const outer = new QFutureWatcher<T>(watcher);
-        QObject::connect(outer, &QFutureWatcherBase::canceled, watcher, [inner]() mutable { inner.cancel(); });
-        outer->setFuture(this->future());
-        watcher->setFuture(inner);
+        whenFinished(QFuture<void>(inner), QFuture<void>(this->future()),
+                     [inner, self, held = locks]() mutable { self->take(inner, std::move(held)); });
     }
 
     void take(QFuture<T> inner, std::shared_ptr<void> locks)
@@ -606,10 +880,30 @@ inline QVariant toArgument(const QString &text)
 {
     return text;
 }
+inline QVariant toArgument(QAnyStringView text)
+{
+    return text.toString();
+}
+inline QVariant toArgument(QUtf8StringView text)
+{
+    return text.toString();
+}
+inline QVariant toArgument(std::string_view utf8)
+{
+    return QString::fromUtf8(utf8.data(), qsizetype(utf8.size()));
+}
+inline QVariant toArgument(QByteArrayView bytes)
+{
+    return bytes.toByteArray();
+}
 template<typename T>
 QVariant toArgument(const T &value)
 {
-    return QVariant::fromValue(value);
+    static_assert(sizeof(Kept<T>) > 0); // refuses what cannot be kept
+    if constexpr (IsView<T>::value)
+        return QVariant::fromValue(Kept<T>::keep(value));
+    else
+        return QVariant::fromValue(value);
 }
 
 } // namespace Detail
@@ -621,9 +915,19 @@ QVariant toArgument(const T &value)
 
     As with QObject::connect(), the connection ends with sender or receiver, and the returned handle
     disconnects it. Emissions that wait go on waiting after that, unless the receiver is destroyed: then they
-    vanish, and what was acquired for them is given back. Where the receiver's thread ends, and the receiver lives on,
-    they are reported as failed (CancelledError). One whose argument, a pointer to a QObject of the
-    receiver's thread, was destroyed meanwhile does not run (CancelledError).
+    vanish, and what was acquired for them is given back. Where the receiver's thread ends, and the receiver
+    lives on, they are reported as failed (CancelledError).
+
+    The arguments are copied when the signal is emitted, also where the receiver lives in another thread. Of
+    a view of text or bytes (QStringView, QAnyStringView, QByteArrayView, std::string_view, `const char *`
+    and the like) its text is copied, and the slot gets a view of the copy. A pointer to a QObject is
+    watched: an emission whose object was destroyed before the slot could run does not run it
+    (CancelledError). If that object lives in another thread than the receiver, it must not be destroyed
+    while the slot runs. Other pointers, other views and containers of views do not compile.
+
+    The lock of a slot that returns a QFuture is held until that has finished, with a result, an exception
+    (which is logged) or cancelled, or until the thread ends. Slots that are coroutines or return a
+    std::future do not compile: nothing says when their work is done.
 
     What could not be run is told by LockedCalls. A slot without annotation, or with a broken one, is an
     error: a warning, and a handle that converts to false. The same where there is no QCoreApplication yet.
@@ -677,7 +981,14 @@ QMetaObject::Connection connectLocked(const typename QtPrivate::FunctionPointer<
 
     Of several methods of that name the one is called that takes this many arguments and matches their types
     best. Arguments are converted as QVariant does, and lists element by element; a value that would lose a part (1.5 or
-    NaN for an int, -1 for an unsigned, nullptr for text) is an error.
+    NaN for an int, -1 for an unsigned, nullptr for text) is an error. They are copied
+    as those of connectLocked().
+
+    If the method returns a QFuture, the lock is held until that has finished, and the future given here
+    ends in the same way: with its (first) result, its exception, or cancelled; cancelling this one cancels
+    that one. Qt must know the type of the result by its name: for types that are not Qt's call
+    `qRegisterMetaType<T>()` once before, else the call ends with OptionsError. Coroutines and a std::future
+    are refused (OptionsError).
 
     The caller and the continuations of the future run without the lock. Never blocks. Cancelling the future takes a call
     back that has not begun. Errors are exceptions of the
@@ -701,10 +1012,12 @@ QFuture<QVariant> invokeLocked(QObject *object, const char *method, const Argume
 
 /*!
     Calls \a function once the lock \a name is held, in the calling thread, which needs an event loop, and
-    gives what it returns. The lock is given back when it returns or throws. Where it returns a QFuture, the
-    lock is held until that has finished, with a result, an exception or cancelled, and the future given here
-    ends in the same way; cancelling this one cancels that one. If the thread ends first, the lock is given back,
-    and the future ends with CancelledError: what still runs then runs without the lock.
+    gives what it returns. The lock is given back when it returns or throws; a ScopedLock that re-entered it and
+    lives longer keeps it until then. Where it returns a QFuture, the lock is held until that has finished, with a
+    result, an exception or cancelled, and the future given here ends in the same way; cancelling this one cancels
+    that one. What runs after \a function has returned is not under the lock to ScopedLock and isLockedHere(): see
+    ScopedLock. If the thread ends first, the lock is given back, and the future ends with CancelledError: what still
+    runs then runs without the lock.
 
     Never blocks. Calls of one thread for the same lock run in the order they were made; at most 10000 of them wait, and
     further ones end with BusyError at once. Cancelling before \a function was called takes the call back.
@@ -761,11 +1074,20 @@ Q_DECLARE_METATYPE(QDistLock::LockedCallInfo)
     slots or signals. \a method is a name; \a key and \a options are string literals.
 
     Several for one method: it needs all these locks. They are taken in one global order, so that no two
-    methods wait for each other. A derived class's annotations of a method replace those of its base.
+    methods wait for each other. Two with the same key must have the same options, except `condition`; where
+    only the values of a call make two keys the same, the options of the first one count. A derived class's
+    annotations of a method replace those of its base.
 
     \a key: text with `{id}` (the parameter of that name), `{order.customer.id}` (properties of gadgets and
     objects, by value or pointer), `{this.tenant}` (a property of the receiver) or `{1}` (a parameter by its
-    number); `{{` and `}}` are braces. Enumerations stand by name, QUuid without braces.
+    number); `{{` and `}}` are braces. Enumerations are written by name, a QUuid without braces, a QDateTime in UTC.
+
+    Different values give different keys. In a value, letters, digits, `-_.@+~` and all characters beyond
+    ASCII stay as they are, all others become `%XX`: with `"{a}:{b}"`, "x:y" and "z" give `x%3Ay:z`. Between
+    two values there must be text, of which one character other than `0`-`9`, `A`-`F` and `%` separates
+    them; if that is one of those that stay, as in `"{year}-{month}"`, the first of the two values has it
+    escaped as well. keyText() does the same, that separator apart, for other forms of a lock. An empty value
+    is refused; `{id?}` allows it.
 
     \a options: `name=value; …`. `wait`, `lease`, `retryInterval`, `maxRetries`, `autoRenew`, `fair`, `minHold`,
     `keyPrefix`, `minReplicas` (0 only, in this version), `replicaTimeout`, `repairMissingTtl` as in LockOptions,
@@ -798,6 +1120,10 @@ Q_DECLARE_METATYPE(QDistLock::LockedCallInfo)
       struct Entry \
       { \
           static_assert(sizeof("" key) > 1, "QDL_LOCKED_METHOD: the key is empty"); \
+          static_assert(std::char_traits<char>::length("" key) == sizeof("" key) - 1, \
+                        "QDL_LOCKED_METHOD: the key ends at its NUL"); \
+          static_assert(std::char_traits<char>::length("" options) == sizeof("" options) - 1, \
+                        "QDL_LOCKED_METHOD: the options end at their NUL"); \
           static_assert(sizeof("" options) > 0 && sizeof("" rest) == 1, \
                         "QDL_LOCKED_METHOD takes a method, a key and options"); \
           static const char *name() \

@@ -15,6 +15,7 @@
 #  error "QDistLock/Coroutines needs C++20 coroutines: set CMAKE_CXX_STANDARD to 20, or pass -std=c++20"
 #endif
 
+#include <atomic>
 #include <coroutine>
 #include <memory>
 #include <utility>
@@ -23,25 +24,45 @@ namespace QDistLock {
 
 namespace Detail {
 
-/// Resumes a coroutine from this thread's event loop once a future has finished or was cancelled; not any
-/// more when this has gone. (Not by a continuation: a future has room for one, which may be somebody's.)
+/// Resumes a coroutine from this thread's event loop once a future has finished or was cancelled, unless this object is
+/// stopped or destroyed before, in whatever thread. (Not by a continuation: a future has room for one, which may be somebody's.)
 class CoroutineResumption
 {
 public:
+    CoroutineResumption() = default;
+    ~CoroutineResumption() { stop(); }
+
+    void stop()
+    {
+        // Whoever takes the coroutine first, this function or finished(), disposes of the watcher.
+        if (!m_coroutine || !m_coroutine->exchange(nullptr))
+            return;
+        const QThread *const thread = m_watcher->thread();
+        if (!thread || thread == QThread::currentThread() || thread->isFinished())
+            delete m_watcher;
+        else
+            m_watcher->deleteLater();
+    }
+
     template<typename T>
     void resumeAfter(const QFuture<T> &future, std::coroutine_handle<> coroutine)
     {
-        auto watcher = std::make_unique<QFutureWatcher<T>>();
-        QObject::connect(watcher.get(), &QFutureWatcherBase::finished, watcher.get(), [this, coroutine] {
-            m_watcher.release()->deleteLater(); // the frame may end here, inside a signal of the watcher
-            coroutine.resume();
+        m_coroutine = std::make_shared<std::atomic<void *>>(coroutine.address());
+        auto *const watcher = new QFutureWatcher<T>;
+        m_watcher = watcher;
+        QObject::connect(watcher, &QFutureWatcherBase::finished, watcher, [watcher, waiting = m_coroutine] {
+            if (void *const address = waiting->exchange(nullptr)) {
+                watcher->deleteLater(); // the frame may end here, inside a signal of the watcher
+                std::coroutine_handle<>::from_address(address).resume();
+            }
         });
         watcher->setFuture(future);
-        m_watcher = std::move(watcher);
     }
 
 private:
-    std::unique_ptr<QFutureWatcherBase> m_watcher;
+    Q_DISABLE_COPY_MOVE(CoroutineResumption)
+    std::shared_ptr<std::atomic<void *>> m_coroutine; ///< null: nobody waits any more
+    QFutureWatcherBase *m_watcher = nullptr;
 };
 
 } // namespace Detail
@@ -89,13 +110,16 @@ private:
 };
 
 /*!
-    One level of a lock, given back when the guard goes.
+    One level of a lock, given back when the guard is destroyed.
 
-    Got from `co_await lock.acquireAwaitable()`. Going never blocks, and touches only this acquisition: a
+    Got from `co_await lock.acquireAwaitable()`. Destroying it never blocks, and touches only this acquisition: a
     hold that ended meanwhile, and was maybe followed by another one of the same object, is left alone.
     The lock may be destroyed first.
 
-    Thread: the lock's own. Errors: busy, timed out and all others are in result(), nothing throws.
+    Thread: the lock's own. If the guard is released or destroyed in another thread, the lock's event loop gives the level
+    back, and a warning is logged, once for each lock; isHeld() is false there. If the lock's thread has ended, the server
+    ends the hold with its lease.
+    Errors: busy, timed out and all others are in result(), nothing throws.
     Ownership: does not own the lock.
 */
 class [[nodiscard]] LockGuard
@@ -104,7 +128,7 @@ public:
     /// Guards nothing.
     LockGuard() = default;
     LockGuard(LockGuard &&other) noexcept
-        : m_lock(std::exchange(other.m_lock, nullptr))
+        : m_lock(std::exchange(other.m_lock, {}))
         , m_result(other.m_result)
     {
     }
@@ -115,51 +139,36 @@ public:
         std::swap(m_result, before.m_result);
         return *this;
     }
-    ~LockGuard()
-    {
-        if (DistributedLock *const lock = takeLock())
-            lock->release();
-    }
+    ~LockGuard() { m_lock.release(m_result.fencingToken); }
 
     /// How the acquire ended; kept after the end of the hold.
     const LockResult &result() const noexcept { return m_result; }
     /// As isHeld().
     explicit operator bool() const { return isHeld(); }
-    /// Reads the clock: false from the local deadline on, and once released or lost.
-    bool isHeld() const { return ownsLevel() && m_lock->isHeld(); }
+    /// Reads the clock: false from the local deadline on, and once released or lost. False in another thread than the
+    /// lock's.
+    bool isHeld() const { return m_lock.isHeld(m_result.fencingToken); }
     /// For the guarded resource; 0 if not acquired, kept after the end of the hold.
     qint64 fencingToken() const noexcept { return m_result.fencingToken; }
 
     /// Gives the level back now; false from the awaitable if there is none any more.
     ReleaseAwaitable release()
     {
-        DistributedLock *const lock = takeLock();
-        return ReleaseAwaitable(lock ? lock->releaseAsync() : QtFuture::makeReadyFuture(false));
+        // Emptied first: a slot of a NOTIFY signal may destroy this guard.
+        const Detail::LockReference lock = std::exchange(m_lock, {});
+        return ReleaseAwaitable(lock.releaseAsync(m_result.fencingToken));
     }
 
 private:
     friend class AcquireAwaitable;
     Q_DISABLE_COPY(LockGuard)
-    LockGuard(DistributedLock *lock, const LockResult &result)
+    LockGuard(const Detail::LockReference &lock, const LockResult &result)
         : m_lock(lock)
         , m_result(result)
     {
     }
 
-    bool ownsLevel() const
-    {
-        return m_lock && m_result.fencingToken != 0 && m_lock->fencingToken() == m_result.fencingToken;
-    }
-    DistributedLock *takeLock()
-    {
-        Q_ASSERT_X(!m_lock || m_lock->thread() == QThread::currentThread(), "LockGuard",
-                   "a guard is used in the thread of its lock");
-        const bool owns = ownsLevel();
-        DistributedLock *const lock = std::exchange(m_lock, nullptr);
-        return owns ? lock : nullptr;
-    }
-
-    QPointer<DistributedLock> m_lock;
+    Detail::LockReference m_lock;
     LockResult m_result{DistributedLock::CancelledError, QStringLiteral("no lock was acquired"), 0};
 };
 
@@ -177,7 +186,8 @@ private:
 
     The coroutine is resumed from the event loop, never from inside a call (except with OptionsError, where it
     was called in the wrong thread or in one without an event loop). If its frame is destroyed
-    while it waits, its own acquire is withdrawn, or given back, and other acquires of the same lock go on.
+    while it waits, its own acquire is withdrawn, or given back, and other acquires of the same lock go on; in another
+    thread as LockGuard says.
     If the lock is destroyed, it resumes with CancelledError.
 
     Keep the guard: `co_await lock.acquireAwaitable();` alone gives the lock back at once. Clang warns of that, GCC 12
@@ -204,12 +214,9 @@ public:
         }
         ~Awaiter()
         {
-            if (!m_waiting || !m_lock)
-                return;
-            if (!m_future.isFinished())
-                m_lock->withdrawAcquire(m_id);
-            else
-                const LockGuard givenBack(m_lock, m_future.result());
+            m_resumption.stop(); // a slot of a NOTIFY signal may run an event loop
+            if (m_waiting)
+                m_reference.withdraw(m_id, m_future);
         }
 
         bool await_ready() const { return !m_lock; }
@@ -219,6 +226,7 @@ public:
             m_waiting = true;
             if (m_future.isFinished()) // refused: there may be no event loop to resume from
                 return false;
+            m_reference = Detail::LockReference(m_lock);
             m_resumption.resumeAfter(m_future, coroutine);
             m_lock->startAcquire(m_id, m_once); // its NOTIFY signals may destroy this coroutine
             return true;
@@ -228,7 +236,7 @@ public:
             LockResult result;
             if (std::exchange(m_waiting, false))
                 result = m_future.result();
-            LockGuard guard(result.isAcquired() ? m_lock.data() : nullptr, result);
+            LockGuard guard(m_reference, result);
             if (result.isAcquired() && !guard.isHeld())
                 guard.m_result = cancelled(m_lock ? "the hold ended before the coroutine was resumed"
                                                   : "the lock object was destroyed");
@@ -246,6 +254,7 @@ public:
         QPointer<DistributedLock> m_lock;
         QString m_name;
         QFuture<LockResult> m_future;
+        Detail::LockReference m_reference; ///< once it waits
         Detail::CoroutineResumption m_resumption;
         quint64 m_id = 0;
         bool m_once = false;

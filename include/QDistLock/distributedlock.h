@@ -15,9 +15,45 @@
 namespace QDistLock {
 
 class AcquireAwaitable;
+class DistributedLock;
 class DistributedLockPrivate;
 class LockRegistry;
 struct LockResult;
+
+namespace Detail {
+
+struct LockLink;
+
+/*!
+    A DistributedLock as LockGuard and AcquireAwaitable refer to it. Copyable; may outlive the lock.
+
+    Thread: made in the lock's own. Any other one may use it, too: then a warning is logged, once for each lock, and what
+    was asked for is done in the lock's thread, by its event loop.
+*/
+class QDISTLOCK_EXPORT LockReference
+{
+public:
+    LockReference() = default;
+    explicit LockReference(DistributedLock *lock);
+
+    /// Of that acquisition; 0 = none. False in another thread.
+    bool isHeld(qint64 fencingToken) const;
+    /// Gives one level of that acquisition back; of a later one nothing.
+    void release(qint64 fencingToken) const;
+    /// The same; true once it was given back, as by DistributedLock::releaseAsync().
+    QFuture<bool> releaseAsync(qint64 fencingToken) const;
+    /// Withdraws the acquire \a id that \a result is of; gives back what it got.
+    void withdraw(quint64 id, const QFuture<LockResult> &result) const;
+
+private:
+    DistributedLock *lockOfThisThread() const;
+    template<typename Function>
+    void callInItsThread(Function function) const;
+
+    std::shared_ptr<LockLink> m_link;
+};
+
+} // namespace Detail
 
 /*!
     A lock that one owner in a set of processes and machines holds at a time, kept by a Redis server.
@@ -232,6 +268,7 @@ protected:
 
 private:
     friend class AcquireAwaitable;
+    friend class Detail::LockReference;
     friend class DistributedLockPrivate;
     Q_DISABLE_COPY_MOVE(DistributedLock)
     /// The halves of acquireAsync(): nothing happens, and nobody is told of anything, before the second.

@@ -58,11 +58,12 @@ public:
 
     /// This thread's registry on defaultServer(); lives until the thread or the application ends.
     static LockRegistry *instance();
-    /// This thread's registry on \a server; lives until the thread or the application ends.
+    /// This thread's registry on \a server, one for all spellings of its URL (`redis://h` and `redis://h:6379/0`); lives
+    /// until the thread or the application ends.
     static LockRegistry *instance(const QUrl &server);
     /// Thread-safe. For registries made by instance() from now on.
     static void setDefaultServer(const QUrl &server);
-    /// Thread-safe. What was set, else QDISTLOCK_URL, else redis://127.0.0.1:6379.
+    /// Thread-safe. What was set, else QDISTLOCK_URL, else redis://127.0.0.1:6379; with port, and without database 0.
     static QUrl defaultServer();
 
     /// The registry's own lock of that name, made when needed. It is deleted once it has been Unlocked
@@ -73,7 +74,7 @@ public:
     std::chrono::milliseconds idleEviction() const;
     void setIdleEviction(std::chrono::milliseconds idle);
 
-    /// Without user name and password.
+    /// Without user name and password; with port, and without database 0.
     QUrl server() const;
     State state() const;
     /// Why the server cannot be used or asked; NoError once it answered.

@@ -65,9 +65,11 @@ private:
 
     It is kept by a background thread, which renews it whatever the thread of the scope does: computes,
     sleeps or waits. The calling thread needs no event loop, and none runs while it waits. The owner is the
-    thread: a scope inside another of the same server, key prefix and name re-enters in the same thread,
-    without a command to the server; the last of them gives it back. If the outer scope has lost its lock
-    by then, the inner one acquires one of its own.
+    thread: a scope inside another of the same server, key prefix and name, or inside a method or function that
+    annotations.h runs under that lock, re-enters in the same thread, without a command to the server. They may end
+    in any order; the last one gives the lock back. If the outer scope has lost its lock by then, the inner one
+    acquires the lock itself. Servers are compared by their URLs, however they are spelt, whoever logs in: `redis://h` is
+    `redis://u:p@h:6379/0`. But `localhost` is not 127.0.0.1, for nothing is resolved: use one of them everywhere.
 
     Under the lock: the calling thread until the end of the scope, or release(). Not: threads, timers and queued calls
     that it starts.
@@ -78,7 +80,10 @@ private:
     Waiting: `wait` of the options at most. With `wait` = 0 it is one look at the server, which takes 5 s at
     most (1 s in the GUI thread) should the server not answer. In the GUI thread only `wait` = 0 is
     allowed: anything else ends with BusyError and a warning, see setGuiThreadWaitAllowed(). A scope that
-    waits for a DistributedLock that lives in its own thread waits in vain.
+    waits for its own thread waits in vain, and says so in its error: for a DistributedLock that lives there, or for work
+    of annotations.h there that has returned a QFuture and keeps its lock until that finishes. The continuations of such a
+    QFuture are not under the lock to a scope, for any other task of the thread may run as well; to have them under it,
+    begin a scope in the work and keep it, in a std::shared_ptr for instance, until they have run.
 
     Thread: any but the library's own; used and destroyed in the thread it was made in, except isHeld(),
     check() and fencingToken(), which are thread-safe. release() in another thread is refused. Destroying
@@ -134,7 +139,8 @@ private:
 };
 
 /// Whether the code that asks runs under the lock of that name, in this thread, and it is still held: in a
-/// ScopedLock, or in a method that annotations.h runs. 0 commands. Any thread.
+/// ScopedLock, or in a method or function that annotations.h runs, until that returns, a QFuture too. 0 commands. Any
+/// thread.
 QDISTLOCK_EXPORT bool isLockedHere(const QString &name, const LockOptions &options = {});
 QDISTLOCK_EXPORT bool isLockedHere(const QUrl &server, const QString &name, const LockOptions &options = {});
 /// The fencing token of that lock; 0 if there is none.
@@ -158,6 +164,16 @@ struct LiteralCharacter<const Character (&)[size]>
     using Type = Character;
 };
 
+/// Of a literal, or of an array without the NULs that fill it up.
+template<typename Character, std::size_t size>
+qsizetype lengthOf(const Character (&text)[size])
+{
+    std::size_t length = size;
+    while (length > 0 && text[length - 1] == Character())
+        --length;
+    return qsizetype(length);
+}
+
 /// The name a macro was given.
 template<typename T>
 QString lockName(T &&name)
@@ -180,9 +196,9 @@ QString lockName(T &&name)
                   "or a literal (in UTF-8 or UTF-16). For other bytes say QString::fromUtf8(); for another server "
                   "say QDistLock::ScopedLock lock(server, name, options)");
     if constexpr (isUtf8)
-        return QString::fromUtf8(name, std::extent_v<std::remove_reference_t<T>> - 1);
+        return QString::fromUtf8(name, lengthOf(name));
     else if constexpr (isUtf16)
-        return QString::fromUtf16(name, std::extent_v<std::remove_reference_t<T>> - 1);
+        return QString::fromUtf16(name, lengthOf(name));
     else if constexpr (std::is_same_v<Decayed, QStringView>)
         return name.toString();
     else if constexpr (isName)
@@ -231,42 +247,51 @@ LockOptions namedOptions(std::initializer_list<T>)
 #define QDL_DETAIL_OPTIONS(...) \
     (true ? QDistLock::LockOptions{QDL_DETAIL_REST(__VA_ARGS__)} \
           : QDistLock::Detail::namedOptions({QDL_DETAIL_REST(__VA_ARGS__)}))
-#define QDL_DETAIL_NAME(line) QDL_DETAIL_NAME_AT(line)
-#define QDL_DETAIL_NAME_AT(line) qdlScopedLock##line
-#define QDL_DETAIL_LOCK(...) \
-    QDL_DETAIL_NAME(__LINE__) \
+// Not by the line: all that a macro of the application expands to has one.
+#define QDL_DETAIL_NAME(number) QDL_DETAIL_NAME_OF(number)
+#define QDL_DETAIL_NAME_OF(number) qdlScopedLock##number
+#define QDL_DETAIL_LOCK(lock, ...) \
+    const QDistLock::ScopedLock lock \
     { \
         QDistLock::Detail::lockName(QDL_DETAIL_FIRST(__VA_ARGS__)), QDL_DETAIL_OPTIONS(__VA_ARGS__) \
     }
+#define QDL_DETAIL_SCOPED_LOCK(lock, ...) \
+    QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK(lock, __VA_ARGS__)); \
+    QDistLock::Detail::throwUnlessAcquired(lock)
+#define QDL_DETAIL_LOCK_OR_RETURN(lock, ...) \
+    QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK(lock, QDL_DETAIL_REST(__VA_ARGS__))); \
+    if (!lock) \
+    return QDL_DETAIL_FIRST(__VA_ARGS__)
+#define QDL_DETAIL_LOCK_OR_RETURN_VOID(lock, ...) \
+    QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK(lock, __VA_ARGS__)); \
+    if (!lock) \
+    return
+#define QDL_DETAIL_WITH_LOCK(lock, ...) if (QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK(lock, __VA_ARGS__)); lock)
 
 /*!
     QDL_SCOPED_LOCK(name, options…): the rest of the scope runs under the lock; throws
     QDistLock::LockUnavailable where it cannot be acquired. See QDistLock::ScopedLock.
 
-    The name is a QString, a view of one, or a literal. The options are designated initialisers in C++20,
-    `QDL_SCOPED_LOCK(u"order:%1"_s.arg(id), .lease = 1min, .wait = 2s)` (in the order of the fields), or a
-    LockOptions, `QDL_SCOPED_LOCK("report", LockOptions().withWait(2s))`. The server is the default one. The guard
-    has no name of its own: ask isLockedHere() and fencingTokenHere().
+    The name is a QString, a view of one, a literal, or a constant array of characters, without the NULs at
+    its end. The options are designated initialisers in C++20, `QDL_SCOPED_LOCK(u"order:%1"_s.arg(id),
+    .lease = 1min, .wait = 2s)` (in the order of the fields), or a LockOptions, `QDL_SCOPED_LOCK("report",
+    LockOptions().withWait(2s))`. The server is the default one. The guard has no name of its own: ask
+    isLockedHere() and fencingTokenHere().
 */
 #define QDL_SCOPED_LOCK(...) \
-    const QDistLock::ScopedLock QDL_DETAIL_LOCK(__VA_ARGS__); \
-    QDistLock::Detail::throwUnlessAcquired(QDL_DETAIL_NAME(__LINE__))
+    QDL_DETAIL_EXPAND(QDL_DETAIL_SCOPED_LOCK(QDL_DETAIL_NAME(__COUNTER__), __VA_ARGS__))
 
 /// QDL_LOCK_OR_RETURN(value, name, options…): as QDL_SCOPED_LOCK(), but returns \c value from the function
 /// where the lock cannot be acquired. A value with a comma in it stands in parentheses.
 #define QDL_LOCK_OR_RETURN(...) \
-    const QDistLock::ScopedLock QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK(QDL_DETAIL_REST(__VA_ARGS__))); \
-    if (!QDL_DETAIL_NAME(__LINE__)) \
-    return QDL_DETAIL_FIRST(__VA_ARGS__)
+    QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK_OR_RETURN(QDL_DETAIL_NAME(__COUNTER__), __VA_ARGS__))
 
 /// QDL_LOCK_OR_RETURN_VOID(name, options…): the same for a function that returns nothing.
 #define QDL_LOCK_OR_RETURN_VOID(...) \
-    const QDistLock::ScopedLock QDL_DETAIL_LOCK(__VA_ARGS__); \
-    if (!QDL_DETAIL_NAME(__LINE__)) \
-    return
+    QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK_OR_RETURN_VOID(QDL_DETAIL_NAME(__COUNTER__), __VA_ARGS__))
 
 /// QDL_WITH_LOCK(name, options…) { under the lock } else { it could not be acquired }
-#define QDL_WITH_LOCK(...) if (const QDistLock::ScopedLock QDL_DETAIL_LOCK(__VA_ARGS__); QDL_DETAIL_NAME(__LINE__))
+#define QDL_WITH_LOCK(...) QDL_DETAIL_EXPAND(QDL_DETAIL_WITH_LOCK(QDL_DETAIL_NAME(__COUNTER__), __VA_ARGS__))
 
 /*!
     QDL_ASSERT_LOCKED(name, options…): as Q_ASSERT: where this thread does not run under that lock, names lock,

@@ -132,6 +132,18 @@ bool parseDatabase(const QString &text, int *database)
     return ok;
 }
 
+/// "/a" for "//./a", which is the same file. Not for "/b/../a", which is another one if b is a link.
+QString withoutEmptySegments(const QString &path)
+{
+    QString result;
+    const auto segments = QStringView(path).split(u'/', Qt::SkipEmptyParts);
+    for (const QStringView segment : segments) {
+        if (segment != u".")
+            result += u'/' + segment.toString();
+    }
+    return result.isEmpty() ? path : result;
+}
+
 struct Parser
 {
     const QUrl &url;
@@ -340,6 +352,46 @@ QUrl ServerUrl::withoutSecrets(const QUrl &url)
     if (const QString scheme = url.scheme(); scheme == tcpScheme || scheme == tlsScheme || scheme == unixScheme)
         safe.setScheme(scheme); // of "user:password@host" it is the user
     return safe;
+}
+
+QUrl ServerUrl::normalized(const QUrl &url)
+{
+    const auto server = parse(url, nullptr);
+    if (!server)
+        return url;
+    QUrl normalized = url; // QUrl itself has one spelling of the scheme and the host
+    if (server->scheme == Unix) {
+        normalized.setHost(QLatin1String("")); // unix:/path is unix:///path
+        normalized.setPath(withoutEmptySegments(server->path), QUrl::DecodedMode);
+    } else {
+        normalized.setPort(server->port);
+        normalized.setPath(server->database == 0 ? QString() : u'/' + QString::number(server->database));
+    }
+
+    // The password may have come from the environment.
+    QString password;
+    decode(url.password(QUrl::FullyEncoded), &password);
+    const bool emptyPassword = password.isEmpty() && url.userInfo(QUrl::FullyEncoded).contains(u':');
+    normalized.setUserInfo(QString());
+    if (!server->user.isEmpty())
+        normalized.setUserName(server->user, QUrl::DecodedMode);
+    if (!password.isEmpty())
+        normalized.setPassword(password, QUrl::DecodedMode);
+    else if (!server->user.isEmpty() && emptyPassword)
+        normalized.setPassword(QLatin1String(""));
+
+    QStringList query;
+    const auto add = [&query](const char *name, const QString &value) {
+        if (!value.isEmpty())
+            query.append(QLatin1String(name) + u'=' + QString::fromLatin1(QUrl::toPercentEncoding(value, "/")));
+    };
+    add("ca", server->caFile);
+    add("cert", server->certificateFile);
+    add("key", server->keyFile);
+    if (server->scheme == Unix && server->database != 0)
+        add("db", QString::number(server->database));
+    normalized.setQuery(query.isEmpty() ? QString() : query.join(u'&'));
+    return QUrl::fromEncoded(normalized.toEncoded()); // QUrl compares which parts were set, even if they are empty
 }
 
 QString ServerUrl::toDisplayString() const

@@ -34,6 +34,9 @@ struct ServerUrl
     /// \a url without user name, password and query, fit for logs. Only the scheme of a URL whose
     /// parts cannot be told apart for sure, such as one with an unescaped '/' in the password.
     static QUrl withoutSecrets(const QUrl &url);
+    /// The one spelling of \a url: equal for all URLs that parse() reads in the same way. It has the port, but no database 0,
+    /// and no password that comes from QDISTLOCK_PASSWORD. A URL that cannot be used is returned as it is.
+    static QUrl normalized(const QUrl &url);
     /// Fit for logs and errors: "redis://host:6379/0".
     QString toDisplayString() const;
     /// An error text of the server, fit for logs and errors: user name and password are blanked. An error code,

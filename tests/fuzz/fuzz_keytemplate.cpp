@@ -1,14 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// The input is a key template and, in a second line, the value of its parameter `id`. What is wrong is told with
-// a place that is in the text; what is understood is what a plain reading of the rules says.
+// The input is a key template and, in the lines below, the values of its parameters `id` and `any` in two calls. What is
+// wrong is reported with a position that is in the text; what is understood is what a plain reading of the rules says; and calls
+// with different values never have the same key.
 
 #include "fuzz.h"
 
 #include "annotation.h"
 
 #include <QtCore/qregularexpression.h>
+#include <QtCore/qstringlist.h>
 
 #include <algorithm>
 #include <array>
@@ -45,20 +47,20 @@ public:
 class Call
 {
 public:
-    explicit Call(const QString &value)
-        : m_id(value)
-        , m_any(value)
+    Call(const QString &id, const QString &any)
+        : m_id(id)
+        , m_any(any)
     {
-        m_order.anything = value;
-        m_customer.name = value;
-        m_customer.partner = value.isEmpty() ? nullptr : &m_customer; // round in a circle
+        m_order.anything = any;
+        m_customer.name = id;
+        m_customer.partner = id.isEmpty() ? nullptr : &m_customer; // round in a circle
     }
 
     CallArguments arguments() const { return {&m_customer, qsizetype(m_values.size()), m_types.data(), m_values.data()}; }
 
     static MethodSignature signature()
     {
-        const Call call{QString()};
+        const Call call{QString(), QString()};
         return {&Customer::staticMetaObject, {"id", "count", "order", "customer", "any", ""},
                 {call.m_types.begin(), call.m_types.end()}};
     }
@@ -87,9 +89,35 @@ void checkError(const QString &error, QStringView text)
     }
 }
 
+struct Reading
+{
+    QString key;
+    QStringList values; ///< those of the call that the key is made of
+};
+
+bool isHexDigitOrPercent(QChar c)
+{
+    return QStringLiteral("%0123456789ABCDEF").contains(c);
+}
+
+QString escaped(const QString &value, const QString &separator)
+{
+    QString text;
+    const QList<uint> characters = value.toUcs4();
+    for (const uint c : characters) {
+        const QString character = QString::fromUcs4(reinterpret_cast<const char32_t *>(&c), 1);
+        const bool safe = c >= 0x80 || QChar(c).isLetterOrNumber() || QStringLiteral("-_.@+~").contains(character);
+        if (safe && character != separator)
+            text += character;
+        else
+            text += QLatin1Char('%') + QString::fromLatin1(character.toUtf8().toHex('%').toUpper());
+    }
+    return text;
+}
+
 /// The rules once more, as simply as can be: what \a text means, or nullopt if it is wrong or refers to anything
 /// that this does not know.
-std::optional<QString> plainReading(QString text, const QString &id)
+std::optional<Reading> plainReading(const QString &text, const QString &id, const QString &any)
 {
     static const std::pair<const char *, QString> known[] = {
             {"count", QStringLiteral("-7")},         {"2", QStringLiteral("-7")},
@@ -97,37 +125,61 @@ std::optional<QString> plainReading(QString text, const QString &id)
             {"this.order.number", QStringLiteral("42")}, {"customer.order.number", QStringLiteral("42")},
             {"6", QStringLiteral("0.5")},
     };
-    QString meaning;
-    while (!text.isEmpty()) {
-        const auto skip = [&text](qsizetype size) { text.remove(0, size); };
-        if (text.startsWith(QLatin1String("{{")) || text.startsWith(QLatin1String("}}"))) {
-            meaning += text.front();
-            skip(2);
-        } else if (text.front() == u'}') {
+    const auto valueOf = [&](const QString &path) -> std::optional<QString> {
+        if (QStringList{QStringLiteral("id"), QStringLiteral("1"), QStringLiteral("this.name"), QStringLiteral("customer.name"),
+                        QStringLiteral("4.name")}
+                    .contains(path))
+            return id;
+        if (QStringList{QStringLiteral("any"), QStringLiteral("5"), QStringLiteral("order.anything")}.contains(path))
+            return any;
+        for (const auto &pair : known) {
+            if (path == QLatin1String(pair.first))
+                return pair.second;
+        }
+        return std::nullopt;
+    };
+    // Literals and, between them, values.
+    QStringList literals{QString()};
+    QStringList values;
+    for (qsizetype i = 0; i < text.size(); ++i) {
+        const QStringView rest = QStringView(text).sliced(i);
+        if (rest.startsWith(u"{{") || rest.startsWith(u"}}")) {
+            literals.last() += text.at(i++);
+        } else if (text.at(i) == u'}' || text.at(i).isNull()) {
             return std::nullopt;
-        } else if (text.front() == u'{') {
-            const qsizetype end = text.indexOf(u'}');
-            const QString path = end < 0 ? QString() : text.mid(1, end - 1);
-            const auto value = std::find_if(std::begin(known), std::end(known), [&](const auto &pair) {
-                return path == QLatin1String(pair.first);
-            });
-            const QStringList texts{QStringLiteral("id"),       QStringLiteral("1"),
-                                    QStringLiteral("any"),      QStringLiteral("5"),
-                                    QStringLiteral("this.name"), QStringLiteral("customer.name"),
-                                    QStringLiteral("4.name"),   QStringLiteral("order.anything")};
-            if (texts.contains(path))
-                meaning += id;
-            else if (value != std::end(known))
-                meaning += value->second;
-            else
+        } else if (text.at(i) == u'{') {
+            const qsizetype end = text.indexOf(u'}', i);
+            QString path = end < 0 ? QString() : text.mid(i + 1, end - i - 1);
+            const bool mayBeEmpty = path.endsWith(u'?');
+            path.chop(mayBeEmpty ? 1 : 0);
+            const auto value = valueOf(path);
+            if (!value || (value->isEmpty() && !mayBeEmpty))
                 return std::nullopt;
-            skip(end + 1);
+            values.append(*value);
+            literals.append(QString());
+            i = end;
         } else {
-            meaning += text.front();
-            skip(1);
+            literals.last() += text.at(i);
         }
     }
-    return meaning;
+    Reading reading{literals.first(), values};
+    for (qsizetype i = 0; i < values.size(); ++i) {
+        QString separator;
+        if (i + 1 < values.size()) {
+            QStringList candidates;
+            const QList<uint> characters = literals.at(i + 1).toUcs4();
+            for (const uint c : characters)
+                candidates.append(QString::fromUcs4(reinterpret_cast<const char32_t *>(&c), 1));
+            candidates.removeIf([](const QString &c) { return isHexDigitOrPercent(c.front()); });
+            if (candidates.isEmpty())
+                return std::nullopt;
+            const auto always = std::find_if(candidates.begin(), candidates.end(),
+                                             [](const QString &c) { return escaped(c, QString()) != c; });
+            separator = always == candidates.end() ? candidates.first() : *always;
+        }
+        reading.key += escaped(values.at(i), separator) + literals.at(i + 1);
+    }
+    return reading;
 }
 
 std::optional<QString> evaluate(const QString &text, const CallArguments &arguments)
@@ -160,17 +212,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const QString input = QString::fromUtf8(Fuzz::bytes(data, size));
     const QString text = input.section(u'\n', 0, 0);
-    const QString id = input.section(u'\n', 1);
-    const Call call(id);
-
-    const auto meaning = evaluate(text, call.arguments());
-    if (const auto expected = plainReading(text, id); expected && !text.isEmpty())
-        FUZZ_CHECK2(meaning == expected, (text + u'\n' + meaning.value_or(QStringLiteral("(wrong)")) + u'\n' + *expected).toUtf8());
+    const auto check = [&](const QString &id, const QString &any) {
+        const auto key = evaluate(text, Call(id, any).arguments());
+        const auto expected = plainReading(text, id, any);
+        if (expected && !text.isEmpty()) {
+            const QString found = key.value_or(QStringLiteral("(wrong)"));
+            FUZZ_CHECK2(key == expected->key, (text + u'\n' + found + u'\n' + expected->key).toUtf8());
+        }
+        return expected;
+    };
+    const auto first = check(input.section(u'\n', 1, 1), input.section(u'\n', 2, 2));
+    const auto second = check(input.section(u'\n', 3, 3), input.section(u'\n', 4));
+    if (first && second && first->key == second->key)
+        FUZZ_CHECK2(first->values == second->values, (text + u'\n' + first->key).toUtf8());
 
     // Any text at all can be written as a template.
-    QString escaped = input;
-    escaped.replace(u'{', QLatin1String("{{")).replace(u'}', QLatin1String("}}"));
-    FUZZ_CHECK(input.isEmpty() || evaluate(escaped, call.arguments()) == input);
+    QString literal = input;
+    literal.remove(QChar::Null).replace(u'{', QLatin1String("{{")).replace(u'}', QLatin1String("}}"));
+    const auto meant = evaluate(literal, Call(text, text).arguments());
+    FUZZ_CHECK(literal.isEmpty() || meant == QString(input).remove(QChar::Null));
 
     checkPath(text);
     return 0;

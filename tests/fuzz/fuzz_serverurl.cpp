@@ -62,6 +62,21 @@ void checkPrinted(const QUrl &url, const ServerUrl &server)
     FUZZ_CHECK2(samePlace(*again, server) && again->database == server.database, shown.toUtf8());
     FUZZ_CHECK(again->user.isEmpty() && again->password.isEmpty());
 
+    // In its one spelling it is the same server, with the same login.
+    const QUrl normalized = ServerUrl::normalized(url);
+    const auto fromNormalized = ServerUrl::parse(normalized, &error);
+    FUZZ_CHECK2(fromNormalized, (normalized.toString(QUrl::FullyEncoded) + u'\n' + error).toUtf8());
+    FUZZ_CHECK2(ServerUrl::normalized(normalized) == normalized, normalized.toString(QUrl::FullyEncoded).toUtf8());
+    const bool samePath = server.scheme != ServerUrl::Unix || fromNormalized->path == server.path
+            || server.path.contains(QLatin1String("//")) || server.path.contains(QLatin1String("/."));
+    FUZZ_CHECK2(fromNormalized->scheme == server.scheme && fromNormalized->host == server.host
+                        && fromNormalized->port == server.port && samePath
+                        && fromNormalized->database == server.database && fromNormalized->user == server.user
+                        && fromNormalized->password == server.password && fromNormalized->caFile == server.caFile
+                        && fromNormalized->certificateFile == server.certificateFile
+                        && fromNormalized->keyFile == server.keyFile,
+                normalized.toString(QUrl::FullyEncoded).toUtf8());
+
     const QUrl safe = ServerUrl::withoutSecrets(url);
     const auto fromSafe = ServerUrl::parse(safe, &error);
     FUZZ_CHECK2(fromSafe, (safe.toString(QUrl::FullyEncoded) + u'\n' + error).toUtf8());

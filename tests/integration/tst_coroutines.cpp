@@ -5,10 +5,15 @@
 
 #include <QDistLock/Coroutines>
 
+#include <QtCore/qsemaphore.h>
+#include <QtCore/qthread.h>
+
 #include <coroutine>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 using namespace LockTesting;
@@ -123,6 +128,7 @@ private Q_SLOTS:
     void destroyedBeforeItsLevelWasTold();
     void destroyedByEachNotify_data();
     void destroyedByEachNotify();
+    void notResumedByItsDestruction();
     void destroyedByTheAcquiredSignal();
     void destroyedWithItsLock();
 
@@ -146,6 +152,19 @@ private Q_SLOTS:
     void releaseAwaitedBesideAContinuation();
     void releaseAwaitedAfterItsFutureWasCancelled();
     void frameEndsWithItsLastResumption();
+
+    void guardDestroyedInAnotherThread();
+    void guardReleasedInAnotherThread();
+    void guardAskedInAnotherThread();
+    void guardOfNothingInAnotherThread();
+    void guardInAnotherThreadLeavesALaterHoldAlone();
+    void guardDestroyedAfterTheThreadOfItsLock_data();
+    void guardDestroyedAfterTheThreadOfItsLock();
+    void guardRacesWithItsLock();
+    void awaitedInAnotherThread();
+    void frameDestroyedInAnotherThread_data();
+    void frameDestroyedInAnotherThread();
+    void frameDestroyedAfterTheThreadOfItsLock();
 
 private:
     QByteArray key() const { return "lock:" + m_name.toUtf8(); }
@@ -317,7 +336,7 @@ void tst_Coroutines::resumedFromTheEventLoopOnly()
     // The last slot but the resumption that hears of it.
     connect(&lock, &DistributedLock::acquired, this, [&] { inside = true; });
     connect(&lock, &DistributedLock::acquired, this, [&] {
-        QMetaObject::invokeMethod(this, [&] { inside = false; }, Qt::QueuedConnection);
+        QMetaObject::invokeMethod(&lock, [&] { inside = false; }, Qt::QueuedConnection);
     });
     QVERIFY(!task.isDone());
     QVERIFY(eventually([&] { return task.isDone(); }));
@@ -560,6 +579,27 @@ void tst_Coroutines::destroyedByEachNotify()
     seen.guard = {};
     lock.reset();
     QVERIFY(eventually([&] { return isFree(); }));
+}
+
+/// A slot of a NOTIFY signal that the destruction emits may run an event loop.
+void tst_Coroutines::notResumedByItsDestruction()
+{
+    occupy();
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, m_name);
+    lock.setWait(LockOptions::Forever);
+    Seen seen;
+    Task doomed = take(&lock, &seen);
+    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    Spies spies(&lock);
+    bool ended = false;
+    connect(&lock, &DistributedLock::stateChanged, &lock, [&] {
+        ended = eventually([&] { return spies.failed.size() == 1; });
+        processEvents();
+    });
+    doomed.destroy();
+    QVERIFY(ended);
+    QVERIFY(!seen.resumed);
 }
 
 void tst_Coroutines::destroyedByTheAcquiredSignal()
@@ -962,6 +1002,251 @@ void tst_Coroutines::frameEndsWithItsLastResumption()
     }
     QVERIFY(eventually([&] { return *ended == 2; }));
     QVERIFY(eventually([&] { return isFree() && ended.use_count() == 1; }));
+}
+
+void tst_Coroutines::guardDestroyedInAnotherThread()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, m_name);
+    Spies spies(&lock);
+    Seen seen;
+    const Task task = take(&lock, &seen);
+    QVERIFY(eventually([&] { return seen.held; }));
+    const LogCapture log;
+    std::thread([guard = std::move(seen.guard)] { }).join();
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(isFree());
+    QCOMPARE(log.messages(QtWarningMsg).size(), 1);
+    QCOMPARE(log.count({m_name, QStringLiteral("LockGuard"), QStringLiteral("in the wrong thread"),
+                        QStringLiteral("the main thread")}),
+             1);
+}
+
+void tst_Coroutines::guardReleasedInAnotherThread()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, m_name);
+    Spies spies(&lock);
+    Seen seen;
+    const Task task = take(&lock, &seen);
+    QVERIFY(eventually([&] { return seen.held; }));
+    const LogCapture log;
+    std::atomic<bool> ended{false};
+    bool confirmed = false;
+    bool again = true;
+    std::thread thread([&] {
+        LockGuard guard = std::move(seen.guard);
+        confirmed = guard.release().future().result();
+        again = guard.release().future().result();
+        ended = true;
+    });
+    QVERIFY(eventually([&] { return ended.load(); }));
+    thread.join();
+    QVERIFY(confirmed);
+    QVERIFY(!again);
+    QCOMPARE(spies.released.size(), 1);
+    QVERIFY(isFree());
+    QCOMPARE(log.messages(QtWarningMsg).size(), 1);
+}
+
+/// Only its own thread may ask: anywhere else the answer is the safe one.
+void tst_Coroutines::guardAskedInAnotherThread()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, m_name);
+    Seen seen;
+    const Task task = take(&lock, &seen);
+    QVERIFY(eventually([&] { return seen.held; }));
+    const LogCapture log;
+    std::thread([&seen] {
+        for (int i = 0; i < 10; ++i)
+            QVERIFY(!seen.guard.isHeld());
+        QVERIFY(seen.guard.fencingToken() > 0);
+    }).join();
+    QCOMPARE(log.messages(QtWarningMsg).size(), 1);
+    QVERIFY(seen.guard.isHeld());
+    seen.guard = {};
+    QVERIFY(eventually([&] { return isFree(); }));
+}
+
+void tst_Coroutines::guardOfNothingInAnotherThread()
+{
+    occupy();
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, m_name);
+    Seen seen;
+    const Task task = look(&lock, &seen);
+    QVERIFY(eventually([&] { return seen.resumed; }));
+    const LogCapture log;
+    std::thread([guard = std::move(seen.guard)] { QVERIFY(!guard.isHeld()); }).join();
+    std::thread([guard = std::move(seen.guard)] { }).join(); // moved from
+    QCOMPARE(log.messages(QtWarningMsg).size(), 0);
+}
+
+void tst_Coroutines::guardInAnotherThreadLeavesALaterHoldAlone()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, m_name);
+    Spies spies(&lock);
+    Seen seen;
+    const Task task = take(&lock, &seen);
+    QVERIFY(eventually([&] { return seen.held; }));
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(acquireNow(&lock));
+    const LogCapture log;
+    std::thread([guard = std::move(seen.guard)] { }).join();
+    processEvents();
+    QVERIFY(lock.isHeld());
+    QCOMPARE(lock.holdCount(), 1);
+}
+
+void tst_Coroutines::guardDestroyedAfterTheThreadOfItsLock_data()
+{
+    QTest::addColumn<bool>("lockDestroyed");
+    QTest::newRow("lock destroyed") << true;
+    QTest::newRow("lock left behind") << false;
+}
+
+void tst_Coroutines::guardDestroyedAfterTheThreadOfItsLock()
+{
+    QFETCH(const bool, lockDestroyed);
+    const LogCapture log;
+    Seen seen;
+    Task task;
+    std::unique_ptr<LockRegistry> registry;
+    std::unique_ptr<DistributedLock> lock;
+    bool held = false;
+    std::unique_ptr<QThread> thread(QThread::create([&] {
+        registry = std::make_unique<LockRegistry>(m_server.url());
+        lock = std::make_unique<DistributedLock>(registry.get(), m_name);
+        lock->setOptions(options(1s));
+        task = take(lock.get(), &seen);
+        held = eventually([&] { return seen.held; });
+        if (lockDestroyed) {
+            lock.reset();
+            registry.reset();
+        }
+    }));
+    thread->start();
+    QVERIFY(thread->wait(20'000));
+    QVERIFY(held);
+    const bool asked = seen.guard.isHeld();
+    QVERIFY(!asked);
+    seen.guard = {};
+    QCOMPARE(log.messages(QtWarningMsg).size(), lockDestroyed ? 0 : 1);
+    thread.reset();
+    lock.reset();
+    registry.reset();
+    QVERIFY(eventually([&] { return isFree(); })); // by the end of its lease, if nobody could release it
+}
+
+void tst_Coroutines::guardRacesWithItsLock()
+{
+    LockRegistry registry(QUrl(QStringLiteral("memory:")));
+    const LogCapture log;
+    for (int i = 0; i < 200; ++i) {
+        auto lock = std::make_unique<DistributedLock>(&registry, m_name);
+        Seen seen;
+        const Task task = take(lock.get(), &seen);
+        QVERIFY(eventually([&] { return seen.held; }));
+        QSemaphore begun;
+        std::thread thread([&begun, guard = std::move(seen.guard)]() mutable {
+            const LockGuard mine = std::move(guard);
+            begun.release();
+        });
+        begun.acquire();
+        lock.reset();
+        thread.join();
+    }
+    DistributedLock next(&registry, m_name);
+    next.tryAcquire();
+    QVERIFY(eventually([&] { return next.isHeld(); }));
+}
+
+void tst_Coroutines::awaitedInAnotherThread()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, m_name);
+    Spies spies(&lock);
+    Seen seen;
+    const LogCapture log;
+    std::thread([&] {
+        const Task task = take(&lock, &seen);
+        QVERIFY(task.isDone());
+    }).join();
+    QVERIFY(seen.resumed);
+    QVERIFY(!seen.held);
+    QCOMPARE(seen.result.error, DistributedLock::OptionsError);
+    QVERIFY(seen.result.errorString.contains(QLatin1String("wrong thread")));
+    QCOMPARE(log.messages(QtWarningMsg).size(), 1);
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QVERIFY(isFree());
+}
+
+void tst_Coroutines::frameDestroyedInAnotherThread_data()
+{
+    QTest::addColumn<bool>("queued");
+    QTest::newRow("while it waits") << true;
+    QTest::newRow("between reply and resumption") << false;
+}
+
+void tst_Coroutines::frameDestroyedInAnotherThread()
+{
+    QFETCH(const bool, queued);
+    LockRegistry otherRegistry(m_server.url());
+    DistributedLock holder(&otherRegistry, m_name);
+    if (queued)
+        QVERIFY(acquireNow(&holder));
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, m_name);
+    lock.setWait(LockOptions::Forever);
+    Spies spies(&lock);
+    Seen seen;
+    Task doomed = take(&lock, &seen);
+    const LogCapture log;
+    const auto destroy = [&doomed] { std::thread([frame = std::move(doomed)] { }).join(); };
+    if (queued) {
+        QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+        destroy();
+        QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+        QCOMPARE(spies.failure(), DistributedLock::CancelledError);
+        QCOMPARE(lock.state(), DistributedLock::Unlocked);
+        QVERIFY(eventually([&] { return lockKeys(m_server) == QList<QByteArray>{key()}; })); // no place in the queue
+        holder.release();
+    } else {
+        // Posted before the resumption is, so it comes first.
+        connect(&lock, &DistributedLock::acquired, &lock,
+                [&] { QMetaObject::invokeMethod(&lock, destroy, Qt::QueuedConnection); });
+        QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+        QCOMPARE(spies.acquired.size(), 1);
+    }
+    QVERIFY(eventually([&] { return isFree(); }));
+    processEvents();
+    QVERIFY(!seen.resumed);
+    QCOMPARE(log.messages(QtWarningMsg).size(), 1);
+    QCOMPARE(log.count({m_name, QStringLiteral("in the wrong thread")}), 1);
+}
+
+void tst_Coroutines::frameDestroyedAfterTheThreadOfItsLock()
+{
+    occupy();
+    Seen seen;
+    Task task;
+    std::unique_ptr<QThread> thread(QThread::create([&] {
+        LockRegistry registry(m_server.url());
+        DistributedLock lock(&registry, m_name);
+        lock.setWait(LockOptions::Forever);
+        task = take(&lock, &seen);
+        QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    }));
+    thread->start();
+    QVERIFY(thread->wait(20'000));
+    const LogCapture log;
+    QVERIFY(!seen.resumed);
+    task.destroy();
+    QCOMPARE(log.messages(QtWarningMsg).size(), 0);
+    QVERIFY(eventually([&] { return lockKeys(m_server) == QList<QByteArray>{key()}; }));
 }
 
 QTEST_GUILESS_MAIN(tst_Coroutines)

@@ -28,6 +28,7 @@ private Q_SLOTS:
 
     void defaultServer();
     void instancePerThread();
+    void instanceOfEachSpelling();
     void instanceUsesTheDefaultServer();
     void stateAndSignals();
     void errorWhileUnreachable();
@@ -127,6 +128,35 @@ void tst_LockRegistry::instancePerThread()
     QVERIFY(apart);
     QVERIFY(!there); // went with its thread
     LockRegistry::setDefaultServer(QUrl());
+}
+
+void tst_LockRegistry::instanceOfEachSpelling()
+{
+    const auto instance = [](const char *url) { return LockRegistry::instance(QUrl(QString::fromLatin1(url))); };
+    LockRegistry *const tcp = instance("redis://h.example");
+    for (const char *url : {"redis://h.example:6379", "REDIS://H.example/", "redis://%68.example/0"})
+        QCOMPARE(instance(url), tcp);
+    QCOMPARE(tcp->server(), QUrl(QStringLiteral("redis://h.example:6379")));
+    LockRegistry *const local = instance("unix:/run/a.sock");
+    QCOMPARE(instance("unix:///run//a.sock?db=0"), local);
+    QCOMPARE(local->server(), QUrl(QStringLiteral("unix:///run/a.sock")));
+    LockRegistry *const memory = instance("memory:sp%65lt");
+    QCOMPARE(instance("memory:spelt"), memory);
+    // Another login or database needs another connection, and what cannot be known is not guessed.
+    for (const char *url : {"redis://u:p@h.example", "redis://h.example/1", "redis://h.example.", "rediss://h.example",
+                            "unix:///run/a.sock?db=1", "unix:///run/b/../a.sock", "memory:"}) {
+        for (LockRegistry *const other : {tcp, local, memory})
+            QVERIFY2(instance(url) != other, url);
+    }
+
+    LockRegistry::setDefaultServer(QUrl(QStringLiteral("redis://H.example/0")));
+    QCOMPARE(LockRegistry::instance(), tcp);
+    QCOMPARE(LockRegistry::defaultServer(), QUrl(QStringLiteral("redis://h.example:6379")));
+    LockRegistry::setDefaultServer(QUrl());
+    qputenv("QDISTLOCK_URL", "redis://H.example/0");
+    QCOMPARE(LockRegistry::instance(), tcp);
+    qputenv("QDISTLOCK_URL", "unix:/run/a.sock");
+    QCOMPARE(LockRegistry::instance(), local);
 }
 
 void tst_LockRegistry::instanceUsesTheDefaultServer()

@@ -110,6 +110,8 @@ private Q_SLOTS:
     void contention();
     void macros();
     void macrosWithoutLock();
+    void twoScopesOfOneMacro();
+    void namesInArrays();
     void exceptionsTravel();
     void askedForByName();
     void assertion();
@@ -762,6 +764,45 @@ void tst_ScopedLock::macrosWithoutLock()
     else
         refused = true;
     QVERIFY(refused);
+}
+
+#define LOCK_BOTH(first, second) \
+    QDL_SCOPED_LOCK(first); \
+    QDL_SCOPED_LOCK(second)
+
+void tst_ScopedLock::twoScopesOfOneMacro()
+{
+    LOCK_BOTH("a", "b");
+    QDL_ASSERT_LOCKED("a");
+    QVERIFY(m_server.exists("lock:a"));
+    QVERIFY(m_server.exists("lock:b"));
+    QDL_WITH_LOCK("c") QDL_WITH_LOCK("d") QVERIFY(m_server.exists("lock:c") && m_server.exists("lock:d"));
+}
+
+void tst_ScopedLock::namesInArrays()
+{
+    // A name ends before the NULs that fill up its array, and may fill all of it.
+    const struct
+    {
+        char padded[16];
+        char full[4];
+        char16_t wide[8];
+    } names{"padded", {'f', 'u', 'l', 'l'}, u"wide"};
+    {
+        QDL_SCOPED_LOCK(names.padded);
+        QDL_SCOPED_LOCK(names.full);
+        QDL_SCOPED_LOCK(names.wide);
+        QVERIFY(m_server.exists("lock:padded"));
+        QVERIFY(m_server.exists("lock:full"));
+        QVERIFY(m_server.exists("lock:wide"));
+    }
+    // One inside a name is refused instead of cutting the name off.
+    try {
+        QDL_SCOPED_LOCK("a\0b");
+        QFAIL("acquired");
+    } catch (const LockUnavailable &error) {
+        QCOMPARE(error.result().error, DistributedLock::NameError);
+    }
 }
 
 void tst_ScopedLock::exceptionsTravel()

@@ -10,6 +10,14 @@ using namespace std::chrono_literals;
 using QDistLock::LockOptions;
 using QDistLock::ScopedLock;
 
+// Two scopes that a macro of the application puts in one line.
+#define LOCK_BOTH(first, second) \
+    QDL_SCOPED_LOCK(first); \
+    QDL_SCOPED_LOCK(second)
+#define LOCK_BOTH_OR_RETURN(first, second) \
+    QDL_LOCK_OR_RETURN(0, first); \
+    QDL_LOCK_OR_RETURN(0, second)
+
 int uses(const char *pointer, const QString &name);
 
 int uses(const char *pointer, const QString &name)
@@ -19,6 +27,8 @@ int uses(const char *pointer, const QString &name)
     QDL_SCOPED_LOCK("literal", LockOptions().withWait(0ms));
     QDL_ASSERT_LOCKED("literal");
     QDL_LOCK_OR_RETURN(1, u"other");
+    LOCK_BOTH("first", "second");
+    LOCK_BOTH_OR_RETURN("third", "fourth");
     QDL_WITH_LOCK(name + QLatin1String("+"), LockOptions())
         return 2;
     else

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The QDistLock developers
 # SPDX-License-Identifier: MIT
 #
-# Compiles macroerrors.cpp as it stands, which must give no warning, and once for each of its cases, which
-# must fail and say what the case names. Usage: macroerrors.sh <source> <file with flags> <compiler>
+# Compiles the source as it stands, which must give no warning, and once for each of its cases, which must fail
+# and say what the case names. Usage: macroerrors.sh <source> <file with flags> <compiler>
 
 set -u
 source=$1
@@ -39,7 +39,7 @@ fail()
 
 for standard in 17 20; do
     # Compiled once: the same for all cases.
-    echo '#include <QDistLock/ScopedLock>' >"$work/headers$standard.h"
+    grep '^#include <QDistLock/' "$source" >"$work/headers$standard.h"
     run $standard -x c++-header "$work/headers$standard.h" -o "$work/headers$standard.h.gch" ||
         fail "C++$standard: the header gives a warning"
     compile $standard || fail "C++$standard: does not compile without a warning"

@@ -15,6 +15,7 @@
 
 #include <array>
 #include <functional>
+#include <future>
 #include <limits>
 
 using namespace QDistLock;
@@ -155,10 +156,34 @@ public Q_SLOTS:
     void ship(const QString &by, const QString &id) { Q_UNUSED(by) Q_UNUSED(id) }
 };
 
+class FirstPlugin : public QObject
+{
+    Q_OBJECT
+    QDL_LOCKED_METHOD(run, "first:{id}")
+public Q_SLOTS:
+    void run(int id) { Q_UNUSED(id) }
+};
+
+class SecondPlugin : public QObject
+{
+    Q_OBJECT
+    QDL_LOCKED_METHOD(run, "second:{id}")
+public Q_SLOTS:
+    void run(int id) { Q_UNUSED(id) }
+};
+
+namespace QCoro {
+template<typename T>
+struct Task
+{
+};
+} // namespace QCoro
+
 /// Everything that can be wrong.
 class WrongShop : public Shop
 {
     Q_OBJECT
+    using Later = QCoro::Task<int>;
     QDL_LOCKED_METHOD(nowhere, "key")
     QDL_LOCKED_METHOD(a, "key:{nr}")
     QDL_LOCKED_METHOD(b, "key", "weight=2s")
@@ -176,7 +201,30 @@ class WrongShop : public Shop
     QDL_LOCKED_METHOD(m, "key:{id}")
     QDL_LOCKED_METHOD(signalled, "key")
     Q_CLASSINFO("QDistLock.lock:n", "")
+    QDL_LOCKED_METHOD(o, "o")
+    QDL_LOCKED_METHOD(p, "p")
+    QDL_LOCKED_METHOD(q, "q:{id}")
+    QDL_LOCKED_METHOD(r, "r:{id}", "wait=2s")
+    QDL_LOCKED_METHOD(r, "r:{1}", "wait=3s")
+    QDL_LOCKED_METHOD(s, "s", "onBusy=skip")
+    QDL_LOCKED_METHOD(s, "s", "onBusy=fail")
+    QDL_LOCKED_METHOD(t, "t")
+    QDL_LOCKED_METHOD(t, "k:t", "keyPrefix=loc; lease=20s")
+    QDL_LOCKED_METHOD(u, "u", "server=redis://HOST; wait=2s")
+    QDL_LOCKED_METHOD(u, "u", "server=redis://host:6379/0; wait=3s")
+    QDL_LOCKED_METHOD(agreed, "t", "condition=this.enabled; wait=2s")
+    QDL_LOCKED_METHOD(agreed, "t", "condition=this.owner; wait=2000ms")
+    QDL_LOCKED_METHOD(agreed, "t", "server=memory:other")
+    QDL_LOCKED_METHOD(agreed, "t:{id}", "wait=3s")
 public Q_SLOTS:
+    void r(int id) { Q_UNUSED(id) }
+    void s() { }
+    void t() { }
+    void u() { }
+    void agreed(int id) { Q_UNUSED(id) }
+    Later o() { return {}; }
+    std::future<int> p() { return {}; }
+    std::shared_future<void> q(int id) { Q_UNUSED(id) return {}; }
     void a(int id) { Q_UNUSED(id) }
     void b() { }
     void c() { }
@@ -208,6 +256,11 @@ private Q_SLOTS:
     void wrongKeys();
     void keys_data();
     void keys();
+    void valuesInKeys_data();
+    void valuesInKeys();
+    void differentValuesDifferentKeys_data();
+    void differentValuesDifferentKeys();
+    void keyTextIsThatOfTemplates();
     void valueText_data();
     void valueText();
     void conditions_data();
@@ -418,6 +471,15 @@ void tst_Annotation::wrongKeys_data()
     row("{1000}", "numbered from 1 on");
     row("{99999999999999999999}", "is not the name");
     row("{this}", "\"this\" needs a property");
+    row("{?}", "\"\" is not the name");
+    row("{id??}", "\"id?\" is not the name");
+    row("{i?d}", "\"i?d\" is not the name");
+    row("{a}{b}", "at position 4: {a} and {b} are written without anything between them");
+    row("{a}0{b}", "at position 4: only characters of an escaped value, 0 to 9, A to F and %, are between {a} and {b}");
+    row("{a}%{b}", "at position 4: only characters");
+    row("{a}:{b}%0AF{c}", "at position 8: only characters");
+    QTest::newRow("NUL") << QStringLiteral("a") + QChar(QChar::Null) + QStringLiteral("{id}")
+                         << QStringLiteral("at position 2: a NUL character");
 }
 
 void tst_Annotation::wrongKeys()
@@ -442,7 +504,8 @@ void tst_Annotation::keys_data()
     row("plain", "plain");
     row("order:{id}", "order:4711");
     row("{id}", "4711");
-    row("{id}{id}", "47114711");
+    row("{id}-{id}", "4711-4711");
+    row("{id?}", "4711");
     row("{{id}}", "{id}");
     row("{{{id}}}", "{4711}");
     row("{{}}", "{}");
@@ -464,6 +527,7 @@ void tst_Annotation::keys_data()
     row("{this.owner.id}", "C1");
     row("{this.owner.order.number}", "42");
 
+    bad("{nr?}", "{nr}: there is no parameter \"nr\"");
     bad("{nr}", "{nr}: there is no parameter \"nr\"; it has id, order, pointer, customer, variant, uuid");
     bad("{Id}", "there is no parameter \"Id\"");
     bad("{7}", "{7}: there is no parameter 7; it has 6");
@@ -500,6 +564,119 @@ void tst_Annotation::keys()
     if (actual)
         QCOMPARE(*actual, text);
     QVERIFY2(error.contains(problem), qPrintable(error));
+}
+
+namespace {
+
+/// The key of a call of `method(QString a, QString b)`; an error after "!".
+QString keyOf(const QString &text, const QString &a, const QString &b)
+{
+    static const QMetaType types[] = {QMetaType::fromType<QString>(), QMetaType::fromType<QString>()};
+    const void *const values[] = {&a, &b};
+    QString error;
+    auto key = KeyTemplate::parse(text, &error);
+    if (key)
+        error = key->bind({nullptr, {"a", "b"}, {types[0], types[1]}});
+    const auto name = error.isEmpty() ? key->evaluate({nullptr, 2, types, values}, &error) : std::nullopt;
+    return name ? *name : u'!' + error;
+}
+
+} // namespace
+
+void tst_Annotation::valuesInKeys_data()
+{
+    QTest::addColumn<QString>("key");
+    QTest::addColumn<QString>("a");
+    QTest::addColumn<QString>("text");
+    const auto row = [](const char *key, const char *a, const char *text) {
+        QTest::addRow("%s %s", key, a) << QString::fromUtf8(key) << QString::fromUtf8(a) << QString::fromUtf8(text);
+    };
+    // Usual values stay as they are.
+    row("order:{a}", "4711", "order:4711");
+    row("order:{a}", "Ab_c-d.e+f~g", "order:Ab_c-d.e+f~g");
+    row("order:{a}", "somebody@example.org", "order:somebody@example.org");
+    row("order:{a}", "Köln", "order:Köln");
+    row("order:{a}", "日本😀", "order:日本😀");
+    // What keys are made up with is escaped, the same everywhere.
+    row("order:{a}", "x:y", "order:x%3Ay");
+    row("order:{a}", "x/y", "order:x%2Fy");
+    row("order:{a}", "100%", "order:100%25");
+    row("order:{a}", "%3A", "order:%253A");
+    row("order:{a}", "{tag}", "order:%7Btag%7D");
+    row("order:{a}", "two words", "order:two%20words");
+    row("order:{a}", "two\nlines", "order:two%0Alines");
+    row("order:{a}", "a|b,c=d;e*?[f]", "order:a%7Cb%2Cc%3Dd%3Be%2A%3F%5Bf%5D");
+    row("order:{a}", "\x7f", "order:%7F");
+    // So is a character that separates this value from the next one, if no other of the separator is.
+    row("{a}-{b}", "x-y_z", "x%2Dy_z-B");
+    row("{a}_{b}", "x-y_z", "x-y%5Fz_B");
+    row("{a}-:{b}", "x-y:z", "x-y%3Az-:B");
+    row("{b}-{a}", "x-y", "B-x-y");
+    row("{a}ü{b}", "xüy", "x%C3%BCyüB");
+    row("{a}😀{b}", "x😀y😁", "x%F0%9F%98%80y😁😀B");
+    row("{a}0x{b}", "0x0", "0%7800xB");
+    row("{a}{{{b}", "{", "%7B{B");
+    // Empty ones.
+    row("order:{a}", "", "!{a}: the value is empty; a key without it could be that of another call. Write {a?} if it may be empty");
+    row("order:{a?}", "", "order:");
+    row("{a?}:{b}", "", ":B");
+}
+
+void tst_Annotation::valuesInKeys()
+{
+    QFETCH(QString, key);
+    QFETCH(QString, a);
+    QFETCH(QString, text);
+    QCOMPARE(keyOf(key, a, QStringLiteral("B")), text);
+}
+
+void tst_Annotation::differentValuesDifferentKeys_data()
+{
+    QTest::addColumn<QString>("key");
+    for (const char *key : {"{a}:{b}", "{a?}:{b?}", "{a}-{b}", "x{a}%3Ax{b}y", "{a}x0{b}", "{a}0x{b}", "{a}ü{b}", "{a}😀{b}",
+                            "{a} {b}", "{a}::{b}", "{a}{{{b}", "{a}@a@{b}"}) {
+        QTest::newRow(key) << QString::fromUtf8(key);
+    }
+}
+
+void tst_Annotation::differentValuesDifferentKeys()
+{
+    QFETCH(QString, key);
+    const QStringList pieces{QStringLiteral(":"), QStringLiteral("%"), QStringLiteral("3A"), QStringLiteral("-"),
+                             QStringLiteral("x"), QStringLiteral("0"), QStringLiteral("ü"), QStringLiteral("😀"),
+                             QStringLiteral("{"), QStringLiteral(" "), QStringLiteral("@"), QStringLiteral("a"),
+                             QStringLiteral("%78"), QStringLiteral("2D"), QString(QChar(QChar::Null))};
+    QRandomGenerator random(20261122);
+    const auto value = [&] {
+        QString text;
+        for (quint32 length = random.bounded(5u); length > 0; --length)
+            text += pieces.at(random.bounded(int(pieces.size())));
+        return text;
+    };
+    QHash<QString, std::pair<QString, QString>> known;
+    for (int i = 0; i < 20000; ++i) {
+        const std::pair values(value(), value());
+        const QString name = keyOf(key, values.first, values.second);
+        if (name.startsWith(u'!'))
+            continue; // empty
+        const auto before = known.constFind(name);
+        if (before != known.cend() && *before != values)
+            QFAIL(qPrintable(name + u'\n' + before->first + u'\n' + before->second + u'\n' + values.first + u'\n' + values.second));
+        known.insert(name, values);
+    }
+    QVERIFY(known.size() > 10000);
+}
+
+void tst_Annotation::keyTextIsThatOfTemplates()
+{
+    for (const char *text : {"4711", "x:y", "two words", "100%", "Köln"}) {
+        const QString value = QString::fromUtf8(text);
+        QCOMPARE(QStringLiteral("k:") + keyText(value), keyOf(QStringLiteral("k:{a}"), value, value));
+    }
+    QCOMPARE(keyText(QVariant::fromValue(Order::Kind::Large)), QStringLiteral("Large"));
+    QCOMPARE(keyText(7), QStringLiteral("7"));
+    QCOMPARE(keyText(QString()), QString());
+    QCOMPARE(keyText(QVariantList()), QString());
 }
 
 void tst_Annotation::valueText_data()
@@ -546,6 +723,10 @@ void tst_Annotation::valueText_data()
     row("url", QUrl(QStringLiteral("https://u:p@host/ä")), "https://u@host/%C3%A4");
     row("date", QDate(2026, 2, 1), "2026-02-01");
     row("time", QDateTime(QDate(2026, 2, 1), QTime(1, 2, 3, 4), Qt::UTC), "2026-02-01T01:02:03.004Z");
+    // One moment, one text.
+    row("time with offset", QDateTime(QDate(2026, 2, 1), QTime(3, 2, 3, 4), Qt::OffsetFromUTC, 7200), "2026-02-01T01:02:03.004Z");
+    row("standard text", QVariant::fromValue(std::string("gr\xc3\xbc\xc3\x9f")), "grüß");
+    bad("standard text that is not UTF-8", QVariant::fromValue(std::string("gr\xfc\xdf")));
     const QVariant three(3);
     row("variant in a variant", QVariant(QMetaType::fromType<QVariant>(), &three), "3");
     bad("none", QVariant());
@@ -697,6 +878,13 @@ void tst_Annotation::wrong_data()
     row("l", "\"server=redis://…@host:99999\"", "server: ");
     row("m", "\"key:{id}\"", "there is no parameter \"id\"");
     row("n", "\"\"", "the key is empty");
+    row("o", "\"o\"", "it returns QCoro::Task<int>, and the lock would be given back before its work is done");
+    row("p", "\"p\"", "it returns std::future<int>");
+    row("q", "\"q:{id}\"", "it returns std::shared_future<void>");
+    row("r", "\"r:{1}\"", "it has the same key as QDL_LOCKED_METHOD(r, \"r:{id}\", \"wait=2s\"), but other options");
+    row("s", "\"onBusy=fail\"", "it has the same key as QDL_LOCKED_METHOD(s, \"s\", \"onBusy=skip\"), but other options");
+    row("t", "\"k:t\"", "it has the same key as QDL_LOCKED_METHOD(t, \"t\"), but other options");
+    row("u", "wait=3s", "it has the same key as QDL_LOCKED_METHOD(u, \"u\", \"server=redis://HOST; wait=2s\"), but other");
     row("signalled", "\"key\"", "there is no slot or invokable method of this name");
 }
 
@@ -726,8 +914,11 @@ void tst_Annotation::wrong()
 
 void tst_Annotation::wrongComplete()
 {
+    QString unused;
+    const QMetaObject &meta = WrongShop::staticMetaObject;
+    QVERIFY(LockedMethod::get(&meta, meta.method(meta.indexOfMethod("agreed(int)")), &unused));
     const QStringList found = validateAnnotations(&WrongShop::staticMetaObject);
-    QCOMPARE(found.size(), 16);
+    QCOMPARE(found.size(), 23);
 }
 
 void tst_Annotation::parametersOfTheAnnotatingClass()
@@ -755,8 +946,6 @@ void tst_Annotation::parametersOfTheAnnotatingClass()
     const QMetaObject &meta = Shop::staticMetaObject;
     QVERIFY(!LockedMethod::get(&meta, meta.method(meta.indexOfMethod("free(QString)")), &error));
     QVERIFY2(error.startsWith(QStringLiteral("Shop::free: there is no annotation")), qPrintable(error));
-    const QMetaMethod ship = meta.method(meta.indexOfMethod("ship(int)"));
-    QCOMPARE(LockedMethod::get(&meta, ship, &error).get(), LockedMethod::get(&BigShop::staticMetaObject, ship, &error).get());
 }
 
 void tst_Annotation::classesThatGo()
@@ -777,6 +966,21 @@ void tst_Annotation::classesThatGo()
     QCOMPARE(name(), QStringLiteral("order:1"));
     meta = SecondOverload::staticMetaObject;
     QCOMPARE(name(), QStringLiteral("order:2"));
+
+    // As with a library that is unloaded, and another one in its place.
+    QMetaObject plugin = FirstPlugin::staticMetaObject;
+    const auto pluginKey = [&plugin] {
+        QString error;
+        const auto locked = LockedMethod::get(&plugin, plugin.method(plugin.indexOfMethod("run(int)")), &error);
+        const QMetaType type = QMetaType::fromType<int>();
+        const int value = 5;
+        const void *const values[] = {&value};
+        const auto requests = locked ? locked->requests({nullptr, 1, &type, values}, &error) : std::nullopt;
+        return requests ? requests->first().name : error;
+    };
+    QCOMPARE(pluginKey(), QStringLiteral("first:5"));
+    plugin = SecondPlugin::staticMetaObject;
+    QCOMPARE(pluginKey(), QStringLiteral("second:5"));
 }
 
 void tst_Annotation::requests()

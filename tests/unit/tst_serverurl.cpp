@@ -35,6 +35,9 @@ private Q_SLOTS:
     void displayHoldsNoSecret();
     void withoutSecrets_data();
     void withoutSecrets();
+    void normalized_data();
+    void normalized();
+    void normalizedPasswordFromEnvironment();
     void shownErrors_data();
     void shownErrors();
 };
@@ -309,6 +312,64 @@ void tst_ServerUrl::withoutSecrets()
         QVERIFY2(result.host().isEmpty() && result.path().isEmpty(), qPrintable(result.toString()));
     else
         QCOMPARE(result.toString(QUrl::FullyEncoded), QUrl(safe).toString(QUrl::FullyEncoded));
+}
+
+void tst_ServerUrl::normalized_data()
+{
+    QTest::addColumn<QString>("url");
+    QTest::addColumn<QString>("normalized");
+    const auto row = [](const char *normalized, std::initializer_list<const char *> spellings) {
+        QTest::newRow(normalized) << QString::fromUtf8(normalized) << QString::fromUtf8(normalized);
+        for (const char *spelling : spellings)
+            QTest::newRow(spelling) << QString::fromUtf8(spelling) << QString::fromUtf8(normalized);
+    };
+    row("redis://h:6379", {"redis://h", "redis://h:", "redis://h/", "redis://h/0", "redis://h:06379/00", "REDIS://H",
+                           "redis://%68", "redis://h?", "redis://@h", "redis://:@h"});
+    row("redis://h:7000/12", {"redis://h:7000/012"});
+    row("redis://127.0.0.1:6379", {"redis://127.0.0.1"});
+    row("redis://[::1]:6379", {"redis://[0:0:0:0:0:0:0:1]", "redis://[::0001]/0"});
+    row("redis://u:p@h:6379", {"redis://u:p@h", "redis://%75:%70@h"});
+    row("redis://:p@h:6379", {"redis://:%70@h"});
+    row("redis://u:@h:6379", {"redis://u:@h"});
+    row("redis://:%C3%A9%25%40%2F@h:6379", {"redis://:\u00e9%25%40%2f@h"});
+    row("rediss://h:6379?ca=/a.pem&cert=/c.pem&key=/k.pem",
+        {"rediss://h?key=/k.pem&cert=%2Fc.pem&ca=/%61.pem", "rediss://h?cert=/c.pem&key=/k.pem&ca=/a.pem"});
+    row("unix:///run/a", {"unix:/run/a", "unix:////run//a", "unix:///./run/./a", "unix:///%72un/a", "unix:///run/a?db=0",
+                          "unix:///run/a?db=00", "unix:///run/a?", "unix://@/run/a", "UNIX:/run/a"});
+    row("unix:///run/a?db=2", {"unix:/run/a?db=02", "unix:/run/a?%64b=2"});
+    row("unix://u:p@/run/a", {"unix://u:p@/run//a"});
+    row("unix:///run/..a/...", {});
+    row("unix:///run/../a", {"unix://///run/../a"}); // run may be a link
+    row("unix:///run/%25%3F%23", {});
+    // What cannot be used stays as it is.
+    for (const char *url : {"", "redis:", "redis://", "redis://h:0", "redis://h/x", "redis://h?a=b", "redis://u@h",
+                            "unix://h/a", "unix:a", "http://h", "redis://h#f", "memory:a"}) {
+        QTest::addRow("unusable: %s", url) << QString::fromUtf8(url) << QString::fromUtf8(url);
+    }
+}
+
+void tst_ServerUrl::normalized()
+{
+    QFETCH(QString, url);
+    QFETCH(QString, normalized);
+    const QUrl result = ServerUrl::normalized(toUrl(url));
+    QCOMPARE(result.toString(QUrl::FullyEncoded), toUrl(normalized).toString(QUrl::FullyEncoded));
+    QCOMPARE(result, toUrl(normalized));
+    QCOMPARE(ServerUrl::normalized(result), result);
+}
+
+void tst_ServerUrl::normalizedPasswordFromEnvironment()
+{
+    qputenv("QDISTLOCK_PASSWORD", "c4n4ry");
+    for (const char *url : {"redis://u@h", "redis://h", "redis://:@h", "unix://u@/run/a"}) {
+        const QUrl result = ServerUrl::normalized(toUrl(QString::fromUtf8(url)));
+        QVERIFY2(!result.toString().contains(QLatin1String("c4n4ry")), url);
+        const auto server = ServerUrl::parse(result, nullptr);
+        QVERIFY2(server, url);
+        QCOMPARE(server->password, QStringLiteral("c4n4ry"));
+    }
+    qunsetenv("QDISTLOCK_PASSWORD");
+    QVERIFY(!ServerUrl::parse(ServerUrl::normalized(toUrl(QStringLiteral("redis://u@h"))), nullptr));
 }
 
 void tst_ServerUrl::shownErrors_data()
