@@ -167,7 +167,7 @@ T.Action {
 
         /// The lock is given back first: a run that begins in a handler acquires it again.
         function finish(error: int, text: string) {
-            if (ownLock.holdCount > 0)
+            if (ownLock.held)
                 ownLock.release();
             status?.set(LockedAction.Idle, error, text);
             internal?.address();
