@@ -248,7 +248,7 @@ void TestQmlLifetimes::run(const std::vector<Row> &rows, const QByteArray &eleme
                 "        entered = true;\n"
                 "        " + deed + "\n"
                 "    }\n"
-                "    function start() { const it = loader.item.it; armed = true; " + start + " }\n"
+                "    function start() { if (entered || !loader.item) return; const it = loader.item.it; armed = true; " + start + " }\n"
                 "    Loader {\n"
                 "        id: loader\n"
                 "        sourceComponent: Component {\n"
