@@ -541,7 +541,18 @@ void EmissionRelay::send(const std::shared_ptr<LockedEmission> &emission)
     Q_EMIT emitted(emission);
 }
 
-EmissionRelay::~EmissionRelay() = default;
+void EmissionRelay::endWith(QObject *receiver, const QMetaObject::Connection &connection)
+{
+    const QMetaObject::Connection onDestroyed = connect(
+            receiver, &QObject::destroyed, receiver, [connection] { disconnect(connection); }, Qt::DirectConnection);
+    // In the receiver's thread, where the receiver cannot be destroyed at the same time.
+    connect(this, &EmissionRelay::ended, receiver, [onDestroyed] { disconnect(onDestroyed); });
+}
+
+EmissionRelay::~EmissionRelay()
+{
+    Q_EMIT ended();
+}
 
 QVariant ownedArgument(const QVariant &value)
 {

@@ -219,20 +219,17 @@ public:
 
     /// In the thread that emits.
     void send(const std::shared_ptr<LockedEmission> &emission);
+    /// Ends \a connection before ~QObject() of \a receiver would: that destroys the functor even while the thread that
+    /// emits calls it.
+    void endWith(QObject *receiver, const QMetaObject::Connection &connection);
 
 Q_SIGNALS:
     void emitted(const std::shared_ptr<QDistLock::Detail::LockedEmission> &emission);
+    void ended();
 
 private:
     Q_DISABLE_COPY_MOVE(EmissionRelay)
     const std::shared_ptr<EmissionTally> m_tally;
-};
-
-/// Disconnects when the last copy of what owns it was destroyed.
-struct ConnectionOwner
-{
-    ~ConnectionOwner() { QObject::disconnect(connection); }
-    QMetaObject::Connection connection;
 };
 
 // The annotated methods of a class, as types: what QDL_LOCKED_METHOD() declares. Each declaration finds
@@ -634,7 +631,6 @@ struct Emission
     std::shared_ptr<EmissionRelay> relay;
     Receiver *receiver; ///< not to be used here: it may be destroyed just now
     Slot slot;
-    std::shared_ptr<ConnectionOwner> end; ///< of the connection to QObject::destroyed() of the receiver
 
     void operator()(const Values &...values) const
     {
@@ -711,13 +707,9 @@ struct Connector
             return QMetaObject::Connection();
         using Emission = typename EmissionOf<Receiver, Slot, Parameters, Arguments>::Type;
         const auto relay = std::make_shared<EmissionRelay>(method, receiver);
-        const auto end = std::make_shared<ConnectionOwner>();
         const QMetaObject::Connection connection =
-                QObject::connect(sender, signal, receiver, Emission{relay, receiver, slot, end}, Qt::DirectConnection);
-        // Before ~QObject() does it, which would destroy the functor while the thread that emits may call it.
-        end->connection = QObject::connect(
-                receiver, &QObject::destroyed, receiver, [connection] { QObject::disconnect(connection); },
-                Qt::DirectConnection);
+                QObject::connect(sender, signal, receiver, Emission{relay, receiver, slot}, Qt::DirectConnection);
+        relay->endWith(receiver, connection);
         return connection;
     }
 };

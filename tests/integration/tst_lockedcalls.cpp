@@ -56,6 +56,7 @@ class Receiver : public QObject
     QDL_LOCKED_METHOD(twoLocks, "second", "lease=300ms; wait=forever")
 
 public:
+    using QObject::receivers;
     QList<int> seen;
 
 public Q_SLOTS:
@@ -432,6 +433,15 @@ void tst_LockedCalls::connectionsEnd()
     Q_EMIT sender.numbered(1); // Qt cleans up afterwards
     QCOMPARE(sender.receivers(signal), 0);
     QVERIFY(receiver.seen.isEmpty());
+
+    const char *const destroyed = SIGNAL(destroyed(QObject*));
+    const int before = receiver.receivers(destroyed);
+    {
+        Sender other;
+        QVERIFY(connectLocked(&other, &Sender::numbered, &receiver, &Receiver::many));
+        QCOMPARE_GT(receiver.receivers(destroyed), before);
+    }
+    QCOMPARE(receiver.receivers(destroyed), before);
 }
 
 void tst_LockedCalls::loopDoesNotRun()
