@@ -5,6 +5,7 @@
 
 #include "base/forkcount.h"
 #include "core/leaseclock.h"
+#include "core/leasemachine.h"
 #include "lockregistry_p.h"
 #include "servername.h"
 
@@ -248,9 +249,10 @@ void Run::timerEvent(QTimerEvent *event)
 
 void Run::updateDeadline()
 {
-    // In this order: the sum must not lie behind the lock's own deadline.
+    // In this order: the sum must not lie behind the lock's own deadline. The lock may give its key back a little before
+    // that, and tells of it only later.
     const auto now = LeaseClock::system()->now();
-    const auto remaining = m_lock.remainingTimeAsDuration();
+    const auto remaining = m_lock.remainingTimeAsDuration() - LeaseMachine::TimerSlack;
     m_acquisition->deadline.store(remaining > 0ns ? (now + remaining).count() : 0, std::memory_order_release);
 }
 

@@ -15,8 +15,6 @@ namespace QDistLock {
 
 namespace {
 
-/// Timers count in milliseconds: what is due within one is due now, so that nothing comes late.
-constexpr nanoseconds TimerSlack = 1ms;
 /// An acquire that is to look once waits so long for its look: connecting and one command.
 constexpr nanoseconds SingleLookTimeout = 5s;
 /// A waiter that was served has so long to claim the lock (see common.lua). Those behind look at multiples

@@ -129,6 +129,9 @@ public:
     /// Time the confirmed command was sent + lease - this = local deadline: 1 % of the lease for clocks that
     /// drift, 2 ms for the server's and our own granularity.
     static std::chrono::nanoseconds safetyMargin(std::chrono::nanoseconds lease);
+    /// Timers count in milliseconds: what is due within one is due now, so that nothing comes late. A lease, too, ends
+    /// so much before its deadline, and then somebody else may have the lock.
+    static constexpr std::chrono::nanoseconds TimerSlack = std::chrono::milliseconds(1);
     /// Renewals fall on this grid of the lease clock, so that those of many locks share a command.
     static std::chrono::nanoseconds renewalBeat(std::chrono::nanoseconds lease);
     static EngineError cancelledError();

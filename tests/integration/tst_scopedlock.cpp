@@ -100,6 +100,7 @@ private Q_SLOTS:
     void deletedKey();
     void frozenServer();
     void withoutRenewal();
+    void givenUpAtTheDeadline();
     void stalledService();
     void bodyBlocksForFiveLeases();
     void usedInOtherThread();
@@ -527,6 +528,16 @@ void tst_ScopedLock::withoutRenewal()
     timer.start();
     while (lock.isHeld() && timer.elapsed() < 5000) { }
     QCOMPARE_LT(timer.elapsed(), 2000);
+}
+
+void tst_ScopedLock::givenUpAtTheDeadline()
+{
+    // The key is given back before the lease ends; nobody may think that he holds it after that.
+    for (int i = 0; i < 50; ++i) {
+        const ScopedLock lock(Name, options(50ms).withAutoRenew(false));
+        while (m_server.exists(Key)) { }
+        QVERIFY2(!lock.isHeld(), qPrintable(QString::number(i)));
+    }
 }
 
 void tst_ScopedLock::stalledService()
