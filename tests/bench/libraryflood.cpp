@@ -78,8 +78,11 @@ public:
         if (!m_holder.isHeld())
             loop.exec();
         const auto outer = qInstallMessageHandler(countWarnings);
-        // bench.py silences the library; these are to be counted.
-        QLoggingCategory::installFilter([](QLoggingCategory *category) { category->setEnabled(QtWarningMsg, true); });
+        // bench.py silences the library; these are to be counted. Nothing else is: a filter gets everything enabled.
+        QLoggingCategory::installFilter([](QLoggingCategory *category) {
+            category->setEnabled(QtDebugMsg, false);
+            category->setEnabled(QtWarningMsg, true);
+        });
         warnings = 0;
 
         const auto receiver = std::make_unique<QObject>();
