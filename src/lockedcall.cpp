@@ -187,6 +187,22 @@ private:
     std::vector<Message> m_messages; ///< with one event posted while there are any
 };
 
+/// Calls on their way to another thread.
+struct LockedCallQueue::Moved
+{
+    ~Moved() { disconnect(destroyed); }
+    std::vector<CallPointer> takeCalls()
+    {
+        const QMutexLocker locker(&mutex);
+        return std::exchange(calls, {});
+    }
+
+    QRecursiveMutex mutex; ///< of what follows
+    std::vector<CallPointer> calls;
+    QObject *receiver = nullptr; ///< null once it is being destroyed
+    QMetaObject::Connection destroyed;
+};
+
 /// What a running call holds. Whoever gives up the last reference, in any thread, gives it back.
 class LockedCallQueue::Locks
 {
@@ -465,7 +481,9 @@ void LockedCallQueue::submit(CallPointer call)
     const auto refuse = [&](DistributedLock::Error error, const QString &text) {
         call->fail(request, {error, request ? describeLock(*request, text) : text, 0});
     };
-    if (const LockResult ended = endOfCalls(); !ended)
+    if (call->isUnwanted())
+        call->fail(nullptr, Detail::cancelledCall());
+    else if (const LockResult ended = endOfCalls(); !ended)
         refuse(ended.error, ended.errorString);
     else if (const QString problem = noEventLoop("it"); !problem.isEmpty())
         refuse(DistributedLock::OptionsError, problem);
@@ -639,8 +657,11 @@ void LockedCallQueue::watchReceiver(WaitingCall *call)
     ++method.calls;
     if (call->isLatest())
         method.latest = call;
-    if (receiver.calls++ > 0)
+    call->next = std::exchange(receiver.last, call);
+    if (call->next) {
+        call->next->previous = call;
         return;
+    }
     connect(call->watched, &QObject::destroyed, this, [this](QObject *object) { receiverDestroyed(object); });
     call->watched->installEventFilter(this);
 }
@@ -655,7 +676,12 @@ void LockedCallQueue::unwatchReceiver(WaitingCall *call)
         method->latest = nullptr;
     if (--method->calls == 0)
         it->methods.erase(method);
-    if (--it->calls > 0)
+    (call->previous ? call->previous->next : it->last) = call->next;
+    if (call->next)
+        call->next->previous = call->previous;
+    call->previous = nullptr;
+    call->next = nullptr;
+    if (it->last)
         return;
     m_receivers.erase(it);
     if (call->call.receiver) {
@@ -944,25 +970,31 @@ LockedCallQueue::CallPointer LockedCallQueue::takeWaiting(Queue *queue, quint64 
     return taken;
 }
 
-std::vector<LockedCallQueue::CallPointer> LockedCallQueue::takeAll(const QObject *receiver, QStringList *stoppedQueues)
+std::vector<LockedCallQueue::CallPointer> LockedCallQueue::takeAll(QObject *receiver, QStringList *stoppedQueues)
 {
-    std::vector<CallPointer> taken;
-    const auto wanted = [receiver](const CallPointer &call) { return !receiver || call->watched == receiver; };
-    for (auto it = m_queues.cbegin(); it != m_queues.cend(); ++it) {
-        Queue &queue = *it.value();
-        if (queue.current && wanted(queue.current)) {
-            m_current.remove(queue.current->id);
-            taken.push_back(std::move(queue.current));
-            stoppedQueues->append(it.key());
-        }
-        for (auto call = queue.waiting.begin(); call != queue.waiting.end();) {
-            const auto next = std::next(call);
-            if (wanted(call->second))
-                taken.push_back(takeWaiting(&queue, call->first));
-            call = next;
+    std::vector<WaitingCall *> wanted;
+    if (receiver) {
+        for (WaitingCall *call = m_receivers.value(receiver).last; call; call = call->next)
+            wanted.push_back(call);
+    } else {
+        for (const std::shared_ptr<Queue> &queue : std::as_const(m_queues)) {
+            if (queue->current)
+                wanted.push_back(queue->current.get());
+            for (const auto &waiting : queue->waiting)
+                wanted.push_back(waiting.second.get());
         }
     }
-    std::sort(taken.begin(), taken.end(), [](const CallPointer &a, const CallPointer &b) { return a->id < b->id; });
+    std::sort(wanted.begin(), wanted.end(), [](const WaitingCall *a, const WaitingCall *b) { return a->id < b->id; });
+    std::vector<CallPointer> taken;
+    for (WaitingCall *const call : wanted) {
+        const std::shared_ptr<Queue> queue = m_queues.value(call->queue);
+        if (queue->current.get() == call) {
+            stoppedQueues->append(call->queue);
+            taken.push_back(takeCurrent(call));
+        } else {
+            taken.push_back(takeWaiting(queue.get(), call->id));
+        }
+    }
     for (const CallPointer &call : taken) {
         unwatchReceiver(call.get());
         while (!call->holds.empty())
@@ -985,16 +1017,35 @@ bool LockedCallQueue::eventFilter(QObject *watched, QEvent *event)
 {
     if (event->type() != QEvent::ThreadChange)
         return false;
-    // They go with their receiver: so does what is posted to it.
     QStringList stopped;
-    const auto calls = std::make_shared<std::vector<CallPointer>>(takeAll(watched, &stopped));
-    for (const CallPointer &call : *calls)
+    const auto moved = std::make_shared<Moved>();
+    moved->calls = takeAll(watched, &stopped);
+    for (const CallPointer &call : moved->calls)
         call->watcher.reset(); // it belongs to this thread
+    moved->receiver = watched;
+    moved->destroyed = connect(watched, &QObject::destroyed, [weak = std::weak_ptr<Moved>(moved)] {
+        if (const auto moved = weak.lock()) {
+            const QMutexLocker locker(&moved->mutex);
+            moved->receiver = nullptr;
+        }
+    });
+    const auto submitAll = [moved] {
+        for (CallPointer &call : moved->takeCalls())
+            submit(std::move(call));
+    };
+    const auto endAll = [moved] {
+        for (const CallPointer &call : moved->takeCalls())
+            call->fail(nullptr, threadEnded());
+    };
+    // They go with their receiver: so does what is posted to it.
+    QMetaObject::invokeMethod(watched, submitAll, Qt::QueuedConnection);
+    // Its new thread, which may have ended or end before that, is known once it has moved.
     QMetaObject::invokeMethod(
-            watched,
-            [calls] {
-                for (CallPointer &call : *calls)
-                    submit(std::move(call));
+            this,
+            [moved, submitAll, endAll] {
+                const QMutexLocker locker(&moved->mutex); // keeps the receiver from being destroyed
+                if (moved->receiver)
+                    postTo(moved->receiver, submitAll, endAll);
             },
             Qt::QueuedConnection);
     for (const QString &queue : std::as_const(stopped))

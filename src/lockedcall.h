@@ -69,6 +69,8 @@ struct WaitingCall
     quint64 id = 0;
     QString queue;
     QObject *watched = nullptr; ///< the receiver, maybe under destruction
+    WaitingCall *previous = nullptr; ///< of the same receiver
+    WaitingCall *next = nullptr;
     std::unique_ptr<QFutureWatcherBase> watcher;
 
     // Since it is the first there.
@@ -108,6 +110,7 @@ private:
     class Mailbox;
     class Locks;
     struct Message;
+    struct Moved;
 
     /// Has its turn once in a turn of the event loop.
     class Runner final : public QObject
@@ -139,7 +142,7 @@ private:
             int calls = 0;
             WaitingCall *latest = nullptr; ///< with onBusy=latest
         };
-        int calls = 0;
+        WaitingCall *last = nullptr; ///< the others are its `next` ones
         QHash<QByteArray, Method> methods; ///< by LockedMethod::identity()
     };
 
@@ -181,7 +184,7 @@ private:
     CallPointer takeWaiting(Queue *queue, quint64 id);
     CallPointer take(const QString &queue, quint64 id);
     /// In the order they came. The queues go on only with startNext().
-    std::vector<CallPointer> takeAll(const QObject *receiver, QStringList *stoppedQueues);
+    std::vector<CallPointer> takeAll(QObject *receiver, QStringList *stoppedQueues);
     /// It is reported in a later turn, so that the application is not called from here.
     void end(CallPointer call, qsizetype request, const LockResult &result);
     void receiverDestroyed(QObject *receiver);

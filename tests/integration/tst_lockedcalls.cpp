@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <ctime>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -50,6 +51,7 @@ class Receiver : public QObject
     QDL_LOCKED_METHOD(newest, "counter", "wait=1min; retryInterval=20ms; onBusy=latest")
     QDL_LOCKED_METHOD(newestOfAll, "counter:{name}", "wait=1min; retryInterval=20ms; onBusy=latest")
     QDL_LOCKED_METHOD(newestSoon, "counter", "wait=500ms; retryInterval=20ms; onBusy=latest")
+    QDL_LOCKED_METHOD(once, "once:{name}", "wait=1min; onBusy=skip")
     QDL_LOCKED_METHOD(many, "counter", "wait=forever; maxQueued=unlimited")
     QDL_LOCKED_METHOD(soon, "counter", "wait=300ms; retryInterval=20ms; maxQueued=unlimited")
     QDL_LOCKED_METHOD(twoLocks, "first", "lease=300ms; wait=forever")
@@ -66,6 +68,11 @@ public Q_SLOTS:
     {
         Q_UNUSED(name)
         return note(number);
+    }
+    int once(const QString &name)
+    {
+        Q_UNUSED(name)
+        return note(0);
     }
     int newestSoon(int number) { return note(number); }
     int many(int number) { return note(number); }
@@ -95,6 +102,10 @@ private Q_SLOTS:
     void postedToAnEndedThread_data();
     void postedToAnEndedThread();
     void movedOutOfAnEndingThread();
+    void movedIntoAnEndedThread_data();
+    void movedIntoAnEndedThread();
+    void destroyedWhenItMoved();
+    void manyReceiversDestroyed();
     void emissionsOfAnEndedThread();
     void emissionsOfARestartedThread();
     void connectionsEnd();
@@ -341,6 +352,90 @@ void tst_LockedCalls::movedOutOfAnEndingThread()
     QVERIFY(finished(called) && finished(invoked));
     QCOMPARE(called.result(), QThread::currentThread());
     QCOMPARE(invoked.result().toInt(), 1);
+}
+
+void tst_LockedCalls::movedIntoAnEndedThread_data()
+{
+    QTest::addColumn<bool>("late");
+    QTest::newRow("before its end") << false;
+    QTest::newRow("after its end") << true;
+}
+
+void tst_LockedCalls::movedIntoAnEndedThread()
+{
+    QFETCH(bool, late);
+    LoopThread worker;
+    worker.inside.moveToThread(&worker.thread);
+    hold("lock:counter");
+    Receiver receiver;
+    Sender sender;
+    QSignalSpy failed(LockedCalls::instance(), &LockedCalls::failed);
+    const LogCapture log;
+    QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::many));
+    Q_EMIT sender.numbered(1);
+    Q_EMIT sender.numbered(2);
+    const auto invoked = invokeLocked(&receiver, "many", 3);
+    QVERIFY(waits("counter"));
+    worker.block();
+    worker.thread.quit();
+    if (late) {
+        worker.unblock();
+        QVERIFY(worker.thread.wait());
+    }
+    receiver.moveToThread(&worker.thread);
+    worker.unblock();
+    QVERIFY(worker.thread.wait());
+    QVERIFY(finished(invoked));
+    QCOMPARE(failureOf(invoked).error, DistributedLock::CancelledError);
+    QVERIFY(eventually([&] { return failed.size() == 2; }));
+    for (const auto &arguments : std::as_const(failed))
+        QCOMPARE(arguments.first().value<LockedCallInfo>().error, DistributedLock::CancelledError);
+    letGo("lock:counter");
+    QVERIFY(nothingLeft());
+    QVERIFY(receiver.seen.isEmpty());
+}
+
+void tst_LockedCalls::destroyedWhenItMoved()
+{
+    // The first of its calls is refused in the new thread, and whoever hears of it destroys the receiver.
+    LoopThread worker;
+    worker.inside.moveToThread(&worker.thread);
+    hold("lock:once:a");
+    Receiver other;
+    other.moveToThread(&worker.thread);
+    auto busy = withLock(&other, QStringLiteral("once:a"), LockOptions().withWait(LockOptions::Forever), [] {});
+    QVERIFY(waits("once:a"));
+    auto *const receiver = new Receiver;
+    auto first = invokeLocked(receiver, "once", QStringLiteral("a"));
+    const auto second = invokeLocked(receiver, "once", QStringLiteral("b"));
+    const auto destroyed = first.then([receiver](const QVariant &) { delete receiver; });
+    receiver->moveToThread(&worker.thread);
+    QVERIFY(finished(destroyed) && finished(second));
+    QCOMPARE(failureOf(second).error, DistributedLock::CancelledError);
+    busy.cancel();
+    QVERIFY(eventually([&] { return busy.isFinished(); }));
+    letGo("lock:once:a");
+    QVERIFY(nothingLeft());
+}
+
+void tst_LockedCalls::manyReceiversDestroyed()
+{
+    // Beside as many calls of the others as there may be.
+    hold("lock:counter");
+    Sender sender;
+    std::vector<std::unique_ptr<Receiver>> receivers(3000);
+    for (auto &receiver : receivers) {
+        receiver = std::make_unique<Receiver>();
+        QVERIFY(connectLocked(&sender, &Sender::numbered, receiver.get(), &Receiver::many));
+    }
+    const std::clock_t begin = std::clock();
+    for (int i = 0; i < 10; ++i)
+        Q_EMIT sender.numbered(i);
+    const std::clock_t emitted = std::clock();
+    receivers.clear();
+    QCOMPARE_LT(std::clock() - emitted, 3 * (emitted - begin)); // CPU, not time
+    letGo("lock:counter");
+    QVERIFY(nothingLeft());
 }
 
 void tst_LockedCalls::emissionsOfAnEndedThread()
