@@ -250,8 +250,11 @@ QString enumText(const QVariant &value)
 {
     const qint64 number = value.toLongLong();
     const QMetaEnum enumerator = findEnumerator(value.metaType());
-    if (enumerator.isValid() && number >= (std::numeric_limits<int>::min)()
-        && number <= qint64((std::numeric_limits<uint>::max)())) {
+    // QMetaEnum knows 32 bits: of a longer, signed type it takes 0xFFFFFFFF for -1.
+    const bool isUnsigned = hasFlag(value.metaType(), QMetaType::IsUnsignedEnumeration);
+    const bool isLong = value.metaType().sizeOf() > qsizetype(sizeof(int)) && !isUnsigned;
+    const qint64 greatest = isLong ? (std::numeric_limits<int>::max)() : qint64((std::numeric_limits<uint>::max)());
+    if (enumerator.isValid() && number >= (std::numeric_limits<int>::min)() && number <= greatest) {
         const QByteArray keys = enumerator.isFlag() ? enumerator.valueToKeys(int(number))
                                                     : QByteArray(enumerator.valueToKey(int(number)));
         // Flags without a name are left out.

@@ -50,6 +50,8 @@ public:
     enum Mark : quint8 { Fragile = 1, Frozen = 2 };
     Q_DECLARE_FLAGS(Marks, Mark)
     Q_FLAG(Marks)
+    enum class Long : qint64 { None = -1, Most = 0xFFFFFFFFLL }; // moc keeps the lower 32 bits
+    Q_ENUM(Long)
 
     int number = 42;
     bool urgent = false;
@@ -713,6 +715,8 @@ void tst_Annotation::valueText_data()
     row("true", true, "true");
     row("enum", QVariant::fromValue(Order::Kind::Small), "Small");
     row("enum without name", QVariant::fromValue(Order::Kind(5)), "5");
+    row("enum of 64 bits", QVariant::fromValue(Order::Long::None), "None");
+    row("enum of 64 bits whose name is not known", QVariant::fromValue(Order::Long::Most), "4294967295");
     row("Qt's enum", QVariant::fromValue(Qt::Horizontal), "Horizontal");
     row("flags", QVariant::fromValue(Order::Marks(Order::Fragile | Order::Frozen)), "Fragile|Frozen");
     row("flags, one without name", QVariant::fromValue(Order::Marks(Order::Fragile | Order::Mark(8))), "9");
