@@ -3,6 +3,7 @@
 
 #include "annotation.h"
 
+#include "engine/lockengine.h"
 #include "redis/serverurl.h"
 #include "servername.h"
 
@@ -659,6 +660,21 @@ std::optional<QString> KeyTemplate::evaluate(const CallArguments &arguments, QSt
     return key;
 }
 
+QString KeyTemplate::nameProblem(const QString &prefix) const
+{
+    QString name;
+    for (const Part &part : m_parts) {
+        if (part.mayBeEmpty)
+            return QString();
+        name += part.literal;
+        if (part.value)
+            name += u'0';
+    }
+    QString problem;
+    LockKeys::make(prefix, name, &problem);
+    return problem;
+}
+
 bool KeyTemplate::isSame(const QString &prefix, const KeyTemplate &other, const QString &otherPrefix) const
 {
     if (prefix + m_parts.first().literal != otherPrefix + other.m_parts.first().literal)
@@ -841,6 +857,8 @@ QStringList LockedMethod::addParsed(const QString &key, const AnnotationOptions 
     if (annotation.options.condition)
         check("condition, ", annotation.options.condition->bind(signature));
     check("options, ", options.lock.validationError());
+    if (parsed)
+        check("key, ", parsed->nameProblem(options.lock.keyPrefix));
     if (problems.isEmpty())
         m_annotations.append(annotation);
     return problems;

@@ -81,6 +81,8 @@ public:
     static std::optional<KeyTemplate> parse(QStringView text, QString *error);
     QString bind(const MethodSignature &signature);
     std::optional<QString> evaluate(const CallArguments &arguments, QString *error) const;
+    /// Why no call can have a lock of such a name, in words, or nothing.
+    QString nameProblem(const QString &prefix) const;
     /// Only after bind(): whether both, after their key prefixes, give the same key for each call.
     bool isSame(const QString &prefix, const KeyTemplate &other, const QString &otherPrefix) const;
 

@@ -214,6 +214,7 @@ class WrongShop : public Shop
     QDL_LOCKED_METHOD(t, "k:t", "keyPrefix=loc; lease=20s")
     QDL_LOCKED_METHOD(u, "u", "server=redis://HOST; wait=2s")
     QDL_LOCKED_METHOD(u, "u", "server=redis://host:6379/0; wait=3s")
+    QDL_LOCKED_METHOD(v, "{{v}}", "keyPrefix=")
     QDL_LOCKED_METHOD(agreed, "t", "condition=this.enabled; wait=2s")
     QDL_LOCKED_METHOD(agreed, "t", "condition=this.owner; wait=2000ms")
     QDL_LOCKED_METHOD(agreed, "t", "server=memory:other")
@@ -241,6 +242,7 @@ public Q_SLOTS:
     void l() { }
     void m() { }
     void n() { }
+    void v() { }
 Q_SIGNALS:
     void signalled();
 };
@@ -889,6 +891,7 @@ void tst_Annotation::wrong_data()
     row("s", "\"onBusy=fail\"", "it has the same key as QDL_LOCKED_METHOD(s, \"s\", \"onBusy=skip\"), but other options");
     row("t", "\"k:t\"", "it has the same key as QDL_LOCKED_METHOD(t, \"t\"), but other options");
     row("u", "wait=3s", "it has the same key as QDL_LOCKED_METHOD(u, \"u\", \"server=redis://HOST; wait=2s\"), but other");
+    row("v", "\"{{v}}\"", "key, a {hash tag} and nothing else has the side keys of the lock that is named in it");
     row("signalled", "\"key\"", "there is no slot or invokable method of this name");
 }
 
@@ -922,7 +925,7 @@ void tst_Annotation::wrongComplete()
     const QMetaObject &meta = WrongShop::staticMetaObject;
     QVERIFY(LockedMethod::get(&meta, meta.method(meta.indexOfMethod("agreed(int)")), &unused));
     const QStringList found = validateAnnotations(&WrongShop::staticMetaObject);
-    QCOMPARE(found.size(), 23);
+    QCOMPARE(found.size(), 24);
 }
 
 void tst_Annotation::parametersOfTheAnnotatingClass()
