@@ -11,9 +11,11 @@
 
 #include <QDistLock/lockregistry.h>
 
+#include <QtCore/qassociativeiterable.h>
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qmutex.h>
 #include <QtCore/qsequentialiterable.h>
+#include <QtCore/qstringconverter.h>
 #include <QtCore/qthread.h>
 
 #include <algorithm>
@@ -72,6 +74,31 @@ LockResult optionsError(const QString &text)
 
 using ObjectList = QList<QPointer<const QObject>>;
 
+bool isList(QMetaType type)
+{
+    return type.id() >= QMetaType::User && QMetaType::canView(type, QMetaType::fromType<QSequentialIterable>());
+}
+
+bool isMap(QMetaType type)
+{
+    return type.id() >= QMetaType::User && QMetaType::canView(type, QMetaType::fromType<QAssociativeIterable>());
+}
+
+bool mayHaveObjects(QMetaType type)
+{
+    switch (type.id()) {
+    case QMetaType::UnknownType:
+        return false;
+    case QMetaType::QVariant:
+    case QMetaType::QVariantList:
+    case QMetaType::QVariantMap:
+    case QMetaType::QVariantHash:
+        return true;
+    default:
+        return type.flags().testFlag(QMetaType::PointerToQObject) || isList(type) || isMap(type);
+    }
+}
+
 void addObjects(QMetaType type, const void *value, ObjectList *objects)
 {
     if (type.flags().testFlag(QMetaType::PointerToQObject)) {
@@ -86,13 +113,26 @@ void addObjects(QMetaType type, const void *value, ObjectList *objects)
     } else if (type.id() == QMetaType::QVariantMap) {
         for (const QVariant &element : *static_cast<const QVariantMap *>(value))
             addObjects(element.metaType(), element.constData(), objects);
-    } else if (type.id() >= QMetaType::User && QMetaType::canView(type, QMetaType::fromType<QSequentialIterable>())) {
+    } else if (type.id() == QMetaType::QVariantHash) {
+        for (const QVariant &element : *static_cast<const QVariantHash *>(value))
+            addObjects(element.metaType(), element.constData(), objects);
+    } else if (isList(type)) {
         const QVariant list(type, value); // the sequence refers to it
         const auto sequence = list.value<QSequentialIterable>();
-        if (!sequence.metaContainer().valueMetaType().flags().testFlag(QMetaType::PointerToQObject))
+        if (!mayHaveObjects(sequence.metaContainer().valueMetaType()))
             return;
         for (const QVariant &element : sequence)
             addObjects(element.metaType(), element.constData(), objects);
+    } else if (isMap(type)) {
+        const QVariant map(type, value);
+        const auto association = map.value<QAssociativeIterable>();
+        const QMetaAssociation container = association.metaContainer();
+        if (!mayHaveObjects(container.keyMetaType()) && !mayHaveObjects(container.mappedMetaType()))
+            return;
+        for (auto entry = association.begin(); entry != association.end(); ++entry) {
+            for (const QVariant &element : {QVariant(entry.key()), QVariant(entry.value())})
+                addObjects(element.metaType(), element.constData(), objects);
+        }
     }
 }
 
@@ -113,6 +153,8 @@ QVariant makeView(const QVariant &owner)
 const ViewType *findViewType(QMetaType type)
 {
     static const ViewType types[] = {
+            {QMetaType::fromType<QModelIndex>(), QMetaType::fromType<QPersistentModelIndex>(),
+             makeView<QModelIndex, QPersistentModelIndex>},
             {QMetaType::fromType<QStringView>(), QMetaType::fromType<QString>(), makeView<QStringView, QString>},
             {QMetaType::fromType<QAnyStringView>(), QMetaType::fromType<QString>(), makeView<QAnyStringView, QString>},
             {QMetaType::fromType<QByteArrayView>(), QMetaType::fromType<QByteArray>(), makeView<QByteArrayView, QByteArray>},
@@ -206,10 +248,7 @@ public:
         }
         m_object = object;
         m_method = method;
-        for (int i = 0; i < m_arguments.size(); ++i) {
-            const ViewType *const view = findViewType(method.parameterMetaType(i));
-            m_views.append(view ? view->make(m_arguments.at(i)) : QVariant());
-        }
+        makeViews();
         QList<QMetaType> types;
         QList<const void *> values;
         for (int i = 0; i < m_arguments.size(); ++i) {
@@ -223,6 +262,7 @@ public:
     void run(const std::shared_ptr<void> &locks) override
     {
         try {
+            makeViews(); // an index may be another one by now
             const QMetaType type = m_method.returnMetaType();
             const bool isVariant = type == QMetaType::fromType<QVariant>();
             QVariant result;
@@ -284,6 +324,14 @@ private:
         tell();
     }
 
+    void makeViews()
+    {
+        m_views.clear();
+        for (int i = 0; i < m_arguments.size(); ++i) {
+            const ViewType *const view = findViewType(m_method.parameterMetaType(i));
+            m_views.append(view ? view->make(m_arguments.at(i)) : QVariant());
+        }
+    }
     void *pointerTo(int argument)
     {
         QVariant &value = m_views.at(argument).isValid() ? m_views[argument] : m_arguments[argument];
@@ -554,6 +602,14 @@ EmissionRelay::~EmissionRelay()
     Q_EMIT ended();
 }
 
+/// For any parameter that takes either; bytes that are not UTF-8 would not survive as a text.
+static QVariant textOrBytes(QByteArrayView bytes)
+{
+    QStringDecoder decoder(QStringDecoder::Utf8, QStringDecoder::Flag::Stateless);
+    const QString text = decoder(bytes);
+    return decoder.hasError() ? QVariant(bytes.toByteArray()) : QVariant(text);
+}
+
 QVariant ownedArgument(const QVariant &value)
 {
     const QMetaType type = value.metaType();
@@ -562,17 +618,17 @@ QVariant ownedArgument(const QVariant &value)
     if (type == QMetaType::fromType<QAnyStringView>())
         return value.value<QAnyStringView>().toString();
     if (type == QMetaType::fromType<QUtf8StringView>())
-        return value.value<QUtf8StringView>().toString();
+        return textOrBytes(value.value<QUtf8StringView>());
     if (type == QMetaType::fromType<QLatin1String>())
         return QString(value.value<QLatin1String>());
     if (type == QMetaType::fromType<QByteArrayView>())
         return value.value<QByteArrayView>().toByteArray();
     if (type == QMetaType::fromType<const char *>())
-        return QString::fromUtf8(value.value<const char *>());
-    if (type == QMetaType::fromType<std::string_view>()) {
-        const auto utf8 = value.value<std::string_view>();
-        return QString::fromUtf8(utf8.data(), qsizetype(utf8.size()));
-    }
+        return textOrBytes(value.value<const char *>());
+    if (type == QMetaType::fromType<std::string_view>())
+        return textOrBytes(value.value<std::string_view>());
+    if (type == QMetaType::fromType<QModelIndex>())
+        return QVariant::fromValue(QPersistentModelIndex(value.toModelIndex()));
     return value;
 }
 

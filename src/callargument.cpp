@@ -4,6 +4,7 @@
 #include "callargument.h"
 
 #include <QtCore/qlocale.h>
+#include <QtCore/qrect.h>
 #include <QtCore/qsequentialiterable.h>
 
 #include <cmath>
@@ -145,8 +146,17 @@ bool isLossy(const QVariant &from, const QVariant &to)
     switch (to.metaType().id()) {
     case QMetaType::Bool: // any text but "", "0" and "false" becomes true
         return from.toString() != to.toString();
-    case QMetaType::QString: // an invalid date becomes an empty text
-        return to.toString().isEmpty() && isDate(from.metaType());
+    case QMetaType::QString: // an invalid date becomes an empty text, and bytes that are not UTF-8 become U+FFFD
+        return (to.toString().isEmpty() && isDate(from.metaType()))
+                || (from.metaType().id() == QMetaType::QByteArray && to.toString().toUtf8() != from.toByteArray());
+    case QMetaType::QByteArray: // half a surrogate pair becomes '?'
+        return from.metaType().id() == QMetaType::QString && QString::fromUtf8(to.toByteArray()) != from.toString();
+    case QMetaType::QPoint: // fractions are rounded
+        return from.metaType().id() == QMetaType::QPointF && from.toPointF() != to.toPointF();
+    case QMetaType::QSize:
+        return from.metaType().id() == QMetaType::QSizeF && from.toSizeF() != to.toSizeF();
+    case QMetaType::QRect:
+        return from.metaType().id() == QMetaType::QRectF && from.toRectF() != to.toRectF();
     case QMetaType::QStringList:
         return false;
     default: // a text becomes the list of its characters

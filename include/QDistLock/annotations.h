@@ -9,6 +9,7 @@
 #include <QDistLock/qdistlock_export.h>
 #include <QDistLock/scopedlock.h>
 
+#include <QtCore/qabstractitemmodel.h>
 #include <QtCore/qfuture.h>
 #include <QtCore/qfuturewatcher.h>
 #include <QtCore/qlist.h>
@@ -189,7 +190,7 @@ QDISTLOCK_EXPORT void whenFinished(const QFuture<void> &work, const QFuture<void
                                    const std::function<void()> &ended);
 /// Holds \a locks until \a work has finished in one way or the other; logs its exception.
 QDISTLOCK_EXPORT void holdUntilFinished(const QFuture<void> &work, const std::shared_ptr<void> &locks);
-/// A text or bytes in place of a view of them.
+/// A text in place of a view of it, bytes where it is not UTF-8.
 QDISTLOCK_EXPORT QVariant ownedArgument(const QVariant &value);
 /// The QObjects that \a count values point to, also as elements of lists and maps. The objects must still exist.
 QDISTLOCK_EXPORT QList<QPointer<const QObject>> objectsIn(qsizetype count, const QMetaType *types,
@@ -347,6 +348,10 @@ template<typename Character, typename Traits>
 struct IsView<std::basic_string_view<Character, Traits>> : std::true_type
 {
 };
+template<typename T>
+struct IsView<std::reference_wrapper<T>> : std::true_type
+{
+};
 template<>
 struct IsView<QStringView> : std::true_type
 {
@@ -367,6 +372,10 @@ template<>
 struct IsView<QByteArrayView> : std::true_type
 {
 };
+template<>
+struct IsView<QModelIndex> : std::true_type
+{
+};
 #ifdef __cpp_lib_span
 template<typename T>
     requires std::ranges::enable_borrowed_range<T>
@@ -384,10 +393,23 @@ constexpr bool isEmpty()
         return false;
 }
 
-/// A view, or something that has views in it: a container, a pair. (Not a comparison or an allocator, which have
-/// no state.)
 template<typename T>
-struct HasViews : IsView<T>
+constexpr bool isQObjectPointer()
+{
+    using Pointee = std::remove_cv_t<std::remove_pointer_t<T>>;
+    if constexpr (std::is_pointer_v<T> && std::is_class_v<Pointee> && IsComplete<Pointee>::value)
+        return std::is_base_of_v<QObject, Pointee>;
+    else
+        return false;
+}
+
+/// A view or a pointer to anything but a QObject, or something that has them in it: a container, a pair. (Not a
+/// comparison or an allocator, which have no state.)
+template<typename T>
+struct HasViews
+    : std::bool_constant<IsView<T>::value
+                         || (std::is_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>
+                             && !isQObjectPointer<T>())>
 {
 };
 template<typename T, std::size_t size>
@@ -401,16 +423,6 @@ struct HasViews<Template<Parameters...>>
 {
 };
 
-template<typename T>
-constexpr bool isQObjectPointer()
-{
-    using Pointee = std::remove_cv_t<std::remove_pointer_t<T>>;
-    if constexpr (std::is_pointer_v<T> && std::is_class_v<Pointee> && IsComplete<Pointee>::value)
-        return std::is_base_of_v<QObject, Pointee>;
-    else
-        return false;
-}
-
 /// How an argument is kept for a call that waits: Type owns what a view only points to, argument() is what the slot
 /// then gets of it.
 template<typename T, typename = void>
@@ -419,9 +431,12 @@ struct Kept
     static_assert(!std::is_pointer_v<T> || std::is_function_v<std::remove_pointer_t<T>>,
                   "QDistLock: a call waits for its lock, and what this argument points to may be destroyed by then. Pass a "
                   "value, a std::shared_ptr or a pointer to a QObject");
-    static_assert(!HasViews<T>::value,
+    static_assert(std::is_pointer_v<T> || !HasViews<T>::value,
                   "QDistLock: a call waits for its lock, and what this argument is a view of may be destroyed by then. "
                   "Pass a container that owns its elements");
+    static_assert(std::is_copy_constructible_v<T>,
+                  "QDistLock: a call waits for its lock, so its arguments are copied, and this one cannot be. Pass a "
+                  "std::shared_ptr to it");
     using Type = T;
     static const T &keep(const T &value) { return value; }
     static T &argument(T &kept) { return kept; }
@@ -482,6 +497,11 @@ struct Kept<std::basic_string_view<Character, Traits>>
     {
         return std::basic_string<Character, Traits>(text);
     }
+};
+template<>
+struct Kept<QModelIndex> : KeptView<QModelIndex, QPersistentModelIndex>
+{
+    static QPersistentModelIndex keep(const QModelIndex &index) { return QPersistentModelIndex(index); }
 };
 template<>
 struct Kept<const char *> : KeptView<const char *, QByteArray>
@@ -565,6 +585,16 @@ decltype(auto) asParameter(const Value &value)
         return (value);
 }
 
+/// A pointer to a QObject as one that a QMetaType of QObject * describes: QObject may not be its first base class.
+template<typename T>
+decltype(auto) asSeen(const T &value)
+{
+    if constexpr (isQObjectPointer<T>())
+        return const_cast<QObject *>(static_cast<const QObject *>(value));
+    else
+        return (value);
+}
+
 /// The call of \a Slot with the arguments of one emission. \a Values: of the signal's parameters as many as the
 /// slot takes.
 template<typename Receiver, typename Slot, typename Parameters, typename... Values>
@@ -580,9 +610,7 @@ public:
         , m_slot(slot)
         , m_kept(Kept<Values>::keep(values)...)
     {
-        const QMetaType types[] = {metaTypeOf<Values>()..., QMetaType()};
-        const void *const pointers[] = {static_cast<const void *>(std::addressof(values))..., nullptr};
-        m_objects = objectsIn(qsizetype(sizeof...(Values)), types, pointers);
+        watch(asSeen(values)...);
     }
 
     void begin(const std::shared_ptr<const LockedMethod> &method) override { begin(method, Indexes()); }
@@ -600,7 +628,14 @@ private:
     void begin(const std::shared_ptr<const LockedMethod> &method, std::index_sequence<indexes...>)
     {
         add(method,
-            asParameter<std::decay_t<Parameters>, Values>(Kept<Values>::argument(std::get<indexes>(m_kept)))...);
+            asSeen(asParameter<std::decay_t<Parameters>, Values>(Kept<Values>::argument(std::get<indexes>(m_kept))))...);
+    }
+    template<typename... Seen>
+    void watch(const Seen &...seen)
+    {
+        const QMetaType types[] = {metaTypeOf<Seen>()..., QMetaType()};
+        const void *const pointers[] = {static_cast<const void *>(std::addressof(seen))..., nullptr};
+        m_objects = objectsIn(qsizetype(sizeof...(Seen)), types, pointers);
     }
     template<typename... Converted>
     void add(const std::shared_ptr<const LockedMethod> &method, const Converted &...converted)
@@ -648,7 +683,7 @@ struct EmissionOf<Receiver, Slot, Parameters, QtPrivate::List<Arguments...>>
 };
 
 /// What a slot takes; a function object need not say so.
-template<typename Slot, typename Arguments, bool = std::is_member_function_pointer_v<Slot>>
+template<typename Slot, typename Arguments, bool = std::is_member_function_pointer_v<Slot> || std::is_pointer_v<Slot>>
 struct ParametersOf
 {
     using Type = typename QtPrivate::FunctionPointer<Slot>::Arguments;
@@ -667,12 +702,17 @@ struct Connector
     using SignalArguments = typename SignalType::Arguments;
     static_assert(std::is_base_of_v<QObject, Receiver>, "connectLocked: the receiver must be a QObject");
 
+    static_assert(std::is_copy_constructible_v<Slot>, "connectLocked: each call gets a copy of the function object, and "
+                                                      "this one cannot be copied; let it capture a std::shared_ptr");
+
     static constexpr int count()
     {
+        using SlotType = QtPrivate::FunctionPointer<Slot>;
         if constexpr (std::is_member_function_pointer_v<Slot>) {
-            using SlotType = QtPrivate::FunctionPointer<Slot>;
             static_assert(std::is_base_of_v<typename SlotType::Object, Receiver>,
                           "connectLocked: the slot is not one of the receiver's");
+        }
+        if constexpr (std::is_member_function_pointer_v<Slot> || std::is_pointer_v<Slot>) {
             static_assert(int(SignalType::ArgumentCount) >= int(SlotType::ArgumentCount),
                           "connectLocked: the slot needs more arguments than the signal has");
             static_assert(QtPrivate::CheckCompatibleArguments<SignalArguments, typename SlotType::Arguments>::value,
@@ -854,7 +894,7 @@ inline QVariant toArgument(const QVariant &value)
 }
 inline QVariant toArgument(const char *utf8)
 {
-    return QString::fromUtf8(utf8);
+    return ownedArgument(QVariant::fromValue(utf8));
 }
 inline QVariant toArgument(const char16_t *text)
 {
@@ -878,11 +918,11 @@ inline QVariant toArgument(QAnyStringView text)
 }
 inline QVariant toArgument(QUtf8StringView text)
 {
-    return text.toString();
+    return ownedArgument(QVariant::fromValue(text));
 }
 inline QVariant toArgument(std::string_view utf8)
 {
-    return QString::fromUtf8(utf8.data(), qsizetype(utf8.size()));
+    return ownedArgument(QVariant::fromValue(utf8));
 }
 inline QVariant toArgument(QByteArrayView bytes)
 {
@@ -912,10 +952,11 @@ QVariant toArgument(const T &value)
 
     The arguments are copied when the signal is emitted, also where the receiver lives in another thread. Of
     a view of text or bytes (QStringView, QAnyStringView, QByteArrayView, std::string_view, `const char *`
-    and the like) its text is copied, and the slot gets a view of the copy. A pointer to a QObject is
-    watched: an emission whose object was destroyed before the slot could run does not run it
-    (CancelledError). If that object lives in another thread than the receiver, it must not be destroyed
-    while the slot runs. Other pointers, other views and containers of views do not compile.
+    and the like) its text is copied, and the slot gets a view of the copy. A QModelIndex follows its row, and
+    is invalid if that was removed; its model must live in the receiver's thread. A pointer to a QObject, also
+    in lists and maps, is watched: an emission whose object was destroyed before the slot could run does not
+    run it (CancelledError). If that object lives in another thread than the receiver, it must not be
+    destroyed while the slot runs. Other pointers, other views and containers of these do not compile.
 
     The lock of a slot that returns a QFuture is held until that has finished, with a result, an exception
     (which is logged) or cancelled, or until the thread ends. Slots that are coroutines or return a
@@ -973,7 +1014,7 @@ QMetaObject::Connection connectLocked(const typename QtPrivate::FunctionPointer<
 
     Of several methods of that name the one is called that takes this many arguments and matches their types
     best. Arguments are converted as QVariant does, and lists element by element; a value that would lose a part (1.5 or
-    NaN for an int, -1 for an unsigned, nullptr for text) is an error. They are copied
+    NaN for an int, -1 for an unsigned, nullptr or bytes that are not UTF-8 for text) is an error. They are copied
     as those of connectLocked().
 
     If the method returns a QFuture, the lock is held until that has finished, and the future given here
@@ -1072,7 +1113,8 @@ Q_DECLARE_METATYPE(QDistLock::LockedCallInfo)
 
     \a key: text with `{id}` (the parameter of that name), `{order.customer.id}` (properties of gadgets and
     objects, by value or pointer), `{this.tenant}` (a property of the receiver) or `{1}` (a parameter by its
-    number); `{{` and `}}` are braces. Enumerations are written by name, a QUuid without braces, a QDateTime in UTC.
+    number); `{{` and `}}` are braces. Enumerations are written by name, a QUuid without braces, a QDateTime in UTC,
+    a QUrl without its password.
 
     Different values give different keys. In a value, letters, digits, `-_.@+~` and all characters beyond
     ASCII stay as they are, all others become `%XX`: with `"{a}:{b}"`, "x:y" and "z" give `x%3Ay:z`. Between

@@ -11,8 +11,13 @@
 #include <QtCore/qpointer.h>
 #include <QtCore/qpromise.h>
 #include <QtCore/qsemaphore.h>
+#include <QtCore/qset.h>
+#include <QtCore/qstringlistmodel.h>
 #include <QtCore/qthread.h>
 
+#include <exception>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -21,6 +26,15 @@
 
 using namespace LockTesting;
 using namespace QDistLock;
+
+/// QObject is not where the whole object begins.
+class NotFirst : public std::exception, public QObject
+{
+};
+
+using ObjectHash = QHash<QString, QObject *>;
+using ObjectSets = QMap<int, QList<QSet<QObject *>>>;
+using ObjectKeys = std::map<QObject *, int>;
 
 class Sender : public QObject
 {
@@ -38,6 +52,12 @@ Q_SIGNALS:
     void variant(const QVariant &value);
     void number(int value);
     void unused(const int *value, int number);
+    void hash(const ObjectHash &value);
+    void sets(const ObjectSets &value);
+    void keys(const ObjectKeys &value);
+    void variants(const QVariantHash &value);
+    void notFirst(NotFirst *value);
+    void index(const QModelIndex &value);
 };
 
 class Receiver : public QObject
@@ -59,6 +79,13 @@ class Receiver : public QObject
     QDL_LOCKED_METHOD(slowList, "slow", "wait=1min")
     QDL_LOCKED_METHOD(slowMap, "slow", "wait=1min")
     QDL_LOCKED_METHOD(throwing, "slow", "wait=1min")
+    QDL_LOCKED_METHOD(hash, "objects")
+    QDL_LOCKED_METHOD(sets, "objects")
+    QDL_LOCKED_METHOD(keys, "objects")
+    QDL_LOCKED_METHOD(variantHash, "objects")
+    QDL_LOCKED_METHOD(notFirst, "object:{value.objectName}")
+    QDL_LOCKED_METHOD(index, "index")
+    QDL_LOCKED_METHOD(byteArray, "views")
 public:
     QStringList seen;
     QList<int> begun;
@@ -81,6 +108,14 @@ public Q_SLOTS:
     void cString(const char *value) { note(value ? QString::fromUtf8(value) : QStringLiteral("(null)")); }
     void utf16(const char16_t *value) { note(value ? QString::fromUtf16(value) : QStringLiteral("(null)")); }
     void object(QObject *value) { note(value ? value->objectName() : QStringLiteral("(null)")); }
+
+    void hash(const ObjectHash &value) { note(value.begin().value()->objectName()); }
+    void sets(const ObjectSets &value) { note((*value.first().first().begin())->objectName()); }
+    void keys(const ObjectKeys &value) { note(value.begin()->first->objectName()); }
+    void variantHash(const QVariantHash &value) { note(value.begin().value().value<QObject *>()->objectName()); }
+    void notFirst(NotFirst *value) { note(value->objectName()); }
+    void index(const QModelIndex &value) { note(value.data().toString()); }
+    QByteArray byteArray(const QByteArray &value) { return value; }
 
     QFuture<int> slow(int value)
     {
@@ -220,6 +255,13 @@ private Q_SLOTS:
     void viewsInvoked();
     void argumentDestroyedOnTheWay();
     void variants();
+    void objectsInContainersDestroyed_data();
+    void objectsInContainersDestroyed();
+    void objectInvokedInAContainer();
+    void objectThatIsNotFirst();
+    void modelIndexes();
+    void functionPointers();
+    void bytesThatAreNotText();
     void argumentsThatTheSlotDoesNotTake();
     void senderDestroyedOnTheWay();
 
@@ -461,6 +503,146 @@ void tst_AnnotatedTypes::variants()
     QCOMPARE(seen.at(0), QVariant(Text));
     QCOMPARE(seen.at(1).value<Sender *>(), &sender);
     QCOMPARE(failed.first().first().value<LockedCallInfo>().error, DistributedLock::CancelledError);
+}
+
+void tst_AnnotatedTypes::objectsInContainersDestroyed_data()
+{
+    using Connect = std::function<QMetaObject::Connection(Sender *, Receiver *)>;
+    using Emit = std::function<void(Sender *, QObject *)>;
+    QTest::addColumn<Connect>("makeConnection");
+    QTest::addColumn<Emit>("send");
+    const auto row = [](const char *name, auto signal, auto slot, Emit send) {
+        const Connect connect = [=](Sender *sender, Receiver *receiver) {
+            return connectLocked(sender, signal, receiver, slot);
+        };
+        QTest::newRow(name) << connect << send;
+    };
+    row("hash", &Sender::hash, &Receiver::hash,
+        [](Sender *sender, QObject *object) { Q_EMIT sender->hash({{QStringLiteral("a"), object}}); });
+    row("nested", &Sender::sets, &Receiver::sets,
+        [](Sender *sender, QObject *object) { Q_EMIT sender->sets({{1, {{object}}}}); });
+    row("keys", &Sender::keys, &Receiver::keys, [](Sender *sender, QObject *object) { Q_EMIT sender->keys({{object, 1}}); });
+    row("variants", &Sender::variants, &Receiver::variantHash, [](Sender *sender, QObject *object) {
+        Q_EMIT sender->variants({{QStringLiteral("a"), QVariant::fromValue(object)}});
+    });
+}
+
+void tst_AnnotatedTypes::objectsInContainersDestroyed()
+{
+    QFETCH(std::function<QMetaObject::Connection(Sender *, Receiver *)>, makeConnection);
+    QFETCH(std::function<void(Sender *, QObject *)>, send);
+    QSignalSpy failed(LockedCalls::instance(), &LockedCalls::failed);
+    Sender sender;
+    Receiver receiver;
+    QVERIFY(makeConnection(&sender, &receiver));
+    auto argument = std::make_unique<QObject>();
+    QObject kept;
+    kept.setObjectName(QStringLiteral("kept"));
+    const LogCapture log;
+    hold("lock:objects");
+    send(&sender, argument.get());
+    send(&sender, &kept);
+    argument.reset();
+    letGo("lock:objects");
+    QVERIFY(eventually([&] { return receiver.seen.size() + failed.size() == 2; }));
+    QCOMPARE(receiver.seen, QStringList{QStringLiteral("kept")});
+    QCOMPARE(failed.first().first().value<LockedCallInfo>().error, DistributedLock::CancelledError);
+}
+
+void tst_AnnotatedTypes::objectInvokedInAContainer()
+{
+    Receiver receiver;
+    auto argument = std::make_unique<QObject>();
+    const LogCapture log;
+    hold("lock:objects");
+    const auto call = invokeLocked(&receiver, "hash", ObjectHash{{QStringLiteral("a"), argument.get()}});
+    argument.reset();
+    letGo("lock:objects");
+    QVERIFY(finished(call));
+    QCOMPARE(failureOf(call).error, DistributedLock::CancelledError);
+    QCOMPARE(receiver.seen, QStringList());
+}
+
+void tst_AnnotatedTypes::objectThatIsNotFirst()
+{
+    QSignalSpy failed(LockedCalls::instance(), &LockedCalls::failed);
+    Sender sender;
+    Receiver receiver;
+    QVERIFY(connectLocked(&sender, &Sender::notFirst, &receiver, &Receiver::notFirst));
+    auto argument = std::make_unique<NotFirst>();
+    NotFirst kept;
+    kept.setObjectName(QStringLiteral("kept"));
+    const LogCapture log;
+    hold("lock:object:kept");
+    Q_EMIT sender.notFirst(argument.get());
+    Q_EMIT sender.notFirst(&kept);
+    argument.reset();
+    QVERIFY(settled());
+    QCOMPARE(receiver.seen, QStringList());
+    letGo("lock:object:kept");
+    QVERIFY(eventually([&] { return receiver.seen.size() + failed.size() == 2; }));
+    QCOMPARE(receiver.seen, QStringList{QStringLiteral("kept")});
+}
+
+void tst_AnnotatedTypes::modelIndexes()
+{
+    Sender sender;
+    Receiver receiver;
+    QVERIFY(connectLocked(&sender, &Sender::index, &receiver, &Receiver::index));
+    QStringListModel model({QStringLiteral("a"), QStringLiteral("b"), QStringLiteral("c")});
+    hold("lock:index");
+    Q_EMIT sender.index(model.index(1));
+    Q_EMIT sender.index(model.index(2));
+    const auto call = invokeLocked(&receiver, "index", model.index(2));
+    QVERIFY(model.removeRows(0, 2)); // "b" is gone, "c" is another row
+    letGo("lock:index");
+    QVERIFY(finished(call));
+    QCOMPARE(failureOf(call).errorString, QString());
+    QCOMPARE(receiver.seen, (QStringList{QString(), QStringLiteral("c"), QStringLiteral("c")}));
+}
+
+static QList<int> numbersSeen;
+static void seeNumber(int number)
+{
+    numbersSeen.append(number);
+}
+static void seeNumberNoexcept(int number) noexcept
+{
+    numbersSeen.append(number);
+}
+
+void tst_AnnotatedTypes::functionPointers()
+{
+    numbersSeen.clear();
+    Sender sender;
+    QObject context;
+    QVERIFY(connectLocked(&sender, &Sender::number, &context, seeNumber, QStringLiteral("number:{1}")));
+    QVERIFY(connectLocked(&sender, &Sender::number, &context, &seeNumberNoexcept, QStringLiteral("number:{1}")));
+    Q_EMIT sender.number(7);
+    QVERIFY(eventually([&] { return numbersSeen.size() == 2; }));
+    QCOMPARE(numbersSeen, (QList<int>{7, 7}));
+}
+
+void tst_AnnotatedTypes::bytesThatAreNotText()
+{
+    // Two of them would become one text, and have one key.
+    Receiver receiver;
+    const LogCapture log;
+    const QByteArray bytes("\xff\xfe");
+    const auto asText = invokeLocked(&receiver, "text", bytes);
+    const auto asBytes = invokeLocked(&receiver, "byteArray", QString(QChar(0xd800)));
+    QVERIFY(finished(asText) && finished(asBytes));
+    QCOMPARE(failureOf(asText).error, DistributedLock::OptionsError);
+    QCOMPARE(failureOf(asBytes).error, DistributedLock::OptionsError);
+    QCOMPARE(receiver.seen, QStringList());
+    for (const auto &call :
+         {invokeLocked(&receiver, "byteArray", bytes.constData()),
+          invokeLocked(&receiver, "byteArray", std::string_view(bytes.constData())),
+          invokeLocked(&receiver, "byteArray", QUtf8StringView(bytes.constData(), bytes.size()))}) {
+        QVERIFY(finished(call));
+        QCOMPARE(failureOf(call).errorString, QString());
+        QCOMPARE(call.result().toByteArray(), bytes);
+    }
 }
 
 void tst_AnnotatedTypes::senderDestroyedOnTheWay()

@@ -67,6 +67,11 @@ Q_SIGNALS:
     void owners(const std::set<std::string, std::less<std::string_view>> &set, const std::function<void(QStringView)> &function,
                 const QList<QStringList> &list, const std::shared_ptr<Plain> &shared, const QPointer<QObject> &pointer);
     void writable(char *value);
+    void texts(const QList<const char *> &value);
+    void pointers(const QMap<int, Plain *> &value);
+    void reference(std::reference_wrapper<Plain> value);
+    void indexes(const QModelIndexList &value);
+    void unique(const std::unique_ptr<Plain> &value);
 #if __cplusplus >= 202002L
     void span(std::span<const int> value);
 #endif
@@ -145,6 +150,30 @@ void uses(Sender *sender, Receiver *receiver, const QString &key, const LockOpti
     // case optional_view 17: what this argument is a view of may be destroyed by then
 #ifdef CASE_optional_view
     connectLocked(sender, &Sender::optional, receiver, [](std::optional<std::string_view>) { }, key);
+#endif
+    // case list_of_texts 17: what this argument is a view of may be destroyed by then
+#ifdef CASE_list_of_texts
+    connectLocked(sender, &Sender::texts, receiver, [](const QList<const char *> &) { }, key);
+#endif
+    // case map_of_pointers 17: what this argument is a view of may be destroyed by then
+#ifdef CASE_map_of_pointers
+    connectLocked(sender, &Sender::pointers, receiver, [](const QMap<int, Plain *> &) { }, key);
+#endif
+    // case reference_wrapper 17: what this argument is a view of may be destroyed by then
+#ifdef CASE_reference_wrapper
+    connectLocked(sender, &Sender::reference, receiver, [](std::reference_wrapper<Plain>) { }, key);
+#endif
+    // case list_of_indexes 17: what this argument is a view of may be destroyed by then
+#ifdef CASE_list_of_indexes
+    connectLocked(sender, &Sender::indexes, receiver, [](const QModelIndexList &) { }, key);
+#endif
+    // case unique_argument 17: its arguments are copied, and this one cannot be
+#ifdef CASE_unique_argument
+    connectLocked(sender, &Sender::unique, receiver, [](const std::unique_ptr<Plain> &) { }, key);
+#endif
+    // case unique_slot 17: let it capture a std::shared_ptr
+#ifdef CASE_unique_slot
+    connectLocked(sender, &Sender::number, receiver, [unique = std::unique_ptr<Plain>()] { }, key);
 #endif
     // case span 20: what this argument is a view of may be destroyed by then
 #ifdef CASE_span
