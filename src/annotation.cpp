@@ -206,6 +206,11 @@ QMetaProperty findProperty(const QMetaObject *object, const QByteArray &name, QS
     return property;
 }
 
+QString noProperties(QMetaType type, const QByteArray &name)
+{
+    return QStringLiteral("%1 has no properties, so no %2").arg(typeName(type), quotedName(name));
+}
+
 std::optional<QVariant> readProperty(const QVariant &value, const QByteArray &name, QString *error)
 {
     const QMetaType type = value.metaType();
@@ -226,7 +231,7 @@ std::optional<QVariant> readProperty(const QVariant &value, const QByteArray &na
         const QMetaProperty property = findProperty(type.metaObject(), name, error);
         return property.isReadable() ? std::optional(unwrapped(property.readOnGadget(gadget))) : std::nullopt;
     }
-    return fail(error, QStringLiteral("%1 has no properties, so no %2").arg(typeName(type), quotedName(name)));
+    return fail(error, noProperties(type, name));
 }
 
 /// Of an enumeration or flags type; invalid if moc knows nothing of it.
@@ -330,6 +335,9 @@ QString returnProblem(const QMetaMethod &method)
 {
     const QMetaType type = method.returnMetaType();
     const QString name = QString::fromLatin1(type.isValid() ? type.name() : method.typeName());
+    static const QRegularExpression nested(QStringLiteral("^QFuture\\s*<\\s*QFuture\\b"));
+    if (nested.match(name).hasMatch())
+        return QStringLiteral("it returns %1, and the future inside is not followed; return future.unwrap()").arg(name);
     static const QRegularExpression asynchronous(
             QStringLiteral("^(QCoro::(\\w+::)?\\w*Task|std::(\\w+::)?(shared_)?future|boost::asio::awaitable)\\b"));
     if (!asynchronous.match(name).hasMatch())
@@ -444,6 +452,11 @@ QString ValuePath::bind(const MethodSignature &signature)
         if (m_index < 0) {
             if (signature.types.isEmpty())
                 return QStringLiteral("there is no parameter %1; it has none").arg(quotedName(m_source));
+            if (signature.names.isEmpty()) {
+                return QStringLiteral("there is no parameter %1: the names of parameters are known only of methods with "
+                                      "QDL_LOCKED_METHOD(); write {1} for the first one")
+                        .arg(quotedName(m_source));
+            }
             const auto named = std::count_if(signature.names.begin(), signature.names.end(),
                                              [](const QByteArray &name) { return !name.isEmpty(); });
             if (named == 0) {
@@ -462,6 +475,8 @@ QString ValuePath::bind(const MethodSignature &signature)
     const bool isGadget = hasFlag(type, QMetaType::IsGadget) || hasFlag(type, QMetaType::PointerToGadget);
     if (isGadget && type.metaObject())
         findProperty(type.metaObject(), m_properties.first(), &error);
+    else if (type.id() < QMetaType::User && type.id() != QMetaType::QVariant && type.id() != QMetaType::QObjectStar)
+        error = noProperties(type, m_properties.first());
     return error;
 }
 
@@ -616,6 +631,8 @@ std::optional<KeyTemplate> KeyTemplate::parse(QStringView text, QString *error)
             lastEnd = end + 1;
         } else if (c.isNull()) {
             return fail(error, atPosition(i, QStringLiteral("a NUL character, which keys cannot have")));
+        } else if (c == QChar::ReplacementCharacter) {
+            return fail(error, atPosition(i, QStringLiteral("bytes that are not UTF-8; save the source file as UTF-8")));
         } else {
             literal += c;
         }
@@ -801,6 +818,8 @@ bool LockedMethod::isAnnotated(const QMetaObject *object, const QByteArray &meth
 
 QString LockedMethod::displayName() const
 {
+    if (m_methodName.isEmpty())
+        return QString::fromLatin1(m_className);
     return QString::fromLatin1(m_className) + QLatin1String("::") + nameForError(QString::fromUtf8(m_methodName));
 }
 

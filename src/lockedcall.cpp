@@ -318,9 +318,7 @@ void postTo(QObject *object, std::function<void()> function, std::function<void(
 
 QString LockedCall::displayName() const
 {
-    if (!method)
-        return QStringLiteral("withLock()");
-    return method->methodName().isEmpty() ? QString::fromLatin1(method->className()) : method->displayName();
+    return method ? method->displayName() : QStringLiteral("withLock()");
 }
 
 LockedCallInfo LockedCall::info(const LockRequest *request, const LockResult &result) const

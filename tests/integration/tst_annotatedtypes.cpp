@@ -279,6 +279,7 @@ private Q_SLOTS:
     void futureInvokedOfUnknownType();
     void futureInvokedOfVariants();
 
+    void keysOfFunctionObjects();
     void namesInErrors_data();
     void namesInErrors();
 
@@ -913,6 +914,18 @@ void tst_AnnotatedTypes::futureInvokedOfVariants()
     QCOMPARE(invalid.result(), QVariant());
     QCOMPARE(list.result(), QVariant(QStringList{QStringLiteral("a")}));
     QCOMPARE(map.result().toMap().value(QStringLiteral("a")), QVariant(1));
+}
+
+void tst_AnnotatedTypes::keysOfFunctionObjects()
+{
+    Sender sender;
+    Receiver receiver;
+    const LogCapture log;
+    QVERIFY(!connectLocked(&sender, &Sender::number, &receiver, [](int id) { Q_UNUSED(id) }, QStringLiteral("k:{id}")));
+    QCOMPARE(log.messages(),
+             QStringList{QStringLiteral("connectLocked(): Receiver: key \"k:{id}\": key, {id}: there is no parameter \"id\": "
+                                        "the names of parameters are known only of methods with QDL_LOCKED_METHOD(); "
+                                        "write {1} for the first one; nothing was connected")});
 }
 
 void tst_AnnotatedTypes::namesInErrors_data()

@@ -215,6 +215,9 @@ class WrongShop : public Shop
     QDL_LOCKED_METHOD(u, "u", "server=redis://HOST; wait=2s")
     QDL_LOCKED_METHOD(u, "u", "server=redis://host:6379/0; wait=3s")
     QDL_LOCKED_METHOD(v, "{{v}}", "keyPrefix=")
+    QDL_LOCKED_METHOD(w, "w")
+    QDL_LOCKED_METHOD(x, "x:{id.length}")
+    QDL_LOCKED_METHOD(y, "gr\xfc\xdf")
     QDL_LOCKED_METHOD(agreed, "t", "condition=this.enabled; wait=2s")
     QDL_LOCKED_METHOD(agreed, "t", "condition=this.owner; wait=2000ms")
     QDL_LOCKED_METHOD(agreed, "t", "server=memory:other")
@@ -243,6 +246,9 @@ public Q_SLOTS:
     void m() { }
     void n() { }
     void v() { }
+    QFuture<QFuture<int>> w() { return {}; }
+    void x(const QString &id) { Q_UNUSED(id) }
+    void y() { }
 Q_SIGNALS:
     void signalled();
 };
@@ -892,6 +898,9 @@ void tst_Annotation::wrong_data()
     row("t", "\"k:t\"", "it has the same key as QDL_LOCKED_METHOD(t, \"t\"), but other options");
     row("u", "wait=3s", "it has the same key as QDL_LOCKED_METHOD(u, \"u\", \"server=redis://HOST; wait=2s\"), but other");
     row("v", "\"{{v}}\"", "key, a {hash tag} and nothing else has the side keys of the lock that is named in it");
+    row("w", "\"w\"", "it returns QFuture<QFuture<int>>, and the future inside is not followed; return future.unwrap()");
+    row("x", "\"x:{id.length}\"", "key, {id.length}: QString has no properties, so no \"length\"");
+    row("y", "\"gr", "key, at position 3: bytes that are not UTF-8; save the source file as UTF-8");
     row("signalled", "\"key\"", "there is no slot or invokable method of this name");
 }
 
@@ -925,7 +934,7 @@ void tst_Annotation::wrongComplete()
     const QMetaObject &meta = WrongShop::staticMetaObject;
     QVERIFY(LockedMethod::get(&meta, meta.method(meta.indexOfMethod("agreed(int)")), &unused));
     const QStringList found = validateAnnotations(&WrongShop::staticMetaObject);
-    QCOMPARE(found.size(), 24);
+    QCOMPARE(found.size(), 27);
 }
 
 void tst_Annotation::parametersOfTheAnnotatingClass()
