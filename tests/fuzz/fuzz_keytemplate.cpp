@@ -105,7 +105,7 @@ QString escaped(const QString &value, const QString &separator)
     QString text;
     const QList<uint> characters = value.toUcs4();
     for (const uint c : characters) {
-        const QString character = QString::fromUcs4(reinterpret_cast<const char32_t *>(&c), 1);
+        const QString character = QStringView(QChar::fromUcs4(c)).toString();
         const bool safe = c >= 0x80 || QChar(c).isLetterOrNumber() || QStringLiteral("-_.@+~").contains(character);
         if (safe && character != separator)
             text += character;
@@ -169,7 +169,7 @@ std::optional<Reading> plainReading(const QString &text, const QString &id, cons
             QStringList candidates;
             const QList<uint> characters = literals.at(i + 1).toUcs4();
             for (const uint c : characters)
-                candidates.append(QString::fromUcs4(reinterpret_cast<const char32_t *>(&c), 1));
+                candidates.append(QStringView(QChar::fromUcs4(c)).toString());
             candidates.removeIf([](const QString &c) { return isHexDigitOrPercent(c.front()); });
             if (candidates.isEmpty())
                 return std::nullopt;
