@@ -232,6 +232,7 @@ void TestQmlLifetimes::run(const std::vector<Row> &rows, const QByteArray &eleme
         QByteArray inner = element;
         inner.replace("NAME", name).replace("SERVER", url());
         inner.replace("WORK", QByteArray(row.properties).contains("work:") ? "" : "work: () => 1");
+        inner.replace("LEASE", QByteArray(row.properties).contains("lease:") ? "" : "lease: 1000");
         inner.replace("PROPERTIES", row.properties);
         inner.replace("HANDLER", QByteArray(row.handler).startsWith("on") ? row.handler + QByteArray(": root.act(it)")
                                                                           : QByteArray());
@@ -300,8 +301,9 @@ void TestQmlLifetimes::handlersOfALock()
             {"onAcquired", "", "it.acquire();"},
             {"onActiveChanged", "", "it.active = true;"},
             {"onRenewed", "", "it.active = true;"},
-            {"onReleased", "", "it.acquire().then(() => it?.release());"},
-            {"onReleased", "onAcquired: active = false", "it.active = true;"},
+            // A longer lease where a loss on a slow machine would end the hold first.
+            {"onReleased", "lease: 30000", "it.acquire().then(() => it?.release());"},
+            {"onReleased", "lease: 30000; onAcquired: active = false", "it.active = true;"},
             {"onLost", "", "it.active = true;", Trigger::Lost},
             {"onLost", "", "it.acquire();", Trigger::Lost},
             {"heldChanged", "", "it.acquire(); it.heldChanged.connect(() => { if (!it.held) root.act(it); });", Trigger::Lost},
@@ -329,7 +331,7 @@ void TestQmlLifetimes::handlersOfALock()
     };
     // A few of these warn in the log: servers that are none.
     run(rows,
-        "DistributedLock { id: it; name: 'NAME'; server: 'SERVER'; lease: 1000\nPROPERTIES\nHANDLER }\n"
+        "DistributedLock { id: it; name: 'NAME'; server: 'SERVER'\nLEASE\nPROPERTIES\nHANDLER }\n"
         "LockStatus { lock: it }\n",
         deed);
 }
@@ -391,7 +393,7 @@ void TestQmlLifetimes::handlersOfAnAction()
             {"catch", "", "it.run(); it.run().catch(() => root.act(it));"},
     };
     run(rows,
-        "LockedAction { id: it; name: 'NAME'; server: 'SERVER'; lease: 1000\nWORK\nPROPERTIES\nHANDLER }\n", deed);
+        "LockedAction { id: it; name: 'NAME'; server: 'SERVER'\nLEASE\nWORK\nPROPERTIES\nHANDLER }\n", deed);
 }
 
 void TestQmlLifetimes::handlersOfAStatus_data()
@@ -418,7 +420,7 @@ void TestQmlLifetimes::handlersOfAStatus()
             {"onHeldChanged", "", "it.active = true;"},
             {"onAcquired", "", "it.active = true;"},
             {"onRenewed", "", "it.active = true;"},
-            {"onReleased", "", "it.acquire().then(() => it.release());"},
+            {"onReleased", "lease: 30000", "it.acquire().then(() => it.release());"},
             {"onLost", "", "it.active = true;", Trigger::Lost},
             {"heldChanged", "", "it.acquire(); it.heldChanged.connect(() => { if (!it.held) root.act(it); });", Trigger::Lost},
             {"onAcquireFailed", "/*busy*/", "it.tryAcquire();"},
@@ -431,7 +433,7 @@ void TestQmlLifetimes::handlersOfAStatus()
             {"lockChanged", "", "it.status.lockChanged.connect(() => root.act(it)); it.status.lock = it.other;"},
     };
     run(rows,
-        "DistributedLock { id: it; name: 'NAME'; server: 'SERVER'; lease: 1000\n"
+        "DistributedLock { id: it; name: 'NAME'; server: 'SERVER'\nLEASE\n"
         "    property DistributedLock other: DistributedLock { name: 'NAME other'; server: 'SERVER'; active: true }\n"
         "    property Loader part: Loader {\n"
         "        sourceComponent: Component { LockStatus { lock: it; width: 200 } }\n"
