@@ -6,10 +6,12 @@
 #include <QDistLock/annotations.h>
 
 #include <QtCore/qloggingcategory.h>
+#include <QtCore/qpointer.h>
 #include <QtCore/qpromise.h>
 #include <QtCore/qthread.h>
 
 #include <algorithm>
+#include <memory>
 
 namespace QDistLock {
 
@@ -48,6 +50,31 @@ static QString checkArguments(const QObject *object, const QVariantList &argumen
     return QString();
 }
 
+/// The objects in the result of a call. The engine uses them later, in its own thread, when they may be destroyed.
+struct ResultObjects
+{
+    QList<QPointer<const QObject>> objects;
+    bool inOtherThread = false;
+
+    void set(const QVariant &result, const QThread *engineThread)
+    {
+        const QMetaType type = result.metaType();
+        const void *const value = result.constData();
+        objects = Detail::objectsIn(1, &type, &value);
+        inOtherThread = std::any_of(objects.begin(), objects.end(),
+                                    [engineThread](const QObject *object) { return object->thread() != engineThread; });
+    }
+    /// Why the engine must not use them; empty if it may.
+    QString problem() const
+    {
+        if (inOtherThread)
+            return QStringLiteral("an object in its result lives in another thread than the engine's; return a value");
+        if (objects.contains(nullptr))
+            return QStringLiteral("an object in its result was destroyed before the promise was resolved");
+        return QString();
+    }
+};
+
 static QFuture<QVariant> refusedCall(const QString &text)
 {
     qCWarning(lcQml, "%ls", qUtf16Printable(text));
@@ -65,12 +92,20 @@ QJSValue QmlDistributedLocks::invokeLocked(QObject *object, const QString &metho
 
 QJSValue QmlDistributedLocks::invokeLocked(QObject *object, const QString &method, const QVariantList &arguments)
 {
-    const auto settle = [method](QJSEngine *engine, const QJSValue &deferred, const QFuture<QVariant> &future) {
+    // A getter or a Proxy among the arguments has thrown: the engine throws that to the caller.
+    if (const QJSEngine *const engine = qjsEngine(this); engine && engine->hasError())
+        return QJSValue();
+    const auto returned = std::make_shared<ResultObjects>();
+    const auto settle = [method, returned](QJSEngine *engine, const QJSValue &deferred, const QFuture<QVariant> &future) {
         try {
             Detail::throwException(QFuture<void>(future));
             if (future.resultCount() == 0) {
                 JsPromises::reject(engine, deferred, QStringLiteral("%1(): the call was cancelled").arg(method),
                                    DistributedLock::CancelledError);
+                return;
+            }
+            if (const QString problem = returned->problem(); !problem.isEmpty()) {
+                JsPromises::reject(engine, deferred, QStringLiteral("%1() has run, but %2").arg(method, problem));
                 return;
             }
             const QVariant value = future.result();
@@ -88,7 +123,10 @@ QJSValue QmlDistributedLocks::invokeLocked(QObject *object, const QString &metho
     const QJSValue promise = m_promises.make(this, &watcher, settle);
     const QString problem = checkArguments(object, arguments);
     watcher->setFuture(problem.isEmpty()
-                               ? QDistLock::invokeLocked(object, method.toUtf8().constData(), arguments)
+                               ? Detail::invokeLocked(object, method.toUtf8().constData(), arguments,
+                                                      [returned, engineThread = thread()](const QVariant &result) {
+                                                          returned->set(result, engineThread);
+                                                      })
                                : refusedCall(QStringLiteral("invokeLocked(): %1(): %2").arg(method, problem)));
     return promise;
 }

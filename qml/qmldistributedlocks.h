@@ -34,6 +34,8 @@ public:
         Arguments are converted as in a direct call, \a object.method(…), but nothing is lost: a number that does not
         fit its parameter, `null` for anything but a pointer, QVariant or QJsonValue, and `undefined` are refused (OptionsError).
         Arrays and objects are copied. Functions are refused where \a object lives in another thread.
+        A result with an object that lives in another thread than the engine, or that is destroyed before the promise is
+        resolved, rejects the promise, although the method has run.
     */
     Q_INVOKABLE QJSValue invokeLocked(QObject *object, const QString &method, const QVariantList &arguments);
     /// The same without arguments.

@@ -203,7 +203,8 @@ std::optional<QVariant> resultOf(const QFutureInterfaceBase &finished, QMetaType
 class InvokeJob final : public Detail::FutureJob<QVariant>
 {
 public:
-    explicit InvokeJob(const QVariantList &arguments)
+    InvokeJob(const QVariantList &arguments, const Detail::ResultHook &returned)
+        : m_returned(returned)
     {
         for (const QVariant &argument : arguments) {
             m_arguments.append(Detail::ownedArgument(argument));
@@ -276,7 +277,7 @@ public:
                 follow(result, locks);
                 return;
             }
-            promise().addResult(result);
+            give(result);
         } catch (...) {
             Detail::logException(locks);
             promise().setException(std::current_exception());
@@ -314,7 +315,7 @@ private:
             if (work.isCanceled() || !result)
                 promise().future().cancel();
             else
-                promise().addResult(*result);
+                give(*result);
         } catch (...) {
             Detail::logException(locks);
             promise().setException(std::current_exception());
@@ -332,6 +333,14 @@ private:
             m_views.append(view ? view->make(m_arguments.at(i)) : QVariant());
         }
     }
+
+    void give(const QVariant &result)
+    {
+        if (m_returned)
+            m_returned(result);
+        promise().addResult(result);
+    }
+
     void *pointerTo(int argument)
     {
         QVariant &value = m_views.at(argument).isValid() ? m_views[argument] : m_arguments[argument];
@@ -406,6 +415,7 @@ private:
     QVariantList m_arguments;
     QVariantList m_views; ///< of arguments, where the parameter is a view
     ObjectList m_objects; ///< among the arguments
+    const Detail::ResultHook m_returned;
     QMetaType m_resultType; ///< of the QFuture that the method returns
 };
 
@@ -526,18 +536,7 @@ QString keyText(const QVariant &value)
 
 QFuture<QVariant> invokeLocked(QObject *object, const char *method, const QVariantList &arguments)
 {
-    const auto job = std::make_shared<InvokeJob>(arguments);
-    const auto future = job->future();
-    const QByteArray name(method);
-    if (!object)
-        job->refuse(QStringLiteral("the object whose %1 was called is null").arg(Detail::quoted(QString::fromUtf8(name))));
-    else if (const QString problem = noApplication(); !problem.isEmpty())
-        job->refuse(problem);
-    else if (object->thread() == QThread::currentThread())
-        job->begin(object, name);
-    else
-        postTo(object, [job, object, name] { job->begin(object, name); }, [job] { job->fail(threadEnded(), false); });
-    return future;
+    return Detail::invokeLocked(object, method, arguments, {});
 }
 
 namespace Detail {
@@ -608,6 +607,23 @@ static QVariant textOrBytes(QByteArrayView bytes)
     QStringDecoder decoder(QStringDecoder::Utf8, QStringDecoder::Flag::Stateless);
     const QString text = decoder(bytes);
     return decoder.hasError() ? QVariant(bytes.toByteArray()) : QVariant(text);
+}
+
+QFuture<QVariant> invokeLocked(QObject *object, const char *method, const QVariantList &arguments,
+                               const ResultHook &returned)
+{
+    const auto job = std::make_shared<InvokeJob>(arguments, returned);
+    const auto future = job->future();
+    const QByteArray name(method);
+    if (!object)
+        job->refuse(QStringLiteral("the object whose %1 was called is null").arg(quoted(QString::fromUtf8(name))));
+    else if (const QString problem = noApplication(); !problem.isEmpty())
+        job->refuse(problem);
+    else if (object->thread() == QThread::currentThread())
+        job->begin(object, name);
+    else
+        postTo(object, [job, object, name] { job->begin(object, name); }, [job] { job->fail(threadEnded(), false); });
+    return future;
 }
 
 QVariant ownedArgument(const QVariant &value)

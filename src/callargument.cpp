@@ -194,6 +194,10 @@ ArgumentMatch convertArgument(QVariant *argument, QMetaType type, QString *error
         *argument = toText(argument->toDouble());
         return ArgumentMatch::Converted;
     }
+    if (type.id() == QMetaType::QChar && from.id() == QMetaType::QString && argument->toString().size() == 1) {
+        *argument = argument->toString().at(0);
+        return ArgumentMatch::Converted;
+    }
     QVariant value = *argument;
     if (isFunction(from) || !value.canConvert(type) || !value.convert(type) || isLossy(*argument, value))
         return refuse(error, QStringLiteral("%1 cannot be converted to %2").arg(nameOf(from), name));

@@ -195,6 +195,10 @@ QDISTLOCK_EXPORT QVariant ownedArgument(const QVariant &value);
 /// The QObjects that \a count values point to, also as elements of lists and maps. The objects must still exist.
 QDISTLOCK_EXPORT QList<QPointer<const QObject>> objectsIn(qsizetype count, const QMetaType *types,
                                                           const void *const *values);
+/// The result of a method, in its thread as soon as there is one: its objects still exist.
+using ResultHook = std::function<void(const QVariant &result)>;
+QDISTLOCK_EXPORT QFuture<QVariant> invokeLocked(QObject *object, const char *method, const QVariantList &arguments,
+                                                const ResultHook &returned);
 
 /// A call that an emission makes.
 class QDISTLOCK_EXPORT LockedEmission : public LockedJob

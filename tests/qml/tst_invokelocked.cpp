@@ -37,6 +37,8 @@ class Backend : public QObject
     QDL_LOCKED_METHOD(failing, "order:{id}", "onBusy=fail")
     QDL_LOCKED_METHOD(throwing, "notes")
     QDL_LOCKED_METHOD(broken, "order:{nobody}")
+    QDL_LOCKED_METHOD(makeObject, "notes")
+    QDL_LOCKED_METHOD(makeObjects, "notes")
 
 public:
     QStringList calls;
@@ -60,6 +62,14 @@ public:
     }
     Q_INVOKABLE void throwing() { throw std::runtime_error("out of paper"); }
     Q_INVOKABLE void broken(const QString &id) { calls += id; }
+    /// Destroyed soon after the method has returned.
+    Q_INVOKABLE QObject *makeObject()
+    {
+        auto *const object = new QObject;
+        QMetaObject::invokeMethod(this, [object] { delete object; }, Qt::QueuedConnection);
+        return object;
+    }
+    Q_INVOKABLE QVariantList makeObjects() { return {1, QVariant::fromValue(makeObject())}; }
     Q_INVOKABLE void plain() { calls += QStringLiteral("plain"); }
 
 public Q_SLOTS:
@@ -91,6 +101,7 @@ class Arguments : public QObject
     QDL_LOCKED_METHOD(aDouble, "args:{value}")
     QDL_LOCKED_METHOD(aFloat, "args:{value}")
     QDL_LOCKED_METHOD(aText, "args:{value}")
+    QDL_LOCKED_METHOD(aChar, "args:{value}")
     QDL_LOCKED_METHOD(aUrl, "args:{value}")
     QDL_LOCKED_METHOD(aColor, "args:{value}")
     QDL_LOCKED_METHOD(aDate, "args:{value}")
@@ -121,6 +132,7 @@ public:
     Q_INVOKABLE QString aLong(qint64 value) { return show(value); }
     Q_INVOKABLE QString aDouble(double value) { return show(value); }
     Q_INVOKABLE QString aFloat(float value) { return show(value); }
+    Q_INVOKABLE QString aChar(QChar value) { return show(value); }
     Q_INVOKABLE QString aText(const QString &value) { return show(value); }
     Q_INVOKABLE QString aUrl(const QUrl &value) { return show(value); }
     Q_INVOKABLE QString aColor(Arguments::Color value) { return show(value); }
@@ -176,7 +188,12 @@ private Q_SLOTS:
     void argumentsThatWouldLose();
     void functionsForAnotherThread_data();
     void functionsForAnotherThread();
+    void gettersThatThrow();
     void objectInAListDestroyedWhileWaiting();
+    void resultDestroyed_data();
+    void resultDestroyed();
+    void resultOfAnotherThread_data() { resultDestroyed_data(); }
+    void resultOfAnotherThread();
     void busy_data();
     void busy();
     void waitsItsTurn();
@@ -301,6 +318,7 @@ void TestInvokeLocked::argumentsAsInADirectCall_data()
             {"aText", "'x'"},
             {"aText", "7"},
             {"aText", "true"},
+            {"aChar", "'x'"},
             {"aUrl", "'http://a.example/b'"},
             {"aColor", "1"},
             {"aDate", "new Date(2020, 0, 2)"},
@@ -385,6 +403,8 @@ void TestInvokeLocked::argumentsThatWouldLose_data()
             {"anInt", "'7.5'", "int"},
             {"anInt", "null", "null"},
             {"aText", "null", "null"},
+            {"aChar", "''", "QChar"},
+            {"aChar", "'xy'", "QChar"},
             {"texts", "null", "null"},
             {"texts", "[null]", "null"},
             {"texts", "[[1], [2]]", "element 1"},
@@ -473,6 +493,53 @@ void TestInvokeLocked::objectInAListDestroyedWhileWaiting()
                  qPrintable(heard()));
         QCOMPARE(m_arguments->calls, 0);
     }
+}
+
+/// As in a direct call, the exception is thrown to the caller; the method does not run.
+void TestInvokeLocked::gettersThatThrow()
+{
+    evaluate("(() => {\n"
+             "    try {\n"
+             "        return DistributedLocks.invokeLocked(args, 'aMap', [{ get a() { throw new Error('no value'); } }]);\n"
+             "    } catch (error) {\n"
+             "        return Promise.resolve('thrown ' + error.message);\n"
+             "    }\n"
+             "})()");
+    QTRY_COMPARE_WITH_TIMEOUT(heard(), QStringLiteral("resolved \"thrown no value\""), Patience);
+    QCOMPARE(m_arguments->calls, 0);
+}
+
+void TestInvokeLocked::resultDestroyed_data()
+{
+    QTest::addColumn<QByteArray>("method");
+    QTest::newRow("object") << QByteArray("makeObject");
+    QTest::newRow("in a list") << QByteArray("makeObjects");
+}
+
+/// The engine never sees what the method returned: it is settled in a later turn of the event loop.
+void TestInvokeLocked::resultDestroyed()
+{
+    QFETCH(QByteArray, method);
+    evaluate("DistributedLocks.invokeLocked(backend, '" + method + "')");
+    QTRY_VERIFY_WITH_TIMEOUT(!heard().isEmpty(), Patience);
+    QCOMPARE(heard(), QStringLiteral("rejected undefined Error: %1() has run, but an object in its result was destroyed before "
+                                     "the promise was resolved")
+                              .arg(QLatin1String(method)));
+}
+
+void TestInvokeLocked::resultOfAnotherThread()
+{
+    QFETCH(QByteArray, method);
+    QThread thread;
+    thread.start();
+    m_backend->moveToThread(&thread);
+    evaluate("DistributedLocks.invokeLocked(backend, '" + method + "')");
+    QTRY_VERIFY_WITH_TIMEOUT(!heard().isEmpty(), Patience);
+    thread.quit();
+    QVERIFY(thread.wait());
+    QCOMPARE(heard(), QStringLiteral("rejected undefined Error: %1() has run, but an object in its result lives in another thread "
+                                     "than the engine's; return a value")
+                              .arg(QLatin1String(method)));
 }
 
 void TestInvokeLocked::busy_data()
