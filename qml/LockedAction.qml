@@ -94,11 +94,11 @@ T.Action {
                                          qsTr("Lock %1: the action was destroyed").arg(internal.lockName()));
         internal.address();
         status.set(LockedAction.Waiting, DistributedLock.NoError, "");
-        // Ids are null once the action is destroyed, as any handler may do.
-        if (!internal)
+        // Any handler may destroy the action.
+        if (!internal?.alive)
             return Promise.reject(refusal);
         const acquiring = whenBusy === LockedAction.Wait ? ownLock.acquire() : ownLock.tryAcquire();
-        return acquiring.then(result => internal ? internal.acquired(result) : Promise.reject(refusal));
+        return acquiring.then(result => internal?.alive ? internal.acquired(result) : Promise.reject(refusal));
     }
 
     onNameChanged: internal.address()
@@ -117,6 +117,9 @@ T.Action {
     property QtObject internal: QtObject {
         id: internal
 
+        /// False as soon as the action is to be destroyed: a view does that later, and until then its functions fail. Then ids
+        /// are null.
+        property bool alive: true
         readonly property LockedActionStatus status: LockedActionStatus {
             id: status
         }
@@ -124,6 +127,8 @@ T.Action {
             name: "qdistlock.qml"
             defaultLogLevel: LoggingCategory.Warning
         }
+
+        Component.onDestruction: alive = false
 
         /// The name as it appears in texts.
         function lockName(): string {
@@ -151,7 +156,7 @@ T.Action {
                     errorString: qsTr("Lock %1 was lost before its work began").arg(lockName())
                 });
             status.set(LockedAction.Working, DistributedLock.NoError, "");
-            if (!internal)
+            if (!internal?.alive)
                 return Promise.reject(new Error(qsTr("the action was destroyed before its work began")));
             let outcome;
             try {
@@ -161,8 +166,8 @@ T.Action {
             } catch (reason) {
                 outcome = Promise.reject(reason);
             }
-            return outcome.then(value => internal ? internal.finished(value) : value,
-                                reason => internal ? internal.failed(reason) : Promise.reject(reason));
+            return outcome.then(value => internal?.alive ? internal.finished(value) : value,
+                                reason => internal?.alive ? internal.failed(reason) : Promise.reject(reason));
         }
 
         /// The lock is given back first: a run that begins in a handler acquires it again.
@@ -170,7 +175,8 @@ T.Action {
             if (ownLock.held)
                 ownLock.release();
             status?.set(LockedAction.Idle, error, text);
-            internal?.address();
+            if (internal?.alive)
+                address();
         }
 
         function refused(result: var): var {

@@ -139,6 +139,8 @@ private Q_SLOTS:
     void acquiredInALoopInOnLost();
     void handlersOfAnAction_data() { addDeeds(); }
     void handlersOfAnAction();
+    void actionOfADelegate_data();
+    void actionOfADelegate();
     void handlersOfAStatus_data();
     void handlersOfAStatus();
     void statusOfAnotherLockInOnLost();
@@ -394,6 +396,60 @@ void TestQmlLifetimes::handlersOfAnAction()
     };
     run(rows,
         "LockedAction { id: it; name: 'NAME'; server: 'SERVER'\nLEASE\nWORK\nPROPERTIES\nHANDLER }\n", deed);
+}
+
+void TestQmlLifetimes::actionOfADelegate_data()
+{
+    QTest::addColumn<QByteArray>("element");
+    QTest::addColumn<QString>("expected");
+    QTest::newRow("work resolved") << QByteArray("work: () => new Promise(resolve => Qt.callLater(() => {\n"
+                                                 "    resolve(7);\n"
+                                                 "    view.model = 0;\n"
+                                                 "}))")
+                                   << "resolved 7";
+    QTest::newRow("work rejected") << QByteArray("work: () => new Promise((resolve, reject) => Qt.callLater(() => {\n"
+                                                 "    reject(7);\n"
+                                                 "    view.model = 0;\n"
+                                                 "}))")
+                                   << "rejected 7";
+    QTest::newRow("finished") << QByteArray("work: () => 7; onFinished: view.model = 0") << "resolved 7";
+    QTest::newRow("not running") << QByteArray("work: () => 7; onRunningChanged: if (!running) view.model = 0") << "resolved 7";
+    QTest::newRow("running") << QByteArray("work: () => 7; onRunningChanged: view.model = 0")
+                             << "rejected Error: Lock \"delegate\": the action was destroyed";
+    QTest::newRow("working") << QByteArray("work: () => 7; onStateChanged: if (state === LockedAction.Working) view.model = 0")
+                             << "rejected Error: the action was destroyed before its work began";
+}
+
+/// A view destroys its delegates later, and what they call fails until then. The promise of run() says what happened.
+void TestQmlLifetimes::actionOfADelegate()
+{
+    QFETCH(QByteArray, element);
+    QFETCH(QString, expected);
+    Scene scene("delegate",
+                "Item {\n"
+                "    id: root\n"
+                "    property bool entered\n"
+                "    property string heard\n"
+                "    function follow(promise) {\n"
+                "        promise.then(value => heard = 'resolved ' + value, reason => heard = 'rejected ' + reason);\n"
+                "    }\n"
+                "    function start() { view.model = 1; }\n"
+                "    Repeater {\n"
+                "        id: view\n"
+                "        delegate: Item {\n"
+                "            property LockedAction action: LockedAction {\n"
+                "                id: action\n"
+                "                name: 'delegate'; server: '" + url() + "'\n"
+                + element
+                + "\n"
+                  "            }\n"
+                  "            Component.onCompleted: root.follow(action.run())\n"
+                  "        }\n"
+                  "    }\n"
+                  "}\n",
+                &m_warnings);
+    scene.start();
+    QTRY_COMPARE_WITH_TIMEOUT(scene.root()->property("heard").toString(), expected, Patience);
 }
 
 void TestQmlLifetimes::handlersOfAStatus_data()
