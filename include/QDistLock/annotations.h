@@ -69,7 +69,7 @@
     When the thread has ended, calls end with CancelledError at once; so they do when the application has ended.
 
     A direct C++ call of an annotated method cannot be intercepted: it runs without the lock. Begin the
-    method with QDL_ASSERT_LOCKED() to catch such calls.
+    method with QDL_ASSERT_LOCKED(name) to catch such calls.
 */
 
 namespace QDistLock {
@@ -1106,8 +1106,9 @@ Q_DECLARE_METATYPE(QDistLock::LockedCallInfo)
     \macro QDL_LOCKED_METHOD(method, key, options)
 
     The slot or Q_INVOKABLE \a method of this class, all its overloads, runs under a lock when it is called by
-    connectLocked() or invokeLocked(). A direct call and a plain connect() run it without the lock; QDL_ASSERT_LOCKED() in the
-    method reports that. What it starts without waiting (timers, queued calls, threads) is not under the lock. Stands where Q_PROPERTY stands: after Q_OBJECT, not in a section of
+    connectLocked() or invokeLocked(). A direct call and a plain connect() run it without the lock; a debug build aborts
+    there if the method begins with QDL_ASSERT_LOCKED(name). Work that the method starts without waiting for it (timers,
+    queued calls, threads) is not under the lock. Write it where Q_PROPERTY is written: after Q_OBJECT, not in a section of
     slots or signals. \a method is a name; \a key and \a options are string literals.
 
     Several for one method: it needs all these locks. They are taken in one global order, so that no two
