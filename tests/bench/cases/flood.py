@@ -13,6 +13,7 @@ class FloodCase:
     UNLIMITED = 1_000_000
     CROWDS = {
         "maxQueued=10000": (10_000, 1),
+        "maxQueued=10000, behind 100 000 that wait for ever": (10_000, 2),
         "no limit": (UNLIMITED, 1),
         "no limit, behind 100 000 that wait for ever": (UNLIMITED, 2),
     }
