@@ -29,6 +29,10 @@ private:
 
 void tst_Fork::initTestCase()
 {
+#ifdef __SANITIZE_ADDRESS__
+    // Its allocator is copied with the locks that other threads hold just then; malloc() in the child then waits for ever.
+    QSKIP("AddressSanitizer of GCC 12 supports no fork() of a process with threads");
+#endif
     QVERIFY2(m_certificates.isValid(), qPrintable(m_certificates.errorString()));
     RedisServer::Options options;
     options.tcp = true;
