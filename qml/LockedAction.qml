@@ -117,8 +117,8 @@ T.Action {
     property QtObject internal: QtObject {
         id: internal
 
-        /// False as soon as the action is to be destroyed: a view does that later, and until then its functions fail. Then ids
-        /// are null.
+        /// False once a view has announced that it will destroy the action: until it does, ids are null and calls of the
+        /// action's functions fail.
         property bool alive: true
         readonly property LockedActionStatus status: LockedActionStatus {
             id: status

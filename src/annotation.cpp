@@ -330,7 +330,7 @@ MethodSignature signatureOf(const QMetaObject *object, const QMetaMethod &method
     return signature;
 }
 
-/// What is wrong with a method whose work goes on after it has returned, and cannot be followed; or nothing.
+/// The error for a method that returns before its work is done, in a type that cannot be followed; empty for any other.
 QString returnProblem(const QMetaMethod &method)
 {
     const QMetaType type = method.returnMetaType();

@@ -398,7 +398,7 @@ void WaitingCall::fail(const LockRequest *request, const LockResult &result) con
 
 FailureLog *FailureLog::instance()
 {
-    static FailureLog *const log = new FailureLog; // for ever: threads may end last
+    static FailureLog *const log = new FailureLog; // never destroyed: threads may end after static objects
     return log;
 }
 

@@ -249,8 +249,8 @@ void Run::timerEvent(QTimerEvent *event)
 
 void Run::updateDeadline()
 {
-    // In this order: the sum must not lie behind the lock's own deadline. The lock may give its key back a little before
-    // that, and tells of it only later.
+    // In this order: the sum must not lie behind the lock's own deadline. The lock may give its key back up to
+    // TimerSlack earlier, and its signal arrives later.
     const auto now = LeaseClock::system()->now();
     const auto remaining = m_lock.remainingTimeAsDuration() - LeaseMachine::TimerSlack;
     m_acquisition->deadline.store(remaining > 0ns ? (now + remaining).count() : 0, std::memory_order_release);

@@ -73,7 +73,7 @@ public:
     static LockService *instance();
 
     using Completion = std::function<void()>;
-    /// A hold that nobody has used one lease after its grant, and after \a waitEnds (unless that is for ever), is
+    /// If nobody has called use() one lease after the grant, and \a waitEnds has passed or is for ever, the hold is
     /// released, and \a passed is called in the service's thread: the holder's thread blocks, or runs no event loop.
     struct UseLimit
     {

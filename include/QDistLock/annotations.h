@@ -179,7 +179,7 @@ QDISTLOCK_EXPORT void callLocked(const std::shared_ptr<const LockedMethod> &meth
 /// \a context: whose thread runs it and with whom it goes; null = the calling thread.
 QDISTLOCK_EXPORT void runLocked(const QUrl &server, const QString &name, const LockOptions &options, QObject *context,
                                 const std::shared_ptr<LockedJob> &job);
-/// What is destroyed with the locked calls of the calling thread; null when that has ended.
+/// An object that is destroyed when the locked calls of the calling thread end; null if they have ended.
 QDISTLOCK_EXPORT QObject *lockedCallsOfThisThread();
 QDISTLOCK_EXPORT LockResult cancelledCall();
 /// In a handler: logs the exception that the work under \a locks threw, for its future may have been dropped.

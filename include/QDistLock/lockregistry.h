@@ -63,7 +63,7 @@ public:
     static LockRegistry *instance(const QUrl &server);
     /// Thread-safe. For registries made by instance() from now on.
     static void setDefaultServer(const QUrl &server);
-    /// Thread-safe. What was set, else QDISTLOCK_URL, else redis://127.0.0.1:6379; with port, and without database 0.
+    /// Thread-safe. The URL that was set, else QDISTLOCK_URL, else redis://127.0.0.1:6379. It always has its port, and never database 0.
     static QUrl defaultServer();
 
     /// The registry's own lock of that name, made when needed. It is deleted once it has been Unlocked

@@ -78,7 +78,8 @@ public:
         if (!m_holder.isHeld())
             loop.exec();
         const auto outer = qInstallMessageHandler(countWarnings);
-        // bench.py silences the library; these are to be counted. Nothing else is: a filter gets everything enabled.
+        // bench.py silences the library, but this case counts its warnings. A filter is asked with every level enabled, so
+        // it must turn the others off.
         QLoggingCategory::installFilter([](QLoggingCategory *category) {
             category->setEnabled(QtDebugMsg, false);
             category->setEnabled(QtWarningMsg, true);

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// The input is a key template and, in the lines below, the values of its parameters `id` and `any` in two calls. What is
-// wrong is reported with a position that is in the text; what is understood is what a plain reading of the rules says; and calls
-// with different values never have the same key.
+// The input is a key template and, in the lines below, the values of its parameters `id` and `any` in two calls. It
+// checks three things: an error's position lies within the text; the key equals the one that a second, plain implementation
+// of the rules makes; and calls with different values never have the same key.
 
 #include "fuzz.h"
 

@@ -207,7 +207,7 @@ LockResult failureOf(QFuture<T> future)
     return {};
 }
 
-/// A thread whose event loop stands still until it is let go.
+/// A thread whose event loop is blocked until letGo() is called.
 class StoppedThread
 {
 public:
@@ -648,7 +648,7 @@ void tst_AnnotatedTypes::bytesThatAreNotText()
 
 void tst_AnnotatedTypes::senderDestroyedOnTheWay()
 {
-    // What was emitted runs, also if sender or connection are gone before it arrives in the receiver's thread.
+    // An emission runs even if its sender or connection is destroyed before it arrives in the receiver's thread.
     StoppedThread other;
     auto receiver = std::make_unique<Receiver>();
     receiver->moveToThread(other.thread());

@@ -298,7 +298,7 @@ private Q_SLOTS:
     void nextBeforeContinuations();
 
 private:
-    /// By the real redis-cli, in a process of its own.
+    /// Runs the real redis-cli, in a separate process.
     void hold(const QByteArray &key) { QCOMPARE(m_server.cli({"SET", key, "somebody", "PX", "600000"}), QByteArray("OK")); }
     void letGo(const QByteArray &key) { m_server.command({"DEL", key}); }
     bool nothingLeft()

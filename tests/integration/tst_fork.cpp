@@ -30,7 +30,8 @@ private:
 void tst_Fork::initTestCase()
 {
 #ifdef __SANITIZE_ADDRESS__
-    // Its allocator is copied with the locks that other threads hold just then; malloc() in the child then waits for ever.
+    // fork() copies the allocator of AddressSanitizer with mutexes that other threads hold at that moment. Nobody unlocks
+    // them in the child, so malloc() hangs there.
     QSKIP("AddressSanitizer of GCC 12 supports no fork() of a process with threads");
 #endif
     QVERIFY2(m_certificates.isValid(), qPrintable(m_certificates.errorString()));

@@ -128,7 +128,7 @@ private Q_SLOTS:
     void outage();
 
 private:
-    /// By the real redis-cli, in a process of its own.
+    /// Runs the real redis-cli, in a separate process.
     void hold(const QByteArray &key) { QCOMPARE(m_server.cli({"SET", key, "somebody", "PX", "600000"}), QByteArray("OK")); }
     void letGo(const QByteArray &key) { m_server.command({"DEL", key}); }
     bool nothingLeft()
@@ -483,7 +483,7 @@ void tst_LockedCalls::emissionsOfAnEndedThread()
 
 void tst_LockedCalls::emissionsOfARestartedThread()
 {
-    // What was reported as dropped is not called in the next life of the thread; what comes then is.
+    // Emissions reported as dropped are not called when the thread is started again; later ones are.
     LoopThread worker;
     worker.inside.moveToThread(&worker.thread);
     Sender sender;
