@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The QDistLock developers
 # SPDX-License-Identifier: MIT
 
-# QDISTLOCK_HAVE_COROUTINES: compiler and standard library have the coroutines of C++20. The library itself does
-# without; <QDistLock/Coroutines>, its tests and its example do not.
+# QDISTLOCK_HAVE_COROUTINES: compiler and standard library support C++20 coroutines. The library itself does not need
+# them; <QDistLock/Coroutines>, its tests and its example do.
 
 include(CheckCXXSourceCompiles)
 include(CMakePushCheckState)

@@ -4,11 +4,14 @@
 #[[
 qdistlock_embed_lua(<target> <file.lua>…)
 
-Adds to the target a generated "scripts.h" that declares, for each acquire.lua,
-`QDistLock::Scripts::acquire` with the text and its SHA1. Made anew when a .lua file changes.
-Texts and whole numbers in constants.lua become constants there: `QDistLock::Scripts::CLAIM_TTL`.
-A line `--#include common.lua` stands for the code of that file beside it; comments and blank lines are left
-out, since a server that lost its scripts is sent the text.
+Adds two generated headers to the target, and generates them again when a .lua file changes:
+
+- "scripts.h" declares `QDistLock::Scripts::acquire` for the file acquire.lua, with its text and SHA1.
+- "engine/protocolconstants.h" has the texts and whole numbers of constants.lua: `CLAIM_TTL` becomes
+  `QDistLock::Protocol::ClaimTtl`, a duration if its comment begins with "ms".
+
+A line `--#include common.lua` is replaced by the code of that file, from the same folder. Comments and blank lines are
+left out, because the text is sent to servers that do not have the script.
 ]]
 
 if(NOT CMAKE_SCRIPT_MODE_FILE)
@@ -16,20 +19,21 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
 
     function(qdistlock_embed_lua target)
         set(directory "${CMAKE_CURRENT_BINARY_DIR}/scripts")
+        set(generated "${directory}/scripts.h" "${directory}/scripts.cpp" "${directory}/engine/protocolconstants.h")
         set(files "")
         foreach(file IN LISTS ARGN)
             cmake_path(ABSOLUTE_PATH file OUTPUT_VARIABLE file)
             list(APPEND files "${file}")
         endforeach()
         add_custom_command(
-            OUTPUT "${directory}/scripts.h" "${directory}/scripts.cpp"
+            OUTPUT ${generated}
             COMMAND ${CMAKE_COMMAND} "-DOUTPUT=${directory}" "-DFILES=${files}" -P "${_qdistlock_embed_lua}"
             DEPENDS ${files} "${_qdistlock_embed_lua}"
             COMMENT "Embedding Lua scripts"
             VERBATIM
         )
-        target_sources(${target} PRIVATE "${directory}/scripts.h" "${directory}/scripts.cpp")
-        set_source_files_properties("${directory}/scripts.h" "${directory}/scripts.cpp" PROPERTIES SKIP_AUTOMOC ON)
+        target_sources(${target} PRIVATE ${generated})
+        set_source_files_properties(${generated} PROPERTIES SKIP_AUTOMOC ON)
         target_include_directories(${target} PUBLIC "$<BUILD_INTERFACE:${directory}>")
     endfunction()
     return()
@@ -51,9 +55,25 @@ foreach(file IN LISTS FILES)
     if(name STREQUAL "constants")
         file(STRINGS "${file}" lines REGEX "^local [A-Z_]+ = ('[^']*'|[0-9]+)( +--|$)")
         foreach(line IN LISTS lines)
-            string(REGEX REPLACE "^local ([A-Z_]+) = ('[^']*'|[0-9]+)( .*|$)" "inline constexpr auto \\1 = \\2;\n" line "${line}")
-            string(REPLACE "'" "\"" line "${line}")
-            string(APPEND constants "${line}")
+            string(REGEX MATCH "^local ([A-Z_]+) = ('[^']*'|[0-9]+) *(-- (ms)?)?" match "${line}")
+            set(value "${CMAKE_MATCH_2}")
+            set(isDuration "${CMAKE_MATCH_4}")
+            string(TOLOWER "${CMAKE_MATCH_1}" words)
+            string(REPLACE "_" ";" words "${words}")
+            set(constant "")
+            foreach(word IN LISTS words)
+                string(SUBSTRING "${word}" 0 1 initial)
+                string(SUBSTRING "${word}" 1 -1 rest)
+                string(TOUPPER "${initial}" initial)
+                string(APPEND constant "${initial}${rest}")
+            endforeach()
+            if(isDuration)
+                string(REPLACE "'" "" value "${value}")
+                string(APPEND constants "inline constexpr std::chrono::milliseconds ${constant}(${value});\n")
+            else()
+                string(REPLACE "'" "\"" value "${value}")
+                string(APPEND constants "inline constexpr auto ${constant} = ${value};\n")
+            endif()
         endforeach()
         continue()
     endif()
@@ -69,33 +89,43 @@ foreach(file IN LISTS FILES)
     string(REGEX REPLACE "\n+" "\n" text "${text}")
     string(FIND "${text}" ")lua\"" end)
     if(NOT end EQUAL -1)
-        message(FATAL_ERROR "${file}: holds the mark that ends the literal")
+        message(FATAL_ERROR "${file}: contains )lua\", which would end the C++ literal")
     endif()
     string(SHA1 sha1 "${text}")
     string(APPEND declarations "extern const QtRedis::Script ${name};\n")
     string(APPEND definitions "const QtRedis::Script ${name}{\"${name}\", R\"lua(${text})lua\",\n    \"${sha1}\"};\n\n")
 endforeach()
 
-file(MAKE_DIRECTORY "${OUTPUT}")
+file(MAKE_DIRECTORY "${OUTPUT}/engine")
 file(CONFIGURE OUTPUT "${OUTPUT}/scripts.h" @ONLY NEWLINE_STYLE UNIX CONTENT
-"// Generated from src/scripts; edit the .lua files.
+"// Generated from src/engine/redis/scripts; edit the .lua files.
 #pragma once
 
 #include \"redis/script.h\"
 
 namespace QDistLock::Scripts {
 
-@constants@
 @declarations@
 } // namespace QDistLock::Scripts
 ")
+file(CONFIGURE OUTPUT "${OUTPUT}/engine/protocolconstants.h" @ONLY NEWLINE_STYLE UNIX CONTENT
+"// Generated from src/engine/redis/scripts/constants.lua, where each constant is explained.
+#pragma once
+
+#include <chrono>
+
+namespace QDistLock::Protocol {
+
+@constants@
+} // namespace QDistLock::Protocol
+")
 file(CONFIGURE OUTPUT "${OUTPUT}/scripts.cpp" @ONLY NEWLINE_STYLE UNIX CONTENT
-"// Generated from src/scripts; edit the .lua files.
+"// Generated from src/engine/redis/scripts; edit the .lua files.
 #include \"scripts.h\"
 
 namespace QDistLock::Scripts {
 
 @definitions@} // namespace QDistLock::Scripts
 ")
-# file(CONFIGURE) leaves a file that would not change; the build must see that it is up to date.
+# file(CONFIGURE) does not write a file that would not change; a new time shows the build that it is up to date.
 file(TOUCH_NOCREATE "${OUTPUT}/scripts.h" "${OUTPUT}/scripts.cpp")

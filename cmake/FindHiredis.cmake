@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 
 #[[
-Finds hiredis by pkg-config where there is one, else by its header and library.
+Finds hiredis with pkg-config if available, otherwise by its header and library.
 
 Result: Hiredis_FOUND, Hiredis_VERSION and the imported target Hiredis::hiredis,
 whose headers are included as <hiredis/…>.

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The QDistLock developers
 # SPDX-License-Identifier: MIT
 
-# Everything that is installed, except what the QML engine loads (qml/ sees to that).
+# Installs everything except the QML module's plugin and types: qml/CMakeLists.txt installs these.
 
 include(CMakePackageConfigHelpers)
 
@@ -34,7 +34,7 @@ install(FILES
     DESTINATION "${_package_dir}" COMPONENT Core
 )
 
-# The prefix is found from where the .pc file lies, so that the installed tree can be moved.
+# The .pc file names the prefix relative to its own folder, so that the installed tree can be moved.
 set(_pkgconfig_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
     BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}/${_pkgconfig_dir}"

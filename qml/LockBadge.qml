@@ -4,8 +4,8 @@
 import QtQuick
 
 /*!
-    The round sign of LockStatus: a ring that shows how much of the lease is left, and in it a
-    glyph that differs from state to state, so that nothing depends on telling colours apart.
+    The round icon of LockStatus: a ring that shows how much of the lease is left, around a glyph. Each state has a
+    different glyph, so that the states can be distinguished without colours.
 */
 Item {
     id: badge
@@ -13,7 +13,7 @@ Item {
     /// As LockStatus.phase.
     property string phase: "none"
     property color color: "gray"
-    /// 0 to 1: how much of the ring is drawn.
+    /// How much of the ring is drawn, from 0 to 1.
     property real fraction: 1
     property bool spinning: false
 
@@ -82,7 +82,7 @@ Item {
         antialiasing: true
 
         function padlock(context: var, open: bool, crossed: bool) {
-            // The shackle, turned aside when open; then the body with its keyhole.
+            // First the shackle, then the body, with a keyhole or a cross.
             context.beginPath();
             context.moveTo(-4.5, -1);
             context.lineTo(-4.5, open ? -5.5 : -4);
@@ -189,7 +189,7 @@ Item {
         onPaint: {
             const context = getContext("2d");
             context.reset();
-            // A grid of 36 units, with its origin in the middle.
+            // The glyphs are drawn in a square of 36 units with its origin in the middle.
             context.translate(width / 2, height / 2);
             context.scale(width / 36, height / 36);
             context.strokeStyle = badge.color;

@@ -7,22 +7,21 @@ import QtQuick
 import QDistLock
 
 /*!
-    Shows one lock: a sign, its name, and in words what state it is in.
+    Shows one lock: an icon, its name, and its state in words.
 
-    `lock` may be a DistributedLock of QML or one made in C++. Sizes follow `font`, colours the
-    palette of the surrounding item. Text wraps in the given width and makes the item higher;
-    without a width the item is as wide as its text.
+    `lock` may be a QML DistributedLock or a lock made in C++. Sizes follow `font`, colours follow the palette of the
+    surrounding item. Text wraps in the given width and increases the item's height; without a width, the item is as
+    wide as its text.
 */
 Item {
     id: root
 
     property DistributedLockBase lock: null
     property alias font: title.font
-    /// False: only the sign. Accessible text stays.
+    /// If false, only the icon is shown. The accessible text stays.
     property bool textVisible: true
 
-    /// What is shown: "none", "unlocked", "acquiring", "held", "atRisk", "releasing", "lost" or
-    /// "error".
+    /// The state that is shown: "none", "unlocked", "acquiring", "held", "atRisk", "releasing", "lost" or "error".
     readonly property string phase: {
         if (!lock)
             return "none";
@@ -47,7 +46,7 @@ Item {
     }
     /// The state in words.
     readonly property string text: internal.heading
-    /// What there is to know beyond it: time left, queue position, cause of a loss or an error.
+    /// Details of the state: the time left, the queue position, the reason of a loss or the text of an error.
     readonly property string detail: internal.detail
     readonly property color color: internal.color(phase)
 
@@ -55,13 +54,13 @@ Item {
     implicitHeight: Math.max(badge.height, textVisible ? labels.implicitHeight : 0)
 
     Accessible.role: Accessible.Indicator
-    // The name comes last: it may have place markers in it.
+    // The name is inserted last, because it may contain place markers.
     Accessible.name: lock ? qsTr("Lock %2: %1").arg(text).arg(lock.name) : text
     Accessible.description: detail
 
     onLockChanged: {
         internal.lossReason = -1;
-        internal.look();
+        internal.updateRemainingTime();
     }
 
     QtObject {
@@ -76,7 +75,7 @@ Item {
         property string lossErrorString
         property int remaining: 0
         readonly property int error: root.lock?.error ?? DistributedLockBase.NoError
-        /// The server cannot be asked, while the lock goes on trying or holding.
+        /// There is an error, such as a lost connection, but the lock is still held or still trying.
         readonly property bool troubled: {
             switch (root.phase) {
             case "acquiring":
@@ -86,7 +85,7 @@ Item {
             default:
                 return false;
             }
-            // Why it was lost is no trouble of the acquire that follows.
+            // The reason of a loss is not an error of the acquire that follows it.
             if (lossReason >= 0 && root.lock?.errorString === lossErrorString)
                 return false;
             switch (error) {
@@ -152,7 +151,7 @@ Item {
             return "";
         }
 
-        function look() {
+        function updateRemainingTime() {
             remaining = root.lock ? root.lock.remainingTime : 0;
         }
 
@@ -167,7 +166,7 @@ Item {
             case DistributedLockBase.LeaseExpired:
                 return qsTr("it could not be renewed in time");
             case DistributedLockBase.Stolen:
-                return qsTr("somebody else has it");
+                return qsTr("somebody else holds it");
             case DistributedLockBase.Deleted:
                 return qsTr("it was deleted on the server");
             case DistributedLockBase.ForcedRelease:
@@ -206,7 +205,7 @@ Item {
             return qsTr("Failed");
         }
 
-        // Each at least 4.5 : 1 on white, or on a dark window.
+        // Each colour has a contrast of at least 4.5 : 1 on white, or on a dark window.
         function color(phase: string): color {
             switch (troubled && phase === "acquiring" ? "atRisk" : phase) {
             case "acquiring":
@@ -252,21 +251,21 @@ Item {
                     internal.lossReason = -1;
             }
             function onStateChanged() {
-                internal.look();
+                internal.updateRemainingTime();
             }
             function onRenewed() {
-                internal.look();
+                internal.updateRemainingTime();
             }
         }
     }
 
-    // remainingTime does not notify.
+    // remainingTime has no change signal.
     Timer {
         interval: 200
         repeat: true
         triggeredOnStart: true
         running: root.visible && (root.phase === "held" || root.phase === "atRisk")
-        onTriggered: internal.look()
+        onTriggered: internal.updateRemainingTime()
     }
 
     FontMetrics {
@@ -324,8 +323,6 @@ Item {
             color: root.color
             font: title.font
             wrapMode: Text.Wrap
-            maximumLineCount: 4
-            elide: Text.ElideRight
             textFormat: Text.PlainText
             Accessible.ignored: true
         }

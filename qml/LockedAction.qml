@@ -19,50 +19,51 @@ import QDistLock
     }
     \endqml
 
-    Triggering it acquires the lock, calls `work`, and gives the lock back when what `work` returned is
-    settled. Meanwhile the action is disabled, whatever `enabled` says (unless it is put into an
-    ActionGroup of yours), and triggering it does nothing.
+    Triggering the action acquires the lock, calls `work`, and releases the lock when `work` has returned and the promise
+    it returned, if any, is settled. Meanwhile the action is disabled, whatever the value of `enabled` (unless the
+    application puts the action into its own ActionGroup), and triggering it does nothing.
 
-    `state`, `running`, `error` and `errorString` describe one moment: all of them change before the first one notifies, and
-    `finished`, `refused`, `failed` and `lost` follow. Every handler may run the action again, or destroy it.
+    `state`, `running`, `error` and `errorString` change together: all of them have their new values before the first
+    change signal is emitted. The signals `finished`, `refused`, `failed` and `lost` follow. Every handler may run the
+    action again or destroy it.
 
-    Nothing blocks: work that computes for long blocks the user interface all the same, and the
-    renewals of its lock with it; let it return a promise instead. If the action is destroyed, the lock
-    is given back at once: a run that waits is rejected with CancelledError, work that goes on goes on
-    without the lock.
+    The action never blocks, but a `work` function that computes for a long time blocks the user interface and the
+    renewal of its lock; such work should run elsewhere and return a promise. If the action is destroyed, the lock is
+    released at once: the promise of a run that is still waiting is rejected with CancelledError, and work that has
+    begun continues without the lock.
 */
 T.Action {
     id: root
 
     enum WhenBusy {
-        Wait, ///< in the queue, for `wait` milliseconds at the longest
+        Wait, ///< wait in the queue, for `wait` milliseconds at most
         Skip, ///< do nothing
-        Fail  ///< refused() with BusyError
+        Fail  ///< emit refused() with BusyError
     }
     enum State {
         Idle,
-        Waiting, ///< for the lock
+        Waiting, ///< waiting for the lock
         Working
     }
 
-    /// A function, called with the fencing token. May return a promise.
+    /// The function to run under the lock. It is called with the fencing token, and may return a promise.
     property var work
     property int whenBusy: LockedAction.Wait
 
-    /// Changed during a run, `name` and `server` are those of the next one.
+    /// If `name` or `server` changes during a run, the new value applies to the next run.
     property string name
     property string server
     property alias lease: ownLock.lease
     property alias wait: ownLock.wait
 
-    /// Read-only, as the three that follow.
+    /// Read-only, like the next three properties.
     property alias state: status.state
     property alias running: status.running
-    /// Of the last run; DistributedLock.NoError too where it was the work that failed.
+    /// Why the last run could not acquire the lock. DistributedLock.NoError if it did, even if its work failed.
     property alias error: status.error
-    /// Why the last run got no lock, lost it, or its work failed; empty if all is well.
+    /// Why the last run could not acquire the lock, lost it, or why its work failed; empty if it succeeded.
     property alias errorString: status.errorString
-    /// For LockStatus. What it holds belongs to the action.
+    /// The action's lock, to be shown by LockStatus. Only the action may acquire and release it.
     readonly property DistributedLock lock: DistributedLock {
         id: ownLock
 
@@ -75,40 +76,41 @@ T.Action {
         }
     }
 
-    /// The work is done; \a result is what it returned, or what its promise was resolved with.
+    /// The work has finished; \a result is the value that it returned, or that its promise was resolved with.
     signal finished(result: var)
-    /// There was no lock, and so no work. \a error is one of DistributedLock's.
+    /// The lock was not acquired, so the work did not run. \a error is a DistributedLock.Error.
     signal refused(error: int, text: string)
     /// The work threw \a reason, or its promise was rejected with it.
     signal failed(reason: var)
-    /// The lock is gone while the work goes on: it must not touch what the lock guards any more.
+    /// The lock was lost while the work is still running. From now on, the work must not touch what the lock protects.
     signal lost(reason: int)
 
-    /// As triggering it. The promise is resolved with the work's result (`undefined` if it was skipped)
-    /// and rejected with the work's own reason, or with an Error whose `error` is one of DistributedLock's.
+    /// Does the same as triggering the action. Returns a promise that is resolved with the result of the work (undefined
+    /// if it was skipped). It is rejected with the reason for which the work failed, or, if the lock was not acquired,
+    /// with an Error whose property `error` is a DistributedLock.Error.
     function run(): var {
         if (running)
             return Promise.reject(internal.refusal(DistributedLock.BusyError,
                                                    qsTr("Lock %1: the action is running already").arg(internal.lockName())));
         const refusal = internal.refusal(DistributedLock.CancelledError,
                                          qsTr("Lock %1: the action was destroyed").arg(internal.lockName()));
-        internal.address();
+        internal.applyNameAndServer();
         status.set(LockedAction.Waiting, DistributedLock.NoError, "");
-        // Any handler may destroy the action.
+        // A handler may have destroyed the action.
         if (!internal?.alive)
             return Promise.reject(refusal);
         const acquiring = whenBusy === LockedAction.Wait ? ownLock.acquire() : ownLock.tryAcquire();
         return acquiring.then(result => internal?.alive ? internal.acquired(result) : Promise.reject(refusal));
     }
 
-    onNameChanged: internal.address()
-    onServerChanged: internal.address()
+    onNameChanged: internal.applyNameAndServer()
+    onServerChanged: internal.applyNameAndServer()
     onTriggered: {
         if (!running)
-            run().catch(() => {}); // the signals tell
+            run().catch(() => {}); // the signals report the failure
     }
 
-    // On top of `enabled`, which belongs to whoever uses the action.
+    // Disables the action during a run; the property `enabled` belongs to the application.
     T.ActionGroup.group: T.ActionGroup {
         exclusive: false
         enabled: status.idle
@@ -117,7 +119,7 @@ T.Action {
     property QtObject internal: QtObject {
         id: internal
 
-        /// False once a view has announced that it will destroy the action: until it does, ids are null and calls of the
+        /// False once a view has scheduled the destruction of the action. From then on ids are null, and calls of the
         /// action's functions fail.
         property bool alive: true
         readonly property LockedActionStatus status: LockedActionStatus {
@@ -130,13 +132,13 @@ T.Action {
 
         Component.onDestruction: alive = false
 
-        /// The name as it appears in texts.
+        /// The lock's name for messages: quoted, 100 characters at most.
         function lockName(): string {
             const name = ownLock.name;
             return JSON.stringify(name.length > 100 ? name.slice(0, 100) + "…" : name);
         }
 
-        function address() {
+        function applyNameAndServer() {
             if (!status.idle)
                 return;
             ownLock.name = root.name;
@@ -161,7 +163,7 @@ T.Action {
             let outcome;
             try {
                 if (typeof root.work !== "function")
-                    throw new TypeError(qsTr("there is no work; set \"work\" to a function"));
+                    throw new TypeError(qsTr("\"work\" is not a function; set it to one"));
                 outcome = Promise.resolve(root.work(result.fencingToken));
             } catch (reason) {
                 outcome = Promise.reject(reason);
@@ -170,13 +172,13 @@ T.Action {
                                 reason => internal?.alive ? internal.failed(reason) : Promise.reject(reason));
         }
 
-        /// The lock is given back first: a run that begins in a handler acquires it again.
+        /// Releases the lock before any handler is called, so that a run that starts in a handler can acquire it.
         function finish(error: int, text: string) {
             if (ownLock.held)
                 ownLock.release();
             status?.set(LockedAction.Idle, error, text);
             if (internal?.alive)
-                address();
+                applyNameAndServer();
         }
 
         function refused(result: var): var {
@@ -190,7 +192,7 @@ T.Action {
             case DistributedLock.TimeoutError:
             case DistributedLock.CancelledError:
                 break;
-            default: // also where nobody has a handler for refused()
+            default: // warn even if the application has no handler for refused()
                 console.warn(category, `LockedAction: ${result.errorString}`);
             }
             finish(result.error, result.errorString);
@@ -206,19 +208,19 @@ T.Action {
 
         function failed(reason: var): var {
             const text = textOf(reason);
-            // Also where nobody has a handler for failed(), or for the promise.
+            // Warn even if the application handles neither failed() nor the promise.
             console.warn(category, `LockedAction: the work under lock ${lockName()} failed: ${text}`);
             finish(DistributedLock.NoError, text);
             root?.failed(reason);
             return Promise.reject(reason);
         }
 
-        /// Anything can be thrown, and not everything has a text.
+        /// JavaScript can throw any value, and not every value can be converted to text.
         function textOf(reason: var): string {
             try {
                 return String(reason?.message ?? reason);
             } catch (error) {
-                return qsTr("for a reason that has no text");
+                return qsTr("unknown reason");
             }
         }
     }

@@ -10,17 +10,18 @@
 namespace QDistLock {
 
 /*!
-    A part of LockedAction: the properties that describe its run. A property of QML notifies as soon as it is set, so that
-    its handlers see old values of the others. Here all of them change before the first one notifies.
+    The properties of LockedAction that describe its run. They must change together: properties declared in QML would
+    notify one by one, and a handler of the first would see old values of the others. set() changes all of them before
+    it emits the first signal.
 */
 class LockedActionStatus : public QObject
 {
     Q_OBJECT
     QML_ELEMENT
-    /// Not running; notifies before the others.
+    /// The opposite of `running`; its signal is emitted first.
     Q_PROPERTY(bool idle READ isIdle NOTIFY idleChanged FINAL)
     Q_PROPERTY(bool running READ isRunning NOTIFY runningChanged FINAL)
-    /// LockedAction.State
+    /// A LockedAction.State.
     Q_PROPERTY(int state READ state NOTIFY stateChanged FINAL)
     Q_PROPERTY(int error READ error NOTIFY errorChanged FINAL)
     Q_PROPERTY(QString errorString READ errorString NOTIFY errorStringChanged FINAL)
@@ -34,7 +35,7 @@ public:
     int error() const { return m_error; }
     QString errorString() const { return m_errorString; }
 
-    /// May destroy this object: its signals call handlers of the application.
+    /// May end with this object destroyed: the signals run handlers of the application.
     Q_INVOKABLE void set(int state, int error, const QString &errorString);
 
 Q_SIGNALS:

@@ -15,6 +15,8 @@
 #include <memory>
 #include <utility>
 
+using namespace Qt::StringLiterals;
+
 namespace QDistLock {
 
 Q_LOGGING_CATEGORY(lcQml, "qdistlock.qml", QtWarningMsg)
@@ -28,7 +30,7 @@ static LockResult cancelledResult(const QString &name)
 {
     LockResult result;
     result.error = DistributedLock::CancelledError;
-    result.errorString = QStringLiteral("Lock %1: cancelled").arg(Detail::quoted(name));
+    result.errorString = u"Lock %1: cancelled"_s.arg(Detail::quoted(name));
     return result;
 }
 
@@ -51,17 +53,14 @@ QmlDistributedLock::QmlDistributedLock(QObject *parent)
     connect(this, &DistributedLock::stateChanged, this, &QmlDistributedLock::scheduleUpdate);
     connect(this, &DistributedLock::released, this, &QmlDistributedLock::onReleased);
     connect(this, &DistributedLock::lost, this, &QmlDistributedLock::onLost);
-    connect(this, &DistributedLock::leaseChanged, this,
-            [this] { optionChanged(m_attempting || state() != Unlocked); });
-    connect(this, &DistributedLock::fairChanged, this,
-            [this] { optionChanged(state() == Acquiring); });
-    connect(this, &DistributedLock::retryIntervalChanged, this,
-            [this] { optionChanged(state() == Acquiring); });
+    connect(this, &DistributedLock::leaseChanged, this, [this] { optionChanged(m_attempting || state() != Unlocked); });
+    connect(this, &DistributedLock::fairChanged, this, [this] { optionChanged(state() == Acquiring); });
+    connect(this, &DistributedLock::retryIntervalChanged, this, [this] { optionChanged(state() == Acquiring); });
 }
 
 QmlDistributedLock::~QmlDistributedLock()
 {
-    cancelWaitingCalls();
+    cancelDeferredCalls();
 }
 
 QString QmlDistributedLock::name() const
@@ -74,7 +73,7 @@ void QmlDistributedLock::setName(const QString &name)
     if (m_name == name)
         return;
     m_name = name;
-    change();
+    requestChange();
     Q_EMIT nameChanged();
 }
 
@@ -93,7 +92,7 @@ void QmlDistributedLock::setServer(const QString &server)
     if (m_server == server)
         return;
     m_server = server;
-    change();
+    requestChange();
     Q_EMIT serverChanged();
 }
 
@@ -114,7 +113,7 @@ void QmlDistributedLock::setActive(bool active)
     if (active) {
         scheduleUpdate();
     } else if (hasActiveLevel()) {
-        m_activeHold.reset();
+        m_activeToken.reset();
         DistributedLock::release();
     } else {
         cancelUnwantedAttempt();
@@ -155,29 +154,29 @@ QJSValue QmlDistributedLock::acquirePromise(bool tryOnly)
             [name = m_name](QJSEngine *engine, const QJSValue &deferred, const QFuture<LockResult> &future) {
                 const LockResult result = future.resultCount() > 0 ? future.result() : cancelledResult(name);
                 QJSValue value = engine->newObject();
-                value.setProperty(QStringLiteral("acquired"), result.isAcquired());
-                value.setProperty(QStringLiteral("error"), int(result.error));
-                value.setProperty(QStringLiteral("errorString"), result.errorString);
-                value.setProperty(QStringLiteral("fencingToken"), double(result.fencingToken));
-                JsPromises::resolve(deferred, value);
+                value.setProperty(u"acquired"_s, result.isAcquired());
+                value.setProperty(u"error"_s, int(result.error));
+                value.setProperty(u"errorString"_s, result.errorString);
+                value.setProperty(u"fencingToken"_s, double(result.fencingToken));
+                JsPromiseFactory::resolve(deferred, value);
             });
 
-    const WaitingCall call{watcher, tryOnly};
+    const DeferredCall call{watcher, tryOnly};
     if (m_complete && !m_changed) {
         start(call);
     } else {
-        m_waitingCalls.push_back(call);
+        m_deferredCalls.push_back(call);
         scheduleUpdate();
     }
     return promised;
 }
 
-void QmlDistributedLock::start(const WaitingCall &call)
+void QmlDistributedLock::start(const DeferredCall &call)
 {
     if (!call.watcher)
         return;
     ++m_pendingCalls;
-    // Settled, or gone with its engine.
+    // The watcher is destroyed when its promise is settled, or with its engine.
     connect(call.watcher, &QObject::destroyed, this, [this] {
         --m_pendingCalls;
         scheduleUpdate();
@@ -187,10 +186,10 @@ void QmlDistributedLock::start(const WaitingCall &call)
         call.watcher->setFuture(future);
 }
 
-void QmlDistributedLock::cancelWaitingCalls()
+void QmlDistributedLock::cancelDeferredCalls()
 {
-    const std::vector<WaitingCall> calls = std::exchange(m_waitingCalls, {});
-    for (const WaitingCall &call : calls) {
+    const std::vector<DeferredCall> calls = std::exchange(m_deferredCalls, {});
+    for (const DeferredCall &call : calls) {
         if (call.watcher)
             call.watcher->setFuture(finishedFuture(cancelledResult(m_name)));
     }
@@ -201,11 +200,11 @@ QJSValue QmlDistributedLock::release()
     QFutureWatcher<bool> *watcher = nullptr;
     const QJSValue promised = m_promises.make(
             this, &watcher, [](QJSEngine *, const QJSValue &deferred, const QFuture<bool> &released) {
-                JsPromises::resolve(deferred, released.resultCount() > 0 && released.result());
+                JsPromiseFactory::resolve(deferred, released.resultCount() > 0 && released.result());
             });
 
     takeLevel();
-    cancelWaitingCalls();
+    cancelDeferredCalls();
     const bool endsActive = m_active && (hasActiveLevel() ? holdCount() <= 1 : !m_changed);
     const QPointer<QmlDistributedLock> alive(this);
     const QPointer<QFutureWatcher<bool>> waiting(watcher);
@@ -213,7 +212,7 @@ QJSValue QmlDistributedLock::release()
     if (waiting)
         waiting->setFuture(released);
     if (alive && endsActive) {
-        m_activeHold.reset();
+        m_activeToken.reset();
         m_cancelling = m_attempting;
         setActive(false);
     }
@@ -222,7 +221,7 @@ QJSValue QmlDistributedLock::release()
 
 QJSValue QmlDistributedLock::forceRelease()
 {
-    const QPointer<LockRegistry> registry(wantedRegistry());
+    const QPointer<LockRegistry> registry(requestedRegistry());
     const auto failure = std::make_shared<QString>();
     QFutureWatcher<bool> *watcher = nullptr;
     const QJSValue promised = m_promises.make(
@@ -230,16 +229,17 @@ QJSValue QmlDistributedLock::forceRelease()
             [failure, registry](QJSEngine *engine, const QJSValue &deferred, const QFuture<bool> &future) {
                 const bool existed = future.resultCount() > 0 && future.result();
                 if (!existed && !registry && failure->isNull())
-                    *failure = QStringLiteral("the connection ended before the server answered");
-                // Of an outage errorOccurred() is emitted once: maybe for an earlier call.
+                    *failure = u"the connection was closed before the server replied"_s;
+                // errorOccurred() is emitted once per outage, perhaps before this call.
                 else if (!existed && failure->isNull() && registry->state() != LockRegistry::Ready)
                     *failure = registry->errorString();
                 if (existed || failure->isNull())
-                    JsPromises::resolve(deferred, existed);
+                    JsPromiseFactory::resolve(deferred, existed);
                 else
-                    JsPromises::reject(engine, deferred, *failure);
+                    JsPromiseFactory::reject(engine, deferred, *failure);
             });
-    // The registry tells everybody's errors: the one of this call comes right before its end.
+    // errorOccurred() reports the errors of all locks of the registry. It is emitted for this call if the future
+    // finishes in the same turn of the event loop.
     connect(registry, &LockRegistry::errorOccurred, watcher, [failure, registry, watcher] {
         *failure = registry->errorString();
         QMetaObject::invokeMethod(
@@ -260,7 +260,7 @@ QJSValue QmlDistributedLock::forceRelease()
 void QmlDistributedLock::cancel()
 {
     takeLevel();
-    cancelWaitingCalls();
+    cancelDeferredCalls();
     const QPointer<QmlDistributedLock> alive(this);
     m_cancelling = m_attempting;
     DistributedLock::cancel();
@@ -268,14 +268,13 @@ void QmlDistributedLock::cancel()
         setActive(false);
 }
 
-LockRegistry *QmlDistributedLock::wantedRegistry() const
+LockRegistry *QmlDistributedLock::requestedRegistry() const
 {
-    return m_server.isEmpty() ? LockRegistry::instance()
-                              : LockRegistry::instance(QUrl(m_server, QUrl::StrictMode));
+    return m_server.isEmpty() ? LockRegistry::instance() : LockRegistry::instance(QUrl(m_server, QUrl::StrictMode));
 }
 
-/// Name, server or lease are to be replaced before anything else is acquired.
-void QmlDistributedLock::change()
+/// The requested name, server or options must be applied before the next acquire.
+void QmlDistributedLock::requestChange()
 {
     m_changed = true;
     m_stuck = false;
@@ -284,17 +283,17 @@ void QmlDistributedLock::change()
     scheduleUpdate();
 }
 
-void QmlDistributedLock::optionChanged(bool matters)
+void QmlDistributedLock::optionChanged(bool needsChange)
 {
-    if (m_active && matters) {
-        change();
+    if (m_active && needsChange) {
+        requestChange();
     } else if (m_stuck) {
         m_stuck = false;
         scheduleUpdate();
     }
 }
 
-/// Later, so that all properties set in one turn of the event loop count as one change.
+/// Calls update() later, so that all properties that are set in one turn of the event loop are applied together.
 void QmlDistributedLock::scheduleUpdate()
 {
     if (m_updateScheduled || !m_complete)
@@ -303,34 +302,33 @@ void QmlDistributedLock::scheduleUpdate()
     QMetaObject::invokeMethod(this, &QmlDistributedLock::update, Qt::QueuedConnection);
 }
 
-/// Takes the next step from what is towards what is wanted. Called after every change of either.
+/// Takes the next step from the current state towards the requested one. Called after every change of either.
 void QmlDistributedLock::update()
 {
     const QPointer<QmlDistributedLock> alive(this);
     m_updateScheduled = false;
     if (m_changed) {
         if (state() != Unlocked) {
-            letGo();
+            releaseAll();
             return;
         }
-        // What was cancelled is told under the old name.
+        // Cancelled acquires must be reported under the old name.
         if (m_attempting || m_pendingCalls > 0)
             return;
         applyChange();
         if (!alive)
             return;
     }
-    while (!m_waitingCalls.empty() && !m_changed) {
-        const WaitingCall call = m_waitingCalls.front();
-        m_waitingCalls.erase(m_waitingCalls.begin());
+    while (!m_deferredCalls.empty() && !m_changed) {
+        const DeferredCall call = m_deferredCalls.front();
+        m_deferredCalls.erase(m_deferredCalls.begin());
         start(call);
         if (!alive)
             return;
     }
     if (!m_active)
         cancelUnwantedAttempt();
-    else if (!m_activeHold && !m_attempting && !m_stuck && !m_retryTimer.isActive()
-        && state() != Releasing)
+    else if (!m_activeToken && !m_attempting && !m_stuck && !m_retryTimer.isActive() && state() != Releasing)
         startAttempt();
 }
 
@@ -341,20 +339,20 @@ void QmlDistributedLock::applyChange()
     if (DistributedLock::name() != m_name)
         DistributedLock::setName(m_name);
     if (alive)
-        setRegistry(wantedRegistry());
+        setRegistry(requestedRegistry());
 }
 
-/// Compares with the current hold, because handlers of QML run before the slots of this class: they may see the end of the
-/// hold, and even acquire the next one, before onLost() or onReleased() is called.
+/// Compares with the token of the current hold, because QML handlers run before the slots of this class: they may see
+/// the end of the hold, and even acquire the next one, before onLost() or onReleased() is called.
 bool QmlDistributedLock::hasActiveLevel() const
 {
-    return m_activeHold && holdCount() > 0 && fencingToken() == *m_activeHold;
+    return m_activeToken && holdCount() > 0 && fencingToken() == *m_activeToken;
 }
 
-/// Ends every level and every acquire under the old name; stateChanged() leads back to update().
-void QmlDistributedLock::letGo()
+/// Releases every level and cancels every acquire under the old name; stateChanged() then schedules update().
+void QmlDistributedLock::releaseAll()
 {
-    m_activeHold.reset();
+    m_activeToken.reset();
     m_cancelling = m_attempting;
     const QPointer<QmlDistributedLock> alive(this);
     DistributedLock::cancel();
@@ -362,7 +360,8 @@ void QmlDistributedLock::letGo()
         DistributedLock::release();
 }
 
-/// With other acquires pending it runs on: update() sees to it once they have ended.
+/// Does nothing while other acquires are pending, because cancel() would end them, too; update() calls this again when
+/// they have ended.
 void QmlDistributedLock::cancelUnwantedAttempt()
 {
     if (!m_attempting || m_cancelling || m_pendingCalls > 0)
@@ -376,19 +375,22 @@ void QmlDistributedLock::startAttempt()
     m_attempting = true;
     m_levelTaken = false;
     m_cancelling = false;
-    // (Where it joins an acquire, `maxRetries` of that one may end it: then a new one follows.)
-    const LockOptions patient = options().withWait(LockOptions::Forever).withMaxRetries(LockOptions::UnlimitedRetries);
+    // If an acquire is in progress, this one joins it, and `maxRetries` of the other may end both: update() then starts
+    // a new one.
+    const LockOptions unlimited =
+            options().withWait(LockOptions::Forever).withMaxRetries(LockOptions::UnlimitedRetries);
     const QPointer<QmlDistributedLock> alive(this);
-    const QFuture<LockResult> future = acquireAsync(patient);
+    const QFuture<LockResult> future = acquireAsync(unlimited);
     if (alive)
         m_attempt.setFuture(future);
 }
 
-/// In a handler of onAcquired the attempt has succeeded, though attemptFinished() is yet to come.
+/// Called by methods that a handler of onAcquired may use: the attempt has succeeded, but attemptFinished() has not
+/// been called yet.
 void QmlDistributedLock::takeLevel()
 {
     if (m_attempting && !m_cancelling && m_active && !hasActiveLevel() && !m_changed && isHeld()) {
-        m_activeHold = fencingToken();
+        m_activeToken = fencingToken();
         m_levelTaken = true;
     }
 }
@@ -403,17 +405,17 @@ void QmlDistributedLock::attemptFinished()
     const QPointer<QmlDistributedLock> alive(this);
     if (result.isAcquired()) {
         m_retryDelay = FirstRetryDelay;
-        // Between the acquisition and this call it may have been lost, or released.
+        // The lock may have been lost or released since it was acquired.
         const bool stillHeld = !m_levelTaken && holdCount() > 0 && fencingToken() == result.fencingToken;
         if (stillHeld && m_active && !m_changed)
-            m_activeHold = result.fencingToken;
+            m_activeToken = result.fencingToken;
         else if (stillHeld && !m_active)
             DistributedLock::release();
     } else if (result.error == CancelledError) {
         if (m_active && !cancelledHere)
             setActive(false);
     } else if (m_active && !m_changed && result.error != TimeoutError) {
-        retryLater(result); // not of a name or server that was replaced meanwhile
+        retryLater(result); // but not for a name or server that was replaced meanwhile
     }
     if (alive)
         scheduleUpdate();
@@ -423,33 +425,32 @@ void QmlDistributedLock::retryLater(const LockResult &failure)
 {
     if (failure.error == NameError || failure.error == OptionsError) {
         m_stuck = true;
-        qCWarning(lcQml, "%ls; \"active\" does nothing until a property changes", qUtf16Printable(failure.errorString));
+        qCWarning(lcQml, "%ls; \"active\" does not retry until a property changes",
+                  qUtf16Printable(failure.errorString));
         return;
     }
-    // Between half and the whole of the delay, so that many clients do not come back together.
+    // Random, between half and all of the delay, so that many clients do not reconnect at the same time.
     const auto delay = m_retryDelay / 2
-            + std::chrono::milliseconds(QRandomGenerator::global()->bounded(
-                    qint64(m_retryDelay.count() / 2 + 1)));
+            + std::chrono::milliseconds(QRandomGenerator::global()->bounded(qint64(m_retryDelay.count() / 2 + 1)));
     m_retryTimer.start(delay);
     m_retryDelay = (std::min)(m_retryDelay * 2, LongestRetryDelay);
-    qCInfo(lcQml, "%ls; next attempt in %lld ms", qUtf16Printable(failure.errorString),
-           qlonglong(delay.count()));
+    qCInfo(lcQml, "%ls; next attempt in %lld ms", qUtf16Printable(failure.errorString), qlonglong(delay.count()));
 }
 
 void QmlDistributedLock::onLost()
 {
     if (!hasActiveLevel())
-        m_activeHold.reset();
+        m_activeToken.reset();
     scheduleUpdate();
 }
 
 void QmlDistributedLock::onReleased()
 {
     const QPointer<QmlDistributedLock> alive(this);
-    const bool ended = m_activeHold && !hasActiveLevel();
+    const bool ended = m_activeToken && !hasActiveLevel();
     if (ended)
-        m_activeHold.reset();
-    // Not by `active: false`, nor for a change: somebody called release() of the base class.
+        m_activeToken.reset();
+    // Neither `active: false` nor a change ended this hold: the application called release() of the base class.
     if (ended && m_active)
         setActive(false);
     if (alive)

@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "jspromise.h"
+#include "jspromisefactory.h"
 
 #include <QDistLock/distributedlock.h>
 
@@ -21,8 +21,8 @@
 namespace QDistLock {
 
 /*!
-    The C++ class as QML sees it: the type of locks made in C++, and where LockStatus takes its
-    enums from.
+    Registers the C++ class with QML: the type of properties that hold locks made in C++, and the source of the enums
+    that LockStatus uses.
 */
 struct DistributedLockForeign
 {
@@ -33,25 +33,23 @@ struct DistributedLockForeign
 };
 
 /*!
-    DistributedLock as an element of QML: declared by `active`, called by methods that return
+    The QML element DistributedLock. QML uses it declaratively, through `active`, or through methods that return
     promises.
 
-    `active: true` keeps wanting the lock. It waits as long as it takes, whatever `wait` says;
-    acquires again after a loss; and after an error that waiting cannot heal tries again with a
-    growing delay of 1 s to 60 s. After NameError and OptionsError only a change of a property
-    starts a new attempt. `active: false` leaves the queue or gives the level back. Where
-    release() or cancel() ends what `active` wanted, `active` becomes false.
+    `active: true` acquires the lock and keeps it: the element waits without a limit (`wait` does not apply), acquires
+    the lock again after a loss, and after any other error retries with a delay that grows from 1 s to 60 s. After
+    NameError and OptionsError it retries only when a property changes. `active: false` leaves the queue, or releases
+    the level that `active` acquired. If release() or cancel() ends that level or that attempt, `active` becomes false.
 
-    `name`, `server` and the options may change at any time. While the lock is held or wanted, a
-    new name or server first releases it, all levels, and pending acquires end with
-    CancelledError; then, while `active`, it is acquired under the new one. A new `lease` does the
-    same while `active`, a new `fair` or `retryInterval` while `active` still waits; otherwise
-    options count from the next acquire on.
+    `name`, `server` and the options may change at any time. A new name or server while the lock is held or being
+    acquired first releases all levels and ends pending acquires with CancelledError; then, if `active`, the lock is
+    acquired under the new name or server. A new `lease` does the same while `active`, and a new `fair` or
+    `retryInterval` while `active` is still waiting. Otherwise a changed option takes effect with the next acquire.
 
-    Nothing starts before the component is complete: earlier calls wait for it.
+    Nothing starts before the component is complete: earlier calls are deferred until then.
 
-    Thread: the engine's. Errors: as the base class. Ownership: as any QML object; promises of a
-    lock that goes away resolve with CancelledError, those of an engine that goes away never.
+    Thread: the engine's. Errors: as the base class. Ownership: as any QML object. If the lock is destroyed, its pending
+    promises are resolved with CancelledError; if the engine is destroyed, its promises are never settled.
 */
 class QmlDistributedLock : public QDistLock::DistributedLock, public QQmlParserStatus
 {
@@ -67,27 +65,27 @@ public:
     explicit QmlDistributedLock(QObject *parent = nullptr);
     ~QmlDistributedLock() override;
 
-    /// The name that is wanted; the one before may still be on its way out.
+    /// The requested name; a lock under the previous name may still be releasing.
     QString name() const;
     void setName(const QString &name);
-    /// fencingToken() as a number of QML: exact, and of a type its tools know.
+    /// fencingToken() as a JavaScript number: exact up to 2^53, and of a type that the QML tools know.
     double fencingNumber() const;
-    /// A server URL; empty = LockRegistry::defaultServer().
+    /// The server's URL; empty means LockRegistry::defaultServer().
     QString server() const;
     void setServer(const QString &server);
     bool isActive() const;
     void setActive(bool active);
 
-    /// Promise of { acquired, error, errorString, fencingToken }; busy, timed out, cancelled and
-    /// every other failure are such results too. Never rejects.
+    /// Returns a promise that is resolved with { acquired, error, errorString, fencingToken }, for failures (busy,
+    /// timed out, cancelled, …) too. It is never rejected.
     Q_INVOKABLE QJSValue acquire();
-    /// As acquire(), with one look.
+    /// As acquire(), but with a single attempt, without waiting.
     Q_INVOKABLE QJSValue tryAcquire();
-    /// Promise of a bool: true when a level was given back and, on the last one, the server
-    /// confirmed it. Never rejects.
+    /// Returns a promise that is resolved with true if a level was released and, for the last level, the server
+    /// confirmed it; otherwise with false. It is never rejected.
     Q_INVOKABLE QJSValue release();
-    /// Takes the lock from whoever holds it. Promise of a bool: whether anybody did. Rejects with
-    /// an Error when the server could not be asked.
+    /// Takes the lock away from its holder. Returns a promise that is resolved with true if there was a holder,
+    /// otherwise with false, and rejected with an Error if the server could not be reached or refused.
     Q_INVOKABLE QJSValue forceRelease();
     Q_INVOKABLE void cancel();
 
@@ -100,24 +98,24 @@ Q_SIGNALS:
 
 private:
     using Watcher = QFutureWatcher<LockResult>;
-    struct WaitingCall
+    struct DeferredCall
     {
         QPointer<Watcher> watcher;
         bool tryOnly;
     };
 
     QJSValue acquirePromise(bool tryOnly);
-    void start(const WaitingCall &call);
-    void cancelWaitingCalls();
+    void start(const DeferredCall &call);
+    void cancelDeferredCalls();
 
-    LockRegistry *wantedRegistry() const;
-    void change();
-    void optionChanged(bool matters);
+    LockRegistry *requestedRegistry() const;
+    void requestChange();
+    void optionChanged(bool needsChange);
     void scheduleUpdate();
     void update();
     void applyChange();
     bool hasActiveLevel() const;
-    void letGo();
+    void releaseAll();
     void cancelUnwantedAttempt();
     void startAttempt();
     void takeLevel();
@@ -128,21 +126,21 @@ private:
 
     QString m_name;
     QString m_server;
-    JsPromises m_promises;
-    std::vector<WaitingCall>
-            m_waitingCalls; ///< until the component is complete, or the new name in use
-    QFutureWatcher<LockResult> m_attempt; ///< the acquire of `active`
+    JsPromiseFactory m_promises;
+    /// acquire() and tryAcquire() before the component is complete, or before a new name or server is in use.
+    std::vector<DeferredCall> m_deferredCalls;
+    QFutureWatcher<LockResult> m_attempt; ///< the acquire that `active` started
     QTimer m_retryTimer;
     std::chrono::milliseconds m_retryDelay;
-    /// The fencing token of the hold of which `active` has one level. See hasActiveLevel().
-    std::optional<qint64> m_activeHold;
-    int m_pendingCalls = 0; ///< acquires under way that are not the one of `active`
+    /// The fencing token of the hold in which `active` has one level; see hasActiveLevel().
+    std::optional<qint64> m_activeToken;
+    int m_pendingCalls = 0; ///< acquires in progress that QML code started
     bool m_active = false;
-    bool m_attempting = false;  ///< m_attempt has not reported yet
-    bool m_levelTaken = false;  ///< takeLevel() gave its level to `active` before it reported
-    bool m_cancelling = false;  ///< that attempt was cancelled from here
-    bool m_stuck = false;       ///< only a change of a property can help
-    bool m_changed = true;      ///< name, server or lease differ from those in use
+    bool m_attempting = false; ///< attemptFinished() has not been called yet for m_attempt
+    bool m_levelTaken = false; ///< takeLevel() has given the level of m_attempt to `active` already
+    bool m_cancelling = false; ///< this class has cancelled m_attempt
+    bool m_stuck = false;      ///< retrying is useless until a property changes
+    bool m_changed = true;     ///< the requested name, server or options are not in use yet
     bool m_complete = true;
     bool m_updateScheduled = false;
 };

@@ -1,9 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// A job that takes longer than the lease. The watchdog renews the lock for as long as it is held;
-// if it cannot, the job hears of it in time and stops. The first job runs to its end, and from the
-// second the lock is taken away, as an operator would do it.
+// Two jobs that take longer than the lease of their lock. During the first, the watchdog renews the lock. During the
+// second, the server stops replying: the job pauses when the lock is at risk, and stops when it is lost.
+//
+// The program needs a Redis server, QDISTLOCK_URL or redis://127.0.0.1:6379, and pauses it for three seconds.
+
+#include "outage.h"
 
 #include <QDistLock/DistributedLock>
 #include <QDistLock/LockRegistry>
@@ -13,75 +16,86 @@
 #include <QtCore/QDebug>
 #include <QtCore/QTimer>
 
-using QDistLock::DistributedLock;
-using QDistLock::LockRegistry;
+using namespace Qt::StringLiterals;
 using namespace std::chrono_literals;
+
+using QDistLock::DistributedLock;
 
 int main(int argc, char **argv)
 {
     QCoreApplication application(argc, argv);
     QDistLock::quitOnSignals();
-    if (!qEnvironmentVariableIsSet("QDISTLOCK_URL"))
-        LockRegistry::setDefaultServer(QUrl(QStringLiteral("memory:")));
 
-    DistributedLock lock(QStringLiteral("job:thumbnails"));
-    lock.setLease(600ms); // short, to see something; the default of 30 s suits most jobs
+    const QUrl server(qEnvironmentVariable("QDISTLOCK_URL", u"redis://127.0.0.1:6379"_s));
+    if (server.scheme() != "redis"_L1 && server.scheme() != "unix"_L1) {
+        qCritical() << "This example pauses its server. Set QDISTLOCK_URL to redis://host:port or unix:///path.";
+        return 64;
+    }
+    QDistLock::LockRegistry registry(server);
+    DistributedLock lock(&registry, u"job:thumbnails"_s);
+    lock.setLease(1500ms); // short, for this example; the default of 30 s suits most jobs
 
+    constexpr int steps = 30;
     int job = 1;
     int step = 0;
     int renewals = 0;
+    bool wasAtRisk = false;
     QTimer work;
     work.setInterval(100ms);
 
     QObject::connect(&lock, &DistributedLock::acquired, [&] {
-        qInfo() << "Job" << job << "begins, lease" << lock.lease() << "ms";
+        qInfo("Job %d begins: %d steps in 3 s, lease %d ms", job, steps, lock.lease());
         step = 0;
         work.start();
     });
 
-    // The job: twenty steps, two seconds, more than three leases.
     QObject::connect(&work, &QTimer::timeout, [&] {
-        if (!lock.isHeld()) // reads the clock, so it is right even where a signal is still under
-                            // way
+        if (!lock.isHeld()) // isHeld() reads the clock: it is right even before lost() is emitted
             return;
         ++step;
-        if (job == 2 && step == 5)
-            lock.registry()->forceRelease(lock.name());
-        if (step == 20) {
+        if (job == 2 && step == 10) {
+            qInfo("  step %d: the server stops replying", step);
+            pauseServer(server, 3s);
+        }
+        if (step == steps) {
             work.stop();
             lock.release();
         }
     });
 
     QObject::connect(&lock, &DistributedLock::renewed, [&] {
-        qInfo() << "  renewed," << lock.remainingTime() << "ms left, step" << step;
         ++renewals;
+        qInfo("  step %d: renewed, %d ms left", step, lock.remainingTime());
+        if (!work.isActive() && step < steps)
+            work.start();
     });
 
-    // Two thirds of the lease are over without an answer from the server: a good moment to come to
-    // a state in which the job can be left.
-    QObject::connect(&lock, &DistributedLock::atRisk, [](int remainingMs) {
-        qWarning() << "  the server does not answer; the lock is ours for another" << remainingMs
-                   << "ms";
+    // Emitted when two thirds of the lease have passed without a renewal: the time to pause the job and save its state.
+    QObject::connect(&lock, &DistributedLock::atRisk, [&](int remainingMs) {
+        wasAtRisk = true;
+        qInfo("  step %d: at risk, %d ms left; the job pauses", step, remainingMs);
+        work.stop();
     });
 
+    // From now on another process may hold the lock.
     QObject::connect(&lock, &DistributedLock::lost, [&](DistributedLock::LossReason reason) {
-        work.stop(); // somebody else may hold the lock from here on
-        qInfo() << "Job" << job << "stopped at step" << step
-                << "because the lock was lost:" << reason;
-        QCoreApplication::exit(job == 2 && reason == DistributedLock::ForcedRelease ? 0 : 1);
+        work.stop();
+        qInfo() << "Job" << job << "stops: the lock was lost," << reason;
+        QCoreApplication::exit(job == 2 && wasAtRisk && reason == DistributedLock::LeaseExpired ? 0 : 1);
     });
 
     QObject::connect(&lock, &DistributedLock::released, [&] {
-        qInfo() << "Job" << job << "is done, the lock was renewed" << renewals << "times";
-        if (renewals < 3)
+        qInfo("Job %d has finished, after %d renewals", job, renewals);
+        if (job == 2) {
+            qWarning() << "The server did not accept CLIENT PAUSE.";
             return QCoreApplication::exit(1);
+        }
         job = 2;
         lock.acquire();
     });
 
-    QObject::connect(&lock, &DistributedLock::acquireFailed, [&](DistributedLock::Error error) {
-        qWarning() << error << lock.errorString();
+    QObject::connect(&lock, &DistributedLock::acquireFailed, [&] {
+        qCritical().noquote() << lock.errorString();
         QCoreApplication::exit(1);
     });
 

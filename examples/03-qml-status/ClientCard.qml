@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: MIT
 
 import QtQuick
+import QtQuick.Layouts
 import QDistLock
 
-/// One client of the lock: its state, and what can be done with it.
+/// One client of the lock: its state, and buttons for what it can do.
 Rectangle {
     id: card
 
@@ -17,8 +18,10 @@ Rectangle {
 
     signal happened(string what)
 
-    implicitHeight: content.implicitHeight + 32
-    radius: 12
+    readonly property real padding: metrics.height * 0.9
+
+    implicitHeight: content.implicitHeight + 2 * padding
+    radius: metrics.height * 0.7
     color: palette.base
     border.width: status.phase === "held" || status.phase === "atRisk" ? 2 : 1
     border.color: border.width > 1 ? status.color : Qt.alpha(palette.windowText, 0.15)
@@ -33,49 +36,51 @@ Rectangle {
         onAcquired: card.happened(qsTr("acquired, fencing token %1").arg(`${fencingToken}`))
         onReleased: card.happened(qsTr("released"))
         onLost: reason => card.happened(reason === DistributedLock.ForcedRelease
-                                        ? qsTr("lost by force") : qsTr("lost"))
+                                        ? qsTr("lost by forced release") : qsTr("lost"))
         onAtRisk: remaining => card.happened(qsTr("at risk, %1 ms left").arg(remaining))
     }
 
-    Column {
+    FontMetrics {
+        id: metrics
+
+        font: heading.font
+    }
+
+    ColumnLayout {
         id: content
 
         anchors {
             left: parent.left
             right: parent.right
             top: parent.top
-            margins: 16
+            margins: card.padding
         }
-        spacing: 12
+        spacing: metrics.height * 0.7
 
-        Item {
-            width: parent.width
-            height: Math.max(status.implicitHeight, heading.implicitHeight)
+        RowLayout {
+            spacing: metrics.height * 0.7
 
             LockStatus {
                 id: status
 
-                anchors.left: parent.left
-                anchors.right: heading.left
-                anchors.rightMargin: 12
-                anchors.verticalCenter: parent.verticalCenter
+                Layout.fillWidth: true
+                Layout.preferredHeight: implicitHeight
                 lock: client
             }
 
             Text {
                 id: heading
 
-                anchors.right: parent.right
-                anchors.top: parent.top
+                Layout.alignment: Qt.AlignTop
                 text: card.title
-                color: card.palette.windowText
-                opacity: 0.6
+                color: Qt.alpha(card.palette.windowText, 0.7)
                 font.bold: true
             }
         }
 
-        Row {
-            spacing: 8
+        Flow {
+            Layout.fillWidth: true
+            spacing: metrics.height * 0.5
 
             FlatButton {
                 text: qsTr("Acquire")
@@ -94,8 +99,9 @@ Rectangle {
             }
 
             FlatButton {
-                text: checked ? qsTr("Keep ✓") : qsTr("Keep")
+                text: qsTr("Keep")
                 accent: status.color
+                checkable: true
                 checked: client.active
                 onClicked: client.active = !client.active
             }
@@ -104,7 +110,7 @@ Rectangle {
                 text: qsTr("Force release")
                 accent: status.color
                 onClicked: client.forceRelease().then(existed => {
-                    card.happened(existed ? qsTr("took the lock away by force") : qsTr("nobody had it"));
+                    card.happened(existed ? qsTr("forced the release of the lock") : qsTr("nobody held the lock"));
                 }, error => card.happened(error.message))
             }
         }

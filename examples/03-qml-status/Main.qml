@@ -4,6 +4,7 @@
 pragma ComponentBehavior: Bound
 
 import QtQuick
+import QtQuick.Layouts
 
 Window {
     id: window
@@ -11,6 +12,9 @@ Window {
     property string server: "memory:"
     property string lockName: "report:daily"
     property int lease: 10000
+
+    readonly property string serverText: server.replace(/\/\/.*@/, "//") // without user and password
+    readonly property real margin: metrics.height
 
     function note(title: string, what: string) {
         log.insert(0, {
@@ -22,12 +26,13 @@ Window {
             log.remove(100, log.count - 100);
     }
 
-    Component.onCompleted: console.info("ready: three clients of", lockName)
+    Component.onCompleted: console.info(`ready: three clients of ${lockName} on ${serverText}`)
 
-    width: 500
-    height: 600
-    minimumWidth: 440
-    minimumHeight: 540
+    // All sizes follow the font.
+    width: metrics.height * 30
+    height: content.implicitHeight + 2 * margin + metrics.height * 4
+    minimumWidth: metrics.height * 22
+    minimumHeight: content.implicitHeight + 2 * margin
     visible: true
     title: qsTr("Three clients, one lock")
     color: palette.window
@@ -40,23 +45,21 @@ Window {
         id: log
     }
 
-    Column {
-        id: cards
+    ColumnLayout {
+        id: content
 
         anchors {
-            left: parent.left
-            right: parent.right
-            top: parent.top
-            margins: 16
+            fill: parent
+            margins: window.margin
         }
-        spacing: 12
+        spacing: metrics.height * 0.7
 
         Text {
-            width: parent.width
-            text: qsTr("Three clients want “%1” on %2").arg(window.lockName).arg(window.server.replace(/\/\/.*@/, "//"))
+            Layout.fillWidth: true
+            text: qsTr("Three clients want “%1” on %2").arg(window.lockName).arg(window.serverText)
             color: window.palette.windowText
-            font.pixelSize: metrics.height * 1.1
-            elide: Text.ElideRight
+            font.bold: true
+            wrapMode: Text.Wrap
             textFormat: Text.PlainText
         }
 
@@ -64,12 +67,10 @@ Window {
             model: [qsTr("Client A"), qsTr("Client B"), qsTr("Client C")]
 
             ClientCard {
-                id: card
-
                 required property string modelData
 
                 objectName: modelData
-                width: cards.width
+                Layout.fillWidth: true
                 title: modelData
                 lockName: window.lockName
                 server: window.server
@@ -77,32 +78,26 @@ Window {
                 onHappened: what => window.note(modelData, what)
             }
         }
-    }
 
-    ListView {
-        anchors {
-            left: parent.left
-            right: parent.right
-            top: cards.bottom
-            bottom: parent.bottom
-            margins: 20
-            topMargin: 16
-        }
-        clip: true
-        model: log
-        spacing: 2
+        ListView {
+            Layout.fillWidth: true
+            Layout.fillHeight: true
+            implicitHeight: metrics.height * 6
+            clip: true
+            model: log
+            spacing: metrics.height * 0.15
 
-        delegate: Text {
-            required property string time
-            required property string title
-            required property string what
+            delegate: Text {
+                required property string time
+                required property string title
+                required property string what
 
-            width: ListView.view.width
-            text: qsTr("%1  %2: %3").arg(time).arg(title).arg(what)
-            color: palette.windowText
-            opacity: 0.75
-            elide: Text.ElideRight
-            textFormat: Text.PlainText
+                width: ListView.view.width
+                text: qsTr("%1  %2: %3").arg(time).arg(title).arg(what)
+                color: Qt.alpha(palette.windowText, 0.8)
+                wrapMode: Text.Wrap
+                textFormat: Text.PlainText
+            }
         }
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// Three clients on one lock, in a window. Without --server they share a lock inside this process; start it
-// twice with --server redis://127.0.0.1 and six of them share one.
+// A window with three clients of one lock. Without a server, the lock exists only inside this process. Start the
+// program twice with --server redis://127.0.0.1, or with QDISTLOCK_URL set to that, and six clients compete for the
+// lock.
 
 #include <QDistLock/QuitOnSignals>
 
@@ -10,24 +11,25 @@
 #include <QtGui/qguiapplication.h>
 #include <QtQml/qqmlapplicationengine.h>
 
+using namespace Qt::StringLiterals;
+
 int main(int argc, char *argv[])
 {
     QGuiApplication application(argc, argv);
     QDistLock::quitOnSignals();
 
     QCommandLineParser parser;
-    parser.setApplicationDescription(QStringLiteral("Three clients on one lock."));
+    parser.setApplicationDescription(u"Shows three clients of one lock."_s);
     parser.addHelpOption();
-    const QCommandLineOption server(QStringLiteral("server"),
-                                    QStringLiteral("Where the lock is kept."),
-                                    QStringLiteral("URL"), QStringLiteral("memory:"));
+    const QCommandLineOption server(u"server"_s, u"The server of the lock. Default: QDISTLOCK_URL, or memory:."_s,
+                                    u"URL"_s, qEnvironmentVariable("QDISTLOCK_URL", u"memory:"_s));
     parser.addOption(server);
     parser.process(application);
 
     QQmlApplicationEngine engine;
-    // Where linked QML modules are; the default from Qt 6.5 on.
-    engine.addImportPath(QStringLiteral("qrc:/qt/qml"));
-    engine.setInitialProperties({{QStringLiteral("server"), parser.value(server)}});
+    // Qt before 6.5 does not search linked QML modules there by default.
+    engine.addImportPath(u"qrc:/qt/qml"_s);
+    engine.setInitialProperties({{u"server"_s, parser.value(server)}});
     QObject::connect(
             &engine, &QQmlApplicationEngine::objectCreated, &application,
             [](QObject *object) {
@@ -35,6 +37,6 @@ int main(int argc, char *argv[])
                     QCoreApplication::exit(1);
             },
             Qt::QueuedConnection);
-    engine.load(QUrl(QStringLiteral("qrc:/qt/qml/QmlStatus/Main.qml")));
+    engine.load(QUrl(u"qrc:/qt/qml/QmlStatus/Main.qml"_s));
     return application.exec();
 }

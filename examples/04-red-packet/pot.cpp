@@ -11,11 +11,11 @@
 
 namespace {
 
-// There is no sharing out money without the server: the program ends, with EX_UNAVAILABLE.
+// Ends the program: without the server there is nothing to do.
 [[noreturn]] void fail(const char *what, const char *reason)
 {
     std::fprintf(stderr, "red-packet: %s: %s\n", what, reason);
-    std::exit(69);
+    std::exit(69); // EX_UNAVAILABLE
 }
 
 const QByteArray readScript = R"(
@@ -79,11 +79,9 @@ Pot::Pot(const QUrl &server, const QByteArray &name)
 {
     const timeval timeout{5, 0};
     if (server.scheme() == QLatin1String("unix"))
-        m_context.reset(
-                redisConnectUnixWithTimeout(server.path().toLocal8Bit().constData(), timeout));
+        m_context.reset(redisConnectUnixWithTimeout(server.path().toLocal8Bit().constData(), timeout));
     else
-        m_context.reset(redisConnectWithTimeout(server.host().toLatin1().constData(),
-                                                server.port(6379), timeout));
+        m_context.reset(redisConnectWithTimeout(server.host().toLatin1().constData(), server.port(6379), timeout));
     if (!m_context || m_context->err)
         fail("cannot reach the server", m_context ? m_context->errstr : "out of memory");
     redisSetTimeout(m_context.get(), timeout);
@@ -95,6 +93,11 @@ void Pot::fill(const Content &content)
 {
     command({"DEL", m_payments, m_token, m_refused});
     command({"SET", m_content, toBytes(content)});
+}
+
+void Pot::remove()
+{
+    command({"DEL", m_content, m_payments, m_token, m_refused});
 }
 
 Pot::Content Pot::read()
@@ -112,8 +115,7 @@ void Pot::write(const Content &content, const Payment &payment)
 
 std::optional<Pot::Content> Pot::readFenced(qint64 token)
 {
-    const Reply reply = command(
-            {"EVAL", readScript, "2", m_content, m_token, QByteArray::number(token)});
+    const Reply reply = command({"EVAL", readScript, "2", m_content, m_token, QByteArray::number(token)});
     if (reply->type == REDIS_REPLY_NIL)
         return std::nullopt;
     return contentFrom(*reply);
@@ -133,8 +135,7 @@ QList<Pot::Payment> Pot::payments()
     QList<Payment> payments;
     for (size_t i = 0; i < reply->elements; ++i) {
         const QList<QByteArray> words = text(*reply->element[i]).split(' ');
-        payments.append(
-                {words.value(0).toInt(), words.value(1).toLongLong(), words.value(2).toLongLong()});
+        payments.append({words.value(0).toInt(), words.value(1).toLongLong(), words.value(2).toLongLong()});
     }
     return payments;
 }
@@ -153,11 +154,11 @@ Pot::Reply Pot::command(const QList<QByteArray> &arguments)
         data.push_back(argument.constData());
         sizes.push_back(static_cast<size_t>(argument.size()));
     }
-    Reply reply(static_cast<redisReply *>(redisCommandArgv(
-            m_context.get(), static_cast<int>(data.size()), data.data(), sizes.data())));
+    Reply reply(static_cast<redisReply *>(
+            redisCommandArgv(m_context.get(), static_cast<int>(data.size()), data.data(), sizes.data())));
     if (!reply)
-        fail("the server does not answer", m_context->errstr);
+        fail("no reply from the server", m_context->errstr);
     if (reply->type == REDIS_REPLY_ERROR)
-        fail("the server refused", reply->str);
+        fail("the server refused a command", reply->str);
     return reply;
 }

@@ -14,18 +14,17 @@ struct redisContext;
 struct redisReply;
 
 /*
-    The resource that the lock guards: money in Redis, read with GET and written back with SET,
-    which is exactly what must not be done by several at once.
+    The resource that the lock protects: an amount of money in Redis. Workers read it with GET and write it back with
+    SET, so that updates are lost if two workers do this at the same time.
 
-    Every payment is written down in the same atomic step as the new content of the pot. So a worker
-    that dies in the middle of a draw has either paid and lowered the pot, or done neither.
+    A payment is recorded in the same atomic step as the new content of the pot. So a worker that dies during a draw has
+    either done both or neither.
 
-    The fenced calls carry the fencing token of the lock. The pot keeps the greatest token it has
-    seen, at reading already, and refuses whoever comes with a smaller one: that is what makes the
-    lock safe against a holder that slept through the end of its lease.
+    The fenced calls take the fencing token of the lock. The pot remembers the greatest token that it has seen, from
+    reads and writes, and refuses calls with a smaller one. This protects it from a holder that was stopped while its
+    lease ended, and continues.
 
-    Calls block, for some ten microseconds as a rule and five seconds at most. A server that fails
-    ends the program.
+    Calls block, usually for some ten microseconds and at most for five seconds. If the server fails, the program ends.
 */
 class Pot
 {
@@ -33,7 +32,7 @@ public:
     struct Content
     {
         qint64 cents = 0;
-        int packets = 0; // how many draws are still to share the cents
+        int packets = 0; // the number of draws that are left
     };
 
     struct Payment
@@ -47,12 +46,15 @@ public:
     ~Pot();
 
     void fill(const Content &content);
+    // Deletes all keys of the pot.
+    void remove();
 
     Content read();
     void write(const Content &content, const Payment &payment);
 
-    // No content: the token is out of date.
+    // Returns std::nullopt if the token is out of date.
     std::optional<Content> readFenced(qint64 token);
+    // Returns false if the token is out of date.
     bool writeFenced(const Content &content, const Payment &payment);
 
     QList<Payment> payments();

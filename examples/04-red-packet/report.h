@@ -10,26 +10,23 @@
 struct RoundResult
 {
     bool complete = false;
-    qint64 pot = 0; // cents, as everything here
+    qint64 pot = 0; // in cents, like `paid` and `left`
     qint64 paid = 0;
     qint64 left = 0;
     int draws = 0;
     int lostUpdates = 0;
-    bool inOrder = true; // no payment with a smaller fencing token than the one before
+    bool inOrder = true; // no payment has a smaller fencing token than the previous one
     int killed = 0;
     int frozen = 0;
     qint64 refusedWrites = 0;
     QList<int> drawsByWorker;
     double seconds = 0;
 
-    bool isExact() const
-    {
-        return complete && inOrder && paid == pot && left == 0 && lostUpdates == 0;
-    }
+    bool isExact() const { return complete && inOrder && paid == pot && left == 0 && lostUpdates == 0; }
 };
 
-// What the coordinator shows. On a terminal a bar that moves, and colour unless NO_COLOR is set;
-// elsewhere a plain line a second.
+// Prints the progress and the results: on a terminal with a moving bar, coloured unless NO_COLOR is set; elsewhere as
+// plain lines, one per second.
 class Report
 {
 public:
@@ -40,7 +37,7 @@ public:
     void progress(bool locked, qint64 paid, qint64 pot, int draws);
     void endProgress();
     void table(const RoundResult &unlocked, const RoundResult &locked);
-    // The one line to look for.
+    // Prints the last line, for scripts.
     void verdict(const RoundResult &locked);
 
 private:

@@ -7,12 +7,14 @@
 
 #include <csignal>
 
+using namespace Qt::StringLiterals;
+
 using namespace std::chrono_literals;
 
 namespace {
 
-constexpr int Victim = 0;  // the worker that is killed
-constexpr int Sleeper = 1; // the worker that is stopped and continued
+constexpr int KilledWorker = 0;
+constexpr int FrozenWorker = 1;
 
 } // namespace
 
@@ -28,8 +30,7 @@ Round::Round(const Setting &setting, Report *report, QObject *parent)
     connect(&m_progress, &QTimer::timeout, this, &Round::showProgress);
     m_limit.setSingleShot(true);
     m_limit.setInterval(25s);
-    connect(&m_limit, &QTimer::timeout, this,
-            [this] { giveUp(QStringLiteral("The round takes too long.")); });
+    connect(&m_limit, &QTimer::timeout, this, [this] { giveUp(u"The round has not finished within 25 s."_s); });
 }
 
 Round::~Round() = default;
@@ -44,21 +45,17 @@ void Round::start()
         process->setProcessChannelMode(QProcess::ForwardedErrorChannel);
         connect(process, &QProcess::readyReadStandardOutput, this, [this, i] { readLines(i); });
         connect(process, &QProcess::finished, this,
-                [this, i](int exitCode, QProcess::ExitStatus status) {
-                    workerFinished(i, exitCode, status);
-                });
-        connect(process, &QProcess::errorOccurred, this,
-                [this, process](QProcess::ProcessError error) {
-                    if (error == QProcess::FailedToStart)
-                        giveUp(QStringLiteral("A worker does not start: ")
-                               + process->errorString());
-                });
+                [this, i](int exitCode, QProcess::ExitStatus status) { workerFinished(i, exitCode, status); });
+        connect(process, &QProcess::errorOccurred, this, [this, i, process](QProcess::ProcessError error) {
+            if (error != QProcess::FailedToStart)
+                return;
+            giveUp(u"A worker could not be started: "_s + process->errorString());
+            workerFinished(i, 1, QProcess::NormalExit);
+        });
         ++m_running;
         process->start(QCoreApplication::applicationFilePath(),
-                       {QStringLiteral("--worker"), QString::number(i + 1),
-                        QStringLiteral("--server"), m_setting.server.toString(),
-                        QStringLiteral("--mode"),
-                        m_setting.locked ? QStringLiteral("locked") : QStringLiteral("unlocked")});
+                       {u"--worker"_s, QString::number(i + 1), u"--server"_s, m_setting.server.toString(), u"--mode"_s,
+                        m_setting.locked ? u"locked"_s : u"unlocked"_s});
     }
 }
 
@@ -79,7 +76,7 @@ void Round::handleLine(int worker, const QList<QByteArray> &words)
         m_clock.start();
         m_progress.start();
         for (int i = 0; i < m_setting.workers; ++i)
-            tell(i, "start");
+            send(i, "start");
     } else if (event == "drew") {
         ++m_draws;
         m_paid += words.value(2).toLongLong();
@@ -88,38 +85,32 @@ void Round::handleLine(int worker, const QList<QByteArray> &words)
     } else if (event == "holding") {
         workerHolds(worker, token);
     } else if (event == "refused") {
-        m_report->note(
-                QStringLiteral("worker %1 writes with its old token: refused; isHeld() is %2 there")
-                        .arg(worker + 1)
-                        .arg(words.value(2) == "1" ? QLatin1String("true")
-                                                   : QLatin1String("false")));
+        m_report->note(u"worker %1 writes with its old token: refused (its isHeld() returns %2)"_s.arg(worker + 1)
+                               .arg(words.value(2) == "1" ? QLatin1String("true") : QLatin1String("false")));
     }
 }
 
-// One fault after the other, each driven by what the workers say and not by time.
+// The faults follow each other. What the workers report starts each one, not the time.
 void Round::workerDrew(int worker, qint64 token)
 {
     if (m_fault == None && m_draws >= m_setting.pot.packets / 4) {
-        m_fault = KillWanted;
-        tell(Victim, "pause");
+        m_fault = KillRequested;
+        send(KilledWorker, "pause");
     } else if (m_fault == Killed && token > m_faultToken) {
-        m_fault = Buried;
-        m_report->note(QStringLiteral("worker %1 draws %2 ms later")
-                               .arg(worker + 1)
-                               .arg(m_faultClock.elapsed()));
-    } else if (m_fault == Buried && m_draws >= m_setting.pot.packets / 2) {
-        m_fault = FreezeWanted;
-        tell(Sleeper, "pause");
+        m_fault = KillOver;
+        m_report->note(u"worker %1 draws %2 ms later"_s.arg(worker + 1).arg(m_faultClock.elapsed()));
+    } else if (m_fault == KillOver && m_draws >= m_setting.pot.packets / 2) {
+        m_fault = FreezeRequested;
+        send(FrozenWorker, "pause");
     } else if (m_fault == Frozen && token > m_faultToken) {
-        // Somebody else has drawn, so the sleeper's lease is over.
-        m_fault = Thawed;
+        // Another worker has drawn, so the lease of the stopped one has ended.
+        m_fault = FreezeOver;
         m_result.frozen = 1;
-        m_report->note(QStringLiteral("worker %1 draws %2 ms later; worker %3 is continued")
-                               .arg(worker + 1)
+        m_report->note(u"worker %1 draws %2 ms later; worker %3 is continued"_s.arg(worker + 1)
                                .arg(m_faultClock.elapsed())
-                               .arg(Sleeper + 1));
-        tell(Sleeper, "go");
-        signal(Sleeper, SIGCONT);
+                               .arg(FrozenWorker + 1));
+        send(FrozenWorker, "go");
+        signal(FrozenWorker, SIGCONT);
     }
 }
 
@@ -127,38 +118,42 @@ void Round::workerHolds(int worker, qint64 token)
 {
     m_faultToken = token;
     m_faultClock.start();
-    if (m_fault == KillWanted) {
+    if (m_fault == KillRequested) {
         m_fault = Killed;
         signal(worker, SIGKILL);
-        m_report->note(QStringLiteral("worker %1 killed while it holds the lock").arg(worker + 1));
+        m_report->note(u"worker %1 killed while it holds the lock"_s.arg(worker + 1));
     } else {
         m_fault = Frozen;
         signal(worker, SIGSTOP);
-        m_report->note(QStringLiteral("worker %1 stopped while it holds the lock").arg(worker + 1));
+        m_report->note(u"worker %1 stopped while it holds the lock"_s.arg(worker + 1));
     }
 }
 
 void Round::workerFinished(int worker, int exitCode, QProcess::ExitStatus status)
 {
-    if (m_over)
-        return;
-    const bool killed = status == QProcess::CrashExit && worker == Victim && m_fault >= Killed;
+    --m_running;
+    const bool killed = status == QProcess::CrashExit && worker == KilledWorker && m_fault >= Killed;
     if (killed)
         m_result.killed = 1;
     else if (status != QProcess::NormalExit || exitCode != 0)
-        return giveUp(QStringLiteral("Worker %1 failed.").arg(worker + 1));
-    if (--m_running == 0)
+        giveUp(u"Worker %1 failed."_s.arg(worker + 1));
+    if (m_running > 0)
+        return;
+    if (!m_over)
         finish();
+    Q_EMIT finished();
 }
 
-void Round::tell(int worker, const QByteArray &command)
+void Round::send(int worker, const QByteArray &command)
 {
     m_workers[static_cast<size_t>(worker)]->write(command + '\n');
 }
 
 void Round::signal(int worker, int number)
 {
-    ::kill(static_cast<pid_t>(m_workers[static_cast<size_t>(worker)]->processId()), number);
+    const qint64 processId = m_workers[static_cast<size_t>(worker)]->processId();
+    if (processId > 0)
+        ::kill(static_cast<pid_t>(processId), number);
 }
 
 void Round::showProgress()
@@ -174,12 +169,13 @@ void Round::giveUp(const QString &reason)
     m_progress.stop();
     m_limit.stop();
     m_report->note(reason);
-    for (const auto &process : m_workers)
-        process->kill();
-    Q_EMIT finished();
+    for (int i = 0; i < int(m_workers.size()); ++i) {
+        m_workers[size_t(i)]->closeWriteChannel();
+        signal(i, SIGCONT); // it may be stopped
+    }
 }
 
-// What counts is in the server, not what the workers said.
+// The result is read from the server, not taken from what the workers reported.
 void Round::finish()
 {
     m_over = true;
@@ -198,10 +194,9 @@ void Round::finish()
     }
     m_result.draws = static_cast<int>(payments.size());
     m_result.left = left.cents;
-    // Each draw takes one packet from the pot, unless another one overwrote it.
+    // Each draw reduces the number of packets by one, unless another draw overwrote the result.
     m_result.lostUpdates = m_result.draws - (m_setting.pot.packets - left.packets);
     m_result.refusedWrites = m_pot.refusedWrites();
     m_report->progress(m_setting.locked, m_result.paid, m_result.pot, m_result.draws);
     m_report->endProgress();
-    Q_EMIT finished();
 }

@@ -14,8 +14,8 @@
 #include <vector>
 
 /*
-    One round: fills the pot, starts the workers, and when they have emptied it counts what was
-    paid. With the lock it also kills one worker and stops another, each while it holds the lock.
+    One round: fills the pot, starts the workers, and adds up the payments when the pot is empty. In a round with the
+    lock it also kills one worker and stops another one for a while, each while it holds the lock.
 */
 class Round : public QObject
 {
@@ -33,23 +33,26 @@ public:
     ~Round() override;
 
     void start();
+    bool isRunning() const { return m_running > 0; }
+    // Ends the workers; finished() is emitted when the last one has ended.
+    void giveUp(const QString &reason);
+    void removePot() { m_pot.remove(); }
     const RoundResult &result() const { return m_result; }
 
 Q_SIGNALS:
     void finished();
 
 private:
-    enum Fault { None, KillWanted, Killed, Buried, FreezeWanted, Frozen, Thawed };
+    enum Fault { None, KillRequested, Killed, KillOver, FreezeRequested, Frozen, FreezeOver };
 
     void readLines(int worker);
     void handleLine(int worker, const QList<QByteArray> &words);
     void workerDrew(int worker, qint64 token);
     void workerHolds(int worker, qint64 token);
     void workerFinished(int worker, int exitCode, QProcess::ExitStatus status);
-    void tell(int worker, const QByteArray &command);
+    void send(int worker, const QByteArray &command);
     void signal(int worker, int number);
     void showProgress();
-    void giveUp(const QString &reason);
     void finish();
 
     const Setting m_setting;
@@ -63,7 +66,7 @@ private:
     RoundResult m_result;
     Fault m_fault = None;
     qint64 m_faultToken = 0;
-    qint64 m_paid = 0; // as the workers tell, for the progress bar only
+    qint64 m_paid = 0; // as reported by the workers, for the progress bar only
     int m_draws = 0;
     int m_ready = 0;
     int m_running = 0;

@@ -12,14 +12,16 @@
 #include <cstdio>
 #include <cstdlib>
 
+using namespace Qt::StringLiterals;
+
 using QDistLock::DistributedLock;
 using QDistLock::LockOptions;
 using namespace std::chrono_literals;
 
 namespace {
 
-// Between one cent and twice the mean of what is left; the last one takes the rest. So everybody
-// can expect the same, whoever comes first, and the pot ends at exactly nothing.
+// At least one cent and at most twice the mean of the remaining packets; the last draw takes the rest. So the expected
+// amount is the same for every draw, and the pot ends exactly empty.
 qint64 randomShare(const Pot::Content &content)
 {
     if (content.packets == 1)
@@ -44,15 +46,14 @@ void say(const char *format, Values... values)
 
 Worker::Worker(const QUrl &server, bool locked, int number)
     : m_registry(server)
-    , m_lock(&m_registry, QStringLiteral("red-packet"))
+    , m_lock(&m_registry, u"red-packet"_s)
     , m_pot(server, locked ? "locked" : "unlocked")
     , m_input(STDIN_FILENO, QSocketNotifier::Read)
     , m_locked(locked)
     , m_number(number)
 {
-    // A second is short for a lease; it is what everybody waits when a holder dies.
-    m_lock.setOptions(
-            LockOptions().withLease(1s).withWait(LockOptions::Forever).withRetryInterval(5ms));
+    // A short lease: it is how long the others wait when a holder dies.
+    m_lock.setOptions(LockOptions().withLease(1s).withWait(LockOptions::Forever).withRetryInterval(5ms));
 
     connect(&m_lock, &DistributedLock::acquired, this, &Worker::drawLocked);
     connect(&m_lock, &DistributedLock::released, this, &Worker::next);
@@ -96,20 +97,20 @@ void Worker::drawLocked()
         m_empty = content->packets == 0;
         if (!m_empty && m_lock.isHeld()) {
             const qint64 cents = randomShare(*content);
-            // However late the clock was read, the lease can end between there and the write.
-            pauseIfAsked(token);
+            // Even after isHeld() returned true, the lease can end before the write reaches the pot.
+            pauseIfRequested(token);
             if (m_pot.writeFenced(after(*content, cents), {m_number, token, cents}))
                 say("drew %lld %lld\n", token, cents);
             else
                 say("refused %lld %d\n", token, int(m_lock.isHeld()));
         }
     }
-    m_lock.release(); // ends in released(), or in lost() if it was late
+    m_lock.release(); // released() follows, or lost() if the lease has ended
 }
 
-// Blocks the event loop on purpose: the worst moment for a process to be stopped or killed is in
-// the middle of a slot, between read and write, where no signal can reach it.
-void Worker::pauseIfAsked(qint64 token)
+// Blocks the event loop on purpose: this is the worst moment to be stopped or killed, because between the read and the
+// write the event loop cannot emit lost().
+void Worker::pauseIfRequested(qint64 token)
 {
     if (!m_pause)
         return;
@@ -122,8 +123,11 @@ void Worker::readCommands()
 {
     char buffer[256];
     const ssize_t size = ::read(STDIN_FILENO, buffer, sizeof buffer);
-    if (size <= 0)
-        std::_Exit(1); // whoever started us is gone
+    if (size <= 0) { // the coordinator gives up, or has ended
+        m_pause = false;
+        m_input.setEnabled(false);
+        return QCoreApplication::exit(1);
+    }
     m_line.append(buffer, size);
     for (qsizetype end; (end = m_line.indexOf('\n')) >= 0; m_line.remove(0, end + 1)) {
         const QByteArray command = m_line.left(end);

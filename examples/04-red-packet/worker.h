@@ -12,11 +12,13 @@
 #include <QtCore/QSocketNotifier>
 
 /*
-    One of the "servers": draws until the pot is empty.
+    One of the processes: draws from the pot until it is empty.
 
-    On standard input: `start`; `pause` = at the next draw say so, in the middle of it, and wait for
-    `go`. On standard output: `ready`, `holding TOKEN`, `drew TOKEN CENTS`, `refused TOKEN HELD`; the
-    token is 0 without a lock, HELD is what isHeld() says then.
+    It reads commands from standard input: `start`; `pause` (in the middle of the next draw, report `holding` and wait
+    for
+    `go`); `go`. It ends when standard input is closed. It reports on standard output: `ready`, `holding TOKEN`, `drew
+    TOKEN CENTS`, `refused TOKEN HELD`. TOKEN is 0 in a round without the lock; HELD is the value of isHeld() at that
+    moment.
 */
 class Worker : public QObject
 {
@@ -29,7 +31,7 @@ private:
     void draw();
     void drawLocked();
     void readCommands();
-    void pauseIfAsked(qint64 token);
+    void pauseIfRequested(qint64 token);
 
     QDistLock::LockRegistry m_registry;
     QDistLock::DistributedLock m_lock;

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// Methods that lock themselves, called by worker threads. The threads may block: the lock is renewed
-// by the library's own thread for as long as the method runs. Set QDISTLOCK_URL to a server and start
-// this program several times to lock between processes too.
+// Methods that acquire their lock in the first line, called by worker threads. The threads may block: a thread of the
+// library renews the lock while the method runs. Set QDISTLOCK_URL to a Redis server and start this program several
+// times: the locks then exclude the other processes, too.
 
 #include <QDistLock/LockRegistry>
 #include <QDistLock/QuitOnSignals>
@@ -19,10 +19,12 @@
 #include <memory>
 #include <vector>
 
+using namespace Qt::StringLiterals;
+
 using QDistLock::LockOptions;
 using namespace std::chrono_literals;
 
-/// Stands for a database: each access is safe by itself, but what is read may be old when it is written.
+/// In place of a real database. Each call is thread-safe, but between a read and a write the number may change.
 class Database
 {
 public:
@@ -45,37 +47,34 @@ private:
 class Invoices
 {
 public:
-    /// Numbers have no gaps and none is given twice, whoever writes invoices for the customer elsewhere.
+    /// The lock makes the numbers unique and without gaps, even if several processes write invoices for the customer.
     int write(const QString &customer)
     {
-        // In C++20: QDL_SCOPED_LOCK(u"invoices:%1"_s.arg(customer), .wait = 30s);
-        QDL_SCOPED_LOCK(QStringLiteral("invoices:%1").arg(customer), LockOptions().withWait(30s));
+        // In C++20: QDL_SCOPED_LOCK(u"invoices:%1"_s.arg(customer), .wait = 5s);
+        QDL_SCOPED_LOCK(u"invoices:%1"_s.arg(customer), LockOptions().withWait(5s));
         checkCustomer(customer);
         return nextNumber(customer);
     }
 
-    /// One look: false while somebody else works for the customer.
+    /// Does not wait: returns false if the customer's lock is held by another thread or process.
     bool archive(const QString &customer)
     {
-        QDL_LOCK_OR_RETURN(false, QStringLiteral("invoices:%1").arg(customer), LockOptions().withWait(0s));
+        QDL_LOCK_OR_RETURN(false, u"invoices:%1"_s.arg(customer), LockOptions().withWait(0s));
         return m_database.lastNumber(customer) > 0;
     }
 
     int lastNumber(const QString &customer) { return m_database.lastNumber(customer); }
 
 private:
-    /// Locks too: inside write() it costs nothing, since the thread has that lock already.
-    void checkCustomer(const QString &customer)
-    {
-        QDL_SCOPED_LOCK(QStringLiteral("invoices:%1").arg(customer));
-    }
+    /// Acquires the same lock. In a thread that holds it already, as in write(), this sends nothing to the server.
+    void checkCustomer(const QString &customer) { QDL_SCOPED_LOCK(u"invoices:%1"_s.arg(customer)); }
 
-    /// Relies on its caller to have the lock; a debug build makes sure of that.
+    /// The caller must hold the lock; a debug build checks that.
     int nextNumber(const QString &customer)
     {
-        QDL_ASSERT_LOCKED(QStringLiteral("invoices:%1").arg(customer));
+        QDL_ASSERT_LOCKED(u"invoices:%1"_s.arg(customer));
         const int number = m_database.lastNumber(customer) + 1;
-        QThread::yieldCurrentThread(); // others get every chance to come between
+        QThread::yieldCurrentThread(); // without the lock, another thread would often get the same number here
         m_database.setLastNumber(customer, number);
         return number;
     }
@@ -88,18 +87,18 @@ int main(int argc, char **argv)
     QCoreApplication application(argc, argv);
     QDistLock::quitOnSignals();
     if (!qEnvironmentVariableIsSet("QDISTLOCK_URL"))
-        QDistLock::LockRegistry::setDefaultServer(
-                QUrl(QStringLiteral("memory:"))); // nothing to install for a first look
+        QDistLock::LockRegistry::setDefaultServer(QUrl(u"memory:"_s)); // locks inside this process; needs no server
 
     constexpr int threadCount = 4, invoicesEach = 250;
-    const QString customer = QStringLiteral("Bob");
+    const QString customer = u"Bob"_s;
     Invoices invoices;
     std::atomic<int> written = 0;
+    int running = threadCount;
     std::vector<std::unique_ptr<QThread>> threads;
     for (int i = 0; i < threadCount; ++i) {
         threads.emplace_back(QThread::create([&] {
             try {
-                for (int j = 0; j < invoicesEach; ++j) {
+                for (int j = 0; j < invoicesEach && !QThread::currentThread()->isInterruptionRequested(); ++j) {
                     invoices.write(customer);
                     ++written;
                 }
@@ -107,23 +106,34 @@ int main(int argc, char **argv)
                 qWarning() << error.what();
             }
         }));
+        QObject::connect(threads.back().get(), &QThread::finished, &application, [&running] {
+            if (--running == 0)
+                QCoreApplication::quit();
+        });
         threads.back()->start();
     }
-    for (const auto &thread : threads)
+    const int status = application.exec(); // ends with the last thread, or with Ctrl+C
+    for (const auto &thread : threads) {
+        thread->requestInterruption();
         thread->wait();
-    qInfo() << written.load() << "invoices written, the last has number"
-            << invoices.lastNumber(customer);
+    }
+    qInfo() << written.load() << "invoices written, the last has number" << invoices.lastNumber(customer);
 
-    // The other way round: somebody else has the lock, and the main thread would not wait.
+    if (status != 0)
+        return status;
+
+    // While this thread holds the lock, archive() in another thread returns at once.
     bool archived = true;
-    QDL_WITH_LOCK(QStringLiteral("invoices:%1").arg(customer)) {
-        const std::unique_ptr<QThread> other(
-                QThread::create([&] { archived = invoices.archive(customer); }));
+    QDL_WITH_LOCK(u"invoices:%1"_s.arg(customer))
+    {
+        const std::unique_ptr<QThread> other(QThread::create([&] { archived = invoices.archive(customer); }));
         other->start();
         other->wait();
-        qInfo() << "Archived while somebody else had the lock:" << archived;
-    } else {
-        qWarning() << "The server does not answer, or somebody else has the lock";
+        qInfo() << "Archived while another thread holds the lock:" << archived;
+    }
+    else
+    {
+        qWarning() << "The lock was not acquired: it is held elsewhere, or the server cannot be reached.";
         return 1;
     }
     return !archived && invoices.lastNumber(customer) == threadCount * invoicesEach ? 0 : 1;

@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// A window whose buttons share a table with those of other windows, one at a time, and never freeze. Pack,
-// then press the other buttons while that takes its time. Set QDISTLOCK_URL to a server and start the
-// program twice: each window waits for the other. With --demo it presses its buttons itself.
+// A window whose buttons run slots under the lock of an order, so that only one window or process at a time works on
+// the order. The buttons never block: press Pack, and then the others while it is packing. Set QDISTLOCK_URL to a Redis
+// server and start the program twice: each window waits for the other. With --demo it presses its buttons itself.
 
 #include <QDistLock/Annotations>
 #include <QDistLock/LockRegistry>
 #include <QDistLock/QuitOnSignals>
 
 #include <QtCore/QCommandLineParser>
-#include <QtCore/QFutureWatcher>
+#include <QtCore/QPromise>
 #include <QtCore/QTimer>
 #include <QtWidgets/QApplication>
 #include <QtWidgets/QHBoxLayout>
@@ -20,132 +20,140 @@
 
 #include <memory>
 
+using namespace Qt::StringLiterals;
 using namespace std::chrono_literals;
+
+using QDistLock::connectLocked;
+using QDistLock::LockedCallInfo;
+using QDistLock::LockedCalls;
+using QDistLock::withArguments;
+
+class Orders : public QObject
+{
+    Q_OBJECT
+public:
+    /// Takes a second. The lock is held until the returned future has finished.
+    QDL_LOCKED_METHOD(pack, "order:{id}", "wait=1min")
+    Q_SLOT QFuture<void> pack(const QString &id);
+
+    /// Waits while the order is being packed.
+    QDL_LOCKED_METHOD(ship, "order:{id}", "wait=1min")
+    Q_SLOT void ship(const QString &id);
+
+    /// Does nothing while the order is being packed.
+    QDL_LOCKED_METHOD(shipIfFree, "order:{id}", "onBusy=skip")
+    Q_SLOT void shipIfFree(const QString &id);
+
+Q_SIGNALS:
+    void packing(const QString &id);
+    void packed(const QString &id);
+    void shipped(const QString &id);
+};
+
+QFuture<void> Orders::pack(const QString &id)
+{
+    Q_EMIT packing(id);
+    const auto promise = std::make_shared<QPromise<void>>();
+    promise->start();
+    QTimer::singleShot(1s, this, [this, id, promise] {
+        Q_EMIT packed(id);
+        promise->finish();
+    });
+    return promise->future();
+}
+
+void Orders::ship(const QString &id)
+{
+    QDL_ASSERT_LOCKED(u"order:"_s + id); // catches direct calls, which are not locked
+    Q_EMIT shipped(id);
+}
+
+void Orders::shipIfFree(const QString &id)
+{
+    ship(id);
+}
 
 class Window : public QWidget
 {
     Q_OBJECT
-    Q_PROPERTY(QString table READ table CONSTANT)
-    QDL_LOCKED_METHOD(ship, "table:{this.table}", "wait=1min")
-    QDL_LOCKED_METHOD(shipIfFree, "table:{this.table}", "onBusy=skip")
-
 public:
-    Window();
+    Window(Orders *orders, const QString &id);
 
-    QString table() const { return QStringLiteral("north"); }
     void demonstrate();
 
-public Q_SLOTS:
-    void pack();
-    void ship();
-    void shipIfFree();
-
 private:
-    void say(const QString &text);
+    void log(const QString &text);
 
-    QPushButton m_pack{tr("Pack (takes a second)")};
+    Orders *const m_orders;
+    QPushButton m_pack{tr("Pack")};
     QPushButton m_ship{tr("Ship")};
-    QPushButton m_shipIfFree{tr("Ship, if nobody is at it")};
+    QPushButton m_shipIfFree{tr("Ship, if nobody is packing")};
     QPlainTextEdit m_log;
 };
 
-Window::Window()
+Window::Window(Orders *orders, const QString &id)
+    : m_orders(orders)
 {
+    connectLocked(&m_pack, &QPushButton::clicked, orders, &Orders::pack, withArguments(id));
+    connectLocked(&m_ship, &QPushButton::clicked, orders, &Orders::ship, withArguments(id));
+    connectLocked(&m_shipIfFree, &QPushButton::clicked, orders, &Orders::shipIfFree, withArguments(id));
+
+    connect(orders, &Orders::packing, this, [this](const QString &order) { log(tr("Packing order %1").arg(order)); });
+    connect(orders, &Orders::packed, this, [this](const QString &order) { log(tr("Packed order %1").arg(order)); });
+    connect(orders, &Orders::shipped, this, [this](const QString &order) { log(tr("Shipped order %1").arg(order)); });
+    connect(LockedCalls::instance(), &LockedCalls::skipped, this,
+            [this](const LockedCallInfo &call) { log(tr("Skipped: the lock %1 is held already").arg(call.lock)); });
+    connect(LockedCalls::instance(), &LockedCalls::failed, this,
+            [this](const LockedCallInfo &call) { log(call.errorString); });
+
     m_log.setReadOnly(true);
-    auto *const controls = new QHBoxLayout;
-    for (QWidget *widget : std::initializer_list<QWidget *>{&m_pack, &m_ship, &m_shipIfFree})
-        controls->addWidget(widget);
+    auto *const buttons = new QHBoxLayout;
+    buttons->addWidget(&m_pack);
+    buttons->addWidget(&m_ship);
+    buttons->addWidget(&m_shipIfFree);
     auto *const layout = new QVBoxLayout(this);
-    layout->addLayout(controls);
+    layout->addLayout(buttons);
     layout->addWidget(&m_log);
-
-    connect(&m_pack, &QPushButton::clicked, this, &Window::pack);
-    QDistLock::connectLocked(&m_ship, &QPushButton::clicked, this, &Window::ship);
-    QDistLock::connectLocked(&m_shipIfFree, &QPushButton::clicked, this, &Window::shipIfFree);
-
-    const auto *const calls = QDistLock::LockedCalls::instance();
-    connect(calls, &QDistLock::LockedCalls::skipped, this,
-            [this](const QDistLock::LockedCallInfo &call) { say(tr("Left out: somebody is at %1").arg(call.lock)); });
-    connect(calls, &QDistLock::LockedCalls::failed, this,
-            [this](const QDistLock::LockedCallInfo &call) { say(call.errorString); });
 }
 
-void Window::say(const QString &text)
+void Window::log(const QString &text)
 {
     m_log.appendPlainText(text);
     qInfo("%ls", qUtf16Printable(text));
 }
 
-/// Work that goes on after the function returns: the lock is held until its future has finished.
-void Window::pack()
-{
-    const QFuture<QString> outcome = QDistLock::withLock(this, QStringLiteral("table:") + table(), {}, [this] {
-        say(tr("Packing …"));
-        const auto packed = std::make_shared<QPromise<void>>();
-        packed->start();
-        QTimer::singleShot(1s, this, [packed] { packed->finish(); });
-        return packed->future();
-    }).then([] { return tr("Packed"); })
-      .onCanceled([] { return tr("Not packed"); })
-      .onFailed([](const QDistLock::LockUnavailable &error) { return error.result().errorString; });
-
-    // Not then(this, …): Qt 6.4 aborts if the window is closed before the future has finished.
-    auto *const watcher = new QFutureWatcher<QString>(this);
-    connect(watcher, &QFutureWatcherBase::finished, this, [this, watcher] {
-        say(watcher->result());
-        watcher->deleteLater();
-    });
-    watcher->setFuture(outcome);
-}
-
-void Window::ship()
-{
-    QDL_ASSERT_LOCKED(QStringLiteral("table:") + table()); // catches direct calls
-    say(tr("Shipped"));
-}
-
-void Window::shipIfFree()
-{
-    ship();
-}
-
 void Window::demonstrate()
 {
-    connect(QDistLock::LockedCalls::instance(), &QDistLock::LockedCalls::failed, this,
-            [] { QCoreApplication::exit(1); });
+    connect(m_orders, &Orders::packing, this, [this] {
+        m_ship.click();       // waits until the order is packed
+        m_shipIfFree.click(); // is skipped
+    });
+    connect(m_orders, &Orders::shipped, this, [] { QCoreApplication::quit(); });
+    connect(LockedCalls::instance(), &LockedCalls::failed, this, [] { QCoreApplication::exit(1); });
     m_pack.click();
-    QTimer::singleShot(300ms, this, [this] {
-        m_ship.click();       // waits until it is packed
-        m_shipIfFree.click(); // does not
-    });
-    auto *const timer = new QTimer(this);
-    connect(timer, &QTimer::timeout, this, [this] {
-        if (m_log.toPlainText().contains(QStringLiteral("Shipped")))
-            QCoreApplication::quit();
-    });
-    timer->start(50ms);
 }
 
 int main(int argc, char **argv)
 {
     QApplication application(argc, argv);
     QDistLock::quitOnSignals();
-    if (!qEnvironmentVariableIsSet("QDISTLOCK_URL")) // nothing to install for a first look
-        QDistLock::LockRegistry::setDefaultServer(QUrl(QStringLiteral("memory:")));
+    if (!qEnvironmentVariableIsSet("QDISTLOCK_URL"))
+        QDistLock::LockRegistry::setDefaultServer(QUrl(u"memory:"_s)); // locks inside this process; needs no server
 
     QCommandLineParser parser;
     parser.addHelpOption();
-    const QCommandLineOption demo(QStringLiteral("demo"), QStringLiteral("Press the buttons and end."));
+    const QCommandLineOption demo(u"demo"_s, u"Press the buttons and exit."_s);
     parser.addOption(demo);
     parser.process(application);
 
-    const QStringList wrong = QDistLock::validateAnnotations(&Window::staticMetaObject);
-    for (const QString &problem : wrong)
+    const QStringList problems = QDistLock::validateAnnotations(&Orders::staticMetaObject);
+    for (const QString &problem : problems)
         qCritical("%ls", qUtf16Printable(problem));
-    if (!wrong.isEmpty())
+    if (!problems.isEmpty())
         return 1;
 
-    Window window;
+    Orders orders;
+    Window window(&orders, u"17"_s);
     window.show();
     if (parser.isSet(demo))
         window.demonstrate();

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// Five clerks book into one ledger, each a coroutine: reads like a mutex, blocks nobody. A sixth is
-// in a hurry and does not wait; a seventh is sent home while it waits.
+// Five clerks, each a coroutine, book into one ledger, one after the other. The code reads like code with a mutex, but
+// never blocks the event loop. A sixth clerk tries once and does not wait; a seventh is cancelled while it waits.
 
 #include "task.h"
 
@@ -18,6 +18,8 @@
 #include <optional>
 #include <vector>
 
+using namespace Qt::StringLiterals;
+
 using QDistLock::DistributedLock;
 using QDistLock::LockRegistry;
 using namespace std::chrono_literals;
@@ -28,7 +30,7 @@ struct Ledger
     int bookings = 0;
 };
 
-/// `co_await Pause(20ms)`: others run meanwhile.
+/// `co_await Pause(20ms)` continues 20 ms later; the event loop runs meanwhile.
 class Pause
 {
 public:
@@ -51,36 +53,36 @@ private:
 
 Task clerk(int number, Ledger *ledger)
 {
-    // Its own object: the object is the owner, so two coroutines with one object would both be let in.
-    DistributedLock lock(QStringLiteral("ledger"));
+    // Each coroutine needs its own DistributedLock: two that share one object would both hold the lock.
+    DistributedLock lock(u"ledger"_s);
     auto guard = co_await lock.acquireAwaitable();
     if (!guard) {
-        qWarning() << "Clerk" << number << "got no lock:" << guard.result().errorString;
+        qWarning().noquote() << "Clerk" << number << "failed:" << guard.result().errorString;
         co_return QCoreApplication::exit(1);
     }
     const int before = ledger->balance;
-    co_await Pause(20ms); // without the lock, another clerk would book here and its entry be lost
+    co_await Pause(20ms); // without the lock, another clerk's entry that is made meanwhile would be lost
     ledger->balance = before + 100;
     qInfo() << "Clerk" << number << "booked, balance" << ledger->balance;
-    // The guard gives the lock back when it goes; who wants to know of the end awaits it.
+    // The guard's destructor releases the lock, too; release() also allows waiting for the server's confirmation.
     co_await guard.release();
     if (++ledger->bookings == 5)
         QCoreApplication::exit(ledger->balance == 500 ? 0 : 1);
 }
 
-Task hurried()
+Task impatientClerk()
 {
-    DistributedLock lock(QStringLiteral("ledger"));
-    const auto guard = co_await lock.tryAcquireAwaitable(); // one look
+    DistributedLock lock(u"ledger"_s);
+    const auto guard = co_await lock.tryAcquireAwaitable(); // a single attempt, without waiting
     if (!guard)
-        qInfo() << "The hurried clerk goes:" << guard.result().error;
+        qInfo() << "The impatient clerk leaves:" << guard.result().error;
 }
 
-Task sentHome()
+Task cancelledClerk()
 {
-    DistributedLock lock(QStringLiteral("ledger"));
+    DistributedLock lock(u"ledger"_s);
     const auto guard = co_await lock.acquireAwaitable();
-    qFatal("It was sent home, and works all the same");
+    qFatal("The cancelled clerk got the lock");
 }
 
 int main(int argc, char **argv)
@@ -88,17 +90,17 @@ int main(int argc, char **argv)
     QCoreApplication application(argc, argv);
     QDistLock::quitOnSignals();
     if (!qEnvironmentVariableIsSet("QDISTLOCK_URL"))
-        LockRegistry::setDefaultServer(QUrl(QStringLiteral("memory:")));
+        LockRegistry::setDefaultServer(QUrl(u"memory:"_s));
 
     Ledger ledger;
     std::vector<Task> clerks;
     clerks.push_back(clerk(1, &ledger));
-    std::optional<Task> waiting = sentHome();
+    std::optional<Task> cancelled = cancelledClerk();
     for (int number = 2; number <= 5; ++number)
         clerks.push_back(clerk(number, &ledger));
-    clerks.push_back(hurried());
-    // Destroying a coroutine that waits withdraws it from the queue.
-    QTimer::singleShot(0, [&waiting] { waiting.reset(); });
+    clerks.push_back(impatientClerk());
+    // Destroying a waiting coroutine cancels its acquire.
+    QTimer::singleShot(0, [&cancelled] { cancelled.reset(); });
 
     return application.exec();
 }

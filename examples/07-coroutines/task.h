@@ -7,8 +7,8 @@
 #include <exception>
 #include <utility>
 
-/// The least a coroutine type can be: it runs at once, and destroying it ends it where it waits.
-/// (With QCoro, write QCoro::Task<> instead.)
+/// A minimal coroutine type: the coroutine starts at once, and destroying the Task destroys it where it is suspended.
+/// An application that uses QCoro would use QCoro::Task<> instead.
 class Task
 {
 public:

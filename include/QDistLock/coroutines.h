@@ -4,76 +4,29 @@
 #ifndef QDISTLOCK_COROUTINES_H
 #define QDISTLOCK_COROUTINES_H
 
-#include <QDistLock/distributedlock.h>
-#include <QDistLock/lockresult.h>
-
-#include <QtCore/qfuturewatcher.h>
-#include <QtCore/qpointer.h>
-#include <QtCore/qthread.h>
-
 #ifndef __cpp_impl_coroutine
 #  error "QDistLock/Coroutines needs C++20 coroutines: set CMAKE_CXX_STANDARD to 20, or pass -std=c++20"
 #endif
 
-#include <atomic>
+#include <QDistLock/distributedlock.h>
+#include <QDistLock/impl/coroutineresumption.h>
+#include <QDistLock/lockresult.h>
+
+#include <QtCore/qfuture.h>
+#include <QtCore/qpointer.h>
+
 #include <coroutine>
-#include <memory>
 #include <utility>
 
 namespace QDistLock {
 
-namespace Detail {
-
-/// Resumes a coroutine from this thread's event loop once a future has finished or was cancelled, unless this object is
-/// stopped or destroyed before, in whatever thread. (Not by a continuation: a future has room for one, which may be somebody's.)
-class CoroutineResumption
-{
-public:
-    CoroutineResumption() = default;
-    ~CoroutineResumption() { stop(); }
-
-    void stop()
-    {
-        // Whoever takes the coroutine first, this function or finished(), disposes of the watcher.
-        if (!m_coroutine || !m_coroutine->exchange(nullptr))
-            return;
-        const QThread *const thread = m_watcher->thread();
-        if (!thread || thread == QThread::currentThread() || thread->isFinished())
-            delete m_watcher;
-        else
-            m_watcher->deleteLater();
-    }
-
-    template<typename T>
-    void resumeAfter(const QFuture<T> &future, std::coroutine_handle<> coroutine)
-    {
-        m_coroutine = std::make_shared<std::atomic<void *>>(coroutine.address());
-        auto *const watcher = new QFutureWatcher<T>;
-        m_watcher = watcher;
-        QObject::connect(watcher, &QFutureWatcherBase::finished, watcher, [watcher, waiting = m_coroutine] {
-            if (void *const address = waiting->exchange(nullptr)) {
-                watcher->deleteLater(); // the frame may end here, inside a signal of the watcher
-                std::coroutine_handle<>::from_address(address).resume();
-            }
-        });
-        watcher->setFuture(future);
-    }
-
-private:
-    Q_DISABLE_COPY_MOVE(CoroutineResumption)
-    std::shared_ptr<std::atomic<void *>> m_coroutine; ///< null: nobody waits any more
-    QFutureWatcherBase *m_watcher = nullptr;
-};
-
-} // namespace Detail
-
 /*!
-    What LockGuard::release() returns: the release has begun, and whoever wants to know its end awaits
-    this or takes the future(). Dropping it changes nothing.
+    The result of LockGuard::release(). The release has begun; await this object or use its future() to learn how it
+    ends. Destroying the object changes nothing.
 
-    `co_await` gives true when the level was given back and, on the last one, the server confirmed it.
-    It resumes from the event loop of the thread that awaits, and gives false if the future was cancelled
-    before its end; the coroutine may be destroyed meanwhile.
+    `co_await` returns true if the level was released and, for the last level, the server has confirmed the release. It
+    returns false if the future was cancelled before. The coroutine resumes from the event loop of the thread that
+    awaits, and may be destroyed while it waits.
 */
 class ReleaseAwaitable
 {
@@ -92,10 +45,7 @@ public:
         {
         }
         bool await_ready() const { return m_future.isFinished(); }
-        void await_suspend(std::coroutine_handle<> coroutine)
-        {
-            m_resumption.resumeAfter(m_future, coroutine);
-        }
+        void await_suspend(std::coroutine_handle<> coroutine) { m_resumption.resumeAfter(m_future, coroutine); }
         bool await_resume() const { return m_future.resultCount() > 0 && m_future.result(); }
 
     private:
@@ -110,22 +60,21 @@ private:
 };
 
 /*!
-    One level of a lock, given back when the guard is destroyed.
+    One level of a lock, which the destructor releases. The result of `co_await lock.acquireAwaitable()`.
 
-    Got from `co_await lock.acquireAwaitable()`. Destroying it never blocks, and touches only this acquisition: a
-    hold that ended meanwhile, and was maybe followed by another one of the same object, is left alone.
-    The lock may be destroyed first.
+    Destruction never blocks, and releases only this acquisition: if its hold has ended, a later hold of the same lock
+    object is not affected. The lock object may be destroyed before the guard.
 
-    Thread: the lock's own. If the guard is released or destroyed in another thread, the lock's event loop gives the level
-    back, and a warning is logged, once for each lock; isHeld() is false there. If the lock's thread has ended, the server
-    ends the hold with its lease.
-    Errors: busy, timed out and all others are in result(), nothing throws.
+    Thread: that of the lock object. If the guard is released or destroyed in another thread, the event loop of the
+    lock's thread releases the level, and a warning is logged, once for each lock; isHeld() is false in that thread. If
+    the lock's thread has ended, the hold ends on the server with its lease.
+    Errors: busy, timed out and all others are in result(); no function throws.
     Ownership: does not own the lock.
 */
 class [[nodiscard]] LockGuard
 {
 public:
-    /// Guards nothing.
+    /// A guard without a lock.
     LockGuard() = default;
     LockGuard(LockGuard &&other) noexcept
         : m_lock(std::exchange(other.m_lock, {}))
@@ -143,18 +92,17 @@ public:
 
     /// How the acquire ended; kept after the end of the hold.
     const LockResult &result() const noexcept { return m_result; }
-    /// As isHeld().
     explicit operator bool() const { return isHeld(); }
-    /// Reads the clock: false from the local deadline on, and once released or lost. False in another thread than the
+    /// Reads the clock: false from the local deadline on, and after a release or a loss. False in any thread but the
     /// lock's.
     bool isHeld() const { return m_lock.isHeld(m_result.fencingToken); }
-    /// For the guarded resource; 0 if not acquired, kept after the end of the hold.
+    /// To be passed to the guarded resource; 0 if not acquired, kept after the end of the hold.
     qint64 fencingToken() const noexcept { return m_result.fencingToken; }
 
-    /// Gives the level back now; false from the awaitable if there is none any more.
+    /// Releases the level now. The awaitable returns false if the level has already ended.
     ReleaseAwaitable release()
     {
-        // Emptied first: a slot of a NOTIFY signal may destroy this guard.
+        // m_lock is cleared first, because a slot of a NOTIFY signal may destroy this guard.
         const Detail::LockReference lock = std::exchange(m_lock, {});
         return ReleaseAwaitable(lock.releaseAsync(m_result.fencingToken));
     }
@@ -173,8 +121,8 @@ private:
 };
 
 /*!
-    What DistributedLock::acquireAwaitable() returns. Nothing happens before `co_await`; each one is an
-    acquire of its own, and gives a LockGuard:
+    The result of DistributedLock::acquireAwaitable(). The acquire begins with `co_await`; each `co_await` is a separate
+    acquire and returns a LockGuard:
 
     \code
     DistributedLock lock(u"report:daily"_s);
@@ -184,21 +132,22 @@ private:
         qWarning() << guard.result().errorString;
     \endcode
 
-    The coroutine is resumed from the event loop, never from inside a call (except with OptionsError, where it
-    was called in the wrong thread or in one without an event loop). If its frame is destroyed
-    while it waits, its own acquire is withdrawn, or given back, and other acquires of the same lock go on; in another
-    thread as LockGuard says.
-    If the lock is destroyed, it resumes with CancelledError.
+    The coroutine resumes from the event loop, never from inside a call. (Exception: an acquire in the wrong thread, or
+    in a thread without an event loop, fails at once with OptionsError.) If the coroutine is destroyed while it waits,
+    its acquire is cancelled, or the lock released if it was already granted; other acquires of the same lock object
+    continue. Destruction in another thread has the effects described in LockGuard. If the lock object is destroyed, the
+    coroutine resumes with CancelledError.
 
-    Keep the guard: `co_await lock.acquireAwaitable();` alone gives the lock back at once. Clang warns of that, GCC 12
+    Keep the guard: `co_await lock.acquireAwaitable();` alone releases the lock at once. Clang warns of that, GCC 12
     does not.
 
-    Under the lock: the coroutine, while its guard exists, over every `co_await`. Not: other code that runs while it waits.
+    Under the lock: the coroutine, while its guard exists, over every `co_await`. Not: other code that runs while it
+    waits.
 
-    The lock object is the owner, not the coroutine: two coroutines that await the same object are both
-    let in. For exclusion among them let each have an object of its own.
+    The lock object is the owner, not the coroutine: two coroutines that await the same lock object both get it. If they
+    must exclude each other, give each its own lock object.
 
-    Thread: the lock's own, and the coroutine resumes in it. Works with any coroutine type.
+    Thread: that of the lock object, in which the coroutine also resumes. Works with any coroutine type.
 */
 class [[nodiscard]] AcquireAwaitable
 {
@@ -214,7 +163,7 @@ public:
         }
         ~Awaiter()
         {
-            m_resumption.stop(); // a slot of a NOTIFY signal may run an event loop
+            m_resumption.stop(); // because a slot of a NOTIFY signal may run an event loop
             if (m_waiting)
                 m_reference.withdraw(m_id, m_future);
         }
@@ -224,11 +173,11 @@ public:
         {
             m_future = m_lock->prepareAcquire(&m_id);
             m_waiting = true;
-            if (m_future.isFinished()) // refused: there may be no event loop to resume from
+            if (m_future.isFinished()) // refused; there may be no event loop that could resume the coroutine
                 return false;
             m_reference = Detail::LockReference(m_lock);
             m_resumption.resumeAfter(m_future, coroutine);
-            m_lock->startAcquire(m_id, m_once); // its NOTIFY signals may destroy this coroutine
+            m_lock->startAcquire(m_id, m_once); // a slot of its NOTIFY signals may destroy this coroutine
             return true;
         }
         [[nodiscard]] LockGuard await_resume()
@@ -254,7 +203,7 @@ public:
         QPointer<DistributedLock> m_lock;
         QString m_name;
         QFuture<LockResult> m_future;
-        Detail::LockReference m_reference; ///< once it waits
+        Detail::LockReference m_reference; ///< set by await_suspend()
         Detail::CoroutineResumption m_resumption;
         quint64 m_id = 0;
         bool m_once = false;

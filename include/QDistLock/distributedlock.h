@@ -25,10 +25,10 @@ namespace Detail {
 struct LockLink;
 
 /*!
-    A DistributedLock as LockGuard and AcquireAwaitable refer to it. Copyable; may outlive the lock.
+    The reference that LockGuard and AcquireAwaitable hold to a DistributedLock. Copyable; it may outlive the lock.
 
-    Thread: made in the lock's own. Any other one may use it, too: then a warning is logged, once for each lock, and what
-    was asked for is done in the lock's thread, by its event loop.
+    Thread: must be created in the lock's thread. A use in another thread logs a warning, once for each lock, and takes
+    place in the lock's thread, by its event loop.
 */
 class QDISTLOCK_EXPORT LockReference
 {
@@ -36,13 +36,13 @@ public:
     LockReference() = default;
     explicit LockReference(DistributedLock *lock);
 
-    /// Of that acquisition; 0 = none. False in another thread.
+    /// Whether the lock is held with \a fencingToken (0 = never). Always false in another thread.
     bool isHeld(qint64 fencingToken) const;
-    /// Gives one level of that acquisition back; of a later one nothing.
+    /// Releases one level of the acquisition with \a fencingToken; does nothing if that one has ended.
     void release(qint64 fencingToken) const;
-    /// The same; true once it was given back, as by DistributedLock::releaseAsync().
+    /// Like release(), with the result of DistributedLock::releaseAsync().
     QFuture<bool> releaseAsync(qint64 fencingToken) const;
-    /// Withdraws the acquire \a id that \a result is of; gives back what it got.
+    /// Cancels the acquire \a id, whose future is \a result; if it has succeeded, releases the level it acquired.
     void withdraw(quint64 id, const QFuture<LockResult> &result) const;
 
 private:
@@ -56,29 +56,29 @@ private:
 } // namespace Detail
 
 /*!
-    A lock that one owner in a set of processes and machines holds at a time, kept by a Redis server.
+    A lock on a Redis server: of all processes and machines that use its name, at most one owner holds it at a time.
 
-    The object is the owner: acquiring again on the same object re-enters and counts a level; two objects
-    of one name exclude each other, in one process too. It is a lease: the server ends it when the holder
-    dies, and isHeld() becomes false a little before that, by this machine's own clock, whatever the
-    network does. lost() then tells the holder; fencingToken() lets the guarded resource refuse a holder
-    that could not hear it.
+    The owner is the object: acquiring again on the same object is a nested acquire and adds a level; two objects with
+    the same name exclude each other, also within one process. A hold is a lease: the server ends it if the holder
+    dies. isHeld() becomes false a little earlier, by the clock of this machine, even if the network is down, and
+    lost() is emitted. A holder that could not run in time is stopped by its fencingToken(): the guarded resource can
+    refuse a token that is smaller than one it has seen.
 
-    Under the lock: what the application does from acquired() on until it calls release(), or lost() is emitted. Handlers of
-    released() and lost() run without the lock.
+    The code under the lock runs from acquired() until the application calls release(), or until lost() is emitted.
+    Slots connected to released() and lost() run without the lock.
 
-    Nothing here blocks. Signals are emitted from the event loop, never from inside a call; only the NOTIFY signals of
-    properties may be emitted inside one. Properties change together with their NOTIFY signals, so the lock is never seen
-    held before acquired() is on its way. A slot may run a nested event loop: it holds up no other lock.
+    No function blocks. Signals are emitted from the event loop and never during a call, except NOTIFY signals of
+    properties. Properties change together with their NOTIFY signals, so the lock does not appear to be held before
+    acquired() is about to be emitted. A slot may run a nested event loop; other locks are served by that loop.
 
-    Thread: all of it in the object's own thread, which needs an event loop. It may be moved to another
-    thread only before its first acquire, and only if no registry was given. A call in another thread is logged as a
-    warning and changes nothing; an acquire there, or without a QCoreApplication or in a thread without a Qt event
-    loop (a std::thread), ends with OptionsError: acquireFailed() in the object's own thread, and the future at once.
-    Errors: results, never exceptions; see Error, errorString() and errorOccurred().
-    Ownership: the registry is not owned. Destroying the lock releases what it holds, without waiting.
-    Algorithm: SET NX PX and compare-and-delete as described in the Redis documentation ("Distributed
-    locks with Redis", single instance), extended by renewal and fencing tokens.
+    Thread: call every function in the thread the object lives in, which needs an event loop. The object may be moved to
+    another thread only before its first acquire, and only if no registry was set. A call in another thread logs a
+    warning and changes nothing. An acquire there, or without a QCoreApplication or in a thread without a Qt event loop
+    (a std::thread), ends with OptionsError: acquireFailed() is emitted in the object's thread, the future ends at once.
+    Errors: are results, never exceptions; see Error, errorString() and errorOccurred().
+    Ownership: the lock does not own its registry. Destroying the lock releases what it holds, without waiting.
+    Algorithm: SET NX PX and compare-and-delete, from "Distributed locks with Redis" in the Redis documentation (single
+    instance), extended by a queue, renewal and fencing tokens; see docs/protocol.md.
 */
 class QDISTLOCK_EXPORT DistributedLock : public QObject
 {
@@ -99,86 +99,87 @@ class QDISTLOCK_EXPORT DistributedLock : public QObject
     Q_PROPERTY(int remainingTime READ remainingTime)
 
 public:
-    /// What this object does with its lock.
+    /// The state of this object.
     enum State {
-        Unlocked,   ///< neither held nor wanted
-        Acquiring,  ///< an acquire is under way
-        Held,       ///< held, last renewal confirmed
-        AtRisk,     ///< still held, but two thirds of the lease have gone by without a confirmed renewal
-        Releasing   ///< release sent, not confirmed; no longer held
+        Unlocked,  ///< neither held nor being acquired
+        Acquiring, ///< an acquire is in progress
+        Held,      ///< held, last renewal confirmed
+        AtRisk,    ///< still held, but two thirds of the lease have passed without a confirmed renewal
+        Releasing  ///< release sent, not confirmed; no longer held
     };
     Q_ENUM(State)
 
-    /// How an acquire failed, or why the server could not do what it was asked to.
+    /// The reason why an acquire failed, or why the server could not execute a command.
     enum Error {
         NoError,
-        BusyError,            ///< somebody else has it, and the acquire was not to wait (any longer)
-        TimeoutError,         ///< somebody else had it for as long as the acquire was to wait
-        CancelledError,       ///< cancel(), release() or destruction came first
-        ConnectionError,      ///< the server could not be reached, or did not answer in time
-        AuthenticationError,  ///< user name, password or certificate was refused
-        PermissionError,      ///< an ACL rule forbids a command, key or channel
-        ProtocolError,        ///< the server sent something that is not a valid reply
-        ForeignTypeError,     ///< the key exists and is not a string; it was left as it is
-        NameError,            ///< the name cannot be used
-        OptionsError,         ///< an option or the server URL cannot be used
-        ServerError,          ///< the server refused for a reason of its own
-        QuorumError,          ///< too few of the quorum's servers agreed; not in this version
-        ReplicationError      ///< too few replicas confirmed in time; not in this version
+        BusyError,           ///< somebody else holds the lock, and the acquire had no wait or no retry left
+        TimeoutError,        ///< somebody else held the lock during the whole wait
+        CancelledError,      ///< cancel(), release() or destruction came first
+        ConnectionError,     ///< the server could not be reached, or did not answer in time
+        AuthenticationError, ///< user name, password or certificate was refused
+        PermissionError,     ///< an ACL rule forbids a command, key or channel
+        ProtocolError,       ///< the server sent something that is not a valid reply
+        ForeignTypeError,    ///< the key exists and is not a string; it was left as it is
+        NameError,           ///< the name cannot be used
+        OptionsError,        ///< an option or the server URL cannot be used
+        ServerError,         ///< the server refused the command for another reason
+        QuorumError,         ///< too few of the quorum's servers agreed; not in this version
+        ReplicationError     ///< too few replicas confirmed in time; not in this version
     };
     Q_ENUM(Error)
 
-    /// How a hold ended that was not released.
+    /// The reason why a hold ended without a release.
     enum LossReason {
-        LeaseExpired,  ///< not renewed in time
-        Stolen,        ///< the key holds somebody else's token
-        Deleted,       ///< the key is gone
-        ForcedRelease  ///< LockRegistry::forceRelease()
+        LeaseExpired, ///< not renewed in time
+        Stolen,       ///< the key holds somebody else's token
+        Deleted,      ///< the key is gone
+        ForcedRelease ///< somebody called LockRegistry::forceRelease()
     };
     Q_ENUM(LossReason)
 
-    /// Without a name, which setName() gives it before the first acquire.
+    /// Creates a lock without a name; call setName() before the first acquire.
     explicit DistributedLock(QObject *parent = nullptr);
-    /// Uses LockRegistry::instance() of the thread the object lives in when it is first needed.
+    /// Uses LockRegistry::instance() of the thread in which the object lives when it is first used.
     explicit DistributedLock(const QString &name, QObject *parent = nullptr);
-    /// \a registry must live in the same thread. Outliving it is safe: every acquire then fails.
+    /// \a registry must live in the same thread. The lock may outlive it; every acquire then fails.
     DistributedLock(LockRegistry *registry, const QString &name, QObject *parent = nullptr);
-    /// Never blocks, emits nothing more; what is held is released, pending futures end with CancelledError.
+    /// Releases what is held, without blocking or emitting a signal; pending futures end with CancelledError.
     ~DistributedLock() override;
 
-    /// The key on the server is the key prefix and this.
+    /// The name; the key on the server is the key prefix followed by the name.
     QString name() const;
-    /// Only while state() is Unlocked; otherwise refused with NameError.
+    /// Allowed only while state() is Unlocked; refused with NameError otherwise.
     void setName(const QString &name);
-    /// The registry in use; null before the first need of the default one.
+    /// The registry in use; null until the default registry is first needed.
     LockRegistry *registry() const;
-    /// Only while state() is Unlocked; otherwise refused with OptionsError.
+    /// Allowed only while state() is Unlocked; refused with OptionsError otherwise.
     void setRegistry(LockRegistry *registry);
 
-    /// Options for the next acquire; `autoRenew` works at once. What was never set is as the registry's
-    /// defaults say.
+    /// The options of the next acquire; `autoRenew` takes effect at once. Options that were never set have the
+    /// registry's defaults.
     LockOptions options() const;
     void setOptions(const LockOptions &options);
 
     State state() const;
     /// Reads the clock: false from the local deadline on, even if the event loop could not run.
     bool isHeld() const;
-    /// How many levels are held: one for each acquired() not given back yet.
+    /// The number of levels held: one for each acquired() without a release yet.
     int holdCount() const;
-    /// Strictly greater for each later acquisition of the name; 0 when not held. The guarded resource
-    /// keeps the greatest it has seen and refuses what comes with a smaller one.
+    /// Strictly greater for each later acquisition of the name; 0 while not held. The guarded resource stores the
+    /// greatest token it has seen and refuses requests with a smaller one.
     qint64 fencingToken() const;
-    /// 0 = next to be served, -1 = not queued.
+    /// The number of waiters ahead in the queue; -1 if the lock is not queued.
     int queuePosition() const;
-    /// Milliseconds to the local deadline; 0 when not held.
+    /// Milliseconds until the local deadline; 0 while not held. At first at most 3 s if another client has handed the
+    /// lock over: the first renewal sets the whole lease.
     int remainingTime() const;
-    /// The same, exactly.
+    /// The time until the local deadline, in nanoseconds.
     std::chrono::nanoseconds remainingTimeAsDuration() const;
 
-    // The fields of options(), in milliseconds. A value that cannot be used is told by the next acquire, which ends
-    // with OptionsError.
+    // The fields of options(), in milliseconds. The setters do not check values: with an invalid one the next acquire
+    // ends with OptionsError.
 
-    /// Time to live of the key: how soon others have it if the holder dies.
+    /// Time to live of the key: how long others have to wait if the holder dies.
     int lease() const;
     std::chrono::milliseconds leaseAsDuration() const;
     void setLease(int milliseconds);
@@ -188,12 +189,12 @@ public:
     std::chrono::milliseconds waitAsDuration() const;
     void setWait(int milliseconds);
     void setWait(std::chrono::milliseconds wait);
-    /// How often a waiter looks again where nothing can wake it.
+    /// The interval at which a waiter polls if nothing can wake it.
     int retryInterval() const;
     std::chrono::milliseconds retryIntervalAsDuration() const;
     void setRetryInterval(int milliseconds);
     void setRetryInterval(std::chrono::milliseconds interval);
-    /// Whether it is renewed while held; the only one that works at once.
+    /// Whether the lease is renewed while held; the only option that takes effect at once.
     bool autoRenew() const;
     void setAutoRenew(bool autoRenew);
     /// First come, first served; false = whoever comes first after a release.
@@ -205,47 +206,47 @@ public:
     /// Names lock, server (without secrets), what happened and what to do.
     QString errorString() const;
 
-    /// As acquire(); always finishes with a result, never cancelled. Busy and timed out are results. Do not wait for
-    /// it in the lock's own thread with result() or waitForFinished(): they block the event loop that would finish
-    /// it, and never return. ScopedLock waits without an event loop.
+    /// Like acquire(). The future always finishes with a result and is never cancelled; busy and timed out are results.
+    /// Do not call result() or waitForFinished() in the lock's thread before it has finished: they block the event loop
+    /// that would finish it, and never return. ScopedLock waits without an event loop.
     QFuture<LockResult> acquireAsync();
-    /// As tryAcquire(), with the result of acquireAsync().
+    /// Like tryAcquire(), with the result of acquireAsync().
     QFuture<LockResult> tryAcquireAsync();
-    /// As release(); true when a level was given back and, on the last one, the server confirmed it.
+    /// Like release(); true if a level was released and, for the last level, the server confirmed it.
     QFuture<bool> releaseAsync();
 
-    /// As acquire(), for co_await: `auto guard = co_await lock.acquireAwaitable();`. Needs C++20 and
+    /// Like acquire(), for co_await: `auto guard = co_await lock.acquireAwaitable();`. Needs C++20 and
     /// `#include <QDistLock/Coroutines>`; see LockGuard there.
     AcquireAwaitable acquireAwaitable();
-    /// As tryAcquire(), for co_await.
+    /// Like tryAcquire(), for co_await.
     AcquireAwaitable tryAcquireAwaitable();
 
 public Q_SLOTS:
     /// Ends in exactly one acquired() or acquireFailed(), after `wait` at the latest.
     void acquire();
-    /// As acquire() with a wait of 0: one look.
+    /// Like acquire() with a wait of 0: makes one attempt.
     void tryAcquire();
-    /// Gives one level back; the last one releases. What has not been acquired yet is cancelled.
+    /// Releases one level; the last one releases the lock. Cancels an acquire that is still pending.
     void release();
     /// Ends every pending acquire with CancelledError; a hold is not touched.
     void cancel();
 
 Q_SIGNALS:
-    /// The lock is held, and fencingToken() set. Once for each acquire() that succeeded, re-entries included.
+    /// The lock is held, and fencingToken() is set. Emitted once for each acquire() that succeeds, nested ones too.
     void acquired();
     /// An acquire ended without the lock; errorString() says why and what to do.
     void acquireFailed(QDistLock::DistributedLock::Error error);
-    /// The hold is over without release(), all levels of it. At the local deadline at the latest. errorString() says why.
+    /// All levels of the hold have ended without release(). Emitted at the local deadline at the latest.
     void lost(QDistLock::DistributedLock::LossReason reason);
-    /// The last level was given back; nothing is held.
+    /// The last level was released; the lock is no longer held.
     void released();
-    /// The server has confirmed a renewal; remainingTime() counts from when it was sent.
+    /// The server has confirmed a renewal; remainingTime() counts from the time at which it was sent.
     void renewed();
-    /// Two thirds of the lease have gone by without a confirmed renewal.
+    /// Two thirds of the lease have passed without a confirmed renewal; \a remainingMs are left until the deadline.
     void atRisk(int remainingMs);
-    /// Something went wrong that is no ordinary end of an acquire (not Busy-, Timeout- and CancelledError): after
-    /// acquireFailed(), or while the lock goes on trying to acquire, renew or release. Once while the same trouble
-    /// lasts; error() is NoError again when it is over.
+    /// An error other than BusyError, TimeoutError and CancelledError, which are ordinary ends of an acquire. Emitted
+    /// after acquireFailed(), or while the lock keeps trying to acquire, renew or release; once while the same problem
+    /// lasts. error() is NoError again when it is over.
     void errorOccurred(QDistLock::DistributedLock::Error error);
 
     void nameChanged();
@@ -262,8 +263,8 @@ Q_SIGNALS:
     void errorChanged();
 
 protected:
-    /// As acquireAsync(), with \a options instead of options(). Where it joins an acquire that is under way
-    /// only their `wait` counts, where it re-enters none of them.
+    /// Like acquireAsync(), with \a options instead of options(). If another acquire is already in progress, only
+    /// their `wait` counts; if the lock is already held, none of them does.
     QFuture<LockResult> acquireAsync(const LockOptions &options);
 
 private:
@@ -271,10 +272,10 @@ private:
     friend class Detail::LockReference;
     friend class DistributedLockPrivate;
     Q_DISABLE_COPY_MOVE(DistributedLock)
-    /// The halves of acquireAsync(): nothing happens, and nobody is told of anything, before the second.
+    /// The two halves of acquireAsync(): nothing is sent or emitted before the second.
     QFuture<LockResult> prepareAcquire(quint64 *id);
     void startAcquire(quint64 id, bool once);
-    /// Ends this one acquire with CancelledError unless its end was told; gives back what it got.
+    /// Cancels this one acquire; if it has succeeded, releases the level it acquired.
     void withdrawAcquire(quint64 id);
 
     std::unique_ptr<DistributedLockPrivate> d;

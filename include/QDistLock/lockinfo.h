@@ -14,8 +14,8 @@
 namespace QDistLock {
 
 /*!
-    What the server says of one lock at one moment. A plain value, usable from any thread;
-    already old when it is read.
+    The state of one lock on the server at one moment, which may have changed since. A plain value that any thread
+    may use.
 */
 struct LockInfo
 {
@@ -23,7 +23,7 @@ struct LockInfo
     QString name;
     /// Somebody holds it: the key exists.
     bool held = false;
-    /// Written by another library, or by hand.
+    /// The holder is another library, or the key was written by hand.
     bool foreign = false;
     /// The holder's client id; empty for a foreign holder. Never a token: whoever knows it can release the lock.
     QString holder;
@@ -31,9 +31,9 @@ struct LockInfo
     std::chrono::milliseconds remaining{0};
     /// The last fencing token given out for the name; 0 if none is known.
     qint64 fencingToken = 0;
-    /// How many wait in its queue, the dead among them included.
+    /// The number of waiters in its queue, including waiters that have died.
     int queueLength = 0;
-    /// Anything but NoError: the server could not be asked, and only \c name means something.
+    /// If not NoError, the server could not be asked, and only \c name has a meaning.
     DistributedLock::Error error = DistributedLock::NoError;
     QString errorString;
 };

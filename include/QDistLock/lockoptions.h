@@ -13,47 +13,49 @@
 namespace QDistLock {
 
 /*!
-    How a lock is acquired and kept. A plain value, usable from any thread.
+    How a lock is acquired and renewed. A plain value that any thread may use.
 
     C++20: `LockOptions{.wait = 2s}`; C++17: `LockOptions().withWait(2s)`.
-    Values are checked when an acquire begins, not when they are set: a bad one ends that acquire with
+    Values are checked when an acquire begins, not when they are set: an invalid one ends that acquire with
     DistributedLock::OptionsError before anything is sent to the server.
 */
 struct LockOptions
 {
-    /// As `wait`: no limit.
+    /// A value of `wait`: no limit.
     static constexpr std::chrono::milliseconds Forever = (std::chrono::milliseconds::max)();
-    /// As `maxRetries`: no limit.
+    /// A value of `maxRetries`: no limit.
     static constexpr int UnlimitedRetries = -1;
-    /// The shortest lease; of a shorter one the safety margin and timers would leave nothing, and it is refused.
+    /// The shortest lease. Safety margin and timers would leave nothing of a shorter one, so it is refused.
     static constexpr std::chrono::milliseconds MinimumLease = std::chrono::milliseconds(10);
     /// The longest lease; a longer one is refused.
     static constexpr std::chrono::milliseconds MaximumLease = std::chrono::hours(24);
 
     /// Time to live of the key on the server; 10 ms to 24 h.
     std::chrono::milliseconds lease = std::chrono::seconds(30);
-    /// Longest wait of one acquire; 0 = try once.
+    /// Longest wait of one acquire; 0 = a single attempt.
     std::chrono::milliseconds wait = std::chrono::seconds(10);
-    /// Interval, jittered, at which a waiter looks again where nothing can wake it; at least 1 ms.
+    /// Interval, with jitter, at which a waiter polls if nothing can wake it; at least 1 ms.
     std::chrono::milliseconds retryInterval = std::chrono::milliseconds(100);
-    /// How often an acquire may look again after the first attempt found the lock taken.
+    /// How many retries an acquire may make after its first attempt found the lock taken.
     int maxRetries = UnlimitedRetries;
-    /// Renew at a third of the lease for as long as the lock is held.
+    /// Renew the lease each time a third of it has passed, while the lock is held.
     bool autoRenew = true;
     /// First come, first served; false = whoever comes first after a release.
     bool fair = true;
-    /// Keep the key at least so long after the acquisition, even if released earlier; at most the lease.
+    /// Keep the key at least this long after the acquisition, even if it is released earlier; at most the lease.
     std::chrono::milliseconds minHold = std::chrono::milliseconds(0);
     /// The Redis key is `keyPrefix + name`.
     QString keyPrefix = QStringLiteral("lock:");
-    /// Reserved: how many replicas must have it. In this version anything but 0 is refused (OptionsError).
+    /// Reserved: how many replicas must confirm. In this version any value but 0 is refused with OptionsError.
     int minReplicas = 0;
-    /// Reserved, as minReplicas.
+    /// Reserved, like minReplicas.
     std::chrono::milliseconds replicaTimeout = std::chrono::seconds(1);
-    /// Give a key that was left without a time to live the lease of the waiter that finds it. A value that is a
-    /// deadline, as clients without EXPIRE write it (Unix time in s or ms), is respected instead, with or without this.
+    /// If a key has no time to live, the waiter that finds it sets its own lease. This does not apply if the value is
+    /// a deadline, as clients without EXPIRE write it (Unix time in s or ms): that deadline is respected in any case.
     bool repairMissingTtl = true;
 
+    // One setter per line.
+    // clang-format off
     LockOptions &withLease(std::chrono::milliseconds value) { lease = value; return *this; }
     LockOptions &withWait(std::chrono::milliseconds value) { wait = value; return *this; }
     LockOptions &withRetryInterval(std::chrono::milliseconds value) { retryInterval = value; return *this; }
@@ -65,8 +67,9 @@ struct LockOptions
     LockOptions &withMinReplicas(int value) { minReplicas = value; return *this; }
     LockOptions &withReplicaTimeout(std::chrono::milliseconds value) { replicaTimeout = value; return *this; }
     LockOptions &withRepairMissingTtl(bool value) { repairMissingTtl = value; return *this; }
+    // clang-format on
 
-    /// What is wrong with these options, in words, naming the field and its value; empty if nothing is.
+    /// Describes what is wrong with these options, with the field and its value; empty if they are valid.
     QDISTLOCK_EXPORT QString validationError() const;
 };
 

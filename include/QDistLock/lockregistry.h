@@ -16,23 +16,23 @@ namespace QDistLock {
 class LockRegistryPrivate;
 
 /*!
-    The connection to one server for one thread, and the defaults for its locks.
+    The connection of one thread to one server, and the default options of its locks.
 
-    All locks of a registry share its connection, its subscription and its renewal beat.
-    The connection is made when it is first needed, and made again after a loss.
+    All locks of a registry share its connection and its subscription, and are renewed together. The connection is
+    opened when it is first needed, and opened again after a loss.
 
-    Thread: everything in the thread the registry was made in, which needs an event loop, except
-    setDefaultServer() and defaultServer(), which are thread-safe. A call in another thread is logged as a warning and
-    changes nothing; what asks the server ends with OptionsError.
-    Errors: a URL that cannot be used is told by errorString() at once, and every acquire through this
-    registry ends with OptionsError. Where the server refuses password, certificate or rights, an acquire
-    fails at once; but a lock that is held, or that waits and has had an answer before, goes on until its
-    deadline or the end of its wait, and the registry tries again every 1 to 10 s meanwhile.
-    Ownership: owns the locks that obtain() returns. Destroying it releases what its locks hold; a lock
-    that outlives it loses its hold with lost(). Where nobody destroys it, its locks are given back when its thread or,
-    by exit() too, the program ends in order; a server that does not answer delays this for 250 ms at most.
-    After fork() without exec() the child holds none of the parent's locks and cannot acquire any through this registry;
-    each acquire ends with ConnectionError. A registry made in the child works.
+    Thread: call every function in the thread in which the registry was created, which needs an event loop. Only
+    setDefaultServer() and defaultServer() are thread-safe. A call in another thread logs a warning and changes nothing;
+    a request to the server ends with OptionsError there.
+    Errors: if the URL is invalid, errorString() says so at once, and every acquire through this registry ends with
+    OptionsError. If the server refuses the password, the certificate or a right, an acquire fails at once. But a lock
+    that is held, or that was allowed to wait before, goes on until its deadline or the end of its wait, and the
+    registry tries to connect again every 1 to 10 s.
+    Ownership: the registry owns the locks that obtain() returns. Destroying it releases what its locks hold; a lock
+    that outlives it emits lost(). If nobody destroys it, its locks are released when its thread ends, or when the
+    program ends normally or by exit(). A server that does not answer delays this by at most 250 ms.
+    After fork() without exec() the child holds none of the parent's locks and cannot acquire any through this registry:
+    each acquire ends with ConnectionError. A registry that the child creates works.
 */
 class QDISTLOCK_EXPORT LockRegistry : public QObject
 {
@@ -42,59 +42,59 @@ class QDISTLOCK_EXPORT LockRegistry : public QObject
     Q_PROPERTY(QString errorString READ errorString NOTIFY errorChanged FINAL)
 
 public:
-    /// Of the connection that commands go over.
+    /// The state of the connection over which commands are sent.
     enum State {
-        Disconnected, ///< not needed yet, or lost and waiting for the next try
-        Connecting,   ///< under way, logging in included
-        Ready         ///< commands are answered
+        Disconnected, ///< not needed yet, or lost and waiting for the next attempt
+        Connecting,   ///< connecting or logging in
+        Ready         ///< the server executes commands
     };
     Q_ENUM(State)
 
     using Error = DistributedLock::Error;
 
-    /// \a server: see the README for the schemes. Connects when first needed.
+    /// The README lists the schemes of \a server. The registry connects when it is first needed.
     explicit LockRegistry(const QUrl &server, QObject *parent = nullptr);
     ~LockRegistry() override;
 
     /// This thread's registry on defaultServer(); lives until the thread or the application ends.
     static LockRegistry *instance();
-    /// This thread's registry on \a server, one for all spellings of its URL (`redis://h` and `redis://h:6379/0`); lives
-    /// until the thread or the application ends.
+    /// This thread's registry on \a server, one for all spellings of its URL (`redis://h` and `redis://h:6379/0`);
+    /// lives until the thread or the application ends.
     static LockRegistry *instance(const QUrl &server);
-    /// Thread-safe. For registries made by instance() from now on.
+    /// Sets the server of registries that instance() creates from now on. Thread-safe.
     static void setDefaultServer(const QUrl &server);
-    /// Thread-safe. The URL that was set, else QDISTLOCK_URL, else redis://127.0.0.1:6379. It always has its port, and never database 0.
+    /// The URL set, or QDISTLOCK_URL, or redis://127.0.0.1:6379; with port, without database 0. Thread-safe.
     static QUrl defaultServer();
 
-    /// The registry's own lock of that name, made when needed. It is deleted once it has been Unlocked
-    /// for idleEviction(): keep a QPointer, or call obtain() again. Null when called in the wrong thread.
+    /// The registry's own lock of that name, created when first needed. It is deleted when it has been Unlocked for
+    /// idleEviction(): keep a QPointer, or call obtain() again. Null if called in the wrong thread.
     DistributedLock *obtain(const QString &name);
-    /// How long a lock of obtain() stays Unlocked before it is deleted: 60 s unless set; a negative time counts
-    /// as 0.
+    /// How long a lock of obtain() stays Unlocked before it is deleted: 60 s by default. A negative
+    /// time counts as 0.
     std::chrono::milliseconds idleEviction() const;
     void setIdleEviction(std::chrono::milliseconds idle);
 
-    /// Without user name and password; with port, and without database 0.
+    /// The URL of the server without user name and password; with port, without database 0.
     QUrl server() const;
     State state() const;
-    /// Why the server cannot be used or asked; NoError once it answered.
+    /// The reason why the server cannot be used; NoError again when it has answered.
     Error error() const;
     /// Names the server (without secrets), what happened and what to do.
     QString errorString() const;
 
-    /// Options of the locks made from now on.
+    /// The options of locks that are created from now on.
     LockOptions defaults() const;
     void setDefaults(const LockOptions &defaults);
 
-    /// Always finishes with a result; LockInfo::error tells if the server could not be asked.
+    /// Always finishes with a result; LockInfo::error is set if the server could not be asked.
     QFuture<LockInfo> inspect(const QString &name);
     /// Every lock held whose name matches the glob \a pattern, under the default key prefix. Empty if the
     /// server could not be asked; error() then says why, and errorOccurred() was emitted.
     QFuture<QList<LockInfo>> list(const QString &pattern);
-    /// Deletes the key whoever holds it; true if there was one. The holder emits lost(ForcedRelease) at once if
-    /// its subscription stands, else lost(Deleted) or lost(Stolen) at its next renewal; until then it believes to
-    /// hold it.
-    /// False too if the server could not be asked, as with list().
+    /// Deletes the key, whoever holds the lock; true if there was one. The holder emits lost(ForcedRelease) at once if
+    /// its subscription is up. Otherwise it emits lost(Deleted) or lost(Stolen) at its next renewal, and until then
+    /// still considers the lock held.
+    /// Also false if the server could not be asked; error() then says why, and errorOccurred() was emitted.
     QFuture<bool> forceRelease(const QString &name);
 
 Q_SIGNALS:

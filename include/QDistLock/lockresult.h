@@ -12,7 +12,7 @@
 namespace QDistLock {
 
 /*!
-    How one acquire ended. A plain value, usable from any thread.
+    The result of one acquire. A plain value that any thread may use.
     Busy, timed out and cancelled are ordinary results.
 */
 struct LockResult
@@ -20,7 +20,7 @@ struct LockResult
     DistributedLock::Error error = DistributedLock::NoError;
     /// Empty on success.
     QString errorString;
-    /// 0 when not acquired.
+    /// 0 if the lock was not acquired.
     qint64 fencingToken = 0;
 
     bool isAcquired() const noexcept { return error == DistributedLock::NoError; }

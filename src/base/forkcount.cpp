@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "forkcount.h"
+#include "base/forkcount.h"
 
 #include <QtCore/qsystemdetection.h>
 
@@ -20,7 +20,8 @@ std::atomic<int> forks{0};
 int forkCount()
 {
 #ifdef Q_OS_UNIX
-    static const int counting = ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+    static const int counting = ::pthread_atfork(nullptr, nullptr,
+                                                 [] { forks.fetch_add(1, std::memory_order_relaxed); });
     static_cast<void>(counting);
 #endif
     return forks.load(std::memory_order_relaxed);

@@ -3,7 +3,7 @@
 
 #pragma once
 
-/// How often this process and those before it were forked since the first call. An object that notes it when it is made
-/// finds out that it has become a child's copy: it shares sockets with the parent then, and its threads are gone.
-/// Thread-safe, and cheap: no system call.
+/// The number of forks between the process of the first call and this one. An object that was made at another count is
+/// a copy in a child process: it shares its sockets with the parent, and its threads do not exist here. Thread-safe;
+/// makes no system call.
 int forkCount();

@@ -1,11 +1,15 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "leasemachine.h"
+#include "core/leasemachine.h"
+
+#include "engine/protocolconstants.h"
 
 #include <QtCore/qrandom.h>
 
 #include <algorithm>
+
+using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
@@ -15,11 +19,8 @@ namespace QDistLock {
 
 namespace {
 
-/// An acquire that is to look once waits so long for its look: connecting and one command.
-constexpr nanoseconds SingleLookTimeout = 5s;
-/// A waiter that was served has so long to claim the lock (see common.lua). Those behind look at multiples
-/// of it, the nearer to the head the sooner: thousands of them cost a few looks a second all together.
-constexpr nanoseconds ClaimTime = 3s;
+/// An acquire that makes a single attempt waits this long for it: for the connection and one command.
+constexpr nanoseconds SingleAttemptTimeout = 5s;
 
 nanoseconds jittered(nanoseconds duration, double share)
 {
@@ -50,33 +51,47 @@ nanoseconds LeaseMachine::renewalBeat(nanoseconds lease)
 
 milliseconds LeaseMachine::keepAfterRelease(LeaseTime now) const
 {
-    const nanoseconds rest = m_options.minHold - (now - m_acquiredAt);
+    const nanoseconds rest = m_options.minHold - (now - m_hold.acquiredAt);
     return std::max(0ms, std::chrono::ceil<milliseconds>(rest));
 }
 
-LeaseMachine::Action &LeaseMachine::push(Action::Kind kind, quint64 id)
+void LeaseMachine::send(Command::Kind kind, nanoseconds duration)
 {
-    Action &action = m_actions.emplace_back();
-    action.kind = kind;
-    action.id = id;
-    return action;
+    m_commands.append({kind, false, false, m_epochNumber, duration});
+}
+
+/// Ends the epoch, so that replies that are still in flight are ignored.
+void LeaseMachine::abandon(nanoseconds keep)
+{
+    send(Command::Abandon, keep);
+    ++m_epochNumber;
+    m_epoch = {};
+}
+
+LeaseMachine::Outcome &LeaseMachine::report(Outcome::Kind kind, quint64 id)
+{
+    Outcome &outcome = m_outcomes.emplace_back();
+    outcome.kind = kind;
+    outcome.epoch = m_epochNumber;
+    outcome.id = id;
+    return outcome;
 }
 
 void LeaseMachine::acquire(quint64 id, bool once, const LockOptions &options, LeaseTime now)
 {
     tick(now);
     if (m_phase == Held) {
-        ++m_holdCount;
-        push(Action::Acquired, id);
+        ++m_hold.count;
+        report(Outcome::Acquired, id);
         return;
     }
-    // Longer waits than nanoseconds can count are waits for ever.
-    const bool endless = options.wait >= std::chrono::duration_cast<milliseconds>(NeverTime);
-    const LeaseTime deadline = once ? now + SingleLookTimeout : endless ? NeverTime : later(now, options.wait);
+    // A wait that is too long to be counted in nanoseconds never ends.
+    const bool endless = options.wait >= std::chrono::duration_cast<milliseconds>(NeverTime - now);
+    const LeaseTime deadline = once ? now + SingleAttemptTimeout : endless ? NeverTime : now + options.wait;
     m_requests.insert(id, {deadline, once});
     m_nextExpiry = std::min(m_nextExpiry, deadline);
     if (m_phase == Acquiring) {
-        if (once && !m_inFlight)
+        if (once && !m_attempt.isInFlight)
             attempt(now);
         return;
     }
@@ -91,19 +106,11 @@ void LeaseMachine::beginIfWanted(LeaseTime now)
         return;
     m_options = m_nextOptions;
     m_phase = Acquiring;
+    m_epoch = {};
+    m_attempt = {};
+    m_wait = {};
     m_obstacle = {};
-    m_obstacleReported = false;
-    m_foundTaken = false;
-    m_retries = 0;
-    m_retryAt = NeverTime;
     m_lastBackOff = 0ns;
-    m_inFlight = false;
-    m_epochOpen = false;
-    m_tokenKnown = false;
-    m_grantNoticed = false;
-    m_lookBy = NeverTime;
-    m_queuePosition = -1;
-    m_arrival.clear();
     attempt(now);
 }
 
@@ -111,19 +118,19 @@ void LeaseMachine::attempt(LeaseTime now)
 {
     m_nextAttempt = NeverTime;
     if (!m_engine->isEngineReady())
-        return; // engineReady() goes on
-    Action &action = push(Action::SendAcquire);
-    action.fresh = !m_epochOpen;
-    action.enqueue = m_engine->canBeWoken()
+        return; // engineReady() continues
+    m_attempt = {};
+    m_attempt.sentAt = now;
+    m_attempt.isInFlight = true;
+    m_attempt.isRetry = now >= m_wait.retryAt;
+    const bool freshToken = !std::exchange(m_epoch.hasBegun, true);
+    if (freshToken)
+        ++m_epochNumber;
+    const bool enqueue = m_engine->canBeWoken()
             && std::any_of(m_requests.cbegin(), m_requests.cend(), [](const Request &r) { return !r.once; });
-    m_attemptIsRetry = now >= m_retryAt;
-    m_grantNoticed = false;
-    m_lookBy = NeverTime;
-    m_epochOpen = true;
-    // A place may outlive what later answers tell, so this stays for the whole epoch.
-    m_tokenKnown |= action.enqueue;
-    m_inFlight = true;
-    m_sentAt = now;
+    // The place in the queue may outlast replies that do not mention it, so this stays set for the whole epoch.
+    m_epoch.isTokenKnown |= enqueue;
+    m_commands.append({Command::Acquire, freshToken, enqueue, m_epochNumber, 0ns});
 }
 
 void LeaseMachine::acquireReplied(const EngineReply &reply, LeaseTime now)
@@ -131,73 +138,69 @@ void LeaseMachine::acquireReplied(const EngineReply &reply, LeaseTime now)
     tick(now);
     if (m_phase != Acquiring)
         return;
-    m_inFlight = false;
+    m_attempt.isInFlight = false;
     switch (reply.status) {
     case EngineReply::Granted:
-        granted(reply.fencingToken, m_sentAt, m_options.lease, now);
+        granted(reply.fencingToken, m_attempt.sentAt, m_options.lease, reply.validUntil, now);
         return;
     case EngineReply::Taken:
         taken(reply, now);
         return;
     default:
-        m_tokenKnown |= reply.error.maybeExecuted; // an earlier attempt may have been as well
-        m_obstacle = reply.error;
+        m_epoch.isTokenKnown |= reply.error.isMaybeExecuted; // an earlier attempt may have been as well
+        m_obstacle.error = reply.error;
         break;
     }
     attemptFailed(now);
     if (m_phase == Acquiring)
-        reportObstacle(m_obstacle);
+        reportObstacle(m_obstacle.error);
 }
 
 void LeaseMachine::attemptFailed(LeaseTime now)
 {
-    const bool all = endsWait(m_obstacle);
-    failRequests(m_obstacle, [all](const Request &request) { return all || request.once; });
+    const bool all = endsWait(m_obstacle.error);
+    failRequests(m_obstacle.error, [all](const Request &request) { return all || request.once; });
     giveUpIfUnwanted();
     if (m_phase == Acquiring)
         m_nextAttempt = later(now, backOff(std::max<nanoseconds>(m_options.retryInterval, 1s)));
 }
 
-// An acquire that cannot log in, or lacks a right, fails at once. A waiter that was allowed to do the same before goes
-// on: somebody is changing the password, the certificate or the rights just now.
+// An acquire that cannot log in, or lacks a right, fails at once. A waiter that was allowed to do the same before keeps
+// waiting: somebody is probably changing the password, the certificate or the rights.
 bool LeaseMachine::endsWait(const EngineError &error) const
 {
-    if (!error.permanent)
+    if (!error.isPermanent)
         return false;
     if (m_phase != Acquiring)
         return true;
-    const bool wasLoggedIn = m_foundTaken;
-    const bool wasInQueue = !m_arrival.isEmpty(); // joining takes more rights than the first attempt
+    const bool wasLoggedIn = m_wait.foundTaken;
+    const bool wasInQueue = !m_wait.arrival.isEmpty(); // joining takes more rights than the first attempt
     return !(error.code == DistributedLock::AuthenticationError && wasLoggedIn)
             && !(error.code == DistributedLock::PermissionError && wasInQueue);
 }
 
-void LeaseMachine::granted(qint64 fencingToken, LeaseTime sentAt, milliseconds lease, LeaseTime now)
+void LeaseMachine::granted(qint64 fencingToken, LeaseTime sentAt, milliseconds lease, LeaseTime validUntil,
+                           LeaseTime now)
 {
-    m_inFlight = false;
-    if (now + TimerSlack >= sentAt + lease - safetyMargin(lease)) {
-        push(Action::Abandon);
-        m_epochOpen = false;
-        m_tokenKnown = false;
-        m_obstacle = {DistributedLock::ConnectionError,
-                      QStringLiteral("the server's answer took longer than the lease of %1 ms; use a longer lease")
-                              .arg(lease.count()),
-                      false, false};
+    m_attempt.isInFlight = false;
+    if (now + TimerSlack >= deadlineOf(sentAt, lease, validUntil)) {
+        abandon();
+        m_obstacle.error = EngineError::passing(
+                DistributedLock::ConnectionError,
+                u"the server's answer took longer than the lease of %1 ms; use a longer lease"_s.arg(lease.count()));
         attemptFailed(now);
         return;
     }
     m_phase = Held;
-    m_fencingToken = fencingToken;
-    m_holdCount = int(m_requests.size());
-    m_acquiredAt = sentAt;
-    m_forced = false;
-    m_verify = false;
-    m_queuePosition = -1;
-    confirmed(sentAt, lease);
+    m_hold = {};
+    m_hold.fencingToken = fencingToken;
+    m_hold.count = int(m_requests.size());
+    m_hold.acquiredAt = sentAt;
+    confirmed(sentAt, lease, validUntil);
     m_nextExpiry = NeverTime;
     const auto requests = std::exchange(m_requests, {});
     for (auto it = requests.keyBegin(); it != requests.keyEnd(); ++it)
-        push(Action::Acquired, *it);
+        report(Outcome::Acquired, *it);
 }
 
 void LeaseMachine::wakeableChanged(LeaseTime now)
@@ -205,8 +208,8 @@ void LeaseMachine::wakeableChanged(LeaseTime now)
     if (m_phase != Acquiring)
         return;
     const bool wakeable = m_engine->canBeWoken();
-    if (m_inFlight) {
-        m_grantNoticed |= wakeable; // the server may have dropped it from the queue, or it never joined
+    if (m_attempt.isInFlight) {
+        m_attempt.grantNoticed |= wakeable; // the server may have dropped it from the queue, or it never joined
         return;
     }
     // Wakeable: join the queue now, at the old place if there is one. Not wakeable: others may be served instead,
@@ -220,8 +223,8 @@ void LeaseMachine::grantNoticed(LeaseTime now)
     tick(now);
     if (m_phase != Acquiring)
         return;
-    m_grantNoticed = m_inFlight;
-    if (!m_inFlight)
+    m_attempt.grantNoticed = m_attempt.isInFlight;
+    if (!m_attempt.isInFlight)
         attempt(now);
 }
 
@@ -230,12 +233,12 @@ void LeaseMachine::nextNoticed(milliseconds ms, LeaseTime now)
     tick(now);
     if (m_phase != Acquiring)
         return;
-    const LeaseTime look = later(now, std::max(ms, 1ms) + jittered(5ms, 1));
-    if (m_inFlight) {
-        m_lookBy = std::min(m_lookBy, look);
-    } else if (m_queuePosition >= 0) {
-        m_queuePosition = 0;
-        m_nextAttempt = std::min(m_nextAttempt, look);
+    const LeaseTime poll = later(now, std::max(ms, 1ms) + jittered(5ms, 1));
+    if (m_attempt.isInFlight) {
+        m_attempt.pollBy = std::min(m_attempt.pollBy, poll);
+    } else if (m_wait.queuePosition >= 0) {
+        m_wait.queuePosition = 0;
+        m_nextAttempt = std::min(m_nextAttempt, poll);
     }
 }
 
@@ -244,55 +247,73 @@ void LeaseMachine::handedOver(const LockEngine::Handover &handover, LeaseTime no
     tick(now);
     if (m_phase != Acquiring)
         return;
-    // An attempt in flight gives the key this lock's own lease, maybe a shorter one, after the hand-over.
-    if (m_inFlight || handover.lease != m_options.lease)
+    const milliseconds lease = std::min(handover.lease, m_options.lease);
+    // The server is asked if an attempt is in flight, which may give the key this lock's own lease after the hand-over;
+    // if the key would outlive a crash by much; if less time was given than the application may need before the event
+    // loop runs again, or than minHold; if little of it is left, because the message was late; if the last reply is
+    // later than the message, so that somebody has taken the lock away since then; and if replicas must have the lock,
+    // too.
+    const bool isTooLong = handover.lease > std::max(m_options.lease, Protocol::ClaimTtl);
+    const bool isTooShort = lease < m_options.minHold || (lease < m_options.lease && !m_lastHoldWasShort);
+    const bool isLate = deadlineOf(handover.sentAt, lease, NeverTime) - now < lease / 3;
+    const bool isOutdated = handover.grantedAt <= m_wait.takenAt;
+    if (m_attempt.isInFlight || isTooLong || isTooShort || isLate || isOutdated || m_options.minReplicas > 0) {
         grantNoticed(now);
-    else
-        granted(handover.fencingToken, handover.sentAt, handover.lease, now);
+    } else {
+        granted(handover.fencingToken, handover.sentAt, lease, NeverTime, now);
+        m_hold.acquiredAt = now; // sentAt is a bound, and may be much earlier
+        m_hold.mustExtend = handover.lease != m_options.lease;
+    }
 }
 
 void LeaseMachine::taken(const EngineReply &reply, LeaseTime now)
 {
-    m_queuePosition = reply.queuePosition;
+    m_wait.queuePosition = reply.queuePosition;
     if (!reply.arrival.isEmpty())
-        m_arrival = reply.arrival;
+        m_wait.arrival = reply.arrival;
+    m_wait.takenAt = reply.serverTime;
     if (clearObstacle())
-        push(Action::ErrorCleared);
-    m_foundTaken = true;
-    m_retries += m_attemptIsRetry ? 1 : 0;
-    failRequests({DistributedLock::BusyError, QStringLiteral("somebody else holds it; try again later, "
-                                                             "or use acquire() to wait for it")},
+        report(Outcome::ErrorCleared);
+    m_wait.foundTaken = true;
+    m_wait.retries += m_attempt.isRetry ? 1 : 0;
+    failRequests(EngineError::passing(DistributedLock::BusyError,
+                                      u"somebody else holds it; try again later, "
+                                      "or use acquire() to wait for it"_s),
                  [](const Request &request) { return request.once; });
-    if (m_options.maxRetries >= 0 && m_retries >= m_options.maxRetries) {
-        failRequests({DistributedLock::BusyError,
-                      QStringLiteral("somebody else still held it after %1 retries; allow more retries, "
-                                     "or look with LockRegistry::inspect() who holds it")
-                              .arg(m_options.maxRetries)},
-                     [](const Request &) { return true; });
+    if (m_options.maxRetries >= 0 && m_wait.retries >= m_options.maxRetries) {
+        failRequests(
+                EngineError::passing(DistributedLock::BusyError,
+                                     u"somebody else still held it after %1 retries; allow more retries, "
+                                     "or look with LockRegistry::inspect() who holds it"_s.arg(m_options.maxRetries)),
+                [](const Request &) { return true; });
     }
     giveUpIfUnwanted();
     if (m_phase != Acquiring)
         return;
     LeaseTime next = later(now, jittered(m_options.retryInterval, 0.25));
     if (m_options.maxRetries >= 0) {
-        if (m_attemptIsRetry || m_retryAt == NeverTime)
-            m_retryAt = next;
-        next = m_retryAt;
+        if (m_attempt.isRetry || m_wait.retryAt == NeverTime)
+            m_wait.retryAt = next;
+        next = m_wait.retryAt;
     }
-    if (std::exchange(m_grantNoticed, false)) {
+    if (std::exchange(m_attempt.grantNoticed, false)) {
         attempt(now);
         return;
     }
-    // What a message will announce needs no polling. The head alone polls for a holder that publishes nothing.
-    const int rank = m_queuePosition;
+    // A waiter that will be woken polls only at a multiple of the time it would have to claim the lock, the sooner the
+    // nearer it is to the head: thousands of them together send a few polls a second. Only the head polls at
+    // retryInterval, if the holder's release wakes nobody.
+    const int rank = m_wait.queuePosition;
     if (rank >= 0 && m_engine->canBeWoken() && !(reply.foreignHolder && rank == 0))
-        next = std::min(m_retryAt, later(now, jittered(ClaimTime * (reply.foreignHolder ? rank : rank + 1), 0.25)));
+        next = std::min(m_wait.retryAt,
+                        later(now, jittered(Protocol::ClaimTtl * (reply.foreignHolder ? rank : rank + 1), 0.25)));
     // A holder that dies publishes nothing either. Then the head polls first.
     if (reply.holderTtl >= 0ms) {
-        const nanoseconds turn = rank >= 0 ? nanoseconds(1ms) * std::min(rank, 1000) : nanoseconds(m_options.retryInterval / 10);
+        const nanoseconds turn = rank >= 0 ? nanoseconds(1ms) * std::min(rank, 1000)
+                                           : nanoseconds(m_options.retryInterval / 10);
         next = std::min(next, later(now, reply.holderTtl + 1ms + turn + jittered(2ms, 1)));
     }
-    m_nextAttempt = std::min(next, std::exchange(m_lookBy, NeverTime));
+    m_nextAttempt = std::min(next, std::exchange(m_attempt.pollBy, NeverTime));
 }
 
 template<typename Predicate>
@@ -301,7 +322,7 @@ void LeaseMachine::failRequests(const EngineError &error, Predicate predicate)
     m_nextExpiry = NeverTime;
     for (auto it = m_requests.begin(); it != m_requests.end();) {
         if (predicate(*it)) {
-            push(Action::AcquireFailed, it.key()).error = error;
+            report(Outcome::AcquireFailed, it.key()).error = error;
             it = m_requests.erase(it);
         } else {
             m_nextExpiry = std::min(m_nextExpiry, it->deadline);
@@ -314,29 +335,27 @@ void LeaseMachine::failRequests(const EngineError &error, Predicate predicate)
 
 void LeaseMachine::reportObstacle(const EngineError &error)
 {
-    if (!std::exchange(m_obstacleReported, true))
-        push(Action::ErrorOccurred).error = error;
+    if (!std::exchange(m_obstacle.isReported, true))
+        report(Outcome::ErrorOccurred).error = error;
 }
 
 bool LeaseMachine::clearObstacle()
 {
-    m_obstacle = {};
-    return std::exchange(m_obstacleReported, false);
+    return std::exchange(m_obstacle, {}).isReported;
 }
 
 void LeaseMachine::expireRequests(LeaseTime now)
 {
     if (now < m_nextExpiry)
         return;
-    EngineError error = m_obstacle; // of the attempt, or of the release before it
-    if (!error && m_foundTaken && m_phase == Acquiring) {
-        error = {DistributedLock::TimeoutError,
-                 QStringLiteral("somebody else held it for the whole wait of %1 ms; wait longer, or look "
-                                "with LockRegistry::inspect() who holds it")
-                         .arg(m_options.wait.count())};
+    EngineError error = m_obstacle.error; // from the attempt, or from the release before it
+    if (!error && m_wait.foundTaken && m_phase == Acquiring) {
+        error = EngineError::passing(DistributedLock::TimeoutError,
+                                     u"somebody else held it for the whole wait of %1 ms; wait longer, or look "
+                                     "with LockRegistry::inspect() who holds it"_s.arg(m_options.wait.count()));
     } else if (!error) {
-        error = {DistributedLock::ConnectionError,
-                 QStringLiteral("the server did not answer in time; look whether it is reachable and alive")};
+        error = EngineError::passing(DistributedLock::ConnectionError,
+                                     u"the server did not answer in time; look whether it is reachable and alive"_s);
     }
     failRequests(error, [now](const Request &request) { return request.deadline <= now; });
     giveUpIfUnwanted();
@@ -346,19 +365,14 @@ void LeaseMachine::giveUpIfUnwanted()
 {
     if (m_phase != Acquiring || !m_requests.isEmpty())
         return;
-    if (m_tokenKnown || m_inFlight)
-        push(Action::Abandon);
+    if (m_epoch.isTokenKnown || m_attempt.isInFlight)
+        abandon();
     m_phase = Unlocked;
-    m_inFlight = false;
-    m_epochOpen = false;
-    m_tokenKnown = false;
-    m_queuePosition = -1;
-    m_nextAttempt = NeverTime;
 }
 
 EngineError LeaseMachine::cancelledError()
 {
-    return {DistributedLock::CancelledError, QStringLiteral("the acquire was cancelled"), false, false};
+    return EngineError::passing(DistributedLock::CancelledError, u"the acquire was cancelled"_s);
 }
 
 void LeaseMachine::cancel(LeaseTime now)
@@ -374,18 +388,24 @@ bool LeaseMachine::cancel(quint64 id, LeaseTime now)
         return false;
     tick(now);
     if (m_requests.remove(id) > 0)
-        push(Action::AcquireFailed, id).error = cancelledError();
+        report(Outcome::AcquireFailed, id).error = cancelledError();
     giveUpIfUnwanted();
     return true;
 }
 
-void LeaseMachine::confirmed(LeaseTime sentAt, nanoseconds lease)
+LeaseTime LeaseMachine::deadlineOf(LeaseTime sentAt, nanoseconds lease, LeaseTime validUntil)
 {
-    m_deadline = sentAt + lease - safetyMargin(lease);
-    m_atRiskAt = sentAt + lease * 2 / 3;
+    return std::min(sentAt + lease - safetyMargin(lease), validUntil);
+}
+
+void LeaseMachine::confirmed(LeaseTime sentAt, nanoseconds lease, LeaseTime validUntil)
+{
+    m_hold.deadline = deadlineOf(sentAt, lease, validUntil);
+    m_hold.lease = lease = std::min(lease, validUntil - sentAt); // a lease that ends earlier is renewed earlier
+    m_hold.atRiskAt = sentAt + lease * 2 / 3;
     const LeaseTime third = sentAt + lease / 3;
-    m_nextAttempt = third - third % renewalBeat(lease);
-    m_atRisk = false;
+    m_nextAttempt = third - third.time_since_epoch() % renewalBeat(lease);
+    m_hold.isAtRisk = false;
     clearObstacle();
     m_lastBackOff = 0ns;
 }
@@ -398,15 +418,17 @@ void LeaseMachine::setAutoRenew(bool autoRenew)
 
 void LeaseMachine::sendRenew(LeaseTime now)
 {
-    // Only to learn whether the key is still ours, its lease is not to become longer.
-    m_renewLease = m_options.autoRenew
-            ? nanoseconds(m_options.lease)
-            : std::max<nanoseconds>(1ms, m_deadline + safetyMargin(m_options.lease) - now);
-    m_verify = false;
-    m_inFlight = true;
-    m_sentAt = now;
+    m_attempt = {};
+    m_attempt.sentAt = now;
+    m_attempt.isInFlight = true;
+    m_attempt.isExtending = m_options.autoRenew || m_hold.mustExtend;
+    // Without automatic renewal, the lease counts from the acquisition on.
+    const LeaseTime end = m_hold.mustExtend ? m_hold.acquiredAt + m_options.lease
+                                            : m_hold.deadline + safetyMargin(m_hold.lease);
+    m_attempt.renewLease = m_options.autoRenew ? nanoseconds(m_options.lease) : std::max<nanoseconds>(1ms, end - now);
+    m_hold.mustVerify = false;
     m_nextAttempt = NeverTime;
-    push(Action::SendRenew).duration = m_renewLease;
+    send(Command::Renew, m_attempt.renewLease);
 }
 
 void LeaseMachine::renewReplied(const EngineReply &reply, LeaseTime now)
@@ -414,34 +436,34 @@ void LeaseMachine::renewReplied(const EngineReply &reply, LeaseTime now)
     tick(now);
     if (m_phase != Held)
         return;
-    m_inFlight = false;
+    m_attempt.isInFlight = false;
     switch (reply.status) {
     case EngineReply::Done:
-        if (m_renewLease == m_options.lease) {
-            confirmed(m_sentAt, m_renewLease);
-            push(Action::Renewed);
+        if (m_attempt.isExtending) {
+            confirmed(m_attempt.sentAt, m_attempt.renewLease, reply.validUntil);
+            m_hold.mustExtend = false;
+            report(Outcome::Renewed);
         } else {
             if (clearObstacle())
-                push(Action::ErrorCleared);
+                report(Outcome::ErrorCleared);
             m_nextAttempt = now; // of no account unless renewing is switched on
         }
-        if (m_verify)
+        if (m_hold.mustVerify)
             m_nextAttempt = now;
         else
-            m_forced = false;
+            m_hold.forcedNoticed = false;
         break;
     case EngineReply::Gone:
-        lose(m_forced ? DistributedLock::ForcedRelease : DistributedLock::Deleted, now);
+        lose(m_hold.forcedNoticed ? DistributedLock::ForcedRelease : DistributedLock::Deleted, now);
         return;
     case EngineReply::Stolen:
-        lose(m_forced ? DistributedLock::ForcedRelease : DistributedLock::Stolen, now);
+        lose(m_hold.forcedNoticed ? DistributedLock::ForcedRelease : DistributedLock::Stolen, now);
         return;
     default:
         reportObstacle(reply.error);
-        m_obstacle = reply.error;
-        m_verify |= m_forced;
-        m_nextAttempt = now
-                + (reply.error.permanent ? m_options.lease / 6 : backOff(m_options.lease / 12));
+        m_obstacle.error = reply.error;
+        m_hold.mustVerify |= m_hold.forcedNoticed;
+        m_nextAttempt = now + (reply.error.isPermanent ? m_hold.lease / 6 : backOff(m_hold.lease / 12));
         break;
     }
     tick(now);
@@ -452,8 +474,8 @@ void LeaseMachine::forcedReleaseNoticed(LeaseTime now)
     tick(now);
     if (m_phase != Held)
         return;
-    m_forced = true;
-    m_verify = true;
+    m_hold.forcedNoticed = true;
+    m_hold.mustVerify = true;
     m_nextAttempt = now;
     tick(now);
 }
@@ -461,11 +483,9 @@ void LeaseMachine::forcedReleaseNoticed(LeaseTime now)
 void LeaseMachine::release(quint64 id, LeaseTime now)
 {
     tick(now);
-    if (m_phase == Held && m_holdCount == 1) {
+    if (m_phase == Held && m_hold.count == 1) {
         m_releases.append(id);
         m_phase = Releasing;
-        m_holdCount = 0;
-        m_releaseUnconfirmed = false;
         clearObstacle();
         m_lastBackOff = 0ns;
         sendRelease(now);
@@ -473,20 +493,20 @@ void LeaseMachine::release(quint64 id, LeaseTime now)
     }
     const bool levelGivenBack = m_phase == Held;
     if (levelGivenBack)
-        --m_holdCount;
+        --m_hold.count;
     else
         cancel(now);
-    push(Action::ReleaseDone, id).success = levelGivenBack;
+    report(Outcome::ReleaseDone, id).success = levelGivenBack;
 }
 
 void LeaseMachine::sendRelease(LeaseTime now)
 {
     m_nextAttempt = NeverTime;
-    m_inFlight = false;
+    m_attempt = {}; // a renewal in flight is overtaken
     if (!m_engine->isEngineReady())
-        return; // engineReady() goes on
-    m_inFlight = true;
-    push(Action::SendRelease).duration = keepAfterRelease(now);
+        return; // engineReady() continues
+    m_attempt.isInFlight = true;
+    send(Command::Release, keepAfterRelease(now));
 }
 
 void LeaseMachine::releaseReplied(const EngineReply &reply, LeaseTime now)
@@ -494,25 +514,27 @@ void LeaseMachine::releaseReplied(const EngineReply &reply, LeaseTime now)
     tick(now);
     if (m_phase != Releasing)
         return;
-    m_inFlight = false;
+    m_attempt.isInFlight = false;
     if (reply.status == EngineReply::Failed) {
-        m_releaseUnconfirmed |= reply.error.maybeExecuted;
+        m_hold.maybeReleased |= reply.error.isMaybeExecuted;
         reportObstacle(reply.error);
-        m_obstacle = reply.error;
-        if (!reply.error.permanent)
-            m_nextAttempt = now + backOff(m_options.lease / 12);
+        m_obstacle.error = reply.error;
+        if (!reply.error.isPermanent)
+            m_nextAttempt = now + backOff(m_hold.lease / 12);
         return;
     }
-    // Only this release can have ended what was ours until the deadline, which has not passed.
-    if (reply.status == EngineReply::Done || m_releaseUnconfirmed) {
-        push(Action::Released);
+    // The deadline has not passed, so the key has not expired. If it is gone, and an earlier release had no reply, that
+    // release removed it.
+    if (reply.status == EngineReply::Done || m_hold.maybeReleased) {
+        report(Outcome::Released);
+        m_lastHoldWasShort = now - m_hold.acquiredAt < ShortHold;
         const auto releases = std::exchange(m_releases, {});
         for (const quint64 id : releases)
-            push(Action::ReleaseDone, id).success = true;
+            report(Outcome::ReleaseDone, id).success = true;
         holdEnded(now);
         return;
     }
-    lose(m_forced ? DistributedLock::ForcedRelease
+    lose(m_hold.forcedNoticed                        ? DistributedLock::ForcedRelease
                  : reply.status == EngineReply::Gone ? DistributedLock::Deleted
                                                      : DistributedLock::Stolen,
          now);
@@ -520,36 +542,30 @@ void LeaseMachine::releaseReplied(const EngineReply &reply, LeaseTime now)
 
 void LeaseMachine::lose(DistributedLock::LossReason reason, LeaseTime now, bool abandoned)
 {
-    Action &lost = push(Action::Lost);
+    m_lastHoldWasShort = false;
+    Outcome &lost = report(Outcome::Lost);
     lost.reason = reason;
-    lost.duration = std::max<nanoseconds>(0ns, now - m_deadline);
-    lost.error = m_obstacle;
+    lost.duration = std::max<nanoseconds>(0ns, now - m_hold.deadline);
+    lost.error = m_obstacle.error;
     const auto releases = std::exchange(m_releases, {});
     for (const quint64 id : releases)
-        push(Action::ReleaseDone, id);
-    // What the server may still keep is ours, and of no use to anybody.
+        report(Outcome::ReleaseDone, id);
+    // The server may still keep the key under our token, which is of no use to anybody.
     if (abandoned)
-        push(Action::Abandon).duration = keepAfterRelease(now);
+        abandon(keepAfterRelease(now));
     holdEnded(now);
 }
 
 void LeaseMachine::holdEnded(LeaseTime now)
 {
     m_phase = Unlocked;
-    m_holdCount = 0;
-    m_fencingToken = 0;
-    m_atRisk = false;
-    m_inFlight = false;
-    m_epochOpen = false;
-    m_tokenKnown = false;
-    m_nextAttempt = NeverTime;
     beginIfWanted(now);
 }
 
 void LeaseMachine::detach(LeaseTime now)
 {
     tick(now);
-    failRequests({DistributedLock::ConnectionError, QStringLiteral("its registry was destroyed")},
+    failRequests(EngineError::passing(DistributedLock::ConnectionError, u"its registry was destroyed"_s),
                  [](const Request &) { return true; });
     giveUpIfUnwanted();
     if (m_phase == Held || m_phase == Releasing)
@@ -559,7 +575,8 @@ void LeaseMachine::detach(LeaseTime now)
 void LeaseMachine::engineReady(LeaseTime now)
 {
     // The engine is back: retry at once instead of waiting out the back-off.
-    if (!m_inFlight && (m_phase == Acquiring || m_phase == Releasing || (m_phase == Held && m_obstacle)))
+    if (!m_attempt.isInFlight
+        && (m_phase == Acquiring || m_phase == Releasing || (m_phase == Held && m_obstacle.error)))
         m_nextAttempt = std::min(m_nextAttempt, now);
     m_lastBackOff = 0ns;
     tick(now);
@@ -571,18 +588,18 @@ void LeaseMachine::engineFailed(const EngineError &error, LeaseTime now)
     const bool all = endsWait(error);
     failRequests(error, [all](const Request &request) { return all || request.once; });
     if (m_phase == Acquiring) {
-        m_obstacle = error;
+        m_obstacle.error = error;
         giveUpIfUnwanted();
     }
     if (m_phase != Unlocked) {
         reportObstacle(error);
-        m_obstacle = error;
+        m_obstacle.error = error;
     }
 }
 
 void LeaseMachine::tick(LeaseTime now)
 {
-    const bool due = !m_inFlight && now >= m_nextAttempt && m_engine->isEngineReady();
+    const bool due = !m_attempt.isInFlight && now >= m_nextAttempt && m_engine->isEngineReady();
     switch (m_phase) {
     case Unlocked:
         break;
@@ -592,20 +609,20 @@ void LeaseMachine::tick(LeaseTime now)
             attempt(now);
         break;
     case Held:
-        if (now + TimerSlack >= m_deadline) {
+        if (now + TimerSlack >= m_hold.deadline) {
             lose(DistributedLock::LeaseExpired, now, true);
             break;
         }
-        if (!m_atRisk && now >= m_atRiskAt) {
-            m_atRisk = true;
-            push(Action::AtRisk).duration = m_deadline - now;
+        if (!m_hold.isAtRisk && now >= m_hold.atRiskAt) {
+            m_hold.isAtRisk = true;
+            report(Outcome::AtRisk).duration = m_hold.deadline - now;
         }
-        if (due && (m_options.autoRenew || m_verify))
+        if (due && (m_options.autoRenew || m_hold.mustExtend || m_hold.mustVerify))
             sendRenew(now);
         break;
     case Releasing:
         expireRequests(now);
-        if (now + TimerSlack >= m_deadline)
+        if (now + TimerSlack >= m_hold.deadline)
             lose(DistributedLock::LeaseExpired, now, true);
         else if (due)
             sendRelease(now);
@@ -615,7 +632,7 @@ void LeaseMachine::tick(LeaseTime now)
 
 LeaseTime LeaseMachine::nextWakeUp() const
 {
-    LeaseTime next = m_inFlight || !m_engine->isEngineReady() ? NeverTime : m_nextAttempt;
+    LeaseTime next = m_attempt.isInFlight || !m_engine->isEngineReady() ? NeverTime : m_nextAttempt;
     next = std::min(next, m_nextExpiry);
     switch (m_phase) {
     case Unlocked:
@@ -623,13 +640,13 @@ LeaseTime LeaseMachine::nextWakeUp() const
     case Acquiring:
         return next;
     case Held:
-        if (!m_options.autoRenew && !m_verify)
+        if (!m_options.autoRenew && !m_hold.mustExtend && !m_hold.mustVerify)
             next = NeverTime;
-        if (!m_atRisk)
-            next = std::min(next, m_atRiskAt);
-        return std::min(next, m_deadline - TimerSlack);
+        if (!m_hold.isAtRisk)
+            next = std::min(next, m_hold.atRiskAt);
+        return std::min(next, m_hold.deadline - TimerSlack);
     case Releasing:
-        return std::min(next, m_deadline - TimerSlack);
+        return std::min(next, m_hold.deadline - TimerSlack);
     }
     return NeverTime;
 }

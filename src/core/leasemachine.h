@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "base/leaseclock.h"
 #include "engine/lockengine.h"
 
 #include <QDistLock/lockoptions.h>
@@ -11,29 +12,27 @@
 #include <QtCore/qmap.h>
 
 #include <chrono>
+#include <utility>
 
 namespace QDistLock {
 
-/// A moment on the lease clock.
-using LeaseTime = std::chrono::nanoseconds;
-inline constexpr LeaseTime NeverTime = (LeaseTime::max)();
-
 /*!
-    The life of one lock: events in, actions out. No I/O, no timers, no clock of its own.
+    The state machine of one lock: it takes events, and gives commands for the engine and outcomes for the application.
+    It does no I/O and has no timers and no clock.
 
-    One *epoch* is one acquisition, one token: it begins with the first attempt and ends when the lock is
-    released, lost or given up. Replies must be handed in only for the epoch they belong to.
+    An *epoch* is the life of one token: it begins with the first attempt to acquire with that token, and ends when
+    the lock is released, lost or given up.
 
-    Callers pass the present time with every event, carry out takeActions() in order, and call tick()
-    at nextWakeUp() at the latest. Every event checks the clock before anything else.
-    Thread: one at a time.
+    Callers pass the present time with every event, carry out takeCommands() in order after it, report
+    takeOutcomes() in order, and call tick() at nextWakeUp() at the latest. Every event checks the clock first.
+    Thread: any, but only one at a time.
 */
 class LeaseMachine
 {
 public:
     enum Phase { Unlocked, Acquiring, Held, Releasing };
 
-    /// The state of the engine. The machine asks each time it needs it and never keeps the answer.
+    /// The state of the engine. The machine asks whenever it needs it and never stores it.
     class EngineStatus
     {
     public:
@@ -51,88 +50,107 @@ public:
     {
     }
 
-    struct Action
+    /// An operation that the engine must start.
+    struct Command
     {
-        enum Kind {
-            SendAcquire,   ///< with a fresh token if `fresh`; joining the queue if `enqueue`
-            SendRenew,     ///< for `duration`
-            SendRelease,   ///< leaving the key for `duration`
-            Abandon,       ///< nobody wants this epoch's token any more; leaving the key for `duration`
-            Acquired,      ///< request `id` succeeded
-            AcquireFailed, ///< request `id` failed with `error`
+        enum Kind : quint8 {
+            Acquire, ///< with a fresh token if `freshToken`; joins the queue if `enqueue`
+            Renew,   ///< for `duration`
+            Release, ///< leaves the key for `duration`
+            Abandon  ///< nobody wants this token any more; leaves the key for `duration`
+        };
+        Kind kind;
+        bool freshToken;
+        bool enqueue;
+        quint64 epoch; ///< to be compared with LeaseMachine::epoch() when the reply arrives
+        std::chrono::nanoseconds duration;
+    };
+
+    /// Something that happened to the lock, for the application.
+    struct Outcome
+    {
+        enum Kind : quint8 {
+            Acquired,      ///< acquire request `id` succeeded
+            AcquireFailed, ///< acquire request `id` failed with `error`
             ReleaseDone,   ///< release request `id` ended with `success`
             Released,
-            Lost,          ///< for `reason`, `duration` after the local deadline if that had passed; `error`: what
-                           ///< kept it from being renewed, if anything did
+            Lost, ///< for `reason`, `duration` after the local deadline if that had passed; `error` says why the
+                  ///< lock was not renewed, if there was an error
             Renewed,
             AtRisk,        ///< `duration` before the local deadline
-            ErrorOccurred, ///< `error` keeps it from being acquired, renewed or released; once until ErrorCleared
+            ErrorOccurred, ///< `error` prevents it from being acquired, renewed or released; once until ErrorCleared
             ErrorCleared   ///< the server can be used again; Acquired, Renewed and Released imply it
         };
-        Kind kind = SendAcquire;
-        quint64 id = 0;
-        bool fresh = false;
-        bool enqueue = false;
+        Kind kind = Acquired;
         bool success = false;
         DistributedLock::LossReason reason = DistributedLock::LeaseExpired;
+        quint64 epoch = 0; ///< in which it happened
+        quint64 id = 0;
         std::chrono::nanoseconds duration{0};
         EngineError error = {};
     };
 
     Phase phase() const { return m_phase; }
-    bool isHeld(LeaseTime now) const { return m_phase == Held && now < m_deadline; }
-    /// A deadline runs: held, or releasing.
+    bool isHeld(LeaseTime now) const { return m_phase == Held && now < m_hold.deadline; }
+    /// There is a deadline: the lock is held or being released.
     bool holdsLease() const { return m_phase == Held || m_phase == Releasing; }
-    bool isAtRisk() const { return m_phase == Held && m_atRisk; }
-    int holdCount() const { return m_phase == Held ? m_holdCount : 0; }
-    qint64 fencingToken() const { return m_phase == Held ? m_fencingToken : 0; }
-    int queuePosition() const { return m_phase == Acquiring ? m_queuePosition : -1; }
-    LeaseTime deadline() const { return m_deadline; }
-    /// Of the present acquisition.
+    bool isAtRisk() const { return m_phase == Held && m_hold.isAtRisk; }
+    int holdCount() const { return m_phase == Held ? m_hold.count : 0; }
+    qint64 fencingToken() const { return m_phase == Held ? m_hold.fencingToken : 0; }
+    int queuePosition() const { return m_phase == Acquiring ? m_wait.queuePosition : -1; }
+    LeaseTime deadline() const { return m_hold.deadline; }
+    /// The options of the present acquisition.
     const LockOptions &options() const { return m_options; }
-    /// Its place in the queue, empty if it never had one.
-    const QByteArray &arrival() const { return m_arrival; }
+    /// The server's mark for the place in the queue; empty if the lock never was in it.
+    const QByteArray &arrival() const { return m_wait.arrival; }
+    /// The number of the present epoch. Replies to commands of another epoch must not be passed to the machine.
+    quint64 epoch() const { return m_epochNumber; }
 
-    /// \a options are valid, and are kept for this acquisition if one begins. \a once = wait 0.
+    /// \a options are valid; they apply to the acquisition that begins, if one does. \a once: one attempt, no waiting.
     void acquire(quint64 id, bool once, const LockOptions &options, LeaseTime now);
     void release(quint64 id, LeaseTime now);
     void cancel(LeaseTime now);
-    /// This one acquire alone; false if it is not under way.
+    /// Cancels this one acquire request; false if it is not pending.
     bool cancel(quint64 id, LeaseTime now);
     void setAutoRenew(bool autoRenew);
 
     /// The engine has become ready.
     void engineReady(LeaseTime now);
-    /// The server cannot be reached just now; \a error says why.
+    /// The server cannot be reached at present, for the reason in \a error.
     void engineFailed(const EngineError &error, LeaseTime now);
     /// EngineStatus::canBeWoken() has changed.
     void wakeableChanged(LeaseTime now);
     void acquireReplied(const EngineReply &reply, LeaseTime now);
     void renewReplied(const EngineReply &reply, LeaseTime now);
     void releaseReplied(const EngineReply &reply, LeaseTime now);
-    /// Somebody says the lock was taken away by force: asks the server.
+    /// A message, which may be forged, says that the lock was released by force: the machine asks the server.
     void forcedReleaseNoticed(LeaseTime now);
-    /// Somebody says the lock waits for us: tries to acquire it.
+    /// A message, which may be forged, says that the lock is reserved for this waiter: the machine tries to acquire it.
     void grantNoticed(LeaseTime now);
-    /// Somebody says we are next: looks after \a ms, should nothing come before.
+    /// A message, which may be forged, says that this waiter is next: it polls after \a ms unless it is woken before.
     void nextNoticed(std::chrono::milliseconds ms, LeaseTime now);
-    /// Our own client's release passed it on to us.
+    /// A release passed the lock on to this waiter. It holds the lock, for a shorter time perhaps than its own lease.
     void handedOver(const LockEngine::Handover &handover, LeaseTime now);
     void tick(LeaseTime now);
-    /// The engine is gone for good.
+    /// The engine is about to be destroyed.
     void detach(LeaseTime now);
 
     /// NeverTime if nothing is due.
     LeaseTime nextWakeUp() const;
-    QList<Action> takeActions() { return std::exchange(m_actions, {}); }
+    QList<Command> takeCommands() { return std::exchange(m_commands, {}); }
+    QList<Outcome> takeOutcomes() { return std::exchange(m_outcomes, {}); }
 
-    /// Time the confirmed command was sent + lease - this = local deadline: 1 % of the lease for clocks that
-    /// drift, 2 ms for the server's and our own granularity.
+    /// The local deadline is the time at which the confirmed command was sent, plus the lease, minus this margin: 1 %
+    /// of the lease because clocks drift, and 2 ms because the server and this process count in milliseconds.
     static std::chrono::nanoseconds safetyMargin(std::chrono::nanoseconds lease);
-    /// Timers count in milliseconds: what is due within one is due now, so that nothing comes late. A lease, too, ends
-    /// so much before its deadline, and then somebody else may have the lock.
+    /// Timers count in milliseconds: whatever is due within one is handled now, so that nothing is late. A lease, too,
+    /// ends up to one millisecond before its deadline, and somebody else may have the lock from then on.
     static constexpr std::chrono::nanoseconds TimerSlack = std::chrono::milliseconds(1);
-    /// Renewals fall on this grid of the lease clock, so that those of many locks share a command.
+    /// After a hand-over the server keeps the lock for a few seconds only, and the first renewal is sent after a third
+    /// of them, so that a lock that is released before saves the command. If the last hold was longer than this, the
+    /// whole lease is asked for before the application is notified: its slot may block the event loop again.
+    static constexpr std::chrono::nanoseconds ShortHold = std::chrono::milliseconds(100);
+    /// Renewals are aligned to multiples of this on the lease clock, so that those of many locks share a command.
     static std::chrono::nanoseconds renewalBeat(std::chrono::nanoseconds lease);
     static EngineError cancelledError();
 
@@ -143,14 +161,69 @@ private:
         bool once;
     };
 
+    /// The present token, see epoch().
+    struct Epoch
+    {
+        bool hasBegun = false;     ///< the present token belongs to this acquisition
+        bool isTokenKnown = false; ///< the server may hold the key under the token, or keep a place in the queue for it
+    };
+
+    /// The last acquire, renew or release that was sent.
+    struct Attempt
+    {
+        LeaseTime sentAt;
+        std::chrono::nanoseconds renewLease{0};
+        bool isExtending = false; ///< the renewal sets a new deadline; otherwise it only asks whether the key is ours
+        bool isInFlight = false;
+        bool isRetry = false; ///< one of the retries that maxRetries limits
+        // Messages that arrived while it was in flight; the server may have sent them before it executed the attempt.
+        bool grantNoticed = false;
+        LeaseTime pollBy = NeverTime;
+    };
+
+    /// What an acquisition learns while it waits.
+    struct Wait
+    {
+        bool foundTaken = false;
+        int retries = 0;               ///< retries, retryInterval apart, that found the lock taken
+        LeaseTime retryAt = NeverTime; ///< time of the next of these retries
+        int queuePosition = -1;
+        QByteArray arrival;
+        std::chrono::microseconds takenAt{0}; ///< on the server's clock, when it was found taken last; 0 = unknown
+    };
+
+    struct Hold
+    {
+        LeaseTime acquiredAt; ///< when the confirmed acquire was sent, or the hand-over arrived
+        LeaseTime deadline;
+        LeaseTime atRiskAt = NeverTime;
+        std::chrono::nanoseconds lease{
+                0}; ///< to which the deadline belongs; shorter than in the options after a hand-over
+        qint64 fencingToken = 0;
+        int count = 0;
+        bool isAtRisk = false;
+        bool mustExtend = false;    ///< the server gave less than the whole lease; also without automatic renewal
+        bool mustVerify = false;    ///< ask the server whether the key is still ours, also without automatic renewal
+        bool forcedNoticed = false; ///< a message said that it was released by force
+        bool maybeReleased = false; ///< an earlier release may have been executed
+    };
+
+    /// The reason why the last attempt or renewal had no reply.
+    struct Obstacle
+    {
+        EngineError error;
+        bool isReported = false;
+    };
+
     void attempt(LeaseTime now);
-    void granted(qint64 fencingToken, LeaseTime sentAt, std::chrono::milliseconds lease, LeaseTime now);
+    void granted(qint64 fencingToken, LeaseTime sentAt, std::chrono::milliseconds lease, LeaseTime validUntil,
+                 LeaseTime now);
     void taken(const EngineReply &reply, LeaseTime now);
     void attemptFailed(LeaseTime now);
-    /// Whether those that wait fail with \a error now, instead of at the end of their wait.
+    /// Whether waiting requests fail with \a error now, instead of at the end of their wait.
     bool endsWait(const EngineError &error) const;
     void expireRequests(LeaseTime now);
-    /// How long the key is to stay if the hold ended now, for minHold.
+    /// How long the key must stay on the server if the hold ended now, because of minHold.
     std::chrono::milliseconds keepAfterRelease(LeaseTime now) const;
     template<typename Predicate>
     void failRequests(const EngineError &error, Predicate predicate);
@@ -159,49 +232,38 @@ private:
     /// True if it had been reported.
     bool clearObstacle();
     void giveUpIfUnwanted();
-    void confirmed(LeaseTime sentAt, std::chrono::nanoseconds lease);
+    void confirmed(LeaseTime sentAt, std::chrono::nanoseconds lease, LeaseTime validUntil);
+    static LeaseTime deadlineOf(LeaseTime sentAt, std::chrono::nanoseconds lease, LeaseTime validUntil);
     void sendRenew(LeaseTime now);
     void sendRelease(LeaseTime now);
     void holdEnded(LeaseTime now);
     void lose(DistributedLock::LossReason reason, LeaseTime now, bool abandoned = false);
     void beginIfWanted(LeaseTime now);
     std::chrono::nanoseconds backOff(std::chrono::nanoseconds ceiling);
-    Action &push(Action::Kind kind, quint64 id = 0);
+    void send(Command::Kind kind, std::chrono::nanoseconds duration);
+    void abandon(std::chrono::nanoseconds keep = std::chrono::nanoseconds(0));
+    Outcome &report(Outcome::Kind kind, quint64 id = 0);
 
     const EngineStatus *const m_engine;
     LockOptions m_options;
-    LockOptions m_nextOptions;     ///< of the acquisition that begins once a release has ended
-    QList<Action> m_actions;
-    QMap<quint64, Request> m_requests; ///< acquires that have not ended, by id, the oldest first
-    LeaseTime m_nextExpiry = NeverTime; ///< no request ends before
-    QList<quint64> m_releases;     ///< releases of the last level that have not ended
-    EngineError m_obstacle;        ///< why the last attempt or renewal got no answer
-    LeaseTime m_sentAt{0};         ///< of the command in flight
-    LeaseTime m_acquiredAt{0};     ///< when the confirmed acquire was sent
-    LeaseTime m_deadline{0};
-    LeaseTime m_nextAttempt = NeverTime; ///< of acquire, renew or release, whichever the phase wants
-    LeaseTime m_lookBy = NeverTime; ///< told while an attempt was in flight, which may have come before it
-    LeaseTime m_retryAt = NeverTime; ///< of the next of the retries that maxRetries limits
-    LeaseTime m_atRiskAt = NeverTime;
-    std::chrono::nanoseconds m_lastBackOff{0};
-    std::chrono::nanoseconds m_renewLease{0}; ///< of the renewal in flight
-    qint64 m_fencingToken = 0;
-    int m_holdCount = 0;
-    QByteArray m_arrival;
-    int m_queuePosition = -1;
-    int m_retries = 0;             ///< retries, retryInterval apart, that found the lock taken
+    LockOptions m_nextOptions; ///< for the acquisition that begins when a release has ended
+    QList<Command> m_commands;
+    QList<Outcome> m_outcomes;
+    QMap<quint64, Request> m_requests;  ///< pending acquires by id, the oldest first
+    LeaseTime m_nextExpiry = NeverTime; ///< no request expires before
+    QList<quint64> m_releases;          ///< pending releases of the last level
+
     Phase m_phase = Unlocked;
-    bool m_foundTaken = false;     ///< by an attempt of this acquisition
-    bool m_attemptIsRetry = false; ///< the one in flight is one of those that maxRetries limits
-    bool m_obstacleReported = false;
-    bool m_grantNoticed = false;   ///< while an attempt was in flight, which may have come before it
-    bool m_inFlight = false;
-    bool m_epochOpen = false;      ///< the present token is this acquisition's
-    bool m_tokenKnown = false;     ///< the server may hold something under the present token, or keep a place for it
-    bool m_atRisk = false;
-    bool m_verify = false;         ///< ask the server whether the key is still ours, renewing or not
-    bool m_forced = false;
-    bool m_releaseUnconfirmed = false; ///< an earlier release may have been executed
+    // These begin from default values: Hold with a grant, the others with an acquisition.
+    Epoch m_epoch;
+    Attempt m_attempt;
+    Wait m_wait;
+    Hold m_hold;
+    Obstacle m_obstacle;
+    quint64 m_epochNumber = 0;
+    bool m_lastHoldWasShort = false;     ///< the last hold of this lock was released within ShortHold
+    LeaseTime m_nextAttempt = NeverTime; ///< to acquire, renew or release, depending on the phase
+    std::chrono::nanoseconds m_lastBackOff{0};
 };
 
 } // namespace QDistLock

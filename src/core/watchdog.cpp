@@ -1,9 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "watchdog.h"
-
-#include "leaseclock.h"
+#include "core/watchdog.h"
 
 #include <utility>
 
@@ -12,9 +10,9 @@ using namespace std::chrono_literals;
 namespace QDistLock {
 
 namespace {
-/// Qt's timers stand still while the machine is suspended, the lease clock does not: look at it so often.
-constexpr LeaseTime LongestSleep = 1s;
-constexpr LeaseTime LongestSleepWithoutLease = 60s;
+/// Qt's timers stop while the machine is suspended, the lease clock does not. So the clock is read at least this often.
+constexpr std::chrono::nanoseconds LongestSleep = 1s;
+constexpr std::chrono::nanoseconds LongestSleepWithoutLease = 60s;
 } // namespace
 
 Watchdog::Watchdog(const LeaseClock *clock, QObject *parent)
@@ -45,7 +43,7 @@ void Watchdog::schedule(Client *client, LeaseTime at, bool holding)
             return;
         m_schedule.insert({at, client});
     }
-    // A timer that fires too early for what is left costs less than one set anew each time.
+    // A timer that sometimes fires too early costs less than setting it again for each change.
     if (!m_waking && (at < m_armedFor || (m_holding > 0 && !m_armedForHolding)))
         arm();
 }
@@ -75,8 +73,8 @@ void Watchdog::arm()
     }
     m_armedFor = m_schedule.begin()->first;
     m_armedForHolding = m_holding > 0;
-    const LeaseTime longest = m_armedForHolding ? LongestSleep : LongestSleepWithoutLease;
-    const LeaseTime pause = std::clamp<LeaseTime>(m_armedFor - m_clock->now(), 0ns, longest);
+    const auto longest = m_armedForHolding ? LongestSleep : LongestSleepWithoutLease;
+    const auto pause = std::clamp<std::chrono::nanoseconds>(m_armedFor - m_clock->now(), 0ns, longest);
     m_timer.start(std::chrono::ceil<std::chrono::milliseconds>(pause));
 }
 

@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "leasemachine.h"
+#include "base/leaseclock.h"
 
 #include <QtCore/qobject.h>
 #include <QtCore/qtimer.h>
@@ -12,17 +12,15 @@
 
 namespace QDistLock {
 
-class LeaseClock;
-
 /*!
-    Wakes the locks of one registry when something is due for them: a renewal, the next look, a deadline.
-    One timer for all of them. Thread: its own.
+    Wakes the locks of one registry when something is due for them: a renewal, the next attempt, a deadline. All locks
+    share one timer. Thread: the one it lives in.
 */
 class Watchdog : public QObject
 {
     Q_OBJECT
 public:
-    /// Something that is to be woken. It must be forgotten before it goes.
+    /// An object to wake. It must be forgotten before it is destroyed.
     class Client
     {
     public:
@@ -41,11 +39,11 @@ public:
     explicit Watchdog(const LeaseClock *clock, QObject *parent = nullptr);
 
     const LeaseClock *clock() const { return m_clock; }
-    /// Not owned; in force from the next look at it.
+    /// Not owned. Takes effect when the clock is next read.
     void setClock(const LeaseClock *clock);
 
     /// In place of what was scheduled for \a client before; NeverTime forgets it. \a holding: a lease is at
-    /// stake, so a suspended machine is to be noticed soon after it wakes.
+    /// stake, so that a suspension of the machine must be noticed soon after it ends.
     void schedule(Client *client, LeaseTime at, bool holding = false);
     void forget(Client *client) { schedule(client, NeverTime); }
 

@@ -3,69 +3,53 @@
 
 #pragma once
 
-#include <QDistLock/distributedlock.h>
+#include "base/leaseclock.h"
+#include "engine/engineerror.h"
+#include "engine/lockid.h"
+#include "engine/token.h"
+
 #include <QDistLock/lockinfo.h>
+#include <QDistLock/lockoptions.h>
 
 #include <QtCore/qbytearray.h>
 #include <QtCore/qobject.h>
 
-#include <array>
 #include <chrono>
 #include <functional>
 #include <optional>
 
 namespace QDistLock {
 
-/// The keys of one lock; see docs/protocol.md. The side keys lie in the cluster slot of the lock's own key.
-struct LockKeys
-{
-    QByteArray lock;   ///< keyPrefix + name: a string holding the holder's token
-    QByteArray queue;  ///< zset of waiting tokens
-    QByteArray fence;  ///< the last fencing token given out
-    QByteArray prefix; ///< what `lock` begins with
-
-    /// nullopt, with \a error in words, for a name or prefix that cannot be used.
-    static std::optional<LockKeys> make(const QString &prefix, const QString &name, QString *error);
-};
-
-/// Something an engine could not do.
-struct EngineError
-{
-    DistributedLock::Error code = DistributedLock::NoError;
-    QString text = {};         ///< names server, command, reason and what to do; no lock, no secret
-    bool permanent = false;    ///< trying again cannot help until somebody changes a setting
-    bool maybeExecuted = false; ///< the server may have run it, or may still run it
-
-    explicit operator bool() const { return code != DistributedLock::NoError; }
-};
-
-/// What the server said to one lock.
+/// The outcome of one operation on one lock.
 struct EngineReply
 {
     enum Status : quint8 {
-        Failed,      ///< see `error`
-        Granted,     ///< acquire: the key holds our token for a whole lease from the send on
-        Taken,       ///< acquire: the key holds another token
-        Done,        ///< renew, release: the key held our token
-        Gone,        ///< renew, release: there is no key
-        Stolen,      ///< renew, release: the key holds another token
+        Failed,  ///< see `error`
+        Granted, ///< acquire: our token holds the lock, for a whole lease from the moment the command was sent
+        Taken,   ///< acquire: another token holds it
+        Done,    ///< renew, release: our token held it
+        Gone,    ///< renew, release: no token holds it
+        Stolen,  ///< renew, release: another token holds it
     };
     Status status = Failed;
     qint64 fencingToken = 0;                 ///< Granted
-    std::chrono::milliseconds holderTtl{-1}; ///< Taken; negative = the key has none
-    bool foreignHolder = false;              ///< Taken: nothing will tell us of its release
+    std::chrono::milliseconds holderTtl{-1}; ///< Taken; negative = unlimited
+    bool foreignHolder = false;              ///< Taken: its release will not be announced
     int queuePosition = -1;                  ///< Taken; 0 = next, -1 = not in the queue
-    QByteArray arrival = {};                 ///< Taken, in the queue: to be given to later attempts
+    QByteArray arrival = {};                 ///< Taken, in the queue: later attempts must pass it on
+    std::chrono::microseconds serverTime{0}; ///< Taken: on the server's clock; 0 = unknown
+    /// Granted, Done of a renewal: the lease ends then at the latest, safety margin included. For engines whose leases
+    /// do not depend on the time of this command alone.
+    LeaseTime validUntil = NeverTime;
     EngineError error = {};
 };
 
 /*!
-    Where locks are kept: the seam between the state machine and a server. Asynchronous; no timers of its
-    own, no retries but those an outage makes necessary for abandon().
+    The interface between the state machine and the place where locks are kept. Asynchronous. An engine does not retry:
+    only an abandoned token is cancelled again after an outage.
 
-    Every completion is called exactly once, from the event loop, never from inside the call, unless the
-    engine is destroyed first. Operations of one event loop turn may share a command.
-    Thread: its own.
+    Every completion is called exactly once, from the event loop and never from inside the call, unless the engine is
+    destroyed before. Operations of one event loop turn may share a command. Thread: the one it lives in.
 */
 class LockEngine : public QObject
 {
@@ -74,111 +58,134 @@ public:
     using Completion = std::function<void(const EngineReply &)>;
 
     enum State { Disconnected, Connecting, Ready };
-    /// A hint, never proof: pub/sub can be forged, lost and late.
+    /// A hint, never proof: messages can be forged, lost and late.
     enum Notice {
-        Grant,        ///< the lock waits for its waiter to acquire it, for a few seconds at most
-        Next,         ///< this waiter is the next; it should look by itself after `ms`
-        ForcedRelease
+        Grant,        ///< the lock is reserved for this waiter, for a few seconds at most
+        Next,         ///< this waiter is the next; it should poll after `ms`
+        ForcedRelease ///< somebody has taken the lock away from this holder
     };
     Q_ENUM(Notice)
 
-    /// A waiter gets the lock from a release of this same client.
+    /// A waiter of this client has become the holder, because the former holder, of this or another client, has
+    /// released the lock. Unlike a notice, this is proven.
     struct Handover
     {
-        LockKeys keys;
-        QByteArray token;                ///< the waiter's
+        LockId lock;
+        QByteArray token; ///< the waiter's
         qint64 fencingToken;
-        std::chrono::nanoseconds sentAt; ///< on the lease clock: of the release
-        std::chrono::milliseconds lease; ///< of the lock released, counted from then
+        LeaseTime sentAt;                ///< not later than the moment at which the lock passed on
+        std::chrono::milliseconds lease; ///< counted from `sentAt`
+        /// On the server's clock. It can arrive after an EngineReply that is later; if it cannot, the greatest value.
+        std::chrono::microseconds grantedAt = (std::chrono::microseconds::max)();
     };
 
-    explicit LockEngine(QObject *parent = nullptr);
-    /// The version of docs/protocol.md that this library speaks, 1 to 15.
-    static constexpr int ProtocolVersion = 1;
-    /// Different for each engine: 16 hex digits, of which the first is the protocol version.
-    const QByteArray &clientId() const { return m_clientId; }
+    /// If \a clientId is empty, a new one is made. The engines of one quorum share theirs.
+    explicit LockEngine(const QByteArray &clientId = {}, QObject *parent = nullptr);
+    /// Different for each client, see TokenGenerator.
+    const QByteArray &clientId() const { return m_tokens.clientId(); }
 
-    /// How much the locks need the server.
+    /// The reasons why the locks need the server.
     struct Need
     {
-        bool connection = false; ///< one is acquiring, held or releasing
-        int queuePosition = -1;  ///< the least one of those that wait in a queue; -1 = none does
+        bool connection = false; ///< a lock is acquiring, held or releasing
+        int queuePosition = -1;  ///< the lowest of those waiting in a queue; -1 = none waits
     };
-    /// \a need is called from the event loop whenever this must be known, and its answer is not kept.
+    /// \a need is called from the event loop, each time again.
     void setNeed(std::function<Need()> need) { m_need = std::move(need); }
 
-    /// Connects unless it has; called before each need.
-    virtual void open() = 0;
-    virtual State state() const = 0;
-    /// Why it is not Ready.
-    virtual EngineError error() const = 0;
+    struct Waiter
+    {
+        LockId lock;
+        QByteArray token;
+    };
+    /// \a waiterOf returns the waiter whose token has this sequence number; called from the event loop.
+    void setWaiters(std::function<std::optional<Waiter>(quint64 sequence)> waiterOf)
+    {
+        m_waiterOf = std::move(waiterOf);
+    }
 
-    /// From now on the engine collects operations; uncork() sends them all.
+    /// Starts connecting unless it is connected; called before each acquisition.
+    virtual void open() = 0;
+    /// Ready: the engine can be used for at least one lock.
+    virtual State state() const = 0;
+    /// Why the engine is not Ready.
+    virtual EngineError error() const = 0;
+    /// State and error of the server that keeps one lock, for engines with several servers.
+    virtual State stateFor(const LockId &) const { return state(); }
+    virtual EngineError errorFor(const LockId &) const { return error(); }
+
+    /// Why this engine cannot keep a lock with \a options, which are valid, in words; empty if it can.
+    virtual QString unsupported(const LockOptions &options) const = 0;
+    /// The part of unsupported() of all engines that do not wait for replicas.
+    static QString replicasUnsupported(const LockOptions &options);
+
+    /// The engine collects operations until uncork(), which sends them all.
     virtual void cork() {}
     virtual void uncork() {}
 
-    /// A fresh token: `<client id>:<sequence>:<128 random bits>`.
-    QByteArray makeToken();
-    /// That of the last token made.
-    quint64 lastSequence() const { return m_sequence; }
-    /// The sequence in a token of ours; 0 for anything else.
-    static quint64 sequenceOf(const QByteArray &token);
-    /// The client id in a token of ours; empty for anything else.
-    static QByteArray clientOf(const QByteArray &token);
+    QByteArray makeToken() { return m_tokens.makeToken(); }
+    /// The sequence number of the last token made.
+    quint64 lastSequence() const { return m_tokens.lastSequence(); }
+
+    /// Replicas that must have a command before it counts as done; none where unsupported() refuses minReplicas.
+    struct Replicas
+    {
+        int minimum = 0;
+        std::chrono::milliseconds timeout{0};
+    };
 
     struct Acquire
     {
-        LockKeys keys;
+        LockId lock;
         QByteArray token;
         std::chrono::milliseconds lease;
         bool repairMissingTtl = true;
         bool enqueue = false;    ///< join the queue if taken; only if canBeWoken()
-        bool barge = false;      ///< take it though others wait; in the queue it waits to be woken only
-        QByteArray arrival = {}; ///< its place in the queue, from an earlier reply
+        bool barge = false;      ///< acquire it although others wait; in the queue, only wait to be woken
+        QByteArray arrival = {}; ///< the waiter's place in the queue, from an earlier reply
+        Replicas replicas = {};
     };
-    /// Whether a waiter in a queue would hear of its turn just now.
-    virtual bool canBeWoken() const = 0;
+    /// Whether a waiter in the queue of \a lock would be notified of its turn at present.
+    virtual bool canBeWoken(const LockId &lock) const = 0;
     virtual void acquire(const Acquire &operation, Completion completion) = 0;
-    virtual void renew(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
-                       Completion completion) = 0;
-    /// \a keep > 0: the key is not deleted but left to expire after that time. If the lock passes to another
-    /// waiter of this engine, that waiter holds it for \a lease; handedOver() then follows the completion.
-    virtual void release(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
+    virtual void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
+                       const Replicas &replicas, Completion completion) = 0;
+    /// \a keep > 0: the lock remains taken and expires after that time. If the lock passes to another waiter of this
+    /// engine, that waiter holds it for \a lease; handedOver() then follows the completion.
+    virtual void release(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
                          std::chrono::milliseconds keep, Completion completion) = 0;
-    /// Nobody wants this token any more: leave the queue, give back what it may have acquired. Sees to it
-    /// by itself, over reconnects too, for \a atMost (after that the key has expired on the server).
-    /// \a keep as in release().
-    virtual void abandon(const LockKeys &keys, const QByteArray &token, std::chrono::milliseconds lease,
+    /// Nobody wants this token any more: it leaves the queue, and a lock that it may have acquired is released. The
+    /// engine retries, also after reconnections, for \a atMost; by then the server has forgotten the token. \a keep as
+    /// in release().
+    virtual void abandon(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
                          std::chrono::milliseconds keep, std::chrono::milliseconds atMost) = 0;
 
-    /// Empty `name` in each; the caller knows it.
-    virtual void inspect(const LockKeys &keys, std::function<void(const EngineError &, const LockInfo &)> completion) = 0;
-    /// Names without \a prefix.
+    /// The `name` of the result is not specified; the caller knows it.
+    virtual void inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion) = 0;
+    /// The locks that are held and whose names, without \a prefix, match the glob \a pattern.
     virtual void list(const QString &prefix, const QString &pattern,
                       std::function<void(const EngineError &, const QList<LockInfo> &)> completion) = 0;
-    virtual void forceRelease(const LockKeys &keys, std::function<void(const EngineError &, bool existed)> completion) = 0;
+    virtual void forceRelease(const LockId &lock,
+                              std::function<void(const EngineError &, bool existed)> completion) = 0;
 
 Q_SIGNALS:
     void stateChanged();
-    /// One attempt to reach the server failed, or the connection was lost; error() tells.
+    /// One attempt to reach the server failed, or the connection was lost; see error().
     void failed();
-    /// \a sequence is that of the token it is about.
+    /// \a sequence is that of the token concerned.
     void noticed(QDistLock::LockEngine::Notice notice, quint64 sequence, std::chrono::milliseconds ms);
     void handedOver(const QDistLock::LockEngine::Handover &handover);
-    /// canBeWoken() may answer differently now.
+    /// The result of canBeWoken() may have changed.
     void wakeableChanged();
 
 protected:
     Need need() const { return m_need ? m_need() : Need(); }
+    std::optional<Waiter> waiterOf(quint64 sequence) const { return m_waiterOf ? m_waiterOf(sequence) : std::nullopt; }
 
 private:
-    QByteArray randomHex(size_t bytes);
-
-    alignas(quint32) std::array<char, 256> m_random; ///< drawn ahead; each byte is used once
-    size_t m_randomUsed = std::tuple_size_v<decltype(m_random)>;
-    const QByteArray m_clientId;
+    TokenGenerator m_tokens;
     std::function<Need()> m_need;
-    quint64 m_sequence = 0;
+    std::function<std::optional<Waiter>(quint64 sequence)> m_waiterOf;
 };
 
 } // namespace QDistLock

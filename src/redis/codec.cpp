@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "codec.h"
+#include "redis/codec.h"
 
 #include <hiredis/hiredis.h>
 
@@ -9,14 +9,16 @@
 #include <cstring>
 #include <limits>
 
+using namespace Qt::StringLiterals;
+
 namespace QtRedis {
 
 namespace {
 
-// What hiredis 0.14 can parse; newer ones can do a little more.
-constexpr int hiredisDepth = 7;
-// The unused reader buffer it keeps when idle, in bytes.
-constexpr size_t idleBuffer = 64 * 1024;
+// The depth that hiredis 0.14 can parse; newer versions can parse a little more.
+constexpr int HiredisDepth = 7;
+// Bytes of its unused buffer that an idle hiredis reader keeps.
+constexpr size_t IdleBuffer = 64 * 1024;
 
 int digitCount(qsizetype number)
 {
@@ -46,7 +48,7 @@ qsizetype headerSize(qsizetype number)
     return 1 + digitCount(number) + 2;
 }
 
-// hiredis before 1.0.1 has no such limit; then the scanner's stands alone.
+// hiredis before 1.0.1 has no such limit; the scanner checks it, too.
 template<typename Reader>
 auto limitElements(Reader *reader, long long elements, int) -> decltype(void(reader->maxelements))
 {
@@ -55,7 +57,8 @@ auto limitElements(Reader *reader, long long elements, int) -> decltype(void(rea
 
 template<typename Reader>
 void limitElements(Reader *, long long, long)
-{}
+{
+}
 
 QByteArray text(const redisReply &reply)
 {
@@ -94,8 +97,8 @@ void convert(const redisReply &from, Reply *to)
 
 } // namespace
 
-void appendCommand(QByteArray *buffer, std::initializer_list<QByteArrayView> first,
-                   const QList<QByteArray> &second, const QList<QByteArray> &third)
+void appendCommand(QByteArray *buffer, std::initializer_list<QByteArrayView> first, const QList<QByteArray> &second,
+                   const QList<QByteArray> &third)
 {
     const qsizetype count = qsizetype(first.size()) + second.size() + third.size();
     qsizetype size = headerSize(count);
@@ -150,7 +153,7 @@ public:
     bool fail(const QString &reason);
 
     redisReader *reader;
-    qsizetype complete = 0; // replies that hiredis has whole and next() has not yet given out
+    qsizetype complete = 0; // replies that hiredis has completely and next() has not returned yet
     QString error;
 
 private:
@@ -172,16 +175,16 @@ private:
     qsizetype replySize = 0;           // bytes of the current reply so far
     qsizetype elements = 0;            // announced in the current reply
     int depth = 0;                     // arrays open now
-    qsizetype left[hiredisDepth] = {}; // elements each open array still waits for
+    qsizetype left[HiredisDepth] = {}; // elements each open array still waits for
 };
 
 ReplyReader::Private::Private(const ReplyLimits &replyLimits)
     : reader(redisReaderCreate())
     , limits(replyLimits)
 {
-    limits.depth = qBound(0, limits.depth, hiredisDepth);
+    limits.depth = qBound(0, limits.depth, HiredisDepth);
     Q_CHECK_PTR(reader);
-    reader->maxbuf = idleBuffer;
+    reader->maxbuf = IdleBuffer;
     limitElements(reader, limits.elements, 0);
 }
 
@@ -206,7 +209,7 @@ bool ReplyReader::Private::beginItem(char typeByte)
     switch (typeByte) {
     case '*':
         if (depth >= limits.depth) {
-            return fail(QStringLiteral("arrays nested more than %1 deep").arg(limits.depth));
+            return fail(u"arrays nested more than %1 deep"_s.arg(limits.depth));
         }
         break;
     case '+':
@@ -215,14 +218,13 @@ bool ReplyReader::Private::beginItem(char typeByte)
     case '$':
         break;
     default:
-        return fail(QStringLiteral("unknown reply type, byte 0x%1")
-                            .arg(uint(uchar(typeByte)), 2, 16, QLatin1Char('0')));
+        return fail(u"unknown reply type, byte 0x%1"_s.arg(uint(uchar(typeByte)), 2, 16, QLatin1Char('0')));
     }
     state = Line;
     return true;
 }
 
-// Only the one canonical spelling of each number, as hiredis reads it.
+// Accepts only the canonical spelling of each number, as hiredis does.
 bool ReplyReader::Private::addToNumber(char byte)
 {
     if (byte == '-' && lineLength == 1) {
@@ -230,21 +232,21 @@ bool ReplyReader::Private::addToNumber(char byte)
         return true;
     }
     if (byte < '0' || byte > '9')
-        return fail(QStringLiteral("a number with a byte that is no digit"));
+        return fail(u"a number with a byte that is no digit"_s);
     if (digits > 0 && number == 0)
-        return fail(QStringLiteral("a number with a leading zero"));
+        return fail(u"a number with a leading zero"_s);
     ++digits;
 
     const auto digit = quint64(byte - '0');
     const quint64 most = quint64(std::numeric_limits<qint64>::max()) + (negative ? 1 : 0);
     if (number > (most - digit) / 10)
-        return fail(QStringLiteral("a number of more than 64 bits"));
+        return fail(u"a number of more than 64 bits"_s);
     number = number * 10 + digit;
 
     if (type == '$' && number > quint64(limits.bulkSize))
-        return fail(QStringLiteral("a string of more than %1 bytes").arg(limits.bulkSize));
+        return fail(u"a string of more than %1 bytes"_s.arg(limits.bulkSize));
     if (type == '*' && number > quint64(limits.elements - elements))
-        return fail(QStringLiteral("a reply of more than %1 elements").arg(limits.elements));
+        return fail(u"a reply of more than %1 elements"_s.arg(limits.elements));
     return true;
 }
 
@@ -255,23 +257,23 @@ bool ReplyReader::Private::endLine()
         return true;
     }
     if (digits == 0)
-        return fail(QStringLiteral("a number without digits"));
+        return fail(u"a number without digits"_s);
     if (negative && number == 0)
-        return fail(QStringLiteral("a number spelled -0"));
+        return fail(u"a number spelled -0"_s);
     if (type == ':') {
         endItem();
         return true;
     }
     if (negative) {
         if (number != 1)
-            return fail(QStringLiteral("a negative length other than -1"));
+            return fail(u"a negative length other than -1"_s);
         endItem();
         return true;
     }
     if (type == '$') {
         bulkLeft = qsizetype(number);
         if (bulkLeft > limits.replySize - replySize)
-            return fail(QStringLiteral("a reply of more than %1 bytes").arg(limits.replySize));
+            return fail(u"a reply of more than %1 bytes"_s.arg(limits.replySize));
         state = bulkLeft > 0 ? Bulk : BulkReturn;
         return true;
     }
@@ -314,7 +316,7 @@ bool ReplyReader::Private::scan(const char *data, qsizetype size, qsizetype *com
         }
         const char byte = *at++;
         if (++replySize > limits.replySize)
-            return fail(QStringLiteral("a reply of more than %1 bytes").arg(limits.replySize));
+            return fail(u"a reply of more than %1 bytes"_s.arg(limits.replySize));
         switch (state) {
         case Type:
             if (!beginItem(byte))
@@ -326,26 +328,26 @@ bool ReplyReader::Private::scan(const char *data, qsizetype size, qsizetype *com
                 break;
             }
             if (++lineLength > limits.lineLength)
-                return fail(QStringLiteral("a line of more than %1 bytes").arg(limits.lineLength));
+                return fail(u"a line of more than %1 bytes"_s.arg(limits.lineLength));
             if (byte == '\n')
-                return fail(QStringLiteral("a line that does not end in CR LF"));
+                return fail(u"a line that does not end in CR LF"_s);
             if (type != '+' && type != '-' && !addToNumber(byte))
                 return false;
             break;
         case LineFeed:
             if (byte != '\n')
-                return fail(QStringLiteral("a line that does not end in CR LF"));
+                return fail(u"a line that does not end in CR LF"_s);
             if (!endLine())
                 return false;
             break;
         case BulkReturn:
             if (byte != '\r')
-                return fail(QStringLiteral("a string longer than announced"));
+                return fail(u"a string longer than announced"_s);
             state = BulkLineFeed;
             break;
         case BulkLineFeed:
             if (byte != '\n')
-                return fail(QStringLiteral("a string longer than announced"));
+                return fail(u"a string longer than announced"_s);
             endItem();
             break;
         case Bulk:
@@ -359,7 +361,8 @@ bool ReplyReader::Private::scan(const char *data, qsizetype size, qsizetype *com
 
 ReplyReader::ReplyReader(const ReplyLimits &limits)
     : d(std::make_unique<Private>(limits))
-{}
+{
+}
 
 ReplyReader::~ReplyReader() = default;
 
@@ -369,7 +372,7 @@ bool ReplyReader::feed(const char *data, qsizetype size)
         return false;
     qsizetype completeEnd = 0;
     const bool valid = d->scan(data, size, &completeEnd);
-    // The replies before the bad bytes are good, and are given out.
+    // The replies before the invalid bytes are valid; next() returns them.
     const qsizetype usable = valid ? size : completeEnd;
     if (usable > 0 && redisReaderFeed(d->reader, data, size_t(usable)) != REDIS_OK)
         return d->fail(QString::fromUtf8(d->reader->errstr));

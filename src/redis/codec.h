@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "reply.h"
+#include "redis/reply.h"
 
 #include <QtCore/qstring.h>
 
@@ -15,24 +15,24 @@ namespace QtRedis {
 /// One command as RESP. Arguments may hold any bytes.
 QByteArray encodeCommand(const QList<QByteArray> &arguments);
 void appendCommand(QByteArray *buffer, const QList<QByteArray> &arguments);
-/// All three after one another as the arguments of one command.
-void appendCommand(QByteArray *buffer, std::initializer_list<QByteArrayView> first,
-                   const QList<QByteArray> &second, const QList<QByteArray> &third);
+/// One command whose arguments are all three, one after the other.
+void appendCommand(QByteArray *buffer, std::initializer_list<QByteArrayView> first, const QList<QByteArray> &second,
+                   const QList<QByteArray> &third);
 
-/// What a server may send; checked before hiredis sees the bytes, since hiredis reserves what a
-/// header promises.
+/// Limits of the replies that are accepted. They are checked before hiredis reads the bytes, because hiredis reserves
+/// the memory that a header announces.
 struct ReplyLimits
 {
     qsizetype lineLength = 64 * 1024;       ///< bytes of a header, status, error or integer line
     qsizetype bulkSize = 16 * 1024 * 1024;  ///< bytes of one string
     qsizetype replySize = 64 * 1024 * 1024; ///< bytes of one whole reply
     qsizetype elements = 1024 * 1024;       ///< announced by all arrays of one reply together
-    int depth = 7; ///< arrays within each other, the outermost counted; 7 at most
+    int depth = 7;                          ///< of nested arrays, including the outermost; 7 at most
 };
 
 /*!
-    Bytes in, replies out. After an error it stays in error: make a new reader and a new connection.
-    The replies that were complete before the bad bytes are still given out.
+    Parses the bytes of one connection into replies. After an error only the replies that were complete before it can
+    still be taken: the connection must be made again, with a new reader.
     Thread: one at a time.
 */
 class ReplyReader
@@ -46,7 +46,7 @@ public:
     /// True while there is a complete reply; moves it to \a reply.
     bool next(Reply *reply);
     bool hasError() const;
-    /// What the server sent, as a noun: "a line of more than 65536 bytes". Nothing of what it said.
+    /// The kind of invalid bytes as a noun, such as "a line of more than 65536 bytes"; never the bytes themselves.
     QString errorString() const;
 
 private:

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "connection.h"
+#include "redis/connection.h"
 
 #include "base/forkcount.h"
-#include "codec.h"
-#include "lingeringconnection.h"
-#include "logging.h"
-#include "transport.h"
+#include "redis/codec.h"
+#include "redis/lingeringconnection.h"
+#include "redis/logging.h"
+#include "redis/transport.h"
 
 #include <QtCore/qpointer.h>
 #include <QtCore/qrandom.h>
@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+using namespace Qt::StringLiterals;
+
 namespace QtRedis {
 
 namespace {
@@ -26,20 +28,19 @@ using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr milliseconds firstRetry = 10ms;
-constexpr milliseconds longestRetry = 1s;
+constexpr milliseconds FirstRetry = 10ms;
+constexpr milliseconds LongestRetry = 1s;
 // After a permanent failure: somebody has to change a setting.
-constexpr milliseconds firstSlowRetry = 1s;
-constexpr milliseconds longestSlowRetry = 10s;
-// A connection that lasted as long as this starts the back-off anew.
-constexpr milliseconds stable = 1s;
-// The turn of the event loop an overdue reply is given that may lie in the socket while the loop
-// was busy.
-constexpr milliseconds grace = 5ms;
-constexpr milliseconds longestTimeout = 24h;   // keeps the arithmetic from overflowing
-constexpr qsizetype keptCapacity = 256 * 1024; // of the output buffer
+constexpr milliseconds FirstSlowRetry = 1s;
+constexpr milliseconds LongestSlowRetry = 10s;
+// After a connection that lasted this long the back-off starts from the beginning.
+constexpr milliseconds StableAfter = 1s;
+// An overdue reply may be in the socket already, because the event loop was busy: it is read before the time is up.
+constexpr milliseconds GraceTime = 5ms;
+constexpr milliseconds LongestTimeout = 24h;   // prevents overflows
+constexpr qsizetype KeptCapacity = 256 * 1024; // of the output buffer
 
-// Pub/sub messages of RESP2: they answer no command.
+// Pub/sub messages of RESP2 are not replies to a command.
 bool isMessage(const Reply &reply)
 {
     if (reply.type != Reply::Array || reply.elements.size() < 3)
@@ -50,8 +51,7 @@ bool isMessage(const Reply &reply)
 
 bool isPassing(const QByteArray &code)
 {
-    return code == "LOADING" || code == "MASTERDOWN" || code == "BUSY" || code == "CLUSTERDOWN"
-            || code == "TRYAGAIN";
+    return code == "LOADING" || code == "MASTERDOWN" || code == "BUSY" || code == "CLUSTERDOWN" || code == "TRYAGAIN";
 }
 
 bool isRefusedByLimit(const Reply &error)
@@ -94,7 +94,7 @@ public:
         Clock::time_point deadline;
         QByteArray name; // of the command or script
         Handler handler;
-        const Script *script = nullptr; // while EVALSHA may still be followed by EVAL
+        const Script *script = nullptr; // until EVAL has been sent, if it has to be
         QList<QByteArray> keys, arguments;
     };
 
@@ -116,7 +116,7 @@ public:
     void checkDeadlines();
     void armDeadline(Clock::time_point deadline);
 
-    /// In a child process after fork(): the connection is the parent's. True if so; it has failed for good then.
+    /// True in a child process after fork(), where the connection belongs to the parent and has failed for good.
     bool isInherited();
     void disown();
     void postFailed();
@@ -141,31 +141,31 @@ public:
 
     std::unique_ptr<Transport> transport;
     std::unique_ptr<ReplyReader> reader;
-    quint64 generation = 0; // of the transport; a change tells callers that theirs is gone
-    bool connected = false; // the transport is
+    quint64 generation = 0; // of the transport; callers compare it to find out that theirs was replaced
+    bool connected = false; // of the transport
 
     QByteArray output;
     std::deque<Pending> pending; // in the order sent
-    size_t unwritten = 0;        // the last so many of `pending` are still in `output`
+    size_t unwritten = 0;        // this many at the end of `pending` are still in `output`
     bool writeScheduled = false;
-    std::vector<std::pair<Handler, CommandResult>> results; // to be handed out from the event loop
+    std::vector<std::pair<Handler, CommandResult>> results; // waiting for postResults()
 
     bool processing = false; // in processReadable()
     bool corked = false;
     std::shared_ptr<const PushHandler> pushHandler;
     std::function<bool()> isNeeded;
 
-    QTimer *const connectTimer; // the attempt's time, or the wait for the next
+    QTimer *const connectTimer; // limits an attempt, or waits for the next one
     QTimer *const deadlineTimer;
     Clock::time_point armedFor;
     bool graceGiven = false;
 
-    int attempts = 0; // failed since the last stable connection
+    int attempts = 0;          // failed since the last stable connection
     int permanentFailures = 0; // since it was Ready
-    int timeOuts = 0; // attempts in which no connection came about in time, since one was refused
+    int timeOuts = 0;          // attempts that were not connected in time, since the last that was refused
     Clock::time_point readySince;
-    qint64 clientId = 0; // of the connection that stands, 0 = unknown
-    qint64 formerId = 0; // of the last one that was Ready and is to be ended on the server
+    qint64 clientId = 0; // of the present connection; 0 = unknown
+    qint64 formerId = 0; // of the last connection that was Ready, which must be ended on the server
 };
 
 Connection::Private::Private(Connection *connection, const ServerUrl &serverUrl)
@@ -185,10 +185,8 @@ Connection::Private::Private(Connection *connection, const ServerUrl &serverUrl)
             startAttempt();
             return;
         }
-        const QString step = connected ? QStringLiteral("the server did not answer the handshake")
-                                       : transport->pendingStep();
-        lose(Failure::Timeout,
-             QStringLiteral("%1 within %2 ms").arg(step).arg(connectTimeout.count()));
+        const QString step = connected ? u"the server did not answer the handshake"_s : transport->pendingStep();
+        lose(Failure::Timeout, u"%1 within %2 ms"_s.arg(step).arg(connectTimeout.count()));
     });
     QObject::connect(deadlineTimer, &QTimer::timeout, q, [this] { checkDeadlines(); });
 }
@@ -220,15 +218,14 @@ void Connection::Private::startAttempt()
     connectTimer->start(connectTimeout);
     QObject::connect(transport.get(), &Transport::connected, q, [this] { beginHandshake(); });
     QObject::connect(transport.get(), &Transport::readyRead, q, [this] { processReadable(); });
-    QObject::connect(transport.get(), &Transport::failed, q,
-                     [this](Failure why, const QString &text) {
-                         // The last bytes may hold the reason.
-                         const QPointer<Connection> guard(q);
-                         const quint64 current = generation;
-                         processReadable();
-                         if (guard && current == generation)
-                             lose(why, text);
-                     });
+    QObject::connect(transport.get(), &Transport::failed, q, [this](Failure why, const QString &text) {
+        // The last bytes may contain the reason.
+        const QPointer<Connection> guard(q);
+        const quint64 current = generation;
+        processReadable();
+        if (guard && current == generation)
+            lose(why, text);
+    });
     transport->connectToServer();
 }
 
@@ -245,8 +242,8 @@ void Connection::Private::beginHandshake()
         sendStep(SetName, {QByteArrayLiteral("CLIENT"), QByteArrayLiteral("SETNAME"), clientName});
         if (formerId != 0) {
             sendStep(FindFormer,
-                     {QByteArrayLiteral("CLIENT"), QByteArrayLiteral("LIST"),
-                      QByteArrayLiteral("ID"), QByteArray::number(formerId)});
+                     {QByteArrayLiteral("CLIENT"), QByteArrayLiteral("LIST"), QByteArrayLiteral("ID"),
+                      QByteArray::number(formerId)});
         }
     }
     sendStep(Id, {QByteArrayLiteral("CLIENT"), QByteArrayLiteral("ID")});
@@ -268,7 +265,7 @@ void Connection::Private::sendStep(Step step, const QList<QByteArray> &arguments
 void Connection::Private::handshakeReply(Step step, const Reply &reply)
 {
     if (step == KillFormer)
-        return; // it is gone, or an ACL forbids it
+        return; // it has ended already, or an ACL forbids to end it
     if (reply.isError()) {
         const QByteArray code = reply.errorCode();
         const bool optional = step != Auth && step != Select;
@@ -277,8 +274,8 @@ void Connection::Private::handshakeReply(Step step, const Reply &reply)
             handshakeError(step, reply);
             return;
         }
-        qCDebug(lcRedis, "%s: CLIENT is refused, going on without: %s",
-                qUtf8Printable(server.toDisplayString()), qUtf8Printable(server.shown(reply.text)));
+        qCDebug(lcRedis, "%s: CLIENT is refused, continuing without it: %s", qUtf8Printable(server.toDisplayString()),
+                qUtf8Printable(server.shown(reply.text)));
     } else if (step == FindFormer) {
         findFormer(reply.text);
     } else if (step == Id) {
@@ -302,47 +299,40 @@ void Connection::Private::handshakeReply(Step step, const Reply &reply)
 void Connection::Private::handshakeError(Step step, const Reply &reply)
 {
     const QByteArray code = reply.errorCode();
-    // The answer to a login may repeat any part of it.
+    // The reply to AUTH may repeat any part of the login.
     const QString said = server.shown(step == Auth ? code : reply.text);
     if (isRefusedByLimit(reply)) {
         lose(Failure::Server,
-             QStringLiteral("the server has no room for another client; raise its "
-                            "maxclients or close other clients"));
+             u"the server has no room for another client; raise its "
+             "maxclients or close other clients"_s);
     } else if (code == "DENIED") {
         lose(Failure::Permission,
-             QStringLiteral("the server runs in protected mode and accepts local clients "
-                            "only; give it a password or a bind address"));
+             u"the server runs in protected mode and accepts local clients "
+             "only; give it a password or a bind address"_s);
     } else if (code == "NOAUTH") {
         lose(Failure::Authentication,
-             QStringLiteral("the server asks for a password; give it in the URL or in "
-                            "QDISTLOCK_PASSWORD"));
+             u"the server asks for a password; give it in the URL or in "
+             "QDISTLOCK_PASSWORD"_s);
     } else if (step == Auth && reply.text.contains("without any password")) {
         lose(Failure::Authentication,
-             QStringLiteral("a password was given but the server has none set; leave "
-                            "it out of the URL and QDISTLOCK_PASSWORD"));
+             u"a password was given but the server has none set; leave "
+             "it out of the URL and QDISTLOCK_PASSWORD"_s);
     } else if (code == "WRONGPASS") {
-        lose(Failure::Authentication,
-             QStringLiteral("the server refuses user name or password (\"WRONGPASS\")"));
+        lose(Failure::Authentication, u"the server refuses user name or password (\"WRONGPASS\")"_s);
     } else if (step == Auth && !isPassing(code) && code != "NOPERM") {
         lose(Failure::Authentication,
-             QStringLiteral("the server refuses the login (\"%1\"); check user name and password, and whether its "
-                            "AUTH command was renamed")
-                     .arg(said));
+             u"the server refuses the login (\"%1\"); check user name and password, and whether its "
+             "AUTH command was renamed"_s.arg(said));
     } else if (code == "NOPERM") {
-        lose(Failure::Permission,
-             QStringLiteral("the server's ACL forbids the handshake (\"%1\")").arg(said));
+        lose(Failure::Permission, u"the server's ACL forbids the handshake (\"%1\")"_s.arg(said));
     } else if (step == Select && !isPassing(code)) {
-        lose(Failure::Server,
-             QStringLiteral("database %1 cannot be selected (\"%2\")")
-                     .arg(server.database)
-                     .arg(said));
+        lose(Failure::Server, u"database %1 cannot be selected (\"%2\")"_s.arg(server.database).arg(said));
     } else {
-        lose(Failure::Server,
-             QStringLiteral("the server answered the handshake with \"%1\"").arg(said));
+        lose(Failure::Server, u"the server replied to the handshake with \"%1\""_s.arg(said));
     }
 }
 
-// Ids begin anew when a server restarts, so an id alone might be somebody else's.
+// A server that restarts counts ids from the beginning: the same id may belong to somebody else.
 void Connection::Private::findFormer(const QByteArray &clientList)
 {
     const QByteArray id = QByteArrayLiteral("id=") + QByteArray::number(formerId);
@@ -352,9 +342,8 @@ void Connection::Private::findFormer(const QByteArray &clientList)
         const QList<QByteArray> fields = line.trimmed().split(' ');
         if (!fields.contains(id) || !fields.contains(name))
             continue;
-        qCDebug(lcRedis, "%s: ending the former connection",
-                qUtf8Printable(server.toDisplayString()));
-        // Ready need not wait for the answer: what is sent from then on comes after this command.
+        qCDebug(lcRedis, "%s: ending the former connection", qUtf8Printable(server.toDisplayString()));
+        // Ready does not wait for the reply: commands sent from then on run after this one.
         sendStep(KillFormer,
                  {QByteArrayLiteral("CLIENT"), QByteArrayLiteral("KILL"), QByteArrayLiteral("ID"),
                   QByteArray::number(formerId)});
@@ -374,8 +363,7 @@ void Connection::Private::append(Pending &&command)
 
 void Connection::Private::appendScript(const char *verb, const char *body, Pending &&command)
 {
-    appendCommand(&output, {verb, body, QByteArray::number(command.keys.size())}, command.keys,
-                  command.arguments);
+    appendCommand(&output, {verb, body, QByteArray::number(command.keys.size())}, command.keys, command.arguments);
     append(std::move(command));
 }
 
@@ -398,7 +386,7 @@ void Connection::Private::write()
         return;
     unwritten = 0;
     transport->write(output.constData(), output.size());
-    if (output.capacity() > keptCapacity)
+    if (output.capacity() > KeptCapacity)
         output = QByteArray();
     else
         output.resize(0);
@@ -411,14 +399,13 @@ void Connection::Private::refuse(const QByteArray &name, Handler &&handler)
     result.failure = failure == Failure::None ? Failure::Network : failure;
     const QString reason = !errorString.isEmpty()
             ? errorString
-            : describe(state == Connecting ? QStringLiteral("still connecting")
-                                           : QStringLiteral("not connected"));
-    result.errorString = QStringLiteral("%1 was not sent. %2").arg(QString::fromUtf8(name), reason);
+            : describe(state == Connecting ? u"still connecting"_s : u"not connected"_s);
+    result.errorString = u"%1 was not sent. %2"_s.arg(QString::fromUtf8(name), reason);
     results.emplace_back(std::move(handler), std::move(result));
     postResults();
 }
 
-// Hands out results from the event loop.
+// Calls the handlers of `results` from the event loop.
 void Connection::Private::postResults()
 {
     QMetaObject::invokeMethod(
@@ -465,9 +452,7 @@ void Connection::Private::processReadable()
         }
         if (generation == current && reader->hasError()) {
             lose(Failure::Protocol,
-                 QStringLiteral(
-                         "the server sent what is not a valid answer (%1); is it a Redis server?")
-                         .arg(reader->errorString()));
+                 u"the server sent an invalid reply (%1); is it a Redis server?"_s.arg(reader->errorString()));
             if (!guard)
                 return;
         }
@@ -484,23 +469,20 @@ void Connection::Private::processReadable()
 void Connection::Private::deliver(Reply &&reply)
 {
     if (pushHandler && isMessage(reply)) {
-        const auto handler =
-                pushHandler; // outlives a call that replaces it or deletes the connection
+        const auto handler = pushHandler; // outlives a call that replaces it or deletes the connection
         (*handler)(reply);
         return;
     }
     if (pending.size() <= unwritten) {
         if (reply.isError() && state == Ready) {
-            lose(Failure::Server,
-                 QStringLiteral("the server ends the connection with \"%1\"")
-                         .arg(server.shown(reply.text)));
+            lose(Failure::Server, u"the server ends the connection with \"%1\""_s.arg(server.shown(reply.text)));
         } else if (reply.isError()) {
-            handshakeError(Command, reply); // a farewell
+            handshakeError(Command, reply); // sent before the server closes
         } else if (pushHandler) {
             const auto handler = pushHandler;
             (*handler)(reply);
         } else {
-            lose(Failure::Protocol, QStringLiteral("the server sent an answer to no question"));
+            lose(Failure::Protocol, u"the server sent an unexpected reply"_s);
         }
         return;
     }
@@ -522,7 +504,7 @@ void Connection::Private::deliver(Reply &&reply)
         command.handler(result);
 }
 
-// Deadlines: one timer for the earliest, set anew only when it runs out or an earlier one comes.
+// Deadlines: one timer for the earliest. It is restarted only when it runs out or an earlier deadline is added.
 
 void Connection::Private::armDeadline(Clock::time_point deadline)
 {
@@ -550,13 +532,11 @@ void Connection::Private::checkDeadlines()
     }
     if (!graceGiven) {
         graceGiven = true;
-        armDeadline(Clock::now() + grace);
+        armDeadline(Clock::now() + GraceTime);
         return;
     }
     lose(Failure::Timeout,
-         QStringLiteral("no answer to %1 within %2 ms")
-                 .arg(QString::fromUtf8(first->name))
-                 .arg(first->timeout.count()));
+         u"no reply to %1 within %2 ms"_s.arg(QString::fromUtf8(first->name)).arg(first->timeout.count()));
 }
 
 // Ending
@@ -568,8 +548,8 @@ bool Connection::Private::isInherited()
     if (failure == Failure::Fork)
         return true;
     failure = Failure::Fork;
-    errorString = describe(QStringLiteral("this process is a fork of the one that made the connection; call exec() in it, "
-                                          "fork before the first use of a lock, or make a new LockRegistry here"));
+    errorString = describe(u"this process is a fork of the one that made the connection; call exec() in it, "
+                           "fork before the first use of a lock, or make a new LockRegistry here"_s);
     auto ended = endCommands(failure, errorString);
     disown();
     state = Disconnected;
@@ -615,11 +595,11 @@ void Connection::Private::endTransport()
         return;
     transport->disconnect(q);
     transport->abort();
-    transport.release()->deleteLater(); // it may stand on the call stack
+    transport.release()->deleteLater(); // it may be on the call stack
 }
 
-std::vector<std::pair<Connection::Handler, CommandResult>> Connection::Private::endCommands(
-        Failure why, const QString &reason)
+std::vector<std::pair<Connection::Handler, CommandResult>> Connection::Private::endCommands(Failure why,
+                                                                                            const QString &reason)
 {
     std::vector<std::pair<Handler, CommandResult>> ended;
     ended.reserve(pending.size());
@@ -632,8 +612,7 @@ std::vector<std::pair<Connection::Handler, CommandResult>> Connection::Private::
         CommandResult result;
         result.outcome = i < written ? CommandResult::Unknown : CommandResult::NotSent;
         result.failure = why == Failure::Timeout && command.deadline > now ? Failure::Network : why;
-        result.errorString = (i < written ? QStringLiteral("%1 may or may not have run. %2")
-                                          : QStringLiteral("%1 was not sent. %2"))
+        result.errorString = (i < written ? u"%1 may or may not have run. %2"_s : u"%1 was not sent. %2"_s)
                                      .arg(QString::fromUtf8(command.name), reason);
         ended.emplace_back(std::move(command.handler), std::move(result));
     }
@@ -645,7 +624,7 @@ std::vector<std::pair<Connection::Handler, CommandResult>> Connection::Private::
 void Connection::Private::lose(Failure why, const QString &reason)
 {
     const QString text = describe(reason);
-    if (state == Ready && Clock::now() - readySince >= stable)
+    if (state == Ready && Clock::now() - readySince >= StableAfter)
         attempts = 0;
     if (!connected)
         timeOuts = why == Failure::Timeout ? timeOuts + 1 : 0;
@@ -658,13 +637,14 @@ void Connection::Private::lose(Failure why, const QString &reason)
     if (isPermanent(why)) {
         state = Disconnected;
         if (!isStillNeeded()) {
-            qCWarning(lcRedis, "%s Not trying again until asked to.", qUtf8Printable(text));
+            qCWarning(lcRedis, "%s Not retried until the next use.", qUtf8Printable(text));
         } else {
             retrySlowly();
             if (reported)
                 qCDebug(lcRedis, "%s", qUtf8Printable(text));
             else
-                qCWarning(lcRedis, "%s Trying again every few seconds while it is needed.", qUtf8Printable(text));
+                qCWarning(lcRedis, "%s Retrying every few seconds while the connection is needed.",
+                          qUtf8Printable(text));
         }
     } else {
         state = Connecting;
@@ -695,8 +675,7 @@ void Connection::Private::lose(Failure why, const QString &reason)
 
 void Connection::Private::retryLater()
 {
-    const milliseconds base = attempts > 6 ? longestRetry
-                                           : qMin(longestRetry, firstRetry * (1 << attempts));
+    const milliseconds base = attempts > 6 ? LongestRetry : qMin(LongestRetry, FirstRetry * (1 << attempts));
     ++attempts;
     const double jitter = 0.5 + QRandomGenerator::global()->generateDouble();
     connectTimer->start(milliseconds(qRound(double(base.count()) * jitter)));
@@ -704,8 +683,8 @@ void Connection::Private::retryLater()
 
 void Connection::Private::retrySlowly()
 {
-    const milliseconds base = permanentFailures > 3 ? longestSlowRetry
-                                                    : qMin(longestSlowRetry, firstSlowRetry * (1 << permanentFailures));
+    const milliseconds base = permanentFailures > 3 ? LongestSlowRetry
+                                                    : qMin(LongestSlowRetry, FirstSlowRetry * (1 << permanentFailures));
     ++permanentFailures;
     const double jitter = 0.75 + QRandomGenerator::global()->generateDouble() / 2;
     connectTimer->start(milliseconds(qRound(double(base.count()) * jitter)));
@@ -716,7 +695,8 @@ void Connection::Private::retrySlowly()
 Connection::Connection(const ServerUrl &server, QObject *parent)
     : QObject(parent)
     , d(std::make_unique<Private>(this, server))
-{}
+{
+}
 
 Connection::~Connection()
 {
@@ -728,7 +708,7 @@ Connection::~Connection()
     if (d->transport && d->state == Ready && !d->pending.empty())
         LingeringConnection::linger(std::move(d->transport), std::move(d->reader), d->pending.size());
     else if (!d->processing)
-        d->transport.reset(); // else it stands on the call stack
+        d->transport.reset(); // otherwise it is on the call stack
     d->endTransport();
 }
 
@@ -769,8 +749,7 @@ void Connection::close()
     if (d->isInherited() || d->state == Disconnected)
         return;
     d->write();
-    auto ended = d->endCommands(Failure::Network,
-                                d->describe(QStringLiteral("the connection was closed here")));
+    auto ended = d->endCommands(Failure::Network, d->describe(u"the connection was closed by this program"_s));
     d->endTransport();
     d->state = Disconnected;
     d->failure = Failure::None;
@@ -815,8 +794,7 @@ const ServerUrl &Connection::server() const
     return d->server;
 }
 
-void Connection::send(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout,
-                      Handler handler)
+void Connection::send(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout, Handler handler)
 {
     Q_ASSERT(!arguments.isEmpty());
     if (d->isInherited() || d->state != Ready) {
@@ -824,7 +802,7 @@ void Connection::send(const QList<QByteArray> &arguments, std::chrono::milliseco
         return;
     }
     Private::Pending command;
-    command.timeout = qMin(timeout, longestTimeout);
+    command.timeout = qMin(timeout, LongestTimeout);
     command.deadline = Clock::now() + command.timeout;
     command.name = arguments.first();
     command.handler = std::move(handler);
@@ -832,9 +810,8 @@ void Connection::send(const QList<QByteArray> &arguments, std::chrono::milliseco
     d->append(std::move(command));
 }
 
-void Connection::sendScript(const Script &script, const QList<QByteArray> &keys,
-                            const QList<QByteArray> &arguments, std::chrono::milliseconds timeout,
-                            Handler handler)
+void Connection::sendScript(const Script &script, const QList<QByteArray> &keys, const QList<QByteArray> &arguments,
+                            std::chrono::milliseconds timeout, Handler handler)
 {
     const QByteArray name = QByteArray::fromRawData(script.name, qsizetype(qstrlen(script.name)));
     if (d->isInherited() || d->state != Ready) {
@@ -842,7 +819,7 @@ void Connection::sendScript(const Script &script, const QList<QByteArray> &keys,
         return;
     }
     Private::Pending command;
-    command.timeout = qMin(timeout, longestTimeout);
+    command.timeout = qMin(timeout, LongestTimeout);
     command.deadline = Clock::now() + command.timeout;
     command.name = name;
     command.handler = std::move(handler);

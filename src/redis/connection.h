@@ -3,10 +3,10 @@
 
 #pragma once
 
-#include "failure.h"
-#include "reply.h"
-#include "script.h"
-#include "serverurl.h"
+#include "redis/failure.h"
+#include "redis/reply.h"
+#include "redis/script.h"
+#include "redis/serverurl.h"
 
 #include <QtCore/qobject.h>
 
@@ -16,13 +16,13 @@
 
 namespace QtRedis {
 
-/// How one command ended. Exactly one of these for each command.
+/// How a command ended. Every command has exactly one result.
 struct CommandResult
 {
     enum Outcome : quint8 {
-        Replied, ///< `reply` is what the server said, errors included
-        NotSent, ///< the server never got it
-        Unknown  ///< sent, but no reply came: it may have run, or may still run
+        Replied, ///< see `reply`, which may be an error
+        NotSent, ///< the server has not received it
+        Unknown  ///< sent, but without a reply: the server may have executed it, or may still do so
     };
     Outcome outcome = NotSent;
     Reply reply;
@@ -31,24 +31,22 @@ struct CommandResult
 };
 
 /*!
-    One connection to one Redis server, RESP2, pipelined: commands go out in the order of send() and
-    are answered in that order.
+    One pipelined RESP2 connection to one Redis server: commands are sent in the order of send(), and replies arrive in
+    the same order.
 
-    Handshake: AUTH, SELECT, CLIENT SETNAME, CLIENT ID, in one write. After a loss it connects again
-    by itself with jittered back-off (10 ms doubling to 1 s, ± 50 %) until close(). After a permanent
-    failure it is Disconnected, and tries again only while it is needed (1 s doubling to 10 s, ± 25 %),
-    or after the next open(). On reconnecting it first ends its own former
-    connection on the server (CLIENT LIST ID, and CLIENT KILL ID only if the entry bears our unique
-    client name), so that commands lost with it cannot run later than those sent now; where an ACL
-    forbids that it goes on without.
+    Handshake: AUTH, SELECT, CLIENT SETNAME, CLIENT ID, in one write. When the connection is lost, it is made again with
+    jittered back-off (10 ms doubling to 1 s, ± 50 %) until close(). After a permanent failure it is Disconnected, and
+    is made again only while it is needed (1 s doubling to 10 s, ± 25 %), or after the next open(). The handshake of a
+    new connection ends the former one on the server (CLIENT LIST ID, and CLIENT KILL ID only if the entry has our
+    unique client name), so that commands lost with it cannot run after those sent now. An ACL may forbid that.
 
-    Writing: the commands of one turn of the event loop share one write at its end; those sent by
-    handlers are written right after the replies of that read.
+    Writing: the commands of one event loop turn share one write at its end; those sent by handlers are written right
+    after the replies of that read.
 
-    Thread: its own, with an event loop. Errors: values. Nothing blocks; no handler is called from
-    inside a member function, each is called exactly once unless the connection is destroyed before,
-    and a handler may delete the connection. A handler must not run an event loop. Error replies may
-    repeat the user name or the password: only server().shown() of them is fit for logs and errors.
+    Thread: the one it lives in, with an event loop. Errors: values. Nothing blocks. No handler is called from inside a
+    member function; each is called exactly once unless the connection is destroyed before. A handler may delete the
+    connection, but must not run an event loop. Error replies may repeat the user name or the password: only
+    server().shown() makes them fit for logs and errors.
 */
 class Connection : public QObject
 {
@@ -64,57 +62,52 @@ public:
     /// Calls no handler. Commands already passed to send() still reach a server that answers; see LingeringConnection.
     ~Connection() override;
 
-    /// Unique on the server; given with CLIENT SETNAME at each handshake. Printable ASCII without
-    /// spaces.
+    /// Sent with CLIENT SETNAME in each handshake. It must be unique on the server: printable ASCII without spaces.
     void setClientName(const QByteArray &name);
-    /// For connecting and for the handshake together. Default 3 s.
+    /// Limits connecting and the handshake together. Default: 3 s.
     void setConnectTimeout(std::chrono::milliseconds timeout);
 
-    /// Asked from the event loop after a permanent failure, and before each attempt that follows: whether to try
-    /// again without an open(). Without this function it does not.
+    /// \a isNeeded is called from the event loop after a permanent failure and before each attempt that follows: true
+    /// makes the next attempt without an open(). Without this function there is none.
     void setNeeded(std::function<bool()> isNeeded);
 
-    /// Starts connecting from the event loop, unless it is connecting or Ready.
+    /// Starts connecting from the event loop, unless the connection is connecting or Ready.
     void open();
-    /// Writes what was sent to the kernel and ends the connection; what is unanswered ends Unknown.
+    /// Writes the commands sent so far to the kernel and ends the connection; those without a reply end Unknown.
     void close();
-    /// Where the address may lead to another server by now: ends the connection as a Failure::Server, or the
-    /// attempt to connect, from the event loop, after the replies that have arrived; and connects again with
-    /// back-off. \a reason is a clause for errorString(). Does nothing where there is no connection.
+    /// For an address that may lead to another server by now: after the replies that have arrived, ends the connection,
+    /// or the attempt to connect, as a Failure::Server from the event loop, and connects again with back-off. \a reason
+    /// is a clause for errorString(). Does nothing if there is no connection.
     void reconnect(const QString &reason);
 
     State state() const;
     Failure failure() const;
-    /// Why it is not Ready; names the server, never its password.
+    /// Why the connection is not Ready; names the server, never its password.
     QString errorString() const;
     const ServerUrl &server() const;
 
-    /// Only while Ready is a command sent; otherwise it ends NotSent. When \a timeout passes
-    /// without the reply the whole connection is given up (a pipelined stream cannot skip a reply)
-    /// and made anew.
-    void send(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout,
-              Handler handler);
-    /// EVALSHA, and once EVAL after NOSCRIPT, within the same \a timeout. The EVAL runs after what
-    /// was sent in between. \a script must outlive the connection.
-    void sendScript(const Script &script, const QList<QByteArray> &keys,
-                    const QList<QByteArray> &arguments, std::chrono::milliseconds timeout,
-                    Handler handler);
-    /// Collects what is sent from now on until flush().
+    /// Unless the connection is Ready, the command ends NotSent. If there is no reply within \a timeout, the whole
+    /// connection is ended, because a pipelined stream cannot skip a reply, and made again.
+    void send(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout, Handler handler);
+    /// Sends EVALSHA and, after NOSCRIPT, EVAL, within the same \a timeout. The EVAL runs after the commands that were
+    /// sent in between. \a script must outlive the connection.
+    void sendScript(const Script &script, const QList<QByteArray> &keys, const QList<QByteArray> &arguments,
+                    std::chrono::milliseconds timeout, Handler handler);
+    /// Collects the commands sent from now on until flush().
     void cork();
-    /// Writes what was sent so far now instead of at the end of this turn.
+    /// Writes the commands sent so far at once instead of at the end of this event loop turn.
     void flush();
     /// True while handlers are called; repliesProcessed() follows.
     bool isDelivering() const;
-    /// Pub/sub messages, and replies that answer no pending command, go here; without a handler
-    /// they are a protocol failure.
+    /// Receives pub/sub messages and unexpected replies; without a handler these are a protocol failure.
     void setPushHandler(PushHandler handler);
 
 Q_SIGNALS:
     void stateChanged();
-    /// One connect attempt failed or the connection ended. failure() and errorString() tell.
+    /// An attempt to connect failed, or the connection ended; see failure() and errorString().
     void failed();
-    /// The handlers of one read, or of one loss, have all been called. What is sent in here shares
-    /// the write with what they sent.
+    /// All handlers of one read, or of a lost connection, have been called. Commands sent by a slot share the write of
+    /// those that the handlers sent.
     void repliesProcessed();
 
 private:

@@ -1,18 +1,18 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "descriptorstream.h"
+#include "redis/descriptorstream.h"
 
 #include <QtCore/qsocketnotifier.h>
 
 #include <utility>
 
 #ifdef Q_OS_LINUX
-#include <cerrno>
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#  include <cerrno>
+#  include <fcntl.h>
+#  include <poll.h>
+#  include <sys/socket.h>
+#  include <unistd.h>
 #endif
 
 namespace QtRedis {
@@ -21,8 +21,8 @@ namespace QtRedis {
 
 namespace {
 
-// Bounds what one turn of the event loop has to parse, against a server that never stops sending.
-constexpr qint64 readPerTurn = 256 * 1024;
+// Limits the bytes that one event loop turn has to parse, against a server that never stops sending.
+constexpr qint64 ReadPerTurn = 256 * 1024;
 
 } // namespace
 
@@ -57,8 +57,7 @@ void DescriptorStream::abort()
     m_ended = true;
     m_reported = true;
     disconnect();
-    // A notifier must not watch a descriptor that may soon be another's. It may stand on the call
-    // stack.
+    // A notifier must not watch a descriptor that may soon be reused. It may be on the call stack.
     if (m_readNotifier) {
         m_readNotifier->setEnabled(false);
         m_writeNotifier->setEnabled(false);
@@ -69,7 +68,7 @@ void DescriptorStream::abort()
 
 qint64 DescriptorStream::read(char *data, qint64 size)
 {
-    if (m_ended || m_drained || m_readThisTurn >= readPerTurn)
+    if (m_ended || m_drained || m_readThisTurn >= ReadPerTurn)
         return 0;
     ssize_t got;
     do {
@@ -153,7 +152,7 @@ void DescriptorStream::end(int error)
         m_readNotifier->setEnabled(false);
         m_writeNotifier->setEnabled(false);
     }
-    // Its last words may have arrived since.
+    // The last bytes may have arrived since.
     m_drained = false;
     m_readThisTurn = 0;
     QMetaObject::invokeMethod(
@@ -176,7 +175,8 @@ bool DescriptorStream::isSupported()
 
 DescriptorStream::DescriptorStream(qintptr, QObject *parent)
     : QObject(parent)
-{}
+{
+}
 
 DescriptorStream::~DescriptorStream() = default;
 

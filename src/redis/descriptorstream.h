@@ -15,40 +15,38 @@ QT_END_NAMESPACE
 namespace QtRedis {
 
 /*!
-    A connected socket of the operating system, read and written as it is.
+    A connected socket of the operating system, without the buffers of Qt's sockets: for each small message these enable
+    and disable a write notifier, and ask for the number of bytes before they read them. With one command at a time that
+    costs more than the command.
 
-    Qt's sockets buffer both ways: for each small message they set a write notifier and take it away
-    again, and ask how much there is to read before they read it. With a command at a time that is
-    more work than the command.
-
-    Thread: its own, with an event loop. Only wait() sleeps. Nothing is emitted from inside read() and
+    Thread: the one it lives in, with an event loop. Only wait() sleeps. Nothing is emitted from inside read() and
     write().
 */
 class DescriptorStream : public QObject
 {
     Q_OBJECT
 public:
-    /// Whether this system has what this class needs.
+    /// Whether the operating system is supported.
     static bool isSupported();
 
-    /// Takes a duplicate: \a descriptor remains the caller's.
+    /// Duplicates \a descriptor, which remains the caller's.
     explicit DescriptorStream(qintptr descriptor, QObject *parent = nullptr);
     ~DescriptorStream() override;
 
-    /// What has arrived, at most \a size bytes; 0 if nothing. What lies ready beyond a bound waits
-    /// for the next turn of the event loop.
+    /// Reads at most \a size bytes that have arrived; returns 0 if there are none. One event loop turn reads a limited
+    /// amount; the rest can be read in the next.
     qint64 read(char *data, qint64 size);
-    /// Bytes that the kernel does not accept at once are written later, when it does.
+    /// Bytes that the kernel does not accept at once are written later.
     void write(const char *data, qint64 size);
-    /// Where no event loop runs any more: blocks until something arrives or the kernel takes more of what was written,
-    /// for \a atMost. Emits readyRead(). False once nothing can be read any more.
+    /// For a thread whose event loop has ended: blocks, for \a atMost, until bytes arrive or the kernel accepts more.
+    /// Emits readyRead(). False once nothing more can be read.
     bool wait(std::chrono::milliseconds atMost);
-    /// Closes it now; what the kernel has not taken is lost. Nothing is emitted any more.
+    /// Closes the socket at once; bytes that the kernel has not accepted are lost. Nothing more is emitted.
     void abort();
 
 Q_SIGNALS:
     void readyRead();
-    /// The other side closed the connection. What it sent before can still be read.
+    /// The peer closed the connection. The bytes that it sent before can still be read.
     void closed();
     void failed(const QString &systemError);
 
@@ -62,8 +60,8 @@ private:
     QSocketNotifier *m_writeNotifier = nullptr;
     QByteArray m_unwritten;
     qint64 m_readThisTurn = 0;
-    bool m_drained = false; ///< as far as known; the notifier tells otherwise
-    bool m_ended = false; ///< nothing more can be read
+    bool m_drained = false; ///< nothing to read until the notifier is activated
+    bool m_ended = false;   ///< nothing more can be read
     bool m_reported = false;
 };
 

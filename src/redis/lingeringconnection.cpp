@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "lingeringconnection.h"
+#include "redis/lingeringconnection.h"
 
 #include "base/forkcount.h"
-#include "codec.h"
-#include "transport.h"
+#include "redis/codec.h"
+#include "redis/transport.h"
 
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qdeadlinetimer.h>
@@ -24,15 +24,15 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds LingerAtMost = 1s;
 constexpr std::chrono::milliseconds DrainAtMost = 250ms;
-// For a connection that is destroyed after others of its thread have used that up.
+// For a connection that is destroyed after others of its thread have used up DrainAtMost.
 constexpr std::chrono::milliseconds DrainAtLeast = 10ms;
 
-// Without destructors: connections may be destroyed at any moment of the end of a thread or the program.
+// These have no destructors: connections may be destroyed at any time while a thread or the program ends.
 thread_local LingeringConnection *firstOfThread = nullptr;
 thread_local qint64 drainedFor = 0; // ms, since the end of this thread began
 std::atomic<bool> programEnds{false};
 
-// Whether an event loop may run in this thread again, or something report its end.
+// An event loop may run in this thread again, or a signal will report its end.
 bool threadGoesOn()
 {
     return QCoreApplication::instance() && !QCoreApplication::closingDown() && !programEnds
@@ -86,7 +86,7 @@ void LingeringConnection::readReplies()
 {
     char chunk[16 * 1024];
     if (m_forks != forkCount())
-        m_replies = 0; // they are the parent's
+        m_replies = 0; // the parent reads them
     while (m_replies > 0) {
         const qint64 size = m_transport->read(chunk, sizeof chunk);
         if (size <= 0)

@@ -20,10 +20,10 @@ class Transport;
     The socket of a destroyed Connection, kept until every command that was sent has its reply. Closing it earlier
     would reset it, and the server might discard commands that it has not read.
 
-    Deletes itself after the last reply or when the server closes, after 1 s at the latest. Where the thread, the
-    application or the program ends before that, it blocks this end for as long as replies are outstanding: for 250 ms
-    at most, all such sockets of a thread together, and then for 10 ms at most with each further one. A server that
-    answers takes one round trip.
+    Deletes itself after the last reply or when the server closes, after 1 s at the latest. If the thread, the
+    application or the program ends before that, it blocks this end while replies are outstanding: all sockets of a
+    thread together for 250 ms at most, and then each further one for 10 ms at most. A server that replies takes one
+    round trip.
 
     Thread: the one of the Connection. Emits nothing.
 */
@@ -35,7 +35,7 @@ public:
     static void linger(std::unique_ptr<Transport> transport, std::unique_ptr<ReplyReader> reader, size_t replies);
 
     /// A static object of this type waits, in its destructor, for the lingering connections of the thread that ends
-    /// the program. It must be constructed after whatever they still need then.
+    /// the program. It must be constructed after everything that they still need then.
     struct AtExit
     {
         ~AtExit();
@@ -52,7 +52,7 @@ private:
     const std::unique_ptr<Transport> m_transport;
     const std::unique_ptr<ReplyReader> m_reader;
     const int m_forks;
-    size_t m_replies; ///< outstanding
+    size_t m_replies;            ///< outstanding
     LingeringConnection *m_next; ///< of this thread
 };
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "reply.h"
+#include "redis/reply.h"
 
 #include <algorithm>
 

@@ -7,8 +7,8 @@
 
 namespace QtRedis {
 
-/// A Lua script and the SHA1 (40 lower-case hex digits) under which the server keeps it. Constants,
-/// made at build time.
+/// A Lua script and the SHA1 (40 lower-case hex digits) under which the server keeps it. Constants, generated at build
+/// time.
 struct Script
 {
     const char *name;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "serverurl.h"
+#include "redis/serverurl.h"
 
 #include <QtCore/qregularexpression.h>
 #include <QtCore/qstringlist.h>
@@ -10,17 +10,19 @@
 #include <algorithm>
 #include <limits>
 
+using namespace Qt::StringLiterals;
+
 namespace QtRedis {
 
 namespace {
 
-constexpr int defaultPort = 6379;
-// sizeof(sockaddr_un::sun_path) less its final zero, the least of the common systems'.
-constexpr qsizetype maximumSocketPath = 103;
+constexpr int DefaultPort = 6379;
+// sizeof(sockaddr_un::sun_path) - 1 on the system with the shortest.
+constexpr qsizetype MaximumSocketPath = 103;
 
-const QLatin1String tcpScheme("redis");
-const QLatin1String tlsScheme("rediss");
-const QLatin1String unixScheme("unix");
+const QLatin1String TcpScheme("redis");
+const QLatin1String TlsScheme("rediss");
+const QLatin1String UnixScheme("unix");
 
 /*
     "redis://user:12/3@host" has the host "user" and the path "/3@host": where an unescaped
@@ -31,18 +33,17 @@ const QLatin1String unixScheme("unix");
 bool hasStrayAt(const QUrl &url)
 {
     QString rest = url.query(QUrl::FullyEncoded) + url.fragment(QUrl::FullyEncoded);
-    if (url.scheme() != unixScheme || !url.authority().isEmpty())
+    if (url.scheme() != UnixScheme || !url.authority().isEmpty())
         rest += url.path(QUrl::FullyEncoded);
     return rest.contains(u'@');
 }
 
-// What a URL parser would take for something else, and what would break a line of a log.
+// Characters that a URL parser would read as something else, or that would break a line of a log.
 QString encodedPath(const QString &path)
 {
     QString encoded;
     for (const QChar character : path) {
-        if (character.category() == QChar::Other_Control || character == u'%' || character == u'?'
-            || character == u'#')
+        if (character.category() == QChar::Other_Control || character == u'%' || character == u'?' || character == u'#')
             encoded += QString::fromLatin1(QString(character).toUtf8().toPercentEncoding());
         else
             encoded += character;
@@ -50,35 +51,33 @@ QString encodedPath(const QString &path)
     return encoded;
 }
 
-// QUrl's own text holds the whole URL, with the password; only its first clause is looked at.
+// QUrl's error text contains the whole URL with the password; only its first clause is used.
 QString invalidPart(const QUrl &url)
 {
     const QString reason = url.errorString();
-    if (reason.startsWith(QLatin1String("Invalid port"))
-        || reason.startsWith(QLatin1String("Port")))
-        return QStringLiteral(
-                "the port must be a number from 1 to 65535 (a ':', '/', '?', '#' or '@' in user "
-                "name or password must be percent-encoded)");
+    if (reason.startsWith(QLatin1String("Invalid port")) || reason.startsWith(QLatin1String("Port")))
+        return u"the port must be a number from 1 to 65535 (a ':', '/', '?', '#' or '@' in user "
+               "name or password must be percent-encoded)"_s;
     if (reason.startsWith(QLatin1String("Invalid user")))
-        return QStringLiteral("the user name has a character that must be percent-encoded");
+        return u"the user name has a character that must be percent-encoded"_s;
     if (reason.startsWith(QLatin1String("Invalid password")))
-        return QStringLiteral("the password has a character that must be percent-encoded");
+        return u"the password has a character that must be percent-encoded"_s;
     if (reason.contains(QLatin1String("host")) || reason.contains(QLatin1String("IP")))
-        return QStringLiteral("the host is neither a valid name nor a valid address");
+        return u"the host is neither a valid name nor a valid address"_s;
     if (reason.startsWith(QLatin1String("Invalid query")))
-        return QStringLiteral("the query has a character that must be percent-encoded");
+        return u"the query has a character that must be percent-encoded"_s;
     if (reason.startsWith(QLatin1String("Invalid scheme")))
-        return QStringLiteral("the scheme is not valid");
-    return QStringLiteral("it is not a valid URL");
+        return u"the scheme is not valid"_s;
+    return u"it is not a valid URL"_s;
 }
 
 /// The URL the user meant: "redis://localhost:6379" for "localhost:6379", which QUrl parses as the scheme "localhost"
 /// and the path "6379". Empty if the text does not look like an address without its scheme.
 QString meantUrl(const QUrl &url)
 {
-    static const QRegularExpression address(QStringLiteral("^(?://)?(\\[[0-9A-Fa-f:.]+\\]|[A-Za-z0-9_.-]+)"
-                                                           "(?::[0-9]{1,5}(?:/[0-9]*)?)?$"));
-    // Of a URL that is not valid QUrl keeps parts, which may be parts of a password.
+    static const QRegularExpression address(u"^(?://)?(\\[[0-9A-Fa-f:.]+\\]|[A-Za-z0-9_.-]+)"
+                                            "(?::[0-9]{1,5}(?:/[0-9]*)?)?$"_s);
+    // QUrl keeps parts of an invalid URL, which may be parts of a password.
     if (!url.isValid() && (url.errorString().contains(u'@') || url.path().startsWith(u'/')))
         return QString();
     const QString text = url.isValid() ? url.toString(QUrl::FullyEncoded) : url.path(QUrl::FullyEncoded);
@@ -90,15 +89,15 @@ QString meantUrl(const QUrl &url)
     return QString();
 }
 
-/// For errors, also where the URL is not valid; without what may be a user name or password.
+/// \a url for errors, even if it is not valid, without anything that may be a user name or password.
 QString shownUrl(const QUrl &url)
 {
     if (url.isValid()) {
-        // After an '@' that was not encoded what is taken for the host may be a part of the password.
+        // If there is an '@' that was not encoded, the host may be a part of the password.
         const bool mayHaveSecret = url.toString(QUrl::FullyEncoded).contains(u'@');
         QUrl shown = ServerUrl::withoutSecrets(url);
         if (!url.host().isEmpty())
-            shown.setPath(QString()); // of "redis://user:/password;" too
+            shown.setPath(QString()); // as in "redis://user:/password;"
         return mayHaveSecret ? QString() : shown.toString(QUrl::FullyEncoded);
     }
     const QLatin1String start("source was \"");
@@ -108,7 +107,7 @@ QString shownUrl(const QUrl &url)
     if (!reason.contains(start) || reason.contains(u'@') || !shown.contains(QLatin1String("://")))
         return QString();
     // The end may be "user:password", with the host forgotten.
-    static const QRegularExpression end(QStringLiteral("[?#]|:(?!//)|[^\\x20-\\x7e]"));
+    static const QRegularExpression end(u"[?#]|:(?!//)|[^\\x20-\\x7e]"_s);
     if (const qsizetype position = shown.indexOf(end); position >= 0)
         shown = shown.left(position) + u'…';
     return shown;
@@ -118,7 +117,7 @@ bool decode(const QString &encoded, QString *decoded)
 {
     const QByteArray bytes = QByteArray::fromPercentEncoding(encoded.toUtf8());
     *decoded = QString::fromUtf8(bytes);
-    return decoded->toUtf8() == bytes; // false where the bytes are no UTF-8
+    return decoded->toUtf8() == bytes; // false if the bytes are not UTF-8
 }
 
 bool parseDatabase(const QString &text, int *database)
@@ -132,7 +131,7 @@ bool parseDatabase(const QString &text, int *database)
     return ok;
 }
 
-/// "/a" for "//./a", which is the same file. Not for "/b/../a", which is another one if b is a link.
+/// "/a" for "//./a", which is the same file; but "/b/../a" is another one if b is a link.
 QString withoutEmptySegments(const QString &path)
 {
     QString result;
@@ -172,8 +171,8 @@ bool Parser::parse()
     if (parseAll())
         return true;
     const QString shown = shownUrl(url);
-    error = shown.isEmpty() ? QStringLiteral("The server URL cannot be used: %1").arg(error)
-                            : QStringLiteral("The server URL \"%1\" cannot be used: %2").arg(shown, error);
+    error = shown.isEmpty() ? u"The server URL cannot be used: %1"_s.arg(error)
+                            : u"The server URL \"%1\" cannot be used: %2"_s.arg(shown, error);
     if (!error.endsWith(u'?'))
         error += u'.';
     return false;
@@ -183,60 +182,57 @@ bool Parser::parseScheme()
 {
     const QString meant = meantUrl(url);
     if (!meant.isEmpty())
-        return fail(QStringLiteral("it has no scheme; did you mean %1?").arg(meant));
-    if (url.scheme() == tcpScheme || url.scheme() == tlsScheme || url.scheme() == unixScheme) {
-        server.scheme = url.scheme() == tcpScheme ? ServerUrl::Tcp
-                : url.scheme() == tlsScheme       ? ServerUrl::Tls
+        return fail(u"it has no scheme; did you mean %1?"_s.arg(meant));
+    if (url.scheme() == TcpScheme || url.scheme() == TlsScheme || url.scheme() == UnixScheme) {
+        server.scheme = url.scheme() == TcpScheme ? ServerUrl::Tcp
+                : url.scheme() == TlsScheme       ? ServerUrl::Tls
                                                   : ServerUrl::Unix;
         return true;
     }
     if (!url.isValid())
         return fail(invalidPart(url));
-    const QString known = QStringLiteral("use %1 or %2").arg(schemes.first(schemes.size() - 1).join(QLatin1String(", ")),
-                                                              schemes.last());
+    const QString known = u"use %1 or %2"_s.arg(schemes.first(schemes.size() - 1).join(QLatin1String(", ")),
+                                                schemes.last());
     if (url.scheme().isEmpty())
-        return fail(QStringLiteral("it has no scheme; ") + known);
+        return fail(u"it has no scheme; "_s + known);
     return fail(hasStrayAt(url) // "user:password@host" has the scheme "user"
-                        ? QStringLiteral("its scheme is not supported; ") + known
-                        : QStringLiteral("the scheme \"%1\" is not supported; %2").arg(url.scheme(), known));
+                        ? u"its scheme is not supported; "_s + known
+                        : u"the scheme \"%1\" is not supported; %2"_s.arg(url.scheme(), known));
 }
 
 bool Parser::parseAll()
 {
     if (url.isEmpty() && url.isValid())
-        return fail(QStringLiteral("it is empty; expected redis://host:port/db"));
+        return fail(u"it is empty; expected redis://host:port/db"_s);
     if (!url.isValid() && url.errorString().isEmpty())
-        return fail(QStringLiteral("it is empty; expected redis://host:port/db"));
+        return fail(u"it is empty; expected redis://host:port/db"_s);
     if (!parseScheme())
         return false;
     if (!url.isValid())
         return fail(invalidPart(url));
 
     if (hasStrayAt(url))
-        return fail(QStringLiteral(
-                "there is an '@' after the host; a ':', '/', '?', '#' or '@' in user name, "
-                "password or path must be percent-encoded"));
+        return fail(u"there is an '@' after the host; a ':', '/', '?', '#' or '@' in user name, "
+                    "password or path must be percent-encoded"_s);
     if (url.hasFragment())
-        return fail(QStringLiteral("it has a fragment ('#'), which means nothing for a server"));
+        return fail(u"it has a fragment ('#'), which has no meaning for a server"_s);
 
-    return (server.scheme == ServerUrl::Unix ? parseSocket() : parseAuthority()) && parseUser()
-            && parseQuery();
+    return (server.scheme == ServerUrl::Unix ? parseSocket() : parseAuthority()) && parseUser() && parseQuery();
 }
 
 bool Parser::parseUser()
 {
     if (!decode(url.userName(QUrl::FullyEncoded), &server.user))
-        return fail(QStringLiteral("the user name is not UTF-8"));
+        return fail(u"the user name is not UTF-8"_s);
     if (!decode(url.password(QUrl::FullyEncoded), &server.password))
-        return fail(QStringLiteral("the password is not UTF-8"));
+        return fail(u"the password is not UTF-8"_s);
 
     if (server.password.isEmpty())
         server.password = qEnvironmentVariable("QDISTLOCK_PASSWORD");
-    // "user:@host" is a user whose password is empty, "user@host" is a password forgotten.
+    // "user:@host" has an empty password; in "user@host" the password was forgotten.
     const bool givenEmpty = url.userInfo(QUrl::FullyEncoded).contains(u':');
     if (!server.user.isEmpty() && server.password.isEmpty() && !givenEmpty)
-        return fail(QStringLiteral(
-                "it has a user name but no password, and QDISTLOCK_PASSWORD is not set"));
+        return fail(u"it has a user name but no password, and QDISTLOCK_PASSWORD is not set"_s);
     return true;
 }
 
@@ -244,43 +240,39 @@ bool Parser::parseAuthority()
 {
     server.host = url.host(QUrl::FullyDecoded);
     if (server.host.isEmpty())
-        return fail(QStringLiteral("it has no host"));
-    // In the zone of an IPv6 address QUrl takes any.
+        return fail(u"it has no host"_s);
+    // QUrl accepts any character in the zone of an IPv6 address.
     if (!std::all_of(server.host.cbegin(), server.host.cend(), [](QChar c) { return c.isPrint(); }))
-        return fail(QStringLiteral("the host has a character that cannot be printed"));
+        return fail(u"the host has a character that cannot be printed"_s);
 
-    const int port = url.port(defaultPort);
+    const int port = url.port(DefaultPort);
     if (port < 1 || port > std::numeric_limits<quint16>::max())
-        return fail(QStringLiteral("the port must be a number from 1 to 65535"));
+        return fail(u"the port must be a number from 1 to 65535"_s);
     server.port = quint16(port);
 
     const QString path = url.path(QUrl::FullyEncoded);
     if (path.size() > 1 && !parseDatabase(path.mid(1), &server.database))
-        return fail(QStringLiteral("the path must be a database number such as /0"));
+        return fail(u"the path must be a database number such as /0"_s);
     return true;
 }
 
 bool Parser::parseSocket()
 {
     if (!url.host().isEmpty() || url.port() != -1)
-        return fail(
-                QStringLiteral("the path of a Unix socket must be absolute, with three slashes: "
-                               "unix:///path/to.sock"));
+        return fail(u"the path of a Unix socket must be absolute, with three slashes: "
+                    "unix:///path/to.sock"_s);
     if (!decode(url.path(QUrl::FullyEncoded), &server.path))
-        return fail(QStringLiteral("the path of the Unix socket is not UTF-8"));
+        return fail(u"the path of the Unix socket is not UTF-8"_s);
     if (server.path.isEmpty())
-        return fail(QStringLiteral("it has no path to a Unix socket"));
+        return fail(u"it has no path to a Unix socket"_s);
     if (!server.path.startsWith(u'/'))
-        return fail(
-                QStringLiteral("the path of a Unix socket must be absolute: unix:///path/to.sock"));
+        return fail(u"the path of a Unix socket must be absolute: unix:///path/to.sock"_s);
     if (server.path.endsWith(u'/'))
-        return fail(
-                QStringLiteral("the path of the Unix socket ends in '/' and so names a folder"));
+        return fail(u"the path of the Unix socket ends in '/' and so names a folder"_s);
     if (server.path.contains(QChar(u'\0')))
-        return fail(QStringLiteral("the path of the Unix socket has a zero byte"));
-    if (server.path.toUtf8().size() > maximumSocketPath)
-        return fail(QStringLiteral("the path of the Unix socket is longer than %1 bytes")
-                            .arg(maximumSocketPath));
+        return fail(u"the path of the Unix socket has a zero byte"_s);
+    if (server.path.toUtf8().size() > MaximumSocketPath)
+        return fail(u"the path of the Unix socket is longer than %1 bytes"_s.arg(MaximumSocketPath));
     return true;
 }
 
@@ -288,33 +280,30 @@ bool Parser::parseQuery()
 {
     QStringList allowed;
     if (server.scheme == ServerUrl::Tls)
-        allowed = {QStringLiteral("ca"), QStringLiteral("cert"), QStringLiteral("key")};
+        allowed = {u"ca"_s, u"cert"_s, u"key"_s};
     else if (server.scheme == ServerUrl::Unix)
-        allowed = {QStringLiteral("db")};
+        allowed = {u"db"_s};
 
     QStringList seen;
     const auto items = QUrlQuery(url).queryItems(QUrl::FullyEncoded);
     for (const auto &item : items) {
         QString name, value;
         if (!decode(item.first, &name) || !decode(item.second, &value))
-            return fail(QStringLiteral("the query is not UTF-8"));
+            return fail(u"the query is not UTF-8"_s);
         if (!allowed.contains(name)) {
             const QString known = allowed.isEmpty()
-                    ? QStringLiteral("%1:// takes none").arg(url.scheme())
-                    : QStringLiteral("%1:// takes %2")
-                              .arg(url.scheme(), allowed.join(QLatin1String(", ")));
-            // An item of no scheme may be the rest of a password with a '?' in it.
-            const bool ofAnother = QStringList{QStringLiteral("ca"), QStringLiteral("cert"), QStringLiteral("key"),
-                                               QStringLiteral("db")}
-                                           .contains(name);
-            return fail(ofAnother ? QStringLiteral("the query item \"%1\" is not known; %2").arg(name, known)
-                                  : QStringLiteral("a query item is not known; %1").arg(known));
+                    ? u"%1:// takes none"_s.arg(url.scheme())
+                    : u"%1:// takes %2"_s.arg(url.scheme(), allowed.join(QLatin1String(", ")));
+            // An item that no scheme has may be the rest of a password with a '?' in it.
+            const bool ofAnother = QStringList{u"ca"_s, u"cert"_s, u"key"_s, u"db"_s}.contains(name);
+            return fail(ofAnother ? u"the query item \"%1\" is not known; %2"_s.arg(name, known)
+                                  : u"a query item is not known; %1"_s.arg(known));
         }
         if (seen.contains(name))
-            return fail(QStringLiteral("the query item \"%1\" stands twice").arg(name));
+            return fail(u"the query item \"%1\" occurs twice"_s.arg(name));
         seen.append(name);
         if (value.isEmpty())
-            return fail(QStringLiteral("the query item \"%1\" is empty").arg(name));
+            return fail(u"the query item \"%1\" is empty"_s.arg(name));
 
         if (name == QLatin1String("ca"))
             server.caFile = value;
@@ -323,12 +312,10 @@ bool Parser::parseQuery()
         else if (name == QLatin1String("key"))
             server.keyFile = value;
         else if (!parseDatabase(value, &server.database))
-            return fail(
-                    QStringLiteral("the query item \"db\" must be a database number such as 0"));
+            return fail(u"the query item \"db\" must be a database number such as 0"_s);
     }
     if (server.certificateFile.isEmpty() != server.keyFile.isEmpty())
-        return fail(
-                QStringLiteral("the query items \"cert\" and \"key\" go together, one is missing"));
+        return fail(u"the query items \"cert\" and \"key\" go together, one is missing"_s);
     return true;
 }
 
@@ -336,7 +323,7 @@ bool Parser::parseQuery()
 
 std::optional<ServerUrl> ServerUrl::parse(const QUrl &url, QString *error, const QStringList &otherSchemes)
 {
-    Parser parser{url, QStringList{tcpScheme, tlsScheme, unixScheme} + otherSchemes, {}, {}};
+    Parser parser{url, QStringList{TcpScheme, TlsScheme, UnixScheme} + otherSchemes, {}, {}};
     if (parser.parse())
         return parser.server;
     if (error)
@@ -349,8 +336,8 @@ QUrl ServerUrl::withoutSecrets(const QUrl &url)
     if (url.isValid() && !hasStrayAt(url))
         return url.adjusted(QUrl::RemoveUserInfo | QUrl::RemoveQuery | QUrl::RemoveFragment);
     QUrl safe;
-    if (const QString scheme = url.scheme(); scheme == tcpScheme || scheme == tlsScheme || scheme == unixScheme)
-        safe.setScheme(scheme); // of "user:password@host" it is the user
+    if (const QString scheme = url.scheme(); scheme == TcpScheme || scheme == TlsScheme || scheme == UnixScheme)
+        safe.setScheme(scheme); // in "user:password@host" it is the user
     return safe;
 }
 
@@ -359,7 +346,7 @@ QUrl ServerUrl::normalized(const QUrl &url)
     const auto server = parse(url, nullptr);
     if (!server)
         return url;
-    QUrl normalized = url; // QUrl itself has one spelling of the scheme and the host
+    QUrl normalized = url; // QUrl has normalized scheme and host
     if (server->scheme == Unix) {
         normalized.setHost(QLatin1String("")); // unix:/path is unix:///path
         normalized.setPath(withoutEmptySegments(server->path), QUrl::DecodedMode);
@@ -391,14 +378,14 @@ QUrl ServerUrl::normalized(const QUrl &url)
     if (server->scheme == Unix && server->database != 0)
         add("db", QString::number(server->database));
     normalized.setQuery(query.isEmpty() ? QString() : query.join(u'&'));
-    return QUrl::fromEncoded(normalized.toEncoded()); // QUrl compares which parts were set, even if they are empty
+    return QUrl::fromEncoded(normalized.toEncoded()); // QUrl also compares which parts were set, even if they are empty
 }
 
 QString ServerUrl::toDisplayString() const
 {
     if (scheme == Unix) {
-        const QString shown = QStringLiteral("unix://") + encodedPath(path);
-        return database == 0 ? shown : shown + QStringLiteral("?db=%1").arg(database);
+        const QString shown = u"unix://"_s + encodedPath(path);
+        return database == 0 ? shown : shown + u"?db=%1"_s.arg(database);
     }
     QString shownHost = host;
     if (host.contains(u':')) {
@@ -409,29 +396,28 @@ QString ServerUrl::toDisplayString() const
                         + QString::fromLatin1(QUrl::toPercentEncoding(host.mid(address + 1)));
         shownHost = u'[' + shownHost + u']';
     }
-    // In one call: an address may have a '%'.
-    return QStringLiteral("%1://%2:%3/%4")
-            .arg(scheme == Tls ? tlsScheme : tcpScheme, shownHost, QString::number(port),
-                 QString::number(database));
+    // In one call, because an address may contain a '%'.
+    return u"%1://%2:%3/%4"_s.arg(scheme == Tls ? TlsScheme : TcpScheme, shownHost, QString::number(port),
+                                  QString::number(database));
 }
 
 QString ServerUrl::shown(const QByteArray &serverText) const
 {
-    static const QRegularExpression errorCode(QStringLiteral("^[A-Z]+(?= |$)"));
+    static const QRegularExpression errorCode(u"^[A-Z]+(?= |$)"_s);
     const QString text = QString::fromUtf8(serverText);
     const QString code = errorCode.match(text).captured();
     QString rest = text.mid(code.size());
     if (!password.isEmpty()) {
         QUrl url;
         url.setPassword(password, QUrl::DecodedMode);
-        // The longest spelling first: another one may be a part of it.
-        for (const QString &spelling : {QString::fromLatin1(QUrl::toPercentEncoding(password)),
-                                        url.password(QUrl::FullyEncoded), password})
+        // The longest spelling first, because another one may be a part of it.
+        for (const QString &spelling :
+             {QString::fromLatin1(QUrl::toPercentEncoding(password)), url.password(QUrl::FullyEncoded), password})
             rest.replace(spelling, QLatin1String("***"), Qt::CaseInsensitive);
     }
     if (!user.isEmpty()) {
-        const QRegularExpression name(QStringLiteral("(?<!\\w)%1(?!\\w)").arg(QRegularExpression::escape(user)));
-        rest.replace(name, QStringLiteral("***"));
+        const QRegularExpression name(u"(?<!\\w)%1(?!\\w)"_s.arg(QRegularExpression::escape(user)));
+        rest.replace(name, u"***"_s);
     }
     return code + rest;
 }

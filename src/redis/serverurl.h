@@ -12,8 +12,8 @@
 namespace QtRedis {
 
 /*!
-    Where one Redis server is and how to log in: redis://, rediss:// and unix:// URLs, strictly
-    parsed. Thread: a plain value.
+    The address of a Redis server and the login, strictly parsed from redis://, rediss:// and unix:// URLs. Thread: a
+    plain value.
 */
 struct ServerUrl
 {
@@ -28,19 +28,19 @@ struct ServerUrl
     QString password; ///< percent-decoded; from QDISTLOCK_PASSWORD where the URL has none
     QString caFile, certificateFile, keyFile;
 
-    /// On failure nullopt, and \a error shows the URL and names the part that is wrong, never user name or password.
-    /// \a otherSchemes: further ones that the caller accepts, for the error.
+    /// nullopt, with \a error set, for an invalid URL. The error shows the URL and names the part that is wrong, but
+    /// never user name or password; it also lists \a otherSchemes, which the caller accepts.
     static std::optional<ServerUrl> parse(const QUrl &url, QString *error, const QStringList &otherSchemes = {});
-    /// \a url without user name, password and query, fit for logs. Only the scheme of a URL whose
-    /// parts cannot be told apart for sure, such as one with an unescaped '/' in the password.
+    /// \a url without user name, password and query, fit for logs. If its parts cannot be separated reliably, because
+    /// of an unescaped '/' in the password for instance, only the scheme remains.
     static QUrl withoutSecrets(const QUrl &url);
-    /// The one spelling of \a url: equal for all URLs that parse() reads in the same way. It has the port, but no database 0,
-    /// and no password that comes from QDISTLOCK_PASSWORD. A URL that cannot be used is returned as it is.
+    /// The canonical spelling of \a url: equal for all URLs with the same result of parse(). It contains the port, but
+    /// neither the database 0 nor a password from QDISTLOCK_PASSWORD. A URL that cannot be used is returned unchanged.
     static QUrl normalized(const QUrl &url);
     /// Fit for logs and errors: "redis://host:6379/0".
     QString toDisplayString() const;
-    /// An error text of the server, fit for logs and errors: user name and password are blanked. An error code,
-    /// the first word in capital letters, stays.
+    /// An error text of the server, made fit for logs and errors: user name and password are replaced. The error code,
+    /// which is the first word if it is in capital letters, remains.
     QString shown(const QByteArray &serverText) const;
 };
 

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "subscriber.h"
+#include "redis/subscriber.h"
 
-#include "logging.h"
+#include "redis/logging.h"
 
 #include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qelapsedtimer.h>
@@ -13,20 +13,22 @@
 #include <algorithm>
 #include <utility>
 
+using namespace Qt::StringLiterals;
+
 namespace QtRedis {
 
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::milliseconds longestAnswer = 3s;
+constexpr std::chrono::milliseconds ReplyTimeout = 3s;
 
 } // namespace
 
 class Subscriber::Private
 {
 public:
-    enum Progress { Wanted, Asked, Confirmed };
+    enum Progress { Wanted, Requested, Confirmed };
 
     struct Channel
     {
@@ -38,9 +40,9 @@ public:
     Private(Subscriber *subscriber, const ServerUrl &server);
 
     void followState();
-    void ask(const QByteArray &channel);
-    void answered(const QByteArray &channel, const CommandResult &result);
-    void pushed(const Reply &reply);
+    void request(const QByteArray &channel);
+    void replied(const QByteArray &channel, const CommandResult &result);
+    void pushReceived(const Reply &reply);
     void pingTimeReached();
     void ping();
 
@@ -52,7 +54,7 @@ public:
     std::function<bool(std::chrono::milliseconds)> isPingDue;
     QElapsedTimer sincePing;
     QDeadlineTimer nextCheck; ///< not before
-    Connection connection; // last: its handlers use the rest
+    Connection connection;    // last: its handlers use the members above
 };
 
 Subscriber::Private::Private(Subscriber *subscriber, const ServerUrl &server)
@@ -60,7 +62,7 @@ Subscriber::Private::Private(Subscriber *subscriber, const ServerUrl &server)
     , pingTimer(new QTimer(subscriber))
     , connection(server, subscriber)
 {
-    connection.setPushHandler([this](const Reply &reply) { pushed(reply); });
+    connection.setPushHandler([this](const Reply &reply) { pushReceived(reply); });
     QObject::connect(&connection, &Connection::stateChanged, q, [this] { followState(); });
     QObject::connect(&connection, &Connection::repliesProcessed, q, &Subscriber::messagesProcessed);
     QObject::connect(pingTimer, &QTimer::timeout, q, [this] { pingTimeReached(); });
@@ -76,9 +78,9 @@ void Subscriber::Private::followState()
         pingTimer->start(pingInterval);
         sincePing.start();
         for (auto it = channels.cbegin(), end = channels.cend(); it != end; ++it)
-            ask(it.key());
+            request(it.key());
         for (Channel &channel : channels)
-            channel.progress = Asked;
+            channel.progress = Requested;
         return;
     }
     pingTimer->stop();
@@ -87,17 +89,17 @@ void Subscriber::Private::followState()
     Q_EMIT q->interrupted();
 }
 
-void Subscriber::Private::ask(const QByteArray &channel)
+void Subscriber::Private::request(const QByteArray &channel)
 {
-    connection.send({QByteArrayLiteral("SUBSCRIBE"), channel}, std::min(pingInterval, longestAnswer),
-                    [this, channel](const CommandResult &result) { answered(channel, result); });
+    connection.send({QByteArrayLiteral("SUBSCRIBE"), channel}, std::min(pingInterval, ReplyTimeout),
+                    [this, channel](const CommandResult &result) { replied(channel, result); });
 }
 
-void Subscriber::Private::answered(const QByteArray &channel, const CommandResult &result)
+void Subscriber::Private::replied(const QByteArray &channel, const CommandResult &result)
 {
     const auto it = channels.find(channel);
     if (result.outcome != CommandResult::Replied || it == channels.end())
-        return; // asked again on the next connection, or no longer wanted
+        return; // requested again on the next connection, or no longer wanted
     if (!result.reply.isError()) {
         *it = {Confirmed, true, false};
         Q_EMIT q->subscribed(channel);
@@ -105,17 +107,16 @@ void Subscriber::Private::answered(const QByteArray &channel, const CommandResul
     }
     const QString said = connection.server().shown(result.reply.text);
     if (result.reply.errorCode() != "NOPERM") {
-        it->progress = Wanted; // pingTimeReached() asks again
+        it->progress = Wanted; // pingTimeReached() retries
         qCDebug(lcRedis, "%s: SUBSCRIBE: %s", qUtf8Printable(connection.server().toDisplayString()),
                 qUtf8Printable(said));
         return;
     }
-    const QString text =
-            QStringLiteral("%1: the server's ACL forbids to subscribe (\"%2\"); allow the channel.")
-                    .arg(connection.server().toDisplayString(), said);
+    const QString text = u"%1: the server's ACL forbids to subscribe (\"%2\"); allow the channel."_s.arg(
+            connection.server().toDisplayString(), said);
     if (!std::exchange(it->refusalReported, true))
         qCWarning(lcRedis, "%s", qUtf8Printable(text));
-    if (it->confirmedBefore) { // the rights are being changed: pingTimeReached() asks again
+    if (it->confirmedBefore) { // somebody is changing the rights: pingTimeReached() retries
         it->progress = Wanted;
         return;
     }
@@ -123,11 +124,11 @@ void Subscriber::Private::answered(const QByteArray &channel, const CommandResul
     Q_EMIT q->refused(channel, text);
 }
 
-void Subscriber::Private::pushed(const Reply &reply)
+void Subscriber::Private::pushReceived(const Reply &reply)
 {
     const QList<Reply> &elements = reply.elements;
     if (elements.size() != 3 || elements[0].text != "message") {
-        qCDebug(lcRedis, "%s: ignored what is no message",
+        qCDebug(lcRedis, "%s: ignored a push that is not a message",
                 qUtf8Printable(connection.server().toDisplayString()));
         return;
     }
@@ -138,16 +139,16 @@ void Subscriber::Private::pushed(const Reply &reply)
 void Subscriber::Private::ping()
 {
     sincePing.start();
-    // The connection itself gives up when the answer does not come.
-    connection.send({QByteArrayLiteral("PING")}, std::min(pingInterval, longestAnswer), [](const CommandResult &) {});
+    // Without a reply the connection ends itself.
+    connection.send({QByteArrayLiteral("PING")}, std::min(pingInterval, ReplyTimeout), [](const CommandResult &) {});
 }
 
 void Subscriber::Private::pingTimeReached()
 {
     for (auto it = channels.begin(), end = channels.end(); it != end; ++it) {
         if (it->progress == Wanted) {
-            it->progress = Asked;
-            ask(it.key());
+            it->progress = Requested;
+            request(it.key());
         }
     }
     if (isPingDue && !isPingDue(std::chrono::milliseconds(sincePing.elapsed())))
@@ -159,7 +160,8 @@ void Subscriber::Private::pingTimeReached()
 Subscriber::Subscriber(const ServerUrl &server, QObject *parent)
     : QObject(parent)
     , d(std::make_unique<Private>(this, server))
-{}
+{
+}
 
 Subscriber::~Subscriber() = default;
 
@@ -191,29 +193,29 @@ void Subscriber::subscribe(const QByteArray &channel)
     if (d->channels.contains(channel))
         return;
     const bool ready = d->connection.state() == Connection::Ready;
-    d->channels.insert(channel, {ready ? Private::Asked : Private::Wanted});
+    d->channels.insert(channel, {ready ? Private::Requested : Private::Wanted});
     if (ready)
-        d->ask(channel);
+        d->request(channel);
 }
 
 void Subscriber::check()
 {
     if (d->connection.state() != Connection::Ready || !d->nextCheck.hasExpired())
         return;
-    d->nextCheck.setRemainingTime(longestAnswer);
+    d->nextCheck.setRemainingTime(ReplyTimeout);
     d->ping();
 }
 
 void Subscriber::reconnect()
 {
-    d->connection.reconnect(QStringLiteral("connecting again, to the server that the other connection has reached"));
+    d->connection.reconnect(u"connecting again, to the server that the other connection has reached"_s);
 }
 
 void Subscriber::close()
 {
     d->channels.clear();
     d->pingTimer->stop();
-    d->wasReady = false; // asked for, so it is no interruption
+    d->wasReady = false; // requested, hence not an interruption
     d->connection.close();
 }
 

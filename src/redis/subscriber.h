@@ -3,15 +3,15 @@
 
 #pragma once
 
-#include "connection.h"
+#include "redis/connection.h"
 
 namespace QtRedis {
 
 /*!
-    A second connection that only listens. Subscriptions outlive reconnects. A half-open connection
-    is found by a PING every `pingInterval` (default 10 s) that must be answered within the next, within
-    3 s at most.
-    Thread: its own, with an event loop. No signal is emitted from inside a member function.
+    A second connection, which only receives messages. Subscriptions outlive reconnections. A PING every `pingInterval`
+    (default 10 s) detects a half-open connection: its reply must arrive before the next PING, and within 3 s at most.
+
+    Thread: the one it lives in, with an event loop. No signal is emitted from inside a member function.
 */
 class Subscriber : public QObject
 {
@@ -20,38 +20,38 @@ public:
     explicit Subscriber(const ServerUrl &server, QObject *parent = nullptr);
     ~Subscriber() override;
 
-    /// The connection bears \a name + "-sub".
+    /// The name of the connection is \a name + "-sub".
     void setClientName(const QByteArray &name);
     void setPingInterval(std::chrono::milliseconds interval);
-    /// Asked once each interval, with the time since the last PING: whether to send one. Without it always.
+    /// \a isDue is called once each interval: false omits the PING. \a sinceLast is the time since the last one.
     void setPingDue(std::function<bool(std::chrono::milliseconds sinceLast)> isDue);
     /// As Connection::setNeeded().
     void setNeeded(std::function<bool()> isNeeded);
-    /// Connects when needed, after a permanent failure too; asking twice does nothing.
+    /// Connects if necessary, also after a permanent failure. Calling it again does nothing more.
     void subscribe(const QByteArray &channel);
-    /// There is reason to doubt that the connection still stands: asks the server now, if it was not asked
-    /// within the last seconds. interrupted() comes if it does not answer within as many.
+    /// For a connection that may be lost: sends a PING, at most one every 3 s. If there is no reply within 3 s,
+    /// interrupted() is emitted.
     void check();
-    /// Makes the connection again: the address may lead to another server by now.
+    /// Makes the connection again, because the address may lead to another server by now.
     void reconnect();
     /// Ends the connection and forgets the channels.
     void close();
 
-    /// The server has confirmed it on the connection that stands now.
+    /// The server has confirmed the subscription on the present connection.
     bool isSubscribed(const QByteArray &channel) const;
-    /// Why it is not connected.
+    /// Why the connection is not Ready.
     QString errorString() const;
 
 Q_SIGNALS:
     void subscribed(const QByteArray &channel);
-    /// A PING was sent because its time had come.
+    /// A PING was sent because the interval had passed.
     void pinged();
-    /// The connection ended; nothing is subscribed until subscribed() comes again.
+    /// The connection ended; nothing is subscribed until subscribed() is emitted again.
     void interrupted();
-    /// The server refuses this subscription (ACL), and never confirmed it; it is not tried again.
+    /// The server's ACL forbids the subscription, and the server has never confirmed it before; it is not retried.
     void refused(const QByteArray &channel, const QString &errorString);
     void messageReceived(const QByteArray &channel, const QByteArray &payload);
-    /// All messages of one read were told.
+    /// messageReceived() has been emitted for all messages of one read.
     void messagesProcessed();
 
 private:

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "transport.h"
+#include "redis/transport.h"
 
-#include "descriptorstream.h"
-#include "lingeringconnection.h"
+#include "redis/descriptorstream.h"
+#include "redis/lingeringconnection.h"
 
 #include <QtCore/qtimer.h>
 #include <QtNetwork/qhostaddress.h>
@@ -18,32 +18,33 @@
 #include <utility>
 
 #ifdef Q_OS_UNIX
-#include <fcntl.h>
-#include <pthread.h>
-#include <unistd.h>
+#  include <fcntl.h>
+#  include <pthread.h>
+#  include <unistd.h>
 #endif
 
 #if QT_CONFIG(ssl)
-#include <QtCore/qfile.h>
-#include <QtCore/qtimer.h>
-#include <QtNetwork/qsslcertificate.h>
-#include <QtNetwork/qsslconfiguration.h>
-#include <QtNetwork/qsslkey.h>
-#include <QtNetwork/qsslsocket.h>
+#  include <QtCore/qfile.h>
+#  include <QtCore/qtimer.h>
+#  include <QtNetwork/qsslcertificate.h>
+#  include <QtNetwork/qsslconfiguration.h>
+#  include <QtNetwork/qsslkey.h>
+#  include <QtNetwork/qsslsocket.h>
 #endif
+
+using namespace Qt::StringLiterals;
 
 namespace QtRedis {
 
 namespace {
 
-// Bounds what one turn of the event loop has to parse, and memory against a server that never stops
-// sending.
-constexpr qint64 readBufferSize = 256 * 1024;
+// Limits memory and the bytes that one event loop turn has to parse, against a server that never stops sending.
+constexpr qint64 ReadBufferSize = 256 * 1024;
 
 class SocketTransport;
 
-// Those there are, for fork(): a socket of Qt's in the child would read what is the parent's before this library is
-// called at all. Never destroyed, as transports may outlive it otherwise.
+// All transports, for fork(): in the child a socket of Qt would read bytes of the parent before this library is even
+// called. The list is never destroyed, because transports may outlive it.
 struct Transports
 {
     std::mutex mutex;
@@ -52,7 +53,7 @@ struct Transports
     static Transports *instance();
 };
 
-// What the kinds of sockets have in common.
+// The common part of all kinds of sockets.
 class SocketTransport : public Transport
 {
 public:
@@ -62,7 +63,7 @@ public:
         Transports::instance()->all.erase(this);
     }
 
-    /// In a child after fork(), also from its handler: the socket leads nowhere.
+    /// For the child after fork(), also from its handler: disconnects the socket from the server.
     void cutOff()
     {
 #ifdef Q_OS_UNIX
@@ -80,11 +81,10 @@ public:
             stream->write(data, size);
             return;
         }
-        // Errors found while writing are reported from the event loop: the caller is in the midst
-        // of a send.
+        // Errors found while writing are reported from the event loop, because the caller is still sending.
         writing = true;
         device->write(data, size);
-        flush(); // to the kernel now, not in the next turn of the loop
+        flush(); // to the kernel now, not in the next event loop turn
         writing = false;
     }
 
@@ -105,7 +105,7 @@ public:
 
     void disown() final
     {
-        cutOff(); // TLS would tell the server that the connection ends
+        cutOff(); // TLS would announce to the server that the connection ends
         abort();
     }
 
@@ -120,7 +120,10 @@ public:
 
 protected:
     virtual void flush() = 0;
-    virtual qintptr descriptor() const { return -1; }
+    virtual qintptr descriptor() const
+    {
+        return -1;
+    }
     virtual void abortSocket() = 0;
 
     void setDevice(QIODevice *socket)
@@ -130,7 +133,7 @@ protected:
             const std::lock_guard lock(Transports::instance()->mutex);
             Transports::instance()->all.insert(this);
         }
-        // QSslSocket announces what it decrypts while it writes.
+        // QSslSocket emits readyRead() for bytes that it decrypts while it writes.
         connect(socket, &QIODevice::readyRead, this, [this] {
             if (!writing) {
                 Q_EMIT readyRead();
@@ -146,22 +149,20 @@ protected:
         });
     }
 
-    /// From now on the connected socket is read and written as it is, without Qt's.
+    /// From now on the connected socket is read and written directly, without Qt's.
     void takeDescriptor(qintptr descriptor)
     {
         stream = std::make_unique<DescriptorStream>(descriptor);
         connect(stream.get(), &DescriptorStream::readyRead, this, &Transport::readyRead);
-        connect(stream.get(), &DescriptorStream::closed, this, [this] {
-            report(Failure::Network, QStringLiteral("the server closed the connection"));
-        });
-        connect(stream.get(), &DescriptorStream::failed, this, [this](const QString &error) {
-            report(Failure::Network, QStringLiteral("network error (%1)").arg(error));
-        });
+        connect(stream.get(), &DescriptorStream::closed, this,
+                [this] { report(Failure::Network, u"the server closed the connection"_s); });
+        connect(stream.get(), &DescriptorStream::failed, this,
+                [this](const QString &error) { report(Failure::Network, u"network error (%1)"_s.arg(error)); });
         device->disconnect(this);
         abortSocket();
     }
 
-    // Only the first failure tells the cause.
+    // Only the first failure is the cause.
     void report(Failure failure, const QString &text)
     {
         if (reported)
@@ -169,8 +170,7 @@ protected:
         reported = true;
         if (writing) {
             QMetaObject::invokeMethod(
-                    this, [this, failure, text] { Q_EMIT failed(failure, text); },
-                    Qt::QueuedConnection);
+                    this, [this, failure, text] { Q_EMIT failed(failure, text); }, Qt::QueuedConnection);
         } else {
             Q_EMIT failed(failure, text);
         }
@@ -216,7 +216,7 @@ public:
 
     void connectToServer() override
     {
-        // Of several addresses Qt tries one after the other, but gives each 30 s: longer than an attempt takes.
+        // Qt tries several addresses one after the other, with 30 s for each: longer than one attempt of ours.
         if (timeOuts == 0 || !QHostAddress(server.host).isNull()) {
             open(server.host);
             return;
@@ -236,8 +236,8 @@ public:
     QString pendingStep() const override
     {
         return lookingUp || socket->state() == QAbstractSocket::HostLookupState
-                ? QStringLiteral("the host name \"%1\" did not resolve").arg(server.host)
-                : QStringLiteral("the server did not accept the connection");
+                ? u"the host name \"%1\" did not resolve"_s.arg(server.host)
+                : u"the server did not accept the connection"_s;
     }
 
 protected:
@@ -248,9 +248,9 @@ protected:
     {
         socket->setParent(this);
         socket->setProxy(QNetworkProxy::NoProxy);
-        socket->setReadBufferSize(readBufferSize);
+        socket->setReadBufferSize(ReadBufferSize);
         setDevice(socket);
-        // Both options belong to the kernel's socket, which there is only now.
+        // Both options belong to the kernel's socket, which exists only now.
         connect(socket, &QAbstractSocket::connected, this, [this] {
             socket->setSocketOption(QAbstractSocket::LowDelayOption, 1);
             socket->setSocketOption(QAbstractSocket::KeepAliveOption, 1);
@@ -258,36 +258,32 @@ protected:
         connect(socket, &QAbstractSocket::errorOccurred, this,
                 [this](QAbstractSocket::SocketError error) { reportError(error); });
         connect(socket, &QAbstractSocket::disconnected, this,
-                [this] { report(Failure::Network, QStringLiteral("the connection was closed")); });
+                [this] { report(Failure::Network, u"the connection was closed"_s); });
     }
 
     void flush() final { socket->flush(); }
     qintptr descriptor() const final { return socket->socketDescriptor(); }
 
-    /// \a host: the server's name, or one of its addresses.
+    /// \a host: the name of the server, or one of its addresses.
     virtual void open(const QString &host) { socket->connectToHost(host, server.port); }
 
     virtual void reportError(QAbstractSocket::SocketError error)
     {
         switch (error) {
         case QAbstractSocket::ConnectionRefusedError:
-            report(Failure::Network,
-                   QStringLiteral("the connection was refused; is the server running there?"));
+            report(Failure::Network, u"the connection was refused; is the server running there?"_s);
             break;
         case QAbstractSocket::RemoteHostClosedError:
-            report(Failure::Network, QStringLiteral("the server closed the connection"));
+            report(Failure::Network, u"the server closed the connection"_s);
             break;
         case QAbstractSocket::HostNotFoundError:
-            report(Failure::NameResolution,
-                   QStringLiteral("the host name \"%1\" does not resolve").arg(server.host));
+            report(Failure::NameResolution, u"the host name \"%1\" does not resolve"_s.arg(server.host));
             break;
         case QAbstractSocket::SocketTimeoutError:
-            report(Failure::Timeout,
-                   QStringLiteral("the server did not accept the connection in time"));
+            report(Failure::Timeout, u"the server did not accept the connection in time"_s);
             break;
         default:
-            report(Failure::Network,
-                   QStringLiteral("network error (%1)").arg(socket->errorString()));
+            report(Failure::Network, u"network error (%1)"_s.arg(socket->errorString()));
         }
     }
 
@@ -304,7 +300,7 @@ public:
         : path(server.path)
         , socket(new QLocalSocket(this))
     {
-        socket->setReadBufferSize(readBufferSize);
+        socket->setReadBufferSize(ReadBufferSize);
         setDevice(socket);
         // Queued: while it emits connected(), QLocalSocket has noted the descriptor twice, and abort() would close it
         // twice; between the two it may have become another thread's.
@@ -320,17 +316,13 @@ public:
                 Qt::QueuedConnection);
         connect(socket, &QLocalSocket::errorOccurred, this,
                 [this](QLocalSocket::LocalSocketError error) { reportError(error); });
-        connect(socket, &QLocalSocket::disconnected, this, [this] {
-            report(Failure::Network, QStringLiteral("the server closed the connection"));
-        });
+        connect(socket, &QLocalSocket::disconnected, this,
+                [this] { report(Failure::Network, u"the server closed the connection"_s); });
     }
 
     void connectToServer() override { socket->connectToServer(path); }
     void abortSocket() override { socket->abort(); }
-    QString pendingStep() const override
-    {
-        return QStringLiteral("the server did not accept the connection");
-    }
+    QString pendingStep() const override { return u"the server did not accept the connection"_s; }
 
 protected:
     void flush() override { socket->flush(); }
@@ -341,22 +333,19 @@ private:
     {
         switch (error) {
         case QLocalSocket::ConnectionRefusedError:
-            report(Failure::Network,
-                   QStringLiteral("the connection was refused; is the server running there?"));
+            report(Failure::Network, u"the connection was refused; is the server running there?"_s);
             break;
         case QLocalSocket::PeerClosedError:
-            report(Failure::Network, QStringLiteral("the server closed the connection"));
+            report(Failure::Network, u"the server closed the connection"_s);
             break;
         case QLocalSocket::ServerNotFoundError:
-            report(Failure::Network,
-                   QStringLiteral("there is no such socket; is the server running there?"));
+            report(Failure::Network, u"there is no such socket; is the server running there?"_s);
             break;
         case QLocalSocket::SocketAccessError:
-            report(Failure::Network, QStringLiteral("this user may not open the socket"));
+            report(Failure::Network, u"this user may not open the socket"_s);
             break;
         default:
-            report(Failure::Network,
-                   QStringLiteral("socket error (%1)").arg(socket->errorString()));
+            report(Failure::Network, u"socket error (%1)"_s.arg(socket->errorString()));
         }
     }
 
@@ -366,14 +355,13 @@ private:
 
 #if QT_CONFIG(ssl)
 
-// How long a TLS handshake may take before it is asked whether the port speaks TLS at all.
-constexpr std::chrono::milliseconds plaintextProbeDelay{500};
+// After this time without a TLS handshake a probe finds out whether the port speaks TLS at all.
+constexpr std::chrono::milliseconds PlaintextProbeDelay{500};
 
 QString plaintextText()
 {
-    return QStringLiteral(
-            "the server does not speak TLS on this port; use its TLS port, or redis:// for a "
-            "connection without encryption");
+    return u"the server does not speak TLS on this port; use its TLS port, or redis:// for a "
+           "connection without encryption"_s;
 }
 
 class TlsTransport : public TcpTransport
@@ -383,12 +371,11 @@ public:
         : TcpTransport(serverUrl, timeOuts, new QSslSocket)
     {
         QSslSocket *const tls = tlsSocket();
-        connect(tls, &QAbstractSocket::connected, this, [this] {
-            QTimer::singleShot(plaintextProbeDelay, this, [this] { probePlaintext(); });
-        });
+        connect(tls, &QAbstractSocket::connected, this,
+                [this] { QTimer::singleShot(PlaintextProbeDelay, this, [this] { probePlaintext(); }); });
         connect(tls, &QSslSocket::encrypted, this, [this] {
             encrypted = true;
-            // After OpenSSL, which ends itself at the end of the program.
+            // Constructed after OpenSSL, which cleans itself up at the end of the program.
             static const LingeringConnection::AtExit atExit;
             Q_EMIT connected();
         });
@@ -399,8 +386,7 @@ public:
     void connectToServer() override
     {
         if (!QSslSocket::supportsSsl()) {
-            report(Failure::Certificate,
-                   QStringLiteral("Qt has no TLS library here; install one, or use redis://"));
+            report(Failure::Certificate, u"Qt has no TLS library here; install one, or use redis://"_s);
             return;
         }
         QString error;
@@ -413,14 +399,14 @@ public:
 
     void open(const QString &host) override
     {
-        tlsSocket()->connectToHostEncrypted(host, server.port, server.host); // whose certificate it is to be
+        tlsSocket()->connectToHostEncrypted(host, server.port, server.host); // the name that the certificate must have
     }
 
     QString pendingStep() const override
     {
-        return socket->state() == QAbstractSocket::ConnectedState ? QStringLiteral(
-                       "the server did not finish the TLS handshake (does this port speak TLS?)")
-                                                                  : TcpTransport::pendingStep();
+        return socket->state() == QAbstractSocket::ConnectedState
+                ? u"the server did not finish the TLS handshake (does this port speak TLS?)"_s
+                : TcpTransport::pendingStep();
     }
 
 protected:
@@ -434,10 +420,9 @@ protected:
             break;
         case QAbstractSocket::RemoteHostClosedError:
             report(Failure::Network,
-                   encrypted ? QStringLiteral("the server closed the connection")
-                             : QStringLiteral(
-                                     "the server closed the connection during the TLS handshake "
-                                     "(does this port speak TLS?)"));
+                   encrypted ? u"the server closed the connection"_s
+                             : u"the server closed the connection during the TLS handshake "
+                               "(does this port speak TLS?)"_s);
             break;
         default:
             TcpTransport::reportError(error);
@@ -460,13 +445,12 @@ QList<QSslCertificate> readCertificates(const QString &fileName, QString *error)
 {
     QFile file(fileName);
     if (!file.open(QIODevice::ReadOnly)) {
-        *error = QStringLiteral("the file %1 cannot be read (%2)")
-                         .arg(fileName, file.errorString());
+        *error = u"the file %1 cannot be read (%2)"_s.arg(fileName, file.errorString());
         return {};
     }
     const QList<QSslCertificate> certificates = QSslCertificate::fromDevice(&file, QSsl::Pem);
     if (certificates.isEmpty())
-        *error = QStringLiteral("the file %1 has no PEM certificate").arg(fileName);
+        *error = u"the file %1 has no PEM certificate"_s.arg(fileName);
     return certificates;
 }
 
@@ -474,8 +458,7 @@ QSslKey readKey(const QString &fileName, QString *error)
 {
     QFile file(fileName);
     if (!file.open(QIODevice::ReadOnly)) {
-        *error = QStringLiteral("the file %1 cannot be read (%2)")
-                         .arg(fileName, file.errorString());
+        *error = u"the file %1 cannot be read (%2)"_s.arg(fileName, file.errorString());
         return {};
     }
     const QByteArray pem = file.readAll();
@@ -484,12 +467,11 @@ QSslKey readKey(const QString &fileName, QString *error)
         if (!key.isNull())
             return key;
     }
-    *error = QStringLiteral("the file %1 has no unencrypted RSA, EC or DSA key in PEM")
-                     .arg(fileName);
+    *error = u"the file %1 has no unencrypted RSA, EC or DSA key in PEM"_s.arg(fileName);
     return {};
 }
 
-// The files are read at each connect, so that renewed ones are used.
+// The files are read again for each connection, so that renewed certificates are used.
 bool TlsTransport::configure(QString *error)
 {
     QSslConfiguration configuration = tlsSocket()->sslConfiguration();
@@ -516,9 +498,8 @@ bool TlsTransport::configure(QString *error)
 }
 
 /*
-    A Redis without TLS keeps silent on a TLS hello: to it that is a command whose end has not come.
-    A PING in clear on a connection of its own finds that out. A TLS server answers it with an alert
-    or not at all.
+    A Redis server without TLS does not reply to a TLS hello: it takes it for a command that is not complete yet. A PING
+    in plain text on a separate connection detects such a server; a TLS server replies with an alert, or not at all.
 */
 void TlsTransport::probePlaintext()
 {
@@ -543,29 +524,25 @@ QStringList TlsTransport::certificateProblems() const
         QString problem;
         switch (error.error()) {
         case QSslError::HostNameMismatch:
-            problem = QStringLiteral("it was issued for another host name than \"%1\"")
-                              .arg(server.host);
+            problem = u"it was issued for another host name than \"%1\""_s.arg(server.host);
             break;
         case QSslError::CertificateExpired:
-            problem = QStringLiteral("it expired on %1")
-                              .arg(error.certificate().expiryDate().toString(Qt::ISODate));
+            problem = u"it expired on %1"_s.arg(error.certificate().expiryDate().toString(Qt::ISODate));
             break;
         case QSslError::CertificateNotYetValid:
-            problem = QStringLiteral("it is valid only from %1")
-                              .arg(error.certificate().effectiveDate().toString(Qt::ISODate));
+            problem = u"it is valid only from %1"_s.arg(error.certificate().effectiveDate().toString(Qt::ISODate));
             break;
         case QSslError::SelfSignedCertificate:
-            problem = QStringLiteral(
-                    "it is self-signed and not trusted (a CA of your own is given with ?ca=FILE)");
+            problem = u"it is self-signed and not trusted (a CA of your own is given with ?ca=FILE)"_s;
             break;
-        case QSslError::SelfSignedCertificateInChain: // the authority's own
+        case QSslError::SelfSignedCertificateInChain: // of the authority itself
         case QSslError::UnableToGetIssuerCertificate:
         case QSslError::UnableToGetLocalIssuerCertificate:
         case QSslError::UnableToVerifyFirstCertificate:
         case QSslError::CertificateUntrusted:
         case QSslError::InvalidCaCertificate:
-            problem = QStringLiteral("it was issued by an authority that is not trusted "
-                                     "(a CA of your own is given with ?ca=FILE)");
+            problem = u"it was issued by an authority that is not trusted "
+                      "(a CA of your own is given with ?ca=FILE)"_s;
             break;
         default:
             problem = error.errorString();
@@ -584,20 +561,17 @@ void TlsTransport::reportTlsError()
     };
     if (!certificateErrors.isEmpty()) {
         report(Failure::Certificate,
-               QStringLiteral("the server's certificate is refused: %1")
-                       .arg(certificateProblems().join(QLatin1String("; "))));
+               u"the server's certificate is refused: %1"_s.arg(certificateProblems().join(QLatin1String("; "))));
     } else if (says("alert")) {
         report(Failure::Certificate,
-               QStringLiteral(
-                       "the server refuses the TLS connection (%1); does it ask for a client "
-                       "certificate (?cert=FILE&key=FILE)?")
-                       .arg(reason));
+               u"the server refuses the TLS connection (%1); does it ask for a client "
+               "certificate (?cert=FILE&key=FILE)?"_s.arg(reason));
     } else if (encrypted) {
-        report(Failure::Network, QStringLiteral("the TLS stream is damaged (%1)").arg(reason));
+        report(Failure::Network, u"the TLS stream is damaged (%1)"_s.arg(reason));
     } else if (says("wrong version") || says("unknown protocol") || says("packet length")) {
         report(Failure::Certificate, plaintextText());
     } else {
-        report(Failure::Certificate, QStringLiteral("the TLS handshake failed (%1)").arg(reason));
+        report(Failure::Certificate, u"the TLS handshake failed (%1)"_s.arg(reason));
     }
 }
 
@@ -610,8 +584,7 @@ public:
 
     void connectToServer() override
     {
-        report(Failure::Certificate,
-               QStringLiteral("this Qt was built without TLS; rediss:// cannot be used"));
+        report(Failure::Certificate, u"this Qt was built without TLS; rediss:// cannot be used"_s);
     }
 };
 

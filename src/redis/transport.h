@@ -3,8 +3,8 @@
 
 #pragma once
 
-#include "failure.h"
-#include "serverurl.h"
+#include "redis/failure.h"
+#include "redis/serverurl.h"
 
 #include <QtCore/qobject.h>
 
@@ -14,40 +14,40 @@
 namespace QtRedis {
 
 /*!
-    A byte stream to one server: TCP, TLS or a Unix socket. Used once: after failed() make a new
-    one.
+    A byte stream to one server over TCP, TLS or a Unix socket. It is used once: after failed() another one must be
+    made.
 
-    Thread: its own, with an event loop. Nothing blocks. write() and abort() emit nothing.
+    Thread: the one it lives in, with an event loop. Nothing blocks. write() and abort() emit nothing.
 */
 class Transport : public QObject
 {
     Q_OBJECT
 public:
-    /// \a timeOuts: how many attempts ran out of time since one was refused. A server of several addresses is
-    /// then tried at another one.
+    /// \a timeOuts: the number of attempts that timed out since the last one that was refused. It chooses between
+    /// several addresses of the server.
     static std::unique_ptr<Transport> create(const ServerUrl &server, int timeOuts = 0);
 
     /// May emit connected() or failed() at once.
     virtual void connectToServer() = 0;
-    /// Hands the bytes to the kernel; what it does not take is written when it can be.
+    /// Bytes that the kernel does not accept at once are written later.
     virtual void write(const char *data, qint64 size) = 0;
-    /// What has arrived, at most \a size bytes; 0 if nothing.
+    /// Reads at most \a size bytes that have arrived; returns 0 if there are none.
     virtual qint64 read(char *data, qint64 size) = 0;
-    /// What was written and the kernel has not yet taken is lost.
+    /// Closes the socket at once; bytes that the kernel has not accepted are lost.
     virtual void abort() = 0;
-    /// After fork(), in the child: closes its copy of the socket, and the parent's connection goes on as it is.
+    /// For the child after fork(): closes its copy of the socket without any effect on the parent's connection.
     virtual void disown() = 0;
-    /// For a thread in which no event loop runs any more: blocks until something arrives or the kernel takes more of
-    /// what was written, for \a atMost. Emits readyRead(). False once the connection has ended.
+    /// For a thread whose event loop has ended: blocks, for \a atMost, until bytes arrive or the kernel accepts more.
+    /// Emits readyRead(). False once the connection has ended.
     virtual bool wait(std::chrono::milliseconds atMost) = 0;
-    /// What has not happened yet before connected(): a clause that "within 3000 ms" can follow.
+    /// The step that is missing before connected(): a clause that "within 3000 ms" can follow.
     virtual QString pendingStep() const = 0;
 
 Q_SIGNALS:
-    /// Ready for bytes; with TLS after its handshake.
+    /// Bytes can be written; with TLS its handshake has ended.
     void connected();
     void readyRead();
-    /// Never connected, or the connection ended. \a text: a clause without the server's name.
+    /// The attempt to connect failed, or the connection ended. \a text is a clause without the server's name.
     void failed(QtRedis::Failure failure, const QString &text);
 };
 

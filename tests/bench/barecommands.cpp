@@ -7,18 +7,18 @@
 
 #include <QtCore/qcoreapplication.h>
 
+using namespace Qt::StringLiterals;
+
 namespace Bench {
 
 ContextPointer connectHiredis(const QUrl &server)
 {
-    ContextPointer context(
-            server.scheme() == QLatin1String("unix")
-                    ? redisConnectUnix(server.path().toLocal8Bit().constData())
-                    : redisConnect(server.host().toLatin1().constData(), server.port(6379)));
+    ContextPointer context(server.scheme() == QLatin1String("unix")
+                                   ? redisConnectUnix(server.path().toLocal8Bit().constData())
+                                   : redisConnect(server.host().toLatin1().constData(), server.port(6379)));
     if (!context || context->err)
-        fail(QStringLiteral("hiredis cannot connect to %1: %2")
-                     .arg(server.toString(QUrl::RemoveUserInfo),
-                          context ? QString::fromLocal8Bit(context->errstr) : QString()));
+        fail(u"hiredis cannot connect to %1: %2"_s.arg(server.toString(QUrl::RemoveUserInfo),
+                                                       context ? QString::fromLocal8Bit(context->errstr) : QString()));
     return context;
 }
 
@@ -27,17 +27,15 @@ QByteArray loadReleaseScript(const QUrl &server)
     static constexpr char text[] = "if redis.call('GET', KEYS[1]) == ARGV[1] then return "
                                    "redis.call('DEL', KEYS[1]) end return 0";
     const ContextPointer context = connectHiredis(server);
-    const ReplyPointer reply(
-            static_cast<redisReply *>(redisCommand(context.get(), "SCRIPT LOAD %s", text)));
+    const ReplyPointer reply(static_cast<redisReply *>(redisCommand(context.get(), "SCRIPT LOAD %s", text)));
     if (!reply || reply->type != REDIS_REPLY_STRING)
-        fail(QStringLiteral("SCRIPT LOAD failed"));
+        fail(u"SCRIPT LOAD failed"_s);
     return QByteArray(reply->str, static_cast<qsizetype>(reply->len));
 }
 
 QByteArray bareKey(const char *kind, int index)
 {
-    return QByteArray("bench:") + kind + ':'
-            + QByteArray::number(QCoreApplication::applicationPid()) + ':'
+    return QByteArray("bench:") + kind + ':' + QByteArray::number(QCoreApplication::applicationPid()) + ':'
             + QByteArray::number(index);
 }
 

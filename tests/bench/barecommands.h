@@ -10,7 +10,7 @@
 
 #include <memory>
 
-// What the bare loops have in common: the two commands every Redis lock comes down to.
+// Shared by the bare loops: the two commands that every Redis lock needs.
 
 namespace Bench {
 
@@ -26,9 +26,9 @@ struct FreeReply
 };
 using ReplyPointer = std::unique_ptr<redisReply, FreeReply>;
 
-/// Blocking. redis://host:port and unix:///path only.
+/// Blocks. Supports only redis://host:port and unix:///path.
 ContextPointer connectHiredis(const QUrl &server);
-/// Loads compare-and-delete; its SHA1.
+/// Loads the compare-and-delete script, and returns its SHA1.
 QByteArray loadReleaseScript(const QUrl &server);
 
 /// Unique among the processes of one run.

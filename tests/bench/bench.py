@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 
-from cases.contended import ContendedCase, OrderCase
+from cases.contended import ContendedCase, HandOffCase, OrderCase
 from cases.flood import FloodCase
 from cases.held import HeldCase
 from cases.lost import LostCase
@@ -52,6 +52,7 @@ def all_cases():
     return [
         *(PairsCase(*case, peers.get(case[0], bare), targets.get(case[0])) for case in pairs),
         ScopedCase(),
+        HandOffCase([2, 16, 64, 256], [REDIS_PY, *node]),
         ContendedCase(
             "contended",
             "Contended: one lock, W clients on their own connections",
@@ -99,6 +100,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--program", required=True, help="the qdistlock_bench program")
+    add("--before", metavar="FOLDER", help="build folder of another version of the library, to compare with")
     add("--peers", help="the folder with node_modules of the Node.js peers")
     add("--output", default="bench.json", help="JSON file to write (%(default)s)")
     add("--tables", help="Markdown file to write, the same as is printed")
@@ -132,7 +134,7 @@ def arguments():
 
 def main():
     options = arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without stopping the server
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # stops the server, too
     available = Contenders(options)
     lines = []
 

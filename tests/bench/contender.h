@@ -11,8 +11,7 @@
 
 namespace Bench {
 
-/// What one timed run did. Counted from the first command sent to the last reply, with nothing left
-/// in flight.
+/// The result of one timed run, from the first command to the last reply.
 struct Measurement
 {
     qint64 operations = 0; ///< lock + unlock pairs
@@ -23,15 +22,15 @@ struct Measurement
 };
 
 /*!
-    One competitor in one case: connected and warm between runs, silent unless run.
-    Errors end the process with a message: a figure from a broken run is worth nothing.
+    One competitor in one case. Between runs it stays connected, and sends nothing.
+    An error ends the process with a message, because a broken run gives no valid figure.
 */
 class Contender
 {
 public:
     Contender() = default;
     virtual ~Contender() = default;
-    /// Runs for about \a duration. \a participants: how many of its locks take part, where that can differ.
+    /// Runs for about \a duration. \a participants: the number of its locks that take part, if that can vary.
     virtual QJsonObject run(std::chrono::milliseconds duration, int participants) = 0;
 
 private:
@@ -44,25 +43,30 @@ struct Setup
     int clients; ///< registries, each with its own connections
     int locks;   ///< of each client
     std::chrono::milliseconds lease;
-    std::chrono::milliseconds work; ///< how long a lock that all want is kept
+    std::chrono::milliseconds work; ///< how long a contended lock is held; the time between two messages
     bool fair;
 };
 
-/// Different locks, all taken and given back at the same time.
+/// Different locks, acquired and released at the same time.
 std::unique_ptr<Contender> makeHiredisPairs(const Setup &setup);
 std::unique_ptr<Contender> makeQtPairs(const Setup &setup);
 std::unique_ptr<Contender> makeLibraryPairs(const Setup &setup);
-/// One lock, in turn; tells when each pair was done.
+/// Messages from one process to another; the receiver reports how long each took.
+std::unique_ptr<Contender> makeHiredisSender(const Setup &setup);
+std::unique_ptr<Contender> makeHiredisReceiver(const Setup &setup);
+std::unique_ptr<Contender> makeQtSender(const Setup &setup);
+std::unique_ptr<Contender> makeQtReceiver(const Setup &setup);
+/// One lock, acquired and released again and again; reports when each pair ended.
 std::unique_ptr<Contender> makeHiredisTimes(const Setup &setup);
-/// One lock that all want.
+/// One lock that all clients acquire.
 std::unique_ptr<Contender> makeLibraryContended(const Setup &setup);
-/// One lock that somebody holds and all wait for.
+/// One lock that one client holds and all others wait for.
 std::unique_ptr<Contender> makeLibraryWaiters(const Setup &setup);
 /// Different locks, held and renewed.
 std::unique_ptr<Contender> makeLibraryHeld(const Setup &setup);
-/// Different locks, held, until somebody deletes their keys.
+/// Different locks, held until their keys are deleted.
 std::unique_ptr<Contender> makeLibraryLost(const Setup &setup);
-/// One lock that somebody holds, and more calls for it than anybody serves.
+/// One lock that another client holds, and a flood of calls that need it.
 std::unique_ptr<Contender> makeLibraryFlood(const Setup &setup);
 /// One lock for a scope, one scope after the other.
 std::unique_ptr<Contender> makeLibraryScoped(const Setup &setup);

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The QDistLock developers
 # SPDX-License-Identifier: MIT
-"""Who is compared: names, and how each is started."""
+"""The contenders: their names, and how each is started."""
 
 import os
 import shutil
@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 OURS = "qdistlock"
+BEFORE = "qdistlock before"  # the build folder of --before
 UNFAIR = "qdistlock, fair = false"
 QT = "bare Qt socket"
 HIREDIS = "bare hiredis"
@@ -15,19 +16,19 @@ REDIS_PY = "redis-py"
 REDIS_SEMAPHORE = "redis-semaphore"
 REDLOCK = "redlock (Node.js)"
 
-# The commands that the scripts of each call, and its clients do not send.
+# For each contender: commands that only its scripts call, not its clients.
 INNER = {
     OURS: "get mget set del exists pexpire pttl time zadd zrange zrank zrem zscore zcard publish".split(),
     REDIS_PY: ["get", "del"],
     REDIS_SEMAPHORE: ["get", "del", "pexpire"],
     REDLOCK: ["get", "set", "del", "exists"],
 }
-INNER[UNFAIR] = INNER[OURS]
+INNER[UNFAIR] = INNER[BEFORE] = INNER[OURS]
 
-# What runs in Node.js is compiled while it runs; it gets no faster after so many ms.
+# Node.js compiles code while it runs; after this many ms it gets no faster.
 WARM_UP = {REDIS_SEMAPHORE: 5000, REDLOCK: 5000}
 
-# Not in the package registries that the other peers come from.
+# Not available in the package registries of the other peers.
 NOT_COMPARED = {
     "redis-plus-plus (RedMutex)": "no Debian package; it would have to be built from its own source",
     "rueidislock": "a Go module, which Debian does not package",
@@ -43,6 +44,9 @@ def can_import_redis(python):
 class Contenders:
     def __init__(self, options):
         self.program = options.program
+        self.before = options.before and os.path.join(options.before, "tests", "bench", "qdistlock_bench")
+        if self.before and not os.path.exists(self.before):
+            sys.exit(f"bench: {self.before} does not exist")
         self.missing = dict(NOT_COMPARED)
         candidates = [sys.executable, "/usr/bin/python3"]
         self.python = next(filter(can_import_redis, filter(os.path.exists, candidates)), None)
@@ -58,10 +62,13 @@ class Contenders:
             os.environ["QDISTLOCK_BENCH_PEERS"] = os.path.abspath(options.peers)
 
     def available(self, names):
-        return [name for name in names if name not in self.missing]
+        """Those of the names that can be run; after our library its former version, if there is one to compare with."""
+        former = [BEFORE] if self.before else []
+        found = [[name, *former] if name == OURS else [name] for name in names if name not in self.missing]
+        return sum(found, [])
 
     def command(self, name, kind, url, clients=1, locks=1, lease=30000, work=0):
-        """kind: pairs, times, contended, waiters, held, lost, scoped, reentry, flood."""
+        """kind: pairs, times, send, receive, contended, waiters, held, lost, scoped, reentry, flood."""
         where = ["--server", url, "--clients", str(clients), "--locks", str(locks)]
         if name == REDIS_PY:
             return [self.python, os.path.join(FOLDER, "peers", "redispy.py"), *where, kind]
@@ -72,4 +79,4 @@ class Contenders:
         if name == UNFAIR:
             where.append("--unfair")
         prefix = {QT: "qt-", HIREDIS: "hiredis-"}.get(name, "library-")
-        return [self.program, *where, prefix + kind]
+        return [self.before if name == BEFORE else self.program, *where, prefix + kind]

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The QDistLock developers
 # SPDX-License-Identifier: MIT
-"""What the cases share: the server, the contenders, and how figures are put together and shown."""
+"""Shared by the cases: the server, the contenders, and the evaluation and output of figures."""
 
 import json
 import os
+import resource
 import shutil
 import socket
 import statistics
@@ -13,14 +14,16 @@ import time
 
 
 class Server:
-    """A redis-server of our own, on a Unix socket and a free TCP port, nothing kept on disk."""
+    """A private redis-server, on a Unix socket and a free TCP port, without persistence."""
 
     def __init__(self, folder):
         program = shutil.which("redis-server")
         if not program:
             sys.exit("bench: redis-server is not installed")
         self.socket = os.path.join(folder, "redis.sock")
-        # Redis itself cannot be asked for a free port: tried until one is.
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # hundreds of contenders, and two pipes to each
+        # Redis cannot choose a free port itself, so ports are tried until one is free.
         for port in range(21000, 21100):
             self.process = subprocess.Popen(
                 [program, "--port", str(port), "--bind", "127.0.0.1"]
@@ -63,11 +66,10 @@ class Server:
         return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
 
     def commands(self, inner):
-        """Commands that clients have sent so far.
+        """The number of commands that clients have sent so far.
 
-        Redis counts the commands inside scripts like any other. So those that the contender's scripts
-        call, and its clients do not, are left out by name: what remains is what was sent, EVALSHA and
-        EVAL with all they do counting as one.
+        Redis also counts the commands inside scripts, in total_commands_processed, too. Those that only the contender's
+        scripts call are left out by name. The rest was sent by clients; an EVALSHA or EVAL counts as one command.
         """
         left_out = set(inner) | {"info"}
         count = 0
@@ -95,7 +97,7 @@ class Contender:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            # Locks that are lost are part of the game; what ends a contender tells its reason anyway.
+            # Lost locks are expected; an error that ends a contender is printed anyway.
             env=os.environ | {"QT_LOGGING_RULES": "qdistlock.lock=false"},
         )
 
@@ -132,18 +134,22 @@ class Contender:
 
 
 class Group:
-    """Several processes of one contender, which run at the same time."""
+    """The processes of one contender in which a crowd of clients runs."""
 
-    def __init__(self, name, command, processes):
-        self.name = name
-        self.members = [Contender(name, command) for _ in range(processes)]
+    def __init__(self, name, crowd, command):
+        self.name, self.crowd = name, crowd
+        self.members = [Contender(name, command) for _ in range(crowd.processes)]
 
-    def begin(self, milliseconds, processes, participants):
-        for member in self.members[:processes]:
-            member.begin(milliseconds, participants)
+    def begin(self, milliseconds):
+        for member in self.members:
+            member.begin(milliseconds, self.crowd.each)
 
-    def results(self, processes):
-        return [member.result() for member in self.members[:processes]]
+    def results(self):
+        return [member.result() for member in self.members]
+
+    def run(self, milliseconds):
+        self.begin(milliseconds)
+        return self.results()
 
     def close(self):
         for member in self.members:
@@ -160,12 +166,12 @@ def spread(values):
 
 
 def ratios(ours, theirs):
-    """Within each repetition."""
+    """The ratios within each repetition."""
     return spread([our / their for our, their in zip(ours, theirs)])
 
 
 class Target:
-    """Something a case must show: a value, and the bound it must keep."""
+    """A requirement of a case: a value, and its bound."""
 
     def __init__(self, what, value, at_least=None, at_most=None):
         self.what, self.value, self.at_least, self.at_most = what, value, at_least, at_most
@@ -182,7 +188,7 @@ class Target:
 
 
 def number(value):
-    """As many digits as a reader needs."""
+    """A number with as many digits as a reader needs."""
     if value is None:
         return "–"
     if isinstance(value, str):

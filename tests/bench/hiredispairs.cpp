@@ -7,13 +7,14 @@
 #include <QtCore/qjsonarray.h>
 #include <QtCore/qlist.h>
 
+using namespace Qt::StringLiterals;
+
 namespace Bench {
 namespace {
 
 /*
-    Blocking hiredis, in lockstep: all locks are taken in one pipeline, then all given back in one.
-    With one lock that is the plain blocking loop: command, reply, command, reply.
-    On request it tells when each round was done, in µs.
+    Blocking hiredis, in lockstep: all locks are acquired in one pipeline, then all are released in one. With one lock
+    this is the plain blocking loop: command, reply, command, reply. On request it reports when each round ended, in µs.
 */
 class HiredisPairs : public Contender
 {
@@ -34,19 +35,18 @@ public:
         qint64 pairs = 0;
         QJsonArray times;
         do {
-            const QByteArray token = "bare-token-"
-                    + QByteArray::number(++m_sequence).rightJustified(12, '0');
+            const QByteArray token = "bare-token-" + QByteArray::number(++m_sequence).rightJustified(12, '0');
             for (const QByteArray &key : std::as_const(m_keys))
                 append({"SET", key, token, "NX", "PX", "30000"});
             for (qsizetype i = 0; i < m_keys.size(); ++i) {
                 if (read()->type != REDIS_REPLY_STATUS)
-                    fail(QStringLiteral("hiredis: a free lock was not acquired"));
+                    fail(u"hiredis: a free lock was not acquired"_s);
             }
             for (const QByteArray &key : std::as_const(m_keys))
                 append({"EVALSHA", m_sha1, "1", key, token});
             for (qsizetype i = 0; i < m_keys.size(); ++i) {
                 if (read()->integer != 1)
-                    fail(QStringLiteral("hiredis: a held lock was not released"));
+                    fail(u"hiredis: a held lock was not released"_s);
             }
             pairs += m_keys.size();
             if (m_tellTimes)
@@ -54,7 +54,7 @@ public:
         } while (stopwatch.seconds() < limit);
         QJsonObject result = stopwatch.finish(pairs).toJson();
         if (m_tellTimes)
-            result.insert(QStringLiteral("times"), times);
+            result.insert(u"times"_s, times);
         return result;
     }
 
@@ -75,7 +75,7 @@ private:
     {
         void *reply = nullptr;
         if (redisGetReply(m_context.get(), &reply) != REDIS_OK)
-            fail(QStringLiteral("hiredis: ") + QString::fromLocal8Bit(m_context->errstr));
+            fail(u"hiredis: "_s + QString::fromLocal8Bit(m_context->errstr));
         return ReplyPointer(static_cast<redisReply *>(reply));
     }
 

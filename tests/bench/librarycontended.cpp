@@ -13,18 +13,20 @@
 #include <algorithm>
 #include <vector>
 
+using namespace Qt::StringLiterals;
+
 namespace Bench {
 namespace {
 
 using QDistLock::DistributedLock;
 
 /*
-    Clients that all want the same lock, again as soon as they have given it back. When the time is up
-    each is served once more, so that nobody is left in the queue.
+    Clients that all acquire the same lock, again as soon as they have released it. After the end of the run each is
+    served once more, so that no client is left in the queue.
 
-    Of each turn is told: whose it was; in µs, when it was asked for, when its place in the queue was known
-    (the request reached the server between the two), and when the lock was had; and its fencing token,
-    which tells the order in which the server gave it away.
+    For each turn the run reports the client; in µs, when the acquire was called, when its place in the queue was known
+    (the request reached the server between the two), when the lock was acquired, and when release() was called; and the
+    fencing token, which shows the order in which the server granted the lock.
 */
 class LibraryContended : public Contender
 {
@@ -40,9 +42,10 @@ public:
 
     QJsonObject run(std::chrono::milliseconds duration, int participants) override
     {
-        // Written to once before: the first touch of a page may stall a virtual machine for milliseconds.
+        // The memory is written once before, because the first write to a page may stall a virtual machine for
+        // milliseconds.
         constexpr qint64 TurnsPerSecond = 8000;
-        constexpr qint64 Most = 16000; // who runs for long has many others beside, and few of the turns
+        constexpr qint64 Most = 16000; // in a long run many other processes take most of the turns
         const qint64 expected = TurnsPerSecond * duration.count() / 1000 + 1000;
         m_turns.assign(static_cast<size_t>(std::min(expected, Most)), Turn());
         m_turns.clear();
@@ -63,6 +66,7 @@ public:
         insert("asked", &Turn::asked);
         insert("queued", &Turn::queued);
         insert("acquired", &Turn::acquired);
+        insert("released", &Turn::released);
         insert("fences", &Turn::fence);
         return result;
     }
@@ -75,22 +79,25 @@ private:
         qint64 queued = 0;
         qint64 acquired = 0;
         qint64 fence = 0;
+        qint64 released = 0;
     };
 
     struct Waiter
     {
         Waiter(QDistLock::LockRegistry *registry, const QString &name)
             : lock(registry, name)
-        {}
+        {
+        }
         DistributedLock lock;
         int index = 0;
         qint64 asked = 0;
         qint64 queued = 0;
+        size_t turn = 0;
     };
 
     void addWaiter(QDistLock::LockRegistry *registry, const Setup &setup)
     {
-        m_waiters.push_back(std::make_unique<Waiter>(registry, QStringLiteral("bench:contended")));
+        m_waiters.push_back(std::make_unique<Waiter>(registry, u"bench:contended"_s));
         Waiter *waiter = m_waiters.back().get();
         waiter->index = static_cast<int>(m_waiters.size());
         DistributedLock *lock = &waiter->lock;
@@ -102,12 +109,13 @@ private:
         });
         QObject::connect(lock, &DistributedLock::acquired, lock, [this, waiter, work = setup.work] {
             const qint64 now = microseconds();
+            waiter->turn = m_turns.size();
             m_turns.push_back({waiter->index, waiter->asked, waiter->queued ? waiter->queued : now, now,
                                waiter->lock.fencingToken()});
             if (work.count() == 0)
-                waiter->lock.release();
+                release(waiter);
             else
-                QTimer::singleShot(work, Qt::PreciseTimer, &waiter->lock, &DistributedLock::release);
+                QTimer::singleShot(work, Qt::PreciseTimer, &waiter->lock, [this, waiter] { release(waiter); });
         });
         QObject::connect(lock, &DistributedLock::released, lock, [this, waiter] {
             if (microseconds() < m_end)
@@ -116,9 +124,14 @@ private:
                 m_loop.quit();
         });
         QObject::connect(lock, &DistributedLock::acquireFailed, lock,
-                         [lock] { fail(QStringLiteral("qdistlock: ") + lock->errorString()); });
-        QObject::connect(lock, &DistributedLock::lost, lock,
-                         [lock] { fail(QStringLiteral("qdistlock: lost ") + lock->name()); });
+                         [lock] { fail(u"qdistlock: "_s + lock->errorString()); });
+        QObject::connect(lock, &DistributedLock::lost, lock, [lock] { fail(u"qdistlock: lost "_s + lock->name()); });
+    }
+
+    void release(Waiter *waiter)
+    {
+        m_turns[waiter->turn].released = microseconds();
+        waiter->lock.release();
     }
 
     static void ask(Waiter *waiter)

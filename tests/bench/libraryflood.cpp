@@ -20,6 +20,8 @@
 #include <deque>
 #include <utility>
 
+using namespace Qt::StringLiterals;
+
 namespace Bench {
 namespace {
 
@@ -27,7 +29,7 @@ using QDistLock::DistributedLock;
 
 constexpr int EmissionsEachMillisecond = 50;
 constexpr qint64 Wait = 2000;
-/// As many calls as wait at a time.
+/// The number of calls that wait at the same time.
 constexpr int Patient = EmissionsEachMillisecond * int(Wait);
 
 std::atomic<int> warnings{0};
@@ -52,22 +54,23 @@ Q_SIGNALS:
 };
 
 /*
-    A signal is emitted 50 000 times a second; each emission waits for 2 s for a lock that somebody else holds, at most
-    `locks` of them. With two `clients` 100 000 calls wait before them, for ever. Reports how long after their deadlines the
-    calls ended, the longest turn of the event loop (CPU, the emissions included), and what a waiting call takes of memory.
+    A signal is emitted 50 000 times a second. Each emission waits up to 2 s for one of at most `locks` locks, which
+    another client holds. With two `clients` 100 000 calls wait before them, for ever. Reports how long after their
+    deadlines the calls ended, the longest turn of the event loop (CPU, the emissions included), and the memory that a
+    waiting call needs.
 */
 class LibraryFlood : public Contender
 {
 public:
     explicit LibraryFlood(const Setup &setup)
         : m_registry(setup.server)
-        , m_holder(&m_registry, QStringLiteral("bench:flood:%1").arg(QCoreApplication::applicationPid()))
-        , m_options(QStringLiteral("wait=%1ms; maxQueued=%2").arg(Wait).arg(setup.locks))
+        , m_holder(&m_registry, u"bench:flood:%1"_s.arg(QCoreApplication::applicationPid()))
+        , m_options(u"wait=%1ms; maxQueued=%2"_s.arg(Wait).arg(setup.locks))
         , m_withPatient(setup.clients > 1)
     {
         QDistLock::LockRegistry::setDefaultServer(setup.server);
         QObject::connect(&m_holder, &DistributedLock::acquireFailed, &m_holder,
-                         [this] { fail(QStringLiteral("qdistlock: ") + m_holder.errorString()); });
+                         [this] { fail(u"qdistlock: "_s + m_holder.errorString()); });
     }
 
     QJsonObject run(std::chrono::milliseconds duration, int) override
@@ -78,8 +81,8 @@ public:
         if (!m_holder.isHeld())
             loop.exec();
         const auto outer = qInstallMessageHandler(countWarnings);
-        // bench.py silences the library, but this case counts its warnings. A filter is asked with every level enabled, so
-        // it must turn the others off.
+        // bench.py silences the library, but this case counts its warnings. A filter is asked with every level enabled,
+        // so it must turn the others off.
         QLoggingCategory::installFilter([](QLoggingCategory *category) {
             category->setEnabled(QtDebugMsg, false);
             category->setEnabled(QtWarningMsg, true);
@@ -87,18 +90,18 @@ public:
         warnings = 0;
 
         const auto receiver = std::make_unique<QObject>();
-        const auto called = [] { fail(QStringLiteral("qdistlock: a second holder")); };
+        const auto called = [] { fail(u"qdistlock: a second holder"_s); };
         Source source;
         Source patient;
         QDistLock::connectLocked(&source, &Source::fired, receiver.get(), called, m_holder.name(), m_options);
         QDistLock::connectLocked(&patient, &Source::fired, receiver.get(), called, m_holder.name(),
-                                 QStringLiteral("wait=forever; maxQueued=unlimited"));
+                                 u"wait=forever; maxQueued=unlimited"_s);
 
         qint64 emitted = 0;
         qint64 refused = 0;
         qint64 ended = 0;
         double latest = 0;
-        std::deque<qint64> deadlines; // in the order in which they pass
+        std::deque<qint64> deadlines; // in order of time
         QObject::connect(QDistLock::LockedCalls::instance(), &QDistLock::LockedCalls::failed, receiver.get(),
                          [&](const QDistLock::LockedCallInfo &call) {
                              if (call.error == DistributedLock::BusyError) {
@@ -126,7 +129,7 @@ public:
             const double now = threadCpuMilliseconds();
             longestTurn = std::max(longestTurn, now - std::exchange(turnBegan, now));
             const qint64 clock = microseconds();
-            // After a turn that was long on the wall the rest follows in the next ones.
+            // After a long turn the remaining emissions follow in the next turns.
             const qint64 due = (std::min(clock, end) - begin) / 1000 * EmissionsEachMillisecond - emitted;
             for (qint64 i = std::min<qint64>(due, 2 * EmissionsEachMillisecond); i > 0; --i, ++emitted) {
                 const qint64 refusedBefore = refused;
@@ -134,7 +137,7 @@ public:
                 if (refused == refusedBefore)
                     deadlines.push_back(microseconds() + Wait * 1000);
             }
-            if (clock >= nextLook) { // not in each turn, and not counted: it takes milliseconds
+            if (clock >= nextLook) { // not in each turn, and not counted, because it takes milliseconds
                 nextLook = clock + 200'000;
                 bytes = std::max(bytes, double(mallinfo2().uordblks - before));
                 turnBegan = threadCpuMilliseconds();
@@ -148,15 +151,15 @@ public:
         loop.exec();
         turn.stop();
         if (!deadlines.empty())
-            fail(QStringLiteral("qdistlock: calls that never ended"));
+            fail(u"qdistlock: calls that never ended"_s);
 
         QJsonObject result = stopwatch.finish(emitted).toJson();
-        result.insert(QStringLiteral("refused"), refused);
-        result.insert(QStringLiteral("ended"), ended);
-        result.insert(QStringLiteral("latestMs"), latest);
-        result.insert(QStringLiteral("longestTurnMs"), longestTurn);
-        result.insert(QStringLiteral("mebibytes"), bytes / 1024 / 1024);
-        result.insert(QStringLiteral("warnings"), warnings.load());
+        result.insert(u"refused"_s, refused);
+        result.insert(u"ended"_s, ended);
+        result.insert(u"latestMs"_s, latest);
+        result.insert(u"longestTurnMs"_s, longestTurn);
+        result.insert(u"mebibytes"_s, bytes / 1024 / 1024);
+        result.insert(u"warnings"_s, warnings.load());
         qInstallMessageHandler(outer);
         return result;
     }

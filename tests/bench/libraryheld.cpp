@@ -16,12 +16,14 @@
 
 #include <vector>
 
+using namespace Qt::StringLiterals;
+
 namespace Bench {
 namespace {
 
 using QDistLock::DistributedLock;
 
-/// Bytes.
+/// In bytes.
 struct Memory
 {
     double heap;
@@ -30,19 +32,17 @@ struct Memory
     static Memory now()
     {
         const struct mallinfo2 info = mallinfo2();
-        QFile statm(QStringLiteral("/proc/self/statm"));
+        QFile statm(u"/proc/self/statm"_s);
         if (!statm.open(QIODevice::ReadOnly))
-            fail(QStringLiteral("cannot read /proc/self/statm"));
+            fail(u"cannot read /proc/self/statm"_s);
         const double pages = statm.readAll().split(' ').value(1).toDouble();
-        return {static_cast<double>(info.uordblks + info.hblkhd),
-                pages * static_cast<double>(sysconf(_SC_PAGESIZE))};
+        return {static_cast<double>(info.uordblks + info.hblkhd), pages * static_cast<double>(sysconf(_SC_PAGESIZE))};
     }
 };
 
 /*
-    Many locks of one registry, held for as long as the process lives. The first run makes and acquires
-    them and tells how much memory one takes; the others let the time go by, and measure what the renewals
-    cost.
+    Many locks of one registry, held until the process ends. The first run constructs and acquires them, and reports the
+    memory that one lock needs; the other runs measure the cost of the renewals.
 */
 class LibraryHeld : public Contender
 {
@@ -51,7 +51,8 @@ public:
         : m_registry(setup.server)
         , m_lease(setup.lease)
         , m_count(setup.locks)
-    {}
+    {
+    }
 
     QJsonObject run(std::chrono::milliseconds duration, int) override
     {
@@ -63,7 +64,7 @@ public:
         loop.exec();
         for (const auto &lock : m_locks) {
             if (!lock->isHeld())
-                fail(QStringLiteral("qdistlock: lost ") + lock->name());
+                fail(u"qdistlock: lost "_s + lock->name());
         }
         return stopwatch.finish(m_count).toJson();
     }
@@ -72,22 +73,20 @@ private:
     QJsonObject prepare()
     {
         {
-            // What the first lock of a registry brings along is not the price of a lock.
-            DistributedLock first(&m_registry, QStringLiteral("bench:held:first"));
+            // The first lock of a registry costs more than each further one, and is not counted.
+            DistributedLock first(&m_registry, u"bench:held:first"_s);
             QEventLoop loop;
             QObject::connect(&first, &DistributedLock::acquired, &first, &DistributedLock::release);
             QObject::connect(&first, &DistributedLock::released, &loop, &QEventLoop::quit);
-            QObject::connect(&first, &DistributedLock::acquireFailed, &loop, [&first] {
-                fail(QStringLiteral("qdistlock: ") + first.errorString());
-            });
+            QObject::connect(&first, &DistributedLock::acquireFailed, &loop,
+                             [&first] { fail(u"qdistlock: "_s + first.errorString()); });
             first.acquire();
             loop.exec();
         }
         m_locks.reserve(static_cast<size_t>(m_count));
         const Memory empty = Memory::now();
         for (int i = 0; i < m_count; ++i) {
-            const QString name =
-                    QStringLiteral("bench:held:%1:%2").arg(QCoreApplication::applicationPid()).arg(i);
+            const QString name = u"bench:held:%1:%2"_s.arg(QCoreApplication::applicationPid()).arg(i);
             m_locks.push_back(std::make_unique<DistributedLock>(&m_registry, name));
         }
         const Memory idle = Memory::now();
@@ -102,25 +101,24 @@ private:
                     loop.quit();
             });
             QObject::connect(lock.get(), &DistributedLock::acquireFailed, &loop,
-                             [&] { fail(QStringLiteral("qdistlock: ") + lock->errorString()); });
+                             [&] { fail(u"qdistlock: "_s + lock->errorString()); });
         }
-        // Connections of the application's own are not the lock's.
+        // The connections of each lock to its own slots belong to the application, not to the lock.
         const Memory connected = Memory::now();
         for (const auto &lock : m_locks)
             lock->acquire();
         loop.exec();
-        QCoreApplication::sendPostedEvents(); // which keep the answers of this turn
+        QCoreApplication::sendPostedEvents(); // delivers events that keep the replies of this turn
         malloc_trim(0);
         const Memory held = Memory::now();
 
         const auto each = [this](double bytes) { return bytes / m_count; };
         const double idleHeap = each(idle.heap - empty.heap);
         const double idleResident = each(idle.resident - empty.resident);
-        return {{QStringLiteral("idleHeapBytes"), idleHeap},
-                {QStringLiteral("idleResidentBytes"), idleResident},
-                {QStringLiteral("heldHeapBytes"), idleHeap + each(held.heap - connected.heap)},
-                {QStringLiteral("heldResidentBytes"),
-                 idleResident + each(held.resident - connected.resident)}};
+        return {{u"idleHeapBytes"_s, idleHeap},
+                {u"idleResidentBytes"_s, idleResident},
+                {u"heldHeapBytes"_s, idleHeap + each(held.heap - connected.heap)},
+                {u"heldResidentBytes"_s, idleResident + each(held.resident - connected.resident)}};
     }
 
     QDistLock::LockRegistry m_registry;

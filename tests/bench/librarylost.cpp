@@ -14,6 +14,8 @@
 
 #include <vector>
 
+using namespace Qt::StringLiterals;
+
 namespace Bench {
 namespace {
 
@@ -31,24 +33,22 @@ public:
         , m_context(connectHiredis(setup.server))
     {
         for (int i = 0; i < setup.locks; ++i) {
-            m_victims.push_back(
-                    std::make_unique<Victim>(&m_registry, QStringLiteral("bench:lost:%1").arg(i)));
+            m_victims.push_back(std::make_unique<Victim>(&m_registry, u"bench:lost:%1"_s.arg(i)));
             Victim *victim = m_victims.back().get();
             DistributedLock *lock = &victim->lock;
             lock->setLease(setup.lease);
             QObject::connect(lock, &DistributedLock::acquired, lock, [this, victim] {
-                QTimer::singleShot(someTime(), Qt::PreciseTimer, &victim->lock,
-                                   [this, victim] { remove(victim); });
+                QTimer::singleShot(someTime(), Qt::PreciseTimer, &victim->lock, [this, victim] { remove(victim); });
             });
             QObject::connect(lock, &DistributedLock::lost, lock, [this, victim] {
                 if (victim->deleted == 0)
-                    fail(QStringLiteral("qdistlock: lost too early"));
+                    fail(u"qdistlock: lost too early"_s);
                 m_latencies.append(static_cast<double>(microseconds() - victim->deleted) / 1000);
                 if (m_latencies.size() == static_cast<qsizetype>(m_victims.size()))
                     m_loop.quit();
             });
             QObject::connect(lock, &DistributedLock::acquireFailed, lock,
-                             [lock] { fail(QStringLiteral("qdistlock: ") + lock->errorString()); });
+                             [lock] { fail(u"qdistlock: "_s + lock->errorString()); });
         }
     }
 
@@ -63,7 +63,7 @@ public:
         }
         m_loop.exec();
         QJsonObject result = stopwatch.finish(m_latencies.size()).toJson();
-        result.insert(QStringLiteral("milliseconds"), m_latencies);
+        result.insert(u"milliseconds"_s, m_latencies);
         return result;
     }
 
@@ -72,12 +72,13 @@ private:
     {
         Victim(QDistLock::LockRegistry *registry, const QString &name)
             : lock(registry, name)
-        {}
+        {
+        }
         DistributedLock lock;
         qint64 deleted = 0; ///< µs
     };
 
-    /// Up to half the run.
+    /// At most half the run.
     std::chrono::milliseconds someTime() const
     {
         return std::chrono::milliseconds(
@@ -87,10 +88,9 @@ private:
     void remove(Victim *victim)
     {
         const QByteArray key = "lock:" + victim->lock.name().toUtf8();
-        const ReplyPointer reply(
-                static_cast<redisReply *>(redisCommand(m_context.get(), "DEL %s", key.constData())));
+        const ReplyPointer reply(static_cast<redisReply *>(redisCommand(m_context.get(), "DEL %s", key.constData())));
         if (!reply || reply->integer != 1)
-            fail(QStringLiteral("hiredis: a held lock had no key"));
+            fail(u"hiredis: a held lock had no key"_s);
         victim->deleted = microseconds();
     }
 

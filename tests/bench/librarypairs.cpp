@@ -11,6 +11,8 @@
 
 #include <vector>
 
+using namespace Qt::StringLiterals;
+
 namespace Bench {
 namespace {
 
@@ -24,16 +26,15 @@ public:
         : m_registry(server)
     {
         for (int i = 0; i < locks; ++i) {
-            const QString name =
-                    QStringLiteral("bench:%1:%2").arg(QCoreApplication::applicationPid()).arg(i);
+            const QString name = u"bench:%1:%2"_s.arg(QCoreApplication::applicationPid()).arg(i);
             m_locks.push_back(std::make_unique<DistributedLock>(&m_registry, name));
             DistributedLock *lock = m_locks.back().get();
             QObject::connect(lock, &DistributedLock::acquired, lock, &DistributedLock::release);
             QObject::connect(lock, &DistributedLock::released, lock, [this, lock] { next(lock); });
             QObject::connect(lock, &DistributedLock::acquireFailed, lock,
-                             [lock] { fail(QStringLiteral("qdistlock: ") + lock->errorString()); });
+                             [lock] { fail(u"qdistlock: "_s + lock->errorString()); });
             QObject::connect(lock, &DistributedLock::lost, lock,
-                             [lock] { fail(QStringLiteral("qdistlock: lost ") + lock->name()); });
+                             [lock] { fail(u"qdistlock: lost "_s + lock->name()); });
         }
     }
 

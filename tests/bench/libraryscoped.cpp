@@ -8,6 +8,8 @@
 
 #include <QtCore/qcoreapplication.h>
 
+using namespace Qt::StringLiterals;
+
 namespace Bench {
 namespace {
 
@@ -15,13 +17,13 @@ using QDistLock::ScopedLock;
 
 QString scopedName()
 {
-    return QStringLiteral("bench:scoped:%1").arg(QCoreApplication::applicationPid());
+    return u"bench:scoped:%1"_s.arg(QCoreApplication::applicationPid());
 }
 
 void need(const ScopedLock &lock)
 {
     if (!lock)
-        fail(QStringLiteral("qdistlock: ") + lock.result().errorString);
+        fail(u"qdistlock: "_s + lock.result().errorString);
 }
 
 /// One scope after the other, in a thread without an event loop.
@@ -39,7 +41,7 @@ public:
             need(lock);
             ++pairs;
         } while (stopwatch.seconds() < limit);
-        ScopedLock last(name); // with the release before it done
+        ScopedLock last(name); // acquired after the last release has been executed
         need(last);
         last.release();
         return stopwatch.finish(pairs + 1).toJson();

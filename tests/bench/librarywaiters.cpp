@@ -12,6 +12,8 @@
 
 #include <vector>
 
+using namespace Qt::StringLiterals;
+
 namespace Bench {
 namespace {
 
@@ -27,15 +29,13 @@ class LibraryWaiters : public Contender
 public:
     explicit LibraryWaiters(const Setup &setup)
         : m_holding(setup.server)
-        , m_holder(&m_holding,
-                   QStringLiteral("bench:waiters:%1").arg(QCoreApplication::applicationPid()))
+        , m_holder(&m_holding, u"bench:waiters:%1"_s.arg(QCoreApplication::applicationPid()))
     {
         m_holder.setLease(setup.lease);
         for (int i = 0; i < setup.clients; ++i) {
             m_registries.push_back(std::make_unique<QDistLock::LockRegistry>(setup.server));
             for (int j = 0; j < setup.locks; ++j) {
-                m_waiters.push_back(std::make_unique<DistributedLock>(m_registries.back().get(),
-                                                                      m_holder.name()));
+                m_waiters.push_back(std::make_unique<DistributedLock>(m_registries.back().get(), m_holder.name()));
                 m_waiters.back()->setWait(QDistLock::LockOptions::Forever);
                 m_waiters.back()->setLease(setup.lease);
             }
@@ -51,7 +51,7 @@ public:
         QTimer::singleShot(duration, &loop, &QEventLoop::quit);
         loop.exec();
         if (!m_holder.isHeld())
-            fail(QStringLiteral("qdistlock: the holder lost the lock"));
+            fail(u"qdistlock: the holder lost the lock"_s);
         return stopwatch.finish(static_cast<qint64>(m_waiters.size())).toJson();
     }
 
@@ -61,7 +61,7 @@ private:
         QEventLoop loop;
         QObject::connect(&m_holder, &DistributedLock::acquired, &loop, &QEventLoop::quit);
         QObject::connect(&m_holder, &DistributedLock::acquireFailed, &loop,
-                         [this] { fail(QStringLiteral("qdistlock: ") + m_holder.errorString()); });
+                         [this] { fail(u"qdistlock: "_s + m_holder.errorString()); });
         m_holder.acquire();
         loop.exec();
 
@@ -69,13 +69,11 @@ private:
         for (const auto &waiter : m_waiters) {
             DistributedLock *lock = waiter.get();
             QObject::connect(lock, &DistributedLock::acquireFailed, lock,
-                             [lock] { fail(QStringLiteral("qdistlock: ") + lock->errorString()); });
-            QObject::connect(lock, &DistributedLock::acquired, lock,
-                             [] { fail(QStringLiteral("qdistlock: a second holder")); });
+                             [lock] { fail(u"qdistlock: "_s + lock->errorString()); });
+            QObject::connect(lock, &DistributedLock::acquired, lock, [] { fail(u"qdistlock: a second holder"_s); });
             QObject::connect(lock, &DistributedLock::queuePositionChanged, &loop,
                              [lock, &loop, &missing, queued = false]() mutable {
-                                 if (lock->queuePosition() >= 0 && !std::exchange(queued, true)
-                                     && --missing == 0) {
+                                 if (lock->queuePosition() >= 0 && !std::exchange(queued, true) && --missing == 0) {
                                      loop.quit();
                                  }
                              });

@@ -2,10 +2,9 @@
 // SPDX-License-Identifier: MIT
 
 // One competitor of the benchmark: `qdistlock_bench --server URL [--clients N] [--locks N] CONTENDER`.
-// Each line `run MILLISECONDS [PARTICIPANTS]` on standard input makes one timed run and answers with one
-// line of JSON; end of input ends the process. bench.py starts the competitors and takes turns among
-// them, so that every repetition sees the same machine; competitors in other languages speak the same
-// two lines.
+// Each line `run MILLISECONDS [PARTICIPANTS]` on standard input starts one timed run, which prints one line of JSON;
+// end of input ends the process. bench.py starts the competitors and lets them run in turn, so that every repetition is
+// made under the same conditions; competitors in other languages use the same protocol.
 
 #include "contender.h"
 
@@ -21,6 +20,8 @@
 #include <iostream>
 #include <sstream>
 #include <string>
+
+using namespace Qt::StringLiterals;
 
 namespace Bench {
 namespace {
@@ -45,9 +46,7 @@ void fail(const QString &reason)
 
 QJsonObject Measurement::toJson() const
 {
-    return {{QStringLiteral("operations"), operations},
-            {QStringLiteral("seconds"), seconds},
-            {QStringLiteral("cpuSeconds"), cpuSeconds}};
+    return {{u"operations"_s, operations}, {u"seconds"_s, seconds}, {u"cpuSeconds"_s, cpuSeconds}};
 }
 
 qint64 microseconds()
@@ -59,7 +58,8 @@ qint64 microseconds()
 Stopwatch::Stopwatch()
     : m_start(std::chrono::steady_clock::now())
     , m_cpuStart(cpuSeconds())
-{}
+{
+}
 
 double Stopwatch::seconds() const
 {
@@ -79,51 +79,44 @@ int main(int argc, char **argv)
 
     using Maker = std::unique_ptr<Bench::Contender> (*)(const Bench::Setup &);
     const QMap<QString, Maker> makers{
-            {QStringLiteral("hiredis-pairs"), Bench::makeHiredisPairs},
-            {QStringLiteral("hiredis-times"), Bench::makeHiredisTimes},
-            {QStringLiteral("qt-pairs"), Bench::makeQtPairs},
-            {QStringLiteral("library-pairs"), Bench::makeLibraryPairs},
-            {QStringLiteral("library-contended"), Bench::makeLibraryContended},
-            {QStringLiteral("library-waiters"), Bench::makeLibraryWaiters},
-            {QStringLiteral("library-held"), Bench::makeLibraryHeld},
-            {QStringLiteral("library-lost"), Bench::makeLibraryLost},
-            {QStringLiteral("library-flood"), Bench::makeLibraryFlood},
-            {QStringLiteral("library-scoped"), Bench::makeLibraryScoped},
-            {QStringLiteral("library-reentry"), Bench::makeLibraryReentry},
+            {u"hiredis-pairs"_s, Bench::makeHiredisPairs},
+            {u"hiredis-times"_s, Bench::makeHiredisTimes},
+            {u"hiredis-send"_s, Bench::makeHiredisSender},
+            {u"hiredis-receive"_s, Bench::makeHiredisReceiver},
+            {u"qt-pairs"_s, Bench::makeQtPairs},
+            {u"qt-send"_s, Bench::makeQtSender},
+            {u"qt-receive"_s, Bench::makeQtReceiver},
+            {u"library-pairs"_s, Bench::makeLibraryPairs},
+            {u"library-contended"_s, Bench::makeLibraryContended},
+            {u"library-waiters"_s, Bench::makeLibraryWaiters},
+            {u"library-held"_s, Bench::makeLibraryHeld},
+            {u"library-lost"_s, Bench::makeLibraryLost},
+            {u"library-flood"_s, Bench::makeLibraryFlood},
+            {u"library-scoped"_s, Bench::makeLibraryScoped},
+            {u"library-reentry"_s, Bench::makeLibraryReentry},
     };
 
     QCommandLineParser parser;
     parser.addHelpOption();
-    const QCommandLineOption serverOption(QStringLiteral("server"),
-                                          QStringLiteral("redis:// or unix:// URL."),
-                                          QStringLiteral("url"));
-    const QCommandLineOption clientsOption(QStringLiteral("clients"),
-                                           QStringLiteral("Registries in this process."),
-                                           QStringLiteral("count"), QStringLiteral("1"));
-    const QCommandLineOption locksOption(QStringLiteral("locks"),
-                                         QStringLiteral("Locks of each registry."),
-                                         QStringLiteral("count"), QStringLiteral("1"));
-    const QCommandLineOption leaseOption(QStringLiteral("lease"),
-                                         QStringLiteral("Lease of the locks that are held."),
-                                         QStringLiteral("ms"), QStringLiteral("30000"));
-    const QCommandLineOption workOption(QStringLiteral("work"),
-                                        QStringLiteral("How long a contended lock is kept."),
-                                        QStringLiteral("ms"), QStringLiteral("0"));
-    const QCommandLineOption unfairOption(QStringLiteral("unfair"),
-                                          QStringLiteral("Whoever comes first has the lock."));
+    const QCommandLineOption serverOption(u"server"_s, u"redis:// or unix:// URL."_s, u"url"_s);
+    const QCommandLineOption clientsOption(u"clients"_s, u"Registries in this process."_s, u"count"_s, u"1"_s);
+    const QCommandLineOption locksOption(u"locks"_s, u"Locks of each registry."_s, u"count"_s, u"1"_s);
+    const QCommandLineOption leaseOption(u"lease"_s, u"Lease of the locks that are held."_s, u"ms"_s, u"30000"_s);
+    const QCommandLineOption workOption(u"work"_s, u"How long a contended lock is kept, or until the next message."_s,
+                                        u"ms"_s, u"0"_s);
+    const QCommandLineOption unfairOption(u"unfair"_s, u"Whoever comes first has the lock."_s);
     parser.addOptions({serverOption, clientsOption, locksOption, leaseOption, workOption, unfairOption});
-    parser.addPositionalArgument(QStringLiteral("contender"),
-                                 makers.keys().join(QLatin1String(", ")));
+    parser.addPositionalArgument(u"contender"_s, makers.keys().join(QLatin1String(", ")));
     parser.process(application);
 
     const Maker make = makers.value(parser.positionalArguments().value(0));
-    const Bench::Setup setup{QUrl(parser.value(serverOption)), parser.value(clientsOption).toInt(),
+    const Bench::Setup setup{QUrl(parser.value(serverOption)),
+                             parser.value(clientsOption).toInt(),
                              parser.value(locksOption).toInt(),
                              std::chrono::milliseconds(parser.value(leaseOption).toInt()),
                              std::chrono::milliseconds(parser.value(workOption).toInt()),
                              !parser.isSet(unfairOption)};
-    if (!make || setup.clients < 1 || setup.locks < 1 || setup.lease.count() < 1
-        || !parser.isSet(serverOption)) {
+    if (!make || setup.clients < 1 || setup.locks < 1 || setup.lease.count() < 1 || !parser.isSet(serverOption)) {
         parser.showHelp(64);
     }
     const std::unique_ptr<Bench::Contender> contender = make(setup);
@@ -134,12 +127,11 @@ int main(int argc, char **argv)
         std::string word;
         qint64 milliseconds = 0;
         if (!(words >> word >> milliseconds) || word != "run")
-            Bench::fail(QStringLiteral("not understood: ") + QString::fromStdString(line));
+            Bench::fail(u"not understood: "_s + QString::fromStdString(line));
         int participants = 0;
         if (!(words >> participants))
             participants = setup.clients * setup.locks;
-        const QJsonObject result = contender->run(std::chrono::milliseconds(milliseconds),
-                                                  participants);
+        const QJsonObject result = contender->run(std::chrono::milliseconds(milliseconds), participants);
         std::cout << QJsonDocument(result).toJson(QJsonDocument::Compact).constData() << std::endl;
     }
     return 0;

@@ -37,13 +37,13 @@ STYLE = """
 
 
 def scale(low, high, first, last):
-    """Logarithmic."""
+    """The position on a logarithmic axis."""
     span = math.log(high / low)
     return lambda value: first + (last - first) * math.log(value / low) / span
 
 
 def spaced(positions, distance):
-    """Labels near their places, none over another."""
+    """The labels near their places, without overlaps."""
     placed = sorted(positions, key=lambda pair: pair[0])
     for i in range(1, len(placed)):
         if placed[i][0] < placed[i - 1][0] + distance:

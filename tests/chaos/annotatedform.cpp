@@ -14,6 +14,8 @@
 #include <algorithm>
 #include <thread>
 
+using namespace Qt::StringLiterals;
+
 using namespace std::chrono_literals;
 using QDistLock::DistributedLock;
 using std::chrono::microseconds;
@@ -54,9 +56,9 @@ AnnotatedClient::AnnotatedClient(Participant *participant, AnnotatedForm *form)
         if (!lock.fair)
             QDistLock::connectLocked(this, &AnnotatedClient::wanted, this, &AnnotatedClient::takeUnfairTurn);
     } else if (!lock.fair) {
-        QDistLock::connectLocked(this, &AnnotatedClient::wanted, this, [this] { takeTurn(); }, lockName(),
-                                 QStringLiteral("lease=300ms; wait=2s; retryInterval=20ms; fair=false; server=%1")
-                                         .arg(lock.server.toString()));
+        QDistLock::connectLocked(
+                this, &AnnotatedClient::wanted, this, [this] { takeTurn(); }, lockName(),
+                u"lease=300ms; wait=2s; retryInterval=20ms; fair=false; server=%1"_s.arg(lock.server.toString()));
     }
 }
 
@@ -109,7 +111,7 @@ void AnnotatedClient::watch(const QFuture<T> &future, void (AnnotatedClient::*th
     connect(watcher, &QFutureWatcherBase::finished, this, [this, watcher, then] {
         watcher->deleteLater();
         try {
-            watcher->future().waitForFinished(); // throws what it has
+            watcher->future().waitForFinished(); // throws the stored exception
             if (then)
                 (this->*then)();
         } catch (const QDistLock::LockUnavailable &unavailable) {
@@ -155,7 +157,7 @@ void AnnotatedClient::tryTurn(const QString &lock)
     takeTurn();
 }
 
-/// A method that takes its time: the event loop stands still, the lock is kept.
+/// A long method: it blocks the event loop, and the lock is kept.
 void AnnotatedClient::takeTurn()
 {
     const QUrl &server = m_participant->lock().server;
@@ -178,8 +180,8 @@ void AnnotatedClient::takeTurn()
     ended();
 }
 
-/// The lock is kept until the future has finished; nobody can ask for it after the return. But where
-/// LockedCalls tells of no loss when it is given back, it was held until then.
+/// The lock is kept until the future has finished; after the return no isHeld() can be called. If LockedCalls emits no
+/// lost() when the lock is released, the lock was held until then.
 QFuture<void> AnnotatedClient::takeLongTurn()
 {
     m_doing = Running;
@@ -210,7 +212,7 @@ void AnnotatedClient::longTurnEnded()
     ended();
 }
 
-/// Told when the lock is given back.
+/// Called when the lock was released.
 void AnnotatedClient::lost()
 {
     m_lost = true;
@@ -218,8 +220,8 @@ void AnnotatedClient::lost()
         m_participant->lost();
 }
 
-AnnotatedForm::AnnotatedForm(const Settings &settings, History *history, Ordeal *ordeal)
-    : Form(settings, history, ordeal)
+AnnotatedForm::AnnotatedForm(const Settings &settings, History *history, InjectedFaults *faults)
+    : Form(settings, history, faults)
 {
     if (settings.lease != 300ms)
         qFatal("the annotations say that the lease is 300 ms");

@@ -13,13 +13,13 @@ namespace Chaos {
 
 class AnnotatedClient;
 
-/// Annotated methods on the default server (that of the first lock), called by invokeLocked() and
-/// connectLocked(); on any other connectLocked() with a key, and withLock(). All in one thread.
+/// On the default server (that of the first lock): annotated methods, called by invokeLocked() and connectLocked(). On
+/// any other server: connectLocked() with a key, and withLock(). All in one thread.
 class AnnotatedForm : public Form
 {
     Q_OBJECT
 public:
-    AnnotatedForm(const Settings &settings, History *history, Ordeal *ordeal);
+    AnnotatedForm(const Settings &settings, History *history, InjectedFaults *faults);
     ~AnnotatedForm() override;
 
     void start() override;
@@ -33,7 +33,7 @@ private:
     std::vector<std::unique_ptr<AnnotatedClient>> m_clients;
 };
 
-/// The calls that concern one lock. In which way they are made depends on the lock.
+/// The calls under one lock. How they are made depends on the lock.
 class AnnotatedClient : public QObject
 {
     Q_OBJECT
@@ -64,7 +64,7 @@ private:
     void takeTurn();
     QFuture<void> takeLongTurn();
     void longTurnEnded();
-    /// \a then: where it has a result.
+    /// \a then is called if the future has a result.
     template<typename T>
     void watch(const QFuture<T> &future, void (AnnotatedClient::*then)() = nullptr);
     void lost();
@@ -78,8 +78,8 @@ private:
     QTimer m_pause;
     enum { Nothing, Pausing, Asking, Running } m_doing = Pausing;
     bool m_stopping = false;
-    bool m_longTurn = false; ///< the lock is kept by a future
-    bool m_lost = false;     ///< in a long turn
+    bool m_longTurn = false; ///< a future keeps the lock
+    bool m_lost = false;     ///< during a long turn
     qint64 m_longTurnEnd = 0;
 };
 

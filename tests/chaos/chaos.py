@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The QDistLock developers
 # SPDX-License-Identifier: MIT
-"""Plays rounds of chaos and has each judged: chaos.py --help"""
+"""Runs rounds of chaos and has each judged: chaos.py --help"""
 
 import argparse
 import json
@@ -17,19 +17,19 @@ from chaoscheck import SORTS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CHECK = os.path.join(HERE, "chaoscheck.py")
-CHECK_EVERY = 1.5  # seconds, where a round is ended by the first violation
-HUNT = 180  # seconds of faults until a mutant counts as not caught
-HUNT_ROUND = 10  # of them in a round
-ROUND = 60  # seconds of faults
+CHECK_EVERY = 1.5  # seconds; a hunt ends with the first violation
+HUNT = 180  # seconds of faults after which a mutant counts as not caught
+HUNT_ROUND = 10  # seconds of faults in each round of a hunt
+ROUND = 60  # seconds of faults in each other round
 FORMS = "signals,scoped,annotated"
 
 
 class Unplayable(Exception):
-    """A round that says nothing of the library."""
+    """A round that failed for a reason outside the library."""
 
 
 class Mutant:
-    """What a mutant's file says of it: which sorts of violation convict it, and in which forms it shows."""
+    """The header of a mutant's file: the sorts of violation that convict it, and the forms in which it shows."""
 
     def __init__(self, name, folder):
         said = {"Convicted by": "", "Forms": "signals"}
@@ -44,7 +44,7 @@ class Mutant:
         self.name, self.forms = name, said["Forms"]
         self.sorts = set(said["Convicted by"].split(", ")) - {""}
         if not self.sorts or not self.sorts <= set(SORTS):
-            raise Unplayable(f'its file has to say "# Convicted by: SORT, …", of {", ".join(SORTS)}')
+            raise Unplayable(f'its file must contain "# Convicted by: SORT, …", of {", ".join(SORTS)}')
 
 
 def clean(folder):
@@ -61,11 +61,12 @@ def round_command(options, folder, seed, length, worker, forms):
         *("--seconds", str(length)),
         *("--workers", str(options.workers)),
         *("--forms", forms),
+        *("--kinds", options.kinds),
     ]
 
 
 def check(folder, *arguments):
-    """(exit status, what it says, figures)"""
+    """(exit status, output, figures)"""
     result = os.path.join(folder, "figures.json")
     done = subprocess.run(
         [sys.executable, "-B", CHECK, *arguments, "--json", result, folder], stdout=subprocess.PIPE, text=True, check=False
@@ -78,13 +79,13 @@ def check(folder, *arguments):
 
 
 class Total:
-    """Of all rounds."""
+    """Figures of all rounds."""
 
     def __init__(self):
         self.rounds = 0
         self.numbers = dict.fromkeys(
             ("acquisitions", "faults", "overlaps", "writes", "stale", "refused", "lost", "lost_while_held")
-            + ("holds_lost", "holds_killed", "keys_taken", "violations"),
+            + ("holds_lost", "holds_killed", "keys_taken", "overlaps_within_limit", "violations"),
             0,
         )
         self.kinds = {}
@@ -109,7 +110,7 @@ class Total:
             + ", ".join(f"{kind} {count}" for kind, count in sorted(self.kinds.items())),
             f"{n['holds_lost']:,} holds lost, {n['holds_killed']:,} ended by the death of their process, "
             f"{n['keys_taken']:,} whose key a fault took away",
-            f"{n['overlaps']} overlaps",
+            f"{n['overlaps']} overlaps, and {n['overlaps_within_limit']} within the limit for steps of a server's clock",
             f"{n['stale']} stale writes accepted, {n['refused']:,} refused, of {n['writes']:,}",
             f"{n['lost']:,} updates of the unfenced counters lost, {n['lost_while_held'] or 'none'} while all who wrote "
             "held their lock",
@@ -118,7 +119,7 @@ class Total:
 
 
 def play(options, seed, length, folder, total):
-    """One round to its end. True if nothing was found."""
+    """Runs one round to its end. True if nothing was found."""
     clean(folder)
     command = round_command(options, folder, seed, length, "chaosworker", options.forms or FORMS)
     played = subprocess.run(command, check=False)
@@ -137,7 +138,7 @@ def play(options, seed, length, folder, total):
 
 
 def hunt(options, name, seed, folder):
-    """Rounds with a broken library, until it is convicted. True if it was."""
+    """Runs rounds with a mutant of the library until one convicts it. True if one did."""
     begin = time.monotonic()
     spent = 0
     others = set()
@@ -163,12 +164,12 @@ def hunt(options, name, seed, folder):
 
 
 def hunt_round(options, mutant, seed, length, folder, others):
-    """The first violation that convicts it; empty if there is none. Other sorts are added to `others`."""
+    """The first violation that convicts the mutant; empty if there is none. Adds other sorts to `others`."""
     clean(folder)
     command = round_command(options, folder, seed, length, "chaosworker-" + mutant.name, options.forms or mutant.forms)
     log = os.path.join(folder, "stderr")
     try:
-        # What a library without its rules says of itself is of interest only where it says nothing else.
+        # The log of a broken library is shown only if the round itself fails.
         with open(log, "wb") as errors:
             process = subprocess.Popen(command, stderr=errors)
     except OSError as error:
@@ -219,22 +220,23 @@ def mutants_there(options):
 
 def arguments():
     parser = argparse.ArgumentParser(
-        description="Processes contend for locks while workers, connections and servers are hit by faults drawn from "
-        "a seed. The histories they write are judged; exit status 0 only if nothing was found.",
+        description="Processes contend for locks while faults drawn from a seed hit workers, connections and servers. The "
+        "histories that the processes write are judged. The exit status is 0 only if nothing was found.",
     )
-    parser.add_argument("--minutes", type=float, help="play rounds for so long; each has the seed after the last's")
-    parser.add_argument("--seconds", type=int, help=f"of faults in a round (default {ROUND}), or for a mutant ({HUNT})")
-    parser.add_argument("--seed", type=int, help="of the first round; drawn if not given")
+    parser.add_argument("--minutes", type=float, help="run rounds for this long; the seed rises by one each round")
+    parser.add_argument("--seconds", type=int, help=f"seconds of faults in a round (default {ROUND}), or for a mutant ({HUNT})")
+    parser.add_argument("--seed", type=int, help="seed of the first round; default: random")
     parser.add_argument("--workers", type=int, default=8, help="number of processes; default 8")
-    parser.add_argument("--forms", help=f"given out to the workers in turn; default {FORMS}, or the mutant's own")
+    parser.add_argument("--forms", help=f"assigned to the workers in turn; default {FORMS}, or those of the mutant")
+    parser.add_argument("--kinds", default="", help="inject only faults of these kinds, separated by commas")
     parser.add_argument("--mutants", action="store_true", help="hunt the library's mutants instead")
-    parser.add_argument("--mutant", action="append", help="only this one, repeatable")
-    parser.add_argument("--at-least", type=int, default=0, metavar="N", help="rounds until so many acquisitions")
-    parser.add_argument("--faults-at-least", type=int, default=0, metavar="N", help="and so many faults")
-    parser.add_argument("--rounds-at-most", type=int, default=3, metavar="N", help="for that; default 3")
-    parser.add_argument("--keep", metavar="FOLDER", help="leave the histories of the last round there")
-    parser.add_argument("--programs", default=os.getcwd(), metavar="FOLDER", help="where chaosround is")
-    parser.add_argument("--mutant-files", default=os.path.join(HERE, "mutants"), metavar="FOLDER", help="where those are")
+    parser.add_argument("--mutant", action="append", help="hunt only this mutant; repeatable")
+    parser.add_argument("--at-least", type=int, default=0, metavar="N", help="run rounds until there were N acquisitions")
+    parser.add_argument("--faults-at-least", type=int, default=0, metavar="N", help="and N faults")
+    parser.add_argument("--rounds-at-most", type=int, default=3, metavar="N", help="at most N rounds for that; default 3")
+    parser.add_argument("--keep", metavar="FOLDER", help="keep the histories of the last round in this folder")
+    parser.add_argument("--programs", default=os.getcwd(), metavar="FOLDER", help="folder of chaosround")
+    parser.add_argument("--mutant-files", default=os.path.join(HERE, "mutants"), metavar="FOLDER", help="folder of the mutants")
     return parser.parse_args()
 
 

@@ -5,12 +5,12 @@
 
 usage: chaoscheck.py [--partial] [--json FILE] [--picture FILE] HISTORY...
 
-The histories are those of one round: one file a process, or a folder of them. Checks, per lock:
-  1. no two hold it at a time, tokens rise, what ended stays ended, and no key vanished but by a fault
-  2. the fenced record accepted no write of a holder that had been superseded
-  3. no update of the unfenced counter was lost but by a holder past its lease
-  4. after healing everybody had a turn, every acquire and process ended, and nothing is left
-Exit status: 0 all held, 1 something did not (with the lines that convict), 2 no history.
+The histories are those of one round: a file for each process, or a folder of them. For each lock it checks:
+  1. no two processes hold it at a time, tokens rise, a hold that has ended stays ended, and only faults remove keys
+  2. the fenced record accepted no write of a holder after a write of its successor
+  3. no update of the unfenced counter was lost, except by a holder after its lease
+  4. after healing each process acquired each lock, every acquire and process ended, and nothing is left
+Exit status: 0 no violation, 1 violations (printed with the lines that prove them), 2 no history.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import sys
 
 from history import MS, BadHistory, History
 
-SHOWN = 5  # violations of each sort told at length
+SHOWN = 5  # violations of each sort that are printed in full
 SORTS = ("overlap", "token", "revival", "theft", "stale write", "lost update")
 SORTS += ("crash", "unfinished", "starvation", "left")
 
@@ -54,10 +54,11 @@ def check_holds(history, verdict):
             check_end(history, lock, hold, verdict)
         check_foreign(history, lock, holds, verdict)
     verdict.figures["overlaps"] = len(verdict.overlaps)
+    verdict.figures["overlaps_within_limit"] = sum(map(overlaps_within_limit, history.locks.values()))
 
 
 def check_overlaps(history, lock, holds, verdict):
-    """end(k) <= start(k + 1) in order of time; that the tokens are in the same order is checked apart."""
+    """end(k) <= start(k + 1) in order of time. check_tokens() checks that the tokens have the same order."""
     pieces = sorted(
         ((begin, end, index) for index, hold in enumerate(holds) for begin, end, _ in hold.pieces),
         key=lambda piece: piece[0],
@@ -82,8 +83,19 @@ def check_overlaps(history, lock, holds, verdict):
             latest_end, latest = end, index
 
 
+def overlaps_within_limit(lock):
+    """The number of holds that overlapped another only because a server's clock had been set forward."""
+    spans = [(hold, begin, end) for hold in lock.holds for begin, end, _ in hold.pieces]
+    spans += [(hold, begin, end) for hold in lock.holds for begin, end in hold.beyond]
+    return sum(
+        any(other is not hold and begin < last and first < end for other, begin, end in spans)
+        for hold in lock.holds
+        for first, last in hold.beyond
+    )
+
+
 def check_tokens(history, lock, holds, verdict):
-    """Strictly rising from each hold to any that was asked for after it was told."""
+    """Tokens rise strictly from each hold to every hold whose acquire began after the first was reported."""
     earliest_start, earliest = None, None  # among those with greater tokens
     following = None
     for hold in reversed(holds):
@@ -98,7 +110,7 @@ def check_tokens(history, lock, holds, verdict):
             verdict.blame(
                 "token",
                 f'lock "{lock.name}": {hold.process} got the token {hold.token} after {earliest.process} '
-                f"had been told of {earliest.token}, which is not smaller",
+                f"had been notified of {earliest.token}, which is not smaller",
                 earliest.line,
                 hold.line,
             )
@@ -116,15 +128,17 @@ def check_end(history, lock, hold, verdict):
             hold.came_back,
         )
     if hold.reason in (None, "LeaseExpired", "Unknown"):
-        # Then its key went where it was gone before any deadline, and nobody had ended it.
-        gone_at = hold.gone_at(history.lease)
-        if gone_at is None or (history.end_at is not None and gone_at > history.end_at):
+        # Then the key vanished before any deadline, without a release.
+        known_lost_at = hold.known_lost_at(history.lease)
+        if known_lost_at is None or (history.end_at is not None and known_lost_at > history.end_at):
             return
     else:
-        gone_at = hold.lost_at
+        known_lost_at = hold.lost_at
     confirmed = hold.claims[-1][1]
     since = hold.invoked if confirmed is None else confirmed
-    if not any(loss.to >= since and loss.begin <= gone_at for loss in lock.losses):
+    if hold.shortened_at is not None and known_lost_at >= hold.shortened_at:
+        return
+    if not any(loss.to >= since and loss.begin <= known_lost_at for loss in lock.losses):
         verdict.blame(
             "theft",
             f'lock "{lock.name}": {hold.process} (token {hold.token}) lost it ({hold.reason or "before its deadline"}), '
@@ -136,7 +150,7 @@ def check_end(history, lock, hold, verdict):
 
 
 def check_foreign(history, lock, holds, verdict):
-    """Nobody acquires what a foreign client holds."""
+    """Nobody acquires a lock that a foreign client holds."""
     for loss in lock.losses:
         if not loss.foreign_until:
             continue
@@ -153,11 +167,11 @@ def check_foreign(history, lock, holds, verdict):
 
 
 def check_writes(history, verdict):
-    """Check 2: in the order in which the record saw the writes."""
+    """Check 2, in the order in which the record received the writes."""
     accepted = refused = stale = 0
     for lock in history.locks.values():
         writes = sorted((write for hold in lock.holds for write in hold.writes), key=lambda write: write.sequence)
-        newest = None  # of those who wrote: the one whose acquire was sent last
+        newest = None  # the write whose holder sent its acquire last
         for write in writes:
             if not write.accepted:
                 refused += 1
@@ -179,11 +193,11 @@ def check_writes(history, verdict):
 
 
 def check_counters(history, verdict):
-    """Check 3: an update is lost where a write replaces another value than the one that was read."""
+    """Check 3: an update is lost if a write replaces another value than the one that was read."""
     lost = innocent = 0
     for lock in history.locks.values():
         writes = sorted((write for hold in lock.holds for write in hold.writes), key=lambda write: write.begin)
-        # Written, or maybe written, by somebody who could not know whether it still held the lock.
+        # Writes, or possible writes, of a process that could not know whether it still held the lock.
         beyond = [(write.begin, write.to, write) for write in writes if not within(write)]
         for hold in lock.holds:
             process = history.processes[hold.process]
@@ -192,7 +206,7 @@ def check_counters(history, verdict):
         beyond.sort(key=lambda entry: entry[0])
         mismatches = [write for write in writes if write.read != write.replaced]
         for write, culprits in zip(mismatches, touching(mismatches, beyond)):
-            lost += write.replaced - write.read  # negative where a late writer's value was replaced in turn
+            lost += write.replaced - write.read  # negative if the value of a late writer was replaced in turn
             if within(write) and not culprits:
                 verdict.blame(
                     "lost update",
@@ -209,7 +223,7 @@ def within(write):
 
 
 def touching(writes, beyond):
-    """For each write whether anybody in `beyond` was at work at the same time; both are sorted by begin."""
+    """For each write: whether a write in `beyond` overlaps it. Both lists are sorted by begin."""
     active = []
     position = 0
     for write in writes:
@@ -223,10 +237,10 @@ def touching(writes, beyond):
 
 
 def check_rest(history, verdict, partial):
-    """Check 4, and that the programs themselves did not fail."""
+    """Check 4, and that no program failed."""
     for process in history.processes.values():
         if isinstance(process.ended, tuple):
-            verdict.blame("crash", f"{process.name} ended otherwise than it was told to", process.ended)
+            verdict.blame("crash", f"{process.name} did not end as ordered", process.ended)
     if partial:
         return
     if history.healed_at is None or history.end_at is None or not history.left:
@@ -294,7 +308,7 @@ def judge(history, partial=False):
 
 
 def report(figures):
-    """In words."""
+    """The figures in words."""
     kinds = figures["faults_by_kind"]
     forms = figures["acquisitions_by_form"]
     failed = figures["acquires_failed"]
@@ -308,7 +322,7 @@ def report(figures):
         f"{figures['keys_taken']} whose key a fault took away",
         f"{sum(failed.values())} acquires that ended without the lock"
         + (": " + ", ".join(f"{error} {count}" for error, count in sorted(failed.items())) if failed else ""),
-        f"{figures['overlaps']} overlaps",
+        f"{figures['overlaps']} overlaps, and {figures['overlaps_within_limit']} within the limit for clock steps",
         f"{figures['stale']} stale writes accepted, {figures['refused']} refused, of {figures['writes']}",
         f"{figures['lost']} updates of the unfenced counters lost, "
         + (f"{figures['lost_while_held']} times" if figures["lost_while_held"] else "none")

@@ -9,20 +9,21 @@
 
 namespace Chaos {
 
-Form::Form(const Settings &settings, History *history, Ordeal *ordeal)
+Form::Form(const Settings &settings, History *history, InjectedFaults *faults)
 {
     for (const LockSettings &lock : settings.locks)
-        m_participants.push_back(std::make_unique<Participant>(settings, lock, history, ordeal));
+        m_participants.push_back(std::make_unique<Participant>(settings, lock, history, faults));
 }
 
-std::unique_ptr<Form> Form::make(const QString &name, const Settings &settings, History *history, Ordeal *ordeal)
+std::unique_ptr<Form> Form::make(const QString &name, const Settings &settings, History *history,
+                                 InjectedFaults *faults)
 {
     if (name == QLatin1String("signals"))
-        return std::make_unique<SignalsForm>(settings, history, ordeal);
+        return std::make_unique<SignalsForm>(settings, history, faults);
     if (name == QLatin1String("scoped"))
-        return std::make_unique<ScopedForm>(settings, history, ordeal);
+        return std::make_unique<ScopedForm>(settings, history, faults);
     if (name == QLatin1String("annotated"))
-        return std::make_unique<AnnotatedForm>(settings, history, ordeal);
+        return std::make_unique<AnnotatedForm>(settings, history, faults);
     return nullptr;
 }
 

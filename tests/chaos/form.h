@@ -12,24 +12,24 @@
 
 namespace Chaos {
 
-/// One of the forms in which an application may use the library, taking locks in turn until stopped.
+/// Clients that use one form of the library's interface. They acquire and release their locks again and again.
 class Form : public QObject
 {
     Q_OBJECT
 public:
-    static std::unique_ptr<Form> make(const QString &name, const Settings &settings, History *history, Ordeal *ordeal);
+    static std::unique_ptr<Form> make(const QString &name, const Settings &settings, History *history,
+                                      InjectedFaults *faults);
 
     virtual void start() = 0;
-    /// Takes no more locks, gives back what it has, and emits finished().
+    /// Acquires no more locks, releases those it holds, and emits finished().
     virtual void stop() = 0;
-    /// In the midst of it all: there are no locks any more, or no more than scopes that end soon. Emits
-    /// finished().
+    /// Destroys the locks in whatever state they are; scopes end soon. Emits finished().
     virtual void abandon() = 0;
-    virtual void disconnectFromServers() { }
-    /// The library works for it in the background as long as the application lives; what it leaves when
-    /// that goes is given back then. join() waits for the form's own threads to see it.
+    virtual void disconnectFromServers() {}
+    /// True if the library's background thread serves this form: it releases the remaining locks when the application
+    /// object is destroyed. join() waits for the threads of the form itself.
     virtual bool hasThreads() const { return false; }
-    virtual void join() { }
+    virtual void join() {}
 
     const std::vector<std::unique_ptr<Participant>> &participants() const { return m_participants; }
 
@@ -37,7 +37,7 @@ Q_SIGNALS:
     void finished();
 
 protected:
-    Form(const Settings &settings, History *history, Ordeal *ordeal);
+    Form(const Settings &settings, History *history, InjectedFaults *faults);
     std::vector<std::unique_ptr<Participant>> m_participants;
 };
 

@@ -7,7 +7,7 @@ namespace Chaos {
 
 namespace {
 
-// Tokens are below 2^53: exact as Lua's numbers.
+// Tokens are below 2^53, so that Lua's numbers hold them exactly.
 const QByteArray fencedWrite = QByteArrayLiteral(R"lua(
 local sequence = redis.call('INCR', KEYS[2])
 if tonumber(ARGV[1]) < tonumber(redis.call('GET', KEYS[1]) or '0') then

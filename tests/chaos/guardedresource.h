@@ -10,9 +10,9 @@
 namespace Chaos {
 
 /*!
-    What the locks guard, on a redis-server that no fault touches: for each lock a fenced record, which
-    refuses a token smaller than the greatest it has seen, and a counter that refuses nothing.
-    Blocks for one round trip over a Unix socket. Failing is fatal. Thread: one at a time.
+    The resource that the locks guard, on a redis-server without faults. Each lock has a fenced record, which refuses a
+    token smaller than the greatest it has seen, and a counter, which accepts every write.
+    Each function blocks for one round trip over a Unix socket. A failure ends the program. Thread: one at a time.
 */
 class GuardedResource
 {
@@ -22,7 +22,7 @@ public:
     struct Written
     {
         bool accepted;
-        qint64 sequence; ///< of this write among all those to the record, refused ones included
+        qint64 sequence; ///< counts the writes to the record, refused ones included
     };
     Written write(const QByteArray &lock, qint64 fencingToken);
 

@@ -13,8 +13,8 @@ namespace Chaos {
 qint64 bootTime();
 
 /*!
-    One line of a history, a JSON object. Its fields stand in the order in which they were added.
-    Values are numbers, booleans and plain words: nothing is escaped.
+    One line of a history, a JSON object. The fields keep the order in which they were added. Values are numbers,
+    booleans and plain words; nothing is escaped.
 */
 class Event
 {
@@ -33,7 +33,7 @@ private:
 };
 
 /*!
-    Appends events to a file, each with one write(): what was written before a SIGKILL is there.
+    Appends events to a file, each with one write(), so that a SIGKILL loses no event.
     Thread-safe.
 */
 class History

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The QDistLock developers
 # SPDX-License-Identifier: MIT
-"""Reads the histories of a round and puts together who held what when.
+"""Reads the histories of a round and reconstructs who held which lock when.
 
-A history is one JSON object a line, one file a process. All times are nanoseconds of the boot clock, which
-the processes of a machine share; each is taken before what the line tells was looked at.
+A history is a file for each process, with one JSON object in each line. All times are nanoseconds of the boot clock,
+which all processes of a machine share. The time of a line is read before the state that the line records.
 """
 
 import bisect
@@ -11,11 +11,11 @@ import json
 
 MS = 1_000_000
 NEVER = 1 << 62
-TIMER_SLACK = MS  # timers count in milliseconds: a hold may end so much before its deadline
+TIMER_SLACK = MS  # timers count in milliseconds: a hold may end this long before its deadline
 
 
 def margin(lease):
-    """Deadline = sent + lease - this, as the library promises."""
+    """The library promises: deadline = sent + lease - this."""
     return lease // 100 + 2 * MS
 
 
@@ -24,11 +24,12 @@ class BadHistory(Exception):
 
 
 class Hold:
-    """One acquisition, from the moment its holder was told.
+    """One acquisition, from the moment at which its holder was notified.
 
-    `pieces` are the times for which the library said, or would have said if asked, that the lock is held,
-    as inner bounds: where two of them overlap, two were told so at the same time. What a fault is known to
-    have taken away is left out: see Lock.take_away().
+    `pieces` are the times for which the library reported, or would have reported, that the lock is held. They are
+    inner bounds: if two of them overlap, isHeld() was true for two holders at the same time. Times for which a fault
+    is known to have removed the key are left out: see Lock.take_away(). So are those for which the server may no longer
+    have had it because its clock was set: see gaps().
     """
 
     def __init__(self, process, lock, token, invoked, line):
@@ -36,23 +37,28 @@ class Hold:
         self.line = line
         self.last_line = line
         self.start = 0
-        self.claims = []  # (told, sent, deadline): confirmations by the server; the last two may be unknown
-        self.held_until = 0  # the last time it was seen held
+        self.claims = []  # (notified, sent, deadline): confirmations by the server; the last two may be unknown
+        self.held_until = 0  # the last time at which isHeld() was true
         self.seen_lost = None  # the line in which isHeld() was false
-        self.seen_lost_by = None  # when it had been
-        self.came_back = None  # the line in which it was true again
+        self.seen_lost_by = None  # the latest time at which it became false
+        self.came_back = None  # a later line in which isHeld() was true again
         self.how = None  # released, lost, or None: its process was killed
-        self.reason = None  # of its loss, which the release may have come upon; Unknown: its form does not tell
+        self.reason = None  # of its loss, which the release may have found; Unknown: the form does not provide it
         self.lost_at = None
-        self.ended_at = 0  # when its holder released it, or was told of its loss
+        self.ended_at = 0  # when its holder released it, or was notified of its loss
         self.end = 0  # the last time at which it was held
         self.writes = []
         self.pieces = []
         self.taken_by = []  # faults
+        self.beyond = []  # the parts of the pieces that were left out because a clock was set
+        self.shortened_at = None  # the last confirmation may have ended then, because a clock was set
+        self.granted_since = None  # the earliest time of the grant, if a clock was set before its message came
 
     @property
     def sent(self):
-        """Not before this was the command sent that acquired it."""
+        """The earliest time at which the command that acquired the lock was sent."""
+        if self.granted_since is not None:
+            return self.granted_since
         return self.claims[0][1] if self.claims[0][1] is not None else self.invoked
 
     @property
@@ -69,8 +75,8 @@ class Hold:
             self.seen_lost, self.seen_lost_by = line, event.get("by")
         self.last_line = line
 
-    def gone_at(self, lease):
-        """When it was known to be lost, if that was before its deadline can have passed."""
+    def known_lost_at(self, lease):
+        """When its loss was noticed, if its deadline cannot have passed by then."""
         times = [time for time in (self.seen_lost_by, self.lost_at) if time is not None]
         _, _, deadline = self.claims[-1]
         if deadline is None:
@@ -79,24 +85,24 @@ class Hold:
         return min(early, default=None)
 
     def close(self, killed_at):
-        """Once all of its lines are known."""
+        """To be called when all of its lines are known."""
         deadline = self.claims[-1][2]
         if self.how == "lost" and self.reason != "LeaseExpired":
-            end = self.held_until  # it was gone before it was noticed; when, only the server knows
+            end = self.held_until  # it was lost before the loss was noticed; only the server knows when
         elif deadline is None or (self.how is None and killed_at is None):
             end = self.held_until
         else:
-            told = self.ended_at if self.how else killed_at
-            end = max(self.held_until, min(deadline, told) - TIMER_SLACK)
+            notified = self.ended_at if self.how else killed_at
+            end = max(self.held_until, min(deadline, notified) - TIMER_SLACK)
         self.end = max(end, 0)
         if not self.held_until:
-            return  # it was over before its holder could look
-        told = [claim[0] for claim in self.claims] + [self.end]
-        for (_, sent, _), begin, after in zip(self.claims, told, told[1:]):
+            return  # it ended before its holder could call isHeld()
+        notified = [claim[0] for claim in self.claims] + [self.end]
+        for (_, sent, _), begin, after in zip(self.claims, notified, notified[1:]):
             self.pieces.append((begin, max(begin, min(after, self.end)), sent))
 
     def joined(self):
-        """The pieces, those that follow on each other as one."""
+        """The pieces; adjacent ones are joined."""
         joined = []
         for begin, end, sent in self.pieces:
             if joined and joined[-1][1] == begin:
@@ -105,13 +111,61 @@ class Hold:
                 joined.append((begin, end, sent))
         return joined
 
+    def gaps(self, claim, until, steps, lease):
+        """[(begin, end)]: when the hold may have been without its key, because the server's clock was set since `invoked`.
+
+        This is the limit that docs/protocol.md describes, and no more. A lease that was confirmed before the clock was set
+        forward ends as much earlier, and its holder learns of it by the next confirmation. If the clock was set while the
+        holder waited, it may count the lease that was handed over to it from a time that is too late by as much, but not
+        later than the message came.
+        """
+        _, sent, deadline = self.claims[claim]
+        late = 0  # the lease may have ended this long before the deadline, and its margin
+        gaps = []
+        for step in steps:
+            waited = claim == 0 and step.begin <= self.start
+            since = self.invoked if sent is None else sent
+            if not waited and (step.by < 0 or step.to < since or step.begin > until):
+                continue
+            if sent is None:
+                first = step.begin if step.by > 0 else self.invoked + lease
+                gaps.append((first, max(step.to, self.start) + lease))
+            elif step.by > 0 and sent - late <= step.to:
+                late += step.by
+                gaps.append((max(step.begin, deadline - late), NEVER))
+            else:
+                handed_over = step.begin if step.by > 0 else self.invoked  # at the earliest
+                late += min(abs(step.by), max(0, sent - handed_over))
+                gaps.append((deadline - late, NEVER))
+        return sorted(gaps)
+
+    def step_clock(self, steps, lease):
+        """The server's clock was set; in order of time."""
+        pieces = []
+        for claim, (begin, end, sent) in enumerate(self.pieces):
+            gaps = self.gaps(claim, end, steps, lease)
+            for first, last in gaps:
+                if begin < min(first, end):
+                    pieces.append((begin, min(first, end), sent))
+                if max(begin, first) < min(last, end):
+                    self.beyond.append((max(begin, first), min(last, end)))
+                begin = max(begin, last)
+            if begin < end or not gaps:
+                pieces.append((begin, end, sent))
+        self.pieces = pieces
+        for begin, _ in self.gaps(len(self.claims) - 1, NEVER, steps, lease)[:1]:
+            self.shortened_at = begin
+        sent = self.claims[0][1]
+        if sent is not None:
+            self.granted_since = max(self.invoked, sent - sum(abs(step.by) for step in steps if step.begin <= self.start))
+
     def take_away(self, fault, lease):
-        """The server lost the key at some time in the fault's window: what was confirmed before is void."""
+        """The server lost the key at some time in the fault's window, so that earlier confirmations are void."""
         pieces = []
         taken = False
         for begin, end, sent in self.pieces:
             if sent is None:
-                # Not known when it was confirmed: within a lease before it was still seen held.
+                # The time of the confirmation is unknown: at most a lease before isHeld() was last true.
                 if self.invoked > fault.to or end < fault.begin:
                     pieces.append((begin, end, sent))
                     continue
@@ -132,11 +186,18 @@ class Hold:
 
 
 class KeyLoss:
-    """The server forgot a lock's key between `begin` and `to`, or had it overwritten, by no fault of ours."""
+    """A fault made the server lose or overwrite a lock's key between `begin` and `to`."""
 
     def __init__(self, kind, begin, to, line):
         self.kind, self.begin, self.to, self.line = kind, begin, to, line
-        self.foreign_until = None  # somebody else's key, for so long at least
+        self.foreign_until = None  # a foreign client's key exists at least until then
+
+
+class ClockStep:
+    """The clock of a lock's server was set forward by `by` (back, if negative) at some time between `begin` and `to`."""
+
+    def __init__(self, begin, to, by):
+        self.begin, self.to, self.by = begin, to, by
 
 
 class Write:
@@ -152,13 +213,24 @@ class Lock:
         self.name = name
         self.holds = []
         self.losses = []
+        self.steps = []
+
+    def step_clock(self, lease):
+        """Ends the holds as early as clock steps may have ended their leases."""
+        self.steps.sort(key=lambda step: step.begin)
+        begins, ends = ([getattr(step, name) for step in self.steps] for name in ("begin", "to"))
+        for hold in self.holds:
+            first = bisect.bisect_left(ends, hold.invoked)
+            last = bisect.bisect_right(begins, max(hold.until, hold.lost_at or 0, hold.seen_lost_by or 0))
+            if first < last:
+                hold.step_clock(self.steps[first:last], lease)
 
     def take_away(self, lease):
-        """Ends what the server cannot be blamed for having forgotten."""
+        """Ends the holds whose keys were lost by faults."""
         self.losses.sort(key=lambda loss: loss.begin)
         begins = [loss.begin for loss in self.losses]
         for hold in self.holds:
-            # A fault concerns a hold if it was told, or under way, at the time.
+            # A fault affects a hold whose acquire had been sent by then.
             first = 0
             last = bisect.bisect_right(begins, hold.until)
             while last > first:
@@ -173,7 +245,7 @@ class Process:
     def __init__(self, name, form):
         self.name, self.form = name, form
         self.killed_at = None
-        self.ended = None  # ok, killed, or the line that tells of a crash
+        self.ended = None  # ok, killed, or the line that reports a crash
         self.sockets = 0
         self.turned_at = None
         self.line = None
@@ -181,7 +253,7 @@ class Process:
 
 
 class History:
-    """Everything there is to know of one round."""
+    """All histories of one round."""
 
     def __init__(self, files):
         self.files = list(files)
@@ -192,7 +264,7 @@ class History:
         self.lease = 300 * MS
         self.healed_at = None
         self.end_at = None
-        self.left = []  # (event, line): the looks for what is left
+        self.left = []  # (event, line): the results of the searches for leftovers
         self.acquires_failed = {}
         self.unfinished = []  # (process, lock, line): acquires that never ended
         self.acquired = []  # (time, process, lock)
@@ -203,7 +275,7 @@ class History:
         self._complete()
 
     def text(self, line):
-        """The line itself, with where it stands."""
+        """The line, with its file and number."""
         index, number = line
         with open(self.files[index], encoding="utf-8") as lines:
             for i, text in enumerate(lines, 1):
@@ -216,7 +288,7 @@ class History:
             text = lines.readlines()
         for number, line in enumerate(text, 1):
             if number == len(text) and not line.endswith("\n"):
-                break  # its writer is at it
+                break  # it is still being written
             try:
                 event = json.loads(line)
                 getattr(self, "_on_" + event["operation"], self._unknown)(event, (index, number))
@@ -238,7 +310,7 @@ class History:
         raise ValueError(f"unknown operation {event['operation']}")
 
     def _state(self, event):
-        """(acquire under way: time and line, hold)"""
+        """(time and line of an acquire in progress, hold)"""
         process = self._process(event)
         process.last_time = max(process.last_time, event["time"])
         return self._open.setdefault((event["process"], event["lock"]), [None, None])
@@ -335,6 +407,9 @@ class History:
             loss.foreign_until = event["from"] + event["foreignMs"] * MS
         self._lock(event["lock"]).losses.append(loss)
 
+    def _on_clock(self, event, line):
+        self._lock(event["lock"]).steps.append(ClockStep(event["from"], event["to"], event["ms"] * MS))
+
     def _on_fault(self, event, line):
         key = (event["kind"], event["target"])
         if event["type"] == "invoke":
@@ -367,4 +442,5 @@ class History:
                 process = self.processes[hold.process]
                 killed_at = process.killed_at if process.ended == "killed" else None
                 hold.close(killed_at)
+            lock.step_clock(self.lease)
             lock.take_away(self.lease)

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// Plays one round of chaos and writes its history; see round.h. Exit status 0 if it could be played:
-// chaoscheck judges.
+// Runs one round of chaos and writes its history; see round.h. The exit status is 0 if the round could be run;
+// chaoscheck judges the history.
 
 #include "round.h"
 
@@ -11,8 +11,10 @@
 
 #include <cstdio>
 
-#include <sys/prctl.h>
 #include <signal.h>
+#include <sys/prctl.h>
+
+using namespace Qt::StringLiterals;
 
 using namespace Chaos;
 
@@ -23,17 +25,18 @@ int main(int argc, char *argv[])
     QCommandLineParser parser;
     parser.addHelpOption();
     const auto option = [&parser](const char *name, const char *description, const char *fallback) {
-        parser.addOption({QString::fromLatin1(name), QString::fromLatin1(description), QStringLiteral("value"),
+        parser.addOption({QString::fromLatin1(name), QString::fromLatin1(description), u"value"_s,
                           QString::fromLatin1(fallback)});
     };
     option("worker", "the worker program", "");
-    option("folder", "where the histories are written", ".");
-    option("seed", "of the faults and of what the workers do", "1");
-    option("seconds", "for which faults happen", "60");
+    option("folder", "folder for the histories", ".");
+    option("seed", "of the faults and of the workers' random choices", "1");
+    option("seconds", "duration of the faults", "60");
     option("workers", "number of processes", "8");
     option("lease", "of all locks, in ms", "300");
-    option("forms", "given out to the workers in turn", "signals");
-    parser.addOption({QStringLiteral("schedule"), QStringLiteral("print the faults, play nothing")});
+    option("forms", "assigned to the workers in turn", "signals");
+    option("kinds", "of faults, separated by commas; all if empty", "");
+    parser.addOption({u"schedule"_s, u"print the faults and run nothing"_s});
     parser.process(application);
     const auto number = [&parser](const char *name) { return parser.value(QString::fromLatin1(name)).toLongLong(); };
 
@@ -42,11 +45,18 @@ int main(int argc, char *argv[])
     options.schedule.duration = std::chrono::seconds(number("seconds"));
     options.schedule.workers = int(number("workers"));
     options.schedule.lease = std::chrono::milliseconds(number("lease"));
-    options.worker = parser.value(QStringLiteral("worker"));
-    options.folder = parser.value(QStringLiteral("folder"));
-    options.forms = parser.value(QStringLiteral("forms")).split(u',');
+    const QStringList kinds = parser.value(u"kinds"_s).split(u',', Qt::SkipEmptyParts);
+    for (const QString &name : kinds) {
+        const auto kind = kindNamed(name.toLatin1());
+        if (!kind)
+            qFatal("unknown kind of fault: %ls", qUtf16Printable(name));
+        options.schedule.kinds.append(*kind);
+    }
+    options.worker = parser.value(u"worker"_s);
+    options.folder = parser.value(u"folder"_s);
+    options.forms = parser.value(u"forms"_s).split(u',');
 
-    if (parser.isSet(QStringLiteral("schedule"))) {
+    if (parser.isSet(u"schedule"_s)) {
         const QList<Fault> faults = drawSchedule(options.schedule);
         for (const Fault &fault : faults) {
             std::printf("%6lld %s %lld ms, worker %d, server %d, lock %d, detail %d\n", qlonglong(fault.at.count()),

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 
 # qdistlock_add_mutant(<file.mutant>): a worker whose library breaks one rule, chaosworker-<file>.
-# Only what the mutant changes is compiled anew. It comes before the library's own archive, from which
-# the linker then takes the rest. Building fails where a change no longer applies.
+# Only the files that the mutant changes are compiled again. They come before the library's archive, from which the
+# linker takes all others. The build fails if a change no longer applies.
 function(qdistlock_add_mutant file)
     cmake_path(GET file STEM name)
     set(script "${CMAKE_CURRENT_SOURCE_DIR}/mutants/mutate.py")
@@ -21,7 +21,7 @@ function(qdistlock_add_mutant file)
     set(scripts ${paths})
     list(FILTER scripts INCLUDE REGEX "\\.lua$")
     if(scripts)
-        file(GLOB originalScripts CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/scripts/*.lua")
+        file(GLOB originalScripts CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/engine/redis/scripts/*.lua")
         list(APPEND originals ${originalScripts})
         set(scripts ${originalScripts})
         list(TRANSFORM scripts REPLACE "^${PROJECT_SOURCE_DIR}/" "${folder}/")
@@ -46,12 +46,12 @@ function(qdistlock_add_mutant file)
     endif()
 
     qdistlock_add_executable(chaosworker-${name} ${sources})
-    # Copies have nothing for moc, and stand apart from the headers beside the originals.
+    # The copies need no moc; the include folders are those of the original files.
     set_target_properties(chaosworker-${name} PROPERTIES AUTOMOC OFF)
     target_include_directories(chaosworker-${name} PRIVATE
         "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/src/core" "${PROJECT_SOURCE_DIR}/src/engine")
     if(NOT MSVC)
-        target_compile_options(chaosworker-${name} PRIVATE -w) # what is broken leaves things unused
+        target_compile_options(chaosworker-${name} PRIVATE -w) # the changes leave things unused
     endif()
     target_link_libraries(chaosworker-${name} PRIVATE qdistlock_chaos_worker)
     add_dependencies(qdistlock_chaos_mutants chaosworker-${name})

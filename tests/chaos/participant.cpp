@@ -19,37 +19,38 @@ using std::chrono::milliseconds;
 namespace Chaos {
 namespace {
 
-/// On standard output; from any thread.
-void tell(const char *line)
+/// Writes to standard output. Thread-safe.
+void print(const char *line)
 {
     [[maybe_unused]] const ssize_t written = ::write(STDOUT_FILENO, line, std::strlen(line));
 }
 
 } // namespace
 
-bool Ordeal::suffer()
+bool InjectedFaults::applyNext()
 {
     const int next = m_next.exchange(Nothing);
     switch (next) {
     case Nothing:
         return false;
     case Stop:
-        tell("section stopped\n");
-        ::raise(SIGSTOP); // of this thread: it does not go on before the nemesis continues it
-        tell("section continued\n");
+        print("section stopped\n");
+        ::raise(SIGSTOP); // this thread does not continue before the nemesis sends SIGCONT
+        print("section continued\n");
         return true;
     case Die:
         ::kill(::getpid(), SIGKILL);
         return true;
     default: {
         timespec rest{next / 1000, next % 1000 * 1'000'000L};
-        while (::nanosleep(&rest, &rest) != 0) { }
+        while (::nanosleep(&rest, &rest) != 0) {
+        }
         return true;
     }
     }
 }
 
-void Ordeal::runNestedLoop()
+void InjectedFaults::runNestedLoop()
 {
     const int ms = m_nested.exchange(0);
     if (ms == 0)
@@ -59,12 +60,12 @@ void Ordeal::runNestedLoop()
     loop.exec();
 }
 
-Participant::Participant(const Settings &settings, const LockSettings &lock, History *history, Ordeal *ordeal)
+Participant::Participant(const Settings &settings, const LockSettings &lock, History *history, InjectedFaults *faults)
     : m_process(settings.process)
     , m_lock(lock)
     , m_lease(settings.lease)
     , m_history(history)
-    , m_ordeal(ordeal)
+    , m_faults(faults)
     , m_resource(settings.resource)
     , m_random(settings.seed ^ (quint64(qHash(lock.name, 1)) << 32) ^ qHash(settings.process, 2))
 {
@@ -75,8 +76,9 @@ Event Participant::event(qint64 time, const char *operation, const char *type) c
     return Event(time, m_process, m_lock.name, operation, type);
 }
 
-/// What was seen after the time that the event tells; where it is bad news, not later than now.
-void Participant::addLook(Event *event, bool held)
+/// The result of isHeld(), which was called after the time of the event. If false, "by" is the latest time at which it
+/// became so.
+void Participant::addObservation(Event *event, bool held)
 {
     event->with("held", held);
     if (!held)
@@ -106,11 +108,7 @@ QDistLock::LockOptions Participant::drawOptions()
     const milliseconds wait = draw < 70 ? QDistLock::LockOptions::Forever
             : draw < 90                 ? milliseconds(50 + below(3000))
                                         : 0ms;
-    return QDistLock::LockOptions()
-            .withLease(m_lease)
-            .withWait(wait)
-            .withRetryInterval(20ms)
-            .withFair(m_lock.fair);
+    return QDistLock::LockOptions().withLease(m_lease).withWait(wait).withRetryInterval(20ms).withFair(m_lock.fair);
 }
 
 void Participant::acquireInvoked()
@@ -127,7 +125,7 @@ void Participant::acquired(qint64 fencingToken, qint64 time, std::chrono::nanose
     if (held)
         m_heldUntil = time;
     Event acquired = event(time, "acquire", "ok").with("token", fencingToken);
-    addLook(&acquired, held);
+    addObservation(&acquired, held);
     if (remaining > 0ns)
         acquired.with("deadline", qint64(time + remaining.count()));
     m_history->append(acquired);
@@ -144,7 +142,7 @@ void Participant::renewed(qint64 time, std::chrono::nanoseconds remaining, const
 {
     const bool held = isHeld();
     Event renewed = event(time, "renew", "ok").with("token", m_token);
-    addLook(&renewed, held);
+    addObservation(&renewed, held);
     if (remaining > 0ns)
         renewed.with("deadline", qint64(time + remaining.count()));
     m_history->append(renewed);
@@ -162,7 +160,7 @@ bool Participant::observe(const IsHeld &isHeld)
         m_heldUntil = time;
     if (held == m_seenNotHeld) {
         Event observed = event(time, "hold", "info").with("token", m_token);
-        addLook(&observed, held);
+        addObservation(&observed, held);
         m_history->append(observed);
     }
     m_seenNotHeld = !held;
@@ -186,8 +184,8 @@ void Participant::update(const IsHeld &isHeld)
 {
     const qint64 from = bootTime();
     const qint64 read = m_resource.counter(m_lock.name);
-    if (m_ordeal->suffer() && isHeld)
-        observe(isHeld); // what it says first of all
+    if (m_faults->applyNext() && isHeld)
+        observe(isHeld); // the first thing after the fault
     const GuardedResource::Written written = m_resource.write(m_lock.name, m_token);
     const qint64 replaced = m_resource.setCounter(m_lock.name, read + 1);
     const qint64 to = bootTime();
@@ -209,17 +207,15 @@ void Participant::releaseInvoked(const IsHeld &isHeld)
     else
         m_seenNotHeld = true;
     Event released = event(time, "release", "invoke").with("token", m_token).with("heldUntil", m_heldUntil);
-    addLook(&released, held);
+    addObservation(&released, held);
     m_history->append(released);
 }
 
 void Participant::releasedAfter(qint64 time)
 {
     m_heldUntil = time;
-    m_history->append(event(time, "release", "invoke")
-                              .with("token", m_token)
-                              .with("heldUntil", m_heldUntil)
-                              .with("held", true));
+    m_history->append(
+            event(time, "release", "invoke").with("token", m_token).with("heldUntil", m_heldUntil).with("held", true));
 }
 
 void Participant::released()

@@ -23,7 +23,7 @@ struct LockSettings
     QByteArray name;
     QUrl server;
     bool fair = true;
-    bool slow = false; ///< is often held for longer than a lease
+    bool slow = false; ///< often held for longer than a lease
 };
 
 struct Settings
@@ -37,18 +37,18 @@ struct Settings
 };
 
 /*!
-    What a worker is to suffer the next time one of its threads stands inside a critical section, between
-    the look whether it still holds the lock and the writes. Thread-safe.
+    The fault that a worker injects into itself the next time one of its threads is inside a critical section, between
+    the check that it still holds the lock and the writes. Thread-safe.
 */
-class Ordeal
+class InjectedFaults
 {
 public:
     void stop() { m_next = Stop; }
     void die() { m_next = Die; }
     void block(int ms) { m_next = ms; }
-    /// Suffers it, once. True if there was something to suffer.
-    bool suffer();
-    /// The next slot that calls runNestedLoop() runs an event loop for that time, as a dialog does.
+    /// Applies the fault, once. False if there is none.
+    bool applyNext();
+    /// The next slot that calls runNestedLoop() runs an event loop for \a ms, as a dialog does.
     void nest(int ms) { m_nested = ms; }
     void runNestedLoop();
 
@@ -59,47 +59,47 @@ private:
 };
 
 /*!
-    One client of one lock, whichever form of the library's interface it uses: draws what to do next,
-    guards the resource and writes the history. Thread: one.
+    One client of one lock, for every form of the library's interface. Draws what to do next, writes to the guarded
+    resource and records the history. Thread: one.
 
-    An event of the history tells the time before what it tells was looked at: where it says "held",
-    the lock was held at that time or isHeld() lied.
+    The time of an event is read before the state that the event records. So if an event says "held", the lock was held
+    at that time, or isHeld() was wrong.
 */
 class Participant
 {
 public:
     using IsHeld = std::function<bool()>;
 
-    Participant(const Settings &settings, const LockSettings &lock, History *history, Ordeal *ordeal);
+    Participant(const Settings &settings, const LockSettings &lock, History *history, InjectedFaults *faults);
 
     const LockSettings &lock() const { return m_lock; }
-    /// The last statement of a slot: everything may be gone afterwards.
-    void runNestedLoop() { m_ordeal->runNestedLoop(); }
+    /// To be the last statement of a slot, because it may destroy everything.
+    void runNestedLoop() { m_faults->runNestedLoop(); }
     quint64 below(quint64 limit) { return m_random() % limit; }
     std::chrono::microseconds drawPause();
     std::chrono::microseconds drawHold();
-    /// How the next acquire is to be made: for how long it waits.
+    /// The options of the next acquire, with a random wait.
     QDistLock::LockOptions drawOptions();
 
     void acquireInvoked();
-    /// \a remaining: to the deadline as the lock tells it; 0 if the form at hand cannot tell it.
+    /// \a remaining: the lock's remaining time; 0 if the form does not provide it.
     void acquired(qint64 fencingToken, qint64 time, std::chrono::nanoseconds remaining, const IsHeld &isHeld);
     void acquireFailed(const QByteArray &error);
     void renewed(qint64 time, std::chrono::nanoseconds remaining, const IsHeld &isHeld);
-    /// Looks; what it finds is told with the next event, unless it is news.
+    /// Checks isHeld(). Records a change at once; otherwise the next event records the result.
     bool observe(const IsHeld &isHeld);
     /// The critical section: writes to the guarded resource, if the lock is held.
     void write(const IsHeld &isHeld);
-    /// The same where the form at hand does not tell whether the lock is held.
+    /// As write(), for a form that does not provide isHeld().
     void writeUnseen();
     void releaseInvoked(const IsHeld &isHeld);
-    /// Told afterwards: that the lock was given back, and that it was still held at \a time.
+    /// Records, afterwards, that the lock was released and was still held at \a time.
     void releasedAfter(qint64 time);
     void released();
     void lost(const QByteArray &reason);
-    /// Where the form at hand does not tell why; it was found out just now, or before.
+    /// For a form that does not provide the reason. The loss was noticed just now, or earlier.
     void lost() { lost("Unknown"); }
-    /// Looked, and it was not held, in this hold.
+    /// In this hold, isHeld() was once false.
     bool hasSeenLoss() const { return m_seenNotHeld; }
 
     /// Acquisitions until now. Thread-safe.
@@ -107,19 +107,19 @@ public:
 
 private:
     Event event(qint64 time, const char *operation, const char *type) const;
-    static void addLook(Event *event, bool held);
+    static void addObservation(Event *event, bool held);
     void update(const IsHeld &isHeld);
 
     const QByteArray m_process;
     const LockSettings m_lock;
     const std::chrono::milliseconds m_lease;
     History *const m_history;
-    Ordeal *const m_ordeal;
+    InjectedFaults *const m_faults;
     GuardedResource m_resource;
     std::mt19937_64 m_random;
     qint64 m_token = 0;
-    qint64 m_heldUntil = 0;      ///< the last time the lock was seen held
-    bool m_seenNotHeld = false;  ///< in this hold
+    qint64 m_heldUntil = 0;     ///< the last time the lock was seen held
+    bool m_seenNotHeld = false; ///< in this hold
     std::atomic<int> m_acquisitions{0};
 };
 

@@ -4,6 +4,7 @@
 #include "round.h"
 
 #include "support/respclient.h"
+#include "support/shiftedclock.h"
 
 #include <QtCore/qdir.h>
 #include <QtCore/qfile.h>
@@ -13,6 +14,8 @@
 #include <algorithm>
 
 #include <signal.h>
+
+using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
@@ -25,19 +28,20 @@ namespace {
 
 const QByteArray Prefix = QByteArrayLiteral("lock:");
 
-RedisServer::Options optionsOf(bool appendOnly)
+RedisServer::Options optionsOf(bool appendOnly, const Support::ShiftedClock &clock)
 {
     RedisServer::Options options;
     options.appendOnly = appendOnly;
-    // A key may only go by the faults that are written down.
+    options.environment = clock.environment();
+    // The server must lose no key except by a recorded fault.
     options.config = {"maxmemory-policy noeviction", "auto-aof-rewrite-percentage 0"};
     return options;
 }
 
-/// Ended, or about to be.
-bool isGone(qint64 processId)
+/// The process has ended; it may not have been waited for yet.
+bool hasEnded(qint64 processId)
 {
-    QFile file(QStringLiteral("/proc/%1/stat").arg(processId));
+    QFile file(u"/proc/%1/stat"_s.arg(processId));
     if (processId == 0 || !file.open(QIODevice::ReadOnly))
         return true;
     const QByteArray text = file.readAll();
@@ -55,11 +59,13 @@ QByteArray hex(int number)
 struct Round::Server
 {
     explicit Server(bool appendOnly, QList<QByteArray> locks)
-        : redis(optionsOf(appendOnly))
+        : redis(optionsOf(appendOnly, clock))
         , locks(std::move(locks))
         , keepsKeys(appendOnly)
     {
     }
+    Support::ShiftedClock clock;
+    milliseconds clockShift = 0ms;
     RedisServer redis;
     const QList<QByteArray> locks;
     const bool keepsKeys;
@@ -70,8 +76,8 @@ struct Round::Worker
     QByteArray name;
     QString form;
     int generation = 0;
-    QByteArray process; ///< name.generation
-    std::vector<std::unique_ptr<FaultProxy>> ways; ///< to each server
+    QByteArray process;                             ///< name.generation
+    std::vector<std::unique_ptr<FaultProxy>> links; ///< one to each server
     std::unique_ptr<QProcess> program;
     bool mayDie = false;
     bool stoppedInSection = false;
@@ -83,7 +89,7 @@ struct Round::Worker
 
 Round::Round(const RoundOptions &options)
     : m_options(options)
-    , m_history(QDir(options.folder).filePath(QStringLiteral("nemesis.jsonl")))
+    , m_history(QDir(options.folder).filePath(u"nemesis.jsonl"_s))
 {
 }
 
@@ -124,8 +130,8 @@ bool Round::start()
         worker->name = 'w' + QByteArray::number(i + 1);
         worker->form = m_options.forms.at(i % m_options.forms.size());
         for (const auto &server : m_servers) {
-            worker->ways.push_back(std::make_unique<FaultProxy>(server->redis));
-            if (!worker->ways.back()->isListening())
+            worker->links.push_back(std::make_unique<FaultProxy>(server->redis));
+            if (!worker->links.back()->isListening())
                 return false;
         }
         m_workers.push_back(std::move(worker));
@@ -138,7 +144,7 @@ bool Round::start()
     for (const Fault &fault : faults) {
         QTimer::singleShot(fault.at, Qt::PreciseTimer, this, [this, fault] { begin(fault); });
     }
-    ++m_faultsToCome; // the end of the time is one, too
+    ++m_faultsToCome; // the end of the time counts as one
     QTimer::singleShot(schedule.duration, this, [this] {
         --m_faultsToCome;
         healIfOver();
@@ -153,34 +159,33 @@ void Round::startWorker(Worker *worker)
     worker->mayDie = false;
     worker->done = false;
     QStringList arguments = {
-            QStringLiteral("--form"),     worker->form,
-            QStringLiteral("--process"),  QString::fromLatin1(worker->process),
-            QStringLiteral("--history"),  QDir(m_options.folder).filePath(QString::fromLatin1(worker->name + ".jsonl")),
-            QStringLiteral("--resource"), m_resource.socketPath(),
-            QStringLiteral("--lease"),    QString::number(m_options.schedule.lease.count()),
-            QStringLiteral("--seed"),     QString::number(m_options.schedule.seed),
+            u"--form"_s,     worker->form,
+            u"--process"_s,  QString::fromLatin1(worker->process),
+            u"--history"_s,  QDir(m_options.folder).filePath(QString::fromLatin1(worker->name + ".jsonl")),
+            u"--resource"_s, m_resource.socketPath(),
+            u"--lease"_s,    QString::number(m_options.schedule.lease.count()),
+            u"--seed"_s,     QString::number(m_options.schedule.seed),
     };
     for (size_t i = 0; i < m_servers.size(); ++i) {
         for (const QByteArray &lock : m_servers.at(i)->locks) {
             const bool fair = lock == "fast-1" || lock == "slow-2";
-            const QString url = worker->ways.at(i)->url().toString();
-            arguments << QStringLiteral("--lock")
-                      << QStringLiteral("%1,%2,%3,%4")
-                                 .arg(QString::fromLatin1(lock), fair ? QStringLiteral("fair") : QStringLiteral("unfair"),
-                                      QString::fromLatin1(lock.first(4)), url);
+            const QString url = worker->links.at(i)->url().toString();
+            arguments << u"--lock"_s
+                      << u"%1,%2,%3,%4"_s.arg(QString::fromLatin1(lock), fair ? u"fair"_s : u"unfair"_s,
+                                              QString::fromLatin1(lock.first(4)), url);
         }
     }
     worker->stoppedInSection = false;
     worker->program = std::make_unique<QProcess>();
     QProcess *const program = worker->program.get();
     QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
-    // Locks that are lost and servers that are away are what this is about.
-    environment.insert(QStringLiteral("QT_LOGGING_RULES"), QStringLiteral("qdistlock.*=false"));
+    // Lost locks and unreachable servers are expected.
+    environment.insert(u"QT_LOGGING_RULES"_s, u"qdistlock.*=false"_s);
     program->setProcessEnvironment(environment);
     program->setProcessChannelMode(QProcess::ForwardedErrorChannel);
     connect(program, &QProcess::readyReadStandardOutput, this, [this, worker, program] {
         while (program->canReadLine())
-            workerSaid(worker, program->readLine().trimmed());
+            workerPrinted(worker, program->readLine().trimmed());
     });
     connect(program, &QProcess::errorOccurred, this, [this, program](QProcess::ProcessError error) {
         if (error != QProcess::FailedToStart)
@@ -188,14 +193,13 @@ void Round::startWorker(Worker *worker)
         qCritical("the worker does not start: %ls", qUtf16Printable(program->errorString()));
         Q_EMIT failed();
     });
-    connect(program, &QProcess::finished, this, [this, worker](int code, QProcess::ExitStatus status) {
-        workerEnded(worker, code, status);
-    });
+    connect(program, &QProcess::finished, this,
+            [this, worker](int code, QProcess::ExitStatus status) { workerEnded(worker, code, status); });
     m_history.append(Event(bootTime(), worker->process, {}, "process", "invoke").with("form", worker->form.toLatin1()));
     program->start(m_options.worker, arguments);
 }
 
-void Round::workerSaid(Worker *worker, const QByteArray &line)
+void Round::workerPrinted(Worker *worker, const QByteArray &line)
 {
     if (line == "ready") {
         if (m_turning)
@@ -212,8 +216,8 @@ void Round::workerSaid(Worker *worker, const QByteArray &line)
         worker->stopped = true;
     } else if (line.startsWith("done ")) {
         worker->done = true;
-        m_history.append(Event(bootTime(), worker->process, {}, "process", "ok")
-                                 .with("sockets", line.sliced(5).toLongLong()));
+        m_history.append(
+                Event(bootTime(), worker->process, {}, "process", "ok").with("sockets", line.sliced(5).toLongLong()));
     }
 }
 
@@ -231,7 +235,7 @@ void Round::workerEnded(Worker *worker, int code, QProcess::ExitStatus status)
     }
     if (m_ending)
         return;
-    // One by one; a fault's own end may be what starts it.
+    // The worker is restarted after a pause, because the fault may end only now.
     if (!worker->mayDie || killed) {
         QTimer::singleShot(50ms, this, [this, worker] {
             if (!m_ending && worker->program->state() == QProcess::NotRunning)
@@ -274,19 +278,19 @@ void Round::begin(const Fault &fault)
 Round::Undo Round::inject(const Fault &fault)
 {
     if (fault.worker >= 0 && fault.server >= 0)
-        return hitWay(fault, m_workers.at(size_t(fault.worker))->ways.at(size_t(fault.server)).get());
+        return injectIntoLink(fault, m_workers.at(size_t(fault.worker))->links.at(size_t(fault.server)).get());
     if (fault.worker >= 0)
-        return hitWorker(fault, m_workers.at(size_t(fault.worker)).get());
-    return hitServer(fault, m_servers.at(size_t(fault.server)).get());
+        return injectIntoWorker(fault, m_workers.at(size_t(fault.worker)).get());
+    return injectIntoServer(fault, m_servers.at(size_t(fault.server)).get());
 }
 
-Round::Undo Round::hitWorker(const Fault &fault, Worker *worker)
+Round::Undo Round::injectIntoWorker(const Fault &fault, Worker *worker)
 {
     QProcess *const program = worker->program.get();
     if (program->state() != QProcess::Running)
         return {};
     const auto order = [worker](const QByteArray &line) {
-        if (worker->program->state() == QProcess::Running) // it may be another one by then
+        if (worker->program->state() == QProcess::Running) // a new process may have replaced it
             worker->program->write(line + '\n');
     };
     const auto signal = [program = QPointer<QProcess>(program)](int number) {
@@ -310,7 +314,7 @@ Round::Undo Round::hitWorker(const Fault &fault, Worker *worker)
         return [signal] { signal(SIGCONT); };
     case FaultKind::WorkerStoppedInSection:
         withLateReplies(fault, worker, [this, worker, duration = fault.duration](const auto &then) {
-            if (worker->program->state() == QProcess::Running) // it may be another one by then
+            if (worker->program->state() == QProcess::Running) // a new process may have replaced it
                 stopInSection(worker, duration, then);
             else
                 then();
@@ -331,16 +335,16 @@ Round::Undo Round::hitWorker(const Fault &fault, Worker *worker)
     }
 }
 
-/// Every other time it hits a worker that hears late of what the servers did, on either way: then what it
-/// believes of its deadlines is put to the test.
+/// Every second time the replies to the worker are delayed, so that its deadlines must be right although it learns late
+/// what the servers did.
 void Round::withLateReplies(const Fault &fault, Worker *worker,
-                            const std::function<void(const std::function<void()> &then)> &deed)
+                            const std::function<void(const std::function<void()> &then)> &action)
 {
     ++m_faultsToCome;
     const bool late = fault.detail % 2;
     const auto setLatency = [worker](milliseconds latency) {
-        for (const auto &way : worker->ways)
-            way->setLatency(0us, latency);
+        for (const auto &link : worker->links)
+            link->setLatency(0us, latency);
     };
     if (late)
         setLatency(m_options.schedule.lease * (25 + fault.detail % 20) / 100);
@@ -350,8 +354,8 @@ void Round::withLateReplies(const Fault &fault, Worker *worker,
         --m_faultsToCome;
         healIfOver();
     };
-    // Until locks were acquired so.
-    QTimer::singleShot(late ? 2 * m_options.schedule.lease : 0ms, this, [deed, heal] { deed(heal); });
+    // Long enough for locks to be acquired with that latency.
+    QTimer::singleShot(late ? 2 * m_options.schedule.lease : 0ms, this, [action, heal] { action(heal); });
 }
 
 void Round::stopInSection(Worker *worker, milliseconds duration, const std::function<void()> &then)
@@ -359,24 +363,24 @@ void Round::stopInSection(Worker *worker, milliseconds duration, const std::func
     worker->sectionStop = duration;
     worker->program->write("section stop\n");
     const qint64 processId = worker->program->processId();
-    look([worker, processId] { return worker->stoppedInSection || isGone(processId); }, 5s,
+    poll([worker, processId] { return worker->stoppedInSection || hasEnded(processId); }, 5s,
          [this, duration, then] { QTimer::singleShot(duration, this, then); });
 }
 
 void Round::continueSection(Worker *worker)
 {
-    // Until it says so: it may be about to stop, or stopped by another fault as well.
+    // Repeated until the worker reports it: it may be about to stop, or be stopped by another fault, too.
     const qint64 processId = worker->program->processId();
     const auto hasContinued = [worker, processId] {
-        if (!worker->stoppedInSection || isGone(processId))
+        if (!worker->stoppedInSection || hasEnded(processId))
             return true;
         ::kill(pid_t(processId), SIGCONT);
         return false;
     };
-    look(hasContinued, m_options.bound, [] {});
+    poll(hasContinued, m_options.bound, [] {});
 }
 
-Round::Undo Round::hitWay(const Fault &fault, FaultProxy *proxy)
+Round::Undo Round::injectIntoLink(const Fault &fault, FaultProxy *proxy)
 {
     const int detail = fault.detail;
     const int nth = 1 + detail % 12;
@@ -398,7 +402,7 @@ Round::Undo Round::hitWay(const Fault &fault, FaultProxy *proxy)
         proxy->setBlackHole(true);
         return [proxy] { proxy->setBlackHole(false); };
     case FaultKind::Latency:
-        // Beyond a third of the lease, on the way there, back, or shared.
+        // More than a third of the lease: towards the server, towards the client, or both.
         proxy->setLatency(part(detail % 3 == 0 ? 0 : 20 + detail % 70), part(detail % 3 == 1 ? 0 : 30 + detail % 68));
         return [proxy] { proxy->setLatency(0us, 0us); };
     case FaultKind::RequestsHeld:
@@ -435,10 +439,10 @@ Round::Undo Round::hitWay(const Fault &fault, FaultProxy *proxy)
 }
 
 void Round::loseKeys(Server *server, const QList<QByteArray> &locks, const Fault &fault,
-                     const std::function<void()> &deed)
+                     const std::function<void()> &action)
 {
     const qint64 from = bootTime();
-    deed();
+    action();
     const qint64 to = bootTime();
     if (fault.kind != FaultKind::KeysFlushed && fault.kind != FaultKind::KeyDeleted
         && fault.kind != FaultKind::KeyOverwritten && server->keepsKeys)
@@ -452,13 +456,27 @@ void Round::loseKeys(Server *server, const QList<QByteArray> &locks, const Fault
     }
 }
 
+void Round::setClock(Server *server, milliseconds by)
+{
+    const qint64 from = bootTime();
+    server->clockShift += by;
+    server->clock.shift(server->clockShift);
+    const qint64 to = bootTime();
+    for (const QByteArray &lock : server->locks) {
+        m_history.append(Event(to, "nemesis", lock, "clock", "info")
+                                 .with("from", from)
+                                 .with("to", to)
+                                 .with("ms", qint64(by.count())));
+    }
+}
+
 void Round::restarted(Server *server)
 {
     if (!server->redis.start())
         qFatal("a server does not start again: %ls", qUtf16Printable(server->redis.errorString()));
 }
 
-Round::Undo Round::hitServer(const Fault &fault, Server *server)
+Round::Undo Round::injectIntoServer(const Fault &fault, Server *server)
 {
     RedisServer *const redis = &server->redis;
     const QByteArray lock = server->locks.at(fault.lock);
@@ -476,7 +494,7 @@ Round::Undo Round::hitServer(const Fault &fault, Server *server)
         redis->pause();
         return [redis] { redis->resume(); };
     case FaultKind::ServerRestarted:
-        // Only what a server that is gone has forgotten is lost: its successor's keys are new ones.
+        // The keys are lost when the old process has ended; the keys on the new one are new.
         loseKeys(server, server->locks, fault, [redis] { redis->stop(); });
         restarted(server);
         return {};
@@ -488,7 +506,7 @@ Round::Undo Round::hitServer(const Fault &fault, Server *server)
         command({"CLIENT", "PAUSE", ms, fault.detail % 2 ? "ALL" : "WRITE"});
         return {};
     case FaultKind::ServerSleeps: {
-        // Whoever asks for it has to wait for it.
+        // The reply comes after the sleep, so it is not read.
         Support::RespClient client;
         if (client.connectToUnix(redis->socketPath())) {
             client.send(Support::Resp::encodeCommand(
@@ -511,6 +529,12 @@ Round::Undo Round::hitServer(const Fault &fault, Server *server)
     case FaultKind::MadeReplica:
         command({"REPLICAOF", "127.0.0.1", "1"});
         return [command] { command({"REPLICAOF", "NO", "ONE"}); };
+    case FaultKind::ServerClockForward:
+        setClock(server, m_options.schedule.lease * (20 + fault.detail % 380) / 100);
+        return {};
+    case FaultKind::ServerClockBack:
+        setClock(server, -fault.duration);
+        return {};
     case FaultKind::KeysFlushed:
         loseKeys(server, server->locks, fault, [command] { command({"FLUSHALL"}); });
         return {};
@@ -522,7 +546,7 @@ Round::Undo Round::hitServer(const Fault &fault, Server *server)
         return {};
     }
     case FaultKind::QueueGarbage: {
-        // The same for all: some look like tokens, of clients that listen and of clients that do not.
+        // Some of the members look like tokens: of clients that are subscribed, and of clients that are not.
         QList<QByteArray> members = {"no token", "*", "", hex(fault.detail) + ":1:" + hex(1) + hex(2)};
         const QList<QByteArray> channels = redis->channels();
         for (const QByteArray &channel : channels)
@@ -543,7 +567,7 @@ Round::Undo Round::hitServer(const Fault &fault, Server *server)
     }
 }
 
-/// Tells those who wait that it is their turn, and those who hold that they do not.
+/// Sends grants to the waiters, with and without a proof, which is wrong, and forced releases to the holder.
 void Round::forge(Server *server, const QByteArray &lock)
 {
     RedisServer *const redis = &server->redis;
@@ -552,19 +576,23 @@ void Round::forge(Server *server, const QByteArray &lock)
     const QVariantList members = redis->command({"ZRANGE", '{' + key + "}:queue", "0", "-1"}).toList();
     for (const QVariant &member : members)
         tokens += member.toByteArray();
+    const QVariantList time = redis->command({"TIME"}).toList();
+    const QByteArray now = time.value(0).toByteArray() + time.value(1).toByteArray().rightJustified(6, '0');
+    const QByteArray hold = now + ' ' + now + " 3000 " + QByteArray(40, '0');
     for (const QByteArray &token : std::as_const(tokens)) {
         const QList<QByteArray> parts = token.split(':');
         if (parts.size() != 3)
             continue;
         const QByteArray client = parts.first().startsWith('*') ? parts.first().sliced(1) : parts.first();
-        for (const char *words : {"force ", "grant ", "next "}) {
-            const QByteArray message = words + parts.at(1) + (words[0] == 'n' ? " 1" : "");
+        const QByteArray sequence = parts.at(1);
+        // The hand-over first: the others make the waiter send an attempt, and then it believes none.
+        for (const QByteArray &message :
+             {"grant " + sequence + ' ' + hold, "force " + sequence, "grant " + sequence, "next " + sequence + " 1"})
             redis->command({"PUBLISH", "lock:client:" + client, message});
-        }
     }
 }
 
-void Round::look(const std::function<bool()> &condition, milliseconds atMost, const std::function<void()> &then)
+void Round::poll(const std::function<bool()> &condition, milliseconds atMost, const std::function<void()> &then)
 {
     auto *timer = new QTimer(this);
     const qint64 until = bootTime() + std::chrono::nanoseconds(atMost).count();
@@ -584,17 +612,18 @@ void Round::healIfOver()
         return;
     m_healed = true;
     for (const auto &worker : m_workers) {
-        for (const auto &way : worker->ways)
-            way->heal();
+        for (const auto &link : worker->links)
+            link->heal();
     }
     m_history.append(event("heal", "info"));
-    // Those that are being replaced come back first.
-    look([this] { return all([](const Worker &worker) { return worker.program->state() == QProcess::Running; }); },
-         m_options.bound, [this] {
+    // Workers that are being replaced must be running first.
+    poll([this] { return all([](const Worker &worker) { return worker.program->state() == QProcess::Running; }); },
+         m_options.bound,
+         [this] {
              m_turning = true;
              for (const auto &worker : m_workers)
                  worker->program->write("turn\n");
-             look([this] { return all([](const Worker &worker) { return worker.turned; }); }, m_options.bound,
+             poll([this] { return all([](const Worker &worker) { return worker.turned; }); }, m_options.bound,
                   [this] { stopWorkers(); });
          });
 }
@@ -609,20 +638,22 @@ void Round::stopWorkers()
     m_ending = true;
     m_history.append(event("end", "invoke"));
     const char *const orders[] = {"stop\n", "abandon\n", "quit\n"};
-    // All forms end in all ways, by the by.
-    size_t way = m_options.schedule.seed;
+    // Over several seeds each form ends in each of these ways.
+    size_t next = m_options.schedule.seed;
     for (const auto &worker : m_workers)
-        worker->program->write(orders[way++ / size_t(m_options.forms.size()) % 3]);
+        worker->program->write(orders[next++ / size_t(m_options.forms.size()) % 3]);
     const auto isStopped = [](const Worker &worker) {
         return worker.stopped || worker.program->state() == QProcess::NotRunning;
     };
-    look([this, isStopped] { return all(isStopped); }, m_options.bound, [this] {
-        look([this] { return keysLeft().isEmpty(); }, 2s, [this] {
-            const QByteArray found = keysLeft().join(QLatin1String(", ")).toLatin1();
-            m_history.append(event("left", found.isEmpty() ? "ok" : "fail").with("what", found));
-            endWorkers();
-        });
-    });
+    poll([this, isStopped] { return all(isStopped); }, m_options.bound,
+         [this] {
+             poll([this] { return keysLeft().isEmpty(); }, 2s,
+                  [this] {
+                      const QByteArray found = keysLeft().join(QLatin1String(", ")).toLatin1();
+                      m_history.append(event("left", found.isEmpty() ? "ok" : "fail").with("what", found));
+                      endWorkers();
+                  });
+         });
 }
 
 void Round::endWorkers()
@@ -632,20 +663,21 @@ void Round::endWorkers()
             worker->program->write("end\n");
     }
     const auto isOver = [](const Worker &worker) { return worker.program->state() == QProcess::NotRunning; };
-    look([this, isOver] { return all(isOver); }, m_options.bound, [this] {
-        for (const auto &worker : m_workers) {
-            if (worker->program->state() != QProcess::NotRunning) {
-                m_history.append(Event(bootTime(), worker->process, {}, "process", "fail")
-                                         .with("exit", qint64(-1))
-                                         .with("crash", false));
-                worker->program->disconnect(this);
-                worker->program->kill();
-                worker->program->waitForFinished();
-            }
-            worker->ways.clear(); // what was swallowed is held open by the proxies alone
-        }
-        lookForRests();
-    });
+    poll([this, isOver] { return all(isOver); }, m_options.bound,
+         [this] {
+             for (const auto &worker : m_workers) {
+                 if (worker->program->state() != QProcess::NotRunning) {
+                     m_history.append(Event(bootTime(), worker->process, {}, "process", "fail")
+                                              .with("exit", qint64(-1))
+                                              .with("crash", false));
+                     worker->program->disconnect(this);
+                     worker->program->kill();
+                     worker->program->waitForFinished();
+                 }
+                 worker->links.clear(); // closes the dead connections, which only the proxies keep open
+             }
+             checkLeftovers();
+         });
 }
 
 QStringList Round::keysLeft()
@@ -656,41 +688,42 @@ QStringList Round::keysLeft()
         const QList<QByteArray> keys = redis.keys();
         for (const QByteArray &key : keys) {
             if (!key.endsWith(":fence"))
-                found << QStringLiteral("key ") + QString::fromLatin1(key);
+                found << u"key "_s + QString::fromLatin1(key);
             else if (redis.pttl(key) < 0)
-                found << QStringLiteral("endless key ") + QString::fromLatin1(key);
+                found << u"endless key "_s + QString::fromLatin1(key);
         }
     }
     return found;
 }
 
-QStringList Round::rests()
+QStringList Round::leftovers()
 {
     QStringList found = keysLeft();
     for (const auto &server : m_servers) {
         RedisServer &redis = server->redis;
         const QList<QByteArray> channels = redis.channels();
         for (const QByteArray &channel : channels)
-            found << QStringLiteral("subscription ") + QString::fromLatin1(channel);
+            found << u"subscription "_s + QString::fromLatin1(channel);
         if (const int clients = redis.connectedClients(); clients > 0)
-            found << QStringLiteral("%1 connections").arg(clients);
+            found << u"%1 connections"_s.arg(clients);
     }
     return found;
 }
 
-void Round::lookForRests()
+void Round::checkLeftovers()
 {
-    look([this] { return rests().isEmpty(); }, 2s, [this] {
-        const QByteArray found = rests().join(QLatin1String(", ")).toLatin1();
-        Event left = event("left", found.isEmpty() ? "ok" : "fail");
-        left.with("what", found);
-        for (const auto &server : m_servers) {
-            for (const QByteArray &lock : server->locks)
-                left.with(("counter:" + lock).constData(), m_resource.get("counter:" + lock).toLongLong());
-        }
-        m_history.append(left);
-        Q_EMIT finished();
-    });
+    poll([this] { return leftovers().isEmpty(); }, 2s,
+         [this] {
+             const QByteArray found = leftovers().join(QLatin1String(", ")).toLatin1();
+             Event left = event("left", found.isEmpty() ? "ok" : "fail");
+             left.with("what", found);
+             for (const auto &server : m_servers) {
+                 for (const QByteArray &lock : server->locks)
+                     left.with(("counter:" + lock).constData(), m_resource.get("counter:" + lock).toLongLong());
+             }
+             m_history.append(left);
+             Q_EMIT finished();
+         });
 }
 
 } // namespace Chaos

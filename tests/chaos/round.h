@@ -22,21 +22,21 @@ namespace Chaos {
 struct RoundOptions
 {
     ScheduleOptions schedule;
-    QString worker;              ///< program
-    QStringList forms;           ///< given out to the workers in turn
-    QString folder;              ///< for the histories
-    std::chrono::seconds bound{15}; ///< in which everybody has to have a turn after healing
+    QString worker;                 ///< path of the worker program
+    QStringList forms;              ///< assigned to the workers in turn
+    QString folder;                 ///< in which the histories are written
+    std::chrono::seconds bound{15}; ///< the time within which each client must acquire each lock after healing
 };
 
 /*!
-    One round: servers, workers on ways of their own to them, and a nemesis that carries out a schedule.
-    Then everything is healed, everybody gets a turn, and all stop: some in order, some by destroying their
-    locks, some by quitting. What is left is looked for twice: keys while clients still live, and again,
-    with connections and subscriptions, after their end.
-    Judges nothing: it writes down what it does and sees, in nemesis.jsonl, for the checker.
+    One round: servers, workers with separate links to them, and a nemesis that injects the faults of a schedule. Then
+    everything is healed, each client acquires each lock once more, and all workers stop: some in order, some by
+    destroying their locks, some by quitting. Leftovers are searched for twice: keys while the clients still run, and
+    keys, connections and subscriptions after their end.
+    The round does not judge. It records what it does and sees in nemesis.jsonl, for the checker.
 
-    The locks: fast-1, slow-1 on a server that keeps nothing, fast-2, slow-2 on one with an append-only
-    file. Fair are fast-1 and slow-2; the others are not.
+    The locks: fast-1 and slow-1 are on a server without persistence, fast-2 and slow-2 on one with an append-only file.
+    fast-1 and slow-2 are fair.
 */
 class Round : public QObject
 {
@@ -45,12 +45,12 @@ public:
     explicit Round(const RoundOptions &options);
     ~Round() override;
 
-    /// False if it cannot be played.
+    /// False if a server or a proxy cannot be started.
     bool start();
 
 Q_SIGNALS:
     void finished();
-    /// Instead: it cannot be played after all.
+    /// Emitted instead of finished() if a worker cannot be started.
     void failed();
 
 private:
@@ -59,29 +59,31 @@ private:
     using Undo = std::function<void()>;
 
     void startWorker(Worker *worker);
-    void workerSaid(Worker *worker, const QByteArray &line);
+    void workerPrinted(Worker *worker, const QByteArray &line);
     void workerEnded(Worker *worker, int code, QProcess::ExitStatus status);
     void begin(const Fault &fault);
     Undo inject(const Fault &fault);
-    Undo hitWorker(const Fault &fault, Worker *worker);
-    Undo hitWay(const Fault &fault, Support::FaultProxy *proxy);
-    Undo hitServer(const Fault &fault, Server *server);
+    Undo injectIntoWorker(const Fault &fault, Worker *worker);
+    Undo injectIntoLink(const Fault &fault, Support::FaultProxy *proxy);
+    Undo injectIntoServer(const Fault &fault, Server *server);
     void forge(Server *server, const QByteArray &lock);
     void withLateReplies(const Fault &fault, Worker *worker,
-                         const std::function<void(const std::function<void()> &then)> &deed);
+                         const std::function<void(const std::function<void()> &then)> &action);
     void stopInSection(Worker *worker, std::chrono::milliseconds duration, const std::function<void()> &then);
     void continueSection(Worker *worker);
-    void loseKeys(Server *server, const QList<QByteArray> &locks, const Fault &fault, const std::function<void()> &deed);
+    void loseKeys(Server *server, const QList<QByteArray> &locks, const Fault &fault,
+                  const std::function<void()> &action);
+    void setClock(Server *server, std::chrono::milliseconds by);
     void restarted(Server *server);
     void healIfOver();
-    void look(const std::function<bool()> &condition, std::chrono::milliseconds atMost,
+    void poll(const std::function<bool()> &condition, std::chrono::milliseconds atMost,
               const std::function<void()> &then);
     bool all(const std::function<bool(const Worker &)> &condition) const;
     void stopWorkers();
     void endWorkers();
-    void lookForRests();
+    void checkLeftovers();
     QStringList keysLeft();
-    QStringList rests();
+    QStringList leftovers();
     Event event(const char *operation, const char *type, const QByteArray &lock = {}) const;
     QByteArray targetOf(const Fault &fault) const;
 

@@ -14,7 +14,7 @@ namespace Chaos {
 
 namespace {
 
-enum Target { OfWorker, OfWay, OfServer };
+enum Target { OfWorker, OfLink, OfServer };
 
 struct KindInfo
 {
@@ -25,7 +25,7 @@ struct KindInfo
     int longest;
 };
 
-constexpr std::array<KindInfo, FaultKinds> kinds = {{
+constexpr std::array<KindInfo, FaultKinds> Kinds = {{
         {FaultKind::WorkerKilled, "worker-killed", OfWorker, 5, 150},
         {FaultKind::WorkerKilledInSection, "worker-killed-in-section", OfWorker, 5, 150},
         {FaultKind::WorkerStoppedBriefly, "worker-stopped-briefly", OfWorker, 10, 90},
@@ -35,18 +35,18 @@ constexpr std::array<KindInfo, FaultKinds> kinds = {{
         {FaultKind::SectionBlocked, "section-blocked", OfWorker, 40, 250},
         {FaultKind::NestedLoop, "nested-loop", OfWorker, 20, 400},
 
-        {FaultKind::ConnectionsReset, "connections-reset", OfWay, 0, 0},
-        {FaultKind::CutBeforeCommand, "cut-before-command", OfWay, 0, 0},
-        {FaultKind::CutAfterCommand, "cut-after-command", OfWay, 0, 0},
-        {FaultKind::ReplyDropped, "reply-dropped", OfWay, 0, 0},
-        {FaultKind::BlackHole, "black-hole", OfWay, 50, 500},
-        {FaultKind::Latency, "latency", OfWay, 200, 600},
-        {FaultKind::RequestsHeld, "requests-held", OfWay, 30, 250},
-        {FaultKind::RepliesHeld, "replies-held", OfWay, 30, 250},
-        {FaultKind::RepliesSliced, "replies-sliced", OfWay, 200, 600},
-        {FaultKind::Bandwidth, "bandwidth", OfWay, 200, 600},
-        {FaultKind::ConnectingRefused, "connecting-refused", OfWay, 50, 400},
-        {FaultKind::ErrorReplies, "error-replies", OfWay, 0, 0},
+        {FaultKind::ConnectionsReset, "connections-reset", OfLink, 0, 0},
+        {FaultKind::CutBeforeCommand, "cut-before-command", OfLink, 0, 0},
+        {FaultKind::CutAfterCommand, "cut-after-command", OfLink, 0, 0},
+        {FaultKind::ReplyDropped, "reply-dropped", OfLink, 0, 0},
+        {FaultKind::BlackHole, "black-hole", OfLink, 50, 500},
+        {FaultKind::Latency, "latency", OfLink, 200, 600},
+        {FaultKind::RequestsHeld, "requests-held", OfLink, 30, 250},
+        {FaultKind::RepliesHeld, "replies-held", OfLink, 30, 250},
+        {FaultKind::RepliesSliced, "replies-sliced", OfLink, 200, 600},
+        {FaultKind::Bandwidth, "bandwidth", OfLink, 200, 600},
+        {FaultKind::ConnectingRefused, "connecting-refused", OfLink, 50, 400},
+        {FaultKind::ErrorReplies, "error-replies", OfLink, 0, 0},
 
         {FaultKind::ServerStopped, "server-stopped", OfServer, 30, 250},
         {FaultKind::ServerRestarted, "server-restarted", OfServer, 0, 0},
@@ -58,6 +58,9 @@ constexpr std::array<KindInfo, FaultKinds> kinds = {{
         {FaultKind::ScriptsFlushed, "scripts-flushed", OfServer, 0, 0},
         {FaultKind::OutOfMemory, "out-of-memory", OfServer, 30, 200},
         {FaultKind::MadeReplica, "made-replica", OfServer, 30, 200},
+        {FaultKind::ServerClockForward, "server-clock-forward", OfServer, 0, 0},
+        // It lasts until the clock has caught up. Otherwise the next fault may lose the counter of fencing tokens, too.
+        {FaultKind::ServerClockBack, "server-clock-back", OfServer, 30, 250},
         {FaultKind::KeysFlushed, "keys-flushed", OfServer, 0, 0},
         {FaultKind::KeyDeleted, "key-deleted", OfServer, 0, 0},
         {FaultKind::KeyOverwritten, "key-overwritten", OfServer, 20, 150},
@@ -67,7 +70,7 @@ constexpr std::array<KindInfo, FaultKinds> kinds = {{
         {FaultKind::ForgedMessages, "forged-messages", OfServer, 0, 0},
 }};
 
-// Distributions of the standard library differ between its makers; this does not.
+// The distributions of the standard library differ between implementations; this one does not.
 class Random
 {
 public:
@@ -75,48 +78,47 @@ public:
         : m_engine(seed)
     {
     }
-    int between(int low, int high)
-    {
-        return low + int(m_engine() % quint64(high - low + 1));
-    }
+    int between(int low, int high) { return low + int(m_engine() % quint64(high - low + 1)); }
 
 private:
     std::mt19937_64 m_engine;
 };
 
-/// Each kind once before any comes twice.
+/// Draws each kind once before it draws any kind again.
 class Bag
 {
 public:
-    Bag(Target target, Random *random)
-        : m_target(target)
-        , m_random(random)
+    Bag(Target target, const QList<FaultKind> &only, Random *random)
+        : m_random(random)
     {
+        for (const KindInfo &kind : Kinds) {
+            if (kind.target == target && (only.isEmpty() || only.contains(kind.kind)))
+                m_all.append(&kind);
+        }
     }
+    bool isEmpty() const { return m_all.isEmpty(); }
     const KindInfo &draw()
     {
-        if (m_left.isEmpty()) {
-            for (const KindInfo &kind : kinds) {
-                if (kind.target == m_target)
-                    m_left.append(&kind);
-            }
-        }
+        if (m_left.isEmpty())
+            m_left = m_all;
         return *m_left.takeAt(m_random->between(0, int(m_left.size()) - 1));
     }
 
 private:
-    const Target m_target;
     Random *const m_random;
+    QList<const KindInfo *> m_all;
     QList<const KindInfo *> m_left;
 };
 
-/// Faults of one sort of target: one after the other, or more at a time on different targets.
+/// Draws the faults of one sort of target. Faults of the same target do not overlap.
 void drawStream(Target target, int targets, milliseconds shortest, milliseconds longest, quint64 seed,
                 const ScheduleOptions &options, QList<Fault> *faults)
 {
     constexpr auto rest = 200ms;
     Random random(seed);
-    Bag bag(target, &random);
+    Bag bag(target, options.kinds, &random);
+    if (bag.isEmpty())
+        return;
     QList<milliseconds> freeAt(targets, 0ms);
     milliseconds at{random.between(100, int(longest.count()))};
     while (at < options.duration) {
@@ -128,8 +130,8 @@ void drawStream(Target target, int targets, milliseconds shortest, milliseconds 
             hit = (hit + 1) % targets;
         at = std::max(at, freeAt.at(hit));
         Fault fault{kind.kind, at, duration};
-        fault.worker = target == OfWorker ? hit : target == OfWay ? hit / options.servers : -1;
-        fault.server = target == OfServer ? hit : target == OfWay ? hit % options.servers : -1;
+        fault.worker = target == OfWorker ? hit : target == OfLink ? hit / options.servers : -1;
+        fault.server = target == OfServer ? hit : target == OfLink ? hit % options.servers : -1;
         fault.lock = random.between(0, options.locksPerServer - 1);
         fault.detail = random.between(0, 9999);
         freeAt[hit] = at + duration + rest;
@@ -143,14 +145,20 @@ void drawStream(Target target, int targets, milliseconds shortest, milliseconds 
 
 const char *nameOf(FaultKind kind)
 {
-    return kinds.at(size_t(kind)).name;
+    return Kinds.at(size_t(kind)).name;
+}
+
+std::optional<FaultKind> kindNamed(const QByteArray &name)
+{
+    const auto info = std::find_if(Kinds.begin(), Kinds.end(), [&](const KindInfo &kind) { return kind.name == name; });
+    return info == Kinds.end() ? std::nullopt : std::optional(info->kind);
 }
 
 QList<Fault> drawSchedule(const ScheduleOptions &options)
 {
     QList<Fault> faults;
     drawStream(OfWorker, options.workers, 300ms, 1100ms, options.seed, options, &faults);
-    drawStream(OfWay, options.workers * options.servers, 200ms, 900ms, options.seed + 1'000'003, options, &faults);
+    drawStream(OfLink, options.workers * options.servers, 200ms, 900ms, options.seed + 1'000'003, options, &faults);
     drawStream(OfServer, options.servers, 500ms, 1500ms, options.seed + 2'000'003, options, &faults);
     std::stable_sort(faults.begin(), faults.end(), [](const Fault &a, const Fault &b) { return a.at < b.at; });
     return faults;

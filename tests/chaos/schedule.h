@@ -3,67 +3,72 @@
 
 #pragma once
 
+#include <QtCore/qbytearray.h>
 #include <QtCore/qlist.h>
 
 #include <chrono>
+#include <optional>
 
 namespace Chaos {
 
-/// What is done to a worker, to its way to a server, or to a server.
+/// Faults of a worker, of the link between a worker and a server, and of a server.
 enum class FaultKind {
-    WorkerKilled,             ///< SIGKILL, and a new process in its place
-    WorkerKilledInSection,    ///< by itself, inside a critical section
-    WorkerStoppedBriefly,     ///< SIGSTOP, SIGCONT within the lease
-    WorkerStopped,            ///< for longer than the lease
-    WorkerStoppedInSection,   ///< between the look whether it holds the lock and the write
-    LoopBlocked,              ///< the event loop stands still
-    SectionBlocked,           ///< the critical section takes long and lets no event through
-    NestedLoop,               ///< a slot of the library's signals, or an annotated one, runs an event loop
+    WorkerKilled,           ///< SIGKILL; a new process replaces the worker
+    WorkerKilledInSection,  ///< the worker kills itself inside a critical section
+    WorkerStoppedBriefly,   ///< SIGSTOP, and SIGCONT within the lease
+    WorkerStopped,          ///< for longer than the lease
+    WorkerStoppedInSection, ///< between the check of isHeld() and the write
+    LoopBlocked,            ///< the event loop is blocked
+    SectionBlocked,         ///< a long critical section blocks the event loop
+    NestedLoop,             ///< a slot of the library's signals, or an annotated slot, runs an event loop
 
     ConnectionsReset,
     CutBeforeCommand,
     CutAfterCommand,
     ReplyDropped,
-    BlackHole,                ///< half-open: swallows everything, and the connection stays dead
+    BlackHole, ///< half-open connections: discard everything, and stay dead
     Latency,
-    RequestsHeld,             ///< packet loss that heals: nothing passes for a while
+    RequestsHeld, ///< nothing passes for a while, as with packet loss
     RepliesHeld,
     RepliesSliced,
     Bandwidth,
     ConnectingRefused,
-    ErrorReplies,             ///< LOADING, OOM, BUSY, READONLY and their like
+    ErrorReplies, ///< LOADING, OOM, BUSY, READONLY and others
 
-    ServerStopped,            ///< SIGSTOP
-    ServerRestarted,          ///< SIGTERM; only a server with an append-only file keeps its keys
-    ServerKilled,             ///< SIGKILL, likewise
-    ClientsPaused,            ///< CLIENT PAUSE
-    ServerSleeps,             ///< DEBUG SLEEP
-    ClientsKilled,            ///< CLIENT KILL TYPE normal
-    SubscribersKilled,        ///< CLIENT KILL TYPE pubsub
+    ServerStopped,     ///< SIGSTOP
+    ServerRestarted,   ///< SIGTERM; only a server with an append-only file keeps its keys
+    ServerKilled,      ///< SIGKILL; as above
+    ClientsPaused,     ///< CLIENT PAUSE
+    ServerSleeps,      ///< DEBUG SLEEP
+    ClientsKilled,     ///< CLIENT KILL TYPE normal
+    SubscribersKilled, ///< CLIENT KILL TYPE pubsub
     ScriptsFlushed,
     OutOfMemory,
-    MadeReplica,              ///< of a master that is not there
-    KeysFlushed,              ///< FLUSHALL
+    MadeReplica,        ///< of a master that does not exist
+    ServerClockForward, ///< its wall clock is set forward, and stays so
+    ServerClockBack,
+    KeysFlushed, ///< FLUSHALL
     KeyDeleted,
-    KeyOverwritten,           ///< by a client that knows nothing of ours
-    QueueGarbage,             ///< members that are no tokens, or belong to nobody
+    KeyOverwritten, ///< by a client of another library
+    QueueGarbage,   ///< members that are no tokens, or tokens of no waiter
     QueueOfAnotherType,
     FenceDeleted,
-    ForgedMessages,           ///< on the clients' channels
+    ForgedMessages, ///< grants, invitations and forced releases on the clients' channels
 };
 inline constexpr int FaultKinds = int(FaultKind::ForgedMessages) + 1;
 
 const char *nameOf(FaultKind kind);
+std::optional<FaultKind> kindNamed(const QByteArray &name);
 
 struct Fault
 {
     FaultKind kind;
-    std::chrono::milliseconds at;       ///< since the beginning of the round
-    std::chrono::milliseconds duration; ///< 0 for what happens at once
-    int worker = -1;                    ///< whom it hits, where it hits one
+    std::chrono::milliseconds at;       ///< since the start of the round
+    std::chrono::milliseconds duration; ///< 0 for a momentary fault
+    int worker = -1;                    ///< the index of the worker; -1 if none is hit
     int server = -1;
-    int lock = 0;                       ///< which of the server's locks
-    int detail = 0;                     ///< any number, where a kind leaves something to choose
+    int lock = 0;   ///< the index among the server's locks
+    int detail = 0; ///< a random number, for the parameters of a kind
 };
 
 struct ScheduleOptions
@@ -74,11 +79,12 @@ struct ScheduleOptions
     int workers = 8;
     int servers = 2;
     int locksPerServer = 2;
+    QList<FaultKind> kinds; ///< all if empty
 };
 
 /*!
-    The faults of one round, in order of time: the same for the same options on every machine. All kinds
-    come equally often. Nobody is hit twice at a time by what is done to workers, to ways, or to servers.
+    The faults of one round, in order of time: the same for the same options on every machine. All kinds are equally
+    frequent. Faults of the same worker, link or server do not overlap.
 */
 QList<Fault> drawSchedule(const ScheduleOptions &options);
 

@@ -20,7 +20,7 @@ namespace Chaos {
 namespace {
 
 constexpr microseconds ObserveInterval = 10ms;
-/// Nothing but its end ends a wait that blocks.
+/// A blocking wait cannot be interrupted, so that it must be short.
 constexpr auto LongestWait = 3s;
 
 QByteArray nameOf(DistributedLock::Error error)
@@ -44,8 +44,8 @@ void hold(Participant *participant, const Participant::IsHeld &isHeld, const std
 
 } // namespace
 
-ScopedForm::ScopedForm(const Settings &settings, History *history, Ordeal *ordeal)
-    : Form(settings, history, ordeal)
+ScopedForm::ScopedForm(const Settings &settings, History *history, InjectedFaults *faults)
+    : Form(settings, history, faults)
 {
     QDistLock::LockRegistry::setDefaultServer(settings.locks.first().server);
 }

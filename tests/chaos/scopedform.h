@@ -10,13 +10,13 @@
 
 namespace Chaos {
 
-/// Scopes in threads that block, one for each lock: QDL_SCOPED_LOCK on the default server (that of the
-/// first lock), ScopedLock on any other.
+/// Scopes in threads that block, one thread for each lock: QDL_SCOPED_LOCK on the default server (that of the first
+/// lock), ScopedLock on any other server.
 class ScopedForm : public Form
 {
     Q_OBJECT
 public:
-    ScopedForm(const Settings &settings, History *history, Ordeal *ordeal);
+    ScopedForm(const Settings &settings, History *history, InjectedFaults *faults);
     ~ScopedForm() override;
 
     void start() override;

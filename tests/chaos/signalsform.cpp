@@ -66,7 +66,7 @@ public:
             m_participant->lost(nameOf(reason));
             next(0us);
         });
-        // Connected last: nothing of the slots above is left to do.
+        // Connected last, so that the slots above have finished.
         const auto dialog = [this] { m_participant->runNestedLoop(); };
         connect(&m_lock, &DistributedLock::stateChanged, this, dialog);
         connect(&m_lock, &DistributedLock::acquired, this, dialog);
@@ -163,8 +163,8 @@ private:
     bool m_stopping = false;
 };
 
-SignalsForm::SignalsForm(const Settings &settings, History *history, Ordeal *ordeal)
-    : Form(settings, history, ordeal)
+SignalsForm::SignalsForm(const Settings &settings, History *history, InjectedFaults *faults)
+    : Form(settings, history, faults)
 {
     for (const auto &participant : m_participants) {
         auto &registry = m_registries[participant->lock().server];

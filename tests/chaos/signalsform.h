@@ -18,7 +18,7 @@ class SignalsForm : public Form
 {
     Q_OBJECT
 public:
-    SignalsForm(const Settings &settings, History *history, Ordeal *ordeal);
+    SignalsForm(const Settings &settings, History *history, InjectedFaults *faults);
     ~SignalsForm() override;
 
     void start() override;

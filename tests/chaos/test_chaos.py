@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The QDistLock developers
 # SPDX-License-Identifier: MIT
-"""What chaos.py makes of rounds, on rounds that only put a history made by hand where it belongs."""
+"""Tests chaos.py with rounds that only copy a hand-made history to its place."""
 
 import os
 import subprocess

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The QDistLock developers
 # SPDX-License-Identifier: MIT
-"""The checker on small histories made by hand: what is right it must let pass, what is wrong it must find."""
+"""Tests the checker with small hand-made histories: it must accept the correct ones and find every error."""
 
 import json
 import os
@@ -38,16 +38,16 @@ class Story:
     def process(self, name):
         self.add(0, name, "process", "invoke", form="signals")
 
-    def acquire(self, process, token, sent, told, held=True, lock="a", deadline=True):
-        self.add(sent, process, "acquire", "invoke", lock)
+    def acquire(self, process, token, sent, notified, held=True, lock="a", deadline=True, invoked=None):
+        self.add(sent if invoked is None else invoked, process, "acquire", "invoke", lock)
         fields = {"token": token, "held": held}
         if deadline:
             fields["deadline"] = int((sent + LEASE - LEASE / 100 - 2) * MS)
-        self.add(told, process, "acquire", "ok", lock, **fields)
+        self.add(notified, process, "acquire", "ok", lock, **fields)
 
-    def renew(self, process, token, sent, told, held=True, lock="a"):
+    def renew(self, process, token, sent, notified, held=True, lock="a"):
         deadline = int((sent + LEASE - LEASE / 100 - 2) * MS)
-        self.add(told, process, "renew", "ok", lock, token=token, held=held, deadline=deadline)
+        self.add(notified, process, "renew", "ok", lock, token=token, held=held, deadline=deadline)
 
     def release(self, process, token, at, held=True, until=None, lock="a"):
         until = at if until is None else until
@@ -78,6 +78,9 @@ class Story:
 
     def key_lost(self, begin, to, kind="key-deleted", lock="a", **fields):
         self.add(to, "nemesis", "key", "info", lock, lostBy=kind, **{"from": int(begin * MS)}, to=int(to * MS), **fields)
+
+    def clock(self, begin, to, ms, lock="a"):
+        self.add(to, "nemesis", "clock", "info", lock, **{"from": int(begin * MS)}, to=int(to * MS), ms=ms)
 
     def fault(self, kind, target, begin, end):
         self.add(begin, "nemesis", "fault", "invoke", kind=kind, target=target, ms=end - begin)
@@ -167,7 +170,7 @@ class CheckerTest(unittest.TestCase):
         self.story.acquire("w1.1", 10, 100, 101)
         self.story.acquire("w2.1", 11, 390, 401)
         self.story.release("w2.1", 11, 500)
-        self.story.lost("w1.1", 10, 700, until=450)  # isHeld() did not look at the clock
+        self.story.lost("w1.1", 10, 700, until=450)  # isHeld() did not read the clock
         self.assertEqual(self.found(), ["overlap"])
 
     def test_renewed(self):
@@ -204,7 +207,7 @@ class CheckerTest(unittest.TestCase):
         self.assertEqual(verdict.violations, [])
         self.assertEqual(verdict.figures["keys_taken"], 1)
 
-    def test_key_lost_before_the_holder_was_told(self):
+    def test_key_lost_before_the_holder_was_notified(self):
         self.story.acquire("w1.1", 10, 100, 130)
         self.story.key_lost(120, 121)
         self.story.acquire("w2.1", 11, 122, 123)
@@ -237,7 +240,7 @@ class CheckerTest(unittest.TestCase):
         self.story.release("w1.1", 10, 190)
         self.assertEqual(self.found(), ["overlap"])
 
-    def test_key_lost_where_no_deadline_is_told(self):
+    def test_key_lost_without_a_reported_deadline(self):
         self.story.acquire("w1.1", 10, 100, 101, deadline=False)
         self.story.key_lost(120, 121)
         self.story.acquire("w2.1", 11, 121.5, 122)
@@ -267,13 +270,121 @@ class CheckerTest(unittest.TestCase):
         self.story.lost("w1.1", 10, 200, "Deleted", until=190)
         self.assertEqual(self.found(), ["theft"])
 
-    def test_release_finds_the_key_gone(self):
+    def test_release_finds_no_key(self):
         self.story.acquire("w1.1", 10, 100, 101)
         self.story.add(150, "w1.1", "release", "invoke", "a", token=10, held=True, heldUntil=150 * MS)
         self.story.lost("w1.1", 10, 151, "Deleted", until=150)
         self.assertEqual(self.found(), ["theft"])
 
-    # Where the form does not tell why, nor the deadline: 300 ms after the acquire was asked for, less 1 % and 3 ms.
+    # The server's clock is set forward. A lease of 300 ms that is confirmed at 100 ms ends at 395 ms by the holder's clock.
+
+    def judged_after_step(self, ms=100, lock="a"):
+        """The kinds of violation, and the number of overlaps within the limit."""
+        self.story.clock(150, 151, ms, lock)
+        verdict = self.story.judge()
+        self.story.lines = {process: lines[:1] for process, lines in self.story.lines.items()}
+        return [sort for sort, _, _ in verdict.violations], verdict.figures["overlaps_within_limit"]
+
+    def second_hold(self, notified):
+        self.story.acquire("w2.1", 11, 200, notified)
+        self.story.release("w2.1", 11, notified + 5)
+
+    def test_lease_shorter_by_a_clock_step(self):
+        for notified, judgement in ((296, ([], 1)), (294, (["overlap"], 1))):
+            with self.subTest(notified):
+                self.story.acquire("w1.1", 10, 100, 101)
+                self.second_hold(notified)
+                self.story.lost("w1.1", 10, 330, "Deleted", until=325)
+                self.assertEqual(self.judged_after_step(), judgement)
+
+    def test_clock_set_back_or_of_another_server(self):
+        for step, deadline in (((-100, "a"), True), ((-100, "a"), False), ((100, "b"), True), ((100, "b"), False)):
+            with self.subTest(step=step, deadline=deadline):
+                self.story.acquire("w1.1", 10, 100, 101, deadline=deadline, invoked=50)
+                self.second_hold(360)
+                self.story.release("w1.1", 10, 380)
+                self.assertEqual(self.judged_after_step(*step), (["overlap"], 0))
+
+    def test_two_clock_steps(self):
+        for notified, judgement in ((246, ([], 1)), (244, (["overlap"], 1))):
+            with self.subTest(notified):
+                self.story.clock(110, 111, 50)
+                self.story.acquire("w1.1", 10, 100, 101)
+                self.second_hold(notified)
+                self.story.lost("w1.1", 10, 330, "Deleted", until=325)
+                self.assertEqual(self.judged_after_step(), judgement)
+
+    def test_renewed_after_a_clock_step(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.renew("w1.1", 10, 200, 201)
+        self.second_hold(450)
+        self.story.release("w1.1", 10, 480)
+        self.assertEqual(self.judged_after_step(), (["overlap"], 0))
+
+    def test_renewed_after_a_hand_over_after_a_clock_step(self):
+        self.story.acquire("w1.1", 10, 300, 300, invoked=120)
+        self.story.renew("w1.1", 10, 400, 401)
+        self.second_hold(640)
+        self.story.release("w1.1", 10, 660)
+        self.assertEqual(self.judged_after_step(200), (["overlap"], 0))
+
+    def test_lost_by_a_clock_step(self):
+        for lost, sorts in ((296, []), (294, ["theft"])):
+            with self.subTest(lost):
+                self.story.acquire("w1.1", 10, 100, 101)
+                self.story.lost("w1.1", 10, lost, "Deleted", until=200)
+                self.assertEqual(self.judged_after_step(), (sorts, 0))
+
+    # The message is 150 ms late, or less: nobody knows when, after the step, the lock was handed over. If the clock is set
+    # back, the lock was handed over before that.
+    def test_handed_over_after_a_clock_step(self):
+        for ms, invoked, notified, judgement in (
+            (200, 120, 446, ([], 1)),
+            (200, 120, 444, (["overlap"], 1)),
+            (50, 120, 546, ([], 1)),
+            (50, 120, 544, (["overlap"], 1)),
+            (200, 160, 546, (["overlap"], 0)),  # its acquire has told it the time after the step
+            (-200, 120, 416, ([], 1)),
+            (-200, 120, 414, (["overlap"], 1)),
+            (-50, 120, 546, ([], 1)),
+            (-50, 120, 544, (["overlap"], 1)),
+        ):
+            with self.subTest(ms=ms, invoked=invoked, notified=notified):
+                self.story.acquire("w1.1", 10, 300, 300, invoked=invoked)
+                self.second_hold(notified)
+                self.story.release("w1.1", 10, 580)
+                self.assertEqual(self.judged_after_step(ms), judgement)
+
+    def test_handed_over_late_after_a_clock_step(self):
+        self.story.acquire("w1.1", 10, 500, 500, invoked=120)
+        self.second_hold(470)
+        self.story.release("w1.1", 10, 510)
+        self.assertEqual(self.judged_after_step(400), ([], 0))
+
+    def test_smaller_token_over_a_clock_step(self):
+        self.story.acquire("w2.1", 11, 101, 102)
+        self.story.release("w2.1", 11, 110)
+        self.story.acquire("w1.1", 10, 300, 300, invoked=120)
+        self.story.release("w1.1", 10, 310)
+        self.assertEqual(self.judged_after_step(400), (["token"], 0))
+
+    def test_clock_step_without_a_reported_deadline(self):
+        for notified, judgement in ((440, ([], 1)), (460, (["overlap"], 0))):
+            with self.subTest(notified):
+                self.story.acquire("w1.1", 10, 100, 101, deadline=False)
+                self.second_hold(notified)
+                self.story.release("w1.1", 10, 480)
+                self.assertEqual(self.judged_after_step(), judgement)
+
+    def test_clock_set_back_without_a_reported_deadline(self):
+        for notified, judgement in ((421, ([], 1)), (414, (["overlap"], 0))):
+            with self.subTest(notified):
+                self.story.acquire("w1.1", 10, 120, 300, deadline=False)
+                self.second_hold(notified)
+                self.story.release("w1.1", 10, 480)
+                self.assertEqual(self.judged_after_step(-100), judgement)
+
+    # A form that provides neither reason nor deadline: the deadline is 300 ms after the acquire began, less 1 % and 3 ms.
 
     def lost_early(self, seen, lost=None, *, reason=True):
         self.story.acquire("w1.1", 10, 100, 101, deadline=False)
@@ -283,35 +394,35 @@ class CheckerTest(unittest.TestCase):
             self.story.lines["w1"].pop()
             self.story.lost("w1.1", 10, lost or 501, "Unknown")
 
-    def test_gone_before_its_deadline(self):
+    def test_lost_before_its_deadline(self):
         self.lost_early(393)
         verdict = self.story.judge()
         self.assertEqual([sort for sort, _, _ in verdict.violations], ["theft"])
         self.assertEqual(verdict.figures["holds_lost"], 1)
         self.assertIn('"by": 393', "\n".join(violations(verdict)))
 
-    def test_gone_before_its_deadline_with_no_more_said(self):
+    def test_lost_before_its_deadline_without_further_events(self):
         self.lost_early(393, reason=False)
         self.assertEqual(self.found(), ["theft"])
 
-    def test_maybe_gone_by_its_deadline(self):
+    def test_maybe_lost_by_its_deadline(self):
         self.lost_early(394)
         self.assertEqual(self.found(), [])
 
-    def test_gone_before_its_deadline_by_a_fault(self):
+    def test_lost_before_its_deadline_by_a_fault(self):
         self.story.key_lost(150, 151)
         self.lost_early(393)
         self.assertEqual(self.found(), [])
 
-    def test_gone_before_its_deadline_by_a_later_fault(self):
+    def test_lost_before_its_deadline_by_a_later_fault(self):
         self.story.key_lost(394, 395)
         self.lost_early(393)
         self.assertEqual(self.found(), ["theft"])
 
     def test_release_is_refused_before_the_deadline(self):
-        for told, sorts in ((393, ["theft"]), (394, [])):
-            with self.subTest(told):
-                self.lost_early(450, told)
+        for notified, sorts in ((393, ["theft"]), (394, [])):
+            with self.subTest(notified):
+                self.lost_early(450, notified)
                 self.assertEqual(self.found(), sorts)
                 self.story.lines["w1"] = self.story.lines["w1"][:1]
 
@@ -355,7 +466,7 @@ class CheckerTest(unittest.TestCase):
         self.assertEqual(self.found(), ["token"])
 
     def test_order_unknown(self):
-        # The first was told after the second was asked for: the server may have served them in this order.
+        # The first hold was reported after the second acquire began: the server may have served them in this order.
         self.story.key_lost(105, 106)
         self.story.acquire("w1.1", 10, 100, 130, held=False)
         self.story.acquire("w2.1", 9, 101, 102)
@@ -399,7 +510,7 @@ class CheckerTest(unittest.TestCase):
         self.assertEqual(self.found(), ["stale write"])
 
     def test_late_write_before_the_successors(self):
-        # Nobody has written since: what the record sees is in order.
+        # Nobody has written since, so that the record sees the writes in order.
         self.two_holds()
         self.story.write("w1.1", 10, 105, 402, 1)
         self.story.lost("w1.1", 10, 403, until=104)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The QDistLock developers
 # SPDX-License-Identifier: MIT
-"""Who held what when, with the faults, as SVG for light and dark backgrounds."""
+"""Draws who held which lock when, and the faults, as SVG for light and dark backgrounds."""
 
 from xml.sax.saxutils import escape
 
@@ -10,7 +10,7 @@ WIDTH = 1200
 LEFT, RIGHT, TOP = 128, 16, 56
 LANE, BAR, GAP = 12, 9, 22
 FAULT_LANE = 14
-LETTER = 5.6  # of the small text, roughly
+LETTER = 5.6  # width of a letter of the small text, roughly
 LEGEND = (
     ("hold", "held"),
     ("void", "held, though the server had forgotten it by a fault"),
@@ -56,7 +56,7 @@ def most_eventful(history, span):
 
 
 def packed(faults, x, end):
-    """[(lane, left, right, left of the name, name)] so that none lies over another, its name included."""
+    """[(lane, left, right, left of the name, name)] so that no bar overlaps another one or its name."""
     free = []
     for kind, target, first, last in faults:
         name = f"{kind} {target}"
@@ -150,7 +150,7 @@ def timeline(history, verdict, at=None, span_seconds=4.0):
             if not seen(hold.start, max(hold.end, hold.start)):
                 continue
             y = y0 + lanes[hold.process.split(".")[0]] * LANE
-            if hold.taken_by and hold.end > hold.start:
+            if (hold.taken_by or hold.beyond) and hold.end > hold.start:
                 width = max(x(hold.end) - x(hold.start), 1)
                 body.append(f'<rect class="void" x="{x(hold.start):.1f}" y="{y}" width="{width:.1f}" height="{BAR}"/>')
             for first, last, _ in hold.joined():

@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// One of the processes that contend for locks while a nemesis is at work. Uses the library's public
-// interface alone. Writes its history to a file; takes orders from its standard input, one a line:
-//   block MS      the event loop stands still
-//   section stop | section die | section block MS     inside the next critical section; around a stop
-//                 say "section stopped" and "section continued"
-//   turn          say "turned" once each lock was acquired again
-//   stop          give everything back in order, and say "stopped"
-//   abandon       the same, but the locks are destroyed as they are
-//   end           after "stopped": say "done SOCKETS" (those that are still open), and end
-//   quit          the same in the midst of it all
+// One of the processes that contend for locks while a nemesis injects faults. Uses only the library's public interface.
+// Writes its history to a file, and reads orders from its standard input, one in each line:
+//   block MS      block the event loop
+//   section stop | section die | section block MS     inside the next critical section; before and after a stop
+//                 print "section stopped" and "section continued"
+//   turn          print "turned" when each lock was acquired again
+//   stop          release everything in order, and print "stopped"
+//   abandon       the same, but destroy the locks in whatever state they are
+//   end           after "stopped": print "done SOCKETS" (the number of open sockets), and end
+//   quit          the same without "stopped"
 
 #include "form.h"
 
@@ -23,23 +23,25 @@
 #include <cstdio>
 
 #include <fcntl.h>
-#include <sys/prctl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
+
+using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
 using namespace Chaos;
 
 namespace {
 
-void say(const QByteArray &line)
+void print(const QByteArray &line)
 {
     std::fputs((line + '\n').constData(), stdout);
     std::fflush(stdout);
 }
 
-/// Internet sockets only: those to the lock servers. The guarded resource has a Unix socket.
+/// Counts Internet sockets, which lead to the lock servers. The guarded resource has a Unix socket.
 int openSockets()
 {
     QByteArray tables;
@@ -49,7 +51,7 @@ int openSockets()
             tables += table.readAll();
     }
     int count = 0;
-    const QDir folder(QStringLiteral("/proc/self/fd"));
+    const QDir folder(u"/proc/self/fd"_s);
     const QStringList descriptors = folder.entryList(QDir::Files | QDir::System | QDir::NoDotAndDotDot);
     for (const QString &descriptor : descriptors) {
         char target[64];
@@ -67,15 +69,15 @@ int openSockets()
 class Worker : public QObject
 {
 public:
-    Worker(Form *form, Ordeal *ordeal)
+    Worker(Form *form, InjectedFaults *faults)
         : m_form(form)
-        , m_ordeal(ordeal)
+        , m_faults(faults)
         , m_input(STDIN_FILENO, QSocketNotifier::Read)
     {
         ::fcntl(STDIN_FILENO, F_SETFL, ::fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
         connect(&m_input, &QSocketNotifier::activated, this, &Worker::read);
-        connect(form, &Form::finished, this, [] { say("stopped"); });
-        connect(&m_lookForTurns, &QTimer::timeout, this, &Worker::lookForTurns);
+        connect(form, &Form::finished, this, [] { print("stopped"); });
+        connect(&m_turnPoll, &QTimer::timeout, this, &Worker::checkTurns);
     }
 
 private:
@@ -84,7 +86,7 @@ private:
         char buffer[512];
         const ssize_t n = ::read(STDIN_FILENO, buffer, sizeof(buffer));
         if (n == 0)
-            ::_exit(3); // whoever started it is gone
+            ::_exit(3); // the parent has ended
         if (n < 0)
             return;
         m_orders += QByteArray(buffer, n);
@@ -104,18 +106,18 @@ private:
             const timespec pause{ms / 1000, ms % 1000 * 1'000'000L};
             ::nanosleep(&pause, nullptr);
         } else if (order == "nest") {
-            m_ordeal->nest(words.value(1).toInt());
+            m_faults->nest(words.value(1).toInt());
         } else if (order == "section" && words.value(1) == "stop") {
-            m_ordeal->stop();
+            m_faults->stop();
         } else if (order == "section" && words.value(1) == "die") {
-            m_ordeal->die();
+            m_faults->die();
         } else if (order == "section" && words.value(1) == "block") {
-            m_ordeal->block(words.value(2).toInt());
+            m_faults->block(words.value(2).toInt());
         } else if (order == "turn") {
             m_before.clear();
             for (const auto &participant : m_form->participants())
                 m_before.append(participant->acquisitions());
-            m_lookForTurns.start(5ms);
+            m_turnPoll.start(5ms);
         } else if (order == "stop") {
             m_form->stop();
         } else if (order == "abandon") {
@@ -127,14 +129,14 @@ private:
         }
     }
 
-    void lookForTurns()
+    void checkTurns()
     {
         for (qsizetype i = 0; i < m_before.size(); ++i) {
             if (m_form->participants().at(size_t(i))->acquisitions() == m_before.at(i))
                 return;
         }
-        m_lookForTurns.stop();
-        say("turned");
+        m_turnPoll.stop();
+        print("turned");
     }
 
     void end()
@@ -145,25 +147,25 @@ private:
             QCoreApplication::quit();
             return;
         }
-        // What was given back in the end is still on its way.
-        connect(&m_lookForSockets, &QTimer::timeout, this, [this, looks = 0]() mutable {
+        // The last releases may still be on their way to the server.
+        connect(&m_socketPoll, &QTimer::timeout, this, [this, polls = 0]() mutable {
             const int sockets = openSockets();
-            if (sockets > 0 && ++looks < 500)
+            if (sockets > 0 && ++polls < 500)
                 return;
-            m_lookForSockets.stop();
-            say("done " + QByteArray::number(sockets));
+            m_socketPoll.stop();
+            print("done " + QByteArray::number(sockets));
             QCoreApplication::quit();
         });
-        m_lookForSockets.start(5ms);
+        m_socketPoll.start(5ms);
     }
 
     Form *const m_form;
-    Ordeal *const m_ordeal;
+    InjectedFaults *const m_faults;
     QSocketNotifier m_input;
     QByteArray m_orders;
     QList<int> m_before;
-    QTimer m_lookForTurns;
-    QTimer m_lookForSockets;
+    QTimer m_turnPoll;
+    QTimer m_socketPoll;
 };
 
 } // namespace
@@ -174,20 +176,14 @@ int main(int argc, char *argv[])
     auto application = std::make_unique<QCoreApplication>(argc, argv);
     QCommandLineParser parser;
     parser.addHelpOption();
-    const QCommandLineOption formOption(QStringLiteral("form"), QStringLiteral("signals, scoped or annotated"),
-                                        QStringLiteral("form"), QStringLiteral("signals"));
-    const QCommandLineOption processOption(QStringLiteral("process"), QStringLiteral("its name in the history"),
-                                           QStringLiteral("name"));
-    const QCommandLineOption historyOption(QStringLiteral("history"), QStringLiteral("where it is written"),
-                                           QStringLiteral("file"));
-    const QCommandLineOption resourceOption(QStringLiteral("resource"), QStringLiteral("the guarded redis-server"),
-                                            QStringLiteral("socket"));
-    const QCommandLineOption leaseOption(QStringLiteral("lease"), QStringLiteral("of all locks"),
-                                         QStringLiteral("ms"), QStringLiteral("300"));
-    const QCommandLineOption seedOption(QStringLiteral("seed"), QStringLiteral("of what it draws"),
-                                        QStringLiteral("number"), QStringLiteral("1"));
-    const QCommandLineOption lockOption(QStringLiteral("lock"), QStringLiteral("a lock to contend for, repeatable"),
-                                        QStringLiteral("name,fair|unfair,fast|slow,url"));
+    const QCommandLineOption formOption(u"form"_s, u"signals, scoped or annotated"_s, u"form"_s, u"signals"_s);
+    const QCommandLineOption processOption(u"process"_s, u"its name in the history"_s, u"name"_s);
+    const QCommandLineOption historyOption(u"history"_s, u"file to which it is written"_s, u"file"_s);
+    const QCommandLineOption resourceOption(u"resource"_s, u"the guarded redis-server"_s, u"socket"_s);
+    const QCommandLineOption leaseOption(u"lease"_s, u"of all locks"_s, u"ms"_s, u"300"_s);
+    const QCommandLineOption seedOption(u"seed"_s, u"of the random choices"_s, u"number"_s, u"1"_s);
+    const QCommandLineOption lockOption(u"lock"_s, u"a lock to contend for, repeatable"_s,
+                                        u"name,fair|unfair,fast|slow,url"_s);
     parser.addOptions({formOption, processOption, historyOption, resourceOption, leaseOption, seedOption, lockOption});
     parser.process(*application);
 
@@ -201,24 +197,24 @@ int main(int argc, char *argv[])
     for (const QString &text : locks) {
         const QStringList parts = text.split(u',');
         if (parts.size() != 4)
-            qFatal("--lock wants name,fair|unfair,fast|slow,url");
+            qFatal("--lock expects name,fair|unfair,fast|slow,url");
         settings.locks.append({parts.at(0).toLatin1(), QUrl(parts.at(3)), parts.at(1) == QLatin1String("fair"),
                                parts.at(2) == QLatin1String("slow")});
     }
 
     History history(settings.historyFile);
-    Ordeal ordeal;
-    const std::unique_ptr<Form> form = Form::make(parser.value(formOption), settings, &history, &ordeal);
+    InjectedFaults faults;
+    const std::unique_ptr<Form> form = Form::make(parser.value(formOption), settings, &history, &faults);
     if (!form)
         qFatal("unknown form: %ls", qUtf16Printable(parser.value(formOption)));
-    auto worker = std::make_unique<Worker>(form.get(), &ordeal);
+    auto worker = std::make_unique<Worker>(form.get(), &faults);
     form->start();
-    say("ready");
+    print("ready");
     const int code = application->exec();
     worker.reset();
     application.reset();
     form->join();
     if (form->hasThreads())
-        say("done " + QByteArray::number(openSockets()));
+        print("done " + QByteArray::number(openSockets()));
     return code;
 }

@@ -16,7 +16,7 @@
     process where a property does not hold, and must do the same for the same input each time.
 */
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-/// Called once before; a target may have it.
+/// Called once, before the first input; a target may define it.
 extern "C" int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 namespace Fuzz {
@@ -32,7 +32,7 @@ inline QByteArrayView bytes(const uint8_t *data, size_t size)
     return {reinterpret_cast<const char *>(data), qsizetype(size)};
 }
 
-/// Drawn from the input itself, so that inputs need no part of their own for what is left to chance.
+/// Random numbers that depend on the input only, so that an input needs no extra part for them.
 class Chance
 {
 public:
@@ -58,8 +58,8 @@ private:
 } // namespace Fuzz
 
 #define FUZZ_CHECK2(condition, detail) \
-    do { \
-        if (!(condition)) \
-            Fuzz::fail(__FILE__, __LINE__, #condition, detail); \
-    } while (false)
+  do { \
+    if (!(condition)) \
+      Fuzz::fail(__FILE__, __LINE__, #condition, detail); \
+  } while (false)
 #define FUZZ_CHECK(condition) FUZZ_CHECK2(condition, QByteArray())

@@ -1,59 +1,61 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// The input is the options text of an annotation. What is understood can be written down and means the same
-// again; what is wrong is told with a place that is in the text; a server's password is never told.
+// The input is the options text of an annotation. Options that were parsed give the same options when written out and
+// parsed again; the position of an error lies within the text; no error contains a server's password.
 
 #include "fuzz.h"
 
-#include "annotation.h"
+#include "annotations/lockedmethod.h"
 
 #include <QtCore/qregularexpression.h>
+
+using namespace Qt::StringLiterals;
 
 using namespace QDistLock;
 
 namespace {
 
-const QString canary = QStringLiteral("c4n4ry");
+const QString canary = u"c4n4ry"_s;
 
 void checkError(const QString &error, QStringView text)
 {
     FUZZ_CHECK(!error.isEmpty());
-    static const QRegularExpression pattern(QStringLiteral("^at position (-?\\d+): ."));
+    static const QRegularExpression pattern(u"^at position (-?\\d+): ."_s);
     if (const auto match = pattern.match(error); match.hasMatch()) {
         const qlonglong position = match.captured(1).toLongLong();
         FUZZ_CHECK2(position >= 1 && position <= text.size(), error.toUtf8());
     }
 }
 
-/// Every option, spelled out.
+/// A text that sets every option to the value in \a options.
 QString print(const AnnotationOptions &options)
 {
     const LockOptions &lock = options.lock;
-    const auto ms = [](std::chrono::milliseconds duration) { return QString::number(duration.count()) + QLatin1String("ms"); };
-    const auto flag = [](bool on) { return on ? QStringLiteral("true") : QStringLiteral("false"); };
-    const QString onBusy = options.onBusy == OnBusy::Wait ? QStringLiteral("wait")
-            : options.onBusy == OnBusy::Skip              ? QStringLiteral("skip")
-            : options.onBusy == OnBusy::Fail              ? QStringLiteral("fail")
-                                                          : QStringLiteral("latest");
+    const auto ms = [](std::chrono::milliseconds duration) {
+        return QString::number(duration.count()) + QLatin1String("ms");
+    };
+    const auto flag = [](bool on) { return on ? u"true"_s : u"false"_s; };
+    const QString onBusy = options.onBusy == OnBusy::Wait ? u"wait"_s
+            : options.onBusy == OnBusy::Skip              ? u"skip"_s
+            : options.onBusy == OnBusy::Fail              ? u"fail"_s
+                                                          : u"latest"_s;
     QStringList entries;
-    entries << QStringLiteral("lease=") + ms(lock.lease)
-            << QStringLiteral("wait=") + (lock.wait == LockOptions::Forever ? QStringLiteral("forever") : ms(lock.wait))
-            << QStringLiteral("retryInterval=") + ms(lock.retryInterval)
-            << QStringLiteral("maxRetries=")
-                    + (lock.maxRetries == LockOptions::UnlimitedRetries ? QStringLiteral("unlimited")
+    entries << u"lease="_s + ms(lock.lease)
+            << u"wait="_s + (lock.wait == LockOptions::Forever ? u"forever"_s : ms(lock.wait))
+            << u"retryInterval="_s + ms(lock.retryInterval)
+            << u"maxRetries="_s
+                    + (lock.maxRetries == LockOptions::UnlimitedRetries ? u"unlimited"_s
                                                                         : QString::number(lock.maxRetries))
-            << QStringLiteral("autoRenew=") + flag(lock.autoRenew) << QStringLiteral("fair=") + flag(lock.fair)
-            << QStringLiteral("minHold=") + ms(lock.minHold) << QStringLiteral("keyPrefix=") + lock.keyPrefix
-            << QStringLiteral("minReplicas=") + QString::number(lock.minReplicas)
-            << QStringLiteral("replicaTimeout=") + ms(lock.replicaTimeout)
-            << QStringLiteral("repairMissingTtl=") + flag(lock.repairMissingTtl) << QStringLiteral("onBusy=") + onBusy
-            << QStringLiteral("maxQueued=") + QString::number(options.maxQueued);
+            << u"autoRenew="_s + flag(lock.autoRenew) << u"fair="_s + flag(lock.fair)
+            << u"minHold="_s + ms(lock.minHold) << u"keyPrefix="_s + lock.keyPrefix
+            << u"minReplicas="_s + QString::number(lock.minReplicas) << u"replicaTimeout="_s + ms(lock.replicaTimeout)
+            << u"repairMissingTtl="_s + flag(lock.repairMissingTtl) << u"onBusy="_s + onBusy
+            << u"maxQueued="_s + QString::number(options.maxQueued);
     if (!options.server.isEmpty())
-        entries << QStringLiteral("server=") + options.server.toString(QUrl::FullyEncoded);
+        entries << u"server="_s + options.server.toString(QUrl::FullyEncoded);
     if (options.condition)
-        entries << QStringLiteral("condition=") + (options.conditionNegated ? QStringLiteral("!") : QString())
-                        + options.condition->toString();
+        entries << u"condition="_s + (options.conditionNegated ? u"!"_s : QString()) + options.condition->toString();
     return entries.join(QLatin1String("; "));
 }
 
@@ -64,7 +66,7 @@ void check(const QString &text)
     if (!options)
         return checkError(error, text);
     FUZZ_CHECK(error.isEmpty());
-    FUZZ_CHECK(options->lock.validationError().isEmpty());
+    FUZZ_CHECK(options->lock.validationError().isEmpty() && options->lock.minReplicas == 0);
     const QString printed = print(*options);
     const auto again = AnnotationOptions::parse(printed, &error);
     FUZZ_CHECK2(again, (printed + u'\n' + error).toUtf8());
@@ -73,8 +75,8 @@ void check(const QString &text)
     FUZZ_CHECK(again->onBusy == options->onBusy && again->conditionNegated == options->conditionNegated);
 }
 
-/// All that is told about the annotation of a method, wrong or not.
-QString toldOf(const QString &key, const QString &options)
+/// All messages about the annotation of a method.
+QString messagesOf(const QString &key, const QString &options)
 {
     QString error;
     const auto method = LockedMethod::make("Orders", "ship", {}, key, options, &error);
@@ -89,26 +91,26 @@ QString toldOf(const QString &key, const QString &options)
     return requests->isEmpty() ? QString() : requests->first().serverText();
 }
 
-/// The input around a server's password, which nobody percent-encoded.
+/// Puts a server's password that is not percent-encoded into the input.
 void checkSecret(const QString &text)
 {
     const qsizetype middle = text.indexOf(u'|');
     const QString before = middle < 0 ? text : text.left(middle);
     const QString after = middle < 0 ? QString() : text.mid(middle + 1);
-    // A password with ";condition=" in it looks like two options, and a wrong condition is told by name.
-    static const QRegularExpression condition(QStringLiteral(";\\s*condition\\s*=[^;]*$"));
+    // A password with ";condition=" in it looks like two options, and the error for a wrong condition quotes it.
+    static const QRegularExpression condition(u";\\s*condition\\s*=[^;]*$"_s);
     if (condition.match(before).hasMatch())
         return;
     for (const auto &scheme : {"redis", "rediss"}) {
         for (const auto &key : {"key", "{wrong"}) {
-            const QString options = QStringLiteral("server=%1://u5er:").arg(QLatin1String(scheme)) + before + canary + after
-                    + QStringLiteral("@h:6379/1");
-            // After an '@' it may be the host instead, where another option follows: "redis://u:p@HOST; fair=false".
+            const QString options = u"server=%1://u5er:"_s.arg(QLatin1String(scheme)) + before + canary + after
+                    + u"@h:6379/1"_s;
+            // After an '@' the text may be the host, if another option follows: "redis://u:p@HOST; fair=false".
             QString error;
             if (before.contains(u'@') && after.contains(u';') && AnnotationOptions::parse(options, &error))
                 continue;
-            const QString told = toldOf(QLatin1String(key), options);
-            FUZZ_CHECK2(!told.contains(canary, Qt::CaseInsensitive), (options + u'\n' + told).toUtf8());
+            const QString messages = messagesOf(QLatin1String(key), options);
+            FUZZ_CHECK2(!messages.contains(canary, Qt::CaseInsensitive), (options + u'\n' + messages).toUtf8());
         }
     }
 }
@@ -126,7 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const QString text = QString::fromUtf8(Fuzz::bytes(data, size));
     check(text);
-    toldOf(QStringLiteral("key"), text);
+    messagesOf(u"key"_s, text);
     checkSecret(text);
     return 0;
 }

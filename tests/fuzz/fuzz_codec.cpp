@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// The input is what a server sends. Whatever it is, and however it is cut: the same replies come out, they are
-// what the bytes say, within the limits, and what is held in memory is in proportion to what was sent.
+// The input is what a server sends. However it is cut into pieces, the parser returns the same replies, which a second,
+// plain implementation confirms; they are within the limits; and memory is proportional to the input.
 
 #include "fuzz.h"
 
@@ -25,7 +25,7 @@ using namespace QtRedis;
 
 namespace {
 
-/// What came of one way of feeding.
+/// The result of feeding the input in one way.
 struct Outcome
 {
     QList<Reply> replies;
@@ -61,7 +61,7 @@ void takeAll(ReplyReader *reader, QList<Reply> *replies)
         replies->append(reply);
 }
 
-/// \a nextSize: how many bytes to feed next, at least 1; may be more than there are.
+/// \a nextSize returns how many bytes to feed next, at least 1; it may be more than are left.
 template<typename NextSize>
 Outcome read(QByteArrayView input, const ReplyLimits &limits, NextSize nextSize)
 {
@@ -82,7 +82,7 @@ Outcome read(QByteArrayView input, const ReplyLimits &limits, NextSize nextSize)
     outcome.error = reader.errorString();
     FUZZ_CHECK(reader.hasError() == !outcome.error.isEmpty());
     if (reader.hasError()) {
-        // It stays so, whatever comes.
+        // After an error, all further input fails, too.
         Reply reply;
         FUZZ_CHECK(!reader.feed("+OK\r\n", 5));
         FUZZ_CHECK(!reader.feed(nullptr, 0));
@@ -92,7 +92,7 @@ Outcome read(QByteArrayView input, const ReplyLimits &limits, NextSize nextSize)
     return outcome;
 }
 
-/// Takes from \a input what a server writes for \a reply; false if it begins with something else.
+/// Removes the encoding of \a reply from the beginning of \a input; false if it begins with something else.
 bool takeBytesOf(const Reply &reply, QByteArrayView *input)
 {
     const auto take = [input](const QByteArray &bytes) {
@@ -160,14 +160,14 @@ void check(QByteArrayView input, const ReplyLimits &limits)
         FUZZ_CHECK(takeBytesOf(reply, &rest));
         FUZZ_CHECK(before - rest.size() <= limits.replySize);
         if (&reply == &whole.replies.first()) {
-            // Each reply is judged by itself, whatever came before.
+            // Each reply is checked by itself, independently of earlier ones.
             const Outcome later = read(rest, limits, [&] { return rest.size(); });
             FUZZ_CHECK(later.error == whole.error && equal(later.replies, whole.replies.mid(1)));
         }
         qsizetype elements = 0;
         checkWithin(reply, limits, 0, &elements);
     }
-    // What is left is the beginning of one reply, or it is wrong: good replies are never kept back.
+    // The rest is an incomplete or wrong reply: complete replies are returned at once.
     if (whole.error.isEmpty() && !rest.isEmpty()) {
         const Outcome remaining = read(rest, limits, [&] { return rest.size(); });
         FUZZ_CHECK(remaining.replies.isEmpty() && remaining.error.isEmpty());
@@ -201,7 +201,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const QByteArrayView input = Fuzz::bytes(data, size);
     check(input, {});
-    // So near that short inputs reach them.
+    // So low that short inputs reach them.
     ReplyLimits near;
     near.lineLength = 20;
     near.bulkSize = 40;

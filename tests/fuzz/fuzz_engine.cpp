@@ -1,28 +1,30 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// The input is what happens to a client with two locks: what it is asked to do, and what a server, right or
-// wrong in the head, sends it. Everything that was asked for ends exactly once, each hold as well and with a
-// deadline within its lease, no reply makes it spin, and no text tells the password.
+// The input is a sequence of events for a client with two locks: requests of the application, and bytes from a server
+// that may be faulty. Each request ends exactly once; each hold ends exactly once, with a deadline within its lease; no
+// reply makes the client spin; and no text contains the password.
 //
-// Sections, ended by byte 0xff; the first byte of each says what it is:
+// The input has sections, each ended by byte 0xff. The first byte of a section is its kind:
 //   c…  the commands' connection receives the rest       s…  the subscription's connection receives it
 //   a A  the first, second lock is acquired              r R  it is released
 //   b   both are acquired, in one command
+//   g… G…  the subscription's connection receives a proven grant to the first, second lock, with these numbers
 //   i   inspect    l   list    f   force release         t3  10³ ms pass
 //   x   the commands' connection breaks                  y   the subscription's does
-//   w   both are made anew, where they broke; once at most, since the back-off is real time
+//   w   broken connections are made again; at most once, since the back-off is real time
 
 #include "fuzz.h"
 
 #include "core/leasemachine.h"
-#include "engine/redisengine.h"
+#include "engine/redis/redisengine.h"
 #include "redis/codec.h"
 #include "redis/transport.h"
 
 #include "../support/fakeclock.h"
 
 #include <QtCore/qcoreapplication.h>
+#include <QtCore/qcryptographichash.h>
 #include <QtCore/qelapsedtimer.h>
 #include <QtCore/qhash.h>
 #include <QtCore/qloggingcategory.h>
@@ -33,6 +35,8 @@
 #include <memory>
 #include <vector>
 
+using namespace Qt::StringLiterals;
+
 using namespace QDistLock;
 using namespace std::chrono_literals;
 
@@ -40,7 +44,7 @@ namespace {
 
 const QByteArray canary = "c4n4ry";
 
-/// The network: answers the login, and then says what the input says.
+/// The network: answers the login, and then sends what the input contains.
 class ScriptedTransport : public QtRedis::Transport
 {
 public:
@@ -53,7 +57,7 @@ public:
         return transports;
     }
 
-    /// The one in use, or null.
+    /// The connection in use, or null.
     static ScriptedTransport *current(bool subscription)
     {
         for (ScriptedTransport *transport : std::as_const(all())) {
@@ -63,8 +67,8 @@ public:
         return nullptr;
     }
 
-    /// Back-off is real time. So that nothing else depends on it, new connections wait from the first break on,
-    /// until this is called again.
+    /// Lets new connections proceed. They wait after the first broken one, so that nothing depends on the back-off,
+    /// which is real time.
     static void letConnect()
     {
         s_mayConnect = true;
@@ -75,7 +79,7 @@ public:
         }
     }
 
-    /// The channel is called c in the input: its name is drawn anew each time.
+    /// The channel is called c in the input: its real name is random.
     void receive(QByteArrayView bytes)
     {
         m_toRead += bytes.toByteArray().replace(bulk("c"), bulk(m_channel));
@@ -83,7 +87,10 @@ public:
             Q_EMIT readyRead();
     }
 
-    void breakDown() { Q_EMIT failed(QtRedis::Failure::Network, QStringLiteral("the connection broke")); }
+    /// A message on the channel.
+    void publish(const QByteArray &message) { receive("*3\r\n$7\r\nmessage\r\n" + bulk("c") + bulk(message)); }
+
+    void breakDown() { Q_EMIT failed(QtRedis::Failure::Network, u"the connection broke"_s); }
 
     void connectToServer() override
     {
@@ -142,7 +149,7 @@ public:
         s_mayConnect = false;
     }
 
-    QString pendingStep() const override { return QStringLiteral("not connected"); }
+    QString pendingStep() const override { return u"not connected"_s; }
     void disown() override { abort(); }
     bool wait(std::chrono::milliseconds) override { return false; }
 
@@ -175,32 +182,32 @@ private:
     {
         Lock(const Client *owner, const char *name)
             : client(owner)
-            , keys(keysOf(name))
+            , id(idOf(name))
         {
         }
         bool isEngineReady() const override { return client->m_engine->state() == LockEngine::Ready; }
-        bool canBeWoken() const override { return client->m_engine->canBeWoken(); }
+        bool canBeWoken() const override { return client->m_engine->canBeWoken(id); }
 
         const Client *const client;
         LeaseMachine machine{this};
-        LockKeys keys;
+        LockId id;
         QByteArray token;
-        int epoch = 0;
         bool open = false; ///< acquired, and neither released nor lost
     };
 
-    static LockKeys keysOf(const char *name);
+    static LockId idOf(const char *name);
     void connectNow();
     void acquire(Lock *lock);
     void release(Lock *lock);
     void run(Lock *lock);
     void runAll();
-    void execute(Lock *lock, const LeaseMachine::Action &action);
+    void execute(Lock *lock, const LeaseMachine::Command &command);
+    void checkOutcome(Lock *lock, const LeaseMachine::Outcome &outcome);
     void checkDeadline(const Lock &lock);
     static void count(QHash<quint64, int> *requests, quint64 id);
     using Replied = void (LeaseMachine::*)(const EngineReply &, LeaseTime);
-    LockEngine::Completion completion(Lock *lock, Replied replied);
-    /// Counts how often what was asked for ended.
+    LockEngine::Completion completion(Lock *lock, quint64 epoch, Replied replied);
+    /// Counts how often each request ended.
     int *question();
     void checkError(const EngineError &error);
     void checkReply(const EngineReply &reply);
@@ -210,7 +217,7 @@ private:
     LockOptions m_options;
     std::array<Lock, 2> m_locks;
     quint64 m_lastRequest = 0;
-    QHash<quint64, int> m_acquires; ///< how often each ended
+    QHash<quint64, int> m_acquires; ///< how often each acquire ended
     QHash<quint64, int> m_releases;
     bool m_reconnected = false;
     std::vector<std::unique_ptr<int>> m_questions;
@@ -220,11 +227,11 @@ private:
 QtRedis::ServerUrl server()
 {
     QString error;
-    const QUrl url(QStringLiteral("redis://u5er:c4n4ry@h"));
+    const QUrl url(u"redis://u5er:c4n4ry@h"_s);
     return *QtRedis::ServerUrl::parse(url, &error);
 }
 
-/// What the event loop does until it has nothing to do.
+/// Runs the event loop until it is idle.
 void processEvents()
 {
     for (int i = 0; i < 3; ++i)
@@ -258,11 +265,18 @@ Client::Client(bool canaryInInput)
             run(&lock);
         }
     });
+    m_engine->setWaiters([this](quint64 sequence) -> std::optional<LockEngine::Waiter> {
+        for (const Lock &lock : m_locks) {
+            if (Token::sequenceOf(lock.token) == sequence)
+                return LockEngine::Waiter{lock.id, lock.token};
+        }
+        return std::nullopt;
+    });
     QObject::connect(m_engine.get(), &LockEngine::noticed, m_engine.get(),
                      [this](LockEngine::Notice notice, quint64 sequence, std::chrono::milliseconds ms) {
                          FUZZ_CHECK(sequence != 0 && ms >= 0ms);
                          for (Lock &lock : m_locks) {
-                             if (LockEngine::sequenceOf(lock.token) != sequence)
+                             if (Token::sequenceOf(lock.token) != sequence)
                                  continue;
                              if (notice == LockEngine::Grant)
                                  lock.machine.grantNoticed(m_clock.now());
@@ -277,12 +291,12 @@ Client::Client(bool canaryInInput)
                      [this](const LockEngine::Handover &handover) {
                          FUZZ_CHECK(handover.fencingToken > 0);
                          for (Lock &lock : m_locks) {
-                             if (LockEngine::sequenceOf(lock.token) == LockEngine::sequenceOf(handover.token)) {
+                             if (Token::sequenceOf(lock.token) == Token::sequenceOf(handover.token)) {
                                  lock.machine.handedOver(handover, m_clock.now());
                                  return run(&lock);
                              }
                          }
-                         m_engine->abandon(handover.keys, handover.token, handover.lease, 0ms, handover.lease);
+                         m_engine->abandon(handover.lock, handover.token, handover.lease, 0ms, handover.lease);
                      });
     m_options.wait = 1h;
     m_engine->open();
@@ -312,10 +326,10 @@ Client::~Client()
     FUZZ_CHECK(ScriptedTransport::all().isEmpty());
 }
 
-LockKeys Client::keysOf(const char *name)
+LockId Client::idOf(const char *name)
 {
     QString error;
-    return *LockKeys::make(QStringLiteral("lock:"), QLatin1String(name), &error);
+    return *LockId::make(u"lock:"_s, QLatin1String(name), &error);
 }
 
 void Client::checkError(const EngineError &error)
@@ -343,72 +357,80 @@ int *Client::question()
     return m_questions.back().get();
 }
 
-LockEngine::Completion Client::completion(Lock *lock, Replied replied)
+LockEngine::Completion Client::completion(Lock *lock, quint64 epoch, Replied replied)
 {
-    return [this, lock, replied, epoch = lock->epoch, count = question()](const EngineReply &reply) {
+    return [this, lock, replied, epoch, count = question()](const EngineReply &reply) {
         ++*count;
         checkReply(reply);
-        if (lock->epoch != epoch)
+        if (lock->machine.epoch() != epoch)
             return;
         (lock->machine.*replied)(reply, m_clock.now());
         run(lock);
     };
 }
 
-void Client::execute(Lock *lock, const LeaseMachine::Action &action)
+void Client::execute(Lock *lock, const LeaseMachine::Command &command)
 {
-    using Action = LeaseMachine::Action;
-    const auto ms = [](std::chrono::nanoseconds duration) { return std::chrono::ceil<std::chrono::milliseconds>(duration); };
-    switch (action.kind) {
-    case Action::SendAcquire:
-        if (action.fresh) {
-            ++lock->epoch;
+    using Command = LeaseMachine::Command;
+    const auto ms = [](std::chrono::nanoseconds duration) {
+        return std::chrono::ceil<std::chrono::milliseconds>(duration);
+    };
+    switch (command.kind) {
+    case Command::Acquire:
+        if (command.freshToken)
             lock->token = m_engine->makeToken();
-        }
-        m_engine->acquire({lock->keys, lock->token, m_options.lease, true, action.enqueue, false, lock->machine.arrival()},
-                          completion(lock, &LeaseMachine::acquireReplied));
+        m_engine->acquire(
+                {lock->id, lock->token, m_options.lease, true, command.enqueue, false, lock->machine.arrival()},
+                completion(lock, command.epoch, &LeaseMachine::acquireReplied));
         break;
-    case Action::SendRenew:
-        FUZZ_CHECK(action.duration > 0ns); // PEXPIRE 0 would delete the lock
-        m_engine->renew(lock->keys, lock->token, ms(action.duration), completion(lock, &LeaseMachine::renewReplied));
+    case Command::Renew:
+        FUZZ_CHECK(command.duration > 0ns); // PEXPIRE 0 would delete the lock
+        m_engine->renew(lock->id, lock->token, ms(command.duration), {},
+                        completion(lock, command.epoch, &LeaseMachine::renewReplied));
         break;
-    case Action::SendRelease:
-        m_engine->release(lock->keys, lock->token, m_options.lease, ms(action.duration),
-                          completion(lock, &LeaseMachine::releaseReplied));
+    case Command::Release:
+        m_engine->release(lock->id, lock->token, m_options.lease, ms(command.duration),
+                          completion(lock, command.epoch, &LeaseMachine::releaseReplied));
         break;
-    case Action::Abandon:
-        m_engine->abandon(lock->keys, lock->token, m_options.lease, ms(action.duration), m_options.lease);
-        ++lock->epoch;
+    case Command::Abandon:
+        m_engine->abandon(lock->id, lock->token, m_options.lease, ms(command.duration), m_options.lease);
         break;
-    case Action::Acquired:
+    }
+}
+
+void Client::checkOutcome(Lock *lock, const LeaseMachine::Outcome &outcome)
+{
+    using Outcome = LeaseMachine::Outcome;
+    switch (outcome.kind) {
+    case Outcome::Acquired:
         FUZZ_CHECK(lock->machine.fencingToken() > 0);
         checkDeadline(*lock);
         lock->open = true;
-        count(&m_acquires, action.id);
+        count(&m_acquires, outcome.id);
         break;
-    case Action::AcquireFailed:
-        FUZZ_CHECK(action.error);
-        count(&m_acquires, action.id);
+    case Outcome::AcquireFailed:
+        FUZZ_CHECK(outcome.error);
+        count(&m_acquires, outcome.id);
         break;
-    case Action::Renewed:
+    case Outcome::Renewed:
         FUZZ_CHECK(lock->open);
         checkDeadline(*lock);
         break;
-    case Action::Released:
-    case Action::Lost:
+    case Outcome::Released:
+    case Outcome::Lost:
         FUZZ_CHECK(std::exchange(lock->open, false));
         break;
-    case Action::ReleaseDone:
-        count(&m_releases, action.id);
+    case Outcome::ReleaseDone:
+        count(&m_releases, outcome.id);
         break;
-    case Action::AtRisk:
+    case Outcome::AtRisk:
         FUZZ_CHECK(lock->open);
         break;
-    case Action::ErrorOccurred:
+    case Outcome::ErrorOccurred:
         FUZZ_CHECK(lock->open || lock->machine.phase() == LeaseMachine::Acquiring);
-        checkError(action.error);
+        checkError(outcome.error);
         break;
-    case Action::ErrorCleared:
+    case Outcome::ErrorCleared:
         break;
     }
 }
@@ -427,9 +449,12 @@ void Client::count(QHash<quint64, int> *requests, quint64 id)
 
 void Client::run(Lock *lock)
 {
-    const auto actions = lock->machine.takeActions();
-    for (const LeaseMachine::Action &action : actions)
-        execute(lock, action);
+    const auto commands = lock->machine.takeCommands();
+    for (const LeaseMachine::Command &command : commands)
+        execute(lock, command);
+    const auto outcomes = lock->machine.takeOutcomes();
+    for (const LeaseMachine::Outcome &outcome : outcomes)
+        checkOutcome(lock, outcome);
 }
 
 void Client::runAll()
@@ -438,7 +463,7 @@ void Client::runAll()
         lock.machine.tick(m_clock.now());
         run(&lock);
         FUZZ_CHECK(lock.open == lock.machine.holdsLease());
-        // Else a timer set to it would fire for ever.
+        // Otherwise a timer with this deadline would never stop.
         FUZZ_CHECK(lock.machine.nextWakeUp() > m_clock.now());
     }
     processEvents();
@@ -481,6 +506,16 @@ void Client::act(QByteArrayView section)
         if (ScriptedTransport *transport = ScriptedTransport::current(what == 's'))
             transport->receive(rest);
         break;
+    case 'g':
+    case 'G':
+        if (ScriptedTransport *transport = ScriptedTransport::current(true)) {
+            const QByteArray token = m_locks[what == 'G'].token;
+            const QByteArray proof = QCryptographicHash::hash(token + rest.toByteArray(), QCryptographicHash::Sha1)
+                                             .toHex();
+            transport->publish("grant " + QByteArray::number(Token::sequenceOf(token)) + rest.toByteArray() + ' '
+                               + proof);
+        }
+        break;
     case 'x':
     case 'y':
         if (ScriptedTransport *transport = ScriptedTransport::current(what == 'y'))
@@ -507,14 +542,14 @@ void Client::act(QByteArrayView section)
             m_clock.advance(1ms * qint64(std::pow(10, rest.front() - '0')));
         break;
     case 'i':
-        m_engine->inspect(m_locks[0].keys, [this, count = question()](const EngineError &error, const LockInfo &) {
+        m_engine->inspect(m_locks[0].id, [this, count = question()](const EngineError &error, const LockInfo &) {
             ++*count;
             if (error)
                 checkError(error);
         });
         break;
     case 'l':
-        m_engine->list(QStringLiteral("lock:"), QStringLiteral("*"),
+        m_engine->list(u"lock:"_s, u"*"_s,
                        [this, count = question()](const EngineError &error, const QList<LockInfo> &infos) {
                            ++*count;
                            if (error)
@@ -523,7 +558,7 @@ void Client::act(QByteArrayView section)
                        });
         break;
     case 'f':
-        m_engine->forceRelease(m_locks[0].keys, [this, count = question()](const EngineError &error, bool) {
+        m_engine->forceRelease(m_locks[0].id, [this, count = question()](const EngineError &error, bool) {
             ++*count;
             if (error)
                 checkError(error);
@@ -540,7 +575,7 @@ void Client::act(QByteArrayView section)
 
 } // namespace
 
-// In place of src/redis/transport.cpp, which the linker then leaves out.
+// Replaces src/redis/transport.cpp, which the linker then does not use.
 std::unique_ptr<QtRedis::Transport> QtRedis::Transport::create(const ServerUrl &, int)
 {
     return std::make_unique<ScriptedTransport>();
@@ -549,7 +584,7 @@ std::unique_ptr<QtRedis::Transport> QtRedis::Transport::create(const ServerUrl &
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     static QCoreApplication application(*argc, *argv);
-    QLoggingCategory::setFilterRules(QStringLiteral("qdistlock.*=false"));
+    QLoggingCategory::setFilterRules(u"qdistlock.*=false"_s);
     return 0;
 }
 

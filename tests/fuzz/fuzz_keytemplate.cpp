@@ -2,18 +2,21 @@
 // SPDX-License-Identifier: MIT
 
 // The input is a key template and, in the lines below, the values of its parameters `id` and `any` in two calls. It
-// checks three things: an error's position lies within the text; the key equals the one that a second, plain implementation
-// of the rules makes; and calls with different values never have the same key.
+// checks three things: an error's position lies within the text; the key equals the one that a second, plain
+// implementation of the rules makes; and calls with different values never have the same key.
 
 #include "fuzz.h"
 
-#include "annotation.h"
+#include "annotations/keytext.h"
+#include "annotations/lockedmethod.h"
 
 #include <QtCore/qregularexpression.h>
 #include <QtCore/qstringlist.h>
 
 #include <algorithm>
 #include <array>
+
+using namespace Qt::StringLiterals;
 
 using namespace QDistLock;
 
@@ -56,12 +59,16 @@ public:
         m_customer.partner = id.isEmpty() ? nullptr : &m_customer; // round in a circle
     }
 
-    CallArguments arguments() const { return {&m_customer, qsizetype(m_values.size()), m_types.data(), m_values.data()}; }
+    CallArguments arguments() const
+    {
+        return {&m_customer, qsizetype(m_values.size()), m_types.data(), m_values.data()};
+    }
 
     static MethodSignature signature()
     {
         const Call call{QString(), QString()};
-        return {&Customer::staticMetaObject, {"id", "count", "order", "customer", "any", ""},
+        return {&Customer::staticMetaObject,
+                {"id", "count", "order", "customer", "any", ""},
                 {call.m_types.begin(), call.m_types.end()}};
     }
 
@@ -73,8 +80,8 @@ private:
     Customer *const m_pointer = &m_customer;
     const QVariant m_any;
     const double m_unnamed = 0.5;
-    const std::array<QMetaType, 6> m_types{QMetaType::fromType<QString>(), QMetaType::fromType<int>(),
-                                           QMetaType::fromType<Order>(), QMetaType::fromType<Customer *>(),
+    const std::array<QMetaType, 6> m_types{QMetaType::fromType<QString>(),  QMetaType::fromType<int>(),
+                                           QMetaType::fromType<Order>(),    QMetaType::fromType<Customer *>(),
                                            QMetaType::fromType<QVariant>(), QMetaType::fromType<double>()};
     const std::array<const void *, 6> m_values{&m_id, &m_count, &m_order, &m_pointer, &m_any, &m_unnamed};
 };
@@ -82,7 +89,7 @@ private:
 void checkError(const QString &error, QStringView text)
 {
     FUZZ_CHECK(!error.isEmpty());
-    static const QRegularExpression pattern(QStringLiteral("^at position (-?\\d+): ."));
+    static const QRegularExpression pattern(u"^at position (-?\\d+): ."_s);
     if (const auto match = pattern.match(error); match.hasMatch()) {
         const qlonglong position = match.captured(1).toLongLong();
         FUZZ_CHECK2(position >= 1 && position <= text.size(), error.toUtf8());
@@ -92,12 +99,12 @@ void checkError(const QString &error, QStringView text)
 struct Reading
 {
     QString key;
-    QStringList values; ///< those of the call that the key is made of
+    QStringList values; ///< the values of the call in the key
 };
 
 bool isHexDigitOrPercent(QChar c)
 {
-    return QStringLiteral("%0123456789ABCDEF").contains(c);
+    return u"%0123456789ABCDEF"_s.contains(c);
 }
 
 QString escaped(const QString &value, const QString &separator)
@@ -106,7 +113,7 @@ QString escaped(const QString &value, const QString &separator)
     const QList<uint> characters = value.toUcs4();
     for (const uint c : characters) {
         const QString character = QStringView(QChar::fromUcs4(c)).toString();
-        const bool safe = c >= 0x80 || QChar(c).isLetterOrNumber() || QStringLiteral("-_.@+~").contains(character);
+        const bool safe = c >= 0x80 || QChar(c).isLetterOrNumber() || u"-_.@+~"_s.contains(character);
         if (safe && character != separator)
             text += character;
         else
@@ -115,22 +122,23 @@ QString escaped(const QString &value, const QString &separator)
     return text;
 }
 
-/// The rules once more, as simply as can be: what \a text means, or nullopt if it is wrong or refers to anything
-/// that this does not know.
+/// A second, plain implementation of the rules: the meaning of \a text; nullopt if it is wrong or refers to a value
+/// that this implementation does not know.
 std::optional<Reading> plainReading(const QString &text, const QString &id, const QString &any)
 {
     static const std::pair<const char *, QString> known[] = {
-            {"count", QStringLiteral("-7")},         {"2", QStringLiteral("-7")},
-            {"order.number", QStringLiteral("42")},  {"3.number", QStringLiteral("42")},
-            {"this.order.number", QStringLiteral("42")}, {"customer.order.number", QStringLiteral("42")},
-            {"6", QStringLiteral("0.5")},
+            {"count", u"-7"_s},
+            {"2", u"-7"_s},
+            {"order.number", u"42"_s},
+            {"3.number", u"42"_s},
+            {"this.order.number", u"42"_s},
+            {"customer.order.number", u"42"_s},
+            {"6", u"0.5"_s},
     };
     const auto valueOf = [&](const QString &path) -> std::optional<QString> {
-        if (QStringList{QStringLiteral("id"), QStringLiteral("1"), QStringLiteral("this.name"), QStringLiteral("customer.name"),
-                        QStringLiteral("4.name")}
-                    .contains(path))
+        if (QStringList{u"id"_s, u"1"_s, u"this.name"_s, u"customer.name"_s, u"4.name"_s}.contains(path))
             return id;
-        if (QStringList{QStringLiteral("any"), QStringLiteral("5"), QStringLiteral("order.anything")}.contains(path))
+        if (QStringList{u"any"_s, u"5"_s, u"order.anything"_s}.contains(path))
             return any;
         for (const auto &pair : known) {
             if (path == QLatin1String(pair.first))
@@ -216,7 +224,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const auto key = evaluate(text, Call(id, any).arguments());
         const auto expected = plainReading(text, id, any);
         if (expected && !text.isEmpty()) {
-            const QString found = key.value_or(QStringLiteral("(wrong)"));
+            const QString found = key.value_or(u"(wrong)"_s);
             FUZZ_CHECK2(key == expected->key, (text + u'\n' + found + u'\n' + expected->key).toUtf8());
         }
         return expected;
@@ -226,7 +234,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (first && second && first->key == second->key)
         FUZZ_CHECK2(first->values == second->values, (text + u'\n' + first->key).toUtf8());
 
-    // Any text at all without these two can be written as a template.
+    // Any text without these two characters can be written as a template.
     const QString plain = QString(input).remove(QChar::Null).remove(QChar::ReplacementCharacter);
     QString literal = plain;
     literal.replace(u'{', QLatin1String("{{")).replace(u'}', QLatin1String("}}"));

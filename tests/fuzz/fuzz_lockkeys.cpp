@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// The input is a key prefix and the names of two locks, one in each line. All keys of a lock lie in one cluster
-// slot, tell prefix and name exactly, and are no other lock's.
+// The input is a key prefix and the names of two locks, one in each line. All keys of a lock are in one cluster slot,
+// identify prefix and name, and differ from the keys of any other lock.
 
 #include "fuzz.h"
 
-#include "engine/lockengine.h"
+#include "engine/enginefactory.h"
+#include "engine/redis/rediskeys.h"
 
 #include "../support/clusterslot.h"
 
@@ -17,25 +18,25 @@ using Support::clusterSlot;
 
 namespace {
 
-std::array<QByteArray, 3> all(const LockKeys &keys)
+std::array<QByteArray, 3> allKeys(const LockId &lock)
 {
-    return {keys.lock, keys.queue, keys.fence};
+    return {lock.key(), RedisKeys::queue(lock), RedisKeys::fence(lock)};
 }
 
-std::optional<LockKeys> check(const QString &prefix, const QString &name)
+std::optional<LockId> check(const QString &prefix, const QString &name)
 {
     QString error;
-    const auto keys = LockKeys::make(prefix, name, &error);
-    FUZZ_CHECK(keys.has_value() == error.isEmpty());
-    if (!keys)
-        return keys;
-    FUZZ_CHECK(QString::fromUtf8(keys->lock) == prefix + name);
-    FUZZ_CHECK(QString::fromUtf8(keys->prefix) == prefix && keys->lock.startsWith(keys->prefix));
-    FUZZ_CHECK(QString::fromUtf8(keys->lock.sliced(keys->prefix.size())) == name);
-    const int slot = clusterSlot(keys->lock);
-    FUZZ_CHECK(clusterSlot(keys->queue) == slot && clusterSlot(keys->fence) == slot);
-    FUZZ_CHECK(keys->lock != keys->queue && keys->lock != keys->fence && keys->queue != keys->fence);
-    return keys;
+    const auto id = EngineFactory::makeLockId(prefix, name, &error);
+    FUZZ_CHECK(id.has_value() == error.isEmpty());
+    if (!id)
+        return id;
+    FUZZ_CHECK(QString::fromUtf8(id->key()) == prefix + name);
+    FUZZ_CHECK(QString::fromUtf8(id->prefix()) == prefix && QString::fromUtf8(id->name()) == name);
+    const auto [key, queue, fence] = allKeys(*id);
+    const int slot = clusterSlot(key);
+    FUZZ_CHECK(clusterSlot(queue) == slot && clusterSlot(fence) == slot);
+    FUZZ_CHECK(key != queue && key != fence && queue != fence);
+    return id;
 }
 
 } // namespace
@@ -47,13 +48,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const QStringList lines = text.split(u'\n');
     const auto first = check(lines.value(0), lines.value(1));
     const auto second = check(lines.value(0), lines.value(2));
-    // Side keys as a name: they must not be those of a lock that is in use.
-    const auto side = first ? check(QString(), QString::fromUtf8(first->queue)) : std::nullopt;
+    // A lock whose name is the side key of another lock: none of its keys may be one of the other's.
+    const auto side = first ? check(QString(), QString::fromUtf8(RedisKeys::queue(*first))) : std::nullopt;
     for (const auto &other : {second, side}) {
-        if (!first || !other || first->lock == other->lock)
+        if (!first || !other || first->key() == other->key())
             continue;
-        for (const QByteArray &key : all(*first)) {
-            for (const QByteArray &otherKey : all(*other))
+        for (const QByteArray &key : allKeys(*first)) {
+            for (const QByteArray &otherKey : allKeys(*other))
                 FUZZ_CHECK2(key != otherKey, key);
         }
     }

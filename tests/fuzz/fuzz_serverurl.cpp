@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// The input is a server's URL, as a user may write it. What is shown of it never depends on user name and
-// password, and what is printed of a server that was understood is the same server.
+// The input is a server's URL, as a user may write it. Messages never depend on its user name and password, and the
+// printed form of a valid URL means the same server.
 
 #include "fuzz.h"
 
@@ -10,20 +10,23 @@
 
 #include <cstring>
 
+using namespace Qt::StringLiterals;
+
 using namespace QtRedis;
 
 namespace {
 
-const QString canary = QStringLiteral("c4n4ry");
+const QString canary = u"c4n4ry"_s;
 
-/// All that is ever shown of a URL.
+/// All texts about a URL that a user may see.
 QStringList shownOf(const QUrl &url, std::optional<ServerUrl> *server)
 {
     QString error;
     *server = ServerUrl::parse(url, &error);
     FUZZ_CHECK(server->has_value() == error.isEmpty());
     FUZZ_CHECK(error.isEmpty()
-               || (error.startsWith(QLatin1String("The server URL ")) && error.contains(QLatin1String("cannot be used: "))
+               || (error.startsWith(QLatin1String("The server URL "))
+                   && error.contains(QLatin1String("cannot be used: "))
                    && (error.endsWith(u'.') || error.endsWith(u'?'))));
     for (const QChar character : error)
         FUZZ_CHECK2(character.category() != QChar::Other_Control, error.toUtf8()); // would forge lines of a log
@@ -35,8 +38,7 @@ QStringList shownOf(const QUrl &url, std::optional<ServerUrl> *server)
 
 bool samePlace(const ServerUrl &left, const ServerUrl &right)
 {
-    return left.scheme == right.scheme && left.host == right.host && left.port == right.port
-            && left.path == right.path;
+    return left.scheme == right.scheme && left.host == right.host && left.port == right.port && left.path == right.path;
 }
 
 void checkPrinted(const QUrl &url, const ServerUrl &server)
@@ -62,7 +64,7 @@ void checkPrinted(const QUrl &url, const ServerUrl &server)
     FUZZ_CHECK2(samePlace(*again, server) && again->database == server.database, shown.toUtf8());
     FUZZ_CHECK(again->user.isEmpty() && again->password.isEmpty());
 
-    // In its one spelling it is the same server, with the same login.
+    // The normalized URL is the same server, with the same login.
     const QUrl normalized = ServerUrl::normalized(url);
     const auto fromNormalized = ServerUrl::parse(normalized, &error);
     FUZZ_CHECK2(fromNormalized, (normalized.toString(QUrl::FullyEncoded) + u'\n' + error).toUtf8());
@@ -81,20 +83,20 @@ void checkPrinted(const QUrl &url, const ServerUrl &server)
     const auto fromSafe = ServerUrl::parse(safe, &error);
     FUZZ_CHECK2(fromSafe, (safe.toString(QUrl::FullyEncoded) + u'\n' + error).toUtf8());
     FUZZ_CHECK2(samePlace(*fromSafe, server), safe.toString(QUrl::FullyEncoded).toUtf8());
-    // A Unix socket's database stands in the query.
+    // The database of a Unix socket is in the query.
     FUZZ_CHECK(server.scheme == ServerUrl::Unix || fromSafe->database == server.database);
     FUZZ_CHECK(ServerUrl::withoutSecrets(safe) == safe);
 }
 
-/// A correct URL, with one secret and with another: nobody can tell which.
+/// A correct URL with one secret and with another gives the same texts.
 void checkReplacedSecret(const QUrl &url)
 {
     QUrl one = url;
-    one.setUserName(QStringLiteral("u5er"));
+    one.setUserName(u"u5er"_s);
     one.setPassword(canary);
     QUrl other = url;
-    other.setUserName(QStringLiteral("x"));
-    other.setPassword(QStringLiteral("longer than the other one, with @/:?#%"), QUrl::DecodedMode);
+    other.setUserName(u"x"_s);
+    other.setPassword(u"longer than the other one, with @/:?#%"_s, QUrl::DecodedMode);
     std::optional<ServerUrl> oneServer, otherServer;
     const QStringList oneShown = shownOf(one, &oneServer);
     const QStringList otherShown = shownOf(other, &otherServer);
@@ -106,16 +108,16 @@ void checkReplacedSecret(const QUrl &url)
     }
 }
 
-/// The input as user name and password that nobody percent-encoded, with the canary in them.
+/// Uses the input as user name and password that are not percent-encoded, with the canary in them.
 void checkCarelessSecret(const QString &text)
 {
     const qsizetype middle = text.indexOf(u'|');
     const QString before = middle < 0 ? text : text.left(middle);
     const QString after = middle < 0 ? QString() : text.mid(middle + 1);
-    for (const auto &[scheme, place] : {std::pair("redis://", "@h:6379/1"), {"rediss://", "@h?ca=/ca.pem"},
-                                        {"unix://", "@/run/r.sock"}}) {
+    for (const auto &[scheme, place] :
+         {std::pair("redis://", "@h:6379/1"), {"rediss://", "@h?ca=/ca.pem"}, {"unix://", "@/run/r.sock"}}) {
         for (const auto &user : {"", "u5er"}) {
-            // "unix://:/x@/y" is to QUrl "unix:///x@/y", the socket "/x@/y".
+            // QUrl reads "unix://:/x@/y" as "unix:///x@/y", the socket "/x@/y".
             if (before.startsWith(u'/') && *user == '\0' && std::strcmp(scheme, "unix://") == 0)
                 continue;
             const QString url = QLatin1String(scheme) + QLatin1String(user) + u':' + before + canary + after

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// Runs a fuzz target on files instead of under libFuzzer, so that any compiler can. Arguments: files and
-// folders. Each file is run whole, and each of its beginnings too: what a connection that ends, or somebody
-// who stops writing, leaves behind.
+// Runs a fuzz target on files, without libFuzzer, so that any compiler will do. Arguments: files and folders. Each file
+// is run, and each of its beginnings, as if a connection had ended or a user had stopped writing there.
 
 #include "fuzz.h"
 
@@ -35,7 +34,7 @@ std::vector<std::filesystem::path> filesOf(int argc, char **argv)
 
 void run(const std::string &bytes, size_t size)
 {
-    // Of its own size, so that AddressSanitizer sees a read beyond the end.
+    // A buffer of the exact size, so that AddressSanitizer reports a read beyond its end.
     const std::vector<uint8_t> input(bytes.begin(), bytes.begin() + std::ptrdiff_t(size));
     LLVMFuzzerTestOneInput(input.data(), input.size());
 }

@@ -2,16 +2,17 @@
 # SPDX-FileCopyrightText: 2026 The QDistLock developers
 # SPDX-License-Identifier: MIT
 #
-# The rules about who may know whom, and what every file must bear. Usage: check.sh <source folder>
+# Checks forbidden includes and calls, file names, line lengths and licence headers.
+# Usage: check.sh <source folder>. Prints each violation, and exits with 1 if there is one.
 
 set -eu
 cd "$1"
 status=0
 
-# What belongs to the project, without what cannot bear a comment (see REUSE.toml).
+# Prints the files of the project, except those without room for a comment (see .reuse/dep5).
 files()
 {
-    find . \( -name .git -o -name .cache -o -name __pycache__ -o -path './build*' -o -path ./LICENSES \
+    find . \( -name .git -o -name .reuse -o -name .cache -o -name __pycache__ -o -path './build*' -o -path ./LICENSES \
         -o -path ./tests/fuzz/corpus -o -path ./tests/fuzz/regressions -o -path ./docs/acl.txt \) -prune -o -type f \
         ! -name '*.json' ! -name '*.png' ! -name '*.svg' ! -name '*.pem' ! -name '*.key' ! -name '*.crt' -print
 }
@@ -34,21 +35,42 @@ if grep -rlE '# *include *[<"].*hiredis' include src qml | grep -vx 'src/redis/c
     echo "^ only src/redis/codec.cpp includes hiredis" >&2
     status=1
 fi
-forbid "no sockets outside src/redis" "$sockets" --exclude-dir=redis include src qml
-forbid "src/redis knows nothing of locks" \
-    '# *include *[<"](QDistLock|(\.\./)?(core|engine|scripts))|namespace QDistLock|QDistLock::' src/redis
-forbid "src knows nothing of QML" '# *include *[<"](QtQml|QtQuick|QQml|QQuick|QJS|qqml|qquick|qjs)' include src
-forbid "the state machine has no timers" '# *include *[<"](QtCore/)?[qQ]([bB]asic)?[tT]imer' src/core/leasemachine.h src/core/leasemachine.cpp
-# But LingeringConnection, where none runs any more, and what it uses.
-forbid "nothing blocks an event loop" \
+forbid "only src/redis may use sockets" "$sockets" include qml src/annotations src/background src/base src/core \
+    src/engine src/lock
+forbid "src/redis must not use the lock library" \
+    '# *include *[<"]QDistLock|namespace QDistLock|QDistLock::' src/redis
+forbid "src must not use QML" '# *include *[<"](QtQml|QtQuick|QQml|QQuick|QJS|qqml|qquick|qjs)' include src
+forbid "the state machine must not have timers" '# *include *[<"](QtCore/)?[qQ]([bB]asic)?[tT]imer' src/core/leasemachine.h src/core/leasemachine.cpp
+# Exception: LingeringConnection and its transport, when no event loop runs any more.
+forbid "nothing may block an event loop" \
     'QEventLoop|processEvents|[.>]waitFor[A-Z][A-Za-z]*\(|QThread::(m|u)?sleep|sleep_for|(^|[^a-z_])(u|nano)?sleep\(' \
     --exclude=lingeringconnection.cpp --exclude=transport.cpp include src qml examples
-forbid "public headers include no internal ones" '# *include *"(core|engine|redis)/|# *include *[<"].*_p\.h' include
+forbid "public headers must not include internal ones" '# *include *"[a-z]+/|# *include *[<"].*_p\.h' include
+
+python3 tests/house/includes.py . || status=1
+
+# clang-format wraps code, but not comments.
+if find include src qml tests examples \( -name '*.cpp' -o -name '*.h' \) -print0 |
+    LC_ALL=C.UTF-8 xargs -0 grep -nHE '^.{121,}'; then
+    echo "^ lines of C++ are at most 120 columns long" >&2
+    status=1
+fi
+
+# A header and a source file share their name; any other two files must differ by more than a plural s.
+for file in $(find src include qml tests -name '*s.h' -o -name '*s.cpp'); do
+    singular=${file%s.*}
+    for other in "$singular.h" "$singular.cpp"; do
+        if [ -e "$other" ]; then
+            echo "$file and $other differ only by an s" >&2
+            status=1
+        fi
+    done
+done
 
 for file in $(files); do
-    for tag in 'SPDX-FileCopyrightText: 2026 The QDistLock developers' 'SPDX-License-Identifier: MIT'; do
-        if ! head -n 6 "$file" | grep -qF "$tag"; then
-            echo "$file: \"$tag\" is missing at its head" >&2
+    for tag in FileCopyrightText:' 2026 The QDistLock developers' License-Identifier:' MIT'; do
+        if ! head -n 6 "$file" | grep -qF "SPDX-$tag"; then
+            echo "$file: \"SPDX-$tag\" is missing in its first 6 lines" >&2
             status=1
         fi
     done
@@ -56,8 +78,8 @@ done
 
 # Written so that this file does not match itself.
 # shellcheck disable=SC2046
-if grep -nIE '\b(TO[D]O|FIX[M]E|XX[X])\b|(^|[^a-zA-Z.}])/wor[k]/|/tmp/buil[d]-' $(files) CMakePresets.json; then
-    echo "^ no open ends and no paths of one machine" >&2
+if grep -nIE '\b(TO[D]O|FIX[M]E|XX[X])\b|(^|[^a-zA-Z.}])/wor[k]/|/tm[p]/build-' $(files) CMakePresets.json; then
+    echo "^ no unfinished work and no paths of one machine" >&2
     status=1
 fi
 

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// Explores every interleaving of a few clients with the real scripts of src/scripts: breadth first over a
-// small Redis with a hand-driven clock, clients that do what LeaseMachine does, and faults. See
-// docs/protocol.md for what it checks. Time goes in ticks of 1.5 s, so a claim has two of them.
+// Explores every interleaving of a few clients with the real scripts of src/engine/redis/scripts, breadth first: a
+// small Redis with a controlled clock, clients that behave as LeaseMachine and ServerClock do, and faults.
+// docs/protocol.md describes what it checks. Time advances in ticks of 1.5 s, so that the claim time has two of them.
 
 #include <lua.hpp>
 
@@ -31,14 +31,31 @@ using Byte = std::uint8_t;
 
 constexpr int Tick = 1500; // ms
 constexpr Byte Never = 15;
+constexpr Byte LongAgo = 8;   ///< ticks; longer than any lease
 constexpr Byte Foreign = 255; ///< as a token
 constexpr Byte NoTtl = 255;
 constexpr int Machines = 3;
-constexpr int Now = 100;   ///< later than every arrival kept in a state
-/// The last fencing token that a script finds: given out by a clock that was set back since, and by one that was not.
-constexpr int Fences[]{200, 50};
+constexpr int ClaimTime = 2; ///< ticks
+constexpr int Now = 100;     ///< in µs; later than every arrival kept in a state
 
-/// What is wrong, found while a step is made.
+/// What the result of a script must not depend on.
+struct Circumstances
+{
+    const char *name;
+    int now;       ///< what TIME returns
+    int lastFence; ///< the last fencing token that was drawn
+    bool longWay = false;
+    bool mayReadTime = true;
+};
+constexpr Circumstances Usual{"", Now, 50};
+constexpr Circumstances Others[]{
+        {"the long way", Now, 50, true},
+        {"with a clock that was set back behind the last fencing token", Now, 200},
+        {"with a clock that was set back behind the arrivals", 1, 50},
+        {"without the right to read the time", Now, 50, false, false},
+};
+
+/// A violation that was found in a step.
 struct Violation : std::runtime_error
 {
     using std::runtime_error::runtime_error;
@@ -52,16 +69,18 @@ struct Config
     std::array<bool, Machines> fair{true, true, true};
     std::array<int, Machines> acquisitions{1, 1, 1};
     int faults = 0;
-    /// Of faults: c crash, f freeze, d disconnect, s subscription lost, m message lost, w wait: time goes on
-    /// though a client or the server has something to do at once.
+    /// The kinds of faults: c crash, f freeze, d disconnect, s subscription lost, m message lost, r grant repeated,
+    /// x grant forged, w wait: time passes although a client or the server has something to do at once, + and - the
+    /// server's clock is set forward or back by a tick.
     std::string kinds;
     bool cancels = true;
     bool renews = true;
-    bool killsFormer = true;   ///< whether a new connection may end the old one
-    int foreign = 0;           ///< acquisitions by another library
+    bool killsFormer = true; ///< whether a new connection may end the old one
+    int foreign = 0;         ///< acquisitions by another library
     int forced = 0;
-    bool thorough = false;     ///< too long for each test run
-    int idleAtMost = 0;        ///< ticks for which it may be free while somebody who lives waits for it
+    int mute = -1;         ///< the client whose user may not publish
+    bool thorough = false; ///< takes too long for every test run
+    int idleAtMost = 0;    ///< ticks for which the lock may be free while a live client waits for it
 };
 
 /// Deliberate errors in the clients.
@@ -69,10 +88,19 @@ struct Behaviour
 {
     bool deadlineFromReply = false;
     bool lateReplyAccepted = false;
-    bool handoverUnchecked = false; ///< taken over though an attempt is in flight or the leases differ
-    bool nextForgotten = false;     ///< where an attempt is in flight
-    bool subscribedForgotten = false; ///< where an attempt is in flight
+    bool handoverUnchecked = false;   ///< handed over although an attempt is in flight or the lease is too long
+    bool nextForgotten = false;       ///< while an attempt is in flight
+    bool subscribedForgotten = false; ///< while an attempt is in flight
     bool neverCancels = false;
+    bool proofUnchecked = false;
+    bool deadlineFromArrival = false; ///< of the grant, instead of the bound for its time
+    bool sampleFromReply = false;     ///< the bound counts from the time the reply was received
+    bool stepUnnoticed = false;       ///< a sample that contradicts the bound does not replace it
+    bool believesOutdated = false;    ///< a grant is believed though a later reply said that somebody else holds it
+    bool believesUnwanted = false;    ///< a grant is believed after the acquire was cancelled
+    bool believesFormer = false;      ///< a grant for a former token is believed
+    bool neverExtends = false;
+    bool noAllowance = false; ///< not in the client: the check does without the documented limit
 };
 
 // ---- the state -----------------------------------------------------------------------------------------
@@ -83,21 +111,38 @@ enum Phase : Byte { Idle, Acquiring, Held, Releasing };
 
 struct Command
 {
-    Byte kind, token, queue, arrival, age;
+    Byte kind, token;
+    Byte queue; ///< acquire: whether to join it; renew: ticks
+    Byte arrival, age;
 };
 
 struct Reply
 {
     Byte kind, token, age;
-    Byte outcome;  ///< acquire: 1 granted; renew, release: the script's; 4 = handed over
-    Byte ttl, rank, arrival, foreign, handedTo;
+    Byte outcome; ///< acquire: 1 = granted, Refused; renew, release: the script's result; 4 = handed over
+    Byte ttl;     ///< renew: that of the command
+    Byte rank, arrival, foreign, handedTo;
+    Byte waited;       ///< acquire: ticks since the server ran it
+    signed char shift; ///< ticks by which the server's clock was set back since then, minus those forward
+    Byte forward;      ///< only those forward
 };
+constexpr Byte Refused = 9; ///< the server's user lacks a right
 
 struct Message
 {
     char kind; ///< g, n, f
     Byte token, ticks;
+    // Of a grant that makes the waiter the holder, for `ticks`; without them it is a hint.
+    bool proven; ///< otherwise it is forged
+    Byte age;    ///< ticks since the server ran the script
+    signed char shift;
+    Byte forward;
 };
+
+/// A client's bound for the time that the server's clock shows 0, in ticks after the true one: negative if it is early.
+/// It may be late only after the server's clock was set.
+using Bound = signed char;
+constexpr Bound NoBound = 100;
 
 struct Client
 {
@@ -108,16 +153,21 @@ struct Client
     std::vector<Command> sent, late;
     std::vector<Reply> replies;
     std::vector<Message> messages;
+    Bound bound = NoBound;
+    Byte forward = 0, back = 0; ///< ticks by which the server's clock was set since then
 };
 
 struct Machine
 {
     Byte phase = Idle;
-    Byte left = 0;   ///< acquisitions to begin
+    Byte left = 0; ///< acquisitions to begin
     Byte epoch = 0;
     bool inFlight = false, grantNoticed = false;
     Byte arrival = 0, timer = Never, lookBy = Never, belief = 0;
-    Byte abandoned = 0; ///< bit = epoch whose cancel was not confirmed
+    /// Ticks by which the belief may outlast the key, because the server's clock was set.
+    Byte allowance = 0;
+    bool mustExtend = false;
+    Byte abandoned = 0;  ///< bit = epoch whose cancel was not confirmed
     bool traces = false; ///< the server may know the present token
 };
 
@@ -138,6 +188,7 @@ struct State
     std::array<Client, Machines> clients;
     std::array<Machine, Machines> machines;
     Byte faults = 0, foreign = 0, forced = 0;
+    std::vector<Message> overheard; ///< grants that may be repeated
 };
 
 Byte tokenOf(int machine, int epoch)
@@ -150,36 +201,47 @@ int machineOf(Byte token)
     return token >> 4;
 }
 
-// One list of the fields for writing and reading.
+// The list of fields, for both writing and reading.
 template<typename Archive, typename T>
 void fields(Archive &a, T &s)
 {
     a(s.server.holder), a(s.server.ttl), a(s.faults), a(s.foreign), a(s.forced);
     a.list(s.server.queue, [&a](auto &w) { a(w.token), a(w.wakeOnly), a(w.arrival); });
+    const auto message = [&a](auto &m) {
+        a(m.kind), a(m.token), a(m.ticks), a(m.proven), a(m.age), a(m.shift), a(m.forward);
+    };
+    a.list(s.overheard, message);
     for (auto &c : s.clients) {
-        a(c.life), a(c.connected), a(c.subscribed), a(c.listening);
+        a(c.life), a(c.connected), a(c.subscribed), a(c.listening), a(c.bound), a(c.forward), a(c.back);
         const auto command = [&a](auto &x) { a(x.kind), a(x.token), a(x.queue), a(x.arrival), a(x.age); };
         a.list(c.sent, command), a.list(c.late, command);
         a.list(c.replies, [&a](auto &r) {
-            a(r.kind), a(r.token), a(r.age), a(r.outcome), a(r.ttl), a(r.rank), a(r.arrival), a(r.foreign), a(r.handedTo);
+            a(r.kind), a(r.token), a(r.age), a(r.outcome), a(r.ttl), a(r.rank), a(r.arrival), a(r.foreign),
+                    a(r.handedTo), a(r.waited), a(r.shift), a(r.forward);
         });
-        a.list(c.messages, [&a](auto &m) { a(m.kind), a(m.token), a(m.ticks); });
+        a.list(c.messages, message);
     }
     for (auto &m : s.machines) {
         a(m.phase), a(m.left), a(m.epoch), a(m.inFlight), a(m.grantNoticed), a(m.arrival), a(m.timer);
-        a(m.lookBy), a(m.belief), a(m.abandoned), a(m.traces);
+        a(m.lookBy), a(m.belief), a(m.allowance), a(m.mustExtend), a(m.abandoned), a(m.traces);
     }
 }
 
 struct Writer
 {
-    std::string bytes;
+    std::array<char, 1024> buffer;
+    std::size_t size = 0;
+
+    std::string bytes() const { return {buffer.data(), size}; }
     template<typename T>
-    void operator()(T value) { bytes += char(value); }
+    void operator()(T value)
+    {
+        buffer[size++] = char(value);
+    }
     template<typename List, typename Each>
     void list(List &items, Each each)
     {
-        bytes += char(items.size());
+        operator()(items.size());
         for (auto &item : items)
             each(item);
     }
@@ -189,7 +251,10 @@ struct Reader
 {
     const char *next;
     template<typename T>
-    void operator()(T &value) { value = T(Byte(*next++)); }
+    void operator()(T &value)
+    {
+        value = T(Byte(*next++));
+    }
     template<typename List, typename Each>
     void list(List &items, Each each)
     {
@@ -202,9 +267,8 @@ struct Reader
 std::string encode(const State &state)
 {
     Writer writer;
-    writer.bytes.reserve(160);
     fields(writer, state);
-    return writer.bytes;
+    return writer.bytes();
 }
 
 State decode(const std::string &bytes)
@@ -224,17 +288,41 @@ struct FakeRedis
         std::string value;
         int ttl; ///< ms, -1 = none
     };
+    struct Set : std::vector<std::pair<double, std::string>>
+    {
+        int ttl = -1;
+    };
     std::map<std::string, Text> strings;
-    std::map<std::string, std::vector<std::pair<double, std::string>>> sets; ///< none of them empty
+    std::map<std::string, Set> sets; ///< none of them empty
+    int now = 0;                     ///< in µs, less than a millisecond
+    bool mayReadTime = true;
+    /// Returns the number of receivers; negative if the user may not publish.
     std::function<int(const std::string &, const std::string &)> publish;
 
-    static int call(lua_State *lua)
+    /// Not SHA-1, but different for different texts, too.
+    static std::string hash(std::string text)
+    {
+        std::replace(text.begin(), text.end(), ' ', '_');
+        return '#' + text;
+    }
+
+    static int sha1hex(lua_State *lua)
+    {
+        const std::string result = hash(luaL_checkstring(lua, 1));
+        lua_pushlstring(lua, result.data(), result.size());
+        return 1;
+    }
+
+    static int call(lua_State *lua) { return run(lua, false); }
+    static int pcall(lua_State *lua) { return run(lua, true); }
+
+    static int run(lua_State *lua, bool catchesErrors)
     {
         auto *const self = static_cast<FakeRedis *>(lua_touserdata(lua, lua_upvalueindex(1)));
         std::vector<std::string> arguments;
         for (int i = 1; i <= lua_gettop(lua); ++i) {
             std::size_t length = 0;
-            // Numbers as Redis turns them into text.
+            // Converts numbers to text as Redis does.
             if (lua_type(lua, i) == LUA_TNUMBER) {
                 char buffer[64];
                 std::snprintf(buffer, sizeof buffer, "%.17g", lua_tonumber(lua, i));
@@ -248,10 +336,15 @@ struct FakeRedis
         }
         if (!self->run(lua, arguments))
             return luaL_error(lua, "the model's Redis does not know this use of %s", arguments[0].c_str());
+        if (lua_type(lua, -1) == LUA_TNIL) { // the user lacks a right
+            lua_newtable(lua);
+            lua_pushstring(lua, "NOPERM"), lua_setfield(lua, -2, "err");
+            return catchesErrors ? 1 : lua_error(lua);
+        }
         return 1;
     }
 
-    /// As many as those of the time: so it is for some three hundred years.
+    /// As many digits as the time has, for the next three hundred years.
     static std::string digits(double number)
     {
         char buffer[64];
@@ -264,15 +357,20 @@ struct FakeRedis
         const auto integer = [lua](long long value) { lua_pushnumber(lua, lua_Number(value)); };
         const auto bulk = [lua](const std::string &value) { lua_pushlstring(lua, value.data(), value.size()); };
         const auto nil = [lua] { lua_pushboolean(lua, 0); };
+        const auto refused = [lua] { lua_pushnil(lua); };
         const std::string &name = a[0];
         if (name == "TIME") {
+            if (!mayReadTime)
+                return refused(), true;
             lua_newtable(lua);
             bulk("0"), lua_rawseti(lua, -2, 1);
-            bulk(std::to_string(Now)), lua_rawseti(lua, -2, 2);
+            bulk(std::to_string(now)), lua_rawseti(lua, -2, 2);
             return true;
         }
-        if (name == "PUBLISH")
-            return integer(publish(a[1], a[2])), true;
+        if (name == "PUBLISH") {
+            const int receivers = publish(a[1], a[2]);
+            return receivers < 0 ? refused() : integer(receivers), true;
+        }
         const std::string &key = a[1];
         const auto string = strings.find(key);
         const auto set = sets.find(key);
@@ -292,6 +390,8 @@ struct FakeRedis
             for (std::size_t i = 3; i < a.size(); ++i) {
                 if (a[i] == "PX" && i + 1 < a.size())
                     ttl = std::atoi(a[++i].c_str());
+                else if (a[i] == "PXAT" && i + 1 < a.size())
+                    ttl = std::atoi(a[++i].c_str()) - now / 1000;
                 else if (a[i] == "GET")
                     get = true;
                 else if (a[i] == "NX")
@@ -315,22 +415,25 @@ struct FakeRedis
         if (name == "DEL")
             return integer(long(strings.erase(key) + sets.erase(key))), true;
         if (name == "PTTL")
-            return integer(known ? string->second.ttl : -2), true;
+            return integer(known ? string->second.ttl : set != sets.end() ? set->second.ttl : -2), true;
         if (name == "PEXPIRE") {
             if (known)
                 string->second.ttl = std::atoi(a[2].c_str());
+            else if (set != sets.end())
+                set->second.ttl = std::atoi(a[2].c_str());
             return integer(known || set != sets.end()), true;
         }
         const auto find = [&](const std::string &member) {
             auto &members = set->second;
             return std::find_if(members.begin(), members.end(), [&](auto &m) { return m.second == member; });
         };
-        if (name == "ZADD" && a.size() == 5 && a[2] == "NX") {
+        if (name == "ZADD" && (a.size() == 4 || (a.size() == 5 && a[2] == "NX"))) {
             auto &members = sets[key];
-            const auto has = [&](auto &m) { return m.second == a[4]; };
+            const std::string &member = a.back();
+            const auto has = [&](auto &m) { return m.second == member; };
             if (std::any_of(members.begin(), members.end(), has))
-                return integer(0), true;
-            members.emplace_back(std::atof(a[3].c_str()), a[4]);
+                return integer(0), a.size() == 5;
+            members.emplace_back(std::atof(a[a.size() - 2].c_str()), member);
             std::sort(members.begin(), members.end());
             return integer(1), true;
         }
@@ -344,18 +447,22 @@ struct FakeRedis
                 sets.erase(set);
             return integer(removed), true;
         }
-        if (name == "ZRANGE" && (a[2] == "0" || a[2] == "-1")) {
+        if (name == "ZRANGE" && (a[2] == "0" || (a[2] == "-1" && a[3] == "-1"))) {
             lua_newtable(lua);
             if (set == sets.end())
                 return true;
-            const auto &member = a[2] == "0" ? set->second.front() : set->second.back();
-            bulk(member.second), lua_rawseti(lua, -2, 1);
-            if (a.size() == 5) {
-                bulk(digits(member.first)), lua_rawseti(lua, -2, 2);
-            } else if (a[3] == "1" && set->second.size() > 1) {
-                bulk(set->second[1].second), lua_rawseti(lua, -2, 2);
+            const auto &members = set->second;
+            const std::size_t first = a[2] == "0" ? 0 : members.size() - 1;
+            const std::size_t end = a[2] == "0"
+                    ? std::min<std::size_t>(std::size_t(std::atoi(a[3].c_str())) + 1, members.size())
+                    : members.size();
+            int index = 0;
+            for (std::size_t i = first; i < end; ++i) {
+                bulk(members[i].second), lua_rawseti(lua, -2, ++index);
+                if (a.size() == 5)
+                    bulk(digits(members[i].first)), lua_rawseti(lua, -2, ++index);
             }
-            return true;
+            return a.size() == 4 || a[4] == "WITHSCORES";
         }
         if (name == "ZCARD")
             return integer(set == sets.end() ? 0 : long(set->second.size())), true;
@@ -385,9 +492,11 @@ public:
         m_lua = luaL_newstate();
         luaL_openlibs(m_lua);
         lua_newtable(m_lua);
-        for (const char *const name : {"call", "pcall"}) {
+        const std::pair<const char *, lua_CFunction> functions[]{
+                {"call", &FakeRedis::call}, {"pcall", &FakeRedis::pcall}, {"sha1hex", &FakeRedis::sha1hex}};
+        for (const auto &[name, function] : functions) {
             lua_pushlightuserdata(m_lua, &redis);
-            lua_pushcclosure(m_lua, &FakeRedis::call, 1);
+            lua_pushcclosure(m_lua, function, 1);
             lua_setfield(m_lua, -2, name);
         }
         lua_setglobal(m_lua, "redis");
@@ -410,18 +519,19 @@ public:
     Scripts(const Scripts &) = delete;
     Scripts &operator=(const Scripts &) = delete;
 
-    /// The script without its short way for the usual cases of one lock.
+    /// The script without its short cut for the common cases of one lock.
     static std::string longWayOf(const std::string &name) { return name + ", the long way"; }
 
     /// Leaves the reply on the stack.
-    lua_State *run(const std::string &name, const std::vector<std::string> &keys, const std::vector<std::string> &arguments)
+    lua_State *run(const std::string &name, const std::vector<std::string> &keys,
+                   const std::vector<std::string> &arguments)
     {
         lua_settop(m_lua, 0);
         set("KEYS", keys);
         set("ARGV", arguments);
         lua_rawgeti(m_lua, LUA_REGISTRYINDEX, m_chunks.at(name));
         if (lua_pcall(m_lua, 0, 1, 0) != 0)
-            throw Violation(name + " raised: " + lua_tostring(m_lua, -1));
+            throw Violation(name + " raised: " + (lua_isstring(m_lua, -1) ? lua_tostring(m_lua, -1) : "NOPERM"));
         ++runs;
         return m_lua;
     }
@@ -475,7 +585,10 @@ class Model
 {
 public:
     Model(const Config &config, const Behaviour &behaviour, const std::string &scripts, const Mutation *mutation)
-        : m_config(config), m_behaviour(behaviour), m_scripts(scripts, mutation)
+        : m_config(config)
+        , m_behaviour(behaviour)
+        , m_clockSteps(config.kinds.find_first_of("+-") == std::string::npos ? 0 : config.faults)
+        , m_scripts(scripts, mutation)
     {
     }
 
@@ -483,8 +596,8 @@ public:
     {
         std::size_t states = 0, steps = 0;
         long scriptRuns = 0;
-        int slowest = 0; ///< ticks until all who waited and lived were served
-        int idle = 0;    ///< those of them in which the lock was free
+        int slowest = 0; ///< ticks until all live waiters were served
+        int idle = 0;    ///< those of these ticks in which the lock was free
         std::string violation;
         std::vector<std::string> trace;
     };
@@ -530,11 +643,11 @@ private:
     struct Node
     {
         const std::string *bytes;
-        std::uint32_t parent, calm; ///< calm: what comes next where no fault happens and nobody is slow
+        std::uint32_t parent, calm; ///< calm: the next state if no fault happens and no client is slow
         std::uint16_t label;
-        bool waiting;  ///< somebody who lives
-        bool idle;     ///< nobody holds it
-        bool calmTick; ///< the calm step is one of time
+        bool waiting;  ///< a live client waits
+        bool idle;     ///< the lock is free
+        bool calmTick; ///< in the calm step time passes
     };
 
     Machine &machine(State &s, int m) const { return s.machines[std::size_t(m)]; }
@@ -546,8 +659,8 @@ private:
     {
         if (token == Foreign)
             return "foreign";
-        return std::string(1, char('a' + m_config.client[std::size_t(machineOf(token))])) + ':' + std::to_string(int(token))
-                + ":aa";
+        return std::string(1, char('a' + m_config.client[std::size_t(machineOf(token))])) + ':'
+                + std::to_string(int(token)) + ":aa";
     }
 
     static Byte number(const std::string &token)
@@ -570,55 +683,81 @@ private:
         Server after;
         Reply reply{};
         std::vector<Message> messages;
-        std::string summary; ///< of all of it, to compare
+        std::string summary; ///< the whole result, for comparison
     };
 
-    Execution execute(const State &s, const std::string &script, const Command &command)
+    const Execution &execute(const State &s, const std::string &script, const Command &command)
     {
         Writer key;
-        key.bytes = script;
-        key(command.kind), key(command.token), key(command.queue), key(command.arrival);
+        key(script == "force_release"), key(command.kind), key(command.token), key(command.queue), key(command.arrival);
         key(s.server.holder), key(s.server.ttl);
         for (const Client &client : s.clients)
             key(client.subscribed);
         for (const Waiter &w : s.server.queue)
             key(w.token), key(w.wakeOnly), key(w.arrival);
-        const auto known = m_executions.find(key.bytes);
+        const auto known = m_executions.find(key.bytes());
         if (known != m_executions.end())
             return known->second;
 
-        const Execution result = execute(s, script, command, Fences[0]);
-        // A script has shorter ways for the usual cases: they must come to the same.
-        if (execute(s, script, command, Fences[1]).summary != result.summary)
-            throw Violation(script + " does another thing with a clock that was set back");
-        if (execute(s, Scripts::longWayOf(script), command, Fences[1]).summary != result.summary)
-            throw Violation(script + " does another thing the long way");
-        m_executions.emplace(key.bytes, result);
-        return result;
+        const Execution result = execute(s, script, command, Usual);
+        for (const Circumstances &other : Others) {
+            // Without the time nothing can be acquired, and no fencing token drawn for a waiter of the same client.
+            if (!other.mayReadTime && (command.kind == Acquire || result.reply.handedTo))
+                continue;
+            const Execution same = execute(s, script, command, other);
+            if (same.summary != result.summary)
+                throw Violation(script + " does another thing " + other.name);
+        }
+        return m_executions.emplace(key.bytes(), result).first->second;
     }
 
-    Execution execute(const State &s, const std::string &chunk, const Command &command, int lastFence)
+    Execution execute(const State &s, const std::string &script, const Command &command, const Circumstances &how)
     {
-        const std::string script = chunk.substr(0, chunk.find(','));
         FakeRedis &redis = m_scripts.redis;
         redis.strings.clear();
         redis.sets.clear();
-        const std::string digits = std::to_string(lastFence);
-        redis.strings["Kfence"] = {std::string(7 - digits.size(), '0') + digits, 1000000};
+        redis.now = how.now;
+        redis.mayReadTime = how.mayReadTime;
+        redis.strings["Kfence"] = {FakeRedis::digits(how.lastFence), 1000000};
         if (s.server.holder)
             redis.strings["K"] = {name(s.server.holder), s.server.ttl == NoTtl ? -1 : s.server.ttl * Tick};
         for (const Waiter &w : s.server.queue)
             redis.sets["Kqueue"].emplace_back(w.arrival, (w.wakeOnly ? "*" : "") + name(w.token));
+        if (!s.server.queue.empty())
+            redis.sets["Kqueue"].ttl = 1000000;
         Execution result;
+        std::string wrong; // an exception must not pass through Lua
         redis.publish = [&](const std::string &channel, const std::string &payload) {
             const std::size_t client = std::size_t(channel.back() - 'a');
-            std::istringstream words(payload);
-            std::string kind;
-            int sequence = 0, ms = 0;
-            words >> kind >> sequence >> ms;
+            if (isMute(command))
+                return -1;
             if (client >= Machines || !s.clients[client].subscribed)
                 return 0;
-            result.messages.push_back({kind[0], Byte(sequence), Byte(std::min((ms + Tick - 1) / Tick, int(Never) - 1))});
+            std::istringstream words(payload);
+            std::string kind, proof;
+            int sequence = 0, ms = 0;
+            long long fence = 0, time = 0;
+            words >> kind >> sequence;
+            Message message{kind[0], Byte(sequence), 0, false, 0, 0, 0};
+            if (kind == "grant" && words >> fence >> time >> ms >> proof) {
+                const std::string token = name(message.token);
+                std::string hold = payload.substr(0, payload.rfind(' '));
+                hold.erase(0, hold.find(' ', hold.find(' ') + 1));
+                const auto key = redis.strings.find("K");
+                if (proof != FakeRedis::hash(token + hold))
+                    wrong = "a grant is not proven";
+                else if (fence <= how.lastFence || fence != std::atoll(redis.strings["Kfence"].value.c_str()))
+                    wrong = "the fencing token of a grant does not rise";
+                else if (time != how.now)
+                    wrong = "a grant has another time";
+                else if (key == redis.strings.end() || key->second.value != token || key->second.ttl < ms)
+                    wrong = "a waiter is the holder by its message, but not on the server";
+                message.proven = true;
+            } else if (kind == "next") {
+                words >> ms;
+            }
+            message.ticks = Byte(std::min((ms + Tick - 1) / Tick, int(Never) - 1));
+            result.messages.push_back(message);
             return 1;
         };
         const int m = command.token ? machineOf(command.token) : 0;
@@ -634,6 +773,8 @@ private:
         } else if (script == "release") {
             keys.push_back("Kqueue");
             arguments = {leaseMs, "0", token};
+        } else if (script == "renew") {
+            arguments = {token, std::to_string(command.queue * Tick)};
         } else if (script == "cancel") {
             keys.push_back("Kqueue");
             arguments.push_back("0");
@@ -641,44 +782,68 @@ private:
             keys.push_back("Kqueue");
             arguments = {"3000"};
         }
-        lua_State *const lua = m_scripts.run(chunk, keys, arguments);
-        decodeReply(lua, script, command, lastFence, &result.reply);
+        lua_State *const lua = m_scripts.run(how.longWay ? Scripts::longWayOf(script) : script, keys, arguments);
+        if (!wrong.empty())
+            throw Violation(wrong);
+        decodeReply(lua, script, command, how, &result.reply);
 
         if (const auto it = redis.strings.find("K"); it != redis.strings.end()) {
             result.after.holder = number(it->second.value);
             result.after.ttl = it->second.ttl < 0 ? NoTtl : Byte((it->second.ttl + Tick - 1) / Tick);
         }
+        if (const auto it = redis.sets.find("Kqueue"); it != redis.sets.end() && it->second.ttl < 0)
+            throw Violation("the queue has no time to live");
         for (const auto &[score, member] : redis.sets["Kqueue"]) {
             const bool wakeOnly = member[0] == '*';
             result.after.queue.push_back({number(member.substr(wakeOnly)), wakeOnly, Byte(score)});
         }
+        // Only the order of the arrivals matters.
+        std::vector<Byte> arrivals{0, fair(m) ? command.arrival : Byte(0), result.reply.arrival};
+        for (const Waiter &w : result.after.queue)
+            arrivals.push_back(w.arrival);
+        std::sort(arrivals.begin(), arrivals.end());
+        arrivals.erase(std::unique(arrivals.begin(), arrivals.end()), arrivals.end());
+        const auto place = [&arrivals](Byte arrival) {
+            return std::lower_bound(arrivals.begin(), arrivals.end(), arrival) - arrivals.begin();
+        };
         Writer summary;
         const Reply &r = result.reply;
-        for (const Byte part : {r.kind, r.token, r.age, r.outcome, r.ttl, r.rank, r.arrival, r.foreign, r.handedTo,
+        for (const Byte part : {r.kind, r.token, r.age, r.outcome, r.ttl, r.rank, r.foreign, r.handedTo,
                                 result.after.holder, result.after.ttl})
             summary(part);
+        summary(place(r.arrival));
         for (const Waiter &w : result.after.queue)
-            summary(w.token), summary(w.wakeOnly), summary(w.arrival);
-        // In which order they are published is of no consequence, nor is it that who is served was told to be next.
+            summary(w.token), summary(w.wakeOnly), summary(place(w.arrival));
+        // The order of the messages does not matter, nor does a message to a waiter that is served anyway.
         std::vector<std::array<Byte, 3>> messages;
         for (const Message &message : result.messages) {
-            const bool served = message.token == result.after.holder || std::any_of(result.messages.begin(), result.messages.end(), [&](const Message &other) {
-                return other.kind == 'g' && other.token == message.token;
-            });
-            if (message.kind == 'g' || !served)
+            const bool served = message.token == result.after.holder
+                    || std::any_of(result.messages.begin(), result.messages.end(), [&](const Message &other) {
+                                    return other.kind == 'g' && other.token == message.token;
+                                });
+            if (message.kind == 'g') // without the time it is only a hint
+                messages.push_back({Byte(message.kind), message.token, 0});
+            else if (!served)
                 messages.push_back({Byte(message.kind), message.token, message.ticks});
         }
         std::sort(messages.begin(), messages.end());
         for (const auto &message : messages)
             summary(message[0]), summary(message[1]), summary(message[2]);
-        result.summary = summary.bytes;
+        result.summary = summary.bytes();
         return result;
     }
 
-    void decodeReply(lua_State *lua, const std::string &script, const Command &command, int lastFence, Reply *reply)
+    bool isMute(const Command &command) const
+    {
+        return command.token && m_config.client[std::size_t(machineOf(command.token))] == m_config.mute;
+    }
+
+    void decodeReply(lua_State *lua, const std::string &script, const Command &command, const Circumstances &how,
+                     Reply *reply)
     {
         reply->kind = command.kind;
         reply->token = command.token;
+        reply->ttl = command.kind == Renew ? command.queue : Byte(0);
         if (script == "force_release")
             return;
         lua_rawgeti(lua, -1, 1);
@@ -686,13 +851,15 @@ private:
             reply->outcome = Byte(lua_tointeger(lua, -1));
             return;
         }
-        const auto fence = [lastFence](double value) {
-            if (!(value > lastFence))
+        const auto fence = [&how](double value) {
+            if (!(value > how.lastFence))
                 throw Violation("the fencing token does not rise");
         };
         if (lua_type(lua, -1) == LUA_TSTRING && script == "acquire") {
-            reply->outcome = 1;
-            fence(std::atof(lua_tostring(lua, -1)));
+            const std::string text = lua_tostring(lua, -1);
+            reply->outcome = text == "NOPERM" ? Refused : 1;
+            if (reply->outcome != Refused)
+                fence(std::atof(text.c_str()));
             return;
         }
         if (lua_type(lua, -1) != LUA_TTABLE)
@@ -705,7 +872,7 @@ private:
         };
         if (script == "release") {
             lua_rawgeti(lua, 2, 1);
-            // The waiter's token, or the sequence in it.
+            // The waiter's token, or the sequence number in it.
             const char *const to = lua_tostring(lua, -1);
             reply->handedTo = std::strchr(to, ':') ? number(to) : Byte(std::atoi(to));
             lua_pop(lua, 1);
@@ -716,14 +883,16 @@ private:
             reply->foreign = element(3) == 0;
             reply->rank = Byte(element(4) < 0 ? 255 : element(4));
             reply->arrival = Byte(element(5));
+            if (int(element(6)) != how.now)
+                throw Violation("the reply has another time");
         }
     }
 
-    /// Runs a command and checks what it did.
+    /// Runs a command and checks its effects.
     Reply serve(State &s, const Command &command)
     {
         static const char *const names[] = {"acquire", "renew", "release", "cancel"};
-        const Execution e = execute(s, names[command.kind], command);
+        const Execution &e = execute(s, names[command.kind], command);
         check(s, command, e);
         s.server = e.after;
         deliver(s, e.messages);
@@ -732,8 +901,11 @@ private:
 
     void deliver(State &s, const std::vector<Message> &messages)
     {
-        for (const Message &m : messages)
+        for (const Message &m : messages) {
             clientOf(s, machineOf(m.token)).messages.push_back(m);
+            if (m.proven && m_config.kinds.find('r') != std::string::npos)
+                s.overheard.push_back(m);
+        }
     }
 
     void check(const State &s, const Command &command, const Execution &e) const
@@ -748,7 +920,8 @@ private:
         if (after.holder && after.ttl == NoTtl && after.holder != Foreign)
             fail("the key has no time to live");
         if (after.holder && after.holder != Foreign && after.holder != before.holder && after.holder != command.token) {
-            if (!heard(s, after.holder) && m_config.client[std::size_t(machineOf(after.holder))]
+            if (!heard(s, after.holder)
+                && m_config.client[std::size_t(machineOf(after.holder))]
                         != m_config.client[std::size_t(machineOf(command.token))])
                 fail("the lock is given to a waiter that cannot hear of it");
             if (command.kind == Renew)
@@ -766,7 +939,9 @@ private:
         const bool changed = after.holder && after.holder != before.holder;
         const bool barge = after.holder && after.holder != Foreign && !fair(machineOf(after.holder));
         const Waiter *const served = changed ? place(before, after.holder) : nullptr;
-        const Byte turn = served ? served->arrival : after.holder == command.token && command.arrival ? command.arrival : Byte(Now);
+        const Byte turn = served                                   ? served->arrival
+                : after.holder == command.token && command.arrival ? command.arrival
+                                                                   : Byte(Now);
         bool waits = false;
         for (const Waiter &w : before.queue) {
             const bool live = heard(s, w.token) && w.token != command.token;
@@ -785,22 +960,29 @@ private:
             if (w.wakeOnly && !place(before, w.token) && w.token != after.queue.back().token)
                 fail("one that was woken comes back before those whose turn it is");
         }
-        const bool woken = std::any_of(e.messages.begin(), e.messages.end(), [this](const Message &m) {
-            return m.kind == 'g' && !fair(machineOf(m.token));
-        });
-        if (waits && own && before.holder && !after.holder && !woken)
+        const bool woken = std::any_of(e.messages.begin(), e.messages.end(),
+                                       [this](const Message &m) { return m.kind == 'g' && !fair(machineOf(m.token)); });
+        if (waits && own && before.holder && !after.holder && !woken && !isMute(command))
             fail("the lock is free while somebody waits");
     }
 
-    // -- the clients, as LeaseMachine is
+    // -- the clients, which behave as LeaseMachine does
 
     void send(State &s, int m, Kind kind, Byte token)
     {
         Client &c = clientOf(s, m);
         if (!c.connected)
             return;
-        const bool queue = kind == Acquire && c.listening;
-        c.sent.push_back({kind, token, queue, kind == Acquire ? machine(s, m).arrival : Byte(0), 0});
+        const Machine &x = machine(s, m);
+        const Byte queue = kind == Acquire ? c.listening : kind == Renew ? renewal(x, m) : 0;
+        c.sent.push_back({kind, token, queue, kind == Acquire ? x.arrival : Byte(0), 0});
+    }
+
+    /// For how many ticks a lock is renewed: without automatic renewals, for the rest of the lease.
+    Byte renewal(const Machine &x, int m) const
+    {
+        const int given = std::min<int>(lease(m), ClaimTime);
+        return m_config.renews ? lease(m) : Byte(x.mustExtend ? x.belief + lease(m) - given : x.belief);
     }
 
     void attempt(State &s, int m)
@@ -818,7 +1000,7 @@ private:
         send(s, m, Acquire, tokenOf(m, x.epoch));
     }
 
-    /// Tokens that nothing knows any more may be used again: that keeps the number of states finite.
+    /// A token that is not in use any more may be used again. This keeps the number of states finite.
     Byte freeEpoch(const State &s, int m) const
     {
         std::array<bool, 256> used{};
@@ -835,6 +1017,8 @@ private:
             for (const Message &message : c.messages)
                 used[message.token] = true;
         }
+        for (const Message &message : s.overheard)
+            used[message.token] = true;
         for (Byte epoch = 1; epoch < 8; ++epoch) {
             if (!used[tokenOf(m, epoch)] && !(s.machines[std::size_t(m)].abandoned & (1 << epoch)))
                 return epoch;
@@ -866,12 +1050,13 @@ private:
         x.phase = Idle;
         x.inFlight = x.grantNoticed = false;
         x.arrival = 0;
-        x.belief = 0;
+        x.belief = x.allowance = 0;
+        x.mustExtend = false;
         x.timer = x.lookBy = Never;
         x.traces = false;
     }
 
-    /// Before a client looks at anything it looks at the clock.
+    /// A client reads the clock before anything else.
     void lookAtClock(State &s, int client)
     {
         for (int m = 0; m < Machines; ++m) {
@@ -883,7 +1068,7 @@ private:
         }
     }
 
-    void granted(State &s, int m, int left)
+    void granted(State &s, int m, int left, Byte allowance)
     {
         Machine &x = machine(s, m);
         x.inFlight = false;
@@ -894,8 +1079,43 @@ private:
         }
         x.phase = Held;
         x.belief = Byte(std::max(left, 1));
+        x.allowance = allowance;
+        x.mustExtend = false;
         x.timer = x.lookBy = Never;
         x.arrival = 0;
+    }
+
+    /// The lock was given to this waiter so many ticks ago, as far as its client knows.
+    void handedOver(State &s, int m, int ticks, int age, Byte allowance)
+    {
+        Machine &x = machine(s, m);
+        if (x.phase != Acquiring && !m_behaviour.believesUnwanted)
+            return;
+        const int held = std::min<int>(ticks, lease(m));
+        const bool isTooLong = ticks > std::max<int>(lease(m), ClaimTime);
+        const bool isLate = 3 * (held - age) <= held;
+        if (isLate || (!m_behaviour.handoverUnchecked && (x.inFlight || isTooLong))) {
+            grantNoticed(s, m);
+        } else {
+            granted(s, m, held - age, allowance);
+            x.mustExtend = ticks != lease(m);
+        }
+    }
+
+    /// As ServerClock::sample().
+    void sample(Client &c, const Reply &r) const
+    {
+        const int sentAt = -(r.age - r.waited) - r.shift;
+        const int receivedAt = r.waited - r.shift;
+        const int bound = m_behaviour.sampleFromReply ? receivedAt : sentAt;
+        const bool isContradicted = c.bound != NoBound && receivedAt < c.bound && !m_behaviour.stepUnnoticed;
+        if (c.bound == NoBound || bound >= c.bound || isContradicted) {
+            c.bound = Bound(bound);
+            c.forward = r.forward;
+            c.back = Byte(r.shift + r.forward);
+        }
+        if (c.bound > receivedAt)
+            throw Violation("a client's bound for the server's clock contradicts a reply");
     }
 
     int confirmed(int ticks, Byte age) const { return m_behaviour.deadlineFromReply ? ticks : ticks - age; }
@@ -918,6 +1138,8 @@ private:
         c.replies.erase(c.replies.begin());
         const int m = machineOf(r.token);
         Machine &x = machine(s, m);
+        if (r.kind == Acquire && r.outcome != Refused)
+            sample(c, r);
         if (r.kind == Cancel) {
             x.abandoned &= Byte(~(1 << (r.token & 15)));
             return;
@@ -925,30 +1147,43 @@ private:
         if (r.kind == Release && r.outcome == 4) {
             const int to = machineOf(r.handedTo);
             Machine &y = machine(s, to);
-            if (y.phase == Acquiring && y.traces && r.handedTo == tokenOf(to, y.epoch)) {
-                if (!m_behaviour.handoverUnchecked && (y.inFlight || lease(to) != lease(m)))
-                    grantNoticed(s, to);
-                else
-                    granted(s, to, confirmed(lease(m), r.age));
-            }
+            if (y.phase == Acquiring && y.traces && r.handedTo == tokenOf(to, y.epoch))
+                handedOver(s, to, lease(m), m_behaviour.deadlineFromReply ? 0 : r.age, r.forward);
         }
         if (r.token != tokenOf(m, x.epoch))
             return;
         if (r.kind == Acquire && x.phase == Acquiring && x.inFlight) {
             x.inFlight = false;
             if (r.outcome == 1)
-                granted(s, m, confirmed(lease(m), r.age));
+                granted(s, m, confirmed(lease(m), r.age), r.forward);
+            else if (r.outcome == Refused)
+                refused(s, m);
             else
                 taken(s, m, r);
         } else if (r.kind == Renew && x.phase == Held && x.inFlight) {
             x.inFlight = false;
-            if (r.outcome == 1)
-                x.belief = Byte(std::max(confirmed(lease(m), r.age), int(x.belief)));
-            else
+            if (r.outcome != 1) {
                 end(x);
+            } else if (const int left = confirmed(r.ttl, r.age); left >= x.belief) {
+                x.belief = Byte(left);
+                x.allowance = r.forward;
+            }
+            x.mustExtend = false;
         } else if (r.kind == Release && x.phase == Releasing) {
             end(x);
         }
+    }
+
+    /// The user lacks a right. A waiter that was in the queue keeps trying.
+    void refused(State &s, int m)
+    {
+        Machine &x = machine(s, m);
+        if (x.arrival) {
+            x.timer = 1;
+            return;
+        }
+        abandon(s, m);
+        end(x);
     }
 
     void taken(State &s, int m, const Reply &r)
@@ -981,9 +1216,17 @@ private:
         c.messages.erase(c.messages.begin());
         const int m = machineOf(message.token);
         Machine &x = machine(s, m);
-        if (message.token != tokenOf(m, x.epoch))
+        const bool isPresent = message.token == tokenOf(m, x.epoch) && x.traces;
+        if (!isPresent && !(message.proven && (m_behaviour.believesFormer || m_behaviour.believesUnwanted)))
             return;
-        if (message.kind == 'g') {
+        if (message.kind == 'g' && (message.proven || (message.ticks && m_behaviour.proofUnchecked))) {
+            const bool fromArrival = m_behaviour.deadlineFromArrival;
+            if (c.bound == NoBound && !fromArrival)
+                grantNoticed(s, m);
+            else
+                handedOver(s, m, message.ticks, fromArrival ? 0 : std::max(0, message.age - (c.bound + message.shift)),
+                           allowanceFor(c, message));
+        } else if (message.kind == 'g') {
             grantNoticed(s, m);
         } else if (message.kind == 'n' && x.phase == Acquiring) {
             if (!x.inFlight)
@@ -996,6 +1239,70 @@ private:
         }
     }
 
+    /// By how many ticks the belief in a grant may outlast the key, as documented: if the server's clock is set forward
+    /// after the grant, as with any lease; and if it is set forward between sample and grant, or back between grant and
+    /// sample, and the message is late.
+    Byte allowanceFor(const Client &c, const Message &grant) const
+    {
+        const int wrong = std::max(0, c.forward - grant.forward) + std::max(0, grant.shift + grant.forward - c.back);
+        return Byte(std::min<int>(m_behaviour.noAllowance ? 0 : wrong, grant.age) + grant.forward);
+    }
+
+    static void becomeHint(Message *grant) { *grant = {'g', grant->token, 0, false, 0, 0, 0}; }
+
+    /// The client learns from the reply that the grants that were published before are over.
+    void outdate(State &s, Byte token) const
+    {
+        const auto outdate = [token](std::vector<Message> &messages) {
+            for (Message &m : messages) {
+                // The client compares two times of the server's clock.
+                const bool isOlder = m.shift <= 0 || m.age > m.shift;
+                if (m.proven && m.token == token && isOlder)
+                    becomeHint(&m);
+            }
+        };
+        if (m_behaviour.believesOutdated)
+            return;
+        outdate(clientOf(s, machineOf(token)).messages);
+        outdate(s.overheard);
+    }
+
+    void setClock(State &s, int ticks) const
+    {
+        const bool isForward = ticks > 0;
+        Server &server = s.server;
+        if (server.ttl != NoTtl && server.holder) {
+            server.ttl = Byte(server.ttl - ticks);
+            if (server.ttl == 0)
+                server.holder = 0;
+        }
+        const auto changed = [&](auto &m) {
+            m.shift = static_cast<signed char>(m.shift - ticks);
+            m.forward = Byte(m.forward + isForward);
+        };
+        for (Client &c : s.clients) {
+            if (c.bound != NoBound) {
+                c.bound = Bound(c.bound + ticks);
+                c.forward = Byte(c.forward + isForward);
+                c.back = Byte(c.back + !isForward);
+            }
+            for (Reply &reply : c.replies)
+                changed(reply);
+            for (Message &message : c.messages)
+                changed(message);
+        }
+        for (Message &message : s.overheard)
+            changed(message);
+        for (Machine &x : s.machines)
+            x.allowance = Byte(x.allowance + (isForward && x.belief > 0));
+    }
+
+    static void forgetClock(Client &c)
+    {
+        c.bound = NoBound;
+        c.forward = c.back = 0;
+    }
+
     void disconnect(State &s, int client)
     {
         Client &c = s.clients[std::size_t(client)];
@@ -1003,6 +1310,7 @@ private:
         c.late.insert(c.late.end(), c.sent.begin(), c.sent.end());
         c.sent.clear();
         c.replies.clear();
+        forgetClock(c);
         for (int m = 0; m < Machines; ++m) {
             if (m_config.client[std::size_t(m)] == client)
                 machine(s, m).inFlight = machine(s, m).grantNoticed = false;
@@ -1057,55 +1365,105 @@ private:
         }
     }
 
+    static Byte older(Byte age) { return age < LongAgo ? Byte(age + 1) : age; }
+
     void tick(State &s) const
     {
         if (s.server.ttl != NoTtl && s.server.ttl > 0 && --s.server.ttl == 0)
             s.server.holder = 0;
         for (Client &c : s.clients) {
             for (Command &command : c.sent)
-                command.age = Byte(std::min<int>(command.age + 1, Never));
-            for (Reply &reply : c.replies)
-                reply.age = Byte(std::min<int>(reply.age + 1, Never));
+                command.age = older(command.age);
+            for (Reply &reply : c.replies) {
+                if (reply.age < LongAgo)
+                    ++reply.waited, ++reply.age;
+            }
+            for (Message &message : c.messages)
+                message.age = older(message.age);
         }
+        for (Message &message : s.overheard)
+            message.age = older(message.age);
         for (Machine &x : s.machines) {
             for (Byte *timer : {&x.timer, &x.lookBy}) {
                 if (*timer != Never && *timer > 0)
                     --*timer;
             }
-            if (x.belief > 0)
-                --x.belief;
+            if (x.belief > 0 && --x.belief == 0)
+                x.allowance = 0;
         }
     }
 
     // -- exploration
 
-    /// States that differ in nothing that can matter become one.
+    bool isPresent(const State &s, Byte token) const
+    {
+        const Machine &x = s.machines[std::size_t(machineOf(token))];
+        return token == tokenOf(machineOf(token), x.epoch) && x.traces;
+    }
+
+    bool matters(const State &s, const Message &m) const
+    {
+        if (m.proven && (m_behaviour.believesFormer || m_behaviour.believesUnwanted))
+            return true;
+        const Machine &x = s.machines[std::size_t(machineOf(m.token))];
+        return isPresent(s, m.token) && (m.kind == 'f' ? x.phase == Held : x.phase == Acquiring);
+    }
+
+    /// Makes messages equal that differ only in what has no effect.
+    void reduce(const State &s, std::vector<Message> &messages) const
+    {
+        const auto isSame = [](const Message &a, const Message &b) {
+            return a.kind == b.kind && a.token == b.token && a.proven == b.proven
+                    && (a.kind != 'g' || a.ticks == b.ticks)
+                    && (!a.proven || (a.age == b.age && a.shift == b.shift && a.forward == b.forward));
+        };
+        std::vector<Message> kept;
+        for (Message m : messages) {
+            const auto isGrant = [&](const Message &k) { return k.proven && k.token == m.token; };
+            if (!matters(s, m) && !(m.kind == 'f' && std::any_of(kept.begin(), kept.end(), isGrant)))
+                continue;
+            if (m.kind == 'g' && (m.proven ? m.age >= m.ticks + m_clockSteps : !m_behaviour.proofUnchecked))
+                becomeHint(&m); // nobody believes it
+            if (m.kind != 'g')
+                m.age = 0, m.shift = 0, m.forward = 0;
+            // Of several messages of one kind only the last one counts.
+            kept.erase(std::remove_if(kept.begin(), kept.end(), [&](const Message &k) { return isSame(k, m); }),
+                       kept.end());
+            kept.push_back(m);
+        }
+        messages = std::move(kept);
+    }
+
+    /// Makes states equal that differ only in what has no effect.
     void reduce(State &s) const
     {
         for (Client &c : s.clients) {
-            if (c.life == Dead || !c.listening) {
+            if (c.life == Dead || !c.listening)
                 c.messages.clear();
-            } else if (!c.messages.empty()) {
-                std::vector<Message> kept;
-                for (const Message &m : c.messages) {
-                    const Machine &x = s.machines[std::size_t(machineOf(m.token))];
-                    const bool matters = m.token == tokenOf(machineOf(m.token), x.epoch)
-                            && (m.kind == 'f' ? x.phase == Held : x.phase == Acquiring);
-                    const auto same = [&](const Message &k) { return k.kind == m.kind && k.token == m.token; };
-                    if (!matters)
-                        continue;
-                    // Of the same kind the last word counts.
-                    kept.erase(std::remove_if(kept.begin(), kept.end(), same), kept.end());
-                    kept.push_back(m);
-                }
-                c.messages = std::move(kept);
+            else if (!c.messages.empty())
+                reduce(s, c.messages);
+            for (Reply &reply : c.replies) {
+                if (reply.kind != Acquire)
+                    reply.waited = 0;
             }
             for (Command &late : c.late)
                 late.age = 0;
         }
-        for (Machine &x : s.machines) {
-            if (x.phase == Idle)
+        if (s.faults == 0)
+            s.overheard.clear();
+        else if (!s.overheard.empty())
+            reduce(s, s.overheard);
+        // The attempt with which an acquisition begins brings a sample.
+        std::array<bool, Machines> acquires{};
+        for (int m = 0; m < Machines; ++m) {
+            Machine &x = machine(s, m);
+            acquires[std::size_t(m_config.client[std::size_t(m)])] |= x.phase == Acquiring;
+            if (x.phase == Idle && !m_behaviour.believesUnwanted)
                 x.epoch = 0;
+        }
+        for (int c = 0; c < Machines; ++c) {
+            if (!acquires[std::size_t(c)])
+                forgetClock(s.clients[std::size_t(c)]);
         }
         std::vector<Byte *> arrivals;
         arrivals.reserve(32);
@@ -1134,14 +1492,20 @@ private:
 
     void checkState(const State &s) const
     {
-        int holders = 0;
+        // forceRelease() is meant for a holder that is known to be dead.
+        if (m_config.forced > 0)
+            return;
+        int holders = s.server.holder == Foreign;
         for (int m = 0; m < Machines; ++m) {
             const Machine &x = s.machines[std::size_t(m)];
-            holders += x.phase == Held && x.belief > 0;
+            const int sure = x.phase == Held ? x.belief - x.allowance : 0;
+            if (sure <= 0)
+                continue;
+            ++holders;
+            if (s.server.holder != tokenOf(m, x.epoch) || s.server.ttl < sure)
+                throw Violation("a client believes it holds the lock, but not as long as the key");
         }
-        holders += s.server.holder == Foreign;
-        // Force is to be used where a holder is known to be gone.
-        if (holders > 1 && m_config.forced == 0)
+        if (holders > 1)
             throw Violation("two clients believe they hold the lock");
     }
 
@@ -1169,7 +1533,7 @@ private:
 
     void expand(const State &s)
     {
-        // The calm step is the first of these in order: what lives acts at once, then time goes on.
+        // The calm step is the first of these in order: live clients act at once, then time passes.
         int calmRank = 100;
         std::uint32_t calm = std::uint32_t(m_from);
         const auto step = [&](int rank, const std::string &label, const auto &change) {
@@ -1194,6 +1558,8 @@ private:
                     of(next).sent.erase(of(next).sent.begin());
                     Reply reply = serve(next, command);
                     reply.age = command.age;
+                    if (command.kind == Acquire && reply.outcome == 0)
+                        outdate(next, command.token);
                     of(next).replies.push_back(reply);
                 });
             if (!client.late.empty())
@@ -1211,7 +1577,7 @@ private:
             if (running && !client.connected)
                 step(2, who + " connects again", [&](State &next) { reconnect(next, c); });
             if (running && !client.subscribed && client.listening)
-                step(2, who + " notices that its subscription is gone", [&](State &next) {
+                step(2, who + " notices that its subscription is lost", [&](State &next) {
                     of(next).listening = false;
                     wakeableChanged(next, c);
                 });
@@ -1221,7 +1587,7 @@ private:
                     wakeableChanged(next, c);
                 });
             if (client.life == Frozen)
-                step(NotCalm, who + " goes on", [&](State &next) { of(next).life = Running; });
+                step(NotCalm, who + " continues", [&](State &next) { of(next).life = Running; });
             const auto fault = [&](char kind, bool possible, const char *what, const auto &change) {
                 if (s.faults == 0 || !possible || m_config.kinds.find(kind) == std::string::npos)
                     return;
@@ -1237,9 +1603,24 @@ private:
                 of(next).subscribed = false;
                 of(next).messages.clear();
             });
-            fault('m', !client.messages.empty(), " loses a message", [&](State &next) {
-                of(next).messages.erase(of(next).messages.begin());
+            fault('m', !client.messages.empty(), " loses a message",
+                  [&](State &next) { of(next).messages.erase(of(next).messages.begin()); });
+        }
+        const auto fault = [&](char kind, const std::string &label, const auto &change) {
+            if (s.faults == 0 || m_config.kinds.find(kind) == std::string::npos)
+                return;
+            step(NotCalm, label, [&](State &next) {
+                --next.faults;
+                change(next);
             });
+        };
+        fault('+', "the server's clock is set forward", [&](State &next) { setClock(next, 1); });
+        fault('-', "the server's clock is set back", [&](State &next) { setClock(next, -1); });
+        for (std::size_t i = 0; i < s.overheard.size(); ++i) {
+            const int m = machineOf(s.overheard[i].token);
+            if (s.clients[std::size_t(m_config.client[std::size_t(m)])].subscribed)
+                fault('r', "a grant to lock " + std::to_string(m + 1) + " is repeated",
+                      [&](State &next) { clientOf(next, m).messages.push_back(s.overheard[i]); });
         }
         for (int m = 0; m < Machines; ++m) {
             const Machine &x = s.machines[std::size_t(m)];
@@ -1249,6 +1630,8 @@ private:
             const std::string who = "lock " + std::to_string(m + 1);
             const int c = m_config.client[std::size_t(m)];
             if (x.phase == Held && x.belief == 0) {
+                if (x.mustExtend && s.faults == m_config.faults && s.forced == m_config.forced)
+                    throw Violation("a lock that was handed over is lost before its lease ends");
                 step(0, who + " is lost", [&](State &next) { lookAtClock(next, c); });
                 continue;
             }
@@ -1259,6 +1642,10 @@ private:
                 });
             if (x.phase == Acquiring && !x.inFlight && x.timer == 0 && client.connected)
                 step(3, who + " looks", [&](State &next) { attempt(next, m); });
+            if (x.phase == Acquiring && x.traces && client.subscribed)
+                fault('x', "a grant to " + who + " is forged", [&](State &next) {
+                    clientOf(next, m).messages.push_back({'g', tokenOf(m, x.epoch), ClaimTime, false, 0, 0, 0});
+                });
             if (x.phase == Acquiring && m_config.cancels)
                 step(NotCalm, who + " is cancelled", [&](State &next) {
                     abandon(next, m);
@@ -1267,12 +1654,13 @@ private:
             if (x.phase == Held) {
                 step(4, who + " releases", [&](State &next) {
                     machine(next, m).phase = Releasing;
-                    machine(next, m).belief = 0;
-                    machine(next, m).inFlight = false;
+                    machine(next, m).belief = machine(next, m).allowance = 0;
+                    machine(next, m).inFlight = machine(next, m).mustExtend = false;
                     send(next, m, Release, tokenOf(m, x.epoch));
                 });
-                if (m_config.renews && !x.inFlight && client.connected && x.belief == 1)
-                    step(NotCalm, who + " renews", [&](State &next) {
+                const bool extends = x.mustExtend && !m_behaviour.neverExtends;
+                if ((extends || (m_config.renews && x.belief == 1)) && !x.inFlight && client.connected)
+                    step(extendsNow(x) ? 3 : NotCalm, who + (extends ? " extends" : " renews"), [&](State &next) {
                         machine(next, m).inFlight = true;
                         send(next, m, Renew, tokenOf(m, x.epoch));
                     });
@@ -1289,25 +1677,22 @@ private:
         if (s.forced > 0 && s.server.holder != 0)
             step(NotCalm, "it is released by force", [&](State &next) {
                 --next.forced;
-                const Execution e = execute(next, "force_release", {});
+                const Execution &e = execute(next, "force_release", {});
                 next.server = e.after;
                 deliver(next, e.messages);
             });
         if (!isUrgent(s))
             step(9, "tick", [&](State &next) { tick(next); });
-        else if (s.faults > 0 && m_config.kinds.find('w') != std::string::npos)
-            step(NotCalm, "tick, while something is left to do", [&](State &next) {
-                --next.faults;
-                tick(next);
-            });
+        else
+            fault('w', "tick, while something is left to do", [&](State &next) { tick(next); });
         m_nodes[m_from].calm = calm;
         m_nodes[m_from].calmTick = calmRank == 9;
-        // In rest nothing moves but time, and that only what still runs out.
+        // At rest only time passes, until everything has expired.
         if (calm == m_from)
             checkRest(s);
     }
 
-    /// Whether anybody has something to do for which no time passes.
+    /// Whether a client or the server has something to do at once.
     bool isUrgent(const State &s) const
     {
         for (const Client &c : s.clients) {
@@ -1321,11 +1706,16 @@ private:
             const Client &c = s.clients[std::size_t(m_config.client[std::size_t(m)])];
             if (c.life != Running)
                 continue;
-            if ((x.phase == Held && x.belief == 0) || (x.phase == Acquiring && !x.inFlight && x.timer == 0 && c.connected))
+            if ((x.phase == Held && x.belief == 0)
+                || (x.phase == Acquiring && !x.inFlight && x.timer == 0 && c.connected)
+                || (x.phase == Held && extendsNow(x) && !x.inFlight && c.connected))
                 return true;
         }
         return false;
     }
+
+    /// The renewal that follows a hand-over is sent when a third of the time that this gave has passed, or before.
+    bool extendsNow(const Machine &x) const { return x.mustExtend && x.belief == 1 && !m_behaviour.neverExtends; }
 
     void checkRest(const State &s) const
     {
@@ -1345,7 +1735,7 @@ private:
                 + std::to_string(command.token & 15) + ')';
     }
 
-    /// From every state: follow the calm steps until nobody who lives waits.
+    /// From every state: follow the calm steps until no live client waits.
     void checkProgress(Result *result)
     {
         enum : std::int16_t { Unknown = -1, Visited = -2 };
@@ -1381,13 +1771,15 @@ private:
                 result->slowest = std::max<int>(result->slowest, left.ticks);
                 result->idle = std::max<int>(result->idle, left.idle);
                 if (left.idle > m_config.idleAtMost)
-                    fail(at, "the lock is free for too long while somebody waits", std::to_string(left.idle) + " ticks");
+                    fail(at, "the lock is free for too long while somebody waits",
+                         std::to_string(left.idle) + " ticks");
             }
         }
     }
 
     const Config m_config;
     const Behaviour m_behaviour;
+    const int m_clockSteps; ///< at most
     Scripts m_scripts;
     std::unordered_map<std::string, Execution> m_executions;
     std::unordered_map<std::string, std::uint32_t> m_index;
@@ -1397,7 +1789,6 @@ private:
     std::string m_step;
     std::size_t m_from = 0, m_steps = 0, m_atMost = 0;
 };
-
 
 // ---- what is explored ------------------------------------------------------------------------------------
 
@@ -1422,6 +1813,15 @@ std::vector<Config> configurations()
         c.acquisitions = {2, 2, 0}, c.faults = 2, c.kinds = "w", c.cancels = false, c.idleAtMost = 2;
     }
     {
+        Config &c = make("one that may not publish, two that may");
+        c.mute = 0, c.acquisitions = {2, 1, 1}, c.renews = false, c.idleAtMost = 3;
+    }
+    {
+        Config &c = make("two clients, the server's clock is set");
+        c.acquisitions = {2, 1, 0}, c.faults = 2, c.kinds = "+-wf", c.cancels = false, c.renews = false;
+        c.idleAtMost = 2;
+    }
+    {
         Config &c = make("two locks in one client, one in another, other leases");
         c.client = {0, 0, 1}, c.lease = {3, 2, 3}, c.faults = 1, c.kinds = "cdw", c.cancels = false, c.renews = false;
         c.idleAtMost = 1;
@@ -1444,7 +1844,8 @@ std::vector<Config> configurations()
     }
     {
         Config &c = make("two that barge, one that waits, one killed or stopped");
-        c.fair = {false, false, true}, c.faults = 1, c.kinds = "cf", c.cancels = false, c.renews = false, c.idleAtMost = 2;
+        c.fair = {false, false, true}, c.faults = 1, c.kinds = "cf", c.cancels = false, c.renews = false,
+        c.idleAtMost = 2;
     }
     {
         Config &c = make("two clients, two faults of any kind");
@@ -1453,6 +1854,16 @@ std::vector<Config> configurations()
     {
         Config &c = make("three clients, a fault of any kind");
         c.faults = 1, c.kinds = "cfdsmw", c.cancels = false, c.renews = false, c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("two clients, grants late, forged and repeated");
+        c.acquisitions = {2, 1, 0}, c.faults = 2, c.kinds = "xrwf", c.cancels = false, c.renews = false;
+        c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("two locks in one client, the server's clock is set");
+        c.client = {0, 0, 1}, c.lease = {2, 2, 2}, c.faults = 2, c.kinds = "-f", c.cancels = false, c.renews = false;
+        c.idleAtMost = 3, c.thorough = true;
     }
     {
         Config &c = make("three clients, long leases, one stopped");
@@ -1480,37 +1891,76 @@ std::vector<Config> configurations()
 const std::vector<Mutation> &mutations()
 {
     static const std::vector<Mutation> all{
-        {"release without token check", "release", "elseif holder ~= token then", "elseif false then"},
-        {"release at once without token check", "release", "if holders[i] == ARGV[2 + i] then", "if true then"},
-        {"acquired at once though others wait", "acquire",
-         "if redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then", "if true then"},
-        {"released at once though others wait", "release",
-         "and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then", "then"},
-        {"one lock released at once though others wait", "release", "if redis.pcall('EXISTS', queue) == 0 then", "if true then"},
-        {"a fencing token of a clock that was set back", "acquire", "and last < t)", ")"},
-        {"release that serves nobody", "release", "serve(key, queue, lease, caller)", "'free'"},
-        {"a served waiter stays in the queue", "common", "    redis.call('ZREM', queue, member)\n    if own", "    if own"},
-        {"a grant without a time to live", "common", "redis.call('SET', key, member, 'PX', claim)", "redis.call('SET', key, member)"},
-        {"dead waiters are served", "common", "elseif receivers > 0", "elseif receivers >= 0"},
-        {"a claim at once that does not check the holder", "acquire", "  if holder == token then\n    local last", "  if holder then\n    local last"},
-        {"a claim that does not check the holder", "acquire", "if holder == token then\n    return", "if holder then\n    return"},
-        {"a claim at once of a clock that was set back", "acquire",
-         "and last < t) then\n      redis.call('SET', key, token", ") then\n      redis.call('SET', key, token"},
-        {"served at once without a look at the holder", "release", "and redis.pcall('GET', key) == token then", "then"},
-        {"a dead waiter is served at once", "release", "and receivers > 0 then", "then"},
-        {"one served at once stays in the queue", "release", "        redis.call('ZREM', queue, member)\n", ""},
-        {"the next one cannot be told at once and nobody else is", "release", "          untold = claim\n", ""},
-        {"a newcomer takes what is free", "acquire", "if barge or first == nil", "if true or first == nil"},
-        {"a waiter's look renews the holder", "acquire", "if ttl == -1 and", "if true and"},
-        {"the old place is not given back", "acquire", "if arrival == '' then", "if true then"},
-        {"one that was woken too late keeps its place", "acquire", "'*' .. token, ''", "'*' .. token, arrival"},
-        {"the fencing token stands still", "common", "number + 1)", "number)"},
-        {"renewal without token check", "renew", "elseif holder ~= ARGV[2 * i - 1] then", "elseif false then"},
-        {"cancel without token check", "cancel", "if holder and holder ~= token then", "if false then"},
-        {"cancel that leaves the queue entry", "cancel", "redis.pcall('ZREM', queue, token, '*' .. token)", "0"},
-        {"cancel that keeps what it holds", "cancel", "redis.call('DEL', key)", ""},
-        {"the next one is not told to look", "common", "for _ = 1, SERVED_AT_MOST do", "for _ = 1, 0 do"},
-        {"whoever finds others woken takes it", "acquire", "first == nil or first == token or string", "true or string"},
+            {"release without token check", "release", "elseif holder ~= token then", "elseif false then"},
+            {"release at once without token check", "release", "if holders[i] == ARGV[2 + i] then", "if true then"},
+            {"acquired at once though others wait", "acquire",
+             "if redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then", "if true then"},
+            {"released at once though others wait", "release",
+             "and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then", "then"},
+            {"one lock released at once though others wait", "release", "if not (member or waiters.err) then",
+             "if true then"},
+            {"a fencing token of a clock that was set back", "acquire", "and last < t)", ")"},
+            {"release that serves nobody", "release", "serve(key, queue, lease, caller)", "'free'"},
+            {"a waiter joins at once by a clock that was set back", "acquire", "#last[2] == #t and last[2] < t and",
+             "#last[2] == #t and"},
+            {"a served waiter stays in the queue", "common",
+             "    redis.call('ZREM', queue, member)\n    if client == caller", "    if client == caller"},
+            {"a hint without a time to live", "common", "redis.call('SET', key, member, 'PX', claim)",
+             "redis.call('SET', key, member)"},
+            {"a grant without a time to live", "common", ", 'PXAT', string.sub(now(), 1, -4) + claim)", ")"},
+            {"a grant at once without a time to live", "release", ", 'PXAT', string.sub(t, 1, -4) + claim)", ")"},
+            {"a grant published without the key", "common",
+             "  redis.call('SET', key, member, 'PXAT', string.sub(now(), 1, -4) + claim)\n", ""},
+            {"a grant published at once without the key", "release",
+             "        redis.call('SET', key, member, 'PXAT', string.sub(t, 1, -4) + claim)\n", ""},
+            {"a grant published before the key is set", "common", "local receivers, err = tell(client, message)\n",
+             "redis.call('DEL', key) local receivers, err = tell(client, message)\n"
+             "      redis.call('SET', key, member, 'PX', claim)\n"},
+            {"the key of a grant is not the waiter's token", "common", "redis.call('SET', key, member, 'PXAT'",
+             "redis.call('SET', key, fence, 'PXAT'"},
+            {"the key of a grant at once is not the waiter's token", "release", "redis.call('SET', key, member, 'PXAT'",
+             "redis.call('SET', key, token, 'PXAT'"},
+            {"a grant for longer than the key", "common", "now() .. ' ' .. claim", "now() .. ' ' .. claim + 1500"},
+            {"a grant at once for longer than the key", "release", "t .. ' ' .. claim", "t .. ' ' .. claim + 1500"},
+            {"the proof of a grant is made without the token", "common", "redis.sha1hex(member ..",
+             "redis.sha1hex(fence .."},
+            {"the proof of a grant at once is made without the token", "release", "redis.sha1hex(member ..",
+             "redis.sha1hex(client .."},
+            {"a grant at once with a former fencing token", "release", "local hold = t ..", "local hold = last .."},
+            {"served at once by a clock that was set back", "release", "and last < t) then\n        local claim",
+             ") then\n        local claim"},
+            {"dead waiters are served", "common", "receivers and receivers > 0", "receivers and receivers >= 0"},
+            {"a dead waiter keeps the key", "common", "        redis.call('DEL', key)\n", ""},
+            {"a dead waiter that was served at once keeps the key", "release",
+             "          redis.call('SET', key, token, 'PX', claim)\n", ""},
+            {"a waiter loses its place because publishing is refused", "common",
+             "        redis.call('ZADD', queue, first[2], member)\n", ""},
+            {"a waiter loses its place at once because publishing is refused", "release",
+             "          redis.call('ZADD', queue, waiters[2], member)\n", ""},
+            {"a queue that is made again stays for ever", "common",
+             "        redis.call('PEXPIRE', queue, QUEUE_TTL)\n        return 'mute'", "        return 'mute'"},
+            {"a claim that does not check the holder", "acquire", "if holder == token then\n    return",
+             "if holder then\n    return"},
+            {"served at once without a check of the holder", "release", "and redis.pcall('GET', key) == token then",
+             "then"},
+            {"a dead waiter is served at once", "release", "and receivers > 0 then", "then"},
+            {"one served at once stays in the queue", "release", "        redis.call('ZREM', queue, member)\n", ""},
+            {"the next waiter cannot be notified at once, and no other is", "release", "            untold = claim\n",
+             ""},
+            {"a newcomer gets a free lock before the waiters", "acquire", "if barge or first == nil",
+             "if true or first == nil"},
+            {"a waiter's poll renews the holder", "acquire", "if ttl == -1 and", "if true and"},
+            {"the old place is not given back", "acquire", "if arrival == '' then", "if true then"},
+            {"a waiter that was woken too late keeps its place", "acquire", "'*' .. token, ''",
+             "'*' .. token, arrival"},
+            {"the fencing token does not rise", "common", "number + 1)", "number)"},
+            {"renewal without token check", "renew", "elseif holder ~= ARGV[2 * i - 1] then", "elseif false then"},
+            {"cancel without token check", "cancel", "if holder and holder ~= token then", "if false then"},
+            {"cancel that leaves the queue entry", "cancel", "redis.pcall('ZREM', queue, token, '*' .. token)", "0"},
+            {"cancel that keeps what it holds", "cancel", "redis.call('DEL', key)", ""},
+            {"the next waiter is not notified", "common", "for _ = 1, SERVED_AT_MOST do", "for _ = 1, 0 do"},
+            {"a client that finds other waiters woken gets the lock", "acquire",
+             "first == nil or first == token or string", "true or string"},
     };
     return all;
 }
@@ -1522,18 +1972,28 @@ struct BehaviourMutation
 };
 
 constexpr BehaviourMutation behaviourMutations[]{
-    {"deadline counted from the reply", &Behaviour::deadlineFromReply},
-    {"late reply accepted", &Behaviour::lateReplyAccepted},
-    {"hand-over of another lease taken while an attempt is in flight", &Behaviour::handoverUnchecked},
-    {"given up without a cancel", &Behaviour::neverCancels},
-    {"told to look while an attempt is in flight, and forgotten", &Behaviour::nextForgotten},
-    {"subscribed while an attempt is in flight, and forgotten", &Behaviour::subscribedForgotten},
+        {"deadline counted from the reply", &Behaviour::deadlineFromReply},
+        {"late reply accepted", &Behaviour::lateReplyAccepted},
+        {"hand-over of a longer lease taken while an attempt is in flight", &Behaviour::handoverUnchecked},
+        {"a grant is believed without a proof", &Behaviour::proofUnchecked},
+        {"the deadline of a grant counted from its arrival", &Behaviour::deadlineFromArrival},
+        {"a sample of the server's clock counted from the reply", &Behaviour::sampleFromReply},
+        {"a server's clock that was set forward is not noticed", &Behaviour::stepUnnoticed},
+        {"a grant is believed though a later reply contradicts it", &Behaviour::believesOutdated},
+        {"a grant is believed after the acquire was cancelled", &Behaviour::believesUnwanted},
+        {"a grant for a former token is believed", &Behaviour::believesFormer},
+        {"a lock that was handed over is not extended", &Behaviour::neverExtends},
+        {"the server's clock is set, and the check does not allow for it", &Behaviour::noAllowance},
+        {"abandoned without a cancel", &Behaviour::neverCancels},
+        {"a notification while an attempt is in flight is forgotten", &Behaviour::nextForgotten},
+        {"a subscription while an attempt is in flight is forgotten", &Behaviour::subscribedForgotten},
 };
 
 bool report(const Config &config, const Model::Result &result, double seconds)
 {
-    std::printf("%-58s %8zu states %9zu steps %6ld script runs, served within %2d ticks, idle %d, %.1f s\n", config.name.c_str(),
-                result.states, result.steps, result.scriptRuns, result.slowest, result.idle, seconds);
+    std::printf("%-58s %8zu states %9zu steps %6ld script runs, served within %2d ticks, idle %d, %.1f s\n",
+                config.name.c_str(), result.states, result.steps, result.scriptRuns, result.slowest, result.idle,
+                seconds);
     if (result.violation.empty())
         return true;
     std::printf("  WRONG: %s\n", result.violation.c_str());
@@ -1550,10 +2010,11 @@ int main(int argc, char **argv)
     const std::string scripts = argc > 1 ? argv[1] : ".";
     const std::string what = argc > 2 ? argv[2] : "check";
     const std::string only = argc > 3 ? argv[3] : "";
-    constexpr std::size_t AtMost = 4'000'000;
+    constexpr std::size_t AtMost = 10'000'000;
     auto configs = configurations();
     if (what != "thorough")
-        configs.erase(std::remove_if(configs.begin(), configs.end(), [](const Config &c) { return c.thorough; }), configs.end());
+        configs.erase(std::remove_if(configs.begin(), configs.end(), [](const Config &c) { return c.thorough; }),
+                      configs.end());
     try {
         bool well = true;
         if (what != "mutants") {
@@ -1571,7 +2032,7 @@ int main(int argc, char **argv)
             std::printf("%zu states, %zu steps\n", states, steps);
             return well ? 0 : 1;
         }
-        // Each error put in on purpose must be found by one of them.
+        // One of the configurations must find each deliberate error.
         const auto found = [&](const std::string &name, const Behaviour &behaviour, const Mutation *mutation) {
             if (name.find(only) == std::string::npos)
                 return;
@@ -1579,8 +2040,8 @@ int main(int argc, char **argv)
                 const Model::Result result = Model(config, behaviour, scripts, mutation).explore(AtMost);
                 if (result.violation.empty())
                     continue;
-                std::printf("%-62s found in \"%s\" after %zu states: %s\n", name.c_str(), config.name.c_str(), result.states,
-                            result.violation.c_str());
+                std::printf("%-62s found in \"%s\" after %zu states: %s\n", name.c_str(), config.name.c_str(),
+                            result.states, result.violation.c_str());
                 std::fflush(stdout);
                 return;
             }

@@ -1,14 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// Stands for somebody's application: links nothing of ours, loads the QML file it is given, and
-// says which of our libraries came with it. Exit status 0 once the file's `done` is true.
+// An application that links none of the QDistLock libraries. It loads the QML file given as its argument, waits until
+// the property `done` is true, prints the QDistLock libraries that are loaded, and exits with status 0.
 
 #include <QtCore/qfile.h>
 #include <QtCore/qtextstream.h>
 #include <QtCore/qtimer.h>
 #include <QtGui/qguiapplication.h>
 #include <QtQml/qqmlapplicationengine.h>
+
+using namespace Qt::StringLiterals;
 
 int main(int argc, char *argv[])
 {
@@ -22,7 +24,7 @@ int main(int argc, char *argv[])
         if (!engine.rootObjects().constFirst()->property("done").toBool())
             return;
         QTextStream output(stdout);
-        QFile maps(QStringLiteral("/proc/self/maps"));
+        QFile maps(u"/proc/self/maps"_s);
         if (maps.open(QIODevice::ReadOnly)) {
             const QList<QByteArray> lines = maps.readAll().split('\n');
             for (const QByteArray &line : lines) {

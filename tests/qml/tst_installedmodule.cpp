@@ -8,7 +8,9 @@
 #include <QtCore/qtemporarydir.h>
 #include <QtTest/qtest.h>
 
-/// The module as it is installed, without anything of the build tree.
+using namespace Qt::StringLiterals;
+
+/// Uses the QML module as it is installed, with nothing from the build tree.
 class TestInstalledModule : public QObject
 {
     Q_OBJECT
@@ -22,10 +24,7 @@ private Q_SLOTS:
 
 private:
     bool run(const QString &program, const QStringList &arguments, bool findModule = false);
-    QString moduleDir() const
-    {
-        return m_prefix.path() + QStringLiteral("/" INSTALL_QMLDIR "/QDistLock");
-    }
+    QString moduleDir() const { return m_prefix.path() + QStringLiteral("/" INSTALL_QMLDIR "/QDistLock"); }
 
     QTemporaryDir m_prefix;
     QByteArray m_output;
@@ -35,14 +34,13 @@ bool TestInstalledModule::run(const QString &program, const QStringList &argumen
 {
     QProcess process;
     QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
-    environment.remove(QStringLiteral("LD_LIBRARY_PATH"));
-    environment.remove(QStringLiteral("QML2_IMPORT_PATH"));
-    environment.remove(QStringLiteral("QML_IMPORT_PATH"));
-    environment.remove(QStringLiteral("DESTDIR"));
-    environment.insert(QStringLiteral("QT_QPA_PLATFORM"), QStringLiteral("offscreen"));
+    environment.remove(u"LD_LIBRARY_PATH"_s);
+    environment.remove(u"QML2_IMPORT_PATH"_s);
+    environment.remove(u"QML_IMPORT_PATH"_s);
+    environment.remove(u"DESTDIR"_s);
+    environment.insert(u"QT_QPA_PLATFORM"_s, u"offscreen"_s);
     if (findModule)
-        environment.insert(QStringLiteral("QML_IMPORT_PATH"),
-                           m_prefix.path() + QStringLiteral("/" INSTALL_QMLDIR));
+        environment.insert(u"QML_IMPORT_PATH"_s, m_prefix.path() + QStringLiteral("/" INSTALL_QMLDIR));
     process.setProcessEnvironment(environment);
     process.setProcessChannelMode(QProcess::MergedChannels);
     process.start(program, arguments);
@@ -58,8 +56,7 @@ void TestInstalledModule::initTestCase()
 {
     QVERIFY(m_prefix.isValid());
     QVERIFY(run(QStringLiteral(CMAKE_PROGRAM),
-                {QStringLiteral("--install"), QStringLiteral(BUILD_DIR), QStringLiteral("--prefix"),
-                 m_prefix.path()}));
+                {u"--install"_s, QStringLiteral(BUILD_DIR), u"--prefix"_s, m_prefix.path()}));
 }
 
 void TestInstalledModule::filesAreThere()
@@ -67,8 +64,7 @@ void TestInstalledModule::filesAreThere()
     const QStringList files = QDir(moduleDir()).entryList(QDir::Files, QDir::Name);
     for (const char *name : {"LockStatus.qml", "LockBadge.qml", "LockedAction.qml", "qmldir", "QDistLockQml.qmltypes"})
         QVERIFY2(files.contains(QLatin1String(name)), name);
-    QVERIFY2(files.filter(QStringLiteral("QDistLockQmlplugin")).size() == 1,
-             qPrintable(files.join(QLatin1Char(' '))));
+    QVERIFY2(files.filter(u"QDistLockQmlplugin"_s).size() == 1, qPrintable(files.join(QLatin1Char(' '))));
 }
 
 void TestInstalledModule::noBuildPathInside()
@@ -80,8 +76,8 @@ void TestInstalledModule::noBuildPathInside()
         const bool library = file.fileName().contains(QLatin1String(".so"));
         libraries += library;
         if (library) {
-            // Debug information may name sources, the dynamic section no folder of the build.
-            QVERIFY(run(QStringLiteral(READELF_PROGRAM), {QStringLiteral("-d"), file.fileName()}));
+            // Debug information may name source files, but the dynamic section must name no folder of the build.
+            QVERIFY(run(QStringLiteral(READELF_PROGRAM), {u"-d"_s, file.fileName()}));
         } else {
             QVERIFY(file.open(QIODevice::ReadOnly));
             m_output = file.readAll();
@@ -93,17 +89,16 @@ void TestInstalledModule::noBuildPathInside()
 
 void TestInstalledModule::loadsInAWindow()
 {
-    QFile qml(m_prefix.filePath(QStringLiteral("window.qml")));
+    QFile qml(m_prefix.filePath(u"window.qml"_s));
     QVERIFY(qml.open(QIODevice::WriteOnly));
-    qml.write(
-            "import QtQuick\n"
-            "import QDistLock\n"
-            "Window {\n"
-            "    property bool done: lock.held && status.phase === 'held'\n"
-            "    visible: true\n"
-            "    DistributedLock { id: lock; name: 'installed'; server: 'memory:'; active: true }\n"
-            "    LockStatus { id: status; lock: lock }\n"
-            "}\n");
+    qml.write("import QtQuick\n"
+              "import QDistLock\n"
+              "Window {\n"
+              "    property bool done: lock.held && status.phase === 'held'\n"
+              "    visible: true\n"
+              "    DistributedLock { id: lock; name: 'installed'; server: 'memory:'; active: true }\n"
+              "    LockStatus { id: status; lock: lock }\n"
+              "}\n");
     qml.close();
     QVERIFY(run(QStringLiteral(INSTALLED_MODULE), {qml.fileName()}, true));
     QSet<QByteArray> libraries;
@@ -120,7 +115,7 @@ void TestInstalledModule::loadsInAWindow()
 void TestInstalledModule::lints()
 {
     QVERIFY(run(QStringLiteral(QMLLINT_PROGRAM),
-                {QStringLiteral("-I"), m_prefix.path() + QStringLiteral("/" INSTALL_QMLDIR),
+                {u"-I"_s, m_prefix.path() + QStringLiteral("/" INSTALL_QMLDIR),
                  QStringLiteral(EXAMPLE_DIR "/ClientCard.qml")}));
     QVERIFY2(m_output.isEmpty(), m_output.constData());
 }

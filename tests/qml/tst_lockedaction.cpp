@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
+#include "qmltesting.h"
+
 #include "support/redisserver.h"
 
 #include <QDistLock/DistributedLock>
@@ -18,12 +20,13 @@
 
 #include <memory>
 
+using namespace Qt::StringLiterals;
+
 using namespace QDistLock;
+using QmlTesting::Patience;
 using Support::RedisServer;
 
-constexpr int Patience = 20000;
-
-/// A LockedAction by itself, in a button, and in a window nobody sees.
+/// LockedAction alone, in a button, and in a window.
 class TestLockedAction : public QObject
 {
     Q_OBJECT
@@ -109,22 +112,19 @@ void TestLockedAction::cleanup()
 QByteArray TestLockedAction::action(const QByteArray &properties, const QByteArray &name) const
 {
     return "LockedAction {\n"
-           "    name: " + (name.isEmpty() ? "'" + m_name + "'" : name) + "; server: '" + m_server.url().toEncoded() + "'\n"
-           "    onFinished: result => root.hear('finished ' + JSON.stringify(result))\n"
-           "    onRefused: (error, text) => root.hear('refused ' + error + ' ' + text)\n"
-           "    onFailed: reason => root.hear('failed ' + reason)\n"
-           "    onLost: reason => root.hear('lost ' + reason)\n"
-           + properties + "\n}\n";
+           "    name: "
+            + (name.isEmpty() ? "'" + m_name + "'" : name) + "; server: '" + m_server.url().toEncoded()
+            + "'\n"
+              "    onFinished: result => root.hear('finished ' + JSON.stringify(result))\n"
+              "    onRefused: (error, text) => root.hear('refused ' + error + ' ' + text)\n"
+              "    onFailed: reason => root.hear('failed ' + reason)\n"
+              "    onLost: reason => root.hear('lost ' + reason)\n"
+            + properties + "\n}\n";
 }
 
 bool TestLockedAction::loadScene(const QByteArray &qml)
 {
-    m_engine = std::make_unique<QQmlEngine>();
-    m_engine->addImportPath(QStringLiteral(QML_MODULE_DIR));
-    connect(m_engine.get(), &QQmlEngine::warnings, this, [this](const QList<QQmlError> &errors) {
-        for (const QQmlError &error : errors)
-            m_warnings += error.toString();
-    });
+    m_engine = QmlTesting::makeEngine(&m_warnings);
     QQmlComponent component(m_engine.get());
     component.setData("import QtQuick\nimport QtQuick.Controls.Basic\nimport QDistLock\n" + qml, QUrl());
     m_root.reset(component.create());
@@ -133,30 +133,31 @@ bool TestLockedAction::loadScene(const QByteArray &qml)
     return m_root != nullptr;
 }
 
-/// One action; `heard` gathers its signals and the outcome of run()'s promise.
+/// Loads one action. `heard` collects its signals and the result of the promise of run().
 bool TestLockedAction::load(const QByteArray &properties)
 {
-    if (!loadScene("QtObject {\n"
-                   "    id: root\n"
-                   "    property var heard: []\n"
-                   "    property var settle\n"
-                   "    property var reject\n"
-                   "    property bool ready: true\n"
-                   "    property QtObject action: "
-                   + action(properties)
-                   + "    function hear(what) { heard = heard.concat([what]); }\n"
-                     "    function run() {\n"
-                     "        action.run().then(value => hear('resolved ' + JSON.stringify(value)),\n"
-                     "                          reason => hear('rejected ' + (reason.error ?? '') + ' ' + reason));\n"
-                     "    }\n"
-                     "    function trigger() { action.trigger(); }\n"
-                     "    function promised() {\n"
-                     "        return new Promise((resolve, reject) => { root.settle = resolve; root.reject = reject; });\n"
-                     "    }\n"
-                     "    function settleNow() { settle('late'); }\n"
-                     "    function rejectNow() { reject(new Error('late')); }\n"
-                     "    function forget() { action.destroy(); action = null; }\n"
-                     "}\n"))
+    if (!loadScene(
+                "QtObject {\n"
+                "    id: root\n"
+                "    property var heard: []\n"
+                "    property var settle\n"
+                "    property var reject\n"
+                "    property bool ready: true\n"
+                "    property QtObject action: "
+                + action(properties)
+                + "    function hear(what) { heard = heard.concat([what]); }\n"
+                  "    function run() {\n"
+                  "        action.run().then(value => hear('resolved ' + JSON.stringify(value)),\n"
+                  "                          reason => hear('rejected ' + (reason.error ?? '') + ' ' + reason));\n"
+                  "    }\n"
+                  "    function trigger() { action.trigger(); }\n"
+                  "    function promised() {\n"
+                  "        return new Promise((resolve, reject) => { root.settle = resolve; root.reject = reject; });\n"
+                  "    }\n"
+                  "    function settleNow() { settle('late'); }\n"
+                  "    function rejectNow() { reject(new Error('late')); }\n"
+                  "    function forget() { action.destroy(); action = null; }\n"
+                  "}\n"))
         return false;
     m_action = m_root->property("action").value<QObject *>();
     return m_action && lock();
@@ -170,12 +171,12 @@ void TestLockedAction::workRunsUnderTheLock()
     QCOMPARE(state(), Waiting);
     QCOMPARE(m_action->property("running").toBool(), true);
     QTRY_VERIFY_WITH_TIMEOUT(heard().contains(QLatin1String("resolved")), Patience);
-    QCOMPARE(heard(), QStringLiteral("work true true 2 | finished 42 | resolved 42"));
+    QCOMPARE(heard(), u"work true true 2 | finished 42 | resolved 42"_s);
     QCOMPARE(state(), Idle);
     QTRY_VERIFY_WITH_TIMEOUT(!m_server.exists(m_key), Patience);
     QCOMPARE(m_action->property("error").toInt(), int(DistributedLock::NoError));
 
-    call("trigger"); // and again
+    call("trigger"); // once more
     QTRY_VERIFY_WITH_TIMEOUT(heard().endsWith(QLatin1String("resolved 42 | work true true 2 | finished 42")), Patience);
 }
 
@@ -189,7 +190,7 @@ void TestLockedAction::heldUntilThePromiseSettles()
     QVERIFY(m_server.exists(m_key));
     QCOMPARE(heard(), QString());
     call("settleNow");
-    QTRY_COMPARE_WITH_TIMEOUT(heard(), QStringLiteral("finished \"late\" | resolved \"late\""), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(heard(), u"finished \"late\" | resolved \"late\""_s, Patience);
     QTRY_VERIFY_WITH_TIMEOUT(!m_server.exists(m_key), Patience);
 }
 
@@ -201,7 +202,7 @@ void TestLockedAction::waitsItsTurn()
     QTRY_COMPARE_WITH_TIMEOUT(lock()->queuePosition(), 0, Patience);
     QCOMPARE(state(), Waiting);
     m_server.cli({"DEL", m_key});
-    QTRY_COMPARE_WITH_TIMEOUT(heard(), QStringLiteral("finished \"done\" | resolved \"done\""), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(heard(), u"finished \"done\" | resolved \"done\""_s, Patience);
 }
 
 void TestLockedAction::refusedAfterTheWait()
@@ -211,9 +212,8 @@ void TestLockedAction::refusedAfterTheWait()
     call("run");
     QTRY_COMPARE_WITH_TIMEOUT(m_root->property("heard").toStringList().size(), 2, Patience);
     const QString error = QString::number(DistributedLock::TimeoutError);
-    QVERIFY2(heard().startsWith(QStringLiteral("refused %1 Lock \"%2\"").arg(error, QLatin1String(m_name))),
-             qPrintable(heard()));
-    QVERIFY2(heard().contains(QStringLiteral("| rejected %1 Error: Lock \"%2\"").arg(error, QLatin1String(m_name))),
+    QVERIFY2(heard().startsWith(u"refused %1 Lock \"%2\""_s.arg(error, QLatin1String(m_name))), qPrintable(heard()));
+    QVERIFY2(heard().contains(u"| rejected %1 Error: Lock \"%2\""_s.arg(error, QLatin1String(m_name))),
              qPrintable(heard()));
     QCOMPARE(m_action->property("error").toInt(), int(DistributedLock::TimeoutError));
     QVERIFY(!m_action->property("errorString").toString().isEmpty());
@@ -233,7 +233,7 @@ void TestLockedAction::busySkip()
     QVERIFY(load("whenBusy: LockedAction.Skip; work: () => root.hear('work')"));
     call("run");
     QTRY_VERIFY_WITH_TIMEOUT(!heard().isEmpty(), Patience);
-    QCOMPARE(heard(), QStringLiteral("resolved undefined"));
+    QCOMPARE(heard(), u"resolved undefined"_s);
     QCOMPARE(state(), Idle);
     QCOMPARE(m_action->property("error").toInt(), int(DistributedLock::NoError));
     m_server.cli({"DEL", m_key});
@@ -247,7 +247,7 @@ void TestLockedAction::busyFail()
     QVERIFY(load("whenBusy: LockedAction.Fail; work: () => root.hear('work')"));
     call("trigger");
     QTRY_VERIFY_WITH_TIMEOUT(!heard().isEmpty(), Patience);
-    QVERIFY2(heard().startsWith(QStringLiteral("refused %1 ").arg(DistributedLock::BusyError)), qPrintable(heard()));
+    QVERIFY2(heard().startsWith(u"refused %1 "_s.arg(DistributedLock::BusyError)), qPrintable(heard()));
     QCOMPARE(m_action->property("error").toInt(), int(DistributedLock::BusyError));
     QCOMPARE(m_server.get(m_key), QByteArrayLiteral("foreign"));
 }
@@ -268,21 +268,21 @@ void TestLockedAction::workFails()
     QFETCH(QByteArray, work);
     QFETCH(QString, reason);
     QVERIFY(load("work: " + work));
-    const QString problem = reason.isEmpty() ? QStringLiteral("there is no work") : QStringLiteral("no paper");
-    const QRegularExpression line(QStringLiteral("\"%1\".*%2").arg(QString::fromLatin1(m_name), problem));
+    const QString problem = reason.isEmpty() ? u"is not a function"_s : u"no paper"_s;
+    const QRegularExpression line(u"\"%1\".*%2"_s.arg(QString::fromLatin1(m_name), problem));
     QTest::ignoreMessage(QtWarningMsg, line);
     call("run");
     QTRY_VERIFY_WITH_TIMEOUT(heard().contains(QLatin1String("rejected")), Patience);
     if (reason.isEmpty())
         QVERIFY2(heard().startsWith(QLatin1String("failed TypeError")), qPrintable(heard()));
     else
-        QCOMPARE(heard(), QStringLiteral("failed %1 | rejected  %1").arg(reason));
+        QCOMPARE(heard(), u"failed %1 | rejected  %1"_s.arg(reason));
     QVERIFY(!m_action->property("errorString").toString().isEmpty());
     QCOMPARE(m_action->property("error").toInt(), int(DistributedLock::NoError));
     QCOMPARE(state(), Idle);
     QTRY_VERIFY_WITH_TIMEOUT(!m_server.exists(m_key), Patience);
 
-    // Triggered by a button there is no promise, and maybe no handler either: the log has it.
+    // An action triggered by a button has no promise, and perhaps no handler: the failure must be logged.
     QTest::ignoreMessage(QtWarningMsg, line);
     call("trigger");
     QTRY_COMPARE_WITH_TIMEOUT(heard().count(QLatin1String("failed")), 2, Patience);
@@ -304,10 +304,10 @@ void TestLockedAction::refusedForOtherReasons()
     QFETCH(QByteArray, properties);
     QFETCH(int, error);
     QVERIFY(load("work: () => root.hear('work')\n" + properties));
-    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(QStringLiteral("^LockedAction: Lock \".*\"")));
+    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"^LockedAction: Lock \".*\""_s));
     call("trigger");
     QTRY_VERIFY_WITH_TIMEOUT(!heard().isEmpty(), Patience);
-    QVERIFY2(heard().startsWith(QStringLiteral("refused %1 ").arg(error)), qPrintable(heard()));
+    QVERIFY2(heard().startsWith(u"refused %1 "_s.arg(error)), qPrintable(heard()));
     QCOMPARE(state(), Idle);
 }
 
@@ -316,13 +316,15 @@ void TestLockedAction::workFailsWithoutAText()
     QVERIFY(loadScene("QtObject {\n"
                       "    property bool failed\n"
                       "    property LockedAction action: LockedAction {\n"
-                      "        name: '" + m_name + "'; server: '" + m_server.url().toEncoded() + "'\n"
-                      "        work: () => { throw Object.create(null); }\n"
-                      "    }\n"
-                      "    function run() { action.run().catch(() => { failed = true; }); }\n"
-                      "}\n"));
+                      "        name: '"
+                      + m_name + "'; server: '" + m_server.url().toEncoded()
+                      + "'\n"
+                        "        work: () => { throw Object.create(null); }\n"
+                        "    }\n"
+                        "    function run() { action.run().catch(() => { failed = true; }); }\n"
+                        "}\n"));
     m_action = m_root->property("action").value<QObject *>();
-    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(QStringLiteral("failed.*no text")));
+    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"failed: unknown reason"_s));
     call("run");
     QTRY_VERIFY_WITH_TIMEOUT(m_root->property("failed").toBool(), Patience);
     QCOMPARE(state(), Idle);
@@ -335,12 +337,12 @@ void TestLockedAction::handlersSeeOneState_data()
     QTest::addColumn<QByteArray>("properties");
     QTest::addColumn<bool>("busy");
     QTest::addColumn<QString>("views");
-    const QString waiting = QStringLiteral("1 true 0 - false");
-    const QString working = QStringLiteral("2 true 0 - false");
-    const QString idle = QStringLiteral("0 false 0 - true");
-    const QString failed = QStringLiteral("0 false 0 text true");
-    const QString busy = QStringLiteral("0 false %1 text true").arg(DistributedLock::BusyError);
-    const QString timeout = QStringLiteral("0 false %1 text true").arg(DistributedLock::TimeoutError);
+    const QString waiting = u"1 true 0 - false"_s;
+    const QString working = u"2 true 0 - false"_s;
+    const QString idle = u"0 false 0 - true"_s;
+    const QString failed = u"0 false 0 text true"_s;
+    const QString busy = u"0 false %1 text true"_s.arg(DistributedLock::BusyError);
+    const QString timeout = u"0 false %1 text true"_s.arg(DistributedLock::TimeoutError);
     const auto row = [](const char *name, const QByteArray &properties, bool isBusy, const QStringList &views) {
         QTest::newRow(name) << properties << isBusy << views.join(QLatin1String(" | "));
     };
@@ -353,7 +355,7 @@ void TestLockedAction::handlersSeeOneState_data()
         {waiting, working, failed, waiting, working, failed});
 }
 
-/// Of two runs. All properties change first, then they notify, then comes the signal.
+/// In two runs: all properties change, then their signals are emitted, then the signal of the result.
 void TestLockedAction::handlersSeeOneState()
 {
     QFETCH(QByteArray, properties);
@@ -361,36 +363,37 @@ void TestLockedAction::handlersSeeOneState()
     QFETCH(QString, views);
     if (busy)
         QVERIFY(hold());
-    QVERIFY(loadScene("QtObject {\n"
-                      "    id: root\n"
-                      "    property var heard: []\n"
-                      "    property var views: []\n"
-                      "    function hear(what) { heard = heard.concat([what]); see(); }\n"
-                      "    function see(enabled = action.enabled) {\n"
-                      "        const view = [action.state, action.running, action.error, action.errorString ? 'text' : '-',\n"
-                      "                      enabled].join(' ');\n"
-                      "        if (views[views.length - 1] !== view)\n"
-                      "            views = views.concat([view]);\n"
-                      "    }\n"
-                      "    property LockedAction action: "
-                      + action(properties
-                               + "\nonStateChanged: root.see(); onRunningChanged: root.see(); onErrorChanged: root.see()\n"
-                                 "onErrorStringChanged: root.see()\n"
-                                 "onEnabledChanged: enabled => root.see(enabled)\n" // Qt sets it after that signal
-                                 )
-                      + "    property Binding binding: Binding {\n" // sees each change by itself
-                        "        target: root; property: 'bound'\n"
-                        "        value: { root.see; return [root.action.error, root.action.running, root.action.errorString]; }\n"
-                        "    }\n"
-                        "    property var bound\n"
-                        "    onBoundChanged: if (views.length > 0) see()\n"
-                        "    function run() { action.run().then(() => hear('ended'), () => hear('ended')); }\n"
-                        "}\n"));
+    QVERIFY(loadScene(
+            "QtObject {\n"
+            "    id: root\n"
+            "    property var heard: []\n"
+            "    property var views: []\n"
+            "    function hear(what) { heard = heard.concat([what]); see(); }\n"
+            "    function see(enabled = action.enabled) {\n"
+            "        const view = [action.state, action.running, action.error, action.errorString ? 'text' : '-',\n"
+            "                      enabled].join(' ');\n"
+            "        if (views[views.length - 1] !== view)\n"
+            "            views = views.concat([view]);\n"
+            "    }\n"
+            "    property LockedAction action: "
+            + action(properties
+                     + "\nonStateChanged: root.see(); onRunningChanged: root.see(); onErrorChanged: root.see()\n"
+                       "onErrorStringChanged: root.see()\n"
+                       "onEnabledChanged: enabled => root.see(enabled)\n" // Qt changes it after that signal
+                     )
+            + "    property Binding binding: Binding {\n" // evaluated at each single change
+              "        target: root; property: 'bound'\n"
+              "        value: { root.see; return [root.action.error, root.action.running, root.action.errorString]; }\n"
+              "    }\n"
+              "    property var bound\n"
+              "    onBoundChanged: if (views.length > 0) see()\n"
+              "    function run() { action.run().then(() => hear('ended'), () => hear('ended')); }\n"
+              "}\n"));
     m_action = m_root->property("action").value<QObject *>();
     const auto ended = [this] { return heard().count(QLatin1String("ended")); };
     for (int run = 1; run <= 2; ++run) {
         if (properties.contains("paper"))
-            QTest::ignoreMessage(QtWarningMsg, QRegularExpression(QStringLiteral("no paper")));
+            QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"no paper"_s));
         call("run");
         QTRY_COMPARE_WITH_TIMEOUT(ended(), run, Patience);
     }
@@ -408,19 +411,20 @@ void TestLockedAction::runAgainInEachHandler_data()
     }
 }
 
-/// Also under the name that was set during the first run, and without the level of the run before.
+/// Also under a name that was set during the first run, and with a single level.
 void TestLockedAction::runAgainInEachHandler()
 {
     QFETCH(QByteArray, handler);
     QFETCH(QByteArray, work);
     const bool fails = work.contains("throw");
     QVERIFY(load("property int runs\n"
-                 "work: " + work + "\n"
-                 + handler + ": { if (!running && runs < 2 && (errorString !== '') === " + (fails ? "true" : "false")
-                 + ") { ++runs; name = '" + m_name + "-' + runs; root.hear('again ' + lock.holdCount); trigger(); } }\n"));
+                 "work: "
+                 + work + "\n" + handler + ": { if (!running && runs < 2 && (errorString !== '') === "
+                 + (fails ? "true" : "false") + ") { ++runs; name = '" + m_name
+                 + "-' + runs; root.hear('again ' + lock.holdCount); trigger(); } }\n"));
     const bool never = !fails && handler == "onErrorStringChanged";
     for (int run = 0; fails && run < 3; ++run)
-        QTest::ignoreMessage(QtWarningMsg, QRegularExpression(QStringLiteral("no paper")));
+        QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"no paper"_s));
     call("trigger");
     QTRY_COMPARE_WITH_TIMEOUT(heard().count(QLatin1String("work")), never ? 1 : 3, Patience);
     QTRY_COMPARE_WITH_TIMEOUT(state(), Idle, Patience);
@@ -462,9 +466,9 @@ void TestLockedAction::oneRunAtATime()
     QTRY_COMPARE_WITH_TIMEOUT(state(), Working, Patience);
     QCOMPARE(lock()->holdCount(), 1);
     QTRY_VERIFY_WITH_TIMEOUT(heard().contains(QLatin1String("rejected")), Patience);
-    QVERIFY2(heard().contains(QStringLiteral("rejected %1 Error: Lock \"%2\": the action is running already")
-                                      .arg(DistributedLock::BusyError)
-                                      .arg(QLatin1String(m_name))),
+    QVERIFY2(heard().contains(
+                     u"rejected %1 Error: Lock \"%2\": the action is running already"_s.arg(DistributedLock::BusyError)
+                             .arg(QLatin1String(m_name))),
              qPrintable(heard()));
     QCOMPARE(m_action->property("errorString").toString(), QString());
     call("settleNow");
@@ -479,14 +483,14 @@ void TestLockedAction::lostWhileWorking()
     call("run");
     QTRY_COMPARE_WITH_TIMEOUT(state(), Working, Patience);
     QCOMPARE(m_server.cli({"DEL", m_key}), QByteArrayLiteral("1"));
-    QTRY_COMPARE_WITH_TIMEOUT(heard(), QStringLiteral("lost %1").arg(DistributedLock::Deleted), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(heard(), u"lost %1"_s.arg(DistributedLock::Deleted), Patience);
     QVERIFY(m_action->property("errorString").toString().contains(QLatin1String(m_name)));
-    QCOMPARE(state(), Working); // the work itself goes on
+    QCOMPARE(state(), Working); // the work continues
     QVERIFY(hold());
     call("settleNow");
     QTRY_VERIFY_WITH_TIMEOUT(heard().contains(QLatin1String("resolved")), Patience);
     QCOMPARE(state(), Idle);
-    QCOMPARE(m_server.get(m_key), QByteArrayLiteral("foreign")); // the next holder is left alone
+    QCOMPARE(m_server.get(m_key), QByteArrayLiteral("foreign")); // the lock of the next holder is not released
 }
 
 void TestLockedAction::lostBeforeTheWork()
@@ -495,8 +499,7 @@ void TestLockedAction::lostBeforeTheWork()
     connect(lock(), &DistributedLock::acquired, lock(), &DistributedLock::release);
     call("trigger");
     QTRY_VERIFY_WITH_TIMEOUT(!heard().isEmpty(), Patience);
-    QVERIFY2(heard().startsWith(QStringLiteral("refused %1 ").arg(DistributedLock::CancelledError)),
-             qPrintable(heard()));
+    QVERIFY2(heard().startsWith(u"refused %1 "_s.arg(DistributedLock::CancelledError)), qPrintable(heard()));
     QCOMPARE(state(), Idle);
 }
 
@@ -510,12 +513,12 @@ void TestLockedAction::renamed_data()
     }
 }
 
-/// A run keeps its lock; the next one has the new one.
+/// A run keeps its lock; the next one uses the new name.
 void TestLockedAction::renamed()
 {
     QFETCH(bool, waiting);
     QFETCH(QByteArray, property);
-    const QString other = property == "name" ? QLatin1String(m_name + "b") : QStringLiteral("memory:");
+    const QString other = property == "name" ? QLatin1String(m_name + "b") : u"memory:"_s;
     if (waiting)
         QVERIFY(hold());
     QVERIFY(load("work: () => root.promised()"));
@@ -537,7 +540,7 @@ void TestLockedAction::renamed()
     QVERIFY(m_server.exists(m_key));
     QVERIFY(!m_server.exists(m_key + "b"));
     call("settleNow");
-    QTRY_COMPARE_WITH_TIMEOUT(heard(), QStringLiteral("finished \"late\" | resolved \"late\""), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(heard(), u"finished \"late\" | resolved \"late\""_s, Patience);
     QCOMPARE(lock()->property(property.constData()).toString(), other);
     QTRY_VERIFY_WITH_TIMEOUT(!m_server.exists(m_key), Patience);
 
@@ -548,7 +551,7 @@ void TestLockedAction::renamed()
     call("settleNow");
     QTRY_COMPARE_WITH_TIMEOUT(state(), Idle, Patience);
 
-    // In the turn in which it is triggered.
+    // In the same turn of the event loop in which it is triggered.
     m_action->setProperty("server", m_server.url());
     m_action->setProperty("name", QLatin1String(m_name + "c"));
     call("trigger");
@@ -593,8 +596,7 @@ void TestLockedAction::destroyedWhileWaiting()
     QTRY_COMPARE_WITH_TIMEOUT(destroyed.count(), 1, Patience);
     QTRY_VERIFY_WITH_TIMEOUT(!m_server.exists("{" + m_key + "}:queue"), Patience);
     QTRY_VERIFY_WITH_TIMEOUT(!heard().isEmpty(), Patience);
-    QVERIFY2(heard().startsWith(QStringLiteral("rejected %1 Error: ").arg(DistributedLock::CancelledError)),
-             qPrintable(heard()));
+    QVERIFY2(heard().startsWith(u"rejected %1 Error: "_s.arg(DistributedLock::CancelledError)), qPrintable(heard()));
     QVERIFY2(heard().contains(QLatin1String(m_name)), qPrintable(heard()));
     QCOMPARE(m_server.get(m_key), QByteArrayLiteral("foreign"));
 }
@@ -607,7 +609,7 @@ void TestLockedAction::destroyedWhileWorking()
     call("forget");
     QTRY_VERIFY_WITH_TIMEOUT(!m_server.exists(m_key), Patience);
     call("settleNow");
-    QTRY_COMPARE_WITH_TIMEOUT(heard(), QStringLiteral("resolved \"late\""), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(heard(), u"resolved \"late\""_s, Patience);
 
     QVERIFY(load("work: () => root.promised()"));
     call("run");
@@ -615,7 +617,7 @@ void TestLockedAction::destroyedWhileWorking()
     call("forget");
     QTRY_VERIFY_WITH_TIMEOUT(!m_server.exists(m_key), Patience);
     call("rejectNow");
-    QTRY_COMPARE_WITH_TIMEOUT(heard(), QStringLiteral("rejected  Error: late"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(heard(), u"rejected  Error: late"_s, Patience);
 }
 
 void TestLockedAction::engineDestroyedWhileWorking()
@@ -654,52 +656,52 @@ void TestLockedAction::clickedButton()
     click();
     QCOMPARE(state(), Waiting);
     QCOMPARE(button->isEnabled(), false);
-    QCOMPARE(button->property("text").toString(), QStringLiteral("Building"));
+    QCOMPARE(button->property("text").toString(), u"Building"_s);
     click();
     QTRY_COMPARE_WITH_TIMEOUT(state(), Working, Patience);
     click();
     call("settleNow");
-    QTRY_COMPARE_WITH_TIMEOUT(heard(), QStringLiteral("finished \"late\""), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(heard(), u"finished \"late\""_s, Patience);
     QCOMPARE(button->isEnabled(), true);
-    QCOMPARE(button->property("text").toString(), QStringLiteral("Build"));
+    QCOMPARE(button->property("text").toString(), u"Build"_s);
 }
 
-/// The states side by side, in a picture kept for who wants to look.
+/// Renders the states side by side, into a picture in PICTURE_DIR.
 void TestLockedAction::picture()
 {
     QVERIFY(hold());
-    QVERIFY(loadScene(
-            "Window {\n"
-            "    id: root\n"
-            "    property var heard: []\n"
-            "    property alias repeater: repeater\n"
-            "    function hear(what) { heard = heard.concat([what]); }\n"
-            "    width: 560; height: 4 * 84 + 20; visible: true; color: '#fafafa'\n"
-            "    Column {\n"
-            "        x: 20; y: 20; spacing: 16\n"
-            "        Repeater {\n"
-            "            id: repeater\n"
-            "            model: [['" + m_name + "free', 0], ['" + m_name + "', 10000], ['" + m_name
-            + "work', 0], ['" + m_name
-            + "', 0]]\n"
-              "            Row {\n"
-              "                required property var modelData\n"
-              "                property alias action: action\n"
-              "                spacing: 24\n"
-              "                Button {\n"
-              "                    width: 140; height: 68\n"
-              "                    action: "
-            + action("id: action\n"
-                     "wait: modelData[1]\n"
-                     "text: state === LockedAction.Waiting ? 'Waiting…' : running ? 'Building…' : 'Build'\n"
-                     "work: () => new Promise(() => {})",
-                     "modelData[0]")
-            + "                }\n"
-              "                LockStatus { lock: action.lock; width: 340; anchors.verticalCenter: parent.verticalCenter }\n"
-              "            }\n"
-              "        }\n"
-              "    }\n"
-              "}\n"));
+    QVERIFY(loadScene("Window {\n"
+                      "    id: root\n"
+                      "    property var heard: []\n"
+                      "    property alias repeater: repeater\n"
+                      "    function hear(what) { heard = heard.concat([what]); }\n"
+                      "    width: 560; height: 4 * 84 + 20; visible: true; color: '#fafafa'\n"
+                      "    Column {\n"
+                      "        x: 20; y: 20; spacing: 16\n"
+                      "        Repeater {\n"
+                      "            id: repeater\n"
+                      "            model: [['"
+                      + m_name + "free', 0], ['" + m_name + "', 10000], ['" + m_name + "work', 0], ['" + m_name
+                      + "', 0]]\n"
+                        "            Row {\n"
+                        "                required property var modelData\n"
+                        "                property alias action: action\n"
+                        "                spacing: 24\n"
+                        "                Button {\n"
+                        "                    width: 140; height: 68\n"
+                        "                    action: "
+                      + action("id: action\n"
+                               "wait: modelData[1]\n"
+                               "text: state === LockedAction.Waiting ? 'Waiting…' : running ? 'Building…' : 'Build'\n"
+                               "work: () => new Promise(() => {})",
+                               "modelData[0]")
+                      + "                }\n"
+                        "                LockStatus { lock: action.lock; width: 340; anchors.verticalCenter: "
+                        "parent.verticalCenter }\n"
+                        "            }\n"
+                        "        }\n"
+                        "    }\n"
+                        "}\n"));
     auto *window = qobject_cast<QQuickWindow *>(m_root.get());
     QVERIFY(QTest::qWaitForWindowExposed(window));
     auto *repeater = window->property("repeater").value<QQuickItem *>();
@@ -719,9 +721,9 @@ void TestLockedAction::picture()
     const QImage image = window->grabWindow();
     QVERIFY(image.save(QStringLiteral(PICTURE_DIR "/lockedaction.png")));
     const auto row = [&image](int index) { return image.copy(20, 20 + index * 84, 140, 68); };
-    QVERIFY(row(0) != row(1)); // enabled and not
+    QVERIFY(row(0) != row(1)); // enabled and disabled
     QVERIFY(row(1) != row(2)); // "Waiting…" and "Building…"
-    QVERIFY(row(0) == row(3)); // to be clicked again
+    QVERIFY(row(0) == row(3)); // enabled again
 }
 
 QTEST_MAIN(TestLockedAction)

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
+#include "qmltesting.h"
+
 #include "support/redisserver.h"
 
 #include <QDistLock/DistributedLock>
@@ -8,8 +10,12 @@
 
 #include <QtCore/qdir.h>
 #include <QtCore/qpointer.h>
+#include <QtCore/qscopeguard.h>
 #include <QtGui/qaccessible.h>
 #include <QtGui/qfontinfo.h>
+#include <QtGui/qguiapplication.h>
+#include <QtGui/qpainter.h>
+#include <QtGui/qpalette.h>
 #include <QtQml/qqmlapplicationengine.h>
 #include <QtQml/qqmlcomponent.h>
 #include <QtQuick/qquickitem.h>
@@ -20,14 +26,14 @@
 #include <functional>
 #include <memory>
 
+using namespace Qt::StringLiterals;
+
 using namespace QDistLock;
+using QmlTesting::Patience;
 using Support::RedisServer;
 
-constexpr int Patience = 20000;
-
 /*!
-    LockStatus and the example, in windows nobody sees; what they look like is kept as pictures in
-    PICTURE_DIR.
+    LockStatus and the example 03 in windows. Pictures of all states are kept in PICTURE_DIR.
 */
 class TestLockStatus : public QObject
 {
@@ -48,12 +54,17 @@ private Q_SLOTS:
     void serverAwayForAWhile_data();
     void serverAwayForAWhile();
     void lockMadeInCpp();
-    void looksOnlyWhileVisible();
+    void pollsOnlyWhileVisible();
     void followsFontAndWidth();
     void accessible();
     void exampleInItsStates();
+    void exampleFitsFontAndColours_data();
+    void exampleFitsFontAndColours();
 
 private:
+    bool loadExample(const QString &server, int lease);
+    QQuickItem *findButton(QQuickItem *card, const QString &text) const;
+    void click(QQuickItem *button);
     bool load(const QByteArray &lockProperties);
     QString show(const char *property) const { return m_light->property(property).toString(); }
     QString phase() const { return show("phase"); }
@@ -68,6 +79,8 @@ private:
     std::unique_ptr<QQuickWindow> m_window;
     QQuickItem *m_light = nullptr;
     QPointer<DistributedLock> m_lock;
+    QList<QQuickItem *> m_cards; ///< of the example
+    QList<DistributedLock *> m_locks;
     QImage m_picture;
     QStringList m_warnings;
 };
@@ -93,49 +106,43 @@ void TestLockStatus::cleanup()
     QCOMPARE(m_warnings, QStringList());
 }
 
-/// One lock, shown on light and on dark.
+/// Loads one lock with two LockStatus items, on a light and on a dark background.
 bool TestLockStatus::load(const QByteArray &lockProperties)
 {
     m_window.reset();
-    m_engine = std::make_unique<QQmlEngine>();
-    m_engine->addImportPath(QStringLiteral(QML_MODULE_DIR));
-    connect(m_engine.get(), &QQmlEngine::warnings, this, [this](const QList<QQmlError> &errors) {
-        for (const QQmlError &error : errors)
-            m_warnings += error.toString();
-    });
+    m_engine = QmlTesting::makeEngine(&m_warnings);
     QQmlComponent component(m_engine.get());
-    component.setData(
-            "import QtQuick\n"
-            "import QDistLock\n"
-            "Window {\n"
-            "    id: window\n"
-            "    property DistributedLockBase lock: ownLock\n"
-            "    property var ownLock: DistributedLock {\n"
-            "        name: '"
-                    + m_name + "'; server: '" + url() + "'\n" + lockProperties
-                    + "\n"
-                      "    }\n"
-                      "    width: 640; height: 110; visible: true\n"
-                      "    Row {\n"
-                      "        Repeater {\n"
-                      "            model: [['#fafafa', '#202124'], ['#202124', '#f1f3f4']]\n"
-                      "            Rectangle {\n"
-                      "                required property var modelData\n"
-                      "                property alias status: status\n"
-                      "                width: window.width / 2; height: window.height; color: "
-                      "modelData[0]\n"
-                      "                palette.window: modelData[0]; palette.windowText: "
-                      "modelData[1]\n"
-                      "                LockStatus {\n"
-                      "                    id: status\n"
-                      "                    lock: window.lock\n"
-                      "                    anchors { fill: parent; margins: 16 }\n"
-                      "                }\n"
-                      "            }\n"
-                      "        }\n"
-                      "    }\n"
-                      "}\n",
-            QUrl());
+    component.setData("import QtQuick\n"
+                      "import QDistLock\n"
+                      "Window {\n"
+                      "    id: window\n"
+                      "    property DistributedLockBase lock: ownLock\n"
+                      "    property var ownLock: DistributedLock {\n"
+                      "        name: '"
+                              + m_name + "'; server: '" + url() + "'\n" + lockProperties
+                              + "\n"
+                                "    }\n"
+                                "    width: 760; height: 110; visible: true\n"
+                                "    Row {\n"
+                                "        Repeater {\n"
+                                "            model: [['#fafafa', '#202124'], ['#202124', '#f1f3f4']]\n"
+                                "            Rectangle {\n"
+                                "                required property var modelData\n"
+                                "                property alias status: status\n"
+                                "                width: window.width / 2; height: window.height; color: "
+                                "modelData[0]\n"
+                                "                palette.window: modelData[0]; palette.windowText: "
+                                "modelData[1]\n"
+                                "                LockStatus {\n"
+                                "                    id: status\n"
+                                "                    lock: window.lock\n"
+                                "                    anchors { fill: parent; margins: 16 }\n"
+                                "                }\n"
+                                "            }\n"
+                                "        }\n"
+                                "    }\n"
+                                "}\n",
+                      QUrl());
     m_window.reset(qobject_cast<QQuickWindow *>(component.create()));
     if (!m_window) {
         qWarning().noquote() << component.errorString();
@@ -155,7 +162,7 @@ bool TestLockStatus::load(const QByteArray &lockProperties)
     return m_light && m_lock && QTest::qWaitForWindowExposed(m_window.get());
 }
 
-/// What was painted is no picture before the frame after the change.
+/// Saves a picture. Canvas items paint only after the first frame that follows a change, so this renders two frames.
 void TestLockStatus::take(const QString &name)
 {
     m_window->grabWindow();
@@ -169,16 +176,18 @@ void TestLockStatus::withoutALock()
 {
     QVERIFY(load(""));
     m_window->setProperty("lock", QVariant::fromValue<DistributedLock *>(nullptr));
-    QCOMPARE(phase(), QStringLiteral("none"));
-    QCOMPARE(show("text"), QStringLiteral("No lock"));
-    take(QStringLiteral("status-none"));
+    QCOMPARE(phase(), u"none"_s);
+    QCOMPARE(show("text"), u"No lock"_s);
+    take(u"status-none"_s);
 }
 
 void TestLockStatus::eachState()
 {
+    m_name = "report:daily"; // shown in the picture of the README
+    m_key = "lock:" + m_name;
     QVERIFY(load("lease: 6000; retryInterval: 50"));
-    QCOMPARE(phase(), QStringLiteral("unlocked"));
-    QCOMPARE(show("text"), QStringLiteral("Unlocked"));
+    QCOMPARE(phase(), u"unlocked"_s);
+    QCOMPARE(show("text"), u"Unlocked"_s);
     QList<QImage> pictures;
     const auto taken = [&](const char *name) {
         take(QLatin1String(name));
@@ -188,31 +197,31 @@ void TestLockStatus::eachState()
 
     QCOMPARE(m_server.cli({"SET", m_key, "foreign", "PX", "60000"}), QByteArrayLiteral("OK"));
     m_lock->setProperty("active", true);
-    QTRY_COMPARE_WITH_TIMEOUT(phase(), QStringLiteral("acquiring"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(phase(), u"acquiring"_s, Patience);
     taken("status-acquiring");
 
     m_server.cli({"DEL", m_key});
-    QTRY_COMPARE_WITH_TIMEOUT(phase(), QStringLiteral("held"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(phase(), u"held"_s, Patience);
     QTRY_VERIFY(show("detail").contains(QLatin1String("s left")));
     taken("status-held");
 
     m_server.pause();
-    QTRY_COMPARE_WITH_TIMEOUT(phase(), QStringLiteral("atRisk"), Patience);
-    QVERIFY(show("detail").contains(QLatin1String("not renewed")));
+    QTRY_COMPARE_WITH_TIMEOUT(phase(), u"atRisk"_s, Patience);
+    QTRY_VERIFY(show("detail").contains(QLatin1String("not renewed, No connection")));
     taken("status-atrisk");
 
     m_lock->setProperty("active", false);
-    QTRY_COMPARE_WITH_TIMEOUT(phase(), QStringLiteral("releasing"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(phase(), u"releasing"_s, Patience);
     taken("status-releasing");
     m_server.resume();
     QTRY_COMPARE_WITH_TIMEOUT(m_lock->state(), DistributedLock::Unlocked, Patience);
 
     QSignalSpy lost(m_lock.data(), &DistributedLock::lost);
     m_lock->acquireAsync();
-    QTRY_COMPARE_WITH_TIMEOUT(phase(), QStringLiteral("held"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(phase(), u"held"_s, Patience);
     QCOMPARE(m_server.cli({"DEL", m_key}), QByteArrayLiteral("1"));
     QTRY_COMPARE_WITH_TIMEOUT(lost.count(), 1, Patience);
-    QCOMPARE(phase(), QStringLiteral("lost"));
+    QCOMPARE(phase(), u"lost"_s);
     QVERIFY(show("detail").contains(QLatin1String("deleted")));
     taken("status-lost");
 
@@ -220,6 +229,17 @@ void TestLockStatus::eachState()
         for (qsizetype j = 0; j < i; ++j)
             QVERIFY2(pictures[i] != pictures[j], "two states look the same");
     }
+
+    // tools/picture copies this one to docs/.
+    const int height = qRound((m_light->implicitHeight() + 32) * m_window->effectiveDevicePixelRatio());
+    QImage together(pictures[0].width(), height * int(pictures.size()), pictures[0].format());
+    QPainter painter(&together);
+    for (int i = 0; i < int(pictures.size()); ++i) {
+        pictures[i].setDevicePixelRatio(1);
+        painter.drawImage(0, i * height, pictures[i], 0, 0, -1, height);
+    }
+    painter.end();
+    QVERIFY(together.save(QStringLiteral(PICTURE_DIR "/lockstatus.png"), "PNG", 0)); // the smallest file
 }
 
 void TestLockStatus::errors_data()
@@ -227,20 +247,16 @@ void TestLockStatus::errors_data()
     QTest::addColumn<QByteArrayList>("command");
     QTest::addColumn<QByteArray>("properties");
     QTest::addColumn<QString>("text");
-    QTest::newRow("busy") << QByteArrayList{"SET", "KEY", "foreign", "PX", "60000"}
-                          << QByteArray("wait: 0") << "Busy";
-    QTest::newRow("timeout") << QByteArrayList{"SET", "KEY", "foreign", "PX", "60000"}
-                             << QByteArray("wait: 100") << "Timed out";
-    QTest::newRow("type") << QByteArrayList{"RPUSH", "KEY", "x"} << QByteArray()
-                          << "Key of another type";
-    QTest::newRow("name") << QByteArrayList{"PING"}
-                          << QByteArray("Component.onCompleted: name = ''") << "Unusable name";
-    QTest::newRow("options") << QByteArrayList{"PING"} << QByteArray("lease: -1")
-                             << "Unusable option";
-    QTest::newRow("connection")
-            << QByteArrayList{"PING"}
-            << QByteArray("wait: 300; Component.onCompleted: server = 'redis://127.0.0.1:1'")
-            << "No connection";
+    QTest::newRow("busy") << QByteArrayList{"SET", "KEY", "foreign", "PX", "60000"} << QByteArray("wait: 0") << "Busy";
+    QTest::newRow("timeout") << QByteArrayList{"SET", "KEY", "foreign", "PX", "60000"} << QByteArray("wait: 100")
+                             << "Timed out";
+    QTest::newRow("type") << QByteArrayList{"RPUSH", "KEY", "x"} << QByteArray() << "Key of another type";
+    QTest::newRow("name") << QByteArrayList{"PING"} << QByteArray("Component.onCompleted: name = ''")
+                          << "Unusable name";
+    QTest::newRow("options") << QByteArrayList{"PING"} << QByteArray("lease: -1") << "Unusable option";
+    QTest::newRow("connection") << QByteArrayList{"PING"}
+                                << QByteArray("wait: 300; Component.onCompleted: server = 'redis://127.0.0.1:1'")
+                                << "No connection";
 }
 
 void TestLockStatus::errors()
@@ -254,13 +270,13 @@ void TestLockStatus::errors()
     }
     m_server.cli(command);
     QVERIFY(load(properties));
-    // The element's own acquire(): it waits for the changed name or server.
+    // acquire() of the QML element, which waits until the changed name or server is applied.
     QVERIFY(QMetaObject::invokeMethod(m_lock.data(), "acquire"));
-    QTRY_COMPARE_WITH_TIMEOUT(phase(), QStringLiteral("error"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(phase(), u"error"_s, Patience);
     QCOMPARE(show("text"), text);
     QCOMPARE(show("detail"), m_lock->errorString());
     QVERIFY(!show("detail").isEmpty());
-    take(QStringLiteral("status-error-%1").arg(QLatin1String(QTest::currentDataTag())));
+    take(u"status-error-%1"_s.arg(QLatin1String(QTest::currentDataTag())));
 }
 
 void TestLockStatus::lossWhileAcquiring_data()
@@ -274,33 +290,33 @@ void TestLockStatus::lossWhileAcquiring()
 {
     QFETCH(bool, deleted);
     QVERIFY(load("lease: 1500; active: true"));
-    QTRY_COMPARE_WITH_TIMEOUT(phase(), QStringLiteral("held"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(phase(), u"held"_s, Patience);
     const auto steal = [this] { m_server.cli({"SET", m_key, "thief", "PX", "60000"}); };
     connect(m_lock, &DistributedLock::lost, this, steal);
     if (deleted)
         m_server.cli({"DEL", m_key});
     else
         steal();
-    QTRY_COMPARE_WITH_TIMEOUT(phase(), QStringLiteral("acquiring"), Patience);
-    QTRY_COMPARE(show("detail"), deleted ? QStringLiteral("after a loss: it was deleted on the server")
-                                         : QStringLiteral("after a loss: somebody else has it"));
-    QCOMPARE(show("text"), QStringLiteral("Waiting"));
-    take(QStringLiteral("status-acquiring-after-loss"));
+    QTRY_COMPARE_WITH_TIMEOUT(phase(), u"acquiring"_s, Patience);
+    QTRY_COMPARE(show("detail"),
+                 deleted ? u"after a loss: it was deleted on the server"_s : u"after a loss: somebody else holds it"_s);
+    QCOMPARE(show("text"), u"Waiting"_s);
+    take(u"status-acquiring-after-loss"_s);
 }
 
-/// Nobody answers, and the lock goes on trying.
+/// The server cannot be reached, and the lock keeps trying.
 void TestLockStatus::noConnection()
 {
     QVERIFY(load("active: true; Component.onCompleted: server = 'redis://127.0.0.1:1'"));
-    QTRY_COMPARE_WITH_TIMEOUT(show("text"), QStringLiteral("No connection"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(show("text"), u"No connection"_s, Patience);
     QCOMPARE(m_lock->state(), DistributedLock::Acquiring);
-    QCOMPARE(phase(), QStringLiteral("acquiring"));
+    QCOMPARE(phase(), u"acquiring"_s);
     QCOMPARE(show("detail"), m_lock->errorString());
     QVERIFY2(show("detail").contains(QLatin1String("redis://127.0.0.1:1")), qPrintable(show("detail")));
     QAccessibleInterface *interface = QAccessible::queryAccessibleInterface(m_light);
     QVERIFY(interface);
     QCOMPARE(interface->text(QAccessible::Description), m_lock->errorString());
-    take(QStringLiteral("status-no-connection"));
+    take(u"status-no-connection"_s);
 }
 
 void TestLockStatus::serverAwayForAWhile_data()
@@ -320,13 +336,13 @@ void TestLockStatus::serverAwayForAWhile()
     if (taken)
         QCOMPARE(server.cli({"SET", m_key, "foreign", "PX", "600000"}), QByteArrayLiteral("OK"));
     QVERIFY(load("lease: 60000; active: true; Component.onCompleted: server = '" + server.url().toEncoded() + "'"));
-    const QString text = taken ? QStringLiteral("Waiting") : QStringLiteral("Held");
-    QTRY_COMPARE_WITH_TIMEOUT(phase(), taken ? QStringLiteral("acquiring") : QStringLiteral("held"), Patience);
+    const QString text = taken ? u"Waiting"_s : u"Held"_s;
+    QTRY_COMPARE_WITH_TIMEOUT(phase(), taken ? u"acquiring"_s : u"held"_s, Patience);
     QTRY_VERIFY(taken || show("detail") == QLatin1String("60 s left"));
 
     server.stop();
     if (taken) {
-        QTRY_COMPARE_WITH_TIMEOUT(show("text"), QStringLiteral("No connection"), Patience);
+        QTRY_COMPARE_WITH_TIMEOUT(show("text"), u"No connection"_s, Patience);
         QCOMPARE(show("detail"), m_lock->errorString());
     } else {
         QTRY_VERIFY_WITH_TIMEOUT(show("detail").startsWith(QLatin1String("No connection, ")), Patience);
@@ -344,19 +360,19 @@ void TestLockStatus::serverAwayForAWhile()
 void TestLockStatus::lockMadeInCpp()
 {
     QVERIFY(load(""));
-    LockRegistry registry(QUrl(QStringLiteral("memory:lockstatus")));
-    DistributedLock *lock = registry.obtain(QStringLiteral("made in C++"));
+    LockRegistry registry(QUrl(u"memory:lockstatus"_s));
+    DistributedLock *lock = registry.obtain(u"made in C++"_s);
     m_window->setProperty("lock", QVariant::fromValue(lock));
     lock->acquire();
-    QTRY_COMPARE_WITH_TIMEOUT(phase(), QStringLiteral("held"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(phase(), u"held"_s, Patience);
     delete lock;
-    QTRY_COMPARE(phase(), QStringLiteral("none"));
+    QTRY_COMPARE(phase(), u"none"_s);
 }
 
-void TestLockStatus::looksOnlyWhileVisible()
+void TestLockStatus::pollsOnlyWhileVisible()
 {
     QVERIFY(load("active: true"));
-    QTRY_COMPARE_WITH_TIMEOUT(phase(), QStringLiteral("held"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(phase(), u"held"_s, Patience);
     const auto running = [this] {
         const auto objects = m_light->findChildren<QObject *>();
         for (const QObject *object : objects) {
@@ -389,102 +405,173 @@ void TestLockStatus::followsFontAndWidth()
 void TestLockStatus::accessible()
 {
     QVERIFY(load("active: true"));
-    QTRY_COMPARE_WITH_TIMEOUT(phase(), QStringLiteral("held"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(phase(), u"held"_s, Patience);
     QAccessibleInterface *interface = QAccessible::queryAccessibleInterface(m_light);
     QVERIFY(interface);
     QCOMPARE(interface->text(QAccessible::Name), QString::fromLatin1("Lock " + m_name + ": Held"));
     QCOMPARE(interface->role(), QAccessible::Indicator);
 
-    // Percent signs of the name are not place markers.
+    // A percent sign in the name must not be treated as a place marker.
     m_name = "orders%2F7 %1";
     QVERIFY(load(""));
     interface = QAccessible::queryAccessibleInterface(m_light);
     QVERIFY(interface);
-    QCOMPARE(interface->text(QAccessible::Name), QStringLiteral("Lock orders%2F7 %1: Unlocked"));
+    QCOMPARE(interface->text(QAccessible::Name), u"Lock orders%2F7 %1: Unlocked"_s);
+}
+
+/// Calls \a visit for \a item and all items below it.
+static void visitItems(QQuickItem *item, const std::function<void(QQuickItem *)> &visit)
+{
+    visit(item);
+    const auto children = item->childItems();
+    for (QQuickItem *child : children)
+        visitItems(child, visit);
+}
+
+bool TestLockStatus::loadExample(const QString &server, int lease)
+{
+    auto engine = QmlTesting::makeEngine<QQmlApplicationEngine>(&m_warnings);
+    engine->setInitialProperties(
+            {{u"server"_s, server}, {u"lockName"_s, QString::fromLatin1(m_name)}, {u"lease"_s, lease}});
+    engine->load(QUrl::fromLocalFile(QStringLiteral(EXAMPLE_DIR "/Main.qml")));
+    m_window.reset(qobject_cast<QQuickWindow *>(engine->rootObjects().value(0)));
+    m_engine = std::move(engine);
+    if (!m_window || !QTest::qWaitForWindowExposed(m_window.get()))
+        return false;
+    m_cards.clear();
+    m_locks.clear();
+    visitItems(m_window->contentItem(), [this](QQuickItem *item) {
+        if (item->property("lockName").isValid()) {
+            m_cards.append(item);
+            m_locks.append(item->property("lock").value<DistributedLock *>());
+        }
+    });
+    return m_cards.size() == 3;
+}
+
+QQuickItem *TestLockStatus::findButton(QQuickItem *card, const QString &text) const
+{
+    QQuickItem *button = nullptr;
+    visitItems(card, [&](QQuickItem *item) {
+        if (item->property("text").toString() == text && item->inherits("QQuickRectangle"))
+            button = item;
+    });
+    return button;
+}
+
+void TestLockStatus::click(QQuickItem *button)
+{
+    QVERIFY(button);
+    QTest::mouseClick(m_window.get(), Qt::LeftButton, {},
+                      button->mapToScene(QPointF(button->width() / 2, button->height() / 2)).toPoint());
 }
 
 void TestLockStatus::exampleInItsStates()
 {
-    auto engine = std::make_unique<QQmlApplicationEngine>();
-    engine->addImportPath(QStringLiteral(QML_MODULE_DIR));
-    connect(engine.get(), &QQmlEngine::warnings, this, [this](const QList<QQmlError> &errors) {
-        for (const QQmlError &error : errors)
-            m_warnings += error.toString();
-    });
-    engine->setInitialProperties({{QStringLiteral("server"), m_server.url().toString()},
-                                  {QStringLiteral("lockName"), QString::fromLatin1(m_name)},
-                                  {QStringLiteral("lease"), 4500}});
-    engine->load(QUrl::fromLocalFile(QStringLiteral(EXAMPLE_DIR "/Main.qml")));
-    QCOMPARE(engine->rootObjects().size(), 1);
-    m_window.reset(qobject_cast<QQuickWindow *>(engine->rootObjects().constFirst()));
-    m_engine = std::move(engine);
-    QVERIFY(m_window);
-    QVERIFY(QTest::qWaitForWindowExposed(m_window.get()));
+    QVERIFY(loadExample(m_server.url().toString(), 4500));
+    const auto &cards = m_cards;
+    const auto &locks = m_locks;
+    const auto click = [this](QQuickItem *card, const QString &text) { this->click(findButton(card, text)); };
 
-    QList<QQuickItem *> cards;
-    const std::function<void(QQuickItem *)> collect = [&](QQuickItem *item) {
-        if (item->property("lockName").isValid())
-            cards.append(item);
-        const auto children = item->childItems();
-        for (QQuickItem *child : children)
-            collect(child);
-    };
-    collect(m_window->contentItem());
-    QCOMPARE(cards.size(), 3);
-    QList<DistributedLock *> locks;
-    for (QQuickItem *card : std::as_const(cards))
-        locks.append(card->property("lock").value<DistributedLock *>());
-
-    const auto click = [this](QQuickItem *card, const QString &text) {
-        QQuickItem *button = nullptr;
-        const std::function<void(QQuickItem *)> find = [&](QQuickItem *item) {
-            if (item->property("text").toString().startsWith(text)
-                && item->inherits("QQuickRectangle"))
-                button = item;
-            const auto children = item->childItems();
-            for (QQuickItem *child : children)
-                find(child);
-        };
-        find(card);
-        QVERIFY2(button, qPrintable(text));
-        QTest::mouseClick(
-                m_window.get(), Qt::LeftButton, {},
-                button->mapToScene(QPointF(button->width() / 2, button->height() / 2)).toPoint());
-    };
-
-    take(QStringLiteral("example-unlocked"));
-    click(cards[0], QStringLiteral("Acquire"));
+    take(u"example-unlocked"_s);
+    click(cards[0], u"Acquire"_s);
     QTRY_VERIFY_WITH_TIMEOUT(locks[0]->isHeld(), Patience);
-    click(cards[1], QStringLiteral("Keep"));
-    click(cards[2], QStringLiteral("Acquire"));
+    click(cards[1], u"Keep"_s);
+    click(cards[2], u"Acquire"_s);
     QTRY_COMPARE_WITH_TIMEOUT(locks[1]->state(), DistributedLock::Acquiring, Patience);
     QTRY_COMPARE_WITH_TIMEOUT(locks[2]->state(), DistributedLock::Acquiring, Patience);
-    take(QStringLiteral("example-contended"));
+    take(u"example-contended"_s);
 
-    click(cards[2], QStringLiteral("Release"));
+    click(cards[2], u"Release"_s);
     QTRY_COMPARE_WITH_TIMEOUT(locks[2]->state(), DistributedLock::Unlocked, Patience);
     QSignalSpy lost(locks[0], &DistributedLock::lost);
-    click(cards[2], QStringLiteral("Force release"));
+    click(cards[2], u"Force release"_s);
     QTRY_COMPARE_WITH_TIMEOUT(lost.count(), 1, Patience);
-    QCOMPARE(lost.first().first().value<DistributedLock::LossReason>(),
-             DistributedLock::ForcedRelease);
+    QCOMPARE(lost.first().first().value<DistributedLock::LossReason>(), DistributedLock::ForcedRelease);
     QTRY_VERIFY_WITH_TIMEOUT(locks[1]->isHeld(), Patience);
-    take(QStringLiteral("example-lost"));
+    take(u"example-lost"_s);
 
     m_server.pause();
     QTRY_COMPARE_WITH_TIMEOUT(locks[1]->state(), DistributedLock::AtRisk, Patience);
-    take(QStringLiteral("example-atrisk"));
+    take(u"example-atrisk"_s);
     QTRY_VERIFY_WITH_TIMEOUT(!locks[1]->isHeld(), Patience);
     m_server.resume();
     QTRY_VERIFY_WITH_TIMEOUT(locks[1]->isHeld(), Patience);
     QVERIFY(cards[1]->property("keep").toBool());
-    click(cards[1], QStringLiteral("Keep"));
+    click(cards[1], u"Keep"_s);
     QTRY_COMPARE_WITH_TIMEOUT(locks[1]->state(), DistributedLock::Unlocked, Patience);
 
     QCOMPARE(m_server.cli({"RPUSH", m_key, "something else"}), QByteArrayLiteral("1"));
-    click(cards[0], QStringLiteral("Acquire"));
+    click(cards[0], u"Acquire"_s);
     QTRY_COMPARE_WITH_TIMEOUT(locks[0]->error(), DistributedLock::ForeignTypeError, Patience);
-    take(QStringLiteral("example-error"));
+    take(u"example-error"_s);
+}
+
+void TestLockStatus::exampleFitsFontAndColours_data()
+{
+    QTest::addColumn<int>("pointSize");
+    QTest::addColumn<bool>("dark");
+    for (const int pointSize : {11, 15}) {
+        for (const bool dark : {false, true}) {
+            const QString name = u"%1-%2pt"_s.arg(dark ? u"dark"_s : u"light"_s).arg(pointSize);
+            QTest::newRow(qPrintable(name)) << pointSize << dark;
+        }
+    }
+}
+
+/// No text is cut off, at the initial and at the smallest width, and the buttons do not move.
+void TestLockStatus::exampleFitsFontAndColours()
+{
+    QFETCH(int, pointSize);
+    QFETCH(bool, dark);
+    const QFont oldFont = QGuiApplication::font();
+    const QPalette oldPalette = QGuiApplication::palette();
+    const auto restore = qScopeGuard([&] {
+        QGuiApplication::setFont(oldFont);
+        QGuiApplication::setPalette(oldPalette);
+    });
+    QFont font = oldFont;
+    font.setPointSize(pointSize);
+    QGuiApplication::setFont(font);
+    if (dark) {
+        QPalette palette(QColor(0x2d2e30), QColor(0x202124));
+        palette.setColor(QPalette::Base, QColor(0x2d2e30));
+        QGuiApplication::setPalette(palette);
+    }
+
+    QVERIFY(loadExample(u"memory:"_s + QString::fromLatin1(m_name), 10000));
+    click(findButton(m_cards[0], u"Acquire"_s));
+    QTRY_VERIFY_WITH_TIMEOUT(m_locks[0]->isHeld(), Patience);
+    const qreal left = findButton(m_cards[1], u"Force release"_s)->x();
+    click(findButton(m_cards[1], u"Keep"_s));
+    QTRY_COMPARE_WITH_TIMEOUT(m_locks[1]->state(), DistributedLock::Acquiring, Patience);
+    QCOMPARE(findButton(m_cards[1], u"Force release"_s)->x(), left);
+    m_cards[2]->setProperty("server", u"redis://127.0.0.1:1"_s);
+    m_locks[2]->setProperty("wait", 1);
+    click(findButton(m_cards[2], u"Acquire"_s));
+    QTRY_COMPARE_WITH_TIMEOUT(m_locks[2]->error(), DistributedLock::ConnectionError, Patience);
+
+    for (const bool narrow : {false, true}) {
+        if (narrow)
+            m_window->setWidth(m_window->minimumWidth());
+        take(u"example-%1%2"_s.arg(QLatin1String(QTest::currentDataTag()), narrow ? u"-narrow"_s : QString()));
+        visitItems(m_window->contentItem(), [this](QQuickItem *item) {
+            const QVariant truncated = item->property("truncated");
+            if (!truncated.isValid() || !item->isVisible())
+                return;
+            const QString text = item->property("text").toString();
+            QVERIFY2(!truncated.toBool(), qPrintable(text));
+            for (QQuickItem *outer = item->parentItem(); outer; outer = outer->parentItem()) {
+                if (outer->clip()) // the log scrolls
+                    return;
+                const QRectF inside = item->mapRectToItem(outer, QRectF(0, 0, item->width(), item->height()));
+                QVERIFY2(m_cards.contains(outer) || outer == m_window->contentItem()
+                                 ? outer->boundingRect().contains(inside)
+                                 : true,
+                         qPrintable(text));
+            }
+        });
+    }
 }
 
 QTEST_MAIN(TestLockStatus)

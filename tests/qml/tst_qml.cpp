@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
+#include "qmltesting.h"
+
 #include "support/redisserver.h"
 
 #include <QDistLock/DistributedLock>
@@ -20,14 +22,16 @@
 #include <functional>
 #include <memory>
 
+using namespace Qt::StringLiterals;
+
 using namespace QDistLock;
+using QmlTesting::Patience;
 using Support::RedisServer;
 
 namespace {
 
-constexpr int Patience = 20000;
-
-/// What waits for the acquire's future has been told, too: that is an event after acquired().
+/// Returns true once the lock is held and the continuations of the acquire's future, which run one event after
+/// acquired(), have been called.
 bool holds(DistributedLock *lock)
 {
     if (lock->isHeld())
@@ -35,7 +39,7 @@ bool holds(DistributedLock *lock)
     return lock->isHeld();
 }
 
-/// One component in an engine of its own.
+/// One component in a separate engine.
 class Scene
 {
 public:
@@ -44,8 +48,7 @@ public:
         m_engine->addImportPath(QStringLiteral(QML_MODULE_DIR));
         m_component = std::make_unique<QQmlComponent>(m_engine.get());
         m_component->setData("import QtQml\nimport QDistLock\n" + qml, QUrl());
-        m_root.reset(complete ? m_component->create()
-                              : m_component->beginCreate(m_engine->rootContext()));
+        m_root.reset(complete ? m_component->create() : m_component->beginCreate(m_engine->rootContext()));
         if (!m_root)
             qWarning().noquote() << m_component->errorString();
     }
@@ -53,7 +56,7 @@ public:
     void complete() { m_component->completeCreate(); }
     void destroyEngine()
     {
-        m_root.release(); // belongs to nobody any more
+        m_root.release(); // the engine destroys it
         m_engine.reset();
     }
 
@@ -64,7 +67,7 @@ public:
             return lock;
         return m_root ? m_root->property("lock").value<DistributedLock *>() : nullptr;
     }
-    /// Calls a method of the lock; the outcome of its promise appears in answer().
+    /// Calls a method of the lock. The result of its promise appears in answer().
     void call(const char *function)
     {
         m_root->setProperty("answer", QString());
@@ -177,11 +180,11 @@ void TestQml::init()
     m_key = "lock:" + m_name;
 }
 
-/// The lock of this test on the server.
+/// A DistributedLock element with the name and the server of this test.
 QByteArray TestQml::plain(const QByteArray &properties) const
 {
-    return "DistributedLock { name: \"" + m_name + "\"; server: \"" + m_server.url().toEncoded()
-            + "\"\n" + properties + "\n}";
+    return "DistributedLock { name: \"" + m_name + "\"; server: \"" + m_server.url().toEncoded() + "\"\n" + properties
+            + "\n}";
 }
 
 QByteArray TestQml::withPromises(const QByteArray &properties) const
@@ -212,7 +215,7 @@ QByteArray TestQml::withPromises(const QByteArray &properties) const
               "}\n";
 }
 
-/// As a client of another make.
+/// Holds the lock as a client of another library.
 bool TestQml::hold(const QByteArray &milliseconds)
 {
     return m_server.cli({"SET", m_key, "foreign", "NX", "PX", milliseconds}) == "OK";
@@ -242,7 +245,7 @@ void TestQml::typesAndEnums()
                                 int(DistributedLock::AtRisk),
                                 int(DistributedLock::Unlocked),
                                 0,
-                                QStringLiteral("x"),
+                                u"x"_s,
                                 5000,
                                 0,
                                 false,
@@ -257,7 +260,7 @@ void TestQml::typesAndEnums()
                                 true,
                                 100};
     QCOMPARE(scene.root()->property("values").toList(), expected);
-    QTRY_COMPARE(scene.lock()->name(), QStringLiteral("x"));
+    QTRY_COMPARE(scene.lock()->name(), u"x"_s);
     QCOMPARE(scene.lock()->lease(), 5000);
 }
 
@@ -333,8 +336,7 @@ void TestQml::activeBacksOffAfterPermanentError()
     QElapsedTimer timer;
     timer.start();
     QTRY_COMPARE_WITH_TIMEOUT(failed.count(), 2, Patience);
-    QCOMPARE(failed.first().first().value<DistributedLock::Error>(),
-             DistributedLock::ForeignTypeError);
+    QCOMPARE(failed.first().first().value<DistributedLock::Error>(), DistributedLock::ForeignTypeError);
     QVERIFY2(timer.elapsed() >= 450, "the second attempt came without a delay");
     QCOMPARE(m_server.cli({"TYPE", m_key}), QByteArrayLiteral("list"));
 
@@ -347,7 +349,7 @@ void TestQml::activeWaitsForAChangeAfterBadServer()
 {
     Scene scene(plain("active: true"), false);
     QVERIFY(scene.lock());
-    scene.lock()->setProperty("server", QStringLiteral("carrier-pigeon://loft"));
+    scene.lock()->setProperty("server", u"carrier-pigeon://loft"_s);
     QSignalSpy failed(scene.lock(), &DistributedLock::acquireFailed);
     scene.complete();
     QTRY_COMPARE_WITH_TIMEOUT(failed.count(), 1, Patience);
@@ -361,7 +363,7 @@ void TestQml::activeWaitsForAChangeAfterBadServer()
 
 void TestQml::activeWithoutAName()
 {
-    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(QStringLiteral("Lock \"\".*name is empty.*\"active\"")));
+    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"Lock \"\".*name is empty.*\"active\""_s));
     Scene scene("DistributedLock { active: true; server: '" + m_server.url().toEncoded() + "' }");
     QVERIFY(scene.lock());
     QSignalSpy failed(scene.lock(), &DistributedLock::acquireFailed);
@@ -371,13 +373,13 @@ void TestQml::activeWithoutAName()
     QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
 }
 
-/// 30 means 30 ms, where 30 s were meant.
+/// A lease of 30, by somebody who thinks of seconds, is one of 30 ms.
 void TestQml::shortLease()
 {
-    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(QStringLiteral("Lock \".*\": its lease is 30 ms.*milliseconds")));
+    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"Lock \".*\": its lease is 30 ms.*milliseconds"_s));
     Scene scene(plain("lease: 30"));
     QVERIFY(scene.lock());
-    QTest::failOnWarning(QRegularExpression(QStringLiteral("milliseconds")));
+    QTest::failOnWarning(QRegularExpression(u"milliseconds"_s));
     scene.lock()->setProperty("lease", 20);
 }
 
@@ -390,16 +392,15 @@ void TestQml::activeSetFalseWhileWaiting()
     QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Acquiring, Patience);
     scene.lock()->setProperty("active", false);
     QTRY_COMPARE_WITH_TIMEOUT(failed.count(), 1, Patience);
-    QCOMPARE(failed.first().first().value<DistributedLock::Error>(),
-             DistributedLock::CancelledError);
+    QCOMPARE(failed.first().first().value<DistributedLock::Error>(), DistributedLock::CancelledError);
     QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Unlocked, Patience);
     QCOMPARE(m_server.get(m_key), QByteArrayLiteral("foreign"));
-    // And wanted again at once.
+    // `active` becomes true again at once.
     scene.lock()->setProperty("active", true);
     QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Acquiring, Patience);
 }
 
-/// A call of its own keeps the attempt alive, but for no longer than it lasts itself.
+/// A separate call of acquire() keeps the attempt of `active` alive, but only until that call ends.
 void TestQml::activeSetFalseWhereItEnds_data()
 {
     QTest::addColumn<QByteArray>("handler");
@@ -407,11 +408,11 @@ void TestQml::activeSetFalseWhereItEnds_data()
     QTest::newRow("onLost") << QByteArray("onLost: active = false") << true;
     QTest::newRow("onHeldChanged, lost") << QByteArray("onHeldChanged: if (!held) active = false") << true;
     QTest::newRow("onReleased") << QByteArray("onReleased: active = false") << false;
-    QTest::newRow("onHoldCountChanged, released") << QByteArray("onHoldCountChanged: if (holdCount === 0) active = false")
-                                                  << false;
+    QTest::newRow("onHoldCountChanged, released")
+            << QByteArray("onHoldCountChanged: if (holdCount === 0) active = false") << false;
 }
 
-/// Handlers of QML run before slots of C++, those of the lock itself included. There is nothing to give back any more.
+/// QML handlers run before C++ slots, including those of the lock itself, which then find nothing to release.
 void TestQml::activeSetFalseWhereItEnds()
 {
     QFETCH(QByteArray, handler);
@@ -419,7 +420,7 @@ void TestQml::activeSetFalseWhereItEnds()
     Scene scene(plain("lease: 1500; active: true\n" + handler));
     QVERIFY(scene.lock());
     QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
-    QTest::failOnWarning(QRegularExpression(QStringLiteral("not held")));
+    QTest::failOnWarning(QRegularExpression(u"not held"_s));
     if (lost)
         QCOMPARE(m_server.cli({"DEL", m_key}), QByteArrayLiteral("1"));
     else
@@ -472,7 +473,7 @@ void TestQml::releaseEndsActive()
     QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
     QSignalSpy activeChanged(scene.lock(), SIGNAL(activeChanged()));
     scene.call("release");
-    QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), QStringLiteral("true"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), u"true"_s, Patience);
     QVERIFY(!scene.lock()->property("active").toBool());
     QCOMPARE(activeChanged.count(), 1);
     QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Unlocked, Patience);
@@ -485,7 +486,7 @@ void TestQml::cancelEndsActive()
     Scene scene(plain("active: true"));
     QVERIFY(scene.lock());
     QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Acquiring, Patience);
-    scene.lock()->cancel(); // of the base class
+    scene.lock()->cancel(); // the base class's, not the element's
     QTRY_VERIFY_WITH_TIMEOUT(!scene.lock()->property("active").toBool(), Patience);
     QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Unlocked, Patience);
 }
@@ -512,7 +513,7 @@ void TestQml::baseReleaseEndsActive()
     QVERIFY(scene.lock());
     QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
     QSignalSpy released(scene.lock(), &DistributedLock::released);
-    // Not in the turn of the acquisition itself.
+    // Not in the turn of the event loop in which the lock was acquired.
     QCoreApplication::processEvents();
     scene.lock()->release();
     QTRY_COMPARE_WITH_TIMEOUT(released.count(), 1, Patience);
@@ -543,7 +544,7 @@ void TestQml::cancelInOnAcquired()
     QVERIFY(scene.lock());
     QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->property("told").toBool(), Patience);
     QCoreApplication::processEvents();
-    QVERIFY(scene.lock()->isHeld()); // a hold is not touched
+    QVERIFY(scene.lock()->isHeld()); // the change does not end the hold
     QVERIFY(scene.lock()->property("active").toBool());
 }
 
@@ -554,7 +555,7 @@ void TestQml::releaseInOnAcquired()
     QVERIFY(scene.lock());
     QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->property("times").toInt(), 2, Patience);
     QCoreApplication::processEvents();
-    QCOMPARE(scene.lock()->holdCount(), 1); // that of `active`
+    QCOMPARE(scene.lock()->holdCount(), 1); // the level of `active`
     QVERIFY(scene.lock()->property("active").toBool());
 }
 
@@ -618,18 +619,18 @@ void TestQml::serverChangeWhileActive()
     QVERIFY(scene.lock());
     QSignalSpy acquired(scene.lock(), &DistributedLock::acquired);
     QTRY_COMPARE_WITH_TIMEOUT(acquired.count(), 1, Patience);
-    scene.lock()->setProperty("server", QStringLiteral("memory:"));
+    scene.lock()->setProperty("server", u"memory:"_s);
     QTRY_COMPARE_WITH_TIMEOUT(acquired.count(), 2, Patience);
     QVERIFY(!m_server.exists(m_key));
-    QCOMPARE(scene.lock()->registry(), LockRegistry::instance(QUrl(QStringLiteral("memory:"))));
+    QCOMPARE(scene.lock()->registry(), LockRegistry::instance(QUrl(u"memory:"_s)));
 }
 
-/// Whatever was acquired before: the keys are those of the C++ locks there.
+/// The defaults of the new server's registry apply, so the keys are the same as those of C++ locks there.
 void TestQml::serverChangeTakesItsDefaults()
 {
-    const QUrl other(QStringLiteral("memory:"));
+    const QUrl other(u"memory:"_s);
     LockRegistry *const registry = LockRegistry::instance(other);
-    registry->setDefaults(LockOptions().withKeyPrefix(QStringLiteral("other:")));
+    registry->setDefaults(LockOptions().withKeyPrefix(u"other:"_s));
     const auto restored = qScopeGuard([registry] { registry->setDefaults(LockOptions()); });
     DistributedLock holder(registry, QString::fromLatin1(m_name));
     holder.acquire();
@@ -641,8 +642,8 @@ void TestQml::serverChangeTakesItsDefaults()
     scene.lock()->setProperty("server", other.toString());
     QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->registry(), registry, Patience);
     QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->queuePosition(), 0, Patience);
-    QCOMPARE(scene.lock()->options().keyPrefix, QStringLiteral("other:"));
-    QCOMPARE(scene.lock()->lease(), 20000); // set here, so the registry's does not count
+    QCOMPARE(scene.lock()->options().keyPrefix, u"other:"_s);
+    QCOMPARE(scene.lock()->lease(), 20000); // set here, so the registry's default does not apply
     holder.release();
     QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
 }
@@ -691,8 +692,7 @@ void TestQml::callDuringNameChange()
 
 void TestQml::callsBeforeComplete()
 {
-    Scene scene(withPromises(
-            "onStateChanged: ;property bool early: { root.show(acquire()); return true; }"));
+    Scene scene(withPromises("onStateChanged: ;property bool early: { root.show(acquire()); return true; }"));
     QVERIFY(scene.lock());
     QTRY_VERIFY_WITH_TIMEOUT(!scene.answer().isEmpty(), Patience);
     QVERIFY2(scene.result().value(QLatin1String("acquired")).toBool(), qPrintable(scene.answer()));
@@ -710,8 +710,7 @@ void TestQml::promiseOfSuccess()
     QCOMPARE(result.value(QLatin1String("error")), QJsonValue(DistributedLock::NoError));
     QCOMPARE(result.value(QLatin1String("errorString")), QJsonValue(QString()));
     QVERIFY(scene.lock()->fencingToken() > 0);
-    QCOMPARE(qint64(result.value(QLatin1String("fencingToken")).toDouble()),
-             scene.lock()->fencingToken());
+    QCOMPARE(qint64(result.value(QLatin1String("fencingToken")).toDouble()), scene.lock()->fencingToken());
     QCOMPARE(scene.lock()->property("fencingToken").toLongLong(), scene.lock()->fencingToken());
 }
 
@@ -725,9 +724,7 @@ void TestQml::promiseOfBusy()
     const QJsonObject result = scene.result();
     QCOMPARE(result.value(QLatin1String("acquired")), QJsonValue(false));
     QCOMPARE(result.value(QLatin1String("error")), QJsonValue(DistributedLock::BusyError));
-    QVERIFY(result.value(QLatin1String("errorString"))
-                    .toString()
-                    .contains(QString::fromLatin1(m_name)));
+    QVERIFY(result.value(QLatin1String("errorString")).toString().contains(QString::fromLatin1(m_name)));
     QCOMPARE(result.value(QLatin1String("fencingToken")), QJsonValue(0));
 }
 
@@ -741,7 +738,7 @@ void TestQml::promiseShowsNoPassword()
     QByteArray qml = withPromises("wait: 5000");
     const QByteArray url = server.url().toEncoded();
     qml.replace(m_server.url().toEncoded(), QByteArray(url).replace("unix://", "unix://u5er:c4n4ry@"));
-    QTest::failOnWarning(QRegularExpression(QStringLiteral("c4n4ry|u5er")));
+    QTest::failOnWarning(QRegularExpression(u"c4n4ry|u5er"_s));
     Scene scene(qml);
     QVERIFY(scene.lock());
     scene.call("acquire");
@@ -762,8 +759,7 @@ void TestQml::promiseOfTimeout()
     scene.call("acquire");
     QTRY_VERIFY_WITH_TIMEOUT(!scene.answer().isEmpty(), Patience);
     QCOMPARE(scene.result().value(QLatin1String("acquired")), QJsonValue(false));
-    QCOMPARE(scene.result().value(QLatin1String("error")),
-             QJsonValue(DistributedLock::TimeoutError));
+    QCOMPARE(scene.result().value(QLatin1String("error")), QJsonValue(DistributedLock::TimeoutError));
 }
 
 void TestQml::promiseOfCancel()
@@ -775,8 +771,7 @@ void TestQml::promiseOfCancel()
     QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->state(), DistributedLock::Acquiring, Patience);
     scene.lock()->cancel();
     QTRY_VERIFY_WITH_TIMEOUT(!scene.answer().isEmpty(), Patience);
-    QCOMPARE(scene.result().value(QLatin1String("error")),
-             QJsonValue(DistributedLock::CancelledError));
+    QCOMPARE(scene.result().value(QLatin1String("error")), QJsonValue(DistributedLock::CancelledError));
 }
 
 void TestQml::promiseOfRelease()
@@ -784,12 +779,12 @@ void TestQml::promiseOfRelease()
     Scene scene(withPromises(""));
     QVERIFY(scene.lock());
     scene.call("release");
-    QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), QStringLiteral("false"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), u"false"_s, Patience);
     scene.call("acquire");
     QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
     QTRY_VERIFY(!scene.answer().isEmpty());
     scene.call("release");
-    QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), QStringLiteral("true"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), u"true"_s, Patience);
     QVERIFY(!m_server.exists(m_key));
 }
 
@@ -798,10 +793,10 @@ void TestQml::promiseOfForceRelease()
     Scene scene(withPromises(""));
     QVERIFY(scene.lock());
     scene.call("forceRelease");
-    QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), QStringLiteral("false"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), u"false"_s, Patience);
     QVERIFY(hold());
     scene.call("forceRelease");
-    QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), QStringLiteral("true"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), u"true"_s, Patience);
     QVERIFY(!m_server.exists(m_key));
 }
 
@@ -809,7 +804,7 @@ void TestQml::forceReleaseWithoutServer()
 {
     Scene scene(withPromises(""));
     QVERIFY(scene.lock());
-    scene.lock()->setProperty("server", QStringLiteral("carrier-pigeon://loft"));
+    scene.lock()->setProperty("server", u"carrier-pigeon://loft"_s);
     scene.call("forceRelease");
     QTRY_VERIFY_WITH_TIMEOUT(scene.answer().startsWith(QLatin1String("rejected: ")), Patience);
     QVERIFY2(scene.answer().contains(QLatin1String("carrier-pigeon")), qPrintable(scene.answer()));
@@ -817,7 +812,7 @@ void TestQml::forceReleaseWithoutServer()
 
 void TestQml::forceReleaseInAnOutage()
 {
-    // The outage was reported before; this call fails all the same.
+    // The outage has been reported already; this call must fail all the same.
     RedisServer server;
     QVERIFY(server.start());
     const QUrl url = server.url();
@@ -840,7 +835,7 @@ void TestQml::forceReleaseBesideOtherErrors_data()
     QTest::newRow("free") << false << "false";
 }
 
-/// The registry is everybody's: what others ask it in vain is none of this call's business.
+/// Errors of other calls of the same registry must not fail this call.
 void TestQml::forceReleaseBesideOtherErrors()
 {
     QFETCH(bool, held);
@@ -852,7 +847,7 @@ void TestQml::forceReleaseBesideOtherErrors()
     LockRegistry *const registry = scene.lock()->registry();
     QSignalSpy errors(registry, &LockRegistry::errorOccurred);
     scene.call("forceRelease");
-    registry->forceRelease(QString()); // no name
+    registry->forceRelease(QString()); // fails: the name is empty
     QTRY_COMPARE(errors.count(), 1);
     QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), answer, Patience);
     QVERIFY(!m_server.exists(m_key));
@@ -860,9 +855,8 @@ void TestQml::forceReleaseBesideOtherErrors()
 
 void TestQml::lossReasonInHandler()
 {
-    Scene scene(plain(
-            "lease: 1500; property int reason: -1; onLost: reason => { this.reason = reason; }\n"
-            "property bool stolen: reason === DistributedLock.Stolen; active: true"));
+    Scene scene(plain("lease: 1500; property int reason: -1; onLost: reason => { this.reason = reason; }\n"
+                      "property bool stolen: reason === DistributedLock.Stolen; active: true"));
     QVERIFY(scene.lock());
     QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
     QCOMPARE(m_server.cli({"SET", m_key, "thief", "PX", "60000"}), QByteArrayLiteral("OK"));
@@ -880,27 +874,25 @@ void TestQml::deletedByASlot_data()
     const auto set = [](const char *property, const QVariant &value) -> Step {
         return [property, value](Scene *scene) { scene->lock()->setProperty(property, value); };
     };
-    const auto call = [](const char *function) -> Step {
-        return [function](Scene *scene) { scene->call(function); };
-    };
+    const auto call = [](const char *function) -> Step { return [function](Scene *scene) { scene->call(function); }; };
     const QByteArray state = SIGNAL(stateChanged());
     const QByteArray active = SIGNAL(activeChanged());
     QTest::newRow("active = true") << QByteArray() << false << state << set("active", true);
     QTest::newRow("active = false, held") << QByteArray("active: true") << false << state << set("active", false);
     QTest::newRow("active = false, waiting") << QByteArray("active: true") << true << state << set("active", false);
-    QTest::newRow("name, held") << QByteArray("active: true") << false << state << set("name", u"other"_qs);
-    QTest::newRow("name, waiting") << QByteArray("active: true") << true << state << set("name", u"other"_qs);
+    QTest::newRow("name, held") << QByteArray("active: true") << false << state << set("name", u"other"_s);
+    QTest::newRow("name, waiting") << QByteArray("active: true") << true << state << set("name", u"other"_s);
     QTest::newRow("acquire()") << QByteArray() << false << state << call("acquire");
     QTest::newRow("tryAcquire()") << QByteArray() << false << state << call("tryAcquire");
     QTest::newRow("release()") << QByteArray("active: true") << false << state << call("release");
     QTest::newRow("cancel()") << QByteArray("active: true") << true << state << call("cancel");
-    QTest::newRow("release() of the base") << QByteArray("active: true") << false << active
-                                           << Step([](Scene *scene) { scene->lock()->release(); });
-    QTest::newRow("cancel() of the base") << QByteArray("active: true") << true << active
-                                          << Step([](Scene *scene) { scene->lock()->cancel(); });
+    QTest::newRow("release() of the base")
+            << QByteArray("active: true") << false << active << Step([](Scene *scene) { scene->lock()->release(); });
+    QTest::newRow("cancel() of the base")
+            << QByteArray("active: true") << true << active << Step([](Scene *scene) { scene->lock()->cancel(); });
 }
 
-/// Most of these only AddressSanitizer can see.
+/// AddressSanitizer detects most of the errors that this test looks for.
 void TestQml::deletedByASlot()
 {
     QFETCH(QByteArray, properties);
@@ -916,7 +908,7 @@ void TestQml::deletedByASlot()
         QTRY_COMPARE_WITH_TIMEOUT(lock->queuePosition(), 0, Patience);
     else if (!properties.isEmpty())
         QTRY_VERIFY_WITH_TIMEOUT(lock->isHeld(), Patience);
-    QCoreApplication::processEvents(); // what was under way has been told
+    QCoreApplication::processEvents(); // deliver what was in progress
     Deleter deleter(lock);
     connect(lock, signal.constData(), &deleter, SLOT(deleteIt()));
     step(&scene);
@@ -924,7 +916,7 @@ void TestQml::deletedByASlot()
     QTRY_COMPARE_WITH_TIMEOUT(m_server.keys(m_key + "*").contains(m_key), busy, Patience);
 }
 
-/// By the first of them that begins: the other one is told too.
+/// The first call that starts destroys the lock; the promise of the other one is settled, too.
 void TestQml::deletedWithCallsWaiting()
 {
     Scene scene(withPromises(""));
@@ -960,8 +952,7 @@ void TestQml::loaderDestroyedWhileAcquiring()
     QMetaObject::invokeMethod(scene.root(), "drop");
     QTRY_VERIFY_WITH_TIMEOUT(!lock, Patience);
     QTRY_VERIFY_WITH_TIMEOUT(!scene.answer().isEmpty(), Patience);
-    QCOMPARE(scene.result().value(QLatin1String("error")),
-             QJsonValue(DistributedLock::CancelledError));
+    QCOMPARE(scene.result().value(QLatin1String("error")), QJsonValue(DistributedLock::CancelledError));
     QCOMPARE(m_server.get(m_key), QByteArrayLiteral("foreign"));
     QCOMPARE(m_server.keys(m_key + "*"), QList<QByteArray>{m_key});
 }

@@ -6,55 +6,102 @@
 #include <QtCore/qprocess.h>
 #include <QtTest/qtest.h>
 
-/// The example as it is started by hand.
+using namespace Qt::StringLiterals;
+
+/// Runs the QML examples as a user does.
 class TestQmlExample : public QObject
 {
     Q_OBJECT
 
 private Q_SLOTS:
-    void runs_data();
-    void runs();
-    void help();
+    void statusWindow_data();
+    void statusWindow();
+    void statusHelp();
+    void actions_data();
+    void actions();
 };
 
-void TestQmlExample::runs_data()
+static QProcessEnvironment environmentWith(const QString &server)
+{
+    QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
+    environment.remove(u"QDISTLOCK_URL"_s);
+    if (!server.isEmpty())
+        environment.insert(u"QDISTLOCK_URL"_s, server);
+    return environment;
+}
+
+void TestQmlExample::statusWindow_data()
+{
+    QTest::addColumn<bool>("withServer");
+    QTest::addColumn<bool>("asOption");
+    QTest::newRow("memory") << false << false;
+    QTest::newRow("--server") << true << true;
+    QTest::newRow("QDISTLOCK_URL") << true << false;
+}
+
+void TestQmlExample::statusWindow()
+{
+    QFETCH(bool, withServer);
+    QFETCH(bool, asOption);
+    Support::RedisServer server;
+    QString url;
+    if (withServer) {
+        QVERIFY2(server.start(), qPrintable(server.errorString()));
+        url = server.url().toString();
+    }
+    QProcess process;
+    process.setProcessEnvironment(environmentWith(asOption ? QString() : url));
+    process.setProcessChannelMode(QProcess::MergedChannels);
+    process.start(QStringLiteral(QML_STATUS), asOption ? QStringList{u"--server"_s, url} : QStringList());
+    QVERIFY2(process.waitForStarted(), qPrintable(process.errorString()));
+    // The window prints "ready" when it is shown; QML errors come earlier.
+    QByteArray output;
+    QTRY_VERIFY_WITH_TIMEOUT((output += process.readAll()).contains("ready") || process.state() == QProcess::NotRunning,
+                             20000);
+    QVERIFY2(process.state() == QProcess::Running, output.constData());
+    QVERIFY2(!output.contains(".qml:"), output.constData());
+    QVERIFY2(output.contains(withServer ? url.toUtf8() : "memory:"), output.constData());
+    process.terminate();
+    QVERIFY(process.waitForFinished());
+    QCOMPARE(process.exitStatus(), QProcess::NormalExit);
+    QCOMPARE(process.exitCode(), 143);
+}
+
+void TestQmlExample::statusHelp()
+{
+    QProcess process;
+    process.start(QStringLiteral(QML_STATUS), {u"--help"_s});
+    QVERIFY(process.waitForFinished());
+    QCOMPARE(process.exitCode(), 0);
+    QVERIFY(process.readAll().contains("--server"));
+}
+
+void TestQmlExample::actions_data()
 {
     QTest::addColumn<bool>("withServer");
     QTest::newRow("memory") << false;
     QTest::newRow("redis") << true;
 }
 
-void TestQmlExample::runs()
+void TestQmlExample::actions()
 {
     QFETCH(bool, withServer);
     Support::RedisServer server;
-    QStringList arguments;
-    if (withServer) {
+    if (withServer)
         QVERIFY2(server.start(), qPrintable(server.errorString()));
-        arguments = {QStringLiteral("--server"), server.url().toString()};
-    }
     QProcess process;
+    process.setProcessEnvironment(environmentWith(withServer ? server.url().toString() : QString()));
     process.setProcessChannelMode(QProcess::MergedChannels);
-    process.start(QStringLiteral(EXAMPLE), arguments);
-    QVERIFY2(process.waitForStarted(), qPrintable(process.errorString()));
-    // Shown, it says so; errors of QML come before.
-    QByteArray output;
-    QTRY_VERIFY_WITH_TIMEOUT((output += process.readAll()).contains("ready")
-                                     || process.state() == QProcess::NotRunning,
-                             20000);
-    QVERIFY2(process.state() == QProcess::Running, output.constData());
+    process.start(QStringLiteral(QML_ACTIONS), {u"--demo"_s});
+    const bool finished = process.waitForFinished();
+    const QByteArray output = process.readAll();
+    QVERIFY2(finished && process.exitStatus() == QProcess::NormalExit, output.constData());
+    QVERIFY2(process.exitCode() == 0, output.constData());
+    const qsizetype ready = output.indexOf("qml: The report is ready\n");
+    QVERIFY2(ready >= 0 && output.indexOf("qml: Order 17 is shipped\n") > ready, output.constData());
     QVERIFY2(!output.contains(".qml:"), output.constData());
-    process.terminate();
-    QVERIFY(process.waitForFinished());
-}
-
-void TestQmlExample::help()
-{
-    QProcess process;
-    process.start(QStringLiteral(EXAMPLE), {QStringLiteral("--help")});
-    QVERIFY(process.waitForFinished());
-    QCOMPARE(process.exitCode(), 0);
-    QVERIFY(process.readAll().contains("--server"));
+    if (withServer)
+        QVERIFY(!server.exists("lock:report:daily") && !server.exists("lock:order:17"));
 }
 
 QTEST_GUILESS_MAIN(TestQmlExample)

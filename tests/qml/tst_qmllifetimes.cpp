@@ -10,6 +10,7 @@
 #include <QtCore/qeventloop.h>
 #include <QtCore/qpointer.h>
 #include <QtCore/qtimer.h>
+#include <QtGui/qguiapplication.h>
 #include <QtQml/qqmlcomponent.h>
 #include <QtQml/qqmlcontext.h>
 #include <QtQml/qqmlengine.h>
@@ -21,6 +22,8 @@
 #include <memory>
 #include <vector>
 
+using namespace Qt::StringLiterals;
+
 using namespace QDistLock;
 using Support::RedisServer;
 
@@ -28,7 +31,7 @@ namespace {
 
 constexpr int Patience = 30000;
 
-/// Functions of C++ that handlers call.
+/// C++ functions that QML handlers call.
 class Helper : public QObject
 {
     Q_OBJECT
@@ -36,14 +39,14 @@ class Helper : public QObject
 public:
     using QObject::QObject;
 
-    /// As a dialog does.
+    /// Runs a nested event loop, as a dialog does.
     Q_INVOKABLE void nest()
     {
         QEventLoop loop;
         QTimer::singleShot(200, &loop, &QEventLoop::quit);
         loop.exec();
     }
-    /// As code of a dialog that takes the lock itself.
+    /// Runs a nested event loop in which the code of a dialog acquires the lock.
     Q_INVOKABLE void acquireAndWait(QObject *object)
     {
         auto *const lock = qobject_cast<DistributedLock *>(object);
@@ -59,7 +62,7 @@ Q_SIGNALS:
     void engineEnds();
 };
 
-/// An annotated receiver.
+/// A receiver with an annotated method.
 class Receiver : public QObject
 {
     Q_OBJECT
@@ -71,7 +74,7 @@ public:
     Q_INVOKABLE QString run(const QString &name) { return name; }
 };
 
-/// One component in its own engine; `entered` is true once the handler under test was called.
+/// One component in a separate engine. `entered` becomes true when the handler under test is called.
 class Scene
 {
 public:
@@ -82,15 +85,16 @@ public:
         , m_engine(std::make_unique<QQmlEngine>())
     {
         m_engine->addImportPath(QStringLiteral(QML_MODULE_DIR));
-        m_engine->rootContext()->setContextProperty(QStringLiteral("helper"), m_helper.get());
-        m_engine->rootContext()->setContextProperty(QStringLiteral("receiver"), m_receiver.get());
+        m_engine->rootContext()->setContextProperty(u"helper"_s, m_helper.get());
+        m_engine->rootContext()->setContextProperty(u"receiver"_s, m_receiver.get());
         QObject::connect(m_engine.get(), &QQmlEngine::warnings, m_helper.get(),
                          [title, warnings](const QList<QQmlError> &errors) {
                              for (const QQmlError &error : errors)
-                                 *warnings += QString::fromUtf8(title) + QStringLiteral(": ") + error.toString();
+                                 *warnings += QString::fromUtf8(title) + u": "_s + error.toString();
                          });
         QObject::connect(
-                m_helper.get(), &Helper::engineEnds, m_helper.get(), [this] { m_engine.reset(); }, Qt::QueuedConnection);
+                m_helper.get(), &Helper::engineEnds, m_helper.get(), [this] { m_engine.reset(); },
+                Qt::QueuedConnection);
         QQmlComponent component(m_engine.get());
         component.setData("import QtQuick\nimport QDistLock\n" + qml, QUrl());
         m_root.reset(component.create());
@@ -105,9 +109,9 @@ public:
 
     QByteArray title() const { return m_title; }
     QObject *root() const { return m_root.get(); }
-    /// Without an engine there is no property.
+    /// False, too, if the engine was destroyed.
     bool entered() const { return !m_engine || m_root->property("entered").toBool(); }
-    /// From the event loop: Qt defers deletions to the loop that an event belongs to.
+    /// Must be called from the event loop, because Qt defers deletions to the loop in which they were requested.
     void start() { QMetaObject::invokeMethod(m_root.get(), "start", Qt::QueuedConnection); }
 
 private:
@@ -121,9 +125,9 @@ private:
 } // namespace
 
 /*!
-    The handlers of all signals and promises do what may end, replace or disturb the object that calls them. Afterwards nothing is
-    left on the server, and a lock beside them, on the same connection, is still held, and the next one is served. Most of what these find
-    only AddressSanitizer can see.
+    The handlers of all signals and promises do what may end, replace or disturb the object that calls them. Afterwards
+    nothing is left on the server, and a lock beside them, on the same connection, is still held, and the next one is
+    served. Most of what these find only AddressSanitizer can see.
 */
 class TestQmlLifetimes : public QObject
 {
@@ -152,7 +156,7 @@ private:
     enum class Trigger { None, Held, Lost };
     struct Row
     {
-        const char *handler; ///< in the element, or "then: …" and so on in start
+        const char *handler; ///< a handler of the element, or "then", "catch" and the like for its promise
         const char *properties;
         const char *start;
         Trigger trigger = Trigger::None;
@@ -177,16 +181,16 @@ void TestQmlLifetimes::initTestCase()
 void TestQmlLifetimes::init()
 {
     m_warnings.clear();
-    m_bystander = std::make_unique<DistributedLock>(LockRegistry::instance(m_server.url()), QStringLiteral("bystander"));
+    m_bystander = std::make_unique<DistributedLock>(LockRegistry::instance(m_server.url()), u"bystander"_s);
     m_bystander->acquire();
     QTRY_VERIFY_WITH_TIMEOUT(m_bystander->isHeld(), Patience);
 }
 
-/// Nothing is left, and nobody beside was disturbed.
+/// Checks that no key is left on the server, and that other locks were not disturbed.
 void TestQmlLifetimes::cleanup()
 {
     QVERIFY(m_bystander->isHeld());
-    DistributedLock served(LockRegistry::instance(m_server.url()), QStringLiteral("served"));
+    DistributedLock served(LockRegistry::instance(m_server.url()), u"served"_s);
     served.acquire();
     QTRY_VERIFY_WITH_TIMEOUT(served.isHeld(), Patience);
     served.release();
@@ -195,34 +199,38 @@ void TestQmlLifetimes::cleanup()
     QVERIFY2(m_warnings.isEmpty(), qPrintable(m_warnings.join(u'\n')));
 }
 
-/// `it` is the object whose handler this is.
+/// In the actions, `it` is the object whose handler is called.
 void TestQmlLifetimes::addDeeds(Element element)
 {
     QTest::addColumn<QByteArray>("deed");
     QTest::newRow("unload") << QByteArray("loader.active = false;");
     QTest::newRow("reload") << QByteArray("loader.active = false; loader.active = true;");
     QTest::newRow("unload later") << QByteArray("Qt.callLater(() => { loader.active = false; });");
-    QTest::newRow("destroy") << QByteArray("loader.active = false; root.made = loader.sourceComponent.createObject(root);\n"
-                                           "root.made.destroy();");
+    QTest::newRow("destroy") << QByteArray(
+            "loader.active = false; root.made = loader.sourceComponent.createObject(root);\n"
+            "root.made.destroy();");
     QTest::newRow("rename") << QByteArray("if (it.name) it.name += 'x'; else if (it.lock) it.lock.name += 'x';");
-    QTest::newRow("another server") << QByteArray("(it.server === undefined ? it.lock : it).server = 'memory:lifetimes';");
-    QTest::newRow("calls") << QByteArray("const lock = it.lock ?? it; lock.acquire(); lock.tryAcquire(); lock.release();\n"
-                                         "lock.cancel(); lock.forceRelease().catch(() => {}); lock.acquire();");
+    QTest::newRow("another server") << QByteArray(
+            "(it.server === undefined ? it.lock : it).server = 'memory:lifetimes';");
+    QTest::newRow("calls") << QByteArray(
+            "const lock = it.lock ?? it; lock.acquire(); lock.tryAcquire(); lock.release();\n"
+            "lock.cancel(); lock.forceRelease().catch(() => {}); lock.acquire();");
     QTest::newRow("nested loop") << QByteArray("helper.nest();");
     QTest::newRow("unload, nested loop") << QByteArray("loader.active = false; helper.nest();");
     QTest::newRow("rename, nested loop") << QByteArray("(it.lock ?? it).name += 'z'; helper.nest();");
     QTest::newRow("end the engine") << QByteArray("helper.endEngine();");
     QTest::newRow("collect garbage") << QByteArray("loader.active = false; gc(); Qt.callLater(gc);");
     if (element == Element::Action)
-        return; // it sets the active of its lock itself
+        return; // LockedAction sets `active` of its lock itself
     QTest::newRow("toggle") << QByteArray("const lock = it.lock ?? it; lock.active = !lock.active;");
     QTest::newRow("toggle twice") << QByteArray("const lock = it.lock ?? it; lock.active = !lock.active;\n"
                                                 "lock.active = !lock.active;");
-    QTest::newRow("all at once") << QByteArray("const lock = it.lock ?? it; lock.active = !lock.active; lock.name += 'y';\n"
-                                               "lock.server = 'memory:lifetimes'; lock.lease = 900; lock.fair = !lock.fair;");
+    QTest::newRow("all at once") << QByteArray(
+            "const lock = it.lock ?? it; lock.active = !lock.active; lock.name += 'y';\n"
+            "lock.server = 'memory:lifetimes'; lock.lease = 900; lock.fair = !lock.fair;");
 }
 
-/// One scene for each row, all at the same time; \a element has HANDLER where its handler goes.
+/// Runs one scene for each row, all at the same time. \a element contains HANDLER where the handler is inserted.
 void TestQmlLifetimes::run(const std::vector<Row> &rows, const QByteArray &element, const QByteArray &deed)
 {
     std::vector<std::unique_ptr<Scene>> scenes;
@@ -237,35 +245,40 @@ void TestQmlLifetimes::run(const std::vector<Row> &rows, const QByteArray &eleme
         QByteArray inner = element;
         inner.replace("NAME", name).replace("SERVER", url());
         inner.replace("WORK", QByteArray(row.properties).contains("work:") ? "" : "work: () => 1");
-        inner.replace("LEASE", QByteArray(row.properties).contains("lease:") ? "" : "lease: 1000");
+        inner.replace("LEASE", QByteArray(row.properties).contains("lease:") ? "" : "lease: 5000");
         inner.replace("PROPERTIES", row.properties);
-        inner.replace("HANDLER", QByteArray(row.handler).startsWith("on") ? row.handler + QByteArray(": root.act(it)")
-                                                                          : QByteArray());
-        scenes.push_back(std::make_unique<Scene>(
-                QByteArray(row.handler) + " " + row.start,
-                "Item {\n"
-                "    id: root\n"
-                "    property bool armed\n"
-                "    property bool entered\n"
-                "    property var made\n"
-                "    function act(it) {\n"
-                "        if (!armed || entered)\n"
-                "            return;\n"
-                "        entered = true;\n"
-                "        " + deed + "\n"
-                "    }\n"
-                "    function start() { if (entered || !loader.item) return; const it = loader.item.it; armed = true; " + start + " }\n"
-                "    Loader {\n"
-                "        id: loader\n"
-                "        sourceComponent: Component {\n"
-                "            Item {\n"
-                "                property alias it: it\n"
-                + inner
-                + "            }\n"
-                  "        }\n"
-                  "    }\n"
-                  "}\n",
-                &m_warnings));
+        inner.replace("HANDLER",
+                      QByteArray(row.handler).startsWith("on") ? row.handler + QByteArray(": root.act(it)")
+                                                               : QByteArray());
+        scenes.push_back(std::make_unique<Scene>(QByteArray(row.handler) + " " + row.start,
+                                                 "Item {\n"
+                                                 "    id: root\n"
+                                                 "    property bool armed\n"
+                                                 "    property bool entered\n"
+                                                 "    property var made\n"
+                                                 "    function act(it) {\n"
+                                                 "        if (!armed || entered)\n"
+                                                 "            return;\n"
+                                                 "        entered = true;\n"
+                                                 "        "
+                                                         + deed
+                                                         + "\n"
+                                                           "    }\n"
+                                                           "    function start() { if (entered || !loader.item) "
+                                                           "return; const it = loader.item.it; armed = true; "
+                                                         + start
+                                                         + " }\n"
+                                                           "    Loader {\n"
+                                                           "        id: loader\n"
+                                                           "        sourceComponent: Component {\n"
+                                                           "            Item {\n"
+                                                           "                property alias it: it\n"
+                                                         + inner
+                                                         + "            }\n"
+                                                           "        }\n"
+                                                           "    }\n"
+                                                           "}\n",
+                                                 &m_warnings));
     }
     for (const auto &scene : scenes)
         scene->start();
@@ -274,7 +287,7 @@ void TestQmlLifetimes::run(const std::vector<Row> &rows, const QByteArray &eleme
         for (size_t i = 0; i < scenes.size(); ++i) {
             if (scenes[i]->entered())
                 continue;
-            // An action whose lock was deleted before its work began is triggered again.
+            // Trigger the action again if its lock was deleted before its work began.
             if (rows[i].trigger == Trigger::Lost && m_server.cli({"DEL", keys[i]}) == "0"
                 && QByteArray(rows[i].start) == "it.trigger();") {
                 scenes[i]->start();
@@ -285,8 +298,8 @@ void TestQmlLifetimes::run(const std::vector<Row> &rows, const QByteArray &eleme
     };
     if (!QTest::qWaitFor([&] { return missing().isEmpty(); }, Patience))
         QFAIL(("never called: " + missing()).constData());
-    // The handlers began renewals, retries and deferred deletions: these go on until another lock was renewed.
-    DistributedLock other(LockRegistry::instance(m_server.url()), QStringLiteral("other"));
+    // The handlers have started renewals, retries and deferred deletions. Let these run until another lock is renewed.
+    DistributedLock other(LockRegistry::instance(m_server.url()), u"other"_s);
     other.setLease(3000);
     QSignalSpy renewed(&other, &DistributedLock::renewed);
     other.acquire();
@@ -311,17 +324,18 @@ void TestQmlLifetimes::handlersOfALock()
             {"onAcquired", "", "it.acquire();"},
             {"onActiveChanged", "", "it.active = true;"},
             {"onRenewed", "", "it.active = true;"},
-            // A longer lease where a loss on a slow machine would end the hold first.
+            // A longer lease, because a loss on a slow machine would end the hold first.
             {"onReleased", "lease: 30000", "it.acquire().then(() => it?.release());"},
             {"onReleased", "lease: 30000; onAcquired: active = false", "it.active = true;"},
             {"onLost", "", "it.active = true;", Trigger::Lost},
             {"onLost", "", "it.acquire();", Trigger::Lost},
-            {"heldChanged", "", "it.acquire(); it.heldChanged.connect(() => { if (!it.held) root.act(it); });", Trigger::Lost},
+            {"heldChanged", "", "it.acquire(); it.heldChanged.connect(() => { if (!it.held) root.act(it); });",
+             Trigger::Lost},
             {"onAcquireFailed", "/*busy*/", "it.tryAcquire();"},
             {"onAcquireFailed", "/*busy*/ wait: 100", "it.acquire();"},
             {"onErrorChanged", "/*busy*/", "it.tryAcquire();"},
             {"onQueuePositionChanged", "/*busy*/", "it.active = true;"},
-            {"onAtRisk", "autoRenew: false", "it.active = true;"},
+            {"onAtRisk", "autoRenew: false; lease: 3000", "it.active = true;"},
             {"onErrorOccurred", "Component.onCompleted: server = 'unix:///nowhere/redis.sock'", "it.active = true;"},
             {"onErrorOccurred", "Component.onCompleted: server = 'carrier-pigeon:'", "it.acquire();"},
             {"onNameChanged", "active: true", "it.name += 'n';"},
@@ -339,14 +353,14 @@ void TestQmlLifetimes::handlersOfALock()
             {"then", "", "it.acquire(); it.cancel(); it.acquire().then(() => root.act(it));"},
             {"then", "", "DistributedLocks.invokeLocked(receiver, 'run', [it.name]).then(() => root.act(it));"},
     };
-    // A few of these warn in the log: servers that are none.
+    // Some of these log warnings, because their servers do not exist.
     run(rows,
         "DistributedLock { id: it; name: 'NAME'; server: 'SERVER'\nLEASE\nPROPERTIES\nHANDLER }\n"
         "LockStatus { lock: it }\n",
         deed);
 }
 
-/// The dialog in onLost owns the level that it acquires: `active: false` does not give that back.
+/// The dialog in onLost owns the level that it acquires: `active: false` does not release it.
 void TestQmlLifetimes::acquiredInALoopInOnLost()
 {
     Scene scene("onLost",
@@ -355,10 +369,12 @@ void TestQmlLifetimes::acquiredInALoopInOnLost()
                 "    property bool entered\n"
                 "    property DistributedLock lock: DistributedLock {\n"
                 "        id: it\n"
-                "        name: 'dialog'; server: '" + url() + "'; lease: 1000; active: true\n"
-                "        onLost: { helper.acquireAndWait(it); active = false; root.entered = true; }\n"
-                "    }\n"
-                "}\n",
+                "        name: 'dialog'; server: '"
+                        + url()
+                        + "'; lease: 1000; active: true\n"
+                          "        onLost: { helper.acquireAndWait(it); active = false; root.entered = true; }\n"
+                          "    }\n"
+                          "}\n",
                 &m_warnings);
     auto *const lock = scene.root()->property("lock").value<DistributedLock *>();
     QTRY_VERIFY_WITH_TIMEOUT(lock->isHeld(), Patience);
@@ -400,8 +416,7 @@ void TestQmlLifetimes::handlersOfAnAction()
             {"catch", "/*busy*/ whenBusy: LockedAction.Fail", "it.run().catch(() => root.act(it));"},
             {"catch", "", "it.run(); it.run().catch(() => root.act(it));"},
     };
-    run(rows,
-        "LockedAction { id: it; name: 'NAME'; server: 'SERVER'\nLEASE\nWORK\nPROPERTIES\nHANDLER }\n", deed);
+    run(rows, "LockedAction { id: it; name: 'NAME'; server: 'SERVER'\nLEASE\nWORK\nPROPERTIES\nHANDLER }\n", deed);
 }
 
 void TestQmlLifetimes::actionOfADelegate_data()
@@ -419,14 +434,17 @@ void TestQmlLifetimes::actionOfADelegate_data()
                                                  "}))")
                                    << "rejected 7";
     QTest::newRow("finished") << QByteArray("work: () => 7; onFinished: view.model = 0") << "resolved 7";
-    QTest::newRow("not running") << QByteArray("work: () => 7; onRunningChanged: if (!running) view.model = 0") << "resolved 7";
+    QTest::newRow("not running") << QByteArray("work: () => 7; onRunningChanged: if (!running) view.model = 0")
+                                 << "resolved 7";
     QTest::newRow("running") << QByteArray("work: () => 7; onRunningChanged: view.model = 0")
                              << "rejected Error: Lock \"delegate\": the action was destroyed";
-    QTest::newRow("working") << QByteArray("work: () => 7; onStateChanged: if (state === LockedAction.Working) view.model = 0")
+    QTest::newRow("working") << QByteArray(
+            "work: () => 7; onStateChanged: if (state === LockedAction.Working) view.model = 0")
                              << "rejected Error: the action was destroyed before its work began";
 }
 
-/// A view destroys its delegates later, and what they call fails until then. The promise of run() says what happened.
+/// A view destroys its delegates later; until then, functions that they call fail. The promise of run() reports what
+/// happened.
 void TestQmlLifetimes::actionOfADelegate()
 {
     QFETCH(QByteArray, element);
@@ -445,14 +463,14 @@ void TestQmlLifetimes::actionOfADelegate()
                 "        delegate: Item {\n"
                 "            property LockedAction action: LockedAction {\n"
                 "                id: action\n"
-                "                name: 'delegate'; server: '" + url() + "'\n"
-                + element
-                + "\n"
-                  "            }\n"
-                  "            Component.onCompleted: root.follow(action.run())\n"
-                  "        }\n"
-                  "    }\n"
-                  "}\n",
+                "                name: 'delegate'; server: '"
+                        + url() + "'\n" + element
+                        + "\n"
+                          "            }\n"
+                          "            Component.onCompleted: root.follow(action.run())\n"
+                          "        }\n"
+                          "    }\n"
+                          "}\n",
                 &m_warnings);
     scene.start();
     QTRY_COMPARE_WITH_TIMEOUT(scene.root()->property("heard").toString(), expected, Patience);
@@ -466,14 +484,15 @@ void TestQmlLifetimes::handlersOfAStatus_data()
     QTest::newRow("null and back") << QByteArray("it.status.lock = null; it.status.lock = it;");
     QTest::newRow("status unloaded") << QByteArray("it.part.active = false;");
     QTest::newRow("status reloaded") << QByteArray("it.part.active = false; it.part.active = true;");
-    QTest::newRow("lock destroyed") << QByteArray("const made = Qt.createQmlObject('import QDistLock; DistributedLock { }', root);\n"
-                                                  "it.status.lock = made; made.destroy();");
+    QTest::newRow("lock destroyed") << QByteArray(
+            "const made = Qt.createQmlObject('import QDistLock; DistributedLock { }', root);\n"
+            "it.status.lock = made; made.destroy();");
     QTest::newRow("hidden") << QByteArray("it.status.visible = false; it.status.textVisible = false;");
     QTest::newRow("nested loop") << QByteArray("helper.nest();");
     QTest::newRow("null, nested loop") << QByteArray("it.status.lock = null; helper.nest();");
 }
 
-/// The status changes, or is destroyed, while its lock notifies it.
+/// LockStatus is changed or destroyed while its lock emits a signal.
 void TestQmlLifetimes::handlersOfAStatus()
 {
     QFETCH(QByteArray, deed);
@@ -484,14 +503,15 @@ void TestQmlLifetimes::handlersOfAStatus()
             {"onRenewed", "", "it.active = true;"},
             {"onReleased", "lease: 30000", "it.acquire().then(() => it.release());"},
             {"onLost", "", "it.active = true;", Trigger::Lost},
-            {"heldChanged", "", "it.acquire(); it.heldChanged.connect(() => { if (!it.held) root.act(it); });", Trigger::Lost},
+            {"heldChanged", "", "it.acquire(); it.heldChanged.connect(() => { if (!it.held) root.act(it); });",
+             Trigger::Lost},
             {"onAcquireFailed", "/*busy*/", "it.tryAcquire();"},
             {"onErrorChanged", "/*busy*/", "it.tryAcquire();"},
             {"onQueuePositionChanged", "/*busy*/", "it.active = true;"},
-            {"onAtRisk", "autoRenew: false", "it.active = true;"},
+            {"onAtRisk", "autoRenew: false; lease: 3000", "it.active = true;"},
             {"onErrorOccurred", "Component.onCompleted: server = 'unix:///nowhere/redis.sock'", "it.active = true;"},
             {"onNameChanged", "", "it.name += 'n';"},
-            // (Handlers of phase, text, detail and color that set the lock make binding loops, and QML says so.)
+            // Handlers of phase, text, detail and color that set the lock cause binding loops; QML logs warnings.
             {"lockChanged", "", "it.status.lockChanged.connect(() => root.act(it)); it.status.lock = it.other;"},
     };
     run(rows,
@@ -505,7 +525,7 @@ void TestQmlLifetimes::handlersOfAStatus()
         deed);
 }
 
-/// It shows the other lock, which was not lost.
+/// LockStatus then shows the other lock, which was not lost.
 void TestQmlLifetimes::statusOfAnotherLockInOnLost()
 {
     Scene scene("another",
@@ -516,21 +536,23 @@ void TestQmlLifetimes::statusOfAnotherLockInOnLost()
                 "    property string shown: status.phase\n"
                 "    DistributedLock {\n"
                 "        id: it\n"
-                "        name: 'another'; server: '" + url() + "'; lease: 1000\n"
-                "        onLost: { status.lock = other; Qt.callLater(() => { root.entered = true; }); }\n"
-                "        Component.onCompleted: acquire()\n"
-                "    }\n"
-                "    DistributedLock { id: other; name: 'other' }\n"
-                "    LockStatus { id: status; lock: it }\n"
-                "}\n",
+                "        name: 'another'; server: '"
+                        + url()
+                        + "'; lease: 1000\n"
+                          "        onLost: { status.lock = other; Qt.callLater(() => { root.entered = true; }); }\n"
+                          "        Component.onCompleted: acquire()\n"
+                          "    }\n"
+                          "    DistributedLock { id: other; name: 'other' }\n"
+                          "    LockStatus { id: status; lock: it }\n"
+                          "}\n",
                 &m_warnings);
-    QTRY_COMPARE_WITH_TIMEOUT(scene.root()->property("shown").toString(), QStringLiteral("held"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.root()->property("shown").toString(), u"held"_s, Patience);
     m_server.cli({"DEL", "lock:another"});
     QTRY_VERIFY_WITH_TIMEOUT(scene.entered(), Patience);
-    QCOMPARE(scene.root()->property("shown").toString(), QStringLiteral("unlocked"));
+    QCOMPARE(scene.root()->property("shown").toString(), u"unlocked"_s);
 }
 
-/// One of them is unloaded by a handler while the other one is shown.
+/// A handler unloads one of them while the other one is shown.
 void TestQmlLifetimes::twoStatusesOfOneLock()
 {
     Scene scene("two",
@@ -542,23 +564,25 @@ void TestQmlLifetimes::twoStatusesOfOneLock()
                 "    width: 300; height: 200; visible: true\n"
                 "    DistributedLock {\n"
                 "        id: it\n"
-                "        name: 'two'; server: '" + url() + "'; lease: 1000; active: true\n"
-                "        onAcquired: { first.active = false; root.entered = true; }\n"
-                "        onLost: { active = false; first.active = true; }\n"
-                "    }\n"
-                "    Column {\n"
-                "        Loader { id: first; sourceComponent: Component { LockStatus { lock: it } } }\n"
-                "        LockStatus { id: second; lock: it }\n"
-                "    }\n"
-                "}\n",
+                "        name: 'two'; server: '"
+                        + url()
+                        + "'; lease: 1000; active: true\n"
+                          "        onAcquired: { first.active = false; root.entered = true; }\n"
+                          "        onLost: { active = false; first.active = true; }\n"
+                          "    }\n"
+                          "    Column {\n"
+                          "        Loader { id: first; sourceComponent: Component { LockStatus { lock: it } } }\n"
+                          "        LockStatus { id: second; lock: it }\n"
+                          "    }\n"
+                          "}\n",
                 &m_warnings);
     QTRY_VERIFY_WITH_TIMEOUT(scene.entered(), Patience);
-    QTRY_COMPARE_WITH_TIMEOUT(scene.root()->property("shown").toString(), QStringLiteral("held"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.root()->property("shown").toString(), u"held"_s, Patience);
     m_server.cli({"DEL", "lock:two"});
-    QTRY_COMPARE_WITH_TIMEOUT(scene.root()->property("shown").toString(), QStringLiteral("lost"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.root()->property("shown").toString(), u"lost"_s, Patience);
 }
 
-/// An item with its lock and status changes its window, and one window is destroyed.
+/// An item with its lock and status moves to another window, and one window is destroyed.
 void TestQmlLifetimes::movedBetweenWindows()
 {
     Scene scene("windows",
@@ -566,30 +590,34 @@ void TestQmlLifetimes::movedBetweenWindows()
                 "    id: root\n"
                 "    property alias lock: it\n"
                 "    property string shown: status.phase\n"
-                "    property var first: Qt.createQmlObject('import QtQuick; Window { width: 200; height: 100; visible: true }', root)\n"
-                "    property var second: Qt.createQmlObject('import QtQuick; Window { width: 200; height: 100; visible: true }', root)\n"
+                "    property var first: Qt.createQmlObject('import QtQuick; Window { width: 200; height: 100; "
+                "visible: true }', root)\n"
+                "    property var second: Qt.createQmlObject('import QtQuick; Window { width: 200; height: 100; "
+                "visible: true }', root)\n"
                 "    Item {\n"
                 "        id: moved\n"
                 "        DistributedLock {\n"
                 "            id: it\n"
-                "            name: 'windows'; server: '" + url() + "'; lease: 1000; active: true\n"
-                "            onAcquired: moved.parent = root.second ? root.second.contentItem : root\n"
-                "            onLost: { moved.parent = root; root.second.destroy(); }\n"
-                "        }\n"
-                "        LockStatus { id: status; lock: it }\n"
-                "    }\n"
-                "    Component.onCompleted: moved.parent = first.contentItem\n"
-                "}\n",
+                "            name: 'windows'; server: '"
+                        + url()
+                        + "'; lease: 1000; active: true\n"
+                          "            onAcquired: moved.parent = root.second ? root.second.contentItem : root\n"
+                          "            onLost: { moved.parent = root; root.second.destroy(); }\n"
+                          "        }\n"
+                          "        LockStatus { id: status; lock: it }\n"
+                          "    }\n"
+                          "    Component.onCompleted: moved.parent = first.contentItem\n"
+                          "}\n",
                 &m_warnings);
     auto *const lock = scene.root()->property("lock").value<DistributedLock *>();
-    QTRY_COMPARE_WITH_TIMEOUT(scene.root()->property("shown").toString(), QStringLiteral("held"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.root()->property("shown").toString(), u"held"_s, Patience);
     QSignalSpy lost(lock, &DistributedLock::lost);
     m_server.cli({"DEL", "lock:windows"});
     QTRY_COMPARE_WITH_TIMEOUT(lost.count(), 1, Patience);
-    QTRY_COMPARE_WITH_TIMEOUT(scene.root()->property("shown").toString(), QStringLiteral("held"), Patience);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.root()->property("shown").toString(), u"held"_s, Patience);
 }
 
-/// 200 of them; each handler of the loss destroys the lock after it, and every tenth waits in a dialog.
+/// 200 locks: each handler of lost() destroys the next lock, and every tenth handler runs a nested event loop.
 void TestQmlLifetimes::manyLocksLostAtOnce()
 {
     constexpr int Count = 200;
@@ -604,25 +632,29 @@ void TestQmlLifetimes::manyLocksLostAtOnce()
                 "        id: one\n"
                 "        DistributedLock {\n"
                 "            required property int index\n"
-                "            name: 'many' + index; server: '" + url() + "'; lease: 2000\n"
-                "            onAcquired: ++root.held\n"
-                "            onLost: {\n"
-                "                ++root.lost;\n"
-                "                if (index % 10 === 0)\n"
-                "                    helper.nest();\n"
-                "                if (index % 2 === 0)\n"
-                "                    root.locks[index + 1].destroy();\n"
-                "                acquire().then(result => { if (!result.acquired) ++root.failed; });\n"
-                "            }\n"
-                "        }\n"
-                "    }\n"
-                "    function start() {\n"
-                "        for (let index = 0; index < " + QByteArray::number(Count) + "; ++index) {\n"
-                "            locks.push(one.createObject(root, { index: index }));\n"
-                "            locks[index].acquire();\n"
-                "        }\n"
-                "    }\n"
-                "}\n",
+                "            name: 'many' + index; server: '"
+                        + url()
+                        + "'; lease: 2000\n"
+                          "            onAcquired: ++root.held\n"
+                          "            onLost: {\n"
+                          "                ++root.lost;\n"
+                          "                if (index % 10 === 0)\n"
+                          "                    helper.nest();\n"
+                          "                if (index % 2 === 0)\n"
+                          "                    root.locks[index + 1].destroy();\n"
+                          "                acquire().then(result => { if (!result.acquired) ++root.failed; });\n"
+                          "            }\n"
+                          "        }\n"
+                          "    }\n"
+                          "    function start() {\n"
+                          "        for (let index = 0; index < "
+                        + QByteArray::number(Count)
+                        + "; ++index) {\n"
+                          "            locks.push(one.createObject(root, { index: index }));\n"
+                          "            locks[index].acquire();\n"
+                          "        }\n"
+                          "    }\n"
+                          "}\n",
                 &m_warnings);
     scene.start();
     const auto number = [&scene](const char *property) { return scene.root()->property(property).toInt(); };
@@ -631,7 +663,7 @@ void TestQmlLifetimes::manyLocksLostAtOnce()
     for (int i = 0; i < Count; ++i)
         command += "lock:many" + QByteArray::number(i);
     QCOMPARE(m_server.command(command).toInt(), Count);
-    // Those that were not destroyed first lose theirs, and acquire again.
+    // The elements that were not destroyed first lose their locks, and acquire them again.
     const auto heldNow = [&scene] {
         int sum = 0;
         for (auto *const lock : scene.root()->findChildren<DistributedLock *>())
@@ -643,6 +675,19 @@ void TestQmlLifetimes::manyLocksLostAtOnce()
     QVERIFY(number("lost") <= Count);
 }
 
-QTEST_MAIN(TestQmlLifetimes)
+// The tests run inside an event loop, as handlers in an application do. Otherwise Qt 6.8 would carry out deleteLater()
+// in any nested loop, and delete objects whose handlers are still running.
+int main(int argc, char **argv)
+{
+    QGuiApplication application(argc, argv);
+    QMetaObject::invokeMethod(
+            &application,
+            [&] {
+                TestQmlLifetimes test;
+                QCoreApplication::exit(QTest::qExec(&test, argc, argv));
+            },
+            Qt::QueuedConnection);
+    return QGuiApplication::exec();
+}
 
 #include "tst_qmllifetimes.moc"

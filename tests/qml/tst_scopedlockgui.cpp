@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// Scoped locks in the GUI thread. Nothing of QML; it stands here because it needs Qt's Gui module.
+// Scoped locks in the GUI thread. This test uses no QML; it is in this folder because it needs the Qt Gui module.
 
 #include "support/eventloopprobe.h"
 #include "support/redisserver.h"
@@ -19,13 +19,15 @@
 #include <memory>
 #include <thread>
 
+using namespace Qt::StringLiterals;
+
 using namespace std::chrono_literals;
 using namespace QDistLock;
 using std::chrono::milliseconds;
 
 namespace {
 
-const QString Name = QStringLiteral("job");
+const QString Name = u"job"_s;
 const QByteArray Key = QByteArrayLiteral("lock:job");
 
 LockOptions once()
@@ -66,7 +68,7 @@ void tst_ScopedLockGui::initTestCase()
 void tst_ScopedLockGui::init()
 {
     QVERIFY(!ScopedLock::isGuiThreadWaitAllowed());
-    ScopedLock first(QStringLiteral("first"), once());
+    ScopedLock first(u"first"_s, once());
     QVERIFY2(first, qPrintable(first.result().errorString));
     QVERIFY(first.release());
 }
@@ -101,7 +103,7 @@ void tst_ScopedLockGui::busy()
 void tst_ScopedLockGui::waitingIsRefused()
 {
     const qint64 before = m_server.commandsProcessed("evalsha");
-    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(QStringLiteral("\"job\".*GUI thread.*wait = 0")));
+    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"\"job\".*GUI thread.*wait = 0"_s));
     const ScopedLock lock(Name);
     QVERIFY(!lock);
     QCOMPARE(lock.result().error, DistributedLock::BusyError);
@@ -134,7 +136,7 @@ void tst_ScopedLockGui::reentryNeedsNoWaiting()
 
 void tst_ScopedLockGui::frozenServer()
 {
-    ScopedLock held(QStringLiteral("held"), once());
+    ScopedLock held(u"held"_s, once());
     QVERIFY(held);
     m_server.pause();
     QElapsedTimer timer;
@@ -142,9 +144,10 @@ void tst_ScopedLockGui::frozenServer()
     const ScopedLock lock(Name, once());
     QVERIFY(!lock);
     QCOMPARE(lock.result().error, DistributedLock::ConnectionError);
-    QVERIFY2(lock.result().errorString.contains(Name), qPrintable(lock.result().errorString));
+    QVERIFY2(lock.result().errorString.contains(Name) && lock.result().errorString.contains(m_server.socketPath()),
+             qPrintable(lock.result().errorString));
     QCOMPARE_GE(timer.restart(), 950);
-    QVERIFY(!held.release()); // not confirmed; it goes on by itself
+    QVERIFY(!held.release()); // not confirmed; the release continues in the background
     QCOMPARE_GE(timer.elapsed(), 950);
     QCOMPARE_LT(timer.elapsed(), 4000);
     m_server.resume();
@@ -168,7 +171,7 @@ void tst_ScopedLockGui::unreachable()
         QVERIFY(!lock);
         QCOMPARE(lock.result().error, DistributedLock::ConnectionError);
     }
-    QCOMPARE_LT(timer.elapsed(), 3000); // it does not wait for an attempt each time
+    QCOMPARE_LT(timer.elapsed(), 3000); // not every acquire waits for a connection attempt
     QVERIFY(server.start());
     QTRY_VERIFY(ScopedLock(server.url(), Name, once()).isHeld());
 }
@@ -185,12 +188,11 @@ void tst_ScopedLockGui::bodyBlocksForFiveLeases()
     {
         const ScopedLock lock(Name, once().withLease(lease));
         QVERIFY(lock);
-        const QStringList arguments{QStringLiteral("-s"), m_server.socketPath(), QStringLiteral("PTTL"),
-                                    QString::fromLatin1(Key)};
+        const QStringList arguments{u"-s"_s, m_server.socketPath(), u"PTTL"_s, QString::fromLatin1(Key)};
         witness.reset(QThread::create([&, arguments] {
             while (!done) {
                 QProcess cli;
-                cli.start(QStringLiteral("redis-cli"), arguments);
+                cli.start(Support::RedisServer::cliProgram(), arguments);
                 cli.waitForFinished();
                 const qint64 pttl = cli.readAllStandardOutput().trimmed().toLongLong();
                 if (!done) {
@@ -200,7 +202,7 @@ void tst_ScopedLockGui::bodyBlocksForFiveLeases()
             }
         }));
         witness->start();
-        QThread::sleep(5 * 2); // what the body does
+        QThread::sleep(5 * 2); // the work in the body
         heldToTheEnd = lock.isHeld();
         done = true;
     }

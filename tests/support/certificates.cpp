@@ -8,6 +8,8 @@
 #include <QtCore/qprocess.h>
 #include <QtCore/qstringlist.h>
 
+using namespace Qt::StringLiterals;
+
 namespace Support {
 
 namespace {
@@ -52,15 +54,15 @@ extendedKeyUsage = clientAuth
 
 QStringList newKey(const QString &name)
 {
-    return {QStringLiteral("req"),
-            QStringLiteral("-config"),
-            QStringLiteral("openssl.cnf"),
-            QStringLiteral("-newkey"),
-            QStringLiteral("ec"),
-            QStringLiteral("-pkeyopt"),
-            QStringLiteral("ec_paramgen_curve:prime256v1"),
-            QStringLiteral("-nodes"),
-            QStringLiteral("-keyout"),
+    return {u"req"_s,
+            u"-config"_s,
+            u"openssl.cnf"_s,
+            u"-newkey"_s,
+            u"ec"_s,
+            u"-pkeyopt"_s,
+            u"ec_paramgen_curve:prime256v1"_s,
+            u"-nodes"_s,
+            u"-keyout"_s,
             name + QLatin1String(".key")};
 }
 
@@ -73,25 +75,17 @@ Certificates::Certificates()
     QFile index(path("index.txt"));
     if (!file.open(QIODevice::WriteOnly) || file.write(configuration) < 0 || !file.flush()
         || !index.open(QIODevice::WriteOnly)) {
-        m_error = QStringLiteral("cannot write into %1").arg(m_folder.path());
+        m_error = u"cannot write into %1"_s.arg(m_folder.path());
         return;
     }
-    const bool made = makeAuthority(QStringLiteral("ca"))
-            && makeAuthority(QStringLiteral("other-ca"))
-            && makeSigned(QStringLiteral("server"), QStringLiteral("/CN=localhost"),
-                          QStringLiteral("here"))
-            && makeSigned(QStringLiteral("wrong-host"), QStringLiteral("/CN=elsewhere.example"),
-                          QStringLiteral("elsewhere"))
-            && makeSigned(QStringLiteral("expired"), QStringLiteral("/CN=localhost"),
-                          QStringLiteral("here"), true)
-            && makeSigned(QStringLiteral("client"), QStringLiteral("/CN=client"),
-                          QStringLiteral("client"))
-            && run(newKey(QStringLiteral("self-signed"))
-                   + QStringList{QStringLiteral("-x509"), QStringLiteral("-days"),
-                                 QStringLiteral("3650"), QStringLiteral("-subj"),
-                                 QStringLiteral("/CN=localhost"), QStringLiteral("-extensions"),
-                                 QStringLiteral("here"), QStringLiteral("-out"),
-                                 QStringLiteral("self-signed.crt")});
+    const bool made = makeAuthority(u"ca"_s) && makeAuthority(u"other-ca"_s)
+            && makeSigned(u"server"_s, u"/CN=localhost"_s, u"here"_s)
+            && makeSigned(u"wrong-host"_s, u"/CN=elsewhere.example"_s, u"elsewhere"_s)
+            && makeSigned(u"expired"_s, u"/CN=localhost"_s, u"here"_s, true)
+            && makeSigned(u"client"_s, u"/CN=client"_s, u"client"_s)
+            && run(newKey(u"self-signed"_s)
+                   + QStringList{u"-x509"_s, u"-days"_s, u"3650"_s, u"-subj"_s, u"/CN=localhost"_s, u"-extensions"_s,
+                                 u"here"_s, u"-out"_s, u"self-signed.crt"_s});
     if (!made)
         qWarning("Certificates: %ls", qUtf16Printable(m_error));
 }
@@ -99,41 +93,21 @@ Certificates::Certificates()
 bool Certificates::makeAuthority(const QString &name)
 {
     return run(newKey(name)
-               + QStringList{QStringLiteral("-x509"), QStringLiteral("-days"),
-                             QStringLiteral("3650"), QStringLiteral("-subj"),
-                             QLatin1String("/CN=Test authority ") + name,
-                             QStringLiteral("-extensions"), QStringLiteral("authority_extensions"),
-                             QStringLiteral("-out"), name + QLatin1String(".crt")});
+               + QStringList{u"-x509"_s, u"-days"_s, u"3650"_s, u"-subj"_s, QLatin1String("/CN=Test authority ") + name,
+                             u"-extensions"_s, u"authority_extensions"_s, u"-out"_s, name + QLatin1String(".crt")});
 }
 
-bool Certificates::makeSigned(const QString &name, const QString &subject,
-                              const QString &extensions, bool expired)
+bool Certificates::makeSigned(const QString &name, const QString &subject, const QString &extensions, bool expired)
 {
     const QString request = name + QLatin1String(".csr");
-    // "openssl ca", as "openssl x509 -req" of OpenSSL 3.0 knows no past dates.
-    QStringList sign = {QStringLiteral("ca"),
-                        QStringLiteral("-config"),
-                        QStringLiteral("openssl.cnf"),
-                        QStringLiteral("-batch"),
-                        QStringLiteral("-notext"),
-                        QStringLiteral("-cert"),
-                        QStringLiteral("ca.crt"),
-                        QStringLiteral("-keyfile"),
-                        QStringLiteral("ca.key"),
-                        QStringLiteral("-extensions"),
-                        extensions,
-                        QStringLiteral("-in"),
-                        request,
-                        QStringLiteral("-out"),
-                        name + QLatin1String(".crt")};
+    // "openssl ca", because "openssl x509 -req" of OpenSSL 3.0 cannot set a date in the past.
+    QStringList sign = {u"ca"_s,    u"-config"_s, u"openssl.cnf"_s, u"-batch"_s, u"-notext"_s,
+                        u"-cert"_s, u"ca.crt"_s,  u"-keyfile"_s,    u"ca.key"_s, u"-extensions"_s,
+                        extensions, u"-in"_s,     request,          u"-out"_s,   name + QLatin1String(".crt")};
     if (expired) {
-        sign += {QStringLiteral("-startdate"), QStringLiteral("20200101000000Z"),
-                 QStringLiteral("-enddate"), QStringLiteral("20210101000000Z")};
+        sign += {u"-startdate"_s, u"20200101000000Z"_s, u"-enddate"_s, u"20210101000000Z"_s};
     }
-    return run(newKey(name)
-               + QStringList{QStringLiteral("-new"), QStringLiteral("-subj"), subject,
-                             QStringLiteral("-out"), request})
-            && run(sign);
+    return run(newKey(name) + QStringList{u"-new"_s, u"-subj"_s, subject, u"-out"_s, request}) && run(sign);
 }
 
 bool Certificates::run(const QStringList &arguments)
@@ -141,14 +115,12 @@ bool Certificates::run(const QStringList &arguments)
     QProcess process;
     process.setWorkingDirectory(m_folder.path());
     process.setProcessChannelMode(QProcess::MergedChannels);
-    process.start(QStringLiteral("openssl"), arguments);
+    process.start(u"openssl"_s, arguments);
     process.closeWriteChannel();
-    if (process.waitForFinished() && process.exitStatus() == QProcess::NormalExit
-        && process.exitCode() == 0)
+    if (process.waitForFinished() && process.exitStatus() == QProcess::NormalExit && process.exitCode() == 0)
         return true;
-    m_error = QStringLiteral("openssl %1: %2 %3")
-                      .arg(arguments.join(QLatin1Char(' ')), process.errorString(),
-                           QString::fromLocal8Bit(process.readAll()));
+    m_error = u"openssl %1: %2 %3"_s.arg(arguments.join(QLatin1Char(' ')), process.errorString(),
+                                         QString::fromLocal8Bit(process.readAll()));
     return false;
 }
 

@@ -9,8 +9,8 @@
 namespace Support {
 
 /*!
-    Certificates for TLS tests, made with the openssl program in a temporary folder that goes with
-    this object. Server certificates are for localhost and 127.0.0.1 unless said otherwise.
+    Certificates for TLS tests, made with the openssl program in a temporary folder, which is deleted with this object.
+    Server certificates are for localhost and 127.0.0.1 unless stated otherwise.
 */
 class Certificates
 {
@@ -27,14 +27,14 @@ public:
     QString errorString() const { return m_error; }
 
     QString ca() const { return path("ca.crt"); }
-    /// Signs none of the others.
+    /// An authority that has signed none of the certificates below.
     QString otherCa() const { return path("other-ca.crt"); }
     Pair server() const { return pair("server"); }
-    /// For elsewhere.example only.
+    /// Valid only for elsewhere.example.
     Pair wrongHost() const { return pair("wrong-host"); }
-    /// Ended in 2021.
+    /// Expired in 2021.
     Pair expired() const { return pair("expired"); }
-    /// Its own issuer.
+    /// Self-signed.
     Pair selfSigned() const { return pair("self-signed"); }
     Pair client() const { return pair("client"); }
 
@@ -43,8 +43,7 @@ private:
     Pair pair(const char *name) const;
     bool run(const QStringList &arguments);
     bool makeAuthority(const QString &name);
-    bool makeSigned(const QString &name, const QString &subject, const QString &extensions,
-                    bool expired = false);
+    bool makeSigned(const QString &name, const QString &subject, const QString &extensions, bool expired = false);
 
     QTemporaryDir m_folder;
     QString m_error;

@@ -7,11 +7,11 @@
 
 namespace Support {
 
-/// The slot of a key in a Redis cluster, as its specification tells (CRC16-XMODEM modulo 16384). Not the
-/// library's own: what it has to agree with.
+/// The slot of a key in a Redis cluster, after its specification (CRC16-XMODEM modulo 16384). Shares no code with the
+/// library, whose result is compared with this one.
 inline int clusterSlot(QByteArrayView key)
 {
-    // Only what is between the first '{' and the first '}' after it counts, if that is not empty.
+    // Only the text between the first '{' and the first '}' after it counts, if it is not empty.
     const qsizetype open = key.indexOf('{');
     const qsizetype close = open < 0 ? -1 : key.indexOf('}', open + 1);
     if (close > open + 1)

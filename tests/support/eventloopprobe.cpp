@@ -55,13 +55,13 @@ std::chrono::nanoseconds EventLoopProbe::longestTurnCpu() const
 
 std::chrono::nanoseconds EventLoopProbe::longestBlockedTurn() const
 {
-    return m_longestKept;
+    return m_longestBlocked;
 }
 
 void EventLoopProbe::reset()
 {
     m_turns = 0;
-    m_longestWall = m_longestCpu = m_longestKept = std::chrono::nanoseconds(0);
+    m_longestWall = m_longestCpu = m_longestBlocked = std::chrono::nanoseconds(0);
     m_excluded = Moment();
     m_turnStart = now();
 }
@@ -78,21 +78,19 @@ void EventLoopProbe::without(const std::function<void()> &action)
 }
 
 std::chrono::nanoseconds EventLoopProbe::longestBlockedTurnOf(
-        const std::function<void(EventLoopProbe &probe)> &scenario, std::chrono::nanoseconds limit,
-        int attempts)
+        const std::function<void(EventLoopProbe &probe)> &scenario, std::chrono::nanoseconds limit, int attempts)
 {
     auto least = std::chrono::nanoseconds::max();
     for (int attempt = 0; attempt < attempts && least >= limit; ++attempt) {
         EventLoopProbe probe;
         scenario(probe);
-        probe.endTurn(); // what was called since the loop last came round
+        probe.endTurn(); // counts what was called after the last turn
         least = std::min(least, probe.longestBlockedTurn());
     }
     return least;
 }
 
-bool EventLoopProbe::waitFor(const std::function<bool()> &condition,
-                             std::chrono::milliseconds timeout)
+bool EventLoopProbe::waitFor(const std::function<bool()> &condition, std::chrono::milliseconds timeout)
 {
     if (condition())
         return true;
@@ -112,7 +110,7 @@ bool EventLoopProbe::waitFor(const std::function<bool()> &condition,
 
 std::chrono::nanoseconds EventLoopProbe::readyTime() const
 {
-    // "<ns on a core> <ns ready, without a core> <times it got one>"
+    // "<ns on a core> <ns ready, without a core> <number of times it got one>"
     char text[96] = {};
     long long onCore = 0;
     long long ready = 0;
@@ -124,7 +122,7 @@ std::chrono::nanoseconds EventLoopProbe::readyTime() const
 EventLoopProbe::Moment EventLoopProbe::now() const
 {
     Moment moment;
-    // Without a loss of the core between the clocks, which would count for two different turns.
+    // Read again if the thread lost its core between the clocks, which would then not match.
     for (int attempt = 0; attempt < 100; ++attempt) {
         const auto ready = readyTime();
         moment.wall = clockTime(CLOCK_MONOTONIC);
@@ -147,9 +145,9 @@ void EventLoopProbe::endTurn()
     const auto ready = end.ready - m_turnStart.ready - m_excluded.ready;
     m_longestWall = std::max(m_longestWall, wall);
     m_longestCpu = std::max(m_longestCpu, cpu);
-    // A host that stops its virtual machine stops its clocks of CPU time too, but not the one on the wall.
+    // While a host stops a virtual machine, its CPU clocks stop too, but its wall clock does not.
     const bool slept = end.sleeps - m_turnStart.sleeps > m_excluded.sleeps;
-    m_longestKept = std::max(m_longestKept, slept ? wall - ready : std::min(cpu, wall)); // two clocks
+    m_longestBlocked = std::max(m_longestBlocked, slept ? wall - ready : std::min(cpu, wall)); // two clocks
     m_excluded = Moment();
     m_turnStart = end;
     ++m_turns;

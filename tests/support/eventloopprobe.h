@@ -10,8 +10,8 @@
 
 namespace Support {
 
-/// No turn of an event loop may take longer for our sake. Sanitizers make everything several times slower, and
-/// so does no optimisation.
+/// The library must not make any turn of an event loop longer than this. Sanitizers, and builds without optimisation,
+/// make everything several times slower.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || (defined(__GNUC__) && !defined(__OPTIMIZE__))
 constexpr std::chrono::milliseconds TurnLimit{50};
 #else
@@ -19,21 +19,20 @@ constexpr std::chrono::milliseconds TurnLimit{5};
 #endif
 
 /*!
-    Measures how long single turns of this thread's event loop took while it lives.
+    Measures how long single turns of this thread's event loop take while the probe exists.
 
-    A zero timer fires once a turn, so the loop never waits in poll() and the time between two
-    firings is that of one turn: the slots it ran, and what the test called outside of them. (It also
-    keeps a core busy: let it live no longer than needed.) Of each turn three times are taken:
+    A zero timer fires once in each turn, so that the loop never waits in poll(). The time between two firings is that
+    of one turn: of the slots that ran, and of what the test called outside of them. (The timer keeps a core busy:
+    destroy the probe as soon as possible.) Three times are measured for each turn:
 
     - wall: includes the time in which the OS ran something else on this core;
-    - CPU: does not see a call that waits in the kernel;
-    - kept: CPU, and in a turn in which the thread went to sleep in the kernel wall less the time the thread
-      was ready to run but had no core, from the scheduler's own account. This is CPU and waiting together,
-      right under load, and blind to a virtual machine stopped by its host: the one to judge by.
+    - CPU: excludes calls that wait in the kernel;
+    - blocked: CPU and waiting in the kernel. In a turn in which the thread slept in the kernel, this is wall less the
+      time the thread was ready to run but had no core, which the scheduler counts; in any other turn it is CPU. It is
+      right under load, and does not count a virtual machine stopped by its host: tests judge by it.
 
-    Let a real event loop run: exec(), QSignalSpy::wait(), or waitFor() below. QTRY_… and
-    QTest::qWait() sleep between turns, outside the loop, which counts. Thread: one, with an event
-    loop.
+    Run a real event loop: exec(), QSignalSpy::wait(), or waitFor() below. QTRY_… and QTest::qWait() sleep between
+    turns, outside the loop, and that time counts. Thread: one, with an event loop.
 */
 class EventLoopProbe
 {
@@ -45,27 +44,26 @@ public:
     std::chrono::nanoseconds longestTurn() const;
     /// CPU time.
     std::chrono::nanoseconds longestTurnCpu() const;
-    /// Time kept: CPU and waiting in the kernel, without waiting for a core.
+    /// CPU time and waiting in the kernel, without waiting for a core.
     std::chrono::nanoseconds longestBlockedTurn() const;
-    /// How often the loop came round.
+    /// The number of turns.
     qint64 turns() const { return m_turns; }
-    /// Forget what was.
+    /// Discards all measurements.
     void reset();
 
-    /// Runs what the test does on its own account (stop a server) without counting it.
+    /// Runs something that the test itself does, such as stopping a server, without counting it.
     void without(const std::function<void()> &action);
 
     /*!
-        The longestBlockedTurn() of \a scenario, which is run again, up to \a attempts times, while
-        it is not under \a limit; the shortest of them. What code does it does every time, but a
-        virtual machine is stopped by its host now and then, and not every clock inside tells.
+        Runs \a scenario up to \a attempts times, until its longestBlockedTurn() is below \a limit, and returns the
+        shortest one. A virtual machine may be stopped by its host, which not every clock inside shows; code that blocks
+        does so in every attempt.
     */
-    static std::chrono::nanoseconds longestBlockedTurnOf(
-            const std::function<void(EventLoopProbe &probe)> &scenario,
-            std::chrono::nanoseconds limit, int attempts = 5);
+    static std::chrono::nanoseconds longestBlockedTurnOf(const std::function<void(EventLoopProbe &probe)> &scenario,
+                                                         std::chrono::nanoseconds limit, int attempts = 5);
 
-    /// Runs an event loop until \a condition, looked at each millisecond, or the time-out. The
-    /// condition counts as part of the turn: it must not ask a server.
+    /// Runs an event loop until \a condition is true or \a timeout has passed. The condition is polled each millisecond
+    /// and counts as part of the turn, so it must not ask a server.
     static bool waitFor(const std::function<bool()> &condition,
                         std::chrono::milliseconds timeout = std::chrono::seconds(10));
 
@@ -75,8 +73,8 @@ private:
     {
         std::chrono::nanoseconds wall{0};
         std::chrono::nanoseconds cpu{0};
-        std::chrono::nanoseconds ready{0}; // without a core
-        qint64 sleeps = 0; // in the kernel, of the thread's own will
+        std::chrono::nanoseconds ready{0}; // ready to run, without a core
+        qint64 sleeps = 0;                 // voluntary sleeps in the kernel
     };
     std::chrono::nanoseconds readyTime() const;
     Moment now() const;
@@ -89,7 +87,7 @@ private:
     Moment m_excluded;
     std::chrono::nanoseconds m_longestWall{0};
     std::chrono::nanoseconds m_longestCpu{0};
-    std::chrono::nanoseconds m_longestKept{0};
+    std::chrono::nanoseconds m_longestBlocked{0};
 };
 
 } // namespace Support

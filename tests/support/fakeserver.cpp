@@ -17,6 +17,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+using namespace Qt::StringLiterals;
+
 namespace Support {
 
 namespace {
@@ -53,7 +55,7 @@ public:
     quint16 port = 0; // before listener, whose making sets it
     int listener = -1;
 
-    // All that follows belongs to the worker thread.
+    // The members below are used in the worker thread only.
     Handler handler;
     Answer greeting;
     bool answersLogin = true;
@@ -62,7 +64,7 @@ public:
     int accepted = 0;
     qint64 bytesSent = 0;
 
-    WorkerThread worker; // last: ends first
+    WorkerThread worker; // the last member, so that it ends first
 };
 
 FakeServer::Private::Private(Handler handler)
@@ -91,8 +93,7 @@ void FakeServer::Private::run()
         entries.push_back({worker.wakeFd(), POLLIN, 0});
         entries.push_back({listener, POLLIN, 0});
         for (const Client &client : clients)
-            entries.push_back(
-                    {client.fd, static_cast<short>(POLLIN | (client.full ? POLLOUT : 0)), 0});
+            entries.push_back({client.fd, static_cast<short>(POLLIN | (client.full ? POLLOUT : 0)), 0});
         ::poll(entries.data(), entries.size(), -1);
         size_t i = 2;
         for (Client &client : clients) {
@@ -168,13 +169,11 @@ void FakeServer::Private::parse(Client &client)
     }
 }
 
-std::optional<QByteArray> FakeServer::Private::loginAnswer(const QList<QByteArray> &arguments,
-                                                           int number) const
+std::optional<QByteArray> FakeServer::Private::loginAnswer(const QList<QByteArray> &arguments, int number) const
 {
     const QByteArray command = arguments.first().toUpper();
     const QByteArray subcommand = arguments.value(1).toUpper();
-    if (command == "AUTH" || command == "SELECT"
-        || (command == "CLIENT" && subcommand == "SETNAME"))
+    if (command == "AUTH" || command == "SELECT" || (command == "CLIENT" && subcommand == "SETNAME"))
         return "+OK\r\n";
     if (command == "CLIENT" && subcommand == "ID")
         return ':' + QByteArray::number(number) + "\r\n";
@@ -198,7 +197,7 @@ void FakeServer::Private::say(Client &client, const Answer &answer)
 
 void FakeServer::Private::flush(Client &client)
 {
-    // Of an endless answer no more than this in one turn: the others want their turn.
+    // At most this much of an endless reply in one turn, so that the other clients are served, too.
     qsizetype endlessLeft = 1024 * 1024;
     while (!client.full) {
         if (client.output.isEmpty() && !client.endless.isEmpty()) {
@@ -211,8 +210,7 @@ void FakeServer::Private::flush(Client &client)
         }
         if (client.output.isEmpty())
             break;
-        const ssize_t n = ::send(client.fd, client.output.constData(),
-                                 static_cast<size_t>(client.output.size()),
+        const ssize_t n = ::send(client.fd, client.output.constData(), static_cast<size_t>(client.output.size()),
                                  MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
@@ -240,11 +238,13 @@ void FakeServer::Private::close(Client &client)
 
 FakeServer::FakeServer(const QByteArray &bytes)
     : FakeServer([bytes](const QList<QByteArray> &, int) { return Answer{bytes}; })
-{}
+{
+}
 
 FakeServer::FakeServer(Handler handler)
     : d(new Private(std::move(handler)))
-{}
+{
+}
 
 FakeServer::~FakeServer() = default;
 
@@ -260,7 +260,7 @@ quint16 FakeServer::port() const
 
 QUrl FakeServer::url() const
 {
-    return QUrl(QStringLiteral("redis://127.0.0.1:%1").arg(d->port));
+    return QUrl(u"redis://127.0.0.1:%1"_s.arg(d->port));
 }
 
 void FakeServer::setHandler(Handler handler)
@@ -330,14 +330,13 @@ UnansweredPort::UnansweredPort()
     if (m_listener < 0)
         return;
     ::listen(m_listener, 0);
-    // The queue is full when a connection stays unfinished.
+    // The backlog is full when a connection is not completed.
     for (int i = 0; i < 64; ++i) {
         const int fd = Posix::connectTcp(m_port);
         if (fd < 0)
             break;
         m_fillers.append(fd);
-        if (!Posix::waitFor(fd, POLLOUT,
-                            std::chrono::steady_clock::now() + std::chrono::milliseconds(100)))
+        if (!Posix::waitFor(fd, POLLOUT, std::chrono::steady_clock::now() + std::chrono::milliseconds(100)))
             return;
     }
     qWarning("UnansweredPort: the queue of port %u does not fill", m_port);
@@ -360,7 +359,7 @@ bool UnansweredPort::isValid() const
 
 QUrl UnansweredPort::url() const
 {
-    return QUrl(QStringLiteral("redis://127.0.0.1:%1").arg(m_port));
+    return QUrl(u"redis://127.0.0.1:%1"_s.arg(m_port));
 }
 
 } // namespace Support

@@ -13,12 +13,11 @@
 namespace Support {
 
 /*!
-    A Redis server that says what the test wants, malformed and endless replies included. Runs in a
-    thread of its own.
+    A Redis server whose replies the test chooses, malformed and endless ones included. Runs in a separate thread.
 
-    A login is answered as a server would: AUTH, SELECT and CLIENT SETNAME with OK, CLIENT ID with
-    the connection's number, CLIENT LIST with nothing, CLIENT KILL with 0, PING with PONG; unless
-    setAnswersLogin(false). All else, and what is no command, goes to the handler.
+    Login commands are answered as by a real server: AUTH, SELECT and CLIENT SETNAME with OK, CLIENT ID with the
+    connection's number, CLIENT LIST with nothing, CLIENT KILL with 0, PING with PONG; unless setAnswersLogin(false).
+    All other input is passed to the handler, even if it is no command.
     Thread-safe.
 */
 class FakeServer
@@ -26,14 +25,14 @@ class FakeServer
 public:
     struct Answer
     {
-        QByteArray bytes;        ///< nothing = no answer
-        QByteArray endless = {}; ///< then this, for as long as the client takes it
-        bool close = false;      ///< then end the connection
+        QByteArray bytes;        ///< empty = no reply
+        QByteArray endless = {}; ///< sent after that for as long as the client reads
+        bool close = false;      ///< closes the connection after that
     };
     /// Called in the server's thread, for \a connection 1, 2, ….
     using Handler = std::function<Answer(const QList<QByteArray> &arguments, int connection)>;
 
-    /// Listens at once; the handler answers everything with \a bytes.
+    /// Listens at once; the handler replies to everything with \a bytes.
     explicit FakeServer(const QByteArray &bytes = QByteArrayLiteral("+OK\r\n"));
     explicit FakeServer(Handler handler);
     ~FakeServer();
@@ -44,18 +43,18 @@ public:
 
     void setHandler(Handler handler);
     void setAnswersLogin(bool on);
-    /// Sent on accepting, before anything is asked.
+    /// Sent to each client when it has connected, before it sends a command.
     void setGreeting(const Answer &greeting);
 
-    /// To every client there is, unasked.
+    /// Sends \a bytes to every connected client.
     void push(const QByteArray &bytes);
     void closeAll();
 
-    /// All commands there were, logins left out.
+    /// All commands received, without logins.
     QList<QList<QByteArray>> commands() const;
     int connectionsAccepted() const;
     int connections() const;
-    /// Taken by the kernel for the clients: how much of an endless answer was read.
+    /// Bytes that the kernel has accepted for the clients: how much of an endless reply was read.
     qint64 bytesSent() const;
 
 private:
@@ -65,8 +64,8 @@ private:
 };
 
 /*!
-    A port on which connecting neither succeeds nor fails: its packets go unanswered, as those to a
-    host behind a firewall. (Full backlog of a listener that never accepts.)
+    A port on which connecting neither succeeds nor fails, because its packets are not answered, as behind a firewall.
+    (The backlog of a listener that never accepts is full.)
 */
 class UnansweredPort
 {

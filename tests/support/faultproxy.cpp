@@ -21,6 +21,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+using namespace Qt::StringLiterals;
+
 using namespace std::chrono_literals;
 
 namespace Support {
@@ -48,7 +50,7 @@ struct Chunk
     TimePoint due;
     QByteArray bytes;
     bool cut = false;     // reset the connection on reaching this
-    QByteArray command;   // counted once passed on
+    QByteArray command;   // counted when it is passed on
     bool isReply = false; // likewise
 };
 
@@ -103,15 +105,14 @@ public:
     void flush(Connection &connection, bool toServer);
     bool isHeld(bool toServer) const { return held || (!toServer && repliesHeld); }
     Fault takeFault(const QByteArray &command);
-    void arm(Action action, const QByteArray &command, int nth, const QByteArray &answer = {},
-             int times = 1);
+    void arm(Action action, const QByteArray &command, int nth, const QByteArray &answer = {}, int times = 1);
 
-    QByteArray socketPath; // of the worker
+    QByteArray socketPath; // used by the worker
     quint16 serverPort;
     quint16 port = 0; // before listener, whose making sets it
     int listener = -1;
 
-    // All that follows belongs to the worker thread.
+    // The members below are used in the worker thread only.
     std::list<Connection> connections;
     std::vector<Fault> faults;
     std::chrono::microseconds latencyToServer{0};
@@ -127,7 +128,7 @@ public:
     qint64 accepted = 0;
     int faultsDone = 0;
 
-    WorkerThread worker; // last: ends first
+    WorkerThread worker; // the last member, so that it ends first
 };
 
 FaultProxy::Private::Private(QByteArray path, quint16 serverPort)
@@ -168,7 +169,7 @@ void FaultProxy::Private::run()
             };
             const short clientEvents = events(connection.requests, connection.replies);
             const short serverEvents = events(connection.replies, connection.requests);
-            // A negative fd is left out: an ended one would report its end again and again.
+            // poll() ignores a negative descriptor; a closed one would be reported in every turn.
             entries.push_back({clientEvents ? connection.client : -1, clientEvents, 0});
             entries.push_back({serverEvents ? connection.server : -1, serverEvents, 0});
             addWake(connection.requests, true);
@@ -180,8 +181,7 @@ void FaultProxy::Private::run()
             timeout.tv_sec = static_cast<time_t>(left / 1'000'000'000);
             timeout.tv_nsec = static_cast<long>(left % 1'000'000'000);
         }
-        ::ppoll(entries.data(), entries.size(), wake == TimePoint::max() ? nullptr : &timeout,
-                nullptr);
+        ::ppoll(entries.data(), entries.size(), wake == TimePoint::max() ? nullptr : &timeout, nullptr);
 
         size_t i = 2;
         for (Connection &connection : connections) {
@@ -227,8 +227,7 @@ void FaultProxy::Private::open(int client)
     connection.client = client;
     connection.swallowed = blackHole;
     if (!blackHole) {
-        connection.server = socketPath.isEmpty() ? Posix::connectTcp(serverPort)
-                                                 : Posix::connectUnix(socketPath);
+        connection.server = socketPath.isEmpty() ? Posix::connectTcp(serverPort) : Posix::connectUnix(socketPath);
         if (connection.server < 0) {
             Posix::closeWithReset(client);
             return;
@@ -257,7 +256,7 @@ void FaultProxy::Private::read(Connection &connection, bool fromClient)
     Stream &stream = fromClient ? connection.requests : connection.replies;
     const int fd = fromClient ? connection.client : connection.server;
     char chunk[64 * 1024];
-    // One read a turn, so that no connection keeps the others waiting.
+    // One read in each turn, so that every connection is served.
     const ssize_t n = ::recv(fd, chunk, sizeof(chunk), MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
@@ -331,8 +330,7 @@ void FaultProxy::Private::parseReplies(Connection &connection)
     while (!stream.unparsed.isEmpty()) {
         qsizetype size = 0;
         QVariant value;
-        const Resp::Status status = Resp::parseReply(stream.unparsed, &size,
-                                                     connection.subscribed ? &value : nullptr);
+        const Resp::Status status = Resp::parseReply(stream.unparsed, &size, connection.subscribed ? &value : nullptr);
         if (status == Resp::Status::Incomplete)
             return;
         Chunk chunk;
@@ -412,8 +410,7 @@ void FaultProxy::Private::flush(Connection &connection, bool toServer)
             size = std::min<qsizetype>(size, 1 + QRandomGenerator::global()->bounded(largestSlice));
         if (bandwidth > 0)
             size = std::min<qsizetype>(size, std::max<qint64>(1, bandwidth / 100));
-        const ssize_t n = ::send(fd, chunk.bytes.constData(), static_cast<size_t>(size),
-                                 MSG_NOSIGNAL | MSG_DONTWAIT);
+        const ssize_t n = ::send(fd, chunk.bytes.constData(), static_cast<size_t>(size), MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN) {
@@ -421,7 +418,7 @@ void FaultProxy::Private::flush(Connection &connection, bool toServer)
             return;
         }
         if (n < 0) {
-            // Its reader is gone. What the other side has sent before still arrives.
+            // The reader has closed. Data that the other side has sent before still arrives.
             stream.queue.clear();
             if (!toServer) {
                 connection.repliesDropped = true;
@@ -442,7 +439,7 @@ void FaultProxy::Private::flush(Connection &connection, bool toServer)
             ++repliesForwarded;
         stream.queue.pop_front();
     }
-    // A swallowed connection ends for its client only.
+    // Only the client learns that a connection in the black hole has ended.
     if (stream.ended && stream.queue.empty() && !connection.swallowed)
         close(connection, false);
 }
@@ -462,23 +459,25 @@ Fault FaultProxy::Private::takeFault(const QByteArray &command)
     return {Action::None, QByteArray(), 0, QByteArray(), 0};
 }
 
-void FaultProxy::Private::arm(Action action, const QByteArray &command, int nth,
-                              const QByteArray &answer, int times)
+void FaultProxy::Private::arm(Action action, const QByteArray &command, int nth, const QByteArray &answer, int times)
 {
     worker.invoke([&] { faults.push_back({action, command.toUpper(), nth, answer, times}); });
 }
 
 FaultProxy::FaultProxy(const RedisServer &server)
     : FaultProxy(server.socketPath())
-{}
+{
+}
 
 FaultProxy::FaultProxy(const QString &socketPath)
     : d(new Private(QFile::encodeName(socketPath), 0))
-{}
+{
+}
 
 FaultProxy::FaultProxy(quint16 serverPort)
     : d(new Private(QByteArray(), serverPort))
-{}
+{
+}
 
 FaultProxy::~FaultProxy() = default;
 
@@ -494,7 +493,7 @@ quint16 FaultProxy::port() const
 
 QUrl FaultProxy::url() const
 {
-    return QUrl(QStringLiteral("redis://127.0.0.1:%1").arg(d->port));
+    return QUrl(u"redis://127.0.0.1:%1"_s.arg(d->port));
 }
 
 void FaultProxy::setLatency(std::chrono::microseconds toServer, std::chrono::microseconds toClient)
@@ -561,7 +560,7 @@ void FaultProxy::setRefusing(bool on)
         if (on == d->refusing)
             return;
         d->refusing = on;
-        // Linux: a shut down listener refuses and keeps its port.
+        // On Linux a listener that was shut down refuses connections and keeps its port.
         if (on) {
             d->acceptAll();
             ::shutdown(d->listener, SHUT_RD);
@@ -658,8 +657,7 @@ qint64 FaultProxy::commandsForwarded(const QByteArray &command) const
     return count;
 }
 
-bool FaultProxy::waitForCommands(qint64 count, const QByteArray &command,
-                                 std::chrono::milliseconds timeout) const
+bool FaultProxy::waitForCommands(qint64 count, const QByteArray &command, std::chrono::milliseconds timeout) const
 {
     const TimePoint deadline = Clock::now() + timeout;
     while (commandsForwarded(command) < count) {

@@ -15,15 +15,15 @@ namespace Support {
 class RedisServer;
 
 /*!
-    A bad network between a client and a Redis server: a TCP proxy that knows RESP2. It runs in a
-    thread of its own, so it works while the test's event loop is blocked on purpose.
+    A bad network between a client and a Redis server: a TCP proxy that parses RESP2. It runs in a separate thread, so
+    that it works while the test blocks its event loop.
 
-    Conditions hold until changed, for existing and new connections. Faults are armed for one
-    command each: the \a nth one named \a command (any, if empty; case does not matter) that arrives
-    from now on. What is no RESP (TLS) is passed on as bytes: conditions apply, faults and counts do
-    not. MONITOR and CLIENT REPLY OFF are not understood.
+    Conditions last until they are changed, for existing and new connections. Each fault affects one command: the \a nth
+    one named \a command (any, if empty; case does not matter) that arrives after the call. Bytes that are not RESP
+    (TLS) are passed on: conditions apply to them, faults and counts do not. MONITOR and CLIENT REPLY OFF are not
+    supported.
 
-    Thread-safe. Every control method has taken effect when it returns.
+    Thread-safe. Each function has taken effect when it returns.
 */
 class FaultProxy
 {
@@ -38,23 +38,23 @@ public:
     QUrl url() const; ///< redis://127.0.0.1:port
 
     void setLatency(std::chrono::microseconds toServer, std::chrono::microseconds toClient);
-    /// Each way and for each connection; 0 = unlimited.
+    /// In each direction, for each connection; 0 = unlimited.
     void setBandwidth(qint64 bytesPerSecond);
-    /// Replies arrive in random pieces of 1 to \a largest bytes; 0 = as they come.
+    /// Replies arrive in random pieces of 1 to \a largest bytes; 0 = unchanged.
     void setSlicing(int largest);
-    /// Connections there are now swallow everything, both ways and for ever, and the server does
-    /// not learn of their end. New ones are accepted and swallowed while it is on.
+    /// The present connections discard everything, in both directions and for ever, and the server does not notice when
+    /// they end. New connections are accepted and treated so while this is on.
     void setBlackHole(bool on);
-    /// Nothing passes; all of it does once this is off again. As packet loss that heals.
+    /// Nothing passes until this is off again; then everything does. As temporary packet loss.
     void setHeld(bool on);
-    /// The same for replies only: the server goes on.
+    /// The same for replies only; the server still gets commands.
     void setRepliesHeld(bool on);
-    /// New connections go to \a server, as after a fail-over behind one address; those there are stay.
+    /// New connections lead to \a server, as after a fail-over behind one address; present connections stay.
     void setServer(const RedisServer &server);
     void setServer(quint16 port);
     /// Connecting is refused.
     void setRefusing(bool on);
-    /// All conditions off, all armed faults forgotten. Swallowed connections stay dead.
+    /// Switches off all conditions and faults. Connections that a black hole has taken stay dead.
     void heal();
 
     /// RST to the client, FIN to the server.
@@ -62,21 +62,18 @@ public:
     /// FIN to both.
     void closeAll();
 
-    /// RST; the server never sees the command.
+    /// RST; the server does not get the command.
     void cutBefore(const QByteArray &command = {}, int nth = 1);
-    /// RST; the server has run the command, its reply is lost.
+    /// RST; the server has executed the command, and its reply is lost.
     void cutAfter(const QByteArray &command = {}, int nth = 1);
-    /// Its reply, and all later ones on that connection, never arrive; the connection stays.
+    /// Its reply, and all later ones on that connection, never arrive; the connection stays up.
     void dropReply(const QByteArray &command = {}, int nth = 1);
-    /// The server never sees the command; the client gets \a reply ("-LOADING …\r\n"). Done \a
-    /// times times.
-    void answer(const QByteArray &reply, const QByteArray &command = {}, int nth = 1,
-                int times = 1);
+    /// The server does not get the command; the client gets \a reply ("-LOADING …\r\n"). Applies to \a times commands.
+    void answer(const QByteArray &reply, const QByteArray &command = {}, int nth = 1, int times = 1);
 
-    /// Armed faults that have happened, since construction.
+    /// Number of faults that have happened since construction.
     int faultsDone() const;
-    bool waitForFaults(int count,
-                       std::chrono::milliseconds timeout = std::chrono::seconds(10)) const;
+    bool waitForFaults(int count, std::chrono::milliseconds timeout = std::chrono::seconds(10)) const;
 
     /// Commands passed on to the server, since construction.
     qint64 commandsForwarded(const QByteArray &command = {}) const;

@@ -48,9 +48,8 @@ int bindSomewhere(quint16 *port)
         ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
         *port = static_cast<quint16>(QRandomGenerator::system()->bounded(10000, 32000));
         const sockaddr_in address = loopback(*port);
-        // Two sockets may be bound to one port as long as none listens, so only listen() tells.
-        if (::bind(fd, reinterpret_cast<const sockaddr *>(&address), sizeof(address)) == 0
-            && ::listen(fd, 128) == 0) {
+        // Two sockets may be bound to one port while neither listens, so that only listen() shows whether it is free.
+        if (::bind(fd, reinterpret_cast<const sockaddr *>(&address), sizeof(address)) == 0 && ::listen(fd, 128) == 0) {
             return fd;
         }
         closeKeepingErrno(fd);
@@ -86,8 +85,7 @@ int connectTcp(quint16 port)
         return -1;
     setNoDelay(fd);
     const sockaddr_in address = loopback(port);
-    if (::connect(fd, reinterpret_cast<const sockaddr *>(&address), sizeof(address)) != 0
-        && errno != EINPROGRESS) {
+    if (::connect(fd, reinterpret_cast<const sockaddr *>(&address), sizeof(address)) != 0 && errno != EINPROGRESS) {
         return closeKeepingErrno(fd);
     }
     return fd;

@@ -9,18 +9,18 @@
 
 #include <poll.h>
 
-/// Sockets without Qt, so that the test tools neither need nor disturb the event loop under test.
+/// Sockets without Qt, so that the test tools neither need nor disturb the tested event loop.
 namespace Support::Posix {
 
-/// Non-blocking sockets, or -1 with errno. A TCP one may still be connecting.
+/// Return a non-blocking socket, or -1 with errno. A TCP socket may still be connecting.
 int connectUnix(const QByteArray &path);
 int connectTcp(quint16 port);
 
-/// Listens on 127.0.0.1, on a port chosen outside the kernel's range for outgoing connections, so
-/// that it can be given up and taken again. -1 with errno.
+/// Listens on 127.0.0.1, on a port outside the kernel's range for outgoing connections, so that the port can be closed
+/// and used again. Returns -1 with errno on failure.
 int listenTcp(quint16 *port);
 
-/// Some free port from the same range; it is not reserved.
+/// A free port from the same range; it is not reserved.
 quint16 freePort();
 
 bool waitFor(int fd, short events, std::chrono::steady_clock::time_point deadline);
@@ -29,7 +29,7 @@ void setNonBlocking(int fd);
 void setNoDelay(int fd);
 void closeWithReset(int fd);
 
-/// Waits between two looks at something that cannot be waited for.
+/// The pause between two polls of something that cannot be waited for.
 void pollPause();
 
 } // namespace Support::Posix

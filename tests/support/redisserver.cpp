@@ -3,17 +3,21 @@
 
 #include "redisserver.h"
 
+#include "certificates.h"
 #include "posix.h"
 
 #include <QtCore/qdir.h>
 #include <QtCore/qfile.h>
 #include <QtCore/qrandom.h>
+#include <QtCore/qregularexpression.h>
 #include <QtCore/qurlquery.h>
 
 #include <algorithm>
 
 #include <signal.h>
 #include <sys/prctl.h>
+
+using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
 
@@ -42,14 +46,12 @@ void setDiesWithParent(QProcess *process)
 // Such commands do not count as calls.
 bool wasRejected(const QVariant &reply)
 {
-    static const QList<QByteArray> codes = {
-            "-ERR unknown", "-ERR wrong number", "-NOPERM",  "-NOAUTH",
-            "-OOM",         "-READONLY",         "-LOADING", "-BUSY",
-            "-MASTERDOWN",  "-NOREPLICAS",       "-MISCONF", "-WITNESS"};
+    static const QList<QByteArray> codes = {"-ERR unknown", "-ERR wrong number", "-NOPERM",  "-NOAUTH",
+                                            "-OOM",         "-READONLY",         "-LOADING", "-BUSY",
+                                            "-MASTERDOWN",  "-NOREPLICAS",       "-MISCONF", "-WITNESS"};
     const QByteArray text = reply.toByteArray();
-    return isError(reply) && std::any_of(codes.begin(), codes.end(), [&](const QByteArray &code) {
-               return text.startsWith(code);
-           });
+    return isError(reply)
+            && std::any_of(codes.begin(), codes.end(), [&](const QByteArray &code) { return text.startsWith(code); });
 }
 
 [[noreturn]] void cannotLook(const char *why, const QList<QByteArray> &command, const QByteArray &reason)
@@ -70,9 +72,37 @@ QList<QByteArray> sortedStrings(const QVariant &reply)
 
 } // namespace
 
+QString RedisServer::serverProgram()
+{
+    return qEnvironmentVariable("QDISTLOCK_TEST_SERVER", u"redis-server"_s);
+}
+
+QString RedisServer::cliProgram()
+{
+    return serverProgram().replace(QRegularExpression(u"server$"_s), u"cli"_s);
+}
+
+RedisServer::Options RedisServer::Options::withTcp()
+{
+    Options options;
+    options.tcp = true;
+    return options;
+}
+
+RedisServer::Options RedisServer::Options::withTls(const Certificates &certificates)
+{
+    Options options = withTcp();
+    options.tls = true;
+    options.certificateFile = certificates.server().certificate;
+    options.keyFile = certificates.server().key;
+    options.caFile = certificates.ca();
+    return options;
+}
+
 RedisServer::RedisServer()
     : RedisServer(Options())
-{}
+{
+}
 
 RedisServer::RedisServer(const Options &options)
     : m_options(options)
@@ -131,8 +161,7 @@ RedisServer::Attempt RedisServer::attemptStart()
     m_process.setStandardOutputFile(logPath(), QIODevice::Append);
     m_process.setProcessChannelMode(QProcess::MergedChannels);
     m_process.setEnvironment(QProcess::systemEnvironment() + m_options.environment);
-    m_process.start(QStringLiteral("redis-server"),
-                    {m_folder.filePath(QStringLiteral("redis.conf"))});
+    m_process.start(serverProgram(), {m_folder.filePath(u"redis.conf"_s)});
     if (!m_process.waitForStarted()) {
         m_error = m_process.errorString();
         return Attempt::Failed;
@@ -142,8 +171,7 @@ RedisServer::Attempt RedisServer::attemptStart()
         if (!isRunning()) {
             const QByteArray output = log().sliced(m_logStart);
             m_error = QString::fromLocal8Bit(output);
-            return output.contains("Address already in use") ? Attempt::AddressInUse
-                                                             : Attempt::Failed;
+            return output.contains("Address already in use") ? Attempt::AddressInUse : Attempt::Failed;
         }
         const QVariant pong = command({"PING"}, 1s);
         if (pong.toByteArray() == "PONG")
@@ -151,7 +179,7 @@ RedisServer::Attempt RedisServer::attemptStart()
         m_error = QString::fromUtf8(pong.toByteArray());
         Posix::pollPause();
     }
-    m_error = QStringLiteral("no answer to PING in time: ") + m_error;
+    m_error = u"no answer to PING in time: "_s + m_error;
     return Attempt::Failed;
 }
 
@@ -191,10 +219,9 @@ bool RedisServer::writeConfig()
         lines += "replicaof 127.0.0.1 " + QByteArray::number(m_options.replicaOf->port());
     lines += m_options.config;
 
-    QFile file(m_folder.filePath(QStringLiteral("redis.conf")));
+    QFile file(m_folder.filePath(u"redis.conf"_s));
     const QByteArray text = lines.join('\n') + '\n';
-    if (!m_folder.isValid() || !file.open(QIODevice::WriteOnly) || file.write(text) != text.size()
-        || !file.flush()) {
+    if (!m_folder.isValid() || !file.open(QIODevice::WriteOnly) || file.write(text) != text.size() || !file.flush()) {
         m_error = m_folder.isValid() ? file.errorString() : m_folder.errorString();
         return false;
     }
@@ -252,21 +279,20 @@ bool RedisServer::isRunning()
 
 QUrl RedisServer::url() const
 {
-    return QUrl(QLatin1String("unix://")
-                + QString::fromLatin1(QUrl::toPercentEncoding(socketPath(), "/")));
+    return QUrl(QLatin1String("unix://") + QString::fromLatin1(QUrl::toPercentEncoding(socketPath(), "/")));
 }
 
 QUrl RedisServer::tcpUrl() const
 {
-    return QUrl(QStringLiteral("redis://127.0.0.1:%1").arg(m_port));
+    return QUrl(u"redis://127.0.0.1:%1"_s.arg(m_port));
 }
 
 QUrl RedisServer::tlsUrl() const
 {
-    QUrl url(QStringLiteral("rediss://localhost:%1").arg(m_tlsPort));
+    QUrl url(u"rediss://localhost:%1"_s.arg(m_tlsPort));
     if (!m_options.caFile.isEmpty()) {
         QUrlQuery query;
-        query.addQueryItem(QStringLiteral("ca"), m_options.caFile);
+        query.addQueryItem(u"ca"_s, m_options.caFile);
         url.setQuery(query);
     }
     return url;
@@ -274,7 +300,7 @@ QUrl RedisServer::tlsUrl() const
 
 QString RedisServer::socketPath() const
 {
-    return m_folder.filePath(QStringLiteral("redis.sock"));
+    return m_folder.filePath(u"redis.sock"_s);
 }
 
 QVariant RedisServer::command(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout)
@@ -291,8 +317,7 @@ QVariant RedisServer::command(const QList<QByteArray> &arguments, std::chrono::m
     return runCommand(arguments, timeout);
 }
 
-QVariant RedisServer::runCommand(const QList<QByteArray> &arguments,
-                                 std::chrono::milliseconds timeout)
+QVariant RedisServer::runCommand(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout)
 {
     const QVariant reply = m_witness.command(arguments, timeout);
     if (!wasRejected(reply))
@@ -306,25 +331,24 @@ QVariant RedisServer::look(const QList<QByteArray> &arguments)
     if (!isError(reply))
         return reply;
     const QByteArray text = reply.toByteArray();
-    cannotLook(text.startsWith("-WITNESS") ? "redis-server cannot be asked" : "redis-server refused",
-               arguments, text);
+    cannotLook(text.startsWith("-WITNESS") ? "redis-server cannot be asked" : "redis-server refused", arguments, text);
 }
 
 QByteArray RedisServer::cli(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout)
 {
-    QStringList list = {QStringLiteral("-s"),
+    QStringList list = {u"-s"_s,
                         socketPath(),
-                        QStringLiteral("--no-auth-warning"),
-                        QStringLiteral("--user"),
+                        u"--no-auth-warning"_s,
+                        u"--user"_s,
                         QString::fromLatin1(witnessName),
-                        QStringLiteral("--pass"),
+                        u"--pass"_s,
                         QString::fromLatin1(m_witnessPassword)};
     for (const QByteArray &argument : arguments)
         list += QString::fromUtf8(argument);
     QProcess process;
     setDiesWithParent(&process);
     process.setProcessChannelMode(QProcess::ForwardedErrorChannel);
-    process.start(QStringLiteral("redis-cli"), list);
+    process.start(cliProgram(), list);
     process.closeWriteChannel();
     const bool finished = process.waitForFinished(static_cast<int>(timeout.count()));
     if (!finished || process.exitStatus() != QProcess::NormalExit || process.exitCode() != 0)
@@ -352,7 +376,7 @@ QByteArray RedisServer::info(const QByteArray &section, const QByteArray &field)
 
 QHash<QByteArray, qint64> RedisServer::commandCalls()
 {
-    // The INFO that is asked now is not yet in its own answer.
+    // The reply does not count the INFO command itself.
     const QVariant reply = look({"INFO", "commandstats"});
     QHash<QByteArray, qint64> calls;
     const QList<QByteArray> lines = reply.toByteArray().split('\n');
@@ -362,8 +386,7 @@ QHash<QByteArray, qint64> RedisServer::commandCalls()
         if (!line.startsWith("cmdstat_") || colon < 0)
             continue;
         const qsizetype number = colon + 7;
-        calls.insert(line.sliced(8, colon - 8),
-                     line.sliced(number, line.indexOf(',', number) - number).toLongLong());
+        calls.insert(line.sliced(8, colon - 8), line.sliced(number, line.indexOf(',', number) - number).toLongLong());
     }
     for (auto own = m_ownCalls.cbegin(); own != m_ownCalls.cend(); ++own) {
         const QByteArray command = own.key().left(own.key().indexOf('|'));
@@ -402,7 +425,7 @@ QList<QByteArray> RedisServer::channels()
 
 QString RedisServer::logPath() const
 {
-    return m_folder.filePath(QStringLiteral("redis.log"));
+    return m_folder.filePath(u"redis.log"_s);
 }
 
 QByteArray RedisServer::log() const

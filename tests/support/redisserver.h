@@ -15,16 +15,18 @@
 
 namespace Support {
 
+class Certificates;
+
 /*!
     A private redis-server in a temporary folder: on a Unix socket always, on a TCP and a TLS port
-    where asked for (never 6379; the ports stay the same over restarts). It ends with this object,
-    and with the thread that started it.
+    if requested (never 6379; the ports stay the same over restarts). It ends with this object, and with the thread that
+    started it.
 
-    All methods block, with a time-out. Thread: the one that made it; needs no running event loop.
+    All functions block, with a time-out. Thread: the one that constructed the object; needs no running event loop.
 
-    Those that look at the server, from get() to channels(), end the program where it cannot be asked or
-    refuses, and cli() does where it does not get through: what is not known must not pass for what is not
-    there. To ask a server that may be away, or refuse, use command().
+    The functions from get() to channels() end the program if the server cannot be reached or refuses the command, and
+    so does cli() if it cannot connect: an unknown key must not be taken for a missing one. To ask a server that may be
+    down, or may refuse, use command().
 */
 class RedisServer
 {
@@ -35,16 +37,26 @@ public:
         bool tls = false; ///< needs certificateFile and keyFile
         QString certificateFile;
         QString keyFile;
-        QString caFile; ///< what client certificates are checked against, and ca= of tlsUrl()
+        QString caFile; ///< the authority of client certificates, and ca= of tlsUrl()
         bool requireClientCertificate = false;
-        QByteArray password;     ///< requirepass; in no URL made here
-        QList<QByteArray> users; ///< ACL rules as after ACL SETUSER: "lockapp on >secret ~lock:* …"
-        QByteArray loginCommand = "AUTH"; ///< as a rename-command in `config` calls it; then there is no cli()
-        QList<QByteArray> config; ///< more lines of redis.conf; the last one wins
-        bool appendOnly = false;  ///< AOF, fsync always; otherwise nothing outlives the process
-        const RedisServer *replicaOf = nullptr; ///< by its TCP port, without a password
-        QStringList environment;  ///< NAME=VALUE, besides this process's own
+        QByteArray password;              ///< requirepass; not part of the URLs below
+        QList<QByteArray> users;          ///< ACL rules as after ACL SETUSER: "lockapp on >secret ~lock:* …"
+        QByteArray loginCommand = "AUTH"; ///< its name after a rename-command in `config`; then cli() does not work
+        QList<QByteArray> config;         ///< more lines of redis.conf; the last one wins
+        bool appendOnly = false;          ///< AOF with fsync always; otherwise nothing persists
+        const RedisServer *replicaOf = nullptr; ///< the master, reached by its TCP port without a password
+        QStringList environment;                ///< NAME=VALUE, besides this process's own
+
+        /// With a TCP port.
+        static Options withTcp();
+        /// With a TCP port and a TLS port.
+        static Options withTls(const Certificates &certificates);
     };
+
+    /// "redis-server", or the program that the environment variable QDISTLOCK_TEST_SERVER names, as "valkey-server".
+    static QString serverProgram();
+    /// Its command line client: "redis-cli" or "valkey-cli".
+    static QString cliProgram();
 
     RedisServer();
     explicit RedisServer(const Options &options);
@@ -52,19 +64,19 @@ public:
 
     /// True when it answers PING.
     bool start();
-    /// SIGTERM, in order; also when paused.
+    /// SIGTERM; also if paused.
     void stop();
     /// SIGKILL.
     void kill();
     /// stop() and start().
     bool restart();
-    /// SIGSTOP: the kernel goes on accepting connections and bytes, nobody answers.
+    /// SIGSTOP: the kernel still accepts connections and bytes, and nothing is answered.
     void pause();
     /// SIGCONT.
     void resume();
     bool isRunning();
     qint64 processId() const { return m_process.processId(); }
-    /// Why start() failed.
+    /// The reason why start() failed.
     QString errorString() const { return m_error; }
 
     QUrl url() const;    ///< unix://
@@ -75,12 +87,10 @@ public:
     quint16 tlsPort() const { return m_tlsPort; }
     QString folder() const { return m_folder.path(); }
 
-    /// As a client with all rights, see Resp::parseReply for the types and RedisError for failures.
-    QVariant command(const QList<QByteArray> &arguments,
-                     std::chrono::milliseconds timeout = std::chrono::seconds(5));
-    /// What the real redis-cli prints on its standard output, without the last line end.
-    QByteArray cli(const QList<QByteArray> &arguments,
-                   std::chrono::milliseconds timeout = std::chrono::seconds(10));
+    /// Sends a command as a client with all rights. See Resp::parseReply for the types, and RedisError for failures.
+    QVariant command(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout = std::chrono::seconds(5));
+    /// The output of the real redis-cli, without the last line end.
+    QByteArray cli(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout = std::chrono::seconds(10));
 
     QByteArray get(const QByteArray &key) { return look({"GET", key}).toByteArray(); }
     bool exists(const QByteArray &key) { return look({"EXISTS", key}).toLongLong() == 1; }
@@ -91,25 +101,21 @@ public:
     /// A field of INFO, empty if there is none.
     QByteArray info(const QByteArray &section, const QByteArray &field);
 
-    /// Calls since the server started, by command ("set", "client|id"), without those of command().
-    /// Those made inside scripts count as well; rejected ones do not.
+    /// Calls since the server started, by command ("set", "client|id"), without those of command(). Calls inside
+    /// scripts count; rejected calls do not.
     QHash<QByteArray, qint64> commandCalls();
     qint64 commandsProcessed();
-    qint64 commandsProcessed(const QByteArray &name)
-    {
-        return commandCalls().value(name.toLower());
-    }
+    qint64 commandsProcessed(const QByteArray &name) { return commandCalls().value(name.toLower()); }
 
-    /// Without command()'s own.
+    /// Without the connection of command().
     int connectedClients();
     int subscriberCount(const QByteArray &channel);
-    /// All channels anybody listens on, sorted.
+    /// All channels with subscribers, sorted.
     QList<QByteArray> channels();
 
     QByteArray log() const;
-    /// Looks at what was logged since start().
-    bool waitForLog(const QByteArray &text,
-                    std::chrono::milliseconds timeout = std::chrono::seconds(10));
+    /// Waits until the log since start() contains \a text.
+    bool waitForLog(const QByteArray &text, std::chrono::milliseconds timeout = std::chrono::seconds(10));
 
 private:
     Q_DISABLE_COPY_MOVE(RedisServer)

@@ -11,8 +11,8 @@
 namespace Support {
 
 /*!
-    An error reply, as it came ("-WRONGTYPE Operation against…"). Failures of the witness itself
-    read "-WITNESS …". QVariant::toByteArray() gives the text.
+    An error reply, unchanged ("-WRONGTYPE Operation against…"). Failures of the test client itself read "-WITNESS …".
+    QVariant::toByteArray() returns the text.
 */
 struct RedisError
 {
@@ -24,13 +24,13 @@ struct RedisError
 
 bool isError(const QVariant &reply);
 
-/// RESP2 in the tests' own hands: shares no code with the library under test.
+/// RESP2 for the tests. Shares no code with the tested library.
 namespace Resp {
 
 enum class Status { Complete, Incomplete, Invalid };
 
 /// Status and bulk strings as QByteArray, integers as qint64, arrays as QVariantList, nil as an
-/// invalid QVariant, errors as RedisError. \a size is that of the first reply in \a data.
+/// invalid QVariant, errors as RedisError. \a size is the size of the first reply in \a data.
 Status parseReply(QByteArrayView data, qsizetype *size, QVariant *value = nullptr);
 
 /// Arrays of bulk strings only, no inline commands.

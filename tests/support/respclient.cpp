@@ -88,8 +88,7 @@ bool RespClient::send(QByteArrayView bytes, std::chrono::milliseconds timeout)
     }
     const auto deadline = Clock::now() + timeout;
     while (!bytes.isEmpty()) {
-        const ssize_t n = ::send(m_fd, bytes.data(), static_cast<size_t>(bytes.size()),
-                                 MSG_NOSIGNAL | MSG_DONTWAIT);
+        const ssize_t n = ::send(m_fd, bytes.data(), static_cast<size_t>(bytes.size()), MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n > 0) {
             bytes = bytes.sliced(n);
         } else if (errno == EAGAIN) {
@@ -126,8 +125,7 @@ QVariant RespClient::readReply(std::chrono::milliseconds timeout, bool keepOpen)
         }
         if (!Posix::waitFor(m_fd, POLLIN, deadline)) {
             if (keepOpen)
-                return QVariant::fromValue(
-                        RedisError{QByteArrayLiteral("-WITNESS no reply in time")});
+                return QVariant::fromValue(RedisError{QByteArrayLiteral("-WITNESS no reply in time")});
             return failure("no reply", ETIMEDOUT);
         }
         char chunk[16 * 1024];
@@ -143,8 +141,7 @@ QVariant RespClient::readReply(std::chrono::milliseconds timeout, bool keepOpen)
 
 QVariant RespClient::failure(const char *what, int error)
 {
-    m_error = QLatin1String(what) + QLatin1String(": ")
-            + QString::fromLocal8Bit(std::strerror(error));
+    m_error = QLatin1String(what) + QLatin1String(": ") + QString::fromLocal8Bit(std::strerror(error));
     close();
     return QVariant::fromValue(RedisError{"-WITNESS " + m_error.toUtf8()});
 }

@@ -12,8 +12,8 @@
 namespace Support {
 
 /*!
-    A foreign client: blocking, on a plain POSIX socket, with a time-out on everything, and no code
-    of the library under test. Thread: one at a time; needs no event loop.
+    A client that shares no code with the tested library. It blocks on a plain POSIX socket, with a time-out on
+    everything. Thread: one at a time; needs no event loop.
 */
 class RespClient
 {
@@ -24,22 +24,20 @@ public:
     bool connectToUnix(const QString &path);
     /// 127.0.0.1.
     bool connectToTcp(quint16 port);
-    /// Notices a connection the server has ended.
+    /// False if the server has closed the connection, too.
     bool isConnected();
     void close();
     /// RST instead of FIN.
     void reset();
     QString errorString() const { return m_error; }
 
-    /// One command and its reply. After a failure ("-WITNESS …") the connection is closed.
-    QVariant command(const QList<QByteArray> &arguments,
-                     std::chrono::milliseconds timeout = std::chrono::seconds(5));
+    /// Sends one command and reads its reply. After a failure ("-WITNESS …") the connection is closed.
+    QVariant command(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout = std::chrono::seconds(5));
 
-    /// The halves of command(), for pipelining, pub/sub and malformed input.
+    /// send() and readReply() are the halves of command(), for pipelining, pub/sub and malformed input.
     bool send(QByteArrayView bytes, std::chrono::milliseconds timeout = std::chrono::seconds(5));
-    /// \a keepOpen: running into the time-out leaves the connection as it is.
-    QVariant readReply(std::chrono::milliseconds timeout = std::chrono::seconds(5),
-                       bool keepOpen = false);
+    /// \a keepOpen: a time-out does not close the connection.
+    QVariant readReply(std::chrono::milliseconds timeout = std::chrono::seconds(5), bool keepOpen = false);
 
 private:
     Q_DISABLE_COPY_MOVE(RespClient)

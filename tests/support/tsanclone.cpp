@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: MIT
 
 // QProcess starts programs with clone(CLONE_VM | CLONE_VFORK): its child shares the parent's memory until exec.
-// ThreadSanitizer takes it for a fork and, where there are threads, lets the child ignore all it does from then on.
-// In shared memory that is what the parent's thread does, too: afterwards no lock that it takes counts, and what
-// it hands to other threads is reported as a race. This goes past ThreadSanitizer, to the C library.
+// ThreadSanitizer takes that for a fork and, if there are threads, ignores everything the child does afterwards. As the
+// memory is shared, it then ignores the parent's thread, too: the locks of that thread no longer count, and data that
+// it hands to other threads is reported as a race. This function calls the C library directly, without ThreadSanitizer.
 
 #include <cstdarg>
 

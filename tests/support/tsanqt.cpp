@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// Distributions build Qt without ThreadSanitizer, which so does not see what Qt orders. These functions stand in
-// front of Qt's, tell ThreadSanitizer what those order, and no more, and go on to them. What Qt calls inside itself does
-// not come by here; events do, all of them. tst_threadsanitizer shows of each what is seen and what is still reported.
+// Distributions build Qt without ThreadSanitizer, which therefore does not see how Qt synchronises threads. These
+// functions replace functions of Qt: they report the synchronisation to ThreadSanitizer, nothing more, and call Qt's
+// function. Calls inside Qt do not pass through them, but all events do. tst_threadsanitizer shows for each function
+// what is recognised and what is still reported.
 //
-// A Qt with another signature than declared here does not compile; one that calls something else instead leads to
-// reports, not to silence.
+// With a Qt that declares other signatures this file does not compile. With a Qt that calls other functions instead,
+// races are reported that are none, but none are hidden.
 
 #include <QtCore/qabstracteventdispatcher.h>
 #include <QtCore/qcoreapplication.h>
@@ -31,7 +32,8 @@ extern "C" void AnnotateIgnoreWritesEnd(const char *file, int line);
 
 namespace {
 
-/// Qt's function of the same name. Nothing here may order threads itself, as the guard of a static variable does.
+/// Qt's function of the same name. This code must not synchronise threads itself, as the guard of a static variable
+/// would.
 template<auto own>
 auto next()
 {
@@ -54,13 +56,13 @@ auto next()
 
 } // namespace
 
-// An event is delivered after all that was done before it was posted: queued calls, queued slots, deleteLater() and
-// the finished() of a future's watcher are events, which Qt makes with new just before. (It then copies the arguments
-// of a queued slot: one of a type whose copying ThreadSanitizer sees would be reported.)
+// An event is delivered after everything that happened before it was posted. Queued calls, queued slots, deleteLater()
+// and finished() of a future watcher are events, which Qt creates with new just before. (Qt then copies the arguments
+// of a queued slot; a type whose copy constructor ThreadSanitizer sees would be reported.)
 
 namespace {
 
-/// Code of Qt's.
+/// The address range of the code of Qt.
 struct Code
 {
     quintptr begin;
@@ -80,12 +82,13 @@ int findQt(dl_phdr_info *info, std::size_t, void *)
         if (header.p_type != PT_LOAD || !(header.p_flags & PF_X))
             continue;
         const quintptr begin = info->dlpi_addr + header.p_vaddr;
-        qtCode[qtCodeCount++] = {begin, begin + header.p_memsz, std::strstr(info->dlpi_name, "/libQt6Core.") != nullptr};
+        qtCode[qtCodeCount++] = {begin, begin + header.p_memsz,
+                                 std::strstr(info->dlpi_name, "/libQt6Core.") != nullptr};
     }
     return 0;
 }
 
-/// Null if it is none of Qt's.
+/// Null if the address is not in Qt.
 const Code *codeAt(void *address)
 {
     for (int i = 0; i < qtCodeCount; ++i) {
@@ -95,7 +98,7 @@ const Code *codeAt(void *address)
     return nullptr;
 }
 
-/// Addresses within what the copies of a future share, but none that Qt's own mutexes there have.
+/// Addresses inside the data that the copies of a future share, apart from those of Qt's mutexes in it.
 void *end(void *shared)
 {
     return static_cast<char *>(shared) + 1;
@@ -106,7 +109,7 @@ void *results(void *shared)
     return static_cast<char *>(shared) + 2;
 }
 
-/// While Qt allocates for itself: what it then does to it is not seen, nor to be.
+/// Exists while Qt allocates for itself, so that ThreadSanitizer ignores the allocation as it ignores its use.
 class Unseen
 {
 public:
@@ -163,7 +166,7 @@ void operator delete(void *memory) noexcept
 
 void operator delete(void *memory, std::size_t) noexcept
 {
-    // If it is what the copies of a future share: they have all let go. Nothing else has this address.
+    // If this is the shared data of a future, all copies have released it. Nothing else has this address.
     if (memory)
         __tsan_acquire(results(memory));
     const Unseen unseen(codeAt(__builtin_return_address(0)));
@@ -176,8 +179,8 @@ void QCoreApplication::postEvent(QObject *receiver, QEvent *event, int priority)
     next<&QCoreApplication::postEvent>()(receiver, event, priority);
 }
 
-// A functor is destroyed after its last call has ended, for Qt counts who uses it, and a blocking queued call is waited
-// for.
+// A functor is destroyed after its last call has ended, because Qt counts its users. The caller of a blocking queued
+// call waits for its end.
 
 namespace {
 
@@ -189,7 +192,7 @@ public:
         , m_slot(slot)
     {
     }
-    /// When it has ended.
+    /// Called when the functor has returned.
     void wait() { __tsan_acquire(this); }
 
 private:
@@ -217,7 +220,8 @@ private:
 
 } // namespace
 
-bool QMetaObject::invokeMethodImpl(QObject *object, QtPrivate::QSlotObjectBase *slot, Qt::ConnectionType type, void *result)
+bool QMetaObject::invokeMethodImpl(QObject *object, QtPrivate::QSlotObjectBase *slot, Qt::ConnectionType type,
+                                   void *result)
 {
     auto *const functor = new Functor(slot);
     functor->ref();
@@ -236,8 +240,8 @@ QMetaObject::Connection QObject::connectImpl(const QObject *sender, void **signa
                                          senderMetaObject);
 }
 
-// A thread has ended when wait() returns true, with what QThreadStorage kept for it. Last of all Qt deletes its event
-// dispatcher.
+// When wait() returns true, the thread has ended, and its QThreadStorage data is deleted. Its event dispatcher is
+// deleted last.
 
 void QThread::start(Priority priority)
 {
@@ -259,7 +263,7 @@ bool QThread::wait(QDeadlineTimer deadline)
     return ended;
 }
 
-// What was done before a release() comes before what follows the acquire() of it.
+// Everything before a release() happens before everything after the matching acquire().
 
 void QSemaphore::release(int n)
 {
@@ -283,14 +287,15 @@ bool QSemaphore::tryAcquire(int n)
 
 bool QSemaphore::tryAcquire(int n, int timeout)
 {
-    const bool acquired = (this->*next<static_cast<bool (QSemaphore::*)(int, int)>(&QSemaphore::tryAcquire)>())(n, timeout);
+    const bool acquired = (this->*next<static_cast<bool (QSemaphore::*)(int, int)>(&QSemaphore::tryAcquire)>())(
+            n, timeout);
     if (acquired)
         __tsan_acquire(this);
     return acquired;
 }
 
-// What was done before a future finished comes before what follows the look that finds it finished; what its copies
-// share is destroyed after the last of them has let go.
+// Everything before a future finishes happens before everything after a call that finds it finished. The shared data of
+// its copies is destroyed after the last copy has released it.
 
 void QFutureInterfaceBase::reportFinished()
 {
@@ -308,7 +313,7 @@ bool QFutureInterfaceBase::isFinished() const
 
 void QFutureInterfaceBase::waitForFinished()
 {
-    // It throws what the future has instead of a result.
+    // Throws the exception of the future, if it has one.
     const auto look = qScopeGuard([this] { isFinished(); });
     (this->*next<&QFutureInterfaceBase::waitForFinished>())();
 }

@@ -10,7 +10,8 @@ namespace Support {
 
 WorkerThread::WorkerThread()
     : m_wakeFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))
-{}
+{
+}
 
 WorkerThread::~WorkerThread()
 {

@@ -14,7 +14,7 @@
 
 namespace Support {
 
-/// The thread of a test tool that lives in poll(), and work handed to it. Needs no event loop.
+/// The thread of a test tool that waits in poll(), and executes tasks for other threads. Needs no event loop.
 class WorkerThread
 {
 public:
@@ -24,10 +24,10 @@ public:
     void start(std::function<void()> run);
     void stop();
 
-    /// Runs \a task in the thread and returns when it is done. Not from the thread itself.
+    /// Runs \a task in the thread and returns when it has finished. Not from the thread itself.
     void invoke(const std::function<void()> &task);
 
-    /// For the thread: readable when there is something to do.
+    /// For the thread: readable when there are tasks.
     int wakeFd() const { return m_wakeFd; }
     bool isStopping() const { return m_stopping; }
     void runTasks();

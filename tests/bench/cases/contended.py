@@ -3,22 +3,23 @@
 
 import bisect
 import math
+import statistics
 import time
 
-from contenders import HIREDIS, INNER, OURS, REDIS_PY, REDIS_SEMAPHORE, REDLOCK, UNFAIR, WARM_UP
-from harness import Contender, Group, Target, number, rotated, spread, table, with_spread
+from contenders import BEFORE, HIREDIS, INNER, OURS, QT, UNFAIR, WARM_UP
+from harness import Contender, Group, Target, number, ratios, rotated, spread, table, with_spread
 
 PROCESSES = 16
-# What is counted, as a part of the run: neither the crowd's arrival nor its departure.
+# The counted part of a run, without its beginning and its end.
 FROM, TO = 0.15, 0.95
-# Commands of a turn that nobody waited for: acquire and release.
+# Commands of a turn without contention: acquire and release.
 ALONE = 2
-# Peers do not tell when their request reached the server; by then it surely has, in µs.
+# Peers do not report when a request reached the server; after this many µs it certainly has.
 ARRIVED_AFTER = 5000
 
 
 class Crowd:
-    """So many clients, and where they live."""
+    """A number of clients, and the processes in which they run."""
 
     def __init__(self, waiters, processes):
         self.waiters = waiters
@@ -27,7 +28,7 @@ class Crowd:
 
 
 def processes(waiters):
-    """A process for each, or for eight: hundreds of Node.js processes would measure the scheduler."""
+    """One process for each client up to PROCESSES: hundreds of Node.js processes would measure the scheduler."""
     return waiters if waiters <= PROCESSES else PROCESSES // 2
 
 
@@ -36,7 +37,7 @@ def now():
 
 
 def overtakings(turns):
-    """Turns that came before that of somebody who was surely there first.
+    """The number of turns granted before that of a client whose request certainly came first.
 
     A request reached the server between `asked` and `queued`. Who was queued before another even asked
     was there first, whatever the clocks of the clients did in between: no false alarm, and blind only to
@@ -52,7 +53,7 @@ def overtakings(turns):
 
 
 def doubtful(turns):
-    """How many other requests were under way at the same moment as one request: the mean."""
+    """The mean number of other requests in progress during a request."""
     edges = sorted([(asked, 1) for asked, _ in turns] + [(queued, -1) for _, queued in turns])
     open_now = pairs = 0
     for _, step in edges:
@@ -62,21 +63,22 @@ def doubtful(turns):
     return 2 * pairs / len(turns)
 
 
-def measure(server, group, crowd, milliseconds):
-    """One run of a crowd, and what it shows.
+def measure(server, group, milliseconds):
+    """One run of a crowd, and its figures.
 
     A turn is one lock + unlock. It is a hand-off when somebody else had the turn before: who takes the
     lock again while the others sleep has passed it to nobody.
     """
+    crowd = group.crowd
     begin = now()
-    group.begin(milliseconds, crowd.processes, crowd.each)
+    group.begin(milliseconds)
     marks = []
     for part in (FROM, TO):
         time.sleep(max(0, begin / 1e6 + part * milliseconds / 1000 - time.monotonic()))
         before = now()
         commands = server.commands(INNER[group.name])
         marks.append(((before + now()) / 2, commands, server.cpu_seconds()))
-    results = group.results(crowd.processes)
+    results = group.results()
 
     (start, commands_before, cpu_before), (end, commands_after, cpu_after) = marks
     turns = []
@@ -122,7 +124,7 @@ def measure(server, group, crowd, milliseconds):
 
 
 def shown(runs):
-    """Runs of one contender with one crowd → figures."""
+    """The figures of the runs of one contender with one crowd."""
     figures = {key: [run[key] for run in runs] for key in runs[0]}
     result = {key: spread(values) for key, values in figures.items() if None not in values}
     result["rate"]["all"] = figures["rate"]
@@ -154,41 +156,45 @@ def rows(result):
 
 
 class ContendedCase:
-    """One lock that W clients want all the time, each on its own connections or all in one process."""
+    """One lock that W clients acquire all the time, each on separate connections or all in one process."""
 
-    def __init__(self, name, title, crowds, peers, in_process):
-        self.name, self.title, self.peers, self.in_process = name, title, peers, in_process
-        self.crowds = [Crowd(waiters, 1 if in_process else processes(waiters)) for waiters in crowds]
+    def __init__(self, name, title, waiters, peers, in_process):
+        self.name, self.title, self.waiters, self.peers, self.in_process = name, title, waiters, peers, in_process
+
+    def crowd(self, name, waiters):
+        return Crowd(waiters, 1 if self.in_process else processes(waiters))
 
     def run(self, options, server, available):
         names = available.available([OURS, *self.peers])
-        runs = {name: {crowd.waiters: [] for crowd in self.crowds} for name in names}
-        for crowd in self.crowds:
-            # No more clients than the crowd has: those that only stay connected take some of the server's time.
-            where = {"locks": crowd.each} if self.in_process else {"clients": crowd.each}
-            groups = [
-                Group(name, available.command(name, "contended", server.url(), **where), crowd.processes)
-                for name in names
-            ]
+        figures = {name: {} for name in names}
+        for waiters in self.waiters:
+            groups = []
+            for name in names:
+                crowd = self.crowd(name, waiters)
+                if crowd:
+                    # Only as many clients as the crowd has, because idle connections also cost the server time.
+                    where = {"locks": crowd.each} if self.in_process else {"clients": crowd.each}
+                    groups.append(Group(name, crowd, available.command(name, "contended", server.url(), **where)))
             for group in groups:
-                group.begin(WARM_UP.get(group.name, options.warm_up), crowd.processes, crowd.each)
-                group.results(crowd.processes)
+                group.run(WARM_UP.get(group.name, options.warm_up))
+            runs = {group.name: [] for group in groups}
             for repetition in range(options.repetitions):
                 for group in rotated(groups, repetition):
-                    figures = measure(server, group, crowd, options.milliseconds)
-                    if figures:
-                        runs[group.name][crowd.waiters].append(figures)
+                    measured = measure(server, group, options.milliseconds)
+                    if measured:
+                        runs[group.name].append(measured)
             for group in groups:
                 group.close()
-        figures = {
-            name: {str(waiters): shown(many) if many else None for waiters, many in crowds.items()}
-            for name, crowds in runs.items()
-        }
+            for name, many in runs.items():
+                figures[name][str(waiters)] = shown(many) if many else None
+        if not all(figures[OURS].values()):
+            raise SystemExit("bench: not one hand-off")
+        where = {waiters: self.crowd(OURS, waiters) for waiters in self.waiters}
         return {
             "unit": "hand-offs/s",
             "where": {
-                str(crowd.waiters): {"processes": crowd.processes, "clientsInEach": crowd.each}
-                for crowd in self.crowds
+                str(waiters): {"processes": crowd.processes, "clientsInEach": crowd.each}
+                for waiters, crowd in where.items()
             },
             "contenders": figures,
             "targets": self.targets(figures),
@@ -200,11 +206,9 @@ class ContendedCase:
         for waiters, own in ours.items():
             if int(waiters) == 1:
                 continue
-            if not own:
-                raise SystemExit(f"bench: not one hand-off with {waiters} clients")
             commands = own["commandsOfHandoffs"]["median"]
             targets.append(Target(f"W = {waiters}: commands a hand-off", commands, at_most=3.1))
-            # Counted in turns and not in time, so that pauses of the machine do not count.
+            # Counted in turns, not in time, so that pauses of the machine do not matter.
             turns_waited = own["longestWaitInTurns"]["median"]
             targets.append(
                 Target(f"W = {waiters}: longest wait in turns of others", turns_waited, at_most=int(waiters) + 8)
@@ -215,24 +219,15 @@ class ContendedCase:
         for waiters in ("64", "256"):
             ratio = ours[waiters]["rate"]["median"] / ours["2"]["rate"]["median"]
             targets.append(Target(f"hand-offs/s at W = {waiters} to W = 2", ratio, at_least=0.75))
-        peers = [
-            figures[name]["64"]["rate"]
-            for name in figures
-            if name not in (OURS, UNFAIR) and figures[name]["64"]
-        ]
-        if peers:
-            best = max(peers, key=lambda rate: rate["median"])
-            ratio = ours["64"]["rate"]["median"] / best["median"]
-            targets.append(Target("W = 64: hand-offs/s to the best peer's", ratio, at_least=3.5))
-        return targets
+        return targets + to_best_peer(figures, at_least=3.5)
 
     def show(self, result):
         lines = rows(result) + [
             "",
             "A turn is one lock + unlock, a hand-off a turn that somebody else had before; commands are for "
             "each hand-off, CPU for each turn. The target on commands leaves out the two of each turn that "
-            "was no hand-off: nobody waited then. A round is as long as W turns on average: with a fair lock a "
-            "wait. Overtakings are turns taken before somebody who was surely there first.",
+            "was no hand-off: nobody waited then. A round is the average time of W turns; with a fair lock, a "
+            "client waits about one round. Overtakings are turns taken before somebody who was surely there first.",
         ]
         if not self.in_process:
             shared = [
@@ -240,19 +235,149 @@ class ContendedCase:
                 for waiters, where in result["where"].items()
                 if where["clientsInEach"] > 1
             ]
-            lines += ["", "One process for each client; " + ", ".join(shared) + "."]
-        return lines
+            lines += ["", "; ".join(["One process for each client", *shared]) + "."]
+        return lines + to_before(result["contenders"])
+
+
+def to_best_peer(figures, at_least):
+    """The target on hand-offs/s with 64 clients."""
+    peers = [
+        figures[name]["64"]["rate"]["median"]
+        for name in figures
+        if name not in (OURS, BEFORE, UNFAIR) and figures[name]["64"]
+    ]
+    if not peers:
+        return []
+    ratio = figures[OURS]["64"]["rate"]["median"] / max(peers)
+    return [Target("W = 64: hand-offs/s to the best peer's", ratio, at_least=at_least)]
+
+
+def to_before(figures):
+    """Lines: the hand-offs/s of this version divided by those of the one that --before names."""
+    if BEFORE not in figures:
+        return []
+    found = [
+        (waiters, ratios(own["rate"]["all"], former["rate"]["all"]))
+        for (waiters, own), former in zip(figures[OURS].items(), figures[BEFORE].values())
+        if own and former
+    ]
+    words = [f"{with_spread(ratio)} with W = {waiters}" for waiters, ratio in found]
+    return ["", f"Hand-offs/s to those of {BEFORE}, within each repetition: {', '.join(words)}."]
+
+
+class HandOffCase(ContendedCase):
+    """W processes that all acquire one lock, and the time that it takes to pass from one process to another.
+
+    The peers take part with 64 clients, in the few processes in which they are faster.
+    """
+
+    WORK = 1  # ms; the lock is passed on when the other process has long been waiting and all are asleep
+
+    def __init__(self, waiters, peers):
+        super().__init__("hand-off", "Hand-off: one lock, W processes wait for it", waiters, peers, in_process=False)
+
+    def crowd(self, name, waiters):
+        if name in (OURS, BEFORE):
+            return Crowd(waiters, waiters)
+        return super().crowd(name, waiters) if waiters == 64 else None
+
+    def run(self, options, server, available):
+        result = super().run(options, server, available)
+        times = self.times(options, server, available)
+        result["microseconds"] = {name: spread(medians) | {"all": medians} for name, medians in times.items()}
+        return result
+
+    def times(self, options, server, available):
+        """For each repetition the median time in µs from release() to acquired(), and from PUBLISH to the message."""
+        command = {"url": server.url(), "work": self.WORK}
+        pairs = [
+            Group(name, Crowd(2, 2), available.command(name, "contended", **command))
+            for name in available.available([OURS])
+        ]
+        pairs += [
+            Couple(name, *(available.command(name, kind, **command) for kind in ("send", "receive")))
+            for name in (QT, HIREDIS)
+        ]
+        for pair in pairs:
+            pair.run(options.warm_up)
+        medians = {pair.name: [] for pair in pairs}
+        for repetition in range(options.repetitions):
+            for pair in rotated(pairs, repetition):
+                results = pair.run(options.milliseconds)
+                times = results["times"] if isinstance(pair, Couple) else passing_times(results)
+                if times:
+                    medians[pair.name].append(statistics.median(times))
+        for pair in pairs:
+            pair.close()
+        return {name: values for name, values in medians.items() if values}
+
+    def targets(self, figures):
+        targets = []
+        for waiters, own in figures[OURS].items():
+            commands = own["commandsOfHandoffs"]["median"]
+            targets.append(Target(f"W = {waiters}: commands a hand-off", commands, at_most=2.1))
+            targets.append(Target(f"W = {waiters}: overtakings", own["overtakings"], at_most=0))
+        return targets + to_best_peer(figures, at_least=3.5)
+
+    def show(self, result):
+        times = result["microseconds"]
+        bare = [QT, HIREDIS]
+        lines = [
+            [name, figures["median"], f"{number(figures['min'])} – {number(figures['max'])}"]
+            + [with_spread(ratios(figures["all"], times[other]["all"]) if name not in bare else None) for other in bare]
+            for name, figures in times.items()
+        ]
+        return super().show(result) + [
+            "",
+            "Commands are those that clients sent, counted by the server from 15 to 95 % of each run. The peers' clients "
+            f"share {processes(64)} processes.",
+            "",
+            *table(["", "µs", "lowest – highest"] + [f"to {name}" for name in bare], lines),
+            "",
+            f"From release() in one process to acquired() in another that waits, the lock kept for {self.WORK} ms; and from "
+            f"PUBLISH to the message, sent every {self.WORK} ms. Medians of each run's medians.",
+        ]
+
+
+class Couple:
+    """A process that sends messages, and one that receives them."""
+
+    def __init__(self, name, send, receive):
+        self.name = name
+        self.receiver = Contender(name, receive)
+        self.sender = Contender(name, send)
+
+    def run(self, milliseconds):
+        self.receiver.begin(milliseconds)
+        self.sender.run(milliseconds)
+        return self.receiver.result()
+
+    def close(self):
+        self.sender.close()
+        self.receiver.close()
+
+
+def passing_times(results):
+    """In µs, from release() to acquired() in another process that was in the queue by then."""
+    turns = []
+    for process, result in enumerate(results):
+        released = result.get("released") or [math.inf] * len(result["acquired"])  # older versions do not report it
+        turns += zip(result["fences"], released, result["queued"], result["acquired"], [process] * len(released))
+    turns.sort()
+    return [
+        after[3] - turn[1] for turn, after in zip(turns, turns[1:]) if after[4] != turn[4] and after[2] <= turn[1] < math.inf
+    ]
 
 
 def longest_stretch(times, milliseconds):
-    """The slowest stretch of loop passes that takes `milliseconds` on average: how many times as long it was."""
+    """How much longer than average the slowest stretch was, of stretches that take `milliseconds` on average."""
     mean = (times[-1] - times[0]) / (len(times) - 1)
     passes = max(1, round(milliseconds * 1000 / mean))
     return max(to - since for since, to in zip(times, times[passes:])) / (passes * mean)
 
 
 class OrderCase:
-    """The fair queue for longer: who comes first is served first. One process for each client.
+    """A longer run of the fair queue: first come, first served. One process for each client.
 
     With some work under the lock, and with none. The latter does nothing but wake up processes, so that its
     longest wait shows how the machine stumbles. How much it does is shown by a bare loop, which waits for
@@ -270,21 +395,20 @@ class OrderCase:
         groups = {
             work: Group(
                 OURS,
+                self.crowd,
                 available.command(OURS, "contended", server.url(), clients=self.crowd.each, work=work),
-                self.crowd.processes,
             )
             for work in (self.WORK, 0)
         }
         bare = Contender(HIREDIS, available.command(HIREDIS, "times", server.url()))
         for group in groups.values():
-            group.begin(options.warm_up, self.crowd.processes, self.crowd.each)
-            group.results(self.crowd.processes)
+            group.run(options.warm_up)
         bare.run(options.warm_up)
         milliseconds = options.order_seconds * 1000
         runs = {work: [] for work in groups}
         for _ in range(options.repetitions):
             for work, group in groups.items():
-                runs[work].append(measure(server, group, self.crowd, milliseconds))
+                runs[work].append(measure(server, group, milliseconds))
             times = bare.run(milliseconds)["times"]
             for many in runs.values():
                 many[-1]["bareLoop"] = longest_stretch(times, many[-1]["roundMs"])
@@ -320,7 +444,7 @@ class OrderCase:
         return table(head, lines) + [
             "",
             f"Runs of {result['seconds']} s; after each pair of them as long a run of one {HIREDIS} loop, which "
-            "waits for nobody. A round is as long as W turns on average; the last column tells how many times "
-            "as long as on average that loop needed for the slowest stretch of the same length. Undecided is "
-            f"only the order among requests under way at the same moment, {number(doubt)} others on average.",
+            "waits for no other client. A round is the average time of W turns; the last column shows how many times "
+            "longer than average that loop took for the slowest stretch of the same length. Undecided is "
+            f"only the order among requests in progress at the same moment, {number(doubt)} others on average.",
         ]

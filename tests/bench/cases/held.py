@@ -6,7 +6,7 @@ from harness import Contender, Target, number, spread
 
 
 class HeldCase:
-    """What it costs to hold many locks at the same time: renewals, processor and memory."""
+    """The cost of holding many locks at the same time: renewals, processor and memory."""
 
     def __init__(self, locks, targets):
         self.name = f"held-{locks}"
@@ -15,7 +15,7 @@ class HeldCase:
         self.has_targets = targets
 
     def run(self, options, server, available):
-        # A short lease leaves no time to take so many locks.
+        # A short lease would end before all locks are acquired.
         lease = 1000 * max(options.lease_seconds, self.locks // 10000)
         beat = lease // 3  # the interval of renewals
         command = available.command(OURS, "held", server.url(), locks=self.locks, lease=lease)
@@ -37,7 +37,7 @@ class HeldCase:
                 Target("renewal commands a beat", spread(commands)["median"], at_most=20 * scale),
                 Target("heap of a held lock in bytes", memory["heldHeapBytes"], at_most=2048),
             ]
-            # With a shorter lease than that there is more to do.
+            # A shorter lease needs more renewals.
             if options.lease_seconds >= 30:
                 targets.append(Target("client CPU in %", spread(cpu)["median"], at_most=3 * scale))
         return {

@@ -8,7 +8,7 @@ from harness import Contender, Target, number
 
 
 class LostCase:
-    """From the moment somebody deletes a lock's key to lost(): found out by the next renewal."""
+    """The time from the deletion of a lock's key to lost(), which the next renewal causes."""
 
     name = "lost"
     title = "Time from DEL to lost()"

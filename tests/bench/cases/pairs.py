@@ -6,12 +6,12 @@ from harness import Contender, Target, number, ratios, rotated, spread, table, w
 
 
 class PairsCase:
-    """Lock + unlock pairs per second with so many different locks in flight from one process."""
+    """Lock + unlock pairs per second with several different locks in flight from one process."""
 
     def __init__(self, name, title, locks, transport, peers, targets=None):
         self.name, self.title, self.locks, self.transport = name, title, locks, transport
         self.peers = peers
-        self.targets = targets or {}  # the least ratio to a peer
+        self.targets = targets or {}  # the minimal ratio to a peer
 
     def run(self, options, server, available):
         url = server.url(self.transport)

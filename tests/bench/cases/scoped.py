@@ -8,7 +8,7 @@ from harness import Contender, Target, number, ratios, rotated, spread, table, w
 
 
 class ScopedCase:
-    """One scope after the other in one thread, beside blocking lock + unlock; and scopes inside a scope."""
+    """One scope after the other in one thread, compared with blocking lock + unlock; and scopes inside a scope."""
 
     name = "scoped"
     title = "ScopedLock in a thread of its own, TCP loopback"

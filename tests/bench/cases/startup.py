@@ -8,7 +8,7 @@ from harness import Contender, rotated, spread, table
 
 
 class StartUpCase:
-    """From starting a program to its first lock taken and given back."""
+    """The time from starting a program to its first lock acquired and released."""
 
     name = "start-up"
     title = "Start-up: a new process, its first lock + unlock"

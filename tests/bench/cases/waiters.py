@@ -8,7 +8,7 @@ LEASE = 30
 
 
 class WaitersCase:
-    """What it costs that many wait for a lock that nobody gives back."""
+    """The cost of many waiters for a lock that is never released."""
 
     name = "waiters"
 
@@ -24,7 +24,7 @@ class WaitersCase:
             (name, "on one connection", one)
             for name in available.available([REDIS_SEMAPHORE, REDLOCK])
         ]
-        # Each alone, for its waiters go on waiting while another is measured.
+        # One contender at a time, because its waiters keep waiting after its run.
         results = []
         for name, where, numbers in contenders:
             command = available.command(name, "waiters", server.url(), **numbers)
@@ -42,7 +42,7 @@ class WaitersCase:
             if name == OURS:
                 contender.close()
             else:
-                contender.process.kill()  # its waiters would take their turns first
+                contender.process.kill()  # otherwise its waiters would get the lock first
                 contender.process.wait()
             seconds = slices * length / 1000
             results.append(

@@ -23,7 +23,7 @@ def connect(url):
 
 
 class Pairs:
-    """One lock, taken and given back in turn."""
+    """One lock, acquired and released again and again."""
 
     def __init__(self, options):
         self.lock = connect(options.server).lock("bench:redis-py", timeout=30)
@@ -40,7 +40,7 @@ class Pairs:
 
 
 class Contended:
-    """Everybody wants the same lock, again as soon as it was given back."""
+    """All clients acquire the same lock, again as soon as they have released it."""
 
     def __init__(self, options):
         self.locks = []

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The QDistLock developers
 # SPDX-License-Identifier: MIT
-"""Writes what a mutant changes: mutate.py MUTANT SOURCE-FOLDER OUTPUT-FOLDER
+"""Writes the files that a mutant changes: mutate.py MUTANT SOURCE-FOLDER OUTPUT-FOLDER
 
-A mutant is a text file: lines of comment (#) that say which rule it breaks, what convicts it and in which
-forms it shows (see Mutant in chaos.py), then for each change
+A mutant is a text file. It begins with comment lines (#): the rule it breaks, the violations that convict it and the
+forms in which it shows (see Mutant in chaos.py). Then for each change
 
     @@ path of a file in the source folder
-    - the lines it replaces, as they stand there (exactly once), each after a minus and a blank
-    + the lines it puts in their place
+    - the old lines, which the file must contain exactly once, each after a minus and a blank
+    + the new lines
 
-The changed files keep their paths. Where one is a script, all scripts are written, since they belong
-together. It is an error if a change does not apply: then the mutant has to follow the source.
+The changed files keep their paths. If one is a script, all scripts are written, since they belong together. A change
+that does not apply is an error: the mutant must follow the source.
 """
 
 import os

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// Preloaded into a program, this moves its wall clock by what the file named by CLOCKSHIFT_FILE holds:
-// nanoseconds, as a native 64-bit integer, read anew each time. Other clocks stay as they are.
+// Preloaded into a program, this shifts its wall clock by the contents of the file named by CLOCKSHIFT_FILE:
+// nanoseconds, as a native 64-bit integer, read at each call. Other clocks are not changed.
 
 #include <atomic>
 #include <cstdint>

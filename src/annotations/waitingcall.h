@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "annotations/lockedmethod.h"
+#include "background/lockhold.h"
+
+#include <QDistLock/impl/jobs.h>
+#include <QDistLock/lockedcalls.h>
+
+#include <QtCore/qdeadlinetimer.h>
+#include <QtCore/qlist.h>
+#include <QtCore/qpointer.h>
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+namespace QDistLock {
+
+/// \a text as an error about the lock of \a request.
+QString describeLock(const LockRequest &request, const QString &text);
+/// The error if no QCoreApplication exists, without which posted events are not delivered; empty otherwise.
+QString noApplication();
+LockResult optionsError(const QString &text);
+/// The result of a call if one of the objects among its arguments was destroyed before it ran.
+LockResult argumentDestroyed();
+/// The result of a call if its thread ended before it ran.
+LockResult threadEnded();
+
+/// A locked call: its method, its locks and the objects that it needs.
+struct LockedCall
+{
+    std::shared_ptr<const LockedMethod> method; ///< null for withLock()
+    QList<LockRequest> requests;                ///< in the order in which they are acquired
+    QPointer<QObject> receiver;
+    QList<QPointer<const QObject>> objects; ///< among the arguments
+
+    /// The name in messages.
+    QString displayName() const;
+    QByteArray methodIdentity() const { return method ? method->identity() : QByteArray(); }
+    LockedCallInfo info(const LockRequest *request, const LockResult &result) const;
+};
+
+/// A call that waits for its locks, and then for its turn.
+struct WaitingCall
+{
+    /// `wait` counts from here.
+    WaitingCall(const LockedCall &call, const std::shared_ptr<Detail::LockedJob> &job);
+
+    bool isLatest() const;
+    /// Whether its future was cancelled, or its receiver destroyed.
+    bool isUnwanted() const;
+    QDeadlineTimer deadlineOf(qsizetype request) const;
+    /// Reports \a result to the job, otherwise to LockedCalls, and to the log. \a request is the one that failed; null
+    /// if the failure is about no single lock.
+    void fail(const LockRequest *request, const LockResult &result) const;
+
+    LockedCall call;
+    std::shared_ptr<Detail::LockedJob> job;
+    QDeadlineTimer begun = QDeadlineTimer::current(Qt::PreciseTimer);
+    QDeadlineTimer deadline{QDeadlineTimer::Forever}; ///< the earliest of its requests
+
+    // Set when the call is added to a queue.
+    quint64 id = 0;
+    QString queue;
+    QObject *watched = nullptr;      ///< the receiver, which may be in its destructor
+    WaitingCall *previous = nullptr; ///< of the same receiver
+    WaitingCall *next = nullptr;
+    std::unique_ptr<QFutureWatcherBase> watcher;
+
+    // Set when the call becomes the first of its queue.
+    std::vector<std::shared_ptr<LockHold>> holds;
+    int attempt = 0;                       ///< counts its attempts, to recognise late results of earlier ones
+    QDeadlineTimer acquireDeadline;        ///< of the lock that is being acquired
+    std::chrono::milliseconds lastWait{0}; ///< the `wait` of the lock that is being acquired
+};
+
+} // namespace QDistLock

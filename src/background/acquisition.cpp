@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "background/acquisition.h"
+
+#include "base/forkcount.h"
+
+#include <utility>
+
+using namespace Qt::StringLiterals;
+
+namespace QDistLock {
+
+Acquisition::Acquisition(const QUrl &server, const QString &name, const LockOptions &options,
+                         AcquireCompletion completion, bool failFast, UseLimit useLimit)
+    : server(server)
+    , name(name)
+    , options(options)
+    , failFast(failFast)
+    , useLimit(std::move(useLimit))
+    , forks(forkCount())
+    , m_completion(std::move(completion))
+{
+}
+
+bool Acquisition::isHeld() const
+{
+    return !abandoned.load(std::memory_order_relaxed) && forks == forkCount()
+            && LeaseClock::system()->now() < deadline.load(std::memory_order_acquire);
+}
+
+LockResult Acquisition::result() const
+{
+    return hasEnded() ? m_result
+                      : acquireFailure(DistributedLock::CancelledError, name, u"the acquire has not ended yet"_s);
+}
+
+void Acquisition::end(const LockResult &result)
+{
+    m_result = result;
+    m_ended.store(true, std::memory_order_release);
+    acquireEnded.release();
+    const auto completion = std::exchange(m_completion, nullptr);
+    if (completion && !abandoned.load())
+        completion();
+}
+
+void Acquisition::endHold(bool confirmed)
+{
+    deadline.store(LeaseTime(), std::memory_order_release);
+    releaseConfirmed.store(confirmed);
+    holdEnded.release();
+}
+
+bool Acquisition::decideUse(Use use)
+{
+    Use decided = Undecided;
+    return m_use.compare_exchange_strong(decided, use) || decided == use;
+}
+
+LockResult acquireFailure(DistributedLock::Error error, const QString &name, const QString &text)
+{
+    return {error, u"Lock %1: %2"_s.arg(Detail::quoted(name), text), 0};
+}
+
+} // namespace QDistLock

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "base/leaseclock.h"
+
+#include <QDistLock/lockoptions.h>
+#include <QDistLock/lockresult.h>
+
+#include <QtCore/qdeadlinetimer.h>
+#include <QtCore/qsemaphore.h>
+#include <QtCore/qurl.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+
+namespace QDistLock {
+
+/// Called once, in the service's thread, when an acquire has ended.
+using AcquireCompletion = std::function<void()>;
+
+/// Releases a lock whose holder does not begin to use it, because its thread blocks or runs no event loop. The lock is
+/// released if LockHold::use() was not called within one lease of the grant and \a waitEnds has passed or is forever.
+struct UseLimit
+{
+    QDeadlineTimer waitEnds;
+    std::function<void()> passed; ///< called in the service's thread after that release; null = no limit
+};
+
+/*!
+    One acquisition: from the request to acquire until the lock is released or lost. The state that its LockHold, which
+    requests, and the service's thread, which executes, share. Thread-safe, except where a function says otherwise.
+*/
+class Acquisition
+{
+public:
+    Acquisition(const QUrl &server, const QString &name, const LockOptions &options, AcquireCompletion completion,
+                bool failFast, UseLimit useLimit);
+
+    QString key() const { return options.keyPrefix + name; }
+    /// Reads the clock: false from the local deadline on, and in a forked child.
+    bool isHeld() const;
+    bool hasEnded() const { return m_ended.load(std::memory_order_acquire); }
+    /// How the acquire ended; CancelledError before that.
+    LockResult result() const;
+
+    /// Ends the acquire. To be called once, by the service.
+    void end(const LockResult &result);
+    /// Ends the hold, after a release or a loss; also after a failed acquire. To be called once, by the service.
+    void endHold(bool confirmed);
+
+    /// use() and refuseUse() exclude each other: whichever is called first succeeds, the other one returns false.
+    bool use() { return decideUse(Used); }
+    bool refuseUse() { return decideUse(Refused); }
+
+    const QUrl server;
+    const QString name;
+    const LockOptions options;
+    const bool failFast;
+    const UseLimit useLimit;
+    const int forks; ///< forkCount() of the process that acquires
+
+    std::atomic<LeaseTime> deadline{LeaseTime()}; ///< LeaseTime() while it is not held
+    std::atomic<qint64> fencingToken{0};
+    std::atomic<bool> abandoned{false}; ///< released or cancelled by its holder, or refused by its UseLimit
+    QSemaphore acquireEnded;
+    QSemaphore holdEnded;
+    std::atomic<bool> releaseConfirmed{false}; ///< valid after holdEnded
+
+private:
+    Q_DISABLE_COPY_MOVE(Acquisition)
+    enum Use { Undecided, Used, Refused };
+    bool decideUse(Use use);
+
+    std::atomic<Use> m_use{Undecided};
+    AcquireCompletion m_completion;
+    LockResult m_result; ///< valid after m_ended
+    std::atomic<bool> m_ended{false};
+};
+
+using AcquisitionPointer = std::shared_ptr<Acquisition>;
+
+/// The result of an acquire that ended before any server was asked.
+LockResult acquireFailure(DistributedLock::Error error, const QString &name, const QString &text);
+
+} // namespace QDistLock

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QtCore/qstring.h>
+#include <QtCore/qurl.h>
+
+#include <memory>
+
+namespace QDistLock {
+
+class LockHold;
+
+/*!
+    The locks under which the code of the calling thread runs: its scoped locks, and those of the annotated method that
+    runs. QDL_ASSERT_LOCKED() reads this list, and a nested scope finds in it the lock that it re-enters.
+
+    An entry ends with the shared pointer it was made from and the copies of that, in whatever thread; other pointers to
+    the same hold have entries of their own. Servers are spelt as normalizedServer() does.
+*/
+class ThreadLocks
+{
+public:
+    /// \a key is keyPrefix + name.
+    static void push(const QUrl &server, const QString &key, const std::shared_ptr<LockHold> &hold);
+    /// Does nothing if \a hold has no entry.
+    static void remove(const std::shared_ptr<LockHold> &hold);
+    /// The innermost hold of that lock that is still held; null if there is none.
+    static std::shared_ptr<LockHold> find(const QUrl &server, QStringView keyPrefix, QStringView name);
+
+    /// \a work has returned a QFuture and keeps \a hold until that finishes. Meanwhile this thread may run anything,
+    /// so its code is not under the lock and cannot re-enter it.
+    static void addUnfinished(const QUrl &server, const QString &key, const std::shared_ptr<LockHold> &hold,
+                              const QString &work);
+    /// The work of this thread that keeps such a hold; empty if there is none.
+    static QString unfinishedWork(const QUrl &server, const QString &key);
+};
+
+} // namespace QDistLock

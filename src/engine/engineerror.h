@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QDistLock/distributedlock.h>
+
+#include <QtCore/qstring.h>
+
+#include <utility>
+
+namespace QDistLock {
+
+/// Why an operation failed; NoError if it did not. Made by passing() and permanent(). Thread: a plain value.
+struct EngineError
+{
+    DistributedLock::Error code = DistributedLock::NoError;
+    /// Names the server, the command, the reason and what to do about it, but neither a lock nor a secret.
+    QString text = {};
+    bool isPermanent = false;     ///< another attempt fails, too, until somebody changes a setting
+    bool isMaybeExecuted = false; ///< the server may have executed the command, or may still execute it
+
+    /// Another attempt may succeed.
+    static EngineError passing(DistributedLock::Error code, const QString &text) { return {code, text, false, false}; }
+    static EngineError permanent(DistributedLock::Error code, const QString &text) { return {code, text, true, false}; }
+    EngineError maybeExecuted() &&
+    {
+        isMaybeExecuted = true;
+        return std::move(*this);
+    }
+
+    explicit operator bool() const { return code != DistributedLock::NoError; }
+};
+
+} // namespace QDistLock

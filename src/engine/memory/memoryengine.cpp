@@ -1,0 +1,461 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "engine/memory/memoryengine.h"
+
+#include "base/leaseclock.h"
+#include "engine/protocolconstants.h"
+
+#include <QtCore/qhash.h>
+#include <QtCore/qmutex.h>
+
+#include <algorithm>
+#include <optional>
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+namespace QDistLock {
+
+/// The data that a Redis server would keep, and the operations of the scripts in engine/redis/scripts on it. The mutex
+/// must be locked for every member function.
+class MemoryStore
+{
+public:
+    struct Entry
+    {
+        QByteArray token;
+        LeaseTime expiry;
+    };
+
+    struct Waiter
+    {
+        QByteArray token;
+        qint64 arrival;
+        bool barge; ///< waits to be woken only
+    };
+
+    QMutex mutex;
+    QHash<QByteArray, MemoryEngine *> engines; ///< by client id
+
+    static std::shared_ptr<MemoryStore> get(const QString &name)
+    {
+        static QMutex storesMutex;
+        static QHash<QString, std::weak_ptr<MemoryStore>> stores;
+        const QMutexLocker locker(&storesMutex);
+        std::shared_ptr<MemoryStore> store = stores.value(name).lock();
+        if (!store) {
+            store = std::make_shared<MemoryStore>();
+            stores.insert(name, store);
+        }
+        return store;
+    }
+
+    Entry *find(const QByteArray &key, LeaseTime now)
+    {
+        const auto it = m_entries.find(key);
+        if (it == m_entries.end())
+            return nullptr;
+        if (it->expiry > now)
+            return &*it;
+        m_entries.erase(it);
+        return nullptr;
+    }
+
+    void set(const QByteArray &key, const QByteArray &token, LeaseTime expiry)
+    {
+        m_entries.insert(key, {token, expiry});
+    }
+
+    void remove(const QByteArray &key) { m_entries.remove(key); }
+
+    QList<QByteArray> keys() const { return m_entries.keys(); }
+
+    const Waiter *head(const QByteArray &key) const
+    {
+        const auto it = m_queues.constFind(key);
+        return it == m_queues.cend() ? nullptr : &it->first();
+    }
+
+    qsizetype queueLength(const QByteArray &key) const { return m_queues.value(key).size(); }
+
+    void leave(const QByteArray &key, const QByteArray &token)
+    {
+        const auto it = m_queues.find(key);
+        if (it == m_queues.end())
+            return;
+        it->removeIf([&token](const Waiter &waiter) { return waiter.token == token; });
+        if (it->isEmpty())
+            m_queues.erase(it);
+    }
+
+    /// Returns the rank. If \a arrival is 0, it is set to a new one.
+    int join(const QByteArray &key, const QByteArray &token, bool barge, qint64 *arrival)
+    {
+        QList<Waiter> &queue = m_queues[key];
+        const auto has = [&token](const Waiter &waiter) { return waiter.token == token; };
+        auto it = std::find_if(queue.begin(), queue.end(), has);
+        if (it == queue.end()) {
+            if (*arrival == 0)
+                *arrival = ++m_lastArrival;
+            const auto later = [arrival](const Waiter &waiter) { return waiter.arrival > *arrival; };
+            it = queue.insert(std::find_if(queue.begin(), queue.end(), later), {token, *arrival, barge});
+        }
+        *arrival = it->arrival;
+        return int(it - queue.begin());
+    }
+
+    void notify(const QByteArray &token, LockEngine::Notice notice, milliseconds ms = 0ms)
+    {
+        // No engine can be destroyed while the mutex is locked.
+        MemoryEngine *const engine = engines.value(Token::clientOf(token));
+        if (!engine)
+            return;
+        const quint64 sequence = Token::sequenceOf(token);
+        QMetaObject::invokeMethod(
+                engine, [engine, notice, sequence, ms] { Q_EMIT engine->noticed(notice, sequence, ms); },
+                Qt::QueuedConnection);
+    }
+
+    void standBy(const QByteArray &key, milliseconds ms)
+    {
+        if (const Waiter *next = head(key))
+            notify(next->token, LockEngine::Next, ms);
+    }
+
+    enum Outcome { Free, Woken, Served, Own };
+    /// Hands a lock that nobody holds to the first waiter whose engine still exists. Own: the waiter is one of \a
+    /// caller and has left the queue; \a own is set to its token, and the caller must do the rest.
+    Outcome serve(const LockId &lock, LeaseTime now, milliseconds lease, const QByteArray &caller, QByteArray *own)
+    {
+        while (const Waiter *first = head(lock.key())) {
+            const Waiter waiter = *first;
+            leave(lock.key(), waiter.token);
+            const QByteArray client = Token::clientOf(waiter.token);
+            if (!engines.contains(client))
+                continue;
+            if (!waiter.barge && client == caller) {
+                *own = waiter.token;
+                return Own;
+            }
+            notify(waiter.token, LockEngine::Grant);
+            if (!waiter.barge)
+                offer(lock, waiter.token, now, lease);
+            else
+                standBy(lock.key(), std::min(lease, Protocol::ClaimTtl));
+            return waiter.barge ? Woken : Served;
+        }
+        return Free;
+    }
+
+    /// Reserves the lock for the waiter with \a token, which must claim it.
+    void offer(const LockId &lock, const QByteArray &token, LeaseTime now, milliseconds lease)
+    {
+        const milliseconds claim = std::min(lease, Protocol::ClaimTtl);
+        set(lock.key(), token, now + claim);
+        standBy(lock.key(), claim);
+    }
+
+    qint64 nextFence(const QByteArray &key)
+    {
+        const auto time = std::chrono::system_clock::now().time_since_epoch();
+        qint64 &last = m_fences[key];
+        last = std::max<qint64>(last + 1, std::chrono::duration_cast<std::chrono::microseconds>(time).count());
+        return last;
+    }
+
+    qint64 lastFence(const QByteArray &key) const { return m_fences.value(key); }
+
+private:
+    QHash<QByteArray, Entry> m_entries;
+    QHash<QByteArray, qint64> m_fences;
+    QHash<QByteArray, QList<Waiter>> m_queues; ///< none of them empty
+    qint64 m_lastArrival = 0;
+};
+
+namespace {
+
+/// The first element of a Redis glob: its length, and whether it matches a byte.
+struct GlobElement
+{
+    qsizetype size;
+    bool matches;
+};
+
+GlobElement globElement(QByteArrayView pattern, uchar byte)
+{
+    const auto at = [pattern](qsizetype i) { return uchar(pattern.at(i)); };
+    if (at(0) == '?')
+        return {1, true};
+    if (at(0) == '\\' && pattern.size() > 1)
+        return {2, at(1) == byte};
+    if (at(0) != '[')
+        return {1, at(0) == byte};
+
+    qsizetype i = 1;
+    const bool inverted = i < pattern.size() && at(i) == '^';
+    if (inverted)
+        ++i;
+    bool found = false;
+    while (i < pattern.size() && at(i) != ']') { // a set that is not closed reaches to the end
+        if (at(i) == '\\' && i + 1 < pattern.size()) {
+            found |= at(i + 1) == byte;
+            i += 2;
+        } else if (i + 2 < pattern.size() && at(i + 1) == '-') {
+            const auto [least, greatest] = std::minmax({at(i), at(i + 2)});
+            found |= least <= byte && byte <= greatest;
+            i += 3;
+        } else {
+            found |= at(i) == byte;
+            ++i;
+        }
+    }
+    return {std::min(i + 1, pattern.size()), found != inverted};
+}
+
+/// Matches bytes, as SCAN MATCH does: * ? [a-z] [^a] \x
+bool globMatches(QByteArrayView pattern, QByteArrayView text)
+{
+    // Where the text does not match, the last star must take one byte more.
+    qsizetype p = 0, t = 0, star = -1, taken = 0;
+    while (t < text.size()) {
+        if (p < pattern.size() && pattern.at(p) == '*') {
+            star = ++p;
+            taken = t;
+            continue;
+        }
+        if (p < pattern.size()) {
+            const GlobElement element = globElement(pattern.sliced(p), uchar(text.at(t)));
+            if (element.matches) {
+                p += element.size;
+                ++t;
+                continue;
+            }
+        }
+        if (star < 0)
+            return false;
+        p = star;
+        t = ++taken;
+    }
+    while (p < pattern.size() && pattern.at(p) == '*')
+        ++p;
+    return p == pattern.size();
+}
+
+} // namespace
+
+MemoryEngine::MemoryEngine(const QString &store, const LeaseClock *clock, const QByteArray &client, QObject *parent)
+    : LockEngine(client, parent)
+    , m_store(MemoryStore::get(store))
+    , m_clock(clock)
+{
+    const QMutexLocker locker(&m_store->mutex);
+    m_store->engines.insert(clientId(), this);
+}
+
+MemoryEngine::~MemoryEngine()
+{
+    const QMutexLocker locker(&m_store->mutex);
+    m_store->engines.remove(clientId());
+}
+
+void MemoryEngine::reply(Completion completion, const EngineReply &reply)
+{
+    QMetaObject::invokeMethod(
+            this, [completion = std::move(completion), reply] { completion(reply); }, Qt::QueuedConnection);
+}
+
+void MemoryEngine::acquire(const Acquire &operation, Completion completion)
+{
+    const LockId &lock = operation.lock;
+    EngineReply answer;
+    {
+        const QMutexLocker locker(&m_store->mutex);
+        const LeaseTime now = m_clock->now();
+        const auto take = [&] {
+            answer.status = EngineReply::Granted;
+            answer.fencingToken = m_store->nextFence(lock.key());
+            m_store->set(lock.key(), operation.token, now + operation.lease);
+            m_store->leave(lock.key(), operation.token);
+        };
+        // A barging waiter that was woken but came too late moves to the end (see acquire.lua).
+        qint64 arrival = operation.barge ? 0 : operation.arrival.toLongLong();
+        const auto join = [&] { return m_store->join(lock.key(), operation.token, operation.barge, &arrival); };
+
+        const MemoryStore::Entry *entry = m_store->find(lock.key(), now);
+        if (entry && entry->token == operation.token) {
+            take();
+        } else if (!entry) {
+            const MemoryStore::Waiter *first = m_store->head(lock.key());
+            if (operation.barge || !first || first->token == operation.token) {
+                take();
+            } else {
+                // Others came first: serve them.
+                if (operation.enqueue)
+                    join();
+                QByteArray own;
+                const auto outcome = m_store->serve(lock, now, operation.lease, clientId(), &own);
+                if (outcome == MemoryStore::Own && own != operation.token) {
+                    m_store->notify(own, Grant);
+                    m_store->offer(lock, own, now, operation.lease);
+                } else if (outcome == MemoryStore::Woken) {
+                    // The woken waiter may barge in before those at the head; the caller may not.
+                    first = m_store->head(lock.key());
+                    if (!first || first->token == operation.token || first->barge)
+                        take();
+                } else if (outcome != MemoryStore::Served) {
+                    take();
+                }
+            }
+        }
+        if (answer.status != EngineReply::Granted) {
+            answer.status = EngineReply::Taken;
+            entry = m_store->find(lock.key(), now);
+            answer.holderTtl = entry ? std::chrono::ceil<milliseconds>(entry->expiry - now) : 0ms;
+            if (operation.enqueue) {
+                answer.queuePosition = join();
+                answer.arrival = QByteArray::number(arrival);
+            }
+        }
+    }
+    reply(std::move(completion), answer);
+}
+
+void MemoryEngine::renew(const LockId &lock, const QByteArray &token, milliseconds lease, const Replicas &,
+                         Completion completion)
+{
+    EngineReply answer;
+    {
+        const QMutexLocker locker(&m_store->mutex);
+        const LeaseTime now = m_clock->now();
+        MemoryStore::Entry *entry = m_store->find(lock.key(), now);
+        answer.status = !entry ? EngineReply::Gone : entry->token == token ? EngineReply::Done : EngineReply::Stolen;
+        if (answer.status == EngineReply::Done)
+            entry->expiry = now + lease;
+    }
+    reply(std::move(completion), answer);
+}
+
+void MemoryEngine::release(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
+                           Completion completion)
+{
+    EngineReply answer;
+    std::optional<Handover> handover;
+    {
+        const QMutexLocker locker(&m_store->mutex);
+        const LeaseTime now = m_clock->now();
+        MemoryStore::Entry *entry = m_store->find(lock.key(), now);
+        answer.status = !entry ? EngineReply::Gone : entry->token == token ? EngineReply::Done : EngineReply::Stolen;
+        QByteArray own;
+        if (answer.status == EngineReply::Done && keep > 0ms) {
+            entry->expiry = now + keep;
+            m_store->standBy(lock.key(), keep);
+        } else if (answer.status == EngineReply::Done) {
+            m_store->remove(lock.key());
+            if (m_store->serve(lock, now, lease, clientId(), &own) == MemoryStore::Own) {
+                m_store->set(lock.key(), own, now + lease);
+                handover = {lock, own, m_store->nextFence(lock.key()), now, lease};
+            }
+        }
+    }
+    reply(std::move(completion), answer);
+    if (handover) {
+        QMetaObject::invokeMethod(
+                this, [this, handover] { Q_EMIT handedOver(*handover); }, Qt::QueuedConnection);
+    }
+}
+
+void MemoryEngine::abandon(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
+                           milliseconds)
+{
+    const QMutexLocker locker(&m_store->mutex);
+    const LeaseTime now = m_clock->now();
+    const MemoryStore::Waiter *first = m_store->head(lock.key());
+    const bool wasNext = first && first->token == token;
+    m_store->leave(lock.key(), token);
+    MemoryStore::Entry *entry = m_store->find(lock.key(), now);
+    if (entry && entry->token == token && keep > 0ms) {
+        entry->expiry = now + keep;
+        m_store->standBy(lock.key(), keep);
+        return;
+    }
+    if (entry && entry->token != token) {
+        if (wasNext)
+            m_store->standBy(lock.key(), std::chrono::ceil<milliseconds>(entry->expiry - now));
+        return;
+    }
+    m_store->remove(lock.key());
+    QByteArray own;
+    if (m_store->serve(lock, now, lease, clientId(), &own) == MemoryStore::Own) {
+        m_store->notify(own, Grant);
+        m_store->offer(lock, own, now, lease);
+    }
+}
+
+void MemoryEngine::inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion)
+{
+    LockInfo info;
+    {
+        const QMutexLocker locker(&m_store->mutex);
+        const LeaseTime now = m_clock->now();
+        if (const MemoryStore::Entry *entry = m_store->find(lock.key(), now)) {
+            info.held = true;
+            info.holder = QString::fromLatin1(Token::clientOf(entry->token));
+            info.remaining = std::chrono::ceil<milliseconds>(entry->expiry - now);
+        }
+        info.fencingToken = m_store->lastFence(lock.key());
+        info.queueLength = int(m_store->queueLength(lock.key()));
+    }
+    QMetaObject::invokeMethod(
+            this, [completion = std::move(completion), info] { completion({}, info); }, Qt::QueuedConnection);
+}
+
+void MemoryEngine::list(const QString &prefix, const QString &pattern,
+                        std::function<void(const EngineError &, const QList<LockInfo> &)> completion)
+{
+    QList<LockInfo> infos;
+    {
+        const QByteArray prefixBytes = prefix.toUtf8();
+        const QByteArray patternBytes = pattern.toUtf8();
+        const QMutexLocker locker(&m_store->mutex);
+        const LeaseTime now = m_clock->now();
+        const QList<QByteArray> keys = m_store->keys();
+        for (const QByteArray &key : keys) {
+            if (!key.startsWith(prefixBytes)
+                || !globMatches(patternBytes, QByteArrayView(key).sliced(prefixBytes.size())))
+                continue;
+            const MemoryStore::Entry *entry = m_store->find(key, now);
+            if (!entry)
+                continue;
+            LockInfo info;
+            info.name = QString::fromUtf8(key.sliced(prefixBytes.size()));
+            info.held = true;
+            info.queueLength = int(m_store->queueLength(key));
+            info.holder = QString::fromLatin1(Token::clientOf(entry->token));
+            info.remaining = std::chrono::ceil<milliseconds>(entry->expiry - now);
+            info.fencingToken = m_store->lastFence(key);
+            infos.append(info);
+        }
+    }
+    QMetaObject::invokeMethod(
+            this, [completion = std::move(completion), infos] { completion({}, infos); }, Qt::QueuedConnection);
+}
+
+void MemoryEngine::forceRelease(const LockId &lock, std::function<void(const EngineError &, bool existed)> completion)
+{
+    bool existed = false;
+    {
+        const QMutexLocker locker(&m_store->mutex);
+        if (const MemoryStore::Entry *entry = m_store->find(lock.key(), m_clock->now())) {
+            existed = true;
+            m_store->notify(entry->token, ForcedRelease);
+            m_store->remove(lock.key());
+            QByteArray own; // none: there is no caller
+            m_store->serve(lock, m_clock->now(), Protocol::ClaimTtl, {}, &own);
+        }
+    }
+    QMetaObject::invokeMethod(
+            this, [completion = std::move(completion), existed] { completion({}, existed); }, Qt::QueuedConnection);
+}
+
+} // namespace QDistLock

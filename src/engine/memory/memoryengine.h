@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "engine/lockengine.h"
+
+#include <memory>
+
+namespace QDistLock {
+
+class LeaseClock;
+class MemoryStore;
+
+/*!
+    Keeps locks in this process, with the semantics of the Redis engine: for tests and previews without a server. All
+    engines with the same store name share their locks, also across threads. A store lives as long as one of its
+    engines.
+*/
+class MemoryEngine : public LockEngine
+{
+    Q_OBJECT
+public:
+    /// \a clock is not owned. If \a client is empty, a new client id is made.
+    MemoryEngine(const QString &store, const LeaseClock *clock, const QByteArray &client = {},
+                 QObject *parent = nullptr);
+    ~MemoryEngine() override;
+
+    void open() override {}
+    State state() const override { return Ready; }
+    EngineError error() const override { return {}; }
+    QString unsupported(const LockOptions &options) const override { return replicasUnsupported(options); }
+
+    void acquire(const Acquire &operation, Completion completion) override;
+    void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease, const Replicas &replicas,
+               Completion completion) override;
+    bool canBeWoken(const LockId &) const override { return true; }
+    void release(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
+                 std::chrono::milliseconds keep, Completion completion) override;
+    void abandon(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
+                 std::chrono::milliseconds keep, std::chrono::milliseconds atMost) override;
+    void inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion) override;
+    void list(const QString &prefix, const QString &pattern,
+              std::function<void(const EngineError &, const QList<LockInfo> &)> completion) override;
+    void forceRelease(const LockId &lock, std::function<void(const EngineError &, bool existed)> completion) override;
+
+private:
+    void reply(Completion completion, const EngineReply &reply);
+
+    const std::shared_ptr<MemoryStore> m_store;
+    const LeaseClock *m_clock;
+};
+
+} // namespace QDistLock

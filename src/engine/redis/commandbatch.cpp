@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "engine/redis/commandbatch.h"
+
+#include "engine/protocolconstants.h"
+#include "engine/redis/rediskeys.h"
+#include "scripts.h"
+
+#include <algorithm>
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+namespace QDistLock {
+
+namespace {
+
+/// Locks in one command: enough that the cost of the command itself hardly counts, and few enough that the server soon
+/// serves others (a script of this size takes it well under a millisecond).
+constexpr qsizetype AcquireLimit = 64;
+constexpr qsizetype RenewLimit = 1000;
+
+/// Bounds for numbers in replies, so that nothing computed from them overflows: a key of another program may live for
+/// years.
+constexpr milliseconds LongestTtl = 24h * 365;
+constexpr qint64 LongestQueue = 1'000'000'000;
+
+std::optional<std::chrono::microseconds> serverTime(qint64 number)
+{
+    return number > 0 && number <= Protocol::MaxExact ? std::optional(std::chrono::microseconds(number)) : std::nullopt;
+}
+
+QByteArray number(milliseconds duration)
+{
+    return QByteArray::number(qint64(duration.count()));
+}
+
+} // namespace
+
+milliseconds LockOperation::timeout() const
+{
+    // A later reply would be of no use to the lease; but one short lease must not end the connection of all locks. A
+    // renewal waits for a third only: on a half-open connection it must fail in time to renew on another one.
+    return std::clamp<milliseconds>(kind == Renew ? lease / 3 : lease, 1s, LongestTimeout);
+}
+
+qsizetype CommandBatch::limit(LockOperation::Kind kind)
+{
+    return kind == LockOperation::Renew ? RenewLimit : AcquireLimit;
+}
+
+bool CommandBatch::canShareCommand(const LockOperation &first, const LockOperation &other)
+{
+    if (other.kind != first.kind)
+        return false;
+    switch (first.kind) {
+    case LockOperation::Acquire: // the script gets one lease and one set of flags for all
+        return other.lease == first.lease && other.flags == first.flags
+                && other.arrival.isEmpty() == first.arrival.isEmpty();
+    case LockOperation::Release:
+        return other.lease == first.lease && other.keep == first.keep;
+    case LockOperation::Renew:
+    case LockOperation::Cancel:
+        break;
+    }
+    return true;
+}
+
+const QtRedis::Script &CommandBatch::script() const
+{
+    switch (m_operations.front().kind) {
+    case LockOperation::Acquire:
+        return Scripts::acquire;
+    case LockOperation::Renew:
+        return Scripts::renew;
+    case LockOperation::Release:
+        return Scripts::release;
+    case LockOperation::Cancel:
+        break;
+    }
+    return Scripts::cancel;
+}
+
+QList<QByteArray> CommandBatch::keys() const
+{
+    const LockOperation::Kind kind = m_operations.front().kind;
+    QList<QByteArray> keys;
+    keys.reserve(3 * qsizetype(m_operations.size()));
+    // Grouped by sort, so that a script can read all keys of one sort with one command.
+    for (const LockOperation &operation : m_operations)
+        keys << operation.lock.key();
+    if (kind != LockOperation::Renew) {
+        for (const LockOperation &operation : m_operations)
+            keys << RedisKeys::queue(operation.lock);
+    }
+    if (kind == LockOperation::Acquire) {
+        for (const LockOperation &operation : m_operations)
+            keys << RedisKeys::fence(operation.lock);
+    }
+    return keys;
+}
+
+QList<QByteArray> CommandBatch::arguments() const
+{
+    const LockOperation &front = m_operations.front();
+    const LockOperation::Kind kind = front.kind;
+    const bool haveArrivals = !front.arrival.isEmpty();
+    QList<QByteArray> arguments;
+    arguments.reserve(3 * qsizetype(m_operations.size()) + 2);
+    if (kind == LockOperation::Acquire)
+        arguments << number(front.lease) << (haveArrivals ? front.flags + 'a' : front.flags);
+    else if (kind == LockOperation::Release)
+        arguments << number(front.lease) << number(front.keep);
+    for (const LockOperation &operation : m_operations) {
+        arguments << operation.token;
+        if (kind == LockOperation::Renew || kind == LockOperation::Cancel)
+            arguments << number(operation.lease);
+        if (kind == LockOperation::Cancel)
+            arguments << number(operation.keep);
+    }
+    if (haveArrivals) {
+        for (const LockOperation &operation : m_operations)
+            arguments << operation.arrival;
+    }
+    return arguments;
+}
+
+CommandBatch::Decoded CommandBatch::decode(size_t index, const QtRedis::Reply &element) const
+{
+    const LockOperation &operation = m_operations[index];
+    const LockOperation::Kind kind = operation.kind;
+    const qsizetype size = element.elements.size();
+    const auto integer = [&element](qsizetype part) { return element.elements.at(part).integer; };
+
+    Decoded decoded;
+    EngineReply &reply = decoded.reply;
+    bool isFence = false;
+    if (kind == LockOperation::Acquire && element.type == QtRedis::Reply::Bulk)
+        reply.fencingToken = element.text.toLongLong(&isFence);
+    if (isFence && reply.fencingToken > 0) {
+        reply.status = EngineReply::Granted;
+    } else if (element.type == QtRedis::Reply::Bulk && !isFence && !element.text.isEmpty()) {
+        decoded.errorText = element.text;
+    } else if (kind == LockOperation::Acquire && size == 6 && integer(0) == 0) {
+        reply.status = EngineReply::Taken;
+        reply.holderTtl = milliseconds(std::min<qint64>(integer(1), LongestTtl.count()));
+        reply.foreignHolder = integer(2) == 0;
+        reply.queuePosition = int(std::clamp<qint64>(integer(3), -1, LongestQueue));
+        if (reply.queuePosition >= 0)
+            reply.arrival = element.elements.at(4).text;
+        decoded.serverTime = serverTime(element.elements.at(5).text.toLongLong());
+        reply.serverTime = decoded.serverTime.value_or(0us);
+    } else if (kind == LockOperation::Release && size == 2 && element.elements.at(1).text.toLongLong() > 0) {
+        reply.status = EngineReply::Done;
+        decoded.handover = {operation.lock, element.elements.at(0).text, element.elements.at(1).text.toLongLong(),
+                            m_sentAt, operation.lease};
+    } else if (kind != LockOperation::Acquire && element.type == QtRedis::Reply::Integer && element.integer >= 0
+               && element.integer <= 3) {
+        reply.status = element.integer == 0 ? EngineReply::Gone
+                : element.integer == 2      ? EngineReply::Stolen
+                                            : EngineReply::Done;
+        decoded.deadWaitersLeft = element.integer == 3;
+    } else {
+        decoded.isMalformed = true;
+    }
+    return decoded;
+}
+
+} // namespace QDistLock

@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "engine/redis/locklisting.h"
+
+#include "engine/redis/commandbatch.h"
+#include "engine/redis/rediskeys.h"
+#include "engine/token.h"
+#include "scripts.h"
+
+#include <QtCore/qset.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+using std::chrono::milliseconds;
+
+namespace QDistLock {
+
+namespace {
+
+constexpr int ScanCount = 512;
+/// Locks in one command.
+constexpr qsizetype InspectLimit = 128;
+
+QByteArray globEscaped(const QByteArray &text)
+{
+    QByteArray escaped;
+    for (const char c : text) {
+        if (std::strchr("*?[]\\", c))
+            escaped += '\\';
+        escaped += c;
+    }
+    return escaped;
+}
+
+/// \a parts: token, ms to live, last fencing token, length of the queue.
+LockInfo infoOf(const LockId &lock, const QList<QtRedis::Reply> &parts)
+{
+    LockInfo info;
+    info.name = QString::fromUtf8(lock.name());
+    info.held = parts.at(0).type == QtRedis::Reply::Bulk;
+    const QByteArray client = Token::clientOf(parts.at(0).text);
+    info.foreign = info.held && client.isEmpty();
+    info.holder = QString::fromLatin1(client);
+    if (info.held)
+        info.remaining = milliseconds(parts.at(1).integer);
+    info.fencingToken = parts.at(2).text.toLongLong();
+    info.queueLength = int(parts.at(3).integer);
+    return info;
+}
+
+} // namespace
+
+struct LockListing::Scan
+{
+    QString prefix;
+    QByteArray match;
+    QSet<QByteArray> seen; ///< SCAN may return a key twice
+    QList<LockInfo> infos;
+    Completion completion; ///< null after it was called with an error of inspect()
+};
+
+void LockListing::inspect(const QList<LockId> &locks, Completion completion)
+{
+    QList<QByteArray> keys;
+    keys.reserve(3 * locks.size());
+    for (const LockId &lock : locks)
+        keys << lock.key() << RedisKeys::fence(lock) << RedisKeys::queue(lock);
+    m_connection->sendScript(Scripts::inspect, keys, {}, LongestTimeout,
+                             [this, locks, completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                                 if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
+                                     return completion(m_errors.ofResult(result, "inspect"), {});
+                                 const QList<QtRedis::Reply> &elements = result.reply.elements;
+                                 if (elements.size() != locks.size())
+                                     return completion(m_errors.ofMalformedReply("inspect"), {});
+                                 QList<LockInfo> infos;
+                                 for (qsizetype i = 0; i < locks.size(); ++i) {
+                                     const QtRedis::Reply &element = elements.at(i);
+                                     if (element.type == QtRedis::Reply::Bulk) {
+                                         if (locks.size() == 1 || !element.text.startsWith("WRONGTYPE"))
+                                             return completion(m_errors.ofReply(element.text, "inspect"), {});
+                                         continue;
+                                     }
+                                     if (element.elements.size() != 4)
+                                         return completion(m_errors.ofMalformedReply("inspect"), {});
+                                     infos.append(infoOf(locks.at(i), element.elements));
+                                 }
+                                 completion({}, infos);
+                             });
+}
+
+void LockListing::list(const QString &prefix, const QString &pattern, Completion completion)
+{
+    auto listing = std::make_shared<Scan>();
+    listing->prefix = prefix;
+    listing->match = globEscaped(prefix.toUtf8()) + pattern.toUtf8();
+    listing->completion = std::move(completion);
+    scan(listing, "0");
+}
+
+void LockListing::scan(const std::shared_ptr<Scan> &scan, const QByteArray &cursor)
+{
+    const QList<QByteArray> command{"SCAN", cursor,  "MATCH", scan->match, "COUNT", QByteArray::number(ScanCount),
+                                    "TYPE", "string"};
+    m_connection->send(command, LongestTimeout, [this, scan](const QtRedis::CommandResult &result) {
+        if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
+            return scan->completion(m_errors.ofResult(result, "SCAN"), {});
+        const QList<QtRedis::Reply> &parts = result.reply.elements;
+        if (parts.size() != 2 || parts.at(0).text.isEmpty() || parts.at(1).type != QtRedis::Reply::Array)
+            return scan->completion(m_errors.ofMalformedReply("SCAN"), {});
+        const qsizetype prefixSize = scan->prefix.toUtf8().size();
+        QList<LockId> locks;
+        for (const QtRedis::Reply &element : parts.at(1).elements) {
+            const QByteArray key = element.text;
+            if (key.size() <= prefixSize || scan->seen.contains(key))
+                continue;
+            QString ignored; // side keys and other programs' keys are not locks
+            const auto lock = LockId::make(scan->prefix, QString::fromUtf8(key.sliced(prefixSize)), &ignored);
+            if (!lock || lock->key() != key || !RedisKeys::problem(*lock).isEmpty())
+                continue;
+            scan->seen.insert(key);
+            locks.append(*lock);
+        }
+        const QByteArray nextCursor = parts.at(0).text;
+        if (locks.isEmpty())
+            goOn(scan, nextCursor);
+        else
+            inspectAll(scan, locks, nextCursor);
+    });
+}
+
+void LockListing::inspectAll(const std::shared_ptr<Scan> &scan, const QList<LockId> &locks,
+                             const QByteArray &nextCursor)
+{
+    for (qsizetype first = 0; first < locks.size(); first += InspectLimit) {
+        const bool isLast = first + InspectLimit >= locks.size();
+        inspect(locks.mid(first, InspectLimit),
+                [this, scan, isLast, nextCursor](const EngineError &error, const QList<LockInfo> &infos) {
+                    if (!scan->completion)
+                        return; // an earlier part failed
+                    if (error)
+                        return std::exchange(scan->completion, nullptr)(error, {});
+                    // A lock may have been released since the SCAN.
+                    std::copy_if(infos.begin(), infos.end(), std::back_inserter(scan->infos),
+                                 [](const LockInfo &info) { return info.held; });
+                    if (isLast)
+                        goOn(scan, nextCursor);
+                });
+    }
+}
+
+void LockListing::goOn(const std::shared_ptr<Scan> &scan, const QByteArray &nextCursor)
+{
+    if (nextCursor == "0")
+        scan->completion({}, scan->infos);
+    else
+        this->scan(scan, nextCursor);
+}
+
+} // namespace QDistLock

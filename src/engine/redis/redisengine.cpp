@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "engine/redis/redisengine.h"
+
+#include "engine/protocolconstants.h"
+#include "engine/redis/noticemessage.h"
+#include "redis/subscriber.h"
+
+#include <algorithm>
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+namespace QDistLock {
+
+namespace {
+
+/// How often a waiter at the head of its queue checks the connections. There are many behind it, which check less
+/// often: together a thousand clients send some tens of PINGs a second.
+constexpr milliseconds PingInterval = 5s;
+constexpr int PositionsForInterval = 16;
+constexpr milliseconds LongestPingInterval = 2min;
+/// How often a client checks them in which nobody waits.
+constexpr milliseconds IdlePingInterval = 1min;
+
+} // namespace
+
+RedisEngine::RedisEngine(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &client,
+                         QObject *parent)
+    : LockEngine(client, parent)
+    , m_channel(Protocol::Channels + clientId())
+    , m_lane(server, clock, clientId(), [this] { return need().connection; })
+    , m_clock(clock)
+{
+    connect(&m_lane, &RedisLane::stateChanged, this, &RedisEngine::laneStateChanged);
+    connect(&m_lane, &RedisLane::failed, this, &LockEngine::failed);
+    connect(&m_lane, &RedisLane::handedOver, this, &LockEngine::handedOver);
+    // After the first reply, so that the first lock does not wait for a second connection.
+    connect(&m_lane, &RedisLane::replied, this, &RedisEngine::subscribe);
+    // The waiter was not notified. Perhaps messages no longer arrive, so that each release takes it for dead.
+    connect(&m_lane, &RedisLane::waiterPolled, this, [this] {
+        if (m_subscriber)
+            m_subscriber->check();
+    });
+}
+
+RedisEngine::~RedisEngine() = default;
+
+void RedisEngine::laneStateChanged()
+{
+    if (m_lane.isReady() && m_subscriber) {
+        // After a fail-over the other connection may still lead to the server that was demoted, or be cut off.
+        m_subscriber->reconnect();
+        m_subscriber->subscribe(m_channel); // after a permanent failure it waits for this
+    }
+    Q_EMIT stateChanged();
+}
+
+bool RedisEngine::canBeWoken(const LockId &) const
+{
+    return m_subscriber && m_subscriber->isSubscribed(m_channel);
+}
+
+void RedisEngine::acquire(const Acquire &operation, Completion completion)
+{
+    m_lane.acquire(operation, std::move(completion));
+}
+
+void RedisEngine::renew(const LockId &lock, const QByteArray &token, milliseconds lease, const Replicas &,
+                        Completion completion)
+{
+    m_lane.renew(lock, token, lease, std::move(completion));
+}
+
+void RedisEngine::release(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
+                          Completion completion)
+{
+    m_lane.release(lock, token, lease, keep, std::move(completion));
+}
+
+void RedisEngine::abandon(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
+                          milliseconds atMost)
+{
+    m_lane.abandon(lock, token, lease, keep, atMost);
+}
+
+void RedisEngine::inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion)
+{
+    m_lane.inspect(lock, std::move(completion));
+}
+
+void RedisEngine::list(const QString &prefix, const QString &pattern,
+                       std::function<void(const EngineError &, const QList<LockInfo> &)> completion)
+{
+    m_lane.list(prefix, pattern, std::move(completion));
+}
+
+void RedisEngine::forceRelease(const LockId &lock, std::function<void(const EngineError &, bool existed)> completion)
+{
+    m_lane.forceRelease(lock, std::move(completion));
+}
+
+void RedisEngine::subscribe()
+{
+    if (m_subscriber)
+        return;
+    m_subscriber = std::make_unique<QtRedis::Subscriber>(m_lane.server());
+    m_subscriber->setClientName("qdistlock-" + clientId());
+    m_subscriber->setNeeded([this] { return m_lane.isNeeded(); });
+    m_subscriber->setPingInterval(PingInterval);
+    m_subscriber->setPingDue([this](milliseconds sinceLast) { return isPingDue(sinceLast); });
+    // While it waits, a lock sends nothing on the other connection.
+    connect(m_subscriber.get(), &QtRedis::Subscriber::pinged, &m_lane, &RedisLane::check);
+    connect(m_subscriber.get(), &QtRedis::Subscriber::messageReceived, this,
+            [this](const QByteArray &, const QByteArray &payload) { messageReceived(payload); });
+    connect(m_subscriber.get(), &QtRedis::Subscriber::subscribed, this, &LockEngine::wakeableChanged);
+    connect(m_subscriber.get(), &QtRedis::Subscriber::interrupted, this, [this] {
+        m_lane.check(); // the cause may have interrupted the other connection, too
+        Q_EMIT wakeableChanged();
+    });
+    // Operations that a message caused are sent now, not in the next turn of the event loop.
+    connect(m_subscriber.get(), &QtRedis::Subscriber::messagesProcessed, &m_lane, &RedisLane::flush);
+    m_subscriber->subscribe(m_channel);
+}
+
+bool RedisEngine::isPingDue(milliseconds sinceLast) const
+{
+    const int position = need().queuePosition;
+    const milliseconds interval = position < 0
+            ? IdlePingInterval
+            : std::min<milliseconds>(PingInterval * (1 + position / PositionsForInterval), LongestPingInterval);
+    return sinceLast + PingInterval / 2 > interval;
+}
+
+/// The hold that a message gives to one of our waiters.
+std::optional<LockEngine::Handover> RedisEngine::provenHandover(const NoticeMessage &message) const
+{
+    if (!message.hold)
+        return std::nullopt;
+    const auto waiter = waiterOf(message.sequence);
+    const auto grantedAt = m_lane.serverClock().earliest(message.hold->grantedAt, m_clock->now());
+    if (!waiter || !grantedAt || !message.hold->isProvenBy(waiter->token))
+        return std::nullopt;
+    Handover handover{waiter->lock, waiter->token, message.hold->fencingToken, *grantedAt, message.hold->ttl};
+    handover.grantedAt = message.hold->grantedAt;
+    return handover;
+}
+
+void RedisEngine::messageReceived(const QByteArray &payload)
+{
+    const auto message = NoticeMessage::parse(payload);
+    if (!message)
+        return; // anybody may publish on the channel
+    // Otherwise the lock would stay with a waiter that no longer exists, until its time to claim it has passed.
+    if (message->notice == Grant)
+        m_lane.served(message->sequence);
+    if (const auto handover = provenHandover(*message)) {
+        Q_EMIT handedOver(*handover);
+        return;
+    }
+    Q_EMIT noticed(message->notice, message->sequence, std::max(message->delay, 0ms));
+}
+
+} // namespace QDistLock

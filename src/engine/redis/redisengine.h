@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "engine/lockengine.h"
+#include "engine/redis/redislane.h"
+
+#include <memory>
+
+namespace QtRedis {
+class Subscriber;
+}
+
+namespace QDistLock {
+
+struct NoticeMessage;
+
+/// Locks kept by one Redis master: one lane for commands, and a second connection for the messages to this client.
+class RedisEngine : public LockEngine
+{
+    Q_OBJECT
+public:
+    /// \a clock is not owned. If \a client is empty, a new client id is made.
+    RedisEngine(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &client = {},
+                QObject *parent = nullptr);
+    ~RedisEngine() override;
+
+    void open() override { m_lane.open(); }
+    State state() const override { return m_lane.state(); }
+    EngineError error() const override { return m_lane.error(); }
+    QString unsupported(const LockOptions &options) const override { return replicasUnsupported(options); }
+    void cork() override { m_lane.cork(); }
+    void uncork() override { m_lane.uncork(); }
+
+    bool canBeWoken(const LockId &lock) const override;
+    void acquire(const Acquire &operation, Completion completion) override;
+    void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease, const Replicas &replicas,
+               Completion completion) override;
+    void release(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
+                 std::chrono::milliseconds keep, Completion completion) override;
+    void abandon(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
+                 std::chrono::milliseconds keep, std::chrono::milliseconds atMost) override;
+    void inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion) override;
+    void list(const QString &prefix, const QString &pattern,
+              std::function<void(const EngineError &, const QList<LockInfo> &)> completion) override;
+    void forceRelease(const LockId &lock, std::function<void(const EngineError &, bool existed)> completion) override;
+
+private:
+    void laneStateChanged();
+    void subscribe();
+    bool isPingDue(std::chrono::milliseconds sinceLast) const;
+    void messageReceived(const QByteArray &payload);
+    std::optional<Handover> provenHandover(const NoticeMessage &message) const;
+
+    const QByteArray m_channel; ///< messages to this client are published there
+    /// Null until there is something to listen for. Destroyed after the lane, whose last commands are sent first.
+    std::unique_ptr<QtRedis::Subscriber> m_subscriber;
+    RedisLane m_lane;
+    const LeaseClock *const m_clock;
+};
+
+} // namespace QDistLock

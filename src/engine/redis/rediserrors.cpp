@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "engine/redis/rediserrors.h"
+
+using namespace Qt::StringLiterals;
+
+namespace QDistLock {
+
+namespace {
+
+/// Redis 6.2 wraps an error that a script met:
+/// "ERR Error running script (…): @user_script:14: @user_script: 14: -READONLY …"
+QByteArray withoutScriptWrapper(const QByteArray &reply)
+{
+    const qsizetype wrapper = reply.indexOf("@user_script: ");
+    const qsizetype error = wrapper < 0 ? -1 : reply.indexOf(": -", wrapper);
+    return error < 0 ? reply : reply.sliced(error + 3);
+}
+
+DistributedLock::Error errorOf(QtRedis::Failure failure)
+{
+    switch (failure) {
+    case QtRedis::Failure::None:
+    case QtRedis::Failure::Network:
+    case QtRedis::Failure::NameResolution:
+    case QtRedis::Failure::Timeout:
+    case QtRedis::Failure::Fork:
+        break;
+    case QtRedis::Failure::Certificate:
+    case QtRedis::Failure::Authentication:
+        return DistributedLock::AuthenticationError;
+    case QtRedis::Failure::Permission:
+        return DistributedLock::PermissionError;
+    case QtRedis::Failure::Protocol:
+        return DistributedLock::ProtocolError;
+    case QtRedis::Failure::Server:
+        return DistributedLock::ServerError;
+    }
+    return DistributedLock::ConnectionError;
+}
+
+EngineError ofFailure(QtRedis::Failure failure, const QString &text)
+{
+    return QtRedis::isPermanent(failure) ? EngineError::permanent(errorOf(failure), text)
+                                         : EngineError::passing(errorOf(failure), text);
+}
+
+} // namespace
+
+EngineError RedisErrors::ofConnection() const
+{
+    if (m_connection->failure() == QtRedis::Failure::None)
+        return {};
+    return ofFailure(m_connection->failure(), m_connection->errorString());
+}
+
+EngineError RedisErrors::ofResult(const QtRedis::CommandResult &result, const char *command)
+{
+    if (result.outcome == QtRedis::CommandResult::Replied)
+        return ofReply(result.reply.text, command);
+    EngineError error = ofFailure(result.failure, result.errorString);
+    error.isMaybeExecuted = result.outcome == QtRedis::CommandResult::Unknown;
+    return error;
+}
+
+EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
+{
+    const QByteArray text = withoutScriptWrapper(reply);
+    const QByteArray code = text.split(' ').first();
+    const auto describe = [&](const QString &advice) {
+        // Redis repeats the arguments of a command that it does not know; a token may be among them.
+        const qsizetype end = text.indexOf(", with args");
+        const QtRedis::ServerUrl &server = m_connection->server();
+        return u"the server %1 answered %2 with \"%3\"; %4"_s.arg(server.toDisplayString(), QLatin1String(command),
+                                                                  server.shown(end < 0 ? text : text.first(end)),
+                                                                  advice);
+    };
+    if (code == "NOAUTH" || code == "WRONGPASS") {
+        return EngineError::permanent(DistributedLock::AuthenticationError,
+                                      describe(u"check user name and password in the server's URL or "
+                                               "QDISTLOCK_PASSWORD"_s));
+    }
+    if (code == "NOPERM" || text.contains("ACL failure in script") // 7.2 and later
+        || text.contains("The user executing the script can't")) { // run this command, access …, publish …
+        return EngineError::permanent(
+                DistributedLock::PermissionError,
+                describe(u"grant the user the commands, keys and channels listed in the README"_s));
+    }
+    if (code == "WRONGTYPE") {
+        return EngineError::permanent(DistributedLock::ForeignTypeError,
+                                      describe(u"another program uses the key, which was left as it is; use another "
+                                               "name or key prefix"_s));
+    }
+    if (text.contains("fencing counter")) {
+        return EngineError::permanent(DistributedLock::ServerError,
+                                      describe(u"another program wrote to the counter; delete its key, which ends in "
+                                               "\":fence\", once nothing depends on the number in it"_s));
+    }
+    if (code == "ERR") {
+        return EngineError::permanent(DistributedLock::ServerError,
+                                      describe(u"check that it is a Redis server, version 6.2 or later"_s));
+    }
+    if (code == "READONLY" || code == "MASTERDOWN") {
+        // After a fail-over the same address may lead to the new master, but only for new connections.
+        m_connection->reconnect(u"the server answered %1 with \"%2\", so it is not the master; connecting "
+                                "again, in case the address leads to another server by now"_s.arg(
+                                        QLatin1String(command), QString::fromUtf8(code)));
+    }
+    return EngineError::passing(DistributedLock::ServerError,
+                                describe(u"it is tried again for as long as there is time"_s));
+}
+
+EngineError RedisErrors::ofMalformedReply(const char *command) const
+{
+    return EngineError::passing(
+                   DistributedLock::ProtocolError,
+                   u"the server %1 sent an unexpected reply to %2; check that it is a Redis server, "
+                   "version 6.2 or later"_s.arg(m_connection->server().toDisplayString(), QLatin1String(command)))
+            .maybeExecuted();
+}
+
+} // namespace QDistLock

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "engine/engineerror.h"
+
+#include "redis/connection.h"
+
+namespace QDistLock {
+
+/// Explains what went wrong on a connection as EngineErrors, which never contain arguments of commands. Thread:
+/// that of the connection.
+class RedisErrors
+{
+public:
+    /// \a connection outlives this.
+    explicit RedisErrors(QtRedis::Connection *connection)
+        : m_connection(connection)
+    {
+    }
+
+    /// Why the connection is not Ready; NoError if it has not failed.
+    EngineError ofConnection() const;
+    /// Of a command without a reply, or with an error reply.
+    EngineError ofResult(const QtRedis::CommandResult &result, const char *command);
+    /// Of \a reply, the text of an error. If it says that the server is not the master, the connection is made again,
+    /// in case the server's address leads to the new master by now.
+    EngineError ofReply(const QByteArray &reply, const char *command);
+    /// Of a reply that does not have the form it should have.
+    EngineError ofMalformedReply(const char *command) const;
+
+private:
+    QtRedis::Connection *const m_connection;
+};
+
+} // namespace QDistLock

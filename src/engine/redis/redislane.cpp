@@ -1,0 +1,251 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "engine/redis/redislane.h"
+
+#include "base/leaseclock.h"
+#include "engine/protocolconstants.h"
+#include "engine/redis/rediskeys.h"
+#include "scripts.h"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+namespace QDistLock {
+
+RedisLane::RedisLane(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &clientId,
+                     std::function<bool()> isNeeded)
+    : m_connection(server)
+    , m_errors(&m_connection)
+    , m_listing(&m_connection)
+    , m_clock(clock)
+    , m_isNeeded(std::move(isNeeded))
+    , m_abandoned(
+              clock, [this] { return isReady(); }, [this](LockOperation cancel) { enqueue(std::move(cancel)); })
+{
+    m_connection.setClientName("qdistlock-" + clientId);
+    m_connection.setNeeded([this] { return this->isNeeded(); });
+    connect(&m_connection, &QtRedis::Connection::stateChanged, this, &RedisLane::connectionStateChanged);
+    connect(&m_connection, &QtRedis::Connection::failed, this, &RedisLane::failed);
+    connect(&m_connection, &QtRedis::Connection::repliesProcessed, this, &RedisLane::flush);
+}
+
+RedisLane::~RedisLane()
+{
+    m_connection.disconnect(this);
+    // An abandoned token needs its cancel and nothing else.
+    m_operations.erase(
+            std::remove_if(m_operations.begin(), m_operations.end(),
+                           [this](const LockOperation &operation) { return m_abandoned.contains(operation.token); }),
+            m_operations.end());
+    LockOperations cancels = m_abandoned.unconfirmed();
+    std::move(cancels.begin(), cancels.end(), std::back_inserter(m_operations));
+    // The server may not know the script, and nobody would be left to send it again. EVAL without keys only loads it.
+    if (!m_operations.empty())
+        m_connection.send({"EVAL", Scripts::cancel.text, "0"}, LongestTimeout, nullptr);
+    flush();
+    // The connection's destructor writes it all.
+}
+
+LockEngine::State RedisLane::state() const
+{
+    switch (m_connection.state()) {
+    case QtRedis::Connection::Connecting:
+        return LockEngine::Connecting;
+    case QtRedis::Connection::Ready:
+        return LockEngine::Ready;
+    case QtRedis::Connection::Disconnected:
+        break;
+    }
+    return LockEngine::Disconnected;
+}
+
+void RedisLane::connectionStateChanged()
+{
+    if (isReady())
+        m_abandoned.sendAll();
+    else
+        m_serverClock.forget();
+    Q_EMIT stateChanged();
+}
+
+void RedisLane::check()
+{
+    if (isReady())
+        m_connection.send({"PING"}, LongestTimeout, nullptr);
+}
+
+void RedisLane::acquire(const LockEngine::Acquire &operation, LockEngine::Completion completion)
+{
+    QByteArray flags;
+    if (operation.repairMissingTtl)
+        flags += 'r';
+    if (operation.enqueue)
+        flags += 'q';
+    if (operation.barge)
+        flags += 'b';
+    enqueue({LockOperation::Acquire, operation.lock, operation.token, operation.lease, std::move(completion), 0ms,
+             flags, operation.arrival});
+}
+
+void RedisLane::renew(const LockId &lock, const QByteArray &token, milliseconds lease,
+                      LockEngine::Completion completion)
+{
+    enqueue({LockOperation::Renew, lock, token, lease, std::move(completion)});
+}
+
+void RedisLane::release(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
+                        LockEngine::Completion completion)
+{
+    enqueue({LockOperation::Release, lock, token, lease, std::move(completion), keep});
+}
+
+void RedisLane::abandon(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
+                        milliseconds atMost)
+{
+    m_abandoned.add(lock, token, lease, keep, atMost);
+}
+
+void RedisLane::enqueue(LockOperation operation)
+{
+    const LockOperation::Kind kind = operation.kind;
+    if (kind != LockOperation::Cancel)
+        m_abandoned.retryNow();
+    m_operations.push_back(std::move(operation));
+    if (qsizetype(m_operations.size()) >= CommandBatch::limit(kind)) {
+        flush(); // the server works on these while we collect more
+        return;
+    }
+    // Otherwise uncork() or Connection::repliesProcessed() flushes.
+    if (m_isCorked || m_connection.isDelivering() || std::exchange(m_isFlushScheduled, true))
+        return;
+    QMetaObject::invokeMethod(
+            this,
+            [this] {
+                m_isFlushScheduled = false;
+                flush();
+            },
+            Qt::QueuedConnection);
+}
+
+void RedisLane::uncork()
+{
+    m_isCorked = false;
+    flush();
+}
+
+void RedisLane::flush()
+{
+    if (m_operations.empty())
+        return;
+    m_connection.cork();
+    CommandBatch::split(std::exchange(m_operations, {}), [this](LockOperations operations, milliseconds timeout) {
+        send(std::move(operations), timeout);
+    });
+    m_connection.flush();
+}
+
+void RedisLane::send(LockOperations operations, milliseconds timeout)
+{
+    auto batch = std::make_shared<CommandBatch>(std::move(operations), m_clock->now());
+    const CommandBatch &command = *batch;
+    m_connection.sendScript(
+            command.script(), command.keys(), command.arguments(), timeout,
+            [this, batch = std::move(batch)](const QtRedis::CommandResult &result) { received(batch.get(), result); });
+}
+
+void RedisLane::received(CommandBatch *batch, const QtRedis::CommandResult &result)
+{
+    LockOperations &operations = batch->operations();
+    const char *const command = batch->script().name;
+    const bool isReplied = result.outcome == QtRedis::CommandResult::Replied;
+
+    // The user may lack a right to one key of those that shared the command.
+    if (isReplied && result.reply.errorCode() == "NOPERM" && operations.size() > 1) {
+        for (LockOperation &operation : operations) {
+            const milliseconds timeout = operation.timeout();
+            LockOperations single;
+            single.push_back(std::move(operation));
+            send(std::move(single), timeout);
+        }
+        return;
+    }
+
+    const QList<QtRedis::Reply> elements = result.reply.elements;
+    EngineError error; // of all operations
+    if (!isReplied || result.reply.isError())
+        error = m_errors.ofResult(result, command);
+    else if (result.reply.type != QtRedis::Reply::Array || elements.size() != qsizetype(operations.size()))
+        error = m_errors.ofMalformedReply(command);
+    for (size_t i = 0; i < operations.size(); ++i) {
+        EngineReply reply;
+        std::optional<LockEngine::Handover> handover;
+        if (error)
+            reply.error = error;
+        else
+            reply = decode(*batch, i, elements.at(qsizetype(i)), &handover);
+        operations[i].completion(reply);
+        if (handover)
+            Q_EMIT handedOver(*handover);
+    }
+    if (!error)
+        Q_EMIT replied();
+}
+
+EngineReply RedisLane::decode(const CommandBatch &batch, size_t index, const QtRedis::Reply &element,
+                              std::optional<LockEngine::Handover> *handover)
+{
+    CommandBatch::Decoded decoded = batch.decode(index, element);
+    const LockOperation &operation = batch.operations()[index];
+    EngineReply &reply = decoded.reply;
+    if (decoded.serverTime)
+        m_serverClock.sample(*decoded.serverTime, batch.sentAt());
+    if (decoded.isMalformed)
+        reply.error = m_errors.ofMalformedReply(batch.script().name);
+    else if (!decoded.errorText.isEmpty())
+        reply.error = m_errors.ofReply(decoded.errorText, batch.script().name);
+    if (decoded.deadWaitersLeft)
+        enqueue({LockOperation::Cancel, operation.lock, operation.token, operation.lease, [](const EngineReply &) {}});
+    if (reply.status == EngineReply::Taken && !operation.arrival.isEmpty())
+        Q_EMIT waiterPolled();
+    // If the token was abandoned, the acquire ran after its cancel.
+    if ((reply.status == EngineReply::Granted || reply.queuePosition >= 0) && !m_abandoned.isEmpty())
+        served(Token::sequenceOf(operation.token));
+    *handover = std::move(decoded.handover);
+    return std::move(reply);
+}
+
+void RedisLane::inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion)
+{
+    m_listing.inspect({lock},
+                      [completion = std::move(completion)](const EngineError &error, const QList<LockInfo> &infos) {
+                          completion(error, infos.isEmpty() ? LockInfo() : infos.first());
+                      });
+}
+
+void RedisLane::list(const QString &prefix, const QString &pattern, LockListing::Completion completion)
+{
+    m_listing.list(prefix, pattern, std::move(completion));
+}
+
+void RedisLane::forceRelease(const LockId &lock, std::function<void(const EngineError &, bool existed)> completion)
+{
+    const char *const command = Scripts::force_release.name;
+    m_connection.sendScript(Scripts::force_release, {lock.key(), RedisKeys::queue(lock)},
+                            {QByteArray::number(qint64(Protocol::ClaimTtl.count()))}, LongestTimeout,
+                            [this, command, completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                                if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
+                                    completion(m_errors.ofResult(result, command), false);
+                                else if (result.reply.type == QtRedis::Reply::Bulk)
+                                    completion(m_errors.ofReply(result.reply.text, command), false);
+                                else
+                                    completion({}, result.reply.integer == 1);
+                            });
+}
+
+} // namespace QDistLock

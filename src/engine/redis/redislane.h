@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "engine/lockengine.h"
+#include "engine/redis/abandonedtokens.h"
+#include "engine/redis/commandbatch.h"
+#include "engine/redis/locklisting.h"
+#include "engine/redis/rediserrors.h"
+#include "engine/redis/serverclock.h"
+
+#include "redis/connection.h"
+
+#include <functional>
+#include <optional>
+
+namespace QDistLock {
+
+class LeaseClock;
+
+/*!
+    The operations of an engine over one connection to one Redis master, through the scripts in engine/redis/scripts.
+    Similar operations of one event loop turn share a command; their order is kept.
+
+    The member functions named as those of LockEngine do what these promise. Thread: the one it lives in.
+*/
+class RedisLane : public QObject
+{
+    Q_OBJECT
+public:
+    /// \a clock is not owned. \a isNeeded: whether a lock needs the connection; asked from the event loop.
+    RedisLane(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &clientId,
+              std::function<bool()> isNeeded);
+    /// Sends the operations that are left, and the cancels of abandoned tokens.
+    ~RedisLane() override;
+
+    void open() { m_connection.open(); }
+    LockEngine::State state() const;
+    bool isReady() const { return m_connection.state() == QtRedis::Connection::Ready; }
+    EngineError error() const { return m_errors.ofConnection(); }
+    const QtRedis::ServerUrl &server() const { return m_connection.server(); }
+    /// A lock or an abandoned token needs the connection.
+    bool isNeeded() const { return m_isNeeded() || m_abandoned.needConnection(); }
+    /// Gives the connection up unless the server replies.
+    void check();
+
+    void cork() { m_isCorked = true; }
+    void uncork();
+    /// Sends the operations collected so far.
+    void flush();
+
+    void acquire(const LockEngine::Acquire &operation, LockEngine::Completion completion);
+    void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
+               LockEngine::Completion completion);
+    void release(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
+                 std::chrono::milliseconds keep, LockEngine::Completion completion);
+    void abandon(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
+                 std::chrono::milliseconds keep, std::chrono::milliseconds atMost);
+    /// The token with this sequence number was served. If it was abandoned, it is cancelled again.
+    void served(quint64 sequence) { m_abandoned.found(sequence); }
+    /// The clock of the connected server.
+    const ServerClock &serverClock() const { return m_serverClock; }
+    void inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion);
+    void list(const QString &prefix, const QString &pattern, LockListing::Completion completion);
+    void forceRelease(const LockId &lock, std::function<void(const EngineError &, bool existed)> completion);
+
+Q_SIGNALS:
+    void stateChanged();
+    void failed();
+    void handedOver(const QDistLock::LockEngine::Handover &handover);
+    /// The server has executed a command; its completions have been called.
+    void replied();
+    /// A waiter in a queue found the lock taken, although it had a place in the queue before.
+    void waiterPolled();
+
+private:
+    void connectionStateChanged();
+    void enqueue(LockOperation operation);
+    void send(LockOperations operations, std::chrono::milliseconds timeout);
+    void received(CommandBatch *batch, const QtRedis::CommandResult &result);
+    EngineReply decode(const CommandBatch &batch, size_t index, const QtRedis::Reply &element,
+                       std::optional<LockEngine::Handover> *handover);
+
+    QtRedis::Connection m_connection;
+    RedisErrors m_errors;
+    LockListing m_listing;
+    const LeaseClock *const m_clock;
+    const std::function<bool()> m_isNeeded;
+    AbandonedTokens m_abandoned;
+    ServerClock m_serverClock;
+    LockOperations m_operations; ///< of this event loop turn
+    bool m_isFlushScheduled = false;
+    bool m_isCorked = false;
+};
+
+} // namespace QDistLock

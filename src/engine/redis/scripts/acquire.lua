@@ -1,0 +1,205 @@
+-- SPDX-FileCopyrightText: 2026 The QDistLock developers
+-- SPDX-License-Identifier: MIT
+
+-- Acquires any number of locks, or claims those that are reserved for a token; each independently, in order.
+--
+-- KEYS:                 of all locks, in order: their keys, then their queues, then their fences
+-- ARGV, for all locks:  lease in ms; flags
+--   flags: any of  r  a key without a time to live gets the lease
+--                  q  join the queue if the lock is taken
+--                  b  barge: acquire a free lock although others wait; in the queue, only wait to be woken
+--                  a  there is an arrival for each lock
+-- then of all locks, in order: their tokens; then, with a, their arrivals, which are their former places in the queues
+-- Reply, for each lock: a fencing token (digits)  acquired, for a whole lease from now
+--                       {0, ms to live, 1 = the holder is one of ours, rank or -1, arrival, server time in µs}
+--                           taken; -1 ms = without end; rank 0 = next
+--                           (if the value is a deadline: the ms until the lock may be taken over)
+--                       the text of an error  nothing was changed
+--
+-- A token that already holds the lock gets a new lease and a new fencing token. In this way it claims a lock that is
+-- reserved for it, and an acquire can be sent again after a lost reply.
+-- Everything that can fail is checked before the first write: scripts have no rollback.
+
+--#include constants.lua
+
+local n = #KEYS / 3
+local replies = {}
+local answered = 0
+-- The usual case: nobody holds the lock, and nobody waits. It comes before the functions below, because creating them
+-- costs more than this.
+if redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
+  local t = redis.call('TIME') -- may be forbidden: not after the key is written
+  t = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
+  for i = 1, n do
+    local set = redis.pcall('SET', KEYS[i], ARGV[2 + i], 'NX', 'PX', ARGV[1])
+    if set and set.err then
+      replies[i] = set.err
+      answered = answered + 1
+    elseif set then
+      local last = redis.pcall('SET', KEYS[2 * n + i], t, 'PX', FENCE_TTL, 'GET')
+      if not last or (#last == #t and last < t) then
+        replies[i] = t
+        answered = answered + 1
+      else -- a clock that was set back, or another program's value: the careful way below
+        if type(last) == 'string' then
+          redis.call('SET', KEYS[2 * n + i], last, 'PX', FENCE_TTL)
+        end
+        redis.pcall('DEL', KEYS[i]) -- if DEL is forbidden, the code below treats this as a claim
+      end
+    end
+  end
+  if answered == n then
+    return replies
+  end
+end
+
+-- The usual case of one lock for which others wait: another token holds it, and this one joins the queue at the end.
+if n == 1 and not replies[1] then
+  local key, queue, token = KEYS[1], KEYS[2], ARGV[3]
+  local holder = redis.pcall('GET', key)
+  if type(holder) == 'string' and holder ~= token and string.find(ARGV[2], '^r?q$') then
+    local t = redis.call('TIME')
+    t = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
+    local ttl = redis.call('PTTL', key)
+    local rank = redis.pcall('ZCARD', queue)
+    local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')
+    local readable = type(rank) == 'number' and not last.err
+    local isLater = readable and (rank == 0 or #last[2] == #t and last[2] < t and string.find(last[2], '^%d+$'))
+    if ttl >= 0 and isLater and redis.pcall('ZADD', queue, 'NX', t, token) == 1 then
+      if rank == 0 or string.sub(t, -1) == '0' then
+        redis.call('PEXPIRE', queue, QUEUE_TTL)
+      end
+      return {{0, ttl, string.find(holder, '^%x+:%d+:%x+$') and 1 or 0, rank, t, t}}
+    end
+  end
+end
+
+--#include common.lua
+
+local lease, flags = ARGV[1], ARGV[2]
+local caller = string.match(ARGV[3], '^%x*')
+
+local function take(key, queue, fenceKey, token, leave)
+  local fence, err = nextFence(fenceKey)
+  if not fence then
+    return err
+  end
+  redis.call('SET', key, token, 'PX', lease)
+  if leave then
+    redis.pcall('ZREM', queue, token, '*' .. token)
+  end
+  return fence
+end
+
+local function join(queue, member, arrival)
+  if arrival == '' then
+    local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')
+    if last.err then
+      return nil, nil, last.err
+    end
+    -- The arrival is later than those of all present and former waiters, so that a waiter that returns to its former
+    -- place is not behind newer ones. Scores that are not ours are ignored.
+    last = tonumber(last[2]) or 0
+    arrival = last < MAX_EXACT and last >= tonumber(now()) and string.format('%.0f', last + 1) or now()
+  end
+  local added = redis.pcall('ZADD', queue, 'NX', arrival, member)
+  if type(added) == 'table' then
+    return nil, nil, added.err
+  end
+  if added == 0 then
+    arrival = redis.call('ZSCORE', queue, member)
+  end
+  -- Each poll prolongs the life of the queue, and so does one arrival in ten, which suffices where nobody has to poll.
+  if added == 0 or string.sub(arrival, -1) == '0' or redis.call('PTTL', queue) < 0 then
+    redis.call('PEXPIRE', queue, QUEUE_TTL)
+  end
+  return redis.call('ZRANK', queue, member), arrival
+end
+
+local function acquire(key, queue, fenceKey, token, arrival)
+  local barge = string.find(flags, 'b', 1, true)
+  local holder = redis.pcall('GET', key)
+  if type(holder) == 'table' then
+    return holder.err
+  end
+  if holder == token then
+    return take(key, queue, fenceKey, token, true)
+  end
+  local ttl = 0
+  if holder then
+    ttl = redis.call('PTTL', key)
+    local left = ttl == -1 and timeLeft(holder)
+    if left then
+      ttl = left + STAMP_GRACE
+      if ttl <= 0 then
+        local deleted = redis.pcall('DEL', key)
+        if type(deleted) == 'table' then
+          return deleted.err
+        end
+        holder = false
+      end
+    end
+  end
+  if holder == false then
+    local first = head(queue)
+    if barge or first == nil or first == token then
+      return take(key, queue, fenceKey, token, first ~= nil)
+    end
+    -- Others came first. Serve them now: perhaps nobody else is left to notify them.
+    if string.find(flags, 'q', 1, true) then
+      local _, _, err = join(queue, token, arrival)
+      if err then
+        return err
+      end
+    end
+    local outcome, member = serve(key, queue, lease, caller)
+    if outcome == 'mute' then
+      return member
+    elseif outcome == 'own' and member ~= token then
+      local claim = math.min(tonumber(lease), CLAIM_TTL)
+      local _, client, sequence = parse(member)
+      tell(client, reserve(key, member, 'grant ' .. sequence, nextFence(fenceKey), claim))
+      standBy(queue, claim)
+    elseif outcome == 'woken' then
+      -- The woken waiter may barge in before those at the head; the caller may not.
+      first = head(queue)
+      if first == nil or first == token or string.sub(first, 1, 1) == '*' then
+        return take(key, queue, fenceKey, token, true)
+      end
+    elseif outcome == 'own' or outcome == 'free' then
+      return take(key, queue, fenceKey, token, true)
+    end
+    holder = redis.call('GET', key)
+    ttl = holder and redis.call('PTTL', key) or 0
+  end
+  local ours = 1
+  if holder then
+    if ttl == -1 and string.find(flags, 'r', 1, true) then
+      redis.call('PEXPIRE', key, lease)
+      ttl = tonumber(lease)
+    end
+    ours = parse(holder) and 1 or 0
+  end
+  local rank, score = -1, 0
+  if string.find(flags, 'q', 1, true) then
+    local err
+    if barge then
+      -- A waiter that was woken but came too late moves to the end: at the head it would be woken again each time, and
+      -- the waiters behind it would never be served.
+      rank, score, err = join(queue, '*' .. token, '')
+    else
+      rank, score, err = join(queue, token, arrival)
+    end
+    if err then
+      return err
+    end
+  end
+  return {0, ttl, ours, rank, score, now()}
+end
+
+for i = 1, n do
+  if not replies[i] then
+    replies[i] = acquire(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[2 + i], ARGV[2 + n + i] or '')
+  end
+end
+return replies

@@ -1,0 +1,37 @@
+-- SPDX-FileCopyrightText: 2026 The QDistLock developers
+-- SPDX-License-Identifier: MIT
+
+-- Reads the state of any number of locks.
+--
+-- KEYS, for each lock:  its key, its fence, its queue
+-- Reply, for each lock: {token or nil, ms to live, last fencing token or nil, length of the queue};
+--                       the text of an error if the key is not a lock
+
+--#include constants.lua
+--#include common.lua
+
+local function inspect(key, fence, queue)
+  local holder = redis.pcall('GET', key)
+  if type(holder) == 'table' then
+    return holder.err
+  end
+  local last = redis.pcall('GET', fence)
+  if type(last) == 'table' then
+    last = false
+  end
+  local length = redis.pcall('ZCARD', queue)
+  if type(length) == 'table' then
+    length = 0
+  end
+  local ttl = redis.call('PTTL', key)
+  if holder and ttl == -1 then
+    ttl = math.max(timeLeft(holder) or ttl, -1)
+  end
+  return {holder, ttl, last, length}
+end
+
+local replies = {}
+for i = 1, #KEYS / 3 do
+  replies[i] = inspect(KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i])
+end
+return replies

@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "engine/servername.h"
+
+#include "redis/serverurl.h"
+
+namespace QDistLock {
+
+QUrl normalizedServer(const QUrl &server)
+{
+    if (server.scheme() != QLatin1String("memory"))
+        return QtRedis::ServerUrl::normalized(server);
+    if (!server.authority().isEmpty() || server.hasQuery() || server.hasFragment())
+        return server;
+    QUrl normalized;
+    normalized.setScheme(server.scheme());
+    normalized.setPath(server.path(QUrl::FullyDecoded), QUrl::DecodedMode);
+    return normalized;
+}
+
+QString lockSpace(const QUrl &normalizedServer)
+{
+    // A unix: URL has its database in the query; elsewhere the query only names certificates.
+    const bool isUnix = normalizedServer.scheme() == QLatin1String("unix");
+    return normalizedServer.toString(isUnix ? QUrl::RemoveUserInfo : QUrl::RemoveUserInfo | QUrl::RemoveQuery);
+}
+
+bool isSameLockSpace(const QUrl &normalizedServer, const QUrl &other)
+{
+    return normalizedServer == other || lockSpace(normalizedServer) == lockSpace(other);
+}
+
+QUrl withoutSecrets(const QUrl &server)
+{
+    return QtRedis::ServerUrl::withoutSecrets(server);
+}
+
+} // namespace QDistLock

@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QtCore/qurl.h>
+
+namespace QDistLock {
+
+/// The canonical spelling of a server's URL, in which servers are compared, sorted and used as keys. A URL that cannot
+/// be used is returned unchanged. Names are not resolved: a host's name and its address are different servers.
+QUrl normalizedServer(const QUrl &server);
+
+/// Identifies the locks of a server: equal for two URLs exactly if they lead to the same locks. It contains the address
+/// and the database, but not login and certificates, with which the connection is another one, but the locks are the
+/// same.
+QString lockSpace(const QUrl &normalizedServer);
+bool isSameLockSpace(const QUrl &normalizedServer, const QUrl &other);
+
+/// \a server without user name, password and query, fit for logs.
+QUrl withoutSecrets(const QUrl &server);
+
+} // namespace QDistLock

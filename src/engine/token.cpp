@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "engine/token.h"
+
+#include <QtCore/qbytearrayview.h>
+#include <QtCore/qrandom.h>
+
+#ifdef Q_OS_UNIX
+#  include <unistd.h>
+#endif
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <utility>
+
+namespace QDistLock {
+
+namespace {
+
+/// Fills \a bytes from the system's random source.
+void fillRandom(char *bytes, size_t size)
+{
+#ifdef Q_OS_UNIX
+    // QRandomGenerator::system() prefers the processor's generator, which takes longer than all the rest of a token.
+    if (getentropy(bytes, size) == 0)
+        return;
+#endif
+    QRandomGenerator::system()->fillRange(reinterpret_cast<quint32 *>(bytes), qsizetype(size / sizeof(quint32)));
+}
+
+struct TokenParts
+{
+    QByteArrayView client;
+    QByteArrayView sequence;
+};
+
+/// Both parts are empty if \a token does not have the form of one.
+TokenParts split(const QByteArray &token)
+{
+    const auto isHex = [](QByteArrayView text) {
+        return !text.isEmpty() && std::all_of(text.begin(), text.end(), [](char c) {
+            return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+        });
+    };
+    const qsizetype first = token.indexOf(':');
+    const qsizetype second = token.indexOf(':', first + 1);
+    if (first < 0 || second < 0)
+        return {};
+    const QByteArrayView whole(token);
+    const QByteArrayView client = whole.first(first);
+    const QByteArrayView sequence = whole.sliced(first + 1, second - first - 1);
+    const auto isDigit = [](char c) { return c >= '0' && c <= '9'; };
+    const bool isNumber = !sequence.isEmpty() && std::all_of(sequence.begin(), sequence.end(), isDigit);
+    if (!isHex(client) || !isNumber || !isHex(whole.sliced(second + 1)))
+        return {};
+    return {client, sequence};
+}
+
+} // namespace
+
+quint64 Token::sequenceOf(const QByteArray &token)
+{
+    return split(token).sequence.toULongLong();
+}
+
+QByteArray Token::clientOf(const QByteArray &token)
+{
+    return split(token).client.toByteArray();
+}
+
+TokenGenerator::TokenGenerator(const QByteArray &clientId)
+    : m_clientId(clientId.isEmpty() ? QByteArray::number(ProtocolVersion, 16) + randomHex(8).sliced(1) : clientId)
+{
+}
+
+QByteArray TokenGenerator::randomHex(size_t bytes)
+{
+    if (m_random.size() - m_randomUsed < bytes) {
+        fillRandom(m_random.data(), m_random.size());
+        m_randomUsed = 0;
+    }
+    const char *const begin = m_random.data() + std::exchange(m_randomUsed, m_randomUsed + bytes);
+    return QByteArray::fromRawData(begin, qsizetype(bytes)).toHex();
+}
+
+QByteArray TokenGenerator::makeToken()
+{
+    char sequence[20];
+    const auto end = std::to_chars(std::begin(sequence), std::end(sequence), ++m_sequence).ptr;
+    QByteArray token;
+    token.reserve(m_clientId.size() + qsizetype(sizeof sequence) + 34);
+    token += m_clientId;
+    token += ':';
+    token.append(sequence, end - sequence);
+    token += ':';
+    token += randomHex(16);
+    return token;
+}
+
+} // namespace QDistLock

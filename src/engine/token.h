@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QtCore/qbytearray.h>
+
+#include <array>
+
+namespace QDistLock {
+
+/// A token proves who holds a lock: `<client id>:<sequence>:<128 random bits>`. Thread-safe.
+namespace Token {
+
+/// The sequence number in \a token; 0 if \a token was not made by a TokenGenerator.
+quint64 sequenceOf(const QByteArray &token);
+/// The client id in \a token; empty if \a token was not made by a TokenGenerator.
+QByteArray clientOf(const QByteArray &token);
+
+} // namespace Token
+
+/// Makes the tokens of one client. Thread: one at a time.
+class TokenGenerator
+{
+public:
+    /// The version of docs/protocol.md that this library speaks, 1 to 15.
+    static constexpr int ProtocolVersion = 1;
+
+    /// If \a clientId is empty, a new one is made, different from all others.
+    explicit TokenGenerator(const QByteArray &clientId = {});
+
+    /// 16 hex digits, of which the first is the protocol version.
+    const QByteArray &clientId() const { return m_clientId; }
+    QByteArray makeToken();
+    /// The sequence number of the last token made; 0 before the first.
+    quint64 lastSequence() const { return m_sequence; }
+
+private:
+    QByteArray randomHex(size_t bytes);
+
+    alignas(quint32) std::array<char, 256> m_random; ///< drawn ahead; each byte is used once
+    size_t m_randomUsed = std::tuple_size_v<decltype(m_random)>;
+    const QByteArray m_clientId;
+    quint64 m_sequence = 0;
+};
+
+} // namespace QDistLock

@@ -1,0 +1,327 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "lock/distributedlock_p.h"
+
+#include "base/readyfuture.h"
+#include "lock/lockregistry_p.h"
+
+#include <QtCore/qthread.h>
+
+#include <limits>
+
+using namespace Qt::StringLiterals;
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+namespace QDistLock {
+
+DistributedLock::DistributedLock(QObject *parent)
+    : DistributedLock(QString(), parent)
+{
+}
+
+DistributedLock::DistributedLock(const QString &name, QObject *parent)
+    : QObject(parent)
+    , d(std::make_unique<DistributedLockPrivate>(this))
+{
+    d->name = name;
+}
+
+DistributedLock::DistributedLock(LockRegistry *registry, const QString &name, QObject *parent)
+    : DistributedLock(name, parent)
+{
+    setRegistry(registry);
+}
+
+DistributedLock::~DistributedLock()
+{
+    d->close();
+}
+
+QString DistributedLock::name() const
+{
+    return d->name;
+}
+
+void DistributedLock::setName(const QString &name)
+{
+    if (d->isForeignCall("setName()") || name == d->name)
+        return;
+    if (state() != Unlocked) {
+        const QPointer<DistributedLock> alive(this);
+        d->setError({NameError,
+                     u"it cannot be renamed to %1 while it is in use; release it first"_s.arg(Detail::quoted(name))});
+        if (alive)
+            Q_EMIT errorOccurred(NameError);
+        return;
+    }
+    d->name = name;
+    d->hintAtMilliseconds();
+    Q_EMIT nameChanged();
+}
+
+LockRegistry *DistributedLock::registry() const
+{
+    return d->registry ? d->registry->registry() : nullptr;
+}
+
+void DistributedLock::setRegistry(LockRegistry *registry)
+{
+    if (d->isForeignCall("setRegistry()") || (registry == this->registry() && !d->registryGone()))
+        return;
+    if (state() != Unlocked) {
+        const QPointer<DistributedLock> alive(this);
+        d->setError({OptionsError, u"its registry cannot be changed while it is in use; release it first"_s});
+        if (alive)
+            Q_EMIT errorOccurred(OptionsError);
+        return;
+    }
+    Q_ASSERT_X(!registry || registry->thread() == thread(), "DistributedLock::setRegistry",
+               "lock and registry must live in the same thread");
+    d->setRegistry(registry ? LockRegistryPrivate::get(registry) : nullptr);
+}
+
+LockOptions DistributedLock::options() const
+{
+    return d->options;
+}
+
+void DistributedLock::setOptions(const LockOptions &options)
+{
+    if (d->isForeignCall("setOptions()"))
+        return;
+    d->setFields(DistributedLockPrivate::AllFields, options);
+}
+
+DistributedLock::State DistributedLock::state() const
+{
+    return d->notified.state;
+}
+
+bool DistributedLock::isHeld() const
+{
+    return d->isHeld(d->now());
+}
+
+int DistributedLock::holdCount() const
+{
+    return d->notified.holdCount;
+}
+
+qint64 DistributedLock::fencingToken() const
+{
+    return d->notified.fencingToken;
+}
+
+int DistributedLock::queuePosition() const
+{
+    return d->notified.queuePosition;
+}
+
+int DistributedLock::remainingTime() const
+{
+    return toInt(std::chrono::duration_cast<milliseconds>(remainingTimeAsDuration()));
+}
+
+nanoseconds DistributedLock::remainingTimeAsDuration() const
+{
+    const LeaseTime now = d->now();
+    return d->isHeld(now) ? d->machine.deadline() - now : 0ns;
+}
+
+int DistributedLock::lease() const
+{
+    return toInt(d->options.lease);
+}
+
+milliseconds DistributedLock::leaseAsDuration() const
+{
+    return d->options.lease;
+}
+
+void DistributedLock::setLease(int milliseconds)
+{
+    const QPointer<DistributedLock> alive(this);
+    setLease(std::chrono::milliseconds(milliseconds));
+    if (!alive || thread() != QThread::currentThread())
+        return;
+    d->leaseGivenAsInt = !d->leaseHintGiven;
+    d->hintAtMilliseconds();
+}
+
+void DistributedLock::setLease(milliseconds lease)
+{
+    if (d->isForeignCall("setLease()"))
+        return;
+    d->leaseGivenAsInt = false;
+    d->setFields(DistributedLockPrivate::Lease, options().withLease(lease));
+}
+
+int DistributedLock::wait() const
+{
+    return toInt(d->options.wait);
+}
+
+milliseconds DistributedLock::waitAsDuration() const
+{
+    return d->options.wait;
+}
+
+void DistributedLock::setWait(int milliseconds)
+{
+    setWait(milliseconds == (std::numeric_limits<int>::max)() ? LockOptions::Forever
+                                                              : std::chrono::milliseconds(milliseconds));
+}
+
+void DistributedLock::setWait(milliseconds wait)
+{
+    if (d->isForeignCall("setWait()"))
+        return;
+    d->setFields(DistributedLockPrivate::Wait, options().withWait(wait));
+}
+
+int DistributedLock::retryInterval() const
+{
+    return toInt(d->options.retryInterval);
+}
+
+milliseconds DistributedLock::retryIntervalAsDuration() const
+{
+    return d->options.retryInterval;
+}
+
+void DistributedLock::setRetryInterval(int milliseconds)
+{
+    setRetryInterval(std::chrono::milliseconds(milliseconds));
+}
+
+void DistributedLock::setRetryInterval(milliseconds interval)
+{
+    if (d->isForeignCall("setRetryInterval()"))
+        return;
+    d->setFields(DistributedLockPrivate::RetryInterval, options().withRetryInterval(interval));
+}
+
+bool DistributedLock::autoRenew() const
+{
+    return d->options.autoRenew;
+}
+
+void DistributedLock::setAutoRenew(bool autoRenew)
+{
+    if (d->isForeignCall("setAutoRenew()"))
+        return;
+    d->setFields(DistributedLockPrivate::AutoRenew, options().withAutoRenew(autoRenew));
+}
+
+bool DistributedLock::isFair() const
+{
+    return d->options.fair;
+}
+
+void DistributedLock::setFair(bool fair)
+{
+    if (d->isForeignCall("setFair()"))
+        return;
+    d->setFields(DistributedLockPrivate::Fair, options().withFair(fair));
+}
+
+DistributedLock::Error DistributedLock::error() const
+{
+    return d->error;
+}
+
+QString DistributedLock::errorString() const
+{
+    return d->errorString;
+}
+
+QFuture<LockResult> DistributedLock::acquireAsync()
+{
+    quint64 id;
+    const QFuture<LockResult> future = prepareAcquire(&id);
+    startAcquire(id, false);
+    return future;
+}
+
+QFuture<LockResult> DistributedLock::acquireAsync(const LockOptions &options)
+{
+    quint64 id;
+    const QFuture<LockResult> future = prepareAcquire(&id);
+    if (id != 0)
+        d->acquire(id, false, &options);
+    return future;
+}
+
+QFuture<LockResult> DistributedLock::tryAcquireAsync()
+{
+    quint64 id;
+    const QFuture<LockResult> future = prepareAcquire(&id);
+    startAcquire(id, true);
+    return future;
+}
+
+QFuture<LockResult> DistributedLock::prepareAcquire(quint64 *id)
+{
+    *id = 0;
+    if (const QString problem = d->refuseAcquire("acquire()"); !problem.isEmpty())
+        return readyFuture(LockResult{OptionsError, problem, 0});
+    *id = d->newRequest();
+    return d->acquireFuture(*id);
+}
+
+void DistributedLock::startAcquire(quint64 id, bool once)
+{
+    if (id != 0)
+        d->acquire(id, once);
+}
+
+void DistributedLock::withdrawAcquire(quint64 id)
+{
+    d->withdraw(id);
+}
+
+QFuture<bool> DistributedLock::releaseAsync()
+{
+    QPromise<bool> promise;
+    promise.start();
+    const QFuture<bool> future = promise.future();
+    if (d->isForeignCall("release()") || !d->alive) {
+        promise.addResult(false);
+        promise.finish();
+        return future;
+    }
+    const quint64 id = d->newRequest();
+    d->releasePromises.emplace(id, std::move(promise));
+    d->release(id);
+    return future;
+}
+
+void DistributedLock::acquire()
+{
+    if (d->refuseAcquire("acquire()").isEmpty())
+        d->acquire(d->newRequest(), false);
+}
+
+void DistributedLock::tryAcquire()
+{
+    if (d->refuseAcquire("tryAcquire()").isEmpty())
+        d->acquire(d->newRequest(), true);
+}
+
+void DistributedLock::release()
+{
+    if (!d->isForeignCall("release()"))
+        d->release(d->newRequest());
+}
+
+void DistributedLock::cancel()
+{
+    if (!d->isForeignCall("cancel()"))
+        d->cancel();
+}
+
+} // namespace QDistLock

@@ -1,0 +1,616 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "lock/distributedlock_p.h"
+
+#include "base/logging.h"
+#include "lock/lockregistry_p.h"
+#include "lock/threadcheck.h"
+
+#include <QtCore/qabstracteventdispatcher.h>
+#include <QtCore/qmetaobject.h>
+
+#include <algorithm>
+#include <utility>
+
+using namespace Qt::StringLiterals;
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+namespace QDistLock {
+
+namespace {
+
+/// No error, or one that an acquire can end with while the server works.
+bool isOrdinary(DistributedLock::Error error)
+{
+    return error == DistributedLock::NoError || error == DistributedLock::BusyError
+            || error == DistributedLock::TimeoutError || error == DistributedLock::CancelledError;
+}
+
+} // namespace
+
+DistributedLockPrivate::DistributedLockPrivate(DistributedLock *lock)
+    : LockDriver(lock)
+    , q(lock)
+{
+}
+
+DistributedLockPrivate::~DistributedLockPrivate() = default;
+
+void DistributedLockPrivate::close()
+{
+    alive = false;
+    if (link) {
+        const std::lock_guard locker(link->mutex);
+        link->lock = nullptr;
+    }
+    if (registry) {
+        abandon();
+        changeRegistry(nullptr);
+    }
+    auto acquires = std::exchange(acquirePromises, {});
+    for (auto &[id, promise] : acquires) {
+        promise.addResult(destroyedResult());
+        promise.finish();
+    }
+    auto releases = std::exchange(releasePromises, {});
+    for (auto &[id, promise] : releases) {
+        promise.addResult(false);
+        promise.finish();
+    }
+}
+
+LockResult DistributedLockPrivate::destroyedResult() const
+{
+    return {DistributedLock::CancelledError, u"Lock %1: the lock object was destroyed"_s.arg(Detail::quoted(name)), 0};
+}
+
+LockEngine *DistributedLockPrivate::engine(EngineError *engineError)
+{
+    if (m_registryGone) {
+        *engineError = EngineError::permanent(DistributedLock::ConnectionError,
+                                              u"its registry was destroyed; give it another one with setRegistry()"_s);
+        return nullptr;
+    }
+    if (!registry) {
+        const QPointer<DistributedLock> guard(q);
+        setRegistry(LockRegistryPrivate::get(LockRegistry::instance()));
+        if (!guard || !registry)
+            return nullptr;
+    }
+    return registry->engine(engineError);
+}
+
+void DistributedLockPrivate::setRegistry(LockRegistryPrivate *newRegistry)
+{
+    m_reportedOutage = {0, DistributedLock::NoError};
+    changeRegistry(newRegistry);
+    if (!registry || fieldsSet == AllFields)
+        return;
+    LockOptions merged = registry->defaults;
+    if (fieldsSet & Lease)
+        merged.lease = options.lease;
+    if (fieldsSet & Wait)
+        merged.wait = options.wait;
+    if (fieldsSet & RetryInterval)
+        merged.retryInterval = options.retryInterval;
+    if (fieldsSet & AutoRenew)
+        merged.autoRenew = options.autoRenew;
+    if (fieldsSet & Fair)
+        merged.fair = options.fair;
+    setOptions(merged);
+}
+
+void DistributedLockPrivate::setFields(quint8 fields, const LockOptions &newOptions)
+{
+    fieldsSet |= fields;
+    setOptions(newOptions);
+}
+
+void DistributedLockPrivate::setOptions(const LockOptions &newOptions)
+{
+    const LockOptions before = std::exchange(options, newOptions);
+    const LockOptions after = newOptions;
+    const QPointer<DistributedLock> guard(q);
+    machine.setAutoRenew(after.autoRenew);
+    machine.tick(now());
+    run(InsideCall);
+    if (guard && before.lease != after.lease)
+        Q_EMIT guard->leaseChanged();
+    if (guard && before.wait != after.wait)
+        Q_EMIT guard->waitChanged();
+    if (guard && before.retryInterval != after.retryInterval)
+        Q_EMIT guard->retryIntervalChanged();
+    if (guard && before.autoRenew != after.autoRenew)
+        Q_EMIT guard->autoRenewChanged();
+    if (guard && before.fair != after.fair)
+        Q_EMIT guard->fairChanged();
+}
+
+DistributedLock::State DistributedLockPrivate::state() const
+{
+    switch (machine.phase()) {
+    case LeaseMachine::Acquiring:
+        return DistributedLock::Acquiring;
+    case LeaseMachine::Held:
+        return machine.isAtRisk() ? DistributedLock::AtRisk : DistributedLock::Held;
+    case LeaseMachine::Releasing:
+        return DistributedLock::Releasing;
+    case LeaseMachine::Unlocked:
+        break;
+    }
+    return DistributedLock::Unlocked;
+}
+
+bool DistributedLockPrivate::isHeld(LeaseTime time) const
+{
+    return notified.isHeld() && machine.isHeld(time) && !registry->isInherited();
+}
+
+void DistributedLockPrivate::failAcquire(quint64 id, DistributedLock::Error code, const QString &text)
+{
+    LeaseMachine::Outcome outcome{LeaseMachine::Outcome::AcquireFailed};
+    outcome.id = id;
+    outcome.epoch = machine.epoch();
+    outcome.error = EngineError::permanent(code, text);
+    m_events.append({outcome, properties(), ++m_lastEvent});
+    m_withdrawn.remove(id);
+    deliverLater();
+}
+
+void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *own)
+{
+    if (!alive)
+        return;
+    const LockOptions &wanted = own ? *own : options;
+    const auto fail = [this, id](DistributedLock::Error code, const QString &text) { failAcquire(id, code, text); };
+    if (registry && registry->isInherited())
+        return fail(DistributedLock::ConnectionError, LockRegistryPrivate::inheritedError().text);
+    const QPointer<DistributedLock> guard(q);
+    if (machine.phase() == LeaseMachine::Held) {
+        machine.tick(now()); // the deadline may have passed
+        run(InsideCall);
+        if (!guard)
+            return;
+    }
+    if (machine.phase() != LeaseMachine::Held) {
+        EngineError engineError;
+        LockEngine *const lockEngine = engine(&engineError);
+        if (!guard)
+            return;
+        // Checked only now, because engine() may have applied the defaults of a registry.
+        if (const QString text = wanted.validationError(); !text.isEmpty())
+            return fail(DistributedLock::OptionsError, text);
+        if (!lockEngine)
+            return fail(engineError.code, engineError.text);
+        if (const QString text = lockEngine->unsupported(wanted); !text.isEmpty())
+            return fail(DistributedLock::OptionsError, text);
+        if (machine.phase() != LeaseMachine::Acquiring) {
+            if (const QString text = setNextLockId(wanted.keyPrefix, name); !text.isEmpty())
+                return fail(DistributedLock::NameError, text);
+        }
+        if (machine.phase() == LeaseMachine::Unlocked) {
+            turn = registry->nextTurn();
+            m_reportedError = DistributedLock::NoError;
+        }
+        lockEngine->open();
+    }
+    if (m_withdrawn.contains(id))
+        return fail(DistributedLock::CancelledError, LeaseMachine::cancelledError().text);
+    machine.acquire(id, once || wanted.wait == 0ms, wanted, now());
+    run(InsideCall);
+}
+
+void DistributedLockPrivate::release(quint64 id)
+{
+    if (!alive)
+        return;
+    const bool unannounced = isUnannounced();
+    if (unannounced || machine.phase() == LeaseMachine::Unlocked || machine.phase() == LeaseMachine::Releasing)
+        qCWarning(lcLock, "Lock %ls: release() of a lock that is not held", qUtf16Printable(Detail::quoted(name)));
+    const QPointer<DistributedLock> guard(q);
+    if (unannounced)
+        cancel();
+    if (!guard)
+        return;
+    machine.release(id, now());
+    run(InsideCall);
+}
+
+QFuture<LockResult> DistributedLockPrivate::acquireFuture(quint64 id)
+{
+    QPromise<LockResult> promise;
+    promise.start();
+    const QFuture<LockResult> future = promise.future();
+    if (alive) {
+        acquirePromises.emplace(id, std::move(promise));
+    } else if (QObject *const dispatcher = QAbstractEventDispatcher::instance()) {
+        // From an event: a continuation that acquires again on each failure would otherwise keep the destructor from
+        // returning.
+        QMetaObject::invokeMethod(
+                dispatcher,
+                [shared = std::make_shared<QPromise<LockResult>>(std::move(promise)), result = destroyedResult()] {
+                    shared->addResult(result);
+                    shared->finish();
+                },
+                Qt::QueuedConnection);
+    }
+    return future;
+}
+
+void DistributedLockPrivate::withdraw(quint64 id)
+{
+    if (!alive)
+        return;
+    if (machine.cancel(id, now())) {
+        run(InsideCall);
+        return;
+    }
+    const auto event = std::find_if(m_events.begin(), m_events.end(), [id](const Event &waiting) {
+        return waiting.outcome.id == id && waiting.outcome.kind == LeaseMachine::Outcome::Acquired;
+    });
+    if (event == m_events.end()) {
+        m_withdrawn.insert(id); // acquire() or deliver() ends it
+        return;
+    }
+    event->outcome.kind = LeaseMachine::Outcome::AcquireFailed;
+    event->outcome.error = LeaseMachine::cancelledError();
+    if (isCurrentHold(*event)) {
+        machine.release(newRequest(), now());
+        run(InsideCall);
+    }
+}
+
+void DistributedLockPrivate::cancel()
+{
+    if (!alive)
+        return;
+    if (isUnannounced()) {
+        for (Event &event : m_events) {
+            if (event.outcome.kind == LeaseMachine::Outcome::Acquired && isCurrentHold(event)) {
+                event.outcome.kind = LeaseMachine::Outcome::AcquireFailed;
+                event.outcome.error = LeaseMachine::cancelledError();
+            }
+        }
+        while (machine.phase() == LeaseMachine::Held)
+            machine.release(newRequest(), now());
+    }
+    machine.cancel(now());
+    run(InsideCall);
+}
+
+void DistributedLockPrivate::foundTaken()
+{
+    if (isOrdinary(error))
+        return;
+    // The error is left from an earlier acquisition: the server can be used again.
+    LeaseMachine::Outcome cleared{LeaseMachine::Outcome::ErrorCleared};
+    cleared.epoch = machine.epoch();
+    m_events.append({cleared, properties(), ++m_lastEvent});
+}
+
+void DistributedLockPrivate::registryChanged(LockRegistryPrivate *former)
+{
+    if (former)
+        former->cancelDelivery(this);
+    if (alive && hasDelivery())
+        deliverLater();
+}
+
+void DistributedLockPrivate::eventProcessed(const QList<LeaseMachine::Outcome> &outcomes, Context context)
+{
+    const Properties now = properties();
+    for (const LeaseMachine::Outcome &outcome : outcomes) {
+        const bool isAwaited = outcome.kind != LeaseMachine::Outcome::ReleaseDone
+                || releasePromises.find(outcome.id) != releasePromises.end();
+        if (isAwaited)
+            m_events.append({outcome, now, ++m_lastEvent});
+    }
+    if (!m_events.isEmpty() || (context == OnEventLoop && hasDelivery()))
+        deliverLater();
+    if (context == InsideCall && !isUnannounced()) {
+        m_notifiedEvent = m_lastEvent;
+        notifyProperties(now);
+    }
+}
+
+bool DistributedLockPrivate::isUnannounced() const
+{
+    return machine.phase() == LeaseMachine::Held && !notified.isHeld();
+}
+
+bool DistributedLockPrivate::isOfMissedHold(const Event &event) const
+{
+    return event.properties.isHeld() && event.outcome.epoch != m_announcedEpoch && !isCurrentHold(event);
+}
+
+DistributedLockPrivate::Properties DistributedLockPrivate::properties() const
+{
+    return {state(), machine.fencingToken(), machine.holdCount(), machine.queuePosition()};
+}
+
+void DistributedLockPrivate::notifyProperties(const Properties &now)
+{
+    const Properties before = std::exchange(notified, now);
+    const QPointer<DistributedLock> guard(q); // a slot may change it again, or delete the lock
+    if (before.state != now.state)
+        Q_EMIT guard->stateChanged();
+    if (guard && before.isHeld() != now.isHeld())
+        Q_EMIT guard->heldChanged();
+    if (guard && before.holdCount != now.holdCount)
+        Q_EMIT guard->holdCountChanged();
+    if (guard && before.fencingToken != now.fencingToken)
+        Q_EMIT guard->fencingTokenChanged();
+    if (guard && before.queuePosition != now.queuePosition)
+        Q_EMIT guard->queuePositionChanged();
+}
+
+void DistributedLockPrivate::deliverLater()
+{
+    if (deliveryTicket != 0)
+        return;
+    if (registry) {
+        registry->deliverLater(this);
+        return;
+    }
+    deliveryTicket = LockRegistryPrivate::NoTicket;
+    QMetaObject::invokeMethod(
+            q,
+            [this] {
+                deliveryTicket = 0;
+                deliver();
+            },
+            Qt::QueuedConnection);
+}
+
+void DistributedLockPrivate::deliver()
+{
+    if (m_events.isEmpty()) {
+        notifyProperties(properties());
+        return;
+    }
+    if (isUnannounced() && !machine.isHeld(now())) {
+        machine.tick(now()); // slots of other locks may have taken longer than the lease
+        run(OnEventLoop);
+    }
+    deliverLater(); // if a slot runs a nested event loop, that loop delivers the other events
+    const QPointer<DistributedLock> guard(q);
+    const quint64 serial = m_events.first().serial;
+    if (serial > m_notifiedEvent) {
+        m_notifiedEvent = serial;
+        notifyProperties(isOfMissedHold(m_events.first()) ? properties() : m_events.first().properties);
+    }
+    if (!guard)
+        return;
+    if (!m_events.isEmpty() && m_events.first().serial == serial)
+        deliver(m_events.takeFirst());
+    if (guard && registry && !hasDelivery())
+        registry->cancelDelivery(this);
+}
+
+QString DistributedLockPrivate::describe(const QString &text) const
+{
+    const QString server = registry ? registry->serverText : QString();
+    if (server.isEmpty() || text.contains(server))
+        return u"Lock %1: %2"_s.arg(Detail::quoted(name), text);
+    return u"Lock %1 on %2: %3"_s.arg(Detail::quoted(name), server, text);
+}
+
+bool DistributedLockPrivate::storeError(const EngineError &newError)
+{
+    const QString text = newError ? describe(newError.text) : QString();
+    if (error == newError.code && errorString == text)
+        return false;
+    error = newError.code;
+    errorString = text;
+    return true;
+}
+
+void DistributedLockPrivate::setError(const EngineError &newError)
+{
+    if (storeError(newError))
+        Q_EMIT q->errorChanged();
+}
+
+void DistributedLockPrivate::reportFailure(quint64 id, const EngineError &failure)
+{
+    const QPointer<DistributedLock> guard(q);
+    auto promise = acquirePromises.extract(id);
+    m_withdrawn.remove(id);
+    const LockResult result{failure.code, describe(failure.text), 0};
+    qCDebug(lcLock, "%ls", qUtf16Printable(result.errorString));
+    const bool changed = storeError(failure);
+    Q_EMIT q->acquireFailed(failure.code);
+    if (guard && changed)
+        Q_EMIT q->errorChanged();
+    // It may have been reported while the lock was waiting.
+    if (guard && !isOrdinary(failure.code) && failure.code != m_reportedError)
+        Q_EMIT q->errorOccurred(failure.code);
+    if (promise) {
+        promise.mapped().addResult(result);
+        promise.mapped().finish();
+    }
+}
+
+EngineError DistributedLockPrivate::lossError(const LeaseMachine::Outcome &lost) const
+{
+    const auto text = [&lost](const QString &clause) {
+        return lost.error ? clause + QLatin1String(": ") + lost.error.text : clause;
+    };
+    switch (lost.reason) {
+    case DistributedLock::LeaseExpired:
+        return EngineError::passing(lost.error ? lost.error.code : DistributedLock::TimeoutError,
+                                    text(u"it was lost: its lease of %1 ms ended before a renewal was confirmed"_s.arg(
+                                            machine.options().lease.count())));
+    case DistributedLock::Stolen:
+        return EngineError::passing(
+                DistributedLock::BusyError,
+                u"it was lost: its key holds another client's token; look with LockRegistry::inspect() "
+                "who holds it"_s);
+    case DistributedLock::Deleted:
+        return EngineError::passing(
+                DistributedLock::ServerError,
+                u"it was lost: the server has no such key any more; it was deleted or evicted, or the "
+                "server lost its data"_s);
+    case DistributedLock::ForcedRelease:
+        break;
+    }
+    return EngineError::passing(DistributedLock::CancelledError,
+                                m_registryGone
+                                        ? u"it was given up: its registry was destroyed"_s
+                                        : u"it was lost: somebody took it away with LockRegistry::forceRelease()"_s);
+}
+
+bool DistributedLockPrivate::isCurrentHold(const Event &event) const
+{
+    return event.outcome.epoch == machine.epoch() && machine.phase() == LeaseMachine::Held;
+}
+
+void DistributedLockPrivate::deliver(const Event &event)
+{
+    using Outcome = LeaseMachine::Outcome;
+    const Outcome &outcome = event.outcome;
+    const QPointer<DistributedLock> guard(q);
+    switch (outcome.kind) {
+    case Outcome::Acquired: {
+        const bool isCurrent = outcome.epoch == machine.epoch() && machine.isHeld(now());
+        if (!isCurrent) {
+            reportFailure(outcome.id,
+                          EngineError::passing(DistributedLock::CancelledError,
+                                               u"the hold ended before the acquisition could be reported"_s));
+            return;
+        }
+        m_announcedEpoch = outcome.epoch;
+        m_reportedError = DistributedLock::NoError;
+        auto promise = acquirePromises.extract(outcome.id);
+        const LockResult result{DistributedLock::NoError, QString(), machine.fencingToken()};
+        const bool cleared = storeError({});
+        Q_EMIT q->acquired();
+        if (guard && cleared)
+            Q_EMIT q->errorChanged();
+        if (guard && m_withdrawn.remove(outcome.id) && isCurrentHold(event))
+            release(newRequest());
+        if (promise) {
+            promise.mapped().addResult(result);
+            promise.mapped().finish();
+        }
+        break;
+    }
+    case Outcome::AcquireFailed:
+        reportFailure(outcome.id, outcome.error);
+        break;
+    case Outcome::ReleaseDone: {
+        auto promise = releasePromises.extract(outcome.id);
+        if (!promise)
+            break;
+        promise.mapped().addResult(outcome.success);
+        promise.mapped().finish();
+        break;
+    }
+    case Outcome::Released: {
+        if (m_announcedEpoch != outcome.epoch)
+            break;
+        m_reportedError = DistributedLock::NoError;
+        const bool cleared = storeError({});
+        Q_EMIT q->released();
+        if (guard && cleared)
+            Q_EMIT q->errorChanged();
+        break;
+    }
+    case Outcome::Lost: {
+        const EngineError why = lossError(outcome);
+        const QString late = outcome.duration > 0ns ? u" (noticed %1 ms after its deadline)"_s.arg(
+                                     std::chrono::duration_cast<milliseconds>(outcome.duration).count())
+                                                    : QString();
+        qCWarning(lcLock, "%ls [%s]%ls", qUtf16Printable(describe(why.text)),
+                  QMetaEnum::fromType<DistributedLock::LossReason>().valueToKey(outcome.reason), qUtf16Printable(late));
+        m_reportedError = DistributedLock::NoError;
+        if (m_announcedEpoch != outcome.epoch)
+            break;
+        const bool changed = storeError(why);
+        Q_EMIT q->lost(outcome.reason);
+        if (guard && changed)
+            Q_EMIT q->errorChanged();
+        break;
+    }
+    case Outcome::Renewed: {
+        if (!isCurrentHold(event))
+            break;
+        m_reportedError = DistributedLock::NoError;
+        const bool cleared = storeError({});
+        Q_EMIT q->renewed();
+        if (guard && cleared)
+            Q_EMIT q->errorChanged();
+        break;
+    }
+    case Outcome::AtRisk:
+        if (isCurrentHold(event))
+            Q_EMIT q->atRisk(toInt(std::chrono::duration_cast<milliseconds>(outcome.duration)));
+        break;
+    case Outcome::ErrorOccurred:
+        // The registry logs an outage, once for all its locks.
+        if (!registry || !registry->isOutage())
+            qCWarning(lcLock, "%ls", qUtf16Printable(describe(outcome.error.text)));
+        m_reportedError = outcome.error.code;
+        {
+            // The registry decides when an outage is over: a connection that lasts only for a moment does not end it.
+            const std::pair outage(registry ? registry->outage() : 0, outcome.error.code);
+            const bool known = outage.first != 0 && outage == m_reportedOutage;
+            m_reportedOutage = outage;
+            setError(outcome.error);
+            if (guard && !known)
+                Q_EMIT q->errorOccurred(outcome.error.code);
+        }
+        break;
+    case Outcome::ErrorCleared:
+        m_reportedError = DistributedLock::NoError;
+        if (!isOrdinary(error))
+            setError({});
+        break;
+    }
+}
+
+/// True, with a warning in the log, if \a function was called in the wrong thread. The function must then do nothing.
+bool DistributedLockPrivate::isForeignCall(const char *function) const
+{
+    const QString problem = wrongThread(q, function);
+    if (!problem.isEmpty())
+        qCWarning(lcLock, "Lock %ls: %ls", qUtf16Printable(Detail::quoted(name)), qUtf16Printable(problem));
+    return !problem.isEmpty();
+}
+
+/// Returns an error text if \a function was called in the wrong thread or without an event loop. The text is also
+/// logged, and acquireFailed() follows in the lock's own thread.
+QString DistributedLockPrivate::refuseAcquire(const char *function)
+{
+    QString problem = wrongThread(q, function);
+    if (problem.isEmpty())
+        problem = noEventLoop(function);
+    if (problem.isEmpty())
+        return QString();
+    QMetaObject::invokeMethod(
+            q, [this, problem] { failAcquire(newRequest(), DistributedLock::OptionsError, problem); },
+            Qt::QueuedConnection);
+    const QString text = u"Lock %1: %2"_s.arg(Detail::quoted(name), problem);
+    qCWarning(lcLock, "%ls", qUtf16Printable(text));
+    return text;
+}
+
+/// Warns, once for each lock, of a lease that was probably meant in seconds.
+void DistributedLockPrivate::hintAtMilliseconds()
+{
+    if (!leaseGivenAsInt || name.isEmpty() || options.lease <= 0ms || options.lease >= 100ms)
+        return;
+    leaseGivenAsInt = false;
+    leaseHintGiven = true;
+    qCWarning(lcLock,
+              "Lock %ls: its lease is %lld ms, which is very short; lease is given in milliseconds: write %lld for "
+              "%lld s",
+              qUtf16Printable(Detail::quoted(name)), qlonglong(options.lease.count()),
+              qlonglong(options.lease.count() * 1000), qlonglong(options.lease.count()));
+}
+
+} // namespace QDistLock

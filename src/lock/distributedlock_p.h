@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "lock/lockdriver.h"
+
+#include <QDistLock/distributedlock.h>
+
+#include <QtCore/qlist.h>
+#include <QtCore/qpromise.h>
+#include <QtCore/qset.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace QDistLock {
+
+class LockRegistryPrivate;
+
+/// In milliseconds; longer than an int can hold becomes the greatest int.
+inline int toInt(std::chrono::milliseconds duration)
+{
+    constexpr auto greatest = (std::numeric_limits<int>::max)();
+    return int(std::min<qint64>(duration.count(), greatest));
+}
+
+/// Shared by a lock and the guards and coroutines that may outlive it.
+struct Detail::LockLink
+{
+    std::mutex mutex;
+    DistributedLock *lock; ///< null from the beginning of its destructor
+    // For messages: other threads must ask neither the lock nor its thread.
+    QString name;
+    QString thread;
+    bool misuseReported = false;
+};
+
+/*!
+    Drives a DistributedLock, and reports to the application what happens: signals, properties, futures.
+
+    No signal is emitted while replies, messages or other locks are being processed: the registry calls deliver() from
+    a separate event. Only a call of the application itself emits NOTIFY signals before it returns.
+*/
+class DistributedLockPrivate : public LockDriver
+{
+public:
+    explicit DistributedLockPrivate(DistributedLock *lock);
+    ~DistributedLockPrivate() override;
+
+    /// Emits the NOTIFY signals of the next event in the queue, and the signal of that event. May delete the lock.
+    void deliver();
+    /// Number of the registry's delivery that will call deliver(); 0 if there is none.
+    quint64 deliveryTicket = 0;
+
+    /// False from the beginning of the lock's destructor. Requests that a continuation makes then fail.
+    bool alive = true;
+    void close();
+    /// Created when the first guard or coroutine needs it.
+    std::shared_ptr<Detail::LockLink> link;
+
+    quint64 newRequest() { return ++m_lastRequest; }
+    /// \a own replaces the lock's options.
+    void acquire(quint64 id, bool once, const LockOptions *own = nullptr);
+    void failAcquire(quint64 id, DistributedLock::Error code, const QString &text);
+    QString refuseAcquire(const char *function);
+    bool isForeignCall(const char *function) const;
+    void hintAtMilliseconds();
+    /// Must be called before acquire(), in which a slot of a NOTIFY signal may delete the lock.
+    QFuture<LockResult> acquireFuture(quint64 id);
+    /// Cancels this one acquire, because nobody waits for it any more.
+    void withdraw(quint64 id);
+    void release(quint64 id);
+    void cancel();
+
+    bool isHeld(LeaseTime time) const;
+    bool registryGone() const { return m_registryGone; }
+    /// Null, with \a error set, if there is no usable server.
+    LockEngine *engine(EngineError *error);
+    void setRegistry(LockRegistryPrivate *newRegistry);
+    void setOptions(const LockOptions &newOptions);
+    /// Like setOptions(), when the application sets \a fields.
+    void setFields(quint8 fields, const LockOptions &newOptions);
+    void setError(const EngineError &newError);
+    /// True if the caller must emit errorChanged(): after the signal of the event, because a slot of errorChanged() may
+    /// change the state that this signal reports.
+    bool storeError(const EngineError &newError);
+    /// \a text after the name of the lock and of the server.
+    QString describe(const QString &text) const;
+
+    /// The properties that the application sees. They change together with their NOTIFY signals, so that the lock does
+    /// not appear to be held before acquired() is emitted.
+    struct Properties
+    {
+        DistributedLock::State state = DistributedLock::Unlocked;
+        qint64 fencingToken = 0;
+        int holdCount = 0;
+        int queuePosition = -1;
+        bool isHeld() const { return state == DistributedLock::Held || state == DistributedLock::AtRisk; }
+        bool operator==(const Properties &other) const
+        {
+            return state == other.state && fencingToken == other.fencingToken && holdCount == other.holdCount
+                    && queuePosition == other.queuePosition;
+        }
+    };
+    Properties notified;
+
+    DistributedLock *const q;
+    QString name;
+    LockOptions options;
+    /// Options that the application has set; the registry's defaults do not replace these.
+    enum OptionField : quint8 { Lease = 1, Wait = 2, RetryInterval = 4, AutoRenew = 8, Fair = 16, AllFields = 255 };
+    quint8 fieldsSet = 0;
+    bool leaseGivenAsInt = false; ///< and not checked yet, because the lock has no name
+    bool leaseHintGiven = false;
+    DistributedLock::Error error = DistributedLock::NoError;
+    QString errorString;
+    std::map<quint64, QPromise<LockResult>> acquirePromises;
+    std::map<quint64, QPromise<bool>> releasePromises;
+
+private:
+    /// An outcome that deliver() will report.
+    struct Event
+    {
+        LeaseMachine::Outcome outcome;
+        Properties properties; ///< when it happened; they are notified before its signal
+        quint64 serial;
+    };
+
+    void eventProcessed(const QList<LeaseMachine::Outcome> &outcomes, Context context) override;
+    void foundTaken() override;
+    void registryChanged(LockRegistryPrivate *former) override;
+    DistributedLock::State state() const;
+    /// The lock is held, but acquired() was not emitted yet.
+    bool isUnannounced() const;
+    /// \a event belongs to a hold that ended before acquired() could be emitted, so the application must not see it.
+    bool isOfMissedHold(const Event &event) const;
+    Properties properties() const;
+    void notifyProperties(const Properties &now);
+    bool hasDelivery() const { return !m_events.isEmpty() || !(notified == properties()); }
+    /// The hold that \a event belongs to goes on, and its release has not been requested.
+    bool isCurrentHold(const Event &event) const;
+    void deliver(const Event &event);
+    void deliverLater();
+    /// The reason of a loss, for error() and errorString().
+    EngineError lossError(const LeaseMachine::Outcome &lost) const;
+    LockResult destroyedResult() const;
+    void reportFailure(quint64 id, const EngineError &failure);
+
+    quint64 m_announcedEpoch = 0; ///< acquired() was emitted in it
+    quint64 m_lastRequest = 0;
+    /// Acquires that a slot withdrew before the machine had them, or while their end is being reported.
+    QSet<quint64> m_withdrawn;
+    QList<Event> m_events;
+    quint64 m_lastEvent = 0;
+    quint64 m_notifiedEvent = 0; ///< the properties of events up to this one are out of date
+    /// The last error that errorOccurred() reported in this acquisition.
+    DistributedLock::Error m_reportedError = DistributedLock::NoError;
+    /// The last error that errorOccurred() reported while the lock kept trying, and the registry's outage it belongs
+    /// to.
+    std::pair<quint64, DistributedLock::Error> m_reportedOutage = {0, DistributedLock::NoError};
+};
+
+} // namespace QDistLock

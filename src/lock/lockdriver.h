@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "core/leasemachine.h"
+#include "core/watchdog.h"
+
+#include <QtCore/qpointer.h>
+
+#include <optional>
+
+namespace QDistLock {
+
+class LockRegistryPrivate;
+
+/*!
+    Connects the LeaseMachine of one lock with the engine of its registry: it sends the machine's commands, and passes
+    replies, messages and wake-ups to the machine.
+
+    It emits no signals. After each event a subclass gets the outcomes, and reports them to the application.
+    Thread: that of the registry.
+*/
+class LockDriver : public Watchdog::Client, private LeaseMachine::EngineStatus
+{
+public:
+    // Called by the registry.
+    void wakeUp(LeaseTime now) override;
+    void engineReady();
+    void engineFailed(const EngineError &error);
+    void wakeableChanged();
+    void noticed(LockEngine::Notice notice, std::chrono::milliseconds ms);
+    void handedOver(const LockEngine::Handover &handover);
+    void registryDestroyed();
+    /// Gives back what the lock holds and waits for, without an outcome: the lock or the program ends.
+    void abandon();
+
+    LeaseTime now() const;
+    /// The lock that the present phase is about.
+    const LockId &presentLockId() const;
+    /// The present token, and its lock.
+    LockEngine::Waiter waiter() const { return {m_lockId, m_token}; }
+    /// True while it holds \a key (key prefix and name).
+    bool holds(const QByteArray &key) const { return machine.phase() == LeaseMachine::Held && m_lockId.key() == key; }
+
+    LeaseMachine machine;
+    LockRegistryPrivate *registry = nullptr;
+    quint64 turn = 0; ///< orders the acquisitions of the registry's locks
+
+protected:
+    enum Context { InsideCall, OnEventLoop };
+
+    /// No reply is processed after \a owner is destroyed.
+    explicit LockDriver(QObject *owner);
+    ~LockDriver() override;
+
+    /// Must be called after every event of the machine. InsideCall: inside a call of the application, whose slots may
+    /// delete the lock.
+    void run(Context context);
+    void changeRegistry(LockRegistryPrivate *newRegistry);
+    /// Sets the lock that the next acquisition is about. Returns what is wrong with it, in words, or an empty text.
+    QString setNextLockId(const QString &prefix, const QString &name);
+
+    /// Gets the outcomes of an event, which may be none. InsideCall: may delete the lock.
+    virtual void eventProcessed(const QList<LeaseMachine::Outcome> &outcomes, Context context) = 0;
+    /// The server has answered that somebody else holds the lock. Called before the machine processes that reply.
+    virtual void foundTaken() = 0;
+    /// The lock has left \a former, which may be null, for `registry`, which may be null.
+    virtual void registryChanged(LockRegistryPrivate *former) = 0;
+
+    bool m_registryGone = false; ///< destroyed; the default registry must not replace it
+
+private:
+    bool isEngineReady() const override;
+    bool canBeWoken() const override;
+    void execute(const LeaseMachine::Command &command);
+    template<typename Reply>
+    LockEngine::Completion completion(quint64 epoch, Reply reply);
+
+    const QPointer<QObject> m_owner;
+    LockId m_lockId;                    ///< of the present token
+    std::optional<LockId> m_nextLockId; ///< of the next token, if it differs
+    QString m_idName, m_idPrefix;       ///< the name and prefix from which the last of these two was made
+    QByteArray m_token;
+    quint64 m_sequence = 0; ///< of m_token
+};
+
+} // namespace QDistLock

@@ -1,0 +1,424 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "lock/lockregistry_p.h"
+
+#include "base/logging.h"
+#include "engine/enginefactory.h"
+#include "engine/servername.h"
+#include "engine/token.h"
+#include "lock/distributedlock_p.h"
+
+#include <QtCore/qabstracteventdispatcher.h>
+#include <QtCore/qcoreapplication.h>
+#include <QtCore/qmutex.h>
+#include <QtCore/qpointer.h>
+#include <QtCore/qthread.h>
+
+#include <algorithm>
+#include <utility>
+
+using namespace Qt::StringLiterals;
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+namespace QDistLock {
+
+namespace {
+
+/// An outage ends when the server has been usable for this long.
+constexpr milliseconds UsableAgain = 1s;
+
+/// The registries of all threads.
+struct AllRegistries
+{
+    QMutex mutex;
+    QSet<LockRegistryPrivate *> registries;
+};
+Q_GLOBAL_STATIC(AllRegistries, allRegistries)
+
+/// Releases the locks when the program ends without destroying its registries: after exit() in a slot, or if nobody
+/// owns a registry.
+struct AtExit
+{
+    ~AtExit()
+    {
+        AllRegistries *const all = allRegistries();
+        const QMutexLocker locker(&all->mutex);
+        for (LockRegistryPrivate *registry : std::as_const(all->registries)) {
+            if (registry->thread() == QThread::currentThread())
+                registry->abandonLocks();
+        }
+    }
+};
+
+} // namespace
+
+LockRegistryPrivate::LockRegistryPrivate(LockRegistry *registry, const QUrl &url)
+    : url(normalizedServer(url))
+    , serverText(withoutSecrets(this->url).toString())
+    , q(registry)
+    , m_watchdog(LeaseClock::system())
+{
+    connect(&m_evictionTimer, &QTimer::timeout, this, &LockRegistryPrivate::evict);
+    m_nestedLoopTimer.setSingleShot(true);
+    m_nestedLoopTimer.setInterval(1ms);
+    connect(&m_nestedLoopTimer, &QTimer::timeout, this, &LockRegistryPrivate::deliver);
+    m_outageEndTimer.setSingleShot(true);
+    m_outageEndTimer.setInterval(UsableAgain);
+    connect(&m_outageEndTimer, &QTimer::timeout, this, [this] {
+        m_outageErrors.clear();
+        qCWarning(lcLock, "%ls: the server can be used again", qUtf16Printable(serverText));
+    });
+    if (AllRegistries *const all = allRegistries()) {
+        const QMutexLocker locker(&all->mutex);
+        all->registries.insert(this);
+    }
+}
+
+LockRegistryPrivate::~LockRegistryPrivate()
+{
+    if (AllRegistries *const all = allRegistries()) {
+        const QMutexLocker locker(&all->mutex);
+        all->registries.remove(this);
+    }
+}
+
+bool LockRegistryPrivate::isHeldInThisThread(const QUrl &server, const QString &key)
+{
+    AllRegistries *const all = allRegistries();
+    if (!all)
+        return false;
+    const QByteArray utf8 = key.toUtf8();
+    const QMutexLocker locker(&all->mutex);
+    for (const LockRegistryPrivate *registry : std::as_const(all->registries)) {
+        if (registry->thread() == QThread::currentThread() && isSameLockSpace(registry->url, server)
+            && std::any_of(registry->m_locks.cbegin(), registry->m_locks.cend(),
+                           [&](const LockDriver *lock) { return lock->holds(utf8); })) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void LockRegistryPrivate::close()
+{
+    const auto detachLocks = [this] {
+        while (!m_locks.isEmpty())
+            (*m_locks.cbegin())->registryDestroyed();
+    };
+    detachLocks();
+    runPending(EngineError::permanent(DistributedLock::CancelledError, u"the registry was destroyed"_s));
+    // The remaining futures end here and not in the destructors of members, because a continuation may call the
+    // registry again or create a lock.
+    m_closed = true;
+    m_engine.reset();
+    detachLocks();
+    std::exchange(m_deliveries, {}).clear();
+    detachLocks();
+}
+
+void LockRegistryPrivate::abandonLocks()
+{
+    if (url.scheme() == QLatin1String("memory"))
+        return; // these locks end with the process
+    for (LockDriver *lock : std::as_const(m_locks))
+        lock->abandon();
+    m_engine.reset();
+}
+
+void LockRegistryPrivate::setClock(const LeaseClock *clock)
+{
+    Q_ASSERT(!m_engine);
+    m_watchdog.setClock(clock);
+}
+
+LockEngine *LockRegistryPrivate::engine(EngineError *engineError)
+{
+    if (m_closed) {
+        *engineError = EngineError::permanent(DistributedLock::ConnectionError, u"its registry is being destroyed"_s);
+        return nullptr;
+    }
+    if (!m_engine && !m_urlError) {
+        m_engine = EngineFactory::create(url, m_watchdog.clock(), &m_urlError);
+        if (m_engine) {
+            m_engine->setNeed([this] { return need(); });
+            m_engine->setWaiters([this](quint64 sequence) -> std::optional<LockEngine::Waiter> {
+                const LockDriver *const lock = m_routes.value(sequence);
+                return lock ? std::optional(lock->waiter()) : std::nullopt;
+            });
+            connect(m_engine.get(), &LockEngine::stateChanged, this, &LockRegistryPrivate::engineStateChanged);
+            connect(m_engine.get(), &LockEngine::failed, this, &LockRegistryPrivate::engineFailed);
+            connect(m_engine.get(), &LockEngine::noticed, this,
+                    [this](LockEngine::Notice notice, quint64 sequence, milliseconds ms) {
+                        if (LockDriver *lock = m_routes.value(sequence))
+                            lock->noticed(notice, ms);
+                    });
+            connect(m_engine.get(), &LockEngine::handedOver, this, [this](const LockEngine::Handover &handover) {
+                if (LockDriver *lock = m_routes.value(Token::sequenceOf(handover.token)))
+                    lock->handedOver(handover);
+                else // the lock was given up, or the place in the queue was forged
+                    m_engine->abandon(handover.lock, handover.token, handover.lease, 0ms, handover.lease);
+            });
+            connect(m_engine.get(), &LockEngine::wakeableChanged, this, [this] {
+                const auto locks = locksInTurn();
+                for (LockDriver *lock : locks)
+                    lock->wakeableChanged();
+            });
+        } else {
+            error = m_urlError;
+        }
+    }
+    if (!m_engine)
+        *engineError = m_urlError;
+    return m_engine.get();
+}
+
+EngineError LockRegistryPrivate::inheritedError()
+{
+    return EngineError::permanent(
+            DistributedLock::ConnectionError,
+            u"this process is a fork of the one that made the registry; call exec() in it, fork before the "
+            "first use of a lock, or make a new LockRegistry here"_s);
+}
+
+void LockRegistryPrivate::detach(LockDriver *lock)
+{
+    m_watchdog.forget(lock);
+    m_locks.remove(lock);
+}
+
+QList<LockDriver *> LockRegistryPrivate::locksInTurn() const
+{
+    QList<LockDriver *> locks(m_locks.cbegin(), m_locks.cend());
+    std::sort(locks.begin(), locks.end(), [](const auto *a, const auto *b) { return a->turn < b->turn; });
+    return locks;
+}
+
+void LockRegistryPrivate::deliverLater(DistributedLockPrivate *lock)
+{
+    if (lock->deliveryTicket != 0)
+        return;
+    lock->deliveryTicket = m_firstTicket + m_deliveries.size();
+    m_deliveries.push_back({lock, nullptr});
+    postDelivery();
+}
+
+void LockRegistryPrivate::deliverLater(std::function<void()> function)
+{
+    if (m_closed) {
+        // Destroyed by an event: a continuation that asks again on each failure would otherwise keep the destructor
+        // from returning.
+        if (QObject *const dispatcher = QAbstractEventDispatcher::instance()) {
+            QMetaObject::invokeMethod(
+                    dispatcher, [function = std::move(function)] { Q_UNUSED(function) }, Qt::QueuedConnection);
+        }
+        return;
+    }
+    m_deliveries.push_back({nullptr, std::move(function)});
+    postDelivery();
+}
+
+void LockRegistryPrivate::cancelDelivery(DistributedLockPrivate *lock)
+{
+    if (lock->deliveryTicket == 0 || lock->deliveryTicket == NoTicket)
+        return;
+    m_deliveries[size_t(std::exchange(lock->deliveryTicket, 0) - m_firstTicket)].lock = nullptr;
+    while (!m_deliveries.empty() && !m_deliveries.back().lock && !m_deliveries.back().function)
+        m_deliveries.pop_back();
+}
+
+void LockRegistryPrivate::postDelivery()
+{
+    if (!std::exchange(m_deliveryPosted, true))
+        QCoreApplication::postEvent(this, new QEvent(QEvent::User));
+}
+
+void LockRegistryPrivate::customEvent(QEvent *)
+{
+    m_deliveryPosted = false;
+    deliver();
+}
+
+void LockRegistryPrivate::deliver()
+{
+    // Slots run in here. If one of them runs a nested event loop, the timer delivers the others in that loop, and the
+    // operations requested meanwhile are sent.
+    const QPointer<LockRegistry> alive(q);
+    if (m_engine)
+        m_engine->cork();
+    // Deliveries that slots cause wait for the next event, so that the event loop can process other events between.
+    for (size_t left = m_deliveries.size(); left > 0 && !m_deliveries.empty(); --left) {
+        const Delivery delivery = std::move(m_deliveries.front());
+        m_deliveries.pop_front();
+        ++m_firstTicket;
+        if (!m_nestedLoopTimer.isActive())
+            m_nestedLoopTimer.start();
+        if (delivery.lock) {
+            delivery.lock->deliveryTicket = 0;
+            delivery.lock->deliver();
+        } else if (delivery.function) {
+            delivery.function();
+        }
+        if (!alive)
+            return;
+    }
+    m_nestedLoopTimer.stop();
+    if (m_engine)
+        m_engine->uncork();
+    if (!m_deliveries.empty())
+        postDelivery();
+}
+
+void LockRegistryPrivate::route(quint64 sequence, LockDriver *lock)
+{
+    if (lock)
+        m_routes.insert(sequence, lock);
+    else
+        m_routes.remove(sequence);
+}
+
+LockEngine::Need LockRegistryPrivate::need() const
+{
+    LockEngine::Need need;
+    for (const LockDriver *lock : m_locks) {
+        need.connection |= lock->machine.phase() != LeaseMachine::Unlocked;
+        const int position = lock->machine.queuePosition();
+        if (position >= 0 && (need.queuePosition < 0 || position < need.queuePosition))
+            need.queuePosition = position;
+    }
+    return need;
+}
+
+void LockRegistryPrivate::setError(const EngineError &newError)
+{
+    if (error.code == newError.code && error.text == newError.text)
+        return;
+    error = newError;
+    deliverLater([this] { Q_EMIT q->errorChanged(); });
+}
+
+void LockRegistryPrivate::reportError(const EngineError &newError)
+{
+    setError(newError);
+    if (!m_outageErrors.contains(newError.code))
+        deliverLater([this, code = newError.code] { Q_EMIT q->errorOccurred(code); });
+}
+
+void LockRegistryPrivate::reportMisuse(const QString &text)
+{
+    QMetaObject::invokeMethod(
+            this, [this, text] { reportError(EngineError::permanent(DistributedLock::OptionsError, text)); },
+            Qt::QueuedConnection);
+}
+
+void LockRegistryPrivate::engineStateChanged()
+{
+    const bool ready = m_engine->state() == LockEngine::Ready;
+    if (ready) {
+        // Constructed now, so that they are destroyed before the libraries that the connection uses, such as OpenSSL.
+        static const AtExit atExit;
+        if (url.scheme() == QLatin1String("rediss"))
+            static const AtExit beforeTls;
+        setError({});
+        if (isOutage())
+            m_outageEndTimer.start();
+    }
+    deliverLater([this] {
+        const LockRegistry::State state = q->state();
+        if (std::exchange(m_notifiedState, state) != state)
+            Q_EMIT q->stateChanged();
+    });
+    if (!ready)
+        return;
+    runPending({});
+    const auto locks = locksInTurn();
+    for (LockDriver *lock : locks) {
+        if (m_engine->stateFor(lock->presentLockId()) == LockEngine::Ready)
+            lock->engineReady();
+    }
+}
+
+void LockRegistryPrivate::engineFailed()
+{
+    const EngineError engineError = m_engine->error();
+    m_outageEndTimer.stop();
+    reportError(engineError);
+    if (!m_outageErrors.contains(engineError.code)) {
+        m_outages += isOutage() ? 0 : 1;
+        m_outageErrors.insert(engineError.code);
+        qCWarning(lcLock, "%ls", qUtf16Printable(engineError.text));
+    }
+    runPending(engineError);
+    const auto locks = locksInTurn();
+    for (LockDriver *lock : locks) {
+        if (const EngineError lockError = m_engine->errorFor(lock->presentLockId()))
+            lock->engineFailed(lockError);
+    }
+}
+
+void LockRegistryPrivate::whenReady(std::function<void(LockEngine *, const EngineError &)> action)
+{
+    EngineError engineError;
+    LockEngine *const lockEngine = engine(&engineError);
+    if (!lockEngine)
+        return action(nullptr, engineError);
+    lockEngine->open();
+    if (lockEngine->state() == LockEngine::Ready)
+        return action(lockEngine, {});
+    m_pending.append(std::move(action));
+}
+
+void LockRegistryPrivate::runPending(const EngineError &engineError)
+{
+    const auto waiting = std::exchange(m_pending, {});
+    for (const auto &action : waiting)
+        action(m_engine.get(), engineError);
+}
+
+DistributedLock *LockRegistryPrivate::obtain(const QString &name)
+{
+    const auto it = m_cache.find(name);
+    if (it != m_cache.end()) {
+        it->lastUsed = now();
+        return it->lock;
+    }
+    auto *lock = new DistributedLock(q, name, q);
+    m_cache.insert(name, {lock, now()});
+    connect(lock, &DistributedLock::stateChanged, this, [this, name] {
+        if (const auto cached = m_cache.find(name); cached != m_cache.end())
+            cached->lastUsed = now();
+    });
+    connect(lock, &QObject::destroyed, this, [this, name] { m_cache.remove(name); });
+    if (!m_evictionTimer.isActive()) // a steady flow of new names must not postpone it without end
+        startEviction();
+    return lock;
+}
+
+void LockRegistryPrivate::startEviction()
+{
+    if (!m_cache.isEmpty())
+        m_evictionTimer.start(std::max<milliseconds>(idleEviction / 4, 10ms));
+}
+
+void LockRegistryPrivate::evict()
+{
+    const LeaseTime limit = now() - idleEviction;
+    const auto isIdle = [limit](const Cached &cached) {
+        return cached.lock->state() == DistributedLock::Unlocked && cached.lastUsed <= limit;
+    };
+    const auto names = m_cache.keys();
+    const QPointer<LockRegistry> alive(q);
+    for (const QString &name : names) {
+        // A slot called by the deletion of another lock may have deleted this one, or be using it.
+        if (const auto cached = m_cache.constFind(name); cached != m_cache.constEnd() && isIdle(*cached))
+            delete cached->lock; // its destroyed() removes it from the cache
+        if (!alive)
+            return;
+    }
+    if (m_cache.isEmpty())
+        m_evictionTimer.stop();
+}
+
+} // namespace QDistLock

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "base/forkcount.h"
+#include "base/leaseclock.h"
+#include "core/watchdog.h"
+#include "engine/lockengine.h"
+
+#include <QDistLock/lockregistry.h>
+
+#include <QtCore/qhash.h>
+#include <QtCore/qset.h>
+#include <QtCore/qtimer.h>
+
+#include <deque>
+#include <functional>
+#include <limits>
+#include <memory>
+
+namespace QDistLock {
+
+class DistributedLockPrivate;
+class LockDriver;
+
+class LockRegistryPrivate : public QObject
+{
+    Q_OBJECT
+public:
+    LockRegistryPrivate(LockRegistry *registry, const QUrl &url);
+    ~LockRegistryPrivate() override;
+    /// Ends all locks and futures of the registry while its members still exist, because continuations may use them.
+    void close();
+    /// Releases the locks without reporting anything: the program ends, and nobody has destroyed the registry.
+    void abandonLocks();
+
+    static LockRegistryPrivate *get(LockRegistry *registry) { return registry->d.get(); }
+    /// Whether a DistributedLock that lives in the calling thread holds \a key (key prefix and name) on \a server,
+    /// in the form that normalizedServer() returns.
+    static bool isHeldInThisThread(const QUrl &server, const QString &key);
+
+    /// For tests; must be called before the engine is first used. Not owned.
+    void setClock(const LeaseClock *clock);
+    LeaseTime now() const { return m_watchdog.clock()->now(); }
+    Watchdog *watchdog() { return &m_watchdog; }
+
+    /// True in a child process after fork(): connection and locks belong to the parent.
+    bool isInherited() const { return m_forks != forkCount(); }
+    /// The error of requests in such a child process.
+    static EngineError inheritedError();
+
+    LockRegistry *registry() const { return q; }
+    /// Creates the engine if necessary. Null, with \a error set, if the server's URL cannot be used.
+    LockEngine *engine(EngineError *error);
+    /// Null if the engine was not used yet.
+    LockEngine *engine() const { return m_engine.get(); }
+    /// From the first failure to reach or use the server until it has been usable for a while.
+    bool isOutage() const { return !m_outageErrors.isEmpty(); }
+    /// The number of the present outage, from 1 on; 0 if there is none.
+    quint64 outage() const { return isOutage() ? m_outages : 0; }
+
+    /// Attached locks are notified when the state of the engine changes.
+    void attach(LockDriver *lock) { m_locks.insert(lock); }
+    void detach(LockDriver *lock);
+    /// Routes notices about the token of that sequence to \a lock; null ends it.
+    void route(quint64 sequence, LockDriver *lock);
+
+    /*!
+        Every signal and result for the application passes through here: \a lock's deliver() or \a function is called
+        from an event, in which no loop over locks or replies runs. Functions that are still waiting when the registry
+        is destroyed are not called; their destructors may end futures.
+    */
+    void deliverLater(DistributedLockPrivate *lock);
+    void deliverLater(std::function<void()> function);
+    void cancelDelivery(DistributedLockPrivate *lock);
+    /// The DistributedLockPrivate::deliveryTicket of a lock without registry.
+    static constexpr quint64 NoTicket = (std::numeric_limits<quint64>::max)();
+
+    /// Calls \a action when the engine is ready, or when it has failed to connect.
+    void whenReady(std::function<void(LockEngine *, const EngineError &)> action);
+    /// Sets `error`, and emits errorOccurred() unless that error was reported before in this outage.
+    void reportError(const EngineError &error);
+    /// Reports \a text as an OptionsError in the registry's own thread. Thread-safe.
+    void reportMisuse(const QString &text);
+
+    quint64 nextTurn() { return ++m_lastTurn; }
+
+    LockOptions defaults;
+    std::chrono::milliseconds idleEviction = std::chrono::seconds(60);
+    EngineError error;
+    const QUrl url;           ///< in the form that normalizedServer() returns
+    const QString serverText; ///< without secrets
+
+    DistributedLock *obtain(const QString &name);
+    void startEviction();
+
+protected:
+    void customEvent(QEvent *event) override;
+
+private:
+    void setError(const EngineError &error);
+    void engineStateChanged();
+    void engineFailed();
+    void runPending(const EngineError &error);
+    LockEngine::Need need() const;
+    /// All locks, in the order in which their acquisitions began.
+    QList<LockDriver *> locksInTurn() const;
+    void postDelivery();
+    void deliver();
+    void evict();
+
+    LockRegistry *const q;
+    const int m_forks = forkCount();
+    Watchdog m_watchdog;
+    std::unique_ptr<LockEngine> m_engine;
+    EngineError m_urlError;
+    QSet<LockDriver *> m_locks;
+    quint64 m_lastTurn = 0;
+    QHash<quint64, LockDriver *> m_routes;
+    QList<std::function<void(LockEngine *, const EngineError &)>> m_pending;
+
+    struct Delivery
+    {
+        DistributedLockPrivate *lock; ///< null: `function`
+        std::function<void()> function;
+    };
+    std::deque<Delivery> m_deliveries;
+    quint64 m_firstTicket = 1; ///< of m_deliveries.front(); the deliveries after it have the following numbers
+    bool m_deliveryPosted = false;
+    bool m_closed = false;    ///< close() was called, the engine is destroyed
+    QTimer m_nestedLoopTimer; ///< delivers while a slot runs a nested event loop
+
+    QSet<DistributedLock::Error> m_outageErrors; ///< reported since the server could be used last
+    quint64 m_outages = 0;
+    QTimer m_outageEndTimer;
+    LockRegistry::State m_notifiedState = LockRegistry::Disconnected;
+
+    struct Cached
+    {
+        DistributedLock *lock;
+        LeaseTime lastUsed;
+    };
+    QHash<QString, Cached> m_cache;
+    QTimer m_evictionTimer;
+};
+
+} // namespace QDistLock

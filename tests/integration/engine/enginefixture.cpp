@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "enginefixture.h"
+
+#include "base/leaseclock.h"
+#include "engine/memory/memoryengine.h"
+#include "engine/redis/redisengine.h"
+#include "support/eventloopprobe.h"
+
+#include <QtTest/qtest.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace QDistLock;
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+namespace EngineTesting {
+
+LockId lockId(const QString &name, const QString &prefix)
+{
+    QString error;
+    const auto id = LockId::make(prefix, name, &error);
+    if (!id)
+        qFatal("%ls", qUtf16Printable(error));
+    return *id;
+}
+
+QByteArray newToken(LockEngine &engine)
+{
+    return engine.makeToken();
+}
+
+LockEngine::Acquire acquireOf(const LockId &id, const QByteArray &token, milliseconds lease)
+{
+    return {id, token, lease, true, false};
+}
+
+void EngineFixture::startServer()
+{
+    m_server = std::make_unique<Support::RedisServer>();
+    QVERIFY2(m_server->start(), qPrintable(m_server->errorString()));
+    const auto engine = makeEngine(Redis);
+    const LockId id = lockId(u"a"_s);
+    const QByteArray token = newToken(*engine);
+    QCOMPARE(acquire(*engine, id, token).status, EngineReply::Granted);
+    QCOMPARE(renew(*engine, id, token).status, EngineReply::Done);
+    QCOMPARE(release(*engine, id, token).status, EngineReply::Done);
+}
+
+void EngineFixture::waitForDisconnection()
+{
+    QTRY_COMPARE(m_server->connectedClients(), 0);
+}
+
+std::unique_ptr<LockEngine> EngineFixture::makeEngine(int kind, const QUrl &url)
+{
+    std::unique_ptr<LockEngine> engine;
+    if (kind == Memory) {
+        engine = std::make_unique<MemoryEngine>(u"test"_s, LeaseClock::system());
+    } else {
+        QString error;
+        const auto server = QtRedis::ServerUrl::parse(url.isEmpty() ? m_server->url() : url, &error);
+        if (!server)
+            qFatal("%ls", qUtf16Printable(error));
+        engine = std::make_unique<RedisEngine>(*server, LeaseClock::system());
+    }
+    engine->open();
+    if (!Support::EventLoopProbe::waitFor([&] { return engine->state() == LockEngine::Ready; }))
+        qFatal("no connection: %ls", qUtf16Printable(engine->error().text));
+    return engine;
+}
+
+EngineReply EngineFixture::acquire(LockEngine &engine, const LockId &id, const QByteArray &token, milliseconds lease)
+{
+    Replies replies;
+    engine.acquire(acquireOf(id, token, lease), replies.next());
+    Support::EventLoopProbe::waitFor([&] { return !replies.list.isEmpty(); });
+    return replies.list.value(0);
+}
+
+EngineReply EngineFixture::renew(LockEngine &engine, const LockId &id, const QByteArray &token, milliseconds lease)
+{
+    Replies replies;
+    engine.renew(id, token, lease, {}, replies.next());
+    Support::EventLoopProbe::waitFor([&] { return !replies.list.isEmpty(); });
+    return replies.list.value(0);
+}
+
+EngineReply EngineFixture::release(LockEngine &engine, const LockId &id, const QByteArray &token, milliseconds keep)
+{
+    Replies replies;
+    engine.release(id, token, 30s, keep, replies.next());
+    Support::EventLoopProbe::waitFor([&] { return !replies.list.isEmpty(); });
+    return replies.list.value(0);
+}
+
+EngineReply EngineFixture::wait(LockEngine &engine, const LockId &id, const QByteArray &token,
+                                const QByteArray &arrival, bool barge)
+{
+    Replies replies;
+    engine.acquire({id, token, 30s, true, true, barge, arrival}, replies.next());
+    Support::EventLoopProbe::waitFor([&] { return !replies.list.isEmpty(); });
+    return replies.list.value(0);
+}
+
+std::unique_ptr<LockEngine> EngineFixture::makeListeningEngine(int kind, const LockId &id)
+{
+    auto engine = makeEngine(kind);
+    release(*engine, id, newToken(*engine)); // the first need
+    if (!Support::EventLoopProbe::waitFor([&] { return engine->canBeWoken(id); }))
+        qFatal("no subscription");
+    return engine;
+}
+
+LockInfo EngineFixture::inspect(LockEngine &engine, const LockId &id)
+{
+    LockInfo info;
+    bool done = false;
+    engine.inspect(id, [&](const EngineError &error, const LockInfo &seen) {
+        info = seen;
+        info.error = error.code;
+        info.errorString = error.text;
+        done = true;
+    });
+    Support::EventLoopProbe::waitFor([&] { return done; });
+    return info;
+}
+
+QStringList EngineFixture::names(LockEngine &engine, const QString &pattern, const QString &prefix)
+{
+    QStringList names;
+    bool done = false;
+    engine.list(prefix, pattern, [&](const EngineError &error, const QList<LockInfo> &infos) {
+        for (const LockInfo &info : infos)
+            names.append(info.name);
+        if (error)
+            names.append(u"error: "_s + error.text);
+        done = true;
+    });
+    Support::EventLoopProbe::waitFor([&] { return done; });
+    names.sort();
+    return done ? names : QStringList{u"no answer"_s};
+}
+
+bool EngineFixture::forceRelease(LockEngine &engine, const LockId &id)
+{
+    int result = -1;
+    engine.forceRelease(id, [&](const EngineError &, bool existed) { result = existed; });
+    Support::EventLoopProbe::waitFor([&] { return result >= 0; });
+    return result == 1;
+}
+
+} // namespace EngineTesting

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "engine/lockengine.h"
+#include "support/redisserver.h"
+
+#include <memory>
+
+namespace EngineTesting {
+
+enum Kind { Redis, Memory };
+
+QDistLock::LockId lockId(const QString &name, const QString &prefix = QStringLiteral("lock:"));
+QByteArray newToken(QDistLock::LockEngine &engine);
+QDistLock::LockEngine::Acquire acquireOf(const QDistLock::LockId &id, const QByteArray &token,
+                                         std::chrono::milliseconds lease);
+
+/// The replies to several operations, in the order in which they arrived.
+struct Replies
+{
+    QList<QDistLock::EngineReply> list;
+    QDistLock::LockEngine::Completion next()
+    {
+        return [this](const QDistLock::EngineReply &reply) { list.append(reply); };
+    }
+};
+
+/// The base of tests of engines: makes engines, and waits for the ends of their operations.
+class EngineFixture
+{
+protected:
+    using LockEngine = QDistLock::LockEngine;
+    using LockId = QDistLock::LockId;
+
+    /// Starts the server, and lets it load the scripts: otherwise a command is sent again later than those after it.
+    void startServer();
+    /// No connection may be left from the test before: the next one counts connections.
+    void waitForDisconnection();
+
+    std::unique_ptr<LockEngine> makeEngine(int kind, const QUrl &url = {});
+    /// The waiters of this engine will be woken.
+    std::unique_ptr<LockEngine> makeListeningEngine(int kind, const LockId &id);
+
+    QDistLock::EngineReply acquire(LockEngine &engine, const LockId &id, const QByteArray &token,
+                                   std::chrono::milliseconds lease = std::chrono::seconds(30));
+    QDistLock::EngineReply renew(LockEngine &engine, const LockId &id, const QByteArray &token,
+                                 std::chrono::milliseconds lease = std::chrono::seconds(30));
+    QDistLock::EngineReply release(LockEngine &engine, const LockId &id, const QByteArray &token,
+                                   std::chrono::milliseconds keep = {});
+    /// Waits in the queue, at the place \a arrival if it is given.
+    QDistLock::EngineReply wait(LockEngine &engine, const LockId &id, const QByteArray &token,
+                                const QByteArray &arrival = {}, bool barge = false);
+    QDistLock::LockInfo inspect(LockEngine &engine, const LockId &id);
+    QStringList names(LockEngine &engine, const QString &pattern, const QString &prefix = QStringLiteral("lock:"));
+    bool forceRelease(LockEngine &engine, const LockId &id);
+
+    std::unique_ptr<Support::RedisServer> m_server;
+};
+
+} // namespace EngineTesting

@@ -1,0 +1,470 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// The least-privilege rule of docs/acl.txt: everything works under it, each single right of it is needed for
+// what the documentation says, and neither user name nor password appears in any text.
+
+#include "support/locktesting.h"
+
+#include "support/faultproxy.h"
+
+#include <QtCore/qfile.h>
+#include <QtCore/qloggingcategory.h>
+
+#include <memory>
+
+using namespace Qt::StringLiterals;
+
+using namespace LockTesting;
+using namespace Support;
+
+namespace {
+
+const auto User = u"canaryuser"_s;
+const auto Password = u"canarypassword"_s;
+
+/// What follows "ACL SETUSER".
+QList<QByteArray> shippedRule()
+{
+    QFile file(QStringLiteral(ACL_FILE));
+    if (!file.open(QIODevice::ReadOnly))
+        return {};
+    QList<QByteArray> words = file.readAll().trimmed().split(' ');
+    if (words.size() < 10 || words.takeFirst() != "ACL" || words.takeFirst() != "SETUSER")
+        return {};
+    words[0] = User.toUtf8();
+    for (QByteArray &word : words) {
+        if (word == ">SECRET")
+            word = '>' + Password.toUtf8();
+    }
+    return words;
+}
+
+} // namespace
+
+class tst_Acl : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+    void cleanup();
+    void readmeQuotesTheRule();
+    void everythingWorks();
+    void formerConnectionIsEnded();
+    void withoutOneRight_data();
+    void withoutOneRight();
+    void ruleHasNoMoreThanThis();
+    void wrongPassword_data();
+    void wrongPassword();
+    void rightTakenAwayWhileHeld();
+    void userSwitchedOffAndOn();
+    void holderMayNotPublish();
+    void tokensRiseWithoutDel();
+
+private:
+    QUrl urlOf(const QUrl &url, const QString &user = User, const QString &password = Password) const
+    {
+        QUrl result = url;
+        result.setUserName(user);
+        result.setPassword(password);
+        return result;
+    }
+    /// True if the server took the rule.
+    bool setRule(const QList<QByteArray> &rule)
+    {
+        const QVariant reply = m_server.command(QList<QByteArray>{"ACL", "SETUSER"} + rule);
+        return reply.toByteArray() == "OK";
+    }
+    QString failingOperations();
+
+    RedisServer m_server{RedisServer::Options::withTcp()};
+    std::unique_ptr<LogCapture> m_log;
+    QString m_texts; // all texts that were emitted, logged or returned
+};
+
+void tst_Acl::initTestCase()
+{
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+    QLoggingCategory::setFilterRules(u"qdistlock.*=true"_s);
+    QVERIFY(!shippedRule().isEmpty());
+}
+
+void tst_Acl::init()
+{
+    m_server.command({"FLUSHALL"});
+    m_server.command({"SCRIPT", "FLUSH"});
+    m_server.command({"ACL", "DELUSER", User.toUtf8()});
+    QVERIFY(setRule(shippedRule()));
+    m_texts.clear();
+    m_log = std::make_unique<LogCapture>();
+}
+
+void tst_Acl::cleanup()
+{
+    const QString all = m_texts + m_log->text();
+    m_log.reset();
+    QVERIFY2(!all.contains(QLatin1String("canary")), qPrintable(all));
+}
+
+void tst_Acl::readmeQuotesTheRule()
+{
+    QFile rule(QStringLiteral(ACL_FILE));
+    QFile readme(QStringLiteral(README_FILE));
+    QVERIFY(rule.open(QIODevice::ReadOnly));
+    QVERIFY(readme.open(QIODevice::ReadOnly));
+    QVERIFY(readme.readAll().contains(rule.readAll().trimmed()));
+}
+
+/// Does everything that a client can do. Returns what failed, and the error unless it names the right to grant.
+QString tst_Acl::failingOperations()
+{
+    m_server.command({"FLUSHALL"});
+    m_server.command({"SCRIPT", "FLUSH"});
+    QStringList failing;
+    const auto denied = [&](const char *operation, DistributedLock::Error error, const QString &text) {
+        m_texts += text;
+        failing << QString::fromLatin1(operation);
+        if (error == DistributedLock::NoError)
+            failing << u"(no reason)"_s;
+        else if (error != DistributedLock::PermissionError || !text.contains(QLatin1String("grant")))
+            failing << u"(%1)"_s.arg(text);
+    };
+    const auto debugged = [&](const QObject *object) { QDebug(&m_texts) << object; };
+
+    LockRegistry registry(urlOf(m_server.url()));
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(900ms, LockOptions::Forever));
+    Spies spies(&lock);
+    debugged(&registry);
+    debugged(&lock);
+    QDebug(&m_texts) << registry.server();
+    const auto acquired = lock.acquireAsync();
+    if (!eventually([&] { return acquired.isFinished(); }, 3s))
+        return u"acquire hangs"_s;
+    if (!acquired.result().isAcquired())
+        denied("acquire", acquired.result().error, acquired.result().errorString);
+    if (!acquired.result().isAcquired() && m_server.exists("lock:job"))
+        failing << u"(the key was left)"_s;
+    if (acquired.result().isAcquired()) {
+        eventually([&] { return !spies.renewed.isEmpty() || !spies.errors.isEmpty() || !spies.lost.isEmpty(); }, 3s);
+        if (spies.renewed.isEmpty())
+            denied("renew", lock.error(), lock.errorString());
+        spies.errors.clear();
+        const auto released = lock.releaseAsync();
+        eventually([&] { return released.isFinished(); }, 3s);
+        if (!released.isFinished() || !released.result())
+            denied("release", lock.error(), lock.errorString());
+    }
+    m_server.command({"SET", "lock:taken", "foreign"});
+    DistributedLock taken(&registry, u"taken"_s);
+    taken.setOptions(options(20s));
+    const auto contended = taken.tryAcquireAsync();
+    const auto inspected = registry.inspect(u"taken"_s);
+    if (!eventually([&] { return contended.isFinished() && inspected.isFinished(); }, 3s))
+        return u"contended acquire or inspect hangs"_s;
+    m_texts += contended.result().errorString;
+    if (contended.result().error != DistributedLock::BusyError)
+        denied("contend", contended.result().error, contended.result().errorString);
+    if (!inspected.result().held)
+        denied("inspect", inspected.result().error, inspected.result().errorString);
+    QSignalSpy errors(&registry, &LockRegistry::errorOccurred);
+    const auto reportedError = [&] { return errors.isEmpty() ? DistributedLock::NoError : registry.error(); };
+    const auto listed = registry.list(u"*"_s);
+    eventually([&] { return listed.isFinished(); }, 3s);
+    if (!errors.isEmpty() || !listed.isFinished() || listed.result().isEmpty())
+        denied("list", reportedError(), registry.errorString());
+    errors.clear();
+    const auto forced = registry.forceRelease(u"taken"_s);
+    eventually([&] { return forced.isFinished(); }, 3s);
+    if (!forced.isFinished() || !forced.result())
+        denied("forceRelease", reportedError(), registry.errorString());
+
+    // One lock waits in the queue for another, polls, and is served.
+    LockRegistry otherRegistry(urlOf(m_server.url()));
+    DistributedLock holder(&registry, u"queued"_s);
+    DistributedLock waiter(&otherRegistry, u"queued"_s);
+    holder.setOptions(options(1s));
+    waiter.setOptions(options(1s, 5s));
+    const auto held = holder.acquireAsync();
+    const auto listening = otherRegistry.inspect(u"queued"_s); // connects
+    eventually([&] { return held.isFinished() && listening.isFinished(); }, 3s);
+    if (held.isFinished() && held.result().isAcquired()) {
+        const auto waited = waiter.acquireAsync();
+        QByteArray member;
+        const bool queued = eventually(
+                [&] {
+                    member = m_server.command({"ZRANGE", "{lock:queued}:queue", "0", "0"})
+                                     .toList()
+                                     .value(0)
+                                     .toByteArray();
+                    return !member.isEmpty() || waited.isFinished();
+                },
+                1s);
+        if (queued && !waited.isFinished()) {
+            const QList<QByteArray> parts = member.split(':');
+            const qint64 looks = m_server.commandsProcessed("evalsha");
+            m_server.command({"PUBLISH", "lock:client:" + parts.value(0), "grant " + parts.value(1)});
+            eventually([&] { return m_server.commandsProcessed("evalsha") > looks || waited.isFinished(); }, 1s);
+        }
+        const auto released = holder.releaseAsync();
+        eventually([&] { return waited.isFinished() && released.isFinished(); }, 6s);
+        if (!released.isFinished() || !released.result())
+            denied("handOver", holder.error(), holder.errorString());
+        if (!waited.isFinished())
+            failing << u"(the waiter hangs)"_s;
+        else if (!waited.result().isAcquired())
+            denied("wait", waited.result().error, waited.result().errorString);
+    } else if (acquired.result().isAcquired()) {
+        failing << u"(no holder to wait for)"_s;
+    }
+    m_texts += registry.errorString() + lock.errorString() + waiter.errorString() + holder.errorString();
+    debugged(&registry);
+    return failing.join(u' ');
+}
+
+void tst_Acl::everythingWorks()
+{
+    QCOMPARE(failingOperations(), QString());
+
+    LockRegistry registry(urlOf(m_server.url()));
+    LockRegistry other(urlOf(m_server.tcpUrl()));
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(5s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    // The subscription: somebody else's force release is known at once.
+    QVERIFY(eventually([&] { return m_server.channels().size() == 1; }));
+    other.forceRelease(u"job"_s);
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }, 1s));
+    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
+    // Nothing was refused.
+    QCOMPARE(m_server.command({"ACL", "LOG"}).toList().size(), 0);
+}
+
+void tst_Acl::formerConnectionIsEnded()
+{
+    FaultProxy proxy(m_server);
+    LockRegistry registry(urlOf(proxy.url()));
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(3s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(eventually([&] { return m_server.channels().size() == 1; }));
+    const qint64 killed = m_server.commandsProcessed("client|kill");
+    proxy.setBlackHole(true); // the server does not learn of the end of these
+    proxy.setBlackHole(false);
+    QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
+    QVERIFY(m_server.commandsProcessed("client|kill") > killed);
+    QCOMPARE(m_server.command({"ACL", "LOG"}).toList().size(), 0);
+}
+
+void tst_Acl::withoutOneRight_data()
+{
+    QTest::addColumn<QByteArray>("right");
+    QTest::addColumn<QString>("failing");
+    const auto row = [](const char *right, const char *failing) {
+        QTest::newRow(right) << QByteArray(right) << QString::fromLatin1(failing);
+    };
+    const char *const everything = "acquire contend inspect list forceRelease";
+    row("+evalsha", everything);
+    row("+eval", everything); // where the server does not know the scripts yet
+    row("+get", "release contend inspect list forceRelease handOver wait");
+    row("~lock:*", everything);
+    row("~{lock:*}*", everything);
+    row("+set", "acquire contend");
+    row("+time", "acquire contend");
+    row("+pexpire", "renew contend wait");
+    row("+del", "release forceRelease");
+    row("+pttl", "contend inspect list wait");
+    row("+scan", "list");
+    row("+zadd", "wait");
+    row("+zrange", "wait");
+    row("+zrem", "handOver");
+    // Without these something is less good, and works. A waiter that is in the queue is served although it cannot poll.
+    row("+zrank", "");
+    row("+zscore", "");
+    row("+publish", "");
+    row("+zcard", "");
+    row("+mget", "");
+    row("+exists", "");
+    row("+subscribe", "");
+    row("&lock:client:*", "");
+    row("+ping", "");
+    row("+client|setname", "");
+    row("+client|id", "");
+    row("+client|list", "");
+    row("+client|kill", "");
+}
+
+void tst_Acl::withoutOneRight()
+{
+    QFETCH(QByteArray, right);
+    QFETCH(QString, failing);
+    QList<QByteArray> rule = shippedRule();
+    QCOMPARE(rule.removeAll(right), 1);
+    m_server.command({"ACL", "DELUSER", User.toUtf8()});
+    QVERIFY(setRule(rule));
+    m_server.command({"ACL", "LOG", "RESET"});
+    QCOMPARE(failingOperations(), failing);
+}
+
+// Each right has its row above.
+void tst_Acl::ruleHasNoMoreThanThis()
+{
+    QStringList rights;
+    for (const QByteArray &word : shippedRule()) {
+        if (word.startsWith('+') || word.startsWith('~') || word.startsWith('&'))
+            rights << QString::fromLatin1(word);
+    }
+    rights.sort();
+    QStringList tested{u"+evalsha"_s,   u"+eval"_s,          u"+get"_s,        u"~lock:*"_s,
+                       u"~{lock:*}*"_s, u"+set"_s,           u"+time"_s,       u"+pexpire"_s,
+                       u"+del"_s,       u"+pttl"_s,          u"+scan"_s,       u"+publish"_s,
+                       u"+zcard"_s,     u"+mget"_s,          u"+exists"_s,     u"+zadd"_s,
+                       u"+zrange"_s,    u"+zrank"_s,         u"+zscore"_s,     u"+zrem"_s,
+                       u"+subscribe"_s, u"&lock:client:*"_s, u"+ping"_s,       u"+client|setname"_s,
+                       u"+client|id"_s, u"+client|list"_s,   u"+client|kill"_s};
+    tested.sort();
+    QCOMPARE(rights, tested);
+}
+
+void tst_Acl::wrongPassword_data()
+{
+    QTest::addColumn<QString>("user");
+    QTest::addColumn<QString>("password");
+    QTest::newRow("wrong password") << User << u"canaryguess"_s;
+    QTest::newRow("unknown user") << u"canarynobody"_s << Password;
+    QTest::newRow("default user has none") << QString() << u"canaryguess"_s;
+}
+
+void tst_Acl::wrongPassword()
+{
+    QFETCH(QString, user);
+    QFETCH(QString, password);
+    FaultProxy proxy(m_server);
+    LockRegistry registry(urlOf(proxy.url(), user, password));
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(1s, LockOptions::Forever).withRetryInterval(1ms));
+    Spies spies(&lock);
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::AuthenticationError);
+    m_texts += lock.errorString() + registry.errorString();
+    QDebug(&m_texts) << &registry << registry.server() << &lock;
+    QVERIFY(!lock.errorString().isEmpty());
+    // Not tried again until asked to.
+    QVERIFY(!eventually([&] { return proxy.connectionsAccepted() > 1; }, 200ms));
+    QCOMPARE(proxy.commandsForwarded("EVALSHA"), 0);
+    // The next use tries again: the password may have been set meanwhile.
+    QVERIFY(setRule({user.isEmpty() ? QByteArray("default") : user.toUtf8(), "on", "resetpass", '>' + password.toUtf8(),
+                     "~*", "&*", "+@all"}));
+    lock.acquire();
+    const bool acquired = eventually([&] { return spies.acquired.size() == 1; });
+    if (user.isEmpty())
+        m_server.command({"ACL", "SETUSER", "default", "resetpass", "nopass"});
+    else
+        m_server.command({"ACL", "DELUSER", user.toUtf8()});
+    QVERIFY(acquired);
+}
+
+// No storm of renewals: some a lease.
+void tst_Acl::rightTakenAwayWhileHeld()
+{
+    FaultProxy proxy(m_server);
+    LockRegistry registry(urlOf(proxy.url()));
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(900ms));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
+    const qint64 before = proxy.commandsForwarded("EVALSHA");
+    // resetkeys would end the connection
+    QVERIFY(setRule({User.toUtf8(), "-evalsha"}));
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
+    QCOMPARE(spies.reason(), DistributedLock::LeaseExpired);
+    QCOMPARE(spies.errors.size(), 1);
+    QCOMPARE(spies.errors.at(0).at(0).value<DistributedLock::Error>(), DistributedLock::PermissionError);
+    const qint64 sent = proxy.commandsForwarded("EVALSHA") - before;
+    QVERIFY2(sent >= 1 && sent <= 8, qPrintable(QString::number(sent)));
+    m_texts += lock.errorString();
+    QVERIFY2(lock.errorString().contains(QLatin1String("evalsha")), qPrintable(lock.errorString()));
+}
+
+// Both connections give up until asked. Only one is asked, and both are back.
+void tst_Acl::userSwitchedOffAndOn()
+{
+    LockRegistry registry(urlOf(m_server.url()));
+    LockRegistry other(m_server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(20s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(eventually([&] { return m_server.channels().size() == 1; }));
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(setRule({User.toUtf8(), "off"}));
+    m_server.command({"CLIENT", "KILL", "USER", User.toUtf8()});
+    QVERIFY(eventually([&] { return m_log->count({u"Not retried"_s}) == 2; }));
+    QCOMPARE(registry.state(), LockRegistry::Disconnected);
+    m_texts += registry.errorString();
+    QVERIFY(setRule({User.toUtf8(), "on"}));
+    QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
+    QVERIFY(eventually([&] { return m_server.channels().size() == 1; }, 3s));
+    other.forceRelease(u"job"_s);
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }, 1s)); // long before a renewal
+    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
+}
+
+// A counter ahead of the server's clock stays ahead, though what was tried first cannot be taken back.
+void tst_Acl::tokensRiseWithoutDel()
+{
+    QList<QByteArray> rule = shippedRule();
+    QCOMPARE(rule.removeAll("+del"), 1);
+    m_server.command({"ACL", "DELUSER", User.toUtf8()});
+    QVERIFY(setRule(rule));
+    const qint64 last = qint64(m_server.command({"TIME"}).toList().value(0).toLongLong() + 60) * 1'000'000;
+    m_server.command({"SET", "{lock:job}:fence", QByteArray::number(last)});
+    LockRegistry registry(urlOf(m_server.url()));
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(300ms, 3s));
+    QVERIFY(acquireNow(&lock));
+    QCOMPARE(lock.fencingToken(), last + 1);
+    lock.release(); // which may not delete the key either
+    DistributedLock other(&registry, u"job"_s);
+    other.setOptions(options(300ms, 3s));
+    QVERIFY(acquireNow(&other)); // once the first one's lease is over
+    QCOMPARE(other.fencingToken(), last + 2);
+    QVERIFY(m_server.command({"PTTL", "{lock:job}:fence"}).toLongLong() > 0);
+}
+
+// The next waiter cannot be notified.
+void tst_Acl::holderMayNotPublish()
+{
+    QList<QByteArray> rule = shippedRule();
+    QCOMPARE(rule.removeAll("&lock:client:*"), 1);
+    m_server.command({"ACL", "DELUSER", User.toUtf8()});
+    QVERIFY(setRule(rule));
+    LockRegistry waiters(m_server.url());
+    DistributedLock waiter(&waiters, u"job"_s);
+    waiter.setOptions(options(20s, LockOptions::Forever).withRetryInterval(60s));
+    m_server.command({"SET", "lock:job", "foreign", "PX", "60000"});
+    waiter.acquire();
+    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    LockRegistry registry(urlOf(m_server.url()));
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(20s));
+    Spies spies(&lock);
+    m_server.command({"DEL", "lock:job"});
+    lock.tryAcquire();
+    QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
+    QVERIFY(spies.acquired.isEmpty());
+    m_texts += lock.errorString();
+    QCOMPARE(spies.failure(), DistributedLock::PermissionError);
+    QVERIFY2(lock.errorString().contains(QLatin1String("grant")), qPrintable(lock.errorString()));
+    QVERIFY2(lock.errorString().contains(QLatin1String("channels")), qPrintable(lock.errorString()));
+}
+
+QTEST_GUILESS_MAIN(tst_Acl)
+
+#include "tst_acl.moc"

@@ -1,0 +1,996 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// The promises of LockEngine, checked on each engine.
+
+#include "base/leaseclock.h"
+#include "engine/redis/rediskeys.h"
+#include "enginefixture.h"
+#include "support/eventloopprobe.h"
+
+#include <QtCore/qset.h>
+#include <QtCore/qthread.h>
+#include <QtTest/qsignalspy.h>
+#include <QtTest/qtest.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+
+using namespace Qt::StringLiterals;
+
+using namespace EngineTesting;
+using namespace QDistLock;
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+class tst_EngineConformance : public QObject, private EngineFixture
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase_data();
+    void initTestCase() { startServer(); }
+    void init() { m_server->command({"FLUSHALL"}); }
+    void cleanup() { waitForDisconnection(); }
+
+    void acquireAndRelease();
+    void taken();
+    void acquireAgainWithTheSameToken();
+    void renewal();
+    void anotherToken();
+    void expiry();
+    void minHold();
+    void abandonGivesBack();
+    void abandonInTheSameTurn();
+    void abandonKeeps();
+    void abandonOfAnothersTouchesNothing();
+    void fencingTokensRise();
+    void inspect();
+    void list();
+    void globs();
+    void forceRelease();
+    void waitersAreServedInOrder();
+    void handOverToAWaiterOfTheSameClient();
+    void newcomerDoesNotOvertake();
+    void placeIsKept();
+    void abandonOfTheHead();
+    void abandonHandsOver();
+    void deadWaitersAreSkipped();
+    void barging();
+    void forceReleaseHandsOver();
+    void keptKeyIsNotHandedOver();
+    void batches_data();
+    void batches();
+    void orderIsKept();
+    void namesAreExact();
+    void neverInsideTheCall();
+    void destroyedBeforeTheAnswer();
+    void manyContend();
+    void threadsContend();
+
+private:
+    using EngineFixture::forceRelease;
+    using EngineFixture::inspect;
+};
+
+void tst_EngineConformance::initTestCase_data()
+{
+    QTest::addColumn<int>("kind");
+    QTest::newRow("redis") << int(Redis);
+    QTest::newRow("memory") << int(Memory);
+}
+
+void tst_EngineConformance::acquireAndRelease()
+{
+    QFETCH_GLOBAL(int, kind);
+    const auto engine = makeEngine(kind);
+    const LockId id = lockId(u"a"_s);
+    const QByteArray token = newToken(*engine);
+    const EngineReply granted = acquire(*engine, id, token);
+    QCOMPARE(granted.status, EngineReply::Granted);
+    QVERIFY(granted.fencingToken > 0);
+    QVERIFY(!granted.error);
+    QCOMPARE(release(*engine, id, token).status, EngineReply::Done);
+    QCOMPARE(release(*engine, id, token).status, EngineReply::Gone);
+    QCOMPARE(renew(*engine, id, token).status, EngineReply::Gone);
+}
+
+void tst_EngineConformance::taken()
+{
+    QFETCH_GLOBAL(int, kind);
+    const auto engine = makeEngine(kind);
+    const auto other = makeEngine(kind);
+    const LockId id = lockId(u"a"_s);
+    const QByteArray token = newToken(*engine);
+    QCOMPARE(acquire(*engine, id, token, 20s).status, EngineReply::Granted);
+    for (LockEngine *client : {engine.get(), other.get()}) {
+        const EngineReply reply = acquire(*client, id, newToken(*client), 50s);
+        QCOMPARE(reply.status, EngineReply::Taken);
+        QVERIFY(reply.holderTtl > 0ms);
+        QVERIFY(reply.holderTtl <= 20s);
+        QCOMPARE(reply.foreignHolder, false);
+        QCOMPARE(reply.fencingToken, 0);
+    }
+    QCOMPARE(acquire(*other, lockId(u"b"_s), newToken(*other)).status, EngineReply::Granted);
+    QCOMPARE(release(*engine, id, token).status, EngineReply::Done);
+    QCOMPARE(acquire(*other, id, newToken(*other)).status, EngineReply::Granted);
+}
+
+void tst_EngineConformance::acquireAgainWithTheSameToken()
+{
+    // A resend after a lost reply.
+    QFETCH_GLOBAL(int, kind);
+    const auto engine = makeEngine(kind);
+    const LockId id = lockId(u"a"_s);
+    const QByteArray token = newToken(*engine);
+    const EngineReply first = acquire(*engine, id, token, 5s);
+    const EngineReply second = acquire(*engine, id, token, 60s);
+    QCOMPARE(second.status, EngineReply::Granted);
+    QVERIFY(second.fencingToken > first.fencingToken);
+    QCOMPARE(inspect(*engine, id).fencingToken, second.fencingToken);
+    QVERIFY(inspect(*engine, id).remaining > 30s);
+}
+
+void tst_EngineConformance::renewal()
+{
+    QFETCH_GLOBAL(int, kind);
+    const auto engine = makeEngine(kind);
+    const LockId id = lockId(u"a"_s);
+    const QByteArray token = newToken(*engine);
+    QCOMPARE(acquire(*engine, id, token, 5s).status, EngineReply::Granted);
+    QCOMPARE(renew(*engine, id, token, 60s).status, EngineReply::Done);
+    milliseconds remaining = inspect(*engine, id).remaining;
+    QVERIFY(remaining > 30s);
+    QVERIFY(remaining <= 60s);
+    QCOMPARE(renew(*engine, id, token, 5s).status, EngineReply::Done); // shorter as well
+    remaining = inspect(*engine, id).remaining;
+    QVERIFY(remaining > 0ms);
+    QVERIFY(remaining <= 5s);
+}
+
+void tst_EngineConformance::anotherToken()
+{
+    QFETCH_GLOBAL(int, kind);
+    const auto engine = makeEngine(kind);
+    const LockId id = lockId(u"a"_s);
+    const QByteArray holder = newToken(*engine);
+    const QByteArray other = newToken(*engine);
+    QCOMPARE(acquire(*engine, id, holder, 20s).status, EngineReply::Granted);
+    QCOMPARE(renew(*engine, id, other, 60s).status, EngineReply::Stolen);
+    QCOMPARE(release(*engine, id, other).status, EngineReply::Stolen);
+    QCOMPARE(release(*engine, id, other, 60s).status, EngineReply::Stolen);
+    const LockInfo info = inspect(*engine, id);
+    QVERIFY(info.held);
+    QVERIFY(info.remaining <= 20s);
+    QCOMPARE(renew(*engine, id, holder).status, EngineReply::Done);
+}
+
+void tst_EngineConformance::expiry()
+{
+    QFETCH_GLOBAL(int, kind);
+    const auto engine = makeEngine(kind);
+    const LockId id = lockId(u"a"_s);
+    const QByteArray token = newToken(*engine);
+    const auto start = LeaseClock::system()->now();
+    QCOMPARE(acquire(*engine, id, token, 100ms).status, EngineReply::Granted);
+    QTRY_VERIFY(!inspect(*engine, id).held);
+    QVERIFY(LeaseClock::system()->now() - start >= 99ms);
+    QCOMPARE(renew(*engine, id, token).status, EngineReply::Gone);
+    QCOMPARE(release(*engine, id, token).status, EngineReply::Gone);
+    QCOMPARE(names(*engine, u"*"_s), QStringList());
+    QCOMPARE(acquire(*engine, id, newToken(*engine)).status, EngineReply::Granted);
+}
+
+void tst_EngineConformance::minHold()
+{
+    QFETCH_GLOBAL(int, kind);
+    const auto engine = makeEngine(kind);
+    const LockId id = lockId(u"a"_s);
+    const QByteArray token = newToken(*engine);
+    QCOMPARE(acquire(*engine, id, token, 60s).status, EngineReply::Granted);
+    const auto start = LeaseClock::system()->now();
+    QCOMPARE(release(*engine, id, token, 200ms).status, EngineReply::Done);
+    QCOMPARE(acquire(*engine, id, newToken(*engine)).status, EngineReply::Taken);
+    QTRY_VERIFY(!inspect(*engine, id).held);
+    QVERIFY(LeaseClock::system()->now() - start >= 199ms);
+    QCOMPARE(acquire(*engine, id, newToken(*engine)).status, EngineReply::Granted);
+}
+
+void tst_EngineConformance::abandonGivesBack()
+{
+    QFETCH_GLOBAL(int, kind);
+    const auto engine = makeEngine(kind);
+    const LockId id = lockId(u"a"_s);
+    const QByteArray token = newToken(*engine);
+    QCOMPARE(acquire(*engine, id, token).status, EngineReply::Granted);
+    engine->abandon(id, token, 60s, 0ms, 60s);
+    QTRY_VERIFY(!inspect(*engine, id).held);
+}
+
+void tst_EngineConformance::abandonInTheSameTurn()
+{
+    QFETCH_GLOBAL(int, kind);
+    const auto engine = makeEngine(kind);
+    const LockId id = lockId(u"a"_s);
+    const QByteArray token = newToken(*engine);
+    Replies replies;
+    engine->acquire(acquireOf(id, token, 60s), replies.next());
+    engine->abandon(id, token, 60s, 0ms, 60s);
+    QTRY_COMPARE(replies.list.size(), 1);
+    QCOMPARE(replies.list.first().status, EngineReply::Granted);
+    QTRY_VERIFY(!inspect(*engine, id).held);
+}
+
+void tst_EngineConformance::abandonKeeps()
+{
+    QFETCH_GLOBAL(int, kind);
+    const auto engine = makeEngine(kind);
+    const LockId id = lockId(u"a"_s);
+    const QByteArray token = newToken(*engine);
+    QCOMPARE(acquire(*engine, id, token, 600s).status, EngineReply::Granted);
+    engine->abandon(id, token, 600s, 30s, 600s);
+    QTRY_VERIFY(inspect(*engine, id).remaining <= 30s);
+    QVERIFY(inspect(*engine, id).held);
+}
+
+void tst_EngineConformance::abandonOfAnothersTouchesNothing()
+{
+    QFETCH_GLOBAL(int, kind);
+    const auto engine = makeEngine(kind);
+    const LockId id = lockId(u"a"_s);
+    QCOMPARE(acquire(*engine, id, newToken(*engine)).status, EngineReply::Granted);
+    engine->abandon(id, newToken(*engine), 60s, 0ms, 60s);
+    QCOMPARE(release(*engine, id, newToken(*engine)).status, EngineReply::Stolen); // runs after it
+    QVERIFY(inspect(*engine, id).held);
+}
+
+void tst_EngineConformance::fencingTokensRise()
+{
+    QFETCH_GLOBAL(int, kind);
+    const std::array clients{makeEngine(kind), makeEngine(kind), makeEngine(kind)};
+    const LockId id = lockId(u"a"_s);
+    qint64 last = 0;
+    for (size_t i = 0; i < 300; ++i) {
+        LockEngine &engine = *clients[i % clients.size()];
+        const QByteArray token = newToken(engine);
+        const EngineReply reply = acquire(engine, id, token);
+        QCOMPARE(reply.status, EngineReply::Granted);
+        QVERIFY(reply.fencingToken > last);
+        QVERIFY(reply.fencingToken < (1LL << 53)); // exact as a double, for Lua and JavaScript
+        last = reply.fencingToken;
+        QCOMPARE(release(engine, id, token).status, EngineReply::Done);
+        QCOMPARE(inspect(engine, id).fencingToken, last);
+    }
+}
+
+void tst_EngineConformance::inspect()
+{
+    QFETCH_GLOBAL(int, kind);
+    const auto engine = makeEngine(kind);
+    const auto other = makeEngine(kind);
+    const LockId id = lockId(u"a"_s);
+    LockInfo info = inspect(*other, id);
+    QVERIFY(!info.held);
+    QVERIFY(!info.foreign);
+    QVERIFY(info.holder.isEmpty());
+    QCOMPARE(info.fencingToken, 0);
+    QCOMPARE(info.queueLength, 0);
+    QCOMPARE(info.remaining, 0ms);
+    const EngineReply granted = acquire(*engine, id, newToken(*engine), 20s);
+    info = inspect(*other, id);
+    QVERIFY(info.held);
+    QVERIFY(!info.foreign);
+    QCOMPARE(info.holder.toLatin1(), engine->clientId());
+    QCOMPARE(info.fencingToken, granted.fencingToken);
+    QVERIFY(info.remaining > 0ms && info.remaining <= 20s);
+    QCOMPARE(info.error, DistributedLock::NoError);
+}
+
+void tst_EngineConformance::list()
+{
+    QFETCH_GLOBAL(int, kind);
+    const auto engine = makeEngine(kind);
+    QCOMPARE(names(*engine, u"*"_s), QStringList());
+    Replies replies;
+    QStringList expected;
+    for (int i = 0; i < 1500; ++i) { // over several steps of SCAN
+        const QString name = u"n%1"_s.arg(i);
+        expected.append(name);
+        engine->acquire(acquireOf(lockId(name), newToken(*engine), 600s), replies.next());
+    }
+    engine->acquire(acquireOf(lockId(u"n1"_s, u"other:"_s), newToken(*engine), 60s), replies.next());
+    engine->acquire(acquireOf(lockId(u"{tag}"_s), newToken(*engine), 60s), replies.next());
+    QTRY_COMPARE(replies.list.size(), 1502);
+    expected.append(u"{tag}"_s);
+    expected.sort();
+    QCOMPARE(names(*engine, u"*"_s), expected); // no side id
+    QCOMPARE(names(*engine, u"n7"_s), QStringList{u"n7"_s});
+    QCOMPARE(names(*engine, u"n149?"_s).size(), 10);
+    QCOMPARE(names(*engine, u"none"_s), QStringList());
+    QCOMPARE(names(*engine, u"*"_s, u"other:"_s), QStringList{u"n1"_s});
+    QCOMPARE(names(*engine, u"*"_s, u"lock*"_s), QStringList()); // a prefix is no pattern
+
+    LockInfo info;
+    engine->list(u"lock:"_s, u"n7"_s,
+                 [&](const EngineError &, const QList<LockInfo> &infos) { info = infos.value(0); });
+    QTRY_COMPARE(info.name, u"n7"_s);
+    QVERIFY(info.held);
+    QCOMPARE(info.holder.toLatin1(), engine->clientId());
+    QCOMPARE(info.fencingToken, inspect(*engine, lockId(u"n7"_s)).fencingToken);
+    QVERIFY(info.fencingToken > 0);
+    QVERIFY(info.remaining > 60s && info.remaining <= 600s);
+}
+
+void tst_EngineConformance::globs()
+{
+    QFETCH_GLOBAL(int, kind);
+    const auto engine = makeEngine(kind);
+    Replies replies;
+    const QStringList all{u"a"_s,    u"ab"_s,  u"abc"_s,  u"b"_s, u"a*b"_s, u"a[b]"_s,
+                          u"a\\b"_s, u"a-b"_s, u"a\nb"_s, u"ä"_s, u"^"_s};
+    for (const QString &name : all)
+        engine->acquire(acquireOf(lockId(name), newToken(*engine), 60s), replies.next());
+    QTRY_COMPARE(replies.list.size(), all.size());
+    const auto match = [&](const char *pattern) { return names(*engine, QString::fromUtf8(pattern)); };
+    const auto list = [](std::initializer_list<const char *> names) {
+        QStringList texts;
+        for (const char *name : names)
+            texts.append(QString::fromUtf8(name));
+        texts.sort();
+        return texts;
+    };
+    QCOMPARE(match("*").size(), all.size());
+    QCOMPARE(match("**").size(), all.size());
+    QCOMPARE(match(""), QStringList());
+    QCOMPARE(match("a"), list({"a"}));
+    QCOMPARE(match("?"), list({"a", "b", "^"})); // ä is two bytes
+    QCOMPARE(match("??"), list({"ab", "ä"}));
+    QCOMPARE(match("a?b"), list({"a*b", "a\\b", "a-b", "a\nb"}));
+    QCOMPARE(match("a*b"), list({"ab", "a*b", "a\\b", "a-b", "a\nb"}));
+    QCOMPARE(match("a\\*b"), list({"a*b"}));
+    QCOMPARE(match("a[*]b"), list({"a*b"}));
+    QCOMPARE(match("[ab]"), list({"a", "b"}));
+    QCOMPARE(match("[a-b]"), list({"a", "b"}));
+    QCOMPARE(match("[b-a]"), list({"a", "b"}));
+    QCOMPARE(match("[^a]"), list({"b", "^"}));
+    QCOMPARE(match("[!a]"), list({"a"})); // not a negation here
+    QCOMPARE(match("a\\[b\\]"), list({"a[b]"}));
+    QCOMPARE(match("a[\\[]b[\\]]"), list({"a[b]"}));
+    QCOMPARE(match("a\\\\b"), list({"a\\b"}));
+    QCOMPARE(match("a[\\\\]b"), list({"a\\b"}));
+    QCOMPARE(match("[]a]"), QStringList());   // an empty set
+    QCOMPARE(match("[ab"), list({"a", "b"})); // not closed
+    QCOMPARE(match("["), QStringList());
+    QCOMPARE(match("a("), QStringList());
+    QCOMPARE(match("*c"), list({"abc"}));
+    QCOMPARE(match("*?c"), list({"abc"}));
+    QCOMPARE(match("ä"), list({"ä"}));
+    QCOMPARE(match("(a|b)"), QStringList());
+    QCOMPARE(match("a.*"), QStringList());
+    QCOMPARE(match("A"), QStringList());
+}
+
+void tst_EngineConformance::forceRelease()
+{
+    QFETCH_GLOBAL(int, kind);
+    const auto holder = makeEngine(kind);
+    const auto other = makeEngine(kind);
+    const LockId id = lockId(u"a"_s);
+    QVERIFY(!forceRelease(*other, id));
+
+    QSignalSpy notices(holder.get(), &LockEngine::noticed);
+    QSignalSpy others(other.get(), &LockEngine::noticed);
+    QByteArray token;
+    // The notice is a hint: the channel may not be subscribed yet when it is sent.
+    for (int attempt = 0; attempt < 100 && notices.isEmpty(); ++attempt) {
+        token = newToken(*holder);
+        QCOMPARE(acquire(*holder, id, token).status, EngineReply::Granted);
+        QVERIFY(forceRelease(*other, id));
+        QVERIFY(!inspect(*other, id).held);
+        QCOMPARE(renew(*holder, id, token).status, EngineReply::Gone);
+    }
+    QTRY_VERIFY(!notices.isEmpty());
+    QCOMPARE(notices.last().at(0).value<LockEngine::Notice>(), LockEngine::ForcedRelease);
+    QVERIFY(notices.last().at(1).toULongLong() <= Token::sequenceOf(token));
+    QVERIFY(notices.last().at(1).toULongLong() > 0);
+    QVERIFY(others.isEmpty());
+}
+
+namespace {
+
+/// The notices of an engine, in words.
+class Notices
+{
+public:
+    explicit Notices(LockEngine &engine)
+    {
+        QObject::connect(&engine, &LockEngine::noticed, &m_context,
+                         [this](LockEngine::Notice notice, quint64 sequence, milliseconds ms) {
+                             switch (notice) {
+                             case LockEngine::Grant:
+                                 list.append(u"grant %1"_s.arg(sequence));
+                                 break;
+                             case LockEngine::Next:
+                                 list.append(u"next %1"_s.arg(sequence));
+                                 pollAfter = ms;
+                                 break;
+                             case LockEngine::ForcedRelease:
+                                 list.append(u"force %1"_s.arg(sequence));
+                                 break;
+                             }
+                         });
+        QObject::connect(&engine, &LockEngine::handedOver, &m_context,
+                         [this](const LockEngine::Handover &handover) { handedOver.append(handover); });
+    }
+
+    QStringList list;
+    milliseconds pollAfter{-1}; ///< of the last Next
+    QList<LockEngine::Handover> handedOver;
+
+private:
+    QObject m_context;
+};
+
+QString notice(const char *what, const QByteArray &token)
+{
+    return u"%1 %2"_s.arg(QLatin1String(what)).arg(Token::sequenceOf(token));
+}
+
+} // namespace
+
+void tst_EngineConformance::waitersAreServedInOrder()
+{
+    QFETCH_GLOBAL(int, kind);
+    const LockId id = lockId(u"a"_s);
+    const auto engine = makeListeningEngine(kind, id);
+    QByteArray holder = newToken(*engine);
+    EngineReply held = acquire(*engine, id, holder);
+    QCOMPARE(held.status, EngineReply::Granted);
+    constexpr int Count = 5;
+    std::vector<std::unique_ptr<LockEngine>> clients;
+    std::vector<std::unique_ptr<Notices>> notices;
+    QList<QByteArray> tokens;
+    for (int i = 0; i < Count; ++i) {
+        clients.push_back(makeListeningEngine(kind, id));
+        notices.push_back(std::make_unique<Notices>(*clients.back()));
+        tokens.append(newToken(*clients.back()));
+        const EngineReply reply = wait(*clients.back(), id, tokens.last());
+        QCOMPARE(reply.status, EngineReply::Taken);
+        QCOMPARE(reply.queuePosition, i);
+        QVERIFY(!reply.arrival.isEmpty());
+        QVERIFY(!reply.foreignHolder);
+        QCOMPARE(inspect(*engine, id).queueLength, i + 1);
+    }
+    for (int i = 0; i < Count; ++i) {
+        LockEngine &former = i == 0 ? *engine : *clients[size_t(i) - 1];
+        QCOMPARE(release(former, id, holder).status, EngineReply::Done);
+        QTRY_VERIFY(notices[size_t(i)]->list.contains(notice("grant", tokens.at(i))));
+        if (i + 1 < Count) {
+            // The next waiter knows when to poll, in case the one before it is dead.
+            QTRY_COMPARE(notices[size_t(i) + 1]->list, QStringList{notice("next", tokens.at(i + 1))});
+            QVERIFY(notices[size_t(i) + 1]->pollAfter > 0ms);
+            QVERIFY(notices[size_t(i) + 1]->pollAfter <= 3s);
+            const EngineReply early = wait(*clients.back(), id, tokens.last());
+            QCOMPARE(early.status, EngineReply::Taken);
+            QCOMPARE(early.queuePosition, Count - 2 - i);
+        }
+        for (int later = i + 2; later < Count; ++later)
+            QCOMPARE(notices[size_t(later)]->list, QStringList());
+        LockInfo info = inspect(*engine, id);
+        QCOMPARE(info.holder.toLatin1(), clients[size_t(i)]->clientId());
+        QVERIFY(info.remaining <= 3s); // to be claimed
+        QCOMPARE(info.queueLength, Count - 1 - i);
+        const EngineReply claimed = acquire(*clients[size_t(i)], id, tokens.at(i));
+        QCOMPARE(claimed.status, EngineReply::Granted);
+        QVERIFY(claimed.fencingToken > held.fencingToken);
+        QVERIFY(inspect(*engine, id).remaining > 3s);
+        held = claimed;
+        holder = tokens.at(i);
+    }
+    QCOMPARE(release(*clients.back(), id, holder).status, EngineReply::Done);
+    QVERIFY(!inspect(*engine, id).held);
+}
+
+void tst_EngineConformance::handOverToAWaiterOfTheSameClient()
+{
+    QFETCH_GLOBAL(int, kind);
+    const LockId id = lockId(u"a"_s);
+    const auto engine = makeListeningEngine(kind, id);
+    const Notices notices(*engine);
+    const QByteArray holder = newToken(*engine);
+    const QByteArray waiter = newToken(*engine);
+    const EngineReply held = acquire(*engine, id, holder);
+    QCOMPARE(wait(*engine, id, waiter).queuePosition, 0);
+    const auto before = LeaseClock::system()->now();
+    QList<EngineReply> replies;
+    qsizetype handedOverBefore = -1;
+    engine->release(id, holder, 20s, 0ms, [&](const EngineReply &reply) {
+        handedOverBefore = notices.handedOver.size();
+        replies.append(reply);
+    });
+    QTRY_COMPARE(replies.size(), 1);
+    QCOMPARE(replies.first().status, EngineReply::Done);
+    QCOMPARE(handedOverBefore, 0); // the releaser's hold ends first
+    QTRY_COMPARE(notices.handedOver.size(), 1);
+    const LockEngine::Handover handover = notices.handedOver.first();
+    QCOMPARE(handover.token, waiter);
+    QCOMPARE(handover.lock.key(), id.key());
+    QVERIFY(handover.fencingToken > held.fencingToken);
+    QCOMPARE(handover.lease, milliseconds(20s));
+    QVERIFY(handover.sentAt >= before);
+    QVERIFY(handover.sentAt <= LeaseClock::system()->now());
+    QCOMPARE(notices.list, QStringList());
+    // It is held for the whole lease, without another command.
+    const LockInfo info = inspect(*engine, id);
+    QVERIFY(info.remaining > 3s);
+    QVERIFY(info.remaining <= 20s);
+    QCOMPARE(info.fencingToken, handover.fencingToken);
+    QCOMPARE(info.queueLength, 0);
+    QCOMPARE(renew(*engine, id, waiter).status, EngineReply::Done);
+    QCOMPARE(release(*engine, id, holder).status, EngineReply::Stolen);
+    QCOMPARE(release(*engine, id, waiter).status, EngineReply::Done);
+    QVERIFY(!inspect(*engine, id).held);
+}
+
+void tst_EngineConformance::newcomerDoesNotOvertake()
+{
+    // The holder has died, and its waiter was not notified.
+    QFETCH_GLOBAL(int, kind);
+    const LockId id = lockId(u"a"_s);
+    const auto engine = makeListeningEngine(kind, id);
+    const auto other = makeListeningEngine(kind, id);
+    const Notices notices(*engine);
+    const QByteArray waiter = newToken(*engine);
+    QCOMPARE(acquire(*other, id, newToken(*other), 100ms).status, EngineReply::Granted);
+    QCOMPARE(wait(*engine, id, waiter).queuePosition, 0);
+    QTRY_VERIFY(!inspect(*engine, id).held);
+    const QByteArray newcomer = newToken(*other);
+    const EngineReply reply = wait(*other, id, newcomer);
+    QCOMPARE(reply.status, EngineReply::Taken);
+    QCOMPARE(reply.queuePosition, 0); // the waiter has left the queue, served
+    QTRY_COMPARE(notices.list, QStringList{notice("grant", waiter)});
+    QCOMPARE(acquire(*engine, id, waiter).status, EngineReply::Granted);
+}
+
+void tst_EngineConformance::placeIsKept()
+{
+    // Its claim came too late, or it was away: back in front of those that came after it.
+    QFETCH_GLOBAL(int, kind);
+    const LockId id = lockId(u"a"_s);
+    const auto engine = makeListeningEngine(kind, id);
+    const QByteArray first = newToken(*engine);
+    const QByteArray second = newToken(*engine);
+    QCOMPARE(acquire(*engine, id, newToken(*engine)).status, EngineReply::Granted);
+    const EngineReply arrived = wait(*engine, id, first);
+    QCOMPARE(arrived.queuePosition, 0);
+    const EngineReply later = wait(*engine, id, second);
+    QCOMPARE(later.queuePosition, 1);
+    QVERIFY(later.arrival.toLongLong() > arrived.arrival.toLongLong());
+    if (kind == Redis)
+        m_server->command({"ZREM", RedisKeys::queue(id), first}); // an abandoned token would be cancelled again
+    else
+        engine->abandon(id, first, 30s, 0ms, 60s);
+    QTRY_COMPARE(inspect(*engine, id).queueLength, 1);
+    QCOMPARE(wait(*engine, id, second, later.arrival).queuePosition, 0);
+    const EngineReply back = wait(*engine, id, first, arrived.arrival);
+    QCOMPARE(back.queuePosition, 0);
+    QCOMPARE(back.arrival, arrived.arrival);
+    QCOMPARE(wait(*engine, id, second).queuePosition, 1); // whoever stays needs not say when it came
+    QCOMPARE(wait(*engine, id, newToken(*engine)).queuePosition, 2);
+}
+
+void tst_EngineConformance::abandonOfTheHead()
+{
+    QFETCH_GLOBAL(int, kind);
+    const LockId id = lockId(u"a"_s);
+    const auto engine = makeListeningEngine(kind, id);
+    const auto other = makeListeningEngine(kind, id);
+    const Notices notices(*other);
+    const QByteArray first = newToken(*engine);
+    const QByteArray second = newToken(*other);
+    const QByteArray holder = newToken(*engine);
+    QCOMPARE(acquire(*engine, id, holder, 20s).status, EngineReply::Granted);
+    QCOMPARE(wait(*engine, id, first).queuePosition, 0);
+    QCOMPARE(wait(*other, id, second).queuePosition, 1);
+    engine->abandon(id, first, 30s, 0ms, 60s);
+    QTRY_COMPARE(notices.list, QStringList{notice("next", second)});
+    QVERIFY(notices.pollAfter > 0ms);
+    QVERIFY(notices.pollAfter <= 20s); // when the holder's lease is over
+    QCOMPARE(renew(*engine, id, holder).status, EngineReply::Done);
+    QCOMPARE(inspect(*engine, id).queueLength, 1);
+}
+
+void tst_EngineConformance::abandonHandsOver()
+{
+    QFETCH_GLOBAL(int, kind);
+    const LockId id = lockId(u"a"_s);
+    const auto engine = makeListeningEngine(kind, id);
+    const auto other = makeListeningEngine(kind, id);
+    const Notices notices(*engine);
+    const Notices others(*other);
+    const QByteArray holder = newToken(*engine);
+    const QByteArray second = newToken(*other);
+    const QByteArray third = newToken(*engine);
+    QCOMPARE(acquire(*engine, id, holder).status, EngineReply::Granted);
+    QCOMPARE(wait(*other, id, second).queuePosition, 0);
+    QCOMPARE(wait(*engine, id, third).queuePosition, 1);
+    engine->abandon(id, holder, 30s, 0ms, 60s);
+    QTRY_COMPARE(others.list, QStringList{notice("grant", second)});
+    // A lock that is granted to a waiter of the same client, or of another, and abandoned before it is claimed.
+    other->abandon(id, second, 30s, 0ms, 60s);
+    QTRY_VERIFY(notices.list.contains(notice("grant", third)));
+    QCOMPARE(acquire(*engine, id, third).status, EngineReply::Granted);
+    const QByteArray fourth = newToken(*engine);
+    QCOMPARE(wait(*engine, id, fourth).queuePosition, 0);
+    engine->abandon(id, third, 30s, 0ms, 60s);
+    QTRY_VERIFY(notices.list.contains(notice("grant", fourth)));
+    QCOMPARE(acquire(*engine, id, fourth).status, EngineReply::Granted);
+}
+
+void tst_EngineConformance::deadWaitersAreSkipped()
+{
+    QFETCH_GLOBAL(int, kind);
+    const LockId id = lockId(u"a"_s);
+    const auto engine = makeListeningEngine(kind, id);
+    const auto living = makeListeningEngine(kind, id);
+    const Notices notices(*living);
+    const QByteArray holder = newToken(*engine);
+    QCOMPARE(acquire(*engine, id, holder).status, EngineReply::Granted);
+    {
+        const auto dead = makeListeningEngine(kind, id);
+        for (int i = 0; i < 3; ++i)
+            QCOMPARE(wait(*dead, id, newToken(*dead)).queuePosition, i);
+    }
+    if (kind == Redis)
+        QTRY_COMPARE(m_server->connectedClients(), 4);
+    const QByteArray waiter = newToken(*living);
+    QCOMPARE(wait(*living, id, waiter).queuePosition, 3);
+    QCOMPARE(release(*engine, id, holder).status, EngineReply::Done);
+    QTRY_COMPARE(notices.list, QStringList{notice("grant", waiter)});
+    QCOMPARE(inspect(*engine, id).queueLength, 0);
+    QCOMPARE(acquire(*living, id, waiter).status, EngineReply::Granted);
+}
+
+void tst_EngineConformance::barging()
+{
+    QFETCH_GLOBAL(int, kind);
+    const LockId id = lockId(u"a"_s);
+    const auto engine = makeListeningEngine(kind, id);
+    const auto other = makeListeningEngine(kind, id);
+    const Notices notices(*engine);
+    const QByteArray holder = newToken(*other);
+    const QByteArray barger = newToken(*engine);
+    QCOMPARE(acquire(*other, id, holder).status, EngineReply::Granted);
+    QCOMPARE(wait(*engine, id, barger, {}, true).queuePosition, 0);
+    // Woken when it is free, and nothing more: somebody else who barges may be faster.
+    QCOMPARE(release(*other, id, holder).status, EngineReply::Done);
+    QTRY_COMPARE(notices.list, QStringList{notice("grant", barger)});
+    QVERIFY(!inspect(*engine, id).held);
+    const QByteArray faster = newToken(*other);
+    QCOMPARE(wait(*other, id, faster, {}, true).status, EngineReply::Granted);
+    // A waiter that came too late moves to the end.
+    const QByteArray fair = newToken(*other);
+    QCOMPARE(wait(*other, id, fair).queuePosition, 0);
+    QCOMPARE(wait(*engine, id, barger, {}, true).queuePosition, 1);
+    // Who barges does not wait for those in the queue.
+    engine->abandon(id, barger, 30s, 0ms, 60s);
+    engine->abandon(id, faster, 30s, 30ms, 60s); // left to expire
+    QTRY_VERIFY(!inspect(*engine, id).held);
+    QCOMPARE(wait(*engine, id, newToken(*engine), {}, true).status, EngineReply::Granted);
+    QCOMPARE(inspect(*engine, id).queueLength, 1);
+}
+
+void tst_EngineConformance::forceReleaseHandsOver()
+{
+    QFETCH_GLOBAL(int, kind);
+    const LockId id = lockId(u"a"_s);
+    const auto engine = makeListeningEngine(kind, id);
+    const auto other = makeListeningEngine(kind, id);
+    const Notices notices(*engine);
+    const Notices others(*other);
+    const QByteArray holder = newToken(*engine);
+    const QByteArray waiter = newToken(*other);
+    QCOMPARE(acquire(*engine, id, holder).status, EngineReply::Granted);
+    QCOMPARE(wait(*other, id, waiter).queuePosition, 0);
+    QVERIFY(forceRelease(*other, id));
+    QTRY_COMPARE(others.list, QStringList{notice("grant", waiter)});
+    QTRY_COMPARE(notices.list, QStringList{notice("force", holder)});
+    QCOMPARE(renew(*engine, id, holder).status, EngineReply::Stolen);
+    QCOMPARE(acquire(*other, id, waiter).status, EngineReply::Granted);
+}
+
+void tst_EngineConformance::keptKeyIsNotHandedOver()
+{
+    QFETCH_GLOBAL(int, kind);
+    const LockId id = lockId(u"a"_s);
+    const auto engine = makeListeningEngine(kind, id);
+    const auto other = makeListeningEngine(kind, id);
+    const Notices notices(*other);
+    const QByteArray holder = newToken(*engine);
+    const QByteArray waiter = newToken(*other);
+    QCOMPARE(acquire(*engine, id, holder).status, EngineReply::Granted);
+    QCOMPARE(wait(*other, id, waiter).queuePosition, 0);
+    const auto start = LeaseClock::system()->now();
+    QCOMPARE(release(*engine, id, holder, 200ms).status, EngineReply::Done);
+    QTRY_COMPARE(notices.list, QStringList{notice("next", waiter)});
+    QCOMPARE(notices.pollAfter, 200ms);
+    QTRY_COMPARE(wait(*other, id, waiter).status, EngineReply::Granted);
+    QVERIFY(LeaseClock::system()->now() - start >= 199ms);
+}
+
+void tst_EngineConformance::batches_data()
+{
+    QTest::addColumn<int>("size");
+    for (const int size : {1, 2, 63, 64, 65, 127, 128, 129, 500, 2500})
+        QTest::addRow("%d", size) << size;
+}
+
+void tst_EngineConformance::batches()
+{
+    QFETCH_GLOBAL(int, kind);
+    QFETCH(int, size);
+    const auto engine = makeEngine(kind);
+    QList<LockId> ids;
+    QList<QByteArray> tokens;
+    QList<int> order;
+    QList<EngineReply> replies(size);
+    const auto into = [&](int i) {
+        return [&, i](const EngineReply &reply) {
+            order.append(i);
+            replies[i] = reply;
+        };
+    };
+    for (int i = 0; i < size; ++i) {
+        ids.append(lockId(QString::number(i)));
+        tokens.append(newToken(*engine));
+        engine->acquire(acquireOf(ids.at(i), tokens.at(i), 600s), into(i));
+    }
+    const auto inOrder = [&] {
+        for (int i = 0; i < size; ++i) {
+            if (order.at(i) != i)
+                return false;
+        }
+        order.clear();
+        return true;
+    };
+    QTRY_COMPARE(order.size(), size);
+    QVERIFY(inOrder());
+    QSet<qint64> fences;
+    for (const EngineReply &reply : std::as_const(replies)) {
+        QCOMPARE(reply.status, EngineReply::Granted);
+        fences.insert(reply.fencingToken);
+    }
+    // From now on somebody else holds every third lock, and every fourth one is released.
+    for (int i = 0; i < size; ++i) {
+        if (i % 3 != 0 && i % 4 != 0)
+            continue;
+        engine->release(ids.at(i), tokens.at(i), 60s, 0ms, into(i));
+        if (i % 3 == 0)
+            engine->acquire(acquireOf(ids.at(i), newToken(*engine), 600s), into(i));
+    }
+    QTRY_VERIFY(order.contains((size - 1) / 3 * 3)); // the last of them but for some that are released
+    QCOMPARE(release(*engine, lockId(u"last"_s), newToken(*engine)).status, EngineReply::Gone);
+    order.clear();
+    const auto expected = [](int i) {
+        return i % 3 == 0 ? EngineReply::Stolen : i % 4 == 0 ? EngineReply::Gone : EngineReply::Done;
+    };
+    for (int i = 0; i < size; ++i)
+        engine->renew(ids.at(i), tokens.at(i), 900s, {}, into(i));
+    QTRY_COMPARE(order.size(), size);
+    QVERIFY(inOrder());
+    for (int i = 0; i < size; ++i)
+        QCOMPARE(replies.at(i).status, expected(i));
+    for (int i = 0; i < size; ++i)
+        engine->release(ids.at(i), tokens.at(i), 60s, 0ms, into(i));
+    QTRY_COMPARE(order.size(), size);
+    QVERIFY(inOrder());
+    for (int i = 0; i < size; ++i)
+        QCOMPARE(replies.at(i).status, expected(i));
+    QCOMPARE(names(*engine, u"*"_s).size(), (size + 2) / 3);
+    int forced = 0;
+    for (int i = 0; i < size; i += 3)
+        engine->forceRelease(ids.at(i), [&](const EngineError &, bool existed) { forced += existed; });
+    QTRY_COMPARE(forced, (size + 2) / 3);
+}
+
+void tst_EngineConformance::orderIsKept()
+{
+    QFETCH_GLOBAL(int, kind);
+    const auto engine = makeEngine(kind);
+    const LockId a = lockId(u"a"_s);
+    const LockId b = lockId(u"b"_s);
+    for (int round = 0; round < 20; ++round) {
+        const QByteArray first = newToken(*engine);
+        const QByteArray second = newToken(*engine);
+        Replies replies;
+        engine->acquire(acquireOf(a, first, 60s), replies.next());  // granted
+        engine->acquire(acquireOf(a, second, 60s), replies.next()); // taken
+        engine->renew(a, first, 60s, {}, replies.next());           // done
+        engine->release(a, second, 60s, 0ms, replies.next());       // stolen
+        engine->acquire(acquireOf(b, second, 60s), replies.next()); // granted
+        engine->release(a, first, 60s, 0ms, replies.next());        // done
+        engine->renew(a, first, 60s, {}, replies.next());           // gone
+        engine->acquire(acquireOf(a, second, 60s), replies.next()); // granted
+        engine->release(b, second, 60s, 0ms, replies.next());       // done
+        engine->release(a, second, 60s, 0ms, replies.next());       // done
+        QTRY_COMPARE(replies.list.size(), 10);
+        QList<EngineReply::Status> statuses;
+        for (const EngineReply &reply : std::as_const(replies.list))
+            statuses.append(reply.status);
+        using R = EngineReply;
+        QCOMPARE(statuses,
+                 (QList<R::Status>{R::Granted, R::Taken, R::Done, R::Stolen, R::Granted, R::Done, R::Gone, R::Granted,
+                                   R::Done, R::Done}));
+        QVERIFY(replies.list.at(7).fencingToken > replies.list.at(0).fencingToken);
+    }
+}
+
+void tst_EngineConformance::namesAreExact()
+{
+    QFETCH_GLOBAL(int, kind);
+    const auto engine = makeEngine(kind);
+    const QStringList all{u" "_s,    u"\r\n"_s,           u"🔒"_s,        u"a{b"_s,
+                          u"{t}x"_s, QString(1024, u'x'), u"$5\r\n*1"_s, u"\"';--"_s};
+    QStringList sorted = all;
+    sorted.sort();
+    for (const QString &name : all)
+        QCOMPARE(acquire(*engine, lockId(name), newToken(*engine)).status, EngineReply::Granted);
+    QCOMPARE(names(*engine, u"*"_s), sorted);
+}
+
+void tst_EngineConformance::neverInsideTheCall()
+{
+    QFETCH_GLOBAL(int, kind);
+    const auto engine = makeEngine(kind);
+    const LockId id = lockId(u"a"_s);
+    const QByteArray token = newToken(*engine);
+    bool inside = true;
+    int tooEarly = 0;
+    int calls = 0;
+    const auto count = [&] {
+        ++calls;
+        tooEarly += inside;
+    };
+    const auto complete = [&](const EngineReply &) { count(); };
+    engine->acquire(acquireOf(id, token, 60s), complete);
+    engine->renew(id, token, 60s, {}, complete);
+    engine->inspect(id, [&](const EngineError &, const LockInfo &) { count(); });
+    engine->list(u"lock:"_s, u"*"_s, [&](const EngineError &, const QList<LockInfo> &) { count(); });
+    engine->forceRelease(id, [&](const EngineError &, bool) { count(); });
+    engine->release(id, token, 60s, 0ms, complete);
+    inside = false;
+    QTRY_COMPARE(calls, 6);
+    // Once each, and inside of none of those that follow.
+    QCOMPARE(acquire(*engine, id, token).status, EngineReply::Granted);
+    QCOMPARE(calls, 6);
+    QCOMPARE(tooEarly, 0);
+}
+
+void tst_EngineConformance::destroyedBeforeTheAnswer()
+{
+    QFETCH_GLOBAL(int, kind);
+    auto engine = makeEngine(kind);
+    const auto witness = makeEngine(kind);
+    const LockId id = lockId(u"a"_s);
+    int calls = 0;
+    engine->acquire(acquireOf(id, newToken(*engine), 60s), [&](const EngineReply &) { ++calls; });
+    engine->inspect(id, [&](const EngineError &, const LockInfo &) { ++calls; });
+    engine->list(u"lock:"_s, u"*"_s, [&](const EngineError &, const QList<LockInfo> &) { ++calls; });
+    engine.reset();
+    for (int i = 0; i < 3; ++i)
+        inspect(*witness, id); // time for what should not come
+    QCOMPARE(calls, 0);
+}
+
+namespace {
+
+/// Acquires, checks that it is the only holder, and releases, \c rounds times.
+class Contender
+{
+public:
+    Contender(LockEngine *engine, const LockId &id, std::atomic<int> *inside, int rounds)
+        : m_engine(engine)
+        , m_lock(id)
+        , m_inside(inside)
+        , roundsLeft(rounds)
+    {
+        start();
+    }
+
+private:
+    void start()
+    {
+        m_token = newToken(*m_engine);
+        attempt();
+    }
+    void attempt()
+    {
+        m_engine->acquire(acquireOf(m_lock, m_token, 60s), [this](const EngineReply &reply) {
+            if (reply.status != EngineReply::Granted)
+                return attempt();
+            overlaps += m_inside->fetch_add(1) != 0;
+            notRising += reply.fencingToken <= s_last.exchange(reply.fencingToken);
+            m_inside->fetch_sub(1);
+            m_engine->release(m_lock, m_token, 60s, 0ms, [this](const EngineReply &released) {
+                notMine += released.status != EngineReply::Done;
+                if (--roundsLeft > 0)
+                    start();
+            });
+        });
+    }
+
+    LockEngine *m_engine;
+    LockId m_lock;
+    std::atomic<int> *m_inside;
+    QByteArray m_token;
+    static inline std::atomic<qint64> s_last{0};
+
+public:
+    std::atomic<int> roundsLeft;
+    int overlaps = 0;
+    int notRising = 0;
+    int notMine = 0;
+};
+
+} // namespace
+
+void tst_EngineConformance::manyContend()
+{
+    QFETCH_GLOBAL(int, kind);
+    std::vector<std::unique_ptr<LockEngine>> engines;
+    std::vector<std::unique_ptr<Contender>> contenders;
+    std::atomic<int> inside{0};
+    for (int i = 0; i < 4; ++i)
+        engines.push_back(makeEngine(kind));
+    for (const auto &engine : engines) {
+        for (int i = 0; i < 3; ++i)
+            contenders.push_back(std::make_unique<Contender>(engine.get(), lockId(QString::number(kind)), &inside, 50));
+    }
+    for (const auto &contender : contenders) {
+        QTRY_VERIFY_WITH_TIMEOUT(contender->roundsLeft == 0, 60'000);
+        QCOMPARE(contender->overlaps, 0);
+        QCOMPARE(contender->notRising, 0);
+        QCOMPARE(contender->notMine, 0);
+    }
+    engines.clear(); // before what they call
+}
+
+void tst_EngineConformance::threadsContend()
+{
+    QFETCH_GLOBAL(int, kind);
+    struct Worker
+    {
+        QThread thread;
+        std::unique_ptr<LockEngine> engine;
+        std::unique_ptr<Contender> contender;
+    };
+    std::array<Worker, 3> workers;
+    std::atomic<int> inside{0};
+    std::atomic<int> done{0};
+    for (Worker &worker : workers) {
+        auto *starter = new QObject;
+        starter->moveToThread(&worker.thread);
+        connect(&worker.thread, &QThread::finished, starter, &QObject::deleteLater);
+        worker.thread.start();
+        QMetaObject::invokeMethod(starter, [&, kind] {
+            worker.engine = makeEngine(kind);
+            worker.contender = std::make_unique<Contender>(worker.engine.get(), lockId(u"threads%1"_s.arg(kind)),
+                                                           &inside, 300);
+            while (worker.contender->roundsLeft > 0)
+                QCoreApplication::processEvents(QEventLoop::WaitForMoreEvents, 100);
+            worker.engine.reset();
+            ++done;
+        });
+    }
+    QTRY_COMPARE_WITH_TIMEOUT(done.load(), 3, 60'000);
+    for (Worker &worker : workers) {
+        worker.thread.quit();
+        worker.thread.wait();
+        QCOMPARE(worker.contender->overlaps, 0);
+        QCOMPARE(worker.contender->notRising, 0);
+        QCOMPARE(worker.contender->notMine, 0);
+    }
+}
+
+QTEST_GUILESS_MAIN(tst_EngineConformance)
+#include "tst_engineconformance.moc"

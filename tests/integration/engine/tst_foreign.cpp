@@ -1,0 +1,358 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// A client of another make, with the plain commands of the Redis documentation, and this library exclude
+// each other on the same key.
+
+#include "support/locktesting.h"
+
+#include <QtCore/qprocess.h>
+
+#include <thread>
+
+using namespace Qt::StringLiterals;
+
+using namespace LockTesting;
+using namespace Support;
+
+namespace {
+
+constexpr auto CompareAndDelete = "if redis.call('get',KEYS[1]) == ARGV[1] then "
+                                  "return redis.call('del',KEYS[1]) else return 0 end";
+
+} // namespace
+
+class tst_Foreign : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+    void foreignHolderExcludesUs();
+    void weExcludeForeignHolder();
+    void foreignReleaseCannotTouchOurs();
+    void foreignHolderExpires();
+    void foreignTokenIsNotShown();
+    void counter();
+    void timeStampIsADeadline_data();
+    void timeStampIsADeadline();
+    void passedTimeStampIsTakenOver_data();
+    void passedTimeStampIsTakenOver();
+    void waitersOutliveATimeStamp_data();
+    void waitersOutliveATimeStamp();
+    void digitsThatAreNoDeadline_data();
+    void digitsThatAreNoDeadline();
+
+private:
+    /// The server's time plus \a offset, as clients without a time to live write it: in ms, or in whole seconds.
+    QByteArray stamp(milliseconds offset, bool inSeconds)
+    {
+        const QVariantList time = m_server.command({"TIME"}).toList();
+        const qint64 now = time.value(0).toLongLong() * 1000 + time.value(1).toLongLong() / 1000;
+        return QByteArray::number((now + offset.count()) / (inSeconds ? 1000 : 1));
+    }
+    qint64 scriptsRun() { return m_server.commandsProcessed("evalsha") + m_server.commandsProcessed("eval"); }
+    QByteArray foreignAcquire(const QByteArray &token, int lease = 20000)
+    {
+        return m_server.cli({"SET", "lock:shared", token, "NX", "PX", QByteArray::number(lease)});
+    }
+    QByteArray foreignRelease(const QByteArray &token)
+    {
+        return m_server.cli({"EVAL", CompareAndDelete, "1", "lock:shared", token});
+    }
+
+    RedisServer m_server;
+};
+
+void tst_Foreign::initTestCase()
+{
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+}
+
+void tst_Foreign::init()
+{
+    m_server.command({"FLUSHALL"});
+}
+
+void tst_Foreign::foreignHolderExcludesUs()
+{
+    QCOMPARE(foreignAcquire("theirs"), QByteArray("OK"));
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"shared"_s);
+    lock.setOptions(options());
+    Spies spies(&lock);
+    lock.tryAcquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::BusyError);
+    QCOMPARE(m_server.get("lock:shared"), QByteArray("theirs"));
+    QVERIFY(m_server.pttl("lock:shared") > 10000); // not shortened either
+
+    const auto info = registry.inspect(u"shared"_s);
+    QVERIFY(eventually([&] { return info.isFinished(); }));
+    QVERIFY(info.result().held);
+    QVERIFY(info.result().foreign);
+
+    lock.acquire();
+    processEvents();
+    QCOMPARE(lock.state(), DistributedLock::Acquiring);
+    QCOMPARE(foreignRelease("theirs"), QByteArray("1"));
+    QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
+}
+
+void tst_Foreign::weExcludeForeignHolder()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"shared"_s);
+    lock.setOptions(options(2s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    QCOMPARE(foreignAcquire("theirs"), QByteArray());
+    QVERIFY(eventually([&] { return spies.renewed.size() >= 3; })); // longer than a lease
+    QCOMPARE(foreignAcquire("theirs"), QByteArray());
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QCOMPARE(foreignAcquire("theirs"), QByteArray("OK"));
+}
+
+void tst_Foreign::foreignReleaseCannotTouchOurs()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"shared"_s);
+    lock.setOptions(options(20s));
+    QVERIFY(acquireNow(&lock));
+    const QByteArray token = m_server.get("lock:shared");
+    QCOMPARE(foreignRelease("theirs"), QByteArray("0"));
+    QCOMPARE(m_server.get("lock:shared"), token);
+    // The key is a plain string with a time to live, as theirs is: whoever knows the token can give it back.
+    QCOMPARE(m_server.command({"TYPE", "lock:shared"}).toByteArray(), QByteArray("string"));
+    QVERIFY(m_server.pttl("lock:shared") > 0);
+    QCOMPARE(foreignRelease(token), QByteArray("1"));
+}
+
+void tst_Foreign::foreignHolderExpires()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"shared"_s);
+    lock.setOptions(options(2s).withRetryInterval(10s));
+    QCOMPARE(foreignAcquire("theirs", 300), QByteArray("OK"));
+    // Its time to live is known: no need to poll until then.
+    const qint64 before = m_server.commandsProcessed("evalsha") + m_server.commandsProcessed("eval");
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(m_server.commandsProcessed("evalsha") + m_server.commandsProcessed("eval") - before <= 5);
+}
+
+// Whoever knows it can release their lock.
+void tst_Foreign::foreignTokenIsNotShown()
+{
+    QCOMPARE(foreignAcquire("theirs"), QByteArray("OK"));
+    LockRegistry registry(m_server.url());
+    const auto info = registry.inspect(u"shared"_s);
+    const auto list = registry.list(u"*"_s);
+    QVERIFY(eventually([&] { return info.isFinished() && list.isFinished(); }));
+    QCOMPARE(list.result().size(), 1);
+    for (const QDistLock::LockInfo &one : {info.result(), list.result().constFirst()}) {
+        QVERIFY(one.held);
+        QVERIFY(one.foreign);
+        QCOMPARE(one.holder, QString());
+    }
+}
+
+// Read-modify-write by both, unguarded but for the lock: no update is lost.
+void tst_Foreign::counter()
+{
+    constexpr int rounds = 60;
+    int foreignRounds = 0;
+    std::thread foreign([&] {
+        RespClient client;
+        if (!client.connectToUnix(m_server.socketPath()))
+            return;
+        for (int i = 0; i < rounds; ++i) {
+            const QByteArray token = "foreign" + QByteArray::number(i);
+            while (client.command({"SET", "lock:shared", token, "NX", "PX", "20000"}).toByteArray() != "OK")
+                std::this_thread::sleep_for(1ms); // as such clients do
+            const int value = client.command({"GET", "counter"}).toByteArray().toInt();
+            std::this_thread::sleep_for(200us); // an invitation to interleave
+            client.command({"SET", "counter", QByteArray::number(value + 1)});
+            foreignRounds += client.command({"EVAL", CompareAndDelete, "1", "lock:shared", token}).toInt();
+        }
+    });
+
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"shared"_s);
+    lock.setOptions(options(20s, 20s).withRetryInterval(1ms));
+    int ownRounds = 0;
+    connect(&lock, &DistributedLock::acquired, this, [&] {
+        const int value = m_server.get("counter").toInt();
+        std::this_thread::sleep_for(200us);
+        m_server.command({"SET", "counter", QByteArray::number(value + 1)});
+        lock.release();
+    });
+    connect(&lock, &DistributedLock::released, this, [&] {
+        if (++ownRounds < rounds)
+            lock.acquire();
+    });
+    lock.acquire();
+    const bool done = eventually([&] { return ownRounds == rounds; }, 30s);
+    foreign.join();
+    QVERIFY(done);
+    QCOMPARE(foreignRounds, rounds);
+    QCOMPARE(m_server.get("counter").toInt(), 2 * rounds);
+}
+
+void tst_Foreign::timeStampIsADeadline_data()
+{
+    QTest::addColumn<bool>("inSeconds");
+    QTest::addColumn<milliseconds>("ahead");
+    QTest::addColumn<bool>("repair");
+    QTest::newRow("ms") << false << milliseconds(1h) << true;
+    QTest::newRow("seconds") << true << milliseconds(1h) << true;
+    QTest::newRow("ms, without repair") << false << milliseconds(1h) << false;
+    QTest::newRow("ms, a day") << false << milliseconds(24h) << true;
+    QTest::newRow("seconds, a day") << true << milliseconds(24h) << true;
+}
+
+// SETNX of a deadline without a time to live: the value is the end of the lease.
+void tst_Foreign::timeStampIsADeadline()
+{
+    QFETCH(bool, inSeconds);
+    QFETCH(milliseconds, ahead);
+    QFETCH(bool, repair);
+    const QByteArray deadline = stamp(ahead, inSeconds);
+    QCOMPARE(m_server.cli({"SETNX", "lock:shared", deadline}), QByteArray("1"));
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"shared"_s);
+    lock.setOptions(options().withRepairMissingTtl(repair));
+    Spies spies(&lock);
+    lock.tryAcquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::BusyError);
+    lock.acquire(); // and the one that waits in the queue
+    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    QCOMPARE(m_server.get("lock:shared"), deadline);
+    QCOMPARE(m_server.pttl("lock:shared"), -1);
+
+    const auto info = registry.inspect(u"shared"_s);
+    QVERIFY(eventually([&] { return info.isFinished(); }));
+    QVERIFY(info.result().held);
+    QVERIFY(info.result().foreign);
+    QVERIFY2(info.result().remaining <= ahead && info.result().remaining > ahead - 30s,
+             qPrintable(QString::number(info.result().remaining.count())));
+}
+
+void tst_Foreign::passedTimeStampIsTakenOver_data()
+{
+    QTest::addColumn<bool>("inSeconds");
+    QTest::addColumn<milliseconds>("passed");
+    QTest::addColumn<bool>("repair");
+    QTest::newRow("ms") << false << milliseconds(2s) << true;
+    QTest::newRow("seconds") << true << milliseconds(2s) << true;
+    QTest::newRow("without repair") << false << milliseconds(2s) << false;
+    QTest::newRow("last week") << false << milliseconds(168h) << true;
+}
+
+void tst_Foreign::passedTimeStampIsTakenOver()
+{
+    QFETCH(bool, inSeconds);
+    QFETCH(milliseconds, passed);
+    QFETCH(bool, repair);
+    m_server.command({"SETNX", "lock:shared", stamp(-passed, inSeconds)});
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"shared"_s);
+    lock.setOptions(options(20s).withRepairMissingTtl(repair));
+    Spies spies(&lock);
+    lock.tryAcquire();
+    QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
+    QCOMPARE(spies.acquired.size(), 1);
+    const qint64 ttl = m_server.pttl("lock:shared");
+    QVERIFY2(ttl > 0 && ttl <= 20000, qPrintable(QString::number(ttl)));
+}
+
+void tst_Foreign::waitersOutliveATimeStamp_data()
+{
+    QTest::addColumn<bool>("inSeconds");
+    QTest::newRow("ms") << false;
+    QTest::newRow("seconds") << true;
+}
+
+// In their order, not before a second after the deadline, and without asking all the time.
+void tst_Foreign::waitersOutliveATimeStamp()
+{
+    QFETCH(bool, inSeconds);
+    const QByteArray deadline = stamp(1500ms, inSeconds);
+    m_server.command({"SETNX", "lock:shared", deadline});
+    LockRegistry registry(m_server.url());
+    LockRegistry otherRegistry(m_server.url());
+    DistributedLock first(&registry, u"shared"_s);
+    DistributedLock second(&otherRegistry, u"shared"_s);
+    first.setOptions(options(20s, LockOptions::Forever).withRetryInterval(10s));
+    second.setOptions(first.options());
+    first.acquire();
+    QVERIFY(eventually([&] { return first.queuePosition() == 0; }));
+    second.acquire();
+    QVERIFY(eventually([&] { return second.queuePosition() == 1; }));
+    eventually([&] { return false; }, 100ms); // both listen, and may have looked once more for it
+    const qint64 before = scriptsRun();
+    QVERIFY(eventually([&] { return first.isHeld() || second.isHeld(); }));
+    QVERIFY(first.isHeld());
+    const QVariantList time = m_server.command({"TIME"}).toList();
+    const qint64 now = time.value(0).toLongLong() * 1000 + time.value(1).toLongLong() / 1000;
+    const qint64 late = now - deadline.toLongLong() * (inSeconds ? 1000 : 1);
+    QVERIFY2(late >= 1000 && late < 2000, qPrintable(QString::number(late)));
+    QVERIFY2(scriptsRun() - before <= 4, qPrintable(QString::number(scriptsRun() - before)));
+    first.release();
+    QVERIFY(eventually([&] { return second.isHeld(); }, 1s));
+}
+
+void tst_Foreign::digitsThatAreNoDeadline_data()
+{
+    QTest::addColumn<QByteArray>("value");
+    QTest::addColumn<bool>("withTtl");
+    const QByteArray ms = stamp(1h, false);
+    const QByteArray seconds = stamp(1h, true);
+    QTest::newRow("9 digits") << seconds.first(9) << false;
+    QTest::newRow("11 digits") << seconds + '0' << false;
+    QTest::newRow("12 digits") << ms.first(12) << false;
+    QTest::newRow("14 digits") << ms + '0' << false;
+    QTest::newRow("plus and 12 digits") << '+' + ms.first(12) << false;
+    QTest::newRow("plus and 13 digits") << '+' + ms << false;
+    QTest::newRow("plus and 9 digits") << '+' + seconds.first(9) << false;
+    QTest::newRow("space") << ' ' + ms.first(12) << false;
+    QTest::newRow("leading zero") << '0' + ms.first(12) << false;
+    QTest::newRow("fraction") << seconds.first(8) + ".5" << false;
+    QTest::newRow("hexadecimal") << QByteArray("0x") + ms.first(11) << false;
+    QTest::newRow("26 hours ahead") << stamp(26h, false) << false;
+    QTest::newRow("26 hours ahead, seconds") << stamp(26h, true) << false;
+    QTest::newRow("greatest") << QByteArray("9999999999999") << false;
+    QTest::newRow("greatest, seconds") << QByteArray("9999999999") << false;
+    QTest::newRow("long ago") << stamp(-31 * 24h, false) << false;
+    QTest::newRow("long ago, seconds") << stamp(-31 * 24h, true) << false;
+    QTest::newRow("deadline with a time to live") << ms << true;
+    QTest::newRow("passed deadline with a time to live") << stamp(-2s, false) << true;
+}
+
+void tst_Foreign::digitsThatAreNoDeadline()
+{
+    QFETCH(QByteArray, value);
+    QFETCH(bool, withTtl);
+    if (withTtl)
+        m_server.command({"SET", "lock:shared", value, "PX", "20000"});
+    else
+        m_server.command({"SETNX", "lock:shared", value});
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"shared"_s);
+    lock.setOptions(options(20s));
+    Spies spies(&lock);
+    lock.tryAcquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::BusyError);
+    const auto info = registry.inspect(u"shared"_s);
+    QVERIFY(eventually([&] { return info.isFinished(); }));
+    QVERIFY2(info.result().remaining > 0ms && info.result().remaining <= 20s,
+             qPrintable(QString::number(info.result().remaining.count())));
+    const qint64 ttl = m_server.pttl("lock:shared"); // its own, or the one it was given
+    QVERIFY2(ttl > 0 && ttl <= 20000, qPrintable(QString::number(ttl)));
+}
+
+QTEST_GUILESS_MAIN(tst_Foreign)
+
+#include "tst_foreign.moc"

@@ -1,0 +1,284 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "support/redisserver.h"
+
+#include <QtCore/qprocess.h>
+#include <QtCore/qregularexpression.h>
+#include <QtTest/qtest.h>
+
+#include <csignal>
+
+using namespace Qt::StringLiterals;
+
+/// Runs the console examples and the demo of 06, and checks what they print.
+class TestExamples : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+    void signalsAndSlots_data() { addServers(); }
+    void signalsAndSlots();
+    void watchdog();
+    void watchdogWithoutServer();
+    void redPacket();
+    void redPacketRefusesMemoryServer();
+    void redPacketWithoutServer();
+    void scopedMacro_data() { addServers(); }
+    void scopedMacro();
+#ifdef ANNOTATED_SLOTS
+    void annotatedSlots_data()
+    {
+        addServers();
+    }
+    void annotatedSlots();
+#endif
+#ifdef COROUTINES
+    void coroutines_data()
+    {
+        addServers();
+    }
+    void coroutines();
+#endif
+    void interrupted_data();
+    void interrupted();
+
+private:
+    struct Result
+    {
+        int exitCode = -1;
+        QString output; ///< standard output and standard error
+    };
+
+    void addServers();
+    void start(QProcess *process, const QString &program, const QString &server, const QStringList &arguments = {});
+    Result run(const QString &program, const QString &server, const QStringList &arguments = {});
+    QList<QByteArray> keys();
+
+    Support::RedisServer m_server;
+};
+
+/// True if all \a lines appear in \a output, in this order.
+static bool hasInOrder(const QString &output, const QStringList &lines)
+{
+    qsizetype position = 0;
+    for (const QString &line : lines) {
+        position = output.indexOf(line, position);
+        if (position < 0) {
+            qWarning().noquote() << "missing, or not in order:" << line;
+            return false;
+        }
+        position += line.size();
+    }
+    return true;
+}
+
+void TestExamples::initTestCase()
+{
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+}
+
+void TestExamples::init()
+{
+    m_server.command({"FLUSHALL"});
+}
+
+void TestExamples::addServers()
+{
+    QTest::addColumn<QString>("server");
+    QTest::newRow("memory") << QString();
+    QTest::newRow("redis") << m_server.url().toString();
+}
+
+void TestExamples::start(QProcess *process, const QString &program, const QString &server, const QStringList &arguments)
+{
+    QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
+    environment.remove(u"QDISTLOCK_URL"_s);
+    if (!server.isEmpty())
+        environment.insert(u"QDISTLOCK_URL"_s, server);
+    process->setProcessEnvironment(environment);
+    process->setProcessChannelMode(QProcess::MergedChannels);
+    process->start(program, arguments);
+}
+
+TestExamples::Result TestExamples::run(const QString &program, const QString &server, const QStringList &arguments)
+{
+    QProcess process;
+    start(&process, program, server, arguments);
+    if (!process.waitForFinished(60000)) {
+        process.kill();
+        process.waitForFinished();
+    }
+    Result result;
+    if (process.exitStatus() == QProcess::NormalExit && process.error() != QProcess::FailedToStart)
+        result.exitCode = process.exitCode();
+    result.output = QString::fromUtf8(process.readAll());
+    return result;
+}
+
+/// All keys on the server, except the fences, which the library keeps.
+QList<QByteArray> TestExamples::keys()
+{
+    QList<QByteArray> keys = m_server.keys();
+    keys.removeIf([](const QByteArray &key) { return key.endsWith(":fence"); });
+    return keys;
+}
+
+void TestExamples::signalsAndSlots()
+{
+    QFETCH(QString, server);
+    const Result result = run(QStringLiteral(SIGNALS_AND_SLOTS), server);
+    QVERIFY2(result.exitCode == 0, qPrintable(result.output));
+    const QRegularExpression expected(u"^Alice: acquired, fencing token (\\d+)\n"
+                                      "Bob: Lock \"report:daily\" .*somebody else holds it.*\n"
+                                      "Bob: waiting\n"
+                                      "Alice: work done, releasing\n"
+                                      "Bob: acquired, fencing token (\\d+)\n"
+                                      "Bob: released\n$"_s);
+    const QRegularExpressionMatch match = expected.match(result.output);
+    QVERIFY2(match.hasMatch(), qPrintable(result.output));
+    QCOMPARE_GT(match.captured(2).toLongLong(), match.captured(1).toLongLong());
+    QCOMPARE(keys(), QList<QByteArray>());
+}
+
+void TestExamples::watchdog()
+{
+    const Result result = run(QStringLiteral(WATCHDOG), m_server.url().toString());
+    QVERIFY2(result.exitCode == 0, qPrintable(result.output));
+    QVERIFY2(hasInOrder(result.output,
+                        {u"Job 1 begins"_s, u": renewed, "_s, u": renewed, "_s, u": renewed, "_s,
+                         u"Job 1 has finished"_s, u"Job 2 begins"_s, u"the server stops replying"_s, u": at risk, "_s,
+                         u"Job 2 stops: the lock was lost, QDistLock::DistributedLock::LeaseExpired"_s}),
+             qPrintable(result.output));
+}
+
+void TestExamples::watchdogWithoutServer()
+{
+    const Result result = run(QStringLiteral(WATCHDOG), u"memory:"_s);
+    QCOMPARE(result.exitCode, 64);
+    QVERIFY2(result.output.contains("QDISTLOCK_URL"_L1), qPrintable(result.output));
+}
+
+void TestExamples::redPacket()
+{
+    const Result result = run(QStringLiteral(RED_PACKET), m_server.url().toString(), {u"--keep"_s});
+    QVERIFY2(result.exitCode == 0, qPrintable(result.output));
+    const QString last = result.output.trimmed().section(u'\n', -1);
+    const QRegularExpression verdict(u"^with lock: paid 100000000 of 100000000, draws (\\d+), lost updates 0, "
+                                     "killed 1, frozen 1, stale writes refused (\\d+)$"_s);
+    const QRegularExpressionMatch match = verdict.match(last);
+    QVERIFY2(match.hasMatch(), qPrintable(last));
+    QCOMPARE_GE(match.captured(1).toInt(), 3000);
+    QCOMPARE_GE(match.captured(2).toInt(), 1);
+
+    // The numbers on the server agree with those that the program printed.
+    QCOMPARE(m_server.get("red-packet:locked"), QByteArray("0 0"));
+    QCOMPARE(m_server.command({"LLEN", "red-packet:locked:payments"}).toLongLong(), match.captured(1).toLongLong());
+    qint64 paid = 0;
+    const QVariantList payments = m_server.command({"LRANGE", "red-packet:locked:payments", "0", "-1"}).toList();
+    for (const QVariant &payment : payments)
+        paid += payment.toByteArray().split(' ').value(2).toLongLong();
+    QCOMPARE(paid, 100'000'000);
+}
+
+void TestExamples::redPacketRefusesMemoryServer()
+{
+    const Result result = run(QStringLiteral(RED_PACKET), u"memory:"_s);
+    QCOMPARE(result.exitCode, 64);
+}
+
+void TestExamples::redPacketWithoutServer()
+{
+    const Result result = run(QStringLiteral(RED_PACKET), u"unix://%1/nobody.sock"_s.arg(m_server.folder()));
+    QCOMPARE(result.exitCode, 69);
+    QVERIFY2(result.output.contains("cannot reach the server"_L1), qPrintable(result.output));
+}
+
+void TestExamples::scopedMacro()
+{
+    QFETCH(QString, server);
+    const Result result = run(QStringLiteral(SCOPED_MACRO), server);
+    QVERIFY2(result.exitCode == 0, qPrintable(result.output));
+    QVERIFY2(hasInOrder(result.output,
+                        {u"1000 invoices written, the last has number 1000"_s,
+                         u"Archived while another thread holds the lock: false"_s}),
+             qPrintable(result.output));
+    QCOMPARE(keys(), QList<QByteArray>());
+}
+
+#ifdef ANNOTATED_SLOTS
+void TestExamples::annotatedSlots()
+{
+    QFETCH(QString, server);
+    const Result result = run(QStringLiteral(ANNOTATED_SLOTS), server, {u"--demo"_s});
+    QVERIFY2(result.exitCode == 0, qPrintable(result.output));
+    QVERIFY2(hasInOrder(result.output,
+                        {u"Packing order 17"_s, u"Skipped: the lock order:17 is held already"_s, u"Packed order 17"_s,
+                         u"Shipped order 17"_s}),
+             qPrintable(result.output));
+    QCOMPARE(result.output.count("Shipped"_L1), 1);
+    QCOMPARE(keys(), QList<QByteArray>());
+}
+#endif
+
+#ifdef COROUTINES
+void TestExamples::coroutines()
+{
+    QFETCH(QString, server);
+    const Result result = run(QStringLiteral(COROUTINES), server);
+    QVERIFY2(result.exitCode == 0, qPrintable(result.output));
+    QStringList bookings;
+    for (int clerk = 1; clerk <= 5; ++clerk)
+        bookings += u"Clerk %1 booked, balance %2"_s.arg(clerk).arg(100 * clerk);
+    QVERIFY2(hasInOrder(result.output, bookings), qPrintable(result.output));
+    QVERIFY2(result.output.contains("The impatient clerk leaves: QDistLock::DistributedLock::BusyError"_L1),
+             qPrintable(result.output));
+    QVERIFY2(!result.output.contains("cancelled clerk"_L1), qPrintable(result.output));
+    QCOMPARE(keys(), QList<QByteArray>());
+}
+#endif
+
+void TestExamples::interrupted_data()
+{
+    QTest::addColumn<QString>("program");
+    QTest::addColumn<QByteArray>("foreignLock"); // where another client holds the lock, the example waits
+    QTest::addColumn<QByteArray>("output");
+    QTest::newRow("signals and slots, waiting")
+            << QStringLiteral(SIGNALS_AND_SLOTS) << "lock:report:daily"_ba << QByteArray();
+    QTest::newRow("watchdog, holding") << QStringLiteral(WATCHDOG) << QByteArray() << "renewed"_ba;
+    QTest::newRow("red packet, without lock") << QStringLiteral(RED_PACKET) << QByteArray() << "draws"_ba;
+    QTest::newRow("red packet, with lock") << QStringLiteral(RED_PACKET) << QByteArray() << "worker 2 stopped"_ba;
+#ifdef COROUTINES
+    QTest::newRow("coroutines, waiting") << QStringLiteral(COROUTINES) << "lock:ledger"_ba << QByteArray();
+#endif
+}
+
+/// Ctrl+C ends an example in order: it leaves no lock and no place in a queue behind.
+void TestExamples::interrupted()
+{
+    QFETCH(QString, program);
+    QFETCH(QByteArray, foreignLock);
+    QFETCH(QByteArray, output);
+    QList<QByteArray> expected;
+    if (!foreignLock.isEmpty()) {
+        m_server.command({"SET", foreignLock, "foreign"});
+        expected.append(foreignLock);
+    }
+
+    QProcess process;
+    QByteArray printed;
+    start(&process, program, m_server.url().toString());
+    QTRY_VERIFY_WITH_TIMEOUT((printed += process.readAll(), printed.contains(output))
+                                     && (foreignLock.isEmpty() || keys().size() > 1),
+                             20000);
+    ::kill(static_cast<pid_t>(process.processId()), SIGINT);
+    QVERIFY2(process.waitForFinished(), printed.constData());
+    printed += process.readAll();
+    QVERIFY2(process.exitStatus() == QProcess::NormalExit, printed.constData());
+    QVERIFY2(process.exitCode() == 128 + SIGINT, printed.constData());
+    QTRY_COMPARE(keys(), expected);
+}
+
+QTEST_GUILESS_MAIN(TestExamples)
+#include "tst_examples.moc"

@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// Wall clocks that jump: the server's and the client's.
+
+#include "support/locktesting.h"
+
+#include "support/shiftedclock.h"
+#include "support/testprogram.h"
+
+#include <memory>
+#include <vector>
+
+using namespace Qt::StringLiterals;
+
+using namespace LockTesting;
+using namespace Support;
+
+namespace {
+
+const QString Name = u"job"_s;
+const QByteArray Key = QByteArrayLiteral("lock:job");
+
+RedisServer::Options withClock(const ShiftedClock &clock)
+{
+    RedisServer::Options options;
+    options.environment = clock.environment();
+    return options;
+}
+
+qint64 secondsOf(RedisServer &server)
+{
+    return server.command({"TIME"}).toList().value(0).toLongLong();
+}
+
+} // namespace
+
+class tst_ClockFaults : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void serverClockForward();
+    void serverClockBackward();
+    void orderWhileServerClockGoesBack();
+    void clientClockJumps();
+};
+
+// The key expires at once. The holder learns of it with its next renewal; others can acquire immediately.
+void tst_ClockFaults::serverClockForward()
+{
+    ShiftedClock clock;
+    RedisServer server(withClock(clock));
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    LockRegistry registry(server.url());
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(3s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    const qint64 token = lock.fencingToken();
+    const qint64 before = secondsOf(server);
+    clock.shift(60s);
+    QTRY_VERIFY(secondsOf(server) >= before + 60);
+    QTRY_VERIFY(!server.exists(Key));
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }, 2500ms)); // a third of the lease, not all of it
+    QCOMPARE(spies.reason(), DistributedLock::Deleted);
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(lock.fencingToken() > token);
+    QVERIFY(server.pttl(Key) <= 3000);
+}
+
+// The key outlives its lease. The next renewal corrects that; the key of a holder that died stays for longer.
+void tst_ClockFaults::serverClockBackward()
+{
+    ShiftedClock clock;
+    RedisServer server(withClock(clock));
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    LockRegistry registry(server.url());
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(1500ms));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    const qint64 token = lock.fencingToken();
+    const qint64 before = secondsOf(server);
+    clock.shift(-120s);
+    QTRY_VERIFY(secondsOf(server) <= before - 110);
+    QVERIFY(eventually([&] { return spies.renewed.size() >= 2; }));
+    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(lock.isHeld());
+    QVERIFY(server.pttl(Key) <= 1500);
+
+    // Fencing tokens rise although the server's time does not.
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(!server.exists(Key));
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(lock.fencingToken() > token);
+    const qint64 second = lock.fencingToken();
+
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 2; }));
+
+    // The key of a dead holder stays for as long as the clock was set back.
+    TestProgram holder(QStringLiteral(LOCKHOLDER), {server.url().toString(), Name, u"500"_s});
+    QTRY_VERIFY(server.exists(Key));
+    holder.kill();
+    QVERIFY(holder.waitForEnd());
+    clock.shift(-240s);
+    lock.setWait(1s);
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::TimeoutError);
+    clock.shift(-119s);
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(lock.fencingToken() > second);
+}
+
+// Waiters are served in their order of arrival, even if the server's clock is set back between them.
+void tst_ClockFaults::orderWhileServerClockGoesBack()
+{
+    ShiftedClock clock;
+    RedisServer server(withClock(clock));
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    LockRegistry registry(server.url());
+    DistributedLock holder(&registry, Name);
+    holder.setOptions(options(10min));
+    QVERIFY(acquireNow(&holder));
+
+    std::vector<std::unique_ptr<LockRegistry>> registries;
+    std::vector<std::unique_ptr<DistributedLock>> waiters;
+    QList<int> served;
+    qint64 last = holder.fencingToken();
+    for (int i = 0; i < 4; ++i) {
+        registries.push_back(std::make_unique<LockRegistry>(server.url()));
+        waiters.push_back(std::make_unique<DistributedLock>(registries.back().get(), Name));
+        DistributedLock *const waiter = waiters.back().get();
+        waiter->setOptions(options(10min, 1min));
+        QObject::connect(waiter, &DistributedLock::acquired, waiter, [&, waiter, i] {
+            served.append(i);
+            QVERIFY(waiter->fencingToken() > last);
+            last = waiter->fencingToken();
+            waiter->release();
+        });
+        if (i == 2) {
+            const qint64 before = secondsOf(server);
+            clock.shift(-120s);
+            QTRY_VERIFY(secondsOf(server) <= before - 110);
+        }
+        waiter->acquire();
+        QVERIFY(eventually([&] { return waiter->queuePosition() == i; }));
+    }
+    holder.release();
+    QVERIFY(eventually([&] { return served.size() == 4; }));
+    QCOMPARE(served, QList<int>({0, 1, 2, 3}));
+}
+
+// The wall clock of the holder's process has no effect.
+void tst_ClockFaults::clientClockJumps()
+{
+    RedisServer server;
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    ShiftedClock clock;
+    TestProgram holder;
+    holder.setEnvironment(QProcess::systemEnvironment() + clock.environment());
+    holder.start(QStringLiteral(LOCKHOLDER), {server.url().toString(), Name, u"900"_s});
+    QVERIFY2(holder.waitForOutput("acquired "), holder.readAllStandardError().constData());
+    const QByteArray token = server.get(Key);
+    for (const milliseconds by : {3600'000ms, -3600'000ms, 0ms}) {
+        clock.shift(by);
+        // Enough renewals for two leases.
+        for (int i = 0; i < 6; ++i) {
+            QVERIFY(eventually([&] { return server.pttl(Key) < 700; }));
+            QVERIFY(eventually([&] { return server.pttl(Key) > 800; }));
+        }
+        QCOMPARE(server.get(Key), token);
+    }
+    QVERIFY2(!holder.output().contains("lost"), holder.output().constData());
+}
+
+QTEST_GUILESS_MAIN(tst_ClockFaults)
+#include "tst_clockfaults.moc"

@@ -1,0 +1,433 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// Faults of the connections to a server: cut, reset, silent, slow, and without a subscription.
+
+#include "support/locktesting.h"
+
+#include "support/faultproxy.h"
+
+#include <QtCore/qelapsedtimer.h>
+
+#include <memory>
+#include <vector>
+
+using namespace Qt::StringLiterals;
+
+using namespace LockTesting;
+using namespace Support;
+
+namespace {
+
+const QString Name = u"job"_s;
+const QByteArray Key = QByteArrayLiteral("lock:job");
+const QByteArray Queue = QByteArrayLiteral("{lock:job}:queue");
+
+/// Acquires and releases a lock again and again.
+class Contender
+{
+public:
+    Contender(const QUrl &url)
+        : m_registry(url)
+        , m_lock(&m_registry, Name)
+    {
+        m_lock.setOptions(options(1s, LockOptions::Forever));
+        QObject::connect(&m_lock, &DistributedLock::acquired, &m_lock, &DistributedLock::release);
+        QObject::connect(&m_lock, &DistributedLock::released, &m_lock, &DistributedLock::acquire);
+        QObject::connect(&m_lock, &DistributedLock::lost, &m_lock, &DistributedLock::acquire);
+        QObject::connect(&m_lock, &DistributedLock::acquired, &m_lock, [this] { ++m_turns; });
+        m_lock.acquire();
+    }
+    int turns() const { return m_turns; }
+
+private:
+    LockRegistry m_registry;
+    DistributedLock m_lock;
+    int m_turns = 0;
+};
+
+} // namespace
+
+class tst_ConnectionFaults : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+
+    void cutAcquire_data();
+    void cutAcquire();
+    void cutRenewal_data();
+    void cutRenewal();
+    void cutRelease_data();
+    void cutRelease();
+    void cutReleaseWithASuccessor();
+    void clientKilled();
+    void connectionReset();
+    void blackHole();
+    void lateCommandOfAnOldConnection();
+    void latencyBeyondTheBeat();
+    void latencyBeyondTheLease();
+    void slicedReplies();
+    void subscriptionLost();
+    void subscriptionOverrun();
+    void subscriptionHalfOpen();
+
+private:
+    RedisServer m_server{RedisServer::Options::withTcp()};
+};
+
+void tst_ConnectionFaults::initTestCase()
+{
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+}
+
+void tst_ConnectionFaults::init()
+{
+    m_server.command({"FLUSHALL"});
+    m_server.command({"SCRIPT", "FLUSH"});
+}
+
+void tst_ConnectionFaults::cutAcquire_data()
+{
+    QTest::addColumn<bool>("executed");
+    QTest::newRow("before") << false;
+    QTest::newRow("after") << true;
+}
+
+void tst_ConnectionFaults::cutAcquire()
+{
+    QFETCH(bool, executed);
+    FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(20s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock)); // the server knows the scripts now
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+
+    executed ? proxy.cutAfter("EVALSHA") : proxy.cutBefore("EVALSHA");
+    proxy.setRepliesHeld(false);
+    QVERIFY(acquireNow(&lock));
+    QCOMPARE(proxy.faultsDone(), 1);
+    QCOMPARE(spies.acquired.size(), 2);
+    QCOMPARE(lock.holdCount(), 1);
+    QCOMPARE(m_server.get("{lock:job}:fence"), QByteArray::number(lock.fencingToken()));
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 2; }));
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
+    QVERIFY(spies.failed.isEmpty());
+    QVERIFY(spies.lost.isEmpty());
+}
+
+void tst_ConnectionFaults::cutRenewal_data()
+{
+    cutAcquire_data();
+}
+
+void tst_ConnectionFaults::cutRenewal()
+{
+    QFETCH(bool, executed);
+    FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(1s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
+    const QByteArray token = m_server.get("lock:job");
+    executed ? proxy.cutAfter("EVALSHA") : proxy.cutBefore("EVALSHA");
+    QVERIFY(eventually([&] { return proxy.faultsDone() == 1; }));
+    QVERIFY(eventually([&] { return spies.renewed.size() == 2; }));
+    QVERIFY(lock.isHeld());
+    QCOMPARE(spies.lost.size(), 0);
+    QCOMPARE(spies.errors.size(), 1);
+    QCOMPARE(lock.error(), DistributedLock::NoError);
+    QCOMPARE(m_server.get("lock:job"), token);
+}
+
+void tst_ConnectionFaults::cutRelease_data()
+{
+    cutAcquire_data();
+}
+
+void tst_ConnectionFaults::cutRelease()
+{
+    QFETCH(bool, executed);
+    FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(20s));
+    Spies spies(&lock);
+    for (int i = 1; i <= 2; ++i) {
+        QVERIFY(acquireNow(&lock));
+        if (i == 2)
+            executed ? proxy.cutAfter("EVALSHA") : proxy.cutBefore("EVALSHA");
+        const QFuture<bool> release = lock.releaseAsync();
+        QVERIFY(!lock.isHeld());
+        QVERIFY(eventually([&] { return spies.holdsEnded() == i; }));
+        QCOMPARE(spies.released.size(), i);
+        QVERIFY(eventually([&] { return release.isFinished(); })); // it may finish one event later
+        QVERIFY(release.result());
+    }
+    QCOMPARE(proxy.faultsDone(), 1);
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
+}
+
+// The server executes the release, but its reply is lost; the repeated release finds another holder's key.
+void tst_ConnectionFaults::cutReleaseWithASuccessor()
+{
+    FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(20s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(acquireNow(&lock));
+    proxy.cutAfter("EVALSHA");
+    lock.release();
+    sendNow();
+    QVERIFY(proxy.waitForFaults(1));
+    m_server.command({"SET", "lock:job", "successor"});
+    QVERIFY(eventually([&] { return spies.holdsEnded() == 2; }));
+    QCOMPARE(spies.released.size(), 2);
+    QCOMPARE(m_server.get("lock:job"), QByteArray("successor"));
+}
+
+void tst_ConnectionFaults::clientKilled()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(900ms));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    const QByteArray token = m_server.get("lock:job");
+    for (int i = 0; i < 5; ++i) {
+        m_server.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+        const qsizetype renewed = spies.renewed.size();
+        QVERIFY(eventually([&] { return spies.renewed.size() > renewed; }));
+    }
+    QVERIFY(lock.isHeld());
+    QVERIFY(spies.lost.isEmpty());
+    QCOMPARE(m_server.get("lock:job"), token);
+}
+
+void tst_ConnectionFaults::connectionReset()
+{
+    FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    DistributedLock held(&registry, u"held"_s);
+    held.setOptions(options(3s));
+    Spies heldSpies(&held);
+    QVERIFY(acquireNow(&held));
+    // A waiter keeps waiting.
+    m_server.command({"SET", "lock:job", "foreign"});
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(900ms, LockOptions::Forever));
+    Spies spies(&lock);
+    lock.acquire();
+    const qint64 accepted = proxy.connectionsAccepted();
+    proxy.resetAll();
+    QVERIFY(eventually([&] { return proxy.connectionsAccepted() > accepted; }));
+    QVERIFY(eventually([&] { return heldSpies.renewed.size() >= 1; }));
+    m_server.command({"DEL", "lock:job"});
+    QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
+    QVERIFY(heldSpies.lost.isEmpty());
+    QVERIFY(spies.failed.isEmpty());
+}
+
+// A half-open connection: nothing is refused, and nothing answered. The library must notice it in time to renew on
+// another connection.
+void tst_ConnectionFaults::blackHole()
+{
+    FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(3s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    proxy.setBlackHole(true);  // the present connections stay dead
+    proxy.setBlackHole(false); // new ones work
+    QVERIFY(eventually([&] { return spies.renewed.size() == 1 || !spies.lost.isEmpty(); }));
+    QVERIFY(lock.isHeld());
+    QVERIFY(spies.lost.isEmpty());
+}
+
+// An acquire that failed for want of a reply reaches the server after the next connection is up. It must leave no key.
+void tst_ConnectionFaults::lateCommandOfAnOldConnection()
+{
+    FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(300ms));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+
+    lock.setOptions(options(1s, 200ms));
+    for (int i = 1; i <= 2; ++i) {
+        proxy.setHeld(true);
+        lock.acquire();
+        QVERIFY(eventually([&] { return spies.failed.size() == i; }));
+        QCOMPARE(spies.failure(i - 1), DistributedLock::ConnectionError);
+        if (i == 2) // the client closes the connection
+            QVERIFY(eventually([&] { return registry.state() != LockRegistry::Ready; }));
+        proxy.setHeld(false);
+        DistributedLock other(&registry, u"other"_s);
+        other.setOptions(options(20s));
+        QVERIFY(acquireNow(&other));
+        other.release();
+        QVERIFY(eventually([&] { return other.state() == DistributedLock::Unlocked; }));
+        QVERIFY(eventually([&] { return proxy.connections() <= 2 && lockKeys(m_server).isEmpty(); }));
+    }
+    QCOMPARE(spies.acquired.size(), 1);
+}
+
+void tst_ConnectionFaults::latencyBeyondTheBeat()
+{
+    FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(1500ms)); // renews every 500 ms, before the reply to the last renewal arrives
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(eventually([&] { return spies.renewed.size() == 1; })); // the server knows the scripts now
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+
+    proxy.setLatency(260ms, 260ms);
+    QVERIFY(acquireNow(&lock));
+    spies.renewed.clear();
+    QVERIFY(lock.remainingTimeAsDuration() <= 1500ms - 520ms - 17ms);
+    const qint64 before = proxy.commandsForwarded("EVALSHA");
+    QElapsedTimer timer;
+    timer.start();
+    QVERIFY(eventually([&] { return spies.renewed.size() >= 3 || !spies.lost.isEmpty(); }));
+    QVERIFY(spies.lost.isEmpty());
+    // One renewal at a time: at most one for each round trip, and each is answered.
+    const qint64 sent = proxy.commandsForwarded("EVALSHA") - before;
+    QVERIFY2(sent <= timer.elapsed() / 520 + 2, qPrintable(QString::number(sent)));
+    QVERIFY(sent <= spies.renewed.size() + 1);
+    QVERIFY(lock.isHeld());
+}
+
+void tst_ConnectionFaults::latencyBeyondTheLease()
+{
+    FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(300ms, 700ms));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    proxy.setLatency(10ms, 400ms);
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.acquiresEnded() == 2; }));
+    QCOMPARE(spies.acquired.size(), 1);
+    QCOMPARE(spies.failure(), DistributedLock::ConnectionError);
+    QVERIFY2(lock.errorString().contains(QLatin1String("lease")), qPrintable(lock.errorString()));
+    QVERIFY(eventually([&] { return lockKeys(m_server).isEmpty(); }));
+}
+
+void tst_ConnectionFaults::slicedReplies()
+{
+    FaultProxy proxy(m_server);
+    proxy.setSlicing(2);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(20s));
+    Spies spies(&lock);
+    for (int i = 1; i <= 10; ++i) {
+        QVERIFY(acquireNow(&lock));
+        lock.release();
+        QVERIFY(eventually([&] { return spies.released.size() == i; }));
+    }
+    QVERIFY(spies.errors.isEmpty());
+}
+
+void tst_ConnectionFaults::subscriptionLost()
+{
+    LockRegistry registry(m_server.url());
+    LockRegistry other(m_server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(20s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    const QByteArray channel = "lock:client:" + m_server.get("lock:job").split(':').first();
+    QVERIFY(eventually([&] { return m_server.subscriberCount(channel) == 1; }));
+    const qint64 made = m_server.info("stats", "total_connections_received").toLongLong();
+    m_server.command({"CLIENT", "KILL", "TYPE", "pubsub"});
+    QVERIFY(eventually([&] {
+        return m_server.info("stats", "total_connections_received").toLongLong() > made
+                && m_server.subscriberCount(channel) == 1;
+    }));
+    QVERIFY(lock.isHeld());
+    other.forceRelease(u"job"_s);
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }, 3s));
+    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
+}
+
+// The server disconnects a subscriber that does not read. The waiter subscribes again, and polls at once.
+void tst_ConnectionFaults::subscriptionOverrun()
+{
+    RedisServer::Options serverOptions;
+    serverOptions.config = {"client-output-buffer-limit pubsub 64kb 0 0"};
+    RedisServer server(serverOptions);
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    server.command({"SET", Key, "00000000000000ff:1:00000000000000000000000000000001", "PX",
+                    "60000"}); // a token of the library's form
+    LockRegistry registry(server.url());
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(20s, LockOptions::Forever));
+    Spies spies(&lock);
+    lock.acquire();
+    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    const QByteArray member = server.command({"ZRANGE", Queue, "0", "0"}).toList().value(0).toByteArray();
+    const QByteArray channel = "lock:client:" + member.split(':').first();
+    QCOMPARE(server.subscriberCount(channel), 1);
+
+    // No event loop runs meanwhile, so that nothing reads.
+    const QByteArray large(100'000, 'x');
+    for (int i = 0; i < 1000 && server.subscriberCount(channel) == 1; ++i)
+        server.command({"PUBLISH", channel, large});
+    QCOMPARE(server.subscriberCount(channel), 0);
+    server.command({"DEL", Key}); // publishes nothing
+    // Before a waiter with a subscription would poll.
+    QVERIFY(eventually([&] { return spies.acquired.size() == 1; }, 2s));
+    QVERIFY(eventually([&] { return server.subscriberCount(channel) == 1; }));
+}
+
+// The subscription is dead. The server knows, and drops the waiter from the queue whenever its turn comes; the client
+// does not know. Others keep waiting in that queue.
+void tst_ConnectionFaults::subscriptionHalfOpen()
+{
+    RedisServer server;
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    FaultProxy proxy(server);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(1s, LockOptions::Forever));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 1 && !server.channels().isEmpty(); }));
+
+    proxy.setBlackHole(true); // only the present connections
+    proxy.setBlackHole(false);
+    QVERIFY(server.restart());
+    std::vector<std::unique_ptr<Contender>> contenders;
+    for (int i = 0; i < 3; ++i)
+        contenders.push_back(std::make_unique<Contender>(server.url()));
+    QVERIFY(eventually([&] { return contenders.front()->turns() > 10; }));
+    lock.acquire();
+    QVERIFY2(eventually([&] { return spies.acquired.size() == 2; }, 15s),
+             qPrintable(u"no turn, while another had %1"_s.arg(contenders.front()->turns())));
+}
+
+QTEST_GUILESS_MAIN(tst_ConnectionFaults)
+#include "tst_connectionfaults.moc"

@@ -1,0 +1,300 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "support/faultproxy.h"
+#include "support/locktesting.h"
+#include "support/redisserver.h"
+
+#include <QtCore/qelapsedtimer.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace LockTesting;
+using namespace QDistLock;
+
+/// An outage of the server is reported at once, and only once (promise 9).
+class tst_Outages : public QObject
+{
+    Q_OBJECT
+
+private Q_SLOTS:
+    void initTestCase() { QVERIFY(m_server.start()); }
+    void cleanup() { m_server.command({"FLUSHALL"}); }
+
+    void reportedWhileAnAcquireWaits();
+    void reportedOnceForManyLocks();
+    void reportedWhileHeld();
+    void stoppedServer_data();
+    void stoppedServer();
+    void acquireThatFailsAfterwards();
+    void flappingServer_data();
+    void flappingServer();
+    void releasedInAnOutage();
+    void acquiredAgainInAnOutage();
+    void waitsAgainAfterAnOutage();
+
+private:
+    Support::RedisServer m_server;
+};
+
+void tst_Outages::reportedWhileAnAcquireWaits()
+{
+    LogCapture log;
+    Support::FaultProxy proxy(m_server);
+    const QString port = QString::number(proxy.port());
+    proxy.setRefusing(true);
+    LockRegistry registry(proxy.url());
+    QSignalSpy registryErrors(&registry, &LockRegistry::errorOccurred);
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(1s, LockOptions::Forever));
+    Spies spies(&lock);
+    QSignalSpy changes(&lock, &DistributedLock::errorChanged);
+    for (int outage = 1; outage <= 2; ++outage) {
+        QElapsedTimer timer;
+        timer.start();
+        if (outage == 1)
+            lock.acquire();
+        QVERIFY(eventually([&] { return spies.errors.size() == outage; }));
+        QVERIFY2(timer.elapsed() < 2000, qPrintable(QString::number(timer.elapsed())));
+        QCOMPARE(lock.error(), DistributedLock::ConnectionError);
+        QVERIFY2(lock.errorString().contains(port), qPrintable(lock.errorString()));
+        QVERIFY2(lock.errorString().contains(QLatin1String("job")), qPrintable(lock.errorString()));
+        QVERIFY(!changes.isEmpty());
+        // After many attempts it is still the same outage.
+        const QString text = lock.errorString();
+        QVERIFY(!eventually([&] { return spies.errors.size() > outage; }, 2500ms));
+        QCOMPARE(lock.error(), DistributedLock::ConnectionError);
+        QCOMPARE(registryErrors.size(), outage);
+        QCOMPARE(log.count({port, u"refused"_s}) + log.count({port, u"closed"_s}), outage);
+        if (outage == 1)
+            QCOMPARE(lock.state(), DistributedLock::Acquiring);
+
+        proxy.setRefusing(false);
+        QVERIFY(eventually([&] { return lock.isHeld(); }));
+        QVERIFY(eventually([&] { return log.count({port, u"can be used again"_s}) == outage; }));
+        QCOMPARE(spies.errors.size(), outage);
+        QCOMPARE(lock.error(), DistributedLock::NoError);
+        QCOMPARE(lock.errorString(), QString());
+
+        if (outage == 1) {
+            // The next outage begins while the lock waits in the queue.
+            lock.release();
+            QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+            m_server.command({"SET", "lock:job", "foreign"});
+            lock.acquire();
+            QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+            proxy.setRefusing(true);
+            proxy.resetAll();
+            QVERIFY(eventually([&] { return spies.errors.size() == 2; }));
+            m_server.command({"DEL", "lock:job"});
+        }
+    }
+}
+
+void tst_Outages::reportedOnceForManyLocks()
+{
+    LogCapture log;
+    Support::FaultProxy proxy(m_server);
+    const QString port = QString::number(proxy.port());
+    proxy.setRefusing(true);
+    LockRegistry registry(proxy.url());
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    int errors = 0;
+    for (int i = 0; i < 100; ++i) {
+        locks.push_back(std::make_unique<DistributedLock>(&registry, QString::number(i)));
+        locks.back()->setOptions(options(1s, LockOptions::Forever));
+        connect(locks.back().get(), &DistributedLock::errorOccurred, this, [&] { ++errors; });
+        locks.back()->acquire();
+    }
+    QVERIFY(eventually([&] { return errors == 100; }));
+    QVERIFY(!eventually([&] { return errors > 100; }, 1s));
+    QCOMPARE(log.count({port}), 1);
+}
+
+void tst_Outages::reportedWhileHeld()
+{
+    LogCapture log;
+    Support::FaultProxy proxy(m_server);
+    const QString port = QString::number(proxy.port());
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(8s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    proxy.setRefusing(true);
+    proxy.resetAll();
+    QVERIFY(eventually([&] { return spies.errors.size() == 1; }, 1s));
+    QCOMPARE(lock.error(), DistributedLock::ConnectionError);
+    QVERIFY(lock.isHeld());
+    QVERIFY(!eventually([&] { return spies.errors.size() > 1; }, 1s));
+    proxy.setRefusing(false);
+    QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
+    QCOMPARE(lock.error(), DistributedLock::NoError);
+    QVERIFY(eventually([&] { return log.count({port, u"can be used again"_s}) == 1; }));
+    QCOMPARE(log.count({port}), 2);
+    QVERIFY(spies.lost.isEmpty());
+
+    // The server stays down: the loss names the reason.
+    proxy.setRefusing(true);
+    proxy.resetAll();
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }, 20s));
+    QVERIFY2(lock.errorString().contains(port), qPrintable(lock.errorString()));
+    QVERIFY2(lock.errorString().contains(QLatin1String("lost")), qPrintable(lock.errorString()));
+    QCOMPARE(lock.error(), DistributedLock::ConnectionError);
+}
+
+void tst_Outages::stoppedServer_data()
+{
+    QTest::addColumn<bool>("waiting");
+    QTest::newRow("held") << false;
+    QTest::newRow("waiting") << true;
+}
+
+void tst_Outages::stoppedServer()
+{
+    QFETCH(bool, waiting);
+    Support::RedisServer server;
+    QVERIFY(server.start());
+    LockRegistry registry(server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(6s, LockOptions::Forever));
+    Spies spies(&lock);
+    if (waiting) {
+        server.command({"SET", "lock:job", "foreign", "PX", "600000"});
+        lock.acquire();
+        QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    } else {
+        QVERIFY(acquireNow(&lock));
+    }
+    server.pause();
+    QVERIFY(eventually([&] { return spies.errors.size() == 1; }, 10s));
+    QCOMPARE(lock.error(), DistributedLock::ConnectionError);
+    server.resume();
+    if (waiting) {
+        QVERIFY(eventually([&] { return lock.error() == DistributedLock::NoError; }));
+        QCOMPARE(lock.state(), DistributedLock::Acquiring);
+    }
+    QCOMPARE(spies.errors.size(), 1);
+}
+
+void tst_Outages::acquireThatFailsAfterwards()
+{
+    // The outage was reported during the wait; the time-out does not report it again.
+    Support::FaultProxy proxy(m_server);
+    proxy.setRefusing(true);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(1s, 700ms));
+    Spies spies(&lock);
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::ConnectionError);
+    QCOMPARE(spies.errors.size(), 1);
+}
+
+void tst_Outages::flappingServer_data()
+{
+    QTest::addColumn<bool>("waiting");
+    QTest::newRow("held") << false;
+    QTest::newRow("waiting") << true;
+}
+
+void tst_Outages::flappingServer()
+{
+    // Two outages with less than a second between them count as one, for the locks, too.
+    QFETCH(bool, waiting);
+    LogCapture log;
+    Support::FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    QSignalSpy registryErrors(&registry, &LockRegistry::errorOccurred);
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(6s, LockOptions::Forever));
+    Spies spies(&lock);
+    if (waiting) {
+        m_server.command({"SET", "lock:job", "foreign", "PX", "600000"});
+        lock.acquire();
+        QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    } else {
+        QVERIFY(acquireNow(&lock));
+    }
+    for (int flap = 0; flap < 4; ++flap) {
+        proxy.resetAll();
+        QVERIFY(eventually([&] { return lock.error() == DistributedLock::ConnectionError; }));
+        QVERIFY(eventually([&] { return lock.error() == DistributedLock::NoError; }));
+    }
+    QVERIFY(eventually([&] { return log.count({u"can be used again"_s}) == 1; }));
+    QCOMPARE(registryErrors.size(), 1);
+    QCOMPARE(spies.errors.size(), 1);
+    // The next outage is reported again.
+    proxy.resetAll();
+    QVERIFY(eventually([&] { return spies.errors.size() == 2; }));
+    QCOMPARE(registryErrors.size(), 2);
+    QVERIFY(spies.lost.isEmpty());
+}
+
+void tst_Outages::releasedInAnOutage()
+{
+    Support::FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(6s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    proxy.setRefusing(true);
+    proxy.resetAll();
+    QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
+    lock.release();
+    QVERIFY(!eventually([&] { return spies.errors.size() > 1; }, 2s));
+    QCOMPARE(lock.error(), DistributedLock::ConnectionError);
+    proxy.setRefusing(false);
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QCOMPARE(lock.error(), DistributedLock::NoError);
+}
+
+void tst_Outages::acquiredAgainInAnOutage()
+{
+    Support::FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(1s, 2s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    connect(&lock, &DistributedLock::lost, &lock, &DistributedLock::acquire);
+    proxy.setRefusing(true);
+    proxy.resetAll();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.lost.size(), 1);
+    QCOMPARE(spies.failure(), DistributedLock::ConnectionError);
+    QCOMPARE(spies.errors.size(), 1);
+}
+
+void tst_Outages::waitsAgainAfterAnOutage()
+{
+    // An acquire failed because there was no server. Now there is one, and the next acquire waits in the queue.
+    Support::FaultProxy proxy(m_server);
+    proxy.setRefusing(true);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(1s, LockOptions::Forever));
+    Spies spies(&lock);
+    lock.tryAcquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(lock.error(), DistributedLock::ConnectionError);
+    proxy.setRefusing(false);
+    m_server.command({"SET", "lock:job", "foreign", "PX", "600000"});
+    lock.acquire();
+    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    QVERIFY(eventually([&] { return lock.error() == DistributedLock::NoError; }, 2s));
+    QCOMPARE(lock.errorString(), QString());
+    // A busy lock is no outage.
+    lock.cancel();
+    QVERIFY(eventually([&] { return lock.error() == DistributedLock::CancelledError; }));
+    lock.tryAcquire();
+    QVERIFY(eventually([&] { return lock.error() == DistributedLock::BusyError; }));
+    lock.acquire();
+    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    QVERIFY(!eventually([&] { return lock.error() != DistributedLock::BusyError; }, 200ms));
+}
+
+QTEST_GUILESS_MAIN(tst_Outages)
+#include "tst_outages.moc"

@@ -1,0 +1,624 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// Faults of the process that holds a lock, and of the server: stopped, paused, restarted, full, a replica.
+
+#include "support/locktesting.h"
+
+#include "support/faultproxy.h"
+#include "support/posix.h"
+#include "support/testprogram.h"
+
+#include <QtCore/qelapsedtimer.h>
+#include <QtCore/qfile.h>
+#include <QtCore/qtemporarydir.h>
+
+#include <memory>
+
+#include <signal.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace LockTesting;
+using namespace Support;
+
+namespace {
+
+const QString Name = u"job"_s;
+const QByteArray Key = QByteArrayLiteral("lock:job");
+
+/// Another process that holds a lock.
+class Holder : public TestProgram
+{
+public:
+    Holder(const QUrl &server, const QString &name, milliseconds lease)
+        : TestProgram(QStringLiteral(LOCKHOLDER), {server.toString(), name, QString::number(lease.count())})
+    {
+    }
+};
+
+/// Enough time on a busy machine, but far below any time-out that would hide a lost message.
+constexpr milliseconds AtOnce = 700ms;
+
+} // namespace
+
+class tst_ServerFaults : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+    void cleanup();
+
+    // The holder's process.
+    void killedHolder();
+    void stoppedHolder();
+
+    // The server.
+    void serverPausedBeforeTheFirstNeed();
+    void serverPausedWhileHeld();
+    void clientsPaused();
+    void serverSleepsBriefly();
+    void serverSleepsPastTheLease();
+    void serverRestartedWithoutPersistence();
+    void serverRestartedWithAof();
+    void scriptsFlushed();
+    void outOfMemory();
+    void readOnly();
+    void noMaster();
+    void noReplicas();
+    void tooManyClients();
+    void passingErrors_data();
+    void passingErrors();
+    void errorsForAWhile_data();
+    void errorsForAWhile();
+    void permanentError();
+    void failoverLosesTheKey();
+
+private:
+    RedisServer m_server{RedisServer::Options::withTcp()};
+};
+
+void tst_ServerFaults::initTestCase()
+{
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+}
+
+void tst_ServerFaults::init()
+{
+    m_server.command({"FLUSHALL"});
+    m_server.command({"SCRIPT", "FLUSH"});
+}
+
+void tst_ServerFaults::cleanup()
+{
+    m_server.resume();
+    m_server.command({"REPLICAOF", "NO", "ONE"});
+    m_server.command({"CONFIG", "SET", "maxmemory", "0", "maxclients", "1000", "replica-serve-stale-data", "yes"});
+}
+
+void tst_ServerFaults::killedHolder()
+{
+    Holder holder(m_server.url(), Name, 500ms);
+    QVERIFY2(holder.waitForOutput("acquired "), holder.output().constData());
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(500ms));
+    Spies spies(&lock);
+    lock.acquire();
+    // The holder renews: it still holds the lock after its lease.
+    const QByteArray token = m_server.get(Key);
+    QVERIFY(!eventually([&] { return !spies.acquired.isEmpty(); }, 700ms));
+    QCOMPARE(m_server.get(Key), token);
+
+    holder.sendSignal(SIGKILL);
+    QElapsedTimer timer;
+    timer.start();
+    QVERIFY(eventually([&] { return !spies.acquired.isEmpty(); }));
+    // tst_queue measures the time on an idle machine.
+    QVERIFY2(timer.elapsed() <= (500ms + AtOnce).count(), qPrintable(QString::number(timer.elapsed())));
+}
+
+void tst_ServerFaults::stoppedHolder()
+{
+    Holder holder(m_server.url(), Name, 400ms);
+    QVERIFY2(holder.waitForOutput("acquired "), holder.output().constData());
+    const qint64 stoppedToken = holder.output().split(' ').value(1).trimmed().toLongLong();
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(400ms));
+    Spies spies(&lock);
+    lock.acquire();
+    holder.sendSignal(SIGSTOP);
+    QVERIFY(eventually([&] { return !spies.acquired.isEmpty(); }));
+    QVERIFY(stoppedToken > 0);
+    QVERIFY(lock.fencingToken() > stoppedToken);
+
+    const QByteArray token = m_server.get(Key);
+    holder.sendSignal(SIGCONT);
+    QVERIFY(holder.waitForOutput("lost "));
+    // isHeld() was false before any signal was emitted.
+    const QList<QByteArray> lines = holder.output().trimmed().split('\n').mid(1);
+    QCOMPARE(lines.value(0), QByteArray("continued not held"));
+    QCOMPARE(lines.value(1), "lost " + QByteArray::number(int(DistributedLock::LeaseExpired)) + " not held");
+    QCOMPARE(lines.size(), 2);
+    // The stopped holder has not changed its successor's key.
+    QVERIFY(eventually([&] { return spies.renewed.size() >= 2; }));
+    QCOMPARE(m_server.get(Key), token);
+    QVERIFY(spies.lost.isEmpty());
+}
+
+void tst_ServerFaults::serverPausedBeforeTheFirstNeed()
+{
+    LockRegistry registry(m_server.tcpUrl());
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(500ms, 300ms));
+    Spies spies(&lock);
+    m_server.pause();
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::ConnectionError);
+    QVERIFY(lock.errorString().contains(QLatin1String("\"job\"")));
+
+    lock.setWait(milliseconds(10s));
+    lock.acquire();
+    m_server.resume();
+    QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
+}
+
+void tst_ServerFaults::serverPausedWhileHeld()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(1200ms));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    const QByteArray token = m_server.get(Key);
+    m_server.pause();
+    QVERIFY(eventually([&] { return spies.atRisk.size() == 1; })); // two thirds of the lease have passed
+    QVERIFY(lock.isHeld());
+    QCOMPARE(lock.state(), DistributedLock::AtRisk);
+    const int remaining = spies.atRisk.at(0).at(0).toInt();
+    QVERIFY2(remaining > 0 && remaining <= 400 - 14 + 1, qPrintable(QString::number(remaining)));
+    m_server.resume();
+    QVERIFY(eventually([&] { return !spies.renewed.isEmpty(); }));
+    QCOMPARE(lock.state(), DistributedLock::Held);
+    QCOMPARE(m_server.get(Key), token);
+    QVERIFY(spies.lost.isEmpty());
+}
+
+void tst_ServerFaults::clientsPaused()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(500ms));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    m_server.command({"CLIENT", "PAUSE", "900", "ALL"});
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
+    QCOMPARE(spies.reason(), DistributedLock::LeaseExpired);
+    // The server executes the renewal after the pause: too late, so that the lock is released again.
+    QVERIFY(eventually([&] { return lockKeys(m_server).isEmpty(); }));
+    QVERIFY(spies.renewed.isEmpty());
+    QVERIFY(acquireNow(&lock));
+}
+
+void tst_ServerFaults::serverRestartedWithoutPersistence()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(20s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    m_server.kill();
+    QVERIFY(m_server.start());
+    // The lost connection makes the lock check its key at once, not only after a third of the lease.
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }, 5s));
+    QCOMPARE(spies.reason(), DistributedLock::Deleted);
+    QVERIFY(spies.released.isEmpty());
+    QVERIFY(acquireNow(&lock));
+}
+
+void tst_ServerFaults::serverRestartedWithAof()
+{
+    RedisServer::Options serverOptions;
+    serverOptions.appendOnly = true;
+    RedisServer server(serverOptions);
+    QVERIFY(server.start());
+    LockRegistry registry(server.url());
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(20s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    const QByteArray token = server.get(Key);
+    const qint64 fence = lock.fencingToken();
+    server.kill();
+    QVERIFY(eventually([&] { return registry.state() != LockRegistry::Ready; }));
+    QVERIFY(lock.isHeld());
+    QVERIFY(server.start());
+    QVERIFY(eventually([&] { return spies.renewed.size() == 1; }, 5s));
+    QVERIFY(lock.isHeld());
+    QCOMPARE(lock.fencingToken(), fence);
+    QCOMPARE(server.get(Key), token);
+    QVERIFY(spies.lost.isEmpty());
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(!server.exists(Key));
+}
+
+void tst_ServerFaults::scriptsFlushed()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(600ms));
+    Spies spies(&lock);
+    for (int i = 1; i <= 2; ++i) {
+        m_server.command({"SCRIPT", "FLUSH"});
+        QVERIFY(acquireNow(&lock));
+        m_server.command({"SCRIPT", "FLUSH"});
+        QVERIFY(eventually([&] { return spies.renewed.size() == i; }));
+        m_server.command({"SCRIPT", "FLUSH"});
+        lock.release();
+        QVERIFY(eventually([&] { return spies.released.size() == i; }));
+    }
+    QVERIFY(spies.errors.isEmpty());
+    QVERIFY(spies.lost.isEmpty());
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
+}
+
+void tst_ServerFaults::outOfMemory()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock held(&registry, u"held"_s);
+    held.setOptions(options(1500ms));
+    Spies heldSpies(&held);
+    QVERIFY(acquireNow(&held));
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(1500ms, 500ms));
+    Spies spies(&lock);
+
+    m_server.command({"CONFIG", "SET", "maxmemory", "1"});
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::ServerError);
+    QVERIFY2(lock.errorString().contains(QLatin1String("OOM")), qPrintable(lock.errorString()));
+    // A renewal needs no more memory.
+    const qsizetype renewed = heldSpies.renewed.size();
+    QVERIFY(eventually([&] { return heldSpies.renewed.size() > renewed; }));
+
+    lock.setWait(milliseconds(10s));
+    lock.acquire();
+    m_server.command({"CONFIG", "SET", "maxmemory", "0"});
+    QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
+    QVERIFY(heldSpies.lost.isEmpty());
+}
+
+void tst_ServerFaults::readOnly()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock held(&registry, u"held"_s);
+    held.setOptions(options(3s));
+    Spies heldSpies(&held);
+    QVERIFY(acquireNow(&held));
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(3s, 500ms));
+    Spies spies(&lock);
+
+    m_server.command({"REPLICAOF", "127.0.0.1", QByteArray::number(Posix::freePort())});
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::ServerError);
+    QVERIFY2(lock.errorString().contains(QLatin1String("READONLY")), qPrintable(lock.errorString()));
+    lock.setWait(milliseconds(10s));
+    lock.acquire();
+    QVERIFY(eventually([&] { return heldSpies.errors.size() == 1; })); // a renewal was refused
+    QVERIFY(held.isHeld());
+
+    m_server.command({"REPLICAOF", "NO", "ONE"});
+    QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
+    QVERIFY(eventually([&] { return heldSpies.renewed.size() == 1; }));
+    QVERIFY(heldSpies.lost.isEmpty());
+    QCOMPARE(heldSpies.errors.size(), 1);
+    QCOMPARE(held.error(), DistributedLock::NoError);
+}
+
+void tst_ServerFaults::noMaster()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(3s, 1s));
+    Spies spies(&lock);
+    m_server.command({"CONFIG", "SET", "replica-serve-stale-data", "no"});
+    m_server.command({"REPLICAOF", "127.0.0.1", QByteArray::number(Posix::freePort())});
+    lock.acquire();
+    const bool failed = eventually([&] { return spies.failed.size() == 1; });
+    lock.setWait(milliseconds(10s));
+    lock.acquire();
+    m_server.command({"REPLICAOF", "NO", "ONE"});
+    m_server.command({"CONFIG", "SET", "replica-serve-stale-data", "yes"});
+    QVERIFY(failed);
+    QCOMPARE(spies.failure(), DistributedLock::ServerError);
+    QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
+}
+
+void tst_ServerFaults::tooManyClients()
+{
+    QVERIFY(eventually([&] { return m_server.connectedClients() == 0; })); // those of the previous test
+    m_server.command({"CONFIG", "SET", "maxclients", "1"});                // the client of the test itself
+    LockRegistry registry(m_server.url());
+    // The error reply may be lost when the server closes the connection: not every attempt learns the reason.
+    QStringList reasons;
+    connect(&registry, &LockRegistry::errorChanged, this, [&] { reasons << registry.errorString(); });
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(3s, 300ms));
+    Spies spies(&lock);
+    lock.acquire();
+    const bool failed = eventually([&] { return spies.failed.size() == 1; });
+    const QString text = lock.errorString();
+    lock.setWait(milliseconds(10s));
+    lock.acquire();
+    m_server.command({"CONFIG", "SET", "maxclients", "1000"});
+    QVERIFY(failed);
+    QVERIFY2(spies.failure() == DistributedLock::ServerError || spies.failure() == DistributedLock::ConnectionError,
+             qPrintable(text));
+    QVERIFY2(!reasons.filter(u"maxclients"_s).isEmpty(), qPrintable(reasons.join(u'\n')));
+    QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
+}
+
+void tst_ServerFaults::passingErrors_data()
+{
+    QTest::addColumn<QByteArray>("reply");
+    for (const char *reply :
+         {"-LOADING Redis is loading the dataset in memory\r\n", "-BUSY Redis is busy running a script.\r\n",
+          "-MASTERDOWN Link with MASTER is down\r\n", "-READONLY You can't write against a read only replica.\r\n",
+          "-CLUSTERDOWN The cluster is down\r\n", "-TRYAGAIN Multiple keys request\r\n",
+          "-NOREPLICAS Not enough good replicas to write.\r\n",
+          "-MISCONF Redis is configured to save RDB snapshots\r\n"}) {
+        QTest::newRow(QByteArray(reply).split(' ').first().constData()) << QByteArray(reply);
+    }
+}
+
+void tst_ServerFaults::passingErrors()
+{
+    QFETCH(QByteArray, reply);
+    FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, Name);
+    // After these two the library reconnects, and waits longer before each further attempt.
+    const bool reconnects = reply.startsWith("-READONLY") || reply.startsWith("-MASTERDOWN");
+    lock.setOptions(options(reconnects ? 4s : 900ms).withRetryInterval(5ms));
+    Spies spies(&lock);
+    // Several times for each of acquire, renew and release.
+    proxy.answer(reply, "EVALSHA", 1, 3);
+    QVERIFY(acquireNow(&lock));
+    QCOMPARE(proxy.faultsDone(), 3);
+    QVERIFY(spies.failed.isEmpty());
+    proxy.answer(reply, "EVALSHA", 1, 2);
+    QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
+    proxy.answer(reply, "EVALSHA", 1, 2);
+    lock.release();
+    QVERIFY(eventually([&] { return spies.holdsEnded() == 1; }));
+    QCOMPARE(spies.released.size(), 1);
+    QCOMPARE(proxy.faultsDone(), 7);
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
+    // The error is reported once for each of acquire, renew and release, not once for each reply. Two outages with less
+    // than a second between them count as one.
+    QVERIFY2(spies.errors.size() == 3 || (reconnects && spies.errors.size() == 2),
+             qPrintable(QString::number(spies.errors.size())));
+
+    // tryAcquire() makes one attempt, and fails with this error.
+    proxy.answer(reply, "EVALSHA");
+    lock.tryAcquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::ServerError);
+    QVERIFY2(lock.errorString().contains(QString::fromLatin1(reply.mid(1, 6))), qPrintable(lock.errorString()));
+}
+
+void tst_ServerFaults::errorsForAWhile_data()
+{
+    QTest::addColumn<QByteArray>("reply");
+    QTest::addColumn<bool>("waits");
+    for (const char *reply :
+         {"-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+          "-LOADING Redis is loading the dataset in memory\r\n", "-BUSY Redis is busy running a script.\r\n",
+          "-MISCONF Redis is configured to save RDB snapshots\r\n",
+          "-NOREPLICAS Not enough good replicas to write.\r\n",
+          "-READONLY You can't write against a read only replica.\r\n", "-MASTERDOWN Link with MASTER is down\r\n"}) {
+        QTest::newRow(QByteArray(reply).split(' ').first().constData()) << QByteArray(reply) << true;
+    }
+    for (const char *reply : {"-NOAUTH Authentication required.\r\n", "-WRONGPASS invalid username-password pair\r\n",
+                              "-NOPERM this user has no permissions to run the 'evalsha' command\r\n"}) {
+        QTest::newRow(QByteArray(reply).split(' ').first().constData()) << QByteArray(reply) << false;
+    }
+}
+
+/// Half a second of errors: held locks stay held, waiters are served afterwards, and no key is left.
+void tst_ServerFaults::errorsForAWhile()
+{
+    QFETCH(QByteArray, reply);
+    QFETCH(bool, waits);
+    FaultProxy proxy(m_server);
+    LockRegistry other(m_server.url());
+    DistributedLock taken(&other, u"taken"_s);
+    taken.setOptions(options(20s));
+    QVERIFY(acquireNow(&taken));
+
+    auto registry = std::make_unique<LockRegistry>(proxy.url());
+    std::vector<std::unique_ptr<DistributedLock>> all;
+    std::vector<std::unique_ptr<Spies>> spies;
+    const auto make = [&](const QString &name) {
+        all.push_back(std::make_unique<DistributedLock>(registry.get(), name));
+        all.back()->setOptions(options(1500ms, 20s));
+        spies.push_back(std::make_unique<Spies>(all.back().get()));
+        return all.back().get();
+    };
+    for (int i = 0; i < 5; ++i)
+        QVERIFY(acquireNow(make(u"held:%1"_s.arg(i))));
+    DistributedLock *const waiting = make(u"taken"_s);
+    waiting->acquire();
+    QVERIFY(eventually([&] { return waiting->queuePosition() == 0; }));
+    DistributedLock *const dropped = make(u"taken"_s);
+    dropped->acquire();
+    QVERIFY(eventually([&] { return dropped->queuePosition() == 1; }));
+    DistributedLock *const late = make(u"late"_s);
+
+    QElapsedTimer timer;
+    timer.start();
+    proxy.answer(reply, "EVALSHA", 1, 1000000);
+    late->acquire();
+    dropped->cancel();
+    taken.release();
+    // The message of the release suffices for the waiter, unless the error ends its connections.
+    QVERIFY(!eventually([&] { return late->isHeld(); }, 500ms));
+    proxy.heal();
+    if (waits) {
+        QVERIFY(eventually([&] { return waiting->isHeld() && late->isHeld(); }, 5s));
+    } else {
+        QVERIFY(eventually([&] { return late->state() == DistributedLock::Unlocked; }, 5s));
+        QVERIFY(late->error() != DistributedLock::NoError);
+        QVERIFY(waiting->isHeld());
+    }
+    QVERIFY(eventually([&] {
+        return std::all_of(spies.begin(), spies.begin() + 5,
+                           [](const auto &each) { return each->renewed.size() >= 2; });
+    }));
+    for (int i = 0; i < 5; ++i) {
+        QVERIFY(all[i]->isHeld());
+        QCOMPARE(spies[i]->lost.size(), 0);
+    }
+    for (size_t i = 0; i < all.size(); ++i)
+        QCOMPARE(spies[i]->acquiresEnded(), 1);
+    all.clear();
+    if (waits)
+        QVERIFY(eventually([&] { return lockKeys(m_server).isEmpty(); }, 3s));
+    else // a refused cancel is not repeated, but no holder may be left
+        QVERIFY(eventually([&] { return m_server.keys("lock:*").isEmpty(); }, 5s));
+}
+
+void tst_ServerFaults::permanentError()
+{
+    FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(5s, LockOptions::Forever));
+    Spies spies(&lock);
+    proxy.answer("-ERR unknown command 'EVALSHA', with args beginning with: 'secret token'\r\n", "EVALSHA", 1, 1000);
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::ServerError);
+    QCOMPARE(proxy.faultsDone(), 1); // no second attempt
+    QVERIFY(!lock.errorString().contains(QLatin1String("secret")));
+}
+
+// DEBUG SLEEP: the server does not answer, and the connection stays up.
+void tst_ServerFaults::serverSleepsBriefly()
+{
+    RedisServer server;
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    LockRegistry registry(server.url());
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(3s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    RespClient sleeper;
+    QVERIFY(sleeper.connectToUnix(server.socketPath()));
+    QVERIFY(sleeper.send(Resp::encodeCommand({"DEBUG", "SLEEP", "1.3"}))); // the first renewal is sent meanwhile
+    QVERIFY(eventually([&] { return spies.renewed.size() == 2; }));
+    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(lock.isHeld());
+    QVERIFY(server.exists(Key));
+}
+
+void tst_ServerFaults::serverSleepsPastTheLease()
+{
+    RedisServer server;
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    LockRegistry registry(server.url());
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(500ms));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    const qint64 token = lock.fencingToken();
+    RespClient sleeper;
+    QVERIFY(sleeper.connectToUnix(server.socketPath()));
+    QVERIFY(sleeper.send(Resp::encodeCommand({"DEBUG", "SLEEP", "1.5"})));
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
+    QCOMPARE(spies.reason(), DistributedLock::LeaseExpired);
+    QVERIFY(!lock.isHeld());
+    QVERIFY(spies.renewed.isEmpty()); // lost while it slept
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(lock.fencingToken() > token);
+}
+
+void tst_ServerFaults::noReplicas()
+{
+    RedisServer server;
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    LockRegistry registry(server.url());
+    DistributedLock held(&registry, u"held"_s);
+    held.setOptions(options(3s));
+    Spies heldSpies(&held);
+    QVERIFY(acquireNow(&held));
+    server.command({"CONFIG", "SET", "min-replicas-to-write", "1"});
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(options(3s, 500ms));
+    Spies spies(&lock);
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::ServerError);
+    QVERIFY2(lock.errorString().contains(QLatin1String("NOREPLICAS")), qPrintable(lock.errorString()));
+    QVERIFY(eventually([&] { return heldSpies.errors.size() == 1; })); // a renewal was refused
+    server.command({"CONFIG", "SET", "min-replicas-to-write", "0"});
+    QVERIFY(eventually([&] { return heldSpies.renewed.size() >= 1; }));
+    QVERIFY(heldSpies.lost.isEmpty());
+    QVERIFY(acquireNow(&lock));
+}
+
+// A replica that has no key of the lock becomes the master.
+void tst_ServerFaults::failoverLosesTheKey()
+{
+    RedisServer master(RedisServer::Options::withTcp());
+    QVERIFY2(master.start(), qPrintable(master.errorString()));
+    RedisServer::Options replicaOptions;
+    replicaOptions.replicaOf = &master;
+    RedisServer replica(replicaOptions);
+    QVERIFY2(replica.start(), qPrintable(replica.errorString()));
+    QTRY_COMPARE_WITH_TIMEOUT(replica.info("replication", "master_link_status"), QByteArray("up"), 20'000);
+
+    // The address that clients connect to; it moves to the new master.
+    QTemporaryDir folder;
+    const QString address = folder.filePath(u"master.sock"_s);
+    QVERIFY(QFile::link(master.socketPath(), address));
+    FaultProxy proxy(address);
+    LockRegistry registry(proxy.url());
+    LockRegistry others(proxy.url());
+    DistributedLock lock(&registry, Name);
+    lock.setOptions(LockTesting::options(4s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    replica.command({"REPLICAOF", "NO", "ONE"});
+    QVERIFY(acquireNow(&lock));
+    const qint64 token = lock.fencingToken();
+    QVERIFY(!replica.exists(Key));
+
+    DistributedLock waiter(&others, Name);
+    waiter.setOptions(LockTesting::options(4s, LockOptions::Forever));
+    Spies waiterSpies(&waiter);
+    waiter.acquire();
+    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    master.kill();
+    QVERIFY(QFile::remove(address));
+    QVERIFY(QFile::link(replica.socketPath(), address));
+    QVERIFY(eventually([&] { return waiterSpies.acquired.size() == 1; }));
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }, 4s));
+    QVERIFY2(spies.reason() == DistributedLock::Stolen || spies.reason() == DistributedLock::Deleted,
+             "the new master must report the loss before the lease ends");
+    QVERIFY(waiter.isHeld());
+    QVERIFY(waiter.fencingToken() > token); // the fence was lost as well
+}
+
+QTEST_GUILESS_MAIN(tst_ServerFaults)
+
+#include "tst_serverfaults.moc"

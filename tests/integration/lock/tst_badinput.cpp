@@ -1,0 +1,599 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// What an application or a server should not say, and what comes of it: an error with a name and a text, and
+// nothing sent that should not be.
+
+#include "support/locktesting.h"
+
+#include "support/fakeclock.h"
+#include "support/fakeserver.h"
+
+#include <QtCore/qfile.h>
+
+#include <unistd.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace LockTesting;
+using namespace Support;
+
+namespace {
+
+/// Bytes of this process in memory.
+qint64 residentSize()
+{
+    QFile file(u"/proc/self/statm"_s);
+    if (!file.open(QIODevice::ReadOnly))
+        return 0;
+    return file.readAll().split(' ').value(1).toLongLong() * ::sysconf(_SC_PAGESIZE);
+}
+
+} // namespace
+
+class tst_BadInput : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+    void url_data();
+    void url();
+    void name_data();
+    void name();
+    void exactNames_data();
+    void exactNames();
+    void keyPrefix();
+    void lockOptions_data();
+    void lockOptions();
+    void renameWhileHeld();
+    void reply_data();
+    void reply();
+    void repliesTriedAgain_data();
+    void repliesTriedAgain();
+    void endlessReply_data();
+    void endlessReply();
+    void badReplyWhileHeld_data();
+    void badReplyWhileHeld();
+    void permissionErrorOfAScript_data();
+    void permissionErrorOfAScript();
+    void passingErrorOfAScript();
+    void password();
+    void releaseOfNothing();
+
+private:
+    RedisServer m_server;
+};
+
+void tst_BadInput::initTestCase()
+{
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+}
+
+void tst_BadInput::init()
+{
+    m_server.command({"FLUSHALL"});
+}
+
+void tst_BadInput::url_data()
+{
+    QTest::addColumn<QString>("url");
+    QTest::addColumn<QString>("part");
+    const auto row = [](const char *url, const char *part) {
+        QTest::newRow(url) << QString::fromLatin1(url) << QString::fromLatin1(part);
+    };
+    row("", "empty");
+    row("http://127.0.0.1", "scheme");
+    row("127.0.0.1:6379", "URL");
+    row("/tmp/redis.sock", "scheme");
+    row("redis://", "host");
+    row("redis://:1234", "host");
+    row("redis://127.0.0.1:0", "port");
+    row("redis://127.0.0.1:65536", "port");
+    row("redis://127.0.0.1:port", "port");
+    row("redis://127.0.0.1/db", "database");
+    row("redis://127.0.0.1/-1", "database");
+    row("redis://127.0.0.1/0/1", "database");
+    row("redis://127.0.0.1#x", "fragment");
+    row("redis://127.0.0.1?x=1", "query");
+    row("redis://canary@127.0.0.1", "password");
+    row("redis://user:can/ary@127.0.0.1", "percent-encoded");
+    row("redis://user:%ff@127.0.0.1", "password");
+    row("rediss://127.0.0.1?verify=no", "query item");
+    row("rediss://127.0.0.1?cert=a", "key");
+    row("unix://tmp/redis.sock", "absolute");
+    row("unix:///", "folder");
+    row("unix:///tmp/redis.sock?db=x", "db");
+    row("redis+sentinel://host/service", "not supported in this version");
+    row("redis+cluster://host", "not supported in this version");
+    row("redlock://host,host2", "not supported in this version");
+    row("memory:name?x=1", "memory:");
+    row("memory://host", "memory:");
+}
+
+void tst_BadInput::url()
+{
+    QFETCH(QString, url);
+    QFETCH(QString, part);
+    LockRegistry registry{QUrl(url)};
+    QCOMPARE(registry.error(), DistributedLock::OptionsError);
+    QVERIFY2(registry.errorString().contains(part), qPrintable(registry.errorString()));
+    QCOMPARE(registry.state(), LockRegistry::Disconnected);
+
+    DistributedLock lock(&registry, u"job"_s);
+    Spies spies(&lock);
+    lock.acquire();
+    lock.tryAcquire();
+    const auto future = lock.acquireAsync();
+    QVERIFY(spies.failed.isEmpty());
+    QVERIFY(eventually([&] { return spies.failed.size() == 3; }));
+    QCOMPARE(spies.failure(), DistributedLock::OptionsError);
+    QCOMPARE(spies.total(), 6); // each with errorOccurred()
+    QVERIFY2(lock.errorString().contains(part), qPrintable(lock.errorString()));
+    QVERIFY(lock.errorString().contains(QLatin1String("\"job\"")));
+    QVERIFY(!lock.errorString().contains(QLatin1String("canary")));
+    QVERIFY(!registry.server().toString().contains(QLatin1String("canary")));
+    QCOMPARE(future.result().error, DistributedLock::OptionsError);
+    QCOMPARE(lock.state(), DistributedLock::Unlocked);
+    lock.release();
+    lock.cancel();
+    const auto inspected = registry.inspect(u"job"_s);
+    const auto listed = registry.list(u"*"_s);
+    const auto forced = registry.forceRelease(u"job"_s);
+    QVERIFY(eventually([&] { return inspected.isFinished() && listed.isFinished() && forced.isFinished(); }));
+    QCOMPARE(inspected.result().error, DistributedLock::OptionsError);
+    QVERIFY(listed.result().isEmpty());
+    QVERIFY(!forced.result());
+}
+
+void tst_BadInput::name_data()
+{
+    QTest::addColumn<QString>("name");
+    QTest::addColumn<QString>("message");
+    QTest::newRow("empty") << QString() << u"empty"_s;
+    QTest::newRow("too long") << QString(1025, u'x') << u"1024"_s;
+    QTest::newRow("too long in UTF-8") << QString(513, QChar(0xe4)) << u"1024"_s;
+    QTest::newRow("NUL") << u"a\0b"_s << u"NUL"_s;
+    QTest::newRow("only NUL") << QString(1, QChar::Null) << u"NUL"_s;
+    QTest::newRow("half a pair") << u"a"_s + QChar(0xd83d) << u"surrogate"_s;
+    QTest::newRow("other half") << QChar(0xde00) + u"a"_s << u"surrogate"_s;
+    QTest::newRow("brace") << u"a}b"_s << u"slot"_s;
+    QTest::newRow("empty tag") << u"a{}b"_s << u"slot"_s;
+}
+
+void tst_BadInput::name()
+{
+    QFETCH(QString, name);
+    QFETCH(QString, message);
+    LockRegistry registry(m_server.url());
+    const qint64 before = m_server.commandsProcessed();
+    DistributedLock lock(&registry, name);
+    QCOMPARE(lock.name(), name);
+    Spies spies(&lock);
+    lock.acquire();
+    lock.tryAcquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 2; }));
+    QCOMPARE(spies.failure(), DistributedLock::NameError);
+    QVERIFY2(lock.errorString().contains(message), qPrintable(lock.errorString()));
+    const auto inspected = registry.inspect(name);
+    const auto forced = registry.forceRelease(name);
+    QVERIFY(eventually([&] { return inspected.isFinished() && forced.isFinished(); }));
+    QCOMPARE(inspected.result().error, DistributedLock::NameError);
+    QVERIFY(!forced.result());
+    QCOMPARE(m_server.commandsProcessed(), before);
+    QCOMPARE(m_server.connectedClients(), 0);
+}
+
+void tst_BadInput::exactNames_data()
+{
+    QTest::addColumn<QString>("name");
+    QTest::newRow("emoji") << QString::fromUtf8("\xf0\x9f\x94\x92");
+    QTest::newRow("umlauts") << QString::fromUtf8("gr\xc3\xb6\xc3\x9f"
+                                                  "e");
+    QTest::newRow("binary") << u"\x01\x7f\r\n\t\"'\\ $0\r\n*3"_s;
+    QTest::newRow("blanks") << u"  a  b  "_s;
+    QTest::newRow("glob") << u"[a-z]*?\\"_s;
+    QTest::newRow("longest") << QString(1024, u'x');
+    QTest::newRow("tag") << u"{user1}:job"_s;
+    QTest::newRow("open brace") << u"a{b"_s;
+    QTest::newRow("noncharacter") << QString(QChar(0xffff));
+    QTest::newRow("replacement") << QString(QChar(0xfffd));
+    QTest::newRow("decomposed") << QString::fromUtf8("e\xcc\x81");
+    QTest::newRow("composed") << QString::fromUtf8("\xc3\xa9");
+}
+
+void tst_BadInput::exactNames()
+{
+    QFETCH(QString, name);
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, name);
+    lock.setOptions(options(20s));
+    QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>{"lock:" + name.toUtf8()});
+    const auto listed = registry.list(u"*"_s);
+    const auto inspected = registry.inspect(name);
+    QVERIFY(eventually([&] { return listed.isFinished() && inspected.isFinished(); }));
+    QCOMPARE(listed.result().size(), 1);
+    QCOMPARE(listed.result().first().name, name);
+    QVERIFY(inspected.result().held);
+    lock.release();
+    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
+}
+
+void tst_BadInput::keyPrefix()
+{
+    LockRegistry registry(m_server.url());
+    registry.setDefaults(options(20s).withKeyPrefix(u"app[1]*:"_s));
+    DistributedLock lock(&registry, u"job"_s);
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(m_server.exists("app[1]*:job"));
+    m_server.command({"SET", "app1x:job", "not under the prefix"});
+    const auto listed = registry.list(u"*"_s);
+    QVERIFY(eventually([&] { return listed.isFinished(); }));
+    QCOMPARE(listed.result().size(), 1);
+    lock.release();
+    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+
+    for (const QString &prefix : {QString(1, QChar::Null), QString(1025, u'x'), QString(QChar(0xd83d)), u"a}"_s}) {
+        lock.setOptions(options().withKeyPrefix(prefix));
+        Spies spies(&lock);
+        lock.acquire();
+        QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+        QCOMPARE(spies.failure(), DistributedLock::NameError);
+    }
+}
+
+void tst_BadInput::lockOptions_data()
+{
+    QTest::addColumn<LockOptions>("options");
+    QTest::addColumn<QString>("field");
+    const auto row = [](const char *name, const LockOptions &options, const char *field) {
+        QTest::newRow(name) << options << QString::fromLatin1(field);
+    };
+    const LockOptions good;
+    const auto huge = (milliseconds::max)();
+    row("lease 0", LockOptions(good).withLease(0ms), "lease");
+    row("lease negative", LockOptions(good).withLease(-1ms), "lease");
+    row("lease least", LockOptions(good).withLease((milliseconds::min)()), "lease");
+    row("lease over a day", LockOptions(good).withLease(24h + 1ms), "lease");
+    row("lease forever", LockOptions(good).withLease(huge), "lease");
+    row("wait negative", LockOptions(good).withWait(-1ms), "wait");
+    row("wait least", LockOptions(good).withWait((milliseconds::min)()), "wait");
+    row("retryInterval 0", LockOptions(good).withRetryInterval(0ms), "retryInterval");
+    row("retryInterval negative", LockOptions(good).withRetryInterval(-5ms), "retryInterval");
+    row("retryInterval forever", LockOptions(good).withRetryInterval(huge), "retryInterval");
+    row("maxRetries", LockOptions(good).withMaxRetries(-2), "maxRetries");
+    row("minHold negative", LockOptions(good).withMinHold(-1ms), "minHold");
+    row("minHold over the lease", LockOptions(good).withMinHold(31s), "minHold");
+    row("minReplicas negative", LockOptions(good).withMinReplicas(-1), "minReplicas");
+    row("minReplicas", LockOptions(good).withMinReplicas(1), "not supported in this version");
+    row("replicaTimeout", LockOptions(good).withReplicaTimeout(0ms), "replicaTimeout");
+}
+
+void tst_BadInput::lockOptions()
+{
+    QFETCH(LockOptions, options);
+    QFETCH(QString, field);
+    LockRegistry registry(m_server.url());
+    const qint64 before = m_server.commandsProcessed();
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options);
+    Spies spies(&lock);
+    lock.acquire();
+    const auto future = lock.tryAcquireAsync();
+    QVERIFY(eventually([&] { return spies.failed.size() == 2; }));
+    QCOMPARE(spies.failure(), DistributedLock::OptionsError);
+    QCOMPARE(future.result().error, DistributedLock::OptionsError);
+    QVERIFY2(lock.errorString().contains(field), qPrintable(lock.errorString()));
+    QCOMPARE(m_server.commandsProcessed(), before);
+    QCOMPARE(m_server.connectedClients(), 0);
+    QCOMPARE(lock.state(), DistributedLock::Unlocked);
+}
+
+void tst_BadInput::renameWhileHeld()
+{
+    LockRegistry registry(m_server.url());
+    LockRegistry other(m_server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(20s));
+    QVERIFY(acquireNow(&lock));
+    Spies spies(&lock);
+    lock.setName(u"other"_s);
+    QCOMPARE(lock.name(), u"job"_s);
+    QCOMPARE(lock.error(), DistributedLock::NameError);
+    lock.setRegistry(&other);
+    QCOMPARE(lock.registry(), &registry);
+    QCOMPARE(lock.error(), DistributedLock::OptionsError);
+    QCOMPARE(spies.errors.size(), 2);
+    // A bad option set while held harms the next acquisition, not this one.
+    lock.setLease(milliseconds(0));
+    QVERIFY(lock.isHeld());
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(!m_server.exists("lock:job"));
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::OptionsError);
+}
+
+void tst_BadInput::reply_data()
+{
+    QTest::addColumn<QByteArray>("bytes");
+    const auto row = [](const char *name, const QByteArray &bytes) { QTest::newRow(name) << bytes; };
+    row("no RESP", "HTTP/1.1 400 Bad Request\r\n\r\n");
+    row("zero bytes", QByteArray(100, '\0'));
+    row("unknown type", "?1\r\n");
+    row("no number", "*x\r\n");
+    row("negative length", "$-5\r\n");
+    row("overflow", "*99999999999999999999\r\n");
+    row("huge array", "*200000000\r\n");
+    row("huge string", "$2000000000\r\n");
+    row("deep", QByteArray("*1\r\n").repeated(100));
+    row("unterminated string", "*1\r\n$3\r\nabcde\r\n");
+    row("status", "+OK\r\n");
+    row("integer", ":1\r\n");
+    row("nil", "$-1\r\n");
+    row("empty array", "*0\r\n");
+    row("nil array", "*-1\r\n");
+    row("too many", "*2\r\n*2\r\n:1\r\n$1\r\n5\r\n*2\r\n:1\r\n$1\r\n6\r\n");
+    row("integer inside", "*1\r\n:1\r\n");
+    row("wrong length", "*1\r\n*1\r\n:1\r\n");
+    row("longer", "*1\r\n*4\r\n:1\r\n:2\r\n:3\r\n:4\r\n");
+    row("neither", "*1\r\n*2\r\n:7\r\n$1\r\n5\r\n");
+    row("no fence", "*1\r\n*2\r\n:1\r\n$-1\r\n");
+    row("fence of 0", "*1\r\n*2\r\n:1\r\n$1\r\n0\r\n");
+    row("fence below 0", "*1\r\n*2\r\n:1\r\n$2\r\n-5\r\n");
+    row("fence no number", "*1\r\n*2\r\n:1\r\n$3\r\nabc\r\n");
+    row("strings", "*1\r\n*2\r\n$1\r\n1\r\n$1\r\n1\r\n");
+    row("array in array", "*1\r\n*2\r\n*0\r\n*0\r\n");
+    row("nil inside", "*1\r\n$-1\r\n");
+    row("two fences", "*2\r\n$1\r\n5\r\n$1\r\n6\r\n");
+    row("zero as a fence", "*1\r\n$1\r\n0\r\n");
+    row("negative fence", "*1\r\n$2\r\n-5\r\n");
+    row("fence in an array", "*1\r\n*1\r\n$1\r\n5\r\n");
+    row("neither taken nor granted", "*1\r\n*5\r\n:7\r\n:1000\r\n:1\r\n:0\r\n$1\r\n5\r\n");
+    row("taken, cut short", "*1\r\n*4\r\n:0\r\n:1000\r\n:1\r\n:0\r\n");
+}
+
+void tst_BadInput::reply()
+{
+    QFETCH(QByteArray, bytes);
+    FakeServer server([bytes](const QList<QByteArray> &, int) { return FakeServer::Answer{bytes}; });
+    QVERIFY(server.isListening());
+    LockRegistry registry(server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(1s));
+    Spies spies(&lock);
+    lock.tryAcquire();
+    QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
+    QVERIFY(spies.acquired.isEmpty());
+    QCOMPARE(spies.failure(), DistributedLock::ProtocolError);
+    QVERIFY2(lock.errorString().contains(QLatin1String("127.0.0.1")), qPrintable(lock.errorString()));
+    const auto inspected = registry.inspect(u"job"_s);
+    const auto listed = registry.list(u"*"_s);
+    const auto forced = registry.forceRelease(u"job"_s);
+    QVERIFY(eventually([&] { return inspected.isFinished() && listed.isFinished() && forced.isFinished(); }));
+    QVERIFY(!inspected.result().held);
+    QVERIFY(listed.result().isEmpty());
+}
+
+void tst_BadInput::repliesTriedAgain_data()
+{
+    QTest::addColumn<QByteArray>("bytes");
+    QTest::newRow("no RESP") << QByteArray("HTTP/1.1 400 Bad Request\r\n\r\n");
+    QTest::newRow("status") << QByteArray("+OK\r\n");
+    QTest::newRow("neither") << QByteArray("*1\r\n*2\r\n:7\r\n$1\r\n5\r\n");
+}
+
+// With back-off, not in a storm, for as long as there is time.
+void tst_BadInput::repliesTriedAgain()
+{
+    QFETCH(QByteArray, bytes);
+    FakeServer server([bytes](const QList<QByteArray> &, int) { return FakeServer::Answer{bytes}; });
+    QVERIFY(server.isListening());
+    LockRegistry registry(server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(1s, 500ms));
+    Spies spies(&lock);
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
+    QVERIFY(spies.acquired.isEmpty());
+    QCOMPARE(spies.failure(), DistributedLock::ProtocolError);
+    const qsizetype commands = server.commands().size();
+    QVERIFY2(commands >= 2 && commands < 30, qPrintable(QString::number(commands)));
+}
+
+void tst_BadInput::endlessReply_data()
+{
+    QTest::addColumn<QByteArray>("begin");
+    QTest::addColumn<QByteArray>("endless");
+    QTest::newRow("line") << QByteArray("+") << QByteArray(4096, 'x');
+    QTest::newRow("string") << QByteArray("$1000000000\r\n") << QByteArray(4096, 'x');
+    QTest::newRow("array") << QByteArray("*1000000000\r\n") << QByteArray(":1\r\n").repeated(1000);
+    QTest::newRow("depth") << QByteArray() << QByteArray("*1\r\n").repeated(1000);
+    QTest::newRow("replies") << QByteArray() << QByteArray("+OK\r\n").repeated(1000);
+    QTest::newRow("messages") << QByteArray()
+                              << QByteArray("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n").repeated(100);
+}
+
+void tst_BadInput::endlessReply()
+{
+    QFETCH(QByteArray, begin);
+    QFETCH(QByteArray, endless);
+    FakeServer server([begin, endless](const QList<QByteArray> &, int) {
+        FakeServer::Answer answer{begin};
+        answer.endless = endless;
+        return answer;
+    });
+    QVERIFY(server.isListening());
+    FakeClock clock;
+    LockRegistry registry(server.url());
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(1s, 300ms));
+    Spies spies(&lock);
+    const qint64 before = residentSize();
+    lock.acquire();
+    // Given up each time, and tried again.
+    QVERIFY(eventually([&] { return server.connectionsAccepted() >= 4; }));
+    QCOMPARE(spies.acquiresEnded(), 0);
+    clock.advance(300ms);
+    LockRegistryPrivate::get(&registry)->watchdog()->wake();
+    QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
+    QVERIFY(spies.acquired.isEmpty());
+    QCOMPARE(spies.failure(), DistributedLock::ProtocolError);
+    const qint64 grown = residentSize() - before;
+    QVERIFY2(grown < 64 * 1024 * 1024, qPrintable(QString::number(grown)));
+}
+
+void tst_BadInput::badReplyWhileHeld_data()
+{
+    QTest::addColumn<QByteArray>("bytes");
+    QTest::newRow("no RESP") << QByteArray("HTTP/1.1 400 Bad Request\r\n\r\n");
+    QTest::newRow("status") << QByteArray("+OK\r\n");
+    QTest::newRow("empty array") << QByteArray("*0\r\n");
+    QTest::newRow("nil inside") << QByteArray("*1\r\n$-1\r\n");
+    QTest::newRow("string inside") << QByteArray("*1\r\n$2\r\nOK\r\n");
+    QTest::newRow("out of range") << QByteArray("*1\r\n:7\r\n");
+}
+
+// It says nothing of the hold: neither renewed nor stolen, and over at the deadline.
+void tst_BadInput::badReplyWhileHeld()
+{
+    QFETCH(QByteArray, bytes);
+    FakeServer server([bytes, granted = false](const QList<QByteArray> &arguments, int) mutable {
+        if (arguments.value(0) == "SUBSCRIBE")
+            return FakeServer::Answer{"*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n"};
+        const bool first = !std::exchange(granted, true);
+        return FakeServer::Answer{first ? QByteArray("*1\r\n$1\r\n5\r\n") : bytes};
+    });
+    LockRegistry registry(server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(400ms));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    QCOMPARE(lock.fencingToken(), 5);
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
+    QCOMPARE(spies.reason(), DistributedLock::LeaseExpired);
+    QVERIFY(spies.renewed.isEmpty());
+    QVERIFY(spies.errors.size() >= 1);
+    // The error is reported only once.
+    QVERIFY2(spies.errors.size() <= 2, qPrintable(QString::number(spies.errors.size())));
+}
+
+void tst_BadInput::permissionErrorOfAScript_data()
+{
+    QTest::addColumn<QByteArray>("text");
+    QTest::addColumn<QString>("reported");
+    const auto row = [](const char *name, const char *text, const char *reported) {
+        QTest::newRow(name) << QByteArray(text) << QString::fromLatin1(reported);
+    };
+    row("7.0, command", "ERR The user executing the script can't run this command or subcommand",
+        "can't run this command");
+    row("7.0, channel", "ERR The user executing the script can't publish to the channel mentioned in the command",
+        "can't publish to the channel");
+    row("7.2", "ERR ACL failure in script: User canary has no permissions to run the 'set' command",
+        "User *** has no permissions to run the 'set' command");
+}
+
+void tst_BadInput::permissionErrorOfAScript()
+{
+    QFETCH(QByteArray, text);
+    QFETCH(QString, reported);
+    FakeServer server("*1\r\n$" + QByteArray::number(text.size()) + "\r\n" + text + "\r\n");
+    QUrl url = server.url();
+    url.setUserName(u"canary"_s);
+    url.setPassword(u"secret"_s);
+    LockRegistry registry(url);
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(1s, LockOptions::Forever));
+    Spies spies(&lock);
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
+    QVERIFY(spies.acquired.isEmpty());
+    QCOMPARE(spies.failure(), DistributedLock::PermissionError);
+    QVERIFY2(lock.errorString().contains(reported), qPrintable(lock.errorString()));
+    QVERIFY2(lock.errorString().contains(QLatin1String("grant")), qPrintable(lock.errorString()));
+    QVERIFY2(!lock.errorString().contains(QLatin1String("canary")), qPrintable(lock.errorString()));
+}
+
+// Redis 6.2 wraps the error that the script met. A master that is being demoted is no reason to
+// give up a release.
+void tst_BadInput::passingErrorOfAScript()
+{
+    FakeServer server([scripts = 0](const QList<QByteArray> &arguments, int) mutable {
+        if (arguments.value(0) == "SUBSCRIBE")
+            return FakeServer::Answer{"*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n"};
+        ++scripts;
+        if (scripts == 1)
+            return FakeServer::Answer{"*1\r\n$1\r\n5\r\n"};
+        if (scripts == 2)
+            return FakeServer::Answer{"-ERR Error running script (call to f_0123): @user_script:14: @user_script: 14: "
+                                      "-READONLY You can't write against a read only replica. \r\n"};
+        return FakeServer::Answer{"*1\r\n:1\r\n"};
+    });
+    LockRegistry registry(server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(6s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    lock.release();
+    QVERIFY(eventually([&] { return spies.holdsEnded() == 1; }));
+    QCOMPARE(spies.released.size(), 1);
+}
+
+void tst_BadInput::password()
+{
+    RedisServer::Options serverOptions;
+    serverOptions.password = "right";
+    RedisServer server(serverOptions);
+    QVERIFY(server.start());
+    QUrl url = server.url();
+    for (const QString &password : {u"canary"_s, QString()}) {
+        url.setPassword(password);
+        LockRegistry registry(url);
+        DistributedLock lock(&registry, u"job"_s);
+        lock.setOptions(options(1s, LockOptions::Forever));
+        Spies spies(&lock);
+        lock.acquire();
+        QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+        QCOMPARE(spies.failure(), DistributedLock::AuthenticationError);
+        QVERIFY(lock.errorString().contains(QLatin1String("password")));
+        QVERIFY(!lock.errorString().contains(QLatin1String("canary")));
+        QCOMPARE(server.commandsProcessed("evalsha"), 0);
+    }
+    url.setPassword(u"right"_s);
+    LockRegistry registry(url);
+    DistributedLock lock(&registry, u"job"_s);
+    QVERIFY(acquireNow(&lock));
+    // A password where none is set.
+    QUrl open = m_server.url();
+    open.setPassword(u"canary"_s);
+    LockRegistry openRegistry(open);
+    DistributedLock other(&openRegistry, u"job"_s);
+    Spies spies(&other);
+    other.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::AuthenticationError);
+}
+
+void tst_BadInput::releaseOfNothing()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    Spies spies(&lock);
+    LogCapture log;
+    lock.release();
+    lock.cancel();
+    const auto future = lock.releaseAsync();
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QVERIFY(!future.result());
+    QCOMPARE(log.count({u"\"job\""_s, u"not held"_s}), 2);
+    QCOMPARE(spies.total(), 0);
+    QVERIFY(eventually([&] { return m_server.connectedClients() == 0; })); // nor are those of the test before
+}
+
+QTEST_GUILESS_MAIN(tst_BadInput)
+
+#include "tst_badinput.moc"

@@ -1,0 +1,394 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// However a program or a thread ends in order, it leaves no lock and no place in a queue on the server.
+
+#include "support/locktesting.h"
+
+#include "support/certificates.h"
+#include "support/faultproxy.h"
+#include "support/testprogram.h"
+
+#include <QtCore/qelapsedtimer.h>
+#include <QtCore/qfile.h>
+
+#include <memory>
+
+#include <signal.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace LockTesting;
+using namespace Support;
+
+namespace {
+
+/// A server that does not answer delays the end by 250 ms at most. The rest is for a loaded machine, which needs
+/// that long to send a thousand cancellations; ten servers waited for one after the other would still exceed it.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr qint64 LongestEnd = 8000;
+constexpr int Many = 200; // as many as are given back to a slow server within 250 ms
+#else
+constexpr qint64 LongestEnd = 2000;
+constexpr int Many = 1000;
+#endif
+
+class Program : public TestProgram
+{
+public:
+    explicit Program(const QStringList &arguments)
+        : TestProgram(QStringLiteral(EXITWORKER), arguments)
+    {
+    }
+    /// Lets the program end, or its thread that has the locks.
+    void proceed() { write("go\n"); }
+    /// How long the end of the thread that had the locks took, in ms; -1 if it has not ended.
+    qint64 threadEndedAfter()
+    {
+        const QByteArray &text = output();
+        const QByteArray mark("thread ended after ");
+        return text.contains(mark) ? text.mid(text.indexOf(mark) + mark.size()).split(' ').first().toLongLong() : -1;
+    }
+};
+
+} // namespace
+
+class tst_Exit : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void cleanup();
+
+    void nothingIsLeft_data();
+    void nothingIsLeft();
+    void forgetfulServer_data();
+    void forgetfulServer();
+    void stoppedServer_data();
+    void stoppedServer();
+    void severalStoppedServers_data();
+    void severalStoppedServers();
+    void slowServer_data();
+    void slowServer();
+    void killedServer_data();
+    void killedServer();
+    void threadThatCannotStart_data();
+    void threadThatCannotStart();
+    void signalEndsTheEventLoop_data();
+    void signalEndsTheEventLoop();
+    void copiesOfASignal();
+    void secondSignalEndsAtOnce();
+    void ignoredSignalStaysIgnored();
+    void signalToForkedChild();
+
+private:
+    static void someModes();
+    QUrl url(const QString &transport) const;
+    /// A program that holds some locks and waits for others.
+    std::unique_ptr<Program> start(const QString &mode, const QString &transport, int held, int waited);
+    /// The keys that the program left, without fences and without the locks of the test itself.
+    QList<QByteArray> left();
+    /// Ends the program, or its thread; returns for how many ms that took, -1 if it did not end.
+    qint64 end(Program *program, const QString &mode);
+
+    Certificates m_certificates;
+    std::unique_ptr<RedisServer> m_server;
+};
+
+void tst_Exit::initTestCase()
+{
+    QVERIFY2(m_certificates.isValid(), qPrintable(m_certificates.errorString()));
+    m_server = std::make_unique<RedisServer>(RedisServer::Options::withTls(m_certificates));
+    QVERIFY2(m_server->start(), qPrintable(m_server->errorString()));
+}
+
+void tst_Exit::cleanup()
+{
+    QVERIFY(m_server->start()); // if a test has ended it
+    m_server->resume();
+    m_server->command({"FLUSHALL"});
+}
+
+QUrl tst_Exit::url(const QString &transport) const
+{
+    return transport == QLatin1String("unix")   ? m_server->url()
+            : transport == QLatin1String("tls") ? m_server->tlsUrl()
+                                                : m_server->tcpUrl();
+}
+
+std::unique_ptr<Program> tst_Exit::start(const QString &mode, const QString &transport, int held, int waited)
+{
+    m_server->command({"EVAL",
+                       "for i = 0, ARGV[1] - 1 do redis.call('SET', 'lock:waited:' .. i, 'foreign', 'PX', 600000) end",
+                       "0", QByteArray::number(waited)});
+    auto program = std::make_unique<Program>(
+            QStringList{mode, url(transport).toString(), QString::number(held), QString::number(waited)});
+    const bool ready = eventually(
+            [&] {
+                qsizetype heldKeys = m_server->keys("lock:held:*").size();
+                qsizetype queues = m_server->keys("{lock:waited:*}:queue").size();
+                return heldKeys == held && queues == waited;
+            },
+            30s);
+    if (!ready || (waited == 0 && !program->waitForOutput("ready")))
+        return nullptr;
+    return program;
+}
+
+QList<QByteArray> tst_Exit::left()
+{
+    QList<QByteArray> keys = lockKeys(*m_server);
+    keys.removeIf([](const QByteArray &key) { return key.startsWith("lock:waited:"); });
+    return keys;
+}
+
+qint64 tst_Exit::end(Program *program, const QString &mode)
+{
+    QElapsedTimer timer;
+    timer.start();
+    program->proceed();
+    if (!mode.startsWith(QLatin1String("thread")))
+        return program->waitForEnd() && program->hasSucceeded() ? timer.elapsed() : -1;
+    return program->waitForOutput(" ms\n") ? program->threadEndedAfter() : -1;
+}
+
+void tst_Exit::someModes()
+{
+    QTest::addColumn<QString>("mode");
+    QTest::addColumn<QString>("transport");
+    for (const char *mode : {"quit", "exit", "thread", "thread instance", "scoped"}) {
+        for (const char *transport : {"unix", "tcp", "tls"})
+            QTest::addRow("%s, %s", mode, transport) << QString::fromLatin1(mode) << QString::fromLatin1(transport);
+    }
+}
+
+void tst_Exit::nothingIsLeft_data()
+{
+    QTest::addColumn<QString>("mode");
+    QTest::addColumn<QString>("transport");
+    QTest::addColumn<int>("held");
+    QTest::addColumn<int>("waited");
+    for (const char *mode : {"quit", "instance", "slot", "leaked", "exit", "outlives", "thread", "thread instance",
+                             "scoped", "withLock"}) {
+        const bool canWait = qstrcmp(mode, "scoped") != 0;
+        for (const char *transport : {"unix", "tcp", "tls"}) {
+            for (const int count : {1, 10, 100, 1000}) {
+                QTest::addRow("%s, %s, %d", mode, transport, count)
+                        << QString::fromLatin1(mode) << QString::fromLatin1(transport) << count
+                        << (canWait && (count == 1 || count == 1000) ? count : 0);
+            }
+        }
+    }
+}
+
+void tst_Exit::nothingIsLeft()
+{
+    QFETCH(QString, mode);
+    QFETCH(QString, transport);
+    QFETCH(int, held);
+    QFETCH(int, waited);
+    const auto program = start(mode, transport, held, waited);
+    QVERIFY(program);
+    const qint64 took = end(program.get(), mode);
+    QVERIFY(took >= 0);
+    QTRY_COMPARE_WITH_TIMEOUT(left(), QList<QByteArray>(), 1000);
+    QCOMPARE_LT(took, LongestEnd);
+}
+
+/// A server that has lost its scripts since.
+void tst_Exit::forgetfulServer_data()
+{
+    someModes();
+}
+
+void tst_Exit::forgetfulServer()
+{
+    QFETCH(QString, mode);
+    QFETCH(QString, transport);
+    const bool canWait = mode != QLatin1String("scoped");
+    const auto program = start(mode, transport, 100, canWait ? 100 : 0);
+    QVERIFY(program);
+    m_server->command({"SCRIPT", "FLUSH"});
+    QVERIFY(end(program.get(), mode) >= 0);
+    QTRY_COMPARE_WITH_TIMEOUT(left(), QList<QByteArray>(), 1000);
+}
+
+void tst_Exit::stoppedServer_data()
+{
+    someModes();
+}
+
+void tst_Exit::stoppedServer()
+{
+    QFETCH(QString, mode);
+    QFETCH(QString, transport);
+    const auto program = start(mode, transport, 1000, 0);
+    QVERIFY(program);
+    m_server->pause();
+    const qint64 took = end(program.get(), mode);
+    QVERIFY(took >= 0);
+    QCOMPARE_LT(took, LongestEnd);
+}
+
+/// However many of a thread's servers do not answer, its end is delayed once.
+void tst_Exit::severalStoppedServers_data()
+{
+    QTest::addColumn<bool>("stopped");
+    QTest::newRow("stopped") << true;
+    QTest::newRow("all answer") << false;
+}
+
+void tst_Exit::severalStoppedServers()
+{
+    QFETCH(bool, stopped);
+    Program program({u"thread instances"_s, m_server->tcpUrl().toString(), u"10"_s, u"0"_s});
+    QVERIFY(program.waitForOutput("ready"));
+    if (stopped)
+        m_server->pause();
+    const qint64 took = end(&program, u"thread instances"_s);
+    QVERIFY(took >= 0);
+    m_server->resume();
+    if (!stopped) {
+        QTRY_VERIFY_WITH_TIMEOUT(!m_server->command({"INFO", "keyspace"}).toByteArray().contains("db5:keys=20"), 1000);
+        QTRY_COMPARE_WITH_TIMEOUT(left(), QList<QByteArray>(), 1000);
+    }
+    QCOMPARE_LT(took, LongestEnd);
+}
+
+void tst_Exit::slowServer_data()
+{
+    QTest::addColumn<QString>("mode");
+    QTest::addColumn<QString>("condition");
+    for (const char *mode : {"quit", "exit", "leaked", "outlives", "thread", "thread instance", "scoped"}) {
+        for (const char *condition : {"latency", "sliced"})
+            QTest::addRow("%s, %s", mode, condition) << QString::fromLatin1(mode) << QString::fromLatin1(condition);
+    }
+}
+
+/// A server that answers late, or in pieces, but within what the end may take.
+void tst_Exit::slowServer()
+{
+    QFETCH(QString, mode);
+    QFETCH(QString, condition);
+    FaultProxy proxy(*m_server);
+    const int waited = mode == QLatin1String("scoped") ? 0 : Many;
+    m_server->command({"EVAL",
+                       "for i = 0, ARGV[1] - 1 do redis.call('SET', 'lock:waited:' .. i, 'foreign', 'PX', 600000) end",
+                       "0", QByteArray::number(waited)});
+    const int held = waited > 0 ? Many : 100;
+    Program program({mode, proxy.url().toString(), QString::number(held), QString::number(waited)});
+    QVERIFY(program.waitForOutput("ready"));
+    if (condition == QLatin1String("latency"))
+        proxy.setLatency(50ms, 50ms);
+    else
+        proxy.setSlicing(5);
+    QVERIFY(end(&program, mode) >= 0);
+    QTRY_COMPARE_WITH_TIMEOUT(left(), QList<QByteArray>(), 2000);
+}
+
+void tst_Exit::killedServer_data()
+{
+    someModes();
+}
+
+void tst_Exit::killedServer()
+{
+    QFETCH(QString, mode);
+    QFETCH(QString, transport);
+    const auto program = start(mode, transport, 10, 0);
+    QVERIFY(program);
+    m_server->kill();
+    const qint64 took = end(program.get(), mode);
+    QVERIFY(took >= 0);
+    QCOMPARE_LT(took, LongestEnd);
+}
+
+void tst_Exit::threadThatCannotStart_data()
+{
+    QTest::addColumn<int>("never");
+    QTest::newRow("later it can") << 0;
+    QTest::newRow("never") << 1;
+}
+
+void tst_Exit::threadThatCannotStart()
+{
+    QFETCH(int, never);
+    Program program({u"no thread"_s, m_server->url().toString(), u"0"_s, QString::number(never)});
+    QVERIFY(program.waitForEnd());
+    QVERIFY(program.hasSucceeded());
+    QVERIFY(program.waitForOutput("refused: "));
+}
+
+void tst_Exit::signalEndsTheEventLoop_data()
+{
+    QTest::addColumn<int>("number");
+    QTest::newRow("SIGINT") << SIGINT;
+    QTest::newRow("SIGTERM") << SIGTERM;
+    QTest::newRow("SIGHUP") << SIGHUP;
+}
+
+void tst_Exit::signalEndsTheEventLoop()
+{
+    QFETCH(int, number);
+    const auto program = start(u"signalled"_s, u"unix"_s, 10, 10);
+    QVERIFY(program);
+    QVERIFY(program->waitForOutput("ready"));
+    program->sendSignal(number);
+    QVERIFY(program->waitForEnd());
+    QCOMPARE(program->exitStatus(), QProcess::NormalExit);
+    QCOMPARE(program->exitCode(), 128 + number);
+    QTRY_COMPARE_WITH_TIMEOUT(left(), QList<QByteArray>(), 1000);
+}
+
+/// timeout(1) signals the process and then its process group, which contains it.
+void tst_Exit::copiesOfASignal()
+{
+    const auto program = start(u"signalled"_s, u"unix"_s, 10, 10);
+    QVERIFY(program);
+    QVERIFY(program->waitForOutput("ready"));
+    for (int i = 0; i < 2000; ++i) // so many that the program handles the first before the last is sent
+        program->sendSignal(SIGTERM);
+    QVERIFY(program->waitForEnd());
+    QCOMPARE(program->exitStatus(), QProcess::NormalExit);
+    QTRY_COMPARE_WITH_TIMEOUT(left(), QList<QByteArray>(), 1000);
+}
+
+void tst_Exit::secondSignalEndsAtOnce()
+{
+    const auto program = start(u"stuck"_s, u"unix"_s, 0, 0);
+    QVERIFY(program && program->waitForOutput("ready"));
+    program->sendSignal(SIGINT);
+    QVERIFY(eventually([&] {
+        if (program->state() == QProcess::NotRunning)
+            return true;
+        program->sendSignal(SIGTERM);
+        return false;
+    }));
+    QVERIFY(program->waitForEnd());
+    QCOMPARE(program->exitStatus(), QProcess::CrashExit);
+}
+
+void tst_Exit::ignoredSignalStaysIgnored()
+{
+    TestProgram program;
+    program.setChildProcessModifier([] { ::signal(SIGHUP, SIG_IGN); }); // as nohup does
+    program.start(QStringLiteral(EXITWORKER), {u"signalled"_s, m_server->url().toString(), u"1"_s, u"0"_s});
+    QVERIFY(program.waitForOutput("ready"));
+    program.sendSignal(SIGHUP);
+    program.sendSignal(SIGTERM);
+    QVERIFY(program.waitForEnd());
+    QCOMPARE(program.exitStatus(), QProcess::NormalExit);
+    QCOMPARE(program.exitCode(), 128 + SIGTERM);
+}
+
+void tst_Exit::signalToForkedChild()
+{
+    const auto program = start(u"signalled child"_s, u"unix"_s, 0, 0);
+    QVERIFY(program && program->waitForOutput("ready"));
+    program->proceed();
+    QVERIFY(program->waitForEnd());
+    QVERIFY(program->hasSucceeded());
+}
+
+QTEST_GUILESS_MAIN(tst_Exit)
+#include "tst_exit.moc"

@@ -1,0 +1,973 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "support/locktesting.h"
+
+#include "support/fakeclock.h"
+#include "support/faultproxy.h"
+
+#include <QDistLock/LockInfo>
+
+#include <QtCore/qdir.h>
+#include <QtCore/qelapsedtimer.h>
+#include <QtCore/qpointer.h>
+#include <QtCore/qprocess.h>
+#include <QtCore/qthread.h>
+
+#include <memory>
+
+using namespace Qt::StringLiterals;
+
+using namespace LockTesting;
+using QDistLock::LockInfo;
+
+class tst_LockRegistry : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+    void cleanup();
+
+    void defaultServer();
+    void instancePerThread();
+    void instanceOfEachSpelling();
+    void instanceUsesTheDefaultServer();
+    void stateAndSignals();
+    void errorWhileUnreachable();
+    void badUrl_data();
+    void badUrl();
+    void secretsStayInside_data();
+    void secretsStayInside();
+
+    void obtainCaches();
+    void idleLocksAreEvicted();
+    void usedLocksAreNotEvicted();
+    void evictedWhileNamesKeepComing();
+    void obtainedInAnEvictedLocksSlot();
+    void obtainedLockDeletedByHand();
+    void defaultsAndOptions();
+    void badDefaults_data();
+    void badDefaults();
+
+    void inspectListForceRelease_data();
+    void inspectListForceRelease();
+    void badNames();
+    void futuresWithoutServer();
+    void futuresWithABadUrl();
+    void futuresEndWithTheRegistry_data();
+    void futuresEndWithTheRegistry();
+    void registryDeletedInAContinuation();
+    void askedAgainInTheDestructor();
+    void registryDeletedInItsSignals_data();
+    void registryDeletedInItsSignals();
+
+    void destroyedBeforeItsLocks_data();
+    void destroyedBeforeItsLocks();
+    void locksDeletedWhileTheRegistryGoes();
+    void acquireWhileTheRegistryGoes_data();
+    void acquireWhileTheRegistryGoes();
+    void lockMadeWhileTheRegistryGoes();
+    void backToTheDefaultRegistry();
+    void changeOfRegistry();
+    void changeOfRegistryKeepsNoRoute();
+    void changeOfRegistryKeepsTheRoutesOfOthers();
+    void threadEndsWhileHolding();
+    void applicationQuits_data();
+    void applicationQuits();
+
+private:
+    std::unique_ptr<Support::RedisServer> m_server;
+};
+
+void tst_LockRegistry::initTestCase()
+{
+    m_server = std::make_unique<Support::RedisServer>();
+    QVERIFY2(m_server->start(), qPrintable(m_server->errorString()));
+    QVERIFY(qEnvironmentVariable("QDISTLOCK_URL").isEmpty());
+}
+
+void tst_LockRegistry::init()
+{
+    m_server->command({"FLUSHALL"});
+}
+
+void tst_LockRegistry::cleanup()
+{
+    LockRegistry::setDefaultServer(QUrl());
+    qunsetenv("QDISTLOCK_URL");
+    LockRegistry::instance(m_server->url())->setDefaults({});
+}
+
+void tst_LockRegistry::defaultServer()
+{
+    QCOMPARE(LockRegistry::defaultServer(), QUrl(u"redis://127.0.0.1:6379"_s));
+    qputenv("QDISTLOCK_URL", "redis://example.org:7000/2");
+    QCOMPARE(LockRegistry::defaultServer(), QUrl(u"redis://example.org:7000/2"_s));
+    LockRegistry::setDefaultServer(QUrl(u"memory:x"_s));
+    QCOMPARE(LockRegistry::defaultServer(), QUrl(u"memory:x"_s));
+    LockRegistry::setDefaultServer(QUrl());
+    QCOMPARE(LockRegistry::defaultServer(), QUrl(u"redis://example.org:7000/2"_s));
+    qunsetenv("QDISTLOCK_URL");
+    QCOMPARE(LockRegistry::defaultServer(), QUrl(u"redis://127.0.0.1:6379"_s));
+}
+
+void tst_LockRegistry::instancePerThread()
+{
+    LockRegistry::setDefaultServer(QUrl(u"memory:instance"_s));
+    LockRegistry *const here = LockRegistry::instance();
+    QCOMPARE(LockRegistry::instance(), here);
+    QCOMPARE(here->thread(), QThread::currentThread());
+    QCOMPARE(LockRegistry::instance(QUrl(u"memory:instance"_s)), here);
+    QVERIFY(LockRegistry::instance(QUrl(u"memory:other"_s)) != here);
+
+    QPointer<LockRegistry> there;
+    std::atomic<bool> apart{false};
+    std::unique_ptr<QThread> thread(QThread::create([&] {
+        there = LockRegistry::instance();
+        apart = there != here && there == LockRegistry::instance() && there->thread() == QThread::currentThread();
+    }));
+    thread->start();
+    QVERIFY(thread->wait(10'000));
+    QVERIFY(apart);
+    QVERIFY(!there); // went with its thread
+    LockRegistry::setDefaultServer(QUrl());
+}
+
+void tst_LockRegistry::instanceOfEachSpelling()
+{
+    const auto instance = [](const char *url) { return LockRegistry::instance(QUrl(QString::fromLatin1(url))); };
+    LockRegistry *const tcp = instance("redis://h.example");
+    for (const char *url : {"redis://h.example:6379", "REDIS://H.example/", "redis://%68.example/0"})
+        QCOMPARE(instance(url), tcp);
+    QCOMPARE(tcp->server(), QUrl(u"redis://h.example:6379"_s));
+    LockRegistry *const local = instance("unix:/run/a.sock");
+    QCOMPARE(instance("unix:///run//a.sock?db=0"), local);
+    QCOMPARE(local->server(), QUrl(u"unix:///run/a.sock"_s));
+    LockRegistry *const memory = instance("memory:sp%65lt");
+    QCOMPARE(instance("memory:spelt"), memory);
+    // Another login or database needs another connection, and what cannot be known is not guessed.
+    for (const char *url : {"redis://u:p@h.example", "redis://h.example/1", "redis://h.example.", "rediss://h.example",
+                            "unix:///run/a.sock?db=1", "unix:///run/b/../a.sock", "memory:"}) {
+        for (LockRegistry *const other : {tcp, local, memory})
+            QVERIFY2(instance(url) != other, url);
+    }
+
+    LockRegistry::setDefaultServer(QUrl(u"redis://H.example/0"_s));
+    QCOMPARE(LockRegistry::instance(), tcp);
+    QCOMPARE(LockRegistry::defaultServer(), QUrl(u"redis://h.example:6379"_s));
+    LockRegistry::setDefaultServer(QUrl());
+    qputenv("QDISTLOCK_URL", "redis://H.example/0");
+    QCOMPARE(LockRegistry::instance(), tcp);
+    qputenv("QDISTLOCK_URL", "unix:/run/a.sock");
+    QCOMPARE(LockRegistry::instance(), local);
+}
+
+void tst_LockRegistry::instanceUsesTheDefaultServer()
+{
+    LockRegistry::setDefaultServer(m_server->url());
+    DistributedLock lock(u"a"_s);
+    QVERIFY(!lock.registry());
+    QVERIFY(acquireNow(&lock));
+    QCOMPARE(lock.registry(), LockRegistry::instance());
+    QVERIFY(m_server->exists("lock:a"));
+    lock.release();
+    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+    LockRegistry::setDefaultServer(QUrl());
+}
+
+void tst_LockRegistry::stateAndSignals()
+{
+    LockRegistry registry(m_server->url());
+    QSignalSpy states(&registry, &LockRegistry::stateChanged);
+    QSignalSpy errors(&registry, &LockRegistry::errorOccurred);
+    QCOMPARE(registry.server().path(), m_server->url().path());
+    QCOMPARE(registry.server().scheme(), u"unix"_s);
+    QCOMPARE(registry.state(), LockRegistry::Disconnected);
+    QCOMPARE(registry.error(), DistributedLock::NoError);
+    QCOMPARE(registry.errorString(), QString());
+    QVERIFY(!eventually([&] { return !states.isEmpty(); }, 50ms)); // connects when first needed
+
+    QList<LockRegistry::State> seen;
+    connect(&registry, &LockRegistry::stateChanged, &registry, [&] { seen.append(registry.state()); });
+    auto lock = std::make_unique<DistributedLock>(&registry, u"a"_s);
+    lock->acquire();
+    QVERIFY(eventually([&] { return lock->isHeld(); }));
+    QCOMPARE(seen, (QList<LockRegistry::State>{LockRegistry::Connecting, LockRegistry::Ready}));
+    QVERIFY(errors.isEmpty());
+    QCOMPARE(LockRegistry::State(registry.property("state").toInt()), LockRegistry::Ready);
+}
+
+void tst_LockRegistry::errorWhileUnreachable()
+{
+    Support::FaultProxy proxy(*m_server);
+    proxy.setRefusing(true);
+    LockRegistry registry(proxy.url());
+    QSignalSpy errors(&registry, &LockRegistry::errorOccurred);
+    QSignalSpy changes(&registry, &LockRegistry::errorChanged);
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options(1s, 30s));
+    lock.acquire();
+    QVERIFY(eventually([&] { return !errors.isEmpty(); }));
+    QCOMPARE(errors.first().first().value<DistributedLock::Error>(), DistributedLock::ConnectionError);
+    QCOMPARE(registry.error(), DistributedLock::ConnectionError);
+    QVERIFY(registry.errorString().contains(QString::number(proxy.port())));
+    QVERIFY(changes.size() >= 1);
+    proxy.setRefusing(false);
+    QVERIFY(eventually([&] { return lock.isHeld(); }));
+    QCOMPARE(registry.state(), LockRegistry::Ready);
+    QCOMPARE(registry.error(), DistributedLock::NoError);
+    QCOMPARE(registry.errorString(), QString());
+}
+
+void tst_LockRegistry::badUrl_data()
+{
+    QTest::addColumn<QString>("url");
+    QTest::addColumn<QString>("text");
+    const auto row = [](const char *url, const char *text) {
+        QTest::newRow(url) << QString::fromLatin1(url) << QString::fromLatin1(text);
+    };
+    row("", "empty");
+    row("localhost", "scheme");
+    row("http://localhost", "http");
+    row("redis://", "host");
+    row("redis://host:0", "port");
+    row("redis://host/x", "database");
+    row("redis://host?tls=off", "query item");
+    row("rediss://host?verify=none", "query item");
+    row("unix://run/redis.sock", "absolute");
+    row("memory://host", "memory:name");
+    row("memory:x?y", "memory:name");
+    row("redis+sentinel://host/service", "not supported in this version");
+    row("redis+cluster://host", "not supported in this version");
+    row("redlock://host", "not supported in this version");
+}
+
+void tst_LockRegistry::badUrl()
+{
+    QFETCH(QString, url);
+    QFETCH(QString, text);
+    LockRegistry registry{QUrl(url)};
+    QVERIFY2(registry.errorString().contains(text), qPrintable(registry.errorString())); // at once
+    QCOMPARE(registry.error(), DistributedLock::OptionsError);
+    QCOMPARE(registry.state(), LockRegistry::Disconnected);
+    DistributedLock lock(&registry, u"a"_s);
+    Spies spies(&lock);
+    lock.acquire();
+    QCOMPARE(spies.total(), 0); // not from inside the call
+    QVERIFY(eventually([&] { return spies.total() > 0; }));
+    QCOMPARE(spies.failed.size(), 1);
+    QCOMPARE(spies.failure(), DistributedLock::OptionsError);
+    QCOMPARE(lock.error(), DistributedLock::OptionsError);
+    QVERIFY(lock.errorString().contains(text));
+    QVERIFY(lock.errorString().contains(u"\"a\""_s));
+    QCOMPARE(lock.state(), DistributedLock::Unlocked);
+}
+
+void tst_LockRegistry::secretsStayInside_data()
+{
+    QTest::addColumn<QString>("url");
+    QTest::newRow("wrong password") << u"redis://canaryuser:canarysecret@127.0.0.1:%1/0"_s;
+    QTest::newRow("percent-encoded") << u"redis://canaryuser:canary%40secret@127.0.0.1:%1/0"_s;
+    QTest::newRow("unescaped") << u"redis://canaryuser:canary/secret@127.0.0.1:%1/0"_s;
+    QTest::newRow("bad port") << u"redis://canaryuser:canarysecret@127.0.0.1:99999/0"_s;
+    QTest::newRow("bad scheme") << u"http://canaryuser:canarysecret@127.0.0.1:%1/0"_s;
+    QTest::newRow("later version") << u"redis+sentinel://canaryuser:canarysecret@127.0.0.1:%1/x"_s;
+    QTest::newRow("memory") << u"memory://canaryuser:canarysecret@x"_s;
+}
+
+void tst_LockRegistry::secretsStayInside()
+{
+    QFETCH(QString, url);
+    Support::FaultProxy proxy(*m_server); // a server without users: refuses this one
+    const QUrl server(url.contains(u"%1"_s) ? url.replace(u"%1"_s, QString::number(proxy.port())) : url);
+    LogCapture log;
+    LockRegistry registry(server);
+    DistributedLock lock(&registry, u"a"_s);
+    QSignalSpy failed(&lock, &DistributedLock::acquireFailed);
+    lock.setWait(2s);
+    lock.acquire();
+    QVERIFY(eventually([&] { return !failed.isEmpty(); }));
+    qWarning() << server.scheme() << registry.server() << &registry << &lock;
+    const QString said = log.text() + registry.server().toString() + registry.errorString() + lock.errorString()
+            + registry.property("server").toUrl().toString(QUrl::FullyEncoded);
+    QVERIFY2(!said.contains(u"canary"_s), qPrintable(said));
+    QVERIFY(!lock.errorString().isEmpty());
+}
+
+void tst_LockRegistry::obtainCaches()
+{
+    LockRegistry registry(QUrl(u"memory:obtain"_s));
+    QCOMPARE(registry.idleEviction(), milliseconds(60s));
+    DistributedLock *const lock = registry.obtain(u"a"_s);
+    QCOMPARE(lock->name(), u"a"_s);
+    QCOMPARE(lock->registry(), &registry);
+    QCOMPARE(lock->parent(), &registry);
+    QCOMPARE(registry.obtain(u"a"_s), lock);
+    QVERIFY(registry.obtain(u"b"_s) != lock);
+    // The object is the owner: two users of one cached lock share the hold.
+    QVERIFY(acquireNow(lock));
+    registry.obtain(u"a"_s)->acquire();
+    QCOMPARE(lock->holdCount(), 2);
+}
+
+void tst_LockRegistry::idleLocksAreEvicted()
+{
+    LockRegistry registry(QUrl(u"memory:evict"_s));
+    registry.setIdleEviction(100ms);
+    QPointer<DistributedLock> unused = registry.obtain(u"unused"_s);
+    QPointer<DistributedLock> held = registry.obtain(u"held"_s);
+    QVERIFY(acquireNow(held));
+    QVERIFY(eventually([&] { return !unused; }));
+    QVERIFY(held);
+    QVERIFY(held->isHeld());
+    held->release();
+    QVERIFY(eventually([&] { return !held; }));
+    QVERIFY(registry.obtain(u"unused"_s)); // a new one
+}
+
+void tst_LockRegistry::usedLocksAreNotEvicted()
+{
+    Support::FakeClock clock;
+    LockRegistry registry(QUrl(u"memory:used"_s));
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    registry.setIdleEviction(40ms); // checked every 10 ms, counted on the lease clock
+    QPointer<DistributedLock> lock = registry.obtain(u"a"_s);
+    for (int i = 0; i < 10; ++i) {
+        clock.advance(30ms);
+        QCOMPARE(registry.obtain(u"a"_s), lock.data());
+        QVERIFY(!eventually([&] { return !lock; }, 25ms));
+    }
+    clock.advance(40ms);
+    QVERIFY(eventually([&] { return !lock; }));
+}
+
+void tst_LockRegistry::evictedWhileNamesKeepComing()
+{
+    Support::FakeClock clock;
+    LockRegistry registry(QUrl(u"memory:names"_s));
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    registry.setIdleEviction(200ms); // checked every 50 ms
+    QPointer<DistributedLock> lock = registry.obtain(u"a"_s);
+    clock.advance(200ms);
+    int names = 0;
+    QVERIFY(eventually([&] {
+        registry.obtain(QString::number(++names));
+        return !lock;
+    }));
+}
+
+void tst_LockRegistry::obtainedInAnEvictedLocksSlot()
+{
+    // The slot of the lock that is destroyed first begins to use the other one.
+    Support::FakeClock clock;
+    LockRegistry registry(QUrl(u"memory:slot"_s));
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    registry.setIdleEviction(40ms);
+    QPointer<DistributedLock> other;
+    bool evicted = false;
+    const auto use = [&](const QString &name) {
+        if (!std::exchange(evicted, true))
+            other = registry.obtain(name);
+    };
+    QObject context;
+    connect(registry.obtain(u"a"_s), &QObject::destroyed, &context, [&] { use(u"b"_s); });
+    connect(registry.obtain(u"b"_s), &QObject::destroyed, &context, [&] { use(u"a"_s); });
+    clock.advance(40ms);
+    QVERIFY(eventually([&] { return evicted; }));
+    QVERIFY(other);
+    QVERIFY(acquireNow(other));
+}
+
+void tst_LockRegistry::obtainedLockDeletedByHand()
+{
+    LockRegistry registry(QUrl(u"memory:byhand"_s));
+    QPointer<DistributedLock> lock = registry.obtain(u"a"_s);
+    delete lock;
+    DistributedLock *const next = registry.obtain(u"a"_s);
+    QVERIFY(next);
+    QVERIFY(acquireNow(next));
+}
+
+void tst_LockRegistry::defaultsAndOptions()
+{
+    LockRegistry registry(QUrl(u"memory:defaults"_s));
+    DistributedLock before(&registry, u"before"_s);
+    LockOptions defaults;
+    defaults.lease = 5s;
+    defaults.wait = LockOptions::Forever;
+    defaults.keyPrefix = u"app:"_s;
+    registry.setDefaults(defaults);
+    QCOMPARE(registry.defaults().keyPrefix, u"app:"_s);
+    QCOMPARE(before.leaseAsDuration(), milliseconds(30s)); // made earlier
+
+    DistributedLock lock(&registry, u"a"_s);
+    QCOMPARE(lock.leaseAsDuration(), milliseconds(5s));
+    QCOMPARE(lock.wait(), (std::numeric_limits<int>::max)());
+    QCOMPARE(registry.obtain(u"b"_s)->options().keyPrefix, u"app:"_s);
+
+    lock.setWait(7); // the others stay the registry's
+    QCOMPARE(lock.options().wait, 7ms);
+    QCOMPARE(lock.options().lease, milliseconds(5s));
+    QCOMPARE(lock.options().keyPrefix, u"app:"_s);
+
+    // Own options outlive a change of registry, and registries that come later.
+    DistributedLock own(u"own"_s);
+    own.setOptions(LockOptions().withLease(3s));
+    own.setRegistry(&registry);
+    QCOMPARE(own.leaseAsDuration(), milliseconds(3s));
+    DistributedLock none(u"none"_s);
+    QSignalSpy leases(&none, &DistributedLock::leaseChanged);
+    none.setRegistry(&registry);
+    QCOMPARE(none.leaseAsDuration(), milliseconds(5s));
+    QCOMPARE(leases.size(), 1);
+}
+
+void tst_LockRegistry::badDefaults_data()
+{
+    QTest::addColumn<milliseconds>("lease");
+    QTest::newRow("0") << 0ms;
+    QTest::newRow("negative") << -5ms;
+    QTest::newRow("48 h") << milliseconds(48h);
+}
+
+void tst_LockRegistry::badDefaults()
+{
+    // They reach a lock on the default registry by its first acquire only.
+    QFETCH(milliseconds, lease);
+    QCOMPARE(m_server->cli({"SET", "lock:a", "somebody"}), QByteArray("OK"));
+    const qint64 before = m_server->commandsProcessed("evalsha");
+    LockRegistry::setDefaultServer(m_server->url());
+    LockRegistry::instance()->setDefaults(LockOptions().withLease(lease).withWait(1s));
+    DistributedLock lock(u"a"_s);
+    const QFuture<LockResult> future = lock.acquireAsync();
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QCOMPARE(future.result().error, DistributedLock::OptionsError);
+    QVERIFY2(future.result().errorString.contains(u"lease"_s), qPrintable(future.result().errorString));
+    processEvents();
+    QCOMPARE(lock.state(), DistributedLock::Unlocked);
+    QCOMPARE(m_server->cli({"GET", "lock:a"}), QByteArray("somebody"));
+    QCOMPARE(m_server->cli({"PTTL", "lock:a"}), QByteArray("-1"));
+    QCOMPARE(m_server->commandsProcessed("evalsha"), before);
+}
+
+void tst_LockRegistry::inspectListForceRelease_data()
+{
+    QTest::addColumn<bool>("memory");
+    QTest::newRow("redis") << false;
+    QTest::newRow("memory") << true;
+}
+
+void tst_LockRegistry::inspectListForceRelease()
+{
+    QFETCH(bool, memory);
+    const QUrl url = memory ? QUrl(u"memory:futures"_s) : m_server->url();
+    LockRegistry registry(url);
+    LockRegistry other(url);
+    DistributedLock lock(&registry, u"a"_s);
+    Spies spies(&lock);
+    QFuture<LockInfo> info = other.inspect(u"a"_s);
+    QVERIFY(!info.isFinished()); // connects first
+    QVERIFY(eventually([&] { return info.isFinished(); }));
+    QCOMPARE(info.result().name, u"a"_s);
+    QVERIFY(!info.result().held);
+    QCOMPARE(info.result().error, DistributedLock::NoError);
+    QCOMPARE(info.result().errorString, QString());
+
+    QVERIFY(acquireNow(&lock));
+    info = other.inspect(u"a"_s);
+    QFuture<QList<LockInfo>> list = other.list(u"*"_s);
+    QVERIFY(eventually([&] { return info.isFinished() && list.isFinished(); }));
+    QVERIFY(info.result().held);
+    QCOMPARE(info.result().fencingToken, lock.fencingToken());
+    QCOMPARE(list.result().size(), 1);
+    QCOMPARE(list.result().first().name, u"a"_s);
+    QCOMPARE(list.result().first().fencingToken, lock.fencingToken());
+
+    // Until the holder listens the loss is found out by its next renewal.
+    if (!memory) {
+        const QByteArray client = m_server->get("lock:a").split(':').first();
+        QVERIFY(eventually([&] { return m_server->subscriberCount("lock:client:" + client) == 1; }));
+    }
+    QFuture<bool> forced = other.forceRelease(u"a"_s);
+    QVERIFY(eventually([&] { return forced.isFinished() && !spies.lost.isEmpty(); }));
+    QCOMPARE(forced.result(), true);
+    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
+    forced = other.forceRelease(u"a"_s);
+    QVERIFY(eventually([&] { return forced.isFinished(); }));
+    QCOMPARE(forced.result(), false);
+    QCOMPARE(other.error(), DistributedLock::NoError); // that is no error
+}
+
+void tst_LockRegistry::badNames()
+{
+    LockRegistry registry(QUrl(u"memory:names"_s));
+    const QFuture<LockInfo> info = registry.inspect(QString());
+    const QFuture<bool> forced = registry.forceRelease(QString(2000, u'x'));
+    QVERIFY(eventually([&] { return info.isFinished() && forced.isFinished(); }));
+    QCOMPARE(info.result().error, DistributedLock::NameError);
+    QVERIFY(!info.result().errorString.isEmpty());
+    QCOMPARE(forced.result(), false);
+    QCOMPARE(registry.error(), DistributedLock::NameError);
+    QVERIFY(registry.errorString().contains(u"1024"_s));
+}
+
+void tst_LockRegistry::futuresWithoutServer()
+{
+    Support::FaultProxy proxy(*m_server);
+    proxy.setRefusing(true);
+    LockRegistry registry(proxy.url());
+    QSignalSpy errors(&registry, &LockRegistry::errorOccurred);
+    const QFuture<LockInfo> info = registry.inspect(u"a"_s);
+    const QFuture<QList<LockInfo>> list = registry.list(u"*"_s);
+    const QFuture<bool> forced = registry.forceRelease(u"a"_s);
+    QVERIFY(eventually([&] { return info.isFinished() && list.isFinished() && forced.isFinished(); }));
+    QCOMPARE(info.result().error, DistributedLock::ConnectionError);
+    QCOMPARE(info.result().name, u"a"_s);
+    QVERIFY(info.result().errorString.contains(QString::number(proxy.port())));
+    QVERIFY(list.result().isEmpty());
+    QCOMPARE(forced.result(), false);
+    QCOMPARE(registry.error(), DistributedLock::ConnectionError);
+    QVERIFY(!errors.isEmpty());
+}
+
+void tst_LockRegistry::futuresWithABadUrl()
+{
+    LockRegistry registry(QUrl(u"http://x"_s));
+    QSignalSpy errors(&registry, &LockRegistry::errorOccurred);
+    const QFuture<LockInfo> info = registry.inspect(u"a"_s);
+    const QFuture<QList<LockInfo>> list = registry.list(u"*"_s);
+    const QFuture<bool> forced = registry.forceRelease(u"a"_s);
+    QVERIFY(eventually([&] { return info.isFinished() && list.isFinished() && forced.isFinished(); }));
+    QCOMPARE(info.result().error, DistributedLock::OptionsError);
+    QVERIFY(list.result().isEmpty());
+    QCOMPARE(forced.result(), false);
+    QCOMPARE(errors.size(), 2);
+}
+
+void tst_LockRegistry::futuresEndWithTheRegistry_data()
+{
+    QTest::addColumn<QString>("moment");
+    for (const char *moment : {"connecting", "asked", "memory"})
+        QTest::newRow(moment) << QString::fromLatin1(moment);
+}
+
+void tst_LockRegistry::futuresEndWithTheRegistry()
+{
+    QFETCH(QString, moment);
+    const bool memory = moment == QLatin1String("memory");
+    auto registry = std::make_unique<LockRegistry>(memory ? QUrl(u"memory:end"_s) : m_server->url());
+    if (moment == QLatin1String("asked")) {
+        const QFuture<LockInfo> first = registry->inspect(u"a"_s);
+        QVERIFY(eventually([&] { return first.isFinished(); }));
+    }
+    QFuture<LockInfo> info = registry->inspect(u"a"_s);
+    QFuture<QList<LockInfo>> list = registry->list(u"*"_s);
+    QFuture<bool> forced = registry->forceRelease(u"a"_s);
+    QVERIFY(!info.isFinished());
+    registry.reset();
+    QVERIFY(info.isFinished() && list.isFinished() && forced.isFinished());
+    QVERIFY(!info.isCanceled() && !list.isCanceled() && !forced.isCanceled());
+    QCOMPARE(info.resultCount(), 1);
+    QCOMPARE(list.resultCount(), 1);
+    QCOMPARE(forced.resultCount(), 1);
+    QCOMPARE(info.result().error, DistributedLock::CancelledError);
+    QCOMPARE(info.result().name, u"a"_s);
+    QVERIFY(!info.result().errorString.isEmpty());
+    QVERIFY(list.result().isEmpty());
+    QCOMPARE(forced.result(), false);
+}
+
+void tst_LockRegistry::registryDeletedInAContinuation()
+{
+    Support::FaultProxy proxy(*m_server);
+    proxy.setRefusing(true);
+    for (int which = 0; which < 3; ++which) {
+        auto *registry = new LockRegistry(proxy.url());
+        const QPointer<LockRegistry> alive(registry);
+        QList<QFuture<LockInfo>> infos;
+        for (int i = 0; i < 3; ++i) {
+            infos.append(registry->inspect(QString::number(i)));
+            if (i == which)
+                infos.last().then([alive](const LockInfo &) { delete alive.data(); });
+        }
+        QVERIFY(eventually([&] { return !alive; }));
+        for (const QFuture<LockInfo> &info : std::as_const(infos)) {
+            QVERIFY(info.isFinished());
+            QCOMPARE(info.resultCount(), 1);
+        }
+    }
+}
+
+void tst_LockRegistry::askedAgainInTheDestructor()
+{
+    // A continuation that asks again on each failure.
+    for (const bool answered : {false, true}) {
+        auto registry = std::make_unique<LockRegistry>(QUrl(u"memory:again"_s));
+        const QPointer<LockRegistry> asked(registry.get());
+        int failures = 0;
+        std::vector<std::unique_ptr<DistributedLock>> made;
+        std::function<void(const LockInfo &)> again = [&](const LockInfo &info) {
+            if (info.error != DistributedLock::CancelledError)
+                return;
+            ++failures;
+            if (!asked)
+                return;
+            made.push_back(std::make_unique<DistributedLock>(asked, u"made"_s));
+            made.back()->acquire();
+            asked->inspect(u"a"_s).then(again);
+            asked->list(u"*"_s);
+            asked->forceRelease(u"a"_s);
+        };
+        if (answered) // though its future has not finished yet
+            registry->inspect(QString(QChar(0xD800))).then([&](const LockInfo &) {
+                asked->inspect(u"a"_s).then(again);
+            });
+        for (int i = 0; i < 20; ++i)
+            registry->inspect(QString::number(i)).then(again);
+        registry.reset();
+        QVERIFY(failures >= 20);
+        QVERIFY(eventually(
+                [&] { return failures == (answered ? 41 : 40); })); // what was asked for in the destructor ends as well
+        for (const auto &lock : made)
+            QVERIFY(eventually([&] { return lock->error() == DistributedLock::ConnectionError; }));
+    }
+}
+
+void tst_LockRegistry::registryDeletedInItsSignals_data()
+{
+    QTest::addColumn<QByteArray>("signal");
+    QTest::addColumn<bool>("reachable");
+    QTest::addColumn<bool>("lockFirst");
+    for (const bool lockFirst : {true, false}) {
+        const char *first = lockFirst ? "a lock" : "inspect()";
+        QTest::addRow("stateChanged, %s first", first) << QByteArray(SIGNAL(stateChanged())) << true << lockFirst;
+        QTest::addRow("errorChanged, %s first", first) << QByteArray(SIGNAL(errorChanged())) << false << lockFirst;
+        QTest::addRow("errorOccurred, %s first", first) << QByteArray(SIGNAL(errorOccurred())) << false << lockFirst;
+    }
+}
+
+void tst_LockRegistry::registryDeletedInItsSignals()
+{
+    QFETCH(QByteArray, signal);
+    QFETCH(bool, reachable);
+    QFETCH(bool, lockFirst);
+    Support::FaultProxy proxy(*m_server);
+    proxy.setRefusing(!reachable);
+    // Of an outage an error is reported once.
+    for (int emission = 1; emission <= (reachable ? 2 : 1); ++emission) {
+        auto *registry = new LockRegistry(proxy.url());
+        const QPointer<LockRegistry> alive(registry);
+        QObject receiver;
+        DistributedLock lock(registry, u"a"_s);
+        Spies spies(&lock);
+        const auto kill = [alive, count = emission]() mutable {
+            if (--count == 0)
+                delete alive.data();
+        };
+        if (signal == SIGNAL(stateChanged()))
+            connect(registry, &LockRegistry::stateChanged, &receiver, kill);
+        else if (signal == SIGNAL(errorChanged()))
+            connect(registry, &LockRegistry::errorChanged, &receiver, kill);
+        else
+            connect(registry, &LockRegistry::errorOccurred, &receiver, kill);
+        QFuture<LockInfo> info, info2;
+        if (lockFirst)
+            lock.acquire();
+        if (alive)
+            info = registry->inspect(u"a"_s);
+        if (alive)
+            info2 = registry->inspect(u"b"_s);
+        if (!lockFirst)
+            lock.acquire();
+        QVERIFY(eventually([&] { return !alive; }));
+        QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
+        QCOMPARE(spies.failed.size(), 1);
+        for (const QFuture<LockInfo> &future : {info, info2}) {
+            QVERIFY(future.isFinished());
+            QVERIFY(!future.isValid() || future.resultCount() == 1);
+        }
+    }
+}
+
+void tst_LockRegistry::destroyedBeforeItsLocks_data()
+{
+    QTest::addColumn<bool>("memory");
+    QTest::newRow("redis") << false;
+    QTest::newRow("memory") << true;
+}
+
+void tst_LockRegistry::destroyedBeforeItsLocks()
+{
+    QFETCH(bool, memory);
+    const QUrl url = memory ? QUrl(u"memory:destroyed"_s) : m_server->url();
+    LockRegistry witness(url);
+    auto registry = std::make_unique<LockRegistry>(url);
+    DistributedLock held(registry.get(), u"a"_s);
+    DistributedLock waiting(registry.get(), u"a"_s);
+    DistributedLock idle(registry.get(), u"b"_s);
+    QPointer<DistributedLock> obtained = registry->obtain(u"c"_s);
+    Spies heldSpies(&held), waitingSpies(&waiting), idleSpies(&idle);
+    QVERIFY(acquireNow(&held));
+    QVERIFY(acquireNow(obtained));
+    waiting.acquire();
+    QFuture<LockResult> future = waiting.acquireAsync();
+    processEvents();
+    QCOMPARE(waiting.state(), DistributedLock::Acquiring);
+
+    registry.reset();
+    QVERIFY(!obtained);
+    QVERIFY(!held.isHeld());
+    QVERIFY(!held.registry());
+    processEvents();
+    QCOMPARE(held.state(), DistributedLock::Unlocked);
+    QVERIFY(eventually([&] { return heldSpies.holdsEnded() == 1 && waitingSpies.acquiresEnded() == 2; }));
+    QCOMPARE(heldSpies.reason(), DistributedLock::ForcedRelease);
+    QCOMPARE(waitingSpies.failure(), DistributedLock::ConnectionError);
+    QVERIFY(future.isFinished());
+    QCOMPARE(future.result().error, DistributedLock::ConnectionError);
+    QCOMPARE(idleSpies.total(), 0);
+
+    // What they held is given back.
+    QFuture<QList<LockInfo>> list;
+    QVERIFY(eventually([&] {
+        list = witness.list(u"*"_s);
+        return eventually([&] { return list.isFinished(); }) && list.result().isEmpty();
+    }));
+
+    // Never on another server than the one that was asked for.
+    LockRegistry::setDefaultServer(QUrl(u"memory:wrong"_s));
+    for (DistributedLock *lock : {&held, &idle}) {
+        QSignalSpy failed(lock, &DistributedLock::acquireFailed);
+        lock->acquire();
+        QVERIFY(eventually([&] { return !failed.isEmpty(); }));
+        QVERIFY(!lock->registry());
+        lock->release();
+    }
+    LockRegistry::setDefaultServer(QUrl());
+    held.setRegistry(&witness);
+    QVERIFY(acquireNow(&held));
+}
+
+void tst_LockRegistry::locksDeletedWhileTheRegistryGoes()
+{
+    // Each lock's first NOTIFY deletes another one.
+    for (int round = 0; round < 20; ++round) {
+        auto registry = std::make_unique<LockRegistry>(QUrl(u"memory:gone%1"_s.arg(round)));
+        QList<QPointer<DistributedLock>> locks;
+        for (int i = 0; i < 6; ++i)
+            locks.append(new DistributedLock(registry.get(), QString::number(i)));
+        for (int i = 0; i < 6; ++i) {
+            QVERIFY(acquireNow(locks.at(i)));
+            connect(locks.at(i).data(), &DistributedLock::stateChanged, this,
+                    [&locks, i, round] { delete locks.at((i + 1 + round) % 6).data(); });
+        }
+        registry.reset();
+        processEvents();
+        for (const QPointer<DistributedLock> &lock : std::as_const(locks))
+            delete lock.data();
+    }
+}
+
+void tst_LockRegistry::acquireWhileTheRegistryGoes_data()
+{
+    destroyedBeforeItsLocks_data();
+}
+
+void tst_LockRegistry::acquireWhileTheRegistryGoes()
+{
+    QFETCH(bool, memory);
+    auto registry = std::make_unique<LockRegistry>(memory ? QUrl(u"memory:going"_s) : m_server->url());
+    DistributedLock lock(registry.get(), u"a"_s);
+    QVERIFY(acquireNow(&lock));
+    QFuture<LockResult> again;
+    connect(&lock, &DistributedLock::heldChanged, &lock, [&] { again = lock.acquireAsync(); });
+    registry.reset();
+    processEvents();
+    QVERIFY(again.isValid());
+    QVERIFY(eventually([&] { return again.isFinished(); }));
+    QCOMPARE(again.result().error, DistributedLock::ConnectionError);
+    QCOMPARE(lock.state(), DistributedLock::Unlocked);
+    QVERIFY(!lock.registry());
+    lock.cancel();
+}
+
+void tst_LockRegistry::lockMadeWhileTheRegistryGoes()
+{
+    auto registry = std::make_unique<LockRegistry>(QUrl(u"memory:made"_s));
+    DistributedLock lock(registry.get(), u"a"_s);
+    QVERIFY(acquireNow(&lock));
+    std::unique_ptr<DistributedLock> made;
+    connect(&lock, &DistributedLock::heldChanged, &lock,
+            [&] { made = std::make_unique<DistributedLock>(lock.registry(), u"b"_s); });
+    registry.reset();
+    processEvents();
+    QVERIFY(made);
+    QVERIFY(!made->registry());
+}
+
+void tst_LockRegistry::backToTheDefaultRegistry()
+{
+    LockRegistry::setDefaultServer(m_server->url());
+    auto registry = std::make_unique<LockRegistry>(QUrl(u"memory:back"_s));
+    DistributedLock lock(registry.get(), u"a"_s);
+    registry.reset();
+    QVERIFY(!lock.registry());
+    lock.setRegistry(nullptr);
+    QVERIFY(acquireNow(&lock));
+    QCOMPARE(lock.registry(), LockRegistry::instance());
+    QVERIFY(m_server->exists("lock:a"));
+}
+
+void tst_LockRegistry::changeOfRegistry()
+{
+    LockRegistry memory(QUrl(u"memory:change"_s));
+    LockRegistry redis(m_server->url());
+    DistributedLock lock(&memory, u"a"_s);
+    QVERIFY(acquireNow(&lock));
+    QSignalSpy errors(&lock, &DistributedLock::errorOccurred);
+    lock.setRegistry(&redis);
+    QCOMPARE(lock.registry(), &memory);
+    QCOMPARE(errors.size(), 1);
+    QCOMPARE(lock.error(), DistributedLock::OptionsError);
+    lock.release();
+    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+
+    // The first one was ready, the second one is not yet: a single attempt waits for it.
+    lock.setRegistry(&redis);
+    QCOMPARE(lock.registry(), &redis);
+    const QFuture<LockResult> future = lock.tryAcquireAsync();
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QVERIFY2(future.result(), qPrintable(future.result().errorString));
+    QVERIFY(m_server->exists("lock:a"));
+    lock.release();
+    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+    lock.setRegistry(&memory);
+    QVERIFY(acquireNow(&lock));
+}
+
+void tst_LockRegistry::changeOfRegistryKeepsNoRoute()
+{
+    LockRegistry one(QUrl(u"memory:one"_s));
+    LockRegistry two(QUrl(u"memory:two"_s));
+    auto lock = std::make_unique<DistributedLock>(&one, u"a"_s);
+    QVERIFY(acquireNow(lock.get()));
+    lock->release();
+    QVERIFY(eventually([&] { return lock->state() == DistributedLock::Unlocked; }));
+    lock->setRegistry(&two);
+    lock.reset();
+    QDistLock::EngineError error;
+    QDistLock::LockEngine *const engine = LockRegistryPrivate::get(&one)->engine(&error);
+    for (quint64 sequence = 0; sequence < 5; ++sequence)
+        Q_EMIT engine->noticed(QDistLock::LockEngine::ForcedRelease, sequence, 0ms); // late, or forged
+}
+
+void tst_LockRegistry::changeOfRegistryKeepsTheRoutesOfOthers()
+{
+    LockRegistry one(QUrl(u"memory:one"_s));
+    LockRegistry two(QUrl(u"memory:two"_s));
+    DistributedLock moved(&one, u"a"_s);
+    DistributedLock holder(&two, u"b"_s);
+    DistributedLock waiter(&two, u"b"_s);
+    for (int i = 0; i < 2; ++i) { // the second token here and that of the waiter have the same sequence number
+        QVERIFY(acquireNow(&moved));
+        moved.release();
+        QVERIFY(eventually([&] { return moved.state() == DistributedLock::Unlocked; }));
+    }
+    QVERIFY(acquireNow(&holder));
+    waiter.acquire();
+    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    moved.setRegistry(&two);
+    QVERIFY(acquireNow(&moved));
+    QElapsedTimer elapsed;
+    elapsed.start();
+    holder.release();
+    QVERIFY(eventually([&] { return waiter.isHeld(); }));
+    QVERIFY(elapsed.elapsed() < 1500); // it was notified: it would poll only after about 3 s
+}
+
+void tst_LockRegistry::threadEndsWhileHolding()
+{
+    const auto openFiles = [] { return QDir(u"/proc/self/fd"_s).entryList(QDir::Files | QDir::System).size(); };
+    const auto holdInAThread = [this](bool *held) {
+        const std::unique_ptr<QThread> thread(QThread::create([this, held] {
+            LockRegistry *const registry = LockRegistry::instance(m_server->url());
+            *held = acquireNow(registry->obtain(u"a"_s));
+        }));
+        thread->start();
+        return thread->wait(60'000);
+    };
+    bool held = false;
+    const auto before = openFiles();
+    for (int i = 0; i < 5; ++i) {
+        QVERIFY(holdInAThread(&held) && held);
+        QVERIFY(!m_server->exists("lock:a")); // the thread's end waited until the server had read it
+        QCOMPARE(openFiles(), before);
+    }
+}
+
+void tst_LockRegistry::applicationQuits_data()
+{
+    QTest::addColumn<bool>("memory");
+    QTest::newRow("redis") << false;
+    QTest::newRow("memory") << true;
+}
+
+void tst_LockRegistry::applicationQuits()
+{
+    // In a separate process: this file's program, see main().
+    QFETCH(bool, memory);
+    const int clients = m_server->connectedClients(); // of registries of this process
+    QProcess process;
+    process.setProcessChannelMode(QProcess::MergedChannels);
+    process.start(QCoreApplication::applicationFilePath(),
+                  {u"--quit"_s, memory ? u"memory:quit"_s : m_server->url().toString()});
+    QVERIFY(process.waitForFinished(60'000));
+    const QByteArray output = process.readAll();
+    QVERIFY2(process.exitStatus() == QProcess::NormalExit && process.exitCode() == 0, output.constData());
+    QCOMPARE(output.trimmed(), QByteArray("held in 2 threads"));
+    QCOMPARE(m_server->keys(QByteArrayLiteral("lock:*")), QList<QByteArray>()); // given back on the way out
+    QTRY_COMPARE(m_server->connectedClients(), clients);
+}
+
+namespace {
+
+/// Holds a lock in the main thread and one in a worker, through instance(), and quits.
+int quitWhileHolding(int argc, char **argv)
+{
+    QCoreApplication application(argc, argv);
+    LockRegistry::setDefaultServer(QUrl(QString::fromLocal8Bit(argv[2])));
+    std::atomic<int> holds{0};
+    const auto hold = [&holds](DistributedLock *lock) {
+        QObject::connect(lock, &DistributedLock::acquired, lock, [&holds] { ++holds; });
+        lock->acquire();
+    };
+    QThread thread;
+    QObject worker;
+    worker.moveToThread(&thread);
+    thread.start();
+    QMetaObject::invokeMethod(&worker, [&] { hold(LockRegistry::instance()->obtain(u"worker"_s)); });
+    static DistributedLock outlivesAll(u"main"_s);
+    hold(&outlivesAll);
+    hold(LockRegistry::instance()->obtain(u"main2"_s));
+    const bool held = eventually([&] { return holds == 3; });
+    thread.quit();
+    thread.wait();
+    if (!held)
+        return 1;
+    printf("held in 2 threads\n");
+    return 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && qstrcmp(argv[1], "--quit") == 0)
+        return quitWhileHolding(argc, argv);
+    QCoreApplication application(argc, argv);
+    tst_LockRegistry test;
+    return QTest::qExec(&test, argc, argv);
+}
+
+#include "tst_lockregistry.moc"

@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// The lock over rediss://. What each certificate leads to in detail is tst_tls's.
+
+#include "support/locktesting.h"
+
+#include "support/certificates.h"
+
+#include <memory>
+#include <vector>
+
+using namespace Qt::StringLiterals;
+
+using namespace LockTesting;
+using namespace Support;
+
+class tst_LockTls : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void accepted();
+    void refused_data();
+    void refused();
+    void manyExclude();
+    void manyReleaseInSlots();
+
+private:
+    std::unique_ptr<RedisServer> startServer() const;
+    Certificates m_certificates;
+};
+
+void tst_LockTls::initTestCase()
+{
+    QVERIFY2(m_certificates.isValid(), qPrintable(m_certificates.errorString()));
+}
+
+std::unique_ptr<RedisServer> tst_LockTls::startServer() const
+{
+    auto server = std::make_unique<RedisServer>(RedisServer::Options::withTls(m_certificates));
+    if (!server->start())
+        qFatal("%s", qPrintable(server->errorString()));
+    return server;
+}
+
+void tst_LockTls::accepted()
+{
+    const auto started = startServer();
+    RedisServer &server = *started;
+    LockRegistry registry(server.tlsUrl());
+    DistributedLock lock(&registry, u"secret"_s);
+    lock.setOptions(options(900ms));
+    Spies spies(&lock);
+    QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
+    QVERIFY(server.exists("lock:secret"));
+    QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
+    const QByteArray client = server.get("lock:secret").split(':').first();
+    QVERIFY(eventually([&] { return server.subscriberCount("lock:client:" + client) == 1; }));
+    registry.forceRelease(u"secret"_s);
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
+    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
+    QVERIFY(acquireNow(&lock));
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(!server.exists("lock:secret"));
+}
+
+void tst_LockTls::refused_data()
+{
+    QTest::addColumn<QString>("what");
+    QTest::addColumn<QString>("message");
+    QTest::newRow("wrong host") << u"wrong host"_s << u"localhost"_s;
+    QTest::newRow("expired") << u"expired"_s << u"expired"_s;
+    QTest::newRow("self-signed") << u"self-signed"_s << u"self-signed"_s;
+    QTest::newRow("other authority") << u"other authority"_s << u"authority"_s;
+    QTest::newRow("plaintext port") << u"plaintext"_s << u"TLS"_s;
+}
+
+void tst_LockTls::refused()
+{
+    QFETCH(QString, what);
+    QFETCH(QString, message);
+    Certificates::Pair pair = m_certificates.server();
+    if (what == QLatin1String("wrong host"))
+        pair = m_certificates.wrongHost();
+    else if (what == QLatin1String("expired"))
+        pair = m_certificates.expired();
+    else if (what == QLatin1String("self-signed"))
+        pair = m_certificates.selfSigned();
+    RedisServer::Options serverOptions;
+    serverOptions.tcp = true;
+    serverOptions.tls = true;
+    serverOptions.certificateFile = pair.certificate;
+    serverOptions.keyFile = pair.key;
+    serverOptions.caFile = what == QLatin1String("other authority") ? m_certificates.otherCa() : m_certificates.ca();
+    RedisServer server(serverOptions);
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+
+    QUrl url = server.tlsUrl();
+    if (what == QLatin1String("plaintext"))
+        url.setPort(server.port());
+    LockRegistry registry(url);
+    DistributedLock lock(&registry, u"secret"_s);
+    lock.setOptions(options(1s, LockOptions::Forever));
+    Spies spies(&lock);
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::AuthenticationError);
+    QVERIFY2(lock.errorString().contains(message, Qt::CaseInsensitive), qPrintable(lock.errorString()));
+    QVERIFY(lock.errorString().contains(QLatin1String("\"secret\"")));
+    QVERIFY(lock.errorString().contains(QLatin1String("rediss://localhost")));
+    // Nothing of ours was sent to whoever that is.
+    QCOMPARE(server.commandsProcessed("auth") + server.commandsProcessed("client|setname")
+                     + server.commandsProcessed("evalsha"),
+             0);
+    QCOMPARE(registry.state(), LockRegistry::Disconnected);
+}
+
+// The answers fill several TLS records, and slots write while they are read. Every other batch of names is
+// theirs, so that an answer taken for another one's gives a lock to two.
+void tst_LockTls::manyExclude()
+{
+    constexpr int Workers = 320, Jobs = 8, Batch = 64;
+    const auto isTheirs = [](int worker, int job) { return (worker / Batch + job) % 2 == 1; };
+    const auto server = startServer();
+    LockRegistry theirRegistry(server->url());
+    LockRegistry registry(server->tlsUrl());
+    std::vector<std::vector<std::unique_ptr<DistributedLock>>> locks(Workers), theirs(Workers);
+    int heldByThem = 0;
+    int granted = 0;
+    int busy = 0;
+    int heldByTwo = 0;
+    for (int worker = 0; worker < Workers; ++worker) {
+        for (int job = 0; job < Jobs; ++job) {
+            const auto make = [name = u"job%1-%2"_s.arg(worker).arg(job)](LockRegistry *owner) {
+                auto lock = std::make_unique<DistributedLock>(owner, name);
+                lock->setOptions(options(60s));
+                return lock;
+            };
+            theirs[worker].push_back(make(&theirRegistry));
+            locks[worker].push_back(make(&registry));
+            const DistributedLock *const their = theirs[worker].back().get();
+            DistributedLock *const lock = locks[worker].back().get();
+            const auto next = [&locks, worker, job] {
+                if (job + 1 < Jobs)
+                    locks[worker][job + 1]->tryAcquire();
+            };
+            connect(their, &DistributedLock::acquired, this, [&] { ++heldByThem; });
+            connect(lock, &DistributedLock::acquired, this, [&, their, lock, next] {
+                ++granted;
+                heldByTwo += their->isHeld() && lock->isHeld();
+                next();
+            });
+            connect(lock, &DistributedLock::acquireFailed, this, [&, next](DistributedLock::Error error) {
+                busy += error == DistributedLock::BusyError;
+                next();
+            });
+            if (isTheirs(worker, job))
+                theirs[worker].back()->acquire();
+        }
+    }
+    QVERIFY(eventually([&] { return heldByThem == Workers * Jobs / 2; }));
+    QSignalSpy errors(&registry, &LockRegistry::errorOccurred);
+    for (const auto &jobs : locks)
+        jobs.front()->tryAcquire();
+    const bool ended = eventually([&] { return granted + busy == Workers * Jobs || !errors.isEmpty(); });
+    QCOMPARE(heldByTwo, 0);
+    QCOMPARE(errors.size(), 0);
+    QVERIFY(ended);
+    QCOMPARE(granted, Workers * Jobs / 2);
+}
+
+void tst_LockTls::manyReleaseInSlots()
+{
+    constexpr int Locks = 1000;
+    const auto server = startServer();
+    LockRegistry registry(server->tlsUrl());
+    QSignalSpy errors(&registry, &LockRegistry::errorOccurred);
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    int acquired = 0;
+    int released = 0;
+    int lost = 0;
+    for (int i = 0; i < Locks; ++i) {
+        locks.push_back(std::make_unique<DistributedLock>(&registry, u"job%1"_s.arg(i)));
+        DistributedLock *const lock = locks.back().get();
+        lock->setOptions(options(20s));
+        connect(lock, &DistributedLock::acquired, this, [&acquired, lock] {
+            ++acquired;
+            lock->release();
+        });
+        connect(lock, &DistributedLock::released, this, [&released] { ++released; });
+        connect(lock, &DistributedLock::lost, this, [&lost] { ++lost; });
+        lock->acquire();
+    }
+    const bool ended = eventually([&] { return released + lost == Locks || !errors.isEmpty(); });
+    QCOMPARE(errors.size(), 0);
+    QVERIFY(ended);
+    QCOMPARE(acquired, Locks);
+    QCOMPARE(released, Locks);
+    QCOMPARE(lockKeys(*server), QList<QByteArray>());
+}
+
+QTEST_GUILESS_MAIN(tst_LockTls)
+
+#include "tst_locktls.moc"

@@ -1,0 +1,454 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// Calls in the wrong thread, without an application or an event loop, errors that nobody asks for, values in the
+// wrong unit: one clear line in the log each, and every acquire ends.
+
+#include "support/locktesting.h"
+
+#include <QDistLock/Annotations>
+#include <QDistLock/LockInfo>
+#include <QDistLock/ScopedLock>
+
+#include <QtCore/qscopeguard.h>
+#include <QtCore/qthread.h>
+
+#include <stdexcept>
+#include <thread>
+
+using namespace Qt::StringLiterals;
+
+using namespace LockTesting;
+using namespace QDistLock;
+using namespace Support;
+
+class Sender : public QObject
+{
+    Q_OBJECT
+Q_SIGNALS:
+    void fired(const QString &id);
+};
+
+class Orders : public QObject
+{
+    Q_OBJECT
+    QDL_LOCKED_METHOD(ship, "order:{id}", "onBusy=fail")
+    QDL_LOCKED_METHOD(shpi, "order:{id}")
+    QDL_LOCKED_METHOD(pay, "order:{nr}", "wiat=2s; lease=3; fair=perhaps")
+public Q_SLOTS:
+    void ship(const QString &id) { Q_UNUSED(id) }
+    void pack(const QString &id) { Q_UNUSED(id) }
+    void pay(const QString &id) { Q_UNUSED(id) }
+    void fail(const QString &id)
+    {
+        Q_UNUSED(id)
+        throw std::runtime_error("no paper");
+    }
+};
+
+/// What main() saw before there was an application.
+struct BeforeApplication
+{
+    bool connected = true;
+    bool asyncEnded = false;
+    bool invokeEnded = false;
+    bool withLockEnded = false;
+    LockResult result;
+    QStringList warnings;
+};
+static BeforeApplication beforeApplication;
+
+class tst_Misuse : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+    void withoutApplication();
+    void acquireInWrongThread();
+    void setInWrongThread();
+    void registryInWrongThread();
+    void threadWithoutEventLoop();
+    void annotatedWithoutEventLoop();
+    void refusedFuture();
+    void refusedInvocation();
+    void throwingWork();
+    void misspeltAnnotations();
+    void secondsAsLease();
+    void scopeBehindOwnLock();
+    void longName();
+
+private:
+    /// Of a warning in qdistlock.lock; says so if there is not just one.
+    static QString onlyWarning(const LogCapture &log);
+
+    RedisServer m_server;
+};
+
+static void useWithoutApplication()
+{
+    LogCapture log;
+    Sender sender;
+    Orders orders;
+    beforeApplication.connected = bool(connectLocked(&sender, &Sender::fired, &orders, &Orders::ship));
+    DistributedLock lock(u"early"_s);
+    const QFuture<LockResult> future = lock.acquireAsync();
+    beforeApplication.asyncEnded = future.isFinished();
+    if (future.isFinished())
+        beforeApplication.result = future.result();
+    const auto invoked = invokeLocked(&orders, "ship", u"early"_s);
+    beforeApplication.invokeEnded = invoked.isFinished();
+    const auto done = withLock(u"early"_s, [] {});
+    beforeApplication.withLockEnded = done.isFinished();
+    beforeApplication.warnings = log.messages(QtWarningMsg);
+}
+
+void tst_Misuse::initTestCase()
+{
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+    LockRegistry::setDefaultServer(m_server.url());
+}
+
+void tst_Misuse::init()
+{
+    m_server.command({"FLUSHALL"});
+}
+
+QString tst_Misuse::onlyWarning(const LogCapture &log)
+{
+    const QStringList warnings = log.messages(QtWarningMsg);
+    return warnings.size() == 1 ? warnings.first() : u"%1 warnings: "_s.arg(warnings.size()) + log.text();
+}
+
+void tst_Misuse::withoutApplication()
+{
+    const BeforeApplication &before = beforeApplication;
+    QVERIFY(!before.connected);
+    QVERIFY(before.asyncEnded);
+    QCOMPARE(before.result.error, DistributedLock::OptionsError);
+    QVERIFY2(before.result.errorString.contains(QLatin1String("QCoreApplication")),
+             qPrintable(before.result.errorString));
+    QVERIFY(before.invokeEnded);
+    QVERIFY(before.withLockEnded);
+    QCOMPARE(before.warnings.size(), 4);
+    for (const QString &warning : before.warnings)
+        QVERIFY2(warning.contains(QLatin1String("QCoreApplication")), qPrintable(warning));
+}
+
+void tst_Misuse::acquireInWrongThread()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    Spies spies(&lock);
+    QThread *threadOfFailure = nullptr;
+    connect(
+            &lock, &DistributedLock::acquireFailed, &lock, [&] { threadOfFailure = QThread::currentThread(); },
+            Qt::DirectConnection);
+    const std::pair<const char *, std::function<void()>> calls[] = {
+            {"acquire()", [&] { lock.acquire(); }},
+            {"tryAcquire()", [&] { lock.tryAcquire(); }},
+            {"acquire()", [&] {
+                 const QFuture<LockResult> future = lock.acquireAsync();
+                 QVERIFY(future.isFinished());
+                 QCOMPARE(future.result().error, DistributedLock::OptionsError);
+                 QVERIFY(future.result().errorString.contains(QLatin1String("wrong thread")));
+             }}};
+    for (const auto &[name, call] : calls) {
+        spies.failed.clear();
+        LogCapture log;
+        std::thread(call).join();
+        QVERIFY(spies.failed.isEmpty());
+        QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+        QCOMPARE(spies.failure(), DistributedLock::OptionsError);
+        QCOMPARE(threadOfFailure, thread());
+        for (const QString &text : {onlyWarning(log), lock.errorString()}) {
+            QVERIFY2(text.contains(QLatin1String("Lock \"job\"")) && text.contains(QLatin1String(name))
+                             && text.contains(QLatin1String("wrong thread"))
+                             && text.contains(QLatin1String("lives in the main thread")),
+                     qPrintable(text));
+        }
+    }
+    QVERIFY(!m_server.exists("lock:job"));
+    QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
+}
+
+void tst_Misuse::setInWrongThread()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(20s));
+    QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
+    Spies spies(&lock);
+    const std::pair<const char *, std::function<void()>> calls[] = {
+            {"release()", [&] { lock.release(); }},
+            {"release()",
+             [&] {
+                 const QFuture<bool> future = lock.releaseAsync();
+                 QVERIFY(future.isFinished() && !future.result());
+             }},
+            {"cancel()", [&] { lock.cancel(); }},
+            {"setName()", [&] { lock.setName(u"other"_s); }},
+            {"setRegistry()", [&] { lock.setRegistry(nullptr); }},
+            {"setOptions()", [&] { lock.setOptions({}); }},
+            {"setLease()", [&] { lock.setLease(5000); }},
+            {"setWait()", [&] { lock.setWait(5000); }},
+            {"setRetryInterval()", [&] { lock.setRetryInterval(5000); }},
+            {"setAutoRenew()", [&] { lock.setAutoRenew(false); }},
+            {"setFair()", [&] { lock.setFair(false); }},
+            {"setDefaults()", [&] { registry.setDefaults(options(5s)); }},
+            {"setIdleEviction()", [&] { registry.setIdleEviction(5s); }}};
+    for (const auto &[name, call] : calls) {
+        LogCapture log;
+        std::thread(call).join();
+        const QString warning = onlyWarning(log);
+        QVERIFY2(warning.contains(QLatin1String(name)) && warning.contains(QLatin1String("wrong thread")),
+                 qPrintable(QLatin1String(name) + u'\n' + warning));
+    }
+    processEvents();
+    QCOMPARE(spies.total(), 0);
+    QVERIFY(lock.isHeld());
+    QCOMPARE(lock.registry(), &registry);
+    QCOMPARE(lock.lease(), 20'000);
+    QVERIFY(lock.isFair() && lock.autoRenew());
+    QCOMPARE(registry.idleEviction(), milliseconds(60s));
+}
+
+void tst_Misuse::registryInWrongThread()
+{
+    LockRegistry registry(m_server.url());
+    QSignalSpy errors(&registry, &LockRegistry::errorOccurred);
+    LogCapture log;
+    std::thread([&] {
+        QVERIFY(!registry.obtain(u"job"_s));
+        const QFuture<LockInfo> inspected = registry.inspect(u"job"_s);
+        const QFuture<QList<LockInfo>> listed = registry.list(u"*"_s);
+        const QFuture<bool> forced = registry.forceRelease(u"job"_s);
+        QVERIFY(inspected.isFinished() && listed.isFinished() && forced.isFinished());
+        QCOMPARE(inspected.result().error, DistributedLock::OptionsError);
+        QVERIFY(inspected.result().errorString.contains(QLatin1String("wrong thread")));
+        QVERIFY(listed.result().isEmpty() && !forced.result());
+    }).join();
+    const QStringList warnings = log.messages(QtWarningMsg);
+    QCOMPARE(warnings.size(), 4);
+    const QStringList functions{u"obtain()"_s, u"inspect()"_s, u"list()"_s, u"forceRelease()"_s};
+    for (int i = 0; i < 4; ++i) {
+        QVERIFY2(warnings.at(i).contains(functions.at(i)) && warnings.at(i).contains(QLatin1String("wrong thread")),
+                 qPrintable(warnings.at(i)));
+    }
+    QVERIFY(eventually([&] { return errors.size() == 2; })); // of list() and forceRelease()
+    QCOMPARE(registry.error(), DistributedLock::OptionsError);
+}
+
+void tst_Misuse::threadWithoutEventLoop()
+{
+    // A std::thread has no Qt event loop: an acquire of a lock that was made there could never end.
+    LogCapture log;
+    std::thread([&] {
+        DistributedLock lock(u"job"_s);
+        const QFuture<LockResult> future = lock.acquireAsync();
+        QVERIFY(future.isFinished());
+        QCOMPARE(future.result().error, DistributedLock::OptionsError);
+        QVERIFY(future.result().errorString.contains(QLatin1String("no Qt event loop")));
+    }).join();
+    const QString warning = onlyWarning(log);
+    QVERIFY2(warning.contains(QLatin1String("\"job\"")) && warning.contains(QLatin1String("no Qt event loop"))
+                     && warning.contains(QLatin1String("ScopedLock")),
+             qPrintable(warning));
+
+    LogCapture ofInstance;
+    std::thread([] { LockRegistry::instance(); }).join();
+    QVERIFY2(onlyWarning(ofInstance).contains(QLatin1String("no Qt event loop")), qPrintable(ofInstance.text()));
+
+    // A std::thread that runs a QEventLoop can use locks like a QThread.
+    LogCapture ofLoop;
+    bool acquired = false;
+    std::thread([&] {
+        QEventLoop loop;
+        DistributedLock lock(u"job"_s);
+        acquired = acquireNow(&lock);
+    }).join();
+    QVERIFY(acquired);
+    QVERIFY2(ofLoop.messages(QtWarningMsg).isEmpty(), qPrintable(ofLoop.text()));
+}
+
+void tst_Misuse::annotatedWithoutEventLoop()
+{
+    LogCapture log;
+    std::thread([&] {
+        const QFuture<void> future = withLock(u"job"_s, [] {});
+        QVERIFY(future.isFinished());
+    }).join();
+    const QString warning = onlyWarning(log);
+    QVERIFY2(warning.contains(QLatin1String("withLock()")) && warning.contains(QLatin1String("\"job\""))
+                     && warning.contains(QLatin1String("no Qt event loop")),
+             qPrintable(warning));
+}
+
+void tst_Misuse::refusedFuture()
+{
+    QCOMPARE(m_server.cli({"SET", "lock:job", "somebody", "PX", "600000"}), QByteArray("OK"));
+    LogCapture log;
+    (void)withLock(u"job"_s, LockOptions().withWait(0ms), [] {});
+    const auto lines = [&] { return log.messages(QtInfoMsg) + log.messages(QtWarningMsg); };
+    QVERIFY(eventually([&] { return !lines().isEmpty(); }));
+    processEvents();
+    QCOMPARE(lines().size(), 1);
+    QVERIFY2(lines().first().contains(QLatin1String("withLock(): Lock \"job\"")), qPrintable(lines().first()));
+
+    LogCapture ofName;
+    (void)withLock(QString(), [] {});
+    QVERIFY(eventually([&] { return !ofName.messages(QtWarningMsg).isEmpty(); }));
+    QVERIFY2(onlyWarning(ofName).contains(QLatin1String("name is empty")), qPrintable(ofName.text()));
+}
+
+void tst_Misuse::refusedInvocation()
+{
+    QCOMPARE(m_server.cli({"SET", "lock:order:7", "somebody", "PX", "600000"}), QByteArray("OK"));
+    Orders orders;
+    LogCapture log;
+    invokeLocked(&orders, "ship", u"7"_s);
+    const auto lines = [&] { return log.messages(QtInfoMsg) + log.messages(QtWarningMsg); };
+    QVERIFY(eventually([&] { return !lines().isEmpty(); }));
+    processEvents();
+    QCOMPARE(lines().size(), 1);
+    QVERIFY2(lines().first().contains(QLatin1String("Orders::ship: Lock \"order:7\"")), qPrintable(lines().first()));
+
+    LogCapture ofMethod;
+    invokeLocked(&orders, "sihp", u"7"_s);
+    QVERIFY2(onlyWarning(ofMethod).contains(QLatin1String("Orders::sihp")), qPrintable(ofMethod.text()));
+    LogCapture ofNull;
+    invokeLocked(nullptr, "ship", u"7"_s);
+    QVERIFY2(onlyWarning(ofNull).contains(QLatin1String("null")), qPrintable(ofNull.text()));
+}
+
+void tst_Misuse::throwingWork()
+{
+    for (const bool later : {false, true}) {
+        LogCapture log;
+        if (later) {
+            (void)withLock(u"job"_s, [] {
+                QPromise<void> promise;
+                promise.start();
+                promise.setException(std::make_exception_ptr(std::runtime_error("no paper")));
+                promise.finish();
+                return promise.future();
+            });
+        } else {
+            (void)withLock(u"job"_s, [] { throw std::runtime_error("no paper"); });
+        }
+        QVERIFY(eventually([&] { return !log.messages(QtInfoMsg).isEmpty(); }));
+        QCOMPARE(log.messages(QtInfoMsg).size(), 1);
+        const QString line = log.messages(QtInfoMsg).first();
+        QVERIFY2(line.contains(QLatin1String("withLock(): Lock \"job\"")) && line.contains(QLatin1String("no paper")),
+                 qPrintable(line));
+        QVERIFY(eventually([&] { return !m_server.exists("lock:job"); }));
+    }
+}
+
+void tst_Misuse::misspeltAnnotations()
+{
+    Sender sender;
+    Orders orders;
+    {
+        LogCapture log;
+        QVERIFY(!connectLocked(&sender, &Sender::fired, &orders, &Orders::pack));
+        const QString warning = onlyWarning(log);
+        QVERIFY2(warning.contains(QLatin1String("no annotation")) && warning.contains(QLatin1String("Orders::shpi"))
+                         && warning.contains(QLatin1String("no slot or invokable method of this name")),
+                 qPrintable(warning));
+    }
+    LogCapture log;
+    QVERIFY(!connectLocked(&sender, &Sender::fired, &orders, &Orders::pay));
+    const QStringList problems = validateAnnotations(&Orders::staticMetaObject);
+    QCOMPARE(problems.size(), 2);
+    for (const QString &text : {onlyWarning(log), problems.filter(u"Orders::pay"_s).value(0)}) {
+        for (const char *part :
+             {"Orders::pay", "there is no parameter \"nr\"; it has id", "there is no option \"wiat\"",
+              "lease: \"3\" is not a duration", "fair: \"perhaps\" is not true or false"})
+            QVERIFY2(text.contains(QLatin1String(part)), qPrintable(QLatin1String(part) + u'\n' + text));
+    }
+    LogCapture ofKey;
+    QVERIFY(!connectLocked(&sender, &Sender::fired, &orders, &Orders::pack, u"x:{nr}"_s, u"wait=1; onBusy=retry"_s));
+    for (const char *part : {"parameter \"nr\"", "wait: \"1\"", "onBusy: \"retry\""})
+        QVERIFY2(onlyWarning(ofKey).contains(QLatin1String(part)), qPrintable(ofKey.text()));
+}
+
+void tst_Misuse::secondsAsLease()
+{
+    LogCapture log;
+    DistributedLock lock(u"job"_s);
+    lock.setLease(milliseconds(30));
+    lock.setOptions(options(30ms));
+    lock.setLease(100);
+    lock.setLease(0); // an error of the next acquire
+    QVERIFY2(log.messages(QtWarningMsg).isEmpty(), qPrintable(log.text()));
+    lock.setLease(30);
+    lock.setLease(20);
+    const QString warning = onlyWarning(log);
+    QVERIFY2(warning.contains(QLatin1String("\"job\"")) && warning.contains(QLatin1String("milliseconds"))
+                     && warning.contains(QLatin1String("30000")),
+             qPrintable(warning));
+
+    LogCapture ofNameless;
+    DistributedLock nameless;
+    nameless.setLease(30);
+    QVERIFY2(ofNameless.messages(QtWarningMsg).isEmpty(), qPrintable(ofNameless.text()));
+    nameless.setName(u"later"_s);
+    QVERIFY2(onlyWarning(ofNameless).contains(QLatin1String("\"later\"")), qPrintable(ofNameless.text()));
+}
+
+void tst_Misuse::scopeBehindOwnLock()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(20s));
+    QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
+    for (const milliseconds wait : {50ms, 0ms}) {
+        const ScopedLock scope(u"job"_s, LockOptions().withWait(wait));
+        QCOMPARE(scope.result().error, wait > 0ms ? DistributedLock::TimeoutError : DistributedLock::BusyError);
+        QVERIFY2(scope.result().errorString.contains(QLatin1String("a DistributedLock of this same thread holds it")),
+                 qPrintable(scope.result().errorString));
+        LockResult ofOtherThread;
+        std::thread([&] { ofOtherThread = ScopedLock(u"job"_s, LockOptions().withWait(wait)).result(); }).join();
+        QVERIFY(!ofOtherThread);
+        QVERIFY2(!ofOtherThread.errorString.contains(QLatin1String("DistributedLock")),
+                 qPrintable(ofOtherThread.errorString));
+    }
+}
+
+void tst_Misuse::longName()
+{
+    const QString name = u"a\nb\0c"_s.leftJustified(99, u'x') + QString::fromUtf8("\xf0\x9f\x94\x92")
+            + QString(3000, u'y');
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, name);
+    Spies spies(&lock);
+    LogCapture log;
+    lock.release(); // a warning
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    const ScopedLock scope(name, LockOptions().withWait(0ms));
+    const QFuture<LockInfo> inspected = registry.inspect(name);
+    QVERIFY(eventually([&] { return inspected.isFinished(); }));
+    (void)withLock(name, [] {});
+    QVERIFY(eventually([&] { return log.messages(QtWarningMsg).size() >= 2; }));
+    QStringList texts = log.messages();
+    texts += {lock.errorString(), scope.result().errorString, inspected.result().errorString};
+    for (const QString &text : std::as_const(texts)) {
+        QVERIFY2(!text.contains(u'\n') && !text.contains(QChar::Null), qPrintable(text));
+        QVERIFY2(!text.contains(u'y' + QString(u'y')), qPrintable(text));
+        QVERIFY2(text.contains(QLatin1String("a\\nb\\0cxxx")) && text.contains(u"x…\" (3101 characters)"_s),
+                 qPrintable(text));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    useWithoutApplication();
+    QCoreApplication app(argc, argv);
+    tst_Misuse test;
+    QTEST_SET_MAIN_SOURCE_PATH
+    return QTest::qExec(&test, argc, argv);
+}
+
+#include "tst_misuse.moc"

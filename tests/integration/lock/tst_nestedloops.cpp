@@ -1,0 +1,309 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "support/faultproxy.h"
+#include "support/locktesting.h"
+#include "support/redisserver.h"
+
+#include <QtCore/qelapsedtimer.h>
+#include <QtCore/qmetaobject.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+using namespace Qt::StringLiterals;
+
+using namespace LockTesting;
+using namespace QDistLock;
+
+namespace {
+
+constexpr milliseconds Lease = 2s;
+
+/// One lock is held, one waits for a lock that a client on another connection holds: what a dialog elsewhere must not
+/// disturb.
+struct Bystanders
+{
+    Bystanders(LockRegistry *registry, const QUrl &direct)
+        : heldLock(registry, u"bystander:held"_s)
+        , waiter(registry, u"bystander:waiter"_s)
+        , others(direct)
+        , holder(&others, u"bystander:waiter"_s)
+    {
+        heldLock.setOptions(options(Lease));
+        waiter.setOptions(options(Lease, LockOptions::Forever));
+        holder.setOptions(options(Lease));
+    }
+    bool begin()
+    {
+        if (!acquireNow(&heldLock) || !acquireNow(&holder))
+            return false;
+        waiter.acquire();
+        return eventually([this] { return waiter.queuePosition() == 0; });
+    }
+
+    DistributedLock heldLock;
+    DistributedLock waiter;
+    LockRegistry others;
+    DistributedLock holder;
+    Spies held{&heldLock};
+    Spies waiting{&waiter};
+};
+
+/// Calls an action from a signal that is known by name.
+class Entry : public QObject
+{
+    Q_OBJECT
+public:
+    std::function<void()> action;
+
+public Q_SLOTS:
+    void enter() { action(); }
+};
+
+bool connectByName(QObject *sender, const QByteArray &signal, Entry *entry)
+{
+    const QMetaObject *const type = sender->metaObject();
+    const QMetaMethod slot = entry->metaObject()->method(entry->metaObject()->indexOfSlot("enter()"));
+    for (int i = 0; i < type->methodCount(); ++i) {
+        if (type->method(i).methodType() == QMetaMethod::Signal && type->method(i).name() == signal)
+            return QObject::connect(sender, type->method(i), entry, slot);
+    }
+    return false;
+}
+
+} // namespace
+
+/*!
+    A slot that runs a nested event loop, as a dialog does, at each signal of lock and registry, while the connection
+    is cut and comes back: every other lock is renewed and served in that loop, and after it (promise 10).
+*/
+class tst_NestedLoops : public QObject
+{
+    Q_OBJECT
+
+private Q_SLOTS:
+    void initTestCase() { QVERIFY(m_server.start()); }
+    void cleanup() { m_server.command({"FLUSHALL"}); }
+
+    void atEachSignal_data();
+    void atEachSignal();
+    void whileAnotherLockIsServed();
+    void aReleaseIsCompletedBeforeItsSuccessor();
+    void deletedInTheLoop_data();
+    void deletedInTheLoop();
+
+private:
+    Support::RedisServer m_server;
+};
+
+void tst_NestedLoops::atEachSignal_data()
+{
+    QTest::addColumn<QByteArray>("signal");
+    QTest::addColumn<bool>("ofRegistry");
+    for (const char *signal :
+         {"stateChanged", "heldChanged", "holdCountChanged", "fencingTokenChanged", "acquired", "released", "renewed",
+          "atRisk", "lost", "acquireFailed", "queuePositionChanged", "errorChanged", "errorOccurred"})
+        QTest::addRow("lock, %s", signal) << QByteArray(signal) << false;
+    for (const char *signal : {"stateChanged", "errorChanged", "errorOccurred"})
+        QTest::addRow("registry, %s", signal) << QByteArray(signal) << true;
+}
+
+void tst_NestedLoops::atEachSignal()
+{
+    QFETCH(QByteArray, signal);
+    QFETCH(bool, ofRegistry);
+    Support::FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"subject"_s);
+    lock.setOptions(options(Lease).withAutoRenew(signal != "atRisk"));
+    Bystanders bystanders(&registry, m_server.url());
+    // Before the bystanders: what happens to all locks happens to this one first.
+    const bool needsHold = signal == "released" || signal == "lost" || signal == "renewed"
+            || signal.startsWith("error");
+    if (needsHold)
+        QVERIFY(acquireNow(&lock));
+    QVERIFY(bystanders.begin());
+
+    bool entered = false;
+    bool ended = false;
+    bool renewed = false;
+    bool served = false;
+    const auto dialog = [&] {
+        if (std::exchange(entered, true))
+            return;
+        proxy.resetAll();
+        QElapsedTimer timer;
+        timer.start();
+        const qsizetype renewals = bystanders.held.renewed.size();
+        eventually([&] { return timer.elapsed() > milliseconds(Lease * 5 / 4).count(); });
+        renewed = bystanders.held.renewed.size() > renewals && bystanders.heldLock.isHeld();
+        bystanders.holder.release();
+        served = eventually([&] { return bystanders.waiter.isHeld(); }, 5s);
+        ended = true;
+    };
+    QObject *const sender = ofRegistry ? static_cast<QObject *>(&registry) : &lock;
+    Entry entry;
+    entry.action = dialog;
+    QVERIFY(connectByName(sender, signal, &entry));
+
+    if (signal == "released")
+        lock.release();
+    else if (signal == "lost")
+        m_server.command({"DEL", "lock:subject"});
+    else if (signal == "acquireFailed" || signal == "queuePositionChanged")
+        lock.setName(u"bystander:waiter"_s);
+    if (signal == "acquireFailed")
+        lock.tryAcquire();
+    else if (!needsHold)
+        lock.acquire();
+    if (ofRegistry || signal.startsWith("error"))
+        proxy.resetAll();
+
+    QVERIFY(eventually([&] { return ended; }, 20s));
+    QVERIFY(renewed);
+    QVERIFY(served);
+    // And after the loop.
+    const qsizetype renewals = bystanders.held.renewed.size();
+    QVERIFY(eventually([&] { return bystanders.held.renewed.size() > renewals + 1; }));
+    QVERIFY(bystanders.heldLock.isHeld());
+    QVERIFY(bystanders.held.lost.isEmpty());
+    QCOMPARE(bystanders.waiting.acquired.size(), 1);
+    QVERIFY(bystanders.waiting.lost.isEmpty());
+}
+
+void tst_NestedLoops::whileAnotherLockIsServed()
+{
+    // Many grants in one batch of replies; the first slot runs a loop that waits for all the others.
+    LockRegistry registry(m_server.url());
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    int acquired = 0;
+    bool others = false;
+    for (int i = 0; i < 200; ++i) {
+        locks.push_back(std::make_unique<DistributedLock>(&registry, QString::number(i)));
+        connect(locks.back().get(), &DistributedLock::acquired, this, [&] {
+            if (++acquired == 1)
+                others = eventually([&] { return acquired == 200; });
+        });
+        locks.back()->acquire();
+    }
+    QVERIFY(eventually([&] { return acquired == 200; }));
+    QVERIFY(eventually([&] { return others; }));
+}
+
+void tst_NestedLoops::aReleaseIsCompletedBeforeItsSuccessor()
+{
+    // The reply to a release brings the hand-over to a waiter of the same client. Its slot may take longer than the
+    // lease of what was released.
+    LockRegistry registry(m_server.url());
+    DistributedLock first(&registry, u"handed"_s);
+    DistributedLock second(&registry, u"handed"_s);
+    first.setOptions(options(500ms));
+    second.setOptions(options(500ms)); // another lease would make it ask the server once more
+    Spies spies(&first);
+    QVERIFY(acquireNow(&first));
+    bool served = false;
+    connect(&second, &DistributedLock::acquired, this, [&] {
+        QElapsedTimer timer;
+        timer.start();
+        eventually([&] { return timer.elapsed() > 700; });
+        served = true;
+    });
+    second.acquire();
+    QVERIFY(eventually([&] { return second.queuePosition() == 0; }));
+    first.release();
+    QVERIFY(eventually([&] { return served; }));
+    QVERIFY(eventually([&] { return spies.holdsEnded() == 1; }));
+    QCOMPARE(spies.released.size(), 1);
+    QVERIFY(spies.lost.isEmpty());
+}
+
+void tst_NestedLoops::deletedInTheLoop_data()
+{
+    QTest::addColumn<QByteArray>("signal");
+    QTest::addColumn<QByteArray>("victim");
+    for (const char *victim : {"lock", "registry", "both"}) {
+        for (const char *signal :
+             {"stateChanged", "heldChanged", "holdCountChanged", "fencingTokenChanged", "acquired", "released",
+              "renewed", "atRisk", "lost", "acquireFailed", "queuePositionChanged", "errorChanged", "errorOccurred"})
+            QTest::addRow("%s, %s", signal, victim) << QByteArray(signal) << QByteArray(victim);
+    }
+}
+
+void tst_NestedLoops::deletedInTheLoop()
+{
+    // A dialog in a slot, while the connection is cut; what the signal is about is destroyed before the dialog is
+    // closed.
+    QFETCH(QByteArray, signal);
+    QFETCH(QByteArray, victim);
+    Support::FaultProxy proxy(m_server);
+    auto registry = std::make_unique<LockRegistry>(proxy.url());
+    auto lock = std::make_unique<DistributedLock>(registry.get(), u"subject"_s);
+    lock->setOptions(options(800ms).withAutoRenew(signal != "atRisk"));
+    DistributedLock neighbour(registry.get(), u"neighbour"_s);
+    neighbour.setOptions(options(800ms, LockOptions::Forever));
+    Spies neighbours(&neighbour);
+    neighbour.acquire();
+    LockRegistry others(m_server.url());
+    DistributedLock holder(&others, u"taken"_s);
+    QVERIFY(acquireNow(&holder));
+    const bool needsHold = signal == "released" || signal == "lost" || signal == "renewed"
+            || signal.startsWith("error");
+    if (needsHold)
+        QVERIFY(acquireNow(lock.get()));
+
+    bool ended = false;
+    qsizetype acquires = 0;
+    qsizetype futures = 0;
+    Entry entry;
+    entry.action = [&] {
+        if (!lock || ended || acquires > 0)
+            return;
+        acquires = 3;
+        for (int i = 0; i < 3; ++i) {
+            if (lock)
+                lock->acquireAsync().then([&](const LockResult &) { ++futures; });
+            else
+                --acquires;
+        }
+        proxy.resetAll();
+        QElapsedTimer timer;
+        timer.start();
+        eventually([&] { return timer.elapsed() > 50; });
+        if (victim != "registry")
+            lock.reset();
+        if (victim != "lock")
+            registry.reset();
+        timer.start();
+        eventually([&] { return timer.elapsed() > 50; });
+        ended = true;
+    };
+    QVERIFY(connectByName(lock.get(), signal, &entry));
+    if (signal == "released")
+        lock->release();
+    else if (signal == "lost")
+        m_server.command({"DEL", "lock:subject"});
+    else if (signal == "acquireFailed" || signal == "queuePositionChanged")
+        lock->setName(u"taken"_s);
+    if (signal == "acquireFailed")
+        lock->tryAcquire();
+    else if (!needsHold)
+        lock->acquire();
+    if (signal.startsWith("error"))
+        proxy.resetAll();
+    QVERIFY(eventually([&] { return ended; }, 20s));
+    if (victim == "registry")
+        QVERIFY(eventually([&] { return lock->state() == DistributedLock::Unlocked && !lock->isHeld(); }));
+    QVERIFY(eventually([&] { return futures == acquires; }));
+    if (victim == "lock")
+        QVERIFY(eventually([&] { return neighbour.isHeld(); }));
+    else
+        QVERIFY(eventually([&] { return neighbours.acquired.size() + neighbours.failed.size() >= 1; }));
+    if (victim != "lock" && neighbours.acquired.size() == 1)
+        QVERIFY(eventually([&] { return neighbours.holdsEnded() == 1; }));
+    QVERIFY(neighbours.acquiresEnded() == 1);
+}
+
+QTEST_GUILESS_MAIN(tst_NestedLoops)
+#include "tst_nestedloops.moc"

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QtCore/qstringlist.h>
+#include <QtQml/qqmlengine.h>
+#include <QtQml/qqmlerror.h>
+
+#include <memory>
+
+namespace QmlTesting {
+
+/// The time-out in milliseconds for what happens much sooner, except on an overloaded machine.
+constexpr int Patience = 20000;
+
+/// Returns an engine that finds the QDistLock module of the build tree, and appends its warnings to \a warnings.
+template<typename Engine = QQmlEngine>
+std::unique_ptr<Engine> makeEngine(QStringList *warnings)
+{
+    auto engine = std::make_unique<Engine>();
+    engine->addImportPath(QStringLiteral(QML_MODULE_DIR));
+    QObject::connect(engine.get(), &QQmlEngine::warnings, engine.get(), [warnings](const QList<QQmlError> &errors) {
+        for (const QQmlError &error : errors)
+            warnings->append(error.toString());
+    });
+    return engine;
+}
+
+} // namespace QmlTesting

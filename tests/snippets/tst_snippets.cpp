@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// The code blocks of README.md, between markers that check.py reads, and what they need around them.
+
+#include <QDistLock/Annotations>
+#include <QDistLock/DistributedLock>
+#include <QDistLock/LockRegistry>
+//! [end-of-program]
+#include <QDistLock/QuitOnSignals>
+//! [end-of-program]
+
+#include <QCoreApplication>
+#include <QSignalSpy>
+#include <QTest>
+#ifdef QML_MODULE_DIR
+#  include <QQmlComponent>
+#  include <QQmlEngine>
+#endif
+
+#include <memory>
+
+namespace Annotated {
+
+//! [annotated-slot]
+class Orders : public QObject
+{
+    Q_OBJECT
+
+public:
+    QDL_LOCKED_METHOD(ship, "order:{id}") // one at a time for each order, on all machines
+    Q_SLOT void ship(const QString &id);
+};
+//! [annotated-slot]
+
+void Orders::ship(const QString &id)
+{
+    QVERIFY(QDistLock::isLockedHere("order:" + id));
+    setObjectName(id);
+}
+
+class Scanner : public QObject
+{
+    Q_OBJECT
+
+Q_SIGNALS:
+    void orderScanned(const QString &id);
+};
+
+} // namespace Annotated
+
+namespace Signals {
+
+class Report : public QObject
+{
+    Q_OBJECT
+
+public:
+    void start() { Q_EMIT finished(); }
+    void skip(const QString &) {}
+    void abort() {}
+
+Q_SIGNALS:
+    void finished();
+};
+
+} // namespace Signals
+
+namespace Loss {
+
+class Report : public QObject
+{
+    Q_OBJECT
+
+public:
+    explicit Report(QDistLock::DistributedLock *lock)
+    {
+        connect(lock, &QDistLock::DistributedLock::acquired, this, [this] { m_state = Running; });
+        connect(lock, &QDistLock::DistributedLock::lost, this, [this] { m_state = Aborted; });
+    }
+    bool isRunning() const { return m_state == Running; }
+    bool isAborted() const { return m_state == Aborted; }
+
+private:
+    enum { New, Running, Aborted } m_state = New;
+};
+
+} // namespace Loss
+
+class TestSnippets : public QObject
+{
+    Q_OBJECT
+
+private Q_SLOTS:
+    void initTestCase() { QDistLock::LockRegistry::setDefaultServer(QUrl("memory:")); }
+    void annotatedSlot();
+    void signalsAndSlots();
+    void lossInATest();
+#ifdef QML_MODULE_DIR
+    void qml();
+#endif
+};
+
+void TestSnippets::annotatedSlot()
+{
+    Annotated::Scanner scanner;
+    Annotated::Orders orders;
+    using Annotated::Orders;
+    using Annotated::Scanner;
+    //! [annotated-slot]
+
+    QDistLock::connectLocked(&scanner, &Scanner::orderScanned, &orders, &Orders::ship);
+    //! [annotated-slot]
+    Q_EMIT scanner.orderScanned("7");
+    QTRY_COMPARE(orders.objectName(), "7");
+}
+
+void TestSnippets::signalsAndSlots()
+{
+    using Signals::Report;
+    Report report;
+    //! [signals]
+    using QDistLock::DistributedLock;
+
+    DistributedLock lock("report:daily");
+    QObject::connect(&lock, &DistributedLock::acquired, &report, &Report::start);
+    QObject::connect(&lock, &DistributedLock::acquireFailed, &report, [&] { report.skip(lock.errorString()); });
+    QObject::connect(&lock, &DistributedLock::lost, &report, &Report::abort);
+    QObject::connect(&report, &Report::finished, &lock, &DistributedLock::release);
+    lock.acquire(); // waits for 10 s at most; renews the lease while the lock is held
+    //! [signals]
+    QSignalSpy released(&lock, &DistributedLock::released);
+    QTRY_COMPARE(released.size(), 1);
+}
+
+void TestSnippets::lossInATest()
+{
+    using Loss::Report;
+    //! [loss]
+    QDistLock::LockRegistry registry(QUrl("memory:"));
+    QDistLock::DistributedLock lock(&registry, "report:daily");
+    Report report(&lock); // your class: starts at acquired(), aborts at lost()
+    lock.acquire();
+    QTRY_VERIFY(report.isRunning());
+
+    registry.forceRelease("report:daily"); // emits lost(ForcedRelease)
+    QTRY_VERIFY(report.isAborted());
+
+    lock.setAutoRenew(false); // from here on the lease ends: atRisk(), then lost(LeaseExpired)
+    lock.setLease(200);
+    lock.acquire();
+    QTRY_VERIFY(report.isRunning());
+    QTRY_VERIFY(report.isAborted());
+    //! [loss]
+}
+
+/// Compiled only: the test has an application object already.
+[[maybe_unused]] static int endOfProgram(int argc, char **argv)
+{
+    //! [end-of-program]
+
+    QCoreApplication application(argc, argv);
+    QDistLock::quitOnSignals(); // Ctrl+C, SIGTERM and SIGHUP end the event loop; exec() returns 128 + signal
+    //! [end-of-program]
+    return application.exec();
+}
+
+#ifdef QML_MODULE_DIR
+void TestSnippets::qml()
+{
+    QQmlEngine engine;
+    engine.addImportPath(QML_MODULE_DIR);
+    QSignalSpy warnings(&engine, &QQmlEngine::warnings);
+    QQmlComponent component(&engine, QUrl::fromLocalFile(SNIPPET_DIR "/Readme.qml"));
+    const std::unique_ptr<QObject> object(component.create());
+    QVERIFY2(object, qPrintable(component.errorString()));
+    QCOMPARE(warnings.size(), 0);
+}
+#endif
+
+QTEST_MAIN(TestSnippets)
+
+#include "tst_snippets.moc"

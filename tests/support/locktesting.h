@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "eventloopprobe.h"
+#include "redisserver.h"
+
+#include "lock/lockregistry_p.h"
+
+#include <QDistLock/DistributedLock>
+#include <QDistLock/LockOptions>
+#include <QDistLock/LockRegistry>
+
+#include <QtCore/qcoreapplication.h>
+#include <QtCore/qmutex.h>
+#include <QtTest/qsignalspy.h>
+#include <QtTest/qtest.h>
+
+#include <utility>
+
+/// Shared by the tests of locks.
+namespace LockTesting {
+
+using namespace std::chrono_literals;
+using QDistLock::DistributedLock;
+using QDistLock::LockOptions;
+using QDistLock::LockRegistry;
+using QDistLock::LockRegistryPrivate;
+using QDistLock::LockResult;
+using std::chrono::milliseconds;
+
+/// Runs an event loop until \a condition is true. Faster than QTRY_VERIFY, which polls every 50 ms.
+inline bool eventually(const std::function<bool()> &condition, milliseconds timeout = 10s)
+{
+    return Support::EventLoopProbe::waitFor(condition, timeout);
+}
+
+/// Processes posted events and what the sockets have received, without waiting.
+inline void processEvents()
+{
+    for (int i = 0; i < 3; ++i) {
+        QCoreApplication::sendPostedEvents();
+        QCoreApplication::processEvents();
+    }
+}
+
+/// Sends the commands requested so far, and reads no reply. (Commands collected during a turn are posted twice.)
+inline void sendNow()
+{
+    for (int i = 0; i < 3; ++i)
+        QCoreApplication::sendPostedEvents();
+}
+
+inline LockOptions options(milliseconds lease = 1s, milliseconds wait = 5s)
+{
+    return LockOptions().withLease(lease).withWait(wait).withRetryInterval(20ms);
+}
+
+/// Spies on the signals of a lock.
+struct Spies
+{
+    explicit Spies(DistributedLock *lock)
+        : acquired(lock, &DistributedLock::acquired)
+        , failed(lock, &DistributedLock::acquireFailed)
+        , lost(lock, &DistributedLock::lost)
+        , released(lock, &DistributedLock::released)
+        , renewed(lock, &DistributedLock::renewed)
+        , atRisk(lock, &DistributedLock::atRisk)
+        , errors(lock, &DistributedLock::errorOccurred)
+    {
+    }
+
+    DistributedLock::Error failure(int index = 0) const
+    {
+        return failed.at(index).at(0).value<DistributedLock::Error>();
+    }
+    DistributedLock::LossReason reason(int index = 0) const
+    {
+        return lost.at(index).at(0).value<DistributedLock::LossReason>();
+    }
+    qsizetype acquiresEnded() const { return acquired.size() + failed.size(); }
+    qsizetype holdsEnded() const { return lost.size() + released.size(); }
+    qsizetype total() const { return acquiresEnded() + holdsEnded() + renewed.size() + atRisk.size() + errors.size(); }
+
+    QSignalSpy acquired, failed, lost, released, renewed, atRisk, errors;
+};
+
+/// Acquires \a lock, and waits for the result. True if the lock is held.
+inline bool acquireNow(DistributedLock *lock)
+{
+    lock->acquire();
+    return eventually([lock] { return lock->isHeld() || lock->state() == DistributedLock::Unlocked; })
+            && lock->isHeld();
+}
+
+/// Collects all log messages while it exists. Of nested objects only the innermost one does.
+class LogCapture
+{
+public:
+    LogCapture()
+        : m_outer(std::exchange(s_current, this))
+    {
+        m_before = qInstallMessageHandler(handle);
+    }
+    ~LogCapture()
+    {
+        qInstallMessageHandler(m_before);
+        s_current = m_outer;
+    }
+
+    QStringList messages() const
+    {
+        const QMutexLocker locker(&m_mutex);
+        return m_messages;
+    }
+    QString text() const { return messages().join(u'\n'); }
+    /// The messages of one type and category.
+    QStringList messages(QtMsgType type, const char *category = "qdistlock.lock") const
+    {
+        const QMutexLocker locker(&m_mutex);
+        QStringList found;
+        for (qsizetype i = 0; i < m_messages.size(); ++i) {
+            if (m_kinds.at(i) == std::pair(type, QByteArray(category)))
+                found.append(m_messages.at(i));
+        }
+        return found;
+    }
+    /// The number of messages that contain all these words.
+    qsizetype count(const QStringList &words) const
+    {
+        const QStringList all = messages();
+        return std::count_if(all.begin(), all.end(), [&words](const QString &message) {
+            return std::all_of(words.begin(), words.end(),
+                               [&message](const QString &word) { return message.contains(word); });
+        });
+    }
+
+private:
+    Q_DISABLE_COPY_MOVE(LogCapture)
+    static void handle(QtMsgType type, const QMessageLogContext &context, const QString &message)
+    {
+        const QMutexLocker locker(&s_current->m_mutex);
+        s_current->m_kinds.append({type, context.category});
+        s_current->m_messages.append(message);
+    }
+
+    inline static LogCapture *s_current = nullptr;
+    LogCapture *const m_outer;
+    QtMessageHandler m_before = nullptr;
+    mutable QMutex m_mutex;
+    QStringList m_messages;
+    QList<std::pair<QtMsgType, QByteArray>> m_kinds;
+};
+
+/// All keys except the fences, which are meant to stay.
+inline QList<QByteArray> lockKeys(Support::RedisServer &server)
+{
+    QList<QByteArray> keys = server.keys();
+    keys.removeIf([](const QByteArray &key) { return key.endsWith(":fence"); });
+    return keys;
+}
+
+} // namespace LockTesting

@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QtCore/qstringlist.h>
+#include <QtCore/qtemporarydir.h>
+
+#include <chrono>
+
+namespace Support {
+
+/// A wall clock that can be set while the programs that read it run.
+class ShiftedClock
+{
+public:
+    ShiftedClock() { shift(std::chrono::milliseconds(0)); }
+
+    /// NAME=VALUE, of the programs that must have this clock.
+    QStringList environment() const;
+    /// Sets the clock to the real time and \a by, at once.
+    void shift(std::chrono::milliseconds by);
+
+private:
+    QString fileName() const { return m_folder.filePath(QStringLiteral("shift")); }
+    QTemporaryDir m_folder;
+};
+
+} // namespace Support

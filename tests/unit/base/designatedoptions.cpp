@@ -1,0 +1,15 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include <QDistLock/LockOptions>
+
+using namespace Qt::StringLiterals;
+
+using namespace std::chrono_literals;
+
+QDistLock::LockOptions designatedOptions();
+
+QDistLock::LockOptions designatedOptions()
+{
+    return {.lease = 1min, .wait = 2s, .autoRenew = false, .keyPrefix = u"app:"_s};
+}

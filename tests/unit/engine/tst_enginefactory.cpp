@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "engine/enginefactory.h"
+
+#include "base/leaseclock.h"
+#include "engine/lockengine.h"
+
+#include <QtTest/qtest.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace QDistLock;
+
+class tst_EngineFactory : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void accepted_data();
+    void accepted();
+    void refused_data();
+    void refused();
+};
+
+void tst_EngineFactory::accepted_data()
+{
+    QTest::addColumn<QUrl>("server");
+    QTest::addColumn<bool>("ready"); // without a connection
+    const auto row = [](const char *server, bool ready) {
+        QTest::newRow(server) << QUrl(QLatin1String(server)) << ready;
+    };
+    row("memory:", true);
+    row("memory:name", true);
+    row("memory:/name", true);
+    row("redis://127.0.0.1", false);
+    row("redis://user:password@127.0.0.1:6380/3", false);
+    row("rediss://127.0.0.1", false);
+    row("unix:///run/redis.sock?db=1", false);
+}
+
+void tst_EngineFactory::accepted()
+{
+    QFETCH(QUrl, server);
+    QFETCH(bool, ready);
+    QCOMPARE(EngineFactory::check(server), QString());
+    EngineError error;
+    const auto engine = EngineFactory::create(server, LeaseClock::system(), &error);
+    QVERIFY(engine);
+    QVERIFY(!error);
+    QCOMPARE(engine->state(), ready ? LockEngine::Ready : LockEngine::Disconnected);
+}
+
+void tst_EngineFactory::refused_data()
+{
+    QTest::addColumn<QUrl>("server");
+    QTest::addColumn<QString>("text");
+    const auto row = [](const char *server, const char *text) {
+        QTest::newRow(server) << QUrl(QLatin1String(server)) << QString::fromLatin1(text);
+    };
+    row("", "it is empty");
+    row("memory://host", "must be memory: or memory:name");
+    row("memory:name?db=1", "must be memory: or memory:name");
+    row("memory:name#1", "must be memory: or memory:name");
+    row("redis+sentinel://user:secret@host/service", "redis+sentinel is not supported in this version");
+    row("redis+cluster://user:secret@host", "redis+cluster is not supported in this version");
+    row("redlock://host,host2", "redlock is not supported in this version"); // not a valid URL either
+    row("http://user:secret@host", "use redis, rediss, unix or memory");
+    row("redis://user:secret@", "no host");
+}
+
+void tst_EngineFactory::refused()
+{
+    QFETCH(QUrl, server);
+    QFETCH(QString, text);
+    const QString problem = EngineFactory::check(server);
+    QVERIFY2(problem.contains(text), qPrintable(problem));
+    QVERIFY2(!problem.contains(u"secret"_s), qPrintable(problem));
+    EngineError error;
+    QVERIFY(!EngineFactory::create(server, LeaseClock::system(), &error));
+    QCOMPARE(error.code, DistributedLock::OptionsError);
+    QCOMPARE(error.text, problem);
+    QVERIFY(error.isPermanent);
+}
+
+QTEST_GUILESS_MAIN(tst_EngineFactory)
+#include "tst_enginefactory.moc"

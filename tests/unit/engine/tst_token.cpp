@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "engine/token.h"
+
+#include <QtCore/qset.h>
+#include <QtTest/qtest.h>
+
+using namespace QDistLock;
+
+class tst_Token : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void tokens();
+    void clientIdFromOutside();
+    void foreignTokens_data();
+    void foreignTokens();
+};
+
+void tst_Token::tokens()
+{
+    TokenGenerator generator, other;
+    QCOMPARE(generator.lastSequence(), 0ULL);
+    QCOMPARE(generator.clientId().size(), 16);
+    QVERIFY(generator.clientId() != other.clientId());
+    QCOMPARE(generator.clientId().first(1).toInt(nullptr, 16), TokenGenerator::ProtocolVersion);
+    QSet<QByteArray> seen;
+    for (quint64 i = 1; i <= 1000; ++i) {
+        const QByteArray token = generator.makeToken();
+        QVERIFY(!seen.contains(token));
+        seen.insert(token);
+        QCOMPARE(Token::sequenceOf(token), i);
+        QCOMPARE(generator.lastSequence(), i);
+        QCOMPARE(Token::clientOf(token), generator.clientId());
+        QCOMPARE(token.split(':').size(), 3);
+        QCOMPARE(token.split(':').at(2).size(), 32); // 128 bits
+    }
+}
+
+void tst_Token::clientIdFromOutside()
+{
+    TokenGenerator generator("10123456789abcde");
+    QCOMPARE(generator.clientId(), "10123456789abcde");
+    QCOMPARE(Token::clientOf(generator.makeToken()), "10123456789abcde");
+}
+
+void tst_Token::foreignTokens_data()
+{
+    QTest::addColumn<QByteArray>("token");
+    QTest::newRow("empty") << QByteArray();
+    QTest::newRow("uuid") << QByteArray("2f1c4d2e-9f6c-4c58-8f2e-0d8a3a1f5b77");
+    QTest::newRow("redisson") << QByteArray("2f1c4d2e-9f6c-4c58-8f2e-0d8a3a1f5b77:1");
+    QTest::newRow("colons") << QByteArray("::");
+    QTest::newRow("no random part") << QByteArray("abc:1:");
+    QTest::newRow("no client") << QByteArray(":1:abc");
+    QTest::newRow("upper case") << QByteArray("ABC:1:abc");
+    QTest::newRow("no number") << QByteArray("abc:x:abc");
+    QTest::newRow("no sequence") << QByteArray("abc::abc");
+    QTest::newRow("negative") << QByteArray("abc:-1:abc");
+    QTest::newRow("four parts") << QByteArray("abc:1:abc:abc");
+    QTest::newRow("binary") << QByteArray("\xff\0:1:abc", 8);
+}
+
+void tst_Token::foreignTokens()
+{
+    QFETCH(QByteArray, token);
+    QCOMPARE(Token::sequenceOf(token), 0ULL);
+    QCOMPARE(Token::clientOf(token), QByteArray());
+}
+
+QTEST_APPLESS_MAIN(tst_Token)
+#include "tst_token.moc"

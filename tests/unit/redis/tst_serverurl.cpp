@@ -1,0 +1,398 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "redis/serverurl.h"
+
+#include <QtTest/qtest.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace QtRedis;
+
+namespace {
+
+QUrl toUrl(const QString &text)
+{
+    return QUrl(text);
+}
+
+} // namespace
+
+class tst_ServerUrl : public QObject
+{
+    Q_OBJECT
+
+private Q_SLOTS:
+    void init() { qunsetenv("QDISTLOCK_PASSWORD"); }
+    void cleanupTestCase() { qunsetenv("QDISTLOCK_PASSWORD"); }
+
+    void accepts_data();
+    void accepts();
+    void refuses_data();
+    void refuses();
+    void tlsFiles();
+    void passwordFromEnvironment();
+    void userWithPasswordFromEnvironment();
+    void displayHoldsNoSecret_data();
+    void displayHoldsNoSecret();
+    void withoutSecrets_data();
+    void withoutSecrets();
+    void normalized_data();
+    void normalized();
+    void normalizedPasswordFromEnvironment();
+    void shownErrors_data();
+    void shownErrors();
+};
+
+void tst_ServerUrl::accepts_data()
+{
+    QTest::addColumn<QString>("url");
+    QTest::addColumn<int>("scheme");
+    QTest::addColumn<QString>("place"); // host:port or path
+    QTest::addColumn<int>("database");
+    QTest::addColumn<QString>("user");
+    QTest::addColumn<QString>("password");
+    QTest::addColumn<QString>("display");
+
+    const auto row = [](const char *url, int scheme, const char *place, int database, const char *user,
+                        const char *password, const char *display) {
+        QTest::newRow(url) << QString::fromUtf8(url) << scheme << QString::fromUtf8(place) << database
+                           << QString::fromUtf8(user) << QString::fromUtf8(password) << QString::fromUtf8(display);
+    };
+    const int tcp = ServerUrl::Tcp, tls = ServerUrl::Tls, local = ServerUrl::Unix;
+    row("redis://h", tcp, "h:6379", 0, "", "", "redis://h:6379/0");
+    row("redis://h:", tcp, "h:6379", 0, "", "", "redis://h:6379/0");
+    row("redis://h/", tcp, "h:6379", 0, "", "", "redis://h:6379/0");
+    row("REDIS://H.Example", tcp, "h.example:6379", 0, "", "", "redis://h.example:6379/0");
+    row("redis://127.0.0.1:7000/3", tcp, "127.0.0.1:7000", 3, "", "", "redis://127.0.0.1:7000/3");
+    row("redis://h:1/15", tcp, "h:1", 15, "", "", "redis://h:1/15");
+    row("redis://h:65535", tcp, "h:65535", 0, "", "", "redis://h:65535/0");
+    row("redis://[::1]:7000/1", tcp, "::1:7000", 1, "", "", "redis://[::1]:7000/1");
+    row("redis://[2001:db8::7]", tcp, "2001:db8::7:6379", 0, "", "", "redis://[2001:db8::7]:6379/0");
+    row("redis://[fe80::1%251]:7000/1", tcp, "fe80::1%1:7000", 1, "", "", "redis://[fe80::1%251]:7000/1");
+    row("redis://[fe80::%251eth0]", tcp, "fe80::%1eth0:6379", 0, "", "", "redis://[fe80::%251eth0]:6379/0");
+    row("redis://under_score", tcp, "under_score:6379", 0, "", "", "redis://under_score:6379/0");
+    row("redis://u5er:pw@h", tcp, "h:6379", 0, "u5er", "pw", "redis://h:6379/0");
+    row("redis://:pw@h", tcp, "h:6379", 0, "", "pw", "redis://h:6379/0");
+    row("redis://u5er:@h", tcp, "h:6379", 0, "u5er", "", "redis://h:6379/0");
+    row("redis://:@h", tcp, "h:6379", 0, "", "", "redis://h:6379/0");
+    row("redis://a%40b:p%3A%2F%3F%23%25w@h", tcp, "h:6379", 0, "a@b", "p:/?#%w", "redis://h:6379/0");
+    row("redis://:%C3%A9%20%E2%82%AC@h", tcp, "h:6379", 0, "", "é €", "redis://h:6379/0");
+    row("redis://:p+w@h", tcp, "h:6379", 0, "", "p+w", "redis://h:6379/0");
+    row("redis://:a:b@h", tcp, "h:6379", 0, "", "a:b", "redis://h:6379/0");
+    row("rediss://h", tls, "h:6379", 0, "", "", "rediss://h:6379/0");
+    row("rediss://u5er:pw@h:6380/2", tls, "h:6380", 2, "u5er", "pw", "rediss://h:6380/2");
+    row("unix:///run/r.sock", local, "/run/r.sock", 0, "", "", "unix:///run/r.sock");
+    row("unix:/run/r.sock", local, "/run/r.sock", 0, "", "", "unix:///run/r.sock");
+    row("unix:///run/r.sock?db=4", local, "/run/r.sock", 4, "", "", "unix:///run/r.sock?db=4");
+    row("unix:///run/a%20b%23%3F@c", local, "/run/a b#?@c", 0, "", "", "unix:///run/a b%23%3F@c");
+    row("unix:///run/a%0A%2501?db=3", local, "/run/a\n%01", 3, "", "", "unix:///run/a%0A%2501?db=3");
+    row("unix://u5er:pw@/run/r.sock", local, "/run/r.sock", 0, "u5er", "pw", "unix:///run/r.sock");
+    row("unix://:pw@/run/r.sock?db=1", local, "/run/r.sock", 1, "", "pw", "unix:///run/r.sock?db=1");
+}
+
+void tst_ServerUrl::accepts()
+{
+    QFETCH(QString, url);
+    QFETCH(int, scheme);
+    QFETCH(QString, place);
+    QFETCH(int, database);
+    QFETCH(QString, user);
+    QFETCH(QString, password);
+    QFETCH(QString, display);
+
+    QString error;
+    const auto server = ServerUrl::parse(toUrl(url), &error);
+    QVERIFY2(server, qPrintable(error));
+    QCOMPARE(int(server->scheme), scheme);
+    if (scheme == ServerUrl::Unix)
+        QCOMPARE(server->path, place);
+    else
+        QCOMPARE(server->host + u':' + QString::number(server->port), place);
+    QCOMPARE(server->database, database);
+    QCOMPARE(server->user, user);
+    QCOMPARE(server->password, password);
+    QCOMPARE(server->toDisplayString(), display);
+    QCOMPARE(error, QString());
+}
+
+void tst_ServerUrl::refuses_data()
+{
+    QTest::addColumn<QString>("url");
+    QTest::addColumn<QString>("names"); // the part that is wrong
+
+    const auto row = [](const QString &url, const char *names) {
+        QTest::newRow(url.isEmpty() ? "empty" : qPrintable(url.left(60))) << url << QString::fromUtf8(names);
+    };
+    const auto text = [](const char *url) { return QString::fromUtf8(url); };
+    row(QString(), "empty");
+    row(text("localhost"), "did you mean redis://localhost?");
+    row(text("//localhost"), "did you mean redis://localhost?");
+    row(text("http://h"),
+        "\"http://h\" cannot be used: the scheme \"http\" is not supported; use redis, rediss, unix or memory");
+    row(text("redisss://h"), "scheme \"redisss\"");
+    row(text("localhost:6379"), "did you mean redis://localhost:6379?");
+    row(text("127.0.0.1:6379"), "did you mean redis://127.0.0.1:6379?");
+    row(text("my_host:6379/3"), "did you mean redis://my_host:6379/3?");
+    row(text("[::1]:6379"), "did you mean redis://[::1]:6379?");
+    row(text("redis:6379"), "did you mean redis://redis:6379?");
+    row(text("/run/r.sock"), "did you mean unix:///run/r.sock?");
+    row(text("c4n_user:c4n4ry"), "not a valid URL");
+    row(text("c4n4ry:pw@host:6379"), "scheme"); // QUrl takes the user for one
+    row(text("redis:h"), "host");
+    row(text("redis://"), "host");
+    row(text("redis:///0"), "host");
+    row(text("redis://:6379"), "host");
+    row(text("redis://u5er:c4n4ry@"), "host");
+    row(text("redis://u5er:c4n4ry@:6379"), "host");
+    row(text("redis://[::1"), "host");
+    row(text("redis://[::g]"), "host");
+    row(text("redis://a b"), "\"redis://a b\" cannot be used: the host");
+    row(text("redis://h:0"), "\"redis://h:0\" cannot be used: the port");
+    row(text("redis://h:65536"), "port");
+    row(text("redis://h:99999999999"), "port");
+    row(text("redis://h:-1"), "port");
+    row(text("redis://h:x"), "\"redis://h…\" cannot be used: the port");
+    row(text("redis://h:c4n4ry"), "\"redis://h…\" cannot be used: the port");
+    row(text("redis://u5er:c4n4ry@h:x"), "port");
+    row(text("redis://h/x"), "database");
+    row(text("redis://h/-1"), "database");
+    row(text("redis://h/+1"), "database");
+    row(text("redis://h/1/"), "database");
+    row(text("redis://h/0/1"), "database");
+    row(text("redis://h//1"), "database");
+    row(text("redis://h/2147483648"), "database");
+    row(text("redis://h#f"), "fragment");
+    row(text("redis://h/0#"), "fragment");
+    row(text("redis://h?db=1"), "query item \"db\"");
+    row(text("redis://h?ca=/x"), "query item \"ca\"");
+    row(text("rediss://h?db=1"), "query item \"db\"");
+    row(text("redis://[fe80::1%25%001]"), "cannot be printed");
+    row(text("redis://[fe80::1%25a%0Ab]"), "cannot be printed");
+    row(text("rediss://h?verify=none"), "query item is not known");
+    row(text("rediss://h?insecure"), "query item is not known");
+    row(text("rediss://h?ca="), "query item \"ca\"");
+    row(text("rediss://h?ca"), "query item \"ca\"");
+    row(text("rediss://h?ca=/a&ca=/b"), "query item \"ca\"");
+    row(text("rediss://h?CA=/a"), "query item is not known");
+    row(text("rediss://h?cert=/a"), "\"key\"");
+    row(text("rediss://h?key=/a"), "\"cert\"");
+    row(text("rediss://h?ca=%FF"), "query");
+    row(text("redis://%FF:pw@h"), "user name");
+    row(text("redis://u5er:c4n4ry%FF@h"), "password");
+    row(text("redis://u5er@h"), "password");
+    row(text("unix://u5er@/run/r.sock"), "password");
+    // Delimiters in a password that was not percent-encoded
+    row(text("redis://c4n4ry:c4n/4ry@h"), "percent-encoded");
+    row(text("redis://c4n4ry:12/c4n4ry@h"), "percent-encoded");
+    row(text("redis://c4n4ry:12?c4n4ry@h"), "percent-encoded");
+    row(text("redis://c4n4ry:12#c4n4ry@h"), "percent-encoded");
+    row(text("redis://c4n4ry:c4n4ry#x@h"), "percent-encoded");
+    row(text("unix://c4n4ry:12/c4n4ry@/run/r.sock"), "percent-encoded");
+    row(text("unix://:c4n4ry@/c4n4ry@/run/r.sock"), "percent-encoded");
+    row(text("unix://:c4n?c4n4ry@/run/r.sock"), "percent-encoded");
+    row(text("unix:run/r.sock"), "absolute");
+    row(text("unix://run/r.sock"), "absolute");
+    row(text("unix://"), "path");
+    row(text("unix:///"), "folder");
+    row(text("unix:///run/"), "folder");
+    row(text("unix:///run/a%00b"), "zero byte");
+    row(text("unix:///run/%FF"), "UTF-8");
+    row(text("unix:///") + QString(103, u'x'), "longer");
+    row(text("unix:///run/r.sock?db=x"), "\"db\"");
+    row(text("unix:///run/r.sock?db=-1"), "\"db\"");
+    row(text("unix:///run/r.sock?db="), "\"db\"");
+    row(text("unix:///run/r.sock?db=1&db=2"), "\"db\"");
+    row(text("unix:///run/r.sock?ca=/x"), "query item \"ca\"");
+    row(text("unix:///run/r.sock#f"), "fragment");
+}
+
+void tst_ServerUrl::refuses()
+{
+    QFETCH(QString, url);
+    QFETCH(QString, names);
+    QString error;
+    QVERIFY(!ServerUrl::parse(toUrl(url), &error, {u"memory"_s}));
+    QVERIFY2(error.contains(names), qPrintable(error));
+    QVERIFY2(!error.contains(QLatin1String("c4n")), qPrintable(error));
+    QVERIFY2(!error.contains(QLatin1String("u5er")), qPrintable(error));
+    QVERIFY(!ServerUrl::withoutSecrets(toUrl(url)).toString().contains(QLatin1String("c4n")));
+    QVERIFY(!ServerUrl::parse(toUrl(url), nullptr));
+}
+
+void tst_ServerUrl::tlsFiles()
+{
+    QString error;
+    const auto server = ServerUrl::parse(toUrl(u"rediss://h?ca=/etc/my%20ca.pem&cert=c.pem&key=%26k.pem"_s), &error);
+    QVERIFY2(server, qPrintable(error));
+    QCOMPARE(server->caFile, u"/etc/my ca.pem"_s);
+    QCOMPARE(server->certificateFile, u"c.pem"_s);
+    QCOMPARE(server->keyFile, u"&k.pem"_s);
+}
+
+void tst_ServerUrl::passwordFromEnvironment()
+{
+    qputenv("QDISTLOCK_PASSWORD", "from env");
+    QString error;
+    auto server = ServerUrl::parse(toUrl(u"redis://h"_s), &error);
+    QVERIFY2(server, qPrintable(error));
+    QCOMPARE(server->password, u"from env"_s);
+    QVERIFY(server->user.isEmpty());
+
+    server = ServerUrl::parse(toUrl(u"redis://:own@h"_s), &error);
+    QVERIFY2(server, qPrintable(error));
+    QCOMPARE(server->password, u"own"_s);
+}
+
+void tst_ServerUrl::userWithPasswordFromEnvironment()
+{
+    qputenv("QDISTLOCK_PASSWORD", "from env");
+    for (const auto url : {"redis://u5er@h", "unix://u5er@/run/r.sock"}) {
+        QString error;
+        const auto server = ServerUrl::parse(toUrl(QString::fromUtf8(url)), &error);
+        QVERIFY2(server, qPrintable(error));
+        QCOMPARE(server->user, u"u5er"_s);
+        QCOMPARE(server->password, u"from env"_s);
+    }
+}
+
+void tst_ServerUrl::displayHoldsNoSecret_data()
+{
+    QTest::addColumn<QString>("url");
+    QTest::newRow("tcp") << u"redis://u5er:c4n4ry@h/1"_s;
+    QTest::newRow("tls") << u"rediss://u5er:c4n4ry@h/1?ca=/tmp/ca.pem"_s;
+    QTest::newRow("unix") << u"unix://u5er:c4n4ry@/run/r.sock?db=1"_s;
+}
+
+void tst_ServerUrl::displayHoldsNoSecret()
+{
+    QFETCH(QString, url);
+    QString error;
+    const auto server = ServerUrl::parse(toUrl(url), &error);
+    QVERIFY2(server, qPrintable(error));
+    for (const QString &shown : {server->toDisplayString(), ServerUrl::withoutSecrets(toUrl(url)).toString()}) {
+        QVERIFY2(!shown.contains(QLatin1String("c4n4ry")), qPrintable(shown));
+        QVERIFY2(!shown.contains(QLatin1String("u5er")), qPrintable(shown));
+    }
+}
+
+void tst_ServerUrl::withoutSecrets_data()
+{
+    QTest::addColumn<QString>("url");
+    QTest::addColumn<QString>("safe");
+    const auto row = [](const char *url, const char *safe) {
+        QTest::newRow(url) << QString::fromUtf8(url) << QString::fromUtf8(safe);
+    };
+    row("redis://h:1/2", "redis://h:1/2");
+    row("redis://u:p@h:1/2?x=y#z", "redis://h:1/2");
+    row("rediss://u:p@[::1]:1/2", "rediss://[::1]:1/2");
+    row("unix://u:p@/run/a%20b?db=2", "unix:///run/a%20b");
+    row("unix:///run/a@b", "unix:///run/a@b");
+    row("unix:////run/a", "unix:////run/a");
+    row("memory:name", "memory:name");
+    row("redis+sentinel://u:p@h/s/0", "redis+sentinel://h/s/0");
+    row("redis://u:12/34@h", "redis:");
+    row("redis://u:p#x@h", "");
+}
+
+void tst_ServerUrl::withoutSecrets()
+{
+    QFETCH(QString, url);
+    QFETCH(QString, safe);
+    const QUrl result = ServerUrl::withoutSecrets(toUrl(url));
+    if (safe.isEmpty())
+        QVERIFY2(result.host().isEmpty() && result.path().isEmpty(), qPrintable(result.toString()));
+    else
+        QCOMPARE(result.toString(QUrl::FullyEncoded), QUrl(safe).toString(QUrl::FullyEncoded));
+}
+
+void tst_ServerUrl::normalized_data()
+{
+    QTest::addColumn<QString>("url");
+    QTest::addColumn<QString>("normalized");
+    const auto row = [](const char *normalized, std::initializer_list<const char *> spellings) {
+        QTest::newRow(normalized) << QString::fromUtf8(normalized) << QString::fromUtf8(normalized);
+        for (const char *spelling : spellings)
+            QTest::newRow(spelling) << QString::fromUtf8(spelling) << QString::fromUtf8(normalized);
+    };
+    row("redis://h:6379",
+        {"redis://h", "redis://h:", "redis://h/", "redis://h/0", "redis://h:06379/00", "REDIS://H", "redis://%68",
+         "redis://h?", "redis://@h", "redis://:@h"});
+    row("redis://h:7000/12", {"redis://h:7000/012"});
+    row("redis://127.0.0.1:6379", {"redis://127.0.0.1"});
+    row("redis://[::1]:6379", {"redis://[0:0:0:0:0:0:0:1]", "redis://[::0001]/0"});
+    row("redis://u:p@h:6379", {"redis://u:p@h", "redis://%75:%70@h"});
+    row("redis://:p@h:6379", {"redis://:%70@h"});
+    row("redis://u:@h:6379", {"redis://u:@h"});
+    row("redis://:%C3%A9%25%40%2F@h:6379", {"redis://:\u00e9%25%40%2f@h"});
+    row("rediss://h:6379?ca=/a.pem&cert=/c.pem&key=/k.pem",
+        {"rediss://h?key=/k.pem&cert=%2Fc.pem&ca=/%61.pem", "rediss://h?cert=/c.pem&key=/k.pem&ca=/a.pem"});
+    row("unix:///run/a",
+        {"unix:/run/a", "unix:////run//a", "unix:///./run/./a", "unix:///%72un/a", "unix:///run/a?db=0",
+         "unix:///run/a?db=00", "unix:///run/a?", "unix://@/run/a", "UNIX:/run/a"});
+    row("unix:///run/a?db=2", {"unix:/run/a?db=02", "unix:/run/a?%64b=2"});
+    row("unix://u:p@/run/a", {"unix://u:p@/run//a"});
+    row("unix:///run/..a/...", {});
+    row("unix:///run/../a", {"unix://///run/../a"}); // run may be a link
+    row("unix:///run/%25%3F%23", {});
+    // What cannot be used stays as it is.
+    for (const char *url : {"", "redis:", "redis://", "redis://h:0", "redis://h/x", "redis://h?a=b", "redis://u@h",
+                            "unix://h/a", "unix:a", "http://h", "redis://h#f", "memory:a"}) {
+        QTest::addRow("unusable: %s", url) << QString::fromUtf8(url) << QString::fromUtf8(url);
+    }
+}
+
+void tst_ServerUrl::normalized()
+{
+    QFETCH(QString, url);
+    QFETCH(QString, normalized);
+    const QUrl result = ServerUrl::normalized(toUrl(url));
+    QCOMPARE(result.toString(QUrl::FullyEncoded), toUrl(normalized).toString(QUrl::FullyEncoded));
+    QCOMPARE(result, toUrl(normalized));
+    QCOMPARE(ServerUrl::normalized(result), result);
+}
+
+void tst_ServerUrl::normalizedPasswordFromEnvironment()
+{
+    qputenv("QDISTLOCK_PASSWORD", "c4n4ry");
+    for (const char *url : {"redis://u@h", "redis://h", "redis://:@h", "unix://u@/run/a"}) {
+        const QUrl result = ServerUrl::normalized(toUrl(QString::fromUtf8(url)));
+        QVERIFY2(!result.toString().contains(QLatin1String("c4n4ry")), url);
+        const auto server = ServerUrl::parse(result, nullptr);
+        QVERIFY2(server, url);
+        QCOMPARE(server->password, u"c4n4ry"_s);
+    }
+    qunsetenv("QDISTLOCK_PASSWORD");
+    QVERIFY(!ServerUrl::parse(ServerUrl::normalized(toUrl(u"redis://u@h"_s)), nullptr));
+}
+
+void tst_ServerUrl::shownErrors_data()
+{
+    QTest::addColumn<QString>("url");
+    QTest::addColumn<QByteArray>("said");
+    QTest::addColumn<QString>("shown");
+    const auto row = [](const char *url, const char *said, const char *shown) {
+        QTest::newRow(said) << QString::fromUtf8(url) << QByteArray(said) << QString::fromUtf8(shown);
+    };
+    row("redis://h", "ERR as it is", "ERR as it is");
+    row("redis://u5er:pw@h", "NOPERM User u5er has no permissions", "NOPERM User *** has no permissions");
+    row("redis://u5er:pw@h", "ERR u5ers, no pw2", "ERR u5ers, no ***2");
+    row("redis://:a%2Fb!@h", "ERR a/b! a%2Fb! a%2fb%21", "ERR *** *** ***");
+    row("redis://ERR:READONLY@h", "READONLY ERR READONLY", "READONLY *** ***");
+    row("redis://:%C3%A9%25@h", "ERR \u00e9% %C3%A9%25", "ERR *** ***");
+    row("redis://:c4n4ry@h", "c4n4ry", "***");
+}
+
+void tst_ServerUrl::shownErrors()
+{
+    QFETCH(QString, url);
+    QFETCH(QByteArray, said);
+    QFETCH(QString, shown);
+    QString error;
+    const auto server = ServerUrl::parse(toUrl(url), &error);
+    QVERIFY2(server, qPrintable(error));
+    QCOMPARE(server->shown(said), shown);
+}
+
+QTEST_GUILESS_MAIN(tst_ServerUrl)
+#include "tst_serverurl.moc"
