@@ -14,6 +14,7 @@
 #include <QtCore/qcoreevent.h>
 #include <QtCore/qfutureinterface.h>
 #include <QtCore/qfuturewatcher.h>
+#include <QtCore/qmutex.h>
 #include <QtCore/qscopeguard.h>
 #include <QtCore/qsemaphore.h>
 #include <QtCore/qthread.h>
@@ -261,6 +262,22 @@ bool QThread::wait(QDeadlineTimer deadline)
     if (ended)
         __tsan_acquire(this);
     return ended;
+}
+
+// ThreadSanitizer sees the functions of QMutex, which are in Qt's header, but not these.
+
+bool QRecursiveMutex::tryLock(int timeout) QT_MUTEX_LOCK_NOEXCEPT
+{
+    const bool locked = (this->*next<&QRecursiveMutex::tryLock>())(timeout);
+    if (locked)
+        __tsan_acquire(this);
+    return locked;
+}
+
+void QRecursiveMutex::unlock() noexcept
+{
+    __tsan_release(this);
+    (this->*next<&QRecursiveMutex::unlock>())();
 }
 
 // Everything before a release() happens before everything after the matching acquire().

@@ -251,9 +251,10 @@ void semaphoreTried()
     thread->wait();
 }
 
+template<typename Mutex>
 void mutex()
 {
-    QMutex mutex;
+    Mutex mutex;
     const std::unique_ptr<QThread> thread(QThread::create([&] {
         wasTouched.await();
         const QMutexLocker locker(&mutex);
@@ -337,7 +338,8 @@ const std::map<QByteArray, void (*)()> ways = {
         {"QThread::wait, QThreadStorage", threadStorage},
         {"QSemaphore", semaphore},
         {"QSemaphore, tried", semaphoreTried},
-        {"QMutex", mutex},
+        {"QMutex", mutex<QMutex>},
+        {"QRecursiveMutex", mutex<QRecursiveMutex>},
         {"QFuture::isFinished", futureFinished},
         {"QFuture::waitForFinished", futureWaited},
         {"QFutureWatcher", futureWatched},
