@@ -43,7 +43,8 @@ struct Setup
     int clients; ///< registries, each with its own connections
     int locks;   ///< of each client
     std::chrono::milliseconds lease;
-    std::chrono::milliseconds work; ///< how long a contended lock is held; the time between two messages
+    std::chrono::milliseconds work;  ///< how long a contended lock is held; the time between two messages
+    std::chrono::milliseconds pause; ///< between a release and the same client's next acquire
     bool fair;
 };
 

@@ -21,8 +21,8 @@ namespace {
 using QDistLock::DistributedLock;
 
 /*
-    Clients that all acquire the same lock, again as soon as they have released it. After the end of the run each is
-    served once more, so that no client is left in the queue.
+    Clients that all acquire the same lock, again as soon as they have released it or after a pause. After the end of a
+    run each is served once more, so that no client is left in the queue.
 
     For each turn the run reports the client; in µs, when the acquire was called, when its place in the queue was known
     (the request reached the server between the two), when the lock was acquired, and when release() was called; and the
@@ -117,11 +117,11 @@ private:
             else
                 QTimer::singleShot(work, Qt::PreciseTimer, &waiter->lock, [this, waiter] { release(waiter); });
         });
-        QObject::connect(lock, &DistributedLock::released, lock, [this, waiter] {
-            if (microseconds() < m_end)
-                ask(waiter);
-            else if (--m_busy == 0)
-                m_loop.quit();
+        QObject::connect(lock, &DistributedLock::released, lock, [this, waiter, pause = setup.pause] {
+            if (pause.count() == 0)
+                continueWith(waiter);
+            else
+                QTimer::singleShot(pause, Qt::PreciseTimer, &waiter->lock, [this, waiter] { continueWith(waiter); });
         });
         QObject::connect(lock, &DistributedLock::acquireFailed, lock,
                          [lock] { fail(u"qdistlock: "_s + lock->errorString()); });
@@ -132,6 +132,14 @@ private:
     {
         m_turns[waiter->turn].released = microseconds();
         waiter->lock.release();
+    }
+
+    void continueWith(Waiter *waiter)
+    {
+        if (microseconds() < m_end)
+            ask(waiter);
+        else if (--m_busy == 0)
+            m_loop.quit();
     }
 
     static void ask(Waiter *waiter)

@@ -104,8 +104,10 @@ int main(int argc, char **argv)
     const QCommandLineOption leaseOption(u"lease"_s, u"Lease of the locks that are held."_s, u"ms"_s, u"30000"_s);
     const QCommandLineOption workOption(u"work"_s, u"How long a contended lock is kept, or until the next message."_s,
                                         u"ms"_s, u"0"_s);
+    const QCommandLineOption pauseOption(
+            u"pause"_s, u"How long a client waits between a release and its next acquire."_s, u"ms"_s, u"0"_s);
     const QCommandLineOption unfairOption(u"unfair"_s, u"Whoever comes first has the lock."_s);
-    parser.addOptions({serverOption, clientsOption, locksOption, leaseOption, workOption, unfairOption});
+    parser.addOptions({serverOption, clientsOption, locksOption, leaseOption, workOption, pauseOption, unfairOption});
     parser.addPositionalArgument(u"contender"_s, makers.keys().join(QLatin1String(", ")));
     parser.process(application);
 
@@ -115,6 +117,7 @@ int main(int argc, char **argv)
                              parser.value(locksOption).toInt(),
                              std::chrono::milliseconds(parser.value(leaseOption).toInt()),
                              std::chrono::milliseconds(parser.value(workOption).toInt()),
+                             std::chrono::milliseconds(parser.value(pauseOption).toInt()),
                              !parser.isSet(unfairOption)};
     if (!make || setup.clients < 1 || setup.locks < 1 || setup.lease.count() < 1 || !parser.isSet(serverOption)) {
         parser.showHelp(64);
