@@ -122,6 +122,8 @@ public:
     /// The engine collects operations until uncork(), which sends them all.
     virtual void cork() {}
     virtual void uncork() {}
+    /// True while it calls completions and emits signals for what has arrived; processed() follows.
+    virtual bool isProcessing() const { return false; }
 
     QByteArray makeToken() { return m_tokens.makeToken(); }
     /// The sequence number of the last token made.
@@ -177,6 +179,8 @@ Q_SIGNALS:
     void handedOver(const QDistLock::LockEngine::Handover &handover);
     /// The result of canBeWoken() may have changed.
     void wakeableChanged();
+    /// Everything that has arrived was processed. A slot may run an event loop, or destroy the engine.
+    void processed();
 
 protected:
     Need need() const { return m_need ? m_need() : Need(); }

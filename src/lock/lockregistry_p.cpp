@@ -161,6 +161,10 @@ LockEngine *LockRegistryPrivate::engine(EngineError *engineError)
                 else // the lock was given up, or the place in the queue was forged
                     m_engine->abandon(handover.lock, handover.token, handover.lease, 0ms, handover.lease);
             });
+            connect(m_engine.get(), &LockEngine::processed, this, [this] {
+                if (!m_deliveries.empty() && !m_deliveryPosted)
+                    deliver();
+            });
             connect(m_engine.get(), &LockEngine::wakeableChanged, this, [this] {
                 const auto locks = locksInTurn();
                 for (LockDriver *lock : locks)
@@ -231,6 +235,10 @@ void LockRegistryPrivate::cancelDelivery(DistributedLockPrivate *lock)
 
 void LockRegistryPrivate::postDelivery()
 {
+    // An event costs another turn of the event loop. None is needed inside deliver(), which posts one at its end (if a
+    // slot runs a nested event loop, the timer delivers), nor before processed().
+    if (m_nestedLoopTimer.isActive() || (m_engine && m_engine->isProcessing()))
+        return;
     if (!std::exchange(m_deliveryPosted, true))
         QCoreApplication::postEvent(this, new QEvent(QEvent::User));
 }

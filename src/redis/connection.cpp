@@ -112,6 +112,7 @@ public:
     void write();
 
     void processReadable();
+    void endReading();
     void deliver(Reply &&reply);
     void checkDeadlines();
     void armDeadline(Clock::time_point deadline);
@@ -151,6 +152,7 @@ public:
     std::vector<std::pair<Handler, CommandResult>> results; // waiting for postResults()
 
     bool processing = false; // in processReadable()
+    bool reading = false;    // readEnded() will be emitted
     bool corked = false;
     std::shared_ptr<const PushHandler> pushHandler;
     std::function<bool()> isNeeded;
@@ -445,7 +447,7 @@ void Connection::Private::processReadable()
         reader->feed(chunk, size);
         Reply reply;
         while (generation == current && reader->next(&reply)) {
-            delivered = true;
+            delivered = reading = true;
             deliver(std::move(reply));
             if (!guard)
                 return;
@@ -464,6 +466,19 @@ void Connection::Private::processReadable()
     }
     processing = false;
     write();
+    if (!delivered)
+        return;
+    if (transport && transport->isReentrant())
+        endReading();
+    else
+        QMetaObject::invokeMethod(
+                q, [this] { endReading(); }, Qt::QueuedConnection);
+}
+
+void Connection::Private::endReading()
+{
+    reading = false;
+    Q_EMIT q->readEnded(); // a slot may destroy this
 }
 
 void Connection::Private::deliver(Reply &&reply)
@@ -843,6 +858,11 @@ void Connection::flush()
 bool Connection::isDelivering() const
 {
     return d->processing;
+}
+
+bool Connection::isReading() const
+{
+    return d->reading;
 }
 
 void Connection::setPushHandler(PushHandler handler)

@@ -99,6 +99,8 @@ public:
     void flush();
     /// True while handlers are called; repliesProcessed() follows.
     bool isDelivering() const;
+    /// True from the first handler that is called after bytes have arrived; readEnded() follows.
+    bool isReading() const;
     /// Receives pub/sub messages and unexpected replies; without a handler these are a protocol failure.
     void setPushHandler(PushHandler handler);
 
@@ -109,6 +111,9 @@ Q_SIGNALS:
     /// All handlers of one read, or of a lost connection, have been called. Commands sent by a slot share the write of
     /// those that the handlers sent.
     void repliesProcessed();
+    /// Everything that has arrived was processed, and the commands sent meanwhile are written. A slot may run an event
+    /// loop, or destroy the connection.
+    void readEnded();
 
 private:
     Q_DISABLE_COPY_MOVE(Connection)

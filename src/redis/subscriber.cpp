@@ -65,6 +65,7 @@ Subscriber::Private::Private(Subscriber *subscriber, const ServerUrl &server)
     connection.setPushHandler([this](const Reply &reply) { pushReceived(reply); });
     QObject::connect(&connection, &Connection::stateChanged, q, [this] { followState(); });
     QObject::connect(&connection, &Connection::repliesProcessed, q, &Subscriber::messagesProcessed);
+    QObject::connect(&connection, &Connection::readEnded, q, &Subscriber::readEnded);
     QObject::connect(pingTimer, &QTimer::timeout, q, [this] { pingTimeReached(); });
 }
 
@@ -222,6 +223,11 @@ void Subscriber::close()
 bool Subscriber::isSubscribed(const QByteArray &channel) const
 {
     return d->channels.value(channel).progress == Private::Confirmed;
+}
+
+bool Subscriber::isReading() const
+{
+    return d->connection.isReading();
 }
 
 QString Subscriber::errorString() const

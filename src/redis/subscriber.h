@@ -39,6 +39,8 @@ public:
 
     /// The server has confirmed the subscription on the present connection.
     bool isSubscribed(const QByteArray &channel) const;
+    /// As Connection::isReading().
+    bool isReading() const;
     /// Why the connection is not Ready.
     QString errorString() const;
 
@@ -53,6 +55,8 @@ Q_SIGNALS:
     void messageReceived(const QByteArray &channel, const QByteArray &payload);
     /// messageReceived() has been emitted for all messages of one read.
     void messagesProcessed();
+    /// As Connection::readEnded().
+    void readEnded();
 
 private:
     Q_DISABLE_COPY_MOVE(Subscriber)

@@ -95,6 +95,12 @@ public:
         return device->isOpen() ? qMax(qint64(0), device->read(data, size)) : 0;
     }
 
+    // Not known of Qt's sockets, above all with TLS.
+    bool isReentrant() const final
+    {
+        return stream != nullptr;
+    }
+
     void abort() final
     {
         if (stream)

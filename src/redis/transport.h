@@ -40,6 +40,8 @@ public:
     /// For a thread whose event loop has ended: blocks, for \a atMost, until bytes arrive or the kernel accepts more.
     /// Emits readyRead(). False once the connection has ended.
     virtual bool wait(std::chrono::milliseconds atMost) = 0;
+    /// Whether a slot of readyRead() may destroy the transport, or run an event loop.
+    virtual bool isReentrant() const { return false; }
     /// The step that is missing before connected(): a clause that "within 3000 ms" can follow.
     virtual QString pendingStep() const = 0;
 

@@ -36,6 +36,7 @@ RedisEngine::RedisEngine(const QtRedis::ServerUrl &server, const LeaseClock *clo
     connect(&m_lane, &RedisLane::stateChanged, this, &RedisEngine::laneStateChanged);
     connect(&m_lane, &RedisLane::failed, this, &LockEngine::failed);
     connect(&m_lane, &RedisLane::handedOver, this, &LockEngine::handedOver);
+    connect(&m_lane, &RedisLane::readEnded, this, &LockEngine::processed);
     // After the first reply, so that the first lock does not wait for a second connection.
     connect(&m_lane, &RedisLane::replied, this, &RedisEngine::subscribe);
     // The waiter was not notified. Perhaps messages no longer arrive, so that each release takes it for dead.
@@ -121,7 +122,13 @@ void RedisEngine::subscribe()
     });
     // Operations that a message caused are sent now, not in the next turn of the event loop.
     connect(m_subscriber.get(), &QtRedis::Subscriber::messagesProcessed, &m_lane, &RedisLane::flush);
+    connect(m_subscriber.get(), &QtRedis::Subscriber::readEnded, this, &LockEngine::processed);
     m_subscriber->subscribe(m_channel);
+}
+
+bool RedisEngine::isProcessing() const
+{
+    return m_lane.isReading() || (m_subscriber && m_subscriber->isReading());
 }
 
 bool RedisEngine::isPingDue(milliseconds sinceLast) const

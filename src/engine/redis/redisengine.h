@@ -32,6 +32,7 @@ public:
     QString unsupported(const LockOptions &options) const override { return replicasUnsupported(options); }
     void cork() override { m_lane.cork(); }
     void uncork() override { m_lane.uncork(); }
+    bool isProcessing() const override;
 
     bool canBeWoken(const LockId &lock) const override;
     void acquire(const Acquire &operation, Completion completion) override;

@@ -33,6 +33,7 @@ RedisLane::RedisLane(const QtRedis::ServerUrl &server, const LeaseClock *clock, 
     connect(&m_connection, &QtRedis::Connection::stateChanged, this, &RedisLane::connectionStateChanged);
     connect(&m_connection, &QtRedis::Connection::failed, this, &RedisLane::failed);
     connect(&m_connection, &QtRedis::Connection::repliesProcessed, this, &RedisLane::flush);
+    connect(&m_connection, &QtRedis::Connection::readEnded, this, &RedisLane::readEnded);
 }
 
 RedisLane::~RedisLane()

@@ -59,6 +59,7 @@ public:
                  std::chrono::milliseconds keep, std::chrono::milliseconds atMost);
     /// The token with this sequence number was served. If it was abandoned, it is cancelled again.
     void served(quint64 sequence) { m_abandoned.found(sequence); }
+    bool isReading() const { return m_connection.isReading(); }
     /// The clock of the connected server.
     const ServerClock &serverClock() const { return m_serverClock; }
     void inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion);
@@ -71,6 +72,8 @@ Q_SIGNALS:
     void handedOver(const QDistLock::LockEngine::Handover &handover);
     /// The server has executed a command; its completions have been called.
     void replied();
+    /// As QtRedis::Connection::readEnded().
+    void readEnded();
     /// A waiter in a queue found the lock taken, although it had a place in the queue before.
     void waiterPolled();
 
