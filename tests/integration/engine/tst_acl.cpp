@@ -269,7 +269,7 @@ void tst_Acl::withoutOneRight_data()
     const char *const everything = "acquire contend inspect list forceRelease";
     row("+evalsha", everything);
     row("+eval", everything); // where the server does not know the scripts yet
-    row("+get", "release contend inspect list forceRelease handOver wait");
+    row("+get", "contend inspect list forceRelease wait");
     row("~lock:*", everything);
     row("~{lock:*}*", everything);
     row("+set", "acquire contend");

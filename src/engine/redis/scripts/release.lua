@@ -17,69 +17,49 @@
 
 local n = #KEYS / 2
 local replies = {}
-local untold -- ms after which the waiter behind the served one should poll; set if nobody received that message
 
 -- The usual cases. They come before the functions below, because creating these costs more than this.
-if n == 1 then
-  -- The key holds the token, and nobody waits, or a living waiter of another client does.
-  local key, queue, token = KEYS[1], KEYS[2], ARGV[3]
-  if ARGV[2] == '0' and redis.pcall('GET', key) == token then
-    local waiters = redis.pcall('ZRANGE', queue, 0, 1, 'WITHSCORES')
-    local member = waiters[1]
-    if not (member or waiters.err) then
-      redis.call('DEL', key)
-      return {1}
-    end
-    local client, sequence = string.match(member or '', '^(%x+):(%d+):%x+$')
-    local t = redis.pcall('TIME')
-    if client and t[1] and string.find(token, client .. ':', 1, true) ~= 1 then
-      t = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
-      local fence = string.sub(queue, 1, -#'queue' - 1) .. 'fence'
-      local last = redis.pcall('SET', fence, t, 'PX', FENCE_TTL, 'GET')
-      if not last or (#last == #t and last < t) then
-        local claim = math.min(tonumber(ARGV[1]), CLAIM_TTL)
-        redis.call('ZREM', queue, member)
-        redis.call('SET', key, member, 'PXAT', string.sub(t, 1, -4) + claim)
-        -- Redis sends the last message first, and the waiter that is served must not wait.
-        if waiters[3] then
-          local nextClient, nextSequence = string.match(waiters[3], '^%*?(%x+):(%d+):%x+$')
-          if not nextClient
-              or redis.pcall('PUBLISH', CHANNELS .. nextClient, 'next ' .. nextSequence .. ' ' .. claim) == 0 then
-            untold = claim
-          end
-        end
-        local hold = t .. ' ' .. t .. ' ' .. claim
-        local receivers = redis.pcall('PUBLISH', CHANNELS .. client,
-          'grant ' .. sequence .. ' ' .. hold .. ' ' .. redis.sha1hex(member .. ' ' .. hold))
-        if type(receivers) == 'number' and receivers > 0 then
-          replies[1] = 1
-          if not untold then
-            return replies
-          end
-        else -- the code below finds everything as it was
-          redis.call('SET', key, token, 'PX', claim)
-          redis.call('ZADD', queue, waiters[2], member)
-        end
-      elseif type(last) == 'string' then
-        redis.call('SET', fence, last, 'PX', FENCE_TTL)
-      end
+if ARGV[2] == '0' and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then -- nobody waits
+  local holders = redis.pcall('MGET', unpack(KEYS, 1, n))
+  local free = {}
+  for i = 1, n do
+    if holders[i] == ARGV[2 + i] then
+      free[#free + 1] = KEYS[i]
+      replies[i] = 1
     end
   end
-else
-  local holders = redis.pcall('MGET', unpack(KEYS, 1, n))
-  if not holders.err and ARGV[2] == '0' and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
-    local free = {}
-    for i = 1, n do
-      if holders[i] == ARGV[2 + i] then
-        free[#free + 1] = KEYS[i]
-        replies[i] = 1
+  if free[1] then
+    redis.call('DEL', unpack(free))
+  end
+  if #free == n then
+    return replies
+  end
+elseif n == 1 and ARGV[2] == '0' and redis.pcall('GET', KEYS[1]) == ARGV[3] then -- others wait for one lock
+  local key, queue, token = KEYS[1], KEYS[2], ARGV[3]
+  local claim = math.min(tonumber(ARGV[1]), CLAIM_TTL)
+  local waiters = redis.pcall('ZRANGE', queue, 0, 1, 'WITHSCORES')
+  local member, client, sequence = string.match(waiters[1] or '', '^((%x+):(%d+):%x+)$')
+  local nextClient, nextSequence = string.match(waiters[3] or '', '^%*?(%x+):(%d+):%x+$')
+  local t = redis.pcall('TIME')
+  if client and t[1] and string.find(token, client .. ':', 1, true) ~= 1 then
+    t = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
+    local fence = string.sub(queue, 1, -#'queue' - 1) .. 'fence'
+    local last = redis.pcall('SET', fence, t, 'PX', FENCE_TTL, 'GET')
+    -- Redis sends the last message first, and the waiter that is served must not wait for that of the next one.
+    if (not last or (#last == #t and last < t)) and (not waiters[3] or nextClient
+        and redis.pcall('PUBLISH', CHANNELS .. nextClient, 'next ' .. nextSequence .. ' ' .. claim) ~= 0) then
+      redis.call('ZREM', queue, member)
+      redis.call('SET', key, member, 'PXAT', string.sub(t, 1, -4) + claim)
+      local hold = t .. ' ' .. t .. ' ' .. claim
+      local receivers = redis.pcall('PUBLISH', CHANNELS .. client,
+        'grant ' .. sequence .. ' ' .. hold .. ' ' .. redis.sha1hex(member .. ' ' .. hold))
+      if type(receivers) == 'number' and receivers > 0 then
+        return {1}
       end
-    end
-    if free[1] then
-      redis.call('DEL', unpack(free))
-    end
-    if #free == n then
-      return replies
+      redis.call('SET', key, token, 'PX', claim) -- the code below finds everything as it was
+      redis.call('ZADD', queue, waiters[2], member)
+    elseif type(last) == 'string' then
+      redis.call('SET', fence, last, 'PX', FENCE_TTL)
     end
   end
 end
@@ -88,10 +68,6 @@ end
 
 local lease, keep = ARGV[1], ARGV[2]
 local caller = string.match(ARGV[3], '^%x*')
-
-if replies[1] and untold then
-  standBy(KEYS[2], untold)
-end
 
 local function release(key, queue, token)
   local holder = redis.pcall('GET', key)
