@@ -68,8 +68,8 @@ public:
 
     /*!
         Every signal and result for the application passes through here: \a lock's deliver() or \a function is called
-        from an event, in which no loop over locks or replies runs. Functions that are still waiting when the registry
-        is destroyed are not called; their destructors may end futures.
+        from an event, or after the engine's processed(); no loop over locks or replies runs then. Functions that are
+        still waiting when the registry is destroyed are not called; their destructors may end futures.
     */
     void deliverLater(DistributedLockPrivate *lock);
     void deliverLater(std::function<void()> function);

@@ -723,7 +723,7 @@ Connection::~Connection()
     if (d->transport && d->state == Ready && !d->pending.empty())
         LingeringConnection::linger(std::move(d->transport), std::move(d->reader), d->pending.size());
     else if (!d->processing)
-        d->transport.reset(); // otherwise it is on the call stack
+        d->transport.reset(); // otherwise its read() is on the call stack
     d->endTransport();
 }
 

@@ -95,10 +95,10 @@ public:
         return device->isOpen() ? qMax(qint64(0), device->read(data, size)) : 0;
     }
 
-    // Not known of Qt's sockets, above all with TLS.
+    // Not known of Qt's sockets, above all with TLS. After failed(), the connection must be given up first.
     bool isReentrant() const final
     {
-        return stream != nullptr;
+        return stream && !reported;
     }
 
     void abort() final

@@ -46,7 +46,13 @@ RedisEngine::RedisEngine(const QtRedis::ServerUrl &server, const LeaseClock *clo
     });
 }
 
-RedisEngine::~RedisEngine() = default;
+RedisEngine::~RedisEngine()
+{
+    if (m_subscriber) { // outlives the lane, whose destructor may run a nested event loop of the application
+        m_subscriber->disconnect();
+        m_subscriber->setNeeded(nullptr);
+    }
+}
 
 void RedisEngine::laneStateChanged()
 {

@@ -90,6 +90,8 @@ private Q_SLOTS:
     void atEachSignal_data();
     void atEachSignal();
     void whileAnotherLockIsServed();
+    void whenTheConnectionHasEnded_data();
+    void whenTheConnectionHasEnded();
     void aReleaseIsCompletedBeforeItsSuccessor();
     void deletedInTheLoop_data();
     void deletedInTheLoop();
@@ -190,6 +192,52 @@ void tst_NestedLoops::whileAnotherLockIsServed()
     }
     QVERIFY(eventually([&] { return acquired == 200; }));
     QVERIFY(eventually([&] { return others; }));
+}
+
+void tst_NestedLoops::whenTheConnectionHasEnded_data()
+{
+    QTest::addColumn<bool>("isWritten");
+    QTest::newRow("found by reading") << false;
+    QTest::newRow("found by writing") << true;
+}
+
+void tst_NestedLoops::whenTheConnectionHasEnded()
+{
+    // The event loop was busy: the reply to `subject` has arrived, and the connection has ended since. The nested loop
+    // of the slot connects again.
+    QFETCH(bool, isWritten);
+    LockRegistry registry(m_server.url());
+    DistributedLock bystander(&registry, u"bystander"_s);
+    DistributedLock former(&registry, u"former"_s);
+    DistributedLock subject(&registry, u"subject"_s);
+    DistributedLock other(&registry, u"other"_s);
+    bystander.setOptions(options(1s));
+    Spies bystanders(&bystander);
+    QVERIFY(acquireNow(&bystander));
+    QVERIFY(acquireNow(&former));
+    bool served = false;
+    bool renewed = false;
+    bool ended = false;
+    connect(&subject, &DistributedLock::acquired, this, [&] {
+        other.acquire();
+        const qsizetype renewals = bystanders.renewed.size();
+        served = eventually([&] { return other.isHeld(); }, 1s);
+        renewed = eventually([&] { return bystanders.renewed.size() > renewals + 1; }, 2s);
+        ended = true;
+    });
+    subject.acquire();
+    sendNow();
+    QElapsedTimer timer;
+    timer.start();
+    while (!m_server.exists("lock:subject") && timer.elapsed() < 5000) { // without the event loop
+    }
+    m_server.command({"CLIENT", "KILL", "TYPE", "normal"});
+    if (isWritten)
+        former.release(); // finds the end while the reply is still unread
+    QVERIFY(eventually([&] { return ended; }));
+    QVERIFY(served);
+    QVERIFY(renewed);
+    QVERIFY(bystanders.lost.isEmpty());
 }
 
 void tst_NestedLoops::aReleaseIsCompletedBeforeItsSuccessor()
