@@ -45,19 +45,20 @@ forbid "the state machine must not have timers" '# *include *[<"](QtCore/)?[qQ](
 forbid "nothing may block an event loop" \
     'QEventLoop|processEvents|[.>]waitFor[A-Z][A-Za-z]*\(|QThread::(m|u)?sleep|sleep_for|(^|[^a-z_])(u|nano)?sleep\(' \
     --exclude=lingeringconnection.cpp --exclude=transport.cpp include src qml examples
+forbid "the command line uses the public headers only" '# *include *"[a-z]+/|# *include *[<"].*_p\.h' tools/qdistlock
 forbid "public headers must not include internal ones" '# *include *"[a-z]+/|# *include *[<"].*_p\.h' include
 
 python3 tests/house/includes.py . || status=1
 
 # clang-format wraps code, but not comments.
-if find include src qml tests examples \( -name '*.cpp' -o -name '*.h' \) -print0 |
+if find include src qml tests examples tools \( -name '*.cpp' -o -name '*.h' \) -print0 |
     LC_ALL=C.UTF-8 xargs -0 grep -nHE '^.{121,}'; then
     echo "^ lines of C++ are at most 120 columns long" >&2
     status=1
 fi
 
 # A header and a source file share their name; any other two files must differ by more than a plural s.
-for file in $(find src include qml tests -name '*s.h' -o -name '*s.cpp'); do
+for file in $(find src include qml tests tools -name '*s.h' -o -name '*s.cpp'); do
     singular=${file%s.*}
     for other in "$singular.h" "$singular.cpp"; do
         if [ -e "$other" ]; then

@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "commands.h"
+#include "exitcodes.h"
+#include "options.h"
+#include "output.h"
+
+#include <QDistLock/qdistlockversion.h>
+
+#include <QtCore/qcoreapplication.h>
+
+#include <cstring>
+
+using namespace Qt::StringLiterals;
+using namespace Cli;
+
+namespace {
+
+/// Other users can read the arguments of a process. They see stars instead of a password or token.
+void hideSecrets(int argc, char **argv, const Invocation &invocation)
+{
+    const auto hide = [](char *from, char *to) {
+        if (from && to && from < to)
+            std::memset(from, '*', size_t(to - from));
+    };
+    const auto valueOf = [argc, argv](int i, const char *name) -> char * {
+        const size_t size = std::strlen(name);
+        if (std::strncmp(argv[i], name, size) != 0)
+            return nullptr;
+        if (argv[i][size] == '=')
+            return argv[i] + size + 1;
+        return argv[i][size] == '\0' && i + 1 < argc ? argv[i + 1] : nullptr;
+    };
+    for (int i = 1; i < argc - int(invocation.childCommand().size()); ++i) {
+        if (char *const server = valueOf(i, "--server")) {
+            char *const user = std::strstr(server, "://");
+            char *const end = std::strrchr(server, '@');
+            hide(user ? user + 3 : nullptr, end);
+        }
+        if (char *const token = valueOf(i, "--token"))
+            hide(token, token + std::strlen(token));
+    }
+}
+
+int run(const Invocation &invocation)
+{
+    switch (*invocation.command()) {
+    case Command::Run:
+        return runRun(invocation);
+    case Command::Hold:
+        return runHold(invocation);
+    case Command::Acquire:
+        return runAcquire(invocation);
+    case Command::Renew:
+        return runRenew(invocation);
+    case Command::Release:
+        return runRelease(invocation);
+    case Command::List:
+        return runList(invocation);
+    case Command::Show:
+        return runShow(invocation);
+    case Command::Watch:
+        return runWatch(invocation);
+    case Command::Doctor:
+        return runDoctor(invocation);
+    case Command::Completion:
+        return runCompletion(invocation);
+    }
+    return InternalError;
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    QByteArrayList arguments;
+    for (int i = 1; i < argc; ++i)
+        arguments += QByteArray(argv[i]);
+    QString error;
+    const auto invocation = Invocation::parse(arguments, &error);
+    if (!invocation) {
+        printError(error);
+        return UsageError;
+    }
+    setUpOutput(*invocation);
+    if (invocation->has(Option::Help))
+        return printLine(helpText(invocation->command()).trimmed()) ? Success : InternalError;
+    if (invocation->has(Option::Version))
+        return printLine(u"qdistlock "_s + QLatin1String(QDISTLOCK_VERSION_STRING)) ? Success : InternalError;
+    hideSecrets(argc, argv, *invocation);
+
+    QCoreApplication application(argc, argv);
+    QCoreApplication::setApplicationName(u"qdistlock"_s);
+    return run(*invocation);
+}

@@ -1,0 +1,340 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "output.h"
+
+#include "options.h"
+
+#include <QtCore/qjsondocument.h>
+#include <QtCore/qloggingcategory.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <wchar.h>
+
+using namespace Qt::StringLiterals;
+
+namespace Cli {
+
+namespace {
+
+struct Settings
+{
+    bool json = false;
+    bool quiet = false;
+    bool verbose = false;
+    std::array<bool, 2> terminal{};
+    std::array<bool, 2> colors{};
+    bool statusShown = false;
+};
+Settings settings;
+
+int descriptor(Stream stream)
+{
+    return stream == Stream::Output ? STDOUT_FILENO : STDERR_FILENO;
+}
+
+/*!
+    Standard error, written to without blocking: a terminal that is stopped by Ctrl+S, or a pipe that nobody reads, must
+    not keep `run` from ending its child in time.
+*/
+class ErrorChannel
+{
+public:
+    ErrorChannel()
+    {
+        struct stat status = {};
+        if (::fstat(STDERR_FILENO, &status) != 0)
+            return;
+        m_isSocket = S_ISSOCK(status.st_mode);
+        // O_NONBLOCK on the inherited description would also apply to the child and to everybody else who shares it.
+        if (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode))
+            m_own = ::open("/dev/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    }
+
+    void write(const QByteArray &text)
+    {
+        // A line is shorter than PIPE_BUF, so that a pipe accepts it whole or not at all.
+        const QByteArray line = text.size() <= 4096 ? text : text.first(4093) + "…\n"_ba;
+        ssize_t written = 0;
+        if (m_own >= 0)
+            written = ::write(m_own, line.constData(), size_t(line.size()));
+        else if (m_isSocket)
+            written = ::send(STDERR_FILENO, line.constData(), size_t(line.size()), MSG_DONTWAIT | MSG_NOSIGNAL);
+        else if (pollfd ready{STDERR_FILENO, POLLOUT, 0}; ::poll(&ready, 1, 0) == 1 && (ready.revents & POLLOUT))
+            written = ::write(STDERR_FILENO, line.constData(), size_t(line.size()));
+        Q_UNUSED(written)
+    }
+
+private:
+    int m_own = -1;
+    bool m_isSocket = false;
+};
+
+ErrorChannel &errorChannel()
+{
+    static ErrorChannel channel;
+    return channel;
+}
+
+void printMessage(const QString &text, Style style)
+{
+    StatusLine::clear();
+    QString line = text;
+    for (QChar &c : line) {
+        if (c == u'\n' || c == u'\r')
+            c = u' ';
+    }
+    errorChannel().write((styled(u"qdistlock: "_s, style, Stream::Error) + printable(line) + u'\n').toUtf8());
+}
+
+void handleMessage(QtMsgType type, const QMessageLogContext &, const QString &text)
+{
+    if (type == QtFatalMsg || type == QtCriticalMsg)
+        printError(text);
+    else
+        printDetail(text);
+}
+
+bool writeAll(int fd, QByteArrayView bytes)
+{
+    while (!bytes.isEmpty()) {
+        const ssize_t written = ::write(fd, bytes.data(), size_t(bytes.size()));
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0 && errno == EAGAIN) {
+            pollfd ready{fd, POLLOUT, 0};
+            ::poll(&ready, 1, -1);
+            continue;
+        }
+        if (written < 0)
+            return false;
+        bytes = bytes.sliced(written);
+    }
+    return true;
+}
+
+/// The number of columns of a terminal that \a text takes.
+int columns(const QString &text)
+{
+    int width = 0;
+    const auto codePoints = text.toUcs4();
+    for (const uint codePoint : codePoints)
+        width += std::max(0, ::wcwidth(wchar_t(codePoint)));
+    return width;
+}
+
+/// \a text in at most \a width columns.
+QString cutTo(const QString &text, int width)
+{
+    if (columns(text) <= width)
+        return text;
+    QString cut = text;
+    while (!cut.isEmpty() && columns(cut) > width - 1) {
+        const bool isPair = cut.back().isLowSurrogate() && cut.size() > 1;
+        cut.chop(isPair ? 2 : 1);
+    }
+    return width > 0 ? cut + u'…' : QString();
+}
+
+int terminalWidth(Stream stream)
+{
+    winsize size = {};
+    if (::ioctl(descriptor(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    return 80;
+}
+
+} // namespace
+
+void setUpOutput(const Invocation &invocation)
+{
+    settings.json = invocation.has(Option::Json);
+    settings.quiet = invocation.has(Option::Quiet);
+    settings.verbose = invocation.has(Option::Verbose);
+    const QString color = invocation.text(Option::Color);
+    const bool allowed = qEnvironmentVariableIsEmpty("NO_COLOR") && qgetenv("TERM") != "dumb";
+    for (const Stream stream : {Stream::Output, Stream::Error}) {
+        const bool terminal = ::isatty(descriptor(stream)) == 1;
+        settings.terminal.at(size_t(stream)) = terminal;
+        settings.colors.at(size_t(stream)) = color == u"always" || (color != u"never" && terminal && allowed);
+    }
+    qInstallMessageHandler(handleMessage);
+}
+
+bool isTerminal(Stream stream)
+{
+    return settings.terminal.at(size_t(stream));
+}
+
+bool isJson()
+{
+    return settings.json;
+}
+
+bool isQuiet()
+{
+    return settings.quiet;
+}
+
+bool isVerbose()
+{
+    return settings.verbose;
+}
+
+QString styled(const QString &text, Style style, Stream stream)
+{
+    static constexpr std::array Codes{"0", "1", "2", "31", "32", "33"};
+    if (style == Style::Plain || text.isEmpty() || !settings.colors.at(size_t(stream)))
+        return text;
+    return u"\033["_s + QLatin1String(Codes.at(size_t(style))) + u'm' + text + u"\033[0m"_s;
+}
+
+QString printable(const QString &text)
+{
+    QString result;
+    result.reserve(text.size());
+    for (qsizetype i = 0; i < text.size(); ++i) {
+        const QChar c = text.at(i);
+        const bool isPair = c.isHighSurrogate() && i + 1 < text.size() && text.at(i + 1).isLowSurrogate();
+        if (isPair && QChar::isPrint(QChar::surrogateToUcs4(c, text.at(i + 1)))) {
+            result += c;
+            result += text.at(++i);
+        } else if (c.isPrint()) {
+            result += c;
+        } else if (c == u'\n') {
+            result += u"\\n"_s;
+        } else {
+            result += u"\\u%1"_s.arg(int(c.unicode()), 4, 16, QLatin1Char('0'));
+        }
+    }
+    return result;
+}
+
+void printError(const QString &text)
+{
+    printMessage(text, Style::Red);
+}
+
+void printNote(const QString &text)
+{
+    if (!settings.quiet)
+        printMessage(text, Style::Yellow);
+}
+
+void printDetail(const QString &text)
+{
+    if (settings.verbose)
+        printMessage(text, Style::Dim);
+}
+
+bool printLine(const QString &text)
+{
+    return writeAll(STDOUT_FILENO, (text + u'\n').toUtf8());
+}
+
+bool printJson(const QJsonObject &object)
+{
+    return writeAll(STDOUT_FILENO, QJsonDocument(object).toJson(QJsonDocument::Compact) + '\n');
+}
+
+bool StatusLine::isShown()
+{
+    return isTerminal(Stream::Error) && !settings.quiet && qgetenv("TERM") != "dumb";
+}
+
+void StatusLine::show(const QString &text)
+{
+    if (!isShown())
+        return;
+    const QString line = cutTo(printable(text), terminalWidth(Stream::Error) - 1);
+    errorChannel().write((u"\r"_s + styled(line, Style::Dim, Stream::Error) + u"\033[K"_s).toUtf8());
+    settings.statusShown = true;
+}
+
+void StatusLine::clear()
+{
+    if (std::exchange(settings.statusShown, false))
+        errorChannel().write("\r\033[K"_ba);
+}
+
+void Table::addColumn(const QString &title, Alignment alignment)
+{
+    m_columns.append({title, alignment});
+}
+
+void Table::addRow(const QList<Cell> &cells)
+{
+    QList<Cell> row = cells;
+    row.resize(m_columns.size());
+    for (Cell &cell : row)
+        cell.text = printable(cell.text);
+    m_rows.append(row);
+}
+
+bool Table::print() const
+{
+    QByteArray text;
+    if (!isTerminal(Stream::Output)) {
+        for (const QList<Cell> &row : m_rows) {
+            QStringList cells;
+            for (const Cell &cell : row)
+                cells += styled(cell.text, cell.style);
+            text += (cells.join(u'\t') + u'\n').toUtf8();
+        }
+        return writeAll(STDOUT_FILENO, text);
+    }
+
+    QList<int> widths;
+    for (qsizetype i = 0; i < m_columns.size(); ++i) {
+        int width = columns(m_columns.at(i).title);
+        for (const QList<Cell> &row : m_rows)
+            width = std::max(width, columns(row.at(i).text));
+        widths += width;
+    }
+    constexpr int Gap = 2;
+    constexpr int Narrowest = 8;
+    int total = -Gap;
+    for (const int width : std::as_const(widths))
+        total += width + Gap;
+    // The widest columns give way first.
+    while (m_cut && total > terminalWidth(Stream::Output)) {
+        const auto widest = std::max_element(widths.begin(), widths.end());
+        if (widest == widths.end() || *widest <= Narrowest)
+            break;
+        --*widest;
+        --total;
+    }
+    const auto addLine = [&](const auto &cellAt) {
+        QString line;
+        for (qsizetype i = 0; i < m_columns.size(); ++i) {
+            const Cell cell = cellAt(i);
+            const QString cut = cutTo(cell.text, widths.at(i));
+            const QString padding(std::max(0, widths.at(i) - columns(cut)), u' ');
+            const QString shown = styled(cut, cell.style);
+            const bool isLast = i + 1 == m_columns.size();
+            if (m_columns.at(i).alignment == Right)
+                line += padding + shown;
+            else
+                line += isLast ? shown : shown + padding;
+            if (!isLast)
+                line += QString(Gap, u' ');
+        }
+        text += (line + u'\n').toUtf8();
+    };
+    if (!m_rows.isEmpty())
+        addLine([this](qsizetype i) { return Cell{m_columns.at(i).title, Style::Bold}; });
+    for (const QList<Cell> &row : m_rows)
+        addLine([&row](qsizetype i) { return row.at(i); });
+    return writeAll(STDOUT_FILENO, text);
+}
+
+} // namespace Cli

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QtCore/qjsonobject.h>
+#include <QtCore/qlist.h>
+#include <QtCore/qstringlist.h>
+
+namespace Cli {
+
+class Invocation;
+
+enum class Stream { Output, Error };
+enum class Style { Plain, Bold, Dim, Red, Green, Yellow };
+
+/// Reads --color, --quiet, --verbose, --json and NO_COLOR, and makes the log of Qt and the library obey them. Call it
+/// once, before anything is printed.
+void setUpOutput(const Invocation &invocation);
+
+bool isTerminal(Stream stream);
+/// --json was given.
+bool isJson();
+bool isQuiet();
+bool isVerbose();
+
+/// \a text in colour if \a stream shows colours, else unchanged.
+QString styled(const QString &text, Style style, Stream stream = Stream::Output);
+/// \a text with control characters and line ends escaped: names of locks may contain anything.
+QString printable(const QString &text);
+
+/// One line on standard error, after the program's name. Line ends in \a text become spaces. Never blocks: if nobody
+/// reads standard error, the line is dropped.
+void printError(const QString &text);
+/// The same for what is worth knowing but no error; not with --quiet.
+void printNote(const QString &text);
+/// The same for details; only with --verbose.
+void printDetail(const QString &text);
+
+/// One line on standard output, flushed. False if it could not be written.
+bool printLine(const QString &text);
+/// One object on one line.
+bool printJson(const QJsonObject &object);
+
+/*!
+    A line on the terminal that is overwritten while something goes on: "waiting for …". Shows nothing if standard error
+    is not a terminal, and with --quiet. printError() and its relatives remove it first.
+*/
+class StatusLine
+{
+public:
+    static bool isShown();
+    static void show(const QString &text);
+    static void clear();
+};
+
+/*!
+    Rows and columns. On a terminal: aligned, with a header, cut to the width of the terminal. In a pipe: separated by
+    tabs, without a header, never cut.
+*/
+class Table
+{
+public:
+    enum Alignment { Left, Right };
+    struct Cell
+    {
+        QString text;
+        Style style = Style::Plain;
+    };
+
+    void addColumn(const QString &title, Alignment alignment = Left);
+    void addRow(const QList<Cell> &cells);
+    void setCut(bool cut) { m_cut = cut; }
+    /// False if it could not be written.
+    bool print() const;
+
+private:
+    struct Column
+    {
+        QString title;
+        Alignment alignment;
+    };
+    QList<Column> m_columns;
+    QList<QList<Cell>> m_rows;
+    bool m_cut = true;
+};
+
+} // namespace Cli

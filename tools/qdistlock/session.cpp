@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "session.h"
+
+#include "output.h"
+
+using namespace Qt::StringLiterals;
+
+using namespace std::chrono_literals;
+using QDistLock::DistributedLock;
+using QDistLock::LockOptions;
+using QDistLock::LockRegistry;
+
+namespace Cli {
+
+namespace {
+
+constexpr std::chrono::milliseconds DefaultConnectTimeout = 5s;
+
+} // namespace
+
+Session::Session(const Invocation &invocation)
+    : m_invocation(invocation)
+{
+    const QUrl server = invocation.has(Option::Server) ? QUrl(invocation.text(Option::Server))
+                                                       : LockRegistry::defaultServer();
+    m_registry = std::make_unique<LockRegistry>(server);
+    m_registry->setDefaults(lockOptions());
+    if (m_registry->error() != DistributedLock::NoError) {
+        fail(ConfigurationError,
+             u"%1 (from %2)"_s.arg(m_registry->errorString(),
+                                   invocation.has(Option::Server) ? u"--server"_s : u"$QDISTLOCK_URL"_s));
+    }
+    m_connectTimer.setSingleShot(true);
+    connect(&m_connectTimer, &QTimer::timeout, this, &Session::connectTimeoutEnded);
+    connect(m_registry.get(), &LockRegistry::stateChanged, this, [this] {
+        m_reached |= m_registry->state() == LockRegistry::Ready;
+        if (m_reached)
+            m_connectTimer.stop();
+    });
+}
+
+Session::~Session() = default;
+
+LockOptions Session::lockOptions() const
+{
+    LockOptions options;
+    options.lease = m_invocation.duration(Option::Lease).value_or(options.lease);
+    options.minHold = m_invocation.duration(Option::MinHold).value_or(options.minHold);
+    options.wait = m_invocation.duration(Option::Timeout).value_or(LockOptions::Forever);
+    options.fair = !m_invocation.has(Option::NoFair);
+    options.autoRenew = !m_invocation.has(Option::NoRenew);
+    if (m_invocation.has(Option::Prefix))
+        options.keyPrefix = m_invocation.text(Option::Prefix);
+    return options;
+}
+
+int Session::exitCodeOf(DistributedLock::Error error) const
+{
+    switch (error) {
+    case DistributedLock::NoError:
+        return Success;
+    case DistributedLock::BusyError:
+    case DistributedLock::TimeoutError:
+        return int(m_invocation.number(Option::ConflictExitCode).value_or(Busy));
+    case DistributedLock::ConnectionError:
+    case DistributedLock::ProtocolError:
+    case DistributedLock::ServerError:
+    case DistributedLock::QuorumError:
+    case DistributedLock::ReplicationError:
+        return ServerUnavailable;
+    case DistributedLock::AuthenticationError:
+    case DistributedLock::PermissionError:
+        return AccessDenied;
+    case DistributedLock::ForeignTypeError:
+    case DistributedLock::NameError:
+    case DistributedLock::OptionsError:
+        return UsageError;
+    case DistributedLock::CancelledError:
+        break;
+    }
+    return InternalError;
+}
+
+int Session::fail(DistributedLock::Error error, const QString &text)
+{
+    return fail(exitCodeOf(error), text);
+}
+
+int Session::fail(int exitCode, const QString &text)
+{
+    printError(text);
+    m_exitCode = exitCode;
+    return exitCode;
+}
+
+void Session::startConnectTimeout()
+{
+    m_reached |= m_registry->state() == LockRegistry::Ready;
+    if (!m_reached && !m_connectTimer.isActive())
+        m_connectTimer.start(m_invocation.duration(Option::ConnectTimeout).value_or(DefaultConnectTimeout));
+}
+
+void Session::connectTimeoutEnded()
+{
+    const QString text = m_registry->errorString();
+    fail(ServerUnavailable,
+         text.isEmpty() ? u"%1: the server did not answer within %2; look whether it is reachable, or wait longer with "
+                          "--connect-timeout"_s.arg(serverText(), durationText(m_connectTimer.intervalAsDuration()))
+                        : text);
+    Q_EMIT failed();
+}
+
+} // namespace Cli
