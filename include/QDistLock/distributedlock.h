@@ -214,6 +214,11 @@ public:
     QFuture<LockResult> tryAcquireAsync();
     /// Like release(); true if a level was released and, for the last level, the server confirmed it.
     QFuture<bool> releaseAsync();
+    /// Gives the hold to whoever gets the returned token, another process for instance: LockRegistry::renew() and
+    /// release() take it. Sends nothing, ends all levels, and emits released(). Nobody renews the lease from then on:
+    /// the key expires soon after remainingTime(), unless LockRegistry::renew() is called. `minHold` no longer applies.
+    /// The token is a secret: whoever knows it can release the lock. Empty, with a warning, if the lock is not held.
+    QByteArray detach();
 
     /// Like acquire(), for co_await: `auto guard = co_await lock.acquireAwaitable();`. Needs C++20 and
     /// `#include <QDistLock/Coroutines>`; see LockGuard there.

@@ -38,8 +38,22 @@ struct LockInfo
     QString errorString;
 };
 
+/*!
+    A client that waits for a lock, at one moment. A plain value that any thread may use.
+*/
+struct LockWaiter
+{
+    /// How many waiters are ahead of it; 0 = the next.
+    int position = 0;
+    /// Its client id, see LockInfo::holder.
+    QString client;
+    /// The time since it joined the queue, by the server's clock.
+    std::chrono::milliseconds waited{0};
+};
+
 } // namespace QDistLock
 
 Q_DECLARE_METATYPE(QDistLock::LockInfo)
+Q_DECLARE_METATYPE(QDistLock::LockWaiter)
 
 #endif

@@ -50,6 +50,15 @@ public:
     };
     Q_ENUM(State)
 
+    /// How a request about a hold that no lock of this registry has ended.
+    enum Outcome {
+        Done,        ///< confirmed by the server
+        NotHeld,     ///< nobody holds the lock: it was released, or its lease has ended
+        OtherHolder, ///< somebody else than meant holds it, and was left alone
+        Failed       ///< the server could not be asked; error() says why, and errorOccurred() was emitted
+    };
+    Q_ENUM(Outcome)
+
     using Error = DistributedLock::Error;
 
     /// The README lists the schemes of \a server. The registry connects when it is first needed.
@@ -96,6 +105,19 @@ public:
     /// still considers the lock held.
     /// Also false if the server could not be asked; error() then says why, and errorOccurred() was emitted.
     QFuture<bool> forceRelease(const QString &name);
+    /// Like forceRelease(name), but only while the lock is held with \a fencingToken (see LockInfo): it takes the lock
+    /// away from the holder that was shown, never from the next one. OtherHolder also for a holder of another library,
+    /// which has no fencing token.
+    QFuture<Outcome> forceRelease(const QString &name, qint64 fencingToken);
+    /// Renews the hold for which DistributedLock::detach() returned \a token: its key lives for \a lease from now on.
+    QFuture<Outcome> renew(const QString &name, const QByteArray &token, std::chrono::milliseconds lease);
+    /// Releases the hold for which DistributedLock::detach() returned \a token; the lock passes to the next waiter.
+    /// With \a keep > 0, 24 h at most, the lock remains taken for that time.
+    QFuture<Outcome> release(const QString &name, const QByteArray &token,
+                             std::chrono::milliseconds keep = std::chrono::milliseconds(0));
+    /// Those who wait in the queue of the lock, the next one first; the first 1000 of them, if there are more. Empty if
+    /// the server could not be asked; error() then says why, and errorOccurred() was emitted.
+    QFuture<QList<LockWaiter>> waiters(const QString &name);
 
 Q_SIGNALS:
     void stateChanged();

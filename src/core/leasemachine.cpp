@@ -499,6 +499,19 @@ void LeaseMachine::release(quint64 id, LeaseTime now)
     report(Outcome::ReleaseDone, id).success = levelGivenBack;
 }
 
+bool LeaseMachine::handOut(LeaseTime now)
+{
+    tick(now);
+    if (m_phase != Held)
+        return false;
+    m_lastHoldWasShort = false;
+    report(Outcome::Released);
+    ++m_epochNumber; // a renewal in flight concerns the new owner only
+    m_epoch = {};
+    holdEnded(now);
+    return true;
+}
+
 void LeaseMachine::sendRelease(LeaseTime now)
 {
     m_nextAttempt = NeverTime;

@@ -109,6 +109,9 @@ public:
     /// \a options are valid; they apply to the acquisition that begins, if one does. \a once: one attempt, no waiting.
     void acquire(quint64 id, bool once, const LockOptions &options, LeaseTime now);
     void release(quint64 id, LeaseTime now);
+    /// Ends the hold without touching the key: from now on, somebody else renews and releases it. False if there is no
+    /// hold.
+    bool handOut(LeaseTime now);
     void cancel(LeaseTime now);
     /// Cancels this one acquire request; false if it is not pending.
     bool cancel(quint64 id, LeaseTime now);

@@ -27,9 +27,9 @@ struct EngineReply
         Failed,  ///< see `error`
         Granted, ///< acquire: our token holds the lock, for a whole lease from the moment the command was sent
         Taken,   ///< acquire: another token holds it
-        Done,    ///< renew, release: our token held it
-        Gone,    ///< renew, release: no token holds it
-        Stolen,  ///< renew, release: another token holds it
+        Done,    ///< renew, release: our token held it; forceRelease: the holder that was meant held it
+        Gone,    ///< renew, release, forceRelease: no token holds it
+        Stolen,  ///< renew, release, forceRelease: another token holds it
     };
     Status status = Failed;
     qint64 fencingToken = 0;                 ///< Granted
@@ -167,8 +167,12 @@ public:
     /// The locks that are held and whose names, without \a prefix, match the glob \a pattern.
     virtual void list(const QString &prefix, const QString &pattern,
                       std::function<void(const EngineError &, const QList<LockInfo> &)> completion) = 0;
-    virtual void forceRelease(const LockId &lock,
-                              std::function<void(const EngineError &, bool existed)> completion) = 0;
+    /// The first \a atMost waiters in the queue of \a lock, the next one first.
+    virtual void waiters(const LockId &lock, int atMost,
+                         std::function<void(const EngineError &, const QList<LockWaiter> &)> completion) = 0;
+    /// Takes the lock away from the holder with \a fencingToken, or, if that is 0, from whoever holds it. Done, Gone,
+    /// Stolen (somebody else holds it) or Failed.
+    virtual void forceRelease(const LockId &lock, qint64 fencingToken, Completion completion) = 0;
 
 Q_SIGNALS:
     void stateChanged();

@@ -300,6 +300,11 @@ QFuture<bool> DistributedLock::releaseAsync()
     return future;
 }
 
+QByteArray DistributedLock::detach()
+{
+    return d->isForeignCall("detach()") ? QByteArray() : d->detach();
+}
+
 void DistributedLock::acquire()
 {
     if (d->refuseAcquire("acquire()").isEmpty())

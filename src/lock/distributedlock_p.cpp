@@ -220,6 +220,19 @@ void DistributedLockPrivate::release(quint64 id)
     run(InsideCall);
 }
 
+QByteArray DistributedLockPrivate::detach()
+{
+    if (!alive)
+        return {};
+    const QByteArray token = waiter().token;
+    if (!isHeld(now()) || !machine.handOut(now())) {
+        qCWarning(lcLock, "Lock %ls: detach() of a lock that is not held", qUtf16Printable(Detail::quoted(name)));
+        return {};
+    }
+    run(InsideCall);
+    return token;
+}
+
 QFuture<LockResult> DistributedLockPrivate::acquireFuture(quint64 id)
 {
     QPromise<LockResult> promise;

@@ -75,6 +75,7 @@ public:
     /// Cancels this one acquire, because nobody waits for it any more.
     void withdraw(quint64 id);
     void release(quint64 id);
+    QByteArray detach();
     void cancel();
 
     bool isHeld(LeaseTime time) const;

@@ -6,6 +6,7 @@
 #include "base/logging.h"
 #include "engine/enginefactory.h"
 #include "engine/servername.h"
+#include "engine/token.h"
 #include "lock/threadcheck.h"
 
 #include <QtCore/qcoreapplication.h>
@@ -14,6 +15,8 @@
 #include <QtCore/qthreadstorage.h>
 
 #include <algorithm>
+#include <functional>
+#include <type_traits>
 
 using namespace Qt::StringLiterals;
 
@@ -89,6 +92,68 @@ QString refuse(const LockRegistry *registry, const char *function)
     if (!problem.isEmpty())
         qCWarning(lcLock, "LockRegistry: %ls", qUtf16Printable(problem));
     return problem;
+}
+
+/// LockRegistry::waiters() returns no more than this.
+constexpr int WaitersAtMost = 1000;
+
+template<typename T>
+using Finish = std::function<void(const EngineError &error, const T &result)>;
+
+/// Calls \a send when the server can be asked about the lock \a name; \a send passes its result to the function it
+/// gets, at once or later. An error is reported, and gives the value that is the result where there is none.
+template<typename T>
+QFuture<T> ask(LockRegistry *registry, const char *function, const QString &name,
+               const std::function<void(LockEngine *engine, const LockId &id, const Finish<T> &finish)> &send)
+{
+    constexpr bool isOutcome = std::is_same_v<T, LockRegistry::Outcome>;
+    T none{};
+    if constexpr (isOutcome)
+        none = LockRegistry::Failed;
+    LockRegistryPrivate *const d = LockRegistryPrivate::get(registry);
+    auto promise = std::make_shared<PromiseWithFallback<T>>(none);
+    const Finish<T> finish = [d, promise, none](const EngineError &error, const T &result) {
+        if (error)
+            d->reportError(error);
+        d->deliverLater([promise, result = error ? none : result] { promise->finish(result); });
+    };
+    if (const QString problem = refuse(registry, function); !problem.isEmpty()) {
+        d->reportMisuse(problem);
+        promise->finish(none);
+        return promise->future();
+    }
+    EngineError error = EngineError::permanent(DistributedLock::NameError, QString());
+    const auto id = EngineFactory::makeLockId(d->defaults.keyPrefix, name, &error.text);
+    if (!id) {
+        finish(error, none);
+    } else {
+        d->whenReady([id, finish, send, none](LockEngine *engine, const EngineError &engineError) {
+            if (engineError)
+                finish(engineError, none);
+            else
+                send(engine, *id, finish);
+        });
+    }
+    return promise->future();
+}
+
+LockEngine::Completion outcomeTo(const Finish<LockRegistry::Outcome> &finish)
+{
+    return [finish](const EngineReply &reply) {
+        finish(reply.error,
+               reply.status == EngineReply::Done           ? LockRegistry::Done
+                       : reply.status == EngineReply::Gone ? LockRegistry::NotHeld
+                                                           : LockRegistry::OtherHolder);
+    };
+}
+
+/// Why neither a renewal nor a release can be sent with \a token and \a options.
+EngineError problemOf(const QByteArray &token, const LockOptions &options)
+{
+    QString text = options.validationError();
+    if (Token::clientOf(token).isEmpty())
+        text = u"that is not a token; use the one that detach() returned"_s;
+    return text.isEmpty() ? EngineError() : EngineError::permanent(DistributedLock::OptionsError, text);
 }
 
 } // namespace
@@ -274,30 +339,53 @@ QFuture<QList<LockInfo>> LockRegistry::list(const QString &pattern)
 
 QFuture<bool> LockRegistry::forceRelease(const QString &name)
 {
-    auto promise = std::make_shared<PromiseWithFallback<bool>>(false);
-    const auto finish = [d = d.get(), promise](const EngineError &error, bool existed) {
-        if (error)
-            d->reportError(error);
-        d->deliverLater([promise, existed] { promise->finish(existed); });
+    return ask<bool>(this, "forceRelease()", name, [](LockEngine *engine, const LockId &id, const auto &finish) {
+        engine->forceRelease(
+                id, 0, [finish](const EngineReply &reply) { finish(reply.error, reply.status == EngineReply::Done); });
+    });
+}
+
+QFuture<LockRegistry::Outcome> LockRegistry::forceRelease(const QString &name, qint64 fencingToken)
+{
+    // The engine takes 0 for every holder. No fencing token is 0, or negative.
+    const qint64 meant = fencingToken > 0 ? fencingToken : -1;
+    return ask<Outcome>(this, "forceRelease()", name,
+                        [meant](LockEngine *engine, const LockId &id, const auto &finish) {
+                            engine->forceRelease(id, meant, outcomeTo(finish));
+                        });
+}
+
+QFuture<LockRegistry::Outcome> LockRegistry::renew(const QString &name, const QByteArray &token, milliseconds lease)
+{
+    const auto send = [token, lease](LockEngine *engine, const LockId &id, const auto &finish) {
+        if (const EngineError error = problemOf(token, LockOptions().withLease(lease)))
+            finish(error, Failed);
+        else
+            engine->renew(id, token, lease, {}, outcomeTo(finish));
     };
-    if (const QString problem = refuse(this, "forceRelease()"); !problem.isEmpty()) {
-        d->reportMisuse(problem);
-        promise->finish(false);
-        return promise->future();
-    }
-    EngineError error = EngineError::permanent(DistributedLock::NameError, QString());
-    const auto id = EngineFactory::makeLockId(d->defaults.keyPrefix, name, &error.text);
-    if (!id) {
-        finish(error, false);
-    } else {
-        d->whenReady([id, finish](LockEngine *engine, const EngineError &engineError) {
-            if (engineError)
-                finish(engineError, false);
-            else
-                engine->forceRelease(*id, finish);
-        });
-    }
-    return promise->future();
+    return ask<Outcome>(this, "renew()", name, send);
+}
+
+QFuture<LockRegistry::Outcome> LockRegistry::release(const QString &name, const QByteArray &token, milliseconds keep)
+{
+    // The lease is that of another lock of this registry, if the lock passes to one that waits.
+    const LockOptions options = LockOptions().withLease(LockOptions::MaximumLease).withMinHold(keep);
+    const auto send = [token, options, lease = d->defaults.lease](LockEngine *engine, const LockId &id,
+                                                                  const auto &finish) {
+        if (const EngineError error = problemOf(token, options))
+            finish(error, Failed);
+        else
+            engine->release(id, token, lease, options.minHold, outcomeTo(finish));
+    };
+    return ask<Outcome>(this, "release()", name, send);
+}
+
+QFuture<QList<LockWaiter>> LockRegistry::waiters(const QString &name)
+{
+    return ask<QList<LockWaiter>>(this, "waiters()", name,
+                                  [](LockEngine *engine, const LockId &id, const auto &finish) {
+                                      engine->waiters(id, WaitersAtMost, finish);
+                                  });
 }
 
 } // namespace QDistLock

@@ -156,7 +156,8 @@ LockEngine *LockRegistryPrivate::engine(EngineError *engineError)
                             lock->noticed(notice, ms);
                     });
             connect(m_engine.get(), &LockEngine::handedOver, this, [this](const LockEngine::Handover &handover) {
-                if (LockDriver *lock = m_routes.value(Token::sequenceOf(handover.token)))
+                LockDriver *const lock = m_routes.value(Token::sequenceOf(handover.token));
+                if (lock && lock->waiter().token == handover.token)
                     lock->handedOver(handover);
                 else // the lock was given up, or the place in the queue was forged
                     m_engine->abandon(handover.lock, handover.token, handover.lease, 0ms, handover.lease);

@@ -33,6 +33,7 @@ public:
         QByteArray token;
         qint64 arrival;
         bool barge; ///< waits to be woken only
+        LeaseTime joinedAt;
     };
 
     QMutex mutex;
@@ -77,6 +78,7 @@ public:
         return it == m_queues.cend() ? nullptr : &it->first();
     }
 
+    QList<Waiter> queue(const QByteArray &key) const { return m_queues.value(key); }
     qsizetype queueLength(const QByteArray &key) const { return m_queues.value(key).size(); }
 
     void leave(const QByteArray &key, const QByteArray &token)
@@ -90,7 +92,7 @@ public:
     }
 
     /// Returns the rank. If \a arrival is 0, it is set to a new one.
-    int join(const QByteArray &key, const QByteArray &token, bool barge, qint64 *arrival)
+    int join(const QByteArray &key, const QByteArray &token, bool barge, qint64 *arrival, LeaseTime now)
     {
         QList<Waiter> &queue = m_queues[key];
         const auto has = [&token](const Waiter &waiter) { return waiter.token == token; };
@@ -99,7 +101,7 @@ public:
             if (*arrival == 0)
                 *arrival = ++m_lastArrival;
             const auto later = [arrival](const Waiter &waiter) { return waiter.arrival > *arrival; };
-            it = queue.insert(std::find_if(queue.begin(), queue.end(), later), {token, *arrival, barge});
+            it = queue.insert(std::find_if(queue.begin(), queue.end(), later), {token, *arrival, barge, now});
         }
         *arrival = it->arrival;
         return int(it - queue.begin());
@@ -152,6 +154,7 @@ public:
     void offer(const LockId &lock, const QByteArray &token, LeaseTime now, milliseconds lease)
     {
         const milliseconds claim = std::min(lease, Protocol::ClaimTtl);
+        nextFence(lock.key()); // forceRelease() of the former holder must not hit this one
         set(lock.key(), token, now + claim);
         standBy(lock.key(), claim);
     }
@@ -280,7 +283,7 @@ void MemoryEngine::acquire(const Acquire &operation, Completion completion)
         };
         // A barging waiter that was woken but came too late moves to the end (see acquire.lua).
         qint64 arrival = operation.barge ? 0 : operation.arrival.toLongLong();
-        const auto join = [&] { return m_store->join(lock.key(), operation.token, operation.barge, &arrival); };
+        const auto join = [&] { return m_store->join(lock.key(), operation.token, operation.barge, &arrival, now); };
 
         const MemoryStore::Entry *entry = m_store->find(lock.key(), now);
         if (entry && entry->token == operation.token) {
@@ -441,21 +444,43 @@ void MemoryEngine::list(const QString &prefix, const QString &pattern,
             this, [completion = std::move(completion), infos] { completion({}, infos); }, Qt::QueuedConnection);
 }
 
-void MemoryEngine::forceRelease(const LockId &lock, std::function<void(const EngineError &, bool existed)> completion)
+void MemoryEngine::waiters(const LockId &lock, int atMost,
+                           std::function<void(const EngineError &, const QList<LockWaiter> &)> completion)
 {
-    bool existed = false;
+    QList<LockWaiter> waiters;
     {
         const QMutexLocker locker(&m_store->mutex);
-        if (const MemoryStore::Entry *entry = m_store->find(lock.key(), m_clock->now())) {
-            existed = true;
+        const LeaseTime now = m_clock->now();
+        const QList<MemoryStore::Waiter> queue =
+                m_store->queue(lock.key()).first(std::min<qsizetype>(atMost, m_store->queueLength(lock.key())));
+        for (const MemoryStore::Waiter &queued : queue) {
+            LockWaiter waiter;
+            waiter.position = int(waiters.size());
+            waiter.client = QString::fromLatin1(Token::clientOf(queued.token));
+            waiter.waited = std::chrono::duration_cast<milliseconds>(now - queued.joinedAt);
+            waiters.append(waiter);
+        }
+    }
+    QMetaObject::invokeMethod(
+            this, [completion = std::move(completion), waiters] { completion({}, waiters); }, Qt::QueuedConnection);
+}
+
+void MemoryEngine::forceRelease(const LockId &lock, qint64 fencingToken, Completion completion)
+{
+    EngineReply answer;
+    {
+        const QMutexLocker locker(&m_store->mutex);
+        const MemoryStore::Entry *const entry = m_store->find(lock.key(), m_clock->now());
+        const bool isMeant = fencingToken == 0 || fencingToken == m_store->lastFence(lock.key());
+        answer.status = !entry ? EngineReply::Gone : isMeant ? EngineReply::Done : EngineReply::Stolen;
+        if (answer.status == EngineReply::Done) {
             m_store->notify(entry->token, ForcedRelease);
             m_store->remove(lock.key());
             QByteArray own; // none: there is no caller
             m_store->serve(lock, m_clock->now(), Protocol::ClaimTtl, {}, &own);
         }
     }
-    QMetaObject::invokeMethod(
-            this, [completion = std::move(completion), existed] { completion({}, existed); }, Qt::QueuedConnection);
+    reply(std::move(completion), answer);
 }
 
 } // namespace QDistLock

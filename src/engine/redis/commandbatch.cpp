@@ -59,7 +59,7 @@ bool CommandBatch::canShareCommand(const LockOperation &first, const LockOperati
         return other.lease == first.lease && other.flags == first.flags
                 && other.arrival.isEmpty() == first.arrival.isEmpty();
     case LockOperation::Release:
-        return other.lease == first.lease && other.keep == first.keep;
+        return other.lease == first.lease && other.keep == first.keep && other.caller == first.caller;
     case LockOperation::Renew:
     case LockOperation::Cancel:
         break;
@@ -107,7 +107,7 @@ QList<QByteArray> CommandBatch::arguments() const
     const LockOperation::Kind kind = front.kind;
     const bool haveArrivals = !front.arrival.isEmpty();
     QList<QByteArray> arguments;
-    arguments.reserve(3 * qsizetype(m_operations.size()) + 2);
+    arguments.reserve(3 * qsizetype(m_operations.size()) + 3);
     if (kind == LockOperation::Acquire)
         arguments << number(front.lease) << (haveArrivals ? front.flags + 'a' : front.flags);
     else if (kind == LockOperation::Release)
@@ -123,6 +123,8 @@ QList<QByteArray> CommandBatch::arguments() const
         for (const LockOperation &operation : m_operations)
             arguments << operation.arrival;
     }
+    if (!front.caller.isEmpty())
+        arguments << front.caller;
     return arguments;
 }
 

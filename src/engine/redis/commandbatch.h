@@ -31,6 +31,7 @@ struct LockOperation
     std::chrono::milliseconds keep{0}; ///< Release, Cancel: as in LockEngine::release()
     QByteArray flags = {};             ///< Acquire: those of acquire.lua
     QByteArray arrival = {};           ///< Acquire
+    QByteArray caller = {};            ///< Release: our client id, if another client has made the token
 
     /// The connection is given up if the reply takes longer.
     std::chrono::milliseconds timeout() const;

@@ -92,6 +92,35 @@ void LockListing::inspect(const QList<LockId> &locks, Completion completion)
                              });
 }
 
+void LockListing::waiters(const LockId &lock, int atMost, WaitersCompletion completion)
+{
+    m_connection->sendScript(
+            Scripts::waiters, {RedisKeys::queue(lock)}, {QByteArray::number(atMost)}, LongestTimeout,
+            [this, completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                const char *const command = Scripts::waiters.name;
+                if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
+                    return completion(m_errors.ofResult(result, command), {});
+                if (result.reply.type == QtRedis::Reply::Bulk)
+                    return completion(m_errors.ofReply(result.reply.text, command), {});
+                const QList<QtRedis::Reply> &elements = result.reply.elements;
+                if (elements.size() % 2 != 1)
+                    return completion(m_errors.ofMalformedReply(command), {});
+                const qint64 now = std::max<qint64>(0, elements.first().text.toLongLong());
+                QList<LockWaiter> waiters;
+                waiters.reserve(elements.size() / 2);
+                for (qsizetype i = 1; i < elements.size(); i += 2) {
+                    LockWaiter waiter;
+                    waiter.position = int(waiters.size());
+                    waiter.client = QString::fromLatin1(elements.at(i).text);
+                    // Anybody may have written the score.
+                    const qint64 arrival = std::clamp<qint64>(elements.at(i + 1).text.toLongLong(), 0, now);
+                    waiter.waited = std::chrono::duration_cast<milliseconds>(std::chrono::microseconds(now - arrival));
+                    waiters.append(waiter);
+                }
+                completion({}, waiters);
+            });
+}
+
 void LockListing::list(const QString &prefix, const QString &pattern, Completion completion)
 {
     auto listing = std::make_shared<Scan>();

@@ -31,6 +31,9 @@ public:
 
     /// One entry for each of \a locks; where there are several, those are left out whose keys are not locks.
     void inspect(const QList<LockId> &locks, Completion completion);
+    /// The first \a atMost waiters in the queue of \a lock, the next one first.
+    using WaitersCompletion = std::function<void(const EngineError &, const QList<LockWaiter> &)>;
+    void waiters(const LockId &lock, int atMost, WaitersCompletion completion);
     /// The locks that are held: their names match \a pattern, as in SCAN.
     void list(const QString &prefix, const QString &pattern, Completion completion);
 

@@ -103,9 +103,15 @@ void RedisEngine::list(const QString &prefix, const QString &pattern,
     m_lane.list(prefix, pattern, std::move(completion));
 }
 
-void RedisEngine::forceRelease(const LockId &lock, std::function<void(const EngineError &, bool existed)> completion)
+void RedisEngine::waiters(const LockId &lock, int atMost,
+                          std::function<void(const EngineError &, const QList<LockWaiter> &)> completion)
 {
-    m_lane.forceRelease(lock, std::move(completion));
+    m_lane.waiters(lock, atMost, std::move(completion));
+}
+
+void RedisEngine::forceRelease(const LockId &lock, qint64 fencingToken, Completion completion)
+{
+    m_lane.forceRelease(lock, fencingToken, std::move(completion));
 }
 
 void RedisEngine::subscribe()

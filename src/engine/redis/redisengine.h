@@ -45,7 +45,9 @@ public:
     void inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion) override;
     void list(const QString &prefix, const QString &pattern,
               std::function<void(const EngineError &, const QList<LockInfo> &)> completion) override;
-    void forceRelease(const LockId &lock, std::function<void(const EngineError &, bool existed)> completion) override;
+    void waiters(const LockId &lock, int atMost,
+                 std::function<void(const EngineError &, const QList<LockWaiter> &)> completion) override;
+    void forceRelease(const LockId &lock, qint64 fencingToken, Completion completion) override;
 
 private:
     void laneStateChanged();

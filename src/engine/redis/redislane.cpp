@@ -21,6 +21,7 @@ namespace QDistLock {
 RedisLane::RedisLane(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &clientId,
                      std::function<bool()> isNeeded)
     : m_connection(server)
+    , m_clientId(clientId)
     , m_errors(&m_connection)
     , m_listing(&m_connection)
     , m_clock(clock)
@@ -103,7 +104,10 @@ void RedisLane::renew(const LockId &lock, const QByteArray &token, milliseconds 
 void RedisLane::release(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
                         LockEngine::Completion completion)
 {
-    enqueue({LockOperation::Release, lock, token, lease, std::move(completion), keep});
+    LockOperation operation{LockOperation::Release, lock, token, lease, std::move(completion), keep};
+    if (Token::clientOf(token) != m_clientId)
+        operation.caller = m_clientId;
+    enqueue(std::move(operation));
 }
 
 void RedisLane::abandon(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
@@ -234,18 +238,31 @@ void RedisLane::list(const QString &prefix, const QString &pattern, LockListing:
     m_listing.list(prefix, pattern, std::move(completion));
 }
 
-void RedisLane::forceRelease(const LockId &lock, std::function<void(const EngineError &, bool existed)> completion)
+void RedisLane::waiters(const LockId &lock, int atMost, LockListing::WaitersCompletion completion)
 {
-    const char *const command = Scripts::force_release.name;
-    m_connection.sendScript(Scripts::force_release, {lock.key(), RedisKeys::queue(lock)},
-                            {QByteArray::number(qint64(Protocol::ClaimTtl.count()))}, LongestTimeout,
-                            [this, command, completion = std::move(completion)](const QtRedis::CommandResult &result) {
+    m_listing.waiters(lock, atMost, std::move(completion));
+}
+
+void RedisLane::forceRelease(const LockId &lock, qint64 fencingToken, LockEngine::Completion completion)
+{
+    QList<QByteArray> arguments{QByteArray::number(qint64(Protocol::ClaimTtl.count()))};
+    if (fencingToken != 0)
+        arguments.append(QByteArray::number(fencingToken));
+    m_connection.sendScript(Scripts::force_release, {lock.key(), RedisKeys::queue(lock)}, arguments, LongestTimeout,
+                            [this, completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                                const char *const command = Scripts::force_release.name;
+                                EngineReply reply;
                                 if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
-                                    completion(m_errors.ofResult(result, command), false);
+                                    reply.error = m_errors.ofResult(result, command);
                                 else if (result.reply.type == QtRedis::Reply::Bulk)
-                                    completion(m_errors.ofReply(result.reply.text, command), false);
+                                    reply.error = m_errors.ofReply(result.reply.text, command);
+                                else if (result.reply.type != QtRedis::Reply::Integer)
+                                    reply.error = m_errors.ofMalformedReply(command);
                                 else
-                                    completion({}, result.reply.integer == 1);
+                                    reply.status = result.reply.integer == 1 ? EngineReply::Done
+                                            : result.reply.integer == 0      ? EngineReply::Gone
+                                                                             : EngineReply::Stolen;
+                                completion(reply);
                             });
 }
 

@@ -64,7 +64,8 @@ public:
     const ServerClock &serverClock() const { return m_serverClock; }
     void inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion);
     void list(const QString &prefix, const QString &pattern, LockListing::Completion completion);
-    void forceRelease(const LockId &lock, std::function<void(const EngineError &, bool existed)> completion);
+    void waiters(const LockId &lock, int atMost, LockListing::WaitersCompletion completion);
+    void forceRelease(const LockId &lock, qint64 fencingToken, LockEngine::Completion completion);
 
 Q_SIGNALS:
     void stateChanged();
@@ -86,6 +87,7 @@ private:
                        std::optional<LockEngine::Handover> *handover);
 
     QtRedis::Connection m_connection;
+    const QByteArray m_clientId;
     RedisErrors m_errors;
     LockListing m_listing;
     const LeaseClock *const m_clock;

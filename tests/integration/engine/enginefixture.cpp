@@ -147,7 +147,7 @@ QStringList EngineFixture::names(LockEngine &engine, const QString &pattern, con
 bool EngineFixture::forceRelease(LockEngine &engine, const LockId &id)
 {
     int result = -1;
-    engine.forceRelease(id, [&](const EngineError &, bool existed) { result = existed; });
+    engine.forceRelease(id, 0, [&](const EngineReply &reply) { result = reply.status == EngineReply::Done; });
     Support::EventLoopProbe::waitFor([&] { return result >= 0; });
     return result == 1;
 }

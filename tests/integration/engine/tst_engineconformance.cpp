@@ -49,6 +49,9 @@ private Q_SLOTS:
     void list();
     void globs();
     void forceRelease();
+    void forceReleaseOfOneHolder();
+    void waiters();
+    void releaseOfAnothersToken();
     void waitersAreServedInOrder();
     void handOverToAWaiterOfTheSameClient();
     void newcomerDoesNotOvertake();
@@ -396,6 +399,80 @@ void tst_EngineConformance::forceRelease()
     QVERIFY(others.isEmpty());
 }
 
+// The lock is taken away from the holder that is meant, and from nobody else.
+void tst_EngineConformance::forceReleaseOfOneHolder()
+{
+    QFETCH_GLOBAL(int, kind);
+    const LockId id = lockId(u"a"_s);
+    const auto engine = makeEngine(kind);
+    const auto other = makeListeningEngine(kind, id);
+    const auto force = [&](qint64 fencingToken) {
+        Replies replies;
+        other->forceRelease(id, fencingToken, replies.next());
+        Support::EventLoopProbe::waitFor([&] { return !replies.list.isEmpty(); });
+        return replies.list.value(0).status;
+    };
+    QCOMPARE(force(1), EngineReply::Gone);
+    const QByteArray holder = newToken(*engine);
+    const QByteArray successor = newToken(*other);
+    const EngineReply held = acquire(*engine, id, holder);
+    QCOMPARE(wait(*other, id, successor).queuePosition, 0);
+    QCOMPARE(force(held.fencingToken + 1), EngineReply::Stolen);
+    QCOMPARE(force(-1), EngineReply::Stolen);
+    QCOMPARE(renew(*engine, id, holder).status, EngineReply::Done);
+    // The lock passes to the waiter just before the request arrives.
+    QCOMPARE(release(*engine, id, holder).status, EngineReply::Done);
+    QCOMPARE(force(held.fencingToken), EngineReply::Stolen);
+    const EngineReply next = acquire(*other, id, successor);
+    QCOMPARE(next.status, EngineReply::Granted);
+    QCOMPARE(force(next.fencingToken), EngineReply::Done);
+    QCOMPARE(force(next.fencingToken), EngineReply::Gone);
+    QVERIFY(!inspect(*engine, id).held);
+}
+
+void tst_EngineConformance::waiters()
+{
+    QFETCH_GLOBAL(int, kind);
+    const LockId id = lockId(u"a"_s);
+    const auto engine = makeListeningEngine(kind, id);
+    const auto other = makeListeningEngine(kind, id);
+    const auto ask = [&](int atMost) {
+        QList<LockWaiter> found;
+        bool done = false;
+        engine->waiters(id, atMost, [&](const EngineError &error, const QList<LockWaiter> &waiters) {
+            done = !error;
+            found = waiters;
+        });
+        Support::EventLoopProbe::waitFor([&] { return done; });
+        return found;
+    };
+    QVERIFY(ask(10).isEmpty());
+    QCOMPARE(acquire(*engine, id, newToken(*engine)).status, EngineReply::Granted);
+    QVERIFY(ask(10).isEmpty());
+    QCOMPARE(wait(*other, id, newToken(*other)).queuePosition, 0);
+    QCOMPARE(wait(*engine, id, newToken(*engine), {}, true).queuePosition, 1); // only waits to be woken
+    if (kind == Redis) {
+        m_server->command({"ZADD", "{lock:a}:queue", "0", "not a token"});
+        m_server->command({"ZADD", "{lock:a}:queue", "-inf", other->clientId() + ":77:ab"});
+        m_server->command({"ZADD", "{lock:a}:queue", "1e300", other->clientId() + ":78:ab"});
+        const QList<LockWaiter> forged = ask(10);
+        QCOMPARE(forged.size(), 4);
+        for (const LockWaiter &waiter : forged)
+            QVERIFY(waiter.waited >= 0ms);
+        m_server->command(
+                {"ZREM", "{lock:a}:queue", "not a token", other->clientId() + ":77:ab", other->clientId() + ":78:ab"});
+    }
+    const QList<LockWaiter> found = ask(10);
+    QCOMPARE(found.size(), 2);
+    QCOMPARE(found.at(0).position, 0);
+    QCOMPARE(found.at(0).client.toLatin1(), other->clientId());
+    QCOMPARE(found.at(1).position, 1);
+    QCOMPARE(found.at(1).client.toLatin1(), engine->clientId());
+    QVERIFY(found.at(0).waited >= found.at(1).waited);
+    QVERIFY(found.at(0).waited < 60s);
+    QCOMPARE(ask(1).size(), 1);
+}
+
 namespace {
 
 /// The notices of an engine, in words.
@@ -680,6 +757,46 @@ void tst_EngineConformance::barging()
     QCOMPARE(inspect(*engine, id).queueLength, 1);
 }
 
+// Whoever has the token releases the lock. The client that made the token waits again, and is served like any other.
+void tst_EngineConformance::releaseOfAnothersToken()
+{
+    QFETCH_GLOBAL(int, kind);
+    const LockId id = lockId(u"a"_s);
+    const auto owner = makeListeningEngine(kind, id);
+    const auto other = makeListeningEngine(kind, id);
+    const auto third = makeListeningEngine(kind, id);
+    QSignalSpy handedOver(other.get(), &LockEngine::handedOver);
+    const Notices notices(*owner);
+    const Notices thirds(*third);
+    const QByteArray token = newToken(*owner);
+    const QByteArray waiter = newToken(*owner);
+    const QByteArray last = newToken(*third);
+    QCOMPARE(acquire(*owner, id, token).status, EngineReply::Granted);
+    QCOMPARE(wait(*owner, id, waiter).queuePosition, 0);
+    QCOMPARE(wait(*third, id, last).queuePosition, 1);
+    QCOMPARE(renew(*other, id, token).status, EngineReply::Done);
+    QCOMPARE(release(*other, id, token).status, EngineReply::Done);
+    QTRY_COMPARE(notices.list, QStringList{notice("grant", waiter)});
+    QCOMPARE(renew(*owner, id, waiter).status, EngineReply::Done);
+    QVERIFY(handedOver.isEmpty());
+    QCOMPARE(release(*other, id, waiter).status, EngineReply::Done);
+    QTRY_VERIFY(thirds.list.contains(notice("grant", last)));
+    QCOMPARE(renew(*third, id, last).status, EngineReply::Done);
+    // Its own waiter is served by the reply all the same, and tokens of both kinds may be released in one turn.
+    const QByteArray own = newToken(*other);
+    QCOMPARE(wait(*other, id, own).queuePosition, 0);
+    const LockId second = lockId(u"b"_s);
+    const QByteArray ours = newToken(*other);
+    QCOMPARE(acquire(*other, second, ours).status, EngineReply::Granted);
+    Replies replies;
+    other->release(second, ours, 30s, 0ms, replies.next());
+    other->release(id, last, 30s, 0ms, replies.next());
+    QTRY_COMPARE(replies.list.size(), 2);
+    QCOMPARE(replies.list.at(0).status, EngineReply::Done);
+    QCOMPARE(replies.list.at(1).status, EngineReply::Done);
+    QTRY_COMPARE(renew(*other, id, own).status, EngineReply::Done);
+}
+
 void tst_EngineConformance::forceReleaseHandsOver()
 {
     QFETCH_GLOBAL(int, kind);
@@ -789,7 +906,8 @@ void tst_EngineConformance::batches()
     QCOMPARE(names(*engine, u"*"_s).size(), (size + 2) / 3);
     int forced = 0;
     for (int i = 0; i < size; i += 3)
-        engine->forceRelease(ids.at(i), [&](const EngineError &, bool existed) { forced += existed; });
+        engine->forceRelease(ids.at(i), 0,
+                             [&](const EngineReply &reply) { forced += reply.status == EngineReply::Done; });
     QTRY_COMPARE(forced, (size + 2) / 3);
 }
 
@@ -856,13 +974,14 @@ void tst_EngineConformance::neverInsideTheCall()
     engine->renew(id, token, 60s, {}, complete);
     engine->inspect(id, [&](const EngineError &, const LockInfo &) { count(); });
     engine->list(u"lock:"_s, u"*"_s, [&](const EngineError &, const QList<LockInfo> &) { count(); });
-    engine->forceRelease(id, [&](const EngineError &, bool) { count(); });
+    engine->forceRelease(id, 0, complete);
+    engine->waiters(id, 10, [&](const EngineError &, const QList<LockWaiter> &) { count(); });
     engine->release(id, token, 60s, 0ms, complete);
     inside = false;
-    QTRY_COMPARE(calls, 6);
+    QTRY_COMPARE(calls, 7);
     // Once each, and inside of none of those that follow.
     QCOMPARE(acquire(*engine, id, token).status, EngineReply::Granted);
-    QCOMPARE(calls, 6);
+    QCOMPARE(calls, 7);
     QCOMPARE(tooEarly, 0);
 }
 

@@ -115,8 +115,8 @@ void tst_RedisEngine::foreignTypeInABatch()
     QVERIFY(!inspect(*engine, lockId(u"a"_s)).held);
     QCOMPARE(names(*engine, u"*"_s), QStringList());
     bool done = false;
-    engine->forceRelease(lockId(u"list"_s), [&](const EngineError &error, bool existed) {
-        done = error.code == DistributedLock::ForeignTypeError && !existed;
+    engine->forceRelease(lockId(u"list"_s), 0, [&](const EngineReply &reply) {
+        done = reply.error.code == DistributedLock::ForeignTypeError && reply.status == EngineReply::Failed;
     });
     QTRY_VERIFY(done);
     QVERIFY(m_server->exists("lock:list"));

@@ -1,13 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// Options of locks, forceRelease(), inspect() and list() on a real server.
+// Options of locks, detach(), forceRelease(), inspect() and list() on a real server.
 
 #include "support/locktesting.h"
 
 #include "support/fakeclock.h"
 
 #include <QtCore/qelapsedtimer.h>
+#include <QtCore/qhash.h>
 
 #include <memory>
 #include <vector>
@@ -30,6 +31,12 @@ private Q_SLOTS:
     void waitForever();
     void forceRelease();
     void forgedForceRelease();
+    void forceReleaseOfOneHolder();
+    void detachedHold();
+    void detachedHoldOfAnother();
+    void badTokens();
+    void detachWithoutHold();
+    void waiters();
     void inspectAndList();
     void manyLocksRenewTogether();
 
@@ -222,6 +229,187 @@ void tst_LockOperations::forgedForceRelease()
     lock.release();
     QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
     QCOMPARE(spies.reason(), DistributedLock::Deleted);
+}
+
+// While the lock passes from one to the next, requests to take it away name a holder that was seen before.
+void tst_LockOperations::forceReleaseOfOneHolder()
+{
+    LockRegistry registry(m_server.url());
+    LockRegistry other(m_server.url());
+    DistributedLock one(&registry, u"job"_s);
+    DistributedLock two(&registry, u"job"_s);
+    int lost = 0;
+    for (DistributedLock *lock : {&one, &two}) {
+        lock->setOptions(options(20s, LockOptions::Forever));
+        QObject::connect(lock, &DistributedLock::lost, lock, [&lost] { ++lost; });
+        QObject::connect(lock, &DistributedLock::acquired, lock, &DistributedLock::release);
+        QObject::connect(lock, &DistributedLock::released, lock, &DistributedLock::acquire);
+        QObject::connect(lock, &DistributedLock::lost, lock, &DistributedLock::acquire);
+        lock->acquire();
+    }
+    int hits = 0;
+    QHash<LockRegistry::Outcome, int> outcomes;
+    for (int round = 0; round < 200; ++round) {
+        const auto shown = other.inspect(u"job"_s);
+        QVERIFY(eventually([&] { return shown.isFinished(); }));
+        if (!shown.result().held)
+            continue;
+        const auto forced = other.forceRelease(u"job"_s, shown.result().fencingToken);
+        QVERIFY(eventually([&] { return forced.isFinished(); }));
+        ++outcomes[forced.result()];
+        hits += forced.result() == LockRegistry::Done;
+    }
+    QCOMPARE(outcomes.value(LockRegistry::Failed), 0);
+    QVERIFY2(outcomes.value(LockRegistry::OtherHolder) > 0, "the lock was never handed over in between");
+    for (DistributedLock *lock : {&one, &two})
+        QObject::disconnect(lock, &DistributedLock::released, lock, &DistributedLock::acquire);
+    QVERIFY(eventually([&] { return one.state() == DistributedLock::Unlocked && two.state() == one.state(); }));
+    QVERIFY(lost <= hits);
+
+    // Whoever uses another library has no fencing token, not even that of the holder before.
+    const auto last = other.inspect(u"job"_s);
+    QVERIFY(eventually([&] { return last.isFinished(); }));
+    m_server.command({"SET", "lock:job", "foreign", "PX", "60000"});
+    const auto foreign = other.forceRelease(u"job"_s, last.result().fencingToken);
+    const auto nobody = other.forceRelease(u"job"_s, 0);
+    QVERIFY(eventually([&] { return foreign.isFinished() && nobody.isFinished(); }));
+    QCOMPARE(foreign.result(), LockRegistry::OtherHolder);
+    QCOMPARE(nobody.result(), LockRegistry::OtherHolder);
+    QVERIFY(m_server.exists("lock:job"));
+}
+
+void tst_LockOperations::detachedHold()
+{
+    LockRegistry other(m_server.url());
+    QByteArray token;
+    qint64 fencingToken = 0;
+    {
+        LockRegistry registry(m_server.url());
+        DistributedLock lock(&registry, u"job"_s);
+        lock.setOptions(options(20s).withAutoRenew(false));
+        Spies spies(&lock);
+        QVERIFY(acquireNow(&lock));
+        lock.acquire(); // a second level ends, too
+        QVERIFY(eventually([&] { return spies.acquired.size() == 2; }));
+        fencingToken = lock.fencingToken();
+        token = lock.detach();
+        QCOMPARE(token, m_server.get("lock:job"));
+        QVERIFY(!lock.isHeld());
+        QCOMPARE(lock.state(), DistributedLock::Unlocked);
+        QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+        QVERIFY(spies.lost.isEmpty());
+        // The object may acquire again; at present the lock is taken.
+        lock.tryAcquire();
+        QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+        QCOMPARE(spies.failure(), DistributedLock::BusyError);
+    }
+    QVERIFY(eventually([&] { return m_server.channels().isEmpty(); }));
+    QCOMPARE(m_server.get("lock:job"), token); // it outlives lock, registry and connection
+    const auto info = other.inspect(u"job"_s);
+    const auto renewed = other.renew(u"job"_s, token, 1h);
+    QVERIFY(eventually([&] { return info.isFinished() && renewed.isFinished(); }));
+    QCOMPARE(info.result().fencingToken, fencingToken);
+    QCOMPARE(renewed.result(), LockRegistry::Done);
+    QVERIFY(m_server.pttl("lock:job") > 3'500'000);
+
+    DistributedLock waiter(&other, u"job"_s);
+    waiter.setOptions(options(20s, LockOptions::Forever).withRetryInterval(1h));
+    waiter.acquire();
+    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    const auto released = other.release(u"job"_s, token);
+    QVERIFY(eventually([&] { return released.isFinished() && waiter.isHeld(); }));
+    QCOMPARE(released.result(), LockRegistry::Done);
+    QVERIFY(waiter.fencingToken() > fencingToken);
+    const auto again = other.release(u"job"_s, token);
+    const auto late = other.renew(u"job"_s, token, 1h);
+    QVERIFY(eventually([&] { return again.isFinished() && late.isFinished(); }));
+    QCOMPARE(again.result(), LockRegistry::OtherHolder);
+    QCOMPARE(late.result(), LockRegistry::OtherHolder);
+    QVERIFY(waiter.isHeld());
+    QCOMPARE(other.error(), DistributedLock::NoError);
+}
+
+// A token is of use for its own lock only.
+void tst_LockOperations::detachedHoldOfAnother()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(20s));
+    QVERIFY(acquireNow(&lock));
+    const QByteArray token = lock.detach();
+    QVERIFY(!token.isEmpty());
+    const auto free = registry.release(u"other"_s, token);
+    const auto renewed = registry.renew(u"other"_s, token, 1h);
+    QVERIFY(eventually([&] { return free.isFinished() && renewed.isFinished(); }));
+    QCOMPARE(free.result(), LockRegistry::NotHeld);
+    QCOMPARE(renewed.result(), LockRegistry::NotHeld);
+    QVERIFY(m_server.exists("lock:job"));
+    // As with minHold.
+    const auto kept = registry.release(u"job"_s, token, 10s);
+    QVERIFY(eventually([&] { return kept.isFinished(); }));
+    QCOMPARE(kept.result(), LockRegistry::Done);
+    QVERIFY(m_server.pttl("lock:job") > 5'000 && m_server.pttl("lock:job") <= 10'000);
+}
+
+void tst_LockOperations::badTokens()
+{
+    LockRegistry registry(m_server.url());
+    for (const QByteArray &token : {QByteArray(), QByteArray("x"), QByteArray("1:2:3\n"), QByteArray("*1ab:2:3c")}) {
+        const auto released = registry.release(u"job"_s, token);
+        const auto renewed = registry.renew(u"job"_s, token, 1s);
+        QVERIFY(eventually([&] { return released.isFinished() && renewed.isFinished(); }));
+        QCOMPARE(released.result(), LockRegistry::Failed);
+        QCOMPARE(renewed.result(), LockRegistry::Failed);
+        QCOMPARE(registry.error(), DistributedLock::OptionsError);
+    }
+    for (const milliseconds keep : {-1ms, milliseconds(25h)}) {
+        const auto released = registry.release(u"job"_s, "1ab:2:3c", keep);
+        QVERIFY(eventually([&] { return released.isFinished(); }));
+        QCOMPARE(released.result(), LockRegistry::Failed);
+    }
+    const auto renewed = registry.renew(u"job"_s, "1ab:2:3c", 0ms);
+    QVERIFY(eventually([&] { return renewed.isFinished(); }));
+    QCOMPARE(renewed.result(), LockRegistry::Failed);
+    QVERIFY2(registry.errorString().contains(u"lease"_s), qPrintable(registry.errorString()));
+}
+
+void tst_LockOperations::detachWithoutHold()
+{
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    const LogCapture log;
+    QCOMPARE(lock.detach(), QByteArray());
+    QCOMPARE(log.count({u"detach()"_s, u"not held"_s}), 1);
+    lock.acquire();
+    QCOMPARE(lock.detach(), QByteArray());
+    QVERIFY(eventually([&] { return lock.isHeld(); }));
+    lock.release();
+    QCOMPARE(lock.detach(), QByteArray());
+    QVERIFY(eventually([&] { return !m_server.exists("lock:job"); }));
+}
+
+void tst_LockOperations::waiters()
+{
+    LockRegistry registry(m_server.url());
+    LockRegistry other(m_server.url());
+    DistributedLock holder(&registry, u"job"_s);
+    DistributedLock waiter(&other, u"job"_s);
+    holder.setOptions(options(20s));
+    waiter.setOptions(options(20s, LockOptions::Forever));
+    QVERIFY(acquireNow(&holder));
+    waiter.acquire();
+    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    const auto found = registry.waiters(u"job"_s);
+    const auto none = registry.waiters(u"other"_s);
+    QVERIFY(eventually([&] { return found.isFinished() && none.isFinished(); }));
+    QCOMPARE(found.result().size(), 1);
+    QVERIFY(none.result().isEmpty());
+    QVERIFY(m_server.cli({"ZRANGE", "{lock:job}:queue", "0", "0"})
+                    .startsWith(found.result().first().client.toLatin1() + ':'));
+    m_server.command({"SET", "{lock:type}:queue", "x"});
+    const auto failed = registry.waiters(u"type"_s);
+    QVERIFY(eventually([&] { return failed.isFinished(); }));
+    QCOMPARE(registry.error(), DistributedLock::ForeignTypeError);
 }
 
 void tst_LockOperations::inspectAndList()

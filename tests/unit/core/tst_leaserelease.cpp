@@ -11,6 +11,7 @@ class tst_LeaseRelease : public QObject
 private Q_SLOTS:
     void reentryCostsNothing();
     void releaseOfAnUnlockedLock();
+    void handedOut();
     void releaseWhileAcquiringCancels();
     void releaseIsConfirmed();
     void releaseFindsTheKeyGone_data();
@@ -57,6 +58,29 @@ void tst_LeaseRelease::releaseOfAnUnlockedLock()
     Bench bench;
     bench.machine.release(1, bench.now);
     COMPARE_ACTIONS(bench, u"ReleaseDone 1 false"_s);
+}
+
+// The key stays, and replies that are under way change nothing.
+void tst_LeaseRelease::handedOut()
+{
+    Bench bench;
+    QVERIFY(!bench.machine.handOut(bench.now));
+    bench.hold();
+    bench.acquire(2);
+    bench.now += bench.options.lease / 2;
+    bench.machine.tick(bench.now);
+    COMPARE_ACTIONS(bench, u"Acquired 2"_s, u"Renew"_s);
+    const quint64 epoch = bench.machine.epoch();
+    QVERIFY(bench.machine.handOut(bench.now));
+    COMPARE_ACTIONS(bench, u"Released"_s);
+    QVERIFY(bench.machine.epoch() != epoch);
+    QCOMPARE(bench.machine.phase(), LeaseMachine::Unlocked);
+    QCOMPARE(bench.machine.nextWakeUp(), NeverTime);
+    // Too late.
+    bench.hold();
+    bench.now = bench.machine.deadline();
+    QVERIFY(!bench.machine.handOut(bench.now));
+    COMPARE_ACTIONS(bench, u"Lost LeaseExpired"_s, u"Abandon"_s);
 }
 
 void tst_LeaseRelease::releaseWhileAcquiringCancels()

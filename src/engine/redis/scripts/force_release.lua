@@ -4,14 +4,16 @@
 -- Takes a lock from its holder, notifies the holder if it is one of ours, and hands the lock to the next waiter.
 --
 -- KEYS:  its key, its queue
--- ARGV:  lease in ms of a lock like it
--- Reply: 1 taken away; 0 there was no key; the text of an error
+-- ARGV:  lease in ms of a lock like it; only if one holder is meant: its fencing token
+-- Reply: 1 taken away; 0 there was no key; 2 somebody else holds it, and nothing was changed; the text of an error
+--
+-- A holder of another library has no fencing token, so it is never the one that is meant.
 
 --#include constants.lua
 --#include common.lua
 
 local key, queue = KEYS[1], KEYS[2]
-local lease = ARGV[1]
+local lease, meant = ARGV[1], ARGV[2]
 
 local holder = redis.pcall('GET', key)
 if type(holder) == 'table' then
@@ -20,8 +22,16 @@ end
 if holder == false then
   return 0
 end
-redis.call('DEL', key)
 local _, client, sequence = parse(holder)
+if meant then
+  local fence = redis.pcall('GET', fenceOf(queue))
+  if type(fence) == 'table' then
+    return fence.err
+  elseif not client or fence ~= meant then
+    return 2
+  end
+end
+redis.call('DEL', key)
 if client then
   tell(client, 'force ' .. sequence)
 end

@@ -6,7 +6,7 @@
 --
 -- KEYS:                 of all locks, in order: their keys, then their queues
 -- ARGV, for all locks:  lease in ms for a successor; ms for which the key must remain (0 = none)
--- then of all locks, in order: their tokens
+-- then of all locks, in order: their tokens; then the caller's client id, if another client has made these tokens
 -- Reply, for each lock: 1 the key held the token and is given back
 --                       {token, fencing token}  the same, and the lock has passed to the caller's own waiter with
 --                           that token, for the lease
@@ -67,7 +67,7 @@ end
 --#include common.lua
 
 local lease, keep = ARGV[1], ARGV[2]
-local caller = string.match(ARGV[3], '^%x*')
+local caller = ARGV[3 + n] or string.match(ARGV[3], '^%x*')
 
 local function release(key, queue, token)
   local holder = redis.pcall('GET', key)
