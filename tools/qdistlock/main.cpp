@@ -12,10 +12,23 @@
 
 #include <cstring>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 using namespace Qt::StringLiterals;
 using namespace Cli;
 
 namespace {
+
+/// A standard descriptor that is closed would become that of a socket, to which somebody may write. The child of `run`
+/// finds it closed, as this program has.
+void fillStandardDescriptors()
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+        if (::fcntl(fd, F_GETFD) < 0)
+            ::open("/dev/null", O_RDWR | O_CLOEXEC); // gets the smallest number that is free
+    }
+}
 
 /// Other users can read the arguments of a process. They see stars instead of a password or token.
 void hideSecrets(int argc, char **argv, const Invocation &invocation)
@@ -74,6 +87,7 @@ int run(const Invocation &invocation)
 
 int main(int argc, char **argv)
 {
+    fillStandardDescriptors();
     QByteArrayList arguments;
     for (int i = 1; i < argc; ++i)
         arguments += QByteArray(argv[i]);

@@ -56,6 +56,13 @@ LockOptions Session::lockOptions() const
     return options;
 }
 
+QString Session::usageError() const
+{
+    if (m_invocation.has(Option::NonBlock) && m_invocation.has(Option::Timeout))
+        return u"--nonblock and --timeout exclude each other"_s;
+    return lockOptions().validationError();
+}
+
 int Session::exitCodeOf(DistributedLock::Error error) const
 {
     switch (error) {

@@ -52,6 +52,9 @@ public:
     /// The options of the command line that concern locks; `wait` is LockOptions::Forever without --timeout.
     QDistLock::LockOptions lockOptions() const;
 
+    /// What is wrong with the options that concern locks, or with their combination; empty if nothing is.
+    QString usageError() const;
+
     /// Prints \a text, one line, and returns the exit code that belongs to \a error, which exitCode() returns from now
     /// on.
     int fail(QDistLock::DistributedLock::Error error, const QString &text);
@@ -85,6 +88,8 @@ public:
     /// From now on, failed() is emitted if the server is not reached within --connect-timeout. Once it has been
     /// reached, later outages do not count.
     void startConnectTimeout();
+    /// The server has been reached, though it may be away now.
+    bool wasReached() const { return m_reached; }
 
 Q_SIGNALS:
     /// The error has been printed, and exitCode() is set.

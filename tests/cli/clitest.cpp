@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "clitest.h"
+
+#include <QtCore/qfile.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+using namespace Qt::StringLiterals;
+
+namespace CliTesting {
+
+bool eventually(const std::function<bool()> &condition, milliseconds timeout)
+{
+    return Support::EventLoopProbe::waitFor(condition, timeout);
+}
+
+nanoseconds bootTime()
+{
+    timespec time = {};
+    ::clock_gettime(CLOCK_BOOTTIME, &time);
+    return std::chrono::seconds(time.tv_sec) + nanoseconds(time.tv_nsec);
+}
+
+char processState(qint64 id)
+{
+    QFile file(u"/proc/%1/stat"_s.arg(id));
+    if (!file.open(QIODevice::ReadOnly))
+        return '\0';
+    const QByteArray text = file.readAll();
+    const qsizetype afterName = text.lastIndexOf(')');
+    return afterName > 0 && afterName + 2 < text.size() ? text.at(afterName + 2) : '\0';
+}
+
+Program::Program(const Setup &setup, const QStringList &arguments)
+{
+    QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
+    const QStringList inherited = environment.keys();
+    for (const QString &name : inherited) {
+        if (name.startsWith("QDISTLOCK_"_L1))
+            environment.remove(name);
+    }
+    if (!setup.server.isEmpty())
+        environment.insert(u"QDISTLOCK_URL"_s, QString::fromUtf8(setup.server));
+    for (const auto &[name, value] : setup.environment)
+        environment.insert(name, value);
+    setProcessEnvironment(environment);
+    if (setup.inChild)
+        setChildProcessModifier(setup.inChild);
+    start(setup.program, arguments);
+}
+
+int Program::status() const
+{
+    if (state() != NotRunning)
+        return -1;
+    // QProcess gives the number of the signal as exit code.
+    return exitStatus() == CrashExit ? 128 + exitCode() : exitCode();
+}
+
+int Program::waitForStatus(milliseconds timeout)
+{
+    waitForEnd(timeout);
+    return status();
+}
+
+QByteArray Program::errors()
+{
+    m_errors += readAllStandardError();
+    return m_errors;
+}
+
+bool Program::waitForErrors(const QByteArray &text, milliseconds timeout)
+{
+    return eventually([&] { return errors().contains(text); }, timeout);
+}
+
+qint64 Program::numberIn(const QByteArray &name)
+{
+    const QByteArray mark = name + '=';
+    const auto lineEnd = [&] {
+        const qsizetype begin = output().indexOf(mark);
+        return begin < 0 ? -1 : output().indexOf('\n', begin);
+    };
+    if (!eventually([&] { return lineEnd() >= 0; }))
+        return -1;
+    const qsizetype begin = output().indexOf(mark) + mark.size();
+    return output().sliced(begin, lineEnd() - begin).toLongLong();
+}
+
+Result run(const Program::Setup &setup, const QStringList &arguments, const QByteArray &input)
+{
+    Program program(setup, arguments);
+    program.write(input);
+    program.closeWriteChannel();
+    Result result;
+    result.status = program.waitForStatus();
+    result.output = program.output();
+    result.errors = program.errors();
+    return result;
+}
+
+Lifeline::Lifeline()
+{
+    if (::mkfifo(QFile::encodeName(path()).constData(), 0600) != 0 || ::pipe(m_stopPipe) != 0)
+        qFatal("no pipe: %s", qPrintable(qt_error_string(errno)));
+    m_fd = ::open(QFile::encodeName(path()).constData(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    for (const int end : m_stopPipe)
+        ::fcntl(end, F_SETFD, FD_CLOEXEC);
+    m_thread = std::thread([this] { watch(); });
+}
+
+Lifeline::~Lifeline()
+{
+    ::close(m_stopPipe[1]);
+    m_thread.join();
+    ::close(m_stopPipe[0]);
+    ::close(m_fd);
+}
+
+void Lifeline::watch()
+{
+    for (;;) {
+        std::array<pollfd, 2> events{{{m_fd, POLLIN, 0}, {m_stopPipe[0], POLLIN, 0}}};
+        ::poll(events.data(), events.size(), -1);
+        if (events[1].revents != 0)
+            return;
+        std::array<char, 256> bytes;
+        const ssize_t size = ::read(m_fd, bytes.data(), bytes.size());
+        if (size > 0) {
+            m_bytes += int(size);
+        } else if (size == 0 && m_bytes > 0) {
+            m_endedAt = bootTime().count();
+            return;
+        }
+    }
+}
+
+QString livingScript(const QString &start, const QString &rest)
+{
+    return u"exec 9>\"$LIFELINE\"; %1 echo >&9; %2"_s.arg(start, rest);
+}
+
+Terminal::Terminal()
+{
+    m_fd = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    if (m_fd < 0 || ::grantpt(m_fd) != 0 || ::unlockpt(m_fd) != 0)
+        qFatal("no terminal: %s", qPrintable(qt_error_string(errno)));
+    m_slave = ::ptsname(m_fd);
+}
+
+Terminal::~Terminal()
+{
+    ::close(m_fd);
+}
+
+void Terminal::attach() const
+{
+    ::setsid();
+    const int slave = ::open(m_slave.constData(), O_RDWR);
+    ::ioctl(slave, TIOCSCTTY, 0);
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+        ::dup2(slave, fd);
+    if (slave > STDERR_FILENO)
+        ::close(slave);
+}
+
+void Terminal::write(const QByteArray &bytes)
+{
+    if (::write(m_fd, bytes.constData(), size_t(bytes.size())) != bytes.size())
+        qFatal("the terminal refuses input: %s", qPrintable(qt_error_string(errno)));
+}
+
+void Terminal::setSize(int columns, int rows)
+{
+    winsize size = {};
+    size.ws_col = ushort(columns);
+    size.ws_row = ushort(rows);
+    ::ioctl(m_fd, TIOCSWINSZ, &size);
+}
+
+const QByteArray &Terminal::output()
+{
+    std::array<char, 4096> bytes;
+    for (ssize_t size; (size = ::read(m_fd, bytes.data(), bytes.size())) > 0;)
+        m_output.append(bytes.data(), qsizetype(size));
+    return m_output;
+}
+
+bool Terminal::waitForOutput(const QByteArray &text, milliseconds timeout)
+{
+    return eventually([&] { return output().contains(text); }, timeout);
+}
+
+QList<QByteArray> lockKeys(Support::RedisServer &server)
+{
+    QList<QByteArray> keys = server.keys();
+    keys.removeIf([](const QByteArray &key) { return key.endsWith(":fence"); });
+    return keys;
+}
+
+nanoseconds earliestExpiry(Support::RedisServer &server, const QByteArray &key)
+{
+    const nanoseconds before = bootTime();
+    const qint64 rest = server.pttl(key);
+    return rest > 0 ? before + milliseconds(rest - 1) : 0ns;
+}
+
+} // namespace CliTesting

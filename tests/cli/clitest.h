@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "support/eventloopprobe.h"
+#include "support/redisserver.h"
+#include "support/testprogram.h"
+
+#include <QtCore/qprocess.h>
+#include <QtCore/qtemporarydir.h>
+#include <QtTest/qtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+
+/// Shared by the tests of the command line.
+namespace CliTesting {
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+/// Runs an event loop until \a condition is true.
+bool eventually(const std::function<bool()> &condition, milliseconds timeout = 30s);
+/// The clock that all processes of the machine share.
+nanoseconds bootTime();
+/// The state of a process in /proc: 'R', 'S', 'T', 'Z', …; '\0' if there is no such process.
+char processState(qint64 id);
+/// A zombie counts as dead.
+inline bool isAlive(qint64 id)
+{
+    const char state = processState(id);
+    return state != '\0' && state != 'Z' && state != 'X';
+}
+
+/// qdistlock, started with \a arguments, and its end as a shell would see it. Its standard error is kept.
+class Program : public Support::TestProgram
+{
+public:
+    struct Setup
+    {
+        QByteArray server;                                   ///< QDISTLOCK_URL; empty = unset
+        QList<std::pair<QString, QString>> environment = {}; ///< besides that of this process
+        std::function<void()> inChild = {};                  ///< runs in the new process before the program
+        QString program = QStringLiteral(QDISTLOCK);
+    };
+
+    Program(const Setup &setup, const QStringList &arguments);
+
+    /// The exit code, or 128 + N if signal N ended it; -1 while it runs.
+    int status() const;
+    /// Runs an event loop until it has ended; -1 after a time-out.
+    int waitForStatus(milliseconds timeout = 30s);
+    /// Everything it has written to standard error.
+    QByteArray errors();
+    bool waitForErrors(const QByteArray &text, milliseconds timeout = 30s);
+    /// The number after "\a name=" in the output; waits for it.
+    qint64 numberIn(const QByteArray &name);
+
+private:
+    QByteArray m_errors;
+};
+
+struct Result
+{
+    int status = -1;
+    QByteArray output;
+    QByteArray errors;
+};
+/// Runs it until it has ended.
+Result run(const Program::Setup &setup, const QStringList &arguments, const QByteArray &input = {});
+
+/*!
+    Notices when the last of some processes has ended: a named pipe that they keep open for writing. A child does so by
+    `exec 9>"$LIFELINE"; echo >&9` in the shell, and all that it starts inherit it.
+*/
+class Lifeline
+{
+public:
+    Lifeline();
+    ~Lifeline();
+
+    QString path() const { return m_folder.filePath(QStringLiteral("lifeline")); }
+    std::pair<QString, QString> variable() const { return {QStringLiteral("LIFELINE"), path()}; }
+    /// The number of bytes that were written to it.
+    int bytes() const { return m_bytes; }
+    bool hasEnded() const { return m_endedAt > 0; }
+    /// On the clock of bootTime().
+    nanoseconds endedAt() const { return nanoseconds(m_endedAt); }
+
+private:
+    Q_DISABLE_COPY_MOVE(Lifeline)
+    void watch();
+
+    QTemporaryDir m_folder;
+    int m_fd = -1;
+    int m_stopPipe[2] = {-1, -1};
+    std::atomic<int> m_bytes{0};
+    std::atomic<qint64> m_endedAt{0};
+    std::thread m_thread; ///< the event loop may be late
+};
+
+/// A script for `-c` whose processes keep the lifeline open. It runs \a start, which starts processes in the
+/// background, notifies the lifeline, and runs \a rest.
+QString livingScript(const QString &start, const QString &rest);
+
+/// A terminal, for programs that are started with attach() in their Setup::inChild.
+class Terminal
+{
+public:
+    Terminal();
+    ~Terminal();
+
+    /// In the new process: makes it the leader of a session whose terminal this is.
+    void attach() const;
+    void write(const QByteArray &bytes);
+    void setSize(int columns, int rows);
+    /// All that was written to it.
+    const QByteArray &output();
+    bool waitForOutput(const QByteArray &text, milliseconds timeout = 30s);
+
+private:
+    Q_DISABLE_COPY_MOVE(Terminal)
+    int m_fd = -1;
+    QByteArray m_slave;
+    QByteArray m_output;
+};
+
+/// The keys of locks and queues on \a server, without fencing tokens, which outlive their locks.
+QList<QByteArray> lockKeys(Support::RedisServer &server);
+
+/// When the key \a key will expire on the server at the earliest, on the clock of bootTime(); 0 if there is none.
+nanoseconds earliestExpiry(Support::RedisServer &server, const QByteArray &key);
+
+} // namespace CliTesting

@@ -1,0 +1,269 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// `qdistlock hold`: when it begins and ends to hold.
+
+#include "clitest.h"
+
+#include <QtCore/qfile.h>
+#include <QtCore/qjsondocument.h>
+#include <QtCore/qjsonobject.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace CliTesting;
+using namespace Support;
+
+class tst_Hold : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+    void cleanup();
+
+    void untilTheEndOfInput();
+    void inputIsDiscarded();
+    void closedInput();
+    void process();
+    void parent();
+    void descriptor();
+    void signalEnds_data();
+    void signalEnds();
+    void signalInTheQueue();
+    void endOfInputInTheQueue();
+    void terminalEnd();
+    void lost();
+    void severalNames();
+    void json();
+    void conflict();
+    void badInput_data();
+    void badInput();
+
+private:
+    Program::Setup setup() const { return {m_server->url().toEncoded()}; }
+
+    std::unique_ptr<RedisServer> m_server;
+};
+
+void tst_Hold::initTestCase()
+{
+    m_server = std::make_unique<RedisServer>();
+    QVERIFY2(m_server->start(), qPrintable(m_server->errorString()));
+}
+
+void tst_Hold::init()
+{
+    m_server->command({"FLUSHALL"});
+}
+
+void tst_Hold::cleanup()
+{
+    m_server->resume();
+}
+
+void tst_Hold::untilTheEndOfInput()
+{
+    Program program(setup(), {u"hold"_s, u"job"_s});
+    QVERIFY(program.waitForOutput("\n"));
+    QCOMPARE(program.output(), "held job fence " + m_server->get("{lock:job}:fence") + '\n');
+    QVERIFY(m_server->exists("lock:job"));
+    program.closeWriteChannel();
+    QCOMPARE(program.waitForStatus(), 0);
+    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+    QCOMPARE(program.errors(), QByteArray());
+}
+
+void tst_Hold::inputIsDiscarded()
+{
+    Program program(setup(), {u"hold"_s, u"job"_s});
+    QVERIFY(program.waitForOutput("\n"));
+    program.write(QByteArray(1000000, 'x'));
+    QVERIFY(eventually([&] { return program.bytesToWrite() == 0; }));
+    QVERIFY(m_server->exists("lock:job"));
+    program.closeWriteChannel();
+    QCOMPARE(program.waitForStatus(), 0);
+}
+
+void tst_Hold::closedInput()
+{
+    Program::Setup closed = setup();
+    closed.inChild = [] { ::close(STDIN_FILENO); };
+    Program program(closed, {u"hold"_s, u"job"_s});
+    QCOMPARE(program.waitForStatus(), 64);
+    QVERIFY2(program.errors().contains("standard input is closed"), program.errors().constData());
+}
+
+void tst_Hold::process()
+{
+    TestProgram other(u"cat"_s, {});
+    QVERIFY(other.waitForStarted());
+    Program program(setup(), {u"hold"_s, u"job"_s, u"--pid"_s, QString::number(other.processId())});
+    program.closeWriteChannel(); // does not count
+    QVERIFY(program.waitForOutput("held job"));
+    other.closeWriteChannel();
+    QCOMPARE(program.waitForStatus(), 0);
+    QVERIFY(!m_server->exists("lock:job"));
+}
+
+void tst_Hold::parent()
+{
+    // As `docker exec` leaves it behind: its input goes on, and nothing but the parent process has ended.
+    QTemporaryDir folder;
+    const QString path = folder.filePath(u"input"_s);
+    QCOMPARE(::mkfifo(QFile::encodeName(path).constData(), 0600), 0);
+    const int input = ::open(QFile::encodeName(path).constData(), O_RDWR | O_CLOEXEC);
+    QVERIFY(input >= 0);
+    Program::Setup shell = setup();
+    shell.program = u"sh"_s;
+    shell.environment = {{u"INPUT"_s, path}};
+    Program program(shell, {u"-c"_s, u"%1 hold job <\"$INPUT\" & wait"_s.arg(QStringLiteral(QDISTLOCK))});
+    QVERIFY(program.waitForOutput("held job"));
+    program.sendSignal(SIGKILL);
+    QVERIFY(eventually([this] { return !m_server->exists("lock:job"); }));
+    ::close(input);
+}
+
+void tst_Hold::descriptor()
+{
+    Program::Setup shell = setup();
+    shell.program = u"sh"_s;
+    Program program(shell,
+                    {u"-c"_s, u"exec 3<&0; exec %1 hold --fd 3 job </dev/null"_s.arg(QStringLiteral(QDISTLOCK))});
+    QVERIFY(program.waitForOutput("held job"));
+    QVERIFY(m_server->exists("lock:job"));
+    program.closeWriteChannel();
+    QCOMPARE(program.waitForStatus(), 0);
+}
+
+void tst_Hold::signalEnds_data()
+{
+    QTest::addColumn<int>("number");
+    QTest::newRow("SIGINT") << SIGINT;
+    QTest::newRow("SIGTERM") << SIGTERM;
+    QTest::newRow("SIGHUP") << SIGHUP;
+}
+
+void tst_Hold::signalEnds()
+{
+    QFETCH(int, number);
+    Program program(setup(), {u"hold"_s, u"job"_s});
+    QVERIFY(program.waitForOutput("held job"));
+    program.sendSignal(number);
+    QCOMPARE(program.waitForStatus(), 128 + number);
+    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+    QCOMPARE(program.errors(), QByteArray());
+}
+
+void tst_Hold::signalInTheQueue()
+{
+    m_server->command({"SET", "lock:job", "foreign", "PX", "60000"});
+    Program program(setup(), {u"hold"_s, u"job"_s});
+    QVERIFY(eventually([this] { return m_server->exists("{lock:job}:queue"); }));
+    program.sendSignal(SIGINT);
+    QCOMPARE(program.waitForStatus(), 130);
+    QCOMPARE(program.output(), QByteArray());
+    QVERIFY(eventually([this] { return lockKeys(*m_server) == QList<QByteArray>{"lock:job"}; }));
+}
+
+void tst_Hold::endOfInputInTheQueue()
+{
+    m_server->command({"SET", "lock:job", "foreign", "PX", "60000"});
+    Program program(setup(), {u"hold"_s, u"job"_s});
+    QVERIFY(eventually([this] { return m_server->exists("{lock:job}:queue"); }));
+    program.closeWriteChannel(); // nobody wants the lock any more
+    QCOMPARE(program.waitForStatus(), 0);
+    QCOMPARE(program.output(), QByteArray());
+    QVERIFY(eventually([this] { return lockKeys(*m_server) == QList<QByteArray>{"lock:job"}; }));
+}
+
+void tst_Hold::terminalEnd()
+{
+    Terminal terminal;
+    Program::Setup onTerminal = setup();
+    onTerminal.inChild = [&terminal] { terminal.attach(); };
+    Program program(onTerminal, {u"hold"_s, u"job"_s});
+    QVERIFY(terminal.waitForOutput("held job"));
+    terminal.write("\x04");
+    QCOMPARE(program.waitForStatus(), 0);
+}
+
+void tst_Hold::lost()
+{
+    Program program(setup(), {u"--json"_s, u"hold"_s, u"--lease"_s, u"300ms"_s, u"job"_s});
+    QVERIFY(program.waitForOutput("\n"));
+    m_server->command({"SET", "lock:job", "other", "PX", "60000"});
+    QCOMPARE(program.waitForStatus(), 79);
+    QVERIFY2(program.errors().contains("it was lost"), program.errors().constData());
+    const QByteArray line = program.output().trimmed().split('\n').last();
+    QCOMPARE(QJsonDocument::fromJson(line).object().value(u"outcome"_s).toString(), u"lost"_s);
+    QCOMPARE(m_server->get("lock:job"), "other"_ba);
+}
+
+void tst_Hold::severalNames()
+{
+    Program program(setup(), {u"hold"_s, u"b,a"_s});
+    QVERIFY(program.waitForOutput("held b,a fence "));
+    QVERIFY(m_server->exists("lock:a") && m_server->exists("lock:b"));
+    program.closeWriteChannel();
+    QCOMPARE(program.waitForStatus(), 0);
+    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+}
+
+void tst_Hold::json()
+{
+    Program program(setup(), {u"hold"_s, u"--json"_s, u"b,a"_s});
+    QVERIFY(eventually([&] { return program.output().count('\n') == 2; }));
+    const QList<QByteArray> lines = program.output().trimmed().split('\n');
+    const QList<QByteArray> names{"b", "a"};
+    for (qsizetype i = 0; i < 2; ++i) {
+        const QJsonObject object = QJsonDocument::fromJson(lines.at(i)).object();
+        QCOMPARE(object.value(u"command"_s).toString(), u"hold"_s);
+        QCOMPARE(object.value(u"outcome"_s).toString(), u"held"_s);
+        QCOMPARE(object.value(u"name"_s).toString().toUtf8(), names.at(i));
+        QCOMPARE(object.value(u"fence"_s).toInteger(), m_server->get("{lock:" + names.at(i) + "}:fence").toLongLong());
+    }
+    program.closeWriteChannel();
+    QCOMPARE(program.waitForStatus(), 0);
+}
+
+void tst_Hold::conflict()
+{
+    m_server->command({"SET", "lock:job", "foreign", "PX", "60000"});
+    Program program(setup(), {u"hold"_s, u"-n"_s, u"job"_s});
+    QCOMPARE(program.waitForStatus(), 75);
+    QCOMPARE(program.output(), QByteArray());
+}
+
+void tst_Hold::badInput_data()
+{
+    QTest::addColumn<QStringList>("arguments");
+    QTest::addColumn<QByteArray>("text");
+    QTest::newRow("no such process") << QStringList{u"--pid"_s, u"999999999"_s, u"job"_s}
+                                     << QByteArray("there is no process 999999999");
+    QTest::newRow("process 0") << QStringList{u"--pid"_s, u"0"_s, u"job"_s} << QByteArray("there is no process 0");
+    QTest::newRow("descriptor is not open")
+            << QStringList{u"--fd"_s, u"77"_s, u"job"_s} << QByteArray("77 is not open");
+    QTest::newRow("descriptor for writing") << QStringList{u"--fd"_s, u"1"_s, u"job"_s} << QByteArray("1 is not open");
+    QTest::newRow("both") << QStringList{u"--fd"_s, u"0"_s, u"--pid"_s, u"1"_s, u"job"_s}
+                          << QByteArray("exclude each other");
+}
+
+void tst_Hold::badInput()
+{
+    QFETCH(QStringList, arguments);
+    QFETCH(QByteArray, text);
+    Program program(setup(), QStringList{u"hold"_s} + arguments);
+    QCOMPARE(program.waitForStatus(), 64);
+    QVERIFY2(program.errors().contains(text), program.errors().constData());
+    QCOMPARE(program.errors().count('\n'), 1);
+    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+}
+
+QTEST_GUILESS_MAIN(tst_Hold)
+#include "tst_hold.moc"

@@ -1,0 +1,619 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// `qdistlock run` while nothing goes wrong with the lock: its child, its exit codes, waiting, and bad input.
+
+#include "clitest.h"
+
+#include "support/certificates.h"
+#include "support/fakeserver.h"
+
+#include <QtCore/qelapsedtimer.h>
+#include <QtCore/qfile.h>
+#include <QtCore/qrandom.h>
+#include <QtCore/qregularexpression.h>
+
+#include <algorithm>
+
+#include <signal.h>
+#include <unistd.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace CliTesting;
+using namespace Support;
+
+namespace {
+
+/// In passwords; must not show anywhere.
+constexpr auto Canary = "canary-7fb1";
+
+} // namespace
+
+class tst_Run : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+
+    void exitCodes();
+    void endedBySignal_data();
+    void endedBySignal();
+    void shell_data();
+    void shell();
+    void optionsOfTheChild();
+    void binaryInputAndOutput();
+    void environment();
+    void secretsAreRemoved_data();
+    void secretsAreRemoved();
+    void descriptors();
+    void inheritedSignals();
+    void cannotExecute_data();
+    void cannotExecute();
+
+    void fewCommands();
+    void heldWhileTheChildRuns();
+    void backgroundProcessDoesNotKeepTheLock();
+    void minHold();
+    void conflict_data();
+    void conflict();
+    void signalInTheQueue_data();
+    void signalInTheQueue();
+    void orderOfArrival();
+    void severalNames();
+    void severalNamesBusy();
+    void severalNamesInAnyOrder();
+
+    void badInput_data();
+    void badInput();
+    void serverAway_data();
+    void serverAway();
+    void waitsForTheServer();
+    void wrongPassword();
+    void missingRight();
+    void keyOfAnotherType();
+    void releaseIsNotConfirmed();
+    void notShownInTheListOfProcesses();
+
+private:
+    Program::Setup setup() const { return {m_server->url().toEncoded()}; }
+
+    std::unique_ptr<RedisServer> m_server;
+};
+
+void tst_Run::initTestCase()
+{
+    m_server = std::make_unique<RedisServer>(RedisServer::Options::withTcp());
+    QVERIFY2(m_server->start(), qPrintable(m_server->errorString()));
+}
+
+void tst_Run::init()
+{
+    m_server->command({"FLUSHALL"});
+}
+
+void tst_Run::exitCodes()
+{
+#ifdef QDISTLOCK_LONG_TESTS
+    constexpr int Step = 1;
+#else
+    constexpr int Step = 15;
+#endif
+    // Several at a time, each with its own lock.
+    for (int first = 0; first < 256; first += 4 * Step) {
+        std::vector<std::unique_ptr<Program>> programs;
+        for (int i = 0; i < 4 && first + i * Step < 256; ++i) {
+            const QString code = QString::number(first + i * Step);
+            programs.push_back(std::make_unique<Program>(
+                    setup(), QStringList{u"run"_s, u"code-"_s + code, u"sh"_s, u"-c"_s, u"exit "_s + code}));
+        }
+        for (size_t i = 0; i < programs.size(); ++i) {
+            QCOMPARE(programs.at(i)->waitForStatus(), first + int(i) * Step);
+            QCOMPARE(programs.at(i)->errors(), QByteArray());
+        }
+    }
+    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+}
+
+void tst_Run::endedBySignal_data()
+{
+    QTest::addColumn<int>("number");
+    QTest::addColumn<bool>("isRaised");
+    QTest::newRow("SIGHUP") << SIGHUP << true;
+    QTest::newRow("SIGINT") << SIGINT << true;
+    QTest::newRow("SIGQUIT") << SIGQUIT << true;
+    QTest::newRow("SIGTERM") << SIGTERM << true;
+    QTest::newRow("SIGKILL") << SIGKILL << false;
+    QTest::newRow("SIGABRT") << SIGABRT << false;
+    QTest::newRow("SIGSEGV") << SIGSEGV << false;
+    QTest::newRow("SIGUSR1") << SIGUSR1 << false;
+    QTest::newRow("SIGPIPE") << SIGPIPE << false;
+    QTest::newRow("SIGRTMAX") << SIGRTMAX << false;
+}
+
+void tst_Run::endedBySignal()
+{
+    QFETCH(int, number);
+    QFETCH(bool, isRaised);
+    Program program(setup(), {u"run"_s, u"job"_s, u"sh"_s, u"-c"_s, u"ulimit -c 0; kill -%1 $$"_s.arg(number)});
+    QCOMPARE(program.waitForStatus(), 128 + number);
+    // A loop of the calling shell ends only if the signal has ended this program, too.
+    QCOMPARE(program.exitStatus(), isRaised ? QProcess::CrashExit : QProcess::NormalExit);
+    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+}
+
+void tst_Run::shell_data()
+{
+    QTest::addColumn<QString>("shell");
+    QTest::addColumn<QByteArray>("name");
+    QTest::newRow("none") << QString() << QByteArray("/bin/sh");
+    QTest::newRow("bash") << u"/bin/bash"_s << QByteArray("/bin/bash");
+}
+
+void tst_Run::shell()
+{
+    QFETCH(QString, shell);
+    QFETCH(QByteArray, name);
+    Program::Setup withShell = setup();
+    withShell.environment = {{u"SHELL"_s, shell}};
+    const Result result = run(withShell, {u"run"_s, u"job"_s, u"-c"_s, u"echo \"$0 a  b\" | cat; exit 5"_s});
+    QCOMPARE(result.status, 5);
+    QCOMPARE(result.output, name + " a  b\n");
+}
+
+void tst_Run::optionsOfTheChild()
+{
+    const Result result = run(setup(),
+                              {u"run"_s, u"job"_s, u"printf"_s, u"<%s>"_s, u"-n"_s, u"--lease"_s, u"--"_s, u""_s});
+    QCOMPARE(result.output, "<-n><--lease><--><>"_ba);
+    QCOMPARE(run(setup(), {u"run"_s, u"--"_s, u"job"_s, u"--"_s, u"echo"_s, u"-c"_s}).output, "-c\n"_ba);
+}
+
+void tst_Run::binaryInputAndOutput()
+{
+    constexpr qsizetype Size = 64 * 1024 * 1024;
+    QByteArray bytes(Size, Qt::Uninitialized);
+    QRandomGenerator(1).fillRange(reinterpret_cast<quint32 *>(bytes.data()), Size / qsizetype(sizeof(quint32)));
+    Program program(setup(), {u"run"_s, u"job"_s, u"cat"_s});
+    program.write(bytes);
+    program.closeWriteChannel(); // its child sees the end
+    QCOMPARE(program.waitForStatus(), 0);
+    QVERIFY(program.output() == bytes);
+}
+
+void tst_Run::environment()
+{
+    const Result result = run(setup(), {u"run"_s, u"job,other"_s, u"env"_s});
+    QCOMPARE(result.status, 0);
+    const QList<QByteArray> lines = result.output.split('\n');
+    QVERIFY(lines.contains("QDISTLOCK_NAME=job,other"));
+    QVERIFY(lines.contains("QDISTLOCK_HELD=1"));
+    QVERIFY(lines.contains("QDISTLOCK_MODE=exclusive"));
+    const QByteArray fences = m_server->get("{lock:job}:fence") + ',' + m_server->get("{lock:other}:fence");
+    QVERIFY2(lines.contains("QDISTLOCK_FENCE=" + fences), result.output.constData());
+
+    // The variables of an outer run are replaced.
+    const Result nested = run(setup(),
+                              {u"run"_s, u"outer"_s, u"-c"_s,
+                               u"QDISTLOCK_LOST=x exec "_s + QStringLiteral(QDISTLOCK) + u" run inner env"_s});
+    QCOMPARE(nested.status, 0);
+    QCOMPARE(nested.output.count("QDISTLOCK_NAME="), 1);
+    QVERIFY(nested.output.contains("QDISTLOCK_NAME=inner\n"));
+    QCOMPARE(nested.output.count("QDISTLOCK_FENCE="), 1);
+    QVERIFY(!nested.output.contains("QDISTLOCK_LOST="));
+}
+
+void tst_Run::secretsAreRemoved_data()
+{
+    QTest::addColumn<QStringList>("options");
+    QTest::addColumn<bool>("arePassed");
+    QTest::newRow("default") << QStringList() << false;
+    QTest::newRow("--pass-env") << QStringList{u"--pass-env"_s} << true;
+}
+
+void tst_Run::secretsAreRemoved()
+{
+    QFETCH(QStringList, options);
+    QFETCH(bool, arePassed);
+    RedisServer::Options withPassword = RedisServer::Options::withTcp();
+    withPassword.password = Canary;
+    RedisServer server(withPassword);
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    QUrl url = server.tcpUrl();
+    url.setPassword(QString::fromLatin1(Canary));
+    const QStringList arguments = QStringList{u"run"_s, u"-v"_s} + options + QStringList{u"job"_s, u"env"_s};
+    for (const bool inUrl : {true, false}) {
+        const Program::Setup secret = inUrl
+                ? Program::Setup{url.toEncoded()}
+                : Program::Setup{server.tcpUrl().toEncoded(), {{u"QDISTLOCK_PASSWORD"_s, QString::fromLatin1(Canary)}}};
+        const Result result = run(secret, arguments);
+        QVERIFY2(result.status == 0, result.errors.constData());
+        QCOMPARE(result.output.contains(Canary), arePassed);
+        QVERIFY(!result.errors.contains(Canary));
+        QCOMPARE(result.output.contains("QDISTLOCK_URL="), arePassed || !inUrl);
+    }
+}
+
+void tst_Run::descriptors()
+{
+    const auto openDescriptors = [](const Result &result) {
+        QList<QByteArray> lines = result.output.simplified().split(' ');
+        std::sort(lines.begin(), lines.end());
+        return lines;
+    };
+    const QStringList list{u"sh"_s, u"-c"_s, u"ls /proc/$$/fd; echo $QDISTLOCK_LOST_FD"_s};
+    Program::Setup direct = setup();
+    direct.inChild = [] { ::dup2(STDERR_FILENO, 3); }; // inherited, besides those of the test
+    Program::Setup without = direct;
+    without.program = list.first();
+    QList<QByteArray> expected = openDescriptors(run(without, list.sliced(1)));
+    expected += {"4", "4"}; // the one that reaches its end when the lock is lost, and its number
+    std::sort(expected.begin(), expected.end());
+    QCOMPARE(openDescriptors(run(direct, QStringList{u"run"_s, u"job"_s} + list)), expected);
+}
+
+void tst_Run::inheritedSignals()
+{
+    // As nohup, and as the background jobs of a script.
+    Program::Setup ignoring = setup();
+    ignoring.inChild = [] {
+        ::signal(SIGHUP, SIG_IGN);
+        sigset_t blocked;
+        ::sigemptyset(&blocked);
+        ::sigaddset(&blocked, SIGUSR2);
+        ::sigprocmask(SIG_BLOCK, &blocked, nullptr);
+    };
+    Program program(ignoring, {u"run"_s, u"job"_s, QStringLiteral(SIGNALREPORTER)});
+    QVERIFY(program.waitForOutput("ready\n"));
+    const QByteArray before = program.output();
+    QVERIFY2(before.startsWith("ignored " + QByteArray::number(SIGHUP) + "\nblocked " + QByteArray::number(SIGUSR2)
+                               + "\npid="),
+             before.constData());
+    program.sendSignal(SIGHUP);
+    program.sendSignal(SIGUSR1);
+    QVERIFY(program.waitForOutput("signal " + QByteArray::number(SIGUSR1) + '\n'));
+    program.closeWriteChannel();
+    QCOMPARE(program.waitForStatus(), 0);
+    QVERIFY(!program.output().contains("signal 01"));
+
+    const Result normal = run(setup(), {u"run"_s, u"job"_s, QStringLiteral(SIGNALREPORTER)});
+    QVERIFY2(normal.output.startsWith("pid="), normal.output.constData());
+}
+
+void tst_Run::cannotExecute_data()
+{
+    QTest::addColumn<QString>("program");
+    QTest::addColumn<int>("status");
+    QTest::newRow("does not exist") << u"qdistlock-no-such-program"_s << 127;
+    QTest::newRow("path does not exist") << u"/nowhere/program"_s << 127;
+    QTest::newRow("folder") << u"/"_s << 126;
+    QTest::newRow("no right") << u"/proc/self/status"_s << 126;
+}
+
+void tst_Run::cannotExecute()
+{
+    QFETCH(QString, program);
+    QFETCH(int, status);
+    const Result result = run(setup(), {u"run"_s, u"job"_s, program});
+    QCOMPARE(result.status, status);
+    QVERIFY2(result.errors.contains("cannot execute \"" + program.toUtf8()), result.errors.constData());
+    QCOMPARE(result.errors.count('\n'), 1);
+    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+}
+
+void tst_Run::fewCommands()
+{
+    QCOMPARE(run(setup(), {u"run"_s, u"job"_s, u"true"_s}).status, 0); // the scripts are known from now on
+    // Without the login.
+    const auto calls = [this] {
+        const QHash<QByteArray, qint64> byName = m_server->commandCalls();
+        return byName.value("evalsha") + byName.value("eval") + byName.value("subscribe") + byName.value("publish");
+    };
+    const qint64 before = calls();
+    QCOMPARE(run(setup(), {u"run"_s, u"job"_s, u"true"_s}).status, 0);
+    QVERIFY2(calls() - before <= 3, qPrintable(QString::number(calls() - before)));
+}
+
+void tst_Run::heldWhileTheChildRuns()
+{
+    Program program(setup(), {u"run"_s, u"--lease"_s, u"300ms"_s, u"--prefix"_s, u"p:"_s, u"job"_s, u"cat"_s});
+    QVERIFY(eventually([this] { return m_server->exists("p:job"); }));
+    const QByteArray token = m_server->get("p:job");
+    // Renewed each 100 ms: more than two leases.
+    const qint64 before = m_server->commandsProcessed("evalsha");
+    QVERIFY(eventually([&] { return m_server->commandsProcessed("evalsha") > before + 8; }));
+    QCOMPARE(m_server->get("p:job"), token);
+    program.closeWriteChannel();
+    QCOMPARE(program.waitForStatus(), 0);
+    QVERIFY(!m_server->exists("p:job"));
+    QCOMPARE(program.errors(), QByteArray());
+}
+
+void tst_Run::backgroundProcessDoesNotKeepTheLock()
+{
+    Lifeline background;
+    Program::Setup withLifeline = setup();
+    withLifeline.environment = {background.variable()};
+    Program program(withLifeline,
+                    {u"run"_s, u"job"_s, u"-c"_s,
+                     u"exec 9>\"$LIFELINE\"; echo >&9; sleep 100 </dev/null >/dev/null 2>&1 & echo pid=$!"_s});
+    QCOMPARE(program.waitForStatus(), 0);
+    QVERIFY(!m_server->exists("lock:job"));
+    const qint64 id = program.numberIn("pid");
+    QVERIFY(isAlive(id));
+    QCOMPARE(::kill(pid_t(id), SIGKILL), 0);
+    QVERIFY(eventually([&] { return background.hasEnded(); }));
+}
+
+void tst_Run::minHold()
+{
+    QCOMPARE(run(setup(), {u"run"_s, u"--min-hold"_s, u"20s"_s, u"job"_s, u"true"_s}).status, 0);
+    QVERIFY(m_server->pttl("lock:job") > 10000);
+    QCOMPARE(run(setup(), {u"run"_s, u"-n"_s, u"job"_s, u"true"_s}).status, 75);
+}
+
+void tst_Run::conflict_data()
+{
+    QTest::addColumn<QStringList>("options");
+    QTest::addColumn<int>("status");
+    QTest::addColumn<QByteArray>("text");
+    QTest::newRow("-n") << QStringList{u"-n"_s} << 75 << QByteArray("is held by another library");
+    QTest::newRow("-w 0") << QStringList{u"-w"_s, u"0"_s} << 75 << QByteArray("is held by another library");
+    QTest::newRow("-w") << QStringList{u"-w"_s, u"0.2"_s} << 75 << QByteArray("was not free within 200ms");
+    QTest::newRow("-E") << QStringList{u"-nE9"_s} << 9 << QByteArray("is held by another library");
+    QTest::newRow("-E 0") << QStringList{u"-n"_s, u"-E"_s, u"0"_s} << 0 << QByteArray("is held by another library");
+}
+
+void tst_Run::conflict()
+{
+    QFETCH(QStringList, options);
+    QFETCH(int, status);
+    QFETCH(QByteArray, text);
+    m_server->command({"SET", "lock:job", "foreign", "PX", "60000"});
+    const Result result = run(setup(), QStringList{u"run"_s} + options + QStringList{u"job"_s, u"echo"_s, u"ran"_s});
+    QCOMPARE(result.status, status);
+    QCOMPARE(result.output, QByteArray());
+    QVERIFY2(result.errors.startsWith("qdistlock: lock \"job\" ") && result.errors.contains(text),
+             result.errors.constData());
+    QCOMPARE(result.errors.count('\n'), 1);
+    QCOMPARE(lockKeys(*m_server), QList<QByteArray>{"lock:job"});
+    QCOMPARE(m_server->get("lock:job"), "foreign"_ba);
+}
+
+void tst_Run::signalInTheQueue_data()
+{
+    QTest::addColumn<int>("number");
+    QTest::newRow("SIGINT") << SIGINT;
+    QTest::newRow("SIGTERM") << SIGTERM;
+    QTest::newRow("SIGHUP") << SIGHUP;
+    QTest::newRow("SIGQUIT") << SIGQUIT;
+}
+
+void tst_Run::signalInTheQueue()
+{
+    QFETCH(int, number);
+    m_server->command({"SET", "lock:job", "foreign", "PX", "60000"});
+    Program program(setup(), {u"run"_s, u"job"_s, u"echo"_s, u"ran"_s});
+    QVERIFY(eventually([this] { return m_server->exists("{lock:job}:queue"); }));
+    program.sendSignal(number);
+    QCOMPARE(program.waitForStatus(), 128 + number);
+    QCOMPARE(program.output(), QByteArray());
+    QVERIFY(eventually([this] { return lockKeys(*m_server) == QList<QByteArray>{"lock:job"}; }));
+}
+
+void tst_Run::orderOfArrival()
+{
+    constexpr int Count = 20;
+    QTemporaryDir folder;
+    Program::Setup withFile = setup();
+    withFile.environment = {{u"FILE"_s, folder.filePath(u"order"_s)}};
+    std::vector<std::unique_ptr<Program>> programs;
+    for (int i = 0; i < Count; ++i) {
+        // The first waits until all others are in the queue. A second one at the same time would find the folder.
+        programs.push_back(std::make_unique<Program>(
+                withFile,
+                QStringList{u"run"_s, u"job"_s, u"-c"_s,
+                            u"mkdir \"$FILE.d\" && echo %1 >>\"$FILE\"; %2 rmdir \"$FILE.d\""_s.arg(
+                                    QString::number(i), i == 0 ? u"cat;"_s : QString())}));
+        if (i == 0)
+            QVERIFY(eventually([this] { return m_server->exists("lock:job"); }));
+        else
+            QVERIFY(eventually([this, i] { return m_server->command({"ZCARD", "{lock:job}:queue"}).toInt() == i; }));
+    }
+    programs.front()->closeWriteChannel();
+    QByteArray expected;
+    for (int i = 0; i < Count; ++i) {
+        QCOMPARE(programs.at(size_t(i))->waitForStatus(), 0);
+        expected += QByteArray::number(i) + '\n';
+    }
+    QFile order(folder.filePath(u"order"_s));
+    QVERIFY(order.open(QIODevice::ReadOnly));
+    QCOMPARE(order.readAll(), expected);
+    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+}
+
+void tst_Run::severalNames()
+{
+    Program program(setup(), {u"run"_s, u"b,a"_s, u"cat"_s});
+    QVERIFY(eventually([this] { return m_server->exists("lock:a") && m_server->exists("lock:b"); }));
+    program.closeWriteChannel();
+    QCOMPARE(program.waitForStatus(), 0);
+    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+}
+
+void tst_Run::severalNamesBusy()
+{
+    m_server->command({"SET", "lock:b", "foreign", "PX", "60000"});
+    const Result result = run(setup(), {u"run"_s, u"-w"_s, u"200ms"_s, u"a,b"_s, u"echo"_s, u"ran"_s});
+    QCOMPARE(result.status, 75);
+    QCOMPARE(result.output, QByteArray());
+    QVERIFY2(result.errors.contains("lock \"b\""), result.errors.constData());
+    QVERIFY(eventually([this] { return lockKeys(*m_server) == QList<QByteArray>{"lock:b"}; }));
+}
+
+void tst_Run::severalNamesInAnyOrder()
+{
+    std::vector<std::unique_ptr<Program>> programs;
+    for (int i = 0; i < 8; ++i) {
+        programs.push_back(
+                std::make_unique<Program>(setup(), QStringList{u"run"_s, i % 2 ? u"a,b,c"_s : u"c,b,a"_s, u"true"_s}));
+    }
+    for (const auto &program : programs)
+        QCOMPARE(program->waitForStatus(), 0);
+}
+
+void tst_Run::badInput_data()
+{
+    QTest::addColumn<QStringList>("arguments");
+    QTest::addColumn<int>("status");
+    QTest::addColumn<QByteArray>("text");
+    const auto row = [](const char *name, const QStringList &arguments, int status, const QByteArray &text) {
+        QTest::newRow(name) << arguments << status << text;
+    };
+    row("unknown option", {u"run"_s, u"--leese"_s, u"job"_s, u"true"_s}, 64, "did you mean --lease?");
+    row("missing name", {u"run"_s}, 64, "NAME");
+    row("bad duration", {u"run"_s, u"-w"_s, u"soon"_s, u"job"_s, u"true"_s}, 64, "is not a duration");
+    row("lease too long", {u"run"_s, u"--lease"_s, u"25h"_s, u"job"_s, u"true"_s}, 64, "from 10 ms to 24 h");
+    row("lease of 0", {u"run"_s, u"--lease"_s, u"0"_s, u"job"_s, u"true"_s}, 64, "from 10 ms to 24 h");
+    row("min-hold too long", {u"run"_s, u"--min-hold"_s, u"1m"_s, u"job"_s, u"true"_s}, 64, "minHold");
+    row("kill-after too long", {u"run"_s, u"--lease"_s, u"3s"_s, u"--kill-after"_s, u"2s"_s, u"job"_s, u"true"_s}, 64,
+        "at most a third of the lease");
+    row("two waits", {u"run"_s, u"-n"_s, u"-w"_s, u"1"_s, u"job"_s, u"true"_s}, 64, "exclude each other");
+    row("two groups", {u"run"_s, u"--foreground"_s, u"--background-group"_s, u"job"_s, u"true"_s}, 64,
+        "exclude each other");
+    row("name that cannot be used", {u"run"_s, QString(100000, u'x'), u"true"_s}, 64, "name");
+    row("bad URL", {u"--server"_s, u"redis://u:canary-7fb1@"_s, u"run"_s, u"job"_s, u"true"_s}, 78, "--server");
+    row("bad port", {u"--server"_s, u"redis://u:canary-7fb1@host:99999"_s, u"run"_s, u"job"_s, u"true"_s}, 78,
+        "--server");
+    row("unknown scheme", {u"--server"_s, u"http://host"_s, u"run"_s, u"job"_s, u"true"_s}, 78, "http");
+    row("no URL", {u"--server"_s, u""_s, u"run"_s, u"job"_s, u"true"_s}, 78, "--server");
+}
+
+void tst_Run::badInput()
+{
+    QFETCH(QStringList, arguments);
+    QFETCH(int, status);
+    QFETCH(QByteArray, text);
+    const Result result = run(setup(), arguments);
+    QVERIFY2(result.status == status, result.errors.constData());
+    QVERIFY2(result.errors.startsWith("qdistlock: ") && result.errors.contains(text), result.errors.constData());
+    QCOMPARE(result.errors.count('\n'), 1);
+    QVERIFY2(!result.errors.contains(Canary), result.errors.constData());
+    QCOMPARE(result.output, QByteArray());
+    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+}
+
+void tst_Run::serverAway_data()
+{
+    QTest::addColumn<QByteArray>("server");
+    QTest::addColumn<QStringList>("options");
+    QTest::newRow("nobody listens") << QByteArray("redis://127.0.0.1:1") << QStringList();
+    QTest::newRow("nobody listens, -n") << QByteArray("redis://127.0.0.1:1") << QStringList{u"-n"_s};
+    QTest::newRow("no such host") << QByteArray("redis://qdistlock.invalid") << QStringList();
+    QTest::newRow("no such socket") << QByteArray("unix:///nowhere/redis.sock") << QStringList();
+    QTest::newRow("does not answer") << QByteArray() << QStringList();
+}
+
+void tst_Run::serverAway()
+{
+    QFETCH(QByteArray, server);
+    QFETCH(QStringList, options);
+    FakeServer silent{QByteArray()};
+    silent.setAnswersLogin(false);
+    if (server.isEmpty())
+        server = silent.url().toEncoded();
+    QElapsedTimer time;
+    time.start();
+    const Result result = run({server},
+                              QStringList{u"run"_s, u"--connect-timeout"_s, u"200ms"_s} + options
+                                      + QStringList{u"job"_s, u"echo"_s, u"ran"_s});
+    QVERIFY2(result.status == 69, result.errors.constData());
+    QVERIFY(time.elapsed() < 10000);
+    QCOMPARE(result.output, QByteArray());
+    QVERIFY2(result.errors.startsWith("qdistlock: "), result.errors.constData());
+    QCOMPARE(result.errors.count('\n'), 1);
+}
+
+void tst_Run::waitsForTheServer()
+{
+    RedisServer late(RedisServer::Options::withTcp());
+    QVERIFY(late.start());
+    const QByteArray url = late.tcpUrl().toEncoded();
+    late.stop();
+    Program program({url}, {u"run"_s, u"--connect-timeout"_s, u"30s"_s, u"job"_s, u"true"_s});
+    QVERIFY(program.waitForStarted());
+    QVERIFY(late.start());
+    QCOMPARE(program.waitForStatus(), 0);
+}
+
+void tst_Run::wrongPassword()
+{
+    RedisServer::Options withPassword = RedisServer::Options::withTcp();
+    withPassword.password = "right";
+    RedisServer server(withPassword);
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    QUrl url = server.tcpUrl();
+    url.setPassword(QString::fromLatin1(Canary));
+    const Result result = run({url.toEncoded()}, {u"run"_s, u"job"_s, u"echo"_s, u"ran"_s});
+    QVERIFY2(result.status == 77, result.errors.constData());
+    QCOMPARE(result.output, QByteArray());
+    QCOMPARE(result.errors.count('\n'), 1);
+    QVERIFY(!result.errors.contains(Canary));
+}
+
+void tst_Run::missingRight()
+{
+    RedisServer::Options withUser = RedisServer::Options::withTcp();
+    withUser.users = {"reader on >secret ~lock:* ~{lock:*}* &* +ping +get +client +subscribe"};
+    RedisServer server(withUser);
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    QUrl url = server.tcpUrl();
+    url.setUserName(u"reader"_s);
+    url.setPassword(u"secret"_s);
+    const Result result = run({url.toEncoded()}, {u"run"_s, u"job"_s, u"echo"_s, u"ran"_s});
+    QVERIFY2(result.status == 77, result.errors.constData());
+    QCOMPARE(result.output, QByteArray());
+    QCOMPARE(result.errors.count('\n'), 1);
+}
+
+void tst_Run::keyOfAnotherType()
+{
+    m_server->command({"RPUSH", "lock:job", "a"});
+    const Result result = run(setup(), {u"run"_s, u"job"_s, u"echo"_s, u"ran"_s});
+    QVERIFY2(result.status == 64, result.errors.constData());
+    QCOMPARE(result.output, QByteArray());
+    QCOMPARE(result.errors.count('\n'), 1);
+    QCOMPARE(m_server->command({"LLEN", "lock:job"}).toInt(), 1);
+}
+
+void tst_Run::releaseIsNotConfirmed()
+{
+    Program program(setup(), {u"run"_s, u"job"_s, u"-c"_s, u"cat; exit 3"_s});
+    QVERIFY(eventually([this] { return m_server->exists("lock:job"); }));
+    m_server->pause();
+    program.closeWriteChannel();
+    const int status = program.waitForStatus();
+    m_server->resume();
+    QCOMPARE(status, 3); // the job has done its work
+    QVERIFY2(program.errors().contains("has not confirmed the release"), program.errors().constData());
+}
+
+void tst_Run::notShownInTheListOfProcesses()
+{
+    QUrl url = m_server->tcpUrl();
+    url.setPassword(QString::fromLatin1(Canary));
+    Program program({}, {u"--server"_s, url.toString(), u"--connect-timeout=1m"_s, u"run"_s, u"job"_s, u"cat"_s});
+    QVERIFY(program.waitForStarted());
+    QFile list(u"/proc/%1/cmdline"_s.arg(program.processId()));
+    const auto commandLine = [&list] {
+        list.close();
+        return list.open(QIODevice::ReadOnly) ? list.readAll() : QByteArray();
+    };
+    QVERIFY(eventually([&] { return commandLine().contains("redis://*"); }));
+    QVERIFY(!commandLine().contains(Canary));
+    QVERIFY(commandLine().endsWith(QByteArray("job\0cat\0", 8)));
+}
+
+QTEST_GUILESS_MAIN(tst_Run)
+#include "tst_run.moc"

@@ -1,0 +1,379 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// `qdistlock run` when the lock is lost: the child is dead before anybody else can get the lock.
+
+#include "clitest.h"
+
+#include <QtCore/qhash.h>
+#include <QtCore/qrandom.h>
+
+#include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace CliTesting;
+using namespace Support;
+
+namespace {
+
+#ifdef QDISTLOCK_LONG_TESTS
+constexpr int Rounds = 100;
+#else
+constexpr int Rounds = 2;
+#endif
+
+} // namespace
+
+class tst_RunLoss : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+    void cleanup();
+
+    void serverStopped();
+    void serverBackInTime();
+    void renewalFails_data();
+    void renewalFails();
+    void handedOver();
+    void noRenew();
+
+    void takenAway_data();
+    void takenAway();
+    void takenAwayFromStubbornChild();
+    void oneOfSeveral();
+    void policyKill();
+    void policyWarn();
+    void lostDescriptor();
+    void lossCommand_data();
+    void lossCommand();
+    void standardErrorIsFull();
+
+private:
+    Program::Setup setup(const Lifeline *lifeline = nullptr) const
+    {
+        Program::Setup result{m_server->url().toEncoded()};
+        if (lifeline)
+            result.environment = {lifeline->variable()};
+        return result;
+    }
+    static QHash<QString, QString> scripts();
+    void stopServer(milliseconds after);
+
+    std::unique_ptr<RedisServer> m_server;
+};
+
+void tst_RunLoss::initTestCase()
+{
+    m_server = std::make_unique<RedisServer>();
+    QVERIFY2(m_server->start(), qPrintable(m_server->errorString()));
+}
+
+void tst_RunLoss::init()
+{
+    m_server->command({"FLUSHALL"});
+}
+
+void tst_RunLoss::cleanup()
+{
+    m_server->resume();
+}
+
+QHash<QString, QString> tst_RunLoss::scripts()
+{
+    return {
+            {u"child"_s, livingScript(QString(), u"exec sleep 100"_s)},
+            {u"ignores-term"_s, livingScript(u"trap '' TERM;"_s, u"exec sleep 100"_s)},
+            {u"grandchildren"_s, livingScript(u"sleep 100 & (sleep 100; true) &"_s, u"sleep 100; true"_s)},
+            {u"grandchildren-ignore-term"_s,
+             livingScript(u"(trap '' TERM; sleep 100) & (trap '' TERM; sleep 100; true) &"_s, u"sleep 100; true"_s)},
+            {u"other-session"_s,
+             livingScript(u"(trap '' TERM; setsid sh -c 'sleep 100 & sleep 100') &"_s, u"sleep 100; true"_s)},
+            {u"daemon"_s,
+             livingScript(u"(setsid sh -c 'trap \"\" TERM; sleep 100 & sleep 100' &);"_s, u"sleep 100; true"_s)},
+            {u"stopped"_s, livingScript(QString(), u"kill -STOP $$; sleep 100"_s)},
+            {u"all-of-them"_s,
+             livingScript(u"(trap '' TERM; sleep 100; true) & setsid sleep 100 &"_s,
+                          u"trap '' TERM; sleep 100; true"_s)},
+    };
+}
+
+void tst_RunLoss::serverStopped()
+{
+    // At any moment between two renewals.
+    QRandomGenerator random(1);
+    for (int round = 0; round < Rounds; ++round) {
+        stopServer(milliseconds(random.bounded(600)));
+        if (QTest::currentTestFailed()) {
+            qInfo("round %d", round);
+            return;
+        }
+    }
+}
+
+/// Stops the server while each script runs under a lock. The test fails if one of them outlives its lock.
+void tst_RunLoss::stopServer(milliseconds after)
+{
+    struct Holder
+    {
+        QString name;
+        Lifeline lifeline;
+        std::unique_ptr<Program> program;
+        nanoseconds expiry{0};
+    };
+    std::vector<std::unique_ptr<Holder>> holders;
+    const QHash<QString, QString> all = scripts();
+    for (auto it = all.cbegin(); it != all.cend(); ++it) {
+        auto holder = std::make_unique<Holder>();
+        holder->name = it.key();
+        holder->program = std::make_unique<Program>(
+                setup(&holder->lifeline), QStringList{u"run"_s, u"--lease"_s, u"800ms"_s, it.key(), u"-c"_s, *it});
+        holders.push_back(std::move(holder));
+    }
+    for (const auto &holder : holders)
+        QVERIFY2(eventually([&] { return holder->lifeline.bytes() > 0; }), qPrintable(holder->name));
+    const nanoseconds stopAt = bootTime() + after;
+    QVERIFY(eventually([&] { return bootTime() >= stopAt; }));
+    // A renewal between the question and the stop would only move the real expiry to a later moment.
+    for (const auto &holder : holders)
+        holder->expiry = earliestExpiry(*m_server, "lock:" + holder->name.toUtf8());
+    m_server->pause();
+    for (const auto &holder : holders) {
+        QVERIFY(holder->expiry > 0ns);
+        QVERIFY2(eventually([&] { return holder->lifeline.hasEnded(); }), qPrintable(holder->name));
+        QCOMPARE(holder->program->waitForStatus(), 79);
+        const nanoseconds rest = holder->expiry - holder->lifeline.endedAt();
+        QVERIFY2(rest > 0ns,
+                 qPrintable(u"%1 outlived its lock by %2 us"_s.arg(holder->name).arg(-rest.count() / 1000)));
+        const QByteArray errors = holder->program->errors();
+        QVERIFY2(errors.contains("was not renewed in time; the command is ended"), errors.constData());
+    }
+    m_server->resume();
+    for (const auto &holder : holders)
+        QCOMPARE(run(setup(), {u"run"_s, holder->name, u"true"_s}).status, 0);
+}
+
+void tst_RunLoss::serverBackInTime()
+{
+    Program program(setup(), {u"run"_s, u"--lease"_s, u"2s"_s, u"job"_s, u"cat"_s});
+    QVERIFY(eventually([this] { return m_server->exists("lock:job"); }));
+    m_server->pause();
+    QVERIFY2(program.waitForErrors("could not be renewed yet"), program.errors().constData()); // two thirds have passed
+    m_server->resume();
+    const qint64 before = m_server->commandsProcessed("evalsha");
+    QVERIFY(eventually([&] { return m_server->commandsProcessed("evalsha") > before; }));
+    program.closeWriteChannel();
+    QCOMPARE(program.waitForStatus(), 0);
+}
+
+void tst_RunLoss::renewalFails_data()
+{
+    QTest::addColumn<QStringList>("options");
+    QTest::addColumn<QByteArray>("output");
+    // The child prints the time of SIGTERM, and dies of SIGKILL.
+    QTest::newRow("term") << QStringList() << QByteArray("term\n");
+    QTest::newRow("kill") << QStringList{u"--on-lost"_s, u"kill"_s} << QByteArray();
+}
+
+void tst_RunLoss::renewalFails()
+{
+    QFETCH(QStringList, options);
+    QFETCH(QByteArray, output);
+    Lifeline lifeline;
+    Program program(setup(&lifeline),
+                    QStringList{u"run"_s, u"--lease"_s, u"800ms"_s} + options
+                            + QStringList{u"job"_s, u"-c"_s,
+                                          livingScript(u"trap 'echo term' TERM;"_s,
+                                                       u"while :; do sleep 100 & wait $!; done"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    m_server->pause();
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
+    QCOMPARE(program.waitForStatus(), 79);
+    QCOMPARE(program.output(), output);
+}
+
+void tst_RunLoss::handedOver()
+{
+    // Until its first renewal, the lease of a lock that was handed over is shorter than --kill-after.
+    Program holder(setup(), {u"run"_s, u"job"_s, u"cat"_s});
+    QVERIFY(eventually([this] { return m_server->exists("lock:job"); }));
+    Program waiter(setup(), {u"run"_s, u"job"_s, u"-c"_s, u"trap 'echo term' TERM; echo started; cat"_s});
+    QVERIFY(eventually([this] { return m_server->exists("{lock:job}:queue"); }));
+    holder.closeWriteChannel();
+    QCOMPARE(holder.waitForStatus(), 0);
+    QVERIFY(waiter.waitForOutput("started\n"));
+    QVERIFY(eventually([this] { return m_server->pttl("lock:job") > 10000; })); // renewed
+    waiter.closeWriteChannel();
+    QCOMPARE(waiter.waitForStatus(), 0);
+    QCOMPARE(waiter.output(), "started\n"_ba);
+}
+
+void tst_RunLoss::noRenew()
+{
+    Lifeline lifeline;
+    Program program(setup(&lifeline),
+                    {u"run"_s, u"--no-renew"_s, u"--lease"_s, u"500ms"_s, u"job"_s, u"-c"_s,
+                     livingScript(QString(), u"exec sleep 100"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    const nanoseconds expiry = earliestExpiry(*m_server, "lock:job");
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
+    QCOMPARE(program.waitForStatus(), 79);
+    QVERIFY(lifeline.endedAt() < expiry);
+    QVERIFY2(program.errors().contains("--no-renew"), program.errors().constData());
+    QVERIFY(!m_server->exists("lock:job")); // not only expired, but released
+}
+
+void tst_RunLoss::takenAway_data()
+{
+    QTest::addColumn<QList<QByteArray>>("command");
+    QTest::addColumn<QByteArray>("left");
+    QTest::newRow("deleted") << QList<QByteArray>{"DEL", "lock:job"} << QByteArray();
+    QTest::newRow("stolen") << QList<QByteArray>{"SET", "lock:job", "other", "PX", "60000"} << QByteArray("other");
+}
+
+void tst_RunLoss::takenAway()
+{
+    QFETCH(QList<QByteArray>, command);
+    QFETCH(QByteArray, left);
+    Lifeline lifeline;
+    Program program(setup(&lifeline),
+                    {u"run"_s, u"--lease"_s, u"600ms"_s, u"job"_s, u"-c"_s,
+                     livingScript(u"sleep 100 &"_s, u"sleep 100; true"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    m_server->command(command);
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
+    QCOMPARE(program.waitForStatus(), 79);
+    QVERIFY2(program.errors().contains("it was lost"), program.errors().constData());
+    QCOMPARE(m_server->get("lock:job"), left);
+}
+
+void tst_RunLoss::takenAwayFromStubbornChild()
+{
+    Lifeline lifeline;
+    Program program(setup(&lifeline),
+                    {u"run"_s, u"--lease"_s, u"900ms"_s, u"--kill-after"_s, u"300ms"_s, u"job"_s, u"-c"_s,
+                     livingScript(u"trap '' TERM;"_s, u"sleep 100; true"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    m_server->command({"DEL", "lock:job"});
+    QVERIFY(program.waitForErrors("it was lost"));
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }, 10s));
+    QCOMPARE(program.waitForStatus(), 79);
+}
+
+void tst_RunLoss::oneOfSeveral()
+{
+    Lifeline lifeline;
+    Program program(
+            setup(&lifeline),
+            {u"run"_s, u"--lease"_s, u"600ms"_s, u"a,b"_s, u"-c"_s, livingScript(QString(), u"exec sleep 100"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    m_server->command({"DEL", "lock:b"});
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
+    QCOMPARE(program.waitForStatus(), 79);
+    QVERIFY2(program.errors().contains("\"b\""), program.errors().constData());
+    QCOMPARE(lockKeys(*m_server), QList<QByteArray>()); // the other one was released
+}
+
+void tst_RunLoss::policyKill()
+{
+    Lifeline lifeline;
+    Program program(setup(&lifeline),
+                    {u"run"_s, u"--lease"_s, u"600ms"_s, u"--on-lost"_s, u"kill"_s, u"job"_s, u"-c"_s,
+                     livingScript(u"trap 'echo term' TERM; sleep 100 &"_s, u"wait; sleep 100; true"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    m_server->command({"DEL", "lock:job"});
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
+    QCOMPARE(program.waitForStatus(), 79);
+    QCOMPARE(program.output(), QByteArray());
+}
+
+void tst_RunLoss::policyWarn()
+{
+    Lifeline lifeline;
+    Program program(setup(&lifeline),
+                    {u"run"_s, u"--lease"_s, u"300ms"_s, u"--on-lost"_s, u"warn"_s, u"job"_s, u"-c"_s,
+                     livingScript(QString(), u"cat; echo done"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    m_server->pause();
+    QVERIFY2(program.waitForErrors("the command goes on without it"), program.errors().constData());
+    QVERIFY(!lifeline.hasEnded());
+    program.closeWriteChannel();
+    QCOMPARE(program.waitForStatus(), 79);
+    QCOMPARE(program.output(), "done\n"_ba);
+}
+
+void tst_RunLoss::lostDescriptor()
+{
+    Program program(setup(),
+                    {u"run"_s, u"--lease"_s, u"600ms"_s, u"--on-lost"_s, u"warn"_s, u"job"_s, u"-c"_s,
+                     u"echo ready; cat <&$QDISTLOCK_LOST_FD; echo lost"_s});
+    QVERIFY(program.waitForOutput("ready\n"));
+    m_server->command({"DEL", "lock:job"});
+    QCOMPARE(program.waitForStatus(), 79);
+    QCOMPARE(program.output(), "ready\nlost\n"_ba);
+}
+
+void tst_RunLoss::lossCommand_data()
+{
+    QTest::addColumn<QByteArray>("action"); // empty = the server is stopped
+    QTest::addColumn<QByteArray>("reason");
+    QTest::newRow("deleted") << QByteArray("DEL lock:job") << QByteArray("deleted");
+    QTest::newRow("stolen") << QByteArray("SET lock:job other PX 60000") << QByteArray("stolen");
+    QTest::newRow("not renewed") << QByteArray() << QByteArray("lease-expired");
+}
+
+void tst_RunLoss::lossCommand()
+{
+    QFETCH(QByteArray, action);
+    QFETCH(QByteArray, reason);
+    Lifeline lifeline;
+    // Longer than the child lives.
+    Program program(setup(&lifeline),
+                    {u"run"_s, u"--lease"_s, u"600ms"_s, u"--on-lost-exec"_s,
+                     u"sleep 0.3; echo \"$QDISTLOCK_NAME $QDISTLOCK_LOST\""_s, u"job"_s, u"-c"_s,
+                     livingScript(QString(), u"exec sleep 100"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    if (action.isEmpty())
+        m_server->pause();
+    else
+        m_server->command(action.split(' '));
+    QCOMPARE(program.waitForStatus(), 79);
+    QVERIFY(lifeline.hasEnded());
+    QCOMPARE(program.output(), "job " + reason + '\n');
+}
+
+void tst_RunLoss::standardErrorIsFull()
+{
+    // Nobody reads what the program has to say: it must not wait for that.
+    int ends[2];
+    QCOMPARE(::pipe(ends), 0);
+    for (const int end : ends)
+        ::fcntl(end, F_SETFD, FD_CLOEXEC);
+    ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
+    const QByteArray filling(4096, '\n');
+    while (::write(ends[1], filling.constData(), size_t(filling.size())) > 0) {
+    }
+    ::fcntl(ends[1], F_SETFL, 0);
+    Lifeline lifeline;
+    Program::Setup full = setup(&lifeline);
+    full.inChild = [&] { ::dup2(ends[1], STDERR_FILENO); };
+    Program program(full,
+                    {u"run"_s, u"-v"_s, u"--lease"_s, u"800ms"_s, u"job"_s, u"-c"_s,
+                     livingScript(u"trap '' TERM;"_s, u"exec sleep 100"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    const nanoseconds expiry = earliestExpiry(*m_server, "lock:job");
+    m_server->pause();
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
+    QCOMPARE(program.waitForStatus(), 79);
+    ::close(ends[0]);
+    ::close(ends[1]);
+    QVERIFY(lifeline.endedAt() < expiry);
+}
+
+QTEST_GUILESS_MAIN(tst_RunLoss)
+#include "tst_runloss.moc"

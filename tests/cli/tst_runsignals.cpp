@@ -1,0 +1,350 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// `qdistlock run` and signals: those that are passed on, those of a terminal, and those that end qdistlock itself.
+
+#include "clitest.h"
+
+#include <QtCore/qcoreapplication.h>
+#include <QtCore/qhash.h>
+
+#include <vector>
+
+#include <signal.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace CliTesting;
+using namespace Support;
+
+namespace {
+
+/// A process that dies because of a signal is gone at once; the rest is for a loaded machine.
+constexpr milliseconds Soon = 5s;
+
+QByteArray signalLine(int number)
+{
+    return "signal " + QByteArray::number(number).rightJustified(2, '0') + '\n';
+}
+
+} // namespace
+
+class tst_RunSignals : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+
+    void forwarded_data();
+    void forwarded();
+    void toTheWholeGroup();
+    void childDecides();
+    void stoppedAndContinued();
+    void killed_data();
+    void killed();
+    void killedWithPolicyKeep();
+    void stoppedPastTheLease();
+    void guardianIsGone();
+
+    void terminalInterrupt();
+    void terminalSize();
+    void terminalStop();
+    void terminalInTheBackground();
+    void backgroundGroupOnTerminal();
+    void progressOnTerminal();
+
+private:
+    Program::Setup setup(const Lifeline *lifeline = nullptr) const
+    {
+        Program::Setup result{m_server->url().toEncoded()};
+        if (lifeline)
+            result.environment = {lifeline->variable()};
+        return result;
+    }
+    Program::Setup setup(const Terminal &terminal) const
+    {
+        Program::Setup result = setup();
+        result.environment = {{u"TERM"_s, u"xterm"_s}};
+        result.inChild = [&terminal] { terminal.attach(); };
+        return result;
+    }
+
+    std::unique_ptr<RedisServer> m_server;
+};
+
+void tst_RunSignals::initTestCase()
+{
+    m_server = std::make_unique<RedisServer>();
+    QVERIFY2(m_server->start(), qPrintable(m_server->errorString()));
+}
+
+void tst_RunSignals::init()
+{
+    m_server->command({"FLUSHALL"});
+}
+
+void tst_RunSignals::forwarded_data()
+{
+    QTest::addColumn<QList<int>>("numbers");
+    QTest::newRow("of A3") << QList<int>{SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,  SIGUSR1,
+                                         SIGUSR2, SIGCONT, SIGALRM, SIGWINCH, SIGTSTP};
+    QTest::newRow("others") << QList<int>{SIGVTALRM, SIGPROF, SIGURG, SIGIO, SIGPWR};
+    QTest::newRow("real-time") << QList<int>{SIGRTMIN, SIGRTMIN + 1, SIGRTMAX};
+}
+
+void tst_RunSignals::forwarded()
+{
+    QFETCH(QList<int>, numbers);
+    Program program(setup(), {u"run"_s, u"job"_s, QStringLiteral(SIGNALREPORTER)});
+    QVERIFY(program.waitForOutput("ready\n"));
+    QByteArray expected = program.output();
+    for (const int number : numbers) {
+        program.sendSignal(number);
+        expected += signalLine(number);
+        QVERIFY2(program.waitForOutput(expected), qPrintable(QString::number(number)));
+    }
+    program.closeWriteChannel();
+    QCOMPARE(program.waitForStatus(), 0);
+    QCOMPARE(program.output(), expected); // each once
+}
+
+void tst_RunSignals::toTheWholeGroup()
+{
+    Lifeline lifeline;
+    Program program(
+            setup(&lifeline),
+            {u"run"_s, u"job"_s, u"-c"_s, livingScript(u"sleep 100 & sleep 100 & (sleep 100; true) &"_s, u"wait"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    program.sendSignal(SIGTERM);
+    QCOMPARE(program.waitForStatus(), 128 + SIGTERM);
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }, Soon));
+}
+
+void tst_RunSignals::childDecides()
+{
+    Program program(setup(), {u"run"_s, u"job"_s, QStringLiteral(SIGNALREPORTER)});
+    QVERIFY(program.waitForOutput("ready\n"));
+    program.sendSignal(SIGTERM);
+    QVERIFY(program.waitForOutput(signalLine(SIGTERM)));
+    QVERIFY(m_server->exists("lock:job")); // as long as the child has not ended
+    program.sendSignal(SIGINT);
+    QVERIFY(program.waitForOutput(signalLine(SIGINT)));
+    program.closeWriteChannel();
+    QCOMPARE(program.waitForStatus(), 0);
+}
+
+void tst_RunSignals::stoppedAndContinued()
+{
+    Program program(
+            setup(),
+            {u"run"_s, u"--lease"_s, u"300ms"_s, u"job"_s, QStringLiteral(SIGNALREPORTER), QString::number(SIGTSTP)});
+    QVERIFY(program.waitForOutput("ready\n"));
+    const qint64 id = program.numberIn("pid");
+    QCOMPARE(program.numberIn("group"), id);
+    program.sendSignal(SIGTSTP);
+    QVERIFY(eventually([&] { return processState(id) == 'T'; }));
+    // The lock is renewed meanwhile: for two leases.
+    const qint64 before = m_server->commandsProcessed("evalsha");
+    QVERIFY(eventually([&] { return m_server->commandsProcessed("evalsha") > before + 6; }));
+    QCOMPARE(processState(id), 'T');
+    program.sendSignal(SIGCONT);
+    QVERIFY(program.waitForOutput(signalLine(SIGCONT)));
+    program.closeWriteChannel();
+    QCOMPARE(program.waitForStatus(), 0);
+}
+
+void tst_RunSignals::killed_data()
+{
+    QTest::addColumn<QStringList>("options");
+    QTest::addColumn<QString>("script");
+    QTest::newRow("child") << QStringList() << livingScript(QString(), u"exec sleep 100"_s);
+    QTest::newRow("grandchildren") << QStringList()
+                                   << livingScript(u"sleep 100 & (sleep 100; true) &"_s, u"sleep 100; true"_s);
+    QTest::newRow("ignores SIGTERM") << QStringList{u"--lease"_s, u"3s"_s, u"--kill-after"_s, u"200ms"_s}
+                                     << livingScript(u"trap '' TERM; sleep 100 &"_s, u"sleep 100; true"_s);
+    QTest::newRow("kill") << QStringList{u"--orphan"_s, u"kill"_s}
+                          << livingScript(u"trap '' TERM; sleep 100 &"_s, u"sleep 100; true"_s);
+    QTest::newRow("stopped child") << QStringList{u"--orphan"_s, u"kill"_s}
+                                   << livingScript(QString(), u"kill -STOP $$; sleep 100"_s);
+}
+
+void tst_RunSignals::killed()
+{
+    QFETCH(QStringList, options);
+    QFETCH(QString, script);
+    Lifeline lifeline;
+    Program program(setup(&lifeline), QStringList{u"run"_s} + options + QStringList{u"job"_s, u"-c"_s, script});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    program.sendSignal(SIGKILL);
+    const nanoseconds killedAt = bootTime();
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }, Soon));
+    qInfo("gone after %.1f ms", double((lifeline.endedAt() - killedAt).count()) / 1e6);
+}
+
+void tst_RunSignals::killedWithPolicyKeep()
+{
+    Lifeline lifeline;
+    Program program(setup(&lifeline),
+                    {u"run"_s, u"--orphan"_s, u"keep"_s, u"job"_s, u"-c"_s,
+                     livingScript(u"echo pid=$$;"_s, u"exec sleep 100"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    const qint64 id = program.numberIn("pid");
+    program.sendSignal(SIGKILL);
+    QVERIFY(program.waitForEnd());
+    QVERIFY(!eventually([&] { return lifeline.hasEnded(); }, 200ms));
+    QVERIFY(isAlive(id));
+    ::kill(pid_t(id), SIGKILL);
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }, Soon));
+}
+
+void tst_RunSignals::stoppedPastTheLease()
+{
+    const QHash<QString, QString> scripts{
+            {u"child"_s, livingScript(QString(), u"exec sleep 100"_s)},
+            {u"grandchildren"_s,
+             livingScript(u"trap '' TERM; sleep 100 & (sleep 100; true) &"_s, u"sleep 100; true"_s)},
+            {u"other-session"_s, livingScript(u"setsid sleep 100 &"_s, u"sleep 100; true"_s)},
+    };
+    std::vector<std::unique_ptr<Lifeline>> lifelines;
+    std::vector<std::unique_ptr<Program>> programs;
+    for (auto it = scripts.cbegin(); it != scripts.cend(); ++it) {
+        lifelines.push_back(std::make_unique<Lifeline>());
+        programs.push_back(std::make_unique<Program>(
+                setup(lifelines.back().get()), QStringList{u"run"_s, u"--lease"_s, u"1s"_s, it.key(), u"-c"_s, *it}));
+    }
+    const QStringList names = scripts.keys();
+    for (size_t i = 0; i < programs.size(); ++i) {
+        QVERIFY(eventually([&] { return lifelines.at(i)->bytes() > 0; }));
+        programs.at(i)->sendSignal(SIGSTOP);
+        QVERIFY(eventually([&] { return processState(programs.at(i)->processId()) == 'T'; }));
+    }
+    std::vector<nanoseconds> expiries;
+    for (const QString &name : names)
+        expiries.push_back(earliestExpiry(*m_server, "lock:" + name.toUtf8()));
+    for (size_t i = 0; i < programs.size(); ++i) {
+        QVERIFY(expiries.at(i) > 0ns);
+        QVERIFY(eventually([&] { return lifelines.at(i)->hasEnded(); }, Soon));
+        const nanoseconds rest = expiries.at(i) - lifelines.at(i)->endedAt();
+        QVERIFY2(rest > 0ns, qPrintable(u"%1: %2 us too late"_s.arg(names.at(qsizetype(i))).arg(-rest.count() / 1000)));
+        programs.at(i)->sendSignal(SIGCONT);
+        QCOMPARE(programs.at(i)->waitForStatus(), 79);
+    }
+}
+
+void tst_RunSignals::guardianIsGone()
+{
+    // Somebody has killed every process whose command line mentions qdistlock; the kernel ends the child.
+    Lifeline lifeline;
+    const QString name = u"guardian-%1"_s.arg(QCoreApplication::applicationPid());
+    Program program(setup(&lifeline), {u"run"_s, name, u"-c"_s, livingScript(QString(), u"exec sleep 100"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    TestProgram list(u"pgrep"_s, {u"-f"_s, u" run %1 -c"_s.arg(name)});
+    QVERIFY(list.waitForEnd());
+    const QList<QByteArray> ids = list.output().simplified().split(' ');
+    QVERIFY(ids.contains(QByteArray::number(program.processId())));
+    QCOMPARE(ids.size(), 2);
+    for (const QByteArray &id : ids)
+        ::kill(pid_t(id.toInt()), SIGKILL);
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }, Soon));
+}
+
+void tst_RunSignals::terminalInterrupt()
+{
+    Terminal terminal;
+    Program program(setup(terminal), {u"run"_s, u"job"_s, QStringLiteral(SIGNALREPORTER)});
+    QVERIFY(terminal.waitForOutput("ready\r\n"));
+    terminal.write("\x03");
+    QVERIFY(terminal.waitForOutput("signal 02\r\n"));
+    terminal.write("\x1c");
+    QVERIFY(terminal.waitForOutput("signal 03\r\n"));
+    program.sendSignal(SIGTERM); // by then a second SIGINT would have been passed on
+    QVERIFY(terminal.waitForOutput("signal 15\r\n"));
+    QCOMPARE(terminal.output().count("signal 02"), 1);
+    QCOMPARE(terminal.output().count("signal 03"), 1);
+    terminal.write("\x04");
+    QCOMPARE(program.waitForStatus(), 0);
+    QVERIFY(!m_server->exists("lock:job"));
+}
+
+void tst_RunSignals::terminalSize()
+{
+    Terminal terminal;
+    Program program(setup(terminal), {u"run"_s, u"job"_s, QStringLiteral(SIGNALREPORTER)});
+    QVERIFY(terminal.waitForOutput("ready\r\n"));
+    terminal.setSize(100, 30);
+    QVERIFY(terminal.waitForOutput("signal 28\r\n"));
+    program.sendSignal(SIGTERM);
+    QVERIFY(terminal.waitForOutput("signal 15\r\n"));
+    QCOMPARE(terminal.output().count("signal 28"), 1);
+    terminal.write("\x04");
+    QCOMPARE(program.waitForStatus(), 0);
+}
+
+void tst_RunSignals::terminalStop()
+{
+    // The job control of a shell.
+    Terminal terminal;
+    Program::Setup shell = setup(terminal);
+    shell.program = u"sh"_s;
+    Program program(shell,
+                    {u"-c"_s,
+                     u"set -m; %1 run --lease 2s job %2 20; echo stopped=$?; fg; echo ended=$?"_s.arg(
+                             QStringLiteral(QDISTLOCK), QStringLiteral(SIGNALREPORTER))});
+    QVERIFY(terminal.waitForOutput("ready\r\n"));
+    terminal.write("\x1a");
+    QVERIFY2(terminal.waitForOutput("stopped=148\r\n"), terminal.output().constData());
+    QVERIFY2(terminal.waitForOutput("signal 18\r\n"), terminal.output().constData());
+    QVERIFY(terminal.output().contains("stopped; lock \"job\" ends in "));
+    terminal.write("\x04");
+    QVERIFY2(terminal.waitForOutput("ended=0\r\n"), terminal.output().constData());
+    QCOMPARE(program.waitForStatus(), 0);
+}
+
+void tst_RunSignals::terminalInTheBackground()
+{
+    // The terminal belongs to the shell; messages must not stop the program that has a lock to renew.
+    Terminal terminal;
+    Program::Setup shell = setup(terminal);
+    shell.program = u"sh"_s;
+    Program program(
+            shell,
+            {u"-c"_s,
+             u"stty tostop; set -m; %1 run -v job true & wait $!; echo ended=$?"_s.arg(QStringLiteral(QDISTLOCK))});
+    QVERIFY2(terminal.waitForOutput("ended=0\r\n"), terminal.output().constData());
+    QVERIFY(terminal.output().contains("holding lock \"job\""));
+    QCOMPARE(program.waitForStatus(), 0);
+}
+
+void tst_RunSignals::backgroundGroupOnTerminal()
+{
+    Terminal terminal;
+    const QStringList options{u"run"_s, u"--background-group"_s, u"job"_s};
+    Program reporter(setup(terminal),
+                     options + QStringList{u"-c"_s, u"sleep 100 | "_s + QStringLiteral(SIGNALREPORTER)});
+    QVERIFY(terminal.waitForOutput("ready\r\n"));
+    terminal.write("\x03"); // reaches qdistlock alone, which passes it on
+    QVERIFY(terminal.waitForOutput("signal 02\r\n"));
+    QVERIFY(reporter.waitForEnd());
+
+    Terminal other;
+    Program reader(setup(other), options + QStringList{u"cat"_s});
+    QVERIFY2(other.waitForOutput("use --foreground"), other.output().constData());
+    reader.sendSignal(SIGKILL);
+    QVERIFY(reader.waitForEnd());
+}
+
+void tst_RunSignals::progressOnTerminal()
+{
+    m_server->command({"SET", "lock:job", "foreign", "PX", "60000"});
+    Terminal terminal;
+    Program program(setup(terminal), {u"run"_s, u"job"_s, u"true"_s});
+    QVERIFY2(terminal.waitForOutput("waiting for lock \"job\", 1st in the queue"), terminal.output().constData());
+    QVERIFY2(terminal.waitForOutput("held by another library"), terminal.output().constData());
+    terminal.write("\x03");
+    QCOMPARE(program.waitForStatus(), 130);
+    QVERIFY(terminal.output().contains("\r\x1b[K")); // nothing of it is left
+}
+
+QTEST_GUILESS_MAIN(tst_RunSignals)
+#include "tst_runsignals.moc"

@@ -1,0 +1,14 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QtCore/qbytearraylist.h>
+
+namespace Cli {
+
+/// The environment of this process, NAME=VALUE, for the child of `run`: without the variables that an outer `run` has
+/// set, and, unless \a withSecrets, without those that contain a password.
+QByteArrayList childEnvironment(bool withSecrets);
+
+} // namespace Cli

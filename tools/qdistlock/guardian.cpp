@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "guardian.h"
+
+#include "processtree.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifdef Q_OS_LINUX
+#  include <sys/prctl.h>
+#  include <sys/syscall.h>
+#endif
+
+using namespace std::chrono_literals;
+
+namespace Cli {
+
+namespace {
+
+/// How often the guardian asks whether the child has ended after SIGTERM.
+constexpr std::chrono::milliseconds EndPollInterval = 10ms;
+
+void closeAllBut(int keepA, int keepB)
+{
+#if defined(Q_OS_LINUX) && defined(SYS_close_range)
+    unsigned int from = 0;
+    for (const int keep : {std::min(keepA, keepB), std::max(keepA, keepB)}) {
+        if (keep < int(from))
+            continue;
+        if (keep > int(from) && ::syscall(SYS_close_range, from, unsigned(keep) - 1, 0) != 0)
+            break;
+        from = unsigned(keep) + 1;
+    }
+    if (from > 0 && ::syscall(SYS_close_range, from, ~0U, 0) == 0)
+        return;
+#endif
+    rlimit limit = {};
+    const bool isKnown = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    const int end = isKnown ? int(std::min<rlim_t>(limit.rlim_cur, 1 << 20)) : 65536;
+    for (int fd = 0; fd < end; ++fd) {
+        if (fd != keepA && fd != keepB)
+            ::close(fd);
+    }
+}
+
+} // namespace
+
+/// The guardian itself, after fork(). Single-threaded, and without Qt.
+struct Guardian::Process
+{
+    int pipe;
+    int timer;
+    OrphanPolicy policy;
+    std::chrono::nanoseconds killAfter;
+    Order order;
+
+    ProcessTree::Selection selection() const { return {order.child, order.group, 0}; }
+
+    /// -1: no end.
+    int pollTimeout() const
+    {
+        if (timer >= 0 || order.killAt == Never)
+            return -1;
+        const auto rest = std::chrono::ceil<std::chrono::milliseconds>(order.killAt - presentMoment());
+        return int(std::clamp<std::chrono::milliseconds>(rest, 0ms, 1h).count());
+    }
+
+    /// Reads all orders; false if the other end is closed.
+    bool readOrders()
+    {
+        for (;;) {
+            Order next;
+            const ssize_t size = ::read(pipe, &next, sizeof next);
+            if (size == sizeof next)
+                order = next;
+            else if (size < 0 && errno == EINTR)
+                continue;
+            else if (size < 0 && errno == EAGAIN)
+                return true;
+            else
+                return false;
+        }
+    }
+
+    void run()
+    {
+        for (;;) {
+            if (timer >= 0)
+                LeaseTimer::set(timer, order.killAt);
+            pollfd events[] = {{pipe, POLLIN, 0}, {timer, POLLIN, 0}};
+            ::poll(events, timer >= 0 ? 2 : 1, pollTimeout());
+            if (!readOrders()) {
+                endOrphan();
+                return;
+            }
+            if (order.child > 0 && presentMoment() >= order.killAt) {
+                ProcessTree::signal(selection(), SIGKILL);
+                order.killAt = Never;
+            }
+        }
+    }
+
+    void endOrphan() const
+    {
+        if (order.child <= 0 || policy == OrphanPolicy::Keep)
+            return;
+        if (policy == OrphanPolicy::Term) {
+#ifdef Q_OS_LINUX
+            const pid_t notified = order.child; // by PR_SET_PDEATHSIG
+#else
+            const pid_t notified = 0;
+#endif
+            ProcessTree::signal(selection(), SIGTERM, notified);
+            const Moment killAt = std::min(order.killAt, presentMoment() + killAfter);
+            while (ProcessTree::isAlive(selection())) {
+                const Moment rest = killAt - presentMoment();
+                if (rest <= 0ns)
+                    break;
+                const auto interval = std::min<std::chrono::nanoseconds>(rest, EndPollInterval);
+                ::poll(nullptr, 0, int(std::chrono::ceil<std::chrono::milliseconds>(interval).count()));
+            }
+        }
+        ProcessTree::signal(selection(), SIGKILL);
+    }
+};
+
+bool Guardian::start(OrphanPolicy policy, std::chrono::nanoseconds killAfter)
+{
+    int ends[2];
+    int idEnds[2];
+    if (::pipe(ends) != 0)
+        return false;
+    if (::pipe(idEnds) != 0) {
+        ::close(ends[0]);
+        ::close(ends[1]);
+        return false;
+    }
+    for (const int end : {ends[0], ends[1], idEnds[0], idEnds[1]})
+        ::fcntl(end, F_SETFD, FD_CLOEXEC);
+    // Forked twice, so that it is nobody's child: whatever waits for all descendants need not know it.
+    const pid_t first = ::fork();
+    if (first == 0) {
+        const pid_t second = ::fork();
+        if (second != 0)
+            ::_exit(second > 0 ? 0 : 1);
+        ::setsid();
+        sigset_t all;
+        ::sigfillset(&all);
+        ::sigprocmask(SIG_SETMASK, &all, nullptr);
+#ifdef Q_OS_LINUX
+        ::prctl(PR_SET_NAME, "qdl-guardian"); // not found by `pkill qdistlock`
+#endif
+        const pid_t id = ::getpid();
+        [[maybe_unused]] const ssize_t written = ::write(idEnds[1], &id, sizeof id);
+        closeAllBut(ends[0], -1);
+        ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+        Process process{ends[0], LeaseTimer::open(), policy, killAfter, {}};
+        process.run();
+        ::_exit(0);
+    }
+    ::close(ends[0]);
+    ::close(idEnds[1]);
+    int status = 0;
+    while (first > 0 && ::waitpid(first, &status, 0) < 0 && errno == EINTR) {
+    }
+    const bool started = first > 0 && ::read(idEnds[0], &m_id, sizeof m_id) == sizeof m_id;
+    ::close(idEnds[0]);
+    m_pipe = ends[1];
+    ::fcntl(m_pipe, F_SETFL, O_NONBLOCK);
+    if (!started)
+        dismiss();
+    return started;
+}
+
+void Guardian::guard(pid_t child, pid_t group)
+{
+    m_order.child = child;
+    m_order.group = group;
+    send();
+}
+
+void Guardian::setKillAt(Moment moment)
+{
+    m_order.killAt = moment;
+    if (m_order.child > 0)
+        send();
+}
+
+bool Guardian::send()
+{
+    // The pipe has room for thousands of orders; if it is full, the guardian is stopped.
+    return m_pipe >= 0 && (::write(m_pipe, &m_order, sizeof m_order) == sizeof m_order || errno == EAGAIN);
+}
+
+void Guardian::dismiss()
+{
+    if (m_pipe < 0)
+        return;
+    m_order = {};
+    if (m_id > 0 && send())
+        ::kill(m_id, SIGKILL);
+    m_id = 0;
+    ::close(std::exchange(m_pipe, -1));
+}
+
+} // namespace Cli

@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "commands.h"
+#include "endwatch.h"
+#include "exitcodes.h"
+#include "lockset.h"
+#include "lockview.h"
+#include "output.h"
+#include "session.h"
+#include "unixsignals.h"
+#include "waitprogress.h"
+
+#include <QtCore/qcoreapplication.h>
+#include <QtCore/qmetaobject.h>
+
+#include <signal.h>
+#include <unistd.h>
+
+using namespace Qt::StringLiterals;
+
+using QDistLock::DistributedLock;
+
+namespace Cli {
+
+namespace {
+
+bool printOutcome(const DistributedLock *lock, const QString &outcome, QJsonObject object = {})
+{
+    object.insert(u"command"_s, u"hold"_s);
+    object.insert(u"name"_s, lock->name());
+    object.insert(u"outcome"_s, outcome);
+    return printJson(object);
+}
+
+/// The life of one `hold`.
+class Holder : public QObject
+{
+    Q_OBJECT
+
+public:
+    Holder(Session *session, UnixSignals *signalSource);
+
+    void start();
+    /// The signal that this program must end by, after everything is released; 0 = none.
+    int endSignal() const { return m_endSignal; }
+
+private:
+    void watch();
+    void acquired();
+    void lost(DistributedLock *lock, DistributedLock::LossReason reason);
+    void end(const QString &why, int exitCode);
+    void signalReceived(int number);
+
+    Session *const m_session;
+    LockSet m_locks;
+    WaitProgress m_progress;
+    EndWatch m_watch;
+    bool m_isEnding = false;
+    int m_exitCode = Success;
+    int m_endSignal = 0;
+};
+
+Holder::Holder(Session *session, UnixSignals *signalSource)
+    : m_session(session)
+    , m_locks(session, session->invocation().operands())
+    , m_progress(session, &m_locks)
+{
+    connect(signalSource, &UnixSignals::received, this, &Holder::signalReceived);
+    connect(&m_watch, &EndWatch::ended, this, [this](const QString &what) { end(what, Success); });
+    connect(&m_locks, &LockSet::acquired, this, &Holder::acquired);
+    connect(&m_locks, &LockSet::failed, this, [](int exitCode) { QCoreApplication::exit(exitCode); });
+    connect(&m_locks, &LockSet::atRisk, this, [](DistributedLock *lock, int remainingMs) {
+        printNote(u"lock %1 could not be renewed yet; it is lost in %2"_s.arg(
+                QDistLock::Detail::quoted(lock->name()), roughText(std::chrono::milliseconds(remainingMs))));
+    });
+    connect(&m_locks, &LockSet::lost, this, &Holder::lost);
+    connect(&m_locks, &LockSet::released, this, [this](const QStringList &unconfirmed) {
+        for (const QString &text : unconfirmed)
+            printNote(text);
+        QCoreApplication::exit(m_exitCode);
+    });
+}
+
+void Holder::start()
+{
+    // From now on, so that a wait that nobody is interested in any more ends, too.
+    watch();
+    if (!m_isEnding)
+        m_locks.acquire();
+}
+
+void Holder::watch()
+{
+    const Invocation &invocation = m_session->invocation();
+    QString error;
+    if (const auto pid = invocation.number(Option::Pid)) {
+        if (!m_watch.watchProcess(*pid, &error))
+            end(error, UsageError);
+        return;
+    }
+    const int fd = int(invocation.number(Option::Descriptor).value_or(STDIN_FILENO));
+    if (!m_watch.watchDescriptor(fd, &error)) {
+        end(error, UsageError);
+        return;
+    }
+    m_watch.watchParent();
+}
+
+void Holder::acquired()
+{
+    bool written = true;
+    for (const DistributedLock *lock : m_locks.locks()) {
+        if (isJson())
+            written = written && printOutcome(lock, u"held"_s, {{u"fence"_s, lock->fencingToken()}});
+    }
+    if (!isJson() && !isQuiet())
+        written = printLine(u"held %1 fence %2"_s.arg(printable(m_locks.nameText()), m_locks.fenceText()));
+    if (!written)
+        end(u"standard output is closed"_s, InternalError);
+}
+
+void Holder::lost(DistributedLock *lock, DistributedLock::LossReason)
+{
+    if (isJson())
+        printOutcome(lock, u"lost"_s);
+    end(lock->errorString(), LockLost);
+}
+
+void Holder::end(const QString &why, int exitCode)
+{
+    if (std::exchange(m_isEnding, true))
+        return;
+    m_exitCode = exitCode;
+    if (exitCode == Success || exitCode > SignalBase)
+        printDetail(why);
+    else
+        printError(why);
+    m_locks.release();
+}
+
+void Holder::signalReceived(int number)
+{
+    if (number == SIGTSTP) {
+        StatusLine::clear();
+        UnixSignals::stopSelf();
+    } else if (UnixSignals::isRequestToEnd(number)) {
+        if (m_isEnding) // do not wait for the server any longer
+            QCoreApplication::exit(m_exitCode);
+        m_endSignal = number;
+        end(UnixSignals::name(number), SignalBase + number);
+    }
+}
+
+/// Runs \a holder; sets \a endSignal if this program must end by a signal.
+int runHolder(const Invocation &invocation, int *endSignal)
+{
+    UnixSignals signalSource;
+    Session session(invocation);
+    if (!session.isUsable())
+        return session.exitCode();
+    if (const QString error = session.usageError(); !error.isEmpty())
+        return session.fail(UsageError, error);
+    if (invocation.has(Option::Pid) && invocation.has(Option::Descriptor))
+        return session.fail(UsageError, u"--pid and --fd exclude each other"_s);
+    Holder holder(&session, &signalSource);
+    QMetaObject::invokeMethod(&holder, &Holder::start, Qt::QueuedConnection);
+    const int exitCode = QCoreApplication::exec();
+    *endSignal = holder.endSignal();
+    return exitCode;
+}
+
+} // namespace
+
+int runHold(const Invocation &invocation)
+{
+    int endSignal = 0;
+    const int exitCode = runHolder(invocation, &endSignal);
+    if (endSignal != 0)
+        UnixSignals::endBy(endSignal);
+    return exitCode;
+}
+
+} // namespace Cli
+
+#include "hold.moc"

@@ -1,0 +1,252 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "lockset.h"
+
+#include "lockview.h"
+#include "output.h"
+#include "session.h"
+
+#include <QtCore/qfuture.h>
+
+#include <algorithm>
+
+using namespace Qt::StringLiterals;
+
+using namespace std::chrono_literals;
+using QDistLock::DistributedLock;
+using QDistLock::LockInfo;
+using QDistLock::LockOptions;
+using QDistLock::LockResult;
+using std::chrono::milliseconds;
+
+namespace Cli {
+
+namespace {
+
+/// How long the end of the program waits for the server to confirm a release, and a failure to learn who the holder is.
+constexpr milliseconds ReplyTimeout = 2s;
+
+QString quoted(const QString &name)
+{
+    return QDistLock::Detail::quoted(name);
+}
+
+} // namespace
+
+LockSet::LockSet(Session *session, const QStringList &names)
+    : m_session(session)
+    , m_names(names)
+{
+    for (const QString &name : names)
+        m_locks.push_back(std::make_unique<DistributedLock>(session->registry(), name));
+    for (const auto &lock : m_locks)
+        m_inGivenOrder.push_back(lock.get());
+    std::sort(m_locks.begin(), m_locks.end(), [](const auto &a, const auto &b) { return a->name() < b->name(); });
+    for (const auto &owned : m_locks) {
+        DistributedLock *const lock = owned.get();
+        connect(lock, &DistributedLock::lost, this,
+                [this, lock](DistributedLock::LossReason reason) { lockLost(lock, reason); });
+        connect(lock, &DistributedLock::renewed, this, [this] {
+            if (m_phase == Held)
+                Q_EMIT deadlineChanged();
+        });
+        connect(lock, &DistributedLock::atRisk, this, [this, lock](int remainingMs) {
+            if (m_phase == Held)
+                Q_EMIT atRisk(lock, remainingMs);
+        });
+        connect(lock, &DistributedLock::errorOccurred, this, [this, lock] {
+            // An acquire that has ended reports its error itself; --connect-timeout reports that the server was never
+            // reached.
+            const bool isWaiting = m_phase == Acquiring && lock->state() == DistributedLock::Acquiring;
+            if (m_phase == Held || (isWaiting && m_session->wasReached()))
+                printNote(lock->errorString());
+        });
+    }
+    m_timer.setSingleShot(true);
+    connect(session, &Session::failed, this, [this] {
+        if (m_phase == Acquiring) {
+            m_phase = Idle;
+            Q_EMIT failed(m_session->exitCode());
+        }
+    });
+}
+
+LockSet::~LockSet()
+{
+    ++m_attempts;
+    m_phase = Idle;
+    m_locks.clear(); // ends their futures, while this object can still ignore that
+}
+
+void LockSet::acquire()
+{
+    const auto wait = m_session->lockOptions().wait;
+    m_waitEnd = wait > 24h * 366 ? Never : presentMoment() + wait;
+    const QStringList outer = qEnvironmentVariable("QDISTLOCK_NAME").split(u',', Qt::SkipEmptyParts);
+    for (const QString &name : m_names) {
+        if (outer.contains(name)) {
+            printNote(
+                    u"lock %1 is held by the `qdistlock run` that has started this command, which waits for the end of "
+                    "this command"_s.arg(quoted(name)));
+        }
+    }
+    m_phase = Acquiring;
+    m_session->startConnectTimeout();
+    attempt(0);
+}
+
+void LockSet::attempt(size_t index)
+{
+    m_next = index;
+    DistributedLock *const lock = m_locks.at(index).get();
+    const Invocation &invocation = m_session->invocation();
+    LockOptions options = m_session->lockOptions();
+    if (m_waitEnd != Never)
+        options.wait = std::max(0ms, std::chrono::ceil<milliseconds>(m_waitEnd - presentMoment()));
+    lock->setOptions(options);
+    QFuture<LockResult> result = invocation.has(Option::NonBlock) ? lock->tryAcquireAsync() : lock->acquireAsync();
+    result.then(this, [this, attempt = ++m_attempts](const LockResult &end) {
+        if (attempt == m_attempts && m_phase == Acquiring)
+            attempted(end);
+    });
+}
+
+DistributedLock *LockSet::presentLock() const
+{
+    return m_locks.at(std::min(m_next, m_locks.size() - 1)).get();
+}
+
+void LockSet::attempted(const LockResult &result)
+{
+    switch (result.error) {
+    case DistributedLock::NoError:
+        if (m_next + 1 < m_locks.size()) {
+            attempt(m_next + 1);
+        } else {
+            m_phase = Held;
+            Q_EMIT acquired();
+        }
+        break;
+    case DistributedLock::CancelledError:
+        attempt(m_next); // it was held, and lost before that could be reported
+        break;
+    case DistributedLock::BusyError:
+    case DistributedLock::TimeoutError:
+        reportConflict(presentLock()->name(), result.error);
+        break;
+    default:
+        fail(result.error, result.errorString);
+        break;
+    }
+}
+
+/// Prints who holds the lock. (The library's text advises programmers.)
+void LockSet::reportConflict(const QString &name, DistributedLock::Error error)
+{
+    m_phase = Failing;
+    const milliseconds waited = m_session->lockOptions().wait;
+    const bool isBusy = error == DistributedLock::BusyError || waited == 0ms;
+    const auto finish = [this, name, waited, isBusy, error](const LockInfo &info) {
+        if (m_phase != Failing)
+            return;
+        const bool isKnown = info.error == DistributedLock::NoError && info.held;
+        const QString holder = isKnown ? u"%1, %2 left"_s.arg(holderText(info), remainingText(info))
+                                       : u"somebody else"_s;
+        fail(error,
+             isBusy ? u"lock %1 is held by %2; wait for it with -w DUR"_s.arg(quoted(name), holder)
+                    : u"lock %1 was not free within %2; it is held by %3"_s.arg(quoted(name), durationText(waited),
+                                                                                holder));
+    };
+    connect(&m_timer, &QTimer::timeout, this, [finish] { finish(LockInfo()); });
+    m_timer.start(ReplyTimeout);
+    m_session->registry()->inspect(name).then(this, finish);
+}
+
+void LockSet::fail(DistributedLock::Error error, const QString &text)
+{
+    m_phase = Idle;
+    Q_EMIT failed(m_session->fail(error, text));
+}
+
+void LockSet::lockLost(DistributedLock *lock, DistributedLock::LossReason reason)
+{
+    if (m_phase == Held) {
+        Q_EMIT lost(lock, reason);
+    } else if (m_phase == Acquiring) {
+        // One of several, while another one was waited for: begin again. Nothing has run yet.
+        printDetail(lock->errorString());
+        for (const auto &other : m_locks) {
+            if (other->state() != DistributedLock::Unlocked)
+                other->release();
+        }
+        attempt(0);
+    }
+}
+
+QString LockSet::fenceText() const
+{
+    QStringList fences;
+    for (const DistributedLock *lock : m_inGivenOrder)
+        fences += QString::number(lock->fencingToken());
+    return fences.join(u',');
+}
+
+Moment LockSet::deadline() const
+{
+    const Moment now = presentMoment();
+    Moment first = Never;
+    for (const auto &lock : m_locks)
+        first = std::min<Moment>(first, now + lock->remainingTimeAsDuration());
+    return first;
+}
+
+void LockSet::release()
+{
+    if (m_phase == Releasing)
+        return;
+    m_phase = Releasing;
+    m_pendingReleases = 1;
+    m_timer.disconnect(this);
+    connect(&m_timer, &QTimer::timeout, this, &LockSet::endRelease);
+    m_timer.start(ReplyTimeout);
+    for (const auto &owned : m_locks) {
+        DistributedLock *const lock = owned.get();
+        if (lock->state() == DistributedLock::Acquiring) {
+            lock->cancel();
+        } else if (lock->isHeld()) {
+            ++m_pendingReleases;
+            lock->releaseAsync().then(this, [this, lock](bool confirmed) { lockReleased(lock, confirmed); });
+        }
+    }
+    if (--m_pendingReleases == 0)
+        endRelease();
+}
+
+void LockSet::lockReleased(DistributedLock *lock, bool confirmed)
+{
+    if (m_phase != Releasing)
+        return;
+    if (!confirmed)
+        m_unconfirmed += lock->errorString();
+    if (--m_pendingReleases == 0)
+        endRelease();
+}
+
+void LockSet::endRelease()
+{
+    if (m_phase != Releasing)
+        return;
+    m_phase = Idle;
+    m_timer.stop();
+    for (const auto &lock : m_locks) {
+        if (lock->state() == DistributedLock::Releasing) {
+            m_unconfirmed +=
+                    u"lock %1: the server has not confirmed the release; the lock is free after %2 at the latest"_s.arg(
+                            quoted(lock->name()), roughText(lock->leaseAsDuration()));
+        }
+    }
+    Q_EMIT released(m_unconfirmed);
+}
+
+} // namespace Cli

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "leasetimer.h"
+
+#include <QDistLock/DistributedLock>
+
+#include <QtCore/qobject.h>
+#include <QtCore/qstringlist.h>
+#include <QtCore/qtimer.h>
+
+#include <memory>
+#include <vector>
+
+namespace Cli {
+
+class Session;
+
+/*!
+    The locks that `run` and `hold` hold together: one for each name. They are acquired one after the other, ordered by
+    name, so that no two programs wait for each other. --timeout is the time for all of them.
+*/
+class LockSet : public QObject
+{
+    Q_OBJECT
+
+public:
+    using DistributedLock = QDistLock::DistributedLock;
+
+    /// \a session must outlive it.
+    LockSet(Session *session, const QStringList &names);
+    ~LockSet() override;
+
+    /// Ends with acquired() or failed().
+    void acquire();
+    /// Leaves the queue, and releases what is held. Neither acquired() nor failed() follows; released() does.
+    void release();
+
+    bool isHeld() const { return m_phase == Held; }
+    bool isAcquiring() const { return m_phase == Acquiring; }
+    /// The lock that is being waited for.
+    DistributedLock *presentLock() const;
+    /// In the order in which their names were given.
+    const std::vector<DistributedLock *> &locks() const { return m_inGivenOrder; }
+    /// As given, separated by commas.
+    QString nameText() const { return m_names.join(u','); }
+    /// Their fencing tokens in the same order, separated by commas. While held.
+    QString fenceText() const;
+    /// When the first of them ends unless it is renewed.
+    Moment deadline() const;
+
+Q_SIGNALS:
+    void acquired();
+    /// The error was printed.
+    void failed(int exitCode);
+    void atRisk(QDistLock::DistributedLock *lock, int remainingMs);
+    void deadlineChanged();
+    /// \a lock is lost; the others are still held. Only after acquired().
+    void lost(QDistLock::DistributedLock *lock, QDistLock::DistributedLock::LossReason reason);
+    /// The end of release(). \a unconfirmed: one text for each lock of which the server has not confirmed it.
+    void released(const QStringList &unconfirmed);
+
+private:
+    enum Phase { Idle, Acquiring, Failing, Held, Releasing };
+    void attempt(size_t index);
+    void attempted(const QDistLock::LockResult &result);
+    void lockLost(DistributedLock *lock, DistributedLock::LossReason reason);
+    void reportConflict(const QString &name, DistributedLock::Error error);
+    void fail(DistributedLock::Error error, const QString &text);
+    void lockReleased(DistributedLock *lock, bool confirmed);
+    void endRelease();
+
+    Session *const m_session;
+    const QStringList m_names;
+    std::vector<std::unique_ptr<DistributedLock>> m_locks; ///< ordered by name
+    std::vector<DistributedLock *> m_inGivenOrder;
+    Phase m_phase = Idle;
+    size_t m_next = 0;  ///< the lock that is being waited for
+    int m_attempts = 0; ///< the result of an attempt that was given up counts no more
+    Moment m_waitEnd = Never;
+    size_t m_pendingReleases = 0;
+    QStringList m_unconfirmed;
+    QTimer m_timer; ///< bounds the time for the last words with the server
+};
+
+} // namespace Cli

@@ -1,0 +1,504 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "childenvironment.h"
+#include "childprocess.h"
+#include "commands.h"
+#include "exitcodes.h"
+#include "guardian.h"
+#include "lockset.h"
+#include "lockview.h"
+#include "output.h"
+#include "processtree.h"
+#include "session.h"
+#include "unixsignals.h"
+#include "waitprogress.h"
+
+#include <QtCore/qcoreapplication.h>
+#include <QtCore/qfileinfo.h>
+#include <QtCore/qmetaobject.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace std::chrono_literals;
+using QDistLock::DistributedLock;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+namespace Cli {
+
+namespace {
+
+constexpr milliseconds LongestDefaultKillAfter = 5s;
+/// SIGKILL is sent this much before the lock's deadline: a twentieth of the lease, at most this.
+constexpr milliseconds LongestReserve = 250ms;
+/// SIGKILL is repeated after this time, then after twice that time, and so on.
+constexpr milliseconds FirstKillInterval = 10ms;
+constexpr milliseconds KillReportedAfter = 1s;
+
+enum class LossPolicy { Term, Kill, Warn };
+
+QString shortReason(DistributedLock::LossReason reason)
+{
+    switch (reason) {
+    case DistributedLock::LeaseExpired:
+        return u"lease-expired"_s;
+    case DistributedLock::Stolen:
+        return u"stolen"_s;
+    case DistributedLock::Deleted:
+        return u"deleted"_s;
+    case DistributedLock::ForcedRelease:
+        return u"forced-release"_s;
+    }
+    return QString();
+}
+
+milliseconds killAfterOf(const Invocation &invocation, milliseconds lease)
+{
+    return invocation.duration(Option::KillAfter).value_or(std::min(LongestDefaultKillAfter, lease / 4));
+}
+
+OrphanPolicy orphanPolicyOf(const Invocation &invocation)
+{
+    const QString text = invocation.text(Option::Orphan);
+    return text == u"keep" ? OrphanPolicy::Keep : text == u"kill" ? OrphanPolicy::Kill : OrphanPolicy::Term;
+}
+
+/*!
+    The life of one `run`: waits for the locks, starts the child, ends it in time if a lock is lost, and releases.
+
+    Two moments follow from the deadline D of the lock, at which it ends here, shortly before it ends on the server. At
+    K, a reserve before D, the child gets SIGKILL, so that it is dead at D. At T, --kill-after before K, it gets
+    SIGTERM. Each renewal moves both. From T on the lock counts as lost, even if a renewal succeeds after all.
+*/
+class Runner : public QObject
+{
+    Q_OBJECT
+
+public:
+    Runner(Session *session, Guardian *guardian, UnixSignals *signalSource);
+    ~Runner() override;
+
+    void start() { m_locks.acquire(); }
+    /// The signal that this program must end by, after everything is given back; 0 = none.
+    int endSignal() const { return m_endSignal; }
+
+private:
+    enum Phase {
+        Waiting,   ///< for the locks
+        Running,   ///< the child runs
+        Ending,    ///< a lock is lost, and the child must end
+        Releasing, ///< the child has ended
+    };
+
+    void signalReceived(int number, bool fromTerminal);
+    void childrenChanged();
+    void startChild();
+    void startFailed(int error);
+    void childStopped(int number);
+    void childFinished(int exitCode, int number);
+    void deadlineChanged();
+    void atRisk(DistributedLock *lock, int remainingMs);
+    void lockLost(DistributedLock *lock, DistributedLock::LossReason reason);
+    void termTimeReached();
+    void beginEnd(const QString &reason, Moment killAt);
+    void killAll();
+    void runLossCommand(const QString &reason);
+    void finishIfNothingRuns();
+    void release();
+    void released(const QStringList &unconfirmed);
+
+    bool mayKill() const { return m_lossPolicy != LossPolicy::Warn; }
+    ProcessTree::Selection processes() const;
+
+    Session *const m_session;
+    const Invocation &m_invocation;
+    Guardian *const m_guardian;
+    LossPolicy m_lossPolicy = LossPolicy::Term;
+    bool m_ownGroup = true;
+    milliseconds m_lease;
+    milliseconds m_killAfter;
+
+    LockSet m_locks;
+    WaitProgress m_progress;
+    ChildProcess m_child;
+    ChildProcess m_lossCommand;
+    QString m_program;
+    pid_t m_childGroup = 0;
+    Phase m_phase = Waiting;
+    LeaseTimer m_termTimer;
+    LeaseTimer m_killTimer;
+    milliseconds m_killInterval = FirstKillInterval;
+    int m_lostPipe = -1;
+    QByteArrayList m_environment;
+    bool m_isLost = false;
+    int m_exitCode = Success;
+    int m_endSignal = 0;
+};
+
+Runner::Runner(Session *session, Guardian *guardian, UnixSignals *signalSource)
+    : m_session(session)
+    , m_invocation(session->invocation())
+    , m_guardian(guardian)
+    , m_lease(session->lockOptions().lease)
+    , m_killAfter(killAfterOf(m_invocation, m_lease))
+    , m_locks(session, m_invocation.operands())
+    , m_progress(session, &m_locks)
+{
+    const QString onLost = m_invocation.text(Option::OnLost);
+    m_lossPolicy = onLost == u"warn" ? LossPolicy::Warn : onLost == u"kill" ? LossPolicy::Kill : LossPolicy::Term;
+    // Whoever reads the keyboard must be in the terminal's foreground group, so that Ctrl+C and Ctrl+Z reach it.
+    const bool isOnTerminal = ::tcgetpgrp(STDIN_FILENO) >= 0;
+    m_ownGroup = m_invocation.has(Option::BackgroundGroup) || (!m_invocation.has(Option::Foreground) && !isOnTerminal);
+
+    connect(signalSource, &UnixSignals::received, this, &Runner::signalReceived);
+    connect(signalSource, &UnixSignals::childChanged, this, &Runner::childrenChanged);
+    connect(&m_locks, &LockSet::acquired, this, &Runner::startChild);
+    connect(&m_locks, &LockSet::failed, this, [](int exitCode) { QCoreApplication::exit(exitCode); });
+    connect(&m_locks, &LockSet::deadlineChanged, this, &Runner::deadlineChanged);
+    connect(&m_locks, &LockSet::atRisk, this, &Runner::atRisk);
+    connect(&m_locks, &LockSet::lost, this, &Runner::lockLost);
+    connect(&m_locks, &LockSet::released, this, &Runner::released);
+    connect(&m_child, &ChildProcess::failed, this, &Runner::startFailed);
+    connect(&m_child, &ChildProcess::stopped, this, &Runner::childStopped);
+    connect(&m_child, &ChildProcess::finished, this, &Runner::childFinished);
+    connect(&m_lossCommand, &ChildProcess::finished, this, &Runner::finishIfNothingRuns);
+    connect(&m_termTimer, &LeaseTimer::timeout, this, &Runner::termTimeReached);
+    connect(&m_killTimer, &LeaseTimer::timeout, this, &Runner::killAll);
+}
+
+Runner::~Runner()
+{
+    if (m_lostPipe >= 0)
+        ::close(m_lostPipe);
+}
+
+ProcessTree::Selection Runner::processes() const
+{
+    return {::getpid(), m_childGroup, m_lossCommand.id()};
+}
+
+void Runner::startChild()
+{
+    ChildProcess::Setup setup;
+    if (m_invocation.has(Option::ShellCommand)) {
+        const QByteArray shell = qgetenv("SHELL");
+        setup.command = {shell.isEmpty() ? "/bin/sh"_ba : shell, "-c"_ba, m_invocation.childCommand().first()};
+    } else {
+        setup.command = m_invocation.childCommand();
+    }
+    m_program = QString::fromUtf8(setup.command.first());
+    setup.ownGroup = m_ownGroup;
+    const OrphanPolicy orphan = orphanPolicyOf(m_invocation);
+    setup.deathSignal = orphan == OrphanPolicy::Keep ? 0 : orphan == OrphanPolicy::Kill ? SIGKILL : SIGTERM;
+
+    int ends[2];
+    if (::pipe(ends) != 0) {
+        m_exitCode = m_session->fail(InternalError, u"no pipe for the command: %1"_s.arg(qt_error_string(errno)));
+        release();
+        return;
+    }
+    for (const int end : ends)
+        ::fcntl(end, F_SETFD, FD_CLOEXEC);
+    m_lostPipe = ends[1];
+    setup.lostFd = ends[0];
+    setup.lostFdInChild = ChildProcess::freeDescriptor();
+    m_environment = childEnvironment(m_invocation.has(Option::PassEnvironment));
+    m_environment += "QDISTLOCK_NAME=" + m_locks.nameText().toUtf8();
+    m_environment += "QDISTLOCK_FENCE=" + m_locks.fenceText().toUtf8();
+    m_environment += "QDISTLOCK_HELD=1"_ba;
+    m_environment += "QDISTLOCK_MODE=exclusive"_ba;
+    setup.environment = m_environment;
+    setup.environment += "QDISTLOCK_LOST_FD=" + QByteArray::number(setup.lostFdInChild);
+
+    m_phase = Running;
+    const bool started = m_child.start(setup);
+    const int error = errno;
+    ::close(ends[0]);
+    if (!started) {
+        m_exitCode = m_session->fail(InternalError, u"no process for the command: %1"_s.arg(qt_error_string(error)));
+        release();
+        return;
+    }
+    m_childGroup = m_child.group();
+    deadlineChanged();
+    m_guardian->guard(m_child.id(), m_childGroup);
+    printDetail(u"holding lock %1, fencing token %2; the command is process %3"_s.arg(
+            QDistLock::Detail::quoted(m_locks.nameText()), m_locks.fenceText(), QString::number(m_child.id())));
+}
+
+void Runner::startFailed(int error)
+{
+    m_exitCode = m_session->fail(
+            error == ENOENT ? CommandNotFound : CannotExecute,
+            u"cannot execute %1: %2"_s.arg(QDistLock::Detail::quoted(m_program), qt_error_string(error)));
+}
+
+void Runner::signalReceived(int number, bool fromTerminal)
+{
+    switch (m_phase) {
+    case Waiting:
+        if (UnixSignals::isRequestToEnd(number)) {
+            m_endSignal = number;
+            m_exitCode = SignalBase + number;
+            release();
+        } else if (number == SIGTSTP) {
+            StatusLine::clear();
+            UnixSignals::stopSelf();
+        }
+        break;
+    case Running:
+    case Ending:
+        // In our group, the child has got it as well.
+        if (m_ownGroup || !fromTerminal)
+            m_child.signal(number);
+        if (m_lossCommand.isRunning())
+            m_lossCommand.signal(number);
+        break;
+    case Releasing:
+        // The command has ended; do not wait for the server any longer.
+        if (UnixSignals::isRequestToEnd(number))
+            QCoreApplication::exit(m_exitCode);
+        break;
+    }
+}
+
+void Runner::childrenChanged()
+{
+    // The guardian must not signal a process that has been given the child's number.
+    if (m_phase == Running && m_child.hasEnded())
+        m_guardian->dismiss();
+    m_child.changed();
+    m_lossCommand.changed();
+    // Orphans that were adopted.
+    siginfo_t ended = {};
+    while (::waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0
+           && ended.si_pid != m_child.id() && ended.si_pid != m_lossCommand.id()) {
+        ::waitpid(ended.si_pid, nullptr, WNOHANG);
+        ended = {};
+    }
+    if (m_phase == Ending)
+        finishIfNothingRuns();
+}
+
+void Runner::childStopped(int number)
+{
+    if (m_ownGroup) {
+        // Without a shell that shows it, a command that waits for the terminal would look like one that hangs.
+        if (number == SIGTTIN || number == SIGTTOU)
+            printNote(u"the command is stopped, because it uses the terminal; use --foreground to allow that"_s);
+    } else if (number == SIGTSTP || number == SIGTTIN || number == SIGTTOU) {
+        // The shell must see that its job is stopped. Meanwhile nobody renews the lock.
+        printNote(u"stopped; lock %1 ends in %2 unless it is continued before"_s.arg(
+                QDistLock::Detail::quoted(m_locks.nameText()),
+                roughText(std::chrono::duration_cast<milliseconds>(m_locks.deadline() - presentMoment()))));
+        UnixSignals::stopSelf();
+    }
+}
+
+void Runner::childFinished(int exitCode, int number)
+{
+    // While this process was stopped, the guardian has done its work.
+    if (m_phase == Running && number == SIGKILL && m_killTimer.moment() <= presentMoment())
+        killAll();
+    if (m_exitCode == Success && !m_isLost) {
+        m_exitCode = number != 0 ? SignalBase + number : exitCode;
+        if (UnixSignals::isRequestToEnd(number))
+            m_endSignal = number; // so that a loop of the calling shell ends, too
+    }
+    finishIfNothingRuns();
+}
+
+void Runner::deadlineChanged()
+{
+    if (m_phase != Running || !mayKill())
+        return;
+    const Moment deadline = m_locks.deadline();
+    // A lock that was handed over has a short lease until its first renewal.
+    const nanoseconds rest = std::max<nanoseconds>(0ns, deadline - presentMoment());
+    const nanoseconds lease = std::min<nanoseconds>(rest, m_lease);
+    const Moment killAt = deadline - std::min<nanoseconds>(lease / 20, LongestReserve);
+    m_killTimer.start(killAt);
+    m_guardian->setKillAt(killAt);
+    if (m_lossPolicy == LossPolicy::Term)
+        m_termTimer.start(killAt - std::min<nanoseconds>(lease / 3, m_killAfter));
+}
+
+void Runner::atRisk(DistributedLock *lock, int remainingMs)
+{
+    if (m_phase == Running && m_session->lockOptions().autoRenew) {
+        printNote(u"lock %1 could not be renewed yet; it is lost in %2"_s.arg(QDistLock::Detail::quoted(lock->name()),
+                                                                              roughText(milliseconds(remainingMs))));
+    }
+}
+
+void Runner::termTimeReached()
+{
+    if (m_phase != Running)
+        return;
+    const QString why = m_session->registry()->errorString();
+    QString text = u"lock %1 was not renewed in time; the command is ended"_s.arg(
+            QDistLock::Detail::quoted(m_locks.nameText()));
+    if (!m_session->lockOptions().autoRenew)
+        text = u"the lease of lock %1 ends (--no-renew); the command is ended"_s.arg(
+                QDistLock::Detail::quoted(m_locks.nameText()));
+    else if (!why.isEmpty())
+        text += u": "_s + why;
+    beginEnd(shortReason(DistributedLock::LeaseExpired), m_killTimer.moment());
+    printError(text);
+}
+
+void Runner::lockLost(DistributedLock *lock, DistributedLock::LossReason reason)
+{
+    if (m_phase != Running)
+        return;
+    if (mayKill()) {
+        const bool isKilledNow = m_lossPolicy == LossPolicy::Kill || reason == DistributedLock::LeaseExpired;
+        beginEnd(shortReason(reason), isKilledNow ? presentMoment() : presentMoment() + m_killAfter);
+        printError(lock->errorString() + u"; the command is ended"_s);
+    } else if (!std::exchange(m_isLost, true)) {
+        m_exitCode = LockLost;
+        ::close(std::exchange(m_lostPipe, -1));
+        printError(lock->errorString() + u"; the command goes on without it (--on-lost warn)"_s);
+        runLossCommand(shortReason(reason));
+    }
+}
+
+/// First the signals, then the words.
+void Runner::beginEnd(const QString &reason, Moment killAt)
+{
+    m_phase = Ending;
+    m_isLost = true;
+    m_exitCode = LockLost;
+    m_termTimer.stop();
+    m_killTimer.start(killAt);
+    m_guardian->setKillAt(killAt);
+    if (killAt <= presentMoment()) {
+        killAll();
+    } else if (m_lossPolicy == LossPolicy::Term) {
+        ProcessTree::signal(processes(), SIGTERM);
+        ProcessTree::signal(processes(), SIGCONT); // a stopped process would not notice
+    }
+    ::close(std::exchange(m_lostPipe, -1));
+    runLossCommand(reason);
+}
+
+void Runner::killAll()
+{
+    if (m_phase == Running) {
+        beginEnd(shortReason(DistributedLock::LeaseExpired), presentMoment());
+        printError(u"lock %1 was not renewed in time; the command was killed"_s.arg(
+                QDistLock::Detail::quoted(m_locks.nameText())));
+        return;
+    }
+    if (m_phase != Ending)
+        return;
+    ProcessTree::signal(processes(), SIGKILL);
+    // A process may have been started between the list and the signal, or end only when the kernel lets it.
+    if (m_killInterval >= KillReportedAfter)
+        printError(u"the command, or a process that it has started, does not end by SIGKILL; still waiting"_s);
+    m_killTimer.start(presentMoment() + m_killInterval);
+    m_killInterval *= 2;
+    finishIfNothingRuns();
+}
+
+void Runner::runLossCommand(const QString &reason)
+{
+    if (!m_invocation.has(Option::OnLostExec))
+        return;
+    ChildProcess::Setup setup;
+    setup.command = {"/bin/sh"_ba, "-c"_ba, m_invocation.text(Option::OnLostExec).toUtf8()};
+    setup.environment = m_environment;
+    setup.environment += "QDISTLOCK_LOST=" + reason.toUtf8();
+    if (!m_lossCommand.start(setup))
+        printError(u"no process for --on-lost-exec: %1"_s.arg(qt_error_string(errno)));
+}
+
+void Runner::finishIfNothingRuns()
+{
+    if ((m_phase != Running && m_phase != Ending) || m_child.isRunning() || m_lossCommand.isRunning())
+        return;
+    // Under a lost lock nothing may go on; else a process that the command has left in the background may.
+    if (m_phase == Ending && ProcessTree::isAlive(processes()))
+        return;
+    release();
+}
+
+void Runner::release()
+{
+    m_phase = Releasing;
+    m_termTimer.stop();
+    m_killTimer.stop();
+    m_guardian->dismiss();
+    m_locks.release();
+}
+
+void Runner::released(const QStringList &unconfirmed)
+{
+    for (const QString &text : unconfirmed)
+        printNote(text);
+    QCoreApplication::exit(m_exitCode);
+}
+
+/// The program's name, by which others see who holds the lock.
+QString applicationName(const Invocation &invocation)
+{
+    if (invocation.has(Option::ShellCommand))
+        return u"sh"_s;
+    return QFileInfo(QString::fromUtf8(invocation.childCommand().first())).fileName();
+}
+
+/// Everything of `run` that must be over before this program ends by \a endSignal.
+int runChild(const Invocation &invocation, int *endSignal)
+{
+    UnixSignals signalSource;
+    QCoreApplication::setApplicationName(applicationName(invocation));
+    Session session(invocation);
+    if (!session.isUsable())
+        return session.exitCode();
+    if (const QString error = session.usageError(); !error.isEmpty())
+        return session.fail(UsageError, error);
+    if (invocation.has(Option::Foreground) && invocation.has(Option::BackgroundGroup))
+        return session.fail(UsageError, u"--foreground and --background-group exclude each other"_s);
+    const milliseconds lease = session.lockOptions().lease;
+    const milliseconds killAfter = killAfterOf(invocation, lease);
+    if (killAfter > lease / 3) {
+        return session.fail(UsageError,
+                            u"--kill-after is %1; it must be at most a third of the lease of %2"_s.arg(
+                                    durationText(killAfter), durationText(lease)));
+    }
+    Guardian guardian;
+    if (!guardian.start(orphanPolicyOf(invocation), killAfter))
+        return session.fail(InternalError, u"no process to guard the command: %1"_s.arg(qt_error_string(errno)));
+    ProcessTree::adoptOrphans();
+    Runner runner(&session, &guardian, &signalSource);
+    QMetaObject::invokeMethod(&runner, &Runner::start, Qt::QueuedConnection);
+    const int exitCode = QCoreApplication::exec();
+    *endSignal = runner.endSignal();
+    return exitCode;
+}
+
+} // namespace
+
+int runRun(const Invocation &invocation)
+{
+    int endSignal = 0;
+    const int exitCode = runChild(invocation, &endSignal);
+    if (endSignal != 0)
+        UnixSignals::endBy(endSignal);
+    return exitCode;
+}
+
+} // namespace Cli
+
+#include "run.moc"
