@@ -1,0 +1,384 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// `qdistlock ls`, `show` and `watch`, and the schema of --json.
+
+#include "clitest.h"
+
+#include "support/faultproxy.h"
+#include "support/locktesting.h"
+
+#include <QtCore/qjsonarray.h>
+#include <QtCore/qjsondocument.h>
+#include <QtCore/qjsonobject.h>
+
+#include <signal.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace CliTesting;
+using QDistLock::DistributedLock;
+using QDistLock::LockOptions;
+using QDistLock::LockRegistry;
+
+class tst_Listing : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init() { m_server.command({"FLUSHALL"}); }
+    void cleanupTestCase();
+
+    void nothing();
+    void columns();
+    void orders();
+    void filters();
+    void names();
+    void deadHolder();
+    void details();
+    void freeAndForeignLocks();
+    void keysOfOtherTypes();
+    void changes();
+    void outage();
+    void nobodyReads();
+    void badInput_data();
+    void badInput();
+    void outcomes();
+
+private:
+    Result run(const QStringList &arguments);
+    QJsonObject json(const QStringList &arguments);
+    /// Holds \a name until the end of the test.
+    void hold(const QString &name, milliseconds lease = 20s);
+
+    Support::RedisServer m_server;
+    std::unique_ptr<LockRegistry> m_registry;
+    QByteArray m_json; ///< everything printed with --json
+};
+
+void tst_Listing::initTestCase()
+{
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+    m_registry = std::make_unique<LockRegistry>(m_server.url());
+}
+
+Result tst_Listing::run(const QStringList &arguments)
+{
+    const Result result = CliTesting::run({m_server.url().toEncoded()}, arguments);
+    if (arguments.contains(u"--json"_s))
+        m_json += result.output;
+    return result;
+}
+
+QJsonObject tst_Listing::json(const QStringList &arguments)
+{
+    const Result result = run(arguments + QStringList{u"--json"_s});
+    return QJsonDocument::fromJson(result.output).object();
+}
+
+void tst_Listing::hold(const QString &name, milliseconds lease)
+{
+    auto *const lock = new DistributedLock(m_registry.get(), name, m_registry.get());
+    lock->setOptions(LockOptions().withLease(lease));
+    QVERIFY2(LockTesting::acquireNow(lock), qPrintable(lock->errorString()));
+}
+
+void tst_Listing::nothing()
+{
+    const Result list = run({u"ls"_s});
+    QCOMPARE(list.status, 0);
+    QCOMPARE(list.output, QByteArray());
+    QCOMPARE(list.errors, QByteArray());
+    QVERIFY(json({u"ls"_s}).value(u"locks"_s).toArray().isEmpty());
+}
+
+void tst_Listing::columns()
+{
+    hold(u"deploy:web"_s);
+    m_server.command({"SET", "lock:other\nline", "foreign"});
+    const QList<QByteArray> lines = run({u"ls"_s}).output.split('\n');
+    QCOMPARE(lines.size(), 3);
+    const QList<QByteArray> ours = lines.at(0).split('\t');
+    QCOMPARE(ours.value(0), QByteArray("deploy:web"));
+    QCOMPARE(ours.value(3), QByteArray("0"));
+    QCOMPARE(ours.value(4), m_server.get("{lock:deploy:web}:fence"));
+    const QList<QByteArray> foreign = lines.at(1).split('\t');
+    QCOMPARE(foreign.value(0), QByteArray("other\\nline"));
+    QVERIFY2(foreign.value(1).startsWith("another library"), lines.at(1).constData());
+    QCOMPARE(foreign.value(2), QByteArray("no end"));
+    QCOMPARE(foreign.value(4), QByteArray());
+
+    QCOMPARE(run({u"ls"_s, u"deploy:*"_s}).output.count('\n'), 1);
+    QCOMPARE(run({u"ls"_s, u"x*"_s}).output, QByteArray());
+    QCOMPARE(run({u"--prefix"_s, u"lock:deploy:"_s, u"ls"_s, u"--names"_s}).output, QByteArray("web\n"));
+
+    const QJsonObject document = json({u"ls"_s});
+    QCOMPARE(document.value(u"prefix"_s).toString(), u"lock:"_s);
+    const QJsonObject lock = document.value(u"locks"_s).toArray().at(0).toObject();
+    QCOMPARE(lock.value(u"name"_s).toString(), u"deploy:web"_s);
+    QVERIFY(lock.value(u"ttlMs"_s).toInt() > 10'000);
+    const QJsonObject holder = lock.value(u"holder"_s).toObject();
+    QCOMPARE(holder.value(u"client"_s).toString().toLatin1(), m_server.get("lock:deploy:web").split(':').first());
+    QVERIFY(document.value(u"locks"_s).toArray().at(1).toObject().value(u"ttlMs"_s).isNull());
+}
+
+void tst_Listing::orders()
+{
+    m_server.command({"SET", "lock:a", "x", "PX", "90000"});
+    m_server.command({"SET", "lock:b", "x", "PX", "60000"});
+    m_server.command({"SET", "lock:c", "x"});
+    m_server.command({"ZADD", "{lock:b}:queue", "1", "1a:1:b"});
+    QCOMPARE(run({u"ls"_s, u"--names"_s}).output, QByteArray("a\nb\nc\n"));
+    QCOMPARE(run({u"ls"_s, u"--names"_s, u"--sort"_s, u"name"_s}).output, QByteArray("a\nb\nc\n"));
+    QCOMPARE(run({u"ls"_s, u"--names"_s, u"--sort=ttl"_s}).output, QByteArray("b\na\nc\n"));
+    QCOMPARE(run({u"ls"_s, u"--names"_s, u"--sort=queue"_s}).output, QByteArray("b\na\nc\n"));
+}
+
+void tst_Listing::filters()
+{
+    hold(u"ours"_s);
+    m_server.command({"SET", "lock:foreign", "x", "PX", "60000"});
+    m_server.command({"SET", "lock:endless", "x"});
+    const auto names = [this](const QStringList &options) {
+        return run(QStringList{u"ls"_s, u"--names"_s} + options).output;
+    };
+    QCOMPARE(names({u"--held"_s}), QByteArray("ours\n"));
+    QCOMPARE(names({u"--foreign"_s}), QByteArray("endless\nforeign\n"));
+    QCOMPARE(names({u"--stale"_s}), QByteArray("endless\n"));
+    QCOMPARE(names({u"--held"_s, u"--stale"_s}), QByteArray("endless\nours\n"));
+}
+
+void tst_Listing::names()
+{
+    const QByteArrayList all{"plain", "with space", "🔒", "tab\there", "{t}x"};
+    for (const QByteArray &name : all)
+        m_server.command({"SET", "lock:" + name, "x", "PX", "60000"});
+    const QByteArrayList printed = run({u"ls"_s, u"--names"_s}).output.replace("\\u0009", "\t").trimmed().split('\n');
+    QCOMPARE(QSet<QByteArray>(printed.cbegin(), printed.cend()), QSet<QByteArray>(all.cbegin(), all.cend()));
+    for (const QByteArray &name : all) {
+        const QJsonObject lock =
+                json({u"show"_s, QString::fromUtf8(name)}).value(u"locks"_s).toArray().at(0).toObject();
+        QCOMPARE(lock.value(u"name"_s).toString(), QString::fromUtf8(name));
+        QVERIFY(lock.value(u"held"_s).toBool());
+    }
+}
+
+// A process that was killed is no longer connected, long before its lease ends.
+void tst_Listing::deadHolder()
+{
+    Program program({m_server.url().toEncoded()}, {u"hold"_s, u"job"_s});
+    QVERIFY(program.waitForOutput("held"));
+    QCOMPARE(run({u"ls"_s, u"--stale"_s, u"--names"_s}).output, QByteArray());
+    program.kill();
+    program.waitForStatus();
+    QVERIFY(eventually([this] { return run({u"ls"_s, u"--stale"_s, u"--names"_s}).output == "job\n"; }));
+    const Result shown = run({u"show"_s, u"job"_s});
+    QCOMPARE(shown.status, 0);
+    QVERIFY2(shown.output.contains("not connected"), shown.output.constData());
+}
+
+void tst_Listing::details()
+{
+    hold(u"job"_s);
+    LockRegistry other(m_server.url());
+    DistributedLock waiter(&other, u"job"_s);
+    waiter.setOptions(LockOptions().withWait(LockOptions::Forever));
+    waiter.acquire();
+    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    const Result shown = run({u"show"_s, u"job"_s});
+    QCOMPARE(shown.status, 0);
+    const QByteArray own = QByteArray::number(QCoreApplication::applicationPid());
+    QVERIFY2(shown.output.contains("tst_listing on ") && shown.output.contains(", pid " + own),
+             shown.output.constData());
+    QVERIFY2(shown.output.contains("1 waiting") && shown.output.contains("1. tst_listing on "),
+             shown.output.constData());
+    QVERIFY(!shown.output.contains(m_server.get("lock:job")));
+
+    const QJsonObject lock = json({u"show"_s, u"job"_s}).value(u"locks"_s).toArray().at(0).toObject();
+    const QJsonObject holder = lock.value(u"holder"_s).toObject();
+    QCOMPARE(holder.value(u"pid"_s).toInteger(), QCoreApplication::applicationPid());
+    QCOMPARE(holder.value(u"application"_s).toString(), u"tst_listing"_s);
+    QCOMPARE(holder.value(u"connected"_s), QJsonValue(true));
+    QCOMPARE(lock.value(u"waiting"_s).toInt(), 1);
+    const QJsonObject waiting = lock.value(u"waiters"_s).toArray().at(0).toObject();
+    QCOMPARE(waiting.value(u"position"_s).toInt(-1), 0);
+    QCOMPARE(waiting.value(u"pid"_s).toInteger(), QCoreApplication::applicationPid());
+    QVERIFY(waiting.value(u"client"_s) != holder.value(u"client"_s));
+}
+
+void tst_Listing::freeAndForeignLocks()
+{
+    const Result shown = run({u"show"_s, u"nobody"_s});
+    QCOMPARE(shown.status, 1);
+    QVERIFY2(shown.output.startsWith("nobody\n"), shown.output.constData());
+    QVERIFY(!json({u"show"_s, u"nobody"_s}).value(u"locks"_s).toArray().at(0).toObject().value(u"held"_s).toBool());
+    m_server.command({"SET", "lock:a", "x"});
+    QCOMPARE(run({u"show"_s, u"a"_s}).status, 0);
+    const Result both = run({u"show"_s, u"a"_s, u"nobody"_s});
+    QCOMPARE(both.status, 1);
+    QVERIFY2(both.output.contains("another library") && both.output.contains("no end"), both.output.constData());
+}
+
+void tst_Listing::keysOfOtherTypes()
+{
+    m_server.command({"RPUSH", "lock:list", "x"});
+    m_server.command({"SET", "lock:a", "x", "PX", "60000"});
+    QCOMPARE(run({u"ls"_s, u"--names"_s}).output, QByteArray("a\n"));
+    const Result shown = run({u"show"_s, u"list"_s, u"a"_s});
+    QCOMPARE(shown.status, 64);
+    QVERIFY2(shown.errors.contains("another program uses the key"), shown.errors.constData());
+    QVERIFY(shown.output.startsWith("a\n"));
+}
+
+// One line for each change: acquired, passed to another holder, a waiter, freed.
+void tst_Listing::changes()
+{
+    m_server.command({"SET", "lock:before", "x", "PX", "60000"});
+    const QStringList arguments{u"watch"_s, u"--interval"_s, u"50ms"_s};
+    Program text({m_server.url().toEncoded()}, arguments);
+    Program events({m_server.url().toEncoded()}, arguments + QStringList{u"--json"_s});
+    QVERIFY(text.waitForOutput("before\theld by another library\n"));
+    QVERIFY(events.waitForOutput("\n"));
+
+    LockRegistry registry(m_server.url());
+    LockRegistry other(m_server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    DistributedLock waiter(&other, u"job"_s);
+    waiter.setOptions(LockOptions().withWait(LockOptions::Forever));
+    QVERIFY(LockTesting::acquireNow(&lock));
+    const QByteArray first = QByteArray::number(lock.fencingToken());
+    QVERIFY(text.waitForOutput("job\theld by "));
+    QVERIFY(text.waitForOutput("fence " + first));
+    QVERIFY(events.waitForOutput("\"event\":\"held\""));
+    waiter.acquire();
+    QVERIFY(text.waitForOutput("job\t1 waiting\n"));
+    QVERIFY(events.waitForOutput("\"event\":\"changed\""));
+    lock.release();
+    QVERIFY(text.waitForOutput("job\tnow held by "));
+    QVERIFY(events.waitForOutput("\"event\":\"passed\""));
+    waiter.release();
+    QVERIFY(text.waitForOutput("job\tfree\n"));
+    QVERIFY(events.waitForOutput("\"event\":\"freed\""));
+    for (Program *const program : {&text, &events}) {
+        program->sendSignal(SIGINT);
+        QCOMPARE(program->waitForStatus(), 130);
+        QCOMPARE(program->errors(), QByteArray());
+    }
+    m_json += events.output();
+    const QList<QByteArray> lines = events.output().trimmed().split('\n');
+    const QJsonObject snapshot = QJsonDocument::fromJson(lines.first()).object();
+    QCOMPARE(snapshot.value(u"event"_s).toString(), u"snapshot"_s);
+    QCOMPARE(snapshot.value(u"locks"_s).toArray().size(), 1);
+}
+
+void tst_Listing::outage()
+{
+    Support::FaultProxy proxy(m_server);
+    const QByteArray url = proxy.url().toEncoded();
+    Program program({url}, {u"watch"_s, u"--interval=50ms"_s, u"--json"_s});
+    QVERIFY(program.waitForOutput("snapshot"));
+    proxy.setRefusing(true);
+    proxy.closeAll();
+    QVERIFY(program.waitForOutput("\"event\":\"unreachable\""));
+    hold(u"job"_s);
+    proxy.setRefusing(false);
+    QVERIFY(program.waitForOutput("\"event\":\"reachable\""));
+    QVERIFY(program.waitForOutput("\"event\":\"held\""));
+    program.sendSignal(SIGTERM);
+    QCOMPARE(program.waitForStatus(), 143);
+    m_json += program.output();
+}
+
+// It does not wait for a change that it cannot print.
+void tst_Listing::nobodyReads()
+{
+    m_server.command({"SET", "lock:job", "x", "PX", "60000"});
+    Support::TestProgram shell(u"sh"_s,
+                               {u"-c"_s, u"\"$0\" --server \"$1\" watch --interval 50ms | head -n 1"_s,
+                                QStringLiteral(QDISTLOCK), QString::fromLatin1(m_server.url().toEncoded())});
+    QVERIFY(shell.waitForEnd());
+    QVERIFY2(shell.output().endsWith("job\theld by another library\n"), shell.output().constData());
+}
+
+void tst_Listing::badInput_data()
+{
+    QTest::addColumn<QStringList>("arguments");
+    QTest::addColumn<QByteArray>("server");
+    QTest::addColumn<int>("status");
+    const auto row = [](const char *line, const QByteArray &server, int status) {
+        QTest::addRow("%s, %d", line, status) << QString::fromLatin1(line).split(u' ') << server << status;
+    };
+    row("ls a b", {}, 64);
+    row("ls --sort age", {}, 64);
+    row("show", {}, 64);
+    row("watch --interval 1ms", {}, 64);
+    row("watch --interval x", {}, 64);
+    for (const char *const line : {"ls", "show job", "watch", "ls --json", "watch --json"}) {
+        row(line, "redis://u5er:c4n4ry@127.0.0.1:1", 69);
+        row(line, "wrong", 77);
+        row(line, "redis://u5er:c4n4ry@host:port", 78);
+        row(line, "nonsense://host", 78);
+    }
+}
+
+void tst_Listing::badInput()
+{
+    QFETCH(QStringList, arguments);
+    QFETCH(QByteArray, server);
+    QFETCH(int, status);
+    QUrl url = m_server.url();
+    if (server == "wrong")
+        url.setUserInfo(u"u5er:c4n4ry"_s);
+    const Result result = CliTesting::run({server.isEmpty() || server == "wrong" ? url.toEncoded() : server},
+                                          arguments);
+    QCOMPARE(result.status, status);
+    QVERIFY2(result.errors.startsWith("qdistlock: ") && result.errors.count('\n') == 1, result.errors.constData());
+    QVERIFY2(!result.errors.contains("c4n4ry") && !result.errors.contains("u5er"), result.errors.constData());
+    QCOMPARE(result.output, QByteArray());
+}
+
+// The other commands, for the schema.
+void tst_Listing::outcomes()
+{
+    const QTemporaryDir folder;
+    const QString file = folder.filePath(u"token"_s);
+    const auto outcome = [this](const QStringList &arguments) {
+        return json(arguments).value(u"outcome"_s).toString();
+    };
+    QCOMPARE(outcome({u"acquire"_s, u"job"_s, u"--lease"_s, u"1m"_s, u"--token-file"_s, file}), u"acquired"_s);
+    QCOMPARE(outcome({u"renew"_s, u"job"_s, u"--token-file"_s, file}), u"renewed"_s);
+    QCOMPARE(outcome({u"release"_s, u"job"_s, u"--token-file"_s, file}), u"released"_s);
+    QCOMPARE(outcome({u"release"_s, u"job"_s, u"--token-file"_s, file}), u"notHeld"_s);
+    QCOMPARE(outcome({u"renew"_s, u"job"_s, u"--token-file"_s, file}), u"notHeld"_s);
+    m_server.command({"SET", "lock:job", "x", "PX", "60000"});
+    QCOMPARE(outcome({u"renew"_s, u"job"_s, u"--token-file"_s, file}), u"otherHolder"_s);
+    QCOMPARE(outcome({u"release"_s, u"job"_s, u"--token-file"_s, file}), u"otherHolder"_s);
+    QCOMPARE(outcome({u"release"_s, u"job"_s, u"--force"_s, u"--yes"_s}), u"takenAway"_s);
+    QVERIFY(json({u"doctor"_s}).contains(u"checks"_s));
+    Program holder({m_server.url().toEncoded()}, {u"hold"_s, u"--json"_s, u"job"_s});
+    QVERIFY(holder.waitForOutput("held"));
+    m_server.command({"DEL", "lock:job"});
+    holder.closeWriteChannel();
+    holder.waitForStatus();
+    m_json += holder.output();
+}
+
+void tst_Listing::cleanupTestCase()
+{
+    QProcess check;
+    check.start(u"python3"_s, {QStringLiteral(CHECKJSON), QStringLiteral(SCHEMA)});
+    QVERIFY(check.waitForStarted());
+    check.write(m_json);
+    check.closeWriteChannel();
+    QVERIFY(check.waitForFinished());
+    const QByteArray problems = check.readAllStandardOutput() + check.readAllStandardError();
+    if (check.exitCode() == 77)
+        qWarning("The output was not checked against the schema: %s", problems.constData());
+    else
+        QVERIFY2(check.exitCode() == 0, problems.constData());
+    m_registry.reset();
+}
+
+QTEST_GUILESS_MAIN(tst_Listing)
+
+#include "tst_listing.moc"

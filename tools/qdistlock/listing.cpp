@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// `ls` and `show`.
+
+#include "commands.h"
+#include "lockview.h"
+#include "output.h"
+#include "session.h"
+
+#include <QDistLock/LockInfo>
+#include <QDistLock/LockResult>
+#include <QDistLock/QuitOnSignals>
+
+#include <QtCore/qjsonarray.h>
+
+#include <algorithm>
+
+using namespace Qt::StringLiterals;
+
+using namespace std::chrono_literals;
+using QDistLock::DistributedLock;
+using QDistLock::LockInfo;
+using QDistLock::LockRegistry;
+using QDistLock::LockWaiter;
+using QDistLock::Detail::quoted;
+
+namespace Cli {
+
+namespace {
+
+/// With --held, --stale and --foreign: any of those that were given.
+bool isWanted(const Invocation &invocation, const LockInfo &lock)
+{
+    const bool all = !invocation.has(Option::Held) && !invocation.has(Option::Stale)
+            && !invocation.has(Option::Foreign);
+    return all || (invocation.has(Option::Held) && !lock.foreign && isHolderConnected(lock))
+            || (invocation.has(Option::Stale) && isStale(lock)) || (invocation.has(Option::Foreign) && lock.foreign);
+}
+
+void sortLocks(QList<LockInfo> *locks, const QString &key)
+{
+    std::sort(locks->begin(), locks->end(),
+              [](const LockInfo &a, const LockInfo &b) { return QString::compare(a.name, b.name) < 0; });
+    if (key == u"ttl") {
+        std::stable_sort(locks->begin(), locks->end(), [](const LockInfo &a, const LockInfo &b) {
+            const auto time = [](const LockInfo &lock) {
+                return lock.remaining < 0ms ? std::chrono::milliseconds::max() : lock.remaining;
+            };
+            return time(a) < time(b);
+        });
+    } else if (key == u"queue") {
+        std::stable_sort(locks->begin(), locks->end(),
+                         [](const LockInfo &a, const LockInfo &b) { return a.queueLength > b.queueLength; });
+    }
+}
+
+/// What is unusual about the lock; empty if nothing is.
+QString remark(const LockInfo &lock)
+{
+    if (lock.remaining < 0ms)
+        return u"never expires"_s;
+    return isHolderConnected(lock) ? QString() : u"not connected"_s;
+}
+
+bool printTable(const QList<LockInfo> &locks, bool isWide)
+{
+    Table table;
+    table.setCut(!isWide);
+    table.addColumn(u"NAME"_s);
+    table.addColumn(u"HOLDER"_s);
+    table.addColumn(u"LEFT"_s, Table::Right);
+    table.addColumn(u"QUEUE"_s, Table::Right);
+    table.addColumn(u"FENCE"_s, Table::Right);
+    for (const LockInfo &lock : locks) {
+        const QString note = remark(lock);
+        const QString holder = note.isEmpty() ? holderText(lock) : u"%1 (%2)"_s.arg(holderText(lock), note);
+        table.addRow({{lock.name, Style::Bold},
+                      {holder, note.isEmpty() ? Style::Plain : Style::Yellow},
+                      {remainingText(lock)},
+                      {QString::number(lock.queueLength), lock.queueLength > 0 ? Style::Plain : Style::Dim},
+                      {lock.foreign ? QString() : QString::number(lock.fencingToken), Style::Dim}});
+    }
+    return table.print();
+}
+
+QJsonObject document(const Session &session, const QJsonArray &locks)
+{
+    return {{u"command"_s, QString::fromUtf8(info(*session.invocation().command()).name)},
+            {u"server"_s, session.serverText()},
+            {u"prefix"_s, session.lockOptions().keyPrefix},
+            {u"locks"_s, locks}};
+}
+
+bool printDetails(const LockInfo &lock, const QList<LockWaiter> &waiters)
+{
+    const auto row = [](const QString &title, const QString &text) {
+        return printLine(u"  %1 %2"_s.arg(title + u':', -9).arg(printable(text)));
+    };
+    if (!printLine(styled(printable(lock.name), Style::Bold)))
+        return false;
+    QString holder = holderText(lock);
+    if (lock.held && !lock.foreign) {
+        holder += u" (client %1%2)"_s.arg(
+                lock.holder, isHolderConnected(lock) ? QString() : u", not connected: dead, or `qdistlock acquire`"_s);
+    }
+    bool printed = row(u"holder"_s, holder);
+    if (lock.held)
+        printed = printed && row(u"left"_s, remainingText(lock));
+    if (lock.fencingToken > 0) {
+        const bool isOfHolder = lock.held && !lock.foreign;
+        printed = printed
+                && row(u"fence"_s, QString::number(lock.fencingToken) + (isOfHolder ? QString() : u" (the last)"_s));
+    }
+    if (lock.queueLength > 0)
+        printed = printed && row(u"queue"_s, u"%1 waiting"_s.arg(lock.queueLength));
+    for (const LockWaiter &waiter : waiters) {
+        printed = printed
+                && printLine(u"    %1. %2, for %3"_s.arg(waiter.position + 1)
+                                     .arg(printable(waiterText(waiter)), roughText(waiter.waited)));
+    }
+    return printed;
+}
+
+} // namespace
+
+int runList(const Invocation &invocation)
+{
+    QDistLock::quitOnSignals();
+    Session session(invocation);
+    if (!session.isUsable())
+        return session.exitCode();
+    const auto found = session.await(session.registry()->list(invocation.operands().value(0, u"*"_s)));
+    if (!found)
+        return session.exitCode();
+    if (found->isEmpty() && session.registry()->error() != DistributedLock::NoError)
+        return session.fail(session.registry()->error(), session.registry()->errorString());
+
+    QList<LockInfo> locks;
+    std::copy_if(found->begin(), found->end(), std::back_inserter(locks),
+                 [&invocation](const LockInfo &lock) { return isWanted(invocation, lock); });
+    sortLocks(&locks, invocation.text(Option::Sort));
+    bool printed = true;
+    if (isJson()) {
+        QJsonArray array;
+        for (const LockInfo &lock : std::as_const(locks))
+            array.append(toJson(lock));
+        printed = printJson(document(session, array));
+    } else if (invocation.has(Option::Names)) {
+        for (const LockInfo &lock : std::as_const(locks))
+            printed = printed && printLine(printable(lock.name));
+    } else {
+        printed = printTable(locks, invocation.has(Option::Wide));
+    }
+    return printed ? Success : InternalError;
+}
+
+int runShow(const Invocation &invocation)
+{
+    QDistLock::quitOnSignals();
+    Session session(invocation);
+    if (!session.isUsable())
+        return session.exitCode();
+    LockRegistry *const registry = session.registry();
+    QList<QFuture<LockInfo>> inspections;
+    const QStringList names = invocation.operands();
+    for (const QString &name : names)
+        inspections.append(registry->inspect(name));
+
+    QJsonArray array;
+    bool printed = true;
+    int code = Success;
+    for (const QFuture<LockInfo> &inspection : std::as_const(inspections)) {
+        const auto lock = session.await(inspection);
+        if (!lock)
+            return session.exitCode();
+        if (lock->error != DistributedLock::NoError) {
+            printError(lock->errorString); // the others are shown all the same
+            code = session.exitCodeOf(lock->error);
+            continue;
+        }
+        if (!lock->held && code == Success)
+            code = NotHeld;
+        QList<LockWaiter> waiters;
+        if (lock->queueLength > 0) {
+            const auto found = session.await(registry->waiters(lock->name));
+            if (!found)
+                return session.exitCode();
+            if (found->isEmpty() && registry->error() != DistributedLock::NoError)
+                printNote(u"lock %1: its queue is not known: %2"_s.arg(quoted(lock->name), registry->errorString()));
+            waiters = *found;
+        }
+        if (isJson()) {
+            QJsonObject object = toJson(*lock);
+            QJsonArray queue;
+            for (const LockWaiter &waiter : std::as_const(waiters))
+                queue.append(toJson(waiter));
+            object.insert(u"waiters"_s, queue);
+            array.append(object);
+        } else {
+            printed = printed && printDetails(*lock, waiters);
+        }
+    }
+    if (isJson())
+        printed = printJson(document(session, array));
+    return printed ? code : InternalError;
+}
+
+} // namespace Cli

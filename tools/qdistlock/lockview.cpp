@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "lockview.h"
+
+#include <QtCore/qjsonvalue.h>
+
+#include <optional>
+
+using namespace Qt::StringLiterals;
+
+using namespace std::chrono_literals;
+using QDistLock::LockInfo;
+using QDistLock::LockWaiter;
+using std::chrono::milliseconds;
+
+namespace Cli {
+
+namespace {
+
+/// What is known of a client that holds a lock or waits for it.
+struct Client
+{
+    QString id;
+    QString host;
+    qint64 processId = 0;
+    QString application;
+    std::optional<bool> isConnected; ///< null if it is not known
+};
+
+Client clientOf(const LockInfo &info)
+{
+    Client client;
+    client.id = info.holder;
+    return client;
+}
+
+Client clientOf(const LockWaiter &waiter)
+{
+    Client client;
+    client.id = waiter.client;
+    return client;
+}
+
+QString textOf(const Client &client)
+{
+    QString text = client.application;
+    if (!client.host.isEmpty())
+        text += (text.isEmpty() ? u"a program on "_s : u" on "_s) + client.host;
+    if (client.processId > 0)
+        text += (text.isEmpty() ? u"pid "_s : u", pid "_s) + QString::number(client.processId);
+    return text.isEmpty() ? u"client "_s + client.id : text;
+}
+
+QJsonObject jsonOf(const Client &client)
+{
+    const auto textOrNull = [](const QString &text) { return text.isEmpty() ? QJsonValue() : QJsonValue(text); };
+    return {
+            {u"client"_s, client.id},
+            {u"host"_s, textOrNull(client.host)},
+            {u"pid"_s, client.processId > 0 ? QJsonValue(client.processId) : QJsonValue()},
+            {u"application"_s, textOrNull(client.application)},
+            {u"connected"_s, client.isConnected ? QJsonValue(*client.isConnected) : QJsonValue()},
+    };
+}
+
+} // namespace
+
+QString holderText(const LockInfo &info)
+{
+    if (!info.held)
+        return u"nobody"_s;
+    return info.foreign ? u"another library"_s : textOf(clientOf(info));
+}
+
+QString waiterText(const LockWaiter &waiter)
+{
+    return textOf(clientOf(waiter));
+}
+
+QString roughText(milliseconds time)
+{
+    const qint64 ms = time.count();
+    const qint64 seconds = ms / 1000;
+    if (ms < 1000)
+        return u"%1s"_s.arg(double(ms) / 1000, 0, 'g', 2);
+    if (seconds < 10)
+        return u"%1s"_s.arg(double(ms / 100) / 10, 0, 'f', 1);
+    if (seconds < 60)
+        return u"%1s"_s.arg(seconds);
+    if (seconds < 3600)
+        return u"%1m %2s"_s.arg(seconds / 60).arg(seconds % 60);
+    return u"%1h %2m"_s.arg(seconds / 3600).arg(seconds % 3600 / 60);
+}
+
+QString remainingText(const LockInfo &info)
+{
+    return info.remaining < 0ms ? u"no end"_s : roughText(info.remaining);
+}
+
+bool isHolderConnected(const LockInfo &info)
+{
+    return info.foreign || clientOf(info).isConnected.value_or(true);
+}
+
+bool isStale(const LockInfo &info)
+{
+    return info.held && (info.remaining < 0ms || !isHolderConnected(info));
+}
+
+QJsonObject toJson(const LockInfo &info)
+{
+    const bool isOurs = info.held && !info.foreign;
+    return {
+            {u"name"_s, info.name},
+            {u"held"_s, info.held},
+            {u"foreign"_s, info.foreign},
+            {u"holder"_s, isOurs ? QJsonValue(jsonOf(clientOf(info))) : QJsonValue()},
+            {u"ttlMs"_s,
+             info.held && info.remaining >= 0ms ? QJsonValue(qint64(info.remaining.count())) : QJsonValue()},
+            {u"fence"_s, info.fencingToken > 0 ? QJsonValue(info.fencingToken) : QJsonValue()},
+            {u"waiting"_s, info.queueLength},
+    };
+}
+
+QJsonObject toJson(const LockWaiter &waiter)
+{
+    QJsonObject object = jsonOf(clientOf(waiter));
+    object.insert(u"position"_s, waiter.position);
+    object.insert(u"waitedMs"_s, qint64(waiter.waited.count()));
+    return object;
+}
+
+} // namespace Cli

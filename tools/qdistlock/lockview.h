@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QDistLock/LockInfo>
+
+#include <QtCore/qjsonobject.h>
+#include <QtCore/qlist.h>
+#include <QtCore/qstring.h>
+
+/// Locks, as `ls`, `show` and `watch` print them. docs/qdistlock.schema.json describes the JSON.
+namespace Cli {
+
+/// Who holds the lock: "nightly on db7, pid 812", "client 1f…" if nothing else is known, "another library"; "nobody".
+QString holderText(const QDistLock::LockInfo &info);
+/// The same for somebody who waits.
+QString waiterText(const QDistLock::LockWaiter &waiter);
+/// The time until the lease ends: "4m 10s", "12s", "3.2s", "no end".
+QString remainingText(const QDistLock::LockInfo &info);
+/// A time for people: "1h 5m", "4m 10s", "12s", "3.2s", "0.25s".
+QString roughText(std::chrono::milliseconds time);
+
+/// False if its client is known to be gone; the lock then ends with its lease. True for holders of other libraries, of
+/// which nobody knows.
+bool isHolderConnected(const QDistLock::LockInfo &info);
+/// The holder cannot release it any more, or it has no time to live.
+bool isStale(const QDistLock::LockInfo &info);
+
+QJsonObject toJson(const QDistLock::LockInfo &info);
+QJsonObject toJson(const QDistLock::LockWaiter &waiter);
+
+} // namespace Cli

@@ -1,0 +1,215 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// `watch`.
+
+#include "commands.h"
+#include "lockview.h"
+#include "output.h"
+#include "session.h"
+
+#include <QDistLock/LockInfo>
+#include <QDistLock/QuitOnSignals>
+
+#include <QtCore/qcoreapplication.h>
+#include <QtCore/qdatetime.h>
+#include <QtCore/qelapsedtimer.h>
+#include <QtCore/qjsonarray.h>
+#include <QtCore/qmap.h>
+#include <QtCore/qpromise.h>
+#include <QtCore/qtimer.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace std::chrono_literals;
+using QDistLock::DistributedLock;
+using QDistLock::LockInfo;
+using std::chrono::milliseconds;
+
+namespace Cli {
+
+namespace {
+
+constexpr milliseconds DefaultInterval = 1s;
+constexpr milliseconds ShortestInterval = 50ms;
+/// The pause after a list is at least this many times as long as the list took: on a server with millions of keys it
+/// takes seconds.
+constexpr int PauseFactor = 10;
+
+/// As after `| head`.
+bool isOutputClosed()
+{
+    pollfd output{STDOUT_FILENO, 0, 0};
+    return ::poll(&output, 1, 0) == 1 && (output.revents & POLLERR);
+}
+
+QFuture<bool> pause(milliseconds time)
+{
+    const auto promise = std::make_shared<QPromise<bool>>();
+    promise->start();
+    QTimer::singleShot(time, Qt::PreciseTimer, qApp, [promise] {
+        promise->addResult(true);
+        promise->finish();
+    });
+    return promise->future();
+}
+
+/// Compares each list of locks with the one before, and prints the differences. The functions return false if nobody
+/// reads the output any more.
+class Changes
+{
+public:
+    bool update(const QList<LockInfo> &locks);
+    bool unreachable(const QString &error);
+    bool reachable();
+
+private:
+    using Locks = QMap<QString, LockInfo>;
+
+    bool printSnapshot(const Locks &locks);
+    bool printChange(const QString &event, const LockInfo &lock, const QString &text);
+    bool printEvent(const QString &event, QJsonObject object);
+
+    Locks m_locks;
+    bool m_hasSnapshot = false;
+};
+
+bool Changes::printEvent(const QString &event, QJsonObject object)
+{
+    object.insert(u"event"_s, event);
+    object.insert(u"time"_s, QDateTime::currentDateTimeUtc().toString(Qt::ISODateWithMs));
+    return printJson(object);
+}
+
+bool Changes::printChange(const QString &event, const LockInfo &lock, const QString &text)
+{
+    if (isJson())
+        return printEvent(event, {{u"lock"_s, toJson(lock)}});
+    const QDateTime now = QDateTime::currentDateTime();
+    const bool isShort = isTerminal(Stream::Output);
+    const QString time = isShort ? now.toString(u"HH:mm:ss"_s) : now.toString(Qt::ISODate);
+    const QString gap = isShort ? u"  "_s : u"\t"_s;
+    return printLine(styled(time, Style::Dim) + gap + styled(printable(lock.name), Style::Bold) + gap
+                     + printable(text));
+}
+
+QString heldText(const LockInfo &lock)
+{
+    QString text = u"held by "_s + holderText(lock);
+    if (!lock.foreign)
+        text += u", fence %1"_s.arg(lock.fencingToken);
+    return lock.queueLength > 0 ? text + u", %1 waiting"_s.arg(lock.queueLength) : text;
+}
+
+bool Changes::printSnapshot(const Locks &locks)
+{
+    if (isJson()) {
+        QJsonArray array;
+        for (const LockInfo &lock : locks)
+            array.append(toJson(lock));
+        return printEvent(u"snapshot"_s, {{u"locks"_s, array}});
+    }
+    return std::all_of(locks.cbegin(), locks.cend(),
+                       [this](const LockInfo &lock) { return printChange({}, lock, heldText(lock)); });
+}
+
+bool Changes::update(const QList<LockInfo> &list)
+{
+    Locks locks;
+    for (const LockInfo &lock : list)
+        locks.insert(lock.name, lock);
+    const Locks before = std::exchange(m_locks, locks);
+    if (!std::exchange(m_hasSnapshot, true))
+        return printSnapshot(locks);
+    for (const LockInfo &former : before) {
+        if (locks.contains(former.name))
+            continue;
+        LockInfo lock;
+        lock.name = former.name;
+        lock.fencingToken = former.foreign ? 0 : former.fencingToken;
+        if (!printChange(u"freed"_s, lock, u"free"_s))
+            return false;
+    }
+    for (const LockInfo &lock : std::as_const(locks)) {
+        const auto former = before.constFind(lock.name);
+        bool printed = true;
+        if (former == before.cend())
+            printed = printChange(u"held"_s, lock, heldText(lock));
+        else if (former->holder != lock.holder || former->foreign != lock.foreign
+                 || former->fencingToken != lock.fencingToken)
+            printed = printChange(u"passed"_s, lock, u"now "_s + heldText(lock));
+        else if (isHolderConnected(*former) != isHolderConnected(lock))
+            printed = printChange(u"changed"_s, lock,
+                                  isHolderConnected(lock) ? u"its holder is connected again"_s
+                                                          : u"its holder is not connected any more, %1 left"_s.arg(
+                                                                  remainingText(lock)));
+        else if (former->queueLength != lock.queueLength)
+            printed = printChange(u"changed"_s, lock, u"%1 waiting"_s.arg(lock.queueLength));
+        if (!printed)
+            return false;
+    }
+    return true;
+}
+
+bool Changes::unreachable(const QString &error)
+{
+    printError(error);
+    return !isJson() || printEvent(u"unreachable"_s, {{u"error"_s, error}});
+}
+
+bool Changes::reachable()
+{
+    printNote(u"the server can be used again"_s);
+    return !isJson() || printEvent(u"reachable"_s, {});
+}
+
+} // namespace
+
+int runWatch(const Invocation &invocation)
+{
+    QDistLock::quitOnSignals();
+    Session session(invocation);
+    if (!session.isUsable())
+        return session.exitCode();
+    const milliseconds interval = invocation.duration(Option::Interval).value_or(DefaultInterval);
+    if (interval < ShortestInterval)
+        return session.fail(UsageError,
+                            u"--interval: %1 is too short; write 50ms or more"_s.arg(durationText(interval)));
+    const QString glob = invocation.operands().value(0, u"*"_s);
+
+    Changes changes;
+    bool isUnreachable = false;
+    bool isFirst = true;
+    for (;;) {
+        QElapsedTimer timer;
+        timer.start();
+        const auto locks = session.await(session.registry()->list(glob));
+        if (!locks)
+            return session.exitCode();
+        const auto error = session.registry()->error();
+        const bool failed = locks->isEmpty() && error != DistributedLock::NoError;
+        const QString text = session.registry()->errorString();
+        if (failed && isFirst)
+            return session.fail(error, text);
+        isFirst = false;
+        bool printed = true;
+        if (std::exchange(isUnreachable, failed) != failed)
+            printed = failed ? changes.unreachable(text) : changes.reachable();
+        if (!failed)
+            printed = printed && changes.update(*locks);
+        if (!printed || isOutputClosed())
+            return SignalBase + SIGPIPE;
+        if (!session.await(pause(std::max<milliseconds>(interval, PauseFactor * milliseconds(timer.elapsed())))))
+            return session.exitCode();
+    }
+}
+
+} // namespace Cli
