@@ -1,0 +1,434 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// `qdistlock acquire`, `renew` and `release`.
+
+#include "clitest.h"
+
+#include "support/locktesting.h"
+
+#include <QtCore/qfile.h>
+#include <QtCore/qfileinfo.h>
+#include <QtCore/qjsondocument.h>
+#include <QtCore/qjsonobject.h>
+
+#include <signal.h>
+#include <sys/resource.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace CliTesting;
+using QDistLock::DistributedLock;
+using QDistLock::LockOptions;
+using QDistLock::LockRegistry;
+
+class tst_TokenCommands : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+
+    void leavesTheLockHeld();
+    void olderTokenFileIsReplaced();
+    void tokenFileIsRefused_data();
+    void tokenFileIsRefused();
+    void tokenFileCannotBeWritten();
+    void busy();
+    void signalInTheQueue();
+    void renewal();
+    void renewalOfALostLock();
+    void releaseServesTheNext();
+    void releaseOfALostLock();
+    void releaseByToken();
+    void minHold();
+    void wrongTokenFile_data();
+    void wrongTokenFile();
+    void takenAway();
+    void takenAwayFromOneHolder();
+    void question_data();
+    void question();
+    void successorIsLeftAlone();
+    void usageErrors_data();
+    void usageErrors();
+    void badServers_data();
+    void badServers();
+
+private:
+    Result run(const QStringList &arguments) { return CliTesting::run({m_server.url().toEncoded()}, arguments); }
+    Result acquire(const QStringList &more = {})
+    {
+        return run(QStringList{u"acquire"_s, u"job"_s, u"--lease"_s, u"1m"_s, u"--token-file"_s, m_file} + more);
+    }
+    QJsonObject content() const
+    {
+        QFile file(m_file);
+        return file.open(QIODevice::ReadOnly) ? QJsonDocument::fromJson(file.readAll()).object() : QJsonObject();
+    }
+
+    Support::RedisServer m_server;
+    QTemporaryDir m_folder;
+    QString m_file;
+};
+
+void tst_TokenCommands::initTestCase()
+{
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+    m_file = m_folder.filePath(u"token"_s);
+}
+
+void tst_TokenCommands::init()
+{
+    m_server.command({"FLUSHALL"});
+    QFile::remove(m_file);
+}
+
+void tst_TokenCommands::leavesTheLockHeld()
+{
+    const Result result = acquire();
+    QCOMPARE(result.status, 0);
+    QCOMPARE(result.errors, QByteArray());
+    const QJsonObject file = content();
+    QCOMPARE(result.output, QByteArray::number(file.value(u"fence"_s).toInteger()) + '\n');
+    QCOMPARE(m_server.get("{lock:job}:fence"), result.output.trimmed());
+    QCOMPARE(m_server.get("lock:job"), file.value(u"token"_s).toString().toLatin1());
+    QVERIFY(m_server.pttl("lock:job") > 50'000 && m_server.pttl("lock:job") <= 60'000);
+    constexpr auto Others = QFile::ReadGroup | QFile::WriteGroup | QFile::ReadOther | QFile::WriteOther;
+    QCOMPARE(QFileInfo(m_file).permissions() & QFile::Permissions(Others), QFile::Permissions());
+    QCOMPARE(file.value(u"name"_s).toString(), u"job"_s);
+    QVERIFY(eventually([this] { return m_server.connectedClients() == 0; }));
+
+    // Everybody is excluded, another acquire with the same file as well, which remains as it is.
+    const Result again = acquire({u"-n"_s});
+    QCOMPARE(again.status, 75);
+    QVERIFY2(again.errors.contains("job"), again.errors.constData());
+    QCOMPARE(content(), file);
+}
+
+void tst_TokenCommands::olderTokenFileIsReplaced()
+{
+    QCOMPARE(acquire().status, 0);
+    const QJsonObject older = content();
+    QFile::setPermissions(m_file, QFile::ReadOwner | QFile::WriteOwner | QFile::ReadGroup | QFile::ReadOther);
+    m_server.command({"DEL", "lock:job"});
+    QCOMPARE(acquire().status, 0);
+    QVERIFY(content() != older);
+    QVERIFY(!(QFileInfo(m_file).permissions() & (QFile::ReadGroup | QFile::ReadOther)));
+}
+
+void tst_TokenCommands::tokenFileIsRefused_data()
+{
+    QTest::addColumn<QString>("path");
+    QTest::newRow("a folder") << m_folder.path();
+    QTest::newRow("in a folder that does not exist") << m_folder.filePath(u"no/token"_s);
+    QTest::newRow("another file") << QStringLiteral(QDISTLOCK);
+    QTest::newRow("a device") << u"/dev/null"_s;
+}
+
+void tst_TokenCommands::tokenFileIsRefused()
+{
+    QFETCH(QString, path);
+    const QFileInfo before(path);
+    const qint64 size = before.size();
+    const Result result = run({u"acquire"_s, u"job"_s, u"--lease=1m"_s, u"--token-file"_s, path});
+    QCOMPARE(result.status, 64);
+    QVERIFY2(result.errors.contains("token file") && result.errors.count('\n') == 1, result.errors.constData());
+    QVERIFY(!m_server.exists("lock:job"));
+    QCOMPARE(QFileInfo(path).size(), size);
+}
+
+void tst_TokenCommands::tokenFileCannotBeWritten()
+{
+    const auto setUp = [] {
+        ::signal(SIGXFSZ, SIG_IGN);
+        const rlimit none{0, 0};
+        ::setrlimit(RLIMIT_FSIZE, &none);
+    };
+    Program program({m_server.url().toEncoded(), {}, setUp},
+                    {u"acquire"_s, u"job"_s, u"--lease"_s, u"1m"_s, u"--token-file"_s, m_file});
+    QCOMPARE(program.waitForStatus(), 70);
+    QVERIFY2(program.errors().contains("released again"), program.errors().constData());
+    QVERIFY(!m_server.exists("lock:job"));
+    QVERIFY(!QFile::exists(m_file));
+}
+
+void tst_TokenCommands::busy()
+{
+    m_server.command({"SET", "lock:job", "foreign", "PX", "60000"});
+    QCOMPARE(acquire({u"--nonblock"_s}).status, 75);
+    const Result late = acquire({u"-w"_s, u"100ms"_s});
+    QCOMPARE(late.status, 75);
+    QVERIFY2(late.errors.contains("another library"), late.errors.constData());
+    QCOMPARE(acquire({u"-w"_s, u"0"_s, u"-E"_s, u"9"_s}).status, 9);
+    QVERIFY(!QFile::exists(m_file));
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>{"lock:job"});
+}
+
+void tst_TokenCommands::signalInTheQueue()
+{
+    m_server.command({"SET", "lock:job", "1a:1:b", "PX", "60000"});
+    Program program({m_server.url().toEncoded()}, {u"acquire"_s, u"job"_s, u"--lease=1m"_s, u"--token-file"_s, m_file});
+    QVERIFY(eventually([this] { return m_server.exists("{lock:job}:queue"); }));
+    program.sendSignal(SIGTERM);
+    QCOMPARE(program.waitForStatus(), 143);
+    QVERIFY(!m_server.exists("{lock:job}:queue"));
+    QVERIFY(!QFile::exists(m_file));
+}
+
+void tst_TokenCommands::renewal()
+{
+    QCOMPARE(acquire().status, 0);
+    m_server.command({"PEXPIRE", "lock:job", "5000"});
+    QCOMPARE(run({u"renew"_s, u"job"_s, u"--token-file"_s, m_file}).status, 0);
+    QVERIFY(m_server.pttl("lock:job") > 50'000); // --lease of acquire
+    const Result longer = run({u"renew"_s, u"job"_s, u"--token-file"_s, m_file, u"--lease"_s, u"1h"_s, u"--json"_s});
+    QCOMPARE(longer.status, 0);
+    QCOMPARE(QJsonDocument::fromJson(longer.output).object().value(u"outcome"_s).toString(), u"renewed"_s);
+    QVERIFY(m_server.pttl("lock:job") > 3'500'000);
+}
+
+void tst_TokenCommands::renewalOfALostLock()
+{
+    QCOMPARE(acquire().status, 0);
+    m_server.command({"DEL", "lock:job"});
+    const Result gone = run({u"renew"_s, u"job"_s, u"--token-file"_s, m_file});
+    QCOMPARE(gone.status, 79);
+    QVERIFY2(gone.errors.contains("lost"), gone.errors.constData());
+    m_server.command({"SET", "lock:job", "other", "PX", "9000"});
+    QCOMPARE(run({u"renew"_s, u"job"_s, u"--token-file"_s, m_file}).status, 79);
+    QVERIFY(m_server.pttl("lock:job") <= 9000);
+}
+
+void tst_TokenCommands::releaseServesTheNext()
+{
+    QCOMPARE(acquire().status, 0);
+    LockRegistry registry(m_server.url());
+    DistributedLock next(&registry, u"job"_s);
+    next.setOptions(LockOptions().withWait(LockOptions::Forever).withRetryInterval(1h));
+    next.acquire();
+    QVERIFY(eventually([&] { return next.queuePosition() == 0; }));
+    QCOMPARE(run({u"release"_s, u"job"_s, u"--token-file"_s, m_file}).status, 0);
+    QVERIFY(eventually([&] { return next.isHeld(); }));
+    const Result again = run({u"release"_s, u"job"_s, u"--token-file"_s, m_file});
+    QCOMPARE(again.status, 75);
+    QVERIFY2(again.errors.contains("somebody else"), again.errors.constData());
+    QVERIFY(next.isHeld());
+}
+
+void tst_TokenCommands::releaseOfALostLock()
+{
+    QCOMPARE(acquire().status, 0);
+    m_server.command({"DEL", "lock:job"});
+    const Result result = run({u"release"_s, u"job"_s, u"--token-file"_s, m_file});
+    QCOMPARE(result.status, 1);
+    QVERIFY2(result.errors.contains("nobody holds it"), result.errors.constData());
+    QCOMPARE(run({u"release"_s, u"job"_s, u"-q"_s, u"--token-file"_s, m_file}).errors, QByteArray());
+}
+
+void tst_TokenCommands::releaseByToken()
+{
+    QCOMPARE(acquire().status, 0);
+    const QString token = content().value(u"token"_s).toString();
+    QCOMPARE(run({u"release"_s, u"other"_s, u"--token"_s, token}).status, 1);
+    QCOMPARE(run({u"release"_s, u"job"_s, u"--token"_s, u"nonsense"_s}).status, 64);
+    QVERIFY(m_server.exists("lock:job"));
+    QCOMPARE(run({u"release"_s, u"job"_s, u"--token="_s + token}).status, 0);
+    QVERIFY(!m_server.exists("lock:job"));
+}
+
+void tst_TokenCommands::minHold()
+{
+    QCOMPARE(acquire({u"--min-hold"_s, u"40s"_s}).status, 0);
+    QCOMPARE(run({u"release"_s, u"job"_s, u"--token-file"_s, m_file}).status, 0);
+    QVERIFY(m_server.pttl("lock:job") > 10'000 && m_server.pttl("lock:job") <= 40'000);
+    QCOMPARE(acquire({u"-n"_s}).status, 75);
+    m_server.command({"DEL", "lock:job"});
+    QCOMPARE(acquire({u"--min-hold"_s, u"2m"_s}).status, 64); // longer than the lease
+}
+
+void tst_TokenCommands::wrongTokenFile_data()
+{
+    QTest::addColumn<QByteArray>("text");
+    QTest::addColumn<QByteArray>("error");
+    QTest::newRow("none") << QByteArray() << QByteArray("cannot be read");
+    QTest::newRow("text") << QByteArray("1a:1:b\n") << QByteArray("not a token file");
+    QTest::newRow("an object") << QByteArray("{\"name\":\"job\"}") << QByteArray("not a token file");
+    QTest::newRow("huge") << QByteArray(1'000'000, '{') << QByteArray("not a token file");
+    QTest::newRow("of another lock") << QByteArray(
+            R"({"name":"other","prefix":"lock:","token":"1a:1:b","leaseMs":1000})")
+                                     << QByteArray("belongs to lock \"other\"");
+    QTest::newRow("of another prefix") << QByteArray(
+            R"({"name":"job","prefix":"app:","token":"1a:1:b","leaseMs":1000})")
+                                       << QByteArray("\"app:\"");
+    QTest::newRow("no token") << QByteArray(R"({"name":"job","prefix":"lock:","token":"\u00e9","leaseMs":1000})")
+                              << QByteArray("not a token");
+}
+
+void tst_TokenCommands::wrongTokenFile()
+{
+    QFETCH(QByteArray, text);
+    QFETCH(QByteArray, error);
+    if (!text.isEmpty()) {
+        QFile file(m_file);
+        QVERIFY(file.open(QIODevice::WriteOnly) && file.write(text) == text.size());
+    }
+    m_server.command({"SET", "lock:job", "1a:1:b", "PX", "60000"});
+    for (const QString &command : {u"renew"_s, u"release"_s}) {
+        const Result result = run({command, u"job"_s, u"--token-file"_s, m_file});
+        QCOMPARE(result.status, 64);
+        QVERIFY2(result.errors.contains(error) && result.errors.count('\n') == 1, result.errors.constData());
+    }
+    QVERIFY(m_server.exists("lock:job"));
+}
+
+void tst_TokenCommands::takenAway()
+{
+    const QStringList force{u"release"_s, u"job"_s, u"--force"_s, u"--yes"_s};
+    QCOMPARE(run(force).status, 1);
+    QCOMPARE(acquire().status, 0);
+    QCOMPARE(run(force).status, 0);
+    QVERIFY(!m_server.exists("lock:job"));
+    QCOMPARE(run({u"renew"_s, u"job"_s, u"--token-file"_s, m_file}).status, 79);
+    m_server.command({"SET", "lock:job", "foreign"});
+    const Result result = run(force + QStringList{u"--json"_s});
+    QCOMPARE(result.status, 0);
+    QCOMPARE(QJsonDocument::fromJson(result.output).object().value(u"outcome"_s).toString(), u"takenAway"_s);
+    QVERIFY(!m_server.exists("lock:job"));
+}
+
+void tst_TokenCommands::takenAwayFromOneHolder()
+{
+    QCOMPARE(acquire().status, 0);
+    const qint64 fence = content().value(u"fence"_s).toInteger();
+    const auto force = [this](qint64 expected) {
+        return run({u"release"_s, u"job"_s, u"--force"_s, u"--yes"_s, u"--expect"_s, QString::number(expected)});
+    };
+    QCOMPARE(force(fence - 1).status, 75);
+    QCOMPARE(force(fence + 1).status, 75);
+    QCOMPARE(force(0).status, 75);
+    QVERIFY(m_server.exists("lock:job"));
+    // Another library's holder has no fencing token; that of the one before is not its.
+    const QByteArray token = m_server.get("lock:job");
+    m_server.command({"SET", "lock:job", "foreign", "PX", "60000"});
+    QCOMPARE(force(fence).status, 75);
+    QVERIFY(m_server.exists("lock:job"));
+    m_server.command({"SET", "lock:job", token, "PX", "60000"});
+    QCOMPARE(force(fence).status, 0);
+    QVERIFY(!m_server.exists("lock:job"));
+    QCOMPARE(force(fence).status, 1);
+}
+
+void tst_TokenCommands::question_data()
+{
+    QTest::addColumn<QByteArray>("answer");
+    QTest::addColumn<int>("status");
+    QTest::newRow("y") << QByteArray("y\n") << 0;
+    QTest::newRow("yes") << QByteArray("Yes\n") << 0;
+    QTest::newRow("n") << QByteArray("n\n") << 75;
+    QTest::newRow("nothing") << QByteArray("\n") << 75;
+    QTest::newRow("end of input") << QByteArray("\x04") << 75;
+}
+
+void tst_TokenCommands::question()
+{
+    QFETCH(QByteArray, answer);
+    QFETCH(int, status);
+    QCOMPARE(acquire().status, 0);
+    Terminal terminal;
+    Program program({m_server.url().toEncoded(), {}, [&terminal] { terminal.attach(); }},
+                    {u"release"_s, u"job"_s, u"--force"_s});
+    QVERIFY(terminal.waitForOutput("[y/N]"));
+    QVERIFY(m_server.exists("lock:job"));
+    terminal.write(answer);
+    QCOMPARE(program.waitForStatus(), status);
+    QCOMPARE(m_server.exists("lock:job"), status != 0);
+}
+
+// The lock passes on while the question is asked: the answer was about the former holder.
+void tst_TokenCommands::successorIsLeftAlone()
+{
+    QCOMPARE(acquire().status, 0);
+    Terminal terminal;
+    Program program({m_server.url().toEncoded(), {}, [&terminal] { terminal.attach(); }},
+                    {u"release"_s, u"job"_s, u"--force"_s});
+    QVERIFY(terminal.waitForOutput("[y/N]"));
+    QCOMPARE(run({u"release"_s, u"job"_s, u"--token-file"_s, m_file}).status, 0);
+    QCOMPARE(acquire().status, 0);
+    const QByteArray successor = m_server.get("lock:job");
+    terminal.write("y\n");
+    QCOMPARE(program.waitForStatus(), 75);
+    QCOMPARE(m_server.get("lock:job"), successor);
+}
+
+void tst_TokenCommands::usageErrors_data()
+{
+    QTest::addColumn<QStringList>("arguments");
+    const auto row = [](const char *line) { QTest::newRow(line) << QString::fromLatin1(line).split(u' '); };
+    row("acquire");
+    row("acquire job --lease 1m");
+    row("acquire job --token-file t");
+    row("acquire job --lease 1 --token-file");
+    row("acquire job --lease 1ms --token-file t");
+    row("acquire job --lease 2d --token-file t");
+    row("acquire job -n -w 1s --lease 1m --token-file t");
+    row("renew job");
+    row("release job");
+    row("release job --token x --force");
+    row("release job --token x --yes");
+    row("release job --token-file x --expect 1");
+    row("release job --force");
+    row("release job --force --yes --expect x");
+    row("release --force --yes");
+    row("release a b --force --yes");
+}
+
+void tst_TokenCommands::usageErrors()
+{
+    QFETCH(QStringList, arguments);
+    const Result result = run(arguments);
+    QCOMPARE(result.status, 64);
+    QCOMPARE(result.output, QByteArray());
+    QVERIFY2(result.errors.startsWith("qdistlock: ") && result.errors.count('\n') == 1, result.errors.constData());
+    QVERIFY(m_server.keys().isEmpty());
+}
+
+void tst_TokenCommands::badServers_data()
+{
+    QTest::addColumn<QByteArray>("server");
+    QTest::addColumn<int>("status");
+    QTest::newRow("nobody listens") << QByteArray("redis://:c4n4ry@127.0.0.1:1") << 69;
+    QTest::newRow("no socket") << QByteArray("unix:///no/such/socket") << 69;
+    QTest::newRow("wrong password") << QByteArray() << 77;
+    QTest::newRow("no URL") << QByteArray("redis://:c4n4ry@host:port") << 78;
+}
+
+void tst_TokenCommands::badServers()
+{
+    QFETCH(QByteArray, server);
+    QFETCH(int, status);
+    if (server.isEmpty()) {
+        QUrl url = m_server.url();
+        url.setUserInfo(u"somebody:c4n4ry"_s);
+        server = url.toEncoded();
+    }
+    QCOMPARE(acquire().status, 0);
+    const QString file = m_folder.filePath(u"other"_s);
+    const QList<QStringList> all{
+            {u"acquire"_s, u"job"_s, u"--lease"_s, u"1m"_s, u"-w"_s, u"100ms"_s, u"--token-file"_s, file},
+            {u"renew"_s, u"job"_s, u"--token-file"_s, m_file},
+            {u"release"_s, u"job"_s, u"--token-file"_s, m_file},
+            {u"release"_s, u"job"_s, u"--force"_s, u"--yes"_s},
+            {u"release"_s, u"job"_s, u"--force"_s, u"--yes"_s, u"--expect"_s, u"1"_s},
+    };
+    for (const QStringList &arguments : all) {
+        const Result result = CliTesting::run({server}, arguments + QStringList{u"--connect-timeout"_s, u"300ms"_s});
+        QCOMPARE(result.status, status);
+        QVERIFY2(result.errors.startsWith("qdistlock: ") && result.errors.count('\n') == 1, result.errors.constData());
+        QVERIFY2(!result.errors.contains("c4n4ry") && result.output.isEmpty(), result.errors.constData());
+        QVERIFY(!QFile::exists(file));
+    }
+}
+
+QTEST_GUILESS_MAIN(tst_TokenCommands)
+
+#include "tst_tokencommands.moc"

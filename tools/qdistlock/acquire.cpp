@@ -1,0 +1,381 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// `acquire`, `renew` and `release`: locks that outlive the process which acquired them.
+
+#include "commands.h"
+#include "lockset.h"
+#include "lockview.h"
+#include "output.h"
+#include "session.h"
+#include "tokenfile.h"
+#include "waitprogress.h"
+
+#include <QDistLock/DistributedLock>
+#include <QDistLock/LockResult>
+#include <QDistLock/QuitOnSignals>
+
+#include <QtCore/qdatetime.h>
+#include <QtCore/qpromise.h>
+#include <QtCore/qsocketnotifier.h>
+
+#include <algorithm>
+#include <memory>
+
+#include <unistd.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace std::chrono_literals;
+using QDistLock::DistributedLock;
+using QDistLock::LockInfo;
+using QDistLock::LockOptions;
+using QDistLock::LockRegistry;
+using QDistLock::Detail::quoted;
+using std::chrono::milliseconds;
+
+namespace Cli {
+
+namespace {
+
+int usageError(const Invocation &invocation, const QString &text)
+{
+    printError(u"%1: %2; see %1 --help"_s.arg(invocation.commandText(), text));
+    return UsageError;
+}
+
+/// True when \a locks are held; false with Session::exitCode() set.
+QFuture<bool> acquire(LockSet *locks)
+{
+    const auto promise = std::make_shared<QPromise<bool>>();
+    promise->start();
+    const auto finish = [promise](bool acquired) {
+        promise->addResult(acquired);
+        promise->finish();
+    };
+    QObject::connect(locks, &LockSet::acquired, locks, [finish] { finish(true); });
+    QObject::connect(locks, &LockSet::failed, locks, [finish] { finish(false); });
+    locks->acquire();
+    return promise->future();
+}
+
+/// Prints what became of the lock, for programs.
+void printOutcome(const Invocation &invocation, const QString &outcome, QJsonObject object = {})
+{
+    if (!isJson())
+        return;
+    object.insert(u"command"_s, QString::fromUtf8(info(*invocation.command()).name));
+    object.insert(u"name"_s, invocation.operands().first());
+    object.insert(u"outcome"_s, outcome);
+    printJson(object);
+}
+
+/// The content of --token-file, if it belongs to the lock that was named. Null after an error, which is printed.
+std::optional<TokenFile> readTokenFile(const Session &session)
+{
+    const Invocation &invocation = session.invocation();
+    const QString path = invocation.text(Option::TokenFile);
+    QString error;
+    const auto file = TokenFile::read(path, &error);
+    const QString name = invocation.operands().first();
+    const QString prefix = session.lockOptions().keyPrefix;
+    if (file && file->name != name)
+        error = u"the token file %1 belongs to lock %2, not to %3; name the file that belongs to it"_s.arg(
+                quoted(path), quoted(file->name), quoted(name));
+    else if (file && file->prefix != prefix)
+        error = u"the token file %1 belongs to a lock with the key prefix %2, not %3; give the same --prefix as to "
+                "acquire"_s.arg(quoted(path), quoted(file->prefix), quoted(prefix));
+    if (error.isEmpty())
+        return file;
+    printError(error);
+    return std::nullopt;
+}
+
+/// The rest of the time for which the lock must remain taken, see --min-hold.
+milliseconds timeToKeep(const TokenFile &file)
+{
+    if (file.minHoldUntil == 0)
+        return 0ms;
+    const milliseconds rest(file.minHoldUntil - QDateTime::currentMSecsSinceEpoch());
+    return std::clamp<milliseconds>(rest, 0ms, file.lease); // it was at most the lease; a clock may have been set
+}
+
+/// One line from the terminal. Ends with \a parent.
+QFuture<QByteArray> readLine(QObject *parent)
+{
+    auto *const notifier = new QSocketNotifier(STDIN_FILENO, QSocketNotifier::Read, parent);
+    const auto promise = std::make_shared<QPromise<QByteArray>>();
+    const auto text = std::make_shared<QByteArray>();
+    promise->start();
+    QObject::connect(notifier, &QSocketNotifier::activated, notifier, [notifier, promise, text] {
+        char c = '\n';
+        if (::read(STDIN_FILENO, &c, 1) == 1 && c != '\n' && text->size() < 100) {
+            *text += c;
+            return;
+        }
+        notifier->setEnabled(false);
+        promise->addResult(*text);
+        promise->finish();
+    });
+    return promise->future();
+}
+
+/// After LockRegistry::Failed.
+int failRequest(Session *session)
+{
+    const LockRegistry *const registry = session->registry();
+    const QString name = quoted(session->invocation().operands().first());
+    return session->fail(registry->error(), u"lock %1: %2"_s.arg(name, registry->errorString()));
+}
+
+} // namespace
+
+int runAcquire(const Invocation &invocation)
+{
+    if (!invocation.has(Option::TokenFile))
+        return usageError(invocation, u"--token-file is missing: without it, nothing could release the lock"_s);
+    if (!invocation.has(Option::Lease))
+        return usageError(invocation,
+                          u"--lease is missing: nothing renews the lock, so say for how long it is needed"_s);
+    QDistLock::quitOnSignals();
+    Session session(invocation);
+    if (!session.isUsable())
+        return session.exitCode();
+    if (const QString error = session.usageError(); !error.isEmpty())
+        return usageError(invocation, error);
+    const QString path = invocation.text(Option::TokenFile);
+    TokenFileWriter writer(path);
+    if (!writer.open())
+        return session.fail(UsageError, writer.errorString());
+
+    const QString name = invocation.operands().first();
+    const LockOptions options = session.lockOptions();
+    LockSet locks(&session, {name});
+    const WaitProgress progress(&session, &locks);
+    const auto isAcquired = session.await(acquire(&locks));
+    if (!isAcquired || !*isAcquired)
+        return session.exitCode();
+    DistributedLock *const lock = locks.presentLock();
+
+    TokenFile file;
+    file.name = name;
+    file.prefix = options.keyPrefix;
+    file.fencingToken = lock->fencingToken();
+    file.lease = options.lease;
+    if (options.minHold > 0ms)
+        file.minHoldUntil = QDateTime::currentMSecsSinceEpoch() + options.minHold.count();
+    file.token = lock->detach();
+    if (file.token.isEmpty())
+        return session.fail(LockLost,
+                            u"lock %1: its lease ended at once; give it a longer --lease"_s.arg(quoted(name)));
+    if (!writer.commit(file)) {
+        session.await(session.registry()->release(name, file.token));
+        return session.fail(InternalError, u"%1. The lock was released again"_s.arg(writer.errorString()));
+    }
+    if (isJson()) {
+        printOutcome(
+                invocation, u"acquired"_s,
+                {{u"fence"_s, file.fencingToken}, {u"leaseMs"_s, qint64(file.lease.count())}, {u"tokenFile"_s, path}});
+    } else if (!isQuiet()) {
+        printLine(QString::number(file.fencingToken));
+    }
+    return Success;
+}
+
+int runRenew(const Invocation &invocation)
+{
+    if (!invocation.has(Option::TokenFile))
+        return usageError(invocation, u"--token-file is missing"_s);
+    QDistLock::quitOnSignals();
+    Session session(invocation);
+    if (!session.isUsable())
+        return session.exitCode();
+    const auto file = readTokenFile(session);
+    if (!file)
+        return UsageError;
+    const milliseconds lease = invocation.duration(Option::Lease).value_or(file->lease);
+    const auto outcome = session.await(session.registry()->renew(file->name, file->token, lease));
+    if (!outcome)
+        return session.exitCode();
+    switch (*outcome) {
+    case LockRegistry::Done:
+        printOutcome(invocation, u"renewed"_s, {{u"leaseMs"_s, qint64(lease.count())}});
+        printDetail(u"lock %1: renewed for %2"_s.arg(quoted(file->name), durationText(lease)));
+        return Success;
+    case LockRegistry::NotHeld:
+        printOutcome(invocation, u"notHeld"_s);
+        return session.fail(LockLost,
+                            u"lock %1: it was lost, and nobody holds it now; its lease has ended, or it was released. "
+                            "Acquire it again"_s.arg(quoted(file->name)));
+    case LockRegistry::OtherHolder:
+        printOutcome(invocation, u"otherHolder"_s);
+        return session.fail(LockLost,
+                            u"lock %1: it was lost, and somebody else holds it; `qdistlock show` says who"_s.arg(
+                                    quoted(file->name)));
+    case LockRegistry::Failed:
+        break;
+    }
+    return failRequest(&session);
+}
+
+namespace {
+
+/// Takes a lock away from its holder.
+class ForcedRelease
+{
+public:
+    explicit ForcedRelease(Session *session)
+        : m_session(session)
+        , m_invocation(session->invocation())
+        , m_name(m_invocation.operands().first())
+    {
+    }
+    int run();
+
+private:
+    bool ask();
+    int notHeld();
+    int otherHolder();
+
+    Session *const m_session;
+    const Invocation &m_invocation;
+    const QString m_name;
+    LockInfo m_shown;
+};
+
+int ForcedRelease::notHeld()
+{
+    printOutcome(m_invocation, u"notHeld"_s);
+    printNote(u"lock %1: nobody holds it"_s.arg(quoted(m_name)));
+    return NotHeld;
+}
+
+int ForcedRelease::otherHolder()
+{
+    printOutcome(m_invocation, u"otherHolder"_s);
+    return m_session->fail(Busy,
+                           u"lock %1: its holder is no longer the one that was meant, and was left alone; `qdistlock "
+                           "show` says who it is"_s.arg(quoted(m_name)));
+}
+
+/// False if the answer is not "yes", or after a failure.
+bool ForcedRelease::ask()
+{
+    StatusLine::clear();
+    const QString who = m_shown.queueLength == 0
+            ? holderText(m_shown)
+            : u"%1, while %2 wait"_s.arg(holderText(m_shown)).arg(m_shown.queueLength);
+    printNote(u"lock %1 is held by %2. Until the holder has heard of it, two may work at the same time. Take the lock "
+              u"away? "
+              "[y/N]"_s.arg(quoted(m_name), who));
+    const auto answer = m_session->await(readLine(m_session));
+    if (!answer)
+        return false;
+    const QByteArray word = answer->trimmed().toLower();
+    if (word == "y" || word == "yes")
+        return true;
+    m_session->fail(Busy, u"lock %1: it was left to its holder"_s.arg(quoted(m_name)));
+    return false;
+}
+
+int ForcedRelease::run()
+{
+    LockRegistry *const registry = m_session->registry();
+    const auto shown = m_session->await(registry->inspect(m_name));
+    if (!shown)
+        return m_session->exitCode();
+    if (shown->error != DistributedLock::NoError)
+        return m_session->fail(shown->error, shown->errorString);
+    m_shown = *shown;
+    if (!m_shown.held)
+        return notHeld();
+    qint64 meant = m_invocation.number(Option::Expect).value_or(0);
+    if (m_invocation.has(Option::Expect) && (m_shown.foreign || m_shown.fencingToken != meant))
+        return otherHolder();
+    if (!m_invocation.has(Option::Yes)) {
+        if (!ask())
+            return m_session->exitCode();
+        // The answer is about the holder that was shown. One of another library has no number by which it is known.
+        if (!m_shown.foreign)
+            meant = m_shown.fencingToken;
+    }
+
+    LockRegistry::Outcome outcome = LockRegistry::Failed;
+    if (meant > 0) {
+        const auto result = m_session->await(registry->forceRelease(m_name, meant));
+        if (!result)
+            return m_session->exitCode();
+        outcome = *result;
+    } else {
+        const auto existed = m_session->await(registry->forceRelease(m_name));
+        if (!existed)
+            return m_session->exitCode();
+        const bool failed = !*existed && registry->error() != DistributedLock::NoError;
+        outcome = failed ? LockRegistry::Failed : *existed ? LockRegistry::Done : LockRegistry::NotHeld;
+    }
+    switch (outcome) {
+    case LockRegistry::Done:
+        printOutcome(m_invocation, u"takenAway"_s);
+        printDetail(u"lock %1: taken away from %2"_s.arg(quoted(m_name), holderText(m_shown)));
+        return Success;
+    case LockRegistry::NotHeld:
+        return notHeld();
+    case LockRegistry::OtherHolder:
+        return otherHolder();
+    case LockRegistry::Failed:
+        break;
+    }
+    return failRequest(m_session);
+}
+
+} // namespace
+
+int runRelease(const Invocation &invocation)
+{
+    const int ways = int(invocation.has(Option::TokenFile)) + int(invocation.has(Option::Token))
+            + int(invocation.has(Option::Force));
+    if (ways != 1)
+        return usageError(invocation, u"give one of --token-file, --token and --force"_s);
+    if (!invocation.has(Option::Force) && (invocation.has(Option::Expect) || invocation.has(Option::Yes)))
+        return usageError(invocation, u"--expect and --yes need --force"_s);
+    if (invocation.has(Option::Force) && !invocation.has(Option::Yes) && ::isatty(STDIN_FILENO) != 1)
+        return usageError(invocation, u"standard input is not a terminal, so nobody can be asked; add --yes"_s);
+    QDistLock::quitOnSignals();
+    Session session(invocation);
+    if (!session.isUsable())
+        return session.exitCode();
+    if (invocation.has(Option::Force))
+        return ForcedRelease(&session).run();
+
+    const QString name = invocation.operands().first();
+    TokenFile file;
+    file.token = invocation.text(Option::Token).toLatin1();
+    if (invocation.has(Option::TokenFile)) {
+        const auto content = readTokenFile(session);
+        if (!content)
+            return UsageError;
+        file = *content;
+    }
+    const auto outcome = session.await(session.registry()->release(name, file.token, timeToKeep(file)));
+    if (!outcome)
+        return session.exitCode();
+    switch (*outcome) {
+    case LockRegistry::Done:
+        printOutcome(invocation, u"released"_s);
+        return Success;
+    case LockRegistry::NotHeld:
+        printOutcome(invocation, u"notHeld"_s);
+        printNote(u"lock %1: nobody holds it; its lease has ended, or it was released before"_s.arg(quoted(name)));
+        return NotHeld;
+    case LockRegistry::OtherHolder:
+        printOutcome(invocation, u"otherHolder"_s);
+        return session.fail(Busy,
+                            u"lock %1: somebody else holds it, and was left alone; the lease of this token has "
+                            "ended. `qdistlock show` says who holds it"_s.arg(quoted(name)));
+    case LockRegistry::Failed:
+        break;
+    }
+    return failRequest(&session);
+}
+
+} // namespace Cli

@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "tokenfile.h"
+
+#include <QDistLock/LockResult>
+
+#include <QtCore/qfile.h>
+#include <QtCore/qfileinfo.h>
+#include <QtCore/qjsondocument.h>
+#include <QtCore/qjsonobject.h>
+
+using namespace Qt::StringLiterals;
+
+using QDistLock::Detail::quoted;
+using std::chrono::milliseconds;
+
+namespace Cli {
+
+namespace {
+
+/// A name and a prefix of 1024 bytes each, escaped as \u00e9, and all the rest.
+constexpr qint64 LargestFile = 32 * 1024;
+
+std::optional<TokenFile> parse(const QByteArray &text)
+{
+    const QJsonObject object = QJsonDocument::fromJson(text).object();
+    TokenFile file;
+    file.name = object.value(u"name"_s).toString();
+    file.prefix = object.value(u"prefix"_s).toString();
+    file.token = object.value(u"token"_s).toString().toLatin1();
+    file.fencingToken = object.value(u"fence"_s).toInteger();
+    file.lease = milliseconds(object.value(u"leaseMs"_s).toInteger());
+    file.minHoldUntil = object.value(u"minHoldUntilMs"_s).toInteger();
+    if (file.name.isEmpty() || file.token.isEmpty() || file.lease <= milliseconds::zero())
+        return std::nullopt;
+    return file;
+}
+
+} // namespace
+
+std::optional<TokenFile> TokenFile::read(const QString &path, QString *error)
+{
+    QFile file(path);
+    if (!file.open(QIODevice::ReadOnly)) {
+        *error = u"the token file %1 cannot be read: %2; use the file that `qdistlock acquire --token-file` has "
+                 "written"_s.arg(quoted(path), file.errorString());
+        return std::nullopt;
+    }
+    const auto content = parse(file.read(LargestFile));
+    if (!content) {
+        *error = u"the file %1 is not a token file; use the one that `qdistlock acquire --token-file` has written"_s
+                         .arg(quoted(path));
+    }
+    return content;
+}
+
+TokenFileWriter::TokenFileWriter(const QString &path)
+    : m_path(path)
+    , m_file(path)
+{
+}
+
+bool TokenFileWriter::fail(const QString &reason)
+{
+    m_error = u"the token file %1 cannot be written: %2"_s.arg(quoted(m_path), reason);
+    return false;
+}
+
+bool TokenFileWriter::open()
+{
+    const QFileInfo existing(m_path);
+    QString ignored;
+    const bool isReplaceable = existing.isFile() && (existing.size() == 0 || TokenFile::read(m_path, &ignored));
+    if (existing.exists() && !isReplaceable)
+        return fail(u"it exists, and is not a token file; give another --token-file"_s);
+    if (!m_file.open(QIODevice::WriteOnly))
+        return fail(u"%1; give another --token-file"_s.arg(m_file.errorString()));
+    // QSaveFile takes over the permissions of an older file.
+    if (!m_file.setPermissions(QFileDevice::ReadOwner | QFileDevice::WriteOwner))
+        return fail(u"its permissions cannot be set; give another --token-file"_s);
+    return true;
+}
+
+bool TokenFileWriter::commit(const TokenFile &content)
+{
+    QJsonObject object{
+            {u"name"_s, content.name},
+            {u"prefix"_s, content.prefix},
+            {u"token"_s, QString::fromLatin1(content.token)},
+            {u"fence"_s, content.fencingToken},
+            {u"leaseMs"_s, qint64(content.lease.count())},
+    };
+    if (content.minHoldUntil > 0)
+        object.insert(u"minHoldUntilMs"_s, content.minHoldUntil);
+    const QByteArray text = QJsonDocument(object).toJson(QJsonDocument::Compact) + '\n';
+    // commit() does not notice that buffered bytes could not be written.
+    if (m_file.write(text) != text.size() || !m_file.flush()) {
+        fail(m_file.errorString());
+        m_file.cancelWriting();
+        m_file.commit();
+        return false;
+    }
+    return m_file.commit() || fail(m_file.errorString());
+}
+
+} // namespace Cli
