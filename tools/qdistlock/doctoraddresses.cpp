@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "doctoraddresses.h"
+
+#include "doctorprobe.h"
+#include "doctorreport.h"
+#include "lockview.h"
+
+#include <QtCore/qdatetime.h>
+#include <QtCore/qelapsedtimer.h>
+#include <QtCore/qfile.h>
+#include <QtNetwork/qhostinfo.h>
+#include <QtNetwork/qlocalsocket.h>
+#include <QtNetwork/qnetworkproxy.h>
+#include <QtNetwork/qsslcertificate.h>
+#include <QtNetwork/qsslconfiguration.h>
+#include <QtNetwork/qsslkey.h>
+#include <QtNetwork/qsslsocket.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+using namespace Qt::StringLiterals;
+
+using QtRedis::ServerUrl;
+using std::chrono::milliseconds;
+
+namespace Cli {
+
+namespace {
+
+constexpr int CertificateDays = 14;
+
+/// One attempt to connect to one address.
+struct Attempt
+{
+    QString address;
+    std::unique_ptr<QAbstractSocket> socket;
+    bool isEnded = false;
+    bool isConnected = false;
+    qint64 elapsed = 0; ///< ms
+    QString error;
+    QDateTime certificateEnd; ///< of the first certificate of the chain that ends
+};
+
+QSslConfiguration configurationOf(const ServerUrl &server)
+{
+    QSslConfiguration configuration = QSslConfiguration::defaultConfiguration();
+    configuration.setProtocol(QSsl::TlsV1_2OrLater);
+    configuration.setPeerVerifyMode(QSslSocket::VerifyPeer);
+    if (!server.caFile.isEmpty())
+        configuration.setCaCertificates(QSslCertificate::fromPath(server.caFile));
+    if (!server.certificateFile.isEmpty()) {
+        configuration.setLocalCertificateChain(QSslCertificate::fromPath(server.certificateFile));
+        QFile file(server.keyFile);
+        if (file.open(QIODevice::ReadOnly)) {
+            const QByteArray pem = file.readAll();
+            for (const QSsl::KeyAlgorithm algorithm : {QSsl::Rsa, QSsl::Ec, QSsl::Dsa}) {
+                if (const QSslKey key(pem, algorithm); !key.isNull())
+                    configuration.setPrivateKey(key);
+            }
+        }
+    }
+    return configuration;
+}
+
+void start(Attempt *attempt, const ServerUrl &server, const QElapsedTimer &timer, const std::function<void()> &ended)
+{
+    const auto end = [attempt, &timer, ended](const QString &error) {
+        if (std::exchange(attempt->isEnded, true))
+            return;
+        attempt->isConnected = error.isEmpty();
+        attempt->error = error;
+        attempt->elapsed = timer.elapsed();
+        ended();
+    };
+    if (server.scheme == ServerUrl::Tls) {
+        auto socket = std::make_unique<QSslSocket>();
+        QSslSocket *const tls = socket.get();
+        tls->setSslConfiguration(configurationOf(server));
+        QObject::connect(tls, &QSslSocket::encrypted, tls, [attempt, tls, end] {
+            const QList<QSslCertificate> chain = tls->peerCertificateChain();
+            for (const QSslCertificate &certificate : chain) {
+                const QDateTime expiry = certificate.expiryDate();
+                if (attempt->certificateEnd.isNull() || expiry < attempt->certificateEnd)
+                    attempt->certificateEnd = expiry;
+            }
+            end({});
+        });
+        attempt->socket = std::move(socket);
+    } else {
+        attempt->socket = std::make_unique<QTcpSocket>();
+        QObject::connect(attempt->socket.get(), &QAbstractSocket::connected, attempt->socket.get(), [end] { end({}); });
+    }
+    QAbstractSocket *const socket = attempt->socket.get();
+    socket->setProxy(QNetworkProxy::NoProxy); // as the library does
+    QObject::connect(socket, &QAbstractSocket::errorOccurred, socket, [socket, end] { end(socket->errorString()); });
+    if (server.scheme == ServerUrl::Tls)
+        static_cast<QSslSocket *>(socket)->connectToHostEncrypted(attempt->address, server.port, server.host);
+    else
+        socket->connectToHost(attempt->address, server.port);
+}
+
+bool checkSocketFile(DoctorProbe *probe, DoctorReport *report)
+{
+    const QString path = probe->server().path;
+    QLocalSocket socket;
+    bool isEnded = false;
+    QObject::connect(&socket, &QLocalSocket::connected, &socket, [&isEnded] { isEnded = true; });
+    QObject::connect(&socket, &QLocalSocket::errorOccurred, &socket, [&isEnded] { isEnded = true; });
+    socket.connectToServer(path);
+    probe->waitFor([&isEnded] { return isEnded; },
+                   [&socket](QEventLoop *loop) {
+                       QObject::connect(&socket, &QLocalSocket::connected, loop, &QEventLoop::quit);
+                       QObject::connect(&socket, &QLocalSocket::errorOccurred, loop, &QEventLoop::quit);
+                   });
+    if (socket.state() == QLocalSocket::ConnectedState) {
+        report->add(DoctorReport::Ok, u"connect"_s, path);
+        return true;
+    }
+    report->add(DoctorReport::Failure, u"connect"_s, u"%1: %2"_s.arg(path, socket.errorString()),
+                u"check that the server runs, that its unixsocket is this file, and that you may write to it"_s);
+    return false;
+}
+
+QList<QHostAddress> resolve(DoctorProbe *probe, DoctorReport *report)
+{
+    const QString host = probe->server().host;
+    if (const QHostAddress address(host); !address.isNull())
+        return {address};
+    QHostInfo info;
+    bool isEnded = false;
+    QObject context;
+    QElapsedTimer timer;
+    timer.start();
+    QEventLoop *waiting = nullptr;
+    const int lookup = QHostInfo::lookupHost(host, &context, [&](const QHostInfo &found) {
+        info = found;
+        isEnded = true;
+        if (waiting)
+            waiting->quit();
+    });
+    probe->waitFor([&isEnded] { return isEnded; }, [&waiting](QEventLoop *loop) { waiting = loop; });
+    QHostInfo::abortHostLookup(lookup);
+    const QList<QHostAddress> addresses = info.addresses();
+    if (addresses.isEmpty()) {
+        const QString reason = isEnded ? info.errorString() : u"no answer"_s;
+        report->add(DoctorReport::Failure, u"dns"_s, u"%1: %2"_s.arg(host, reason),
+                    u"check the name, and the name servers of this machine"_s);
+        return {};
+    }
+    QStringList texts;
+    for (const QHostAddress &address : addresses)
+        texts += address.toString();
+    report->add(DoctorReport::Ok, u"dns"_s,
+                u"%1 is %2, after %3"_s.arg(host, texts.join(u", "_s), roughText(milliseconds(timer.elapsed()))));
+    return addresses;
+}
+
+} // namespace
+
+bool checkAddresses(DoctorProbe *probe, milliseconds timeout, DoctorReport *report)
+{
+    const ServerUrl server = probe->server();
+    if (server.scheme == ServerUrl::Unix)
+        return checkSocketFile(probe, report);
+    const QList<QHostAddress> addresses = resolve(probe, report);
+    if (addresses.isEmpty())
+        return false;
+
+    QElapsedTimer timer;
+    timer.start();
+    QEventLoop *waiting = nullptr;
+    std::vector<std::unique_ptr<Attempt>> attempts;
+    for (const QHostAddress &address : addresses) {
+        attempts.push_back(std::make_unique<Attempt>());
+        attempts.back()->address = address.toString();
+        start(attempts.back().get(), server, timer, [&waiting] {
+            if (waiting)
+                waiting->quit();
+        });
+    }
+    const auto all = [&attempts] {
+        return std::all_of(attempts.cbegin(), attempts.cend(), [](const auto &attempt) { return attempt->isEnded; });
+    };
+    probe->waitFor(all, [&waiting](QEventLoop *loop) { waiting = loop; });
+    waiting = nullptr;
+    if (probe->interruption() != 0)
+        return false;
+
+    const bool isTls = server.scheme == ServerUrl::Tls;
+    const auto isConnected = [](const auto &attempt) { return attempt->isConnected; };
+    const bool any = std::any_of(attempts.cbegin(), attempts.cend(), isConnected);
+    const bool isRemote = std::any_of(addresses.cbegin(), addresses.cend(),
+                                      [](const QHostAddress &address) { return !address.isLoopback(); });
+    for (const auto &attempt : attempts) {
+        const QString where = u"%1 port %2"_s.arg(attempt->address).arg(server.port);
+        if (attempt->isConnected) {
+            report->add(DoctorReport::Ok, u"connect"_s,
+                        u"%1, after %2"_s.arg(where, roughText(milliseconds(attempt->elapsed))));
+        } else {
+            const QString reason = attempt->isEnded ? attempt->error : u"no answer within %1"_s.arg(roughText(timeout));
+            report->add(
+                    any ? DoctorReport::Warning : DoctorReport::Failure, isTls ? u"tls"_s : u"connect"_s,
+                    u"%1: %2"_s.arg(where, reason),
+                    isTls ? u"check the certificate of the server, its TLS port, and the files ca=, cert= and key= of "
+                            "the URL"_s
+                          : u"check that the server runs and listens there, and that no firewall is between"_s);
+        }
+        if (attempt->isConnected && isTls) {
+            const qint64 days = QDateTime::currentDateTime().daysTo(attempt->certificateEnd);
+            const QString text = u"%1: the certificate is valid until %2"_s.arg(
+                    where, attempt->certificateEnd.toString(Qt::ISODate));
+            if (days < CertificateDays)
+                report->add(DoctorReport::Warning, u"tls"_s, text, u"renew it"_s);
+            else
+                report->add(DoctorReport::Ok, u"tls"_s, text);
+        }
+    }
+    if (!isTls && isRemote) {
+        report->add(DoctorReport::Warning, u"tls"_s,
+                    u"the connection is not encrypted: whoever can read it can release and take every lock"_s
+                            + (server.password.isEmpty() ? QString() : u", and reads the password"_s),
+                    u"use rediss://, unless the network is private"_s);
+    }
+    return any;
+}
+
+} // namespace Cli

@@ -1,0 +1,278 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "doctorrights.h"
+
+#include "doctorprobe.h"
+#include "doctorreport.h"
+#include "lockview.h"
+
+#include "redis/subscriber.h"
+
+#include <QtCore/qcryptographichash.h>
+#include <QtCore/qelapsedtimer.h>
+#include <QtCore/qrandom.h>
+#include <QtCore/qstringlist.h>
+
+#include <algorithm>
+
+using namespace Qt::StringLiterals;
+
+using QtRedis::Reply;
+using QtRedis::Subscriber;
+using std::chrono::milliseconds;
+
+namespace Cli {
+
+namespace {
+
+const QString ChannelRight = u"&lock:client:*"_s;
+
+/// A scratch lock: its keys, and a channel for messages about it.
+struct Scratch
+{
+    explicit Scratch(const QString &prefix);
+
+    QByteArray key;
+    QByteArray queue;
+    QByteArray fence;
+    QByteArray channel;
+    QString keyRight;  ///< "~lock:*"
+    QString sideRight; ///< "~{lock:*}*", the same if the prefix has a {hash tag}
+};
+
+Scratch::Scratch(const QString &prefix)
+{
+    const QByteArray random = QByteArray::number(QRandomGenerator::system()->generate64(), 16);
+    const QByteArray bytes = prefix.toUtf8();
+    key = bytes + "doctor:" + random;
+    const qsizetype open = bytes.indexOf('{');
+    const bool isTagged = open >= 0 && bytes.indexOf('}', open + 1) > open + 1;
+    const QByteArray side = isTagged ? key : '{' + key + '}';
+    queue = side + ":queue";
+    fence = side + ":fence";
+    channel = "lock:client:doctor-" + random;
+    keyRight = u'~' + prefix + u'*';
+    sideRight = isTagged ? keyRight : u"~{"_s + prefix + u"*}*"_s;
+}
+
+/// One right, and a command that needs it.
+struct Trial
+{
+    const char *right;
+    /// Without it, locks do not work; otherwise something is less good.
+    bool isEssential;
+    QList<QByteArray> command;
+    /// The right to the key that the command uses.
+    QString keyRight = {};
+};
+
+/// All rights of docs/acl.txt, in an order in which the commands can be executed. Nothing remains of them.
+QList<Trial> trials(const Scratch &s)
+{
+    const QByteArray script = "return 1";
+    const QByteArray sha = QCryptographicHash::hash(script, QCryptographicHash::Sha1).toHex();
+    const QByteArray lifetime = "10000";
+    return {
+            {"+ping", false, {"PING"}},
+            {"+client|setname", false, {"CLIENT", "SETNAME", "doctor"}},
+            {"+client|id", false, {"CLIENT", "ID"}},
+            {"+client|list", false, {"CLIENT", "LIST", "ID", "1"}},
+            {"+client|kill", false, {"CLIENT", "KILL", "ID", "9223372036854775807"}}, // nobody
+            {"+eval", true, {"EVAL", script, "0"}},
+            {"+evalsha", true, {"EVALSHA", sha, "0"}},
+            {"+scan", true, {"SCAN", "0", "MATCH", s.key, "COUNT", "1"}},
+            {"+time", true, {"TIME"}},
+            {"+set", true, {"SET", s.key, "doctor", "NX", "PX", lifetime}, s.keyRight},
+            {"+get", true, {"GET", s.key}, s.keyRight},
+            {"+mget", false, {"MGET", s.key}, s.keyRight},
+            {"+pttl", true, {"PTTL", s.key}, s.keyRight},
+            {"+pexpire", true, {"PEXPIRE", s.key, lifetime}, s.keyRight},
+            {"+set", true, {"SET", s.fence, "0", "PX", lifetime, "GET"}, s.sideRight},
+            {"+zadd", true, {"ZADD", s.queue, "NX", "1", "doctor"}, s.sideRight},
+            {"+pexpire", true, {"PEXPIRE", s.queue, lifetime}, s.sideRight},
+            {"+exists", false, {"EXISTS", s.queue}, s.sideRight},
+            {"+zcard", false, {"ZCARD", s.queue}, s.sideRight},
+            {"+zrange", true, {"ZRANGE", s.queue, "0", "0"}, s.sideRight},
+            {"+zrank", false, {"ZRANK", s.queue, "doctor"}, s.sideRight},
+            {"+zscore", false, {"ZSCORE", s.queue, "doctor"}, s.sideRight},
+            {"+zrem", true, {"ZREM", s.queue, "doctor"}, s.sideRight},
+            {"+del", true, {"DEL", s.key}, s.keyRight},
+            {"+del", true, {"DEL", s.queue}, s.sideRight},
+            {"+del", true, {"DEL", s.fence}, s.sideRight},
+            {"+publish", false, {"PUBLISH", s.channel, "doctor"}},
+            {"+subscribe", false, {"SUBSCRIBE", s.channel}},
+    };
+}
+
+/// Collects what the user may not do.
+class Findings
+{
+public:
+    /// \a refusal: the text of the server.
+    void addRefusal(const Trial &trial, const QByteArray &refusal)
+    {
+        const bool isCommand = refusal.contains("to run the");
+        if (!isCommand && refusal.contains("channel"))
+            add(ChannelRight, false);
+        else if (!isCommand && refusal.contains("key"))
+            add(trial.keyRight, true);
+        else
+            add(QString::fromLatin1(trial.right), trial.isEssential);
+    }
+    void add(const QString &right, bool isEssential)
+    {
+        QStringList &list = isEssential ? m_essential : m_others;
+        if (!right.isEmpty() && !m_essential.contains(right) && !m_others.contains(right))
+            list.append(right);
+    }
+    void addOther(const QString &text)
+    {
+        if (!m_otherErrors.contains(text))
+            m_otherErrors.append(text);
+    }
+    bool has(const QString &right) const { return m_essential.contains(right) || m_others.contains(right); }
+    void report(const QString &how, DoctorReport *report) const;
+
+private:
+    QStringList m_essential;
+    QStringList m_others;
+    QStringList m_otherErrors;
+};
+
+void Findings::report(const QString &how, DoctorReport *report) const
+{
+    const QStringList missing = m_essential + m_others;
+    const QString remedy = u"as an administrator: ACL SETUSER <user> "_s + missing.join(u' ');
+    if (!m_essential.isEmpty())
+        report->add(DoctorReport::Failure, u"rights"_s, u"the user lacks %1 (%2)"_s.arg(missing.join(u' '), how),
+                    remedy, missing);
+    else if (!m_others.isEmpty())
+        report->add(DoctorReport::Warning, u"rights"_s,
+                    u"the user lacks %1 (%2): locks work, but slower, or not in turn"_s.arg(missing.join(u' '), how),
+                    remedy, missing);
+    else
+        report->add(DoctorReport::Ok, u"rights"_s, u"the user has every right that locks need (%1)"_s.arg(how));
+    for (const QString &error : m_otherErrors)
+        report->add(DoctorReport::Failure, u"write"_s, error, u"give the URL of a master that accepts writes"_s);
+}
+
+QByteArray textOf(const Reply &reply)
+{
+    return reply.text;
+}
+
+/// The user's name, if the server has ACL DRYRUN and the user may use it.
+QByteArray dryRunUser(DoctorProbe *probe)
+{
+    const auto user = probe->askIfAllowed({"ACL", "WHOAMI"});
+    if (!user)
+        return {};
+    const auto reply = probe->askIfAllowed({"ACL", "DRYRUN", textOf(*user), "PING"});
+    return reply ? textOf(*user) : QByteArray();
+}
+
+bool isRefusedWrite(const Reply &reply)
+{
+    const QByteArray code = reply.errorCode();
+    return code == "READONLY" || code == "OOM" || code == "MISCONF" || code == "NOREPLICAS";
+}
+
+void tryToWrite(DoctorProbe *probe, const Scratch &scratch, Findings *findings)
+{
+    const auto reply = probe->ask({"SET", scratch.key, "doctor", "NX", "PX", "1000"});
+    if (reply && isRefusedWrite(*reply))
+        findings->addOther(probe->server().shown(reply->text));
+    else
+        probe->ask({"DEL", scratch.key});
+}
+
+/// Whether a message arrives; and how fast.
+void tryMessages(DoctorProbe *probe, const Scratch &scratch, Findings *findings, DoctorReport *report)
+{
+    Subscriber subscriber(probe->server());
+    subscriber.setClientName("doctor-" + scratch.channel.sliced(scratch.channel.lastIndexOf('-') + 1));
+    QString refusal;
+    bool isEnded = false;
+    bool isReceived = false;
+    QEventLoop *waiting = nullptr;
+    const auto end = [&] {
+        if (waiting)
+            waiting->quit();
+    };
+    QObject::connect(&subscriber, &Subscriber::subscribed, &subscriber, [&] {
+        isEnded = true;
+        end();
+    });
+    QObject::connect(&subscriber, &Subscriber::refused, &subscriber, [&](const QByteArray &, const QString &error) {
+        refusal = error;
+        isEnded = true;
+        end();
+    });
+    QElapsedTimer timer;
+    QObject::connect(&subscriber, &Subscriber::messageReceived, &subscriber, [&] {
+        isReceived = true;
+        end();
+    });
+    subscriber.subscribe(scratch.channel);
+    const auto setWaiting = [&waiting](QEventLoop *loop) { waiting = loop; };
+    probe->waitFor([&isEnded] { return isEnded; }, setWaiting);
+    waiting = nullptr;
+    if (probe->interruption() != 0)
+        return;
+    if (!refusal.isEmpty()) {
+        findings->addRefusal({"+subscribe", false, {}}, refusal.toUtf8());
+        return;
+    }
+    if (!isEnded) {
+        report->add(DoctorReport::Warning, u"messages"_s,
+                    u"a second connection could not be made: %1"_s.arg(subscriber.errorString()),
+                    u"without it, waiters poll; check maxclients"_s);
+        return;
+    }
+    if (findings->has(u"+publish"_s) || findings->has(ChannelRight))
+        return;
+    timer.start();
+    probe->ask({"PUBLISH", scratch.channel, "doctor"});
+    const bool arrived = probe->waitFor([&isReceived] { return isReceived; }, setWaiting);
+    waiting = nullptr;
+    if (arrived)
+        report->add(DoctorReport::Ok, u"messages"_s,
+                    u"a message took %1 ms"_s.arg(double(timer.nsecsElapsed()) / 1e6, 0, 'f', 2));
+    else if (probe->interruption() == 0)
+        report->add(DoctorReport::Failure, u"messages"_s, u"a message was published and did not arrive"_s,
+                    u"check for a proxy between here and the server that does not pass on messages"_s);
+}
+
+} // namespace
+
+void checkRights(DoctorProbe *probe, const QString &prefix, DoctorReport *report)
+{
+    const Scratch scratch(prefix);
+    const QByteArray user = dryRunUser(probe);
+    Findings findings;
+    QList<Trial> all = trials(scratch);
+    if (probe->server().database != 0)
+        all.prepend({"+select", true, {"SELECT", QByteArray::number(probe->server().database)}});
+    for (const Trial &trial : std::as_const(all)) {
+        if (!user.isEmpty()) {
+            const auto reply = probe->ask(QList<QByteArray>{"ACL", "DRYRUN", user} + trial.command);
+            if (reply && reply->type == Reply::Bulk)
+                findings.addRefusal(trial, reply->text);
+        } else if (trial.command.first() != "SUBSCRIBE") { // which would turn this connection into one for messages
+            const auto reply = probe->ask(trial.command);
+            if (reply && reply->errorCode() == "NOPERM")
+                findings.addRefusal(trial, reply->text);
+            else if (reply && isRefusedWrite(*reply))
+                findings.addOther(probe->server().shown(reply->text));
+        }
+        if (probe->interruption() != 0)
+            return;
+    }
+    if (!user.isEmpty()) // nothing was executed yet
+        tryToWrite(probe, scratch, &findings);
+    tryMessages(probe, scratch, &findings, report);
+    findings.report(user.isEmpty() ? u"tried on a scratch name"_s : u"by ACL DRYRUN"_s, report);
+}
+
+} // namespace Cli

@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QtCore/qstring.h>
+
+namespace Cli {
+
+class DoctorProbe;
+class DoctorReport;
+
+/// Tries every right of docs/acl.txt as the user of \a probe: by ACL DRYRUN, or, where the server or the user has no
+/// such command, by the commands themselves on a scratch name behind \a prefix, of which nothing remains.
+void checkRights(DoctorProbe *probe, const QString &prefix, DoctorReport *report);
+
+} // namespace Cli
