@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "manpage.h"
+
+#include "options.h"
+
+#include <QDistLock/qdistlockversion.h>
+
+using namespace Qt::StringLiterals;
+
+namespace Cli {
+
+namespace {
+
+QString utf8(const char *text)
+{
+    return QString::fromUtf8(text);
+}
+
+/// \a text for roff: ASCII, without anything that roff would take for a request or an escape.
+QString escaped(const QString &text)
+{
+    QString result;
+    const auto codePoints = text.toUcs4();
+    for (const uint codePoint : codePoints) {
+        if (codePoint == '\\')
+            result += u"\\e"_s;
+        else if (codePoint == '-')
+            result += u"\\-"_s; // a plain one may become a hyphen, which nobody can copy
+        else if (codePoint == '\'')
+            result += u"\\(aq"_s;
+        else if (codePoint == '`')
+            result += u"\\(ga"_s;
+        else if (codePoint == '^')
+            result += u"\\(ha"_s;
+        else if (codePoint == '~')
+            result += u"\\(ti"_s;
+        else if (codePoint == 0x2026)
+            result += u"..."_s;
+        else if (codePoint >= 0x80)
+            result += u"\\[u%1]"_s.arg(QString::number(codePoint, 16).toUpper().rightJustified(4, u'0'));
+        else
+            result += QChar(ushort(codePoint));
+    }
+    return result.startsWith(u'.') ? u"\\&"_s + result : result;
+}
+
+QString bold(const QString &text)
+{
+    return u"\\fB"_s + escaped(text) + u"\\fR"_s;
+}
+
+QString italic(const QString &text)
+{
+    return u"\\fI"_s + escaped(text) + u"\\fR"_s;
+}
+
+/// "\fB-w\fR, \fB--timeout\fR \fIDUR\fR"
+QString syntaxOf(const OptionInfo &option)
+{
+    QString text;
+    if (option.shortName)
+        text = bold(u'-' + QString(QLatin1Char(option.shortName))) + u", "_s;
+    text += bold(u"--"_s + utf8(option.name));
+    return option.valueName ? text + u' ' + italic(utf8(option.valueName)) : text;
+}
+
+QString paragraphs(const QString &text)
+{
+    QString result;
+    const QStringList parts = text.split(u"\n\n"_s);
+    for (const QString &part : parts)
+        result += u".PP\n"_s + escaped(part) + u'\n';
+    return result;
+}
+
+/// \a term in the margin, \a text beside it.
+QString item(const QString &term, const QString &text)
+{
+    return u".TP\n"_s + term + u'\n' + escaped(text) + u'\n';
+}
+
+/// A sentence of a short text of the tables.
+QString sentence(const QString &text)
+{
+    return text.isEmpty() ? text : text.at(0).toUpper() + text.sliced(1) + u'.';
+}
+
+QString optionItem(const OptionInfo &option)
+{
+    QString text = sentence(utf8(option.help));
+    if (option.kind == ValueKind::Choice)
+        text += u' ' + utf8(option.valueName) + u" is one of "_s + option.choiceList().join(u", "_s) + u'.';
+    return item(syntaxOf(option), text);
+}
+
+QString items(const QList<Explanation> &rows)
+{
+    QString text;
+    for (const Explanation &row : rows)
+        text += item(bold(utf8(row.name)), sentence(utf8(row.text)));
+    return text;
+}
+
+QString synopsis(const CommandInfo &command)
+{
+    const QString operands = utf8(command.operands);
+    QString text = bold(u"qdistlock"_s) + u" [\\fIOPTION\\fR...] "_s + bold(utf8(command.name));
+    if (command.command != Command::Completion && command.command != Command::Doctor)
+        text += u" [\\fIOPTION\\fR...]"_s;
+    return operands.isEmpty() ? text : text + u' ' + italic(operands);
+}
+
+QString section(const QString &title)
+{
+    return u".SH "_s + title + u'\n';
+}
+
+} // namespace
+
+QByteArray manPage()
+{
+    // Each file of the project names its licence.
+    QString text = u".\\\" SPDX-"_s + u"FileCopyrightText: 2026 The QDistLock developers\n.\\\" SPDX-"_s
+            + u"License-Identifier: MIT\n"_s;
+    text += u".\\\" Made from the options of the program when it was built.\n"_s;
+    text += u".TH QDISTLOCK 1 \"\" \"QDistLock %1\" \"User Commands\"\n"_s.arg(QLatin1String(QDISTLOCK_VERSION_STRING));
+    text += u".nh\n.ad l\n"_s; // names are not hyphenated
+    text += section(u"NAME"_s) + u"qdistlock \\- locks that exclude each other on all machines\n"_s;
+
+    text += section(u"SYNOPSIS"_s);
+    for (const CommandInfo &command : commands())
+        text += synopsis(command) + u"\n.br\n"_s;
+    text.chop(4); // the last .br
+
+    text += section(u"DESCRIPTION"_s);
+    text += paragraphs(
+            u"Locks that exclude each other on all machines that use the same Redis server. At most one holder has "
+            "a lock at a time. A lock is a lease: the server ends it if nobody renews it, for example because "
+            "the machine of its holder is gone.\n\n"
+            "The names of locks are free text. Programs that use the library QDistLock, and other libraries that "
+            "keep a lock in a Redis key of the same name, are excluded, too."_s);
+
+    text += section(u"COMMANDS"_s);
+    for (const CommandInfo &command : commands()) {
+        text += u".SS \""_s + escaped(utf8(command.name)) + u" \\- "_s + escaped(utf8(command.summary)) + u"\"\n"_s;
+        text += paragraphs(utf8(command.description));
+        for (const OptionInfo &option : options()) {
+            if (!option.isGlobal() && option.isFor(command.command))
+                text += optionItem(option);
+        }
+    }
+
+    text += section(u"OPTIONS OF EVERY COMMAND"_s);
+    for (const OptionInfo &option : options()) {
+        if (option.isGlobal())
+            text += optionItem(option);
+    }
+    text += section(u"DURATIONS"_s)
+            + paragraphs(u"Durations are written as 250ms, 2s, 5m and 1h; a bare number is seconds. Fractions are "
+                         "allowed."_s);
+    text += section(u"EXIT STATUS"_s) + items(exitCodeTexts());
+    text += section(u"ENVIRONMENT"_s) + items(environmentTexts());
+    text += section(u"ENVIRONMENT OF THE COMMAND OF RUN"_s) + items(childEnvironmentTexts());
+
+    text += section(u"EXAMPLES"_s);
+    const auto example = [&text](const QString &line, const QString &explanation) {
+        text += item(bold(line), explanation);
+    };
+    example(u"qdistlock run nightly-report ./report.sh"_s,
+            u"Waits until nobody else makes the report, and makes it."_s);
+    example(u"qdistlock run -n backup -c 'pg_dump shop > shop.sql'"_s,
+            u"Does nothing, and exits with 75, if another "
+            "machine makes the backup."_s);
+    example(u"qdistlock acquire deploy:web --lease 10m --token-file /run/deploy.token"_s,
+            u"Keeps the lock for ten minutes, for the steps of a longer procedure; prints the fencing token."_s);
+    example(u"qdistlock release deploy:web --token-file /run/deploy.token"_s, u"Ends that."_s);
+    example(u"qdistlock ls 'deploy:*'"_s, u"Lists who holds which lock."_s);
+    example(u"qdistlock release deploy:web --force --expect 1735689600000000 --yes"_s,
+            u"Takes the lock away from the holder that was shown with that fencing token, and from nobody else."_s);
+    text += section(u"SEE ALSO"_s) + u"\\fBflock\\fR(1), \\fBredis\\-cli\\fR(1)\n"_s;
+    return text.toLatin1();
+}
+
+} // namespace Cli
