@@ -36,6 +36,8 @@ private Q_SLOTS:
     void syntax();
     void bashCompletes_data();
     void bashCompletes();
+    void fishCompletes_data();
+    void fishCompletes();
     void unknownShell();
 };
 
@@ -253,6 +255,48 @@ void tst_Documents::bashCompletes()
         QVERIFY2(words.contains(word), qPrintable(words.join(u' ')));
     for (const QString &word : unexpected.split(u' ', Qt::SkipEmptyParts))
         QVERIFY2(!words.contains(word), qPrintable(words.join(u' ')));
+}
+
+void tst_Documents::fishCompletes_data()
+{
+    QTest::addColumn<QString>("line");
+    QTest::addColumn<QString>("expected"); ///< all of the words, sorted
+    const auto row = [](const char *line, const char *expected) {
+        QTest::newRow(line) << QString::fromLatin1(line) << QString::fromLatin1(expected);
+    };
+    row("qdistlock re", "release renew");
+    row("qdistlock --json re", "release renew");
+    row("qdistlock run --no", "--no-fair --no-renew --nonblock");
+    row("qdistlock ls --sort ", "name queue ttl");
+    row("qdistlock show job ", "$(id) deploy:web job");
+    row("qdistlock run -w 3 ", "$(id) deploy:web job");
+    row("qdistlock release job ", "");
+    row("qdistlock completion ", "bash fish zsh");
+    row("qdistlock run job fish_inden", "fish_indent");
+    row("qdistlock run -n job -- fish_inden", "fish_indent");
+}
+
+void tst_Documents::fishCompletes()
+{
+    QFETCH(QString, line);
+    if (QStandardPaths::findExecutable(u"fish"_s).isEmpty())
+        QSKIP("fish is not installed");
+    const QString script = uR"(
+        source $argv[1]
+        function qdistlock; printf '%s\n' job deploy:web '$(id)'; end
+        complete -C $argv[2]
+    )"_s;
+    QProcess process;
+    process.start(u"fish"_s,
+                  {u"--no-config"_s, u"-c"_s, script, QStringLiteral(DOCUMENTS) + u"/qdistlock.fish"_s, line});
+    QVERIFY(process.waitForFinished());
+    QCOMPARE(process.readAllStandardError(), QByteArray());
+    QStringList words;
+    const QStringList lines = QString::fromUtf8(process.readAllStandardOutput()).split(u'\n', Qt::SkipEmptyParts);
+    for (const QString &printedLine : lines)
+        words += printedLine.section(u'\t', 0, 0);
+    words.sort();
+    QTEST(words.join(u' '), "expected");
 }
 
 void tst_Documents::unknownShell()

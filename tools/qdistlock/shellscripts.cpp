@@ -419,8 +419,9 @@ function __qdistlock_program
     set -l words (commandline -opc)
     set -l name (__qdistlock_operands)[2]
     set -l skip (contains -i -- $name $words)
-    if test "$words[(math $skip + 1)]" = --
-        set skip (math $skip + 1)
+    set -l next (math $skip + 1)
+    if test "$words[$next]" = --
+        set skip $next
     end
     __fish_complete_subcommand --fcs-skip=$skip
 end
