@@ -53,6 +53,7 @@ private Q_SLOTS:
     void usageErrors();
     void badServers_data();
     void badServers();
+    void secretsStayInside();
 
 private:
     Result run(const QStringList &arguments) { return CliTesting::run({m_server.url().toEncoded()}, arguments); }
@@ -427,6 +428,38 @@ void tst_TokenCommands::badServers()
         QVERIFY2(!result.errors.contains("c4n4ry") && result.output.isEmpty(), result.errors.constData());
         QVERIFY(!QFile::exists(file));
     }
+}
+
+// Neither the password nor the token of a hold, whatever is asked for.
+void tst_TokenCommands::secretsStayInside()
+{
+    m_server.command({"ACL", "SETUSER", "u5er", "on", ">c4n4ry", "~*", "&*", "+@all"});
+    QUrl url = m_server.url();
+    url.setUserInfo(u"u5er:c4n4ry"_s);
+    QCOMPARE(acquire().status, 0);
+    const QByteArray token = content().value(u"token"_s).toString().toLatin1();
+    const QString other = m_folder.filePath(u"other"_s);
+    const QList<QStringList> all{
+            {u"show"_s, u"job"_s, u"free"_s},
+            {u"ls"_s},
+            {u"ls"_s, u"--wide"_s, u"--stale"_s},
+            {u"acquire"_s, u"job"_s, u"-n"_s, u"--lease"_s, u"1m"_s, u"--token-file"_s, other},
+            {u"acquire"_s, u"another"_s, u"-n"_s, u"--lease"_s, u"1m"_s, u"--token-file"_s, other},
+            {u"run"_s, u"-n"_s, u"job"_s, u"true"_s},
+            {u"run"_s, u"-n"_s, u"free"_s, u"env"_s},
+            {u"doctor"_s},
+            {u"renew"_s, u"job"_s, u"--token-file"_s, m_file},
+            {u"release"_s, u"job"_s, u"--token-file"_s, m_file},
+            {u"release"_s, u"job"_s, u"--token-file"_s, m_file},
+    };
+    for (const QStringList &arguments : all) {
+        for (const QStringList &options : {QStringList(), QStringList{u"-v"_s}, QStringList{u"--json"_s, u"-v"_s}}) {
+            const Result result = CliTesting::run({url.toEncoded()}, options + arguments);
+            const QByteArray text = result.output + result.errors;
+            QVERIFY2(!text.contains("c4n4ry") && !text.contains("u5er") && !text.contains(token), text.constData());
+        }
+    }
+    m_server.command({"ACL", "DELUSER", "u5er"});
 }
 
 QTEST_GUILESS_MAIN(tst_TokenCommands)
