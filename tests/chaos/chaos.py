@@ -21,7 +21,7 @@ CHECK_EVERY = 1.5  # seconds; a hunt ends with the first violation
 HUNT = 180  # seconds of faults after which a mutant counts as not caught
 HUNT_ROUND = 10  # seconds of faults in each round of a hunt
 ROUND = 60  # seconds of faults in each other round
-FORMS = "signals,scoped,annotated"
+FORMS = "signals,scoped,annotated,run"
 
 
 class Unplayable(Exception):
@@ -29,10 +29,10 @@ class Unplayable(Exception):
 
 
 class Mutant:
-    """The header of a mutant's file: the sorts of violation that convict it, and the forms in which it shows."""
+    """The header of a mutant's file: the sorts of violation that convict it, the forms and the faults in which it shows."""
 
     def __init__(self, name, folder):
-        said = {"Convicted by": "", "Forms": "signals"}
+        said = {"Convicted by": "", "Forms": "signals", "Faults": ""}
         try:
             with open(os.path.join(folder, name + ".mutant"), encoding="utf-8") as file:
                 for line in file:
@@ -41,7 +41,7 @@ class Mutant:
                         said[key] = value.strip()
         except OSError as error:
             raise Unplayable(f"there is no such mutant: {error}") from error
-        self.name, self.forms = name, said["Forms"]
+        self.name, self.forms, self.kinds = name, said["Forms"], said["Faults"]
         self.sorts = set(said["Convicted by"].split(", ")) - {""}
         if not self.sorts or not self.sorts <= set(SORTS):
             raise Unplayable(f'its file must contain "# Convicted by: SORT, …", of {", ".join(SORTS)}')
@@ -52,7 +52,7 @@ def clean(folder):
     os.makedirs(folder)
 
 
-def round_command(options, folder, seed, length, worker, forms):
+def round_command(options, folder, seed, length, worker, forms, kinds):
     return [
         os.path.join(options.programs, "chaosround"),
         *("--worker", os.path.join(options.programs, worker)),
@@ -61,7 +61,7 @@ def round_command(options, folder, seed, length, worker, forms):
         *("--seconds", str(length)),
         *("--workers", str(options.workers)),
         *("--forms", forms),
-        *("--kinds", options.kinds),
+        *("--kinds", kinds),
     ]
 
 
@@ -121,7 +121,7 @@ class Total:
 def play(options, seed, length, folder, total):
     """Runs one round to its end. True if nothing was found."""
     clean(folder)
-    command = round_command(options, folder, seed, length, "chaosworker", options.forms or FORMS)
+    command = round_command(options, folder, seed, length, "chaosworker", options.forms or FORMS, options.kinds)
     played = subprocess.run(command, check=False)
     picture = os.path.join(folder, "timeline.svg")
     status, words, figures = check(folder, "--picture", picture)
@@ -166,7 +166,8 @@ def hunt(options, name, seed, folder):
 def hunt_round(options, mutant, seed, length, folder, others):
     """The first violation that convicts the mutant; empty if there is none. Adds other sorts to `others`."""
     clean(folder)
-    command = round_command(options, folder, seed, length, "chaosworker-" + mutant.name, options.forms or mutant.forms)
+    forms, kinds = options.forms or mutant.forms, options.kinds or mutant.kinds
+    command = round_command(options, folder, seed, length, "chaosworker-" + mutant.name, forms, kinds)
     log = os.path.join(folder, "stderr")
     try:
         # The log of a broken library is shown only if the round itself fails.

@@ -202,7 +202,9 @@ def check_counters(history, verdict):
         for hold in lock.holds:
             process = history.processes[hold.process]
             if hold.how is None and process.ended == "killed":
-                beyond.append((hold.start, process.killed_at or process.last_time, None))
+                # With the form "run" the holder is another process, which is ended a little later.
+                later = history.lease if process.form == "run" else 0
+                beyond.append((hold.start, (process.killed_at or process.last_time) + later, None))
         beyond.sort(key=lambda entry: entry[0])
         mismatches = [write for write in writes if write.read != write.replaced]
         for write, culprits in zip(mismatches, touching(mismatches, beyond)):

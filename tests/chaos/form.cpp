@@ -4,6 +4,7 @@
 #include "form.h"
 
 #include "annotatedform.h"
+#include "runform.h"
 #include "scopedform.h"
 #include "signalsform.h"
 
@@ -24,6 +25,8 @@ std::unique_ptr<Form> Form::make(const QString &name, const Settings &settings, 
         return std::make_unique<ScopedForm>(settings, history, faults);
     if (name == QLatin1String("annotated"))
         return std::make_unique<AnnotatedForm>(settings, history, faults);
+    if (name == QLatin1String("run"))
+        return std::make_unique<RunForm>(settings, history, faults);
     return nullptr;
 }
 

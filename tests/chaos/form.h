@@ -26,6 +26,8 @@ public:
     /// Destroys the locks in whatever state they are; scopes end soon. Emits finished().
     virtual void abandon() = 0;
     virtual void disconnectFromServers() {}
+    /// False while processes of the form still have to end after abandon().
+    virtual bool isOver() const { return true; }
     /// True if the library's background thread serves this form: it releases the remaining locks when the application
     /// object is destroyed. join() waits for the threads of the form itself.
     virtual bool hasThreads() const { return false; }

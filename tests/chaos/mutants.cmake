@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The QDistLock developers
 # SPDX-License-Identifier: MIT
 
-# qdistlock_add_mutant(<file.mutant>): a worker whose library breaks one rule, chaosworker-<file>.
+# qdistlock_add_mutant(<file.mutant>): a worker whose library breaks one rule, chaosworker-<file>; or, if the mutant changes
+# files of tools/qdistlock, a copy of the worker and the program that it starts, qdistlock-<file>.
 # Only the files that the mutant changes are compiled again. They come before the library's archive, from which the
 # linker takes all others. The build fails if a change no longer applies.
 function(qdistlock_add_mutant file)
@@ -43,6 +44,26 @@ function(qdistlock_add_mutant file)
             VERBATIM
         )
         list(APPEND sources "${folder}/scripts.cpp")
+    endif()
+
+    set(programSources ${sources})
+    list(FILTER programSources INCLUDE REGEX "^${folder}/tools/qdistlock/")
+    if(programSources)
+        get_target_property(programFiles qdistlock SOURCES)
+        foreach(programFile IN LISTS programFiles)
+            cmake_path(GET programFile EXTENSION extension)
+            if(extension STREQUAL ".cpp" AND NOT "${folder}/tools/qdistlock/${programFile}" IN_LIST programSources)
+                list(APPEND programSources "${PROJECT_SOURCE_DIR}/tools/qdistlock/${programFile}")
+            elseif(extension STREQUAL ".h")
+                list(APPEND programSources "${PROJECT_SOURCE_DIR}/tools/qdistlock/${programFile}")
+            endif()
+        endforeach()
+        qdistlock_add_executable(qdistlock-${name} ${programSources})
+        target_link_libraries(qdistlock-${name} PRIVATE $<TARGET_PROPERTY:qdistlock,LINK_LIBRARIES>)
+        qdistlock_add_executable(chaosworker-${name})
+        target_link_libraries(chaosworker-${name} PRIVATE qdistlock_chaos_worker)
+        add_dependencies(qdistlock_chaos_mutants chaosworker-${name} qdistlock-${name} chaossection)
+        return()
     endif()
 
     qdistlock_add_executable(chaosworker-${name} ${sources})

@@ -50,6 +50,21 @@ bool InjectedFaults::applyNext()
     }
 }
 
+QByteArray InjectedFaults::takeNext()
+{
+    const int next = m_next.exchange(Nothing);
+    switch (next) {
+    case Nothing:
+        return {};
+    case Stop:
+        return "stop";
+    case Die:
+        return "die";
+    default:
+        return "block " + QByteArray::number(next);
+    }
+}
+
 void InjectedFaults::runNestedLoop()
 {
     const int ms = m_nested.exchange(0);
@@ -188,7 +203,11 @@ void Participant::update(const IsHeld &isHeld)
         observe(isHeld); // the first thing after the fault
     const GuardedResource::Written written = m_resource.write(m_lock.name, m_token);
     const qint64 replaced = m_resource.setCounter(m_lock.name, read + 1);
-    const qint64 to = bootTime();
+    wrote(from, bootTime(), read, replaced, written);
+}
+
+void Participant::wrote(qint64 from, qint64 to, qint64 read, qint64 replaced, const GuardedResource::Written &written)
+{
     m_history->append(event(to, "write", "ok")
                               .with("token", m_token)
                               .with("from", from)

@@ -48,6 +48,8 @@ public:
     void block(int ms) { m_next = ms; }
     /// Applies the fault, once. False if there is none.
     bool applyNext();
+    /// The same for a critical section in another process: "stop", "die", "block MS", or nothing.
+    QByteArray takeNext();
     /// The next slot that calls runNestedLoop() runs an event loop for \a ms, as a dialog does.
     void nest(int ms) { m_nested = ms; }
     void runNestedLoop();
@@ -92,6 +94,8 @@ public:
     void write(const IsHeld &isHeld);
     /// As write(), for a form that does not provide isHeld().
     void writeUnseen();
+    /// Records a write of another process.
+    void wrote(qint64 from, qint64 to, qint64 read, qint64 replaced, const GuardedResource::Written &written);
     void releaseInvoked(const IsHeld &isHeld);
     /// Records, afterwards, that the lock was released and was still held at \a time.
     void releasedAfter(qint64 time);

@@ -14,6 +14,7 @@
 #include <algorithm>
 
 #include <signal.h>
+#include <unistd.h>
 
 using namespace Qt::StringLiterals;
 
@@ -36,6 +37,12 @@ RedisServer::Options optionsOf(bool appendOnly, const Support::ShiftedClock &clo
     // The server must lose no key except by a recorded fault.
     options.config = {"maxmemory-policy noeviction", "auto-aof-rewrite-percentage 0"};
     return options;
+}
+
+/// Workers are leaders of process groups: with the form "run", qdistlock is in the group, too.
+void signalWorker(qint64 processId, int number)
+{
+    ::kill(-pid_t(processId), number);
 }
 
 /// The process has ended; it may not have been waited for yet.
@@ -183,6 +190,7 @@ void Round::startWorker(Worker *worker)
     environment.insert(u"QT_LOGGING_RULES"_s, u"qdistlock.*=false"_s);
     program->setProcessEnvironment(environment);
     program->setProcessChannelMode(QProcess::ForwardedErrorChannel);
+    program->setChildProcessModifier([] { ::setpgid(0, 0); });
     connect(program, &QProcess::readyReadStandardOutput, this, [this, worker, program] {
         while (program->canReadLine())
             workerPrinted(worker, program->readLine().trimmed());
@@ -295,7 +303,7 @@ Round::Undo Round::injectIntoWorker(const Fault &fault, Worker *worker)
     };
     const auto signal = [program = QPointer<QProcess>(program)](int number) {
         if (program && program->state() == QProcess::Running)
-            ::kill(pid_t(program->processId()), number);
+            signalWorker(program->processId(), number);
     };
     const QByteArray ms = QByteArray::number(qint64(fault.duration.count()));
     switch (fault.kind) {
@@ -374,7 +382,7 @@ void Round::continueSection(Worker *worker)
     const auto hasContinued = [worker, processId] {
         if (!worker->stoppedInSection || hasEnded(processId))
             return true;
-        ::kill(pid_t(processId), SIGCONT);
+        signalWorker(processId, SIGCONT);
         return false;
     };
     poll(hasContinued, m_options.bound, [] {});

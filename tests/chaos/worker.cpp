@@ -150,7 +150,7 @@ private:
         // The last releases may still be on their way to the server.
         connect(&m_socketPoll, &QTimer::timeout, this, [this, polls = 0]() mutable {
             const int sockets = openSockets();
-            if (sockets > 0 && ++polls < 500)
+            if ((sockets > 0 || !m_form->isOver()) && ++polls < 500)
                 return;
             m_socketPoll.stop();
             print("done " + QByteArray::number(sockets));
@@ -176,7 +176,7 @@ int main(int argc, char *argv[])
     auto application = std::make_unique<QCoreApplication>(argc, argv);
     QCommandLineParser parser;
     parser.addHelpOption();
-    const QCommandLineOption formOption(u"form"_s, u"signals, scoped or annotated"_s, u"form"_s, u"signals"_s);
+    const QCommandLineOption formOption(u"form"_s, u"signals, scoped, annotated or run"_s, u"form"_s, u"signals"_s);
     const QCommandLineOption processOption(u"process"_s, u"its name in the history"_s, u"name"_s);
     const QCommandLineOption historyOption(u"history"_s, u"file to which it is written"_s, u"file"_s);
     const QCommandLineOption resourceOption(u"resource"_s, u"the guarded redis-server"_s, u"socket"_s);

@@ -1,17 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The QDistLock developers
 # SPDX-License-Identifier: MIT
 
-# Makes the installed program find the library, and writes and installs the man page and the completions of the shells,
-# which are made from the tables of commands and options. With a cross-compiler, CMAKE_CROSSCOMPILING_EMULATOR must be able
-# to run the generator; otherwise these are left out.
-
-if(IS_ABSOLUTE "${CMAKE_INSTALL_BINDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
-    set(program_rpath "${CMAKE_INSTALL_FULL_LIBDIR}")
-else()
-    file(RELATIVE_PATH program_rpath "/prefix/${CMAKE_INSTALL_BINDIR}" "/prefix/${CMAKE_INSTALL_LIBDIR}")
-    string(PREPEND program_rpath "$ORIGIN/")
-endif()
-set_target_properties(qdistlock PROPERTIES INSTALL_RPATH "${program_rpath}")
+# Writes and installs the man page and the completions of the shells, which are made from the tables of commands and options.
+# With a cross-compiler, CMAKE_CROSSCOMPILING_EMULATOR must be able to run the generator; otherwise these are left out.
 
 qdistlock_add_executable(qdistlock_makedocs makedocs.cpp)
 target_link_libraries(qdistlock_makedocs PRIVATE qdistlock_cli_options Qt6::Core)

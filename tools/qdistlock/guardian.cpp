@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -27,8 +28,8 @@ namespace Cli {
 
 namespace {
 
-/// How often the guardian asks whether the child has ended after SIGTERM.
-constexpr std::chrono::milliseconds EndPollInterval = 10ms;
+/// How often the guardian looks whether everybody has ended.
+constexpr std::chrono::milliseconds PollInterval = 10ms;
 
 void closeAllBut(int keepA, int keepB)
 {
@@ -60,11 +61,10 @@ struct Guardian::Process
 {
     int pipe;
     int timer;
+    pid_t parent; ///< the process that started the guardian
     OrphanPolicy policy;
     std::chrono::nanoseconds killAfter;
     Order order;
-
-    ProcessTree::Selection selection() const { return {order.child, order.group, 0}; }
 
     /// -1: no end.
     int pollTimeout() const
@@ -104,33 +104,52 @@ struct Guardian::Process
                 return;
             }
             if (order.child > 0 && presentMoment() >= order.killAt) {
-                ProcessTree::signal(selection(), SIGKILL);
-                order.killAt = Never;
+                if (order.group == 0)
+                    ::kill(order.child, SIGKILL);
+                // Orphans are children of the guarded process. Somebody may start another one meanwhile.
+                const bool any = ProcessTree::signal(parent, order.group, SIGKILL, order.spared);
+                order.killAt = any ? presentMoment() + PollInterval : Never;
             }
         }
     }
+
+    bool isAlive() const { return ::kill(order.group != 0 ? -order.group : order.child, 0) == 0; }
 
     void endOrphan() const
     {
         if (order.child <= 0 || policy == OrphanPolicy::Keep)
             return;
         if (policy == OrphanPolicy::Term) {
-#ifdef Q_OS_LINUX
-            const pid_t notified = order.child; // by PR_SET_PDEATHSIG
-#else
-            const pid_t notified = 0;
+            std::vector<pid_t> members = ProcessTree::descendants(order.child);
+            if (order.group != 0) {
+                const std::vector<pid_t> others = ProcessTree::groupMembers(order.group);
+                members.insert(members.end(), others.begin(), others.end());
+            }
+#ifndef Q_OS_LINUX
+            members.push_back(order.child);
 #endif
-            ProcessTree::signal(selection(), SIGTERM, notified);
+            std::sort(members.begin(), members.end());
+            members.erase(std::unique(members.begin(), members.end()), members.end());
+            for (const pid_t id : members) {
+#ifdef Q_OS_LINUX
+                if (id == order.child)
+                    continue; // by PR_SET_PDEATHSIG
+#endif
+                ::kill(id, SIGTERM);
+            }
             const Moment killAt = std::min(order.killAt, presentMoment() + killAfter);
-            while (ProcessTree::isAlive(selection())) {
+            while (isAlive()) {
                 const Moment rest = killAt - presentMoment();
                 if (rest <= 0ns)
                     break;
-                const auto interval = std::min<std::chrono::nanoseconds>(rest, EndPollInterval);
+                const auto interval = std::min<std::chrono::nanoseconds>(rest, PollInterval);
                 ::poll(nullptr, 0, int(std::chrono::ceil<std::chrono::milliseconds>(interval).count()));
             }
         }
-        ProcessTree::signal(selection(), SIGKILL);
+        const std::vector<pid_t> members = ProcessTree::descendants(order.child);
+        ::kill(order.group != 0 ? -order.group : order.child, SIGKILL);
+        for (const pid_t id : members)
+            ::kill(id, SIGKILL);
     }
 };
 
@@ -148,6 +167,7 @@ bool Guardian::start(OrphanPolicy policy, std::chrono::nanoseconds killAfter)
     for (const int end : {ends[0], ends[1], idEnds[0], idEnds[1]})
         ::fcntl(end, F_SETFD, FD_CLOEXEC);
     // Forked twice, so that it is nobody's child: whatever waits for all descendants need not know it.
+    const pid_t parent = ::getpid();
     const pid_t first = ::fork();
     if (first == 0) {
         const pid_t second = ::fork();
@@ -164,7 +184,7 @@ bool Guardian::start(OrphanPolicy policy, std::chrono::nanoseconds killAfter)
         [[maybe_unused]] const ssize_t written = ::write(idEnds[1], &id, sizeof id);
         closeAllBut(ends[0], -1);
         ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-        Process process{ends[0], LeaseTimer::open(), policy, killAfter, {}};
+        Process process{ends[0], LeaseTimer::open(), parent, policy, killAfter, {}};
         process.run();
         ::_exit(0);
     }
@@ -186,6 +206,12 @@ void Guardian::guard(pid_t child, pid_t group)
 {
     m_order.child = child;
     m_order.group = group;
+    send();
+}
+
+void Guardian::spare(pid_t group)
+{
+    m_order.spared = group;
     send();
 }
 

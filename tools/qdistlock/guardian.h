@@ -38,6 +38,8 @@ public:
     void guard(pid_t child, pid_t group);
     /// The child must be dead then.
     void setKillAt(Moment moment);
+    /// A process group that must not be killed at that moment.
+    void spare(pid_t group);
     /// Nothing is guarded any more. Call it before the child is reaped, so that its number cannot belong to another
     /// process.
     void dismiss();
@@ -49,6 +51,7 @@ private:
         Moment killAt{Never};
         pid_t child = 0;
         pid_t group = 0;
+        pid_t spared = 0;
     };
     struct Process;
     /// False if it has ended, because somebody killed it.

@@ -5,11 +5,9 @@
 
 #include <QtCore/qsystemdetection.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <vector>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -26,70 +24,94 @@ namespace Cli {
 
 namespace {
 
-struct Process
+/// The content of a small file in /proc; empty if there is none.
+std::vector<char> contentOf(const char *path)
 {
-    pid_t id;
-    pid_t parent;
-    pid_t group;
-};
-
-/// All processes but zombies; empty where there is no /proc.
-std::vector<Process> allProcesses()
-{
-    std::vector<Process> processes;
-    DIR *const folder = ::opendir("/proc");
-    if (!folder)
-        return processes;
-    while (const dirent *entry = ::readdir(folder)) {
-        char *end = nullptr;
-        const long id = std::strtol(entry->d_name, &end, 10);
-        if (id <= 0 || *end != '\0')
-            continue;
-        char path[64];
-        std::snprintf(path, sizeof path, "/proc/%ld/stat", id);
-        const int file = ::open(path, O_RDONLY | O_CLOEXEC);
-        if (file < 0)
-            continue;
-        char text[512];
-        const ssize_t size = ::read(file, text, sizeof text - 1);
-        ::close(file);
-        if (size <= 0)
-            continue;
-        text[size] = '\0';
-        // "12 (name, which may contain anything) S 1 12 …"
-        const char *const afterName = std::strrchr(text, ')');
-        char state = 0;
-        long parent = 0;
-        long group = 0;
-        if (!afterName || std::sscanf(afterName + 1, " %c %ld %ld", &state, &parent, &group) != 3)
-            continue;
-        if (state != 'Z' && state != 'X')
-            processes.push_back({pid_t(id), pid_t(parent), pid_t(group)});
-    }
-    ::closedir(folder);
-    return processes;
+    std::vector<char> content;
+    const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return content;
+    char part[1024];
+    for (ssize_t size; (size = ::read(file, part, sizeof part)) > 0;)
+        content.insert(content.end(), part, part + size);
+    ::close(file);
+    content.push_back('\0');
+    return content;
 }
 
-std::vector<Process> members(const ProcessTree::Selection &selection, const std::vector<Process> &processes)
+/// The entries of \a path that are numbers: processes in /proc, threads in /proc/N/task.
+std::vector<pid_t> numbersIn(const char *path)
 {
-    std::vector<Process> found;
-    const auto contains = [&found](pid_t id) {
-        return std::any_of(found.begin(), found.end(), [id](const Process &process) { return process.id == id; });
-    };
-    // The order of /proc is no help: a child may have a smaller number than its parent.
-    for (bool isGrowing = true; isGrowing;) {
-        isGrowing = false;
-        for (const Process &process : processes) {
-            const bool isMember = process.id == selection.root || process.parent == selection.root
-                    || (selection.group != 0 && process.group == selection.group) || contains(process.parent);
-            const bool isOther = process.id == ::getpid() || (selection.spared != 0 && process.id == selection.spared);
-            if (isMember && !isOther && !contains(process.id)) {
-                found.push_back(process);
-                isGrowing = true;
-            }
-        }
+    std::vector<pid_t> numbers;
+    DIR *const folder = ::opendir(path);
+    if (!folder)
+        return numbers;
+    while (const dirent *entry = ::readdir(folder)) {
+        if (const long number = std::atol(entry->d_name); number > 0)
+            numbers.push_back(pid_t(number));
     }
-    return found;
+    ::closedir(folder);
+    return numbers;
+}
+
+struct Process
+{
+    char state = 'X';
+    pid_t parent = 0;
+    pid_t group = 0;
+
+    bool isAlive() const { return state != 'X' && state != 'Z'; }
+};
+
+Process processNumber(pid_t id)
+{
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/%d/stat", int(id));
+    const std::vector<char> text = contentOf(path);
+    // "12 (name, which may contain anything) S 1 12 …"
+    const char *const afterName = text.empty() ? nullptr : std::strrchr(text.data(), ')');
+    Process process;
+    int parent = 0;
+    int group = 0;
+    if (afterName && std::sscanf(afterName + 1, " %c %d %d", &process.state, &parent, &group) == 3) {
+        process.parent = parent;
+        process.group = group;
+    }
+    return process;
+}
+
+/// Where the kernel lists the children of each thread, only a few files have to be read.
+bool hasLists()
+{
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/self/task/%d/children", int(::getpid()));
+    static const bool result = ::access(path, R_OK) == 0;
+    return result;
+}
+
+std::vector<pid_t> listedChildren(pid_t parent)
+{
+    std::vector<pid_t> children;
+    char path[96];
+    std::snprintf(path, sizeof path, "/proc/%d/task", int(parent));
+    for (const pid_t thread : numbersIn(path)) {
+        std::snprintf(path, sizeof path, "/proc/%d/task/%d/children", int(parent), int(thread));
+        const std::vector<char> text = contentOf(path);
+        const char *rest = text.empty() ? "" : text.data();
+        for (char *end = nullptr; const long id = std::strtol(rest, &end, 10); rest = end)
+            children.push_back(pid_t(id));
+    }
+    return children;
+}
+
+std::vector<pid_t> searchedChildren(pid_t parent)
+{
+    std::vector<pid_t> children;
+    for (const pid_t id : numbersIn("/proc")) {
+        if (processNumber(id).parent == parent)
+            children.push_back(id);
+    }
+    return children;
 }
 
 } // namespace
@@ -101,29 +123,40 @@ void ProcessTree::adoptOrphans()
 #endif
 }
 
-bool ProcessTree::isAlive(const Selection &selection)
+std::vector<pid_t> ProcessTree::descendants(pid_t ancestor)
 {
-    const std::vector<Process> processes = allProcesses();
-    if (processes.empty())
-        return selection.group != 0 && ::kill(-selection.group, 0) == 0;
-    return !members(selection, processes).empty();
+    std::vector<pid_t> found{ancestor};
+    for (size_t i = 0; i < found.size(); ++i) {
+        const std::vector<pid_t> children = hasLists() ? listedChildren(found[i]) : searchedChildren(found[i]);
+        for (const pid_t child : children) {
+            if (processNumber(child).isAlive())
+                found.push_back(child);
+        }
+    }
+    found.erase(found.begin());
+    return found;
 }
 
-void ProcessTree::signal(const Selection &selection, int number, pid_t exceptFor)
+std::vector<pid_t> ProcessTree::groupMembers(pid_t group)
 {
-    // The signal may end the processes by which the others are found; those are then children of this process, if it
-    // adopts them. Reading /proc takes milliseconds, so the group comes first if possible.
-    const bool toGroup = selection.group != 0 && exceptFor == 0;
-    const bool groupFirst = toGroup && selection.root == ::getpid();
-    if (groupFirst)
-        ::kill(-selection.group, number);
-    const std::vector<Process> found = members(selection, allProcesses());
-    if (toGroup && !groupFirst)
-        ::kill(-selection.group, number);
-    for (const Process &process : found) {
-        if (process.id != exceptFor && !(toGroup && process.group == selection.group))
-            ::kill(process.id, number);
+    std::vector<pid_t> members;
+    for (const pid_t id : numbersIn("/proc")) {
+        const Process process = processNumber(id);
+        if (process.group == group && process.isAlive())
+            members.push_back(id);
     }
+    return members;
+}
+
+bool ProcessTree::signal(pid_t ancestor, pid_t group, int number, pid_t spared)
+{
+    bool any = group != 0 && ::kill(-group, number) == 0;
+    for (const pid_t id : descendants(ancestor)) {
+        const pid_t groupOfIt = ::getpgid(id);
+        if ((group == 0 || groupOfIt != group) && (spared == 0 || groupOfIt != spared))
+            any |= ::kill(id, number) == 0;
+    }
+    return any;
 }
 
 } // namespace Cli

@@ -3,34 +3,30 @@
 
 #pragma once
 
+#include <vector>
+
 #include <sys/types.h>
 
 namespace Cli {
 
 /*!
-    The processes that a command has started, in whatever group they are by now. A shell that is killed alone leaves the
-    program behind that it runs.
+    The processes that a command has started. A shell that is killed alone leaves the program behind that it runs.
 
-    Linux only; elsewhere, and without /proc, there is nothing but the process group.
+    Most of them are in one process group. The others are found as descendants: on Linux only.
 */
 namespace ProcessTree {
 
-/// Descendants that lose their parent become children of this process, so that descendants() still finds them.
+/// Descendants that lose their parent become children of this process, so that they can still be found.
 void adoptOrphans();
 
-/// Which processes are meant.
-struct Selection
-{
-    pid_t root = 0;   ///< its descendants; it is a member, too, unless it is this process
-    pid_t group = 0;  ///< and the members of this process group; 0 = of none
-    pid_t spared = 0; ///< but not this process and its descendants
-};
+/// The living descendants of \a ancestor. Processes that they start meanwhile may be missing.
+std::vector<pid_t> descendants(pid_t ancestor);
+/// The living members of a process group; searches all processes of the machine, which takes milliseconds.
+std::vector<pid_t> groupMembers(pid_t group);
 
-/// Whether one of them is alive.
-bool isAlive(const Selection &selection);
-
-/// Sends \a number to each of them but \a exceptFor, once. A process that one of them starts meanwhile may be missed.
-void signal(const Selection &selection, int number, pid_t exceptFor = 0);
+/// Sends \a number to the process group \a group (0 = none), and to all descendants of \a ancestor outside of it but
+/// \a spared and its group. Returns whether there was anybody.
+bool signal(pid_t ancestor, pid_t group, int number, pid_t spared = 0);
 
 } // namespace ProcessTree
 } // namespace Cli

@@ -22,6 +22,7 @@
 #include <cerrno>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <signal.h>
@@ -40,8 +41,6 @@ namespace Cli {
 namespace {
 
 constexpr milliseconds LongestDefaultKillAfter = 5s;
-/// SIGKILL is sent this much before the lock's deadline: a twentieth of the lease, at most this.
-constexpr milliseconds LongestReserve = 250ms;
 /// SIGKILL is repeated after this time, then after twice that time, and so on.
 constexpr milliseconds FirstKillInterval = 10ms;
 constexpr milliseconds KillReportedAfter = 1s;
@@ -72,6 +71,13 @@ OrphanPolicy orphanPolicyOf(const Invocation &invocation)
 {
     const QString text = invocation.text(Option::Orphan);
     return text == u"keep" ? OrphanPolicy::Keep : text == u"kill" ? OrphanPolicy::Kill : OrphanPolicy::Term;
+}
+
+/// SIGKILL is sent this much before the lock's deadline. Everybody must be dead by then, on a machine under load, too:
+/// it may take tens of milliseconds until this process runs, and as long until those that it has killed are gone.
+nanoseconds reserveOf(nanoseconds lease)
+{
+    return std::min(std::clamp<nanoseconds>(lease / 10, 50ms, 500ms), lease / 5);
 }
 
 /*!
@@ -119,7 +125,8 @@ private:
     void released(const QStringList &unconfirmed);
 
     bool mayKill() const { return m_lossPolicy != LossPolicy::Warn; }
-    ProcessTree::Selection processes() const;
+    void signalAll(int number);
+    bool isAnybodyAlive() const;
 
     Session *const m_session;
     const Invocation &m_invocation;
@@ -183,9 +190,20 @@ Runner::~Runner()
         ::close(m_lostPipe);
 }
 
-ProcessTree::Selection Runner::processes() const
+void Runner::signalAll(int number)
 {
-    return {::getpid(), m_childGroup, m_lossCommand.id()};
+    ProcessTree::signal(::getpid(), m_childGroup, number, m_lossCommand.id());
+}
+
+bool Runner::isAnybodyAlive() const
+{
+#ifdef Q_OS_LINUX
+    const std::vector<pid_t> processes = ProcessTree::descendants(::getpid());
+    return std::any_of(processes.cbegin(), processes.cend(),
+                       [this](pid_t id) { return !m_lossCommand.isRunning() || ::getpgid(id) != m_lossCommand.id(); });
+#else
+    return m_childGroup != 0 && ::kill(-m_childGroup, 0) == 0;
+#endif
 }
 
 void Runner::startChild()
@@ -327,9 +345,9 @@ void Runner::deadlineChanged()
     // A lock that was handed over has a short lease until its first renewal.
     const nanoseconds rest = std::max<nanoseconds>(0ns, deadline - presentMoment());
     const nanoseconds lease = std::min<nanoseconds>(rest, m_lease);
-    const Moment killAt = deadline - std::min<nanoseconds>(lease / 20, LongestReserve);
+    const Moment killAt = deadline - reserveOf(lease);
     m_killTimer.start(killAt);
-    m_guardian->setKillAt(killAt);
+    m_guardian->setKillAt(killAt + reserveOf(lease) / 4); // if this process has not done it by then
     if (m_lossPolicy == LossPolicy::Term)
         m_termTimer.start(killAt - std::min<nanoseconds>(lease / 3, m_killAfter));
 }
@@ -386,8 +404,8 @@ void Runner::beginEnd(const QString &reason, Moment killAt)
     if (killAt <= presentMoment()) {
         killAll();
     } else if (m_lossPolicy == LossPolicy::Term) {
-        ProcessTree::signal(processes(), SIGTERM);
-        ProcessTree::signal(processes(), SIGCONT); // a stopped process would not notice
+        signalAll(SIGTERM);
+        signalAll(SIGCONT); // a stopped process would not notice
     }
     ::close(std::exchange(m_lostPipe, -1));
     runLossCommand(reason);
@@ -403,7 +421,7 @@ void Runner::killAll()
     }
     if (m_phase != Ending)
         return;
-    ProcessTree::signal(processes(), SIGKILL);
+    signalAll(SIGKILL);
     // A process may have been started between the list and the signal, or end only when the kernel lets it.
     if (m_killInterval >= KillReportedAfter)
         printError(u"the command, or a process that it has started, does not end by SIGKILL; still waiting"_s);
@@ -420,7 +438,9 @@ void Runner::runLossCommand(const QString &reason)
     setup.command = {"/bin/sh"_ba, "-c"_ba, m_invocation.text(Option::OnLostExec).toUtf8()};
     setup.environment = m_environment;
     setup.environment += "QDISTLOCK_LOST=" + reason.toUtf8();
-    if (!m_lossCommand.start(setup))
+    if (m_lossCommand.start(setup))
+        m_guardian->spare(m_lossCommand.group());
+    else
         printError(u"no process for --on-lost-exec: %1"_s.arg(qt_error_string(errno)));
 }
 
@@ -429,7 +449,7 @@ void Runner::finishIfNothingRuns()
     if ((m_phase != Running && m_phase != Ending) || m_child.isRunning() || m_lossCommand.isRunning())
         return;
     // Under a lost lock nothing may go on; else a process that the command has left in the background may.
-    if (m_phase == Ending && ProcessTree::isAlive(processes()))
+    if (m_phase == Ending && isAnybodyAlive())
         return;
     release();
 }

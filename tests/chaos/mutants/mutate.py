@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: MIT
 """Writes the files that a mutant changes: mutate.py MUTANT SOURCE-FOLDER OUTPUT-FOLDER
 
-A mutant is a text file. It begins with comment lines (#): the rule it breaks, the violations that convict it and the
-forms in which it shows (see Mutant in chaos.py). Then for each change
+A mutant is a text file. It begins with comment lines (#): the rule it breaks, the violations that convict it, and the
+forms and faults in which it shows (see Mutant in chaos.py). Then for each change
 
     @@ path of a file in the source folder
     - the old lines, which the file must contain exactly once, each after a minus and a blank
