@@ -203,7 +203,8 @@ public:
 
     /// The last error; NoError after a success.
     Error error() const;
-    /// Names lock, server (without secrets), what happened and what to do.
+    /// Names lock, server (without secrets), what happened and what to do. After BusyError and TimeoutError also who
+    /// holds the lock, if that could be found out within 250 ms: see LockInfo.
     QString errorString() const;
 
     /// Like acquire(). The future always finishes with a result and is never cancelled; busy and timed out are results.

@@ -27,6 +27,14 @@ struct LockInfo
     bool foreign = false;
     /// The holder's client id; empty for a foreign holder. Never a token: whoever knows it can release the lock.
     QString holder;
+    /// The process that holds it, see LockRegistry::setIdentity(). Empty, and 0, if it shows no identity, if it is not
+    /// connected or foreign, or if the user may not list the server's connections.
+    QString host;
+    qint64 pid = 0;
+    QString application;
+    /// False if the holder has no connection to the server: it has ended, or its network is down. Unless it connects
+    /// again, the lock becomes free after \c remaining. Also true if it cannot be known, as for a foreign holder.
+    bool connected = false;
     /// Time to live of the key, or time until the deadline that an old client wrote as its value; negative = none.
     std::chrono::milliseconds remaining{0};
     /// The last fencing token given out for the name; 0 if none is known.

@@ -22,8 +22,8 @@ class LockRegistryPrivate;
     opened when it is first needed, and opened again after a loss.
 
     Thread: call every function in the thread in which the registry was created, which needs an event loop. Only
-    setDefaultServer() and defaultServer() are thread-safe. A call in another thread logs a warning and changes nothing;
-    a request to the server ends with OptionsError there.
+    setDefaultServer(), defaultServer() and setIdentity() are thread-safe. A call in another thread logs a warning and
+    changes nothing; a request to the server ends with OptionsError there.
     Errors: if the URL is invalid, errorString() says so at once, and every acquire through this registry ends with
     OptionsError. If the server refuses the password, the certificate or a right, an acquire fails at once. But a lock
     that is held, or that was allowed to wait before, goes on until its deadline or the end of its wait, and the
@@ -74,6 +74,12 @@ public:
     static void setDefaultServer(const QUrl &server);
     /// The URL set, or QDISTLOCK_URL, or redis://127.0.0.1:6379; with port, without database 0. Thread-safe.
     static QUrl defaultServer();
+    /// Sets who this process is for others: in LockInfo, in their errors ("held by nightly on db7, pid 812") and in the
+    /// server's list of clients. \a identity is `host:pid:application`, where an empty part has its default (host name,
+    /// process id, QCoreApplication::applicationName()), or the application alone. Characters other than [A-Za-z0-9._-]
+    /// become _, and long parts are cut. `none`, or the environment variable QDISTLOCK_IDENTITY with this value, shows
+    /// nothing. Applies to registries that have not connected yet. Thread-safe.
+    static void setIdentity(const QString &identity);
 
     /// The registry's own lock of that name, created when first needed. It is deleted when it has been Unlocked for
     /// idleEviction(): keep a QPointer, or call obtain() again. Null if called in the wrong thread.

@@ -281,11 +281,10 @@ void LeaseMachine::taken(const EngineReply &reply, LeaseTime now)
                                       "or use acquire() to wait for it"_s),
                  [](const Request &request) { return request.once; });
     if (m_options.maxRetries >= 0 && m_wait.retries >= m_options.maxRetries) {
-        failRequests(
-                EngineError::passing(DistributedLock::BusyError,
-                                     u"somebody else still held it after %1 retries; allow more retries, "
-                                     "or look with LockRegistry::inspect() who holds it"_s.arg(m_options.maxRetries)),
-                [](const Request &) { return true; });
+        failRequests(EngineError::passing(DistributedLock::BusyError,
+                                          u"somebody else still held it after %1 retries; allow more retries"_s.arg(
+                                                  m_options.maxRetries)),
+                     [](const Request &) { return true; });
     }
     giveUpIfUnwanted();
     if (m_phase != Acquiring)
@@ -350,9 +349,9 @@ void LeaseMachine::expireRequests(LeaseTime now)
         return;
     EngineError error = m_obstacle.error; // from the attempt, or from the release before it
     if (!error && m_wait.foundTaken && m_phase == Acquiring) {
-        error = EngineError::passing(DistributedLock::TimeoutError,
-                                     u"somebody else held it for the whole wait of %1 ms; wait longer, or look "
-                                     "with LockRegistry::inspect() who holds it"_s.arg(m_options.wait.count()));
+        error = EngineError::passing(
+                DistributedLock::TimeoutError,
+                u"somebody else held it for the whole wait of %1 ms; wait longer"_s.arg(m_options.wait.count()));
     } else if (!error) {
         error = EngineError::passing(DistributedLock::ConnectionError,
                                      u"the server did not answer in time; look whether it is reachable and alive"_s);

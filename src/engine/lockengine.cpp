@@ -20,4 +20,12 @@ QString LockEngine::replicasUnsupported(const LockOptions &options)
     return u"minReplicas is %1; waiting for replicas is not supported in this version"_s.arg(options.minReplicas);
 }
 
+bool LockEngine::findHolder(const Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion)
+{
+    inspect(waiter.lock, [completion = std::move(completion)](const EngineError &error, const LockInfo &lock) {
+        completion(error ? std::nullopt : std::optional(lock));
+    });
+    return true;
+}
+
 } // namespace QDistLock

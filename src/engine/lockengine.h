@@ -125,7 +125,7 @@ public:
     /// True while it calls completions and emits signals for what has arrived; processed() follows.
     virtual bool isProcessing() const { return false; }
 
-    QByteArray makeToken() { return m_tokens.makeToken(); }
+    virtual QByteArray makeToken() { return m_tokens.makeToken(); }
     /// The sequence number of the last token made.
     quint64 lastSequence() const { return m_tokens.lastSequence(); }
 
@@ -164,6 +164,10 @@ public:
 
     /// The `name` of the result is not specified; the caller knows it.
     virtual void inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion) = 0;
+    /// Finds out who holds the lock that \a waiter failed to acquire, for the text of the error. Unlike inspect(), this
+    /// costs the server little, even if a thousand clients ask at the same time, so the result may be incomplete, or
+    /// nullopt. Returns false, and does not call \a completion, if another request would be too much at present.
+    virtual bool findHolder(const Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion);
     /// The locks that are held and whose names, without \a prefix, match the glob \a pattern.
     virtual void list(const QString &prefix, const QString &pattern,
                       std::function<void(const EngineError &, const QList<LockInfo> &)> completion) = 0;

@@ -19,6 +19,8 @@ namespace QDistLock {
 
 namespace {
 
+constexpr size_t RandomBytes = 16;
+
 /// Fills \a bytes from the system's random source.
 void fillRandom(char *bytes, size_t size)
 {
@@ -34,9 +36,10 @@ struct TokenParts
 {
     QByteArrayView client;
     QByteArrayView sequence;
+    QByteArrayView random; ///< and what follows it
 };
 
-/// Both parts are empty if \a token does not have the form of one.
+/// All parts are empty if \a token does not have the form of one.
 TokenParts split(const QByteArray &token)
 {
     const auto isHex = [](QByteArrayView text) {
@@ -53,9 +56,10 @@ TokenParts split(const QByteArray &token)
     const QByteArrayView sequence = whole.sliced(first + 1, second - first - 1);
     const auto isDigit = [](char c) { return c >= '0' && c <= '9'; };
     const bool isNumber = !sequence.isEmpty() && std::all_of(sequence.begin(), sequence.end(), isDigit);
-    if (!isHex(client) || !isNumber || !isHex(whole.sliced(second + 1)))
+    const QByteArrayView random = whole.sliced(second + 1);
+    if (!isHex(client) || !isNumber || !isHex(random))
         return {};
-    return {client, sequence};
+    return {client, sequence, random};
 }
 
 } // namespace
@@ -68,6 +72,14 @@ quint64 Token::sequenceOf(const QByteArray &token)
 QByteArray Token::clientOf(const QByteArray &token)
 {
     return split(token).client.toByteArray();
+}
+
+QByteArray Token::connectionOf(const QByteArray &token)
+{
+    const QByteArrayView random = split(token).random;
+    const QByteArray number = random.sliced(std::min<qsizetype>(2 * RandomBytes, random.size())).toByteArray();
+    const qint64 value = number.toLongLong();
+    return value > 0 && number == QByteArray::number(value) ? number : QByteArray();
 }
 
 TokenGenerator::TokenGenerator(const QByteArray &clientId)
@@ -95,7 +107,7 @@ QByteArray TokenGenerator::makeToken()
     token += ':';
     token.append(sequence, end - sequence);
     token += ':';
-    token += randomHex(16);
+    token += randomHex(RandomBytes);
     return token;
 }
 

@@ -9,13 +9,17 @@
 
 namespace QDistLock {
 
-/// A token proves who holds a lock: `<client id>:<sequence>:<128 random bits>`. Thread-safe.
+/// A token proves who holds a lock: `<client id>:<sequence>:<128 random bits>`, in hex but for the sequence. An engine
+/// may append the decimal number that its connection has on the server, by which others find that connection.
+/// Thread-safe.
 namespace Token {
 
 /// The sequence number in \a token; 0 if \a token was not made by a TokenGenerator.
 quint64 sequenceOf(const QByteArray &token);
 /// The client id in \a token; empty if \a token was not made by a TokenGenerator.
 QByteArray clientOf(const QByteArray &token);
+/// The number of the connection in \a token; empty if there is none.
+QByteArray connectionOf(const QByteArray &token);
 
 } // namespace Token
 

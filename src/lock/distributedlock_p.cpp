@@ -23,11 +23,39 @@ namespace QDistLock {
 
 namespace {
 
+/// A failure is reported that much later at most, because it is not known yet who holds the lock.
+constexpr milliseconds LongestSearch = 250ms;
+
 /// No error, or one that an acquire can end with while the server works.
 bool isOrdinary(DistributedLock::Error error)
 {
     return error == DistributedLock::NoError || error == DistributedLock::BusyError
             || error == DistributedLock::TimeoutError || error == DistributedLock::CancelledError;
+}
+
+/// An addition to the text of an error.
+QString describeHolder(const LockInfo &lock)
+{
+    if (!lock.held)
+        return u" (it has become free since)"_s;
+    QString text = u" (held by "_s;
+    if (lock.foreign) {
+        text += u"another library"_s;
+    } else if (lock.pid == 0) {
+        text += u"client "_s + lock.holder.left(32);
+    } else {
+        text += lock.application.isEmpty() ? u"a program"_s : lock.application;
+        if (!lock.host.isEmpty())
+            text += u" on "_s + lock.host;
+        text += u", pid %1"_s.arg(lock.pid);
+    }
+    if (!lock.connected)
+        text += u", which is not connected"_s;
+    if (lock.remaining >= 1s)
+        text += u", %1 s left"_s.arg(std::chrono::ceil<std::chrono::seconds>(lock.remaining).count());
+    else if (lock.remaining >= 0ms)
+        text += u", %1 ms left"_s.arg(lock.remaining.count());
+    return text + u')';
 }
 
 } // namespace
@@ -156,7 +184,7 @@ void DistributedLockPrivate::failAcquire(quint64 id, DistributedLock::Error code
     outcome.id = id;
     outcome.epoch = machine.epoch();
     outcome.error = EngineError::permanent(code, text);
-    m_events.append({outcome, properties(), ++m_lastEvent});
+    append(outcome, properties());
     m_withdrawn.remove(id);
     deliverLater();
 }
@@ -302,13 +330,68 @@ void DistributedLockPrivate::foundTaken()
     // The error is left from an earlier acquisition: the server can be used again.
     LeaseMachine::Outcome cleared{LeaseMachine::Outcome::ErrorCleared};
     cleared.epoch = machine.epoch();
-    m_events.append({cleared, properties(), ++m_lastEvent});
+    append(cleared, properties());
+}
+
+void DistributedLockPrivate::append(const LeaseMachine::Outcome &outcome, const Properties &now)
+{
+    const bool isTaken = outcome.kind == LeaseMachine::Outcome::AcquireFailed
+            && (outcome.error.code == DistributedLock::BusyError
+                || outcome.error.code == DistributedLock::TimeoutError);
+    const quint64 search = isTaken ? findHolder(outcome) : 0;
+    if (!isTaken)
+        endSearches(); // nothing else is delayed
+    m_events.append({outcome, now, ++m_lastEvent, search});
+}
+
+quint64 DistributedLockPrivate::findHolder(const LeaseMachine::Outcome &failure)
+{
+    if (!m_events.isEmpty() && m_events.last().search != 0 && m_events.last().outcome.epoch == failure.epoch)
+        return m_events.last().search;
+    LockEngine *const engine = registry ? registry->engine() : nullptr;
+    const quint64 search = m_lastSearch + 1;
+    const auto found = [this, guard = QPointer<DistributedLock>(q), search](const std::optional<LockInfo> &holder) {
+        if (guard && alive)
+            searchEnded(search, holder);
+    };
+    if (!engine || !engine->findHolder(waiter(), found))
+        return 0;
+    m_lastSearch = search;
+    if (!m_searchTimer) {
+        m_searchTimer = std::make_unique<QTimer>();
+        m_searchTimer->setSingleShot(true);
+        QObject::connect(m_searchTimer.get(), &QTimer::timeout, q, [this] {
+            endSearches();
+            deliverLater();
+        });
+    }
+    m_searchTimer->start(LongestSearch);
+    return search;
+}
+
+void DistributedLockPrivate::searchEnded(quint64 search, const std::optional<LockInfo> &holder)
+{
+    for (Event &event : m_events) {
+        if (event.search != search)
+            continue;
+        event.search = 0;
+        if (holder)
+            event.outcome.error.text += describeHolder(*holder);
+    }
+    deliverLater();
+}
+
+void DistributedLockPrivate::endSearches()
+{
+    for (Event &event : m_events)
+        event.search = 0;
 }
 
 void DistributedLockPrivate::registryChanged(LockRegistryPrivate *former)
 {
     if (former)
         former->cancelDelivery(this);
+    endSearches();
     if (alive && hasDelivery())
         deliverLater();
 }
@@ -320,7 +403,7 @@ void DistributedLockPrivate::eventProcessed(const QList<LeaseMachine::Outcome> &
         const bool isAwaited = outcome.kind != LeaseMachine::Outcome::ReleaseDone
                 || releasePromises.find(outcome.id) != releasePromises.end();
         if (isAwaited)
-            m_events.append({outcome, now, ++m_lastEvent});
+            append(outcome, now);
     }
     if (!m_events.isEmpty() || (context == OnEventLoop && hasDelivery()))
         deliverLater();
@@ -385,6 +468,8 @@ void DistributedLockPrivate::deliver()
         notifyProperties(properties());
         return;
     }
+    if (m_events.first().search != 0)
+        return; // until it has ended
     if (isUnannounced() && !machine.isHeld(now())) {
         machine.tick(now()); // slots of other locks may have taken longer than the lease
         run(OnEventLoop);

@@ -10,12 +10,14 @@
 #include <QtCore/qlist.h>
 #include <QtCore/qpromise.h>
 #include <QtCore/qset.h>
+#include <QtCore/qtimer.h>
 
 #include <algorithm>
 #include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 namespace QDistLock {
@@ -130,8 +132,16 @@ private:
         LeaseMachine::Outcome outcome;
         Properties properties; ///< when it happened; they are notified before its signal
         quint64 serial;
+        quint64 search = 0; ///< deliver() waits for its end; 0 = none
     };
 
+    void append(const LeaseMachine::Outcome &outcome, const Properties &now);
+    /// Begins to find out who holds the lock, for the text of \a failure. Returns the number of the search, or 0.
+    quint64 findHolder(const LeaseMachine::Outcome &failure);
+    /// \a holder: nullopt if it was not found.
+    void searchEnded(quint64 search, const std::optional<LockInfo> &holder);
+    /// The events that wait for a search are delivered without its result.
+    void endSearches();
     void eventProcessed(const QList<LeaseMachine::Outcome> &outcomes, Context context) override;
     void foundTaken() override;
     void registryChanged(LockRegistryPrivate *former) override;
@@ -159,6 +169,8 @@ private:
     QList<Event> m_events;
     quint64 m_lastEvent = 0;
     quint64 m_notifiedEvent = 0; ///< the properties of events up to this one are out of date
+    quint64 m_lastSearch = 0;
+    std::unique_ptr<QTimer> m_searchTimer; ///< created when it is first needed
     /// The last error that errorOccurred() reported in this acquisition.
     DistributedLock::Error m_reportedError = DistributedLock::NoError;
     /// The last error that errorOccurred() reported while the lock kept trying, and the registry's outage it belongs

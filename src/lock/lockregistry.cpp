@@ -3,6 +3,7 @@
 
 #include "lock/lockregistry_p.h"
 
+#include "base/identity.h"
 #include "base/logging.h"
 #include "engine/enginefactory.h"
 #include "engine/servername.h"
@@ -220,6 +221,11 @@ QUrl LockRegistry::defaultServer()
         setting->environmentUrl = normalizedServer(QUrl(environment));
     }
     return setting->environmentUrl;
+}
+
+void LockRegistry::setIdentity(const QString &identity)
+{
+    Identity::setOfThisProcess(identity);
 }
 
 DistributedLock *LockRegistry::obtain(const QString &name)

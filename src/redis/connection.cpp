@@ -809,6 +809,11 @@ const ServerUrl &Connection::server() const
     return d->server;
 }
 
+qint64 Connection::id() const
+{
+    return d->clientId;
+}
+
 void Connection::send(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout, Handler handler)
 {
     Q_ASSERT(!arguments.isEmpty());

@@ -85,6 +85,8 @@ public:
     /// Why the connection is not Ready; names the server, never its password.
     QString errorString() const;
     const ServerUrl &server() const;
+    /// The number that the server has given to this connection (CLIENT ID); 0 if there is none, or it is not known.
+    qint64 id() const;
 
     /// Unless the connection is Ready, the command ends NotSent. If there is no reply within \a timeout, the whole
     /// connection is ended, because a pipelined stream cannot skip a reply, and made again.

@@ -558,10 +558,10 @@ void Client::act(QByteArrayView section)
                        });
         break;
     case 'f':
-        m_engine->forceRelease(m_locks[0].id, [this, count = question()](const EngineError &error, bool) {
+        m_engine->forceRelease(m_locks[0].id, 0, [this, count = question()](const EngineReply &reply) {
             ++*count;
-            if (error)
-                checkError(error);
+            if (reply.error)
+                checkError(reply.error);
         });
         break;
     default:

@@ -32,6 +32,10 @@ Client clientOf(const LockInfo &info)
 {
     Client client;
     client.id = info.holder;
+    client.host = info.host;
+    client.processId = info.pid;
+    client.application = info.application;
+    client.isConnected = info.connected;
     return client;
 }
 

@@ -3,6 +3,7 @@
 
 #include "engine/memory/memoryengine.h"
 
+#include "base/identity.h"
 #include "base/leaseclock.h"
 #include "engine/protocolconstants.h"
 
@@ -79,7 +80,6 @@ public:
     }
 
     QList<Waiter> queue(const QByteArray &key) const { return m_queues.value(key); }
-    qsizetype queueLength(const QByteArray &key) const { return m_queues.value(key).size(); }
 
     void leave(const QByteArray &key, const QByteArray &token)
     {
@@ -168,6 +168,25 @@ public:
     }
 
     qint64 lastFence(const QByteArray &key) const { return m_fences.value(key); }
+
+    LockInfo info(const QByteArray &key, LeaseTime now)
+    {
+        LockInfo info;
+        if (const Entry *entry = find(key, now)) {
+            const QByteArray client = Token::clientOf(entry->token);
+            const Identity identity = Identity::ofThisProcess();
+            info.held = true;
+            info.holder = QString::fromLatin1(client);
+            info.host = identity.host;
+            info.pid = identity.pid;
+            info.application = identity.application;
+            info.connected = engines.contains(client);
+            info.remaining = std::chrono::ceil<milliseconds>(entry->expiry - now);
+        }
+        info.fencingToken = lastFence(key);
+        info.queueLength = int(m_queues.value(key).size());
+        return info;
+    }
 
 private:
     QHash<QByteArray, Entry> m_entries;
@@ -400,14 +419,7 @@ void MemoryEngine::inspect(const LockId &lock, std::function<void(const EngineEr
     LockInfo info;
     {
         const QMutexLocker locker(&m_store->mutex);
-        const LeaseTime now = m_clock->now();
-        if (const MemoryStore::Entry *entry = m_store->find(lock.key(), now)) {
-            info.held = true;
-            info.holder = QString::fromLatin1(Token::clientOf(entry->token));
-            info.remaining = std::chrono::ceil<milliseconds>(entry->expiry - now);
-        }
-        info.fencingToken = m_store->lastFence(lock.key());
-        info.queueLength = int(m_store->queueLength(lock.key()));
+        info = m_store->info(lock.key(), m_clock->now());
     }
     QMetaObject::invokeMethod(
             this, [completion = std::move(completion), info] { completion({}, info); }, Qt::QueuedConnection);
@@ -427,17 +439,10 @@ void MemoryEngine::list(const QString &prefix, const QString &pattern,
             if (!key.startsWith(prefixBytes)
                 || !globMatches(patternBytes, QByteArrayView(key).sliced(prefixBytes.size())))
                 continue;
-            const MemoryStore::Entry *entry = m_store->find(key, now);
-            if (!entry)
-                continue;
-            LockInfo info;
+            LockInfo info = m_store->info(key, now);
             info.name = QString::fromUtf8(key.sliced(prefixBytes.size()));
-            info.held = true;
-            info.queueLength = int(m_store->queueLength(key));
-            info.holder = QString::fromLatin1(Token::clientOf(entry->token));
-            info.remaining = std::chrono::ceil<milliseconds>(entry->expiry - now);
-            info.fencingToken = m_store->lastFence(key);
-            infos.append(info);
+            if (info.held)
+                infos.append(info);
         }
     }
     QMetaObject::invokeMethod(
@@ -451,9 +456,8 @@ void MemoryEngine::waiters(const LockId &lock, int atMost,
     {
         const QMutexLocker locker(&m_store->mutex);
         const LeaseTime now = m_clock->now();
-        const QList<MemoryStore::Waiter> queue =
-                m_store->queue(lock.key()).first(std::min<qsizetype>(atMost, m_store->queueLength(lock.key())));
-        for (const MemoryStore::Waiter &queued : queue) {
+        const QList<MemoryStore::Waiter> queue = m_store->queue(lock.key());
+        for (const MemoryStore::Waiter &queued : queue.first(std::min<qsizetype>(atMost, queue.size()))) {
             LockWaiter waiter;
             waiter.position = int(waiters.size());
             waiter.client = QString::fromLatin1(Token::clientOf(queued.token));

@@ -5,7 +5,6 @@
 
 #include "engine/redis/commandbatch.h"
 #include "engine/redis/rediskeys.h"
-#include "engine/token.h"
 #include "scripts.h"
 
 #include <QtCore/qset.h>
@@ -37,19 +36,12 @@ QByteArray globEscaped(const QByteArray &text)
 }
 
 /// \a parts: token, ms to live, last fencing token, length of the queue.
-LockInfo infoOf(const LockId &lock, const QList<QtRedis::Reply> &parts)
+FoundLock foundLock(const LockId &lock, const QList<QtRedis::Reply> &parts)
 {
-    LockInfo info;
-    info.name = QString::fromUtf8(lock.name());
-    info.held = parts.at(0).type == QtRedis::Reply::Bulk;
-    const QByteArray client = Token::clientOf(parts.at(0).text);
-    info.foreign = info.held && client.isEmpty();
-    info.holder = QString::fromLatin1(client);
-    if (info.held)
-        info.remaining = milliseconds(parts.at(1).integer);
-    info.fencingToken = parts.at(2).text.toLongLong();
-    info.queueLength = int(parts.at(3).integer);
-    return info;
+    FoundLock found(lock, parts.at(0), milliseconds(parts.at(1).integer));
+    found.info.fencingToken = parts.at(2).text.toLongLong();
+    found.info.queueLength = int(parts.at(3).integer);
+    return found;
 }
 
 } // namespace
@@ -59,11 +51,21 @@ struct LockListing::Scan
     QString prefix;
     QByteArray match;
     QSet<QByteArray> seen; ///< SCAN may return a key twice
-    QList<LockInfo> infos;
-    Completion completion; ///< null after it was called with an error of inspect()
+    QList<FoundLock> found;
+    Completion completion; ///< null after it was called with an error of read()
 };
 
-void LockListing::inspect(const QList<LockId> &locks, Completion completion)
+void LockListing::inspect(const LockId &lock, Completion completion)
+{
+    read({lock}, [this, completion = std::move(completion)](const EngineError &error, const QList<FoundLock> &found) {
+        if (error)
+            return completion(error, {});
+        m_holders->identify(found, [completion](const QList<LockInfo> &infos) { completion({}, infos); });
+    });
+}
+
+void LockListing::read(const QList<LockId> &locks,
+                       std::function<void(const EngineError &, const QList<FoundLock> &)> completion)
 {
     QList<QByteArray> keys;
     keys.reserve(3 * locks.size());
@@ -76,7 +78,7 @@ void LockListing::inspect(const QList<LockId> &locks, Completion completion)
                                  const QList<QtRedis::Reply> &elements = result.reply.elements;
                                  if (elements.size() != locks.size())
                                      return completion(m_errors.ofMalformedReply("inspect"), {});
-                                 QList<LockInfo> infos;
+                                 QList<FoundLock> found;
                                  for (qsizetype i = 0; i < locks.size(); ++i) {
                                      const QtRedis::Reply &element = elements.at(i);
                                      if (element.type == QtRedis::Reply::Bulk) {
@@ -86,9 +88,9 @@ void LockListing::inspect(const QList<LockId> &locks, Completion completion)
                                      }
                                      if (element.elements.size() != 4)
                                          return completion(m_errors.ofMalformedReply("inspect"), {});
-                                     infos.append(infoOf(locks.at(i), element.elements));
+                                     found.append(foundLock(locks.at(i), element.elements));
                                  }
-                                 completion({}, infos);
+                                 completion({}, found);
                              });
 }
 
@@ -166,27 +168,26 @@ void LockListing::inspectAll(const std::shared_ptr<Scan> &scan, const QList<Lock
 {
     for (qsizetype first = 0; first < locks.size(); first += InspectLimit) {
         const bool isLast = first + InspectLimit >= locks.size();
-        inspect(locks.mid(first, InspectLimit),
-                [this, scan, isLast, nextCursor](const EngineError &error, const QList<LockInfo> &infos) {
-                    if (!scan->completion)
-                        return; // an earlier part failed
-                    if (error)
-                        return std::exchange(scan->completion, nullptr)(error, {});
-                    // A lock may have been released since the SCAN.
-                    std::copy_if(infos.begin(), infos.end(), std::back_inserter(scan->infos),
-                                 [](const LockInfo &info) { return info.held; });
-                    if (isLast)
-                        goOn(scan, nextCursor);
-                });
+        read(locks.mid(first, InspectLimit),
+             [this, scan, isLast, nextCursor](const EngineError &error, const QList<FoundLock> &found) {
+                 if (!scan->completion)
+                     return; // an earlier part failed
+                 if (error)
+                     return std::exchange(scan->completion, nullptr)(error, {});
+                 // A lock may have been released since the SCAN.
+                 std::copy_if(found.begin(), found.end(), std::back_inserter(scan->found),
+                              [](const FoundLock &lock) { return lock.info.held; });
+                 if (isLast)
+                     goOn(scan, nextCursor);
+             });
     }
 }
 
 void LockListing::goOn(const std::shared_ptr<Scan> &scan, const QByteArray &nextCursor)
 {
-    if (nextCursor == "0")
-        scan->completion({}, scan->infos);
-    else
-        this->scan(scan, nextCursor);
+    if (nextCursor != "0")
+        return this->scan(scan, nextCursor);
+    m_holders->identify(scan->found, [scan](const QList<LockInfo> &infos) { scan->completion({}, infos); });
 }
 
 } // namespace QDistLock

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "engine/lockid.h"
+#include "engine/redis/holderlookup.h"
 #include "engine/redis/rediserrors.h"
 
 #include <QDistLock/lockinfo.h>
@@ -22,15 +23,15 @@ class LockListing
 public:
     using Completion = std::function<void(const EngineError &, const QList<LockInfo> &)>;
 
-    /// \a connection outlives this.
-    explicit LockListing(QtRedis::Connection *connection)
+    /// \a connection and \a holders outlive this.
+    LockListing(QtRedis::Connection *connection, HolderLookup *holders)
         : m_connection(connection)
+        , m_holders(holders)
         , m_errors(connection)
     {
     }
 
-    /// One entry for each of \a locks; where there are several, those are left out whose keys are not locks.
-    void inspect(const QList<LockId> &locks, Completion completion);
+    void inspect(const LockId &lock, Completion completion);
     /// The first \a atMost waiters in the queue of \a lock, the next one first.
     using WaitersCompletion = std::function<void(const EngineError &, const QList<LockWaiter> &)>;
     void waiters(const LockId &lock, int atMost, WaitersCompletion completion);
@@ -40,11 +41,15 @@ public:
 private:
     struct Scan;
 
+    /// One entry for each of \a locks; where there are several, those are left out whose keys are not locks.
+    void read(const QList<LockId> &locks,
+              std::function<void(const EngineError &, const QList<FoundLock> &)> completion);
     void scan(const std::shared_ptr<Scan> &scan, const QByteArray &cursor);
     void inspectAll(const std::shared_ptr<Scan> &scan, const QList<LockId> &locks, const QByteArray &nextCursor);
     void goOn(const std::shared_ptr<Scan> &scan, const QByteArray &nextCursor);
 
     QtRedis::Connection *const m_connection;
+    HolderLookup *const m_holders;
     RedisErrors m_errors;
 };
 

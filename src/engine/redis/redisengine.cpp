@@ -4,6 +4,7 @@
 #include "engine/redis/redisengine.h"
 
 #include "engine/protocolconstants.h"
+#include "engine/redis/clientname.h"
 #include "engine/redis/noticemessage.h"
 #include "redis/subscriber.h"
 
@@ -64,6 +65,12 @@ void RedisEngine::laneStateChanged()
     Q_EMIT stateChanged();
 }
 
+QByteArray RedisEngine::makeToken()
+{
+    const qint64 connection = m_lane.connectionId();
+    return connection > 0 ? LockEngine::makeToken() + QByteArray::number(connection) : LockEngine::makeToken();
+}
+
 bool RedisEngine::canBeWoken(const LockId &) const
 {
     return m_subscriber && m_subscriber->isSubscribed(m_channel);
@@ -97,6 +104,11 @@ void RedisEngine::inspect(const LockId &lock, std::function<void(const EngineErr
     m_lane.inspect(lock, std::move(completion));
 }
 
+bool RedisEngine::findHolder(const Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion)
+{
+    return m_lane.findHolder(waiter, std::move(completion));
+}
+
 void RedisEngine::list(const QString &prefix, const QString &pattern,
                        std::function<void(const EngineError &, const QList<LockInfo> &)> completion)
 {
@@ -119,7 +131,7 @@ void RedisEngine::subscribe()
     if (m_subscriber)
         return;
     m_subscriber = std::make_unique<QtRedis::Subscriber>(m_lane.server());
-    m_subscriber->setClientName("qdistlock-" + clientId());
+    m_subscriber->setClientName(ClientName{clientId(), {}}.toByteArray());
     m_subscriber->setNeeded([this] { return m_lane.isNeeded(); });
     m_subscriber->setPingInterval(PingInterval);
     m_subscriber->setPingDue([this](milliseconds sinceLast) { return isPingDue(sinceLast); });

@@ -34,6 +34,7 @@ public:
     void uncork() override { m_lane.uncork(); }
     bool isProcessing() const override;
 
+    QByteArray makeToken() override;
     bool canBeWoken(const LockId &lock) const override;
     void acquire(const Acquire &operation, Completion completion) override;
     void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease, const Replicas &replicas,
@@ -43,6 +44,7 @@ public:
     void abandon(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
                  std::chrono::milliseconds keep, std::chrono::milliseconds atMost) override;
     void inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion) override;
+    bool findHolder(const Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion) override;
     void list(const QString &prefix, const QString &pattern,
               std::function<void(const EngineError &, const QList<LockInfo> &)> completion) override;
     void waiters(const LockId &lock, int atMost,

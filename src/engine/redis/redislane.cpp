@@ -5,6 +5,7 @@
 
 #include "base/leaseclock.h"
 #include "engine/protocolconstants.h"
+#include "engine/redis/clientname.h"
 #include "engine/redis/rediskeys.h"
 #include "scripts.h"
 
@@ -23,13 +24,14 @@ RedisLane::RedisLane(const QtRedis::ServerUrl &server, const LeaseClock *clock, 
     : m_connection(server)
     , m_clientId(clientId)
     , m_errors(&m_connection)
-    , m_listing(&m_connection)
+    , m_holders(&m_connection)
+    , m_listing(&m_connection, &m_holders)
     , m_clock(clock)
     , m_isNeeded(std::move(isNeeded))
     , m_abandoned(
               clock, [this] { return isReady(); }, [this](LockOperation cancel) { enqueue(std::move(cancel)); })
 {
-    m_connection.setClientName("qdistlock-" + clientId);
+    m_connection.setClientName(ClientName{clientId, Identity::ofThisProcess()}.toByteArray());
     m_connection.setNeeded([this] { return this->isNeeded(); });
     connect(&m_connection, &QtRedis::Connection::stateChanged, this, &RedisLane::connectionStateChanged);
     connect(&m_connection, &QtRedis::Connection::failed, this, &RedisLane::failed);
@@ -227,10 +229,16 @@ EngineReply RedisLane::decode(const CommandBatch &batch, size_t index, const QtR
 
 void RedisLane::inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion)
 {
-    m_listing.inspect({lock},
+    m_listing.inspect(lock,
                       [completion = std::move(completion)](const EngineError &error, const QList<LockInfo> &infos) {
                           completion(error, infos.isEmpty() ? LockInfo() : infos.first());
                       });
+}
+
+bool RedisLane::findHolder(const LockEngine::Waiter &waiter,
+                           std::function<void(const std::optional<LockInfo> &)> completion)
+{
+    return isReady() && m_holders.find(waiter, std::move(completion));
 }
 
 void RedisLane::list(const QString &prefix, const QString &pattern, LockListing::Completion completion)

@@ -6,6 +6,7 @@
 #include "engine/lockengine.h"
 #include "engine/redis/abandonedtokens.h"
 #include "engine/redis/commandbatch.h"
+#include "engine/redis/holderlookup.h"
 #include "engine/redis/locklisting.h"
 #include "engine/redis/rediserrors.h"
 #include "engine/redis/serverclock.h"
@@ -40,6 +41,7 @@ public:
     bool isReady() const { return m_connection.state() == QtRedis::Connection::Ready; }
     EngineError error() const { return m_errors.ofConnection(); }
     const QtRedis::ServerUrl &server() const { return m_connection.server(); }
+    qint64 connectionId() const { return m_connection.id(); }
     /// A lock or an abandoned token needs the connection.
     bool isNeeded() const { return m_isNeeded() || m_abandoned.needConnection(); }
     /// Gives the connection up unless the server replies.
@@ -63,6 +65,7 @@ public:
     /// The clock of the connected server.
     const ServerClock &serverClock() const { return m_serverClock; }
     void inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion);
+    bool findHolder(const LockEngine::Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion);
     void list(const QString &prefix, const QString &pattern, LockListing::Completion completion);
     void waiters(const LockId &lock, int atMost, LockListing::WaitersCompletion completion);
     void forceRelease(const LockId &lock, qint64 fencingToken, LockEngine::Completion completion);
@@ -89,6 +92,7 @@ private:
     QtRedis::Connection m_connection;
     const QByteArray m_clientId;
     RedisErrors m_errors;
+    HolderLookup m_holders;
     LockListing m_listing;
     const LeaseClock *const m_clock;
     const std::function<bool()> m_isNeeded;

@@ -8,6 +8,7 @@
 #include "enginefixture.h"
 #include "support/eventloopprobe.h"
 
+#include <QtCore/qcoreapplication.h>
 #include <QtCore/qset.h>
 #include <QtCore/qthread.h>
 #include <QtTest/qsignalspy.h>
@@ -16,6 +17,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <optional>
 
 using namespace Qt::StringLiterals;
 
@@ -46,6 +48,7 @@ private Q_SLOTS:
     void abandonOfAnothersTouchesNothing();
     void fencingTokensRise();
     void inspect();
+    void findHolder();
     void list();
     void globs();
     void forceRelease();
@@ -287,6 +290,43 @@ void tst_EngineConformance::inspect()
     QCOMPARE(info.fencingToken, granted.fencingToken);
     QVERIFY(info.remaining > 0ms && info.remaining <= 20s);
     QCOMPARE(info.error, DistributedLock::NoError);
+    QCOMPARE(info.pid, QCoreApplication::applicationPid());
+    QCOMPARE(info.application, QCoreApplication::applicationName());
+    QVERIFY(!info.host.isEmpty());
+    QVERIFY(info.connected);
+}
+
+void tst_EngineConformance::findHolder()
+{
+    QFETCH_GLOBAL(int, kind);
+    const auto engine = makeEngine(kind);
+    const auto other = makeEngine(kind);
+    const LockId id = lockId(u"a"_s);
+    const QByteArray token = newToken(*engine);
+    std::optional<LockInfo> info;
+    int calls = 0;
+    const auto find = [&](const QByteArray &waiter) {
+        return other->findHolder({id, waiter}, [&](const std::optional<LockInfo> &holder) {
+            info = holder;
+            ++calls;
+        });
+    };
+    QVERIFY(find(newToken(*other)));
+    QCOMPARE(calls, 0); // never inside the call
+    QTRY_COMPARE(calls, 1);
+    QVERIFY(info && !info->held);
+    acquire(*engine, id, token, 20s);
+    QVERIFY(find(newToken(*other)));
+    QTRY_COMPARE(calls, 2);
+    QVERIFY(info && info->held && !info->foreign && info->connected);
+    QCOMPARE(info->holder.toLatin1(), engine->clientId());
+    QCOMPARE(info->pid, QCoreApplication::applicationPid());
+    QVERIFY(info->remaining > 0ms && info->remaining <= 20s);
+    if (kind == Redis) { // the server has handed the lock over to the waiter that gives up
+        QVERIFY(find(token));
+        QTRY_COMPARE(calls, 3);
+        QVERIFY(!info);
+    }
 }
 
 void tst_EngineConformance::list()

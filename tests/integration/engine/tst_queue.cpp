@@ -920,7 +920,7 @@ void tst_Queue::placeKeptOverAReconnect()
         for (const QByteArray &line : lines) {
             const QByteArray name = " name=qdistlock-" + token.split(':').first();
             const bool subscription = line.contains(name + "-sub ");
-            if (!subscription && !line.contains(name + ' '))
+            if (!subscription && !line.contains(name + '@'))
                 continue;
             if ((subscription && fault == "commands") || (!subscription && fault == "subscription"))
                 continue;

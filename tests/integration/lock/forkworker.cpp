@@ -9,6 +9,7 @@
 // that failed is written as "FAILED …".
 
 #include <QDistLock/Annotations>
+#include <QDistLock/LockInfo>
 #include <QDistLock/LockRegistry>
 #include <QDistLock/ScopedLock>
 
@@ -143,6 +144,10 @@ void useNew(const QUrl &server)
     excluded.tryAcquire();
     check(waitFor([&failed] { return failed == 1; }) && excluded.error() == DistributedLock::BusyError,
           "the parent's lock excludes the child");
+    check(names(excluded.errorString(), u", pid %1, "_s.arg(::getppid())), "the error names the parent's process");
+    const auto info = registry.inspect(u"child"_s);
+    check(waitFor([&info] { return info.isFinished(); }) && info.result().pid == ::getpid(),
+          "the child's lock is held by its own process");
     DistributedLock byDefault(u"child:default"_s);
     byDefault.acquire();
     check(waitFor([&byDefault] { return byDefault.isHeld(); }), "the child acquires through the default registry");

@@ -14,6 +14,8 @@ class tst_Token : public QObject
 private Q_SLOTS:
     void tokens();
     void clientIdFromOutside();
+    void connections_data();
+    void connections();
     void foreignTokens_data();
     void foreignTokens();
 };
@@ -35,6 +37,7 @@ void tst_Token::tokens()
         QCOMPARE(Token::clientOf(token), generator.clientId());
         QCOMPARE(token.split(':').size(), 3);
         QCOMPARE(token.split(':').at(2).size(), 32); // 128 bits
+        QCOMPARE(Token::connectionOf(token), QByteArray());
     }
 }
 
@@ -43,6 +46,29 @@ void tst_Token::clientIdFromOutside()
     TokenGenerator generator("10123456789abcde");
     QCOMPARE(generator.clientId(), "10123456789abcde");
     QCOMPARE(Token::clientOf(generator.makeToken()), "10123456789abcde");
+}
+
+void tst_Token::connections_data()
+{
+    QTest::addColumn<QByteArray>("suffix");
+    QTest::addColumn<QByteArray>("number");
+    for (const char *const number : {"1", "42", "9223372036854775807"})
+        QTest::newRow(number) << QByteArray(number) << QByteArray(number);
+    for (const char *const other : {"", "0", "042", "4a", "a", "9223372036854775808", " 1", "-1", ":1"})
+        QTest::newRow(other) << QByteArray(other) << QByteArray();
+}
+
+void tst_Token::connections()
+{
+    QFETCH(QByteArray, suffix);
+    QFETCH(QByteArray, number);
+    TokenGenerator generator;
+    const QByteArray token = generator.makeToken() + suffix;
+    QCOMPARE(Token::connectionOf(token), number);
+    if (!number.isEmpty()) {
+        QCOMPARE(Token::clientOf(token), generator.clientId());
+        QCOMPARE(Token::sequenceOf(token), 1ULL);
+    }
 }
 
 void tst_Token::foreignTokens_data()
@@ -67,6 +93,7 @@ void tst_Token::foreignTokens()
     QFETCH(QByteArray, token);
     QCOMPARE(Token::sequenceOf(token), 0ULL);
     QCOMPARE(Token::clientOf(token), QByteArray());
+    QCOMPARE(Token::connectionOf(token), QByteArray());
 }
 
 QTEST_APPLESS_MAIN(tst_Token)

@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "engine/redis/holderlookup.h"
+
+#include "engine/redis/clientname.h"
+#include "engine/redis/commandbatch.h"
+#include "engine/redis/rediskeys.h"
+#include "engine/token.h"
+
+#include <QtCore/qhash.h>
+#include <QtCore/qset.h>
+
+#include <algorithm>
+#include <utility>
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+namespace QDistLock {
+
+namespace {
+
+/// A program that polls with tryAcquire() must not pay for texts that nobody reads.
+constexpr int SearchesPerSecond = 100;
+/// When many waiters give up together, the last of them may list all connections.
+constexpr int FewWaiters = 16;
+/// The server needs about 1.5 µs for each connection in a list. If n clients wait for n² times this long between their
+/// lists, these take 1 % of its time.
+constexpr std::chrono::microseconds PauseUnit = 150us;
+/// After a refusal: each attempt adds to the server's ACL LOG.
+constexpr milliseconds RefusalPause = 1min;
+
+/// The value that follows \a key in a line of CLIENT LIST; empty if there is none.
+QByteArray valueOf(QByteArrayView line, QByteArrayView key)
+{
+    const qsizetype at = line.indexOf(key);
+    if (at < 0)
+        return {};
+    const QByteArrayView value = line.sliced(at + key.size());
+    const qsizetype end = value.indexOf(' ');
+    return (end < 0 ? value : value.first(end)).toByteArray();
+}
+
+} // namespace
+
+FoundLock::FoundLock(const LockId &lock, const QtRedis::Reply &token, milliseconds remaining)
+{
+    info.name = QString::fromUtf8(lock.name());
+    info.held = token.type == QtRedis::Reply::Bulk;
+    if (!info.held)
+        return;
+    const QByteArray client = Token::clientOf(token.text);
+    info.foreign = client.isEmpty();
+    info.holder = QString::fromLatin1(client);
+    info.connected = true;
+    info.remaining = remaining;
+    connection = Token::connectionOf(token.text);
+}
+
+struct HolderLookup::Search
+{
+    QList<FoundLock> locks;
+    bool isForText;
+    Completion completion;
+
+    bool hasEnded() const
+    {
+        return std::none_of(locks.begin(), locks.end(), [](const FoundLock &lock) { return lock.isSought(); });
+    }
+
+    /// \a clients: the reply to CLIENT LIST.
+    void identifyBy(const QByteArray &clients)
+    {
+        QHash<QByteArray, Identity> identities; // by client id
+        QSet<QByteArray> nameless;              // numbers
+        const QList<QByteArray> lines = clients.split('\n');
+        for (const QByteArray &line : lines) {
+            const QByteArray name = valueOf(line, " name=");
+            if (name.isEmpty())
+                nameless.insert(valueOf(line, "id="));
+            else if (const auto client = ClientName::parse(name))
+                identities.insert(client->client, client->identity);
+        }
+        for (FoundLock &lock : locks) {
+            if (!lock.isSought())
+                continue;
+            const auto identity = identities.constFind(lock.info.holder.toLatin1());
+            if (identity != identities.cend()) {
+                lock.info.host = identity->host;
+                lock.info.pid = identity->pid;
+                lock.info.application = identity->application;
+                lock.isIdentified = true;
+            } else if (!lock.connection.isEmpty() && nameless.contains(lock.connection)) {
+                lock.isIdentified = true; // its user may not name the connection
+            }
+        }
+    }
+
+    void finish()
+    {
+        QList<LockInfo> infos;
+        infos.reserve(locks.size());
+        for (const FoundLock &lock : std::as_const(locks))
+            infos.append(lock.info);
+        completion(infos);
+    }
+};
+
+void HolderLookup::identify(const QList<FoundLock> &locks, Completion completion)
+{
+    begin(std::make_shared<Search>(Search{locks, false, std::move(completion)}));
+}
+
+bool HolderLookup::find(const LockEngine::Waiter &waiter,
+                        std::function<void(const std::optional<LockInfo> &)> completion)
+{
+    if (!takeFromBudget())
+        return false;
+    const auto remaining = std::make_shared<milliseconds>();
+    const auto queueLength = std::make_shared<int>();
+    m_connection->send({"PTTL", waiter.lock.key()}, LongestTimeout, [remaining](const QtRedis::CommandResult &result) {
+        *remaining = milliseconds(result.reply.integer);
+    });
+    m_connection->send(
+            {"ZCARD", RedisKeys::queue(waiter.lock)}, LongestTimeout,
+            [queueLength](const QtRedis::CommandResult &result) { *queueLength = int(result.reply.integer); });
+    m_connection->send(
+            {"GET", waiter.lock.key()}, LongestTimeout,
+            [this, waiter, remaining, queueLength,
+             completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                const QtRedis::Reply &token = result.reply;
+                const bool isKnown = result.outcome == QtRedis::CommandResult::Replied
+                        && (token.type == QtRedis::Reply::Bulk || token.type == QtRedis::Reply::Nil);
+                // The server may hand the lock over while the waiter gives up.
+                if (!isKnown || token.text == waiter.token)
+                    return completion(std::nullopt);
+                FoundLock lock(waiter.lock, token, *remaining);
+                lock.info.queueLength = *queueLength;
+                begin(std::make_shared<Search>(Search{
+                        {lock}, true, [completion](const QList<LockInfo> &infos) { completion(infos.first()); }}));
+            });
+    return true;
+}
+
+bool HolderLookup::takeFromBudget()
+{
+    if (m_budgetEnds.hasExpired()) {
+        m_budgetEnds.setRemainingTime(1s);
+        m_budget = SearchesPerSecond;
+    }
+    if (m_budget == 0)
+        return false;
+    --m_budget;
+    return true;
+}
+
+/// By the numbers of the holders' connections first.
+void HolderLookup::begin(const SearchPointer &search)
+{
+    QSet<QByteArray> numbers;
+    for (const FoundLock &lock : std::as_const(search->locks)) {
+        if (lock.isSought() && !lock.connection.isEmpty())
+            numbers.insert(lock.connection);
+    }
+    if (numbers.isEmpty())
+        return findInAll(search);
+    list(QList<QByteArray>{"ID"} + numbers.values(), search, [this, search](const QByteArray &) { findInAll(search); });
+}
+
+void HolderLookup::findInAll(const SearchPointer &search)
+{
+    const bool isTooCostly = search->isForText
+            && (!m_mayListAllFrom.hasExpired() || search->locks.first().info.queueLength > FewWaiters);
+    if (search->hasEnded() || isTooCostly)
+        return search->finish();
+    list({"TYPE", "normal"}, search, [this, search](const QByteArray &clients) {
+        const qint64 count = clients.count('\n');
+        if (search->isForText)
+            m_mayListAllFrom.setRemainingTime(std::chrono::ceil<milliseconds>(count * count * PauseUnit));
+        for (FoundLock &lock : search->locks) {
+            if (lock.isSought())
+                lock.info.connected = false;
+        }
+        search->finish();
+    });
+}
+
+void HolderLookup::list(const QList<QByteArray> &selection, const SearchPointer &search,
+                        std::function<void(const QByteArray &clients)> next)
+{
+    if (!m_refusedUntil.hasExpired())
+        return search->finish();
+    m_connection->send(QList<QByteArray>{"CLIENT", "LIST"} + selection, LongestTimeout,
+                       [this, search, next = std::move(next)](const QtRedis::CommandResult &result) {
+                           if (result.reply.isError())
+                               m_refusedUntil.setRemainingTime(RefusalPause);
+                           if (result.reply.type != QtRedis::Reply::Bulk) // there may be no reply
+                               return search->finish();
+                           search->identifyBy(result.reply.text);
+                           next(result.reply.text);
+                       });
+}
+
+} // namespace QDistLock

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "engine/lockengine.h"
+
+#include "redis/connection.h"
+
+#include <QDistLock/lockinfo.h>
+
+#include <QtCore/qdeadlinetimer.h>
+#include <QtCore/qlist.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+namespace QDistLock {
+
+/// A lock as the server keeps it.
+struct FoundLock
+{
+    /// \a token: the reply to GET.
+    FoundLock(const LockId &lock, const QtRedis::Reply &token, std::chrono::milliseconds remaining);
+    /// The holder uses this library, and is not identified yet.
+    bool isSought() const { return info.held && !info.foreign && !isIdentified; }
+
+    LockInfo info;
+    QByteArray connection; ///< number of the connection over which the holder acquired the lock; empty if unknown
+    bool isIdentified = false;
+};
+
+/*!
+    Finds out which process holds a lock: the token in the key has the holder's client id, and the name of that client's
+    connection has the process, see ClientName. docs/protocol.md describes which commands are sent, and when.
+
+    If the user may not list connections, nothing is found, and holders count as connected.
+    Thread: that of the connection.
+*/
+class HolderLookup
+{
+public:
+    using Completion = std::function<void(const QList<LockInfo> &)>;
+
+    /// \a connection outlives this.
+    explicit HolderLookup(QtRedis::Connection *connection)
+        : m_connection(connection)
+    {
+    }
+
+    /// Sets `host`, `pid`, `application` and `connected` of \a locks. Must be called from a handler of the connection;
+    /// \a completion may be called before it returns.
+    void identify(const QList<FoundLock> &locks, Completion completion);
+    /// As LockEngine::findHolder().
+    bool find(const LockEngine::Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion);
+
+private:
+    struct Search;
+    using SearchPointer = std::shared_ptr<Search>;
+
+    bool takeFromBudget();
+    void begin(const SearchPointer &search);
+    void findInAll(const SearchPointer &search);
+    /// Identifies holders among the connections that \a selection selects, and calls \a next with their list. If the
+    /// server does not list them, the search ends.
+    void list(const QList<QByteArray> &selection, const SearchPointer &search,
+              std::function<void(const QByteArray &clients)> next);
+
+    QtRedis::Connection *const m_connection;
+    QDeadlineTimer m_refusedUntil;   ///< the server has refused to list connections
+    QDeadlineTimer m_mayListAllFrom; ///< for an error text
+    QDeadlineTimer m_budgetEnds;
+    int m_budget = 0; ///< searches for error texts that are left until then
+};
+
+} // namespace QDistLock

@@ -1,0 +1,590 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// Which process holds a lock, as the server's list of clients, LockInfo and the errors of other processes show it.
+
+#include "support/locktesting.h"
+
+#include "support/faultproxy.h"
+
+#include <QDistLock/LockInfo>
+#include <QDistLock/LockResult>
+#include <QDistLock/ScopedLock>
+
+#include <QtCore/qelapsedtimer.h>
+#include <QtCore/qsysinfo.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+using namespace Qt::StringLiterals;
+
+using namespace LockTesting;
+using namespace Support;
+using QDistLock::LockInfo;
+
+namespace {
+
+const auto Identity = u"db7:812:nightly"_s;
+const auto HeldByIt = u"(held by nightly on db7, pid 812, "_s;
+
+/// A holder that shares no code with the library, but has its protocol.
+class RawHolder
+{
+public:
+    static constexpr auto Id = "1aaaaaaaaaaaaaaa";
+
+    /// \a name: of the connection; empty = none. Its number is in the token if \a withNumber.
+    RawHolder(RedisServer &server, const QByteArray &name, bool withNumber)
+    {
+        m_isValid = m_client.connectToUnix(server.socketPath());
+        if (!name.isEmpty())
+            m_isValid &= m_client.command({"CLIENT", "SETNAME", name}).toByteArray() == "OK";
+        QByteArray token = QByteArray(Id) + ":1:" + QByteArray(32, 'b');
+        if (withNumber)
+            token += QByteArray::number(m_client.command({"CLIENT", "ID"}).toLongLong());
+        m_isValid &= m_client.command({"SET", "lock:job", token, "PX", "20000"}).toByteArray() == "OK";
+    }
+    bool isValid() const { return m_isValid; }
+    void disconnect() { m_client.close(); }
+
+private:
+    RespClient m_client;
+    bool m_isValid = false;
+};
+
+bool isBareHolder(const LockInfo &info)
+{
+    return info.host.isEmpty() && info.pid == 0 && info.application.isEmpty();
+}
+
+} // namespace
+
+class tst_LockHolder : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+    void cleanup();
+
+    void names_data();
+    void names();
+    void inspectAndList_data();
+    void inspectAndList();
+    void errorTexts_data();
+    void errorTexts();
+    void noCommandUnlessTaken();
+    void otherHolders_data();
+    void otherHolders();
+    void foreignHolder();
+    void holderHasReconnected();
+    void numberOfAnotherClient();
+    void freeAgain();
+    void mayNotList();
+    void strangeReplies_data();
+    void strangeReplies();
+    void noReply();
+    void otherEventsAreNotDelayed();
+    void registryDestroyedMeanwhile();
+    void serverStops();
+    void twoRequests();
+    void pollingIsBounded();
+    void manyGiveUpTogether();
+
+private:
+    /// The names of the connections of this library's clients.
+    QList<QByteArray> connectionNames();
+    LockInfo inspect(LockRegistry *registry);
+    /// The text of the BusyError of an attempt.
+    QString busyText(LockRegistry *registry);
+
+    RedisServer m_server;
+};
+
+void tst_LockHolder::initTestCase()
+{
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+}
+
+void tst_LockHolder::init()
+{
+    m_server.command({"FLUSHALL"});
+    LockRegistry::setIdentity(Identity);
+}
+
+void tst_LockHolder::cleanup()
+{
+    LockRegistry::setIdentity(QString());
+    QCoreApplication::setApplicationName(u"tst_lockholder"_s);
+    qunsetenv("QDISTLOCK_IDENTITY");
+}
+
+QList<QByteArray> tst_LockHolder::connectionNames()
+{
+    QList<QByteArray> names;
+    const QList<QByteArray> words = m_server.cli({"CLIENT", "LIST"}).replace('\n', ' ').split(' ');
+    for (const QByteArray &word : words) {
+        if (word.startsWith("name=qdistlock-"))
+            names.append(word.sliced(5));
+    }
+    return names;
+}
+
+LockInfo tst_LockHolder::inspect(LockRegistry *registry)
+{
+    const QFuture<LockInfo> info = registry->inspect(u"job"_s);
+    return eventually([&] { return info.isFinished(); }) ? info.result() : LockInfo();
+}
+
+QString tst_LockHolder::busyText(LockRegistry *registry)
+{
+    DistributedLock lock(registry, u"job"_s);
+    const QFuture<LockResult> result = lock.tryAcquireAsync();
+    if (!eventually([&] { return result.isFinished(); }))
+        return u"no result"_s;
+    return result.result().error == DistributedLock::BusyError ? result.result().errorString : u"not busy"_s;
+}
+
+void tst_LockHolder::names_data()
+{
+    QTest::addColumn<QString>("identity");
+    QTest::addColumn<QString>("application");
+    QTest::addColumn<bool>("fromEnvironment"); // none
+    QTest::addColumn<QByteArray>("suffix");
+    const QByteArray pid = QByteArray::number(QCoreApplication::applicationPid());
+    QTest::newRow("chosen") << Identity << QString() << false << QByteArray("@db7:812:nightly");
+    QTest::newRow("none") << u"none"_s << QString() << false << QByteArray();
+    QTest::newRow("none, environment") << Identity << QString() << true << QByteArray();
+    QTest::newRow("hostile application") << u"db7::"_s << u"a b\r\nname=x\u00e4"_s << false
+                                         << "@db7:" + pid + ":a_b__name_x_";
+    QTest::newRow("long") << QString(100, u'h') + u":812:"_s + QString(100, u'a') << QString() << false
+                          << '@' + QByteArray(16, 'h') + ":812:" + QByteArray(16, 'a');
+}
+
+void tst_LockHolder::names()
+{
+    QFETCH(QString, identity);
+    QFETCH(QString, application);
+    QFETCH(bool, fromEnvironment);
+    QFETCH(QByteArray, suffix);
+    LockRegistry::setIdentity(identity);
+    QCoreApplication::setApplicationName(application);
+    if (fromEnvironment)
+        qputenv("QDISTLOCK_IDENTITY", "none");
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    QVERIFY(acquireNow(&lock));
+    const QByteArray client = "qdistlock-" + m_server.get("lock:job").split(':').first();
+    QVERIFY(eventually([&] { return m_server.channels().size() == 1; }));
+    const QList<QByteArray> names = connectionNames();
+    QCOMPARE(names.size(), 2);
+    QVERIFY(names.contains(client + "-sub"));
+    QVERIFY2(names.contains(client + suffix), names.join(' ').constData());
+    QVERIFY((client + suffix).size() <= 64);
+    const LockInfo info = inspect(&registry);
+    QVERIFY(info.connected);
+    QCOMPARE(isBareHolder(info), suffix.isEmpty());
+}
+
+void tst_LockHolder::inspectAndList_data()
+{
+    QTest::addColumn<QUrl>("url");
+    QTest::newRow("redis") << m_server.url();
+    QTest::newRow("memory") << QUrl(u"memory:holder"_s);
+}
+
+void tst_LockHolder::inspectAndList()
+{
+    QFETCH(QUrl, url);
+    LockRegistry::setIdentity(QString());
+    LockRegistry registry(url);
+    LockRegistry other(url);
+    const LockInfo free = inspect(&other);
+    QVERIFY(!free.held && !free.connected && isBareHolder(free));
+    DistributedLock lock(&registry, u"job"_s);
+    DistributedLock second(&registry, u"second"_s);
+    QVERIFY(acquireNow(&lock) && acquireNow(&second));
+    const QFuture<QList<LockInfo>> listed = other.list(u"*"_s);
+    QVERIFY(eventually([&] { return listed.isFinished(); }));
+    QCOMPARE(listed.result().size(), 2);
+    const QString host = QSysInfo::machineHostName();
+    for (const LockInfo &info : {inspect(&other), listed.result().first(), listed.result().last()}) {
+        QVERIFY(info.held && info.connected);
+        QVERIFY2(!info.host.isEmpty() && host.startsWith(info.host), qPrintable(info.host));
+        QCOMPARE(info.pid, QCoreApplication::applicationPid());
+        QCOMPARE(info.application, QCoreApplication::applicationName());
+    }
+}
+
+void tst_LockHolder::errorTexts_data()
+{
+    QTest::addColumn<QUrl>("url");
+    QTest::addColumn<LockOptions>("wanted");
+    QTest::addColumn<DistributedLock::Error>("error");
+    const LockOptions once = options(20s, 0ms);
+    const LockOptions wait = options(20s, 50ms);
+    const LockOptions retries = options(20s).withMaxRetries(1);
+    for (const QUrl &url : {m_server.url(), QUrl(u"memory:holder"_s)}) {
+        const QByteArray scheme = url.scheme().toLatin1();
+        QTest::addRow("%s, once", scheme.constData()) << url << once << DistributedLock::BusyError;
+        QTest::addRow("%s, wait", scheme.constData()) << url << wait << DistributedLock::TimeoutError;
+        QTest::addRow("%s, retries", scheme.constData()) << url << retries << DistributedLock::BusyError;
+    }
+}
+
+void tst_LockHolder::errorTexts()
+{
+    QFETCH(QUrl, url);
+    QFETCH(LockOptions, wanted);
+    QFETCH(DistributedLock::Error, error);
+    LockRegistry registry(url);
+    LockRegistry other(url);
+    DistributedLock holder(&registry, u"job"_s);
+    holder.setOptions(options(20s));
+    QVERIFY(acquireNow(&holder));
+    DistributedLock lock(&other, u"job"_s);
+    lock.setOptions(wanted);
+    Spies spies(&lock);
+    const QFuture<LockResult> result = lock.acquireAsync();
+    QVERIFY(eventually([&] { return result.isFinished(); }));
+    QCOMPARE(result.result().error, error);
+    QCOMPARE(result.result().errorString, lock.errorString());
+    QVERIFY2(lock.errorString().contains(HeldByIt) && lock.errorString().endsWith(u" s left)"_s),
+             qPrintable(lock.errorString()));
+    QCOMPARE(spies.failed.size(), 1);
+    QCOMPARE(lock.state(), DistributedLock::Unlocked);
+
+    const QDistLock::ScopedLock scope(url, u"job"_s, wanted);
+    QCOMPARE(scope.result().error, error);
+    QVERIFY2(scope.result().errorString.contains(HeldByIt), qPrintable(scope.result().errorString));
+}
+
+void tst_LockHolder::noCommandUnlessTaken()
+{
+    FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"job"_s);
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    const QByteArray channel = "lock:client:" + m_server.get("lock:job").split(':').first();
+    QVERIFY(eventually([&] { return m_server.subscriberCount(channel) == 1; }));
+    const qint64 before = proxy.commandsForwarded();
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 1; })); // may send EVALSHA and EVAL
+    QVERIFY(proxy.commandsForwarded() - before <= 2);
+    const qint64 warm = proxy.commandsForwarded();
+    for (int i = 2; i <= 5; ++i) {
+        QVERIFY(acquireNow(&lock));
+        lock.release();
+        QVERIFY(eventually([&] { return spies.released.size() == i; }));
+    }
+    QCOMPARE(proxy.commandsForwarded() - warm, 8);
+}
+
+void tst_LockHolder::otherHolders_data()
+{
+    QTest::addColumn<QByteArray>("suffix");
+    QTest::addColumn<bool>("isNamed");
+    QTest::addColumn<bool>("withNumber");
+    QTest::addColumn<bool>("isShown");
+    QTest::newRow("earlier version") << QByteArray() << true << false << false;
+    QTest::newRow("no identity") << QByteArray() << true << true << false;
+    QTest::newRow("usual") << QByteArray("@db7:812:nightly") << true << true << true;
+    QTest::newRow("no number") << QByteArray("@db7:812:nightly") << true << false << true;
+    QTest::newRow("later version") << QByteArray("@db7:812:nightly:more") << true << true << true;
+    QTest::newRow("may not use SETNAME") << QByteArray() << false << true << false;
+    QTest::newRow("hostile") << QByteArray("@<b>:812:\\n") << true << true << false;
+    QTest::newRow("long") << "@db7:812:" + QByteArray(10000, 'x') << true << true << false;
+    QTest::newRow("separators") << QByteArray("@@::::") << true << true << false;
+}
+
+void tst_LockHolder::otherHolders()
+{
+    QFETCH(QByteArray, suffix);
+    QFETCH(bool, isNamed);
+    QFETCH(bool, withNumber);
+    QFETCH(bool, isShown);
+    RawHolder holder(m_server, isNamed ? QByteArray("qdistlock-") + RawHolder::Id + suffix : QByteArray(), withNumber);
+    QVERIFY(holder.isValid());
+    LockRegistry registry(m_server.url());
+    LockInfo info = inspect(&registry);
+    QVERIFY(info.held && !info.foreign && info.connected);
+    QCOMPARE(info.holder, QString::fromLatin1(RawHolder::Id));
+    QCOMPARE(isBareHolder(info), !isShown);
+    const QString text = busyText(&registry);
+    QVERIFY2(text.contains(isShown ? HeldByIt : u"(held by client 1aaaaaaaaaaaaaaa, "_s), qPrintable(text));
+    QVERIFY2(!text.contains(u"not connected"_s), qPrintable(text));
+
+    holder.disconnect();
+    QVERIFY(eventually([&] { return !(info = inspect(&registry)).connected; }));
+    QVERIFY(info.held && !info.foreign && isBareHolder(info));
+    const auto isMissing = [&] {
+        return busyText(&registry).contains(u"(held by client 1aaaaaaaaaaaaaaa, which is not connected, "_s);
+    };
+    QVERIFY(eventually(isMissing));
+}
+
+void tst_LockHolder::foreignHolder()
+{
+    m_server.command({"SET", "lock:job", "theirs", "PX", "20000"});
+    LockRegistry registry(m_server.url());
+    const LockInfo info = inspect(&registry);
+    QVERIFY(info.held && info.foreign && info.connected && isBareHolder(info));
+    const qint64 lists = m_server.commandsProcessed("client|list");
+    const QString text = busyText(&registry);
+    QVERIFY2(text.contains(u"(held by another library, 20 s left)"_s), qPrintable(text));
+    m_server.command({"SET", "lock:job", "theirs", "PX", "900"});
+    QVERIFY(busyText(&registry).endsWith(u" ms left)"_s));
+    QCOMPARE(m_server.commandsProcessed("client|list"), lists);
+}
+
+void tst_LockHolder::holderHasReconnected()
+{
+    LockRegistry registry(m_server.url());
+    LockRegistry other(m_server.url());
+    DistributedLock holder(&registry, u"job"_s);
+    holder.setOptions(options(20s));
+    QVERIFY(acquireNow(&holder));
+    const QByteArray number = m_server.get("lock:job").split(':').value(2).sliced(32);
+    QSignalSpy states(&registry, &LockRegistry::stateChanged);
+    QCOMPARE(m_server.command({"CLIENT", "KILL", "ID", number}).toInt(), 1);
+    QVERIFY(eventually([&] { return !states.isEmpty() && registry.state() == LockRegistry::Ready; }));
+    const LockInfo info = inspect(&other);
+    QVERIFY(info.connected);
+    QCOMPARE(info.application, u"nightly"_s);
+    QVERIFY(busyText(&other).contains(HeldByIt));
+}
+
+void tst_LockHolder::numberOfAnotherClient()
+{
+    RespClient unrelated;
+    QVERIFY(unrelated.connectToUnix(m_server.socketPath()));
+    unrelated.command({"CLIENT", "SETNAME", "qdistlock-1bbbbbbbbbbbbbbb@db8:1:other"});
+    const QByteArray token = "1aaaaaaaaaaaaaaa:1:" + QByteArray(32, 'b')
+            + QByteArray::number(unrelated.command({"CLIENT", "ID"}).toLongLong());
+    m_server.command({"SET", "lock:job", token, "PX", "20000"});
+    LockRegistry registry(m_server.url());
+    const LockInfo info = inspect(&registry);
+    QVERIFY(info.held && !info.connected && isBareHolder(info));
+}
+
+void tst_LockHolder::freeAgain()
+{
+    m_server.command({"SET", "lock:job", "theirs", "PX", "20000"});
+    FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    proxy.answer("$-1\r\n", "GET");
+    const QString text = busyText(&registry);
+    QVERIFY2(text.endsWith(u"(it has become free since)"_s), qPrintable(text));
+}
+
+void tst_LockHolder::mayNotList()
+{
+    m_server.command({"ACL", "SETUSER", "limited", "on", ">secret", "~*", "&*", "+@all", "-client|list"});
+    QUrl url = m_server.url();
+    url.setUserName(u"limited"_s);
+    url.setPassword(u"secret"_s);
+    LockRegistry registry(m_server.url());
+    LockRegistry limited(url);
+    DistributedLock holder(&registry, u"job"_s);
+    holder.setOptions(options(20s));
+    QVERIFY(acquireNow(&holder));
+    m_server.command({"ACL", "LOG", "RESET"});
+    QString text;
+    for (int i = 0; i < 20; ++i)
+        text = busyText(&limited);
+    QVERIFY2(text.contains(u"(held by client %1, "_s.arg(inspect(&registry).holder)), qPrintable(text));
+    QVERIFY2(!text.contains(u"not connected"_s), qPrintable(text));
+    const LockInfo info = inspect(&limited);
+    QCOMPARE(info.error, DistributedLock::NoError);
+    QVERIFY(info.held && info.connected && isBareHolder(info));
+    const QVariantList log = m_server.command({"ACL", "LOG"}).toList();
+    QCOMPARE(log.size(), 1);
+    QCOMPARE(log.first().toList().value(1).toInt(), 1); // counted once
+}
+
+void tst_LockHolder::strangeReplies_data()
+{
+    QTest::addColumn<QByteArray>("command");
+    QTest::addColumn<QByteArray>("reply");
+    for (const char *const command : {"GET", "PTTL", "ZCARD", "CLIENT"}) {
+        QTest::addRow("%s, error", command) << QByteArray(command) << QByteArray("-ERR unknown command\r\n");
+        QTest::addRow("%s, no right", command) << QByteArray(command) << QByteArray("-NOPERM no\r\n");
+        QTest::addRow("%s, number", command) << QByteArray(command) << QByteArray(":-9223372036854775808\r\n");
+        QTest::addRow("%s, nothing", command) << QByteArray(command) << QByteArray("$-1\r\n");
+        QTest::addRow("%s, empty", command) << QByteArray(command) << QByteArray("$0\r\n\r\n");
+        QTest::addRow("%s, array", command) << QByteArray(command) << QByteArray("*2\r\n$1\r\na\r\n:1\r\n");
+    }
+    QTest::newRow("list without an end") << QByteArray("CLIENT") << QByteArray("$13\r\nid=1 name=qdi\r\n");
+    QTest::newRow("list of nothing") << QByteArray("CLIENT") << QByteArray("$3\r\n\n\n\n\r\n");
+}
+
+void tst_LockHolder::strangeReplies()
+{
+    QFETCH(QByteArray, command);
+    QFETCH(QByteArray, reply);
+    RawHolder holder(m_server, QByteArray("qdistlock-") + RawHolder::Id + "@db7:812:nightly", true);
+    QVERIFY(holder.isValid());
+    FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    QVERIFY(busyText(&registry).contains(HeldByIt));
+    proxy.answer(reply, command);
+    const QString text = busyText(&registry);
+    QVERIFY2(text.contains(u"somebody else holds it"_s), qPrintable(text));
+    QCOMPARE(registry.state(), LockRegistry::Ready);
+}
+
+void tst_LockHolder::noReply()
+{
+    RawHolder holder(m_server, QByteArray("qdistlock-") + RawHolder::Id + "@db7:812:nightly", true);
+    QVERIFY(holder.isValid());
+    FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    proxy.dropReply("GET");
+    QElapsedTimer timer;
+    timer.start();
+    const QString text = busyText(&registry);
+    QVERIFY2(timer.elapsed() < 2000, qPrintable(QString::number(timer.elapsed())));
+    QVERIFY2(text.endsWith(u"to wait for it"_s), qPrintable(text));
+}
+
+void tst_LockHolder::otherEventsAreNotDelayed()
+{
+    RawHolder holder(m_server, {}, true);
+    QVERIFY(holder.isValid());
+    FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"job"_s);
+    Spies spies(&lock);
+    proxy.dropReply("GET");
+    lock.tryAcquire();
+    QVERIFY(eventually([&] { return proxy.commandsForwarded("GET") == 1; }));
+    QVERIFY(spies.failed.isEmpty());
+    lock.setOptions(options(-1ms));
+    lock.acquire();
+    processEvents();
+    QCOMPARE(spies.failed.size(), 2);
+    QCOMPARE(spies.failure(0), DistributedLock::BusyError);
+    QCOMPARE(spies.failure(1), DistributedLock::OptionsError);
+}
+
+void tst_LockHolder::registryDestroyedMeanwhile()
+{
+    RawHolder holder(m_server, {}, true);
+    QVERIFY(holder.isValid());
+    FaultProxy proxy(m_server);
+    auto registry = std::make_unique<LockRegistry>(proxy.url());
+    DistributedLock lock(registry.get(), u"job"_s);
+    Spies spies(&lock);
+    proxy.dropReply("GET");
+    const QFuture<LockResult> result = lock.tryAcquireAsync();
+    QVERIFY(eventually([&] { return proxy.commandsForwarded("GET") == 1; }));
+    registry.reset();
+    processEvents();
+    QVERIFY(result.isFinished());
+    QCOMPARE(result.result().error, DistributedLock::BusyError);
+    QCOMPARE(spies.failed.size(), 1);
+
+    // The lock itself.
+    registry = std::make_unique<LockRegistry>(proxy.url());
+    auto second = std::make_unique<DistributedLock>(registry.get(), u"job"_s);
+    proxy.dropReply("GET");
+    const QFuture<LockResult> cancelled = second->tryAcquireAsync();
+    QVERIFY(eventually([&] { return proxy.commandsForwarded("GET") == 2; }));
+    second.reset();
+    QVERIFY(cancelled.isFinished());
+    QCOMPARE(cancelled.result().error, DistributedLock::CancelledError);
+}
+
+void tst_LockHolder::serverStops()
+{
+    RawHolder holder(m_server, {}, true);
+    QVERIFY(holder.isValid());
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(20s, 1s));
+    Spies spies(&lock);
+    QElapsedTimer timer;
+    timer.start();
+    lock.acquire();
+    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    m_server.pause();
+    const bool hasFailed = eventually([&] { return !spies.failed.isEmpty(); });
+    const qint64 elapsed = timer.elapsed();
+    m_server.resume();
+    QVERIFY(hasFailed);
+    QVERIFY2(elapsed < 2500, qPrintable(QString::number(elapsed)));
+}
+
+/// A request that fails does not fall behind one that succeeds later.
+void tst_LockHolder::twoRequests()
+{
+    RawHolder holder(m_server, {}, true);
+    QVERIFY(holder.isValid());
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(20s, LockOptions::Forever));
+    QStringList events;
+    connect(&lock, &DistributedLock::acquired, this, [&] { events << u"acquired"_s; });
+    connect(&lock, &DistributedLock::acquireFailed, this, [&] { events << u"failed"_s; });
+    lock.acquire();
+    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    lock.tryAcquire();
+    sendNow();
+    m_server.command({"DEL", "lock:job"});
+    QVERIFY(eventually([&] { return lock.isHeld(); }));
+    QVERIFY(events == QStringList({u"failed"_s, u"acquired"_s})
+            || events == QStringList({u"acquired"_s, u"acquired"_s}));
+}
+
+void tst_LockHolder::pollingIsBounded()
+{
+    RawHolder holder(m_server, QByteArray("qdistlock-") + RawHolder::Id + "@db7:812:nightly", true);
+    QVERIFY(holder.isValid());
+    LockRegistry registry(m_server.url());
+    QVERIFY(busyText(&registry).contains(HeldByIt));
+    const qint64 before = m_server.commandsProcessed("client|list");
+    QElapsedTimer timer;
+    timer.start();
+    for (int i = 0; i < 400; ++i)
+        QVERIFY(busyText(&registry).contains(u"somebody else holds it"_s));
+    const qint64 lists = m_server.commandsProcessed("client|list") - before;
+    QVERIFY2(lists >= 99 && lists <= 100 * (timer.elapsed() / 1000 + 2), qPrintable(QString::number(lists)));
+}
+
+/// Their holder is not found by its number, and the server need not list all connections for each of them.
+void tst_LockHolder::manyGiveUpTogether()
+{
+    RawHolder holder(m_server, QByteArray("qdistlock-") + RawHolder::Id + "@db7:812:nightly", false);
+    QVERIFY(holder.isValid());
+    std::vector<std::unique_ptr<LockRegistry>> registries;
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    qsizetype named = 0;
+    int failed = 0;
+    for (int i = 0; i < 100; ++i) {
+        registries.push_back(std::make_unique<LockRegistry>(m_server.url()));
+        locks.push_back(std::make_unique<DistributedLock>(registries.back().get(), u"job"_s));
+        DistributedLock *const lock = locks.back().get();
+        lock->setOptions(options(20s, LockOptions::Forever));
+        connect(lock, &DistributedLock::acquireFailed, this, [&, lock] {
+            ++failed;
+            named += lock->errorString().contains(HeldByIt) ? 1 : 0;
+        });
+        lock->acquire();
+    }
+    const auto areQueued = [&] {
+        return std::all_of(locks.begin(), locks.end(), [](const auto &lock) { return lock->queuePosition() >= 0; });
+    };
+    QVERIFY(eventually(areQueued));
+    const qint64 before = m_server.commandsProcessed("client|list");
+    for (const auto &lock : locks)
+        lock->tryAcquire(); // fails, while the queue is long
+    QVERIFY(eventually([&] { return failed == 100; }));
+    QCOMPARE(m_server.commandsProcessed("client|list"), before);
+    QCOMPARE(named, 0);
+}
+
+QTEST_GUILESS_MAIN(tst_LockHolder)
+#include "tst_lockholder.moc"
