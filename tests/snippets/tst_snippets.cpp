@@ -11,6 +11,7 @@
 //! [end-of-program]
 
 #include <QCoreApplication>
+#include <QFuture>
 #include <QSignalSpy>
 #include <QTest>
 #ifdef QML_MODULE_DIR
@@ -96,6 +97,7 @@ private Q_SLOTS:
     void annotatedSlot();
     void signalsAndSlots();
     void lossInATest();
+    void identity();
 #ifdef QML_MODULE_DIR
     void qml();
 #endif
@@ -152,6 +154,23 @@ void TestSnippets::lossInATest()
     QTRY_VERIFY(report.isRunning());
     QTRY_VERIFY(report.isAborted());
     //! [loss]
+}
+
+void TestSnippets::identity()
+{
+    //! [identity]
+    QDistLock::LockRegistry::setIdentity("nightly");         // the application
+    QDistLock::LockRegistry::setIdentity("db7:812:nightly"); // everything
+    //! [identity]
+    QDistLock::LockRegistry registry(QUrl("memory:"));
+    QDistLock::DistributedLock lock(&registry, "report:daily");
+    lock.acquire();
+    QTRY_VERIFY(lock.isHeld());
+    QFuture<QDistLock::LockInfo> info = registry.inspect("report:daily");
+    QTRY_VERIFY(info.isFinished());
+    QCOMPARE(info.result().host, "db7");
+    QCOMPARE(info.result().pid, 812);
+    QCOMPARE(info.result().application, "nightly");
 }
 
 /// Compiled only: the test has an application object already.
