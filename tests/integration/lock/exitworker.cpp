@@ -374,7 +374,7 @@ int signalledChild(int argc, char **argv)
 /// The calls under the locks never end.
 int withLock(int argc, char **argv)
 {
-    QCoreApplication application(argc, argv);
+    auto application = std::make_unique<QCoreApplication>(argc, argv);
     LockRegistry::setDefaultServer(server);
     QPromise<void> never;
     never.start();
@@ -391,7 +391,10 @@ int withLock(int argc, char **argv)
     for (int i = 0; i < waitedCount; ++i)
         calls.push_back(QDistLock::withLock(waitedName(i), patient(), [&] { return never.future(); }));
     onLine([] { QCoreApplication::quit(); });
-    return application.exec();
+    const int exitCode = application->exec();
+    application.reset();
+    waitForThreadsToEnd();
+    return exitCode;
 }
 
 } // namespace
