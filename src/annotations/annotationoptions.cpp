@@ -236,7 +236,7 @@ std::optional<AnnotationOptions> AnnotationOptions::parse(QStringView text, QStr
         problems.append(atPosition(position, problem));
     }
     // If a value could not be read, its option still has the default, which may contradict the others.
-    if (const QString problem = EngineFactory::check(options.lock); problems.isEmpty() && !problem.isEmpty())
+    if (const QString problem = options.lock.validationError(); problems.isEmpty() && !problem.isEmpty())
         problems.append(problem);
     if (!problems.isEmpty())
         return fail(error, problems.join(QLatin1String("; ")));

@@ -208,7 +208,7 @@ QStringList LockedMethod::addParsed(const QString &key, const AnnotationOptions 
     check("key, ", problem);
     Annotation annotation{parsed.value_or(KeyTemplate()), options, text};
     check("condition, ", annotation.options.bind(signature));
-    check("options, ", EngineFactory::check(options.lock));
+    check("options, ", options.lock.validationError());
     if (parsed)
         check("key, ", parsed->nameProblem(options.lock.keyPrefix));
     if (problems.isEmpty())

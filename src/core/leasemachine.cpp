@@ -146,6 +146,10 @@ void LeaseMachine::acquireReplied(const EngineReply &reply, LeaseTime now)
     case EngineReply::Taken:
         taken(reply, now);
         return;
+    case EngineReply::Unconfirmed:
+        abandon();
+        m_obstacle.error = reply.error;
+        break;
     default:
         m_epoch.isTokenKnown |= reply.error.isMaybeExecuted; // an earlier attempt may have been as well
         m_obstacle.error = reply.error;
@@ -165,17 +169,19 @@ void LeaseMachine::attemptFailed(LeaseTime now)
         m_nextAttempt = later(now, backOff(std::max<nanoseconds>(m_options.retryInterval, 1s)));
 }
 
-// An acquire that cannot log in, or lacks a right, fails at once. A waiter that was allowed to do the same before keeps
-// waiting: somebody is probably changing the password, the certificate or the rights.
+// An acquire that cannot log in, lacks a right or asks for more replicas than there are fails at once. A waiter that
+// got further before keeps waiting: somebody is probably changing the password, the certificate or the rights, or
+// restarting a replica.
 bool LeaseMachine::endsWait(const EngineError &error) const
 {
     if (!error.isPermanent)
         return false;
     if (m_phase != Acquiring)
         return true;
-    const bool wasLoggedIn = m_wait.foundTaken;
+    const bool wasLoggedIn = m_wait.foundTaken;        // and the server had enough replicas
     const bool wasInQueue = !m_wait.arrival.isEmpty(); // joining takes more rights than the first attempt
     return !(error.code == DistributedLock::AuthenticationError && wasLoggedIn)
+            && !(error.code == DistributedLock::ReplicationError && wasLoggedIn)
             && !(error.code == DistributedLock::PermissionError && wasInQueue);
 }
 

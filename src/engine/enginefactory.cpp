@@ -41,12 +41,6 @@ QString EngineFactory::check(const QUrl &server)
     return problem;
 }
 
-QString EngineFactory::check(const LockOptions &options)
-{
-    const QString problem = options.validationError();
-    return problem.isEmpty() ? LockEngine::replicasUnsupported(options) : problem;
-}
-
 std::unique_ptr<LockEngine> EngineFactory::create(const QUrl &server, const LeaseClock *clock, EngineError *error)
 {
     QString problem = check(server);

@@ -14,16 +14,12 @@ namespace QDistLock {
 
 class LeaseClock;
 class LockEngine;
-struct LockOptions;
 
 /// The one place that knows all engines and the URL schemes that choose between them.
 namespace EngineFactory {
 
 /// Why no engine can use \a server, in words and without secrets; empty if one can. Does not connect. Thread-safe.
 QString check(const QUrl &server);
-/// Why no engine can keep a lock with \a options, in words: they are not valid, or not supported yet. Empty if one can.
-/// Thread-safe.
-QString check(const LockOptions &options);
 /// Null, with \a error set, if check() refuses \a server. \a clock is not owned. The engine belongs to the calling
 /// thread.
 std::unique_ptr<LockEngine> create(const QUrl &server, const LeaseClock *clock, EngineError *error);

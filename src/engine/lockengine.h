@@ -30,6 +30,8 @@ struct EngineReply
         Done,    ///< renew, release: our token held it; forceRelease: the holder that was meant held it
         Gone,    ///< renew, release, forceRelease: no token holds it
         Stolen,  ///< renew, release, forceRelease: another token holds it
+        /// acquire: our token holds the lock, but too few replicas do, see `error`. The caller must abandon the token.
+        Unconfirmed,
     };
     Status status = Failed;
     qint64 fencingToken = 0;                 ///< Granted
@@ -116,8 +118,6 @@ public:
 
     /// Why this engine cannot keep a lock with \a options, which are valid, in words; empty if it can.
     virtual QString unsupported(const LockOptions &options) const = 0;
-    /// The part of unsupported() of all engines that do not wait for replicas.
-    static QString replicasUnsupported(const LockOptions &options);
 
     /// The engine collects operations until uncork(), which sends them all.
     virtual void cork() {}
@@ -129,7 +129,9 @@ public:
     /// The sequence number of the last token made.
     quint64 lastSequence() const { return m_tokens.lastSequence(); }
 
-    /// Replicas that must have a command before it counts as done; none where unsupported() refuses minReplicas.
+    /// Replicas that must have an acquire or a renewal before it counts as done, see LockOptions::minReplicas. If too
+    /// few have it in time, the acquire ends Unconfirmed and the renewal Failed, with a ReplicationError. None where
+    /// unsupported() refuses minReplicas.
     struct Replicas
     {
         int minimum = 0;

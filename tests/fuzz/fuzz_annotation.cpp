@@ -66,7 +66,7 @@ void check(const QString &text)
     if (!options)
         return checkError(error, text);
     FUZZ_CHECK(error.isEmpty());
-    FUZZ_CHECK(options->lock.validationError().isEmpty() && options->lock.minReplicas == 0);
+    FUZZ_CHECK(options->lock.validationError().isEmpty());
     const QString printed = print(*options);
     const auto again = AnnotationOptions::parse(printed, &error);
     FUZZ_CHECK2(again, (printed + u'\n' + error).toUtf8());

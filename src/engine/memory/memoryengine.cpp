@@ -13,6 +13,8 @@
 #include <algorithm>
 #include <optional>
 
+using namespace Qt::StringLiterals;
+
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 
@@ -279,6 +281,14 @@ MemoryEngine::~MemoryEngine()
 {
     const QMutexLocker locker(&m_store->mutex);
     m_store->engines.remove(clientId());
+}
+
+/// To accept the option and ignore it would promise what nobody keeps.
+QString MemoryEngine::unsupported(const LockOptions &options) const
+{
+    if (options.minReplicas == 0)
+        return QString();
+    return u"minReplicas is %1, but a memory: server has no replicas; leave it 0 there"_s.arg(options.minReplicas);
 }
 
 void MemoryEngine::reply(Completion completion, const EngineReply &reply)

@@ -29,7 +29,7 @@ public:
     void open() override {}
     State state() const override { return Ready; }
     EngineError error() const override { return {}; }
-    QString unsupported(const LockOptions &options) const override { return replicasUnsupported(options); }
+    QString unsupported(const LockOptions &options) const override;
 
     void acquire(const Acquire &operation, Completion completion) override;
     void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease, const Replicas &replicas,

@@ -85,6 +85,7 @@ void AbandonedTokens::found(quint64 sequence)
     if (it == m_tokens.end())
         return;
     it->isDone = false;
+    it->wasFound = it->inFlight; // it may have run before, if the acquire was sent over another connection
     send(sequence);
 }
 
@@ -103,6 +104,10 @@ void AbandonedTokens::replied(quint64 sequence, const EngineReply &reply)
     if (it == m_tokens.end())
         return;
     it->inFlight = false;
+    if (std::exchange(it->wasFound, false)) {
+        send(sequence);
+        return;
+    }
     const bool isRefused = reply.error.isPermanent && m_isReady();
     if (reply.status == EngineReply::Failed && !isRefused) {
         retryLater();

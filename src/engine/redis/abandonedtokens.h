@@ -52,6 +52,7 @@ private:
         std::chrono::milliseconds keep;
         LeaseTime until; ///< from then on the entry may be removed
         bool inFlight = false;
+        bool wasFound = false;     ///< since it was sent: found() was called
         bool isDone = false;       ///< the server has confirmed the cancel, or has refused it for good
         bool hadSomething = false; ///< the confirmed cancel found the lock or a place in the queue under the token
     };

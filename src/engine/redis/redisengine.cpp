@@ -40,11 +40,7 @@ RedisEngine::RedisEngine(const QtRedis::ServerUrl &server, const LeaseClock *clo
     connect(&m_lane, &RedisLane::readEnded, this, &LockEngine::processed);
     // After the first reply, so that the first lock does not wait for a second connection.
     connect(&m_lane, &RedisLane::replied, this, &RedisEngine::subscribe);
-    // The waiter was not notified. Perhaps messages no longer arrive, so that each release takes it for dead.
-    connect(&m_lane, &RedisLane::waiterPolled, this, [this] {
-        if (m_subscriber)
-            m_subscriber->check();
-    });
+    connect(&m_lane, &RedisLane::waiterPolled, this, &RedisEngine::waiterPolled);
 }
 
 RedisEngine::~RedisEngine()
@@ -53,6 +49,48 @@ RedisEngine::~RedisEngine()
         m_subscriber->disconnect();
         m_subscriber->setNeeded(nullptr);
     }
+    if (!m_replicaLane)
+        return;
+    m_replicaLane->disconnect();
+    // Its commands must not run after the cancels that the lane's destructor sends.
+    if (const qint64 connection = m_replicaLane->busyConnection(); connection > 0 && m_lane.isReady()) {
+        m_lane.sendAfterOperations({"CLIENT", "KILL", "ID", QByteArray::number(connection)}, LongestTimeout, nullptr);
+        m_lane.flush();
+    }
+}
+
+void RedisEngine::makeReplicaLane()
+{
+    if (m_replicaLane)
+        return;
+    m_replicaLane = std::make_unique<ReplicaLane>(m_lane.server(), m_clock, clientId());
+    ReplicaLane *const lane = m_replicaLane.get();
+    connect(lane, &ReplicaLane::served, &m_lane, &RedisLane::served);
+    connect(lane, &ReplicaLane::replied, this, &RedisEngine::subscribe);
+    connect(lane, &ReplicaLane::readEnded, this, &LockEngine::processed);
+    connect(lane, &ReplicaLane::waiterPolled, this, &RedisEngine::waiterPolled);
+    connect(lane, &ReplicaLane::unused, this, [this] { m_replicaLane.release()->deleteLater(); });
+}
+
+/// The waiter was not notified. Perhaps messages no longer arrive, so that each release takes it for dead.
+void RedisEngine::waiterPolled()
+{
+    if (m_subscriber)
+        m_subscriber->check();
+}
+
+void RedisEngine::cork()
+{
+    m_lane.cork();
+    if (m_replicaLane)
+        m_replicaLane->cork();
+}
+
+void RedisEngine::uncork()
+{
+    m_lane.uncork();
+    if (m_replicaLane)
+        m_replicaLane->uncork();
 }
 
 void RedisEngine::laneStateChanged()
@@ -78,13 +116,19 @@ bool RedisEngine::canBeWoken(const LockId &) const
 
 void RedisEngine::acquire(const Acquire &operation, Completion completion)
 {
-    m_lane.acquire(operation, std::move(completion));
+    if (operation.replicas.minimum == 0)
+        return m_lane.acquire(operation, std::move(completion));
+    makeReplicaLane();
+    m_replicaLane->acquire(operation, std::move(completion));
 }
 
-void RedisEngine::renew(const LockId &lock, const QByteArray &token, milliseconds lease, const Replicas &,
+void RedisEngine::renew(const LockId &lock, const QByteArray &token, milliseconds lease, const Replicas &replicas,
                         Completion completion)
 {
-    m_lane.renew(lock, token, lease, std::move(completion));
+    if (replicas.minimum == 0)
+        return m_lane.renew(lock, token, lease, std::move(completion));
+    makeReplicaLane();
+    m_replicaLane->renew(lock, token, lease, replicas, std::move(completion));
 }
 
 void RedisEngine::release(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
@@ -96,6 +140,8 @@ void RedisEngine::release(const LockId &lock, const QByteArray &token, milliseco
 void RedisEngine::abandon(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
                           milliseconds atMost)
 {
+    if (m_replicaLane)
+        m_replicaLane->forget(token);
     m_lane.abandon(lock, token, lease, keep, atMost);
 }
 
@@ -146,13 +192,18 @@ void RedisEngine::subscribe()
     });
     // Operations that a message caused are sent now, not in the next turn of the event loop.
     connect(m_subscriber.get(), &QtRedis::Subscriber::messagesProcessed, &m_lane, &RedisLane::flush);
+    connect(m_subscriber.get(), &QtRedis::Subscriber::messagesProcessed, this, [this] {
+        if (m_replicaLane)
+            m_replicaLane->flush();
+    });
     connect(m_subscriber.get(), &QtRedis::Subscriber::readEnded, this, &LockEngine::processed);
     m_subscriber->subscribe(m_channel);
 }
 
 bool RedisEngine::isProcessing() const
 {
-    return m_lane.isReading() || (m_subscriber && m_subscriber->isReading());
+    return m_lane.isReading() || (m_replicaLane && m_replicaLane->isReading())
+            || (m_subscriber && m_subscriber->isReading());
 }
 
 bool RedisEngine::isPingDue(milliseconds sinceLast) const

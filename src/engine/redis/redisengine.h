@@ -5,6 +5,7 @@
 
 #include "engine/lockengine.h"
 #include "engine/redis/redislane.h"
+#include "engine/redis/replicalane.h"
 
 #include <memory>
 
@@ -16,7 +17,8 @@ namespace QDistLock {
 
 struct NoticeMessage;
 
-/// Locks kept by one Redis master: one lane for commands, and a second connection for the messages to this client.
+/// Locks kept by one Redis master: a lane for commands, another for those that replicas must confirm, and a connection
+/// for the messages to this client.
 class RedisEngine : public LockEngine
 {
     Q_OBJECT
@@ -29,9 +31,9 @@ public:
     void open() override { m_lane.open(); }
     State state() const override { return m_lane.state(); }
     EngineError error() const override { return m_lane.error(); }
-    QString unsupported(const LockOptions &options) const override { return replicasUnsupported(options); }
-    void cork() override { m_lane.cork(); }
-    void uncork() override { m_lane.uncork(); }
+    QString unsupported(const LockOptions &) const override { return QString(); }
+    void cork() override;
+    void uncork() override;
     bool isProcessing() const override;
 
     QByteArray makeToken() override;
@@ -53,6 +55,8 @@ public:
 
 private:
     void laneStateChanged();
+    void makeReplicaLane();
+    void waiterPolled();
     void subscribe();
     bool isPingDue(std::chrono::milliseconds sinceLast) const;
     void messageReceived(const QByteArray &payload);
@@ -62,6 +66,8 @@ private:
     /// Null until there is something to listen for. Destroyed after the lane, whose last commands are sent first.
     std::unique_ptr<QtRedis::Subscriber> m_subscriber;
     RedisLane m_lane;
+    /// Null until a lock with minReplicas needs it, and when none has needed it for long.
+    std::unique_ptr<ReplicaLane> m_replicaLane;
     const LeaseClock *const m_clock;
 };
 

@@ -97,11 +97,13 @@ EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
                                       describe(u"another program wrote to the counter; delete its key, which ends in "
                                                "\":fence\", once nothing depends on the number in it"_s));
     }
-    if (code == "ERR") {
+    const bool isReplica = code == "READONLY" || code == "MASTERDOWN"
+            || text.contains("WAIT cannot be used with replica");
+    if (code == "ERR" && !isReplica) {
         return EngineError::permanent(DistributedLock::ServerError,
                                       describe(u"check that it is a Redis server, version 6.2 or later"_s));
     }
-    if (code == "READONLY" || code == "MASTERDOWN") {
+    if (isReplica) {
         // After a fail-over the same address may lead to the new master, but only for new connections.
         m_connection->reconnect(u"the server answered %1 with \"%2\", so it is not the master; connecting "
                                 "again, in case the address leads to another server by now"_s.arg(

@@ -148,13 +148,22 @@ void RedisLane::uncork()
 
 void RedisLane::flush()
 {
-    if (m_operations.empty())
+    if (m_operations.empty() && m_afterOperations.empty())
         return;
     m_connection.cork();
     CommandBatch::split(std::exchange(m_operations, {}), [this](LockOperations operations, milliseconds timeout) {
         send(std::move(operations), timeout);
     });
+    const auto afterOperations = std::exchange(m_afterOperations, {});
+    for (const auto &sendCommand : afterOperations)
+        sendCommand();
     m_connection.flush();
+}
+
+void RedisLane::sendAfterOperations(const QList<QByteArray> &command, milliseconds timeout, Handler handler)
+{
+    m_afterOperations.push_back(
+            [this, command, timeout, handler = std::move(handler)] { m_connection.send(command, timeout, handler); });
 }
 
 void RedisLane::send(LockOperations operations, milliseconds timeout)

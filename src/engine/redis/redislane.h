@@ -15,6 +15,7 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 namespace QDistLock {
 
@@ -30,12 +31,16 @@ class RedisLane : public QObject
 {
     Q_OBJECT
 public:
+    using Handler = QtRedis::Connection::Handler;
+
     /// \a clock is not owned. \a isNeeded: whether a lock needs the connection; asked from the event loop.
     RedisLane(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &clientId,
               std::function<bool()> isNeeded);
     /// Sends the operations that are left, and the cancels of abandoned tokens.
     ~RedisLane() override;
 
+    /// Before open(). Default: the name that shows who this client is, see ClientName.
+    void setConnectionName(const QByteArray &name) { m_connection.setClientName(name); }
     void open() { m_connection.open(); }
     LockEngine::State state() const;
     bool isReady() const { return m_connection.state() == QtRedis::Connection::Ready; }
@@ -51,6 +56,12 @@ public:
     void uncork();
     /// Sends the operations collected so far.
     void flush();
+    /// With the next flush(), sends \a command after the operations, in the same write.
+    void sendAfterOperations(const QList<QByteArray> &command, std::chrono::milliseconds timeout, Handler handler);
+    EngineError errorOf(const QtRedis::CommandResult &result, const char *command)
+    {
+        return m_errors.ofResult(result, command);
+    }
 
     void acquire(const LockEngine::Acquire &operation, LockEngine::Completion completion);
     void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
@@ -99,6 +110,7 @@ private:
     AbandonedTokens m_abandoned;
     ServerClock m_serverClock;
     LockOperations m_operations; ///< of this event loop turn
+    std::vector<std::function<void()>> m_afterOperations;
     bool m_isFlushScheduled = false;
     bool m_isCorked = false;
 };

@@ -267,7 +267,6 @@ void tst_BadInput::lockOptions_data()
     row("minHold negative", LockOptions(good).withMinHold(-1ms), "minHold");
     row("minHold over the lease", LockOptions(good).withMinHold(31s), "minHold");
     row("minReplicas negative", LockOptions(good).withMinReplicas(-1), "minReplicas");
-    row("minReplicas", LockOptions(good).withMinReplicas(1), "not supported in this version");
     row("replicaTimeout", LockOptions(good).withReplicaTimeout(0ms), "replicaTimeout");
 }
 

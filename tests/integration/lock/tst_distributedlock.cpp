@@ -518,7 +518,7 @@ void tst_DistributedLock::errorsNameTheLock_data()
     QTest::newRow("lease 0") << u"a"_s << options(0ms) << DistributedLock::OptionsError << u"lease is 0 ms"_s;
     QTest::newRow("lease over a day") << u"a"_s << options(24h + 1ms) << DistributedLock::OptionsError << u"24 h"_s;
     QTest::newRow("wait") << u"a"_s << options(1s, -1ms) << DistributedLock::OptionsError << u"wait is -1 ms"_s;
-    QTest::newRow("replicas") << u"a"_s << options().withMinReplicas(1) << DistributedLock::OptionsError
+    QTest::newRow("replicas") << u"a"_s << options().withMinReplicas(-1) << DistributedLock::OptionsError
                               << u"minReplicas"_s;
 }
 

@@ -43,7 +43,7 @@ void tst_AnnotationOptions::options()
 
     const auto all = AnnotationOptions::parse(
             u" wait = 250ms;lease=1min ;\tretryInterval=5s; maxRetries=3; autoRenew=false; fair=false; minHold=10s; "
-            "keyPrefix=app:; minReplicas=0; replicaTimeout=2s; repairMissingTtl=false; onBusy=fail; maxQueued=7; "
+            "keyPrefix=app:; minReplicas=2; replicaTimeout=2s; repairMissingTtl=false; onBusy=fail; maxQueued=7; "
             "condition=!this.enabled; server=memory:x;;",
             &error);
     QVERIFY2(all, qPrintable(error));
@@ -55,7 +55,7 @@ void tst_AnnotationOptions::options()
     QCOMPARE(all->lock.fair, false);
     QCOMPARE(all->lock.minHold, milliseconds(10s));
     QCOMPARE(all->lock.keyPrefix, u"app:"_s);
-    QCOMPARE(all->lock.minReplicas, 0);
+    QCOMPARE(all->lock.minReplicas, 2);
     QCOMPARE(all->lock.replicaTimeout, milliseconds(2s));
     QCOMPARE(all->lock.repairMissingTtl, false);
     QVERIFY(all->onBusy == OnBusy::Fail);
@@ -125,7 +125,7 @@ void tst_AnnotationOptions::wrongOptions_data()
     row("retryInterval=0ms", "retryInterval is 0 ms");
     row("maxRetries=-1", "maxRetries: \"-1\" is not a whole number");
     row("maxRetries=2147483648", "is not a whole number");
-    row("minReplicas=1", "minReplicas is 1");
+    row("minReplicas=-1", "minReplicas: \"-1\" is not a whole number");
     row("autoRenew=yes", "autoRenew: \"yes\" is not true or false");
     row("fair=1", "fair: \"1\" is not true or false");
     row("repairMissingTtl=", "repairMissingTtl: \"\" is not true or false");

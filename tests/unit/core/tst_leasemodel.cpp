@@ -38,6 +38,7 @@ public:
     qint64 abandons = 0;
     qint64 lateGrants = 0;
     qint64 handOvers = 0;
+    qint64 unconfirmed = 0;
 
 private:
     struct SentCommand
@@ -76,6 +77,7 @@ private:
         m_log.append(u"%1 ms: %2"_s.arg(double(m_now.time_since_epoch().count()) / 1e6, 0, 'f', 3).arg(text));
     }
     void execute(SentCommand &command);
+    void loseReplicas(const SentCommand &command, EngineReply *reply);
     void handIn(const SentCommand &command, const EngineReply &reply);
     void deliver();
     void connectionLost();
@@ -128,6 +130,7 @@ LockOptions Model::randomOptions()
     options.maxRetries = below(3) == 0 ? below(4) : -1;
     options.autoRenew = below(4) != 0;
     options.minHold = below(4) == 0 ? options.lease / 2 : 0ms;
+    options.minReplicas = below(3) == 0 ? 1 : 0;
     return options;
 }
 
@@ -166,7 +169,21 @@ void Model::execute(SentCommand &command)
         else
             m_key = command.duration > 0ns ? Key{command.epoch, m_now + command.duration, true} : Key{};
     }
+    loseReplicas(command, &reply);
     command.reply = reply;
+}
+
+/// Too few replicas confirm what the server has done.
+void Model::loseReplicas(const SentCommand &command, EngineReply *reply)
+{
+    const bool isExecuted = reply->status == EngineReply::Granted
+            || (reply->status == EngineReply::Done && command.kind == Command::Renew);
+    if (!isExecuted || command.options.minReplicas == 0 || below(3) != 0)
+        return;
+    ++unconfirmed;
+    *reply = {};
+    reply->status = command.kind == Command::Acquire ? EngineReply::Unconfirmed : EngineReply::Failed;
+    reply->error = EngineError::passing(DistributedLock::ReplicationError, u"0 of 1 replicas have it"_s);
 }
 
 void Model::carryOut()
@@ -468,6 +485,8 @@ void Model::handOver()
     log(u"handed over"_s);
     m_machine.handedOver({{}, {}, ++m_fence, sentAt, lease}, m_now);
     if (m_machine.phase() == LeaseMachine::Held) {
+        if (m_epochOptions.minReplicas > 0)
+            fail(u"believes a hand-over that no replica has confirmed"_s);
         ++handOvers;
         m_mustExtend = lease != m_epochOptions.lease;
         const milliseconds shorter = std::min(lease, m_epochOptions.lease);
@@ -571,7 +590,7 @@ QString Model::run(int events)
     connected();
     settle();
     for (int i = 0; i < 10'000 && m_failure.isEmpty(); ++i) {
-        if (m_key.epoch == -1)
+        if (m_key.epoch == -1 || m_key.given) // minHold may be 12 h
             m_key = {};
         if (m_machine.options().lease < 5ms)
             m_machine.cancel(m_now); // it would try for ever
@@ -617,7 +636,7 @@ void tst_LeaseModel::model_data()
 void tst_LeaseModel::model()
 {
     QFETCH(quint32, seed);
-    qint64 holds = 0, losses = 0, abandons = 0, lateGrants = 0, handOvers = 0;
+    qint64 holds = 0, losses = 0, abandons = 0, lateGrants = 0, handOvers = 0, unconfirmed = 0;
     for (quint32 round = 0; round < 50; ++round) {
         Model model(seed * 1000 + round);
         const QString failure = model.run(2000);
@@ -629,6 +648,7 @@ void tst_LeaseModel::model()
         abandons += model.abandons;
         lateGrants += model.lateGrants;
         handOvers += model.handOvers;
+        unconfirmed += model.unconfirmed;
     }
     // Every kind of event did happen.
     QVERIFY2(holds > 500, qPrintable(QString::number(holds)));
@@ -636,6 +656,7 @@ void tst_LeaseModel::model()
     QVERIFY2(abandons > 100, qPrintable(QString::number(abandons)));
     QVERIFY2(lateGrants > 10, qPrintable(QString::number(lateGrants)));
     QVERIFY2(handOvers > 10, qPrintable(QString::number(handOvers)));
+    QVERIFY2(unconfirmed > 100, qPrintable(QString::number(unconfirmed)));
 }
 
 QTEST_APPLESS_MAIN(tst_LeaseModel)

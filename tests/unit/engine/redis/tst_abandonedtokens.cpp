@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "engine/redis/abandonedtokens.h"
+#include "support/fakeclock.h"
+
+#include <QtTest/qtest.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace QDistLock;
+using namespace std::chrono_literals;
+
+namespace {
+
+const QByteArray Token = "1aaaaaaaaaaaaaaa:7:00000000000000000000000000000000";
+
+struct Bench
+{
+    Support::FakeClock clock;
+    std::vector<LockOperation> sent;
+    AbandonedTokens tokens{&clock, [] { return true; }, [this](LockOperation cancel) { sent.push_back(cancel); }};
+
+    Bench()
+    {
+        QString error;
+        tokens.add(*LockId::make(u"lock:"_s, u"job"_s, &error), Token, 30s, 0ms, 1h);
+    }
+    /// The server's reply to the last cancel.
+    void reply(EngineReply::Status status)
+    {
+        EngineReply reply;
+        reply.status = status;
+        sent.back().completion(reply);
+    }
+};
+
+} // namespace
+
+class tst_AbandonedTokens : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void cancelledOnce();
+    void foundLater();
+    void foundWhileTheCancelIsInFlight();
+};
+
+void tst_AbandonedTokens::cancelledOnce()
+{
+    Bench bench;
+    QCOMPARE(bench.sent.size(), 1u);
+    QVERIFY(bench.tokens.needConnection());
+    bench.reply(EngineReply::Done);
+    QCOMPARE(bench.sent.size(), 1u);
+    QVERIFY(!bench.tokens.needConnection());
+    QVERIFY(bench.tokens.unconfirmed().empty());
+}
+
+void tst_AbandonedTokens::foundLater()
+{
+    Bench bench;
+    bench.reply(EngineReply::Gone);
+    bench.tokens.found(7);
+    QCOMPARE(bench.sent.size(), 2u);
+    bench.reply(EngineReply::Done);
+    QCOMPARE(bench.sent.size(), 2u);
+    QVERIFY(!bench.tokens.needConnection());
+}
+
+// The acquire ran on another connection: the cancel may have run before it, although its reply comes later.
+void tst_AbandonedTokens::foundWhileTheCancelIsInFlight()
+{
+    Bench bench;
+    bench.tokens.found(7);
+    QCOMPARE(bench.sent.size(), 1u);
+    bench.reply(EngineReply::Gone);
+    QCOMPARE(bench.sent.size(), 2u);
+    QVERIFY(bench.tokens.needConnection());
+    bench.reply(EngineReply::Done);
+    QCOMPARE(bench.sent.size(), 2u);
+    QVERIFY(!bench.tokens.needConnection());
+}
+
+QTEST_APPLESS_MAIN(tst_AbandonedTokens)
+#include "tst_abandonedtokens.moc"
