@@ -1,0 +1,553 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// Locks with minReplicas, on a master with two replicas that stop, lag and leave.
+
+#include "support/locktesting.h"
+
+#include "support/replicaset.h"
+
+#include <QtCore/qelapsedtimer.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+using namespace Qt::StringLiterals;
+
+using namespace LockTesting;
+using namespace Support;
+
+namespace {
+
+const QString Name = u"job"_s;
+const QByteArray Key = QByteArrayLiteral("lock:job");
+const QByteArray User = QByteArrayLiteral("lockapp");
+const QByteArray AllRights = QByteArrayLiteral("on nopass ~* &* +@all");
+
+LockOptions replicated(int minReplicas, milliseconds replicaTimeout = 2s)
+{
+    return LockTesting::options(20s, LockOptions::Forever)
+            .withMinReplicas(minReplicas)
+            .withReplicaTimeout(replicaTimeout);
+}
+
+/// A lock with its own registry, and so with its own connections.
+struct Client
+{
+    Client(const QUrl &server, const LockOptions &options)
+        : registry(server)
+        , lock(&registry, Name)
+        , spies(&lock)
+    {
+        lock.setOptions(options);
+    }
+    LockRegistry registry;
+    DistributedLock lock;
+    Spies spies;
+};
+
+RedisServer::Options masterOptions()
+{
+    RedisServer::Options options = RedisServer::Options::withTcp();
+    options.users = {User + ' ' + AllRights};
+    return options;
+}
+
+} // namespace
+
+class tst_Replicas : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+    void cleanup();
+
+    void heldMeansReplicated();
+    void unknownScriptsToo();
+    void demandsInOneTurn();
+    void moreThanConnected();
+    void detachedReplica();
+    void stoppedReplica();
+    void laggingReplica();
+    void renewalsAreConfirmed();
+    void unconfirmedRenewals_data();
+    void unconfirmedRenewals();
+    void replicaIsBackInTime();
+    void othersAreNotDelayed();
+    void handOver_data();
+    void handOver();
+    void handOverIsNotBelieved();
+    void nothingIsLeft_data();
+    void nothingIsLeft();
+    void forbidden_data();
+    void forbidden();
+    void connectionLostWhileWaiting();
+    void connectionName();
+    void memoryHasNoReplicas();
+
+private:
+    QUrl url() { return m_set.master().tcpUrl(); }
+    QUrl userUrl()
+    {
+        QUrl result = url();
+        result.setUserName(QString::fromLatin1(User));
+        result.setPassword(u"any"_s);
+        return result;
+    }
+    /// How many replicas have the master's token for \a key, asked at the replicas themselves.
+    int replicasWith(const QByteArray &key);
+
+    ReplicaSet m_set{2, masterOptions()};
+    std::vector<std::unique_ptr<RespClient>> m_witnesses;
+};
+
+void tst_Replicas::initTestCase()
+{
+    QVERIFY(m_set.start());
+    for (int i = 0; i < m_set.replicaCount(); ++i) {
+        m_witnesses.push_back(std::make_unique<RespClient>());
+        QVERIFY(m_witnesses.back()->connectToUnix(m_set.replica(i).socketPath()));
+    }
+}
+
+void tst_Replicas::init()
+{
+    m_set.master().command({"FLUSHALL"});
+    m_set.master().command(QList<QByteArray>{"ACL", "SETUSER", User} + AllRights.split(' '));
+}
+
+void tst_Replicas::cleanup()
+{
+    QVERIFY(m_set.restore());
+    QVERIFY(eventually([&] { return lockKeys(m_set.master()).isEmpty(); }));
+    QVERIFY(eventually([&] { return m_set.master().connectedClients() == 0; }));
+}
+
+int tst_Replicas::replicasWith(const QByteArray &key)
+{
+    const QByteArray token = m_set.master().get(key);
+    return token.isEmpty() ? 0 : int(std::count_if(m_witnesses.begin(), m_witnesses.end(), [&](const auto &witness) {
+        return witness->command({"GET", key}).toByteArray() == token;
+    }));
+}
+
+void tst_Replicas::heldMeansReplicated()
+{
+    for (int i = 0; i < 2; ++i) // otherwise the key would be there in time without WAIT, too
+        m_set.link(i).setLatency(500us, 500us);
+    LockRegistry registry(url());
+    int held = 0;
+    int replicatedTwice = 0;
+    for (int i = 0; i < 1000; ++i) {
+        DistributedLock lock(&registry, QString::number(i));
+        lock.setOptions(replicated(2));
+        connect(&lock, &DistributedLock::acquired, this, [&] {
+            ++held;
+            replicatedTwice += replicasWith("lock:" + QByteArray::number(i)) == 2;
+        });
+        QVERIFY(acquireNow(&lock));
+    }
+    QCOMPARE(held, 1000);
+    QCOMPARE(replicatedTwice, 1000);
+}
+
+// The script is sent a second time, behind the WAIT of the first.
+void tst_Replicas::unknownScriptsToo()
+{
+    for (int i = 0; i < 2; ++i)
+        m_set.link(i).setLatency(2ms, 2ms);
+    LockRegistry registry(url());
+    for (int i = 0; i < 20; ++i) {
+        m_set.master().command({"SCRIPT", "FLUSH"});
+        DistributedLock lock(&registry, QString::number(i));
+        lock.setOptions(replicated(2));
+        QVERIFY(acquireNow(&lock));
+        QCOMPARE(replicasWith("lock:" + QByteArray::number(i)), 2);
+    }
+}
+
+// Locks that ask for different things share a write, and each gets what it asks for.
+void tst_Replicas::demandsInOneTurn()
+{
+    m_set.link(0).setHeld(true);
+    LockRegistry registry(url());
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    for (const int minReplicas : {2, 1, 0, 3, 2, 1}) {
+        locks.push_back(std::make_unique<DistributedLock>(&registry, QString::number(locks.size())));
+        locks.back()->setOptions(replicated(minReplicas, 300ms).withWait(0ms));
+    }
+    QList<QFuture<LockResult>> results;
+    for (const auto &lock : locks)
+        results.append(lock->acquireAsync());
+    for (const QFuture<LockResult> &result : std::as_const(results))
+        QVERIFY(eventually([&] { return result.isFinished(); }));
+    for (const int index : {1, 2, 5})
+        QVERIFY2(results.at(index).result().isAcquired(), qPrintable(results.at(index).result().errorString));
+    QCOMPARE(replicasWith("lock:1"), 1);
+    QCOMPARE(replicasWith("lock:5"), 1);
+    for (const int index : {0, 3, 4}) {
+        QCOMPARE(results.at(index).result().error, DistributedLock::ReplicationError);
+        QVERIFY(eventually([&] { return !m_set.master().exists("lock:" + QByteArray::number(index)); }));
+    }
+    QVERIFY2(results.at(0).result().errorString.contains(u"1 of 2 replicas"_s),
+             qPrintable(results.at(0).result().errorString));
+    QVERIFY2(results.at(3).result().errorString.contains(u"minReplicas is 3, but only 2"_s),
+             qPrintable(results.at(3).result().errorString));
+}
+
+void tst_Replicas::moreThanConnected()
+{
+    Client client(url(), replicated(3));
+    const qint64 scripts = m_set.master().commandsProcessed("evalsha") + m_set.master().commandsProcessed("eval");
+    client.lock.acquire();
+    QVERIFY(eventually([&] { return client.spies.failed.size() == 1; })); // at once: it would wait for ever
+    QCOMPARE(client.spies.failure(), DistributedLock::ReplicationError);
+    QVERIFY2(client.lock.errorString().contains(u"minReplicas is 3, but only 2"_s),
+             qPrintable(client.lock.errorString()));
+    // Nothing was sent that would have to be undone.
+    QCOMPARE(m_set.master().commandsProcessed("evalsha") + m_set.master().commandsProcessed("eval"), scripts);
+    client.lock.setOptions(replicated(2));
+    QVERIFY(acquireNow(&client.lock));
+    QCOMPARE(replicasWith(Key), 2);
+}
+
+void tst_Replicas::detachedReplica()
+{
+    Client client(url(), replicated(2, 200ms));
+    QVERIFY(acquireNow(&client.lock));
+    client.lock.release();
+    QVERIFY(eventually([&] { return client.spies.released.size() == 1; }));
+    m_set.detach(1);
+    QVERIFY(m_set.waitForReplicas(1));
+    // The first attempt learns it, the next one knows it.
+    client.lock.acquire();
+    QVERIFY(eventually([&] { return client.spies.failed.size() == 1; }));
+    QCOMPARE(client.spies.failure(), DistributedLock::ReplicationError);
+    QVERIFY(eventually([&] { return !m_set.master().exists(Key); }));
+    m_set.attach(1);
+    QVERIFY(m_set.waitForReplicas(2));
+    QVERIFY(acquireNow(&client.lock));
+    QCOMPARE(replicasWith(Key), 2);
+}
+
+// The master takes a stopped replica for connected.
+void tst_Replicas::stoppedReplica()
+{
+    m_set.replica(1).pause();
+    Client client(url(), replicated(2, 100ms));
+    client.lock.acquire();
+    QVERIFY(eventually([&] { return client.spies.errors.size() == 1; }));
+    QCOMPARE(client.lock.error(), DistributedLock::ReplicationError);
+    QVERIFY2(client.lock.errorString().contains(u"1 of 2 replicas"_s), qPrintable(client.lock.errorString()));
+    QCOMPARE(client.lock.state(), DistributedLock::Acquiring);
+    const QFuture<LockResult> once = client.lock.tryAcquireAsync();
+    QVERIFY(eventually([&] { return once.isFinished(); }));
+    QCOMPARE(once.result().error, DistributedLock::ReplicationError);
+    QVERIFY(client.spies.acquired.isEmpty());
+
+    m_set.replica(1).resume();
+    QVERIFY(eventually([&] { return client.lock.isHeld(); }));
+    QCOMPARE(replicasWith(Key), 2);
+    QCOMPARE(client.lock.error(), DistributedLock::NoError);
+}
+
+void tst_Replicas::laggingReplica()
+{
+    m_set.link(0).setHeld(true);
+    m_set.link(1).setHeld(true);
+    Client client(url(), replicated(1, 100ms).withWait(700ms));
+    client.lock.acquire();
+    QVERIFY(eventually([&] { return client.spies.failed.size() == 1; }));
+    QCOMPARE(client.spies.failure(), DistributedLock::ReplicationError); // and not TimeoutError
+    QVERIFY2(client.lock.errorString().contains(u"0 of 1 replicas"_s), qPrintable(client.lock.errorString()));
+    QVERIFY(eventually([&] { return !m_set.master().exists(Key); }));
+    m_set.link(1).setHeld(false);
+    client.lock.setOptions(replicated(1));
+    QVERIFY(acquireNow(&client.lock));
+    QCOMPARE(replicasWith(Key), 1);
+}
+
+void tst_Replicas::renewalsAreConfirmed()
+{
+    Client client(url(), replicated(2).withLease(600ms));
+    QVERIFY(acquireNow(&client.lock));
+    const qint64 waits = m_set.master().commandsProcessed("wait");
+    QVERIFY(eventually([&] { return client.spies.renewed.size() >= 5; }));
+    QVERIFY(m_set.master().commandsProcessed("wait") >= waits + 5);
+    QVERIFY(client.spies.errors.isEmpty());
+    QCOMPARE(replicasWith(Key), 2);
+    QVERIFY(m_witnesses.front()->command({"PTTL", Key}).toLongLong() > 0);
+}
+
+void tst_Replicas::unconfirmedRenewals_data()
+{
+    QTest::addColumn<int>("fault");
+    QTest::newRow("stopped") << 0;
+    QTest::newRow("lagging") << 1;
+    QTest::newRow("detached") << 2;
+}
+
+void tst_Replicas::unconfirmedRenewals()
+{
+    QFETCH(int, fault);
+    Client client(url(), replicated(2, 100ms).withLease(1500ms));
+    QVERIFY(acquireNow(&client.lock));
+    QVERIFY(eventually([&] { return client.spies.renewed.size() >= 1; }));
+    if (fault == 0)
+        m_set.replica(1).pause();
+    else if (fault == 1)
+        m_set.link(1).setHeld(true);
+    else
+        m_set.detach(1);
+    QVERIFY(eventually([&] { return client.spies.lost.size() == 1; }));
+    QCOMPARE(client.spies.reason(), DistributedLock::LeaseExpired);
+    QCOMPARE(client.spies.atRisk.size(), 1);
+    QCOMPARE(client.spies.errors.size(), 1);
+    QCOMPARE(client.lock.error(), DistributedLock::ReplicationError);
+    QVERIFY(!client.lock.isHeld());
+    QVERIFY2(client.lock.errorString().contains(u"replicas"_s), qPrintable(client.lock.errorString()));
+    // It was not lost because the server's lease had ended: the master has renewed the key all the time.
+    QVERIFY(eventually([&] { return !m_set.master().exists(Key); })); // and it was given back
+}
+
+void tst_Replicas::replicaIsBackInTime()
+{
+    Client client(url(), replicated(2, 100ms).withLease(6s));
+    QVERIFY(acquireNow(&client.lock));
+    m_set.replica(1).pause();
+    QVERIFY(eventually([&] { return client.spies.errors.size() == 1; })); // a renewal was not confirmed
+    QVERIFY(client.spies.renewed.isEmpty());
+    m_set.replica(1).resume();
+    QVERIFY(eventually([&] { return client.spies.renewed.size() >= 1; }));
+    QVERIFY(client.spies.lost.isEmpty());
+    QCOMPARE(client.lock.error(), DistributedLock::NoError);
+    QCOMPARE(replicasWith(Key), 2);
+}
+
+// WAIT holds up its connection only.
+void tst_Replicas::othersAreNotDelayed()
+{
+    m_set.link(0).setHeld(true);
+    m_set.link(1).setHeld(true);
+    LockRegistry registry(url());
+    DistributedLock waiting(&registry, u"waiting"_s);
+    waiting.setOptions(replicated(1, 3s));
+    Spies spies(&waiting);
+    DistributedLock other(&registry, u"other"_s);
+    other.setOptions(LockTesting::options(20s));
+    QVERIFY(acquireNow(&other));
+    waiting.acquire();
+    QVERIFY(eventually([&] { return m_set.master().exists("lock:waiting"); }));
+    const auto percentile = [&](int pairs) {
+        std::vector<qint64> times;
+        QElapsedTimer timer;
+        for (int i = 0; i < pairs; ++i) {
+            timer.start();
+            const auto released = other.releaseAsync();
+            if (!eventually([&] { return released.isFinished(); }) || !acquireNow(&other))
+                return qint64(-1);
+            times.push_back(timer.nsecsElapsed());
+        }
+        std::sort(times.begin(), times.end());
+        return times[times.size() * 99 / 100] / 1000;
+    };
+    const qint64 beside = percentile(100);
+    QVERIFY(beside >= 0);
+    // All of these were done while the WAIT lasted.
+    QVERIFY(spies.errors.isEmpty());
+    QVERIFY(spies.acquiresEnded() == 0);
+    QVERIFY(m_set.master().exists("lock:waiting"));
+    waiting.cancel();
+    qInfo("a pair beside a WAIT: p99 %lld us; alone: %lld us", beside, percentile(100));
+}
+
+void tst_Replicas::handOver_data()
+{
+    QTest::addColumn<int>("holder");
+    QTest::addColumn<int>("waiter");
+    QTest::addColumn<bool>("sameRegistry");
+    for (const bool same : {false, true}) {
+        const char *const where = same ? "one client" : "two clients";
+        QTest::addRow("both, %s", where) << 2 << 2 << same;
+        QTest::addRow("to one with replicas, %s", where) << 0 << 2 << same;
+        QTest::addRow("to one without, %s", where) << 2 << 0 << same;
+    }
+}
+
+void tst_Replicas::handOver()
+{
+    QFETCH(int, holder);
+    QFETCH(int, waiter);
+    QFETCH(bool, sameRegistry);
+    for (int i = 0; i < 2; ++i)
+        m_set.link(i).setLatency(1ms, 1ms);
+    Client first(url(), replicated(holder));
+    Client second(url(), replicated(waiter));
+    DistributedLock third(&first.registry, Name);
+    third.setOptions(replicated(waiter));
+    DistributedLock &next = sameRegistry ? third : second.lock;
+    int replicas = -1;
+    connect(&next, &DistributedLock::acquired, this, [&] { replicas = replicasWith(Key); });
+    for (int round = 0; round < 20; ++round) {
+        QVERIFY(acquireNow(&first.lock));
+        next.acquire();
+        QVERIFY(eventually([&] { return next.queuePosition() == 0; }));
+        const qint64 token = first.lock.fencingToken();
+        const qint64 commands = m_set.master().commandsProcessed("evalsha");
+        first.lock.release();
+        QVERIFY(eventually([&] { return next.isHeld(); }));
+        QVERIFY(next.fencingToken() > token);
+        if (waiter > 0)
+            QCOMPARE(replicas, 2);
+        // The release, and the claim of the waiter with replicas. The hand-over to the other one may need a claim, too.
+        const qint64 sent = m_set.master().commandsProcessed("evalsha") - commands;
+        QVERIFY2(waiter > 0 ? sent == 2 : sent <= 3, qPrintable(QString::number(sent)));
+        next.release();
+        QVERIFY(eventually([&] { return next.state() == DistributedLock::Unlocked; }));
+    }
+}
+
+// The message, or the reply to the release, proves that the lock was passed on at the master only.
+void tst_Replicas::handOverIsNotBelieved()
+{
+    for (const bool same : {false, true}) {
+        Client first(url(), replicated(0));
+        Client second(url(), replicated(2, 100ms));
+        DistributedLock third(&first.registry, Name);
+        third.setOptions(replicated(2, 100ms));
+        DistributedLock &next = same ? third : second.lock;
+        Spies spies(&next);
+        for (int round = 0; round < 2; ++round) { // the first hold of an object is claimed in any case
+            QVERIFY(acquireNow(&first.lock));
+            next.acquire();
+            QVERIFY(eventually([&] { return next.queuePosition() == 0; }));
+            if (round == 1)
+                m_set.link(1).setHeld(true);
+            first.lock.release();
+            if (round == 0) {
+                QVERIFY(eventually([&] { return next.isHeld(); }));
+                next.release();
+                QVERIFY(eventually([&] { return next.state() == DistributedLock::Unlocked; }));
+            }
+        }
+        QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
+        QCOMPARE(next.error(), DistributedLock::ReplicationError);
+        QCOMPARE(spies.acquired.size(), 1);
+        m_set.link(1).setHeld(false);
+        QVERIFY(eventually([&] { return next.isHeld(); }));
+        QCOMPARE(replicasWith(Key), 2);
+    }
+}
+
+void tst_Replicas::nothingIsLeft_data()
+{
+    QTest::addColumn<int>("end");
+    QTest::newRow("cancel") << 0;
+    QTest::newRow("lock destroyed") << 1;
+    QTest::newRow("registry destroyed") << 2;
+}
+
+// At any moment of an acquire whose WAIT does not end. cleanup() checks keys and connections.
+void tst_Replicas::nothingIsLeft()
+{
+    QFETCH(int, end);
+    m_set.link(0).setHeld(true);
+    m_set.link(1).setHeld(true);
+    for (int round = 0; round < 60; ++round) {
+        auto registry = std::make_unique<LockRegistry>(url());
+        auto lock = std::make_unique<DistributedLock>(registry.get(), Name);
+        lock->setOptions(replicated(1, 3s));
+        DistributedLock connected(registry.get(), u"connected"_s);
+        if (round % 2 == 0) { // the connection for WAIT is up before
+            connected.setOptions(replicated(1, 1ms).withWait(0ms));
+            const QFuture<LockResult> result = connected.acquireAsync();
+            QVERIFY(eventually([&] { return result.isFinished(); }));
+        }
+        lock->acquire();
+        if (round % 3 == 0) {
+            QVERIFY(eventually([&] { return m_set.master().exists(Key); }));
+        } else {
+            for (int i = 0; i < round / 6; ++i)
+                QCoreApplication::processEvents();
+        }
+        if (end == 0)
+            lock->cancel();
+        else if (end == 1)
+            lock.reset();
+        else
+            registry.reset();
+        QVERIFY(eventually([&] { return lockKeys(m_set.master()).isEmpty(); }));
+        sendNow();
+        if (round % 10 == 0)
+            QVERIFY(lockKeys(m_set.master()).isEmpty());
+    }
+}
+
+void tst_Replicas::forbidden_data()
+{
+    QTest::addColumn<QByteArray>("right");
+    QTest::addColumn<bool>("works");
+    QTest::newRow("wait") << QByteArray("-wait") << false;
+    QTest::newRow("role") << QByteArray("-role") << true;
+}
+
+void tst_Replicas::forbidden()
+{
+    QFETCH(QByteArray, right);
+    QFETCH(bool, works);
+    m_set.master().command({"ACL", "SETUSER", User, right});
+    Client client(userUrl(), replicated(2, 100ms));
+    client.lock.acquire();
+    QVERIFY(eventually([&] { return client.spies.acquiresEnded() == 1; }));
+    QCOMPARE(client.lock.isHeld(), works);
+    if (works) {
+        QCOMPARE(replicasWith(Key), 2);
+        return;
+    }
+    QCOMPARE(client.spies.failure(), DistributedLock::PermissionError);
+    QVERIFY2(client.lock.errorString().contains(u"wait"_s) && client.lock.errorString().contains(u"grant"_s),
+             qPrintable(client.lock.errorString()));
+    QVERIFY(eventually([&] { return !m_set.master().exists(Key); }));
+}
+
+void tst_Replicas::connectionLostWhileWaiting()
+{
+    m_set.link(0).setHeld(true);
+    m_set.link(1).setHeld(true);
+    FaultProxy proxy(m_set.master());
+    Client client(proxy.url(), replicated(1, 3s));
+    client.lock.acquire();
+    QVERIFY(eventually([&] { return m_set.master().exists(Key); }));
+    proxy.resetAll();
+    m_set.link(0).setHeld(false);
+    QVERIFY(eventually([&] { return client.lock.isHeld(); }));
+    QCOMPARE(replicasWith(Key), 1);
+}
+
+void tst_Replicas::connectionName()
+{
+    Client client(url(), replicated(2));
+    QVERIFY(acquireNow(&client.lock));
+    const QByteArray name = "name=qdistlock-" + m_set.master().get(Key).split(':').first();
+    const QByteArray clients = m_set.master().command({"CLIENT", "LIST"}).toByteArray();
+    QVERIFY2(clients.contains(name + "-wait "), clients.constData());
+    // The holder is found by the name of the other connection.
+    const auto info = client.registry.inspect(Name);
+    QVERIFY(eventually([&] { return info.isFinished(); }));
+    QVERIFY(info.result().connected);
+    QCOMPARE(info.result().pid, QCoreApplication::applicationPid());
+}
+
+void tst_Replicas::memoryHasNoReplicas()
+{
+    Client client(QUrl(u"memory:"_s), replicated(1));
+    client.lock.acquire();
+    QVERIFY(eventually([&] { return client.spies.failed.size() == 1; }));
+    QCOMPARE(client.spies.failure(), DistributedLock::OptionsError);
+    QVERIFY2(client.lock.errorString().contains(u"minReplicas is 1"_s), qPrintable(client.lock.errorString()));
+}
+
+QTEST_GUILESS_MAIN(tst_Replicas)
+#include "tst_replicas.moc"
