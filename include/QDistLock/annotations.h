@@ -255,7 +255,7 @@ template<typename Function>
     allows it.
 
     \a options: `name=value; …`. `wait`, `lease`, `retryInterval`, `maxRetries`, `autoRenew`, `fair`, `minHold`,
-    `keyPrefix`, `minReplicas` (0 only, in this version), `replicaTimeout`, `repairMissingTtl` as in LockOptions, with
+    `keyPrefix`, `minReplicas`, `replicaTimeout`, `repairMissingTtl` as in LockOptions, with
     durations as `250ms`, `2s`, `5min`, `1h`, with `wait=forever`, and
     - `onBusy`: `wait` (default) waits for up to `wait`; `skip` tries once and drops the call without an error; `fail`
       tries once and reports BusyError. For these two, a call of the same thread that waits or runs under the same

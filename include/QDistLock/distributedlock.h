@@ -124,7 +124,7 @@ public:
         OptionsError,        ///< an option or the server URL cannot be used
         ServerError,         ///< the server refused the command for another reason
         QuorumError,         ///< too few of the quorum's servers agreed; not in this version
-        ReplicationError     ///< too few replicas confirmed in time; not in this version
+        ReplicationError     ///< too few replicas have it, see LockOptions::minReplicas
     };
     Q_ENUM(Error)
 

@@ -46,9 +46,13 @@ struct LockOptions
     std::chrono::milliseconds minHold = std::chrono::milliseconds(0);
     /// The Redis key is `keyPrefix + name`.
     QString keyPrefix = QStringLiteral("lock:");
-    /// Reserved: how many replicas must confirm. In this version any value but 0 is refused with OptionsError.
+    /// How many replicas of the server must have the lock, so that it survives a fail-over to one of them. An acquire
+    /// succeeds only once that many have confirmed it; otherwise the lock is given back, and the acquire tries again
+    /// until `wait` ends. If fewer are connected, it fails at once. Both fail with ReplicationError. A renewal that too
+    /// few confirm does not count: the lock is at risk, and lost at its deadline. Redis only; the user needs the right
+    /// to WAIT. Locks of one registry that use this share a connection, and wait for each other's replicas.
     int minReplicas = 0;
-    /// Reserved, like minReplicas.
+    /// How long an acquire or a renewal waits for replicas, at least 1 ms; at most a sixth of the lease, and 3 s.
     std::chrono::milliseconds replicaTimeout = std::chrono::seconds(1);
     /// If a key has no time to live, the waiter that finds it sets its own lease. This does not apply if the value is
     /// a deadline, as clients without EXPIRE write it (Unix time in s or ms): that deadline is respected in any case.

@@ -101,6 +101,8 @@ QList<Trial> trials(const Scratch &s)
             {"+del", true, {"DEL", s.queue}, s.sideRight},
             {"+del", true, {"DEL", s.fence}, s.sideRight},
             {"+publish", false, {"PUBLISH", s.channel, "doctor"}},
+            {"+wait", false, {"WAIT", "0", "1"}},
+            {"+role", false, {"ROLE"}},
             {"+subscribe", false, {"SUBSCRIBE", s.channel}},
     };
 }
@@ -149,7 +151,8 @@ void Findings::report(const QString &how, DoctorReport *report) const
                     remedy, missing);
     else if (!m_others.isEmpty())
         report->add(DoctorReport::Warning, u"rights"_s,
-                    u"the user lacks %1 (%2): locks work, but slower, or not in turn"_s.arg(missing.join(u' '), how),
+                    u"the user lacks %1 (%2): locks work, but slower, not in turn, or not "
+                    "with minReplicas"_s.arg(missing.join(u' '), how),
                     remedy, missing);
     else
         report->add(DoctorReport::Ok, u"rights"_s, u"the user has every right that locks need (%1)"_s.arg(how));

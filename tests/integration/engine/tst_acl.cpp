@@ -295,6 +295,9 @@ void tst_Acl::withoutOneRight_data()
     row("+client|id", "");
     row("+client|list", "");
     row("+client|kill", "");
+    // For locks with minReplicas, see tst_replicas.
+    row("+wait", "");
+    row("+role", "");
 }
 
 void tst_Acl::withoutOneRight()
@@ -318,13 +321,14 @@ void tst_Acl::ruleHasNoMoreThanThis()
             rights << QString::fromLatin1(word);
     }
     rights.sort();
-    QStringList tested{u"+evalsha"_s,   u"+eval"_s,          u"+get"_s,        u"~lock:*"_s,
-                       u"~{lock:*}*"_s, u"+set"_s,           u"+time"_s,       u"+pexpire"_s,
-                       u"+del"_s,       u"+pttl"_s,          u"+scan"_s,       u"+publish"_s,
-                       u"+zcard"_s,     u"+mget"_s,          u"+exists"_s,     u"+zadd"_s,
-                       u"+zrange"_s,    u"+zrank"_s,         u"+zscore"_s,     u"+zrem"_s,
-                       u"+subscribe"_s, u"&lock:client:*"_s, u"+ping"_s,       u"+client|setname"_s,
-                       u"+client|id"_s, u"+client|list"_s,   u"+client|kill"_s};
+    QStringList tested{u"+evalsha"_s,   u"+eval"_s,          u"+get"_s,         u"~lock:*"_s,
+                       u"~{lock:*}*"_s, u"+set"_s,           u"+time"_s,        u"+pexpire"_s,
+                       u"+del"_s,       u"+pttl"_s,          u"+scan"_s,        u"+publish"_s,
+                       u"+zcard"_s,     u"+mget"_s,          u"+exists"_s,      u"+zadd"_s,
+                       u"+zrange"_s,    u"+zrank"_s,         u"+zscore"_s,      u"+zrem"_s,
+                       u"+subscribe"_s, u"&lock:client:*"_s, u"+ping"_s,        u"+client|setname"_s,
+                       u"+client|id"_s, u"+client|list"_s,   u"+client|kill"_s, u"+wait"_s,
+                       u"+role"_s};
     tested.sort();
     QCOMPARE(rights, tested);
 }
