@@ -81,6 +81,8 @@ private Q_SLOTS:
     void handOverIsNotBelieved();
     void nothingIsLeft_data();
     void nothingIsLeft();
+    void cancelOvertakesTheAcquire_data() { nothingIsLeft_data(); }
+    void cancelOvertakesTheAcquire();
     void forbidden_data();
     void forbidden();
     void connectionLostWhileWaiting();
@@ -482,6 +484,42 @@ void tst_Replicas::nothingIsLeft()
         sendNow();
         if (round % 10 == 0)
             QVERIFY(lockKeys(m_set.master()).isEmpty());
+    }
+}
+
+// The acquire is slow on its way, and the cancel takes the other connection.
+void tst_Replicas::cancelOvertakesTheAcquire()
+{
+    QFETCH(int, end);
+    FaultProxy proxy(m_set.master());
+    for (int round = 0; round < 3; ++round) {
+        auto registry = std::make_unique<LockRegistry>(proxy.url());
+        auto lock = std::make_unique<DistributedLock>(registry.get(), Name);
+        lock->setOptions(replicated(1));
+        QVERIFY(acquireNow(lock.get())); // both connections are up
+        const auto released = lock->releaseAsync();
+        QVERIFY(eventually([&] { return released.isFinished(); }));
+        // A command has the latency of the moment at which the proxy reads it.
+        proxy.setLatency(200ms, 0us);
+        lock->acquire();
+        sendNow();
+        proxy.setLatency(0us, 0us);
+        const QByteArray fence = m_set.master().get("{lock:job}:fence");
+        const qint64 scripts = m_set.master().commandsProcessed("evalsha");
+        if (end == 0)
+            lock->cancel();
+        else if (end == 1)
+            lock.reset();
+        else
+            registry.reset();
+        sendNow();
+        if (end == 2) { // the connection of the acquire is ended: it never runs
+            QVERIFY(eventually([&] { return proxy.connections() == 0; }));
+            QCOMPARE(m_set.master().get("{lock:job}:fence"), fence);
+        } else { // cancel, acquire, and cancel again
+            QVERIFY(eventually([&] { return m_set.master().commandsProcessed("evalsha") == scripts + 3; }));
+        }
+        QVERIFY(!m_set.master().exists(Key));
     }
 }
 
