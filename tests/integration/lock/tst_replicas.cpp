@@ -562,6 +562,8 @@ void tst_Replicas::connectionLostWhileWaiting()
     m_set.link(0).setHeld(false);
     QVERIFY(eventually([&] { return client.lock.isHeld(); }));
     QCOMPARE(replicasWith(Key), 1);
+    client.lock.release(); // while the proxy exists
+    QVERIFY(eventually([&] { return client.spies.released.size() == 1; }));
 }
 
 void tst_Replicas::connectionName()
