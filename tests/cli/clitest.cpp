@@ -115,10 +115,20 @@ Lifeline::Lifeline()
 {
     if (::mkfifo(QFile::encodeName(path()).constData(), 0600) != 0 || ::pipe(m_stopPipe) != 0)
         qFatal("no pipe: %s", qPrintable(qt_error_string(errno)));
+    QFile::link(QStringLiteral(HEARTBEAT), path() + u".beat"_s);
     m_fd = ::open(QFile::encodeName(path()).constData(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     for (const int end : m_stopPipe)
         ::fcntl(end, F_SETFD, FD_CLOEXEC);
     m_thread = std::thread([this] { watch(); });
+}
+
+nanoseconds Lifeline::lastBeat() const
+{
+    QFile file(path() + u".beat.time"_s);
+    qint64 beat = 0;
+    if (file.open(QIODevice::ReadOnly))
+        file.read(reinterpret_cast<char *>(&beat), sizeof beat);
+    return nanoseconds(beat);
 }
 
 Lifeline::~Lifeline()
@@ -208,6 +218,22 @@ QList<QByteArray> lockKeys(Support::RedisServer &server)
     QList<QByteArray> keys = server.keys();
     keys.removeIf([](const QByteArray &key) { return key.endsWith(":fence"); });
     return keys;
+}
+
+QList<nanoseconds> freeze(Support::RedisServer &server, const QList<QByteArray> &keys)
+{
+    server.command({"CLIENT", "PAUSE", "60000", "WRITE"}); // a renewal waits, a question is answered
+    QList<nanoseconds> expiries;
+    for (const QByteArray &key : keys)
+        expiries += earliestExpiry(server, key);
+    server.pause();
+    return expiries;
+}
+
+void thaw(Support::RedisServer &server)
+{
+    server.resume();
+    server.command({"CLIENT", "UNPAUSE"});
 }
 
 nanoseconds earliestExpiry(Support::RedisServer &server, const QByteArray &key)

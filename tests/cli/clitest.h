@@ -76,6 +76,10 @@ Result run(const Program::Setup &setup, const QStringList &arguments, const QByt
 /*!
     Notices when the last of some processes has ended: a named pipe that they keep open for writing. A child does so by
     `exec 9>"$LIFELINE"; echo >&9` in the shell, and all that it starts inherit it.
+
+    On a loaded machine, a process that was killed may lie there for a tenth of a second before the kernel finds the
+    time to take it away, and this thread notices that even later. So processes that are judged by the time of their
+    death run Beat instead of `sleep`: lastBeat() is the time at which one of them was alive for certain.
 */
 class Lifeline
 {
@@ -88,8 +92,10 @@ public:
     /// The number of bytes that were written to it.
     int bytes() const { return m_bytes; }
     bool hasEnded() const { return m_endedAt > 0; }
-    /// On the clock of bootTime().
+    /// Not before they have ended, but maybe long after. On the clock of bootTime().
     nanoseconds endedAt() const { return nanoseconds(m_endedAt); }
+    /// When a process with Beat has run last; 0 if there was none. On the same clock.
+    nanoseconds lastBeat() const;
 
 private:
     Q_DISABLE_COPY_MOVE(Lifeline)
@@ -102,6 +108,9 @@ private:
     std::atomic<qint64> m_endedAt{0};
     std::thread m_thread; ///< the event loop may be late
 };
+
+/// In a script with a lifeline: runs until it is killed.
+const QString Beat = QStringLiteral("\"$LIFELINE.beat\"");
 
 /// A script for `-c` whose processes keep the lifeline open. It runs \a start, which starts processes in the
 /// background, notifies the lifeline, and runs \a rest.
@@ -131,6 +140,12 @@ private:
 
 /// The keys of locks and queues on \a server, without fencing tokens, which outlive their locks.
 QList<QByteArray> lockKeys(Support::RedisServer &server);
+
+/// Stops \a server, and returns when each of \a keys expires at the earliest. Nobody can renew one of them between the
+/// question and the stop.
+QList<nanoseconds> freeze(Support::RedisServer &server, const QList<QByteArray> &keys);
+/// The end of that.
+void thaw(Support::RedisServer &server);
 
 /// When the key \a key will expire on the server at the earliest, on the clock of bootTime(); 0 if there is none.
 nanoseconds earliestExpiry(Support::RedisServer &server, const QByteArray &key);

@@ -201,10 +201,9 @@ void tst_RunSignals::killedWithPolicyKeep()
 void tst_RunSignals::stoppedPastTheLease()
 {
     const QHash<QString, QString> scripts{
-            {u"child"_s, livingScript(QString(), u"exec sleep 100"_s)},
-            {u"grandchildren"_s,
-             livingScript(u"trap '' TERM; sleep 100 & (sleep 100; true) &"_s, u"sleep 100; true"_s)},
-            {u"other-session"_s, livingScript(u"setsid sleep 100 &"_s, u"sleep 100; true"_s)},
+            {u"child"_s, livingScript(QString(), u"exec "_s + Beat)},
+            {u"grandchildren"_s, livingScript(u"trap '' TERM; %1 & (%1; true) &"_s.arg(Beat), u"%1; true"_s.arg(Beat))},
+            {u"other-session"_s, livingScript(u"setsid %1 &"_s.arg(Beat), u"%1; true"_s.arg(Beat))},
     };
     std::vector<std::unique_ptr<Lifeline>> lifelines;
     std::vector<std::unique_ptr<Program>> programs;
@@ -225,7 +224,7 @@ void tst_RunSignals::stoppedPastTheLease()
     for (size_t i = 0; i < programs.size(); ++i) {
         QVERIFY(expiries.at(i) > 0ns);
         QVERIFY(eventually([&] { return lifelines.at(i)->hasEnded(); }, Soon));
-        const nanoseconds rest = expiries.at(i) - lifelines.at(i)->endedAt();
+        const nanoseconds rest = expiries.at(i) - lifelines.at(i)->lastBeat();
         QVERIFY2(rest > 0ns, qPrintable(u"%1: %2 us too late"_s.arg(names.at(qsizetype(i))).arg(-rest.count() / 1000)));
         programs.at(i)->sendSignal(SIGCONT);
         QCOMPARE(programs.at(i)->waitForStatus(), 79);

@@ -52,6 +52,8 @@ std::vector<char *> pointers(const QByteArrayList &texts)
         ::fcntl(setup.lostFd, F_SETFD, 0);
     else if (setup.lostFd >= 0)
         ::dup2(setup.lostFd, setup.lostFdInChild);
+    if (setup.beforeExec)
+        setup.beforeExec();
     environ = environment;
     UnixSignals::restoreInChild();
     ::execvp(arguments[0], arguments);

@@ -7,6 +7,7 @@
 #include <QtCore/qobject.h>
 #include <QtCore/qsocketnotifier.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -34,6 +35,8 @@ public:
         int deathSignal = 0;        ///< sent to the child when this process ends; 0 = none (Linux)
         int lostFd = -1;            ///< passed to the child, as descriptor lostFdInChild
         int lostFdInChild = -1;
+        std::function<void()>
+                beforeExec; ///< called in the child; may call only what POSIX allows between fork and exec
     };
 
     ChildProcess() = default;

@@ -35,6 +35,7 @@ public:
     /// Starts it, before there are threads and before ProcessTree::adoptOrphans(); false if the system refuses.
     bool start(OrphanPolicy policy, std::chrono::nanoseconds killAfter);
     /// From now on it guards \a child, whose process group is \a group; 0 = that of this process, which is left alone.
+    /// The child may call it, too, between fork() and exec().
     void guard(pid_t child, pid_t group);
     /// The child must be dead then.
     void setKillAt(Moment moment);

@@ -115,7 +115,7 @@ const QList<OptionInfo> &options()
          "line",
          Run},
         {O::KillAfter, 0, "kill-after", V::Duration, "DUR", nullptr,
-         "time between SIGTERM and SIGKILL, at most a third of the lease; the default is a quarter, at most 5s", Run},
+         "time between SIGTERM and SIGKILL, at most a third of the lease; the default is a sixth, at most 5s", Run},
         {O::OnLostExec, 0, "on-lost-exec", V::Program, "CMD", nullptr,
          "when the lock is lost, also run CMD with /bin/sh; $QDISTLOCK_LOST is the reason", Run},
         {O::ConflictExitCode, 'E', "conflict-exit-code", V::ExitCode, "N", nullptr,

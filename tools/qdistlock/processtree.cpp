@@ -5,6 +5,8 @@
 
 #include <QtCore/qsystemdetection.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +14,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #ifdef Q_OS_LINUX
@@ -23,6 +26,9 @@
 namespace Cli {
 
 namespace {
+
+/// Ends the attempt to kill a process that starts others faster than they are found.
+constexpr int MostReadings = 100;
 
 /// The content of a small file in /proc; empty if there is none.
 std::vector<char> contentOf(const char *path)
@@ -116,6 +122,12 @@ std::vector<pid_t> searchedChildren(pid_t parent)
 
 } // namespace
 
+bool ProcessTree::hasChildren()
+{
+    siginfo_t information = {};
+    return ::waitid(P_ALL, 0, &information, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
+}
+
 void ProcessTree::adoptOrphans()
 {
 #ifdef Q_OS_LINUX
@@ -128,10 +140,7 @@ std::vector<pid_t> ProcessTree::descendants(pid_t ancestor)
     std::vector<pid_t> found{ancestor};
     for (size_t i = 0; i < found.size(); ++i) {
         const std::vector<pid_t> children = hasLists() ? listedChildren(found[i]) : searchedChildren(found[i]);
-        for (const pid_t child : children) {
-            if (processNumber(child).isAlive())
-                found.push_back(child);
-        }
+        found.insert(found.end(), children.begin(), children.end());
     }
     found.erase(found.begin());
     return found;
@@ -151,10 +160,22 @@ std::vector<pid_t> ProcessTree::groupMembers(pid_t group)
 bool ProcessTree::signal(pid_t ancestor, pid_t group, int number, pid_t spared)
 {
     bool any = group != 0 && ::kill(-group, number) == 0;
-    for (const pid_t id : descendants(ancestor)) {
-        const pid_t groupOfIt = ::getpgid(id);
-        if ((group == 0 || groupOfIt != group) && (spared == 0 || groupOfIt != spared))
-            any |= ::kill(id, number) == 0;
+    std::vector<pid_t> known;
+    // A list lacks the processes that are started meanwhile, and may lack others while a process of it ends. Other
+    // signals than SIGKILL might start a process for each one that they end.
+    const int readings = number == SIGKILL ? MostReadings : 1;
+    bool isNew = true;
+    for (int i = 0; i < readings && isNew; ++i) {
+        isNew = false;
+        for (const pid_t id : descendants(ancestor)) {
+            if (std::find(known.begin(), known.end(), id) != known.end())
+                continue;
+            known.push_back(id);
+            isNew = true;
+            const pid_t groupOfIt = ::getpgid(id);
+            if ((group == 0 || groupOfIt != group) && (spared == 0 || groupOfIt != spared))
+                any |= ::kill(id, number) == 0;
+        }
     }
     return any;
 }

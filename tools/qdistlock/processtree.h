@@ -19,13 +19,17 @@ namespace ProcessTree {
 /// Descendants that lose their parent become children of this process, so that they can still be found.
 void adoptOrphans();
 
-/// The living descendants of \a ancestor. Processes that they start meanwhile may be missing.
+/// Whether this process has children, zombies included. Unlike the lists below, this misses nobody; after
+/// adoptOrphans(), there is no descendant without a child.
+bool hasChildren();
+/// The descendants of \a ancestor, zombies included. Processes that are started meanwhile may be missing, and others
+/// while one of them ends.
 std::vector<pid_t> descendants(pid_t ancestor);
 /// The living members of a process group; searches all processes of the machine, which takes milliseconds.
 std::vector<pid_t> groupMembers(pid_t group);
 
 /// Sends \a number to the process group \a group (0 = none), and to all descendants of \a ancestor outside of it but
-/// \a spared and its group. Returns whether there was anybody.
+/// \a spared and its group; SIGKILL also to those that turn up meanwhile. Returns whether there was anybody.
 bool signal(pid_t ancestor, pid_t group, int number, pid_t spared = 0);
 
 } // namespace ProcessTree

@@ -22,7 +22,6 @@
 #include <cerrno>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include <fcntl.h>
 #include <signal.h>
@@ -40,6 +39,7 @@ namespace Cli {
 
 namespace {
 
+/// A sixth of the lease, or this: with the reserve below, SIGTERM comes after the lock was reported as at risk.
 constexpr milliseconds LongestDefaultKillAfter = 5s;
 /// SIGKILL is repeated after this time, then after twice that time, and so on.
 constexpr milliseconds FirstKillInterval = 10ms;
@@ -64,7 +64,7 @@ QString shortReason(DistributedLock::LossReason reason)
 
 milliseconds killAfterOf(const Invocation &invocation, milliseconds lease)
 {
-    return invocation.duration(Option::KillAfter).value_or(std::min(LongestDefaultKillAfter, lease / 4));
+    return invocation.duration(Option::KillAfter).value_or(std::min(LongestDefaultKillAfter, lease / 6));
 }
 
 OrphanPolicy orphanPolicyOf(const Invocation &invocation)
@@ -198,9 +198,7 @@ void Runner::signalAll(int number)
 bool Runner::isAnybodyAlive() const
 {
 #ifdef Q_OS_LINUX
-    const std::vector<pid_t> processes = ProcessTree::descendants(::getpid());
-    return std::any_of(processes.cbegin(), processes.cend(),
-                       [this](pid_t id) { return !m_lossCommand.isRunning() || ::getpgid(id) != m_lossCommand.id(); });
+    return ProcessTree::hasChildren();
 #else
     return m_childGroup != 0 && ::kill(-m_childGroup, 0) == 0;
 #endif
@@ -239,7 +237,11 @@ void Runner::startChild()
     setup.environment = m_environment;
     setup.environment += "QDISTLOCK_LOST_FD=" + QByteArray::number(setup.lostFdInChild);
 
+    // By the child itself: if this process is killed right after the fork, its guardian must know of the child.
+    setup.beforeExec = [this] { m_guardian->guard(::getpid(), m_ownGroup ? ::getpid() : 0); };
+
     m_phase = Running;
+    deadlineChanged();
     const bool started = m_child.start(setup);
     const int error = errno;
     ::close(ends[0]);
@@ -249,7 +251,6 @@ void Runner::startChild()
         return;
     }
     m_childGroup = m_child.group();
-    deadlineChanged();
     m_guardian->guard(m_child.id(), m_childGroup);
     printDetail(u"holding lock %1, fencing token %2; the command is process %3"_s.arg(
             QDistLock::Detail::quoted(m_locks.nameText()), m_locks.fenceText(), QString::number(m_child.id())));
