@@ -53,8 +53,12 @@ struct LockWaiter
 {
     /// How many waiters are ahead of it; 0 = the next.
     int position = 0;
-    /// Its client id, see LockInfo::holder.
+    /// Its client id, and the process; see LockInfo::holder, LockInfo::host and LockInfo::connected.
     QString client;
+    QString host;
+    qint64 pid = 0;
+    QString application;
+    bool connected = false;
     /// The time since it joined the queue, by the server's clock.
     std::chrono::milliseconds waited{0};
 };

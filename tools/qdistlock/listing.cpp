@@ -116,8 +116,9 @@ bool printDetails(const LockInfo &lock, const QList<LockWaiter> &waiters)
         printed = printed && row(u"queue"_s, u"%1 waiting"_s.arg(lock.queueLength));
     for (const LockWaiter &waiter : waiters) {
         printed = printed
-                && printLine(u"    %1. %2, for %3"_s.arg(waiter.position + 1)
-                                     .arg(printable(waiterText(waiter)), roughText(waiter.waited)));
+                && printLine(u"    %1. %2, for %3%4"_s.arg(waiter.position + 1)
+                                     .arg(printable(waiterText(waiter)), roughText(waiter.waited),
+                                          waiter.connected ? QString() : u", not connected"_s));
     }
     return printed;
 }

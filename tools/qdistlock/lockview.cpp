@@ -5,8 +5,6 @@
 
 #include <QtCore/qjsonvalue.h>
 
-#include <optional>
-
 using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
@@ -25,7 +23,7 @@ struct Client
     QString host;
     qint64 processId = 0;
     QString application;
-    std::optional<bool> isConnected; ///< null if it is not known
+    bool isConnected = true; ///< also if it is not known
 };
 
 Client clientOf(const LockInfo &info)
@@ -43,6 +41,10 @@ Client clientOf(const LockWaiter &waiter)
 {
     Client client;
     client.id = waiter.client;
+    client.host = waiter.host;
+    client.processId = waiter.pid;
+    client.application = waiter.application;
+    client.isConnected = waiter.connected;
     return client;
 }
 
@@ -64,7 +66,7 @@ QJsonObject jsonOf(const Client &client)
             {u"host"_s, textOrNull(client.host)},
             {u"pid"_s, client.processId > 0 ? QJsonValue(client.processId) : QJsonValue()},
             {u"application"_s, textOrNull(client.application)},
-            {u"connected"_s, client.isConnected ? QJsonValue(*client.isConnected) : QJsonValue()},
+            {u"connected"_s, client.isConnected},
     };
 }
 
@@ -104,7 +106,7 @@ QString remainingText(const LockInfo &info)
 
 bool isHolderConnected(const LockInfo &info)
 {
-    return info.foreign || clientOf(info).isConnected.value_or(true);
+    return info.foreign || info.connected;
 }
 
 bool isStale(const LockInfo &info)

@@ -466,11 +466,17 @@ void MemoryEngine::waiters(const LockId &lock, int atMost,
     {
         const QMutexLocker locker(&m_store->mutex);
         const LeaseTime now = m_clock->now();
+        const Identity identity = Identity::ofThisProcess();
         const QList<MemoryStore::Waiter> queue = m_store->queue(lock.key());
         for (const MemoryStore::Waiter &queued : queue.first(std::min<qsizetype>(atMost, queue.size()))) {
             LockWaiter waiter;
             waiter.position = int(waiters.size());
-            waiter.client = QString::fromLatin1(Token::clientOf(queued.token));
+            const QByteArray client = Token::clientOf(queued.token);
+            waiter.client = QString::fromLatin1(client);
+            waiter.host = identity.host;
+            waiter.pid = identity.pid;
+            waiter.application = identity.application;
+            waiter.connected = m_store->engines.contains(client);
             waiter.waited = std::chrono::duration_cast<milliseconds>(now - queued.joinedAt);
             waiters.append(waiter);
         }

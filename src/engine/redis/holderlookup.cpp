@@ -55,26 +55,36 @@ FoundLock::FoundLock(const LockId &lock, const QtRedis::Reply &token, millisecon
     info.holder = QString::fromLatin1(client);
     info.connected = true;
     info.remaining = remaining;
-    connection = Token::connectionOf(token.text);
+    holder.id = client;
+    holder.connection = Token::connectionOf(token.text);
+}
+
+LockInfo FoundLock::heldBy(const FoundClient &client) const
+{
+    LockInfo result = info;
+    if (info.held)
+        client.describeIn(&result);
+    return result;
 }
 
 struct HolderLookup::Search
 {
-    QList<FoundLock> locks;
+    QList<FoundClient> clients;
     bool isForText;
+    bool mayListAll;
     Completion completion;
 
     bool hasEnded() const
     {
-        return std::none_of(locks.begin(), locks.end(), [](const FoundLock &lock) { return lock.isSought(); });
+        return std::none_of(clients.begin(), clients.end(), [](const FoundClient &c) { return c.isSought(); });
     }
 
-    /// \a clients: the reply to CLIENT LIST.
-    void identifyBy(const QByteArray &clients)
+    /// \a list: the reply to CLIENT LIST.
+    void identifyBy(const QByteArray &list)
     {
         QHash<QByteArray, Identity> identities; // by client id
         QSet<QByteArray> nameless;              // numbers
-        const QList<QByteArray> lines = clients.split('\n');
+        const QList<QByteArray> lines = list.split('\n');
         for (const QByteArray &line : lines) {
             const QByteArray name = valueOf(line, " name=");
             if (name.isEmpty())
@@ -82,34 +92,25 @@ struct HolderLookup::Search
             else if (const auto client = ClientName::parse(name))
                 identities.insert(client->client, client->identity);
         }
-        for (FoundLock &lock : locks) {
-            if (!lock.isSought())
+        for (FoundClient &client : clients) {
+            if (!client.isSought())
                 continue;
-            const auto identity = identities.constFind(lock.info.holder.toLatin1());
+            const auto identity = identities.constFind(client.id);
             if (identity != identities.cend()) {
-                lock.info.host = identity->host;
-                lock.info.pid = identity->pid;
-                lock.info.application = identity->application;
-                lock.isIdentified = true;
-            } else if (!lock.connection.isEmpty() && nameless.contains(lock.connection)) {
-                lock.isIdentified = true; // its user may not name the connection
+                client.identity = *identity;
+                client.isIdentified = true;
+            } else if (!client.connection.isEmpty() && nameless.contains(client.connection)) {
+                client.isIdentified = true; // its user may not name the connection
             }
         }
     }
 
-    void finish()
-    {
-        QList<LockInfo> infos;
-        infos.reserve(locks.size());
-        for (const FoundLock &lock : std::as_const(locks))
-            infos.append(lock.info);
-        completion(infos);
-    }
+    void finish() { completion(clients); }
 };
 
-void HolderLookup::identify(const QList<FoundLock> &locks, Completion completion)
+void HolderLookup::identify(const QList<FoundClient> &clients, Completion completion)
 {
-    begin(std::make_shared<Search>(Search{locks, false, std::move(completion)}));
+    begin(std::make_shared<Search>(Search{clients, false, true, std::move(completion)}));
 }
 
 bool HolderLookup::find(const LockEngine::Waiter &waiter,
@@ -125,21 +126,24 @@ bool HolderLookup::find(const LockEngine::Waiter &waiter,
     m_connection->send(
             {"ZCARD", RedisKeys::queue(waiter.lock)}, LongestTimeout,
             [queueLength](const QtRedis::CommandResult &result) { *queueLength = int(result.reply.integer); });
-    m_connection->send(
-            {"GET", waiter.lock.key()}, LongestTimeout,
-            [this, waiter, remaining, queueLength,
-             completion = std::move(completion)](const QtRedis::CommandResult &result) {
-                const QtRedis::Reply &token = result.reply;
-                const bool isKnown = result.outcome == QtRedis::CommandResult::Replied
-                        && (token.type == QtRedis::Reply::Bulk || token.type == QtRedis::Reply::Nil);
-                // The server may hand the lock over while the waiter gives up.
-                if (!isKnown || token.text == waiter.token)
-                    return completion(std::nullopt);
-                FoundLock lock(waiter.lock, token, *remaining);
-                lock.info.queueLength = *queueLength;
-                begin(std::make_shared<Search>(Search{
-                        {lock}, true, [completion](const QList<LockInfo> &infos) { completion(infos.first()); }}));
-            });
+    m_connection->send({"GET", waiter.lock.key()}, LongestTimeout,
+                       [this, waiter, remaining, queueLength,
+                        completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                           const QtRedis::Reply &token = result.reply;
+                           const bool isKnown = result.outcome == QtRedis::CommandResult::Replied
+                                   && (token.type == QtRedis::Reply::Bulk || token.type == QtRedis::Reply::Nil);
+                           // The server may hand the lock over while the waiter gives up.
+                           if (!isKnown || token.text == waiter.token)
+                               return completion(std::nullopt);
+                           FoundLock lock(waiter.lock, token, *remaining);
+                           lock.info.queueLength = *queueLength;
+                           begin(std::make_shared<Search>(Search{{lock.holder},
+                                                                 true,
+                                                                 *queueLength <= FewWaiters,
+                                                                 [lock, completion](const QList<FoundClient> &clients) {
+                                                                     completion(lock.heldBy(clients.first()));
+                                                                 }}));
+                       });
     return true;
 }
 
@@ -155,13 +159,13 @@ bool HolderLookup::takeFromBudget()
     return true;
 }
 
-/// By the numbers of the holders' connections first.
+/// By the numbers of the clients' connections first.
 void HolderLookup::begin(const SearchPointer &search)
 {
     QSet<QByteArray> numbers;
-    for (const FoundLock &lock : std::as_const(search->locks)) {
-        if (lock.isSought() && !lock.connection.isEmpty())
-            numbers.insert(lock.connection);
+    for (const FoundClient &client : std::as_const(search->clients)) {
+        if (client.isSought() && !client.connection.isEmpty())
+            numbers.insert(client.connection);
     }
     if (numbers.isEmpty())
         return findInAll(search);
@@ -170,17 +174,16 @@ void HolderLookup::begin(const SearchPointer &search)
 
 void HolderLookup::findInAll(const SearchPointer &search)
 {
-    const bool isTooCostly = search->isForText
-            && (!m_mayListAllFrom.hasExpired() || search->locks.first().info.queueLength > FewWaiters);
+    const bool isTooCostly = search->isForText && (!m_mayListAllFrom.hasExpired() || !search->mayListAll);
     if (search->hasEnded() || isTooCostly)
         return search->finish();
     list({"TYPE", "normal"}, search, [this, search](const QByteArray &clients) {
         const qint64 count = clients.count('\n');
         if (search->isForText)
             m_mayListAllFrom.setRemainingTime(std::chrono::ceil<milliseconds>(count * count * PauseUnit));
-        for (FoundLock &lock : search->locks) {
-            if (lock.isSought())
-                lock.info.connected = false;
+        for (FoundClient &client : search->clients) {
+            if (client.isSought())
+                client.isConnected = false;
         }
         search->finish();
     });

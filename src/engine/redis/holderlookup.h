@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "base/identity.h"
 #include "engine/lockengine.h"
 
 #include "redis/connection.h"
@@ -18,30 +19,51 @@
 
 namespace QDistLock {
 
+/// A client that holds a lock, or waits for one.
+struct FoundClient
+{
+    QByteArray id;         ///< empty: none, or that of another library
+    QByteArray connection; ///< number of the connection that it used when it made its token; empty if unknown
+    Identity identity = {};
+    bool isConnected = true;
+    bool isIdentified = false;
+
+    bool isSought() const { return !id.isEmpty() && !isIdentified; }
+    /// \a info: a LockInfo or LockWaiter.
+    template<typename Info>
+    void describeIn(Info *info) const
+    {
+        info->host = identity.host;
+        info->pid = identity.pid;
+        info->application = identity.application;
+        info->connected = isConnected;
+    }
+};
+
 /// A lock as the server keeps it.
 struct FoundLock
 {
     /// \a token: the reply to GET.
     FoundLock(const LockId &lock, const QtRedis::Reply &token, std::chrono::milliseconds remaining);
-    /// The holder uses this library, and is not identified yet.
-    bool isSought() const { return info.held && !info.foreign && !isIdentified; }
+    /// \a client: its holder, identified.
+    LockInfo heldBy(const FoundClient &client) const;
 
     LockInfo info;
-    QByteArray connection; ///< number of the connection over which the holder acquired the lock; empty if unknown
-    bool isIdentified = false;
+    FoundClient holder;
 };
 
 /*!
-    Finds out which process holds a lock: the token in the key has the holder's client id, and the name of that client's
-    connection has the process, see ClientName. docs/protocol.md describes which commands are sent, and when.
+    Finds out which process holds a lock, or waits for it: the token in the key or queue has the client's id, and the
+    name of that client's connection has the process, see ClientName. docs/protocol.md describes which commands are
+    sent, and when.
 
-    If the user may not list connections, nothing is found, and holders count as connected.
+    If the user may not list connections, nothing is found, and clients count as connected.
     Thread: that of the connection.
 */
 class HolderLookup
 {
 public:
-    using Completion = std::function<void(const QList<LockInfo> &)>;
+    using Completion = std::function<void(const QList<FoundClient> &)>;
 
     /// \a connection outlives this.
     explicit HolderLookup(QtRedis::Connection *connection)
@@ -49,9 +71,9 @@ public:
     {
     }
 
-    /// Sets `host`, `pid`, `application` and `connected` of \a locks. Must be called from a handler of the connection;
-    /// \a completion may be called before it returns.
-    void identify(const QList<FoundLock> &locks, Completion completion);
+    /// Sets `identity` and `isConnected` of \a clients. Must be called from a handler of the connection; \a completion
+    /// may be called before it returns.
+    void identify(const QList<FoundClient> &clients, Completion completion);
     /// As LockEngine::findHolder().
     bool find(const LockEngine::Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion);
 
@@ -62,7 +84,7 @@ private:
     bool takeFromBudget();
     void begin(const SearchPointer &search);
     void findInAll(const SearchPointer &search);
-    /// Identifies holders among the connections that \a selection selects, and calls \a next with their list. If the
+    /// Identifies clients among the connections that \a selection selects, and calls \a next with their list. If the
     /// server does not list them, the search ends.
     void list(const QList<QByteArray> &selection, const SearchPointer &search,
               std::function<void(const QByteArray &clients)> next);

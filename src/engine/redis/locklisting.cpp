@@ -60,7 +60,22 @@ void LockListing::inspect(const LockId &lock, Completion completion)
     read({lock}, [this, completion = std::move(completion)](const EngineError &error, const QList<FoundLock> &found) {
         if (error)
             return completion(error, {});
-        m_holders->identify(found, [completion](const QList<LockInfo> &infos) { completion({}, infos); });
+        identifyHolders(found, completion);
+    });
+}
+
+void LockListing::identifyHolders(const QList<FoundLock> &locks, Completion completion)
+{
+    QList<FoundClient> holders;
+    holders.reserve(locks.size());
+    for (const FoundLock &lock : locks)
+        holders.append(lock.holder);
+    m_holders->identify(holders, [locks, completion = std::move(completion)](const QList<FoundClient> &identified) {
+        QList<LockInfo> infos;
+        infos.reserve(locks.size());
+        for (qsizetype i = 0; i < locks.size(); ++i)
+            infos.append(locks.at(i).heldBy(identified.at(i)));
+        completion({}, infos);
     });
 }
 
@@ -105,21 +120,29 @@ void LockListing::waiters(const LockId &lock, int atMost, WaitersCompletion comp
                 if (result.reply.type == QtRedis::Reply::Bulk)
                     return completion(m_errors.ofReply(result.reply.text, command), {});
                 const QList<QtRedis::Reply> &elements = result.reply.elements;
-                if (elements.size() % 2 != 1)
+                if (elements.size() % 3 != 1)
                     return completion(m_errors.ofMalformedReply(command), {});
                 const qint64 now = std::max<qint64>(0, elements.first().text.toLongLong());
                 QList<LockWaiter> waiters;
-                waiters.reserve(elements.size() / 2);
-                for (qsizetype i = 1; i < elements.size(); i += 2) {
+                QList<FoundClient> clients;
+                for (qsizetype i = 1; i < elements.size(); i += 3) {
                     LockWaiter waiter;
                     waiter.position = int(waiters.size());
                     waiter.client = QString::fromLatin1(elements.at(i).text);
-                    // Anybody may have written the score.
-                    const qint64 arrival = std::clamp<qint64>(elements.at(i + 1).text.toLongLong(), 0, now);
+                    // Anybody may have written the member and its score.
+                    const qint64 connection = elements.at(i + 1).text.toLongLong();
+                    const qint64 arrival = std::clamp<qint64>(elements.at(i + 2).text.toLongLong(), 0, now);
                     waiter.waited = std::chrono::duration_cast<milliseconds>(std::chrono::microseconds(now - arrival));
                     waiters.append(waiter);
+                    clients.append(
+                            {elements.at(i).text, connection > 0 ? QByteArray::number(connection) : QByteArray()});
                 }
-                completion({}, waiters);
+                m_holders->identify(clients, [waiters, completion](const QList<FoundClient> &identified) {
+                    QList<LockWaiter> described = waiters;
+                    for (qsizetype i = 0; i < described.size(); ++i)
+                        identified.at(i).describeIn(&described[i]);
+                    completion({}, described);
+                });
             });
 }
 
@@ -187,7 +210,7 @@ void LockListing::goOn(const std::shared_ptr<Scan> &scan, const QByteArray &next
 {
     if (nextCursor != "0")
         return this->scan(scan, nextCursor);
-    m_holders->identify(scan->found, [scan](const QList<LockInfo> &infos) { scan->completion({}, infos); });
+    identifyHolders(scan->found, scan->completion);
 }
 
 } // namespace QDistLock

@@ -44,6 +44,7 @@ private:
     /// One entry for each of \a locks; where there are several, those are left out whose keys are not locks.
     void read(const QList<LockId> &locks,
               std::function<void(const EngineError &, const QList<FoundLock> &)> completion);
+    void identifyHolders(const QList<FoundLock> &locks, Completion completion);
     void scan(const std::shared_ptr<Scan> &scan, const QByteArray &cursor);
     void inspectAll(const std::shared_ptr<Scan> &scan, const QList<LockId> &locks, const QByteArray &nextCursor);
     void goOn(const std::shared_ptr<Scan> &scan, const QByteArray &nextCursor);

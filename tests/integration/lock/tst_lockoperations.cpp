@@ -406,6 +406,24 @@ void tst_LockOperations::waiters()
     QVERIFY(none.result().isEmpty());
     QVERIFY(m_server.cli({"ZRANGE", "{lock:job}:queue", "0", "0"})
                     .startsWith(found.result().first().client.toLatin1() + ':'));
+    QVERIFY(found.result().first().connected);
+    QCOMPARE(found.result().first().pid, QCoreApplication::applicationPid());
+    QCOMPARE(found.result().first().application, u"tst_lockoperations"_s);
+    QVERIFY(!found.result().first().host.isEmpty());
+
+    // One that is gone, without the number of its connection, and with a wrong one.
+    for (const char *random : {"00", "000000000000000000000000000000007", "00000000000000000000000000000000abc"})
+        m_server.command({"ZADD", "{lock:job}:queue", "1e300", "1234567890abcdef:1:"_ba + random});
+    const auto withDead = registry.waiters(u"job"_s);
+    QVERIFY(eventually([&] { return withDead.isFinished(); }));
+    QCOMPARE(withDead.result().size(), 4);
+    QCOMPARE(withDead.result().first().pid, QCoreApplication::applicationPid());
+    for (const QDistLock::LockWaiter &waiter : withDead.result().sliced(1)) {
+        QVERIFY(!waiter.connected);
+        QCOMPARE(waiter.pid, 0);
+        QCOMPARE(waiter.application, QString());
+    }
+
     m_server.command({"SET", "{lock:type}:queue", "x"});
     const auto failed = registry.waiters(u"type"_s);
     QVERIFY(eventually([&] { return failed.isFinished(); }));

@@ -5,7 +5,8 @@
 --
 -- KEYS:  its queue
 -- ARGV:  the number of waiters to read, at most
--- Reply: {server time in µs, client, arrival, client, arrival, …}, the next waiter first; the text of an error
+-- Reply: {server time in µs, client, number of its connection or '', arrival, client, …}, the next waiter first; the
+--        text of an error
 --
 -- Members of the queue that no client of this library has written are left out.
 
@@ -21,6 +22,7 @@ for i = 1, #members, 2 do
   local _, client = parse(members[i])
   if client then
     reply[#reply + 1] = client
+    reply[#reply + 1] = string.sub(string.match(members[i], '%x+$'), 33) -- behind the random bits
     reply[#reply + 1] = members[i + 1]
   end
 end
