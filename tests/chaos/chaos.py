@@ -118,10 +118,18 @@ class Total:
         ]
 
 
+def all_forms(options):
+    """The form run needs qdistlock, which need not be built."""
+    forms = FORMS.split(",")
+    if not os.path.exists(os.path.join(options.programs, "chaossection")):
+        forms.remove("run")
+    return ",".join(forms)
+
+
 def play(options, seed, length, folder, total):
     """Runs one round to its end. True if nothing was found."""
     clean(folder)
-    command = round_command(options, folder, seed, length, "chaosworker", options.forms or FORMS, options.kinds)
+    command = round_command(options, folder, seed, length, "chaosworker", options.forms or all_forms(options), options.kinds)
     played = subprocess.run(command, check=False)
     picture = os.path.join(folder, "timeline.svg")
     status, words, figures = check(folder, "--picture", picture)

@@ -25,8 +25,10 @@ std::unique_ptr<Form> Form::make(const QString &name, const Settings &settings, 
         return std::make_unique<ScopedForm>(settings, history, faults);
     if (name == QLatin1String("annotated"))
         return std::make_unique<AnnotatedForm>(settings, history, faults);
+#ifdef QDISTLOCK // the program is built
     if (name == QLatin1String("run"))
         return std::make_unique<RunForm>(settings, history, faults);
+#endif
     return nullptr;
 }
 
