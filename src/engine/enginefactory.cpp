@@ -32,9 +32,9 @@ QString EngineFactory::check(const QUrl &server)
         const bool isNameOnly = server.host().isEmpty() && !server.hasQuery() && !server.hasFragment();
         return isNameOnly ? QString() : u"the server URL must be memory: or memory:name"_s;
     }
-    if (scheme == u"redis+sentinel" || scheme == u"redis+cluster" || scheme == u"redlock") {
+    if (scheme == u"redis+cluster" || scheme == u"redlock") {
         return u"the server URL's scheme %1 is not supported in this version; use redis, rediss, "
-               "unix or memory"_s.arg(scheme);
+               "unix, redis+sentinel, rediss+sentinel or memory"_s.arg(scheme);
     }
     QString problem;
     parseRedis(server, &problem);

@@ -21,6 +21,8 @@ QUrl normalizedServer(const QUrl &server)
 
 QString lockSpace(const QUrl &normalizedServer)
 {
+    if (QtRedis::ServerUrl::isService(normalizedServer.scheme()))
+        return withoutSecrets(normalizedServer).toString(); // with its nodes
     // A unix: URL has its database in the query; elsewhere the query only names certificates.
     const bool isUnix = normalizedServer.scheme() == QLatin1String("unix");
     return normalizedServer.toString(isUnix ? QUrl::RemoveUserInfo : QUrl::RemoveUserInfo | QUrl::RemoveQuery);

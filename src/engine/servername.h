@@ -17,7 +17,7 @@ QUrl normalizedServer(const QUrl &server);
 QString lockSpace(const QUrl &normalizedServer);
 bool isSameLockSpace(const QUrl &normalizedServer, const QUrl &other);
 
-/// \a server without user name, password and query, fit for logs.
+/// \a server without user name, password and query, but with the nodes in it, fit for logs.
 QUrl withoutSecrets(const QUrl &server);
 
 } // namespace QDistLock

@@ -328,7 +328,7 @@ void LockRegistryPrivate::engineStateChanged()
     if (ready) {
         // Constructed now, so that they are destroyed before the libraries that the connection uses, such as OpenSSL.
         static const AtExit atExit;
-        if (url.scheme() == QLatin1String("rediss"))
+        if (url.scheme().startsWith(QLatin1String("rediss")))
             static const AtExit beforeTls;
         setError({});
         if (isOutage())

@@ -68,6 +68,7 @@ bool isPermanent(Failure failure)
     case Failure::Authentication:
     case Failure::Permission:
     case Failure::Fork:
+    case Failure::Service:
         return true;
     case Failure::None:
     case Failure::Network:
@@ -85,7 +86,7 @@ class Connection::Private
 public:
     Private(Connection *connection, const ServerUrl &serverUrl);
 
-    enum Step : quint8 { Auth, Select, SetName, Id, FindFormer, KillFormer, Command };
+    enum Step : quint8 { Auth, Select, Role, SetName, Id, FindFormer, KillFormer, Command };
 
     struct Pending
     {
@@ -104,6 +105,9 @@ public:
     void handshakeReply(Step step, const Reply &reply);
     void handshakeError(Step step, const Reply &reply);
     void findFormer(const QByteArray &clientList);
+    bool isAddressKnown() const { return server.sentinels.isEmpty(); }
+    /// How to correct the login, for errors.
+    QString passwordSource() const;
 
     void append(Pending &&command);
     void appendScript(const char *verb, const char *body, Pending &&command);
@@ -131,7 +135,7 @@ public:
     QString describe(const QString &clause) const;
 
     Connection *const q;
-    const ServerUrl server;
+    ServerUrl server;
     const int forks = forkCount();
     QByteArray clientName;
     milliseconds connectTimeout = 3s;
@@ -206,6 +210,8 @@ void Connection::Private::startAttempt()
     if (isInherited())
         return;
     Q_ASSERT(!transport);
+    if (!isAddressKnown())
+        return; // setServer() continues
     if (state == Disconnected) {
         state = Connecting;
         const QPointer<Connection> guard(q);
@@ -240,6 +246,8 @@ void Connection::Private::beginHandshake()
         sendStep(Auth, {QByteArrayLiteral("AUTH"), server.password.toUtf8()});
     if (server.database != 0)
         sendStep(Select, {QByteArrayLiteral("SELECT"), QByteArray::number(server.database)});
+    if (!server.service.isEmpty())
+        sendStep(Role, {QByteArrayLiteral("ROLE")});
     if (!clientName.isEmpty()) {
         sendStep(SetName, {QByteArrayLiteral("CLIENT"), QByteArrayLiteral("SETNAME"), clientName});
         if (formerId != 0) {
@@ -276,8 +284,12 @@ void Connection::Private::handshakeReply(Step step, const Reply &reply)
             handshakeError(step, reply);
             return;
         }
-        qCDebug(lcRedis, "%s: CLIENT is refused, continuing without it: %s", qUtf8Printable(server.toDisplayString()),
-                qUtf8Printable(server.shown(reply.text)));
+        qCDebug(lcRedis, "%s: %s is refused, continuing without it: %s", qUtf8Printable(server.toDisplayString()),
+                step == Role ? "ROLE" : "CLIENT", qUtf8Printable(server.shown(reply.text)));
+    } else if (step == Role && (reply.elements.isEmpty() || reply.elements.first().text != "master")) {
+        lose(Failure::Server,
+             u"the server is not the master of \"%1\" (yet); asking the Sentinels again"_s.arg(server.service));
+        return;
     } else if (step == FindFormer) {
         findFormer(reply.text);
     } else if (step == Id) {
@@ -312,15 +324,16 @@ void Connection::Private::handshakeError(Step step, const Reply &reply)
              u"the server runs in protected mode and accepts local clients "
              "only; give it a password or a bind address"_s);
     } else if (code == "NOAUTH") {
-        lose(Failure::Authentication,
-             u"the server asks for a password; give it in the URL or in "
-             "QDISTLOCK_PASSWORD"_s);
+        lose(Failure::Authentication, u"the server asks for a password; give it in "_s + passwordSource());
     } else if (step == Auth && reply.text.contains("without any password")) {
         lose(Failure::Authentication,
-             u"a password was given but the server has none set; leave "
-             "it out of the URL and QDISTLOCK_PASSWORD"_s);
+             server.isSentinel
+                     ? u"a password was given but this Sentinel has none set; unset QDISTLOCK_SENTINEL_PASSWORD"_s
+                     : u"a password was given but the server has none set; leave "
+                       "it out of the URL and QDISTLOCK_PASSWORD"_s);
     } else if (code == "WRONGPASS") {
-        lose(Failure::Authentication, u"the server refuses user name or password (\"WRONGPASS\")"_s);
+        const QString advice = server.isSentinel ? u"; check "_s + passwordSource() : QString();
+        lose(Failure::Authentication, u"the server refuses user name or password (\"WRONGPASS\")"_s + advice);
     } else if (step == Auth && !isPassing(code) && code != "NOPERM") {
         lose(Failure::Authentication,
              u"the server refuses the login (\"%1\"); check user name and password, and whether its "
@@ -332,6 +345,14 @@ void Connection::Private::handshakeError(Step step, const Reply &reply)
     } else {
         lose(Failure::Server, u"the server replied to the handshake with \"%1\""_s.arg(said));
     }
+}
+
+QString Connection::Private::passwordSource() const
+{
+    return server.isSentinel
+            ? u"QDISTLOCK_SENTINEL_PASSWORD, and its user as sentinel-user in the URL: a Sentinel does "
+              "not use the login of the master"_s
+            : u"the URL or in QDISTLOCK_PASSWORD"_s;
 }
 
 // A server that restarts counts ids from the beginning: the same id may belong to somebody else.
@@ -787,6 +808,35 @@ void Connection::reconnect(const QString &reason)
                     d->lose(Failure::Server, reason);
             },
             Qt::QueuedConnection);
+}
+
+void Connection::setServer(const ServerUrl &server, const QString &reason)
+{
+    if (d->isInherited())
+        return;
+    const bool wasReady = d->state == Ready;
+    const bool wasWaiting = d->connectTimer->isActive();
+    const QString text = d->describe(reason);
+    auto ended = d->endCommands(Failure::Server, text);
+    d->endTransport();
+    d->server = server;
+    d->formerId = 0; // a number of the other server
+    d->attempts = d->permanentFailures = d->timeOuts = 0;
+    if (!ended.empty()) {
+        std::move(ended.begin(), ended.end(), std::back_inserter(d->results));
+        d->postResults();
+    }
+    if (wasReady) {
+        d->state = Connecting;
+        d->failure = Failure::Server;
+        d->errorString = text;
+        QMetaObject::invokeMethod(
+                this, [this] { Q_EMIT failed(); }, Qt::QueuedConnection);
+    }
+    if (d->state == Connecting || wasWaiting)
+        d->connectTimer->start(0);
+    if (wasReady)
+        Q_EMIT stateChanged();
 }
 
 Connection::State Connection::state() const

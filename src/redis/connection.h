@@ -34,7 +34,8 @@ struct CommandResult
     One pipelined RESP2 connection to one Redis server: commands are sent in the order of send(), and replies arrive in
     the same order.
 
-    Handshake: AUTH, SELECT, CLIENT SETNAME, CLIENT ID, in one write. When the connection is lost, it is made again with
+    Handshake: AUTH, SELECT, CLIENT SETNAME, CLIENT ID, in one write, and ROLE if the server must be the master of a
+    service: a replica is a Failure::Server. When the connection is lost, it is made again with
     jittered back-off (10 ms doubling to 1 s, ± 50 %) until close(). After a permanent failure it is Disconnected, and
     is made again only while it is needed (1 s doubling to 10 s, ± 25 %), or after the next open(). The handshake of a
     new connection ends the former one on the server (CLIENT LIST ID, and CLIENT KILL ID only if the entry has our
@@ -79,6 +80,10 @@ public:
     /// or the attempt to connect, as a Failure::Server from the event loop, and connects again with back-off. \a reason
     /// is a clause for errorString(). Does nothing if there is no connection.
     void reconnect(const QString &reason);
+    /// Ends the present connection before anything else is sent, and connects to \a server: commands without a reply
+    /// end Unknown, and failed() is emitted from the event loop, because \a reason. If the address of \a server is not
+    /// known (see ServerUrl::sentinels), the connection stays Connecting until the next call.
+    void setServer(const ServerUrl &server, const QString &reason);
 
     State state() const;
     Failure failure() const;

@@ -18,6 +18,7 @@ enum class Failure : quint8 {
     Permission,     ///< NOPERM in the handshake, protected mode
     Protocol,       ///< not a valid reply, or over a limit
     Fork,           ///< this process is a child that shares the connection with its parent
+    Service,        ///< the Sentinels do not know the service, or are none
     Server          ///< an error reply in the handshake: LOADING, max number of clients, DB index
 };
 

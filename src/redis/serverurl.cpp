@@ -17,12 +17,22 @@ namespace QtRedis {
 namespace {
 
 constexpr int DefaultPort = 6379;
+constexpr int DefaultSentinelPort = 26379;
 // sizeof(sockaddr_un::sun_path) - 1 on the system with the shortest.
 constexpr qsizetype MaximumSocketPath = 103;
 
 const QLatin1String TcpScheme("redis");
 const QLatin1String TlsScheme("rediss");
 const QLatin1String UnixScheme("unix");
+const QLatin1String TcpSentinelScheme("redis+sentinel");
+const QLatin1String TlsSentinelScheme("rediss+sentinel");
+
+const QString NodeForm = u"host or host:port"_s;
+
+bool isKnownScheme(const QString &scheme)
+{
+    return scheme == TcpScheme || scheme == TlsScheme || scheme == UnixScheme || ServerUrl::isService(scheme);
+}
 
 /*
     "redis://user:12/3@host" has the host "user" and the path "/3@host": where an unescaped
@@ -49,6 +59,31 @@ QString encodedPath(const QString &path)
             encoded += character;
     }
     return encoded;
+}
+
+/// The text of an invalid \a url, which QUrl puts into its error text; empty if that may contain a password.
+QString invalidSource(const QUrl &url)
+{
+    const QLatin1String start("source was \"");
+    const QString reason = url.errorString(); // ends in the whole URL and its parts
+    if (!reason.contains(start) || reason.contains(u'@'))
+        return QString();
+    const qsizetype begin = reason.indexOf(start) + start.size();
+    return reason.mid(begin, reason.indexOf(u'"', begin) - begin);
+}
+
+/// "redis+sentinel://a/s?node=b" for "redis+sentinel://a,b/s"; empty for a URL without a list of hosts.
+QString withoutHostList(const QString &source)
+{
+    static const QRegularExpression list(u"^([a-z+]+://)([^/?#,]+),([^/?#]+)(/[^?#]*)?(\\?[^#]*)?$"_s);
+    const auto match = list.match(source);
+    if (!match.hasMatch())
+        return QString();
+    QStringList items = match.captured(5).mid(1).split(u'&', Qt::SkipEmptyParts);
+    const QStringList others = match.captured(3).split(u',', Qt::SkipEmptyParts);
+    for (const QString &node : others)
+        items.append(QLatin1String("node=") + node);
+    return match.captured(1) + match.captured(2) + match.captured(4) + u'?' + items.join(u'&');
 }
 
 // QUrl's error text contains the whole URL with the password; only its first clause is used.
@@ -95,16 +130,13 @@ QString shownUrl(const QUrl &url)
     if (url.isValid()) {
         // If there is an '@' that was not encoded, the host may be a part of the password.
         const bool mayHaveSecret = url.toString(QUrl::FullyEncoded).contains(u'@');
-        QUrl shown = ServerUrl::withoutSecrets(url);
+        QUrl shown = ServerUrl::withoutSecrets(url).adjusted(QUrl::RemoveQuery);
         if (!url.host().isEmpty())
             shown.setPath(QString()); // as in "redis://user:/password;"
         return mayHaveSecret ? QString() : shown.toString(QUrl::FullyEncoded);
     }
-    const QLatin1String start("source was \"");
-    const QString reason = url.errorString(); // ends in the whole URL and its parts
-    const qsizetype begin = reason.indexOf(start) + start.size();
-    QString shown = reason.mid(begin, reason.indexOf(u'"', begin) - begin);
-    if (!reason.contains(start) || reason.contains(u'@') || !shown.contains(QLatin1String("://")))
+    QString shown = invalidSource(url);
+    if (!shown.contains(QLatin1String("://")))
         return QString();
     // The end may be "user:password", with the host forgotten.
     static const QRegularExpression end(u"[?#]|:(?!//)|[^\\x20-\\x7e]"_s);
@@ -143,6 +175,33 @@ QString withoutEmptySegments(const QString &path)
     return result.isEmpty() ? path : result;
 }
 
+/// \a text is decoded. The host is spelt as QUrl spells that of a URL.
+std::optional<Endpoint> parseNode(QString text, QString *problem)
+{
+    const QUrl node(QLatin1String("redis://") + text.replace(u'%', QLatin1String("%25")), QUrl::StrictMode);
+    const QString host = node.host(QUrl::FullyDecoded);
+    const int port = node.port(DefaultSentinelPort);
+    if (text.contains(u'@'))
+        *problem = u"has a user name or a password; they stand once, before the first host"_s;
+    else if (text.contains(u'/') || text.contains(u'?') || text.contains(u'#'))
+        *problem = u"has more than an address; write "_s + NodeForm;
+    else if (!node.isValid() || host.isEmpty())
+        *problem = u"is not "_s + NodeForm;
+    else if (port < 1 || port > std::numeric_limits<quint16>::max())
+        *problem = u"has no port from 1 to 65535"_s;
+    else
+        return Endpoint{host, quint16(port)};
+    return std::nullopt;
+}
+
+/// A node that cannot be used, for an error. What stands before an '@' may be a secret.
+QString shownNode(const QString &text)
+{
+    const QString shown = text.mid(text.lastIndexOf(u'@') + 1);
+    const bool isPrintable = std::all_of(shown.cbegin(), shown.cend(), [](QChar c) { return c.isPrint(); });
+    return isPrintable ? u"the node \"%1\""_s.arg(shown) : u"a node"_s;
+}
+
 struct Parser
 {
     const QUrl &url;
@@ -162,8 +221,15 @@ private:
     bool parseScheme();
     bool parseUser();
     bool parseAuthority();
+    bool parseService();
     bool parseSocket();
     bool parseQuery();
+    bool addNode(const QString &text);
+    bool setItem(const QString &name, const QString &value);
+    bool failOnStrayAt();
+    bool failOnUnknownItem(const QString &name, bool hasValue, const QStringList &allowed);
+    bool checkSentinelLogin();
+    bool isService() const { return ServerUrl::isService(url.scheme()); }
 };
 
 bool Parser::parse()
@@ -183,10 +249,9 @@ bool Parser::parseScheme()
     const QString meant = meantUrl(url);
     if (!meant.isEmpty())
         return fail(u"it has no scheme; did you mean %1?"_s.arg(meant));
-    if (url.scheme() == TcpScheme || url.scheme() == TlsScheme || url.scheme() == UnixScheme) {
-        server.scheme = url.scheme() == TcpScheme ? ServerUrl::Tcp
-                : url.scheme() == TlsScheme       ? ServerUrl::Tls
-                                                  : ServerUrl::Unix;
+    if (isKnownScheme(url.scheme())) {
+        const bool isTls = url.scheme() == TlsScheme || url.scheme() == TlsSentinelScheme;
+        server.scheme = isTls ? ServerUrl::Tls : url.scheme() == UnixScheme ? ServerUrl::Unix : ServerUrl::Tcp;
         return true;
     }
     if (!url.isValid())
@@ -208,16 +273,33 @@ bool Parser::parseAll()
         return fail(u"it is empty; expected redis://host:port/db"_s);
     if (!parseScheme())
         return false;
+    if (const QString meant = withoutHostList(invalidSource(url)); !meant.isEmpty() && isService())
+        return fail(
+                u"it has a list of hosts; the first one stands there, the others are query items; did you mean %1?"_s
+                        .arg(meant));
+    if (!url.isValid() && isService() && invalidPart(url).startsWith(QLatin1String("the host")))
+        return fail(invalidPart(url) + u" (of several hosts, all but the first are query items: &node=host:port)"_s);
     if (!url.isValid())
         return fail(invalidPart(url));
 
     if (hasStrayAt(url))
-        return fail(u"there is an '@' after the host; a ':', '/', '?', '#' or '@' in user name, "
-                    "password or path must be percent-encoded"_s);
+        return failOnStrayAt();
     if (url.hasFragment())
         return fail(u"it has a fragment ('#'), which has no meaning for a server"_s);
 
     return (server.scheme == ServerUrl::Unix ? parseSocket() : parseAuthority()) && parseUser() && parseQuery();
+}
+
+bool Parser::failOnStrayAt()
+{
+    const auto nodes = QUrlQuery(url).allQueryItemValues(u"node"_s, QUrl::FullyDecoded);
+    const bool isInQuery = !url.path().contains(u'@') && !url.hasFragment();
+    for (const QString &node : nodes) {
+        if (isService() && isInQuery && node.contains(u'@'))
+            return addNode(node);
+    }
+    return fail(u"there is an '@' after the host; a ':', '/', '?', '#' or '@' in user name, "
+                "password or path must be percent-encoded"_s);
 }
 
 bool Parser::parseUser()
@@ -245,14 +327,47 @@ bool Parser::parseAuthority()
     if (!std::all_of(server.host.cbegin(), server.host.cend(), [](QChar c) { return c.isPrint(); }))
         return fail(u"the host has a character that cannot be printed"_s);
 
-    const int port = url.port(DefaultPort);
+    const int port = url.port(isService() ? DefaultSentinelPort : DefaultPort);
     if (port < 1 || port > std::numeric_limits<quint16>::max())
         return fail(u"the port must be a number from 1 to 65535"_s);
     server.port = quint16(port);
 
+    if (isService())
+        return parseService();
     const QString path = url.path(QUrl::FullyEncoded);
     if (path.size() > 1 && !parseDatabase(path.mid(1), &server.database))
         return fail(u"the path must be a database number such as /0"_s);
+    return true;
+}
+
+bool Parser::parseService()
+{
+    const QStringList parts = url.path(QUrl::FullyEncoded).mid(1).split(u'/');
+    if (!decode(parts.first(), &server.service))
+        return fail(u"the name of the service is not UTF-8"_s);
+    if (server.service.isEmpty())
+        return fail(
+                u"it has no service; write the name by which Sentinel knows the master: %1://host:port/mymaster"_s.arg(
+                        url.scheme()));
+    const auto isAllowed = [](QChar c) { return c.isPrint() && !c.isSpace() && c != u'/'; };
+    if (!std::all_of(server.service.cbegin(), server.service.cend(), isAllowed))
+        return fail(u"the name of the service has a space, a '/' or a character that cannot be printed"_s);
+    const bool hasDatabase = parts.size() > 1 && !parts.at(1).isEmpty();
+    if (parts.size() > 2 || (hasDatabase && !parseDatabase(parts.at(1), &server.database)))
+        return fail(u"the path must be a service and perhaps a database number, such as /mymaster/0"_s);
+    server.sentinels = {server.endpoint()};
+    return true;
+}
+
+bool Parser::addNode(const QString &text)
+{
+    QString problem;
+    const auto node = parseNode(text, &problem);
+    if (!node)
+        return fail(shownNode(text) + u' ' + problem);
+    if (server.sentinels.contains(*node))
+        return fail(u"the node \"%1\" occurs twice"_s.arg(node->toString()));
+    server.sentinels.append(*node);
     return true;
 }
 
@@ -279,8 +394,10 @@ bool Parser::parseSocket()
 bool Parser::parseQuery()
 {
     QStringList allowed;
+    if (isService())
+        allowed = {u"node"_s, u"sentinel-user"_s, u"confirm"_s};
     if (server.scheme == ServerUrl::Tls)
-        allowed = {u"ca"_s, u"cert"_s, u"key"_s};
+        allowed += {u"ca"_s, u"cert"_s, u"key"_s};
     else if (server.scheme == ServerUrl::Unix)
         allowed = {u"db"_s};
 
@@ -290,32 +407,59 @@ bool Parser::parseQuery()
         QString name, value;
         if (!decode(item.first, &name) || !decode(item.second, &value))
             return fail(u"the query is not UTF-8"_s);
-        if (!allowed.contains(name)) {
-            const QString known = allowed.isEmpty()
-                    ? u"%1:// takes none"_s.arg(url.scheme())
-                    : u"%1:// takes %2"_s.arg(url.scheme(), allowed.join(QLatin1String(", ")));
-            // An item that no scheme has may be the rest of a password with a '?' in it.
-            const bool ofAnother = QStringList{u"ca"_s, u"cert"_s, u"key"_s, u"db"_s}.contains(name);
-            return fail(ofAnother ? u"the query item \"%1\" is not known; %2"_s.arg(name, known)
-                                  : u"a query item is not known; %1"_s.arg(known));
-        }
-        if (seen.contains(name))
+        if (!allowed.contains(name))
+            return failOnUnknownItem(name, !value.isEmpty(), allowed);
+        if (seen.contains(name) && name != u"node")
             return fail(u"the query item \"%1\" occurs twice"_s.arg(name));
         seen.append(name);
         if (value.isEmpty())
             return fail(u"the query item \"%1\" is empty"_s.arg(name));
-
-        if (name == QLatin1String("ca"))
-            server.caFile = value;
-        else if (name == QLatin1String("cert"))
-            server.certificateFile = value;
-        else if (name == QLatin1String("key"))
-            server.keyFile = value;
-        else if (!parseDatabase(value, &server.database))
-            return fail(u"the query item \"db\" must be a database number such as 0"_s);
+        if (!setItem(name, value))
+            return false;
     }
     if (server.certificateFile.isEmpty() != server.keyFile.isEmpty())
         return fail(u"the query items \"cert\" and \"key\" go together, one is missing"_s);
+    return !isService() || checkSentinelLogin();
+}
+
+bool Parser::failOnUnknownItem(const QString &name, bool hasValue, const QStringList &allowed)
+{
+    const QString known = allowed.isEmpty() ? u"%1:// takes none"_s.arg(url.scheme())
+                                            : u"%1:// takes %2"_s.arg(url.scheme(), allowed.join(QLatin1String(", ")));
+    // An item that no scheme has may be the rest of a password with a '?' in it, unless a service stands before it.
+    static const QRegularExpression word(u"^[A-Za-z-]{1,20}$"_s);
+    const bool ofAnother = QStringList{u"ca"_s, u"cert"_s, u"key"_s, u"db"_s, u"node"_s}.contains(name);
+    const bool isWord = isService() && hasValue && word.match(name).hasMatch();
+    return fail(ofAnother || isWord ? u"the query item \"%1\" is not known; %2"_s.arg(name, known)
+                                    : u"a query item is not known; %1"_s.arg(known));
+}
+
+bool Parser::setItem(const QString &name, const QString &value)
+{
+    if (name == QLatin1String("node"))
+        return addNode(value);
+    if (name == QLatin1String("ca"))
+        server.caFile = value;
+    else if (name == QLatin1String("cert"))
+        server.certificateFile = value;
+    else if (name == QLatin1String("key"))
+        server.keyFile = value;
+    else if (name == QLatin1String("sentinel-user"))
+        server.sentinelUser = value;
+    else if (name == QLatin1String("confirm") && value != u"majority" && value != u"off")
+        return fail(u"the query item \"confirm\" must be majority or off"_s);
+    else if (name == QLatin1String("confirm"))
+        server.confirmsMaster = value == u"majority";
+    else if (!parseDatabase(value, &server.database))
+        return fail(u"the query item \"db\" must be a database number such as 0"_s);
+    return true;
+}
+
+bool Parser::checkSentinelLogin()
+{
+    server.sentinelPassword = qEnvironmentVariable("QDISTLOCK_SENTINEL_PASSWORD");
+    if (!server.sentinelUser.isEmpty() && server.sentinelPassword.isEmpty())
+        return fail(u"it has a sentinel-user, but QDISTLOCK_SENTINEL_PASSWORD is not set"_s);
     return true;
 }
 
@@ -323,7 +467,8 @@ bool Parser::parseQuery()
 
 std::optional<ServerUrl> ServerUrl::parse(const QUrl &url, QString *error, const QStringList &otherSchemes)
 {
-    Parser parser{url, QStringList{TcpScheme, TlsScheme, UnixScheme} + otherSchemes, {}, {}};
+    const QStringList schemes{TcpScheme, TlsScheme, UnixScheme, TcpSentinelScheme, TlsSentinelScheme};
+    Parser parser{url, schemes + otherSchemes, {}, {}};
     if (parser.parse())
         return parser.server;
     if (error)
@@ -331,13 +476,53 @@ std::optional<ServerUrl> ServerUrl::parse(const QUrl &url, QString *error, const
     return std::nullopt;
 }
 
+ServerUrl ServerUrl::atMaster(const Endpoint &endpoint) const
+{
+    ServerUrl master = *this;
+    master.host = endpoint.host;
+    master.port = endpoint.port;
+    master.sentinels.clear();
+    return master;
+}
+
+ServerUrl ServerUrl::atSentinel(const Endpoint &endpoint) const
+{
+    ServerUrl sentinel;
+    sentinel.scheme = scheme;
+    sentinel.host = endpoint.host;
+    sentinel.port = endpoint.port;
+    sentinel.user = sentinelUser;
+    sentinel.password = sentinelPassword;
+    sentinel.caFile = caFile;
+    sentinel.certificateFile = certificateFile;
+    sentinel.keyFile = keyFile;
+    sentinel.isSentinel = true;
+    return sentinel;
+}
+
+bool ServerUrl::isService(const QString &scheme)
+{
+    return scheme == TcpSentinelScheme || scheme == TlsSentinelScheme;
+}
+
 QUrl ServerUrl::withoutSecrets(const QUrl &url)
 {
-    if (url.isValid() && !hasStrayAt(url))
-        return url.adjusted(QUrl::RemoveUserInfo | QUrl::RemoveQuery | QUrl::RemoveFragment);
     QUrl safe;
-    if (const QString scheme = url.scheme(); scheme == TcpScheme || scheme == TlsScheme || scheme == UnixScheme)
-        safe.setScheme(scheme); // in "user:password@host" it is the user
+    if (!url.isValid() || hasStrayAt(url)) {
+        if (isKnownScheme(url.scheme()))
+            safe.setScheme(url.scheme()); // in "user:password@host" it is the user
+        return safe;
+    }
+    safe = url.adjusted(QUrl::RemoveUserInfo | QUrl::RemoveQuery | QUrl::RemoveFragment);
+    QStringList items;
+    const auto nodes = QUrlQuery(url).allQueryItemValues(u"node"_s, QUrl::FullyDecoded);
+    for (const QString &text : nodes) {
+        QString problem;
+        if (const auto node = parseNode(text, &problem))
+            items.append(QLatin1String("node=") + node->toString());
+    }
+    if (isService(url.scheme()) && !items.isEmpty())
+        safe.setQuery(items.join(u'&'));
     return safe;
 }
 
@@ -346,13 +531,20 @@ QUrl ServerUrl::normalized(const QUrl &url)
     const auto server = parse(url, nullptr);
     if (!server)
         return url;
+    QList<Endpoint> nodes = server->sentinels;
+    std::sort(nodes.begin(), nodes.end());
     QUrl normalized = url; // QUrl has normalized scheme and host
     if (server->scheme == Unix) {
         normalized.setHost(QLatin1String("")); // unix:/path is unix:///path
         normalized.setPath(withoutEmptySegments(server->path), QUrl::DecodedMode);
     } else {
-        normalized.setPort(server->port);
-        normalized.setPath(server->database == 0 ? QString() : u'/' + QString::number(server->database));
+        QString path = server->service.isEmpty() ? QString() : u'/' + server->service;
+        if (server->database != 0)
+            path += u'/' + QString::number(server->database);
+        if (!nodes.isEmpty() && nodes.first() != server->endpoint())
+            normalized.setHost(nodes.first().host, QUrl::DecodedMode);
+        normalized.setPort(nodes.isEmpty() ? server->port : nodes.first().port);
+        normalized.setPath(path, QUrl::DecodedMode);
     }
 
     // The password may have come from the environment.
@@ -372,6 +564,10 @@ QUrl ServerUrl::normalized(const QUrl &url)
         if (!value.isEmpty())
             query.append(QLatin1String(name) + u'=' + QString::fromLatin1(QUrl::toPercentEncoding(value, "/")));
     };
+    for (const Endpoint &node : nodes.mid(1))
+        query.append(QLatin1String("node=") + node.toString());
+    add("sentinel-user", server->sentinelUser);
+    add("confirm", server->confirmsMaster ? QString() : u"off"_s);
     add("ca", server->caFile);
     add("cert", server->certificateFile);
     add("key", server->keyFile);
@@ -387,18 +583,15 @@ QString ServerUrl::toDisplayString() const
         const QString shown = u"unix://"_s + encodedPath(path);
         return database == 0 ? shown : shown + u"?db=%1"_s.arg(database);
     }
-    QString shownHost = host;
-    if (host.contains(u':')) {
-        // RFC 6874: the '%' before an address's zone is encoded, or "%1eth0" would be a character and "th0".
-        const qsizetype address = host.indexOf(u'%');
-        shownHost = address < 0 ? host
-                                : host.left(address) + QLatin1String("%25")
-                        + QString::fromLatin1(QUrl::toPercentEncoding(host.mid(address + 1)));
-        shownHost = u'[' + shownHost + u']';
-    }
-    // In one call, because an address may contain a '%'.
-    return u"%1://%2:%3/%4"_s.arg(scheme == Tls ? TlsScheme : TcpScheme, shownHost, QString::number(port),
-                                  QString::number(database));
+    QString text = scheme == Tls ? TlsScheme : TcpScheme;
+    if (isSentinel || !sentinels.isEmpty())
+        text += QLatin1String("+sentinel");
+    text += QLatin1String("://") + endpoint().toString();
+    if (isSentinel)
+        return text;
+    if (!sentinels.isEmpty())
+        text += u'/' + service;
+    return text + u'/' + QString::number(database);
 }
 
 QString ServerUrl::shown(const QByteArray &serverText) const

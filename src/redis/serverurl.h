@@ -3,6 +3,9 @@
 
 #pragma once
 
+#include "redis/endpoint.h"
+
+#include <QtCore/qlist.h>
 #include <QtCore/qstring.h>
 #include <QtCore/qstringlist.h>
 #include <QtCore/qurl.h>
@@ -12,8 +15,9 @@
 namespace QtRedis {
 
 /*!
-    The address of a Redis server and the login, strictly parsed from redis://, rediss:// and unix:// URLs. Thread: a
-    plain value.
+    The address of a Redis server and the login, strictly parsed from redis://, rediss:// and unix:// URLs; or a service
+    and the addresses of the Sentinels that know its master, from redis+sentinel:// and rediss+sentinel:// URLs. Thread:
+    a plain value.
 */
 struct ServerUrl
 {
@@ -28,16 +32,33 @@ struct ServerUrl
     QString password; ///< percent-decoded; from QDISTLOCK_PASSWORD where the URL has none
     QString caFile, certificateFile, keyFile;
 
+    /// Not empty: the server is meant to be the master of this service. While there are `sentinels`, its address is not
+    /// known, and host and port are those of the first Sentinel.
+    QString service;
+    QList<Endpoint> sentinels;
+    QString sentinelUser;
+    QString sentinelPassword;   ///< from QDISTLOCK_SENTINEL_PASSWORD
+    bool confirmsMaster = true; ///< confirm=majority
+    bool isSentinel = false;    ///< the address is that of a Sentinel, see atSentinel()
+
+    Endpoint endpoint() const { return {host, port}; }
+    /// The master of the service, whose address is \a endpoint.
+    ServerUrl atMaster(const Endpoint &endpoint) const;
+    /// One of the service's Sentinels, with their login.
+    ServerUrl atSentinel(const Endpoint &endpoint) const;
+
     /// nullopt, with \a error set, for an invalid URL. The error shows the URL and names the part that is wrong, but
     /// never user name or password; it also lists \a otherSchemes, which the caller accepts.
     static std::optional<ServerUrl> parse(const QUrl &url, QString *error, const QStringList &otherSchemes = {});
-    /// \a url without user name, password and query, fit for logs. If its parts cannot be separated reliably, because
-    /// of an unescaped '/' in the password for instance, only the scheme remains.
+    static bool isService(const QString &scheme);
+    /// \a url without user name, password and query, but with the nodes in it, fit for logs. If its parts cannot be
+    /// separated reliably, because of an unescaped '/' in the password for instance, only the scheme remains.
     static QUrl withoutSecrets(const QUrl &url);
-    /// The canonical spelling of \a url: equal for all URLs with the same result of parse(). It contains the port, but
-    /// neither the database 0 nor a password from QDISTLOCK_PASSWORD. A URL that cannot be used is returned unchanged.
+    /// The canonical spelling of \a url: equal for all URLs with the same result of parse(), whatever the order of the
+    /// nodes. It contains the port, but neither the database 0 nor a password from the environment. A URL that cannot
+    /// be used is returned unchanged.
     static QUrl normalized(const QUrl &url);
-    /// Fit for logs and errors: "redis://host:6379/0".
+    /// Fit for logs and errors: "redis://host:6379/0", "redis+sentinel://host:26379/service/0".
     QString toDisplayString() const;
     /// An error text of the server, made fit for logs and errors: user name and password are replaced. The error code,
     /// which is the first word if it is in capital letters, remains.

@@ -212,6 +212,11 @@ void Subscriber::reconnect()
     d->connection.reconnect(u"connecting again, to the server that the other connection has reached"_s);
 }
 
+void Subscriber::setServer(const ServerUrl &server, const QString &reason)
+{
+    d->connection.setServer(server, reason);
+}
+
 void Subscriber::close()
 {
     d->channels.clear();

@@ -34,6 +34,8 @@ public:
     void check();
     /// Makes the connection again, because the address may lead to another server by now.
     void reconnect();
+    /// As Connection::setServer(): no message of the former server is received any more.
+    void setServer(const ServerUrl &server, const QString &reason);
     /// Ends the connection and forgets the channels.
     void close();
 

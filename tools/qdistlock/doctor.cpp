@@ -470,6 +470,12 @@ int runDoctor(const Invocation &invocation)
                                                     : QDistLock::LockRegistry::defaultServer();
     QString error;
     const auto server = ServerUrl::parse(url, &error);
+    if (server && !server->sentinels.isEmpty()) {
+        DoctorReport report;
+        report.add(DoctorReport::Failure, u"url"_s, session.serverText() + u" is a service of Sentinels"_s,
+                   u"doctor examines one server: give the redis:// or rediss:// URL of the master"_s);
+        return report.finish(session.serverText());
+    }
     if (!server) {
         DoctorReport report;
         report.add(DoctorReport::Failure, u"url"_s, session.serverText() + u" is no server that others can use"_s,

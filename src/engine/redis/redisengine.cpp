@@ -3,12 +3,17 @@
 
 #include "engine/redis/redisengine.h"
 
+#include "base/logging.h"
 #include "engine/protocolconstants.h"
 #include "engine/redis/clientname.h"
+#include "engine/redis/masterconfirmation.h"
 #include "engine/redis/noticemessage.h"
 #include "redis/subscriber.h"
+#include "redis/topology/sentinelwatch.h"
 
 #include <algorithm>
+
+using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
@@ -24,27 +29,34 @@ constexpr int PositionsForInterval = 16;
 constexpr milliseconds LongestPingInterval = 2min;
 /// How often a client checks them in which nobody waits.
 constexpr milliseconds IdlePingInterval = 1min;
+/// What a fail-over takes after the Sentinels' down-after-milliseconds: the vote, the promotion and the first renewal.
+constexpr milliseconds FailOverTime = 3s;
 
 } // namespace
 
 RedisEngine::RedisEngine(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &client,
                          QObject *parent)
     : LockEngine(client, parent)
+    , m_server(server)
     , m_channel(Protocol::Channels + clientId())
     , m_lane(server, clock, clientId(), [this] { return need().connection; })
     , m_clock(clock)
 {
     connect(&m_lane, &RedisLane::stateChanged, this, &RedisEngine::laneStateChanged);
     connect(&m_lane, &RedisLane::failed, this, &LockEngine::failed);
-    connect(&m_lane, &RedisLane::handedOver, this, &LockEngine::handedOver);
+    connect(&m_lane, &RedisLane::handedOver, this, &RedisEngine::handedOverByMaster);
     connect(&m_lane, &RedisLane::readEnded, this, &LockEngine::processed);
     // After the first reply, so that the first lock does not wait for a second connection.
     connect(&m_lane, &RedisLane::replied, this, &RedisEngine::subscribe);
     connect(&m_lane, &RedisLane::waiterPolled, this, &RedisEngine::waiterPolled);
+    if (!server.sentinels.isEmpty())
+        watchMaster();
 }
 
 RedisEngine::~RedisEngine()
 {
+    m_confirmation.reset();
+    m_watch.reset();
     if (m_subscriber) { // outlives the lane, whose destructor may run a nested event loop of the application
         m_subscriber->disconnect();
         m_subscriber->setNeeded(nullptr);
@@ -93,13 +105,94 @@ void RedisEngine::uncork()
         m_replicaLane->uncork();
 }
 
+void RedisEngine::watchMaster()
+{
+    m_watch = std::make_unique<QtRedis::SentinelWatch>(m_server);
+    m_watch->setClientName(ClientName{clientId(), {}}.toByteArray());
+    m_watch->setNeeded([this] { return m_lane.isNeeded(); });
+    if (m_server.confirmsMaster)
+        m_confirmation = std::make_unique<MasterConfirmation>(m_watch.get());
+    connect(m_watch.get(), &QtRedis::SentinelWatch::masterChanged, this, &RedisEngine::masterChanged);
+    connect(m_watch.get(), &QtRedis::SentinelWatch::failed, this, &LockEngine::failed);
+    connect(&m_lane, &RedisLane::failed, m_watch.get(), &QtRedis::SentinelWatch::askAgain);
+}
+
+void RedisEngine::masterChanged()
+{
+    const auto &master = m_watch->master();
+    const QtRedis::ServerUrl server = master ? m_server.atMaster(master->endpoint) : m_server;
+    const QString reason = master
+            ? u"the Sentinels name %1 as the master of \"%2\", connecting to it"_s.arg(master->endpoint.toString(),
+                                                                                       m_server.service)
+            : u"a Sentinel has reported another master of \"%1\", asking for its address"_s.arg(m_server.service);
+    m_hasMoved = true;
+    if (m_subscriber)
+        m_subscriber->setServer(server, reason);
+    if (m_replicaLane)
+        m_replicaLane->setServer(server, reason);
+    m_lane.setServer(server, reason);
+}
+
+void RedisEngine::open()
+{
+    m_lane.open();
+    if (m_watch)
+        m_watch->open();
+}
+
+EngineError RedisEngine::error() const
+{
+    if (m_watch && !m_watch->master() && m_watch->failure() != QtRedis::Failure::None)
+        return RedisErrors::ofFailure(m_watch->failure(), m_watch->errorString());
+    EngineError error = m_lane.error();
+    if (m_hasMoved && m_watch && m_watch->master() && error.code == DistributedLock::ConnectionError) {
+        error.text +=
+                u" Its Sentinels name this address as the master of \"%1\"; if it cannot be reached from here, set "
+                "replica-announce-ip on the servers to one that can."_s.arg(m_server.service);
+    }
+    return error;
+}
+
+void RedisEngine::warnOfShortLease(milliseconds lease)
+{
+    if (!m_watch->master() || m_isLeaseWarned)
+        return;
+    const milliseconds failOver = m_watch->master()->downAfter + FailOverTime;
+    if (lease * 2 / 3 >= failOver)
+        return;
+    m_isLeaseWarned = true;
+    qCWarning(lcLock,
+              "The Sentinels of \"%ls\" wait %lld ms before they replace a master (down-after-milliseconds), so a "
+              "lease of "
+              "%lld ms does not survive a fail-over; use one of at least %lld ms, or a smaller down-after-milliseconds",
+              qUtf16Printable(m_server.service), qint64(m_watch->master()->downAfter.count()), qint64(lease.count()),
+              qint64((failOver * 3 / 2).count()));
+}
+
+bool RedisEngine::isMasterTrusted() const
+{
+    return !m_confirmation || m_watch->isAgreed();
+}
+
+// What a server that may not be the master says is a hint only: the waiter asks.
+void RedisEngine::handedOverByMaster(const Handover &handover)
+{
+    if (isMasterTrusted())
+        Q_EMIT handedOver(handover);
+    else
+        Q_EMIT noticed(Grant, Token::sequenceOf(handover.token), 0ms);
+}
+
 void RedisEngine::laneStateChanged()
 {
     if (m_lane.isReady() && m_subscriber) {
         // After a fail-over the other connection may still lead to the server that was demoted, or be cut off.
-        m_subscriber->reconnect();
+        if (!m_hasMoved)
+            m_subscriber->reconnect();
         m_subscriber->subscribe(m_channel); // after a permanent failure it waits for this
     }
+    if (m_lane.isReady())
+        m_hasMoved = false;
     Q_EMIT stateChanged();
 }
 
@@ -116,6 +209,10 @@ bool RedisEngine::canBeWoken(const LockId &) const
 
 void RedisEngine::acquire(const Acquire &operation, Completion completion)
 {
+    if (m_watch)
+        warnOfShortLease(operation.lease);
+    if (m_confirmation)
+        completion = m_confirmation->ofAcquire(std::move(completion));
     if (operation.replicas.minimum == 0)
         return m_lane.acquire(operation, std::move(completion));
     makeReplicaLane();
@@ -125,6 +222,8 @@ void RedisEngine::acquire(const Acquire &operation, Completion completion)
 void RedisEngine::renew(const LockId &lock, const QByteArray &token, milliseconds lease, const Replicas &replicas,
                         Completion completion)
 {
+    if (m_confirmation)
+        completion = m_confirmation->ofRenewal(std::move(completion));
     if (replicas.minimum == 0)
         return m_lane.renew(lock, token, lease, std::move(completion));
     makeReplicaLane();
@@ -238,7 +337,7 @@ void RedisEngine::messageReceived(const QByteArray &payload)
     if (message->notice == Grant)
         m_lane.served(message->sequence);
     if (const auto handover = provenHandover(*message)) {
-        Q_EMIT handedOver(*handover);
+        handedOverByMaster(*handover);
         return;
     }
     Q_EMIT noticed(message->notice, message->sequence, std::max(message->delay, 0ms));

@@ -10,15 +10,17 @@
 #include <memory>
 
 namespace QtRedis {
+class SentinelWatch;
 class Subscriber;
-}
+} // namespace QtRedis
 
 namespace QDistLock {
 
+class MasterConfirmation;
 struct NoticeMessage;
 
 /// Locks kept by one Redis master: a lane for commands, another for those that replicas must confirm, and a connection
-/// for the messages to this client.
+/// for the messages to this client. If the server is a service of Sentinels, all of them follow its master.
 class RedisEngine : public LockEngine
 {
     Q_OBJECT
@@ -28,9 +30,9 @@ public:
                 QObject *parent = nullptr);
     ~RedisEngine() override;
 
-    void open() override { m_lane.open(); }
+    void open() override;
     State state() const override { return m_lane.state(); }
-    EngineError error() const override { return m_lane.error(); }
+    EngineError error() const override;
     QString unsupported(const LockOptions &) const override { return QString(); }
     void cork() override;
     void uncork() override;
@@ -54,6 +56,12 @@ public:
     void forceRelease(const LockId &lock, qint64 fencingToken, Completion completion) override;
 
 private:
+    void watchMaster();
+    void masterChanged();
+    void warnOfShortLease(std::chrono::milliseconds lease);
+    void handedOverByMaster(const Handover &handover);
+    /// Nobody doubts that the server is the master.
+    bool isMasterTrusted() const;
     void laneStateChanged();
     void makeReplicaLane();
     void waiterPolled();
@@ -62,7 +70,12 @@ private:
     void messageReceived(const QByteArray &payload);
     std::optional<Handover> provenHandover(const NoticeMessage &message) const;
 
-    const QByteArray m_channel; ///< messages to this client are published there
+    const QtRedis::ServerUrl m_server;
+    const QByteArray m_channel;                         ///< messages to this client are published there
+    std::unique_ptr<QtRedis::SentinelWatch> m_watch;    ///< null unless the server is a service of Sentinels
+    std::unique_ptr<MasterConfirmation> m_confirmation; ///< null if the Sentinels are not asked to confirm the master
+    bool m_hasMoved = false;                            ///< to another server, which the lane has not reached yet
+    bool m_isLeaseWarned = false;
     /// Null until there is something to listen for. Destroyed after the lane, whose last commands are sent first.
     std::unique_ptr<QtRedis::Subscriber> m_subscriber;
     RedisLane m_lane;

@@ -34,19 +34,20 @@ DistributedLock::Error errorOf(QtRedis::Failure failure)
         return DistributedLock::PermissionError;
     case QtRedis::Failure::Protocol:
         return DistributedLock::ProtocolError;
+    case QtRedis::Failure::Service:
     case QtRedis::Failure::Server:
         return DistributedLock::ServerError;
     }
     return DistributedLock::ConnectionError;
 }
 
-EngineError ofFailure(QtRedis::Failure failure, const QString &text)
+} // namespace
+
+EngineError RedisErrors::ofFailure(QtRedis::Failure failure, const QString &text)
 {
     return QtRedis::isPermanent(failure) ? EngineError::permanent(errorOf(failure), text)
                                          : EngineError::passing(errorOf(failure), text);
 }
-
-} // namespace
 
 EngineError RedisErrors::ofConnection() const
 {

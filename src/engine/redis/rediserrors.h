@@ -20,6 +20,8 @@ public:
     {
     }
 
+    /// \a text says why something failed for the reason \a failure.
+    static EngineError ofFailure(QtRedis::Failure failure, const QString &text);
     /// Why the connection is not Ready; NoError if it has not failed.
     EngineError ofConnection() const;
     /// Of a command without a reply, or with an error reply.

@@ -46,6 +46,8 @@ public:
     bool isReady() const { return m_connection.state() == QtRedis::Connection::Ready; }
     EngineError error() const { return m_errors.ofConnection(); }
     const QtRedis::ServerUrl &server() const { return m_connection.server(); }
+    /// As QtRedis::Connection::setServer().
+    void setServer(const QtRedis::ServerUrl &server, const QString &reason) { m_connection.setServer(server, reason); }
     qint64 connectionId() const { return m_connection.id(); }
     /// A lock or an abandoned token needs the connection.
     bool isNeeded() const { return m_isNeeded() || m_abandoned.needConnection(); }

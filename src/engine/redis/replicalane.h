@@ -39,6 +39,8 @@ public:
     void acquire(const LockEngine::Acquire &operation, LockEngine::Completion completion);
     void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
                const LockEngine::Replicas &replicas, LockEngine::Completion completion);
+    /// As QtRedis::Connection::setServer().
+    void setServer(const QtRedis::ServerUrl &server, const QString &reason) { m_lane.setServer(server, reason); }
     void cork() { m_isCorked = true; }
     void uncork();
     bool isReading() const { return m_lane.isReading(); }

@@ -23,13 +23,16 @@ class tst_ServerUrl : public QObject
     Q_OBJECT
 
 private Q_SLOTS:
-    void init() { qunsetenv("QDISTLOCK_PASSWORD"); }
-    void cleanupTestCase() { qunsetenv("QDISTLOCK_PASSWORD"); }
+    void init();
+    void cleanupTestCase() { init(); }
 
     void accepts_data();
     void accepts();
     void refuses_data();
     void refuses();
+    void services_data();
+    void services();
+    void sentinelLogin();
     void tlsFiles();
     void passwordFromEnvironment();
     void userWithPasswordFromEnvironment();
@@ -43,6 +46,12 @@ private Q_SLOTS:
     void shownErrors_data();
     void shownErrors();
 };
+
+void tst_ServerUrl::init()
+{
+    qunsetenv("QDISTLOCK_PASSWORD");
+    qunsetenv("QDISTLOCK_SENTINEL_PASSWORD");
+}
 
 void tst_ServerUrl::accepts_data()
 {
@@ -129,7 +138,8 @@ void tst_ServerUrl::refuses_data()
     row(text("localhost"), "did you mean redis://localhost?");
     row(text("//localhost"), "did you mean redis://localhost?");
     row(text("http://h"),
-        "\"http://h\" cannot be used: the scheme \"http\" is not supported; use redis, rediss, unix or memory");
+        "\"http://h\" cannot be used: the scheme \"http\" is not supported; use redis, rediss, unix, redis+sentinel, "
+        "rediss+sentinel or memory");
     row(text("redisss://h"), "scheme \"redisss\"");
     row(text("localhost:6379"), "did you mean redis://localhost:6379?");
     row(text("127.0.0.1:6379"), "did you mean redis://127.0.0.1:6379?");
@@ -205,6 +215,110 @@ void tst_ServerUrl::refuses_data()
     row(text("unix:///run/r.sock?db=1&db=2"), "\"db\"");
     row(text("unix:///run/r.sock?ca=/x"), "query item \"ca\"");
     row(text("unix:///run/r.sock#f"), "fragment");
+    // Lists of hosts are lost in a QUrl, but its error text has them.
+    row(text("redis+sentinel://a:1,b:2/s"), "did you mean redis+sentinel://a:1/s?node=b:2?");
+    row(text("redis+sentinel://a,b,c:3/s/2?confirm=off"),
+        "did you mean redis+sentinel://a/s/2?confirm=off&node=b&node=c:3?");
+    row(text("rediss+sentinel://[::1]:1,[::2]:2/s"), "did you mean rediss+sentinel://[::1]:1/s?node=[::2]:2?");
+    row(text("redis+sentinel://u5er:c4n4ry@a:1,b:2/s"), "&node=host:port");
+    row(text("redis+sentinel://a b/s"), "&node=host:port");
+    row(text("redis+sentinel://"), "host");
+    row(text("redis+sentinel:///s"), "host");
+    row(text("redis+sentinel://a"), "it has no service; write");
+    row(text("redis+sentinel://a/"), "it has no service");
+    row(text("redis+sentinel://a//0"), "it has no service");
+    row(text("redis+sentinel://a/s/x"), "a service and perhaps a database number");
+    row(text("redis+sentinel://a/s/0/1"), "a service and perhaps a database number");
+    row(text("redis+sentinel://a/my%20s"), "the name of the service");
+    row(text("redis+sentinel://a/%FF"), "the name of the service");
+    row(text("redis+sentinel://a:0/s"), "the port");
+    row(text("redis+sentinel://a/s?node=a"), "the node \"a:26379\" occurs twice");
+    row(text("redis+sentinel://a:1/s?node=b:2&node=B:2"), "the node \"b:2\" occurs twice");
+    row(text("redis+sentinel://a/s?node=b:0"), "the node \"b:0\" has no port from 1 to 65535");
+    row(text("redis+sentinel://a/s?node=b:x"), "the node \"b:x\" is not host or host:port");
+    row(text("redis+sentinel://a/s?node=b:70000"), "the node \"b:70000\" is not host or host:port");
+    row(text("redis+sentinel://a/s?node=:1"), "the node \":1\" is not host or host:port");
+    row(text("redis+sentinel://a/s?node=b,c"), "the node \"b,c\" is not host or host:port");
+    row(text("redis+sentinel://a/s?node=b:1/0"), "the node \"b:1/0\" has more than an address");
+    row(text("redis+sentinel://a/s?node=u5er:c4n4ry@b:1"), "the node \"b:1\" has a user name or a password");
+    row(text("redis+sentinel://a/s?node=u5er%40b:1"), "the node \"b:1\" has a user name or a password");
+    row(text("redis+sentinel://a/s?node="), "query item \"node\" is empty");
+    row(text("redis+sentinel://a/s?x=c4n@b"), "percent-encoded");
+    row(text("redis+sentinel://a/s?nodes=b"), "the query item \"nodes\" is not known; redis+sentinel:// takes node, ");
+    row(text("redis+sentinel://a/s?ca=/x"), "the query item \"ca\" is not known");
+    row(text("redis+sentinel://a/s?c4n4ry"), "a query item is not known");
+    row(text("redis+sentinel://a/s?confirm=on"), "\"confirm\" must be majority or off");
+    row(text("redis+sentinel://a/s?confirm=off&confirm=off"), "\"confirm\" occurs twice");
+    row(text("redis+sentinel://a/s?sentinel-user=u5er"), "QDISTLOCK_SENTINEL_PASSWORD is not set");
+    row(text("rediss+sentinel://a/s?cert=/c"), "\"key\"");
+    row(text("redis://a/0?node=b"), "the query item \"node\" is not known");
+    row(text("redis+sentinel://u5er@a/s"), "password");
+    row(text("redis+sentinel://u5er:12/c4n4ry@h/s"), "percent-encoded");
+}
+
+void tst_ServerUrl::services_data()
+{
+    QTest::addColumn<QString>("url");
+    QTest::addColumn<QStringList>("nodes");
+    QTest::addColumn<QString>("service");
+    QTest::addColumn<int>("database");
+    QTest::addColumn<bool>("confirms");
+    QTest::addColumn<QString>("display");
+    const auto row = [](const char *url, const QStringList &nodes, const char *service, int database, bool confirms,
+                        const char *display) {
+        QTest::newRow(url) << QString::fromUtf8(url) << nodes << QString::fromUtf8(service) << database << confirms
+                           << QString::fromUtf8(display);
+    };
+    row("redis+sentinel://a/mymaster", {u"a:26379"_s}, "mymaster", 0, true, "redis+sentinel://a:26379/mymaster/0");
+    row("redis+sentinel://A:1/m.y-m_1/3?node=b&node=[::1]:3&node=c%3A4",
+        {u"a:1"_s, u"b:26379"_s, u"[::1]:3"_s, u"c:4"_s}, "m.y-m_1", 3, true, "redis+sentinel://a:1/m.y-m_1/3");
+    row("rediss+sentinel://a/s/?confirm=off&ca=/c", {u"a:26379"_s}, "s", 0, false, "rediss+sentinel://a:26379/s/0");
+    row("redis+sentinel://a/s?confirm=majority&node=[fe80::1%25eth0]:7", {u"a:26379"_s, u"[fe80::1%25eth0]:7"_s}, "s",
+        0, true, "redis+sentinel://a:26379/s/0");
+}
+
+void tst_ServerUrl::services()
+{
+    QFETCH(QString, url);
+    QFETCH(QString, service);
+    QFETCH(QStringList, nodes);
+    QFETCH(int, database);
+    QFETCH(bool, confirms);
+    QFETCH(QString, display);
+    QString error;
+    const auto server = ServerUrl::parse(toUrl(url), &error);
+    QVERIFY2(server, qPrintable(error));
+    QStringList found;
+    for (const Endpoint &node : server->sentinels)
+        found.append(node.toString());
+    QCOMPARE(found, nodes);
+    QCOMPARE(server->service, service);
+    QCOMPARE(server->database, database);
+    QCOMPARE(server->confirmsMaster, confirms);
+    QCOMPARE(server->toDisplayString(), display);
+}
+
+/// The addresses of the master and the Sentinels have their own login.
+void tst_ServerUrl::sentinelLogin()
+{
+    qputenv("QDISTLOCK_SENTINEL_PASSWORD", "c4n4ry");
+    QString error;
+    const auto server = ServerUrl::parse(toUrl(u"rediss+sentinel://u:p@a/s/4?sentinel-user=w&ca=/ca"_s), &error);
+    QVERIFY2(server, qPrintable(error));
+    const ServerUrl sentinel = server->atSentinel({u"::1"_s, 7});
+    QCOMPARE(sentinel.user, u"w"_s);
+    QCOMPARE(sentinel.password, u"c4n4ry"_s);
+    QCOMPARE(sentinel.database, 0);
+    QCOMPARE(sentinel.caFile, u"/ca"_s);
+    QCOMPARE(sentinel.toDisplayString(), u"rediss+sentinel://[::1]:7"_s);
+    const ServerUrl master = server->atMaster({u"m"_s, 8});
+    QCOMPARE(master.user, u"u"_s);
+    QCOMPARE(master.password, u"p"_s);
+    QCOMPARE(master.database, 4);
+    QCOMPARE(master.caFile, u"/ca"_s);
+    QCOMPARE(master.toDisplayString(), u"rediss://m:8/4"_s);
+    QVERIFY(!ServerUrl::normalized(toUrl(u"redis+sentinel://a/s?sentinel-user=w"_s)).toString().contains(u"c4n4ry"_s));
+    QVERIFY(!ServerUrl::withoutSecrets(toUrl(u"redis+sentinel://a/s?sentinel-user=w"_s)).toString().contains(u"w"_s));
 }
 
 void tst_ServerUrl::refuses()
@@ -291,6 +405,11 @@ void tst_ServerUrl::withoutSecrets_data()
     row("unix:////run/a", "unix:////run/a");
     row("memory:name", "memory:name");
     row("redis+sentinel://u:p@h/s/0", "redis+sentinel://h/s/0");
+    row("redis+sentinel://u:p@h/s?node=b:1&sentinel-user=x&node=[::1]:2&confirm=off",
+        "redis+sentinel://h/s?node=b:1&node=[::1]:2");
+    row("redis+sentinel://u:p@h/s?node=x%40b:1&node=c", "redis+sentinel://h/s?node=c:26379");
+    row("redis+sentinel://h/s?node=x@b:1", "redis+sentinel:");
+    row("redis://h?node=b", "redis://h");
     row("redis://u:12/34@h", "redis:");
     row("redis://u:p#x@h", "");
 }
@@ -335,6 +454,12 @@ void tst_ServerUrl::normalized_data()
     row("unix:///run/..a/...", {});
     row("unix:///run/../a", {"unix://///run/../a"}); // run may be a link
     row("unix:///run/%25%3F%23", {});
+    row("redis+sentinel://a:1/s?node=b:26379&node=c:3",
+        {"redis+sentinel://c:3/s/0?node=a:1&node=b", "redis+sentinel://B/s/?node=c:3&node=A:1",
+         "redis+sentinel://a:1/s?node=c%3A3&node=b:26379&confirm=majority"});
+    row("redis+sentinel://u:p@[::1]:1/s/2?node=b:26379&confirm=off",
+        {"redis+sentinel://u:p@b/s/2?confirm=off&node=[::1]:1"});
+    row("rediss+sentinel://a:26379/s?ca=/a.pem", {"rediss+sentinel://a/s/00?ca=/a.pem"});
     // What cannot be used stays as it is.
     for (const char *url : {"", "redis:", "redis://", "redis://h:0", "redis://h/x", "redis://h?a=b", "redis://u@h",
                             "unix://h/a", "unix:a", "http://h", "redis://h#f", "memory:a"}) {

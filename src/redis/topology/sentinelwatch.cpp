@@ -1,0 +1,657 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "redis/topology/sentinelwatch.h"
+
+#include "redis/connection.h"
+#include "redis/logging.h"
+#include "redis/subscriber.h"
+
+#include <QtCore/qpointer.h>
+#include <QtCore/qrandom.h>
+#include <QtCore/qset.h>
+#include <QtCore/qtimer.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+using namespace Qt::StringLiterals;
+
+namespace QtRedis {
+
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+/// For connecting to a Sentinel, and for each answer.
+constexpr milliseconds AnswerTimeout = 500ms;
+/// After the first answer of a round, for those of the others.
+constexpr milliseconds MajorityTimeout = 500ms;
+constexpr milliseconds ShortestPause = 100ms; ///< before they are asked again; up to three times as long
+constexpr milliseconds LongestPause = 700ms;
+constexpr int SlowPause = 5; ///< times as long, where somebody has to change a setting
+constexpr milliseconds LongestDownAfter = 24h;
+/// Bounds for what a Sentinel says about the others.
+constexpr size_t MostSentinels = 32;
+constexpr int MostOthers = 1000;
+
+const QByteArray SwitchChannel = QByteArrayLiteral("+switch-master");
+
+std::optional<Endpoint> parseEndpoint(const QByteArray &host, const QByteArray &port)
+{
+    bool ok = false;
+    const quint16 number = port.toUShort(&ok);
+    if (host.isEmpty() || !ok || number == 0)
+        return std::nullopt;
+    return Endpoint{QString::fromUtf8(host), number};
+}
+
+/// The names and values that a Sentinel returns for one server.
+using Fields = QHash<QByteArray, QByteArray>;
+
+Fields toFields(const Reply &reply)
+{
+    Fields fields;
+    for (qsizetype i = 0; i + 1 < reply.elements.size(); i += 2)
+        fields.insert(reply.elements[i].text, reply.elements[i + 1].text);
+    return fields;
+}
+
+} // namespace
+
+class SentinelWatch::Private
+{
+public:
+    /// What one Sentinel said.
+    struct Answer
+    {
+        enum Kind : quint8 { Pending, Named, Failed };
+        Kind kind = Pending;
+        Master master;                   ///< Named
+        Failure failure = Failure::None; ///< Failed
+        QString problem;                 ///< Failed: a clause
+    };
+    using Handler = std::function<void(const Answer &)>;
+
+    struct Sentinel
+    {
+        explicit Sentinel(const ServerUrl &server)
+            : id(server.endpoint().toString().toUtf8())
+            , connection(server)
+        {
+        }
+        QByteArray id; ///< its run id; its address until that is known, and if it has none
+        int others = 0;
+        Answer answer; ///< in the present round
+        Connection connection;
+        std::unique_ptr<Subscriber> subscriber; ///< once it has named a master
+    };
+
+    /// One confirm().
+    struct Question
+    {
+        Master master;
+        QSet<QByteArray> agreeing; ///< ids
+        QSet<QByteArray> answering;
+        size_t outstanding = 0;
+        Verdict verdict;
+    };
+
+    Private(SentinelWatch *watch, const ServerUrl &serviceUrl);
+
+    void add(const Endpoint &endpoint);
+    /// True if there was a new one.
+    bool addListed();
+    void startRound();
+    void ask(Sentinel *sentinel);
+    void requestMaster(Sentinel *sentinel, Handler handler);
+    void masterReplied(Sentinel *sentinel, const CommandResult &result, const Handler &handler);
+    void requestAddress(Sentinel *sentinel, const Master &master, const Handler &handler);
+    Answer failedAnswer(const Sentinel &sentinel, const CommandResult &result) const;
+    void listReplied(const Sentinel &sentinel, const CommandResult &result);
+    void answered(Sentinel *sentinel, const Answer &answer);
+    void checkRound();
+    void decide();
+    /// \a agreed: a majority has named it.
+    void adopt(const Master &found, bool agreed);
+    void listen(Sentinel *sentinel);
+    void switchReported(const Sentinel *sentinel, const QByteArray &payload);
+    void fail(Failure why, const QString &clause);
+    void failWithoutMaster();
+    void askLater(bool slowly);
+    void checkQuestion(const std::shared_ptr<Question> &question);
+    QString problemOf(const Question &question) const;
+    void endQuestions(const QString &problem);
+
+    bool needsRound() const { return !master && !isAsking; }
+    qsizetype voters() const;
+    qsizetype majority() const { return voters() / 2 + 1; }
+    /// The ids of those that named \a candidate in this round.
+    QSet<QByteArray> namers(const Master &candidate) const;
+
+    SentinelWatch *const q;
+    const ServerUrl service;
+    QByteArray clientName;
+    std::function<bool()> isNeeded;
+    std::vector<std::unique_ptr<Sentinel>> sentinels;
+    qsizetype configured = 0;                      ///< those of the URL, which come first
+    QList<std::pair<Endpoint, QByteArray>> listed; ///< others, with their ids
+
+    std::optional<Master> master;
+    Master lastMaster; ///< its epoch is the greatest that was seen
+    bool isAgreed = false;
+    bool isAsking = false;              ///< a round has begun
+    bool isDisputed = false;            ///< the last round failed although masters were named
+    const Sentinel *reporter = nullptr; ///< of +switch-master: the round waits for its answer
+    int pauses = 0;                     ///< since the master was found last
+    Failure failure = Failure::None;
+    QString errorString;
+    QTimer majorityTimer;
+    QTimer askTimer;
+    QList<std::shared_ptr<Question>> questions;
+};
+
+SentinelWatch::Private::Private(SentinelWatch *watch, const ServerUrl &serviceUrl)
+    : q(watch)
+    , service(serviceUrl)
+{
+    majorityTimer.setSingleShot(true);
+    majorityTimer.setInterval(MajorityTimeout);
+    askTimer.setSingleShot(true);
+    QObject::connect(&majorityTimer, &QTimer::timeout, q, [this] { decide(); });
+    QObject::connect(&askTimer, &QTimer::timeout, q, [this] {
+        if (isNeeded && isNeeded())
+            startRound();
+    });
+    for (const Endpoint &endpoint : serviceUrl.sentinels)
+        add(endpoint);
+    configured = serviceUrl.sentinels.size();
+}
+
+void SentinelWatch::Private::add(const Endpoint &endpoint)
+{
+    Sentinel *const sentinel = sentinels.emplace_back(std::make_unique<Sentinel>(service.atSentinel(endpoint))).get();
+    Connection *const connection = &sentinel->connection;
+    connection->setConnectTimeout(AnswerTimeout);
+    connection->setClientName(clientName);
+    connection->setNeeded([this] { return isNeeded && isNeeded(); });
+    QObject::connect(connection, &Connection::stateChanged, q, [this, sentinel] {
+        if (sentinel->connection.state() == Connection::Ready)
+            ask(sentinel);
+    });
+    QObject::connect(connection, &Connection::failed, q, [this, sentinel] {
+        QString problem = sentinel->connection.errorString();
+        if (problem.endsWith(u'.'))
+            problem.chop(1);
+        answered(sentinel, {Answer::Failed, {}, sentinel->connection.failure(), problem});
+    });
+}
+
+// A Sentinel of the URL may be listed under another name of its host. Its id tells, once it has answered.
+bool SentinelWatch::Private::addListed()
+{
+    const size_t before = sentinels.size();
+    const auto entries = std::exchange(listed, {});
+    for (const auto &[endpoint, id] : entries) {
+        const bool isKnown = std::any_of(sentinels.begin(), sentinels.end(), [&](const auto &known) {
+            return known->id == id || known->connection.server().endpoint() == endpoint;
+        });
+        if (isKnown || sentinels.size() >= MostSentinels)
+            continue;
+        add(endpoint);
+        sentinels.back()->id = id;
+        ask(sentinels.back().get());
+    }
+    return sentinels.size() > before;
+}
+
+// Asking
+
+void SentinelWatch::Private::startRound()
+{
+    askTimer.stop();
+    majorityTimer.stop();
+    isAsking = true;
+    for (const auto &sentinel : sentinels)
+        sentinel->answer = {};
+    for (const auto &sentinel : sentinels)
+        ask(sentinel.get());
+}
+
+void SentinelWatch::Private::ask(Sentinel *sentinel)
+{
+    Connection &connection = sentinel->connection;
+    if (connection.state() != Connection::Ready) {
+        connection.open(); // stateChanged() continues
+        return;
+    }
+    connection.send({"SENTINEL", "MYID"}, AnswerTimeout, [sentinel](const CommandResult &result) {
+        if (result.outcome == CommandResult::Replied && result.reply.type == Reply::Bulk)
+            sentinel->id = result.reply.text;
+    });
+    connection.send({"SENTINEL", "SENTINELS", service.service.toUtf8()}, AnswerTimeout,
+                    [this, sentinel](const CommandResult &result) { listReplied(*sentinel, result); });
+    requestMaster(sentinel, [this, sentinel](const Answer &answer) { answered(sentinel, answer); });
+}
+
+void SentinelWatch::Private::requestMaster(Sentinel *sentinel, Handler handler)
+{
+    sentinel->connection.send({"SENTINEL", "MASTER", service.service.toUtf8()}, AnswerTimeout,
+                              [this, sentinel, handler = std::move(handler)](const CommandResult &result) {
+                                  masterReplied(sentinel, result, handler);
+                              });
+}
+
+void SentinelWatch::Private::masterReplied(Sentinel *sentinel, const CommandResult &result, const Handler &handler)
+{
+    if (result.outcome != CommandResult::Replied || result.reply.isError()) {
+        handler(failedAnswer(*sentinel, result));
+        return;
+    }
+    const Fields fields = toFields(result.reply);
+    const auto endpoint = parseEndpoint(fields.value("ip"), fields.value("port"));
+    bool hasEpoch = false;
+    const qint64 epoch = fields.value("config-epoch").toLongLong(&hasEpoch);
+    if (!endpoint || !hasEpoch || epoch < 0) {
+        const QString name = sentinel->connection.server().toDisplayString();
+        handler({Answer::Failed, {}, Failure::Protocol, u"%1 sent an unexpected reply to SENTINEL MASTER"_s.arg(name)});
+        return;
+    }
+    sentinel->others = std::clamp(fields.value("num-other-sentinels").toInt(), 0, MostOthers);
+    const milliseconds downAfter(fields.value("down-after-milliseconds").toInt());
+    const Master named{*endpoint, epoch, std::clamp<milliseconds>(downAfter, 0ms, LongestDownAfter)};
+    // The Sentinel that leads a fail-over has the new epoch before it shows the new address here.
+    if (fields.value("flags").split(',').contains("failover_in_progress"))
+        requestAddress(sentinel, named, handler);
+    else
+        handler({Answer::Named, named, Failure::None, {}});
+}
+
+// This address is never older than the epoch that was read before it.
+void SentinelWatch::Private::requestAddress(Sentinel *sentinel, const Master &named, const Handler &handler)
+{
+    sentinel->connection.send({"SENTINEL", "GET-MASTER-ADDR-BY-NAME", service.service.toUtf8()}, AnswerTimeout,
+                              [this, sentinel, named, handler](const CommandResult &result) {
+                                  const QList<Reply> &parts = result.reply.elements;
+                                  const auto endpoint = parts.size() == 2 ? parseEndpoint(parts[0].text, parts[1].text)
+                                                                          : std::nullopt;
+                                  if (endpoint)
+                                      handler({Answer::Named, {*endpoint, named.epoch, named.downAfter}, {}, {}});
+                                  else
+                                      handler(failedAnswer(*sentinel, result));
+                              });
+}
+
+SentinelWatch::Private::Answer SentinelWatch::Private::failedAnswer(const Sentinel &sentinel,
+                                                                    const CommandResult &result) const
+{
+    const auto failed = [](Failure why, const QString &problem) { return Answer{Answer::Failed, {}, why, problem}; };
+    const ServerUrl &server = sentinel.connection.server();
+    const QString name = server.endpoint().toString();
+    if (result.outcome != CommandResult::Replied)
+        return failed(result.failure, u"the Sentinel %1 did not answer"_s.arg(name));
+    const QString said = server.shown(result.reply.text);
+    if (result.reply.text.contains("No such master")) {
+        return failed(Failure::Service,
+                      u"the Sentinel %1 knows no service \"%2\"; check the name in the URL (SENTINEL MASTERS lists the "
+                      "names it knows)"_s.arg(name, service.service));
+    }
+    if (result.reply.text.contains("unknown command")) {
+        return failed(Failure::Service,
+                      u"%1 is a Redis server and no Sentinel; give the addresses of the Sentinels, whose usual port is "
+                      "26379, or use redis:// for this server alone"_s.arg(name));
+    }
+    if (result.reply.errorCode() == "NOPERM") {
+        return failed(
+                Failure::Permission,
+                u"the ACL of the Sentinel %1 forbids to ask for the master (\"%2\"); allow the commands listed in "
+                "the README"_s.arg(name, said));
+    }
+    return failed(Failure::Server, u"the Sentinel %1 answered with \"%2\""_s.arg(name, said));
+}
+
+void SentinelWatch::Private::listReplied(const Sentinel &sentinel, const CommandResult &result)
+{
+    if (result.outcome != CommandResult::Replied || result.reply.type != Reply::Array)
+        return;
+    for (const Reply &entry : result.reply.elements) {
+        const Fields fields = toFields(entry);
+        const QByteArray id = fields.value("runid");
+        const auto endpoint = parseEndpoint(fields.value("ip"), fields.value("port"));
+        if (endpoint && !id.isEmpty() && id != sentinel.id && listed.size() < qsizetype(MostSentinels))
+            listed.append({*endpoint, id});
+    }
+}
+
+// Deciding
+
+qsizetype SentinelWatch::Private::voters() const
+{
+    qsizetype voters = configured;
+    for (const auto &sentinel : sentinels)
+        voters = std::max<qsizetype>(voters, sentinel->others + 1);
+    return voters;
+}
+
+QSet<QByteArray> SentinelWatch::Private::namers(const Master &candidate) const
+{
+    QSet<QByteArray> ids;
+    for (const auto &sentinel : sentinels) {
+        if (sentinel->answer.kind == Answer::Named && sentinel->answer.master.isSame(candidate))
+            ids.insert(sentinel->id);
+    }
+    return ids;
+}
+
+void SentinelWatch::Private::answered(Sentinel *sentinel, const Answer &answer)
+{
+    sentinel->answer = answer;
+    if (answer.kind == Answer::Named) {
+        listen(sentinel);
+        if (lastMaster.epoch >= 0 && answer.master.epoch > lastMaster.epoch) {
+            adopt(answer.master, false);
+            return;
+        }
+        if (needsRound() && !isDisputed) { // its answer is the first one of the new round
+            startRound();
+            sentinel->answer = answer;
+        }
+    }
+    checkRound();
+}
+
+void SentinelWatch::Private::checkRound()
+{
+    QSet<QByteArray> answering;
+    bool isComplete = true;
+    for (const auto &sentinel : sentinels) {
+        isComplete &= sentinel->answer.kind != Answer::Pending;
+        if (sentinel->answer.kind == Answer::Named)
+            answering.insert(sentinel->id);
+    }
+    if (isComplete && addListed())
+        isComplete = false;
+    if (!isAsking || (reporter && reporter->answer.kind == Answer::Pending))
+        return;
+    if (isComplete || answering.size() >= majority())
+        decide();
+    else if (!answering.isEmpty() && !majorityTimer.isActive())
+        majorityTimer.start();
+}
+
+void SentinelWatch::Private::decide()
+{
+    isAsking = false;
+    reporter = nullptr;
+    majorityTimer.stop();
+    std::vector<Master> candidates; // those with the greatest epoch
+    bool isOlder = false;
+    for (const auto &sentinel : sentinels) {
+        const Master &named = sentinel->answer.master;
+        if (sentinel->answer.kind != Answer::Named)
+            continue;
+        isOlder |= named.epoch < lastMaster.epoch;
+        if (named.epoch < lastMaster.epoch || (!candidates.empty() && named.epoch < candidates.front().epoch))
+            continue;
+        if (!candidates.empty() && named.epoch > candidates.front().epoch)
+            candidates.clear();
+        candidates.push_back(named);
+    }
+    isDisputed = isOlder || !candidates.empty();
+    if (candidates.empty() && isOlder) {
+        fail(Failure::Server,
+             u"its Sentinels only know a master that was replaced since; make them watch the present one, or, "
+             "if they were set up again, restart this program"_s);
+        return;
+    }
+    if (candidates.empty()) {
+        failWithoutMaster();
+        return;
+    }
+    const auto best = std::max_element(candidates.begin(), candidates.end(), [this](const Master &a, const Master &b) {
+        return namers(a).size() < namers(b).size();
+    });
+    const bool agreed = namers(*best).size() >= majority();
+    const auto other = std::find_if(candidates.begin(), candidates.end(),
+                                    [&](const Master &named) { return !named.isSame(*best); });
+    if (!agreed && other != candidates.end()) {
+        fail(Failure::Server,
+             u"its Sentinels disagree, some name %1 and others %2 as the master; make sure that all of them belong to "
+             "one service, and that they reach each other"_s.arg(best->endpoint.toString(),
+                                                                 other->endpoint.toString()));
+        return;
+    }
+    if (!agreed && best->epoch == lastMaster.epoch && best->endpoint != lastMaster.endpoint) {
+        askLater(false); // perhaps it knows the address, but not the epoch yet
+        return;
+    }
+    adopt(*best, agreed);
+}
+
+void SentinelWatch::Private::adopt(const Master &found, bool agreed)
+{
+    isAsking = isDisputed = false;
+    reporter = nullptr;
+    majorityTimer.stop();
+    askTimer.stop();
+    pauses = 0;
+    failure = Failure::None;
+    errorString.clear();
+    const bool isSame = master && master->isSame(found);
+    isAgreed = agreed;
+    master = lastMaster = found;
+    if (isSame)
+        return;
+    qCDebug(lcRedis, "%s: the master is %s, config epoch %lld", qUtf8Printable(service.toDisplayString()),
+            qUtf8Printable(found.endpoint.toString()), static_cast<long long>(found.epoch));
+    endQuestions(u"the Sentinels name another master by now"_s);
+    Q_EMIT q->masterChanged();
+}
+
+void SentinelWatch::Private::listen(Sentinel *sentinel)
+{
+    if (sentinel->subscriber)
+        return;
+    sentinel->subscriber = std::make_unique<Subscriber>(sentinel->connection.server());
+    Subscriber *const subscriber = sentinel->subscriber.get();
+    subscriber->setClientName(clientName);
+    subscriber->setNeeded([this] { return isNeeded && isNeeded(); });
+    // It may have switched before it confirmed the subscription.
+    QObject::connect(subscriber, &Subscriber::subscribed, q, [this, sentinel] { ask(sentinel); });
+    QObject::connect(
+            subscriber, &Subscriber::messageReceived, q,
+            [this, sentinel](const QByteArray &, const QByteArray &payload) { switchReported(sentinel, payload); });
+    subscriber->subscribe(SwitchChannel);
+}
+
+/// \a payload: service, old host, old port, new host, new port. It does not have the epoch.
+void SentinelWatch::Private::switchReported(const Sentinel *sentinel, const QByteArray &payload)
+{
+    const QList<QByteArray> parts = payload.split(' ');
+    if (parts.size() != 5 || parts[0] != service.service.toUtf8())
+        return;
+    const auto from = parseEndpoint(parts[1], parts[2]);
+    const auto to = parseEndpoint(parts[3], parts[4]);
+    if (!from || !to)
+        return;
+    startRound();
+    reporter = sentinel;
+    if (!master || *from != master->endpoint || *from == *to)
+        return; // reported by another Sentinel before, or old news
+    master.reset();
+    isAgreed = false;
+    endQuestions(u"a Sentinel has reported another master"_s);
+    Q_EMIT q->masterChanged();
+}
+
+// Failing
+
+void SentinelWatch::Private::failWithoutMaster()
+{
+    const Answer *telling = nullptr; // somebody has to change a setting
+    bool isPassing = false;
+    for (const auto &sentinel : sentinels) {
+        const Answer &answer = sentinel->answer;
+        const bool permanent = isPermanent(answer.failure);
+        isPassing |= !permanent;
+        if (!telling || (permanent && !isPermanent(telling->failure)))
+            telling = &answer;
+    }
+    if (isPermanent(telling->failure))
+        fail(isPassing ? Failure::Server : telling->failure, telling->problem);
+    else
+        fail(telling->failure,
+             u"none of its %1 Sentinels can be asked for the master; check their addresses, and whether they run (%2)"_s
+                     .arg(voters())
+                     .arg(telling->problem));
+}
+
+void SentinelWatch::Private::fail(Failure why, const QString &clause)
+{
+    isAgreed = false;
+    askLater(isPermanent(why));
+    if (master)
+        return; // the connection to it reports what is wrong with it
+    failure = why;
+    errorString = u"%1: %2."_s.arg(service.toDisplayString(), clause);
+    qCDebug(lcRedis, "%s", qUtf8Printable(errorString));
+    Q_EMIT q->failed();
+}
+
+void SentinelWatch::Private::askLater(bool slowly)
+{
+    const milliseconds pause = std::min<milliseconds>(LongestPause, ShortestPause * (1 << std::min(pauses++, 6)));
+    const double jitter = 1 + 2 * QRandomGenerator::global()->generateDouble();
+    askTimer.start(milliseconds(qRound(double(pause.count()) * jitter * (slowly ? SlowPause : 1))));
+}
+
+// Confirming
+
+void SentinelWatch::Private::checkQuestion(const std::shared_ptr<Question> &question)
+{
+    if (!questions.contains(question))
+        return; // it has ended
+    const bool isConfirmed = question->agreeing.size() >= majority();
+    if (!isConfirmed && question->outstanding > 0)
+        return;
+    isAgreed = isConfirmed;
+    questions.removeOne(question);
+    question->verdict(isConfirmed ? QString() : problemOf(*question));
+}
+
+QString SentinelWatch::Private::problemOf(const Question &question) const
+{
+    const qsizetype silent = voters() - question.answering.size();
+    const qsizetype disagreeing = question.answering.size() - question.agreeing.size();
+    const QString advice = u"so the server at %1 may be cut off from the others, and no longer be the master; look "
+                           "whether the Sentinels run and can be reached"_s.arg(question.master.endpoint.toString());
+    return disagreeing > 0 ? u"%1 of %2 Sentinels are silent and %3 name another master, %4"_s.arg(silent)
+                                     .arg(voters())
+                                     .arg(disagreeing)
+                                     .arg(advice)
+                           : u"%1 of %2 Sentinels are silent, %3"_s.arg(silent).arg(voters()).arg(advice);
+}
+
+void SentinelWatch::Private::endQuestions(const QString &problem)
+{
+    const auto ended = std::exchange(questions, {});
+    if (ended.isEmpty())
+        return;
+    QMetaObject::invokeMethod(
+            q,
+            [ended, problem, guard = QPointer<SentinelWatch>(q)] {
+                for (const auto &question : ended) {
+                    if (guard)
+                        question->verdict(problem);
+                }
+            },
+            Qt::QueuedConnection);
+}
+
+// The public class
+
+SentinelWatch::SentinelWatch(const ServerUrl &service, QObject *parent)
+    : QObject(parent)
+    , d(std::make_unique<Private>(this, service))
+{
+}
+
+SentinelWatch::~SentinelWatch() = default;
+
+void SentinelWatch::setClientName(const QByteArray &name)
+{
+    d->clientName = name;
+    for (const auto &sentinel : d->sentinels)
+        sentinel->connection.setClientName(name);
+}
+
+void SentinelWatch::setNeeded(std::function<bool()> isNeeded)
+{
+    d->isNeeded = std::move(isNeeded);
+}
+
+void SentinelWatch::open()
+{
+    if (d->needsRound())
+        d->startRound();
+}
+
+void SentinelWatch::askAgain()
+{
+    if (!d->isAsking && !d->askTimer.isActive())
+        d->askLater(false);
+}
+
+const std::optional<SentinelWatch::Master> &SentinelWatch::master() const
+{
+    return d->master;
+}
+
+bool SentinelWatch::isAgreed() const
+{
+    return d->isAgreed;
+}
+
+Failure SentinelWatch::failure() const
+{
+    return d->failure;
+}
+
+QString SentinelWatch::errorString() const
+{
+    return d->errorString;
+}
+
+void SentinelWatch::confirm(Verdict verdict)
+{
+    const auto question = std::make_shared<Private::Question>();
+    question->master = d->lastMaster;
+    question->verdict = std::move(verdict);
+    question->outstanding = d->sentinels.size();
+    d->questions.append(question);
+    if (!d->master) {
+        d->endQuestions(u"the master is not known at present"_s);
+        return;
+    }
+    for (const auto &entry : d->sentinels) {
+        Private::Sentinel *const sentinel = entry.get();
+        d->requestMaster(sentinel, [this, sentinel, question](const Private::Answer &answer) {
+            --question->outstanding;
+            const QPointer<SentinelWatch> guard(this);
+            if (answer.kind == Private::Answer::Named) {
+                question->answering.insert(sentinel->id);
+                if (answer.master.isSame(question->master))
+                    question->agreeing.insert(sentinel->id);
+                if (answer.master.epoch > d->lastMaster.epoch)
+                    d->adopt(answer.master, false);
+            }
+            if (guard)
+                d->checkQuestion(question);
+        });
+    }
+}
+
+} // namespace QtRedis

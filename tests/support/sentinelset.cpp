@@ -1,0 +1,315 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "sentinelset.h"
+
+#include "posix.h"
+
+#include <QtCore/qdir.h>
+#include <QtCore/qfile.h>
+
+#include <algorithm>
+#include <functional>
+
+#include <signal.h>
+#include <sys/prctl.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace std::chrono_literals;
+
+namespace Support {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto StartTimeout = 30s;
+constexpr int PortAttempts = 5;
+
+/// Each Sentinel has its own user, so that partition() can lock out one of them.
+QByteArray userOf(int sentinel)
+{
+    return "sentinel" + QByteArray::number(sentinel);
+}
+
+bool waitUntil(const std::function<bool()> &condition)
+{
+    const auto deadline = Clock::now() + StartTimeout;
+    while (!condition()) {
+        if (Clock::now() > deadline)
+            return false;
+        Posix::pollPause();
+    }
+    return true;
+}
+
+/// A field of a flat array of names and values.
+QByteArray field(const QVariant &reply, const char *name)
+{
+    const QVariantList list = reply.toList();
+    for (qsizetype i = 0; i + 1 < list.size(); i += 2) {
+        if (list.at(i).toByteArray() == name)
+            return list.at(i + 1).toByteArray();
+    }
+    return QByteArray();
+}
+
+} // namespace
+
+SentinelSet::SentinelSet()
+    : SentinelSet(Options())
+{
+}
+
+SentinelSet::SentinelSet(const Options &options)
+    : m_options(options)
+    , m_folder(QDir::tempPath() + QLatin1String("/qdl-XXXXXX"))
+{
+}
+
+SentinelSet::~SentinelSet()
+{
+    for (int i = 0; i < int(m_sentinels.size()); ++i)
+        killSentinel(i);
+}
+
+RedisServer::Options SentinelSet::serverOptions() const
+{
+    RedisServer::Options options = RedisServer::Options::withTcp();
+    options.password = m_options.password;
+    if (!m_options.password.isEmpty())
+        options.config.append("masterauth " + m_options.password);
+    for (int i = 0; i < m_options.sentinels; ++i)
+        options.users.append(userOf(i) + " on nopass ~* &* +@all");
+    return options;
+}
+
+bool SentinelSet::start()
+{
+    RedisServer::Options options = serverOptions();
+    for (int i = 0; i <= m_options.replicas; ++i) {
+        m_servers.push_back(std::make_unique<RedisServer>(options));
+        if (!m_servers.back()->start()) {
+            m_error = m_servers.back()->errorString();
+            return false;
+        }
+        options.replicaOf = m_servers.front().get();
+    }
+    for (int i = 0; i < m_options.sentinels; ++i) {
+        m_sentinels.push_back(std::make_unique<Sentinel>());
+        if (!startSentinel(i))
+            return false;
+    }
+    const auto areComplete = [this] {
+        for (int i = 0; i < m_options.sentinels; ++i) {
+            if (!isComplete(i))
+                return false;
+        }
+        return isHealthy();
+    };
+    if (waitUntil(areComplete))
+        return true;
+    m_error = u"the Sentinels did not find the servers and each other in time"_s;
+    return false;
+}
+
+bool SentinelSet::writeConfig(int index)
+{
+    const quint16 port = m_sentinels[size_t(index)]->port;
+    const QByteArray name = service().toLatin1();
+    QList<QByteArray> lines = {
+            "port " + QByteArray::number(port),
+            "bind 127.0.0.1",
+            "dir \"" + QFile::encodeName(m_folder.path()) + '"',
+            "daemonize no",
+            "protected-mode no",
+            "sentinel monitor " + name + " 127.0.0.1 " + QByteArray::number(m_servers.front()->port()) + ' '
+                    + QByteArray::number(m_options.sentinels / 2 + 1),
+            "sentinel down-after-milliseconds " + name + ' ' + QByteArray::number(qint64(m_options.downAfter.count())),
+            "sentinel failover-timeout " + name + " 2000",
+            "sentinel parallel-syncs " + name + " 5",
+            "sentinel auth-user " + name + ' ' + userOf(index),
+            "sentinel auth-pass " + name + " any",
+    };
+    if (!m_options.sentinelPassword.isEmpty()) {
+        lines += {"requirepass " + m_options.sentinelPassword, "sentinel sentinel-pass " + m_options.sentinelPassword};
+    }
+    QFile file(m_folder.filePath(u"sentinel%1.conf"_s.arg(index)));
+    const QByteArray text = lines.join('\n') + '\n';
+    return m_folder.isValid() && file.open(QIODevice::WriteOnly) && file.write(text) == text.size();
+}
+
+bool SentinelSet::startSentinel(int index)
+{
+    Sentinel &sentinel = *m_sentinels[size_t(index)];
+    for (int attempt = 0; attempt < PortAttempts; ++attempt) {
+        sentinel.port = Posix::freePort();
+        if (!writeConfig(index)) {
+            m_error = u"the configuration of a Sentinel cannot be written"_s;
+            return false;
+        }
+        if (restartSentinel(index))
+            return true;
+    }
+    m_error = u"a Sentinel did not start; see %1"_s.arg(m_folder.path());
+    return false;
+}
+
+bool SentinelSet::restartSentinel(int index)
+{
+    Sentinel &sentinel = *m_sentinels[size_t(index)];
+    killSentinel(index);
+    sentinel.process.setChildProcessModifier([] { ::prctl(PR_SET_PDEATHSIG, SIGKILL); });
+    sentinel.process.setProcessChannelMode(QProcess::MergedChannels);
+    sentinel.process.setStandardOutputFile(m_folder.filePath(u"sentinel%1.log"_s.arg(index)), QIODevice::Append);
+    sentinel.process.start(RedisServer::serverProgram(),
+                           {m_folder.filePath(u"sentinel%1.conf"_s.arg(index)), u"--sentinel"_s});
+    if (!sentinel.process.waitForStarted())
+        return false;
+    const bool answers = waitUntil([&] {
+        sentinel.process.waitForFinished(0);
+        return sentinel.process.state() == QProcess::NotRunning
+                || sentinelCommand(index, {"PING"}).toByteArray() == "PONG";
+    });
+    if (!answers || sentinel.process.state() == QProcess::NotRunning)
+        return false;
+    // By default some of these are seconds.
+    sentinelCommand(index,
+                    {"SENTINEL", "DEBUG", "PUBLISH-PERIOD", "500", "INFO-PERIOD", "300", "ASK-PERIOD", "200",
+                     "MIN-LINK-RECONNECT-PERIOD", "1000"});
+    return true;
+}
+
+bool SentinelSet::isComplete(int index)
+{
+    const QVariant reply = sentinelCommand(index, {"SENTINEL", "MASTER", service().toLatin1()});
+    return field(reply, "num-slaves").toInt() == m_options.replicas
+            && field(reply, "num-other-sentinels").toInt() == m_options.sentinels - 1
+            && field(reply, "flags") == "master";
+}
+
+bool SentinelSet::isHealthy()
+{
+    const quint16 port = masterPort();
+    for (const auto &server : m_servers) {
+        const QVariantList role = server->command({"ROLE"}).toList();
+        const bool isMaster = role.value(0).toByteArray() == "master";
+        const bool isReplica = role.value(0).toByteArray() == "slave" && role.value(2).toInt() == port
+                && role.value(3).toByteArray() == "connected";
+        if (server->port() == port ? !isMaster : !isReplica)
+            return false;
+    }
+    return true;
+}
+
+QUrl SentinelSet::url(const QString &query, QList<quint16> ports) const
+{
+    for (int i = 0; i < int(m_sentinels.size()) && ports.size() < qsizetype(m_sentinels.size()); ++i)
+        ports.append(sentinelPort(i));
+    QStringList items;
+    for (const quint16 port : ports.mid(1))
+        items.append(u"node=127.0.0.1:%1"_s.arg(port));
+    if (!query.isEmpty())
+        items.append(query);
+    const QString login = m_options.password.isEmpty() ? QString()
+                                                       : u':' + QString::fromLatin1(m_options.password) + u'@';
+    const QString address = u"127.0.0.1:%1/%2"_s.arg(QString::number(ports.first()), service());
+    const QString text = u"redis+sentinel://"_s + login + address;
+    return QUrl(items.isEmpty() ? text : text + u'?' + items.join(u'&'));
+}
+
+RedisServer &SentinelSet::serverAt(quint16 port)
+{
+    const auto found = std::find_if(m_servers.begin(), m_servers.end(),
+                                    [port](const auto &server) { return server->port() == port; });
+    if (found == m_servers.end())
+        qFatal("no server at port %u", port);
+    return **found;
+}
+
+quint16 SentinelSet::masterPort(int index)
+{
+    const QVariant reply = sentinelCommand(index, {"SENTINEL", "GET-MASTER-ADDR-BY-NAME", service().toLatin1()});
+    return quint16(reply.toList().value(1).toUInt());
+}
+
+bool SentinelSet::hasSwitchedFrom(quint16 port)
+{
+    quint16 seen = 0;
+    for (int i = 0; i < int(m_sentinels.size()); ++i) {
+        if (m_sentinels[size_t(i)]->process.state() == QProcess::NotRunning || m_sentinels[size_t(i)]->isPaused)
+            continue;
+        const QVariant reply = sentinelCommand(i, {"SENTINEL", "MASTER", service().toLatin1()});
+        const quint16 its = quint16(field(reply, "port").toUInt());
+        if (its == 0 || its == port || (seen != 0 && its != seen))
+            return false;
+        seen = its;
+    }
+    return seen != 0;
+}
+
+void SentinelSet::signal(int index, int number)
+{
+    Sentinel &sentinel = *m_sentinels[size_t(index)];
+    sentinel.isPaused = number == SIGSTOP;
+    if (sentinel.process.state() == QProcess::Running)
+        ::kill(static_cast<pid_t>(sentinel.process.processId()), number);
+}
+
+void SentinelSet::pauseSentinel(int index)
+{
+    signal(index, SIGSTOP);
+}
+
+void SentinelSet::resumeSentinel(int index)
+{
+    signal(index, SIGCONT);
+}
+
+void SentinelSet::killSentinel(int index)
+{
+    Sentinel &sentinel = *m_sentinels[size_t(index)];
+    sentinel.witness.close();
+    sentinel.isPaused = false;
+    if (sentinel.process.state() == QProcess::NotRunning)
+        return;
+    sentinel.process.kill();
+    sentinel.process.waitForFinished();
+}
+
+bool SentinelSet::failOver()
+{
+    return sentinelCommand(0, {"SENTINEL", "FAILOVER", service().toLatin1()}).toByteArray() == "OK";
+}
+
+void SentinelSet::setBlocked(RedisServer &server, int sentinel)
+{
+    server.command({"ACL", "SETUSER", userOf(sentinel), "off"});
+    server.command({"CLIENT", "KILL", "USER", userOf(sentinel)});
+}
+
+void SentinelSet::partition()
+{
+    const quint16 port = masterPort();
+    for (const auto &server : m_servers) {
+        for (int i = 0; i < int(m_sentinels.size()); ++i) {
+            if ((server->port() == port) != (i == 0))
+                setBlocked(*server, i);
+        }
+    }
+}
+
+QVariant SentinelSet::sentinelCommand(int index, const QList<QByteArray> &arguments)
+{
+    Sentinel &sentinel = *m_sentinels[size_t(index)];
+    if (!sentinel.witness.isConnected()) {
+        if (!sentinel.witness.connectToTcp(sentinel.port))
+            return QVariant::fromValue(RedisError{"-WITNESS " + sentinel.witness.errorString().toUtf8()});
+        if (!m_options.sentinelPassword.isEmpty())
+            sentinel.witness.command({"AUTH", m_options.sentinelPassword});
+    }
+    return sentinel.witness.command(arguments, 2s);
+}
+
+} // namespace Support

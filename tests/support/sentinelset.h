@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "redisserver.h"
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+namespace Support {
+
+/*!
+    A master, its replicas and their Sentinels, all private and temporary, on free ports of 127.0.0.1. The Sentinels
+    work faster than by default: they find each other, and replace a master, within a second or two.
+
+    All functions block, with a time-out. Thread: the one that constructed the object; needs no running event loop.
+*/
+class SentinelSet
+{
+public:
+    struct Options
+    {
+        int replicas = 2;
+        int sentinels = 3;
+        std::chrono::milliseconds downAfter{500};
+        QByteArray password = {};         ///< of master and replicas
+        QByteArray sentinelPassword = {}; ///< of the Sentinels
+    };
+
+    static QString service() { return QStringLiteral("mymaster"); }
+
+    SentinelSet();
+    explicit SentinelSet(const Options &options);
+    ~SentinelSet();
+
+    /// True when each Sentinel knows the master, the replicas and the other Sentinels.
+    bool start();
+    QString errorString() const { return m_error; }
+
+    /// redis+sentinel://… with the Sentinels at \a ports (all, if it is empty), and \a query after the nodes.
+    QUrl url(const QString &query = {}, QList<quint16> ports = {}) const;
+
+    int serverCount() const { return int(m_servers.size()); }
+    RedisServer &server(int index) { return *m_servers[size_t(index)]; }
+    /// The one at \a port; ends the program if there is none.
+    RedisServer &serverAt(quint16 port);
+    /// Where Sentinel \a index sees the master; 0 if it does not answer.
+    quint16 masterPort(int index = 0);
+    /// The present master, as Sentinel 0 sees it.
+    RedisServer &master() { return serverAt(masterPort()); }
+    /// All Sentinels that run see the master at one port, other than \a port.
+    bool hasSwitchedFrom(quint16 port);
+    /// Each server but the master is a replica of it, and its link is up.
+    bool isHealthy();
+
+    quint16 sentinelPort(int index) const { return m_sentinels[size_t(index)]->port; }
+    void pauseSentinel(int index);
+    void resumeSentinel(int index);
+    void killSentinel(int index);
+    bool restartSentinel(int index);
+    /// SENTINEL FAILOVER: replaces a master that runs.
+    bool failOver();
+    /// Cuts the present master and Sentinel 0 off from the other servers and Sentinels. Clients are not affected.
+    void partition();
+
+    QVariant sentinelCommand(int index, const QList<QByteArray> &arguments);
+
+private:
+    Q_DISABLE_COPY_MOVE(SentinelSet)
+    struct Sentinel
+    {
+        QProcess process;
+        RespClient witness;
+        quint16 port = 0;
+        bool isPaused = false;
+    };
+
+    RedisServer::Options serverOptions() const;
+    bool startSentinel(int index);
+    bool writeConfig(int index);
+    bool isComplete(int index);
+    void setBlocked(RedisServer &server, int sentinel);
+    void signal(int index, int number);
+
+    const Options m_options;
+    QTemporaryDir m_folder;
+    std::vector<std::unique_ptr<RedisServer>> m_servers;
+    std::vector<std::unique_ptr<Sentinel>> m_sentinels;
+    QString m_error;
+};
+
+} // namespace Support
