@@ -75,7 +75,12 @@ QString invalidSource(const QUrl &url)
 /// "redis+sentinel://a/s?node=b" for "redis+sentinel://a,b/s"; empty for a URL without a list of hosts.
 QString withoutHostList(const QString &source)
 {
-    static const QRegularExpression list(u"^([a-z+]+://)([^/?#,]+),([^/?#]+)(/[^?#]*)?(\\?[^#]*)?$"_s);
+    // Only what is certainly no part of a password whose '@' and host were forgotten.
+    static const QRegularExpression list(
+            u"^([a-z+]+://)(<host>),(<host>(?:,<host>)*)((?:/[A-Za-z0-9._:-]*)*)"
+            "(\\?(?:(?:node|confirm)=[A-Za-z0-9._:\\[\\]-]+&?)*)?$"_s.replace(
+                    QLatin1String("<host>"),
+                    QLatin1String("(?:\\[[0-9A-Fa-f:.]+\\]|[A-Za-z0-9_.-]+)(?::[0-9]{1,5})?")));
     const auto match = list.match(source);
     if (!match.hasMatch())
         return QString();
@@ -293,9 +298,10 @@ bool Parser::parseAll()
 bool Parser::failOnStrayAt()
 {
     const auto nodes = QUrlQuery(url).allQueryItemValues(u"node"_s, QUrl::FullyDecoded);
-    const bool isInQuery = !url.path().contains(u'@') && !url.hasFragment();
+    // Otherwise an '@' may belong to the password.
+    const bool isInQuery = !url.path().contains(u'@') && url.query(QUrl::FullyDecoded).count(u'@') == 1;
     for (const QString &node : nodes) {
-        if (isService() && isInQuery && node.contains(u'@'))
+        if (isService() && isInQuery && !url.hasFragment() && node.contains(u'@'))
             return addNode(node);
     }
     return fail(u"there is an '@' after the host; a ':', '/', '?', '#' or '@' in user name, "
@@ -349,9 +355,9 @@ bool Parser::parseService()
         return fail(
                 u"it has no service; write the name by which Sentinel knows the master: %1://host:port/mymaster"_s.arg(
                         url.scheme()));
-    const auto isAllowed = [](QChar c) { return c.isPrint() && !c.isSpace() && c != u'/'; };
-    if (!std::all_of(server.service.cbegin(), server.service.cend(), isAllowed))
-        return fail(u"the name of the service has a space, a '/' or a character that cannot be printed"_s);
+    static const QRegularExpression allowed(u"^[A-Za-z0-9._:-]*[A-Za-z0-9][A-Za-z0-9._:-]*$"_s);
+    if (!allowed.match(server.service).hasMatch())
+        return fail(u"the name of the service has a character other than letters, digits, '.', '-', '_' and ':'"_s);
     const bool hasDatabase = parts.size() > 1 && !parts.at(1).isEmpty();
     if (parts.size() > 2 || (hasDatabase && !parseDatabase(parts.at(1), &server.database)))
         return fail(u"the path must be a service and perhaps a database number, such as /mymaster/0"_s);

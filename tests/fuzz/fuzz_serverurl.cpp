@@ -8,6 +8,7 @@
 
 #include "redis/serverurl.h"
 
+#include <algorithm>
 #include <cstring>
 
 using namespace Qt::StringLiterals;
@@ -31,9 +32,23 @@ QStringList shownOf(const QUrl &url, std::optional<ServerUrl> *server)
     for (const QChar character : error)
         FUZZ_CHECK2(character.category() != QChar::Other_Control, error.toUtf8()); // would forge lines of a log
     const QUrl safe = ServerUrl::withoutSecrets(url);
-    FUZZ_CHECK(safe.userInfo().isEmpty() && !safe.hasQuery() && !safe.hasFragment());
+    FUZZ_CHECK(safe.userInfo().isEmpty() && !safe.hasFragment());
+    FUZZ_CHECK(!safe.hasQuery() || ServerUrl::isService(url.scheme())); // its nodes
     return {error, safe.toString(QUrl::FullyEncoded), safe.toString(QUrl::PrettyDecoded), safe.toDisplayString(),
             *server ? (*server)->toDisplayString() : QString()};
+}
+
+/// The first Sentinel of a service is any of them.
+bool sameServers(const ServerUrl &left, const ServerUrl &right)
+{
+    QList<Endpoint> ofLeft = left.sentinels;
+    QList<Endpoint> ofRight = right.sentinels;
+    std::sort(ofLeft.begin(), ofLeft.end());
+    std::sort(ofRight.begin(), ofRight.end());
+    if (!ofLeft.isEmpty())
+        return ofLeft == ofRight && left.service == right.service && left.sentinelUser == right.sentinelUser
+                && left.confirmsMaster == right.confirmsMaster;
+    return ofRight.isEmpty() && left.host == right.host && left.port == right.port;
 }
 
 bool samePlace(const ServerUrl &left, const ServerUrl &right)
@@ -71,8 +86,7 @@ void checkPrinted(const QUrl &url, const ServerUrl &server)
     FUZZ_CHECK2(ServerUrl::normalized(normalized) == normalized, normalized.toString(QUrl::FullyEncoded).toUtf8());
     const bool samePath = server.scheme != ServerUrl::Unix || fromNormalized->path == server.path
             || server.path.contains(QLatin1String("//")) || server.path.contains(QLatin1String("/."));
-    FUZZ_CHECK2(fromNormalized->scheme == server.scheme && fromNormalized->host == server.host
-                        && fromNormalized->port == server.port && samePath
+    FUZZ_CHECK2(fromNormalized->scheme == server.scheme && sameServers(*fromNormalized, server) && samePath
                         && fromNormalized->database == server.database && fromNormalized->user == server.user
                         && fromNormalized->password == server.password && fromNormalized->caFile == server.caFile
                         && fromNormalized->certificateFile == server.certificateFile

@@ -278,11 +278,13 @@ void FakeServer::setGreeting(const Answer &greeting)
     d->worker.invoke([&] { d->greeting = greeting; });
 }
 
-void FakeServer::push(const QByteArray &bytes)
+void FakeServer::push(const QByteArray &bytes, int connection)
 {
     d->worker.invoke([&] {
-        for (Client &client : d->clients)
-            d->say(client, {bytes});
+        for (Client &client : d->clients) {
+            if (connection == 0 || client.number == connection)
+                d->say(client, {bytes});
+        }
     });
 }
 

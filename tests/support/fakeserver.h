@@ -46,8 +46,8 @@ public:
     /// Sent to each client when it has connected, before it sends a command.
     void setGreeting(const Answer &greeting);
 
-    /// Sends \a bytes to every connected client.
-    void push(const QByteArray &bytes);
+    /// Sends \a bytes to every connected client, or only to \a connection.
+    void push(const QByteArray &bytes, int connection = 0);
     void closeAll();
 
     /// All commands received, without logins.

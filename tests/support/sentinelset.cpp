@@ -26,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto StartTimeout = 30s;
 constexpr int PortAttempts = 5;
+const QByteArray PeerUser = QByteArrayLiteral("peer");
 
 /// Each Sentinel has its own user, so that partition() can lock out one of them.
 QByteArray userOf(int sentinel)
@@ -132,9 +133,9 @@ bool SentinelSet::writeConfig(int index)
             "sentinel auth-user " + name + ' ' + userOf(index),
             "sentinel auth-pass " + name + " any",
     };
-    if (!m_options.sentinelPassword.isEmpty()) {
-        lines += {"requirepass " + m_options.sentinelPassword, "sentinel sentinel-pass " + m_options.sentinelPassword};
-    }
+    // Their own user for each other, so that partition() can lock them out.
+    lines += {"requirepass " + m_options.sentinelPassword, "user " + PeerUser + " on nopass ~* &* +@all",
+              "sentinel sentinel-user " + PeerUser, "sentinel sentinel-pass any"};
     QFile file(m_folder.filePath(u"sentinel%1.conf"_s.arg(index)));
     const QByteArray text = lines.join('\n') + '\n';
     return m_folder.isValid() && file.open(QIODevice::WriteOnly) && file.write(text) == text.size();
@@ -177,7 +178,7 @@ bool SentinelSet::restartSentinel(int index)
     // By default some of these are seconds.
     sentinelCommand(index,
                     {"SENTINEL", "DEBUG", "PUBLISH-PERIOD", "500", "INFO-PERIOD", "300", "ASK-PERIOD", "200",
-                     "MIN-LINK-RECONNECT-PERIOD", "1000"});
+                     "MIN-LINK-RECONNECT-PERIOD", "1000", "TILT-PERIOD", "1000"});
     return true;
 }
 
@@ -283,20 +284,27 @@ bool SentinelSet::failOver()
     return sentinelCommand(0, {"SENTINEL", "FAILOVER", service().toLatin1()}).toByteArray() == "OK";
 }
 
-void SentinelSet::setBlocked(RedisServer &server, int sentinel)
-{
-    server.command({"ACL", "SETUSER", userOf(sentinel), "off"});
-    server.command({"CLIENT", "KILL", "USER", userOf(sentinel)});
-}
-
 void SentinelSet::partition()
 {
     const quint16 port = masterPort();
+    sentinelCommand(0, {"ACL", "SETUSER", PeerUser, "off"});
+    sentinelCommand(0, {"CLIENT", "KILL", "USER", PeerUser});
     for (const auto &server : m_servers) {
         for (int i = 0; i < int(m_sentinels.size()); ++i) {
-            if ((server->port() == port) != (i == 0))
-                setBlocked(*server, i);
+            if ((server->port() == port) == (i == 0))
+                continue;
+            server->command({"ACL", "SETUSER", userOf(i), "off"});
+            server->command({"CLIENT", "KILL", "USER", userOf(i)});
         }
+    }
+}
+
+void SentinelSet::heal()
+{
+    sentinelCommand(0, {"ACL", "SETUSER", PeerUser, "on"});
+    for (const auto &server : m_servers) {
+        for (int i = 0; i < int(m_sentinels.size()); ++i)
+            server->command({"ACL", "SETUSER", userOf(i), "on"});
     }
 }
 
@@ -306,8 +314,7 @@ QVariant SentinelSet::sentinelCommand(int index, const QList<QByteArray> &argume
     if (!sentinel.witness.isConnected()) {
         if (!sentinel.witness.connectToTcp(sentinel.port))
             return QVariant::fromValue(RedisError{"-WITNESS " + sentinel.witness.errorString().toUtf8()});
-        if (!m_options.sentinelPassword.isEmpty())
-            sentinel.witness.command({"AUTH", m_options.sentinelPassword});
+        sentinel.witness.command({"AUTH", m_options.sentinelPassword});
     }
     return sentinel.witness.command(arguments, 2s);
 }

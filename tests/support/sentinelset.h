@@ -25,8 +25,8 @@ public:
         int replicas = 2;
         int sentinels = 3;
         std::chrono::milliseconds downAfter{500};
-        QByteArray password = {};         ///< of master and replicas
-        QByteArray sentinelPassword = {}; ///< of the Sentinels
+        QByteArray password = "masters";           ///< of master and replicas; partition() needs one
+        QByteArray sentinelPassword = "sentinels"; ///< of the Sentinels
     };
 
     static QString service() { return QStringLiteral("mymaster"); }
@@ -64,6 +64,8 @@ public:
     bool failOver();
     /// Cuts the present master and Sentinel 0 off from the other servers and Sentinels. Clients are not affected.
     void partition();
+    /// Ends the partition.
+    void heal();
 
     QVariant sentinelCommand(int index, const QList<QByteArray> &arguments);
 
@@ -81,7 +83,6 @@ private:
     bool startSentinel(int index);
     bool writeConfig(int index);
     bool isComplete(int index);
-    void setBlocked(RedisServer &server, int sentinel);
     void signal(int index, int number);
 
     const Options m_options;

@@ -55,8 +55,10 @@ RedisEngine::RedisEngine(const QtRedis::ServerUrl &server, const LeaseClock *clo
 
 RedisEngine::~RedisEngine()
 {
-    m_confirmation.reset();
-    m_watch.reset();
+    if (m_watch) { // outlives the lane, too, whose completions may use it
+        m_watch->disconnect();
+        m_watch->setNeeded(nullptr);
+    }
     if (m_subscriber) { // outlives the lane, whose destructor may run a nested event loop of the application
         m_subscriber->disconnect();
         m_subscriber->setNeeded(nullptr);

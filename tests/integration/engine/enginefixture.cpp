@@ -39,8 +39,14 @@ LockEngine::Acquire acquireOf(const LockId &id, const QByteArray &token, millise
 
 void EngineFixture::startServer()
 {
-    m_server = std::make_unique<Support::RedisServer>();
+    m_server = std::make_unique<Support::RedisServer>(Support::RedisServer::Options::withTcp());
     QVERIFY2(m_server->start(), qPrintable(m_server->errorString()));
+    m_sentinels.clear();
+    Support::FakeSentinel::View view;
+    view.port = m_server->port();
+    view.others = 2;
+    for (int i = 0; i < 3; ++i)
+        m_sentinels.push_back(std::make_unique<Support::FakeSentinel>(view));
     const auto engine = makeEngine(Redis);
     const LockId id = lockId(u"a"_s);
     const QByteArray token = newToken(*engine);
@@ -54,6 +60,14 @@ void EngineFixture::waitForDisconnection()
     QTRY_COMPARE(m_server->connectedClients(), 0);
 }
 
+QUrl EngineFixture::serviceUrl() const
+{
+    QStringList addresses;
+    for (const auto &sentinel : m_sentinels)
+        addresses.append(u"127.0.0.1:%1"_s.arg(sentinel->port()));
+    return QUrl(u"redis+sentinel://%1/mymaster?node=%2&node=%3"_s.arg(addresses[0], addresses[1], addresses[2]));
+}
+
 std::unique_ptr<LockEngine> EngineFixture::makeEngine(int kind, const QUrl &url)
 {
     std::unique_ptr<LockEngine> engine;
@@ -61,7 +75,8 @@ std::unique_ptr<LockEngine> EngineFixture::makeEngine(int kind, const QUrl &url)
         engine = std::make_unique<MemoryEngine>(u"test"_s, LeaseClock::system());
     } else {
         QString error;
-        const auto server = QtRedis::ServerUrl::parse(url.isEmpty() ? m_server->url() : url, &error);
+        const QUrl usual = kind == Sentinel ? serviceUrl() : m_server->url();
+        const auto server = QtRedis::ServerUrl::parse(url.isEmpty() ? usual : url, &error);
         if (!server)
             qFatal("%ls", qUtf16Printable(error));
         engine = std::make_unique<RedisEngine>(*server, LeaseClock::system());

@@ -4,13 +4,15 @@
 #pragma once
 
 #include "engine/lockengine.h"
+#include "support/fakesentinel.h"
 #include "support/redisserver.h"
 
 #include <memory>
+#include <vector>
 
 namespace EngineTesting {
 
-enum Kind { Redis, Memory };
+enum Kind { Redis, Memory, Sentinel };
 
 QDistLock::LockId lockId(const QString &name, const QString &prefix = QStringLiteral("lock:"));
 QByteArray newToken(QDistLock::LockEngine &engine);
@@ -57,6 +59,10 @@ protected:
     bool forceRelease(LockEngine &engine, const LockId &id);
 
     std::unique_ptr<Support::RedisServer> m_server;
+    std::vector<std::unique_ptr<Support::FakeSentinel>> m_sentinels; ///< of the service whose master the server is
+
+private:
+    QUrl serviceUrl() const;
 };
 
 } // namespace EngineTesting

@@ -104,7 +104,7 @@ void tst_BadInput::url_data()
     row("unix://tmp/redis.sock", "absolute");
     row("unix:///", "folder");
     row("unix:///tmp/redis.sock?db=x", "db");
-    row("redis+sentinel://host/service", "not supported in this version");
+    row("redis+sentinel://host", "it has no service");
     row("redis+cluster://host", "not supported in this version");
     row("redlock://host,host2", "not supported in this version");
     row("memory:name?x=1", "memory:");

@@ -139,6 +139,8 @@ void tst_AnnotationOptions::wrongOptions_data()
     row("condition={order.urgent}", "condition: ");
     row("condition=a == b", "condition: ");
     row("server=", "server: The server URL cannot be used: it is empty");
+    row("server=redis+sentinel://a,b/s", "did you mean redis+sentinel://a/s?node=b?");
+    row("server=redis+sentinel://a/s?nodes=b", "\"nodes\" is not known");
     row("server=nonsense", "did you mean redis://nonsense?");
     row("server=127.0.0.1:6379", "did you mean redis://127.0.0.1:6379?");
     row("wiat=2s; lease=3; fair=maybe", "\"3\" is not a duration");

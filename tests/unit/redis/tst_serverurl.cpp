@@ -231,6 +231,10 @@ void tst_ServerUrl::refuses_data()
     row(text("redis+sentinel://a/s/0/1"), "a service and perhaps a database number");
     row(text("redis+sentinel://a/my%20s"), "the name of the service");
     row(text("redis+sentinel://a/%FF"), "the name of the service");
+    row(text("redis+sentinel://a/s%40b"), "the name of the service");
+    row(text("redis+sentinel://a/.."), "the name of the service");
+    row(text("redis+sentinel://a:c4n4ry,b/s"), "the port");
+    row(text("redis+sentinel://a,b/s?c4n4ry=1"), "&node=host:port");
     row(text("redis+sentinel://a:0/s"), "the port");
     row(text("redis+sentinel://a/s?node=a"), "the node \"a:26379\" occurs twice");
     row(text("redis+sentinel://a:1/s?node=b:2&node=B:2"), "the node \"b:2\" occurs twice");

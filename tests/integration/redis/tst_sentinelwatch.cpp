@@ -1,0 +1,456 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "redis/topology/sentinelwatch.h"
+
+#include "support/fakesentinel.h"
+#include "support/redisserver.h"
+#include "support/redistesting.h"
+
+#include <QtCore/qelapsedtimer.h>
+#include <QtCore/qurlquery.h>
+#include <QtTest/qsignalspy.h>
+#include <QtTest/qtest.h>
+
+#include <array>
+#include <memory>
+
+using namespace Qt::StringLiterals;
+
+using namespace QtRedis;
+using namespace RedisTesting;
+using namespace std::chrono_literals;
+using Support::FakeSentinel;
+using Support::FakeServer;
+
+namespace {
+
+/// Masters, which the watch does not connect to.
+constexpr quint16 A = 1001, B = 1002, C = 1003;
+
+ServerUrl urlOf(const QList<quint16> &ports, const QString &service = u"mymaster"_s)
+{
+    QUrl url(u"redis+sentinel://127.0.0.1:%1/%2"_s.arg(QString::number(ports.first()), service));
+    QUrlQuery query;
+    for (const quint16 port : ports.mid(1))
+        query.addQueryItem(u"node"_s, u"127.0.0.1:%1"_s.arg(port));
+    url.setQuery(query);
+    return serverUrl(url);
+}
+
+FakeSentinel::View view(quint16 port, qint64 epoch)
+{
+    FakeSentinel::View view;
+    view.port = port;
+    view.epoch = epoch;
+    return view;
+}
+
+/// Three Sentinels and a watch that asks them.
+struct Fixture
+{
+    Fixture(const FakeSentinel::View &a, const FakeSentinel::View &b, const FakeSentinel::View &c)
+        : sentinels{std::make_unique<FakeSentinel>(a), std::make_unique<FakeSentinel>(b),
+                    std::make_unique<FakeSentinel>(c)}
+        , watch(urlOf({sentinels[0]->port(), sentinels[1]->port(), sentinels[2]->port()}))
+        , changes(&watch, &SentinelWatch::masterChanged)
+        , failures(&watch, &SentinelWatch::failed)
+    {
+        watch.setNeeded([] { return true; });
+        watch.open();
+    }
+
+    quint16 port() const { return watch.master() ? watch.master()->endpoint.port : 0; }
+    bool waitForPort(quint16 expected)
+    {
+        return waitFor([&] { return port() == expected; });
+    }
+    bool waitForListeners()
+    {
+        return waitFor([&] {
+            return std::all_of(sentinels.begin(), sentinels.end(), [](const auto &s) { return s->isListenedTo(); });
+        });
+    }
+    QString confirm()
+    {
+        QString problem = u"no verdict"_s;
+        bool ended = false;
+        watch.confirm([&](const QString &text) {
+            problem = text;
+            ended = true;
+        });
+        if (ended)
+            return u"inside the call"_s;
+        waitFor([&] { return ended; });
+        return problem;
+    }
+
+    std::array<std::unique_ptr<FakeSentinel>, 3> sentinels;
+    SentinelWatch watch;
+    QSignalSpy changes, failures;
+};
+
+} // namespace
+
+class tst_SentinelWatch : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void findsTheMaster();
+    void greatestEpochWins();
+    void neverBackToASmallerEpoch();
+    void staleSentinelAlone();
+    void oneSentinelAfterHalfASecond();
+    void listedSentinelsAreAsked();
+    void sentinelUnderTwoNamesHasOneVote();
+    void disagreement();
+    void switchIsFollowed();
+    void switchIsReportedBeforeTheEpochIsKnown();
+    void oldNewsChangesNothing();
+    void leaderOfAFailOver();
+    void answerWithAGreaterEpoch();
+    void confirms();
+    void confirmsAfterTheCall();
+    void silentSentinels();
+    void masterChangesMeanwhile();
+    void problems_data();
+    void problems();
+    void passwords_data();
+    void passwords();
+    void backAfterAnOutage();
+};
+
+void tst_SentinelWatch::findsTheMaster()
+{
+    Fixture f(view(A, 1), view(A, 1), view(A, 1));
+    QVERIFY(f.changes.isEmpty()); // never inside the call
+    QVERIFY(f.waitForPort(A));
+    QCOMPARE(f.watch.master()->endpoint.host, u"127.0.0.1"_s);
+    QCOMPARE(f.watch.master()->epoch, 1);
+    QCOMPARE(f.watch.master()->downAfter, 1s);
+    QVERIFY(f.watch.isAgreed());
+    QVERIFY(f.waitForListeners());
+    QCOMPARE(f.changes.size(), 1);
+    QVERIFY(f.failures.isEmpty());
+}
+
+void tst_SentinelWatch::greatestEpochWins()
+{
+    Fixture f(view(A, 1), view(B, 2), view(A, 1));
+    QVERIFY(f.waitForPort(B)); // by the round, or by the last answer
+    f.sentinels[0]->setView(view(B, 2));
+    QCOMPARE(f.confirm(), QString());
+}
+
+void tst_SentinelWatch::neverBackToASmallerEpoch()
+{
+    Fixture f(view(B, 2), view(B, 2), view(B, 2));
+    QVERIFY(f.waitForPort(B));
+    QVERIFY(f.waitForListeners());
+    for (const auto &sentinel : f.sentinels)
+        sentinel->setView(view(A, 1));
+    const int before = f.sentinels[2]->questions();
+    f.watch.askAgain();
+    QVERIFY(waitFor([&] { return f.sentinels[2]->questions() > before + 1; })); // asked again after the first round
+    QCOMPARE(f.port(), B);
+    QCOMPARE(f.changes.size(), 1);
+    QVERIFY(!f.watch.isAgreed());
+}
+
+/// The others do not run: a stale Sentinel is better than none at the start, until the first of the others answers.
+void tst_SentinelWatch::staleSentinelAlone()
+{
+    auto silent = view(B, 2);
+    silent.isSilent = true;
+    Fixture f(view(A, 1), silent, silent);
+    QVERIFY(f.waitForPort(A));
+    QVERIFY(!f.watch.isAgreed());
+    QVERIFY(!f.confirm().isEmpty());
+    f.sentinels[1]->setView(view(B, 2));
+    QVERIFY(f.waitForPort(B)); // its connection is made again
+}
+
+void tst_SentinelWatch::oneSentinelAfterHalfASecond()
+{
+    auto silent = view(A, 1);
+    silent.isSilent = true;
+    QElapsedTimer timer;
+    timer.start();
+    Fixture f(view(A, 1), silent, silent);
+    QVERIFY(f.waitForPort(A));
+    QVERIFY2(timer.elapsed() >= 400, qPrintable(QString::number(timer.elapsed())));
+}
+
+void tst_SentinelWatch::listedSentinelsAreAsked()
+{
+    FakeSentinel second(view(A, 1)), third(view(A, 1));
+    auto first = view(A, 1);
+    first.listed = {&second, &third};
+    FakeSentinel configured(first);
+    SentinelWatch watch(urlOf({configured.port()}));
+    watch.open();
+    QVERIFY(waitFor([&] { return watch.master() && watch.isAgreed(); }));
+    QVERIFY(waitFor([&] { return second.questions() > 0 && third.questions() > 0; }));
+}
+
+/// The URL has the name of a host, and Sentinels list addresses.
+void tst_SentinelWatch::sentinelUnderTwoNamesHasOneVote()
+{
+    auto silent = view(A, 1);
+    silent.isSilent = true;
+    Fixture f(view(A, 1), silent, silent);
+    auto first = view(A, 1);
+    first.listed = {f.sentinels[1].get(), f.sentinels[2].get()};
+    f.sentinels[0]->setView(first);
+    ServerUrl url = urlOf({f.sentinels[0]->port()});
+    url.sentinels.append({u"localhost"_s, f.sentinels[0]->port()}); // the first one again
+    SentinelWatch watch(url);
+    watch.open();
+    QVERIFY(waitFor([&] { return watch.master().has_value(); }));
+    QVERIFY(!watch.isAgreed()); // 1 of 3
+    QString problem;
+    watch.confirm([&](const QString &text) { problem = text; });
+    QVERIFY(waitFor([&] { return !problem.isEmpty(); }));
+    QVERIFY2(problem.startsWith(u"2 of 3 Sentinels are silent"_s), qPrintable(problem));
+}
+
+void tst_SentinelWatch::disagreement()
+{
+    Fixture f(view(A, 1), view(B, 1), view(C, 1));
+    QVERIFY(f.failures.wait());
+    QVERIFY2(f.watch.errorString().contains(u"disagree"_s), qPrintable(f.watch.errorString()));
+    QVERIFY(!isPermanent(f.watch.failure()));
+    QVERIFY(!f.watch.master());
+    const int before = f.sentinels[0]->questions();
+    f.failures.clear();
+    QVERIFY(!waitFor([&] { return f.failures.size() > 20; }, 500ms)); // it is no busy loop
+    QVERIFY(f.sentinels[0]->questions() - before < 30);
+    f.sentinels[1]->setView(view(A, 1));
+    QVERIFY(f.waitForPort(A));
+}
+
+void tst_SentinelWatch::switchIsFollowed()
+{
+    Fixture f(view(A, 1), view(A, 1), view(A, 1));
+    QVERIFY(f.waitForPort(A));
+    QVERIFY(f.waitForListeners());
+    f.sentinels[1]->setView(view(B, 2)); // the others do not know it yet
+    f.sentinels[1]->reportSwitch(A, B);
+    QVERIFY(f.waitForPort(B));
+    QCOMPARE(f.watch.master()->epoch, 2);
+    QVERIFY(!f.watch.isAgreed());
+    QVERIFY(!f.confirm().isEmpty());
+    f.sentinels[2]->setView(view(B, 2));
+    QCOMPARE(f.confirm(), QString());
+    QVERIFY(f.watch.isAgreed());
+    f.sentinels[2]->reportSwitch(A, B); // the same news
+    QVERIFY(!waitFor([&] { return f.port() != B; }, 50ms));
+    QCOMPARE(f.changes.size(), 3); // A, none, B
+}
+
+/// The master is not used any more as soon as a Sentinel has reported another one, although most say it is.
+void tst_SentinelWatch::switchIsReportedBeforeTheEpochIsKnown()
+{
+    Fixture f(view(A, 1), view(A, 1), view(A, 1));
+    QVERIFY(f.waitForPort(A));
+    QVERIFY(f.waitForListeners());
+    auto silent = view(B, 2);
+    silent.isSilent = true;
+    f.sentinels[1]->setView(silent);
+    f.sentinels[1]->reportSwitch(A, B);
+    QVERIFY(f.waitForPort(0));
+    f.sentinels[0]->setView(view(B, 2));
+    f.sentinels[0]->reportSwitch(A, B);
+    QVERIFY(f.waitForPort(B));
+    QCOMPARE(f.changes.size(), 3);
+}
+
+void tst_SentinelWatch::oldNewsChangesNothing()
+{
+    Fixture f(view(B, 2), view(B, 2), view(B, 2));
+    QVERIFY(f.waitForPort(B));
+    QVERIFY(f.waitForListeners());
+    const int before = f.sentinels[0]->questions();
+    f.sentinels[0]->reportSwitch(A, B);
+    f.sentinels[0]->reportSwitch(A, C);
+    QVERIFY(waitFor([&] { return f.sentinels[0]->questions() > before + 1; }));
+    QCOMPARE(f.confirm(), QString());
+    QCOMPARE(f.changes.size(), 1);
+}
+
+/// It has the new epoch already, but SENTINEL MASTER still shows the old address.
+void tst_SentinelWatch::leaderOfAFailOver()
+{
+    Fixture f(view(A, 1), view(A, 1), view(A, 1));
+    QVERIFY(f.waitForPort(A));
+    QVERIFY(f.waitForListeners());
+    auto leader = view(A, 2);
+    leader.flags = "master,o_down,failover_in_progress";
+    leader.promoted = B;
+    f.sentinels[0]->setView(leader);
+    f.watch.askAgain();
+    QVERIFY(f.waitForPort(B));
+    QCOMPARE(f.watch.master()->epoch, 2);
+    QCOMPARE(f.changes.size(), 2);
+}
+
+void tst_SentinelWatch::answerWithAGreaterEpoch()
+{
+    Fixture f(view(A, 1), view(A, 1), view(A, 1));
+    QVERIFY(f.waitForPort(A));
+    f.sentinels[2]->setView(view(B, 5));
+    f.confirm(); // by the other two, if they answer first
+    QVERIFY(f.waitForPort(B));
+    QVERIFY(!f.confirm().isEmpty());
+}
+
+void tst_SentinelWatch::confirms()
+{
+    Fixture f(view(A, 1), view(A, 1), view(A, 1));
+    QVERIFY(f.waitForPort(A));
+    QCOMPARE(f.confirm(), QString());
+    f.sentinels[0]->setView(view(B, 1)); // the same epoch
+    QCOMPARE(f.confirm(), QString());    // by the other two
+    f.sentinels[1]->setView(view(A, 0));
+    const QString problem = f.confirm();
+    QVERIFY2(problem.startsWith(u"0 of 3 Sentinels are silent and 2 name another master"_s), qPrintable(problem));
+    QVERIFY(!f.watch.isAgreed());
+}
+
+void tst_SentinelWatch::confirmsAfterTheCall()
+{
+    Fixture f(view(A, 1), view(A, 1), view(A, 1));
+    QVERIFY(f.waitForPort(A));
+    QVERIFY(f.waitForListeners());
+    const int before = f.sentinels[0]->questions() + f.sentinels[1]->questions() + f.sentinels[2]->questions();
+    QCOMPARE(f.confirm(), QString());
+    QVERIFY(f.sentinels[0]->questions() + f.sentinels[1]->questions() + f.sentinels[2]->questions() >= before + 2);
+}
+
+void tst_SentinelWatch::silentSentinels()
+{
+    Fixture f(view(A, 1), view(A, 1), view(A, 1));
+    QVERIFY(f.waitForPort(A));
+    auto silent = view(A, 1);
+    silent.isSilent = true;
+    f.sentinels[0]->setView(silent);
+    QCOMPARE(f.confirm(), QString());
+    f.sentinels[1]->setView(silent);
+    QString problem = f.confirm();
+    QVERIFY2(problem.startsWith(u"2 of 3 Sentinels are silent"_s), qPrintable(problem));
+    f.sentinels[2] = nullptr;
+    problem = f.confirm();
+    QVERIFY2(problem.startsWith(u"3 of 3 Sentinels are silent"_s), qPrintable(problem));
+    QCOMPARE(f.port(), A);
+    f.sentinels[0]->setView(view(A, 1));
+    f.sentinels[1]->setView(view(A, 1));
+    QVERIFY(waitFor([&] { return f.confirm().isEmpty(); }));
+}
+
+/// The verdict does not wait for the silent ones.
+void tst_SentinelWatch::masterChangesMeanwhile()
+{
+    auto silent = view(A, 1);
+    silent.isSilent = true;
+    Fixture f(view(A, 1), view(A, 1), silent);
+    QVERIFY(f.waitForPort(A));
+    f.sentinels[0]->setView(silent);
+    f.sentinels[1]->setView(view(B, 2));
+    QElapsedTimer timer;
+    timer.start();
+    QVERIFY(!f.confirm().isEmpty());
+    QVERIFY2(timer.elapsed() < 400, qPrintable(QString::number(timer.elapsed())));
+    QCOMPARE(f.port(), B);
+}
+
+void tst_SentinelWatch::problems_data()
+{
+    QTest::addColumn<QByteArray>("error"); // of all Sentinels
+    QTest::addColumn<QString>("text");
+    QTest::addColumn<bool>("permanent");
+    QTest::newRow("unknown service") << QByteArray("-ERR No such master with that name\r\n")
+                                     << u"knows no service \"mymaster\"; check the name"_s << true;
+    QTest::newRow("no Sentinel") << QByteArray("-ERR unknown command 'SENTINEL', with args beginning with: \r\n")
+                                 << u"is a Redis server and no Sentinel; give the addresses of the Sentinels"_s << true;
+    QTest::newRow("ACL") << QByteArray("-NOPERM this user has no permissions to run the 'sentinel' command\r\n")
+                         << u"forbids to ask for the master"_s << true;
+    QTest::newRow("LOADING") << QByteArray("-LOADING x\r\n") << u"answered with \"LOADING x\""_s << false;
+    QTest::newRow("malformed") << QByteArray("*2\r\n+a\r\n+b\r\n") << u"unexpected reply to SENTINEL MASTER"_s << false;
+}
+
+void tst_SentinelWatch::problems()
+{
+    QFETCH(QByteArray, error);
+    QFETCH(QString, text);
+    QFETCH(bool, permanent);
+    FakeSentinel::View wrong = view(A, 1);
+    wrong.error = error;
+    Fixture f(wrong, wrong, wrong);
+    QVERIFY(f.failures.wait());
+    QVERIFY2(f.watch.errorString().contains(text), qPrintable(f.watch.errorString()));
+    QCOMPARE(isPermanent(f.watch.failure()), permanent);
+    // The others may be right.
+    f.sentinels[1]->setView(view(A, 1));
+    QVERIFY(f.waitForPort(A));
+    QCOMPARE(f.watch.errorString(), QString());
+}
+
+void tst_SentinelWatch::passwords_data()
+{
+    QTest::addColumn<QByteArray>("required");
+    QTest::addColumn<QByteArray>("given");
+    QTest::addColumn<QString>("text"); // empty = accepted
+    QTest::newRow("none given") << QByteArray("c4n4ry") << QByteArray()
+                                << u"asks for a password; give it in QDISTLOCK_SENTINEL_PASSWORD"_s;
+    QTest::newRow("wrong") << QByteArray("right") << QByteArray("c4n4ry") << u"check QDISTLOCK_SENTINEL_PASSWORD"_s;
+    QTest::newRow("none needed") << QByteArray() << QByteArray("c4n4ry")
+                                 << u"this Sentinel has none set; unset QDISTLOCK_SENTINEL_PASSWORD"_s;
+    QTest::newRow("right") << QByteArray("c4n4ry") << QByteArray("c4n4ry") << QString();
+}
+
+/// A real server checks the login; it need not be a Sentinel for that.
+void tst_SentinelWatch::passwords()
+{
+    QFETCH(QByteArray, required);
+    QFETCH(QByteArray, given);
+    QFETCH(QString, text);
+    auto options = Support::RedisServer::Options::withTcp();
+    options.password = required;
+    Support::RedisServer server(options);
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    ServerUrl url = urlOf({server.port()});
+    url.password = u"of the master"_s;
+    url.sentinelPassword = QString::fromLatin1(given);
+    SentinelWatch watch(url);
+    QSignalSpy failures(&watch, &SentinelWatch::failed);
+    watch.open();
+    QVERIFY(failures.wait());
+    const QString error = watch.errorString();
+    QVERIFY2(error.contains(text.isEmpty() ? u"no Sentinel"_s : text), qPrintable(error));
+    QVERIFY2(!error.contains(u"c4n4ry"_s), qPrintable(error));
+    QVERIFY(isPermanent(watch.failure()));
+}
+
+void tst_SentinelWatch::backAfterAnOutage()
+{
+    FakeServer other;
+    SentinelWatch watch(urlOf({other.port()}));
+    watch.setNeeded([] { return true; });
+    QSignalSpy failures(&watch, &SentinelWatch::failed);
+    other.setHandler([](const QList<QByteArray> &, int) { return FakeServer::Answer{{}, {}, true}; });
+    watch.open();
+    QVERIFY(failures.wait());
+    QVERIFY2(watch.errorString().contains(u"none of its 1 Sentinels can be asked"_s), qPrintable(watch.errorString()));
+    QVERIFY(!isPermanent(watch.failure()));
+    const QByteArray master = "*6\r\n$2\r\nip\r\n$9\r\n127.0.0.1\r\n$4\r\nport\r\n$4\r\n1001\r\n"
+                              "$12\r\nconfig-epoch\r\n$1\r\n1\r\n";
+    other.setHandler([master](const QList<QByteArray> &arguments, int) {
+        return FakeServer::Answer{arguments.value(1) == "MASTER" ? master : QByteArray("*0\r\n")};
+    });
+    QVERIFY(waitFor([&] { return watch.master().has_value(); }, 5s));
+    QCOMPARE(watch.master()->endpoint.port, A);
+    QCOMPARE(watch.errorString(), QString());
+}
+
+QTEST_GUILESS_MAIN(tst_SentinelWatch)
+#include "tst_sentinelwatch.moc"

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "fakeserver.h"
+
+#include <QtCore/qlist.h>
+#include <QtCore/qmutex.h>
+#include <QtCore/qset.h>
+
+namespace Support {
+
+/// A Sentinel whose view of one service the test chooses. Thread-safe.
+class FakeSentinel
+{
+public:
+    struct View
+    {
+        QByteArray service = QByteArrayLiteral("mymaster");
+        quint16 port = 0; ///< of the master, on 127.0.0.1
+        qint64 epoch = 0;
+        QByteArray flags = QByteArrayLiteral("master");
+        quint16 promoted = 0; ///< GET-MASTER-ADDR-BY-NAME returns it instead of `port`, if it is not 0
+        int downAfter = 1000; ///< ms
+        int others = 0;       ///< num-other-sentinels, if it is more than the size of `listed`
+        QList<const FakeSentinel *> listed = {}; ///< SENTINEL SENTINELS
+        QByteArray error = {};                   ///< the reply to every command of SENTINEL, if it is not empty
+        bool isSilent = false; ///< a connection that sends a command of SENTINEL now is never answered again
+    };
+
+    explicit FakeSentinel(const View &view);
+
+    quint16 port() const { return m_server.port(); }
+    QByteArray id() const { return m_id; }
+    FakeServer &server() { return m_server; }
+    void setView(const View &view);
+    View view() const;
+    /// Publishes +switch-master, as after setView().
+    void reportSwitch(quint16 from, quint16 to);
+    bool isListenedTo() const;
+    /// SENTINEL MASTER requests.
+    int questions() const;
+
+private:
+    FakeServer::Answer answer(const QList<QByteArray> &arguments, int connection);
+    QByteArray answerToSentinel(const QList<QByteArray> &arguments);
+    QByteArray answerAboutService(const QByteArray &subcommand) const;
+
+    mutable QMutex m_mutex;
+    View m_view;
+    QByteArray m_id;
+    QSet<int> m_listeners;
+    QSet<int> m_unanswered; ///< a later answer would be taken for one to an earlier command
+    int m_questions = 0;
+    FakeServer m_server; // the last member: its thread uses the others
+};
+
+} // namespace Support
