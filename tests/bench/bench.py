@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 
+from cases.commandline import CommandLineCase
 from cases.contended import ContendedCase, HandOffCase, OrderCase
 from cases.flood import FloodCase
 from cases.held import HeldCase
@@ -74,6 +75,7 @@ def all_cases():
         LostCase(),
         FloodCase(),
         StartUpCase(),
+        CommandLineCase(),
     ]
 
 
@@ -100,6 +102,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--program", required=True, help="the qdistlock_bench program")
+    add("--command-line", metavar="PROGRAM", help="qdistlock, for the case command-line")
     add("--before", metavar="FOLDER", help="build folder of another version of the library, to compare with")
     add("--peers", help="the folder with node_modules of the Node.js peers")
     add("--output", default="bench.json", help="JSON file to write (%(default)s)")
