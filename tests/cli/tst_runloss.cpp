@@ -164,7 +164,8 @@ void tst_RunLoss::stopServer(milliseconds after)
 
 void tst_RunLoss::serverBackInTime()
 {
-    Program program(setup(), {u"run"_s, u"--lease"_s, u"2s"_s, u"job"_s, u"cat"_s});
+    // Half a second between the line, after two thirds of the lease, and SIGTERM.
+    Program program(setup(), {u"run"_s, u"--lease"_s, u"3s"_s, u"--kill-after"_s, u"100ms"_s, u"job"_s, u"cat"_s});
     QVERIFY(eventually([this] { return m_server->exists("lock:job"); }));
     m_server->pause();
     QVERIFY2(program.waitForErrors("could not be renewed yet"), program.errors().constData()); // two thirds have passed

@@ -181,7 +181,7 @@ class CommandLineCase:
         others = guardians()
         process = start(lock + ["sleep", "60"])
         time.sleep(0.5)
-        used = memory_of(process, "Anonymous") + sum(memory_of(helper, "Private_") for helper in guardians() - others)
+        used = memory_of(process, "Private_Clean", "Anonymous") + sum(memory_of(helper, "Private_") for helper in guardians() - others)
         for thread in os.listdir(f"/proc/{process}/task"):
             with open(f"/proc/{process}/task/{thread}/children", encoding="ascii") as children:
                 for child in children.read().split():
