@@ -22,7 +22,7 @@ using namespace Support;
 namespace {
 
 #ifdef QDISTLOCK_LONG_TESTS
-constexpr int Rounds = 100;
+constexpr int Rounds = 25;
 #else
 constexpr int Rounds = 2;
 #endif
@@ -133,11 +133,13 @@ void tst_RunLoss::stopServer(milliseconds after)
         auto holder = std::make_unique<Holder>();
         holder->name = it.key();
         holder->program = std::make_unique<Program>(
-                setup(&holder->lifeline), QStringList{u"run"_s, u"--lease"_s, u"800ms"_s, it.key(), u"-c"_s, *it});
+                setup(&holder->lifeline), QStringList{u"run"_s, u"--lease"_s, u"2s"_s, it.key(), u"-c"_s, *it});
         holders.push_back(std::move(holder));
     }
-    for (const auto &holder : holders)
-        QVERIFY2(eventually([&] { return holder->lifeline.bytes() > 0; }), qPrintable(holder->name));
+    for (const auto &holder : holders) {
+        QVERIFY2(eventually([&] { return holder->lifeline.bytes() > 0; }, 30s),
+                 (holder->name.toUtf8() + ": " + holder->program->errors() + lockKeys(*m_server).join(' ')).constData());
+    }
     const nanoseconds stopAt = bootTime() + after;
     QVERIFY(eventually([&] { return bootTime() >= stopAt; }));
     QList<QByteArray> keys;
