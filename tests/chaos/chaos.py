@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from chaoscheck import SORTS
+from chaoscheck import SORTS, fail_over_words
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CHECK = os.path.join(HERE, "chaoscheck.py")
@@ -22,6 +22,9 @@ HUNT = 180  # seconds of faults after which a mutant counts as not caught
 HUNT_ROUND = 10  # seconds of faults in each round of a hunt
 ROUND = 60  # seconds of faults in each other round
 FORMS = "signals,scoped,annotated,run"
+SENTINEL_FORMS = "signals,scoped"  # annotations have a fixed lease, and qdistlock run has no option for replicas
+SENTINEL_LEASES = (1500, 6000)  # ms
+ALL_REPLICAS = 2
 
 
 class Unplayable(Exception):
@@ -62,7 +65,16 @@ def round_command(options, folder, seed, length, worker, forms, kinds):
         *("--workers", str(options.workers)),
         *("--forms", forms),
         *("--kinds", kinds),
+        *engine_arguments(options, seed),
     ]
+
+
+def engine_arguments(options, seed):
+    if options.engine == "redis":
+        return []
+    # A fail-over takes about two seconds here: most leases survive it in the odd rounds, and few in the even ones.
+    lease = SENTINEL_LEASES[seed % 2]
+    return ["--engine", options.engine, "--lease", str(lease), "--replicas", str(ALL_REPLICAS if options.replicas else 0)]
 
 
 def check(folder, *arguments):
@@ -85,7 +97,7 @@ class Total:
         self.rounds = 0
         self.numbers = dict.fromkeys(
             ("acquisitions", "faults", "overlaps", "writes", "stale", "refused", "lost", "lost_while_held")
-            + ("holds_lost", "holds_killed", "keys_taken", "overlaps_within_limit", "violations"),
+            + ("fail_overs", "overlaps_explained", "holds_lost", "holds_killed", "keys_taken", "overlaps_within_limit", "violations"),
             0,
         )
         self.kinds = {}
@@ -111,6 +123,7 @@ class Total:
             f"{n['holds_lost']:,} holds lost, {n['holds_killed']:,} ended by the death of their process, "
             f"{n['keys_taken']:,} whose key a fault took away",
             f"{n['overlaps']} overlaps, and {n['overlaps_within_limit']} within the limit for steps of a server's clock",
+            *fail_over_words(n),
             f"{n['stale']} stale writes accepted, {n['refused']:,} refused, of {n['writes']:,}",
             f"{n['lost']:,} updates of the unfenced counters lost, {n['lost_while_held'] or 'none'} while all who wrote "
             "held their lock",
@@ -120,6 +133,8 @@ class Total:
 
 def all_forms(options):
     """The form run needs qdistlock, which need not be built."""
+    if options.engine == "sentinel":
+        return SENTINEL_FORMS
     forms = FORMS.split(",")
     if not os.path.exists(os.path.join(options.programs, "chaossection")):
         forms.remove("run")
@@ -214,9 +229,9 @@ def hunt_round(options, mutant, seed, length, folder, others):
 
 
 def missing(options, total):
-    wanted = {"acquisitions": options.at_least, "faults": options.faults_at_least}
+    wanted = {"acquisitions": options.at_least, "faults": options.faults_at_least, "fail_overs": options.fail_overs_at_least}
     return [
-        f"too few {name}: {total.numbers[name]}, wanted {least}"
+        f"too few {name.replace('_', '-')}: {total.numbers[name]}, wanted {least}"
         for name, least in wanted.items()
         if total.numbers[name] < least
     ]
@@ -236,17 +251,23 @@ def arguments():
     parser.add_argument("--seconds", type=int, help=f"seconds of faults in a round (default {ROUND}), or for a mutant ({HUNT})")
     parser.add_argument("--seed", type=int, help="seed of the first round; default: random")
     parser.add_argument("--workers", type=int, default=8, help="number of processes; default 8")
+    parser.add_argument("--engine", choices=("redis", "sentinel"), default="redis", help="what keeps the locks; default redis")
+    parser.add_argument("--replicas", choices=("all",), help="with sentinel: all replicas must have each lock")
     parser.add_argument("--forms", help=f"assigned to the workers in turn; default {FORMS}, or those of the mutant")
     parser.add_argument("--kinds", default="", help="inject only faults of these kinds, separated by commas")
     parser.add_argument("--mutants", action="store_true", help="hunt the library's mutants instead")
     parser.add_argument("--mutant", action="append", help="hunt only this mutant; repeatable")
     parser.add_argument("--at-least", type=int, default=0, metavar="N", help="run rounds until there were N acquisitions")
     parser.add_argument("--faults-at-least", type=int, default=0, metavar="N", help="and N faults")
+    parser.add_argument("--fail-overs-at-least", type=int, default=0, metavar="N", help="and N fail-overs")
     parser.add_argument("--rounds-at-most", type=int, default=3, metavar="N", help="at most N rounds for that; default 3")
     parser.add_argument("--keep", metavar="FOLDER", help="keep the histories of the last round in this folder")
     parser.add_argument("--programs", default=os.getcwd(), metavar="FOLDER", help="folder of chaosround")
     parser.add_argument("--mutant-files", default=os.path.join(HERE, "mutants"), metavar="FOLDER", help="folder of the mutants")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.replicas and options.engine != "sentinel":
+        parser.error("--replicas needs --engine sentinel")
+    return options
 
 
 def main():

@@ -55,6 +55,7 @@ def check_holds(history, verdict):
         check_foreign(history, lock, holds, verdict)
     verdict.figures["overlaps"] = len(verdict.overlaps)
     verdict.figures["overlaps_within_limit"] = sum(map(overlaps_within_limit, history.locks.values()))
+    verdict.figures["overlaps_explained"] = sum(map(overlaps_explained, history.locks.values()))
 
 
 def check_overlaps(history, lock, holds, verdict):
@@ -85,12 +86,21 @@ def check_overlaps(history, lock, holds, verdict):
 
 def overlaps_within_limit(lock):
     """The number of holds that overlapped another only because a server's clock had been set forward."""
+    return overlaps_of_parts(lock, lambda hold: hold.beyond)
+
+
+def overlaps_explained(lock):
+    """The number of holds that overlapped another only because the new master of a fail-over did not have their key."""
+    return overlaps_of_parts(lock, lambda hold: hold.without_key)
+
+
+def overlaps_of_parts(lock, parts):
     spans = [(hold, begin, end) for hold in lock.holds for begin, end, _ in hold.pieces]
-    spans += [(hold, begin, end) for hold in lock.holds for begin, end in hold.beyond]
+    spans += [(hold, begin, end) for hold in lock.holds for begin, end in parts(hold)]
     return sum(
         any(other is not hold and begin < last and first < end for other, begin, end in spans)
         for hold in lock.holds
-        for first, last in hold.beyond
+        for first, last in parts(hold)
     )
 
 
@@ -138,7 +148,8 @@ def check_end(history, lock, hold, verdict):
     since = hold.invoked if confirmed is None else confirmed
     if hold.shortened_at is not None and known_lost_at >= hold.shortened_at:
         return
-    if not any(loss.to >= since and loss.begin <= known_lost_at for loss in lock.losses):
+    begins = [loss.begins_for(hold) for loss in lock.losses if loss.to >= since]
+    if not any(begin is not None and begin <= known_lost_at for begin in begins):
         verdict.blame(
             "theft",
             f'lock "{lock.name}": {hold.process} (token {hold.token}) lost it ({hold.reason or "before its deadline"}), '
@@ -296,6 +307,7 @@ def judge(history, partial=False):
         locks=len(history.locks),
         faults=len(history.faults),
         faults_by_kind=kinds,
+        fail_overs=history.fail_overs,
         holds_lost=sum(hold.reason is not None for hold in holds),
         holds_killed=sum(hold.how is None and history.processes[hold.process].ended == "killed" for hold in holds),
         keys_taken=sum(bool(hold.taken_by) for hold in holds),
@@ -307,6 +319,12 @@ def judge(history, partial=False):
     check_counters(history, verdict)
     check_rest(history, verdict, partial)
     return verdict
+
+
+def fail_over_words(figures):
+    if not figures["fail_overs"]:
+        return []
+    return [f"{figures['fail_overs']} fail-overs; {figures['overlaps_explained']} overlaps explained by keys that they lost"]
 
 
 def report(figures):
@@ -325,6 +343,7 @@ def report(figures):
         f"{sum(failed.values())} acquires that ended without the lock"
         + (": " + ", ".join(f"{error} {count}" for error, count in sorted(failed.items())) if failed else ""),
         f"{figures['overlaps']} overlaps, and {figures['overlaps_within_limit']} within the limit for clock steps",
+        *fail_over_words(figures),
         f"{figures['stale']} stale writes accepted, {figures['refused']} refused, of {figures['writes']}",
         f"{figures['lost']} updates of the unfenced counters lost, "
         + (f"{figures['lost_while_held']} times" if figures["lost_while_held"] else "none")

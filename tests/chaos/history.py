@@ -51,6 +51,7 @@ class Hold:
         self.pieces = []
         self.taken_by = []  # faults
         self.beyond = []  # the parts of the pieces that were left out because a clock was set
+        self.without_key = []  # the parts that were left out because a new master did not have the key
         self.shortened_at = None  # the last confirmation may have ended then, because a clock was set
         self.granted_since = None  # the earliest time of the grant, if a clock was set before its message came
 
@@ -161,23 +162,30 @@ class Hold:
 
     def take_away(self, fault, lease):
         """The server lost the key at some time in the fault's window, so that earlier confirmations are void."""
+        since = fault.begins_for(self)
+        if since is None:
+            return
         pieces = []
         taken = False
         for begin, end, sent in self.pieces:
             if sent is None:
                 # The time of the confirmation is unknown: at most a lease before isHeld() was last true.
-                if self.invoked > fault.to or end < fault.begin:
+                if self.invoked > fault.to or end < since:
                     pieces.append((begin, end, sent))
                     continue
                 taken = True
-                if begin < fault.begin:
-                    pieces.append((begin, fault.begin, sent))
+                if begin < since:
+                    pieces.append((begin, since, sent))
+                if fault.by_fail_over:
+                    self.without_key.append((max(begin, since), min(end, fault.to + lease)))
                 if end > fault.to + lease:
                     pieces.append((max(begin, fault.to + lease), end, sent))
-            elif sent <= fault.to and end >= fault.begin:
+            elif sent <= fault.to and end >= since:
                 taken = True
-                if begin < fault.begin:
-                    pieces.append((begin, fault.begin, sent))
+                if begin < since:
+                    pieces.append((begin, since, sent))
+                if fault.by_fail_over:
+                    self.without_key.append((max(begin, since), end))
             else:
                 pieces.append((begin, end, sent))
         if taken:
@@ -191,6 +199,23 @@ class KeyLoss:
     def __init__(self, kind, begin, to, line):
         self.kind, self.begin, self.to, self.line = kind, begin, to, line
         self.foreign_until = None  # a foreign client's key exists at least until then
+        self.fence = None  # of a fail-over: the newest fencing token that the new master had of the lock,
+        self.expires = 0  # and when the key that it had ends; 0 if it had none
+
+    def begins_for(self, hold):
+        """When it took the hold's key away; None if the new master had the key for as long as the holder was promised."""
+        if self.fence is None:
+            return self.begin
+        if hold.token != self.fence or not self.expires:
+            return self.begin
+        promised = [deadline for _, sent, deadline in hold.claims if sent is None or sent <= self.to]
+        if promised and None not in promised and max(promised) <= self.expires:
+            return None
+        return max(self.begin, self.expires)  # a renewal did not reach the new master
+
+    @property
+    def by_fail_over(self):
+        return self.fence is not None
 
 
 class ClockStep:
@@ -264,6 +289,7 @@ class History:
         self.lease = 300 * MS
         self.healed_at = None
         self.end_at = None
+        self.fail_overs = 0
         self.left = []  # (event, line): the results of the searches for leftovers
         self.acquires_failed = {}
         self.unfinished = []  # (process, lock, line): acquires that never ended
@@ -405,7 +431,12 @@ class History:
         loss = KeyLoss(event["lostBy"], event["from"], event["to"], line)
         if "foreignMs" in event:
             loss.foreign_until = event["from"] + event["foreignMs"] * MS
+        if "fence" in event:
+            loss.fence, loss.expires = event["fence"], event["expires"]
         self._lock(event["lock"]).losses.append(loss)
+
+    def _on_failover(self, event, line):
+        self.fail_overs += 1
 
     def _on_clock(self, event, line):
         self._lock(event["lock"]).steps.append(ClockStep(event["from"], event["to"], event["ms"] * MS))
@@ -438,6 +469,9 @@ class History:
             if acquire and self.processes[process].ended != "killed":
                 self.unfinished.append((process, lock, acquire[1]))
         for lock in self.locks.values():
+            if self.about.get("replicas"):
+                # All replicas had each lock before it was reported, so no fail-over may lose a key.
+                lock.losses = [loss for loss in lock.losses if not loss.by_fail_over]
             for hold in lock.holds:
                 process = self.processes[hold.process]
                 killed_at = process.killed_at if process.ended == "killed" else None

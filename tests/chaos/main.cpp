@@ -32,6 +32,8 @@ int main(int argc, char *argv[])
     option("folder", "folder for the histories", ".");
     option("seed", "of the faults and of the workers' random choices", "1");
     option("seconds", "duration of the faults", "60");
+    option("engine", "redis or sentinel", "redis");
+    option("replicas", "that must have each lock, with sentinel", "0");
     option("workers", "number of processes", "8");
     option("lease", "of all locks, in ms", "300");
     option("forms", "assigned to the workers in turn", "signals");
@@ -45,6 +47,14 @@ int main(int argc, char *argv[])
     options.schedule.duration = std::chrono::seconds(number("seconds"));
     options.schedule.workers = int(number("workers"));
     options.schedule.lease = std::chrono::milliseconds(number("lease"));
+    options.replicas = int(number("replicas"));
+    if (const QString engine = parser.value(u"engine"_s); engine == u"sentinel") {
+        options.schedule.engine = EngineKind::Sentinel;
+        options.schedule.servers = 3;
+        options.bound = std::chrono::seconds(30); // the last fail-over may have ended just now
+    } else if (engine != u"redis") {
+        qFatal("unknown engine: %ls", qUtf16Printable(engine));
+    }
     const QStringList kinds = parser.value(u"kinds"_s).split(u',', Qt::SkipEmptyParts);
     for (const QString &name : kinds) {
         const auto kind = kindNamed(name.toLatin1());

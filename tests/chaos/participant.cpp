@@ -79,6 +79,7 @@ Participant::Participant(const Settings &settings, const LockSettings &lock, His
     : m_process(settings.process)
     , m_lock(lock)
     , m_lease(settings.lease)
+    , m_replicas(settings.replicas)
     , m_history(history)
     , m_faults(faults)
     , m_resource(settings.resource)
@@ -123,7 +124,13 @@ QDistLock::LockOptions Participant::drawOptions()
     const milliseconds wait = draw < 70 ? QDistLock::LockOptions::Forever
             : draw < 90                 ? milliseconds(50 + below(3000))
                                         : 0ms;
-    return QDistLock::LockOptions().withLease(m_lease).withWait(wait).withRetryInterval(20ms).withFair(m_lock.fair);
+    return QDistLock::LockOptions()
+            .withLease(m_lease)
+            .withWait(wait)
+            .withRetryInterval(20ms)
+            .withFair(m_lock.fair)
+            .withMinReplicas(m_replicas)
+            .withReplicaTimeout(m_replicas > 0 ? m_lease / 5 : milliseconds(1s));
 }
 
 void Participant::acquireInvoked()

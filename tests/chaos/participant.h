@@ -33,6 +33,7 @@ struct Settings
     QString resource; ///< path of its socket
     std::chrono::milliseconds lease{300};
     quint64 seed = 0;
+    int replicas = 0; ///< that must have each lock
     QList<LockSettings> locks;
 };
 
@@ -117,6 +118,7 @@ private:
     const QByteArray m_process;
     const LockSettings m_lock;
     const std::chrono::milliseconds m_lease;
+    const int m_replicas;
     History *const m_history;
     InjectedFaults *const m_faults;
     GuardedResource m_resource;

@@ -8,10 +8,13 @@
 
 #include <QtCore/qdir.h>
 #include <QtCore/qfile.h>
+#include <QtCore/qhash.h>
 #include <QtCore/qpointer.h>
+#include <QtCore/qset.h>
 #include <QtCore/qtimer.h>
 
 #include <algorithm>
+#include <limits>
 
 #include <signal.h>
 #include <unistd.h>
@@ -94,6 +97,32 @@ struct Round::Worker
     bool done = false;
 };
 
+/// What a server has of each lock: its newest fencing token, and when its key ends (0: there is none).
+struct Kept
+{
+    qint64 fence = 0;
+    qint64 expires = 0; ///< boot time
+};
+
+struct ServerState
+{
+    bool isMaster = false;
+    qint64 from = 0;    ///< boot time before it was asked
+    qint64 time = 0;    ///< its own time, in us
+    QList<Kept> kept;   ///< one of each lock; as it was promoted, if it is the master
+    qint64 lastReplica = 0; ///< when it was last seen as a replica; 0 if never
+};
+
+struct Round::Service
+{
+    Support::SentinelSet set;
+    QSet<int> stoppedSentinels;
+    QHash<quint16, qint64> silentUntil; ///< boot time: servers that are not asked, because they do not answer
+    QHash<quint16, ServerState> states;
+    quint16 master = 0; ///< as the majority of the Sentinels see it
+    bool isUnderFault = false;
+};
+
 Round::Round(const RoundOptions &options)
     : m_options(options)
     , m_history(QDir(options.folder).filePath(u"nemesis.jsonl"_s))
@@ -116,31 +145,71 @@ Event Round::event(const char *operation, const char *type, const QByteArray &lo
     return Event(bootTime(), "nemesis", lock, operation, type);
 }
 
-bool Round::start()
+bool Round::startServers()
 {
+    if (m_options.schedule.engine == EngineKind::Sentinel) {
+        m_service = std::make_unique<Service>();
+        if (!m_service->set.start()) {
+            qWarning("%ls", qUtf16Printable(m_service->set.errorString()));
+            return false;
+        }
+        watchService();
+        return true;
+    }
     m_servers.push_back(std::make_unique<Server>(false, QList<QByteArray>{"fast-1", "slow-1"}));
     m_servers.push_back(std::make_unique<Server>(true, QList<QByteArray>{"fast-2", "slow-2"}));
-    if (!m_resource.start())
-        return false;
-    for (const auto &server : m_servers) {
-        if (!server->redis.start())
-            return false;
+    return std::all_of(m_servers.begin(), m_servers.end(), [](const auto &server) { return server->redis.start(); });
+}
+
+QList<QByteArray> Round::locks() const
+{
+    if (m_service)
+        return {"fast-1", "slow-1", "fast-2", "slow-2"};
+    QList<QByteArray> locks;
+    for (const auto &server : m_servers)
+        locks += server->locks;
+    return locks;
+}
+
+bool Round::addLinks(Worker *worker)
+{
+    for (const auto &server : m_servers)
+        worker->links.push_back(std::make_unique<FaultProxy>(server->redis));
+    for (int i = 0; m_service && i < m_options.schedule.servers; ++i)
+        worker->links.push_back(std::make_unique<FaultProxy>(m_service->set.sentinelPort(i)));
+    return std::all_of(worker->links.begin(), worker->links.end(), [](const auto &link) { return link->isListening(); });
+}
+
+QString Round::urlOf(const Worker &worker, const QByteArray &lock) const
+{
+    if (!m_service) {
+        const auto isAt = [&lock](const auto &server) { return server->locks.contains(lock); };
+        const auto server = std::find_if(m_servers.begin(), m_servers.end(), isAt);
+        return worker.links.at(size_t(server - m_servers.begin()))->url().toString();
     }
+    QList<quint16> ports;
+    for (const auto &link : worker.links)
+        ports.append(link->port());
+    return m_service->set.url({}, ports).toString();
+}
+
+bool Round::start()
+{
+    if (!m_resource.start() || !startServers())
+        return false;
     const auto &schedule = m_options.schedule;
     m_history.append(event("round", "invoke")
                              .with("seed", qint64(schedule.seed))
                              .with("lease", qint64(schedule.lease.count()))
                              .with("workers", qint64(schedule.workers))
+                             .with("replicas", qint64(m_options.replicas))
                              .with("bound", qint64(m_options.bound.count() * 1000)));
     for (int i = 0; i < schedule.workers; ++i) {
         auto worker = std::make_unique<Worker>();
         worker->name = 'w' + QByteArray::number(i + 1);
         worker->form = m_options.forms.at(i % m_options.forms.size());
-        for (const auto &server : m_servers) {
-            worker->links.push_back(std::make_unique<FaultProxy>(server->redis));
-            if (!worker->links.back()->isListening())
-                return false;
-        }
+        if (!addLinks(worker.get()))
+            return false;
         m_workers.push_back(std::move(worker));
     }
     for (const auto &worker : m_workers)
@@ -172,15 +241,14 @@ void Round::startWorker(Worker *worker)
             u"--resource"_s, m_resource.socketPath(),
             u"--lease"_s,    QString::number(m_options.schedule.lease.count()),
             u"--seed"_s,     QString::number(m_options.schedule.seed),
+            u"--replicas"_s, QString::number(m_options.replicas),
     };
-    for (size_t i = 0; i < m_servers.size(); ++i) {
-        for (const QByteArray &lock : m_servers.at(i)->locks) {
-            const bool fair = lock == "fast-1" || lock == "slow-2";
-            const QString url = worker->links.at(i)->url().toString();
-            arguments << u"--lock"_s
-                      << u"%1,%2,%3,%4"_s.arg(QString::fromLatin1(lock), fair ? u"fair"_s : u"unfair"_s,
-                                              QString::fromLatin1(lock.first(4)), url);
-        }
+    const QList<QByteArray> names = locks();
+    for (const QByteArray &lock : names) {
+        const bool fair = lock == "fast-1" || lock == "slow-2";
+        arguments << u"--lock"_s
+                  << u"%1,%2,%3,%4"_s.arg(QString::fromLatin1(lock), fair ? u"fair"_s : u"unfair"_s,
+                                          QString::fromLatin1(lock.first(4)), urlOf(*worker, lock));
     }
     worker->stoppedInSection = false;
     worker->program = std::make_unique<QProcess>();
@@ -188,6 +256,7 @@ void Round::startWorker(Worker *worker)
     QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
     // Lost locks and unreachable servers are expected.
     environment.insert(u"QT_LOGGING_RULES"_s, u"qdistlock.*=false"_s);
+    environment.insert(u"QDISTLOCK_SENTINEL_PASSWORD"_s, u"sentinels"_s);
     program->setProcessEnvironment(environment);
     program->setProcessChannelMode(QProcess::ForwardedErrorChannel);
     program->setChildProcessModifier([] { ::setpgid(0, 0); });
@@ -264,16 +333,15 @@ QByteArray Round::targetOf(const Fault &fault) const
 
 void Round::begin(const Fault &fault)
 {
+    if (fault.worker < 0 && fault.server < 0)
+        return beginInService(fault);
     const QByteArray target = targetOf(fault);
-    m_history.append(event("fault", "invoke")
-                             .with("kind", QByteArray(nameOf(fault.kind)))
-                             .with("target", target)
-                             .with("ms", qint64(fault.duration.count())));
+    record("invoke", fault, target);
     const Undo undo = inject(fault);
     const auto end = [this, fault, target, undo] {
         if (undo)
             undo();
-        m_history.append(event("fault", "ok").with("kind", QByteArray(nameOf(fault.kind))).with("target", target));
+        record("ok", fault, target);
         --m_faultsToCome;
         healIfOver();
     };
@@ -281,6 +349,14 @@ void Round::begin(const Fault &fault)
         end();
     else
         QTimer::singleShot(fault.duration, Qt::PreciseTimer, this, end);
+}
+
+void Round::record(const char *type, const Fault &fault, const QByteArray &target)
+{
+    m_history.append(event("fault", type)
+                             .with("kind", QByteArray(nameOf(fault.kind)))
+                             .with("target", target)
+                             .with("ms", qint64(fault.duration.count())));
 }
 
 Round::Undo Round::inject(const Fault &fault)
@@ -575,6 +651,204 @@ Round::Undo Round::injectIntoServer(const Fault &fault, Server *server)
     }
 }
 
+bool Round::isServiceHealthy()
+{
+    return !m_service->isUnderFault && m_service->set.isHealthy() && m_service->set.hasSwitchedFrom(0);
+}
+
+/// Waits until nothing is left of the fault before. A fault that makes the Sentinels replace the master lasts until then.
+void Round::beginInService(const Fault &fault)
+{
+    const auto inject = [this, fault] {
+        m_service->isUnderFault = true;
+        const quint16 old = m_service->master;
+        record("invoke", fault, "service");
+        const Undo undo = injectIntoService(fault);
+        const auto isOver = [this, fault, old] {
+            return fault.kind == FaultKind::SentinelsDown || m_service->master != old;
+        };
+        const auto end = [this, fault, undo] {
+            undo();
+            record("ok", fault, "service");
+            m_service->isUnderFault = false;
+            --m_faultsToCome;
+            healIfOver();
+        };
+        QTimer::singleShot(fault.duration, Qt::PreciseTimer, this, [this, isOver, end] { poll(isOver, 15s, end); });
+    };
+    poll([this] { return isServiceHealthy(); }, 30s, inject, 50ms);
+}
+
+Round::Undo Round::injectIntoService(const Fault &fault)
+{
+    Service *const service = m_service.get();
+    Support::SentinelSet *const set = &service->set;
+    RedisServer *const master = &set->serverAt(service->master);
+    const quint16 port = service->master;
+    const auto failOver = [this, set] { poll([set] { return set->failOver(); }, 5s, [] {}, 100ms); };
+    const auto forget = [service, port](qint64 silentUntil) {
+        service->silentUntil[port] = silentUntil;
+        service->states.remove(port);
+    };
+    switch (fault.kind) {
+    case FaultKind::MasterKilled:
+        forget(std::numeric_limits<qint64>::max());
+        master->kill();
+        return [service, master, port] {
+            service->silentUntil.remove(port);
+            if (!master->start())
+                qFatal("a server does not start again: %ls", qUtf16Printable(master->errorString()));
+        };
+    case FaultKind::MasterStopped:
+        forget(std::numeric_limits<qint64>::max());
+        master->pause();
+        return [service, master, port] {
+            master->resume();
+            service->silentUntil.remove(port);
+        };
+    case FaultKind::MasterSleeps: {
+        const auto asleep = std::max<milliseconds>(fault.duration, 1500ms);
+        forget(bootTime() + std::chrono::nanoseconds(asleep + 200ms).count());
+        Support::RespClient client;
+        if (client.connectToUnix(master->socketPath())) {
+            client.command({"AUTH", "masters"});
+            client.send(Support::Resp::encodeCommand(
+                    {"DEBUG", "SLEEP", QByteArray::number(double(asleep.count()) / 1000)}));
+        }
+        return [service, port] { service->silentUntil.remove(port); };
+    }
+    case FaultKind::FailedOver:
+        failOver();
+        return [] {};
+    case FaultKind::Partitioned: {
+        const auto cutOff = [this, fault](bool on) {
+            for (size_t i = size_t(fault.detail % 2); i < m_workers.size(); i += 2) {
+                for (size_t link = 1; link < m_workers.at(i)->links.size(); ++link)
+                    m_workers.at(i)->links.at(link)->setBlackHole(on);
+            }
+        };
+        cutOff(true);
+        set->partition();
+        return [set, cutOff] {
+            set->heal();
+            cutOff(false);
+        };
+    }
+    case FaultKind::SentinelStale: {
+        const int stale = 1 + fault.detail % 2;
+        service->stoppedSentinels = {stale};
+        set->pauseSentinel(stale);
+        failOver();
+        return [service, set, stale] {
+            set->resumeSentinel(stale);
+            service->stoppedSentinels.clear();
+        };
+    }
+    default:
+        for (int i = 0; i < m_options.schedule.servers; ++i) {
+            service->stoppedSentinels.insert(i);
+            set->pauseSentinel(i);
+        }
+        return [this, service, set] {
+            for (int i = 0; i < m_options.schedule.servers; ++i)
+                set->resumeSentinel(i);
+            service->stoppedSentinels.clear();
+        };
+    }
+}
+
+/// Asks all the time which server is the master, and what each server has.
+void Round::watchService()
+{
+    auto *timer = new QTimer(this);
+    connect(timer, &QTimer::timeout, this, [this] {
+        for (int i = 0; i < m_service->set.serverCount(); ++i)
+            lookAt(&m_service->set.server(i));
+        const quint16 now = masterOfMajority();
+        if (now == 0 || now == m_service->master)
+            return;
+        if (m_service->master != 0)
+            recordFailOver(now);
+        m_service->master = now;
+    });
+    m_service->master = masterOfMajority();
+    timer->start(10ms);
+}
+
+quint16 Round::masterOfMajority()
+{
+    QHash<quint16, int> votes;
+    for (int i = 0; i < m_options.schedule.servers; ++i) {
+        if (m_service->stoppedSentinels.contains(i))
+            continue;
+        const quint16 port = m_service->set.masterPort(i);
+        if (port != 0 && ++votes[port] > m_options.schedule.servers / 2)
+            return port;
+    }
+    return 0;
+}
+
+void Round::lookAt(RedisServer *server)
+{
+    // Atomic, and allowed on replicas.
+    static const QByteArray script = R"(
+        local role = string.match(redis.call('INFO', 'replication'), 'role:(%w+)')
+        local time = redis.call('TIME')
+        local found = {role, string.format('%d%06d', time[1], time[2])}
+        for _, key in ipairs(KEYS) do
+            found[#found + 1] = redis.call('GET', '{' .. key .. '}:fence') or '0'
+            found[#found + 1] = redis.call('PTTL', key)
+        end
+        return found
+    )";
+    const qint64 from = bootTime();
+    if (m_service->silentUntil.value(server->port()) > from)
+        return;
+    const QList<QByteArray> names = locks();
+    QList<QByteArray> command{"EVAL", script, QByteArray::number(names.size())};
+    for (const QByteArray &name : names)
+        command.append(Prefix + name);
+    const QVariantList reply = server->command(command, 500ms).toList();
+    if (reply.size() != 2 + 2 * names.size())
+        return;
+    const auto before = m_service->states.constFind(server->port());
+    ServerState state;
+    state.isMaster = reply.at(0).toByteArray() == "master";
+    state.from = from;
+    state.time = reply.at(1).toLongLong();
+    const bool isKnown = before != m_service->states.constEnd();
+    if (isKnown && state.isMaster && before->isMaster)
+        return; // what it had when it was promoted
+    state.lastReplica = !state.isMaster ? from : isKnown ? before->lastReplica : 0;
+    for (qsizetype i = 0; i < names.size(); ++i) {
+        const qint64 remaining = reply.at(3 + 2 * i).toLongLong();
+        Kept kept{reply.at(2 + 2 * i).toLongLong(), remaining > 0 ? from + remaining * 1'000'000 : 0};
+        // A client may have been there already.
+        if (isKnown && state.isMaster && kept.fence > before->time)
+            kept = before->kept.at(i);
+        state.kept.append(kept);
+    }
+    m_service->states.insert(server->port(), state);
+}
+
+void Round::recordFailOver(quint16 port)
+{
+    const qint64 now = bootTime();
+    const ServerState state = m_service->states.value(port);
+    const qint64 from = state.lastReplica > 0 ? state.lastReplica : now;
+    m_history.append(event("failover", "info").with("from", from).with("to", now).with("server", qint64(port)));
+    const QList<QByteArray> names = locks();
+    for (qsizetype i = 0; i < names.size(); ++i) {
+        const Kept kept = state.isMaster ? state.kept.value(i) : Kept();
+        m_history.append(Event(now, "nemesis", names.at(i), "key", "info")
+                                 .with("lostBy", QByteArrayLiteral("failover"))
+                                 .with("from", from)
+                                 .with("to", now)
+                                 .with("fence", kept.fence)
+                                 .with("expires", kept.expires));
+    }
+}
+
 /// Sends grants to the waiters, with and without a proof, which is wrong, and forced releases to the holder.
 void Round::forge(Server *server, const QByteArray &lock)
 {
@@ -600,7 +874,8 @@ void Round::forge(Server *server, const QByteArray &lock)
     }
 }
 
-void Round::poll(const std::function<bool()> &condition, milliseconds atMost, const std::function<void()> &then)
+void Round::poll(const std::function<bool()> &condition, milliseconds atMost, const std::function<void()> &then,
+                 milliseconds interval)
 {
     auto *timer = new QTimer(this);
     const qint64 until = bootTime() + std::chrono::nanoseconds(atMost).count();
@@ -611,7 +886,7 @@ void Round::poll(const std::function<bool()> &condition, milliseconds atMost, co
         timer->deleteLater();
         then();
     });
-    timer->start(5ms);
+    timer->start(interval);
 }
 
 void Round::healIfOver()
@@ -623,6 +898,14 @@ void Round::healIfOver()
         for (const auto &link : worker->links)
             link->heal();
     }
+    if (m_service)
+        poll([this] { return isServiceHealthy(); }, 30s, [this] { letWorkersTurn(); }, 50ms);
+    else
+        letWorkersTurn();
+}
+
+void Round::letWorkersTurn()
+{
     m_history.append(event("heal", "info"));
     // Workers that are being replaced must be running first.
     poll([this] { return all([](const Worker &worker) { return worker.program->state() == QProcess::Running; }); },
@@ -655,7 +938,8 @@ void Round::stopWorkers()
     };
     poll([this, isStopped] { return all(isStopped); }, m_options.bound,
          [this] {
-             poll([this] { return keysLeft().isEmpty(); }, 2s,
+             // Without a fail-over no lease has to end.
+             poll([this] { return keysLeft().isEmpty(); }, m_service ? 2 * m_options.schedule.lease : 2s,
                   [this] {
                       const QByteArray found = keysLeft().join(QLatin1String(", ")).toLatin1();
                       m_history.append(event("left", found.isEmpty() ? "ok" : "fail").with("what", found));
@@ -688,11 +972,22 @@ void Round::endWorkers()
          });
 }
 
+QList<RedisServer *> Round::servers()
+{
+    QList<RedisServer *> servers;
+    for (const auto &server : m_servers)
+        servers.append(&server->redis);
+    for (int i = 0; m_service && i < m_service->set.serverCount(); ++i)
+        servers.append(&m_service->set.server(i));
+    return servers;
+}
+
 QStringList Round::keysLeft()
 {
     QStringList found;
-    for (const auto &server : m_servers) {
-        RedisServer &redis = server->redis;
+    const QList<RedisServer *> all = servers();
+    for (RedisServer *const server : all) {
+        RedisServer &redis = *server;
         const QList<QByteArray> keys = redis.keys();
         for (const QByteArray &key : keys) {
             if (!key.endsWith(":fence"))
@@ -707,12 +1002,18 @@ QStringList Round::keysLeft()
 QStringList Round::leftovers()
 {
     QStringList found = keysLeft();
-    for (const auto &server : m_servers) {
-        RedisServer &redis = server->redis;
-        const QList<QByteArray> channels = redis.channels();
-        for (const QByteArray &channel : channels)
-            found << u"subscription "_s + QString::fromLatin1(channel);
-        if (const int clients = redis.connectedClients(); clients > 0)
+    const QList<RedisServer *> all = servers();
+    for (RedisServer *const redis : all) {
+        const QList<QByteArray> channels = redis->channels();
+        for (const QByteArray &channel : channels) {
+            if (channel.startsWith(Prefix))
+                found << u"subscription "_s + QString::fromLatin1(channel);
+        }
+        // Replicas and Sentinels are clients, too.
+        const qsizetype clients = m_service
+                ? redis->command({"CLIENT", "LIST"}).toByteArray().count("name=qdistlock-")
+                : redis->connectedClients();
+        if (clients > 0)
             found << u"%1 connections"_s.arg(clients);
     }
     return found;
@@ -725,10 +1026,9 @@ void Round::checkLeftovers()
              const QByteArray found = leftovers().join(QLatin1String(", ")).toLatin1();
              Event left = event("left", found.isEmpty() ? "ok" : "fail");
              left.with("what", found);
-             for (const auto &server : m_servers) {
-                 for (const QByteArray &lock : server->locks)
-                     left.with(("counter:" + lock).constData(), m_resource.get("counter:" + lock).toLongLong());
-             }
+             const QList<QByteArray> names = locks();
+             for (const QByteArray &lock : names)
+                 left.with(("counter:" + lock).constData(), m_resource.get("counter:" + lock).toLongLong());
              m_history.append(left);
              Q_EMIT finished();
          });

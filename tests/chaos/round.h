@@ -8,6 +8,7 @@
 
 #include "support/faultproxy.h"
 #include "support/redisserver.h"
+#include "support/sentinelset.h"
 
 #include <QtCore/qobject.h>
 #include <QtCore/qprocess.h>
@@ -24,6 +25,7 @@ struct RoundOptions
     ScheduleOptions schedule;
     QString worker;                 ///< path of the worker program
     QStringList forms;              ///< assigned to the workers in turn
+    int replicas = 0;               ///< that must have each lock; with Sentinels
     QString folder;                 ///< in which the histories are written
     std::chrono::seconds bound{15}; ///< the time within which each client must acquire each lock after healing
 };
@@ -37,6 +39,9 @@ struct RoundOptions
 
     The locks: fast-1 and slow-1 are on a server without persistence, fast-2 and slow-2 on one with an append-only file.
     fast-1 and slow-2 are fair.
+
+    With Sentinels all four are kept by a master with two replicas, and the links lead from each worker to each Sentinel.
+    The round asks servers and Sentinels all the time: for each fail-over it records what the new master had of each lock.
 */
 class Round : public QObject
 {
@@ -55,6 +60,7 @@ Q_SIGNALS:
 
 private:
     struct Server;
+    struct Service;
     struct Worker;
     using Undo = std::function<void()>;
 
@@ -66,6 +72,20 @@ private:
     Undo injectIntoWorker(const Fault &fault, Worker *worker);
     Undo injectIntoLink(const Fault &fault, Support::FaultProxy *proxy);
     Undo injectIntoServer(const Fault &fault, Server *server);
+    Undo injectIntoService(const Fault &fault);
+    void beginInService(const Fault &fault);
+    void record(const char *type, const Fault &fault, const QByteArray &target);
+    void letWorkersTurn();
+    void watchService();
+    void recordFailOver(quint16 port);
+    bool isServiceHealthy();
+    quint16 masterOfMajority();
+    bool startServers();
+    bool addLinks(Worker *worker);
+    QList<QByteArray> locks() const;
+    QString urlOf(const Worker &worker, const QByteArray &lock) const;
+    QList<Support::RedisServer *> servers();
+    void lookAt(Support::RedisServer *server);
     void forge(Server *server, const QByteArray &lock);
     void withLateReplies(const Fault &fault, Worker *worker,
                          const std::function<void(const std::function<void()> &then)> &action);
@@ -77,7 +97,7 @@ private:
     void restarted(Server *server);
     void healIfOver();
     void poll(const std::function<bool()> &condition, std::chrono::milliseconds atMost,
-              const std::function<void()> &then);
+              const std::function<void()> &then, std::chrono::milliseconds interval = std::chrono::milliseconds(5));
     bool all(const std::function<bool(const Worker &)> &condition) const;
     void stopWorkers();
     void endWorkers();
@@ -91,6 +111,7 @@ private:
     History m_history;
     Support::RedisServer m_resource;
     std::vector<std::unique_ptr<Server>> m_servers;
+    std::unique_ptr<Service> m_service; ///< with Sentinels; then there are no m_servers
     std::vector<std::unique_ptr<Worker>> m_workers;
     int m_faultsToCome = 0;
     bool m_healed = false;

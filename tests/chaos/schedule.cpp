@@ -14,14 +14,14 @@ namespace Chaos {
 
 namespace {
 
-enum Target { OfWorker, OfLink, OfServer };
+enum Target { OfWorker, OfLink, OfServer, OfService };
 
 struct KindInfo
 {
     FaultKind kind;
     const char *name;
     Target target;
-    int shortest; ///< duration in per cent of the lease
+    int shortest; ///< duration in per cent of the lease; of a second for a service
     int longest;
 };
 
@@ -68,7 +68,25 @@ constexpr std::array<KindInfo, FaultKinds> Kinds = {{
         {FaultKind::QueueOfAnotherType, "queue-of-another-type", OfServer, 30, 150},
         {FaultKind::FenceDeleted, "fence-deleted", OfServer, 0, 0},
         {FaultKind::ForgedMessages, "forged-messages", OfServer, 0, 0},
+
+        // Those that make the Sentinels replace the master last until they have.
+        {FaultKind::MasterKilled, "master-killed", OfService, 50, 250},
+        {FaultKind::MasterStopped, "master-stopped", OfService, 50, 300},
+        {FaultKind::MasterSleeps, "master-sleeps", OfService, 100, 300},
+        {FaultKind::FailedOver, "failed-over", OfService, 10, 100},
+        {FaultKind::Partitioned, "partitioned", OfService, 100, 400},
+        {FaultKind::SentinelStale, "sentinel-stale", OfService, 100, 300},
+        {FaultKind::SentinelsDown, "sentinels-down", OfService, 50, 300},
 }};
+
+/// Links to Sentinels carry no scripts.
+bool exists(const KindInfo &kind, EngineKind engine)
+{
+    if (engine == EngineKind::Redis)
+        return kind.target != OfService;
+    return kind.target != OfServer && kind.kind != FaultKind::CutBeforeCommand && kind.kind != FaultKind::CutAfterCommand
+            && kind.kind != FaultKind::ReplyDropped && kind.kind != FaultKind::ErrorReplies;
+}
 
 // The distributions of the standard library differ between implementations; this one does not.
 class Random
@@ -88,11 +106,12 @@ private:
 class Bag
 {
 public:
-    Bag(Target target, const QList<FaultKind> &only, Random *random)
+    Bag(Target target, const ScheduleOptions &options, Random *random)
         : m_random(random)
     {
         for (const KindInfo &kind : Kinds) {
-            if (kind.target == target && (only.isEmpty() || only.contains(kind.kind)))
+            if (kind.target == target && exists(kind, options.engine)
+                && (options.kinds.isEmpty() || options.kinds.contains(kind.kind)))
                 m_all.append(&kind);
         }
     }
@@ -116,15 +135,15 @@ void drawStream(Target target, int targets, milliseconds shortest, milliseconds 
 {
     constexpr auto rest = 200ms;
     Random random(seed);
-    Bag bag(target, options.kinds, &random);
+    Bag bag(target, options, &random);
     if (bag.isEmpty())
         return;
     QList<milliseconds> freeAt(targets, 0ms);
     milliseconds at{random.between(100, int(longest.count()))};
     while (at < options.duration) {
         const KindInfo &kind = bag.draw();
-        const int lease = int(options.lease.count());
-        const milliseconds duration(random.between(kind.shortest, kind.longest) * lease / 100);
+        const int unit = target == OfService ? 1000 : int(options.lease.count());
+        const milliseconds duration(random.between(kind.shortest, kind.longest) * unit / 100);
         int hit = random.between(0, targets - 1);
         for (int i = 0; i < targets && freeAt.at(hit) > at; ++i)
             hit = (hit + 1) % targets;
@@ -160,6 +179,7 @@ QList<Fault> drawSchedule(const ScheduleOptions &options)
     drawStream(OfWorker, options.workers, 300ms, 1100ms, options.seed, options, &faults);
     drawStream(OfLink, options.workers * options.servers, 200ms, 900ms, options.seed + 1'000'003, options, &faults);
     drawStream(OfServer, options.servers, 500ms, 1500ms, options.seed + 2'000'003, options, &faults);
+    drawStream(OfService, 1, 3000ms, 5000ms, options.seed + 3'000'003, options, &faults);
     std::stable_sort(faults.begin(), faults.end(), [](const Fault &a, const Fault &b) { return a.at < b.at; });
     return faults;
 }

@@ -54,8 +54,19 @@ enum class FaultKind {
     QueueOfAnotherType,
     FenceDeleted,
     ForgedMessages, ///< grants, invitations and forced releases on the clients' channels
+
+    // Of a service that Sentinels watch.
+    MasterKilled,  ///< SIGKILL; it comes back, empty, after the fail-over
+    MasterStopped, ///< SIGSTOP; it comes back as a former master after the fail-over
+    MasterSleeps,  ///< DEBUG SLEEP
+    FailedOver,    ///< SENTINEL FAILOVER, while the master runs
+    Partitioned,   ///< the master, one Sentinel and half of the workers are cut off from the other Sentinels
+    SentinelStale, ///< stopped during a fail-over, so that it still reports the former master afterwards
+    SentinelsDown, ///< all are stopped
 };
-inline constexpr int FaultKinds = int(FaultKind::ForgedMessages) + 1;
+inline constexpr int FaultKinds = int(FaultKind::SentinelsDown) + 1;
+
+enum class EngineKind { Redis, Sentinel };
 
 const char *nameOf(FaultKind kind);
 std::optional<FaultKind> kindNamed(const QByteArray &name);
@@ -74,17 +85,18 @@ struct Fault
 struct ScheduleOptions
 {
     quint64 seed = 1;
+    EngineKind engine = EngineKind::Redis;
     std::chrono::milliseconds duration{60'000};
     std::chrono::milliseconds lease{300};
     int workers = 8;
-    int servers = 2;
+    int servers = 2; ///< with Sentinels: the Sentinels, to which the links lead
     int locksPerServer = 2;
-    QList<FaultKind> kinds; ///< all if empty
+    QList<FaultKind> kinds; ///< all that the engine has if empty
 };
 
 /*!
     The faults of one round, in order of time: the same for the same options on every machine. All kinds are equally
-    frequent. Faults of the same worker, link or server do not overlap.
+    frequent. Faults of the same worker, link or server do not overlap, nor do those of a service of Sentinels.
 */
 QList<Fault> drawSchedule(const ScheduleOptions &options);
 

@@ -82,6 +82,11 @@ class Story:
     def clock(self, begin, to, ms, lock="a"):
         self.add(to, "nemesis", "clock", "info", lock, **{"from": int(begin * MS)}, to=int(to * MS), ms=ms)
 
+    def fail_over(self, begin, to, fence, expires, lock="a"):
+        """What the new master had: the newest token, and its key until `expires`."""
+        self.add(to, "nemesis", "failover", "info", **{"from": int(begin * MS)}, to=int(to * MS), server=1)
+        self.key_lost(begin, to, "failover", lock, fence=fence, expires=int(expires * MS))
+
     def fault(self, kind, target, begin, end):
         self.add(begin, "nemesis", "fault", "invoke", kind=kind, target=target, ms=end - begin)
         self.add(end, "nemesis", "fault", "ok", kind=kind, target=target)
@@ -275,6 +280,71 @@ class CheckerTest(unittest.TestCase):
         self.story.add(150, "w1.1", "release", "invoke", "a", token=10, held=True, heldUntil=150 * MS)
         self.story.lost("w1.1", 10, 151, "Deleted", until=150)
         self.assertEqual(self.found(), ["theft"])
+
+    # Fail-overs. What the new master had of a lock decides which holds are over.
+
+    def judged_after_fail_over(self, fence, expires, replicas=0):
+        """The first holds the lock from 100 to 395 ms, the fail-over is between 120 and 140 ms, the second begins at 150 ms."""
+        self.story.lines["nemesis"][0]["replicas"] = replicas
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.fail_over(120, 140, fence, expires)
+        self.story.acquire("w2.1", 11, 145, 150)
+        self.story.release("w2.1", 11, 180)
+        self.story.lost("w1.1", 10, 200, "Deleted", until=190)
+        verdict = self.story.judge()
+        return [sort for sort, _, _ in verdict.violations], verdict
+
+    def test_fail_over_lost_the_key(self):
+        sorts, verdict = self.judged_after_fail_over(fence=9, expires=0)
+        self.assertEqual(sorts, [])
+        self.assertEqual(verdict.figures["overlaps"], 0)
+        self.assertEqual(verdict.figures["fail_overs"], 1)
+        self.assertEqual(verdict.figures["overlaps_explained"], 1)
+        self.assertIn("1 fail-overs; 1 overlaps explained", "\n".join(report(verdict.figures)))
+
+    def test_fail_over_found_the_key_of_an_earlier_hold(self):
+        self.assertEqual(self.judged_after_fail_over(fence=9, expires=390)[0], [])
+
+    def test_fail_over_lost_the_key_but_not_the_fence(self):
+        self.assertEqual(self.judged_after_fail_over(fence=10, expires=0)[0], [])
+
+    def test_fail_over_kept_the_key(self):
+        sorts, verdict = self.judged_after_fail_over(fence=10, expires=400)
+        self.assertEqual(sorts, ["overlap", "theft"])
+        self.assertEqual(verdict.figures["overlaps_explained"], 0)
+
+    def test_fail_over_lost_a_key_that_all_replicas_had(self):
+        self.assertEqual(self.judged_after_fail_over(fence=9, expires=0, replicas=2)[0], ["overlap", "theft"])
+
+    def test_fail_over_of_another_lock(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.fail_over(120, 140, 9, 0, lock="b")
+        self.story.acquire("w2.1", 11, 145, 150)
+        self.story.release("w2.1", 11, 180)
+        self.story.release("w1.1", 10, 190)
+        self.assertEqual(self.found(), ["overlap"])
+
+    def test_confirmed_after_the_fail_over(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.fail_over(120, 140, 9, 0)
+        self.story.renew("w1.1", 10, 150, 151)  # the new master cannot have confirmed that
+        self.story.acquire("w2.1", 11, 145, 160)
+        self.story.release("w2.1", 11, 180)
+        self.story.release("w1.1", 10, 190)
+        self.assertEqual(self.found(), ["overlap"])
+
+    def test_fail_over_lost_a_renewal(self):
+        """The new master had the key until 400 ms, and the holder counted on 495 ms."""
+        for notified, sorts in ((410, []), (390, ["overlap"])):
+            with self.subTest(notified):
+                self.story.acquire("w1.1", 10, 100, 101)
+                self.story.renew("w1.1", 10, 200, 201)
+                self.story.fail_over(220, 240, 10, 400)
+                self.story.acquire("w2.1", 11, 380, notified)
+                self.story.release("w2.1", 11, 420)
+                self.story.lost("w1.1", 10, 600, until=480)
+                self.assertEqual(self.found(), sorts)
+                self.story.lines = {process: lines[:1] for process, lines in self.story.lines.items()}
 
     # The server's clock is set forward. A lease of 300 ms that is confirmed at 100 ms ends at 395 ms by the holder's clock.
 

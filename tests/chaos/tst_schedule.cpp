@@ -36,6 +36,7 @@ private Q_SLOTS:
     void theSeedDecides();
     void sameEverywhere();
     void allKindsComeEquallyOften();
+    void sentinels();
     void oneAtATime();
     void withinItsTime();
     void onlySomeKinds();
@@ -80,10 +81,30 @@ void tst_Schedule::allKindsComeEquallyOften()
             kinds.insert(fault.kind);
             ++counts[fault.kind];
         }
-        QCOMPARE(kinds.size(), FaultKinds); // in each minute
+        QCOMPARE(kinds.size(), int(FaultKind::ForgedMessages) + 1); // in each minute
     }
     const auto [fewest, most] = std::minmax_element(counts.begin(), counts.end());
     QVERIFY2(*fewest * 5 >= *most, qPrintable(u"%1 to %2"_s.arg(*fewest).arg(*most)));
+}
+
+void tst_Schedule::sentinels()
+{
+    ScheduleOptions options;
+    options.engine = EngineKind::Sentinel;
+    options.servers = 3;
+    QSet<FaultKind> kinds;
+    std::chrono::milliseconds freeAt = 0ms;
+    const auto faults = drawSchedule(options);
+    for (const Fault &fault : faults) {
+        kinds.insert(fault.kind);
+        QVERIFY(fault.kind < FaultKind::ServerStopped || fault.kind > FaultKind::ForgedMessages);
+        if (fault.worker >= 0)
+            continue;
+        QVERIFY(fault.kind > FaultKind::ForgedMessages && fault.at >= freeAt);
+        freeAt = fault.at + fault.duration;
+    }
+    for (int kind = int(FaultKind::MasterKilled); kind < FaultKinds; ++kind)
+        QVERIFY(kinds.contains(FaultKind(kind)));
 }
 
 void tst_Schedule::oneAtATime()

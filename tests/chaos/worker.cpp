@@ -182,9 +182,11 @@ int main(int argc, char *argv[])
     const QCommandLineOption resourceOption(u"resource"_s, u"the guarded redis-server"_s, u"socket"_s);
     const QCommandLineOption leaseOption(u"lease"_s, u"of all locks"_s, u"ms"_s, u"300"_s);
     const QCommandLineOption seedOption(u"seed"_s, u"of the random choices"_s, u"number"_s, u"1"_s);
+    const QCommandLineOption replicasOption(u"replicas"_s, u"that must have each lock"_s, u"number"_s, u"0"_s);
     const QCommandLineOption lockOption(u"lock"_s, u"a lock to contend for, repeatable"_s,
                                         u"name,fair|unfair,fast|slow,url"_s);
-    parser.addOptions({formOption, processOption, historyOption, resourceOption, leaseOption, seedOption, lockOption});
+    parser.addOptions({formOption, processOption, historyOption, resourceOption, leaseOption, seedOption,
+                       replicasOption, lockOption});
     parser.process(*application);
 
     Settings settings;
@@ -193,6 +195,7 @@ int main(int argc, char *argv[])
     settings.resource = parser.value(resourceOption);
     settings.lease = std::chrono::milliseconds(parser.value(leaseOption).toInt());
     settings.seed = parser.value(seedOption).toULongLong();
+    settings.replicas = parser.value(replicasOption).toInt();
     const QStringList locks = parser.values(lockOption);
     for (const QString &text : locks) {
         const QStringList parts = text.split(u',');
