@@ -51,7 +51,7 @@ int main(int argc, char *argv[])
     if (const QString engine = parser.value(u"engine"_s); engine == u"sentinel") {
         options.schedule.engine = EngineKind::Sentinel;
         options.schedule.servers = 3;
-        options.bound = std::chrono::seconds(30); // the last fail-over may have ended just now
+        options.bound = std::chrono::seconds(60); // locks are held for longer, and the dead for a lease
     } else if (engine != u"redis") {
         qFatal("unknown engine: %ls", qUtf16Printable(engine));
     }

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 using namespace std::chrono_literals;
@@ -109,10 +110,12 @@ microseconds Participant::drawPause()
 microseconds Participant::drawHold()
 {
     const quint64 draw = below(100);
+    // With longer leases everybody must still have a turn within the round's bound.
+    const microseconds unit = std::min<microseconds>(m_lease, 600ms);
     if (m_lock.slow && draw < 6)
-        return microseconds(m_lease) * (150 + below(300)) / 100;
+        return unit * (150 + below(300)) / 100;
     if (m_lock.slow && draw < 20)
-        return microseconds(m_lease) * (20 + below(130)) / 100;
+        return unit * (20 + below(130)) / 100;
     if (draw < 60)
         return 0us;
     return draw < 96 ? microseconds(below(3000)) : milliseconds(10 + below(50));

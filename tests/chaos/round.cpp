@@ -8,13 +8,10 @@
 
 #include <QtCore/qdir.h>
 #include <QtCore/qfile.h>
-#include <QtCore/qhash.h>
 #include <QtCore/qpointer.h>
-#include <QtCore/qset.h>
 #include <QtCore/qtimer.h>
 
 #include <algorithm>
-#include <limits>
 
 #include <signal.h>
 #include <unistd.h>
@@ -31,6 +28,7 @@ namespace Chaos {
 namespace {
 
 const QByteArray Prefix = QByteArrayLiteral("lock:");
+const QList<QByteArray> SentinelLocks = {"fast-1", "slow-1", "fast-2", "slow-2"};
 
 RedisServer::Options optionsOf(bool appendOnly, const Support::ShiftedClock &clock)
 {
@@ -97,32 +95,6 @@ struct Round::Worker
     bool done = false;
 };
 
-/// What a server has of each lock: its newest fencing token, and when its key ends (0: there is none).
-struct Kept
-{
-    qint64 fence = 0;
-    qint64 expires = 0; ///< boot time
-};
-
-struct ServerState
-{
-    bool isMaster = false;
-    qint64 from = 0;    ///< boot time before it was asked
-    qint64 time = 0;    ///< its own time, in us
-    QList<Kept> kept;   ///< one of each lock; as it was promoted, if it is the master
-    qint64 lastReplica = 0; ///< when it was last seen as a replica; 0 if never
-};
-
-struct Round::Service
-{
-    Support::SentinelSet set;
-    QSet<int> stoppedSentinels;
-    QHash<quint16, qint64> silentUntil; ///< boot time: servers that are not asked, because they do not answer
-    QHash<quint16, ServerState> states;
-    quint16 master = 0; ///< as the majority of the Sentinels see it
-    bool isUnderFault = false;
-};
-
 Round::Round(const RoundOptions &options)
     : m_options(options)
     , m_history(QDir(options.folder).filePath(u"nemesis.jsonl"_s))
@@ -148,13 +120,8 @@ Event Round::event(const char *operation, const char *type, const QByteArray &lo
 bool Round::startServers()
 {
     if (m_options.schedule.engine == EngineKind::Sentinel) {
-        m_service = std::make_unique<Service>();
-        if (!m_service->set.start()) {
-            qWarning("%ls", qUtf16Printable(m_service->set.errorString()));
-            return false;
-        }
-        watchService();
-        return true;
+        m_service = std::make_unique<SentinelService>(&m_history, SentinelLocks);
+        return m_service->start();
     }
     m_servers.push_back(std::make_unique<Server>(false, QList<QByteArray>{"fast-1", "slow-1"}));
     m_servers.push_back(std::make_unique<Server>(true, QList<QByteArray>{"fast-2", "slow-2"}));
@@ -164,7 +131,7 @@ bool Round::startServers()
 QList<QByteArray> Round::locks() const
 {
     if (m_service)
-        return {"fast-1", "slow-1", "fast-2", "slow-2"};
+        return SentinelLocks;
     QList<QByteArray> locks;
     for (const auto &server : m_servers)
         locks += server->locks;
@@ -176,8 +143,9 @@ bool Round::addLinks(Worker *worker)
     for (const auto &server : m_servers)
         worker->links.push_back(std::make_unique<FaultProxy>(server->redis));
     for (int i = 0; m_service && i < m_options.schedule.servers; ++i)
-        worker->links.push_back(std::make_unique<FaultProxy>(m_service->set.sentinelPort(i)));
-    return std::all_of(worker->links.begin(), worker->links.end(), [](const auto &link) { return link->isListening(); });
+        worker->links.push_back(std::make_unique<FaultProxy>(m_service->set().sentinelPort(i)));
+    return std::all_of(worker->links.begin(), worker->links.end(),
+                       [](const auto &link) { return link->isListening(); });
 }
 
 QString Round::urlOf(const Worker &worker, const QByteArray &lock) const
@@ -190,7 +158,7 @@ QString Round::urlOf(const Worker &worker, const QByteArray &lock) const
     QList<quint16> ports;
     for (const auto &link : worker.links)
         ports.append(link->port());
-    return m_service->set.url({}, ports).toString();
+    return m_service->set().url({}, ports).toString();
 }
 
 bool Round::start()
@@ -653,24 +621,25 @@ Round::Undo Round::injectIntoServer(const Fault &fault, Server *server)
 
 bool Round::isServiceHealthy()
 {
-    return !m_service->isUnderFault && m_service->set.isHealthy() && m_service->set.hasSwitchedFrom(0);
+    return !m_isServiceUnderFault && m_service->isHealthy();
 }
 
-/// Waits until nothing is left of the fault before. A fault that makes the Sentinels replace the master lasts until then.
+/// Waits until nothing is left of the fault before. A fault that makes the Sentinels replace the master lasts until
+/// they have.
 void Round::beginInService(const Fault &fault)
 {
     const auto inject = [this, fault] {
-        m_service->isUnderFault = true;
-        const quint16 old = m_service->master;
+        m_isServiceUnderFault = true;
+        const quint16 old = m_service->master();
         record("invoke", fault, "service");
         const Undo undo = injectIntoService(fault);
         const auto isOver = [this, fault, old] {
-            return fault.kind == FaultKind::SentinelsDown || m_service->master != old;
+            return fault.kind == FaultKind::SentinelsDown || m_service->master() != old;
         };
         const auto end = [this, fault, undo] {
             undo();
             record("ok", fault, "service");
-            m_service->isUnderFault = false;
+            m_isServiceUnderFault = false;
             --m_faultsToCome;
             healIfOver();
         };
@@ -681,172 +650,20 @@ void Round::beginInService(const Fault &fault)
 
 Round::Undo Round::injectIntoService(const Fault &fault)
 {
-    Service *const service = m_service.get();
-    Support::SentinelSet *const set = &service->set;
-    RedisServer *const master = &set->serverAt(service->master);
-    const quint16 port = service->master;
-    const auto failOver = [this, set] { poll([set] { return set->failOver(); }, 5s, [] {}, 100ms); };
-    const auto forget = [service, port](qint64 silentUntil) {
-        service->silentUntil[port] = silentUntil;
-        service->states.remove(port);
+    if (fault.kind != FaultKind::Partitioned)
+        return m_service->inject(fault);
+    // Half of the workers stay with the first Sentinel.
+    const auto cutOff = [this, fault](bool on) {
+        for (size_t i = size_t(fault.detail % 2); i < m_workers.size(); i += 2) {
+            for (size_t link = 1; link < m_workers.at(i)->links.size(); ++link)
+                m_workers.at(i)->links.at(link)->setBlackHole(on);
+        }
     };
-    switch (fault.kind) {
-    case FaultKind::MasterKilled:
-        forget(std::numeric_limits<qint64>::max());
-        master->kill();
-        return [service, master, port] {
-            service->silentUntil.remove(port);
-            if (!master->start())
-                qFatal("a server does not start again: %ls", qUtf16Printable(master->errorString()));
-        };
-    case FaultKind::MasterStopped:
-        forget(std::numeric_limits<qint64>::max());
-        master->pause();
-        return [service, master, port] {
-            master->resume();
-            service->silentUntil.remove(port);
-        };
-    case FaultKind::MasterSleeps: {
-        const auto asleep = std::max<milliseconds>(fault.duration, 1500ms);
-        forget(bootTime() + std::chrono::nanoseconds(asleep + 200ms).count());
-        Support::RespClient client;
-        if (client.connectToUnix(master->socketPath())) {
-            client.command({"AUTH", "masters"});
-            client.send(Support::Resp::encodeCommand(
-                    {"DEBUG", "SLEEP", QByteArray::number(double(asleep.count()) / 1000)}));
-        }
-        return [service, port] { service->silentUntil.remove(port); };
-    }
-    case FaultKind::FailedOver:
-        failOver();
-        return [] {};
-    case FaultKind::Partitioned: {
-        const auto cutOff = [this, fault](bool on) {
-            for (size_t i = size_t(fault.detail % 2); i < m_workers.size(); i += 2) {
-                for (size_t link = 1; link < m_workers.at(i)->links.size(); ++link)
-                    m_workers.at(i)->links.at(link)->setBlackHole(on);
-            }
-        };
-        cutOff(true);
-        set->partition();
-        return [set, cutOff] {
-            set->heal();
-            cutOff(false);
-        };
-    }
-    case FaultKind::SentinelStale: {
-        const int stale = 1 + fault.detail % 2;
-        service->stoppedSentinels = {stale};
-        set->pauseSentinel(stale);
-        failOver();
-        return [service, set, stale] {
-            set->resumeSentinel(stale);
-            service->stoppedSentinels.clear();
-        };
-    }
-    default:
-        for (int i = 0; i < m_options.schedule.servers; ++i) {
-            service->stoppedSentinels.insert(i);
-            set->pauseSentinel(i);
-        }
-        return [this, service, set] {
-            for (int i = 0; i < m_options.schedule.servers; ++i)
-                set->resumeSentinel(i);
-            service->stoppedSentinels.clear();
-        };
-    }
-}
-
-/// Asks all the time which server is the master, and what each server has.
-void Round::watchService()
-{
-    auto *timer = new QTimer(this);
-    connect(timer, &QTimer::timeout, this, [this] {
-        for (int i = 0; i < m_service->set.serverCount(); ++i)
-            lookAt(&m_service->set.server(i));
-        const quint16 now = masterOfMajority();
-        if (now == 0 || now == m_service->master)
-            return;
-        if (m_service->master != 0)
-            recordFailOver(now);
-        m_service->master = now;
-    });
-    m_service->master = masterOfMajority();
-    timer->start(10ms);
-}
-
-quint16 Round::masterOfMajority()
-{
-    QHash<quint16, int> votes;
-    for (int i = 0; i < m_options.schedule.servers; ++i) {
-        if (m_service->stoppedSentinels.contains(i))
-            continue;
-        const quint16 port = m_service->set.masterPort(i);
-        if (port != 0 && ++votes[port] > m_options.schedule.servers / 2)
-            return port;
-    }
-    return 0;
-}
-
-void Round::lookAt(RedisServer *server)
-{
-    // Atomic, and allowed on replicas.
-    static const QByteArray script = R"(
-        local role = string.match(redis.call('INFO', 'replication'), 'role:(%w+)')
-        local time = redis.call('TIME')
-        local found = {role, string.format('%d%06d', time[1], time[2])}
-        for _, key in ipairs(KEYS) do
-            found[#found + 1] = redis.call('GET', '{' .. key .. '}:fence') or '0'
-            found[#found + 1] = redis.call('PTTL', key)
-        end
-        return found
-    )";
-    const qint64 from = bootTime();
-    if (m_service->silentUntil.value(server->port()) > from)
-        return;
-    const QList<QByteArray> names = locks();
-    QList<QByteArray> command{"EVAL", script, QByteArray::number(names.size())};
-    for (const QByteArray &name : names)
-        command.append(Prefix + name);
-    const QVariantList reply = server->command(command, 500ms).toList();
-    if (reply.size() != 2 + 2 * names.size())
-        return;
-    const auto before = m_service->states.constFind(server->port());
-    ServerState state;
-    state.isMaster = reply.at(0).toByteArray() == "master";
-    state.from = from;
-    state.time = reply.at(1).toLongLong();
-    const bool isKnown = before != m_service->states.constEnd();
-    if (isKnown && state.isMaster && before->isMaster)
-        return; // what it had when it was promoted
-    state.lastReplica = !state.isMaster ? from : isKnown ? before->lastReplica : 0;
-    for (qsizetype i = 0; i < names.size(); ++i) {
-        const qint64 remaining = reply.at(3 + 2 * i).toLongLong();
-        Kept kept{reply.at(2 + 2 * i).toLongLong(), remaining > 0 ? from + remaining * 1'000'000 : 0};
-        // A client may have been there already.
-        if (isKnown && state.isMaster && kept.fence > before->time)
-            kept = before->kept.at(i);
-        state.kept.append(kept);
-    }
-    m_service->states.insert(server->port(), state);
-}
-
-void Round::recordFailOver(quint16 port)
-{
-    const qint64 now = bootTime();
-    const ServerState state = m_service->states.value(port);
-    const qint64 from = state.lastReplica > 0 ? state.lastReplica : now;
-    m_history.append(event("failover", "info").with("from", from).with("to", now).with("server", qint64(port)));
-    const QList<QByteArray> names = locks();
-    for (qsizetype i = 0; i < names.size(); ++i) {
-        const Kept kept = state.isMaster ? state.kept.value(i) : Kept();
-        m_history.append(Event(now, "nemesis", names.at(i), "key", "info")
-                                 .with("lostBy", QByteArrayLiteral("failover"))
-                                 .with("from", from)
-                                 .with("to", now)
-                                 .with("fence", kept.fence)
-                                 .with("expires", kept.expires));
-    }
+    cutOff(true);
+    return [cutOff, undo = m_service->inject(fault)] {
+        undo();
+        cutOff(false);
+    };
 }
 
 /// Sends grants to the waiters, with and without a proof, which is wrong, and forced releases to the holder.
@@ -977,8 +794,8 @@ QList<RedisServer *> Round::servers()
     QList<RedisServer *> servers;
     for (const auto &server : m_servers)
         servers.append(&server->redis);
-    for (int i = 0; m_service && i < m_service->set.serverCount(); ++i)
-        servers.append(&m_service->set.server(i));
+    for (int i = 0; m_service && i < m_service->set().serverCount(); ++i)
+        servers.append(&m_service->set().server(i));
     return servers;
 }
 
@@ -1010,9 +827,8 @@ QStringList Round::leftovers()
                 found << u"subscription "_s + QString::fromLatin1(channel);
         }
         // Replicas and Sentinels are clients, too.
-        const qsizetype clients = m_service
-                ? redis->command({"CLIENT", "LIST"}).toByteArray().count("name=qdistlock-")
-                : redis->connectedClients();
+        const qsizetype clients = m_service ? redis->command({"CLIENT", "LIST"}).toByteArray().count("name=qdistlock-")
+                                            : redis->connectedClients();
         if (clients > 0)
             found << u"%1 connections"_s.arg(clients);
     }

@@ -5,10 +5,10 @@
 
 #include "history.h"
 #include "schedule.h"
+#include "sentinelservice.h"
 
 #include "support/faultproxy.h"
 #include "support/redisserver.h"
-#include "support/sentinelset.h"
 
 #include <QtCore/qobject.h>
 #include <QtCore/qprocess.h>
@@ -40,8 +40,7 @@ struct RoundOptions
     The locks: fast-1 and slow-1 are on a server without persistence, fast-2 and slow-2 on one with an append-only file.
     fast-1 and slow-2 are fair.
 
-    With Sentinels all four are kept by a master with two replicas, and the links lead from each worker to each Sentinel.
-    The round asks servers and Sentinels all the time: for each fail-over it records what the new master had of each lock.
+    With Sentinels all four are kept by one service, see SentinelService; links lead from each worker to each Sentinel.
 */
 class Round : public QObject
 {
@@ -60,7 +59,6 @@ Q_SIGNALS:
 
 private:
     struct Server;
-    struct Service;
     struct Worker;
     using Undo = std::function<void()>;
 
@@ -76,16 +74,12 @@ private:
     void beginInService(const Fault &fault);
     void record(const char *type, const Fault &fault, const QByteArray &target);
     void letWorkersTurn();
-    void watchService();
-    void recordFailOver(quint16 port);
     bool isServiceHealthy();
-    quint16 masterOfMajority();
     bool startServers();
     bool addLinks(Worker *worker);
     QList<QByteArray> locks() const;
     QString urlOf(const Worker &worker, const QByteArray &lock) const;
     QList<Support::RedisServer *> servers();
-    void lookAt(Support::RedisServer *server);
     void forge(Server *server, const QByteArray &lock);
     void withLateReplies(const Fault &fault, Worker *worker,
                          const std::function<void(const std::function<void()> &then)> &action);
@@ -111,8 +105,9 @@ private:
     History m_history;
     Support::RedisServer m_resource;
     std::vector<std::unique_ptr<Server>> m_servers;
-    std::unique_ptr<Service> m_service; ///< with Sentinels; then there are no m_servers
+    std::unique_ptr<SentinelService> m_service; ///< with Sentinels; then there are no m_servers
     std::vector<std::unique_ptr<Worker>> m_workers;
+    bool m_isServiceUnderFault = false;
     int m_faultsToCome = 0;
     bool m_healed = false;
     bool m_turning = false;

@@ -84,8 +84,9 @@ bool exists(const KindInfo &kind, EngineKind engine)
 {
     if (engine == EngineKind::Redis)
         return kind.target != OfService;
-    return kind.target != OfServer && kind.kind != FaultKind::CutBeforeCommand && kind.kind != FaultKind::CutAfterCommand
-            && kind.kind != FaultKind::ReplyDropped && kind.kind != FaultKind::ErrorReplies;
+    constexpr std::array ofCommands = {FaultKind::CutBeforeCommand, FaultKind::CutAfterCommand, FaultKind::ReplyDropped,
+                                       FaultKind::ErrorReplies};
+    return kind.target != OfServer && std::find(ofCommands.begin(), ofCommands.end(), kind.kind) == ofCommands.end();
 }
 
 // The distributions of the standard library differ between implementations; this one does not.
