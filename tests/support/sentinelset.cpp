@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -17,6 +18,7 @@
 using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
+using std::chrono::milliseconds;
 
 namespace Support {
 
@@ -24,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto StartTimeout = 30s;
+constexpr auto StartTimeout = 60s;
 constexpr int PortAttempts = 5;
 const QByteArray PeerUser = QByteArrayLiteral("peer");
 
@@ -235,6 +237,19 @@ quint16 SentinelSet::masterPort(int index)
     return quint16(reply.toList().value(1).toUInt());
 }
 
+bool SentinelSet::isSwitchingFrom(quint16 port)
+{
+    for (int i = 0; i < int(m_sentinels.size()); ++i) {
+        const Sentinel &sentinel = *m_sentinels[size_t(i)];
+        if (sentinel.process.state() == QProcess::NotRunning || sentinel.isPaused)
+            continue;
+        const quint16 its = masterPort(i);
+        if (its != 0 && its != port)
+            return true;
+    }
+    return false;
+}
+
 bool SentinelSet::hasSwitchedFrom(quint16 port)
 {
     quint16 seen = 0;
@@ -279,32 +294,64 @@ void SentinelSet::killSentinel(int index)
     sentinel.process.waitForFinished();
 }
 
+void SentinelSet::setDownAfter(milliseconds time)
+{
+    const QByteArray text = QByteArray::number(qint64(time.count()));
+    for (int i = 0; i < int(m_sentinels.size()); ++i) {
+        const Sentinel &sentinel = *m_sentinels[size_t(i)];
+        if (sentinel.process.state() != QProcess::NotRunning && !sentinel.isPaused)
+            sentinelCommand(i, {"SENTINEL", "SET", service().toLatin1(), "down-after-milliseconds", text});
+    }
+}
+
 bool SentinelSet::failOver()
 {
     return sentinelCommand(0, {"SENTINEL", "FAILOVER", service().toLatin1()}).toByteArray() == "OK";
 }
 
+void SentinelSet::lockOut(RedisServer *server, int sentinel)
+{
+    m_lockedServers.insert(server);
+    server->command({"ACL", "SETUSER", userOf(sentinel), "off"});
+    server->command({"CLIENT", "KILL", "USER", userOf(sentinel)});
+}
+
+void SentinelSet::hideMaster()
+{
+    RedisServer &server = master();
+    for (int i = 0; i < int(m_sentinels.size()); ++i)
+        lockOut(&server, i);
+}
+
 void SentinelSet::partition()
 {
     const quint16 port = masterPort();
+    m_isPartitioned = true;
     sentinelCommand(0, {"ACL", "SETUSER", PeerUser, "off"});
     sentinelCommand(0, {"CLIENT", "KILL", "USER", PeerUser});
     for (const auto &server : m_servers) {
         for (int i = 0; i < int(m_sentinels.size()); ++i) {
             if ((server->port() == port) == (i == 0))
                 continue;
-            server->command({"ACL", "SETUSER", userOf(i), "off"});
-            server->command({"CLIENT", "KILL", "USER", userOf(i)});
+            lockOut(server.get(), i);
         }
     }
 }
 
 void SentinelSet::heal()
 {
-    sentinelCommand(0, {"ACL", "SETUSER", PeerUser, "on"});
-    for (const auto &server : m_servers) {
+    // A Sentinel whose login was refused keeps the connection, and logs in on the next one only.
+    const QList<QByteArray> endConnections{"CLIENT", "KILL", "TYPE", "normal"};
+    const QList<QByteArray> endSubscriptions{"CLIENT", "KILL", "TYPE", "pubsub"};
+    if (std::exchange(m_isPartitioned, false)) {
+        sentinelCommand(0, {"ACL", "SETUSER", PeerUser, "on"});
+        sentinelCommand(0, endConnections);
+    }
+    for (RedisServer *const server : std::exchange(m_lockedServers, {})) {
         for (int i = 0; i < int(m_sentinels.size()); ++i)
             server->command({"ACL", "SETUSER", userOf(i), "on"});
+        server->command(endConnections);
+        server->command(endSubscriptions);
     }
 }
 
@@ -316,7 +363,7 @@ QVariant SentinelSet::sentinelCommand(int index, const QList<QByteArray> &argume
             return QVariant::fromValue(RedisError{"-WITNESS " + sentinel.witness.errorString().toUtf8()});
         sentinel.witness.command({"AUTH", m_options.sentinelPassword});
     }
-    return sentinel.witness.command(arguments, 2s);
+    return sentinel.witness.command(arguments, 10s);
 }
 
 } // namespace Support

@@ -5,6 +5,8 @@
 
 #include "redisserver.h"
 
+#include <QtCore/qset.h>
+
 #include <chrono>
 #include <memory>
 #include <vector>
@@ -50,6 +52,8 @@ public:
     quint16 masterPort(int index = 0);
     /// The present master, as Sentinel 0 sees it.
     RedisServer &master() { return serverAt(masterPort()); }
+    /// A Sentinel that runs sees the master, or the replica that was promoted, at another port.
+    bool isSwitchingFrom(quint16 port);
     /// All Sentinels that run see the master at one port, other than \a port.
     bool hasSwitchedFrom(quint16 port);
     /// Each server but the master is a replica of it, and its link is up.
@@ -60,11 +64,15 @@ public:
     void resumeSentinel(int index);
     void killSentinel(int index);
     bool restartSentinel(int index);
+    /// Of all Sentinels that run. What they see as down they replace, even if it only waits for a processor.
+    void setDownAfter(std::chrono::milliseconds time);
     /// SENTINEL FAILOVER: replaces a master that runs.
     bool failOver();
+    /// Cuts the present master off from all Sentinels, which replace it and cannot demote it. Clients are not affected.
+    void hideMaster();
     /// Cuts the present master and Sentinel 0 off from the other servers and Sentinels. Clients are not affected.
     void partition();
-    /// Ends the partition.
+    /// Ends partition() and hideMaster(). The servers that were cut off end all connections.
     void heal();
 
     QVariant sentinelCommand(int index, const QList<QByteArray> &arguments);
@@ -84,11 +92,14 @@ private:
     bool writeConfig(int index);
     bool isComplete(int index);
     void signal(int index, int number);
+    void lockOut(RedisServer *server, int sentinel);
 
     const Options m_options;
     QTemporaryDir m_folder;
     std::vector<std::unique_ptr<RedisServer>> m_servers;
     std::vector<std::unique_ptr<Sentinel>> m_sentinels;
+    QSet<RedisServer *> m_lockedServers;
+    bool m_isPartitioned = false;
     QString m_error;
 };
 

@@ -10,7 +10,7 @@
 #include "support/posix.h"
 #include "support/sentinelset.h"
 
-#include <QtCore/qelapsedtimer.h>
+#include <QtCore/qregularexpression.h>
 
 #include <algorithm>
 #include <memory>
@@ -23,9 +23,14 @@ using namespace Support;
 
 namespace {
 
-/// A fail-over takes two or three seconds here, on a busy machine more.
-constexpr milliseconds FailOverTimeout = 20s;
-constexpr milliseconds Lease = 15s;
+/// A fail-over takes two or three seconds here, on a busy machine more: an election that fails is repeated after 4 s.
+constexpr milliseconds Patience = 60s;
+/// Longer than any fail-over.
+constexpr milliseconds Lease = 60s;
+/// Of the Sentinels, while the master is to be replaced.
+constexpr milliseconds DownAfter = 500ms;
+/// At other times: on a busy machine they must not replace a master that is alive.
+constexpr milliseconds NeverDown = 10min;
 
 } // namespace
 
@@ -38,6 +43,7 @@ private Q_SLOTS:
 
     void failOver_data();
     void failOver();
+    void replicatedLocksAreKept();
     void oldMasterIsLeftAlone();
     void waitersGoOn();
     void silentSentinels_data();
@@ -51,6 +57,9 @@ private Q_SLOTS:
     void errors();
 
 private:
+    /// Waits until another than the one at \a port is the master for all Sentinels.
+    bool waitForSwitch(quint16 port, milliseconds downAfter = DownAfter);
+
     /// Each test begins with a healthy set.
     std::unique_ptr<SentinelSet> m_set;
 };
@@ -58,7 +67,9 @@ private:
 void tst_Sentinel::initTestCase()
 {
     qputenv("QDISTLOCK_SENTINEL_PASSWORD", "sentinels");
-    m_set = std::make_unique<SentinelSet>();
+    SentinelSet::Options options;
+    options.downAfter = NeverDown;
+    m_set = std::make_unique<SentinelSet>(options);
     QVERIFY2(m_set->start(), qPrintable(m_set->errorString()));
 }
 
@@ -66,10 +77,19 @@ void tst_Sentinel::init()
 {
     for (int i = 0; i < m_set->serverCount(); ++i)
         QVERIFY(m_set->server(i).start());
+    m_set->setDownAfter(NeverDown);
     m_set->heal();
-    QVERIFY(eventually([this] { return m_set->isHealthy() && m_set->hasSwitchedFrom(0); }, 30s));
+    QVERIFY(eventually([this] { return m_set->hasSwitchedFrom(0) && m_set->isHealthy(); }, Patience));
     m_set->master().command({"FLUSHALL"});
-    QCOMPARE(m_set->master().command({"WAIT", "2", "5000"}), QVariant(2LL));
+    QCOMPARE(m_set->master().command({"WAIT", "2", "30000"}, 40s), QVariant(2LL));
+}
+
+bool tst_Sentinel::waitForSwitch(quint16 port, milliseconds downAfter)
+{
+    m_set->setDownAfter(downAfter);
+    const bool isSwitching = eventually([&] { return m_set->isSwitchingFrom(port); }, Patience);
+    m_set->setDownAfter(NeverDown); // before they take the new master for down, too
+    return isSwitching && eventually([&] { return m_set->hasSwitchedFrom(port); }, Patience);
 }
 
 void tst_Sentinel::failOver_data()
@@ -77,7 +97,6 @@ void tst_Sentinel::failOver_data()
     QTest::addColumn<QString>("how");
     QTest::newRow("SIGKILL") << u"kill"_s;
     QTest::newRow("SIGSTOP") << u"stop"_s;
-    QTest::newRow("DEBUG SLEEP") << u"sleep"_s;
     QTest::newRow("SENTINEL FAILOVER") << u"failover"_s;
 }
 
@@ -96,23 +115,20 @@ void tst_Sentinel::failOver()
     }
     RedisServer &old = m_set->master();
     const quint16 oldPort = old.port();
-    QCOMPARE(old.command({"WAIT", "2", "5000"}), QVariant(2LL));
+    QCOMPARE(old.command({"WAIT", "2", "30000"}, 40s), QVariant(2LL));
 
-    RespClient sleeper;
-    if (how == u"kill") {
+    if (how == u"kill")
         old.kill();
-    } else if (how == u"stop") {
+    else if (how == u"stop")
         old.pause();
-    } else if (how == u"sleep") {
-        QVERIFY(sleeper.connectToTcp(oldPort));
-        sleeper.send("AUTH masters\r\nDEBUG SLEEP 4\r\n");
-    } else {
-        QVERIFY(m_set->failOver());
-    }
-    QVERIFY(eventually([&] { return m_set->hasSwitchedFrom(oldPort); }, FailOverTimeout));
-    QVERIFY(eventually([&] {
-        return std::all_of(spies.begin(), spies.end(), [](const auto &spy) { return !spy->renewed.isEmpty(); });
-    }));
+    else // refused while a replica seems to be away
+        QVERIFY(eventually([&] { return m_set->failOver(); }, Patience));
+    QVERIFY(waitForSwitch(oldPort));
+    QVERIFY(eventually(
+            [&] {
+                return std::all_of(spies.begin(), spies.end(), [](const auto &spy) { return !spy->renewed.isEmpty(); });
+            },
+            Patience));
     old.resume();
     RedisServer &now = m_set->master();
     for (size_t i = 0; i < locks.size(); ++i) {
@@ -121,11 +137,56 @@ void tst_Sentinel::failOver()
         QVERIFY(now.exists("lock:job" + QByteArray::number(i)));
     }
     locks.front()->release();
-    QVERIFY(eventually([&] { return spies.front()->released.size() == 1; }));
+    QVERIFY(eventually([&] { return spies.front()->released.size() == 1; }, Patience));
     QVERIFY(!now.exists("lock:job0"));
 }
 
-/// Stopped, replaced and continued, the old master takes writes as before: none of ours may come there.
+/// With minReplicas a fail-over loses no lock, and nobody has to wait for the replicas before it.
+void tst_Sentinel::replicatedLocksAreKept()
+{
+    constexpr int Count = 100;
+    LockRegistry registry(m_set->url());
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    std::vector<std::unique_ptr<Spies>> spies;
+    for (int i = 0; i < Count; ++i) {
+        locks.push_back(std::make_unique<DistributedLock>(&registry, u"job%1"_s.arg(i)));
+        locks.back()->setOptions(options(30s, LockOptions::Forever).withMinReplicas(1));
+        spies.push_back(std::make_unique<Spies>(locks.back().get()));
+        locks.back()->acquire();
+    }
+    const auto areHeld = [&] {
+        return std::all_of(locks.begin(), locks.end(), [](const auto &lock) { return lock->isHeld(); });
+    };
+    QVERIFY(eventually(areHeld, Patience));
+    const auto keyOf = [](int i) { return "lock:job" + QByteArray::number(i); };
+    RedisServer &old = m_set->master();
+    QList<QByteArray> tokens;
+    for (int i = 0; i < Count; ++i)
+        tokens.append(old.get(keyOf(i)));
+    QVERIFY(!tokens.contains(QByteArray()));
+    const quint16 oldPort = old.port();
+    old.kill();
+    for (const auto &spy : spies)
+        spy->renewed.clear();
+    QVERIFY(waitForSwitch(oldPort, 1s));
+    QVERIFY(eventually(
+            [&] {
+                return std::all_of(spies.begin(), spies.end(), [](const auto &spy) { return !spy->renewed.isEmpty(); });
+            },
+            Patience));
+    RedisServer &now = m_set->master();
+    QVERIFY(now.port() != oldPort);
+    for (int i = 0; i < Count; ++i) {
+        QVERIFY2(spies[size_t(i)]->lost.isEmpty(), qPrintable(locks[size_t(i)]->errorString()));
+        QCOMPARE(now.get(keyOf(i)), tokens.at(i));
+    }
+    QVERIFY(areHeld());
+    for (const auto &lock : locks)
+        lock->release();
+    QVERIFY(eventually([&] { return lockKeys(now).isEmpty(); }, Patience));
+}
+
+/// Replaced, but not demoted, the old master takes writes as before: none of ours may come there.
 void tst_Sentinel::oldMasterIsLeftAlone()
 {
     LockRegistry registry(m_set->url());
@@ -133,36 +194,46 @@ void tst_Sentinel::oldMasterIsLeftAlone()
     held.setOptions(options(Lease));
     Spies heldSpies(&held);
     QVERIFY(acquireNow(&held));
+    DistributedLock replicated(&registry, u"replicated"_s);
+    replicated.setOptions(options(Lease, LockOptions::Forever).withMinReplicas(1));
+    Spies replicatedSpies(&replicated);
+    QVERIFY(acquireNow(&replicated));
+    RedisServer &old = m_set->master();
+    const quint16 oldPort = old.port();
+    QCOMPARE(old.command({"WAIT", "2", "30000"}, 40s), QVariant(2LL));
     // A lock that is acquired and released again and again.
     DistributedLock busy(&registry, u"busy"_s);
     busy.setOptions(options(Lease, LockOptions::Forever));
     int rounds = 0;
     connect(&busy, &DistributedLock::acquired, &busy, &DistributedLock::release);
-    connect(&busy, &DistributedLock::released, &busy, [&] {
+    const auto again = [&] {
         ++rounds;
         busy.acquire();
-    });
+    };
+    connect(&busy, &DistributedLock::released, &busy, again);
+    connect(&busy, &DistributedLock::lost, &busy, again); // the other master may not have the key
     busy.acquire();
-    QVERIFY(eventually([&] { return rounds > 10; }));
+    QVERIFY(eventually([&] { return rounds > 10; }, Patience));
 
-    RedisServer &old = m_set->master();
-    const quint16 oldPort = old.port();
-    old.pause();
-    QVERIFY(eventually([&] { return m_set->hasSwitchedFrom(oldPort); }, FailOverTimeout));
-    const int before = rounds;
-    QVERIFY(eventually([&] { return rounds > before + 3 && !heldSpies.renewed.isEmpty(); }));
-    old.resume();
-    // What lay in its socket is executed in these turns of its event loop.
+    m_set->hideMaster();
+    QVERIFY(waitForSwitch(oldPort));
+    // All Sentinels have written +switch-master to our sockets; this reads it. Until then, we could not know.
+    processEvents();
+    const auto calls = [&old] { return old.commandsProcessed("evalsha") + old.commandsProcessed("eval"); };
+    // What lies in its socket is executed in these turns of its event loop.
     for (int i = 0; i < 3; ++i)
         QCOMPARE(old.command({"PING"}).toByteArray(), QByteArray("PONG"));
-    const auto calls = [&old] { return old.commandsProcessed("evalsha") + old.commandsProcessed("eval"); };
     const qint64 callsBefore = calls();
-    QCOMPARE(old.command({"ROLE"}).toList().value(0).toByteArray(), QByteArray("master"));
+    QVERIFY(callsBefore > 10);
+    heldSpies.renewed.clear();
+    replicatedSpies.renewed.clear();
     const int roundsBefore = rounds;
-    QVERIFY(eventually([&] { return rounds > roundsBefore + 50; }));
+    QVERIFY(eventually([&] { return rounds > roundsBefore + 50; }, Patience));
     QCOMPARE(calls(), callsBefore);
+    QCOMPARE(old.command({"ROLE"}).toList().value(0).toByteArray(), QByteArray("master"));
     QVERIFY(!old.command({"CLIENT", "LIST"}).toByteArray().contains("name=qdistlock-"));
-    QVERIFY(heldSpies.lost.isEmpty());
+    QVERIFY(m_set->master().port() != oldPort);
+    QVERIFY(heldSpies.lost.isEmpty() && replicatedSpies.lost.isEmpty());
     busy.disconnect();
 }
 
@@ -191,17 +262,17 @@ void tst_Sentinel::waitersGoOn()
     }
     RedisServer &old = m_set->master();
     const quint16 oldPort = old.port();
-    QVERIFY(eventually([&] { return old.command({"ZCARD", "{lock:job}:queue"}) == QVariant(16LL); }));
-    QCOMPARE(old.command({"WAIT", "2", "5000"}), QVariant(2LL));
+    QVERIFY(eventually([&] { return old.command({"ZCARD", "{lock:job}:queue"}) == QVariant(16LL); }, Patience));
+    QCOMPARE(old.command({"WAIT", "2", "30000"}, 40s), QVariant(2LL));
     old.kill();
-    QVERIFY(eventually([&] { return m_set->hasSwitchedFrom(oldPort); }, FailOverTimeout));
-    QVERIFY(eventually(
-            [&] { return holders.state() == LockRegistry::Ready && waiters.state() == LockRegistry::Ready; }));
+    QVERIFY(waitForSwitch(oldPort));
+    QVERIFY(eventually([&] { return holders.state() == LockRegistry::Ready && waiters.state() == LockRegistry::Ready; },
+                       Patience));
     QCOMPARE(served, 0);
     QVERIFY(held.isHeld());
     held.release();
-    QVERIFY(eventually([&] { return served == 16 && inside == 0; }, 20s));
-    QVERIFY(eventually([&] { return lockKeys(m_set->master()).isEmpty(); }));
+    QVERIFY(eventually([&] { return served == 16 && inside == 0; }, Patience));
+    QVERIFY(eventually([&] { return lockKeys(m_set->master()).isEmpty(); }, Patience));
 }
 
 void tst_Sentinel::silentSentinels_data()
@@ -219,18 +290,19 @@ void tst_Sentinel::silentSentinels()
     QFETCH(const bool, isKept);
     LockRegistry registry(m_set->url(confirm));
     DistributedLock held(&registry, u"job"_s);
-    held.setOptions(options(3s));
+    held.setOptions(options(6s));
     Spies spies(&held);
     QVERIFY(acquireNow(&held));
-    QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
     m_set->pauseSentinel(1);
     m_set->pauseSentinel(2);
     if (isKept) {
-        QVERIFY(eventually([&] { return spies.renewed.size() >= 4; }));
+        QVERIFY(eventually([&] { return spies.renewed.size() >= 2; }, Patience));
         QVERIFY(spies.lost.isEmpty());
     } else {
         QVERIFY(eventually([&] { return !spies.errors.isEmpty(); }));
-        QVERIFY2(held.errorString().contains(u"2 of 3 Sentinels are silent"_s), qPrintable(held.errorString()));
+        // On a busy machine the third one may be late, too.
+        static const QRegularExpression expected(u"[23] of 3 Sentinels are silent"_s);
+        QVERIFY2(held.errorString().contains(expected), qPrintable(held.errorString()));
         QCOMPARE(held.error(), DistributedLock::QuorumError);
         QVERIFY(held.isHeld());
         QVERIFY(eventually([&] { return !spies.lost.isEmpty(); }));
@@ -238,16 +310,16 @@ void tst_Sentinel::silentSentinels()
         QCOMPARE(spies.atRisk.size(), 1);
         // What the server grants now is not believed either.
         DistributedLock another(&registry, u"another"_s);
-        another.setOptions(options(3s, 1s));
+        another.setOptions(options(3s, 2s));
         QVERIFY(!acquireNow(&another));
         QCOMPARE(another.error(), DistributedLock::QuorumError);
     }
     m_set->resumeSentinel(1);
     m_set->resumeSentinel(2);
     if (!isKept)
-        QVERIFY(eventually([&] { return acquireNow(&held); }));
+        QVERIFY(eventually([&] { return acquireNow(&held); }, Patience));
     const qsizetype renewed = spies.renewed.size();
-    QVERIFY(eventually([&] { return spies.renewed.size() > renewed; }));
+    QVERIFY(eventually([&] { return spies.renewed.size() > renewed; }, Patience));
 }
 
 void tst_Sentinel::partition_data()
@@ -269,29 +341,32 @@ void tst_Sentinel::partition()
     QVERIFY(acquireNow(&held));
     RedisServer &old = m_set->master();
     const quint16 oldPort = old.port();
-    QCOMPARE(old.command({"WAIT", "2", "5000"}), QVariant(2LL));
+    QCOMPARE(old.command({"WAIT", "2", "30000"}, 40s), QVariant(2LL));
     second.setBlackHole(true);
     third.setBlackHole(true);
     m_set->partition();
+    m_set->setDownAfter(DownAfter);
+    QVERIFY(eventually([&] { return m_set->isSwitchingFrom(oldPort); }, Patience));
+    m_set->setDownAfter(NeverDown);
     QVERIFY(eventually(
             [&] {
                 const quint16 port = m_set->masterPort(1);
-                return port != 0 && port != oldPort;
+                return port != oldPort && m_set->masterPort(2) == port;
             },
-            FailOverTimeout));
+            Patience));
 
     LockRegistry others(m_set->url({}, {m_set->sentinelPort(1), m_set->sentinelPort(2)}));
     DistributedLock theirs(&others, u"job"_s);
-    theirs.setOptions(options(5s, 15s));
+    theirs.setOptions(options(5s, LockOptions::Forever));
     theirs.acquire();
     if (isKept) { // as documented: two holders
         const qsizetype renewed = spies.renewed.size();
-        QVERIFY(eventually([&] { return theirs.isHeld() && spies.renewed.size() > renewed; }, 15s));
+        QVERIFY(eventually([&] { return theirs.isHeld() && spies.renewed.size() > renewed; }, Patience));
         QVERIFY(held.isHeld());
     } else {
-        QVERIFY(eventually([&] { return !held.isHeld() || theirs.isHeld(); }, 15s));
+        QVERIFY(eventually([&] { return !held.isHeld() || theirs.isHeld(); }, Patience));
         QVERIFY(!held.isHeld());
-        QVERIFY(eventually([&] { return spies.lost.size() == 1 && theirs.isHeld(); }, 15s));
+        QVERIFY(eventually([&] { return spies.lost.size() == 1 && theirs.isHeld(); }, Patience));
         DistributedLock another(&registry, u"another"_s);
         another.setOptions(options(5s, 1s));
         QVERIFY(!acquireNow(&another));
@@ -302,16 +377,17 @@ void tst_Sentinel::partition()
     m_set->heal();
     const quint16 newPort = m_set->masterPort(1);
     QVERIFY(eventually([&] { return m_set->masterPort(0) == newPort && registry.state() == LockRegistry::Ready; },
-                       30s));
-    // One of them has lost it: ours, unless a busy machine has caused another fail-over.
-    QVERIFY(eventually([&] { return held.isHeld() != theirs.isHeld(); }));
-    DistributedLock &last = held.isHeld() ? held : theirs;
-    last.release();
-    QVERIFY(eventually([&] { return last.state() == DistributedLock::Unlocked && acquireNow(&held); }));
+                       Patience));
+    // Ours is lost, at the latest when it is renewed at the other master.
+    QVERIFY(eventually([&] { return !held.isHeld(); }, Patience));
+    theirs.release();
+    QVERIFY(eventually([&] { return theirs.state() == DistributedLock::Unlocked && acquireNow(&held); }, Patience));
 }
 
 void tst_Sentinel::shortLease()
 {
+    // The master is fine, and if it seems not to be, the Sentinels may replace it.
+    m_set->setDownAfter(DownAfter);
     const LogCapture log;
     LockRegistry registry(m_set->url());
     DistributedLock lock(&registry, u"job"_s);
@@ -343,6 +419,7 @@ void tst_Sentinel::passwords()
     SentinelSet::Options setOptions;
     setOptions.replicas = 1;
     setOptions.sentinels = 1;
+    setOptions.downAfter = NeverDown;
     setOptions.password = "masters";
     setOptions.sentinelPassword = "sentinels";
     SentinelSet set(setOptions);
@@ -350,7 +427,7 @@ void tst_Sentinel::passwords()
     const auto attempt = [](const QUrl &url, QString *text) {
         LockRegistry registry(url);
         DistributedLock lock(&registry, u"job"_s);
-        lock.setOptions(options(Lease, 3s));
+        lock.setOptions(options(Lease, 9s));
         const bool isHeld = acquireNow(&lock);
         *text = lock.errorString();
         return isHeld ? DistributedLock::NoError : lock.error();
@@ -403,13 +480,10 @@ void tst_Sentinel::errors()
                                                                                               : sentinel.port()));
     LockRegistry registry(url);
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease, 2s));
-    Spies spies(&lock);
-    QElapsedTimer timer;
-    timer.start();
+    lock.setOptions(options(Lease, atOnce ? milliseconds(LockOptions::Forever) : 3s));
     QVERIFY(!acquireNow(&lock));
+    QCOMPARE(lock.state(), DistributedLock::Unlocked);
     QVERIFY2(lock.errorString().contains(text), qPrintable(lock.errorString()));
-    QVERIFY2((timer.elapsed() < 1500) == atOnce, qPrintable(QString::number(timer.elapsed())));
 }
 
 QTEST_GUILESS_MAIN(tst_Sentinel)
