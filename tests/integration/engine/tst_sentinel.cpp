@@ -290,7 +290,7 @@ void tst_Sentinel::silentSentinels()
     QFETCH(const bool, isKept);
     LockRegistry registry(m_set->url(confirm));
     DistributedLock held(&registry, u"job"_s);
-    held.setOptions(options(6s));
+    held.setOptions(options(4s));
     Spies spies(&held);
     QVERIFY(acquireNow(&held));
     m_set->pauseSentinel(1);
@@ -310,7 +310,7 @@ void tst_Sentinel::silentSentinels()
         QCOMPARE(spies.atRisk.size(), 1);
         // What the server grants now is not believed either.
         DistributedLock another(&registry, u"another"_s);
-        another.setOptions(options(3s, 2s));
+        another.setOptions(options(3s, 1500ms));
         QVERIFY(!acquireNow(&another));
         QCOMPARE(another.error(), DistributedLock::QuorumError);
     }
@@ -480,7 +480,7 @@ void tst_Sentinel::errors()
                                                                                               : sentinel.port()));
     LockRegistry registry(url);
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease, atOnce ? milliseconds(LockOptions::Forever) : 3s));
+    lock.setOptions(options(Lease, atOnce ? milliseconds(LockOptions::Forever) : 2s));
     QVERIFY(!acquireNow(&lock));
     QCOMPARE(lock.state(), DistributedLock::Unlocked);
     QVERIFY2(lock.errorString().contains(text), qPrintable(lock.errorString()));
