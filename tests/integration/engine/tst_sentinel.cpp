@@ -79,7 +79,7 @@ void tst_Sentinel::init()
         QVERIFY(m_set->server(i).start());
     m_set->setDownAfter(NeverDown);
     m_set->heal();
-    QVERIFY(eventually([this] { return m_set->hasSwitchedFrom(0) && m_set->isHealthy(); }, Patience));
+    QVERIFY(eventually([this] { return m_set->hasSwitchedFrom(0) && m_set->isHealthy(); }, 3 * Patience));
     m_set->master().command({"FLUSHALL"});
     QCOMPARE(m_set->master().command({"WAIT", "2", "30000"}, 40s), QVariant(2LL));
 }
