@@ -81,6 +81,9 @@ RedisServer::Options SentinelSet::serverOptions() const
 {
     RedisServer::Options options = RedisServer::Options::withTcp();
     options.password = m_options.password;
+    // A replica whose master is stopped would keep the connection to it for a minute, even if it has a new master.
+    options.config.append("repl-timeout 5");
+    options.config.append("repl-ping-replica-period 1");
     if (!m_options.password.isEmpty())
         options.config.append("masterauth " + m_options.password);
     for (int i = 0; i < m_options.sentinels; ++i)
