@@ -195,14 +195,14 @@ bool SentinelWatch::Private::addListed()
 {
     const size_t before = sentinels.size();
     const auto entries = std::exchange(listed, {});
-    for (const auto &[endpoint, id] : entries) {
-        const bool isKnown = std::any_of(sentinels.begin(), sentinels.end(), [&](const auto &known) {
-            return known->id == id || known->connection.server().endpoint() == endpoint;
+    for (const auto &entry : entries) {
+        const bool isKnown = std::any_of(sentinels.begin(), sentinels.end(), [&entry](const auto &known) {
+            return known->id == entry.second || known->connection.server().endpoint() == entry.first;
         });
         if (isKnown || sentinels.size() >= MostSentinels)
             continue;
-        add(endpoint);
-        sentinels.back()->id = id;
+        add(entry.first);
+        sentinels.back()->id = entry.second;
         ask(sentinels.back().get());
     }
     return sentinels.size() > before;
