@@ -307,6 +307,7 @@ void tst_Options::errors_data()
     row("empty name", {"run", "", "true"}, u"a name is empty"_s);
     row("empty name in a list", {"run", "a,,b", "true"}, u"a name is empty"_s);
     row("name twice", {"run", "a,b,a", "true"}, u"given twice"_s);
+    row("names for acquire", {"acquire", "a,b"}, u"one name without commas"_s);
     row("no CMD", {"run", "job"}, u"there is no command after the name"_s);
     row("no CMD after dashes", {"run", "job", "--"}, u"there is no command after the name"_s);
     row("option after NAME", {"run", "job", "-n", "true"}, u"options come before NAME"_s);

@@ -45,7 +45,8 @@ const QList<CommandInfo> &commands()
          "that two runs never wait for each other.\n\n"
          "The lock is renewed while CMD runs. If it cannot be renewed, CMD and all processes it has started are "
          "ended before anybody else can get the lock: by SIGTERM first, and by SIGKILL before the lease ends on the "
-         "server. The same happens if qdistlock itself is killed (see --orphan). Signals are passed on to CMD.\n\n"
+         "server. The same happens if qdistlock itself is killed (see --orphan); the lock is free when its lease has "
+         "ended. Signals are passed on to CMD. Others see the name of CMD and the process number of qdistlock.\n\n"
          "A machine that is suspended cannot end CMD in time; therefore CMD can pass $QDISTLOCK_FENCE to what it "
          "changes, which then refuses smaller numbers than the greatest it has seen."},
         {Command::Hold, "hold", "NAME[,NAME…]", 1, 1,
@@ -55,21 +56,21 @@ const QList<CommandInfo> &commands()
          "ends, or that file descriptor has reached its end. Exits with 79 as soon as the lock is lost."},
         {Command::Acquire, "acquire", "NAME", 1, 1,
          "acquire a lock and exit, leaving it held",
-         "Acquires the lock NAME for the time of --lease and exits. Nothing renews the lock: use `qdistlock renew`. "
-         "The token that renews and releases it is written to the file of --token-file, which only its owner can "
-         "read."},
+         "Acquires the lock NAME for the time of --lease, prints its fencing token, and exits. Nothing renews the "
+         "lock: use `qdistlock renew`. The token that renews and releases it is written to the file of --token-file, "
+         "which only its owner can read. Both options are required."},
         {Command::Renew, "renew", "NAME", 1, 1,
          "renew a lock of acquire",
-         "Sets the lease of the lock NAME again, if it still holds the token in --token-file. Exits with 79 if the "
-         "lock was lost."},
+         "Sets the lease of the lock NAME again, if it still holds the token in --token-file, which is required. "
+         "Exits with 79 if the lock was lost."},
         {Command::Release, "release", "NAME", 1, 1,
          "release a lock of acquire, or take a lock away",
          "Releases the lock NAME if it holds the token of --token-file or --token. With --force it is taken away "
          "whoever holds it: the holder is notified, but until it has heard of it, two may work at the same time."},
         {Command::List, "ls", "[GLOB]", 0, 1,
          "list the locks that are held",
-         "Lists the locks whose names match GLOB (with *, ? and [a-z]): holder, time left, fencing token, queue. In "
-         "a pipe the columns are separated by tabs, and there is no header."},
+         "Lists the locks whose names match GLOB (with *, ? and [a-z]): name, holder, time left, length of the queue, "
+         "fencing token. In a pipe the columns are separated by tabs, and there is no header."},
         {Command::Show, "show", "NAME…", 1, -1,
          "show one lock in detail",
          "Shows who holds each lock NAME, for how long, and who waits for it. Exits with 1 if one of them is free."},
@@ -79,10 +80,11 @@ const QList<CommandInfo> &commands()
          "those of the present state."},
         {Command::Doctor, "doctor", "", 0, 0,
          "check the server and the rights of its user",
-         "Checks everything that locks need, one line each: ok, warn or fail, what, and what to do about it."},
+         "Checks everything that locks need, one line each: ok, info, warn or fail, what, and what to do about it."},
         {Command::Completion, "completion", "bash|zsh|fish", 1, 1,
          "print the completions of a shell",
-         "Prints the script with which the shell completes commands and options of qdistlock."},
+         "Prints the script with which the shell completes commands and options of qdistlock. In bash: "
+         "source <(qdistlock completion bash)"},
     };
     // clang-format on
     return table;
@@ -102,7 +104,8 @@ const QList<OptionInfo> &options()
         {O::Exclusive, 'x', "exclusive", V::None, nullptr, nullptr,
          "one holder at a time, which is the default", Acquiring},
         {O::Lease, 0, "lease", V::Duration, "DUR", nullptr,
-         "time to live of the lock on the server if nobody renews it; the default is 30s", Acquiring | Renew},
+         "time to live of the lock on the server if nobody renews it, 10ms to 24h; the default is 30s (acquire: it is "
+         "required; renew: that of acquire)", Acquiring | Renew},
         {O::MinHold, 0, "min-hold", V::Duration, "DUR", nullptr,
          "keep the lock at least this long, even if it is released earlier", Acquiring},
         {O::NoFair, 0, "no-fair", V::None, nullptr, nullptr,
@@ -164,7 +167,8 @@ const QList<OptionInfo> &options()
          "how often the server is asked; the default is 1s", Watch},
 
         {O::Server, 0, "server", V::Text, "URL", nullptr,
-         "the server; without it $QDISTLOCK_URL, or redis://127.0.0.1:6379", AllCommands},
+         "the server: redis://USER:PASSWORD@HOST:PORT/DB (all but HOST may be left out), rediss: for TLS, or "
+         "unix:///PATH; without it $QDISTLOCK_URL, or redis://127.0.0.1:6379", AllCommands},
         {O::Prefix, 0, "prefix", V::Text, "P", nullptr,
          "the key on the server is P followed by the name; the default is lock:", AllCommands},
         {O::ConnectTimeout, 0, "connect-timeout", V::Duration, "DUR", nullptr,
@@ -192,7 +196,7 @@ const QList<Explanation> &exitCodeTexts()
             {"0", "success; run: the command has ended with 0"},
             {"1", "show: a lock is free; release: there was none; doctor: warnings"},
             {"2", "doctor: failures"},
-            {"64", "usage: the command line is wrong, or the name cannot be used"},
+            {"64", "usage: the command line is wrong, or the name or the token file cannot be used"},
             {"69", "the server was not reached, or refused to work, before the lock was held"},
             {"70", "internal error"},
             {"75", "somebody else holds the lock, or held it for the whole wait (see --conflict-exit-code)"},
@@ -211,7 +215,7 @@ const QList<Explanation> &environmentTexts()
     static const QList<Explanation> table{
             {"QDISTLOCK_URL", "the server, if --server is not given"},
             {"QDISTLOCK_PASSWORD", "its password, if the URL has none"},
-            {"QDISTLOCK_IDENTITY", "who we are, as others see it; none turns that off"},
+            {"QDISTLOCK_IDENTITY", "none: others do not see who we are"},
             {"NO_COLOR", "if set and not empty: no colours"},
             {"SHELL", "the shell of run … -c"},
     };
@@ -631,6 +635,8 @@ bool Invocation::Parser::parseOperand(const QByteArray &argument)
         return parseCommand(*text);
     const Command command = *result.m_command;
     if (command != Command::Run && command != Command::Hold) {
+        if (command == Command::Acquire && text->contains(u','))
+            return fail(u"acquire takes one name without commas; acquire each lock by its own command"_s);
         result.m_operands += *text;
         return true;
     }

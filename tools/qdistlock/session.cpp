@@ -97,7 +97,10 @@ int Session::fail(DistributedLock::Error error, const QString &text)
 
 int Session::fail(int exitCode, const QString &text)
 {
-    printError(text);
+    if (exitCode == Success) // by --conflict-exit-code
+        printNote(text);
+    else
+        printError(text);
     m_exitCode = exitCode;
     return exitCode;
 }
