@@ -199,7 +199,7 @@ std::optional<Endpoint> parseNode(QString text, QString *problem)
     return std::nullopt;
 }
 
-/// A node that cannot be used, for an error. What stands before an '@' may be a secret.
+/// The text by which an error names a bad node. Without the part before an '@', which may be a password.
 QString shownNode(const QString &text)
 {
     const QString shown = text.mid(text.lastIndexOf(u'@') + 1);
@@ -432,7 +432,7 @@ bool Parser::failOnUnknownItem(const QString &name, bool hasValue, const QString
 {
     const QString known = allowed.isEmpty() ? u"%1:// takes none"_s.arg(url.scheme())
                                             : u"%1:// takes %2"_s.arg(url.scheme(), allowed.join(QLatin1String(", ")));
-    // An item that no scheme has may be the rest of a password with a '?' in it, unless a service stands before it.
+    // If a password contains a '?', the rest of it looks like an unknown item. A service name before it excludes that.
     static const QRegularExpression word(u"^[A-Za-z-]{1,20}$"_s);
     const bool ofAnother = QStringList{u"ca"_s, u"cert"_s, u"key"_s, u"db"_s, u"node"_s}.contains(name);
     const bool isWord = isService() && hasValue && word.match(name).hasMatch();

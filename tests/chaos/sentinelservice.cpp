@@ -242,7 +242,7 @@ SentinelService::Undo SentinelService::inject(const Fault &fault)
         return [this] { m_set.heal(); };
     case FaultKind::SentinelStale:
         failOver();
-        return stopSentinels({1 + fault.detail % 2}); // Sentinel 0 is told to fail over
+        return stopSentinels({1 + fault.detail % 2}); // Sentinel 0 receives SENTINEL FAILOVER
     default:
         return stopSentinels({0, 1, 2});
     }

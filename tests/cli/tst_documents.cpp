@@ -129,7 +129,7 @@ void tst_Documents::manPage()
 void tst_Documents::manPageIsCorrect()
 {
     if (QStandardPaths::findExecutable(u"man"_s).isEmpty())
-        QSKIP("man is not installed");
+        QSKIP("man is not installed; tools/packages installs it");
     QProcess man;
     QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
     environment.insert(u"MANWIDTH"_s, u"80"_s);
@@ -192,7 +192,7 @@ void tst_Documents::syntax()
 {
     QFETCH(QString, shell);
     if (QStandardPaths::findExecutable(shell).isEmpty())
-        QSKIP("this shell is not installed");
+        QSKIP("this shell is not installed; tools/packages installs it");
     QProcess process;
     process.start(shell, {u"-n"_s, QStringLiteral(DOCUMENTS) + u"/qdistlock."_s + shell});
     QVERIFY(process.waitForFinished());
@@ -234,7 +234,7 @@ void tst_Documents::bashCompletes()
     QFETCH(QString, expected);
     QFETCH(QString, unexpected);
     if (QStandardPaths::findExecutable(u"bash"_s).isEmpty())
-        QSKIP("bash is not installed");
+        QSKIP("bash is not installed, as on systems with another shell");
     // A server with three locks, one of which has a name that must not be executed.
     const QString script = uR"(
         source "$1"
@@ -280,7 +280,7 @@ void tst_Documents::fishCompletes()
 {
     QFETCH(QString, line);
     if (QStandardPaths::findExecutable(u"fish"_s).isEmpty())
-        QSKIP("fish is not installed");
+        QSKIP("fish is not installed; tools/packages installs it");
     const QString script = uR"(
         source $argv[1]
         function qdistlock; printf '%s\n' job deploy:web '$(id)'; end

@@ -16,7 +16,7 @@ namespace {
 bool isSecret(const QByteArray &name, const QByteArray &value)
 {
     if (name == "QDISTLOCK_URL") {
-        // If it is no URL, whatever stands before an @ may be a password.
+        // In a text that is not a URL, the part before an @ may be a password.
         const QUrl url(QString::fromUtf8(value));
         return url.isValid() ? !url.password().isEmpty() : value.contains('@');
     }

@@ -55,7 +55,7 @@ void sortLocks(QList<LockInfo> *locks, const QString &key)
     }
 }
 
-/// What is unusual about the lock; empty if nothing is.
+/// "never expires" or "not connected"; empty for other locks.
 QString remark(const LockInfo &lock)
 {
     if (lock.remaining < 0ms)

@@ -16,7 +16,7 @@ namespace Cli {
 
 namespace {
 
-/// What is known of a client that holds a lock or waits for it.
+/// A client that holds a lock or waits for it. Unknown parts are empty, 0 or null.
 struct Client
 {
     QString id;

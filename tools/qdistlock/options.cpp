@@ -368,8 +368,8 @@ std::optional<milliseconds> parseDuration(QStringView text)
         factor = 60'000;
     else if (unit == u"h")
         factor = 3'600'000;
-    // Rounded up: a short time must not become 0, which often has a meaning of its own. A hair less is rounded down,
-    // because 0.003 * 1000 may be a little more than 3.
+    // Rounds up, because 0 often has a special meaning and a short time must not become 0. The subtraction allows for
+    // floating-point errors: 0.003 * 1000 may be a little more than 3.
     const double value = std::ceil(number.toDouble() * factor - 1e-6);
     if (factor == 0 || !(value <= double(LongestDuration.count())))
         return std::nullopt;

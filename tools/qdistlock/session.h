@@ -52,7 +52,7 @@ public:
     /// The options of the command line that concern locks; `wait` is LockOptions::Forever without --timeout.
     QDistLock::LockOptions lockOptions() const;
 
-    /// What is wrong with the options that concern locks, or with their combination; empty if nothing is.
+    /// The error in the options for locks, or in their combination; empty if they are correct.
     QString usageError() const;
 
     /// Prints \a text, one line, and returns the exit code that belongs to \a error, which exitCode() returns from now

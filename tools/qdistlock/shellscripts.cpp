@@ -153,7 +153,7 @@ _qdistlock()
     if ((${#choices[@]})); then
         _qdistlock_reply "$current" < <(printf '%s\n' "${choices[@]}")
     fi
-    # Bash replaces what stands behind the last ':' or '=' only.
+    # Bash replaces only the text after the last ':' or '='.
     local kept=${current%"${current##*[=:]}"}
     if [[ -n $kept && $COMP_WORDBREAKS == *:* ]]; then
         COMPREPLY=("${COMPREPLY[@]#"$kept"}")

@@ -39,7 +39,7 @@ constexpr Named Forwarded[] = {
 #endif
 };
 
-/// What the handler writes to the pipe.
+/// The record that the signal handler writes to the pipe.
 struct Message
 {
     int number;

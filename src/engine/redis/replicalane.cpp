@@ -35,7 +35,7 @@ int countReplicas(const QtRedis::Reply &role)
 
 milliseconds ReplicaLane::longestWait(milliseconds replicaTimeout, milliseconds lease)
 {
-    // Enough of the lease must be left. The other locks of the lane wait, too. WAIT takes 0 for "for ever".
+    // WAIT must leave enough of the lease, and it delays the other locks of this lane. WAIT 0 would never time out.
     return std::clamp<milliseconds>(std::min(replicaTimeout, lease / 6), 1ms, LongestTimeout);
 }
 

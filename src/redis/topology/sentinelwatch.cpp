@@ -190,7 +190,8 @@ void SentinelWatch::Private::add(const Endpoint &endpoint)
     });
 }
 
-// A Sentinel of the URL may be listed under another name of its host. Its id tells, once it has answered.
+// The other Sentinels may list a Sentinel of the URL under another host name. Once it has replied, its id shows that
+// both are the same.
 bool SentinelWatch::Private::addListed()
 {
     const size_t before = sentinels.size();

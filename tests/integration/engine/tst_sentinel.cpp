@@ -27,7 +27,7 @@ namespace {
 constexpr milliseconds Patience = 60s;
 /// Longer than any fail-over.
 constexpr milliseconds Lease = 60s;
-/// Of the Sentinels, while the master is to be replaced.
+/// The down-after-milliseconds of the Sentinels while they must replace the master.
 constexpr milliseconds DownAfter = 500ms;
 /// At other times: on a busy machine they must not replace a master that is alive.
 constexpr milliseconds NeverDown = 10min;
@@ -308,7 +308,7 @@ void tst_Sentinel::silentSentinels()
         QVERIFY(eventually([&] { return !spies.lost.isEmpty(); }));
         QCOMPARE(spies.reason(), DistributedLock::LeaseExpired);
         QCOMPARE(spies.atRisk.size(), 1);
-        // What the server grants now is not believed either.
+        // The client does not believe a lock that this server grants now, either.
         DistributedLock another(&registry, u"another"_s);
         another.setOptions(options(3s, 1500ms));
         QVERIFY(!acquireNow(&another));

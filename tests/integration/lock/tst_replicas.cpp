@@ -204,7 +204,7 @@ void tst_Replicas::moreThanConnected()
     Client client(url(), replicated(3));
     const qint64 scripts = m_set.master().commandsProcessed("evalsha") + m_set.master().commandsProcessed("eval");
     client.lock.acquire();
-    QVERIFY(eventually([&] { return client.spies.failed.size() == 1; })); // at once: it would wait for ever
+    QVERIFY(eventually([&] { return client.spies.failed.size() == 1; })); // although its wait has no end
     QCOMPARE(client.spies.failure(), DistributedLock::ReplicationError);
     QVERIFY2(client.lock.errorString().contains(u"minReplicas is 3, but only 2"_s),
              qPrintable(client.lock.errorString()));
