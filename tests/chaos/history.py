@@ -52,7 +52,6 @@ class Hold:
         self.taken_by = []  # faults
         self.beyond = []  # the parts of the pieces that were left out because a clock was set
         self.without_key = []  # the parts that were left out because a new master did not have the key
-        self.by_former = False  # a former master granted it, or may have
         self.shortened_at = None  # the last confirmation may have ended then, because a clock was set
         self.granted_since = None  # the earliest time of the grant, if a clock was set before its message came
 
@@ -161,12 +160,6 @@ class Hold:
         if sent is not None:
             self.granted_since = max(self.invoked, sent - sum(abs(step.by) for step in steps if step.begin <= self.start))
 
-    def leave_out_grant(self):
-        self.by_former = True
-        granted = [piece for piece in self.pieces if piece[2] == self.claims[0][1]]
-        self.without_key += [(begin, end) for begin, end, _ in granted]
-        self.pieces = [piece for piece in self.pieces if piece not in granted]
-
     def take_away(self, fault, lease):
         """The server lost the key at some time in the fault's window, so that earlier confirmations are void."""
         since = fault.begins_for(self)
@@ -245,7 +238,6 @@ class Lock:
         self.name = name
         self.holds = []
         self.losses = []
-        self.former = []  # (after, newest): a former master gave out `newest`, and perhaps others after `after`
         self.steps = []
 
     def step_clock(self, lease):
@@ -257,16 +249,6 @@ class Lock:
             last = bisect.bisect_right(begins, max(hold.until, hold.lost_at or 0, hold.seen_lost_by or 0))
             if first < last:
                 hold.step_clock(self.steps[first:last], lease)
-
-    def leave_out_grants_of_former(self):
-        """Leaves out what only a former master granted, until the present one has confirmed it."""
-        self.former.sort()
-        newest = sorted(newest for _, newest in self.former)
-        after = {newest: min(a for a, n in self.former if n == newest) for newest in newest}
-        for hold in self.holds:
-            position = bisect.bisect_left(newest, hold.token)
-            if position < len(newest) and after[newest[position]] < hold.token:
-                hold.leave_out_grant()
 
     def take_away(self, lease):
         """Ends the holds whose keys were lost by faults."""
@@ -453,9 +435,6 @@ class History:
             loss.fence, loss.expires = event["fence"], event["expires"]
         self._lock(event["lock"]).losses.append(loss)
 
-    def _on_former(self, event, line):
-        self._lock(event["lock"]).former.append((event["after"], event["newest"]))
-
     def _on_failover(self, event, line):
         self.fail_overs += 1
 
@@ -493,11 +472,9 @@ class History:
             if self.about.get("replicas"):
                 # All replicas had each lock before it was reported, so no fail-over may lose a key.
                 lock.losses = [loss for loss in lock.losses if not loss.by_fail_over]
-                lock.former = []
             for hold in lock.holds:
                 process = self.processes[hold.process]
                 killed_at = process.killed_at if process.ended == "killed" else None
                 hold.close(killed_at)
             lock.step_clock(self.lease)
-            lock.leave_out_grants_of_former()
             lock.take_away(self.lease)

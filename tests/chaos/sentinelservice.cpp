@@ -99,26 +99,8 @@ void SentinelService::lookAt(RedisServer *server)
     const auto before = m_states.constFind(server->port());
     const bool isKnown = before != m_states.constEnd();
     const ServerState state = stateOf(reply, asked, isKnown ? &*before : nullptr);
-    recordGrantsOfFormer(server->port(), stateOf(reply, asked, nullptr));
     if (!isKnown || !state.isMaster || !before->isMaster)
         m_states.insert(server->port(), state);
-}
-
-/// Tokens are times: what was given out since the last answer is greater than the server's time was then.
-void SentinelService::recordGrantsOfFormer(quint16 port, const ServerState &now)
-{
-    const ServerState last = std::exchange(m_last[port], now);
-    if (!now.isMaster || port == m_master || last.kept.isEmpty())
-        return;
-    for (qsizetype i = 0; i < m_locks.size(); ++i) {
-        const qint64 newest = now.kept.at(i).fence;
-        const qint64 after = std::max(last.kept.at(i).fence, last.time);
-        if (newest <= last.kept.at(i).fence)
-            continue;
-        m_history->append(Event(bootTime(), "nemesis", m_locks.at(i), "former", "info")
-                                  .with("after", std::min(after, newest - 1))
-                                  .with("newest", newest));
-    }
 }
 
 SentinelService::ServerState SentinelService::stateOf(const QVariantList &reply, qint64 asked,

@@ -18,8 +18,7 @@ namespace Chaos {
 
 /*!
     A master, two replicas and three Sentinels, their faults, and what their fail-overs lose: asks servers and Sentinels
-    all the time, and records for each fail-over what the new master had of each lock when it was promoted, and which
-    fencing tokens a former master gave out.
+    all the time, and records for each fail-over what the new master had of each lock when it was promoted.
     Thread: the one that constructed it, with a running event loop, which waits for each answer.
 */
 class SentinelService : public QObject
@@ -55,7 +54,6 @@ private:
 
     void look();
     void lookAt(Support::RedisServer *server);
-    void recordGrantsOfFormer(quint16 port, const ServerState &now);
     ServerState stateOf(const QVariantList &reply, qint64 asked, const ServerState *before) const;
     quint16 masterOfMajority();
     void recordFailOver(quint16 port);
@@ -72,7 +70,6 @@ private:
     QSet<int> m_stoppedSentinels;
     QHash<quint16, qint64> m_silentUntil; ///< boot time; by port: servers that are not asked, as they do not answer
     QHash<quint16, ServerState> m_states; ///< by port
-    QHash<quint16, ServerState> m_last;   ///< by port: the newest answers of servers, also of those that are silent
     quint16 m_master = 0;
 };
 

@@ -316,31 +316,6 @@ class CheckerTest(unittest.TestCase):
     def test_fail_over_lost_a_key_that_all_replicas_had(self):
         self.assertEqual(self.judged_after_fail_over(fence=9, expires=0, replicas=2)[0], ["overlap", "theft"])
 
-    def former(self, after, newest, replicas=0, renewed=False):
-        self.story.lines["nemesis"][0]["replicas"] = replicas
-        self.story.fail_over(80, 90, 9, 0)
-        self.story.acquire("w1.1", 10, 100, 101)
-        self.story.add(110, "nemesis", "former", "info", "a", after=after, newest=newest)
-        if renewed:
-            self.story.renew("w1.1", 10, 140, 141)
-        self.story.acquire("w2.1", 11, 145, 150)
-        self.story.release("w2.1", 11, 180)
-        self.story.lost("w1.1", 10, 200, "Stolen", until=190)
-        verdict = self.story.judge()
-        return [sort for sort, _, _ in verdict.violations], verdict.figures["overlaps_explained"]
-
-    def test_granted_by_a_former_master(self):
-        self.assertEqual(self.former(9, 10), ([], 1))
-
-    def test_another_token_of_a_former_master(self):
-        self.assertEqual(self.former(7, 9)[0], ["overlap", "theft"])
-
-    def test_granted_by_a_former_master_though_all_replicas_had_it(self):
-        self.assertEqual(self.former(9, 10, replicas=2)[0], ["overlap", "theft"])
-
-    def test_granted_by_a_former_master_and_confirmed(self):
-        self.assertEqual(self.former(9, 10, renewed=True)[0], ["overlap"])
-
     def test_fail_over_of_another_lock(self):
         self.story.acquire("w1.1", 10, 100, 101)
         self.story.fail_over(120, 140, 9, 0, lock="b")

@@ -11,44 +11,37 @@ using namespace Qt::StringLiterals;
 
 namespace QDistLock {
 
-LockEngine::Completion MasterConfirmation::ofRenewal(LockEngine::Completion completion)
+LockEngine::Completion MasterConfirmation::of(LockEngine::Completion completion)
 {
     return [this, completion = std::move(completion)](const EngineReply &reply) {
-        if (reply.status == EngineReply::Done)
-            holdBack(reply, completion);
-        else
+        if (reply.status != EngineReply::Granted && reply.status != EngineReply::Done) {
             completion(reply);
-    };
-}
-
-LockEngine::Completion MasterConfirmation::ofAcquire(LockEngine::Completion completion)
-{
-    return [this, completion = std::move(completion)](const EngineReply &reply) {
-        if (reply.status == EngineReply::Granted && !m_watch->isAgreed())
-            holdBack(reply, completion);
-        else
-            completion(reply);
-    };
-}
-
-void MasterConfirmation::holdBack(const EngineReply &reply, const LockEngine::Completion &completion)
-{
-    m_heldBack.push_back({reply, completion});
-    if (m_heldBack.size() == 1)
-        QMetaObject::invokeMethod(
-                this, [this] { ask(); }, Qt::QueuedConnection);
-}
-
-void MasterConfirmation::ask()
-{
-    m_watch->confirm([heldBack = std::exchange(m_heldBack, {})](const QString &problem) {
-        EngineReply failed;
-        failed.error = EngineError::passing(DistributedLock::QuorumError,
-                                            u"no majority of the Sentinels confirms the master: "_s + problem)
-                               .maybeExecuted();
-        for (const auto &[reply, completion] : heldBack)
+            return;
+        }
+        ask([reply, completion](const QString &problem) {
+            EngineReply failed;
+            failed.error = EngineError::passing(DistributedLock::QuorumError,
+                                                u"no majority of the Sentinels confirms the master: "_s + problem)
+                                   .maybeExecuted();
             completion(problem.isEmpty() ? reply : failed);
-    });
+        });
+    };
+}
+
+void MasterConfirmation::ask(Verdict verdict)
+{
+    m_asking.push_back(std::move(verdict));
+    if (m_asking.size() > 1)
+        return;
+    QMetaObject::invokeMethod(
+            this,
+            [this] {
+                m_watch->confirm([verdicts = std::exchange(m_asking, {})](const QString &problem) {
+                    for (const auto &verdict : verdicts)
+                        verdict(problem);
+                });
+            },
+            Qt::QueuedConnection);
 }
 
 } // namespace QDistLock

@@ -7,6 +7,7 @@
 
 #include <QtCore/qobject.h>
 
+#include <functional>
 #include <vector>
 
 namespace QtRedis {
@@ -16,11 +17,11 @@ class SentinelWatch;
 namespace QDistLock {
 
 /*!
-    Holds back what a master has confirmed until a majority of the Sentinels, asked after that, has named the same
-    master: after a fail-over the former master goes on as before for some seconds, and on the wrong side of a partition
-    for ever.
+    Holds back what a master has said until a majority of the Sentinels, asked after that, has named the same master:
+    after a fail-over the former master goes on as before for some seconds, and on the wrong side of a partition for
+    ever.
 
-    Replies of one event loop turn share one question. Thread: the one it lives in.
+    What arrives in one event loop turn shares one question. Thread: the one it lives in.
 */
 class MasterConfirmation : public QObject
 {
@@ -32,23 +33,16 @@ public:
     {
     }
 
-    /// Passes a renewal that is Done to \a completion only after the Sentinels were asked; Failed if they do not agree.
-    LockEngine::Completion ofRenewal(LockEngine::Completion completion);
-    /// The same for a lock that is Granted, but only while the Sentinels did not agree when they were asked last.
-    LockEngine::Completion ofAcquire(LockEngine::Completion completion);
+    /// Passes Granted and Done to \a completion only after the Sentinels were asked; Failed if they do not agree.
+    LockEngine::Completion of(LockEngine::Completion completion);
+
+    /// An empty \a problem: the master is confirmed.
+    using Verdict = std::function<void(const QString &problem)>;
+    void ask(Verdict verdict);
 
 private:
-    struct HeldBack
-    {
-        EngineReply reply;
-        LockEngine::Completion completion;
-    };
-
-    void holdBack(const EngineReply &reply, const LockEngine::Completion &completion);
-    void ask();
-
     QtRedis::SentinelWatch *const m_watch;
-    std::vector<HeldBack> m_heldBack; ///< of this event loop turn
+    std::vector<Verdict> m_asking; ///< in this event loop turn
 };
 
 } // namespace QDistLock

@@ -171,18 +171,18 @@ void RedisEngine::warnOfShortLease(milliseconds lease)
               qint64((failOver * 3 / 2).count()));
 }
 
-bool RedisEngine::isMasterTrusted() const
-{
-    return !m_confirmation || m_watch->isAgreed();
-}
-
-// What a server that may not be the master says is a hint only: the waiter asks.
 void RedisEngine::handedOverByMaster(const Handover &handover)
 {
-    if (isMasterTrusted())
+    if (!m_confirmation) {
         Q_EMIT handedOver(handover);
-    else
-        Q_EMIT noticed(Grant, Token::sequenceOf(handover.token), 0ms);
+        return;
+    }
+    m_confirmation->ask([this, handover](const QString &problem) {
+        if (problem.isEmpty())
+            Q_EMIT handedOver(handover);
+        else // The server may not be the master. What it says is a hint only: the waiter asks.
+            Q_EMIT noticed(Grant, Token::sequenceOf(handover.token), 0ms);
+    });
 }
 
 void RedisEngine::laneStateChanged()
@@ -214,7 +214,7 @@ void RedisEngine::acquire(const Acquire &operation, Completion completion)
     if (m_watch)
         warnOfShortLease(operation.lease);
     if (m_confirmation)
-        completion = m_confirmation->ofAcquire(std::move(completion));
+        completion = m_confirmation->of(std::move(completion));
     if (operation.replicas.minimum == 0)
         return m_lane.acquire(operation, std::move(completion));
     makeReplicaLane();
@@ -225,7 +225,7 @@ void RedisEngine::renew(const LockId &lock, const QByteArray &token, millisecond
                         Completion completion)
 {
     if (m_confirmation)
-        completion = m_confirmation->ofRenewal(std::move(completion));
+        completion = m_confirmation->of(std::move(completion));
     if (replicas.minimum == 0)
         return m_lane.renew(lock, token, lease, std::move(completion));
     makeReplicaLane();

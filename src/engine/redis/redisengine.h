@@ -60,8 +60,6 @@ private:
     void masterChanged();
     void warnOfShortLease(std::chrono::milliseconds lease);
     void handedOverByMaster(const Handover &handover);
-    /// Nobody doubts that the server is the master.
-    bool isMasterTrusted() const;
     void laneStateChanged();
     void makeReplicaLane();
     void waiterPolled();

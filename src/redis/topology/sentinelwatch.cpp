@@ -115,8 +115,7 @@ public:
     void answered(Sentinel *sentinel, const Answer &answer);
     void checkRound();
     void decide();
-    /// \a agreed: a majority has named it.
-    void adopt(const Master &found, bool agreed);
+    void adopt(const Master &found);
     void listen(Sentinel *sentinel);
     void switchReported(const Sentinel *sentinel, const QByteArray &payload);
     void fail(Failure why, const QString &clause);
@@ -141,8 +140,7 @@ public:
     QList<std::pair<Endpoint, QByteArray>> listed; ///< others, with their ids
 
     std::optional<Master> master;
-    Master lastMaster; ///< its epoch is the greatest that was seen
-    bool isAgreed = false;
+    Master lastMaster;                  ///< its epoch is the greatest that was seen
     bool isAsking = false;              ///< a round has begun
     bool isDisputed = false;            ///< the last round failed although masters were named
     const Sentinel *reporter = nullptr; ///< of +switch-master: the round waits for its answer
@@ -353,7 +351,7 @@ void SentinelWatch::Private::answered(Sentinel *sentinel, const Answer &answer)
     if (answer.kind == Answer::Named) {
         listen(sentinel);
         if (lastMaster.epoch >= 0 && answer.master.epoch > lastMaster.epoch) {
-            adopt(answer.master, false);
+            adopt(answer.master);
             return;
         }
         if (needsRound() && !isDisputed) { // its answer is the first one of the new round
@@ -429,10 +427,10 @@ void SentinelWatch::Private::decide()
         askLater(false); // perhaps it knows the address, but not the epoch yet
         return;
     }
-    adopt(*best, agreed);
+    adopt(*best);
 }
 
-void SentinelWatch::Private::adopt(const Master &found, bool agreed)
+void SentinelWatch::Private::adopt(const Master &found)
 {
     isAsking = isDisputed = false;
     reporter = nullptr;
@@ -442,7 +440,6 @@ void SentinelWatch::Private::adopt(const Master &found, bool agreed)
     failure = Failure::None;
     errorString.clear();
     const bool isSame = master && master->isSame(found);
-    isAgreed = agreed;
     master = lastMaster = found;
     if (isSame)
         return;
@@ -483,7 +480,6 @@ void SentinelWatch::Private::switchReported(const Sentinel *sentinel, const QByt
     if (!master || *from != master->endpoint || *from == *to)
         return; // reported by another Sentinel before, or old news
     master.reset();
-    isAgreed = false;
     endQuestions(u"a Sentinel has reported another master"_s);
     Q_EMIT q->masterChanged();
 }
@@ -512,7 +508,6 @@ void SentinelWatch::Private::failWithoutMaster()
 
 void SentinelWatch::Private::fail(Failure why, const QString &clause)
 {
-    isAgreed = false;
     askLater(isPermanent(why));
     if (master)
         return; // the connection to it reports what is wrong with it
@@ -538,7 +533,6 @@ void SentinelWatch::Private::checkQuestion(const std::shared_ptr<Question> &ques
     const bool isConfirmed = question->agreeing.size() >= majority();
     if (!isConfirmed && question->outstanding > 0)
         return;
-    isAgreed = isConfirmed;
     questions.removeOne(question);
     question->verdict(isConfirmed ? QString() : problemOf(*question));
 }
@@ -611,11 +605,6 @@ const std::optional<SentinelWatch::Master> &SentinelWatch::master() const
     return d->master;
 }
 
-bool SentinelWatch::isAgreed() const
-{
-    return d->isAgreed;
-}
-
 Failure SentinelWatch::failure() const
 {
     return d->failure;
@@ -647,7 +636,7 @@ void SentinelWatch::confirm(Verdict verdict)
                 if (answer.master.isSame(question->master))
                     question->agreeing.insert(sentinel->id);
                 if (answer.master.epoch > d->lastMaster.epoch)
-                    d->adopt(answer.master, false);
+                    d->adopt(answer.master);
             }
             if (guard)
                 d->checkQuestion(question);

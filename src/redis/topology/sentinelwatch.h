@@ -54,8 +54,6 @@ public:
 
     /// nullopt until the master is known, and from +switch-master until the new one's epoch is known.
     const std::optional<Master> &master() const;
-    /// Whether a majority named the master when the Sentinels were asked last.
-    bool isAgreed() const;
     /// Why the master is not known.
     Failure failure() const;
     QString errorString() const; ///< names the service or a Sentinel

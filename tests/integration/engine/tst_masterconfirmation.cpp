@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// What a master says counts only if the Sentinels confirm that it is the master.
+
+#include "support/locktesting.h"
+
+#include "support/fakesentinel.h"
+
+#include <array>
+#include <memory>
+#include <vector>
+
+using namespace Qt::StringLiterals;
+
+using namespace LockTesting;
+using namespace Support;
+
+namespace {
+
+/// A real server, and three Sentinels that name it as the master.
+struct Service
+{
+    Service()
+    {
+        if (!server.start())
+            qFatal("%s", qPrintable(server.errorString()));
+        FakeSentinel::View view;
+        view.port = server.port();
+        view.epoch = 1;
+        for (auto &sentinel : sentinels)
+            sentinel = std::make_unique<FakeSentinel>(view);
+    }
+
+    QUrl url(const QString &confirm = u"majority"_s) const
+    {
+        return QUrl(u"redis+sentinel://127.0.0.1:%1/mymaster?node=127.0.0.1:%2&node=127.0.0.1:%3&confirm=%4"_s.arg(
+                QString::number(sentinels[0]->port()), QString::number(sentinels[1]->port()),
+                QString::number(sentinels[2]->port()), confirm));
+    }
+
+    /// Two of three, so that there is no majority.
+    void setSilent(bool isSilent)
+    {
+        for (const int i : {1, 2}) {
+            FakeSentinel::View view = sentinels[i]->view();
+            view.isSilent = isSilent;
+            sentinels[i]->setView(view);
+        }
+    }
+
+    int questions() const
+    {
+        int sum = 0;
+        for (const auto &sentinel : sentinels)
+            sum += sentinel->questions();
+        return sum;
+    }
+
+    RedisServer server{RedisServer::Options::withTcp()};
+    std::array<std::unique_ptr<FakeSentinel>, 3> sentinels;
+};
+
+} // namespace
+
+class tst_MasterConfirmation : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void grantNeedsAMajority();
+    void handOverNeedsAMajority();
+    void renewalNeedsAMajority();
+    void confirmOff();
+    void locksShareAQuestion();
+};
+
+/// The Sentinels agreed until just now: that proves nothing.
+void tst_MasterConfirmation::grantNeedsAMajority()
+{
+    Service service;
+    LockRegistry registry(service.url());
+    DistributedLock first(&registry, u"first"_s);
+    QVERIFY(acquireNow(&first));
+    service.setSilent(true);
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(30s, 2s));
+    Spies spies(&lock);
+    QVERIFY(!acquireNow(&lock));
+    QCOMPARE(spies.failed.size(), 1);
+    QCOMPARE(spies.failure(), DistributedLock::QuorumError);
+    QVERIFY2(lock.errorString().contains(u"2 of 3 Sentinels are silent"_s), qPrintable(lock.errorString()));
+    QVERIFY(spies.acquired.isEmpty());
+    // Nothing is left of what the master granted.
+    QVERIFY(eventually([&] { return service.server.command({"EXISTS", "lock:job"}) == QVariant(0LL); }));
+    service.setSilent(false);
+    QVERIFY(eventually([&] { return acquireNow(&lock); }));
+}
+
+void tst_MasterConfirmation::handOverNeedsAMajority()
+{
+    Service service;
+    LockRegistry others(service.server.url());
+    DistributedLock holder(&others, u"job"_s);
+    QVERIFY(acquireNow(&holder));
+    LockRegistry registry(service.url());
+    DistributedLock waiter(&registry, u"job"_s);
+    waiter.setOptions(options(30s, LockOptions::Forever));
+    waiter.acquire();
+    QVERIFY(eventually([&] { return service.server.command({"ZCARD", "{lock:job}:queue"}) == QVariant(1LL); }));
+    QVERIFY(eventually([&] { return service.sentinels[2]->isListenedTo(); }));
+    service.setSilent(true);
+    const QVariant holdersToken = service.server.command({"GET", "lock:job"});
+    const int before = service.questions();
+    holder.release();
+    // The server has handed the lock over, and the Sentinels were asked.
+    QVERIFY(eventually([&] {
+        const QVariant token = service.server.command({"GET", "lock:job"});
+        return !token.isNull() && token != holdersToken;
+    }));
+    QVERIFY(eventually(
+            [&] { return service.questions() >= before + 3 && waiter.error() != DistributedLock::NoError; }));
+    QVERIFY(!waiter.isHeld());
+    QCOMPARE(waiter.error(), DistributedLock::QuorumError);
+    service.setSilent(false);
+    QVERIFY(eventually([&] { return waiter.isHeld(); }, 30s));
+}
+
+void tst_MasterConfirmation::renewalNeedsAMajority()
+{
+    Service service;
+    LockRegistry registry(service.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(3s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    service.setSilent(true);
+    QVERIFY(eventually([&] { return !spies.lost.isEmpty(); }));
+    QCOMPARE(spies.reason(), DistributedLock::LeaseExpired);
+    QVERIFY(spies.renewed.isEmpty());
+}
+
+void tst_MasterConfirmation::confirmOff()
+{
+    Service service;
+    LockRegistry registry(service.url(u"off"_s));
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(3s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    service.setSilent(true);
+    DistributedLock another(&registry, u"another"_s);
+    QVERIFY(acquireNow(&another));
+    QVERIFY(eventually([&] { return spies.renewed.size() >= 2; }));
+    QVERIFY(spies.errors.isEmpty());
+}
+
+/// The Sentinels are asked once for all that arrives together, not once for each lock.
+void tst_MasterConfirmation::locksShareAQuestion()
+{
+    Service service;
+    LockRegistry registry(service.url());
+    DistributedLock first(&registry, u"first"_s);
+    QVERIFY(acquireNow(&first));
+    QVERIFY(eventually([&] {
+        return std::all_of(service.sentinels.begin(), service.sentinels.end(),
+                           [](const auto &sentinel) { return sentinel->isListenedTo(); });
+    }));
+    processEvents();
+    const int before = service.questions();
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    for (int i = 0; i < 1000; ++i) {
+        locks.push_back(std::make_unique<DistributedLock>(&registry, u"lock-%1"_s.arg(i)));
+        locks.back()->acquire();
+    }
+    QVERIFY(eventually(
+            [&] { return std::all_of(locks.begin(), locks.end(), [](const auto &lock) { return lock->isHeld(); }); }));
+    // Their replies arrive in several reads.
+    QVERIFY2(service.questions() - before < 300, QByteArray::number(service.questions() - before).constData());
+}
+
+QTEST_GUILESS_MAIN(tst_MasterConfirmation)
+#include "tst_masterconfirmation.moc"
