@@ -546,8 +546,7 @@ EngineError DistributedLockPrivate::lossError(const LeaseMachine::Outcome &lost)
     case DistributedLock::Stolen:
         return EngineError::passing(
                 DistributedLock::BusyError,
-                u"it was lost: its key holds another client's token; look with LockRegistry::inspect() "
-                "who holds it"_s);
+                u"it was lost: its key holds another client's token; inspect() and `qdistlock show` say whose"_s);
     case DistributedLock::Deleted:
         return EngineError::passing(
                 DistributedLock::ServerError,
@@ -557,9 +556,9 @@ EngineError DistributedLockPrivate::lossError(const LeaseMachine::Outcome &lost)
         break;
     }
     return EngineError::passing(DistributedLock::CancelledError,
-                                m_registryGone
-                                        ? u"it was given up: its registry was destroyed"_s
-                                        : u"it was lost: somebody took it away with LockRegistry::forceRelease()"_s);
+                                m_registryGone ? u"it was given up: its registry was destroyed"_s
+                                               : u"it was lost: somebody took it away by force, with forceRelease() or "
+                                                 "`qdistlock release --force`"_s);
 }
 
 bool DistributedLockPrivate::isCurrentHold(const Event &event) const
