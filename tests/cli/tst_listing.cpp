@@ -332,7 +332,9 @@ void tst_Listing::badInput()
     const Result result = CliTesting::run({server.isEmpty() || server == "wrong" ? url.toEncoded() : server},
                                           arguments);
     QCOMPARE(result.status, status);
-    QVERIFY2(result.errors.startsWith("qdistlock: ") && result.errors.count('\n') == 1, result.errors.constData());
+    QVERIFY2(result.errors.startsWith("qdistlock " + arguments.first().toUtf8() + ": ")
+                     && result.errors.count('\n') == 1,
+             result.errors.constData());
     QVERIFY2(!result.errors.contains("c4n4ry") && !result.errors.contains("u5er"), result.errors.constData());
     QCOMPARE(result.output, QByteArray());
 }

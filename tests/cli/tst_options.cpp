@@ -296,21 +296,24 @@ void tst_Options::errors_data()
     const auto row = [](const char *name, const QByteArrayList &arguments, const QString &text) {
         QTest::newRow(name) << arguments << text;
     };
-    row("nothing", {}, u"there is no command"_s);
+    row("nothing", {}, u"qdistlock: COMMAND is missing"_s);
     row("unknown command", {"rum", "job"}, u"did you mean run?"_s);
     row("unknown option", {"run", "--leese", "5", "job", "true"}, u"did you mean --lease?"_s);
     row("unknown short option", {"run", "-z", "job", "true"}, u"unknown option -z"_s);
-    row("option of another command", {"run", "--force", "job", "true"}, u"--force is an option of release"_s);
-    row("option before its command", {"--lease", "5s", "run", "job", "true"}, u"must follow its command"_s);
-    row("no name", {"run"}, u"NAME"_s);
-    row("no name after options", {"run", "-n"}, u"NAME"_s);
+    row("option of another command", {"run", "--force", "job", "true"},
+        u"qdistlock run: --force is an option of release"_s);
+    row("option before its command", {"--lease", "5s", "run", "job", "true"}, u"must come after its command"_s);
+    row("no name", {"run"}, u"qdistlock run: NAME and CMD are missing: which lock"_s);
+    row("no name after options", {"run", "-n"}, u"NAME and CMD are missing"_s);
+    row("no name to show", {"show"}, u"qdistlock show: NAME is missing: which lock? write qdistlock show NAME…"_s);
+    row("no shell", {"completion"}, u"the shell is missing; write qdistlock completion bash|zsh|fish"_s);
     row("empty name", {"run", "", "true"}, u"a name is empty"_s);
     row("empty name in a list", {"run", "a,,b", "true"}, u"a name is empty"_s);
     row("name twice", {"run", "a,b,a", "true"}, u"given twice"_s);
-    row("names for acquire", {"acquire", "a,b"}, u"one name without commas"_s);
-    row("no CMD", {"run", "job"}, u"there is no command after the name"_s);
-    row("no CMD after dashes", {"run", "job", "--"}, u"there is no command after the name"_s);
-    row("option after NAME", {"run", "job", "-n", "true"}, u"options come before NAME"_s);
+    row("names for acquire", {"acquire", "a,b"}, u"one name, without commas"_s);
+    row("no CMD", {"run", "job"}, u"CMD is missing after NAME"_s);
+    row("no CMD after dashes", {"run", "job", "--"}, u"CMD is missing after NAME"_s);
+    row("option after NAME", {"run", "job", "-n", "true"}, u"write options before NAME"_s);
     row("-c before NAME", {"run", "-c", "true", "job"}, u"comes after NAME"_s);
     row("--command before NAME", {"run", "--command", "true", "job"}, u"comes after NAME"_s);
     row("-c without STRING", {"run", "job", "-c"}, u"exactly one STRING"_s);
@@ -321,7 +324,7 @@ void tst_Options::errors_data()
     row("bad number", {"hold", "--pid", "x", "job"}, u"\"x\" is not a number"_s);
     row("bad exit code", {"run", "-E", "256", "job", "true"}, u"0 to 255"_s);
     row("bad choice", {"run", "--on-lost", "die", "job", "true"}, u"not one of term, kill, warn"_s);
-    row("flag with a value", {"run", "--json=yes", "job", "true"}, u"has no value"_s);
+    row("flag with a value", {"run", "--json=yes", "job", "true"}, u"takes no value"_s);
     row("empty program", {"run", "--on-lost-exec", "", "job", "true"}, u"is empty"_s);
     row("too many operands", {"hold", "a", "b"}, u"one operand too many"_s);
     row("too many operands, too", {"ls", "a", "b"}, u"one operand too many"_s);

@@ -377,7 +377,7 @@ void tst_Run::conflict()
     if (text.isEmpty()) {
         QCOMPARE(result.errors, QByteArray());
     } else {
-        QVERIFY2(result.errors.startsWith("qdistlock: lock \"job\" ") && result.errors.contains(text),
+        QVERIFY2(result.errors.startsWith("qdistlock run: lock \"job\" ") && result.errors.contains(text),
                  result.errors.constData());
         QCOMPARE(result.errors.count('\n'), 1);
     }
@@ -478,9 +478,12 @@ void tst_Run::badInput_data()
     row("unknown option", {u"run"_s, u"--leese"_s, u"job"_s, u"true"_s}, 64, "did you mean --lease?");
     row("missing name", {u"run"_s}, 64, "NAME");
     row("bad duration", {u"run"_s, u"-w"_s, u"soon"_s, u"job"_s, u"true"_s}, 64, "is not a duration");
-    row("lease too long", {u"run"_s, u"--lease"_s, u"25h"_s, u"job"_s, u"true"_s}, 64, "from 10 ms to 24 h");
-    row("lease of 0", {u"run"_s, u"--lease"_s, u"0"_s, u"job"_s, u"true"_s}, 64, "from 10 ms to 24 h");
-    row("min-hold too long", {u"run"_s, u"--min-hold"_s, u"1m"_s, u"job"_s, u"true"_s}, 64, "minHold");
+    row("lease too long", {u"run"_s, u"--lease"_s, u"25h"_s, u"job"_s, u"true"_s}, 64,
+        "--lease is 25h; it must be from 10ms to 24h");
+    row("lease of 0", {u"run"_s, u"--lease"_s, u"0"_s, u"job"_s, u"true"_s}, 64,
+        "--lease is 0s; it must be from 10ms to 24h");
+    row("min-hold too long", {u"run"_s, u"--min-hold"_s, u"1m"_s, u"job"_s, u"true"_s}, 64,
+        "--min-hold is 1m; it must not be longer");
     row("kill-after too long", {u"run"_s, u"--lease"_s, u"3s"_s, u"--kill-after"_s, u"2s"_s, u"job"_s, u"true"_s}, 64,
         "at most a third of the lease");
     row("two waits", {u"run"_s, u"-n"_s, u"-w"_s, u"1"_s, u"job"_s, u"true"_s}, 64, "exclude each other");
@@ -501,7 +504,7 @@ void tst_Run::badInput()
     QFETCH(QByteArray, text);
     const Result result = run(setup(), arguments);
     QVERIFY2(result.status == status, result.errors.constData());
-    QVERIFY2(result.errors.startsWith("qdistlock: ") && result.errors.contains(text), result.errors.constData());
+    QVERIFY2(result.errors.startsWith("qdistlock run: ") && result.errors.contains(text), result.errors.constData());
     QCOMPARE(result.errors.count('\n'), 1);
     QVERIFY2(!result.errors.contains(Canary), result.errors.constData());
     QCOMPARE(result.output, QByteArray());
@@ -535,7 +538,7 @@ void tst_Run::serverAway()
     QVERIFY2(result.status == 69, result.errors.constData());
     QVERIFY(time.elapsed() < 10000);
     QCOMPARE(result.output, QByteArray());
-    QVERIFY2(result.errors.startsWith("qdistlock: "), result.errors.constData());
+    QVERIFY2(result.errors.startsWith("qdistlock run: "), result.errors.constData());
     QCOMPARE(result.errors.count('\n'), 1);
 }
 

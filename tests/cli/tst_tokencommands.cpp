@@ -373,6 +373,7 @@ void tst_TokenCommands::usageErrors_data()
     row("acquire job --lease 2d --token-file t");
     row("acquire job -n -w 1s --lease 1m --token-file t");
     row("renew job");
+    row("renew job --token-file t --lease 1ms");
     row("release job");
     row("release job --token x --force");
     row("release job --token x --yes");
@@ -389,7 +390,8 @@ void tst_TokenCommands::usageErrors()
     const Result result = run(arguments);
     QCOMPARE(result.status, 64);
     QCOMPARE(result.output, QByteArray());
-    QVERIFY2(result.errors.startsWith("qdistlock: ") && result.errors.count('\n') == 1, result.errors.constData());
+    QVERIFY2(result.errors.startsWith("qdistlock " + arguments.first().toUtf8() + ": "), result.errors.constData());
+    QVERIFY2(result.errors.count('\n') == 1 && result.errors.count("qdistlock: ") == 0, result.errors.constData());
     QVERIFY(m_server.keys().isEmpty());
 }
 
@@ -424,7 +426,8 @@ void tst_TokenCommands::badServers()
     for (const QStringList &arguments : all) {
         const Result result = CliTesting::run({server}, arguments + QStringList{u"--connect-timeout"_s, u"300ms"_s});
         QCOMPARE(result.status, status);
-        QVERIFY2(result.errors.startsWith("qdistlock: ") && result.errors.count('\n') == 1, result.errors.constData());
+        QVERIFY2(result.errors.startsWith("qdistlock " + arguments.first().toUtf8() + ": "), result.errors.constData());
+        QVERIFY2(result.errors.count('\n') == 1 && result.errors.count("qdistlock: ") == 0, result.errors.constData());
         QVERIFY2(!result.errors.contains("c4n4ry") && result.output.isEmpty(), result.errors.constData());
         QVERIFY(!QFile::exists(file));
     }

@@ -40,7 +40,7 @@ namespace {
 
 int usageError(const Invocation &invocation, const QString &text)
 {
-    printError(u"%1: %2; see %1 --help"_s.arg(invocation.commandText(), text));
+    printError(u"%1; see %2 --help"_s.arg(text, invocation.commandText()));
     return UsageError;
 }
 
@@ -133,10 +133,9 @@ int failRequest(Session *session)
 int runAcquire(const Invocation &invocation)
 {
     if (!invocation.has(Option::TokenFile))
-        return usageError(invocation, u"--token-file is missing: without it, nothing could release the lock"_s);
+        return usageError(invocation, u"--token-file is missing: nothing could release the lock without it"_s);
     if (!invocation.has(Option::Lease))
-        return usageError(invocation,
-                          u"--lease is missing: nothing renews the lock, so say for how long it is needed"_s);
+        return usageError(invocation, u"--lease is missing: for how long is the lock needed? Nothing renews it"_s);
     QDistLock::quitOnSignals();
     Session session(invocation);
     if (!session.isUsable())
@@ -185,11 +184,13 @@ int runAcquire(const Invocation &invocation)
 int runRenew(const Invocation &invocation)
 {
     if (!invocation.has(Option::TokenFile))
-        return usageError(invocation, u"--token-file is missing"_s);
+        return usageError(invocation, u"--token-file is missing: it proves who holds the lock"_s);
     QDistLock::quitOnSignals();
     Session session(invocation);
     if (!session.isUsable())
         return session.exitCode();
+    if (const QString error = session.usageError(); !error.isEmpty())
+        return usageError(invocation, error);
     const auto file = readTokenFile(session);
     if (!file)
         return UsageError;
@@ -335,7 +336,7 @@ int runRelease(const Invocation &invocation)
     const int ways = int(invocation.has(Option::TokenFile)) + int(invocation.has(Option::Token))
             + int(invocation.has(Option::Force));
     if (ways != 1)
-        return usageError(invocation, u"give one of --token-file, --token and --force"_s);
+        return usageError(invocation, u"give --token-file FILE, --token TOKEN or --force, and only one of them"_s);
     if (!invocation.has(Option::Force) && (invocation.has(Option::Expect) || invocation.has(Option::Yes)))
         return usageError(invocation, u"--expect and --yes need --force"_s);
     if (invocation.has(Option::Force) && !invocation.has(Option::Yes) && ::isatty(STDIN_FILENO) != 1)

@@ -18,7 +18,7 @@ int runCompletion(const Invocation &invocation)
     const QString shell = invocation.operands().first();
     const QString script = completionScript(shell);
     if (script.isEmpty()) {
-        printError(u"completion: there is none for \"%1\"; write %2"_s.arg(shell, completionShells().join(u" or "_s)));
+        printError(u"there is none for \"%1\"; write %2"_s.arg(shell, completionShells().join(u" or "_s)));
         return UsageError;
     }
     return printLine(script.chopped(1)) ? Success : InternalError;

@@ -94,7 +94,7 @@ int main(int argc, char **argv)
     QString error;
     const auto invocation = Invocation::parse(arguments, &error);
     if (!invocation) {
-        printError(error);
+        printUsageError(error);
         return UsageError;
     }
     setUpOutput(*invocation);

@@ -494,7 +494,7 @@ bool Invocation::Parser::parse()
     if (isComplete())
         return true;
     if (!result.m_command)
-        return fail(u"there is no command; see qdistlock --help"_s);
+        return fail(u"COMMAND is missing, for example run; see qdistlock --help"_s);
     return checkOperands();
 }
 
@@ -523,7 +523,7 @@ QString Invocation::Parser::unknownOption(const QByteArray &name)
         }
         return result.m_command
                 ? u"%1 is an option of %2; see %3 --help"_s.arg(text, users.join(u", "_s), result.commandText())
-                : u"%1 must follow its command (%2)"_s.arg(text, users.join(u", "_s));
+                : u"%1 must come after its command (%2)"_s.arg(text, users.join(u", "_s));
     }
     QStringList candidates;
     for (const OptionInfo &option : options()) {
@@ -578,7 +578,7 @@ bool Invocation::Parser::setOption(const OptionInfo &option, std::optional<QByte
     const QString name = u"--"_s + QString::fromUtf8(option.name);
     if (option.kind == ValueKind::None) {
         if (attached)
-            return fail(u"%1 has no value"_s.arg(name));
+            return fail(u"%1 takes no value"_s.arg(name));
         result.m_values.insert(option.option, QString());
         return true;
     }
@@ -636,7 +636,7 @@ bool Invocation::Parser::parseOperand(const QByteArray &argument)
     const Command command = *result.m_command;
     if (command != Command::Run && command != Command::Hold) {
         if (command == Command::Acquire && text->contains(u','))
-            return fail(u"acquire takes one name without commas; acquire each lock by its own command"_s);
+            return fail(u"NAME is one name, without commas; acquire each lock by its own command"_s);
         result.m_operands += *text;
         return true;
     }
@@ -647,7 +647,7 @@ bool Invocation::Parser::parseOperand(const QByteArray &argument)
         if (name.isEmpty())
             return fail(u"a name is empty; write NAME or NAME,NAME"_s);
         if (result.m_operands.count(name) > 1)
-            return fail(u"the name \"%1\" is given twice"_s.arg(shown(name.toUtf8())));
+            return fail(u"the name \"%1\" is given twice; name each lock once"_s.arg(shown(name.toUtf8())));
     }
     return command == Command::Hold || parseChild();
 }
@@ -676,7 +676,7 @@ bool Invocation::Parser::parseChild()
     if (isLiteral)
         rest.removeFirst();
     if (rest.isEmpty() || rest.first().isEmpty())
-        return isComplete() || fail(u"there is no command after the name; write qdistlock run NAME CMD [ARG…]"_s);
+        return isComplete() || fail(u"CMD is missing after NAME; write qdistlock run NAME [--] CMD [ARG…]"_s);
     const QByteArray longName = "--" + QByteArray(info(Option::ShellCommand).name);
     if (!isLiteral && rest.first().startsWith(longName + '='))
         rest = {longName, rest.first().sliced(longName.size() + 1)};
@@ -688,8 +688,9 @@ bool Invocation::Parser::parseChild()
         return true;
     }
     if (!isLiteral && rest.first().startsWith('-')) {
-        return fail(u"%1 stands after NAME; options come before NAME, and -- before a command that begins with a dash"_s
-                            .arg(shown(rest.first())));
+        return fail(
+                u"%1 comes after NAME; write options before NAME, and -- before a CMD that begins with a dash"_s.arg(
+                        shown(rest.first())));
     }
     result.m_childCommand = rest;
     return true;
@@ -702,7 +703,11 @@ bool Invocation::Parser::checkOperands()
             ? std::max<qsizetype>(1, result.m_operands.size())
             : row.minimumOperands;
     if (result.m_operands.size() < minimum) {
-        return fail(u"%1 is missing; write %2 %1"_s.arg(QString::fromUtf8(row.operands), result.commandText()));
+        const QString what = *result.m_command == Command::Completion ? u"the shell is missing;"_s
+                : *result.m_command == Command::Run
+                ? u"NAME and CMD are missing: which lock, and what must run under it?"_s
+                : u"NAME is missing: which lock?"_s;
+        return fail(u"%1 write %2 %3"_s.arg(what, result.commandText(), QString::fromUtf8(row.operands)));
     }
     const bool isListed = *result.m_command == Command::Run || *result.m_command == Command::Hold;
     if (!isListed && row.maximumOperands >= 0 && result.m_operands.size() > row.maximumOperands) {
@@ -721,8 +726,7 @@ std::optional<Invocation> Invocation::parse(const QByteArrayList &arguments, QSt
     Parser parser(arguments);
     if (parser.parse())
         return parser.result;
-    *error = parser.result.m_command ? QString::fromUtf8(info(*parser.result.m_command).name) + u": "_s + parser.error
-                                     : parser.error;
+    *error = parser.result.commandText() + u": "_s + parser.error;
     return std::nullopt;
 }
 

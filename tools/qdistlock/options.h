@@ -147,13 +147,13 @@ QString durationText(std::chrono::milliseconds duration);
 class Invocation
 {
 public:
-    /// \a arguments: without the program's name. Null and \a error, one line without the program's name, if they cannot
-    /// be used. With --help or --version nothing else is required.
+    /// \a arguments: without the program's name. Null and \a error, one line that begins with commandText(), if they
+    /// cannot be used. With --help or --version nothing else is required.
     static std::optional<Invocation> parse(const QByteArrayList &arguments, QString *error);
 
     /// Null only with --help and --version.
     std::optional<Command> command() const { return m_command; }
-    /// How an error names the command: "qdistlock run".
+    /// How errors and advice name the command: "qdistlock run"; "qdistlock" if there is none.
     QString commandText() const;
 
     bool has(Option option) const { return m_values.contains(option); }

@@ -34,6 +34,7 @@ struct Settings
     std::array<bool, 2> terminal{};
     std::array<bool, 2> colors{};
     bool statusShown = false;
+    QString speaker; ///< "qdistlock run"
 };
 Settings settings;
 
@@ -85,15 +86,21 @@ ErrorChannel &errorChannel()
     return channel;
 }
 
-void printMessage(const QString &text, Style style)
+/// \a text in one line.
+QString flattened(QString text)
 {
-    StatusLine::clear();
-    QString line = text;
-    for (QChar &c : line) {
+    for (QChar &c : text) {
         if (c == u'\n' || c == u'\r')
             c = u' ';
     }
-    errorChannel().write((styled(u"qdistlock: "_s, style, Stream::Error) + printable(line) + u'\n').toUtf8());
+    return printable(text);
+}
+
+void printMessage(const QString &text, Style style)
+{
+    StatusLine::clear();
+    const QString speaker = styled(settings.speaker + u": "_s, style, Stream::Error);
+    errorChannel().write((speaker + flattened(text) + u'\n').toUtf8());
 }
 
 void handleMessage(QtMsgType type, const QMessageLogContext &, const QString &text)
@@ -160,6 +167,7 @@ void setUpOutput(const Invocation &invocation)
     settings.json = invocation.has(Option::Json);
     settings.quiet = invocation.has(Option::Quiet);
     settings.verbose = invocation.has(Option::Verbose);
+    settings.speaker = invocation.commandText();
     const QString color = invocation.text(Option::Color);
     const bool allowed = qEnvironmentVariableIsEmpty("NO_COLOR") && qgetenv("TERM") != "dumb";
     for (const Stream stream : {Stream::Output, Stream::Error}) {
@@ -217,6 +225,11 @@ QString printable(const QString &text)
         }
     }
     return result;
+}
+
+void printUsageError(const QString &text)
+{
+    errorChannel().write((flattened(text) + u'\n').toUtf8());
 }
 
 void printError(const QString &text)

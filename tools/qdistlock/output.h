@@ -14,9 +14,13 @@ class Invocation;
 enum class Stream { Output, Error };
 enum class Style { Plain, Bold, Dim, Red, Green, Yellow };
 
-/// Reads --color, --quiet, --verbose, --json and NO_COLOR, and makes the log of Qt and the library obey them. Call it
-/// once, before anything is printed.
+/// Reads --color, --quiet, --verbose, --json and NO_COLOR, makes the log of Qt and the library obey them, and notes the
+/// command, which each line on standard error names. Call it once, before anything is printed.
 void setUpOutput(const Invocation &invocation);
+
+/// For a command line that cannot be used, instead of setUpOutput(): one line on standard error. \a text names program
+/// and command, see Invocation::parse().
+void printUsageError(const QString &text);
 
 bool isTerminal(Stream stream);
 /// --json was given.
@@ -29,8 +33,8 @@ QString styled(const QString &text, Style style, Stream stream = Stream::Output)
 /// \a text with control characters and line ends escaped: names of locks may contain anything.
 QString printable(const QString &text);
 
-/// One line on standard error, after the program's name. Line ends in \a text become spaces. Never blocks: if nobody
-/// reads standard error, the line is dropped.
+/// One line on standard error, after the names of program and command: "qdistlock run: …". Line ends in \a text become
+/// spaces. Never blocks: if nobody reads standard error, the line is dropped.
 void printError(const QString &text);
 /// The same for what is worth knowing but no error; not with --quiet.
 void printNote(const QString &text);

@@ -59,8 +59,18 @@ LockOptions Session::lockOptions() const
 QString Session::usageError() const
 {
     if (m_invocation.has(Option::NonBlock) && m_invocation.has(Option::Timeout))
-        return u"--nonblock and --timeout exclude each other"_s;
-    return lockOptions().validationError();
+        return u"-n (--nonblock) and -w (--timeout) exclude each other"_s;
+    const LockOptions options = lockOptions();
+    if (options.lease < LockOptions::MinimumLease || options.lease > LockOptions::MaximumLease) {
+        return u"--lease is %1; it must be from %2 to %3"_s.arg(durationText(options.lease),
+                                                                durationText(LockOptions::MinimumLease),
+                                                                durationText(LockOptions::MaximumLease));
+    }
+    if (options.minHold > options.lease) {
+        return u"--min-hold is %1; it must not be longer than the lease, which is %2; see --lease"_s.arg(
+                durationText(options.minHold), durationText(options.lease));
+    }
+    return options.validationError();
 }
 
 int Session::exitCodeOf(DistributedLock::Error error) const
