@@ -25,6 +25,7 @@ class tst_Documents : public QObject
 private Q_SLOTS:
     void helpOfEachCommand_data();
     void helpOfEachCommand();
+    void helpWithoutCommand();
     void helpFitsTheTerminal();
     void manPage();
     void manPageIsCorrect();
@@ -89,6 +90,8 @@ void tst_Documents::helpOfEachCommand()
     const Result result = printed({QString::fromUtf8(row.name), u"--help"_s});
     QCOMPARE(result.status, 0);
     QCOMPARE(result.errors, QByteArray());
+    if (row.command != Command::Help)
+        QCOMPARE(printed({u"help"_s, QString::fromUtf8(row.name)}).output, result.output);
     const QString text = QString::fromUtf8(result.output);
     for (const OptionInfo &option : options()) {
         const bool isShown = QRegularExpression(u"^ .*"_s + QRegularExpression::escape(optionSyntax(option))
@@ -98,6 +101,15 @@ void tst_Documents::helpOfEachCommand()
                                      .hasMatch();
         QVERIFY2(isShown == option.isFor(row.command), option.name);
     }
+}
+
+void tst_Documents::helpWithoutCommand()
+{
+    const Result result = printed({u"--help"_s});
+    QCOMPARE(result.status, 0);
+    QVERIFY2(result.output.startsWith("Usage: qdistlock [OPTION…] COMMAND"), result.output.constData());
+    QCOMPARE(printed({u"help"_s}).output, result.output);
+    QVERIFY(printed({u"help"_s, u"--help"_s}).output.startsWith("Usage: qdistlock help"));
 }
 
 void tst_Documents::helpFitsTheTerminal()
@@ -219,6 +231,8 @@ void tst_Documents::bashCompletes_data()
     row("qdistlock ls --sort=t", "ttl", "name");
     row("qdistlock run --lease 5m --on-lost ", "term kill warn", "job");
     row("qdistlock completion ", "bash zsh fish", "--json");
+    row("qdistlock help ", "run show help", "job");
+    row("qdistlock help re", "renew release", "run");
     row("qdistlock show ", "job deploy:web $(id)", "--json");
     row("qdistlock show job ", "job deploy:web", "--json");
     row("qdistlock show deploy:", "web", "job deploy:web");
@@ -272,6 +286,7 @@ void tst_Documents::fishCompletes_data()
     row("qdistlock run -w 3 ", "$(id) deploy:web job");
     row("qdistlock release job ", "");
     row("qdistlock completion ", "bash fish zsh");
+    row("qdistlock help re", "release renew");
     row("qdistlock run job fish_inden", "fish_indent");
     row("qdistlock run -n job -- fish_inden", "fish_indent");
 }

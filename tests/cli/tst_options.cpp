@@ -156,7 +156,7 @@ void tst_Options::durationTexts()
 void tst_Options::tables()
 {
     // Each enumerator has one row, and no command has two options of one name.
-    for (int command = 0; command <= int(Command::Completion); ++command) {
+    for (int command = 0; command <= int(Command::Help); ++command) {
         QCOMPARE(int(info(Command(command)).command), command);
         QStringList names;
         for (const OptionInfo &option : options()) {
@@ -303,6 +303,8 @@ void tst_Options::errors_data()
     row("option of another command", {"run", "--force", "job", "true"},
         u"qdistlock run: --force is an option of release"_s);
     row("option before its command", {"--lease", "5s", "run", "job", "true"}, u"must come after its command"_s);
+    row("help of an unknown command", {"help", "rum"}, u"did you mean run?"_s);
+    row("help of two commands", {"help", "run", "show"}, u"one operand too many"_s);
     row("no name", {"run"}, u"qdistlock run: NAME and CMD are missing: which lock"_s);
     row("no name after options", {"run", "-n"}, u"NAME and CMD are missing"_s);
     row("no name to show", {"show"}, u"qdistlock show: NAME is missing: which lock? write qdistlock show NAME…"_s);

@@ -56,6 +56,13 @@ void hideSecrets(int argc, char **argv, const Invocation &invocation)
     }
 }
 
+/// `help COMMAND` and `COMMAND --help` are the same, `help` and --help as well.
+std::optional<Command> explainedCommand(const Invocation &invocation)
+{
+    const bool isHelp = invocation.command() == Command::Help && !invocation.has(Option::Help);
+    return isHelp ? commandNamed(invocation.operands().value(0)) : invocation.command();
+}
+
 int run(const Invocation &invocation)
 {
     switch (*invocation.command()) {
@@ -79,6 +86,8 @@ int run(const Invocation &invocation)
         return runDoctor(invocation);
     case Command::Completion:
         return runCompletion(invocation);
+    case Command::Help:
+        break; // by main()
     }
     return InternalError;
 }
@@ -98,10 +107,10 @@ int main(int argc, char **argv)
         return UsageError;
     }
     setUpOutput(*invocation);
-    if (invocation->has(Option::Help))
-        return printLine(helpText(invocation->command()).trimmed()) ? Success : InternalError;
     if (invocation->has(Option::Version))
         return printLine(u"qdistlock "_s + QLatin1String(QDISTLOCK_VERSION_STRING)) ? Success : InternalError;
+    if (invocation->has(Option::Help) || invocation->command() == Command::Help)
+        return printLine(helpText(explainedCommand(*invocation)).trimmed()) ? Success : InternalError;
     hideSecrets(argc, argv, *invocation);
 
     QCoreApplication application(argc, argv);

@@ -7,6 +7,8 @@
 
 #include <QDistLock/qdistlockversion.h>
 
+#include <algorithm>
+
 using namespace Qt::StringLiterals;
 
 namespace Cli {
@@ -107,7 +109,10 @@ QString synopsis(const CommandInfo &command)
 {
     const QString operands = utf8(command.operands);
     QString text = bold(u"qdistlock"_s) + u" [\\fIOPTION\\fR...] "_s + bold(utf8(command.name));
-    if (command.command != Command::Completion && command.command != Command::Doctor)
+    const bool hasOptions = std::any_of(options().cbegin(), options().cend(), [&command](const OptionInfo &option) {
+        return !option.isGlobal() && option.isFor(command.command);
+    });
+    if (hasOptions)
         text += u" [\\fIOPTION\\fR...]"_s;
     return operands.isEmpty() ? text : text + u' ' + italic(operands);
 }

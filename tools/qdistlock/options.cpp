@@ -85,6 +85,9 @@ const QList<CommandInfo> &commands()
          "print the completions of a shell",
          "Prints the script with which the shell completes commands and options of qdistlock. In bash: "
          "source <(qdistlock completion bash)"},
+        {Command::Help, "help", "[COMMAND]", 0, 1,
+         "explain a command, or all of them",
+         "Prints the same as qdistlock COMMAND --help, or as qdistlock --help."},
     };
     // clang-format on
     return table;
@@ -184,7 +187,7 @@ const QList<OptionInfo> &options()
         {O::Version, 0, "version", V::None, nullptr, nullptr,
          "print the version and exit", AllCommands},
         {O::Help, 'h', "help", V::None, nullptr, nullptr,
-         "print this help, or that of the command, and exit", AllCommands},
+         "print this help and exit, like the command help", AllCommands},
     };
     // clang-format on
     return table;
@@ -238,6 +241,15 @@ const CommandInfo &info(Command command)
 {
     return *std::find_if(commands().cbegin(), commands().cend(),
                          [command](const CommandInfo &row) { return row.command == command; });
+}
+
+std::optional<Command> commandNamed(const QString &name)
+{
+    for (const CommandInfo &row : commands()) {
+        if (name == QLatin1String(row.name))
+            return row.command;
+    }
+    return std::nullopt;
 }
 
 const OptionInfo &info(Option option)
@@ -344,7 +356,7 @@ QString helpText(std::optional<Command> command)
     for (const Explanation &code : exitCodeTexts())
         text += helpRow(QString::fromUtf8(code.name), QString::fromUtf8(code.text));
     if (!command)
-        text += u"\nqdistlock COMMAND --help explains one command; man qdistlock explains all.\n"_s;
+        text += u"\nqdistlock help COMMAND explains one command; man qdistlock explains all.\n"_s;
     return text;
 }
 
@@ -408,6 +420,7 @@ private:
     bool parseShort(const QByteArray &argument);
     bool parseOperand(const QByteArray &argument);
     bool parseCommand(const QString &name);
+    bool failAtCommand(const QString &name);
     bool parseChild();
     bool setOption(const OptionInfo &option, std::optional<QByteArray> attached);
     bool checkValue(const OptionInfo &option, const QString &value);
@@ -654,14 +667,15 @@ bool Invocation::Parser::parseOperand(const QByteArray &argument)
 
 bool Invocation::Parser::parseCommand(const QString &name)
 {
+    result.m_command = commandNamed(name);
+    return result.m_command || failAtCommand(name);
+}
+
+bool Invocation::Parser::failAtCommand(const QString &name)
+{
     QStringList names;
-    for (const CommandInfo &row : commands()) {
-        if (name == QLatin1String(row.name)) {
-            result.m_command = row.command;
-            return true;
-        }
+    for (const CommandInfo &row : commands())
         names += QString::fromUtf8(row.name);
-    }
     const QString guess = nearest(name, names);
     return fail(u"unknown command \"%1\"%2; see qdistlock --help"_s.arg(
             shown(name.toUtf8()), guess.isEmpty() ? QString() : u" (did you mean %1?)"_s.arg(guess)));
@@ -717,6 +731,8 @@ bool Invocation::Parser::checkOperands()
     for (const QString &operand : std::as_const(result.m_operands)) {
         if (operand.isEmpty())
             return fail(u"a name is empty; see %1 --help"_s.arg(result.commandText()));
+        if (result.m_command == Command::Help && !commandNamed(operand))
+            return failAtCommand(operand);
     }
     return true;
 }

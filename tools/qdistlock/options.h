@@ -17,7 +17,7 @@
 */
 namespace Cli {
 
-enum class Command { Run, Hold, Acquire, Renew, Release, List, Show, Watch, Doctor, Completion };
+enum class Command { Run, Hold, Acquire, Renew, Release, List, Show, Watch, Doctor, Completion, Help };
 
 enum class Option {
     // for all commands
@@ -125,6 +125,8 @@ struct Explanation
 
 const QList<CommandInfo> &commands();
 const CommandInfo &info(Command command);
+/// Null if there is no command of that name.
+std::optional<Command> commandNamed(const QString &name);
 /// In the order in which --help shows them.
 const QList<OptionInfo> &options();
 const OptionInfo &info(Option option);

@@ -12,7 +12,7 @@ namespace Cli {
 namespace {
 
 /// What completes the operands of a command.
-enum class Operand { None, Name, Names, NameAndProgram, Shell };
+enum class Operand { None, Name, Names, NameAndProgram, Word };
 
 Operand operandOf(Command command)
 {
@@ -31,9 +31,21 @@ Operand operandOf(Command command)
     case Command::Doctor:
         return Operand::None;
     case Command::Completion:
-        return Operand::Shell;
+    case Command::Help:
+        return Operand::Word;
     }
     return Operand::None;
+}
+
+/// Those of Operand::Word.
+QStringList operandWords(Command command)
+{
+    if (command == Command::Completion)
+        return completionShells();
+    QStringList names;
+    for (const CommandInfo &row : commands())
+        names += QString::fromUtf8(row.name);
+    return names;
 }
 
 QString utf8(const char *text)
@@ -198,9 +210,9 @@ QString bashScript()
         case Operand::None:
             operandCases += u"            %1) ;;\n"_s.arg(name);
             break;
-        case Operand::Shell:
+        case Operand::Word:
             operandCases += u"            %1) ((operands == 0)) && choices=(%2) ;;\n"_s.arg(
-                    name, completionShells().join(u' '));
+                    name, operandWords(command.command).join(u' '));
             break;
         case Operand::Names:
             operandCases += u"            %1) _qdistlock_reply \"$current\" < <(_qdistlock_names) ;;\n"_s.arg(name);
@@ -345,8 +357,8 @@ QString zshScript()
         case Operand::NameAndProgram:
             operands = u" '*:: :_qdistlock_run'"_s;
             break;
-        case Operand::Shell:
-            operands = u" '1:shell:(%1)'"_s.arg(completionShells().join(u' '));
+        case Operand::Word:
+            operands = u" '1:word:(%1)'"_s.arg(operandWords(command.command).join(u' '));
             break;
         }
         cases += u"        (%1)\n          _arguments -S \\\n%2            $global%3 && ret=0\n          ;;\n"_s.arg(
@@ -470,9 +482,9 @@ QString fishScript()
         switch (operandOf(command.command)) {
         case Operand::None:
             break;
-        case Operand::Shell:
+        case Operand::Word:
             text += u"complete -c qdistlock -n '__qdistlock_needs_name %1' -a %2\n"_s.arg(
-                    name, fishQuoted(completionShells().join(u' ')));
+                    name, fishQuoted(operandWords(command.command).join(u' ')));
             break;
         case Operand::Names:
             text += u"complete -c qdistlock -n '__qdistlock_uses %1' -a '(__qdistlock_names)'\n"_s.arg(name);
