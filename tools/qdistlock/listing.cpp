@@ -55,14 +55,6 @@ void sortLocks(QList<LockInfo> *locks, const QString &key)
     }
 }
 
-/// "never expires" or "not connected"; empty for other locks.
-QString remark(const LockInfo &lock)
-{
-    if (lock.remaining < 0ms)
-        return u"never expires"_s;
-    return isHolderConnected(lock) ? QString() : u"not connected"_s;
-}
-
 bool printTable(const QList<LockInfo> &locks, bool isWide)
 {
     Table table;
@@ -73,10 +65,8 @@ bool printTable(const QList<LockInfo> &locks, bool isWide)
     table.addColumn(u"QUEUE"_s, Table::Right);
     table.addColumn(u"FENCE"_s, Table::Right);
     for (const LockInfo &lock : locks) {
-        const QString note = remark(lock);
-        const QString holder = note.isEmpty() ? holderText(lock) : u"%1 (%2)"_s.arg(holderText(lock), note);
         table.addRow({{lock.name, Style::Bold},
-                      {holder, note.isEmpty() ? Style::Plain : Style::Yellow},
+                      {holderText(lock), isStale(lock) ? Style::Yellow : Style::Plain},
                       {remainingText(lock)},
                       {QString::number(lock.queueLength), lock.queueLength > 0 ? Style::Plain : Style::Dim},
                       {lock.foreign ? QString() : QString::number(lock.fencingToken), Style::Dim}});
@@ -95,16 +85,18 @@ QJsonObject document(const Session &session, const QJsonArray &locks)
 bool printDetails(const LockInfo &lock, const QList<LockWaiter> &waiters)
 {
     const auto row = [](const QString &title, const QString &text) {
-        return printLine(u"  %1 %2"_s.arg(title + u':', -9).arg(printable(text)));
+        return printLine(u"  %1 %2"_s.arg(title.isEmpty() ? title : title + u':', -9).arg(printable(text)));
     };
     if (!printLine(styled(printable(lock.name), Style::Bold)))
         return false;
-    QString holder = holderText(lock);
-    if (lock.held && !lock.foreign) {
-        holder += u" (client %1%2)"_s.arg(
-                lock.holder, isHolderConnected(lock) ? QString() : u", not connected: dead, or `qdistlock acquire`"_s);
-    }
+    const QString holder = holderText(lock);
     bool printed = row(u"holder"_s, holder);
+    // Nothing on the server tells a command that has ended from a program that is dead.
+    if (lock.held && !isHolderConnected(lock))
+        printed = printed
+                && row({}, u"acquired by a command that has ended (qdistlock acquire), or its program is dead"_s);
+    else if (lock.held && !lock.foreign && !holder.contains(lock.holder))
+        printed = printed && row(u"client"_s, lock.holder);
     if (lock.held)
         printed = printed && row(u"left"_s, remainingText(lock));
     if (lock.fencingToken > 0) {

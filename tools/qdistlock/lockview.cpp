@@ -76,7 +76,9 @@ QString holderText(const LockInfo &info)
 {
     if (!info.held)
         return u"nobody"_s;
-    return info.foreign ? u"another library"_s : textOf(clientOf(info));
+    if (info.foreign)
+        return u"another library"_s;
+    return textOf(clientOf(info)) + (info.connected ? QString() : u" (not connected)"_s);
 }
 
 QString waiterText(const LockWaiter &waiter)
@@ -132,7 +134,7 @@ QJsonObject toJson(const LockInfo &info)
 QJsonObject toJson(const LockWaiter &waiter)
 {
     QJsonObject object = jsonOf(clientOf(waiter));
-    object.insert(u"position"_s, waiter.position);
+    object.insert(u"position"_s, waiter.position + 1);
     object.insert(u"waitedMs"_s, qint64(waiter.waited.count()));
     return object;
 }
