@@ -32,6 +32,15 @@ QString quoted(const QString &name)
     return QDistLock::Detail::quoted(name);
 }
 
+/// With the end of its lease, unless the holder is there and renews it: that time says nothing then.
+QString holderWithEnd(const LockInfo &info)
+{
+    const bool isRenewed = info.connected && !info.foreign;
+    const QString end = info.remaining < 0ms ? u", and never expires"_s
+                                             : u", %1 left of its lease"_s.arg(remainingText(info));
+    return isRenewed && info.remaining >= 0ms ? holderText(info) : holderText(info) + end;
+}
+
 } // namespace
 
 LockSet::LockSet(Session *session, const QStringList &names)
@@ -146,17 +155,19 @@ void LockSet::reportConflict(const QString &name, DistributedLock::Error error)
 {
     m_phase = Failing;
     const milliseconds waited = m_session->lockOptions().wait;
-    const bool isBusy = error == DistributedLock::BusyError || waited == 0ms;
-    const auto finish = [this, name, waited, isBusy, error](const LockInfo &info) {
+    const bool isNonBlocking = m_session->invocation().has(Option::NonBlock);
+    const auto finish = [this, name, waited, isNonBlocking, error](const LockInfo &info) {
         if (m_phase != Failing)
             return;
         const bool isKnown = info.error == DistributedLock::NoError && info.held;
-        const QString holder = isKnown ? u"%1, %2 left"_s.arg(holderText(info), remainingText(info))
-                                       : u"somebody else"_s;
-        fail(error,
-             isBusy ? u"lock %1 is held by %2; wait for it with -w DUR"_s.arg(quoted(name), holder)
-                    : u"lock %1 was not free within %2; it is held by %3"_s.arg(quoted(name), durationText(waited),
-                                                                                holder));
+        const QString holder = isKnown ? holderWithEnd(info) : u"somebody else"_s;
+        QString text = u"lock %1 is held by %2; to wait for it, %3"_s.arg(
+                quoted(name), holder,
+                isNonBlocking ? u"leave out -n, or give -w DUR instead"_s : u"give -w a longer time than 0"_s);
+        if (!isNonBlocking && waited > 0ms)
+            text = u"lock %1 was not free within %2 (-w): it is held by %3"_s.arg(quoted(name), durationText(waited),
+                                                                                  holder);
+        fail(error, text);
     };
     connect(&m_timer, &QTimer::timeout, this, [finish] { finish(LockInfo()); });
     m_timer.start(ReplyTimeout);
