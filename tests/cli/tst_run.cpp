@@ -358,7 +358,7 @@ void tst_Run::conflict_data()
     QTest::newRow("-n") << QStringList{u"-n"_s} << 75 << QByteArray("to wait for it, leave out -n");
     QTest::newRow("-w 0") << QStringList{u"-w"_s, u"0"_s} << 75 << QByteArray("give -w a longer time");
     QTest::newRow("-w") << QStringList{u"-w"_s, u"0.2"_s} << 75
-                                  << QByteArray("was not free within 200ms (-w): it is held by another library, ");
+                        << QByteArray("was not free within 200ms (-w): it is held by another library, ");
     QTest::newRow("-E") << QStringList{u"-nE9"_s} << 9 << QByteArray("is held by another library");
     QTest::newRow("-E 0") << QStringList{u"-n"_s, u"-E"_s, u"0"_s} << 0 << QByteArray("is held by another library");
     QTest::newRow("-q") << QStringList{u"-nq"_s} << 75 << QByteArray("is held by another library");

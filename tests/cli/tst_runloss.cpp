@@ -157,7 +157,9 @@ void tst_RunLoss::stopServer(milliseconds after)
                  qPrintable(u"%1 outlived its lock by %2 us"_s.arg(holder->name).arg(-rest.count() / 1000)));
         m_leastRest = std::min(m_leastRest, rest);
         const QByteArray errors = holder->program->errors();
-        QVERIFY2(errors.contains("was not renewed in time; the command is ended"), errors.constData());
+        QVERIFY2(errors.contains("was not renewed in time") && errors.contains("; the command is ended: by SIGTERM"),
+                 errors.constData());
+        QVERIFY2(errors.count('\n') <= 2, errors.constData()); // at risk, and lost
     }
     thaw(*m_server);
     for (const auto &holder : holders)
@@ -237,25 +239,37 @@ void tst_RunLoss::noRenew()
 
 void tst_RunLoss::takenAway_data()
 {
-    QTest::addColumn<QList<QByteArray>>("command");
+    QTest::addColumn<QList<QByteArray>>("command"); // empty = qdistlock release --force
     QTest::addColumn<QByteArray>("left");
-    QTest::newRow("deleted") << QList<QByteArray>{"DEL", "lock:job"} << QByteArray();
-    QTest::newRow("stolen") << QList<QByteArray>{"SET", "lock:job", "other", "PX", "60000"} << QByteArray("other");
+    QTest::addColumn<QByteArray>("text");
+    QTest::newRow("deleted") << QList<QByteArray>{"DEL", "lock:job"} << QByteArray() << QByteArray("deleted");
+    QTest::newRow("stolen") << QList<QByteArray>{"SET", "lock:job", "other", "PX", "60000"} << QByteArray("other")
+                            << QByteArray("`qdistlock show`");
+    QTest::newRow("by force") << QList<QByteArray>() << QByteArray() << QByteArray("`qdistlock release --force`");
 }
 
 void tst_RunLoss::takenAway()
 {
     QFETCH(QList<QByteArray>, command);
     QFETCH(QByteArray, left);
+    QFETCH(QByteArray, text);
     Lifeline lifeline;
     Program program(setup(&lifeline),
                     {u"run"_s, u"--lease"_s, u"600ms"_s, u"job"_s, u"-c"_s,
                      livingScript(u"sleep 100 &"_s, u"sleep 100; true"_s)});
     QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
-    m_server->command(command);
+    if (command.isEmpty())
+        QCOMPARE(run(setup(), {u"release"_s, u"job"_s, u"--force"_s, u"--yes"_s}).status, 0);
+    else
+        m_server->command(command);
     QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
     QCOMPARE(program.waitForStatus(), 79);
-    QVERIFY2(program.errors().contains("it was lost"), program.errors().constData());
+    // One line: what has happened, and what becomes of the command.
+    const QByteArray errors = program.errors();
+    QVERIFY2(errors.startsWith("qdistlock run: lock \"job\" on ") && errors.contains("it was lost"),
+             errors.constData());
+    QVERIFY2(errors.contains(text) && errors.contains("; the command is ended: by SIGTERM"), errors.constData());
+    QVERIFY2(errors.count('\n') == 1 && !errors.contains("::"), errors.constData());
     QCOMPARE(m_server->get("lock:job"), left);
 }
 
@@ -307,7 +321,7 @@ void tst_RunLoss::policyWarn()
                      livingScript(QString(), u"cat; echo done"_s)});
     QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
     m_server->pause();
-    QVERIFY2(program.waitForErrors("the command goes on without it"), program.errors().constData());
+    QVERIFY2(program.waitForErrors("the command goes on without the lock"), program.errors().constData());
     QVERIFY(!lifeline.hasEnded());
     program.closeWriteChannel();
     QCOMPARE(program.waitForStatus(), 79);

@@ -70,10 +70,7 @@ Holder::Holder(Session *session, UnixSignals *signalSource)
     connect(&m_watch, &EndWatch::ended, this, [this](const QString &what) { end(what, Success); });
     connect(&m_locks, &LockSet::acquired, this, &Holder::acquired);
     connect(&m_locks, &LockSet::failed, this, [](int exitCode) { QCoreApplication::exit(exitCode); });
-    connect(&m_locks, &LockSet::atRisk, this, [](DistributedLock *lock, int remainingMs) {
-        printNote(u"lock %1 could not be renewed yet; it is lost in %2"_s.arg(
-                QDistLock::Detail::quoted(lock->name()), roughText(std::chrono::milliseconds(remainingMs))));
-    });
+    connect(&m_locks, &LockSet::atRisk, this, [](const QString &text) { printNote(text); });
     connect(&m_locks, &LockSet::lost, this, &Holder::lost);
     connect(&m_locks, &LockSet::released, this, [this](const QStringList &unconfirmed) {
         for (const QString &text : unconfirmed)

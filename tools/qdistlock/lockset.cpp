@@ -61,15 +61,19 @@ LockSet::LockSet(Session *session, const QStringList &names)
                 Q_EMIT deadlineChanged();
         });
         connect(lock, &DistributedLock::atRisk, this, [this, lock](int remainingMs) {
-            if (m_phase == Held)
-                Q_EMIT atRisk(lock, remainingMs);
+            if (m_phase == Held) {
+                Q_EMIT atRisk(u"lock %1 could not be renewed yet%2, and is lost in %3"_s.arg(
+                        quoted(lock->name()), problemText(lock), roughText(milliseconds(remainingMs))));
+            }
         });
         connect(lock, &DistributedLock::errorOccurred, this, [this, lock] {
             // An acquire that has ended reports its error itself; --connect-timeout reports that the server was never
-            // reached.
+            // reached. The problems of a lock that is held are worth a line when it is at risk.
             const bool isWaiting = m_phase == Acquiring && lock->state() == DistributedLock::Acquiring;
-            if (m_phase == Held || (isWaiting && m_session->wasReached()))
+            if (isWaiting && m_session->wasReached())
                 printNote(lock->errorString());
+            else if (m_phase == Held)
+                printDetail(lock->errorString());
         });
     }
     m_timer.setSingleShot(true);
@@ -210,6 +214,16 @@ Moment LockSet::deadline() const
     for (const auto &lock : m_locks)
         first = std::min<Moment>(first, now + lock->remainingTimeAsDuration());
     return first;
+}
+
+QString LockSet::problemText(const DistributedLock *lock) const
+{
+    QString problem = m_session->registry()->errorString();
+    if (problem.isEmpty())
+        problem = lock->errorString();
+    while (problem.endsWith(u'.'))
+        problem.chop(1);
+    return problem.isEmpty() ? problem : u" (%1)"_s.arg(problem);
 }
 
 void LockSet::release()

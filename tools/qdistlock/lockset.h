@@ -50,12 +50,15 @@ public:
     QString fenceText() const;
     /// When the first of them ends unless it is renewed.
     Moment deadline() const;
+    /// " (why)": why \a lock could not be renewed; empty if that is not known.
+    QString problemText(const DistributedLock *lock) const;
 
 Q_SIGNALS:
     void acquired();
     /// The error was printed.
     void failed(int exitCode);
-    void atRisk(QDistLock::DistributedLock *lock, int remainingMs);
+    /// Two thirds of the lease of one of them have passed. \a text says which one, why, and when it is lost.
+    void atRisk(const QString &text);
     void deadlineChanged();
     /// \a lock is lost; the others are still held. Only after acquired().
     void lost(QDistLock::DistributedLock *lock, QDistLock::DistributedLock::LossReason reason);

@@ -86,9 +86,11 @@ ErrorChannel &errorChannel()
     return channel;
 }
 
-/// \a text in one line.
+/// \a text in one line. Texts of the library begin with a capital letter; here, names come before them.
 QString flattened(QString text)
 {
+    if (text.startsWith(u"Lock "_s))
+        text[0] = u'l';
     for (QChar &c : text) {
         if (c == u'\n' || c == u'\r')
             c = u' ';

@@ -114,9 +114,10 @@ private:
     void childStopped(int number);
     void childFinished(int exitCode, int number);
     void deadlineChanged();
-    void atRisk(DistributedLock *lock, int remainingMs);
+    void atRisk(const QString &text);
     void lockLost(DistributedLock *lock, DistributedLock::LossReason reason);
     void termTimeReached();
+    QString endText(Moment killAt) const;
     void beginEnd(const QString &reason, Moment killAt);
     void killAll();
     void runLossCommand(const QString &reason);
@@ -353,27 +354,23 @@ void Runner::deadlineChanged()
         m_termTimer.start(killAt - std::min<nanoseconds>(lease / 3, m_killAfter));
 }
 
-void Runner::atRisk(DistributedLock *lock, int remainingMs)
+void Runner::atRisk(const QString &text)
 {
-    if (m_phase == Running && m_session->lockOptions().autoRenew) {
-        printNote(u"lock %1 could not be renewed yet; it is lost in %2"_s.arg(QDistLock::Detail::quoted(lock->name()),
-                                                                              roughText(milliseconds(remainingMs))));
-    }
+    if (m_phase == Running && m_session->lockOptions().autoRenew)
+        printNote(text);
 }
 
 void Runner::termTimeReached()
 {
     if (m_phase != Running)
         return;
-    const QString why = m_session->registry()->errorString();
-    QString text = u"lock %1 was not renewed in time; the command is ended"_s.arg(
-            QDistLock::Detail::quoted(m_locks.nameText()));
+    const Moment killAt = m_killTimer.moment();
+    QString text = u"lock %1 was not renewed in time%2"_s.arg(QDistLock::Detail::quoted(m_locks.nameText()),
+                                                              m_locks.problemText(m_locks.presentLock()));
     if (!m_session->lockOptions().autoRenew)
-        text = u"the lease of lock %1 ends (--no-renew); the command is ended"_s.arg(
-                QDistLock::Detail::quoted(m_locks.nameText()));
-    else if (!why.isEmpty())
-        text += u": "_s + why;
-    beginEnd(shortReason(DistributedLock::LeaseExpired), m_killTimer.moment());
+        text = u"the lease of lock %1 ends (--no-renew)"_s.arg(QDistLock::Detail::quoted(m_locks.nameText()));
+    text += endText(killAt);
+    beginEnd(shortReason(DistributedLock::LeaseExpired), killAt);
     printError(text);
 }
 
@@ -383,14 +380,26 @@ void Runner::lockLost(DistributedLock *lock, DistributedLock::LossReason reason)
         return;
     if (mayKill()) {
         const bool isKilledNow = m_lossPolicy == LossPolicy::Kill || reason == DistributedLock::LeaseExpired;
-        beginEnd(shortReason(reason), isKilledNow ? presentMoment() : presentMoment() + m_killAfter);
-        printError(lock->errorString() + u"; the command is ended"_s);
+        const Moment killAt = isKilledNow ? presentMoment() : presentMoment() + m_killAfter;
+        const QString text = lock->errorString() + endText(killAt);
+        beginEnd(shortReason(reason), killAt);
+        printError(text);
     } else if (!std::exchange(m_isLost, true)) {
         m_exitCode = LockLost;
         ::close(std::exchange(m_lostPipe, -1));
-        printError(lock->errorString() + u"; the command goes on without it (--on-lost warn)"_s);
+        printError(lock->errorString() + u"; the command goes on without the lock (--on-lost warn)"_s);
         runLossCommand(shortReason(reason));
     }
+}
+
+/// What a line about the loss says of the command.
+QString Runner::endText(Moment killAt) const
+{
+    const Moment rest = killAt - presentMoment();
+    if (m_lossPolicy == LossPolicy::Kill || rest <= 0ns)
+        return u"; the command is killed (SIGKILL)"_s;
+    return u"; the command is ended: by SIGTERM, and by SIGKILL in %1"_s.arg(
+            roughText(std::chrono::ceil<milliseconds>(rest)));
 }
 
 /// First the signals, then the words.
@@ -416,8 +425,8 @@ void Runner::killAll()
 {
     if (m_phase == Running) {
         beginEnd(shortReason(DistributedLock::LeaseExpired), presentMoment());
-        printError(u"lock %1 was not renewed in time; the command was killed"_s.arg(
-                QDistLock::Detail::quoted(m_locks.nameText())));
+        printError(u"lock %1 was not renewed in time%2; the command is killed (SIGKILL)"_s.arg(
+                QDistLock::Detail::quoted(m_locks.nameText()), m_locks.problemText(m_locks.presentLock())));
         return;
     }
     if (m_phase != Ending)
@@ -466,8 +475,9 @@ void Runner::release()
 
 void Runner::released(const QStringList &unconfirmed)
 {
+    // After a loss, the user knows already that the server is away.
     for (const QString &text : unconfirmed)
-        printNote(text);
+        (m_isLost ? printDetail : printNote)(text);
     QCoreApplication::exit(m_exitCode);
 }
 
