@@ -254,9 +254,10 @@ int ForcedRelease::notHeld()
 int ForcedRelease::otherHolder()
 {
     printOutcome(m_invocation, u"otherHolder"_s);
-    return m_session->fail(Busy,
-                           u"lock %1: its holder is no longer the one that was meant, and was left alone; `qdistlock "
-                           "show` says who it is"_s.arg(quoted(m_name)));
+    return m_session->fail(
+            Busy,
+            u"lock %1 was left to its holder, which is another one than was meant; `qdistlock show` says "
+            "who it is"_s.arg(quoted(m_name)));
 }
 
 /// False if the answer is not "yes", or after a failure.
@@ -265,17 +266,17 @@ bool ForcedRelease::ask()
     StatusLine::clear();
     const QString who = m_shown.queueLength == 0
             ? holderText(m_shown)
-            : u"%1, while %2 wait"_s.arg(holderText(m_shown)).arg(m_shown.queueLength);
-    printNote(u"lock %1 is held by %2. Until the holder has heard of it, two may work at the same time. Take the lock "
-              u"away? "
-              "[y/N]"_s.arg(quoted(m_name), who));
+            : u"%1 (and %2 waiting)"_s.arg(holderText(m_shown)).arg(m_shown.queueLength);
+    printNote(
+            u"lock %1 is held by %2. If it is taken away, two may work at the same time until the holder has noticed. "
+            "Take the lock away? [y/N]"_s.arg(quoted(m_name), who));
     const auto answer = m_session->await(readLine(m_session));
     if (!answer)
         return false;
     const QByteArray word = answer->trimmed().toLower();
     if (word == "y" || word == "yes")
         return true;
-    m_session->fail(Busy, u"lock %1: it was left to its holder"_s.arg(quoted(m_name)));
+    m_session->fail(Busy, u"lock %1 was left to its holder, because the answer was not y"_s.arg(quoted(m_name)));
     return false;
 }
 

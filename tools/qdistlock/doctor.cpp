@@ -56,6 +56,13 @@ QString someOf(QStringList names)
     return text;
 }
 
+/// What an administrator types to change \a setting, such as "tcp-keepalive 300".
+QString changeOf(const QString &setting)
+{
+    return u"CONFIG SET %1, and then CONFIG REWRITE (or a line in redis.conf), because a restart undoes CONFIG SET"_s
+            .arg(setting);
+}
+
 class Doctor
 {
 public:
@@ -128,7 +135,7 @@ int Doctor::run()
         }
         if (!m_unknown.isEmpty() && m_probe.interruption() == 0) {
             add(Level::Info, "unknown", u"the user may not ask for: %1"_s.arg(m_unknown.join(u", "_s)),
-                u"run doctor once as a user with +info +config|get +pubsub|numpat"_s);
+                u"to check these too, run doctor as a user with +info +config|get +pubsub|numpat"_s);
         }
     }
     if (m_probe.interruption() != 0)
@@ -216,7 +223,7 @@ void Doctor::checkMemory()
         add(Level::Ok, "memory", text);
     else if (isLimited)
         add(Level::Failure, "memory", text + u": when memory is short, locks vanish"_s,
-            u"CONFIG SET maxmemory-policy noeviction, or a server of its own for locks"_s);
+            u"use a server of its own for locks, or: "_s + changeOf(u"maxmemory-policy noeviction"_s));
     else
         add(Level::Ok, "memory", text + u" (no limit: nothing is evicted)"_s);
 }
@@ -228,9 +235,10 @@ void Doctor::checkClients()
     const qint64 most = m_info.value("maxclients", setting("maxclients")).toLongLong();
     if (!isKnown || most <= 0)
         return;
-    const QString text = u"%1 connections of %2"_s.arg(clients).arg(most);
+    const QString text = u"%1, of %2 at most"_s.arg(counted(clients, u"connections"_s)).arg(most);
     if (clients * 10 > most * 8)
-        add(Level::Warning, "clients", text, u"raise maxclients; each client of the library needs two connections"_s);
+        add(Level::Warning, "clients", text,
+            u"each client of the library needs two connections: "_s + changeOf(u"maxclients %1"_s.arg(2 * most)));
     else
         add(Level::Ok, "clients", text);
 }
@@ -305,7 +313,8 @@ void Doctor::checkPersistence()
     const QByteArray sync = setting("appendfsync");
     if (m_info.value("aof_enabled") != "1") {
         add(Level::Warning, "persistence", u"the append-only file is off: a restart of the server frees all locks"_s,
-            u"CONFIG SET appendonly yes (and appendfsync always), or let restarts take longer than the leases"_s);
+            u"let restarts take longer than the leases, or: "_s
+                    + changeOf(u"appendonly yes, CONFIG SET appendfsync always"_s));
     } else if (sync.isEmpty() || sync == "always") {
         add(Level::Ok, "persistence", u"the append-only file is on"_s);
     } else {
@@ -337,8 +346,8 @@ void Doctor::checkPatterns()
     }
     if (reply->integer > 0)
         add(Level::Warning, "patterns",
-            u"%1 pattern subscriptions: dead waiters look alive, and each delays the next by up to 3s"_s.arg(
-                    reply->integer),
+            u"%1: dead waiters look alive, and each delays the next by up to 3s"_s.arg(
+                    counted(reply->integer, u"pattern subscriptions"_s)),
             u"find them in CLIENT LIST (psub), and let them subscribe to channels instead"_s);
     else
         add(Level::Ok, "patterns", u"nobody subscribes to patterns"_s);
@@ -353,7 +362,7 @@ void Doctor::checkKeepAlive()
     }
     if (value == "0")
         add(Level::Warning, "keepalive", u"tcp-keepalive is off: dead machines look connected"_s,
-            u"CONFIG SET tcp-keepalive 300"_s);
+            changeOf(u"tcp-keepalive 300"_s));
     else
         add(Level::Ok, "keepalive", u"tcp-keepalive is %1s"_s.arg(QString::fromLatin1(value)));
 }
@@ -383,13 +392,13 @@ void Doctor::checkVersions()
         versions.insert(QString::number(client.first(1).toInt(nullptr, 16)));
     QStringList sorted(versions.cbegin(), versions.cend());
     sorted.sort();
-    const QString text = u"%1 clients of this library are connected"_s.arg(m_clients.size());
+    const QString text = counted(m_clients.size(), u"connected clients"_s) + u" of this library"_s;
     if (sorted.size() > 1)
         add(Level::Warning, "protocol", u"%1, with the protocol versions %2"_s.arg(text, sorted.join(u", "_s)),
             u"they exclude each other; update the older ones, so that all are served in turn"_s);
     else
         add(Level::Ok, "protocol",
-            sorted.isEmpty() ? text : u"%1, all with protocol version %2"_s.arg(text, sorted.first()));
+            sorted.isEmpty() ? text : u"%1, with protocol version %2"_s.arg(text, sorted.first()));
 }
 
 void Doctor::checkLocks()
@@ -452,7 +461,7 @@ void Doctor::checkQueues()
         }
     } while (cursor != "0" && m_probe.interruption() == 0);
     if (unserved.isEmpty())
-        add(Level::Ok, "queues", u"%1, none without a holder"_s.arg(queues));
+        add(Level::Ok, "queues", counted(queues, u"queues"_s) + u", none of them for a lock that nobody holds"_s);
     else
         add(Level::Warning, "queues", u"for locks that nobody holds: "_s + someOf(unserved),
             u"their waiters are dead; the next one that acquires the lock removes them"_s);

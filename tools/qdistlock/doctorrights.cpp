@@ -145,7 +145,8 @@ private:
 void Findings::report(const QString &how, DoctorReport *report) const
 {
     const QStringList missing = m_essential + m_others;
-    const QString remedy = u"as an administrator: ACL SETUSER <user> "_s + missing.join(u' ');
+    const QString remedy = u"as an administrator: ACL SETUSER <user> %1, and then ACL SAVE (with an aclfile) or CONFIG "
+                           "REWRITE, because a restart undoes ACL SETUSER"_s.arg(missing.join(u' '));
     if (!m_essential.isEmpty())
         report->add(DoctorReport::Failure, u"rights"_s, u"the user lacks %1 (%2)"_s.arg(missing.join(u' '), how),
                     remedy, missing);
