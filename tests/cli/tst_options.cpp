@@ -79,6 +79,7 @@ private Q_SLOTS:
     void errors_data();
     void errors();
     void examplesOfTheReadme();
+    void examplesOfTheManPage();
 };
 
 void tst_Options::durations_data()
@@ -365,6 +366,18 @@ void tst_Options::examplesOfTheReadme()
         ++examples;
     }
     QVERIFY(examples >= 12);
+}
+
+void tst_Options::examplesOfTheManPage()
+{
+    for (const Explanation &example : exampleTexts()) {
+        QByteArray line(example.name);
+        line = line.sliced(std::max<qsizetype>(0, line.indexOf("qdistlock")));
+        if (line.contains("\", ")) // a list, as in a Dockerfile
+            line = line.replace("\", \"", " ").replace("\"]", "");
+        QString error;
+        QVERIFY2(parse(shellWords(line).sliced(1), &error), (line + ": " + error.toUtf8()).constData());
+    }
 }
 
 QTEST_APPLESS_MAIN(tst_Options)

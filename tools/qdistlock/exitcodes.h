@@ -11,15 +11,15 @@ namespace Cli {
 */
 enum ExitCode : int {
     Success = 0,
-    NotHeld = 1,     ///< `show`: the lock is free; `release`: there was nothing to release; `doctor`: warnings
+    NotHeld = 1,     ///< `show`: the lock is free; `release`: nobody held it; `doctor`: warnings
     CheckFailed = 2, ///< `doctor`: failures
     UsageError = 64,
     ServerUnavailable = 69,
     InternalError = 70,
-    Busy = 75, ///< busy or timed out; --conflict-exit-code changes it. `release --expect`: another holder
+    Busy = 75, ///< busy or timed out; --conflict-exit-code changes it. `release`: somebody else's lock is left alone
     AccessDenied = 77,
     ConfigurationError = 78, ///< a server URL that cannot be used
-    LockLost = 79,
+    LockLost = 79,           ///< `renew`: also if somebody else holds it now
     CannotExecute = 126,
     CommandNotFound = 127,
     SignalBase = 128 ///< + the number of the signal

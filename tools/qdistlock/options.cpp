@@ -40,44 +40,50 @@ const QList<CommandInfo> &commands()
         {Command::Run, "run", "NAME[,NAME…] [--] CMD [ARG…]", 1, 1,
          "hold a lock while a command runs",
          "Waits for the lock NAME, runs CMD, and releases the lock when CMD has ended. Options come before NAME: "
-         "everything after CMD belongs to CMD. NAME -c STRING passes STRING to $SHELL (or /bin/sh).\n\n"
+         "everything after CMD belongs to CMD. qdistlock run NAME -c STRING passes STRING to $SHELL (or /bin/sh). "
+         "Standard input and output are those of CMD; qdistlock prints to standard error only.\n\n"
          "Several names, separated by commas, are acquired one after the other, in the same order by everybody, so "
          "that two runs never wait for each other.\n\n"
          "The lock is renewed while CMD runs. If it cannot be renewed, CMD and all processes it has started are "
          "ended before anybody else can get the lock: by SIGTERM first, and by SIGKILL before the lease ends on the "
          "server. The same happens if qdistlock itself is killed (see --orphan); the lock is free when its lease has "
-         "ended. Signals are passed on to CMD. Others see the name of CMD and the process number of qdistlock.\n\n"
+         "ended. Signals are passed on to CMD. qdistlock show prints the name of CMD, and the process number of "
+         "qdistlock, as the holder.\n\n"
          "A machine that is suspended cannot end CMD in time; therefore CMD can pass $QDISTLOCK_FENCE to what it "
          "changes, which then refuses smaller numbers than the greatest it has seen."},
         {Command::Hold, "hold", "NAME[,NAME…]", 1, 1,
          "hold a lock until standard input ends",
          "Waits for the lock NAME, prints one line when it is held, and releases it when standard input or the "
-         "parent process ends, or by SIGINT, SIGTERM or SIGHUP. With --pid or --fd it is released when that process "
-         "ends, or that file descriptor has reached its end. Exits with 79 as soon as the lock is lost."},
+         "parent process ends, or on SIGINT, SIGTERM or SIGHUP. With --pid or --fd it is released when that process "
+         "ends, or when that file descriptor has reached its end. Exits with 79 as soon as the lock is lost."},
         {Command::Acquire, "acquire", "NAME", 1, 1,
          "acquire a lock and exit, leaving it held",
          "Acquires the lock NAME for the time of --lease, prints its fencing token, and exits. Nothing renews the "
          "lock: use `qdistlock renew`. The token that renews and releases it is written to the file of --token-file, "
          "which only its owner can read. Both options are required."},
         {Command::Renew, "renew", "NAME", 1, 1,
-         "renew a lock of acquire",
-         "Sets the lease of the lock NAME again, if it still holds the token in --token-file, which is required. "
-         "Exits with 79 if the lock was lost."},
+         "renew a lock taken with acquire",
+         "Lets the lease of the lock NAME begin again, if the lock still belongs to the token in --token-file, which "
+         "is required. Exits with 79 if the lock was lost, even if somebody else holds it now."},
         {Command::Release, "release", "NAME", 1, 1,
-         "release a lock of acquire, or take a lock away",
-         "Releases the lock NAME if it holds the token of --token-file or --token. With --force it is taken away "
-         "whoever holds it: the holder is notified, but until it has heard of it, two may work at the same time."},
+         "release a lock taken with acquire, or take any lock away",
+         "Releases the lock NAME if it belongs to the token of --token-file or --token; exits with 75, and releases "
+         "nothing, if somebody else holds it. With --force the lock is taken away, whoever holds it: the holder is "
+         "notified, but until it has noticed, two may work at the same time."},
         {Command::List, "ls", "[GLOB]", 0, 1,
          "list the locks that are held",
-         "Lists the locks whose names match GLOB (with *, ? and [a-z]): name, holder, time left, length of the queue, "
-         "fencing token. In a pipe the columns are separated by tabs, and there is no header."},
+         "Lists the locks whose names match GLOB (with *, ? and [a-z]): name, holder, time left of the lease (which a "
+         "running holder renews), length of the queue, fencing token. In a pipe the columns are separated by tabs, and "
+         "there is no header."},
         {Command::Show, "show", "NAME…", 1, -1,
          "show one lock in detail",
-         "Shows who holds each lock NAME, for how long, and who waits for it. Exits with 1 if one of them is free."},
+         "Shows who holds each lock NAME, the time left of the lease (which a running holder renews), and who waits "
+         "for it. Exits with 1 if one of them is free."},
         {Command::Watch, "watch", "[GLOB]", 0, 1,
          "print each change of the locks",
-         "Prints one line for each lock that changes, until a signal ends it. With --json: one object a line, first "
-         "those of the present state."},
+         "Prints one line for each lock that is held, and then one for each lock that changes, until a signal ends it. "
+         "With --json, the first object has all locks that are held, as locks; each later one has the lock that has "
+         "changed, as lock."},
         {Command::Doctor, "doctor", "", 0, 0,
          "check the server and the rights of its user",
          "Checks everything that locks need, one line each: ok, info, warn or fail, what, and what to do about it."},
@@ -105,12 +111,13 @@ const QList<OptionInfo> &options()
         {O::Timeout, 'w', "timeout", V::Duration, "DUR", nullptr,
          "wait at most this long, then exit with 75; without it the wait has no end", Acquiring},
         {O::Exclusive, 'x', "exclusive", V::None, nullptr, nullptr,
-         "one holder at a time, which is the default", Acquiring},
+         "nobody else holds the lock at the same time, as with flock -x; there is no other kind of lock, so this "
+         "option changes nothing", Acquiring},
         {O::Lease, 0, "lease", V::Duration, "DUR", nullptr,
          "time to live of the lock on the server if nobody renews it, 10ms to 24h; the default is 30s (acquire: it is "
          "required; renew: that of acquire)", Acquiring | Renew},
         {O::MinHold, 0, "min-hold", V::Duration, "DUR", nullptr,
-         "keep the lock at least this long, even if it is released earlier", Acquiring},
+         "keep the lock for at least this time, even if it is released earlier; not longer than the lease", Acquiring},
         {O::NoFair, 0, "no-fair", V::None, nullptr, nullptr,
          "after a release, whoever comes first gets the lock, instead of the first in the queue", Acquiring},
         {O::NoRenew, 0, "no-renew", V::None, nullptr, nullptr,
@@ -121,7 +128,8 @@ const QList<OptionInfo> &options()
          "line",
          Run},
         {O::KillAfter, 0, "kill-after", V::Duration, "DUR", nullptr,
-         "time between SIGTERM and SIGKILL, at most a third of the lease; the default is a sixth, at most 5s", Run},
+         "time between SIGTERM and SIGKILL, at most a third of the lease; the default is a sixth of the lease, at most "
+         "5s", Run},
         {O::OnLostExec, 0, "on-lost-exec", V::Program, "CMD", nullptr,
          "when the lock is lost, also run CMD with /bin/sh; $QDISTLOCK_LOST is the reason", Run},
         {O::ConflictExitCode, 'E', "conflict-exit-code", V::ExitCode, "N", nullptr,
@@ -143,9 +151,9 @@ const QList<OptionInfo> &options()
          "hold the lock until file descriptor N has reached its end, instead of standard input", Hold},
 
         {O::TokenFile, 0, "token-file", V::File, "FILE", nullptr,
-         "the file with the token that proves who holds the lock", Acquire | Renew | Release},
+         "the file with the token that proves who holds the lock; acquire writes it", Acquire | Renew | Release},
         {O::Token, 0, "token", V::Text, "TOKEN", nullptr,
-         "the token itself; other users can see it in the list of processes", Release},
+         "the token itself; other users may see it in the list of processes", Release},
         {O::Force, 0, "force", V::None, nullptr, nullptr,
          "take the lock away, whoever holds it", Release},
         {O::Expect, 0, "expect", V::Number, "FENCE", nullptr,
@@ -158,9 +166,9 @@ const QList<OptionInfo> &options()
         {O::Held, 0, "held", V::None, nullptr, nullptr,
          "only locks whose holder is connected", List},
         {O::Stale, 0, "stale", V::None, nullptr, nullptr,
-         "only locks whose holder is not connected, or that have no time to live", List},
+         "only locks whose holder is not connected, or that never expire", List},
         {O::Foreign, 0, "foreign", V::None, nullptr, nullptr,
-         "only locks held by another library, or by hand", List},
+         "only locks held by another library, or written by hand", List},
         {O::Names, 0, "names", V::None, nullptr, nullptr,
          "print only the names", List},
         {O::Wide, 0, "wide", V::None, nullptr, nullptr,
@@ -177,7 +185,7 @@ const QList<OptionInfo> &options()
         {O::ConnectTimeout, 0, "connect-timeout", V::Duration, "DUR", nullptr,
          "exit with 69 if the server is not reached within this time; the default is 5s", AllCommands},
         {O::Json, 0, "json", V::None, nullptr, nullptr,
-         "print JSON, for programs", AllCommands},
+         "print JSON for programs, one object a line; run prints none", AllCommands},
         {O::Quiet, 'q', "quiet", V::None, nullptr, nullptr,
          "print errors only", AllCommands},
         {O::Verbose, 'v', "verbose", V::None, nullptr, nullptr,
@@ -197,15 +205,20 @@ const QList<Explanation> &exitCodeTexts()
 {
     static const QList<Explanation> table{
             {"0", "success; run: the command has ended with 0"},
-            {"1", "show: a lock is free; release: there was none; doctor: warnings"},
+            {"1", "show: a lock is free; release: nobody held it; doctor: warnings"},
             {"2", "doctor: failures"},
-            {"64", "usage: the command line is wrong, or the name or the token file cannot be used"},
+            {"64", "the command line is wrong, or the name or the token file cannot be used"},
             {"69", "the server was not reached, or refused to work, before the lock was held"},
             {"70", "internal error"},
-            {"75", "somebody else holds the lock, or held it for the whole wait (see --conflict-exit-code)"},
-            {"77", "the server refused user, password, certificate or a right"},
+            {"75",
+             "run, hold, acquire: somebody else holds the lock, or held it for the whole wait (-E changes this "
+             "code); release: somebody else holds it and was left alone, also if the question of --force was not "
+             "answered with y"},
+            {"77", "the server refused the user, the password, the certificate or a right"},
             {"78", "the URL of the server cannot be used"},
-            {"79", "the lock was lost"},
+            {"79",
+             "run, hold: the lock was lost while it was held; renew: it was lost before, whether or not somebody "
+             "else holds it now"},
             {"126, 127", "run: the command cannot be executed, or does not exist"},
             {"128+N", "signal N has ended the command, or the wait for the lock"},
             {"other", "run: the exit code of the command"},
@@ -218,7 +231,7 @@ const QList<Explanation> &environmentTexts()
     static const QList<Explanation> table{
             {"QDISTLOCK_URL", "the server, if --server is not given"},
             {"QDISTLOCK_PASSWORD", "its password, if the URL has none"},
-            {"QDISTLOCK_IDENTITY", "none: others do not see who we are"},
+            {"QDISTLOCK_IDENTITY", "if it is none, show and ls do not tell others our host, process and program"},
             {"NO_COLOR", "if set and not empty: no colours"},
             {"SHELL", "the shell of run … -c"},
     };
@@ -233,6 +246,31 @@ const QList<Explanation> &childEnvironmentTexts()
             {"QDISTLOCK_HELD", "1"},
             {"QDISTLOCK_MODE", "exclusive"},
             {"QDISTLOCK_LOST_FD", "a file descriptor that reaches its end when the lock is lost"},
+    };
+    return table;
+}
+
+const QList<Explanation> &exampleTexts()
+{
+    static const QList<Explanation> table{
+            {"qdistlock run nightly-report ./report.sh", "waits until nobody else makes the report, and makes it"},
+            {"qdistlock run -n backup -c 'pg_dump shop > shop.sql'",
+             "does nothing, and exits with 75, if another machine makes the backup"},
+            {"5 * * * * qdistlock run -q -n -E 0 --min-hold 20s report /usr/local/bin/report",
+             "in the crontab of each machine, after a line QDISTLOCK_URL=redis://locks.example: the first machine "
+             "makes the report, the others skip it without an error and without a mail; --min-hold also skips "
+             "machines whose clocks are up to 20 seconds late"},
+            {"ExecStart=/usr/bin/qdistlock run mailer /usr/bin/mailer",
+             "in a systemd service that is enabled on several machines: one of them works, the others wait, and one of "
+             "these takes over when the first one is gone"},
+            {"ENTRYPOINT [\"qdistlock\", \"run\", \"worker\", \"--\", \"/usr/bin/worker\"]",
+             "in a Dockerfile: of all containers, one works; the signals of docker stop are passed on"},
+            {"qdistlock acquire deploy:web --lease 10m --token-file /run/deploy.token",
+             "keeps the lock for ten minutes, for the steps of a longer procedure; prints the fencing token"},
+            {"qdistlock release deploy:web --token-file /run/deploy.token", "ends that"},
+            {"qdistlock ls 'deploy:*'", "lists who holds which lock"},
+            {"qdistlock release deploy:web --force --expect 1735689600000000 --yes",
+             "takes the lock away from the holder that was shown with that fencing token, and from nobody else"},
     };
     return table;
 }

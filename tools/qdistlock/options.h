@@ -116,7 +116,7 @@ struct CommandInfo
     const char *description; ///< paragraphs, separated by empty lines; one line each
 };
 
-/// An exit code or a variable of the environment, and its meaning.
+/// An exit code, a variable, a member of a JSON object or an example, and its meaning.
 struct Explanation
 {
     const char *name;
@@ -134,6 +134,8 @@ const QList<Explanation> &exitCodeTexts();
 /// The variables that qdistlock reads, and those that the child of `run` gets.
 const QList<Explanation> &environmentTexts();
 const QList<Explanation> &childEnvironmentTexts();
+/// Lines of a shell, a crontab and other files.
+const QList<Explanation> &exampleTexts();
 
 /// "-w, --timeout DUR", as --help and the man page show an option.
 QString optionSyntax(const OptionInfo &option);

@@ -39,7 +39,9 @@ namespace Cli {
 
 namespace {
 
-/// A sixth of the lease, or this: with the reserve below, SIGTERM comes after the lock was reported as at risk.
+/// The default of --kill-after is a sixth of the lease, but not more than this. A longer one would end a command whose
+/// lock may still be renewed: the lock is at risk when two thirds of its lease have passed, and with a quarter of the
+/// lease and the reserve below (a tenth), SIGTERM would come before that.
 constexpr milliseconds LongestDefaultKillAfter = 5s;
 /// SIGKILL is repeated after this time, then after twice that time, and so on.
 constexpr milliseconds FirstKillInterval = 10ms;
