@@ -5,9 +5,12 @@
 
 #include "clitest.h"
 
+#include "jsontexts.h"
 #include "options.h"
 
 #include <QtCore/qfile.h>
+#include <QtCore/qjsondocument.h>
+#include <QtCore/qjsonobject.h>
 #include <QtCore/qregularexpression.h>
 #include <QtCore/qstandardpaths.h>
 
@@ -29,6 +32,7 @@ private Q_SLOTS:
     void helpFitsTheTerminal();
     void manPage();
     void manPageIsCorrect();
+    void jsonMembers();
     void completionHasEverything_data();
     void completionHasEverything();
     void installedCompletion_data();
@@ -153,6 +157,37 @@ void tst_Documents::manPageIsCorrect()
     QCOMPARE(man.exitCode(), 0);
     const QByteArray text = man.readAllStandardOutput();
     QVERIFY2(text.contains("--connect-timeout DUR") && text.contains("EXIT STATUS"), text.constData());
+}
+
+// The man page names the members of each object that the schema describes, and no others.
+void tst_Documents::jsonMembers()
+{
+    QString page = QString::fromLatin1(readDocument(u"qdistlock.1"_s));
+    page = page.sliced(page.indexOf(u".SH JSON OUTPUT"_s));
+    QFile file(QStringLiteral(SCHEMA));
+    QVERIFY(file.open(QIODevice::ReadOnly));
+    QJsonObject schema = QJsonDocument::fromJson(file.readAll()).object().value(u"$defs"_s).toObject();
+    for (const QString &narrowed : {u"ls"_s, u"show"_s}) // of listing
+        schema.remove(narrowed);
+    QStringList described;
+    for (const JsonObjectText &object : jsonObjects()) {
+        const QString name = QString::fromLatin1(object.schema);
+        described += name;
+        QStringList members;
+        for (const Explanation &member : object.members) {
+            members += QString::fromLatin1(member.name);
+            QVERIFY2(page.contains(u"\\fB%1\\fR\n"_s.arg(members.last())), member.name);
+        }
+        members.sort();
+        QCOMPARE(members, schema.value(name).toObject().value(u"properties"_s).toObject().keys());
+    }
+    QStringList objects;
+    for (auto it = schema.constBegin(); it != schema.constEnd(); ++it) {
+        if (it->toObject().contains(u"properties"_s))
+            objects += it.key();
+    }
+    described.sort();
+    QCOMPARE(described, objects);
 }
 
 void tst_Documents::completionHasEverything_data()

@@ -3,6 +3,7 @@
 
 #include "manpage.h"
 
+#include "jsontexts.h"
 #include "options.h"
 
 #include <QDistLock/qdistlockversion.h>
@@ -122,6 +123,25 @@ QString section(const QString &title)
     return u".SH "_s + title + u'\n';
 }
 
+QString subsection(const QString &title)
+{
+    return u".SS \""_s + escaped(title) + u"\"\n"_s;
+}
+
+QString jsonSection()
+{
+    QString text = section(u"JSON OUTPUT"_s);
+    text += paragraphs(
+            u"With --json, each line of the output is one JSON object, in UTF-8. Errors are text on standard error all "
+            "the same. Times are in milliseconds. Members may be added later, so skip those that you do not know. The "
+            "file qdistlock.schema.json, which is installed in share/qdistlock, describes the same as a JSON "
+            "schema.\n\n"
+            "run prints nothing of its own: the output is that of CMD, with --json and without."_s);
+    for (const JsonObjectText &object : jsonObjects())
+        text += subsection(utf8(object.title)) + items(object.members);
+    return text;
+}
+
 } // namespace
 
 QByteArray manPage()
@@ -149,7 +169,7 @@ QByteArray manPage()
 
     text += section(u"COMMANDS"_s);
     for (const CommandInfo &command : commands()) {
-        text += u".SS \""_s + escaped(utf8(command.name)) + u" \\- "_s + escaped(utf8(command.summary)) + u"\"\n"_s;
+        text += subsection(utf8(command.name) + u" - "_s + utf8(command.summary));
         text += paragraphs(utf8(command.description));
         for (const OptionInfo &option : options()) {
             if (!option.isGlobal() && option.isFor(command.command))
@@ -169,21 +189,8 @@ QByteArray manPage()
     text += section(u"ENVIRONMENT"_s) + items(environmentTexts());
     text += section(u"ENVIRONMENT OF THE COMMAND OF RUN"_s) + items(childEnvironmentTexts());
 
-    text += section(u"EXAMPLES"_s);
-    const auto example = [&text](const QString &line, const QString &explanation) {
-        text += item(bold(line), explanation);
-    };
-    example(u"qdistlock run nightly-report ./report.sh"_s,
-            u"Waits until nobody else makes the report, and makes it."_s);
-    example(u"qdistlock run -n backup -c 'pg_dump shop > shop.sql'"_s,
-            u"Does nothing, and exits with 75, if another "
-            "machine makes the backup."_s);
-    example(u"qdistlock acquire deploy:web --lease 10m --token-file /run/deploy.token"_s,
-            u"Keeps the lock for ten minutes, for the steps of a longer procedure; prints the fencing token."_s);
-    example(u"qdistlock release deploy:web --token-file /run/deploy.token"_s, u"Ends that."_s);
-    example(u"qdistlock ls 'deploy:*'"_s, u"Lists who holds which lock."_s);
-    example(u"qdistlock release deploy:web --force --expect 1735689600000000 --yes"_s,
-            u"Takes the lock away from the holder that was shown with that fencing token, and from nobody else."_s);
+    text += jsonSection();
+    text += section(u"EXAMPLES"_s) + items(exampleTexts());
     text += section(u"SEE ALSO"_s) + u"\\fBflock\\fR(1), \\fBredis\\-cli\\fR(1)\n"_s;
     return text.toLatin1();
 }
