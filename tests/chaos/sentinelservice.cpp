@@ -63,15 +63,21 @@ void SentinelService::look()
 
 quint16 SentinelService::masterOfMajority()
 {
+    const qint64 asked = bootTime();
     QHash<quint16, int> votes;
     for (int i = 0; i < Sentinels; ++i) {
-        if (m_stoppedSentinels.contains(i))
-            continue;
-        const quint16 port = m_set.masterPort(i);
-        if (port != 0 && ++votes[port] > Sentinels / 2)
-            return port;
+        if (!m_stoppedSentinels.contains(i))
+            ++votes[m_set.masterPort(i)];
     }
-    return 0;
+    quint16 elected = 0;
+    for (int i = 0; i < m_set.serverCount(); ++i) {
+        const quint16 port = m_set.server(i).port();
+        if (votes.value(port) == 0)
+            m_notNamed[port] = asked;
+        if (votes.value(port) > Sentinels / 2)
+            elected = port;
+    }
+    return elected;
 }
 
 void SentinelService::lookAt(RedisServer *server)
@@ -125,7 +131,8 @@ void SentinelService::recordFailOver(quint16 port)
 {
     const qint64 now = bootTime();
     const ServerState state = m_states.value(port);
-    const qint64 from = state.lastReplica > 0 ? state.lastReplica : now;
+    // Sentinels may choose a former master that has not become a replica yet.
+    const qint64 from = state.lastReplica > 0 ? state.lastReplica : m_notNamed.value(port, now);
     m_history->append(Event(now, "nemesis", {}, "failover", "info")
                               .with("from", from)
                               .with("to", now)

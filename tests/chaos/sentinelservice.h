@@ -70,6 +70,7 @@ private:
     QSet<int> m_stoppedSentinels;
     QHash<quint16, qint64> m_silentUntil; ///< boot time; by port: servers that are not asked, as they do not answer
     QHash<quint16, ServerState> m_states; ///< by port
+    QHash<quint16, qint64> m_notNamed;    ///< boot time; by port: when no Sentinel named that server as the master
     quint16 m_master = 0;
 };
 
