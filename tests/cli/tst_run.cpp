@@ -45,6 +45,7 @@ private Q_SLOTS:
     void optionsOfTheChild();
     void binaryInputAndOutput();
     void environment();
+    void printsNothingOfItsOwn();
     void secretsAreRemoved_data();
     void secretsAreRemoved();
     void descriptors();
@@ -199,6 +200,16 @@ void tst_Run::environment()
     QVERIFY(nested.output.contains("QDISTLOCK_NAME=inner\n"));
     QCOMPARE(nested.output.count("QDISTLOCK_FENCE="), 1);
     QVERIFY(!nested.output.contains("QDISTLOCK_LOST="));
+}
+
+// The output is the command's, whatever is asked of qdistlock.
+void tst_Run::printsNothingOfItsOwn()
+{
+    for (const QString &option : {u"--json"_s, u"--quiet"_s, u"--verbose"_s}) {
+        const Result result = run(setup(), {option, u"run"_s, u"job"_s, u"echo"_s, u"text"_s});
+        QCOMPARE(result.status, 0);
+        QCOMPARE(result.output, QByteArray("text\n"));
+    }
 }
 
 void tst_Run::secretsAreRemoved_data()
