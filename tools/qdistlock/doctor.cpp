@@ -461,7 +461,9 @@ void Doctor::checkQueues()
         }
     } while (cursor != "0" && m_probe.interruption() == 0);
     if (unserved.isEmpty())
-        add(Level::Ok, "queues", counted(queues, u"queues"_s) + u", none of them for a lock that nobody holds"_s);
+        add(Level::Ok, "queues",
+            queues == 0 ? u"nobody waits"_s
+                        : counted(queues, u"queues"_s) + u", none of them for a lock that nobody holds"_s);
     else
         add(Level::Warning, "queues", u"for locks that nobody holds: "_s + someOf(unserved),
             u"their waiters are dead; the next one that acquires the lock removes them"_s);

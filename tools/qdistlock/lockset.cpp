@@ -221,9 +221,7 @@ QString LockSet::problemText(const DistributedLock *lock) const
     QString problem = m_session->registry()->errorString();
     if (problem.isEmpty())
         problem = lock->errorString();
-    while (problem.endsWith(u'.'))
-        problem.chop(1);
-    return problem.isEmpty() ? problem : u" (%1)"_s.arg(problem);
+    return problem.isEmpty() ? problem : u" (%1)"_s.arg(withoutStop(problem));
 }
 
 void LockSet::release()

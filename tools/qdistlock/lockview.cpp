@@ -101,6 +101,13 @@ QString roughText(milliseconds time)
     return u"%1h %2m"_s.arg(seconds / 3600).arg(seconds % 3600 / 60);
 }
 
+QString withoutStop(QString text)
+{
+    while (text.endsWith(u'.'))
+        text.chop(1);
+    return text;
+}
+
 QString counted(qint64 number, const QString &what)
 {
     return u"%1 %2"_s.arg(QString::number(number), number == 1 ? what.chopped(1) : what);

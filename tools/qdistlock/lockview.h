@@ -19,6 +19,8 @@ QString holderText(const QDistLock::LockInfo &info);
 QString waiterText(const QDistLock::LockWaiter &waiter);
 /// The time until the lease ends: "4m 10s", "12s", "3.2s", "no end".
 QString remainingText(const QDistLock::LockInfo &info);
+/// A text of the library to which something is added: without its full stop.
+QString withoutStop(QString text);
 /// "1 connection", "3 connections": \a what is the plural, which ends with an s.
 QString counted(qint64 number, const QString &what);
 /// A time for people: "1h 5m", "4m 10s", "12s", "3.2s", "0.25s".

@@ -383,13 +383,13 @@ void Runner::lockLost(DistributedLock *lock, DistributedLock::LossReason reason)
     if (mayKill()) {
         const bool isKilledNow = m_lossPolicy == LossPolicy::Kill || reason == DistributedLock::LeaseExpired;
         const Moment killAt = isKilledNow ? presentMoment() : presentMoment() + m_killAfter;
-        const QString text = lock->errorString() + endText(killAt);
+        const QString text = withoutStop(lock->errorString()) + endText(killAt);
         beginEnd(shortReason(reason), killAt);
         printError(text);
     } else if (!std::exchange(m_isLost, true)) {
         m_exitCode = LockLost;
         ::close(std::exchange(m_lostPipe, -1));
-        printError(lock->errorString() + u"; the command goes on without the lock (--on-lost warn)"_s);
+        printError(withoutStop(lock->errorString()) + u"; the command goes on without the lock (--on-lost warn)"_s);
         runLossCommand(shortReason(reason));
     }
 }
@@ -400,7 +400,7 @@ QString Runner::endText(Moment killAt) const
     const Moment rest = killAt - presentMoment();
     if (m_lossPolicy == LossPolicy::Kill || rest <= 0ns)
         return u"; the command is killed (SIGKILL)"_s;
-    return u"; the command is ended: by SIGTERM, and by SIGKILL in %1"_s.arg(
+    return u"; the command is ended: by SIGTERM now, and by SIGKILL in %1"_s.arg(
             roughText(std::chrono::ceil<milliseconds>(rest)));
 }
 
