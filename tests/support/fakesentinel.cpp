@@ -69,6 +69,24 @@ void FakeSentinel::reportSwitch(quint16 from, quint16 to)
         m_server.push(message("+switch-master", payload), listener);
 }
 
+int FakeSentinel::keptAnswers() const
+{
+    const QMutexLocker locker(&m_mutex);
+    return int(m_kept.size());
+}
+
+void FakeSentinel::answerKept(int count)
+{
+    QList<std::pair<int, QByteArray>> kept;
+    {
+        const QMutexLocker locker(&m_mutex);
+        kept = m_kept.first(count);
+        m_kept.remove(0, count);
+    }
+    for (const auto &[connection, bytes] : std::as_const(kept))
+        m_server.push(bytes, connection);
+}
+
 FakeServer::Answer FakeSentinel::answer(const QList<QByteArray> &arguments, int connection)
 {
     const QMutexLocker locker(&m_mutex);
@@ -81,7 +99,13 @@ FakeServer::Answer FakeSentinel::answer(const QList<QByteArray> &arguments, int 
         return {"-ERR unknown command\r\n"};
     if (m_view.isSilent)
         m_unanswered.insert(connection);
-    return {m_unanswered.contains(connection) ? QByteArray() : answerToSentinel(arguments)};
+    if (m_unanswered.contains(connection))
+        return {};
+    const QByteArray bytes = answerToSentinel(arguments);
+    if (!m_view.isSlow)
+        return {bytes};
+    m_kept.append({connection, bytes});
+    return {};
 }
 
 QByteArray FakeSentinel::answerToSentinel(const QList<QByteArray> &arguments)

@@ -9,6 +9,8 @@
 #include <QtCore/qmutex.h>
 #include <QtCore/qset.h>
 
+#include <utility>
+
 namespace Support {
 
 /// A Sentinel whose view of one service the test chooses. Thread-safe.
@@ -27,6 +29,7 @@ public:
         QList<const FakeSentinel *> listed = {}; ///< SENTINEL SENTINELS
         QByteArray error = {};                   ///< the reply to every command of SENTINEL, if it is not empty
         bool isSilent = false; ///< a connection that sends a command of SENTINEL now is never answered again
+        bool isSlow = false;   ///< its answers about the service are kept until answerKept()
     };
 
     explicit FakeSentinel(const View &view);
@@ -38,6 +41,10 @@ public:
     View view() const;
     /// Publishes +switch-master, as after setView().
     void reportSwitch(quint16 from, quint16 to);
+    /// The answers that are kept at present.
+    int keptAnswers() const;
+    /// Sends the first \a count of them.
+    void answerKept(int count);
     bool isListenedTo() const;
     /// SENTINEL MASTER requests.
     int questions() const;
@@ -51,7 +58,8 @@ private:
     View m_view;
     QByteArray m_id;
     QSet<int> m_listeners;
-    QSet<int> m_unanswered; ///< a later answer would be taken for one to an earlier command
+    QSet<int> m_unanswered;                   ///< a later answer would be taken for one to an earlier command
+    QList<std::pair<int, QByteArray>> m_kept; ///< answers, and for which connections
     int m_questions = 0;
     FakeServer m_server; // the last member: its thread uses the others
 };

@@ -85,7 +85,8 @@ public:
         }
         QByteArray id; ///< its run id; its address until that is known, and if it has none
         int others = 0;
-        Answer answer; ///< in the present round
+        Answer answer;       ///< in the present round
+        quint64 request = 0; ///< number of the last one for a round
         Connection connection;
         std::unique_ptr<Subscriber> subscriber; ///< once it has named a master
     };
@@ -233,7 +234,11 @@ void SentinelWatch::Private::ask(Sentinel *sentinel)
     });
     connection.send({"SENTINEL", "SENTINELS", service.service.toUtf8()}, AnswerTimeout,
                     [this, sentinel](const CommandResult &result) { listReplied(*sentinel, result); });
-    requestMaster(sentinel, [this, sentinel](const Answer &answer) { answered(sentinel, answer); });
+    requestMaster(sentinel, [this, sentinel, request = ++sentinel->request](const Answer &answer) {
+        // A reply to an earlier one may be older than the +switch-master that began this round.
+        if (request == sentinel->request)
+            answered(sentinel, answer);
+    });
 }
 
 void SentinelWatch::Private::requestMaster(Sentinel *sentinel, Handler handler)

@@ -117,6 +117,7 @@ private Q_SLOTS:
     void disagreement();
     void switchIsFollowed();
     void switchIsReportedBeforeTheEpochIsKnown();
+    void answersFromBeforeTheSwitch();
     void oldNewsChangesNothing();
     void leaderOfAFailOver();
     void answerWithAGreaterEpoch();
@@ -270,6 +271,41 @@ void tst_SentinelWatch::switchIsReportedBeforeTheEpochIsKnown()
     f.sentinels[0]->reportSwitch(A, B);
     QVERIFY(f.waitForPort(B));
     QCOMPARE(f.changes.size(), 3);
+}
+
+/// All Sentinels have named the former master, but their answers arrive after the news of another one.
+void tst_SentinelWatch::answersFromBeforeTheSwitch()
+{
+    Fixture f(view(A, 1), view(A, 1), view(A, 1));
+    QVERIFY(f.waitForPort(A));
+    QVERIFY(f.waitForListeners());
+    auto slow = view(A, 1);
+    slow.isSlow = true;
+    for (const auto &sentinel : f.sentinels)
+        sentinel->setView(slow);
+    const auto haveAsked = [&](int times) {
+        return std::all_of(f.sentinels.begin(), f.sentinels.end(),
+                           [&](const auto &sentinel) { return sentinel->keptAnswers() >= 3 * times; });
+    };
+    f.watch.askAgain();
+    QVERIFY(waitFor([&] { return haveAsked(1); }));
+    std::array<int, 3> before{};
+    for (size_t i = 0; i < before.size(); ++i)
+        before[i] = f.sentinels[i]->keptAnswers();
+    f.sentinels[1]->reportSwitch(A, B);
+    QVERIFY(f.waitForPort(0));
+    QVERIFY(waitFor([&] { return haveAsked(2); }));
+    for (size_t i = 0; i < before.size(); ++i)
+        f.sentinels[i]->answerKept(before[i]);
+    QVERIFY(!waitFor([&] { return f.port() != 0; }, 100ms));
+    for (const auto &sentinel : f.sentinels) {
+        sentinel->setView(view(B, 2));
+        sentinel->answerKept(sentinel->keptAnswers());
+    }
+    QVERIFY(waitFor([&] {
+        f.watch.askAgain();
+        return f.port() == B;
+    }));
 }
 
 void tst_SentinelWatch::oldNewsChangesNothing()
