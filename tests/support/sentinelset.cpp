@@ -3,6 +3,7 @@
 
 #include "sentinelset.h"
 
+#include "certificates.h"
 #include "posix.h"
 
 #include <QtCore/qdir.h>
@@ -79,7 +80,10 @@ SentinelSet::~SentinelSet()
 
 RedisServer::Options SentinelSet::serverOptions() const
 {
-    RedisServer::Options options = RedisServer::Options::withTcp();
+    RedisServer::Options options = m_options.certificates ? RedisServer::Options::withTls(*m_options.certificates)
+                                                          : RedisServer::Options::withTcp();
+    if (m_options.certificates)
+        options.config.append("tls-replication yes");
     options.password = m_options.password;
     // A replica whose master is stopped would keep the connection to it for a minute, even if it has a new master.
     options.config.append("repl-timeout 5");
@@ -89,6 +93,17 @@ RedisServer::Options SentinelSet::serverOptions() const
     for (int i = 0; i < m_options.sentinels; ++i)
         options.users.append(userOf(i) + " on nopass ~* &* +@all");
     return options;
+}
+
+quint16 SentinelSet::portOf(const RedisServer &server) const
+{
+    return m_options.certificates ? server.tlsPort() : server.port();
+}
+
+quint16 SentinelSet::sentinelPort(int index) const
+{
+    const Sentinel &sentinel = *m_sentinels[size_t(index)];
+    return m_options.certificates ? sentinel.tlsPort : sentinel.port;
 }
 
 bool SentinelSet::start()
@@ -101,6 +116,8 @@ bool SentinelSet::start()
             return false;
         }
         options.replicaOf = m_servers.front().get();
+        if (m_options.certificates && i == 0) // the last one wins
+            options.config.append("replicaof 127.0.0.1 " + QByteArray::number(options.replicaOf->tlsPort()));
     }
     for (int i = 0; i < m_options.sentinels; ++i) {
         m_sentinels.push_back(std::make_unique<Sentinel>());
@@ -130,7 +147,7 @@ bool SentinelSet::writeConfig(int index)
             "dir \"" + QFile::encodeName(m_folder.path()) + '"',
             "daemonize no",
             "protected-mode no",
-            "sentinel monitor " + name + " 127.0.0.1 " + QByteArray::number(m_servers.front()->port()) + ' '
+            "sentinel monitor " + name + " 127.0.0.1 " + QByteArray::number(portOf(*m_servers.front())) + ' '
                     + QByteArray::number(m_options.sentinels / 2 + 1),
             "sentinel down-after-milliseconds " + name + ' ' + QByteArray::number(qint64(m_options.downAfter.count())),
             "sentinel failover-timeout " + name + " 2000",
@@ -141,6 +158,17 @@ bool SentinelSet::writeConfig(int index)
     // Their own user for each other, so that partition() can lock them out.
     lines += {"requirepass " + m_options.sentinelPassword, "user " + PeerUser + " on nopass ~* &* +@all",
               "sentinel sentinel-user " + PeerUser, "sentinel sentinel-pass any"};
+    for (const QByteArray &rule : m_options.sentinelUsers)
+        lines.append("user " + rule);
+    if (m_options.certificates) {
+        const Certificates::Pair pair = m_options.certificates->server();
+        lines += {"tls-port " + QByteArray::number(m_sentinels[size_t(index)]->tlsPort),
+                  "tls-replication yes",
+                  "tls-auth-clients no",
+                  "tls-cert-file \"" + QFile::encodeName(pair.certificate) + '"',
+                  "tls-key-file \"" + QFile::encodeName(pair.key) + '"',
+                  "tls-ca-cert-file \"" + QFile::encodeName(m_options.certificates->ca()) + '"'};
+    }
     QFile file(m_folder.filePath(u"sentinel%1.conf"_s.arg(index)));
     const QByteArray text = lines.join('\n') + '\n';
     return m_folder.isValid() && file.open(QIODevice::WriteOnly) && file.write(text) == text.size();
@@ -151,6 +179,9 @@ bool SentinelSet::startSentinel(int index)
     Sentinel &sentinel = *m_sentinels[size_t(index)];
     for (int attempt = 0; attempt < PortAttempts; ++attempt) {
         sentinel.port = Posix::freePort();
+        do {
+            sentinel.tlsPort = m_options.certificates ? Posix::freePort() : 0;
+        } while (sentinel.tlsPort == sentinel.port);
         if (!writeConfig(index)) {
             m_error = u"the configuration of a Sentinel cannot be written"_s;
             return false;
@@ -203,7 +234,7 @@ bool SentinelSet::isHealthy()
         const bool isMaster = role.value(0).toByteArray() == "master";
         const bool isReplica = role.value(0).toByteArray() == "slave" && role.value(2).toInt() == port
                 && role.value(3).toByteArray() == "connected";
-        if (server->port() == port ? !isMaster : !isReplica)
+        if (portOf(*server) == port ? !isMaster : !isReplica)
             return false;
     }
     return true;
@@ -216,19 +247,22 @@ QUrl SentinelSet::url(const QString &query, QList<quint16> ports) const
     QStringList items;
     for (const quint16 port : ports.mid(1))
         items.append(u"node=127.0.0.1:%1"_s.arg(port));
+    if (m_options.certificates)
+        items.append(u"ca="_s + m_options.certificates->ca());
     if (!query.isEmpty())
         items.append(query);
     const QString login = m_options.password.isEmpty() ? QString()
                                                        : u':' + QString::fromLatin1(m_options.password) + u'@';
     const QString address = u"127.0.0.1:%1/%2"_s.arg(QString::number(ports.first()), service());
-    const QString text = u"redis+sentinel://"_s + login + address;
+    const QString scheme = m_options.certificates ? u"rediss+sentinel://"_s : u"redis+sentinel://"_s;
+    const QString text = scheme + login + address;
     return QUrl(items.isEmpty() ? text : text + u'?' + items.join(u'&'));
 }
 
 RedisServer &SentinelSet::serverAt(quint16 port)
 {
     const auto found = std::find_if(m_servers.begin(), m_servers.end(),
-                                    [port](const auto &server) { return server->port() == port; });
+                                    [this, port](const auto &server) { return portOf(*server) == port; });
     if (found == m_servers.end())
         qFatal("no server at port %u", port);
     return **found;
@@ -334,7 +368,7 @@ void SentinelSet::partition()
     sentinelCommand(0, {"CLIENT", "KILL", "USER", PeerUser});
     for (const auto &server : m_servers) {
         for (int i = 0; i < int(m_sentinels.size()); ++i) {
-            if ((server->port() == port) == (i == 0))
+            if ((portOf(*server) == port) == (i == 0))
                 continue;
             lockOut(server.get(), i);
         }

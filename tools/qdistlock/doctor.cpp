@@ -7,8 +7,10 @@
 #include "commands.h"
 #include "doctoraddresses.h"
 #include "doctorprobe.h"
+#include "doctorreplicas.h"
 #include "doctorreport.h"
 #include "doctorrights.h"
+#include "doctorsentinels.h"
 #include "lockview.h"
 #include "session.h"
 
@@ -46,6 +48,11 @@ constexpr int NamesShown = 3;
 
 using Level = DoctorReport::Level;
 
+milliseconds timeoutOf(const Session &session)
+{
+    return session.invocation().duration(Option::ConnectTimeout).value_or(DefaultConnectTimeout);
+}
+
 /// "a, b, c and 12 more"
 QString someOf(QStringList names)
 {
@@ -63,14 +70,15 @@ QString changeOf(const QString &setting)
             .arg(setting);
 }
 
+/// Checks of one server.
 class Doctor
 {
 public:
-    Doctor(Session *session, const ServerUrl &server);
-    int run();
+    Doctor(Session *session, const ServerUrl &server, DoctorReport *report);
+    void run();
+    int interruption() const { return m_probe.interruption(); }
 
 private:
-    void checkUrl();
     void checkServer();
     void readInfo();
     void checkMemory();
@@ -87,7 +95,7 @@ private:
 
     void add(Level level, const char *check, const QString &text, const QString &remedy = {})
     {
-        m_report.add(level, QString::fromLatin1(check), text, remedy);
+        m_report->add(level, QString::fromLatin1(check), text, remedy);
     }
     /// The value of a setting; empty if the user may not read it.
     QByteArray setting(const char *name);
@@ -95,24 +103,24 @@ private:
     Session *const m_session;
     const milliseconds m_timeout;
     DoctorProbe m_probe;
-    DoctorReport m_report;
+    DoctorReport *const m_report;
     QHash<QByteArray, QByteArray> m_info; ///< of INFO
     QSet<QByteArray> m_clients;           ///< ids of the clients that are connected
     bool m_areClientsKnown = false;
     QStringList m_unknown; ///< what could not be checked
 };
 
-Doctor::Doctor(Session *session, const ServerUrl &server)
+Doctor::Doctor(Session *session, const ServerUrl &server, DoctorReport *report)
     : m_session(session)
-    , m_timeout(session->invocation().duration(Option::ConnectTimeout).value_or(DefaultConnectTimeout))
+    , m_timeout(timeoutOf(*session))
     , m_probe(server, m_timeout)
+    , m_report(report)
 {
 }
 
-int Doctor::run()
+void Doctor::run()
 {
-    checkUrl();
-    bool isReachable = checkAddresses(&m_probe, m_timeout, &m_report);
+    bool isReachable = checkAddresses(&m_probe, m_timeout, m_report);
     if (isReachable) {
         isReachable = m_probe.connectToServer();
         if (m_probe.interruption() == 0 && !isReachable)
@@ -128,7 +136,7 @@ int Doctor::run()
                 &Doctor::checkLatency,  &Doctor::checkClock,   &Doctor::checkVersions, &Doctor::checkLocks,
                 &Doctor::checkQueues,
         };
-        checkRights(&m_probe, m_session->lockOptions().keyPrefix, &m_report);
+        checkRights(&m_probe, m_session->lockOptions().keyPrefix, m_report);
         for (const auto check : checks) {
             if (m_probe.interruption() == 0)
                 (this->*check)();
@@ -138,23 +146,17 @@ int Doctor::run()
                 u"to check these too, run doctor as a user with +info +config|get +pubsub|numpat"_s);
         }
     }
-    if (m_probe.interruption() != 0)
-        return m_probe.interruption();
-    if (!m_session->isUsable())
-        return m_session->exitCode();
-    return m_report.finish(m_session->serverText());
 }
 
-void Doctor::checkUrl()
+void checkUrl(const ServerUrl &server, DoctorReport *report)
 {
-    const ServerUrl &server = m_probe.server();
     const bool fromEnvironment = !server.password.isEmpty() && !qEnvironmentVariableIsEmpty("QDISTLOCK_PASSWORD");
     const QString login = server.password.isEmpty() ? u"without a password"_s
             : server.user.isEmpty()                 ? u"with a password"_s
                                                     : u"with user and password"_s;
-    add(Level::Ok, "url",
-        u"%1, %2%3"_s.arg(server.toDisplayString(), login,
-                          fromEnvironment ? u" ($QDISTLOCK_PASSWORD is set)"_s : QString()));
+    report->add(Level::Ok, u"url"_s,
+                u"%1, %2%3"_s.arg(server.toDisplayString(), login,
+                                  fromEnvironment ? u" ($QDISTLOCK_PASSWORD is set)"_s : QString()));
 }
 
 void Doctor::checkServer()
@@ -177,7 +179,8 @@ void Doctor::checkServer()
         add(Level::Ok, "version", name);
     const QByteArray mode = fields.value("mode");
     if (mode == "sentinel") {
-        add(Level::Failure, "mode", u"this is a Sentinel, which keeps no keys"_s, u"give the URL of the master"_s);
+        add(Level::Failure, "mode", u"this is a Sentinel, which keeps no keys"_s,
+            u"give redis+sentinel://HOST:PORT/SERVICE, or the URL of the master"_s);
     } else if (mode == "cluster") {
         add(Level::Failure, "mode", u"this is a node of a Redis Cluster"_s,
             u"use a server that is not in a cluster; a node has only some of the locks"_s);
@@ -194,7 +197,7 @@ void Doctor::readInfo()
 {
     const auto reply = m_probe.askIfAllowed({"INFO"});
     if (!reply) {
-        m_unknown += {u"memory policy"_s, u"persistence"_s, u"replicas"_s, u"number of clients"_s};
+        m_unknown += {u"memory policy"_s, u"persistence"_s, u"number of clients"_s};
         return;
     }
     const QList<QByteArray> lines = reply->text.split('\n');
@@ -326,15 +329,8 @@ void Doctor::checkPersistence()
 
 void Doctor::checkReplicas()
 {
-    bool isKnown = false;
-    const int replicas = m_info.value("connected_slaves").toInt(&isKnown);
-    if (!isKnown)
-        return;
-    add(Level::Info, "replicas",
-        replicas == 0
-                ? u"none: if the server is down, nobody gets a lock"_s
-                : u"%1, asynchronous: a fail-over may lose the locks of the last moments; fencing tokens show it"_s.arg(
-                        replicas));
+    if (!Cli::checkReplicas(&m_probe, m_info, m_report))
+        m_unknown += u"replicas"_s;
 }
 
 void Doctor::checkPatterns()
@@ -469,6 +465,25 @@ void Doctor::checkQueues()
             u"their waiters are dead; the next one that acquires the lock removes them"_s);
 }
 
+/// The exit code of a signal, or 0.
+int checkOne(Session *session, const ServerUrl &server, DoctorReport *report)
+{
+    Doctor doctor(session, server, report);
+    doctor.run();
+    return doctor.interruption();
+}
+
+int checkService(Session *session, const ServerUrl &service, DoctorReport *report)
+{
+    DoctorSentinels sentinels(service, timeoutOf(*session), report);
+    const auto master = sentinels.findMaster();
+    if (!master)
+        return sentinels.interruption();
+    sentinels.checkLease(session->lockOptions().lease);
+    sentinels.checkReplicas();
+    return sentinels.interruption() != 0 ? sentinels.interruption() : checkOne(session, *master, report);
+}
+
 } // namespace
 
 int runDoctor(const Invocation &invocation)
@@ -481,19 +496,18 @@ int runDoctor(const Invocation &invocation)
                                                     : QDistLock::LockRegistry::defaultServer();
     QString error;
     const auto server = ServerUrl::parse(url, &error);
-    if (server && !server->sentinels.isEmpty()) {
-        DoctorReport report;
-        report.add(DoctorReport::Failure, u"url"_s, session.serverText() + u" is a service of Sentinels"_s,
-                   u"doctor examines one server: give the redis:// or rediss:// URL of the master"_s);
-        return report.finish(session.serverText());
-    }
+    DoctorReport report;
     if (!server) {
-        DoctorReport report;
         report.add(DoctorReport::Failure, u"url"_s, session.serverText() + u" is no server that others can use"_s,
-                   u"give a redis://, rediss:// or unix:// URL"_s);
+                   u"give a redis://, rediss://, unix:// or redis+sentinel:// URL"_s);
         return report.finish(session.serverText());
     }
-    return Doctor(&session, *server).run();
+    checkUrl(*server, &report);
+    const int interruption = server->sentinels.isEmpty() ? checkOne(&session, *server, &report)
+                                                         : checkService(&session, *server, &report);
+    if (interruption != 0)
+        return interruption;
+    return session.isUsable() ? report.finish(session.serverText()) : session.exitCode();
 }
 
 } // namespace Cli

@@ -103,6 +103,16 @@ void start(Attempt *attempt, const ServerUrl &server, const QElapsedTimer &timer
         socket->connectToHost(attempt->address, server.port);
 }
 
+QString adviceFor(const ServerUrl &server)
+{
+    const QString advice = server.scheme == ServerUrl::Tls
+            ? u"check the certificate of the server, its TLS port, and the files ca=, cert= and key= of the URL"_s
+            : u"check that the server runs and listens there, and that no firewall is between"_s;
+    return server.service.isEmpty()
+            ? advice
+            : advice + u"; the Sentinels name this address: if it is one of another network, set replica-announce-ip"_s;
+}
+
 bool checkSocketFile(DoctorProbe *probe, DoctorReport *report)
 {
     const QString path = probe->server().path;
@@ -202,12 +212,8 @@ bool checkAddresses(DoctorProbe *probe, milliseconds timeout, DoctorReport *repo
                         u"%1, after %2"_s.arg(where, roughText(milliseconds(attempt->elapsed))));
         } else {
             const QString reason = attempt->isEnded ? attempt->error : u"no answer within %1"_s.arg(roughText(timeout));
-            report->add(
-                    any ? DoctorReport::Warning : DoctorReport::Failure, isTls ? u"tls"_s : u"connect"_s,
-                    u"%1: %2"_s.arg(where, reason),
-                    isTls ? u"check the certificate of the server, its TLS port, and the files ca=, cert= and key= of "
-                            "the URL"_s
-                          : u"check that the server runs and listens there, and that no firewall is between"_s);
+            report->add(any ? DoctorReport::Warning : DoctorReport::Failure, isTls ? u"tls"_s : u"connect"_s,
+                        u"%1: %2"_s.arg(where, reason), adviceFor(server));
         }
         if (attempt->isConnected && isTls) {
             const qint64 days = QDateTime::currentDateTime().daysTo(attempt->certificateEnd);

@@ -31,6 +31,7 @@ public:
     /// False if the server was not reached or refused the login: errorString() names it and says what to do.
     bool connectToServer();
     QString errorString() const { return m_connection.errorString(); }
+    QtRedis::Failure failure() const { return m_connection.failure(); }
     const QtRedis::ServerUrl &server() const { return m_connection.server(); }
 
     /// The reply; null if the connection was lost.

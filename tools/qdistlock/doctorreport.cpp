@@ -6,8 +6,6 @@
 #include "exitcodes.h"
 #include "output.h"
 
-#include <QtCore/qjsonobject.h>
-
 #include <algorithm>
 
 using namespace Qt::StringLiterals;
@@ -50,11 +48,11 @@ Style styleOf(DoctorReport::Level level)
 
 void DoctorReport::add(Level level, const QString &check, const QString &text, const QString &remedy)
 {
-    add(level, check, text, remedy, {});
+    add(level, check, text, remedy, QJsonObject());
 }
 
 void DoctorReport::add(Level level, const QString &check, const QString &text, const QString &remedy,
-                       const QStringList &missing)
+                       const QJsonObject &details)
 {
     m_worst = std::max(m_worst, level);
     if (isJson()) {
@@ -62,8 +60,8 @@ void DoctorReport::add(Level level, const QString &check, const QString &text, c
                            {u"level"_s, nameOf(level)},
                            {u"text"_s, text},
                            {u"remedy"_s, remedy.isEmpty() ? QJsonValue() : QJsonValue(remedy)}};
-        if (!missing.isEmpty())
-            object.insert(u"missing"_s, QJsonArray::fromStringList(missing));
+        for (auto detail = details.begin(); detail != details.end(); ++detail)
+            object.insert(detail.key(), detail.value());
         m_checks.append(object);
         return;
     }

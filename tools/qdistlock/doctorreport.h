@@ -4,8 +4,8 @@
 #pragma once
 
 #include <QtCore/qjsonarray.h>
+#include <QtCore/qjsonobject.h>
 #include <QtCore/qstring.h>
-#include <QtCore/qstringlist.h>
 
 namespace Cli {
 
@@ -22,8 +22,8 @@ public:
 
     /// \a check: one word. \a remedy: what to do; may be empty.
     void add(Level level, const QString &check, const QString &text, const QString &remedy = {});
-    /// Also with a list for programs.
-    void add(Level level, const QString &check, const QString &text, const QString &remedy, const QStringList &missing);
+    /// Also with \a details for programs.
+    void add(Level level, const QString &check, const QString &text, const QString &remedy, const QJsonObject &details);
     /// Prints the rest, and returns the exit code.
     int finish(const QString &server);
 

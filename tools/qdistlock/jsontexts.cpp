@@ -68,7 +68,21 @@ const QList<JsonObjectText> &jsonObjects()
               {"level", "ok, info, warn or fail"},
               {"text", "what was found"},
               {"remedy", "what to do about it; null if there is nothing to do"},
-              {"missing", "with the check rights: the rights that the user lacks, as ACL SETUSER grants them"}}},
+              {"missing", "with the check rights: the rights that the user lacks, as ACL SETUSER grants them"},
+              {"sentinel", "with sentinel: host and port of one Sentinel"},
+              {"master",
+               "with sentinel and majority: host and port of the master that it names, or that most name; null if "
+               "there "
+               "is none"},
+              {"configEpoch", "with the same: the config epoch of that master, which rises with each fail-over"},
+              {"agreeing", "with majority: how many Sentinels name this master"},
+              {"sentinels", "with majority: how many Sentinels there are"},
+              {"downAfterMs", "with failover: how long a master is silent before the Sentinels replace it"},
+              {"shortestLeaseMs", "with failover: locks with a shorter lease are lost in a fail-over"},
+              {"replica", "with replica: host and port of one that is connected"},
+              {"bytesBehind", "with replica: bytes that it has not acknowledged"},
+              {"silentSeconds",
+               "with replica: time since its last acknowledgement, usually 0 or 1; null if it is not known"}}},
     };
     return table;
 }
