@@ -3,10 +3,12 @@
 
 #include "support/redisserver.h"
 
+#include <QtCore/qdir.h>
 #include <QtCore/qprocess.h>
 #include <QtCore/qregularexpression.h>
 #include <QtTest/qtest.h>
 
+#include <algorithm>
 #include <csignal>
 
 using namespace Qt::StringLiterals;
@@ -43,6 +45,9 @@ private Q_SLOTS:
 #endif
     void interrupted_data();
     void interrupted();
+    void failOver_data();
+    void failOver();
+    void failOverWithoutServerProgram();
 
 private:
     struct Result
@@ -72,6 +77,16 @@ static bool hasInOrder(const QString &output, const QStringList &lines)
         position += line.size();
     }
     return true;
+}
+
+/// A process that runs was started with \a folder in its command line.
+static bool isUsedByAProcess(const QString &folder)
+{
+    const QStringList ids = QDir(u"/proc"_s).entryList({u"[1-9]*"_s}, QDir::Dirs);
+    return std::any_of(ids.begin(), ids.end(), [&folder](const QString &id) {
+        QFile file(u"/proc/%1/cmdline"_s.arg(id));
+        return file.open(QIODevice::ReadOnly) && file.readAll().contains(folder.toUtf8());
+    });
 }
 
 void TestExamples::initTestCase()
@@ -278,6 +293,59 @@ void TestExamples::interrupted()
     QVERIFY2(process.exitStatus() == QProcess::NormalExit, printed.constData());
     QVERIFY2(process.exitCode() == 128 + SIGINT, printed.constData());
     QTRY_COMPARE(keys(), expected);
+}
+
+void TestExamples::failOver_data()
+{
+    QTest::addColumn<QString>("interruptedAt");
+    QTest::newRow("to the end") << QString();
+    QTest::newRow("interrupted, starting") << u"start"_s;
+    QTest::newRow("interrupted, holding") << u"Acquired"_s;
+    QTest::newRow("interrupted, without master") << u"is killed"_s;
+}
+
+/// The lock is held while the master is replaced, and of the servers of the example nothing remains.
+void TestExamples::failOver()
+{
+    QFETCH(QString, interruptedAt);
+    const QTemporaryDir folder;
+    QProcess process;
+    QString output;
+    process.setProcessChannelMode(QProcess::MergedChannels);
+    QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
+    environment.insert(u"TMPDIR"_s, folder.path());
+    process.setProcessEnvironment(environment);
+    process.start(QStringLiteral(FAILOVER), {Support::RedisServer::serverProgram()});
+    const auto reads = [&](const QString &text) {
+        output += QString::fromUtf8(process.readAll());
+        return output.contains(text);
+    };
+    if (interruptedAt == u"start")
+        QTRY_VERIFY(QDir(folder.path()).entryList(QDir::Dirs | QDir::NoDotAndDotDot).size() == 1);
+    else if (!interruptedAt.isEmpty())
+        QTRY_VERIFY2_WITH_TIMEOUT(reads(interruptedAt), qPrintable(output), 60000);
+    if (!interruptedAt.isEmpty())
+        ::kill(static_cast<pid_t>(process.processId()), SIGINT);
+    QTRY_VERIFY2_WITH_TIMEOUT((reads({}), process.state() == QProcess::NotRunning), qPrintable(output), 60000);
+    QVERIFY2(process.exitStatus() == QProcess::NormalExit, qPrintable(output));
+    QVERIFY2(process.exitCode() == (interruptedAt.isEmpty() ? 0 : 128 + SIGINT), qPrintable(output));
+    QVERIFY2(!output.contains(u"QProcess"_s), qPrintable(output));
+    if (interruptedAt.isEmpty())
+        QVERIFY2(hasInOrder(output,
+                            {u"three Sentinels are running"_s, u"Acquired: fencing token"_s, u"the master is killed"_s,
+                             u"Renewed at the new master"_s, u"Another client does not get it"_s,
+                             u"Still held, with the same fencing token"_s, u"Released"_s})
+                         && output.contains(u"+switch-master: the Sentinels have made the server at port "_s),
+                 qPrintable(output));
+    QCOMPARE(QDir(folder.path()).entryList(QDir::AllEntries | QDir::NoDotAndDotDot), QStringList());
+    QVERIFY(!isUsedByAProcess(folder.path()));
+}
+
+void TestExamples::failOverWithoutServerProgram()
+{
+    const Result result = run(QStringLiteral(FAILOVER), {}, {u"no-such-server"_s});
+    QCOMPARE(result.exitCode, 69);
+    QVERIFY2(result.output.contains("no-such-server does not run"_L1), qPrintable(result.output));
 }
 
 QTEST_GUILESS_MAIN(TestExamples)
