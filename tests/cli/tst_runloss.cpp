@@ -151,7 +151,10 @@ void tst_RunLoss::stopServer(milliseconds after)
     for (const auto &holder : holders) {
         QVERIFY(holder->expiry > 0ns);
         QVERIFY2(eventually([&] { return holder->lifeline.hasEnded(); }), qPrintable(holder->name));
-        QCOMPARE(holder->program->waitForStatus(), 79);
+        const int status = holder->program->waitForStatus();
+        QVERIFY2(status == 79,
+                 qPrintable(u"%1: %2"_s.arg(holder->name).arg(status) + u' '
+                            + QString::fromUtf8(holder->program->errors())));
         const nanoseconds rest = holder->expiry - holder->lifeline.lastBeat();
         QVERIFY2(rest > 0ns,
                  qPrintable(u"%1 outlived its lock by %2 us"_s.arg(holder->name).arg(-rest.count() / 1000)));
