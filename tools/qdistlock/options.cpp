@@ -56,17 +56,17 @@ const QList<CommandInfo> &commands()
          "Waits for the lock NAME, prints one line when it is held, and releases it when standard input or the "
          "parent process ends, or on SIGINT, SIGTERM or SIGHUP. With --pid or --fd it is released when that process "
          "ends, or when that file descriptor has reached its end. Exits with 79 as soon as the lock is lost."},
-        {Command::Acquire, "acquire", "NAME", 1, 1,
+        {Command::Acquire, "acquire", "NAME --lease DUR --token-file FILE", 1, 1,
          "acquire a lock and exit, leaving it held",
          "Acquires the lock NAME for the time of --lease, prints its fencing token, and exits. Nothing renews the "
          "lock: use `qdistlock renew`. The token that renews and releases it is written to the file of --token-file, "
          "which only its owner can read. Both options are required."},
-        {Command::Renew, "renew", "NAME", 1, 1,
+        {Command::Renew, "renew", "NAME --token-file FILE", 1, 1,
          "renew a lock taken with acquire",
          "Lets the lease of the lock NAME begin again, if the lock still belongs to the token in --token-file, which "
          "is required. Exits with 79 if the lock was lost, even if somebody else holds it now."},
-        {Command::Release, "release", "NAME", 1, 1,
-         "release a lock taken with acquire, or take any lock away",
+        {Command::Release, "release", "NAME --token-file FILE | NAME --force", 1, 1,
+         "release a lock, or take it away from its holder",
          "Releases the lock NAME if it belongs to the token of --token-file or --token; exits with 75, and releases "
          "nothing, if somebody else holds it. With --force the lock is taken away, whoever holds it: the holder is "
          "notified, but until it has noticed, two may work at the same time."},
@@ -131,7 +131,8 @@ const QList<OptionInfo> &options()
          "time between SIGTERM and SIGKILL, at most a third of the lease; the default is a sixth of the lease, at most "
          "5s", Run},
         {O::OnLostExec, 0, "on-lost-exec", V::Program, "CMD", nullptr,
-         "when the lock is lost, also run CMD with /bin/sh; $QDISTLOCK_LOST is the reason", Run},
+         "when the lock is lost, also run CMD with /bin/sh; $QDISTLOCK_LOST is lease-expired, stolen, deleted or "
+         "forced-release", Run},
         {O::ConflictExitCode, 'E', "conflict-exit-code", V::ExitCode, "N", nullptr,
          "exit code, instead of 75, if somebody else holds the lock", Acquiring},
         {O::Orphan, 0, "orphan", V::Choice, "HOW", "term|kill|keep",

@@ -109,7 +109,7 @@ struct CommandInfo
 {
     Command command;
     const char *name;
-    const char *operands; ///< as the synopsis shows them: "NAME[,NAME…] [--] CMD [ARG…]"
+    const char *operands; ///< as the synopsis shows them, with required options: "NAME[,NAME…] [--] CMD [ARG…]"
     int minimumOperands;
     int maximumOperands;     ///< -1 = any number
     const char *summary;     ///< one line
