@@ -83,6 +83,8 @@ void RedisEngine::makeReplicaLane()
     connect(lane, &ReplicaLane::replied, this, &RedisEngine::subscribe);
     connect(lane, &ReplicaLane::readEnded, this, &LockEngine::processed);
     connect(lane, &ReplicaLane::waiterPolled, this, &RedisEngine::waiterPolled);
+    if (m_watch) // perhaps the other connection has nothing to send, and does not notice
+        connect(lane, &ReplicaLane::failed, m_watch.get(), &QtRedis::SentinelWatch::askAgain);
     connect(lane, &ReplicaLane::unused, this, [this] { m_replicaLane.release()->deleteLater(); });
 }
 

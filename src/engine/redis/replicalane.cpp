@@ -44,6 +44,7 @@ ReplicaLane::ReplicaLane(const QtRedis::ServerUrl &server, const LeaseClock *clo
 {
     m_lane.setConnectionName(ClientName{clientId, {}}.toByteArray() + "-wait");
     connect(&m_lane, &RedisLane::stateChanged, this, &ReplicaLane::stateChanged);
+    connect(&m_lane, &RedisLane::failed, this, &ReplicaLane::connectionFailed);
     connect(&m_lane, &RedisLane::failed, this, &ReplicaLane::failed);
     connect(&m_lane, &RedisLane::replied, this, &ReplicaLane::replied);
     connect(&m_lane, &RedisLane::readEnded, this, &ReplicaLane::readEnded);
@@ -135,7 +136,7 @@ void ReplicaLane::stateChanged()
 }
 
 /// The callers know better whether to try again.
-void ReplicaLane::failed()
+void ReplicaLane::connectionFailed()
 {
     const auto operations = std::exchange(m_waiting, {});
     for (const Operation &operation : operations) {

@@ -64,6 +64,7 @@ Q_SIGNALS:
     void served(quint64 sequence);
     void unused();
     // As those of RedisLane.
+    void failed();
     void replied();
     void readEnded();
     void waiterPolled();
@@ -91,7 +92,7 @@ private:
     void enqueue(Operation operation);
     void scheduleFlush();
     void stateChanged();
-    void failed();
+    void connectionFailed();
     bool hasEnoughReplicas() const;
     void askRole();
     void startRound();

@@ -5,6 +5,7 @@
 
 #include "support/locktesting.h"
 
+#include "support/fakesentinel.h"
 #include "support/replicaset.h"
 
 #include <QtCore/qelapsedtimer.h>
@@ -86,6 +87,7 @@ private Q_SLOTS:
     void forbidden_data();
     void forbidden();
     void connectionLostWhileWaiting();
+    void formerMasterIsLeft();
     void connectionName();
     void memoryHasNoReplicas();
 
@@ -564,6 +566,35 @@ void tst_Replicas::connectionLostWhileWaiting()
     QCOMPARE(replicasWith(Key), 1);
     client.lock.release(); // while the proxy exists
     QVERIFY(eventually([&] { return client.spies.released.size() == 1; }));
+}
+
+/// Without a message of a Sentinel, only the connection for these locks finds out that the master was replaced.
+void tst_Replicas::formerMasterIsLeft()
+{
+    RedisServer first(RedisServer::Options::withTcp());
+    QVERIFY(first.start());
+    RedisServer::Options options = RedisServer::Options::withTcp();
+    options.replicaOf = &first;
+    RedisServer second(options);
+    QVERIFY(second.start());
+    QVERIFY(eventually([&] { return first.command({"ROLE"}).toList().value(2).toList().size() == 1; }, 30s));
+    FakeSentinel::View view;
+    view.port = first.port();
+    FakeSentinel sentinel(view);
+    Client client(QUrl(u"redis+sentinel://127.0.0.1:%1/mymaster"_s.arg(sentinel.port())), replicated(1).withLease(6s));
+    QVERIFY(acquireNow(&client.lock));
+
+    second.command({"REPLICAOF", "NO", "ONE"});
+    first.command({"REPLICAOF", "127.0.0.1", QByteArray::number(second.port())});
+    view.port = second.port();
+    view.epoch = 1;
+    sentinel.setView(view);
+    const qsizetype renewed = client.spies.renewed.size();
+    QVERIFY(eventually([&] { return client.spies.renewed.size() > renewed || !client.spies.lost.isEmpty(); }));
+    QVERIFY2(client.spies.lost.isEmpty(), qPrintable(client.lock.errorString()));
+    client.lock.release();
+    QVERIFY(eventually([&] { return client.spies.released.size() == 1; }));
+    QVERIFY(!second.exists(Key));
 }
 
 void tst_Replicas::connectionName()
