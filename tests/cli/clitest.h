@@ -141,13 +141,14 @@ private:
 /// The keys of locks and queues on \a server, without fencing tokens, which outlive their locks.
 QList<QByteArray> lockKeys(Support::RedisServer &server);
 
-/// Stops \a server, and returns when each of \a keys expires at the earliest. Nobody can renew one of them between the
-/// question and the stop.
+/// When each of \a keys expires on \a server, on the clock of bootTime(); 0 for one that does not exist. Exact, however
+/// long the question was under way.
+QList<nanoseconds> expiries(Support::RedisServer &server, const QList<QByteArray> &keys);
+
+/// Stops \a server, and returns when each of \a keys expires. Nobody can renew one of them between the question and the
+/// stop.
 QList<nanoseconds> freeze(Support::RedisServer &server, const QList<QByteArray> &keys);
 /// The end of that.
 void thaw(Support::RedisServer &server);
-
-/// When the key \a key will expire on the server at the earliest, on the clock of bootTime(); 0 if there is none.
-nanoseconds earliestExpiry(Support::RedisServer &server, const QByteArray &key);
 
 } // namespace CliTesting

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// Writes the time to a file, again and again until it is killed: a proof of life that does not depend on when somebody
-// else notices its death. The file has the name by which the program was started, and ".time" behind it; several
-// processes may share it, which then has the latest time.
+// Writes the time to a file, again and again until it is killed, for two minutes at most: a proof of life that does not
+// depend on when somebody else notices its death. The file has the name by which the program was started, and ".time"
+// behind it; several processes may share it, which then has the latest time.
 
 #include <atomic>
 #include <cstdint>
@@ -23,6 +23,7 @@ int main(int, char **argv)
     void *const memory = ::mmap(nullptr, sizeof(Beat), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (memory == MAP_FAILED)
         return 1;
+    ::alarm(120); // whatever becomes of the test
     Beat &beat = *static_cast<Beat *>(memory);
     for (;;) {
         timespec time = {};

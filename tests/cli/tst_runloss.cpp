@@ -21,8 +21,9 @@ using namespace Support;
 
 namespace {
 
+/// Each with all kinds of commands: 104 lives.
 #ifdef QDISTLOCK_LONG_TESTS
-constexpr int Rounds = 25;
+constexpr int Rounds = 13;
 #else
 constexpr int Rounds = 2;
 #endif
@@ -145,9 +146,9 @@ void tst_RunLoss::stopServer(milliseconds after)
     QList<QByteArray> keys;
     for (const auto &holder : holders)
         keys += "lock:" + holder->name.toUtf8();
-    const QList<nanoseconds> expiries = freeze(*m_server, keys);
+    const QList<nanoseconds> ends = freeze(*m_server, keys);
     for (size_t i = 0; i < holders.size(); ++i)
-        holders[i]->expiry = expiries[qsizetype(i)];
+        holders[i]->expiry = ends[qsizetype(i)];
     for (const auto &holder : holders) {
         QVERIFY(holder->expiry > 0ns);
         QVERIFY2(eventually([&] { return holder->lifeline.hasEnded(); }), qPrintable(holder->name));
@@ -160,8 +161,7 @@ void tst_RunLoss::stopServer(milliseconds after)
                  qPrintable(u"%1 outlived its lock by %2 us"_s.arg(holder->name).arg(-rest.count() / 1000)));
         m_leastRest = std::min(m_leastRest, rest);
         const QByteArray errors = holder->program->errors();
-        QVERIFY2(errors.contains("was not renewed in time") && errors.contains("; the command is ended: by SIGTERM"),
-                 errors.constData());
+        QVERIFY2(errors.contains("was not renewed in time") && errors.contains("; the command "), errors.constData());
         QVERIFY2(errors.count('\n') <= 2, errors.constData()); // at risk, and lost
     }
     thaw(*m_server);
@@ -232,7 +232,7 @@ void tst_RunLoss::noRenew()
                     {u"run"_s, u"--no-renew"_s, u"--lease"_s, u"500ms"_s, u"job"_s, u"-c"_s,
                      livingScript(QString(), u"exec "_s + Beat)});
     QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
-    const nanoseconds expiry = earliestExpiry(*m_server, "lock:job");
+    const nanoseconds expiry = expiries(*m_server, {"lock:job"}).first();
     QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
     QCOMPARE(program.waitForStatus(), 79);
     QVERIFY(lifeline.lastBeat() < expiry);
