@@ -325,12 +325,12 @@ void tst_Run::fewCommands()
 
 void tst_Run::heldWhileTheChildRuns()
 {
-    Program program(setup(), {u"run"_s, u"--lease"_s, u"300ms"_s, u"--prefix"_s, u"p:"_s, u"job"_s, u"cat"_s});
+    Program program(setup(), {u"run"_s, u"--lease"_s, u"1s"_s, u"--prefix"_s, u"p:"_s, u"job"_s, u"cat"_s});
     QVERIFY(eventually([this] { return m_server->exists("p:job"); }));
     const QByteArray token = m_server->get("p:job");
-    // Renewed each 100 ms: more than two leases.
+    // Renewed after each third of the lease: for two leases.
     const qint64 before = m_server->commandsProcessed("evalsha");
-    QVERIFY(eventually([&] { return m_server->commandsProcessed("evalsha") > before + 8; }));
+    QVERIFY(eventually([&] { return m_server->commandsProcessed("evalsha") > before + 6; }));
     QCOMPARE(m_server->get("p:job"), token);
     program.closeWriteChannel();
     QCOMPARE(program.waitForStatus(), 0);

@@ -350,6 +350,8 @@ void tst_RunLoss::lossCommand_data()
     QTest::newRow("deleted") << QByteArray("DEL lock:job") << QByteArray("deleted");
     QTest::newRow("stolen") << QByteArray("SET lock:job other PX 60000") << QByteArray("stolen");
     QTest::newRow("not renewed") << QByteArray() << QByteArray("lease-expired");
+    QTest::newRow("deleted, kill") << QByteArray("DEL lock:job") << QByteArray("deleted");
+    QTest::newRow("not renewed, kill") << QByteArray() << QByteArray("lease-expired");
 }
 
 void tst_RunLoss::lossCommand()
@@ -358,9 +360,10 @@ void tst_RunLoss::lossCommand()
     QFETCH(QByteArray, reason);
     Lifeline lifeline;
     // Longer than the child lives.
+    const bool isKilled = QByteArray(QTest::currentDataTag()).endsWith("kill");
     Program program(setup(&lifeline),
-                    {u"run"_s, u"--lease"_s, u"600ms"_s, u"--on-lost-exec"_s,
-                     u"sleep 0.3; echo \"$QDISTLOCK_NAME $QDISTLOCK_LOST\""_s, u"job"_s, u"-c"_s,
+                    {u"run"_s, u"--lease"_s, u"600ms"_s, u"--on-lost"_s, isKilled ? u"kill"_s : u"term"_s,
+                     u"--on-lost-exec"_s, u"sleep 0.3; echo \"$QDISTLOCK_NAME $QDISTLOCK_LOST\""_s, u"job"_s, u"-c"_s,
                      livingScript(QString(), u"exec sleep 100"_s)});
     QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
     if (action.isEmpty())

@@ -43,6 +43,8 @@ private Q_SLOTS:
     void stoppedAndContinued();
     void killed_data();
     void killed();
+    void killedWithOtherSessions_data();
+    void killedWithOtherSessions();
     void killedWithPolicyKeep();
     void stoppedPastTheLease();
     void guardianIsGone();
@@ -182,6 +184,30 @@ void tst_RunSignals::killed()
     QVERIFY(eventually([&] { return lifeline.hasEnded(); }, Soon));
     QVERIFY(lifeline.endedAt() < expiry);
     qInfo("gone after %.1f ms", double((lifeline.endedAt() - killedAt).count()) / 1e6);
+}
+
+void tst_RunSignals::killedWithOtherSessions_data()
+{
+    QTest::addColumn<QString>("start");
+    QTest::newRow("descendants") << u"(trap '' TERM; setsid sh -c '%1 & %1') &"_s.arg(Beat);
+    QTest::newRow("daemon") << u"(trap '' TERM; setsid sh -c '%1 & %1' &);"_s.arg(Beat); // nobody's descendants
+}
+
+void tst_RunSignals::killedWithOtherSessions()
+{
+    // When the command ends, nobody can tell any more whom it has started. The guardian has learned it at a renewal.
+    QFETCH(QString, start);
+    Lifeline lifeline;
+    Program program(setup(&lifeline),
+                    {u"run"_s, u"--lease"_s, u"1s"_s, u"job"_s, u"-c"_s, livingScript(start, u"sleep 100; true"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0 && lifeline.lastBeat() > 0ns; }));
+    const qint64 before = m_server->commandsProcessed("evalsha");
+    QVERIFY(eventually([&] { return m_server->commandsProcessed("evalsha") > before + 1; }));
+    program.sendSignal(SIGKILL);
+    QVERIFY(program.waitForEnd());
+    const nanoseconds expiry = expiries(*m_server, {"lock:job"}).first();
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }, Soon));
+    QVERIFY(lifeline.lastBeat() < expiry);
 }
 
 void tst_RunSignals::killedWithPolicyKeep()

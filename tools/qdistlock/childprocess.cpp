@@ -35,6 +35,15 @@ std::vector<char *> pointers(const QByteArrayList &texts)
     return result;
 }
 
+/// How the child \a id has ended, which is left to be reaped; si_pid is 0 if it has not.
+siginfo_t endOf(pid_t id)
+{
+    siginfo_t end = {};
+    if (id <= 0 || ::waitid(P_PID, id_t(id), &end, WEXITED | WNOHANG | WNOWAIT) != 0)
+        end = {};
+    return end;
+}
+
 /// In the child, between fork() and exec(): calls only what POSIX allows there. (glibc's execvp() is as harmless.)
 [[noreturn]] void execute(const ChildProcess::Setup &setup, char **arguments, char **environment, pid_t parent,
                           int errorPipe)
@@ -139,9 +148,13 @@ void ChildProcess::signal(int number) const
 
 bool ChildProcess::hasEnded() const
 {
-    siginfo_t information = {};
-    return m_id > 0 && ::waitid(P_PID, id_t(m_id), &information, WEXITED | WNOHANG | WNOWAIT) == 0
-            && information.si_pid == m_id;
+    return endOf(m_id).si_pid != 0;
+}
+
+bool ChildProcess::wasKilled() const
+{
+    const siginfo_t end = endOf(m_id);
+    return end.si_pid != 0 && end.si_code == CLD_KILLED && end.si_status == SIGKILL;
 }
 
 void ChildProcess::changed()

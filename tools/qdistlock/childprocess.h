@@ -53,6 +53,8 @@ public:
 
     /// Whether it has ended and waits to be reaped.
     bool hasEnded() const;
+    /// Whether SIGKILL has ended it, and it waits to be reaped.
+    bool wasKilled() const;
     /// Looks at its state, and emits stopped(), continued() or, once it is reaped, finished().
     void changed();
 

@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -30,6 +31,15 @@ namespace {
 
 /// How often the guardian looks whether everybody has ended.
 constexpr std::chrono::milliseconds PollInterval = 10ms;
+
+/// On a machine under load, an ordinary process may get the processor a tenth of a second after its time, in the
+/// group of a session with other work more than half a second. Whoever may not do this depends on the reserve.
+void becomeRealTime()
+{
+    sched_param lowest = {};
+    lowest.sched_priority = ::sched_get_priority_min(SCHED_FIFO);
+    ::sched_setscheduler(0, SCHED_FIFO, &lowest);
+}
 
 void closeAllBut(int keepA, int keepB)
 {
@@ -66,6 +76,16 @@ struct Guardian::Process
     std::chrono::nanoseconds killAfter;
     Order order;
 
+    /// A process with its group: if its number is given to another one, that has another group.
+    struct Member
+    {
+        pid_t id;
+        pid_t group;
+    };
+    /// What the guarded process had for descendants at its last renewal. Some of them are not the child's, and once the
+    /// guarded process has ended, nobody can tell whose they were.
+    std::vector<Member> known = {};
+
     /// -1: no end.
     int pollTimeout() const
     {
@@ -81,14 +101,26 @@ struct Guardian::Process
         for (;;) {
             Order next;
             const ssize_t size = ::read(pipe, &next, sizeof next);
-            if (size == sizeof next)
+            if (size == sizeof next) {
+                const bool isRenewal = order.child > 0 && next.child > 0 && next.killAt != order.killAt;
                 order = next;
-            else if (size < 0 && errno == EINTR)
+                if (isRenewal)
+                    remember();
+            } else if (size < 0 && errno == EINTR) {
                 continue;
-            else if (size < 0 && errno == EAGAIN)
-                return true;
-            else
-                return false;
+            } else {
+                return size < 0 && errno == EAGAIN;
+            }
+        }
+    }
+
+    void remember()
+    {
+        known.clear();
+        for (const pid_t id : ProcessTree::descendants(parent)) {
+            const pid_t group = ::getpgid(id);
+            if (group >= 0 && (order.spared == 0 || group != order.spared))
+                known.push_back({id, group});
         }
     }
 
@@ -113,32 +145,54 @@ struct Guardian::Process
         }
     }
 
-    bool isAlive() const { return ::kill(order.group != 0 ? -order.group : order.child, 0) == 0; }
+    static bool isAlive(const Member &member)
+    {
+        return ::getpgid(member.id) == member.group && ::kill(member.id, 0) == 0;
+    }
 
-    void endOrphan() const
+    static void signal(const Member &member, int number)
+    {
+        if (isAlive(member))
+            ::kill(member.id, number);
+    }
+
+    /// Adds the descendants of those in \a members, and the child's group.
+    void complete(std::vector<Member> *members) const
+    {
+        // First what is gone first: the kernel is ending the child.
+        std::vector<pid_t> found;
+        for (const Member &member : *members) {
+            const std::vector<pid_t> descendants = ProcessTree::descendants(member.id);
+            found.insert(found.end(), descendants.begin(), descendants.end());
+        }
+        if (order.group != 0) {
+            const std::vector<pid_t> group = ProcessTree::groupMembers(order.group);
+            found.insert(found.end(), group.begin(), group.end());
+        }
+        for (const pid_t id : found) {
+            const auto isSame = [id](const Member &member) { return member.id == id; };
+            if (std::none_of(members->begin(), members->end(), isSame))
+                members->push_back({id, ::getpgid(id)});
+        }
+    }
+
+    void endOrphan()
     {
         if (order.child <= 0 || policy == OrphanPolicy::Keep)
             return;
+        std::vector<Member> members = std::move(known);
+        members.push_back({order.child, ::getpgid(order.child)});
+        complete(&members);
         if (policy == OrphanPolicy::Term) {
-            std::vector<pid_t> members = ProcessTree::descendants(order.child);
-            if (order.group != 0) {
-                const std::vector<pid_t> others = ProcessTree::groupMembers(order.group);
-                members.insert(members.end(), others.begin(), others.end());
-            }
-#ifndef Q_OS_LINUX
-            members.push_back(order.child);
-#endif
-            std::sort(members.begin(), members.end());
-            members.erase(std::unique(members.begin(), members.end()), members.end());
-            for (const pid_t id : members) {
+            for (const Member &member : members) {
 #ifdef Q_OS_LINUX
-                if (id == order.child)
+                if (member.id == order.child)
                     continue; // by PR_SET_PDEATHSIG
 #endif
-                ::kill(id, SIGTERM);
+                signal(member, SIGTERM);
             }
             const Moment killAt = std::min(order.killAt, presentMoment() + killAfter);
-            while (isAlive()) {
+            while (std::any_of(members.begin(), members.end(), isAlive)) {
                 const Moment rest = killAt - presentMoment();
                 if (rest <= 0ns)
                     break;
@@ -146,10 +200,11 @@ struct Guardian::Process
                 ::poll(nullptr, 0, int(std::chrono::ceil<std::chrono::milliseconds>(interval).count()));
             }
         }
-        const std::vector<pid_t> members = ProcessTree::descendants(order.child);
-        ::kill(order.group != 0 ? -order.group : order.child, SIGKILL);
-        for (const pid_t id : members)
-            ::kill(id, SIGKILL);
+        complete(&members);
+        if (order.group != 0)
+            ::kill(-order.group, SIGKILL);
+        for (const Member &member : members)
+            signal(member, SIGKILL);
     }
 };
 
@@ -183,6 +238,7 @@ bool Guardian::start(OrphanPolicy policy, std::chrono::nanoseconds killAfter)
         const pid_t id = ::getpid();
         [[maybe_unused]] const ssize_t written = ::write(idEnds[1], &id, sizeof id);
         closeAllBut(ends[0], -1);
+        becomeRealTime();
         ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
         Process process{ends[0], LeaseTimer::open(), parent, policy, killAfter, {}};
         process.run();

@@ -21,7 +21,8 @@ enum class OrphanPolicy { Term, Kill, Keep };
 
     The guardian learns the time by which the child must be dead with each renewal, through a pipe. It is neither a
     child of this process nor in its session, and blocks all signals. It ends with this object, at the latest with this
-    process.
+    process. If this user may, it runs before all ordinary processes (SCHED_FIFO): it sleeps all the time, but on a
+    machine under load it must not be late.
 
     SIGPIPE must be ignored while it exists.
 */

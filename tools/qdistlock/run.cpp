@@ -297,6 +297,8 @@ void Runner::signalReceived(int number, bool fromTerminal)
 
 void Runner::childrenChanged()
 {
+    if (m_phase == Running && m_child.wasKilled() && m_killTimer.moment() <= presentMoment())
+        killAll(); // by the guardian, which has not killed all others yet: this process was stopped, or is late
     // The guardian must not signal a process that has been given the child's number.
     if (m_phase == Running && m_child.hasEnded())
         m_guardian->dismiss();
@@ -330,9 +332,6 @@ void Runner::childStopped(int number)
 
 void Runner::childFinished(int exitCode, int number)
 {
-    // While this process was stopped, the guardian has done its work.
-    if (m_phase == Running && number == SIGKILL && m_killTimer.moment() <= presentMoment())
-        killAll();
     if (m_exitCode == Success && !m_isLost) {
         m_exitCode = number != 0 ? SignalBase + number : exitCode;
         if (UnixSignals::isRequestToEnd(number))
@@ -412,7 +411,6 @@ void Runner::beginEnd(const QString &reason, Moment killAt)
     m_exitCode = LockLost;
     m_termTimer.stop();
     m_killTimer.start(killAt);
-    m_guardian->setKillAt(killAt);
     if (killAt <= presentMoment()) {
         killAll();
     } else if (m_lossPolicy == LossPolicy::Term) {
@@ -421,6 +419,7 @@ void Runner::beginEnd(const QString &reason, Moment killAt)
     }
     ::close(std::exchange(m_lostPipe, -1));
     runLossCommand(reason);
+    m_guardian->setKillAt(killAt); // it must know whom to spare; until then, the moment before holds
 }
 
 void Runner::killAll()
