@@ -21,12 +21,14 @@ using namespace Support;
 
 namespace {
 
-/// Each with all kinds of commands: 104 lives.
+/// So many commands must have ended in time.
 #ifdef QDISTLOCK_LONG_TESTS
-constexpr int Rounds = 13;
+constexpr int Lives = 100;
 #else
-constexpr int Rounds = 2;
+constexpr int Lives = 16;
 #endif
+/// More only if the machine is so loaded that locks are lost before the server is stopped.
+constexpr int MostRounds = 26;
 
 } // namespace
 
@@ -69,6 +71,7 @@ private:
 
     std::unique_ptr<RedisServer> m_server;
     nanoseconds m_leastRest = nanoseconds::max();
+    int m_lives = 0;
 };
 
 void tst_RunLoss::initTestCase()
@@ -108,14 +111,17 @@ void tst_RunLoss::serverStopped()
 {
     // At any moment between two renewals.
     QRandomGenerator random(1);
-    for (int round = 0; round < Rounds; ++round) {
+    int round = 0;
+    for (; m_lives < Lives && round < MostRounds; ++round) {
         stopServer(milliseconds(random.bounded(600)));
         if (QTest::currentTestFailed()) {
             qInfo("round %d", round);
             return;
         }
     }
-    qInfo("the last sign of life came %.1f ms before the end of the lock", double(m_leastRest.count()) / 1e6);
+    QVERIFY(m_lives >= Lives);
+    qInfo("%d lives in %d rounds; the last sign of life came %.1f ms before the end of the lock", m_lives, round,
+          double(m_leastRest.count()) / 1e6);
 }
 
 /// Stops the server while each script runs under a lock. The test fails if one of them outlives its lock.
@@ -138,8 +144,8 @@ void tst_RunLoss::stopServer(milliseconds after)
         holders.push_back(std::move(holder));
     }
     for (const auto &holder : holders) {
-        const bool runs = eventually([&] { return holder->lifeline.bytes() > 0; }, 30s);
-        QVERIFY2(runs, (holder->name.toUtf8() + ": " + holder->program->errors()).constData());
+        const auto hasBegun = [&] { return holder->lifeline.bytes() > 0 || holder->program->status() == 79; };
+        QVERIFY2(eventually(hasBegun), (holder->name.toUtf8() + ": " + holder->program->errors()).constData());
     }
     const nanoseconds stopAt = bootTime() + after;
     QVERIFY(eventually([&] { return bootTime() >= stopAt; }));
@@ -150,16 +156,18 @@ void tst_RunLoss::stopServer(milliseconds after)
     for (size_t i = 0; i < holders.size(); ++i)
         holders[i]->expiry = ends[qsizetype(i)];
     for (const auto &holder : holders) {
-        QVERIFY(holder->expiry > 0ns);
-        QVERIFY2(eventually([&] { return holder->lifeline.hasEnded(); }), qPrintable(holder->name));
         const int status = holder->program->waitForStatus();
         QVERIFY2(status == 79,
                  qPrintable(u"%1: %2"_s.arg(holder->name).arg(status) + u' '
                             + QString::fromUtf8(holder->program->errors())));
+        if (holder->lifeline.bytes() == 0 || holder->expiry == 0ns)
+            continue; // its lock was lost before
+        QVERIFY2(eventually([&] { return holder->lifeline.hasEnded(); }), qPrintable(holder->name));
         const nanoseconds rest = holder->expiry - holder->lifeline.lastBeat();
         QVERIFY2(rest > 0ns,
                  qPrintable(u"%1 outlived its lock by %2 us"_s.arg(holder->name).arg(-rest.count() / 1000)));
         m_leastRest = std::min(m_leastRest, rest);
+        ++m_lives;
         const QByteArray errors = holder->program->errors();
         QVERIFY2(errors.contains("was not renewed in time") && errors.contains("; the command "), errors.constData());
         QVERIFY2(errors.count('\n') <= 2, errors.constData()); // at risk, and lost
