@@ -11,6 +11,22 @@ using namespace Qt::StringLiterals;
 
 namespace QDistLock {
 
+namespace {
+
+void pass(const std::vector<MasterConfirmation::Verdict> &verdicts, const QString &problem)
+{
+    for (const auto &verdict : verdicts)
+        verdict(problem);
+}
+
+} // namespace
+
+MasterConfirmation::MasterConfirmation(QtRedis::SentinelWatch *watch)
+    : m_watch(watch)
+{
+    connect(watch, &QtRedis::SentinelWatch::masterChanged, this, &MasterConfirmation::masterChanged);
+}
+
 LockEngine::Completion MasterConfirmation::of(LockEngine::Completion completion)
 {
     return [this, completion = std::move(completion)](const EngineReply &reply) {
@@ -36,10 +52,21 @@ void MasterConfirmation::ask(Verdict verdict)
     QMetaObject::invokeMethod(
             this,
             [this] {
-                m_watch->confirm([verdicts = std::exchange(m_asking, {})](const QString &problem) {
-                    for (const auto &verdict : verdicts)
-                        verdict(problem);
-                });
+                if (!m_asking.empty())
+                    m_watch->confirm([verdicts = std::exchange(m_asking, {})](const QString &problem) {
+                        pass(verdicts, problem);
+                    });
+            },
+            Qt::QueuedConnection);
+}
+
+// The question would be about the new master, which has said none of this.
+void MasterConfirmation::masterChanged()
+{
+    QMetaObject::invokeMethod(
+            this,
+            [verdicts = std::exchange(m_asking, {})] {
+                pass(verdicts, u"the Sentinels have reported another one meanwhile"_s);
             },
             Qt::QueuedConnection);
 }

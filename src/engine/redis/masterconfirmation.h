@@ -28,10 +28,7 @@ class MasterConfirmation : public QObject
     Q_OBJECT
 public:
     /// \a watch outlives this.
-    explicit MasterConfirmation(QtRedis::SentinelWatch *watch)
-        : m_watch(watch)
-    {
-    }
+    explicit MasterConfirmation(QtRedis::SentinelWatch *watch);
 
     /// Passes Granted and Done to \a completion only after the Sentinels were asked; Failed if they do not agree.
     LockEngine::Completion of(LockEngine::Completion completion);
@@ -41,6 +38,8 @@ public:
     void ask(Verdict verdict);
 
 private:
+    void masterChanged();
+
     QtRedis::SentinelWatch *const m_watch;
     std::vector<Verdict> m_asking; ///< in this event loop turn
 };

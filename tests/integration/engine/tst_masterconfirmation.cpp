@@ -3,12 +3,18 @@
 
 // What a master says counts only if the Sentinels confirm that it is the master.
 
-#include "support/locktesting.h"
+#include "engine/redis/masterconfirmation.h"
+
+#include "redis/topology/sentinelwatch.h"
 
 #include "support/fakesentinel.h"
+#include "support/locktesting.h"
+#include "support/redistesting.h"
 
+#include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 using namespace Qt::StringLiterals;
@@ -72,6 +78,7 @@ private Q_SLOTS:
     void renewalNeedsAMajority();
     void confirmOff();
     void locksShareAQuestion();
+    void masterChangesBeforeTheQuestion();
 };
 
 /// The Sentinels agreed until just now: that proves nothing.
@@ -176,6 +183,37 @@ void tst_MasterConfirmation::locksShareAQuestion()
             [&] { return std::all_of(locks.begin(), locks.end(), [](const auto &lock) { return lock->isHeld(); }); }));
     // Their replies arrive in several reads.
     QVERIFY2(service.questions() - before < 300, QByteArray::number(service.questions() - before).constData());
+}
+
+/// What the former master said does not count because the Sentinels name the new one.
+void tst_MasterConfirmation::masterChangesBeforeTheQuestion()
+{
+    Service service;
+    QtRedis::SentinelWatch watch(RedisTesting::serverUrl(service.url()));
+    watch.setNeeded([] { return true; });
+    watch.open();
+    QVERIFY(eventually([&] { return watch.master().has_value(); }));
+    QtRedis::SentinelWatch::Master former = *watch.master();
+
+    std::optional<QDistLock::EngineReply::Status> status;
+    QDistLock::LockEngine::Completion renewal;
+    // In the same turn of the event loop, before the change is known.
+    connect(&watch, &QtRedis::SentinelWatch::masterChanged, this, [&] {
+        QDistLock::EngineReply done;
+        done.status = QDistLock::EngineReply::Done;
+        renewal(done);
+    });
+    QDistLock::MasterConfirmation confirmation(&watch);
+    renewal = confirmation.of([&](const QDistLock::EngineReply &reply) { status = reply.status; });
+    for (const auto &sentinel : service.sentinels) {
+        FakeSentinel::View view = sentinel->view();
+        view.epoch = former.epoch + 1;
+        sentinel->setView(view);
+    }
+    watch.askAgain();
+    QVERIFY(eventually([&] { return status.has_value(); }));
+    QVERIFY(!watch.master()->isSame(former));
+    QCOMPARE(*status, QDistLock::EngineReply::Failed);
 }
 
 QTEST_GUILESS_MAIN(tst_MasterConfirmation)
