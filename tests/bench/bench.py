@@ -24,7 +24,9 @@ from cases.flood import FloodCase
 from cases.held import HeldCase
 from cases.lost import LostCase
 from cases.pairs import PairsCase
+from cases.replicas import ReplicasCase
 from cases.scoped import ScopedCase
+from cases.sentinel import SentinelCase
 from cases.startup import StartUpCase
 from cases.waiters import WaitersCase
 from contenders import HIREDIS, QT, REDIS_PY, REDIS_SEMAPHORE, REDLOCK, UNFAIR, Contenders
@@ -73,6 +75,8 @@ def all_cases():
         HeldCase(10000, targets=True),
         HeldCase(100000, targets=False),
         LostCase(),
+        SentinelCase(),
+        ReplicasCase(),
         FloodCase(),
         StartUpCase(),
         CommandLineCase(),

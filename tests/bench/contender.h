@@ -67,6 +67,10 @@ std::unique_ptr<Contender> makeLibraryWaiters(const Setup &setup);
 std::unique_ptr<Contender> makeLibraryHeld(const Setup &setup);
 /// Different locks, held until their keys are deleted.
 std::unique_ptr<Contender> makeLibraryLost(const Setup &setup);
+/// Locks held over fail-overs.
+std::unique_ptr<Contender> makeLibrarySentinel(const Setup &setup);
+/// One lock, beside another one for which a replica is missing.
+std::unique_ptr<Contender> makeLibraryBesideWait(const Setup &setup);
 /// One lock that another client holds, and a flood of calls that need it.
 std::unique_ptr<Contender> makeLibraryFlood(const Setup &setup);
 /// One lock for a scope, one scope after the other.

@@ -68,10 +68,11 @@ class Contenders:
         return sum(found, [])
 
     def command(self, name, kind, url, clients=1, locks=1, lease=30000, work=0, pause=0):
-        """kind: pairs, times, send, receive, contended, waiters, held, lost, scoped, reentry, flood."""
+        """kind: pairs, times, send, receive, contended, waiters, held, lost, scoped, reentry, flood, sentinel,
+        beside-wait."""
         where = ["--server", url, "--clients", str(clients), "--locks", str(locks)]
         if name == REDIS_PY:
-            return [self.python, os.path.join(FOLDER, "peers", "redispy.py"), *where, kind]
+            return [self.python, os.path.join(FOLDER, "peers", "redispy.py"), *where, "--lease", str(lease), kind]
         if name in (REDIS_SEMAPHORE, REDLOCK):
             script = os.path.join(FOLDER, "peers", "node.js")
             return [self.node, script, *where, name.split()[0], kind]

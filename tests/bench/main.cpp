@@ -91,6 +91,8 @@ int main(int argc, char **argv)
             {u"library-waiters"_s, Bench::makeLibraryWaiters},
             {u"library-held"_s, Bench::makeLibraryHeld},
             {u"library-lost"_s, Bench::makeLibraryLost},
+            {u"library-sentinel"_s, Bench::makeLibrarySentinel},
+            {u"library-beside-wait"_s, Bench::makeLibraryBesideWait},
             {u"library-flood"_s, Bench::makeLibraryFlood},
             {u"library-scoped"_s, Bench::makeLibraryScoped},
             {u"library-reentry"_s, Bench::makeLibraryReentry},
