@@ -265,9 +265,9 @@ void tst_RunLoss::takenAway()
     QFETCH(QByteArray, left);
     QFETCH(QByteArray, text);
     Lifeline lifeline;
-    Program program(setup(&lifeline),
-                    {u"run"_s, u"--lease"_s, u"600ms"_s, u"job"_s, u"-c"_s,
-                     livingScript(u"sleep 100 &"_s, u"sleep 100; true"_s)});
+    Program program(
+            setup(&lifeline),
+            {u"run"_s, u"--lease"_s, u"2s"_s, u"job"_s, u"-c"_s, livingScript(u"sleep 100 &"_s, u"sleep 100; true"_s)});
     QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
     if (command.isEmpty())
         QCOMPARE(run(setup(), {u"release"_s, u"job"_s, u"--force"_s, u"--yes"_s}).status, 0);
@@ -300,9 +300,8 @@ void tst_RunLoss::takenAwayFromStubbornChild()
 void tst_RunLoss::oneOfSeveral()
 {
     Lifeline lifeline;
-    Program program(
-            setup(&lifeline),
-            {u"run"_s, u"--lease"_s, u"600ms"_s, u"a,b"_s, u"-c"_s, livingScript(QString(), u"exec sleep 100"_s)});
+    Program program(setup(&lifeline),
+                    {u"run"_s, u"--lease"_s, u"2s"_s, u"a,b"_s, u"-c"_s, livingScript(QString(), u"exec sleep 100"_s)});
     QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
     m_server->command({"DEL", "lock:b"});
     QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
@@ -315,7 +314,7 @@ void tst_RunLoss::policyKill()
 {
     Lifeline lifeline;
     Program program(setup(&lifeline),
-                    {u"run"_s, u"--lease"_s, u"600ms"_s, u"--on-lost"_s, u"kill"_s, u"job"_s, u"-c"_s,
+                    {u"run"_s, u"--lease"_s, u"2s"_s, u"--on-lost"_s, u"kill"_s, u"job"_s, u"-c"_s,
                      livingScript(u"trap 'echo term' TERM; sleep 100 &"_s, u"wait; sleep 100; true"_s)});
     QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
     m_server->command({"DEL", "lock:job"});
@@ -328,7 +327,7 @@ void tst_RunLoss::policyWarn()
 {
     Lifeline lifeline;
     Program program(setup(&lifeline),
-                    {u"run"_s, u"--lease"_s, u"300ms"_s, u"--on-lost"_s, u"warn"_s, u"job"_s, u"-c"_s,
+                    {u"run"_s, u"--lease"_s, u"1s"_s, u"--on-lost"_s, u"warn"_s, u"job"_s, u"-c"_s,
                      livingScript(QString(), u"cat; echo done"_s)});
     QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
     m_server->pause();
@@ -343,7 +342,7 @@ void tst_RunLoss::policyWarn()
 void tst_RunLoss::lostDescriptor()
 {
     Program program(setup(),
-                    {u"run"_s, u"--lease"_s, u"600ms"_s, u"--on-lost"_s, u"warn"_s, u"job"_s, u"-c"_s,
+                    {u"run"_s, u"--lease"_s, u"2s"_s, u"--on-lost"_s, u"warn"_s, u"job"_s, u"-c"_s,
                      u"echo ready; cat <&$QDISTLOCK_LOST_FD; echo lost"_s});
     QVERIFY(program.waitForOutput("ready\n"));
     m_server->command({"DEL", "lock:job"});
@@ -370,7 +369,7 @@ void tst_RunLoss::lossCommand()
     // Longer than the child lives.
     const bool isKilled = QByteArray(QTest::currentDataTag()).endsWith("kill");
     Program program(setup(&lifeline),
-                    {u"run"_s, u"--lease"_s, u"600ms"_s, u"--on-lost"_s, isKilled ? u"kill"_s : u"term"_s,
+                    {u"run"_s, u"--lease"_s, u"2s"_s, u"--on-lost"_s, isKilled ? u"kill"_s : u"term"_s,
                      u"--on-lost-exec"_s, u"sleep 0.3; echo \"$QDISTLOCK_NAME $QDISTLOCK_LOST\""_s, u"job"_s, u"-c"_s,
                      livingScript(QString(), u"exec sleep 100"_s)});
     QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
