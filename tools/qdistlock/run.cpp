@@ -344,6 +344,11 @@ void Runner::deadlineChanged()
 {
     if (m_phase != Running || !mayKill())
         return;
+    // This renewal was noticed too late, on a machine under load: the guardian, which does not know it, kills the child.
+    if (m_killTimer.moment() <= presentMoment()) {
+        killAll();
+        return;
+    }
     const Moment deadline = m_locks.deadline();
     // A lock that was handed over has a short lease until its first renewal.
     const nanoseconds rest = std::max<nanoseconds>(0ns, deadline - presentMoment());
