@@ -332,7 +332,10 @@ void Connection::Private::handshakeError(Step step, const Reply &reply)
                      : u"a password was given but the server has none set; leave "
                        "it out of the URL and QDISTLOCK_PASSWORD"_s);
     } else if (code == "WRONGPASS") {
-        const QString advice = server.isSentinel ? u"; check "_s + passwordSource() : QString();
+        const QString advice = server.isSentinel ? u"; check "_s + passwordSource()
+                : server.service.isEmpty()
+                ? QString()
+                : u"; give all servers of \"%1\" the same users and passwords"_s.arg(server.service);
         lose(Failure::Authentication, u"the server refuses user name or password (\"WRONGPASS\")"_s + advice);
     } else if (step == Auth && !isPassing(code) && code != "NOPERM") {
         lose(Failure::Authentication,

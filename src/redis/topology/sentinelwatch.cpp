@@ -49,6 +49,13 @@ std::optional<Endpoint> parseEndpoint(const QByteArray &host, const QByteArray &
     return Endpoint{QString::fromUtf8(host), number};
 }
 
+/// Its error, without the full stop.
+QString clauseOf(const Connection &connection)
+{
+    const QString text = connection.errorString();
+    return text.endsWith(u'.') ? text.chopped(1) : text;
+}
+
 /// The names and values that a Sentinel returns for one server.
 using Fields = QHash<QByteArray, QByteArray>;
 
@@ -182,10 +189,7 @@ void SentinelWatch::Private::add(const Endpoint &endpoint)
             ask(sentinel);
     });
     QObject::connect(connection, &Connection::failed, q, [this, sentinel] {
-        QString problem = sentinel->connection.errorString();
-        if (problem.endsWith(u'.'))
-            problem.chop(1);
-        answered(sentinel, {Answer::Failed, {}, sentinel->connection.failure(), problem});
+        answered(sentinel, {Answer::Failed, {}, sentinel->connection.failure(), clauseOf(sentinel->connection)});
     });
 }
 
@@ -295,6 +299,8 @@ SentinelWatch::Private::Answer SentinelWatch::Private::failedAnswer(const Sentin
     const auto failed = [](Failure why, const QString &problem) { return Answer{Answer::Failed, {}, why, problem}; };
     const ServerUrl &server = sentinel.connection.server();
     const QString name = server.endpoint().toString();
+    if (result.failure == Failure::Protocol && sentinel.connection.failure() == Failure::Protocol)
+        return failed(Failure::Protocol, clauseOf(sentinel.connection));
     if (result.outcome != CommandResult::Replied)
         return failed(result.failure, u"the Sentinel %1 did not answer"_s.arg(name));
     const QString said = server.shown(result.reply.text);
