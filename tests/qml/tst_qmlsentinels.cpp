@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// The QML element DistributedLock with the URL of a service of Sentinels.
+
+#include "qmltesting.h"
+
+#include "support/sentinelset.h"
+
+#include <QDistLock/DistributedLock>
+#include <QDistLock/LockRegistry>
+
+#include <QtQml/qqmlcomponent.h>
+#include <QtQml/qqmlengine.h>
+#include <QtTest/qsignalspy.h>
+#include <QtTest/qtest.h>
+
+#include <memory>
+
+using namespace Qt::StringLiterals;
+
+using namespace QDistLock;
+using QmlTesting::Patience;
+using Support::SentinelSet;
+
+class TestQmlSentinels : public QObject
+{
+    Q_OBJECT
+
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+    void cleanupTestCase() { m_set.reset(); }
+
+    void heldOverAFailOver();
+    void errorsAreShown_data();
+    void errorsAreShown();
+    void replicasFromTheDefaults();
+
+private:
+    /// A DistributedLock { } in QML with these properties.
+    std::unique_ptr<DistributedLock> create(const QString &server, const QByteArray &properties);
+
+    QQmlEngine m_engine;
+    std::unique_ptr<SentinelSet> m_set;
+};
+
+void TestQmlSentinels::initTestCase()
+{
+    m_engine.addImportPath(QStringLiteral(QML_MODULE_DIR));
+    SentinelSet::Options options;
+    options.replicas = 1;
+    options.downAfter = std::chrono::minutes(10); // replaced only on request
+    m_set = std::make_unique<SentinelSet>(options);
+    QVERIFY2(m_set->start(), qPrintable(m_set->errorString()));
+}
+
+void TestQmlSentinels::init()
+{
+    qputenv("QDISTLOCK_SENTINEL_PASSWORD", "sentinels");
+}
+
+std::unique_ptr<DistributedLock> TestQmlSentinels::create(const QString &server, const QByteArray &properties)
+{
+    QQmlComponent component(&m_engine);
+    component.setData("import QtQml\nimport QDistLock\nDistributedLock { name: \"job\"; server: \"" + server.toUtf8()
+                              + "\"; " + properties + " }",
+                      QUrl());
+    std::unique_ptr<QObject> root(component.create());
+    if (!root)
+        qWarning().noquote() << component.errorString();
+    return std::unique_ptr<DistributedLock>(qobject_cast<DistributedLock *>(root.release()));
+}
+
+void TestQmlSentinels::heldOverAFailOver()
+{
+    const auto lock = create(m_set->url().toString(), "active: true; lease: 60000");
+    QVERIFY(lock);
+    const QSignalSpy lost(lock.get(), &DistributedLock::lost);
+    const QSignalSpy renewed(lock.get(), &DistributedLock::renewed);
+    QTRY_VERIFY2_WITH_TIMEOUT(lock->isHeld(), qPrintable(lock->errorString()), Patience);
+    const quint16 old = m_set->masterPort();
+    const QByteArray token = m_set->master().get("lock:job");
+    QCOMPARE(m_set->master().command({"WAIT", "1", "30000"}, std::chrono::seconds(40)), QVariant(1LL));
+    bool isRequested = false; // QTRY_VERIFY asks once more in the end
+    QTRY_VERIFY_WITH_TIMEOUT(isRequested || (isRequested = m_set->failOver()), Patience);
+    QTRY_VERIFY_WITH_TIMEOUT(m_set->hasSwitchedFrom(old) && m_set->isHealthy(), Patience);
+    QTRY_VERIFY2_WITH_TIMEOUT(!renewed.isEmpty(), qPrintable(lock->errorString()), Patience);
+    QVERIFY(lock->isHeld() && lost.isEmpty());
+    QCOMPARE(m_set->master().get("lock:job"), token);
+    lock->setProperty("active", false);
+    QTRY_VERIFY_WITH_TIMEOUT(!m_set->master().exists("lock:job"), Patience);
+}
+
+void TestQmlSentinels::errorsAreShown_data()
+{
+    QTest::addColumn<QString>("kind");
+    QTest::addColumn<DistributedLock::Error>("error");
+    QTest::addColumn<QString>("text");
+    QTest::newRow("unknown service") << u"service"_s << DistributedLock::ServerError
+                                     << u"knows no service \"another\"; check the name in the URL"_s;
+    QTest::newRow("password of the Sentinels")
+            << u"password"_s << DistributedLock::AuthenticationError << u"check QDISTLOCK_SENTINEL_PASSWORD"_s;
+    QTest::newRow("list of hosts") << u"list"_s << DistributedLock::OptionsError
+                                   << u"did you mean redis+sentinel://a:1/mymaster?node=b:2?"_s;
+}
+
+void TestQmlSentinels::errorsAreShown()
+{
+    QFETCH(QString, kind);
+    QFETCH(DistributedLock::Error, error);
+    QFETCH(QString, text);
+    QUrl url = m_set->url(u"confirm=off"_s); // another registry than that of the other tests
+    if (kind == u"service")
+        url.setPath(u"/another"_s);
+    else if (kind == u"password")
+        qputenv("QDISTLOCK_SENTINEL_PASSWORD", "c4n4ry");
+    const auto lock = create(kind == u"list" ? u"redis+sentinel://a:1,b:2/mymaster"_s : url.toString(), "active: true");
+    QVERIFY(lock);
+    QTRY_VERIFY2_WITH_TIMEOUT(lock->error() == error, qPrintable(lock->errorString()), Patience);
+    QVERIFY2(lock->property("errorString").toString().contains(text), qPrintable(lock->errorString()));
+    QVERIFY(!lock->isHeld());
+}
+
+/// minReplicas is no property: an application sets it for all locks of a server.
+void TestQmlSentinels::replicasFromTheDefaults()
+{
+    LockRegistry *const registry = LockRegistry::instance(m_set->url());
+    registry->setDefaults(LockOptions().withMinReplicas(1));
+    const auto lock = create(m_set->url().toString(), "active: true");
+    QVERIFY(lock);
+    QTRY_VERIFY2_WITH_TIMEOUT(lock->isHeld(), qPrintable(lock->errorString()), Patience);
+    QCOMPARE(lock->options().minReplicas, 1);
+    QVERIFY(m_set->server(0).exists("lock:job") && m_set->server(1).exists("lock:job"));
+    lock->setProperty("active", false);
+    QTRY_VERIFY_WITH_TIMEOUT(lock->state() == DistributedLock::Unlocked, Patience);
+
+    registry->setDefaults(LockOptions().withMinReplicas(2));
+    const auto second = create(m_set->url().toString(), "active: true");
+    QTRY_COMPARE_WITH_TIMEOUT(second->error(), DistributedLock::ReplicationError, Patience);
+    QVERIFY2(second->property("errorString").toString().contains(u"replica"_s), qPrintable(second->errorString()));
+    registry->setDefaults({});
+}
+
+QTEST_GUILESS_MAIN(TestQmlSentinels)
+
+#include "tst_qmlsentinels.moc"
