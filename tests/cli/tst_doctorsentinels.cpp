@@ -9,6 +9,7 @@
 #include "support/posix.h"
 #include "support/sentinelset.h"
 
+#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qjsonarray.h>
 #include <QtCore/qjsondocument.h>
 #include <QtCore/qjsonobject.h>
@@ -74,6 +75,7 @@ private:
         bool has(const QString &check, const QString &level, const QString &words, const QString &advice = {}) const;
         QString everything() const { return QString::fromUtf8(QJsonDocument(document).toJson()); }
     };
+    static Result runCalmly(const Program::Setup &setup, const QStringList &arguments);
     Report doctor(const QUrl &url, const QStringList &options = {}, const QByteArray &sentinelPassword = "sentinels");
     Program::Setup setup() const
     {
@@ -109,12 +111,24 @@ bool tst_DoctorSentinels::Report::has(const QString &check, const QString &level
     });
 }
 
+/// On a busy machine the Sentinels of the tests, which are in a hurry, lose their connection to the master for a moment,
+/// of which doctor warns: then it is run again.
+Result tst_DoctorSentinels::runCalmly(const Program::Setup &setup, const QStringList &arguments)
+{
+    const QDeadlineTimer end(Patience);
+    for (;;) {
+        const Result result = CliTesting::run(setup, arguments);
+        if (!result.output.contains("; its flags are ") || end.hasExpired())
+            return result;
+    }
+}
+
 tst_DoctorSentinels::Report tst_DoctorSentinels::doctor(const QUrl &url, const QStringList &options,
                                                         const QByteArray &sentinelPassword)
 {
     const Program::Setup setup{url.toEncoded(),
                                {{u"QDISTLOCK_SENTINEL_PASSWORD"_s, QString::fromLatin1(sentinelPassword)}}};
-    const Result result = CliTesting::run(setup, QStringList{u"doctor"_s, u"--json"_s} + options);
+    const Result result = runCalmly(setup, QStringList{u"doctor"_s, u"--json"_s} + options);
     m_json += result.output;
     for (const char *const secret : {":masters", "c4n4ry"}) {
         if (result.output.contains(secret) || result.errors.contains(secret))
@@ -198,7 +212,7 @@ void tst_DoctorSentinels::healthy()
 
 void tst_DoctorSentinels::text()
 {
-    const Result result = run({u"doctor"_s});
+    const Result result = runCalmly(setup(), {u"doctor"_s});
     QCOMPARE(result.status, 1);
     for (const char *const line : {"ok   url: redis+sentinel://127.0.0.1:", "\nok   sentinel: 127.0.0.1:",
                                    "\nok   majority: 3 of 3 ", "\nok   announced: ", "\ninfo replica: 127.0.0.1:"})
