@@ -111,8 +111,8 @@ bool tst_DoctorSentinels::Report::has(const QString &check, const QString &level
     });
 }
 
-/// On a busy machine the Sentinels of the tests, which are in a hurry, lose their connection to the master for a moment,
-/// of which doctor warns: then it is run again.
+/// On a busy machine the Sentinels of the tests, which are in a hurry, lose their connection to the master for a
+/// moment, of which doctor warns: then it is run again.
 Result tst_DoctorSentinels::runCalmly(const Program::Setup &setup, const QStringList &arguments)
 {
     const QDeadlineTimer end(Patience);

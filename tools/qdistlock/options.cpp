@@ -46,10 +46,10 @@ const QList<CommandInfo> &commands()
          "that two runs never wait for each other.\n\n"
          "The lock is renewed while CMD runs. If it cannot be renewed, CMD and all processes it has started are "
          "ended before anybody else can get the lock: by SIGTERM first, and by SIGKILL before the lease ends on the "
-         "server. The same happens if qdistlock itself is killed (see --orphan), but then a process that has left CMD's "
-         "process group since the last renewal may be missed; the lock is free when its lease has ended. Signals are "
-         "passed on to CMD. qdistlock show prints the name of CMD, and the process number of qdistlock, as the "
-         "holder.\n\n"
+         "server. The same happens if qdistlock itself is killed (see --orphan), but then a process that has left "
+         "CMD's process group since the last renewal may be missed; the lock is free when its lease has ended. "
+         "Signals are passed on to CMD. qdistlock show prints the name of CMD, and the process number of qdistlock, as "
+         "the holder.\n\n"
          "A machine that is suspended cannot end CMD in time; therefore CMD can pass $QDISTLOCK_FENCE to what it "
          "changes, which then refuses smaller numbers than the greatest it has seen."},
         {Command::Hold, "hold", "NAME[,NAME…]", 1, 1,

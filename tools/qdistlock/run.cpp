@@ -344,7 +344,8 @@ void Runner::deadlineChanged()
 {
     if (m_phase != Running || !mayKill())
         return;
-    // This renewal was noticed too late, on a machine under load: the guardian, which does not know it, kills the child.
+    // This renewal was noticed too late, on a machine under load: the guardian, which does not know it, kills the
+    // child.
     if (m_killTimer.moment() <= presentMoment()) {
         killAll();
         return;
