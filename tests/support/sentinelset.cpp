@@ -237,7 +237,22 @@ bool SentinelSet::isHealthy()
         if (portOf(*server) == port ? !isMaster : !isReplica)
             return false;
     }
+    for (int i = 0; i < int(m_sentinels.size()); ++i) {
+        const Sentinel &sentinel = *m_sentinels[size_t(i)];
+        if (sentinel.process.state() != QProcess::NotRunning && !sentinel.isPaused && !hasSeenReplicas(i))
+            return false;
+    }
     return true;
+}
+
+bool SentinelSet::hasSeenReplicas(int index)
+{
+    const QVariantList replicas = sentinelCommand(index, {"SENTINEL", "REPLICAS", service().toLatin1()}).toList();
+    return replicas.size() == m_options.replicas
+            && std::all_of(replicas.begin(), replicas.end(), [](const QVariant &replica) {
+                   return field(replica, "flags") == "slave" && field(replica, "role-reported") == "slave"
+                           && field(replica, "master-link-status") == "ok";
+               });
 }
 
 QUrl SentinelSet::url(const QString &query, QList<quint16> ports) const
