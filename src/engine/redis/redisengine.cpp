@@ -130,11 +130,12 @@ void RedisEngine::masterChanged()
                                                                                        m_server.service)
             : u"a Sentinel has reported another master of \"%1\", asking for its address"_s.arg(m_server.service);
     m_hasMoved = true;
-    if (m_subscriber)
-        m_subscriber->setServer(server, reason);
+    // First: what the others cause to be sent must not go to the former master.
+    m_lane.setServer(server, reason);
     if (m_replicaLane)
         m_replicaLane->setServer(server, reason);
-    m_lane.setServer(server, reason);
+    if (m_subscriber)
+        m_subscriber->setServer(server, reason);
 }
 
 void RedisEngine::open()

@@ -37,6 +37,7 @@ private Q_SLOTS:
     void listLeavesOutWhatHasGone();
     void thousandsAbandonedAtOnce();
     void abandonOutlivesAReconnect();
+    void formerMasterGetsNothing();
 };
 
 void tst_RedisEngine::batchesShareCommands()
@@ -308,6 +309,32 @@ void tst_RedisEngine::abandonOutlivesAReconnect()
         QCOMPARE(proxy.faultsDone(), 1);
     }
     proxy.closeAll();
+}
+
+/// The former master ends the messages, too; what waiters send because of that must not go there.
+void tst_RedisEngine::formerMasterGetsNothing()
+{
+    Support::RedisServer next(Support::RedisServer::Options::withTcp());
+    QVERIFY(next.start());
+    const auto engine = makeListeningEngine(Sentinel, lockId(u"a"_s));
+    QTRY_VERIFY(m_sentinels.front()->isListenedTo());
+    Replies replies;
+    connect(engine.get(), &LockEngine::wakeableChanged, engine.get(), [&] {
+        // As many as are sent without waiting for more.
+        for (int i = 0; i < 64 && engine->state() == LockEngine::Ready; ++i)
+            engine->acquire(acquireOf(lockId(u"late%1"_s.arg(i)), newToken(*engine), 60s), replies.next());
+    });
+    const Support::FakeSentinel::View before = m_sentinels.front()->view();
+    Support::FakeSentinel::View after = before;
+    after.port = next.port();
+    ++after.epoch;
+    for (const auto &sentinel : m_sentinels)
+        sentinel->setView(after);
+    m_sentinels.front()->reportSwitch(before.port, after.port);
+    QTRY_VERIFY(next.connectedClients() > 0 && engine->state() == LockEngine::Ready);
+    QCOMPARE(m_server->keys("lock:late*"), QList<QByteArray>());
+    for (const auto &sentinel : m_sentinels)
+        sentinel->setView(before);
 }
 
 QTEST_GUILESS_MAIN(tst_RedisEngine)
