@@ -35,16 +35,16 @@ static int holdLock(Servers &servers)
     LockRegistry registry(servers.url());
     DistributedLock lock(&registry, u"report:daily"_s);
     // The lease must be longer than a fail-over: 1.5 × (the Sentinels' down-after-milliseconds + about 3 s).
-    // With minReplicas the lock is acquired, and renewed, only when a replica has it, too: so the new master knows it.
-    lock.setOptions(QDistLock::LockOptions().withLease(9s).withMinReplicas(1));
+    // With minReplicas the lock is acquired, and renewed, only when a replica has it, too. The Sentinels prefer the replica
+    // that has received most, so the new master knows the lock.
+    lock.setOptions(QDistLock::LockOptions().withLease(20s).withMinReplicas(1));
 
     // Another client, which must not get the lock.
     LockRegistry otherRegistry(servers.url());
     DistributedLock other(&otherRegistry, u"report:daily"_s);
 
-    enum { Starting, Holding, MasterKilled, Renewed } stage = Starting;
     qint64 token = 0;
-    qint64 killedAt = 0;
+    qint64 killedAt = 0; // until the lock was renewed after that
     QTimer limit;
     limit.setSingleShot(true);
 
@@ -56,23 +56,22 @@ static int holdLock(Servers &servers)
     });
 
     QObject::connect(&lock, &DistributedLock::acquired, [&] {
-        stage = Holding;
+        QTimer::singleShot(1s, &lock, [&] {
+            killedAt = clock.elapsed();
+            print(u"The master is killed."_s);
+            servers.killMaster();
+        });
         token = lock.fencingToken();
         print(u"Acquired: fencing token %1, a replica has the lock, the lease is %2 ms."_s.arg(token).arg(
                 lock.lease()));
     });
 
     QObject::connect(&lock, &DistributedLock::renewed, [&] {
-        if (stage == Holding) {
-            stage = MasterKilled;
-            killedAt = clock.elapsed();
-            print(u"Renewed. Now the master is killed."_s);
-            servers.killMaster();
-        } else if (stage == MasterKilled) {
-            stage = Renewed;
-            print(u"Renewed at the new master, %1 ms after the old one was killed."_s.arg(clock.elapsed() - killedAt));
-            other.tryAcquire();
-        }
+        if (killedAt == 0)
+            return;
+        print(u"Renewed at the new master, %1 ms after the old one was killed."_s.arg(clock.elapsed() - killedAt));
+        killedAt = 0;
+        other.tryAcquire();
     });
 
     QObject::connect(&servers, &Servers::switched, &lock, [&](quint16 port) {

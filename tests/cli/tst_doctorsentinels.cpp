@@ -27,7 +27,6 @@ namespace {
 
 /// Long enough for a busy machine, and short enough for leases of 30 s.
 constexpr milliseconds DownAfter = 10s;
-constexpr milliseconds NeverDown = 10min;
 /// A fail-over takes seconds, and more on a busy machine.
 constexpr milliseconds Patience = 120s;
 
@@ -465,10 +464,8 @@ void tst_DoctorSentinels::runKeepsItsLockOverAFailOver()
     const QByteArray token = m_set->master().get("lock:nightly");
     QVERIFY(!token.isEmpty());
     QCOMPARE(m_set->master().command({"WAIT", "2", "30000"}, 40s), QVariant(2LL));
-    m_set->setDownAfter(NeverDown);
     QVERIFY(eventually([&] { return m_set->failOver(); }, Patience));
     QVERIFY(eventually([&] { return m_set->hasSwitchedFrom(oldPort) && m_set->isHealthy(); }, Patience));
-    m_set->setDownAfter(DownAfter);
     QCOMPARE(m_set->master().get("lock:nightly"), token);
     const Result busy = run({u"run"_s, u"-n"_s, u"nightly"_s, u"true"_s});
     QVERIFY2(busy.status == 75, busy.errors.constData());

@@ -74,7 +74,7 @@ std::unique_ptr<DistributedLock> TestQmlSentinels::create(const QString &server,
 
 void TestQmlSentinels::heldOverAFailOver()
 {
-    const auto lock = create(m_set->url().toString(), "active: true; lease: 60000");
+    const auto lock = create(m_set->url().toString(), "active: true; lease: 120000");
     QVERIFY(lock);
     const QSignalSpy lost(lock.get(), &DistributedLock::lost);
     const QSignalSpy renewed(lock.get(), &DistributedLock::renewed);
@@ -82,9 +82,11 @@ void TestQmlSentinels::heldOverAFailOver()
     const quint16 old = m_set->masterPort();
     const QByteArray token = m_set->master().get("lock:job");
     QCOMPARE(m_set->master().command({"WAIT", "1", "30000"}, std::chrono::seconds(40)), QVariant(1LL));
-    bool isRequested = false; // QTRY_VERIFY asks once more in the end
+    m_set->setDownAfter(std::chrono::seconds(5)); // else they do not notice that a fail-over was interrupted
+    bool isRequested = false;                     // QTRY_VERIFY asks once more in the end
     QTRY_VERIFY_WITH_TIMEOUT(isRequested || (isRequested = m_set->failOver()), Patience);
-    QTRY_VERIFY_WITH_TIMEOUT(m_set->hasSwitchedFrom(old) && m_set->isHealthy(), Patience);
+    QTRY_VERIFY_WITH_TIMEOUT(m_set->hasSwitchedFrom(old) && m_set->isHealthy(), 3 * Patience);
+    m_set->setDownAfter(std::chrono::minutes(10));
     QTRY_VERIFY2_WITH_TIMEOUT(!renewed.isEmpty(), qPrintable(lock->errorString()), Patience);
     QVERIFY(lock->isHeld() && lost.isEmpty());
     QCOMPARE(m_set->master().get("lock:job"), token);

@@ -264,7 +264,7 @@ void DoctorSentinels::checkMajority(const Sentinel &best)
             QString::number(best.epoch), dissent);
     if (agreeing <= voters / 2 && m_service.confirmsMaster)
         m_report->add(DoctorReport::Failure, u"majority"_s,
-                      text + u": without a majority no renewal counts, so held locks are lost at their deadline"_s,
+                      text + u": without a majority nobody gets a lock, and held locks are lost at their deadline"_s,
                       u"start the other Sentinels, and check that they reach each other and can be reached from here"_s,
                       details);
     else if (agreeing <= voters / 2)

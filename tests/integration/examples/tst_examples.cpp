@@ -332,7 +332,7 @@ void TestExamples::failOver()
     QVERIFY2(!output.contains(u"QProcess"_s), qPrintable(output));
     if (interruptedAt.isEmpty())
         QVERIFY2(hasInOrder(output,
-                            {u"three Sentinels are running"_s, u"Acquired: fencing token"_s, u"the master is killed"_s,
+                            {u"three Sentinels are running"_s, u"Acquired: fencing token"_s, u"The master is killed"_s,
                              u"Renewed at the new master"_s, u"Another client does not get it"_s,
                              u"Still held, with the same fencing token"_s, u"Released"_s})
                          && output.contains(u"+switch-master: the Sentinels have made the server at port "_s),
