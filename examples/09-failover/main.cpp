@@ -35,8 +35,8 @@ static int holdLock(Servers &servers)
     LockRegistry registry(servers.url());
     DistributedLock lock(&registry, u"report:daily"_s);
     // The lease must be longer than a fail-over: 1.5 × (the Sentinels' down-after-milliseconds + about 3 s).
-    // With minReplicas the lock is acquired, and renewed, only when a replica has it, too. The Sentinels prefer the replica
-    // that has received most, so the new master knows the lock.
+    // With minReplicas the lock is acquired, and renewed, only when a replica has it, too. The Sentinels prefer the
+    // replica that has received most, so the new master knows the lock.
     lock.setOptions(QDistLock::LockOptions().withLease(20s).withMinReplicas(1));
 
     // Another client, which must not get the lock.
