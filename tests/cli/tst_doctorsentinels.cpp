@@ -5,6 +5,7 @@
 
 #include "clitest.h"
 
+#include "support/certificates.h"
 #include "support/fakesentinel.h"
 #include "support/posix.h"
 #include "support/sentinelset.h"
@@ -59,6 +60,7 @@ private Q_SLOTS:
     void replicaHasAnotherPassword();
     void noReplicaCanBePromoted();
     void plainUrlShowsReplicas();
+    void tls();
 
     void runKeepsItsLockOverAFailOver();
     void tokenCommands();
@@ -453,6 +455,31 @@ void tst_DoctorSentinels::plainUrlShowsReplicas()
     master.command({"ACL", "DELUSER", "small"});
     QVERIFY2(small.has(u"replicas"_s, u"info"_s, u"2, asynchronous"_s), qPrintable(small.everything()));
     QCOMPARE(small.of(u"replica"_s, u"info"_s).size(), 2);
+}
+
+void tst_DoctorSentinels::tls()
+{
+    const Support::Certificates certificates;
+    QVERIFY2(certificates.isValid(), qPrintable(certificates.errorString()));
+    SentinelSet::Options options;
+    options.replicas = 1;
+    options.downAfter = DownAfter;
+    options.certificates = &certificates;
+    SentinelSet set(options);
+    QVERIFY2(set.start(), qPrintable(set.errorString()));
+    const Report report = doctor(set.url());
+    QVERIFY2(report.status == 1, qPrintable(report.everything()));
+    QCOMPARE(report.of(u"sentinel"_s, u"ok"_s).size(), 3);
+    QVERIFY2(report.has(u"tls"_s, u"ok"_s, u"port %1: the certificate is valid until"_s.arg(set.masterPort())),
+             qPrintable(report.everything()));
+    QVERIFY2(report.has(u"announced"_s, u"ok"_s, u"1 replica can be reached"_s), qPrintable(report.everything()));
+
+    QUrl url = set.url();
+    url.setQuery(u"ca="_s + certificates.otherCa());
+    const Report untrusted = doctor(url);
+    QCOMPARE(untrusted.status, 2);
+    QVERIFY2(untrusted.has(u"sentinel"_s, u"fail"_s, u"certificate is refused"_s, u"ca=, cert= and key="_s),
+             qPrintable(untrusted.everything()));
 }
 
 void tst_DoctorSentinels::runKeepsItsLockOverAFailOver()

@@ -55,6 +55,19 @@ QString reasonOf(const DoctorProbe &probe, milliseconds timeout)
             : probe.errorString();
 }
 
+/// For a Sentinel to which no connection could be made. \a isListed: only other Sentinels know it.
+QString adviceFor(Failure failure, bool isListed)
+{
+    if (failure == Failure::Authentication)
+        return u"all Sentinels of a service need the same user and password"_s;
+    if (failure == Failure::Certificate)
+        return u"check its certificate, its TLS port, and the files ca=, cert= and key= of the URL"_s;
+    if (isListed)
+        return u"other Sentinels list this address: start it there, let it announce one that clients reach (sentinel "
+               "announce-ip), or SENTINEL RESET the others"_s;
+    return u"check that the Sentinel runs and listens there, and that no firewall is between"_s;
+}
+
 QString count(qsizetype number, const QString &one, const QString &many)
 {
     return number == 1 ? u"1 "_s + one : QString::number(number) + u' ' + many;
@@ -107,15 +120,9 @@ void DoctorSentinels::ask(const Endpoint &address, bool isListed)
     if (probe.connectToServer()) {
         askForMaster(&probe, &sentinel, isListed);
     } else if (probe.interruption() == 0) {
-        const bool isLogin = probe.failure() == Failure::Authentication;
-        m_report->add(
-                isLogin ? DoctorReport::Failure : DoctorReport::Warning, u"sentinel"_s, reasonOf(probe, m_timeout),
-                isLogin            ? u"all Sentinels of a service need the same user and password"_s
-                        : isListed ? u"other Sentinels list this address: start it there, let it announce one that "
-                                     "clients reach (sentinel announce-ip), or SENTINEL RESET the others"_s
-                                   : u"check that the Sentinel runs and listens there, and that no firewall is "
-                                     "between"_s,
-                {{u"sentinel"_s, address.toString()}, {u"master"_s, {}}, {u"configEpoch"_s, {}}});
+        m_report->add(QtRedis::isPermanent(probe.failure()) ? DoctorReport::Failure : DoctorReport::Warning,
+                      u"sentinel"_s, reasonOf(probe, m_timeout), adviceFor(probe.failure(), isListed),
+                      {{u"sentinel"_s, address.toString()}, {u"master"_s, {}}, {u"configEpoch"_s, {}}});
     }
     m_interruption = probe.interruption();
 }
