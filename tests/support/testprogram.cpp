@@ -40,7 +40,9 @@ bool TestProgram::waitForEnd(std::chrono::milliseconds timeout)
 
 void TestProgram::sendSignal(int number)
 {
-    ::kill(pid_t(processId()), number);
+    // Without a process, 0 would mean the group of the test itself.
+    if (const qint64 id = processId(); id > 0)
+        ::kill(pid_t(id), number);
 }
 
 } // namespace Support
