@@ -60,8 +60,8 @@ public:
     bool isSwitchingFrom(quint16 port);
     /// All Sentinels that run see the master at one port, other than \a port.
     bool hasSwitchedFrom(quint16 port);
-    /// Each server but the master is a replica of it, and its link is up, as all Sentinels that run have seen. (One that
-    /// has not would demote a replica again that is promoted now.)
+    /// Each server but the master is a replica of it, and its link is up, as all Sentinels that run have seen. (A
+    /// Sentinel that has not would demote a replica again that is promoted now.)
     bool isHealthy();
 
     quint16 sentinelPort(int index) const;
