@@ -102,7 +102,11 @@ public:
         m_output += m_process.readAllStandardOutput();
         return m_output;
     }
-    void signal(int number) { ::kill(pid_t(m_process.processId()), number); }
+    void signal(int number)
+    {
+        if (m_process.state() == QProcess::Running) // to 0, it would go to the test itself
+            ::kill(pid_t(m_process.processId()), number);
+    }
     void kill()
     {
         signal(SIGKILL);
