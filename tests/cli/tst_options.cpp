@@ -308,7 +308,7 @@ void tst_Options::errors_data()
     row("help of two commands", {"help", "run", "show"}, u"one operand too many"_s);
     row("no name", {"run"}, u"qdistlock run: NAME and CMD are missing: which lock"_s);
     row("no name after options", {"run", "-n"}, u"NAME and CMD are missing"_s);
-    row("no name to show", {"show"}, u"qdistlock show: NAME is missing: which lock? write qdistlock show NAME…"_s);
+    row("no name to show", {"show"}, u"qdistlock show: NAME is missing: which lock? Write qdistlock show NAME…"_s);
     row("no shell", {"completion"}, u"the shell is missing; write qdistlock completion bash|zsh|fish"_s);
     row("empty name", {"run", "", "true"}, u"a name is empty"_s);
     row("empty name in a list", {"run", "a,,b", "true"}, u"a name is empty"_s);

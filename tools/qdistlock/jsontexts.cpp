@@ -54,7 +54,7 @@ const QList<JsonObjectText> &jsonObjects()
                "false if it has no connection to the server: it has ended, or has left the lock behind with acquire; "
                "true also if that is not known"}}},
             {"waiter",
-             "Besides, if it waits",
+             "Somebody who waits: the same members, and these",
              {{"position", "its place in the queue; 1 is the next"}, {"waitedMs", "for how long it has waited"}}},
             {"doctor",
              "doctor: one object for all checks",
@@ -72,8 +72,7 @@ const QList<JsonObjectText> &jsonObjects()
               {"sentinel", "with sentinel: host and port of one Sentinel"},
               {"master",
                "with sentinel and majority: host and port of the master that it names, or that most name; null if "
-               "there "
-               "is none"},
+               "there is none"},
               {"configEpoch", "with the same: the config epoch of that master, which rises with each fail-over"},
               {"agreeing", "with majority: how many Sentinels name this master"},
               {"sentinels", "with majority: how many Sentinels there are"},

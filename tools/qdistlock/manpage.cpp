@@ -98,11 +98,12 @@ QString optionItem(const OptionInfo &option)
     return item(syntaxOf(option), text);
 }
 
+/// Their texts as they are: many begin with a word that must not have a capital letter.
 QString items(const QList<Explanation> &rows)
 {
     QString text;
     for (const Explanation &row : rows)
-        text += item(bold(utf8(row.name)), sentence(utf8(row.text)));
+        text += item(bold(utf8(row.name)), utf8(row.text));
     return text;
 }
 
@@ -187,10 +188,12 @@ QByteArray manPage()
                          "allowed."_s);
     text += section(u"EXIT STATUS"_s) + items(exitCodeTexts());
     text += section(u"ENVIRONMENT"_s) + items(environmentTexts());
-    text += section(u"ENVIRONMENT OF THE COMMAND OF RUN"_s) + items(childEnvironmentTexts());
+    text += section(u"ENVIRONMENT OF CMD"_s) + items(childEnvironmentTexts());
 
     text += jsonSection();
-    text += section(u"EXAMPLES"_s) + items(exampleTexts());
+    text += section(u"EXAMPLES"_s);
+    for (const Explanation &example : exampleTexts())
+        text += item(bold(utf8(example.name)), sentence(utf8(example.text)));
     text += section(u"SEE ALSO"_s) + u"\\fBflock\\fR(1), \\fBredis\\-cli\\fR(1)\n"_s;
     return text.toLatin1();
 }

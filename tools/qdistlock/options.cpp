@@ -48,8 +48,8 @@ const QList<CommandInfo> &commands()
          "ended before anybody else can get the lock: by SIGTERM first, and by SIGKILL before the lease ends on the "
          "server. The same happens if qdistlock itself is killed (see --orphan), but then a process that has left "
          "CMD's process group since the last renewal may be missed; the lock is free when its lease has ended. "
-         "Signals are passed on to CMD. qdistlock show prints the name of CMD, and the process number of qdistlock, as "
-         "the holder.\n\n"
+         "Signals are passed on to CMD. qdistlock show prints the name of CMD, and the process number of qdistlock, "
+         "as the holder.\n\n"
          "A machine that is suspended cannot end CMD in time; therefore CMD can pass $QDISTLOCK_FENCE to what it "
          "changes, which then refuses smaller numbers than the greatest it has seen."},
         {Command::Hold, "hold", "NAME[,NAME…]", 1, 1,
@@ -214,8 +214,8 @@ const QList<Explanation> &exitCodeTexts()
             {"70", "internal error"},
             {"75",
              "run, hold, acquire: somebody else holds the lock, or held it for the whole wait (-E changes this "
-             "code); release: somebody else holds it and was left alone, also if the question of --force was not "
-             "answered with y"},
+             "code); release: somebody else holds it and was left alone, also if the question before a lock is taken "
+             "away was not answered with y"},
             {"77", "the server refused the user, the password, the certificate or a right"},
             {"78", "the URL of the server cannot be used"},
             {"79",
@@ -233,7 +233,8 @@ const QList<Explanation> &environmentTexts()
     static const QList<Explanation> table{
             {"QDISTLOCK_URL", "the server, if --server is not given"},
             {"QDISTLOCK_PASSWORD", "its password, if the URL has none"},
-            {"QDISTLOCK_IDENTITY", "if it is none, show and ls do not tell others our host, process and program"},
+            {"QDISTLOCK_IDENTITY",
+             "with the value none, show and ls do not name host, process and program of this command"},
             {"NO_COLOR", "if set and not empty: no colours"},
             {"SHELL", "the shell of run … -c"},
     };
@@ -757,11 +758,11 @@ bool Invocation::Parser::checkOperands()
             ? std::max<qsizetype>(1, result.m_operands.size())
             : row.minimumOperands;
     if (result.m_operands.size() < minimum) {
-        const QString what = *result.m_command == Command::Completion ? u"the shell is missing;"_s
+        const QString what = *result.m_command == Command::Completion ? u"the shell is missing; write"_s
                 : *result.m_command == Command::Run
-                ? u"NAME and CMD are missing: which lock, and what must run under it?"_s
-                : u"NAME is missing: which lock?"_s;
-        return fail(u"%1 write %2 %3"_s.arg(what, result.commandText(), QString::fromUtf8(row.operands)));
+                ? u"NAME and CMD are missing: which lock, and what must run under it? Write"_s
+                : u"NAME is missing: which lock? Write"_s;
+        return fail(u"%1 %2 %3"_s.arg(what, result.commandText(), QString::fromUtf8(row.operands)));
     }
     const bool isListed = *result.m_command == Command::Run || *result.m_command == Command::Hold;
     if (!isListed && row.maximumOperands >= 0 && result.m_operands.size() > row.maximumOperands) {

@@ -344,19 +344,18 @@ void Runner::deadlineChanged()
 {
     if (m_phase != Running || !mayKill())
         return;
-    // This renewal was noticed too late, on a machine under load: the guardian, which does not know it, kills the
-    // child.
-    if (m_killTimer.moment() <= presentMoment()) {
-        killAll();
-        return;
-    }
     const Moment deadline = m_locks.deadline();
     // A lock that was handed over has a short lease until its first renewal.
     const nanoseconds rest = std::max<nanoseconds>(0ns, deadline - presentMoment());
     const nanoseconds lease = std::min<nanoseconds>(rest, m_lease);
     const Moment killAt = deadline - reserveOf(lease);
-    m_killTimer.start(killAt);
     m_guardian->setKillAt(killAt + reserveOf(lease) / 4); // if this process has not done it by then
+    // On a machine under load, or after SIGSTOP, the guardian hears of a renewal too late, and has killed the child.
+    if (m_killTimer.moment() <= presentMoment()) {
+        killAll();
+        return;
+    }
+    m_killTimer.start(killAt);
     if (m_lossPolicy == LossPolicy::Term)
         m_termTimer.start(killAt - std::min<nanoseconds>(lease / 3, m_killAfter));
 }
