@@ -32,6 +32,18 @@ FakeSentinel::FakeSentinel(const View &view)
 {
 }
 
+QByteArray FakeSentinel::id() const
+{
+    const QMutexLocker locker(&m_idMutex);
+    return m_id;
+}
+
+void FakeSentinel::setId(const QByteArray &id)
+{
+    const QMutexLocker locker(&m_idMutex);
+    m_id = id;
+}
+
 void FakeSentinel::setView(const View &view)
 {
     const QMutexLocker locker(&m_mutex);
@@ -114,7 +126,7 @@ QByteArray FakeSentinel::answerToSentinel(const QList<QByteArray> &arguments)
     if (!m_view.error.isEmpty())
         return m_view.error;
     if (subcommand == "MYID")
-        return Resp::encodeBulk(m_id);
+        return Resp::encodeBulk(id());
     if (arguments.value(2) != m_view.service)
         return "-ERR No such master with that name\r\n";
     if (subcommand == "MASTER")

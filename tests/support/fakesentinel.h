@@ -35,7 +35,8 @@ public:
     explicit FakeSentinel(const View &view);
 
     quint16 port() const { return m_server.port(); }
-    QByteArray id() const { return m_id; }
+    QByteArray id() const;
+    void setId(const QByteArray &id);
     FakeServer &server() { return m_server; }
     void setView(const View &view);
     View view() const;
@@ -56,6 +57,7 @@ private:
 
     mutable QMutex m_mutex;
     View m_view;
+    mutable QMutex m_idMutex; ///< may be locked while that of another one is
     QByteArray m_id;
     QSet<int> m_listeners;
     QSet<int> m_unanswered;                   ///< a later answer would be taken for one to an earlier command

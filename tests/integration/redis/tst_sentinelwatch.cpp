@@ -118,6 +118,9 @@ private Q_SLOTS:
     void switchIsFollowed();
     void switchIsReportedBeforeTheEpochIsKnown();
     void answersFromBeforeTheSwitch();
+    void backToAFormerMaster();
+    void otherServicesChangeNothing();
+    void restartedSentinelWithAnotherId();
     void oldNewsChangesNothing();
     void leaderOfAFailOver();
     void answerWithAGreaterEpoch();
@@ -306,6 +309,59 @@ void tst_SentinelWatch::answersFromBeforeTheSwitch()
         f.watch.askAgain();
         return f.port() == B;
     }));
+}
+
+/// A, B and A again, each with a greater epoch, are three masters.
+void tst_SentinelWatch::backToAFormerMaster()
+{
+    Fixture f(view(A, 1), view(A, 1), view(A, 1));
+    QVERIFY(f.waitForPort(A));
+    QVERIFY(f.waitForListeners());
+    for (const qint64 epoch : {2, 3}) {
+        const quint16 from = epoch == 2 ? A : B;
+        const quint16 to = epoch == 2 ? B : A;
+        for (const auto &sentinel : f.sentinels)
+            sentinel->setView(view(to, epoch));
+        f.sentinels[1]->reportSwitch(from, to);
+        QVERIFY(f.waitForPort(to));
+        QCOMPARE(f.watch.master()->epoch, epoch);
+        QVERIFY(f.isConfirmed());
+    }
+    QCOMPARE(f.changes.size(), 5); // A, none, B, none, A
+}
+
+void tst_SentinelWatch::otherServicesChangeNothing()
+{
+    Fixture f(view(A, 1), view(A, 1), view(A, 1));
+    QVERIFY(f.waitForPort(A));
+    QVERIFY(f.waitForListeners());
+    auto other = view(B, 2);
+    for (const char *const service : {"another", "mymaster2", "MYMASTER"}) {
+        other.service = service;
+        f.sentinels[1]->setView(other);
+        f.sentinels[1]->reportSwitch(A, B);
+        f.sentinels[1]->setView(view(A, 1));
+        QVERIFY(!waitFor([&] { return f.port() != A; }, 50ms));
+    }
+    QCOMPARE(f.changes.size(), 1);
+}
+
+/// At the same address: its former id has no vote any more.
+void tst_SentinelWatch::restartedSentinelWithAnotherId()
+{
+    Fixture f(view(A, 1), view(A, 1), view(A, 1));
+    QVERIFY(f.waitForPort(A));
+    QVERIFY(f.isConfirmed());
+    const QByteArray before = f.sentinels[0]->id();
+    f.sentinels[0]->setId("restarted");
+    QVERIFY(f.sentinels[0]->id() != before);
+    f.sentinels[0]->server().closeAll();
+    QVERIFY(f.isConfirmed());
+    auto silent = view(A, 1);
+    silent.isSilent = true;
+    f.sentinels[1]->setView(silent);
+    f.sentinels[2]->setView(silent);
+    QVERIFY(f.isRefused(u"2 of 3 Sentinels are silent"_s));
 }
 
 void tst_SentinelWatch::oldNewsChangesNothing()
