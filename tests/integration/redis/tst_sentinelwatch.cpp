@@ -246,7 +246,7 @@ void tst_SentinelWatch::switchIsFollowed()
     Fixture f(view(A, 1), view(A, 1), view(A, 1));
     QVERIFY(f.waitForPort(A));
     QVERIFY(f.waitForListeners());
-    QVERIFY(waitFor([&] { return f.sentinels[1]->questions() == 2; })); // the second one since it is subscribed to
+    QVERIFY(waitFor([&] { return f.sentinels[1]->questions() >= 2; })); // once since it is subscribed to
     f.sentinels[1]->setView(view(B, 2));                                // the others do not know it yet
     f.sentinels[1]->reportSwitch(A, B);
     QVERIFY(f.waitForPort(B));
