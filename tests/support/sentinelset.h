@@ -13,6 +13,8 @@
 
 namespace Support {
 
+class Certificates;
+
 /*!
     A master, its replicas and their Sentinels, all private and temporary, on free ports of 127.0.0.1. The Sentinels
     work faster than by default: they find each other, and replace a master, within a second or two.
@@ -27,8 +29,10 @@ public:
         int replicas = 2;
         int sentinels = 3;
         std::chrono::milliseconds downAfter{500};
-        QByteArray password = "masters";           ///< of master and replicas; partition() needs one
-        QByteArray sentinelPassword = "sentinels"; ///< of the Sentinels
+        QByteArray password = "masters";            ///< of master and replicas; partition() needs one
+        QByteArray sentinelPassword = "sentinels";  ///< of the Sentinels
+        QList<QByteArray> sentinelUsers;            ///< at the Sentinels, as RedisServer::Options::users
+        const Certificates *certificates = nullptr; ///< not null: everything over TLS, url() with ca=
     };
 
     static QString service() { return QStringLiteral("mymaster"); }
@@ -56,11 +60,11 @@ public:
     bool isSwitchingFrom(quint16 port);
     /// All Sentinels that run see the master at one port, other than \a port.
     bool hasSwitchedFrom(quint16 port);
-    /// Each server but the master is a replica of it, and its link is up, as all Sentinels that run have seen.
-    /// (One that has not would demote a replica again that is promoted now.)
+    /// Each server but the master is a replica of it, and its link is up, as all Sentinels that run have seen. (A
+    /// Sentinel that has not would demote a replica again that is promoted now.)
     bool isHealthy();
 
-    quint16 sentinelPort(int index) const { return m_sentinels[size_t(index)]->port; }
+    quint16 sentinelPort(int index) const;
     void pauseSentinel(int index);
     void resumeSentinel(int index);
     void killSentinel(int index);
@@ -84,11 +88,13 @@ private:
     {
         QProcess process;
         RespClient witness;
-        quint16 port = 0;
+        quint16 port = 0; ///< without TLS
+        quint16 tlsPort = 0;
         bool isPaused = false;
     };
 
     RedisServer::Options serverOptions() const;
+    quint16 portOf(const RedisServer &server) const;
     bool startSentinel(int index);
     bool writeConfig(int index);
     bool isComplete(int index);
