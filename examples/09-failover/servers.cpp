@@ -147,7 +147,7 @@ void Servers::fail(const QString &why)
 
 // Waiting until all of them have found each other
 
-/// Over a connection of its own; \a reply is empty if there is no server.
+/// Opens a connection for this command. \a reply is empty if there is no server.
 void Servers::ask(quint16 port, const QByteArray &command, std::function<void(const QByteArray &reply)> handler)
 {
     auto *const socket = new QTcpSocket(this);

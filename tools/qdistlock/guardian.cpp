@@ -82,8 +82,8 @@ struct Guardian::Process
         pid_t id;
         pid_t group;
     };
-    /// What the guarded process had for descendants at its last renewal. Some of them are not the child's, and once the
-    /// guarded process has ended, nobody can tell whose they were.
+    /// The descendants of the guarded process at its last renewal. Some of them are not the child's, and once the
+    /// guarded process has ended, nobody can tell whose descendants they were.
     std::vector<Member> known = {};
 
     /// -1: no end.

@@ -91,7 +91,7 @@ bool printDetails(const LockInfo &lock, const QList<LockWaiter> &waiters)
         return false;
     const QString holder = holderText(lock);
     bool printed = row(u"holder"_s, holder);
-    // Nothing on the server tells a command that has ended from a program that is dead.
+    // The server does not know whether the command has ended or its program was killed.
     if (lock.held && !isHolderConnected(lock))
         printed = printed
                 && row({}, u"acquired by a command that has ended (qdistlock acquire), or its program is dead"_s);

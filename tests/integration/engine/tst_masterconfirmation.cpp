@@ -185,7 +185,7 @@ void tst_MasterConfirmation::locksShareAQuestion()
     QVERIFY2(service.questions() - before < 300, QByteArray::number(service.questions() - before).constData());
 }
 
-/// What the former master said does not count because the Sentinels name the new one.
+/// A reply of the former master does not count if the Sentinels, asked after it, name the new master.
 void tst_MasterConfirmation::masterChangesBeforeTheQuestion()
 {
     Service service;
