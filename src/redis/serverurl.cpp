@@ -540,18 +540,20 @@ QUrl ServerUrl::normalized(const QUrl &url)
     QList<Endpoint> nodes = server->sentinels;
     std::sort(nodes.begin(), nodes.end());
     QUrl normalized = url; // QUrl has normalized scheme and host
+    QString path;
     if (server->scheme == Unix) {
         normalized.setHost(QLatin1String("")); // unix:/path is unix:///path
-        normalized.setPath(withoutEmptySegments(server->path), QUrl::DecodedMode);
+        path = withoutEmptySegments(server->path);
     } else {
-        QString path = server->service.isEmpty() ? QString() : u'/' + server->service;
+        path = server->service.isEmpty() ? QString() : u'/' + server->service;
         if (server->database != 0)
             path += u'/' + QString::number(server->database);
         if (!nodes.isEmpty() && nodes.first() != server->endpoint())
             normalized.setHost(nodes.first().host, QUrl::DecodedMode);
         normalized.setPort(nodes.isEmpty() ? server->port : nodes.first().port);
-        normalized.setPath(path, QUrl::DecodedMode);
     }
+    // After a user name, an '@' in the path would be taken for the end of a careless password.
+    normalized.setPath(encodedPath(path).replace(u'@', QLatin1String("%40")), QUrl::TolerantMode);
 
     // The password may have come from the environment.
     QString password;

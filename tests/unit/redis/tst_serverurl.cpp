@@ -458,6 +458,8 @@ void tst_ServerUrl::normalized_data()
     row("unix:///run/..a/...", {});
     row("unix:///run/../a", {"unix://///run/../a"}); // run may be a link
     row("unix:///run/%25%3F%23", {});
+    row("unix://u:p@/run/a%40b", {}); // as "a@b", it would be refused
+    row("unix:///run/a%40b", {"unix:///run/a@b"});
     row("redis+sentinel://a:1/s?node=b:26379&node=c:3",
         {"redis+sentinel://c:3/s/0?node=a:1&node=b", "redis+sentinel://B/s/?node=c:3&node=A:1",
          "redis+sentinel://a:1/s?node=c%3A3&node=b:26379&confirm=majority"});
