@@ -608,8 +608,8 @@ void tst_Run::keyOfAnotherType()
 
 void tst_Run::releaseIsNotConfirmed()
 {
-    Program program(setup(), {u"run"_s, u"job"_s, u"-c"_s, u"cat; exit 3"_s});
-    QVERIFY(eventually([this] { return m_server->exists("lock:job"); }));
+    Program program(setup(), {u"run"_s, u"job"_s, u"-c"_s, u"echo started; cat; exit 3"_s});
+    QVERIFY(program.waitForOutput("started\n")); // once the reply to the acquire has arrived
     m_server->pause();
     program.closeWriteChannel();
     const int status = program.waitForStatus();
