@@ -44,6 +44,28 @@ LockEngine::Completion MasterConfirmation::of(LockEngine::Completion completion)
     };
 }
 
+// Not Failed where the Sentinels are merely silent: if this is the master, somebody else may acquire the lock by now,
+// so the holder has to know.
+LockEngine::Completion MasterConfirmation::ofLoss(LockEngine::Completion completion)
+{
+    return [this, completion = std::move(completion)](const EngineReply &reply) {
+        const auto replying = m_watch->master();
+        if ((reply.status != EngineReply::Gone && reply.status != EngineReply::Stolen) || !replying) {
+            completion(reply);
+            return;
+        }
+        ask([this, reply, completion, replying = *replying](const QString &problem) {
+            const auto &master = m_watch->master();
+            const bool isFormer = !problem.isEmpty() && (!master || !master->isSame(replying));
+            EngineReply failed;
+            failed.error = EngineError::passing(DistributedLock::QuorumError,
+                                                u"the server that reported the lock as lost is no longer the master: "_s
+                                                        + problem);
+            completion(isFormer ? failed : reply);
+        });
+    };
+}
+
 void MasterConfirmation::ask(Verdict verdict)
 {
     m_asking.push_back(std::move(verdict));

@@ -32,6 +32,9 @@ public:
 
     /// Passes Granted and Done to \a completion only after the Sentinels were asked; Failed if they do not agree.
     LockEngine::Completion of(LockEngine::Completion completion);
+    /// Passes Gone and Stolen to \a completion only after the Sentinels were asked; Failed if they have named another
+    /// master. A former master that was started again may have lost keys that the master has.
+    LockEngine::Completion ofLoss(LockEngine::Completion completion);
 
     /// An empty \a problem: the master is confirmed.
     using Verdict = std::function<void(const QString &problem)>;

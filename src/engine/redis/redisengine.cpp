@@ -228,7 +228,7 @@ void RedisEngine::renew(const LockId &lock, const QByteArray &token, millisecond
                         Completion completion)
 {
     if (m_confirmation)
-        completion = m_confirmation->of(std::move(completion));
+        completion = m_confirmation->of(m_confirmation->ofLoss(std::move(completion)));
     if (replicas.minimum == 0)
         return m_lane.renew(lock, token, lease, std::move(completion));
     makeReplicaLane();
@@ -238,6 +238,8 @@ void RedisEngine::renew(const LockId &lock, const QByteArray &token, millisecond
 void RedisEngine::release(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
                           Completion completion)
 {
+    if (m_confirmation)
+        completion = m_confirmation->ofLoss(std::move(completion));
     m_lane.release(lock, token, lease, keep, std::move(completion));
 }
 

@@ -45,6 +45,20 @@ struct Service
                 QString::number(sentinels[2]->port()), confirm));
     }
 
+    /// The Sentinels name \a successor from now on, but do not report that. It has the lock that the master has.
+    void failOverUnnoticed(RedisServer *successor)
+    {
+        if (!successor->start())
+            qFatal("%s", qPrintable(successor->errorString()));
+        successor->command({"SET", "lock:job", server.command({"GET", "lock:job"}).toByteArray(), "PX", "30000"});
+        for (auto &sentinel : sentinels) {
+            FakeSentinel::View view = sentinel->view();
+            view.port = successor->port();
+            ++view.epoch;
+            sentinel->setView(view);
+        }
+    }
+
     /// Two of three, so that there is no majority.
     void setSilent(bool isSilent)
     {
@@ -76,6 +90,10 @@ private Q_SLOTS:
     void grantNeedsAMajority();
     void handOverNeedsAMajority();
     void renewalNeedsAMajority();
+    void formerMasterThatLostTheKey_data();
+    void formerMasterThatLostTheKey();
+    void lossIsToldWithoutAMajority_data();
+    void lossIsToldWithoutAMajority();
     void confirmOff();
     void locksShareAQuestion();
     void masterChangesBeforeTheQuestion();
@@ -144,6 +162,67 @@ void tst_MasterConfirmation::renewalNeedsAMajority()
     QVERIFY(eventually([&] { return !spies.lost.isEmpty(); }));
     QCOMPARE(spies.reason(), DistributedLock::LeaseExpired);
     QVERIFY(spies.renewed.isEmpty());
+}
+
+void tst_MasterConfirmation::formerMasterThatLostTheKey_data()
+{
+    QTest::addColumn<bool>("isStolen");
+    QTest::addColumn<bool>("isRenewal");
+    QTest::newRow("renewal, gone") << false << true;
+    QTest::newRow("renewal, stolen") << true << true;
+    QTest::newRow("release, gone") << false << false;
+    QTest::newRow("release, stolen") << true << false;
+}
+
+/// It was killed, and started again without its data: the lock is not lost, because the new master has it.
+void tst_MasterConfirmation::formerMasterThatLostTheKey()
+{
+    QFETCH(bool, isStolen);
+    QFETCH(bool, isRenewal);
+    Service service;
+    LockRegistry registry(service.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(isRenewal ? 3s : 30s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    RedisServer successor{RedisServer::Options::withTcp()};
+    service.failOverUnnoticed(&successor);
+    service.server.command({"DEL", "lock:job"});
+    if (isStolen)
+        service.server.command({"SET", "lock:job", "somebody else's", "PX", "30000"});
+    if (isRenewal) {
+        QVERIFY(eventually([&] { return !spies.renewed.isEmpty() || !spies.lost.isEmpty(); }));
+        QCOMPARE(successor.command({"EXISTS", "lock:job"}), QVariant(1LL));
+        QVERIFY(lock.isHeld());
+    } else {
+        lock.release();
+        QVERIFY(eventually([&] { return !spies.released.isEmpty() || !spies.lost.isEmpty(); }));
+        QCOMPARE(successor.command({"EXISTS", "lock:job"}), QVariant(0LL));
+    }
+    QVERIFY(spies.lost.isEmpty());
+}
+
+void tst_MasterConfirmation::lossIsToldWithoutAMajority_data()
+{
+    QTest::addColumn<bool>("isSilent");
+    QTest::newRow("the Sentinels agree") << false;
+    QTest::newRow("the Sentinels are silent") << true;
+}
+
+/// Somebody else may acquire the lock by now.
+void tst_MasterConfirmation::lossIsToldWithoutAMajority()
+{
+    QFETCH(bool, isSilent);
+    Service service;
+    LockRegistry registry(service.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(3s));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    service.setSilent(isSilent);
+    service.server.command({"DEL", "lock:job"});
+    QVERIFY(eventually([&] { return !spies.lost.isEmpty(); }));
+    QCOMPARE(spies.reason(), DistributedLock::Deleted);
 }
 
 void tst_MasterConfirmation::confirmOff()
