@@ -137,7 +137,7 @@ QByteArray FakeSentinel::answerToSentinel(const QList<QByteArray> &arguments)
 QByteArray FakeSentinel::answerAboutService(const QByteArray &subcommand) const
 {
     if (subcommand == "GET-MASTER-ADDR-BY-NAME") {
-        return "*2\r\n" + Resp::encodeBulk("127.0.0.1")
+        return "*2\r\n" + Resp::encodeBulk(m_view.host)
                 + encodeNumber(m_view.promoted == 0 ? m_view.port : m_view.promoted);
     }
     if (subcommand == "SENTINELS") {
@@ -149,7 +149,7 @@ QByteArray FakeSentinel::answerAboutService(const QByteArray &subcommand) const
         return list;
     }
     const qsizetype others = std::max<qsizetype>(m_view.others, m_view.listed.size());
-    return Resp::encodeCommand({"name", m_view.service, "ip", "127.0.0.1", "port", QByteArray::number(m_view.port),
+    return Resp::encodeCommand({"name", m_view.service, "ip", m_view.host, "port", QByteArray::number(m_view.port),
                                 "flags", m_view.flags, "down-after-milliseconds", QByteArray::number(m_view.downAfter),
                                 "config-epoch", QByteArray::number(m_view.epoch), "num-other-sentinels",
                                 QByteArray::number(others)});

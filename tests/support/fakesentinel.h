@@ -20,7 +20,8 @@ public:
     struct View
     {
         QByteArray service = QByteArrayLiteral("mymaster");
-        quint16 port = 0; ///< of the master, on 127.0.0.1
+        QByteArray host = QByteArrayLiteral("127.0.0.1"); ///< of the master, as it is announced
+        quint16 port = 0;                                 ///< of the master
         qint64 epoch = 0;
         QByteArray flags = QByteArrayLiteral("master");
         quint16 promoted = 0; ///< GET-MASTER-ADDR-BY-NAME returns it instead of `port`, if it is not 0

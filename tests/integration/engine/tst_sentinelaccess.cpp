@@ -11,6 +11,7 @@
 #include "support/sentinelset.h"
 
 #include <QtCore/qfile.h>
+#include <QtNetwork/qtcpsocket.h>
 
 #include <memory>
 
@@ -64,6 +65,8 @@ private Q_SLOTS:
     void tlsProblems();
     void leastRights();
     void missingRight();
+    void announcedAddress_data();
+    void announcedAddress();
     void badInput_data();
     void badInput();
     void newMasterHasAnotherPassword();
@@ -231,6 +234,37 @@ void tst_SentinelAccess::missingRight()
     QVERIFY2(result.text.contains(u"forbids to ask for the master"_s)
                      && result.text.contains(u"allow the commands listed in the README"_s),
              qPrintable(result.text));
+}
+
+void tst_SentinelAccess::announcedAddress_data()
+{
+    QTest::addColumn<QByteArray>("host");
+    QTest::newRow("IPv4") << QByteArray("127.0.0.1");
+    QTest::newRow("IPv6") << QByteArray("::1");
+    QTest::newRow("host name") << QByteArray("localhost"); // resolve-hostnames and announce-hostnames
+}
+
+/// How the Sentinels name the master.
+void tst_SentinelAccess::announcedAddress()
+{
+    QFETCH(QByteArray, host);
+    RedisServer::Options options = RedisServer::Options::withTcp();
+    options.config.append("bind 127.0.0.1 -::1");
+    RedisServer server(options);
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    QTcpSocket probe;
+    probe.connectToHost(QString::fromLatin1(host), server.port());
+    if (!probe.waitForConnected())
+        QSKIP("this machine has no such address");
+    FakeSentinel::View view;
+    view.host = host;
+    view.port = server.port();
+    FakeSentinel sentinel(view);
+
+    const Attempt result = attempt(QUrl(u"redis+sentinel://127.0.0.1:%1/mymaster"_s.arg(sentinel.port())));
+    QVERIFY2(result.isHeld, qPrintable(result.text));
+    QVERIFY2(server.command({"GET", "{lock:job}:fence"}).toLongLong() > 0, qPrintable(result.log));
+    QVERIFY(eventually([&] { return server.command({"EXISTS", "lock:job"}) == QVariant(0LL); }));
 }
 
 void tst_SentinelAccess::badInput_data()
