@@ -11,6 +11,7 @@ import json
 
 MS = 1_000_000
 NEVER = 1 << 62
+CLAIM_TTL = 3000 * MS  # that of constants.lua: a hand-over is believed for this long, then its extension must be confirmed
 TIMER_SLACK = MS  # timers count in milliseconds: a hold may end this long before its deadline
 
 
@@ -81,7 +82,8 @@ class Hold:
         times = [time for time in (self.seen_lost_by, self.lost_at) if time is not None]
         _, _, deadline = self.claims[-1]
         if deadline is None:
-            deadline = self.invoked + lease - margin(lease)
+            at_least = min(lease, CLAIM_TTL)
+            deadline = self.invoked + at_least - margin(at_least)
         early = [time for time in times if time < deadline - TIMER_SLACK]
         return min(early, default=None)
 

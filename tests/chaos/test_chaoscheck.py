@@ -479,6 +479,17 @@ class CheckerTest(unittest.TestCase):
         self.lost_early(394)
         self.assertEqual(self.found(), [])
 
+    def test_maybe_lost_because_a_hand_over_was_not_extended(self):
+        for noticed, sorts in ((3066, ["theft"]), (3067, [])):
+            with self.subTest(noticed):
+                self.story.lines["nemesis"][0]["lease"] = 6000
+                self.story.lines["w1"] = []
+                self.story.process("w1.1")
+                self.story.acquire("w1.1", 10, 100, 101, deadline=False)
+                self.story.look("w1.1", 10, noticed - 1, False, by=noticed)
+                self.story.release("w1.1", 10, 4000, held=False, until=101)
+                self.assertEqual(self.found(), sorts)
+
     def test_lost_before_its_deadline_by_a_fault(self):
         self.story.key_lost(150, 151)
         self.lost_early(393)
