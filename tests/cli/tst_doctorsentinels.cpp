@@ -490,7 +490,7 @@ void tst_DoctorSentinels::runKeepsItsLockOverAFailOver()
     QVERIFY2(fence > 0, program.errors().constData());
     const QByteArray token = m_set->master().get("lock:nightly");
     QVERIFY(!token.isEmpty());
-    QCOMPARE(m_set->master().command({"WAIT", "2", "30000"}, 40s), QVariant(2LL));
+    QVERIFY(m_set->master().waitUntilReplicated(2));
     QVERIFY(eventually([&] { return m_set->failOver(); }, Patience));
     QVERIFY(eventually([&] { return m_set->hasSwitchedFrom(oldPort) && m_set->isHealthy(); }, Patience));
     QCOMPARE(m_set->master().get("lock:nightly"), token);

@@ -446,4 +446,14 @@ bool RedisServer::waitForLog(const QByteArray &text, std::chrono::milliseconds t
     }
 }
 
+bool RedisServer::waitUntilReplicated(int replicas, std::chrono::milliseconds timeout)
+{
+    // From Redis 7.2 on, and in Valkey, WAIT waits only for what its own connection has written. So this one writes
+    // something: a message, which is replicated, and changes no key.
+    look({"PUBLISH", witnessName, "replicated"});
+    const QByteArray count = QByteArray::number(replicas);
+    const QVariant reply = command({"WAIT", count, QByteArray::number(qint64(timeout.count()))}, timeout + lookTimeout);
+    return reply.toLongLong() >= replicas;
+}
+
 } // namespace Support

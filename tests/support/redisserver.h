@@ -116,6 +116,8 @@ public:
     QByteArray log() const;
     /// Waits until the log since start() contains \a text.
     bool waitForLog(const QByteArray &text, std::chrono::milliseconds timeout = std::chrono::seconds(10));
+    /// Waits until that many replicas have all that any client has written so far.
+    bool waitUntilReplicated(int replicas, std::chrono::milliseconds timeout = std::chrono::seconds(60));
 
 private:
     Q_DISABLE_COPY_MOVE(RedisServer)

@@ -117,7 +117,7 @@ void tst_Sentinel::init()
     m_set->heal();
     QVERIFY(eventually([this] { return m_set->hasSwitchedFrom(0) && m_set->isHealthy(); }, 3 * Patience));
     m_set->master().command({"FLUSHALL"});
-    QCOMPARE(m_set->master().command({"WAIT", "2", "30000"}, 40s), QVariant(2LL));
+    QVERIFY(m_set->master().waitUntilReplicated(2));
 }
 
 bool tst_Sentinel::waitForSwitch(quint16 port, milliseconds downAfter)
@@ -168,7 +168,7 @@ void tst_Sentinel::failOver()
             },
             Patience));
     const quint16 oldPort = old.port();
-    QCOMPARE(old.command({"WAIT", "2", "30000"}, 40s), QVariant(2LL));
+    QVERIFY(old.waitUntilReplicated(2));
 
     RespClient sleeper;
     const auto recovery = qScopeGuard([&] { how == u"sleep" ? old.kill() : old.resume(); });
@@ -264,7 +264,7 @@ void tst_Sentinel::oldMasterIsLeftAlone()
     QVERIFY(acquireNow(&replicated));
     RedisServer &old = m_set->master();
     const quint16 oldPort = old.port();
-    QCOMPARE(old.command({"WAIT", "2", "30000"}, 40s), QVariant(2LL));
+    QVERIFY(old.waitUntilReplicated(2));
     // A lock that is acquired and released again and again. The other master may not have its last release.
     DistributedLock busy(&registry, u"busy"_s);
     busy.setOptions(options(3s, LockOptions::Forever));
@@ -311,7 +311,7 @@ void tst_Sentinel::staleSentinel()
     QVERIFY(acquireNow(&held));
     RedisServer &old = m_set->master();
     const quint16 oldPort = old.port();
-    QCOMPARE(old.command({"WAIT", "2", "30000"}, 40s), QVariant(2LL));
+    QVERIFY(old.waitUntilReplicated(2));
     m_set->pauseSentinel(0);
     old.kill();
     QVERIFY(waitForSwitch(oldPort));
@@ -345,7 +345,7 @@ void tst_Sentinel::otherPasswordAtTheNewMaster()
     held.setOptions(options(Lease));
     Spies spies(&held);
     QVERIFY2(acquireNow(&held), qPrintable(held.errorString()));
-    QCOMPARE(m_set->master().command({"WAIT", "2", "30000"}, 40s), QVariant(2LL));
+    QVERIFY(m_set->master().waitUntilReplicated(2));
     QVERIFY(orderFailOver(oldPort));
     QVERIFY(waitForSwitch(oldPort));
     QVERIFY(eventually([&] { return registry.error() == DistributedLock::AuthenticationError; }, Patience));
@@ -443,7 +443,7 @@ void tst_Sentinel::partition()
     QVERIFY(acquireNow(&held));
     RedisServer &old = m_set->master();
     const quint16 oldPort = old.port();
-    QCOMPARE(old.command({"WAIT", "2", "30000"}, 40s), QVariant(2LL));
+    QVERIFY(old.waitUntilReplicated(2));
     second.setBlackHole(true);
     third.setBlackHole(true);
     m_set->partition();
