@@ -124,14 +124,7 @@ bool SentinelSet::start()
         if (!startSentinel(i))
             return false;
     }
-    const auto areComplete = [this] {
-        for (int i = 0; i < m_options.sentinels; ++i) {
-            if (!isComplete(i))
-                return false;
-        }
-        return isHealthy();
-    };
-    if (waitUntil(areComplete))
+    if (waitUntil([this] { return isHealthy(); }))
         return true;
     m_error = u"the Sentinels did not find the servers and each other in time"_s;
     return false;
@@ -218,14 +211,6 @@ bool SentinelSet::restartSentinel(int index)
     return true;
 }
 
-bool SentinelSet::isComplete(int index)
-{
-    const QVariant reply = sentinelCommand(index, {"SENTINEL", "MASTER", service().toLatin1()});
-    return field(reply, "num-slaves").toInt() == m_options.replicas
-            && field(reply, "num-other-sentinels").toInt() == m_options.sentinels - 1
-            && field(reply, "flags") == "master";
-}
-
 bool SentinelSet::isHealthy()
 {
     const quint16 port = masterPort();
@@ -238,11 +223,36 @@ bool SentinelSet::isHealthy()
             return false;
     }
     for (int i = 0; i < int(m_sentinels.size()); ++i) {
-        const Sentinel &sentinel = *m_sentinels[size_t(i)];
-        if (sentinel.process.state() != QProcess::NotRunning && !sentinel.isPaused && !hasSeenReplicas(i))
+        if (isRunning(i) && !hasSeenAll(i))
             return false;
     }
     return true;
+}
+
+bool SentinelSet::isRunning(int index) const
+{
+    const Sentinel &sentinel = *m_sentinels[size_t(index)];
+    return sentinel.process.state() != QProcess::NotRunning && !sentinel.isPaused;
+}
+
+bool SentinelSet::hasSeenAll(int index)
+{
+    const QVariant master = sentinelCommand(index, {"SENTINEL", "MASTER", service().toLatin1()});
+    return field(master, "flags") == "master" && hasSeenReplicas(index) && hasSeenSentinels(index);
+}
+
+bool SentinelSet::hasSeenSentinels(int index)
+{
+    const QVariantList others = sentinelCommand(index, {"SENTINEL", "SENTINELS", service().toLatin1()}).toList();
+    return others.size() == m_options.sentinels - 1
+            && std::all_of(others.begin(), others.end(), [this](const QVariant &other) {
+                   const quint16 port = quint16(field(other, "port").toUInt());
+                   for (int i = 0; i < int(m_sentinels.size()); ++i) {
+                       if (port == sentinelPort(i) && !isRunning(i))
+                           return true; // nothing is expected of it
+                   }
+                   return field(other, "flags") == "sentinel";
+               });
 }
 
 bool SentinelSet::hasSeenReplicas(int index)
@@ -292,8 +302,7 @@ quint16 SentinelSet::masterPort(int index)
 bool SentinelSet::isSwitchingFrom(quint16 port)
 {
     for (int i = 0; i < int(m_sentinels.size()); ++i) {
-        const Sentinel &sentinel = *m_sentinels[size_t(i)];
-        if (sentinel.process.state() == QProcess::NotRunning || sentinel.isPaused)
+        if (!isRunning(i))
             continue;
         const quint16 its = masterPort(i);
         if (its != 0 && its != port)
@@ -306,7 +315,7 @@ bool SentinelSet::hasSwitchedFrom(quint16 port)
 {
     quint16 seen = 0;
     for (int i = 0; i < int(m_sentinels.size()); ++i) {
-        if (m_sentinels[size_t(i)]->process.state() == QProcess::NotRunning || m_sentinels[size_t(i)]->isPaused)
+        if (!isRunning(i))
             continue;
         const QVariant reply = sentinelCommand(i, {"SENTINEL", "MASTER", service().toLatin1()});
         const quint16 its = quint16(field(reply, "port").toUInt());
@@ -350,8 +359,7 @@ void SentinelSet::setDownAfter(milliseconds time)
 {
     const QByteArray text = QByteArray::number(qint64(time.count()));
     for (int i = 0; i < int(m_sentinels.size()); ++i) {
-        const Sentinel &sentinel = *m_sentinels[size_t(i)];
-        if (sentinel.process.state() != QProcess::NotRunning && !sentinel.isPaused)
+        if (isRunning(i))
             sentinelCommand(i, {"SENTINEL", "SET", service().toLatin1(), "down-after-milliseconds", text});
     }
 }
@@ -359,6 +367,26 @@ void SentinelSet::setDownAfter(milliseconds time)
 bool SentinelSet::failOver()
 {
     return sentinelCommand(0, {"SENTINEL", "FAILOVER", service().toLatin1()}).toByteArray() == "OK";
+}
+
+bool SentinelSet::failOverFrom(quint16 port)
+{
+    if (isSwitchingFrom(port))
+        return true;
+    const QVariant master = sentinelCommand(0, {"SENTINEL", "MASTER", service().toLatin1()});
+    if (quint16(field(master, "port").toUInt()) == port && !field(master, "flags").contains("failover_in_progress"))
+        failOver();
+    return false;
+}
+
+void SentinelSet::setCalm(bool on)
+{
+    // A subscription without a message for three of these periods is replaced. 500 ms are those of restartSentinel().
+    const QByteArray period = QByteArray::number(qint64((on ? milliseconds(10min) : milliseconds(500ms)).count()));
+    for (int i = 0; i < int(m_sentinels.size()); ++i) {
+        if (isRunning(i))
+            sentinelCommand(i, {"SENTINEL", "DEBUG", "PUBLISH-PERIOD", period});
+    }
 }
 
 void SentinelSet::lockOut(RedisServer *server, int sentinel)

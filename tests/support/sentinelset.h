@@ -60,8 +60,8 @@ public:
     bool isSwitchingFrom(quint16 port);
     /// All Sentinels that run see the master at one port, other than \a port.
     bool hasSwitchedFrom(quint16 port);
-    /// Each server but the master is a replica of it, and its link is up, as all Sentinels that run have seen. (A
-    /// Sentinel that has not would demote a replica again that is promoted now.)
+    /// Each server but the master is a replica of it, and its link is up. All Sentinels that run have seen that (one
+    /// that has not would demote a replica again that is promoted now), and are connected to all that they know.
     bool isHealthy();
 
     quint16 sentinelPort(int index) const;
@@ -71,8 +71,15 @@ public:
     bool restartSentinel(int index);
     /// Of all Sentinels that run. What they see as down they replace, even if it only waits for a processor.
     void setDownAfter(std::chrono::milliseconds time);
-    /// SENTINEL FAILOVER: replaces a master that runs.
+    /// SENTINEL FAILOVER: replaces a master that runs. False if Sentinel 0 refuses.
     bool failOver();
+    /// Orders a fail-over from the master at \a port, unless one is under way; true once it cannot fail any more. For
+    /// polling: a Sentinel refuses the order while a replica seems to be away, and gives it up if a busy machine
+    /// promotes too slowly.
+    bool failOverFrom(quint16 port);
+    /// Calm Sentinels do not take a connection for dead only because a busy machine has been silent for 1.5 s. In
+    /// return they are slow to put things right after a fail-over.
+    void setCalm(bool on);
     /// Cuts the present master off from all Sentinels, which replace it and cannot demote it. Clients are not affected.
     void hideMaster();
     /// Cuts the present master and Sentinel 0 off from the other servers and Sentinels. Clients are not affected.
@@ -97,8 +104,11 @@ private:
     quint16 portOf(const RedisServer &server) const;
     bool startSentinel(int index);
     bool writeConfig(int index);
-    bool isComplete(int index);
+    bool isRunning(int index) const;
+    /// It knows the master, the other Sentinels and the replicas, and has no doubts about any of them.
+    bool hasSeenAll(int index);
     bool hasSeenReplicas(int index);
+    bool hasSeenSentinels(int index);
     void signal(int index, int number);
     void lockOut(RedisServer *server, int sentinel);
 

@@ -92,10 +92,6 @@ private:
     /// Waits until another than the one at \a port is the master for all Sentinels.
     bool waitForSwitch(quint16 port, milliseconds downAfter = DownAfter);
 
-    /// SENTINEL FAILOVER until another than the one at \a port is promoted: it is refused while a replica seems to be
-    /// away, and given up if a busy machine promotes too slowly.
-    bool orderFailOver(quint16 port);
-
     /// Each test begins with a healthy set.
     std::unique_ptr<SentinelSet> m_set;
 };
@@ -126,16 +122,6 @@ bool tst_Sentinel::waitForSwitch(quint16 port, milliseconds downAfter)
     const bool isSwitching = eventually([&] { return m_set->isSwitchingFrom(port); }, Patience);
     m_set->setDownAfter(NeverDown); // before they take the new master for down, too
     return isSwitching && eventually([&] { return m_set->hasSwitchedFrom(port); }, Patience);
-}
-
-bool tst_Sentinel::orderFailOver(quint16 port)
-{
-    return eventually(
-            [&] {
-                m_set->failOver();
-                return m_set->isSwitchingFrom(port);
-            },
-            Patience);
 }
 
 void tst_Sentinel::failOver_data()
@@ -180,7 +166,7 @@ void tst_Sentinel::failOver()
         QVERIFY(sleeper.connectToTcp(oldPort));
         QVERIFY(sleeper.send("AUTH masters\r\nDEBUG SLEEP 600\r\n"));
     } else {
-        QVERIFY(orderFailOver(oldPort));
+        QVERIFY(eventually([&] { return m_set->failOverFrom(oldPort); }, Patience));
     }
     QVERIFY(waitForSwitch(oldPort));
     QVERIFY(eventually(
@@ -346,7 +332,7 @@ void tst_Sentinel::otherPasswordAtTheNewMaster()
     Spies spies(&held);
     QVERIFY2(acquireNow(&held), qPrintable(held.errorString()));
     QVERIFY(m_set->master().waitUntilReplicated(2));
-    QVERIFY(orderFailOver(oldPort));
+    QVERIFY(eventually([&] { return m_set->failOverFrom(oldPort); }, Patience));
     QVERIFY(waitForSwitch(oldPort));
     QVERIFY(eventually([&] { return registry.error() == DistributedLock::AuthenticationError; }, Patience));
     const QString error = registry.errorString();
