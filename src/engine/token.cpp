@@ -74,6 +74,11 @@ QByteArray Token::clientOf(const QByteArray &token)
     return split(token).client.toByteArray();
 }
 
+bool Token::isOf(const QByteArray &token, const QByteArray &clientId)
+{
+    return token.size() > clientId.size() && token.startsWith(clientId) && token.at(clientId.size()) == ':';
+}
+
 QByteArray Token::connectionOf(const QByteArray &token)
 {
     const QByteArrayView random = split(token).random;

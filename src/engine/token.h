@@ -18,6 +18,8 @@ namespace Token {
 quint64 sequenceOf(const QByteArray &token);
 /// The client id in \a token; empty if \a token was not made by a TokenGenerator.
 QByteArray clientOf(const QByteArray &token);
+/// Whether a client with this id made \a token.
+bool isOf(const QByteArray &token, const QByteArray &clientId);
 /// The number of the connection in \a token; empty if there is none.
 QByteArray connectionOf(const QByteArray &token);
 

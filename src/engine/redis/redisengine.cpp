@@ -203,8 +203,10 @@ void RedisEngine::laneStateChanged()
 
 QByteArray RedisEngine::makeToken()
 {
-    const qint64 connection = m_lane.connectionId();
-    return connection > 0 ? LockEngine::makeToken() + QByteArray::number(connection) : LockEngine::makeToken();
+    QByteArray token = LockEngine::makeToken();
+    if (const qint64 connection = m_lane.connectionId(); connection > 0)
+        token += QByteArray::number(connection);
+    return token;
 }
 
 bool RedisEngine::canBeWoken(const LockId &) const

@@ -3,6 +3,8 @@
 
 #include "engine/redis/rediskeys.h"
 
+#include <algorithm>
+
 using namespace Qt::StringLiterals;
 
 namespace QDistLock {
@@ -21,14 +23,15 @@ bool hasHashTag(const QByteArray &key)
 QByteArray sideKey(const QByteArray &key, QByteArrayView suffix)
 {
     const bool isTagged = hasHashTag(key);
-    QByteArray side;
-    side.reserve(key.size() + suffix.size() + (isTagged ? 0 : 2));
+    // For every command, so it is written in one piece.
+    QByteArray side(key.size() + suffix.size() + (isTagged ? 0 : 2), Qt::Uninitialized);
+    char *end = side.data();
     if (!isTagged)
-        side += '{';
-    side += key;
+        *end++ = '{';
+    end = std::copy(key.begin(), key.end(), end);
     if (!isTagged)
-        side += '}';
-    side += suffix;
+        *end++ = '}';
+    std::copy(suffix.begin(), suffix.end(), end);
     return side;
 }
 

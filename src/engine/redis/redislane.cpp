@@ -107,7 +107,7 @@ void RedisLane::release(const LockId &lock, const QByteArray &token, millisecond
                         LockEngine::Completion completion)
 {
     LockOperation operation{LockOperation::Release, lock, token, lease, std::move(completion), keep};
-    if (Token::clientOf(token) != m_clientId)
+    if (!Token::isOf(token, m_clientId))
         operation.caller = m_clientId;
     enqueue(std::move(operation));
 }

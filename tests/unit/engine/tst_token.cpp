@@ -35,6 +35,9 @@ void tst_Token::tokens()
         QCOMPARE(Token::sequenceOf(token), i);
         QCOMPARE(generator.lastSequence(), i);
         QCOMPARE(Token::clientOf(token), generator.clientId());
+        QVERIFY(Token::isOf(token, generator.clientId()));
+        QVERIFY(!Token::isOf(token, generator.clientId().chopped(1)));
+        QVERIFY(!Token::isOf(generator.clientId(), generator.clientId()));
         QCOMPARE(token.split(':').size(), 3);
         QCOMPARE(token.split(':').at(2).size(), 32); // 128 bits
         QCOMPARE(Token::connectionOf(token), QByteArray());
