@@ -122,10 +122,11 @@ QString annotationText(const QByteArray &method, const RawAnnotation &annotation
 bool agree(const AnnotationOptions &a, const AnnotationOptions &b)
 {
     const auto values = [](const AnnotationOptions &options) {
-        const LockOptions &lock = options.lock;
-        return std::tuple(options.onBusy, options.maxQueued, lock.lease, lock.wait, lock.retryInterval, lock.maxRetries,
-                          lock.autoRenew, lock.fair, lock.minHold, lock.minReplicas, lock.replicaTimeout,
-                          lock.repairMissingTtl);
+        // All of its members: another one does not compile until it is compared, too.
+        const auto &[lease, wait, retryInterval, maxRetries, autoRenew, fair, minHold, keyPrefix, minReplicas,
+                     replicaTimeout, repairMissingTtl] = options.lock;
+        return std::tuple(options.onBusy, options.maxQueued, lease, wait, retryInterval, maxRetries, autoRenew, fair,
+                          minHold, keyPrefix, minReplicas, replicaTimeout, repairMissingTtl);
     };
     return values(a) == values(b);
 }
