@@ -143,9 +143,13 @@ QString shownUrl(const QUrl &url)
     QString shown = invalidSource(url);
     if (!shown.contains(QLatin1String("://")))
         return QString();
-    // The end may be "user:password", with the host forgotten.
-    static const QRegularExpression end(u"[?#]|:(?!//)|[^\\x20-\\x7e]"_s);
-    if (const qsizetype position = shown.indexOf(end); position >= 0)
+    // The end may be "user:password", with the host forgotten. The password may begin with "//".
+    static const QRegularExpression end(u"[?#:]|[^\\x20-\\x7e]"_s);
+    const qsizetype schemeEnd = shown.indexOf(QLatin1String("://"));
+    qsizetype position = shown.indexOf(end);
+    if (position == schemeEnd)
+        position = shown.indexOf(end, schemeEnd + 3);
+    if (position >= 0)
         shown = shown.left(position) + u'…';
     return shown;
 }
