@@ -122,11 +122,12 @@ QString annotationText(const QByteArray &method, const RawAnnotation &annotation
 bool agree(const AnnotationOptions &a, const AnnotationOptions &b)
 {
     const auto values = [](const AnnotationOptions &options) {
-        // All of its members: another one does not compile until it is compared, too.
+        // All of its members: another one does not compile until somebody has looked here. The prefix is part of the
+        // key.
         const auto &[lease, wait, retryInterval, maxRetries, autoRenew, fair, minHold, keyPrefix, minReplicas,
                      replicaTimeout, repairMissingTtl] = options.lock;
         return std::tuple(options.onBusy, options.maxQueued, lease, wait, retryInterval, maxRetries, autoRenew, fair,
-                          minHold, keyPrefix, minReplicas, replicaTimeout, repairMissingTtl);
+                          minHold, minReplicas, replicaTimeout, repairMissingTtl);
     };
     return values(a) == values(b);
 }

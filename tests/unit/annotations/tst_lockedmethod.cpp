@@ -130,6 +130,7 @@ class WrongShop : public Shop
     QDL_LOCKED_METHOD(y, "gr\xfc\xdf")
     QDL_LOCKED_METHOD(agreed, "t", "condition=this.enabled; wait=2s")
     QDL_LOCKED_METHOD(agreed, "t", "condition=this.owner; wait=2000ms")
+    QDL_LOCKED_METHOD(agreed, "k:t", "keyPrefix=loc; wait=2s")
     QDL_LOCKED_METHOD(agreed, "t", "server=memory:other")
     QDL_LOCKED_METHOD(agreed, "t:{id}", "wait=3s")
 public Q_SLOTS:
