@@ -58,8 +58,8 @@ void tst_Reconnect::demoted_data()
 }
 
 /// The master becomes a replica, and the address leads to another master, or to the same one that became master
-/// again. The clock of the clients stands still but for one moment: no lease ends and nobody polls, however slow the
-/// machine is.
+/// again. The test sets the clients' clock forward once, and otherwise it stands still: no lease ends and nobody polls,
+/// however slow the machine is.
 void tst_Reconnect::demoted()
 {
     QFETCH(const bool, anotherServer);

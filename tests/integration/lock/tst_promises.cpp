@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// Promises 1 to 8 of the README, each by its number, against a real server. What the server holds is asked of a foreign
-// client. Promise 9: tests/integration/faults/tst_outages.cpp; promise 10: tst_nestedloops.cpp.
+// Promises 1 to 8 of the README, each by its number, against a real server. A foreign client reads what the server has.
+// Promise 9: tests/integration/faults/tst_outages.cpp; promise 10: tst_nestedloops.cpp.
 
 #include "support/locktesting.h"
 
