@@ -58,13 +58,14 @@ endfunction()
 #     [DEFINITIONS <macro>…]
 #     [ARGUMENTS <argument>…]
 #     [TIMEOUT <seconds>]     default: 120
+#     [PROCESSORS <count>]    it counts as that many tests that run at once; default: 1
 #     [SERIAL]                nothing else runs beside it
 #     [SERIAL_SANITIZED]      the same, under a sanitizer only: its leases are too short for a loaded machine then
 #     [THREADS]               also run under ThreadSanitizer
 # )
 function(qdistlock_add_test name)
     cmake_parse_arguments(PARSE_ARGV 1 arg
-        "SERIAL;SERIAL_SANITIZED;THREADS" "LABEL;TIMEOUT" "SOURCES;LIBRARIES;DEPENDS;DEFINITIONS;ARGUMENTS")
+        "SERIAL;SERIAL_SANITIZED;THREADS" "LABEL;PROCESSORS;TIMEOUT" "SOURCES;LIBRARIES;DEPENDS;DEFINITIONS;ARGUMENTS")
     if(arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "qdistlock_add_test(${name}): unknown arguments: ${arg_UNPARSED_ARGUMENTS}")
     endif()
@@ -79,6 +80,9 @@ function(qdistlock_add_test name)
     endif()
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 120)
+    endif()
+    if(NOT arg_PROCESSORS)
+        set(arg_PROCESSORS 1)
     endif()
 
     qdistlock_add_executable(${name} ${arg_SOURCES})
@@ -110,6 +114,7 @@ function(qdistlock_add_test name)
         LABELS "${labels}"
         TIMEOUT ${arg_TIMEOUT}
         COST ${arg_TIMEOUT} # CTest starts the longest first
+        PROCESSORS ${arg_PROCESSORS}
         RUN_SERIAL ${arg_SERIAL}
         ENVIRONMENT "QT_QPA_PLATFORM=offscreen;QT_QUICK_BACKEND=software;LC_ALL=C.UTF-8"
     )
