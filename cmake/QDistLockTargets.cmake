@@ -81,7 +81,10 @@ function(qdistlock_add_test name)
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 120)
     endif()
-    if(NOT arg_PROCESSORS)
+    set(cost ${arg_TIMEOUT}) # CTest starts the greatest first
+    if(arg_PROCESSORS)
+        math(EXPR cost "1000 * ${arg_PROCESSORS}") # it would wait for free processors until nearly all others have passed
+    else()
         set(arg_PROCESSORS 1)
     endif()
 
@@ -113,7 +116,7 @@ function(qdistlock_add_test name)
     set_tests_properties(${name} PROPERTIES
         LABELS "${labels}"
         TIMEOUT ${arg_TIMEOUT}
-        COST ${arg_TIMEOUT} # CTest starts the longest first
+        COST ${cost}
         PROCESSORS ${arg_PROCESSORS}
         RUN_SERIAL ${arg_SERIAL}
         ENVIRONMENT "QT_QPA_PLATFORM=offscreen;QT_QUICK_BACKEND=software;LC_ALL=C.UTF-8"
