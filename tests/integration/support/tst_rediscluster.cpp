@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// The cluster that other tests trust: its faults are those that their names say.
+
+#include "support/clusterslot.h"
+#include "support/rediscluster.h"
+#include "support/respclient.h"
+
+#include <QtTest/qtest.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace Support;
+using namespace std::chrono_literals;
+
+class tst_RedisCluster : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void slotsAreShared();
+    void slotMoves();
+    void slotIsLeftMoving();
+    void replicaTakesOver_data();
+    void replicaTakesOver();
+    void nodeJoinsAndLeaves();
+
+private:
+    static constexpr auto Key = "{a}x";
+    const int m_slot = clusterSlot(Key);
+    RedisCluster m_cluster;
+};
+
+void tst_RedisCluster::initTestCase()
+{
+    QVERIFY2(m_cluster.start(), qPrintable(m_cluster.errorString()));
+    QCOMPARE(m_cluster.nodeCount(), 6);
+    QVERIFY(m_cluster.isHealthy());
+}
+
+void tst_RedisCluster::slotsAreShared()
+{
+    QCOMPARE(m_cluster.ownerOf(0), 0);
+    QCOMPARE(m_cluster.ownerOf(16383), 2);
+    for (int master = 0; master < 3; ++master)
+        QVERIFY(m_cluster.replicaOf(master) >= 3);
+    RedisServer &owner = m_cluster.serverOf(Key);
+    QCOMPARE(owner.command({"SET", Key, "1"}).toByteArray(), "OK");
+    RedisServer &other = m_cluster.node((m_cluster.indexOfPort(owner.port()) + 1) % 3);
+    QCOMPARE(other.command({"GET", Key}).toByteArray(),
+             "-MOVED " + QByteArray::number(m_slot) + " 127.0.0.1:" + QByteArray::number(owner.port()));
+    QCOMPARE(m_cluster.keys(), QList<QByteArray>{Key});
+    m_cluster.flushAll();
+    QCOMPARE(m_cluster.keys(), QList<QByteArray>{});
+    QCOMPARE(m_cluster.connectedClients(), 0);
+}
+
+void tst_RedisCluster::slotMoves()
+{
+    const int source = m_cluster.ownerOf(m_slot);
+    const int target = (source + 1) % 3;
+    for (const char *key : {"{a}x", "{a}y", "{a}z"})
+        m_cluster.node(source).command({"SET", key, "1"});
+    QVERIFY2(m_cluster.moveSlot(m_slot, target), m_cluster.lastError().constData());
+    QCOMPARE(m_cluster.ownerOf(m_slot), target);
+    QCOMPARE(m_cluster.keys().size(), 3);
+    QCOMPARE(m_cluster.node(target).get(Key), "1");
+    QVERIFY(m_cluster.waitUntilHealthy());
+    QVERIFY2(m_cluster.moveSlot(m_slot, source), m_cluster.lastError().constData());
+    QVERIFY(m_cluster.waitUntilHealthy());
+    QCOMPARE(m_cluster.ownerOf(m_slot), source);
+    m_cluster.flushAll();
+}
+
+void tst_RedisCluster::slotIsLeftMoving()
+{
+    const int source = m_cluster.ownerOf(m_slot);
+    const int target = (source + 1) % 3;
+    RedisServer &server = m_cluster.node(source);
+    server.command({"MSET", "{a}x", "1", "{a}y", "1"});
+    QVERIFY(m_cluster.beginMove(m_slot, target));
+    QVERIFY2(m_cluster.moveKey(Key, target), m_cluster.lastError().constData());
+    QVERIFY(server.command({"GET", Key}).toByteArray().startsWith("-ASK "));
+    QVERIFY(server.command({"MGET", "{a}x", "{a}y"}).toByteArray().startsWith("-TRYAGAIN"));
+    QCOMPARE(server.command({"GET", "{a}y"}).toByteArray(), "1");
+    QCOMPARE(m_cluster.moveKeys(m_slot, target), 1);
+    QCOMPARE(m_cluster.moveKeys(m_slot, target), 0);
+    QVERIFY(m_cluster.endMove(m_slot, target));
+    QVERIFY(m_cluster.waitUntilHealthy());
+    QVERIFY(m_cluster.moveSlot(m_slot, source));
+    QVERIFY(m_cluster.waitUntilHealthy());
+    m_cluster.flushAll();
+}
+
+void tst_RedisCluster::replicaTakesOver_data()
+{
+    QTest::addColumn<QByteArray>("mode");
+    QTest::newRow("failover") << QByteArray();
+    QTest::newRow("force") << QByteArray("FORCE");
+    QTest::newRow("takeover") << QByteArray("TAKEOVER");
+}
+
+void tst_RedisCluster::replicaTakesOver()
+{
+    QFETCH(QByteArray, mode);
+    const int master = m_cluster.ownerOf(m_slot);
+    const int replica = m_cluster.replicaOf(master);
+    QVERIFY(replica >= 0);
+    QVERIFY2(m_cluster.failOver(replica, mode), m_cluster.lastError().constData());
+    QTRY_COMPARE_WITH_TIMEOUT(m_cluster.ownerOf(m_slot), replica, 20'000);
+    QVERIFY(m_cluster.waitUntilHealthy());
+    QCOMPARE(m_cluster.replicaOf(replica), master);
+}
+
+void tst_RedisCluster::nodeJoinsAndLeaves()
+{
+    const int added = m_cluster.addMaster();
+    QVERIFY2(added == 6, qPrintable(m_cluster.errorString()));
+    const int source = m_cluster.ownerOf(m_slot);
+    QVERIFY2(m_cluster.moveSlot(m_slot, added), m_cluster.lastError().constData());
+    QTRY_COMPARE(m_cluster.ownerOf(m_slot), added);
+    QVERIFY2(m_cluster.moveSlot(m_slot, source), m_cluster.lastError().constData());
+    QTRY_COMPARE(m_cluster.ownerOf(m_slot), source);
+    QVERIFY2(m_cluster.removeNode(added), m_cluster.lastError().constData());
+    QVERIFY(m_cluster.waitUntilHealthy());
+}
+
+QTEST_GUILESS_MAIN(tst_RedisCluster)
+#include "tst_rediscluster.moc"
