@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <QtCore/qhashfunctions.h>
 #include <QtCore/qstring.h>
 
 #include <tuple>
@@ -23,6 +24,10 @@ struct Endpoint
     friend bool operator<(const Endpoint &a, const Endpoint &b)
     {
         return std::tie(a.host, a.port) < std::tie(b.host, b.port);
+    }
+    friend size_t qHash(const Endpoint &endpoint, size_t seed = 0)
+    {
+        return qHashMulti(seed, endpoint.host, endpoint.port);
     }
 };
 

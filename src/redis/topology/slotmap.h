@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "redis/endpoint.h"
+#include "redis/reply.h"
+
+#include <QtCore/qbytearrayview.h>
+#include <QtCore/qlist.h>
+#include <QtCore/qset.h>
+
+#include <optional>
+
+namespace QtRedis {
+
+/*!
+    Which master of a Redis Cluster serves which hash slot, and in which config epoch it got the slot: a view with a
+    smaller epoch is older. Thread: a plain value.
+*/
+class SlotMap
+{
+public:
+    static constexpr int SlotCount = 16384;
+    /// The slot of \a key: that of its {hash tag} if it has one.
+    static int slotOf(QByteArrayView key);
+    static bool isSlot(qint64 number) { return number >= 0 && number < SlotCount; }
+
+    /// nullopt if no master is known to serve \a slot.
+    std::optional<Endpoint> ownerOf(int slot) const;
+    qint64 epochOf(int slot) const;
+    /// All masters that serve a slot, sorted.
+    QList<Endpoint> masters() const;
+    int servedSlots() const;
+
+    void setOwner(int slot, const Endpoint &owner, qint64 epoch);
+    /// Takes over each slot of \a view that is not older. A slot whose owner is one of \a suspects, which cannot be
+    /// used at present, is also taken over from an older view: after a cluster was set up again, its epochs are small.
+    /// True if an owner has changed.
+    bool merge(const SlotMap &view, const QSet<Endpoint> &suspects);
+
+private:
+    struct Owner
+    {
+        Endpoint endpoint;
+        qint64 epoch;
+    };
+    /// For each slot an index of m_owners, plus one; 0 = nobody.
+    QList<quint16> m_slots = QList<quint16>(SlotCount, 0);
+    QList<Owner> m_owners;
+};
+
+/// What one node says about its cluster. Thread: a plain value.
+struct ClusterView
+{
+    SlotMap map;
+    QList<Endpoint> nodes;    ///< all that serve slots: masters and replicas
+    QByteArray self;          ///< the node's own id; empty if it does not say
+    QSet<QByteArray> members; ///< ids of all nodes that it knows, itself included; empty if it does not say
+
+    /// \a slots and \a nodes are the replies to CLUSTER SLOTS and CLUSTER NODES of the node at \a asked. If the latter
+    /// is not of the known form, epochs are 0. nullopt if \a slots is not of the known form.
+    static std::optional<ClusterView> parse(const Reply &slots, const Reply &nodes, const Endpoint &asked);
+};
+
+/// An error reply that names the node which must execute a command: "MOVED 3999 127.0.0.1:6381", "ASK …". Thread: a
+/// plain value.
+struct Redirection
+{
+    enum Kind { Moved, Ask };
+    Kind kind = Moved;
+    int slot = 0;
+    Endpoint endpoint;
+
+    /// The reply came from the node at \a from; a redirection without a host means the same host. nullopt if \a error
+    /// is no redirection.
+    static std::optional<Redirection> parse(const QByteArray &error, const Endpoint &from);
+};
+
+} // namespace QtRedis

@@ -1,0 +1,282 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// Slots of keys, what nodes say about their cluster, and redirections.
+
+#include "redis/topology/slotmap.h"
+#include "support/clusterslot.h"
+
+#include <QtCore/qrandom.h>
+#include <QtTest/qtest.h>
+
+using namespace Qt::StringLiterals;
+
+using namespace QtRedis;
+
+namespace {
+
+Reply bulk(const QByteArray &text)
+{
+    Reply reply;
+    reply.type = Reply::Bulk;
+    reply.text = text;
+    return reply;
+}
+
+Reply integer(qint64 number)
+{
+    Reply reply;
+    reply.type = Reply::Integer;
+    reply.integer = number;
+    return reply;
+}
+
+Reply array(const QList<Reply> &elements)
+{
+    Reply reply;
+    reply.type = Reply::Array;
+    reply.elements = elements;
+    return reply;
+}
+
+Reply node(const QByteArray &host, int port, const QByteArray &id)
+{
+    return array({bulk(host), integer(port), bulk(id), array({bulk("hostname"), bulk("a.example")})});
+}
+
+Reply range(int first, int last, const QList<Reply> &nodes)
+{
+    return array(QList<Reply>{integer(first), integer(last)} + nodes);
+}
+
+QByteArray line(const QByteArray &id, const QByteArray &flags, int epoch)
+{
+    return id + " 127.0.0.1:7000@17000 " + flags + " - 0 1680000000000 " + QByteArray::number(epoch)
+            + " connected 0-100\n";
+}
+
+Reply error(const QByteArray &text)
+{
+    Reply reply;
+    reply.type = Reply::Error;
+    reply.text = text;
+    return reply;
+}
+
+const Endpoint Asked{u"10.0.0.9"_s, 7009};
+const Endpoint A{u"10.0.0.1"_s, 7001};
+const Endpoint B{u"10.0.0.2"_s, 7002};
+const Endpoint C{u"::1"_s, 7003};
+
+/// A map whose slots 0 to 9 are at \a owner.
+SlotMap tenSlots(const Endpoint &owner, qint64 epoch)
+{
+    SlotMap map;
+    for (int slot = 0; slot < 10; ++slot)
+        map.setOwner(slot, owner, epoch);
+    return map;
+}
+
+} // namespace
+
+class tst_SlotMap : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void slots_data();
+    void slots();
+    void slotsOfManyKeys();
+    void views();
+    void hostsThatANodeDoesNotKnow();
+    void viewWithoutEpochs();
+    void malformedViews_data();
+    void malformedViews();
+    void mergeKeepsWhatIsNewer();
+    void mergeTakesTheSlotsOfSuspects();
+    void mergeForgetsNobody();
+    void redirections_data();
+    void redirections();
+};
+
+void tst_SlotMap::slots_data()
+{
+    QTest::addColumn<QByteArray>("key");
+    QTest::addColumn<int>("slot");
+    const auto row = [](const QByteArray &key, int slot) { QTest::newRow(key.constData()) << key << slot; };
+    row("123456789", 0x31c3); // from the specification
+    row("foo", 12182);
+    row("{foo}", 12182);
+    row("a{foo}b{bar}", 12182);
+    row("", 0);
+    row("{}foo", 9500);
+    row("foo{}{bar}", 8363);
+    row("foo{{bar}}zap", 4015); // the tag is "{bar"
+    row("{foo", 13308);
+}
+
+void tst_SlotMap::slots()
+{
+    QFETCH(QByteArray, key);
+    QFETCH(int, slot);
+    QCOMPARE(SlotMap::slotOf(key), slot);
+}
+
+void tst_SlotMap::slotsOfManyKeys()
+{
+    QRandomGenerator random(1);
+    const QByteArray letters = "ab{}\xff";
+    for (int i = 0; i < 20'000; ++i) {
+        QByteArray key;
+        for (int size = int(random.bounded(12)); size > 0; --size)
+            key += letters.at(qsizetype(random.bounded(quint32(letters.size()))));
+        if (SlotMap::slotOf(key) != Support::clusterSlot(key))
+            QFAIL(key.toPercentEncoding("{}").constData());
+    }
+}
+
+void tst_SlotMap::views()
+{
+    const Reply slots = array({range(0, 5460, {node("10.0.0.1", 7001, "a"), node("::1", 7003, "c")}),
+                               range(5461, 16383, {node("10.0.0.2", 7002, "b")})});
+    const auto view = ClusterView::parse(
+            slots, bulk(line("a", "master", 7) + line("b", "myself,master", 3) + line("c", "slave", 7)), Asked);
+    QVERIFY(view);
+    QCOMPARE(view->map.ownerOf(0), A);
+    QCOMPARE(view->map.ownerOf(5460), A);
+    QCOMPARE(view->map.ownerOf(5461), B);
+    QCOMPARE(view->map.epochOf(5460), 7);
+    QCOMPARE(view->map.epochOf(16383), 3);
+    QCOMPARE(view->map.masters(), (QList<Endpoint>{A, B}));
+    QCOMPARE(view->map.servedSlots(), 16384);
+    QCOMPARE(view->nodes, (QList<Endpoint>{A, C, B}));
+    QCOMPARE(view->self, "b");
+    QCOMPARE(view->members, (QSet<QByteArray>{"a", "b", "c"}));
+}
+
+void tst_SlotMap::hostsThatANodeDoesNotKnow()
+{
+    Reply nil = node("", 7001, "a");
+    nil.elements[0] = Reply();
+    const auto view = ClusterView::parse(
+            array({range(0, 1, {node("", 7000, "a")}), range(2, 3, {nil}), range(4, 5, {node("?", 7000, "b")}),
+                   range(6, 7, {node("h", 0, "b")}), range(8, 9, {})}),
+            error("NOPERM"), Asked);
+    QVERIFY(view);
+    QCOMPARE(view->map.ownerOf(1), (Endpoint{Asked.host, 7000}));
+    QCOMPARE(view->map.ownerOf(3), (Endpoint{Asked.host, 7001}));
+    QCOMPARE(view->map.ownerOf(5), std::nullopt);
+    QCOMPARE(view->map.ownerOf(7), std::nullopt);
+    QCOMPARE(view->map.ownerOf(9), std::nullopt);
+    QCOMPARE(view->map.servedSlots(), 4);
+}
+
+void tst_SlotMap::viewWithoutEpochs()
+{
+    const auto view = ClusterView::parse(array({range(0, 1, {node("10.0.0.1", 7001, "a")})}), error("NOPERM"), Asked);
+    QVERIFY(view);
+    QCOMPARE(view->map.epochOf(0), 0);
+    QCOMPARE(view->map.epochOf(2), -1);
+    QVERIFY(view->self.isEmpty());
+    QVERIFY(view->members.isEmpty());
+}
+
+void tst_SlotMap::malformedViews_data()
+{
+    QTest::addColumn<int>("first");
+    QTest::addColumn<int>("last");
+    QTest::newRow("negative") << -1 << 5;
+    QTest::newRow("too great") << 0 << 16384;
+}
+
+void tst_SlotMap::malformedViews()
+{
+    QFETCH(int, first);
+    QFETCH(int, last);
+    const Reply one = node("10.0.0.1", 7001, "a");
+    QVERIFY(!ClusterView::parse(array({range(first, last, {one})}), Reply(), Asked));
+    QVERIFY(!ClusterView::parse(array({integer(1)}), Reply(), Asked));
+    QVERIFY(!ClusterView::parse(array({array({integer(1)})}), Reply(), Asked));
+    QVERIFY(!ClusterView::parse(array({array({bulk("0"), bulk("1"), one})}), Reply(), Asked));
+    QVERIFY(!ClusterView::parse(bulk("x"), Reply(), Asked));
+    QVERIFY(ClusterView::parse(array({}), bulk("a b\nc"), Asked));
+    const auto backwards = ClusterView::parse(array({range(9, 3, {one})}), Reply(), Asked);
+    QVERIFY(backwards && backwards->map.servedSlots() == 0);
+}
+
+void tst_SlotMap::mergeKeepsWhatIsNewer()
+{
+    SlotMap map;
+    QVERIFY(map.merge(tenSlots(A, 5), {}));
+    QVERIFY(!map.merge(tenSlots(A, 5), {}));
+    QVERIFY(!map.merge(tenSlots(B, 4), {}));
+    QCOMPARE(map.ownerOf(9), A);
+    QVERIFY(map.merge(tenSlots(B, 6), {}));
+    QCOMPARE(map.ownerOf(9), B);
+    QCOMPARE(map.epochOf(9), 6);
+    QCOMPARE(map.ownerOf(10), std::nullopt);
+    map.setOwner(3, C, 6);
+    QCOMPARE(map.masters(), (QList<Endpoint>{B, C}));
+}
+
+void tst_SlotMap::mergeTakesTheSlotsOfSuspects()
+{
+    SlotMap map = tenSlots(A, 5);
+    map.setOwner(9, C, 5);
+    QVERIFY(map.merge(tenSlots(B, 1), {A}));
+    QCOMPARE(map.ownerOf(0), B);
+    QCOMPARE(map.ownerOf(9), C);
+}
+
+void tst_SlotMap::mergeForgetsNobody()
+{
+    SlotMap map = tenSlots(A, 5);
+    QVERIFY(!map.merge(SlotMap(), {A}));
+    QCOMPARE(map.servedSlots(), 10);
+    // What nobody owns any more takes no room.
+    for (int epoch = 6; epoch < 100'000; epoch += 1000)
+        map.merge(tenSlots(Endpoint{u"h"_s, quint16(epoch % 60'000 + 1)}, epoch), {});
+    QCOMPARE(map.masters().size(), 1);
+}
+
+void tst_SlotMap::redirections_data()
+{
+    QTest::addColumn<QByteArray>("text");
+    QTest::addColumn<bool>("isOne");
+    QTest::addColumn<int>("kind");
+    QTest::addColumn<int>("slot");
+    QTest::addColumn<QString>("endpoint");
+    const auto row = [](const char *text, bool isOne = false, int kind = 0, int slot = 0,
+                        const QString &endpoint = {}) {
+        QTest::newRow(text) << QByteArray(text) << isOne << kind << slot << endpoint;
+    };
+    row("MOVED 3999 127.0.0.1:6381", true, Redirection::Moved, 3999, u"127.0.0.1:6381"_s);
+    row("ASK 16383 node.example:1", true, Redirection::Ask, 16383, u"node.example:1"_s);
+    row("MOVED 0 ::1:6381", true, Redirection::Moved, 0, u"[::1]:6381"_s);
+    row("MOVED 1 :6381", true, Redirection::Moved, 1, u"10.0.0.9:6381"_s);
+    row("MOVED 16384 a:1");
+    row("MOVED -1 a:1");
+    row("MOVED 1 a:0");
+    row("MOVED 1 a:65536");
+    row("MOVED 1 a");
+    row("MOVED 1 ?:1");
+    row("MOVED 1 a:1 b");
+    row("MOVED x a:1");
+    row("TRYAGAIN Multiple keys request during rehashing of slot");
+    row("");
+}
+
+void tst_SlotMap::redirections()
+{
+    QFETCH(QByteArray, text);
+    QFETCH(bool, isOne);
+    const auto found = Redirection::parse(text, Asked);
+    QCOMPARE(found.has_value(), isOne);
+    if (!found)
+        return;
+    QTEST(int(found->kind), "kind");
+    QTEST(found->slot, "slot");
+    QTEST(found->endpoint.toString(), "endpoint");
+}
+
+QTEST_APPLESS_MAIN(tst_SlotMap)
+#include "tst_slotmap.moc"
