@@ -266,12 +266,14 @@ bool RedisCluster::moveKey(const QByteArray &key, int target)
 
 bool RedisCluster::endMove(int slot, int target)
 {
-    // The target first: it tells the others that it owns the slot now, with a new config epoch.
     const int source = ownerOf(slot);
-    bool done = ok(node(target).command({"CLUSTER", "SETSLOT", number(slot), "NODE", id(target)}));
+    // The target first: it tells the others that it owns the slot now, with a new config epoch.
+    if (!ok(node(target).command({"CLUSTER", "SETSLOT", number(slot), "NODE", id(target)})))
+        return false;
+    // A master that has lost its last slot may know already, and be a replica of the target.
     if (source >= 0)
-        done &= ok(node(source).command({"CLUSTER", "SETSLOT", number(slot), "NODE", id(target)}));
-    return done;
+        node(source).command({"CLUSTER", "SETSLOT", number(slot), "NODE", id(target)});
+    return true;
 }
 
 bool RedisCluster::moveSlot(int slot, int target)
