@@ -6,7 +6,9 @@ qdistlock_embed_lua(<target> <file.lua>…)
 
 Adds two generated headers to the target, and generates them again when a .lua file changes:
 
-- "scripts.h" declares `QDistLock::Scripts::acquire` for the file acquire.lua, with its text and SHA1.
+- "scripts.h" declares `QDistLock::Scripts::acquire` for the file acquire.lua, with its text and SHA1. If the script
+  publishes to a client's channel, `QDistLock::Scripts::Sharded::acquire` is the same for a Redis Cluster: it publishes to
+  the client's sharded channel in the slot of the lock's queue, which the script has in the variable `queue`.
 - "engine/protocolconstants.h" has the texts and whole numbers of constants.lua: `CLAIM_TTL` becomes
   `QDistLock::Protocol::ClaimTtl`, a duration if its comment begins with "ms".
 
@@ -44,6 +46,8 @@ cmake_policy(VERSION 3.22)
 set(constants "")
 set(declarations "")
 set(definitions "")
+set(sharded_declarations "")
+set(sharded_definitions "")
 foreach(file IN LISTS FILES)
     cmake_path(GET file STEM name)
     if(NOT name MATCHES "^[a-z][a-z_0-9]*$")
@@ -94,6 +98,14 @@ foreach(file IN LISTS FILES)
     string(SHA1 sha1 "${text}")
     string(APPEND declarations "extern const QtRedis::Script ${name};\n")
     string(APPEND definitions "const QtRedis::Script ${name}{\"${name}\", R\"lua(${text})lua\",\n    \"${sha1}\"};\n\n")
+    string(REGEX REPLACE "'PUBLISH', CHANNELS \\.\\. ([a-zA-Z]+)"
+        "'SPUBLISH', CHANNELS .. \\1 .. ':' .. string.match(queue, '{[^}]+}')" sharded "${text}")
+    if(NOT sharded STREQUAL text)
+        string(SHA1 sha1 "${sharded}")
+        string(APPEND sharded_declarations "extern const QtRedis::Script ${name};\n")
+        string(APPEND sharded_definitions
+            "const QtRedis::Script ${name}{\"${name}\", R\"lua(${sharded})lua\",\n    \"${sha1}\"};\n\n")
+    endif()
 endforeach()
 
 file(MAKE_DIRECTORY "${OUTPUT}/engine")
@@ -106,6 +118,10 @@ file(CONFIGURE OUTPUT "${OUTPUT}/scripts.h" @ONLY NEWLINE_STYLE UNIX CONTENT
 namespace QDistLock::Scripts {
 
 @declarations@
+namespace Sharded {
+
+@sharded_declarations@
+} // namespace Sharded
 } // namespace QDistLock::Scripts
 ")
 file(CONFIGURE OUTPUT "${OUTPUT}/engine/protocolconstants.h" @ONLY NEWLINE_STYLE UNIX CONTENT
@@ -125,7 +141,10 @@ file(CONFIGURE OUTPUT "${OUTPUT}/scripts.cpp" @ONLY NEWLINE_STYLE UNIX CONTENT
 
 namespace QDistLock::Scripts {
 
-@definitions@} // namespace QDistLock::Scripts
+@definitions@namespace Sharded {
+
+@sharded_definitions@} // namespace Sharded
+} // namespace QDistLock::Scripts
 ")
 # file(CONFIGURE) does not write a file that would not change; a new time shows the build that it is up to date.
 file(TOUCH_NOCREATE "${OUTPUT}/scripts.h" "${OUTPUT}/scripts.cpp")

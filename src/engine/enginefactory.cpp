@@ -4,6 +4,7 @@
 #include "engine/enginefactory.h"
 
 #include "engine/memory/memoryengine.h"
+#include "engine/redis/clusterengine.h"
 #include "engine/redis/redisengine.h"
 #include "engine/redis/rediskeys.h"
 
@@ -32,9 +33,9 @@ QString EngineFactory::check(const QUrl &server)
         const bool isNameOnly = server.host().isEmpty() && !server.hasQuery() && !server.hasFragment();
         return isNameOnly ? QString() : u"the server URL must be memory: or memory:name"_s;
     }
-    if (scheme == u"redis+cluster" || scheme == u"redlock") {
-        return u"the server URL's scheme %1 is not supported in this version; use redis, rediss, "
-               "unix, redis+sentinel, rediss+sentinel or memory"_s.arg(scheme);
+    if (scheme == u"redlock") {
+        return u"the server URL's scheme %1 is not supported in this version; use redis, rediss, unix, redis+sentinel, "
+               "rediss+sentinel, redis+cluster, rediss+cluster or memory"_s.arg(scheme);
     }
     QString problem;
     parseRedis(server, &problem);
@@ -48,7 +49,10 @@ std::unique_ptr<LockEngine> EngineFactory::create(const QUrl &server, const Leas
         return std::make_unique<MemoryEngine>(server.path(), clock);
     if (problem.isEmpty()) {
         // Fails where check() did not if QDISTLOCK_PASSWORD has been changed since.
-        if (const auto redis = parseRedis(server, &problem))
+        const auto redis = parseRedis(server, &problem);
+        if (redis && !redis->clusterNodes.isEmpty())
+            return std::make_unique<ClusterEngine>(*redis, clock);
+        if (redis)
             return std::make_unique<RedisEngine>(*redis, clock);
     }
     *error = EngineError::permanent(DistributedLock::OptionsError, problem);

@@ -21,7 +21,7 @@ QUrl normalizedServer(const QUrl &server)
 
 QString lockSpace(const QUrl &normalizedServer)
 {
-    if (QtRedis::ServerUrl::isService(normalizedServer.scheme()))
+    if (QtRedis::ServerUrl::hasNodes(normalizedServer.scheme()))
         return withoutSecrets(normalizedServer).toString(); // with its nodes
     // A unix: URL has its database in the query; elsewhere the query only names certificates.
     const bool isUnix = normalizedServer.scheme() == QLatin1String("unix");

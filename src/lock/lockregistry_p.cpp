@@ -330,8 +330,9 @@ void LockRegistryPrivate::engineStateChanged()
         static const AtExit atExit;
         if (url.scheme().startsWith(QLatin1String("rediss")))
             static const AtExit beforeTls;
-        setError({});
-        if (isOutage())
+        const EngineError engineError = m_engine->error(); // of one of several servers
+        setError(engineError);
+        if (isOutage() && !engineError)
             m_outageEndTimer.start();
     }
     deliverLater([this] {

@@ -117,6 +117,7 @@ public:
 
     void processReadable();
     void endReading();
+    bool isPush(const Reply &reply) const;
     void deliver(Reply &&reply);
     void checkDeadlines();
     void armDeadline(Clock::time_point deadline);
@@ -505,9 +506,19 @@ void Connection::Private::endReading()
     Q_EMIT q->readEnded(); // a slot may destroy this
 }
 
+bool Connection::Private::isPush(const Reply &reply) const
+{
+    if (isMessage(reply))
+        return true;
+    // The reply to SUNSUBSCRIBE, or sent without one: the node of a cluster no longer serves the channel's slot.
+    if (reply.type != Reply::Array || reply.elements.isEmpty() || reply.elements.first().text != "sunsubscribe")
+        return false;
+    return pending.size() <= unwritten || pending.front().name != "SUNSUBSCRIBE";
+}
+
 void Connection::Private::deliver(Reply &&reply)
 {
-    if (pushHandler && isMessage(reply)) {
+    if (pushHandler && isPush(reply)) {
         const auto handler = pushHandler; // outlives a call that replaces it or deletes the connection
         (*handler)(reply);
         return;

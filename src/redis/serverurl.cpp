@@ -26,12 +26,14 @@ const QLatin1String TlsScheme("rediss");
 const QLatin1String UnixScheme("unix");
 const QLatin1String TcpSentinelScheme("redis+sentinel");
 const QLatin1String TlsSentinelScheme("rediss+sentinel");
+const QLatin1String TcpClusterScheme("redis+cluster");
+const QLatin1String TlsClusterScheme("rediss+cluster");
 
 const QString NodeForm = u"host or host:port"_s;
 
 bool isKnownScheme(const QString &scheme)
 {
-    return scheme == TcpScheme || scheme == TlsScheme || scheme == UnixScheme || ServerUrl::isService(scheme);
+    return scheme == TcpScheme || scheme == TlsScheme || scheme == UnixScheme || ServerUrl::hasNodes(scheme);
 }
 
 /*
@@ -184,12 +186,17 @@ QString withoutEmptySegments(const QString &path)
     return result.isEmpty() ? path : result;
 }
 
+int defaultPort(const QString &scheme)
+{
+    return ServerUrl::isService(scheme) ? DefaultSentinelPort : DefaultPort;
+}
+
 /// \a text is decoded. The host is spelt as QUrl spells that of a URL.
-std::optional<Endpoint> parseNode(QString text, QString *problem)
+std::optional<Endpoint> parseNode(const QString &scheme, QString text, QString *problem)
 {
     const QUrl node(QLatin1String("redis://") + text.replace(u'%', QLatin1String("%25")), QUrl::StrictMode);
     const QString host = node.host(QUrl::FullyDecoded);
-    const int port = node.port(DefaultSentinelPort);
+    const int port = node.port(defaultPort(scheme));
     if (text.contains(u'@'))
         *problem = u"has a user name or a password; they stand once, before the first host"_s;
     else if (text.contains(u'/') || text.contains(u'?') || text.contains(u'#'))
@@ -231,6 +238,7 @@ private:
     bool parseUser();
     bool parseAuthority();
     bool parseService();
+    bool parseCluster();
     bool parseSocket();
     bool parseQuery();
     bool addNode(const QString &text);
@@ -239,6 +247,8 @@ private:
     bool failOnUnknownItem(const QString &name, bool hasValue, const QStringList &allowed);
     bool checkSentinelLogin();
     bool isService() const { return ServerUrl::isService(url.scheme()); }
+    bool isCluster() const { return ServerUrl::isCluster(url.scheme()); }
+    bool hasNodes() const { return ServerUrl::hasNodes(url.scheme()); }
 };
 
 bool Parser::parse()
@@ -259,7 +269,7 @@ bool Parser::parseScheme()
     if (!meant.isEmpty())
         return fail(u"it has no scheme; did you mean %1?"_s.arg(meant));
     if (isKnownScheme(url.scheme())) {
-        const bool isTls = url.scheme() == TlsScheme || url.scheme() == TlsSentinelScheme;
+        const bool isTls = url.scheme().startsWith(TlsScheme);
         server.scheme = isTls ? ServerUrl::Tls : url.scheme() == UnixScheme ? ServerUrl::Unix : ServerUrl::Tcp;
         return true;
     }
@@ -282,11 +292,11 @@ bool Parser::parseAll()
         return fail(u"it is empty; expected redis://host:port/db"_s);
     if (!parseScheme())
         return false;
-    if (const QString meant = withoutHostList(invalidSource(url)); !meant.isEmpty() && isService())
+    if (const QString meant = withoutHostList(invalidSource(url)); !meant.isEmpty() && hasNodes())
         return fail(
                 u"it has a list of hosts; the first one stands there, the others are query items; did you mean %1?"_s
                         .arg(meant));
-    if (!url.isValid() && isService() && invalidPart(url).startsWith(QLatin1String("the host")))
+    if (!url.isValid() && hasNodes() && invalidPart(url).startsWith(QLatin1String("the host")))
         return fail(invalidPart(url) + u" (of several hosts, all but the first are query items: &node=host:port)"_s);
     if (!url.isValid())
         return fail(invalidPart(url));
@@ -305,7 +315,7 @@ bool Parser::failOnStrayAt()
     // Otherwise an '@' may belong to the password.
     const bool isInQuery = !url.path().contains(u'@') && url.query(QUrl::FullyDecoded).count(u'@') == 1;
     for (const QString &node : nodes) {
-        if (isService() && isInQuery && !url.hasFragment() && node.contains(u'@'))
+        if (hasNodes() && isInQuery && !url.hasFragment() && node.contains(u'@'))
             return addNode(node);
     }
     return fail(u"there is an '@' after the host; a ':', '/', '?', '#' or '@' in user name, "
@@ -337,13 +347,15 @@ bool Parser::parseAuthority()
     if (!std::all_of(server.host.cbegin(), server.host.cend(), [](QChar c) { return c.isPrint(); }))
         return fail(u"the host has a character that cannot be printed"_s);
 
-    const int port = url.port(isService() ? DefaultSentinelPort : DefaultPort);
+    const int port = url.port(defaultPort(url.scheme()));
     if (port < 1 || port > std::numeric_limits<quint16>::max())
         return fail(u"the port must be a number from 1 to 65535"_s);
     server.port = quint16(port);
 
     if (isService())
         return parseService();
+    if (isCluster())
+        return parseCluster();
     const QString path = url.path(QUrl::FullyEncoded);
     if (path.size() > 1 && !parseDatabase(path.mid(1), &server.database))
         return fail(u"the path must be a database number such as /0"_s);
@@ -369,15 +381,28 @@ bool Parser::parseService()
     return true;
 }
 
+bool Parser::parseCluster()
+{
+    const QString path = url.path(QUrl::FullyEncoded);
+    int database = 0;
+    if (path.size() > 1 && parseDatabase(path.mid(1), &database))
+        return fail(u"it has a database, but a Redis Cluster has none; leave the number out"_s);
+    if (path.size() > 1)
+        return fail(u"it has a path, which has no meaning for a Redis Cluster"_s);
+    server.clusterNodes = {server.endpoint()};
+    return true;
+}
+
 bool Parser::addNode(const QString &text)
 {
     QString problem;
-    const auto node = parseNode(text, &problem);
+    const auto node = parseNode(url.scheme(), text, &problem);
     if (!node)
         return fail(shownNode(text) + u' ' + problem);
-    if (server.sentinels.contains(*node))
+    QList<Endpoint> &nodes = isCluster() ? server.clusterNodes : server.sentinels;
+    if (nodes.contains(*node))
         return fail(u"the node \"%1\" occurs twice"_s.arg(node->toString()));
-    server.sentinels.append(*node);
+    nodes.append(*node);
     return true;
 }
 
@@ -406,6 +431,8 @@ bool Parser::parseQuery()
     QStringList allowed;
     if (isService())
         allowed = {u"node"_s, u"sentinel-user"_s, u"confirm"_s};
+    else if (isCluster())
+        allowed = {u"node"_s};
     if (server.scheme == ServerUrl::Tls)
         allowed += {u"ca"_s, u"cert"_s, u"key"_s};
     else if (server.scheme == ServerUrl::Unix)
@@ -477,7 +504,8 @@ bool Parser::checkSentinelLogin()
 
 std::optional<ServerUrl> ServerUrl::parse(const QUrl &url, QString *error, const QStringList &otherSchemes)
 {
-    const QStringList schemes{TcpScheme, TlsScheme, UnixScheme, TcpSentinelScheme, TlsSentinelScheme};
+    const QStringList schemes{TcpScheme,         TlsScheme,        UnixScheme,      TcpSentinelScheme,
+                              TlsSentinelScheme, TcpClusterScheme, TlsClusterScheme};
     Parser parser{url, schemes + otherSchemes, {}, {}};
     if (parser.parse())
         return parser.server;
@@ -510,9 +538,23 @@ ServerUrl ServerUrl::atSentinel(const Endpoint &endpoint) const
     return sentinel;
 }
 
+ServerUrl ServerUrl::atNode(const Endpoint &endpoint) const
+{
+    ServerUrl node = *this;
+    node.host = endpoint.host;
+    node.port = endpoint.port;
+    node.clusterNodes.clear();
+    return node;
+}
+
 bool ServerUrl::isService(const QString &scheme)
 {
     return scheme == TcpSentinelScheme || scheme == TlsSentinelScheme;
+}
+
+bool ServerUrl::isCluster(const QString &scheme)
+{
+    return scheme == TcpClusterScheme || scheme == TlsClusterScheme;
 }
 
 QUrl ServerUrl::withoutSecrets(const QUrl &url)
@@ -528,10 +570,10 @@ QUrl ServerUrl::withoutSecrets(const QUrl &url)
     const auto nodes = QUrlQuery(url).allQueryItemValues(u"node"_s, QUrl::FullyDecoded);
     for (const QString &text : nodes) {
         QString problem;
-        if (const auto node = parseNode(text, &problem))
+        if (const auto node = parseNode(url.scheme(), text, &problem))
             items.append(QLatin1String("node=") + node->toString());
     }
-    if (isService(url.scheme()) && !items.isEmpty())
+    if (hasNodes(url.scheme()) && !items.isEmpty())
         safe.setQuery(items.join(u'&'));
     return safe;
 }
@@ -541,7 +583,7 @@ QUrl ServerUrl::normalized(const QUrl &url)
     const auto server = parse(url, nullptr);
     if (!server)
         return url;
-    QList<Endpoint> nodes = server->sentinels;
+    QList<Endpoint> nodes = server->sentinels + server->clusterNodes; // one of them is empty
     std::sort(nodes.begin(), nodes.end());
     QUrl normalized = url; // QUrl has normalized scheme and host
     QString path;
@@ -598,8 +640,10 @@ QString ServerUrl::toDisplayString() const
     QString text = scheme == Tls ? TlsScheme : TcpScheme;
     if (isSentinel || !sentinels.isEmpty())
         text += QLatin1String("+sentinel");
+    if (!clusterNodes.isEmpty())
+        text += QLatin1String("+cluster");
     text += QLatin1String("://") + endpoint().toString();
-    if (isSentinel)
+    if (isSentinel || !clusterNodes.isEmpty())
         return text;
     if (!sentinels.isEmpty())
         text += u'/' + service;

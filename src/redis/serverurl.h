@@ -16,8 +16,8 @@ namespace QtRedis {
 
 /*!
     The address of a Redis server and the login, strictly parsed from redis://, rediss:// and unix:// URLs; or a service
-    and the addresses of the Sentinels that know its master, from redis+sentinel:// and rediss+sentinel:// URLs. Thread:
-    a plain value.
+    and the addresses of the Sentinels that know its master, from redis+sentinel:// and rediss+sentinel:// URLs; or some
+    nodes of a Redis Cluster, from redis+cluster:// and rediss+cluster:// URLs. Thread: a plain value.
 */
 struct ServerUrl
 {
@@ -41,16 +41,24 @@ struct ServerUrl
     bool confirmsMaster = true; ///< confirm=majority
     bool isSentinel = false;    ///< the address is that of a Sentinel, see atSentinel()
 
+    /// Not empty: the nodes of a cluster that the URL names. Host and port are those of the first.
+    QList<Endpoint> clusterNodes;
+
     Endpoint endpoint() const { return {host, port}; }
     /// The master of the service, whose address is \a endpoint.
     ServerUrl atMaster(const Endpoint &endpoint) const;
     /// One of the service's Sentinels, with their login.
     ServerUrl atSentinel(const Endpoint &endpoint) const;
+    /// The node of the cluster at \a endpoint.
+    ServerUrl atNode(const Endpoint &endpoint) const;
 
     /// nullopt, with \a error set, for an invalid URL. The error shows the URL and names the part that is wrong, but
     /// never user name or password; it also lists \a otherSchemes, which the caller accepts.
     static std::optional<ServerUrl> parse(const QUrl &url, QString *error, const QStringList &otherSchemes = {});
     static bool isService(const QString &scheme);
+    static bool isCluster(const QString &scheme);
+    /// The URL may name several nodes.
+    static bool hasNodes(const QString &scheme) { return isService(scheme) || isCluster(scheme); }
     /// \a url without user name, password and query, but with the nodes in it, fit for logs. If its parts cannot be
     /// separated reliably, because of an unescaped '/' in the password for instance, only the scheme remains.
     static QUrl withoutSecrets(const QUrl &url);
@@ -58,7 +66,8 @@ struct ServerUrl
     /// nodes. It contains the port, but neither the database 0 nor a password from the environment. A URL that cannot
     /// be used is returned unchanged.
     static QUrl normalized(const QUrl &url);
-    /// Fit for logs and errors: "redis://host:6379/0", "redis+sentinel://host:26379/service/0".
+    /// Fit for logs and errors: "redis://host:6379/0", "redis+sentinel://host:26379/service/0",
+    /// "redis+cluster://host:6379".
     QString toDisplayString() const;
     /// An error text of the server, made fit for logs and errors: user name and password are replaced. The error code,
     /// which is the first word if it is in capital letters, remains.

@@ -37,7 +37,7 @@ public:
         bool refusalReported = false; // since it was confirmed
     };
 
-    Private(Subscriber *subscriber, const ServerUrl &server);
+    Private(Subscriber *subscriber, const ServerUrl &server, Kind kind);
 
     void followState();
     void request(const QByteArray &channel);
@@ -47,6 +47,7 @@ public:
     void ping();
 
     Subscriber *const q;
+    const Kind kind;
     QHash<QByteArray, Channel> channels;
     bool wasReady = false;
     std::chrono::milliseconds pingInterval = 10s;
@@ -57,8 +58,9 @@ public:
     Connection connection;    // last: its handlers use the members above
 };
 
-Subscriber::Private::Private(Subscriber *subscriber, const ServerUrl &server)
+Subscriber::Private::Private(Subscriber *subscriber, const ServerUrl &server, Kind kind)
     : q(subscriber)
+    , kind(kind)
     , pingTimer(new QTimer(subscriber))
     , connection(server, subscriber)
 {
@@ -92,7 +94,8 @@ void Subscriber::Private::followState()
 
 void Subscriber::Private::request(const QByteArray &channel)
 {
-    connection.send({QByteArrayLiteral("SUBSCRIBE"), channel}, std::min(pingInterval, ReplyTimeout),
+    connection.send({kind == Sharded ? QByteArrayLiteral("SSUBSCRIBE") : QByteArrayLiteral("SUBSCRIBE"), channel},
+                    std::min(pingInterval, ReplyTimeout),
                     [this, channel](const CommandResult &result) { replied(channel, result); });
 }
 
@@ -104,6 +107,11 @@ void Subscriber::Private::replied(const QByteArray &channel, const CommandResult
     if (!result.reply.isError()) {
         *it = {Confirmed, true, false};
         Q_EMIT q->subscribed(channel);
+        return;
+    }
+    if (result.reply.errorCode() == "MOVED") {
+        channels.erase(it);
+        Q_EMIT q->movedAway(channel);
         return;
     }
     const QString said = connection.server().shown(result.reply.text);
@@ -128,7 +136,17 @@ void Subscriber::Private::replied(const QByteArray &channel, const CommandResult
 void Subscriber::Private::pushReceived(const Reply &reply)
 {
     const QList<Reply> &elements = reply.elements;
-    if (elements.size() != 3 || elements[0].text != "message") {
+    if (elements.size() == 3 && elements[0].text == "sunsubscribe") {
+        // Not if it is subscribed again since, or was never confirmed: that reply is under way.
+        const auto it = channels.constFind(elements[1].text);
+        if (it != channels.cend() && it->progress == Confirmed) {
+            channels.erase(it);
+            Q_EMIT q->movedAway(elements[1].text);
+        }
+        return;
+    }
+    const char *const word = kind == Sharded ? "smessage" : "message";
+    if (elements.size() != 3 || elements[0].text != word) {
         qCDebug(lcRedis, "%s: ignored a push that is not a message",
                 qUtf8Printable(connection.server().toDisplayString()));
         return;
@@ -159,8 +177,13 @@ void Subscriber::Private::pingTimeReached()
 }
 
 Subscriber::Subscriber(const ServerUrl &server, QObject *parent)
+    : Subscriber(server, Plain, parent)
+{
+}
+
+Subscriber::Subscriber(const ServerUrl &server, Kind kind, QObject *parent)
     : QObject(parent)
-    , d(std::make_unique<Private>(this, server))
+    , d(std::make_unique<Private>(this, server, kind))
 {
 }
 
@@ -197,6 +220,14 @@ void Subscriber::subscribe(const QByteArray &channel)
     d->channels.insert(channel, {ready ? Private::Requested : Private::Wanted});
     if (ready)
         d->request(channel);
+}
+
+void Subscriber::unsubscribe(const QByteArray &channel)
+{
+    if (d->channels.remove(channel) > 0 && d->connection.state() == Connection::Ready) {
+        d->connection.send({QByteArrayLiteral("SUNSUBSCRIBE"), channel}, std::min(d->pingInterval, ReplyTimeout),
+                           nullptr);
+    }
 }
 
 void Subscriber::check()

@@ -11,13 +11,19 @@ namespace QtRedis {
     A second connection, which only receives messages. Subscriptions outlive reconnections. A PING every `pingInterval`
     (default 10 s) detects a half-open connection: its reply must arrive before the next PING, and within 3 s at most.
 
+    Sharded channels lie in a slot of a Redis Cluster, and only the node that serves the slot accepts and keeps
+    subscriptions to them.
+
     Thread: the one it lives in, with an event loop. No signal is emitted from inside a member function.
 */
 class Subscriber : public QObject
 {
     Q_OBJECT
 public:
+    enum Kind { Plain, Sharded };
+
     explicit Subscriber(const ServerUrl &server, QObject *parent = nullptr);
+    Subscriber(const ServerUrl &server, Kind kind, QObject *parent = nullptr);
     ~Subscriber() override;
 
     /// The name of the connection is \a name + "-sub".
@@ -29,6 +35,8 @@ public:
     void setNeeded(std::function<bool()> isNeeded);
     /// Connects if necessary, also after a permanent failure. Calling it again does nothing more.
     void subscribe(const QByteArray &channel);
+    /// For a sharded channel.
+    void unsubscribe(const QByteArray &channel);
     /// For a connection that may be lost: sends a PING, at most one every 3 s. If there is no reply within 3 s,
     /// interrupted() is emitted.
     void check();
@@ -54,6 +62,8 @@ Q_SIGNALS:
     void interrupted();
     /// The server's ACL forbids the subscription, and the server has never confirmed it before; it is not retried.
     void refused(const QByteArray &channel, const QString &errorString);
+    /// This node does not serve the slot of a sharded channel, or no longer: the channel was forgotten.
+    void movedAway(const QByteArray &channel);
     void messageReceived(const QByteArray &channel, const QByteArray &payload);
     /// messageReceived() has been emitted for all messages of one read.
     void messagesProcessed();

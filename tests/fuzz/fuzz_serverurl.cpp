@@ -33,16 +33,16 @@ QStringList shownOf(const QUrl &url, std::optional<ServerUrl> *server)
         FUZZ_CHECK2(character.category() != QChar::Other_Control, error.toUtf8()); // would forge lines of a log
     const QUrl safe = ServerUrl::withoutSecrets(url);
     FUZZ_CHECK(safe.userInfo().isEmpty() && !safe.hasFragment());
-    FUZZ_CHECK(!safe.hasQuery() || ServerUrl::isService(url.scheme())); // its nodes
+    FUZZ_CHECK(!safe.hasQuery() || ServerUrl::hasNodes(url.scheme())); // its nodes
     return {error, safe.toString(QUrl::FullyEncoded), safe.toString(QUrl::PrettyDecoded), safe.toDisplayString(),
             *server ? (*server)->toDisplayString() : QString()};
 }
 
-/// The first Sentinel of a service is any of them.
+/// The first Sentinel of a service, or node of a cluster, is any of them.
 bool sameServers(const ServerUrl &left, const ServerUrl &right)
 {
-    QList<Endpoint> ofLeft = left.sentinels;
-    QList<Endpoint> ofRight = right.sentinels;
+    QList<Endpoint> ofLeft = left.sentinels + left.clusterNodes;
+    QList<Endpoint> ofRight = right.sentinels + right.clusterNodes;
     std::sort(ofLeft.begin(), ofLeft.end());
     std::sort(ofRight.begin(), ofRight.end());
     if (!ofLeft.isEmpty())

@@ -136,7 +136,8 @@ QUrl RedisCluster::url(const QString &query, QList<int> indexes) const
         items.append(query);
     const QString login = m_options.password.isEmpty() ? QString()
                                                        : u':' + QString::fromLatin1(m_options.password) + u'@';
-    const QString text = u"redis+cluster://%1127.0.0.1:%2"_s.arg(login).arg(m_nodes[size_t(indexes.first())]->port());
+    const QString port = QString::number(m_nodes[size_t(indexes.first())]->port());
+    const QString text = u"redis+cluster://"_s + login + u"127.0.0.1:"_s + port;
     return QUrl(items.isEmpty() ? text : text + u'?' + items.join(u'&'));
 }
 

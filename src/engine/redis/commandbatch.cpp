@@ -38,6 +38,28 @@ QByteArray number(milliseconds duration)
 
 } // namespace
 
+LockOperation LockOperation::ofAcquire(const LockEngine::Acquire &operation, LockEngine::Completion completion)
+{
+    QByteArray flags;
+    if (operation.repairMissingTtl)
+        flags += 'r';
+    if (operation.enqueue)
+        flags += 'q';
+    if (operation.barge)
+        flags += 'b';
+    return {Acquire, operation.lock, operation.token,  operation.lease, std::move(completion),
+            0ms,     flags,          operation.arrival};
+}
+
+LockOperation LockOperation::ofRelease(const LockId &lock, const QByteArray &token, milliseconds lease,
+                                       milliseconds keep, const QByteArray &clientId, LockEngine::Completion completion)
+{
+    LockOperation operation{Release, lock, token, lease, std::move(completion), keep};
+    if (Token::clientOf(token) != clientId)
+        operation.caller = clientId;
+    return operation;
+}
+
 milliseconds LockOperation::timeout() const
 {
     // A later reply would be of no use to the lease; but one short lease must not end the connection of all locks. A
@@ -52,7 +74,7 @@ qsizetype CommandBatch::limit(LockOperation::Kind kind)
 
 bool CommandBatch::canShareCommand(const LockOperation &first, const LockOperation &other)
 {
-    if (other.kind != first.kind)
+    if (other.kind != first.kind || other.slot != first.slot)
         return false;
     switch (first.kind) {
     case LockOperation::Acquire: // the script gets one lease and one set of flags for all
@@ -69,17 +91,18 @@ bool CommandBatch::canShareCommand(const LockOperation &first, const LockOperati
 
 const QtRedis::Script &CommandBatch::script() const
 {
+    const bool isSharded = m_operations.front().slot >= 0;
     switch (m_operations.front().kind) {
     case LockOperation::Acquire:
-        return Scripts::acquire;
+        return isSharded ? Scripts::Sharded::acquire : Scripts::acquire;
     case LockOperation::Renew:
         return Scripts::renew;
     case LockOperation::Release:
-        return Scripts::release;
+        return isSharded ? Scripts::Sharded::release : Scripts::release;
     case LockOperation::Cancel:
         break;
     }
-    return Scripts::cancel;
+    return isSharded ? Scripts::Sharded::cancel : Scripts::cancel;
 }
 
 QList<QByteArray> CommandBatch::keys() const

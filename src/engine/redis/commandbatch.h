@@ -32,7 +32,14 @@ struct LockOperation
     QByteArray flags = {};             ///< Acquire: those of acquire.lua
     QByteArray arrival = {};           ///< Acquire
     QByteArray caller = {};            ///< Release: our client id, if another client has made the token
+    int slot = -1;                     ///< in a cluster: that of the lock's keys
+    int redirections = 0;              ///< in a cluster: how often a node has refused it
 
+    static LockOperation ofAcquire(const LockEngine::Acquire &operation, LockEngine::Completion completion);
+    /// \a clientId is ours.
+    static LockOperation ofRelease(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
+                                   std::chrono::milliseconds keep, const QByteArray &clientId,
+                                   LockEngine::Completion completion);
     /// The connection is given up if the reply takes longer.
     std::chrono::milliseconds timeout() const;
 };

@@ -189,9 +189,10 @@ void LockListing::scan(const std::shared_ptr<Scan> &scan, const QByteArray &curs
 void LockListing::inspectAll(const std::shared_ptr<Scan> &scan, const QList<LockId> &locks,
                              const QByteArray &nextCursor)
 {
-    for (qsizetype first = 0; first < locks.size(); first += InspectLimit) {
-        const bool isLast = first + InspectLimit >= locks.size();
-        read(locks.mid(first, InspectLimit),
+    const qsizetype limit = m_isOneSlotPerCommand ? 1 : InspectLimit;
+    for (qsizetype first = 0; first < locks.size(); first += limit) {
+        const bool isLast = first + limit >= locks.size();
+        read(locks.mid(first, limit),
              [this, scan, isLast, nextCursor](const EngineError &error, const QList<FoundLock> &found) {
                  if (!scan->completion)
                      return; // an earlier part failed

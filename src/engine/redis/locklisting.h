@@ -31,6 +31,9 @@ public:
     {
     }
 
+    /// For a node of a cluster, which refuses commands with keys of several slots.
+    void setOneSlotPerCommand() { m_isOneSlotPerCommand = true; }
+
     void inspect(const LockId &lock, Completion completion);
     /// The first \a atMost waiters in the queue of \a lock, the next one first.
     using WaitersCompletion = std::function<void(const EngineError &, const QList<LockWaiter> &)>;
@@ -52,6 +55,7 @@ private:
     QtRedis::Connection *const m_connection;
     HolderLookup *const m_holders;
     RedisErrors m_errors;
+    bool m_isOneSlotPerCommand = false;
 };
 
 } // namespace QDistLock

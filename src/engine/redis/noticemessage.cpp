@@ -4,6 +4,7 @@
 #include "engine/redis/noticemessage.h"
 
 #include "engine/protocolconstants.h"
+#include "engine/redis/serverclock.h"
 
 #include <QtCore/qcryptographichash.h>
 
@@ -65,6 +66,19 @@ bool NoticeMessage::Hold::isProvenBy(const QByteArray &token) const
     const QByteArray text = token + ' ' + QByteArray::number(fencingToken) + ' '
             + QByteArray::number(qint64(grantedAt.count())) + ' ' + QByteArray::number(qint64(ttl.count()));
     return QCryptographicHash::hash(text, QCryptographicHash::Sha1).toHex() == proof;
+}
+
+std::optional<LockEngine::Handover> NoticeMessage::handover(const std::optional<LockEngine::Waiter> &waiter,
+                                                            const ServerClock &clock, LeaseTime now) const
+{
+    if (!hold || !waiter)
+        return std::nullopt;
+    const auto grantedAt = clock.earliest(hold->grantedAt, now);
+    if (!grantedAt || !hold->isProvenBy(waiter->token))
+        return std::nullopt;
+    LockEngine::Handover handover{waiter->lock, waiter->token, hold->fencingToken, *grantedAt, hold->ttl};
+    handover.grantedAt = hold->grantedAt;
+    return handover;
 }
 
 std::optional<NoticeMessage> NoticeMessage::parse(QByteArrayView payload)

@@ -12,6 +12,8 @@
 
 namespace QDistLock {
 
+class ServerClock;
+
 /*!
     A message on a client's channel: `grant <sequence>`, `grant <sequence> <fencing token> <time> <ms> <proof>`,
     `next <sequence> <ms>` or `force <sequence>`, see docs/protocol.md. Anybody may publish there; only a script that
@@ -35,6 +37,10 @@ struct NoticeMessage
         bool isProvenBy(const QByteArray &token) const;
     };
     std::optional<Hold> hold; ///< Grant
+    /// The hold that the message gives to \a waiter, if it is proven; nullopt if the difference between the \a clock of
+    /// the server that has sent it and ours is not known.
+    std::optional<LockEngine::Handover> handover(const std::optional<LockEngine::Waiter> &waiter,
+                                                 const ServerClock &clock, LeaseTime now) const;
 
     /// nullopt for all that is not exactly of this form, in the one canonical spelling of its numbers.
     static std::optional<NoticeMessage> parse(QByteArrayView payload);

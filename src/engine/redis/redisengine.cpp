@@ -8,6 +8,7 @@
 #include "engine/redis/clientname.h"
 #include "engine/redis/masterconfirmation.h"
 #include "engine/redis/noticemessage.h"
+#include "engine/redis/pingpace.h"
 #include "redis/subscriber.h"
 #include "redis/topology/sentinelwatch.h"
 
@@ -22,13 +23,6 @@ namespace QDistLock {
 
 namespace {
 
-/// How often a waiter at the head of its queue checks the connections. There are many behind it, which check less
-/// often: together a thousand clients send some tens of PINGs a second.
-constexpr milliseconds PingInterval = 5s;
-constexpr int PositionsForInterval = 16;
-constexpr milliseconds LongestPingInterval = 2min;
-/// How often a client checks them in which nobody waits.
-constexpr milliseconds IdlePingInterval = 1min;
 /// What a fail-over takes after the Sentinels' down-after-milliseconds: the vote, the promotion and the first renewal.
 constexpr milliseconds FailOverTime = 3s;
 
@@ -287,8 +281,9 @@ void RedisEngine::subscribe()
     m_subscriber = std::make_unique<QtRedis::Subscriber>(m_lane.server());
     m_subscriber->setClientName(ClientName{clientId(), {}}.toByteArray());
     m_subscriber->setNeeded([this] { return m_lane.isNeeded(); });
-    m_subscriber->setPingInterval(PingInterval);
-    m_subscriber->setPingDue([this](milliseconds sinceLast) { return isPingDue(sinceLast); });
+    m_subscriber->setPingInterval(PingPace::Interval);
+    m_subscriber->setPingDue(
+            [this](milliseconds sinceLast) { return PingPace::isDue(need().queuePosition, sinceLast); });
     // While it waits, a lock sends nothing on the other connection.
     connect(m_subscriber.get(), &QtRedis::Subscriber::pinged, &m_lane, &RedisLane::check);
     connect(m_subscriber.get(), &QtRedis::Subscriber::messageReceived, this,
@@ -314,29 +309,6 @@ bool RedisEngine::isProcessing() const
             || (m_subscriber && m_subscriber->isReading());
 }
 
-bool RedisEngine::isPingDue(milliseconds sinceLast) const
-{
-    const int position = need().queuePosition;
-    const milliseconds interval = position < 0
-            ? IdlePingInterval
-            : std::min<milliseconds>(PingInterval * (1 + position / PositionsForInterval), LongestPingInterval);
-    return sinceLast + PingInterval / 2 > interval;
-}
-
-/// The hold that a message gives to one of our waiters.
-std::optional<LockEngine::Handover> RedisEngine::provenHandover(const NoticeMessage &message) const
-{
-    if (!message.hold)
-        return std::nullopt;
-    const auto waiter = waiterOf(message.sequence);
-    const auto grantedAt = m_lane.serverClock().earliest(message.hold->grantedAt, m_clock->now());
-    if (!waiter || !grantedAt || !message.hold->isProvenBy(waiter->token))
-        return std::nullopt;
-    Handover handover{waiter->lock, waiter->token, message.hold->fencingToken, *grantedAt, message.hold->ttl};
-    handover.grantedAt = message.hold->grantedAt;
-    return handover;
-}
-
 void RedisEngine::messageReceived(const QByteArray &payload)
 {
     const auto message = NoticeMessage::parse(payload);
@@ -345,7 +317,7 @@ void RedisEngine::messageReceived(const QByteArray &payload)
     // Otherwise the lock would stay with a waiter that no longer exists, until its time to claim it has passed.
     if (message->notice == Grant)
         m_lane.served(message->sequence);
-    if (const auto handover = provenHandover(*message)) {
+    if (const auto handover = message->handover(waiterOf(message->sequence), m_lane.serverClock(), m_clock->now())) {
         handedOverByMaster(*handover);
         return;
     }

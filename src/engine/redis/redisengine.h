@@ -17,7 +17,6 @@ class Subscriber;
 namespace QDistLock {
 
 class MasterConfirmation;
-struct NoticeMessage;
 
 /// Locks kept by one Redis master: a lane for commands, another for those that replicas must confirm, and a connection
 /// for the messages to this client. If the server is a service of Sentinels, all of them follow its master.
@@ -64,9 +63,7 @@ private:
     void makeReplicaLane();
     void waiterPolled();
     void subscribe();
-    bool isPingDue(std::chrono::milliseconds sinceLast) const;
     void messageReceived(const QByteArray &payload);
-    std::optional<Handover> provenHandover(const NoticeMessage &message) const;
 
     const QtRedis::ServerUrl m_server;
     const QByteArray m_channel;                         ///< messages to this client are published there

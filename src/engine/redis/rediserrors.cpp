@@ -100,6 +100,18 @@ EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
     }
     const bool isReplica = code == "READONLY" || code == "MASTERDOWN"
             || text.contains("WAIT cannot be used with replica");
+    const bool isSlotMoving = code == "MOVED" || code == "ASK" || code == "TRYAGAIN" || text.contains("non local key");
+    if (isSlotMoving) {
+        return EngineError::passing(DistributedLock::ServerError,
+                                    describe(u"the cluster moves the lock's slot to another node; it is tried again"_s))
+                .maybeExecuted();
+    }
+    if (code == "CLUSTERDOWN") {
+        return EngineError::passing(
+                DistributedLock::ServerError,
+                describe(u"the cluster is not complete, or this node is cut off from it; look at CLUSTER INFO. It is "
+                         "tried again for as long as there is time"_s));
+    }
     if (code == "ERR" && !isReplica) {
         return EngineError::permanent(DistributedLock::ServerError,
                                       describe(u"check that it is a Redis server, version 6.2 or later"_s));

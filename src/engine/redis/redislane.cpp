@@ -19,6 +19,15 @@ using std::chrono::milliseconds;
 
 namespace QDistLock {
 
+namespace {
+
+bool isRedirection(const QByteArray &errorCode)
+{
+    return errorCode == "MOVED" || errorCode == "ASK" || errorCode == "TRYAGAIN";
+}
+
+} // namespace
+
 RedisLane::RedisLane(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &clientId,
                      std::function<bool()> isNeeded)
     : m_connection(server)
@@ -29,7 +38,7 @@ RedisLane::RedisLane(const QtRedis::ServerUrl &server, const LeaseClock *clock, 
     , m_clock(clock)
     , m_isNeeded(std::move(isNeeded))
     , m_abandoned(
-              clock, [this] { return isReady(); }, [this](LockOperation cancel) { enqueue(std::move(cancel)); })
+              clock, [this] { return isReady(); }, [this](LockOperation cancel) { run(std::move(cancel)); })
 {
     m_connection.setClientName(ClientName{clientId, Identity::ofThisProcess()}.toByteArray());
     m_connection.setNeeded([this] { return this->isNeeded(); });
@@ -51,7 +60,8 @@ RedisLane::~RedisLane()
     std::move(cancels.begin(), cancels.end(), std::back_inserter(m_operations));
     // The server may not know the script, and nobody would be left to send it again. EVAL without keys only loads it.
     if (!m_operations.empty())
-        m_connection.send({"EVAL", Scripts::cancel.text, "0"}, LongestTimeout, nullptr);
+        m_connection.send({"EVAL", (m_redirect ? Scripts::Sharded::cancel : Scripts::cancel).text, "0"}, LongestTimeout,
+                          nullptr);
     flush();
     // The connection's destructor writes it all.
 }
@@ -86,30 +96,19 @@ void RedisLane::check()
 
 void RedisLane::acquire(const LockEngine::Acquire &operation, LockEngine::Completion completion)
 {
-    QByteArray flags;
-    if (operation.repairMissingTtl)
-        flags += 'r';
-    if (operation.enqueue)
-        flags += 'q';
-    if (operation.barge)
-        flags += 'b';
-    enqueue({LockOperation::Acquire, operation.lock, operation.token, operation.lease, std::move(completion), 0ms,
-             flags, operation.arrival});
+    run(LockOperation::ofAcquire(operation, std::move(completion)));
 }
 
 void RedisLane::renew(const LockId &lock, const QByteArray &token, milliseconds lease,
                       LockEngine::Completion completion)
 {
-    enqueue({LockOperation::Renew, lock, token, lease, std::move(completion)});
+    run({LockOperation::Renew, lock, token, lease, std::move(completion)});
 }
 
 void RedisLane::release(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
                         LockEngine::Completion completion)
 {
-    LockOperation operation{LockOperation::Release, lock, token, lease, std::move(completion), keep};
-    if (!Token::isOf(token, m_clientId))
-        operation.caller = m_clientId;
-    enqueue(std::move(operation));
+    run(LockOperation::ofRelease(lock, token, lease, keep, m_clientId, std::move(completion)));
 }
 
 void RedisLane::abandon(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
@@ -118,7 +117,7 @@ void RedisLane::abandon(const LockId &lock, const QByteArray &token, millisecond
     m_abandoned.add(lock, token, lease, keep, atMost);
 }
 
-void RedisLane::enqueue(LockOperation operation)
+void RedisLane::run(LockOperation operation)
 {
     const LockOperation::Kind kind = operation.kind;
     if (kind != LockOperation::Cancel)
@@ -166,6 +165,26 @@ void RedisLane::sendAfterOperations(const QList<QByteArray> &command, millisecon
             [this, command, timeout, handler = std::move(handler)] { m_connection.send(command, timeout, handler); });
 }
 
+void RedisLane::setRedirect(Redirect redirect)
+{
+    m_redirect = std::move(redirect);
+    m_listing.setOneSlotPerCommand();
+}
+
+void RedisLane::sendOne(const QtRedis::Script *script, const QList<QByteArray> &command, bool isAsked,
+                        milliseconds timeout, Handler handler)
+{
+    flush(); // operations on the same lock that were requested before
+    if (isAsked)
+        m_connection.send({"ASKING"}, timeout, nullptr); // for the next command only, so EVALSHA cannot be repeated
+    if (!script)
+        m_connection.send(command, timeout, std::move(handler));
+    else if (isAsked)
+        m_connection.send(QList<QByteArray>{"EVAL", script->text, "1"} + command, timeout, std::move(handler));
+    else
+        m_connection.sendScript(*script, command.first(1), command.sliced(1), timeout, std::move(handler));
+}
+
 void RedisLane::send(LockOperations operations, milliseconds timeout)
 {
     auto batch = std::make_shared<CommandBatch>(std::move(operations), m_clock->now());
@@ -180,6 +199,9 @@ void RedisLane::received(CommandBatch *batch, const QtRedis::CommandResult &resu
     LockOperations &operations = batch->operations();
     const char *const command = batch->script().name;
     const bool isReplied = result.outcome == QtRedis::CommandResult::Replied;
+
+    if (m_redirect && isReplied && isRedirection(result.reply.errorCode()))
+        return m_redirect(std::move(operations), result.reply.text);
 
     // The user may lack a right to one key of those that shared the command.
     if (isReplied && result.reply.errorCode() == "NOPERM" && operations.size() > 1) {
@@ -225,8 +247,12 @@ EngineReply RedisLane::decode(const CommandBatch &batch, size_t index, const QtR
         reply.error = m_errors.ofMalformedReply(batch.script().name);
     else if (!decoded.errorText.isEmpty())
         reply.error = m_errors.ofReply(decoded.errorText, batch.script().name);
-    if (decoded.deadWaitersLeft)
-        enqueue({LockOperation::Cancel, operation.lock, operation.token, operation.lease, [](const EngineReply &) {}});
+    if (decoded.deadWaitersLeft) {
+        LockOperation cancel{LockOperation::Cancel, operation.lock, operation.token, operation.lease,
+                             [](const EngineReply &) {}};
+        cancel.slot = operation.slot;
+        run(std::move(cancel));
+    }
     if (reply.status == EngineReply::Taken && !operation.arrival.isEmpty())
         Q_EMIT waiterPolled();
     // If the token was abandoned, the acquire ran after its cancel.
@@ -265,7 +291,8 @@ void RedisLane::forceRelease(const LockId &lock, qint64 fencingToken, LockEngine
     QList<QByteArray> arguments{QByteArray::number(qint64(Protocol::ClaimTtl.count()))};
     if (fencingToken != 0)
         arguments.append(QByteArray::number(fencingToken));
-    m_connection.sendScript(Scripts::force_release, {lock.key(), RedisKeys::queue(lock)}, arguments, LongestTimeout,
+    const QtRedis::Script &script = m_redirect ? Scripts::Sharded::force_release : Scripts::force_release;
+    m_connection.sendScript(script, {lock.key(), RedisKeys::queue(lock)}, arguments, LongestTimeout,
                             [this, completion = std::move(completion)](const QtRedis::CommandResult &result) {
                                 const char *const command = Scripts::force_release.name;
                                 EngineReply reply;

@@ -32,6 +32,8 @@ class RedisLane : public QObject
     Q_OBJECT
 public:
     using Handler = QtRedis::Connection::Handler;
+    /// \a error is the text of an error reply: MOVED, ASK or TRYAGAIN.
+    using Redirect = std::function<void(LockOperations operations, const QByteArray &error)>;
 
     /// \a clock is not owned. \a isNeeded: whether a lock needs the connection; asked from the event loop.
     RedisLane(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &clientId,
@@ -41,7 +43,11 @@ public:
 
     /// Before open(). Default: the name that shows who this client is, see ClientName.
     void setConnectionName(const QByteArray &name) { m_connection.setClientName(name); }
+    /// For a node of a cluster: \a redirect gets the operations that another node must execute.
+    void setRedirect(Redirect redirect);
     void open() { m_connection.open(); }
+    /// Commands without a reply end as Failed, from the event loop.
+    void close() { m_connection.close(); }
     LockEngine::State state() const;
     bool isReady() const { return m_connection.state() == QtRedis::Connection::Ready; }
     EngineError error() const { return m_errors.ofConnection(); }
@@ -60,11 +66,19 @@ public:
     void flush();
     /// With the next flush(), sends \a command after the operations, in the same write.
     void sendAfterOperations(const QList<QByteArray> &command, std::chrono::milliseconds timeout, Handler handler);
+    /// Sends one command at once, or, if \a script is not null, a call of it with \a command as its key and arguments.
+    /// \a isAsked: after an ASK, to a node that is importing the key's slot.
+    void sendOne(const QtRedis::Script *script, const QList<QByteArray> &command, bool isAsked,
+                 std::chrono::milliseconds timeout, Handler handler);
     EngineError errorOf(const QtRedis::CommandResult &result, const char *command)
     {
         return m_errors.ofResult(result, command);
     }
+    EngineError errorOfText(const QByteArray &reply, const char *command) { return m_errors.ofReply(reply, command); }
+    EngineError malformed(const char *command) const { return m_errors.ofMalformedReply(command); }
 
+    /// Sends \a operation with the others of this event loop turn.
+    void run(LockOperation operation);
     void acquire(const LockEngine::Acquire &operation, LockEngine::Completion completion);
     void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
                LockEngine::Completion completion);
@@ -96,7 +110,6 @@ Q_SIGNALS:
 
 private:
     void connectionStateChanged();
-    void enqueue(LockOperation operation);
     void send(LockOperations operations, std::chrono::milliseconds timeout);
     void received(CommandBatch *batch, const QtRedis::CommandResult &result);
     EngineReply decode(const CommandBatch &batch, size_t index, const QtRedis::Reply &element,
@@ -110,6 +123,7 @@ private:
     const LeaseClock *const m_clock;
     const std::function<bool()> m_isNeeded;
     AbandonedTokens m_abandoned;
+    Redirect m_redirect; ///< null outside clusters
     ServerClock m_serverClock;
     LockOperations m_operations; ///< of this event loop turn
     std::vector<std::function<void()>> m_afterOperations;

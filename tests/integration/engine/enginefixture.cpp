@@ -5,6 +5,7 @@
 
 #include "base/leaseclock.h"
 #include "engine/memory/memoryengine.h"
+#include "engine/redis/clusterengine.h"
 #include "engine/redis/redisengine.h"
 #include "support/eventloopprobe.h"
 
@@ -55,9 +56,41 @@ void EngineFixture::startServer()
     QCOMPARE(release(*engine, id, token).status, EngineReply::Done);
 }
 
+void EngineFixture::startCluster()
+{
+    if (m_cluster)
+        return;
+    Support::RedisCluster::Options options;
+    options.replicasPerMaster = 0;
+    m_cluster = std::make_unique<Support::RedisCluster>(options);
+    QVERIFY2(m_cluster->start(), qPrintable(m_cluster->errorString()));
+    const auto engine = makeEngine(Cluster);
+    for (int i = 0; i < 50; ++i) { // at each of the masters
+        const LockId id = lockId(QString::number(i));
+        const QByteArray token = newToken(*engine);
+        QCOMPARE(acquire(*engine, id, token).status, EngineReply::Granted);
+        QCOMPARE(renew(*engine, id, token).status, EngineReply::Done);
+        QCOMPARE(release(*engine, id, token).status, EngineReply::Done);
+    }
+}
+
+Support::RedisServer &EngineFixture::serverOf(int kind, const LockId &id)
+{
+    return kind == Cluster ? m_cluster->serverOf(id.key()) : *m_server;
+}
+
+void EngineFixture::flush()
+{
+    m_server->command({"FLUSHALL"});
+    if (m_cluster)
+        m_cluster->flushAll();
+}
+
 void EngineFixture::waitForDisconnection()
 {
     QTRY_COMPARE(m_server->connectedClients(), 0);
+    if (m_cluster)
+        QTRY_COMPARE(m_cluster->connectedClients(), 0);
 }
 
 QUrl EngineFixture::serviceUrl() const
@@ -75,11 +108,14 @@ std::unique_ptr<LockEngine> EngineFixture::makeEngine(int kind, const QUrl &url)
         engine = std::make_unique<MemoryEngine>(u"test"_s, LeaseClock::system());
     } else {
         QString error;
-        const QUrl usual = kind == Sentinel ? serviceUrl() : m_server->url();
+        const QUrl usual = kind == Sentinel ? serviceUrl() : kind == Cluster ? m_cluster->url() : m_server->url();
         const auto server = QtRedis::ServerUrl::parse(url.isEmpty() ? usual : url, &error);
         if (!server)
             qFatal("%ls", qUtf16Printable(error));
-        engine = std::make_unique<RedisEngine>(*server, LeaseClock::system());
+        if (server->clusterNodes.isEmpty())
+            engine = std::make_unique<RedisEngine>(*server, LeaseClock::system());
+        else
+            engine = std::make_unique<ClusterEngine>(*server, LeaseClock::system());
     }
     engine->open();
     if (!Support::EventLoopProbe::waitFor([&] { return engine->state() == LockEngine::Ready; }))
@@ -123,7 +159,13 @@ EngineReply EngineFixture::wait(LockEngine &engine, const LockId &id, const QByt
 std::unique_ptr<LockEngine> EngineFixture::makeListeningEngine(int kind, const LockId &id)
 {
     auto engine = makeEngine(kind);
-    release(*engine, id, newToken(*engine)); // the first need
+    // The first need: in a cluster, that the lock is taken.
+    const QByteArray holder = newToken(*engine);
+    if (kind == Cluster) {
+        acquire(*engine, id, holder);
+        acquire(*engine, id, newToken(*engine));
+    }
+    release(*engine, id, holder);
     if (!Support::EventLoopProbe::waitFor([&] { return engine->canBeWoken(id); }))
         qFatal("no subscription");
     return engine;

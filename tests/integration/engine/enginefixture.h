@@ -5,6 +5,7 @@
 
 #include "engine/lockengine.h"
 #include "support/fakesentinel.h"
+#include "support/rediscluster.h"
 #include "support/redisserver.h"
 
 #include <memory>
@@ -12,7 +13,7 @@
 
 namespace EngineTesting {
 
-enum Kind { Redis, Memory, Sentinel };
+enum Kind { Redis, Memory, Sentinel, Cluster };
 
 QDistLock::LockId lockId(const QString &name, const QString &prefix = QStringLiteral("lock:"));
 QByteArray newToken(QDistLock::LockEngine &engine);
@@ -38,6 +39,11 @@ protected:
 
     /// Starts the server, and lets it load the scripts: otherwise a command is sent again later than those after it.
     void startServer();
+    /// Three masters without replicas.
+    void startCluster();
+    /// The server that keeps \a id.
+    Support::RedisServer &serverOf(int kind, const LockId &id);
+    void flush();
     /// No connection may be left from the test before: the next one counts connections.
     void waitForDisconnection();
 
@@ -60,6 +66,8 @@ protected:
 
     std::unique_ptr<Support::RedisServer> m_server;
     std::vector<std::unique_ptr<Support::FakeSentinel>> m_sentinels; ///< of the service whose master the server is
+
+    std::unique_ptr<Support::RedisCluster> m_cluster; ///< null until startCluster()
 
 private:
     QUrl serviceUrl() const;

@@ -238,8 +238,8 @@ void tst_LockRegistry::badUrl_data()
     row("unix://run/redis.sock", "absolute");
     row("memory://host", "memory:name");
     row("memory:x?y", "memory:name");
-    row("redis+cluster://host/service", "not supported in this version");
-    row("redis+cluster://host", "not supported in this version");
+    row("redis+cluster://host/service", "it has a path");
+    row("redis+cluster://host/1", "a Redis Cluster has none");
     row("redlock://host", "not supported in this version");
 }
 
@@ -272,7 +272,8 @@ void tst_LockRegistry::secretsStayInside_data()
     QTest::newRow("unescaped") << u"redis://canaryuser:canary/secret@127.0.0.1:%1/0"_s;
     QTest::newRow("bad port") << u"redis://canaryuser:canarysecret@127.0.0.1:99999/0"_s;
     QTest::newRow("bad scheme") << u"http://canaryuser:canarysecret@127.0.0.1:%1/0"_s;
-    QTest::newRow("later version") << u"redis+cluster://canaryuser:canarysecret@127.0.0.1:%1/x"_s;
+    QTest::newRow("cluster") << u"redis+cluster://canaryuser:canarysecret@127.0.0.1:%1"_s;
+    QTest::newRow("bad cluster") << u"redis+cluster://canaryuser:canarysecret@127.0.0.1:%1/x"_s;
     QTest::newRow("memory") << u"memory://canaryuser:canarysecret@x"_s;
 }
 

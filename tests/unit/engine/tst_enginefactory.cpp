@@ -38,6 +38,8 @@ void tst_EngineFactory::accepted_data()
     row("unix:///run/redis.sock?db=1", false);
     row("redis+sentinel://127.0.0.1/service?node=127.0.0.2", false);
     row("rediss+sentinel://user:password@127.0.0.1/service/1", false);
+    row("redis+cluster://127.0.0.1?node=127.0.0.2", false);
+    row("rediss+cluster://user:password@127.0.0.1:1", false);
 }
 
 void tst_EngineFactory::accepted()
@@ -65,9 +67,10 @@ void tst_EngineFactory::refused_data()
     row("memory:name#1", "must be memory: or memory:name");
     row("redis+sentinel://user:secret@host", "it has no service");
     row("redis+sentinel://host,host2/service", "did you mean redis+sentinel://host/service?node=host2?");
-    row("redis+cluster://user:secret@host", "redis+cluster is not supported in this version");
+    row("redis+cluster://user:secret@host/1", "it has a database, but a Redis Cluster has none");
     row("redlock://host,host2", "redlock is not supported in this version"); // not a valid URL either
-    row("http://user:secret@host", "use redis, rediss, unix, redis+sentinel, rediss+sentinel or memory");
+    row("http://user:secret@host",
+        "use redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster, rediss+cluster or memory");
     row("redis://user:secret@", "no host");
 }
 

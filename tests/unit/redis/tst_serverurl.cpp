@@ -33,6 +33,7 @@ private Q_SLOTS:
     void services_data();
     void services();
     void sentinelLogin();
+    void clusters();
     void tlsFiles();
     void passwordFromEnvironment();
     void userWithPasswordFromEnvironment();
@@ -139,7 +140,7 @@ void tst_ServerUrl::refuses_data()
     row(text("//localhost"), "did you mean redis://localhost?");
     row(text("http://h"),
         "\"http://h\" cannot be used: the scheme \"http\" is not supported; use redis, rediss, unix, redis+sentinel, "
-        "rediss+sentinel or memory");
+        "rediss+sentinel, redis+cluster, rediss+cluster or memory");
     row(text("redisss://h"), "scheme \"redisss\"");
     row(text("localhost:6379"), "did you mean redis://localhost:6379?");
     row(text("127.0.0.1:6379"), "did you mean redis://127.0.0.1:6379?");
@@ -255,6 +256,19 @@ void tst_ServerUrl::refuses_data()
     row(text("redis+sentinel://a/s?confirm=off&confirm=off"), "\"confirm\" occurs twice");
     row(text("redis+sentinel://a/s?sentinel-user=u5er"), "QDISTLOCK_SENTINEL_PASSWORD is not set");
     row(text("rediss+sentinel://a/s?cert=/c"), "\"key\"");
+    row(text("redis+cluster://a:1,b:2"), "did you mean redis+cluster://a:1?node=b:2?");
+    row(text("rediss+cluster://[::1]:1,[::2]:2"), "did you mean rediss+cluster://[::1]:1?node=[::2]:2?");
+    row(text("redis+cluster://"), "host");
+    row(text("redis+cluster://a/3"), "it has a database, but a Redis Cluster has none");
+    row(text("redis+cluster://a/0?node=b"), "it has a database, but a Redis Cluster has none");
+    row(text("redis+cluster://a/s"), "it has a path");
+    row(text("redis+cluster://a?db=1"), "the query item \"db\" is not known; redis+cluster:// takes node");
+    row(text("redis+cluster://a?confirm=off"), "a query item is not known; redis+cluster:// takes node");
+    row(text("redis+cluster://a?node=A"), "the node \"a:6379\" occurs twice");
+    row(text("redis+cluster://a?node=b:0"), "the node \"b:0\" has no port from 1 to 65535");
+    row(text("redis+cluster://a?node=b:1/0"), "the node \"b:1/0\" has more than an address");
+    row(text("redis+cluster://a?node=u5er:c4n4ry@b:1"), "the node \"b:1\" has a user name or a password");
+    row(text("redis+cluster://u5er@a"), "password");
     row(text("redis://a/0?node=b"), "the query item \"node\" is not known");
     row(text("redis+sentinel://u5er@a/s"), "password");
     row(text("redis+sentinel://u5er:12/c4n4ry@h/s"), "percent-encoded");
@@ -300,6 +314,23 @@ void tst_ServerUrl::services()
     QCOMPARE(server->database, database);
     QCOMPARE(server->confirmsMaster, confirms);
     QCOMPARE(server->toDisplayString(), display);
+}
+
+void tst_ServerUrl::clusters()
+{
+    QString error;
+    const auto server = ServerUrl::parse(toUrl(u"rediss+cluster://u:p@A/?node=b:2&node=[::1]:3&ca=/ca"_s), &error);
+    QVERIFY2(server, qPrintable(error));
+    QCOMPARE(server->clusterNodes, (QList<Endpoint>{{u"a"_s, 6379}, {u"b"_s, 2}, {u"::1"_s, 3}}));
+    QVERIFY(server->sentinels.isEmpty());
+    QCOMPARE(server->scheme, ServerUrl::Tls);
+    QCOMPARE(server->toDisplayString(), u"rediss+cluster://a:6379"_s);
+    const ServerUrl node = server->atNode({u"::2"_s, 7});
+    QVERIFY(node.clusterNodes.isEmpty());
+    QCOMPARE(node.user, u"u"_s);
+    QCOMPARE(node.password, u"p"_s);
+    QCOMPARE(node.caFile, u"/ca"_s);
+    QCOMPARE(node.toDisplayString(), u"rediss://[::2]:7/0"_s);
 }
 
 /// The addresses of the master and the Sentinels have their own login.
@@ -409,6 +440,7 @@ void tst_ServerUrl::withoutSecrets_data()
     row("unix:////run/a", "unix:////run/a");
     row("memory:name", "memory:name");
     row("redis+sentinel://u:p@h/s/0", "redis+sentinel://h/s/0");
+    row("redis+cluster://u:p@h?node=b:1&node=c", "redis+cluster://h?node=b:1&node=c:6379");
     row("redis+sentinel://u:p@h/s?node=b:1&sentinel-user=x&node=[::1]:2&confirm=off",
         "redis+sentinel://h/s?node=b:1&node=[::1]:2");
     row("redis+sentinel://u:p@h/s?node=x%40b:1&node=c", "redis+sentinel://h/s?node=c:26379");
@@ -466,6 +498,8 @@ void tst_ServerUrl::normalized_data()
     row("redis+sentinel://u:p@[::1]:1/s/2?node=b:26379&confirm=off",
         {"redis+sentinel://u:p@b/s/2?confirm=off&node=[::1]:1"});
     row("rediss+sentinel://a:26379/s?ca=/a.pem", {"rediss+sentinel://a/s/00?ca=/a.pem"});
+    row("redis+cluster://a:1?node=b:6379&node=c:3",
+        {"redis+cluster://c:3?node=a:1&node=b", "redis+cluster://B/?node=c:3&node=A:1"});
     // What cannot be used stays as it is.
     for (const char *url : {"", "redis:", "redis://", "redis://h:0", "redis://h/x", "redis://h?a=b", "redis://u@h",
                             "unix://h/a", "unix:a", "http://h", "redis://h#f", "memory:a"}) {

@@ -158,7 +158,7 @@ local function acquire(key, queue, fenceKey, token, arrival)
     elseif outcome == 'own' and member ~= token then
       local claim = math.min(tonumber(lease), CLAIM_TTL)
       local _, client, sequence = parse(member)
-      tell(client, reserve(key, member, 'grant ' .. sequence, nextFence(fenceKey), claim))
+      tell(queue, client, reserve(key, member, 'grant ' .. sequence, nextFence(fenceKey), claim))
       standBy(queue, claim)
     elseif outcome == 'woken' then
       -- The woken waiter may barge in before those at the head; the caller may not.

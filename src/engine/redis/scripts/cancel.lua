@@ -40,7 +40,7 @@ local function cancel(key, queue, token, lease, keep)
   if outcome == 'own' then
     local _, _, sequence = parse(member)
     local claim = math.min(tonumber(lease), CLAIM_TTL)
-    tell(caller, reserve(key, member, 'grant ' .. sequence, nil, claim))
+    tell(queue, caller, reserve(key, member, 'grant ' .. sequence, nil, claim))
     standBy(queue, claim)
   elseif holder and outcome ~= 'served' then
     redis.call('DEL', key)

@@ -58,8 +58,8 @@ local function head(queue)
 end
 
 -- Returns the number of clients that received the message; nil and an error if the user may not publish, which does not
--- mean that the waiter is dead.
-local function tell(client, message)
+-- mean that the waiter is dead. For a cluster, the build replaces the channel by a sharded one in the slot of the queue.
+local function tell(queue, client, message)
   local receivers = redis.pcall('PUBLISH', CHANNELS .. client, message)
   if type(receivers) == 'table' then
     return nil, receivers.err
@@ -75,7 +75,7 @@ local function standBy(queue, ms)
       return
     end
     local _, client, sequence = parse(member)
-    if client and tell(client, 'next ' .. sequence .. ' ' .. ms) ~= 0 then
+    if client and tell(queue, client, 'next ' .. sequence .. ' ' .. ms) ~= 0 then
       return
     end
     redis.call('ZREM', queue, member)
@@ -128,7 +128,7 @@ local function serve(key, queue, lease, caller)
         end
         message = reserve(key, member, message, drawn and fence, claim)
       end
-      local receivers, err = tell(client, message)
+      local receivers, err = tell(queue, client, message)
       if receivers and receivers > 0 then
         standBy(queue, claim)
         return wakeOnly == '' and 'served' or 'woken'

@@ -33,7 +33,7 @@ if meant then
 end
 redis.call('DEL', key)
 if client then
-  tell(client, 'force ' .. sequence)
+  tell(queue, client, 'force ' .. sequence)
 end
 repeat
   local outcome = serve(key, queue, lease, '')

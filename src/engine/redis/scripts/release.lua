@@ -92,7 +92,7 @@ local function release(key, queue, token)
     end
     redis.call('DEL', key)
     local _, _, sequence = parse(member)
-    tell(caller, 'grant ' .. sequence) -- its own attempt meets the same error and reports it
+    tell(queue, caller, 'grant ' .. sequence) -- its own attempt meets the same error and reports it
   elseif outcome ~= 'served' then
     redis.call('DEL', key)
   end

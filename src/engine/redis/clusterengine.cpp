@@ -1,0 +1,545 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "engine/redis/clusterengine.h"
+
+#include "base/leaseclock.h"
+#include "engine/protocolconstants.h"
+#include "engine/redis/clientname.h"
+#include "engine/redis/noticemessage.h"
+#include "engine/redis/rediserrors.h"
+#include "engine/redis/rediskeys.h"
+
+#include <QtCore/qpointer.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+using namespace Qt::StringLiterals;
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+namespace QDistLock {
+
+namespace {
+
+constexpr int MostRedirections = 5;
+/// How long a channel stays subscribed after its last waiter: usually the next one comes soon.
+constexpr milliseconds ChannelLife = 10s;
+constexpr milliseconds SweepInterval = 2s;
+
+int slotOf(const LockId &lock)
+{
+    return QtRedis::SlotMap::slotOf(lock.key());
+}
+
+} // namespace
+
+ClusterEngine::ClusterEngine(const QtRedis::ServerUrl &cluster, const LeaseClock *clock, QObject *parent)
+    : LockEngine({}, parent)
+    , m_cluster(cluster)
+    , m_clock(clock)
+    , m_abandoned(
+              clock, [this] { return m_watch.isKnown(); }, [this](LockOperation cancel) { run(std::move(cancel)); })
+    , m_watch(cluster)
+    , m_oneKey(
+              clock, [this](const QtRedis::Endpoint &endpoint) { return nodeAt(endpoint); },
+              [this](int slot) { return nodeOf(slot); },
+              [this](const QtRedis::Redirection &moved) { m_watch.moved(moved.slot, moved.endpoint); })
+{
+    m_watch.setClientName(ClientName{clientId(), {}}.toByteArray());
+    m_watch.setNeeded([this] { return need().connection || m_abandoned.needConnection(); });
+    connect(&m_watch, &QtRedis::ClusterWatch::mapChanged, this, &ClusterEngine::mapChanged);
+    connect(&m_watch, &QtRedis::ClusterWatch::failed, this, &LockEngine::failed);
+    m_sweepTimer.setInterval(SweepInterval);
+    connect(&m_sweepTimer, &QTimer::timeout, this, &ClusterEngine::sweepChannels);
+}
+
+ClusterEngine::~ClusterEngine()
+{
+    m_watch.disconnect(this);
+    for (const auto &[endpoint, node] : m_nodes)
+        node->disconnect(this);
+    // The lanes write what they have when they are destroyed.
+    LockOperations cancels = m_abandoned.unconfirmed();
+    for (LockOperation &cancel : cancels) {
+        cancel.slot = slotOf(cancel.lock);
+        ClusterNode *const node = knownNodeOf(cancel.slot);
+        if (node && node->lane().isReady())
+            node->lane().run(std::move(cancel));
+    }
+    const auto nodes = std::exchange(m_nodes, {});
+}
+
+// Nodes
+
+ClusterNode *ClusterEngine::knownNodeAt(const QtRedis::Endpoint &endpoint) const
+{
+    const auto it = m_nodes.find(endpoint);
+    return it == m_nodes.end() ? nullptr : it->second.get();
+}
+
+ClusterNode *ClusterEngine::nodeAt(const QtRedis::Endpoint &endpoint)
+{
+    std::unique_ptr<ClusterNode> &entry = m_nodes[endpoint];
+    if (entry)
+        return entry.get();
+    entry = std::make_unique<ClusterNode>(m_cluster.atNode(endpoint), m_clock, clientId(), [this] { return need(); });
+    ClusterNode *const node = entry.get();
+    RedisLane &lane = node->lane();
+    if (m_isCorked)
+        lane.cork();
+    lane.setRedirect([this, node](LockOperations operations, const QByteArray &error) {
+        redirected(node, std::move(operations), error);
+    });
+    connect(&lane, &RedisLane::handedOver, this, [this](const Handover &handover) {
+        notWaiting(handover.lock, handover.token);
+        Q_EMIT handedOver(handover);
+    });
+    connect(node, &ClusterNode::ready, this, [this, node] { nodeReady(node); });
+    connect(node, &ClusterNode::failed, this, [this, node] { nodeFailed(node); });
+    connect(node, &ClusterNode::silent, this,
+            [this, node](bool isSilent) { m_watch.setSuspect(node->endpoint(), isSilent); });
+    connect(node, &ClusterNode::readEnded, this, &LockEngine::processed);
+    connect(node, &ClusterNode::messageReceived, this,
+            [this, node](const QByteArray &payload) { messageReceived(node, payload); });
+    connect(node, &ClusterNode::wakeableChanged, this, &ClusterEngine::emitWakeableChanged);
+    connect(node, &ClusterNode::movedAway, this, [this, node](const QByteArray &name) { movedAway(node, name); });
+    return node;
+}
+
+ClusterNode *ClusterEngine::nodeOf(int slot)
+{
+    const auto owner = m_watch.map().ownerOf(slot);
+    return owner ? nodeAt(*owner) : nullptr;
+}
+
+ClusterNode *ClusterEngine::knownNodeOf(int slot) const
+{
+    const auto owner = m_watch.map().ownerOf(slot);
+    return owner ? knownNodeAt(*owner) : nullptr;
+}
+
+EngineError ClusterEngine::notServed(int slot) const
+{
+    return EngineError::passing(
+            DistributedLock::ServerError,
+            u"%1: no node serves the slot %2 of the lock, the cluster is not complete (%3 of %4 slots are served); "
+            u"look "
+            "at CLUSTER INFO. It is tried again for as long as there is time."_s.arg(m_cluster.toDisplayString())
+                    .arg(slot)
+                    .arg(m_watch.map().servedSlots())
+                    .arg(QtRedis::SlotMap::SlotCount));
+}
+
+void ClusterEngine::nodeReady(ClusterNode *node)
+{
+    m_watch.setSuspect(node->endpoint(), false);
+    m_abandoned.retryNow();
+    Q_EMIT stateChanged();
+}
+
+void ClusterEngine::nodeFailed(ClusterNode *node)
+{
+    m_watch.setSuspect(node->endpoint(), true);
+    Q_EMIT failed();
+}
+
+void ClusterEngine::mapChanged()
+{
+    closeFormerMasters();
+    for (auto it = m_channels.begin(), end = m_channels.end(); it != end; ++it) {
+        if (it->node != m_watch.map().ownerOf(it->slot))
+            listen(it.key(), &*it);
+    }
+    m_abandoned.sendAll();
+    Q_EMIT stateChanged();
+}
+
+void ClusterEngine::closeFormerMasters()
+{
+    const QList<QtRedis::Endpoint> masters = m_watch.map().masters();
+    for (auto it = m_nodes.begin(); it != m_nodes.end();) {
+        if (masters.contains(it->first)) {
+            ++it;
+            continue;
+        }
+        m_watch.setSuspect(it->first, false);
+        it->second->disconnect(this);
+        it->second->close();
+        it->second.release()->deleteLater(); // after the ends of its commands
+        it = m_nodes.erase(it);
+    }
+}
+
+// State
+
+void ClusterEngine::open()
+{
+    m_isOpen = true;
+    m_watch.open();
+    for (const auto &[endpoint, node] : m_nodes)
+        node->lane().open();
+}
+
+LockEngine::State ClusterEngine::state() const
+{
+    if (!m_watch.isKnown())
+        return m_isOpen && !QtRedis::isPermanent(m_watch.failure()) ? Connecting : Disconnected;
+    const bool isUsable = m_nodes.empty()
+            || std::any_of(m_nodes.begin(), m_nodes.end(), [](const auto &entry) { return entry.second->isUsable(); });
+    return isUsable ? Ready : Connecting;
+}
+
+EngineError ClusterEngine::error() const
+{
+    if (!m_watch.isKnown()) {
+        return m_watch.failure() == QtRedis::Failure::None
+                ? EngineError()
+                : RedisErrors::ofFailure(m_watch.failure(), m_watch.errorString());
+    }
+    for (const auto &[endpoint, node] : m_nodes) {
+        if (!node->isUsable())
+            return node->lane().error();
+    }
+    return {};
+}
+
+LockEngine::State ClusterEngine::stateFor(const LockId &lock) const
+{
+    if (!m_watch.isKnown())
+        return state();
+    // Operations on a lock of a slot that nobody serves say so.
+    const ClusterNode *const node = knownNodeOf(slotOf(lock));
+    return !node || node->isUsable() ? Ready : node->lane().state();
+}
+
+EngineError ClusterEngine::errorFor(const LockId &lock) const
+{
+    if (!m_watch.isKnown())
+        return error();
+    const int slot = slotOf(lock);
+    if (!m_watch.map().ownerOf(slot))
+        return notServed(slot);
+    const ClusterNode *const node = knownNodeOf(slot);
+    return node && !node->isUsable() ? node->lane().error() : EngineError();
+}
+
+QString ClusterEngine::unsupported(const LockOptions &options) const
+{
+    return options.minReplicas > 0 ? u"minReplicas is not supported with a Redis Cluster in this version"_s : QString();
+}
+
+void ClusterEngine::cork()
+{
+    m_isCorked = true;
+    for (const auto &[endpoint, node] : m_nodes)
+        node->lane().cork();
+}
+
+void ClusterEngine::uncork()
+{
+    m_isCorked = false;
+    for (const auto &[endpoint, node] : m_nodes)
+        node->lane().uncork();
+}
+
+bool ClusterEngine::isProcessing() const
+{
+    return std::any_of(m_nodes.begin(), m_nodes.end(), [](const auto &entry) { return entry.second->isReading(); });
+}
+
+// Operations
+
+void ClusterEngine::fail(const LockOperation &operation, const EngineError &error)
+{
+    EngineReply reply;
+    reply.error = error;
+    QMetaObject::invokeMethod(
+            this, [completion = operation.completion, reply] { completion(reply); }, Qt::QueuedConnection);
+}
+
+void ClusterEngine::run(LockOperation operation)
+{
+    operation.slot = slotOf(operation.lock);
+    if (!m_watch.isKnown())
+        return fail(
+                operation,
+                EngineError::passing(DistributedLock::ConnectionError,
+                                     u"%1: the cluster has not been reached yet"_s.arg(m_cluster.toDisplayString())));
+    ClusterNode *const node = nodeOf(operation.slot);
+    if (!node) {
+        m_watch.refresh();
+        return fail(operation, notServed(operation.slot));
+    }
+    node->expectReply();
+    if (m_oneKey.isActive(operation.slot))
+        return m_oneKey.run(std::move(operation));
+    node->whenConnected([node, operation = std::move(operation)] { node->lane().run(operation); });
+}
+
+void ClusterEngine::redirected(ClusterNode *node, LockOperations operations, const QByteArray &error)
+{
+    const auto redirection = QtRedis::Redirection::parse(error, node->endpoint());
+    if (redirection && redirection->kind == QtRedis::Redirection::Moved)
+        m_watch.moved(redirection->slot, redirection->endpoint);
+    else
+        m_oneKey.begin(operations.front().slot);
+    for (LockOperation &operation : operations) {
+        if (++operation.redirections > MostRedirections) {
+            EngineReply reply;
+            reply.error = node->lane().errorOfText(error, "a command");
+            operation.completion(reply);
+        } else {
+            run(std::move(operation));
+        }
+    }
+    for (const auto &[endpoint, other] : m_nodes) {
+        if (!m_isCorked)
+            other->lane().flush();
+    }
+}
+
+void ClusterEngine::acquire(const Acquire &operation, Completion completion)
+{
+    run(LockOperation::ofAcquire(operation,
+                                 [this, lock = operation.lock, token = operation.token,
+                                  completion = std::move(completion)](const EngineReply &reply) {
+                                     acquireReplied(lock, token, reply);
+                                     completion(reply);
+                                 }));
+}
+
+void ClusterEngine::acquireReplied(const LockId &lock, const QByteArray &token, const EngineReply &reply)
+{
+    const quint64 sequence = Token::sequenceOf(token);
+    // If the token was abandoned, the acquire ran after its cancel.
+    if (reply.status == EngineReply::Granted || reply.queuePosition >= 0)
+        m_abandoned.found(sequence);
+    if (reply.status == EngineReply::Taken) {
+        listenFor(lock);
+        if (reply.queuePosition >= 0)
+            m_channels[channelOf(lock)].waiting.insert(sequence);
+    } else if (reply.status == EngineReply::Granted) {
+        notWaiting(lock, token);
+    }
+}
+
+void ClusterEngine::renew(const LockId &lock, const QByteArray &token, milliseconds lease, const Replicas &,
+                          Completion completion)
+{
+    run({LockOperation::Renew, lock, token, lease, std::move(completion)});
+}
+
+void ClusterEngine::release(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
+                            Completion completion)
+{
+    run(LockOperation::ofRelease(lock, token, lease, keep, clientId(), std::move(completion)));
+}
+
+void ClusterEngine::abandon(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
+                            milliseconds atMost)
+{
+    notWaiting(lock, token);
+    m_abandoned.add(lock, token, lease, keep, atMost);
+}
+
+template<typename Result, typename Ask>
+void ClusterEngine::askMaster(const LockId &lock, Ask ask,
+                              std::function<void(const EngineError &, const Result &)> completion, int attempts)
+{
+    const int slot = slotOf(lock);
+    ClusterNode *const node = nodeOf(slot);
+    if (!node) {
+        QMetaObject::invokeMethod(
+                this, [completion, error = notServed(slot)] { completion(error, {}); }, Qt::QueuedConnection);
+        return;
+    }
+    node->whenConnected([=] {
+        ask(node, [=](const EngineError &error, const Result &result) {
+            const auto owner = m_watch.map().ownerOf(slot);
+            if (error && attempts > 1 && (!owner || *owner != node->endpoint()))
+                askMaster(lock, ask, completion, attempts - 1);
+            else
+                completion(error, result);
+        });
+    });
+}
+
+void ClusterEngine::inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion)
+{
+    askMaster<LockInfo>(
+            lock, [lock](ClusterNode *node, auto done) { node->lane().inspect(lock, done); }, completion);
+}
+
+bool ClusterEngine::findHolder(const Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion)
+{
+    ClusterNode *const node = knownNodeOf(slotOf(waiter.lock));
+    if (node && node->lane().isReady())
+        return node->lane().findHolder(waiter, std::move(completion));
+    return LockEngine::findHolder(waiter, std::move(completion));
+}
+
+void ClusterEngine::waiters(const LockId &lock, int atMost,
+                            std::function<void(const EngineError &, const QList<LockWaiter> &)> completion)
+{
+    askMaster<QList<LockWaiter>>(
+            lock, [lock, atMost](ClusterNode *node, auto done) { node->lane().waiters(lock, atMost, done); },
+            completion);
+}
+
+void ClusterEngine::forceRelease(const LockId &lock, qint64 fencingToken, Completion completion)
+{
+    askMaster<EngineReply>(
+            lock,
+            [lock, fencingToken](ClusterNode *node, auto done) {
+                node->lane().forceRelease(lock, fencingToken,
+                                          [done](const EngineReply &reply) { done(reply.error, reply); });
+            },
+            [completion = std::move(completion)](const EngineError &error, const EngineReply &reply) {
+                EngineReply whole = reply;
+                whole.error = error;
+                completion(whole);
+            });
+}
+
+void ClusterEngine::list(const QString &prefix, const QString &pattern,
+                         std::function<void(const EngineError &, const QList<LockInfo> &)> completion)
+{
+    struct Listing
+    {
+        qsizetype outstanding = 0;
+        EngineError error = {};
+        QList<LockInfo> locks = {};
+    };
+    const QList<QtRedis::Endpoint> masters = m_watch.map().masters();
+    const auto listing = std::make_shared<Listing>();
+    listing->outstanding = masters.size();
+    for (const QtRedis::Endpoint &master : masters) {
+        ClusterNode *const node = nodeAt(master);
+        node->whenConnected([=] {
+            node->lane().list(prefix, pattern, [=](const EngineError &error, const QList<LockInfo> &locks) {
+                if (error)
+                    listing->error = error;
+                listing->locks += locks;
+                if (--listing->outstanding == 0)
+                    completion(listing->error, listing->error ? QList<LockInfo>() : listing->locks);
+            });
+        });
+    }
+}
+
+// Messages
+
+QByteArray ClusterEngine::channelOf(const LockId &lock) const
+{
+    // The hash tag of the queue, as the scripts take it from there.
+    const QByteArray queue = RedisKeys::queue(lock);
+    const qsizetype open = queue.indexOf('{');
+    return Protocol::Channels + clientId() + ':' + queue.mid(open, queue.indexOf('}', open) - open + 1);
+}
+
+bool ClusterEngine::canBeWoken(const LockId &lock) const
+{
+    const QByteArray name = channelOf(lock);
+    const auto channel = m_channels.constFind(name);
+    if (channel == m_channels.cend() || !channel->node || channel->node != m_watch.map().ownerOf(channel->slot))
+        return false;
+    const ClusterNode *const node = knownNodeAt(*channel->node);
+    return node && node->isSubscribed(name);
+}
+
+void ClusterEngine::listenFor(const LockId &lock)
+{
+    const QByteArray name = channelOf(lock);
+    auto it = m_channels.find(name);
+    if (it == m_channels.end())
+        it = m_channels.insert(name, {slotOf(lock), std::nullopt, {}, {}});
+    it->keptUntil.setRemainingTime(ChannelLife);
+    if (!it->node)
+        listen(name, &*it);
+    if (!m_sweepTimer.isActive())
+        m_sweepTimer.start();
+}
+
+void ClusterEngine::listen(const QByteArray &name, Channel *channel)
+{
+    if (channel->node) {
+        if (ClusterNode *const former = knownNodeAt(*channel->node))
+            former->unsubscribe(name);
+    }
+    channel->node = m_watch.map().ownerOf(channel->slot);
+    if (channel->node)
+        nodeAt(*channel->node)->subscribe(name);
+}
+
+void ClusterEngine::movedAway(ClusterNode *node, const QByteArray &name)
+{
+    const auto it = m_channels.find(name);
+    if (it == m_channels.end() || it->node != node->endpoint())
+        return;
+    it->node.reset(); // until the map has changed, or sweepChannels()
+    m_watch.refresh();
+    emitWakeableChanged(); // the waiters ask, and MOVED tells where the slot is
+}
+
+void ClusterEngine::notWaiting(const LockId &lock, const QByteArray &token)
+{
+    const auto it = m_channels.find(channelOf(lock));
+    if (it != m_channels.end() && it->waiting.remove(Token::sequenceOf(token)))
+        it->keptUntil.setRemainingTime(ChannelLife);
+}
+
+void ClusterEngine::sweepChannels()
+{
+    for (auto it = m_channels.begin(); it != m_channels.end();) {
+        if (!it->waiting.isEmpty() || !it->keptUntil.hasExpired()) {
+            if (!it->node)
+                listen(it.key(), &*it);
+            ++it;
+            continue;
+        }
+        ClusterNode *const node = it->node ? knownNodeAt(*it->node) : nullptr;
+        if (node)
+            node->unsubscribe(it.key());
+        it = m_channels.erase(it);
+    }
+    if (m_channels.isEmpty())
+        m_sweepTimer.stop();
+}
+
+void ClusterEngine::messageReceived(ClusterNode *node, const QByteArray &payload)
+{
+    const auto message = NoticeMessage::parse(payload);
+    if (!message)
+        return; // anybody may publish on the channel
+    if (message->notice == Grant)
+        m_abandoned.found(message->sequence);
+    const auto waiter = waiterOf(message->sequence);
+    // A former master of the slot proves nothing.
+    const bool isOwner = waiter && m_watch.map().ownerOf(slotOf(waiter->lock)) == node->endpoint();
+    if (const auto handover = message->handover(waiter, node->lane().serverClock(), m_clock->now());
+        handover && isOwner) {
+        notWaiting(handover->lock, handover->token);
+        Q_EMIT handedOver(*handover);
+        return;
+    }
+    Q_EMIT noticed(message->notice, message->sequence, std::max(message->delay, 0ms));
+}
+
+void ClusterEngine::emitWakeableChanged()
+{
+    if (std::exchange(m_isWakeablePosted, true))
+        return;
+    QMetaObject::invokeMethod(
+            this,
+            [this] {
+                m_isWakeablePosted = false;
+                Q_EMIT wakeableChanged();
+            },
+            Qt::QueuedConnection);
+}
+
+} // namespace QDistLock

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "engine/lockengine.h"
+#include "engine/redis/abandonedtokens.h"
+#include "engine/redis/clusternode.h"
+#include "engine/redis/onekeymode.h"
+
+#include "redis/topology/clusterwatch.h"
+
+#include <QtCore/qdeadlinetimer.h>
+#include <QtCore/qhash.h>
+#include <QtCore/qset.h>
+#include <QtCore/qtimer.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+
+namespace QDistLock {
+
+struct NoticeMessage;
+
+/*!
+    Locks kept by a Redis Cluster: each by the master that serves the slot of its key, over a separate lane. One master
+    that is away harms the locks of its slots only.
+
+    An operation that a node refuses because another one serves the slot (MOVED) is sent again to that one, five times
+    at most. While a slot moves (ASK, TRYAGAIN), its locks are kept with commands of one key, see OneKeyMode.
+
+    A client that waits listens to a sharded channel in the slot of the lock, at the master of the slot.
+*/
+class ClusterEngine : public LockEngine
+{
+    Q_OBJECT
+public:
+    /// \a clock is not owned.
+    ClusterEngine(const QtRedis::ServerUrl &cluster, const LeaseClock *clock, QObject *parent = nullptr);
+    ~ClusterEngine() override;
+
+    void open() override;
+    State state() const override;
+    EngineError error() const override;
+    State stateFor(const LockId &lock) const override;
+    EngineError errorFor(const LockId &lock) const override;
+    QString unsupported(const LockOptions &options) const override;
+    void cork() override;
+    void uncork() override;
+    bool isProcessing() const override;
+
+    bool canBeWoken(const LockId &lock) const override;
+    void acquire(const Acquire &operation, Completion completion) override;
+    void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease, const Replicas &replicas,
+               Completion completion) override;
+    void release(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
+                 std::chrono::milliseconds keep, Completion completion) override;
+    void abandon(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
+                 std::chrono::milliseconds keep, std::chrono::milliseconds atMost) override;
+    void inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion) override;
+    bool findHolder(const Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion) override;
+    /// The locks of all masters; if one of them cannot be asked, its error.
+    void list(const QString &prefix, const QString &pattern,
+              std::function<void(const EngineError &, const QList<LockInfo> &)> completion) override;
+    void waiters(const LockId &lock, int atMost,
+                 std::function<void(const EngineError &, const QList<LockWaiter> &)> completion) override;
+    void forceRelease(const LockId &lock, qint64 fencingToken, Completion completion) override;
+
+private:
+    /// A sharded channel, for the waiters of one lock (or of several with the same hash tag).
+    struct Channel
+    {
+        int slot;
+        std::optional<QtRedis::Endpoint> node; ///< where it is subscribed, or will be
+        QSet<quint64> waiting;                 ///< sequence numbers of the tokens that are in a queue
+        QDeadlineTimer keptUntil;              ///< unless somebody waits
+    };
+
+    QByteArray channelOf(const LockId &lock) const;
+    ClusterNode *nodeAt(const QtRedis::Endpoint &endpoint);
+    /// Null if nobody serves the slot.
+    ClusterNode *nodeOf(int slot);
+    ClusterNode *knownNodeOf(int slot) const;
+    ClusterNode *knownNodeAt(const QtRedis::Endpoint &endpoint) const;
+    EngineError notServed(int slot) const;
+
+    void run(LockOperation operation);
+    void fail(const LockOperation &operation, const EngineError &error);
+    void redirected(ClusterNode *node, LockOperations operations, const QByteArray &error);
+    void acquireReplied(const LockId &lock, const QByteArray &token, const EngineReply &reply);
+    /// Calls \a ask with the master of the lock's slot; after an error again, at most twice, if that is another one by
+    /// then.
+    template<typename Result, typename Ask>
+    void askMaster(const LockId &lock, Ask ask, std::function<void(const EngineError &, const Result &)> completion,
+                   int attempts = 3);
+
+    void nodeReady(ClusterNode *node);
+    void nodeFailed(ClusterNode *node);
+    void mapChanged();
+    void closeFormerMasters();
+
+    void listenFor(const LockId &lock);
+    void listen(const QByteArray &name, Channel *channel);
+    void movedAway(ClusterNode *node, const QByteArray &name);
+    void notWaiting(const LockId &lock, const QByteArray &token);
+    void sweepChannels();
+    void messageReceived(ClusterNode *node, const QByteArray &payload);
+    void emitWakeableChanged();
+
+    const QtRedis::ServerUrl m_cluster;
+    const LeaseClock *const m_clock;
+    bool m_isOpen = false;
+    bool m_isCorked = false;
+    bool m_isWakeablePosted = false;
+    QHash<QByteArray, Channel> m_channels;
+    QTimer m_sweepTimer;
+    std::map<QtRedis::Endpoint, std::unique_ptr<ClusterNode>> m_nodes;
+    AbandonedTokens m_abandoned;
+    QtRedis::ClusterWatch m_watch;
+    OneKeyMode m_oneKey;
+};
+
+} // namespace QDistLock

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "engine/redis/redislane.h"
+
+#include <QtCore/qobject.h>
+#include <QtCore/qtimer.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace QtRedis {
+class Subscriber;
+}
+
+namespace QDistLock {
+
+/*!
+    One master of a cluster, as a client sees it: a lane for commands, and, once something must be listened to, a
+    connection for messages on sharded channels. Connects when it is first used. Thread: the one it lives in.
+*/
+class ClusterNode : public QObject
+{
+    Q_OBJECT
+public:
+    /// \a server is the address of the node. \a need: what the client's locks need; asked from the event loop.
+    ClusterNode(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &clientId,
+                std::function<LockEngine::Need()> need);
+    ~ClusterNode() override;
+
+    QtRedis::Endpoint endpoint() const { return m_lane.server().endpoint(); }
+    RedisLane &lane() { return m_lane; }
+    const RedisLane &lane() const { return m_lane; }
+    /// The lane is Ready, or has not failed since it was Ready last.
+    bool isUsable() const { return m_lane.isReady() || !m_hasFailed; }
+
+    /// Calls \a action now if the lane is Ready, or has failed; otherwise when it is, or does.
+    void whenConnected(std::function<void()> action);
+    /// An operation is about to be sent: silent() is emitted if nothing arrives for half a second.
+    void expectReply();
+    /// Ends the connections: the node is no longer a master of the cluster. Operations without a reply end as Failed.
+    void close();
+
+    void subscribe(const QByteArray &channel);
+    void unsubscribe(const QByteArray &channel);
+    bool isSubscribed(const QByteArray &channel) const;
+    /// Gives the subscriptions up unless the server replies.
+    void checkSubscriber();
+    bool isReading() const;
+
+Q_SIGNALS:
+    /// The lane is Ready.
+    void ready();
+    /// As RedisLane::failed().
+    void failed();
+    /// The node does not reply: perhaps another one has replaced it. \a isSilent is false when it replies again.
+    void silent(bool isSilent);
+    void messageReceived(const QByteArray &payload);
+    /// As those of QtRedis::Subscriber.
+    void wakeableChanged();
+    void movedAway(const QByteArray &channel);
+    /// Everything that has arrived was processed.
+    void readEnded();
+
+private:
+    void laneStateChanged();
+    void runWaiting();
+    void makeSubscriber();
+
+    const QByteArray m_clientId;
+    const std::function<LockEngine::Need()> m_need;
+    bool m_hasFailed = false;
+    bool m_isSilent = false;
+    QTimer m_silenceTimer;
+    std::vector<std::function<void()>> m_waiting;
+    /// Destroyed after the lane, whose last commands are sent first.
+    std::unique_ptr<QtRedis::Subscriber> m_subscriber;
+    RedisLane m_lane;
+};
+
+} // namespace QDistLock

@@ -1,0 +1,489 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "redis/topology/clusterwatch.h"
+
+#include "redis/connection.h"
+#include "redis/logging.h"
+
+#include <QtCore/qdeadlinetimer.h>
+#include <QtCore/qpointer.h>
+#include <QtCore/qrandom.h>
+#include <QtCore/qtimer.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+using namespace Qt::StringLiterals;
+
+namespace QtRedis {
+
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+/// For connecting to a node, and for its answers.
+constexpr milliseconds AnswerTimeout = 1s;
+/// After the first answer of the first round, for those of the others.
+constexpr milliseconds OthersTimeout = 500ms;
+constexpr milliseconds RefreshInterval = 1s;
+constexpr milliseconds SuspectInterval = 300ms; ///< ± a third
+constexpr milliseconds ShortestPause = 100ms;   ///< before the first round is repeated; up to three times as long
+constexpr milliseconds LongestPause = 700ms;
+constexpr int SlowPause = 5; ///< times as long, where somebody has to change a setting
+constexpr milliseconds ConnectionLife = 10s;
+constexpr qsizetype AskedAtMost = 3;
+
+} // namespace
+
+class ClusterWatch::Private
+{
+public:
+    /// A connection to a node, and what it answered in the present round.
+    struct Node
+    {
+        enum Answer : quint8 { NotAsked, Pending, Given, Failed };
+        Node(const ServerUrl &server)
+            : connection(server)
+        {
+        }
+        Connection connection;
+        Answer answer = NotAsked;
+        Reply slots;
+        ClusterView view;                ///< Given
+        Failure failure = Failure::None; ///< Failed
+        QString problem;
+        QDeadlineTimer usedUntil;
+    };
+
+    Private(ClusterWatch *watch, const ServerUrl &cluster);
+
+    void startRound();
+    QList<Endpoint> nodesToAsk() const;
+    void ask(const Endpoint &endpoint);
+    void send(Node *node);
+    void slotsReceived(Node *node, const CommandResult &result);
+    void viewReceived(Node *node, const CommandResult &result);
+    void failNode(Node *node, Failure why, const QString &problem);
+    void checkRound();
+    void endRound();
+    void endFirstRound();
+    QString otherCluster() const;
+    void adopt(const ClusterView &view);
+    void emitMapChanged();
+    void failRound();
+    void fail(Failure why, const QString &text);
+    void askLater(milliseconds pause);
+    void closeUnused();
+
+    ClusterWatch *const q;
+    const ServerUrl cluster;
+    QByteArray clientName;
+    std::function<bool()> isNeeded;
+
+    SlotMap map;
+    bool isKnown = false;
+    bool isChangePosted = false;
+    QList<Endpoint> known; ///< nodes that a view has named
+    QSet<Endpoint> suspects;
+    Failure failure = Failure::None;
+    QString errorString;
+
+    std::map<Endpoint, std::unique_ptr<Node>> nodes;
+    bool isAsking = false;
+    bool mustAskAgain = false;
+    int pauses = 0; ///< since the map was known last
+    QDeadlineTimer nextRefresh{0};
+    QTimer othersTimer;
+    QTimer roundTimer;
+    QTimer askTimer;
+    QTimer unusedTimer;
+};
+
+ClusterWatch::Private::Private(ClusterWatch *watch, const ServerUrl &cluster)
+    : q(watch)
+    , cluster(cluster)
+{
+    for (QTimer *timer : {&othersTimer, &roundTimer, &askTimer})
+        timer->setSingleShot(true);
+    othersTimer.setInterval(OthersTimeout);
+    roundTimer.setInterval(AnswerTimeout + 100ms);
+    unusedTimer.setInterval(ConnectionLife / 2);
+    QObject::connect(&othersTimer, &QTimer::timeout, q, [this] { endRound(); });
+    QObject::connect(&roundTimer, &QTimer::timeout, q, [this] { endRound(); });
+    QObject::connect(&askTimer, &QTimer::timeout, q, [this] {
+        if (!isNeeded || isNeeded())
+            startRound();
+        else
+            askTimer.start(LongestPause * SlowPause);
+    });
+    QObject::connect(&unusedTimer, &QTimer::timeout, q, [this] { closeUnused(); });
+}
+
+// Asking
+
+QList<Endpoint> ClusterWatch::Private::nodesToAsk() const
+{
+    if (!isKnown)
+        return cluster.clusterNodes;
+    QList<Endpoint> candidates;
+    for (const Endpoint &node : known) {
+        if (!suspects.contains(node))
+            candidates.append(node);
+    }
+    // What a node knows is the same a second later at all the others.
+    for (qsizetype i = 0; i < std::min(AskedAtMost, candidates.size()); ++i) {
+        const auto other = QRandomGenerator::global()->bounded(quint32(candidates.size() - i));
+        candidates.swapItemsAt(i, i + qsizetype(other));
+    }
+    candidates = candidates.mid(0, AskedAtMost);
+    return candidates.isEmpty() ? cluster.clusterNodes : candidates;
+}
+
+void ClusterWatch::Private::startRound()
+{
+    if (std::exchange(isAsking, true)) {
+        mustAskAgain = true;
+        return;
+    }
+    mustAskAgain = false;
+    askTimer.stop();
+    nextRefresh.setRemainingTime(RefreshInterval);
+    for (const auto &[endpoint, node] : nodes)
+        node->answer = Node::NotAsked;
+    roundTimer.start();
+    const auto asked = nodesToAsk();
+    for (const Endpoint &endpoint : asked)
+        ask(endpoint);
+}
+
+void ClusterWatch::Private::ask(const Endpoint &endpoint)
+{
+    std::unique_ptr<Node> &entry = nodes[endpoint];
+    if (!entry) {
+        entry = std::make_unique<Node>(cluster.atNode(endpoint));
+        Node *const created = entry.get();
+        created->connection.setClientName(clientName + "-map");
+        created->connection.setConnectTimeout(AnswerTimeout);
+        QObject::connect(&created->connection, &Connection::stateChanged, q, [this, created] {
+            if (created->answer == Node::Pending && created->connection.state() == Connection::Ready)
+                send(created);
+        });
+        QObject::connect(&created->connection, &Connection::failed, q, [this, created] {
+            if (created->answer == Node::Pending)
+                failNode(created, created->connection.failure(), created->connection.errorString());
+            else
+                created->connection.close();
+        });
+        unusedTimer.start();
+    }
+    Node *const node = entry.get();
+    node->answer = Node::Pending;
+    node->usedUntil.setRemainingTime(ConnectionLife);
+    if (node->connection.state() == Connection::Ready)
+        send(node);
+    else
+        node->connection.open();
+}
+
+void ClusterWatch::Private::send(Node *node)
+{
+    node->connection.send({"CLUSTER", "SLOTS"}, AnswerTimeout,
+                          [this, node](const CommandResult &result) { slotsReceived(node, result); });
+    node->connection.send({"CLUSTER", "NODES"}, AnswerTimeout,
+                          [this, node](const CommandResult &result) { viewReceived(node, result); });
+}
+
+void ClusterWatch::Private::slotsReceived(Node *node, const CommandResult &result)
+{
+    node->slots = {};
+    if (node->answer != Node::Pending)
+        return;
+    if (result.outcome != CommandResult::Replied)
+        return; // failed() follows
+    node->slots = result.reply;
+}
+
+void ClusterWatch::Private::viewReceived(Node *node, const CommandResult &result)
+{
+    if (node->answer != Node::Pending || result.outcome != CommandResult::Replied)
+        return;
+    const ServerUrl &server = node->connection.server();
+    const Reply slots = std::exchange(node->slots, {});
+    if (slots.isError()) {
+        const QString said = server.shown(slots.text);
+        if (slots.errorCode() == "NOPERM") {
+            failNode(node, Failure::Permission,
+                     u"%1: the server's ACL forbids CLUSTER SLOTS (\"%2\"); allow the commands that the README lists "
+                     "for a cluster."_s.arg(server.toDisplayString(), said));
+        } else if (slots.errorCode() == "ERR" || slots.text.contains("cluster support disabled")) {
+            failNode(node, Failure::Service,
+                     u"%1: the server is no node of a Redis Cluster (\"%2\"); use %3:// for it, or the address of a "
+                     "node."_s.arg(server.toDisplayString(), said,
+                                   server.scheme == ServerUrl::Tls ? u"rediss"_s : u"redis"_s));
+        } else {
+            failNode(node, Failure::Server, u"%1: %2."_s.arg(server.toDisplayString(), said));
+        }
+        return;
+    }
+    const auto view = ClusterView::parse(slots, result.reply, server.endpoint());
+    if (!view) {
+        failNode(node, Failure::Protocol,
+                 u"%1: the reply to CLUSTER SLOTS has an unknown form; is it a Redis server?"_s.arg(
+                         server.toDisplayString()));
+        return;
+    }
+    if (view->map.servedSlots() == 0) {
+        failNode(node, Failure::Server,
+                 u"%1: the node knows nobody who serves a slot; it belongs to no cluster yet."_s.arg(
+                         server.toDisplayString()));
+        return;
+    }
+    node->view = *view;
+    node->answer = Node::Given;
+    if (isKnown)
+        adopt(*view);
+    checkRound();
+}
+
+void ClusterWatch::Private::failNode(Node *node, Failure why, const QString &problem)
+{
+    node->answer = Node::Failed;
+    node->failure = why;
+    node->problem = problem;
+    node->connection.close();
+    qCDebug(lcRedis, "%s", qUtf8Printable(problem));
+    checkRound();
+}
+
+void ClusterWatch::Private::checkRound()
+{
+    if (!isAsking)
+        return;
+    bool isComplete = true;
+    bool isGiven = false;
+    for (const auto &[endpoint, node] : nodes) {
+        isComplete &= node->answer != Node::Pending;
+        isGiven |= node->answer == Node::Given;
+    }
+    if (isComplete)
+        endRound();
+    else if (isGiven && !othersTimer.isActive())
+        othersTimer.start();
+}
+
+void ClusterWatch::Private::endRound()
+{
+    if (!std::exchange(isAsking, false))
+        return;
+    othersTimer.stop();
+    roundTimer.stop();
+    for (const auto &[endpoint, node] : nodes) {
+        if (node->answer == Node::Pending) {
+            node->answer = Node::Failed;
+            node->failure = Failure::Timeout;
+            node->problem = u"%1: no answer within %2 ms."_s.arg(node->connection.server().toDisplayString())
+                                    .arg(AnswerTimeout.count());
+            node->connection.close();
+        }
+    }
+    if (!isKnown)
+        endFirstRound();
+    else if (mustAskAgain)
+        askLater(milliseconds(qMax<qint64>(0, nextRefresh.remainingTime())));
+    else if (!suspects.isEmpty())
+        askLater(SuspectInterval);
+}
+
+/// The text about two nodes of the URL that belong to different clusters; empty if there are none.
+QString ClusterWatch::Private::otherCluster() const
+{
+    const Node *first = nullptr;
+    for (const auto &[endpoint, node] : nodes) {
+        if (node->answer != Node::Given || node->view.self.isEmpty())
+            continue;
+        if (!first)
+            first = node.get();
+        else if (!first->view.members.contains(node->view.self) && !node->view.members.contains(first->view.self))
+            return u"%1 and %2 belong to different clusters; name the nodes of one."_s.arg(
+                    first->connection.server().toDisplayString(), node->connection.server().toDisplayString());
+    }
+    return QString();
+}
+
+void ClusterWatch::Private::endFirstRound()
+{
+    const QString problem = otherCluster();
+    if (!problem.isEmpty())
+        return fail(Failure::Service, problem);
+    bool isGiven = false;
+    for (const auto &[endpoint, node] : nodes) {
+        if (node->answer == Node::Failed && node->failure == Failure::Service)
+            qCWarning(lcRedis, "%s", qUtf8Printable(node->problem));
+        isGiven |= node->answer == Node::Given;
+    }
+    if (!isGiven)
+        return failRound();
+    isKnown = true;
+    pauses = 0;
+    failure = Failure::None;
+    errorString.clear();
+    for (const auto &[endpoint, node] : nodes) {
+        if (node->answer == Node::Given)
+            adopt(node->view);
+    }
+}
+
+void ClusterWatch::Private::adopt(const ClusterView &view)
+{
+    known = view.nodes;
+    if (map.merge(view.map, suspects))
+        emitMapChanged();
+}
+
+void ClusterWatch::Private::emitMapChanged()
+{
+    if (std::exchange(isChangePosted, true))
+        return;
+    QMetaObject::invokeMethod(
+            q,
+            [this] {
+                isChangePosted = false;
+                Q_EMIT q->mapChanged();
+            },
+            Qt::QueuedConnection);
+}
+
+void ClusterWatch::Private::failRound()
+{
+    const Node *telling = nullptr; // somebody has to change a setting
+    bool isPassing = false;
+    for (const auto &[endpoint, node] : nodes) {
+        if (node->answer != Node::Failed)
+            continue;
+        isPassing |= !isPermanent(node->failure);
+        if (!telling || (isPermanent(node->failure) && !isPermanent(telling->failure)))
+            telling = node.get();
+    }
+    if (!telling)
+        return;
+    if (isPermanent(telling->failure))
+        fail(isPassing ? Failure::Server : telling->failure, telling->problem);
+    else
+        fail(telling->failure,
+             u"%1: none of its %2 nodes can be asked for the slots; check their addresses, and whether they run (%3)"_s
+                     .arg(cluster.toDisplayString())
+                     .arg(cluster.clusterNodes.size())
+                     .arg(telling->problem));
+}
+
+void ClusterWatch::Private::fail(Failure why, const QString &text)
+{
+    failure = why;
+    errorString = text;
+    const milliseconds pause = std::min<milliseconds>(LongestPause, ShortestPause * (1 << std::min(pauses++, 6)));
+    askLater(pause * (isPermanent(why) ? SlowPause : 1) * 2);
+    qCDebug(lcRedis, "%s", qUtf8Printable(text));
+    Q_EMIT q->failed();
+}
+
+/// \a pause ± a third.
+void ClusterWatch::Private::askLater(milliseconds pause)
+{
+    const double jitter = (2 + 2 * QRandomGenerator::global()->generateDouble()) / 3;
+    askTimer.start(milliseconds(qRound(double(pause.count()) * jitter)));
+}
+
+void ClusterWatch::Private::closeUnused()
+{
+    for (auto it = nodes.begin(); it != nodes.end();) {
+        if (!isAsking && it->second->usedUntil.hasExpired())
+            it = nodes.erase(it);
+        else
+            ++it;
+    }
+    if (nodes.empty())
+        unusedTimer.stop();
+}
+
+// The public class
+
+ClusterWatch::ClusterWatch(const ServerUrl &cluster, QObject *parent)
+    : QObject(parent)
+    , d(std::make_unique<Private>(this, cluster))
+{
+}
+
+ClusterWatch::~ClusterWatch() = default;
+
+void ClusterWatch::setClientName(const QByteArray &name)
+{
+    d->clientName = name;
+}
+
+void ClusterWatch::setNeeded(std::function<bool()> isNeeded)
+{
+    d->isNeeded = std::move(isNeeded);
+}
+
+void ClusterWatch::open()
+{
+    // Between two rounds that failed for a passing reason the next one is due soon.
+    const bool isDueSoon = d->askTimer.isActive() && !isPermanent(d->failure) && d->isNeeded && d->isNeeded();
+    if (!d->isKnown && !d->isAsking && !isDueSoon)
+        d->startRound();
+}
+
+void ClusterWatch::refresh()
+{
+    if (d->isAsking)
+        d->mustAskAgain = true;
+    else if (d->isKnown && (!d->askTimer.isActive() || d->askTimer.remainingTime() > d->nextRefresh.remainingTime()))
+        d->askTimer.start(milliseconds(qMax<qint64>(0, d->nextRefresh.remainingTime())));
+}
+
+void ClusterWatch::setSuspect(const Endpoint &master, bool isSuspect)
+{
+    if (!isSuspect) {
+        d->suspects.remove(master);
+        return;
+    }
+    d->suspects.insert(master);
+    if (!d->isAsking && d->isKnown && !d->askTimer.isActive())
+        d->askTimer.start(0);
+}
+
+void ClusterWatch::moved(int slot, const Endpoint &owner)
+{
+    if (d->map.ownerOf(slot) == owner)
+        return;
+    d->map.setOwner(slot, owner, qMax<qint64>(0, d->map.epochOf(slot)));
+    if (!d->known.contains(owner))
+        d->known.append(owner);
+    refresh();
+    d->emitMapChanged();
+}
+
+bool ClusterWatch::isKnown() const
+{
+    return d->isKnown;
+}
+
+const SlotMap &ClusterWatch::map() const
+{
+    return d->map;
+}
+
+Failure ClusterWatch::failure() const
+{
+    return d->failure;
+}
+
+QString ClusterWatch::errorString() const
+{
+    return d->errorString;
+}
+
+} // namespace QtRedis

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "redis/failure.h"
+#include "redis/serverurl.h"
+#include "redis/topology/slotmap.h"
+
+#include <QtCore/qobject.h>
+
+#include <functional>
+#include <memory>
+
+namespace QtRedis {
+
+/*!
+    Finds out which master of a Redis Cluster serves which slot, and follows changes.
+
+    At first all nodes of the URL are asked at the same time, with a time-out of 1 s: they must belong to one cluster.
+    Later up to three nodes are asked when the map may be outdated, at most once a second, and every 300 ms or so as
+    long as a master cannot be used. The connections for that are closed when they were not used for 10 s.
+
+    Thread: the one it lives in, with an event loop. Errors: failure() and errorString(). Nothing blocks. No signal is
+    emitted from inside a member function but moved().
+*/
+class ClusterWatch : public QObject
+{
+    Q_OBJECT
+public:
+    explicit ClusterWatch(const ServerUrl &cluster, QObject *parent = nullptr);
+    ~ClusterWatch() override;
+
+    /// Must be unique; see Connection::setClientName().
+    void setClientName(const QByteArray &name);
+    /// Whether a lock needs the cluster: otherwise nobody is asked again.
+    void setNeeded(std::function<bool()> isNeeded);
+
+    /// Asks unless the map is known.
+    void open();
+    /// The map may be outdated: asks again, at most once a second.
+    void refresh();
+    /// A master that cannot be used at present: another node may replace it.
+    void setSuspect(const Endpoint &master, bool isSuspect);
+    /// The node at \a from has replied that \a owner serves \a slot; mapChanged() is emitted if that is new.
+    void moved(int slot, const Endpoint &owner);
+
+    bool isKnown() const;
+    const SlotMap &map() const;
+    /// Why the map is not known; names a node, never its password.
+    Failure failure() const;
+    QString errorString() const;
+
+Q_SIGNALS:
+    void mapChanged();
+    /// The map could not be found out, and is not known.
+    void failed();
+
+private:
+    Q_DISABLE_COPY_MOVE(ClusterWatch)
+    class Private;
+    std::unique_ptr<Private> d;
+};
+
+} // namespace QtRedis

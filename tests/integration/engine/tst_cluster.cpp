@@ -1,0 +1,662 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// Locks kept by a Redis Cluster: slots that move, masters that are replaced, clusters that cannot be used.
+
+#include "support/locktesting.h"
+
+#include "support/clusterslot.h"
+#include "support/posix.h"
+#include "support/rediscluster.h"
+
+#include <QtCore/qelapsedtimer.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <vector>
+
+using namespace Qt::StringLiterals;
+
+using namespace LockTesting;
+using namespace Support;
+
+namespace {
+
+constexpr milliseconds Patience = 60s;
+/// Longer than any fail-over.
+constexpr milliseconds Lease = 60s;
+
+/// A lock and what it reports.
+struct Watched
+{
+    Watched(LockRegistry *registry, const QString &name, const LockOptions &options)
+        : lock(registry, name)
+        , spies(&lock)
+    {
+        lock.setOptions(options);
+    }
+    DistributedLock lock;
+    Spies spies;
+};
+
+QByteArray keyOf(const DistributedLock &lock)
+{
+    return "lock:" + lock.name().toUtf8();
+}
+
+} // namespace
+
+class tst_Cluster : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+
+    void locksOfAllMasters();
+    void clientsShareTheLocks();
+    void nobodyListensLonger();
+    void slotMoves();
+    void slotMovesUnderWaiters();
+    void slotLeftMoving_data();
+    void slotLeftMoving();
+    void waitersWhileASlotMoves();
+    void reshardingUnderLoad();
+    void replicaTakesOver_data();
+    void replicaTakesOver();
+    void waitersAtATakeover();
+    void oneMasterAway();
+    void nodesJoinAndLeave();
+    void oneNodeIsEnough();
+    void password();
+    void errors_data();
+    void errors();
+    void twoClusters();
+    void incompleteCluster();
+
+private:
+    /// A lock name whose slot the master \a index serves.
+    QString nameAt(int index);
+    /// Commands that a node has refused because another one serves the slot.
+    qint64 redirected();
+
+    std::unique_ptr<RedisCluster> m_cluster;
+};
+
+void tst_Cluster::initTestCase()
+{
+    RedisCluster::Options options;
+    options.needsAllSlots = false;
+    m_cluster = std::make_unique<RedisCluster>(options);
+    QVERIFY2(m_cluster->start(), qPrintable(m_cluster->errorString()));
+}
+
+void tst_Cluster::init()
+{
+    for (int i = 0; i < m_cluster->nodeCount(); ++i)
+        m_cluster->node(i).resume();
+    QVERIFY(m_cluster->waitUntilHealthy());
+    m_cluster->flushAll();
+}
+
+QString tst_Cluster::nameAt(int index)
+{
+    for (int i = 0;; ++i) {
+        const QString name = u"job%1"_s.arg(i);
+        if (m_cluster->ownerOf(clusterSlot("lock:" + name.toUtf8())) == index)
+            return name;
+    }
+}
+
+qint64 tst_Cluster::redirected()
+{
+    qint64 sum = 0;
+    for (int i = 0; i < m_cluster->nodeCount(); ++i) {
+        for (const char *code : {"errorstat_MOVED", "errorstat_ASK", "errorstat_TRYAGAIN"}) {
+            const QByteArray field = m_cluster->node(i).info("errorstats", code); // count=3
+            sum += field.mid(field.indexOf('=') + 1).toLongLong();
+        }
+    }
+    return sum;
+}
+
+void tst_Cluster::locksOfAllMasters()
+{
+    LockRegistry registry(m_cluster->url());
+    std::vector<std::unique_ptr<Watched>> locks;
+    for (int i = 0; i < 200; ++i) {
+        locks.push_back(std::make_unique<Watched>(&registry, u"job%1"_s.arg(i), options(600ms)));
+        locks.back()->lock.acquire();
+    }
+    QVERIFY(eventually([&] {
+        return std::all_of(locks.begin(), locks.end(), [](const auto &watched) { return watched->lock.isHeld(); });
+    }));
+    QSet<int> masters;
+    for (const auto &watched : locks) {
+        const int owner = m_cluster->ownerOf(clusterSlot(keyOf(watched->lock)));
+        masters.insert(owner);
+        if (watched == locks.front())
+            QVERIFY(m_cluster->node(owner).exists(keyOf(watched->lock)));
+    }
+    QCOMPARE(masters.size(), 3);
+    QVERIFY(eventually([&] {
+        return std::all_of(locks.begin(), locks.end(),
+                           [](const auto &watched) { return watched->spies.renewed.size() >= 3; });
+    }));
+    auto listed = registry.list(u"*"_s);
+    QVERIFY(eventually([&] { return listed.isFinished(); }));
+    QCOMPARE(listed.result().size(), 200);
+    for (const auto &watched : locks) {
+        QVERIFY(watched->spies.lost.isEmpty());
+        watched->lock.release();
+    }
+    QVERIFY(eventually([&] {
+        return std::all_of(locks.begin(), locks.end(),
+                           [](const auto &watched) { return watched->spies.released.size() == 1; });
+    }));
+    QList<QByteArray> keys = m_cluster->keys();
+    keys.removeIf([](const QByteArray &key) { return key.endsWith(":fence"); });
+    QCOMPARE(keys, QList<QByteArray>());
+    QCOMPARE(redirected(), 0);
+}
+
+/// Waiters of other clients are served in turn, with messages over sharded channels.
+void tst_Cluster::clientsShareTheLocks()
+{
+    std::vector<std::unique_ptr<LockRegistry>> registries;
+    std::vector<std::unique_ptr<Watched>> locks;
+    std::array<int, 3> insideOf{};
+    int served = 0;
+    for (int i = 0; i < 24; ++i) {
+        if (i % 4 == 0)
+            registries.push_back(std::make_unique<LockRegistry>(m_cluster->url()));
+        locks.push_back(std::make_unique<Watched>(registries.back().get(), u"shared%1"_s.arg(i % 3),
+                                                  options(Lease, LockOptions::Forever)));
+        DistributedLock *const lock = &locks.back()->lock;
+        int &inside = insideOf[i % 3];
+        const auto leave = [&, lock] {
+            --inside;
+            lock->release();
+        };
+        connect(lock, &DistributedLock::acquired, lock, [&, lock, leave] {
+            QCOMPARE(++inside, 1);
+            ++served;
+            QMetaObject::invokeMethod(lock, leave, Qt::QueuedConnection);
+        });
+        connect(lock, &DistributedLock::released, lock, &DistributedLock::acquire);
+        lock->acquire();
+    }
+    QVERIFY(eventually([&] { return served >= 2000; }));
+    for (const auto &watched : locks) {
+        QVERIFY(watched->spies.acquired.size() > 2000 / 24 / 4);
+        QVERIFY(watched->spies.errors.isEmpty());
+    }
+}
+
+void tst_Cluster::nobodyListensLonger()
+{
+    LockRegistry one(m_cluster->url());
+    LockRegistry other(m_cluster->url());
+    Watched held(&one, u"a"_s, options(Lease));
+    Watched waiting(&other, u"a"_s, options(Lease, LockOptions::Forever));
+    QVERIFY(acquireNow(&held.lock));
+    waiting.lock.acquire();
+    QVERIFY(eventually([&] { return waiting.lock.queuePosition() == 0; }));
+    RedisServer &server = m_cluster->serverOf("lock:a");
+    const auto channels = [&] { return server.command({"PUBSUB", "SHARDCHANNELS"}).toList(); };
+    QCOMPARE(channels().size(), 1);
+    QVERIFY(channels().first().toByteArray().endsWith(":{lock:a}"));
+    held.lock.release();
+    QVERIFY(eventually([&] { return waiting.lock.isHeld(); }, 1s)); // woken, not by a poll
+    waiting.lock.release();
+    QVERIFY(eventually([&] { return channels().isEmpty(); }, 20s));
+}
+
+/// Held locks stay held, and one refused command tells where their slot is.
+void tst_Cluster::slotMoves()
+{
+    LockRegistry registry(m_cluster->url());
+    Watched held(&registry, u"{a}held"_s, options(1500ms));
+    QVERIFY(acquireNow(&held.lock));
+    const int slot = clusterSlot(keyOf(held.lock));
+    const int source = m_cluster->ownerOf(slot);
+    const qint64 before = redirected();
+    QVERIFY2(m_cluster->moveSlot(slot, (source + 1) % 3), m_cluster->lastError().constData());
+    const qsizetype renewed = held.spies.renewed.size();
+    QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed + 2; }));
+    QVERIFY(held.spies.lost.isEmpty() && held.spies.errors.isEmpty());
+    QVERIFY2(redirected() - before <= 2, QByteArray::number(redirected() - before).constData());
+    held.lock.release();
+    QVERIFY(eventually([&] { return held.spies.released.size() == 1; }));
+    QVERIFY(m_cluster->moveSlot(slot, source));
+}
+
+/// Who waits notices that its subscription has ended, and takes its old place at the new master.
+void tst_Cluster::slotMovesUnderWaiters()
+{
+    LockRegistry holders(m_cluster->url());
+    LockRegistry waiters(m_cluster->url());
+    Watched held(&holders, u"{a}moved"_s, options(Lease));
+    QVERIFY(acquireNow(&held.lock));
+    std::vector<std::unique_ptr<Watched>> locks;
+    QList<int> order;
+    for (int i = 0; i < 8; ++i) {
+        locks.push_back(std::make_unique<Watched>(&waiters, u"{a}moved"_s, options(Lease, LockOptions::Forever)));
+        DistributedLock *const lock = &locks.back()->lock;
+        connect(lock, &DistributedLock::acquired, lock, [&, lock, i] {
+            order.append(i);
+            lock->release();
+        });
+        lock->acquire();
+        QVERIFY(eventually([&] { return lock->queuePosition() == i; }));
+    }
+    const int slot = clusterSlot(keyOf(held.lock));
+    const int source = m_cluster->ownerOf(slot);
+    const int target = (source + 1) % 3;
+    QVERIFY2(m_cluster->moveSlot(slot, target), m_cluster->lastError().constData());
+    QVERIFY(eventually([&] {
+        return !m_cluster->node(target).command({"PUBSUB", "SHARDCHANNELS"}).toList().isEmpty();
+    }));
+    held.lock.release();
+    QVERIFY(eventually([&] { return order.size() == 8; }));
+    QCOMPARE(order, (QList<int>{0, 1, 2, 3, 4, 5, 6, 7}));
+    QVERIFY(m_cluster->moveSlot(slot, source));
+}
+
+void tst_Cluster::slotLeftMoving_data()
+{
+    QTest::addColumn<QStringList>("moved"); // the keys that are at the target before
+    QTest::newRow("nothing yet") << QStringList{};
+    QTest::newRow("the lock's key") << QStringList{u"{a}left"_s};
+    QTest::newRow("the fence") << QStringList{u"{a}left:fence"_s};
+    QTest::newRow("both") << QStringList{u"{a}left"_s, u"{a}left:fence"_s};
+}
+
+/// Locks are acquired, renewed and released while their keys are at two nodes, and do not stop the move.
+void tst_Cluster::slotLeftMoving()
+{
+    QFETCH(const QStringList, moved);
+    LockRegistry registry(m_cluster->url());
+    LockRegistry others(m_cluster->url());
+    Watched first(&registry, u"{a}left"_s, options(900ms));
+    QVERIFY(acquireNow(&first.lock));
+    const qint64 fence = first.lock.fencingToken();
+    const int slot = clusterSlot("lock:{a}left");
+    const int source = m_cluster->ownerOf(slot);
+    const int target = (source + 1) % 3;
+    QVERIFY(m_cluster->beginMove(slot, target));
+    for (const QString &name : moved)
+        QVERIFY2(m_cluster->moveKey("lock:" + name.toUtf8(), target), m_cluster->lastError().constData());
+
+    // It is renewed, and excludes others.
+    const qsizetype renewed = first.spies.renewed.size();
+    Watched other(&others, u"{a}left"_s, options(900ms, 0ms));
+    QVERIFY(!acquireNow(&other.lock));
+    QCOMPARE(other.lock.error(), DistributedLock::BusyError);
+    QVERIFY(eventually([&] { return first.spies.renewed.size() > renewed + 1; }));
+    QVERIFY(first.spies.lost.isEmpty());
+    first.lock.release();
+    QVERIFY(eventually([&] { return first.spies.released.size() == 1; }));
+
+    // It is acquired and released, with rising tokens.
+    qint64 last = fence;
+    QList<qint64> times;
+    for (int i = 0; i < 100; ++i) {
+        Watched &watched = i % 2 == 0 ? first : other;
+        QElapsedTimer timer;
+        timer.start();
+        QVERIFY2(acquireNow(&watched.lock), qPrintable(watched.lock.errorString()));
+        QVERIFY(watched.lock.fencingToken() > last);
+        last = watched.lock.fencingToken();
+        const qsizetype released = watched.spies.released.size();
+        watched.lock.release();
+        QVERIFY(eventually([&] { return watched.spies.released.size() > released; }));
+        times.append(timer.nsecsElapsed());
+    }
+    QVERIFY(first.spies.errors.isEmpty());
+    std::sort(times.begin(), times.end());
+    qInfo("lock and unlock while the slot moves: median %.2f ms, slowest %.2f ms", double(times.at(50)) / 1e6,
+          double(times.last()) / 1e6);
+
+    // The move can be finished.
+    QVERIFY(acquireNow(&first.lock));
+    int count = 0;
+    while ((count = m_cluster->moveKeys(slot, target)) > 0) {
+    }
+    QVERIFY2(count == 0, m_cluster->lastError().constData());
+    QVERIFY(m_cluster->endMove(slot, target));
+    const qsizetype later = first.spies.renewed.size();
+    QVERIFY(eventually([&] { return first.spies.renewed.size() > later + 2; }));
+    first.lock.release();
+    QVERIFY(eventually([&] { return first.lock.state() == DistributedLock::Unlocked; }));
+    QVERIFY(first.spies.lost.isEmpty());
+    QVERIFY(m_cluster->moveSlot(slot, source));
+}
+
+/// Who waits before and while a slot moves is served.
+void tst_Cluster::waitersWhileASlotMoves()
+{
+    LockRegistry holders(m_cluster->url());
+    LockRegistry waiters(m_cluster->url());
+    Watched held(&holders, u"{a}wait"_s, options(Lease));
+    QVERIFY(acquireNow(&held.lock));
+    Watched early(&waiters, u"{a}wait"_s, options(Lease, LockOptions::Forever));
+    early.lock.acquire();
+    QVERIFY(eventually([&] { return early.lock.queuePosition() == 0; }));
+    const int slot = clusterSlot("lock:{a}wait");
+    const int source = m_cluster->ownerOf(slot);
+    const int target = (source + 1) % 3;
+    QVERIFY(m_cluster->beginMove(slot, target));
+    QVERIFY(m_cluster->moveKey("lock:{a}wait", target));
+    Watched late(&waiters, u"{a}wait"_s, options(Lease, LockOptions::Forever));
+    late.lock.acquire();
+    held.lock.release();
+    for (int served = 0; served < 2; ++served) {
+        QVERIFY(eventually([&] { return early.lock.isHeld() || late.lock.isHeld(); }));
+        QVERIFY(!early.lock.isHeld() || !late.lock.isHeld());
+        (early.lock.isHeld() ? early : late).lock.release();
+    }
+    QVERIFY(eventually([&] { return early.spies.released.size() + late.spies.released.size() == 2; }));
+    int count = 0;
+    while ((count = m_cluster->moveKeys(slot, target)) > 0) {
+    }
+    QVERIFY2(count == 0, m_cluster->lastError().constData()); // not BUSYKEY
+    QVERIFY(m_cluster->endMove(slot, target));
+    QVERIFY(m_cluster->moveSlot(slot, source));
+}
+
+/// Slots with busy locks move there and back: nobody loses a lock, no two hold one, and nothing stops the moves.
+void tst_Cluster::reshardingUnderLoad()
+{
+    constexpr int Names = 12;
+    std::vector<std::unique_ptr<LockRegistry>> registries;
+    std::vector<std::unique_ptr<Watched>> locks;
+    QHash<QString, int> inside;
+    QHash<QString, qint64> fences;
+    int served = 0;
+    for (int i = 0; i < 4 * Names; ++i) {
+        if (i % Names == 0)
+            registries.push_back(std::make_unique<LockRegistry>(m_cluster->url()));
+        const QString name = u"busy%1"_s.arg(i % Names);
+        locks.push_back(std::make_unique<Watched>(registries.back().get(), name, options(10s, LockOptions::Forever)));
+        DistributedLock *const lock = &locks.back()->lock;
+        const auto leave = [&inside, lock, name] {
+            --inside[name];
+            lock->release();
+        };
+        connect(lock, &DistributedLock::acquired, lock, [&, lock, name, leave] {
+            QCOMPARE(++inside[name], 1);
+            QVERIFY(lock->fencingToken() > fences.value(name));
+            fences[name] = lock->fencingToken();
+            ++served;
+            QMetaObject::invokeMethod(lock, leave, Qt::QueuedConnection);
+        });
+        connect(lock, &DistributedLock::released, lock, &DistributedLock::acquire);
+        lock->acquire();
+    }
+    QVERIFY(eventually([&] { return served > 100; }));
+    // This thread runs the locks and moves the slots: each step of a move is followed by some turns of the event loop.
+    const auto goOn = [&] {
+        const int before = served;
+        return eventually([&] { return served > before + 20; }, Patience);
+    };
+    int moves = 0;
+    for (int round = 0; round < 3; ++round) {
+        for (int i = 0; i < Names; ++i) {
+            const QByteArray key = "lock:busy" + QByteArray::number(i);
+            const int slot = clusterSlot(key);
+            const int target = (m_cluster->ownerOf(slot) + 1) % 3;
+            QVERIFY(m_cluster->beginMove(slot, target));
+            QVERIFY(goOn());
+            int count = 0;
+            while ((count = m_cluster->moveKeys(slot, target, 1)) > 0)
+                QVERIFY(goOn());
+            QVERIFY2(count == 0, m_cluster->lastError().constData());
+            QVERIFY(m_cluster->endMove(slot, target));
+            ++moves;
+        }
+    }
+    for (const auto &watched : locks)
+        QVERIFY2(watched->spies.lost.isEmpty(), qPrintable(watched->lock.errorString()));
+    qInfo("%d slots moved, %d acquisitions", moves, served);
+    for (const auto &watched : locks)
+        watched->lock.disconnect(&watched->lock);
+}
+
+void tst_Cluster::replicaTakesOver_data()
+{
+    QTest::addColumn<QByteArray>("mode");
+    QTest::newRow("CLUSTER FAILOVER") << QByteArray();
+    QTest::newRow("TAKEOVER") << QByteArray("TAKEOVER");
+    QTest::newRow("killed, TAKEOVER") << QByteArray("KILL");
+    QTest::newRow("stopped, TAKEOVER") << QByteArray("STOP");
+}
+
+/// Held locks stay held, and are renewed at the new master.
+void tst_Cluster::replicaTakesOver()
+{
+    QFETCH(const QByteArray, mode);
+    const QString tagged = nameAt(m_cluster->ownerOf(0));
+    const int master = m_cluster->ownerOf(0);
+    const int replica = m_cluster->replicaOf(master);
+    QVERIFY(replica >= 0);
+    LockRegistry registry(m_cluster->url());
+    std::vector<std::unique_ptr<Watched>> locks;
+    for (int i = 0; i < 20; ++i) {
+        locks.push_back(std::make_unique<Watched>(&registry, u"{lock:%1}%2"_s.arg(tagged).arg(i), options(9s)));
+        QVERIFY(acquireNow(&locks.back()->lock));
+    }
+    QCOMPARE(m_cluster->ownerOf(clusterSlot(keyOf(locks.front()->lock))), master);
+    QCOMPARE(m_cluster->node(master).command({"WAIT", "1", "30000"}, 40s), QVariant(1LL));
+    for (const auto &watched : locks)
+        watched->spies.renewed.clear();
+    QElapsedTimer timer;
+    if (mode == "KILL" || mode == "STOP") {
+        if (mode == "KILL")
+            m_cluster->node(master).kill();
+        else
+            m_cluster->node(master).pause();
+        QVERIFY(m_cluster->failOver(replica, "TAKEOVER"));
+    } else {
+        QVERIFY(eventually([&] { return m_cluster->failOver(replica, mode); }, Patience));
+    }
+    timer.start();
+    QVERIFY(eventually(
+            [&] {
+                return std::all_of(locks.begin(), locks.end(),
+                                   [](const auto &watched) { return !watched->spies.renewed.isEmpty(); });
+            },
+            Patience));
+    qInfo("all renewed %lld ms after the promotion", static_cast<long long>(timer.elapsed()));
+    for (const auto &watched : locks) {
+        QVERIFY2(watched->spies.lost.isEmpty(), qPrintable(watched->lock.errorString()));
+        QVERIFY(m_cluster->node(replica).exists(keyOf(watched->lock)));
+    }
+    locks.clear();
+    if (mode == "KILL")
+        QVERIFY(m_cluster->node(master).start());
+}
+
+void tst_Cluster::waitersAtATakeover()
+{
+    const int master = m_cluster->ownerOf(clusterSlot("lock:job"));
+    const int replica = m_cluster->replicaOf(master);
+    LockRegistry holders(m_cluster->url());
+    LockRegistry waiters(m_cluster->url());
+    Watched held(&holders, u"job"_s, options(Lease));
+    QVERIFY(acquireNow(&held.lock));
+    std::vector<std::unique_ptr<Watched>> locks;
+    int served = 0;
+    for (int i = 0; i < 16; ++i) {
+        locks.push_back(std::make_unique<Watched>(&waiters, u"job"_s, options(Lease, LockOptions::Forever)));
+        DistributedLock *const lock = &locks.back()->lock;
+        connect(lock, &DistributedLock::acquired, lock, [&, lock] {
+            ++served;
+            lock->release();
+        });
+        lock->acquire();
+    }
+    QVERIFY(eventually([&] {
+        return m_cluster->node(master).command({"ZCARD", "{lock:job}:queue"}) == QVariant(16LL);
+    }));
+    QCOMPARE(m_cluster->node(master).command({"WAIT", "1", "30000"}, 40s), QVariant(1LL));
+    QVERIFY(m_cluster->failOver(replica, "TAKEOVER"));
+    QVERIFY(eventually(
+            [&] {
+                return !m_cluster->node(replica).command({"PUBSUB", "SHARDCHANNELS"}).toList().isEmpty();
+            },
+            Patience));
+    QCOMPARE(served, 0);
+    held.lock.release();
+    QVERIFY(eventually([&] { return served == 16; }, Patience));
+}
+
+/// Only the locks of its slots are harmed, and they say why.
+void tst_Cluster::oneMasterAway()
+{
+    const int away = m_cluster->ownerOf(0);
+    const int other = m_cluster->ownerOf(16383);
+    QVERIFY(away != other);
+    LockRegistry registry(m_cluster->url());
+    Watched harmed(&registry, nameAt(away), options(4s));
+    Watched unharmed(&registry, nameAt(other), options(4s));
+    QVERIFY(acquireNow(&harmed.lock));
+    QVERIFY(acquireNow(&unharmed.lock));
+    m_cluster->node(away).pause();
+    QVERIFY(eventually([&] { return !harmed.spies.errors.isEmpty(); }, Patience));
+    QVERIFY2(harmed.lock.errorString().contains(QString::number(m_cluster->node(away).port())),
+             qPrintable(harmed.lock.errorString()));
+    QVERIFY(eventually([&] { return harmed.spies.lost.size() == 1; }, Patience));
+    QVERIFY(unharmed.spies.errors.isEmpty());
+    QVERIFY(unharmed.lock.isHeld());
+    QVERIFY(unharmed.spies.renewed.size() >= 2);
+    m_cluster->node(away).resume();
+    harmed.lock.setOptions(options(4s, Patience));
+    QVERIFY(acquireNow(&harmed.lock) || eventually([&] { return acquireNow(&harmed.lock); }, Patience));
+}
+
+void tst_Cluster::nodesJoinAndLeave()
+{
+    const int slot = clusterSlot("lock:{a}joined");
+    const int source = m_cluster->ownerOf(slot);
+    const int added = m_cluster->addMaster();
+    QVERIFY2(added > 0, qPrintable(m_cluster->errorString()));
+    LockRegistry registry(m_cluster->url());
+    Watched held(&registry, u"{a}joined"_s, options(900ms));
+    QVERIFY(acquireNow(&held.lock));
+    for (const int target : {added, source}) {
+        QVERIFY2(m_cluster->moveSlot(slot, target), m_cluster->lastError().constData());
+        const qsizetype renewed = held.spies.renewed.size();
+        QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed + 2; }));
+        QVERIFY(m_cluster->node(target).exists(keyOf(held.lock)));
+    }
+    QVERIFY(m_cluster->removeNode(added));
+    const qsizetype renewed = held.spies.renewed.size();
+    QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed + 2; }));
+    QVERIFY(held.spies.lost.isEmpty() && held.spies.errors.isEmpty());
+}
+
+/// A replica, or a wrong first node, is enough to find the others.
+void tst_Cluster::oneNodeIsEnough()
+{
+    const int replica = m_cluster->replicaOf(m_cluster->ownerOf(0));
+    LockRegistry registry(m_cluster->url({}, {replica}));
+    Watched one(&registry, u"a"_s, options());
+    QVERIFY2(acquireNow(&one.lock), qPrintable(one.lock.errorString()));
+    const QUrl wrongFirst(
+            u"redis+cluster://127.0.0.1:%1?node=127.0.0.1:%2"_s.arg(Posix::freePort()).arg(m_cluster->node(0).port()));
+    LockRegistry another(wrongFirst);
+    Watched two(&another, u"b"_s, options());
+    QVERIFY2(acquireNow(&two.lock), qPrintable(two.lock.errorString()));
+}
+
+void tst_Cluster::password()
+{
+    RedisCluster::Options options;
+    options.replicasPerMaster = 0;
+    options.password = "c4n4ry";
+    RedisCluster cluster(options);
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    LockRegistry registry(cluster.url());
+    Watched lock(&registry, u"a"_s, LockTesting::options());
+    QVERIFY2(acquireNow(&lock.lock), qPrintable(lock.lock.errorString()));
+    QUrl wrong = cluster.url();
+    wrong.setPassword(u"c4n4ry2"_s);
+    LockRegistry refused(wrong);
+    Watched other(&refused, u"a"_s, LockTesting::options());
+    QVERIFY(!acquireNow(&other.lock));
+    QCOMPARE(other.lock.error(), DistributedLock::AuthenticationError);
+    QVERIFY(!other.lock.errorString().contains(u"c4n4ry"_s));
+}
+
+void tst_Cluster::errors_data()
+{
+    QTest::addColumn<QString>("which");
+    QTest::addColumn<int>("error");
+    QTest::addColumn<QString>("text");
+    QTest::newRow("no cluster node") << u"single"_s << int(DistributedLock::ServerError)
+                                     << u"the server is no node of a Redis Cluster"_s;
+    QTest::newRow("node without slots") << u"empty"_s << int(DistributedLock::ServerError)
+                                        << u"it belongs to no cluster yet"_s;
+    QTest::newRow("nobody") << u"nobody"_s << int(DistributedLock::ConnectionError)
+                            << u"none of its 1 nodes can be asked for the slots"_s;
+}
+
+void tst_Cluster::errors()
+{
+    QFETCH(const QString, which);
+    QFETCH(const int, error);
+    QFETCH(const QString, text);
+    RedisServer::Options serverOptions = RedisServer::Options::withTcp();
+    if (which == u"empty")
+        serverOptions.config = {"cluster-enabled yes", "cluster-port " + QByteArray::number(Posix::freePort())};
+    RedisServer server(serverOptions);
+    QVERIFY(server.start());
+    if (which == u"nobody")
+        server.kill();
+    LockRegistry registry(QUrl(u"redis+cluster://127.0.0.1:%1"_s.arg(server.port())));
+    Watched lock(&registry, u"a"_s, options(1s, 1s));
+    QVERIFY(!acquireNow(&lock.lock));
+    QCOMPARE(int(lock.lock.error()), error);
+    QVERIFY2(lock.lock.errorString().contains(text), qPrintable(lock.lock.errorString()));
+    QVERIFY(lock.lock.errorString().contains(QString::number(server.port())));
+}
+
+void tst_Cluster::twoClusters()
+{
+    RedisCluster::Options options;
+    options.masters = 1;
+    options.replicasPerMaster = 0;
+    RedisCluster other(options);
+    QVERIFY2(other.start(), qPrintable(other.errorString()));
+    const QUrl both(m_cluster->url().toString() + u"&node=127.0.0.1:%1"_s.arg(other.node(0).port()));
+    LockRegistry registry(both);
+    Watched lock(&registry, u"a"_s, LockTesting::options());
+    QVERIFY(!acquireNow(&lock.lock));
+    QVERIFY2(lock.lock.errorString().contains(u"belong to different clusters"_s), qPrintable(lock.lock.errorString()));
+    QCOMPARE(other.keys(), QList<QByteArray>());
+}
+
+/// Only the locks of the slots that nobody serves cannot be acquired.
+void tst_Cluster::incompleteCluster()
+{
+    RedisCluster::Options options;
+    options.replicasPerMaster = 0;
+    options.needsAllSlots = false;
+    RedisCluster cluster(options);
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    const int slot = clusterSlot("lock:{a}x");
+    for (int i = 0; i < 3; ++i)
+        cluster.node(i).command({"CLUSTER", "DELSLOTS", QByteArray::number(slot)});
+    LockRegistry registry(cluster.url());
+    Watched lost(&registry, u"{a}x"_s, LockTesting::options(1s, 500ms));
+    Watched other(&registry, u"{b}x"_s, LockTesting::options());
+    QVERIFY(acquireNow(&other.lock));
+    QVERIFY(!acquireNow(&lost.lock));
+    QVERIFY2(lost.lock.errorString().contains(u"no node serves the slot %1"_s.arg(slot)),
+             qPrintable(lost.lock.errorString()));
+}
+
+QTEST_GUILESS_MAIN(tst_Cluster)
+#include "tst_cluster.moc"
