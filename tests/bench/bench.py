@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 
+from cases.cluster import ClusterCase
 from cases.commandline import CommandLineCase
 from cases.contended import ContendedCase, HandOffCase, OrderCase
 from cases.flood import FloodCase
@@ -74,6 +75,7 @@ def all_cases():
         WaitersCase(1000),
         HeldCase(10000, targets=True),
         HeldCase(100000, targets=False),
+        ClusterCase(),
         LostCase(),
         SentinelCase(),
         ReplicasCase(),

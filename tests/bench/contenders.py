@@ -18,7 +18,7 @@ REDLOCK = "redlock (Node.js)"
 
 # For each contender: commands that only its scripts call, not its clients.
 INNER = {
-    OURS: "get mget set del exists pexpire pttl time zadd zrange zrank zrem zscore zcard publish".split(),
+    OURS: "get mget set del exists pexpire pttl time zadd zrange zrank zrem zscore zcard publish spublish".split(),
     REDIS_PY: ["get", "del"],
     REDIS_SEMAPHORE: ["get", "del", "pexpire"],
     REDLOCK: ["get", "set", "del", "exists"],

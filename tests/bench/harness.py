@@ -87,6 +87,115 @@ class Server:
         self.process.wait()
 
 
+class Cluster:
+    """A private Redis Cluster of masters without replicas, each a process, as a Server."""
+
+    SLOTS = 16384
+
+    def __init__(self, folder, masters):
+        program = shutil.which("redis-server")
+        self.nodes = []
+        for index in range(masters):
+            path = os.path.join(folder, f"cluster-{masters}-{index}")
+            os.mkdir(path)
+            port = 21200 + 20 * masters + index
+            process = subprocess.Popen(
+                [program, "--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes"]
+                + ["--cluster-config-file", "nodes.conf", "--cluster-port", str(port + 400)]
+                + ["--save", "", "--appendonly", "no", "--dir", path, "--loglevel", "warning"],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            self.nodes.append(ClusterNode(port, process))
+        for index, node in enumerate(self.nodes):
+            node.connect()
+            first = self.SLOTS * index // masters
+            last = self.SLOTS * (index + 1) // masters - 1
+            node.command("CLUSTER", "SET-CONFIG-EPOCH", index + 1)
+            node.command("CLUSTER", "ADDSLOTSRANGE", first, last)
+            node.command("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port, self.nodes[0].port + 400)
+        deadline = time.monotonic() + 30
+        while not all(b"cluster_slots_ok:16384" in node.command("CLUSTER", "INFO") for node in self.nodes):
+            if time.monotonic() > deadline:
+                sys.exit("bench: the nodes of the cluster do not find each other")
+            time.sleep(0.05)
+
+    def url(self):
+        first, *others = [f"127.0.0.1:{node.port}" for node in self.nodes]
+        return f"redis+cluster://{first}" + ("?" + "&".join("node=" + node for node in others) if others else "")
+
+    def cpu_seconds(self):
+        return sum(float(node.info("cpu")[key]) for node in self.nodes for key in ("used_cpu_user", "used_cpu_sys"))
+
+    def commands(self, inner):
+        """As Server.commands(), of all nodes."""
+        left_out = {f"cmdstat_{name}" for name in inner} | {"cmdstat_info"}
+        return sum(
+            int(values.split("calls=")[1].split(",")[0])
+            for node in self.nodes
+            for name, values in node.info("commandstats").items()
+            if name not in left_out
+        )
+
+    def move(self, is_moving):
+        """All slots of all masters are being moved to the next master, or stay. No key is moved."""
+        for index, node in enumerate(self.nodes):
+            target = self.nodes[(index + 1) % len(self.nodes)]
+            first = self.SLOTS * index // len(self.nodes)
+            last = self.SLOTS * (index + 1) // len(self.nodes)
+            for slot in range(first, last):
+                if is_moving:
+                    target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", node.id())
+                    node.command("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id())
+                else:
+                    target.command("CLUSTER", "SETSLOT", slot, "STABLE")
+                    node.command("CLUSTER", "SETSLOT", slot, "STABLE")
+
+    def stop(self):
+        for node in self.nodes:
+            node.process.terminate()
+            node.process.wait()
+
+
+class ClusterNode:
+    """One node, and a connection to it."""
+
+    def __init__(self, port, process):
+        self.port, self.process = port, process
+        self._id = None
+
+    def connect(self):
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                self._connection = socket.create_connection(("127.0.0.1", self.port))
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    sys.exit("bench: a node of the cluster does not start")
+                time.sleep(0.02)
+        self._reader = self._connection.makefile("rb")
+
+    def command(self, *words):
+        encoded = [str(word).encode() for word in words]
+        self._connection.sendall(
+            b"*%d\r\n" % len(encoded) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in encoded)
+        )
+        line = self._reader.readline().rstrip()
+        if line.startswith(b"-"):
+            sys.exit(f"bench: {' '.join(map(str, words))}: {line.decode()}")
+        return self._reader.read(int(line[1:]) + 2) if line.startswith(b"$") else line[1:]
+
+    def info(self, section):
+        text = self.command("INFO", section).decode()
+        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+    def id(self):
+        if not self._id:
+            self._id = self.command("CLUSTER", "MYID").decode().strip()
+        return self._id
+
+
 class Contender:
     """One process that answers each line `run MILLISECONDS [PARTICIPANTS]` with one line of JSON."""
 
