@@ -151,6 +151,8 @@ public:
     };
     /// Whether a waiter in the queue of \a lock would be notified of its turn at present.
     virtual bool canBeWoken(const LockId &lock) const = 0;
+    /// Whether the wakeableChanged() that is being emitted concerns \a lock.
+    virtual bool hasWakeableChanged(const LockId &) const { return true; }
     virtual void acquire(const Acquire &operation, Completion completion) = 0;
     virtual void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
                        const Replicas &replicas, Completion completion) = 0;

@@ -168,8 +168,10 @@ LockEngine *LockRegistryPrivate::engine(EngineError *engineError)
             });
             connect(m_engine.get(), &LockEngine::wakeableChanged, this, [this] {
                 const auto locks = locksInTurn();
-                for (LockDriver *lock : locks)
-                    lock->wakeableChanged();
+                for (LockDriver *lock : locks) {
+                    if (m_engine->hasWakeableChanged(lock->presentLockId()))
+                        lock->wakeableChanged();
+                }
             });
         } else {
             error = m_urlError;

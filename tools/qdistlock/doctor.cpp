@@ -183,7 +183,7 @@ void Doctor::checkServer()
             u"give redis+sentinel://HOST:PORT/SERVICE, or the URL of the master"_s);
     } else if (mode == "cluster") {
         add(Level::Failure, "mode", u"this is a node of a Redis Cluster"_s,
-            u"use a server that is not in a cluster; a node has only some of the locks"_s);
+            u"use redis+cluster:// instead of redis://; a node alone has only some of the locks"_s);
     }
     const QByteArray role = fields.value("role");
     if (role == "master")
@@ -497,6 +497,11 @@ int runDoctor(const Invocation &invocation)
     QString error;
     const auto server = ServerUrl::parse(url, &error);
     DoctorReport report;
+    if (server && !server->clusterNodes.isEmpty()) {
+        report.add(Level::Failure, u"url"_s, session.serverText() + u" is a Redis Cluster"_s,
+                   u"doctor examines one server that is not in a cluster; ls and show work"_s);
+        return report.finish(session.serverText());
+    }
     if (!server) {
         report.add(DoctorReport::Failure, u"url"_s, session.serverText() + u" is no server that others can use"_s,
                    u"give a redis://, rediss://, unix:// or redis+sentinel:// URL"_s);

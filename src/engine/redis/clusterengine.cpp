@@ -7,8 +7,10 @@
 #include "engine/protocolconstants.h"
 #include "engine/redis/clientname.h"
 #include "engine/redis/noticemessage.h"
+#include "engine/redis/pingpace.h"
 #include "engine/redis/rediserrors.h"
 #include "engine/redis/rediskeys.h"
+#include "redis/subscriber.h"
 
 #include <QtCore/qpointer.h>
 
@@ -60,6 +62,10 @@ ClusterEngine::ClusterEngine(const QtRedis::ServerUrl &cluster, const LeaseClock
 ClusterEngine::~ClusterEngine()
 {
     m_watch.disconnect(this);
+    if (m_forcedReleases) {
+        m_forcedReleases->disconnect(this);
+        m_forcedReleases->setNeeded(nullptr);
+    }
     for (const auto &[endpoint, node] : m_nodes)
         node->disconnect(this);
     // The lanes write what they have when they are destroyed.
@@ -98,14 +104,15 @@ ClusterNode *ClusterEngine::nodeAt(const QtRedis::Endpoint &endpoint)
         notWaiting(handover.lock, handover.token);
         Q_EMIT handedOver(handover);
     });
-    connect(node, &ClusterNode::ready, this, [this, node] { nodeReady(node); });
+    connect(node, &ClusterNode::readyAgain, this, [this, node] { nodeReadyAgain(node); });
     connect(node, &ClusterNode::failed, this, [this, node] { nodeFailed(node); });
     connect(node, &ClusterNode::silent, this,
             [this, node](bool isSilent) { m_watch.setSuspect(node->endpoint(), isSilent); });
     connect(node, &ClusterNode::readEnded, this, &LockEngine::processed);
     connect(node, &ClusterNode::messageReceived, this,
             [this, node](const QByteArray &payload) { messageReceived(node, payload); });
-    connect(node, &ClusterNode::wakeableChanged, this, &ClusterEngine::emitWakeableChanged);
+    connect(node, &ClusterNode::subscribed, this, &ClusterEngine::reportWakeable);
+    connect(node, &ClusterNode::interrupted, this, [this, node] { subscriptionsInterrupted(node); });
     connect(node, &ClusterNode::movedAway, this, [this, node](const QByteArray &name) { movedAway(node, name); });
     return node;
 }
@@ -134,7 +141,7 @@ EngineError ClusterEngine::notServed(int slot) const
                     .arg(QtRedis::SlotMap::SlotCount));
 }
 
-void ClusterEngine::nodeReady(ClusterNode *node)
+void ClusterEngine::nodeReadyAgain(ClusterNode *node)
 {
     m_watch.setSuspect(node->endpoint(), false);
     m_abandoned.retryNow();
@@ -144,34 +151,47 @@ void ClusterEngine::nodeReady(ClusterNode *node)
 void ClusterEngine::nodeFailed(ClusterNode *node)
 {
     m_watch.setSuspect(node->endpoint(), true);
+    listenElsewhere(node->endpoint());
     Q_EMIT failed();
 }
 
 void ClusterEngine::mapChanged()
 {
-    closeFormerMasters();
+    const bool isFailing = std::any_of(m_nodes.begin(), m_nodes.end(),
+                                       [](const auto &entry) { return !entry.second->isUsable(); });
+    const bool isReplaced = closeFormerMasters();
     for (auto it = m_channels.begin(), end = m_channels.end(); it != end; ++it) {
         if (it->node != m_watch.map().ownerOf(it->slot))
             listen(it.key(), &*it);
     }
+    // Where only a slot has moved, the operations were redirected.
+    if (std::exchange(m_wasKnown, true) && !isFailing && !isReplaced)
+        return;
     m_abandoned.sendAll();
     Q_EMIT stateChanged();
 }
 
-void ClusterEngine::closeFormerMasters()
+bool ClusterEngine::closeFormerMasters()
 {
+    bool found = false;
     const QList<QtRedis::Endpoint> masters = m_watch.map().masters();
     for (auto it = m_nodes.begin(); it != m_nodes.end();) {
         if (masters.contains(it->first)) {
             ++it;
             continue;
         }
+        found = true;
         m_watch.setSuspect(it->first, false);
+        listenElsewhere(it->first);
         it->second->disconnect(this);
         it->second->close();
-        it->second.release()->deleteLater(); // after the ends of its commands
+        m_closed.push_back(std::move(it->second));
         it = m_nodes.erase(it);
     }
+    if (found) // after the ends of their commands, which are posted already
+        QMetaObject::invokeMethod(
+                this, [this] { m_closed.clear(); }, Qt::QueuedConnection);
+    return found;
 }
 
 // State
@@ -248,7 +268,8 @@ void ClusterEngine::uncork()
 
 bool ClusterEngine::isProcessing() const
 {
-    return std::any_of(m_nodes.begin(), m_nodes.end(), [](const auto &entry) { return entry.second->isReading(); });
+    return (m_forcedReleases && m_forcedReleases->isReading())
+            || std::any_of(m_nodes.begin(), m_nodes.end(), [](const auto &entry) { return entry.second->isReading(); });
 }
 
 // Operations
@@ -324,6 +345,8 @@ void ClusterEngine::acquireReplied(const LockId &lock, const QByteArray &token, 
             m_channels[channelOf(lock)].waiting.insert(sequence);
     } else if (reply.status == EngineReply::Granted) {
         notWaiting(lock, token);
+        if (const ClusterNode *const node = knownNodeOf(slotOf(lock)))
+            listenForForcedReleases(*node);
     }
 }
 
@@ -415,6 +438,11 @@ void ClusterEngine::list(const QString &prefix, const QString &pattern,
         QList<LockInfo> locks = {};
     };
     const QList<QtRedis::Endpoint> masters = m_watch.map().masters();
+    if (masters.isEmpty()) {
+        QMetaObject::invokeMethod(
+                this, [completion, error = notServed(0)] { completion(error, {}); }, Qt::QueuedConnection);
+        return;
+    }
     const auto listing = std::make_shared<Listing>();
     listing->outstanding = masters.size();
     for (const QtRedis::Endpoint &master : masters) {
@@ -482,7 +510,7 @@ void ClusterEngine::movedAway(ClusterNode *node, const QByteArray &name)
         return;
     it->node.reset(); // until the map has changed, or sweepChannels()
     m_watch.refresh();
-    emitWakeableChanged(); // the waiters ask, and MOVED tells where the slot is
+    reportWakeable(name); // the waiters ask, and MOVED tells where the slot is
 }
 
 void ClusterEngine::notWaiting(const LockId &lock, const QByteArray &token)
@@ -529,17 +557,68 @@ void ClusterEngine::messageReceived(ClusterNode *node, const QByteArray &payload
     Q_EMIT noticed(message->notice, message->sequence, std::max(message->delay, 0ms));
 }
 
-void ClusterEngine::emitWakeableChanged()
+void ClusterEngine::listenForForcedReleases(const ClusterNode &node)
 {
-    if (std::exchange(m_isWakeablePosted, true))
+    if (m_forcedReleases)
+        return;
+    m_forcedReleasesAt = node.endpoint();
+    m_forcedReleases = std::make_unique<QtRedis::Subscriber>(node.lane().server());
+    m_forcedReleases->setClientName(ClientName{clientId(), {}}.toByteArray());
+    m_forcedReleases->setNeeded([this] { return need().connection; });
+    m_forcedReleases->setPingInterval(PingPace::Interval);
+    m_forcedReleases->setPingDue([](milliseconds sinceLast) { return PingPace::isDue(-1, sinceLast); });
+    connect(m_forcedReleases.get(), &QtRedis::Subscriber::messageReceived, this,
+            [this](const QByteArray &, const QByteArray &payload) {
+                const auto message = NoticeMessage::parse(payload);
+                if (message && message->notice == ForcedRelease)
+                    Q_EMIT noticed(ForcedRelease, message->sequence, 0ms);
+            });
+    connect(m_forcedReleases.get(), &QtRedis::Subscriber::readEnded, this, &LockEngine::processed);
+    m_forcedReleases->subscribe(Protocol::Channels + clientId());
+}
+
+void ClusterEngine::listenElsewhere(const QtRedis::Endpoint &former)
+{
+    if (!m_forcedReleases || m_forcedReleasesAt != former)
+        return;
+    const QList<QtRedis::Endpoint> masters = m_watch.map().masters();
+    for (const QtRedis::Endpoint &master : masters) {
+        const ClusterNode *const node = knownNodeAt(master);
+        if (master == former || (node && !node->isUsable()))
+            continue;
+        m_forcedReleasesAt = master;
+        m_forcedReleases->setServer(m_cluster.atNode(master), u"another node is listened to"_s);
+        return;
+    }
+}
+
+void ClusterEngine::subscriptionsInterrupted(const ClusterNode *node)
+{
+    for (auto it = m_channels.cbegin(), end = m_channels.cend(); it != end; ++it) {
+        if (it->node == node->endpoint())
+            reportWakeable(it.key());
+    }
+}
+
+void ClusterEngine::reportWakeable(const QByteArray &name)
+{
+    const bool isPosted = !m_changedChannels.isEmpty();
+    m_changedChannels.insert(name);
+    if (isPosted)
         return;
     QMetaObject::invokeMethod(
             this,
             [this] {
-                m_isWakeablePosted = false;
+                m_reportedChannels = std::exchange(m_changedChannels, {});
                 Q_EMIT wakeableChanged();
+                m_reportedChannels.clear();
             },
             Qt::QueuedConnection);
+}
+
+bool ClusterEngine::hasWakeableChanged(const LockId &lock) const
+{
+    return m_reportedChannels.contains(channelOf(lock));
 }
 
 } // namespace QDistLock

@@ -18,10 +18,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
+
+namespace QtRedis {
+class Subscriber;
+}
 
 namespace QDistLock {
-
-struct NoticeMessage;
 
 /*!
     Locks kept by a Redis Cluster: each by the master that serves the slot of its key, over a separate lane. One master
@@ -30,7 +33,8 @@ struct NoticeMessage;
     An operation that a node refuses because another one serves the slot (MOVED) is sent again to that one, five times
     at most. While a slot moves (ASK, TRYAGAIN), its locks are kept with commands of one key, see OneKeyMode.
 
-    A client that waits listens to a sharded channel in the slot of the lock, at the master of the slot.
+    A client that waits listens to a sharded channel in the slot of the lock, at the master of the slot. For forced
+    releases, which are rare, it listens at one node to a channel of the whole cluster.
 */
 class ClusterEngine : public LockEngine
 {
@@ -51,6 +55,7 @@ public:
     bool isProcessing() const override;
 
     bool canBeWoken(const LockId &lock) const override;
+    bool hasWakeableChanged(const LockId &lock) const override;
     void acquire(const Acquire &operation, Completion completion) override;
     void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease, const Replicas &replicas,
                Completion completion) override;
@@ -95,10 +100,11 @@ private:
     void askMaster(const LockId &lock, Ask ask, std::function<void(const EngineError &, const Result &)> completion,
                    int attempts = 3);
 
-    void nodeReady(ClusterNode *node);
+    void nodeReadyAgain(ClusterNode *node);
     void nodeFailed(ClusterNode *node);
     void mapChanged();
-    void closeFormerMasters();
+    /// True if there were any.
+    bool closeFormerMasters();
 
     void listenFor(const LockId &lock);
     void listen(const QByteArray &name, Channel *channel);
@@ -106,16 +112,25 @@ private:
     void notWaiting(const LockId &lock, const QByteArray &token);
     void sweepChannels();
     void messageReceived(ClusterNode *node, const QByteArray &payload);
-    void emitWakeableChanged();
+    /// Messages to clients that only hold locks are published to all nodes; this client listens at one of them.
+    void listenForForcedReleases(const ClusterNode &node);
+    void listenElsewhere(const QtRedis::Endpoint &former);
+    void reportWakeable(const QByteArray &name);
+    void subscriptionsInterrupted(const ClusterNode *node);
 
     const QtRedis::ServerUrl m_cluster;
     const LeaseClock *const m_clock;
     bool m_isOpen = false;
     bool m_isCorked = false;
-    bool m_isWakeablePosted = false;
+    bool m_wasKnown = false;             ///< the map
+    QSet<QByteArray> m_changedChannels;  ///< their subscription has changed; to be reported together
+    QSet<QByteArray> m_reportedChannels; ///< by the wakeableChanged() that is being emitted
     QHash<QByteArray, Channel> m_channels;
     QTimer m_sweepTimer;
+    std::unique_ptr<QtRedis::Subscriber> m_forcedReleases; ///< null until a lock is held
+    QtRedis::Endpoint m_forcedReleasesAt;
     std::map<QtRedis::Endpoint, std::unique_ptr<ClusterNode>> m_nodes;
+    std::vector<std::unique_ptr<ClusterNode>> m_closed; ///< former masters, until the next event
     AbandonedTokens m_abandoned;
     QtRedis::ClusterWatch m_watch;
     OneKeyMode m_oneKey;

@@ -61,11 +61,13 @@ void ClusterNode::laneStateChanged()
 {
     if (!m_lane.isReady())
         return;
-    m_hasFailed = m_isSilent = false;
+    const bool hadFailed = std::exchange(m_hasFailed, false);
+    m_isSilent = false;
     if (m_subscriber)
         m_subscriber->reconnect(); // the cause may have cut it off, too
     runWaiting();
-    Q_EMIT ready();
+    if (hadFailed)
+        Q_EMIT readyAgain();
 }
 
 void ClusterNode::runWaiting()
@@ -85,7 +87,7 @@ void ClusterNode::whenConnected(std::function<void()> action)
 
 void ClusterNode::expectReply()
 {
-    if (m_lane.isReady() && !m_isSilent && !m_silenceTimer.isActive())
+    if (!m_hasFailed && !m_isSilent && !m_silenceTimer.isActive())
         m_silenceTimer.start();
 }
 
@@ -100,6 +102,7 @@ void ClusterNode::close()
         m_subscriber->close();
     }
     runWaiting();
+    m_lane.flush(); // so that all of them end before this is destroyed
 }
 
 void ClusterNode::makeSubscriber()
@@ -116,10 +119,10 @@ void ClusterNode::makeSubscriber()
     connect(subscriber, &QtRedis::Subscriber::pinged, &m_lane, &RedisLane::check);
     connect(subscriber, &QtRedis::Subscriber::messageReceived, this,
             [this](const QByteArray &, const QByteArray &payload) { Q_EMIT messageReceived(payload); });
-    connect(subscriber, &QtRedis::Subscriber::subscribed, this, &ClusterNode::wakeableChanged);
+    connect(subscriber, &QtRedis::Subscriber::subscribed, this, &ClusterNode::subscribed);
     connect(subscriber, &QtRedis::Subscriber::interrupted, this, [this] {
         m_lane.check(); // the cause may have interrupted the other connection, too
-        Q_EMIT wakeableChanged();
+        Q_EMIT interrupted();
     });
     connect(subscriber, &QtRedis::Subscriber::movedAway, this, &ClusterNode::movedAway);
     // Operations that a message caused are sent now, not in the next turn of the event loop.

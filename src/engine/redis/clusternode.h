@@ -52,15 +52,16 @@ public:
     bool isReading() const;
 
 Q_SIGNALS:
-    /// The lane is Ready.
-    void ready();
+    /// The lane is Ready, after it had failed.
+    void readyAgain();
     /// As RedisLane::failed().
     void failed();
     /// The node does not reply: perhaps another one has replaced it. \a isSilent is false when it replies again.
     void silent(bool isSilent);
     void messageReceived(const QByteArray &payload);
     /// As those of QtRedis::Subscriber.
-    void wakeableChanged();
+    void subscribed(const QByteArray &channel);
+    void interrupted();
     void movedAway(const QByteArray &channel);
     /// Everything that has arrived was processed.
     void readEnded();

@@ -33,7 +33,8 @@ if meant then
 end
 redis.call('DEL', key)
 if client then
-  tell(queue, client, 'force ' .. sequence)
+  local channel = CHANNELS .. client -- in a cluster, too: a client that only holds locks has no sharded channel
+  redis.pcall('PUBLISH', channel, 'force ' .. sequence)
 end
 repeat
   local outcome = serve(key, queue, lease, '')
