@@ -600,6 +600,16 @@ void LeaseMachine::engineReady(LeaseTime now)
     tick(now);
 }
 
+void LeaseMachine::serverReplaced(LeaseTime now)
+{
+    tick(now);
+    if (m_phase != Held)
+        return;
+    m_hold.mustVerify = true;
+    m_nextAttempt = now;
+    tick(now);
+}
+
 void LeaseMachine::engineFailed(const EngineError &error, LeaseTime now)
 {
     tick(now);

@@ -119,6 +119,8 @@ public:
 
     /// The engine has become ready.
     void engineReady(LeaseTime now);
+    /// See LockEngine::serverReplaced(): a held lock is renewed at once.
+    void serverReplaced(LeaseTime now);
     /// The server cannot be reached at present, for the reason in \a error.
     void engineFailed(const EngineError &error, LeaseTime now);
     /// EngineStatus::canBeWoken() has changed.

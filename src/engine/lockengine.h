@@ -153,6 +153,8 @@ public:
     virtual bool canBeWoken(const LockId &lock) const = 0;
     /// Whether the wakeableChanged() that is being emitted concerns \a lock.
     virtual bool hasWakeableChanged(const LockId &) const { return true; }
+    /// Whether the serverReplaced() that is being emitted concerns \a lock.
+    virtual bool wasServerReplaced(const LockId &) const { return true; }
     virtual void acquire(const Acquire &operation, Completion completion) = 0;
     virtual void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
                        const Replicas &replicas, Completion completion) = 0;
@@ -186,6 +188,8 @@ Q_SIGNALS:
     void stateChanged();
     /// One attempt to reach the server failed, or the connection was lost; see error().
     void failed();
+    /// Another server has taken the place of the one that kept some locks, and may lack what that had last.
+    void serverReplaced();
     /// \a sequence is that of the token concerned.
     void noticed(QDistLock::LockEngine::Notice notice, quint64 sequence, std::chrono::milliseconds ms);
     void handedOver(const QDistLock::LockEngine::Handover &handover);

@@ -111,6 +111,12 @@ void LockDriver::engineFailed(const EngineError &error)
     run(OnEventLoop);
 }
 
+void LockDriver::serverReplaced()
+{
+    machine.serverReplaced(now());
+    run(OnEventLoop);
+}
+
 void LockDriver::wakeableChanged()
 {
     machine.wakeableChanged(now());

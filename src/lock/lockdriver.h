@@ -29,6 +29,7 @@ public:
     void engineReady();
     void engineFailed(const EngineError &error);
     void wakeableChanged();
+    void serverReplaced();
     void noticed(LockEngine::Notice notice, std::chrono::milliseconds ms);
     void handedOver(const LockEngine::Handover &handover);
     void registryDestroyed();

@@ -173,6 +173,13 @@ LockEngine *LockRegistryPrivate::engine(EngineError *engineError)
                         lock->wakeableChanged();
                 }
             });
+            connect(m_engine.get(), &LockEngine::serverReplaced, this, [this] {
+                const auto locks = locksInTurn();
+                for (LockDriver *lock : locks) {
+                    if (m_engine->wasServerReplaced(lock->presentLockId()))
+                        lock->serverReplaced();
+                }
+            });
         } else {
             error = m_urlError;
         }

@@ -102,6 +102,7 @@ ClusterNode *ClusterEngine::nodeAt(const QtRedis::Endpoint &endpoint)
     });
     connect(&lane, &RedisLane::handedOver, this, [this](const Handover &handover) {
         notWaiting(handover.lock, handover.token);
+        watchMaster(handover.lock, handover.lease);
         Q_EMIT handedOver(handover);
     });
     connect(node, &ClusterNode::readyAgain, this, [this, node] { nodeReadyAgain(node); });
@@ -159,16 +160,41 @@ void ClusterEngine::mapChanged()
 {
     const bool isFailing = std::any_of(m_nodes.begin(), m_nodes.end(),
                                        [](const auto &entry) { return !entry.second->isUsable(); });
+    const QtRedis::SlotMap former = std::exchange(m_map, m_watch.map());
+    const bool wasReporting = !m_closed.empty();
     const bool isReplaced = closeFormerMasters();
-    for (auto it = m_channels.begin(), end = m_channels.end(); it != end; ++it) {
-        if (it->node != m_watch.map().ownerOf(it->slot))
-            listen(it.key(), &*it);
+    if (isReplaced && !wasReporting) {
+        m_formerMap = former;
+        // After the ends of their commands, which are posted already.
+        QMetaObject::invokeMethod(this, &ClusterEngine::reportReplacement, Qt::QueuedConnection);
     }
+    listenAgain();
     // Where only a slot has moved, the operations were redirected.
     if (std::exchange(m_wasKnown, true) && !isFailing && !isReplaced)
         return;
     m_abandoned.sendAll();
     Q_EMIT stateChanged();
+}
+
+void ClusterEngine::listenAgain()
+{
+    for (auto it = m_channels.begin(), end = m_channels.end(); it != end; ++it) {
+        if (it->node != m_map.ownerOf(it->slot))
+            listen(it.key(), &*it);
+    }
+}
+
+void ClusterEngine::reportReplacement()
+{
+    m_closed.clear();
+    Q_EMIT stateChanged(); // operations that the former masters did not answer are repeated
+    Q_EMIT serverReplaced();
+}
+
+bool ClusterEngine::wasServerReplaced(const LockId &lock) const
+{
+    const int slot = slotOf(lock);
+    return m_formerMap.ownerOf(slot) != m_map.ownerOf(slot);
 }
 
 bool ClusterEngine::closeFormerMasters()
@@ -182,15 +208,13 @@ bool ClusterEngine::closeFormerMasters()
         }
         found = true;
         m_watch.setSuspect(it->first, false);
+        m_watchedBy.remove(it->first);
         listenElsewhere(it->first);
         it->second->disconnect(this);
         it->second->close();
         m_closed.push_back(std::move(it->second));
         it = m_nodes.erase(it);
     }
-    if (found) // after the ends of their commands, which are posted already
-        QMetaObject::invokeMethod(
-                this, [this] { m_closed.clear(); }, Qt::QueuedConnection);
     return found;
 }
 
@@ -326,9 +350,11 @@ void ClusterEngine::redirected(ClusterNode *node, LockOperations operations, con
 void ClusterEngine::acquire(const Acquire &operation, Completion completion)
 {
     run(LockOperation::ofAcquire(operation,
-                                 [this, lock = operation.lock, token = operation.token,
+                                 [this, lock = operation.lock, token = operation.token, lease = operation.lease,
                                   completion = std::move(completion)](const EngineReply &reply) {
                                      acquireReplied(lock, token, reply);
+                                     if (reply.status == EngineReply::Granted)
+                                         watchMaster(lock, lease);
                                      completion(reply);
                                  }));
 }
@@ -353,7 +379,12 @@ void ClusterEngine::acquireReplied(const LockId &lock, const QByteArray &token, 
 void ClusterEngine::renew(const LockId &lock, const QByteArray &token, milliseconds lease, const Replicas &,
                           Completion completion)
 {
-    run({LockOperation::Renew, lock, token, lease, std::move(completion)});
+    run({LockOperation::Renew, lock, token, lease,
+         [this, lock, lease, completion = std::move(completion)](const EngineReply &reply) {
+             if (reply.status == EngineReply::Done)
+                 watchMaster(lock, lease);
+             completion(reply);
+         }});
 }
 
 void ClusterEngine::release(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
@@ -479,17 +510,39 @@ bool ClusterEngine::canBeWoken(const LockId &lock) const
     return node && node->isSubscribed(name);
 }
 
-void ClusterEngine::listenFor(const LockId &lock)
+QHash<QByteArray, ClusterEngine::Channel>::iterator ClusterEngine::listenFor(const LockId &lock)
 {
     const QByteArray name = channelOf(lock);
     auto it = m_channels.find(name);
     if (it == m_channels.end())
-        it = m_channels.insert(name, {slotOf(lock), std::nullopt, {}, {}});
+        it = m_channels.insert(name, {slotOf(lock), std::nullopt});
     it->keptUntil.setRemainingTime(ChannelLife);
     if (!it->node)
         listen(name, &*it);
     if (!m_sweepTimer.isActive())
         m_sweepTimer.start();
+    return it;
+}
+
+void ClusterEngine::watchMaster(const LockId &lock, milliseconds lease)
+{
+    const auto master = m_watch.map().ownerOf(slotOf(lock));
+    if (!master)
+        return;
+    QByteArray &name = m_watchedBy[*master];
+    auto channel = m_channels.find(name);
+    if (channel == m_channels.end() || channel->node != master) {
+        channel = listenFor(lock);
+        name = channel.key();
+    }
+    if (channel->watchedUntil.remainingTime() < lease.count())
+        channel->watchedUntil.setRemainingTime(lease);
+}
+
+bool ClusterEngine::isWanted(const Channel &channel) const
+{
+    return !channel.waiting.isEmpty() || !channel.keptUntil.hasExpired()
+            || (!channel.watchedUntil.hasExpired() && need().connection);
 }
 
 void ClusterEngine::listen(const QByteArray &name, Channel *channel)
@@ -509,7 +562,7 @@ void ClusterEngine::movedAway(ClusterNode *node, const QByteArray &name)
     if (it == m_channels.end() || it->node != node->endpoint())
         return;
     it->node.reset(); // until the map has changed, or sweepChannels()
-    m_watch.refresh();
+    m_watch.refresh(node->endpoint());
     reportWakeable(name); // the waiters ask, and MOVED tells where the slot is
 }
 
@@ -523,7 +576,7 @@ void ClusterEngine::notWaiting(const LockId &lock, const QByteArray &token)
 void ClusterEngine::sweepChannels()
 {
     for (auto it = m_channels.begin(); it != m_channels.end();) {
-        if (!it->waiting.isEmpty() || !it->keptUntil.hasExpired()) {
+        if (isWanted(*it)) {
             if (!it->node)
                 listen(it.key(), &*it);
             ++it;
@@ -551,6 +604,7 @@ void ClusterEngine::messageReceived(ClusterNode *node, const QByteArray &payload
     if (const auto handover = message->handover(waiter, node->lane().serverClock(), m_clock->now());
         handover && isOwner) {
         notWaiting(handover->lock, handover->token);
+        watchMaster(handover->lock, handover->lease);
         Q_EMIT handedOver(*handover);
         return;
     }

@@ -33,7 +33,8 @@ namespace QDistLock {
     An operation that a node refuses because another one serves the slot (MOVED) is sent again to that one, five times
     at most. While a slot moves (ASK, TRYAGAIN), its locks are kept with commands of one key, see OneKeyMode.
 
-    A client that waits listens to a sharded channel in the slot of the lock, at the master of the slot. For forced
+    A client that waits listens to a sharded channel in the slot of the lock, at the master of the slot. A client that
+    holds locks listens to one such channel at each of their masters: when that is replaced, it learns so at once. For forced
     releases, which are rare, it listens at one node to a channel of the whole cluster.
 */
 class ClusterEngine : public LockEngine
@@ -56,6 +57,7 @@ public:
 
     bool canBeWoken(const LockId &lock) const override;
     bool hasWakeableChanged(const LockId &lock) const override;
+    bool wasServerReplaced(const LockId &lock) const override;
     void acquire(const Acquire &operation, Completion completion) override;
     void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease, const Replicas &replicas,
                Completion completion) override;
@@ -78,8 +80,9 @@ private:
     {
         int slot;
         std::optional<QtRedis::Endpoint> node; ///< where it is subscribed, or will be
-        QSet<quint64> waiting;                 ///< sequence numbers of the tokens that are in a queue
-        QDeadlineTimer keptUntil;              ///< unless somebody waits
+        QSet<quint64> waiting = {};            ///< sequence numbers of the tokens that are in a queue
+        QDeadlineTimer keptUntil = {};         ///< unless somebody waits
+        QDeadlineTimer watchedUntil = {};      ///< locks of its master are held until then at least
     };
 
     QByteArray channelOf(const LockId &lock) const;
@@ -93,6 +96,7 @@ private:
     void run(LockOperation operation);
     void fail(const LockOperation &operation, const EngineError &error);
     void redirected(ClusterNode *node, LockOperations operations, const QByteArray &error);
+    void reportReplacement();
     void acquireReplied(const LockId &lock, const QByteArray &token, const EngineReply &reply);
     /// Calls \a ask with the master of the lock's slot; after an error again, at most twice, if that is another one by
     /// then.
@@ -103,10 +107,14 @@ private:
     void nodeReadyAgain(ClusterNode *node);
     void nodeFailed(ClusterNode *node);
     void mapChanged();
+    void listenAgain();
     /// True if there were any.
     bool closeFormerMasters();
 
-    void listenFor(const LockId &lock);
+    /// Listens at the master of \a lock, which is held for \a lease, so that we learn when that is replaced.
+    void watchMaster(const LockId &lock, std::chrono::milliseconds lease);
+    bool isWanted(const Channel &channel) const;
+    QHash<QByteArray, Channel>::iterator listenFor(const LockId &lock);
     void listen(const QByteArray &name, Channel *channel);
     void movedAway(ClusterNode *node, const QByteArray &name);
     void notWaiting(const LockId &lock, const QByteArray &token);
@@ -126,11 +134,14 @@ private:
     QSet<QByteArray> m_changedChannels;  ///< their subscription has changed; to be reported together
     QSet<QByteArray> m_reportedChannels; ///< by the wakeableChanged() that is being emitted
     QHash<QByteArray, Channel> m_channels;
+    QHash<QtRedis::Endpoint, QByteArray> m_watchedBy; ///< for each master of held locks, one of the channels
     QTimer m_sweepTimer;
     std::unique_ptr<QtRedis::Subscriber> m_forcedReleases; ///< null until a lock is held
     QtRedis::Endpoint m_forcedReleasesAt;
     std::map<QtRedis::Endpoint, std::unique_ptr<ClusterNode>> m_nodes;
     std::vector<std::unique_ptr<ClusterNode>> m_closed; ///< former masters, until the next event
+    QtRedis::SlotMap m_map;                             ///< when mapChanged() was called last
+    QtRedis::SlotMap m_formerMap;                       ///< before the masters in m_closed were replaced
     AbandonedTokens m_abandoned;
     QtRedis::ClusterWatch m_watch;
     OneKeyMode m_oneKey;

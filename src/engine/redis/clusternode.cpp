@@ -9,6 +9,8 @@
 
 #include <utility>
 
+using namespace Qt::StringLiterals;
+
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 
@@ -96,6 +98,7 @@ void ClusterNode::close()
     m_silenceTimer.stop();
     m_lane.disconnect(this);
     m_hasFailed = true;
+    m_lane.setServer(m_lane.server(), u"another node of the cluster has taken its slots over"_s);
     m_lane.close();
     if (m_subscriber) {
         m_subscriber->disconnect(this);

@@ -41,7 +41,7 @@ public:
     void whenConnected(std::function<void()> action);
     /// An operation is about to be sent: silent() is emitted if nothing arrives for half a second.
     void expectReply();
-    /// Ends the connections: the node is no longer a master of the cluster. Operations without a reply end as Failed.
+    /// Ends the connections: other nodes serve its slots now. Operations without a reply end as Failed.
     void close();
 
     void subscribe(const QByteArray &channel);

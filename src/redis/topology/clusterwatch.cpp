@@ -88,6 +88,7 @@ public:
     bool isChangePosted = false;
     QList<Endpoint> known; ///< nodes that a view has named
     QSet<Endpoint> suspects;
+    QSet<Endpoint> informed; ///< are asked in the next round, too
     Failure failure = Failure::None;
     QString errorString;
 
@@ -139,6 +140,10 @@ QList<Endpoint> ClusterWatch::Private::nodesToAsk() const
         candidates.swapItemsAt(i, i + qsizetype(other));
     }
     candidates = candidates.mid(0, AskedAtMost);
+    for (const Endpoint &node : informed) {
+        if (!candidates.contains(node))
+            candidates.append(node);
+    }
     return candidates.isEmpty() ? cluster.clusterNodes : candidates;
 }
 
@@ -150,11 +155,13 @@ void ClusterWatch::Private::startRound()
     }
     mustAskAgain = false;
     askTimer.stop();
-    nextRefresh.setRemainingTime(RefreshInterval);
+    if (isKnown)
+        nextRefresh.setRemainingTime(RefreshInterval);
     for (const auto &[endpoint, node] : nodes)
         node->answer = Node::NotAsked;
     roundTimer.start();
     const auto asked = nodesToAsk();
+    informed.clear();
     for (const Endpoint &endpoint : asked)
         ask(endpoint);
 }
@@ -436,8 +443,10 @@ void ClusterWatch::open()
         d->startRound();
 }
 
-void ClusterWatch::refresh()
+void ClusterWatch::refresh(const std::optional<Endpoint> &informed)
 {
+    if (informed)
+        d->informed.insert(*informed);
     if (d->isAsking)
         d->mustAskAgain = true;
     else if (d->isKnown && (!d->askTimer.isActive() || d->askTimer.remainingTime() > d->nextRefresh.remainingTime()))

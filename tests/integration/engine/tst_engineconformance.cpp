@@ -766,13 +766,15 @@ void tst_EngineConformance::deadWaitersAreSkipped()
     const Notices notices(*living);
     const QByteArray holder = newToken(*engine);
     QCOMPARE(acquire(*engine, id, holder).status, EngineReply::Granted);
+    QByteArray deadClient;
     {
         const auto dead = makeListeningEngine(kind, id);
+        deadClient = dead->clientId();
         for (int i = 0; i < 3; ++i)
             QCOMPARE(wait(*dead, id, newToken(*dead)).queuePosition, i);
     }
     if (kind != Memory)
-        QTRY_COMPARE(serverOf(kind, id).command({"CLIENT", "LIST", "TYPE", "pubsub"}).toByteArray().count('\n'), 2);
+        QTRY_VERIFY(!serverOf(kind, id).command({"CLIENT", "LIST"}).toByteArray().contains(deadClient));
     const QByteArray waiter = newToken(*living);
     QCOMPARE(wait(*living, id, waiter).queuePosition, 3);
     QCOMPARE(release(*engine, id, holder).status, EngineReply::Done);

@@ -422,6 +422,8 @@ void Model::event()
     case 10:
         if (below(4) == 0)
             m_machine.forcedReleaseNoticed(m_now); // forged
+        else
+            m_machine.serverReplaced(m_now);
         break;
     case 11:
         if (!m_wire.empty() && !m_down)

@@ -36,6 +36,10 @@ private Q_SLOTS:
     void autoRenewOnAfterAForgedNotice();
     void forcedReleaseInOtherPhases();
 
+    void replacedServerIsAskedAtOnce();
+    void serverReplacedWhileARenewalIsInFlight();
+    void serverReplacedWithoutAutoRenew();
+
     void detachWhileAcquiring();
     void detachWhileHeld();
     void detachWhileReleasing();
@@ -457,6 +461,49 @@ void tst_LeaseRenewal::forcedReleaseInOtherPhases()
     bench.machine.forcedReleaseNoticed(bench.now);
     COMPARE_NO_ACTIONS(bench);
     QCOMPARE(bench.machine.phase(), LeaseMachine::Releasing);
+}
+
+void tst_LeaseRenewal::replacedServerIsAskedAtOnce()
+{
+    Bench bench;
+    bench.machine.serverReplaced(bench.now);
+    COMPARE_NO_ACTIONS(bench); // nothing is held
+    bench.hold();
+    bench.machine.serverReplaced(bench.now);
+    COMPARE_ACTIONS(bench, u"Renew"_s);
+    bench.machine.renewReplied(answer(EngineReply::Done), bench.now);
+    COMPARE_ACTIONS(bench, u"Renewed"_s);
+    bench.machine.serverReplaced(bench.now);
+    bench.actions();
+    bench.machine.renewReplied(answer(EngineReply::Gone), bench.now); // the new one never had it
+    COMPARE_ACTIONS(bench, u"Lost Deleted"_s);
+}
+
+void tst_LeaseRenewal::serverReplacedWhileARenewalIsInFlight()
+{
+    Bench bench;
+    bench.hold();
+    bench.passToWakeUp();
+    COMPARE_ACTIONS(bench, u"Renew"_s);
+    bench.machine.serverReplaced(bench.now);
+    COMPARE_NO_ACTIONS(bench);                                        // no second one
+    bench.machine.renewReplied(answer(EngineReply::Done), bench.now); // perhaps of the former server
+    COMPARE_ACTIONS(bench, u"Renewed"_s, u"Renew"_s);
+}
+
+void tst_LeaseRenewal::serverReplacedWithoutAutoRenew()
+{
+    Bench bench;
+    bench.options.autoRenew = false;
+    bench.hold();
+    const LeaseTime deadline = bench.machine.deadline();
+    bench.pass(5s);
+    bench.machine.serverReplaced(bench.now);
+    COMPARE_ACTIONS(bench, u"Renew"_s);
+    QCOMPARE(bench.command(Command::Renew).duration, nanoseconds(25s)); // not longer than it was
+    bench.machine.renewReplied(answer(EngineReply::Done), bench.now);
+    COMPARE_NO_ACTIONS(bench);
+    QCOMPARE(bench.machine.deadline(), deadline);
 }
 
 void tst_LeaseRenewal::detachWhileAcquiring()
