@@ -310,7 +310,10 @@ int RedisCluster::addMaster()
     const int index = nodeCount() - 1;
     const bool isKnown = waitUntil([&] {
         for (int i = 0; i < nodeCount(); ++i) {
-            if (!m_removed.contains(i) && !node(i).command({"CLUSTER", "NODES"}).toByteArray().contains(id(index)))
+            if (m_removed.contains(i))
+                continue;
+            if (!node(i).command({"CLUSTER", "NODES"}).toByteArray().contains(id(index))
+                || !node(index).command({"CLUSTER", "NODES"}).toByteArray().contains(id(i)))
                 return false;
         }
         return node(index).command({"CLUSTER", "INFO"}).toByteArray().contains("cluster_state:ok");

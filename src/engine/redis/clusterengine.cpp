@@ -31,6 +31,8 @@ constexpr int MostRedirections = 5;
 /// How long a channel stays subscribed after its last waiter: usually the next one comes soon.
 constexpr milliseconds ChannelLife = 10s;
 constexpr milliseconds SweepInterval = 2s;
+/// For the replies of a former master that is alive.
+constexpr milliseconds FormerMasterLife = 5s;
 
 int slotOf(const LockId &lock)
 {
@@ -77,6 +79,7 @@ ClusterEngine::~ClusterEngine()
             node->lane().run(std::move(cancel));
     }
     const auto nodes = std::exchange(m_nodes, {});
+    const auto former = std::exchange(m_former, {});
 }
 
 // Nodes
@@ -135,8 +138,7 @@ EngineError ClusterEngine::notServed(int slot) const
     return EngineError::passing(
             DistributedLock::ServerError,
             u"%1: no node serves the slot %2 of the lock, the cluster is not complete (%3 of %4 slots are served); "
-            u"look "
-            "at CLUSTER INFO. It is tried again for as long as there is time."_s.arg(m_cluster.toDisplayString())
+            "look at CLUSTER INFO. It is tried again for as long as there is time."_s.arg(m_cluster.toDisplayString())
                     .arg(slot)
                     .arg(m_watch.map().servedSlots())
                     .arg(QtRedis::SlotMap::SlotCount));
@@ -161,9 +163,8 @@ void ClusterEngine::mapChanged()
     const bool isFailing = std::any_of(m_nodes.begin(), m_nodes.end(),
                                        [](const auto &entry) { return !entry.second->isUsable(); });
     const QtRedis::SlotMap former = std::exchange(m_map, m_watch.map());
-    const bool wasReporting = !m_closed.empty();
     const bool isReplaced = closeFormerMasters();
-    if (isReplaced && !wasReporting) {
+    if (isReplaced && !std::exchange(m_isReplacementPosted, true)) {
         m_formerMap = former;
         // After the ends of their commands, which are posted already.
         QMetaObject::invokeMethod(this, &ClusterEngine::reportReplacement, Qt::QueuedConnection);
@@ -186,7 +187,7 @@ void ClusterEngine::listenAgain()
 
 void ClusterEngine::reportReplacement()
 {
-    m_closed.clear();
+    m_isReplacementPosted = false;
     Q_EMIT stateChanged(); // operations that the former masters did not answer are repeated
     Q_EMIT serverReplaced();
 }
@@ -210,12 +211,36 @@ bool ClusterEngine::closeFormerMasters()
         m_watch.setSuspect(it->first, false);
         m_watchedBy.remove(it->first);
         listenElsewhere(it->first);
-        it->second->disconnect(this);
-        it->second->close();
-        m_closed.push_back(std::move(it->second));
+        retire(std::move(it->second));
         it = m_nodes.erase(it);
     }
     return found;
+}
+
+void ClusterEngine::retire(std::unique_ptr<ClusterNode> node)
+{
+    ClusterNode *const former = node.get();
+    m_former.push_back(std::move(node));
+    former->disconnect(this);
+    former->closeSubscriber();
+    if (former->isReplying())
+        QTimer::singleShot(FormerMasterLife, former, [this, former] { closeFormer(former); });
+    else
+        closeFormer(former);
+}
+
+void ClusterEngine::closeFormer(ClusterNode *node)
+{
+    node->close();
+    QMetaObject::invokeMethod( // after the ends of its commands, which are posted already
+            this,
+            [this, node] {
+                const auto it = std::find_if(m_former.begin(), m_former.end(),
+                                             [node](const auto &former) { return former.get() == node; });
+                const auto closed = std::move(*it); // its destructor may run an event loop of the application
+                m_former.erase(it);
+            },
+            Qt::QueuedConnection);
 }
 
 // State
@@ -273,7 +298,11 @@ EngineError ClusterEngine::errorFor(const LockId &lock) const
 
 QString ClusterEngine::unsupported(const LockOptions &options) const
 {
-    return options.minReplicas > 0 ? u"minReplicas is not supported with a Redis Cluster in this version"_s : QString();
+    if (options.minReplicas == 0)
+        return {};
+    return u"minReplicas is %1, but with a Redis Cluster this version cannot wait for replicas; leave it 0 there, or "
+           u"use "
+           "Redis Sentinel"_s.arg(options.minReplicas);
 }
 
 void ClusterEngine::cork()

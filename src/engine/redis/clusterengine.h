@@ -107,6 +107,9 @@ private:
     void nodeReadyAgain(ClusterNode *node);
     void nodeFailed(ClusterNode *node);
     void mapChanged();
+    /// A former master that replies redirects the operations that it has still got, and is closed later.
+    void retire(std::unique_ptr<ClusterNode> node);
+    void closeFormer(ClusterNode *node);
     void listenAgain();
     /// True if there were any.
     bool closeFormerMasters();
@@ -139,9 +142,10 @@ private:
     std::unique_ptr<QtRedis::Subscriber> m_forcedReleases; ///< null until a lock is held
     QtRedis::Endpoint m_forcedReleasesAt;
     std::map<QtRedis::Endpoint, std::unique_ptr<ClusterNode>> m_nodes;
-    std::vector<std::unique_ptr<ClusterNode>> m_closed; ///< former masters, until the next event
+    std::vector<std::unique_ptr<ClusterNode>> m_former; ///< masters that others have replaced, see retire()
     QtRedis::SlotMap m_map;                             ///< when mapChanged() was called last
-    QtRedis::SlotMap m_formerMap;                       ///< before the masters in m_closed were replaced
+    QtRedis::SlotMap m_formerMap;                       ///< before a master was replaced; for reportReplacement()
+    bool m_isReplacementPosted = false;
     AbandonedTokens m_abandoned;
     QtRedis::ClusterWatch m_watch;
     OneKeyMode m_oneKey;

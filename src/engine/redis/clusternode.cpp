@@ -100,12 +100,17 @@ void ClusterNode::close()
     m_hasFailed = true;
     m_lane.setServer(m_lane.server(), u"another node of the cluster has taken its slots over"_s);
     m_lane.close();
-    if (m_subscriber) {
-        m_subscriber->disconnect(this);
-        m_subscriber->close();
-    }
+    closeSubscriber();
     runWaiting();
     m_lane.flush(); // so that all of them end before this is destroyed
+}
+
+void ClusterNode::closeSubscriber()
+{
+    if (!m_subscriber)
+        return;
+    m_subscriber->disconnect(this);
+    m_subscriber->close();
 }
 
 void ClusterNode::makeSubscriber()

@@ -36,6 +36,8 @@ public:
     const RedisLane &lane() const { return m_lane; }
     /// The lane is Ready, or has not failed since it was Ready last.
     bool isUsable() const { return m_lane.isReady() || !m_hasFailed; }
+    /// It is usable, and has replied to what it was sent more than a moment ago.
+    bool isReplying() const { return isUsable() && !m_isSilent; }
 
     /// Calls \a action now if the lane is Ready, or has failed; otherwise when it is, or does.
     void whenConnected(std::function<void()> action);
@@ -43,6 +45,9 @@ public:
     void expectReply();
     /// Ends the connections: other nodes serve its slots now. Operations without a reply end as Failed.
     void close();
+
+    /// Only the connection for messages.
+    void closeSubscriber();
 
     void subscribe(const QByteArray &channel);
     void unsubscribe(const QByteArray &channel);

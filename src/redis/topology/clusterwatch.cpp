@@ -244,8 +244,8 @@ void ClusterWatch::Private::viewReceived(Node *node, const CommandResult &result
     }
     if (view->map.servedSlots() == 0) {
         failNode(node, Failure::Server,
-                 u"%1: the node knows nobody who serves a slot; it belongs to no cluster yet."_s.arg(
-                         server.toDisplayString()));
+                 u"%1: the node knows nobody who serves a slot; it belongs to no cluster yet. Add it to one (CLUSTER "
+                 "MEET), or name another node."_s.arg(server.toDisplayString()));
         return;
     }
     node->view = *view;
