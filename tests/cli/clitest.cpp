@@ -4,6 +4,7 @@
 #include "clitest.h"
 
 #include <QtCore/qfile.h>
+#include <QtCore/qjsonarray.h>
 
 #include <algorithm>
 #include <array>
@@ -131,6 +132,45 @@ Result run(const Program::Setup &setup, const QStringList &arguments, const QByt
     result.output = program.output();
     result.errors = program.errors();
     return result;
+}
+
+QByteArray problemsOfJson(const QByteArray &output)
+{
+    QProcess check;
+    check.start(u"python3"_s, {QStringLiteral(CHECKJSON), QStringLiteral(SCHEMA)});
+    if (!check.waitForStarted())
+        return "python3 cannot be started";
+    check.write(output);
+    check.closeWriteChannel();
+    if (!check.waitForFinished())
+        return "checkjson.py does not end";
+    const QByteArray problems = check.readAllStandardOutput() + check.readAllStandardError();
+    if (check.exitCode() == 77) {
+        qWarning("The output was not checked against the schema: %s", problems.constData());
+        return {};
+    }
+    return check.exitCode() == 0 ? QByteArray() : problems;
+}
+
+QList<QJsonObject> DoctorResult::of(const QString &check, const QString &level) const
+{
+    QList<QJsonObject> found;
+    const QJsonArray checks = document.value(u"checks"_s).toArray();
+    for (const QJsonValue &value : checks) {
+        const QJsonObject object = value.toObject();
+        if (object.value(u"check"_s) == check && (level.isEmpty() || object.value(u"level"_s) == level))
+            found.append(object);
+    }
+    return found;
+}
+
+bool DoctorResult::has(const QString &check, const QString &level, const QString &words, const QString &advice) const
+{
+    const QList<QJsonObject> found = of(check, level);
+    return std::any_of(found.begin(), found.end(), [&](const QJsonObject &object) {
+        return object.value(u"text"_s).toString().contains(words)
+                && object.value(u"remedy"_s).toString().contains(advice);
+    });
 }
 
 Lifeline::Lifeline()

@@ -7,6 +7,8 @@
 #include "support/redisserver.h"
 #include "support/testprogram.h"
 
+#include <QtCore/qjsondocument.h>
+#include <QtCore/qjsonobject.h>
 #include <QtCore/qprocess.h>
 #include <QtCore/qtemporarydir.h>
 #include <QtTest/qtest.h>
@@ -72,6 +74,21 @@ struct Result
 };
 /// Runs it until it has ended.
 Result run(const Program::Setup &setup, const QStringList &arguments, const QByteArray &input = {});
+
+/// What `doctor --json` has printed.
+struct DoctorResult
+{
+    int status = -1;
+    QJsonObject document;
+    /// The checks with this name, and this level unless that is empty.
+    QList<QJsonObject> of(const QString &check, const QString &level = {}) const;
+    /// One with this level whose text contains \a words; its remedy must contain \a advice.
+    bool has(const QString &check, const QString &level, const QString &words, const QString &advice = {}) const;
+    QString everything() const { return QString::fromUtf8(QJsonDocument(document).toJson()); }
+};
+
+/// What the schema docs/qdistlock.schema.json says against \a output, JSON objects one after the other; empty if nothing.
+QByteArray problemsOfJson(const QByteArray &output);
 
 /*!
     Notices when the last of some processes has ended: a named pipe that they keep open for writing. A child does so by

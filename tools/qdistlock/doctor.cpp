@@ -6,6 +6,7 @@
 
 #include "commands.h"
 #include "doctoraddresses.h"
+#include "doctorcluster.h"
 #include "doctorprobe.h"
 #include "doctorreplicas.h"
 #include "doctorreport.h"
@@ -75,6 +76,12 @@ class Doctor
 {
 public:
     Doctor(Session *session, const ServerUrl &server, DoctorReport *report);
+    /// Before run(): the server is a master of a cluster. \a withLocks: also checks the locks of all its masters.
+    void setInCluster(bool withLocks)
+    {
+        m_isInCluster = true;
+        m_checksLocks = withLocks;
+    }
     void run();
     int interruption() const { return m_probe.interruption(); }
 
@@ -104,6 +111,8 @@ private:
     const milliseconds m_timeout;
     DoctorProbe m_probe;
     DoctorReport *const m_report;
+    bool m_isInCluster = false;
+    bool m_checksLocks = true;
     QHash<QByteArray, QByteArray> m_info; ///< of INFO
     QSet<QByteArray> m_clients;           ///< ids of the clients that are connected
     bool m_areClientsKnown = false;
@@ -136,7 +145,7 @@ void Doctor::run()
                 &Doctor::checkLatency,  &Doctor::checkClock,   &Doctor::checkVersions, &Doctor::checkLocks,
                 &Doctor::checkQueues,
         };
-        checkRights(&m_probe, m_session->lockOptions().keyPrefix, m_report);
+        checkRights(&m_probe, m_session->lockOptions().keyPrefix, m_isInCluster, m_report);
         for (const auto check : checks) {
             if (m_probe.interruption() == 0)
                 (this->*check)();
@@ -181,7 +190,7 @@ void Doctor::checkServer()
     if (mode == "sentinel") {
         add(Level::Failure, "mode", u"this is a Sentinel, which keeps no keys"_s,
             u"give redis+sentinel://HOST:PORT/SERVICE, or the URL of the master"_s);
-    } else if (mode == "cluster") {
+    } else if (mode == "cluster" && !m_isInCluster) {
         add(Level::Failure, "mode", u"this is a node of a Redis Cluster"_s,
             u"use redis+cluster:// instead of redis://; a node alone has only some of the locks"_s);
     }
@@ -399,6 +408,8 @@ void Doctor::checkVersions()
 
 void Doctor::checkLocks()
 {
+    if (!m_checksLocks)
+        return;
     const auto locks = m_session->await(m_session->registry()->list(u"*"_s));
     if (!locks)
         return;
@@ -484,6 +495,24 @@ int checkService(Session *session, const ServerUrl &service, DoctorReport *repor
     return sentinels.interruption() != 0 ? sentinels.interruption() : checkOne(session, *master, report);
 }
 
+int checkCluster(Session *session, const ServerUrl &cluster, DoctorReport *report)
+{
+    DoctorCluster nodes(cluster, timeoutOf(*session), report);
+    const QList<ServerUrl> masters = nodes.findMasters();
+    for (const ServerUrl &master : masters) {
+        nodes.checkMaster(master);
+        if (nodes.interruption() != 0)
+            break;
+        Doctor doctor(session, master, report);
+        doctor.setInCluster(master.endpoint() == masters.last().endpoint());
+        doctor.run();
+        if (doctor.interruption() != 0)
+            return doctor.interruption();
+    }
+    nodes.checkLease(session->lockOptions().lease);
+    return nodes.interruption();
+}
+
 } // namespace
 
 int runDoctor(const Invocation &invocation)
@@ -497,19 +526,15 @@ int runDoctor(const Invocation &invocation)
     QString error;
     const auto server = ServerUrl::parse(url, &error);
     DoctorReport report;
-    if (server && !server->clusterNodes.isEmpty()) {
-        report.add(Level::Failure, u"url"_s, session.serverText() + u" is a Redis Cluster"_s,
-                   u"doctor examines one server that is not in a cluster; ls and show work"_s);
-        return report.finish(session.serverText());
-    }
     if (!server) {
         report.add(DoctorReport::Failure, u"url"_s, session.serverText() + u" is no server that others can use"_s,
-                   u"give a redis://, rediss://, unix:// or redis+sentinel:// URL"_s);
+                   u"give a redis://, rediss://, unix://, redis+sentinel:// or redis+cluster:// URL"_s);
         return report.finish(session.serverText());
     }
     checkUrl(*server, &report);
-    const int interruption = server->sentinels.isEmpty() ? checkOne(&session, *server, &report)
-                                                         : checkService(&session, *server, &report);
+    const int interruption = !server->sentinels.isEmpty() ? checkService(&session, *server, &report)
+            : !server->clusterNodes.isEmpty()             ? checkCluster(&session, *server, &report)
+                                                          : checkOne(&session, *server, &report);
     if (interruption != 0)
         return interruption;
     return session.isUsable() ? report.finish(session.serverText()) : session.exitCode();

@@ -107,6 +107,19 @@ QList<Trial> trials(const Scratch &s)
     };
 }
 
+/// Those of the README's section Redis Cluster.
+QList<Trial> clusterTrials(const Scratch &s)
+{
+    return {
+            {"+cluster|slots", true, {"CLUSTER", "SLOTS"}},
+            {"+cluster|nodes", false, {"CLUSTER", "NODES"}},
+            {"+asking", true, {"ASKING"}},
+            {"+spublish", false, {"SPUBLISH", s.channel, "doctor"}},
+            {"+ssubscribe", false, {"SSUBSCRIBE", s.channel}},
+            {"+sunsubscribe", false, {"SUNSUBSCRIBE", s.channel}},
+    };
+}
+
 /// Collects what the user may not do.
 class Findings
 {
@@ -251,12 +264,14 @@ void tryMessages(DoctorProbe *probe, const Scratch &scratch, Findings *findings,
 
 } // namespace
 
-void checkRights(DoctorProbe *probe, const QString &prefix, DoctorReport *report)
+void checkRights(DoctorProbe *probe, const QString &prefix, bool isInCluster, DoctorReport *report)
 {
     const Scratch scratch(prefix);
     const QByteArray user = dryRunUser(probe);
     Findings findings;
     QList<Trial> all = trials(scratch);
+    if (isInCluster)
+        all += clusterTrials(scratch);
     if (probe->server().database != 0)
         all.prepend({"+select", true, {"SELECT", QByteArray::number(probe->server().database)}});
     for (const Trial &trial : std::as_const(all)) {
@@ -264,7 +279,7 @@ void checkRights(DoctorProbe *probe, const QString &prefix, DoctorReport *report
             const auto reply = probe->ask(QList<QByteArray>{"ACL", "DRYRUN", user} + trial.command);
             if (reply && reply->type == Reply::Bulk)
                 findings.addRefusal(trial, reply->text);
-        } else if (trial.command.first() != "SUBSCRIBE") { // which would turn this connection into one for messages
+        } else if (!trial.command.first().endsWith("SUBSCRIBE")) { // these would make this a connection for messages
             const auto reply = probe->ask(trial.command);
             if (reply && reply->errorCode() == "NOPERM")
                 findings.addRefusal(trial, reply->text);

@@ -11,7 +11,8 @@ class DoctorProbe;
 class DoctorReport;
 
 /// Tries every right of docs/acl.txt as the user of \a probe: by ACL DRYRUN, or, where the server or the user has no
-/// such command, by the commands themselves on a scratch name behind \a prefix, of which nothing remains.
-void checkRights(DoctorProbe *probe, const QString &prefix, DoctorReport *report);
+/// such command, by the commands themselves on a scratch name behind \a prefix, of which nothing remains. For a node of
+/// a cluster, also the rights that only clusters need.
+void checkRights(DoctorProbe *probe, const QString &prefix, bool isInCluster, DoctorReport *report);
 
 } // namespace Cli

@@ -55,7 +55,7 @@ LockOperation LockOperation::ofRelease(const LockId &lock, const QByteArray &tok
                                        milliseconds keep, const QByteArray &clientId, LockEngine::Completion completion)
 {
     LockOperation operation{Release, lock, token, lease, std::move(completion), keep};
-    if (Token::clientOf(token) != clientId)
+    if (!Token::isOf(token, clientId))
         operation.caller = clientId;
     return operation;
 }
