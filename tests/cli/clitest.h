@@ -87,7 +87,7 @@ struct DoctorResult
     QString everything() const { return QString::fromUtf8(QJsonDocument(document).toJson()); }
 };
 
-/// What the schema docs/qdistlock.schema.json says against \a output, JSON objects one after the other; empty if nothing.
+/// Where \a output, JSON objects one after the other, breaks docs/qdistlock.schema.json; empty if nowhere.
 QByteArray problemsOfJson(const QByteArray &output);
 
 /*!

@@ -16,8 +16,8 @@ class DoctorProbe;
 class DoctorReport;
 
 /*!
-    The nodes of one Redis Cluster, examined one after the other: whether they can be reached, belong together, and serve
-    all slots, and whether a slot was left half moved.
+    The nodes of one Redis Cluster, examined one after the other: whether they can be reached, belong together, and
+    serve all slots, and whether a slot was left half moved.
 
     Its functions run the event loop until they have their result. A signal ends them, see interruption().
 */

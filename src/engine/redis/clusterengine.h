@@ -34,8 +34,8 @@ namespace QDistLock {
     at most. While a slot moves (ASK, TRYAGAIN), its locks are kept with commands of one key, see OneKeyMode.
 
     A client that waits listens to a sharded channel in the slot of the lock, at the master of the slot. A client that
-    holds locks listens to one such channel at each of their masters: when that is replaced, it learns so at once. For forced
-    releases, which are rare, it listens at one node to a channel of the whole cluster.
+    holds locks listens to one such channel at each of their masters: when that is replaced, it learns so at once. For
+    forced releases, which are rare, it listens at one node to a channel of the whole cluster.
 */
 class ClusterEngine : public LockEngine
 {

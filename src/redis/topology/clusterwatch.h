@@ -39,8 +39,8 @@ public:
 
     /// Asks unless the map is known.
     void open();
-    /// The map may be outdated: asks again, at most once a second. The node at \a informed, which knows better, is asked
-    /// with the others.
+    /// The map may be outdated: asks again, at most once a second. The node at \a informed, which knows better, is
+    /// asked with the others.
     void refresh(const std::optional<Endpoint> &informed = std::nullopt);
     /// A master that cannot be used at present: another node may replace it.
     void setSuspect(const Endpoint &master, bool isSuspect);
