@@ -30,7 +30,8 @@ constexpr milliseconds AnswerTimeout = 1s;
 constexpr milliseconds OthersTimeout = 500ms;
 constexpr milliseconds RefreshInterval = 1s;
 constexpr milliseconds SuspectInterval = 300ms; ///< ± a third
-constexpr milliseconds ShortestPause = 100ms;   ///< before the first round is repeated; up to three times as long
+constexpr milliseconds LongestSuspectInterval = SuspectInterval * 4 / 3;
+constexpr milliseconds ShortestPause = 100ms; ///< before the first round is repeated; up to three times as long
 constexpr milliseconds LongestPause = 700ms;
 constexpr int SlowPause = 5; ///< times as long, where somebody has to change a setting
 constexpr milliseconds ConnectionLife = 10s;
@@ -460,7 +461,8 @@ void ClusterWatch::setSuspect(const Endpoint &master, bool isSuspect)
         return;
     }
     d->suspects.insert(master);
-    if (!d->isAsking && d->isKnown && !d->askTimer.isActive())
+    if (!d->isAsking && d->isKnown
+        && (!d->askTimer.isActive() || d->askTimer.remainingTimeAsDuration() > LongestSuspectInterval))
         d->askTimer.start(0);
 }
 
