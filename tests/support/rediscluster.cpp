@@ -316,7 +316,9 @@ int RedisCluster::addMaster()
                 || !node(index).command({"CLUSTER", "NODES"}).toByteArray().contains(id(i)))
                 return false;
         }
-        return node(index).command({"CLUSTER", "INFO"}).toByteArray().contains("cluster_state:ok");
+        // It learns of the slots after the nodes.
+        const QByteArray info = node(index).command({"CLUSTER", "INFO"}).toByteArray();
+        return info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384");
     });
     return isKnown ? index : -1;
 }
