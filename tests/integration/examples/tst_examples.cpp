@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
+#include "support/clusterslot.h"
+#include "support/rediscluster.h"
 #include "support/redisserver.h"
 
 #include <QtCore/qdir.h>
@@ -48,6 +50,7 @@ private Q_SLOTS:
     void failOver_data();
     void failOver();
     void failOverWithoutServerProgram();
+    void cluster();
 
 private:
     struct Result
@@ -346,6 +349,25 @@ void TestExamples::failOverWithoutServerProgram()
     const Result result = run(QStringLiteral(FAILOVER), {}, {u"no-such-server"_s});
     QCOMPARE(result.exitCode, 69);
     QVERIFY2(result.output.contains("no-such-server does not run"_L1), qPrintable(result.output));
+}
+
+/// Also with a slot that was left half moved.
+void TestExamples::cluster()
+{
+    Support::RedisCluster::Options options;
+    options.replicasPerMaster = 0;
+    Support::RedisCluster nodes(options);
+    QVERIFY2(nodes.start(), qPrintable(nodes.errorString()));
+    const int slot = Support::clusterSlot("lock:part:1");
+    const int owner = nodes.ownerOf(slot);
+    QVERIFY(nodes.beginMove(slot, (owner + 1) % 3));
+    const Result result = run(QStringLiteral(CLUSTER), nodes.url().toString(), {u"2"_s});
+    QVERIFY2(result.exitCode == 0, qPrintable(result.output));
+    QVERIFY2(result.output.contains("lost 0 times."_L1), qPrintable(result.output));
+    QVERIFY2(!result.output.contains("redis+cluster"_L1), qPrintable(result.output)); // no error
+    const QList<QByteArray> left = nodes.keys(); // a lock in the slot that moves may be among them
+    for (const QByteArray &key : left)
+        QVERIFY2(key.endsWith(":fence") || Support::clusterSlot(key) == slot, key.constData());
 }
 
 QTEST_GUILESS_MAIN(TestExamples)
