@@ -36,6 +36,7 @@ struct Behaviour
     bool claimsAtTarget = false; ///< after a refusal, without asking the source for the key first
     bool fenceAtTarget = false;  ///< the same for the fence
     bool joinsAtTarget = false;  ///< joins a queue there
+    bool keepsPlace = false;     ///< stays in the queue when it has claimed the lock
     bool lateReplyAccepted = false;
     bool fenceNotAwaited = false;    ///< believes the claim, and takes the former fencing token
     bool scriptsAtTarget = false;    ///< follows ASK with whole scripts
@@ -51,8 +52,8 @@ struct Config
     bool oldRedis = false; ///< a missing key among others is ASK, not TRYAGAIN, at the source
 };
 
-enum Phase : Byte { Idle, Acquiring, Held, Releasing };
-enum Kind : Byte { Nothing, Acquire, Claim, DrawFence, JoinQueue, Release, ReleaseOne, Renew };
+enum Phase : Byte { Idle, Acquiring, Held, Releasing, GivingUp };
+enum Kind : Byte { Nothing, Acquire, Claim, LeaveQueue, DrawFence, JoinQueue, Release, ReleaseOne, Renew };
 enum Outcome : Byte { None, Granted, Claimed, Taken, Queued, Done, Failed, Moved, Ask, TryAgain };
 
 struct Node
@@ -298,7 +299,7 @@ private:
 
     static const char *nameOf(Byte kind)
     {
-        constexpr const char *names[] = {"nothing", "acquire", "onekey_claim",   "onekey_fence",
+        constexpr const char *names[] = {"nothing", "acquire", "onekey_claim",   "ZREM", "onekey_fence",
                                          "join",    "release", "onekey_release", "renew"};
         return names[kind];
     }
@@ -322,7 +323,7 @@ private:
     static void giveBack(State &s, int c, bool isOneKey)
     {
         Client &client = s.clients[std::size_t(c)];
-        client.phase = Releasing;
+        client.phase = client.phase == Held ? Releasing : GivingUp;
         client.belief = 0;
         send(s, c, isOneKey ? ReleaseOne : Release);
     }
@@ -362,15 +363,19 @@ private:
         const bool isLate = client.age >= Lease && !m_behaviour.lateReplyAccepted;
         const Byte left = client.age >= Lease ? Lease : Byte(Lease - client.age);
         if (kind == Release || kind == ReleaseOne) {
+            if (client.phase == Releasing && outcome == Done)
+                checkForgotten(s, tokenOf(c, client.epoch));
             client.phase = Idle;
         } else if (kind == Renew) {
             if (outcome == Done && !isLate && client.belief > 0)
                 client.belief = left;
             else if (outcome != Done || client.belief == 0)
                 client.phase = Idle, client.belief = 0;
-        } else if (outcome == Claimed && m_behaviour.fenceNotAwaited) {
+        } else if (outcome == Claimed && !m_behaviour.keepsPlace) {
+            send(s, c, LeaveQueue);
+        } else if ((outcome == Claimed || kind == LeaveQueue) && m_behaviour.fenceNotAwaited) {
             hold(s, c, left, std::max<Byte>(s.nodes[client.to].fence, 1));
-        } else if (outcome == Claimed) {
+        } else if (outcome == Claimed || kind == LeaveQueue) {
             send(s, c, DrawFence);
             if (m_behaviour.fenceAtTarget && s.migrating) {
                 client.to = Byte(1 - s.owner);
@@ -469,6 +474,7 @@ private:
         case DrawFence:
             keys = {Fence};
             break;
+        case LeaveQueue:
         case JoinQueue:
             keys = {Queue};
             break;
@@ -495,6 +501,12 @@ private:
         if (client.command == JoinQueue) {
             node.queue.push_back(tokenOf(c, client.epoch));
             client.outcome = Queued;
+            return;
+        }
+        if (client.command == LeaveQueue) {
+            node.queue.erase(std::remove(node.queue.begin(), node.queue.end(), tokenOf(c, client.epoch)),
+                             node.queue.end());
+            client.outcome = Done;
             return;
         }
         load(node);
@@ -612,6 +624,23 @@ private:
         }
     }
 
+    static bool isInQueue(const State &s, Byte token)
+    {
+        return std::any_of(s.nodes.begin(), s.nodes.end(), [token](const Node &node) {
+            return std::find(node.queue.begin(), node.queue.end(), token) != node.queue.end();
+        });
+    }
+
+    static void checkForgotten(const State &s, Byte token)
+    {
+        for (const Node &node : s.nodes) {
+            if (node.holder == token)
+                throw Violation("a client has released the lock, and the key holds its token");
+        }
+        if (isInQueue(s, token))
+            throw Violation("a client has released the lock, and its token is in the queue");
+    }
+
     void check(const State &s) const
     {
         int believing = 0;
@@ -626,6 +655,8 @@ private:
             });
             if (!isKept)
                 throw Violation("a client believes, and the key does not hold its token for as long");
+            if (isInQueue(s, token))
+                throw Violation("a client believes, and is in the queue");
         }
         if (believing > 1)
             throw Violation("two clients believe that they hold the lock");
@@ -667,6 +698,7 @@ std::vector<Behaviour> wrongBehaviours()
     add("the key is claimed at the target, without asking the source", &Behaviour::claimsAtTarget);
     add("the fence is drawn at the target, without asking the source", &Behaviour::fenceAtTarget);
     add("a queue is made at the target", &Behaviour::joinsAtTarget);
+    add("a holder stays in the queue", &Behaviour::keepsPlace);
     add("a late reply is accepted", &Behaviour::lateReplyAccepted);
     add("the fence is not awaited", &Behaviour::fenceNotAwaited);
     add("the lease counts from the redirection", &Behaviour::ageFromRedirection);

@@ -86,10 +86,20 @@ void OneKeyMode::acquire(const std::shared_ptr<LockOperation> &operation)
          [this, operation, sentAt](const QtRedis::CommandResult &result, ClusterNode *node) {
              const bool isClaimed = result.outcome == QtRedis::CommandResult::Replied
                      && result.reply.type == QtRedis::Reply::Integer && result.reply.integer == 1;
-             if (isClaimed)
-                 drawFence(operation, sentAt);
-             else
+             if (!isClaimed) {
                  operation->completion(decode(*operation, sentAt, Scripts::onekey_claim.name, result, node));
+                 return;
+             }
+             // A holder that is still in the queue would be served when it releases the lock. We do not know whether
+             // the token is there: an earlier attempt may have had no reply.
+             leaveQueue(operation, [this, operation, sentAt](const EngineError &error, bool) {
+                 if (!error)
+                     return drawFence(operation, sentAt);
+                 EngineReply reply;
+                 reply.error = error;
+                 reply.error.isMaybeExecuted = true; // the key holds the token
+                 operation->completion(reply);
+             });
          });
 }
 
@@ -110,30 +120,33 @@ void OneKeyMode::release(const std::shared_ptr<LockOperation> &operation)
     send(operation, &Scripts::onekey_release, {operation->lock.key(), operation->token, number(operation->keep)},
          [this, operation](const QtRedis::CommandResult &result, ClusterNode *node) {
              const EngineReply reply = decode(*operation, {}, Scripts::onekey_release.name, result, node);
-             if (operation->kind == LockOperation::Cancel && reply.status != EngineReply::Failed)
-                 leaveQueue(operation, reply);
-             else
+             if (operation->kind != LockOperation::Cancel || reply.status == EngineReply::Failed) {
                  operation->completion(reply);
+                 return;
+             }
+             leaveQueue(operation, [operation, released = reply.status](const EngineError &error, bool hadPlace) {
+                 EngineReply cancelled;
+                 cancelled.error = error;
+                 if (!error)
+                     cancelled.status = released == EngineReply::Done || hadPlace ? EngineReply::Done
+                                                                                  : EngineReply::Gone;
+                 operation->completion(cancelled);
+             });
          });
 }
 
-void OneKeyMode::leaveQueue(const std::shared_ptr<LockOperation> &operation, const EngineReply &released)
+void OneKeyMode::leaveQueue(const std::shared_ptr<LockOperation> &operation,
+                            std::function<void(const EngineError &, bool hadPlace)> done)
 {
     send(operation, nullptr, {"ZREM", RedisKeys::queue(operation->lock), operation->token, '*' + operation->token},
-         [operation, released](const QtRedis::CommandResult &result, ClusterNode *node) {
-             EngineReply reply;
-             if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError()) {
-                 if (result.reply.errorCode() == "WRONGTYPE")
-                     reply = released;
-                 else if (node)
-                     reply.error = node->lane().errorOf(result, "ZREM");
-                 else
-                     reply.error = EngineError::passing(DistributedLock::ServerError, result.errorString);
-             } else {
-                 const bool hadSomething = released.status == EngineReply::Done || result.reply.integer > 0;
-                 reply.status = hadSomething ? EngineReply::Done : EngineReply::Gone;
-             }
-             operation->completion(reply);
+         [done = std::move(done)](const QtRedis::CommandResult &result, ClusterNode *node) {
+             const bool isDone = result.outcome == QtRedis::CommandResult::Replied && !result.reply.isError();
+             EngineError error;
+             if (!node)
+                 error = EngineError::passing(DistributedLock::ServerError, result.errorString);
+             else if (!isDone && result.reply.errorCode() != "WRONGTYPE") // then nobody is in the queue
+                 error = node->lane().errorOf(result, "ZREM");
+             done(error, isDone && result.reply.integer > 0);
          });
 }
 

@@ -27,7 +27,7 @@ class LeaseClock;
     key is at present.
 
     Meanwhile nobody is served, and nobody joins the queue: a queue that was made at the new node, while the old one
-    still has one, would stop the move (BUSYKEY). Who waits polls. A slot counts as moving until a second after a node
+    still has one, would stop the move (BUSYKEY). Who waits polls, and leaves the queue before it holds the lock. A slot counts as moving until a second after a node
     has said so last; then the next operation finds out whether that is still so.
 
     Thread: that of the nodes.
@@ -53,7 +53,9 @@ private:
     void acquire(const std::shared_ptr<LockOperation> &operation);
     void drawFence(const std::shared_ptr<LockOperation> &operation, LeaseTime sentAt);
     void release(const std::shared_ptr<LockOperation> &operation);
-    void leaveQueue(const std::shared_ptr<LockOperation> &operation, const EngineReply &released);
+    /// \a done: why the token is perhaps still in the queue, or whether it had a place there.
+    void leaveQueue(const std::shared_ptr<LockOperation> &operation,
+                    std::function<void(const EngineError &, bool hadPlace)> done);
     void renew(const std::shared_ptr<LockOperation> &operation);
     void send(const std::shared_ptr<LockOperation> &operation, const QtRedis::Script *script,
               const QList<QByteArray> &arguments, Done done);

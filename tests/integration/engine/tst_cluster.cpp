@@ -64,6 +64,7 @@ private Q_SLOTS:
     void slotLeftMoving_data();
     void slotLeftMoving();
     void waitersWhileASlotMoves();
+    void holderHasNoPlaceInTheQueue();
     void reshardingUnderLoad();
     void replicaTakesOver_data();
     void replicaTakesOver();
@@ -398,6 +399,41 @@ void tst_Cluster::waitersWhileASlotMoves()
     }
     QVERIFY2(count == 0, m_cluster->lastError().constData()); // not BUSYKEY
     QVERIFY(m_cluster->endMove(slot, target));
+    QVERIFY(m_cluster->moveSlot(slot, source));
+}
+
+/// Who acquires while the slot moves has left the queue, and is not served again when it releases the lock.
+void tst_Cluster::holderHasNoPlaceInTheQueue()
+{
+    LockRegistry holders(m_cluster->url());
+    LockRegistry waiters(m_cluster->url());
+    LockRegistry others(m_cluster->url());
+    Watched held(&holders, u"{a}place"_s, options(Lease));
+    QVERIFY(acquireNow(&held.lock));
+    Watched early(&waiters, u"{a}place"_s, options(Renewed, LockOptions::Forever));
+    early.lock.acquire();
+    QVERIFY(eventually([&] { return early.lock.queuePosition() == 0; }, Patience));
+    const int slot = clusterSlot("lock:{a}place");
+    const int source = m_cluster->ownerOf(slot);
+    const int target = otherMaster(source);
+    QVERIFY(m_cluster->beginMove(slot, target));
+    QVERIFY(m_cluster->moveKey("lock:{a}place", target));
+    held.lock.release();
+    QVERIFY(eventually([&] { return early.lock.isHeld(); }, Patience));
+    QVERIFY(!m_cluster->keys().contains("lock:{a}place:queue"));
+    int count = 0;
+    while ((count = m_cluster->moveKeys(slot, target)) > 0) {
+    }
+    QVERIFY2(count == 0, m_cluster->lastError().constData());
+    QVERIFY(m_cluster->endMove(slot, target));
+    // By the second renewal the slot does not count as moving any more: the release is a whole script.
+    const qsizetype renewed = early.spies.renewed.size();
+    QVERIFY(eventually([&] { return early.spies.renewed.size() >= renewed + 2; }, Patience));
+    early.lock.release();
+    QVERIFY(eventually([&] { return early.spies.released.size() == 1; }, Patience));
+    QVERIFY(!m_cluster->keys().contains("lock:{a}place"));
+    Watched next(&others, u"{a}place"_s, options(Lease, 0ms));
+    QVERIFY2(acquireNow(&next.lock), qPrintable(next.lock.errorString()));
     QVERIFY(m_cluster->moveSlot(slot, source));
 }
 
