@@ -108,6 +108,7 @@ ClusterNode *ClusterEngine::nodeAt(const QtRedis::Endpoint &endpoint)
         watchMaster(handover.lock, handover.lease);
         Q_EMIT handedOver(handover);
     });
+    connect(&lane, &RedisLane::unserving, this, [this] { m_watch.refresh(); });
     connect(node, &ClusterNode::readyAgain, this, [this, node] { nodeReadyAgain(node); });
     connect(node, &ClusterNode::failed, this, [this, node] { nodeFailed(node); });
     connect(node, &ClusterNode::silent, this,

@@ -100,6 +100,10 @@ EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
     }
     const bool isReplica = code == "READONLY" || code == "MASTERDOWN"
             || text.contains("WAIT cannot be used with replica");
+    const bool isUnserving = isReplica || code == "CLUSTERDOWN" || code == "LOADING"
+            || text.contains("access keys but the cluster is down"); // from inside a script
+    if (isUnserving && m_unserving)
+        m_unserving();
     const bool isSlotMoving = code == "MOVED" || code == "ASK" || code == "TRYAGAIN" || text.contains("non local key");
     if (isSlotMoving) {
         return EngineError::passing(DistributedLock::ServerError,

@@ -7,6 +7,9 @@
 
 #include "redis/connection.h"
 
+#include <functional>
+#include <utility>
+
 namespace QDistLock {
 
 /// Explains what went wrong on a connection as EngineErrors, which never contain arguments of commands. Thread:
@@ -19,6 +22,10 @@ public:
         : m_connection(connection)
     {
     }
+
+    /// \a report is called for each reply after which another server may keep the locks: this one is no master, or is
+    /// loading its data, or its cluster is down.
+    void setUnserving(std::function<void()> report) { m_unserving = std::move(report); }
 
     /// \a text says why something failed for the reason \a failure.
     static EngineError ofFailure(QtRedis::Failure failure, const QString &text);
@@ -34,6 +41,7 @@ public:
 
 private:
     QtRedis::Connection *const m_connection;
+    std::function<void()> m_unserving;
 };
 
 } // namespace QDistLock

@@ -42,6 +42,7 @@ RedisLane::RedisLane(const QtRedis::ServerUrl &server, const LeaseClock *clock, 
 {
     m_connection.setClientName(ClientName{clientId, Identity::ofThisProcess()}.toByteArray());
     m_connection.setNeeded([this] { return this->isNeeded(); });
+    m_errors.setUnserving([this] { Q_EMIT unserving(); });
     connect(&m_connection, &QtRedis::Connection::stateChanged, this, &RedisLane::connectionStateChanged);
     connect(&m_connection, &QtRedis::Connection::failed, this, &RedisLane::failed);
     connect(&m_connection, &QtRedis::Connection::repliesProcessed, this, &RedisLane::flush);

@@ -105,6 +105,8 @@ Q_SIGNALS:
     void replied();
     /// As QtRedis::Connection::readEnded().
     void readEnded();
+    /// The server cannot keep locks at present: perhaps another one has replaced it, see RedisErrors::setUnserving().
+    void unserving();
     /// A waiter in a queue found the lock taken, although it had a place in the queue before.
     void waiterPolled();
 

@@ -69,6 +69,7 @@ private Q_SLOTS:
     void replicaTakesOver_data();
     void replicaTakesOver();
     void waitersAtATakeover();
+    void masterCutOffIsReplaced();
     void oneMasterAway();
     void nodesJoinAndLeave();
     void oneNodeIsEnough();
@@ -589,6 +590,32 @@ void tst_Cluster::waitersAtATakeover()
     QCOMPARE(served, 0);
     held.lock.release();
     QVERIFY(eventually([&] { return served == 16; }, Patience));
+}
+
+/// A master that was replaced, and knows nothing of it because it is cut off from the others, replies all the same.
+void tst_Cluster::masterCutOffIsReplaced()
+{
+    RedisCluster cluster; // by default a node refuses all slots while it does not see all of them
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    const int master = cluster.ownerOf(clusterSlot("lock:job"));
+    const int replica = cluster.replicaOf(master);
+    QVERIFY(replica >= 0);
+    LockRegistry registry(cluster.url());
+    Watched held(&registry, u"job"_s, options(30s));
+    QVERIFY(acquireNow(&held.lock));
+    QCOMPARE(cluster.node(master).command({"WAIT", "1", "30000"}, 40s), QVariant(1LL));
+    for (int i = 0; i < cluster.nodeCount(); ++i) {
+        if (i != master)
+            QCOMPARE(cluster.node(master).command({"CLUSTER", "FORGET", cluster.id(i)}).toByteArray(), "OK");
+    }
+    QVERIFY(eventually(
+            [&] { return cluster.node(master).command({"GET", "lock:job"}).toByteArray().startsWith("-CLUSTERDOWN"); },
+            Patience));
+    QVERIFY(cluster.failOver(replica, "TAKEOVER"));
+    held.spies.renewed.clear();
+    QVERIFY(eventually([&] { return !held.spies.renewed.isEmpty() || !held.spies.lost.isEmpty(); }, Patience));
+    QVERIFY2(held.spies.lost.isEmpty(), qPrintable(held.lock.errorString()));
+    QVERIFY(cluster.node(replica).exists("lock:job"));
 }
 
 /// Only the locks of its slots are harmed, and they say why.
