@@ -64,7 +64,8 @@ void ClusterNode::laneStateChanged()
     if (!m_lane.isReady())
         return;
     const bool hadFailed = std::exchange(m_hasFailed, false);
-    m_isSilent = false;
+    if (std::exchange(m_isSilent, false))
+        Q_EMIT silent(false);
     if (m_subscriber)
         m_subscriber->reconnect(); // the cause may have cut it off, too
     runWaiting();

@@ -5,7 +5,9 @@
 
 #include "support/locktesting.h"
 
+#include "engine/redis/clusternode.h"
 #include "support/clusterslot.h"
+#include "support/faultproxy.h"
 #include "support/posix.h"
 #include "support/rediscluster.h"
 
@@ -73,6 +75,7 @@ private Q_SLOTS:
     void oneMasterAway();
     void nodesJoinAndLeave();
     void oneNodeIsEnough();
+    void slowConnection();
     void password();
     void errors_data();
     void errors();
@@ -678,6 +681,29 @@ void tst_Cluster::oneNodeIsEnough()
     LockRegistry another(wrongFirst);
     Watched two(&another, u"b"_s, options());
     QVERIFY2(acquireNow(&two.lock), qPrintable(two.lock.errorString()));
+}
+
+/// A master is silent while the handshake takes long, and not any more once it is connected.
+void tst_Cluster::slowConnection()
+{
+    RedisServer server(RedisServer::Options::withTcp());
+    QVERIFY(server.start());
+    FaultProxy proxy(server);
+    proxy.setLatency(700ms, 0ms);
+    QString error;
+    const auto url = QtRedis::ServerUrl::parse(proxy.url(), &error);
+    QVERIFY2(url, qPrintable(error));
+    QDistLock::ClusterNode node(*url, QDistLock::LeaseClock::system(), "1aaaaaaaaaaaaaaa",
+                                [] { return QDistLock::LockEngine::Need{true, -1}; });
+    QSignalSpy silent(&node, &QDistLock::ClusterNode::silent);
+    bool isConnected = false;
+    node.expectReply();
+    node.whenConnected([&] { isConnected = true; });
+    QVERIFY(eventually([&] { return isConnected; }, Patience));
+    QVERIFY(node.isUsable());
+    QCOMPARE(silent.size(), 2);
+    QCOMPARE(silent.at(0).at(0).toBool(), true);
+    QCOMPARE(silent.at(1).at(0).toBool(), false);
 }
 
 void tst_Cluster::password()
