@@ -431,7 +431,7 @@ void LeaseMachine::sendRenew(LeaseTime now)
     const LeaseTime end = m_hold.mustExtend ? m_hold.acquiredAt + m_options.lease
                                             : m_hold.deadline + safetyMargin(m_hold.lease);
     m_attempt.renewLease = m_options.autoRenew ? nanoseconds(m_options.lease) : std::max<nanoseconds>(1ms, end - now);
-    m_hold.mustVerify = false;
+    m_attempt.isVerifying = std::exchange(m_hold.mustVerify, false);
     m_nextAttempt = NeverTime;
     send(Command::Renew, m_attempt.renewLease);
 }
@@ -467,7 +467,7 @@ void LeaseMachine::renewReplied(const EngineReply &reply, LeaseTime now)
     default:
         reportObstacle(reply.error);
         m_obstacle.error = reply.error;
-        m_hold.mustVerify |= m_hold.forcedNoticed;
+        m_hold.mustVerify |= m_attempt.isVerifying;
         m_nextAttempt = now + (reply.error.isPermanent ? m_hold.lease / 6 : backOff(m_hold.lease / 12));
         break;
     }

@@ -179,6 +179,7 @@ private:
         LeaseTime sentAt;
         std::chrono::nanoseconds renewLease{0};
         bool isExtending = false; ///< the renewal sets a new deadline; otherwise it only asks whether the key is ours
+        bool isVerifying = false; ///< the renewal is repeated until there is a reply, see Hold::mustVerify
         bool isInFlight = false;
         bool isRetry = false; ///< one of the retries that maxRetries limits
         // Messages that arrived while it was in flight; the server may have sent them before it executed the attempt.

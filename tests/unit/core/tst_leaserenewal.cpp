@@ -39,6 +39,7 @@ private Q_SLOTS:
     void replacedServerIsAskedAtOnce();
     void serverReplacedWhileARenewalIsInFlight();
     void serverReplacedWithoutAutoRenew();
+    void replacedServerIsAskedUntilItReplies();
 
     void detachWhileAcquiring();
     void detachWhileHeld();
@@ -504,6 +505,21 @@ void tst_LeaseRenewal::serverReplacedWithoutAutoRenew()
     bench.machine.renewReplied(answer(EngineReply::Done), bench.now);
     COMPARE_NO_ACTIONS(bench);
     QCOMPARE(bench.machine.deadline(), deadline);
+}
+
+void tst_LeaseRenewal::replacedServerIsAskedUntilItReplies()
+{
+    Bench bench;
+    bench.options.autoRenew = false;
+    bench.hold();
+    bench.machine.serverReplaced(bench.now);
+    COMPARE_ACTIONS(bench, u"Renew"_s);
+    bench.machine.renewReplied(failed(passing()), bench.now);
+    COMPARE_ACTIONS(bench, u"ErrorOccurred ConnectionError"_s);
+    bench.passToWakeUp();
+    COMPARE_ACTIONS(bench, u"Renew"_s);
+    bench.machine.renewReplied(answer(EngineReply::Gone), bench.now);
+    COMPARE_ACTIONS(bench, u"Lost Deleted"_s);
 }
 
 void tst_LeaseRenewal::detachWhileAcquiring()
