@@ -104,11 +104,13 @@ EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
             || text.contains("access keys but the cluster is down"); // from inside a script
     if (isUnserving && m_unserving)
         m_unserving();
-    const bool isSlotMoving = code == "MOVED" || code == "ASK" || code == "TRYAGAIN" || text.contains("non local key");
-    if (isSlotMoving) {
-        return EngineError::passing(DistributedLock::ServerError,
-                                    describe(u"the cluster moves the lock's slot to another node; it is tried again"_s))
-                .maybeExecuted();
+    const bool isAbortedScript = text.contains("non local key"); // what it did before remains done
+    if (isAbortedScript || code == "MOVED" || code == "ASK" || code == "TRYAGAIN") {
+        EngineError error = EngineError::passing(
+                DistributedLock::ServerError,
+                describe(u"the cluster moves the lock's slot to another node; it is tried again"_s));
+        error.isMaybeExecuted = isAbortedScript;
+        return error;
     }
     if (code == "CLUSTERDOWN") {
         return EngineError::passing(
