@@ -96,7 +96,7 @@ public:
         QByteArray name; // of the command or script
         Handler handler;
         const Script *script = nullptr; // until EVAL has been sent, if it has to be
-        QList<QByteArray> keys, arguments;
+        QList<QByteArray> keys, arguments; // of a script, or of SUNSUBSCRIBE
     };
 
     void startAttempt();
@@ -513,7 +513,8 @@ bool Connection::Private::isPush(const Reply &reply) const
     // The reply to SUNSUBSCRIBE, or sent without one: the node of a cluster no longer serves the channel's slot.
     if (reply.type != Reply::Array || reply.elements.isEmpty() || reply.elements.first().text != "sunsubscribe")
         return false;
-    return pending.size() <= unwritten || pending.front().name != "SUNSUBSCRIBE";
+    return pending.size() <= unwritten || pending.front().name != "SUNSUBSCRIBE" || reply.elements.size() < 2
+            || !pending.front().arguments.contains(reply.elements.at(1).text);
 }
 
 void Connection::Private::deliver(Reply &&reply)
@@ -890,6 +891,8 @@ void Connection::send(const QList<QByteArray> &arguments, std::chrono::milliseco
     command.deadline = Clock::now() + command.timeout;
     command.name = arguments.first();
     command.handler = std::move(handler);
+    if (command.name == "SUNSUBSCRIBE")
+        command.arguments = arguments.sliced(1);
     appendCommand(&d->output, arguments);
     d->append(std::move(command));
 }

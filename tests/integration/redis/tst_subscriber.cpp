@@ -46,6 +46,7 @@ private Q_SLOTS:
     void otherErrorsAreTriedAgain();
     void findsAHalfOpenConnection();
     void answeredPingsKeepIt();
+    void channelMovesWhileAnotherIsLeft();
     void closeForgets();
     void loginRefused();
     void deletedInSignal_data();
@@ -236,6 +237,29 @@ void tst_Subscriber::answeredPingsKeepIt()
     QVERIFY(waitFor([&] { return proxy.commandsForwarded("PING") >= 3 && message.size() == 1; }, 20s));
     QCOMPARE(interrupted.size(), 0);
     QCOMPARE(proxy.connectionsAccepted(), 1);
+}
+
+/// The node ends one subscription itself, while its reply to SUNSUBSCRIBE for another channel is under way.
+void tst_Subscriber::channelMovesWhileAnotherIsLeft()
+{
+    const auto ended = [](const QByteArray &channel) {
+        return "*3\r\n$12\r\nsunsubscribe\r\n$1\r\n" + channel + "\r\n:1\r\n";
+    };
+    FakeServer server([ended](const QList<QByteArray> &arguments, int) -> FakeServer::Answer {
+        if (arguments.first() == "SUNSUBSCRIBE")
+            return {ended("b") + ended("a")};
+        return {"*3\r\n$10\r\nssubscribe\r\n$1\r\n" + arguments.value(1) + "\r\n:1\r\n"};
+    });
+    Subscriber subscriber(serverUrl(server.url()), Subscriber::Sharded);
+    QSignalSpy movedAway(&subscriber, &Subscriber::movedAway);
+    QVERIFY(subscribes(&subscriber, "a"));
+    QVERIFY(subscribes(&subscriber, "b"));
+    subscriber.unsubscribe("a");
+    QVERIFY(waitFor([&movedAway] { return movedAway.size() == 1; }));
+    QCOMPARE(movedAway[0][0].toByteArray(), "b");
+    QVERIFY(subscribes(&subscriber, "a")); // on the same connection
+    QCOMPARE(movedAway.size(), 1);
+    QCOMPARE(server.connectionsAccepted(), 1);
 }
 
 void tst_Subscriber::closeForgets()
