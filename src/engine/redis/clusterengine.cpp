@@ -401,8 +401,6 @@ void ClusterEngine::acquireReplied(const LockId &lock, const QByteArray &token, 
             m_channels[channelOf(lock)].waiting.insert(sequence);
     } else if (reply.status == EngineReply::Granted) {
         notWaiting(lock, token);
-        if (const ClusterNode *const node = knownNodeOf(slotOf(lock)))
-            listenForForcedReleases(*node);
     }
 }
 
@@ -559,6 +557,7 @@ void ClusterEngine::watchMaster(const LockId &lock, milliseconds lease)
     const auto master = m_watch.map().ownerOf(slotOf(lock));
     if (!master)
         return;
+    listenForForcedReleases(*nodeAt(*master));
     QByteArray &name = m_watchedBy[*master];
     auto channel = m_channels.find(name);
     if (channel == m_channels.end() || channel->node != master) {

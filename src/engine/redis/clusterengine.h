@@ -114,7 +114,8 @@ private:
     /// True if there were any.
     bool closeFormerMasters();
 
-    /// Listens at the master of \a lock, which is held for \a lease, so that we learn when that is replaced.
+    /// Listens at the master of \a lock, which is held for \a lease, so that we learn when that is replaced; and for
+    /// forced releases.
     void watchMaster(const LockId &lock, std::chrono::milliseconds lease);
     bool isWanted(const Channel &channel) const;
     QHash<QByteArray, Channel>::iterator listenFor(const LockId &lock);

@@ -61,6 +61,7 @@ private Q_SLOTS:
     void locksOfAllMasters();
     void clientsShareTheLocks();
     void nobodyListensLonger();
+    void forcedAfterAHandover();
     void slotMoves();
     void slotMovesUnderWaiters();
     void slotLeftMoving_data();
@@ -249,6 +250,36 @@ void tst_Cluster::nobodyListensLonger()
     QVERIFY(eventually([&] { return waiting.lock.isHeld(); }, 3s)); // woken, not by a poll
     waiting.lock.release();
     QVERIFY(eventually([&] { return channels().isEmpty(); }, 20s));
+}
+
+/// A client that has only ever got a lock by a message learns of a forced release at once, too.
+void tst_Cluster::forcedAfterAHandover()
+{
+    auto one = std::make_unique<LockRegistry>(m_cluster->url());
+    LockRegistry other(m_cluster->url());
+    LockRegistry operators(m_cluster->url());
+    auto held = std::make_unique<Watched>(one.get(), u"a"_s, options(Lease));
+    Watched waiting(&other, u"a"_s, options(Lease, LockOptions::Forever));
+    QVERIFY(acquireNow(&held->lock));
+    waiting.lock.acquire();
+    QVERIFY(eventually([&] { return waiting.lock.queuePosition() == 0; }, Patience));
+    held->lock.release();
+    QVERIFY(eventually([&] { return waiting.lock.isHeld(); }, 3s)); // by the message, not by a poll
+    held.reset();
+    one.reset();
+    const auto listens = [&] {
+        for (int i = 0; i < m_cluster->nodeCount(); ++i) {
+            if (!m_cluster->node(i).command({"PUBSUB", "CHANNELS", "lock:client:*"}).toList().isEmpty())
+                return true;
+        }
+        return false;
+    };
+    QVERIFY(eventually(listens, 10s));
+    auto forced = operators.forceRelease(u"a"_s);
+    QVERIFY(eventually([&] { return waiting.spies.lost.size() == 1; }, 10s)); // the next renewal is due after 20 s
+    QCOMPARE(waiting.spies.reason(), DistributedLock::ForcedRelease);
+    QVERIFY(eventually([&] { return forced.isFinished(); }, Patience));
+    QVERIFY(forced.result());
 }
 
 /// Held locks stay held, and one refused command tells where their slot is.
