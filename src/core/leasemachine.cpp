@@ -142,6 +142,8 @@ void LeaseMachine::acquireReplied(const EngineReply &reply, LeaseTime now)
     switch (reply.status) {
     case EngineReply::Granted:
         granted(reply.fencingToken, m_attempt.sentAt, m_options.lease, reply.validUntil, now);
+        if (m_attempt.isServerReplaced)
+            serverReplaced(now);
         return;
     case EngineReply::Taken:
         taken(reply, now);
@@ -603,6 +605,8 @@ void LeaseMachine::engineReady(LeaseTime now)
 void LeaseMachine::serverReplaced(LeaseTime now)
 {
     tick(now);
+    if (m_phase == Acquiring)
+        m_attempt.isServerReplaced = m_attempt.isInFlight; // the reply may be the former server's
     if (m_phase != Held)
         return;
     m_hold.mustVerify = true;

@@ -119,7 +119,8 @@ public:
 
     /// The engine has become ready.
     void engineReady(LeaseTime now);
-    /// See LockEngine::serverReplaced(): a held lock is renewed at once.
+    /// See LockEngine::serverReplaced(): a held lock is renewed at once, and one whose acquire is in flight as soon as
+    /// it is held.
     void serverReplaced(LeaseTime now);
     /// The server cannot be reached at present, for the reason in \a error.
     void engineFailed(const EngineError &error, LeaseTime now);
@@ -181,6 +182,7 @@ private:
         bool isExtending = false; ///< the renewal sets a new deadline; otherwise it only asks whether the key is ours
         bool isVerifying = false; ///< the renewal is repeated until there is a reply, see Hold::mustVerify
         bool isInFlight = false;
+        bool isServerReplaced = false; ///< while it was in flight
         bool isRetry = false; ///< one of the retries that maxRetries limits
         // Messages that arrived while it was in flight; the server may have sent them before it executed the attempt.
         bool grantNoticed = false;

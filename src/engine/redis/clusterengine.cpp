@@ -103,11 +103,8 @@ ClusterNode *ClusterEngine::nodeAt(const QtRedis::Endpoint &endpoint)
     lane.setRedirect([this, node](LockOperations operations, const QByteArray &error) {
         redirected(node, std::move(operations), error);
     });
-    connect(&lane, &RedisLane::handedOver, this, [this](const Handover &handover) {
-        notWaiting(handover.lock, handover.token);
-        watchMaster(handover.lock, handover.lease);
-        Q_EMIT handedOver(handover);
-    });
+    connect(&lane, &RedisLane::handedOver, this,
+            [this, endpoint](const Handover &handover) { handOver(handover, endpoint); });
     connect(&lane, &RedisLane::unserving, this, [this] { m_watch.refresh(); });
     connect(node, &ClusterNode::readyAgain, this, [this, node] { nodeReadyAgain(node); });
     connect(node, &ClusterNode::failed, this, [this, node] { nodeFailed(node); });
@@ -389,6 +386,19 @@ void ClusterEngine::acquire(const Acquire &operation, Completion completion)
                                  }));
 }
 
+void ClusterEngine::handOver(const Handover &handover, const QtRedis::Endpoint &node)
+{
+    if (m_watch.map().ownerOf(slotOf(handover.lock)) != node) {
+        const quint64 sequence = Token::sequenceOf(handover.token);
+        m_abandoned.found(sequence);
+        Q_EMIT noticed(Grant, sequence, 0ms); // the waiter asks the present master
+        return;
+    }
+    notWaiting(handover.lock, handover.token);
+    watchMaster(handover.lock, handover.lease);
+    Q_EMIT handedOver(handover);
+}
+
 void ClusterEngine::acquireReplied(const LockId &lock, const QByteArray &token, const EngineReply &reply)
 {
     const quint64 sequence = Token::sequenceOf(token);
@@ -627,17 +637,10 @@ void ClusterEngine::messageReceived(ClusterNode *node, const QByteArray &payload
         return; // anybody may publish on the channel
     if (message->notice == Grant)
         m_abandoned.found(message->sequence);
-    const auto waiter = waiterOf(message->sequence);
-    // A former master of the slot proves nothing.
-    const bool isOwner = waiter && m_watch.map().ownerOf(slotOf(waiter->lock)) == node->endpoint();
-    if (const auto handover = message->handover(waiter, node->lane().serverClock(), m_clock->now());
-        handover && isOwner) {
-        notWaiting(handover->lock, handover->token);
-        watchMaster(handover->lock, handover->lease);
-        Q_EMIT handedOver(*handover);
-        return;
-    }
-    Q_EMIT noticed(message->notice, message->sequence, std::max(message->delay, 0ms));
+    if (const auto handover = message->handover(waiterOf(message->sequence), node->lane().serverClock(), m_clock->now()))
+        handOver(*handover, node->endpoint());
+    else
+        Q_EMIT noticed(message->notice, message->sequence, std::max(message->delay, 0ms));
 }
 
 void ClusterEngine::listenForForcedReleases(const ClusterNode &node)

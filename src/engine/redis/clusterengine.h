@@ -97,6 +97,8 @@ private:
     void fail(const LockOperation &operation, const EngineError &error);
     void redirected(ClusterNode *node, LockOperations operations, const QByteArray &error);
     void reportReplacement();
+    /// The node at \a node says so, which proves nothing if it is a former master of the slot.
+    void handOver(const Handover &handover, const QtRedis::Endpoint &node);
     void acquireReplied(const LockId &lock, const QByteArray &token, const EngineReply &reply);
     /// Calls \a ask with the master of the lock's slot; after an error again, at most twice, if that is another one by
     /// then.

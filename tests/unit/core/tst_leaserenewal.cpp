@@ -38,6 +38,7 @@ private Q_SLOTS:
 
     void replacedServerIsAskedAtOnce();
     void serverReplacedWhileARenewalIsInFlight();
+    void serverReplacedWhileAnAcquireIsInFlight();
     void serverReplacedWithoutAutoRenew();
     void replacedServerIsAskedUntilItReplies();
 
@@ -490,6 +491,28 @@ void tst_LeaseRenewal::serverReplacedWhileARenewalIsInFlight()
     COMPARE_NO_ACTIONS(bench);                                        // no second one
     bench.machine.renewReplied(answer(EngineReply::Done), bench.now); // perhaps of the former server
     COMPARE_ACTIONS(bench, u"Renewed"_s, u"Renew"_s);
+}
+
+void tst_LeaseRenewal::serverReplacedWhileAnAcquireIsInFlight()
+{
+    Bench bench;
+    bench.acquire();
+    bench.actions();
+    bench.machine.serverReplaced(bench.now);
+    COMPARE_NO_ACTIONS(bench);
+    bench.machine.acquireReplied(granted(), bench.now); // perhaps of the former server
+    COMPARE_ACTIONS(bench, u"Acquired 1"_s, u"Renew"_s);
+    bench.machine.renewReplied(answer(EngineReply::Gone), bench.now);
+    COMPARE_ACTIONS(bench, u"Lost Deleted"_s);
+    // An attempt that is sent later goes to the new server.
+    bench.acquire();
+    bench.actions();
+    bench.machine.serverReplaced(bench.now);
+    bench.machine.acquireReplied(taken(), bench.now);
+    bench.passToWakeUp();
+    bench.actions();
+    bench.machine.acquireReplied(granted(), bench.now);
+    COMPARE_ACTIONS(bench, u"Acquired 1"_s);
 }
 
 void tst_LeaseRenewal::serverReplacedWithoutAutoRenew()
