@@ -19,6 +19,7 @@ struct EngineError
     QString text = {};
     bool isPermanent = false;     ///< another attempt fails, too, until somebody changes a setting
     bool isMaybeExecuted = false; ///< the server may have executed the command, or may still execute it
+    bool isSlotMoving = false;    ///< in a cluster: another node has the lock's keys, or some of them
 
     /// Another attempt may succeed.
     static EngineError passing(DistributedLock::Error code, const QString &text) { return {code, text, false, false}; }

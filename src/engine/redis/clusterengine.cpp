@@ -54,7 +54,7 @@ ClusterEngine::ClusterEngine(const QtRedis::ServerUrl &cluster, const LeaseClock
               [this](const QtRedis::Redirection &moved) { m_watch.moved(moved.slot, moved.endpoint); })
 {
     m_watch.setClientName(ClientName{clientId(), {}}.toByteArray());
-    m_watch.setNeeded([this] { return need().connection || m_abandoned.needConnection(); });
+    m_watch.setNeeded([this] { return need().connection || m_listings > 0 || m_abandoned.needConnection(); });
     connect(&m_watch, &QtRedis::ClusterWatch::mapChanged, this, &ClusterEngine::mapChanged);
     connect(&m_watch, &QtRedis::ClusterWatch::failed, this, &LockEngine::failed);
     m_sweepTimer.setInterval(SweepInterval);
@@ -105,7 +105,8 @@ ClusterNode *ClusterEngine::nodeAt(const QtRedis::Endpoint &endpoint)
     });
     connect(&lane, &RedisLane::handedOver, this,
             [this, endpoint](const Handover &handover) { handOver(handover, endpoint); });
-    connect(&lane, &RedisLane::unserving, this, [this] { m_watch.refresh(); });
+    lane.setReadMoving([this](const LockId &lock, LockListing::Found found) { m_oneKey.read(lock, std::move(found)); });
+    connect(&lane, &RedisLane::elsewhere, this, [this, node](const QByteArray &reply) { keptElsewhere(*node, reply); });
     connect(node, &ClusterNode::readyAgain, this, [this, node] { nodeReadyAgain(node); });
     connect(node, &ClusterNode::failed, this, [this, node] { nodeFailed(node); });
     connect(node, &ClusterNode::silent, this,
@@ -352,6 +353,15 @@ void ClusterEngine::run(LockOperation operation)
     node->whenConnected([node, operation = std::move(operation)] { node->lane().run(operation); });
 }
 
+void ClusterEngine::keptElsewhere(const ClusterNode &node, const QByteArray &reply)
+{
+    const auto moved = QtRedis::Redirection::parse(reply, node.endpoint());
+    if (moved && moved->kind == QtRedis::Redirection::Moved)
+        m_watch.moved(moved->slot, moved->endpoint);
+    else
+        m_watch.refresh();
+}
+
 void ClusterEngine::redirected(ClusterNode *node, LockOperations operations, const QByteArray &error)
 {
     const auto redirection = QtRedis::Redirection::parse(error, node->endpoint());
@@ -463,7 +473,14 @@ void ClusterEngine::askMaster(const LockId &lock, Ask ask,
 void ClusterEngine::inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion)
 {
     askMaster<LockInfo>(
-            lock, [lock](ClusterNode *node, auto done) { node->lane().inspect(lock, done); }, completion);
+            lock, [lock](ClusterNode *node, auto done) { node->lane().inspect(lock, done); },
+            [this, lock, completion](const EngineError &error, const LockInfo &info) {
+                if (!error.isSlotMoving)
+                    return completion(error, info);
+                m_oneKey.inspect(lock, [completion](const EngineError &again, const QList<LockInfo> &infos) {
+                    completion(again, infos.isEmpty() ? LockInfo() : infos.first());
+                });
+            });
 }
 
 bool ClusterEngine::findHolder(const Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion)
@@ -479,7 +496,12 @@ void ClusterEngine::waiters(const LockId &lock, int atMost,
 {
     askMaster<QList<LockWaiter>>(
             lock, [lock, atMost](ClusterNode *node, auto done) { node->lane().waiters(lock, atMost, done); },
-            completion);
+            [this, lock, atMost, completion](const EngineError &error, const QList<LockWaiter> &waiters) {
+                if (error.isSlotMoving)
+                    m_oneKey.waiters(lock, atMost, completion);
+                else
+                    completion(error, waiters);
+            });
 }
 
 void ClusterEngine::forceRelease(const LockId &lock, qint64 fencingToken, Completion completion)
@@ -490,42 +512,74 @@ void ClusterEngine::forceRelease(const LockId &lock, qint64 fencingToken, Comple
                 node->lane().forceRelease(lock, fencingToken,
                                           [done](const EngineReply &reply) { done(reply.error, reply); });
             },
-            [completion = std::move(completion)](const EngineError &error, const EngineReply &reply) {
+            [this, lock, fencingToken, completion = std::move(completion)](const EngineError &error,
+                                                                           const EngineReply &reply) {
                 EngineReply whole = reply;
                 whole.error = error;
-                completion(whole);
+                if (!error.isSlotMoving)
+                    return completion(whole);
+                m_oneKey.forceRelease(lock, fencingToken,
+                                      [completion, wasBegun = error.isMaybeExecuted](EngineReply again) {
+                                          if (again.status == EngineReply::Gone && wasBegun)
+                                              again.status = EngineReply::Done; // the script has deleted the key
+                                          completion(again);
+                                      });
             });
 }
+
+struct ClusterEngine::Listing
+{
+    QString prefix;
+    QString pattern;
+    std::function<void(const EngineError &, const QList<LockInfo> &)> completion;
+    QHash<QtRedis::Endpoint, EngineError> asked = {}; ///< with the error of each
+    qsizetype outstanding = 0;
+    QHash<QString, LockInfo> locks = {}; ///< by name: a key that moves may be found twice
+};
 
 void ClusterEngine::list(const QString &prefix, const QString &pattern,
                          std::function<void(const EngineError &, const QList<LockInfo> &)> completion)
 {
-    struct Listing
-    {
-        qsizetype outstanding = 0;
-        EngineError error = {};
-        QList<LockInfo> locks = {};
-    };
-    const QList<QtRedis::Endpoint> masters = m_watch.map().masters();
-    if (masters.isEmpty()) {
+    if (m_watch.map().masters().isEmpty()) {
         QMetaObject::invokeMethod(
                 this, [completion, error = notServed(0)] { completion(error, {}); }, Qt::QueuedConnection);
         return;
     }
-    const auto listing = std::make_shared<Listing>();
-    listing->outstanding = masters.size();
+    ++m_listings;
+    m_watch.refresh(); // no MOVED tells of a master that SCAN should be sent to
+    listOn(std::make_shared<Listing>(Listing{prefix, pattern, std::move(completion)}));
+}
+
+void ClusterEngine::listOn(const std::shared_ptr<Listing> &listing)
+{
+    const QList<QtRedis::Endpoint> masters = m_watch.map().masters();
     for (const QtRedis::Endpoint &master : masters) {
+        if (listing->asked.contains(master))
+            continue;
+        listing->asked.insert(master, {});
+        ++listing->outstanding;
         ClusterNode *const node = nodeAt(master);
         node->whenConnected([=] {
-            node->lane().list(prefix, pattern, [=](const EngineError &error, const QList<LockInfo> &locks) {
-                if (error)
-                    listing->error = error;
-                listing->locks += locks;
-                if (--listing->outstanding == 0)
-                    completion(listing->error, listing->error ? QList<LockInfo>() : listing->locks);
-            });
+            node->lane().list(listing->prefix, listing->pattern,
+                              [=](const EngineError &error, const QList<LockInfo> &locks) {
+                                  listing->asked.insert(master, error);
+                                  for (const LockInfo &lock : locks)
+                                      listing->locks.insert(lock.name, lock);
+                                  if (--listing->outstanding == 0)
+                                      listOn(listing);
+                              });
         });
     }
+    if (listing->outstanding > 0)
+        return;
+    --m_listings;
+    const auto failed = std::find_if(masters.begin(), masters.end(), [&](const QtRedis::Endpoint &master) {
+        return bool(listing->asked.value(master));
+    });
+    if (failed == masters.end())
+        listing->completion({}, listing->locks.values());
+    else
+        listing->completion(listing->asked.value(*failed), {});
 }
 
 // Messages
@@ -637,7 +691,8 @@ void ClusterEngine::messageReceived(ClusterNode *node, const QByteArray &payload
         return; // anybody may publish on the channel
     if (message->notice == Grant)
         m_abandoned.found(message->sequence);
-    if (const auto handover = message->handover(waiterOf(message->sequence), node->lane().serverClock(), m_clock->now()))
+    if (const auto handover = message->handover(waiterOf(message->sequence), node->lane().serverClock(),
+                                                m_clock->now()))
         handOver(*handover, node->endpoint());
     else
         Q_EMIT noticed(message->notice, message->sequence, std::max(message->delay, 0ms));

@@ -67,7 +67,8 @@ public:
                  std::chrono::milliseconds keep, std::chrono::milliseconds atMost) override;
     void inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion) override;
     bool findHolder(const Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion) override;
-    /// The locks of all masters; if one of them cannot be asked, its error.
+    /// The locks of all masters; if one of them cannot be asked, its error. A lock whose key moves to another master
+    /// meanwhile may be missing.
     void list(const QString &prefix, const QString &pattern,
               std::function<void(const EngineError &, const QList<LockInfo> &)> completion) override;
     void waiters(const LockId &lock, int atMost,
@@ -96,10 +97,15 @@ private:
     void run(LockOperation operation);
     void fail(const LockOperation &operation, const EngineError &error);
     void redirected(ClusterNode *node, LockOperations operations, const QByteArray &error);
+    /// The error reply of \a node says that another one may keep some locks.
+    void keptElsewhere(const ClusterNode &node, const QByteArray &reply);
     void reportReplacement();
     /// The node at \a node says so, which proves nothing if it is a former master of the slot.
     void handOver(const Handover &handover, const QtRedis::Endpoint &node);
     void acquireReplied(const LockId &lock, const QByteArray &token, const EngineReply &reply);
+    struct Listing;
+    /// Asks the masters that were not asked yet, and ends the listing if there are none.
+    void listOn(const std::shared_ptr<Listing> &listing);
     /// Calls \a ask with the master of the lock's slot; after an error again, at most twice, if that is another one by
     /// then.
     template<typename Result, typename Ask>
@@ -136,6 +142,7 @@ private:
     const LeaseClock *const m_clock;
     bool m_isOpen = false;
     bool m_isCorked = false;
+    int m_listings = 0;                  ///< that have not ended
     bool m_wasKnown = false;             ///< the map
     QSet<QByteArray> m_changedChannels;  ///< their subscription has changed; to be reported together
     QSet<QByteArray> m_reportedChannels; ///< by the wakeableChanged() that is being emitted

@@ -35,8 +35,9 @@ QByteArray globEscaped(const QByteArray &text)
     return escaped;
 }
 
-/// \a parts: token, ms to live, last fencing token, length of the queue.
-FoundLock foundLock(const LockId &lock, const QList<QtRedis::Reply> &parts)
+} // namespace
+
+FoundLock LockListing::foundLock(const LockId &lock, const QList<QtRedis::Reply> &parts)
 {
     FoundLock found(lock, parts.at(0), milliseconds(parts.at(1).integer));
     found.info.fencingToken = parts.at(2).text.toLongLong();
@@ -44,15 +45,14 @@ FoundLock foundLock(const LockId &lock, const QList<QtRedis::Reply> &parts)
     return found;
 }
 
-} // namespace
-
 struct LockListing::Scan
 {
     QString prefix;
     QByteArray match;
     QSet<QByteArray> seen; ///< SCAN may return a key twice
     QList<FoundLock> found;
-    Completion completion; ///< null after it was called with an error of read()
+    qsizetype beingRead = 0; ///< commands, or locks that are read elsewhere
+    Completion completion;   ///< null after it was called with an error of read()
 };
 
 void LockListing::inspect(const LockId &lock, Completion completion)
@@ -79,8 +79,7 @@ void LockListing::identifyHolders(const QList<FoundLock> &locks, Completion comp
     });
 }
 
-void LockListing::read(const QList<LockId> &locks,
-                       std::function<void(const EngineError &, const QList<FoundLock> &)> completion)
+void LockListing::read(const QList<LockId> &locks, Found completion)
 {
     QList<QByteArray> keys;
     keys.reserve(3 * locks.size());
@@ -89,20 +88,20 @@ void LockListing::read(const QList<LockId> &locks,
     m_connection->sendScript(Scripts::inspect, keys, {}, LongestTimeout,
                              [this, locks, completion = std::move(completion)](const QtRedis::CommandResult &result) {
                                  if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
-                                     return completion(m_errors.ofResult(result, "inspect"), {});
+                                     return completion(m_errors->ofResult(result, "inspect"), {});
                                  const QList<QtRedis::Reply> &elements = result.reply.elements;
                                  if (elements.size() != locks.size())
-                                     return completion(m_errors.ofMalformedReply("inspect"), {});
+                                     return completion(m_errors->ofMalformedReply("inspect"), {});
                                  QList<FoundLock> found;
                                  for (qsizetype i = 0; i < locks.size(); ++i) {
                                      const QtRedis::Reply &element = elements.at(i);
                                      if (element.type == QtRedis::Reply::Bulk) {
                                          if (locks.size() == 1 || !element.text.startsWith("WRONGTYPE"))
-                                             return completion(m_errors.ofReply(element.text, "inspect"), {});
+                                             return completion(m_errors->ofReply(element.text, "inspect"), {});
                                          continue;
                                      }
                                      if (element.elements.size() != 4)
-                                         return completion(m_errors.ofMalformedReply("inspect"), {});
+                                         return completion(m_errors->ofMalformedReply("inspect"), {});
                                      found.append(foundLock(locks.at(i), element.elements));
                                  }
                                  completion({}, found);
@@ -111,39 +110,42 @@ void LockListing::read(const QList<LockId> &locks,
 
 void LockListing::waiters(const LockId &lock, int atMost, WaitersCompletion completion)
 {
-    m_connection->sendScript(
-            Scripts::waiters, {RedisKeys::queue(lock)}, {QByteArray::number(atMost)}, LongestTimeout,
-            [this, completion = std::move(completion)](const QtRedis::CommandResult &result) {
-                const char *const command = Scripts::waiters.name;
-                if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
-                    return completion(m_errors.ofResult(result, command), {});
-                if (result.reply.type == QtRedis::Reply::Bulk)
-                    return completion(m_errors.ofReply(result.reply.text, command), {});
-                const QList<QtRedis::Reply> &elements = result.reply.elements;
-                if (elements.size() % 3 != 1)
-                    return completion(m_errors.ofMalformedReply(command), {});
-                const qint64 now = std::max<qint64>(0, elements.first().text.toLongLong());
-                QList<LockWaiter> waiters;
-                QList<FoundClient> clients;
-                for (qsizetype i = 1; i < elements.size(); i += 3) {
-                    LockWaiter waiter;
-                    waiter.position = int(waiters.size());
-                    waiter.client = QString::fromLatin1(elements.at(i).text);
-                    // Anybody may have written the member and its score.
-                    const qint64 connection = elements.at(i + 1).text.toLongLong();
-                    const qint64 arrival = std::clamp<qint64>(elements.at(i + 2).text.toLongLong(), 0, now);
-                    waiter.waited = std::chrono::duration_cast<milliseconds>(std::chrono::microseconds(now - arrival));
-                    waiters.append(waiter);
-                    clients.append(
-                            {elements.at(i).text, connection > 0 ? QByteArray::number(connection) : QByteArray()});
-                }
-                m_holders->identify(clients, [waiters, completion](const QList<FoundClient> &identified) {
-                    QList<LockWaiter> described = waiters;
-                    for (qsizetype i = 0; i < described.size(); ++i)
-                        identified.at(i).describeIn(&described[i]);
-                    completion({}, described);
-                });
-            });
+    m_connection->sendScript(Scripts::waiters, {RedisKeys::queue(lock)}, {QByteArray::number(atMost)}, LongestTimeout,
+                             [this, completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                                 waitersReceived(result, completion);
+                             });
+}
+
+void LockListing::waitersReceived(const QtRedis::CommandResult &result, WaitersCompletion completion)
+{
+    const char *const command = Scripts::waiters.name;
+    if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
+        return completion(m_errors->ofResult(result, command), {});
+    if (result.reply.type == QtRedis::Reply::Bulk)
+        return completion(m_errors->ofReply(result.reply.text, command), {});
+    const QList<QtRedis::Reply> &elements = result.reply.elements;
+    if (elements.size() % 3 != 1)
+        return completion(m_errors->ofMalformedReply(command), {});
+    const qint64 now = std::max<qint64>(0, elements.first().text.toLongLong());
+    QList<LockWaiter> waiters;
+    QList<FoundClient> clients;
+    for (qsizetype i = 1; i < elements.size(); i += 3) {
+        LockWaiter waiter;
+        waiter.position = int(waiters.size());
+        waiter.client = QString::fromLatin1(elements.at(i).text);
+        // Anybody may have written the member and its score.
+        const qint64 connection = elements.at(i + 1).text.toLongLong();
+        const qint64 arrival = std::clamp<qint64>(elements.at(i + 2).text.toLongLong(), 0, now);
+        waiter.waited = std::chrono::duration_cast<milliseconds>(std::chrono::microseconds(now - arrival));
+        waiters.append(waiter);
+        clients.append({elements.at(i).text, connection > 0 ? QByteArray::number(connection) : QByteArray()});
+    }
+    m_holders->identify(clients, [waiters, completion](const QList<FoundClient> &identified) {
+        QList<LockWaiter> described = waiters;
+        for (qsizetype i = 0; i < described.size(); ++i)
+            identified.at(i).describeIn(&described[i]);
+        completion({}, described);
+    });
 }
 
 void LockListing::list(const QString &prefix, const QString &pattern, Completion completion)
@@ -161,10 +163,10 @@ void LockListing::scan(const std::shared_ptr<Scan> &scan, const QByteArray &curs
                                     "TYPE", "string"};
     m_connection->send(command, LongestTimeout, [this, scan](const QtRedis::CommandResult &result) {
         if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
-            return scan->completion(m_errors.ofResult(result, "SCAN"), {});
+            return scan->completion(m_errors->ofResult(result, "SCAN"), {});
         const QList<QtRedis::Reply> &parts = result.reply.elements;
         if (parts.size() != 2 || parts.at(0).text.isEmpty() || parts.at(1).type != QtRedis::Reply::Array)
-            return scan->completion(m_errors.ofMalformedReply("SCAN"), {});
+            return scan->completion(m_errors->ofMalformedReply("SCAN"), {});
         const qsizetype prefixSize = scan->prefix.toUtf8().size();
         QList<LockId> locks;
         for (const QtRedis::Reply &element : parts.at(1).elements) {
@@ -189,22 +191,35 @@ void LockListing::scan(const std::shared_ptr<Scan> &scan, const QByteArray &curs
 void LockListing::inspectAll(const std::shared_ptr<Scan> &scan, const QList<LockId> &locks,
                              const QByteArray &nextCursor)
 {
-    const qsizetype limit = m_isOneSlotPerCommand ? 1 : InspectLimit;
+    const qsizetype limit = m_readMoving ? 1 : InspectLimit;
+    scan->beingRead = (locks.size() + limit - 1) / limit;
     for (qsizetype first = 0; first < locks.size(); first += limit) {
-        const bool isLast = first + limit >= locks.size();
-        read(locks.mid(first, limit),
-             [this, scan, isLast, nextCursor](const EngineError &error, const QList<FoundLock> &found) {
-                 if (!scan->completion)
-                     return; // an earlier part failed
-                 if (error)
-                     return std::exchange(scan->completion, nullptr)(error, {});
-                 // A lock may have been released since the SCAN.
-                 std::copy_if(found.begin(), found.end(), std::back_inserter(scan->found),
-                              [](const FoundLock &lock) { return lock.info.held; });
-                 if (isLast)
-                     goOn(scan, nextCursor);
-             });
+        const QList<LockId> part = locks.mid(first, limit);
+        read(part, [this, scan, part, nextCursor](const EngineError &error, const QList<FoundLock> &found) {
+            if (!error.isSlotMoving || !m_readMoving)
+                return inspected(scan, error, found, nextCursor);
+            m_readMoving(part.first(),
+                         [this, scan, nextCursor](const EngineError &again, const QList<FoundLock> &moved) {
+                             // One lock that cannot be read at present must not hide all the others.
+                             inspected(scan, again.isPermanent ? again : EngineError(), moved, nextCursor);
+                         });
+        });
     }
+}
+
+void LockListing::inspected(const std::shared_ptr<Scan> &scan, const EngineError &error, const QList<FoundLock> &found,
+                            const QByteArray &nextCursor)
+{
+    const bool isLast = --scan->beingRead == 0;
+    if (!scan->completion)
+        return; // an earlier part failed
+    if (error)
+        return std::exchange(scan->completion, nullptr)(error, {});
+    // A lock may have been released since the SCAN.
+    std::copy_if(found.begin(), found.end(), std::back_inserter(scan->found),
+                 [](const FoundLock &lock) { return lock.info.held; });
+    if (isLast)
+        goOn(scan, nextCursor);
 }
 
 void LockListing::goOn(const std::shared_ptr<Scan> &scan, const QByteArray &nextCursor)

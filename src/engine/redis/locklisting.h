@@ -23,39 +23,48 @@ class LockListing
 public:
     using Completion = std::function<void(const EngineError &, const QList<LockInfo> &)>;
 
-    /// \a connection and \a holders outlive this.
-    LockListing(QtRedis::Connection *connection, HolderLookup *holders)
+    using Found = std::function<void(const EngineError &, const QList<FoundLock> &)>;
+    using Read = std::function<void(const LockId &lock, Found found)>;
+
+    /// \a connection, \a holders and \a errors outlive this.
+    LockListing(QtRedis::Connection *connection, HolderLookup *holders, RedisErrors *errors)
         : m_connection(connection)
         , m_holders(holders)
-        , m_errors(connection)
+        , m_errors(errors)
     {
     }
 
-    /// For a node of a cluster, which refuses commands with keys of several slots.
-    void setOneSlotPerCommand() { m_isOneSlotPerCommand = true; }
+    /// For a node of a cluster, which refuses commands with keys of several slots. \a read is used for a lock whose
+    /// keys are not all at this node, because its slot is moving.
+    void setReadMoving(Read read) { m_readMoving = std::move(read); }
 
     void inspect(const LockId &lock, Completion completion);
     /// The first \a atMost waiters in the queue of \a lock, the next one first.
     using WaitersCompletion = std::function<void(const EngineError &, const QList<LockWaiter> &)>;
     void waiters(const LockId &lock, int atMost, WaitersCompletion completion);
+    /// \a result is that of the script `waiters`.
+    void waitersReceived(const QtRedis::CommandResult &result, WaitersCompletion completion);
     /// The locks that are held: their names match \a pattern, as in SCAN.
     void list(const QString &prefix, const QString &pattern, Completion completion);
+    void identifyHolders(const QList<FoundLock> &locks, Completion completion);
+    /// \a parts: token, ms to live, last fencing token, length of the queue.
+    static FoundLock foundLock(const LockId &lock, const QList<QtRedis::Reply> &parts);
 
 private:
     struct Scan;
 
     /// One entry for each of \a locks; where there are several, those are left out whose keys are not locks.
-    void read(const QList<LockId> &locks,
-              std::function<void(const EngineError &, const QList<FoundLock> &)> completion);
-    void identifyHolders(const QList<FoundLock> &locks, Completion completion);
+    void read(const QList<LockId> &locks, Found completion);
     void scan(const std::shared_ptr<Scan> &scan, const QByteArray &cursor);
     void inspectAll(const std::shared_ptr<Scan> &scan, const QList<LockId> &locks, const QByteArray &nextCursor);
+    void inspected(const std::shared_ptr<Scan> &scan, const EngineError &error, const QList<FoundLock> &found,
+                   const QByteArray &nextCursor);
     void goOn(const std::shared_ptr<Scan> &scan, const QByteArray &nextCursor);
 
     QtRedis::Connection *const m_connection;
     HolderLookup *const m_holders;
-    RedisErrors m_errors;
-    bool m_isOneSlotPerCommand = false;
+    RedisErrors *const m_errors;
+    Read m_readMoving; ///< null outside clusters
 };
 
 } // namespace QDistLock

@@ -4,6 +4,7 @@
 #include "engine/redis/onekeymode.h"
 
 #include "base/leaseclock.h"
+#include "engine/protocolconstants.h"
 #include "engine/redis/clusternode.h"
 #include "engine/redis/rediskeys.h"
 #include "scripts.h"
@@ -140,13 +141,8 @@ void OneKeyMode::leaveQueue(const std::shared_ptr<LockOperation> &operation,
 {
     send(operation, nullptr, {"ZREM", RedisKeys::queue(operation->lock), operation->token, '*' + operation->token},
          [done = std::move(done)](const QtRedis::CommandResult &result, ClusterNode *node) {
-             const bool isDone = result.outcome == QtRedis::CommandResult::Replied && !result.reply.isError();
-             EngineError error;
-             if (!node)
-                 error = EngineError::passing(DistributedLock::ServerError, result.errorString);
-             else if (!isDone && result.reply.errorCode() != "WRONGTYPE") // then nobody is in the queue
-                 error = node->lane().errorOf(result, "ZREM");
-             done(error, isDone && result.reply.integer > 0);
+             const bool isQueue = result.reply.errorCode() != "WRONGTYPE"; // otherwise nobody is in it
+             done(isQueue ? errorOf(result, node, "ZREM") : EngineError(), result.reply.integer > 0);
          });
 }
 
@@ -165,15 +161,10 @@ EngineReply OneKeyMode::decode(const LockOperation &operation, LeaseTime sentAt,
                                const QtRedis::CommandResult &result, ClusterNode *node) const
 {
     EngineReply reply;
-    if (!node) {
-        reply.error = EngineError::passing(DistributedLock::ServerError, result.errorString);
+    reply.error = errorOf(result, node, command);
+    if (reply.error)
         return reply;
-    }
     RedisLane &lane = node->lane();
-    if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError()) {
-        reply.error = lane.errorOf(result, command);
-        return reply;
-    }
     LockOperations single;
     single.push_back(operation);
     CommandBatch::Decoded decoded = CommandBatch(std::move(single), sentAt).decode(0, result.reply);
@@ -185,11 +176,137 @@ EngineReply OneKeyMode::decode(const LockOperation &operation, LeaseTime sentAt,
     return reply;
 }
 
+/// None if the command has a reply that is no error.
+EngineError OneKeyMode::errorOf(const QtRedis::CommandResult &result, ClusterNode *node, const char *command)
+{
+    if (!node)
+        return EngineError::passing(DistributedLock::ServerError, result.errorString);
+    if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
+        return node->lane().errorOf(result, command);
+    return {};
+}
+
+// Reading, and taking away
+
+/// Commands with one key each, sent one after the other.
+struct OneKeyMode::Reading
+{
+    int slot;
+    QList<QList<QByteArray>> commands; ///< not sent yet
+    std::function<void(const EngineError &, const QList<QtRedis::Reply> &)> done;
+    QList<QtRedis::Reply> replies = {};
+};
+
+void OneKeyMode::readOn(const std::shared_ptr<Reading> &reading)
+{
+    if (reading->commands.isEmpty())
+        return reading->done({}, reading->replies);
+    const QList<QByteArray> command = reading->commands.takeFirst();
+    send(reading->slot, nullptr, command, LongestTimeout,
+         [this, reading, name = command.first()](const QtRedis::CommandResult &result, ClusterNode *node) {
+             const bool isFirst = reading->replies.isEmpty();
+             // Side keys of another type do not matter.
+             if (isFirst || result.reply.errorCode() != "WRONGTYPE") {
+                 if (const EngineError error = errorOf(result, node, name.constData()))
+                     return reading->done(error, {});
+             }
+             reading->replies.append(result.reply.isError() ? QtRedis::Reply() : result.reply);
+             readOn(reading);
+         });
+}
+
+void OneKeyMode::read(const LockId &lock, LockListing::Found found)
+{
+    readOn(std::make_shared<Reading>(
+            Reading{QtRedis::SlotMap::slotOf(lock.key()),
+                    {{"GET", lock.key()},
+                     {"PTTL", lock.key()},
+                     {"GET", RedisKeys::fence(lock)},
+                     {"ZCARD", RedisKeys::queue(lock)}},
+                    [lock, found = std::move(found)](const EngineError &error, const QList<QtRedis::Reply> &parts) {
+                        if (error)
+                            found(error, {});
+                        else
+                            found({}, {LockListing::foundLock(lock, parts)});
+                    }}));
+}
+
+void OneKeyMode::inspect(const LockId &lock, LockListing::Completion completion)
+{
+    read(lock,
+         [this, lock, completion = std::move(completion)](const EngineError &error, const QList<FoundLock> &found) {
+             ClusterNode *const node = m_nodeOf(QtRedis::SlotMap::slotOf(lock.key()));
+             if (error || !node)
+                 return completion(error, {});
+             node->lane().identifyHolders(found, completion);
+         });
+}
+
+void OneKeyMode::waiters(const LockId &lock, int atMost, LockListing::WaitersCompletion completion)
+{
+    send(QtRedis::SlotMap::slotOf(lock.key()), &Scripts::waiters, {RedisKeys::queue(lock), QByteArray::number(atMost)},
+         LongestTimeout, [completion = std::move(completion)](const QtRedis::CommandResult &result, ClusterNode *node) {
+             if (node)
+                 node->lane().waitersReceived(result, completion);
+             else
+                 completion(errorOf(result, node, Scripts::waiters.name), {});
+         });
+}
+
+void OneKeyMode::forceRelease(const LockId &lock, qint64 fencingToken, LockEngine::Completion completion)
+{
+    const auto decide = [this, lock, fencingToken, completion = std::move(completion)](
+                                const EngineError &error, const QList<QtRedis::Reply> &replies) {
+        EngineReply reply;
+        reply.error = error;
+        if (error)
+            return completion(reply);
+        const QByteArray token = replies.at(0).text;
+        const bool isMeant = fencingToken == 0
+                || (!Token::clientOf(token).isEmpty() && replies.at(1).text == QByteArray::number(fencingToken));
+        if (replies.at(0).type == QtRedis::Reply::Bulk && isMeant)
+            return takeAway(lock, token, completion);
+        reply.status = isMeant || replies.at(0).type != QtRedis::Reply::Bulk ? EngineReply::Gone : EngineReply::Stolen;
+        completion(reply);
+    };
+    readOn(std::make_shared<Reading>(Reading{
+            QtRedis::SlotMap::slotOf(lock.key()), {{"GET", lock.key()}, {"GET", RedisKeys::fence(lock)}}, decide}));
+}
+
+void OneKeyMode::takeAway(const LockId &lock, const QByteArray &token, LockEngine::Completion completion)
+{
+    send(QtRedis::SlotMap::slotOf(lock.key()), &Scripts::onekey_release, {lock.key(), token, "0"}, LongestTimeout,
+         [token, completion = std::move(completion)](const QtRedis::CommandResult &result, ClusterNode *node) {
+             EngineReply reply;
+             reply.error = errorOf(result, node, Scripts::onekey_release.name);
+             if (!reply.error && result.reply.type != QtRedis::Reply::Integer)
+                 reply.error = node->lane().errorOfText(result.reply.text, Scripts::onekey_release.name);
+             if (!reply.error)
+                 reply.status = result.reply.integer == 1 ? EngineReply::Done
+                         : result.reply.integer == 0      ? EngineReply::Gone
+                                                          : EngineReply::Stolen;
+             const QByteArray client = Token::clientOf(token);
+             if (reply.status == EngineReply::Done && !client.isEmpty()) {
+                 const QByteArray force = "force " + QByteArray::number(Token::sequenceOf(token));
+                 node->lane().sendOne(nullptr, {"PUBLISH", Protocol::Channels + client, force}, false, LongestTimeout,
+                                      nullptr);
+             }
+             completion(reply);
+         });
+}
+
+// Sending
+
 void OneKeyMode::send(const std::shared_ptr<LockOperation> &operation, const QtRedis::Script *script,
                       const QList<QByteArray> &arguments, Done done)
 {
-    send(std::make_shared<Command>(Command{operation->slot, script, arguments, operation->timeout(), std::move(done)}),
-         std::nullopt);
+    send(operation->slot, script, arguments, operation->timeout(), std::move(done));
+}
+
+void OneKeyMode::send(int slot, const QtRedis::Script *script, const QList<QByteArray> &arguments, milliseconds timeout,
+                      Done done)
+{
+    send(std::make_shared<Command>(Command{slot, script, arguments, timeout, std::move(done)}), std::nullopt);
 }
 
 void OneKeyMode::send(const std::shared_ptr<Command> &command, const std::optional<QtRedis::Endpoint> &asked)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "engine/redis/commandbatch.h"
+#include "engine/redis/locklisting.h"
 
 #include "redis/connection.h"
 #include "redis/topology/slotmap.h"
@@ -27,8 +28,9 @@ class LeaseClock;
     key is at present.
 
     Meanwhile nobody is served, and nobody joins the queue: a queue that was made at the new node, while the old one
-    still has one, would stop the move (BUSYKEY). Who waits polls, and leaves the queue before it holds the lock. A slot counts as moving until a second after a node
-    has said so last; then the next operation finds out whether that is still so.
+    still has one, would stop the move (BUSYKEY). Who waits polls, and leaves the queue before it holds the lock. A slot
+    counts as moving until a second after a node has said so last; then the next operation finds out whether that is
+    still so.
 
     Thread: that of the nodes.
 */
@@ -46,8 +48,16 @@ public:
     /// \a operation has its slot. Its completion is called later, or at once if no node serves the slot.
     void run(LockOperation operation);
 
+    /// These find the keys of \a lock wherever they are. The keys may change between two of the commands.
+    void read(const LockId &lock, LockListing::Found found);
+    void waiters(const LockId &lock, int atMost, LockListing::WaitersCompletion completion);
+    void inspect(const LockId &lock, LockListing::Completion completion);
+    /// As LockEngine::forceRelease(), but nobody is served.
+    void forceRelease(const LockId &lock, qint64 fencingToken, LockEngine::Completion completion);
+
 private:
     struct Command;
+    struct Reading;
     using Done = std::function<void(const QtRedis::CommandResult &, ClusterNode *)>;
 
     void acquire(const std::shared_ptr<LockOperation> &operation);
@@ -57,6 +67,11 @@ private:
     void leaveQueue(const std::shared_ptr<LockOperation> &operation,
                     std::function<void(const EngineError &, bool hadPlace)> done);
     void renew(const std::shared_ptr<LockOperation> &operation);
+    void readOn(const std::shared_ptr<Reading> &reading);
+    void takeAway(const LockId &lock, const QByteArray &token, LockEngine::Completion completion);
+    static EngineError errorOf(const QtRedis::CommandResult &result, ClusterNode *node, const char *command);
+    void send(int slot, const QtRedis::Script *script, const QList<QByteArray> &arguments,
+              std::chrono::milliseconds timeout, Done done);
     void send(const std::shared_ptr<LockOperation> &operation, const QtRedis::Script *script,
               const QList<QByteArray> &arguments, Done done);
     void send(const std::shared_ptr<Command> &command, const std::optional<QtRedis::Endpoint> &asked);

@@ -100,16 +100,17 @@ EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
     }
     const bool isReplica = code == "READONLY" || code == "MASTERDOWN"
             || text.contains("WAIT cannot be used with replica");
-    const bool isUnserving = isReplica || code == "CLUSTERDOWN" || code == "LOADING"
+    const bool isElsewhere = isReplica || code == "MOVED" || code == "CLUSTERDOWN" || code == "LOADING"
             || text.contains("access keys but the cluster is down"); // from inside a script
-    if (isUnserving && m_unserving)
-        m_unserving();
+    if (isElsewhere && m_elsewhere)
+        m_elsewhere(text);
     const bool isAbortedScript = text.contains("non local key"); // what it did before remains done
     if (isAbortedScript || code == "MOVED" || code == "ASK" || code == "TRYAGAIN") {
         EngineError error = EngineError::passing(
                 DistributedLock::ServerError,
                 describe(u"the cluster moves the lock's slot to another node; it is tried again"_s));
         error.isMaybeExecuted = isAbortedScript;
+        error.isSlotMoving = true;
         return error;
     }
     if (code == "CLUSTERDOWN") {

@@ -23,9 +23,9 @@ public:
     {
     }
 
-    /// \a report is called for each reply after which another server may keep the locks: this one is no master, or is
-    /// loading its data, or its cluster is down.
-    void setUnserving(std::function<void()> report) { m_unserving = std::move(report); }
+    /// \a report is called with each error reply after which another server may keep the locks: it says so, or this one
+    /// is no master, or is loading its data, or its cluster is down.
+    void setElsewhere(std::function<void(const QByteArray &reply)> report) { m_elsewhere = std::move(report); }
 
     /// \a text says why something failed for the reason \a failure.
     static EngineError ofFailure(QtRedis::Failure failure, const QString &text);
@@ -41,7 +41,7 @@ public:
 
 private:
     QtRedis::Connection *const m_connection;
-    std::function<void()> m_unserving;
+    std::function<void(const QByteArray &reply)> m_elsewhere;
 };
 
 } // namespace QDistLock

@@ -34,7 +34,7 @@ RedisLane::RedisLane(const QtRedis::ServerUrl &server, const LeaseClock *clock, 
     , m_clientId(clientId)
     , m_errors(&m_connection)
     , m_holders(&m_connection)
-    , m_listing(&m_connection, &m_holders)
+    , m_listing(&m_connection, &m_holders, &m_errors)
     , m_clock(clock)
     , m_isNeeded(std::move(isNeeded))
     , m_abandoned(
@@ -42,7 +42,7 @@ RedisLane::RedisLane(const QtRedis::ServerUrl &server, const LeaseClock *clock, 
 {
     m_connection.setClientName(ClientName{clientId, Identity::ofThisProcess()}.toByteArray());
     m_connection.setNeeded([this] { return this->isNeeded(); });
-    m_errors.setUnserving([this] { Q_EMIT unserving(); });
+    m_errors.setElsewhere([this](const QByteArray &reply) { Q_EMIT elsewhere(reply); });
     connect(&m_connection, &QtRedis::Connection::stateChanged, this, &RedisLane::connectionStateChanged);
     connect(&m_connection, &QtRedis::Connection::failed, this, &RedisLane::failed);
     connect(&m_connection, &QtRedis::Connection::repliesProcessed, this, &RedisLane::flush);
@@ -169,7 +169,6 @@ void RedisLane::sendAfterOperations(const QList<QByteArray> &command, millisecon
 void RedisLane::setRedirect(Redirect redirect)
 {
     m_redirect = std::move(redirect);
-    m_listing.setOneSlotPerCommand();
 }
 
 void RedisLane::sendOne(const QtRedis::Script *script, const QList<QByteArray> &command, bool isAsked,

@@ -45,6 +45,8 @@ public:
     void setConnectionName(const QByteArray &name) { m_connection.setClientName(name); }
     /// For a node of a cluster: \a redirect gets the operations that another node must execute.
     void setRedirect(Redirect redirect);
+    /// For a node of a cluster: list() uses \a read for a lock whose keys are not all at this node.
+    void setReadMoving(LockListing::Read read) { m_listing.setReadMoving(std::move(read)); }
     void open() { m_connection.open(); }
     /// Commands without a reply end as Failed, from the event loop.
     void close() { m_connection.close(); }
@@ -95,6 +97,15 @@ public:
     bool findHolder(const LockEngine::Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion);
     void list(const QString &prefix, const QString &pattern, LockListing::Completion completion);
     void waiters(const LockId &lock, int atMost, LockListing::WaitersCompletion completion);
+    /// Of what was read elsewhere, see OneKeyMode.
+    void identifyHolders(const QList<FoundLock> &locks, LockListing::Completion completion)
+    {
+        m_listing.identifyHolders(locks, std::move(completion));
+    }
+    void waitersReceived(const QtRedis::CommandResult &result, LockListing::WaitersCompletion completion)
+    {
+        m_listing.waitersReceived(result, std::move(completion));
+    }
     void forceRelease(const LockId &lock, qint64 fencingToken, LockEngine::Completion completion);
 
 Q_SIGNALS:
@@ -105,8 +116,8 @@ Q_SIGNALS:
     void replied();
     /// As QtRedis::Connection::readEnded().
     void readEnded();
-    /// The server cannot keep locks at present: perhaps another one has replaced it, see RedisErrors::setUnserving().
-    void unserving();
+    /// Another server may keep the locks, see RedisErrors::setElsewhere().
+    void elsewhere(const QByteArray &reply);
     /// A waiter in a queue found the lock taken, although it had a place in the queue before.
     void waiterPolled();
 

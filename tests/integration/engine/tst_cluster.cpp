@@ -68,6 +68,8 @@ private Q_SLOTS:
     void slotLeftMoving();
     void waitersWhileASlotMoves();
     void holderHasNoPlaceInTheQueue();
+    void seenWhileASlotMoves_data();
+    void seenWhileASlotMoves();
     void reshardingUnderLoad();
     void replicaTakesOver_data();
     void replicaTakesOver();
@@ -472,6 +474,66 @@ void tst_Cluster::holderHasNoPlaceInTheQueue()
     QVERIFY(m_cluster->moveSlot(slot, source));
 }
 
+void tst_Cluster::seenWhileASlotMoves_data()
+{
+    QTest::addColumn<QByteArrayList>("moved"); // the keys that are at the target
+    QTest::newRow("nothing yet") << QByteArrayList{};
+    QTest::newRow("the lock's key") << QByteArrayList{"lock:{a}seen"};
+    QTest::newRow("all but the lock's key") << QByteArrayList{"lock:{a}seen:fence", "lock:{a}seen:queue"};
+    QTest::newRow("all") << QByteArrayList{"lock:{a}seen", "lock:{a}seen:fence", "lock:{a}seen:queue"};
+}
+
+/// Others see the lock and its waiters, and can take it away, while its keys are at two nodes.
+void tst_Cluster::seenWhileASlotMoves()
+{
+    QFETCH(const QByteArrayList, moved);
+    LockRegistry holders(m_cluster->url());
+    LockRegistry others(m_cluster->url());
+    LockRegistry operators(m_cluster->url());
+    Watched held(&holders, u"{a}seen"_s, options(Lease));
+    Watched elsewhere(&holders, u"b"_s, options(Lease));
+    QVERIFY(acquireNow(&held.lock));
+    QVERIFY(acquireNow(&elsewhere.lock));
+    Watched waiting(&others, u"{a}seen"_s, options(Lease, LockOptions::Forever));
+    waiting.lock.acquire();
+    QVERIFY(eventually([&] { return waiting.lock.queuePosition() == 0; }, Patience));
+    const int slot = clusterSlot("lock:{a}seen");
+    const int source = m_cluster->ownerOf(slot);
+    const int target = otherMaster(source);
+    QVERIFY(m_cluster->beginMove(slot, target));
+    for (const QByteArray &key : moved)
+        QVERIFY2(m_cluster->moveKey(key, target), m_cluster->lastError().constData());
+
+    auto inspected = operators.inspect(u"{a}seen"_s);
+    QVERIFY(eventually([&] { return inspected.isFinished(); }, Patience));
+    QVERIFY2(inspected.resultCount() == 1 && inspected.result().held, qPrintable(operators.errorString()));
+    QCOMPARE(inspected.result().fencingToken, held.lock.fencingToken());
+    QCOMPARE(inspected.result().queueLength, 1);
+    auto listed = operators.list(u"*"_s);
+    QVERIFY(eventually([&] { return listed.isFinished(); }, Patience));
+    QVERIFY2(listed.resultCount() == 1, qPrintable(operators.errorString()));
+    QCOMPARE(listed.result().size(), 2);
+    auto queue = operators.waiters(u"{a}seen"_s);
+    QVERIFY(eventually([&] { return queue.isFinished(); }, Patience));
+    QVERIFY2(queue.resultCount() == 1, qPrintable(operators.errorString()));
+    QCOMPARE(queue.result().size(), 1);
+    auto forced = operators.forceRelease(u"{a}seen"_s);
+    QVERIFY(eventually([&] { return forced.isFinished(); }, Patience));
+    QVERIFY2(forced.resultCount() == 1 && forced.result(), qPrintable(operators.errorString()));
+    QVERIFY(eventually([&] { return held.spies.lost.size() == 1; }, 10s)); // the next renewal is due after 20 s
+    QCOMPARE(held.spies.reason(), DistributedLock::ForcedRelease);
+    QVERIFY(eventually([&] { return waiting.lock.isHeld(); }, 10s));
+
+    int count = 0;
+    while ((count = m_cluster->moveKeys(slot, target)) > 0) {
+    }
+    QVERIFY2(count == 0, m_cluster->lastError().constData());
+    QVERIFY(m_cluster->endMove(slot, target));
+    waiting.lock.release();
+    QVERIFY(eventually([&] { return waiting.spies.released.size() == 1; }, Patience));
+    QVERIFY(m_cluster->moveSlot(slot, source));
+}
+
 /// Slots with busy locks move there and back: nobody loses a lock, no two hold one, and nothing stops the moves.
 void tst_Cluster::reshardingUnderLoad()
 {
@@ -643,7 +705,9 @@ void tst_Cluster::masterCutOffIsReplaced()
             QCOMPARE(cluster.node(master).command({"CLUSTER", "FORGET", cluster.id(i)}).toByteArray(), "OK");
     }
     QVERIFY(eventually(
-            [&] { return cluster.node(master).command({"GET", "lock:job"}).toByteArray().startsWith("-CLUSTERDOWN"); },
+            [&] {
+                return cluster.node(master).command({"GET", "lock:job"}).toByteArray().startsWith("-CLUSTERDOWN");
+            },
             Patience));
     QVERIFY(cluster.failOver(replica, "TAKEOVER"));
     held.spies.renewed.clear();
@@ -724,8 +788,9 @@ void tst_Cluster::slowConnection()
     QString error;
     const auto url = QtRedis::ServerUrl::parse(proxy.url(), &error);
     QVERIFY2(url, qPrintable(error));
-    QDistLock::ClusterNode node(*url, QDistLock::LeaseClock::system(), "1aaaaaaaaaaaaaaa",
-                                [] { return QDistLock::LockEngine::Need{true, -1}; });
+    QDistLock::ClusterNode node(*url, QDistLock::LeaseClock::system(), "1aaaaaaaaaaaaaaa", [] {
+        return QDistLock::LockEngine::Need{true, -1};
+    });
     QSignalSpy silent(&node, &QDistLock::ClusterNode::silent);
     bool isConnected = false;
     node.expectReply();

@@ -31,12 +31,16 @@ if meant then
     return 2
   end
 end
-redis.call('DEL', key)
 if client then
   local channel = CHANNELS .. client -- in a cluster, too: a client that only holds locks has no sharded channel
   redis.pcall('PUBLISH', channel, 'force ' .. sequence)
 end
+-- The next holder overwrites the key: a node of a cluster creates no key of a slot that it is moving away.
+local outcome
 repeat
-  local outcome = serve(key, queue, lease, '')
+  outcome = serve(key, queue, lease, '')
 until outcome ~= 'more'
+if outcome ~= 'served' then
+  redis.call('DEL', key)
+end
 return 1
