@@ -23,7 +23,7 @@ constexpr milliseconds RefusedAtMost = 10min;
 
 } // namespace
 
-AbandonedTokens::AbandonedTokens(const LeaseClock *clock, std::function<bool()> isReady,
+AbandonedTokens::AbandonedTokens(const LeaseClock *clock, std::function<bool(const LockId &)> isReady,
                                  std::function<void(LockOperation)> send)
     : m_clock(clock)
     , m_isReady(std::move(isReady))
@@ -36,9 +36,7 @@ void AbandonedTokens::add(const LockId &lock, const QByteArray &token, milliseco
 {
     const quint64 sequence = Token::sequenceOf(token);
     m_tokens.insert(sequence, {token, lock, lease, keep, m_clock->now() + atMost});
-    if (!m_isReady())
-        return; // sendAll() will follow
-    if (m_retryDue)
+    if (m_retryDue && m_isReady(lock))
         retryNow();
     else
         send(sequence);
@@ -92,8 +90,8 @@ void AbandonedTokens::found(quint64 sequence)
 void AbandonedTokens::send(quint64 sequence)
 {
     const auto it = m_tokens.find(sequence);
-    if (it == m_tokens.end() || it->isDone || std::exchange(it->inFlight, true))
-        return;
+    if (it == m_tokens.end() || it->isDone || !m_isReady(it->lock) || std::exchange(it->inFlight, true))
+        return; // unless the server is ready, sendAll() will follow
     m_send({LockOperation::Cancel, it->lock, it->token, it->lease,
             [this, sequence](const EngineReply &reply) { replied(sequence, reply); }, it->keep});
 }
@@ -108,7 +106,7 @@ void AbandonedTokens::replied(quint64 sequence, const EngineReply &reply)
         send(sequence);
         return;
     }
-    const bool isRefused = reply.error.isPermanent && m_isReady();
+    const bool isRefused = reply.error.isPermanent && m_isReady(it->lock);
     if (reply.status == EngineReply::Failed && !isRefused) {
         retryLater();
         return;
@@ -128,10 +126,7 @@ void AbandonedTokens::retryLater()
 {
     if (std::exchange(m_retryDue, true))
         return;
-    QTimer::singleShot(RetryInterval, this, [this] {
-        if (m_isReady())
-            retryNow();
-    });
+    QTimer::singleShot(RetryInterval, this, &AbandonedTokens::retryNow);
 }
 
 void AbandonedTokens::removeOutdated()

@@ -23,8 +23,10 @@ class AbandonedTokens : public QObject
 {
     Q_OBJECT
 public:
-    /// \a isReady: whether the server can be reached. \a send sends an operation.
-    AbandonedTokens(const LeaseClock *clock, std::function<bool()> isReady, std::function<void(LockOperation)> send);
+    /// \a isReady: whether the server that keeps a lock can be reached; when it can again, sendAll() must be called.
+    /// \a send sends an operation.
+    AbandonedTokens(const LeaseClock *clock, std::function<bool(const LockId &)> isReady,
+                    std::function<void(LockOperation)> send);
 
     /// As LockEngine::abandon().
     void add(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
@@ -36,7 +38,7 @@ public:
     /// The cancels that the server has not confirmed.
     LockOperations unconfirmed() const;
 
-    /// Sends all cancels that are due: the server can be reached again.
+    /// Sends all cancels that are due: a server can be reached again.
     void sendAll();
     /// Sends those that failed for a passing reason, without waiting any longer.
     void retryNow();
@@ -63,7 +65,7 @@ private:
     void removeOutdated();
 
     const LeaseClock *const m_clock;
-    const std::function<bool()> m_isReady;
+    const std::function<bool(const LockId &)> m_isReady;
     const std::function<void(LockOperation)> m_send;
     QHash<quint64, Entry> m_tokens;    ///< by sequence number
     qsizetype m_removeOutdatedAt = 64; ///< size of m_tokens

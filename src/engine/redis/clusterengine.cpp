@@ -46,7 +46,8 @@ ClusterEngine::ClusterEngine(const QtRedis::ServerUrl &cluster, const LeaseClock
     , m_cluster(cluster)
     , m_clock(clock)
     , m_abandoned(
-              clock, [this] { return m_watch.isKnown(); }, [this](LockOperation cancel) { run(std::move(cancel)); })
+              clock, [this](const LockId &lock) { return m_watch.isKnown() && stateFor(lock) == Ready; },
+              [this](LockOperation cancel) { run(std::move(cancel)); })
     , m_watch(cluster)
     , m_oneKey(
               clock, [this](const QtRedis::Endpoint &endpoint) { return nodeAt(endpoint); },
@@ -146,7 +147,7 @@ EngineError ClusterEngine::notServed(int slot) const
 void ClusterEngine::nodeReadyAgain(ClusterNode *node)
 {
     m_watch.setSuspect(node->endpoint(), false);
-    m_abandoned.retryNow();
+    m_abandoned.sendAll();
     Q_EMIT stateChanged();
 }
 

@@ -38,7 +38,8 @@ RedisLane::RedisLane(const QtRedis::ServerUrl &server, const LeaseClock *clock, 
     , m_clock(clock)
     , m_isNeeded(std::move(isNeeded))
     , m_abandoned(
-              clock, [this] { return isReady(); }, [this](LockOperation cancel) { run(std::move(cancel)); })
+              clock, [this](const LockId &) { return isReady(); },
+              [this](LockOperation cancel) { run(std::move(cancel)); })
 {
     m_connection.setClientName(ClientName{clientId, Identity::ofThisProcess()}.toByteArray());
     m_connection.setNeeded([this] { return this->isNeeded(); });

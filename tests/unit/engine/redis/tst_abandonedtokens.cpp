@@ -19,7 +19,9 @@ struct Bench
 {
     Support::FakeClock clock;
     std::vector<LockOperation> sent;
-    AbandonedTokens tokens{&clock, [] { return true; }, [this](LockOperation cancel) { sent.push_back(cancel); }};
+    bool isReady = true;
+    AbandonedTokens tokens{&clock, [this](const LockId &) { return isReady; },
+                           [this](LockOperation cancel) { sent.push_back(cancel); }};
 
     Bench()
     {
@@ -33,6 +35,12 @@ struct Bench
         reply.status = status;
         sent.back().completion(reply);
     }
+    void fail(const EngineError &error)
+    {
+        EngineReply reply;
+        reply.error = error;
+        sent.back().completion(reply);
+    }
 };
 
 } // namespace
@@ -44,6 +52,8 @@ private Q_SLOTS:
     void cancelledOnce();
     void foundLater();
     void foundWhileTheCancelIsInFlight();
+    void refusedForGood();
+    void serverAway();
 };
 
 void tst_AbandonedTokens::cancelledOnce()
@@ -82,5 +92,31 @@ void tst_AbandonedTokens::foundWhileTheCancelIsInFlight()
     QVERIFY(!bench.tokens.needConnection());
 }
 
-QTEST_APPLESS_MAIN(tst_AbandonedTokens)
+void tst_AbandonedTokens::refusedForGood()
+{
+    Bench bench;
+    bench.fail(EngineError::permanent(DistributedLock::PermissionError, u"forbidden"_s));
+    bench.tokens.sendAll();
+    QCOMPARE(bench.sent.size(), 1u);
+    QVERIFY(!bench.tokens.needConnection());
+}
+
+// A login that is refused while somebody changes the password is no reply to the cancel.
+void tst_AbandonedTokens::serverAway()
+{
+    Bench bench;
+    bench.isReady = false;
+    bench.fail(EngineError::permanent(DistributedLock::AuthenticationError, u"wrong password"_s));
+    QVERIFY(bench.tokens.needConnection());
+    bench.tokens.sendAll(); // another server is back
+    bench.tokens.retryNow();
+    QCOMPARE(bench.sent.size(), 1u);
+    bench.isReady = true;
+    bench.tokens.sendAll();
+    QCOMPARE(bench.sent.size(), 2u);
+    bench.reply(EngineReply::Done);
+    QVERIFY(!bench.tokens.needConnection());
+}
+
+QTEST_GUILESS_MAIN(tst_AbandonedTokens)
 #include "tst_abandonedtokens.moc"
