@@ -153,6 +153,8 @@ public:
     virtual bool canBeWoken(const LockId &lock) const = 0;
     /// Whether the wakeableChanged() that is being emitted concerns \a lock.
     virtual bool hasWakeableChanged(const LockId &) const { return true; }
+    /// Whether the stateChanged() that is being emitted concerns \a lock.
+    virtual bool hasStateChanged(const LockId &) const { return true; }
     /// Whether the serverReplaced() that is being emitted concerns \a lock.
     virtual bool wasServerReplaced(const LockId &) const { return true; }
     virtual void acquire(const Acquire &operation, Completion completion) = 0;

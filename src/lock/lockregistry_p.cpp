@@ -354,7 +354,8 @@ void LockRegistryPrivate::engineStateChanged()
     runPending({});
     const auto locks = locksInTurn();
     for (LockDriver *lock : locks) {
-        if (m_engine->stateFor(lock->presentLockId()) == LockEngine::Ready)
+        const LockId &id = lock->presentLockId();
+        if (m_engine->hasStateChanged(id) && m_engine->stateFor(id) == LockEngine::Ready)
             lock->engineReady();
     }
 }

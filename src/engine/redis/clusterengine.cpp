@@ -148,7 +148,7 @@ void ClusterEngine::nodeReadyAgain(ClusterNode *node)
 {
     m_watch.setSuspect(node->endpoint(), false);
     m_abandoned.sendAll();
-    Q_EMIT stateChanged();
+    reportState([this, endpoint = node->endpoint()](int slot) { return m_watch.map().ownerOf(slot) == endpoint; });
 }
 
 void ClusterEngine::nodeFailed(ClusterNode *node)
@@ -171,10 +171,23 @@ void ClusterEngine::mapChanged()
     }
     listenAgain();
     // Where only a slot has moved, the operations were redirected.
-    if (std::exchange(m_wasKnown, true) && !isFailing && !isReplaced)
+    const bool isFirst = !std::exchange(m_wasKnown, true);
+    if (!isFirst && !isFailing && !isReplaced)
         return;
     m_abandoned.sendAll();
+    reportState([this, isFirst, former](int slot) { return isFirst || former.ownerOf(slot) != m_map.ownerOf(slot); });
+}
+
+void ClusterEngine::reportState(std::function<bool(int slot)> concerns)
+{
+    m_concerned = std::move(concerns);
     Q_EMIT stateChanged();
+    m_concerned = nullptr;
+}
+
+bool ClusterEngine::hasStateChanged(const LockId &lock) const
+{
+    return !m_concerned || m_concerned(slotOf(lock));
 }
 
 void ClusterEngine::listenAgain()
@@ -188,7 +201,8 @@ void ClusterEngine::listenAgain()
 void ClusterEngine::reportReplacement()
 {
     m_isReplacementPosted = false;
-    Q_EMIT stateChanged(); // operations that the former masters did not answer are repeated
+    // Operations that the former masters did not answer are repeated.
+    reportState([this](int slot) { return m_formerMap.ownerOf(slot) != m_map.ownerOf(slot); });
     Q_EMIT serverReplaced();
 }
 

@@ -76,6 +76,7 @@ private Q_SLOTS:
     void waitersAtATakeover();
     void masterCutOffIsReplaced();
     void oneMasterAway();
+    void waitersOfTheOthersAreLeftAlone();
     void nodesJoinAndLeave();
     void oneNodeIsEnough();
     void slowConnection();
@@ -741,6 +742,39 @@ void tst_Cluster::oneMasterAway()
     replica.command({"CONFIG", "SET", "cluster-replica-no-failover", "no"});
     harmed.lock.setOptions(options(Renewed, Patience));
     QVERIFY(acquireNow(&harmed.lock) || eventually([&] { return acquireNow(&harmed.lock); }, Patience));
+}
+
+/// When one master can be reached again, those who wait for locks of the others do not poll.
+void tst_Cluster::waitersOfTheOthersAreLeftAlone()
+{
+    const int away = m_cluster->ownerOf(0);
+    const int other = m_cluster->ownerOf(16383);
+    LockRegistry holders(m_cluster->url());
+    LockRegistry registry(m_cluster->url());
+    Watched held(&holders, nameAt(other), options(Lease));
+    Watched affected(&registry, nameAt(away), options(Lease, Patience));
+    QVERIFY(acquireNow(&held.lock));
+    QVERIFY(acquireNow(&affected.lock));
+    std::vector<std::unique_ptr<Watched>> locks;
+    for (int i = 0; i < 40; ++i) {
+        locks.push_back(std::make_unique<Watched>(&registry, held.lock.name(), options(Lease, LockOptions::Forever)));
+        locks.back()->lock.acquire();
+    }
+    QVERIFY(eventually(
+            [&] {
+                return std::all_of(locks.begin(), locks.end(),
+                                   [](const auto &waiting) { return waiting->lock.queuePosition() >= 0; });
+            },
+            Patience));
+    const qint64 before = m_cluster->node(other).commandsProcessed("evalsha");
+    m_cluster->node(away).command({"CLIENT", "KILL", "TYPE", "normal"});
+    QVERIFY(eventually([&] { return !affected.spies.errors.isEmpty(); }, Patience));
+    affected.lock.release();
+    QVERIFY(eventually([&] { return affected.spies.released.size() == 1; }, Patience));
+    processEvents();
+    // The first of them poll now and then, see protocol.md.
+    const qint64 polls = m_cluster->node(other).commandsProcessed("evalsha") - before;
+    QVERIFY2(polls < 20, QByteArray::number(polls).constData());
 }
 
 void tst_Cluster::nodesJoinAndLeave()
