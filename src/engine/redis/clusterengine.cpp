@@ -427,8 +427,8 @@ void ClusterEngine::handOver(const Handover &handover, const QtRedis::Endpoint &
 void ClusterEngine::acquireReplied(const LockId &lock, const QByteArray &token, const EngineReply &reply)
 {
     const quint64 sequence = Token::sequenceOf(token);
-    // If the token was abandoned, the acquire ran after its cancel.
-    if (reply.status == EngineReply::Granted || reply.queuePosition >= 0)
+    // If the token was abandoned, the acquire ran after its cancel, or may have: where it was redirected to.
+    if (reply.status == EngineReply::Granted || reply.queuePosition >= 0 || reply.error.isMaybeExecuted)
         m_abandoned.found(sequence);
     if (reply.status == EngineReply::Taken) {
         listenFor(lock);
