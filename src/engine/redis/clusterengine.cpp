@@ -96,7 +96,9 @@ ClusterNode *ClusterEngine::nodeAt(const QtRedis::Endpoint &endpoint)
     std::unique_ptr<ClusterNode> &entry = m_nodes[endpoint];
     if (entry)
         return entry.get();
-    entry = std::make_unique<ClusterNode>(m_cluster.atNode(endpoint), m_clock, clientId(), [this] { return need(); });
+    entry = std::make_unique<ClusterNode>(
+            m_cluster.atNode(endpoint), m_clock, clientId(), [this] { return need(); },
+            [this, endpoint] { return isWaitedAt(endpoint); });
     ClusterNode *const node = entry.get();
     RedisLane &lane = node->lane();
     if (m_isCorked)
@@ -647,10 +649,10 @@ void ClusterEngine::watchMaster(const LockId &lock, milliseconds lease)
         channel->watchedUntil.setRemainingTime(lease);
 }
 
-bool ClusterEngine::isWanted(const Channel &channel) const
+bool ClusterEngine::isWanted(const Channel &channel, bool isNeeded)
 {
     return !channel.waiting.isEmpty() || !channel.keptUntil.hasExpired()
-            || (!channel.watchedUntil.hasExpired() && need().connection);
+            || (!channel.watchedUntil.hasExpired() && isNeeded);
 }
 
 void ClusterEngine::listen(const QByteArray &name, Channel *channel)
@@ -681,10 +683,17 @@ void ClusterEngine::notWaiting(const LockId &lock, const QByteArray &token)
         it->keptUntil.setRemainingTime(ChannelLife);
 }
 
+bool ClusterEngine::isWaitedAt(const QtRedis::Endpoint &node) const
+{
+    return std::any_of(m_channels.cbegin(), m_channels.cend(),
+                       [&node](const Channel &channel) { return channel.node == node && !channel.waiting.isEmpty(); });
+}
+
 void ClusterEngine::sweepChannels()
 {
+    const bool isNeeded = need().connection; // examines all locks
     for (auto it = m_channels.begin(); it != m_channels.end();) {
-        if (isWanted(*it)) {
+        if (isWanted(*it, isNeeded)) {
             if (!it->node)
                 listen(it.key(), &*it);
             ++it;

@@ -128,7 +128,10 @@ private:
     /// Listens at the master of \a lock, which is held for \a lease, so that we learn when that is replaced; and for
     /// forced releases.
     void watchMaster(const LockId &lock, std::chrono::milliseconds lease);
-    bool isWanted(const Channel &channel) const;
+    /// \a isNeeded: a lock needs the cluster.
+    static bool isWanted(const Channel &channel, bool isNeeded);
+    /// One of this client's locks is in a queue there.
+    bool isWaitedAt(const QtRedis::Endpoint &node) const;
     QHash<QByteArray, Channel>::iterator listenFor(const LockId &lock);
     void listen(const QByteArray &name, Channel *channel);
     void movedAway(ClusterNode *node, const QByteArray &name);

@@ -23,9 +23,10 @@ constexpr milliseconds SilenceLimit = 500ms;
 } // namespace
 
 ClusterNode::ClusterNode(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &clientId,
-                         std::function<LockEngine::Need()> need)
+                         std::function<LockEngine::Need()> need, std::function<bool()> isWaitedAt)
     : m_clientId(clientId)
     , m_need(std::move(need))
+    , m_isWaitedAt(std::move(isWaitedAt))
     , m_lane(server, clock, clientId, [this] { return m_need().connection; })
 {
     connect(&m_lane, &RedisLane::stateChanged, this, &ClusterNode::laneStateChanged);
@@ -123,8 +124,9 @@ void ClusterNode::makeSubscriber()
     subscriber->setClientName(ClientName{m_clientId, {}}.toByteArray());
     subscriber->setNeeded([this] { return m_need().connection; });
     subscriber->setPingInterval(PingPace::Interval);
-    subscriber->setPingDue(
-            [this](milliseconds sinceLast) { return PingPace::isDue(m_need().queuePosition, sinceLast); });
+    subscriber->setPingDue([this](milliseconds sinceLast) {
+        return PingPace::isDue(m_isWaitedAt() ? m_need().queuePosition : -1, sinceLast);
+    });
     connect(subscriber, &QtRedis::Subscriber::pinged, &m_lane, &RedisLane::check);
     connect(subscriber, &QtRedis::Subscriber::messageReceived, this,
             [this](const QByteArray &, const QByteArray &payload) { Q_EMIT messageReceived(payload); });

@@ -26,9 +26,10 @@ class ClusterNode : public QObject
 {
     Q_OBJECT
 public:
-    /// \a server is the address of the node. \a need: what the client's locks need; asked from the event loop.
+    /// \a server is the address of the node. \a need: what the client's locks need, at all nodes. \a isWaitedAt: one of
+    /// them is in a queue at this node. Both are asked from the event loop.
     ClusterNode(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &clientId,
-                std::function<LockEngine::Need()> need);
+                std::function<LockEngine::Need()> need, std::function<bool()> isWaitedAt);
     ~ClusterNode() override;
 
     QtRedis::Endpoint endpoint() const { return m_lane.server().endpoint(); }
@@ -78,6 +79,7 @@ private:
 
     const QByteArray m_clientId;
     const std::function<LockEngine::Need()> m_need;
+    const std::function<bool()> m_isWaitedAt;
     bool m_hasFailed = false;
     bool m_isSilent = false;
     QTimer m_silenceTimer;

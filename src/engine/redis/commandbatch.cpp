@@ -89,6 +89,13 @@ bool CommandBatch::canShareCommand(const LockOperation &first, const LockOperati
     return true;
 }
 
+void CommandBatch::sortBySlot(LockOperations::iterator first, LockOperations::iterator last)
+{
+    const auto isLess = [](const LockOperation &a, const LockOperation &b) { return a.slot < b.slot; };
+    if (!std::is_sorted(first, last, isLess))
+        std::stable_sort(first, last, isLess);
+}
+
 const QtRedis::Script &CommandBatch::script() const
 {
     const bool isSharded = m_operations.front().slot >= 0;

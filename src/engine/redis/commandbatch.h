@@ -60,7 +60,8 @@ public:
     /// At most this many operations of one kind share a command.
     static qsizetype limit(LockOperation::Kind kind);
 
-    /// Moves \a operations to \a send in batches that keep their order, each with a timeout.
+    /// Moves \a operations to \a send in batches, each with a timeout. They keep their order, but for renewals of
+    /// different slots.
     template<typename Send>
     static void split(LockOperations operations, Send send);
 
@@ -85,6 +86,9 @@ public:
     Decoded decode(size_t index, const QtRedis::Reply &element) const;
 
 private:
+    /// In a cluster: so that those of one slot are neighbours. Those of one lock keep their order.
+    static void sortBySlot(LockOperations::iterator first, LockOperations::iterator last);
+
     LockOperations m_operations;
     LeaseTime m_sentAt;
 };
@@ -102,6 +106,8 @@ void CommandBatch::split(LockOperations operations, Send send)
             timeout = std::chrono::milliseconds(0);
             for (; endOfKind != operations.end() && endOfKind->kind == first->kind; ++endOfKind)
                 timeout = std::max(timeout, endOfKind->timeout());
+            if (first->kind == LockOperation::Renew)
+                sortBySlot(first, endOfKind);
         }
         auto last = first;
         while (last != operations.end() && last - first < limit(first->kind) && canShareCommand(*first, *last))

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 
 namespace QtRedis {
 
@@ -120,23 +121,32 @@ int SlotMap::servedSlots() const
     return int(SlotCount - std::count(m_slots.cbegin(), m_slots.cend(), quint16(0)));
 }
 
-void SlotMap::setOwner(int slot, const Endpoint &owner, qint64 epoch)
+quint16 SlotMap::indexOf(const Owner &owner)
 {
     const auto found = std::find_if(m_owners.cbegin(), m_owners.cend(), [&](const Owner &known) {
-        return known.epoch == epoch && known.endpoint == owner;
+        return known.epoch == owner.epoch && known.endpoint == owner.endpoint;
     });
     if (found == m_owners.cend() && m_owners.size() >= MostOwners)
-        return;
+        return 0;
     const qsizetype index = found - m_owners.cbegin();
     if (found == m_owners.cend())
-        m_owners.append({owner, epoch});
-    m_slots[slot] = quint16(index + 1);
+        m_owners.append(owner);
+    return quint16(index + 1);
+}
+
+void SlotMap::setOwner(int first, int last, const Endpoint &owner, qint64 epoch)
+{
+    const quint16 index = first <= last ? indexOf({owner, epoch}) : quint16(0);
+    if (index != 0)
+        std::fill(m_slots.begin() + first, m_slots.begin() + last + 1, index);
 }
 
 bool SlotMap::merge(const SlotMap &view, const QSet<Endpoint> &suspects)
 {
     SlotMap merged; // without owners that serve nothing any more
     bool hasChanged = false;
+    const Owner *latest = nullptr; // neighbours usually have the same owner
+    quint16 index = 0;
     for (int slot = 0; slot < SlotCount; ++slot) {
         const quint16 present = m_slots.at(slot);
         const quint16 its = view.m_slots.at(slot);
@@ -146,8 +156,11 @@ bool SlotMap::merge(const SlotMap &view, const QSet<Endpoint> &suspects)
             hasChanged |= !owner || owner->endpoint != other->endpoint;
             owner = other;
         }
-        if (owner)
-            merged.setOwner(slot, owner->endpoint, owner->epoch);
+        if (!owner)
+            continue;
+        if (owner != std::exchange(latest, owner))
+            index = merged.indexOf(*owner);
+        merged.m_slots[slot] = index;
     }
     *this = merged;
     return hasChanged;
@@ -179,8 +192,7 @@ std::optional<ClusterView> ClusterView::parse(const Reply &slots, const Reply &n
             if (i > 2)
                 continue; // a replica
             const qint64 epoch = members.epochs.value(parts.at(i).elements.value(2).text, 0);
-            for (qint64 slot = parts.at(0).integer; slot <= parts.at(1).integer; ++slot)
-                view.map.setOwner(int(slot), *endpoint, epoch);
+            view.map.setOwner(int(parts.at(0).integer), int(parts.at(1).integer), *endpoint, epoch);
         }
     }
     return view;

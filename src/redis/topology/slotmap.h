@@ -33,7 +33,9 @@ public:
     QList<Endpoint> masters() const;
     int servedSlots() const;
 
-    void setOwner(int slot, const Endpoint &owner, qint64 epoch);
+    void setOwner(int slot, const Endpoint &owner, qint64 epoch) { setOwner(slot, slot, owner, epoch); }
+    /// Of the slots from \a first to \a last.
+    void setOwner(int first, int last, const Endpoint &owner, qint64 epoch);
     /// Takes over each slot of \a view that is not older. A slot whose owner is one of \a suspects, which cannot be
     /// used at present, is also taken over from an older view: after a cluster was set up again, its epochs are small.
     /// True if an owner has changed.
@@ -45,6 +47,9 @@ private:
         Endpoint endpoint;
         qint64 epoch;
     };
+    /// The index in m_owners, plus one; 0 if there are too many.
+    quint16 indexOf(const Owner &owner);
+
     /// For each slot an index of m_owners, plus one; 0 = nobody.
     QList<quint16> m_slots = QList<quint16>(SlotCount, 0);
     QList<Owner> m_owners;

@@ -822,9 +822,12 @@ void tst_Cluster::slowConnection()
     QString error;
     const auto url = QtRedis::ServerUrl::parse(proxy.url(), &error);
     QVERIFY2(url, qPrintable(error));
-    QDistLock::ClusterNode node(*url, QDistLock::LeaseClock::system(), "1aaaaaaaaaaaaaaa", [] {
-        return QDistLock::LockEngine::Need{true, -1};
-    });
+    QDistLock::ClusterNode node(
+            *url, QDistLock::LeaseClock::system(), "1aaaaaaaaaaaaaaa",
+            [] {
+                return QDistLock::LockEngine::Need{true, -1};
+            },
+            [] { return false; });
     QSignalSpy silent(&node, &QDistLock::ClusterNode::silent);
     bool isConnected = false;
     node.expectReply();
