@@ -112,8 +112,9 @@ ClusterNode *ClusterEngine::nodeAt(const QtRedis::Endpoint &endpoint)
     connect(&lane, &RedisLane::elsewhere, this, [this, node](const QByteArray &reply) { keptElsewhere(*node, reply); });
     connect(node, &ClusterNode::readyAgain, this, [this, node] { nodeReadyAgain(node); });
     connect(node, &ClusterNode::failed, this, [this, node] { nodeFailed(node); });
-    connect(node, &ClusterNode::silent, this,
-            [this, node](bool isSilent) { m_watch.setSuspect(node->endpoint(), isSilent); });
+    connect(node, &ClusterNode::silent, this, [this, node](bool isSilent) {
+        m_watch.setSuspect(node->endpoint(), isSilent ? QtRedis::ClusterWatch::Silent : QtRedis::ClusterWatch::None);
+    });
     connect(node, &ClusterNode::readEnded, this, &LockEngine::processed);
     connect(node, &ClusterNode::messageReceived, this,
             [this, node](const QByteArray &payload) { messageReceived(node, payload); });
@@ -148,14 +149,14 @@ EngineError ClusterEngine::notServed(int slot) const
 
 void ClusterEngine::nodeReadyAgain(ClusterNode *node)
 {
-    m_watch.setSuspect(node->endpoint(), false);
+    m_watch.setSuspect(node->endpoint(), QtRedis::ClusterWatch::None);
     m_abandoned.sendAll();
     reportState([this, endpoint = node->endpoint()](int slot) { return m_watch.map().ownerOf(slot) == endpoint; });
 }
 
 void ClusterEngine::nodeFailed(ClusterNode *node)
 {
-    m_watch.setSuspect(node->endpoint(), true);
+    m_watch.setSuspect(node->endpoint(), QtRedis::ClusterWatch::Failed);
     listenElsewhere(node->endpoint());
     Q_EMIT failed();
 }
@@ -224,7 +225,7 @@ bool ClusterEngine::closeFormerMasters()
             continue;
         }
         found = true;
-        m_watch.setSuspect(it->first, false);
+        m_watch.setSuspect(it->first, QtRedis::ClusterWatch::None);
         m_watchedBy.remove(it->first);
         listenElsewhere(it->first);
         retire(std::move(it->second));

@@ -73,6 +73,7 @@ public:
     void endFirstRound();
     QString otherCluster() const;
     void adopt(const ClusterView &view);
+    void adoptOlder();
     void emitMapChanged();
     void failRound();
     void fail(Failure why, const QString &text);
@@ -89,6 +90,7 @@ public:
     bool isChangePosted = false;
     QList<Endpoint> known; ///< nodes that a view has named
     QSet<Endpoint> suspects;
+    QSet<Endpoint> failed;   ///< of the suspects
     QSet<Endpoint> informed; ///< are asked in the next round, too
     Failure failure = Failure::None;
     QString errorString;
@@ -297,6 +299,8 @@ void ClusterWatch::Private::endRound()
             node->connection.close();
         }
     }
+    if (isKnown)
+        adoptOlder();
     if (!isKnown)
         endFirstRound();
     else if (mustAskAgain)
@@ -347,7 +351,25 @@ void ClusterWatch::Private::endFirstRound()
 void ClusterWatch::Private::adopt(const ClusterView &view)
 {
     known = view.nodes;
-    if (map.merge(view.map, suspects))
+    if (map.merge(view.map, {}))
+        emitMapChanged();
+}
+
+/// For a cluster that was set up again, with small epochs. One node with an old view is no reason to leave a master
+/// that another node still names.
+void ClusterWatch::Private::adoptOlder()
+{
+    QSet<Endpoint> gone = failed;
+    for (const auto &[endpoint, node] : nodes) {
+        if (!gone.isEmpty() && node->answer == Node::Given)
+            gone.subtract(map.confirmedBy(node->view.map));
+    }
+    bool hasChanged = false;
+    for (const auto &[endpoint, node] : nodes) {
+        if (!gone.isEmpty() && node->answer == Node::Given)
+            hasChanged |= map.merge(node->view.map, gone);
+    }
+    if (hasChanged)
         emitMapChanged();
 }
 
@@ -454,9 +476,13 @@ void ClusterWatch::refresh(const std::optional<Endpoint> &informed)
         d->askTimer.start(milliseconds(qMax<qint64>(0, d->nextRefresh.remainingTime())));
 }
 
-void ClusterWatch::setSuspect(const Endpoint &master, bool isSuspect)
+void ClusterWatch::setSuspect(const Endpoint &master, Suspicion suspicion)
 {
-    if (!isSuspect) {
+    if (suspicion == Failed)
+        d->failed.insert(master);
+    else
+        d->failed.remove(master);
+    if (suspicion == None) {
         d->suspects.remove(master);
         return;
     }

@@ -42,8 +42,13 @@ public:
     /// The map may be outdated: asks again, at most once a second. The node at \a informed, which knows better, is
     /// asked with the others.
     void refresh(const std::optional<Endpoint> &informed = std::nullopt);
+    enum Suspicion {
+        None,
+        Silent, ///< it does not reply
+        Failed  ///< it cannot be reached
+    };
     /// A master that cannot be used at present: another node may replace it.
-    void setSuspect(const Endpoint &master, bool isSuspect);
+    void setSuspect(const Endpoint &master, Suspicion suspicion);
     /// The node at \a from has replied that \a owner serves \a slot; mapChanged() is emitted if that is new.
     void moved(int slot, const Endpoint &owner);
 

@@ -141,7 +141,7 @@ void SlotMap::setOwner(int first, int last, const Endpoint &owner, qint64 epoch)
         std::fill(m_slots.begin() + first, m_slots.begin() + last + 1, index);
 }
 
-bool SlotMap::merge(const SlotMap &view, const QSet<Endpoint> &suspects)
+bool SlotMap::merge(const SlotMap &view, const QSet<Endpoint> &gone)
 {
     SlotMap merged; // without owners that serve nothing any more
     bool hasChanged = false;
@@ -152,7 +152,7 @@ bool SlotMap::merge(const SlotMap &view, const QSet<Endpoint> &suspects)
         const quint16 its = view.m_slots.at(slot);
         const Owner *owner = present == 0 ? nullptr : &m_owners.at(present - 1);
         const Owner *const other = its == 0 ? nullptr : &view.m_owners.at(its - 1);
-        if (other && (!owner || other->epoch >= owner->epoch || suspects.contains(owner->endpoint))) {
+        if (other && (!owner || other->epoch >= owner->epoch || gone.contains(owner->endpoint))) {
             hasChanged |= !owner || owner->endpoint != other->endpoint;
             owner = other;
         }
@@ -164,6 +164,23 @@ bool SlotMap::merge(const SlotMap &view, const QSet<Endpoint> &suspects)
     }
     *this = merged;
     return hasChanged;
+}
+
+QSet<Endpoint> SlotMap::confirmedBy(const SlotMap &view) const
+{
+    QSet<std::pair<quint16, quint16>> pairs; // few, as neighbours usually have the same owner
+    for (int slot = 0; slot < SlotCount; ++slot)
+        pairs.insert({m_slots.at(slot), view.m_slots.at(slot)});
+    QSet<Endpoint> confirmed;
+    for (const auto &[present, its] : std::as_const(pairs)) {
+        if (present == 0 || its == 0)
+            continue;
+        const Owner &owner = m_owners.at(present - 1);
+        const Owner &other = view.m_owners.at(its - 1);
+        if (other.endpoint == owner.endpoint && other.epoch >= owner.epoch)
+            confirmed.insert(owner.endpoint);
+    }
+    return confirmed;
 }
 
 std::optional<ClusterView> ClusterView::parse(const Reply &slots, const Reply &nodes, const Endpoint &asked)

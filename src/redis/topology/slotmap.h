@@ -36,10 +36,11 @@ public:
     void setOwner(int slot, const Endpoint &owner, qint64 epoch) { setOwner(slot, slot, owner, epoch); }
     /// Of the slots from \a first to \a last.
     void setOwner(int first, int last, const Endpoint &owner, qint64 epoch);
-    /// Takes over each slot of \a view that is not older. A slot whose owner is one of \a suspects, which cannot be
-    /// used at present, is also taken over from an older view: after a cluster was set up again, its epochs are small.
-    /// True if an owner has changed.
-    bool merge(const SlotMap &view, const QSet<Endpoint> &suspects);
+    /// Takes over each slot of \a view that is not older. A slot whose owner is one of \a gone is also taken over from
+    /// an older view: after a cluster was set up again, its epochs are small. True if an owner has changed.
+    bool merge(const SlotMap &view, const QSet<Endpoint> &gone);
+    /// The owners that \a view names, too, for one of their slots, and not with a smaller epoch.
+    QSet<Endpoint> confirmedBy(const SlotMap &view) const;
 
 private:
     struct Owner

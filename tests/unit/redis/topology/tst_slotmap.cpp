@@ -92,8 +92,9 @@ private Q_SLOTS:
     void malformedViews_data();
     void malformedViews();
     void mergeKeepsWhatIsNewer();
-    void mergeTakesTheSlotsOfSuspects();
+    void mergeTakesTheSlotsOfThoseWhoAreGone();
     void mergeForgetsNobody();
+    void confirmedOwners();
     void redirections_data();
     void redirections();
 };
@@ -218,7 +219,7 @@ void tst_SlotMap::mergeKeepsWhatIsNewer()
     QCOMPARE(map.masters(), (QList<Endpoint>{B, C}));
 }
 
-void tst_SlotMap::mergeTakesTheSlotsOfSuspects()
+void tst_SlotMap::mergeTakesTheSlotsOfThoseWhoAreGone()
 {
     SlotMap map = tenSlots(A, 5);
     map.setOwner(9, C, 5);
@@ -236,6 +237,18 @@ void tst_SlotMap::mergeForgetsNobody()
     for (int epoch = 6; epoch < 100'000; epoch += 1000)
         map.merge(tenSlots(Endpoint{u"h"_s, quint16(epoch % 60'000 + 1)}, epoch), {});
     QCOMPARE(map.masters().size(), 1);
+}
+
+void tst_SlotMap::confirmedOwners()
+{
+    SlotMap map = tenSlots(A, 5);
+    map.setOwner(9, C, 5);
+    QCOMPARE(map.confirmedBy(tenSlots(A, 5)), QSet<Endpoint>{A});
+    QCOMPARE(map.confirmedBy(tenSlots(A, 6)), QSet<Endpoint>{A});
+    QCOMPARE(map.confirmedBy(tenSlots(A, 4)), QSet<Endpoint>{});
+    QCOMPARE(map.confirmedBy(tenSlots(B, 6)), QSet<Endpoint>{});
+    QCOMPARE(map.confirmedBy(map), (QSet<Endpoint>{A, C}));
+    QCOMPARE(map.confirmedBy(SlotMap()), QSet<Endpoint>{});
 }
 
 void tst_SlotMap::redirections_data()
