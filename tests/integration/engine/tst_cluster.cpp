@@ -68,6 +68,7 @@ private Q_SLOTS:
     void slotLeftMoving();
     void waitersWhileASlotMoves();
     void holderHasNoPlaceInTheQueue();
+    void fenceFailsWhileASlotMoves();
     void seenWhileASlotMoves_data();
     void seenWhileASlotMoves();
     void reshardingUnderLoad();
@@ -473,6 +474,23 @@ void tst_Cluster::holderHasNoPlaceInTheQueue()
     Watched next(&others, u"{a}place"_s, options(Lease, 0ms));
     QVERIFY2(acquireNow(&next.lock), qPrintable(next.lock.errorString()));
     QVERIFY(m_cluster->moveSlot(slot, source));
+}
+
+/// The key was claimed when the second command fails: it is given back at once.
+void tst_Cluster::fenceFailsWhileASlotMoves()
+{
+    const int slot = clusterSlot("lock:{a}fails");
+    const int source = m_cluster->ownerOf(slot);
+    const int target = otherMaster(source);
+    m_cluster->node(source).command({"RPUSH", "lock:{a}fails:fence", "no counter"});
+    QVERIFY(m_cluster->beginMove(slot, target));
+    LockRegistry registry(m_cluster->url());
+    Watched lock(&registry, u"{a}fails"_s, options(Lease));
+    lock.lock.acquire();
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }, Patience));
+    QCOMPARE(lock.spies.failure(), DistributedLock::ForeignTypeError);
+    QVERIFY(eventually([&] { return !m_cluster->keys().contains("lock:{a}fails"); }, 10s));
+    QVERIFY(m_cluster->stopMove(slot, target));
 }
 
 void tst_Cluster::seenWhileASlotMoves_data()
