@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// Which of the views that the nodes of a cluster give counts.
+
+#include "redis/topology/clusterwatch.h"
+#include "support/fakeserver.h"
+#include "support/redistesting.h"
+
+#include <QtCore/qmutex.h>
+#include <QtTest/qsignalspy.h>
+#include <QtTest/qtest.h>
+
+#include <array>
+#include <memory>
+
+using namespace Qt::StringLiterals;
+
+using namespace QtRedis;
+using namespace RedisTesting;
+using namespace Support;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Four nodes. Each of them says who serves all slots, and names the others as replicas.
+class Nodes
+{
+public:
+    Nodes()
+    {
+        for (int i = 0; i < Count; ++i) {
+            m_servers[size_t(i)] = std::make_unique<FakeServer>(
+                    [this, i](const QList<QByteArray> &command, int) -> FakeServer::Answer {
+                        return {answer(i, command.value(1))};
+                    });
+        }
+    }
+
+    /// What \a node says from now on.
+    void setView(int node, int owner, int epoch)
+    {
+        const QMutexLocker locker(&m_mutex);
+        m_views[size_t(node)] = {owner, epoch};
+    }
+
+    Endpoint endpoint(int node) const { return {u"127.0.0.1"_s, server(node).port()}; }
+    QUrl url() const
+    {
+        return QUrl(u"redis+cluster://127.0.0.1:%1?node=127.0.0.1:%2"_s.arg(server(0).port()).arg(server(1).port()));
+    }
+    qsizetype asked(int node) const { return server(node).commands().count(QList<QByteArray>{"CLUSTER", "SLOTS"}); }
+
+private:
+    static constexpr int Count = 4;
+    struct View
+    {
+        int owner = 0;
+        int epoch = 1;
+    };
+
+    FakeServer &server(int node) const { return *m_servers[size_t(node)]; }
+    static QByteArray bulk(const QByteArray &text)
+    {
+        return '$' + QByteArray::number(text.size()) + "\r\n" + text + "\r\n";
+    }
+    static QByteArray id(int node) { return "node" + QByteArray::number(node); }
+    QByteArray address(int node) const
+    {
+        return "*3\r\n" + bulk("127.0.0.1") + ':' + QByteArray::number(server(node).port()) + "\r\n" + bulk(id(node));
+    }
+    QByteArray answer(int node, const QByteArray &question)
+    {
+        const QMutexLocker locker(&m_mutex);
+        const View view = m_views[size_t(node)];
+        if (question == "SLOTS") {
+            QByteArray slots = "*1\r\n*" + QByteArray::number(2 + Count) + "\r\n:0\r\n:16383\r\n" + address(view.owner);
+            for (int i = 0; i < Count; ++i)
+                slots += i == view.owner ? QByteArray() : address(i);
+            return slots;
+        }
+        QByteArray lines;
+        for (int i = 0; i < Count; ++i) {
+            lines += id(i) + " 127.0.0.1:1@2 " + (i == node ? "myself" : "master") + " - 0 0 "
+                    + QByteArray::number(view.epoch) + " connected\n";
+        }
+        return bulk(lines);
+    }
+
+    mutable QMutex m_mutex;
+    std::array<View, Count> m_views;
+    std::array<std::unique_ptr<FakeServer>, Count> m_servers;
+};
+
+} // namespace
+
+class tst_ClusterWatch : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void newerViewCounts();
+    void olderViewOfASilentMaster();
+    void olderViewOfAMasterThatAnotherNodeNames();
+    void masterThatNobodyNamesAnyMore();
+
+private:
+    /// Node 0 serves all slots with the epoch 5, and \a watch knows it.
+    static bool start(Nodes *nodes, ClusterWatch *watch);
+    /// After three more rounds of questions at \a node.
+    static bool asksOn(const Nodes &nodes, int node);
+};
+
+bool tst_ClusterWatch::start(Nodes *nodes, ClusterWatch *watch)
+{
+    for (int i = 0; i < 4; ++i)
+        nodes->setView(i, 0, 5);
+    watch->setClientName("qdistlock");
+    watch->setNeeded([] { return true; });
+    watch->open();
+    return waitFor([watch] { return watch->isKnown(); }) && watch->map().ownerOf(7) == nodes->endpoint(0);
+}
+
+bool tst_ClusterWatch::asksOn(const Nodes &nodes, int node)
+{
+    const qsizetype before = nodes.asked(node);
+    return waitFor([&] { return nodes.asked(node) >= before + 3; });
+}
+
+void tst_ClusterWatch::newerViewCounts()
+{
+    Nodes nodes;
+    ClusterWatch watch(serverUrl(nodes.url()));
+    QVERIFY(start(&nodes, &watch));
+    QSignalSpy changed(&watch, &ClusterWatch::mapChanged);
+    watch.setSuspect(nodes.endpoint(0), ClusterWatch::Silent);
+    nodes.setView(2, 1, 6);
+    QVERIFY(waitFor([&] { return watch.map().ownerOf(7) == nodes.endpoint(1); }));
+    QVERIFY(waitFor([&] { return !changed.isEmpty(); }));
+    QVERIFY(asksOn(nodes, 3)); // this one still names the former master
+    QCOMPARE(watch.map().ownerOf(7), nodes.endpoint(1));
+}
+
+/// It is slow, and a node that was cut off before it became the master has an old view.
+void tst_ClusterWatch::olderViewOfASilentMaster()
+{
+    Nodes nodes;
+    ClusterWatch watch(serverUrl(nodes.url()));
+    QVERIFY(start(&nodes, &watch));
+    watch.setSuspect(nodes.endpoint(0), ClusterWatch::Silent);
+    for (int i = 1; i < 4; ++i)
+        nodes.setView(i, 1, 4);
+    QVERIFY(asksOn(nodes, 2));
+    QCOMPARE(watch.map().ownerOf(7), nodes.endpoint(0));
+}
+
+void tst_ClusterWatch::olderViewOfAMasterThatAnotherNodeNames()
+{
+    Nodes nodes;
+    ClusterWatch watch(serverUrl(nodes.url()));
+    QVERIFY(start(&nodes, &watch));
+    watch.setSuspect(nodes.endpoint(0), ClusterWatch::Failed);
+    nodes.setView(1, 1, 4);
+    QVERIFY(asksOn(nodes, 1));
+    QCOMPARE(watch.map().ownerOf(7), nodes.endpoint(0));
+}
+
+/// As after a cluster was set up again, whose epochs are small.
+void tst_ClusterWatch::masterThatNobodyNamesAnyMore()
+{
+    Nodes nodes;
+    ClusterWatch watch(serverUrl(nodes.url()));
+    QVERIFY(start(&nodes, &watch));
+    watch.setSuspect(nodes.endpoint(0), ClusterWatch::Failed);
+    for (int i = 1; i < 4; ++i)
+        nodes.setView(i, 1, 2);
+    QVERIFY(waitFor([&] { return watch.map().ownerOf(7) == nodes.endpoint(1); }));
+}
+
+QTEST_GUILESS_MAIN(tst_ClusterWatch)
+#include "tst_clusterwatch.moc"
