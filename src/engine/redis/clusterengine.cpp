@@ -158,6 +158,9 @@ void ClusterEngine::nodeFailed(ClusterNode *node)
 {
     m_watch.setSuspect(node->endpoint(), QtRedis::ClusterWatch::Failed);
     listenElsewhere(node->endpoint());
+    if (!m_watch.map().masters().contains(node->endpoint())) // a slot was to move there
+        QMetaObject::invokeMethod(
+                this, [this] { closeFormerMasters(); }, Qt::QueuedConnection);
     Q_EMIT failed();
 }
 
@@ -167,14 +170,14 @@ void ClusterEngine::mapChanged()
                                        [](const auto &entry) { return !entry.second->isUsable(); });
     const QtRedis::SlotMap former = std::exchange(m_map, m_watch.map());
     const bool isReplaced = closeFormerMasters();
-    if (isReplaced && !std::exchange(m_isReplacementPosted, true)) {
-        m_formerMap = former;
-        // After the ends of their commands, which are posted already.
+    const bool isFirst = !std::exchange(m_wasKnown, true);
+    if (isFirst)
+        m_formerMap = m_map;
+    // After the ends of the former masters' commands, which are posted already.
+    if (isReplaced && !std::exchange(m_isReplacementPosted, true))
         QMetaObject::invokeMethod(this, &ClusterEngine::reportReplacement, Qt::QueuedConnection);
-    }
     listenAgain();
     // Where only a slot has moved, the operations were redirected.
-    const bool isFirst = !std::exchange(m_wasKnown, true);
     if (!isFirst && !isFailing && !isReplaced)
         return;
     m_abandoned.sendAll();
@@ -206,7 +209,9 @@ void ClusterEngine::reportReplacement()
     m_isReplacementPosted = false;
     // Operations that the former masters did not answer are repeated.
     reportState([this](int slot) { return m_formerMap.ownerOf(slot) != m_map.ownerOf(slot); });
+    const QtRedis::SlotMap reported = m_map;
     Q_EMIT serverReplaced();
+    m_formerMap = reported;
 }
 
 bool ClusterEngine::wasServerReplaced(const LockId &lock) const
@@ -240,7 +245,7 @@ void ClusterEngine::retire(std::unique_ptr<ClusterNode> node)
     m_former.push_back(std::move(node));
     former->disconnect(this);
     former->closeSubscriber();
-    if (former->isReplying())
+    if (former->lane().isReady() && former->isReplying())
         QTimer::singleShot(FormerMasterLife, former, [this, former] { closeFormer(former); });
     else
         closeFormer(former);
@@ -254,6 +259,8 @@ void ClusterEngine::closeFormer(ClusterNode *node)
             [this, node] {
                 const auto it = std::find_if(m_former.begin(), m_former.end(),
                                              [node](const auto &former) { return former.get() == node; });
+                if (it == m_former.end())
+                    return; // the engine is being destroyed
                 const auto closed = std::move(*it); // its destructor may run an event loop of the application
                 m_former.erase(it);
             },
@@ -435,7 +442,7 @@ void ClusterEngine::acquireReplied(const LockId &lock, const QByteArray &token, 
         m_abandoned.found(sequence);
     if (reply.status == EngineReply::Taken) {
         listenFor(lock);
-        if (reply.queuePosition >= 0)
+        if (reply.queuePosition >= 0 && !m_abandoned.contains(token))
             m_channels[channelOf(lock)].waiting.insert(sequence);
     } else if (reply.status == EngineReply::Granted) {
         notWaiting(lock, token);
@@ -468,7 +475,8 @@ void ClusterEngine::abandon(const LockId &lock, const QByteArray &token, millise
 
 template<typename Result, typename Ask>
 void ClusterEngine::askMaster(const LockId &lock, Ask ask,
-                              std::function<void(const EngineError &, const Result &)> completion, int attempts)
+                              std::function<void(const EngineError &, const Result &)> completion,
+                              std::function<bool(const EngineError &)> isRepeatable, int attempts)
 {
     const int slot = slotOf(lock);
     ClusterNode *const node = nodeOf(slot);
@@ -480,8 +488,8 @@ void ClusterEngine::askMaster(const LockId &lock, Ask ask,
     node->whenConnected([=] {
         ask(node, [=](const EngineError &error, const Result &result) {
             const auto owner = m_watch.map().ownerOf(slot);
-            if (error && attempts > 1 && (!owner || *owner != node->endpoint()))
-                askMaster(lock, ask, completion, attempts - 1);
+            if (error && isRepeatable(error) && attempts > 1 && (!owner || *owner != node->endpoint()))
+                askMaster(lock, ask, completion, isRepeatable, attempts - 1);
             else
                 completion(error, result);
         });
@@ -536,13 +544,20 @@ void ClusterEngine::forceRelease(const LockId &lock, qint64 fencingToken, Comple
                 whole.error = error;
                 if (!error.isSlotMoving)
                     return completion(whole);
-                m_oneKey.forceRelease(lock, fencingToken,
-                                      [completion, wasBegun = error.isMaybeExecuted](EngineReply again) {
-                                          if (again.status == EngineReply::Gone && wasBegun)
-                                              again.status = EngineReply::Done; // the script has deleted the key
-                                          completion(again);
-                                      });
-            });
+                const bool wasBegun = error.isMaybeExecuted;
+                if (wasBegun && fencingToken == 0) { // the script has deleted the key; another one may have it by now
+                    EngineReply done;
+                    done.status = EngineReply::Done;
+                    return completion(done);
+                }
+                m_oneKey.forceRelease(lock, fencingToken, [completion, wasBegun](EngineReply again) {
+                    if (again.status == EngineReply::Gone && wasBegun)
+                        again.status = EngineReply::Done; // the script has deleted the key
+                    completion(again);
+                });
+            },
+            // It may have taken the lock from its holder already; who has it now is not meant, unless by fencing token.
+            [fencingToken](const EngineError &error) { return fencingToken != 0 || !error.isMaybeExecuted; });
 }
 
 struct ClusterEngine::Listing

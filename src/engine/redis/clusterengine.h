@@ -113,6 +113,7 @@ private:
     /// then.
     template<typename Result, typename Ask>
     void askMaster(const LockId &lock, Ask ask, std::function<void(const EngineError &, const Result &)> completion,
+                   std::function<bool(const EngineError &)> isRepeatable = [](const EngineError &) { return true; },
                    int attempts = 3);
 
     void nodeReadyAgain(ClusterNode *node);
@@ -161,7 +162,7 @@ private:
     std::map<QtRedis::Endpoint, std::unique_ptr<ClusterNode>> m_nodes;
     std::vector<std::unique_ptr<ClusterNode>> m_former; ///< masters that others have replaced, see retire()
     QtRedis::SlotMap m_map;                             ///< when mapChanged() was called last
-    QtRedis::SlotMap m_formerMap;                       ///< before a master was replaced; for reportReplacement()
+    QtRedis::SlotMap m_formerMap;                       ///< when the last replacement was reported
     bool m_isReplacementPosted = false;
     AbandonedTokens m_abandoned;
     QtRedis::ClusterWatch m_watch;

@@ -67,7 +67,7 @@ void ClusterNode::laneStateChanged()
     const bool hadFailed = std::exchange(m_hasFailed, false);
     if (std::exchange(m_isSilent, false))
         Q_EMIT silent(false);
-    if (m_subscriber)
+    if (m_subscriber && hadFailed)
         m_subscriber->reconnect(); // the cause may have cut it off, too
     runWaiting();
     if (hadFailed)

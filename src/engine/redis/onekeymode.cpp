@@ -30,6 +30,13 @@ QByteArray number(milliseconds duration)
     return QByteArray::number(qint64(duration.count()));
 }
 
+QtRedis::CommandResult unserved(int slot)
+{
+    QtRedis::CommandResult result;
+    result.errorString = u"no node of the cluster serves the slot %1 of the lock; look at CLUSTER INFO"_s.arg(slot);
+    return result;
+}
+
 } // namespace
 
 /// A command with one key, which may be redirected.
@@ -235,8 +242,11 @@ void OneKeyMode::inspect(const LockId &lock, LockListing::Completion completion)
 {
     read(lock,
          [this, lock, completion = std::move(completion)](const EngineError &error, const QList<FoundLock> &found) {
-             ClusterNode *const node = m_nodeOf(QtRedis::SlotMap::slotOf(lock.key()));
-             if (error || !node)
+             const int slot = QtRedis::SlotMap::slotOf(lock.key());
+             ClusterNode *const node = m_nodeOf(slot);
+             if (!error && !node)
+                 return completion(errorOf(unserved(slot), node, "GET"), {});
+             if (error)
                  return completion(error, {});
              node->lane().identifyHolders(found, completion);
          });
@@ -313,10 +323,7 @@ void OneKeyMode::send(const std::shared_ptr<Command> &command, const std::option
 {
     ClusterNode *const node = asked ? m_nodeAt(*asked) : m_nodeOf(command->slot);
     if (!node) {
-        QtRedis::CommandResult result;
-        result.errorString = u"no node of the cluster serves the slot %1 of the lock; look at CLUSTER INFO"_s.arg(
-                command->slot);
-        command->done(result, nullptr);
+        command->done(unserved(command->slot), nullptr);
         return;
     }
     node->whenConnected([this, command, guard = QPointer(node), isAsked = asked.has_value()] {

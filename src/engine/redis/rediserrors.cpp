@@ -100,8 +100,8 @@ EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
     }
     const bool isReplica = code == "READONLY" || code == "MASTERDOWN"
             || text.contains("WAIT cannot be used with replica");
-    const bool isElsewhere = isReplica || code == "MOVED" || code == "CLUSTERDOWN" || code == "LOADING"
-            || text.contains("access keys but the cluster is down"); // from inside a script
+    const bool isClusterDown = code == "CLUSTERDOWN" || text.contains("while the cluster is down"); // in a script
+    const bool isElsewhere = isReplica || code == "MOVED" || isClusterDown || code == "LOADING";
     if (isElsewhere && m_elsewhere)
         m_elsewhere(text);
     const bool isAbortedScript = text.contains("non local key"); // what it did before remains done
@@ -113,7 +113,7 @@ EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
         error.isSlotMoving = true;
         return error;
     }
-    if (code == "CLUSTERDOWN") {
+    if (isClusterDown) {
         return EngineError::passing(
                 DistributedLock::ServerError,
                 describe(u"the cluster is not complete, or this node is cut off from it; look at CLUSTER INFO. It is "

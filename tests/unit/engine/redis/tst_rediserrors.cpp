@@ -28,6 +28,8 @@ void tst_RedisErrors::cluster_data()
     QTest::newRow("TRYAGAIN Multiple keys request during rehashing of slot") << false << false;
     QTest::newRow("ERR Script attempted to access a non local key in a cluster node script: 1") << true << false;
     QTest::newRow("CLUSTERDOWN The cluster is down") << false << true;
+    QTest::newRow("ERR Script attempted to execute a write command while the cluster is down and readonly script: 1")
+            << false << true;
     QTest::newRow("LOADING Redis is loading the dataset in memory") << false << true;
     QTest::newRow("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.") << false << true;
     QTest::newRow("READONLY You can't write against a read only replica.") << false << true;
