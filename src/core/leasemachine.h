@@ -183,7 +183,7 @@ private:
         bool isVerifying = false; ///< the renewal is repeated until there is a reply, see Hold::mustVerify
         bool isInFlight = false;
         bool isServerReplaced = false; ///< while it was in flight
-        bool isRetry = false; ///< one of the retries that maxRetries limits
+        bool isRetry = false;          ///< one of the retries that maxRetries limits
         // Messages that arrived while it was in flight; the server may have sent them before it executed the attempt.
         bool grantNoticed = false;
         LeaseTime pollBy = NeverTime;

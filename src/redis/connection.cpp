@@ -95,7 +95,7 @@ public:
         Clock::time_point deadline;
         QByteArray name; // of the command or script
         Handler handler;
-        const Script *script = nullptr; // until EVAL has been sent, if it has to be
+        const Script *script = nullptr;    // until EVAL has been sent, if it has to be
         QList<QByteArray> keys, arguments; // of a script, or of SUNSUBSCRIBE
     };
 
