@@ -6,6 +6,8 @@
 #include "clusterslot.h"
 #include "posix.h"
 
+#include <QtCore/qfile.h>
+
 #include <algorithm>
 #include <functional>
 
@@ -64,10 +66,18 @@ bool RedisCluster::addNode()
     options.password = m_options.password;
     options.users = m_options.users;
     // The port of the cluster bus is any free one; by default it would be the port + 10000.
+    const quint16 busPort = Posix::freePort();
+    if (m_options.canBeCutOff) {
+        setCutOff(nodeCount(), false);
+        options.environment = {u"LD_PRELOAD=" BUSCUT ""_s, u"BUSCUT_FILE="_s + cutFile(nodeCount()),
+                               u"BUSCUT_PORT=%1"_s.arg(busPort),
+                               // AddressSanitizer's runtime demands to be loaded first.
+                               u"ASAN_OPTIONS=verify_asan_link_order=0"_s};
+    }
     options.config = {
             "cluster-enabled yes",
             "cluster-config-file nodes.conf",
-            "cluster-port " + number(Posix::freePort()),
+            "cluster-port " + number(busPort),
             "cluster-node-timeout " + number(m_options.nodeTimeout.count()),
             "cluster-announce-ip 127.0.0.1",
             "cluster-replica-validity-factor 0",
@@ -85,6 +95,18 @@ bool RedisCluster::addNode()
     }
     m_ids.append(m_nodes.back()->command({"CLUSTER", "MYID"}).toByteArray());
     return true;
+}
+
+QString RedisCluster::cutFile(int index) const
+{
+    return m_folder.filePath(u"cut%1"_s.arg(index));
+}
+
+void RedisCluster::setCutOff(int index, bool on)
+{
+    QFile file(cutFile(index));
+    if (!file.open(QIODevice::ReadWrite) || !file.putChar(on ? 1 : 0))
+        qFatal("cannot write %ls", qUtf16Printable(file.fileName()));
 }
 
 bool RedisCluster::meet(int index)
@@ -303,24 +325,29 @@ bool RedisCluster::failOver(int replica, const QByteArray &mode)
     return ok(node(replica).command(command));
 }
 
+int RedisCluster::beginAddMaster()
+{
+    return addNode() && meet(nodeCount() - 1) ? nodeCount() - 1 : -1;
+}
+
+bool RedisCluster::isMember(int index)
+{
+    for (int i = 0; i < nodeCount(); ++i) {
+        if (m_removed.contains(i))
+            continue;
+        if (!node(i).command({"CLUSTER", "NODES"}).toByteArray().contains(id(index))
+            || !node(index).command({"CLUSTER", "NODES"}).toByteArray().contains(id(i)))
+            return false;
+    }
+    // It learns of the slots after the nodes.
+    const QByteArray info = node(index).command({"CLUSTER", "INFO"}).toByteArray();
+    return info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384");
+}
+
 int RedisCluster::addMaster()
 {
-    if (!addNode() || !meet(nodeCount() - 1))
-        return -1;
-    const int index = nodeCount() - 1;
-    const bool isKnown = waitUntil([&] {
-        for (int i = 0; i < nodeCount(); ++i) {
-            if (m_removed.contains(i))
-                continue;
-            if (!node(i).command({"CLUSTER", "NODES"}).toByteArray().contains(id(index))
-                || !node(index).command({"CLUSTER", "NODES"}).toByteArray().contains(id(i)))
-                return false;
-        }
-        // It learns of the slots after the nodes.
-        const QByteArray info = node(index).command({"CLUSTER", "INFO"}).toByteArray();
-        return info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384");
-    });
-    return isKnown ? index : -1;
+    const int index = beginAddMaster();
+    return index >= 0 && waitUntil([&] { return isMember(index); }) ? index : -1;
 }
 
 bool RedisCluster::removeNode(int index)

@@ -31,6 +31,7 @@ public:
         bool needsAllSlots = true; ///< cluster-require-full-coverage
         QList<QByteArray> config = {};
         QList<QByteArray> users = {}; ///< as in RedisServer::Options
+        bool canBeCutOff = false;     ///< needed by cutOff()
     };
 
     RedisCluster();
@@ -45,6 +46,7 @@ public:
 
     int nodeCount() const { return int(m_nodes.size()); }
     RedisServer &node(int index) { return *m_nodes[size_t(index)]; }
+    bool isRemoved(int index) const { return m_removed.contains(index); }
     QByteArray id(int index) const { return m_ids.at(index); }
     int indexOfPort(quint16 port) const;
     /// The node that serves \a slot, as the nodes that run see it: the one with the greatest config epoch.
@@ -76,8 +78,16 @@ public:
     bool failOver(int replica, const QByteArray &mode = {});
     /// A new node that is a master without slots; returns its index, or -1.
     int addMaster();
+    /// The same, without waiting until it isMember().
+    int beginAddMaster();
+    /// All nodes know it, it knows them, and sees the cluster as complete.
+    bool isMember(int index);
     /// The nodes forget a node without slots, and it is stopped.
     bool removeNode(int index);
+
+    /// Cuts a node off from the other nodes; clients still reach it. Replicas that are connected to it stay so.
+    void cutOff(int index) { setCutOff(index, true); }
+    void join(int index) { setCutOff(index, false); }
 
     /// Sums of all nodes.
     qint64 commandsProcessed(const QByteArray &name);
@@ -91,8 +101,11 @@ private:
     bool ok(const QVariant &reply);
     bool meet(int index);
     QVariantList slotsOf(int index);
+    QString cutFile(int index) const;
+    void setCutOff(int index, bool on);
 
     const Options m_options;
+    QTemporaryDir m_folder;
     std::vector<std::unique_ptr<RedisServer>> m_nodes;
     QList<QByteArray> m_ids;
     QSet<int> m_removed;

@@ -24,12 +24,20 @@ private Q_SLOTS:
     void slotIsLeftMoving();
     void replicaTakesOver_data();
     void replicaTakesOver();
+    void masterIsCutOff();
     void nodeJoinsAndLeaves();
 
 private:
     static constexpr auto Key = "{a}x";
     const int m_slot = clusterSlot(Key);
-    RedisCluster m_cluster;
+    RedisCluster m_cluster{options()};
+
+    static RedisCluster::Options options()
+    {
+        RedisCluster::Options options;
+        options.canBeCutOff = true;
+        return options;
+    }
 };
 
 void tst_RedisCluster::initTestCase()
@@ -111,6 +119,21 @@ void tst_RedisCluster::replicaTakesOver()
     QTRY_COMPARE_WITH_TIMEOUT(m_cluster.ownerOf(m_slot), replica, 20'000);
     QVERIFY(m_cluster.waitUntilHealthy());
     QCOMPARE(m_cluster.replicaOf(replica), master);
+}
+
+/// Clients reach a master that the other nodes do not; they replace it, and it refuses commands until it joins them.
+void tst_RedisCluster::masterIsCutOff()
+{
+    const int master = m_cluster.ownerOf(m_slot);
+    RedisServer &server = m_cluster.node(master);
+    m_cluster.cutOff(master);
+    QCOMPARE(server.command({"SET", Key, "1"}).toByteArray(), "OK");
+    QTRY_VERIFY_WITH_TIMEOUT(m_cluster.ownerOf(m_slot) != master, 60'000);
+    QTRY_VERIFY_WITH_TIMEOUT(server.command({"SET", Key, "2"}).toByteArray().startsWith("-CLUSTERDOWN"), 20'000);
+    m_cluster.join(master);
+    QVERIFY(m_cluster.waitUntilHealthy());
+    QVERIFY(m_cluster.replicaOf(m_cluster.ownerOf(m_slot)) == master);
+    m_cluster.flushAll();
 }
 
 void tst_RedisCluster::nodeJoinsAndLeaves()
