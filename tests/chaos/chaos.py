@@ -22,8 +22,9 @@ HUNT = 180  # seconds of faults after which a mutant counts as not caught
 HUNT_ROUND = 10  # seconds of faults in each round of a hunt
 ROUND = 60  # seconds of faults in each other round
 FORMS = "signals,scoped,annotated,run"
-SENTINEL_FORMS = "signals,scoped"  # annotations have a fixed lease, and qdistlock run has no option for replicas
-SENTINEL_LEASES = (1500, 6000)  # ms
+# Annotations have a fixed lease, and qdistlock run has no option for replicas.
+FORMS_OF_ENGINES = {"redis": FORMS, "sentinel": "signals,scoped", "cluster": "signals,scoped,run"}
+LEASES = (1500, 6000)  # ms, with fail-overs
 ALL_REPLICAS = 2
 
 
@@ -72,8 +73,8 @@ def round_command(options, folder, seed, length, worker, forms, kinds):
 def engine_arguments(options, seed):
     if options.engine == "redis":
         return []
-    # A fail-over takes about two seconds here: most leases survive it in the odd rounds, and few in the even ones.
-    lease = SENTINEL_LEASES[seed % 2]
+    # A fail-over takes two or three seconds here: most leases survive it in the odd rounds, and few in the even ones.
+    lease = LEASES[seed % 2]
     return ["--engine", options.engine, "--lease", str(lease), "--replicas", str(ALL_REPLICAS if options.replicas else 0)]
 
 
@@ -97,7 +98,8 @@ class Total:
         self.rounds = 0
         self.numbers = dict.fromkeys(
             ("acquisitions", "faults", "overlaps", "writes", "stale", "refused", "lost", "lost_while_held")
-            + ("fail_overs", "overlaps_explained", "holds_lost", "holds_killed", "keys_taken", "overlaps_within_limit", "violations"),
+            + ("fail_overs", "overlaps_explained", "slot_moves", "moves_stopped")
+            + ("holds_lost", "holds_killed", "keys_taken", "overlaps_within_limit", "violations"),
             0,
         )
         self.kinds = {}
@@ -133,11 +135,9 @@ class Total:
 
 def all_forms(options):
     """The form run needs qdistlock, which need not be built."""
-    if options.engine == "sentinel":
-        return SENTINEL_FORMS
-    forms = FORMS.split(",")
+    forms = FORMS_OF_ENGINES[options.engine].split(",")
     if not os.path.exists(os.path.join(options.programs, "chaossection")):
-        forms.remove("run")
+        forms = [form for form in forms if form != "run"]
     return ",".join(forms)
 
 
@@ -251,7 +251,8 @@ def arguments():
     parser.add_argument("--seconds", type=int, help=f"seconds of faults in a round (default {ROUND}), or for a mutant ({HUNT})")
     parser.add_argument("--seed", type=int, help="seed of the first round; default: random")
     parser.add_argument("--workers", type=int, default=8, help="number of processes; default 8")
-    parser.add_argument("--engine", choices=("redis", "sentinel"), default="redis", help="what keeps the locks; default redis")
+    engines = tuple(FORMS_OF_ENGINES)
+    parser.add_argument("--engine", choices=engines, default="redis", help="what keeps the locks; default redis")
     parser.add_argument("--replicas", choices=("all",), help="with sentinel: all replicas must have each lock")
     parser.add_argument("--forms", help=f"assigned to the workers in turn; default {FORMS}, or those of the mutant")
     parser.add_argument("--kinds", default="", help="inject only faults of these kinds, separated by commas")

@@ -24,7 +24,7 @@ from history import MS, BadHistory, History
 
 SHOWN = 5  # violations of each sort that are printed in full
 SORTS = ("overlap", "token", "revival", "theft", "stale write", "lost update")
-SORTS += ("crash", "unfinished", "starvation", "left")
+SORTS += ("crash", "unfinished", "starvation", "left", "stopped move")
 
 
 class Verdict:
@@ -254,6 +254,8 @@ def check_rest(history, verdict, partial):
     for process in history.processes.values():
         if isinstance(process.ended, tuple):
             verdict.blame("crash", f"{process.name} did not end as ordered", process.ended)
+    for event, line in history.moves_stopped:
+        verdict.blame("stopped move", f'lock "{event["lock"]}": {event["key"]} was at the target of its slot already', line)
     if partial:
         return
     if history.healed_at is None or history.end_at is None or not history.left:
@@ -308,6 +310,8 @@ def judge(history, partial=False):
         faults=len(history.faults),
         faults_by_kind=kinds,
         fail_overs=history.fail_overs,
+        slot_moves=history.slot_moves,
+        moves_stopped=len(history.moves_stopped),
         holds_lost=sum(hold.reason is not None for hold in holds),
         holds_killed=sum(hold.how is None and history.processes[hold.process].ended == "killed" for hold in holds),
         keys_taken=sum(bool(hold.taken_by) for hold in holds),
@@ -322,9 +326,14 @@ def judge(history, partial=False):
 
 
 def fail_over_words(figures):
-    if not figures["fail_overs"]:
-        return []
-    return [f"{figures['fail_overs']} fail-overs; {figures['overlaps_explained']} overlaps explained by keys that they lost"]
+    words = []
+    if figures["fail_overs"]:
+        words.append(
+            f"{figures['fail_overs']} fail-overs; {figures['overlaps_explained']} overlaps explained by keys that they lost"
+        )
+    if figures["slot_moves"]:
+        words.append(f"{figures['slot_moves']:,} slots moved, {figures['moves_stopped']} times a key stopped the move")
+    return words
 
 
 def report(figures):

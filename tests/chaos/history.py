@@ -292,6 +292,8 @@ class History:
         self.healed_at = None
         self.end_at = None
         self.fail_overs = 0
+        self.slot_moves = 0
+        self.moves_stopped = []  # (event, line): keys that could not be moved
         self.left = []  # (event, line): the results of the searches for leftovers
         self.acquires_failed = {}
         self.unfinished = []  # (process, lock, line): acquires that never ended
@@ -439,6 +441,12 @@ class History:
 
     def _on_failover(self, event, line):
         self.fail_overs += 1
+
+    def _on_move(self, event, line):
+        if event["type"] == "ok":
+            self.slot_moves += 1
+        else:
+            self.moves_stopped.append((event, line))
 
     def _on_clock(self, event, line):
         self._lock(event["lock"]).steps.append(ClockStep(event["from"], event["to"], event["ms"] * MS))

@@ -32,7 +32,7 @@ int main(int argc, char *argv[])
     option("folder", "folder for the histories", ".");
     option("seed", "of the faults and of the workers' random choices", "1");
     option("seconds", "duration of the faults", "60");
-    option("engine", "redis or sentinel", "redis");
+    option("engine", "redis, sentinel or cluster", "redis");
     option("replicas", "that must have each lock, with sentinel", "0");
     option("workers", "number of processes", "8");
     option("lease", "of all locks, in ms", "300");
@@ -48,13 +48,19 @@ int main(int argc, char *argv[])
     options.schedule.workers = int(number("workers"));
     options.schedule.lease = std::chrono::milliseconds(number("lease"));
     options.replicas = int(number("replicas"));
-    if (const QString engine = parser.value(u"engine"_s); engine == u"sentinel") {
+    const QString engine = parser.value(u"engine"_s);
+    if (engine == u"sentinel") {
         options.schedule.engine = EngineKind::Sentinel;
         options.schedule.servers = 3;
-        options.bound = std::chrono::seconds(60); // locks are held for longer, and the dead for a lease
+    } else if (engine == u"cluster") {
+        options.schedule.engine = EngineKind::Cluster;
+        options.schedule.servers = 0;
+        options.schedule.locksPerServer = 4;
     } else if (engine != u"redis") {
         qFatal("unknown engine: %ls", qUtf16Printable(engine));
     }
+    if (options.schedule.engine != EngineKind::Redis)
+        options.bound = std::chrono::seconds(60); // locks are held for longer, and the dead for a lease
     const QStringList kinds = parser.value(u"kinds"_s).split(u',', Qt::SkipEmptyParts);
     for (const QString &name : kinds) {
         const auto kind = kindNamed(name.toLatin1());

@@ -3,6 +3,9 @@
 
 #include "round.h"
 
+#include "clusterservice.h"
+#include "sentinelservice.h"
+
 #include "support/respclient.h"
 #include "support/shiftedclock.h"
 
@@ -28,7 +31,7 @@ namespace Chaos {
 namespace {
 
 const QByteArray Prefix = QByteArrayLiteral("lock:");
-const QList<QByteArray> SentinelLocks = {"fast-1", "slow-1", "fast-2", "slow-2"};
+const QList<QByteArray> ServiceLocks = {"fast-1", "slow-1", "fast-2", "slow-2"};
 
 RedisServer::Options optionsOf(bool appendOnly, const Support::ShiftedClock &clock)
 {
@@ -119,10 +122,12 @@ Event Round::event(const char *operation, const char *type, const QByteArray &lo
 
 bool Round::startServers()
 {
-    if (m_options.schedule.engine == EngineKind::Sentinel) {
-        m_service = std::make_unique<SentinelService>(&m_history, SentinelLocks);
+    if (m_options.schedule.engine == EngineKind::Sentinel)
+        m_service = std::make_unique<SentinelService>(&m_history, ServiceLocks);
+    else if (m_options.schedule.engine == EngineKind::Cluster)
+        m_service = std::make_unique<ClusterService>(&m_history, ServiceLocks, m_options.schedule.seed);
+    if (m_service)
         return m_service->start();
-    }
     m_servers.push_back(std::make_unique<Server>(false, QList<QByteArray>{"fast-1", "slow-1"}));
     m_servers.push_back(std::make_unique<Server>(true, QList<QByteArray>{"fast-2", "slow-2"}));
     return std::all_of(m_servers.begin(), m_servers.end(), [](const auto &server) { return server->redis.start(); });
@@ -131,7 +136,7 @@ bool Round::startServers()
 QList<QByteArray> Round::locks() const
 {
     if (m_service)
-        return SentinelLocks;
+        return m_service->locks();
     QList<QByteArray> locks;
     for (const auto &server : m_servers)
         locks += server->locks;
@@ -142,8 +147,9 @@ bool Round::addLinks(Worker *worker)
 {
     for (const auto &server : m_servers)
         worker->links.push_back(std::make_unique<FaultProxy>(server->redis));
-    for (int i = 0; m_service && i < m_options.schedule.servers; ++i)
-        worker->links.push_back(std::make_unique<FaultProxy>(m_service->set().sentinelPort(i)));
+    const QList<quint16> ports = m_service ? m_service->linkedPorts() : QList<quint16>();
+    for (const quint16 port : ports)
+        worker->links.push_back(std::make_unique<FaultProxy>(port));
     return std::all_of(worker->links.begin(), worker->links.end(),
                        [](const auto &link) { return link->isListening(); });
 }
@@ -158,7 +164,7 @@ QString Round::urlOf(const Worker &worker, const QByteArray &lock) const
     QList<quint16> ports;
     for (const auto &link : worker.links)
         ports.append(link->port());
-    return m_service->set().url({}, ports).toString();
+    return m_service->url(ports).toString();
 }
 
 bool Round::start()
@@ -624,18 +630,15 @@ bool Round::isServiceHealthy()
     return !m_isServiceUnderFault && m_service->isHealthy();
 }
 
-/// Waits until nothing is left of the fault before. A fault that makes the Sentinels replace the master lasts until
-/// they have.
+/// Waits until nothing is left of the fault before. The fault lasts until it has worked.
 void Round::beginInService(const Fault &fault)
 {
     const auto inject = [this, fault] {
         m_isServiceUnderFault = true;
-        const quint16 old = m_service->master();
+        const int before = m_service->failOvers();
         record("invoke", fault, "service");
         const Undo undo = injectIntoService(fault);
-        const auto isOver = [this, fault, old] {
-            return fault.kind == FaultKind::SentinelsDown || m_service->master() != old;
-        };
+        const auto hasWorked = [this, fault, before] { return m_service->hasWorked(fault, before); };
         const auto end = [this, fault, undo] {
             undo();
             record("ok", fault, "service");
@@ -643,7 +646,8 @@ void Round::beginInService(const Fault &fault)
             --m_faultsToCome;
             healIfOver();
         };
-        QTimer::singleShot(fault.duration, Qt::PreciseTimer, this, [this, isOver, end] { poll(isOver, 15s, end); });
+        QTimer::singleShot(fault.duration, Qt::PreciseTimer, this,
+                           [this, hasWorked, end] { poll(hasWorked, 15s, end); });
     };
     poll([this] { return isServiceHealthy(); }, 30s, inject, 50ms);
 }
@@ -715,10 +719,12 @@ void Round::healIfOver()
         for (const auto &link : worker->links)
             link->heal();
     }
-    if (m_service)
+    if (m_service) {
+        m_service->quiet();
         poll([this] { return isServiceHealthy(); }, 30s, [this] { letWorkersTurn(); }, 50ms);
-    else
+    } else {
         letWorkersTurn();
+    }
 }
 
 void Round::letWorkersTurn()
@@ -791,11 +797,11 @@ void Round::endWorkers()
 
 QList<RedisServer *> Round::servers()
 {
+    if (m_service)
+        return m_service->servers();
     QList<RedisServer *> servers;
     for (const auto &server : m_servers)
         servers.append(&server->redis);
-    for (int i = 0; m_service && i < m_service->set().serverCount(); ++i)
-        servers.append(&m_service->set().server(i));
     return servers;
 }
 
@@ -807,9 +813,12 @@ QStringList Round::keysLeft()
         RedisServer &redis = *server;
         const QList<QByteArray> keys = redis.keys();
         for (const QByteArray &key : keys) {
-            if (!key.endsWith(":fence"))
+            if (!key.endsWith(":fence")) {
                 found << u"key "_s + QString::fromLatin1(key);
-            else if (redis.pttl(key) < 0)
+                continue;
+            }
+            const QVariant ttl = redis.command({"PTTL", key}); // the replicas of a cluster refuse it
+            if (!Support::isError(ttl) && ttl.toLongLong() < 0)
                 found << u"endless key "_s + QString::fromLatin1(key);
         }
     }
@@ -821,8 +830,11 @@ QStringList Round::leftovers()
     QStringList found = keysLeft();
     const QList<RedisServer *> all = servers();
     for (RedisServer *const redis : all) {
-        const QList<QByteArray> channels = redis->channels();
-        for (const QByteArray &channel : channels) {
+        QList<QByteArray> channels = redis->channels();
+        const QVariantList sharded = redis->command({"PUBSUB", "SHARDCHANNELS"}).toList();
+        for (const QVariant &channel : sharded)
+            channels += channel.toByteArray();
+        for (const QByteArray &channel : std::as_const(channels)) {
             if (channel.startsWith(Prefix))
                 found << u"subscription "_s + QString::fromLatin1(channel);
         }

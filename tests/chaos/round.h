@@ -5,7 +5,7 @@
 
 #include "history.h"
 #include "schedule.h"
-#include "sentinelservice.h"
+#include "service.h"
 
 #include "support/faultproxy.h"
 #include "support/redisserver.h"
@@ -40,7 +40,8 @@ struct RoundOptions
     The locks: fast-1 and slow-1 are on a server without persistence, fast-2 and slow-2 on one with an append-only file.
     fast-1 and slow-2 are fair.
 
-    With Sentinels all four are kept by one service, see SentinelService; links lead from each worker to each Sentinel.
+    With Sentinels, or a cluster, all four are kept by one service, see SentinelService and ClusterService; links lead
+    from each worker to each Sentinel.
 */
 class Round : public QObject
 {
@@ -105,7 +106,7 @@ private:
     History m_history;
     Support::RedisServer m_resource;
     std::vector<std::unique_ptr<Server>> m_servers;
-    std::unique_ptr<SentinelService> m_service; ///< with Sentinels; then there are no m_servers
+    std::unique_ptr<Service> m_service; ///< with Sentinels, or a cluster; then there are no m_servers
     std::vector<std::unique_ptr<Worker>> m_workers;
     bool m_isServiceUnderFault = false;
     int m_faultsToCome = 0;

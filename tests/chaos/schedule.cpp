@@ -69,7 +69,7 @@ constexpr std::array<KindInfo, FaultKinds> Kinds = {{
         {FaultKind::FenceDeleted, "fence-deleted", OfServer, 0, 0},
         {FaultKind::ForgedMessages, "forged-messages", OfServer, 0, 0},
 
-        // Those that make the Sentinels replace the master last until they have.
+        // Those that have the master replaced last until it is.
         {FaultKind::MasterKilled, "master-killed", OfService, 50, 250},
         {FaultKind::MasterStopped, "master-stopped", OfService, 50, 300},
         {FaultKind::MasterSleeps, "master-sleeps", OfService, 100, 300},
@@ -77,16 +77,32 @@ constexpr std::array<KindInfo, FaultKinds> Kinds = {{
         {FaultKind::Partitioned, "partitioned", OfService, 100, 400},
         {FaultKind::SentinelStale, "sentinel-stale", OfService, 100, 300},
         {FaultKind::SentinelsDown, "sentinels-down", OfService, 50, 300},
+        {FaultKind::TakenOver, "taken-over", OfService, 10, 100},
+        {FaultKind::SlotLeftMoving, "slot-left-moving", OfService, 100, 500},
+        {FaultKind::NodeAdded, "node-added", OfService, 300, 500},
 }};
 
-/// Links to Sentinels carry no scripts.
+template<size_t N>
+bool isOneOf(FaultKind kind, const std::array<FaultKind, N> &kinds)
+{
+    return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
+
 bool exists(const KindInfo &kind, EngineKind engine)
 {
-    if (engine == EngineKind::Redis)
-        return kind.target != OfService;
     constexpr std::array ofCommands = {FaultKind::CutBeforeCommand, FaultKind::CutAfterCommand, FaultKind::ReplyDropped,
                                        FaultKind::ErrorReplies};
-    return kind.target != OfServer && std::find(ofCommands.begin(), ofCommands.end(), kind.kind) == ofCommands.end();
+    constexpr std::array ofSentinels = {FaultKind::MasterSleeps, FaultKind::SentinelStale, FaultKind::SentinelsDown};
+    constexpr std::array ofClusters = {FaultKind::TakenOver, FaultKind::SlotLeftMoving, FaultKind::NodeAdded};
+    switch (engine) {
+    case EngineKind::Redis:
+        return kind.target != OfService;
+    case EngineKind::Sentinel: // links to Sentinels carry no scripts
+        return kind.target != OfServer && !isOneOf(kind.kind, ofCommands) && !isOneOf(kind.kind, ofClusters);
+    case EngineKind::Cluster:
+        return kind.target == OfWorker || (kind.target == OfService && !isOneOf(kind.kind, ofSentinels));
+    }
+    return false;
 }
 
 // The distributions of the standard library differ between implementations; this one does not.

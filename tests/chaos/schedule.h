@@ -55,18 +55,25 @@ enum class FaultKind {
     FenceDeleted,
     ForgedMessages, ///< grants, invitations and forced releases on the clients' channels
 
-    // Of a service that Sentinels watch.
+    // Of a service that Sentinels watch, or of a cluster.
     MasterKilled,  ///< SIGKILL; it comes back, empty, after the fail-over
     MasterStopped, ///< SIGSTOP; it comes back as a former master after the fail-over
-    MasterSleeps,  ///< DEBUG SLEEP
-    FailedOver,    ///< SENTINEL FAILOVER, while the master runs
-    Partitioned,   ///< the master, one Sentinel and half of the workers are cut off from the other Sentinels
+    MasterSleeps,  ///< DEBUG SLEEP; with Sentinels
+    FailedOver,    ///< SENTINEL FAILOVER or CLUSTER FAILOVER, while the master runs
+    /// The master, one Sentinel and half of the workers are cut off from the other Sentinels; in a cluster, the master
+    /// from the other nodes.
+    Partitioned,
     SentinelStale, ///< stopped during a fail-over, so that it still reports the former master afterwards
     SentinelsDown, ///< all are stopped
-};
-inline constexpr int FaultKinds = int(FaultKind::SentinelsDown) + 1;
 
-enum class EngineKind { Redis, Sentinel };
+    // Of a cluster, besides the slots that move all the time.
+    TakenOver,      ///< CLUSTER FAILOVER TAKEOVER: the master is not asked, and learns of it afterwards
+    SlotLeftMoving, ///< the move of a slot pauses, with some of its keys at each of the two masters
+    NodeAdded,      ///< a master that is given slots of the locks, and removed at the end
+};
+inline constexpr int FaultKinds = int(FaultKind::NodeAdded) + 1;
+
+enum class EngineKind { Redis, Sentinel, Cluster };
 
 const char *nameOf(FaultKind kind);
 std::optional<FaultKind> kindNamed(const QByteArray &name);
@@ -89,14 +96,14 @@ struct ScheduleOptions
     std::chrono::milliseconds duration{60'000};
     std::chrono::milliseconds lease{300};
     int workers = 8;
-    int servers = 2; ///< with Sentinels: the Sentinels, to which the links lead
+    int servers = 2; ///< with Sentinels: the Sentinels, to which the links lead; with a cluster: 0, for it has no links
     int locksPerServer = 2;
     QList<FaultKind> kinds; ///< all that the engine has if empty
 };
 
 /*!
     The faults of one round, in order of time: the same for the same options on every machine. All kinds are equally
-    frequent. Faults of the same worker, link or server do not overlap, nor do those of a service of Sentinels.
+    frequent. Faults of the same worker, link or server do not overlap, nor do those of a service.
 */
 QList<Fault> drawSchedule(const ScheduleOptions &options);
 

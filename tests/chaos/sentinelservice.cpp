@@ -19,17 +19,22 @@ namespace {
 
 constexpr int Sentinels = 3;
 
-QByteArray keyOf(const QByteArray &lock)
-{
-    return "lock:" + lock;
-}
-
 } // namespace
 
-SentinelService::SentinelService(History *history, const QList<QByteArray> &locks)
-    : m_history(history)
-    , m_locks(locks)
+QList<quint16> SentinelService::linkedPorts() const
 {
+    QList<quint16> ports;
+    for (int i = 0; i < Sentinels; ++i)
+        ports.append(m_set.sentinelPort(i));
+    return ports;
+}
+
+QList<RedisServer *> SentinelService::servers()
+{
+    QList<RedisServer *> servers;
+    for (int i = 0; i < m_set.serverCount(); ++i)
+        servers.append(&m_set.server(i));
+    return servers;
 }
 
 bool SentinelService::start()
@@ -50,6 +55,11 @@ bool SentinelService::isHealthy()
     return m_set.isHealthy() && m_set.hasSwitchedFrom(0);
 }
 
+bool SentinelService::hasWorked(const Fault &fault, int before) const
+{
+    return fault.kind == FaultKind::SentinelsDown || failOvers() > before;
+}
+
 void SentinelService::look()
 {
     for (int i = 0; i < m_set.serverCount(); ++i)
@@ -57,8 +67,7 @@ void SentinelService::look()
     const quint16 now = masterOfMajority();
     if (now == 0 || now == m_master)
         return;
-    recordFailOver(now);
-    m_master = now;
+    switched(now);
 }
 
 quint16 SentinelService::masterOfMajority()
@@ -96,11 +105,11 @@ void SentinelService::lookAt(RedisServer *server)
     const qint64 asked = bootTime();
     if (m_silentUntil.value(server->port()) > asked)
         return;
-    QList<QByteArray> command{"EVAL", script, QByteArray::number(m_locks.size())};
-    for (const QByteArray &lock : m_locks)
+    QList<QByteArray> command{"EVAL", script, QByteArray::number(locks().size())};
+    for (const QByteArray &lock : locks())
         command.append(keyOf(lock));
     const QVariantList reply = server->command(command, 500ms).toList();
-    if (reply.size() != 2 + 2 * m_locks.size())
+    if (reply.size() != 2 + 2 * locks().size())
         return;
     const auto before = m_states.constFind(server->port());
     const bool isKnown = before != m_states.constEnd();
@@ -116,7 +125,7 @@ SentinelService::ServerState SentinelService::stateOf(const QVariantList &reply,
     state.isMaster = reply.at(0).toByteArray() == "master";
     state.time = reply.at(1).toLongLong();
     state.lastReplica = !state.isMaster ? asked : before ? before->lastReplica : 0;
-    for (qsizetype i = 0; i < m_locks.size(); ++i) {
+    for (qsizetype i = 0; i < locks().size(); ++i) {
         const qint64 remaining = reply.at(3 + 2 * i).toLongLong();
         Kept kept{reply.at(2 + 2 * i).toLongLong(), remaining > 0 ? asked + remaining * 1'000'000 : 0};
         // Tokens are times: a client may have acquired the lock there between the promotion and now.
@@ -127,25 +136,17 @@ SentinelService::ServerState SentinelService::stateOf(const QVariantList &reply,
     return state;
 }
 
-void SentinelService::recordFailOver(quint16 port)
+void SentinelService::switched(quint16 port)
 {
     const qint64 now = bootTime();
     const ServerState state = m_states.value(port);
     // Sentinels may choose a former master that has not become a replica yet.
     const qint64 from = state.lastReplica > 0 ? state.lastReplica : m_notNamed.value(port, now);
-    m_history->append(Event(now, "nemesis", {}, "failover", "info")
-                              .with("from", from)
-                              .with("to", now)
-                              .with("server", qint64(port)));
-    for (qsizetype i = 0; i < m_locks.size(); ++i) {
-        const Kept kept = state.isMaster ? state.kept.value(i) : Kept();
-        m_history->append(Event(now, "nemesis", m_locks.at(i), "key", "info")
-                                  .with("lostBy", QByteArrayLiteral("failover"))
-                                  .with("from", from)
-                                  .with("to", now)
-                                  .with("fence", kept.fence)
-                                  .with("expires", kept.expires));
-    }
+    QHash<QByteArray, Kept> kept;
+    for (qsizetype i = 0; i < locks().size(); ++i)
+        kept.insert(locks().at(i), state.isMaster ? state.kept.value(i) : Kept());
+    recordFailOver(port, from, now, kept);
+    m_master = port;
 }
 
 /// Tries again, for a while: a Sentinel refuses while it has no good replica.

@@ -3,47 +3,33 @@
 
 #pragma once
 
-#include "history.h"
-#include "schedule.h"
+#include "service.h"
 
 #include "support/sentinelset.h"
 
-#include <QtCore/qhash.h>
-#include <QtCore/qobject.h>
 #include <QtCore/qset.h>
-
-#include <functional>
 
 namespace Chaos {
 
 /*!
     A master, two replicas and three Sentinels, their faults, and what their fail-overs lose: asks servers and Sentinels
-    all the time, and records for each fail-over what the new master had of each lock when it was promoted.
-    Thread: the one that constructed it, with a running event loop, which waits for each answer.
+    all the time. Links lead to the Sentinels.
 */
-class SentinelService : public QObject
+class SentinelService : public Service
 {
 public:
-    using Undo = std::function<void()>;
+    using Service::Service;
 
-    SentinelService(History *history, const QList<QByteArray> &locks);
-
-    bool start();
-    Support::SentinelSet &set() { return m_set; }
-    /// Its port, as the majority of the Sentinels see it.
-    quint16 master() const { return m_master; }
-    /// Nothing is left of a fault: all servers, and all Sentinels, agree on the master.
-    bool isHealthy();
-    /// Of Partitioned it is the part that servers and Sentinels have. Blocks if a server starts again.
-    Undo inject(const Fault &fault);
+    bool start() override;
+    QList<quint16> linkedPorts() const override;
+    QUrl url(const QList<quint16> &linkPorts) const override { return m_set.url({}, linkPorts); }
+    QList<Support::RedisServer *> servers() override;
+    /// All servers, and all Sentinels, agree on the master.
+    bool isHealthy() override;
+    bool hasWorked(const Fault &fault, int before) const override;
+    Undo inject(const Fault &fault) override;
 
 private:
-    /// What a server has of a lock.
-    struct Kept
-    {
-        qint64 fence = 0;   ///< the newest fencing token
-        qint64 expires = 0; ///< boot time at which the lock's key ends; 0 if there is none
-    };
     struct ServerState
     {
         bool isMaster = false;
@@ -56,7 +42,7 @@ private:
     void lookAt(Support::RedisServer *server);
     ServerState stateOf(const QVariantList &reply, qint64 asked, const ServerState *before) const;
     quint16 masterOfMajority();
-    void recordFailOver(quint16 port);
+    void switched(quint16 port);
     void failOver();
     void forgetMaster(qint64 silentUntil);
     Undo killMaster(Support::RedisServer *master);
@@ -64,14 +50,12 @@ private:
     Undo letMasterSleep(Support::RedisServer *master, std::chrono::milliseconds duration);
     Undo stopSentinels(const QSet<int> &sentinels);
 
-    History *const m_history;
-    const QList<QByteArray> m_locks;
     Support::SentinelSet m_set;
     QSet<int> m_stoppedSentinels;
     QHash<quint16, qint64> m_silentUntil; ///< boot time; by port: servers that are not asked, as they do not answer
     QHash<quint16, ServerState> m_states; ///< by port
     QHash<quint16, qint64> m_notNamed;    ///< boot time; by port: when no Sentinel named that server as the master
-    quint16 m_master = 0;
+    quint16 m_master = 0;                 ///< its port, as the majority of the Sentinels see it
 };
 
 } // namespace Chaos

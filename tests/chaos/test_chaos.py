@@ -32,7 +32,7 @@ class PlayerTest(unittest.TestCase):
         with open(program, "w", encoding="utf-8") as script:
             # The fourth argument is the folder.
             copy = f'cp "{self.histories}"/*.jsonl "$4"' if histories else ":"
-            script.write(f"#!/bin/sh\n{copy}\necho of its own >&2\nexit {status}\n")
+            script.write(f'#!/bin/sh\n{copy}\necho "$@" > "$4/arguments"\necho of its own >&2\nexit {status}\n')
         os.chmod(program, 0o755)
 
     def turns(self, overlap=False):
@@ -127,6 +127,29 @@ class PlayerTest(unittest.TestCase):
             found, said = self.run_program("--at-least", str(wanted))
             self.assertEqual(found, status, said)
             self.assertIn(f"{3 * rounds} acquisitions in {rounds} round", said)
+
+    def test_slots_moved_are_added_up(self):
+        self.story.move(50)
+        self.story.move(60)
+        self.turns()
+        self.assertIn("4 slots moved, 0 times", self.run_program("--at-least", "6")[1])
+        self.assertNotIn("fail-overs;", self.run_program()[1])
+
+    def test_arguments_of_engines(self):
+        self.turns()
+        kept = os.path.join(self.histories, "kept")
+
+        def arguments(*more):
+            self.run_program("--keep", kept, *more)
+            with open(os.path.join(kept, "1", "arguments"), encoding="utf-8") as file:
+                return file.read()
+
+        self.assertNotIn("--engine", arguments())
+        self.assertIn("--forms signals,scoped --kinds", arguments("--engine", "sentinel"))
+        self.assertIn("--engine sentinel --lease 6000 --replicas 2", arguments("--engine", "sentinel", "--replicas", "all"))
+        self.assertIn("--engine cluster --lease 6000 --replicas 0", arguments("--engine", "cluster"))
+        self.assertIn("--forms signals,scoped --kinds", arguments("--engine", "cluster"))  # there is no chaossection
+        self.assertNotEqual(self.run_program("--engine", "cluster", "--replicas", "all")[0], 0)
 
     def test_round_that_fails(self):
         self.turns()

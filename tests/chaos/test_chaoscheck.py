@@ -87,6 +87,11 @@ class Story:
         self.add(to, "nemesis", "failover", "info", **{"from": int(begin * MS)}, to=int(to * MS), server=1)
         self.key_lost(begin, to, "failover", lock, fence=fence, expires=int(expires * MS))
 
+    def move(self, at, key=None, lock="a"):
+        """The slot of a lock was moved, or the key stopped the move."""
+        fields = {"from": 1, "to": 2} | ({"key": key, "error": "BUSYKEY"} if key else {})
+        self.add(at, "nemesis", "move", "fail" if key else "ok", lock, **fields)
+
     def fault(self, kind, target, begin, end):
         self.add(begin, "nemesis", "fault", "invoke", kind=kind, target=target, ms=end - begin)
         self.add(end, "nemesis", "fault", "ok", kind=kind, target=target)
@@ -323,6 +328,23 @@ class CheckerTest(unittest.TestCase):
         self.story.release("w2.1", 11, 180)
         self.story.release("w1.1", 10, 190)
         self.assertEqual(self.found(), ["overlap"])
+
+    def test_move_explains_nothing(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.move(120)
+        self.story.acquire("w2.1", 11, 150, 151)
+        self.story.release("w1.1", 10, 200)
+        self.story.release("w2.1", 11, 210)
+        verdict = self.story.judge()
+        self.assertEqual([sort for sort, _, _ in verdict.violations], ["overlap"])
+        self.assertEqual((verdict.figures["slot_moves"], verdict.figures["moves_stopped"]), (1, 0))
+        self.assertIn("1 slots moved, 0 times", "\n".join(report(verdict.figures)))
+
+    def test_key_that_stops_a_move(self):
+        self.story.move(120, key="{lock:a}:queue")
+        verdict = self.story.judge()
+        self.assertEqual([sort for sort, _, _ in verdict.violations], ["stopped move"])
+        self.assertEqual((verdict.figures["slot_moves"], verdict.figures["moves_stopped"]), (0, 1))
 
     def test_confirmed_after_the_fail_over(self):
         self.story.acquire("w1.1", 10, 100, 101)

@@ -37,6 +37,7 @@ private Q_SLOTS:
     void sameEverywhere();
     void allKindsComeEquallyOften();
     void sentinels();
+    void cluster();
     void oneAtATime();
     void withinItsTime();
     void onlySomeKinds();
@@ -98,13 +99,37 @@ void tst_Schedule::sentinels()
     for (const Fault &fault : faults) {
         kinds.insert(fault.kind);
         QVERIFY(fault.kind < FaultKind::ServerStopped || fault.kind > FaultKind::ForgedMessages);
+        QVERIFY(fault.kind <= FaultKind::SentinelsDown);
         if (fault.worker >= 0)
             continue;
         QVERIFY(fault.kind > FaultKind::ForgedMessages && fault.at >= freeAt);
         freeAt = fault.at + fault.duration;
     }
-    for (int kind = int(FaultKind::MasterKilled); kind < FaultKinds; ++kind)
+    for (int kind = int(FaultKind::MasterKilled); kind <= int(FaultKind::SentinelsDown); ++kind)
         QVERIFY(kinds.contains(FaultKind(kind)));
+}
+
+void tst_Schedule::cluster()
+{
+    ScheduleOptions options;
+    options.engine = EngineKind::Cluster;
+    options.servers = 0;
+    options.locksPerServer = 4;
+    QSet<FaultKind> kinds;
+    QSet<int> locks;
+    const auto faults = drawSchedule(options);
+    for (const Fault &fault : faults) {
+        QCOMPARE(fault.server, -1);
+        QCOMPARE(fault.worker >= 0, fault.kind <= FaultKind::NestedLoop);
+        if (fault.worker < 0)
+            kinds.insert(fault.kind);
+        locks.insert(fault.lock);
+    }
+    QCOMPARE(kinds,
+             (QSet<FaultKind>{FaultKind::MasterKilled, FaultKind::MasterStopped, FaultKind::FailedOver,
+                              FaultKind::Partitioned, FaultKind::TakenOver, FaultKind::SlotLeftMoving,
+                              FaultKind::NodeAdded}));
+    QCOMPARE(locks.size(), 4);
 }
 
 void tst_Schedule::oneAtATime()
