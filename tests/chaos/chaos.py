@@ -33,10 +33,10 @@ class Unplayable(Exception):
 
 
 class Mutant:
-    """The header of a mutant's file: the sorts of violation that convict it, the forms and the faults in which it shows."""
+    """The header of a mutant's file: the sorts of violation that convict it; engine, forms and faults in which it shows."""
 
     def __init__(self, name, folder):
-        said = {"Convicted by": "", "Forms": "signals", "Faults": ""}
+        said = {"Convicted by": "", "Engine": "", "Forms": "signals", "Faults": ""}
         try:
             with open(os.path.join(folder, name + ".mutant"), encoding="utf-8") as file:
                 for line in file:
@@ -45,7 +45,7 @@ class Mutant:
                         said[key] = value.strip()
         except OSError as error:
             raise Unplayable(f"there is no such mutant: {error}") from error
-        self.name, self.forms, self.kinds = name, said["Forms"], said["Faults"]
+        self.name, self.engine, self.forms, self.kinds = name, said["Engine"], said["Forms"], said["Faults"]
         self.sorts = set(said["Convicted by"].split(", ")) - {""}
         if not self.sorts or not self.sorts <= set(SORTS):
             raise Unplayable(f'its file must contain "# Convicted by: SORT, …", of {", ".join(SORTS)}')
@@ -56,7 +56,7 @@ def clean(folder):
     os.makedirs(folder)
 
 
-def round_command(options, folder, seed, length, worker, forms, kinds):
+def round_command(options, folder, seed, length, worker, engine, forms, kinds):
     return [
         os.path.join(options.programs, "chaosround"),
         *("--worker", os.path.join(options.programs, worker)),
@@ -66,16 +66,16 @@ def round_command(options, folder, seed, length, worker, forms, kinds):
         *("--workers", str(options.workers)),
         *("--forms", forms),
         *("--kinds", kinds),
-        *engine_arguments(options, seed),
+        *engine_arguments(options, seed, engine),
     ]
 
 
-def engine_arguments(options, seed):
-    if options.engine == "redis":
+def engine_arguments(options, seed, engine):
+    if engine == "redis":
         return []
     # A fail-over takes two or three seconds here: most leases survive it in the odd rounds, and few in the even ones.
     lease = LEASES[seed % 2]
-    return ["--engine", options.engine, "--lease", str(lease), "--replicas", str(ALL_REPLICAS if options.replicas else 0)]
+    return ["--engine", engine, "--lease", str(lease), "--replicas", str(ALL_REPLICAS if options.replicas else 0)]
 
 
 def check(folder, *arguments):
@@ -144,7 +144,8 @@ def all_forms(options):
 def play(options, seed, length, folder, total):
     """Runs one round to its end. True if nothing was found."""
     clean(folder)
-    command = round_command(options, folder, seed, length, "chaosworker", options.forms or all_forms(options), options.kinds)
+    forms = options.forms or all_forms(options)
+    command = round_command(options, folder, seed, length, "chaosworker", options.engine, forms, options.kinds)
     played = subprocess.run(command, check=False)
     picture = os.path.join(folder, "timeline.svg")
     status, words, figures = check(folder, "--picture", picture)
@@ -189,8 +190,8 @@ def hunt(options, name, seed, folder):
 def hunt_round(options, mutant, seed, length, folder, others):
     """The first violation that convicts the mutant; empty if there is none. Adds other sorts to `others`."""
     clean(folder)
-    forms, kinds = options.forms or mutant.forms, options.kinds or mutant.kinds
-    command = round_command(options, folder, seed, length, "chaosworker-" + mutant.name, forms, kinds)
+    engine, forms, kinds = mutant.engine or options.engine, options.forms or mutant.forms, options.kinds or mutant.kinds
+    command = round_command(options, folder, seed, length, "chaosworker-" + mutant.name, engine, forms, kinds)
     log = os.path.join(folder, "stderr")
     try:
         # The log of a broken library is shown only if the round itself fails.

@@ -151,6 +151,15 @@ class PlayerTest(unittest.TestCase):
         self.assertIn("--forms signals,scoped --kinds", arguments("--engine", "cluster"))  # there is no chaossection
         self.assertNotEqual(self.run_program("--engine", "cluster", "--replicas", "all")[0], 0)
 
+    def test_engine_of_a_mutant(self):
+        self.turns()
+        kept = os.path.join(self.histories, "kept")
+        for line, wanted in (("Engine: cluster", True), ("On one server.", False)):
+            self.mutant("Convicted by: overlap", line)
+            self.run_program("--keep", kept, "--mutant", "broken", "--seconds", "10")
+            with open(os.path.join(kept, "broken", "arguments"), encoding="utf-8") as file:
+                self.assertEqual("--engine cluster" in file.read(), wanted)
+
     def test_round_that_fails(self):
         self.turns()
         self.played(status=1)
