@@ -15,6 +15,7 @@
 #include <QtCore/qtimer.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <signal.h>
 #include <unistd.h>
@@ -307,8 +308,12 @@ QByteArray Round::targetOf(const Fault &fault) const
 
 void Round::begin(const Fault &fault)
 {
-    if (fault.worker < 0 && fault.server < 0)
-        return beginInService(fault);
+    if (fault.worker < 0 && fault.server < 0) {
+        m_serviceFaults.append(fault);
+        if (!std::exchange(m_isServiceBusy, true))
+            beginNextInService();
+        return;
+    }
     const QByteArray target = targetOf(fault);
     record("invoke", fault, target);
     const Undo undo = inject(fault);
@@ -625,16 +630,14 @@ Round::Undo Round::injectIntoServer(const Fault &fault, Server *server)
     }
 }
 
-bool Round::isServiceHealthy()
+/// One at a time, each when nothing is left of the fault before. The fault lasts until it has worked.
+void Round::beginNextInService()
 {
-    return !m_isServiceUnderFault && m_service->isHealthy();
-}
-
-/// Waits until nothing is left of the fault before. The fault lasts until it has worked.
-void Round::beginInService(const Fault &fault)
-{
-    const auto inject = [this, fault] {
-        m_isServiceUnderFault = true;
+    if (m_serviceFaults.isEmpty()) {
+        m_isServiceBusy = false;
+        return;
+    }
+    const auto inject = [this, fault = m_serviceFaults.takeFirst()] {
         const int before = m_service->failOvers();
         record("invoke", fault, "service");
         const Undo undo = injectIntoService(fault);
@@ -642,14 +645,14 @@ void Round::beginInService(const Fault &fault)
         const auto end = [this, fault, undo] {
             undo();
             record("ok", fault, "service");
-            m_isServiceUnderFault = false;
             --m_faultsToCome;
+            beginNextInService();
             healIfOver();
         };
         QTimer::singleShot(fault.duration, Qt::PreciseTimer, this,
                            [this, hasWorked, end] { poll(hasWorked, 15s, end); });
     };
-    poll([this] { return isServiceHealthy(); }, 30s, inject, 50ms);
+    poll([this] { return m_service->isHealthy(); }, 30s, inject, 50ms);
 }
 
 Round::Undo Round::injectIntoService(const Fault &fault)
@@ -721,7 +724,7 @@ void Round::healIfOver()
     }
     if (m_service) {
         m_service->quiet();
-        poll([this] { return isServiceHealthy(); }, 30s, [this] { letWorkersTurn(); }, 50ms);
+        poll([this] { return m_service->isHealthy(); }, 30s, [this] { letWorkersTurn(); }, 50ms);
     } else {
         letWorkersTurn();
     }

@@ -72,10 +72,9 @@ private:
     Undo injectIntoLink(const Fault &fault, Support::FaultProxy *proxy);
     Undo injectIntoServer(const Fault &fault, Server *server);
     Undo injectIntoService(const Fault &fault);
-    void beginInService(const Fault &fault);
+    void beginNextInService();
     void record(const char *type, const Fault &fault, const QByteArray &target);
     void letWorkersTurn();
-    bool isServiceHealthy();
     bool startServers();
     bool addLinks(Worker *worker);
     QList<QByteArray> locks() const;
@@ -108,7 +107,8 @@ private:
     std::vector<std::unique_ptr<Server>> m_servers;
     std::unique_ptr<Service> m_service; ///< with Sentinels, or a cluster; then there are no m_servers
     std::vector<std::unique_ptr<Worker>> m_workers;
-    bool m_isServiceUnderFault = false;
+    QList<Fault> m_serviceFaults; ///< that wait
+    bool m_isServiceBusy = false; ///< one of its faults lasts, or the next one waits until it has healed
     int m_faultsToCome = 0;
     bool m_healed = false;
     bool m_turning = false;
