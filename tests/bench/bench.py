@@ -25,7 +25,9 @@ from cases.flood import FloodCase
 from cases.held import HeldCase
 from cases.lost import LostCase
 from cases.pairs import PairsCase
+from cases.promotion import PromotionCase
 from cases.replicas import ReplicasCase
+from cases.resharding import ReshardingCase
 from cases.scoped import ScopedCase
 from cases.sentinel import SentinelCase
 from cases.startup import StartUpCase
@@ -76,6 +78,8 @@ def all_cases():
         HeldCase(10000, targets=True),
         HeldCase(100000, targets=False),
         ClusterCase(),
+        ReshardingCase(),
+        PromotionCase(),
         LostCase(),
         SentinelCase(),
         ReplicasCase(),
@@ -120,12 +124,14 @@ def arguments():
     add("--order-seconds", type=int, help="how long the order of service is watched (60)")
     add("--hold-seconds", type=int, help="how long the waiters wait for a held lock (20)")
     add("--lease-seconds", type=int, help="lease of the many held locks (30)")
+    add("--reshard-seconds", type=int, help="how long slots move (60)")
     add("--quick", action="store_true", help="short runs and leases: a look, not a measurement")
     add("--case", action="append", help="only cases whose name begins so; may be repeated")
     add("--check", action="store_true", help="exit status 1 when a target is missed")
     options = parser.parse_args()
     usual = dict(repetitions=5, milliseconds=1000, order_seconds=60, hold_seconds=20, lease_seconds=30)
-    quick = dict(repetitions=2, milliseconds=300, order_seconds=3, hold_seconds=3, lease_seconds=3)
+    usual["reshard_seconds"] = 60
+    quick = dict(repetitions=2, milliseconds=300, order_seconds=3, hold_seconds=3, lease_seconds=3, reshard_seconds=6)
     for name, value in (quick if options.quick else usual).items():
         if getattr(options, name) is None:
             setattr(options, name, value)

@@ -46,6 +46,7 @@ struct Setup
     std::chrono::milliseconds work;  ///< how long a contended lock is held; the time between two messages
     std::chrono::milliseconds pause; ///< between a release and the same client's next acquire
     bool fair;
+    QString witness; ///< a folder in which all holders of contended locks leave a trace
 };
 
 /// Different locks, acquired and released at the same time.
@@ -73,6 +74,10 @@ std::unique_ptr<Contender> makeLibrarySentinel(const Setup &setup);
 std::unique_ptr<Contender> makeLibraryBesideWait(const Setup &setup);
 /// One lock that another client holds, and a flood of calls that need it.
 std::unique_ptr<Contender> makeLibraryFlood(const Setup &setup);
+/// Different locks, one after the other.
+std::unique_ptr<Contender> makeLibraryTurns(const Setup &setup);
+/// Different locks that other processes acquire, too, while their slots move.
+std::unique_ptr<Contender> makeLibraryResharding(const Setup &setup);
 /// One lock for a scope, one scope after the other.
 std::unique_ptr<Contender> makeLibraryScoped(const Setup &setup);
 /// Scopes inside a scope of the same lock.
@@ -93,6 +98,9 @@ private:
 
 /// On the clock that all processes of a machine share (CLOCK_MONOTONIC).
 qint64 microseconds();
+
+/// On standard error.
+void tell(const QString &text);
 
 [[noreturn]] void fail(const QString &reason);
 

@@ -67,16 +67,19 @@ class Contenders:
         found = [[name, *former] if name == OURS else [name] for name in names if name not in self.missing]
         return sum(found, [])
 
-    def command(self, name, kind, url, clients=1, locks=1, lease=30000, work=0, pause=0):
+    def command(self, name, kind, url, clients=1, locks=1, lease=30000, work=0, pause=0, witness=None):
         """kind: pairs, times, send, receive, contended, waiters, held, lost, scoped, reentry, flood, sentinel,
-        beside-wait."""
+        beside-wait, turns, resharding."""
         where = ["--server", url, "--clients", str(clients), "--locks", str(locks)]
+        where += ["--work", str(work), "--pause", str(pause)]
+        if witness:
+            where += ["--witness", witness]
         if name == REDIS_PY:
             return [self.python, os.path.join(FOLDER, "peers", "redispy.py"), *where, "--lease", str(lease), kind]
         if name in (REDIS_SEMAPHORE, REDLOCK):
             script = os.path.join(FOLDER, "peers", "node.js")
             return [self.node, script, *where, name.split()[0], kind]
-        where += ["--lease", str(lease), "--work", str(work), "--pause", str(pause)]
+        where += ["--lease", str(lease)]
         if name == UNFAIR:
             where.append("--unfair")
         prefix = {QT: "qt-", HIREDIS: "hiredis-"}.get(name, "library-")

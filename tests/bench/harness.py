@@ -88,14 +88,14 @@ class Server:
 
 
 class Cluster:
-    """A private Redis Cluster of masters without replicas, each a process, as a Server."""
+    """A private Redis Cluster, each node a process, as a Server: masters, and then one replica of each if wanted."""
 
     SLOTS = 16384
 
-    def __init__(self, folder, masters):
+    def __init__(self, folder, masters, replicated=False):
         program = shutil.which("redis-server")
         self.nodes = []
-        for index in range(masters):
+        for index in range(2 * masters if replicated else masters):
             path = os.path.join(folder, f"cluster-{masters}-{index}")
             os.mkdir(path)
             port = 21200 + 20 * masters + index
@@ -109,16 +109,41 @@ class Cluster:
             self.nodes.append(ClusterNode(port, process))
         for index, node in enumerate(self.nodes):
             node.connect()
-            first = self.SLOTS * index // masters
-            last = self.SLOTS * (index + 1) // masters - 1
             node.command("CLUSTER", "SET-CONFIG-EPOCH", index + 1)
-            node.command("CLUSTER", "ADDSLOTSRANGE", first, last)
+            if index < masters:
+                first = self.SLOTS * index // masters
+                last = self.SLOTS * (index + 1) // masters - 1
+                node.command("CLUSTER", "ADDSLOTSRANGE", first, last)
             node.command("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port, self.nodes[0].port + 400)
+        self._wait_for_all(self._is_complete)
+        for master, replica in zip(self.nodes, self.nodes[masters:]):
+            replica.command("CLUSTER", "REPLICATE", master.id())
+        self._wait_for_all(lambda node: self.is_in_step(node) or node in self.nodes[:masters])
+
+    def _wait_for_all(self, condition):
         deadline = time.monotonic() + 30
-        while not all(b"cluster_slots_ok:16384" in node.command("CLUSTER", "INFO") for node in self.nodes):
+        while not all(condition(node) for node in self.nodes):
             if time.monotonic() > deadline:
                 sys.exit("bench: the nodes of the cluster do not find each other")
             time.sleep(0.05)
+
+    def _is_complete(self, node):
+        info = node.command("CLUSTER", "INFO")
+        wanted = [f"cluster_known_nodes:{len(self.nodes)}\r", "cluster_state:ok", "cluster_slots_ok:16384"]
+        return all(line.encode() in info for line in wanted)
+
+    @staticmethod
+    def is_in_step(node):
+        """Whether the node is a replica whose data is that of its master."""
+        return node.info("replication").get("master_link_status") == "up"
+
+    def redirections(self):
+        """How many commands the nodes have refused so far because their slots are moving or elsewhere."""
+        errors = [node.info("errorstats") for node in self.nodes]
+        return {
+            code: sum(int(each.get(f"errorstat_{code}", "count=0").split("=")[1]) for each in errors)
+            for code in ("MOVED", "ASK", "TRYAGAIN")
+        }
 
     def url(self):
         first, *others = [f"127.0.0.1:{node.port}" for node in self.nodes]

@@ -38,9 +38,14 @@ double cpuSeconds()
 
 } // namespace
 
+void tell(const QString &text)
+{
+    std::fprintf(stderr, "qdistlock_bench: %s\n", qPrintable(text));
+}
+
 void fail(const QString &reason)
 {
-    std::fprintf(stderr, "qdistlock_bench: %s\n", qPrintable(reason));
+    tell(reason);
     std::exit(1);
 }
 
@@ -96,6 +101,8 @@ int main(int argc, char **argv)
             {u"library-flood"_s, Bench::makeLibraryFlood},
             {u"library-scoped"_s, Bench::makeLibraryScoped},
             {u"library-reentry"_s, Bench::makeLibraryReentry},
+            {u"library-turns"_s, Bench::makeLibraryTurns},
+            {u"library-resharding"_s, Bench::makeLibraryResharding},
     };
 
     QCommandLineParser parser;
@@ -109,7 +116,9 @@ int main(int argc, char **argv)
     const QCommandLineOption pauseOption(
             u"pause"_s, u"How long a client waits between a release and its next acquire."_s, u"ms"_s, u"0"_s);
     const QCommandLineOption unfairOption(u"unfair"_s, u"Whoever comes first has the lock."_s);
-    parser.addOptions({serverOption, clientsOption, locksOption, leaseOption, workOption, pauseOption, unfairOption});
+    const QCommandLineOption witnessOption(u"witness"_s, u"Where holders leave a trace."_s, u"folder"_s, u"."_s);
+    parser.addOptions({serverOption, clientsOption, locksOption, leaseOption, workOption, pauseOption, unfairOption,
+                       witnessOption});
     parser.addPositionalArgument(u"contender"_s, makers.keys().join(QLatin1String(", ")));
     parser.process(application);
 
@@ -120,7 +129,8 @@ int main(int argc, char **argv)
                              std::chrono::milliseconds(parser.value(leaseOption).toInt()),
                              std::chrono::milliseconds(parser.value(workOption).toInt()),
                              std::chrono::milliseconds(parser.value(pauseOption).toInt()),
-                             !parser.isSet(unfairOption)};
+                             !parser.isSet(unfairOption),
+                             parser.value(witnessOption)};
     if (!make || setup.clients < 1 || setup.locks < 1 || setup.lease.count() < 1 || !parser.isSet(serverOption)) {
         parser.showHelp(64);
     }

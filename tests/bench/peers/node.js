@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: MIT
 
 // redis-semaphore's Mutex and redlock as contenders, both over ioredis:
-// `node node.js --server URL [--clients N] [--locks N] LIBRARY pairs|contended|waiters`.
+// `node node.js --server URL [--clients N] [--locks N] LIBRARY KIND`; the kinds are those of `contenders` below.
 // Their options are their defaults, but for a lease of 30 s and no limit to the waiting.
 
 'use strict';
 
+const fs = require('fs');
 const path = require('path');
 const readline = require('readline');
 const { parseArgs } = require('util');
@@ -21,10 +22,27 @@ const { values: options, positionals: [library, contender] } = parseArgs({
         server: { type: 'string' },
         clients: { type: 'string', default: '1' },
         locks: { type: 'string', default: '1' },
+        work: { type: 'string', default: '0' },
+        pause: { type: 'string', default: '0' },
+        witness: { type: 'string', default: '.' },
     },
 });
 const clients = Number(options.clients);
 const locks = Number(options.locks);
+
+/// A client of the server, or of the cluster with all its nodes.
+function connect() {
+    const url = new URL(options.server);
+    if (url.protocol !== 'redis+cluster:')
+        return new Redis(options.server);
+    const nodes = [url.host, ...url.searchParams.getAll('node')];
+    return new Redis.Cluster(nodes.map(node => {
+        const [host, port] = node.split(':');
+        return { host, port: Number(port) };
+    }));
+}
+
+const sleep = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds));
 
 const microseconds = () => Number(process.hrtime.bigint() / 1000n);
 
@@ -50,7 +68,7 @@ const makers = {
 function makeLocks(nameOf) {
     const made = [];
     for (let i = 0; i < clients; ++i) {
-        const make = makers[library](new Redis(options.server));
+        const make = makers[library](connect());
         for (let j = 0; j < locks; ++j)
             made.push(make(nameOf(j)));
     }
@@ -100,7 +118,7 @@ const contenders = {
     /// One holds the lock, everybody else waits for it.
     waiters() {
         const made = makeLocks(() => `bench:waiters:${library}`);
-        const holder = makers[library](new Redis(options.server))(`bench:waiters:${library}`);
+        const holder = makers[library](connect())(`bench:waiters:${library}`);
         let held = false;
         return async milliseconds => {
             if (!held) {
@@ -109,8 +127,71 @@ const contenders = {
                 for (const lock of made)
                     lock.acquire().then(() => lock.release());
             }
-            await new Promise(resolve => setTimeout(resolve, milliseconds));
+            await sleep(milliseconds);
             return { operations: made.length };
+        };
+    },
+
+    /// One lock after the other, each acquired and released.
+    turns() {
+        const made = makeLocks(index => `bench:turns:${library}:{${index}}`);
+        let next = 0;
+        return async milliseconds => {
+            const end = performance.now() + milliseconds;
+            const times = [];
+            let errors = 0;
+            do {
+                const lock = made[next++ % locks];
+                const begin = microseconds();
+                try {
+                    await lock.acquire();
+                    await lock.release();
+                } catch (error) {
+                    ++errors;
+                }
+                times.push(microseconds() - begin);
+            } while (performance.now() < end);
+            return { operations: times.length, microseconds: times, errors };
+        };
+    },
+
+    /// As LibraryResharding.
+    resharding() {
+        const made = makeLocks(index => `bench:resharding:${library}:{${index}}`);
+        const work = index => Number(options.work) * (index % 8 === 0 ? 100 : 1);
+        return async milliseconds => {
+            const end = performance.now() + milliseconds;
+            const counts = { operations: 0, overlaps: 0, lost: 0, errors: 0 };
+            const hold = async index => {
+                const witness = path.join(options.witness, String(index));
+                let isWitnessed = true;
+                try {
+                    fs.mkdirSync(witness);
+                } catch (error) {
+                    isWitnessed = false;
+                    ++counts.overlaps;
+                }
+                await sleep(Math.max(0, Math.min(work(index), end - performance.now())));
+                if (isWitnessed)
+                    fs.rmdirSync(witness);
+            };
+            await Promise.all(made.map(async (lock, index) => {
+                for (;;) {
+                    try {
+                        await lock.acquire();
+                        ++counts.operations;
+                        await hold(index);
+                        // It rejects, too, when the lock is no longer its own.
+                        await lock.release().catch(() => ++counts.lost);
+                    } catch (error) {
+                        ++counts.errors;
+                    }
+                    if (performance.now() >= end)
+                        return;
+                    await sleep(Number(options.pause));
+                }
+            }));
+            return counts;
         };
     },
 };

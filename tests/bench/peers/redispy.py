@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The QDistLock developers
 # SPDX-License-Identifier: MIT
-"""redis-py's Lock as a contender: `redispy.py --server URL [--clients N] [--locks N] pairs|contended|sentinel`.
+"""redis-py's Lock as a contender: `redispy.py --server URL [--clients N] [--locks N] KIND`, see main().
 
 Its options are its defaults, but for a lease of 30 s. One thread for each lock, as in a Python program.
 """
 
 import argparse
 import json
+import logging
 import os
 import select
 import sys
@@ -15,6 +16,7 @@ import time
 import urllib.parse
 
 import redis
+import redis.cluster
 import redis.sentinel
 
 
@@ -22,7 +24,16 @@ def microseconds():
     return time.monotonic_ns() // 1000
 
 
+def nodes(url):
+    """Host and port of each node of a cluster or each Sentinel."""
+    parts = urllib.parse.urlsplit(url)
+    others = urllib.parse.parse_qs(parts.query).get("node", [])
+    return [(parts.hostname, parts.port)] + [(host, int(port)) for host, port in (node.split(":") for node in others)]
+
+
 def connect(url):
+    if url.startswith("redis+cluster:"):
+        return redis.RedisCluster(startup_nodes=[redis.cluster.ClusterNode(*node) for node in nodes(url)])
     return redis.Redis.from_url(url)
 
 
@@ -82,6 +93,81 @@ class Contended:
         }
 
 
+class Turns:
+    """One lock after the other, each acquired and released."""
+
+    def __init__(self, options):
+        client = connect(options.server)
+        self.locks = [client.lock(f"bench:turns:redis-py:{{{i}}}", timeout=30) for i in range(options.locks)]
+        self.index = 0
+
+    def run(self, seconds, _):
+        times, errors = [], 0
+        end = time.monotonic() + seconds
+        while True:
+            lock = self.locks[self.index]
+            self.index = (self.index + 1) % len(self.locks)
+            begin = microseconds()
+            try:
+                lock.acquire()
+                lock.release()
+            except redis.exceptions.RedisError:
+                errors += 1
+            times.append(microseconds() - begin)
+            if time.monotonic() >= end:
+                return {"operations": len(times), "microseconds": times, "errors": errors}
+
+
+class Resharding:
+    """As LibraryResharding."""
+
+    def __init__(self, options):
+        self.options = options
+        self.client = connect(options.server)
+
+    def run(self, seconds, _):
+        end = time.monotonic() + seconds
+        counts = []  # list.append is atomic
+        threads = [
+            threading.Thread(target=self.work, args=[i, end, counts.append]) for i in range(self.options.locks)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        names = {"operations": "acquired", "overlaps": "overlap", "lost": "lost", "errors": "error"}
+        return {name: counts.count(event) for name, event in names.items()}
+
+    def work(self, index, end, tell):
+        lock = self.client.lock(f"bench:resharding:redis-py:{{{index}}}", timeout=30)
+        witness = os.path.join(self.options.witness, str(index))
+        work = self.options.work * (100 if index % 8 == 0 else 1) / 1000
+        while True:
+            try:
+                lock.acquire()
+                tell("acquired")
+                self.hold(witness, min(work, end - time.monotonic()), tell)
+                lock.release()
+            except redis.exceptions.LockError:
+                tell("lost")
+            except redis.exceptions.RedisError:
+                tell("error")
+            if time.monotonic() >= end:
+                return
+            time.sleep(self.options.pause / 1000)
+
+    @staticmethod
+    def hold(witness, seconds, tell):
+        try:
+            os.mkdir(witness)
+        except FileExistsError:
+            tell("overlap")
+            time.sleep(max(0, seconds))
+            return
+        time.sleep(max(0, seconds))
+        os.rmdir(witness)
+
+
 class Sentinel:
     """A lock that is held over fail-overs, and renewed each third of its lease; each 100 ms after an error.
 
@@ -89,15 +175,19 @@ class Sentinel:
     """
 
     def __init__(self, options):
-        url = urllib.parse.urlsplit(options.server)
-        nodes = [f"{url.hostname}:{url.port}"] + urllib.parse.parse_qs(url.query).get("node", [])
-        addresses = [node.rsplit(":", 1) for node in nodes]
-        sentinel = redis.sentinel.Sentinel(addresses, socket_timeout=0.1)
-        master = sentinel.master_for(url.path[1:], socket_timeout=0.1, password=url.password)
+        master = self.connect(options.server)
         self.lease = options.lease / 1000
         self.lock = master.lock(f"bench:sentinel:{os.getpid()}:0", timeout=self.lease, thread_local=False)
         self.renewed, self.lost, self.held = [], 0, 0
         threading.Thread(target=self.hold, daemon=True).start()
+
+    @staticmethod
+    def connect(url):
+        if url.startswith("redis+cluster:"):
+            return connect(url)
+        parts = urllib.parse.urlsplit(url)
+        sentinel = redis.sentinel.Sentinel(nodes(url), socket_timeout=0.1)
+        return sentinel.master_for(parts.path[1:], socket_timeout=0.1, password=parts.password)
 
     def hold(self):
         while True:
@@ -123,12 +213,22 @@ class Sentinel:
 
 
 def main():
+    logging.disable()  # the client for clusters prints a stack for each redirection
     parser = argparse.ArgumentParser()
     parser.add_argument("--server", required=True)
     parser.add_argument("--clients", type=int, default=1)
     parser.add_argument("--locks", type=int, default=1)
     parser.add_argument("--lease", type=int, default=30000)
-    kinds = {"pairs": Pairs, "contended": Contended, "sentinel": Sentinel}
+    parser.add_argument("--work", type=int, default=0)
+    parser.add_argument("--pause", type=int, default=0)
+    parser.add_argument("--witness", default=".")
+    kinds = {
+        "pairs": Pairs,
+        "contended": Contended,
+        "turns": Turns,
+        "resharding": Resharding,
+        "sentinel": Sentinel,
+    }
     parser.add_argument("contender", choices=kinds)
     options = parser.parse_args()
     contender = kinds[options.contender](options)
