@@ -199,7 +199,10 @@ bool ClusterEngine::hasStateChanged(const LockId &lock) const
 void ClusterEngine::listenAgain()
 {
     for (auto it = m_channels.begin(), end = m_channels.end(); it != end; ++it) {
-        if (it->node != m_map.ownerOf(it->slot))
+        const auto owner = m_map.ownerOf(it->slot);
+        // Where the slot is that has left this node, a waiter's next request will tell; the node would refuse.
+        const bool isLeft = !it->node && owner == it->left;
+        if (it->node != owner && !isLeft)
             listen(it.key(), &*it);
     }
 }
@@ -687,6 +690,7 @@ void ClusterEngine::movedAway(ClusterNode *node, const QByteArray &name)
     const auto it = m_channels.find(name);
     if (it == m_channels.end() || it->node != node->endpoint())
         return;
+    it->left = node->endpoint();
     it->node.reset(); // until the map has changed, or sweepChannels()
     m_watch.refresh(node->endpoint());
     reportWakeable(name); // the waiters ask, and MOVED tells where the slot is

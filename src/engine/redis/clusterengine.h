@@ -82,6 +82,7 @@ private:
     {
         int slot;
         std::optional<QtRedis::Endpoint> node; ///< where it is subscribed, or will be
+        QtRedis::Endpoint left = {};           ///< has ended the last subscription: the slot had moved away from there
         QSet<quint64> waiting = {};            ///< sequence numbers of the tokens that are in a queue
         QDeadlineTimer keptUntil = {};         ///< unless somebody waits
         QDeadlineTimer watchedUntil = {};      ///< locks of its master are held until then at least

@@ -92,6 +92,7 @@ private Q_SLOTS:
     void forcedAfterAHandover();
     void slotMoves();
     void slotMovesUnderWaiters();
+    void manySlotsMoveUnderWaiters();
     void slotLeftMoving_data();
     void slotLeftMoving();
     void waitersWhileASlotMoves();
@@ -374,6 +375,51 @@ void tst_Cluster::slotMovesUnderWaiters()
     QVERIFY(eventually([&] { return order.size() == 8; }, Patience));
     QCOMPARE(order, (QList<int>{0, 1, 2, 3, 4, 5, 6, 7}));
     QVERIFY(m_cluster->moveSlot(slot, source));
+}
+
+/// Who learns where one of many slots has gone does not ask the former masters of the others to subscribe again.
+void tst_Cluster::manySlotsMoveUnderWaiters()
+{
+    constexpr int Slots = 20;
+    LockRegistry holders(m_cluster->url());
+    LockRegistry waiters(m_cluster->url());
+    const int source = m_cluster->ownerOf(0);
+    const int other = otherMaster(source);
+    std::vector<std::unique_ptr<Watched>> held;
+    std::vector<std::unique_ptr<Watched>> waiting;
+    QList<int> moved;
+    for (int i = 0; moved.size() < Slots; ++i) {
+        const QString name = u"many%1"_s.arg(i);
+        const int slot = clusterSlot("lock:" + name.toUtf8());
+        if (m_cluster->ownerOf(slot) != source)
+            continue;
+        moved.append(slot);
+        held.push_back(std::make_unique<Watched>(&holders, name, options(Lease)));
+        QVERIFY(acquireNow(&held.back()->lock));
+        waiting.push_back(std::make_unique<Watched>(&waiters, name,
+                                                    options(Lease, LockOptions::Forever).withRetryInterval(400ms)));
+        waiting.back()->lock.acquire();
+    }
+    const auto channels = [&](int node) {
+        return m_cluster->node(node).command({"PUBSUB", "SHARDCHANNELS"}).toList().size();
+    };
+    QVERIFY(eventually([&] { return channels(source) >= Slots; }, Patience));
+    for (const int target : {other, source}) {
+        // The first one makes the clients ask for the map, which they do once a second at most.
+        QVERIFY(m_cluster->moveSlot(moved.first(), target));
+        QVERIFY(eventually([&] { return channels(target) >= 1; }, Patience));
+        const qint64 before = redirected();
+        for (const int slot : moved.mid(1))
+            QVERIFY2(m_cluster->moveSlot(slot, target), m_cluster->lastError().constData());
+        QVERIFY(eventually([&] { return channels(target) >= Slots; }, Patience));
+        const qint64 count = redirected() - before;
+        // A waiter asks once; and if it is a time to look after all subscriptions, that is one more.
+        QVERIFY2(count <= 2 * Slots + 4, QByteArray::number(count).constData());
+    }
+    for (int i = 0; i < Slots; ++i) {
+        held.at(size_t(i))->lock.release();
+        QVERIFY(eventually([&] { return waiting.at(size_t(i))->lock.isHeld(); }, 3s)); // by the message
+    }
 }
 
 void tst_Cluster::slotLeftMoving_data()
