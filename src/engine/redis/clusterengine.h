@@ -113,9 +113,10 @@ private:
     /// Calls \a ask with the master of the lock's slot; after an error again, at most twice, if that is another one by
     /// then.
     template<typename Result, typename Ask>
-    void askMaster(const LockId &lock, Ask ask, std::function<void(const EngineError &, const Result &)> completion,
-                   std::function<bool(const EngineError &)> isRepeatable = [](const EngineError &) { return true; },
-                   int attempts = 3);
+    void askMaster(
+            const LockId &lock, Ask ask, std::function<void(const EngineError &, const Result &)> completion,
+            std::function<bool(const EngineError &)> isRepeatable = [](const EngineError &) { return true; },
+            int attempts = 3);
 
     void nodeReadyAgain(ClusterNode *node);
     void nodeFailed(ClusterNode *node);
