@@ -745,13 +745,16 @@ bool isFound(const char *name, const Behaviour &behaviour, const std::string &sc
 int main(int argc, char **argv)
 {
     if (argc != 3) {
-        std::fprintf(stderr, "usage: onekeymodel <folder of the scripts> check|mutants\n");
+        std::fprintf(stderr, "usage: onekeymodel <folder of the scripts> check|full|mutants\n");
         return 2;
     }
     const std::string scripts = argv[1];
+    const std::string purpose = argv[2];
     bool ok = true;
-    if (std::string(argv[2]) == "check") {
+    if (purpose != "mutants") {
         for (const Config &config : configurations()) {
+            if (config.moves > 1 && purpose != "full")
+                continue;
             const auto begin = std::chrono::steady_clock::now();
             const auto result = Model(config, {}, scripts, nullptr).explore();
             ok &= report(config, result,

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "machinewatch.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace Support {
+
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::nanoseconds;
+
+/// The text of a file of /proc, read again from its beginning; empty if there is no such file.
+std::string textOf(int file)
+{
+    std::array<char, 512> buffer;
+    const ssize_t length = file < 0 ? 0 : ::pread(file, buffer.data(), buffer.size(), 0);
+    return std::string(buffer.data(), size_t(std::max<ssize_t>(length, 0)));
+}
+
+/// The number behind \a index other numbers and words of \a text, or 0.
+qint64 numberAt(const std::string &text, int index)
+{
+    size_t position = 0;
+    for (; index > 0 && position != std::string::npos; --index)
+        position = text.find_first_not_of(' ', text.find(' ', position));
+    return position == std::string::npos || text.empty() ? 0 : std::atoll(text.c_str() + position);
+}
+
+/// How long the host has run something else instead of this machine; the mean of all processors.
+nanoseconds stolenTime(int stat)
+{
+    static const qint64 ticks = std::max(1L, ::sysconf(_SC_CLK_TCK)) * std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN));
+    return nanoseconds(numberAt(textOf(stat), 8) * (nanoseconds(1s).count() / ticks));
+}
+
+/// How long a thread was ready to run, without a processor.
+nanoseconds waitingTime(int schedstat)
+{
+    return nanoseconds(numberAt(textOf(schedstat), 1));
+}
+
+} // namespace
+
+MachineWatch::MachineWatch()
+    : m_stat(::open("/proc/stat", O_RDONLY | O_CLOEXEC))
+    , m_creatorStat(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC))
+    , m_thread([this] { watch(); })
+{
+}
+
+MachineWatch::~MachineWatch()
+{
+    m_stopped = true;
+    m_thread.join();
+    for (const int file : {m_stat, m_creatorStat}) {
+        if (file >= 0)
+            ::close(file);
+    }
+}
+
+std::chrono::milliseconds MachineWatch::longestStandstill() const
+{
+    return std::chrono::duration_cast<std::chrono::milliseconds>(nanoseconds(m_longest.load()));
+}
+
+void MachineWatch::reset()
+{
+    m_longest = 0;
+}
+
+void MachineWatch::watch()
+{
+    auto time = std::chrono::steady_clock::now();
+    nanoseconds stolen = stolenTime(m_stat);
+    nanoseconds waiting = waitingTime(m_creatorStat);
+    for (int i = 1; !m_stopped; ++i) {
+        std::this_thread::sleep_for(1ms);
+        const auto now = std::chrono::steady_clock::now();
+        const nanoseconds waitingNow = waitingTime(m_creatorStat);
+        nanoseconds standstill = std::max(nanoseconds(now - time) - 1ms, waitingNow - waiting);
+        time = now;
+        waiting = waitingNow;
+        if (i % 100 == 0) { // the kernel counts stolen time in hundredths of a second
+            const nanoseconds stolenNow = stolenTime(m_stat);
+            standstill = std::max(standstill, stolenNow - stolen);
+            stolen = stolenNow;
+        }
+        if (standstill.count() > m_longest)
+            m_longest = standstill.count();
+    }
+}
+
+} // namespace Support
