@@ -81,7 +81,12 @@ Program::Program(const Setup &setup, const QStringList &arguments)
     setProcessEnvironment(environment);
     if (setup.inChild)
         setChildProcessModifier(setup.inChild);
-    start(setup.program, arguments);
+    const bool isQDistLock = setup.program == QStringLiteral(QDISTLOCK);
+    const bool hasTimeout = std::any_of(arguments.begin(), arguments.end(), [](const QString &argument) {
+        return argument.startsWith("--connect-timeout"_L1);
+    });
+    start(setup.program,
+          isQDistLock && !setup.server.isEmpty() && !hasTimeout ? QStringList{Patiently} + arguments : arguments);
 }
 
 int Program::status() const
@@ -142,7 +147,7 @@ QByteArray problemsOfJson(const QByteArray &output)
         return "python3 cannot be started";
     check.write(output);
     check.closeWriteChannel();
-    if (!check.waitForFinished())
+    if (!check.waitForFinished(60000))
         return "checkjson.py does not end";
     const QByteArray problems = check.readAllStandardOutput() + check.readAllStandardError();
     if (check.exitCode() == 77) {
@@ -282,6 +287,11 @@ QList<QByteArray> lockKeys(Support::RedisServer &server)
     return keys;
 }
 
+void reconnectAll(Support::RedisServer &server)
+{
+    server.command({"CLIENT", "KILL", "TYPE", "normal"}); // not the connection that asks for it
+}
+
 QList<nanoseconds> expiries(Support::RedisServer &server, const QList<QByteArray> &keys)
 {
     // One command, and one that CLIENT PAUSE lets through: with a question for each key, on a loaded machine the first
@@ -290,7 +300,7 @@ QList<nanoseconds> expiries(Support::RedisServer &server, const QList<QByteArray
                               "for i, key in ipairs(KEYS) do moments[i] = redis.call('PEXPIRETIME', key) end\n"
                               "return moments";
     const QList<QByteArray> question = QList<QByteArray>{"EVAL_RO", script, QByteArray::number(keys.size())} + keys;
-    const QVariantList moments = server.command(question, 30s).toList();
+    const QVariantList moments = server.command(question).toList();
     QList<nanoseconds> result(keys.size(), 0ns);
     for (qsizetype i = 0; i < moments.size(); ++i) {
         if (const qint64 moment = moments[i].toLongLong(); moment > 0)
@@ -301,7 +311,7 @@ QList<nanoseconds> expiries(Support::RedisServer &server, const QList<QByteArray
 
 QList<nanoseconds> freeze(Support::RedisServer &server, const QList<QByteArray> &keys)
 {
-    server.command({"CLIENT", "PAUSE", "60000", "WRITE"}, 30s); // a renewal waits, a question is answered
+    server.command({"CLIENT", "PAUSE", "60000", "WRITE"}); // a renewal waits, a question is answered
     const QList<nanoseconds> result = expiries(server, keys);
     server.pause();
     return result;
@@ -310,7 +320,7 @@ QList<nanoseconds> freeze(Support::RedisServer &server, const QList<QByteArray> 
 void thaw(Support::RedisServer &server)
 {
     server.resume();
-    server.command({"CLIENT", "UNPAUSE"}, 30s);
+    server.command({"CLIENT", "UNPAUSE"});
 }
 
 } // namespace CliTesting

@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
 /// Runs an event loop until \a condition is true.
-bool eventually(const std::function<bool()> &condition, milliseconds timeout = 30s);
+bool eventually(const std::function<bool()> &condition, milliseconds timeout = 60s);
 /// The clock that all processes of the machine share.
 nanoseconds bootTime();
 /// The state of a process in /proc: 'R', 'S', 'T', 'Z', …; '\0' if there is no such process.
@@ -38,7 +38,11 @@ inline bool isAlive(qint64 id)
     return state != '\0' && state != 'Z' && state != 'X';
 }
 
-/// qdistlock, started with \a arguments, and its end as a shell would see it. Its standard error is kept.
+/// For a server that answers: on a busy machine, too, where the default of 5 s may be too short.
+const QString Patiently = QStringLiteral("--connect-timeout=1m");
+
+/// qdistlock, started with \a arguments, and its end as a shell would see it. Its standard error is kept. With a
+/// server, and without another --connect-timeout, it runs Patiently.
 class Program : public Support::TestProgram
 {
 public:
@@ -55,10 +59,10 @@ public:
     /// The exit code, or 128 + N if signal N ended it; -1 while it runs.
     int status() const;
     /// Runs an event loop until it has ended; -1 after a time-out.
-    int waitForStatus(milliseconds timeout = 30s);
+    int waitForStatus(milliseconds timeout = 60s);
     /// Everything it has written to standard error.
     QByteArray errors();
-    bool waitForErrors(const QByteArray &text, milliseconds timeout = 30s);
+    bool waitForErrors(const QByteArray &text, milliseconds timeout = 60s);
     /// The number after "\a name=" in the output; waits for it.
     qint64 numberIn(const QByteArray &name);
 
@@ -72,7 +76,7 @@ struct Result
     QByteArray output;
     QByteArray errors;
 };
-/// Runs it until it has ended.
+/// Runs it until it has ended; again if it was not connected within the 3 s that the library allows for that.
 Result run(const Program::Setup &setup, const QStringList &arguments, const QByteArray &input = {});
 
 /// What `doctor --json` has printed.
@@ -146,7 +150,7 @@ public:
     void setSize(int columns, int rows);
     /// All that was written to it.
     const QByteArray &output();
-    bool waitForOutput(const QByteArray &text, milliseconds timeout = 30s);
+    bool waitForOutput(const QByteArray &text, milliseconds timeout = 60s);
 
 private:
     Q_DISABLE_COPY_MOVE(Terminal)
@@ -157,6 +161,10 @@ private:
 
 /// The keys of locks and queues on \a server, without fencing tokens, which outlive their locks.
 QList<QByteArray> lockKeys(Support::RedisServer &server);
+
+/// Ends the connections of all clients of \a server. They connect again, and ask at once whether they still hold their
+/// locks, which they would do otherwise when a third of the lease has passed.
+void reconnectAll(Support::RedisServer &server);
 
 /// When each of \a keys expires on \a server, on the clock of bootTime(); 0 for one that does not exist. Exact, however
 /// long the question was under way.

@@ -217,7 +217,7 @@ void tst_Doctor::withoutOneRight()
             QVERIFY(rights.value(u"remedy"_s).toString().contains(u"<user> %1, and then "_s.arg(QLatin1String(right))));
     }
     for (const QByteArray &key : m_server.keys()) // left to expire where it may not be deleted
-        QVERIFY2(m_server.pttl(key) > 0, key.constData());
+        QVERIFY2(m_server.pttl(key) != -1, key.constData());
 }
 
 void tst_Doctor::leavesNothing()
@@ -372,7 +372,7 @@ void tst_Doctor::unreachable()
 {
     QFETCH(QByteArray, url);
     QFETCH(QString, check);
-    const Report report = doctor(url, {u"--connect-timeout"_s, u"1s"_s});
+    const Report report = doctor(url);
     QCOMPARE(report.status, 2);
     QVERIFY2(report.level(check) == u"fail", qPrintable(report.everything()));
     QVERIFY(report.of(u"rights"_s).isEmpty());

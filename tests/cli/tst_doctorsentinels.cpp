@@ -32,9 +32,7 @@ constexpr milliseconds NeverDown = 10min;
 /// A fail-over takes seconds, and more on a busy machine.
 constexpr milliseconds Patience = 120s;
 
-/// For a server that answers, except on a busy machine.
-const QString Patiently = u"--connect-timeout=1m"_s;
-/// For one that does not.
+/// For a server that does not answer.
 const QString Briefly = u"--connect-timeout=5s"_s;
 
 } // namespace
@@ -55,8 +53,8 @@ private Q_SLOTS:
     void sameSentinelTwice();
     void staleSentinel();
     void sentinelsDisagree();
-    void silentSentinels_data();
-    void silentSentinels();
+    void oneSilentSentinel();
+    void twoSilentSentinels();
     void fewSentinels();
     void badSentinels_data();
     void badSentinels();
@@ -74,13 +72,20 @@ private Q_SLOTS:
 private:
     using Report = DoctorResult;
     bool isHealthy() { return m_set->hasSwitchedFrom(0) && m_set->isHealthy(); }
+    static std::unique_ptr<Program> startDoctor(const QUrl &url, const QStringList &options = {Patiently},
+                                                const QByteArray &sentinelPassword = "sentinels");
+    Report reportOf(Program *doctor);
     Report doctor(const QUrl &url, const QStringList &options = {Patiently},
-                  const QByteArray &sentinelPassword = "sentinels");
+                  const QByteArray &sentinelPassword = "sentinels")
+    {
+        return reportOf(startDoctor(url, options, sentinelPassword).get());
+    }
     Program::Setup setup() const
     {
         return {m_set->url().toEncoded(), {{u"QDISTLOCK_SENTINEL_PASSWORD"_s, u"sentinels"_s}}};
     }
     Result run(const QStringList &arguments) { return CliTesting::run(setup(), QStringList{Patiently} + arguments); }
+    static QList<QJsonObject> goodViews(const Report &report);
     static QUrl urlOf(const QList<const FakeSentinel *> &sentinels);
     QString sentinelName(int index) const { return u"127.0.0.1:%1"_s.arg(m_set->sentinelPort(index)); }
 
@@ -88,20 +93,38 @@ private:
     QByteArray m_json; ///< all that was printed
 };
 
-tst_DoctorSentinels::Report tst_DoctorSentinels::doctor(const QUrl &url, const QStringList &options,
-                                                        const QByteArray &sentinelPassword)
+std::unique_ptr<Program> tst_DoctorSentinels::startDoctor(const QUrl &url, const QStringList &options,
+                                                          const QByteArray &sentinelPassword)
 {
     const Program::Setup setup{url.toEncoded(),
                                {{u"QDISTLOCK_SENTINEL_PASSWORD"_s, QString::fromLatin1(sentinelPassword)}}};
-    const Result result = CliTesting::run(setup, QStringList{u"doctor"_s, u"--json"_s} + options);
-    m_json += result.output;
+    return std::make_unique<Program>(setup, QStringList{u"doctor"_s, u"--json"_s} + options);
+}
+
+tst_DoctorSentinels::Report tst_DoctorSentinels::reportOf(Program *doctor)
+{
+    const int status = doctor->waitForStatus();
+    const QByteArray output = doctor->output();
+    const QByteArray errors = doctor->errors();
+    m_json += output;
     for (const char *const secret : {":masters", "c4n4ry"}) {
-        if (result.output.contains(secret) || result.errors.contains(secret))
+        if (output.contains(secret) || errors.contains(secret))
             qFatal("a password was printed");
     }
-    if (!result.errors.isEmpty())
-        qWarning("%s", result.errors.constData());
-    return {result.status, QJsonDocument::fromJson(result.output).object()};
+    if (!errors.isEmpty())
+        qWarning("%s", errors.constData());
+    return {status, QJsonDocument::fromJson(output).object()};
+}
+
+/// Those that say ok, or would if the machine had not stood still, so that the Sentinel seemed slow.
+QList<QJsonObject> tst_DoctorSentinels::goodViews(const Report &report)
+{
+    QList<QJsonObject> views = report.of(u"sentinel"_s, u"ok"_s);
+    const QList<QJsonObject> warnings = report.of(u"sentinel"_s, u"warn"_s);
+    std::copy_if(warnings.begin(), warnings.end(), std::back_inserter(views), [](const QJsonObject &view) {
+        return view.value(u"text"_s).toString().contains(u"clients take it for silent after 500ms"_s);
+    });
+    return views;
 }
 
 QUrl tst_DoctorSentinels::urlOf(const QList<const FakeSentinel *> &sentinels)
@@ -147,7 +170,7 @@ void tst_DoctorSentinels::healthy()
     QVERIFY2(report.status == 1, qPrintable(all)); // the append-only file is off
     const QString master = u"127.0.0.1:%1"_s.arg(m_set->masterPort());
     for (int i = 0; i < 3; ++i) {
-        const QList<QJsonObject> views = report.of(u"sentinel"_s, u"ok"_s);
+        const QList<QJsonObject> views = goodViews(report);
         QVERIFY2(std::any_of(views.begin(), views.end(),
                              [&](const QJsonObject &view) {
                                  return view.value(u"sentinel"_s) == sentinelName(i)
@@ -188,7 +211,7 @@ void tst_DoctorSentinels::leastRights()
 {
     const Report report = doctor(m_set->url(u"sentinel-user=lockapp"_s), {Patiently}, "c4n4ry");
     QVERIFY2(report.status == 1, qPrintable(report.everything()));
-    QCOMPARE(report.of(u"sentinel"_s, u"ok"_s).size(), 3);
+    QCOMPARE(goodViews(report).size(), 3);
     QVERIFY2(report.has(u"announced"_s, u"info"_s, u"may not ask"_s, u"+sentinel|replicas"_s),
              qPrintable(report.everything()));
 }
@@ -208,8 +231,10 @@ void tst_DoctorSentinels::listedSentinels()
 {
     const Report report = doctor(QUrl(u"redis+sentinel://:masters@%1/mymaster"_s.arg(sentinelName(0))));
     QVERIFY2(report.status == 1, qPrintable(report.everything()));
-    QCOMPARE(report.of(u"sentinel"_s, u"ok"_s).size(), 1);
-    QCOMPARE(report.of(u"sentinel"_s, u"info"_s).size(), 2);
+    // One of them may have seemed slow.
+    const qsizetype listed = report.of(u"sentinel"_s, u"info"_s).size();
+    QVERIFY2(listed == 2 || listed == 1, qPrintable(report.everything()));
+    QCOMPARE(goodViews(report).size(), 3 - listed);
     QVERIFY2(report.has(u"sentinel"_s, u"info"_s, u"not in the URL"_s, u"add node=127.0.0.1:"_s),
              qPrintable(report.everything()));
     QVERIFY2(report.has(u"majority"_s, u"ok"_s, u"3 of 3"_s), qPrintable(report.everything()));
@@ -260,32 +285,37 @@ void tst_DoctorSentinels::sentinelsDisagree()
             || text.contains(u"names 127.0.0.1:%1 with"_s.arg(m_set->masterPort())));
 }
 
-void tst_DoctorSentinels::silentSentinels_data()
+void tst_DoctorSentinels::oneSilentSentinel()
 {
-    QTest::addColumn<int>("silent");
-    QTest::addColumn<QString>("query");
-    QTest::addColumn<QString>("level");
-    QTest::addColumn<QString>("text");
-    QTest::newRow("one") << 1 << QString() << u"ok"_s << u"2 of 3 Sentinels name "_s;
-    QTest::newRow("two") << 2 << QString() << u"fail"_s << u"held locks are lost at their deadline"_s;
-    QTest::newRow("two, confirm=off") << 2 << u"confirm=off"_s << u"warn"_s << u"nobody can replace the master"_s;
+    m_set->pauseSentinel(2);
+    const Report report = doctor(m_set->url(), {Briefly});
+    m_set->resumeSentinel(2);
+    QVERIFY2(report.has(u"majority"_s, u"ok"_s, u"2 of 3 Sentinels name "_s), qPrintable(report.everything()));
+    QVERIFY2(report.has(u"sentinel"_s, u"warn"_s, sentinelName(2)), qPrintable(report.everything()));
+    QCOMPARE(report.status, 1);
 }
 
-void tst_DoctorSentinels::silentSentinels()
+void tst_DoctorSentinels::twoSilentSentinels()
 {
-    QFETCH(int, silent);
-    QFETCH(QString, query);
-    for (int i = 0; i < silent; ++i)
-        m_set->pauseSentinel(2 - i);
-    const Report report = doctor(m_set->url(query), {Briefly});
-    for (int i = 0; i < silent; ++i)
-        m_set->resumeSentinel(2 - i);
-    QFETCH(QString, level);
-    QFETCH(QString, text);
-    QVERIFY2(report.has(u"majority"_s, level, text), qPrintable(report.everything()));
-    for (int i = 0; i < silent; ++i)
-        QVERIFY2(report.has(u"sentinel"_s, u"warn"_s, sentinelName(2 - i)), qPrintable(report.everything()));
-    QCOMPARE(report.status, level == u"fail" ? 2 : 1);
+    m_set->pauseSentinel(1);
+    m_set->pauseSentinel(2);
+    // At the same time, because each waits for both.
+    const auto first = startDoctor(m_set->url(), {Briefly});
+    const auto second = startDoctor(m_set->url(u"confirm=off"_s), {Briefly});
+    const Report confirmed = reportOf(first.get());
+    const Report unconfirmed = reportOf(second.get());
+    m_set->resumeSentinel(1);
+    m_set->resumeSentinel(2);
+    QVERIFY2(confirmed.has(u"majority"_s, u"fail"_s, u"held locks are lost at their deadline"_s),
+             qPrintable(confirmed.everything()));
+    QCOMPARE(confirmed.status, 2);
+    QVERIFY2(unconfirmed.has(u"majority"_s, u"warn"_s, u"nobody can replace the master"_s),
+             qPrintable(unconfirmed.everything()));
+    QCOMPARE(unconfirmed.status, 1);
+    for (const Report &report : {confirmed, unconfirmed}) {
+        for (const int silent : {1, 2})
+            QVERIFY2(report.has(u"sentinel"_s, u"warn"_s, sentinelName(silent)), qPrintable(report.everything()));
+    }
 }
 
 void tst_DoctorSentinels::fewSentinels()
@@ -434,7 +464,7 @@ void tst_DoctorSentinels::tls()
     QVERIFY(eventually([&set] { return set.isHealthy(); }, Patience));
     const Report report = doctor(set.url());
     QVERIFY2(report.status == 1, qPrintable(report.everything()));
-    QCOMPARE(report.of(u"sentinel"_s, u"ok"_s).size(), 3);
+    QCOMPARE(goodViews(report).size(), 3);
     QVERIFY2(report.has(u"tls"_s, u"ok"_s, u"port %1: the certificate is valid until"_s.arg(set.masterPort())),
              qPrintable(report.everything()));
     QVERIFY2(report.has(u"announced"_s, u"ok"_s, u"1 replica can be reached"_s), qPrintable(report.everything()));
@@ -451,7 +481,8 @@ void tst_DoctorSentinels::runKeepsItsLockOverAFailOver()
 {
     const quint16 oldPort = m_set->masterPort();
     Program program(setup(),
-                    {Patiently, u"run"_s, u"nightly"_s, u"-c"_s, u"echo fence=$QDISTLOCK_FENCE; cat; exit 3"_s});
+                    {Patiently, u"run"_s, u"--lease"_s, u"1h"_s, u"nightly"_s, u"-c"_s,
+                     u"echo fence=$QDISTLOCK_FENCE; cat; exit 3"_s});
     const qint64 fence = program.numberIn("fence");
     QVERIFY2(fence > 0, program.errors().constData());
     const QByteArray token = m_set->master().get("lock:nightly");

@@ -152,7 +152,7 @@ void tst_Documents::manPageIsCorrect()
     environment.insert(u"LC_ALL"_s, u"C.UTF-8"_s);
     man.setProcessEnvironment(environment);
     man.start(u"man"_s, {u"--warnings"_s, u"-l"_s, QStringLiteral(DOCUMENTS) + u"/qdistlock.1"_s});
-    QVERIFY(man.waitForFinished());
+    QVERIFY(man.waitForFinished(60000));
     QCOMPARE(man.readAllStandardError(), QByteArray());
     QCOMPARE(man.exitCode(), 0);
     const QByteArray text = man.readAllStandardOutput();
@@ -242,7 +242,7 @@ void tst_Documents::syntax()
         QSKIP("this shell is not installed; tools/packages installs it");
     QProcess process;
     process.start(shell, {u"-n"_s, QStringLiteral(DOCUMENTS) + u"/qdistlock."_s + shell});
-    QVERIFY(process.waitForFinished());
+    QVERIFY(process.waitForFinished(60000));
     QCOMPARE(process.readAllStandardError(), QByteArray());
     QCOMPARE(process.exitCode(), 0);
 }
@@ -297,7 +297,7 @@ void tst_Documents::bashCompletes()
     QProcess process;
     process.start(u"bash"_s,
                   {u"--norc"_s, u"-c"_s, script, u"bash"_s, QStringLiteral(DOCUMENTS) + u"/qdistlock.bash"_s, line});
-    QVERIFY(process.waitForFinished());
+    QVERIFY(process.waitForFinished(60000));
     QCOMPARE(process.readAllStandardError(), QByteArray());
     const QStringList words = QString::fromUtf8(process.readAllStandardOutput()).split(u'\n', Qt::SkipEmptyParts);
     for (const QString &word : expected.split(u' ', Qt::SkipEmptyParts))
@@ -339,7 +339,7 @@ void tst_Documents::fishCompletes()
     QProcess process;
     process.start(u"fish"_s,
                   {u"--no-config"_s, u"-c"_s, script, QStringLiteral(DOCUMENTS) + u"/qdistlock.fish"_s, line});
-    QVERIFY(process.waitForFinished());
+    QVERIFY(process.waitForFinished(60000));
     QCOMPARE(process.readAllStandardError(), QByteArray());
     QStringList words;
     const QStringList lines = QString::fromUtf8(process.readAllStandardOutput()).split(u'\n', Qt::SkipEmptyParts);

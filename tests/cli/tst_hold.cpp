@@ -122,7 +122,7 @@ void tst_Hold::parent()
     Program::Setup shell = setup();
     shell.program = u"sh"_s;
     shell.environment = {{u"INPUT"_s, path}};
-    Program program(shell, {u"-c"_s, u"%1 hold job <\"$INPUT\" & wait"_s.arg(QStringLiteral(QDISTLOCK))});
+    Program program(shell, {u"-c"_s, u"%1 %2 hold job <\"$INPUT\" & wait"_s.arg(QStringLiteral(QDISTLOCK), Patiently)});
     QVERIFY(program.waitForOutput("held job"));
     program.sendSignal(SIGKILL);
     QVERIFY(eventually([this] { return !m_server->exists("lock:job"); }));
@@ -133,8 +133,9 @@ void tst_Hold::descriptor()
 {
     Program::Setup shell = setup();
     shell.program = u"sh"_s;
-    Program program(shell,
-                    {u"-c"_s, u"exec 3<&0; exec %1 hold --fd 3 job </dev/null"_s.arg(QStringLiteral(QDISTLOCK))});
+    Program program(
+            shell,
+            {u"-c"_s, u"exec 3<&0; exec %1 %2 hold --fd 3 job </dev/null"_s.arg(QStringLiteral(QDISTLOCK), Patiently)});
     QVERIFY(program.waitForOutput("held job"));
     QVERIFY(m_server->exists("lock:job"));
     program.closeWriteChannel();
@@ -195,9 +196,10 @@ void tst_Hold::terminalEnd()
 
 void tst_Hold::lost()
 {
-    Program program(setup(), {u"--json"_s, u"hold"_s, u"--lease"_s, u"300ms"_s, u"job"_s});
+    Program program(setup(), {u"--json"_s, u"hold"_s, u"job"_s});
     QVERIFY(program.waitForOutput("\n"));
     m_server->command({"SET", "lock:job", "other", "PX", "60000"});
+    reconnectAll(*m_server);
     QCOMPARE(program.waitForStatus(), 79);
     QVERIFY2(program.errors().contains("it was lost"), program.errors().constData());
     const QByteArray line = program.output().trimmed().split('\n').last();

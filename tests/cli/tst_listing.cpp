@@ -7,6 +7,7 @@
 
 #include "support/faultproxy.h"
 #include "support/locktesting.h"
+#include "support/testkinds.h"
 
 #include <QtCore/qjsonarray.h>
 #include <QtCore/qjsondocument.h>
@@ -20,6 +21,7 @@ using namespace CliTesting;
 using QDistLock::DistributedLock;
 using QDistLock::LockOptions;
 using QDistLock::LockRegistry;
+using Support::leavesRoomFor;
 
 class tst_Listing : public QObject
 {
@@ -38,7 +40,7 @@ private Q_SLOTS:
     void details();
     void freeAndForeignLocks();
     void keysOfOtherTypes();
-    void changes();
+    TIMING void changes();
     void outage();
     void nobodyReads();
     void badInput_data();
@@ -49,7 +51,7 @@ private:
     Result run(const QStringList &arguments);
     QJsonObject json(const QStringList &arguments);
     /// Holds \a name until the end of the test.
-    void hold(const QString &name, milliseconds lease = 20s);
+    void hold(const QString &name);
 
     Support::RedisServer m_server;
     std::unique_ptr<LockRegistry> m_registry;
@@ -76,10 +78,10 @@ QJsonObject tst_Listing::json(const QStringList &arguments)
     return QJsonDocument::fromJson(result.output).object();
 }
 
-void tst_Listing::hold(const QString &name, milliseconds lease)
+void tst_Listing::hold(const QString &name)
 {
     auto *const lock = new DistributedLock(m_registry.get(), name, m_registry.get());
-    lock->setOptions(LockOptions().withLease(lease));
+    lock->setOptions(LockTesting::options());
     QVERIFY2(LockTesting::acquireNow(lock), qPrintable(lock->errorString()));
 }
 
@@ -166,7 +168,7 @@ void tst_Listing::names()
 // A process that was killed is no longer connected, long before its lease ends.
 void tst_Listing::deadHolder()
 {
-    Program program({m_server.url().toEncoded()}, {u"hold"_s, u"job"_s});
+    Program program({m_server.url().toEncoded()}, {u"hold"_s, u"--lease"_s, u"1h"_s, u"job"_s});
     QVERIFY(program.waitForOutput("held"));
     QCOMPARE(run({u"ls"_s, u"--stale"_s, u"--names"_s}).output, QByteArray());
     program.kill();
@@ -239,6 +241,7 @@ void tst_Listing::keysOfOtherTypes()
 // One line for each change: acquired, passed to another holder, a waiter, freed.
 void tst_Listing::changes()
 {
+    leavesRoomFor(2s); // the waiter has 3 s to claim the lock
     m_server.command({"SET", "lock:before", "x", "PX", "60000"});
     const QStringList arguments{u"watch"_s, u"--interval"_s, u"50ms"_s};
     Program text({m_server.url().toEncoded()}, arguments);
@@ -300,7 +303,8 @@ void tst_Listing::nobodyReads()
 {
     m_server.command({"SET", "lock:job", "x", "PX", "60000"});
     Support::TestProgram shell(u"sh"_s,
-                               {u"-c"_s, u"\"$0\" --server \"$1\" watch --interval 50ms | head -n 1"_s,
+                               {u"-c"_s,
+                                u"\"$0\" --server \"$1\" --connect-timeout=1m watch --interval 50ms | head -n 1"_s,
                                 QStringLiteral(QDISTLOCK), QString::fromLatin1(m_server.url().toEncoded())});
     QVERIFY(shell.waitForEnd());
     QVERIFY2(shell.output().endsWith("job\theld by another library\n"), shell.output().constData());
@@ -378,6 +382,6 @@ void tst_Listing::cleanupTestCase()
     m_registry.reset();
 }
 
-QTEST_GUILESS_MAIN(tst_Listing)
+QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Listing)
 
 #include "tst_listing.moc"

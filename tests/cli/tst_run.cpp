@@ -7,6 +7,7 @@
 
 #include "support/certificates.h"
 #include "support/fakeserver.h"
+#include "support/testkinds.h"
 
 #include <QtCore/qelapsedtimer.h>
 #include <QtCore/qfile.h>
@@ -37,7 +38,8 @@ private Q_SLOTS:
     void initTestCase();
     void init();
 
-    void exitCodes();
+    void exitCodes() { exitCodes(15); }
+    PROOF void allExitCodes() { exitCodes(1); }
     void endedBySignal_data();
     void endedBySignal();
     void shell_data();
@@ -54,22 +56,24 @@ private Q_SLOTS:
     void cannotExecute();
 
     void fewCommands();
-    void heldWhileTheChildRuns();
+    TIMING void heldWhileTheChildRuns();
     void backgroundProcessDoesNotKeepTheLock();
     void minHold();
     void conflict_data();
     void conflict();
+    TIMING void conflictAfterTheWait();
     void signalInTheQueue_data();
     void signalInTheQueue();
-    void orderOfArrival();
+    TIMING void orderOfArrival();
     void severalNames();
-    void severalNamesBusy();
-    void severalNamesInAnyOrder();
+    TIMING void severalNamesBusy();
+    TIMING void severalNamesInAnyOrder();
 
     void badInput_data();
     void badInput();
     void serverAway_data();
     void serverAway();
+    TIMING void connectTimeout();
     void waitsForTheServer();
     void wrongPassword();
     void missingRight();
@@ -79,6 +83,9 @@ private Q_SLOTS:
 
 private:
     Program::Setup setup() const { return {m_server->url().toEncoded()}; }
+    void exitCodes(int step);
+    void conflict(const QStringList &options, int status, const QByteArray &text);
+    Result runWithout(const QByteArray &server, const QStringList &options);
 
     std::unique_ptr<RedisServer> m_server;
 };
@@ -94,23 +101,19 @@ void tst_Run::init()
     m_server->command({"FLUSHALL"});
 }
 
-void tst_Run::exitCodes()
+/// Every \a step th.
+void tst_Run::exitCodes(int step)
 {
-#ifdef QDISTLOCK_LONG_TESTS
-    constexpr int Step = 1;
-#else
-    constexpr int Step = 15;
-#endif
     // Several at a time, each with its own lock.
-    for (int first = 0; first < 256; first += 4 * Step) {
+    for (int first = 0; first < 256; first += 4 * step) {
         std::vector<std::unique_ptr<Program>> programs;
-        for (int i = 0; i < 4 && first + i * Step < 256; ++i) {
-            const QString code = QString::number(first + i * Step);
+        for (int i = 0; i < 4 && first + i * step < 256; ++i) {
+            const QString code = QString::number(first + i * step);
             programs.push_back(std::make_unique<Program>(
                     setup(), QStringList{u"run"_s, u"code-"_s + code, u"sh"_s, u"-c"_s, u"exit "_s + code}));
         }
         for (size_t i = 0; i < programs.size(); ++i) {
-            QCOMPARE(programs.at(i)->waitForStatus(), first + int(i) * Step);
+            QCOMPARE(programs.at(i)->waitForStatus(), first + int(i) * step);
             QCOMPARE(programs.at(i)->errors(), QByteArray());
         }
     }
@@ -192,9 +195,10 @@ void tst_Run::environment()
     QVERIFY2(lines.contains("QDISTLOCK_FENCE=" + fences), result.output.constData());
 
     // The variables of an outer run are replaced.
-    const Result nested = run(setup(),
-                              {u"run"_s, u"outer"_s, u"-c"_s,
-                               u"QDISTLOCK_LOST=x exec "_s + QStringLiteral(QDISTLOCK) + u" run inner env"_s});
+    const Result nested = run(
+            setup(),
+            {u"run"_s, u"outer"_s, u"-c"_s,
+             u"QDISTLOCK_LOST=x exec "_s + QStringLiteral(QDISTLOCK) + u' ' + Patiently + u" run inner env"_s});
     QCOMPARE(nested.status, 0);
     QCOMPARE(nested.output.count("QDISTLOCK_NAME="), 1);
     QVERIFY(nested.output.contains("QDISTLOCK_NAME=inner\n"));
@@ -325,6 +329,7 @@ void tst_Run::fewCommands()
 
 void tst_Run::heldWhileTheChildRuns()
 {
+    leavesRoomFor(600ms); // two thirds of the lease
     Program program(setup(), {u"run"_s, u"--lease"_s, u"1s"_s, u"--prefix"_s, u"p:"_s, u"job"_s, u"cat"_s});
     QVERIFY(eventually([this] { return m_server->exists("p:job"); }));
     const QByteArray token = m_server->get("p:job");
@@ -356,8 +361,8 @@ void tst_Run::backgroundProcessDoesNotKeepTheLock()
 
 void tst_Run::minHold()
 {
-    QCOMPARE(run(setup(), {u"run"_s, u"--min-hold"_s, u"20s"_s, u"job"_s, u"true"_s}).status, 0);
-    QVERIFY(m_server->pttl("lock:job") > 10000);
+    QCOMPARE(run(setup(), {u"run"_s, u"--lease"_s, u"1h"_s, u"--min-hold"_s, u"20m"_s, u"job"_s, u"true"_s}).status, 0);
+    QVERIFY(m_server->pttl("lock:job") > 600'000 && m_server->pttl("lock:job") <= 1'200'000);
     QCOMPARE(run(setup(), {u"run"_s, u"-n"_s, u"job"_s, u"true"_s}).status, 75);
 }
 
@@ -368,8 +373,6 @@ void tst_Run::conflict_data()
     QTest::addColumn<QByteArray>("text");
     QTest::newRow("-n") << QStringList{u"-n"_s} << 75 << QByteArray("to wait for it, leave out -n");
     QTest::newRow("-w 0") << QStringList{u"-w"_s, u"0"_s} << 75 << QByteArray("give -w a longer time");
-    QTest::newRow("-w") << QStringList{u"-w"_s, u"0.2"_s} << 75
-                        << QByteArray("was not free within 200ms (-w): it is held by another library, ");
     QTest::newRow("-E") << QStringList{u"-nE9"_s} << 9 << QByteArray("is held by another library");
     QTest::newRow("-E 0") << QStringList{u"-n"_s, u"-E"_s, u"0"_s} << 0 << QByteArray("is held by another library");
     QTest::newRow("-q") << QStringList{u"-nq"_s} << 75 << QByteArray("is held by another library");
@@ -382,6 +385,17 @@ void tst_Run::conflict()
     QFETCH(QStringList, options);
     QFETCH(int, status);
     QFETCH(QByteArray, text);
+    conflict(options, status, text);
+}
+
+void tst_Run::conflictAfterTheWait()
+{
+    leavesRoomFor(150ms); // the server must have answered by then
+    conflict({u"-w"_s, u"0.2"_s}, 75, "was not free within 200ms (-w): it is held by another library, ");
+}
+
+void tst_Run::conflict(const QStringList &options, int status, const QByteArray &text)
+{
     m_server->command({"SET", "lock:job", "foreign", "PX", "60000"});
     const Result result = run(setup(), QStringList{u"run"_s} + options + QStringList{u"job"_s, u"echo"_s, u"ran"_s});
     QCOMPARE(result.status, status);
@@ -420,6 +434,7 @@ void tst_Run::signalInTheQueue()
 
 void tst_Run::orderOfArrival()
 {
+    leavesRoomFor(2s); // who is served has 3 s to claim the lock
     constexpr int Count = 20;
     QTemporaryDir folder;
     Program::Setup withFile = setup();
@@ -460,6 +475,7 @@ void tst_Run::severalNames()
 
 void tst_Run::severalNamesBusy()
 {
+    leavesRoomFor(150ms); // the server must have answered when the wait ends
     m_server->command({"SET", "lock:b", "foreign", "PX", "60000"});
     const Result result = run(setup(), {u"run"_s, u"-w"_s, u"200ms"_s, u"a,b"_s, u"echo"_s, u"ran"_s});
     QCOMPARE(result.status, 75);
@@ -470,6 +486,7 @@ void tst_Run::severalNamesBusy()
 
 void tst_Run::severalNamesInAnyOrder()
 {
+    leavesRoomFor(1s); // until its first renewal, a lock that was handed over has a lease of 3 s
     std::vector<std::unique_ptr<Program>> programs;
     for (int i = 0; i < 8; ++i) {
         programs.push_back(
@@ -538,20 +555,31 @@ void tst_Run::serverAway()
 {
     QFETCH(QByteArray, server);
     QFETCH(QStringList, options);
-    FakeServer silent{QByteArray()};
-    silent.setAnswersLogin(false);
-    if (server.isEmpty())
-        server = silent.url().toEncoded();
-    QElapsedTimer time;
-    time.start();
-    const Result result = run({server},
-                              QStringList{u"run"_s, u"--connect-timeout"_s, u"200ms"_s} + options
-                                      + QStringList{u"job"_s, u"echo"_s, u"ran"_s});
+    const Result result = runWithout(server, options);
     QVERIFY2(result.status == 69, result.errors.constData());
-    QVERIFY(time.elapsed() < 10000);
     QCOMPARE(result.output, QByteArray());
     QVERIFY2(result.errors.startsWith("qdistlock run: "), result.errors.constData());
     QCOMPARE(result.errors.count('\n'), 1);
+}
+
+void tst_Run::connectTimeout()
+{
+    leavesRoomFor(1s);
+    QElapsedTimer time;
+    time.start();
+    const Result result = runWithout({}, {});
+    QVERIFY2(result.status == 69, result.errors.constData());
+    QVERIFY2(time.elapsed() >= 150 && time.elapsed() < 1500, qPrintable(QString::number(time.elapsed())));
+}
+
+/// \a server: empty = one that accepts connections, and does not answer.
+Result tst_Run::runWithout(const QByteArray &server, const QStringList &options)
+{
+    FakeServer silent{QByteArray()};
+    silent.setAnswersLogin(false);
+    return run({server.isEmpty() ? silent.url().toEncoded() : server},
+               QStringList{u"run"_s, u"--connect-timeout"_s, u"200ms"_s} + options
+                       + QStringList{u"job"_s, u"echo"_s, u"ran"_s});
 }
 
 void tst_Run::waitsForTheServer()
@@ -560,7 +588,7 @@ void tst_Run::waitsForTheServer()
     QVERIFY(late.start());
     const QByteArray url = late.tcpUrl().toEncoded();
     late.stop();
-    Program program({url}, {u"run"_s, u"--connect-timeout"_s, u"30s"_s, u"job"_s, u"true"_s});
+    Program program({url}, {u"run"_s, u"job"_s, u"true"_s});
     QVERIFY(program.waitForStarted());
     QVERIFY(late.start());
     QCOMPARE(program.waitForStatus(), 0);
@@ -634,5 +662,5 @@ void tst_Run::notShownInTheListOfProcesses()
     QVERIFY(commandLine().endsWith(QByteArray("job\0cat\0", 8)));
 }
 
-QTEST_GUILESS_MAIN(tst_Run)
+QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Run)
 #include "tst_run.moc"

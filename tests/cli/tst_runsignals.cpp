@@ -5,6 +5,8 @@
 
 #include "clitest.h"
 
+#include "support/testkinds.h"
+
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qhash.h>
 
@@ -18,9 +20,6 @@ using namespace CliTesting;
 using namespace Support;
 
 namespace {
-
-/// A process that dies because of a signal is gone at once; the rest is for a loaded machine.
-constexpr milliseconds Soon = 5s;
 
 QByteArray signalLine(int number)
 {
@@ -41,12 +40,13 @@ private Q_SLOTS:
     void toTheWholeGroup();
     void childDecides();
     void stoppedAndContinued();
+    TIMING void renewedWhileStopped();
     void killed_data();
     void killed();
     void killedWithOtherSessions_data();
-    void killedWithOtherSessions();
+    TIMING void killedWithOtherSessions();
     void killedWithPolicyKeep();
-    void stoppedPastTheLease();
+    TIMING void stoppedPastTheLease();
     void guardianIsGone();
 
     void terminalInterrupt();
@@ -71,6 +71,8 @@ private:
         result.inChild = [&terminal] { terminal.attach(); };
         return result;
     }
+
+    void stopAndContinue(const QString &lease, int renewals);
 
     std::unique_ptr<RedisServer> m_server;
 };
@@ -120,7 +122,7 @@ void tst_RunSignals::toTheWholeGroup()
     QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
     program.sendSignal(SIGTERM);
     QCOMPARE(program.waitForStatus(), 128 + SIGTERM);
-    QVERIFY(eventually([&] { return lifeline.hasEnded(); }, Soon));
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
 }
 
 void tst_RunSignals::childDecides()
@@ -138,17 +140,28 @@ void tst_RunSignals::childDecides()
 
 void tst_RunSignals::stoppedAndContinued()
 {
+    stopAndContinue(u"30s"_s, 0);
+}
+
+void tst_RunSignals::renewedWhileStopped()
+{
+    leavesRoomFor(600ms);        // two thirds of the lease
+    stopAndContinue(u"1s"_s, 6); // for two leases
+}
+
+void tst_RunSignals::stopAndContinue(const QString &lease, int renewals)
+{
     Program program(
             setup(),
-            {u"run"_s, u"--lease"_s, u"1s"_s, u"job"_s, QStringLiteral(SIGNALREPORTER), QString::number(SIGTSTP)});
+            {u"run"_s, u"--lease"_s, lease, u"job"_s, QStringLiteral(SIGNALREPORTER), QString::number(SIGTSTP)});
     QVERIFY(program.waitForOutput("ready\n"));
     const qint64 id = program.numberIn("pid");
     QCOMPARE(program.numberIn("group"), id);
     program.sendSignal(SIGTSTP);
     QVERIFY(eventually([&] { return processState(id) == 'T'; }));
-    // The lock is renewed meanwhile: for two leases.
     const qint64 before = m_server->commandsProcessed("evalsha");
-    QVERIFY(eventually([&] { return m_server->commandsProcessed("evalsha") > before + 6; }));
+    QVERIFY(eventually([&] { return renewals == 0 || m_server->commandsProcessed("evalsha") > before + renewals; }));
+    QVERIFY(m_server->exists("lock:job"));
     QCOMPARE(processState(id), 'T');
     program.sendSignal(SIGCONT);
     QVERIFY(program.waitForOutput(signalLine(SIGCONT)));
@@ -163,7 +176,7 @@ void tst_RunSignals::killed_data()
     QTest::newRow("child") << QStringList() << livingScript(QString(), u"exec sleep 100"_s);
     QTest::newRow("grandchildren") << QStringList()
                                    << livingScript(u"sleep 100 & (sleep 100; true) &"_s, u"sleep 100; true"_s);
-    QTest::newRow("ignores SIGTERM") << QStringList{u"--lease"_s, u"3s"_s, u"--kill-after"_s, u"200ms"_s}
+    QTest::newRow("ignores SIGTERM") << QStringList{u"--kill-after"_s, u"200ms"_s}
                                      << livingScript(u"trap '' TERM; sleep 100 &"_s, u"sleep 100; true"_s);
     QTest::newRow("kill") << QStringList{u"--orphan"_s, u"kill"_s}
                           << livingScript(u"trap '' TERM; sleep 100 &"_s, u"sleep 100; true"_s);
@@ -176,12 +189,14 @@ void tst_RunSignals::killed()
     QFETCH(QStringList, options);
     QFETCH(QString, script);
     Lifeline lifeline;
-    Program program(setup(&lifeline), QStringList{u"run"_s} + options + QStringList{u"job"_s, u"-c"_s, script});
+    // With a lease that no pause of the machine ends.
+    Program program(setup(&lifeline),
+                    QStringList{u"run"_s, u"--lease"_s, u"1h"_s} + options + QStringList{u"job"_s, u"-c"_s, script});
     QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
     program.sendSignal(SIGKILL);
     const nanoseconds killedAt = bootTime();
     const nanoseconds expiry = expiries(*m_server, {"lock:job"}).first();
-    QVERIFY(eventually([&] { return lifeline.hasEnded(); }, Soon));
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
     QVERIFY(lifeline.endedAt() < expiry);
     qInfo("gone after %.1f ms", double((lifeline.endedAt() - killedAt).count()) / 1e6);
 }
@@ -197,6 +212,7 @@ void tst_RunSignals::killedWithOtherSessions()
 {
     // When the command ends, nobody can tell any more whom it has started. The guardian has learned it at a renewal.
     QFETCH(QString, start);
+    leavesRoomFor(150ms);
     Lifeline lifeline;
     Program program(setup(&lifeline),
                     {u"run"_s, u"--lease"_s, u"3s"_s, u"job"_s, u"-c"_s, livingScript(start, u"sleep 100; true"_s)});
@@ -206,7 +222,7 @@ void tst_RunSignals::killedWithOtherSessions()
     program.sendSignal(SIGKILL);
     QVERIFY(program.waitForEnd());
     const nanoseconds expiry = expiries(*m_server, {"lock:job"}).first();
-    QVERIFY(eventually([&] { return lifeline.hasEnded(); }, Soon));
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
     QVERIFY(lifeline.lastBeat() < expiry);
 }
 
@@ -223,11 +239,12 @@ void tst_RunSignals::killedWithPolicyKeep()
     QVERIFY(!eventually([&] { return lifeline.hasEnded(); }, 200ms));
     QVERIFY(isAlive(id));
     ::kill(pid_t(id), SIGKILL);
-    QVERIFY(eventually([&] { return lifeline.hasEnded(); }, Soon));
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
 }
 
 void tst_RunSignals::stoppedPastTheLease()
 {
+    leavesRoomFor(150ms);
     const QHash<QString, QString> scripts{
             {u"child"_s, livingScript(QString(), u"exec "_s + Beat)},
             {u"grandchildren"_s, livingScript(u"trap '' TERM; %1 & (%1; true) &"_s.arg(Beat), u"%1; true"_s.arg(Beat))},
@@ -238,7 +255,7 @@ void tst_RunSignals::stoppedPastTheLease()
     for (auto it = scripts.cbegin(); it != scripts.cend(); ++it) {
         lifelines.push_back(std::make_unique<Lifeline>());
         programs.push_back(std::make_unique<Program>(
-                setup(lifelines.back().get()), QStringList{u"run"_s, u"--lease"_s, u"5s"_s, it.key(), u"-c"_s, *it}));
+                setup(lifelines.back().get()), QStringList{u"run"_s, u"--lease"_s, u"3s"_s, it.key(), u"-c"_s, *it}));
     }
     const QStringList names = scripts.keys();
     QList<nanoseconds> ends;
@@ -275,7 +292,7 @@ void tst_RunSignals::guardianIsGone()
     QCOMPARE(ids.size(), 2);
     for (const QByteArray &id : ids)
         ::kill(pid_t(id.toInt()), SIGKILL);
-    QVERIFY(eventually([&] { return lifeline.hasEnded(); }, Soon));
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
 }
 
 void tst_RunSignals::terminalInterrupt()
@@ -318,8 +335,8 @@ void tst_RunSignals::terminalStop()
     shell.program = u"sh"_s;
     Program program(shell,
                     {u"-c"_s,
-                     u"set -m; %1 run --lease 2s job %2 20; echo stopped=$?; fg; echo ended=$?"_s.arg(
-                             QStringLiteral(QDISTLOCK), QStringLiteral(SIGNALREPORTER))});
+                     u"set -m; %1 %2 run job %3 20; echo stopped=$?; fg; echo ended=$?"_s.arg(
+                             QStringLiteral(QDISTLOCK), Patiently, QStringLiteral(SIGNALREPORTER))});
     QVERIFY(terminal.waitForOutput("ready\r\n"));
     terminal.write("\x1a");
     QVERIFY2(terminal.waitForOutput("stopped=148\r\n"), terminal.output().constData());
@@ -336,10 +353,10 @@ void tst_RunSignals::terminalInTheBackground()
     Terminal terminal;
     Program::Setup shell = setup(terminal);
     shell.program = u"sh"_s;
-    Program program(
-            shell,
-            {u"-c"_s,
-             u"stty tostop; set -m; %1 run -v job true & wait $!; echo ended=$?"_s.arg(QStringLiteral(QDISTLOCK))});
+    Program program(shell,
+                    {u"-c"_s,
+                     u"stty tostop; set -m; %1 %2 run -v job true & wait $!; echo ended=$?"_s.arg(
+                             QStringLiteral(QDISTLOCK), Patiently)});
     QVERIFY2(terminal.waitForOutput("ended=0\r\n"), terminal.output().constData());
     QVERIFY(terminal.output().contains("holding lock \"job\""));
     QCOMPARE(program.waitForStatus(), 0);
@@ -375,5 +392,5 @@ void tst_RunSignals::progressOnTerminal()
     QVERIFY(terminal.output().contains("\r\x1b[K")); // nothing of it is left
 }
 
-QTEST_GUILESS_MAIN(tst_RunSignals)
+QDISTLOCK_TEST_MAIN(QCoreApplication, tst_RunSignals)
 #include "tst_runsignals.moc"

@@ -6,6 +6,7 @@
 #include "clitest.h"
 
 #include "support/locktesting.h"
+#include "support/testkinds.h"
 
 #include <QtCore/qfile.h>
 #include <QtCore/qfileinfo.h>
@@ -21,6 +22,7 @@ using namespace CliTesting;
 using QDistLock::DistributedLock;
 using QDistLock::LockOptions;
 using QDistLock::LockRegistry;
+using Support::leavesRoomFor;
 
 class tst_TokenCommands : public QObject
 {
@@ -35,6 +37,7 @@ private Q_SLOTS:
     void tokenFileIsRefused();
     void tokenFileCannotBeWritten();
     void busy();
+    TIMING void busyAfterTheWait();
     void signalInTheQueue();
     void renewal();
     void renewalOfALostLock();
@@ -53,6 +56,7 @@ private Q_SLOTS:
     void usageErrors();
     void badServers_data();
     void badServers();
+    TIMING void waitWithoutServer();
     void secretsStayInside();
 
 private:
@@ -157,10 +161,18 @@ void tst_TokenCommands::busy()
 {
     m_server.command({"SET", "lock:job", "foreign", "PX", "60000"});
     QCOMPARE(acquire({u"--nonblock"_s}).status, 75);
+    QCOMPARE(acquire({u"-w"_s, u"0"_s, u"-E"_s, u"9"_s}).status, 9);
+    QVERIFY(!QFile::exists(m_file));
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>{"lock:job"});
+}
+
+void tst_TokenCommands::busyAfterTheWait()
+{
+    leavesRoomFor(50ms); // the server must have answered by then
+    m_server.command({"SET", "lock:job", "foreign", "PX", "60000"});
     const Result late = acquire({u"-w"_s, u"100ms"_s});
     QCOMPARE(late.status, 75);
     QVERIFY2(late.errors.contains("another library"), late.errors.constData());
-    QCOMPARE(acquire({u"-w"_s, u"0"_s, u"-E"_s, u"9"_s}).status, 9);
     QVERIFY(!QFile::exists(m_file));
     QCOMPARE(lockKeys(m_server), QList<QByteArray>{"lock:job"});
 }
@@ -417,19 +429,35 @@ void tst_TokenCommands::badServers()
     QCOMPARE(acquire().status, 0);
     const QString file = m_folder.filePath(u"other"_s);
     const QList<QStringList> all{
-            {u"acquire"_s, u"job"_s, u"--lease"_s, u"1m"_s, u"-w"_s, u"100ms"_s, u"--token-file"_s, file},
+            {u"acquire"_s, u"job"_s, u"--lease"_s, u"1m"_s, u"--token-file"_s, file},
             {u"renew"_s, u"job"_s, u"--token-file"_s, m_file},
             {u"release"_s, u"job"_s, u"--token-file"_s, m_file},
             {u"release"_s, u"job"_s, u"--force"_s, u"--yes"_s},
             {u"release"_s, u"job"_s, u"--force"_s, u"--yes"_s, u"--expect"_s, u"1"_s},
     };
     for (const QStringList &arguments : all) {
-        const Result result = CliTesting::run({server}, arguments + QStringList{u"--connect-timeout"_s, u"300ms"_s});
+        const QString timeout = status == 69 ? u"300ms"_s : u"1m"_s;
+        const Result result = CliTesting::run({server}, arguments + QStringList{u"--connect-timeout="_s + timeout});
         QCOMPARE(result.status, status);
         QVERIFY2(result.errors.startsWith("qdistlock " + arguments.first().toUtf8() + ": "), result.errors.constData());
         QVERIFY2(result.errors.count('\n') == 1 && result.errors.count("qdistlock: ") == 0, result.errors.constData());
         QVERIFY2(!result.errors.contains("c4n4ry") && result.output.isEmpty(), result.errors.constData());
         QVERIFY(!QFile::exists(file));
+    }
+}
+
+// The wait ends before --connect-timeout does.
+void tst_TokenCommands::waitWithoutServer()
+{
+    leavesRoomFor(50ms); // a connection must have been refused by then
+    for (const QByteArray server : {"redis://127.0.0.1:1", "unix:///no/such/socket"}) {
+        const Result result = CliTesting::run(
+                {server},
+                {u"acquire"_s, u"job"_s, u"--lease"_s, u"1m"_s, u"-w"_s, u"100ms"_s, u"--token-file"_s, m_file});
+        QCOMPARE(result.status, 69);
+        QVERIFY2(result.errors.startsWith("qdistlock acquire: ") && result.errors.count('\n') == 1,
+                 result.errors.constData());
+        QVERIFY(!QFile::exists(m_file));
     }
 }
 
@@ -465,6 +493,6 @@ void tst_TokenCommands::secretsStayInside()
     m_server.command({"ACL", "DELUSER", "u5er"});
 }
 
-QTEST_GUILESS_MAIN(tst_TokenCommands)
+QDISTLOCK_TEST_MAIN(QCoreApplication, tst_TokenCommands)
 
 #include "tst_tokencommands.moc"

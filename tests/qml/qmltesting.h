@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include "support/redisserver.h"
+
 #include <QtCore/qstringlist.h>
 #include <QtQml/qqmlengine.h>
 #include <QtQml/qqmlerror.h>
@@ -12,7 +14,17 @@
 namespace QmlTesting {
 
 /// The time-out in milliseconds for what happens much sooner, except on an overloaded machine.
-constexpr int Patience = 20000;
+constexpr int Patience = 60000;
+
+/// The wait of locks whose wait is not the subject, as QML.
+constexpr auto LongWait = "wait: 60000";
+
+/// Ends the connections of all clients of \a server. They connect again, and ask at once whether they still hold their
+/// locks, which they would do otherwise when a third of the lease has passed.
+inline void reconnectAll(Support::RedisServer &server)
+{
+    server.command({"CLIENT", "KILL", "TYPE", "normal"}); // not the connection that asks for it
+}
 
 /// Returns an engine that finds the QDistLock module of the build tree, and appends its warnings to \a warnings.
 template<typename Engine = QQmlEngine>

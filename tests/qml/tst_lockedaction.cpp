@@ -4,6 +4,7 @@
 #include "qmltesting.h"
 
 #include "support/redisserver.h"
+#include "support/testkinds.h"
 
 #include <QDistLock/DistributedLock>
 #include <QDistLock/LockRegistry>
@@ -38,8 +39,9 @@ private Q_SLOTS:
 
     void workRunsUnderTheLock();
     void heldUntilThePromiseSettles();
+    TIMING void renewedUntilThePromiseSettles();
     void waitsItsTurn();
-    void refusedAfterTheWait();
+    TIMING void refusedAfterTheWait();
     void busySkip();
     void busyFail();
     void workFails_data();
@@ -49,6 +51,7 @@ private Q_SLOTS:
     void workFailsWithoutAText();
     void handlersSeeOneState_data();
     void handlersSeeOneState();
+    TIMING void handlersSeeOneStateAfterTheWait();
     void runAgainInEachHandler_data();
     void runAgainInEachHandler();
     void enabledBelongsToTheUser();
@@ -67,6 +70,8 @@ private Q_SLOTS:
 private:
     enum State { Idle, Waiting, Working };
 
+    void settlesLate(const QByteArray &lease, int renewals);
+    void seeStates(const QByteArray &properties, bool busy, const QString &views);
     bool load(const QByteArray &properties);
     bool loadScene(const QByteArray &qml);
     QByteArray action(const QByteArray &properties, const QByteArray &name = {}) const;
@@ -74,7 +79,7 @@ private:
     DistributedLock *lock() const { return m_action->property("lock").value<DistributedLock *>(); }
     QString heard() const { return m_root->property("heard").toStringList().join(QLatin1String(" | ")); }
     void call(const char *function) { QMetaObject::invokeMethod(m_root.get(), function); }
-    bool hold(const QByteArray &milliseconds = "60000")
+    bool hold(const QByteArray &milliseconds = "600000")
     {
         return m_server.cli({"SET", m_key, "foreign", "NX", "PX", milliseconds}) == "OK";
     }
@@ -119,7 +124,7 @@ QByteArray TestLockedAction::action(const QByteArray &properties, const QByteArr
               "    onRefused: (error, text) => root.hear('refused ' + error + ' ' + text)\n"
               "    onFailed: reason => root.hear('failed ' + reason)\n"
               "    onLost: reason => root.hear('lost ' + reason)\n"
-            + properties + "\n}\n";
+            + (properties.contains("wait:") ? "" : QmlTesting::LongWait) + '\n' + properties + "\n}\n";
 }
 
 bool TestLockedAction::loadScene(const QByteArray &qml)
@@ -182,11 +187,22 @@ void TestLockedAction::workRunsUnderTheLock()
 
 void TestLockedAction::heldUntilThePromiseSettles()
 {
-    QVERIFY(load("lease: 3000; work: () => root.promised()"));
+    settlesLate("lease: 30000", 0);
+}
+
+void TestLockedAction::renewedUntilThePromiseSettles()
+{
+    Support::leavesRoomFor(std::chrono::milliseconds(600)); // two thirds of the lease
+    settlesLate("lease: 1000", 4);
+}
+
+void TestLockedAction::settlesLate(const QByteArray &lease, int renewals)
+{
+    QVERIFY(load(lease + "; work: () => root.promised()"));
     QSignalSpy renewed(lock(), &DistributedLock::renewed);
     call("run");
     QTRY_COMPARE_WITH_TIMEOUT(state(), Working, Patience);
-    QTRY_VERIFY_WITH_TIMEOUT(renewed.count() >= 4, Patience);
+    QTRY_VERIFY_WITH_TIMEOUT(renewed.count() >= renewals, Patience);
     QVERIFY(m_server.exists(m_key));
     QCOMPARE(heard(), QString());
     call("settleNow");
@@ -207,6 +223,7 @@ void TestLockedAction::waitsItsTurn()
 
 void TestLockedAction::refusedAfterTheWait()
 {
+    Support::leavesRoomFor(std::chrono::milliseconds(400)); // the server must have answered by then
     QVERIFY(hold());
     QVERIFY(load("wait: 500; work: () => root.hear('work')"));
     call("run");
@@ -342,14 +359,12 @@ void TestLockedAction::handlersSeeOneState_data()
     const QString idle = u"0 false 0 - true"_s;
     const QString failed = u"0 false 0 text true"_s;
     const QString busy = u"0 false %1 text true"_s.arg(DistributedLock::BusyError);
-    const QString timeout = u"0 false %1 text true"_s.arg(DistributedLock::TimeoutError);
     const auto row = [](const char *name, const QByteArray &properties, bool isBusy, const QStringList &views) {
         QTest::newRow(name) << properties << isBusy << views.join(QLatin1String(" | "));
     };
     row("finished", "work: () => 1", false, {waiting, working, idle, waiting, working, idle});
     row("skipped", "whenBusy: LockedAction.Skip", true, {waiting, idle, waiting, idle});
     row("refused", "whenBusy: LockedAction.Fail", true, {waiting, busy, waiting, busy});
-    row("refused after waiting", "wait: 100", true, {waiting, timeout, waiting, timeout});
     row("failed", "work: () => { throw 'no paper'; }", false, {waiting, working, failed, waiting, working, failed});
     row("rejected", "work: () => Promise.reject('no paper')", false,
         {waiting, working, failed, waiting, working, failed});
@@ -361,6 +376,18 @@ void TestLockedAction::handlersSeeOneState()
     QFETCH(QByteArray, properties);
     QFETCH(bool, busy);
     QFETCH(QString, views);
+    seeStates(properties, busy, views);
+}
+
+void TestLockedAction::handlersSeeOneStateAfterTheWait()
+{
+    Support::leavesRoomFor(std::chrono::milliseconds(70)); // the server must have answered by then
+    const QString once = u"1 true 0 - false | 0 false %1 text true"_s.arg(DistributedLock::TimeoutError);
+    seeStates("wait: 100", true, once + u" | "_s + once);
+}
+
+void TestLockedAction::seeStates(const QByteArray &properties, bool busy, const QString &views)
+{
     if (busy)
         QVERIFY(hold());
     QVERIFY(loadScene(
@@ -479,10 +506,11 @@ void TestLockedAction::oneRunAtATime()
 
 void TestLockedAction::lostWhileWorking()
 {
-    QVERIFY(load("lease: 3000; work: () => root.promised()"));
+    QVERIFY(load("work: () => root.promised()"));
     call("run");
     QTRY_COMPARE_WITH_TIMEOUT(state(), Working, Patience);
     QCOMPARE(m_server.cli({"DEL", m_key}), QByteArrayLiteral("1"));
+    QmlTesting::reconnectAll(m_server);
     QTRY_COMPARE_WITH_TIMEOUT(heard(), u"lost %1"_s.arg(DistributedLock::Deleted), Patience);
     QVERIFY(m_action->property("errorString").toString().contains(QLatin1String(m_name)));
     QCOMPARE(state(), Working); // the work continues
@@ -681,7 +709,7 @@ void TestLockedAction::picture()
                       "        Repeater {\n"
                       "            id: repeater\n"
                       "            model: [['"
-                      + m_name + "free', 0], ['" + m_name + "', 10000], ['" + m_name + "work', 0], ['" + m_name
+                      + m_name + "free', 0], ['" + m_name + "', 60000], ['" + m_name + "work', 0], ['" + m_name
                       + "', 0]]\n"
                         "            Row {\n"
                         "                required property var modelData\n"
@@ -726,6 +754,6 @@ void TestLockedAction::picture()
     QVERIFY(row(0) == row(3)); // enabled again
 }
 
-QTEST_MAIN(TestLockedAction)
+QDISTLOCK_TEST_MAIN(QGuiApplication, TestLockedAction)
 
 #include "tst_lockedaction.moc"

@@ -4,6 +4,7 @@
 #include "qmltesting.h"
 
 #include "support/redisserver.h"
+#include "support/testkinds.h"
 
 #include <QDistLock/DistributedLock>
 #include <QDistLock/LockRegistry>
@@ -45,9 +46,10 @@ private Q_SLOTS:
     void cleanup();
 
     void withoutALock();
-    void eachState();
+    TIMING void eachState();
     void errors_data();
     void errors();
+    TIMING void timedOut();
     void lossWhileAcquiring_data();
     void lossWhileAcquiring();
     void noConnection();
@@ -58,10 +60,13 @@ private Q_SLOTS:
     void followsFontAndWidth();
     void accessible();
     void exampleInItsStates();
+    TIMING void exampleAtRisk();
     void exampleFitsFontAndColours_data();
     void exampleFitsFontAndColours();
 
 private:
+    void showError(QByteArrayList command, const QByteArray &properties, const QString &text);
+    void takeAway(const QList<QByteArray> &command);
     bool loadExample(const QString &server, int lease);
     QQuickItem *findButton(QQuickItem *card, const QString &text) const;
     void click(QQuickItem *button);
@@ -172,6 +177,13 @@ void TestLockStatus::take(const QString &name)
     QVERIFY(m_picture.save(QStringLiteral(PICTURE_DIR "/%1.png").arg(name)));
 }
 
+/// Takes the lock away by \a command, and lets its holder notice that.
+void TestLockStatus::takeAway(const QList<QByteArray> &command)
+{
+    m_server.command(command);
+    QmlTesting::reconnectAll(m_server);
+}
+
 void TestLockStatus::withoutALock()
 {
     QVERIFY(load(""));
@@ -183,9 +195,10 @@ void TestLockStatus::withoutALock()
 
 void TestLockStatus::eachState()
 {
-    m_name = "report:daily"; // shown in the picture of the README
+    Support::leavesRoomFor(std::chrono::milliseconds(500)); // it is at risk for a third of the lease
+    m_name = "report:daily";                                // shown in the picture of the README
     m_key = "lock:" + m_name;
-    QVERIFY(load("lease: 6000; retryInterval: 50"));
+    QVERIFY(load("lease: 3000; retryInterval: 50"));
     QCOMPARE(phase(), u"unlocked"_s);
     QCOMPARE(show("text"), u"Unlocked"_s);
     QList<QImage> pictures;
@@ -202,12 +215,12 @@ void TestLockStatus::eachState()
 
     m_server.cli({"DEL", m_key});
     QTRY_COMPARE_WITH_TIMEOUT(phase(), u"held"_s, Patience);
-    QTRY_VERIFY(show("detail").contains(QLatin1String("s left")));
+    QTRY_VERIFY_WITH_TIMEOUT(show("detail").contains(QLatin1String("s left")), Patience);
     taken("status-held");
 
     m_server.pause();
     QTRY_COMPARE_WITH_TIMEOUT(phase(), u"atRisk"_s, Patience);
-    QTRY_VERIFY(show("detail").contains(QLatin1String("not renewed, No connection")));
+    QTRY_VERIFY_WITH_TIMEOUT(show("detail").contains(QLatin1String("not renewed, No connection")), Patience);
     taken("status-atrisk");
 
     m_lock->setProperty("active", false);
@@ -219,7 +232,7 @@ void TestLockStatus::eachState()
     QSignalSpy lost(m_lock.data(), &DistributedLock::lost);
     m_lock->acquireAsync();
     QTRY_COMPARE_WITH_TIMEOUT(phase(), u"held"_s, Patience);
-    QCOMPARE(m_server.cli({"DEL", m_key}), QByteArrayLiteral("1"));
+    takeAway({"DEL", m_key});
     QTRY_COMPARE_WITH_TIMEOUT(lost.count(), 1, Patience);
     QCOMPARE(phase(), u"lost"_s);
     QVERIFY(show("detail").contains(QLatin1String("deleted")));
@@ -248,14 +261,12 @@ void TestLockStatus::errors_data()
     QTest::addColumn<QByteArray>("properties");
     QTest::addColumn<QString>("text");
     QTest::newRow("busy") << QByteArrayList{"SET", "KEY", "foreign", "PX", "60000"} << QByteArray("wait: 0") << "Busy";
-    QTest::newRow("timeout") << QByteArrayList{"SET", "KEY", "foreign", "PX", "60000"} << QByteArray("wait: 100")
-                             << "Timed out";
     QTest::newRow("type") << QByteArrayList{"RPUSH", "KEY", "x"} << QByteArray() << "Key of another type";
     QTest::newRow("name") << QByteArrayList{"PING"} << QByteArray("Component.onCompleted: name = ''")
                           << "Unusable name";
     QTest::newRow("options") << QByteArrayList{"PING"} << QByteArray("lease: -1") << "Unusable option";
     QTest::newRow("connection") << QByteArrayList{"PING"}
-                                << QByteArray("wait: 300; Component.onCompleted: server = 'redis://127.0.0.1:1'")
+                                << QByteArray("wait: 0; Component.onCompleted: server = 'redis://127.0.0.1:1'")
                                 << "No connection";
 }
 
@@ -264,6 +275,19 @@ void TestLockStatus::errors()
     QFETCH(QByteArrayList, command);
     QFETCH(QByteArray, properties);
     QFETCH(QString, text);
+    showError(command, properties, text);
+    take(u"status-error-%1"_s.arg(QLatin1String(QTest::currentDataTag())));
+}
+
+void TestLockStatus::timedOut()
+{
+    Support::leavesRoomFor(std::chrono::milliseconds(70)); // the server must have answered by then
+    showError({"SET", "KEY", "foreign", "PX", "60000"}, "wait: 100", u"Timed out"_s);
+    take(u"status-error-timeout"_s);
+}
+
+void TestLockStatus::showError(QByteArrayList command, const QByteArray &properties, const QString &text)
+{
     for (QByteArray &argument : command) {
         if (argument == "KEY")
             argument = m_key;
@@ -276,7 +300,6 @@ void TestLockStatus::errors()
     QCOMPARE(show("text"), text);
     QCOMPARE(show("detail"), m_lock->errorString());
     QVERIFY(!show("detail").isEmpty());
-    take(u"status-error-%1"_s.arg(QLatin1String(QTest::currentDataTag())));
 }
 
 void TestLockStatus::lossWhileAcquiring_data()
@@ -289,17 +312,16 @@ void TestLockStatus::lossWhileAcquiring_data()
 void TestLockStatus::lossWhileAcquiring()
 {
     QFETCH(bool, deleted);
-    QVERIFY(load("lease: 1500; active: true"));
+    QVERIFY(load("active: true"));
     QTRY_COMPARE_WITH_TIMEOUT(phase(), u"held"_s, Patience);
-    const auto steal = [this] { m_server.cli({"SET", m_key, "thief", "PX", "60000"}); };
-    connect(m_lock, &DistributedLock::lost, this, steal);
-    if (deleted)
-        m_server.cli({"DEL", m_key});
-    else
-        steal();
+    const QList<QByteArray> steal{"SET", m_key, "thief", "PX", "600000"};
+    connect(m_lock, &DistributedLock::lost, this, [this, steal] { m_server.command(steal); });
+    takeAway(deleted ? QList<QByteArray>{"DEL", m_key} : steal);
     QTRY_COMPARE_WITH_TIMEOUT(phase(), u"acquiring"_s, Patience);
-    QTRY_COMPARE(show("detail"),
-                 deleted ? u"after a loss: it was deleted on the server"_s : u"after a loss: somebody else holds it"_s);
+    QTRY_COMPARE_WITH_TIMEOUT(show("detail"),
+                              deleted ? u"after a loss: it was deleted on the server"_s
+                                      : u"after a loss: somebody else holds it"_s,
+                              Patience);
     QCOMPARE(show("text"), u"Waiting"_s);
     take(u"status-acquiring-after-loss"_s);
 }
@@ -338,7 +360,7 @@ void TestLockStatus::serverAwayForAWhile()
     QVERIFY(load("lease: 60000; active: true; Component.onCompleted: server = '" + server.url().toEncoded() + "'"));
     const QString text = taken ? u"Waiting"_s : u"Held"_s;
     QTRY_COMPARE_WITH_TIMEOUT(phase(), taken ? u"acquiring"_s : u"held"_s, Patience);
-    QTRY_VERIFY(taken || show("detail") == QLatin1String("60 s left"));
+    QTRY_VERIFY_WITH_TIMEOUT(taken || show("detail") == QLatin1String("60 s left"), Patience);
 
     server.stop();
     if (taken) {
@@ -366,7 +388,7 @@ void TestLockStatus::lockMadeInCpp()
     lock->acquire();
     QTRY_COMPARE_WITH_TIMEOUT(phase(), u"held"_s, Patience);
     delete lock;
-    QTRY_COMPARE(phase(), u"none"_s);
+    QTRY_COMPARE_WITH_TIMEOUT(phase(), u"none"_s, Patience);
 }
 
 void TestLockStatus::pollsOnlyWhileVisible()
@@ -396,10 +418,10 @@ void TestLockStatus::followsFontAndWidth()
     QFont font = m_light->property("font").value<QFont>();
     font.setPixelSize(QFontInfo(font).pixelSize() * 3);
     m_light->setProperty("font", font);
-    QTRY_VERIFY(m_light->implicitHeight() > 2 * height);
+    QTRY_VERIFY_WITH_TIMEOUT(m_light->implicitHeight() > 2 * height, Patience);
     QVERIFY(m_light->implicitWidth() > 2 * width);
     m_light->setProperty("textVisible", false);
-    QTRY_COMPARE(m_light->implicitWidth(), m_light->implicitHeight());
+    QTRY_COMPARE_WITH_TIMEOUT(m_light->implicitWidth(), m_light->implicitHeight(), Patience);
 }
 
 void TestLockStatus::accessible()
@@ -468,7 +490,7 @@ void TestLockStatus::click(QQuickItem *button)
 
 void TestLockStatus::exampleInItsStates()
 {
-    QVERIFY(loadExample(m_server.url().toString(), 4500));
+    QVERIFY(loadExample(m_server.url().toString(), 30000));
     const auto &cards = m_cards;
     const auto &locks = m_locks;
     const auto click = [this](QQuickItem *card, const QString &text) { this->click(findButton(card, text)); };
@@ -490,13 +512,6 @@ void TestLockStatus::exampleInItsStates()
     QCOMPARE(lost.first().first().value<DistributedLock::LossReason>(), DistributedLock::ForcedRelease);
     QTRY_VERIFY_WITH_TIMEOUT(locks[1]->isHeld(), Patience);
     take(u"example-lost"_s);
-
-    m_server.pause();
-    QTRY_COMPARE_WITH_TIMEOUT(locks[1]->state(), DistributedLock::AtRisk, Patience);
-    take(u"example-atrisk"_s);
-    QTRY_VERIFY_WITH_TIMEOUT(!locks[1]->isHeld(), Patience);
-    m_server.resume();
-    QTRY_VERIFY_WITH_TIMEOUT(locks[1]->isHeld(), Patience);
     QVERIFY(cards[1]->property("keep").toBool());
     click(cards[1], u"Keep"_s);
     QTRY_COMPARE_WITH_TIMEOUT(locks[1]->state(), DistributedLock::Unlocked, Patience);
@@ -505,6 +520,22 @@ void TestLockStatus::exampleInItsStates()
     click(cards[0], u"Acquire"_s);
     QTRY_COMPARE_WITH_TIMEOUT(locks[0]->error(), DistributedLock::ForeignTypeError, Patience);
     take(u"example-error"_s);
+}
+
+void TestLockStatus::exampleAtRisk()
+{
+    Support::leavesRoomFor(std::chrono::milliseconds(500)); // it is at risk for a third of the lease
+    QVERIFY(loadExample(m_server.url().toString(), 2100));
+    DistributedLock *const lock = m_locks[1];
+    click(findButton(m_cards[1], u"Keep"_s));
+    QTRY_VERIFY_WITH_TIMEOUT(lock->isHeld(), Patience);
+    m_server.pause();
+    QTRY_COMPARE_WITH_TIMEOUT(lock->state(), DistributedLock::AtRisk, Patience);
+    take(u"example-atrisk"_s);
+    QTRY_VERIFY_WITH_TIMEOUT(!lock->isHeld(), Patience);
+    m_server.resume();
+    QTRY_VERIFY_WITH_TIMEOUT(lock->isHeld(), Patience);
+    QVERIFY(m_cards[1]->property("keep").toBool());
 }
 
 void TestLockStatus::exampleFitsFontAndColours_data()
@@ -539,7 +570,7 @@ void TestLockStatus::exampleFitsFontAndColours()
         QGuiApplication::setPalette(palette);
     }
 
-    QVERIFY(loadExample(u"memory:"_s + QString::fromLatin1(m_name), 10000));
+    QVERIFY(loadExample(u"memory:"_s + QString::fromLatin1(m_name), 30000));
     click(findButton(m_cards[0], u"Acquire"_s));
     QTRY_VERIFY_WITH_TIMEOUT(m_locks[0]->isHeld(), Patience);
     const qreal left = findButton(m_cards[1], u"Force release"_s)->x();
@@ -547,7 +578,7 @@ void TestLockStatus::exampleFitsFontAndColours()
     QTRY_COMPARE_WITH_TIMEOUT(m_locks[1]->state(), DistributedLock::Acquiring, Patience);
     QCOMPARE(findButton(m_cards[1], u"Force release"_s)->x(), left);
     m_cards[2]->setProperty("server", u"redis://127.0.0.1:1"_s);
-    m_locks[2]->setProperty("wait", 1);
+    m_locks[2]->setProperty("wait", 0); // a single attempt
     click(findButton(m_cards[2], u"Acquire"_s));
     QTRY_COMPARE_WITH_TIMEOUT(m_locks[2]->error(), DistributedLock::ConnectionError, Patience);
 
@@ -574,6 +605,6 @@ void TestLockStatus::exampleFitsFontAndColours()
     }
 }
 
-QTEST_MAIN(TestLockStatus)
+QDISTLOCK_TEST_MAIN(QGuiApplication, TestLockStatus)
 
 #include "tst_lockstatus.moc"

@@ -4,6 +4,7 @@
 #include "qmltesting.h"
 
 #include "support/redisserver.h"
+#include "support/testkinds.h"
 
 #include <QDistLock/DistributedLock>
 #include <QDistLock/LockRegistry>
@@ -115,7 +116,8 @@ private Q_SLOTS:
     void activeAcquiresAndReleases();
     void activeWaitsLongerThanWait();
     void activeReacquiresAfterLoss();
-    void activeBacksOffAfterPermanentError();
+    void activeTriesAgainAfterPermanentError();
+    TIMING void activeBacksOffAfterPermanentError();
     void activeWaitsForAChangeAfterBadServer();
     void activeWithoutAName();
     void shortLease();
@@ -142,7 +144,7 @@ private Q_SLOTS:
     void callsBeforeComplete();
     void promiseOfSuccess();
     void promiseOfBusy();
-    void promiseOfTimeout();
+    TIMING void promiseOfTimeout();
     void promiseShowsNoPassword();
     void promiseOfCancel();
     void promiseOfRelease();
@@ -161,7 +163,8 @@ private Q_SLOTS:
 private:
     QByteArray withPromises(const QByteArray &properties) const;
     QByteArray plain(const QByteArray &properties) const;
-    bool hold(const QByteArray &milliseconds = "60000");
+    bool hold(const QByteArray &milliseconds = "600000");
+    void takeAway(const QList<QByteArray> &command);
 
     RedisServer m_server;
     QByteArray m_name;
@@ -183,8 +186,8 @@ void TestQml::init()
 /// A DistributedLock element with the name and the server of this test.
 QByteArray TestQml::plain(const QByteArray &properties) const
 {
-    return "DistributedLock { name: \"" + m_name + "\"; server: \"" + m_server.url().toEncoded() + "\"\n" + properties
-            + "\n}";
+    return "DistributedLock { name: \"" + m_name + "\"; server: \"" + m_server.url().toEncoded() + "\"\n"
+            + (properties.contains("wait:") ? "" : QmlTesting::LongWait) + '\n' + properties + "\n}";
 }
 
 QByteArray TestQml::withPromises(const QByteArray &properties) const
@@ -219,6 +222,13 @@ QByteArray TestQml::withPromises(const QByteArray &properties) const
 bool TestQml::hold(const QByteArray &milliseconds)
 {
     return m_server.cli({"SET", m_key, "foreign", "NX", "PX", milliseconds}) == "OK";
+}
+
+/// Takes the lock away by \a command, and lets its holder notice that.
+void TestQml::takeAway(const QList<QByteArray> &command)
+{
+    m_server.command(command);
+    QmlTesting::reconnectAll(m_server);
 }
 
 void TestQml::typesAndEnums()
@@ -260,7 +270,7 @@ void TestQml::typesAndEnums()
                                 true,
                                 100};
     QCOMPARE(scene.root()->property("values").toList(), expected);
-    QTRY_COMPARE(scene.lock()->name(), u"x"_s);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->name(), u"x"_s, Patience);
     QCOMPARE(scene.lock()->lease(), 5000);
 }
 
@@ -311,14 +321,14 @@ void TestQml::activeWaitsLongerThanWait()
 
 void TestQml::activeReacquiresAfterLoss()
 {
-    Scene scene(plain("active: true; lease: 1500"));
+    Scene scene(plain("active: true"));
     QVERIFY(scene.lock());
     QSignalSpy acquired(scene.lock(), &DistributedLock::acquired);
     QSignalSpy lost(scene.lock(), &DistributedLock::lost);
     QTRY_COMPARE_WITH_TIMEOUT(acquired.count(), 1, Patience);
     const qint64 before = scene.lock()->fencingToken();
 
-    QCOMPARE(m_server.cli({"DEL", m_key}), QByteArrayLiteral("1"));
+    takeAway({"DEL", m_key});
     QTRY_COMPARE_WITH_TIMEOUT(lost.count(), 1, Patience);
     QCOMPARE(lost.first().first().value<DistributedLock::LossReason>(), DistributedLock::Deleted);
     QTRY_COMPARE_WITH_TIMEOUT(acquired.count(), 2, Patience);
@@ -336,8 +346,17 @@ void TestQml::activeBacksOffAfterPermanentError()
     QElapsedTimer timer;
     timer.start();
     QTRY_COMPARE_WITH_TIMEOUT(failed.count(), 2, Patience);
-    QCOMPARE(failed.first().first().value<DistributedLock::Error>(), DistributedLock::ForeignTypeError);
     QVERIFY2(timer.elapsed() >= 450, "the second attempt came without a delay");
+}
+
+void TestQml::activeTriesAgainAfterPermanentError()
+{
+    m_server.cli({"RPUSH", m_key, "not a lock"});
+    Scene scene(plain("active: true"));
+    QVERIFY(scene.lock());
+    QSignalSpy failed(scene.lock(), &DistributedLock::acquireFailed);
+    QTRY_VERIFY_WITH_TIMEOUT(failed.count() >= 2, Patience);
+    QCOMPARE(failed.first().first().value<DistributedLock::Error>(), DistributedLock::ForeignTypeError);
     QCOMPARE(m_server.cli({"TYPE", m_key}), QByteArrayLiteral("list"));
 
     m_server.cli({"DEL", m_key});
@@ -417,12 +436,12 @@ void TestQml::activeSetFalseWhereItEnds()
 {
     QFETCH(QByteArray, handler);
     QFETCH(bool, lost);
-    Scene scene(plain("lease: 1500; active: true\n" + handler));
+    Scene scene(plain("active: true\n" + handler));
     QVERIFY(scene.lock());
     QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
     QTest::failOnWarning(QRegularExpression(u"not held"_s));
     if (lost)
-        QCOMPARE(m_server.cli({"DEL", m_key}), QByteArrayLiteral("1"));
+        takeAway({"DEL", m_key});
     else
         scene.lock()->release();
     QTRY_VERIFY_WITH_TIMEOUT(!scene.lock()->property("active").toBool(), Patience);
@@ -567,7 +586,7 @@ void TestQml::nameChangeWhileHeld()
     QSignalSpy released(scene.lock(), &DistributedLock::released);
     QSignalSpy lost(scene.lock(), &DistributedLock::lost);
     QTRY_COMPARE_WITH_TIMEOUT(acquired.count(), 1, Patience);
-    QTRY_COMPARE(scene.lock()->holdCount(), 1);
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->holdCount(), 1, Patience);
 
     const QString name = QString::fromLatin1(m_name + "b");
     QSignalSpy nameChanged(scene.lock(), &DistributedLock::nameChanged);
@@ -735,7 +754,7 @@ void TestQml::promiseShowsNoPassword()
     options.loginCommand = "LOGIN";
     RedisServer server(options);
     QVERIFY2(server.start(), qPrintable(server.errorString()));
-    QByteArray qml = withPromises("wait: 5000");
+    QByteArray qml = withPromises("");
     const QByteArray url = server.url().toEncoded();
     qml.replace(m_server.url().toEncoded(), QByteArray(url).replace("unix://", "unix://u5er:c4n4ry@"));
     QTest::failOnWarning(QRegularExpression(u"c4n4ry|u5er"_s));
@@ -753,6 +772,7 @@ void TestQml::promiseShowsNoPassword()
 
 void TestQml::promiseOfTimeout()
 {
+    Support::leavesRoomFor(std::chrono::milliseconds(150)); // the server must have answered by then
     QVERIFY(hold());
     Scene scene(withPromises("wait: 200; retryInterval: 50"));
     QVERIFY(scene.lock());
@@ -782,7 +802,7 @@ void TestQml::promiseOfRelease()
     QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), u"false"_s, Patience);
     scene.call("acquire");
     QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
-    QTRY_VERIFY(!scene.answer().isEmpty());
+    QTRY_VERIFY_WITH_TIMEOUT(!scene.answer().isEmpty(), Patience);
     scene.call("release");
     QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), u"true"_s, Patience);
     QVERIFY(!m_server.exists(m_key));
@@ -848,18 +868,18 @@ void TestQml::forceReleaseBesideOtherErrors()
     QSignalSpy errors(registry, &LockRegistry::errorOccurred);
     scene.call("forceRelease");
     registry->forceRelease(QString()); // fails: the name is empty
-    QTRY_COMPARE(errors.count(), 1);
+    QTRY_COMPARE_WITH_TIMEOUT(errors.count(), 1, Patience);
     QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), answer, Patience);
     QVERIFY(!m_server.exists(m_key));
 }
 
 void TestQml::lossReasonInHandler()
 {
-    Scene scene(plain("lease: 1500; property int reason: -1; onLost: reason => { this.reason = reason; }\n"
+    Scene scene(plain("property int reason: -1; onLost: reason => { this.reason = reason; }\n"
                       "property bool stolen: reason === DistributedLock.Stolen; active: true"));
     QVERIFY(scene.lock());
     QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
-    QCOMPARE(m_server.cli({"SET", m_key, "thief", "PX", "60000"}), QByteArrayLiteral("OK"));
+    takeAway({"SET", m_key, "thief", "PX", "60000"});
     QTRY_VERIFY_WITH_TIMEOUT(scene.lock()->property("stolen").toBool(), Patience);
     QCOMPARE(m_server.get(m_key), QByteArrayLiteral("thief"));
 }
@@ -973,6 +993,6 @@ void TestQml::engineDestroyedWhileAcquiring()
     QTRY_COMPARE_WITH_TIMEOUT(lock->state(), DistributedLock::Unlocked, Patience);
 }
 
-QTEST_GUILESS_MAIN(TestQml)
+QDISTLOCK_TEST_MAIN(QCoreApplication, TestQml)
 
 #include "tst_qml.moc"

@@ -53,16 +53,16 @@ void TestQmlExample::statusWindow()
     process.setProcessEnvironment(environmentWith(asOption ? QString() : url));
     process.setProcessChannelMode(QProcess::MergedChannels);
     process.start(QStringLiteral(QML_STATUS), asOption ? QStringList{u"--server"_s, url} : QStringList());
-    QVERIFY2(process.waitForStarted(), qPrintable(process.errorString()));
+    QVERIFY2(process.waitForStarted(60000), qPrintable(process.errorString()));
     // The window prints "ready" when it is shown; QML errors come earlier.
     QByteArray output;
     QTRY_VERIFY_WITH_TIMEOUT((output += process.readAll()).contains("ready") || process.state() == QProcess::NotRunning,
-                             20000);
+                             60000);
     QVERIFY2(process.state() == QProcess::Running, output.constData());
     QVERIFY2(!output.contains(".qml:"), output.constData());
     QVERIFY2(output.contains(withServer ? url.toUtf8() : "memory:"), output.constData());
     process.terminate();
-    QVERIFY(process.waitForFinished());
+    QVERIFY(process.waitForFinished(60000));
     QCOMPARE(process.exitStatus(), QProcess::NormalExit);
     QCOMPARE(process.exitCode(), 143);
 }
@@ -71,7 +71,7 @@ void TestQmlExample::statusHelp()
 {
     QProcess process;
     process.start(QStringLiteral(QML_STATUS), {u"--help"_s});
-    QVERIFY(process.waitForFinished());
+    QVERIFY(process.waitForFinished(60000));
     QCOMPARE(process.exitCode(), 0);
     QVERIFY(process.readAll().contains("--server"));
 }
@@ -93,7 +93,7 @@ void TestQmlExample::actions()
     process.setProcessEnvironment(environmentWith(withServer ? server.url().toString() : QString()));
     process.setProcessChannelMode(QProcess::MergedChannels);
     process.start(QStringLiteral(QML_ACTIONS), {u"--demo"_s});
-    const bool finished = process.waitForFinished();
+    const bool finished = process.waitForFinished(60000);
     const QByteArray output = process.readAll();
     QVERIFY2(finished && process.exitStatus() == QProcess::NormalExit, output.constData());
     QVERIFY2(process.exitCode() == 0, output.constData());

@@ -27,20 +27,20 @@ using namespace Qt::StringLiterals;
 using namespace QDistLock;
 using Support::RedisServer;
 
-constexpr int Patience = 20000;
+constexpr int Patience = 60000;
 
 /// What an application gives to its QML.
 class Backend : public QObject
 {
     Q_OBJECT
-    QDL_LOCKED_METHOD(ship, "order:{id}", "lease=5s")
-    QDL_LOCKED_METHOD(note, "notes")
+    QDL_LOCKED_METHOD(ship, "order:{id}", "wait=1min")
+    QDL_LOCKED_METHOD(note, "notes", "wait=1min")
     QDL_LOCKED_METHOD(skipped, "order:{id}", "onBusy=skip")
     QDL_LOCKED_METHOD(failing, "order:{id}", "onBusy=fail")
-    QDL_LOCKED_METHOD(throwing, "notes")
+    QDL_LOCKED_METHOD(throwing, "notes", "wait=1min")
     QDL_LOCKED_METHOD(broken, "order:{nobody}")
-    QDL_LOCKED_METHOD(makeObject, "notes")
-    QDL_LOCKED_METHOD(makeObjects, "notes")
+    QDL_LOCKED_METHOD(makeObject, "notes", "wait=1min")
+    QDL_LOCKED_METHOD(makeObjects, "notes", "wait=1min")
 
 public:
     QStringList calls;
@@ -95,32 +95,32 @@ Q_DECLARE_METATYPE(Place)
 class Arguments : public QObject
 {
     Q_OBJECT
-    QDL_LOCKED_METHOD(aBool, "args:{value}")
-    QDL_LOCKED_METHOD(aShort, "args:{value}")
-    QDL_LOCKED_METHOD(anInt, "args:{value}")
-    QDL_LOCKED_METHOD(aUint, "args:{value}")
-    QDL_LOCKED_METHOD(aLong, "args:{value}")
-    QDL_LOCKED_METHOD(aDouble, "args:{value}")
-    QDL_LOCKED_METHOD(aFloat, "args:{value}")
-    QDL_LOCKED_METHOD(aText, "args:{value}")
-    QDL_LOCKED_METHOD(aChar, "args:{value}")
-    QDL_LOCKED_METHOD(aUrl, "args:{value}")
-    QDL_LOCKED_METHOD(aColor, "args:{value}")
-    QDL_LOCKED_METHOD(aDate, "args:{value}")
-    QDL_LOCKED_METHOD(aDateTime, "args:{value}")
-    QDL_LOCKED_METHOD(aPlace, "args:{value.x}")
-    QDL_LOCKED_METHOD(anObject, "args")
-    QDL_LOCKED_METHOD(aReceiver, "args")
-    QDL_LOCKED_METHOD(aVariant, "args")
-    QDL_LOCKED_METHOD(aList, "args")
-    QDL_LOCKED_METHOD(aMap, "args")
-    QDL_LOCKED_METHOD(texts, "args")
-    QDL_LOCKED_METHOD(ints, "args")
-    QDL_LOCKED_METHOD(doubles, "args")
-    QDL_LOCKED_METHOD(places, "args")
-    QDL_LOCKED_METHOD(objects, "args")
-    QDL_LOCKED_METHOD(json, "args")
-    QDL_LOCKED_METHOD(over, "args")
+    QDL_LOCKED_METHOD(aBool, "args:{value}", "wait=1min")
+    QDL_LOCKED_METHOD(aShort, "args:{value}", "wait=1min")
+    QDL_LOCKED_METHOD(anInt, "args:{value}", "wait=1min")
+    QDL_LOCKED_METHOD(aUint, "args:{value}", "wait=1min")
+    QDL_LOCKED_METHOD(aLong, "args:{value}", "wait=1min")
+    QDL_LOCKED_METHOD(aDouble, "args:{value}", "wait=1min")
+    QDL_LOCKED_METHOD(aFloat, "args:{value}", "wait=1min")
+    QDL_LOCKED_METHOD(aText, "args:{value}", "wait=1min")
+    QDL_LOCKED_METHOD(aChar, "args:{value}", "wait=1min")
+    QDL_LOCKED_METHOD(aUrl, "args:{value}", "wait=1min")
+    QDL_LOCKED_METHOD(aColor, "args:{value}", "wait=1min")
+    QDL_LOCKED_METHOD(aDate, "args:{value}", "wait=1min")
+    QDL_LOCKED_METHOD(aDateTime, "args:{value}", "wait=1min")
+    QDL_LOCKED_METHOD(aPlace, "args:{value.x}", "wait=1min")
+    QDL_LOCKED_METHOD(anObject, "args", "wait=1min")
+    QDL_LOCKED_METHOD(aReceiver, "args", "wait=1min")
+    QDL_LOCKED_METHOD(aVariant, "args", "wait=1min")
+    QDL_LOCKED_METHOD(aList, "args", "wait=1min")
+    QDL_LOCKED_METHOD(aMap, "args", "wait=1min")
+    QDL_LOCKED_METHOD(texts, "args", "wait=1min")
+    QDL_LOCKED_METHOD(ints, "args", "wait=1min")
+    QDL_LOCKED_METHOD(doubles, "args", "wait=1min")
+    QDL_LOCKED_METHOD(places, "args", "wait=1min")
+    QDL_LOCKED_METHOD(objects, "args", "wait=1min")
+    QDL_LOCKED_METHOD(json, "args", "wait=1min")
+    QDL_LOCKED_METHOD(over, "args", "wait=1min")
 
 public:
     enum Color { Red, Green };

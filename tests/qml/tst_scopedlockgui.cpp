@@ -5,6 +5,7 @@
 
 #include "support/eventloopprobe.h"
 #include "support/redisserver.h"
+#include "support/testkinds.h"
 
 #include <QDistLock/LockRegistry>
 #include <QDistLock/ScopedLock>
@@ -16,6 +17,7 @@
 #include <QtTest/qtest.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <thread>
 
@@ -35,6 +37,11 @@ LockOptions once()
     return LockOptions().withWait(0ms);
 }
 
+bool eventually(const std::function<bool()> &condition, milliseconds timeout = 60s)
+{
+    return Support::EventLoopProbe::waitFor(condition, timeout);
+}
+
 } // namespace
 
 class tst_ScopedLockGui : public QObject
@@ -46,17 +53,34 @@ private Q_SLOTS:
     void cleanup();
 
     void oneLook();
+    TIMING void confirmedRelease();
     void busy();
     void waitingIsRefused();
     void waitingInAnotherThread();
     void waitingAllowed();
     void reentryNeedsNoWaiting();
-    void frozenServer();
+    TIMING void frozenServer();
     void unreachable();
-    void bodyBlocksForFiveLeases();
+    TIMING void unreachableAtOnce();
+    TIMING void bodyBlocksForFiveLeases();
 
 private:
+    /// Looks once whether the lock is free. The GUI thread waits only 1 s for the server, which is a ConnectionError on
+    /// a machine that stands still: then it looks again.
+    static std::unique_ptr<ScopedLock> look(const QUrl &server, const QString &name = Name)
+    {
+        std::unique_ptr<ScopedLock> lock;
+        eventually([&] {
+            lock.reset();
+            lock = std::make_unique<ScopedLock>(server, name, once());
+            return lock->result().error != DistributedLock::ConnectionError;
+        });
+        return lock;
+    }
+    void lookInVain(int looks);
+
     Support::RedisServer m_server;
+    milliseconds m_lookedFor{0}; ///< by lookInVain()
 };
 
 void tst_ScopedLockGui::initTestCase()
@@ -68,9 +92,8 @@ void tst_ScopedLockGui::initTestCase()
 void tst_ScopedLockGui::init()
 {
     QVERIFY(!ScopedLock::isGuiThreadWaitAllowed());
-    ScopedLock first(u"first"_s, once());
-    QVERIFY2(first, qPrintable(first.result().errorString));
-    QVERIFY(first.release());
+    // When the release is confirmed, all that was sent before has been executed.
+    QVERIFY(eventually([&] { return look({}, u"first"_s)->release(); }));
 }
 
 void tst_ScopedLockGui::cleanup()
@@ -79,11 +102,22 @@ void tst_ScopedLockGui::cleanup()
     m_server.resume();
     if (QTest::currentTestFailed())
         m_server.command({"DEL", Key});
-    QTRY_VERIFY(!m_server.exists(Key));
+    // The time-out is less than a lease: a key that nobody releases must not pass because it expires.
+    QVERIFY(eventually([&] { return !m_server.exists(Key); }, 20s));
 }
 
 void tst_ScopedLockGui::oneLook()
 {
+    const auto lock = look({});
+    QVERIFY2(*lock, qPrintable(lock->result().errorString));
+    QVERIFY(m_server.exists(Key));
+    lock->release(); // cleanup() waits for it
+    QVERIFY(!lock->isHeld());
+}
+
+void tst_ScopedLockGui::confirmedRelease()
+{
+    Support::leavesRoomFor(900ms);
     ScopedLock lock(Name, once());
     QVERIFY2(lock, qPrintable(lock.result().errorString));
     QVERIFY(m_server.exists(Key));
@@ -93,10 +127,10 @@ void tst_ScopedLockGui::oneLook()
 
 void tst_ScopedLockGui::busy()
 {
-    m_server.command({"SET", Key, "somebody else", "PX", "60000"});
-    const ScopedLock lock(Name, once());
-    QVERIFY(!lock);
-    QCOMPARE(lock.result().error, DistributedLock::BusyError);
+    m_server.command({"SET", Key, "somebody else", "PX", "600000"});
+    const auto lock = look({});
+    QVERIFY(!*lock);
+    QCOMPARE(lock->result().error, DistributedLock::BusyError);
     m_server.command({"DEL", Key});
 }
 
@@ -123,19 +157,20 @@ void tst_ScopedLockGui::waitingAllowed()
 {
     ScopedLock::setGuiThreadWaitAllowed(true);
     m_server.command({"SET", Key, "somebody else", "PX", "300"});
-    const ScopedLock lock(Name, LockOptions().withRetryInterval(20ms));
+    const ScopedLock lock(Name, LockOptions().withWait(1min).withRetryInterval(20ms));
     QVERIFY2(lock, qPrintable(lock.result().errorString));
 }
 
 void tst_ScopedLockGui::reentryNeedsNoWaiting()
 {
-    const ScopedLock outer(Name, once());
+    const auto outer = look({});
     const ScopedLock inner(Name);
-    QVERIFY(outer && inner);
+    QVERIFY(*outer && inner);
 }
 
 void tst_ScopedLockGui::frozenServer()
 {
+    Support::leavesRoomFor(900ms);
     ScopedLock held(u"held"_s, once());
     QVERIFY(held);
     m_server.pause();
@@ -151,35 +186,45 @@ void tst_ScopedLockGui::frozenServer()
     QCOMPARE_GE(timer.elapsed(), 950);
     QCOMPARE_LT(timer.elapsed(), 4000);
     m_server.resume();
-    QTRY_VERIFY(!m_server.exists("lock:held"));
-    QTRY_VERIFY(!m_server.exists(Key));
+    QVERIFY(eventually([&] { return !m_server.exists("lock:held"); }, 20s));
+    QVERIFY(eventually([&] { return !m_server.exists(Key); }, 20s));
 }
 
-void tst_ScopedLockGui::unreachable()
+void tst_ScopedLockGui::lookInVain(int looks)
 {
     Support::RedisServer server;
     QVERIFY(server.start());
-    {
-        const ScopedLock lock(server.url(), Name, once());
-        QVERIFY(lock);
-    }
+    QVERIFY(look(server.url())->isHeld());
     server.kill();
     QElapsedTimer timer;
     timer.start();
-    for (int i = 0; i < 50; ++i) {
+    for (int i = 0; i < looks; ++i) {
         const ScopedLock lock(server.url(), Name, once());
         QVERIFY(!lock);
         QCOMPARE(lock.result().error, DistributedLock::ConnectionError);
     }
-    QCOMPARE_LT(timer.elapsed(), 3000); // not every acquire waits for a connection attempt
+    m_lookedFor = milliseconds(timer.elapsed());
     QVERIFY(server.start());
-    QTRY_VERIFY(ScopedLock(server.url(), Name, once()).isHeld());
+    QVERIFY(eventually([&] { return ScopedLock(server.url(), Name, once()).isHeld(); }));
+}
+
+void tst_ScopedLockGui::unreachable()
+{
+    lookInVain(3);
+}
+
+void tst_ScopedLockGui::unreachableAtOnce()
+{
+    Support::leavesRoomFor(1500ms);
+    lookInVain(50);
+    QCOMPARE_LT(m_lookedFor.count(), 3000); // not every acquire waits for a connection attempt
 }
 
 void tst_ScopedLockGui::bodyBlocksForFiveLeases()
 {
     QVERIFY(qGuiApp->thread() == QThread::currentThread());
-    constexpr milliseconds lease = 2s;
+    Support::leavesRoomFor(70ms);
+    constexpr milliseconds lease = 500ms;
     std::atomic<bool> done{false};
     std::atomic<qint64> lowest{lease.count()};
     std::atomic<int> looks{0};
@@ -202,15 +247,15 @@ void tst_ScopedLockGui::bodyBlocksForFiveLeases()
             }
         }));
         witness->start();
-        QThread::sleep(5 * 2); // the work in the body
+        QThread::msleep((5 * lease).count()); // the work in the body
         heldToTheEnd = lock.isHeld();
         done = true;
     }
     QVERIFY(witness->wait());
     QVERIFY(heldToTheEnd);
     QVERIFY2(lowest >= lease.count() / 2, qPrintable(QString::number(lowest)));
-    QCOMPARE_GE(looks.load(), 50);
+    QCOMPARE_GE(looks.load(), 25);
 }
 
-QTEST_MAIN(tst_ScopedLockGui)
+QDISTLOCK_TEST_MAIN(QGuiApplication, tst_ScopedLockGui)
 #include "tst_scopedlockgui.moc"

@@ -65,7 +65,7 @@ public:
     /// Runs an event loop until \a condition is true or \a timeout has passed. The condition is polled each millisecond
     /// and counts as part of the turn, so it must not ask a server.
     static bool waitFor(const std::function<bool()> &condition,
-                        std::chrono::milliseconds timeout = std::chrono::seconds(10));
+                        std::chrono::milliseconds timeout = std::chrono::seconds(60));
 
 private:
     Q_DISABLE_COPY_MOVE(EventLoopProbe)

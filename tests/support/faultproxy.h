@@ -73,12 +73,12 @@ public:
 
     /// Number of faults that have happened since construction.
     int faultsDone() const;
-    bool waitForFaults(int count, std::chrono::milliseconds timeout = std::chrono::seconds(10)) const;
+    bool waitForFaults(int count, std::chrono::milliseconds timeout = std::chrono::seconds(60)) const;
 
     /// Commands passed on to the server, since construction.
     qint64 commandsForwarded(const QByteArray &command = {}) const;
     bool waitForCommands(qint64 count, const QByteArray &command = {},
-                         std::chrono::milliseconds timeout = std::chrono::seconds(10)) const;
+                         std::chrono::milliseconds timeout = std::chrono::seconds(60)) const;
     /// Replies and pushes passed on to the clients, since construction.
     qint64 repliesForwarded() const;
     qint64 connectionsAccepted() const;

@@ -14,9 +14,11 @@
 
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qmutex.h>
+#include <QtCore/qthread.h>
 #include <QtTest/qsignalspy.h>
 #include <QtTest/qtest.h>
 
+#include <memory>
 #include <utility>
 
 /// Shared by the tests of locks.
@@ -31,7 +33,7 @@ using QDistLock::LockResult;
 using std::chrono::milliseconds;
 
 /// Runs an event loop until \a condition is true. Faster than QTRY_VERIFY, which polls every 50 ms.
-inline bool eventually(const std::function<bool()> &condition, milliseconds timeout = 10s)
+inline bool eventually(const std::function<bool()> &condition, milliseconds timeout = 60s)
 {
     return Support::EventLoopProbe::waitFor(condition, timeout);
 }
@@ -52,7 +54,8 @@ inline void sendNow()
         QCoreApplication::sendPostedEvents();
 }
 
-inline LockOptions options(milliseconds lease = 1s, milliseconds wait = 5s)
+/// A lease that no pause of the machine ends, and a wait that none uses up.
+inline LockOptions options(milliseconds lease = 30s, milliseconds wait = 60s)
 {
     return LockOptions().withLease(lease).withWait(wait).withRetryInterval(20ms);
 }
@@ -92,6 +95,21 @@ inline bool acquireNow(DistributedLock *lock)
     lock->acquire();
     return eventually([lock] { return lock->isHeld() || lock->state() == DistributedLock::Unlocked; })
             && lock->isHeld();
+}
+
+/// Another client, in a thread of its own, ends the hold of the lock \a name by force. The holder hears of it at once,
+/// however long its lease is. True if somebody held it.
+inline bool endByForce(const QUrl &server, const QString &name)
+{
+    bool ended = false;
+    const std::unique_ptr<QThread> thread(QThread::create([&] {
+        LockRegistry registry(server);
+        const QFuture<bool> forced = registry.forceRelease(name);
+        ended = eventually([&forced] { return forced.isFinished(); }) && forced.resultCount() == 1 && forced.result();
+    }));
+    thread->start();
+    thread->wait();
+    return ended;
 }
 
 /// Collects all log messages while it exists. Of nested objects only the innermost one does.

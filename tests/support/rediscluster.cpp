@@ -65,6 +65,7 @@ bool RedisCluster::addNode()
     RedisServer::Options options = RedisServer::Options::withTcp();
     options.password = m_options.password;
     options.users = m_options.users;
+    options.environment = m_options.environment;
     // The port of the cluster bus is any free one; by default it would be the port + 10000.
     const quint16 busPort = Posix::freePort();
     if (m_options.canBeCutOff) {

@@ -32,6 +32,7 @@ public:
         QList<QByteArray> config = {};
         QList<QByteArray> users = {}; ///< as in RedisServer::Options
         bool canBeCutOff = false;     ///< needed by cutOff()
+        QStringList environment = {}; ///< as in RedisServer::Options, unless canBeCutOff
     };
 
     RedisCluster();

@@ -88,9 +88,9 @@ public:
     QString folder() const { return m_folder.path(); }
 
     /// Sends a command as a client with all rights. See Resp::parseReply for the types, and RedisError for failures.
-    QVariant command(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout = std::chrono::seconds(5));
+    QVariant command(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout = std::chrono::seconds(60));
     /// The output of the real redis-cli, without the last line end.
-    QByteArray cli(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout = std::chrono::seconds(10));
+    QByteArray cli(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout = std::chrono::seconds(60));
 
     QByteArray get(const QByteArray &key) { return look({"GET", key}).toByteArray(); }
     bool exists(const QByteArray &key) { return look({"EXISTS", key}).toLongLong() == 1; }
@@ -115,7 +115,7 @@ public:
 
     QByteArray log() const;
     /// Waits until the log since start() contains \a text.
-    bool waitForLog(const QByteArray &text, std::chrono::milliseconds timeout = std::chrono::seconds(10));
+    bool waitForLog(const QByteArray &text, std::chrono::milliseconds timeout = std::chrono::seconds(60));
     /// Waits until that many replicas have all that any client has written so far.
     bool waitUntilReplicated(int replicas, std::chrono::milliseconds timeout = std::chrono::seconds(60));
 

@@ -14,7 +14,7 @@ namespace RedisTesting {
 
 /// Runs an event loop until \a condition is true, or until the time-out.
 inline bool waitFor(const std::function<bool()> &condition,
-                    std::chrono::milliseconds timeout = std::chrono::seconds(20))
+                    std::chrono::milliseconds timeout = std::chrono::seconds(60))
 {
     return Support::EventLoopProbe::waitFor(condition, timeout);
 }

@@ -38,7 +38,7 @@ public:
 
     /// Replicas that the master takes for connected.
     int connectedReplicas();
-    bool waitForReplicas(int count, std::chrono::milliseconds timeout = std::chrono::seconds(20));
+    bool waitForReplicas(int count, std::chrono::milliseconds timeout = std::chrono::seconds(60));
 
 private:
     struct Member

@@ -32,12 +32,12 @@ public:
     QString errorString() const { return m_error; }
 
     /// Sends one command and reads its reply. After a failure ("-WITNESS …") the connection is closed.
-    QVariant command(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout = std::chrono::seconds(5));
+    QVariant command(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout = std::chrono::seconds(60));
 
     /// send() and readReply() are the halves of command(), for pipelining, pub/sub and malformed input.
-    bool send(QByteArrayView bytes, std::chrono::milliseconds timeout = std::chrono::seconds(5));
+    bool send(QByteArrayView bytes, std::chrono::milliseconds timeout = std::chrono::seconds(60));
     /// \a keepOpen: a time-out does not close the connection.
-    QVariant readReply(std::chrono::milliseconds timeout = std::chrono::seconds(5), bool keepOpen = false);
+    QVariant readReply(std::chrono::milliseconds timeout = std::chrono::seconds(60), bool keepOpen = false);
 
 private:
     Q_DISABLE_COPY_MOVE(RespClient)

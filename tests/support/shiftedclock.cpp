@@ -18,11 +18,23 @@ QStringList ShiftedClock::environment() const
 
 void ShiftedClock::shift(std::chrono::milliseconds by)
 {
-    const qint64 nanoseconds = std::chrono::nanoseconds(by).count();
+    write(0, {std::chrono::nanoseconds(by).count()});
+}
+
+void ShiftedClock::slowDown(int times)
+{
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    write(sizeof(qint64), {std::chrono::nanoseconds(now).count(), times});
+}
+
+void ShiftedClock::write(qint64 offset, const QList<qint64> &numbers)
+{
     QFile file(fileName());
-    if (!file.open(QIODevice::ReadWrite))
+    const qint64 size = qint64(sizeof(qint64)) * numbers.size();
+    if (!file.open(QIODevice::ReadWrite | QIODevice::Unbuffered) || !file.seek(offset)
+        || file.write(reinterpret_cast<const char *>(numbers.constData()), size) != size) {
         qFatal("cannot write %ls", qUtf16Printable(file.fileName()));
-    file.write(reinterpret_cast<const char *>(&nanoseconds), sizeof(nanoseconds));
+    }
 }
 
 } // namespace Support

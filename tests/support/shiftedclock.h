@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <QtCore/qlist.h>
 #include <QtCore/qstringlist.h>
 #include <QtCore/qtemporarydir.h>
 
@@ -20,8 +21,12 @@ public:
     QStringList environment() const;
     /// Sets the clock to the real time and \a by, at once.
     void shift(std::chrono::milliseconds by);
+    /// From now on its time passes so many times slower than the real one, so that no pause of the machine ends what a
+    /// server keeps for a while. 1: back to the real time, at once.
+    void slowDown(int times);
 
 private:
+    void write(qint64 offset, const QList<qint64> &numbers);
     QString fileName() const { return m_folder.filePath(QStringLiteral("shift")); }
     QTemporaryDir m_folder;
 };

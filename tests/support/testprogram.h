@@ -24,9 +24,9 @@ public:
     /// Everything that the process has written to its standard output.
     const QByteArray &output();
     /// Runs an event loop until the output contains \a text, or until the time-out.
-    bool waitForOutput(const QByteArray &text, std::chrono::milliseconds timeout = std::chrono::seconds(30));
+    bool waitForOutput(const QByteArray &text, std::chrono::milliseconds timeout = std::chrono::seconds(60));
     /// Runs an event loop until the process has ended, or until the time-out.
-    bool waitForEnd(std::chrono::milliseconds timeout = std::chrono::seconds(30));
+    bool waitForEnd(std::chrono::milliseconds timeout = std::chrono::seconds(60));
     /// The process has ended with exit status 0.
     bool hasSucceeded() const { return state() == NotRunning && exitStatus() == NormalExit && exitCode() == 0; }
     void sendSignal(int number);

@@ -24,8 +24,8 @@ using namespace std::chrono_literals;
 class Worker : public QObject
 {
     Q_OBJECT
-    QDL_LOCKED_METHOD(work, "work", "lease=20s; wait=forever")
-    QDL_LOCKED_METHOD(busy, "busy", "lease=20s; wait=forever")
+    QDL_LOCKED_METHOD(work, "work", "wait=forever")
+    QDL_LOCKED_METHOD(busy, "busy", "wait=forever")
 public:
     std::function<void()> body;
 public Q_SLOTS:
@@ -107,11 +107,11 @@ int main(int argc, char *argv[])
         for (int i = 0; i < 10; ++i)
             Q_EMIT worker.go(); // "busy" is held elsewhere
     } else if (mode == u"future") {
-        (void)QDistLock::withLock(u"inner"_s, QDistLock::LockOptions().withLease(20s), [&] {
+        (void)QDistLock::withLock(u"inner"_s, QDistLock::LockOptions(), [&] {
             reached();
             return endless.future();
         });
-        (void)QDistLock::withLock(u"inner"_s, QDistLock::LockOptions().withLease(20s), [] {});
+        (void)QDistLock::withLock(u"inner"_s, QDistLock::LockOptions(), [] {});
     } else if (mode == u"exit") {
         // Without the application object being destroyed.
         worker.body = [] {

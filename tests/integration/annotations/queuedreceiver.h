@@ -25,11 +25,11 @@ public:
 class Receiver : public QObject
 {
     Q_OBJECT
-    QDL_LOCKED_METHOD(few, "counter", "wait=1min; retryInterval=20ms; maxQueued=3")
-    QDL_LOCKED_METHOD(newest, "counter", "wait=1min; retryInterval=20ms; onBusy=latest")
-    QDL_LOCKED_METHOD(newestOfAll, "counter:{name}", "wait=1min; retryInterval=20ms; onBusy=latest")
+    QDL_LOCKED_METHOD(few, "counter", "wait=5min; retryInterval=20ms; maxQueued=3")
+    QDL_LOCKED_METHOD(newest, "counter", "wait=5min; retryInterval=20ms; onBusy=latest")
+    QDL_LOCKED_METHOD(newestOfAll, "counter:{name}", "wait=5min; retryInterval=20ms; onBusy=latest")
     QDL_LOCKED_METHOD(newestSoon, "counter", "wait=500ms; retryInterval=20ms; onBusy=latest")
-    QDL_LOCKED_METHOD(once, "once:{name}", "wait=1min; onBusy=skip")
+    QDL_LOCKED_METHOD(once, "once:{name}", "wait=5min; onBusy=skip")
     QDL_LOCKED_METHOD(moved, "counter", "wait=forever") // bursts in the log are counted by method
     QDL_LOCKED_METHOD(many, "counter", "wait=forever; maxQueued=unlimited")
     QDL_LOCKED_METHOD(soon, "counter", "wait=300ms; retryInterval=20ms; maxQueued=unlimited")

@@ -44,26 +44,24 @@ class Receiver : public QObject
     Q_OBJECT
     Q_PROPERTY(QString tenant MEMBER tenant)
     Q_PROPERTY(bool guarded MEMBER guarded)
-    QDL_LOCKED_METHOD(add, "counter", "wait=5min; lease=20s; retryInterval=20ms")
+    QDL_LOCKED_METHOD(add, "counter", "wait=5min; retryInterval=20ms")
     QDL_LOCKED_METHOD(tryAdd, "counter", "onBusy=skip")
     QDL_LOCKED_METHOD(mustAdd, "counter", "onBusy=fail")
     QDL_LOCKED_METHOD(soonAdd, "counter", "wait=300ms; retryInterval=20ms")
-    QDL_LOCKED_METHOD(keyed, "{name}/{this.tenant}", "retryInterval=20ms")
+    QDL_LOCKED_METHOD(keyed, "{name}/{this.tenant}", "wait=5min; retryInterval=20ms")
     QDL_LOCKED_METHOD(ordered, "order:{order.number}", "condition=order.urgent; onBusy=fail")
     QDL_LOCKED_METHOD(guardedAdd, "guarded", "condition=this.guarded; onBusy=fail")
-    QDL_LOCKED_METHOD(twoLocks, "first", "wait=1min; retryInterval=20ms")
-    QDL_LOCKED_METHOD(twoLocks, "second", "wait=1min; retryInterval=20ms")
-    QDL_LOCKED_METHOD(twoLocksReversed, "second", "wait=1min; retryInterval=20ms")
-    QDL_LOCKED_METHOD(twoLocksReversed, "first", "wait=1min; retryInterval=20ms")
-    QDL_LOCKED_METHOD(twoShortLeases, "first", "lease=600ms")
-    QDL_LOCKED_METHOD(twoShortLeases, "second", "lease=600ms")
-    QDL_LOCKED_METHOD(kept, "kept", "minHold=2s; lease=5s; onBusy=fail")
-    QDL_LOCKED_METHOD(shortLease, "short", "lease=300ms; wait=10s; retryInterval=20ms; autoRenew=false")
-    QDL_LOCKED_METHOD(renewed, "renewed", "lease=1500ms; wait=10s")
+    QDL_LOCKED_METHOD(twoLocks, "first", "wait=5min; retryInterval=20ms")
+    QDL_LOCKED_METHOD(twoLocks, "second", "wait=5min; retryInterval=20ms")
+    QDL_LOCKED_METHOD(twoLocksReversed, "second", "wait=5min; retryInterval=20ms")
+    QDL_LOCKED_METHOD(twoLocksReversed, "first", "wait=5min; retryInterval=20ms")
+    QDL_LOCKED_METHOD(kept, "kept", "minHold=5min; lease=10min; onBusy=fail")
+    QDL_LOCKED_METHOD(lost, "lost", "wait=5min; retryInterval=20ms")
+    QDL_LOCKED_METHOD(renewed, "renewed", "lease=500ms; wait=1min")
     QDL_LOCKED_METHOD(elsewhere, "elsewhere", "server=memory:elsewhere")
     QDL_LOCKED_METHOD(broken, "counter:{nr}")
     QDL_LOCKED_METHOD(badServer, "x", "server=redis://user:topsecret@127.0.0.1:1; wait=100ms")
-    QDL_LOCKED_METHOD(sent, "sent", "retryInterval=20ms")
+    QDL_LOCKED_METHOD(sent, "sent", "wait=5min; retryInterval=20ms")
     QDL_LOCKED_METHOD(numbered, "number:{number}")
     QDL_LOCKED_METHOD(viewed, "view:{name}")
 
@@ -120,9 +118,8 @@ public Q_SLOTS:
         if (!QDistLock::isLockedHere(u"second"_s))
             ++overlaps;
     }
-    void twoShortLeases() { note(0, u"first"_s); }
     void kept() { note(0, u"kept"_s); }
-    void shortLease(int number) { note(number, u"short"_s); }
+    void lost(int number) { note(number, u"lost"_s); }
     void renewed() { note(0, u"renewed"_s); }
     void elsewhere() { note(QDistLock::isLockedHere(QUrl(u"memory:elsewhere"_s), u"elsewhere"_s) ? 1 : 0); }
     void broken(int number) { note(number); }

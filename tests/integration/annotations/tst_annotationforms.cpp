@@ -59,7 +59,7 @@ class Orders : public QObject
     QDL_LOCKED_METHOD(above, "above:{id}")
 
 public:
-    QDL_LOCKED_METHOD(ship, "order:{id}", "wait=20s; retryInterval=20ms")
+    QDL_LOCKED_METHOD(ship, "order:{id}", "wait=1min; retryInterval=20ms")
     Q_SLOT void ship(const QString &id) { note(u"ship "_s + id, u"order:"_s + keyText(id)); }
 
     QDL_LOCKED_METHOD(shipCurrent, "order:{this.orderId}")
@@ -333,9 +333,9 @@ void tst_AnnotationForms::withKey()
     Orders orders;
     QVERIFY(connectLocked(&button, &Button::clicked, &orders, &Orders::free, withArguments(u"1"_s), u"free:{1}"_s));
     QVERIFY(connectLocked(&button, &Button::clicked, &orders, &Orders::free, withArguments(u"2"_s), u"free:{1}"_s,
-                          LockOptions().withWait(5s)));
+                          options()));
     QVERIFY(connectLocked(&button, &Button::clicked, &orders, &Orders::free, withArguments(u"3"_s), u"free:{1}"_s,
-                          u"wait=5s"_s));
+                          u"wait=1min"_s));
     QStringList calls = callsOf(&button, &orders, 3);
     calls.sort();
     QCOMPARE(calls, QStringList({u"free 1"_s, u"free 2"_s, u"free 3"_s}));

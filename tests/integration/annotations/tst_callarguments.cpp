@@ -147,13 +147,15 @@ void tst_CallArguments::viewsOfFunctionObjects()
     QObject context;
     QStringList seen;
     QVERIFY(connectLocked(
-            &sender, &Sender::text, &context, [&](QStringView text) { seen.append(text.toString()); }, u"views"_s));
+            &sender, &Sender::text, &context, [&](QStringView text) { seen.append(text.toString()); }, u"views"_s,
+            options()));
     QVERIFY(connectLocked(
             &sender, &Sender::cString, &context, [&](const QByteArray &text) { seen.append(QString::fromUtf8(text)); },
-            u"views"_s));
+            u"views"_s, options()));
     QVERIFY(connectLocked(
             &sender, &Sender::standard, &context,
-            [&](auto text) { seen.append(QString::fromUtf8(text.data(), qsizetype(text.size()))); }, u"views"_s));
+            [&](auto text) { seen.append(QString::fromUtf8(text.data(), qsizetype(text.size()))); }, u"views"_s,
+            options()));
     hold("lock:views");
     emitAll(&sender);
     letGo("lock:views");
@@ -166,13 +168,13 @@ void tst_CallArguments::viewsInKeys()
     Sender sender;
     Receiver receiver;
     const QString key = u"k:{value}"_s;
-    QVERIFY(connectLocked(&sender, &Sender::text, &receiver, &Receiver::text, key));
-    QVERIFY(connectLocked(&sender, &Sender::anyText, &receiver, &Receiver::anyText, key));
-    QVERIFY(connectLocked(&sender, &Sender::latin1, &receiver, &Receiver::latin1, key));
-    QVERIFY(connectLocked(&sender, &Sender::utf8, &receiver, &Receiver::utf8, key));
-    QVERIFY(connectLocked(&sender, &Sender::bytes, &receiver, &Receiver::bytes, key));
-    QVERIFY(connectLocked(&sender, &Sender::standard, &receiver, &Receiver::standard, key));
-    QVERIFY(connectLocked(&sender, &Sender::cString, &receiver, &Receiver::cString, key));
+    QVERIFY(connectLocked(&sender, &Sender::text, &receiver, &Receiver::text, key, options()));
+    QVERIFY(connectLocked(&sender, &Sender::anyText, &receiver, &Receiver::anyText, key, options()));
+    QVERIFY(connectLocked(&sender, &Sender::latin1, &receiver, &Receiver::latin1, key, options()));
+    QVERIFY(connectLocked(&sender, &Sender::utf8, &receiver, &Receiver::utf8, key, options()));
+    QVERIFY(connectLocked(&sender, &Sender::bytes, &receiver, &Receiver::bytes, key, options()));
+    QVERIFY(connectLocked(&sender, &Sender::standard, &receiver, &Receiver::standard, key, options()));
+    QVERIFY(connectLocked(&sender, &Sender::cString, &receiver, &Receiver::cString, key, options()));
     const QByteArray name = "gr\xc3\xbc\xc3\x9f";
     const QString text = QString::fromUtf8(name);
     hold("lock:k:" + name);
@@ -288,7 +290,8 @@ void tst_CallArguments::variants()
     QObject context;
     QVariantList seen;
     QVERIFY(connectLocked(
-            &sender, &Sender::variant, &context, [&](const QVariant &value) { seen.append(value); }, u"views"_s));
+            &sender, &Sender::variant, &context, [&](const QVariant &value) { seen.append(value); }, u"views"_s,
+            options()));
     auto argument = std::make_unique<QObject>();
     const LogCapture log;
     hold("lock:views");

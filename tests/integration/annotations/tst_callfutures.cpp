@@ -151,7 +151,7 @@ void tst_CallFutures::workOutlivesItsThread()
         begun.release();
         return promise.future();
     });
-    QVERIFY(begun.tryAcquire(1, 10000));
+    QVERIFY(begun.tryAcquire(1, 60000));
     other.end();
     QVERIFY(finished(future));
     const LockResult result = failureOf(future);
@@ -180,7 +180,7 @@ void tst_CallFutures::futureOutlivesItsThread()
                 },
                 u"slow"_s));
         Q_EMIT sender.number(1);
-        QVERIFY(begun.tryAcquire(1, 10000));
+        QVERIFY(begun.tryAcquire(1, 60000));
         QVERIFY(m_server.exists("lock:slow"));
         other.call([&] { receiver.moveToThread(thread()); });
     }

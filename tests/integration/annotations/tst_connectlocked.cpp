@@ -9,6 +9,7 @@
 #include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qelapsedtimer.h>
 #include <QtCore/qprocess.h>
+#include <QtCore/qregularexpression.h>
 #include <QtCore/qthread.h>
 
 #include <atomic>
@@ -30,15 +31,18 @@ class tst_ConnectLocked : public AnnotationTest
 private Q_SLOTS:
     void runsUnderItsLock();
     void thousandEmissions();
+    TIMING void thousandEmissionsInShortTurns();
     void thousandSkipped();
+    TIMING void thousandSkippedInShortTurns();
     void busyFails();
     void timesOut();
+    TIMING void timesOutOnTheServer();
     void waitCountsFromTheEmission();
     void busyInItsOwnThread();
     void oneInATurn();
     void keysDoNotWaitForEachOther();
     void blocksForFiveLeases_data();
-    void blocksForFiveLeases();
+    TIMING void blocksForFiveLeases();
     void twoLocksNoDeadlock();
     void secondLockBusy();
     void minHold();
@@ -49,7 +53,23 @@ private Q_SLOTS:
     void slotThrows();
     void withKey();
     void functionObjects();
+
+private:
+    using Scenario = void (tst_ConnectLocked::*)(Support::EventLoopProbe *probe);
+    void emitThousand(Support::EventLoopProbe *probe);
+    void skipThousand(Support::EventLoopProbe *probe);
+    void checkTurns(Scenario scenario);
 };
+
+void tst_ConnectLocked::checkTurns(Scenario scenario)
+{
+    const auto longest = Support::EventLoopProbe::longestBlockedTurnOf(
+            [&](Support::EventLoopProbe &probe) { (this->*scenario)(&probe); }, TurnLimit);
+    if (QTest::currentTestFailed())
+        return;
+    QVERIFY2(longest < TurnLimit, qPrintable(QString::number(longest.count())));
+    qInfo("longest turn %lld us", static_cast<long long>(longest.count() / 1000));
+}
 
 void tst_ConnectLocked::runsUnderItsLock()
 {
@@ -69,80 +89,86 @@ void tst_ConnectLocked::runsUnderItsLock()
     QCOMPARE(receiver.overlaps, 0);
 }
 
-void tst_ConnectLocked::thousandEmissions()
+void tst_ConnectLocked::emitThousand(Support::EventLoopProbe *probe)
 {
     constexpr int Count = 1000;
-    const auto longest = Support::EventLoopProbe::longestBlockedTurnOf(
-            [&](Support::EventLoopProbe &probe) {
-                Sender sender;
-                Receiver receiver;
-                QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::add));
-                qint64 before = 0;
-                probe.without([&] {
-                    hold("lock:counter");
-                    before = m_server.commandsProcessed("evalsha");
-                });
-                for (int i = 0; i < Count; ++i)
-                    Q_EMIT sender.numbered(i);
-                bool waits = false;
-                for (int i = 0; i < 100 && !waits; ++i) {
-                    Support::EventLoopProbe::waitFor([] { return false; }, 10ms);
-                    probe.without([&] { waits = m_server.commandsProcessed("evalsha") > before + 1; });
-                }
-                QVERIFY(waits);
-                QVERIFY(receiver.seen.isEmpty());
-                // One waiter, however many wait behind it.
-                probe.without([&] {
-                    QCOMPARE(m_server.command({"ZCARD", "{lock:counter}:queue"}).toInt(), 1);
-                    letGo("lock:counter");
-                });
-                QVERIFY(Support::EventLoopProbe::waitFor([&] { return receiver.seen.size() >= Count; }, 60s));
-                QCOMPARE(receiver.seen.size(), Count);
-                for (int i = 0; i < Count; ++i)
-                    QCOMPARE(receiver.seen.at(i), i);
-                QCOMPARE(receiver.overlaps, 0);
-            },
-            TurnLimit);
-    if (QTest::currentTestFailed())
-        return;
-    QVERIFY2(longest < TurnLimit, qPrintable(QString::number(longest.count())));
-    qInfo("longest turn %lld us", static_cast<long long>(longest.count() / 1000));
+    Sender sender;
+    Receiver receiver;
+    QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::add));
+    qint64 before = 0;
+    probe->without([&] {
+        hold("lock:counter");
+        before = m_server.commandsProcessed("evalsha");
+    });
+    for (int i = 0; i < Count; ++i)
+        Q_EMIT sender.numbered(i);
+    bool waits = false;
+    for (const QDeadlineTimer patience(60s); !waits && !patience.hasExpired();) {
+        Support::EventLoopProbe::waitFor([] { return false; }, 10ms);
+        probe->without([&] { waits = m_server.commandsProcessed("evalsha") > before + 1; });
+    }
+    QVERIFY(waits);
+    QVERIFY(receiver.seen.isEmpty());
+    // One waiter, however many wait behind it.
+    probe->without([&] {
+        QCOMPARE(m_server.command({"ZCARD", "{lock:counter}:queue"}).toInt(), 1);
+        letGo("lock:counter");
+    });
+    QVERIFY(Support::EventLoopProbe::waitFor([&] { return receiver.seen.size() >= Count; }, 60s));
+    QCOMPARE(receiver.seen.size(), Count);
+    for (int i = 0; i < Count; ++i)
+        QCOMPARE(receiver.seen.at(i), i);
+    QCOMPARE(receiver.overlaps, 0);
 }
 
-void tst_ConnectLocked::thousandSkipped()
+void tst_ConnectLocked::thousandEmissions()
+{
+    Support::EventLoopProbe probe;
+    emitThousand(&probe);
+}
+
+void tst_ConnectLocked::thousandEmissionsInShortTurns()
+{
+    checkTurns(&tst_ConnectLocked::emitThousand);
+}
+
+void tst_ConnectLocked::skipThousand(Support::EventLoopProbe *probe)
 {
     constexpr int Count = 1000;
     int skipped = 0;
     QSignalSpy failed(LockedCalls::instance(), &LockedCalls::failed);
-    const auto longest = Support::EventLoopProbe::longestBlockedTurnOf(
-            [&](Support::EventLoopProbe &probe) {
-                Sender sender;
-                Receiver receiver;
-                skipped = 0;
-                connect(LockedCalls::instance(), &LockedCalls::skipped, &receiver, [&](const LockedCallInfo &call) {
-                    ++skipped;
-                    QCOMPARE(call.error, DistributedLock::BusyError);
-                });
-                QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::tryAdd));
-                probe.without([&] { hold("lock:counter"); });
-                for (int i = 0; i < Count; ++i)
-                    Q_EMIT sender.numbered(i);
-                QVERIFY(Support::EventLoopProbe::waitFor([&] { return skipped >= Count; }));
-                // Later ones as well.
-                Q_EMIT sender.numbered(0);
-                QVERIFY(Support::EventLoopProbe::waitFor([&] { return skipped > Count; }));
-                QCOMPARE(receiver.seen, QList<int>());
-                probe.without([&] { letGo("lock:counter"); });
-                Q_EMIT sender.numbered(7);
-                QVERIFY(Support::EventLoopProbe::waitFor([&] { return !receiver.seen.isEmpty(); }));
-                QCOMPARE(receiver.seen, QList<int>{7});
-                QCOMPARE(skipped, Count + 1);
-            },
-            TurnLimit);
-    if (QTest::currentTestFailed())
-        return;
-    QVERIFY2(longest < TurnLimit, qPrintable(QString::number(longest.count())));
+    Sender sender;
+    Receiver receiver;
+    connect(LockedCalls::instance(), &LockedCalls::skipped, &receiver, [&](const LockedCallInfo &call) {
+        ++skipped;
+        QCOMPARE(call.error, DistributedLock::BusyError);
+    });
+    QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::tryAdd));
+    probe->without([&] { hold("lock:counter"); });
+    for (int i = 0; i < Count; ++i)
+        Q_EMIT sender.numbered(i);
+    QVERIFY(Support::EventLoopProbe::waitFor([&] { return skipped >= Count; }));
+    // Later ones as well.
+    Q_EMIT sender.numbered(0);
+    QVERIFY(Support::EventLoopProbe::waitFor([&] { return skipped > Count; }));
+    QCOMPARE(receiver.seen, QList<int>());
+    probe->without([&] { letGo("lock:counter"); });
+    Q_EMIT sender.numbered(7);
+    QVERIFY(Support::EventLoopProbe::waitFor([&] { return !receiver.seen.isEmpty(); }));
+    QCOMPARE(receiver.seen, QList<int>{7});
+    QCOMPARE(skipped, Count + 1);
     QCOMPARE(failed.size(), 0);
+}
+
+void tst_ConnectLocked::thousandSkipped()
+{
+    Support::EventLoopProbe probe;
+    skipThousand(&probe);
+}
+
+void tst_ConnectLocked::thousandSkippedInShortTurns()
+{
+    checkTurns(&tst_ConnectLocked::skipThousand);
 }
 
 void tst_ConnectLocked::busyFails()
@@ -167,6 +193,32 @@ void tst_ConnectLocked::busyFails()
     letGo("lock:counter");
 }
 
+void tst_ConnectLocked::timesOutOnTheServer()
+{
+    Support::leavesRoomFor(150ms);
+    Sender sender;
+    Receiver receiver;
+    QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::soonAdd));
+    hold("lock:counter");
+    QSignalSpy failed(LockedCalls::instance(), &LockedCalls::failed);
+    QElapsedTimer elapsed;
+    elapsed.start();
+    Q_EMIT sender.numbered(1);
+    Q_EMIT sender.numbered(2);
+    QVERIFY(eventually([&] { return failed.size() >= 2; }));
+    QCOMPARE_GE(elapsed.elapsed(), 290);
+    for (const QList<QVariant> &arguments : std::as_const(failed)) {
+        const auto call = arguments.first().value<LockedCallInfo>();
+        QCOMPARE(call.error, DistributedLock::TimeoutError);
+        QVERIFY2(call.errorString.startsWith(u"Receiver::soonAdd: Lock \"counter\" on unix:"_s),
+                 qPrintable(call.errorString));
+    }
+    letGo("lock:counter");
+    Q_EMIT sender.numbered(5);
+    QVERIFY(eventually([&] { return receiver.seen == QList<int>{5}; }));
+    QCOMPARE(failed.size(), 2);
+}
+
 void tst_ConnectLocked::timesOut()
 {
     constexpr int Count = 100;
@@ -176,40 +228,48 @@ void tst_ConnectLocked::timesOut()
     hold("lock:counter");
     QSignalSpy failed(LockedCalls::instance(), &LockedCalls::failed);
     const LogCapture log;
-    QElapsedTimer elapsed;
-    elapsed.start();
+    // The others wait behind one that asks the server: their end does not depend on an answer in time.
+    const auto patient = invokeLocked(&receiver, "add", -1);
     for (int i = 0; i < Count; ++i)
         Q_EMIT sender.numbered(i);
     QVERIFY(eventually([&] { return failed.size() >= Count; }));
-    QCOMPARE_GE(elapsed.elapsed(), 290);
     for (const QList<QVariant> &arguments : std::as_const(failed)) {
         const auto call = arguments.first().value<LockedCallInfo>();
         QCOMPARE(call.error, DistributedLock::TimeoutError);
         QVERIFY2(call.errorString.startsWith(u"Receiver::soonAdd: Lock \"counter\" on unix:"_s),
                  qPrintable(call.errorString));
     }
-    // One line for the first of them, and one that counts the others.
-    QCOMPARE(log.count({u"Receiver::soonAdd"_s, u"dropped"_s}), 1);
-    QVERIFY(eventually([&] { return log.count({u"Receiver::soonAdd: 99 more calls"_s}) == 1; }));
+    // One line for the first of them, and one that counts the others; for each burst, if a slow machine makes several.
+    const QRegularExpression summary(u"Receiver::soonAdd: (\\d+) more calls"_s);
+    QVERIFY(eventually([&] {
+        qsizetype logged = log.count({u"Receiver::soonAdd"_s, u"dropped"_s});
+        for (const QString &line : log.messages())
+            logged += summary.match(line).captured(1).toInt();
+        return logged == Count;
+    }));
+    QCOMPARE_LE(log.count({u"Receiver::soonAdd"_s}), Count / 5);
     letGo("lock:counter");
-    Q_EMIT sender.numbered(5);
-    QVERIFY(eventually([&] { return receiver.seen == QList<int>{5}; }));
+    QVERIFY(finished(patient));
+    QCOMPARE(receiver.seen, QList<int>{-1});
     QCOMPARE(failed.size(), Count);
 }
 
 void tst_ConnectLocked::waitCountsFromTheEmission()
 {
-    // Ten times 100 ms of work, and nobody waits for more than 300.
+    // The call before them works for longer than they wait.
     Sender sender;
     Receiver receiver;
-    receiver.body = [] { QThread::msleep(100); };
+    QDeadlineTimer waitsEnd(QDeadlineTimer::Forever);
+    receiver.body = [&] { blockUntil([&] { return waitsEnd.hasExpired(); }); };
     QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::soonAdd));
     QSignalSpy failed(LockedCalls::instance(), &LockedCalls::failed);
+    const auto before = invokeLocked(&receiver, "add", -1);
     for (int i = 0; i < 10; ++i)
         Q_EMIT sender.numbered(i);
-    QVERIFY(eventually([&] { return failed.size() + receiver.seen.size() == 10; }));
-    QCOMPARE_GE(receiver.seen.size(), 1);
-    QCOMPARE_LE(receiver.seen.size(), 4);
+    waitsEnd.setRemainingTime(310, Qt::PreciseTimer);
+    QVERIFY(finished(before));
+    QVERIFY(eventually([&] { return failed.size() + receiver.seen.size() == 11; }));
+    QCOMPARE(receiver.seen, QList<int>{-1});
     const auto call = failed.last().first().value<LockedCallInfo>();
     QCOMPARE(call.error, DistributedLock::TimeoutError);
     QVERIFY2(call.errorString.contains(u"its turn behind earlier calls"_s), qPrintable(call.errorString));
@@ -285,7 +345,8 @@ void tst_ConnectLocked::blocksForFiveLeases_data()
 void tst_ConnectLocked::blocksForFiveLeases()
 {
     QFETCH(bool, inWorker);
-    constexpr milliseconds Lease = 1500ms;
+    Support::leavesRoomFor(70ms);
+    constexpr milliseconds Lease = 500ms;
     Sender sender; // of which the receiver takes leave in its thread
     LoopThread worker;
     auto receiver = std::make_unique<Receiver>();
@@ -298,7 +359,7 @@ void tst_ConnectLocked::blocksForFiveLeases()
         QProcess witness;
         witness.start(
                 Support::RedisServer::cliProgram(),
-                {u"-s"_s, m_server.socketPath(), u"-r"_s, u"75"_s, u"-i"_s, u"0.1"_s, u"PTTL"_s, u"lock:renewed"_s});
+                {u"-s"_s, m_server.socketPath(), u"-r"_s, u"25"_s, u"-i"_s, u"0.1"_s, u"PTTL"_s, u"lock:renewed"_s});
         witness.waitForStarted();
         QThread::msleep((5 * Lease).count());
         witness.waitForFinished();
@@ -314,11 +375,11 @@ void tst_ConnectLocked::blocksForFiveLeases()
         receiver->moveToThread(&worker.thread);
     QVERIFY(connectLocked(&sender, &Sender::fired, receiver.get(), &Receiver::renewed));
     Q_EMIT sender.fired();
-    QVERIFY(eventually([&] { return done.load(); }, 30s));
+    QVERIFY(eventually([&] { return done.load(); }));
     if (inWorker)
         receiver.release()->deleteLater();
     QVERIFY(heldToTheEnd);
-    QCOMPARE_GE(samples.size(), 60);
+    QCOMPARE_GE(samples.size(), 20);
     for (const qint64 pttl : std::as_const(samples))
         QCOMPARE_GT(pttl, Lease.count() / 2);
     QCOMPARE(lost.size(), 0);
@@ -352,7 +413,7 @@ void tst_ConnectLocked::twoLocksNoDeadlock()
         }
         for (int i = 0; i < Count; ++i)
             Q_EMIT sender.numbered(i);
-        QVERIFY(eventually([&] { return runs == 2 * Count; }, 40s));
+        QVERIFY(eventually([&] { return runs == 2 * Count; }));
     }
     QCOMPARE(overlaps.load(), 0);
     QCOMPARE(failed.size(), 0);
@@ -382,14 +443,13 @@ void tst_ConnectLocked::minHold()
     QVERIFY(connectLocked(&sender, &Sender::fired, &receiver, &Receiver::kept));
     Q_EMIT sender.fired();
     QVERIFY(eventually([&] { return receiver.seen.size() == 1; }));
-    QElapsedTimer sinceRun;
-    sinceRun.start();
     Q_EMIT sender.fired();
     QVERIFY(eventually([&] { return failed.size() == 1; }));
-    if (sinceRun.elapsed() < 1500) {
-        QVERIFY(m_server.exists("lock:kept"));
-        QCOMPARE(receiver.seen.size(), 1);
-    }
+    QCOMPARE(receiver.seen.size(), 1);
+    // The rest of minHold, not of the lease.
+    QVERIFY(eventually([&] { return m_server.pttl("lock:kept") <= milliseconds(5min).count(); }));
+    QCOMPARE_GT(m_server.pttl("lock:kept"), 0);
+    m_server.command({"PEXPIRE", "lock:kept", "1"});
     QVERIFY(eventually([&] { return !m_server.exists("lock:kept"); }));
     Q_EMIT sender.fired();
     QVERIFY(eventually([&] { return receiver.seen.size() == 2; }));
@@ -514,7 +574,7 @@ void tst_ConnectLocked::slotThrows()
     Q_EMIT sender.numbered(2);
     waitForService();
     bool caught = false;
-    const QDeadlineTimer patience(10s);
+    const QDeadlineTimer patience(60s);
     while (!caught && !patience.hasExpired()) {
         try {
             QCoreApplication::sendPostedEvents();
@@ -534,9 +594,8 @@ void tst_ConnectLocked::withKey()
     Receiver receiver;
     // In place of an annotation, and for a slot that has none.
     QVERIFY(connectLocked(&sender, &Sender::named, &receiver, &Receiver::keyed, u"own:{name}/{number}"_s,
-                          u"keyPrefix=app:; wait=5s"_s));
-    QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::free, u"{{free}}:{1}"_s,
-                          LockOptions().withWait(5s)));
+                          u"keyPrefix=app:; wait=1min"_s));
+    QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::free, u"{{free}}:{1}"_s, options()));
     receiver.tenant.clear();
     QList<QByteArray> found;
     receiver.body = [&] { found = lockKeys(m_server); };
@@ -568,6 +627,6 @@ void tst_ConnectLocked::functionObjects()
     QVERIFY(eventually([&] { return sum == 9 && none == 2; }));
 }
 
-QTEST_GUILESS_MAIN(tst_ConnectLocked)
+QDISTLOCK_TEST_MAIN(QCoreApplication, tst_ConnectLocked)
 
 #include "tst_connectlocked.moc"

@@ -42,6 +42,7 @@ class tst_LostLocks : public AnnotationTest
 
 private Q_SLOTS:
     void lostBeforeItsTurn();
+    TIMING void leaseEndsBeforeItsTurn();
     void lostBeforeEachTurn_data();
     void lostBeforeEachTurn();
     void lostWhileItRuns();
@@ -52,26 +53,53 @@ private Q_SLOTS:
     void serverGoneForOneLook();
     void serverRepaired();
     void connectionLost();
+
+private:
+    /// Ends the hold of \a lock by force, and returns when the background thread has noticed: then \a log has a line.
+    void loseUnseen(const LogCapture &log, const QString &lock)
+    {
+        const QStringList line{u"Lock \"%1\""_s.arg(lock), u"[ForcedRelease]"_s};
+        const qsizetype before = log.count(line);
+        if (!LockTesting::endByForce(m_server.url(), lock))
+            return; // it is released already
+        blockUntil([&] { return log.count(line) > before; });
+        waitForService();
+    }
+    void checkLossBeforeItsTurn(const QString &options, const std::function<void()> &lose);
 };
 
-void tst_LostLocks::lostBeforeItsTurn()
+void tst_LostLocks::checkLossBeforeItsTurn(const QString &options, const std::function<void()> &lose)
 {
-    // The lock is ours, then the event loop blocks past the lease and somebody else gets it.
+    // The lock is ours, then the event loop blocks, and somebody else gets it.
     Sender sender;
     Receiver receiver;
-    QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::shortLease));
+    QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::lost, u"lost"_s, options));
     Q_EMIT sender.numbered(1);
-    blockUntil([&] { return m_server.exists("lock:short"); });
-    QVERIFY(m_server.exists("lock:short"));
-    blockUntil([&] { return !m_server.exists("lock:short"); });
-    hold("lock:short");
+    blockUntil([&] { return m_server.exists("lock:lost"); });
+    QVERIFY(m_server.exists("lock:lost"));
+    lose();
+    QVERIFY(!m_server.exists("lock:lost"));
+    hold("lock:lost");
     const qint64 before = m_server.commandsProcessed("evalsha");
     QVERIFY(asked(before));
     QVERIFY(receiver.seen.isEmpty());
-    letGo("lock:short");
+    letGo("lock:lost");
     QVERIFY(eventually([&] { return !receiver.seen.isEmpty(); }));
     QCOMPARE(receiver.seen, QList<int>{1});
     QCOMPARE(receiver.overlaps, 0);
+}
+
+void tst_LostLocks::lostBeforeItsTurn()
+{
+    const LogCapture log;
+    checkLossBeforeItsTurn(u"wait=5min; retryInterval=20ms"_s, [&] { loseUnseen(log, u"lost"_s); });
+}
+
+void tst_LostLocks::leaseEndsBeforeItsTurn()
+{
+    Support::leavesRoomFor(200ms);
+    checkLossBeforeItsTurn(u"lease=300ms; wait=10s; retryInterval=20ms; autoRenew=false"_s,
+                           [this] { blockUntil([this] { return !m_server.exists("lock:lost"); }); });
 }
 
 void tst_LostLocks::lostBeforeEachTurn_data()
@@ -84,20 +112,29 @@ void tst_LostLocks::lostBeforeEachTurn_data()
 
 void tst_LostLocks::lostBeforeEachTurn()
 {
-    // Each turn takes longer than a lease that nobody renews.
+    // Before each turn the lock is lost.
     QFETCH(QString, options);
     Sender sender;
     Receiver receiver;
     QSignalSpy failed(LockedCalls::instance(), &LockedCalls::failed);
-    QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::free, u"short"_s,
-                          u"lease=100ms; autoRenew=false; "_s + options));
+    QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::free, u"lost"_s, options));
     const LogCapture log;
-    const BlockedTurns blockedTurns([&] { return !m_server.exists("lock:short"); });
-    Q_EMIT sender.numbered(1);
-    QVERIFY(eventually([&] { return failed.size() == 1; }));
-    const auto call = failed.first().first().value<LockedCallInfo>();
-    QCOMPARE(call.error, DistributedLock::TimeoutError);
-    QVERIFY2(call.errorString.contains(u"Lock \"short\""_s), qPrintable(call.errorString));
+    const BlockedTurns blockedTurns([&] {
+        if (m_server.exists("lock:lost"))
+            loseUnseen(log, u"lost"_s);
+        return true;
+    });
+    LockedCallInfo call;
+    const LockResult result = timeOutOf([&](milliseconds) { // of the options: it is only repeated
+        failed.clear();
+        Q_EMIT sender.numbered(1);
+        if (!eventually([&] { return failed.size() == 1; }))
+            return LockResult();
+        call = failed.first().first().value<LockedCallInfo>();
+        return LockResult{call.error, call.errorString, 0};
+    });
+    QCOMPARE(result.error, DistributedLock::TimeoutError);
+    QVERIFY2(call.errorString.contains(u"Lock \"lost\""_s), qPrintable(call.errorString));
     QVERIFY(receiver.seen.isEmpty());
 }
 
@@ -108,19 +145,19 @@ void tst_LostLocks::lostWhileItRuns()
     QSignalSpy lost(LockedCalls::instance(), &LockedCalls::lost);
     const LogCapture log;
     receiver.body = [&] {
-        letGo("lock:renewed");
-        blockUntil([&] { return !isLockedHere(u"renewed"_s); });
+        endByForce(u"lost"_s);
+        blockUntil([&] { return !isLockedHere(u"lost"_s); });
     };
-    QVERIFY(connectLocked(&sender, &Sender::fired, &receiver, &Receiver::renewed));
-    Q_EMIT sender.fired();
+    QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::lost));
+    Q_EMIT sender.numbered(1);
     QVERIFY(eventually([&] { return lost.size() == 1; }));
     const auto call = lost.first().first().value<LockedCallInfo>();
-    QCOMPARE(call.method, QByteArray("renewed"));
-    QCOMPARE(call.lock, u"renewed"_s);
+    QCOMPARE(call.method, QByteArray("lost"));
+    QCOMPARE(call.lock, u"lost"_s);
     QVERIFY2(call.errorString.contains(u"lost while the method ran"_s), qPrintable(call.errorString));
     QCOMPARE(log.count({call.errorString}), 1);
     receiver.body = nullptr;
-    Q_EMIT sender.fired();
+    Q_EMIT sender.numbered(2);
     QVERIFY(eventually([&] { return receiver.seen.size() == 2; }));
     QCOMPARE(lost.size(), 1);
 }
@@ -139,11 +176,11 @@ void tst_LostLocks::lossesComeFromTheEventLoop()
             rest = eventually([&] { return lost.size() == 2 && future.isFinished(); });
     });
     receiver.body = [&] {
-        letGo("lock:first");
-        letGo("lock:second");
+        endByForce(u"first"_s);
+        endByForce(u"second"_s);
         blockUntil([&] { return !isLockedHere(u"first"_s) && !isLockedHere(u"second"_s); });
     };
-    future = QFuture<void>(invokeLocked(&receiver, "twoShortLeases"));
+    future = QFuture<void>(invokeLocked(&receiver, "twoLocks", 1));
     QVERIFY(eventually([&] { return lost.size() == 2 && future.isFinished(); }));
     QVERIFY(rest);
     QCOMPARE(lost, (QStringList{u"second"_s, u"first"_s}));
@@ -155,8 +192,8 @@ void tst_LostLocks::lossesBeforeTheThreadEnds()
     LoopThread loop;
     Receiver receiver;
     receiver.body = [&] {
-        letGo("lock:first");
-        letGo("lock:second");
+        endByForce(u"first"_s);
+        endByForce(u"second"_s);
         blockUntil([&] { return !isLockedHere(u"first"_s) && !isLockedHere(u"second"_s); });
         loop.thread.quit();
     };
@@ -171,8 +208,8 @@ void tst_LostLocks::lossesBeforeTheThreadEnds()
             },
             Qt::DirectConnection);
     receiver.moveToThread(&loop.thread);
-    const auto future = invokeLocked(&receiver, "twoShortLeases");
-    QVERIFY(loop.thread.wait(10s));
+    const auto future = invokeLocked(&receiver, "twoLocks", 1);
+    QVERIFY(loop.thread.wait(60s));
     QVERIFY(future.isFinished());
     QCOMPARE(lost, (QStringList{u"second"_s, u"first"_s}));
     QVERIFY(inThread);
@@ -186,7 +223,7 @@ void tst_LostLocks::serverGone()
     const LogCapture log;
     QVERIFY(connectLocked(&sender, &Sender::fired, &receiver, &Receiver::badServer));
     Q_EMIT sender.fired();
-    QVERIFY(eventually([&] { return failed.size() == 1; }, 20s));
+    QVERIFY(eventually([&] { return failed.size() == 1; }));
     const auto call = failed.first().first().value<LockedCallInfo>();
     QVERIFY(call.error == DistributedLock::ConnectionError || call.error == DistributedLock::TimeoutError);
     QVERIFY2(call.errorString.contains(u"127.0.0.1:1"_s), qPrintable(call.errorString));
@@ -258,7 +295,7 @@ void tst_LostLocks::connectionLost()
     Sender sender;
     Receiver receiver;
     QVERIFY(connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::free, u"counter"_s,
-                          u"server=%1; wait=1min; lease=20s; retryInterval=20ms"_s.arg(proxy.url().toString())));
+                          u"server=%1; wait=5min; retryInterval=20ms"_s.arg(proxy.url().toString())));
     receiver.body = [&] {
         if (receiver.seen.size() == 10)
             proxy.resetAll();
@@ -270,7 +307,7 @@ void tst_LostLocks::connectionLost()
     QVERIFY(asked(before));
     proxy.resetAll();
     letGo("lock:counter");
-    QVERIFY(eventually([&] { return receiver.seen.size() >= 20; }, 30s));
+    QVERIFY(eventually([&] { return receiver.seen.size() >= 20; }));
     QList<int> numbers;
     for (int i = 0; i < 20; ++i)
         numbers.append(i);
@@ -279,6 +316,6 @@ void tst_LostLocks::connectionLost()
     QVERIFY(nothingLeft());
 }
 
-QTEST_GUILESS_MAIN(tst_LostLocks)
+QDISTLOCK_TEST_MAIN(QCoreApplication, tst_LostLocks)
 
 #include "tst_lostlocks.moc"

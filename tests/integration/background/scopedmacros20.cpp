@@ -32,14 +32,14 @@ bool macrosInCpp20()
 {
     int count = 0;
     {
-        QDL_SCOPED_LOCK(u"order:%1"_s.arg(17), .wait = 2s);
+        QDL_SCOPED_LOCK(u"order:%1"_s.arg(17), .wait = 1min);
         QDL_ASSERT_LOCKED("order:17");
-        QDL_SCOPED_LOCK(u"all", .lease = 20s, .wait = 2s, .retryInterval = 50ms, .maxRetries = 3, .autoRenew = true,
+        QDL_SCOPED_LOCK(u"all", .lease = 20s, .wait = 1min, .retryInterval = 50ms, .maxRetries = 3, .autoRenew = true,
                         .fair = false, .minHold = 0ms, .keyPrefix = u"app:"_s, .minReplicas = 0, .replicaTimeout = 1s,
                         .repairMissingTtl = false);
         QDL_ASSERT_LOCKED("all", .keyPrefix = u"app:"_s);
         QDL_SCOPED_LOCK("plain");
-        QDL_SCOPED_LOCK("expression", LockOptions().withWait(2s));
+        QDL_SCOPED_LOCK("expression", LockOptions().withWait(1min));
         QDL_WITH_LOCK("with", .wait = 0ms)
         {
             ++count;

@@ -239,7 +239,7 @@ int forkOnce(int argc, char **argv)
     waitForTest();
     const pid_t child = ::fork();
     if (child == 0) {
-        ::alarm(10);            // in case the child does not end
+        ::alarm(60);            // in case the child does not end
         ::close(STDERR_FILENO); // a leak checker would report the data of the missing thread
         std::exit(0);
     }

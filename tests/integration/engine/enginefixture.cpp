@@ -9,6 +9,8 @@
 #include "engine/redis/redisengine.h"
 #include "support/eventloopprobe.h"
 
+#include <QtCore/qeventloop.h>
+#include <QtCore/qtimer.h>
 #include <QtTest/qtest.h>
 
 using namespace Qt::StringLiterals;
@@ -18,6 +20,27 @@ using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 
 namespace EngineTesting {
+
+namespace {
+
+/// The servers keep a lock for a waiter that should claim it for a minute, not for 3 s.
+constexpr int Slowness = 20;
+
+/// Runs an event loop until \a operation has called its completion.
+EngineReply replyTo(const std::function<void(LockEngine::Completion)> &operation)
+{
+    Replies replies;
+    QEventLoop loop;
+    QTimer::singleShot(60s, &loop, &QEventLoop::quit);
+    operation([&](const EngineReply &reply) {
+        replies.list.append(reply);
+        loop.quit();
+    });
+    loop.exec();
+    return replies.list.value(0);
+}
+
+} // namespace
 
 LockId lockId(const QString &name, const QString &prefix)
 {
@@ -40,8 +63,11 @@ LockEngine::Acquire acquireOf(const LockId &id, const QByteArray &token, millise
 
 void EngineFixture::startServer()
 {
-    m_server = std::make_unique<Support::RedisServer>(Support::RedisServer::Options::withTcp());
+    auto options = Support::RedisServer::Options::withTcp();
+    options.environment = m_serverClock.environment();
+    m_server = std::make_unique<Support::RedisServer>(options);
     QVERIFY2(m_server->start(), qPrintable(m_server->errorString()));
+    m_serverClock.slowDown(Slowness);
     m_sentinels.clear();
     Support::FakeSentinel::View view;
     view.port = m_server->port();
@@ -62,8 +88,11 @@ void EngineFixture::startCluster()
         return;
     Support::RedisCluster::Options options;
     options.replicasPerMaster = 0;
+    options.environment = m_serverClock.environment();
     m_cluster = std::make_unique<Support::RedisCluster>(options);
+    m_serverClock.slowDown(1); // its nodes need the time to find each other
     QVERIFY2(m_cluster->start(), qPrintable(m_cluster->errorString()));
+    m_serverClock.slowDown(Slowness);
     const auto engine = makeEngine(Cluster);
     for (int i = 0; i < 50; ++i) { // at each of the masters
         const LockId id = lockId(QString::number(i));
@@ -88,9 +117,9 @@ void EngineFixture::flush()
 
 void EngineFixture::waitForDisconnection()
 {
-    QTRY_COMPARE(m_server->connectedClients(), 0);
+    EVENTUALLY_COMPARE(m_server->connectedClients(), 0);
     if (m_cluster)
-        QTRY_COMPARE(m_cluster->connectedClients(), 0);
+        EVENTUALLY_COMPARE(m_cluster->connectedClients(), 0);
 }
 
 QUrl EngineFixture::serviceUrl() const
@@ -105,7 +134,7 @@ std::unique_ptr<LockEngine> EngineFixture::makeEngine(int kind, const QUrl &url)
 {
     std::unique_ptr<LockEngine> engine;
     if (kind == Memory) {
-        engine = std::make_unique<MemoryEngine>(u"test"_s, LeaseClock::system());
+        engine = std::make_unique<MemoryEngine>(u"test"_s, &m_memoryClock);
     } else {
         QString error;
         const QUrl usual = kind == Sentinel ? serviceUrl() : kind == Cluster ? m_cluster->url() : m_server->url();
@@ -125,35 +154,29 @@ std::unique_ptr<LockEngine> EngineFixture::makeEngine(int kind, const QUrl &url)
 
 EngineReply EngineFixture::acquire(LockEngine &engine, const LockId &id, const QByteArray &token, milliseconds lease)
 {
-    Replies replies;
-    engine.acquire(acquireOf(id, token, lease), replies.next());
-    Support::EventLoopProbe::waitFor([&] { return !replies.list.isEmpty(); });
-    return replies.list.value(0);
+    return replyTo([&](LockEngine::Completion completion) {
+        engine.acquire(acquireOf(id, token, lease), std::move(completion));
+    });
 }
 
 EngineReply EngineFixture::renew(LockEngine &engine, const LockId &id, const QByteArray &token, milliseconds lease)
 {
-    Replies replies;
-    engine.renew(id, token, lease, {}, replies.next());
-    Support::EventLoopProbe::waitFor([&] { return !replies.list.isEmpty(); });
-    return replies.list.value(0);
+    return replyTo(
+            [&](LockEngine::Completion completion) { engine.renew(id, token, lease, {}, std::move(completion)); });
 }
 
 EngineReply EngineFixture::release(LockEngine &engine, const LockId &id, const QByteArray &token, milliseconds keep)
 {
-    Replies replies;
-    engine.release(id, token, 30s, keep, replies.next());
-    Support::EventLoopProbe::waitFor([&] { return !replies.list.isEmpty(); });
-    return replies.list.value(0);
+    return replyTo(
+            [&](LockEngine::Completion completion) { engine.release(id, token, 30s, keep, std::move(completion)); });
 }
 
 EngineReply EngineFixture::wait(LockEngine &engine, const LockId &id, const QByteArray &token,
                                 const QByteArray &arrival, bool barge)
 {
-    Replies replies;
-    engine.acquire({id, token, 30s, true, true, barge, arrival}, replies.next());
-    Support::EventLoopProbe::waitFor([&] { return !replies.list.isEmpty(); });
-    return replies.list.value(0);
+    return replyTo([&](LockEngine::Completion completion) {
+        engine.acquire({id, token, 30s, true, true, barge, arrival}, std::move(completion));
+    });
 }
 
 std::unique_ptr<LockEngine> EngineFixture::makeListeningEngine(int kind, const LockId &id)
@@ -174,14 +197,14 @@ std::unique_ptr<LockEngine> EngineFixture::makeListeningEngine(int kind, const L
 LockInfo EngineFixture::inspect(LockEngine &engine, const LockId &id)
 {
     LockInfo info;
-    bool done = false;
-    engine.inspect(id, [&](const EngineError &error, const LockInfo &seen) {
-        info = seen;
-        info.error = error.code;
-        info.errorString = error.text;
-        done = true;
+    replyTo([&](LockEngine::Completion completion) {
+        engine.inspect(id, [&info, completion](const EngineError &error, const LockInfo &seen) {
+            info = seen;
+            info.error = error.code;
+            info.errorString = error.text;
+            completion({});
+        });
     });
-    Support::EventLoopProbe::waitFor([&] { return done; });
     return info;
 }
 
@@ -203,10 +226,22 @@ QStringList EngineFixture::names(LockEngine &engine, const QString &pattern, con
 
 bool EngineFixture::forceRelease(LockEngine &engine, const LockId &id)
 {
-    int result = -1;
-    engine.forceRelease(id, 0, [&](const EngineReply &reply) { result = reply.status == EngineReply::Done; });
-    Support::EventLoopProbe::waitFor([&] { return result >= 0; });
-    return result == 1;
+    return replyTo([&](LockEngine::Completion completion) { engine.forceRelease(id, 0, std::move(completion)); }).status
+            == EngineReply::Done;
+}
+
+void EngineFixture::expire(int kind, LockEngine &engine, const LockId &id)
+{
+    if (kind == Memory)
+        m_memoryClock.advance(inspect(engine, id).remaining);
+    else
+        QCOMPARE(serverOf(kind, id).command({"PEXPIRE", id.key(), "1"}).toInt(), 1);
+    EVENTUALLY_VERIFY(!inspect(engine, id).held);
+}
+
+LeaseTime EngineFixture::now(int kind) const
+{
+    return kind == Memory ? m_memoryClock.now() : LeaseClock::system()->now();
 }
 
 } // namespace EngineTesting

@@ -4,12 +4,34 @@
 #pragma once
 
 #include "engine/lockengine.h"
+#include "support/fakeclock.h"
 #include "support/fakesentinel.h"
 #include "support/rediscluster.h"
 #include "support/redisserver.h"
+#include "support/shiftedclock.h"
+
+#include <QtCore/qdeadlinetimer.h>
+#include <QtTest/qtest.h>
 
 #include <memory>
 #include <vector>
+
+/// As QTRY_COMPARE, but waits for a minute, and looks every millisecond.
+#define EVENTUALLY_COMPARE(actual, expected) \
+  do { \
+    for (QDeadlineTimer end(std::chrono::minutes(1)); !((actual) == (expected)) && !end.hasExpired();) \
+      QTest::qWait(1); \
+    QCOMPARE(actual, expected); \
+  } while (false)
+
+/// As QTRY_VERIFY, but waits for a minute, and looks every millisecond.
+#define EVENTUALLY_VERIFY(condition) \
+  do { \
+    bool isMet = false; \
+    for (QDeadlineTimer end(std::chrono::minutes(1)); !(isMet = (condition)) && !end.hasExpired();) \
+      QTest::qWait(1); \
+    QVERIFY2(isMet, #condition); \
+  } while (false)
 
 namespace EngineTesting {
 
@@ -30,7 +52,8 @@ struct Replies
     }
 };
 
-/// The base of tests of engines: makes engines, and waits for the ends of their operations.
+/// The base of tests of engines: makes engines, and waits for the ends of their operations. What the engines keep for a
+/// while does not end by itself: the clocks of the servers are slow, and the one of the memory engine stands still.
 class EngineFixture
 {
 protected:
@@ -63,7 +86,13 @@ protected:
     QDistLock::LockInfo inspect(LockEngine &engine, const LockId &id);
     QStringList names(LockEngine &engine, const QString &pattern, const QString &prefix = QStringLiteral("lock:"));
     bool forceRelease(LockEngine &engine, const LockId &id);
+    /// The lease of whoever holds \a id ends.
+    void expire(int kind, LockEngine &engine, const LockId &id);
+    /// On the clock of the engines of this kind.
+    QDistLock::LeaseTime now(int kind) const;
 
+    Support::ShiftedClock m_serverClock;
+    Support::FakeClock m_memoryClock;
     std::unique_ptr<Support::RedisServer> m_server;
     std::vector<std::unique_ptr<Support::FakeSentinel>> m_sentinels; ///< of the service whose master the server is
 

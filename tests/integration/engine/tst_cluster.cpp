@@ -10,6 +10,7 @@
 #include "support/faultproxy.h"
 #include "support/posix.h"
 #include "support/rediscluster.h"
+#include "support/testkinds.h"
 
 #include <QtCore/qelapsedtimer.h>
 #include <QtCore/qfile.h>
@@ -1268,5 +1269,5 @@ void tst_Cluster::minReplicas()
     QVERIFY(lock.lock.errorString().contains(u"leave it 0 there"_s));
 }
 
-QTEST_GUILESS_MAIN(tst_Cluster)
+QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Cluster)
 #include "tst_cluster.moc"

@@ -31,10 +31,10 @@ private Q_SLOTS:
     void forgottenBeforeItWasSent();
 
 private:
-    LockEngine::Acquire operation(const QByteArray &token)
+    LockEngine::Acquire operation(const QByteArray &token, milliseconds replicaTimeout)
     {
-        LockEngine::Acquire acquire = acquireOf(lockId(u"job"_s), token, 20s);
-        acquire.replicas = {1, 1s};
+        LockEngine::Acquire acquire = acquireOf(lockId(u"job"_s), token, 30s);
+        acquire.replicas = {1, replicaTimeout};
         return acquire;
     }
     Support::ReplicaSet m_set{1};
@@ -68,9 +68,13 @@ void tst_ReplicaLane::unusedOnceNothingIsLeft()
     QSignalSpy unused(&lane, &ReplicaLane::unused);
     m_set.link(0).setHeld(true);
     Replies replies;
-    lane.acquire(operation(m_token), replies.next());
-    QVERIFY(waitFor([&] { return replies.list.size() == 1; })); // after a WAIT of 1 s
-    QVERIFY(unused.isEmpty());
+    qsizetype unusedBefore = -1;
+    lane.acquire(operation(m_token, 200ms), [&](const EngineReply &reply) {
+        unusedBefore = unused.size();
+        replies.list.append(reply);
+    });
+    QVERIFY(waitFor([&] { return replies.list.size() == 1; })); // after a WAIT of 200 ms
+    QCOMPARE(unusedBefore, 0);
     QCOMPARE(replies.list.first().status, EngineReply::Unconfirmed);
     QCOMPARE(replies.list.first().error.code, DistributedLock::ReplicationError);
     QVERIFY(waitFor([&] { return unused.size() == 1; }));
@@ -83,8 +87,8 @@ void tst_ReplicaLane::forgottenBeforeItWasSent()
     m_set.master().command({"FLUSHALL"});
     ReplicaLane lane(serverUrl(m_set.master().tcpUrl()), LeaseClock::system(), m_client);
     Replies forgotten, kept;
-    lane.acquire(operation(m_token), forgotten.next());
-    LockEngine::Acquire other = operation(m_client + ":2:00000000000000000000000000000000");
+    lane.acquire(operation(m_token, 1h), forgotten.next());
+    LockEngine::Acquire other = operation(m_client + ":2:00000000000000000000000000000000", 1h);
     other.lock = lockId(u"other"_s);
     lane.acquire(other, kept.next());
     lane.forget(m_token);

@@ -9,6 +9,7 @@
 #include "support/faultproxy.h"
 #include "support/posix.h"
 #include "support/sentinelset.h"
+#include "support/testkinds.h"
 
 #include <QtCore/qregularexpression.h>
 #include <QtCore/qscopeguard.h>
@@ -574,5 +575,5 @@ void tst_Sentinel::errors()
     QVERIFY2(lock.errorString().contains(text), qPrintable(lock.errorString()));
 }
 
-QTEST_GUILESS_MAIN(tst_Sentinel)
+QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Sentinel)
 #include "tst_sentinel.moc"

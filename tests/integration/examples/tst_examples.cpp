@@ -4,6 +4,7 @@
 #include "support/clusterslot.h"
 #include "support/rediscluster.h"
 #include "support/redisserver.h"
+#include "support/testkinds.h"
 
 #include <QtCore/qdir.h>
 #include <QtCore/qprocess.h>
@@ -24,7 +25,7 @@ private Q_SLOTS:
     void init();
     void signalsAndSlots_data() { addServers(); }
     void signalsAndSlots();
-    void watchdog();
+    TIMING void watchdog();
     void watchdogWithoutServer();
     void redPacket();
     void redPacketRefusesMemoryServer();
@@ -47,6 +48,7 @@ private Q_SLOTS:
 #endif
     void interrupted_data();
     void interrupted();
+    TIMING void watchdogInterrupted();
     void failOver_data();
     void failOver();
     void failOverWithoutServerProgram();
@@ -63,6 +65,7 @@ private:
     void start(QProcess *process, const QString &program, const QString &server, const QStringList &arguments = {});
     Result run(const QString &program, const QString &server, const QStringList &arguments = {});
     QList<QByteArray> keys();
+    void interrupt(const QString &program, const QByteArray &foreignLock, const QByteArray &output);
 
     Support::RedisServer m_server;
 };
@@ -162,6 +165,7 @@ void TestExamples::signalsAndSlots()
 
 void TestExamples::watchdog()
 {
+    Support::leavesRoomFor(std::chrono::milliseconds(500)); // a lease of 1500 ms, renewed after 500 ms
     const Result result = run(QStringLiteral(WATCHDOG), m_server.url().toString());
     QVERIFY2(result.exitCode == 0, qPrintable(result.output));
     QVERIFY2(hasInOrder(result.output,
@@ -264,7 +268,6 @@ void TestExamples::interrupted_data()
     QTest::addColumn<QByteArray>("output");
     QTest::newRow("signals and slots, waiting")
             << QStringLiteral(SIGNALS_AND_SLOTS) << "lock:report:daily"_ba << QByteArray();
-    QTest::newRow("watchdog, holding") << QStringLiteral(WATCHDOG) << QByteArray() << "renewed"_ba;
     QTest::newRow("red packet, without lock") << QStringLiteral(RED_PACKET) << QByteArray() << "draws"_ba;
     QTest::newRow("red packet, with lock") << QStringLiteral(RED_PACKET) << QByteArray() << "worker 2 stopped"_ba;
 #ifdef COROUTINES
@@ -278,6 +281,18 @@ void TestExamples::interrupted()
     QFETCH(QString, program);
     QFETCH(QByteArray, foreignLock);
     QFETCH(QByteArray, output);
+    interrupt(program, foreignLock, output);
+}
+
+void TestExamples::watchdogInterrupted()
+{
+    Support::leavesRoomFor(std::chrono::milliseconds(500));
+    interrupt(QStringLiteral(WATCHDOG), {}, "renewed"_ba);
+}
+
+/// Interrupts \a program when it has printed \a output, or when it waits for \a foreignLock.
+void TestExamples::interrupt(const QString &program, const QByteArray &foreignLock, const QByteArray &output)
+{
     QList<QByteArray> expected;
     if (!foreignLock.isEmpty()) {
         m_server.command({"SET", foreignLock, "foreign"});
@@ -289,13 +304,13 @@ void TestExamples::interrupted()
     start(&process, program, m_server.url().toString());
     QTRY_VERIFY_WITH_TIMEOUT((printed += process.readAll(), printed.contains(output))
                                      && (foreignLock.isEmpty() || keys().size() > 1),
-                             20000);
+                             60000);
     ::kill(static_cast<pid_t>(process.processId()), SIGINT);
-    QVERIFY2(process.waitForFinished(), printed.constData());
+    QVERIFY2(process.waitForFinished(60000), printed.constData());
     printed += process.readAll();
     QVERIFY2(process.exitStatus() == QProcess::NormalExit, printed.constData());
     QVERIFY2(process.exitCode() == 128 + SIGINT, printed.constData());
-    QTRY_COMPARE(keys(), expected);
+    QTRY_COMPARE_WITH_TIMEOUT(keys(), expected, 60000);
 }
 
 void TestExamples::failOver_data()
@@ -324,7 +339,7 @@ void TestExamples::failOver()
         return output.contains(text);
     };
     if (interruptedAt == u"start")
-        QTRY_VERIFY(QDir(folder.path()).entryList(QDir::Dirs | QDir::NoDotAndDotDot).size() == 1);
+        QTRY_VERIFY_WITH_TIMEOUT(QDir(folder.path()).entryList(QDir::Dirs | QDir::NoDotAndDotDot).size() == 1, 60000);
     else if (!interruptedAt.isEmpty())
         QTRY_VERIFY2_WITH_TIMEOUT(reads(interruptedAt), qPrintable(output), 60000);
     if (!interruptedAt.isEmpty())
@@ -370,5 +385,5 @@ void TestExamples::cluster()
         QVERIFY2(key.endsWith(":fence") || Support::clusterSlot(key) == slot, key.constData());
 }
 
-QTEST_GUILESS_MAIN(TestExamples)
+QDISTLOCK_TEST_MAIN(QCoreApplication, TestExamples)
 #include "tst_examples.moc"

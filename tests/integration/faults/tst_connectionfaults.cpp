@@ -6,6 +6,8 @@
 #include "support/locktesting.h"
 
 #include "support/faultproxy.h"
+#include "support/registrytime.h"
+#include "support/testkinds.h"
 
 #include <QtCore/qelapsedtimer.h>
 
@@ -31,7 +33,7 @@ public:
         : m_registry(url)
         , m_lock(&m_registry, Name)
     {
-        m_lock.setOptions(options(1s, LockOptions::Forever));
+        m_lock.setOptions(options(30s, LockOptions::Forever));
         QObject::connect(&m_lock, &DistributedLock::acquired, &m_lock, &DistributedLock::release);
         QObject::connect(&m_lock, &DistributedLock::released, &m_lock, &DistributedLock::acquire);
         QObject::connect(&m_lock, &DistributedLock::lost, &m_lock, &DistributedLock::acquire);
@@ -64,9 +66,9 @@ private Q_SLOTS:
     void cutReleaseWithASuccessor();
     void clientKilled();
     void connectionReset();
-    void blackHole();
+    TIMING void blackHole();
     void lateCommandOfAnOldConnection();
-    void latencyBeyondTheBeat();
+    TIMING void latencyBeyondTheBeat();
     void latencyBeyondTheLease();
     void slicedReplies();
     void subscriptionLost();
@@ -101,7 +103,7 @@ void tst_ConnectionFaults::cutAcquire()
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(20s));
+    lock.setOptions(options());
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock)); // the server knows the scripts now
     lock.release();
@@ -130,14 +132,16 @@ void tst_ConnectionFaults::cutRenewal()
 {
     QFETCH(bool, executed);
     FaultProxy proxy(m_server);
-    LockRegistry registry(proxy.url());
+    StillRegistry registry(proxy.url());
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(1s));
+    lock.setOptions(options(LongLease));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
+    registry.pass(LongLease / 3);
     QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
     const QByteArray token = m_server.get("lock:job");
     executed ? proxy.cutAfter("EVALSHA") : proxy.cutBefore("EVALSHA");
+    registry.pass(LongLease / 3);
     QVERIFY(eventually([&] { return proxy.faultsDone() == 1; }));
     QVERIFY(eventually([&] { return spies.renewed.size() == 2; }));
     QVERIFY(lock.isHeld());
@@ -158,7 +162,7 @@ void tst_ConnectionFaults::cutRelease()
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(20s));
+    lock.setOptions(options());
     Spies spies(&lock);
     for (int i = 1; i <= 2; ++i) {
         QVERIFY(acquireNow(&lock));
@@ -181,7 +185,7 @@ void tst_ConnectionFaults::cutReleaseWithASuccessor()
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(20s));
+    lock.setOptions(options());
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     lock.release();
@@ -199,15 +203,16 @@ void tst_ConnectionFaults::cutReleaseWithASuccessor()
 
 void tst_ConnectionFaults::clientKilled()
 {
-    LockRegistry registry(m_server.url());
+    StillRegistry registry(m_server.url());
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(900ms));
+    lock.setOptions(options(LongLease));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     const QByteArray token = m_server.get("lock:job");
     for (int i = 0; i < 5; ++i) {
         m_server.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
         const qsizetype renewed = spies.renewed.size();
+        // By the next connection, at once.
         QVERIFY(eventually([&] { return spies.renewed.size() > renewed; }));
     }
     QVERIFY(lock.isHeld());
@@ -220,13 +225,13 @@ void tst_ConnectionFaults::connectionReset()
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
     DistributedLock held(&registry, u"held"_s);
-    held.setOptions(options(3s));
+    held.setOptions(options());
     Spies heldSpies(&held);
     QVERIFY(acquireNow(&held));
     // A waiter keeps waiting.
     m_server.command({"SET", "lock:job", "foreign"});
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(900ms, LockOptions::Forever));
+    lock.setOptions(options(30s, LockOptions::Forever));
     Spies spies(&lock);
     lock.acquire();
     const qint64 accepted = proxy.connectionsAccepted();
@@ -243,6 +248,7 @@ void tst_ConnectionFaults::connectionReset()
 // another connection.
 void tst_ConnectionFaults::blackHole()
 {
+    leavesRoomFor(500ms);
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
     DistributedLock lock(&registry, u"job"_s);
@@ -262,13 +268,13 @@ void tst_ConnectionFaults::lateCommandOfAnOldConnection()
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(300ms));
+    lock.setOptions(options(LongLease));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     lock.release();
     QVERIFY(eventually([&] { return spies.released.size() == 1; }));
 
-    lock.setOptions(options(1s, 200ms));
+    lock.setOptions(options(LongLease, 200ms));
     for (int i = 1; i <= 2; ++i) {
         proxy.setHeld(true);
         lock.acquire();
@@ -278,7 +284,7 @@ void tst_ConnectionFaults::lateCommandOfAnOldConnection()
             QVERIFY(eventually([&] { return registry.state() != LockRegistry::Ready; }));
         proxy.setHeld(false);
         DistributedLock other(&registry, u"other"_s);
-        other.setOptions(options(20s));
+        other.setOptions(options());
         QVERIFY(acquireNow(&other));
         other.release();
         QVERIFY(eventually([&] { return other.state() == DistributedLock::Unlocked; }));
@@ -289,6 +295,7 @@ void tst_ConnectionFaults::lateCommandOfAnOldConnection()
 
 void tst_ConnectionFaults::latencyBeyondTheBeat()
 {
+    leavesRoomFor(300ms);
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
     DistributedLock lock(&registry, u"job"_s);
@@ -318,15 +325,23 @@ void tst_ConnectionFaults::latencyBeyondTheBeat()
 void tst_ConnectionFaults::latencyBeyondTheLease()
 {
     FaultProxy proxy(m_server);
-    LockRegistry registry(proxy.url());
+    StillRegistry registry(proxy.url());
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(300ms, 700ms));
+    lock.setOptions(options(LongLease, 2 * LongLease));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     lock.release();
     QVERIFY(eventually([&] { return spies.released.size() == 1; }));
-    proxy.setLatency(10ms, 400ms);
+    const qint64 sent = proxy.commandsForwarded("EVALSHA");
+    proxy.setRepliesHeld(true);
     lock.acquire();
+    sendNow();
+    QVERIFY(proxy.waitForCommands(sent + 1, "EVALSHA"));
+    registry.pass(LongLease);
+    proxy.setRepliesHeld(false);
+    // The reply has been read, and the key is given up.
+    QVERIFY(eventually([&] { return proxy.commandsForwarded("EVALSHA") > sent + 1; }));
+    registry.pass(LongLease);
     QVERIFY(eventually([&] { return spies.acquiresEnded() == 2; }));
     QCOMPARE(spies.acquired.size(), 1);
     QCOMPARE(spies.failure(), DistributedLock::ConnectionError);
@@ -340,7 +355,7 @@ void tst_ConnectionFaults::slicedReplies()
     proxy.setSlicing(2);
     LockRegistry registry(proxy.url());
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(20s));
+    lock.setOptions(options());
     Spies spies(&lock);
     for (int i = 1; i <= 10; ++i) {
         QVERIFY(acquireNow(&lock));
@@ -352,10 +367,10 @@ void tst_ConnectionFaults::slicedReplies()
 
 void tst_ConnectionFaults::subscriptionLost()
 {
-    LockRegistry registry(m_server.url());
+    StillRegistry registry(m_server.url());
     LockRegistry other(m_server.url());
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(20s));
+    lock.setOptions(options(LongLease));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     const QByteArray channel = "lock:client:" + m_server.get("lock:job").split(':').first();
@@ -368,7 +383,7 @@ void tst_ConnectionFaults::subscriptionLost()
     }));
     QVERIFY(lock.isHeld());
     other.forceRelease(u"job"_s);
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }, 3s));
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
     QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
 }
 
@@ -380,10 +395,10 @@ void tst_ConnectionFaults::subscriptionOverrun()
     RedisServer server(serverOptions);
     QVERIFY2(server.start(), qPrintable(server.errorString()));
     server.command({"SET", Key, "00000000000000ff:1:00000000000000000000000000000001", "PX",
-                    "60000"}); // a token of the library's form
-    LockRegistry registry(server.url());
+                    "6000000"}); // a token of the library's form
+    StillRegistry registry(server.url());
     DistributedLock lock(&registry, Name);
-    lock.setOptions(options(20s, LockOptions::Forever));
+    lock.setOptions(options(LongLease, LockOptions::Forever));
     Spies spies(&lock);
     lock.acquire();
     QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
@@ -397,8 +412,8 @@ void tst_ConnectionFaults::subscriptionOverrun()
         server.command({"PUBLISH", channel, large});
     QCOMPARE(server.subscriberCount(channel), 0);
     server.command({"DEL", Key}); // publishes nothing
-    // Before a waiter with a subscription would poll.
-    QVERIFY(eventually([&] { return spies.acquired.size() == 1; }, 2s));
+    // Its clock stands still, so that a waiter with a subscription would not poll.
+    QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
     QVERIFY(eventually([&] { return server.subscriberCount(channel) == 1; }));
 }
 
@@ -411,7 +426,7 @@ void tst_ConnectionFaults::subscriptionHalfOpen()
     FaultProxy proxy(server);
     LockRegistry registry(proxy.url());
     DistributedLock lock(&registry, Name);
-    lock.setOptions(options(1s, LockOptions::Forever));
+    lock.setOptions(options(30s, LockOptions::Forever));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     lock.release();
@@ -425,9 +440,10 @@ void tst_ConnectionFaults::subscriptionHalfOpen()
         contenders.push_back(std::make_unique<Contender>(server.url()));
     QVERIFY(eventually([&] { return contenders.front()->turns() > 10; }));
     lock.acquire();
-    QVERIFY2(eventually([&] { return spies.acquired.size() == 2; }, 15s),
+    // A client in which nobody waits checks its subscription once a minute.
+    QVERIFY2(eventually([&] { return spies.acquired.size() == 2; }, 45s),
              qPrintable(u"no turn, while another had %1"_s.arg(contenders.front()->turns())));
 }
 
-QTEST_GUILESS_MAIN(tst_ConnectionFaults)
+QDISTLOCK_TEST_MAIN(QCoreApplication, tst_ConnectionFaults)
 #include "tst_connectionfaults.moc"

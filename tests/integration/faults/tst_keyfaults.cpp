@@ -4,6 +4,7 @@
 // Keys of locks that another client, or the server itself, has changed.
 
 #include "support/locktesting.h"
+#include "support/registrytime.h"
 
 using namespace Qt::StringLiterals;
 
@@ -52,7 +53,7 @@ void tst_KeyFaults::keyOfAnotherType()
     m_server.command({"RPUSH", "{lock:fence}:fence", "one"});
     for (const QString &name : {u"list"_s, u"fence"_s}) {
         DistributedLock lock(&registry, name);
-        lock.setOptions(options(500ms, LockOptions::Forever));
+        lock.setOptions(options(30s, LockOptions::Forever));
         Spies spies(&lock);
         lock.acquire();
         QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
@@ -75,15 +76,17 @@ void tst_KeyFaults::keyOfAnotherType()
 
 void tst_KeyFaults::keyBecomesAnotherType()
 {
-    LockRegistry registry(m_server.url());
+    StillRegistry registry(m_server.url());
     for (const bool renewed : {true, false}) {
         DistributedLock lock(&registry, u"job"_s);
-        lock.setOptions(options(renewed ? 300ms : 20s));
+        lock.setOptions(options(LongLease));
         Spies spies(&lock);
         QVERIFY(acquireNow(&lock));
         m_server.command({"DEL", "lock:job"});
         m_server.command({"RPUSH", "lock:job", "one"});
-        if (!renewed)
+        if (renewed)
+            registry.pass(LongLease / 3);
+        else
             lock.release();
         QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
         QCOMPARE(spies.reason(), DistributedLock::Stolen);
@@ -103,19 +106,21 @@ void tst_KeyFaults::missingTtl_data()
 void tst_KeyFaults::missingTtl()
 {
     QFETCH(bool, repair);
-    LockRegistry registry(m_server.url());
+    StillRegistry registry(m_server.url());
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(1s, repair ? 5s : 450ms).withRepairMissingTtl(repair));
+    lock.setOptions(options(LongLease, repair ? 5s : 450ms).withRepairMissingTtl(repair));
     Spies spies(&lock);
     m_server.cli({"SETNX", "lock:job", "foreign"});
     lock.acquire();
     if (repair) {
         QVERIFY(eventually([&] { return m_server.pttl("lock:job") >= 0; }));
-        QVERIFY(m_server.pttl("lock:job") <= 1000);
+        QVERIFY(m_server.pttl("lock:job") <= LongLease.count());
         QCOMPARE(m_server.get("lock:job"), QByteArray("foreign"));
-        QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
+        m_server.command({"PEXPIRE", "lock:job", "1"});
+        QVERIFY(registry.passUntil([&] { return spies.acquired.size() == 1; }, 4s));
     } else {
-        QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+        QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+        QVERIFY(registry.passUntil([&] { return spies.failed.size() == 1; }));
         QCOMPARE(spies.failure(), DistributedLock::TimeoutError);
         QCOMPARE(m_server.pttl("lock:job"), -1);
     }
@@ -126,18 +131,19 @@ void tst_KeyFaults::keyEvicted()
 {
     RedisServer server;
     QVERIFY2(server.start(), qPrintable(server.errorString()));
-    LockRegistry registry(server.url());
+    StillRegistry registry(server.url());
     DistributedLock lock(&registry, Name);
-    lock.setOptions(options(3s));
+    lock.setOptions(options(LongLease));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     const qint64 token = lock.fencingToken();
     server.command({"CONFIG", "SET", "maxmemory-policy", "allkeys-random"});
     server.command({"CONFIG", "SET", "maxmemory", "1"});
-    QTRY_VERIFY(!server.exists(Key));
+    QVERIFY(eventually([&] { return !server.exists(Key); }));
     QVERIFY(!server.exists("{lock:job}:fence"));
     server.command({"CONFIG", "SET", "maxmemory", "0"});
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }, 3s));
+    registry.pass(LongLease / 3); // the next renewal
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
     QCOMPARE(spies.reason(), DistributedLock::Deleted);
     QVERIFY(acquireNow(&lock));
     QVERIFY(lock.fencingToken() > token);

@@ -4,6 +4,8 @@
 #include "support/faultproxy.h"
 #include "support/locktesting.h"
 #include "support/redisserver.h"
+#include "support/registrytime.h"
+#include "support/testkinds.h"
 
 #include <QtCore/qelapsedtimer.h>
 
@@ -22,13 +24,14 @@ private Q_SLOTS:
     void cleanup() { m_server.command({"FLUSHALL"}); }
 
     void reportedWhileAnAcquireWaits();
+    TIMING void reportedAtOnce();
     void reportedOnceForManyLocks();
     void reportedWhileHeld();
     void stoppedServer_data();
     void stoppedServer();
     void acquireThatFailsAfterwards();
     void flappingServer_data();
-    void flappingServer();
+    TIMING void flappingServer();
     void releasedInAnOutage();
     void acquiredAgainInAnOutage();
     void waitsAgainAfterAnOutage();
@@ -46,23 +49,20 @@ void tst_Outages::reportedWhileAnAcquireWaits()
     LockRegistry registry(proxy.url());
     QSignalSpy registryErrors(&registry, &LockRegistry::errorOccurred);
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(1s, LockOptions::Forever));
+    lock.setOptions(options(30s, LockOptions::Forever));
     Spies spies(&lock);
     QSignalSpy changes(&lock, &DistributedLock::errorChanged);
     for (int outage = 1; outage <= 2; ++outage) {
-        QElapsedTimer timer;
-        timer.start();
         if (outage == 1)
             lock.acquire();
         QVERIFY(eventually([&] { return spies.errors.size() == outage; }));
-        QVERIFY2(timer.elapsed() < 2000, qPrintable(QString::number(timer.elapsed())));
         QCOMPARE(lock.error(), DistributedLock::ConnectionError);
         QVERIFY2(lock.errorString().contains(port), qPrintable(lock.errorString()));
         QVERIFY2(lock.errorString().contains(QLatin1String("job")), qPrintable(lock.errorString()));
         QVERIFY(!changes.isEmpty());
-        // After many attempts it is still the same outage.
+        // After many attempts it is still the same outage. (Busy, the machine makes fewer, and a fault may be missed.)
         const QString text = lock.errorString();
-        QVERIFY(!eventually([&] { return spies.errors.size() > outage; }, 2500ms));
+        QVERIFY(!eventually([&] { return spies.errors.size() > outage; }, 1s));
         QCOMPARE(lock.error(), DistributedLock::ConnectionError);
         QCOMPARE(registryErrors.size(), outage);
         QCOMPARE(log.count({port, u"refused"_s}) + log.count({port, u"closed"_s}), outage);
@@ -91,6 +91,29 @@ void tst_Outages::reportedWhileAnAcquireWaits()
     }
 }
 
+void tst_Outages::reportedAtOnce()
+{
+    Support::leavesRoomFor(1s);
+    Support::FaultProxy proxy(m_server);
+    proxy.setRefusing(true);
+    LockRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(30s, LockOptions::Forever));
+    Spies spies(&lock);
+    QElapsedTimer timer;
+    timer.start();
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
+    QVERIFY2(timer.elapsed() < 2000, qPrintable(QString::number(timer.elapsed())));
+    proxy.setRefusing(false);
+    QVERIFY(eventually([&] { return lock.isHeld(); }));
+    proxy.setRefusing(true);
+    timer.start();
+    proxy.resetAll();
+    QVERIFY(eventually([&] { return lock.error() == DistributedLock::ConnectionError; }));
+    QVERIFY2(timer.elapsed() < 1000, qPrintable(QString::number(timer.elapsed())));
+}
+
 void tst_Outages::reportedOnceForManyLocks()
 {
     LogCapture log;
@@ -102,12 +125,12 @@ void tst_Outages::reportedOnceForManyLocks()
     int errors = 0;
     for (int i = 0; i < 100; ++i) {
         locks.push_back(std::make_unique<DistributedLock>(&registry, QString::number(i)));
-        locks.back()->setOptions(options(1s, LockOptions::Forever));
+        locks.back()->setOptions(options(30s, LockOptions::Forever));
         connect(locks.back().get(), &DistributedLock::errorOccurred, this, [&] { ++errors; });
         locks.back()->acquire();
     }
     QVERIFY(eventually([&] { return errors == 100; }));
-    QVERIFY(!eventually([&] { return errors > 100; }, 1s));
+    QVERIFY(!eventually([&] { return errors > 100; }, 500ms));
     QCOMPARE(log.count({port}), 1);
 }
 
@@ -116,17 +139,17 @@ void tst_Outages::reportedWhileHeld()
     LogCapture log;
     Support::FaultProxy proxy(m_server);
     const QString port = QString::number(proxy.port());
-    LockRegistry registry(proxy.url());
+    StillRegistry registry(proxy.url());
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(8s));
+    lock.setOptions(options(LongLease));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     proxy.setRefusing(true);
     proxy.resetAll();
-    QVERIFY(eventually([&] { return spies.errors.size() == 1; }, 1s));
+    QVERIFY(eventually([&] { return spies.errors.size() == 1; })); // no renewal is due
     QCOMPARE(lock.error(), DistributedLock::ConnectionError);
     QVERIFY(lock.isHeld());
-    QVERIFY(!eventually([&] { return spies.errors.size() > 1; }, 1s));
+    QVERIFY(!eventually([&] { return spies.errors.size() > 1; }, 500ms));
     proxy.setRefusing(false);
     QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
     QCOMPARE(lock.error(), DistributedLock::NoError);
@@ -137,7 +160,9 @@ void tst_Outages::reportedWhileHeld()
     // The server stays down: the loss names the reason.
     proxy.setRefusing(true);
     proxy.resetAll();
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }, 20s));
+    QVERIFY(eventually([&] { return lock.error() == DistributedLock::ConnectionError; }));
+    registry.pass(LongLease);
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
     QVERIFY2(lock.errorString().contains(port), qPrintable(lock.errorString()));
     QVERIFY2(lock.errorString().contains(QLatin1String("lost")), qPrintable(lock.errorString()));
     QCOMPARE(lock.error(), DistributedLock::ConnectionError);
@@ -155,9 +180,9 @@ void tst_Outages::stoppedServer()
     QFETCH(bool, waiting);
     Support::RedisServer server;
     QVERIFY(server.start());
-    LockRegistry registry(server.url());
+    StillRegistry registry(server.url());
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(6s, LockOptions::Forever));
+    lock.setOptions(options(LongLease, LockOptions::Forever));
     Spies spies(&lock);
     if (waiting) {
         server.command({"SET", "lock:job", "foreign", "PX", "600000"});
@@ -167,7 +192,8 @@ void tst_Outages::stoppedServer()
         QVERIFY(acquireNow(&lock));
     }
     server.pause();
-    QVERIFY(eventually([&] { return spies.errors.size() == 1; }, 10s));
+    registry.pass(LongLease / 3); // a renewal, or a poll
+    QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
     QCOMPARE(lock.error(), DistributedLock::ConnectionError);
     server.resume();
     if (waiting) {
@@ -182,11 +208,13 @@ void tst_Outages::acquireThatFailsAfterwards()
     // The outage was reported during the wait; the time-out does not report it again.
     Support::FaultProxy proxy(m_server);
     proxy.setRefusing(true);
-    LockRegistry registry(proxy.url());
+    StillRegistry registry(proxy.url());
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(1s, 700ms));
+    lock.setOptions(options(LongLease, 700ms));
     Spies spies(&lock);
     lock.acquire();
+    QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
+    registry.pass(700ms);
     QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
     QCOMPARE(spies.failure(), DistributedLock::ConnectionError);
     QCOMPARE(spies.errors.size(), 1);
@@ -202,13 +230,14 @@ void tst_Outages::flappingServer_data()
 void tst_Outages::flappingServer()
 {
     // Two outages with less than a second between them count as one, for the locks, too.
+    Support::leavesRoomFor(500ms);
     QFETCH(bool, waiting);
     LogCapture log;
     Support::FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
     QSignalSpy registryErrors(&registry, &LockRegistry::errorOccurred);
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(6s, LockOptions::Forever));
+    lock.setOptions(options(30s, LockOptions::Forever));
     Spies spies(&lock);
     if (waiting) {
         m_server.command({"SET", "lock:job", "foreign", "PX", "600000"});
@@ -237,14 +266,14 @@ void tst_Outages::releasedInAnOutage()
     Support::FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(6s));
+    lock.setOptions(options());
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     proxy.setRefusing(true);
     proxy.resetAll();
     QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
     lock.release();
-    QVERIFY(!eventually([&] { return spies.errors.size() > 1; }, 2s));
+    QVERIFY(!eventually([&] { return spies.errors.size() > 1; }, 500ms));
     QCOMPARE(lock.error(), DistributedLock::ConnectionError);
     proxy.setRefusing(false);
     QVERIFY(eventually([&] { return spies.released.size() == 1; }));
@@ -254,14 +283,21 @@ void tst_Outages::releasedInAnOutage()
 void tst_Outages::acquiredAgainInAnOutage()
 {
     Support::FaultProxy proxy(m_server);
-    LockRegistry registry(proxy.url());
+    StillRegistry registry(proxy.url());
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(1s, 2s));
+    lock.setOptions(options(LongLease, 2s));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     connect(&lock, &DistributedLock::lost, &lock, &DistributedLock::acquire);
     proxy.setRefusing(true);
     proxy.resetAll();
+    QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
+    registry.pass(LongLease);
+    // The second acquire learns of the outage by the next attempt to connect.
+    QVERIFY(eventually([&] {
+        return lock.state() == DistributedLock::Acquiring && lock.errorString().contains(QLatin1String("refused"));
+    }));
+    registry.pass(2s);
     QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
     QCOMPARE(spies.lost.size(), 1);
     QCOMPARE(spies.failure(), DistributedLock::ConnectionError);
@@ -275,7 +311,7 @@ void tst_Outages::waitsAgainAfterAnOutage()
     proxy.setRefusing(true);
     LockRegistry registry(proxy.url());
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(1s, LockOptions::Forever));
+    lock.setOptions(options(30s, LockOptions::Forever));
     Spies spies(&lock);
     lock.tryAcquire();
     QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
@@ -284,7 +320,7 @@ void tst_Outages::waitsAgainAfterAnOutage()
     m_server.command({"SET", "lock:job", "foreign", "PX", "600000"});
     lock.acquire();
     QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
-    QVERIFY(eventually([&] { return lock.error() == DistributedLock::NoError; }, 2s));
+    QVERIFY(eventually([&] { return lock.error() == DistributedLock::NoError; }));
     QCOMPARE(lock.errorString(), QString());
     // A busy lock is no outage.
     lock.cancel();
@@ -296,5 +332,5 @@ void tst_Outages::waitsAgainAfterAnOutage()
     QVERIFY(!eventually([&] { return lock.error() != DistributedLock::BusyError; }, 200ms));
 }
 
-QTEST_GUILESS_MAIN(tst_Outages)
+QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Outages)
 #include "tst_outages.moc"

@@ -8,6 +8,7 @@
 #include "support/fakeserver.h"
 #include "support/faultproxy.h"
 #include "support/posix.h"
+#include "support/testkinds.h"
 
 #include <algorithm>
 #include <memory>
@@ -58,10 +59,10 @@ class tst_Stall : public QObject
 private Q_SLOTS:
     void initTestCase();
     void neverReachable_data();
-    void neverReachable();
+    TIMING void neverReachable();
     void lostWhileHeld_data();
-    void lostWhileHeld();
-    void subscriptionLostWithManyLocks();
+    TIMING void lostWhileHeld();
+    TIMING void subscriptionLostWithManyLocks();
     void probeSeesABlockedLoop();
 
 private:
@@ -244,6 +245,6 @@ void tst_Stall::probeSeesABlockedLoop()
     QVERIFY(longest >= TurnLimit);
 }
 
-QTEST_GUILESS_MAIN(tst_Stall)
+QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Stall)
 
 #include "tst_stall.moc"

@@ -3,10 +3,10 @@
 
 // A process with locks that forks:
 //   forkworker URL exit|events|new
-// The parent holds "held" and "scoped", says "ready" and forks once a line arrives on standard input. The child ends
-// at once ("exit"), tries everything with the locks and registries it inherited ("events"), or makes its own registry
-// ("new"). Then the parent checks that it still holds both locks. The exit status is 0 if every check passed; a check
-// that failed is written as "FAILED …".
+// The parent holds "held", "brief" and "scoped", says "ready" and forks once a line arrives on standard input. The
+// child ends at once ("exit"), tries everything with the locks and registries it inherited ("events"), or makes its own
+// registry ("new"). Then the parent checks that it still holds its locks. The exit status is 0 if every check passed; a
+// check that failed is written as "FAILED …".
 
 #include <QDistLock/Annotations>
 #include <QDistLock/LockInfo>
@@ -55,7 +55,7 @@ void check(bool condition, const char *text)
 
 bool waitFor(const std::function<bool()> &condition)
 {
-    const QDeadlineTimer deadline(20s);
+    const QDeadlineTimer deadline(60s);
     while (!condition()) {
         if (deadline.hasExpired())
             return false;
@@ -64,9 +64,10 @@ bool waitFor(const std::function<bool()> &condition)
     return true;
 }
 
+/// With a lease that no pause of the machine ends.
 LockOptions options()
 {
-    return LockOptions().withLease(3s).withWait(5s);
+    return LockOptions().withLease(10min).withWait(60s);
 }
 
 bool names(const QString &text, const QString &word)
@@ -79,24 +80,35 @@ struct Parent
     explicit Parent(const QUrl &server)
         : registry(server)
         , held(&registry, u"held"_s)
+        , brief(&registry, u"brief"_s)
         , waiting(&registry, u"foreign"_s)
     {
         held.setOptions(options());
         held.acquire();
         check(waitFor([this] { return held.isHeld(); }), "the parent acquires its lock");
+        // It is renewed often. If the machine stands still for longer than its lease, it is acquired again.
+        brief.setOptions(options().withLease(900ms).withWait(LockOptions::Forever));
+        QObject::connect(&brief, &DistributedLock::lost, &brief, [this] {
+            if (isParent)
+                brief.acquire();
+        });
+        brief.acquire();
+        check(waitFor([this] { return brief.isHeld(); }), "the parent acquires its brief lock");
         waiting.setOptions(options().withWait(LockOptions::Forever));
         waiting.acquire();
         check(waitFor([this] { return waiting.queuePosition() == 0; }), "the parent waits");
-        scoped = std::make_unique<ScopedLock>(server, u"scoped"_s, LockOptions());
+        scoped = std::make_unique<ScopedLock>(server, u"scoped"_s, options());
         check(scoped->isHeld(), "the parent acquires its scoped lock");
         QObject::connect(&registry, &LockRegistry::stateChanged, &registry, [this] { ++stateChanges; });
-        QObject::connect(&held, &DistributedLock::renewed, &held, [this] { ++renewals; });
+        QObject::connect(&brief, &DistributedLock::renewed, &brief, [this] { ++renewals; });
     }
 
     LockRegistry registry;
     DistributedLock held;
+    DistributedLock brief;
     DistributedLock waiting;
     std::unique_ptr<ScopedLock> scoped;
+    bool isParent = true;
     int stateChanges = 0;
     int renewals = 0;
 };
@@ -125,9 +137,10 @@ void useInherited(Parent *parent, const QUrl &server)
     auto call = QDistLock::withLock(server, u"called"_s, options(), [] { return 1; });
     check(waitFor([&call] { return call.isFinished(); }), "withLock() in the child ends");
     parent->held.release();
+    parent->brief.release();
     parent->waiting.cancel();
     // Timers of renewals and of the deadline run out meanwhile.
-    waitFor([parent] { return parent->held.state() == DistributedLock::Unlocked; });
+    waitFor([parent] { return parent->brief.state() == DistributedLock::Unlocked; });
     parent->scoped->release();
 }
 
@@ -182,7 +195,8 @@ int main(int argc, char **argv)
 
     const pid_t child = ::fork();
     if (child == 0) {
-        ::alarm(30); // against a child that never ends
+        parent->isParent = false;
+        ::alarm(60); // against a child that never ends
         if (mode == "events")
             useInherited(parent.get(), server);
         else if (mode == "new")
@@ -201,7 +215,7 @@ int main(int argc, char **argv)
     check(waitFor([&] { return ended = ::waitpid(child, &status, WNOHANG) == child; }), "the child ends");
     check(ended && WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child succeeds");
     const int before = parent->renewals;
-    check(waitFor([&] { return parent->renewals >= before + 2; }), "the parent's lock is renewed");
+    check(waitFor([&] { return parent->renewals >= before + 2; }), "the parent's brief lock is renewed");
     check(parent->stateChanges == 0, "the parent's connection is as it was");
     check(parent->held.isHeld(), "the parent holds its lock");
     check(parent->scoped->release(), "the parent holds its scoped lock");

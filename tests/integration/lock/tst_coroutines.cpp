@@ -3,6 +3,8 @@
 
 #include "support/locktesting.h"
 
+#include "support/fakeclock.h"
+
 #include <QDistLock/Coroutines>
 
 #include <QtCore/qsemaphore.h>
@@ -170,7 +172,7 @@ private Q_SLOTS:
 
 private:
     QByteArray key() const { return "lock:" + m_name.toUtf8(); }
-    void occupy() { QCOMPARE(m_server.cli({"SET", key(), Foreign, "PX", "60000"}), QByteArray("OK")); }
+    void occupy() { QCOMPARE(m_server.cli({"SET", key(), Foreign, "PX", "600000"}), QByteArray("OK")); }
     bool isFree() { return lockKeys(m_server).isEmpty(); }
     /// The registry of the lock that is held subscribes after its first answer.
     bool isSubscribed()
@@ -225,7 +227,9 @@ void tst_Coroutines::guardHoldsAndGivesBack()
 void tst_Coroutines::busyAndTimedOutAreResults()
 {
     occupy();
+    Support::FakeClock clock;
     LockRegistry registry(m_server.url());
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
     DistributedLock lock(&registry, m_name);
     Seen seen;
     Task task = observe(&lock, &seen);
@@ -235,9 +239,13 @@ void tst_Coroutines::busyAndTimedOutAreResults()
     QVERIFY(!seen.guard);
     QCOMPARE(seen.guard.fencingToken(), 0);
 
-    lock.setOptions(options(1s, 500ms));
+    lock.setOptions(options());
     seen = {};
     task = take(&lock, &seen);
+    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    QVERIFY(!seen.resumed);
+    clock.advance(61s);
+    LockRegistryPrivate::get(&registry)->watchdog()->wake();
     QVERIFY(eventually([&] { return seen.resumed; }));
     QCOMPARE(seen.result.error, DistributedLock::TimeoutError);
     QVERIFY(!seen.guard);
@@ -355,7 +363,8 @@ void tst_Coroutines::reentry()
     const Task first = take(&lock, &outer);
     QVERIFY(eventually([&] { return outer.resumed; }));
     QVERIFY(eventually([&] { return isSubscribed(); }));
-    const qint64 commands = m_server.commandsProcessed();
+    const auto commands = [&] { return m_server.commandsProcessed() - m_server.commandsProcessed("ping"); };
+    const qint64 before = commands();
     Seen inner;
     const Task second = take(&lock, &inner);
     QVERIFY(eventually([&] { return inner.resumed; }));
@@ -366,7 +375,7 @@ void tst_Coroutines::reentry()
     QCOMPARE(lock.holdCount(), 1);
     QVERIFY(outer.guard.isHeld());
     QVERIFY(!inner.guard.isHeld());
-    QCOMPARE(m_server.commandsProcessed(), commands);
+    QCOMPARE(commands(), before);
     outer.guard = {};
     QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
     QVERIFY(isFree());
@@ -858,21 +867,31 @@ void tst_Coroutines::guardLeavesALaterHoldAlone()
 
 void tst_Coroutines::guardOfALostHoldLeavesAcquiresAlone()
 {
+    Support::FakeClock clock;
     LockRegistry registry(m_server.url());
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    const auto advance = [&](milliseconds time) {
+        clock.advance(time);
+        LockRegistryPrivate::get(&registry)->watchdog()->wake();
+    };
     DistributedLock lock(&registry, m_name);
-    lock.setOptions(options(1s, 60s));
+    lock.setOptions(options(30s, LockOptions::Forever));
     Spies spies(&lock);
     Seen seen;
     const Task task = take(&lock, &seen);
     QVERIFY(eventually([&] { return seen.held; }));
     connect(&lock, &DistributedLock::lost, &lock, &DistributedLock::acquire);
     occupy();
+    advance(11s); // a renewal
     QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
     QCOMPARE(lock.state(), DistributedLock::Acquiring);
     seen.guard = {};
     QCOMPARE(lock.state(), DistributedLock::Acquiring);
     m_server.command({"DEL", key()});
-    QVERIFY(eventually([&] { return lock.isHeld(); }));
+    QVERIFY(eventually([&] {
+        advance(5ms);
+        return lock.isHeld();
+    }));
 }
 
 void tst_Coroutines::releaseAwaitableIsDropped()
@@ -1125,7 +1144,7 @@ void tst_Coroutines::guardDestroyedAfterTheThreadOfItsLock()
     std::unique_ptr<QThread> thread(QThread::create([&] {
         registry = std::make_unique<LockRegistry>(m_server.url());
         lock = std::make_unique<DistributedLock>(registry.get(), m_name);
-        lock->setOptions(options(1s));
+        lock->setOptions(options(1h));
         task = take(lock.get(), &seen);
         held = eventually([&] { return seen.held; });
         if (lockDestroyed) {
@@ -1134,7 +1153,7 @@ void tst_Coroutines::guardDestroyedAfterTheThreadOfItsLock()
         }
     }));
     thread->start();
-    QVERIFY(thread->wait(20'000));
+    QVERIFY(thread->wait(60'000));
     QVERIFY(held);
     const bool asked = seen.guard.isHeld();
     QVERIFY(!asked);
@@ -1143,7 +1162,9 @@ void tst_Coroutines::guardDestroyedAfterTheThreadOfItsLock()
     thread.reset();
     lock.reset();
     registry.reset();
-    QVERIFY(eventually([&] { return isFree(); })); // by the end of its lease, if nobody could release it
+    if (!lockDestroyed) // nobody could release it: its lease ends
+        m_server.command({"PEXPIRE", key(), "1"});
+    QVERIFY(eventually([&] { return isFree(); }));
 }
 
 void tst_Coroutines::guardRacesWithItsLock()
@@ -1246,7 +1267,7 @@ void tst_Coroutines::frameDestroyedAfterTheThreadOfItsLock()
         QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
     }));
     thread->start();
-    QVERIFY(thread->wait(20'000));
+    QVERIFY(thread->wait(60'000));
     const LogCapture log;
     QVERIFY(!seen.resumed);
     task.destroy();

@@ -6,6 +6,7 @@
 #include "support/locktesting.h"
 
 #include "support/certificates.h"
+#include "support/fakeclock.h"
 
 #include <memory>
 #include <vector>
@@ -48,12 +49,16 @@ void tst_LockTls::accepted()
 {
     const auto started = startServer();
     RedisServer &server = *started;
+    FakeClock clock;
     LockRegistry registry(server.tlsUrl());
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
     DistributedLock lock(&registry, u"secret"_s);
-    lock.setOptions(options(900ms));
+    lock.setOptions(options(30s));
     Spies spies(&lock);
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     QVERIFY(server.exists("lock:secret"));
+    clock.advance(10s);
+    LockRegistryPrivate::get(&registry)->watchdog()->wake();
     QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
     const QByteArray client = server.get("lock:secret").split(':').first();
     QVERIFY(eventually([&] { return server.subscriberCount("lock:client:" + client) == 1; }));
@@ -102,7 +107,7 @@ void tst_LockTls::refused()
         url.setPort(server.port());
     LockRegistry registry(url);
     DistributedLock lock(&registry, u"secret"_s);
-    lock.setOptions(options(1s, LockOptions::Forever));
+    lock.setOptions(options(30s, LockOptions::Forever));
     Spies spies(&lock);
     lock.acquire();
     QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
@@ -124,8 +129,11 @@ void tst_LockTls::manyExclude()
     constexpr int Workers = 320, Jobs = 8, Batch = 64;
     const auto isTheirs = [](int worker, int job) { return (worker / Batch + job) % 2 == 1; };
     const auto server = startServer();
+    const FakeClock clock; // stands still: neither lease nor attempt ends
     LockRegistry theirRegistry(server->url());
     LockRegistry registry(server->tlsUrl());
+    for (LockRegistry *each : {&theirRegistry, &registry})
+        LockRegistryPrivate::get(each)->setClock(&clock);
     std::vector<std::vector<std::unique_ptr<DistributedLock>>> locks(Workers), theirs(Workers);
     int heldByThem = 0;
     int granted = 0;
@@ -135,7 +143,7 @@ void tst_LockTls::manyExclude()
         for (int job = 0; job < Jobs; ++job) {
             const auto make = [name = u"job%1-%2"_s.arg(worker).arg(job)](LockRegistry *owner) {
                 auto lock = std::make_unique<DistributedLock>(owner, name);
-                lock->setOptions(options(60s));
+                lock->setOptions(options(10min));
                 return lock;
             };
             theirs[worker].push_back(make(&theirRegistry));
@@ -184,7 +192,7 @@ void tst_LockTls::manyReleaseInSlots()
     for (int i = 0; i < Locks; ++i) {
         locks.push_back(std::make_unique<DistributedLock>(&registry, u"job%1"_s.arg(i)));
         DistributedLock *const lock = locks.back().get();
-        lock->setOptions(options(20s));
+        lock->setOptions(options());
         connect(lock, &DistributedLock::acquired, this, [&acquired, lock] {
             ++acquired;
             lock->release();

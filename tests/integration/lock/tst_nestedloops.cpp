@@ -1,12 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
+#include "support/fakeclock.h"
 #include "support/faultproxy.h"
 #include "support/locktesting.h"
 #include "support/redisserver.h"
+#include "support/testkinds.h"
 
+#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qelapsedtimer.h>
 #include <QtCore/qmetaobject.h>
+#include <QtCore/qpointer.h>
 
 #include <functional>
 #include <memory>
@@ -19,21 +23,46 @@ using namespace QDistLock;
 
 namespace {
 
-constexpr milliseconds Lease = 2s;
+/// A lease, and a time in which it is renewed once.
+constexpr milliseconds Lease = 30s;
+constexpr milliseconds UntilRenewal = 11s;
+
+/// A clock that the test moves, of a registry that it may destroy.
+class RegistryClock
+{
+public:
+    explicit RegistryClock(LockRegistry *registry)
+        : m_registry(registry)
+    {
+        LockRegistryPrivate::get(registry)->setClock(&m_clock);
+    }
+    /// The registry's own timer finds out, at most 1 s later.
+    void advanceOnly(milliseconds time) { m_clock.advance(time); }
+    void advance(milliseconds time)
+    {
+        m_clock.advance(time);
+        if (m_registry)
+            LockRegistryPrivate::get(m_registry)->watchdog()->wake();
+    }
+
+private:
+    Support::FakeClock m_clock;
+    const QPointer<LockRegistry> m_registry;
+};
 
 /// One lock is held, one waits for a lock that a client on another connection holds: what a dialog elsewhere must not
 /// disturb.
 struct Bystanders
 {
-    Bystanders(LockRegistry *registry, const QUrl &direct)
+    Bystanders(LockRegistry *registry, const QUrl &direct, milliseconds lease)
         : heldLock(registry, u"bystander:held"_s)
         , waiter(registry, u"bystander:waiter"_s)
         , others(direct)
         , holder(&others, u"bystander:waiter"_s)
     {
-        heldLock.setOptions(options(Lease));
-        waiter.setOptions(options(Lease, LockOptions::Forever));
-        holder.setOptions(options(Lease));
+        heldLock.setOptions(options(lease));
+        waiter.setOptions(options(lease, LockOptions::Forever));
+        holder.setOptions(options(lease));
     }
     bool begin()
     {
@@ -89,6 +118,8 @@ private Q_SLOTS:
 
     void atEachSignal_data();
     void atEachSignal();
+    void atEachSignalInRealTime_data() { atEachSignal_data(); }
+    PROOF void atEachSignalInRealTime();
     void whileAnotherLockIsServed();
     void whenTheConnectionHasEnded_data();
     void whenTheConnectionHasEnded();
@@ -97,6 +128,9 @@ private Q_SLOTS:
     void deletedInTheLoop();
 
 private:
+    /// In real time, the registry's own timer does everything.
+    void loopAtSignal(bool inRealTime);
+
     Support::RedisServer m_server;
 };
 
@@ -114,13 +148,28 @@ void tst_NestedLoops::atEachSignal_data()
 
 void tst_NestedLoops::atEachSignal()
 {
+    loopAtSignal(false);
+}
+
+void tst_NestedLoops::atEachSignalInRealTime()
+{
+    loopAtSignal(true);
+}
+
+void tst_NestedLoops::loopAtSignal(bool inRealTime)
+{
     QFETCH(QByteArray, signal);
     QFETCH(bool, ofRegistry);
+    const milliseconds lease = inRealTime ? 2s : Lease;
     Support::FaultProxy proxy(m_server);
-    LockRegistry registry(proxy.url());
+    std::unique_ptr<RegistryClock> clock; // outlives the registry
+    std::unique_ptr<LockRegistry> registryOwner = std::make_unique<LockRegistry>(proxy.url());
+    LockRegistry &registry = *registryOwner;
+    if (!inRealTime)
+        clock = std::make_unique<RegistryClock>(&registry);
     DistributedLock lock(&registry, u"subject"_s);
-    lock.setOptions(options(Lease).withAutoRenew(signal != "atRisk"));
-    Bystanders bystanders(&registry, m_server.url());
+    lock.setOptions(options(lease).withAutoRenew(signal != "atRisk"));
+    Bystanders bystanders(&registry, m_server.url(), lease);
     // Before the bystanders: what happens to all locks happens to this one first.
     const bool needsHold = signal == "released" || signal == "lost" || signal == "renewed"
             || signal.startsWith("error");
@@ -128,6 +177,23 @@ void tst_NestedLoops::atEachSignal()
         QVERIFY(acquireNow(&lock));
     QVERIFY(bystanders.begin());
 
+    // For more than a lease.
+    const auto stay = [&] {
+        if (inRealTime) {
+            const QDeadlineTimer end(lease * 5 / 4);
+            eventually([&] { return end.hasExpired(); });
+            return;
+        }
+        for (int i = 0; i < 4; ++i) {
+            const qsizetype renewals = bystanders.held.renewed.size();
+            if (i == 0)
+                clock->advanceOnly(UntilRenewal);
+            else
+                clock->advance(UntilRenewal);
+            if (!eventually([&] { return bystanders.held.renewed.size() > renewals; }))
+                return;
+        }
+    };
     bool entered = false;
     bool ended = false;
     bool renewed = false;
@@ -135,14 +201,21 @@ void tst_NestedLoops::atEachSignal()
     const auto dialog = [&] {
         if (std::exchange(entered, true))
             return;
+        const qint64 connections = proxy.connectionsAccepted();
         proxy.resetAll();
-        QElapsedTimer timer;
-        timer.start();
         const qsizetype renewals = bystanders.held.renewed.size();
-        eventually([&] { return timer.elapsed() > milliseconds(Lease * 5 / 4).count(); });
+        if (!inRealTime) {
+            // Both connections are up again: that of commands, and that of messages.
+            eventually([&] { return proxy.connectionsAccepted() >= connections + 2 && proxy.connections() == 2; });
+        }
+        stay();
         renewed = bystanders.held.renewed.size() > renewals && bystanders.heldLock.isHeld();
         bystanders.holder.release();
-        served = eventually([&] { return bystanders.waiter.isHeld(); }, 5s);
+        served = eventually([&] {
+            if (clock)
+                clock->advance(1ms); // the message may have been lost: polls
+            return bystanders.waiter.isHeld();
+        });
         ended = true;
     };
     QObject *const sender = ofRegistry ? static_cast<QObject *>(&registry) : &lock;
@@ -162,13 +235,27 @@ void tst_NestedLoops::atEachSignal()
         lock.acquire();
     if (ofRegistry || signal.startsWith("error"))
         proxy.resetAll();
+    if (clock && (signal == "lost" || signal == "renewed"))
+        clock->advance(UntilRenewal);
+    if (clock && signal == "atRisk") {
+        QVERIFY(eventually([&] { return lock.isHeld(); }));
+        for (int i = 0; i < 2; ++i) {
+            const qsizetype renewals = bystanders.held.renewed.size();
+            clock->advance(UntilRenewal);
+            QVERIFY(eventually([&] { return ended || bystanders.held.renewed.size() > renewals; }));
+        }
+    }
 
-    QVERIFY(eventually([&] { return ended; }, 20s));
+    QVERIFY(eventually([&] { return ended; }));
     QVERIFY(renewed);
     QVERIFY(served);
     // And after the loop.
-    const qsizetype renewals = bystanders.held.renewed.size();
-    QVERIFY(eventually([&] { return bystanders.held.renewed.size() > renewals + 1; }));
+    for (int i = 0; i < 2; ++i) {
+        const qsizetype renewals = bystanders.held.renewed.size();
+        if (clock)
+            clock->advance(UntilRenewal);
+        QVERIFY(eventually([&] { return bystanders.held.renewed.size() > renewals; }));
+    }
     QVERIFY(bystanders.heldLock.isHeld());
     QVERIFY(bystanders.held.lost.isEmpty());
     QCOMPARE(bystanders.waiting.acquired.size(), 1);
@@ -206,12 +293,14 @@ void tst_NestedLoops::whenTheConnectionHasEnded()
     // The event loop was busy: the reply to `subject` has arrived, and the connection has ended since. The nested loop
     // of the slot connects again.
     QFETCH(bool, isWritten);
+    std::unique_ptr<RegistryClock> clock; // outlives the registry
     LockRegistry registry(m_server.url());
+    clock = std::make_unique<RegistryClock>(&registry);
     DistributedLock bystander(&registry, u"bystander"_s);
     DistributedLock former(&registry, u"former"_s);
     DistributedLock subject(&registry, u"subject"_s);
     DistributedLock other(&registry, u"other"_s);
-    bystander.setOptions(options(1s));
+    bystander.setOptions(options(Lease));
     Spies bystanders(&bystander);
     QVERIFY(acquireNow(&bystander));
     QVERIFY(acquireNow(&former));
@@ -220,16 +309,23 @@ void tst_NestedLoops::whenTheConnectionHasEnded()
     bool ended = false;
     connect(&subject, &DistributedLock::acquired, this, [&] {
         other.acquire();
-        const qsizetype renewals = bystanders.renewed.size();
-        served = eventually([&] { return other.isHeld(); }, 1s);
-        renewed = eventually([&] { return bystanders.renewed.size() > renewals + 1; }, 2s);
+        served = eventually([&] { return other.isHeld(); });
+        renewed = true;
+        for (int i = 0; i < 4; ++i) { // for more than a lease
+            const qsizetype renewals = bystanders.renewed.size();
+            if (i == 0)
+                clock->advanceOnly(UntilRenewal);
+            else
+                clock->advance(UntilRenewal);
+            renewed = renewed && eventually([&] { return bystanders.renewed.size() > renewals; });
+        }
         ended = true;
     });
     subject.acquire();
     sendNow();
     QElapsedTimer timer;
     timer.start();
-    while (!m_server.exists("lock:subject") && timer.elapsed() < 5000) { // without the event loop
+    while (!m_server.exists("lock:subject") && timer.elapsed() < 60'000) { // without the event loop
     }
     m_server.command({"CLIENT", "KILL", "TYPE", "normal"});
     if (isWritten)
@@ -244,18 +340,24 @@ void tst_NestedLoops::aReleaseIsCompletedBeforeItsSuccessor()
 {
     // The reply to a release brings the hand-over to a waiter of the same client. Its slot may take longer than the
     // lease of what was released.
+    std::unique_ptr<RegistryClock> clock; // outlives the registry
     LockRegistry registry(m_server.url());
+    clock = std::make_unique<RegistryClock>(&registry);
     DistributedLock first(&registry, u"handed"_s);
     DistributedLock second(&registry, u"handed"_s);
-    first.setOptions(options(500ms));
-    second.setOptions(options(500ms)); // another lease would make it ask the server once more
+    first.setOptions(options(Lease));
+    second.setOptions(options(Lease)); // another lease would make it ask the server once more
     Spies spies(&first);
+    Spies successors(&second);
     QVERIFY(acquireNow(&first));
     bool served = false;
     connect(&second, &DistributedLock::acquired, this, [&] {
-        QElapsedTimer timer;
-        timer.start();
-        eventually([&] { return timer.elapsed() > 700; });
+        for (int i = 0; i < 4; ++i) {
+            const qsizetype renewals = successors.renewed.size();
+            clock->advance(UntilRenewal);
+            if (!eventually([&] { return successors.renewed.size() > renewals; }))
+                return;
+        }
         served = true;
     });
     second.acquire();
@@ -286,11 +388,13 @@ void tst_NestedLoops::deletedInTheLoop()
     QFETCH(QByteArray, signal);
     QFETCH(QByteArray, victim);
     Support::FaultProxy proxy(m_server);
+    std::unique_ptr<RegistryClock> clock; // outlives the registry
     auto registry = std::make_unique<LockRegistry>(proxy.url());
+    clock = std::make_unique<RegistryClock>(registry.get());
     auto lock = std::make_unique<DistributedLock>(registry.get(), u"subject"_s);
-    lock->setOptions(options(800ms).withAutoRenew(signal != "atRisk"));
+    lock->setOptions(options(Lease).withAutoRenew(signal != "atRisk"));
     DistributedLock neighbour(registry.get(), u"neighbour"_s);
-    neighbour.setOptions(options(800ms, LockOptions::Forever));
+    neighbour.setOptions(options(Lease, LockOptions::Forever));
     Spies neighbours(&neighbour);
     neighbour.acquire();
     LockRegistry others(m_server.url());
@@ -340,7 +444,13 @@ void tst_NestedLoops::deletedInTheLoop()
         lock->acquire();
     if (signal.startsWith("error"))
         proxy.resetAll();
-    QVERIFY(eventually([&] { return ended; }, 20s));
+    if (signal == "lost" || signal == "renewed")
+        clock->advance(UntilRenewal);
+    if (signal == "atRisk") {
+        QVERIFY(eventually([&] { return lock->isHeld(); }));
+        clock->advance(Lease * 3 / 4);
+    }
+    QVERIFY(eventually([&] { return ended; }));
     if (victim == "registry")
         QVERIFY(eventually([&] { return lock->state() == DistributedLock::Unlocked && !lock->isHeld(); }));
     QVERIFY(eventually([&] { return futures == acquires; }));
@@ -353,5 +463,5 @@ void tst_NestedLoops::deletedInTheLoop()
     QVERIFY(neighbours.acquiresEnded() == 1);
 }
 
-QTEST_GUILESS_MAIN(tst_NestedLoops)
+QDISTLOCK_TEST_MAIN(QCoreApplication, tst_NestedLoops)
 #include "tst_nestedloops.moc"

@@ -3,9 +3,12 @@
 
 #include "support/locktesting.h"
 
+#include "support/fakeclock.h"
+
 #include <QDistLock/Coroutines>
 
 #include <QCoroFuture>
+#include <QCoroSignal>
 #include <QCoroTask>
 #include <QCoroTimer>
 
@@ -78,19 +81,25 @@ void tst_QCoro::init()
 
 void tst_QCoro::heldWhileOthersAreAwaited()
 {
+    Support::FakeClock clock;
     LockRegistry registry(m_server.url());
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
     DistributedLock lock(&registry, m_name);
-    lock.setOptions(options(2s));
+    lock.setOptions(options(30s));
     Spies spies(&lock);
-    const bool heldThroughout = QCoro::waitFor([](DistributedLock *lock) -> QCoro::Task<bool> {
-        const auto guard = co_await lock->acquireAwaitable();
-        bool held = guard.isHeld();
-        for (int i = 0; i < 5; ++i) {
-            co_await rest(600ms); // longer than a lease in all
-            held = held && guard.isHeld();
-        }
-        co_return held;
-    }(&lock));
+    const bool heldThroughout = QCoro::waitFor(
+            [](DistributedLock *lock, Support::FakeClock *clock) -> QCoro::Task<bool> {
+                const auto guard = co_await lock->acquireAwaitable();
+                bool held = guard.isHeld();
+                for (int i = 0; i < 5; ++i) {
+                    clock->advance(10s); // longer than a lease in all
+                    LockRegistryPrivate::get(lock->registry())->watchdog()->wake();
+                    held = held && co_await qCoro(lock, &DistributedLock::renewed, 60s);
+                    co_await rest(1ms);
+                    held = held && guard.isHeld();
+                }
+                co_return held;
+            }(&lock, &clock));
     QVERIFY(heldThroughout);
     QVERIFY(spies.renewed.size() >= 3);
     QVERIFY(eventually([&] { return spies.released.size() == 1; }));
@@ -102,6 +111,7 @@ void tst_QCoro::guardAsAResult()
     LockRegistry registry(m_server.url());
     DistributedLock lock(&registry, m_name);
     const bool done = QCoro::waitFor([](DistributedLock *lock) -> QCoro::Task<bool> {
+        lock->setLease(10min); // longer than eventually() waits below
         const LockGuard guard = co_await obtain(lock);
         co_return guard.isHeld() && lock->holdCount() == 1;
     }(&lock));
@@ -124,7 +134,7 @@ void tst_QCoro::guardAsAnArgument()
 
 void tst_QCoro::busyIsAResult()
 {
-    m_server.cli({"SET", key(), "foreign", "PX", "60000"});
+    m_server.cli({"SET", key(), "foreign", "PX", "600000"});
     LockRegistry registry(m_server.url());
     DistributedLock lock(&registry, m_name);
     const auto error = QCoro::waitFor([](DistributedLock *lock) -> QCoro::Task<DistributedLock::Error> {
@@ -148,7 +158,7 @@ void tst_QCoro::futuresOfTheLock()
     }(&lock));
     QVERIFY(first);
 
-    m_server.cli({"SET", key(), "foreign", "PX", "60000"});
+    m_server.cli({"SET", key(), "foreign", "PX", "600000"});
     const auto error = QCoro::waitFor([](DistributedLock *lock) -> QCoro::Task<DistributedLock::Error> {
         auto future = lock->acquireAsync();
         lock->cancel();
@@ -165,6 +175,7 @@ void tst_QCoro::droppedTaskRunsOn()
     bool held = false;
     [](LockRegistry *registry, QString name, bool *held) -> QCoro::Task<> {
         DistributedLock lock(registry, name);
+        lock.setLease(10min); // longer than eventually() waits below
         const auto guard = co_await lock.acquireAwaitable();
         *held = guard.isHeld();
     }(&registry, m_name, &held);
@@ -174,7 +185,7 @@ void tst_QCoro::droppedTaskRunsOn()
 
 void tst_QCoro::lockDestroyedWhileAwaited()
 {
-    m_server.cli({"SET", key(), "foreign", "PX", "60000"});
+    m_server.cli({"SET", key(), "foreign", "PX", "600000"});
     LockRegistry registry(m_server.url());
     auto lock = std::make_unique<DistributedLock>(&registry, m_name);
     auto task = [](DistributedLock *lock) -> QCoro::Task<DistributedLock::Error> {
@@ -193,6 +204,7 @@ void tst_QCoro::exceptionPassesThrough()
     LockRegistry registry(m_server.url());
     DistributedLock lock(&registry, m_name);
     const bool caught = QCoro::waitFor([](DistributedLock *lock) -> QCoro::Task<bool> {
+        lock->setLease(10min); // longer than eventually() waits below
         const auto body = [](DistributedLock *lock) -> QCoro::Task<> {
             const auto guard = co_await lock->acquireAwaitable();
             throw std::runtime_error("out of paper");

@@ -233,7 +233,7 @@ void tst_Secrets::loginCommandRenamed()
     LogCapture log;
     LockRegistry registry(url);
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(1s, LockOptions::Forever));
+    lock.setOptions(options(30s, LockOptions::Forever));
     Spies spies(&lock);
     lock.acquire();
     QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
@@ -255,7 +255,7 @@ void tst_Secrets::scopedLock()
     LogCapture log;
     QString error;
     std::thread worker([&] {
-        const ScopedLock guard(withLogin(server.url()), u"job"_s, LockOptions().withWait(2s));
+        const ScopedLock guard(withLogin(server.url()), u"job"_s, LockOptions().withWait(60s));
         error = guard.result().errorString;
     });
     worker.join();

@@ -6,6 +6,7 @@
 #include "support/fakesentinel.h"
 #include "support/redisserver.h"
 #include "support/redistesting.h"
+#include "support/testkinds.h"
 
 #include <QtCore/qelapsedtimer.h>
 #include <QtCore/qurlquery.h>
@@ -66,11 +67,17 @@ struct Fixture
     {
         return waitFor([&] { return port() == expected; });
     }
+    /// Each Sentinel is listened to, and was asked since then.
     bool waitForListeners()
     {
         return waitFor([&] {
-            return std::all_of(sentinels.begin(), sentinels.end(), [](const auto &s) { return s->isListenedTo(); });
+            return std::all_of(sentinels.begin(), sentinels.end(),
+                               [](const auto &s) { return s->isListenedTo() && s->questions() >= 2; });
         });
+    }
+    bool waitForError(const QString &text)
+    {
+        return waitFor([&] { return !failures.isEmpty() && watch.errorString().contains(text); });
     }
     QString confirm()
     {
@@ -108,15 +115,17 @@ class tst_SentinelWatch : public QObject
     Q_OBJECT
 private Q_SLOTS:
     void findsTheMaster();
+    TIMING void findsTheMasterAtOnce();
     void greatestEpochWins();
     void neverBackToASmallerEpoch();
     void staleSentinelAlone();
-    void oneSentinelAfterHalfASecond();
+    TIMING void oneSentinelAfterHalfASecond();
     void listedSentinelsAreAsked();
     void sentinelUnderTwoNamesHasOneVote();
     void disagreement();
+    TIMING void disagreementIsNoBusyLoop();
     void switchIsFollowed();
-    void switchIsReportedBeforeTheEpochIsKnown();
+    TIMING void switchIsReportedBeforeTheEpochIsKnown();
     void answersFromBeforeTheSwitch();
     void backToAFormerMaster();
     void otherServicesChangeNothing();
@@ -127,7 +136,7 @@ private Q_SLOTS:
     void confirms();
     void confirmsAfterTheCall();
     void silentSentinels();
-    void masterChangesMeanwhile();
+    TIMING void masterChangesMeanwhile();
     void problems_data();
     void problems();
     void passwords_data();
@@ -146,6 +155,19 @@ void tst_SentinelWatch::findsTheMaster()
     QVERIFY(f.isConfirmed());
     QVERIFY(f.waitForListeners());
     QCOMPARE(f.changes.size(), 1);
+}
+
+/// The majority suffices, and nobody hears of a failure on the way.
+void tst_SentinelWatch::findsTheMasterAtOnce()
+{
+    Support::leavesRoomFor(300ms);
+    auto silent = view(A, 1);
+    silent.isSilent = true;
+    QElapsedTimer timer;
+    timer.start();
+    Fixture f(view(A, 1), view(A, 1), silent);
+    QVERIFY(f.waitForPort(A));
+    QVERIFY2(timer.elapsed() < 400, qPrintable(QString::number(timer.elapsed())));
     QVERIFY(f.failures.isEmpty());
 }
 
@@ -223,22 +245,28 @@ void tst_SentinelWatch::sentinelUnderTwoNamesHasOneVote()
     QString problem;
     watch.confirm([&](const QString &text) { problem = text; });
     QVERIFY(waitFor([&] { return !problem.isEmpty(); }));
+    f.sentinels[0]->setView(view(A, 1)); // it must not name those that are destroyed before it
     QVERIFY2(problem.contains(u"of 3 Sentinels are silent"_s), qPrintable(problem));
 }
 
 void tst_SentinelWatch::disagreement()
 {
     Fixture f(view(A, 1), view(B, 1), view(C, 1));
-    QVERIFY(f.failures.wait());
-    QVERIFY2(f.watch.errorString().contains(u"disagree"_s), qPrintable(f.watch.errorString()));
+    QVERIFY(f.waitForError(u"disagree"_s));
     QVERIFY(!isPermanent(f.watch.failure()));
     QVERIFY(!f.watch.master());
-    const int before = f.sentinels[0]->questions();
-    f.failures.clear();
-    QVERIFY(!waitFor([&] { return f.failures.size() > 20; }, 500ms)); // it is no busy loop
-    QVERIFY(f.sentinels[0]->questions() - before < 30);
     f.sentinels[1]->setView(view(A, 1));
     QVERIFY(f.waitForPort(A));
+}
+
+void tst_SentinelWatch::disagreementIsNoBusyLoop()
+{
+    Fixture f(view(A, 1), view(B, 1), view(C, 1));
+    QVERIFY(f.waitForError(u"disagree"_s));
+    const int before = f.sentinels[0]->questions();
+    f.failures.clear();
+    QVERIFY(!waitFor([&] { return f.failures.size() > 20; }, 500ms));
+    QVERIFY(f.sentinels[0]->questions() - before < 30);
 }
 
 void tst_SentinelWatch::switchIsFollowed()
@@ -246,22 +274,27 @@ void tst_SentinelWatch::switchIsFollowed()
     Fixture f(view(A, 1), view(A, 1), view(A, 1));
     QVERIFY(f.waitForPort(A));
     QVERIFY(f.waitForListeners());
-    QVERIFY(waitFor([&] { return f.sentinels[1]->questions() >= 2; })); // once since it is subscribed to
-    f.sentinels[1]->setView(view(B, 2));                                // the others do not know it yet
+    f.sentinels[1]->setView(view(B, 2)); // the others do not know it yet
     f.sentinels[1]->reportSwitch(A, B);
     QVERIFY(f.waitForPort(B));
     QCOMPARE(f.watch.master()->epoch, 2);
     QVERIFY(!f.confirm().isEmpty());
     f.sentinels[2]->setView(view(B, 2));
     QVERIFY(f.isConfirmed());
-    f.sentinels[2]->reportSwitch(A, B); // the same news
-    QVERIFY(!waitFor([&] { return f.port() != B; }, 50ms));
-    QCOMPARE(f.changes.size(), 3); // A, none, B
+    QVERIFY(f.sentinels[2]->isListenedTo());
+    const auto changes = f.changes.size();
+    const int before = f.sentinels[0]->questions();
+    f.sentinels[2]->reportSwitch(A, B); // the same news, after which all are asked
+    QVERIFY(waitFor([&] { return f.sentinels[0]->questions() > before; }));
+    QVERIFY(f.isConfirmed());
+    QCOMPARE(f.port(), B);
+    QCOMPARE(f.changes.size(), changes);
 }
 
 /// The master is not used any more as soon as a Sentinel has reported another one, although most say it is.
 void tst_SentinelWatch::switchIsReportedBeforeTheEpochIsKnown()
 {
+    Support::leavesRoomFor(400ms); // a Sentinel is silent after 500 ms
     Fixture f(view(A, 1), view(A, 1), view(A, 1));
     QVERIFY(f.waitForPort(A));
     QVERIFY(f.waitForListeners());
@@ -317,6 +350,11 @@ void tst_SentinelWatch::backToAFormerMaster()
     Fixture f(view(A, 1), view(A, 1), view(A, 1));
     QVERIFY(f.waitForPort(A));
     QVERIFY(f.waitForListeners());
+    QList<quint16> masters{A};
+    QObject::connect(&f.watch, &SentinelWatch::masterChanged, &f.watch, [&] {
+        if (f.watch.master())
+            masters.append(f.port());
+    });
     for (const qint64 epoch : {2, 3}) {
         const quint16 from = epoch == 2 ? A : B;
         const quint16 to = epoch == 2 ? B : A;
@@ -327,7 +365,7 @@ void tst_SentinelWatch::backToAFormerMaster()
         QCOMPARE(f.watch.master()->epoch, epoch);
         QVERIFY(f.isConfirmed());
     }
-    QCOMPARE(f.changes.size(), 5); // A, none, B, none, A
+    QCOMPARE(masters, (QList<quint16>{A, B, A}));
 }
 
 void tst_SentinelWatch::otherServicesChangeNothing()
@@ -341,8 +379,11 @@ void tst_SentinelWatch::otherServicesChangeNothing()
         f.sentinels[1]->setView(other);
         f.sentinels[1]->reportSwitch(A, B);
         f.sentinels[1]->setView(view(A, 1));
-        QVERIFY(!waitFor([&] { return f.port() != A; }, 50ms));
     }
+    const int before = f.sentinels[0]->questions();
+    f.sentinels[1]->reportSwitch(B, A); // old news of this service, after which all are asked
+    QVERIFY(waitFor([&] { return f.sentinels[0]->questions() > before; }));
+    QCOMPARE(f.port(), A);
     QCOMPARE(f.changes.size(), 1);
 }
 
@@ -445,6 +486,7 @@ void tst_SentinelWatch::silentSentinels()
 /// The verdict does not wait for the silent ones, which takes 500 ms. A busy machine may take that long now and then.
 void tst_SentinelWatch::masterChangesMeanwhile()
 {
+    Support::leavesRoomFor(300ms);
     qint64 shortest = 500;
     for (int attempt = 0; attempt < 10 && shortest >= 400; ++attempt) {
         auto silent = view(A, 1);
@@ -485,9 +527,12 @@ void tst_SentinelWatch::problems()
     FakeSentinel::View wrong = view(A, 1);
     wrong.error = error;
     Fixture f(wrong, wrong, wrong);
-    QVERIFY(f.failures.wait());
-    QVERIFY2(f.watch.errorString().contains(text), qPrintable(f.watch.errorString()));
-    QCOMPARE(isPermanent(f.watch.failure()), permanent);
+    // On a busy machine, some may have been silent first.
+    QVERIFY2(waitFor([&] {
+                 return f.watch.errorString().contains(text) && isPermanent(f.watch.failure()) == permanent;
+             }),
+             qPrintable(f.watch.errorString()));
+    QVERIFY(!f.failures.isEmpty());
     // The others may be right.
     f.sentinels[1]->setView(view(A, 1));
     QVERIFY(f.waitForPort(A));
@@ -522,10 +567,13 @@ void tst_SentinelWatch::passwords()
     url.sentinelPassword = QString::fromLatin1(given);
     SentinelWatch watch(url);
     QSignalSpy failures(&watch, &SentinelWatch::failed);
-    watch.open();
-    QVERIFY(failures.wait());
+    // On a busy machine, it may have been silent first.
+    QVERIFY2(waitFor([&] {
+                 watch.open();
+                 return !failures.isEmpty() && watch.errorString().contains(text.isEmpty() ? u"no Sentinel"_s : text);
+             }),
+             qPrintable(watch.errorString()));
     const QString error = watch.errorString();
-    QVERIFY2(error.contains(text.isEmpty() ? u"no Sentinel"_s : text), qPrintable(error));
     QVERIFY2(!error.contains(u"c4n4ry"_s), qPrintable(error));
     QVERIFY(isPermanent(watch.failure()));
 }
@@ -538,7 +586,7 @@ void tst_SentinelWatch::backAfterAnOutage()
     QSignalSpy failures(&watch, &SentinelWatch::failed);
     other.setHandler([](const QList<QByteArray> &, int) { return FakeServer::Answer{{}, {}, true}; });
     watch.open();
-    QVERIFY(failures.wait());
+    QVERIFY(failures.wait(60'000));
     QVERIFY2(watch.errorString().contains(u"none of its 1 Sentinels can be asked"_s), qPrintable(watch.errorString()));
     QVERIFY(!isPermanent(watch.failure()));
     const QByteArray master = "*6\r\n$2\r\nip\r\n$9\r\n127.0.0.1\r\n$4\r\nport\r\n$4\r\n1001\r\n"
@@ -546,10 +594,10 @@ void tst_SentinelWatch::backAfterAnOutage()
     other.setHandler([master](const QList<QByteArray> &arguments, int) {
         return FakeServer::Answer{arguments.value(1) == "MASTER" ? master : QByteArray("*0\r\n")};
     });
-    QVERIFY(waitFor([&] { return watch.master().has_value(); }, 5s));
+    QVERIFY(waitFor([&] { return watch.master().has_value(); }));
     QCOMPARE(watch.master()->endpoint.port, A);
     QCOMPARE(watch.errorString(), QString());
 }
 
-QTEST_GUILESS_MAIN(tst_SentinelWatch)
+QDISTLOCK_TEST_MAIN(QCoreApplication, tst_SentinelWatch)
 #include "tst_sentinelwatch.moc"

@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// Preloaded into a program, this shifts its wall clock by the contents of the file named by CLOCKSHIFT_FILE:
-// nanoseconds, as a native 64-bit integer, read at each call. Other clocks are not changed.
+// Preloaded into a program, this changes its wall clock by the contents of the file named by CLOCKSHIFT_FILE, native
+// 64-bit integers, read at each call: nanoseconds by which it is shifted; the real time, in nanoseconds, from which on
+// it is slow; how many times slower it is (0 or 1: not at all). The last two may be missing. Other clocks are not
+// changed.
 
 #include <atomic>
 #include <cstdint>
@@ -17,7 +19,13 @@
 
 namespace {
 
-using Shift = std::atomic<std::int64_t>;
+using Number = std::atomic<std::int64_t>;
+struct Shift
+{
+    Number by;
+    Number slowFrom;
+    Number slowness;
+};
 
 const Shift *mapped()
 {
@@ -35,8 +43,14 @@ timespec wallTime()
     static const Shift *const shift = mapped();
     timespec time{};
     ::syscall(SYS_clock_gettime, CLOCK_REALTIME, &time);
-    const std::int64_t nanoseconds = time.tv_sec * INT64_C(1'000'000'000) + time.tv_nsec
-            + (shift ? shift->load(std::memory_order_relaxed) : 0);
+    std::int64_t nanoseconds = time.tv_sec * INT64_C(1'000'000'000) + time.tv_nsec;
+    if (shift) {
+        const std::int64_t slowness = shift->slowness.load(std::memory_order_relaxed);
+        const std::int64_t from = shift->slowFrom.load(std::memory_order_relaxed);
+        if (slowness > 1 && nanoseconds > from)
+            nanoseconds = from + (nanoseconds - from) / slowness;
+        nanoseconds += shift->by.load(std::memory_order_relaxed);
+    }
     return {nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
 }
 
