@@ -57,6 +57,7 @@ endfunction()
 #     [LIBRARIES <target>…]   default: qdistlock_core_testing qdistlock_test_support Qt6::Test
 #     [DEPENDS <target>…]     programs the test starts
 #     [DEFINITIONS <macro>…]
+#     [LAUNCHER <argument>…]  the command that starts the test program
 #     [ARGUMENTS <argument>…]
 #     [TIMEOUT <seconds>]     default: 120
 #     [PROCESSORS <count>]    it counts as that many tests that run at once; default: 1
@@ -65,7 +66,7 @@ endfunction()
 # One program; for each kind of functions in it, a test: <name>, <name>_timing, <name>_proof.
 function(qdistlock_add_test name)
     cmake_parse_arguments(PARSE_ARGV 1 arg
-        "THREADS" "LABEL;KIND;PROCESSORS;TIMEOUT" "SOURCES;LIBRARIES;DEPENDS;DEFINITIONS;ARGUMENTS")
+        "THREADS" "LABEL;KIND;PROCESSORS;TIMEOUT" "SOURCES;LIBRARIES;DEPENDS;DEFINITIONS;LAUNCHER;ARGUMENTS")
     if(arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "qdistlock_add_test(${name}): unknown arguments: ${arg_UNPARSED_ARGUMENTS}")
     endif()
@@ -158,7 +159,7 @@ function(qdistlock_add_test name)
             # It would wait for free processors until nearly all others have passed.
             math(EXPR cost "1000 * ${arg_PROCESSORS}")
         endif()
-        add_test(NAME ${test} COMMAND ${name} ${chosen} ${arg_ARGUMENTS})
+        add_test(NAME ${test} COMMAND ${arg_LAUNCHER} $<TARGET_FILE:${name}> ${chosen} ${arg_ARGUMENTS})
         set_tests_properties(${test} PROPERTIES
             LABELS "${labels}"
             TIMEOUT ${arg_TIMEOUT}

