@@ -123,7 +123,7 @@ private:
     {
         return eventually([&] { return lockKeys(server).isEmpty(); }, 20s);
     }
-    /// Waits until so many wait on the server for the lock.
+    /// Waits until the lock's queue on the server has this length.
     static bool waitForQueue(RedisServer &server, int count, const QByteArray &name)
     {
         return eventually([&] { return server.command({"ZCARD", "{lock:" + name + "}:queue"}).toLongLong() == count; });
@@ -134,7 +134,7 @@ private:
 
     RedisServer m_server;
     qint64 m_commands = 0;
-    QElapsedTimer m_quitting; ///< since the program was told to quit
+    QElapsedTimer m_quitting; ///< started when the program is asked to quit
 };
 
 qint64 tst_ScopedLock::commands()

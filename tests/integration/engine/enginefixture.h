@@ -16,7 +16,7 @@
 #include <memory>
 #include <vector>
 
-/// As QTRY_COMPARE, but waits for a minute, and looks every millisecond.
+/// As QTRY_COMPARE, but waits for a minute, and polls every millisecond.
 #define EVENTUALLY_COMPARE(actual, expected) \
   do { \
     for (QDeadlineTimer end(std::chrono::minutes(1)); !((actual) == (expected)) && !end.hasExpired();) \
@@ -24,7 +24,7 @@
     QCOMPARE(actual, expected); \
   } while (false)
 
-/// As QTRY_VERIFY, but waits for a minute, and looks every millisecond.
+/// As QTRY_VERIFY, but waits for a minute, and polls every millisecond.
 #define EVENTUALLY_VERIFY(condition) \
   do { \
     bool isMet = false; \

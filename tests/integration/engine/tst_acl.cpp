@@ -240,7 +240,7 @@ void tst_Acl::everythingWorks()
     LockRegistry registry(urlOf(m_server.url()));
     LockRegistry other(urlOf(m_server.tcpUrl()));
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease)); // so no renewal tells it
+    lock.setOptions(options(Lease)); // no renewal notices the loss first
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     // The subscription: somebody else's force release is known at once.
@@ -423,7 +423,7 @@ void tst_Acl::userSwitchedOffAndOn()
     LockRegistry registry(urlOf(m_server.url()));
     LockRegistry other(m_server.url());
     DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease)); // so no renewal tells of the forced release
+    lock.setOptions(options(Lease)); // no renewal notices the forced release first
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     QVERIFY(eventually([&] { return m_server.channels().size() == 1; }));

@@ -521,7 +521,7 @@ void tst_ServerFaults::errorsForAWhile()
         QVERIFY(eventually([&] { return late->state() == DistributedLock::Unlocked; }));
         QVERIFY(late->error() != DistributedLock::NoError);
     }
-    registry->pass(LongLease / 6); // so long after a refusal for good
+    registry->pass(LongLease / 6); // the pause after a permanent refusal
     QVERIFY(registry->passUntil(
             [&] { return eachOfTheHeld([](const Spies &each) { return each.renewed.size() >= 1; }); }));
     registry->pass(LongLease / 3);

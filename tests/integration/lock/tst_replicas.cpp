@@ -565,7 +565,7 @@ void tst_Replicas::nothingIsLeft()
 // The acquire is slow on its way, and the cancel takes the other connection.
 void tst_Replicas::cancelOvertakesTheAcquire()
 {
-    leavesRoomFor(100ms); // the proxy is to read the acquire at once, and holds it up for 200 ms
+    leavesRoomFor(100ms); // the proxy delays the acquire by 200 ms, and must have read it by then
     QFETCH(int, end);
     FaultProxy proxy(m_set.master());
     for (int round = 0; round < 3; ++round) {

@@ -1126,7 +1126,7 @@ void tst_Connection::handshakeUnanswered()
     QSignalSpy failed(&connection, &Connection::failed);
     connection.open();
     const QLatin1String says("did not answer the handshake within 100 ms");
-    // On a busy machine, connecting may take so long before.
+    // On a busy machine, connecting may take that long first.
     QVERIFY(waitFor([&] { return failed.size() >= 2 && connection.errorString().contains(says); }));
     QCOMPARE(connection.failure(), Failure::Timeout);
 }

@@ -184,7 +184,7 @@ void tst_Tls::plaintextPortThatKeepsSilent()
     QSignalSpy failed(&connection, &Connection::failed);
     connection.open();
     const QRegularExpression says(u"TLS handshake \\(does this port speak TLS\\?\\) within 300 ms"_s);
-    // On a busy machine, connecting may have taken so long before.
+    // On a busy machine, connecting may have taken that long first.
     QVERIFY(waitFor([&] { return !failed.isEmpty() && connection.errorString().contains(says); }));
     QCOMPARE(connection.failure(), Failure::Timeout);
     QCOMPARE(connection.state(), Connection::Connecting);

@@ -37,7 +37,7 @@ private:
     static RedisCluster::Options options()
     {
         RedisCluster::Options options;
-        options.nodeTimeout = 60s; // however busy the machine is, they replace only whom they are told to
+        options.nodeTimeout = 60s; // no node counts as failed because the machine is busy
         options.canBeCutOff = true;
         return options;
     }
