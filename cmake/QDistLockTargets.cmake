@@ -119,7 +119,7 @@ function(qdistlock_add_test name)
             set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
             foreach(kind IN ITEMS timing proof)
                 string(TOUPPER ${kind} tag)
-                file(STRINGS "${source}" tagged REGEX "^ +${tag} void " LIMIT_COUNT 1)
+                file(STRINGS "${source}" tagged REGEX "^ *${tag}( |$)" LIMIT_COUNT 1)
                 if(tagged)
                     list(APPEND kinds ${kind})
                 endif()
@@ -150,15 +150,15 @@ function(qdistlock_add_test name)
             list(APPEND labels proof)
         endif()
         set(chosen --${kind})
-        if(kinds STREQUAL "ordinary")
-            set(chosen)
+        if(kinds STREQUAL "ordinary" OR arg_KIND STREQUAL "proof")
+            set(chosen) # all functions
         endif()
         set(cost ${arg_TIMEOUT}) # CTest starts the greatest first
         if(arg_PROCESSORS GREATER 1)
             # It would wait for free processors until nearly all others have passed.
             math(EXPR cost "1000 * ${arg_PROCESSORS}")
         endif()
-        add_test(NAME ${test} COMMAND ${name} ${chosen} ${arg_ARGUMENTS})
+        add_test(NAME ${test} COMMAND ${arg_LAUNCHER} $<TARGET_FILE:${name}> ${chosen} ${arg_ARGUMENTS})
         set_tests_properties(${test} PROPERTIES
             LABELS "${labels}"
             TIMEOUT ${arg_TIMEOUT}

@@ -9,6 +9,7 @@
 #include <string>
 
 #include <fcntl.h>
+#include <time.h>
 #include <unistd.h>
 
 namespace Support {
@@ -48,6 +49,14 @@ nanoseconds waitingTime(int schedstat)
     return nanoseconds(numberAt(textOf(schedstat), 1));
 }
 
+/// How long the threads of this program have run; the mean of all processors.
+nanoseconds usedTime()
+{
+    timespec time{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return (std::chrono::seconds(time.tv_sec) + nanoseconds(time.tv_nsec)) / std::thread::hardware_concurrency();
+}
+
 } // namespace
 
 MachineWatch::MachineWatch()
@@ -59,7 +68,10 @@ MachineWatch::MachineWatch()
 
 MachineWatch::~MachineWatch()
 {
-    m_stopped = true;
+    {
+        const std::lock_guard lock(m_mutex);
+        m_stopped = true;
+    }
     m_thread.join();
     for (const int file : {m_stat, m_creatorStat}) {
         if (file >= 0)
@@ -67,14 +79,26 @@ MachineWatch::~MachineWatch()
     }
 }
 
-std::chrono::milliseconds MachineWatch::longestStandstill() const
+std::chrono::milliseconds MachineWatch::longestStandstill()
 {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(nanoseconds(m_longest.load()));
+    std::unique_lock lock(m_mutex);
+    completeRound(&lock);
+    return std::chrono::duration_cast<std::chrono::milliseconds>(m_longest);
 }
 
 void MachineWatch::reset()
 {
-    m_longest = 0;
+    std::unique_lock lock(m_mutex);
+    completeRound(&lock);
+    m_longest = 0ns;
+}
+
+/// After a standstill, this thread may run again before the watching one has noticed it.
+void MachineWatch::completeRound(std::unique_lock<std::mutex> *lock)
+{
+    const qint64 round = m_rounds + 2; // the first that begins after this
+    m_roundAskedFor = round;
+    m_roundEnded.wait(*lock, [&] { return m_rounds >= round; });
 }
 
 void MachineWatch::watch()
@@ -82,20 +106,28 @@ void MachineWatch::watch()
     auto time = std::chrono::steady_clock::now();
     nanoseconds stolen = stolenTime(m_stat);
     nanoseconds waiting = waitingTime(m_creatorStat);
-    for (int i = 1; !m_stopped; ++i) {
+    nanoseconds used = usedTime();
+    std::unique_lock lock(m_mutex);
+    while (!m_stopped) {
+        lock.unlock();
         std::this_thread::sleep_for(1ms);
         const auto now = std::chrono::steady_clock::now();
         const nanoseconds waitingNow = waitingTime(m_creatorStat);
-        nanoseconds standstill = std::max(nanoseconds(now - time) - 1ms, waitingNow - waiting);
+        const nanoseconds usedNow = usedTime();
+        lock.lock();
+        nanoseconds standstill = std::max(nanoseconds(now - time) - 1ms, waitingNow - waiting) - (usedNow - used);
         time = now;
         waiting = waitingNow;
-        if (i % 100 == 0) { // the kernel counts stolen time in hundredths of a second
+        used = usedNow;
+        ++m_rounds;
+        // The kernel counts stolen time in hundredths of a second.
+        if (m_rounds % 100 == 0 || m_rounds == m_roundAskedFor) {
             const nanoseconds stolenNow = stolenTime(m_stat);
             standstill = std::max(standstill, stolenNow - stolen);
             stolen = stolenNow;
         }
-        if (standstill.count() > m_longest)
-            m_longest = standstill.count();
+        m_longest = std::max(m_longest, standstill);
+        m_roundEnded.notify_all();
     }
 }
 

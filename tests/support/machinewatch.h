@@ -5,8 +5,9 @@
 
 #include <QtCore/qglobal.h>
 
-#include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 
 namespace Support {
@@ -16,8 +17,8 @@ namespace Support {
     from a machine that stood still.
 
     A thread sleeps 1 ms at a time, and records by how much it woke up too late, how long the thread that created the
-    watch waited for a processor, and how much time the host took from a virtual machine (on Linux, the last two).
-    Thread-safe.
+    watch waited for a processor, and how much time the host took from a virtual machine (on Linux, the last two). What
+    the threads of this program used of the processors meanwhile is subtracted: they are no excuse. Thread-safe.
 */
 class MachineWatch
 {
@@ -25,18 +26,24 @@ public:
     MachineWatch();
     ~MachineWatch();
 
-    /// The longest single standstill since the last reset().
-    std::chrono::milliseconds longestStandstill() const;
+    /// The longest single standstill since the last reset(), with what has happened until now: waits some milliseconds
+    /// for the thread.
+    std::chrono::milliseconds longestStandstill();
     void reset();
 
 private:
     Q_DISABLE_COPY_MOVE(MachineWatch)
     void watch();
+    void completeRound(std::unique_lock<std::mutex> *lock);
 
     const int m_stat;
     const int m_creatorStat;
-    std::atomic<std::chrono::nanoseconds::rep> m_longest{0};
-    std::atomic<bool> m_stopped{false};
+    std::mutex m_mutex; ///< of all that follows
+    std::condition_variable m_roundEnded;
+    qint64 m_rounds = 0; ///< that have ended
+    qint64 m_roundAskedFor = 0;
+    std::chrono::nanoseconds m_longest{0};
+    bool m_stopped = false;
     std::thread m_thread; // last: it uses the others
 };
 
