@@ -8,10 +8,13 @@
 #include "support/testkinds.h"
 
 #include <QtCore/qcoreapplication.h>
+#include <QtCore/qdir.h>
+#include <QtCore/qfile.h>
 #include <QtCore/qhash.h>
 
 #include <vector>
 
+#include <sched.h>
 #include <signal.h>
 
 using namespace Qt::StringLiterals;
@@ -24,6 +27,38 @@ namespace {
 QByteArray signalLine(int number)
 {
     return "signal " + QByteArray::number(number).rightJustified(2, '0') + '\n';
+}
+
+QByteArray contentOf(const QString &path)
+{
+    QFile file(path);
+    return file.open(QIODevice::ReadOnly) ? file.readAll() : QByteArray();
+}
+
+/// The process that watches over the `qdistlock run` with \a lifeline; 0 if there is none.
+pid_t guardianOf(const Lifeline &lifeline)
+{
+    const QStringList ids = QDir(u"/proc"_s).entryList({u"[1-9]*"_s}, QDir::Dirs);
+    for (const QString &id : ids) {
+        if (contentOf(u"/proc/%1/comm"_s.arg(id)) == "qdl-guardian\n"
+            && contentOf(u"/proc/%1/environ"_s.arg(id)).contains(lifeline.path().toUtf8()))
+            return id.toInt();
+    }
+    return 0;
+}
+
+/// The time left on the timer of process \a id, rounded down; 0 if it has none or it has run out.
+int secondsOfTimer(pid_t id)
+{
+    const QString folder = u"/proc/%1/fdinfo"_s.arg(id);
+    const QStringList descriptors = QDir(folder).entryList(QDir::Files);
+    for (const QString &descriptor : descriptors) {
+        const QByteArray text = contentOf(folder + u'/' + descriptor);
+        const qsizetype at = text.indexOf("it_value: (");
+        if (at >= 0)
+            return text.mid(at + 11, text.indexOf(',', at) - at - 11).toInt();
+    }
+    return 0;
 }
 
 } // namespace
@@ -47,6 +82,7 @@ private Q_SLOTS:
     TIMING void killedWithOtherSessions();
     void killedWithPolicyKeep();
     TIMING void stoppedPastTheLease();
+    TIMING void guardianOfAStoppedProcess();
     void guardianIsGone();
 
     void terminalInterrupt();
@@ -276,6 +312,26 @@ void tst_RunSignals::stoppedPastTheLease()
         programs.at(i)->sendSignal(SIGCONT);
         QCOMPARE(programs.at(i)->waitForStatus(), 79);
     }
+}
+
+void tst_RunSignals::guardianOfAStoppedProcess()
+{
+    // The killed child remains as a zombie while its parent is stopped. Hundreds of guardians that asked for it a
+    // hundred times a second, before every ordinary process, have kept a machine from all other work.
+    leavesRoomFor(1900ms); // it must be stopped before the lease ends
+    Lifeline lifeline;
+    Program program(setup(&lifeline),
+                    {u"run"_s, u"--lease"_s, u"3s"_s, u"job"_s, u"-c"_s, livingScript(QString(), u"exec sleep 100"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    const pid_t guardian = guardianOf(lifeline);
+    QVERIFY(guardian > 0);
+    program.sendSignal(SIGSTOP);
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
+    QVERIFY(eventually([&] { return secondsOfTimer(guardian) >= 1; })); // waits longer each time
+    QCOMPARE(::sched_getscheduler(guardian), SCHED_OTHER);
+    program.sendSignal(SIGCONT);
+    QCOMPARE(program.waitForStatus(), 79);
+    QVERIFY(eventually([&] { return !isAlive(guardian); }));
 }
 
 void tst_RunSignals::guardianIsGone()

@@ -29,16 +29,22 @@ namespace Cli {
 
 namespace {
 
-/// How often the guardian looks whether everybody has ended.
-constexpr std::chrono::milliseconds PollInterval = 10ms;
+/// The first interval between two polls for the end of all processes.
+constexpr std::chrono::milliseconds FirstPollInterval = 10ms;
+/// A stopped parent leaves its killed children behind as zombies for as long as it is stopped.
+constexpr std::chrono::milliseconds LongestPollInterval = 10s;
+/// An ordinary process finds the descendants within this time, also on a machine under load.
+constexpr std::chrono::milliseconds SearchReserve = 2s;
 
 /// On a machine under load, an ordinary process may get the processor a tenth of a second after its time, in the
-/// group of a session with other work more than half a second. Whoever may not do this depends on the reserve.
-void becomeRealTime()
+/// group of a session with other work more than half a second. Without this right, only the reserve helps.
+/// Many guardians that search /proc with it would starve all other processes, so only a search shortly before the
+/// lease ends has it.
+void setRealTime(bool on)
 {
-    sched_param lowest = {};
-    lowest.sched_priority = ::sched_get_priority_min(SCHED_FIFO);
-    ::sched_setscheduler(0, SCHED_FIFO, &lowest);
+    sched_param parameters = {};
+    parameters.sched_priority = on ? ::sched_get_priority_min(SCHED_FIFO) : 0;
+    ::sched_setscheduler(0, on ? SCHED_FIFO : SCHED_OTHER, &parameters);
 }
 
 void closeAllBut(int keepA, int keepB)
@@ -82,9 +88,12 @@ struct Guardian::Process
         pid_t id;
         pid_t group;
     };
-    /// The descendants of the guarded process at its last renewal. Some of them are not the child's, and once the
+    /// The descendants of the guarded process at its renewals. Some of them are not the child's, and once the
     /// guarded process has ended, nobody can tell whose descendants they were.
     std::vector<Member> known = {};
+    std::chrono::milliseconds pollInterval = FirstPollInterval;
+
+    bool isUrgent() const { return order.killAt - presentMoment() < SearchReserve; }
 
     /// -1: no end.
     int pollTimeout() const
@@ -104,8 +113,10 @@ struct Guardian::Process
             if (size == sizeof next) {
                 const bool isRenewal = order.child > 0 && next.child > 0 && next.killAt != order.killAt;
                 order = next;
+                pollInterval = FirstPollInterval;
                 if (isRenewal)
                     remember();
+                setRealTime(true); // to be woken in time
             } else if (size < 0 && errno == EINTR) {
                 continue;
             } else {
@@ -116,11 +127,14 @@ struct Guardian::Process
 
     void remember()
     {
-        known.clear();
+        setRealTime(isUrgent());
+        // Those alive are kept: if the guarded process ends during the search, it has no descendants to be found.
+        known.erase(std::remove_if(known.begin(), known.end(), [](const Member &member) { return !isAlive(member); }),
+                    known.end());
         for (const pid_t id : ProcessTree::descendants(parent)) {
             const pid_t group = ::getpgid(id);
             if (group >= 0 && (order.spared == 0 || group != order.spared))
-                known.push_back({id, group});
+                add(id, group, &known);
         }
     }
 
@@ -140,7 +154,10 @@ struct Guardian::Process
                     ::kill(order.child, SIGKILL);
                 // Orphans are children of the guarded process. Somebody may start another one meanwhile.
                 const bool any = ProcessTree::signal(parent, order.group, SIGKILL, order.spared);
-                order.killAt = any ? presentMoment() + PollInterval : Never;
+                // Those still there have been killed; the kernel is ending them.
+                setRealTime(false);
+                order.killAt = any ? presentMoment() + pollInterval : Never;
+                pollInterval = std::min(pollInterval * 2, LongestPollInterval);
             }
         }
     }
@@ -148,6 +165,13 @@ struct Guardian::Process
     static bool isAlive(const Member &member)
     {
         return ::getpgid(member.id) == member.group && ::kill(member.id, 0) == 0;
+    }
+
+    static void add(pid_t id, pid_t group, std::vector<Member> *members)
+    {
+        const auto isSame = [id](const Member &member) { return member.id == id; };
+        if (std::none_of(members->begin(), members->end(), isSame))
+            members->push_back({id, group});
     }
 
     static void signal(const Member &member, int number)
@@ -169,20 +193,19 @@ struct Guardian::Process
             const std::vector<pid_t> group = ProcessTree::groupMembers(order.group);
             found.insert(found.end(), group.begin(), group.end());
         }
-        for (const pid_t id : found) {
-            const auto isSame = [id](const Member &member) { return member.id == id; };
-            if (std::none_of(members->begin(), members->end(), isSame))
-                members->push_back({id, ::getpgid(id)});
-        }
+        for (const pid_t id : found)
+            add(id, ::getpgid(id), members);
     }
 
     void endOrphan()
     {
         if (order.child <= 0 || policy == OrphanPolicy::Keep)
             return;
+        setRealTime(isUrgent());
         std::vector<Member> members = std::move(known);
         members.push_back({order.child, ::getpgid(order.child)});
         complete(&members);
+        setRealTime(true); // to be woken in time
         if (policy == OrphanPolicy::Term) {
             for (const Member &member : members) {
 #ifdef Q_OS_LINUX
@@ -196,10 +219,11 @@ struct Guardian::Process
                 const Moment rest = killAt - presentMoment();
                 if (rest <= 0ns)
                     break;
-                const auto interval = std::min<std::chrono::nanoseconds>(rest, PollInterval);
+                const auto interval = std::min<std::chrono::nanoseconds>(rest, FirstPollInterval);
                 ::poll(nullptr, 0, int(std::chrono::ceil<std::chrono::milliseconds>(interval).count()));
             }
         }
+        setRealTime(isUrgent());
         complete(&members);
         if (order.group != 0)
             ::kill(-order.group, SIGKILL);
@@ -238,7 +262,7 @@ bool Guardian::start(OrphanPolicy policy, std::chrono::nanoseconds killAfter)
         const pid_t id = ::getpid();
         [[maybe_unused]] const ssize_t written = ::write(idEnds[1], &id, sizeof id);
         closeAllBut(ends[0], -1);
-        becomeRealTime();
+        setRealTime(true);
         ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
         Process process{ends[0], LeaseTimer::open(), parent, policy, killAfter, {}};
         process.run();
