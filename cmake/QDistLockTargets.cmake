@@ -57,6 +57,7 @@ endfunction()
 #     [LIBRARIES <target>…]   default: qdistlock_core_testing qdistlock_test_support Qt6::Test
 #     [DEPENDS <target>…]     programs the test starts
 #     [DEFINITIONS <macro>…]
+#     [LAUNCHER <argument>…]  the command that starts the test program
 #     [ARGUMENTS <argument>…]
 #     [TIMEOUT <seconds>]     default: 120
 #     [PROCESSORS <count>]    it counts as that many tests that run at once; default: 1
@@ -65,7 +66,7 @@ endfunction()
 # One program; for each kind of functions in it, a test: <name>, <name>_timing, <name>_proof.
 function(qdistlock_add_test name)
     cmake_parse_arguments(PARSE_ARGV 1 arg
-        "THREADS" "LABEL;KIND;PROCESSORS;TIMEOUT" "SOURCES;LIBRARIES;DEPENDS;DEFINITIONS;ARGUMENTS")
+        "THREADS" "LABEL;KIND;PROCESSORS;TIMEOUT" "SOURCES;LIBRARIES;DEPENDS;DEFINITIONS;LAUNCHER;ARGUMENTS")
     if(arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "qdistlock_add_test(${name}): unknown arguments: ${arg_UNPARSED_ARGUMENTS}")
     endif()
