@@ -41,13 +41,14 @@ public:
 
     void followState();
     void request(const QByteArray &channel);
-    void replied(const QByteArray &channel, const CommandResult &result);
+    void replied(const QByteArray &channel, const CommandResult &result, bool wasSharded);
     void pushReceived(const Reply &reply);
     void pingTimeReached();
     void ping();
 
     Subscriber *const q;
     const Kind kind;
+    bool isSharded; ///< false, too, where the connected server has no sharded channels
     QHash<QByteArray, Channel> channels;
     bool wasReady = false;
     std::chrono::milliseconds pingInterval = 10s;
@@ -61,6 +62,7 @@ public:
 Subscriber::Private::Private(Subscriber *subscriber, const ServerUrl &server, Kind kind)
     : q(subscriber)
     , kind(kind)
+    , isSharded(kind == Sharded)
     , pingTimer(new QTimer(subscriber))
     , connection(server, subscriber)
 {
@@ -78,6 +80,7 @@ void Subscriber::Private::followState()
         return;
     wasReady = ready;
     if (ready) {
+        isSharded = kind == Sharded; // the server may have been upgraded
         pingTimer->start(pingInterval);
         sincePing.start();
         for (auto it = channels.cbegin(), end = channels.cend(); it != end; ++it)
@@ -94,12 +97,14 @@ void Subscriber::Private::followState()
 
 void Subscriber::Private::request(const QByteArray &channel)
 {
-    connection.send({kind == Sharded ? QByteArrayLiteral("SSUBSCRIBE") : QByteArrayLiteral("SUBSCRIBE"), channel},
+    connection.send({isSharded ? QByteArrayLiteral("SSUBSCRIBE") : QByteArrayLiteral("SUBSCRIBE"), channel},
                     std::min(pingInterval, ReplyTimeout),
-                    [this, channel](const CommandResult &result) { replied(channel, result); });
+                    [this, channel, wasSharded = isSharded](const CommandResult &result) {
+                        replied(channel, result, wasSharded);
+                    });
 }
 
-void Subscriber::Private::replied(const QByteArray &channel, const CommandResult &result)
+void Subscriber::Private::replied(const QByteArray &channel, const CommandResult &result, bool wasSharded)
 {
     const auto it = channels.find(channel);
     if (result.outcome != CommandResult::Replied || it == channels.end())
@@ -107,6 +112,11 @@ void Subscriber::Private::replied(const QByteArray &channel, const CommandResult
     if (!result.reply.isError()) {
         *it = {Confirmed, true, false};
         Q_EMIT q->subscribed(channel);
+        return;
+    }
+    if (wasSharded && result.reply.text.startsWith("ERR unknown command")) { // before Redis 7.0
+        isSharded = false;
+        request(channel);
         return;
     }
     if (result.reply.errorCode() == "MOVED") {
@@ -145,7 +155,7 @@ void Subscriber::Private::pushReceived(const Reply &reply)
         }
         return;
     }
-    const char *const word = kind == Sharded ? "smessage" : "message";
+    const char *const word = isSharded ? "smessage" : "message";
     if (elements.size() != 3 || elements[0].text != word) {
         qCDebug(lcRedis, "%s: ignored a push that is not a message",
                 qUtf8Printable(connection.server().toDisplayString()));
@@ -225,8 +235,9 @@ void Subscriber::subscribe(const QByteArray &channel)
 void Subscriber::unsubscribe(const QByteArray &channel)
 {
     if (d->channels.remove(channel) > 0 && d->connection.state() == Connection::Ready) {
-        d->connection.send({QByteArrayLiteral("SUNSUBSCRIBE"), channel}, std::min(d->pingInterval, ReplyTimeout),
-                           nullptr);
+        d->connection.send(
+                {d->isSharded ? QByteArrayLiteral("SUNSUBSCRIBE") : QByteArrayLiteral("UNSUBSCRIBE"), channel},
+                std::min(d->pingInterval, ReplyTimeout), nullptr);
     }
 }
 
@@ -259,6 +270,11 @@ void Subscriber::close()
 bool Subscriber::isSubscribed(const QByteArray &channel) const
 {
     return d->channels.value(channel).progress == Private::Confirmed;
+}
+
+bool Subscriber::isSharded() const
+{
+    return d->isSharded;
 }
 
 bool Subscriber::isReading() const

@@ -12,7 +12,8 @@ namespace QtRedis {
     (default 10 s) detects a half-open connection: its reply must arrive before the next PING, and within 3 s at most.
 
     Sharded channels lie in a slot of a Redis Cluster, and only the node that serves the slot accepts and keeps
-    subscriptions to them.
+    subscriptions to them. If a server has none (before Redis 7.0), plain channels of the same names are used there: the
+    subscription stays when the slot moves away, and messages from all nodes arrive.
 
     Thread: the one it lives in, with an event loop. No signal is emitted from inside a member function.
 */
@@ -35,7 +36,7 @@ public:
     void setNeeded(std::function<bool()> isNeeded);
     /// Connects if necessary, also after a permanent failure. Calling it again does nothing more.
     void subscribe(const QByteArray &channel);
-    /// For a sharded channel.
+    /// For a subscriber of the kind Sharded.
     void unsubscribe(const QByteArray &channel);
     /// For a connection that may be lost: sends a PING, at most one every 3 s. If there is no reply within 3 s,
     /// interrupted() is emitted.
@@ -49,6 +50,8 @@ public:
 
     /// The server has confirmed the subscription on the present connection.
     bool isSubscribed(const QByteArray &channel) const;
+    /// The channels are sharded: as far as is known, the server has such.
+    bool isSharded() const;
     /// As Connection::isReading().
     bool isReading() const;
     /// Why the connection is not Ready.

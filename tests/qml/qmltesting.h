@@ -5,7 +5,12 @@
 
 #include "support/redisserver.h"
 
+#include <QDistLock/DistributedLock>
+
+#include <QtCore/qdebug.h>
 #include <QtCore/qstringlist.h>
+#include <QtCore/qurl.h>
+#include <QtQml/qqmlcomponent.h>
 #include <QtQml/qqmlengine.h>
 #include <QtQml/qqmlerror.h>
 
@@ -37,6 +42,20 @@ std::unique_ptr<Engine> makeEngine(QStringList *warnings)
             warnings->append(error.toString());
     });
     return engine;
+}
+
+/// DistributedLock { name: "job" } in QML, with these properties. Null after an error, which is logged.
+inline std::unique_ptr<QDistLock::DistributedLock> createLock(QQmlEngine *engine, const QString &server,
+                                                              const QByteArray &properties)
+{
+    QQmlComponent component(engine);
+    component.setData("import QtQml\nimport QDistLock\nDistributedLock { name: \"job\"; server: \"" + server.toUtf8()
+                              + "\"; " + properties + " }",
+                      QUrl());
+    std::unique_ptr<QObject> root(component.create());
+    if (!root)
+        qWarning().noquote() << component.errorString();
+    return std::unique_ptr<QDistLock::DistributedLock>(qobject_cast<QDistLock::DistributedLock *>(root.release()));
 }
 
 } // namespace QmlTesting

@@ -7,10 +7,8 @@
 
 #include "support/sentinelset.h"
 
-#include <QDistLock/DistributedLock>
 #include <QDistLock/LockRegistry>
 
-#include <QtQml/qqmlcomponent.h>
 #include <QtQml/qqmlengine.h>
 #include <QtTest/qsignalspy.h>
 #include <QtTest/qtest.h>
@@ -20,6 +18,7 @@
 using namespace Qt::StringLiterals;
 
 using namespace QDistLock;
+using QmlTesting::createLock;
 using QmlTesting::Patience;
 using Support::SentinelSet;
 
@@ -45,9 +44,6 @@ private Q_SLOTS:
     void replicasFromTheDefaults();
 
 private:
-    /// A DistributedLock { } in QML with these properties.
-    std::unique_ptr<DistributedLock> create(const QString &server, const QByteArray &properties);
-
     QQmlEngine m_engine;
     std::unique_ptr<SentinelSet> m_set;
 };
@@ -67,21 +63,9 @@ void TestQmlSentinels::init()
     qputenv("QDISTLOCK_SENTINEL_PASSWORD", "sentinels");
 }
 
-std::unique_ptr<DistributedLock> TestQmlSentinels::create(const QString &server, const QByteArray &properties)
-{
-    QQmlComponent component(&m_engine);
-    component.setData("import QtQml\nimport QDistLock\nDistributedLock { name: \"job\"; server: \"" + server.toUtf8()
-                              + "\"; " + properties + " }",
-                      QUrl());
-    std::unique_ptr<QObject> root(component.create());
-    if (!root)
-        qWarning().noquote() << component.errorString();
-    return std::unique_ptr<DistributedLock>(qobject_cast<DistributedLock *>(root.release()));
-}
-
 void TestQmlSentinels::heldOverAFailOver()
 {
-    const auto lock = create(m_set->url().toString(), "active: true; lease: 1800000");
+    const auto lock = createLock(&m_engine, m_set->url().toString(), "active: true; lease: 1800000");
     QVERIFY(lock);
     const QSignalSpy lost(lock.get(), &DistributedLock::lost);
     const QSignalSpy renewed(lock.get(), &DistributedLock::renewed);
@@ -121,7 +105,8 @@ void TestQmlSentinels::errorsAreShown()
         url.setPath(u"/another"_s);
     else if (kind == u"password")
         qputenv("QDISTLOCK_SENTINEL_PASSWORD", "c4n4ry");
-    const auto lock = create(kind == u"list" ? u"redis+sentinel://a:1,b:2/mymaster"_s : url.toString(), "active: true");
+    const auto lock = createLock(&m_engine, kind == u"list" ? u"redis+sentinel://a:1,b:2/mymaster"_s : url.toString(),
+                                 "active: true");
     QVERIFY(lock);
     QTRY_VERIFY2_WITH_TIMEOUT(lock->error() == error, qPrintable(lock->errorString()), Patience);
     QVERIFY2(lock->property("errorString").toString().contains(text), qPrintable(lock->errorString()));
@@ -133,7 +118,7 @@ void TestQmlSentinels::replicasFromTheDefaults()
 {
     LockRegistry *const registry = LockRegistry::instance(m_set->url());
     registry->setDefaults(LockOptions().withMinReplicas(1));
-    const auto lock = create(m_set->url().toString(), "active: true");
+    const auto lock = createLock(&m_engine, m_set->url().toString(), "active: true");
     QVERIFY(lock);
     QTRY_VERIFY2_WITH_TIMEOUT(lock->isHeld(), qPrintable(lock->errorString()), Patience);
     QCOMPARE(lock->options().minReplicas, 1);
@@ -142,7 +127,7 @@ void TestQmlSentinels::replicasFromTheDefaults()
     QTRY_VERIFY_WITH_TIMEOUT(lock->state() == DistributedLock::Unlocked, Patience);
 
     registry->setDefaults(LockOptions().withMinReplicas(2));
-    const auto second = create(m_set->url().toString(), "active: true");
+    const auto second = createLock(&m_engine, m_set->url().toString(), "active: true");
     QTRY_COMPARE_WITH_TIMEOUT(second->error(), DistributedLock::ReplicationError, Patience);
     QVERIFY2(second->property("errorString").toString().contains(u"replica"_s), qPrintable(second->errorString()));
     registry->setDefaults({});

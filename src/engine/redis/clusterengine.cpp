@@ -735,8 +735,11 @@ void ClusterEngine::messageReceived(ClusterNode *node, const QByteArray &payload
         return; // anybody may publish on the channel
     if (message->notice == Grant)
         m_abandoned.found(message->sequence);
-    if (const auto handover = message->handover(waiterOf(message->sequence), node->lane().serverClock(),
-                                                m_clock->now()))
+    // A grant on a plain channel may come from another node, which found nobody subscribed there, and revoked it.
+    const auto handover = node->hasShardedChannels()
+            ? message->handover(waiterOf(message->sequence), node->lane().serverClock(), m_clock->now())
+            : std::nullopt;
+    if (handover)
         handOver(*handover, node->endpoint());
     else
         Q_EMIT noticed(message->notice, message->sequence, std::max(message->delay, 0ms));

@@ -35,7 +35,8 @@ namespace QDistLock {
 
     A client that waits listens to a sharded channel in the slot of the lock, at the master of the slot. A client that
     holds locks listens to one such channel at each of their masters: when that is replaced, it learns so at once. For
-    forced releases, which are rare, it listens at one node to a channel of the whole cluster.
+    forced releases, which are rare, it listens at one node to a channel of the whole cluster. Nodes before Redis 7.0
+    have plain channels only, on which nobody learns that a slot has moved: see "In a cluster" in docs/protocol.md.
 */
 class ClusterEngine : public LockEngine
 {

@@ -158,6 +158,11 @@ bool ClusterNode::isSubscribed(const QByteArray &channel) const
     return m_subscriber && m_subscriber->isSubscribed(channel);
 }
 
+bool ClusterNode::hasShardedChannels() const
+{
+    return m_subscriber && m_subscriber->isSharded();
+}
+
 void ClusterNode::checkSubscriber()
 {
     if (m_subscriber)

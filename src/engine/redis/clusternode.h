@@ -20,7 +20,8 @@ namespace QDistLock {
 
 /*!
     One master of a cluster, as a client sees it: a lane for commands, and, once something must be listened to, a
-    connection for messages on sharded channels. Connects when it is first used. Thread: the one it lives in.
+    connection for messages on sharded channels, or plain ones before Redis 7.0. Connects when it is first used. Thread:
+    the one it lives in.
 */
 class ClusterNode : public QObject
 {
@@ -53,6 +54,9 @@ public:
     void subscribe(const QByteArray &channel);
     void unsubscribe(const QByteArray &channel);
     bool isSubscribed(const QByteArray &channel) const;
+    /// Only messages that were published at this node arrive, and only while it serves the slot. Before Redis 7.0
+    /// channels are plain, and those of other nodes arrive, too.
+    bool hasShardedChannels() const;
     /// Gives the subscriptions up unless the server replies.
     void checkSubscriber();
     bool isReading() const;

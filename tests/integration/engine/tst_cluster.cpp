@@ -10,6 +10,8 @@
 #include "support/faultproxy.h"
 #include "support/posix.h"
 #include "support/rediscluster.h"
+#include "support/registrytime.h"
+#include "support/shiftedclock.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qelapsedtimer.h>
@@ -107,6 +109,8 @@ private Q_SLOTS:
     void replicaTakesOver_data();
     void replicaTakesOver();
     void waitersAtATakeover();
+    void plainChannels_data();
+    void plainChannels();
     void masterCutOffIsReplaced();
     void oneMasterAway();
     void waitersOfTheOthersAreLeftAlone();
@@ -869,6 +873,77 @@ void tst_Cluster::waitersAtATakeover()
     QCOMPARE(served, 0);
     held.lock.release();
     QVERIFY(eventually([&] { return served == 16; }, Patience));
+}
+
+void tst_Cluster::plainChannels_data()
+{
+    QTest::addColumn<QByteArray>("change");
+    QTest::newRow("no change") << QByteArray();
+    QTest::newRow("slot moves") << QByteArray("MOVE");
+    QTest::newRow("replica takes over") << QByteArray("TAKEOVER");
+}
+
+/// Before Redis 7.0 there are no sharded channels, and nobody says that a slot has moved.
+void tst_Cluster::plainChannels()
+{
+    QFETCH(const QByteArray, change);
+    constexpr int Rounds = 10;
+    ShiftedClock clock;
+    RedisCluster::Options clusterOptions;
+    clusterOptions.replicasPerMaster = change == "TAKEOVER" ? 1 : 0;
+    clusterOptions.config = {"rename-command SSUBSCRIBE \"\"", "rename-command SUNSUBSCRIBE \"\"",
+                             "rename-command SPUBLISH \"\""};
+    clusterOptions.environment = clock.environment();
+    RedisCluster cluster(clusterOptions);
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    const int slot = clusterSlot("lock:job");
+    const int master = cluster.ownerOf(slot);
+    StillRegistry one(cluster.url()); // nobody polls
+    StillRegistry other(cluster.url());
+    const LockOptions patient = options(Lease, LockOptions::Forever).withRetryInterval(60s);
+    Watched held(&one, u"job"_s, patient);
+    // Such a short lease needs no claim if the grant is proven: the waiter holds the lock at once.
+    Watched waiting(&other, u"job"_s, LockOptions(patient).withLease(3s));
+    QVERIFY(acquireNow(&held.lock));
+    waiting.lock.acquire();
+    QVERIFY(eventually([&] { return waiting.lock.queuePosition() == 0; }, Patience));
+
+    int target = master;
+    if (change == "MOVE") {
+        target = master == 0 ? 1 : 0;
+        QVERIFY2(cluster.moveSlot(slot, target), cluster.lastError().constData());
+    } else if (change == "TAKEOVER") {
+        target = cluster.replicaOf(master);
+        QCOMPARE(cluster.node(master).command({"WAIT", "1", "30000"}, 40s), QVariant(1LL));
+        QVERIFY(cluster.failOver(target, "TAKEOVER"));
+    }
+    QVERIFY(cluster.waitUntilHealthy()); // without an event loop: the clients learn nothing meanwhile
+
+    const auto isDone = [&] { return held.spies.acquired.size() > Rounds && waiting.spies.acquired.size() >= Rounds; };
+    for (DistributedLock *const lock : {&held.lock, &waiting.lock}) {
+        connect(lock, &DistributedLock::acquired, lock, [&cluster, lock, target] {
+            QVERIFY(cluster.node(target).exists("lock:job"));
+            lock->release();
+        });
+        connect(lock, &DistributedLock::released, lock, [lock, patient, isDone] {
+            lock->setOptions(patient);
+            if (!isDone())
+                lock->acquire();
+        });
+    }
+    clock.slowDown(20); // the nodes keep the lock for a waiter that should claim it for a minute, not for 3 s
+    held.lock.release();
+    QVERIFY(eventually(isDone));
+    QVERIFY(held.spies.lost.isEmpty() && waiting.spies.lost.isEmpty());
+    QVERIFY(held.spies.errors.isEmpty() && waiting.spies.errors.isEmpty());
+    const auto listeners = [&cluster](int node) {
+        return cluster.node(node).command({"PUBSUB", "CHANNELS", "lock:client:*:{lock:job}"}).toList().size();
+    };
+    QCOMPARE(listeners(target), 2);
+    if (change.isEmpty())
+        QVERIFY(eventually([&] { return listeners(target) == 0; }, Patience));
+    else
+        QVERIFY(eventually([&] { return listeners(master) == 0; }, Patience));
 }
 
 /// A master that was replaced, and knows nothing of it because it is cut off from the others, replies all the same.

@@ -11,6 +11,8 @@
 #include <QtTest/qsignalspy.h>
 #include <QtTest/qtest.h>
 
+#include <atomic>
+
 using namespace Qt::StringLiterals;
 
 using namespace QtRedis;
@@ -47,6 +49,7 @@ private Q_SLOTS:
     void findsAHalfOpenConnection();
     void answeredPingsKeepIt();
     void channelMovesWhileAnotherIsLeft();
+    void serverWithoutShardedChannels();
     void closeForgets();
     void loginRefused();
     void deletedInSignal_data();
@@ -267,6 +270,37 @@ void tst_Subscriber::channelMovesWhileAnotherIsLeft()
     QVERIFY(subscribes(&subscriber, "a")); // on the same connection
     QCOMPARE(movedAway.size(), 1);
     QCOMPARE(server.connectionsAccepted(), 1);
+}
+
+/// Until its next connection finds that the server has been upgraded.
+void tst_Subscriber::serverWithoutShardedChannels()
+{
+    std::atomic<bool> isUpgraded{false};
+    FakeServer server([&isUpgraded](const QList<QByteArray> &arguments, int) -> FakeServer::Answer {
+        const QByteArray command = arguments.first();
+        const QByteArray channel = arguments.value(1);
+        if (!isUpgraded && command.startsWith("SS"))
+            return {"-ERR unknown command `SSUBSCRIBE`, with args beginning with: `" + channel + "`, \r\n"};
+        const QByteArray kind = command.toLower();
+        return {"*3\r\n$" + QByteArray::number(kind.size()) + "\r\n" + kind + "\r\n$1\r\n" + channel + "\r\n:1\r\n"};
+    });
+    Subscriber subscriber(serverUrl(server.url()), Subscriber::Sharded);
+    QSignalSpy message(&subscriber, &Subscriber::messageReceived);
+    QSignalSpy interrupted(&subscriber, &Subscriber::interrupted);
+    subscriber.subscribe("a");
+    QVERIFY(subscribes(&subscriber, "b"));
+    QVERIFY(subscriber.isSubscribed("a") && !subscriber.isSharded());
+    server.push("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$4\r\nword\r\n");
+    QVERIFY(waitFor([&message] { return message.size() == 1; }));
+    QCOMPARE(message[0][1].toByteArray(), "word");
+    subscriber.unsubscribe("a");
+    QVERIFY(waitFor([&server] { return server.commands().last() == QList<QByteArray>{"UNSUBSCRIBE", "a"}; }));
+    QVERIFY(subscribes(&subscriber, "a"));
+    interrupted.clear();
+    isUpgraded = true;
+    server.closeAll();
+    QVERIFY(waitFor([&] { return !interrupted.isEmpty() && subscriber.isSubscribed("a"); }));
+    QVERIFY(subscriber.isSharded());
 }
 
 void tst_Subscriber::closeForgets()

@@ -58,9 +58,14 @@ local function head(queue)
 end
 
 -- Returns the number of clients that received the message; nil and an error if the user may not publish, which does not
--- mean that the waiter is dead. For a cluster, the build replaces the channel by a sharded one in the slot of the queue.
+-- mean that the waiter is dead. For a cluster, the build replaces the channel by a sharded one in the slot of the queue;
+-- a node before Redis 7.0 has none, and the waiter is subscribed to a plain one of the same name there.
 local function tell(queue, client, message)
   local receivers = redis.pcall('PUBLISH', CHANNELS .. client, message)
+  if type(receivers) == 'table' and string.find(receivers.err, 'nknown') then
+    local channel = CHANNELS .. client .. ':' .. string.match(queue, '{[^}]+}')
+    receivers = redis.pcall('PUBLISH', channel, message)
+  end
   if type(receivers) == 'table' then
     return nil, receivers.err
   end
