@@ -123,7 +123,7 @@ public:
         NameError,           ///< the name cannot be used
         OptionsError,        ///< an option or the server URL cannot be used
         ServerError,         ///< the server refused the command for another reason
-        QuorumError,         ///< too few of the quorum's servers agreed; not in this version
+        QuorumError,         ///< too few of the quorum's servers, or of the Sentinels, agreed
         ReplicationError     ///< too few replicas have it, see LockOptions::minReplicas
     };
     Q_ENUM(Error)

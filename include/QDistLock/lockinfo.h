@@ -35,7 +35,8 @@ struct LockInfo
     /// False if the holder has no connection to the server: it has ended, or its network is down. Unless it connects
     /// again, the lock becomes free after \c remaining. Also true if it cannot be known, as for a foreign holder.
     bool connected = false;
-    /// Time to live of the key, or time until the deadline that an old client wrote as its value; negative = none.
+    /// Time to live of the key; negative = none. If its value is a deadline, as old clients write it: the time until
+    /// then, and in the second after it the time until the lock may be taken over.
     std::chrono::milliseconds remaining{0};
     /// The last fencing token given out for the name; 0 if none is known.
     qint64 fencingToken = 0;

@@ -40,7 +40,8 @@ struct LockOptions
     int maxRetries = UnlimitedRetries;
     /// Renew the lease each time a third of it has passed, while the lock is held.
     bool autoRenew = true;
-    /// First come, first served; false = whoever comes first after a release.
+    /// First come, first served; false = whoever comes first after a release. Without effect on a server that executes
+    /// no scripts (`scripts=off`), where nobody waits in a queue.
     bool fair = true;
     /// Keep the key at least this long after the acquisition, even if it is released earlier; at most the lease.
     std::chrono::milliseconds minHold = std::chrono::milliseconds(0);

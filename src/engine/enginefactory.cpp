@@ -4,6 +4,7 @@
 #include "engine/enginefactory.h"
 
 #include "engine/memory/memoryengine.h"
+#include "engine/quorum/quorumengine.h"
 #include "engine/redis/clusterengine.h"
 #include "engine/redis/redisengine.h"
 #include "engine/redis/rediskeys.h"
@@ -28,14 +29,9 @@ std::optional<QtRedis::ServerUrl> parseRedis(const QUrl &server, QString *proble
 
 QString EngineFactory::check(const QUrl &server)
 {
-    const QString scheme = server.scheme();
     if (isMemory(server)) {
         const bool isNameOnly = server.host().isEmpty() && !server.hasQuery() && !server.hasFragment();
         return isNameOnly ? QString() : u"the server URL must be memory: or memory:name"_s;
-    }
-    if (scheme == u"redlock") {
-        return u"the server URL's scheme %1 is not supported in this version; use redis, rediss, unix, redis+sentinel, "
-               "rediss+sentinel, redis+cluster, rediss+cluster or memory"_s.arg(scheme);
     }
     QString problem;
     parseRedis(server, &problem);
@@ -52,6 +48,8 @@ std::unique_ptr<LockEngine> EngineFactory::create(const QUrl &server, const Leas
         const auto redis = parseRedis(server, &problem);
         if (redis && !redis->clusterNodes.isEmpty())
             return std::make_unique<ClusterEngine>(*redis, clock);
+        if (redis && !redis->quorumNodes.isEmpty())
+            return std::make_unique<QuorumEngine>(*redis, clock);
         if (redis)
             return std::make_unique<RedisEngine>(*redis, clock);
     }

@@ -337,7 +337,7 @@ void LockRegistryPrivate::engineStateChanged()
     if (ready) {
         // Constructed now, so that they are destroyed before the libraries that the connection uses, such as OpenSSL.
         static const AtExit atExit;
-        if (url.scheme().startsWith(QLatin1String("rediss")))
+        if (url.scheme().startsWith(QLatin1String("rediss")) || url.scheme() == QLatin1String("redlocks"))
             static const AtExit beforeTls;
         const EngineError engineError = m_engine->error(); // of one of several servers
         setError(engineError);

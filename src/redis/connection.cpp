@@ -160,6 +160,8 @@ public:
     bool reading = false;    // readEnded() will be emitted
     bool corked = false;
     std::shared_ptr<const PushHandler> pushHandler;
+    Farewell farewell;
+    size_t beforeFarewell = 0; // outstanding replies before those of the farewell
     std::function<bool()> isNeeded;
 
     QTimer *const connectTimer; // limits an attempt, or waits for the next one
@@ -757,7 +759,8 @@ Connection::~Connection()
         d->disown();
     d->write();
     if (d->transport && d->state == Ready && !d->pending.empty())
-        LingeringConnection::linger(std::move(d->transport), std::move(d->reader), d->pending.size());
+        LingeringConnection::linger(std::move(d->transport), std::move(d->reader), d->pending.size(),
+                                    std::move(d->farewell), d->beforeFarewell);
     else if (!d->processing)
         d->transport.reset(); // otherwise its read() is on the call stack
     d->endTransport();
@@ -914,6 +917,16 @@ void Connection::sendScript(const Script &script, const QList<QByteArray> &keys,
     command.keys = keys;
     command.arguments = arguments;
     d->appendScript("EVALSHA", script.sha1, std::move(command));
+}
+
+void Connection::setFarewell(const QList<QList<QByteArray>> &commands, Farewell answer)
+{
+    if (d->isInherited() || d->state != Ready)
+        return;
+    d->beforeFarewell = d->pending.size();
+    d->farewell = std::move(answer);
+    for (const QList<QByteArray> &command : commands)
+        send(command, LongestTimeout, nullptr);
 }
 
 void Connection::cork()

@@ -58,6 +58,8 @@ public:
 
     using Handler = std::function<void(const CommandResult &)>;
     using PushHandler = std::function<void(const Reply &)>;
+    /// Gets a reply, and returns the commands to send next.
+    using Farewell = std::function<QList<QList<QByteArray>>(const Reply &)>;
 
     explicit Connection(const ServerUrl &server, QObject *parent = nullptr);
     /// Calls no handler. Commands already passed to send() still reach a server that answers; see LingeringConnection.
@@ -100,6 +102,10 @@ public:
     /// sent in between. \a script must outlive the connection.
     void sendScript(const Script &script, const QList<QByteArray> &keys, const QList<QByteArray> &arguments,
                     std::chrono::milliseconds timeout, Handler handler);
+    /// Before the destruction: sends \a commands, and \a answer goes on with each reply to these and to the commands
+    /// that it returns, as long as LingeringConnection waits for replies. It is called after the destruction, perhaps
+    /// without an event loop. Unless the connection is Ready, nothing happens.
+    void setFarewell(const QList<QList<QByteArray>> &commands, Farewell answer);
     /// Collects the commands sent from now on until flush().
     void cork();
     /// Writes the commands sent so far at once instead of at the end of this event loop turn.

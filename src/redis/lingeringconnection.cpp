@@ -42,10 +42,11 @@ bool threadGoesOn()
 } // namespace
 
 void LingeringConnection::linger(std::unique_ptr<Transport> transport, std::unique_ptr<ReplyReader> reader,
-                                 size_t replies)
+                                 size_t replies, Farewell farewell, size_t before)
 {
     static const AtExit atExit;
-    auto *const connection = new LingeringConnection(std::move(transport), std::move(reader), replies);
+    auto *const connection = new LingeringConnection(std::move(transport), std::move(reader), replies,
+                                                     std::move(farewell), before);
     if (!threadGoesOn()) {
         drainThread();
         return;
@@ -61,11 +62,13 @@ void LingeringConnection::linger(std::unique_ptr<Transport> transport, std::uniq
 }
 
 LingeringConnection::LingeringConnection(std::unique_ptr<Transport> transport, std::unique_ptr<ReplyReader> reader,
-                                         size_t replies)
+                                         size_t replies, Farewell farewell, size_t before)
     : m_transport(std::move(transport))
     , m_reader(std::move(reader))
     , m_forks(forkCount())
     , m_replies(replies)
+    , m_farewell(std::move(farewell))
+    , m_beforeFarewell(before)
     , m_next(std::exchange(firstOfThread, this))
 {
     m_transport->disconnect();
@@ -94,11 +97,27 @@ void LingeringConnection::readReplies()
         m_reader->feed(chunk, size);
         Reply reply;
         while (m_replies > 0 && m_reader->next(&reply))
-            --m_replies;
+            replied(reply);
         if (m_reader->hasError())
             m_replies = 0;
     }
     deleteLater();
+}
+
+void LingeringConnection::replied(const Reply &reply)
+{
+    --m_replies;
+    if (m_beforeFarewell > 0) {
+        --m_beforeFarewell;
+    } else if (m_farewell) {
+        const QList<QList<QByteArray>> commands = m_farewell(reply);
+        QByteArray bytes;
+        for (const QList<QByteArray> &command : commands)
+            appendCommand(&bytes, command);
+        m_replies += size_t(commands.size());
+        if (!bytes.isEmpty())
+            m_transport->write(bytes.constData(), bytes.size());
+    }
 }
 
 void LingeringConnection::waitForReplies(const QDeadlineTimer &deadline)

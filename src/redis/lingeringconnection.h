@@ -3,8 +3,11 @@
 
 #pragma once
 
+#include <QtCore/qbytearray.h>
+#include <QtCore/qlist.h>
 #include <QtCore/qobject.h>
 
+#include <functional>
 #include <memory>
 
 QT_BEGIN_NAMESPACE
@@ -13,6 +16,7 @@ QT_END_NAMESPACE
 
 namespace QtRedis {
 
+struct Reply;
 class ReplyReader;
 class Transport;
 
@@ -31,8 +35,13 @@ class LingeringConnection : public QObject
 {
     Q_OBJECT
 public:
-    /// \a reader holds the beginning of the first of the \a replies that are outstanding.
-    static void linger(std::unique_ptr<Transport> transport, std::unique_ptr<ReplyReader> reader, size_t replies);
+    /// As Connection::Farewell.
+    using Farewell = std::function<QList<QList<QByteArray>>(const Reply &)>;
+
+    /// \a reader holds the beginning of the first of the \a replies that are outstanding. Unless it is null,
+    /// \a farewell gets all replies but the first \a before.
+    static void linger(std::unique_ptr<Transport> transport, std::unique_ptr<ReplyReader> reader, size_t replies,
+                       Farewell farewell = nullptr, size_t before = 0);
 
     /// A static object of this type waits, in its destructor, for the lingering connections of the thread that ends
     /// the program. It must be constructed after everything that they still need then.
@@ -42,10 +51,12 @@ public:
     };
 
 private:
-    LingeringConnection(std::unique_ptr<Transport> transport, std::unique_ptr<ReplyReader> reader, size_t replies);
+    LingeringConnection(std::unique_ptr<Transport> transport, std::unique_ptr<ReplyReader> reader, size_t replies,
+                        Farewell farewell, size_t before);
     ~LingeringConnection() override;
 
     void readReplies();
+    void replied(const Reply &reply);
     void waitForReplies(const QDeadlineTimer &deadline);
     static void drainThread();
 
@@ -53,6 +64,8 @@ private:
     const std::unique_ptr<ReplyReader> m_reader;
     const int m_forks;
     size_t m_replies;            ///< outstanding
+    const Farewell m_farewell;   ///< or null
+    size_t m_beforeFarewell;     ///< of the outstanding replies
     LingeringConnection *m_next; ///< of this thread
 };
 

@@ -28,6 +28,8 @@ const QLatin1String TcpSentinelScheme("redis+sentinel");
 const QLatin1String TlsSentinelScheme("rediss+sentinel");
 const QLatin1String TcpClusterScheme("redis+cluster");
 const QLatin1String TlsClusterScheme("rediss+cluster");
+const QLatin1String TcpQuorumScheme("redlock");
+const QLatin1String TlsQuorumScheme("redlocks");
 
 const QString NodeForm = u"host or host:port"_s;
 
@@ -239,6 +241,7 @@ private:
     bool parseAuthority();
     bool parseService();
     bool parseCluster();
+    bool parseQuorum();
     bool parseSocket();
     bool parseQuery();
     bool addNode(const QString &text);
@@ -246,8 +249,10 @@ private:
     bool failOnStrayAt();
     bool failOnUnknownItem(const QString &name, bool hasValue, const QStringList &allowed);
     bool checkSentinelLogin();
+    bool checkQuorumSize();
     bool isService() const { return ServerUrl::isService(url.scheme()); }
     bool isCluster() const { return ServerUrl::isCluster(url.scheme()); }
+    bool isQuorum() const { return ServerUrl::isQuorum(url.scheme()); }
     bool hasNodes() const { return ServerUrl::hasNodes(url.scheme()); }
 };
 
@@ -269,7 +274,7 @@ bool Parser::parseScheme()
     if (!meant.isEmpty())
         return fail(u"it has no scheme; did you mean %1?"_s.arg(meant));
     if (isKnownScheme(url.scheme())) {
-        const bool isTls = url.scheme().startsWith(TlsScheme);
+        const bool isTls = url.scheme().startsWith(TlsScheme) || url.scheme() == TlsQuorumScheme;
         server.scheme = isTls ? ServerUrl::Tls : url.scheme() == UnixScheme ? ServerUrl::Unix : ServerUrl::Tcp;
         return true;
     }
@@ -356,6 +361,8 @@ bool Parser::parseAuthority()
         return parseService();
     if (isCluster())
         return parseCluster();
+    if (isQuorum())
+        return parseQuorum();
     const QString path = url.path(QUrl::FullyEncoded);
     if (path.size() > 1 && !parseDatabase(path.mid(1), &server.database))
         return fail(u"the path must be a database number such as /0"_s);
@@ -393,13 +400,39 @@ bool Parser::parseCluster()
     return true;
 }
 
+bool Parser::parseQuorum()
+{
+    const QString path = url.path(QUrl::FullyEncoded);
+    int database = 0;
+    if (path.size() > 1 && parseDatabase(path.mid(1), &database))
+        return fail(u"it has a database, but the servers of a quorum keep the locks in database 0; leave the number "
+                    "out"_s);
+    if (path.size() > 1)
+        return fail(u"it has a path, which has no meaning for a quorum of servers"_s);
+    server.quorumNodes = {server.endpoint()};
+    return true;
+}
+
+bool Parser::checkQuorumSize()
+{
+    const qsizetype size = server.quorumNodes.size();
+    const QString form = u"write %1://host1?node=host2&node=host3"_s.arg(url.scheme());
+    if (size < ServerUrl::SmallestQuorum) {
+        return fail(size == 1 ? u"it names one server, but a quorum has 3 to 7; "_s + form
+                              : u"it names two servers, of which neither may fail; a quorum has 3 to 7; "_s + form);
+    }
+    if (size > ServerUrl::LargestQuorum)
+        return fail(u"it names %1 servers, but a quorum has 7 at most"_s.arg(size));
+    return true;
+}
+
 bool Parser::addNode(const QString &text)
 {
     QString problem;
     const auto node = parseNode(url.scheme(), text, &problem);
     if (!node)
         return fail(shownNode(text) + u' ' + problem);
-    QList<Endpoint> &nodes = isCluster() ? server.clusterNodes : server.sentinels;
+    QList<Endpoint> &nodes = isCluster() ? server.clusterNodes : isQuorum() ? server.quorumNodes : server.sentinels;
     if (nodes.contains(*node))
         return fail(u"the node \"%1\" occurs twice"_s.arg(node->toString()));
     nodes.append(*node);
@@ -433,10 +466,14 @@ bool Parser::parseQuery()
         allowed = {u"node"_s, u"sentinel-user"_s, u"confirm"_s};
     else if (isCluster())
         allowed = {u"node"_s};
+    else if (isQuorum())
+        allowed = {u"node"_s, u"persistent"_s};
     if (server.scheme == ServerUrl::Tls)
         allowed += {u"ca"_s, u"cert"_s, u"key"_s};
     else if (server.scheme == ServerUrl::Unix)
         allowed = {u"db"_s};
+    if (!isCluster() && !isQuorum())
+        allowed += u"scripts"_s;
 
     QStringList seen;
     const auto items = QUrlQuery(url).queryItems(QUrl::FullyEncoded);
@@ -456,13 +493,19 @@ bool Parser::parseQuery()
     }
     if (server.certificateFile.isEmpty() != server.keyFile.isEmpty())
         return fail(u"the query items \"cert\" and \"key\" go together, one is missing"_s);
+    if (isQuorum())
+        return checkQuorumSize();
     return !isService() || checkSentinelLogin();
 }
 
 bool Parser::failOnUnknownItem(const QString &name, bool hasValue, const QStringList &allowed)
 {
-    const QString known = allowed.isEmpty() ? u"%1:// takes none"_s.arg(url.scheme())
-                                            : u"%1:// takes %2"_s.arg(url.scheme(), allowed.join(QLatin1String(", ")));
+    if (name == u"scripts" && (isCluster() || isQuorum())) {
+        return fail(u"the query item \"scripts\" is not possible with %1://, because locks %2 need scripts; "
+                    "allow its user EVAL and EVALSHA"_s.arg(url.scheme(),
+                                                            isCluster() ? u"in a cluster"_s : u"over a quorum"_s));
+    }
+    const QString known = u"%1:// takes %2"_s.arg(url.scheme(), allowed.join(QLatin1String(", ")));
     // If a password contains a '?', the rest of it looks like an unknown item. A service name before it excludes that.
     static const QRegularExpression word(u"^[A-Za-z-]{1,20}$"_s);
     const bool ofAnother = QStringList{u"ca"_s, u"cert"_s, u"key"_s, u"db"_s, u"node"_s}.contains(name);
@@ -487,6 +530,14 @@ bool Parser::setItem(const QString &name, const QString &value)
         return fail(u"the query item \"confirm\" must be majority or off"_s);
     else if (name == QLatin1String("confirm"))
         server.confirmsMaster = value == u"majority";
+    else if (name == QLatin1String("scripts") && value != u"off")
+        return fail(u"the query item \"scripts\" must be off; leave it out to use scripts"_s);
+    else if (name == QLatin1String("scripts"))
+        server.usesScripts = false;
+    else if (name == QLatin1String("persistent") && value != u"1" && value != u"0")
+        return fail(u"the query item \"persistent\" must be 1 or 0"_s);
+    else if (name == QLatin1String("persistent"))
+        server.isPersistent = value == u"1";
     else if (!parseDatabase(value, &server.database))
         return fail(u"the query item \"db\" must be a database number such as 0"_s);
     return true;
@@ -504,8 +555,8 @@ bool Parser::checkSentinelLogin()
 
 std::optional<ServerUrl> ServerUrl::parse(const QUrl &url, QString *error, const QStringList &otherSchemes)
 {
-    const QStringList schemes{TcpScheme,         TlsScheme,        UnixScheme,      TcpSentinelScheme,
-                              TlsSentinelScheme, TcpClusterScheme, TlsClusterScheme};
+    const QStringList schemes{TcpScheme,        TlsScheme,        UnixScheme,      TcpSentinelScheme, TlsSentinelScheme,
+                              TcpClusterScheme, TlsClusterScheme, TcpQuorumScheme, TlsQuorumScheme};
     Parser parser{url, schemes + otherSchemes, {}, {}};
     if (parser.parse())
         return parser.server;
@@ -544,6 +595,7 @@ ServerUrl ServerUrl::atNode(const Endpoint &endpoint) const
     node.host = endpoint.host;
     node.port = endpoint.port;
     node.clusterNodes.clear();
+    node.quorumNodes.clear();
     return node;
 }
 
@@ -555,6 +607,11 @@ bool ServerUrl::isService(const QString &scheme)
 bool ServerUrl::isCluster(const QString &scheme)
 {
     return scheme == TcpClusterScheme || scheme == TlsClusterScheme;
+}
+
+bool ServerUrl::isQuorum(const QString &scheme)
+{
+    return scheme == TcpQuorumScheme || scheme == TlsQuorumScheme;
 }
 
 QUrl ServerUrl::withoutSecrets(const QUrl &url)
@@ -583,7 +640,7 @@ QUrl ServerUrl::normalized(const QUrl &url)
     const auto server = parse(url, nullptr);
     if (!server)
         return url;
-    QList<Endpoint> nodes = server->sentinels + server->clusterNodes; // one of them is empty
+    QList<Endpoint> nodes = server->sentinels + server->clusterNodes + server->quorumNodes; // only one is not empty
     std::sort(nodes.begin(), nodes.end());
     QUrl normalized = url; // QUrl has normalized scheme and host
     QString path;
@@ -622,6 +679,8 @@ QUrl ServerUrl::normalized(const QUrl &url)
         query.append(QLatin1String("node=") + node.toString());
     add("sentinel-user", server->sentinelUser);
     add("confirm", server->confirmsMaster ? QString() : u"off"_s);
+    add("scripts", server->usesScripts ? QString() : u"off"_s);
+    add("persistent", server->isPersistent ? u"1"_s : QString());
     add("ca", server->caFile);
     add("cert", server->certificateFile);
     add("key", server->keyFile);
@@ -636,6 +695,12 @@ QString ServerUrl::toDisplayString() const
     if (scheme == Unix) {
         const QString shown = u"unix://"_s + encodedPath(path);
         return database == 0 ? shown : shown + u"?db=%1"_s.arg(database);
+    }
+    if (!quorumNodes.isEmpty()) {
+        QString text = (scheme == Tls ? TlsQuorumScheme : TcpQuorumScheme) + QLatin1String("://");
+        for (qsizetype i = 0; i < quorumNodes.size(); ++i)
+            text += QLatin1String(i == 0 ? "" : i == 1 ? "?node=" : "&node=") + quorumNodes.at(i).toString();
+        return text;
     }
     QString text = scheme == Tls ? TlsScheme : TcpScheme;
     if (isSentinel || !sentinels.isEmpty())

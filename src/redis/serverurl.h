@@ -17,7 +17,8 @@ namespace QtRedis {
 /*!
     The address of a Redis server and the login, strictly parsed from redis://, rediss:// and unix:// URLs; or a service
     and the addresses of the Sentinels that know its master, from redis+sentinel:// and rediss+sentinel:// URLs; or some
-    nodes of a Redis Cluster, from redis+cluster:// and rediss+cluster:// URLs. Thread: a plain value.
+    nodes of a Redis Cluster, from redis+cluster:// and rediss+cluster:// URLs; or all servers of a quorum, from
+    redlock:// and redlocks:// URLs. Thread: a plain value.
 */
 struct ServerUrl
 {
@@ -31,6 +32,7 @@ struct ServerUrl
     QString user;     ///< percent-decoded
     QString password; ///< percent-decoded; from QDISTLOCK_PASSWORD where the URL has none
     QString caFile, certificateFile, keyFile;
+    bool usesScripts = true; ///< false: scripts=off
 
     /// Not empty: the server is meant to be the master of this service. While there are `sentinels`, its address is not
     /// known, and host and port are those of the first Sentinel.
@@ -44,12 +46,18 @@ struct ServerUrl
     /// Not empty: the nodes of a cluster that the URL names. Host and port are those of the first.
     QList<Endpoint> clusterNodes;
 
+    /// Not empty: the independent servers of a quorum. Host and port are those of the first.
+    QList<Endpoint> quorumNodes;
+    bool isPersistent = false; ///< persistent=1: a server that is restarted still has what it had confirmed
+    static constexpr qsizetype SmallestQuorum = 3;
+    static constexpr qsizetype LargestQuorum = 7;
+
     Endpoint endpoint() const { return {host, port}; }
     /// The master of the service, whose address is \a endpoint.
     ServerUrl atMaster(const Endpoint &endpoint) const;
     /// One of the service's Sentinels, with their login.
     ServerUrl atSentinel(const Endpoint &endpoint) const;
-    /// The node of the cluster at \a endpoint.
+    /// The node of the cluster, or server of the quorum, at \a endpoint.
     ServerUrl atNode(const Endpoint &endpoint) const;
 
     /// nullopt, with \a error set, for an invalid URL. The error shows the URL and names the part that is wrong, but
@@ -57,8 +65,9 @@ struct ServerUrl
     static std::optional<ServerUrl> parse(const QUrl &url, QString *error, const QStringList &otherSchemes = {});
     static bool isService(const QString &scheme);
     static bool isCluster(const QString &scheme);
+    static bool isQuorum(const QString &scheme);
     /// The URL may name several nodes.
-    static bool hasNodes(const QString &scheme) { return isService(scheme) || isCluster(scheme); }
+    static bool hasNodes(const QString &scheme) { return isService(scheme) || isCluster(scheme) || isQuorum(scheme); }
     /// \a url without user name, password and query, but with the nodes in it, fit for logs. If its parts cannot be
     /// separated reliably, because of an unescaped '/' in the password for instance, only the scheme remains.
     static QUrl withoutSecrets(const QUrl &url);
@@ -67,7 +76,7 @@ struct ServerUrl
     /// be used is returned unchanged.
     static QUrl normalized(const QUrl &url);
     /// Fit for logs and errors: "redis://host:6379/0", "redis+sentinel://host:26379/service/0",
-    /// "redis+cluster://host:6379".
+    /// "redis+cluster://host:6379", "redlock://host1:6379?node=host2:6379&node=host3:6379".
     QString toDisplayString() const;
     /// An error text of the server, made fit for logs and errors: user name and password are replaced. The error code,
     /// which is the first word if it is in capital letters, remains.

@@ -26,6 +26,7 @@ from cases.held import HeldCase
 from cases.lost import LostCase
 from cases.pairs import PairsCase
 from cases.promotion import PromotionCase
+from cases.quorum import PlainCase, QuorumCase
 from cases.replicas import ReplicasCase
 from cases.resharding import ReshardingCase
 from cases.scoped import ScopedCase
@@ -83,6 +84,8 @@ def all_cases():
         LostCase(),
         SentinelCase(),
         ReplicasCase(),
+        QuorumCase(),
+        PlainCase(),
         FloodCase(),
         StartUpCase(),
         CommandLineCase(),

@@ -71,7 +71,9 @@ class Contenders:
         """kind: pairs, times, send, receive, contended, waiters, held, lost, scoped, reentry, flood, sentinel,
         beside-wait, turns, resharding."""
         where = ["--server", url, "--clients", str(clients), "--locks", str(locks)]
-        where += ["--work", str(work), "--pause", str(pause)]
+        where += ["--work", str(work)]
+        if pause:  # unknown to versions that --before may name
+            where += ["--pause", str(pause)]
         if witness:
             where += ["--witness", witness]
         if name == REDIS_PY:

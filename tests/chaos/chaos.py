@@ -23,7 +23,13 @@ HUNT_ROUND = 10  # seconds of faults in each round of a hunt
 ROUND = 60  # seconds of faults in each other round
 FORMS = "signals,scoped,annotated,run"
 # Annotations have a fixed lease, and qdistlock run has no option for replicas.
-FORMS_OF_ENGINES = {"redis": FORMS, "sentinel": "signals,scoped", "cluster": "signals,scoped,run"}
+FORMS_OF_ENGINES = {
+    "redis": FORMS,
+    "plain": FORMS,
+    "sentinel": "signals,scoped",
+    "cluster": "signals,scoped,run",
+    "quorum": "signals,scoped,run",
+}
 LEASES = (1500, 6000)  # ms, with fail-overs
 ALL_REPLICAS = 2
 
@@ -73,6 +79,8 @@ def round_command(options, folder, seed, length, worker, engine, forms, kinds):
 def engine_arguments(options, seed, engine):
     if engine == "redis":
         return []
+    if engine == "plain":
+        return ["--engine", "plain"]
     # A fail-over takes two or three seconds here: most leases survive it in the odd rounds, and few in the even ones.
     lease = LEASES[seed % 2]
     return ["--engine", engine, "--lease", str(lease), "--replicas", str(ALL_REPLICAS if options.replicas else 0)]

@@ -148,7 +148,7 @@ def check_end(history, lock, hold, verdict):
     since = hold.invoked if confirmed is None else confirmed
     if hold.shortened_at is not None and known_lost_at >= hold.shortened_at:
         return
-    begins = [loss.begins_for(hold) for loss in lock.losses if loss.to >= since]
+    begins = [loss.begins_for(hold) for loss in lock.losses + lock.votes_lost if loss.to >= since]
     if not any(begin is not None and begin <= known_lost_at for begin in begins):
         verdict.blame(
             "theft",

@@ -240,6 +240,7 @@ class Lock:
         self.name = name
         self.holds = []
         self.losses = []
+        self.votes_lost = []  # in a quorum: one server lost the key, which excuses a loss, but no overlap
         self.steps = []
 
     def step_clock(self, lease):
@@ -437,7 +438,8 @@ class History:
             loss.foreign_until = event["from"] + event["foreignMs"] * MS
         if "fence" in event:
             loss.fence, loss.expires = event["fence"], event["expires"]
-        self._lock(event["lock"]).losses.append(loss)
+        lock = self._lock(event["lock"])
+        (lock.votes_lost if event.get("minority") else lock.losses).append(loss)
 
     def _on_failover(self, event, line):
         self.fail_overs += 1

@@ -4,6 +4,7 @@
 #include "round.h"
 
 #include "clusterservice.h"
+#include "quorumservice.h"
 #include "sentinelservice.h"
 
 #include "support/respclient.h"
@@ -87,6 +88,7 @@ struct Round::Worker
 {
     QByteArray name;
     QString form;
+    bool isPlain = false; ///< uses no scripts
     int generation = 0;
     QByteArray process;                             ///< name.generation
     std::vector<std::unique_ptr<FaultProxy>> links; ///< one to each server
@@ -127,6 +129,8 @@ bool Round::startServers()
         m_service = std::make_unique<SentinelService>(&m_history, ServiceLocks);
     else if (m_options.schedule.engine == EngineKind::Cluster)
         m_service = std::make_unique<ClusterService>(&m_history, ServiceLocks, m_options.schedule.seed);
+    else if (m_options.schedule.engine == EngineKind::Quorum)
+        m_service = std::make_unique<QuorumService>(&m_history, ServiceLocks, m_options.schedule.lease);
     if (m_service)
         return m_service->start();
     m_servers.push_back(std::make_unique<Server>(false, QList<QByteArray>{"fast-1", "slow-1"}));
@@ -160,7 +164,8 @@ QString Round::urlOf(const Worker &worker, const QByteArray &lock) const
     if (!m_service) {
         const auto isAt = [&lock](const auto &server) { return server->locks.contains(lock); };
         const auto server = std::find_if(m_servers.begin(), m_servers.end(), isAt);
-        return worker.links.at(size_t(server - m_servers.begin()))->url().toString();
+        const QString url = worker.links.at(size_t(server - m_servers.begin()))->url().toString();
+        return worker.isPlain ? url + u"?scripts=off"_s : url;
     }
     QList<quint16> ports;
     for (const auto &link : worker.links)
@@ -183,6 +188,8 @@ bool Round::start()
         auto worker = std::make_unique<Worker>();
         worker->name = 'w' + QByteArray::number(i + 1);
         worker->form = m_options.forms.at(i % m_options.forms.size());
+        // Every other worker, of one form as of several.
+        worker->isPlain = m_options.isPlain && (i / m_options.forms.size() + i % m_options.forms.size()) % 2 == 1;
         if (!addLinks(worker.get()))
             return false;
         m_workers.push_back(std::move(worker));
@@ -341,7 +348,7 @@ void Round::record(const char *type, const Fault &fault, const QByteArray &targe
 Round::Undo Round::inject(const Fault &fault)
 {
     if (fault.worker >= 0 && fault.server >= 0)
-        return injectIntoLink(fault, m_workers.at(size_t(fault.worker))->links.at(size_t(fault.server)).get());
+        return injectIntoLink(fault, m_workers.at(size_t(fault.worker)).get());
     if (fault.worker >= 0)
         return injectIntoWorker(fault, m_workers.at(size_t(fault.worker)).get());
     return injectIntoServer(fault, m_servers.at(size_t(fault.server)).get());
@@ -392,9 +399,11 @@ Round::Undo Round::injectIntoWorker(const Fault &fault, Worker *worker)
     case FaultKind::NestedLoop:
         order("nest " + ms);
         return {};
-    default:
+    case FaultKind::SectionBlocked:
         order("section block " + ms);
         return {};
+    default:
+        qFatal("no fault of a worker: %s", nameOf(fault.kind));
     }
 }
 
@@ -443,8 +452,10 @@ void Round::continueSection(Worker *worker)
     poll(hasContinued, m_options.bound, [] {});
 }
 
-Round::Undo Round::injectIntoLink(const Fault &fault, FaultProxy *proxy)
+Round::Undo Round::injectIntoLink(const Fault &fault, Worker *worker)
 {
+    FaultProxy *const proxy = worker->links.at(size_t(fault.server)).get();
+    const QByteArray command = worker->isPlain ? "EXEC" : "EVALSHA";
     const int detail = fault.detail;
     const int nth = 1 + detail % 12;
     const auto part = [this](int percent) { return m_options.schedule.lease * percent / 100; };
@@ -453,13 +464,13 @@ Round::Undo Round::injectIntoLink(const Fault &fault, FaultProxy *proxy)
         proxy->resetAll();
         return {};
     case FaultKind::CutBeforeCommand:
-        proxy->cutBefore("EVALSHA", nth);
+        proxy->cutBefore(command, nth);
         return {};
     case FaultKind::CutAfterCommand:
-        proxy->cutAfter("EVALSHA", nth);
+        proxy->cutAfter(command, nth);
         return {};
     case FaultKind::ReplyDropped:
-        proxy->dropReply("EVALSHA", nth);
+        proxy->dropReply(command, nth);
         return {};
     case FaultKind::BlackHole:
         proxy->setBlackHole(true);
@@ -484,7 +495,7 @@ Round::Undo Round::injectIntoLink(const Fault &fault, FaultProxy *proxy)
         proxy->setRefusing(true);
         proxy->resetAll();
         return [proxy] { proxy->setRefusing(false); };
-    default: {
+    case FaultKind::ErrorReplies: {
         const QList<QByteArray> errors = {
                 "-LOADING Redis is loading the dataset in memory\r\n",
                 "-OOM command not allowed when used memory > 'maxmemory'.\r\n",
@@ -495,9 +506,12 @@ Round::Undo Round::injectIntoLink(const Fault &fault, FaultProxy *proxy)
                 "-CLUSTERDOWN The cluster is down\r\n",
                 "-NOREPLICAS Not enough good replicas to write.\r\n",
         };
-        proxy->answer(errors.at(detail % errors.size()), "EVALSHA", nth, 1 + detail % 5);
+        // Not EXEC: the server would wait for it, and take what follows for a part of the transaction.
+        proxy->answer(errors.at(detail % errors.size()), worker->isPlain ? "WATCH" : command, nth, 1 + detail % 5);
         return {};
     }
+    default:
+        qFatal("no fault of a link: %s", nameOf(fault.kind));
     }
 }
 
@@ -624,9 +638,11 @@ Round::Undo Round::injectIntoServer(const Fault &fault, Server *server)
     case FaultKind::FenceDeleted:
         command({"DEL", '{' + key + "}:fence"});
         return {};
-    default:
+    case FaultKind::ForgedMessages:
         forge(server, lock);
         return {};
+    default:
+        qFatal("no fault of a single server: %s", nameOf(fault.kind));
     }
 }
 
@@ -740,6 +756,23 @@ void Round::letWorkersTurn()
              m_turning = true;
              for (const auto &worker : m_workers)
                  worker->program->write("turn\n");
+             if (m_options.isPlain)
+                 return stopScripted();
+             poll([this] { return all([](const Worker &worker) { return worker.turned; }); }, m_options.bound,
+                  [this] { stopWorkers(); });
+         });
+}
+
+/// Workers with scripts pass the locks on within the queue for as long as they contend, and the others starve.
+void Round::stopScripted()
+{
+    const auto isDone = [](const Worker &worker) { return worker.isPlain || worker.turned; };
+    poll([this, isDone] { return all(isDone); }, m_options.bound / 3,
+         [this] {
+             for (const auto &worker : m_workers) {
+                 if (!worker->isPlain)
+                     worker->program->write("stop\n");
+             }
              poll([this] { return all([](const Worker &worker) { return worker.turned; }); }, m_options.bound,
                   [this] { stopWorkers(); });
          });
@@ -757,8 +790,11 @@ void Round::stopWorkers()
     const char *const orders[] = {"stop\n", "abandon\n", "quit\n"};
     // Over several seeds each form ends in each of these ways.
     size_t next = m_options.schedule.seed;
-    for (const auto &worker : m_workers)
-        worker->program->write(orders[next++ / size_t(m_options.forms.size()) % 3]);
+    for (const auto &worker : m_workers) {
+        const char *const order = orders[next++ / size_t(m_options.forms.size()) % 3];
+        if (!worker->stopped) // see stopScripted()
+            worker->program->write(order);
+    }
     const auto isStopped = [](const Worker &worker) {
         return worker.stopped || worker.program->state() == QProcess::NotRunning;
     };

@@ -26,6 +26,7 @@ struct RoundOptions
     QString worker;                 ///< path of the worker program
     QStringList forms;              ///< assigned to the workers in turn
     int replicas = 0;               ///< that must have each lock; with Sentinels
+    bool isPlain = false;           ///< half of the workers use no scripts
     QString folder;                 ///< in which the histories are written
     std::chrono::seconds bound{15}; ///< the time within which each client must acquire each lock after healing
 };
@@ -40,8 +41,8 @@ struct RoundOptions
     The locks: fast-1 and slow-1 are on a server without persistence, fast-2 and slow-2 on one with an append-only file.
     fast-1 and slow-2 are fair.
 
-    With Sentinels, or a cluster, all four are kept by one service, see SentinelService and ClusterService; links lead
-    from each worker to each Sentinel.
+    With Sentinels, a cluster or a quorum, all four are kept by one service, see SentinelService, ClusterService and
+    QuorumService; links lead from each worker to each Sentinel, or server of the quorum.
 */
 class Round : public QObject
 {
@@ -69,12 +70,13 @@ private:
     void begin(const Fault &fault);
     Undo inject(const Fault &fault);
     Undo injectIntoWorker(const Fault &fault, Worker *worker);
-    Undo injectIntoLink(const Fault &fault, Support::FaultProxy *proxy);
+    Undo injectIntoLink(const Fault &fault, Worker *worker);
     Undo injectIntoServer(const Fault &fault, Server *server);
     Undo injectIntoService(const Fault &fault);
     void beginNextInService();
     void record(const char *type, const Fault &fault, const QByteArray &target);
     void letWorkersTurn();
+    void stopScripted();
     bool startServers();
     bool addLinks(Worker *worker);
     QList<QByteArray> locks() const;
@@ -105,7 +107,7 @@ private:
     History m_history;
     Support::RedisServer m_resource;
     std::vector<std::unique_ptr<Server>> m_servers;
-    std::unique_ptr<Service> m_service; ///< with Sentinels, or a cluster; then there are no m_servers
+    std::unique_ptr<Service> m_service; ///< with Sentinels, a cluster or a quorum; then no m_servers
     std::vector<std::unique_ptr<Worker>> m_workers;
     QList<Fault> m_serviceFaults; ///< that wait
     bool m_isServiceBusy = false; ///< one of its faults lasts, or the next one waits until it has healed

@@ -99,6 +99,9 @@ bool exists(const KindInfo &kind, EngineKind engine)
         return kind.target != OfService;
     case EngineKind::Sentinel: // links to Sentinels carry no scripts
         return kind.target != OfServer && !isOneOf(kind.kind, ofCommands) && !isOneOf(kind.kind, ofClusters);
+    case EngineKind::Quorum:
+        return kind.target == OfWorker || kind.target == OfLink || kind.kind == FaultKind::MasterKilled
+                || kind.kind == FaultKind::MasterStopped;
     case EngineKind::Cluster:
         return kind.target == OfWorker || (kind.target == OfService && !isOneOf(kind.kind, ofSentinels));
     }

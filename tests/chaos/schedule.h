@@ -55,7 +55,7 @@ enum class FaultKind {
     FenceDeleted,
     ForgedMessages, ///< grants, invitations and forced releases on the clients' channels
 
-    // Of a service that Sentinels watch, or of a cluster.
+    // Of a service that Sentinels watch, or of a cluster; the first two also of a quorum, where there is no fail-over.
     MasterKilled,  ///< SIGKILL; it comes back, empty, after the fail-over
     MasterStopped, ///< SIGSTOP; it comes back as a former master after the fail-over
     MasterSleeps,  ///< DEBUG SLEEP; with Sentinels
@@ -73,7 +73,7 @@ enum class FaultKind {
 };
 inline constexpr int FaultKinds = int(FaultKind::NodeAdded) + 1;
 
-enum class EngineKind { Redis, Sentinel, Cluster };
+enum class EngineKind { Redis, Sentinel, Cluster, Quorum };
 
 const char *nameOf(FaultKind kind);
 std::optional<FaultKind> kindNamed(const QByteArray &name);
@@ -96,7 +96,9 @@ struct ScheduleOptions
     std::chrono::milliseconds duration{60'000};
     std::chrono::milliseconds lease{300};
     int workers = 8;
-    int servers = 2; ///< with Sentinels: the Sentinels, to which the links lead; with a cluster: 0, for it has no links
+    int servers =
+            2; ///< with Sentinels: the Sentinels, to which the links lead; with a cluster: 0, for it has no links;
+               ///< with a quorum: its servers
     int locksPerServer = 2;
     QList<FaultKind> kinds; ///< all that the engine has if empty
 };

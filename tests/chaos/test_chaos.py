@@ -145,6 +145,7 @@ class PlayerTest(unittest.TestCase):
                 return file.read()
 
         self.assertNotIn("--engine", arguments())
+        self.assertIn("--engine plain", arguments("--engine", "plain"))
         self.assertIn("--forms signals,scoped --kinds", arguments("--engine", "sentinel"))
         self.assertIn("--engine sentinel --lease 6000 --replicas 2", arguments("--engine", "sentinel", "--replicas", "all"))
         self.assertIn("--engine cluster --lease 6000 --replicas 0", arguments("--engine", "cluster"))

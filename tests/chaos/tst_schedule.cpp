@@ -38,6 +38,7 @@ private Q_SLOTS:
     void allKindsComeEquallyOften();
     void sentinels();
     void cluster();
+    void quorum();
     void oneAtATime();
     void withinItsTime();
     void onlySomeKinds();
@@ -130,6 +131,26 @@ void tst_Schedule::cluster()
                               FaultKind::Partitioned, FaultKind::TakenOver, FaultKind::SlotLeftMoving,
                               FaultKind::NodeAdded}));
     QCOMPARE(locks.size(), 4);
+}
+
+void tst_Schedule::quorum()
+{
+    ScheduleOptions options;
+    options.engine = EngineKind::Quorum;
+    options.servers = 3;
+    options.locksPerServer = 4;
+    QSet<FaultKind> ofService;
+    QSet<int> links;
+    const auto faults = drawSchedule(options);
+    for (const Fault &fault : faults) {
+        if (fault.worker < 0)
+            ofService.insert(fault.kind);
+        else if (fault.server >= 0)
+            links.insert(fault.server);
+        QVERIFY(fault.worker >= 0 || fault.server < 0);
+    }
+    QCOMPARE(ofService, (QSet<FaultKind>{FaultKind::MasterKilled, FaultKind::MasterStopped}));
+    QCOMPARE(links, (QSet<int>{0, 1, 2}));
 }
 
 void tst_Schedule::oneAtATime()

@@ -59,6 +59,8 @@ private Q_SLOTS:
     void withoutOneRight_data();
     void withoutOneRight();
     void leavesNothing();
+    void scripts_data();
+    void scripts();
     void settings_data();
     void settings();
     void replica();
@@ -230,6 +232,45 @@ void tst_Doctor::leavesNothing()
     QCOMPARE(report.level(u"unknown"_s), u"info"_s); // no right to INFO and CONFIG
     QVERIFY(m_server.keys().isEmpty());
     QVERIFY(eventually([this] { return m_server.connectedClients() == 0; }));
+}
+
+void tst_Doctor::scripts_data()
+{
+    QTest::addColumn<QByteArray>("rights");
+    QTest::addColumn<QByteArray>("query");
+    QTest::addColumn<QString>("level");
+    QTest::addColumn<QString>("words");
+    QTest::addColumn<QString>("ofRights");
+    QTest::newRow("executed") << QByteArray() << QByteArray() << u"ok"_s << u"executes"_s << u"ok"_s;
+    QTest::newRow("off") << QByteArray() << QByteArray("?scripts=off") << u"info"_s << u"scripts=off"_s << u"ok"_s;
+    QTest::newRow("refused") << QByteArray("-eval -evalsha") << QByteArray() << u"warn"_s << u"refuses"_s << u"ok"_s;
+    QTest::newRow("off and refused") << QByteArray("-eval -evalsha -zadd") << QByteArray("?scripts=off") << u"info"_s
+                                     << u"scripts=off"_s << u"ok"_s;
+    QTest::newRow("off, without MULTI") << QByteArray("-multi") << QByteArray("?scripts=off") << u"info"_s
+                                        << u"scripts=off"_s << u"fail"_s;
+    QTest::newRow("neither") << QByteArray("-eval -evalsha -watch") << QByteArray() << QString() << QString()
+                             << u"fail"_s;
+}
+
+// Whether scripts are executed, and what the user needs then.
+void tst_Doctor::scripts()
+{
+    QFETCH(QByteArray, rights);
+    QFETCH(QByteArray, query);
+    QFETCH(QString, level);
+    QFETCH(QString, words);
+    QFETCH(QString, ofRights);
+    const QList<QByteArray> all{"ACL", "SETUSER", "lockapp", "on", '>' + Password, "~*", "&*", "+@all"};
+    const QList<QByteArray> taken = rights.isEmpty() ? QList<QByteArray>() : rights.split(' ');
+    for (const bool dryRun : {true, false}) {
+        m_server.command(all + taken + QList<QByteArray>{dryRun ? "+acl" : "-acl"});
+        const Report report = doctor(urlOf(Password) + query);
+        QCOMPARE(report.level(u"scripts"_s), level);
+        const QString text = report.of(u"scripts"_s).value(0).value(u"text"_s).toString();
+        QVERIFY2(text.contains(words), qPrintable(report.everything()));
+        QVERIFY2(report.level(u"rights"_s) == ofRights, qPrintable(report.everything()));
+    }
+    QVERIFY(m_server.keys().isEmpty());
 }
 
 void tst_Doctor::settings_data()

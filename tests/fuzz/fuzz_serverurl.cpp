@@ -38,16 +38,16 @@ QStringList shownOf(const QUrl &url, std::optional<ServerUrl> *server)
             *server ? (*server)->toDisplayString() : QString()};
 }
 
-/// The first Sentinel of a service, or node of a cluster, is any of them.
+/// The first Sentinel of a service, node of a cluster or server of a quorum is any of them.
 bool sameServers(const ServerUrl &left, const ServerUrl &right)
 {
-    QList<Endpoint> ofLeft = left.sentinels + left.clusterNodes;
-    QList<Endpoint> ofRight = right.sentinels + right.clusterNodes;
+    QList<Endpoint> ofLeft = left.sentinels + left.clusterNodes + left.quorumNodes;
+    QList<Endpoint> ofRight = right.sentinels + right.clusterNodes + right.quorumNodes;
     std::sort(ofLeft.begin(), ofLeft.end());
     std::sort(ofRight.begin(), ofRight.end());
     if (!ofLeft.isEmpty())
         return ofLeft == ofRight && left.service == right.service && left.sentinelUser == right.sentinelUser
-                && left.confirmsMaster == right.confirmsMaster;
+                && left.confirmsMaster == right.confirmsMaster && left.isPersistent == right.isPersistent;
     return ofRight.isEmpty() && left.host == right.host && left.port == right.port;
 }
 
@@ -67,6 +67,8 @@ void checkPrinted(const QUrl &url, const ServerUrl &server)
         FUZZ_CHECK(server.path.isEmpty());
     }
     FUZZ_CHECK(server.database >= 0);
+    FUZZ_CHECK(server.quorumNodes.isEmpty() || (server.quorumNodes.size() >= 3 && server.quorumNodes.size() <= 7));
+    FUZZ_CHECK(!server.quorumNodes.isEmpty() == ServerUrl::isQuorum(url.scheme()));
     FUZZ_CHECK(server.certificateFile.isEmpty() == server.keyFile.isEmpty());
     FUZZ_CHECK(server.scheme == ServerUrl::Tls || (server.caFile.isEmpty() && server.keyFile.isEmpty()));
 
@@ -90,7 +92,8 @@ void checkPrinted(const QUrl &url, const ServerUrl &server)
                         && fromNormalized->database == server.database && fromNormalized->user == server.user
                         && fromNormalized->password == server.password && fromNormalized->caFile == server.caFile
                         && fromNormalized->certificateFile == server.certificateFile
-                        && fromNormalized->keyFile == server.keyFile,
+                        && fromNormalized->keyFile == server.keyFile
+                        && fromNormalized->usesScripts == server.usesScripts,
                 normalized.toString(QUrl::FullyEncoded).toUtf8());
 
     const QUrl safe = ServerUrl::withoutSecrets(url);

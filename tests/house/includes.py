@@ -18,6 +18,7 @@ ALLOWED = {
     "engine": ["base"],
     "engine/redis": ["redis", "engine", "base"],
     "engine/memory": ["engine", "base"],
+    "engine/quorum": ["engine/redis", "redis", "engine", "base"],  # over several engines of engine/redis
     "core": ["engine", "base"],
     "lock": ["core", "engine", "base"],
     "background": ["lock", "core", "engine", "base"],
@@ -31,6 +32,7 @@ EXCEPTIONS = {
     ("engine/servername", "redis"),
     ("engine/enginefactory", "engine/redis"),  # only the factory knows all engines
     ("engine/enginefactory", "engine/memory"),
+    ("engine/enginefactory", "engine/quorum"),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 

@@ -60,6 +60,14 @@ inline LockOptions options(milliseconds lease = 30s, milliseconds wait = 60s)
     return LockOptions().withLease(lease).withWait(wait).withRetryInterval(20ms);
 }
 
+/// How often a test repeats something: \a usual, unless the environment says otherwise.
+inline int countFrom(const char *variable, int usual)
+{
+    bool isGiven = false;
+    const int given = qEnvironmentVariableIntValue(variable, &isGiven);
+    return isGiven ? given : usual;
+}
+
 /// Spies on the signals of a lock.
 struct Spies
 {

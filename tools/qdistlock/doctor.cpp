@@ -8,6 +8,7 @@
 #include "doctoraddresses.h"
 #include "doctorcluster.h"
 #include "doctorprobe.h"
+#include "doctorquorum.h"
 #include "doctorreplicas.h"
 #include "doctorreport.h"
 #include "doctorrights.h"
@@ -76,10 +77,10 @@ class Doctor
 {
 public:
     Doctor(Session *session, const ServerUrl &server, DoctorReport *report);
-    /// Before run(): the server is a master of a cluster. \a withLocks: also checks the locks of all its masters.
-    void setInCluster(bool withLocks)
+    /// Before run(). \a withLocks: also checks the locks of all servers of the cluster or quorum.
+    void setRole(ServerRole role, bool withLocks)
     {
-        m_isInCluster = true;
+        m_role = role;
         m_checksLocks = withLocks;
     }
     void run();
@@ -111,7 +112,7 @@ private:
     const milliseconds m_timeout;
     DoctorProbe m_probe;
     DoctorReport *const m_report;
-    bool m_isInCluster = false;
+    ServerRole m_role = ServerRole::Alone;
     bool m_checksLocks = true;
     QHash<QByteArray, QByteArray> m_info; ///< of INFO
     QSet<QByteArray> m_clients;           ///< ids of the clients that are connected
@@ -145,7 +146,7 @@ void Doctor::run()
                 &Doctor::checkLatency,  &Doctor::checkClock,   &Doctor::checkVersions, &Doctor::checkLocks,
                 &Doctor::checkQueues,
         };
-        checkRights(&m_probe, m_session->lockOptions().keyPrefix, m_isInCluster, m_report);
+        checkRights(&m_probe, m_session->lockOptions().keyPrefix, m_role, m_report);
         for (const auto check : checks) {
             if (m_probe.interruption() == 0)
                 (this->*check)();
@@ -190,7 +191,7 @@ void Doctor::checkServer()
     if (mode == "sentinel") {
         add(Level::Failure, "mode", u"this is a Sentinel, which keeps no keys"_s,
             u"give redis+sentinel://HOST:PORT/SERVICE, or the URL of the master"_s);
-    } else if (mode == "cluster" && !m_isInCluster) {
+    } else if (mode == "cluster" && m_role != ServerRole::OfCluster) {
         add(Level::Failure, "mode", u"this is a node of a Redis Cluster"_s,
             u"use redis+cluster:// instead of redis://; a node alone has only some of the locks"_s);
     }
@@ -504,12 +505,26 @@ int checkCluster(Session *session, const ServerUrl &cluster, DoctorReport *repor
         if (nodes.interruption() != 0)
             break;
         Doctor doctor(session, master, report);
-        doctor.setInCluster(master.endpoint() == masters.last().endpoint());
+        doctor.setRole(ServerRole::OfCluster, master.endpoint() == masters.last().endpoint());
         doctor.run();
         if (doctor.interruption() != 0)
             return doctor.interruption();
     }
     nodes.checkLease(session->lockOptions().lease);
+    return nodes.interruption();
+}
+
+int checkQuorum(Session *session, const ServerUrl &quorum, DoctorReport *report)
+{
+    DoctorQuorum nodes(quorum, timeoutOf(*session), session->lockOptions().lease, report);
+    const QList<ServerUrl> servers = nodes.findServers();
+    for (const ServerUrl &server : servers) {
+        Doctor doctor(session, server, report);
+        doctor.setRole(ServerRole::OfQuorum, server.endpoint() == servers.last().endpoint());
+        doctor.run();
+        if (doctor.interruption() != 0)
+            return doctor.interruption();
+    }
     return nodes.interruption();
 }
 
@@ -528,12 +543,13 @@ int runDoctor(const Invocation &invocation)
     DoctorReport report;
     if (!server) {
         report.add(DoctorReport::Failure, u"url"_s, session.serverText() + u" is no server that others can use"_s,
-                   u"give a redis://, rediss://, unix://, redis+sentinel:// or redis+cluster:// URL"_s);
+                   u"give a redis://, rediss://, unix://, redis+sentinel://, redis+cluster:// or redlock:// URL"_s);
         return report.finish(session.serverText());
     }
     checkUrl(*server, &report);
     const int interruption = !server->sentinels.isEmpty() ? checkService(&session, *server, &report)
             : !server->clusterNodes.isEmpty()             ? checkCluster(&session, *server, &report)
+            : !server->quorumNodes.isEmpty()              ? checkQuorum(&session, *server, &report)
                                                           : checkOne(&session, *server, &report);
     if (interruption != 0)
         return interruption;

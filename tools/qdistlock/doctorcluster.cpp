@@ -146,7 +146,7 @@ void DoctorCluster::checkSlots()
     const int served = m_map.servedSlots();
     if (served == 0)
         m_report->add(DoctorReport::Failure, u"slots"_s, u"no node says who serves the slots"_s,
-                      u"correct what the lines above name; the other checks need one node that answers"_s);
+                      u"correct the problems in the lines above; the other checks need one node that answers"_s);
     else if (served < SlotMap::SlotCount)
         m_report->add(DoctorReport::Failure, u"slots"_s,
                       u"%1 of %2 slots are served; locks of the others cannot be acquired, and by default none at all"_s

@@ -59,16 +59,20 @@ Scratch::Scratch(const QString &prefix)
 /// One right, and a command that needs it.
 struct Trial
 {
+    enum Use { Always, WithScripts, WithoutScripts };
+
     const char *right;
     /// Without it, locks do not work; otherwise something is less good.
     bool isEssential;
     QList<QByteArray> command;
     /// The right to the key that the command uses.
     QString keyRight = {};
+    Use use = Always;
 };
 
-/// All rights of docs/acl.txt, in an order in which the commands can be executed. Nothing remains of them.
-QList<Trial> trials(const Scratch &s)
+/// All rights of docs/acl.txt, and those that locks need without scripts, in an order in which the commands can be
+/// executed. Nothing remains of them.
+QList<Trial> allTrials(const Scratch &s)
 {
     const QByteArray script = "return 1";
     const QByteArray sha = QCryptographicHash::hash(script, QCryptographicHash::Sha1).toHex();
@@ -79,8 +83,8 @@ QList<Trial> trials(const Scratch &s)
             {"+client|id", false, {"CLIENT", "ID"}},
             {"+client|list", false, {"CLIENT", "LIST", "ID", "1"}},
             {"+client|kill", false, {"CLIENT", "KILL", "ID", "9223372036854775807"}}, // nobody
-            {"+eval", true, {"EVAL", script, "0"}},
-            {"+evalsha", true, {"EVALSHA", sha, "0"}},
+            {"+eval", true, {"EVAL", script, "0"}, {}, Trial::WithScripts},
+            {"+evalsha", true, {"EVALSHA", sha, "0"}, {}, Trial::WithScripts},
             {"+scan", true, {"SCAN", "0", "MATCH", s.key, "COUNT", "1"}},
             {"+time", true, {"TIME"}},
             {"+set", true, {"SET", s.key, "doctor", "NX", "PX", lifetime}, s.keyRight},
@@ -89,14 +93,19 @@ QList<Trial> trials(const Scratch &s)
             {"+pttl", true, {"PTTL", s.key}, s.keyRight},
             {"+pexpire", true, {"PEXPIRE", s.key, lifetime}, s.keyRight},
             {"+set", true, {"SET", s.fence, "0", "PX", lifetime, "GET"}, s.sideRight},
-            {"+zadd", true, {"ZADD", s.queue, "NX", "1", "doctor"}, s.sideRight},
+            {"+zadd", true, {"ZADD", s.queue, "NX", "1", "doctor"}, s.sideRight, Trial::WithScripts},
             {"+pexpire", true, {"PEXPIRE", s.queue, lifetime}, s.sideRight},
-            {"+exists", false, {"EXISTS", s.queue}, s.sideRight},
+            {"+exists", false, {"EXISTS", s.queue}, s.sideRight, Trial::WithScripts},
             {"+zcard", false, {"ZCARD", s.queue}, s.sideRight},
             {"+zrange", true, {"ZRANGE", s.queue, "0", "0"}, s.sideRight},
-            {"+zrank", false, {"ZRANK", s.queue, "doctor"}, s.sideRight},
-            {"+zscore", false, {"ZSCORE", s.queue, "doctor"}, s.sideRight},
-            {"+zrem", true, {"ZREM", s.queue, "doctor"}, s.sideRight},
+            {"+zrank", false, {"ZRANK", s.queue, "doctor"}, s.sideRight, Trial::WithScripts},
+            {"+zscore", false, {"ZSCORE", s.queue, "doctor"}, s.sideRight, Trial::WithScripts},
+            {"+zrem", true, {"ZREM", s.queue, "doctor"}, s.sideRight, Trial::WithScripts},
+            {"+watch", true, {"WATCH", s.key}, s.keyRight, Trial::WithoutScripts},
+            {"+multi", true, {"MULTI"}, {}, Trial::WithoutScripts},
+            {"+exec", true, {"EXEC"}, {}, Trial::WithoutScripts},
+            {"+unwatch", false, {"UNWATCH"}, {}, Trial::WithoutScripts},
+            {"+command|info", false, {"COMMAND", "INFO", "DELEX", "DELIFEQ"}, {}, Trial::WithoutScripts},
             {"+del", true, {"DEL", s.key}, s.keyRight},
             {"+del", true, {"DEL", s.queue}, s.sideRight},
             {"+del", true, {"DEL", s.fence}, s.sideRight},
@@ -146,6 +155,7 @@ public:
         if (!m_otherErrors.contains(text))
             m_otherErrors.append(text);
     }
+    bool lacksEssential() const { return !m_essential.isEmpty(); }
     bool has(const QString &right) const { return m_essential.contains(right) || m_others.contains(right); }
     void report(const QString &how, DoctorReport *report) const;
 
@@ -188,6 +198,13 @@ QByteArray dryRunUser(DoctorProbe *probe)
         return {};
     const auto reply = probe->askIfAllowed({"ACL", "DRYRUN", textOf(*user), "PING"});
     return reply ? textOf(*user) : QByteArray();
+}
+
+/// Redis repeats the arguments of a command that it does not know.
+QByteArray withoutArguments(const QByteArray &error)
+{
+    const qsizetype end = error.indexOf(", with args");
+    return end < 0 ? error : error.first(end);
 }
 
 bool isRefusedWrite(const Reply &reply)
@@ -264,31 +281,90 @@ void tryMessages(DoctorProbe *probe, const Scratch &scratch, Findings *findings,
 
 } // namespace
 
-void checkRights(DoctorProbe *probe, const QString &prefix, bool isInCluster, DoctorReport *report)
+namespace {
+
+/// Makes the trials, by ACL DRYRUN if \a user is not empty, and otherwise by the commands.
+void tryAll(DoctorProbe *probe, const QByteArray &user, const QList<Trial> &trials, Findings *findings)
 {
-    const Scratch scratch(prefix);
-    const QByteArray user = dryRunUser(probe);
-    Findings findings;
-    QList<Trial> all = trials(scratch);
-    if (isInCluster)
-        all += clusterTrials(scratch);
-    if (probe->server().database != 0)
-        all.prepend({"+select", true, {"SELECT", QByteArray::number(probe->server().database)}});
-    for (const Trial &trial : std::as_const(all)) {
+    for (const Trial &trial : trials) {
         if (!user.isEmpty()) {
             const auto reply = probe->ask(QList<QByteArray>{"ACL", "DRYRUN", user} + trial.command);
             if (reply && reply->type == Reply::Bulk)
-                findings.addRefusal(trial, reply->text);
+                findings->addRefusal(trial, reply->text);
         } else if (!trial.command.first().endsWith("SUBSCRIBE")) { // these would make this a connection for messages
             const auto reply = probe->ask(trial.command);
             if (reply && reply->errorCode() == "NOPERM")
-                findings.addRefusal(trial, reply->text);
+                findings->addRefusal(trial, reply->text);
             else if (reply && isRefusedWrite(*reply))
-                findings.addOther(probe->server().shown(reply->text));
+                findings->addOther(probe->server().shown(reply->text));
         }
         if (probe->interruption() != 0)
             return;
     }
+}
+
+/// The error reply to a script; empty if the server executes it. nullopt: the server does not reply.
+std::optional<QString> refusalOfScripts(DoctorProbe *probe)
+{
+    const QByteArray script = "return 1";
+    const QByteArray sha = QCryptographicHash::hash(script, QCryptographicHash::Sha1).toHex();
+    for (const QList<QByteArray> &command : {QList<QByteArray>{"EVAL", script, "0"}, {"EVALSHA", sha, "0"}}) {
+        const auto reply = probe->ask(command);
+        if (!reply)
+            return std::nullopt;
+        if (reply->errorCode() == "NOPERM" || reply->text.startsWith("ERR "))
+            return probe->server().shown(withoutArguments(reply->text));
+    }
+    return QString();
+}
+
+/// Whether locks are kept without scripts, because the URL says so, or because the server refuses them.
+bool isWithoutScripts(DoctorProbe *probe, const QByteArray &user, const QList<Trial> &all, DoctorReport *report)
+{
+    const std::optional<QString> reply = refusalOfScripts(probe);
+    if (!reply)
+        return !probe->server().usesScripts;
+    const QString refusal = *reply;
+    const QString effect = u"locks are kept with WATCH, MULTI and EXEC; waiters poll, and are not served in turn"_s;
+    if (!probe->server().usesScripts) {
+        report->add(DoctorReport::Info, u"scripts"_s, u"not used, because the URL says scripts=off: "_s + effect,
+                    refusal.isEmpty() ? u"the server executes scripts, so scripts=off is not needed"_s : QString());
+        return true;
+    }
+    if (refusal.isEmpty()) {
+        report->add(DoctorReport::Ok, u"scripts"_s, u"the server executes scripts"_s);
+        return false;
+    }
+    Findings findings;
+    QList<Trial> transactions = all;
+    transactions.removeIf([](const Trial &trial) { return trial.use != Trial::WithoutScripts; });
+    tryAll(probe, user, transactions, &findings);
+    if (findings.lacksEssential())
+        return false; // the check of the rights says what is missing
+    report->add(DoctorReport::Warning, u"scripts"_s, u"the server refuses them (\"%1\"): %2"_s.arg(refusal, effect),
+                u"allow EVAL and EVALSHA, or put scripts=off into the URL"_s);
+    return true;
+}
+
+} // namespace
+
+void checkRights(DoctorProbe *probe, const QString &prefix, ServerRole role, DoctorReport *report)
+{
+    const Scratch scratch(prefix);
+    const QByteArray user = dryRunUser(probe);
+    Findings findings;
+    QList<Trial> all = allTrials(scratch);
+    const bool isPlain = role == ServerRole::Alone && isWithoutScripts(probe, user, all, report);
+    all.removeIf([other = isPlain ? Trial::WithScripts : Trial::WithoutScripts](const Trial &trial) {
+        return trial.use == other;
+    });
+    if (role == ServerRole::OfCluster)
+        all += clusterTrials(scratch);
+    if (probe->server().database != 0)
+        all.prepend({"+select", true, {"SELECT", QByteArray::number(probe->server().database)}});
+    tryAll(probe, user, all, &findings);
+    if (probe->interruption() != 0)
+        return;
     if (!user.isEmpty()) // nothing was executed yet
         tryToWrite(probe, scratch, &findings);
     tryMessages(probe, scratch, &findings, report);

@@ -100,7 +100,7 @@ std::optional<ServerUrl> DoctorSentinels::findMaster()
     if (!best) {
         m_report->add(DoctorReport::Failure, u"majority"_s,
                       u"no Sentinel names a master of \"%1\""_s.arg(m_service.service),
-                      u"correct what the lines above name; the other checks need one Sentinel that answers"_s);
+                      u"correct the problems in the lines above; the other checks need one Sentinel that answers"_s);
         return std::nullopt;
     }
     checkMajority(*best);

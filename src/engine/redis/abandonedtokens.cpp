@@ -42,6 +42,12 @@ void AbandonedTokens::add(const LockId &lock, const QByteArray &token, milliseco
         send(sequence);
 }
 
+void AbandonedTokens::forget(const QByteArray &token)
+{
+    if (!m_tokens.isEmpty())
+        m_tokens.remove(Token::sequenceOf(token));
+}
+
 bool AbandonedTokens::contains(const QByteArray &token) const
 {
     return m_tokens.contains(Token::sequenceOf(token));

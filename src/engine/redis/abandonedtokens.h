@@ -31,6 +31,8 @@ public:
     /// As LockEngine::abandon().
     void add(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
              std::chrono::milliseconds keep, std::chrono::milliseconds atMost);
+    /// The token is wanted again: what is sent for it from now on runs after the cancels that were sent.
+    void forget(const QByteArray &token);
     bool isEmpty() const { return m_tokens.isEmpty(); }
     bool contains(const QByteArray &token) const;
     /// Whether a token still has to be cancelled.

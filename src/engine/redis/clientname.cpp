@@ -36,16 +36,17 @@ Identity parseIdentity(const QByteArray &text)
 QByteArray ClientName::toByteArray() const
 {
     const QByteArray name = Prefix.toByteArray() + client;
+    const QByteArray last = node < 0 ? QByteArray() : ':' + QByteArray::number(node);
     if (identity.isEmpty())
-        return name;
+        return last.isEmpty() ? name : name + '@' + last;
     QByteArray host = identity.host.toLatin1();
     const QByteArray pid = ':' + QByteArray::number(identity.pid) + ':';
     QByteArray application = identity.application.toLatin1();
     // If one of the two is short, the other gets the rest of the room.
-    const qsizetype room = std::max<qsizetype>(0, LongestName - name.size() - 1 - pid.size());
+    const qsizetype room = std::max<qsizetype>(0, LongestName - name.size() - 1 - pid.size() - last.size());
     application.truncate(std::max(room / 2, room - host.size()));
     host.truncate(room - application.size());
-    return name + '@' + host + pid + application;
+    return name + '@' + host + pid + application + last;
 }
 
 std::optional<ClientName> ClientName::parse(QByteArrayView name)

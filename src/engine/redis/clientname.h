@@ -20,6 +20,9 @@ struct ClientName
 {
     QByteArray client;
     Identity identity;
+    /// In a quorum: which of its servers the connection is meant for; otherwise -1. If two of them turn out to be the
+    /// same server, neither connection is taken for the other. The name then ends in `:<node>`; parse() ignores it.
+    int node = -1;
 
     /// A longer host or application is cut.
     static constexpr qsizetype LongestName = 64;

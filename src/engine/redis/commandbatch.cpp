@@ -79,7 +79,7 @@ bool CommandBatch::canShareCommand(const LockOperation &first, const LockOperati
     switch (first.kind) {
     case LockOperation::Acquire: // the script gets one lease and one set of flags for all
         return other.lease == first.lease && other.flags == first.flags
-                && other.arrival.isEmpty() == first.arrival.isEmpty();
+                && other.arrival.isEmpty() == first.arrival.isEmpty() && (other.floor > 0) == (first.floor > 0);
     case LockOperation::Release:
         return other.lease == first.lease && other.keep == first.keep && other.caller == first.caller;
     case LockOperation::Renew:
@@ -138,8 +138,10 @@ QList<QByteArray> CommandBatch::arguments() const
     const bool haveArrivals = !front.arrival.isEmpty();
     QList<QByteArray> arguments;
     arguments.reserve(3 * qsizetype(m_operations.size()) + 3);
+    const bool haveFloors = front.floor > 0;
     if (kind == LockOperation::Acquire)
-        arguments << number(front.lease) << (haveArrivals ? front.flags + 'a' : front.flags);
+        arguments << number(front.lease)
+                  << front.flags + QByteArray(haveArrivals ? "a" : "") + QByteArray(haveFloors ? "f" : "");
     else if (kind == LockOperation::Release)
         arguments << number(front.lease) << number(front.keep);
     for (const LockOperation &operation : m_operations) {
@@ -152,6 +154,10 @@ QList<QByteArray> CommandBatch::arguments() const
     if (haveArrivals) {
         for (const LockOperation &operation : m_operations)
             arguments << operation.arrival;
+    }
+    if (haveFloors) {
+        for (const LockOperation &operation : m_operations)
+            arguments << QByteArray::number(operation.floor);
     }
     if (!front.caller.isEmpty())
         arguments << front.caller;

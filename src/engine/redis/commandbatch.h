@@ -34,6 +34,7 @@ struct LockOperation
     QByteArray caller = {};            ///< Release: our client id, if another client has made the token
     int slot = -1;                     ///< in a cluster: that of the lock's keys
     int redirections = 0;              ///< in a cluster: how often a node has refused it
+    qint64 floor = 0;                  ///< Acquire, in a quorum: the fencing token is at least this; 0 = none
 
     static LockOperation ofAcquire(const LockEngine::Acquire &operation, LockEngine::Completion completion);
     /// \a clientId is ours.

@@ -5,6 +5,7 @@
 
 #include "engine/redis/clientname.h"
 #include "engine/redis/commandbatch.h"
+#include "engine/redis/deadlinevalue.h"
 #include "engine/redis/rediskeys.h"
 #include "engine/token.h"
 
@@ -113,8 +114,7 @@ void HolderLookup::identify(const QList<FoundClient> &clients, Completion comple
     begin(std::make_shared<Search>(Search{clients, false, true, std::move(completion)}));
 }
 
-bool HolderLookup::find(const LockEngine::Waiter &waiter,
-                        std::function<void(const std::optional<LockInfo> &)> completion)
+bool HolderLookup::find(const LockEngine::Waiter &waiter, ForText completion)
 {
     if (!takeFromBudget())
         return false;
@@ -137,14 +137,37 @@ bool HolderLookup::find(const LockEngine::Waiter &waiter,
                                return completion(std::nullopt);
                            FoundLock lock(waiter.lock, token, *remaining);
                            lock.info.queueLength = *queueLength;
-                           begin(std::make_shared<Search>(Search{{lock.holder},
-                                                                 true,
-                                                                 *queueLength <= FewWaiters,
-                                                                 [lock, completion](const QList<FoundClient> &clients) {
-                                                                     completion(lock.heldBy(clients.first()));
-                                                                 }}));
+                           if (*remaining == -1ms && DeadlineValue::hasForm(token.text))
+                               findDeadline(lock, token.text, completion);
+                           else
+                               beginForText(lock, completion);
                        });
     return true;
+}
+
+/// The key has no time to live, and perhaps its \a value is the end of the lease.
+void HolderLookup::findDeadline(const FoundLock &lock, const QByteArray &value, ForText completion)
+{
+    m_connection->send({"TIME"}, LongestTimeout,
+                       [this, lock, value, completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                           FoundLock found = lock;
+                           const auto now = DeadlineValue::serverTime(result.reply);
+                           const auto left = now > 0us ? DeadlineValue::timeLeft(value, now) : std::nullopt;
+                           if (left)
+                               found.info.remaining = DeadlineValue::shown(*left);
+                           beginForText(found, completion);
+                       });
+}
+
+void HolderLookup::beginForText(const FoundLock &lock, ForText completion)
+{
+    begin(std::make_shared<Search>(
+            Search{{lock.holder},
+                   true,
+                   lock.info.queueLength <= FewWaiters,
+                   [lock, completion = std::move(completion)](const QList<FoundClient> &clients) {
+                       completion(lock.heldBy(clients.first()));
+                   }}));
 }
 
 bool HolderLookup::takeFromBudget()

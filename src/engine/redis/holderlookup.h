@@ -75,13 +75,16 @@ public:
     /// may be called before it returns.
     void identify(const QList<FoundClient> &clients, Completion completion);
     /// As LockEngine::findHolder().
-    bool find(const LockEngine::Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion);
+    using ForText = std::function<void(const std::optional<LockInfo> &)>;
+    bool find(const LockEngine::Waiter &waiter, ForText completion);
 
 private:
     struct Search;
     using SearchPointer = std::shared_ptr<Search>;
 
     bool takeFromBudget();
+    void findDeadline(const FoundLock &lock, const QByteArray &value, ForText completion);
+    void beginForText(const FoundLock &lock, ForText completion);
     void begin(const SearchPointer &search);
     void findInAll(const SearchPointer &search);
     /// Identifies clients among the connections that \a selection selects, and calls \a next with their list. If the

@@ -4,6 +4,7 @@
 #include "engine/redis/locklisting.h"
 
 #include "engine/redis/commandbatch.h"
+#include "engine/redis/deadlinevalue.h"
 #include "engine/redis/rediskeys.h"
 #include "scripts.h"
 
@@ -14,6 +15,7 @@
 #include <iterator>
 #include <utility>
 
+using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 
 namespace QDistLock {
@@ -23,6 +25,14 @@ namespace {
 constexpr int ScanCount = 512;
 /// Locks in one command.
 constexpr qsizetype InspectLimit = 128;
+
+QtRedis::Reply bulk(const QByteArray &text)
+{
+    QtRedis::Reply reply;
+    reply.type = QtRedis::Reply::Bulk;
+    reply.text = text;
+    return reply;
+}
 
 QByteArray globEscaped(const QByteArray &text)
 {
@@ -81,12 +91,16 @@ void LockListing::identifyHolders(const QList<FoundLock> &locks, Completion comp
 
 void LockListing::read(const QList<LockId> &locks, Found completion)
 {
+    if (m_isPlain())
+        return readPlainly(locks, std::move(completion));
     QList<QByteArray> keys;
     keys.reserve(3 * locks.size());
     for (const LockId &lock : locks)
         keys << lock.key() << RedisKeys::fence(lock) << RedisKeys::queue(lock);
     m_connection->sendScript(Scripts::inspect, keys, {}, LongestTimeout,
                              [this, locks, completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                                 if (m_isRefused(result))
+                                     return readPlainly(locks, completion);
                                  if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
                                      return completion(m_errors->ofResult(result, "inspect"), {});
                                  const QList<QtRedis::Reply> &elements = result.reply.elements;
@@ -110,10 +124,97 @@ void LockListing::read(const QList<LockId> &locks, Found completion)
 
 void LockListing::waiters(const LockId &lock, int atMost, WaitersCompletion completion)
 {
-    m_connection->sendScript(Scripts::waiters, {RedisKeys::queue(lock)}, {QByteArray::number(atMost)}, LongestTimeout,
-                             [this, completion = std::move(completion)](const QtRedis::CommandResult &result) {
-                                 waitersReceived(result, completion);
-                             });
+    if (m_isPlain())
+        return readWaitersPlainly(lock, atMost, std::move(completion));
+    m_connection->sendScript(
+            Scripts::waiters, {RedisKeys::queue(lock)}, {QByteArray::number(atMost)}, LongestTimeout,
+            [this, lock, atMost, completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                if (m_isRefused(result))
+                    readWaitersPlainly(lock, atMost, completion);
+                else
+                    waitersReceived(result, completion);
+            });
+}
+
+// Another command may change a lock in between. MULTI would exclude that, but its EXEC would end the WATCH of the
+// transaction that is in progress on this connection.
+void LockListing::readPlainly(const QList<LockId> &locks, Found completion)
+{
+    const auto results = std::make_shared<QList<QtRedis::CommandResult>>();
+    const qsizetype count = 4 * locks.size() + 1;
+    const auto handler = [this, locks, results, count, completion](const QtRedis::CommandResult &result) {
+        results->append(result);
+        if (results->size() == count)
+            plainlyRead(locks, *results, completion);
+    };
+    for (const LockId &lock : locks) {
+        m_connection->send({"GET", lock.key()}, LongestTimeout, handler);
+        m_connection->send({"PTTL", lock.key()}, LongestTimeout, handler);
+        m_connection->send({"GET", RedisKeys::fence(lock)}, LongestTimeout, handler);
+        m_connection->send({"ZCARD", RedisKeys::queue(lock)}, LongestTimeout, handler);
+    }
+    m_connection->send({"TIME"}, LongestTimeout, handler);
+}
+
+/// The results of the commands that readPlainly() sent.
+void LockListing::plainlyRead(const QList<LockId> &locks, const QList<QtRedis::CommandResult> &results,
+                              const Found &completion)
+{
+    const auto serverTime = DeadlineValue::serverTime(results.last().reply);
+    if (serverTime <= 0us)
+        return completion(m_errors->ofResult(results.last(), "TIME"), {});
+    QList<FoundLock> found;
+    for (qsizetype i = 0; i < locks.size(); ++i) {
+        const QtRedis::CommandResult &holder = results.at(4 * i);
+        if (holder.outcome != QtRedis::CommandResult::Replied || holder.reply.isError()) {
+            if (locks.size() == 1 || holder.reply.errorCode() != "WRONGTYPE")
+                return completion(m_errors->ofResult(holder, "GET"), {});
+            continue;
+        }
+        QList<QtRedis::Reply> parts{holder.reply};
+        for (qsizetype part = 1; part < 4; ++part) {
+            const QtRedis::CommandResult &result = results.at(4 * i + part);
+            const bool isMissing = result.reply.isError() && part > 1; // as with the script
+            if (!isMissing && (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError()))
+                return completion(m_errors->ofResult(result, part == 1 ? "PTTL" : "GET"), {});
+            parts.append(isMissing ? QtRedis::Reply() : result.reply);
+        }
+        const milliseconds ttl(parts.at(1).integer);
+        if (ttl == milliseconds(-2)) // it has expired since GET
+            parts[0] = QtRedis::Reply();
+        const auto left = ttl == milliseconds(-1) ? DeadlineValue::timeLeft(holder.reply.text, serverTime)
+                                                  : std::nullopt;
+        if (left)
+            parts[1].integer = DeadlineValue::shown(*left).count();
+        found.append(foundLock(locks.at(i), parts));
+    }
+    completion({}, found);
+}
+
+/// Makes the reply that the script would give.
+void LockListing::readWaitersPlainly(const LockId &lock, int atMost, WaitersCompletion completion)
+{
+    const auto time = std::make_shared<QtRedis::Reply>();
+    m_connection->send({"TIME"}, LongestTimeout,
+                       [time](const QtRedis::CommandResult &result) { *time = result.reply; });
+    m_connection->send(
+            {"ZRANGE", RedisKeys::queue(lock), "0", QByteArray::number(atMost - 1), "WITHSCORES"}, LongestTimeout,
+            [this, time, completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                const QList<QtRedis::Reply> members = result.reply.elements;
+                QtRedis::CommandResult waiters = result;
+                if (result.reply.type == QtRedis::Reply::Array) {
+                    waiters.reply.elements = {bulk(QByteArray::number(DeadlineValue::serverTime(*time).count()))};
+                    for (qsizetype i = 0; i + 1 < members.size(); i += 2) {
+                        const QByteArray member = members.at(i).text;
+                        const QByteArray token = member.startsWith('*') ? member.sliced(1) : member;
+                        const QByteArray client = Token::clientOf(token);
+                        if (!client.isEmpty())
+                            waiters.reply.elements += {bulk(client), bulk(Token::connectionOf(token)),
+                                                       members.at(i + 1)};
+                    }
+                }
+                waitersReceived(waiters, completion);
+            });
 }
 
 void LockListing::waitersReceived(const QtRedis::CommandResult &result, WaitersCompletion completion)

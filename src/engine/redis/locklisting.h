@@ -38,6 +38,13 @@ public:
     /// keys are not all at this node, because its slot is moving.
     void setReadMoving(Read read) { m_readMoving = std::move(read); }
 
+    /// Without scripts, while \a isPlain. \a isRefused: the server refuses the script, and isPlain is true from now on.
+    void setPlain(std::function<bool()> isPlain, std::function<bool(const QtRedis::CommandResult &)> isRefused)
+    {
+        m_isPlain = std::move(isPlain);
+        m_isRefused = std::move(isRefused);
+    }
+
     void inspect(const LockId &lock, Completion completion);
     /// The first \a atMost waiters in the queue of \a lock, the next one first.
     using WaitersCompletion = std::function<void(const EngineError &, const QList<LockWaiter> &)>;
@@ -55,6 +62,9 @@ private:
 
     /// One entry for each of \a locks; where there are several, those are left out whose keys are not locks.
     void read(const QList<LockId> &locks, Found completion);
+    void readPlainly(const QList<LockId> &locks, Found completion);
+    void plainlyRead(const QList<LockId> &locks, const QList<QtRedis::CommandResult> &results, const Found &completion);
+    void readWaitersPlainly(const LockId &lock, int atMost, WaitersCompletion completion);
     void scan(const std::shared_ptr<Scan> &scan, const QByteArray &cursor);
     void inspectAll(const std::shared_ptr<Scan> &scan, const QList<LockId> &locks, const QByteArray &nextCursor);
     void inspected(const std::shared_ptr<Scan> &scan, const EngineError &error, const QList<FoundLock> &found,
@@ -65,6 +75,8 @@ private:
     HolderLookup *const m_holders;
     RedisErrors *const m_errors;
     Read m_readMoving; ///< null outside clusters
+    std::function<bool()> m_isPlain;
+    std::function<bool(const QtRedis::CommandResult &)> m_isRefused;
 };
 
 } // namespace QDistLock

@@ -13,6 +13,7 @@
 #include "redis/topology/sentinelwatch.h"
 
 #include <algorithm>
+#include <utility>
 
 using namespace Qt::StringLiterals;
 
@@ -43,6 +44,8 @@ RedisEngine::RedisEngine(const QtRedis::ServerUrl &server, const LeaseClock *clo
     // After the first reply, so that the first lock does not wait for a second connection.
     connect(&m_lane, &RedisLane::replied, this, &RedisEngine::subscribe);
     connect(&m_lane, &RedisLane::waiterPolled, this, &RedisEngine::waiterPolled);
+    connect(&m_lane, &RedisLane::plainChanged, this, &LockEngine::wakeableChanged);
+    connect(&m_lane, &RedisLane::plainSucceeded, this, &RedisEngine::logPlain);
     if (!server.sentinels.isEmpty())
         watchMaster();
 }
@@ -195,6 +198,22 @@ void RedisEngine::laneStateChanged()
     Q_EMIT stateChanged();
 }
 
+void RedisEngine::logPlain()
+{
+    if (std::exchange(m_isPlainLogged, true))
+        return;
+    const QString server = m_lane.server().toDisplayString();
+    const char *const effect = "locks are kept with WATCH, MULTI and EXEC; waiters poll each retryInterval, and "
+                               "are not served in turn (`fair` has no effect)";
+    if (!m_server.usesScripts) {
+        qCInfo(lcLock, "%ls is used without scripts, because its URL says scripts=off: %s", qUtf16Printable(server),
+               effect);
+    } else {
+        qCWarning(lcLock, "%ls refuses scripts (\"%ls\"): %s. Allow EVAL and EVALSHA, or put scripts=off into its URL",
+                  qUtf16Printable(server), qUtf16Printable(m_lane.server().shown(m_lane.scriptRefusal())), effect);
+    }
+}
+
 QByteArray RedisEngine::makeToken()
 {
     QByteArray token = LockEngine::makeToken();
@@ -205,7 +224,7 @@ QByteArray RedisEngine::makeToken()
 
 bool RedisEngine::canBeWoken(const LockId &) const
 {
-    return m_subscriber && m_subscriber->isSubscribed(m_channel);
+    return m_subscriber && m_subscriber->isSubscribed(m_channel) && !m_lane.isPlain();
 }
 
 void RedisEngine::acquire(const Acquire &operation, Completion completion)
@@ -274,12 +293,47 @@ void RedisEngine::forceRelease(const LockId &lock, qint64 fencingToken, Completi
     m_lane.forceRelease(lock, fencingToken, std::move(completion));
 }
 
+void RedisEngine::setNode(int node)
+{
+    m_node = node;
+    m_lane.setNode(node);
+}
+
+void RedisEngine::vote(const Acquire &operation, qint64 floor, Completion completion)
+{
+    m_lane.vote(operation, floor, std::move(completion));
+}
+
+void RedisEngine::returnToQueue(const Acquire &operation, Completion completion)
+{
+    m_lane.returnToQueue(operation, std::move(completion));
+}
+
+void RedisEngine::raise(const LockId &lock, const QByteArray &token, qint64 fencingToken, Completion completion)
+{
+    m_lane.raise(lock, token, fencingToken, std::move(completion));
+}
+
+void RedisEngine::askInfo(std::function<void(const EngineError &, const QByteArray &info)> completion)
+{
+    const auto replied = [this, completion = std::move(completion)](const QtRedis::CommandResult &result) {
+        if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
+            completion(m_lane.errorOf(result, "INFO"), {});
+        else if (result.reply.type != QtRedis::Reply::Bulk)
+            completion(m_lane.malformed("INFO"), {});
+        else
+            completion({}, result.reply.text);
+    };
+    m_lane.sendOne(nullptr, {"INFO", "server"}, false, LongestTimeout, replied);
+}
+
 void RedisEngine::subscribe()
 {
     if (m_subscriber)
         return;
     m_subscriber = std::make_unique<QtRedis::Subscriber>(m_lane.server());
-    m_subscriber->setClientName(ClientName{clientId(), {}}.toByteArray());
+    const QByteArray node = m_node < 0 ? QByteArray() : '-' + QByteArray::number(m_node);
+    m_subscriber->setClientName(ClientName{clientId(), {}}.toByteArray() + node);
     m_subscriber->setNeeded([this] { return m_lane.isNeeded(); });
     m_subscriber->setPingInterval(PingPace::Interval);
     m_subscriber->setPingDue(

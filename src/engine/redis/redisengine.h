@@ -54,12 +54,24 @@ public:
                  std::function<void(const EngineError &, const QList<LockWaiter> &)> completion) override;
     void forceRelease(const LockId &lock, qint64 fencingToken, Completion completion) override;
 
+    // For one server of a quorum:
+
+    /// Before open(): \a node of ClientName.
+    void setNode(int node);
+    /// See the functions of RedisLane.
+    void vote(const Acquire &operation, qint64 floor, Completion completion);
+    void returnToQueue(const Acquire &operation, Completion completion);
+    void raise(const LockId &lock, const QByteArray &token, qint64 fencingToken, Completion completion);
+    /// The section "server" of the server's INFO.
+    void askInfo(std::function<void(const EngineError &, const QByteArray &info)> completion);
+
 private:
     void watchMaster();
     void masterChanged();
     void warnOfShortLease(std::chrono::milliseconds lease);
     void handedOverByMaster(const Handover &handover);
     void laneStateChanged();
+    void logPlain();
     void makeReplicaLane();
     void waiterPolled();
     void subscribe();
@@ -71,6 +83,8 @@ private:
     std::unique_ptr<MasterConfirmation> m_confirmation; ///< null if the Sentinels are not asked to confirm the master
     bool m_hasMoved = false;                            ///< to another server, which the lane has not reached yet
     bool m_isLeaseWarned = false;
+    bool m_isPlainLogged = false;
+    int m_node = -1; ///< see setNode()
     /// Null until there is something to listen for. Destroyed after the lane, whose last commands are sent first.
     std::unique_ptr<QtRedis::Subscriber> m_subscriber;
     RedisLane m_lane;

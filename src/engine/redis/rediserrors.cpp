@@ -43,6 +43,31 @@ DistributedLock::Error errorOf(QtRedis::Failure failure)
 
 } // namespace
 
+QByteArray RedisErrors::withoutArguments(const QByteArray &reply)
+{
+    const qsizetype end = reply.indexOf(", with args");
+    return end < 0 ? reply : reply.first(end);
+}
+
+bool RedisErrors::isCommandRefused(const QByteArray &reply)
+{
+    const QByteArray text = withoutArguments(reply).toLower();
+    if (text.startsWith("noperm"))
+        return text.contains("to run the '");
+    const auto has = [&text](const char *words) { return text.contains(words); };
+    return text.startsWith("err ")
+            && (has("unknown command") || has("unsupported command") || has("command is not supported")
+                || has("command is disabled") || has("command is not allowed"));
+}
+
+bool RedisErrors::isScriptRefused(const QByteArray &reply)
+{
+    if (reply.startsWith("ERR bad lua script"))
+        return true;
+    const QByteArray text = withoutArguments(reply).toLower();
+    return isCommandRefused(reply) && text.contains(text.startsWith("noperm") ? "to run the 'eval" : "eval");
+}
+
 EngineError RedisErrors::ofFailure(QtRedis::Failure failure, const QString &text)
 {
     return QtRedis::isPermanent(failure) ? EngineError::permanent(errorOf(failure), text)
@@ -70,12 +95,9 @@ EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
     const QByteArray text = withoutScriptWrapper(reply);
     const QByteArray code = text.split(' ').first();
     const auto describe = [&](const QString &advice) {
-        // Redis repeats the arguments of a command that it does not know; a token may be among them.
-        const qsizetype end = text.indexOf(", with args");
         const QtRedis::ServerUrl &server = m_connection->server();
         return u"the server %1 answered %2 with \"%3\"; %4"_s.arg(server.toDisplayString(), QLatin1String(command),
-                                                                  server.shown(end < 0 ? text : text.first(end)),
-                                                                  advice);
+                                                                  server.shown(withoutArguments(text)), advice);
     };
     if (code == "NOAUTH" || code == "WRONGPASS") {
         return EngineError::permanent(DistributedLock::AuthenticationError,

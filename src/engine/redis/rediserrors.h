@@ -27,6 +27,13 @@ public:
     /// is no master, or is loading its data, or its cluster is down.
     void setElsewhere(std::function<void(const QByteArray &reply)> report) { m_elsewhere = std::move(report); }
 
+    /// Redis repeats the arguments of a command that it does not know; a token may be among them.
+    static QByteArray withoutArguments(const QByteArray &reply);
+    /// Whether \a reply, the text of an error, says that the server does not know a command, or that the user may not
+    /// use it at all, whatever the key.
+    static bool isCommandRefused(const QByteArray &reply);
+    /// The same for scripts, or for one of ours, which some services do not accept.
+    static bool isScriptRefused(const QByteArray &reply);
     /// \a text says why something failed for the reason \a failure.
     static EngineError ofFailure(QtRedis::Failure failure, const QString &text);
     /// Why the connection is not Ready; NoError if it has not failed.

@@ -14,6 +14,8 @@
 #include <memory>
 #include <utility>
 
+using namespace Qt::StringLiterals;
+
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 
@@ -40,19 +42,48 @@ RedisLane::RedisLane(const QtRedis::ServerUrl &server, const LeaseClock *clock, 
     , m_abandoned(
               clock, [this](const LockId &) { return isReady(); },
               [this](LockOperation cancel) { run(std::move(cancel)); })
+    , m_plain(
+              &m_connection, &m_errors,
+              [this](const LockOperation &operation, const EngineReply &reply) { plainEnded(operation, reply); },
+              [this](const QByteArray &error, const char *command) { return plainRefused(error, command); })
+    , m_isPlain(!server.usesScripts)
 {
     m_connection.setClientName(ClientName{clientId, Identity::ofThisProcess()}.toByteArray());
     m_connection.setNeeded([this] { return this->isNeeded(); });
     m_errors.setElsewhere([this](const QByteArray &reply) { Q_EMIT elsewhere(reply); });
+    m_listing.setPlain([this] { return m_isPlain; },
+                       [this](const QtRedis::CommandResult &result) { return isRefusal(result); });
     connect(&m_connection, &QtRedis::Connection::stateChanged, this, &RedisLane::connectionStateChanged);
     connect(&m_connection, &QtRedis::Connection::failed, this, &RedisLane::failed);
     connect(&m_connection, &QtRedis::Connection::repliesProcessed, this, &RedisLane::flush);
     connect(&m_connection, &QtRedis::Connection::readEnded, this, &RedisLane::readEnded);
 }
 
+void RedisLane::setNode(int node)
+{
+    m_isNode = true;
+    setConnectionName(ClientName{m_clientId, Identity::ofThisProcess(), node}.toByteArray());
+}
+
 RedisLane::~RedisLane()
 {
     m_connection.disconnect(this);
+    if (m_isPlain) {
+        const LockOperations last = std::exchange(m_operations, {});
+        m_operations = m_plain.takeUnfinished();
+        for (const LockOperations *const operations : {&std::as_const(m_refused), &last})
+            m_operations.insert(m_operations.end(), operations->begin(), operations->end());
+    }
+    // NOSCRIPT may be the reply, and nobody would be left to send the release again.
+    for (const CommandBatch *const batch : std::as_const(m_inFlight)) {
+        for (const LockOperation &operation : batch->operations()) {
+            if (operation.kind != LockOperation::Release)
+                break;
+            m_operations.push_back(
+                    {LockOperation::Cancel, operation.lock, operation.token, operation.lease, nullptr, operation.keep});
+            m_operations.back().slot = operation.slot;
+        }
+    }
     // An abandoned token needs its cancel and nothing else.
     m_operations.erase(
             std::remove_if(m_operations.begin(), m_operations.end(),
@@ -60,11 +91,13 @@ RedisLane::~RedisLane()
             m_operations.end());
     LockOperations cancels = m_abandoned.unconfirmed();
     std::move(cancels.begin(), cancels.end(), std::back_inserter(m_operations));
+    const LockOperations plain = m_isPlain ? std::exchange(m_operations, {}) : LockOperations();
     // The server may not know the script, and nobody would be left to send it again. EVAL without keys only loads it.
     if (!m_operations.empty())
         m_connection.send({"EVAL", (m_redirect ? Scripts::Sharded::cancel : Scripts::cancel).text, "0"}, LongestTimeout,
                           nullptr);
     flush();
+    m_plain.sayFarewell(plain);
     // The connection's destructor writes it all.
 }
 
@@ -83,11 +116,59 @@ LockEngine::State RedisLane::state() const
 
 void RedisLane::connectionStateChanged()
 {
-    if (isReady())
+    if (isReady()) {
+        m_plain.connectionIsNew();
+        if (m_plain.isIdle()) // otherwise a script could overtake what waits there
+            setPlain(!server().usesScripts);
         m_abandoned.sendAll();
-    else
+    } else {
         m_serverClock.forget();
+    }
     Q_EMIT stateChanged();
+}
+
+void RedisLane::setPlain(bool isPlain)
+{
+    if (std::exchange(m_isPlain, isPlain) == isPlain)
+        return;
+    QMetaObject::invokeMethod(
+            this, [this] { Q_EMIT plainChanged(); }, Qt::QueuedConnection);
+}
+
+/// Whether the server refuses to execute scripts. From then on they are not used, except in a cluster and by a
+/// server of a quorum: both need scripts.
+bool RedisLane::isRefusal(const QtRedis::CommandResult &result)
+{
+    const bool isError = result.outcome == QtRedis::CommandResult::Replied && result.reply.isError();
+    if (m_redirect || m_isNode || !isError || !RedisErrors::isScriptRefused(result.reply.text))
+        return false;
+    m_scriptRefusal = RedisErrors::withoutArguments(result.reply.text);
+    setPlain(true);
+    return true;
+}
+
+/// Neither scripts nor transactions: perhaps somebody is changing the user's rights. The next operation tries both.
+EngineError RedisLane::plainRefused(const QByteArray &error, const char *command)
+{
+    if (!server().usesScripts)
+        return m_errors.ofReply(error, command);
+    setPlain(false);
+    EngineError refused = m_errors.ofReply(m_scriptRefusal, "EVALSHA");
+    refused.text += u"; without scripts, locks need WATCH, MULTI and EXEC, and %1 is refused, too"_s.arg(
+            QLatin1String(command));
+    return refused;
+}
+
+void RedisLane::plainEnded(const LockOperation &operation, const EngineReply &reply)
+{
+    // If the token was abandoned, the acquire ran after its cancel.
+    if (reply.status == EngineReply::Granted && !m_abandoned.isEmpty())
+        served(Token::sequenceOf(operation.token));
+    operation.completion(reply);
+    if (reply.error)
+        return;
+    Q_EMIT plainSucceeded();
+    Q_EMIT replied();
 }
 
 void RedisLane::check()
@@ -99,6 +180,32 @@ void RedisLane::check()
 void RedisLane::acquire(const LockEngine::Acquire &operation, LockEngine::Completion completion)
 {
     run(LockOperation::ofAcquire(operation, std::move(completion)));
+}
+
+void RedisLane::vote(const LockEngine::Acquire &operation, qint64 floor, LockEngine::Completion completion)
+{
+    m_abandoned.forget(operation.token);
+    LockOperation acquire = LockOperation::ofAcquire(operation, std::move(completion));
+    acquire.floor = floor;
+    run(std::move(acquire));
+}
+
+void RedisLane::returnToQueue(const LockEngine::Acquire &operation, LockEngine::Completion completion)
+{
+    LockOperation wait = LockOperation::ofAcquire(operation, std::move(completion));
+    wait.flags += 'w';
+    run(std::move(wait));
+}
+
+void RedisLane::raise(const LockId &lock, const QByteArray &token, qint64 fencingToken,
+                      LockEngine::Completion completion)
+{
+    flush(); // it runs after the operations that were requested before
+    m_connection.sendScript(Scripts::raise, {lock.key(), RedisKeys::fence(lock)},
+                            {token, QByteArray::number(fencingToken)}, LongestTimeout,
+                            [this, completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                                completion(statusOf(result, Scripts::raise.name));
+                            });
 }
 
 void RedisLane::renew(const LockId &lock, const QByteArray &token, milliseconds lease,
@@ -152,9 +259,13 @@ void RedisLane::flush()
     if (m_operations.empty() && m_afterOperations.empty())
         return;
     m_connection.cork();
-    CommandBatch::split(std::exchange(m_operations, {}), [this](LockOperations operations, milliseconds timeout) {
-        send(std::move(operations), timeout);
-    });
+    if (!m_isPlain) {
+        CommandBatch::split(std::exchange(m_operations, {}), [this](LockOperations operations, milliseconds timeout) {
+            send(std::move(operations), timeout);
+        });
+    } else if (m_inFlight.isEmpty()) {
+        m_plain.run(std::exchange(m_operations, {}));
+    } // otherwise scriptEnded() continues: these must not overtake what the server may refuse
     const auto afterOperations = std::exchange(m_afterOperations, {});
     for (const auto &sendCommand : afterOperations)
         sendCommand();
@@ -190,9 +301,31 @@ void RedisLane::send(LockOperations operations, milliseconds timeout)
 {
     auto batch = std::make_shared<CommandBatch>(std::move(operations), m_clock->now());
     const CommandBatch &command = *batch;
-    m_connection.sendScript(
-            command.script(), command.keys(), command.arguments(), timeout,
-            [this, batch = std::move(batch)](const QtRedis::CommandResult &result) { received(batch.get(), result); });
+    m_inFlight.insert(batch.get());
+    if (command.operations().front().flags.contains('q'))
+        m_plain.setUsedQueues();
+    const bool isCancel = command.operations().front().kind == LockOperation::Cancel;
+    const auto handler = [this, batch = std::move(batch)](const QtRedis::CommandResult &result) {
+        m_inFlight.remove(batch.get());
+        received(batch.get(), result);
+        scriptEnded();
+    };
+    // After NOSCRIPT, EVALSHA is sent again, then behind the next vote, which may bear the same token.
+    if (m_isNode && isCancel) {
+        m_connection.send(QList<QByteArray>{"EVAL", command.script().text, QByteArray::number(command.keys().size())}
+                                  + command.keys() + command.arguments(),
+                          timeout, handler);
+    } else {
+        m_connection.sendScript(command.script(), command.keys(), command.arguments(), timeout, handler);
+    }
+}
+
+void RedisLane::scriptEnded()
+{
+    if (!m_isPlain || !m_inFlight.isEmpty())
+        return;
+    m_plain.run(std::exchange(m_refused, {}));
+    flush();
 }
 
 void RedisLane::received(CommandBatch *batch, const QtRedis::CommandResult &result)
@@ -203,6 +336,11 @@ void RedisLane::received(CommandBatch *batch, const QtRedis::CommandResult &resu
 
     if (m_redirect && isReplied && isRedirection(result.reply.errorCode()))
         return m_redirect(std::move(operations), result.reply.text);
+
+    if (isRefusal(result)) {
+        std::move(operations.begin(), operations.end(), std::back_inserter(m_refused));
+        return;
+    }
 
     // The user may lack a right to one key of those that shared the command.
     if (isReplied && result.reply.errorCode() == "NOPERM" && operations.size() > 1) {
@@ -289,26 +427,38 @@ void RedisLane::waiters(const LockId &lock, int atMost, LockListing::WaitersComp
 
 void RedisLane::forceRelease(const LockId &lock, qint64 fencingToken, LockEngine::Completion completion)
 {
+    if (m_isPlain) {
+        flush();
+        m_plain.forceRelease(lock, fencingToken, std::move(completion));
+        return;
+    }
     QList<QByteArray> arguments{QByteArray::number(qint64(Protocol::ClaimTtl.count()))};
     if (fencingToken != 0)
         arguments.append(QByteArray::number(fencingToken));
     const QtRedis::Script &script = m_redirect ? Scripts::Sharded::force_release : Scripts::force_release;
-    m_connection.sendScript(script, {lock.key(), RedisKeys::queue(lock)}, arguments, LongestTimeout,
-                            [this, completion = std::move(completion)](const QtRedis::CommandResult &result) {
-                                const char *const command = Scripts::force_release.name;
-                                EngineReply reply;
-                                if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
-                                    reply.error = m_errors.ofResult(result, command);
-                                else if (result.reply.type == QtRedis::Reply::Bulk)
-                                    reply.error = m_errors.ofReply(result.reply.text, command);
-                                else if (result.reply.type != QtRedis::Reply::Integer)
-                                    reply.error = m_errors.ofMalformedReply(command);
-                                else
-                                    reply.status = result.reply.integer == 1 ? EngineReply::Done
-                                            : result.reply.integer == 0      ? EngineReply::Gone
-                                                                             : EngineReply::Stolen;
-                                completion(reply);
-                            });
+    m_connection.sendScript(
+            script, {lock.key(), RedisKeys::queue(lock)}, arguments, LongestTimeout,
+            [this, lock, fencingToken, completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                if (isRefusal(result))
+                    return forceRelease(lock, fencingToken, completion);
+                completion(statusOf(result, Scripts::force_release.name));
+            });
+}
+
+EngineReply RedisLane::statusOf(const QtRedis::CommandResult &result, const char *command)
+{
+    EngineReply reply;
+    if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
+        reply.error = m_errors.ofResult(result, command);
+    else if (result.reply.type == QtRedis::Reply::Bulk)
+        reply.error = m_errors.ofReply(result.reply.text, command);
+    else if (result.reply.type != QtRedis::Reply::Integer)
+        reply.error = m_errors.ofMalformedReply(command);
+    else
+        reply.status = result.reply.integer == 1 ? EngineReply::Done
+                : result.reply.integer == 0      ? EngineReply::Gone
+                                                 : EngineReply::Stolen;
+    return reply;
 }
 
 } // namespace QDistLock

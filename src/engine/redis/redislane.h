@@ -8,10 +8,13 @@
 #include "engine/redis/commandbatch.h"
 #include "engine/redis/holderlookup.h"
 #include "engine/redis/locklisting.h"
+#include "engine/redis/plainlane.h"
 #include "engine/redis/rediserrors.h"
 #include "engine/redis/serverclock.h"
 
 #include "redis/connection.h"
+
+#include <QtCore/qset.h>
 
 #include <functional>
 #include <optional>
@@ -23,7 +26,8 @@ class LeaseClock;
 
 /*!
     The operations of an engine over one connection to one Redis master, through the scripts in engine/redis/scripts.
-    Similar operations of one event loop turn share a command; their order is kept.
+    Similar operations of one event loop turn share a command; their order is kept. If the server refuses scripts, or
+    its URL says scripts=off, they are transactions, see PlainLane; each new connection tries the scripts again.
 
     The member functions named as those of LockEngine do what these promise. Thread: the one it lives in.
 */
@@ -38,11 +42,13 @@ public:
     /// \a clock is not owned. \a isNeeded: whether a lock needs the connection; asked from the event loop.
     RedisLane(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &clientId,
               std::function<bool()> isNeeded);
-    /// Sends the operations that are left, and the cancels of abandoned tokens.
+    /// Sends the operations that are left, and cancels: of abandoned tokens, and of those whose release has no reply.
     ~RedisLane() override;
 
     /// Before open(). Default: the name that shows who this client is, see ClientName.
     void setConnectionName(const QByteArray &name) { m_connection.setClientName(name); }
+    /// Before open(): \a node of ClientName.
+    void setNode(int node);
     /// For a node of a cluster: \a redirect gets the operations that another node must execute.
     void setRedirect(Redirect redirect);
     /// For a node of a cluster: list() uses \a read for a lock whose keys are not all at this node.
@@ -52,6 +58,10 @@ public:
     void close() { m_connection.close(); }
     LockEngine::State state() const;
     bool isReady() const { return m_connection.state() == QtRedis::Connection::Ready; }
+    /// Locks are acquired without scripts: nobody joins a queue.
+    bool isPlain() const { return m_isPlain; }
+    /// The error reply with which the server refused a script; empty if it has refused none.
+    const QByteArray &scriptRefusal() const { return m_scriptRefusal; }
     EngineError error() const { return m_errors.ofConnection(); }
     const QtRedis::ServerUrl &server() const { return m_connection.server(); }
     /// As QtRedis::Connection::setServer().
@@ -82,6 +92,14 @@ public:
     /// Sends \a operation with the others of this event loop turn.
     void run(LockOperation operation);
     void acquire(const LockEngine::Acquire &operation, LockEngine::Completion completion);
+    /// As acquire(), for one server of a quorum; \a floor: the fencing token is max(last + 1, floor) unless it is 0.
+    /// Unlike acquire(), it may follow abandon() with the same token, which is wanted again.
+    void vote(const LockEngine::Acquire &operation, qint64 floor, LockEngine::Completion completion);
+    /// For one server of a quorum: the token gives a vote back that it cannot use yet, and waits in the queue, at its
+    /// former place if it had one. Nobody is served: the first waiter must try again soon.
+    void returnToQueue(const LockEngine::Acquire &operation, LockEngine::Completion completion);
+    /// If \a token holds the lock (Done), the last fencing token given out is at least \a fencingToken from then on.
+    void raise(const LockId &lock, const QByteArray &token, qint64 fencingToken, LockEngine::Completion completion);
     void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
                LockEngine::Completion completion);
     void release(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
@@ -120,11 +138,22 @@ Q_SIGNALS:
     void elsewhere(const QByteArray &reply);
     /// A waiter in a queue found the lock taken, although it had a place in the queue before.
     void waiterPolled();
+    /// The result of isPlain() has changed.
+    void plainChanged();
+    /// An operation has succeeded without scripts.
+    void plainSucceeded();
 
 private:
     void connectionStateChanged();
+    void setPlain(bool isPlain);
+    bool isRefusal(const QtRedis::CommandResult &result);
+    EngineError plainRefused(const QByteArray &error, const char *command);
+    void plainEnded(const LockOperation &operation, const EngineReply &reply);
+    void scriptEnded();
     void send(LockOperations operations, std::chrono::milliseconds timeout);
     void received(CommandBatch *batch, const QtRedis::CommandResult &result);
+    /// Of a script that replies with 1, 0, 2 or the text of an error, for one lock.
+    EngineReply statusOf(const QtRedis::CommandResult &result, const char *command);
     EngineReply decode(const CommandBatch &batch, size_t index, const QtRedis::Reply &element,
                        std::optional<LockEngine::Handover> *handover);
 
@@ -138,7 +167,13 @@ private:
     AbandonedTokens m_abandoned;
     Redirect m_redirect; ///< null outside clusters
     ServerClock m_serverClock;
-    LockOperations m_operations; ///< of this event loop turn
+    PlainLane m_plain;
+    bool m_isPlain;
+    bool m_isNode = false; ///< of a quorum, see setNode()
+    QByteArray m_scriptRefusal;
+    QSet<CommandBatch *> m_inFlight; ///< calls of scripts without a reply
+    LockOperations m_refused;        ///< for m_plain, once no script is in flight
+    LockOperations m_operations;     ///< of this event loop turn
     std::vector<std::function<void()>> m_afterOperations;
     bool m_isFlushScheduled = false;
     bool m_isCorked = false;

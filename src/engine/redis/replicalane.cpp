@@ -191,7 +191,7 @@ void ReplicaLane::startRound()
         send(std::make_shared<const Operation>(operation), group);
     }
     for (const auto &[demand, group] : groups) {
-        if (!group->tooFew)
+        if (!group->tooFew && !m_lane.isPlain()) // without scripts, nothing is written before a reply
             sendWait(group);
     }
     m_lane.uncork();
@@ -227,7 +227,7 @@ void ReplicaLane::operationReplied(const OperationPointer &operation, const Grou
         finish(operation, failure(*operation, notConnected(*group->tooFew, group->replicas.minimum)));
     else
         group->executed.emplace_back(operation, reply);
-    // A script that the server did not know was sent again, behind the WAIT.
+    // A script that the server did not know was sent again, behind the WAIT; without scripts, there was none.
     if (group->unanswered == 0 && !group->isWaiting && !group->executed.empty()) {
         sendWait(group);
         m_lane.flush();

@@ -208,11 +208,12 @@ class ReshardingCase:
         )
         return lines + [
             "",
-            f"First one client, which acquires and releases {LOCKS} locks in turn; each slot is MIGRATING and IMPORTING "
-            f"all the time. Then {result['seconds']} s in which the slots move one after the other, with their keys, "
-            f"{2000 * IN_TRANSIT:.0f} ms each, and {CLIENTS} clients hold the {LOCKS} locks for {WORK} ms each, and "
-            f"each eighth of them for {WORK / 10:g} s: our locks have a lease of {LEASE / 1000:g} s and are renewed, "
-            "those of the peers have 30 s. Overlap: a holder found the folder of another one in the file system. Lost: "
-            "told, or found when it released. Redirected: MOVED, ASK and TRYAGAIN replies for each slot moved and "
-            "client, together and apart.",
+            f"First, one client acquires and releases {LOCKS} locks in turn, while every slot is MIGRATING at one master "
+            f"and IMPORTING at another. Then the slots really move for {result['seconds']} s: one after the other, with "
+            f"their keys, {2000 * IN_TRANSIT:.0f} ms each. Meanwhile {CLIENTS} clients use the {LOCKS} locks. They hold a "
+            f"lock for {WORK} ms, and every eighth lock for {WORK / 10:g} s. Our locks have a lease of {LEASE / 1000:g} s "
+            "and are renewed; those of the peers have a lease of 30 s. Overlap: a holder found the folder of another "
+            "holder in the file system. Lost: the library reported the loss, or the client found it when it released "
+            "the lock. Redirected: the number of MOVED, ASK and TRYAGAIN replies, divided by the slots moved and by the "
+            "clients; the last three columns count each kind alone.",
         ]

@@ -30,9 +30,11 @@ const { values: options, positionals: [library, contender] } = parseArgs({
 const clients = Number(options.clients);
 const locks = Number(options.locks);
 
-/// A client of the server, or of the cluster with all its nodes.
+/// A client of the server, or of the cluster with all its nodes; or one of each server of a quorum.
 function connect() {
     const url = new URL(options.server);
+    if (url.protocol === 'redlock:')
+        return [url.host, ...url.searchParams.getAll('node')].map(node => new Redis(`redis://${node}`));
     if (url.protocol !== 'redis+cluster:')
         return new Redis(options.server);
     const nodes = [url.host, ...url.searchParams.getAll('node')];
@@ -54,7 +56,7 @@ const makers = {
     },
     'redlock': client => {
         const Redlock = load('redlock');
-        const redlock = new Redlock([client], { retryCount: -1 });
+        const redlock = new Redlock([client].flat(), { retryCount: -1 });
         return name => {
             let held;
             return {

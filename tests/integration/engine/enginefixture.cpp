@@ -5,6 +5,7 @@
 
 #include "base/leaseclock.h"
 #include "engine/memory/memoryengine.h"
+#include "engine/quorum/quorumengine.h"
 #include "engine/redis/clusterengine.h"
 #include "engine/redis/redisengine.h"
 #include "support/eventloopprobe.h"
@@ -103,8 +104,30 @@ void EngineFixture::startCluster()
     }
 }
 
+void EngineFixture::startQuorum()
+{
+    if (m_quorum)
+        return;
+    m_quorum = std::make_unique<Support::RedisSet>(3);
+    QVERIFY2(m_quorum->start(), qPrintable(m_quorum->errorString()));
+    for (int i = 0; i < m_quorum->size(); ++i)
+        m_quorum->clock(i).slowDown(Slowness);
+    const auto engine = makeEngine(Quorum);
+    for (int i = 0; i < 10; ++i) { // with each of them as arbiter
+        const LockId id = lockId(QString::number(i));
+        const QByteArray token = newToken(*engine);
+        QCOMPARE(acquire(*engine, id, token).status, EngineReply::Granted);
+        QCOMPARE(renew(*engine, id, token).status, EngineReply::Done);
+        QCOMPARE(release(*engine, id, token).status, EngineReply::Done);
+    }
+}
+
 Support::RedisServer &EngineFixture::serverOf(int kind, const LockId &id)
 {
+    if (kind == Quorum) {
+        const auto engine = makeEngine(Quorum);
+        return m_quorum->server(static_cast<QuorumEngine *>(engine.get())->arbiterOf(id));
+    }
     return kind == Cluster ? m_cluster->serverOf(id.key()) : *m_server;
 }
 
@@ -113,6 +136,8 @@ void EngineFixture::flush()
     m_server->command({"FLUSHALL"});
     if (m_cluster)
         m_cluster->flushAll();
+    if (m_quorum)
+        m_quorum->flushAll();
 }
 
 void EngineFixture::waitForDisconnection()
@@ -120,6 +145,8 @@ void EngineFixture::waitForDisconnection()
     EVENTUALLY_COMPARE(m_server->connectedClients(), 0);
     if (m_cluster)
         EVENTUALLY_COMPARE(m_cluster->connectedClients(), 0);
+    if (m_quorum)
+        EVENTUALLY_COMPARE(m_quorum->connectedClients(), 0);
 }
 
 QUrl EngineFixture::serviceUrl() const
@@ -137,14 +164,21 @@ std::unique_ptr<LockEngine> EngineFixture::makeEngine(int kind, const QUrl &url)
         engine = std::make_unique<MemoryEngine>(u"test"_s, &m_memoryClock);
     } else {
         QString error;
-        const QUrl usual = kind == Sentinel ? serviceUrl() : kind == Cluster ? m_cluster->url() : m_server->url();
+        QUrl usual = kind == Sentinel ? serviceUrl()
+                : kind == Cluster     ? m_cluster->url()
+                : kind == Quorum      ? m_quorum->directUrl()
+                                      : m_server->url();
+        if (kind == Plain)
+            usual.setQuery(u"scripts=off"_s);
         const auto server = QtRedis::ServerUrl::parse(url.isEmpty() ? usual : url, &error);
         if (!server)
             qFatal("%ls", qUtf16Printable(error));
-        if (server->clusterNodes.isEmpty())
-            engine = std::make_unique<RedisEngine>(*server, LeaseClock::system());
-        else
+        if (!server->clusterNodes.isEmpty())
             engine = std::make_unique<ClusterEngine>(*server, LeaseClock::system());
+        else if (!server->quorumNodes.isEmpty())
+            engine = std::make_unique<QuorumEngine>(*server, LeaseClock::system());
+        else
+            engine = std::make_unique<RedisEngine>(*server, LeaseClock::system());
     }
     engine->open();
     if (!Support::EventLoopProbe::waitFor([&] { return engine->state() == LockEngine::Ready; }))
@@ -182,6 +216,8 @@ EngineReply EngineFixture::wait(LockEngine &engine, const LockId &id, const QByt
 std::unique_ptr<LockEngine> EngineFixture::makeListeningEngine(int kind, const LockId &id)
 {
     auto engine = makeEngine(kind);
+    if (kind == Plain)
+        return engine; // nobody waits in a queue
     // The first need: in a cluster, that the lock is taken.
     const QByteArray holder = newToken(*engine);
     if (kind == Cluster) {
@@ -232,10 +268,15 @@ bool EngineFixture::forceRelease(LockEngine &engine, const LockId &id)
 
 void EngineFixture::expire(int kind, LockEngine &engine, const LockId &id)
 {
-    if (kind == Memory)
+    if (kind == Memory) {
         m_memoryClock.advance(inspect(engine, id).remaining);
-    else
+    } else if (kind == Quorum) {
+        for (int i = 0; i < m_quorum->size(); ++i)
+            m_quorum->server(i).command({"PEXPIRE", id.key(), "1"});
+        EVENTUALLY_COMPARE(m_quorum->count(id.key()), 0);
+    } else {
         QCOMPARE(serverOf(kind, id).command({"PEXPIRE", id.key(), "1"}).toInt(), 1);
+    }
     EVENTUALLY_VERIFY(!inspect(engine, id).held);
 }
 

@@ -4,38 +4,20 @@
 #pragma once
 
 #include "engine/lockengine.h"
+#include "support/eventually.h"
 #include "support/fakeclock.h"
 #include "support/fakesentinel.h"
 #include "support/rediscluster.h"
 #include "support/redisserver.h"
+#include "support/redisset.h"
 #include "support/shiftedclock.h"
-
-#include <QtCore/qdeadlinetimer.h>
-#include <QtTest/qtest.h>
 
 #include <memory>
 #include <vector>
 
-/// As QTRY_COMPARE, but waits for a minute, and polls every millisecond.
-#define EVENTUALLY_COMPARE(actual, expected) \
-  do { \
-    for (QDeadlineTimer end(std::chrono::minutes(1)); !((actual) == (expected)) && !end.hasExpired();) \
-      QTest::qWait(1); \
-    QCOMPARE(actual, expected); \
-  } while (false)
-
-/// As QTRY_VERIFY, but waits for a minute, and polls every millisecond.
-#define EVENTUALLY_VERIFY(condition) \
-  do { \
-    bool isMet = false; \
-    for (QDeadlineTimer end(std::chrono::minutes(1)); !(isMet = (condition)) && !end.hasExpired();) \
-      QTest::qWait(1); \
-    QVERIFY2(isMet, #condition); \
-  } while (false)
-
 namespace EngineTesting {
 
-enum Kind { Redis, Memory, Sentinel, Cluster };
+enum Kind { Redis, Memory, Sentinel, Cluster, Plain, Quorum };
 
 QDistLock::LockId lockId(const QString &name, const QString &prefix = QStringLiteral("lock:"));
 QByteArray newToken(QDistLock::LockEngine &engine);
@@ -64,7 +46,9 @@ protected:
     void startServer();
     /// Three masters without replicas.
     void startCluster();
-    /// The server that keeps \a id.
+    /// Three servers.
+    void startQuorum();
+    /// The server that keeps \a id, or its queue.
     Support::RedisServer &serverOf(int kind, const LockId &id);
     void flush();
     /// No connection may be left from the test before: the next one counts connections.
@@ -97,6 +81,7 @@ protected:
     std::vector<std::unique_ptr<Support::FakeSentinel>> m_sentinels; ///< of the service whose master the server is
 
     std::unique_ptr<Support::RedisCluster> m_cluster; ///< null until startCluster()
+    std::unique_ptr<Support::RedisSet> m_quorum;      ///< null until startQuorum()
 
 private:
     QUrl serviceUrl() const;

@@ -1185,7 +1185,7 @@ void tst_Queue::cancelForbiddenForAMoment()
     QVERIFY(first.join(0));
     Client second(m_server.url());
     QVERIFY(second.join(1));
-    proxy.answer("-NOPERM this user has no permissions to run the 'evalsha' command\r\n", "EVALSHA");
+    proxy.answer("-NOPERM this user has no permissions to access one of the keys used as arguments\r\n", "EVALSHA");
     first->cancel();
     QVERIFY(eventually([&] { return proxy.faultsDone() == 1; }));
     QVERIFY(eventually([&] { return first.spies.failed.size() == 1; }));

@@ -428,6 +428,9 @@ void tst_Sentinel::partition()
     held.setOptions(options(5s));
     Spies spies(&held);
     QVERIFY(acquireNow(&held));
+    // A Sentinel that has not replied yet would be asked directly, at the address that Sentinel 0 lists.
+    for (const FaultProxy *proxy : {&second, &third})
+        QVERIFY(eventually([&] { return proxy->commandsForwarded("SUBSCRIBE") > 0; }, Patience));
     RedisServer &old = m_set->master();
     const quint16 oldPort = old.port();
     QVERIFY(old.waitUntilReplicated(2));

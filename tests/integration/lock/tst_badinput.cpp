@@ -126,7 +126,7 @@ void tst_BadInput::url_data()
     row("unix:///tmp/redis.sock?db=x", "db");
     row("redis+sentinel://host", "it has no service");
     row("redis+cluster://host/1", "a Redis Cluster has none");
-    row("redlock://host,host2", "not supported in this version");
+    row("redlock://host", "it names one server");
     row("memory:name?x=1", "memory:");
     row("memory://host", "memory:");
 }

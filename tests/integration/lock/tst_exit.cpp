@@ -7,6 +7,7 @@
 
 #include "support/certificates.h"
 #include "support/faultproxy.h"
+#include "support/redisset.h"
 #include "support/testkinds.h"
 #include "support/testprogram.h"
 
@@ -65,6 +66,10 @@ private Q_SLOTS:
     void nothingIsLeft();
     void manyAreGivenBackInTime_data();
     TIMING void manyAreGivenBackInTime();
+    void plainLocksAreGivenBack_data();
+    TIMING void plainLocksAreGivenBack() { nothingIsLeft(); }
+    void nothingIsLeftAtAQuorum_data();
+    TIMING void nothingIsLeftAtAQuorum();
     void forgetfulServer_data();
     void forgetfulServer();
     void stoppedServer_data();
@@ -126,6 +131,8 @@ void tst_Exit::cleanup()
 
 QUrl tst_Exit::url(const QString &transport) const
 {
+    if (transport == QLatin1String("plain"))
+        return QUrl(m_server->tcpUrl().toString() + u"?scripts=off"_s);
     return transport == QLatin1String("unix")   ? m_server->url()
             : transport == QLatin1String("tls") ? m_server->tlsUrl()
                                                 : m_server->tcpUrl();
@@ -227,6 +234,51 @@ void tst_Exit::manyAreGivenBackInTime()
     const qint64 took = end(program.get(), mode);
     QVERIFY(took >= 0);
     QCOMPARE(left(), QList<QByteArray>());
+    QCOMPARE_LT(took, LongestEnd);
+}
+
+/// Without scripts, a release needs two round trips, for which the end waits for 250 ms at most.
+void tst_Exit::plainLocksAreGivenBack_data()
+{
+    QTest::addColumn<QString>("mode");
+    QTest::addColumn<QString>("transport");
+    QTest::addColumn<int>("held");
+    QTest::addColumn<int>("waited");
+    for (const char *mode : AllModes) {
+        for (const int count : {1, Many}) // nobody waits in a queue
+            QTest::addRow("%s, %d", mode, count) << QString::fromLatin1(mode) << u"plain"_s << count << 0;
+    }
+}
+
+void tst_Exit::nothingIsLeftAtAQuorum_data()
+{
+    QTest::addColumn<QString>("mode");
+    QTest::addColumn<int>("held");
+    for (const char *mode : {"quit", "leaked", "exit", "thread", "scoped"}) {
+        for (const int held : {1, Many / 4}) // three servers, in the same time as one
+            QTest::addRow("%s, %d", mode, held) << QString::fromLatin1(mode) << held;
+    }
+}
+
+void tst_Exit::nothingIsLeftAtAQuorum()
+{
+    QFETCH(QString, mode);
+    QFETCH(int, held);
+    RedisSet set(3);
+    QVERIFY2(set.start(), qPrintable(set.errorString()));
+    Program program({mode, set.directUrl().toString(), QString::number(held), u"0"_s});
+    const auto isAtAll = [&] {
+        for (int i = 0; i < set.size(); ++i) {
+            if (set.server(i).keys("lock:held:*").size() != held)
+                return false;
+        }
+        return true;
+    };
+    QVERIFY(eventually(isAtAll));
+    QVERIFY(program.waitForOutput("ready"));
+    const qint64 took = end(&program, mode);
+    QVERIFY(took >= 0);
+    QVERIFY(eventually([&] { return set.lockKeys().isEmpty(); }));
     QCOMPARE_LT(took, LongestEnd);
 }
 
@@ -332,7 +384,7 @@ void tst_Exit::slowServer_data()
     QTest::addColumn<QString>("mode");
     QTest::addColumn<QString>("condition");
     for (const char *mode : {"quit", "exit", "leaked", "outlives", "thread", "thread instance", "scoped"}) {
-        for (const char *condition : {"latency", "sliced"})
+        for (const char *condition : {"latency", "sliced", "latency, plain"})
             QTest::addRow("%s, %s", mode, condition) << QString::fromLatin1(mode) << QString::fromLatin1(condition);
     }
 }
@@ -343,14 +395,18 @@ void tst_Exit::slowServer()
     QFETCH(QString, mode);
     QFETCH(QString, condition);
     FaultProxy proxy(*m_server);
-    const int waited = mode == QLatin1String("scoped") ? 0 : Many;
+    const bool isPlain = condition.endsWith(u"plain");
+    const int waited = mode == QLatin1String("scoped") || isPlain ? 0 : Many;
     m_server->command({"EVAL",
                        "for i = 0, ARGV[1] - 1 do redis.call('SET', 'lock:waited:' .. i, 'foreign', 'PX', 600000) end",
                        "0", QByteArray::number(waited)});
-    const int held = waited > 0 ? Many : 100;
-    Program program({mode, proxy.url().toString(), QString::number(held), QString::number(waited)});
+    const int held = mode == QLatin1String("scoped") ? 100 : Many;
+    const QString query = isPlain ? u"?scripts=off"_s : QString();
+    Program program({mode, proxy.url().toString() + query, QString::number(held), QString::number(waited)});
     QVERIFY(program.waitForOutput("ready"));
-    if (condition == QLatin1String("latency"))
+    if (isPlain) // two round trips
+        proxy.setLatency(20ms, 20ms);
+    else if (condition == u"latency"_s)
         proxy.setLatency(50ms, 50ms);
     else
         proxy.setSlicing(5);

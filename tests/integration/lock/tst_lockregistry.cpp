@@ -250,7 +250,7 @@ void tst_LockRegistry::badUrl_data()
     row("memory:x?y", "memory:name");
     row("redis+cluster://host/service", "it has a path");
     row("redis+cluster://host/1", "a Redis Cluster has none");
-    row("redlock://host", "not supported in this version");
+    row("redlock://host?node=host2", "it names two servers");
 }
 
 void tst_LockRegistry::badUrl()

@@ -79,12 +79,16 @@ private Q_SLOTS:
     void init();
     void cleanup();
 
+    void heldMeansReplicated_data() { withAndWithoutScripts(); }
     void heldMeansReplicated() { acquireReplicated(100); }
+    void heldMeansReplicatedOften_data() { withAndWithoutScripts(); }
     PROOF void heldMeansReplicatedOften() { acquireReplicated(1000); }
     void unknownScriptsToo();
+    void demandsInOneTurn_data() { withAndWithoutScripts(); }
     void demandsInOneTurn();
     void moreThanConnected();
     void detachedReplica();
+    void stoppedReplica_data() { withAndWithoutScripts(); }
     void stoppedReplica();
     void laggingReplica();
     void renewalsAreConfirmed();
@@ -109,6 +113,12 @@ private Q_SLOTS:
     void memoryHasNoReplicas();
 
 private:
+    static void withAndWithoutScripts()
+    {
+        QTest::addColumn<QString>("query");
+        QTest::newRow("scripts") << QString();
+        QTest::newRow("plain") << u"?scripts=off"_s;
+    }
     QUrl url() { return m_set.master().tcpUrl(); }
     QUrl userUrl()
     {
@@ -159,9 +169,11 @@ int tst_Replicas::replicasWith(const QByteArray &key)
 
 void tst_Replicas::acquireReplicated(int rounds)
 {
+    QFETCH(QString, query);
+    const QUrl server(url().toString() + query);
     for (int i = 0; i < 2; ++i) // otherwise the key would be there in time without WAIT, too
         m_set.link(i).setLatency(500us, 500us);
-    LockRegistry registry(url());
+    LockRegistry registry(server);
     int held = 0;
     int replicatedTwice = 0;
     for (int i = 0; i < rounds; ++i) {
@@ -195,8 +207,10 @@ void tst_Replicas::unknownScriptsToo()
 // Locks that ask for different things share a write, and each gets what it asks for.
 void tst_Replicas::demandsInOneTurn()
 {
+    QFETCH(QString, query);
+    const QUrl server(url().toString() + query);
     m_set.link(0).setHeld(true);
-    LockRegistry registry(url());
+    LockRegistry registry(server);
     std::vector<std::unique_ptr<DistributedLock>> locks;
     for (const int minReplicas : {2, 1, 0, 3, 2, 1}) {
         locks.push_back(std::make_unique<DistributedLock>(&registry, QString::number(locks.size())));
@@ -267,8 +281,10 @@ void tst_Replicas::detachedReplica()
 // The master takes a stopped replica for connected.
 void tst_Replicas::stoppedReplica()
 {
+    QFETCH(QString, query);
+    const QUrl server(url().toString() + query);
     m_set.replica(1).pause();
-    Client client(url(), replicated(2, 300ms));
+    Client client(server, replicated(2, 300ms));
     client.lock.acquire();
     QVERIFY(eventually([&] { return client.spies.errors.size() == 1; }));
     QCOMPARE(client.lock.error(), DistributedLock::ReplicationError);

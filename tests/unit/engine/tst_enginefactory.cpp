@@ -40,6 +40,8 @@ void tst_EngineFactory::accepted_data()
     row("rediss+sentinel://user:password@127.0.0.1/service/1", false);
     row("redis+cluster://127.0.0.1?node=127.0.0.2", false);
     row("rediss+cluster://user:password@127.0.0.1:1", false);
+    row("redlock://127.0.0.1?node=127.0.0.2&node=127.0.0.3", false);
+    row("redlocks://user:password@127.0.0.1:1?node=127.0.0.1:2&node=127.0.0.1:3&persistent=1", false);
 }
 
 void tst_EngineFactory::accepted()
@@ -68,9 +70,11 @@ void tst_EngineFactory::refused_data()
     row("redis+sentinel://user:secret@host", "it has no service");
     row("redis+sentinel://host,host2/service", "did you mean redis+sentinel://host/service?node=host2?");
     row("redis+cluster://user:secret@host/1", "it has a database, but a Redis Cluster has none");
-    row("redlock://host,host2", "redlock is not supported in this version"); // not a valid URL either
+    row("redlock://host,host2,host3", "did you mean redlock://host?node=host2&node=host3?");
+    row("redlock://user:secret@host?node=host2", "it names two servers");
     row("http://user:secret@host",
-        "use redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster, rediss+cluster or memory");
+        "use redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster, rediss+cluster, redlock, redlocks "
+        "or memory");
     row("redis://user:secret@", "no host");
 }
 

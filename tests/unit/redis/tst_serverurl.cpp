@@ -30,10 +30,12 @@ private Q_SLOTS:
     void accepts();
     void refuses_data();
     void refuses();
+    void scripts();
     void services_data();
     void services();
     void sentinelLogin();
     void clusters();
+    void quorums();
     void tlsFiles();
     void passwordFromEnvironment();
     void userWithPasswordFromEnvironment();
@@ -140,7 +142,7 @@ void tst_ServerUrl::refuses_data()
     row(text("//localhost"), "did you mean redis://localhost?");
     row(text("http://h"),
         "\"http://h\" cannot be used: the scheme \"http\" is not supported; use redis, rediss, unix, redis+sentinel, "
-        "rediss+sentinel, redis+cluster, rediss+cluster or memory");
+        "rediss+sentinel, redis+cluster, rediss+cluster, redlock, redlocks or memory");
     row(text("redisss://h"), "scheme \"redisss\"");
     row(text("localhost:6379"), "did you mean redis://localhost:6379?");
     row(text("127.0.0.1:6379"), "did you mean redis://127.0.0.1:6379?");
@@ -269,9 +271,51 @@ void tst_ServerUrl::refuses_data()
     row(text("redis+cluster://a?node=b:1/0"), "the node \"b:1/0\" has more than an address");
     row(text("redis+cluster://a?node=u5er:c4n4ry@b:1"), "the node \"b:1\" has a user name or a password");
     row(text("redis+cluster://u5er@a"), "password");
+    row(text("redlock://a:1,b:2,c"), "did you mean redlock://a:1?node=b:2&node=c?");
+    row(text("redlock://a"), "one server, but a quorum has 3 to 7; write redlock://host1?node=host2&node=host3");
+    row(text("redlock://a?node=b"), "it names two servers, of which neither may fail; a quorum has 3 to 7");
+    row(text("redlocks://a?node=b&node=c&node=d&node=e&node=f&node=g&node=h"), "it names 8 servers");
+    row(text("redlock://a?node=b&node=A"), "the node \"a:6379\" occurs twice");
+    row(text("redlock://a?node=b&node=b:6379"), "the node \"b:6379\" occurs twice");
+    row(text("redlock://a?node=b&node=c:0"), "the node \"c:0\" has no port from 1 to 65535");
+    row(text("redlock://a?node=b&node=u5er:c4n4ry@c"), "the node \"c\" has a user name or a password");
+    row(text("redlock://a?node=b&node=c/1"), "the node \"c/1\" has more than an address");
+    row(text("redlock://a/1?node=b&node=c"), "it has a database, but the servers of a quorum");
+    row(text("redlock://a/s?node=b&node=c"), "it has a path");
+    row(text("redlock://a?node=b&node=c&persistent=yes"), "\"persistent\" must be 1 or 0");
+    row(text("redlock://a?node=b&node=c&persistent=1&persistent=1"), "\"persistent\" occurs twice");
+    row(text("redlock://a?node=b&node=c&ca=/x"), "\"ca\" is not known; redlock:// takes node, persistent");
+    row(text("redlocks://a?node=b&node=c&cert=/x"), "\"key\"");
+    row(text("redlock://u5er@a?node=b&node=c"), "password");
     row(text("redis://a/0?node=b"), "the query item \"node\" is not known");
+    row(text("redis://a?db=1"), "the query item \"db\" is not known; redis:// takes scripts");
+    row(text("redis://a?scripts=on"), "the query item \"scripts\" must be off");
+    row(text("redis://a?scripts=OFF"), "the query item \"scripts\" must be off");
+    row(text("redis://a?scripts"), "the query item \"scripts\" is empty");
+    row(text("redis://a?scripts=off&scripts=off"), "the query item \"scripts\" occurs twice");
+    row(text("redis+cluster://a?scripts=off"), "locks in a cluster need scripts");
+    row(text("rediss+cluster://a?node=b&scripts=off"), "is not possible with rediss+cluster://");
+    row(text("redlock://a?node=b&node=c&scripts=off"), "locks over a quorum need scripts");
     row(text("redis+sentinel://u5er@a/s"), "password");
     row(text("redis+sentinel://u5er:12/c4n4ry@h/s"), "percent-encoded");
+}
+
+void tst_ServerUrl::scripts()
+{
+    for (const char *const url :
+         {"redis://h", "rediss://h?ca=/c", "unix:///run/r.sock", "redis+sentinel://h/s", "redis+cluster://h?node=b"}) {
+        const auto server = ServerUrl::parse(QUrl(QString::fromUtf8(url)), nullptr);
+        QVERIFY2(server && server->usesScripts, url);
+    }
+    for (const char *const url :
+         {"redis://h/1?scripts=off", "rediss://h?ca=/c&scripts=off", "unix:///run/r.sock?db=1&scripts=off",
+          "unix:///run/r.sock?scripts=off", "redis+sentinel://h/s?scripts=off&confirm=off",
+          "rediss+sentinel://h/s?scripts=off"}) {
+        const auto server = ServerUrl::parse(QUrl(QString::fromUtf8(url)), nullptr);
+        QVERIFY2(server && !server->usesScripts, url);
+        if (!server->sentinels.isEmpty())
+            QVERIFY2(!server->atMaster({u"m"_s, 1}).usesScripts, url);
+    }
 }
 
 void tst_ServerUrl::services_data()
@@ -331,6 +375,30 @@ void tst_ServerUrl::clusters()
     QCOMPARE(node.password, u"p"_s);
     QCOMPARE(node.caFile, u"/ca"_s);
     QCOMPARE(node.toDisplayString(), u"rediss://[::2]:7/0"_s);
+}
+
+void tst_ServerUrl::quorums()
+{
+    QString error;
+    auto server = ServerUrl::parse(toUrl(u"redlocks://u:p@A/?node=b:2&node=[::1]:3&ca=/ca&persistent=1"_s), &error);
+    QVERIFY2(server, qPrintable(error));
+    QCOMPARE(server->quorumNodes, (QList<Endpoint>{{u"a"_s, 6379}, {u"b"_s, 2}, {u"::1"_s, 3}}));
+    QVERIFY(server->sentinels.isEmpty());
+    QVERIFY(server->clusterNodes.isEmpty());
+    QCOMPARE(server->scheme, ServerUrl::Tls);
+    QVERIFY(server->isPersistent);
+    QCOMPARE(server->toDisplayString(), u"redlocks://a:6379?node=b:2&node=[::1]:3"_s);
+    const ServerUrl node = server->atNode({u"b"_s, 2});
+    QVERIFY(node.quorumNodes.isEmpty());
+    QCOMPARE(node.user, u"u"_s);
+    QCOMPARE(node.password, u"p"_s);
+    QCOMPARE(node.caFile, u"/ca"_s);
+    QCOMPARE(node.toDisplayString(), u"rediss://b:2/0"_s);
+    server = ServerUrl::parse(toUrl(u"redlock://a?node=b&node=c&node=d&node=e&node=f&node=g"_s), &error);
+    QVERIFY2(server, qPrintable(error));
+    QCOMPARE(server->quorumNodes.size(), 7);
+    QCOMPARE(server->scheme, ServerUrl::Tcp);
+    QVERIFY(!server->isPersistent);
 }
 
 /// The addresses of the master and the Sentinels have their own login.
@@ -441,6 +509,7 @@ void tst_ServerUrl::withoutSecrets_data()
     row("memory:name", "memory:name");
     row("redis+sentinel://u:p@h/s/0", "redis+sentinel://h/s/0");
     row("redis+cluster://u:p@h?node=b:1&node=c", "redis+cluster://h?node=b:1&node=c:6379");
+    row("redlock://u:p@h?node=b:1&persistent=1&node=c", "redlock://h?node=b:1&node=c:6379");
     row("redis+sentinel://u:p@h/s?node=b:1&sentinel-user=x&node=[::1]:2&confirm=off",
         "redis+sentinel://h/s?node=b:1&node=[::1]:2");
     row("redis+sentinel://u:p@h/s?node=x%40b:1&node=c", "redis+sentinel://h/s?node=c:26379");
@@ -500,6 +569,13 @@ void tst_ServerUrl::normalized_data()
     row("rediss+sentinel://a:26379/s?ca=/a.pem", {"rediss+sentinel://a/s/00?ca=/a.pem"});
     row("redis+cluster://a:1?node=b:6379&node=c:3",
         {"redis+cluster://c:3?node=a:1&node=b", "redis+cluster://B/?node=c:3&node=A:1"});
+    row("redis://h:6379?scripts=off", {"redis://h/0?scripts=off", "redis://H?%73cripts=of%66"});
+    row("unix:///run/a?scripts=off&db=2", {"unix:/run/a?db=2&scripts=off"});
+    row("redis+sentinel://a:26379/s?confirm=off&scripts=off", {"redis+sentinel://a/s?scripts=off&confirm=off"});
+    row("redlock://a:1?node=b:6379&node=c:3",
+        {"redlock://c:3?node=a:1&node=b&persistent=0", "redlock://B/?node=c:3&node=A:1"});
+    row("redlocks://a:6379?node=b:6379&node=c:6379&persistent=1&ca=/a.pem",
+        {"redlocks://c?persistent=1&ca=/a.pem&node=a&node=b"});
     // What cannot be used stays as it is.
     for (const char *url : {"", "redis:", "redis://", "redis://h:0", "redis://h/x", "redis://h?a=b", "redis://u@h",
                             "unix://h/a", "unix:a", "http://h", "redis://h#f", "memory:a"}) {

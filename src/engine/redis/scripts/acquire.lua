@@ -9,7 +9,10 @@
 --                  q  join the queue if the lock is taken
 --                  b  barge: acquire a free lock although others wait; in the queue, only wait to be woken
 --                  a  there is an arrival for each lock
--- then of all locks, in order: their tokens; then, with a, their arrivals, which are their former places in the queues
+--                  f  there is a floor for each lock: its fencing token is max(last + 1, floor), whatever the time
+--                  w  only wait, with q: if the key holds the token, it is given back, and nobody is served
+-- then of all locks, in order: their tokens; then, with a, their arrivals, which are their former places in the queues;
+-- then, with f, their floors
 -- Reply, for each lock: a fencing token (digits)  acquired, for a whole lease from now
 --                       {0, ms to live, 1 = the holder is one of ours, rank or -1, arrival, server time in µs}
 --                           taken; -1 ms = without end; rank 0 = next
@@ -25,9 +28,10 @@
 local n = #KEYS / 3
 local replies = {}
 local answered = 0
+local floors = string.find(ARGV[2], 'f', 1, true) and #ARGV - n -- they come behind this one
 -- The usual case: nobody holds the lock, and nobody waits. It comes before the functions below, because creating them
 -- costs more than this.
-if redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
+if not string.find(ARGV[2], 'w', 1, true) and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
   local t = redis.call('TIME') -- may be forbidden: not after the key is written
   t = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
   for i = 1, n do
@@ -36,9 +40,10 @@ if redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
       replies[i] = set.err
       answered = answered + 1
     elseif set then
-      local last = redis.pcall('SET', KEYS[2 * n + i], t, 'PX', FENCE_TTL, 'GET')
-      if not last or (#last == #t and last < t) then
-        replies[i] = t
+      local fence = floors and ARGV[floors + i] or t
+      local last = redis.pcall('SET', KEYS[2 * n + i], fence, 'PX', FENCE_TTL, 'GET')
+      if not last or (#last == #fence and last < fence) then
+        replies[i] = fence
         answered = answered + 1
       else -- a clock that was set back, or another program's value: the careful way below
         if type(last) == 'string' then
@@ -79,8 +84,8 @@ end
 local lease, flags = ARGV[1], ARGV[2]
 local caller = string.match(ARGV[3], '^%x*')
 
-local function take(key, queue, fenceKey, token, leave)
-  local fence, err = nextFence(fenceKey)
+local function take(key, queue, fenceKey, token, leave, floor)
+  local fence, err = nextFence(fenceKey, floor)
   if not fence then
     return err
   end
@@ -116,14 +121,15 @@ local function join(queue, member, arrival)
   return redis.call('ZRANK', queue, member), arrival
 end
 
-local function acquire(key, queue, fenceKey, token, arrival)
+local function acquire(key, queue, fenceKey, token, arrival, floor)
   local barge = string.find(flags, 'b', 1, true)
+  local onlyWaits = string.find(flags, 'w', 1, true)
   local holder = redis.pcall('GET', key)
   if type(holder) == 'table' then
     return holder.err
   end
-  if holder == token then
-    return take(key, queue, fenceKey, token, true)
+  if holder == token and not onlyWaits then
+    return take(key, queue, fenceKey, token, true, floor)
   end
   local ttl = 0
   if holder then
@@ -140,10 +146,10 @@ local function acquire(key, queue, fenceKey, token, arrival)
       end
     end
   end
-  if holder == false then
+  if holder == false and not onlyWaits then
     local first = head(queue)
     if barge or first == nil or first == token then
-      return take(key, queue, fenceKey, token, first ~= nil)
+      return take(key, queue, fenceKey, token, first ~= nil, floor)
     end
     -- Others came first. Serve them now: perhaps nobody else is left to notify them.
     if string.find(flags, 'q', 1, true) then
@@ -164,10 +170,10 @@ local function acquire(key, queue, fenceKey, token, arrival)
       -- The woken waiter may barge in before those at the head; the caller may not.
       first = head(queue)
       if first == nil or first == token or string.sub(first, 1, 1) == '*' then
-        return take(key, queue, fenceKey, token, true)
+        return take(key, queue, fenceKey, token, true, floor)
       end
     elseif outcome == 'own' or outcome == 'free' then
-      return take(key, queue, fenceKey, token, true)
+      return take(key, queue, fenceKey, token, true, floor)
     end
     holder = redis.call('GET', key)
     ttl = holder and redis.call('PTTL', key) or 0
@@ -194,12 +200,22 @@ local function acquire(key, queue, fenceKey, token, arrival)
       return err
     end
   end
+  if holder == token then -- it only waits
+    redis.call('DEL', key)
+    ttl = 0
+    if rank ~= 0 then
+      standBy(queue, 1) -- somebody came earlier
+    end
+  end
   return {0, ttl, ours, rank, score, now()}
 end
 
+local haveArrivals = string.find(flags, 'a', 1, true)
 for i = 1, n do
   if not replies[i] then
-    replies[i] = acquire(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[2 + i], ARGV[2 + n + i] or '')
+    local arrival = haveArrivals and ARGV[2 + n + i] or ''
+    local floor = floors and ARGV[floors + i]
+    replies[i] = acquire(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[2 + i], arrival, floor)
   end
 end
 return replies

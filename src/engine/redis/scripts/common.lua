@@ -14,9 +14,11 @@ local function now()
 end
 
 -- Returns max(last + 1, now in µs): it rises even if the clock is set back or the counter is lost, unless both happen.
+-- With a floor: max(last + 1, floor), see "With a quorum" in docs/protocol.md.
 -- A counter with anything but digits counts as lost. On failure it returns nil and an error, and has changed nothing.
-local function nextFence(key)
-  local fence = now()
+-- The short paths of acquire.lua and release.lua repeat this rule.
+local function nextFence(key, floor)
+  local fence = floor or now()
   local last = redis.pcall('SET', key, fence, 'PX', FENCE_TTL, 'GET')
   if type(last) == 'table' then
     return nil, last.err
@@ -37,13 +39,14 @@ end
 
 -- Clients that do not use a time to live write the end of their lease as the value: a Unix time in ms (13 digits) or in
 -- s (10 digits). Returns the ms until that deadline, negative once it has passed; nil if the value is not a deadline.
+-- However far ahead it is, it is respected: the holder counts on it.
 local function timeLeft(value)
   if (#value ~= 13 and #value ~= 10) or string.find(value, '%D') then
     return nil
   end
   local deadline = tonumber(value) * (#value == 10 and 1000 or 1)
   local left = deadline - math.floor(tonumber(now()) / 1000)
-  return left <= STAMP_AHEAD and left >= -STAMP_BEHIND and left or nil
+  return left >= -STAMP_BEHIND and left or nil
 end
 
 -- A token is <client>:<sequence>:<random bits>. A member of a queue is a token whose owner wants the lock to be handed

@@ -10,6 +10,5 @@ local SERVED_AT_MOST = 500      -- dead waiters removed in one call, at most
 local FENCE_TTL = '604800000'   -- ms, 7 days; a text, because a number would be formatted at each use
 local QUEUE_TTL = '172800000'   -- ms, 2 days; the longest lease is half of it
 local MAX_EXACT = 9007199254740991 -- 2 ^ 53 - 1
-local STAMP_AHEAD = 90000000    -- ms, 25 h; a value is read as a deadline if it is at most this far in the future,
-local STAMP_BEHIND = 2592000000 -- ms, 30 days; and at most this far in the past
+local STAMP_BEHIND = 2592000000 -- ms, 30 days; digits are read as a deadline if it is at most this far in the past
 local STAMP_GRACE = 1000        -- ms after such a deadline before the lock is taken over

@@ -5,6 +5,7 @@
 --
 -- KEYS, for each lock:  its key, its fence, its queue
 -- Reply, for each lock: {token or nil, ms to live, last fencing token or nil, length of the queue};
+--                       (if the value is a deadline: the ms until then, and after it until the lock may be taken over)
 --                       the text of an error if the key is not a lock
 
 --#include constants.lua
@@ -25,7 +26,10 @@ local function inspect(key, fence, queue)
   end
   local ttl = redis.call('PTTL', key)
   if holder and ttl == -1 then
-    ttl = math.max(timeLeft(holder) or ttl, -1)
+    local left = timeLeft(holder)
+    if left then -- until the deadline, and after it the rest of the grace time
+      ttl = left > 0 and left or math.max(left + STAMP_GRACE, 0)
+    end
   end
   return {holder, ttl, last, length}
 end

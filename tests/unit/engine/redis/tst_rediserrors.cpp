@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// What error replies of the nodes of a cluster mean.
+// What error replies mean: those of the nodes of a cluster, and those of servers that execute no scripts.
 
 #include "engine/redis/rediserrors.h"
 
@@ -17,6 +17,8 @@ class tst_RedisErrors : public QObject
 private Q_SLOTS:
     void cluster_data();
     void cluster();
+    void refusedScripts_data();
+    void refusedScripts();
 };
 
 void tst_RedisErrors::cluster_data()
@@ -52,6 +54,41 @@ void tst_RedisErrors::cluster()
     QVERIFY(!error.isPermanent);
     QCOMPARE(error.isMaybeExecuted, isMaybeExecuted);
     QCOMPARE(reports, isElsewhere ? 1 : 0);
+}
+
+void tst_RedisErrors::refusedScripts_data()
+{
+    QTest::addColumn<bool>("isCommand");
+    QTest::addColumn<bool>("isScript");
+    const auto row = [](const char *reply, bool isCommand, bool isScript) {
+        QTest::newRow(reply) << isCommand << isScript;
+    };
+    row("NOPERM this user has no permissions to run the 'evalsha' command or its subcommand", true, true);
+    row("NOPERM this user has no permissions to run the 'eval' command", true, true);
+    row("NOPERM User lockapp has no permissions to run the 'evalsha' command", true, true);
+    row("NOPERM User eval has no permissions to run the 'watch' command", true, false);
+    row("NOPERM this user has no permissions to access one of the keys used as arguments", false, false);
+    row("NOPERM No permissions to access a key", false, false);
+    row("ERR unknown command `EVALSHA`, with args beginning with: `a`, ", true, true);
+    row("ERR unknown command 'EVALSHA', with args beginning with: 'a' ", true, true);
+    row("ERR unknown command 'eval'", true, true);
+    row("ERR unknown command 'WATCH', with args beginning with: 'eval' ", true, false);
+    row("ERR unsupported command 'eval'", true, true);
+    row("ERR bad lua script for redis cluster, all the keys that the script uses should be passed using the KEYS array",
+        false, true);
+    row("ERR Error running script (call to f_1): @user_script:14: @user_script: 14: -READONLY no", false, false);
+    row("ERR The user executing the script can't run this command or subcommand script: 1", false, false);
+    row("ERR ACL failure in script: User x has no permissions to run the 'publish' command", false, false);
+    row("NOSCRIPT No matching script. Please use EVAL.", false, false);
+    row("READONLY You can't write against a read only replica.", false, false);
+}
+
+void tst_RedisErrors::refusedScripts()
+{
+    QFETCH(const bool, isCommand);
+    QFETCH(const bool, isScript);
+    QCOMPARE(RedisErrors::isCommandRefused(QTest::currentDataTag()), isCommand);
+    QCOMPARE(RedisErrors::isScriptRefused(QTest::currentDataTag()), isScript);
 }
 
 QTEST_GUILESS_MAIN(tst_RedisErrors)

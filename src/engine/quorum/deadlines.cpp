@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "engine/quorum/deadlines.h"
+
+#include <QtCore/qpointer.h>
+
+#include <algorithm>
+#include <utility>
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+namespace QDistLock {
+
+namespace {
+
+/// The event loop may have been busy: what is in the sockets by now arrived in time, and is read first.
+constexpr milliseconds GraceTime = 2ms;
+
+} // namespace
+
+Deadlines::Deadlines(QObject *parent)
+    : QObject(parent)
+{
+    m_timer.setSingleShot(true);
+    m_timer.setTimerType(Qt::PreciseTimer);
+    connect(&m_timer, &QTimer::timeout, this, &Deadlines::runDue);
+}
+
+void Deadlines::add(milliseconds time, std::function<void()> action)
+{
+    m_actions.emplace(Clock::now() + time, std::move(action));
+    arm();
+}
+
+void Deadlines::clear()
+{
+    m_timer.stop();
+    m_actions.clear();
+}
+
+void Deadlines::arm()
+{
+    if (m_actions.empty() || (m_timer.isActive() && m_armedFor <= m_actions.begin()->first))
+        return;
+    m_armedFor = m_actions.begin()->first;
+    m_timer.start(std::max(0ms, std::chrono::ceil<milliseconds>(m_armedFor - Clock::now())));
+}
+
+void Deadlines::runDue()
+{
+    const auto now = Clock::now();
+    if (!m_actions.empty() && m_actions.begin()->first <= now && !std::exchange(m_isGraceGiven, true)) {
+        m_armedFor = now + GraceTime;
+        m_timer.start(GraceTime);
+        return;
+    }
+    m_isGraceGiven = false;
+    const QPointer<Deadlines> guard(this);
+    // Those that are added meanwhile are not due yet, or wait for the next call.
+    while (!m_actions.empty() && m_actions.begin()->first <= now) {
+        const auto action = std::move(m_actions.extract(m_actions.begin()).mapped());
+        action();
+        if (!guard)
+            return;
+    }
+    arm();
+}
+
+} // namespace QDistLock

@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QtCore/qobject.h>
+#include <QtCore/qtimer.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+
+namespace QDistLock {
+
+/// Calls functions after some time, with one timer for all of them. Thread: the one it lives in.
+class Deadlines : public QObject
+{
+    Q_OBJECT
+public:
+    explicit Deadlines(QObject *parent = nullptr);
+
+    /// \a action is called from the event loop, unless this is destroyed before; after replies that arrived in time.
+    void add(std::chrono::milliseconds time, std::function<void()> action);
+    /// Forgets all of them.
+    void clear();
+
+private:
+    using Clock = std::chrono::steady_clock;
+
+    void arm();
+    void runDue();
+
+    std::multimap<Clock::time_point, std::function<void()>> m_actions;
+    QTimer m_timer;
+    Clock::time_point m_armedFor;
+    bool m_isGraceGiven = false;
+};
+
+} // namespace QDistLock

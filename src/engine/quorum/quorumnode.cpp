@@ -1,0 +1,232 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "engine/quorum/quorumnode.h"
+
+#include "base/leaseclock.h"
+#include "engine/quorum/deadlines.h"
+
+#include <QtCore/qpointer.h>
+
+#include <algorithm>
+#include <utility>
+
+using namespace Qt::StringLiterals;
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+namespace QDistLock {
+
+namespace {
+
+constexpr milliseconds ShortestLimit = 50ms;
+constexpr milliseconds LongestLimit = 500ms;
+constexpr milliseconds LongestWait = 3s;
+constexpr milliseconds FirstAskAgain = 1s;
+constexpr milliseconds LongestAskAgain = 10s;
+/// A reply that was read this much later may have waited for the event loop.
+constexpr milliseconds GraceTime = 5ms;
+
+/// The value of a line "name:value"; empty if there is none.
+QByteArray fieldOf(const QByteArray &info, const QByteArray &name)
+{
+    const auto lines = info.split('\n');
+    for (const QByteArray &line : lines) {
+        if (line.startsWith(name + ':'))
+            return line.mid(name.size() + 1).trimmed();
+    }
+    return QByteArray();
+}
+
+} // namespace
+
+QuorumNode::QuorumNode(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &clientId,
+                       Deadlines *deadlines)
+    : m_server(server)
+    , m_clock(clock)
+    , m_deadlines(deadlines)
+    , m_engine(server, clock, clientId)
+{
+    m_askAgainTimer.setSingleShot(true);
+    connect(&m_askAgainTimer, &QTimer::timeout, this, &QuorumNode::askInfo);
+    connect(&m_engine, &LockEngine::stateChanged, this, &QuorumNode::stateChanged);
+    connect(&m_engine, &LockEngine::failed, this, [this] {
+        m_hasFailed = true;
+        Q_EMIT failed();
+    });
+}
+
+milliseconds QuorumNode::limit(milliseconds lease)
+{
+    return std::clamp(lease / 10, ShortestLimit, LongestLimit);
+}
+
+milliseconds QuorumNode::longLimit(milliseconds lease)
+{
+    return std::clamp(lease / 6, limit(lease), LongestWait);
+}
+
+EngineError QuorumNode::error() const
+{
+    if (isConnected())
+        return m_problem;
+    if (const EngineError error = m_engine.error())
+        return error;
+    return EngineError::passing(DistributedLock::ConnectionError, shown() + u": still connecting."_s);
+}
+
+milliseconds QuorumNode::untilVote(milliseconds lease) const
+{
+    if (m_server.isPersistent)
+        return 0ms;
+    // It may have been restarted without its data. Whoever got its vote before has the lock for a lease at most.
+    const auto up = m_clock->now() - m_upSince;
+    return std::max(0ms, std::chrono::ceil<milliseconds>(lease - (up - up / 100)));
+}
+
+EngineError QuorumNode::objection(milliseconds lease) const
+{
+    if (!isConnected() || m_problem)
+        return error();
+    if (!m_isIdentified)
+        return EngineError::passing(DistributedLock::ConnectionError, shown() + u": INFO has no reply yet."_s);
+    if (untilVote(lease) == 0ms)
+        return {};
+    return EngineError::passing(
+            DistributedLock::QuorumError,
+            u"%1: the server is up since %2 s only, and may have lost locks that it kept before; its vote counts once "
+            "it is up for the lease of %3 ms (or write persistent=1 if it keeps its data on disk, with appendfsync "
+            "always)."_s.arg(shown())
+                    .arg(std::chrono::duration_cast<std::chrono::seconds>(m_clock->now() - m_upSince).count())
+                    .arg(lease.count()));
+}
+
+void QuorumNode::stateChanged()
+{
+    if (isConnected())
+        return askInfo();
+    m_isIdentified = false;
+    m_isAsking = false;
+    m_problem = {};
+    m_askAgainTimer.stop();
+    Q_EMIT changed();
+}
+
+void QuorumNode::askInfo()
+{
+    if (!isConnected() || std::exchange(m_isAsking, true))
+        return;
+    expectReply(LongestLimit);
+    m_engine.askInfo([this](const EngineError &error, const QByteArray &info) {
+        replyArrived(!error);
+        infoReceived(error, info);
+    });
+}
+
+void QuorumNode::infoReceived(const EngineError &error, const QByteArray &info)
+{
+    if (!std::exchange(m_isAsking, false) || !isConnected())
+        return; // of a connection that was lost
+    m_problem = error;
+    if (error.code == DistributedLock::PermissionError)
+        m_problem.text += u"; a quorum also needs +info"_s;
+    if (!error)
+        identify(info);
+    if (!m_problem) {
+        m_isIdentified = m_wasMember = true;
+        m_hasFailed = false;
+        m_refusals = 0;
+        Q_EMIT changed();
+        return;
+    }
+    m_hasFailed = true;
+    askAgainLater();
+    const QPointer<QuorumNode> guard(this);
+    Q_EMIT changed();
+    if (guard)
+        Q_EMIT failed();
+}
+
+void QuorumNode::identify(const QByteArray &info)
+{
+    const QByteArray runId = fieldOf(info, "run_id");
+    if (runId.isEmpty()) {
+        m_problem = EngineError::passing(DistributedLock::ServerError,
+                                         shown() + u": INFO shows no run_id; check that it is a Redis server."_s);
+        return;
+    }
+    const QByteArray mode = fieldOf(info, "redis_mode") + fieldOf(info, "server_mode"); // in Valkey, the latter
+    if (mode == "cluster") {
+        m_problem = EngineError::permanent(
+                DistributedLock::OptionsError,
+                shown() + u" is a node of a Redis Cluster; a quorum needs independent servers."_s);
+        return;
+    }
+    // The time is that of the server's clock, which may have been set: then it is negative, or wrong. What cannot be
+    // read counts from now on. It is the difference of two times that are cut to seconds, so up to a second too long.
+    const LeaseTime now = m_clock->now();
+    bool isNumber = false;
+    const qint64 uptime = fieldOf(info, "uptime_in_seconds").toLongLong(&isNumber);
+    constexpr qint64 Longest = 366LL * 24 * 3600;
+    const LeaseTime upSince = isNumber ? now - std::chrono::seconds(std::clamp<qint64>(uptime - 1, 0, Longest)) : now;
+    // The same server is up since the earliest time that it has shown. Another one at this address, however long it
+    // is up, does not have what the former one had confirmed.
+    const QByteArray former = std::exchange(m_runId, runId);
+    m_upSince = former.isEmpty() ? upSince : former == runId ? std::min(m_upSince, upSince) : now;
+    Q_EMIT identified();
+}
+
+void QuorumNode::askAgainLater()
+{
+    const milliseconds wait = FirstAskAgain * (1 << std::min(m_refusals++, 4));
+    m_askAgainTimer.start(std::min(wait, LongestAskAgain));
+}
+
+LockEngine::Completion QuorumNode::timed(milliseconds lease, LockEngine::Completion completion)
+{
+    expectReply(limit(lease));
+    return [this, completion = std::move(completion)](const EngineReply &reply) {
+        const QPointer<QuorumNode> guard(this);
+        replyArrived(reply.status != EngineReply::Failed);
+        if (guard)
+            completion(reply);
+    };
+}
+
+void QuorumNode::expectReply(milliseconds limit)
+{
+    // To the millisecond, so that the operations of one turn share an entry.
+    const auto until = std::chrono::ceil<milliseconds>(Clock::now().time_since_epoch()) + limit;
+    if (!m_expected.empty() && m_expected.back().until.time_since_epoch() == until) {
+        ++m_expected.back().count;
+        return;
+    }
+    m_expected.push_back({Clock::time_point(until), 1});
+    m_deadlines->add(limit, [guard = QPointer(this)] {
+        if (guard)
+            guard->checkSilence();
+    });
+}
+
+// Replies arrive in the order of the requests, except after a reconnection or NOSCRIPT, which makes little difference.
+void QuorumNode::replyArrived(bool isReal)
+{
+    if (m_expected.empty())
+        return;
+    Expected &first = m_expected.front();
+    const bool isInTime = Clock::now() <= first.until + GraceTime;
+    if (--first.count == 0)
+        m_expected.pop_front();
+    if (isReal && isInTime && std::exchange(m_isSilent, false))
+        Q_EMIT changed();
+}
+
+void QuorumNode::checkSilence()
+{
+    if (m_expected.empty() || m_expected.front().until > Clock::now() || std::exchange(m_isSilent, true))
+        return;
+    Q_EMIT changed();
+}
+
+} // namespace QDistLock

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include "engine/redis/redisengine.h"
+
+#include <QtCore/qtimer.h>
+
+#include <chrono>
+#include <deque>
+
+namespace QDistLock {
+
+class Deadlines;
+
+/*!
+    One server of a quorum: an engine for it alone, and what decides whether its vote counts.
+
+    INFO tells which server it is, and since when it is up; it is sent with each connection. A server that does not
+    answer it has no vote, and is asked again later. Thread: the one it lives in.
+*/
+class QuorumNode : public QObject
+{
+    Q_OBJECT
+public:
+    /// \a clock and \a deadlines are not owned.
+    QuorumNode(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &clientId,
+               Deadlines *deadlines);
+
+    RedisEngine &engine() { return m_engine; }
+    const RedisEngine &engine() const { return m_engine; }
+    /// "redis://host:port/0", for errors.
+    QString shown() const { return m_server.toDisplayString(); }
+
+    bool isConnected() const { return m_engine.state() == LockEngine::Ready; }
+    /// Connected, and a server that no other node is: what it replies counts.
+    bool isMember() const { return isConnected() && m_isIdentified && !m_problem; }
+    /// A member that replies in time.
+    bool isUsable() const { return isMember() && !m_isSilent; }
+    /// Its last reply was not in time. Nothing is waited for until one is.
+    bool isSilent() const { return m_isSilent; }
+    /// It could not be reached or used since it was a member last.
+    bool hasFailed() const { return m_hasFailed; }
+    /// Why it is no member.
+    EngineError error() const;
+    /// It has never been a server that may be one of the quorum.
+    bool isMisconfigured() const { return m_problem.code == DistributedLock::OptionsError && !m_wasMember; }
+    /// A member says that its vote for a new lock with this lease counts only after this time; 0 = it counts.
+    std::chrono::milliseconds untilVote(std::chrono::milliseconds lease) const;
+    /// Why its vote for a new lock with this lease does not count; NoError if it does.
+    EngineError objection(std::chrono::milliseconds lease) const;
+
+    /// Different for each server, and after each restart.
+    const QByteArray &runId() const { return m_runId; }
+    /// In a slot of identified(): it is no member, because of \a problem.
+    void refuse(const EngineError &problem) { m_problem = problem; }
+
+    /// A reply that takes longer is late.
+    static std::chrono::milliseconds limit(std::chrono::milliseconds lease);
+    /// How long a late reply is waited for if nothing can be done without it.
+    static std::chrono::milliseconds longLimit(std::chrono::milliseconds lease);
+    /// \a completion, and notices whether it is called in time. Must be called when the operation is requested.
+    LockEngine::Completion timed(std::chrono::milliseconds lease, LockEngine::Completion completion);
+
+Q_SIGNALS:
+    /// runId() is known. Whether this is a member is decided after the signal.
+    void identified();
+    /// isMember(), isUsable() or error() has changed.
+    void changed();
+    /// An attempt to reach or identify it failed, or the connection was lost.
+    void failed();
+
+private:
+    void stateChanged();
+    void askInfo();
+    void infoReceived(const EngineError &error, const QByteArray &info);
+    void identify(const QByteArray &info);
+    void askAgainLater();
+    void expectReply(std::chrono::milliseconds limit);
+    void replyArrived(bool isReal);
+    void checkSilence();
+
+    using Clock = std::chrono::steady_clock;
+    /// Replies that are expected by the same time, in the order of the requests.
+    struct Expected
+    {
+        Clock::time_point until;
+        int count;
+    };
+
+    const QtRedis::ServerUrl m_server;
+    const LeaseClock *const m_clock;
+    Deadlines *const m_deadlines;
+    QTimer m_askAgainTimer;
+    int m_refusals = 0; ///< in a row
+    std::deque<Expected> m_expected;
+    bool m_isAsking = false;
+    bool m_isIdentified = false; ///< on the present connection
+    bool m_isSilent = false;
+    bool m_hasFailed = false;
+    bool m_wasMember = false;
+    EngineError m_problem;
+    QByteArray m_runId;
+    LeaseTime m_upSince;  ///< it has lost nothing that it confirmed later
+    RedisEngine m_engine; ///< destroyed first: its completions use the others
+};
+
+} // namespace QDistLock

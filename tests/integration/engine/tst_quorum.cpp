@@ -1,0 +1,1104 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// Locks over a majority of independent servers, all of which can be reached. Outages: tst_quorumoutages.cpp.
+
+#include "quorumfixture.h"
+
+#include "engine/protocolconstants.h"
+#include "engine/quorum/lockorder.h"
+#include "support/certificates.h"
+#include "support/testkinds.h"
+
+#include <QtCore/qelapsedtimer.h>
+#include <QtCore/qfile.h>
+#include <QtCore/qrandom.h>
+#include <QtCore/qset.h>
+#include <QtCore/qtimer.h>
+
+#include <memory>
+#include <vector>
+
+using namespace Qt::StringLiterals;
+
+using namespace QDistLock;
+using namespace QuorumTesting;
+using namespace Support;
+
+namespace {
+
+constexpr auto CompareAndDelete = "if redis.call('get',KEYS[1]) == ARGV[1] then "
+                                  "return redis.call('del',KEYS[1]) else return 0 end";
+
+constexpr auto ForeignLease = "3600000";
+
+/// Makes a single attempt. True if it failed because all three servers have not been up for long enough.
+bool areTooYoung(DistributedLock *lock)
+{
+    lock->tryAcquire();
+    return eventually([lock] { return lock->isHeld() || lock->state() == DistributedLock::Unlocked; })
+            && !lock->isHeld() && lock->errorString().count(u"the server is up since"_s) == 3;
+}
+
+} // namespace
+
+class tst_Quorum : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void init();
+    void cleanup();
+
+    void order();
+    void acquiredAtAllAndReleased();
+    void majoritySuffices();
+    TIMING void missingServerIsNoError();
+    void reacquired();
+    void fencingTokensRiseOverAnyMajority();
+    void unequalFencingTokensAreRaised();
+    TIMING void waitersAreServedInOrder();
+    void hundredsContend();
+    void tryAcquireIsBusy();
+    void nodeThatLostItGetsItAgain();
+    void lostAtAMajority();
+    void stolenAtAMajority();
+    void forcedRelease();
+    void majoritysHolderIsShown();
+    void queueIsShownToWhoKnowsNoArbiter();
+    void cancelLeavesNothing();
+    void endOfTheRegistryLeavesNothing();
+    void endOfTheRegistryBeforeTheLastReply();
+    void minHold();
+    void foreignClientExcludesUs();
+    void weExcludeForeignClient();
+    void foreignMinorityDoesNot();
+    void foreignClientsContend_data();
+    void foreignClientsContend();
+    void waiterOutlivesForeignHolder();
+    void waitersDoNotKeepTheArbiterFromItsHolder();
+    void slowServersAreWaitedFor();
+    void arbiterRefusesWhenItsTimeIsUp();
+    void sameServerTwice();
+    void nodeOfACluster();
+    void youngServersHaveNoVote();
+    void uptimeIsNotRoundedUp();
+    void infoIsForbidden();
+    void wrongPassword();
+    void minReplicasIsRefused();
+    void leastRights();
+    void tls();
+
+private:
+    /// SET with NX; or a script that looks whether the key exists.
+    enum ForeignWay { WithNx, WithScript };
+    bool foreignAcquire(const QByteArray &token, ForeignWay way = WithNx);
+    void foreignRelease(const QByteArray &token);
+
+    /// With directUrl(), a pause of the machine hardly makes a reply late: no proxy must pass it on first. But the
+    /// engine's indices of the servers are others then.
+    RedisSet m_set{3};
+};
+
+void tst_Quorum::initTestCase()
+{
+    QVERIFY2(m_set.start(), qPrintable(m_set.errorString()));
+}
+
+void tst_Quorum::init()
+{
+    // The servers keep a lock for a waiter that should claim it for a minute, not for 3 s.
+    for (int i = 0; i < m_set.size(); ++i)
+        m_set.clock(i).slowDown(20);
+    m_set.flushAll();
+}
+
+void tst_Quorum::cleanup()
+{
+    QVERIFY(m_set.heal());
+    EVENTUALLY_COMPARE(m_set.connectedClients(), 0);
+}
+
+/// As redsync (WithNx) and node-redlock (WithScript) do it: at all servers; without a majority, given back.
+bool tst_Quorum::foreignAcquire(const QByteArray &token, ForeignWay way)
+{
+    constexpr auto IfMissing = "if redis.call('exists',KEYS[1]) == 1 then return 0 end "
+                               "redis.call('set',KEYS[1],ARGV[1],'px',ARGV[2]) return 1";
+    int votes = 0;
+    for (int i = 0; i < m_set.size(); ++i) {
+        RedisServer &server = m_set.server(i);
+        votes += way == WithNx ? server.command({"SET", Key, token, "NX", "PX", ForeignLease}).toByteArray() == "OK"
+                               : server.command({"EVAL", IfMissing, "1", Key, token, ForeignLease}).toInt() == 1;
+    }
+    if (votes > m_set.size() / 2)
+        return true;
+    foreignRelease(token);
+    return false;
+}
+
+void tst_Quorum::foreignRelease(const QByteArray &token)
+{
+    for (int i = 0; i < m_set.size(); ++i)
+        m_set.server(i).command({"EVAL", CompareAndDelete, "1", Key, token});
+}
+
+// All clients ask the servers of one lock in the same order, and locks spread over them.
+void tst_Quorum::order()
+{
+    const QList<QByteArray> names{"a:1", "b:2", "c:3", "d:4"};
+    const QList<QByteArray> others{"d:4", "b:2", "a:1", "c:3"};
+    QHash<QByteArray, int> first;
+    for (int i = 0; i < 400; ++i) {
+        const QByteArray key = "lock:" + QByteArray::number(i);
+        QList<QByteArray> one, other, without;
+        for (const int index : LockOrder::of(key, names))
+            one.append(names.at(index));
+        for (const int index : LockOrder::of(key, others))
+            other.append(others.at(index));
+        QCOMPARE(one, other);
+        QCOMPARE(QSet<QByteArray>(one.cbegin(), one.cend()).size(), 4);
+        ++first[one.first()];
+        // The other locks keep their order if one server is missing.
+        const QList<QByteArray> fewer{"a:1", "b:2", "d:4"};
+        for (const int index : LockOrder::of(key, fewer))
+            without.append(fewer.at(index));
+        one.removeOne("c:3");
+        QCOMPARE(without, one);
+    }
+    for (const QByteArray &name : names)
+        QVERIFY2(first.value(name) > 50, name.constData());
+    // The same in each version and process: clients of different versions meet at the same server.
+    const auto fixed = LockOrder::of("lock:a", names);
+    QCOMPARE(QList<int>(fixed.cbegin(), fixed.cend()), (QList<int>{0, 2, 3, 1}));
+}
+
+void tst_Quorum::acquiredAtAllAndReleased()
+{
+    LockRegistry registry(m_set.url());
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options(1h));
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(lock.fencingToken() > 0);
+    EVENTUALLY_COMPARE(m_set.count(Key), 3);
+    const QList<QByteArray> values = m_set.values(Key);
+    QCOMPARE(QSet<QByteArray>(values.cbegin(), values.cend()).size(), 1);
+    for (int i = 0; i < 3; ++i) {
+        QVERIFY(m_set.server(i).pttl(Key) > 1'800'000);
+        QCOMPARE(m_set.server(i).get("{lock:a}:fence").toLongLong(), lock.fencingToken()); // with the floor, no raise
+        QVERIFY(!m_set.server(i).exists("{lock:a}:queue"));
+    }
+    QVERIFY(releaseNow(&lock));
+    EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
+}
+
+void tst_Quorum::majoritySuffices()
+{
+    for (int away = 0; away < 3; ++away) {
+        m_set.proxy(away).setRefusing(true);
+        LogCapture log;
+        LockRegistry registry(m_set.url());
+        DistributedLock lock(&registry, u"a"_s);
+        lock.setOptions(options());
+        QVERIFY(acquireNow(&lock));
+        EVENTUALLY_COMPARE(m_set.count(Key), 2);
+        const QString text = u"3 servers cannot be used, 2 are left, 2 are needed. redis://127.0.0.1:%1"_s;
+        EVENTUALLY_VERIFY(log.text().contains(text.arg(m_set.proxy(away).port())));
+        QVERIFY(releaseNow(&lock));
+        EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
+        m_set.proxy(away).setRefusing(false);
+    }
+}
+
+void tst_Quorum::missingServerIsNoError()
+{
+    leavesRoomFor(400ms); // a reply is late after 500 ms
+    for (int away = -1; away < 3; ++away) {
+        if (away >= 0)
+            m_set.proxy(away).setRefusing(true);
+        LogCapture log;
+        LockRegistry registry(m_set.url());
+        DistributedLock lock(&registry, u"a"_s);
+        lock.setOptions(options());
+        Spies spies(&lock);
+        QVERIFY(acquireNow(&lock));
+        EVENTUALLY_COMPARE(m_set.count(Key), away < 0 ? 3 : 2);
+        QVERIFY(releaseNow(&lock));
+        QVERIFY(spies.errors.isEmpty());
+        QCOMPARE(log.messages(QtWarningMsg).size(), away < 0 ? 0 : 1);
+        EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
+        if (away >= 0)
+            m_set.proxy(away).setRefusing(false);
+    }
+}
+
+void tst_Quorum::reacquired()
+{
+    LockRegistry registry(m_set.url());
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options());
+    Spies spies(&lock);
+    qint64 last = 0;
+    for (int i = 0; i < 50; ++i) {
+        QVERIFY(acquireNow(&lock));
+        QVERIFY(lock.fencingToken() > last);
+        last = lock.fencingToken();
+        lock.release();
+        QVERIFY(eventually([&] { return spies.released.size() == i + 1; }));
+    }
+    QVERIFY(spies.lost.isEmpty());
+}
+
+// The clocks of the servers differ and are set meanwhile, and each acquisition reaches another majority.
+void tst_Quorum::fencingTokensRiseOverAnyMajority()
+{
+    const int acquisitions = countFrom("QDISTLOCK_FENCE_ACQUISITIONS", 2000);
+    constexpr int Names = 50;
+    QRandomGenerator random(1);
+    std::vector<std::unique_ptr<FaultProxy>> proxies;
+    std::vector<std::unique_ptr<LockRegistry>> registries;
+    for (int away = 0; away < 3; ++away) {
+        QList<quint16> ports;
+        for (int i = 0; i < 3; ++i) {
+            proxies.push_back(std::make_unique<FaultProxy>(m_set.server(i)));
+            proxies.back()->setRefusing(i == away);
+            ports.append(proxies.back()->port());
+        }
+        registries.push_back(std::make_unique<LockRegistry>(RedisSet::urlOf(ports)));
+    }
+    std::vector<std::unique_ptr<DistributedLock>> locks; // of each name, one for each majority
+    std::vector<qint64> last(Names);
+    int started = 0;
+    int done = 0;
+    int inversions = 0;
+    int failures = 0;
+    const auto acquireNext = [&](size_t name) {
+        if (started++ < acquisitions)
+            locks.at(name * 3 + random.bounded(3U))->acquire();
+    };
+    for (size_t name = 0; name < Names; ++name) {
+        for (size_t majority = 0; majority < 3; ++majority) {
+            locks.push_back(std::make_unique<DistributedLock>(registries[majority].get(), QString::number(name)));
+            DistributedLock *const lock = locks.back().get();
+            lock->setOptions(options());
+            connect(lock, &DistributedLock::acquired, this, [&, lock, name] {
+                inversions += lock->fencingToken() <= last[name] ? 1 : 0;
+                last[name] = lock->fencingToken();
+                if (++done % 100 == 0) { // by up to 50 ms, and sometimes by a minute
+                    const milliseconds shift(random.bounded(-50, 51));
+                    m_set.clock(random.bounded(3)).shift(done % 500 == 0 ? 1200 * shift : shift);
+                }
+                lock->release();
+            });
+            connect(lock, &DistributedLock::released, this, [&, name] { acquireNext(name); });
+            connect(lock, &DistributedLock::lost, this, [&, name] { acquireNext(name); });
+            connect(lock, &DistributedLock::acquireFailed, this, [&] { ++failures; });
+        }
+    }
+    for (size_t name = 0; name < Names; ++name)
+        acquireNext(name);
+    QVERIFY2(eventually([&] { return done + failures >= acquisitions; }, 60s + acquisitions * 10ms),
+             qPrintable(QString::number(done)));
+    for (int i = 0; i < 3; ++i)
+        m_set.clock(i).shift(0ms);
+    qInfo("%d acquisitions, %d inversions", done, inversions);
+    QCOMPARE(inversions, 0);
+    QCOMPARE(failures, 0);
+}
+
+void tst_Quorum::unequalFencingTokensAreRaised()
+{
+    LockRegistry registry(m_set.url());
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options());
+    QVERIFY(acquireNow(&lock));
+    const qint64 first = lock.fencingToken();
+    lock.release();
+    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+    const int asked = arbiterOf(registry);
+    // Each of the others has given out more than the arbiter, and not the same.
+    qint64 more = first + 1'000'000'000'000;
+    for (int i = 0; i < 3; ++i) {
+        if (i != asked)
+            m_set.server(i).command({"SET", "{lock:a}:fence", QByteArray::number(more += 1000)});
+    }
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(lock.fencingToken() > first + 1'000'000'000'000); // of one of them: the third may have come too late
+    int equal = 0;
+    for (int i = 0; i < 3; ++i)
+        equal += m_set.server(i).get("{lock:a}:fence").toLongLong() >= lock.fencingToken();
+    QVERIFY(equal >= 2);
+}
+
+void tst_Quorum::waitersAreServedInOrder()
+{
+    leavesRoomFor(400ms); // whoever has no reply after 500 ms goes to the queue of another server
+    constexpr int Count = 12;
+    std::vector<std::unique_ptr<LockRegistry>> registries;
+    for (int i = 0; i < 4; ++i)
+        registries.push_back(std::make_unique<LockRegistry>(m_set.url()));
+    // Those who have waited before are subscribed.
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    for (int i = 0; i < Count; ++i) {
+        locks.push_back(std::make_unique<DistributedLock>(registries[size_t(i % 4)].get(), u"a"_s));
+        locks.back()->setOptions(options());
+        QVERIFY(acquireNow(locks.back().get()));
+        locks.back()->release();
+        QVERIFY(eventually([&] { return locks.back()->state() == DistributedLock::Unlocked; }));
+        QVERIFY(eventually([&] { return engineOf(*registries[size_t(i % 4)])->canBeWoken(idOf(u"a"_s)); }));
+    }
+    QList<int> order;
+    QList<qint64> fences;
+    int held = 0;
+    DistributedLock holder(registries[0].get(), u"a"_s);
+    holder.setOptions(options());
+    QVERIFY(acquireNow(&holder));
+    fences.append(holder.fencingToken());
+    for (int i = 0; i < Count; ++i) {
+        DistributedLock *const lock = locks[size_t(i)].get();
+        connect(lock, &DistributedLock::acquired, this, [&, i, lock] {
+            QCOMPARE(++held, 1);
+            order.append(i);
+            fences.append(lock->fencingToken());
+            --held;
+            lock->release();
+        });
+        lock->acquire();
+        QVERIFY(eventually([&] { return lock->queuePosition() == i; }));
+    }
+    holder.release();
+    QVERIFY(eventually([&] { return order.size() == Count; }));
+    for (int i = 0; i < Count; ++i)
+        QCOMPARE(order.at(i), i);
+    QVERIFY(std::is_sorted(fences.cbegin(), fences.cend()));
+    QVERIFY(std::adjacent_find(fences.cbegin(), fences.cend()) == fences.cend());
+    EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
+}
+
+void tst_Quorum::hundredsContend()
+{
+    std::vector<std::unique_ptr<LockRegistry>> registries;
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    for (int i = 0; i < 6; ++i)
+        registries.push_back(std::make_unique<LockRegistry>(m_set.directUrl()));
+    Witness witness;
+    for (int i = 0; i < 60; ++i) {
+        locks.push_back(std::make_unique<DistributedLock>(registries[size_t(i % 6)].get(), u"a"_s));
+        DistributedLock *const lock = locks.back().get();
+        lock->setOptions(options());
+        connect(lock, &DistributedLock::acquired, this, [&, lock, left = 5]() mutable {
+            witness.acquired(lock);
+            lock->release();
+            witness.released();
+            if (--left > 0)
+                lock->acquire();
+        });
+        lock->acquire();
+    }
+    QVERIFY(eventually([&] { return witness.acquisitions() == 300; }));
+    QCOMPARE(witness.overlaps(), 0);
+    QCOMPARE(witness.inversions(), 0);
+    EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
+}
+
+void tst_Quorum::tryAcquireIsBusy()
+{
+    FakeClock clock; // stands still: the single attempt does not end after 5 s
+    LockRegistry registry(m_set.directUrl());
+    LockRegistry other(m_set.directUrl());
+    LockRegistryPrivate::get(&other)->setClock(&clock);
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options());
+    QVERIFY(acquireNow(&lock));
+    DistributedLock early(&other, u"b"_s);
+    QVERIFY(acquireNow(&early)); // it is connected
+    QVERIFY(releaseNow(&early));
+    DistributedLock late(&other, u"a"_s);
+    late.setOptions(options());
+    Spies spies(&late);
+    late.tryAcquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::BusyError);
+    EVENTUALLY_COMPARE(m_set.count(Key), 3);
+    for (int i = 0; i < 3; ++i)
+        QVERIFY(!m_set.server(i).exists("{lock:a}:queue"));
+}
+
+// A majority has confirmed the renewal first: so another server may be lost afterwards.
+void tst_Quorum::nodeThatLostItGetsItAgain()
+{
+    FakeClock clock;
+    LockRegistry registry(m_set.url());
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options(1h));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    const qint64 fencingToken = lock.fencingToken();
+    for (int i = 0; i < 3; ++i) {
+        EVENTUALLY_COMPARE(m_set.count(Key), 3);
+        m_set.server(i).command({"FLUSHALL"});
+        QVERIFY(renewNow(&lock, clock));
+        EVENTUALLY_COMPARE(m_set.count(Key), 3);
+        QVERIFY(m_set.server(i).get("{lock:a}:fence").toLongLong() >= fencingToken);
+    }
+    QVERIFY(lock.isHeld());
+    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(releaseNow(&lock));
+    EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
+}
+
+void tst_Quorum::lostAtAMajority()
+{
+    FakeClock clock;
+    LockRegistry registry(m_set.url());
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options(1h));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    EVENTUALLY_COMPARE(m_set.count(Key), 3);
+    m_set.server(0).command({"DEL", Key});
+    m_set.server(2).command({"DEL", Key});
+    QVERIFY(!renewNow(&lock, clock));
+    QCOMPARE(spies.lost.size(), 1);
+    QCOMPARE(spies.reason(), DistributedLock::Deleted);
+    EVENTUALLY_COMPARE(m_set.count(Key), 0); // long before the lease ends
+}
+
+void tst_Quorum::stolenAtAMajority()
+{
+    FakeClock clock;
+    LockRegistry registry(m_set.url());
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options(1h));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    EVENTUALLY_COMPARE(m_set.count(Key), 3);
+    m_set.server(0).command({"SET", Key, "theirs", "PX", ForeignLease});
+    m_set.server(1).command({"SET", Key, "theirs", "PX", ForeignLease});
+    QVERIFY(!renewNow(&lock, clock));
+    QCOMPARE(spies.lost.size(), 1);
+    QCOMPARE(spies.reason(), DistributedLock::Stolen);
+    QCOMPARE(m_set.server(0).get(Key), QByteArray("theirs"));
+}
+
+void tst_Quorum::forcedRelease()
+{
+    LockRegistry registry(m_set.directUrl());
+    LockRegistry other(m_set.directUrl());
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options(1h));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    EVENTUALLY_COMPARE(m_set.count(Key), 3);
+    QVERIFY(eventually([&] { return engineOf(registry)->canBeWoken(idOf(u"a"_s)); }));
+    auto forced = other.forceRelease(u"a"_s);
+    QVERIFY(eventually([&] { return forced.isFinished(); }));
+    QVERIFY(forced.result());
+    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
+    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
+    EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
+    forced = other.forceRelease(u"a"_s);
+    QVERIFY(eventually([&] { return forced.isFinished(); }));
+    QVERIFY(!forced.result());
+}
+
+void tst_Quorum::majoritysHolderIsShown()
+{
+    for (int other = 0; other < 3; ++other) { // one of them is the arbiter
+        m_set.flushAll();
+        LockRegistry registry(m_set.directUrl());
+        DistributedLock lock(&registry, u"a"_s);
+        lock.setOptions(options());
+        QVERIFY(acquireNow(&lock));
+        EVENTUALLY_COMPARE(m_set.count(Key), 3);
+        m_set.server(other).command({"SET", Key, "theirs", "PX", ForeignLease});
+        m_set.server(other).command({"SET", "lock:b", "theirs", "PX", ForeignLease}); // held by nobody
+        auto info = registry.inspect(u"a"_s);
+        QVERIFY(eventually([&] { return info.isFinished(); }));
+        QVERIFY(info.result().held);
+        QVERIFY(!info.result().foreign);
+        QCOMPARE(info.result().holder.toLatin1(), engineOf(registry)->clientId());
+        QCOMPARE(info.result().fencingToken, lock.fencingToken());
+        QCOMPARE(info.result().pid, QCoreApplication::applicationPid());
+        auto list = registry.list(u"*"_s);
+        QVERIFY(eventually([&] { return list.isFinished(); }));
+        QCOMPARE(list.result().size(), 1);
+        QCOMPARE(list.result().first().name, u"a"_s);
+        QCOMPARE(list.result().first().holder, info.result().holder);
+    }
+}
+
+// A reader has no lease, so it does not know which servers were started too lately to be the arbiter.
+void tst_Quorum::queueIsShownToWhoKnowsNoArbiter()
+{
+    RedisSet set(3);
+    QVERIFY2(set.start(), qPrintable(set.errorString()));
+    FakeClock clock;
+    LockRegistry registry(set.url(false));
+    LockRegistry other(set.url(false));
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    LockRegistryPrivate::get(&other)->setClock(&clock);
+    DistributedLock lock(&registry, u"a"_s);
+    DistributedLock waiter(&other, u"a"_s);
+    lock.setOptions(options(1h));
+    waiter.setOptions(options(1h));
+    QVERIFY(eventually([&] { return areTooYoung(&lock); }));
+    QVERIFY(eventually([&] { return areTooYoung(&waiter); }));
+    clock.advance(2h);
+    LockRegistryPrivate::get(&other)->watchdog()->wake(); // its timer counts real time
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(set.restartEmpty(arbiterOf(registry)));
+    waiter.acquire();
+    QVERIFY(eventually([&] {
+        clock.advance(1ms); // it may try before it notices the restart
+        return waiter.queuePosition() == 0;
+    }));
+    LockRegistry reader(set.url(false));
+    auto queue = reader.waiters(u"a"_s);
+    QVERIFY(eventually([&] { return queue.isFinished(); }));
+    QCOMPARE(queue.result().size(), 1);
+    QCOMPARE(queue.result().first().client.toLatin1(), engineOf(other)->clientId());
+    auto info = reader.inspect(u"a"_s);
+    QVERIFY(eventually([&] { return info.isFinished(); }));
+    QCOMPARE(info.result().queueLength, 1);
+}
+
+void tst_Quorum::cancelLeavesNothing()
+{
+    LockRegistry registry(m_set.directUrl());
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options());
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(eventually([&] { return engineOf(registry)->canBeWoken(idOf(u"a"_s)); }));
+    QList<DistributedLock *> waiters;
+    for (int i = 0; i < 5; ++i) {
+        waiters.append(new DistributedLock(&registry, u"a"_s, this));
+        waiters.last()->setOptions(options());
+        waiters.last()->acquire();
+        QVERIFY(eventually([&] { return waiters.last()->queuePosition() == i; }));
+    }
+    waiters[2]->cancel();
+    delete waiters.takeAt(1);
+    lock.release();
+    QVERIFY(eventually([&] { return waiters[0]->isHeld(); }));
+    qDeleteAll(waiters);
+    EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
+    // While the servers are asked.
+    for (int turns = 0; turns < 6; ++turns) {
+        DistributedLock early(&registry, u"a"_s);
+        early.setOptions(options());
+        early.acquire();
+        for (int i = 0; i < turns; ++i)
+            processEvents();
+        early.cancel();
+    }
+    EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
+}
+
+void tst_Quorum::endOfTheRegistryLeavesNothing()
+{
+    {
+        LockRegistry registry(m_set.url());
+        std::vector<std::unique_ptr<DistributedLock>> locks;
+        for (int i = 0; i < 100; ++i) {
+            locks.push_back(std::make_unique<DistributedLock>(&registry, QString::number(i / 2)));
+            locks.back()->setOptions(options());
+            locks.back()->acquire();
+        }
+        const auto held = [&] {
+            return std::count_if(locks.cbegin(), locks.cend(), [](const auto &lock) { return lock->isHeld(); });
+        };
+        QVERIFY(eventually([&] { return held() == 50; }));
+    }
+    EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
+}
+
+// A majority has confirmed the release. The last server asks for the script, and nobody is left to send it.
+void tst_Quorum::endOfTheRegistryBeforeTheLastReply()
+{
+    auto registry = std::make_unique<LockRegistry>(m_set.url());
+    auto lock = std::make_unique<DistributedLock>(registry.get(), u"a"_s);
+    lock->setOptions(options(1h));
+    QVERIFY(acquireNow(lock.get()));
+    EVENTUALLY_COMPARE(m_set.count(Key), 3);
+    const int late = (arbiterOf(*registry) + 1) % 3;
+    QCOMPARE(m_set.server(late).command({"SCRIPT", "FLUSH"}).toByteArray(), QByteArray("OK"));
+    m_set.proxy(late).setRepliesHeld(true);
+    QVERIFY(releaseNow(lock.get()));
+    lock.reset();
+    registry.reset();
+    m_set.proxy(late).setRepliesHeld(false);
+    EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
+}
+
+void tst_Quorum::minHold()
+{
+    FakeClock clock;
+    LockRegistry registry(m_set.url());
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options(1h).withMinHold(20min));
+    QVERIFY(acquireNow(&lock));
+    EVENTUALLY_COMPARE(m_set.count(Key), 3);
+    clock.advance(10min);
+    QVERIFY(releaseNow(&lock));
+    for (int i = 0; i < 3; ++i) {
+        EVENTUALLY_VERIFY(m_set.server(i).pttl(Key) <= 600'000);
+        QVERIFY(m_set.server(i).pttl(Key) > 300'000);
+    }
+}
+
+void tst_Quorum::foreignClientExcludesUs()
+{
+    QVERIFY(foreignAcquire("theirs"));
+    FakeClock clock; // as in tryAcquireIsBusy()
+    LockRegistry registry(m_set.directUrl());
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    DistributedLock early(&registry, u"b"_s);
+    QVERIFY(acquireNow(&early));
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options());
+    Spies spies(&lock);
+    lock.tryAcquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::BusyError);
+    QCOMPARE(m_set.values(Key), (QList<QByteArray>{"theirs", "theirs", "theirs"}));
+}
+
+void tst_Quorum::weExcludeForeignClient()
+{
+    LockRegistry registry(m_set.url());
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options());
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    EVENTUALLY_COMPARE(m_set.count(Key), 3);
+    QVERIFY(!foreignAcquire("theirs"));
+    foreignRelease("theirs");
+    QCOMPARE(m_set.count(Key), 3);
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    EVENTUALLY_COMPARE(m_set.count(Key), 0);
+    QVERIFY(foreignAcquire("theirs"));
+}
+
+void tst_Quorum::foreignMinorityDoesNot()
+{
+    for (int i = 0; i < 3; ++i) {
+        m_set.flushAll();
+        m_set.server(i).command({"SET", Key, "theirs", "NX", "PX", ForeignLease});
+        LockRegistry registry(m_set.url());
+        DistributedLock lock(&registry, u"a"_s);
+        lock.setOptions(options());
+        lock.acquire();
+        const bool isArbiter = eventually([&] { return registry.state() == LockRegistry::Ready; })
+                && arbiterOf(registry) == i;
+        if (isArbiter) // whoever holds it there is waited for
+            m_set.server(i).command({"DEL", Key});
+        QVERIFY(eventually([&] { return lock.isHeld(); }));
+        QCOMPARE(m_set.values(Key).at(i) == "theirs", !isArbiter);
+    }
+}
+
+void tst_Quorum::foreignClientsContend_data()
+{
+    QTest::addColumn<int>("way");
+    QTest::newRow("SET NX, as redsync") << int(WithNx);
+    QTest::newRow("a script, as node-redlock") << int(WithScript);
+}
+
+void tst_Quorum::foreignClientsContend()
+{
+    QFETCH(int, way);
+    const int turns = countFrom("QDISTLOCK_FOREIGN_TURNS", 40); // of each side
+    LockRegistry registry(m_set.directUrl());
+    LockRegistry other(m_set.directUrl());
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    bool isTheirs = false;
+    int ours = 0;
+    int theirs = 0;
+    int overlaps = 0;
+    for (int i = 0; i < 4; ++i) {
+        locks.push_back(std::make_unique<DistributedLock>(i % 2 == 0 ? &registry : &other, u"a"_s));
+        DistributedLock *const lock = locks.back().get();
+        lock->setOptions(options(30s, LockOptions::Forever));
+        connect(lock, &DistributedLock::acquired, lock, [&, lock] {
+            overlaps += isTheirs ? 1 : 0;
+            ++ours;
+            QTimer::singleShot(2ms, lock, &DistributedLock::release);
+        });
+        connect(lock, &DistributedLock::released, lock,
+                [&, lock] { QTimer::singleShot(2ms, lock, &DistributedLock::acquire); });
+        lock->acquire();
+    }
+    QTimer foreign;
+    QByteArray token;
+    connect(&foreign, &QTimer::timeout, this, [&] {
+        if (std::exchange(isTheirs, false)) {
+            foreignRelease(token);
+            return;
+        }
+        token = "theirs " + QByteArray::number(theirs);
+        isTheirs = foreignAcquire(token, ForeignWay(way));
+        if (!isTheirs)
+            return;
+        ++theirs;
+        for (const auto &lock : locks)
+            overlaps += lock->isHeld() ? 1 : 0;
+    });
+    foreign.start(1ms);
+    QVERIFY2(eventually([&] { return ours >= turns && theirs >= turns; }, 120s + turns * 100ms),
+             qPrintable(u"%1 ours, %2 theirs"_s.arg(ours).arg(theirs)));
+    foreign.stop();
+    foreignRelease(token);
+    qInfo("%d turns of ours, %d of theirs, %d overlaps", ours, theirs, overlaps);
+    QCOMPARE(overlaps, 0);
+}
+
+void tst_Quorum::waiterOutlivesForeignHolder()
+{
+    // At a majority without the arbiter, where the waiter keeps its place.
+    LockRegistry registry(m_set.url());
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options());
+    QVERIFY(acquireNow(&lock));
+    lock.release();
+    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+    QVERIFY(eventually([&] { return engineOf(registry)->canBeWoken(idOf(u"a"_s)); }));
+    const int arbiter = arbiterOf(registry);
+    EVENTUALLY_COMPARE(m_set.count(Key), 0);
+    for (int i = 0; i < 3; ++i) {
+        if (i != arbiter)
+            m_set.server(i).command({"SET", Key, "theirs", "NX", "PX", ForeignLease});
+    }
+    Spies spies(&lock);
+    lock.acquire();
+    EVENTUALLY_VERIFY(m_set.server(arbiter).exists("{lock:a}:queue"));
+    const qint64 asked = m_set.server(arbiter).commandsProcessed("evalsha");
+    EVENTUALLY_VERIFY(m_set.server(arbiter).commandsProcessed("evalsha") > asked + 10); // it asks again and again
+    QVERIFY(!lock.isHeld());
+    EVENTUALLY_VERIFY(!m_set.server(arbiter).exists(Key)); // and gives the vote back each time
+    foreignRelease("theirs");
+    QVERIFY(eventually([&] { return lock.isHeld(); }));
+    QCOMPARE(spies.failed.size(), 0);
+    EVENTUALLY_COMPARE(m_set.count(Key), 3);
+}
+
+// The holder has lost the arbiter. It gets it again, although others wait there and always get its vote.
+void tst_Quorum::waitersDoNotKeepTheArbiterFromItsHolder()
+{
+    FakeClock clock;
+    LockRegistry registry(m_set.url());
+    LockRegistry other(m_set.url());
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    DistributedLock holder(&registry, u"a"_s);
+    holder.setOptions(options(1h));
+    Spies spies(&holder);
+    QVERIFY(acquireNow(&holder));
+    EVENTUALLY_COMPARE(m_set.count(Key), 3);
+    QVERIFY(eventually([&] { return engineOf(registry)->canBeWoken(idOf(u"a"_s)); }));
+    std::vector<std::unique_ptr<DistributedLock>> waiters;
+    QList<int> order;
+    for (int i = 0; i < 3; ++i) {
+        waiters.push_back(std::make_unique<DistributedLock>(&other, u"a"_s));
+        DistributedLock *const waiter = waiters.back().get();
+        waiter->setOptions(options());
+        connect(waiter, &DistributedLock::acquired, this, [&order, waiter, i] {
+            order.append(i);
+            waiter->release();
+        });
+        waiter->acquire();
+        QVERIFY(eventually([&] { return waiter->queuePosition() == i; }));
+    }
+    RedisServer &arbiter = m_set.server(arbiterOf(registry));
+    const QByteArray token = arbiter.get(Key);
+    const QList<QByteArray> first =
+            arbiter.command({"ZRANGE", "{lock:a}:queue", "0", "0"}).toList().value(0).toByteArray().split(':');
+    QCOMPARE(first.size(), 3);
+    const qint64 asked = arbiter.commandsProcessed("evalsha");
+    arbiter.command({"DEL", Key});
+    arbiter.command({"PUBLISH", Protocol::Channels + first[0], "next " + first[1] + " 1"});
+    EVENTUALLY_VERIFY(arbiter.commandsProcessed("evalsha") > asked + 5); // the waiter tries again and again
+    QVERIFY(eventually([&] { return renewNow(&holder, clock) && arbiter.get(Key) == token; }));
+    for (int i = 0; i < 3; ++i) {
+        QVERIFY(renewNow(&holder, clock));
+        QCOMPARE(arbiter.get(Key), token);
+    }
+    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(order.isEmpty());
+    holder.release();
+    QVERIFY(eventually([&] { return order.size() == 3; }));
+    QCOMPARE(order, (QList<int>{0, 1, 2}));
+    EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
+}
+
+// A server that is late is not waited for, unless there is no majority without it.
+void tst_Quorum::slowServersAreWaitedFor()
+{
+    LockRegistry registry(m_set.url());
+    LockRegistry other(m_set.url());
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options()); // a reply is late after 500 ms
+    DistributedLock waiter(&other, u"a"_s);
+    waiter.setOptions(options());
+    for (int i = 0; i < 3; ++i)
+        m_set.proxy(i).setLatency(0ms, 550ms);
+    const auto info = other.inspect(u"a"_s); // connects meanwhile
+    lock.acquire();
+    QVERIFY2(eventually([&] { return lock.isHeld(); }), qPrintable(lock.errorString()));
+    QVERIFY(eventually([&] { return info.isFinished(); }));
+    waiter.acquire();
+    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    lock.release();
+    QVERIFY2(eventually([&] { return waiter.isHeld(); }), qPrintable(waiter.errorString()));
+}
+
+// The refusal is read after the limit, and no other server can be asked.
+void tst_Quorum::arbiterRefusesWhenItsTimeIsUp()
+{
+    LockRegistry registry(m_set.url());
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options()); // a reply is late after 500 ms
+    QVERIFY(acquireNow(&lock));
+    const int arbiter = arbiterOf(registry);
+    QVERIFY(releaseNow(&lock));
+    EVENTUALLY_COMPARE(m_set.count(Key), 0);
+    Spies spies(&lock);
+    FaultProxy &proxy = m_set.proxy(arbiter);
+    const int faults = proxy.faultsDone();
+    proxy.setRepliesHeld(true);
+    proxy.answer("-LOADING Redis is loading the dataset in memory\r\n", "EVALSHA");
+    QElapsedTimer time;
+    time.start();
+    lock.acquire();
+    sendNow();
+    QVERIFY(proxy.waitForFaults(faults + 1));
+    for (int i = 0; i < 3; ++i) {
+        if (i == arbiter)
+            continue;
+        m_set.proxy(i).setRefusing(true);
+        m_set.proxy(i).closeAll();
+    }
+    QVERIFY(eventually([&] { return engineOf(registry)->state() != LockEngine::Ready; }));
+    proxy.setRepliesHeld(false);
+    while (time.elapsed() < 600) { // the event loop does not run
+    }
+    QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
+    QCOMPARE(lock.error(), DistributedLock::QuorumError);
+    QVERIFY(m_set.heal());
+    QVERIFY(eventually([&] { return lock.isHeld(); }));
+}
+
+void tst_Quorum::sameServerTwice()
+{
+    LogCapture log;
+    LockRegistry registry(RedisSet::urlOf({m_set.server(0).port(), m_set.proxy(1).port(), m_set.proxy(0).port()}));
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options());
+    Spies spies(&lock);
+    m_set.proxy(1).setHeld(true); // no majority before the two are known to be the same
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::OptionsError);
+    QVERIFY2(lock.errorString().contains(u"are the same server"_s), qPrintable(lock.errorString()));
+    QVERIFY(lock.errorString().contains(QString::number(m_set.server(0).port())));
+    QVERIFY(lock.errorString().contains(QString::number(m_set.proxy(0).port())));
+    QCOMPARE(m_set.lockKeys(), QList<QByteArray>());
+}
+
+void tst_Quorum::nodeOfACluster()
+{
+    RedisServer::Options serverOptions = RedisServer::Options::withTcp();
+    serverOptions.config = {"cluster-enabled yes"};
+    RedisServer clusterNode(serverOptions);
+    QVERIFY(clusterNode.start());
+    LockRegistry registry(RedisSet::urlOf({clusterNode.port(), m_set.proxy(1).port(), m_set.proxy(2).port()}));
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options());
+    Spies spies(&lock);
+    m_set.proxy(1).setHeld(true); // no majority before the third one is known
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::OptionsError);
+    QVERIFY2(lock.errorString().contains(u"is a node of a Redis Cluster"_s), qPrintable(lock.errorString()));
+}
+
+// A server that was restarted without its data must not help another client to a majority.
+void tst_Quorum::youngServersHaveNoVote()
+{
+    FakeClock clock;
+    LockRegistry registry(m_set.url(false));
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options(1h));
+    Spies spies(&lock);
+    QVERIFY(eventually([&] { return areTooYoung(&lock); }));
+    QCOMPARE(lock.error(), DistributedLock::QuorumError);
+    QVERIFY2(lock.errorString().contains(u"0 of 3 servers of the quorum have a vote, but 2 are needed"_s),
+             qPrintable(lock.errorString()));
+    QVERIFY(lock.errorString().contains(u"persistent=1"_s));
+    QCOMPARE(m_set.lockKeys(), QList<QByteArray>());
+    clock.advance(50min); // the servers may be up for some minutes
+    QVERIFY(areTooYoung(&lock));
+    // A shorter lease needs less.
+    DistributedLock shortLock(&registry, u"b"_s);
+    shortLock.setOptions(options(49min));
+    QVERIFY(acquireNow(&shortLock));
+    QVERIFY(areTooYoung(&lock));
+    QCOMPARE(spies.acquired.size(), 0);
+    clock.advance(11min);
+    QVERIFY(acquireNow(&lock));
+}
+
+// Redis shows the difference of two times that are cut to seconds. It may be 1 s a tenth of a second after the start.
+void tst_Quorum::uptimeIsNotRoundedUp()
+{
+    RedisSet set(3);
+    for (int i = 0; i < 3; ++i)
+        set.clock(i).slowDown(1'000'000); // it practically stands still
+    QVERIFY2(set.start(), qPrintable(set.errorString()));
+    for (int i = 0; i < 3; ++i) {
+        set.clock(i).shift(1s);
+        EVENTUALLY_COMPARE(set.server(i).info("server", "uptime_in_seconds"), QByteArray("1"));
+    }
+    FakeClock clock;
+    LockRegistry registry(set.url(false));
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options(10s));
+    QVERIFY(eventually([&] { return areTooYoung(&lock); }));
+    clock.advance(9200ms); // 10.1 s are needed, because the clocks may differ by 1 %
+    QVERIFY(areTooYoung(&lock));
+    clock.advance(1s);
+    QVERIFY(acquireNow(&lock));
+}
+
+void tst_Quorum::infoIsForbidden()
+{
+    m_set.server(0).command({"ACL", "SETUSER", "default", "-info"});
+    m_set.server(1).command({"ACL", "SETUSER", "default", "-info"});
+    FakeClock clock;
+    LockRegistry registry(m_set.url());
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options(1h));
+    Spies spies(&lock);
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::PermissionError);
+    QVERIFY2(lock.errorString().contains(u"servers of the quorum can be used, but 2 are needed"_s),
+             qPrintable(lock.errorString()));
+    QVERIFY(lock.errorString().contains(u"a quorum also needs +info"_s));
+    // Allowed again: it is noticed without a new connection.
+    m_set.server(0).command({"ACL", "SETUSER", "default", "+info"});
+    QVERIFY(eventually([&] { return acquireNow(&lock); }));
+    EVENTUALLY_COMPARE(m_set.count(Key), 2);
+    m_set.server(1).command({"ACL", "SETUSER", "default", "+info"});
+    // It has a vote, and gets the lock with a renewal.
+    QVERIFY(eventually([&] { return renewNow(&lock, clock) && m_set.count(Key) == 3; }));
+    m_set.proxy(2).setRefusing(true);
+    m_set.proxy(2).closeAll();
+    QVERIFY(renewNow(&lock, clock));
+}
+
+void tst_Quorum::wrongPassword()
+{
+    QUrl url = m_set.url();
+    url.setPassword(u"c4n4ry"_s);
+    LogCapture log;
+    LockRegistry registry(url);
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options());
+    Spies spies(&lock);
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::AuthenticationError);
+    QVERIFY(!lock.errorString().contains(u"c4n4ry"_s));
+    QVERIFY(!log.text().contains(u"c4n4ry"_s));
+}
+
+void tst_Quorum::minReplicasIsRefused()
+{
+    LockRegistry registry(m_set.url());
+    DistributedLock lock(&registry, u"a"_s);
+    LockOptions unsupported = options();
+    unsupported.minReplicas = 1;
+    lock.setOptions(unsupported);
+    Spies spies(&lock);
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QCOMPARE(spies.failure(), DistributedLock::OptionsError);
+}
+
+// Those of docs/acl.txt, and +info.
+void tst_Quorum::leastRights()
+{
+    QFile file(QStringLiteral(ACL_FILE));
+    QVERIFY(file.open(QIODevice::ReadOnly));
+    QList<QByteArray> rule = file.readAll().trimmed().replace("SECRET", "c4n4ry").split(' ');
+    for (int i = 0; i < 3; ++i) {
+        QCOMPARE(m_set.server(i).command(rule + QList<QByteArray>{"+info"}).toByteArray(), QByteArray("OK"));
+        m_set.server(i).command({"ACL", "LOG", "RESET"});
+    }
+    QUrl url = m_set.url();
+    url.setUserName(u"lockapp"_s);
+    url.setPassword(u"c4n4ry"_s);
+    FakeClock clock;
+    LockRegistry registry(url);
+    LockRegistry other(url);
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    DistributedLock lock(&registry, u"a"_s);
+    DistributedLock waiter(&other, u"a"_s);
+    lock.setOptions(options(1h));
+    waiter.setOptions(options(1h));
+    QVERIFY(acquireNow(&lock));
+    waiter.acquire();
+    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    QVERIFY(renewNow(&lock, clock));
+    QVERIFY(renewNow(&lock, clock));
+    auto info = other.inspect(u"a"_s);
+    QVERIFY(eventually([&] { return info.isFinished() && info.result().held; }));
+    lock.release();
+    QVERIFY(eventually([&] { return waiter.isHeld(); }));
+    const int arbiter = arbiterOf(registry);
+    waiter.release();
+    QVERIFY(eventually([&] { return waiter.state() == DistributedLock::Unlocked; }));
+    // They are raised, too.
+    m_set.server((arbiter + 1) % 3).command({"SET", "{lock:a}:fence", "5000000000000000"});
+    m_set.server((arbiter + 2) % 3).command({"SET", "{lock:a}:fence", "6000000000000000"});
+    QVERIFY(acquireNow(&lock));
+    QVERIFY(lock.fencingToken() > 5'000'000'000'000'000);
+    for (int i = 0; i < 3; ++i) {
+        QCOMPARE(m_set.server(i).command({"ACL", "LOG"}).toList().size(), 0);
+        m_set.server(i).command({"ACL", "DELUSER", "lockapp"});
+    }
+}
+
+void tst_Quorum::tls()
+{
+    Certificates certificates;
+    std::vector<std::unique_ptr<RedisServer>> servers;
+    QString url;
+    for (int i = 0; i < 3; ++i) {
+        servers.push_back(std::make_unique<RedisServer>(RedisServer::Options::withTls(certificates)));
+        QVERIFY(servers.back()->start());
+        url += (i == 0           ? u"redlocks://"_s
+                        : i == 1 ? u"?node="_s
+                                 : u"&node="_s)
+                + u"localhost:%1"_s.arg(servers.back()->tlsPort());
+    }
+    LockRegistry registry(QUrl(url + u"&persistent=1&ca="_s + certificates.ca()));
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options());
+    QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
+    for (const auto &server : servers)
+        EVENTUALLY_VERIFY(server->exists(Key));
+    lock.release();
+    for (const auto &server : servers)
+        EVENTUALLY_VERIFY(!server->exists(Key));
+}
+
+QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Quorum)
+#include "tst_quorum.moc"

@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "doctorquorum.h"
+
+#include "doctorprobe.h"
+#include "doctorreport.h"
+#include "lockview.h"
+
+#include <QtCore/qjsonobject.h>
+
+using namespace Qt::StringLiterals;
+
+using QtRedis::Endpoint;
+using QtRedis::ServerUrl;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+namespace Cli {
+
+namespace {
+
+/// The value of a line "name:value"; empty if there is none.
+QByteArray fieldOf(const QByteArray &info, const QByteArray &name)
+{
+    const QList<QByteArray> lines = info.split('\n');
+    for (const QByteArray &line : lines) {
+        if (line.startsWith(name + ':'))
+            return line.mid(name.size() + 1).trimmed();
+    }
+    return QByteArray();
+}
+
+QJsonObject detailsOf(const Endpoint &address, bool hasVote)
+{
+    return {{u"node"_s, address.toString()}, {u"vote"_s, hasVote}};
+}
+
+} // namespace
+
+DoctorQuorum::DoctorQuorum(const ServerUrl &quorum, milliseconds timeout, milliseconds lease, DoctorReport *report)
+    : m_quorum(quorum)
+    , m_timeout(timeout)
+    , m_lease(lease)
+    , m_report(report)
+{
+}
+
+QList<ServerUrl> DoctorQuorum::findServers()
+{
+    for (const Endpoint &address : m_quorum.quorumNodes) {
+        ask(address);
+        if (m_interruption != 0)
+            return {};
+    }
+    checkMajority();
+    return m_reached;
+}
+
+void DoctorQuorum::ask(const Endpoint &address)
+{
+    DoctorProbe probe(m_quorum.atNode(address), m_timeout);
+    const bool isReached = probe.connectToServer();
+    const auto reply = isReached ? probe.ask({"INFO", "server"}) : std::nullopt;
+    if (reply && reply->type == QtRedis::Reply::Bulk)
+        addVote(&probe, reply->text);
+    m_interruption = probe.interruption();
+    if (m_interruption != 0 || (reply && reply->type == QtRedis::Reply::Bulk))
+        return;
+    if (reply) {
+        m_reached.append(probe.server());
+        m_report->add(DoctorReport::Failure, u"node"_s,
+                      u"%1 has no vote: its ACL forbids INFO"_s.arg(address.toString()),
+                      u"as an administrator: ACL SETUSER <user> +info, and then ACL SAVE or CONFIG REWRITE"_s,
+                      detailsOf(address, false));
+        return;
+    }
+    const QString reason = probe.errorString().isEmpty()
+            ? u"%1: no answer within %2"_s.arg(probe.server().toDisplayString(), roughText(m_timeout))
+            : probe.errorString();
+    m_report->add(QtRedis::isPermanent(probe.failure()) ? DoctorReport::Failure : DoctorReport::Warning, u"node"_s,
+                  reason, u"check that the server runs and listens there, and that no firewall is between"_s,
+                  detailsOf(address, false));
+}
+
+void DoctorQuorum::addVote(DoctorProbe *probe, const QByteArray &info)
+{
+    const Endpoint address = probe->server().endpoint();
+    const QString name = address.toString();
+    const QByteArray runId = fieldOf(info, "run_id");
+    const auto refuse = [&](DoctorReport::Level level, const QString &reason, const QString &remedy) {
+        m_report->add(level, u"node"_s, u"%1 has no vote: %2"_s.arg(name, reason), remedy, detailsOf(address, false));
+    };
+    if (runId.isEmpty())
+        return refuse(DoctorReport::Failure, u"INFO shows no run_id"_s,
+                      u"check that it is a Redis server, version 6.2 or later"_s);
+    if (m_runIds.contains(runId))
+        return refuse(DoctorReport::Failure, u"it is the same server as %1"_s.arg(m_runIds.value(runId)),
+                      u"name independent servers"_s);
+    m_runIds.insert(runId, name);
+    const QByteArray mode = fieldOf(info, "redis_mode") + fieldOf(info, "server_mode"); // in Valkey, the latter
+    if (mode == "cluster")
+        return refuse(DoctorReport::Failure, u"it is a node of a Redis Cluster"_s,
+                      u"name independent servers, or give a redis+cluster:// URL"_s);
+    m_reached.append(probe->server());
+    const seconds up(std::max<qint64>(0, fieldOf(info, "uptime_in_seconds").toLongLong()));
+    // As QuorumNode: the uptime may be a second too long, and clocks may run 1 % too fast.
+    const std::chrono::milliseconds certain = std::chrono::milliseconds(up - seconds(1)) * 99 / 100;
+    if (!m_quorum.isPersistent && certain < m_lease)
+        return refuse(DoctorReport::Warning,
+                      u"it has been up for %1, which is less than the lease of %2 and a second"_s.arg(
+                              roughText(up), roughText(m_lease)),
+                      u"wait; or write persistent=1 in the URL if the servers keep their data over a restart"_s);
+    ++m_votes;
+    m_report->add(DoctorReport::Ok, u"node"_s, u"%1 has a vote; it has been up for %2"_s.arg(name, roughText(up)), {},
+                  detailsOf(address, true));
+    if (m_quorum.isPersistent)
+        checkPersistence(probe);
+}
+
+/// What persistent=1 says.
+void DoctorQuorum::checkPersistence(DoctorProbe *probe)
+{
+    const auto setting = [probe](const QByteArray &name) {
+        const auto reply = probe->askIfAllowed({"CONFIG", "GET", name});
+        return reply && reply->elements.size() == 2 ? reply->elements.at(1).text : QByteArray();
+    };
+    const QByteArray isOn = setting("appendonly");
+    const QByteArray how = setting("appendfsync");
+    if (isOn.isEmpty() || how.isEmpty() || (isOn == "yes" && how == "always"))
+        return;
+    m_report->add(
+            DoctorReport::Failure, u"persistent"_s,
+            u"the URL says persistent=1, but %1 may lose locks in a restart (appendonly %2, appendfsync %3), so that "
+            "two clients could hold the same lock"_s.arg(probe->server().endpoint().toString(),
+                                                         QString::fromLatin1(isOn), QString::fromLatin1(how)),
+            u"CONFIG SET appendonly yes, CONFIG SET appendfsync always and CONFIG REWRITE; or remove persistent=1"_s);
+}
+
+void DoctorQuorum::checkMajority()
+{
+    const int size = int(m_quorum.quorumNodes.size());
+    const int majority = size / 2 + 1;
+    const QString text = u"%1 of %2 servers have a vote, %3 are needed"_s.arg(m_votes).arg(size).arg(majority);
+    const QJsonObject details{{u"votes"_s, m_votes}, {u"servers"_s, size}};
+    if (m_votes < majority)
+        m_report->add(DoctorReport::Failure, u"majority"_s, text + u": no lock can be acquired"_s,
+                      u"correct the problems in the lines above"_s, details);
+    else if (m_votes == majority && m_votes < size)
+        m_report->add(DoctorReport::Warning, u"majority"_s, text + u": no other may fail"_s,
+                      u"correct the problems in the lines above"_s, details);
+    else
+        m_report->add(DoctorReport::Ok, u"majority"_s, text, {}, details);
+}
+
+} // namespace Cli
