@@ -260,20 +260,23 @@ void Ballot::raiseTo(qint64 fencingToken)
         state.isRaising = true;
         m_nodes->at(node).engine().raise(
                 m_operation.lock, m_operation.token, fencingToken,
-                m_nodes->at(node).timed(m_operation.lease, [self = shared_from_this(), node](const EngineReply &reply) {
-                    self->raised(node, reply);
-                }));
+                m_nodes->at(node).timed(m_operation.lease,
+                                        [self = shared_from_this(), node, fencingToken](const EngineReply &reply) {
+                                            self->raised(node, fencingToken, reply);
+                                        }));
     }
     limitTime(limit());
 }
 
-void Ballot::raised(int node, const EngineReply &reply)
+void Ballot::raised(int node, qint64 fencingToken, const EngineReply &reply)
 {
     State &state = m_states[size_t(node)];
+    if (fencingToken != m_target) // it is being raised further
+        return;
     if (!std::exchange(state.isRaising, false) || hasEnded() || !m_isWanted)
         return;
     if (reply.status == EngineReply::Done) {
-        state.fencingToken = m_target;
+        state.fencingToken = fencingToken;
     } else {
         state.vote = Failed;
         state.error = reply.status == EngineReply::Failed

@@ -69,7 +69,7 @@ private:
     void ask(int node, bool isArbiter);
     void replied(int node, const EngineReply &reply);
     void raiseTo(qint64 fencingToken);
-    void raised(int node, const EngineReply &reply);
+    void raised(int node, qint64 fencingToken, const EngineReply &reply);
     /// How long replies are waited for in this step.
     std::chrono::milliseconds limit() const;
     void limitTime(std::chrono::milliseconds time);

@@ -77,8 +77,12 @@ QuorumEngine::QuorumEngine(const QtRedis::ServerUrl &quorum, const LeaseClock *c
 
 QuorumEngine::~QuorumEngine()
 {
-    // A node's destructor may run a nested event loop of the application.
+    // A node's destructor may run a nested event loop of the application, in which the others receive replies.
+    m_renewTimer.stop();
+    m_nudgeTimer.stop();
+    m_settleTimer.stop();
     for (int node = 0; node < m_nodes.size(); ++node) {
+        m_nodes.at(node).close();
         m_nodes.at(node).disconnect(this);
         m_nodes.at(node).engine().disconnect(this);
         m_nodes.at(node).engine().setNeed(nullptr);
@@ -291,9 +295,16 @@ void QuorumEngine::nodeReturned(int node)
 
 void QuorumEngine::nodeNoticed(int node, Notice notice, quint64 sequence, milliseconds ms)
 {
-    const auto record = m_records.constFind(sequence);
+    const auto record = m_records.find(sequence);
+    if (notice == ForcedRelease && record != m_records.end() && !std::exchange(record->isForced, true)) {
+        // By then the others have executed the command, too, or will not.
+        m_deadlines.add(LongestTimeout, [this, sequence] {
+            if (const auto forced = m_records.find(sequence); forced != m_records.end())
+                forced->isForced = false;
+        });
+    }
     // A waiter that has moved is not concerned; that node has got a cancel, and perhaps not executed it yet.
-    const bool isThere = record != m_records.cend()
+    const bool isThere = record != m_records.end()
             && (record->waitingAt == node || (record->ballot && !record->ballot->hasEnded()));
     if (notice == ForcedRelease || isThere)
         Q_EMIT noticed(notice, sequence, ms);
@@ -337,6 +348,8 @@ void QuorumEngine::acquire(const Acquire &operation, Completion completion)
     const quint64 sequence = ownSequence(operation.token);
     Record &record = m_records[sequence];
     record.lock = operation.lock;
+    record.repairMissingTtl = operation.repairMissingTtl;
+    record.isForced = false;
     m_lastLease = operation.lease;
     auto ballot = std::make_shared<Ballot>(
             &m_nodes, &m_deadlines, operation, orderOf(operation.lock),
@@ -385,13 +398,10 @@ void QuorumEngine::ask(const QList<int> &nodes, milliseconds lease, milliseconds
     });
 }
 
-std::optional<EngineReply> QuorumEngine::lossOf(const Round &round) const
+EngineReply QuorumEngine::lossOf(const Round &round)
 {
-    const int stolen = round.count(Round::Stolen);
-    if (stolen + round.count(Round::Gone) <= m_nodes.size() - m_nodes.majority())
-        return std::nullopt;
     EngineReply reply;
-    reply.status = stolen > 0 ? EngineReply::Stolen : EngineReply::Gone;
+    reply.status = round.count(Round::Stolen) > 0 ? EngineReply::Stolen : EngineReply::Gone;
     return reply;
 }
 
@@ -433,20 +443,32 @@ EngineReply QuorumEngine::tooFew(const Round &round, milliseconds limit, const Q
 void QuorumEngine::renew(const LockId &lock, const QByteArray &token, milliseconds lease, const Replicas &,
                          Completion completion)
 {
-    m_renewals.push_back({lock, token, lease, std::move(completion)});
+    sendRenewal(token);
+    m_renewals.insert(token, {lock, token, lease, std::move(completion)});
+    m_renewalOrder.push_back(token);
     if (!m_renewTimer.isActive())
         m_renewTimer.start(0);
 }
 
 void QuorumEngine::renewSome()
 {
-    for (int i = 0; i < RenewalsInATurn && !m_renewals.empty(); ++i) {
-        Renewal renewal = std::move(m_renewals.front());
-        m_renewals.pop_front();
-        renewNow(renewal.lock, renewal.token, renewal.lease, std::move(renewal.completion));
+    for (int i = 0; i < RenewalsInATurn && !m_renewalOrder.empty(); ++i) {
+        const QByteArray token = std::move(m_renewalOrder.front());
+        m_renewalOrder.pop_front();
+        sendRenewal(token);
     }
-    if (!m_renewals.empty())
+    if (!m_renewalOrder.empty())
         m_renewTimer.start(0);
+}
+
+void QuorumEngine::sendRenewal(const QByteArray &token)
+{
+    const auto it = m_renewals.find(token);
+    if (it == m_renewals.end())
+        return;
+    Renewal renewal = std::move(*it);
+    m_renewals.erase(it);
+    renewNow(renewal.lock, renewal.token, renewal.lease, std::move(renewal.completion));
 }
 
 void QuorumEngine::renewNow(const LockId &lock, const QByteArray &token, milliseconds lease, Completion completion)
@@ -462,8 +484,8 @@ void QuorumEngine::renewNow(const LockId &lock, const QByteArray &token, millise
         done.status = EngineReply::Done;
         if (round.count(Round::Done) >= m_nodes.majority())
             return done;
-        if (const auto loss = lossOf(round))
-            return loss;
+        if (round.count(Round::Stolen) + round.count(Round::Gone) > m_nodes.size() - m_nodes.majority())
+            return lossOf(round);
         return round.isOver() ? std::optional(tooFew(round, limit, u"have renewed the lock"_s)) : std::nullopt;
     };
     // Only what a majority has confirmed may be put where it lacks.
@@ -497,13 +519,15 @@ void QuorumEngine::renewNow(const LockId &lock, const QByteArray &token, millise
 void QuorumEngine::giveAgain(int node, quint64 sequence, const QByteArray &token, milliseconds lease)
 {
     const auto record = m_records.find(sequence);
-    if (record == m_records.end() || record->fencingToken == 0 || !m_nodes.at(node).isMember())
+    if (record == m_records.end() || record->fencingToken == 0 || record->isForced || !m_nodes.at(node).isMember())
         return;
     record->asked |= Ballot::NodeSet(1U << node);
-    Acquire operation{record->lock, token, lease};
+    Acquire operation{record->lock, token, lease, record->repairMissingTtl};
     operation.barge = true; // those who wait there wait for this holder
-    const auto replied = [this, node, sequence, operation](const EngineReply &reply) {
-        if (reply.status == EngineReply::Granted && !m_records.contains(sequence)) // released meanwhile
+    const auto replied = [this, node, sequence, operation, wasQueued = record->wasQueued](const EngineReply &reply) {
+        // Released meanwhile; or a cancel of its place in the queue that vote() has replaced may not have run.
+        const bool isGranted = reply.status == EngineReply::Granted;
+        if (isGranted ? !m_records.contains(sequence) : wasQueued)
             m_nodes.at(node).engine().abandon(operation.lock, operation.token, operation.lease, 0ms, operation.lease);
     };
     m_nodes.at(node).engine().vote(operation, record->fencingToken, m_nodes.at(node).timed(lease, replied));
@@ -512,6 +536,8 @@ void QuorumEngine::giveAgain(int node, quint64 sequence, const QByteArray &token
 void QuorumEngine::release(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
                            Completion completion)
 {
+    // Behind the release, it would extend what minHold keeps.
+    sendRenewal(token);
     Ballot::NodeSet asked = Ballot::NodeSet(~0U); // of a token that another client has acquired, or is released again
     const auto record = m_records.find(ownSequence(token));
     if (record != m_records.end()) {
@@ -522,23 +548,28 @@ void QuorumEngine::release(const LockId &lock, const QByteArray &token, millisec
     LockOrder::Order order = orderOf(lock);
     std::reverse(order.begin(), order.end());
     QList<int> nodes;
+    int away = 0;
     for (const int node : order) {
         if ((asked & (1U << node)) == 0)
             continue;
-        if (m_nodes.at(node).isConnected())
+        if (m_nodes.at(node).isConnected()) {
             nodes.append(node);
-        else
+        } else {
+            ++away;
             m_nodes.at(node).engine().abandon(lock, token, lease, keep, lease + 1s);
+        }
     }
     const milliseconds limit = QuorumNode::limit(lease);
-    const auto decision = [this, limit](const Round &round) -> std::optional<EngineReply> {
+    const auto decision = [this, limit, away](const Round &round) -> std::optional<EngineReply> {
         EngineReply done;
         done.status = EngineReply::Done;
         const int count = round.count(Round::Done);
         if (count >= m_nodes.majority())
             return done;
-        if (const auto loss = lossOf(round))
-            return loss;
+        // Nodes that were never asked do not have it either.
+        const int silent = away + round.count(Round::Asked) + round.count(Round::Late) + round.count(Round::Failed);
+        if (count + silent < m_nodes.majority() && round.count(Round::Gone) + round.count(Round::Stolen) > 0)
+            return lossOf(round);
         if (!round.isOver())
             return std::nullopt;
         if (count > 0)
@@ -566,6 +597,7 @@ void QuorumEngine::release(const LockId &lock, const QByteArray &token, millisec
 void QuorumEngine::abandon(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
                            milliseconds atMost)
 {
+    sendRenewal(token);
     Ballot::NodeSet asked = Ballot::NodeSet(~0U);
     Ballot::NodeSet queued = asked;
     const auto record = m_records.find(ownSequence(token));

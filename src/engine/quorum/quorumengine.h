@@ -76,6 +76,8 @@ private:
         bool wasQueued = false;              ///< an attempt has joined a queue: abandon() or release() will follow
         int timesPlaceKept = 0;              ///< in a row, see Ballot::Result
         qint64 fencingToken = 0;             ///< 0 = not held
+        bool repairMissingTtl = true;
+        bool isForced = false; ///< a node has told that somebody ends the hold by force
     };
 
     void nodeIdentified(int node);
@@ -102,8 +104,8 @@ private:
     void ask(const QList<int> &nodes, std::chrono::milliseconds lease, std::chrono::milliseconds limit,
              const Operation &operation, Round::Decision decision, Completion completion,
              Round::Update update = nullptr);
-    /// Gone or Stolen, if the nodes that have said neither are fewer than a majority; otherwise nothing.
-    std::optional<EngineReply> lossOf(const Round &round) const;
+    /// Gone or Stolen.
+    static EngineReply lossOf(const Round &round);
     EngineReply tooFew(const Round &round, std::chrono::milliseconds limit, const QString &what) const;
     struct Renewal
     {
@@ -113,6 +115,8 @@ private:
         Completion completion;
     };
     void renewSome();
+    /// Sends the renewal of \a token, if one is left to be sent.
+    void sendRenewal(const QByteArray &token);
     void renewNow(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease, Completion completion);
     void giveAgain(int node, quint64 sequence, const QByteArray &token, std::chrono::milliseconds lease);
 
@@ -131,7 +135,8 @@ private:
     };
     std::deque<Nudge> m_nudges;
     QTimer m_nudgeTimer;
-    std::deque<Renewal> m_renewals; ///< requested, and not sent
+    QHash<QByteArray, Renewal> m_renewals; ///< requested, and not sent; by token
+    std::deque<QByteArray> m_renewalOrder; ///< tokens; some are not in m_renewals any more
     QTimer m_renewTimer;
     QTimer m_settleTimer;                     ///< the other nodes are waited for
     std::chrono::milliseconds m_lastLease{0}; ///< of the last acquire

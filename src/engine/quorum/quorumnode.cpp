@@ -170,10 +170,16 @@ void QuorumNode::identify(const QByteArray &info)
     const qint64 uptime = fieldOf(info, "uptime_in_seconds").toLongLong(&isNumber);
     constexpr qint64 Longest = 366LL * 24 * 3600;
     const LeaseTime upSince = isNumber ? now - std::chrono::seconds(std::clamp<qint64>(uptime - 1, 0, Longest)) : now;
-    // The same server is up since the earliest time that it has shown. Another one at this address, however long it
-    // is up, does not have what the former one had confirmed.
+    // The clock of a server may be set forward after its start: then it seems to be up for longer. So the latest time
+    // counts that the same server has shown, but at most the one at which it was seen first. Another server at this
+    // address, however long it is up, does not have what the former one had confirmed.
     const QByteArray former = std::exchange(m_runId, runId);
-    m_upSince = former.isEmpty() ? upSince : former == runId ? std::min(m_upSince, upSince) : now;
+    if (former != runId) {
+        m_seenSince = now;
+        m_upSince = former.isEmpty() ? upSince : now;
+    } else {
+        m_upSince = std::min(m_seenSince, std::max(m_upSince, upSince));
+    }
     Q_EMIT identified();
 }
 
@@ -189,7 +195,7 @@ LockEngine::Completion QuorumNode::timed(milliseconds lease, LockEngine::Complet
     return [this, completion = std::move(completion)](const EngineReply &reply) {
         const QPointer<QuorumNode> guard(this);
         replyArrived(reply.status != EngineReply::Failed);
-        if (guard)
+        if (guard && !m_isClosed)
             completion(reply);
     };
 }

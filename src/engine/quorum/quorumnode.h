@@ -56,6 +56,10 @@ public:
     /// In a slot of identified(): it is no member, because of \a problem.
     void refuse(const EngineError &problem) { m_problem = problem; }
 
+    /// The engine is being destroyed: completions are no longer called.
+    void close() { m_isClosed = true; }
+    bool isClosed() const { return m_isClosed; }
+
     /// A reply that takes longer is late.
     static std::chrono::milliseconds limit(std::chrono::milliseconds lease);
     /// How long a late reply is waited for if nothing can be done without it.
@@ -102,7 +106,9 @@ private:
     bool m_wasMember = false;
     EngineError m_problem;
     QByteArray m_runId;
-    LeaseTime m_upSince;  ///< it has lost nothing that it confirmed later
+    LeaseTime m_upSince;   ///< it has lost nothing that it confirmed later
+    LeaseTime m_seenSince; ///< the server with this run id
+    bool m_isClosed = false;
     RedisEngine m_engine; ///< destroyed first: its completions use the others
 };
 

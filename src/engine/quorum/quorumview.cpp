@@ -74,7 +74,9 @@ void QuorumView::collect(
     for (int node = 0; node < m_nodes->size(); ++node) {
         if (!collection->awaited.contains(node))
             continue;
-        ask(node, [=](const EngineError &error, const Value &value) {
+        ask(node, [=, asked = &m_nodes->at(node)](const EngineError &error, const Value &value) {
+            if (asked->isClosed())
+                return;
             collection->awaited.remove(node);
             if (error)
                 collection->errors.append(error);

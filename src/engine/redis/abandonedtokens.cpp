@@ -34,23 +34,37 @@ AbandonedTokens::AbandonedTokens(const LeaseClock *clock, std::function<bool(con
 void AbandonedTokens::add(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
                           milliseconds atMost)
 {
-    const quint64 sequence = Token::sequenceOf(token);
-    m_tokens.insert(sequence, {token, lock, lease, keep, m_clock->now() + atMost});
+    forget(token);
+    m_tokens.insert(Token::sequenceOf(token), {token, ++m_lastGeneration, lock, lease, keep, m_clock->now() + atMost});
     if (m_retryDue && m_isReady(lock))
         retryNow();
     else
-        send(sequence);
+        send(token);
 }
 
 void AbandonedTokens::forget(const QByteArray &token)
 {
-    if (!m_tokens.isEmpty())
-        m_tokens.remove(Token::sequenceOf(token));
+    if (m_tokens.isEmpty())
+        return;
+    const auto it = find(token);
+    if (it != m_tokens.end())
+        m_tokens.erase(it);
 }
 
 bool AbandonedTokens::contains(const QByteArray &token) const
 {
-    return m_tokens.contains(Token::sequenceOf(token));
+    const QList<Entry> entries = m_tokens.values(Token::sequenceOf(token));
+    return std::any_of(entries.cbegin(), entries.cend(), [&token](const Entry &entry) { return entry.token == token; });
+}
+
+QMultiHash<quint64, AbandonedTokens::Entry>::iterator AbandonedTokens::find(const QByteArray &token)
+{
+    const quint64 sequence = Token::sequenceOf(token);
+    for (auto it = m_tokens.find(sequence); it != m_tokens.end() && it.key() == sequence; ++it) {
+        if (it->token == token)
+            return it;
+    }
+    return m_tokens.end();
 }
 
 bool AbandonedTokens::needConnection() const
@@ -72,9 +86,11 @@ LockOperations AbandonedTokens::unconfirmed() const
 
 void AbandonedTokens::sendAll()
 {
-    const QList<quint64> sequences = m_tokens.keys();
-    for (const quint64 sequence : sequences)
-        send(sequence);
+    QList<QByteArray> tokens;
+    for (const Entry &entry : std::as_const(m_tokens))
+        tokens.append(entry.token);
+    for (const QByteArray &token : std::as_const(tokens))
+        send(token);
 }
 
 void AbandonedTokens::retryNow()
@@ -85,31 +101,34 @@ void AbandonedTokens::retryNow()
 
 void AbandonedTokens::found(quint64 sequence)
 {
-    const auto it = m_tokens.find(sequence);
-    if (it == m_tokens.end())
-        return;
-    it->isDone = false;
-    it->wasFound = it->inFlight; // it may have run before, if the acquire was sent over another connection
-    send(sequence);
+    QList<QByteArray> tokens;
+    for (auto it = m_tokens.find(sequence); it != m_tokens.end() && it.key() == sequence; ++it) {
+        it->isDone = false;
+        it->wasFound = it->inFlight; // it may have run before, if the acquire was sent over another connection
+        tokens.append(it->token);
+    }
+    for (const QByteArray &token : std::as_const(tokens))
+        send(token);
 }
 
-void AbandonedTokens::send(quint64 sequence)
+void AbandonedTokens::send(const QByteArray &token)
 {
-    const auto it = m_tokens.find(sequence);
+    const auto it = find(token);
     if (it == m_tokens.end() || it->isDone || !m_isReady(it->lock) || std::exchange(it->inFlight, true))
         return; // unless the server is ready, sendAll() will follow
     m_send({LockOperation::Cancel, it->lock, it->token, it->lease,
-            [this, sequence](const EngineReply &reply) { replied(sequence, reply); }, it->keep});
+            [this, token, generation = it->generation](const EngineReply &reply) { replied(token, generation, reply); },
+            it->keep});
 }
 
-void AbandonedTokens::replied(quint64 sequence, const EngineReply &reply)
+void AbandonedTokens::replied(const QByteArray &token, quint64 generation, const EngineReply &reply)
 {
-    const auto it = m_tokens.find(sequence);
-    if (it == m_tokens.end())
+    const auto it = find(token);
+    if (it == m_tokens.end() || it->generation != generation)
         return;
     it->inFlight = false;
     if (std::exchange(it->wasFound, false)) {
-        send(sequence);
+        send(token);
         return;
     }
     const bool isRefused = reply.error.isPermanent && m_isReady(it->lock);

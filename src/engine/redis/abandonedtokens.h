@@ -51,6 +51,7 @@ private:
     struct Entry
     {
         QByteArray token;
+        quint64 generation; ///< a token may be abandoned, wanted again, and abandoned again
         LockId lock;
         std::chrono::milliseconds lease;
         std::chrono::milliseconds keep;
@@ -61,15 +62,17 @@ private:
         bool hadSomething = false; ///< the confirmed cancel found the lock or a place in the queue under the token
     };
 
-    void send(quint64 sequence);
-    void replied(quint64 sequence, const EngineReply &reply);
+    QMultiHash<quint64, Entry>::iterator find(const QByteArray &token);
+    void send(const QByteArray &token);
+    void replied(const QByteArray &token, quint64 generation, const EngineReply &reply);
     void retryLater();
     void removeOutdated();
 
     const LeaseClock *const m_clock;
     const std::function<bool(const LockId &)> m_isReady;
     const std::function<void(LockOperation)> m_send;
-    QHash<quint64, Entry> m_tokens;    ///< by sequence number
+    QMultiHash<quint64, Entry> m_tokens; ///< by sequence number, which tokens of other clients may have, too
+    quint64 m_lastGeneration = 0;
     qsizetype m_removeOutdatedAt = 64; ///< size of m_tokens
     bool m_retryDue = false;           ///< some cancels failed for a passing reason
 };

@@ -74,16 +74,22 @@ RedisLane::~RedisLane()
         for (const LockOperations *const operations : {&std::as_const(m_refused), &last})
             m_operations.insert(m_operations.end(), operations->begin(), operations->end());
     }
-    // NOSCRIPT may be the reply, and nobody would be left to send the release again.
-    for (const CommandBatch *const batch : std::as_const(m_inFlight)) {
-        for (const LockOperation &operation : batch->operations()) {
+    // NOSCRIPT may be the reply to a release, and nobody would be left to send it again.
+    LockOperations releases;
+    const auto addReleases = [&releases](const LockOperations &operations) {
+        for (const LockOperation &operation : operations) {
             if (operation.kind != LockOperation::Release)
-                break;
-            m_operations.push_back(
+                continue;
+            releases.push_back(
                     {LockOperation::Cancel, operation.lock, operation.token, operation.lease, nullptr, operation.keep});
-            m_operations.back().slot = operation.slot;
+            releases.back().slot = operation.slot;
         }
-    }
+    };
+    for (const CommandBatch *const batch : std::as_const(m_inFlight))
+        addReleases(batch->operations());
+    if (!m_isPlain)
+        addReleases(m_operations);
+    std::move(releases.begin(), releases.end(), std::back_inserter(m_operations));
     // An abandoned token needs its cancel and nothing else.
     m_operations.erase(
             std::remove_if(m_operations.begin(), m_operations.end(),
@@ -304,14 +310,15 @@ void RedisLane::send(LockOperations operations, milliseconds timeout)
     m_inFlight.insert(batch.get());
     if (command.operations().front().flags.contains('q'))
         m_plain.setUsedQueues();
-    const bool isCancel = command.operations().front().kind == LockOperation::Cancel;
+    const LockOperation &first = command.operations().front();
+    const bool endsToken = first.kind == LockOperation::Cancel || first.flags.contains('w');
     const auto handler = [this, batch = std::move(batch)](const QtRedis::CommandResult &result) {
         m_inFlight.remove(batch.get());
         received(batch.get(), result);
         scriptEnded();
     };
     // After NOSCRIPT, EVALSHA is sent again, then behind the next vote, which may bear the same token.
-    if (m_isNode && isCancel) {
+    if (m_isNode && endsToken) {
         m_connection.send(QList<QByteArray>{"EVAL", command.script().text, QByteArray::number(command.keys().size())}
                                   + command.keys() + command.arguments(),
                           timeout, handler);
@@ -345,6 +352,10 @@ void RedisLane::received(CommandBatch *batch, const QtRedis::CommandResult &resu
     // The user may lack a right to one key of those that shared the command.
     if (isReplied && result.reply.errorCode() == "NOPERM" && operations.size() > 1) {
         for (LockOperation &operation : operations) {
+            if (m_isNode && operation.kind == LockOperation::Cancel && !m_abandoned.contains(operation.token)) {
+                operation.completion({}); // it would follow the vote that wants the token again
+                continue;
+            }
             const milliseconds timeout = operation.timeout();
             LockOperations single;
             single.push_back(std::move(operation));
@@ -387,7 +398,8 @@ EngineReply RedisLane::decode(const CommandBatch &batch, size_t index, const QtR
     else if (!decoded.errorText.isEmpty())
         reply.error = m_errors.ofReply(decoded.errorText, batch.script().name);
     if (decoded.deadWaitersLeft) {
-        LockOperation cancel{LockOperation::Cancel, operation.lock, operation.token, operation.lease,
+        // Serves the next waiters. By now the operation's own token may be wanted again, so this one is nobody's.
+        LockOperation cancel{LockOperation::Cancel, operation.lock, m_clientId + ":0:0", operation.lease,
                              [](const EngineReply &) {}};
         cancel.slot = operation.slot;
         run(std::move(cancel));

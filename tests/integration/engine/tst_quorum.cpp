@@ -5,8 +5,10 @@
 
 #include "quorumfixture.h"
 
+#include "base/leaseclock.h"
 #include "engine/protocolconstants.h"
 #include "engine/quorum/lockorder.h"
+#include "engine/redis/redisengine.h"
 #include "support/certificates.h"
 #include "support/testkinds.h"
 
@@ -62,14 +64,18 @@ private Q_SLOTS:
     void tryAcquireIsBusy();
     void nodeThatLostItGetsItAgain();
     void lostAtAMajority();
+    void lostBeforeItIsReleased();
+    void forcedAtOneAfterAnother();
     void stolenAtAMajority();
     void forcedRelease();
     void majoritysHolderIsShown();
     void queueIsShownToWhoKnowsNoArbiter();
     void cancelLeavesNothing();
+    void deadWaitersDoNotCostTheNextVote();
     void endOfTheRegistryLeavesNothing();
     void endOfTheRegistryBeforeTheLastReply();
     void minHold();
+    void minHoldAfterALateRenewal();
     void foreignClientExcludesUs();
     void weExcludeForeignClient();
     void foreignMinorityDoesNot();
@@ -83,6 +89,7 @@ private Q_SLOTS:
     void nodeOfACluster();
     void youngServersHaveNoVote();
     void uptimeIsNotRoundedUp();
+    void uptimeDoesNotGrowWithTheClock();
     void infoIsForbidden();
     void wrongPassword();
     void minReplicasIsRefused();
@@ -465,6 +472,54 @@ void tst_Quorum::lostAtAMajority()
     EVENTUALLY_COMPARE(m_set.count(Key), 0); // long before the lease ends
 }
 
+// One of three servers was away, and one has forgotten the lock: only a minority still had it.
+void tst_Quorum::lostBeforeItIsReleased()
+{
+    const int away = 2;
+    m_set.proxy(away).setRefusing(true);
+    LockRegistry registry(m_set.url());
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options(1h));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    EVENTUALLY_COMPARE(m_set.count(Key), 2);
+    m_set.server(0).command({"DEL", Key});
+    lock.release();
+    QVERIFY(eventually([&] { return spies.holdsEnded() == 1; }));
+    QCOMPARE(spies.released.size(), 0);
+    QCOMPARE(spies.reason(), DistributedLock::Deleted);
+    EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
+}
+
+// The holder hears of it from the first server, and still has a majority. It must not mend what is meant to end.
+void tst_Quorum::forcedAtOneAfterAnother()
+{
+    FakeClock clock;
+    LockRegistry registry(m_set.url());
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options(1h));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    EVENTUALLY_COMPARE(m_set.count(Key), 3);
+    QVERIFY(eventually([&] { return engineOf(registry)->canBeWoken(idOf(u"a"_s)); }));
+    const QList<QByteArray> token = m_set.server(0).get(Key).split(':');
+    for (int i = 0; i < 3 && lock.isHeld(); ++i) {
+        const QSignalSpy renewed(&lock, &DistributedLock::renewed);
+        EVENTUALLY_VERIFY(m_set.server(i).subscriberCount(Protocol::Channels + token.at(0)) == 1);
+        m_set.server(i).command({"DEL", Key});
+        m_set.server(i).command({"PUBLISH", Protocol::Channels + token.at(0), "force " + token.at(1)});
+        QVERIFY(eventually([&] { return renewed.size() > 0 || !lock.isHeld(); }));
+        DistributedLock last(&registry, u"last"_s); // behind everything that was sent for the other one
+        QVERIFY(acquireNow(&last));
+        EVENTUALLY_COMPARE(m_set.count("lock:last"), 3);
+        QVERIFY(releaseNow(&last));
+    }
+    QCOMPARE(spies.lost.size(), 1);
+    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
+    EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
+}
+
 void tst_Quorum::stolenAtAMajority()
 {
     FakeClock clock;
@@ -597,6 +652,43 @@ void tst_Quorum::cancelLeavesNothing()
     EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
 }
 
+// A cancel that has met too many dead waiters is continued, when the token has got a vote again.
+void tst_Quorum::deadWaitersDoNotCostTheNextVote()
+{
+    QList<QByteArray> add{"ZADD", "{lock:a}:queue"};
+    for (int i = 0; i < 1200; ++i)
+        add << QByteArray::number(i) << "0000000000000000:" + QByteArray::number(i + 1) + ":00";
+    RedisServer &server = m_set.server(0);
+    QCOMPARE(server.command(add).toInt(), 1200);
+    FaultProxy &proxy = m_set.proxy(0);
+    QString error;
+    const auto url = QtRedis::ServerUrl::parse(QUrl(u"redis://127.0.0.1:%1"_s.arg(proxy.port())), &error);
+    QVERIFY2(url, qPrintable(error));
+    RedisEngine engine(*url, LeaseClock::system());
+    engine.setNode(0);
+    engine.open();
+    QVERIFY(eventually([&] { return engine.state() == LockEngine::Ready; }));
+    QList<EngineReply> replies;
+    const auto vote = [&](const QString &name, const QByteArray &token) {
+        LockEngine::Acquire operation{idOf(name), token, 1h};
+        operation.barge = true;
+        engine.vote(operation, 0, [&](const EngineReply &reply) { replies.append(reply); });
+    };
+    vote(u"other"_s, engine.makeToken()); // the server knows the script then
+    QVERIFY(eventually([&] { return replies.size() == 1; }));
+    const QByteArray token = engine.makeToken();
+    proxy.setRepliesHeld(true);
+    engine.abandon(idOf(u"a"_s), token, 1h, 0ms, 1h);
+    vote(u"a"_s, token);
+    EVENTUALLY_COMPARE(server.get(Key), token);
+    proxy.setRepliesHeld(false);
+    QVERIFY(eventually([&] { return replies.size() == 2; }));
+    QCOMPARE(replies.last().status, EngineReply::Granted);
+    engine.renew(idOf(u"a"_s), token, 1h, {}, [&](const EngineReply &reply) { replies.append(reply); });
+    QVERIFY(eventually([&] { return replies.size() == 3; }));
+    QCOMPARE(replies.last().status, EngineReply::Done);
+}
+
 void tst_Quorum::endOfTheRegistryLeavesNothing()
 {
     {
@@ -648,6 +740,35 @@ void tst_Quorum::minHold()
         EVENTUALLY_VERIFY(m_set.server(i).pttl(Key) <= 600'000);
         QVERIFY(m_set.server(i).pttl(Key) > 300'000);
     }
+}
+
+// So many renewals are due that they take several turns of the event loop, and then a lock is released.
+void tst_Quorum::minHoldAfterALateRenewal()
+{
+    FakeClock clock;
+    LockRegistry registry(m_set.url());
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    std::vector<std::unique_ptr<DistributedLock>> others;
+    for (int i = 0; i < 500; ++i) {
+        others.push_back(std::make_unique<DistributedLock>(&registry, QString::number(i)));
+        others.back()->setOptions(options(1h));
+        others.back()->acquire();
+    }
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options(1h).withMinHold(50min));
+    QVERIFY(acquireNow(&lock));
+    EVENTUALLY_COMPARE(m_set.count(Key), 3);
+    QVERIFY(renewNow(&lock, clock)); // the servers know the script then
+    clock.advance(21min);
+    LockRegistryPrivate::get(&registry)->watchdog()->wake();
+    QSignalSpy renewed(others.back().get(), &DistributedLock::renewed);
+    QVERIFY(releaseNow(&lock));
+    QVERIFY(eventually([&] { return renewed.size() > 0; }));
+    DistributedLock last(&registry, u"last"_s); // behind everything that was sent for the other one
+    QVERIFY(acquireNow(&last));
+    EVENTUALLY_COMPARE(m_set.count("lock:last"), 3);
+    for (int i = 0; i < 3; ++i)
+        QVERIFY(m_set.server(i).pttl(Key) <= 540'000);
 }
 
 void tst_Quorum::foreignClientExcludesUs()
@@ -973,6 +1094,31 @@ void tst_Quorum::uptimeIsNotRoundedUp()
     QVERIFY(areTooYoung(&lock));
     clock.advance(1s);
     QVERIFY(acquireNow(&lock));
+}
+
+// A machine that has no time when it starts is set right later. Redis then shows a longer time than it is up.
+void tst_Quorum::uptimeDoesNotGrowWithTheClock()
+{
+    FakeClock clock;
+    LockRegistry registry(m_set.url(false));
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    DistributedLock lock(&registry, u"a"_s);
+    lock.setOptions(options(1h));
+    Spies spies(&lock);
+    QVERIFY(eventually([&] { return areTooYoung(&lock); }));
+    for (int i = 0; i < 3; ++i) {
+        m_set.clock(i).shift(24h);
+        m_set.proxy(i).closeAll();
+    }
+    EVENTUALLY_VERIFY(m_set.server(0).info("server", "uptime_in_seconds").toInt() > 80'000);
+    QVERIFY(eventually([&] { return registry.state() != LockRegistry::Ready; }));
+    QVERIFY(eventually([&] { return registry.state() == LockRegistry::Ready; }));
+    QVERIFY(eventually([&] { return areTooYoung(&lock); }));
+    QCOMPARE(spies.acquired.size(), 0);
+    clock.advance(61min);
+    QVERIFY(acquireNow(&lock));
+    for (int i = 0; i < 3; ++i)
+        m_set.clock(i).shift(0ms);
 }
 
 void tst_Quorum::infoIsForbidden()

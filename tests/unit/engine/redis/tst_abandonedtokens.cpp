@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-const QByteArray Token = "1aaaaaaaaaaaaaaa:7:00000000000000000000000000000000";
+const QByteArray Mine = "1aaaaaaaaaaaaaaa:7:00000000000000000000000000000000";
 
 struct Bench
 {
@@ -23,10 +23,11 @@ struct Bench
     AbandonedTokens tokens{&clock, [this](const LockId &) { return isReady; },
                            [this](LockOperation cancel) { sent.push_back(cancel); }};
 
-    Bench()
+    Bench() { add(Mine); }
+    void add(const QByteArray &token)
     {
         QString error;
-        tokens.add(*LockId::make(u"lock:"_s, u"job"_s, &error), Token, 30s, 0ms, 1h);
+        tokens.add(*LockId::make(u"lock:"_s, u"job"_s, &error), token, 30s, 0ms, 1h);
     }
     /// The server's reply to the last cancel.
     void reply(EngineReply::Status status)
@@ -53,6 +54,8 @@ private Q_SLOTS:
     void foundLater();
     void foundWhileTheCancelIsInFlight();
     void refusedForGood();
+    void abandonedAgain();
+    void sameNumberOfAnotherClient();
     void serverAway();
 };
 
@@ -99,6 +102,34 @@ void tst_AbandonedTokens::refusedForGood()
     bench.tokens.sendAll();
     QCOMPARE(bench.sent.size(), 1u);
     QVERIFY(!bench.tokens.needConnection());
+}
+
+// Wanted again meanwhile, and abandoned again: the reply to the first cancel says nothing about what came between.
+void tst_AbandonedTokens::abandonedAgain()
+{
+    Bench bench;
+    bench.tokens.forget(Mine);
+    bench.add(Mine);
+    QCOMPARE(bench.sent.size(), 2u);
+    EngineReply done;
+    done.status = EngineReply::Done;
+    bench.sent.at(0).completion(done);
+    QVERIFY(bench.tokens.needConnection());
+    bench.reply(EngineReply::Done);
+    QVERIFY(!bench.tokens.needConnection());
+}
+
+void tst_AbandonedTokens::sameNumberOfAnotherClient()
+{
+    Bench bench;
+    const QByteArray other = "1bbbbbbbbbbbbbbb:7:00000000000000000000000000000000";
+    QVERIFY(!bench.tokens.contains(other));
+    bench.add(other);
+    QCOMPARE(bench.tokens.unconfirmed().size(), 2u);
+    bench.tokens.forget(other);
+    QVERIFY(bench.tokens.contains(Mine));
+    bench.sent.front().completion({});
+    QVERIFY(bench.tokens.needConnection());
 }
 
 // A login that is refused while somebody changes the password is no reply to the cancel.
