@@ -293,7 +293,9 @@ void tst_Replicas::stoppedReplica()
     QCOMPARE(client.lock.state(), DistributedLock::Acquiring);
     const QFuture<LockResult> once = client.lock.tryAcquireAsync();
     QVERIFY(eventually([&] { return once.isFinished(); }));
-    QCOMPARE(once.result().error, DistributedLock::ReplicationError);
+    // Without scripts, the cancel of the attempt before takes two round trips on the other connection.
+    if (query.isEmpty() || once.result().error != DistributedLock::BusyError)
+        QCOMPARE(once.result().error, DistributedLock::ReplicationError);
     QVERIFY(client.spies.acquired.isEmpty());
 
     m_set.replica(1).resume();
