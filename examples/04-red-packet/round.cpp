@@ -170,8 +170,8 @@ void Round::giveUp(const QString &reason)
     m_limit.stop();
     m_report->note(reason);
     for (int i = 0; i < int(m_workers.size()); ++i) {
-        m_workers[size_t(i)]->closeWriteChannel();
         signal(i, SIGCONT); // it may be stopped
+        m_workers[size_t(i)]->closeWriteChannel();
     }
 }
 
