@@ -380,6 +380,8 @@ void tst_CallThreads::loopDoesNotRun()
     QSemaphore go;
     QFuture<void> future;
     const LogCapture log;
+    // A server that ended with the function before may be reported now, too.
+    const auto warnings = [&log] { return log.messages(QtWarningMsg).filter(u"withLock()"_s); };
     const std::unique_ptr<QThread> thread(QThread::create([&] {
         future = withLock(u"w"_s, LockOptions().withLease(300ms).withWait(200ms), [&] { called = true; });
         go.acquire();
@@ -390,8 +392,8 @@ void tst_CallThreads::loopDoesNotRun()
     thread->start();
     QVERIFY(eventually([&] { return m_server.exists("lock:w"); }));
     QVERIFY(nothingLeft());
-    QCOMPARE(log.messages(QtWarningMsg).size(), 1);
-    const QString warning = log.messages(QtWarningMsg).first();
+    QCOMPARE(warnings().size(), 1);
+    const QString warning = warnings().first();
     QVERIFY2(warning.contains(u"withLock(): Lock \"w\" on unix:"_s) && warning.contains(u"event loop"_s),
              qPrintable(warning));
     go.release();
@@ -399,7 +401,7 @@ void tst_CallThreads::loopDoesNotRun()
     QCOMPARE(failureOf(future).error, DistributedLock::TimeoutError);
     QVERIFY2(failureOf(future).errorString.contains(u"event loop"_s), qPrintable(failureOf(future).errorString));
     QVERIFY(!called);
-    QCOMPARE(log.messages(QtWarningMsg).size(), 1);
+    QCOMPARE(warnings().size(), 1);
 }
 
 void tst_CallThreads::loopDoesNotRunTwoLocks()
