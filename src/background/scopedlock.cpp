@@ -84,7 +84,7 @@ LockLost *LockLost::clone() const
     return new LockLost(*this);
 }
 
-/// A scope that waits for a lock which its own thread holds waits in vain. Names that holder, as an addition to the
+/// A scope that waits for a lock which its own thread holds never gets it. Names that holder, as an addition to the
 /// error text; empty if the thread does not hold the lock.
 static QString ownHolder(const QUrl &server, const QString &key)
 {

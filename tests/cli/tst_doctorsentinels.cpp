@@ -116,7 +116,7 @@ tst_DoctorSentinels::Report tst_DoctorSentinels::reportOf(Program *doctor)
     return {status, QJsonDocument::fromJson(output).object()};
 }
 
-/// Those that say ok, or would if the machine had not stood still, so that the Sentinel seemed slow.
+/// Those that say ok, or only warn that the Sentinel is slow, because the machine paused.
 QList<QJsonObject> tst_DoctorSentinels::goodViews(const Report &report)
 {
     QList<QJsonObject> views = report.of(u"sentinel"_s, u"ok"_s);

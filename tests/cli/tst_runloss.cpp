@@ -23,8 +23,8 @@ using namespace Support;
 
 namespace {
 
-/// SIGKILL comes a tenth of the lease before its end, if qdistlock is there to send it, otherwise a bit later: when the
-/// machine stands still for that long, a command may outlive its lock.
+/// qdistlock sends SIGKILL a tenth of the lease before its end; if qdistlock has ended, its guardian does a bit later.
+/// If the machine pauses for longer than what is left of the lease then, the command ends after the lock does.
 constexpr milliseconds reserveOf(milliseconds lease)
 {
     return lease / 20;

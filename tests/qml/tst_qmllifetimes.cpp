@@ -343,7 +343,7 @@ void TestQmlLifetimes::run(const std::vector<Row> &rows, const QByteArray &eleme
     QSignalSpy renewed(&other, &DistributedLock::renewed);
     const auto isRenewed = [&] {
         if (other.state() == DistributedLock::Unlocked)
-            other.acquire(); // again, if the machine has stood still for longer than the lease
+            other.acquire(); // again, if the machine paused for longer than the lease
         return renewed.count() > 0;
     };
     QTRY_VERIFY_WITH_TIMEOUT(isRenewed(), Patience);

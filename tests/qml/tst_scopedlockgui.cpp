@@ -65,8 +65,8 @@ private Q_SLOTS:
     TIMING void bodyBlocksForFiveLeases();
 
 private:
-    /// Looks once whether the lock is free. The GUI thread waits only 1 s for the server, which is a ConnectionError on
-    /// a machine that stands still: then it looks again.
+    /// A single attempt to acquire the lock. The GUI thread waits for the server for only 1 s: if the machine pauses,
+    /// that is a ConnectionError, and the attempt is repeated.
     static std::unique_ptr<ScopedLock> look(const QUrl &server, const QString &name = Name)
     {
         std::unique_ptr<ScopedLock> lock;

@@ -3,24 +3,17 @@
 
 #pragma once
 
-#include <QtCore/qdeadlinetimer.h>
-#include <QtTest/qtest.h>
+#include "eventloopprobe.h"
 
-#include <chrono>
+#include <QtTest/qtest.h>
 
 /// As QTRY_COMPARE, but waits for a minute, and polls every millisecond.
 #define EVENTUALLY_COMPARE(actual, expected) \
   do { \
-    for (QDeadlineTimer end(std::chrono::minutes(1)); !((actual) == (expected)) && !end.hasExpired();) \
-      QTest::qWait(1); \
+    Support::EventLoopProbe::waitFor([&] { return (actual) == (expected); }); \
     QCOMPARE(actual, expected); \
   } while (false)
 
 /// As QTRY_VERIFY, but waits for a minute, and polls every millisecond.
 #define EVENTUALLY_VERIFY(condition) \
-  do { \
-    bool isMet = false; \
-    for (QDeadlineTimer end(std::chrono::minutes(1)); !(isMet = (condition)) && !end.hasExpired();) \
-      QTest::qWait(1); \
-    QVERIFY2(isMet, #condition); \
-  } while (false)
+  QVERIFY2(Support::EventLoopProbe::waitFor([&] { return bool(condition); }), #condition)

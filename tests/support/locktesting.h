@@ -105,8 +105,23 @@ inline bool acquireNow(DistributedLock *lock)
             && lock->isHeld();
 }
 
-/// Another client, in a thread of its own, ends the hold of the lock \a name by force. The holder hears of it at once,
-/// however long its lease is. True if somebody held it.
+/// The result of an acquire that times out because somebody else holds the lock. \a acquire is called with the wait. If
+/// the machine pauses, the wait may end before the server has replied, with a ConnectionError: then a longer wait
+/// follows.
+template<typename Acquire>
+LockResult timeOutOf(Acquire acquire)
+{
+    LockResult result;
+    for (milliseconds wait = 100ms; wait < 2min; wait *= 4) {
+        result = acquire(wait);
+        if (result.error != DistributedLock::ConnectionError)
+            break;
+    }
+    return result;
+}
+
+/// Releases the lock \a name by force, from a client in another thread. The holder is notified at once, however long
+/// its lease is. True if somebody held it.
 inline bool endByForce(const QUrl &server, const QString &name)
 {
     bool ended = false;

@@ -72,6 +72,7 @@ MachineWatch::~MachineWatch()
         const std::lock_guard lock(m_mutex);
         m_stopped = true;
     }
+    m_stop.notify_one();
     m_thread.join();
     for (const int file : {m_stat, m_creatorStat}) {
         if (file >= 0)
@@ -79,7 +80,7 @@ MachineWatch::~MachineWatch()
     }
 }
 
-std::chrono::milliseconds MachineWatch::longestStandstill()
+std::chrono::milliseconds MachineWatch::longestPause()
 {
     std::unique_lock lock(m_mutex);
     completeRound(&lock);
@@ -93,7 +94,7 @@ void MachineWatch::reset()
     m_longest = 0ns;
 }
 
-/// After a standstill, this thread may run again before the watching one has noticed it.
+/// After a pause, this thread may run before the watching thread has recorded the pause.
 void MachineWatch::completeRound(std::unique_lock<std::mutex> *lock)
 {
     const qint64 round = m_rounds + 2; // the first that begins after this
@@ -108,14 +109,11 @@ void MachineWatch::watch()
     nanoseconds waiting = waitingTime(m_creatorStat);
     nanoseconds used = usedTime();
     std::unique_lock lock(m_mutex);
-    while (!m_stopped) {
-        lock.unlock();
-        std::this_thread::sleep_for(1ms);
+    while (!m_stop.wait_for(lock, 1ms, [this] { return m_stopped; })) {
         const auto now = std::chrono::steady_clock::now();
         const nanoseconds waitingNow = waitingTime(m_creatorStat);
         const nanoseconds usedNow = usedTime();
-        lock.lock();
-        nanoseconds standstill = std::max(nanoseconds(now - time) - 1ms, waitingNow - waiting) - (usedNow - used);
+        nanoseconds pause = std::max(nanoseconds(now - time) - 1ms, waitingNow - waiting) - (usedNow - used);
         time = now;
         waiting = waitingNow;
         used = usedNow;
@@ -123,10 +121,10 @@ void MachineWatch::watch()
         // The kernel counts stolen time in hundredths of a second.
         if (m_rounds % 100 == 0 || m_rounds == m_roundAskedFor) {
             const nanoseconds stolenNow = stolenTime(m_stat);
-            standstill = std::max(standstill, stolenNow - stolen);
+            pause = std::max(pause, stolenNow - stolen);
             stolen = stolenNow;
         }
-        m_longest = std::max(m_longest, standstill);
+        m_longest = std::max(m_longest, pause);
         m_roundEnded.notify_all();
     }
 }

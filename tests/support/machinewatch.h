@@ -13,12 +13,13 @@
 namespace Support {
 
 /*!
-    Records how long this machine did not run what was ready to run, so that a test of times can tell a slow program
-    from a machine that stood still.
+    Records pauses of the machine: times in which it did not run what was ready to run. So a test of times can tell a
+    slow program from a busy machine.
 
-    A thread sleeps 1 ms at a time, and records by how much it woke up too late, how long the thread that created the
-    watch waited for a processor, and how much time the host took from a virtual machine (on Linux, the last two). What
-    the threads of this program used of the processors meanwhile is subtracted: they are no excuse. Thread-safe.
+    A thread waits for 1 ms again and again, and records how much too late it wakes up, how long the thread that created
+    the watch waited for a processor, and how much time the host took from a virtual machine (the last two on Linux
+    only). The time that the threads of this program used is subtracted, because their own load is no excuse.
+    Thread-safe.
 */
 class MachineWatch
 {
@@ -26,9 +27,8 @@ public:
     MachineWatch();
     ~MachineWatch();
 
-    /// The longest single standstill since the last reset(), with what has happened until now: waits some milliseconds
-    /// for the thread.
-    std::chrono::milliseconds longestStandstill();
+    /// The longest single pause between the last reset() and this call. Blocks for some milliseconds.
+    std::chrono::milliseconds longestPause();
     void reset();
 
 private:
@@ -39,6 +39,7 @@ private:
     const int m_stat;
     const int m_creatorStat;
     std::mutex m_mutex; ///< of all that follows
+    std::condition_variable m_stop;
     std::condition_variable m_roundEnded;
     qint64 m_rounds = 0; ///< that have ended
     qint64 m_roundAskedFor = 0;

@@ -14,9 +14,9 @@ namespace LockTesting {
 constexpr milliseconds LongLease = 10min;
 
 /*!
-    The time of registries, which stands still except in pass() and passUntil(): however slow the machine is, no lease
-    and no wait ends, nothing is renewed, and no waiter polls. Connections, their time-outs and the server keep the real
-    time. It must outlive the registries.
+    The time of registries. It advances only in pass() and passUntil(). So, however slow the machine is, no lease and no
+    wait ends, nothing is renewed, and no waiter polls. Connections, their time-outs and the server use the real time.
+    It must outlive the registries.
 */
 class RegistryTime
 {

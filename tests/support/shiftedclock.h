@@ -21,8 +21,8 @@ public:
     QStringList environment() const;
     /// Sets the clock to the real time and \a by, at once.
     void shift(std::chrono::milliseconds by);
-    /// From now on its time passes so many times slower than the real one, so that no pause of the machine ends what a
-    /// server keeps for a while. 1: back to the real time, at once.
+    /// From now on it advances this many times more slowly than the real time. Then a pause of the machine ends no
+    /// lease on a server with this clock. 1: back to the real time, at once.
     void slowDown(int times);
 
 private:

@@ -26,7 +26,7 @@
     tst_x_timing and tst_x_proof. See docs/testing.md.
 */
 #ifndef Q_MOC_RUN
-/// How long something took decides. Runs alone, in optimised builds only, and is repeated if the machine stood still.
+/// How long something took decides. Runs alone, in optimised builds only, and is repeated if the machine paused.
 #  define TIMING
 /// Statistics or many minutes decide. Runs in the proof only.
 #  define PROOF
@@ -34,17 +34,17 @@
 
 namespace Support {
 
-/// What a TIMING function leaves room for: if it fails, and the machine stood still for longer, it is repeated.
-/// A function that allows more calls leavesRoomFor() at its beginning.
-inline std::chrono::milliseconds &standstillRoom()
+/// How long the machine may pause before the failure of a TIMING function is no verdict, and the function is repeated.
+/// A function that allows more than 10 ms calls leavesRoomFor() at its beginning.
+inline std::chrono::milliseconds &pauseRoom()
 {
     static std::chrono::milliseconds room;
     return room;
 }
 
-inline void leavesRoomFor(std::chrono::milliseconds standstill)
+inline void leavesRoomFor(std::chrono::milliseconds pause)
 {
-    standstillRoom() = standstill;
+    pauseRoom() = pause;
 }
 
 namespace Detail {
@@ -76,26 +76,26 @@ inline QStringList functionsOfKind(const QMetaObject &metaObject, QByteArrayView
     return tagged ? found : all;
 }
 
-/// Runs one TIMING function, and again if it fails while the machine stands still, at most four times.
+/// Runs one TIMING function. If it fails and the machine paused meanwhile, runs it again, up to three times.
 inline int runTimed(const CreateTest &create, const QStringList &arguments, const QString &function)
 {
     constexpr int MaxAttempts = 4;
     MachineWatch watch;
     for (int attempt = 1;; ++attempt) {
-        standstillRoom() = std::chrono::milliseconds(10);
+        pauseRoom() = std::chrono::milliseconds(10);
         watch.reset();
         const int failures = QTest::qExec(create().get(), arguments + QStringList(function));
         if (failures == 0)
             return 0;
-        const std::chrono::milliseconds standstill = watch.longestStandstill();
-        if (standstill <= standstillRoom()) {
-            std::printf("%s failed, and the machine never stood still for longer than %d ms\n", qPrintable(function),
-                        int(standstill.count()));
+        const std::chrono::milliseconds pause = watch.longestPause();
+        if (pause <= pauseRoom()) {
+            std::printf("%s failed, and the machine never paused for longer than %d ms\n", qPrintable(function),
+                        int(pause.count()));
             return failures;
         }
         const bool isLast = attempt == MaxAttempts;
         const QByteArray name = isLast ? "SKIPPED BY THE MACHINE: " + function.toLatin1() : function.toLatin1();
-        std::printf("%s: the machine stood still for %d ms%s\n", name.constData(), int(standstill.count()),
+        std::printf("%s: the machine paused for %d ms%s\n", name.constData(), int(pause.count()),
                     isLast ? " in the last attempt, too" : "; again"); // tools/test looks for these lines
         std::fflush(stdout);
         if (isLast)

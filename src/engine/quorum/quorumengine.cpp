@@ -12,6 +12,7 @@ using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 
 namespace QDistLock {
 
@@ -296,13 +297,8 @@ void QuorumEngine::nodeReturned(int node)
 void QuorumEngine::nodeNoticed(int node, Notice notice, quint64 sequence, milliseconds ms)
 {
     const auto record = m_records.find(sequence);
-    if (notice == ForcedRelease && record != m_records.end() && !std::exchange(record->isForced, true)) {
-        // By then the others have executed the command, too, or will not.
-        m_deadlines.add(LongestTimeout, [this, sequence] {
-            if (const auto forced = m_records.find(sequence); forced != m_records.end())
-                forced->isForced = false;
-        });
-    }
+    if (notice == ForcedRelease && record != m_records.end())
+        record->forcedUntil = steady_clock::now() + LongestTimeout; // the other nodes get the command within this time
     // A waiter that has moved is not concerned; that node has got a cancel, and perhaps not executed it yet.
     const bool isThere = record != m_records.end()
             && (record->waitingAt == node || (record->ballot && !record->ballot->hasEnded()));
@@ -349,7 +345,6 @@ void QuorumEngine::acquire(const Acquire &operation, Completion completion)
     Record &record = m_records[sequence];
     record.lock = operation.lock;
     record.repairMissingTtl = operation.repairMissingTtl;
-    record.isForced = false;
     m_lastLease = operation.lease;
     auto ballot = std::make_shared<Ballot>(
             &m_nodes, &m_deadlines, operation, orderOf(operation.lock),
@@ -519,7 +514,8 @@ void QuorumEngine::renewNow(const LockId &lock, const QByteArray &token, millise
 void QuorumEngine::giveAgain(int node, quint64 sequence, const QByteArray &token, milliseconds lease)
 {
     const auto record = m_records.find(sequence);
-    if (record == m_records.end() || record->fencingToken == 0 || record->isForced || !m_nodes.at(node).isMember())
+    if (record == m_records.end() || record->fencingToken == 0 || steady_clock::now() < record->forcedUntil
+        || !m_nodes.at(node).isMember())
         return;
     record->asked |= Ballot::NodeSet(1U << node);
     Acquire operation{record->lock, token, lease, record->repairMissingTtl};
@@ -536,8 +532,7 @@ void QuorumEngine::giveAgain(int node, quint64 sequence, const QByteArray &token
 void QuorumEngine::release(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
                            Completion completion)
 {
-    // Behind the release, it would extend what minHold keeps.
-    sendRenewal(token);
+    sendRenewal(token); // if it ran after the release, the key would stay for a lease, and not for minHold
     Ballot::NodeSet asked = Ballot::NodeSet(~0U); // of a token that another client has acquired, or is released again
     const auto record = m_records.find(ownSequence(token));
     if (record != m_records.end()) {

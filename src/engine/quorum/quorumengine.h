@@ -77,7 +77,8 @@ private:
         int timesPlaceKept = 0;              ///< in a row, see Ballot::Result
         qint64 fencingToken = 0;             ///< 0 = not held
         bool repairMissingTtl = true;
-        bool isForced = false; ///< a node has told that somebody ends the hold by force
+        /// Somebody releases the lock by force, as a node has reported: until then, no node gets the token again.
+        std::chrono::steady_clock::time_point forcedUntil = {};
     };
 
     void nodeIdentified(int node);

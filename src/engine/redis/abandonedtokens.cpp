@@ -21,6 +21,17 @@ constexpr milliseconds RetryInterval = 1s;
 /// A token is remembered this long after the server has refused its cancel for good.
 constexpr milliseconds RefusedAtMost = 10min;
 
+/// The entry of \a token in \a tokens, or their end.
+template<typename Tokens>
+auto find(Tokens &tokens, const QByteArray &token)
+{
+    const quint64 sequence = Token::sequenceOf(token);
+    auto it = tokens.find(sequence);
+    while (it != tokens.end() && it.key() == sequence && it->token != token)
+        ++it;
+    return it != tokens.end() && it.key() == sequence ? it : tokens.end();
+}
+
 } // namespace
 
 AbandonedTokens::AbandonedTokens(const LeaseClock *clock, std::function<bool(const LockId &)> isReady,
@@ -44,27 +55,14 @@ void AbandonedTokens::add(const LockId &lock, const QByteArray &token, milliseco
 
 void AbandonedTokens::forget(const QByteArray &token)
 {
-    if (m_tokens.isEmpty())
-        return;
-    const auto it = find(token);
+    const auto it = find(m_tokens, token);
     if (it != m_tokens.end())
         m_tokens.erase(it);
 }
 
 bool AbandonedTokens::contains(const QByteArray &token) const
 {
-    const QList<Entry> entries = m_tokens.values(Token::sequenceOf(token));
-    return std::any_of(entries.cbegin(), entries.cend(), [&token](const Entry &entry) { return entry.token == token; });
-}
-
-QMultiHash<quint64, AbandonedTokens::Entry>::iterator AbandonedTokens::find(const QByteArray &token)
-{
-    const quint64 sequence = Token::sequenceOf(token);
-    for (auto it = m_tokens.find(sequence); it != m_tokens.end() && it.key() == sequence; ++it) {
-        if (it->token == token)
-            return it;
-    }
-    return m_tokens.end();
+    return find(m_tokens, token) != m_tokens.end();
 }
 
 bool AbandonedTokens::needConnection() const
@@ -113,7 +111,7 @@ void AbandonedTokens::found(quint64 sequence)
 
 void AbandonedTokens::send(const QByteArray &token)
 {
-    const auto it = find(token);
+    const auto it = find(m_tokens, token);
     if (it == m_tokens.end() || it->isDone || !m_isReady(it->lock) || std::exchange(it->inFlight, true))
         return; // unless the server is ready, sendAll() will follow
     m_send({LockOperation::Cancel, it->lock, it->token, it->lease,
@@ -123,7 +121,7 @@ void AbandonedTokens::send(const QByteArray &token)
 
 void AbandonedTokens::replied(const QByteArray &token, quint64 generation, const EngineReply &reply)
 {
-    const auto it = find(token);
+    const auto it = find(m_tokens, token);
     if (it == m_tokens.end() || it->generation != generation)
         return;
     it->inFlight = false;

@@ -62,7 +62,6 @@ private:
         bool hadSomething = false; ///< the confirmed cancel found the lock or a place in the queue under the token
     };
 
-    QMultiHash<quint64, Entry>::iterator find(const QByteArray &token);
     void send(const QByteArray &token);
     void replied(const QByteArray &token, quint64 generation, const EngineReply &reply);
     void retryLater();

@@ -317,7 +317,7 @@ void RedisLane::send(LockOperations operations, milliseconds timeout)
         received(batch.get(), result);
         scriptEnded();
     };
-    // After NOSCRIPT, EVALSHA is sent again, then behind the next vote, which may bear the same token.
+    // EVALSHA would be sent again after NOSCRIPT, and run after the next vote of the same token.
     if (m_isNode && endsToken) {
         m_connection.send(QList<QByteArray>{"EVAL", command.script().text, QByteArray::number(command.keys().size())}
                                   + command.keys() + command.arguments(),
@@ -353,7 +353,7 @@ void RedisLane::received(CommandBatch *batch, const QtRedis::CommandResult &resu
     if (isReplied && result.reply.errorCode() == "NOPERM" && operations.size() > 1) {
         for (LockOperation &operation : operations) {
             if (m_isNode && operation.kind == LockOperation::Cancel && !m_abandoned.contains(operation.token)) {
-                operation.completion({}); // it would follow the vote that wants the token again
+                operation.completion({}); // sent again, it would run after the next vote of the same token
                 continue;
             }
             const milliseconds timeout = operation.timeout();
@@ -398,7 +398,8 @@ EngineReply RedisLane::decode(const CommandBatch &batch, size_t index, const QtR
     else if (!decoded.errorText.isEmpty())
         reply.error = m_errors.ofReply(decoded.errorText, batch.script().name);
     if (decoded.deadWaitersLeft) {
-        // Serves the next waiters. By now the operation's own token may be wanted again, so this one is nobody's.
+        // Serves the next waiters. The operation's own token may be wanted again by now, so this cancel has another
+        // one.
         LockOperation cancel{LockOperation::Cancel, operation.lock, m_clientId + ":0:0", operation.lease,
                              [](const EngineReply &) {}};
         cancel.slot = operation.slot;

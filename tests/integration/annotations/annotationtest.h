@@ -34,20 +34,6 @@ QDistLock::LockResult failureOf(QFuture<T> future)
     return {};
 }
 
-/// The result of an acquire that waits in vain: \a acquire gets the wait. On a machine that stands still, the wait may
-/// end before the server has said that somebody holds the lock, which is a ConnectionError: then a longer one follows.
-template<typename Acquire>
-QDistLock::LockResult timeOutOf(Acquire acquire)
-{
-    QDistLock::LockResult result;
-    for (milliseconds wait = 100ms; wait < 2min; wait *= 4) {
-        result = acquire(wait);
-        if (result.error != QDistLock::DistributedLock::ConnectionError)
-            break;
-    }
-    return result;
-}
-
 template<typename T>
 bool finished(const QFuture<T> &future, milliseconds timeout = 60s)
 {
@@ -129,7 +115,7 @@ protected:
         QCOMPARE(m_server.cli({"SET", key, "somebody", "PX", "600000"}), QByteArray("OK"));
     }
     void letGo(const QByteArray &key) { m_server.command({"DEL", key}); }
-    /// Another client ends the hold of \a lock by force. May be called in any thread.
+    /// Another client releases \a lock by force. May be called in any thread.
     void endByForce(const QString &lock) { QVERIFY(LockTesting::endByForce(m_server.url(), lock)); }
     /// The time-out is less than a lease: a key that nobody releases must not pass because it expires.
     bool nothingLeft()

@@ -127,17 +127,12 @@ private:
         return eventually([this] { return lockKeys(m_server).isEmpty(); }, 20s);
     }
 
-    /// The result of a scope that waits in vain. On a machine that stands still, the wait may end before the server has
-    /// said that somebody holds the lock, which is a ConnectionError: then a longer one follows.
-    static LockResult timeOutOf(const QUrl &server)
+    /// The result of a scope that times out because somebody else holds the lock.
+    static LockResult timedOutScope(const QUrl &server)
     {
-        LockResult result;
-        for (milliseconds wait = 50ms; wait < 2min; wait *= 4) {
-            result = ScopedLock(server, Name, LockOptions().withWait(wait)).result();
-            if (result.error != DistributedLock::ConnectionError)
-                break;
-        }
-        return result;
+        return timeOutOf([&server](milliseconds wait) {
+            return ScopedLock(server, Name, LockOptions().withWait(wait)).result();
+        });
     }
 
     static Support::RedisServer::Options withTcp()
@@ -537,7 +532,7 @@ void tst_Reentry::scopeBehindUnfinishedWork()
 {
     QFETCH(const bool, waits);
     const auto acquireInVain = [waits](const QUrl &server) {
-        return waits ? timeOutOf(server) : ScopedLock(server, Name, LockOptions().withWait(0ms)).result();
+        return waits ? timedOutScope(server) : ScopedLock(server, Name, LockOptions().withWait(0ms)).result();
     };
     const QString reason = u"withLock() of this same thread holds it"_s;
     const QUrl otherSpelling(u"unix:/."_s + m_server.socketPath());
@@ -665,7 +660,7 @@ void tst_Reentry::scopeBehindALockOfItsThread()
     LockRegistry registry(QUrl(u"unix:/."_s + m_server.socketPath()));
     DistributedLock lock(&registry, Name);
     QVERIFY(acquireNow(&lock));
-    const LockResult result = timeOutOf({});
+    const LockResult result = timedOutScope({});
     QCOMPARE(result.error, DistributedLock::TimeoutError);
     QVERIFY2(result.errorString.contains(QLatin1String("a DistributedLock of this same thread holds it")),
              qPrintable(result.errorString));

@@ -34,8 +34,8 @@ struct Replies
     }
 };
 
-/// The base of tests of engines: makes engines, and waits for the ends of their operations. What the engines keep for a
-/// while does not end by itself: the clocks of the servers are slow, and the one of the memory engine stands still.
+/// The base of tests of engines: makes engines, and waits until their operations have ended. Leases do not expire
+/// during a test: the servers' clocks are slow, and the clock of the memory engine advances only when the test says so.
 class EngineFixture
 {
 protected:

@@ -76,7 +76,7 @@ private:
         const qint64 now = time.value(0).toLongLong() * 1000 + time.value(1).toLongLong() / 1000;
         return QByteArray::number((now + offset.count()) / (inSeconds ? 1000 : 1));
     }
-    /// Waits for the connection. What does not wait for it fails if the machine stands still meanwhile.
+    /// Waits until \a registry is connected. A single attempt without a connection fails if the machine pauses.
     static bool connected(LockRegistry *registry)
     {
         DistributedLock lock(registry, u"connects"_s);

@@ -429,7 +429,7 @@ void tst_PlainMode::overtakesTheQueueOfAFreeLock()
 
 void tst_PlainMode::forceRelease()
 {
-    StillRegistry plain(plainUrl()); // no renewal tells the holder
+    StillRegistry plain(plainUrl()); // the holder is not renewed, so it does not notice that it has lost the lock
     StillRegistry scripted(m_server.url());
     for (StillRegistry *const registry : {&plain, &scripted}) { // connected
         DistributedLock lock(registry, u"other"_s);
@@ -1116,7 +1116,7 @@ void tst_PlainMode::masterOfAService()
         lock.release();
         QVERIFY(eventually([&] { return spies.released.size() == 1; }));
         QVERIFY(!successor.exists("lock:job"));
-        lock.setOptions(options()); // if the machine stands still at the end, the key is not deleted, and expires
+        lock.setOptions(options()); // a short lease: if a pause of the machine prevents the release, the key expires
         QVERIFY(acquireNow(&lock));
         QVERIFY(lock.fencingToken() > former);
     }

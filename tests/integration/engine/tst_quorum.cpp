@@ -9,6 +9,7 @@
 #include "engine/protocolconstants.h"
 #include "engine/quorum/lockorder.h"
 #include "engine/redis/redisengine.h"
+#include "scripts.h"
 #include "support/certificates.h"
 #include "support/testkinds.h"
 
@@ -71,7 +72,8 @@ private Q_SLOTS:
     void majoritysHolderIsShown();
     void queueIsShownToWhoKnowsNoArbiter();
     void cancelLeavesNothing();
-    void deadWaitersDoNotCostTheNextVote();
+    void nothingCancelsTheNextVote_data();
+    void nothingCancelsTheNextVote();
     void endOfTheRegistryLeavesNothing();
     void endOfTheRegistryBeforeTheLastReply();
     void minHold();
@@ -97,6 +99,7 @@ private Q_SLOTS:
     void tls();
 
 private:
+    enum RepeatedAfter { DeadWaiters, ForbiddenKey, UnknownScript };
     /// SET with NX; or a script that looks whether the key exists.
     enum ForeignWay { WithNx, WithScript };
     bool foreignAcquire(const QByteArray &token, ForeignWay way = WithNx);
@@ -409,7 +412,7 @@ void tst_Quorum::hundredsContend()
 
 void tst_Quorum::tryAcquireIsBusy()
 {
-    FakeClock clock; // stands still: the single attempt does not end after 5 s
+    FakeClock clock; // never advances, so the single attempt does not end after 5 s
     LockRegistry registry(m_set.directUrl());
     LockRegistry other(m_set.directUrl());
     LockRegistryPrivate::get(&other)->setClock(&clock);
@@ -652,14 +655,19 @@ void tst_Quorum::cancelLeavesNothing()
     EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
 }
 
-// A cancel that has met too many dead waiters is continued, when the token has got a vote again.
-void tst_Quorum::deadWaitersDoNotCostTheNextVote()
+void tst_Quorum::nothingCancelsTheNextVote_data()
 {
-    QList<QByteArray> add{"ZADD", "{lock:a}:queue"};
-    for (int i = 0; i < 1200; ++i)
-        add << QByteArray::number(i) << "0000000000000000:" + QByteArray::number(i + 1) + ":00";
+    QTest::addColumn<int>("repeatedAfter");
+    QTest::newRow("dead waiters") << int(DeadWaiters);
+    QTest::newRow("forbidden key") << int(ForbiddenKey);
+    QTest::newRow("unknown script") << int(UnknownScript);
+}
+
+// A token is given up, and gets a vote again. The reply to the command that gave it up asks for a repetition.
+void tst_Quorum::nothingCancelsTheNextVote()
+{
+    QFETCH(int, repeatedAfter);
     RedisServer &server = m_set.server(0);
-    QCOMPARE(server.command(add).toInt(), 1200);
     FaultProxy &proxy = m_set.proxy(0);
     QString error;
     const auto url = QtRedis::ServerUrl::parse(QUrl(u"redis://127.0.0.1:%1"_s.arg(proxy.port())), &error);
@@ -669,23 +677,42 @@ void tst_Quorum::deadWaitersDoNotCostTheNextVote()
     engine.open();
     QVERIFY(eventually([&] { return engine.state() == LockEngine::Ready; }));
     QList<EngineReply> replies;
-    const auto vote = [&](const QString &name, const QByteArray &token) {
-        LockEngine::Acquire operation{idOf(name), token, 1h};
-        operation.barge = true;
-        engine.vote(operation, 0, [&](const EngineReply &reply) { replies.append(reply); });
-    };
-    vote(u"other"_s, engine.makeToken()); // the server knows the script then
-    QVERIFY(eventually([&] { return replies.size() == 1; }));
+    const auto completion = [&](const EngineReply &reply) { replies.append(reply); };
     const QByteArray token = engine.makeToken();
+    LockEngine::Acquire operation{idOf(u"a"_s), token, 1h};
+    operation.barge = true;
+    server.command({"SCRIPT", "FLUSH"});
+    if (repeatedAfter != UnknownScript)
+        server.command({"SCRIPT", "LOAD", Scripts::acquire.text});
+
     proxy.setRepliesHeld(true);
-    engine.abandon(idOf(u"a"_s), token, 1h, 0ms, 1h);
-    vote(u"a"_s, token);
+    const auto scripts = [&server] { return server.commandsProcessed("evalsha") + server.commandsProcessed("eval"); };
+    const qint64 former = scripts();
+    if (repeatedAfter == DeadWaiters) {
+        QList<QByteArray> add{"ZADD", "{lock:a}:queue"};
+        for (int i = 1; i <= 1200; ++i)
+            add << "0"
+                << "0000000000000000:" + QByteArray::number(i) + ":00";
+        QCOMPARE(server.command(add).toInt(), 1200);
+        engine.abandon(operation.lock, token, 1h, 0ms, 1h);
+    } else if (repeatedAfter == ForbiddenKey) { // of another lock in the same command
+        proxy.answer("-NOPERM this user has no permissions to access one of the keys used as arguments\r\n", "EVAL");
+        engine.abandon(operation.lock, token, 1h, 0ms, 1h);
+        engine.abandon(idOf(u"other"_s), engine.makeToken(), 1h, 0ms, 1h);
+    } else { // another client makes it known
+        engine.returnToQueue(operation, completion);
+        sendNow();
+        EVENTUALLY_VERIFY(scripts() > former);
+        server.command({"SCRIPT", "LOAD", Scripts::acquire.text});
+    }
+    const qsizetype before = repeatedAfter == UnknownScript ? 1 : 0;
+    engine.vote(operation, 0, completion);
     EVENTUALLY_COMPARE(server.get(Key), token);
     proxy.setRepliesHeld(false);
-    QVERIFY(eventually([&] { return replies.size() == 2; }));
+    QVERIFY(eventually([&] { return replies.size() == before + 1; }));
     QCOMPARE(replies.last().status, EngineReply::Granted);
-    engine.renew(idOf(u"a"_s), token, 1h, {}, [&](const EngineReply &reply) { replies.append(reply); });
-    QVERIFY(eventually([&] { return replies.size() == 3; }));
+    engine.renew(operation.lock, token, 1h, {}, completion); // behind whatever was repeated
+    QVERIFY(eventually([&] { return replies.size() == before + 2; }));
     QCOMPARE(replies.last().status, EngineReply::Done);
 }
 
@@ -1078,7 +1105,7 @@ void tst_Quorum::uptimeIsNotRoundedUp()
 {
     RedisSet set(3);
     for (int i = 0; i < 3; ++i)
-        set.clock(i).slowDown(1'000'000); // it practically stands still
+        set.clock(i).slowDown(1'000'000); // hardly advances
     QVERIFY2(set.start(), qPrintable(set.errorString()));
     for (int i = 0; i < 3; ++i) {
         set.clock(i).shift(1s);

@@ -412,7 +412,7 @@ void tst_ConnectionFaults::subscriptionOverrun()
         server.command({"PUBLISH", channel, large});
     QCOMPARE(server.subscriberCount(channel), 0);
     server.command({"DEL", Key}); // publishes nothing
-    // Its clock stands still, so that a waiter with a subscription would not poll.
+    // Its clock never advances, so a waiter with a subscription would not poll.
     QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
     QVERIFY(eventually([&] { return server.subscriberCount(channel) == 1; }));
 }

@@ -156,9 +156,9 @@ void tst_Reconnect::demoted_data()
     QTest::newRow("master again, MASTERDOWN") << false << QByteArray("no");
 }
 
-/// The master becomes a replica, and the address leads to another master, or to the same one that became master
-/// again. The test sets the clients' clock forward once, and otherwise it stands still: no lease ends and nobody polls,
-/// however slow the machine is.
+/// The master becomes a replica, and the address leads to another master, or to the same one that became master again.
+/// The clients' clock advances only once, when the test sets it: no lease ends and nobody polls, however slow the
+/// machine is.
 void tst_Reconnect::demoted()
 {
     QFETCH(const bool, anotherServer);

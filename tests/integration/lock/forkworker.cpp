@@ -86,7 +86,7 @@ struct Parent
         held.setOptions(options());
         held.acquire();
         check(waitFor([this] { return held.isHeld(); }), "the parent acquires its lock");
-        // It is renewed often. If the machine stands still for longer than its lease, it is acquired again.
+        // It is renewed often. If it is lost because the machine pauses, it is acquired again.
         brief.setOptions(options().withLease(900ms).withWait(LockOptions::Forever));
         QObject::connect(&brief, &DistributedLock::lost, &brief, [this] {
             if (isParent)

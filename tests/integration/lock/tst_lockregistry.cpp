@@ -880,7 +880,7 @@ void tst_LockRegistry::changeOfRegistryKeepsNoRoute()
 
 void tst_LockRegistry::changeOfRegistryKeepsTheRoutesOfOthers()
 {
-    Support::FakeClock clock; // stands still: the waiter does not poll
+    Support::FakeClock clock; // never advances, so the waiter does not poll
     LockRegistry one(QUrl(u"memory:one"_s));
     LockRegistry two(QUrl(u"memory:two"_s));
     LockRegistryPrivate::get(&two)->setClock(&clock);

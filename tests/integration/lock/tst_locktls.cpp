@@ -129,7 +129,7 @@ void tst_LockTls::manyExclude()
     constexpr int Workers = 320, Jobs = 8, Batch = 64;
     const auto isTheirs = [](int worker, int job) { return (worker / Batch + job) % 2 == 1; };
     const auto server = startServer();
-    const FakeClock clock; // stands still: neither lease nor attempt ends
+    const FakeClock clock; // never advances, so neither a lease nor an attempt ends
     LockRegistry theirRegistry(server->url());
     LockRegistry registry(server->tlsUrl());
     for (LockRegistry *each : {&theirRegistry, &registry})

@@ -800,7 +800,7 @@ void tst_Support::probeSeesCallsOutsideOfSlots()
 
 void tst_Support::probeUnderLoad()
 {
-    leavesRoomFor(200ms); // the load itself makes the machine stand still
+    leavesRoomFor(200ms); // the load itself causes pauses
     const Load load;
     const auto idle = EventLoopProbe::longestBlockedTurnOf([](EventLoopProbe &) { runLoop(500ms); }, 5ms);
     QVERIFY2(idle < 5ms, qPrintable(QString::number(idle.count())));
