@@ -32,7 +32,10 @@ private Q_SLOTS:
     void init();
 
     void leavesTheLockHeld();
-    void olderTokenFileIsReplaced();
+    void aTokenFileProvesOneHold();
+    void namesTheLockOfAnExistingFile_data();
+    void namesTheLockOfAnExistingFile();
+    void tokenFileIsMadeBeforeTheWait();
     void tokenFileIsRefused_data();
     void tokenFileIsRefused();
     void tokenFileCannotBeWritten();
@@ -103,22 +106,71 @@ void tst_TokenCommands::leavesTheLockHeld()
     QCOMPARE(file.value(u"name"_s).toString(), u"job"_s);
     QVERIFY(eventually([this] { return m_server.connectedClients() == 0; }));
 
-    // Everybody is excluded, another acquire with the same file as well, which remains as it is.
-    const Result again = acquire({u"-n"_s});
+    // Everybody is excluded.
+    const Result again = run({u"acquire"_s, u"job"_s, u"-n"_s, u"--lease=1m"_s, u"--token-file"_s, m_file + u'2'});
     QCOMPARE(again.status, 75);
     QVERIFY2(again.errors.contains("job"), again.errors.constData());
-    QCOMPARE(content(), file);
+    QVERIFY(!QFile::exists(m_file + u'2'));
 }
 
-void tst_TokenCommands::olderTokenFileIsReplaced()
+// A script whose lease ended, and the same script, started again: with one file, the first would release the lock of
+// the second.
+void tst_TokenCommands::aTokenFileProvesOneHold()
 {
     QCOMPARE(acquire().status, 0);
-    const QJsonObject older = content();
-    QFile::setPermissions(m_file, QFile::ReadOwner | QFile::WriteOwner | QFile::ReadGroup | QFile::ReadOther);
+    const QJsonObject former = content();
     m_server.command({"DEL", "lock:job"});
-    QCOMPARE(acquire().status, 0);
-    QVERIFY(content() != older);
-    QVERIFY(!(QFileInfo(m_file).permissions() & (QFile::ReadGroup | QFile::ReadOther)));
+    QCOMPARE(acquire().status, 64);
+    QVERIFY(!m_server.exists("lock:job"));
+    QCOMPARE(content(), former);
+    m_server.command({"SET", "lock:job", "1a:1:b", "PX", "60000"});
+    QCOMPARE(run({u"release"_s, u"job"_s, u"--token-file"_s, m_file}).status, 75);
+    QCOMPARE(m_server.get("lock:job"), "1a:1:b");
+    m_server.command({"DEL", "lock:job"});
+    QCOMPARE(acquire().status, 0); // the file was of no use, so release has removed it
+    QVERIFY(content() != former);
+}
+
+void tst_TokenCommands::namesTheLockOfAnExistingFile_data()
+{
+    QTest::addColumn<QString>("name");
+    QTest::addColumn<bool>("isHeld");
+    QTest::addColumn<QByteArray>("says");
+    QTest::newRow("held") << u"two"_s << true << QByteArray("belongs to lock \"job\", which is still held with it");
+    QTest::newRow("lost") << u"two"_s << false << QByteArray("belongs to lock \"job\", which it holds no longer");
+    QTest::newRow("held, the same lock") << u"job"_s << true << QByteArray("which is still held with it");
+}
+
+void tst_TokenCommands::namesTheLockOfAnExistingFile()
+{
+    QFETCH(QString, name);
+    QFETCH(bool, isHeld);
+    QFETCH(QByteArray, says);
+    QCOMPARE(acquire({u"--prefix"_s, u"app:"_s}).status, 0);
+    const QJsonObject before = content();
+    if (!isHeld)
+        m_server.command({"DEL", "app:job"});
+    const Result result = run({u"acquire"_s, name, u"--lease=1m"_s, u"--token-file"_s, m_file});
+    QCOMPARE(result.status, 64);
+    QVERIFY2(result.errors.contains(says) && result.errors.count('\n') == 1, result.errors.constData());
+    QVERIFY(!m_server.exists("lock:" + name.toUtf8()));
+    QCOMPARE(content(), before);
+}
+
+void tst_TokenCommands::tokenFileIsMadeBeforeTheWait()
+{
+    m_server.command({"SET", "lock:job", "1a:1:b", "PX", "60000"});
+    Program waiting({m_server.url().toEncoded()}, {u"acquire"_s, u"job"_s, u"--lease=1m"_s, u"--token-file"_s, m_file});
+    QVERIFY(eventually([this] { return m_server.exists("{lock:job}:queue"); }));
+    const Result second = run({u"acquire"_s, u"two"_s, u"--lease=1m"_s, u"--token-file"_s, m_file});
+    QCOMPARE(second.status, 64);
+    QVERIFY2(second.errors.contains("waits, or was killed"), second.errors.constData());
+    QVERIFY(!m_server.exists("lock:two"));
+    m_server.command({"DEL", "lock:job"});
+    waiting.sendSignal(SIGTERM);
+    const int status = waiting.waitForStatus();
+    QVERIFY(status == 143 || status == 0);
+    QCOMPARE(QFile::exists(m_file), status == 0);
 }
 
 void tst_TokenCommands::tokenFileIsRefused_data()
@@ -128,6 +180,9 @@ void tst_TokenCommands::tokenFileIsRefused_data()
     QTest::newRow("in a folder that does not exist") << m_folder.filePath(u"no/token"_s);
     QTest::newRow("another file") << QStringLiteral(QDISTLOCK);
     QTest::newRow("a device") << u"/dev/null"_s;
+    const QString link = m_folder.filePath(u"link"_s);
+    QVERIFY(QFile::exists(link) || QFile::link(m_folder.filePath(u"nowhere"_s), link));
+    QTest::newRow("a link") << link;
 }
 
 void tst_TokenCommands::tokenFileIsRefused()
@@ -215,6 +270,7 @@ void tst_TokenCommands::renewalOfALostLock()
 void tst_TokenCommands::releaseServesTheNext()
 {
     QCOMPARE(acquire().status, 0);
+    const QString token = content().value(u"token"_s).toString();
     LockRegistry registry(m_server.url());
     DistributedLock next(&registry, u"job"_s);
     next.setOptions(LockOptions().withWait(LockOptions::Forever).withRetryInterval(1h));
@@ -222,7 +278,8 @@ void tst_TokenCommands::releaseServesTheNext()
     QVERIFY(eventually([&] { return next.queuePosition() == 0; }));
     QCOMPARE(run({u"release"_s, u"job"_s, u"--token-file"_s, m_file}).status, 0);
     QVERIFY(eventually([&] { return next.isHeld(); }));
-    const Result again = run({u"release"_s, u"job"_s, u"--token-file"_s, m_file});
+    QVERIFY(!QFile::exists(m_file));
+    const Result again = run({u"release"_s, u"job"_s, u"--token"_s, token});
     QCOMPARE(again.status, 75);
     QVERIFY2(again.errors.contains("somebody else"), again.errors.constData());
     QVERIFY(next.isHeld());
@@ -231,11 +288,13 @@ void tst_TokenCommands::releaseServesTheNext()
 void tst_TokenCommands::releaseOfALostLock()
 {
     QCOMPARE(acquire().status, 0);
+    const QString token = content().value(u"token"_s).toString();
     m_server.command({"DEL", "lock:job"});
     const Result result = run({u"release"_s, u"job"_s, u"--token-file"_s, m_file});
     QCOMPARE(result.status, 1);
     QVERIFY2(result.errors.contains("nobody holds it"), result.errors.constData());
-    QCOMPARE(run({u"release"_s, u"job"_s, u"-q"_s, u"--token-file"_s, m_file}).errors, QByteArray());
+    QVERIFY(!QFile::exists(m_file));
+    QCOMPARE(run({u"release"_s, u"job"_s, u"-q"_s, u"--token"_s, token}).errors, QByteArray());
 }
 
 void tst_TokenCommands::releaseByToken()

@@ -16,6 +16,7 @@
 #include <QDistLock/QuitOnSignals>
 
 #include <QtCore/qdatetime.h>
+#include <QtCore/qfileinfo.h>
 #include <QtCore/qpromise.h>
 #include <QtCore/qsocketnotifier.h>
 
@@ -91,6 +92,25 @@ std::optional<TokenFile> readTokenFile(const Session &session)
     return std::nullopt;
 }
 
+/// Why an existing token file is not replaced: the lock that it belongs to, and whether that is still held.
+QString existingTokenFile(Session *session, const TokenFile &file)
+{
+    const QString belongs = u"the token file %1 exists, and belongs to lock %2"_s.arg(
+            quoted(session->invocation().text(Option::TokenFile)), quoted(file.name));
+    LockRegistry *const registry = session->registry();
+    registry->setDefaults(registry->defaults().withKeyPrefix(file.prefix));
+    const auto info = session->await(registry->inspect(file.name));
+    if (!info || info->error) {
+        return u"%1. Whether that is still held is not known. Give another --token-file, one for each acquire"_s.arg(
+                belongs);
+    }
+    return info->held && !info->foreign && info->fencingToken == file.fencingToken
+            ? u"%1, which is still held with it. Give another --token-file, one for each acquire, or release that lock "
+              "first"_s.arg(belongs)
+            : u"%1, which it holds no longer. Remove it, or give another --token-file, one for each acquire"_s.arg(
+                    belongs);
+}
+
 /// The rest of the time for which the lock must remain taken, see --min-hold.
 milliseconds timeToKeep(const TokenFile &file)
 {
@@ -144,8 +164,11 @@ int runAcquire(const Invocation &invocation)
         return usageError(invocation, error);
     const QString path = invocation.text(Option::TokenFile);
     TokenFileWriter writer(path);
-    if (!writer.open())
-        return session.fail(UsageError, writer.errorString());
+    if (!writer.create()) {
+        QString ignored;
+        const auto existing = QFileInfo(path).isFile() ? TokenFile::read(path, &ignored) : std::nullopt;
+        return session.fail(UsageError, existing ? existingTokenFile(&session, *existing) : writer.errorString());
+    }
 
     const QString name = invocation.operands().first();
     const LockOptions options = session.lockOptions();
@@ -361,6 +384,8 @@ int runRelease(const Invocation &invocation)
     const auto outcome = session.await(session.registry()->release(name, file.token, timeToKeep(file)));
     if (!outcome)
         return session.exitCode();
+    if (*outcome != LockRegistry::Failed && invocation.has(Option::TokenFile))
+        file.remove(invocation.text(Option::TokenFile));
     switch (*outcome) {
     case LockRegistry::Done:
         printOutcome(invocation, u"released"_s);

@@ -61,7 +61,8 @@ const QList<CommandInfo> &commands()
          "acquire a lock and exit, leaving it held",
          "Acquires the lock NAME for the time of --lease, prints its fencing token, and exits. Nothing renews the "
          "lock: use `qdistlock renew`. The token that renews and releases it is written to the file of --token-file, "
-         "which only its owner can read. Both options are required."},
+         "which only its owner can read. That file must not exist: it proves this hold, and `release` removes it. Both "
+         "options are required."},
         {Command::Renew, "renew", "NAME --token-file FILE", 1, 1,
          "renew a lock taken with acquire",
          "Lets the lease of the lock NAME begin again, if the lock still belongs to the token in --token-file, which "
@@ -153,7 +154,8 @@ const QList<OptionInfo> &options()
          "hold the lock until file descriptor N has reached its end, instead of standard input", Hold},
 
         {O::TokenFile, 0, "token-file", V::File, "FILE", nullptr,
-         "the file with the token that proves who holds the lock; acquire writes it", Acquire | Renew | Release},
+         "the file with the token that proves who holds the lock; acquire makes it, release removes it",
+         Acquire | Renew | Release},
         {O::Token, 0, "token", V::Text, "TOKEN", nullptr,
          "the token itself; other users may see it in the list of processes", Release},
         {O::Force, 0, "force", V::None, nullptr, nullptr,
@@ -268,9 +270,9 @@ const QList<Explanation> &exampleTexts()
              "these takes over when the first one is gone"},
             {"ENTRYPOINT [\"qdistlock\", \"run\", \"worker\", \"--\", \"/usr/bin/worker\"]",
              "in a Dockerfile: of all containers, one works; the signals of docker stop are passed on"},
-            {"qdistlock acquire deploy:web --lease 10m --token-file /run/deploy.token",
+            {"qdistlock acquire deploy:web --lease 10m --token-file /run/deploy.$$",
              "keeps the lock for ten minutes, for the steps of a longer procedure; prints the fencing token"},
-            {"qdistlock release deploy:web --token-file /run/deploy.token", "ends that"},
+            {"qdistlock release deploy:web --token-file /run/deploy.$$", "ends that"},
             {"qdistlock ls 'deploy:*'", "lists who holds which lock"},
             {"qdistlock release deploy:web --force --expect 1735689600000000 --yes",
              "takes the lock away from the holder that was shown with that fencing token, and from nobody else"},

@@ -5,10 +5,14 @@
 
 #include <QDistLock/LockResult>
 
-#include <QtCore/qfile.h>
 #include <QtCore/qfileinfo.h>
 #include <QtCore/qjsondocument.h>
 #include <QtCore/qjsonobject.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include <unistd.h>
 
 using namespace Qt::StringLiterals;
 
@@ -44,7 +48,7 @@ std::optional<TokenFile> TokenFile::read(const QString &path, QString *error)
     QFile file(path);
     if (!file.open(QIODevice::ReadOnly)) {
         *error = u"the token file %1 cannot be read: %2; use the file that `qdistlock acquire --token-file` has "
-                 "written"_s.arg(quoted(path), file.errorString());
+                 "written, and that `release` removes"_s.arg(quoted(path), file.errorString());
         return std::nullopt;
     }
     const auto content = parse(file.read(LargestFile));
@@ -55,31 +59,44 @@ std::optional<TokenFile> TokenFile::read(const QString &path, QString *error)
     return content;
 }
 
-TokenFileWriter::TokenFileWriter(const QString &path)
-    : m_path(path)
-    , m_file(path)
+void TokenFile::remove(const QString &path) const
 {
+    QString ignored;
+    const auto present = read(path, &ignored);
+    if (present && present->token == token)
+        QFile::remove(path);
+}
+
+TokenFileWriter::TokenFileWriter(const QString &path)
+    : m_file(path)
+{
+}
+
+TokenFileWriter::~TokenFileWriter()
+{
+    if (m_file.isOpen())
+        m_file.remove();
 }
 
 bool TokenFileWriter::fail(const QString &reason)
 {
-    m_error = u"the token file %1 cannot be written: %2"_s.arg(quoted(m_path), reason);
+    m_error = u"the token file %1 cannot be written: %2"_s.arg(quoted(m_file.fileName()), reason);
     return false;
 }
 
-bool TokenFileWriter::open()
+bool TokenFileWriter::create()
 {
-    const QFileInfo existing(m_path);
-    QString ignored;
-    const bool isReplaceable = existing.isFile() && (existing.size() == 0 || TokenFile::read(m_path, &ignored));
-    if (existing.exists() && !isReplaceable)
-        return fail(u"it exists, and is not a token file; give another --token-file"_s);
-    if (!m_file.open(QIODevice::WriteOnly))
+    // NewOnly also refuses a link, wherever it leads.
+    if (m_file.open(QIODevice::WriteOnly | QIODevice::NewOnly | QIODevice::Unbuffered,
+                    QFileDevice::ReadOwner | QFileDevice::WriteOwner))
+        return true;
+    const QFileInfo existing(m_file);
+    if (!existing.exists() && !existing.isSymLink())
         return fail(u"%1; give another --token-file"_s.arg(m_file.errorString()));
-    // QSaveFile takes over the permissions of an older file.
-    if (!m_file.setPermissions(QFileDevice::ReadOwner | QFileDevice::WriteOwner))
-        return fail(u"its permissions cannot be set; give another --token-file"_s);
-    return true;
+    if (existing.isFile() && existing.size() == 0)
+        return fail(u"it exists, and is empty: an acquire that uses it waits, or was killed; give another "
+                    "--token-file, or remove it"_s);
+    return fail(u"it exists; give another --token-file"_s);
 }
 
 bool TokenFileWriter::commit(const TokenFile &content)
@@ -94,14 +111,12 @@ bool TokenFileWriter::commit(const TokenFile &content)
     if (content.minHoldUntil > 0)
         object.insert(u"minHoldUntilMs"_s, content.minHoldUntil);
     const QByteArray text = QJsonDocument(object).toJson(QJsonDocument::Compact) + '\n';
-    // commit() does not notice that buffered bytes could not be written.
-    if (m_file.write(text) != text.size() || !m_file.flush()) {
-        fail(m_file.errorString());
-        m_file.cancelWriting();
-        m_file.commit();
-        return false;
-    }
-    return m_file.commit() || fail(m_file.errorString());
+    if (m_file.write(text) != text.size())
+        return fail(m_file.errorString());
+    if (::fsync(m_file.handle()) != 0 && errno != EINVAL) // not every file system can
+        return fail(QString::fromLocal8Bit(std::strerror(errno)));
+    m_file.close();
+    return true;
 }
 
 } // namespace Cli

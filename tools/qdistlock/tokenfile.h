@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include <QtCore/qsavefile.h>
+#include <QtCore/qfile.h>
 #include <QtCore/qstring.h>
 
 #include <chrono>
@@ -27,26 +27,32 @@ struct TokenFile
 
     /// Null, with \a error, if the file cannot be read or is not such a file.
     static std::optional<TokenFile> read(const QString &path, QString *error);
+    /// Removes the file at \a path if it still is this one: its token proves nothing any more.
+    void remove(const QString &path) const;
 };
 
-/// Writes a token file. The file appears, or replaces an older token file, only with commit().
+/*!
+    Writes a token file. A token file proves one hold, so an existing file is never replaced: who had the former content
+    would renew and release the hold of the latter.
+*/
 class TokenFileWriter
 {
 public:
     explicit TokenFileWriter(const QString &path);
+    /// Removes a file without content.
+    ~TokenFileWriter();
 
-    /// Checks, before anything is acquired, that the file can be written. Refuses to replace a file that is not a token
-    /// file.
-    bool open();
+    /// Makes an empty file, before anything is acquired.
+    bool create();
     bool commit(const TokenFile &content);
     /// Names the file, what happened and what to do.
     QString errorString() const { return m_error; }
 
 private:
+    Q_DISABLE_COPY_MOVE(TokenFileWriter)
     bool fail(const QString &reason);
 
-    const QString m_path;
-    QSaveFile m_file;
+    QFile m_file;
     QString m_error;
 };
 
