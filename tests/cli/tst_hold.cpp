@@ -9,6 +9,8 @@
 #include <QtCore/qjsondocument.h>
 #include <QtCore/qjsonobject.h>
 
+#include <array>
+
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -30,6 +32,8 @@ private Q_SLOTS:
     void untilTheEndOfInput();
     void inputIsDiscarded();
     void closedInput();
+    void inputAtItsEnd_data();
+    void inputAtItsEnd();
     void process();
     void parent();
     void descriptor();
@@ -97,6 +101,35 @@ void tst_Hold::closedInput()
     Program program(closed, {u"hold"_s, u"job"_s});
     QCOMPARE(program.waitForStatus(), 64);
     QVERIFY2(program.errors().contains("standard input is closed"), program.errors().constData());
+}
+
+// A lock that would be released as soon as it is held: nobody wants that.
+void tst_Hold::inputAtItsEnd_data()
+{
+    QTest::addColumn<QString>("redirection");
+    QTest::addColumn<QByteArray>("text");
+    QTest::newRow("/dev/null") << u"</dev/null"_s << QByteArray("standard input is at its end");
+    QTest::newRow("a file") << u"</etc/passwd"_s << QByteArray("standard input is at its end");
+    QTest::newRow("nobody writes to the pipe any more") << u"<&3"_s << QByteArray("standard input is at its end");
+    QTest::newRow("descriptor") << u"--fd 3"_s << QByteArray("file descriptor 3 is at its end");
+}
+
+void tst_Hold::inputAtItsEnd()
+{
+    QFETCH(QString, redirection);
+    QFETCH(QByteArray, text);
+    std::array<int, 2> ends{};
+    QCOMPARE(::pipe(ends.data()), 0);
+    ::close(ends[1]);
+    Program::Setup shell = setup();
+    shell.program = u"sh"_s;
+    shell.inChild = [&ends] { ::dup2(ends[0], 3); };
+    Program program(shell, {u"-c"_s, u"exec %1 hold job %2"_s.arg(QStringLiteral(QDISTLOCK), redirection)});
+    QCOMPARE(program.waitForStatus(), 64);
+    ::close(ends[0]);
+    QVERIFY2(program.errors().contains(text) && program.errors().contains("--pid"), program.errors().constData());
+    QCOMPARE(program.errors().count('\n'), 1);
+    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
 }
 
 void tst_Hold::process()
@@ -251,6 +284,8 @@ void tst_Hold::badInput_data()
     QTest::newRow("process 0") << QStringList{u"--pid"_s, u"0"_s, u"job"_s} << QByteArray("there is no process 0");
     QTest::newRow("descriptor is not open")
             << QStringList{u"--fd"_s, u"77"_s, u"job"_s} << QByteArray("77 is not open");
+    QTest::newRow("no descriptor") << QStringList{u"--fd"_s, u"4294967296"_s, u"job"_s}
+                                   << QByteArray("4294967296 is not open");
     QTest::newRow("descriptor for writing") << QStringList{u"--fd"_s, u"1"_s, u"job"_s} << QByteArray("1 is not open");
     QTest::newRow("both") << QStringList{u"--fd"_s, u"0"_s, u"--pid"_s, u"1"_s, u"job"_s}
                           << QByteArray("exclude each other");

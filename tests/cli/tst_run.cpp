@@ -523,6 +523,7 @@ void tst_Run::badInput_data()
     row("bad port", {u"--server"_s, u"redis://u:canary-7fb1@host:99999"_s, u"run"_s, u"job"_s, u"true"_s}, 78,
         "--server");
     row("unknown scheme", {u"--server"_s, u"http://host"_s, u"run"_s, u"job"_s, u"true"_s}, 78, "http");
+    row("locks of this process", {u"--server"_s, u"memory:"_s, u"run"_s, u"job"_s, u"true"_s}, 78, "exclude nobody");
     row("no URL", {u"--server"_s, u""_s, u"run"_s, u"job"_s, u"true"_s}, 78, "--server");
 }
 

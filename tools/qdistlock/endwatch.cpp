@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -125,15 +126,16 @@ void EndWatch::watchParent()
         end();
 }
 
-bool EndWatch::watchDescriptor(int fd, QString *error)
+bool EndWatch::watchDescriptor(qint64 number, QString *error)
 {
+    const int fd = number >= 0 && number <= std::numeric_limits<int>::max() ? int(number) : -1;
     // With FD_CLOEXEC it is one of this program, not of the one that has started it.
     const int ownFlags = ::fcntl(fd, F_GETFD);
     const int flags = ::fcntl(fd, F_GETFL);
     struct stat status = {};
     if (ownFlags < 0 || (ownFlags & FD_CLOEXEC) || (flags & O_ACCMODE) == O_WRONLY || ::fstat(fd, &status) != 0) {
         *error = fd == STDIN_FILENO ? u"standard input is closed; use --pid or --fd"_s
-                                    : u"--fd: file descriptor %1 is not open for reading"_s.arg(fd);
+                                    : u"--fd: file descriptor %1 is not open for reading"_s.arg(number);
         return false;
     }
     m_what = fd == STDIN_FILENO ? u"standard input has ended"_s : u"file descriptor %1 has reached its end"_s.arg(fd);
@@ -146,9 +148,27 @@ bool EndWatch::watchDescriptor(int fd, QString *error)
         m_isOwnFd = own >= 0;
         m_fd = m_isOwnFd ? own : fd;
     }
+    // As the shell's `&`, cron and systemd leave standard input.
+    if (S_ISREG(status.st_mode) || isAtEnd()) {
+        *error = (fd == STDIN_FILENO ? u"standard input is at its end, as /dev/null is"_s
+                                     : u"--fd: file descriptor %1 is at its end"_s.arg(fd))
+                + u", so it does not tell how long to hold the lock; use --pid with the process that needs the lock, "
+                  u"or "
+                  "--fd with a pipe that it keeps open"_s;
+        return false;
+    }
     m_notifier = std::make_unique<QSocketNotifier>(m_fd, QSocketNotifier::Read);
     connect(m_notifier.get(), &QSocketNotifier::activated, this, &EndWatch::readDescriptor);
     return true;
+}
+
+bool EndWatch::isAtEnd() const
+{
+    pollfd state{m_fd, POLLIN, 0};
+    char discarded = 0;
+    if (::isatty(m_fd) == 1 || ::poll(&state, 1, 0) != 1)
+        return false;
+    return m_isSocket ? ::recv(m_fd, &discarded, 1, MSG_DONTWAIT) == 0 : ::read(m_fd, &discarded, 1) == 0;
 }
 
 void EndWatch::readDescriptor()

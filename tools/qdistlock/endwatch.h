@@ -28,8 +28,9 @@ public:
     bool watchProcess(qint64 id, QString *error);
     /// The parent of this process; one that is outside of this container is not watched.
     void watchParent();
-    /// Reads \a fd until its end, and discards what it reads. False, with \a error, if it is not open for reading.
-    bool watchDescriptor(int fd, QString *error);
+    /// Reads \a fd until its end, and discards what it reads. False, with \a error, if it is not open for reading, or
+    /// has nothing to wait for: it is a file, or has reached its end.
+    bool watchDescriptor(qint64 fd, QString *error);
 
 Q_SIGNALS:
     /// \a what has ended, for people.
@@ -38,6 +39,7 @@ Q_SIGNALS:
 private:
     class ProcessWatch;
 
+    bool isAtEnd() const;
     void readDescriptor();
 
     std::unique_ptr<ProcessWatch> m_process;

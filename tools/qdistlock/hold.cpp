@@ -96,7 +96,7 @@ void Holder::watch()
             end(error, UsageError);
         return;
     }
-    const int fd = int(invocation.number(Option::Descriptor).value_or(STDIN_FILENO));
+    const qint64 fd = invocation.number(Option::Descriptor).value_or(STDIN_FILENO);
     if (!m_watch.watchDescriptor(fd, &error)) {
         end(error, UsageError);
         return;

@@ -31,6 +31,10 @@ Session::Session(const Invocation &invocation)
         fail(ConfigurationError,
              u"%1 (from %2)"_s.arg(m_registry->errorString(),
                                    invocation.has(Option::Server) ? u"--server"_s : u"$QDISTLOCK_URL"_s));
+    } else if (server.scheme() == u"memory" && invocation.command() != Command::Doctor) {
+        fail(ConfigurationError,
+             u"%1: these locks exist in this process only, and exclude nobody; give the URL of a Redis server"_s.arg(
+                     serverText()));
     }
     m_connectTimer.setSingleShot(true);
     connect(&m_connectTimer, &QTimer::timeout, this, &Session::connectTimeoutEnded);
