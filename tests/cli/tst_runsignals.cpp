@@ -75,6 +75,7 @@ private Q_SLOTS:
     void toTheWholeGroup();
     void childDecides();
     void stoppedAndContinued();
+    void stoppedAndEnded();
     TIMING void renewedWhileStopped();
     void killed_data();
     void killed();
@@ -177,6 +178,20 @@ void tst_RunSignals::childDecides()
 void tst_RunSignals::stoppedAndContinued()
 {
     stopAndContinue(u"30s"_s, 0);
+}
+
+// As systemd and timeout do, else the lock of a command that cannot notice its end would be renewed for ever.
+void tst_RunSignals::stoppedAndEnded()
+{
+    Program program(setup(), {u"run"_s, u"job"_s, u"sh"_s, u"-c"_s, u"echo pid=$$; sleep 100 & wait"_s});
+    QVERIFY(program.waitForOutput("\n"));
+    const auto id = pid_t(program.numberIn("pid"));
+    QVERIFY(id > 0);
+    ::kill(-id, SIGSTOP);
+    QVERIFY(eventually([&] { return processState(id) == 'T'; }));
+    program.sendSignal(SIGTERM);
+    QCOMPARE(program.waitForStatus(), 128 + SIGTERM);
+    QVERIFY(!m_server->exists("lock:job"));
 }
 
 void tst_RunSignals::renewedWhileStopped()

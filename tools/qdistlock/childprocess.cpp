@@ -166,7 +166,8 @@ void ChildProcess::changed()
             continue;
         if (id != m_id)
             return;
-        if (WIFSTOPPED(status)) {
+        m_isStopped = WIFSTOPPED(status);
+        if (m_isStopped) {
             Q_EMIT stopped(WSTOPSIG(status));
         } else if (WIFCONTINUED(status)) {
             Q_EMIT continued();

@@ -46,6 +46,8 @@ public:
     /// 0 if there is none, or if it was reaped.
     pid_t id() const { return m_id; }
     bool isRunning() const { return m_id > 0; }
+    /// At the last changed().
+    bool isStopped() const { return m_isStopped; }
     /// 0 if it has none.
     pid_t group() const { return m_hasGroup ? m_id : 0; }
     /// Sends \a number to its group, or to itself if it has none.
@@ -76,6 +78,7 @@ private:
     void readError();
 
     pid_t m_id = 0;
+    bool m_isStopped = false;
     bool m_hasGroup = false;
     int m_errorPipe = -1;
     std::unique_ptr<QSocketNotifier> m_errorNotifier;

@@ -268,6 +268,7 @@ void Runner::startFailed(int error)
 
 void Runner::signalReceived(int number, bool fromTerminal)
 {
+    childrenChanged(); // its own notice may be the next one
     switch (m_phase) {
     case Waiting:
         if (UnixSignals::isRequestToEnd(number)) {
@@ -284,6 +285,8 @@ void Runner::signalReceived(int number, bool fromTerminal)
         // In our group, the child has got it as well.
         if (m_ownGroup || !fromTerminal)
             m_child.signal(number);
+        if (UnixSignals::isRequestToEnd(number) && m_child.isStopped())
+            m_child.signal(SIGCONT); // else it would never notice
         if (m_lossCommand.isRunning())
             m_lossCommand.signal(number);
         break;
