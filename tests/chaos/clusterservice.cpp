@@ -270,7 +270,9 @@ void ClusterService::forget(int index)
 
 bool ClusterService::hasWorked(const Fault &fault, int before) const
 {
-    if (fault.kind == FaultKind::SlotLeftMoving)
+    if (fault.kind == FaultKind::NodeForeign)
+        return true;
+    if (fault.kind == FaultKind::SlotLeftMoving || fault.kind == FaultKind::SlotGivenAway)
         return m_mover.halfDoneFor() >= fault.duration;
     if (fault.kind == FaultKind::NodeAdded)
         return m_hasAddedServed;
@@ -379,6 +381,28 @@ void ClusterService::watchAddedNode()
     }
 }
 
+ClusterService::Undo ClusterService::makeForeign(int replica)
+{
+    if (replica < 0)
+        return [] {};
+    const QByteArray master = m_nodes.value(replica).master;
+    forget(replica);
+    if (!m_cluster.secede(replica))
+        qWarning("nemesis: a node does not leave: %s", m_cluster.lastError().constData());
+    return [this, replica, master] {
+        if (!m_cluster.comeBack(replica))
+            qFatal("a node does not come back: %s", m_cluster.lastError().constData());
+        auto *timer = new QTimer(this);
+        connect(timer, &QTimer::timeout, this, [this, timer, replica, master] {
+            if (m_cluster.node(replica).command({"CLUSTER", "REPLICATE", master}).toByteArray() != "OK")
+                return; // it does not know its master yet
+            m_silent.remove(replica);
+            timer->deleteLater();
+        });
+        timer->start(50ms);
+    };
+}
+
 ClusterService::Undo ClusterService::inject(const Fault &fault)
 {
     look();
@@ -402,6 +426,11 @@ ClusterService::Undo ClusterService::inject(const Fault &fault)
         return cutOffMaster(master);
     case FaultKind::NodeAdded:
         return addNode();
+    case FaultKind::NodeForeign:
+        return makeForeign(replicaOf(master));
+    case FaultKind::SlotGivenAway:
+        m_mover.leaveToNobody();
+        return [this] { m_mover.goOn(); };
     default:
         m_mover.leaveHalfDone();
         return [this] { m_mover.goOn(); };

@@ -72,6 +72,7 @@ private:
     Undo cutOffMaster(int master);
     Undo addNode();
     void watchAddedNode();
+    Undo makeForeign(int replica);
 
     Support::RedisCluster m_cluster;
     SlotMover m_mover;

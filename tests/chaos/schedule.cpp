@@ -77,9 +77,12 @@ constexpr std::array<KindInfo, FaultKinds> Kinds = {{
         {FaultKind::Partitioned, "partitioned", OfService, 100, 400},
         {FaultKind::SentinelStale, "sentinel-stale", OfService, 100, 300},
         {FaultKind::SentinelsDown, "sentinels-down", OfService, 50, 300},
+        {FaultKind::SentinelLies, "sentinel-lies", OfService, 100, 300},
         {FaultKind::TakenOver, "taken-over", OfService, 10, 100},
         {FaultKind::SlotLeftMoving, "slot-left-moving", OfService, 100, 500},
         {FaultKind::NodeAdded, "node-added", OfService, 300, 500},
+        {FaultKind::SlotGivenAway, "slot-given-away", OfService, 100, 500},
+        {FaultKind::NodeForeign, "node-foreign", OfService, 300, 500},
 }};
 
 template<size_t N>
@@ -92,8 +95,10 @@ bool exists(const KindInfo &kind, EngineKind engine)
 {
     constexpr std::array ofCommands = {FaultKind::CutBeforeCommand, FaultKind::CutAfterCommand, FaultKind::ReplyDropped,
                                        FaultKind::ErrorReplies};
-    constexpr std::array ofSentinels = {FaultKind::MasterSleeps, FaultKind::SentinelStale, FaultKind::SentinelsDown};
-    constexpr std::array ofClusters = {FaultKind::TakenOver, FaultKind::SlotLeftMoving, FaultKind::NodeAdded};
+    constexpr std::array ofSentinels = {FaultKind::MasterSleeps, FaultKind::SentinelStale, FaultKind::SentinelsDown,
+                                        FaultKind::SentinelLies};
+    constexpr std::array ofClusters = {FaultKind::TakenOver, FaultKind::SlotLeftMoving, FaultKind::NodeAdded,
+                                       FaultKind::SlotGivenAway, FaultKind::NodeForeign};
     switch (engine) {
     case EngineKind::Redis:
         return kind.target != OfService;

@@ -65,13 +65,17 @@ enum class FaultKind {
     Partitioned,
     SentinelStale, ///< stopped during a fail-over, so that it still reports the former master afterwards
     SentinelsDown, ///< all are stopped
+    /// One names a server that is none of the service's, with a greater epoch, or claims to know hundreds of others.
+    SentinelLies,
 
     // Of a cluster, besides the slots that move all the time.
     TakenOver,      ///< CLUSTER FAILOVER TAKEOVER: the master is not asked, and learns of it afterwards
     SlotLeftMoving, ///< the move of a slot pauses, with some of its keys at each of the two masters
     NodeAdded,      ///< a master that is given slots of the locks, and removed at the end
+    SlotGivenAway,  ///< the two masters of a move name each other as the owner of the slot
+    NodeForeign,    ///< a replica leaves, and is all of another cluster for a while
 };
-inline constexpr int FaultKinds = int(FaultKind::NodeAdded) + 1;
+inline constexpr int FaultKinds = int(FaultKind::NodeForeign) + 1;
 
 enum class EngineKind { Redis, Sentinel, Cluster, Quorum };
 

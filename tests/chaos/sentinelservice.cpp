@@ -19,7 +19,21 @@ namespace {
 
 constexpr int Sentinels = 3;
 
+/// What the clients would use if they believed one Sentinel.
+RedisServer::Options foreignOptions()
+{
+    RedisServer::Options options = RedisServer::Options::withTcp();
+    options.password = Support::SentinelSet::Options().password;
+    return options;
+}
+
 } // namespace
+
+SentinelService::SentinelService(History *history, const QList<QByteArray> &locks)
+    : Service(history, locks)
+    , m_foreign(foreignOptions())
+{
+}
 
 QList<quint16> SentinelService::linkedPorts() const
 {
@@ -43,6 +57,10 @@ bool SentinelService::start()
         qWarning("%ls", qUtf16Printable(m_set.errorString()));
         return false;
     }
+    if (!m_foreign.start()) {
+        qWarning("%ls", qUtf16Printable(m_foreign.errorString()));
+        return false;
+    }
     m_master = masterOfMajority();
     auto *timer = new QTimer(this);
     connect(timer, &QTimer::timeout, this, &SentinelService::look);
@@ -57,7 +75,7 @@ bool SentinelService::isHealthy()
 
 bool SentinelService::hasWorked(const Fault &fault, int before) const
 {
-    return fault.kind == FaultKind::SentinelsDown || failOvers() > before;
+    return fault.kind == FaultKind::SentinelsDown || fault.kind == FaultKind::SentinelLies || failOvers() > before;
 }
 
 void SentinelService::look()
@@ -213,6 +231,24 @@ SentinelService::Undo SentinelService::stopSentinels(const QSet<int> &sentinels)
     };
 }
 
+SentinelService::Undo SentinelService::replaceByLiar(int sentinel, bool claimsMany)
+{
+    Support::FakeSentinel::View view;
+    view.service = Support::SentinelSet::service().toUtf8();
+    view.port = claimsMany ? m_master : m_foreign.port();
+    view.epoch = claimsMany ? 0 : 1'000'000;
+    view.others = claimsMany ? 900 : 2;
+    m_stoppedSentinels = {sentinel};
+    m_set.killSentinel(sentinel);
+    m_liar = std::make_unique<Support::FakeSentinel>(view, m_set.sentinelPort(sentinel));
+    return [this, sentinel] {
+        m_liar.reset();
+        if (!m_set.restartSentinel(sentinel))
+            qFatal("a Sentinel does not start again");
+        m_stoppedSentinels.clear();
+    };
+}
+
 SentinelService::Undo SentinelService::inject(const Fault &fault)
 {
     RedisServer *const master = &m_set.serverAt(m_master);
@@ -233,6 +269,8 @@ SentinelService::Undo SentinelService::inject(const Fault &fault)
     case FaultKind::SentinelStale:
         failOver();
         return stopSentinels({1 + fault.detail % 2}); // Sentinel 0 receives SENTINEL FAILOVER
+    case FaultKind::SentinelLies:
+        return replaceByLiar(fault.detail % Sentinels, fault.detail / Sentinels % 2 == 1);
     default:
         return stopSentinels({0, 1, 2});
     }

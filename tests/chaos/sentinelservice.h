@@ -5,9 +5,12 @@
 
 #include "service.h"
 
+#include "support/fakesentinel.h"
 #include "support/sentinelset.h"
 
 #include <QtCore/qset.h>
+
+#include <memory>
 
 namespace Chaos {
 
@@ -18,7 +21,7 @@ namespace Chaos {
 class SentinelService : public Service
 {
 public:
-    using Service::Service;
+    SentinelService(History *history, const QList<QByteArray> &locks);
 
     bool start() override;
     QList<quint16> linkedPorts() const override;
@@ -49,8 +52,11 @@ private:
     Undo stopMaster(Support::RedisServer *master);
     Undo letMasterSleep(Support::RedisServer *master, std::chrono::milliseconds duration);
     Undo stopSentinels(const QSet<int> &sentinels);
+    Undo replaceByLiar(int sentinel, bool claimsMany);
 
     Support::SentinelSet m_set;
+    Support::RedisServer m_foreign; ///< none of the service's
+    std::unique_ptr<Support::FakeSentinel> m_liar;
     QSet<int> m_stoppedSentinels;
     QHash<quint16, qint64> m_silentUntil; ///< boot time; by port: servers that are not asked, as they do not answer
     QHash<quint16, ServerState> m_states; ///< by port

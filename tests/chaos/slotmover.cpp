@@ -44,7 +44,10 @@ void SlotMover::start()
 void SlotMover::goOn()
 {
     m_leavesHalfDone = false;
-    if (std::exchange(m_halfDoneSince, 0) > 0)
+    const bool isPaused = std::exchange(m_halfDoneSince, 0) > 0;
+    if (std::exchange(m_leavesToNobody, false) && isPaused)
+        next(Step::Give, 0, 0);
+    else if (isPaused)
         next(m_step, 0, 0);
 }
 
@@ -77,6 +80,8 @@ void SlotMover::act()
     m_view.update();
     if (m_step == Step::Rest)
         return choose();
+    if (m_step == Step::Give)
+        return give();
     if (!findMasters())
         return next(m_step, 20, 50); // a fail-over is under way
     if (m_source == m_target)
@@ -210,9 +215,19 @@ void SlotMover::end()
 {
     if (!keysAt(m_source).isEmpty())
         return next(Step::Move, 0, 0);
+    if (m_leavesToNobody && setSlot(m_source, "NODE", m_target)) {
+        m_halfDoneSince = bootTime(); // until goOn()
+        return;
+    }
+    give();
+}
+
+void SlotMover::give()
+{
     // The target first: the slot is its own from then on, with a new config epoch.
+    m_target = m_view.successorOf(m_target);
     if (!setSlot(m_target, "NODE", m_target))
-        return next(Step::Begin, 20, 50);
+        return next(m_step == Step::Give ? Step::Give : Step::Begin, 20, 50);
     const QList<int> masters = m_view.masters();
     for (const int master : masters) {
         if (master != m_target)

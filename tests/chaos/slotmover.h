@@ -50,6 +50,9 @@ public:
     bool isIdle() const { return m_isStopping && m_step == Step::Rest && !m_timer.isActive(); }
     /// The present move, or the next one, pauses when it has moved a key and there is another one.
     void leaveHalfDone() { m_leavesHalfDone = true; }
+    /// The present move, or the next one, pauses when the source has given the slot away and the target does not have
+    /// it yet: each of them names the other as its owner.
+    void leaveToNobody() { m_leavesToNobody = true; }
     void goOn();
     /// How long it has paused until now.
     std::chrono::nanoseconds halfDoneFor() const;
@@ -62,7 +65,7 @@ public:
     bool isMovingFromOrTo(int node) const { return m_step != Step::Rest && (m_source == node || m_target == node); }
 
 private:
-    enum class Step { Rest, Begin, Move, End };
+    enum class Step { Rest, Begin, Move, End, Give };
 
     void act();
     void choose();
@@ -73,6 +76,7 @@ private:
     void moveKey();
     void moved(const QByteArray &key, const QByteArray &reply);
     void end();
+    void give();
     void dropKeysAtTarget();
     QList<QByteArray> keysAt(int node) const;
     bool setSlot(int node, const QByteArray &what, int other);
@@ -96,6 +100,7 @@ private:
     bool m_hasBegun = false;
     bool m_replaces = false; ///< a fail-over, or an unknown result, may have left keys at both nodes
     bool m_leavesHalfDone = false;
+    bool m_leavesToNobody = false;
     qint64 m_halfDoneSince = 0; ///< boot time; 0 if the move does not pause
     bool m_isStopping = false;
 };

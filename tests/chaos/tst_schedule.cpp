@@ -100,13 +100,13 @@ void tst_Schedule::sentinels()
     for (const Fault &fault : faults) {
         kinds.insert(fault.kind);
         QVERIFY(fault.kind < FaultKind::ServerStopped || fault.kind > FaultKind::ForgedMessages);
-        QVERIFY(fault.kind <= FaultKind::SentinelsDown);
+        QVERIFY(fault.kind <= FaultKind::SentinelLies);
         if (fault.worker >= 0)
             continue;
         QVERIFY(fault.kind > FaultKind::ForgedMessages && fault.at >= freeAt);
         freeAt = fault.at + fault.duration;
     }
-    for (int kind = int(FaultKind::MasterKilled); kind <= int(FaultKind::SentinelsDown); ++kind)
+    for (int kind = int(FaultKind::MasterKilled); kind <= int(FaultKind::SentinelLies); ++kind)
         QVERIFY(kinds.contains(FaultKind(kind)));
 }
 
@@ -129,7 +129,7 @@ void tst_Schedule::cluster()
     QCOMPARE(kinds,
              (QSet<FaultKind>{FaultKind::MasterKilled, FaultKind::MasterStopped, FaultKind::FailedOver,
                               FaultKind::Partitioned, FaultKind::TakenOver, FaultKind::SlotLeftMoving,
-                              FaultKind::NodeAdded}));
+                              FaultKind::NodeAdded, FaultKind::SlotGivenAway, FaultKind::NodeForeign}));
     QCOMPARE(locks.size(), 4);
 }
 

@@ -25,10 +25,11 @@ QByteArray message(const QByteArray &channel, const QByteArray &payload)
 
 } // namespace
 
-FakeSentinel::FakeSentinel(const View &view)
+FakeSentinel::FakeSentinel(const View &view, quint16 port)
     : m_view(view)
     , m_id(QByteArray::number(QRandomGenerator::global()->generate64(), 16))
-    , m_server([this](const QList<QByteArray> &arguments, int connection) { return answer(arguments, connection); })
+    , m_server([this](const QList<QByteArray> &arguments, int connection) { return answer(arguments, connection); },
+               port)
 {
 }
 

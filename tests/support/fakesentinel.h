@@ -33,7 +33,8 @@ public:
         bool isSlow = false;   ///< its answers about the service are kept until answerKept()
     };
 
-    explicit FakeSentinel(const View &view);
+    /// \a port 0: a free one.
+    explicit FakeSentinel(const View &view, quint16 port = 0);
 
     quint16 port() const { return m_server.port(); }
     QByteArray id() const;

@@ -40,7 +40,7 @@ struct Client
 class FakeServer::Private
 {
 public:
-    explicit Private(Handler handler);
+    Private(Handler handler, quint16 port);
     ~Private();
 
     void run();
@@ -52,7 +52,7 @@ public:
     void close(Client &client);
     std::optional<QByteArray> loginAnswer(const QList<QByteArray> &arguments, int number) const;
 
-    quint16 port = 0; // before listener, whose making sets it
+    quint16 port; // before listener, whose making sets it
     int listener = -1;
 
     // The members below are used in the worker thread only.
@@ -67,8 +67,9 @@ public:
     WorkerThread worker; // the last member, so that it ends first
 };
 
-FakeServer::Private::Private(Handler handler)
-    : listener(Posix::listenTcp(&port))
+FakeServer::Private::Private(Handler handler, quint16 port)
+    : port(port)
+    , listener(Posix::listenTcp(&this->port))
     , handler(std::move(handler))
 {
     if (listener < 0)
@@ -242,8 +243,8 @@ FakeServer::FakeServer(const QByteArray &bytes)
 {
 }
 
-FakeServer::FakeServer(Handler handler)
-    : d(new Private(std::move(handler)))
+FakeServer::FakeServer(Handler handler, quint16 port)
+    : d(new Private(std::move(handler), port))
 {
 }
 

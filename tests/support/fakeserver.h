@@ -34,7 +34,8 @@ public:
 
     /// Listens at once; the handler replies to everything with \a bytes.
     explicit FakeServer(const QByteArray &bytes = QByteArrayLiteral("+OK\r\n"));
-    explicit FakeServer(Handler handler);
+    /// \a port 0: a free one.
+    explicit FakeServer(Handler handler, quint16 port = 0);
     ~FakeServer();
 
     bool isListening() const;

@@ -40,13 +40,15 @@ int closeKeepingErrno(int fd)
 
 int bindSomewhere(quint16 *port)
 {
+    const bool isChosen = *port != 0;
     for (int attempt = 0; attempt < 200; ++attempt) {
         const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0)
             return -1;
         const int on = 1;
         ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-        *port = static_cast<quint16>(QRandomGenerator::system()->bounded(10000, 32000));
+        if (!isChosen)
+            *port = static_cast<quint16>(QRandomGenerator::system()->bounded(10000, 32000));
         const sockaddr_in address = loopback(*port);
         // Two sockets may be bound to one port while neither listens, so that only listen() shows whether it is free.
         if (::bind(fd, reinterpret_cast<const sockaddr *>(&address), sizeof(address)) == 0 && ::listen(fd, 128) == 0) {

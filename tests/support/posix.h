@@ -17,7 +17,7 @@ int connectUnix(const QByteArray &path);
 int connectTcp(quint16 port);
 
 /// Listens on 127.0.0.1, on a port outside the kernel's range for outgoing connections, so that the port can be closed
-/// and used again. Returns -1 with errno on failure.
+/// and used again; on \a port, if that is not 0. Returns -1 with errno on failure.
 int listenTcp(quint16 *port);
 
 /// A free port from the same range; it is not reserved.

@@ -113,7 +113,10 @@ void RedisCluster::setCutOff(int index, bool on)
 bool RedisCluster::meet(int index)
 {
     const QByteArray busPort = node(index).command({"CONFIG", "GET", "cluster-port"}).toList().value(1).toByteArray();
-    return ok(node(0).command({"CLUSTER", "MEET", "127.0.0.1", number(node(index).port()), busPort}));
+    int member = 0;
+    while (member == index || m_removed.contains(member))
+        ++member;
+    return ok(node(member).command({"CLUSTER", "MEET", "127.0.0.1", number(node(index).port()), busPort}));
 }
 
 bool RedisCluster::start()
@@ -361,6 +364,31 @@ bool RedisCluster::removeNode(int index)
     }
     node(index).kill();
     return done;
+}
+
+bool RedisCluster::secede(int index)
+{
+    const QByteArray former = m_ids.at(index);
+    if (!ok(node(index).command({"CLUSTER", "RESET", "HARD"})))
+        return false;
+    m_removed.insert(index);
+    m_ids[index] = node(index).command({"CLUSTER", "MYID"}).toByteArray();
+    bool done = true;
+    for (int i = 0; i < nodeCount(); ++i) {
+        if (!m_removed.contains(i))
+            done &= ok(node(i).command({"CLUSTER", "FORGET", former}));
+    }
+    return done && ok(node(index).command({"CLUSTER", "SET-CONFIG-EPOCH", "1000000"}))
+            && ok(node(index).command({"CLUSTER", "ADDSLOTSRANGE", "0", number(SlotCount - 1)}));
+}
+
+bool RedisCluster::comeBack(int index)
+{
+    if (!ok(node(index).command({"FLUSHALL"})) || !ok(node(index).command({"CLUSTER", "RESET", "HARD"})))
+        return false;
+    m_ids[index] = node(index).command({"CLUSTER", "MYID"}).toByteArray();
+    m_removed.remove(index);
+    return meet(index);
 }
 
 qint64 RedisCluster::commandsProcessed(const QByteArray &name)

@@ -85,6 +85,11 @@ public:
     bool isMember(int index);
     /// The nodes forget a node without slots, and it is stopped.
     bool removeNode(int index);
+    /// The replica \a index leaves, and is a cluster of its own from now on: at its address, under another id, it
+    /// serves all slots, with a greater epoch than any other node.
+    bool secede(int index);
+    /// It has left that again, and is a master without slots.
+    bool comeBack(int index);
 
     /// Cuts a node off from the other nodes; clients still reach it. Replicas that are connected to it stay so.
     void cutOff(int index) { setCutOff(index, true); }
