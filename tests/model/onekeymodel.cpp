@@ -479,7 +479,7 @@ private:
             keys = {Queue};
             break;
         case Release:
-            keys = {Key, Queue};
+            keys = {Key, Queue, Fence};
             arguments = {lease, "0", token};
             break;
         case ReleaseOne:

@@ -458,22 +458,20 @@ private:
         const std::string leaseMs = std::to_string(m_config.lease[std::size_t(m)] * Tick);
         const std::string token = name(command.token);
         std::vector<std::string> keys{"K"}, arguments{token, leaseMs};
-        if (script == "acquire") {
+        if (script != "renew")
             keys.insert(keys.end(), {"Kqueue", "Kfence"});
+        if (script == "acquire") {
             const std::string flags = std::string(command.queue ? "rq" : "r") + (fair(m) ? "" : "b");
             arguments = {leaseMs, flags + (command.arrival ? "a" : ""), token};
             if (command.arrival)
                 arguments.push_back(std::to_string(int(command.arrival)));
         } else if (script == "release") {
-            keys.push_back("Kqueue");
             arguments = {leaseMs, "0", token};
         } else if (script == "renew") {
             arguments = {token, std::to_string(command.queue * Tick)};
         } else if (script == "cancel") {
-            keys.push_back("Kqueue");
             arguments.push_back("0");
         } else if (script == "force_release") {
-            keys.push_back("Kqueue");
             arguments = {"3000"};
         }
         lua_State *const lua = m_scripts.run(how.longWay ? Scripts::longWayOf(script) : script, keys, arguments);

@@ -42,6 +42,7 @@ struct FakeRedis
     bool mayReadTime = true;
     /// Returns the number of receivers; negative if the user may not publish.
     std::function<int(const std::string &, const std::string &)> publish;
+    std::vector<std::string> declared; ///< the KEYS of the script: managed services and Dragonfly refuse any other key
     /// If set: why a key may not be used here, as the text of an error; empty if it may.
     std::function<std::string(const std::string &)> refuse;
 
@@ -81,6 +82,9 @@ struct FakeRedis
             arguments.emplace_back(text, length);
         }
         const bool hasKey = arguments[0] != "TIME" && arguments[0] != "PUBLISH";
+        const auto &declared = self->declared;
+        if (hasKey && std::find(declared.begin(), declared.end(), arguments.at(1)) == declared.end())
+            return luaL_error(lua, "the script uses the key %s, which is none of KEYS", arguments[1].c_str());
         const std::string error = self->refuse && hasKey ? self->refuse(arguments.at(1)) : std::string();
         if (!error.empty()) {
             lua_newtable(lua);
@@ -291,6 +295,7 @@ public:
     {
         lua_settop(m_lua, 0);
         set("KEYS", keys);
+        redis.declared = keys;
         set("ARGV", arguments);
         lua_rawgeti(m_lua, LUA_REGISTRYINDEX, m_chunks.at(name));
         ++runs;

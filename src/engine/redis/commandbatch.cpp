@@ -123,8 +123,6 @@ QList<QByteArray> CommandBatch::keys() const
     if (kind != LockOperation::Renew) {
         for (const LockOperation &operation : m_operations)
             keys << RedisKeys::queue(operation.lock);
-    }
-    if (kind == LockOperation::Acquire) {
         for (const LockOperation &operation : m_operations)
             keys << RedisKeys::fence(operation.lock);
     }

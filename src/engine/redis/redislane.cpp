@@ -450,7 +450,7 @@ void RedisLane::forceRelease(const LockId &lock, qint64 fencingToken, LockEngine
         arguments.append(QByteArray::number(fencingToken));
     const QtRedis::Script &script = m_redirect ? Scripts::Sharded::force_release : Scripts::force_release;
     m_connection.sendScript(
-            script, {lock.key(), RedisKeys::queue(lock)}, arguments, LongestTimeout,
+            script, {lock.key(), RedisKeys::queue(lock), RedisKeys::fence(lock)}, arguments, LongestTimeout,
             [this, lock, fencingToken, completion = std::move(completion)](const QtRedis::CommandResult &result) {
                 if (isRefusal(result))
                     return forceRelease(lock, fencingToken, completion);

@@ -158,7 +158,7 @@ local function acquire(key, queue, fenceKey, token, arrival, floor)
         return err
       end
     end
-    local outcome, member = serve(key, queue, lease, caller)
+    local outcome, member = serve(key, queue, fenceKey, lease, caller)
     if outcome == 'mute' then
       return member
     elseif outcome == 'own' and member ~= token then

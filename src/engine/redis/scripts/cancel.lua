@@ -4,7 +4,7 @@
 -- Cancels any number of tokens that nobody wants any more: each leaves the queue. If it holds the lock, because a reply
 -- was lost or a grant crossed the cancellation, the lock passes to the next waiter.
 --
--- KEYS:                 of all locks, in order: their keys, then their queues
+-- KEYS:                 of all locks, in order: their keys, then their queues, then their fences
 -- ARGV, for each lock:  token; lease in ms of a lock like it; ms for which the key must remain (0 = none)
 -- Reply, for each lock: 1 done; 0 nothing was kept under this token: its acquire may still arrive
 --                       3 send it again: many dead waiters are left; an error's text
@@ -14,7 +14,7 @@
 
 local caller = string.match(ARGV[1] or '', '^%x*')
 
-local function cancel(key, queue, token, lease, keep)
+local function cancel(key, queue, fenceKey, token, lease, keep)
   local first = head(queue)
   local left = redis.pcall('ZREM', queue, token, '*' .. token)
   if type(left) == 'table' and not string.find(left.err, '^WRONGTYPE') then
@@ -36,7 +36,7 @@ local function cancel(key, queue, token, lease, keep)
     standBy(queue, keep)
     return 1
   end
-  local outcome, member = serve(key, queue, lease, caller)
+  local outcome, member = serve(key, queue, fenceKey, lease, caller)
   if outcome == 'own' then
     local _, _, sequence = parse(member)
     local claim = math.min(tonumber(lease), CLAIM_TTL)
@@ -52,9 +52,9 @@ local function cancel(key, queue, token, lease, keep)
 end
 
 local replies = {}
-local n = #KEYS / 2
+local n = #KEYS / 3
 for i = 1, n do
   local a = 3 * i
-  replies[i] = cancel(KEYS[i], KEYS[n + i], ARGV[a - 2], ARGV[a - 1], ARGV[a])
+  replies[i] = cancel(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[a - 2], ARGV[a - 1], ARGV[a])
 end
 return replies

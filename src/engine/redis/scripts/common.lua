@@ -90,11 +90,6 @@ local function standBy(queue, ms)
   end
 end
 
--- The fence lies beside the queue, in the same slot.
-local function fenceOf(queue)
-  return string.sub(queue, 1, -#'queue' - 1) .. 'fence'
-end
-
 -- Makes a waiter the holder for `claim` ms from the time in its message. The message proves that whoever wrote it could
 -- read the waiter's token; the waiter then holds the lock without asking. Without a fencing token, it must ask.
 local function reserve(key, member, message, fence, claim)
@@ -114,7 +109,7 @@ end
 --          'woken' the first waiter only wanted to be woken, and was
 --          'own', member  the lock must go to this waiter of the caller, which has left the queue; nothing else is done
 --          'mute', error  the user may not publish: the queue is unchanged, and its waiters must poll
-local function serve(key, queue, lease, caller)
+local function serve(key, queue, fenceKey, lease, caller)
   local claim = math.min(tonumber(lease), CLAIM_TTL)
   local drawn, fence
   for _ = 1, SERVED_AT_MOST do
@@ -132,7 +127,7 @@ local function serve(key, queue, lease, caller)
       local message = 'grant ' .. sequence
       if wakeOnly == '' then
         if drawn == nil then
-          drawn, fence = pcall(nextFence, fenceOf(queue)) -- the user may lack the right to read the time
+          drawn, fence = pcall(nextFence, fenceKey) -- the user may lack the right to read the time
         end
         message = reserve(key, member, message, drawn and fence, claim)
       end

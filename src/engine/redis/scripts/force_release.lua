@@ -3,7 +3,7 @@
 
 -- Takes a lock from its holder, notifies the holder if it is one of ours, and hands the lock to the next waiter.
 --
--- KEYS:  its key, its queue
+-- KEYS:  its key, its queue, its fence
 -- ARGV:  lease in ms of a lock like it; only if one holder is meant: its fencing token
 -- Reply: 1 taken away; 0 there was no key; 2 somebody else holds it, and nothing was changed; the text of an error
 --
@@ -12,7 +12,7 @@
 --#include constants.lua
 --#include common.lua
 
-local key, queue = KEYS[1], KEYS[2]
+local key, queue, fenceKey = KEYS[1], KEYS[2], KEYS[3]
 local lease, meant = ARGV[1], ARGV[2]
 
 local holder = redis.pcall('GET', key)
@@ -24,7 +24,7 @@ if holder == false then
 end
 local _, client, sequence = parse(holder)
 if meant then
-  local fence = redis.pcall('GET', fenceOf(queue))
+  local fence = redis.pcall('GET', fenceKey)
   if type(fence) == 'table' then
     return fence.err
   elseif not client or fence ~= meant then
@@ -38,7 +38,7 @@ end
 -- The next holder overwrites the key: a node of a cluster creates no key of a slot that it is moving away.
 local outcome
 repeat
-  outcome = serve(key, queue, lease, '')
+  outcome = serve(key, queue, fenceKey, lease, '')
 until outcome ~= 'more'
 if outcome ~= 'served' then
   redis.call('DEL', key)

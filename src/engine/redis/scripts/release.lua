@@ -4,7 +4,7 @@
 -- Releases any number of held locks, and hands each to its first waiter in the same step: it is never free while
 -- somebody waits.
 --
--- KEYS:                 of all locks, in order: their keys, then their queues
+-- KEYS:                 of all locks, in order: their keys, then their queues, then their fences
 -- ARGV, for all locks:  lease in ms for a successor; ms for which the key must remain (0 = none)
 -- then of all locks, in order: their tokens; then the caller's client id, if another client has made these tokens
 -- Reply, for each lock: 1 the key held the token and is given back
@@ -15,7 +15,7 @@
 
 --#include constants.lua
 
-local n = #KEYS / 2
+local n = #KEYS / 3
 local replies = {}
 
 -- The usual cases. They come before the functions below, because creating these costs more than this.
@@ -35,7 +35,7 @@ if ARGV[2] == '0' and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 the
     return replies
   end
 elseif n == 1 and ARGV[2] == '0' and redis.pcall('GET', KEYS[1]) == ARGV[3] then -- others wait for one lock
-  local key, queue, token = KEYS[1], KEYS[2], ARGV[3]
+  local key, queue, fence, token = KEYS[1], KEYS[2], KEYS[3], ARGV[3]
   local claim = math.min(tonumber(ARGV[1]), CLAIM_TTL)
   local waiters = redis.pcall('ZRANGE', queue, 0, 1, 'WITHSCORES')
   local member, client, sequence = string.match(waiters[1] or '', '^((%x+):(%d+):%x+)$')
@@ -43,7 +43,6 @@ elseif n == 1 and ARGV[2] == '0' and redis.pcall('GET', KEYS[1]) == ARGV[3] then
   local t = redis.pcall('TIME')
   if client and t[1] and string.find(token, client .. ':', 1, true) ~= 1 then
     t = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
-    local fence = string.sub(queue, 1, -#'queue' - 1) .. 'fence'
     local last = redis.pcall('SET', fence, t, 'PX', FENCE_TTL, 'GET')
     -- Redis sends the last message first, and the waiter that is served must not wait for that of the next one.
     if (not last or (#last == #t and last < t)) and (not waiters[3] or nextClient
@@ -69,7 +68,7 @@ end
 local lease, keep = ARGV[1], ARGV[2]
 local caller = ARGV[3 + n] or string.match(ARGV[3], '^%x*')
 
-local function release(key, queue, token)
+local function release(key, queue, fenceKey, token)
   local holder = redis.pcall('GET', key)
   if holder == false then
     return 0
@@ -83,9 +82,9 @@ local function release(key, queue, token)
     standBy(queue, keep)
     return type(done) == 'table' and done.err or done
   end
-  local outcome, member = serve(key, queue, lease, caller)
+  local outcome, member = serve(key, queue, fenceKey, lease, caller)
   if outcome == 'own' then
-    local drawn, fence = pcall(nextFence, fenceOf(queue)) -- the user may lack the right to read the time
+    local drawn, fence = pcall(nextFence, fenceKey) -- the user may lack the right to read the time
     if drawn and fence then
       redis.call('SET', key, member, 'PX', lease)
       return {member, fence}
@@ -101,7 +100,7 @@ end
 
 for i = 1, n do
   if not replies[i] then
-    replies[i] = release(KEYS[i], KEYS[n + i], ARGV[2 + i])
+    replies[i] = release(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[2 + i])
   end
 end
 return replies
