@@ -120,12 +120,10 @@ void RedisEngine::watchMaster()
 
 void RedisEngine::masterChanged()
 {
-    const auto &master = m_watch->master();
-    const QtRedis::ServerUrl server = master ? m_server.atMaster(master->endpoint) : m_server;
-    const QString reason = master
-            ? u"the Sentinels name %1 as the master of \"%2\", connecting to it"_s.arg(master->endpoint.toString(),
-                                                                                       m_server.service)
-            : u"a Sentinel has reported another master of \"%1\", asking for its address"_s.arg(m_server.service);
+    const QtRedis::Endpoint master = m_watch->master()->endpoint;
+    const QtRedis::ServerUrl server = m_server.atMaster(master);
+    const QString reason = u"the Sentinels name %1 as the master of \"%2\", connecting to it"_s.arg(master.toString(),
+                                                                                                    m_server.service);
     m_hasMoved = true;
     // First: what the others cause to be sent must not go to the former master.
     m_lane.setServer(server, reason);

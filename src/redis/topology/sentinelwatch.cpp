@@ -28,7 +28,7 @@ using std::chrono::milliseconds;
 
 /// For connecting to a Sentinel, and for each answer.
 constexpr milliseconds AnswerTimeout = 500ms;
-/// After the first answer of a round, for those of the others.
+/// After the first answer of a round, for those of the others, connecting included.
 constexpr milliseconds MajorityTimeout = 500ms;
 constexpr milliseconds ShortestPause = 100ms; ///< before they are asked again; up to three times as long
 constexpr milliseconds LongestPause = 700ms;
@@ -90,10 +90,13 @@ public:
             , connection(server)
         {
         }
-        QByteArray id; ///< its run id; its address until that is known, and if it has none
+        QByteArray id;            ///< its run id; its address until that is known, and if it has none
+        bool isConfigured = true; ///< in the URL; these come first
         int others = 0;
-        Answer answer;       ///< in the present round
-        quint64 request = 0; ///< number of the last one for a round
+        Answer answer;                                 ///< the last one; Pending: none in the present round yet
+        QList<std::pair<Endpoint, QByteArray>> listed; ///< other Sentinels, with their ids
+        bool isAsked = false;                          ///< an answer is outstanding
+        bool isAskedAgain = false;                     ///< to be asked once more after it
         Connection connection;
         std::unique_ptr<Subscriber> subscriber; ///< once it has named a master
     };
@@ -102,30 +105,32 @@ public:
     struct Question
     {
         Master master;
-        QSet<QByteArray> agreeing; ///< ids
-        QSet<QByteArray> answering;
-        size_t outstanding = 0;
+        SentinelVotes answers; ///< those of `sentinels`, in this order
         Verdict verdict;
     };
 
     Private(SentinelWatch *watch, const ServerUrl &serviceUrl);
 
+    SentinelVote voteOf(const Sentinel &sentinel) const;
+    SentinelVotes votes() const;
     void add(const Endpoint &endpoint);
     /// True if there was a new one.
     bool addListed();
     void startRound();
+    void askAll();
     void ask(Sentinel *sentinel);
     void requestMaster(Sentinel *sentinel, Handler handler);
     void masterReplied(Sentinel *sentinel, const CommandResult &result, const Handler &handler);
     void requestAddress(Sentinel *sentinel, const Master &master, const Handler &handler);
     Answer failedAnswer(const Sentinel &sentinel, const CommandResult &result) const;
-    void listReplied(const Sentinel &sentinel, const CommandResult &result);
+    void listReplied(Sentinel *sentinel, const CommandResult &result);
     void answered(Sentinel *sentinel, const Answer &answer);
     void checkRound();
     void decide();
+    void failToAgree(const SentinelVotes &said);
     void adopt(const Master &found);
     void listen(Sentinel *sentinel);
-    void switchReported(const Sentinel *sentinel, const QByteArray &payload);
+    void switchReported(const QByteArray &payload);
     void fail(Failure why, const QString &clause);
     void failWithoutMaster();
     void askLater(bool slowly);
@@ -134,25 +139,18 @@ public:
     void endQuestions(const QString &problem);
 
     bool needsRound() const { return !master && !isAsking; }
-    qsizetype voters() const;
-    qsizetype majority() const { return voters() / 2 + 1; }
-    /// The ids of those that named \a candidate in this round.
-    QSet<QByteArray> namers(const Master &candidate) const;
 
     SentinelWatch *const q;
     const ServerUrl service;
     QByteArray clientName;
     std::function<bool()> isNeeded;
     std::vector<std::unique_ptr<Sentinel>> sentinels;
-    qsizetype configured = 0;                      ///< those of the URL, which come first
-    QList<std::pair<Endpoint, QByteArray>> listed; ///< others, with their ids
 
     std::optional<Master> master;
-    Master lastMaster;                  ///< its epoch is the greatest that was seen
-    bool isAsking = false;              ///< a round has begun
-    bool isDisputed = false;            ///< the last round failed although masters were named
-    const Sentinel *reporter = nullptr; ///< of +switch-master: the round waits for its answer
-    int pauses = 0;                     ///< since the master was found last
+    bool isAsking = false;   ///< a round has begun
+    bool isDisputed = false; ///< the last round failed although masters were named
+    bool isUnusable = false; ///< the master, by askAgain() since the last round
+    int pauses = 0;          ///< since the master was found last
     Failure failure = Failure::None;
     QString errorString;
     QTimer majorityTimer;
@@ -174,7 +172,26 @@ SentinelWatch::Private::Private(SentinelWatch *watch, const ServerUrl &serviceUr
     });
     for (const Endpoint &endpoint : serviceUrl.sentinels)
         add(endpoint);
-    configured = serviceUrl.sentinels.size();
+}
+
+SentinelVote SentinelWatch::Private::voteOf(const Sentinel &sentinel) const
+{
+    SentinelVote vote;
+    vote.id = sentinel.id;
+    vote.isConfigured = sentinel.isConfigured;
+    vote.isPending = sentinel.answer.kind == Answer::Pending;
+    vote.known = sentinel.others + 1;
+    if (sentinel.answer.kind == Answer::Named)
+        vote.named = sentinel.answer.master;
+    return vote;
+}
+
+SentinelVotes SentinelWatch::Private::votes() const
+{
+    SentinelVotes all;
+    for (const auto &sentinel : sentinels)
+        all.votes.push_back(voteOf(*sentinel));
+    return all;
 }
 
 void SentinelWatch::Private::add(const Endpoint &endpoint)
@@ -193,20 +210,29 @@ void SentinelWatch::Private::add(const Endpoint &endpoint)
     });
 }
 
-// The other Sentinels may list a Sentinel of the URL under another host name. Once it has replied, its id shows that
-// both are the same.
+// A single Sentinel could list any number. They may list one of the URL under another host name: once it has replied,
+// its id shows that both are the same.
 bool SentinelWatch::Private::addListed()
 {
-    const size_t before = sentinels.size();
-    const auto entries = std::exchange(listed, {});
-    for (const auto &entry : entries) {
-        const bool isKnown = std::any_of(sentinels.begin(), sentinels.end(), [&entry](const auto &known) {
-            return known->id == entry.second || known->connection.server().endpoint() == entry.first;
-        });
-        if (isKnown || sentinels.size() >= MostSentinels)
+    QHash<std::pair<Endpoint, QByteArray>, qsizetype> listings;
+    for (const auto &sentinel : sentinels) {
+        if (!sentinel->isConfigured)
             continue;
-        add(entry.first);
-        sentinels.back()->id = entry.second;
+        for (const auto &entry : std::as_const(sentinel->listed))
+            ++listings[entry];
+    }
+    const size_t before = sentinels.size();
+    const qsizetype majority = votes().configuredMajority();
+    for (auto it = listings.cbegin(); it != listings.cend(); ++it) {
+        const auto &[endpoint, id] = it.key();
+        const bool isKnown = std::any_of(sentinels.begin(), sentinels.end(), [&key = it.key()](const auto &known) {
+            return known->id == key.second || known->connection.server().endpoint() == key.first;
+        });
+        if (isKnown || it.value() < majority || sentinels.size() >= MostSentinels)
+            continue;
+        add(endpoint);
+        sentinels.back()->id = id;
+        sentinels.back()->isConfigured = false;
         ask(sentinels.back().get());
     }
     return sentinels.size() > before;
@@ -221,6 +247,11 @@ void SentinelWatch::Private::startRound()
     isAsking = true;
     for (const auto &sentinel : sentinels)
         sentinel->answer = {};
+    askAll();
+}
+
+void SentinelWatch::Private::askAll()
+{
     for (const auto &sentinel : sentinels)
         ask(sentinel.get());
 }
@@ -232,16 +263,22 @@ void SentinelWatch::Private::ask(Sentinel *sentinel)
         connection.open(); // stateChanged() continues
         return;
     }
+    // Once more is enough, however many reasons to ask it there were meanwhile.
+    if (std::exchange(sentinel->isAsked, true)) {
+        sentinel->isAskedAgain = true;
+        return;
+    }
     connection.send({"SENTINEL", "MYID"}, AnswerTimeout, [sentinel](const CommandResult &result) {
         if (result.outcome == CommandResult::Replied && result.reply.type == Reply::Bulk)
             sentinel->id = result.reply.text;
     });
     connection.send({"SENTINEL", "SENTINELS", service.service.toUtf8()}, AnswerTimeout,
-                    [this, sentinel](const CommandResult &result) { listReplied(*sentinel, result); });
-    requestMaster(sentinel, [this, sentinel, request = ++sentinel->request](const Answer &answer) {
-        // A reply to an earlier one may be older than the +switch-master that began this round.
-        if (request == sentinel->request)
-            answered(sentinel, answer);
+                    [this, sentinel](const CommandResult &result) { listReplied(sentinel, result); });
+    requestMaster(sentinel, [this, sentinel](const Answer &answer) {
+        sentinel->isAsked = false;
+        if (std::exchange(sentinel->isAskedAgain, false) && sentinel->connection.state() == Connection::Ready)
+            ask(sentinel);
+        answered(sentinel, answer);
     });
 }
 
@@ -323,48 +360,29 @@ SentinelWatch::Private::Answer SentinelWatch::Private::failedAnswer(const Sentin
     return failed(Failure::Server, u"the Sentinel %1 answered with \"%2\""_s.arg(name, said));
 }
 
-void SentinelWatch::Private::listReplied(const Sentinel &sentinel, const CommandResult &result)
+void SentinelWatch::Private::listReplied(Sentinel *sentinel, const CommandResult &result)
 {
     if (result.outcome != CommandResult::Replied || result.reply.type != Reply::Array)
         return;
+    sentinel->listed.clear();
     for (const Reply &entry : result.reply.elements) {
         const Fields fields = toFields(entry);
         const QByteArray id = fields.value("runid");
         const auto endpoint = parseEndpoint(fields.value("ip"), fields.value("port"));
-        if (endpoint && !id.isEmpty() && id != sentinel.id && listed.size() < qsizetype(MostSentinels))
-            listed.append({*endpoint, id});
+        const std::pair named(endpoint.value_or(Endpoint()), id);
+        if (endpoint && !id.isEmpty() && !sentinel->listed.contains(named)
+            && sentinel->listed.size() < qsizetype(MostSentinels))
+            sentinel->listed.append(named);
     }
 }
 
 // Deciding
-
-qsizetype SentinelWatch::Private::voters() const
-{
-    qsizetype voters = configured;
-    for (const auto &sentinel : sentinels)
-        voters = std::max<qsizetype>(voters, sentinel->others + 1);
-    return voters;
-}
-
-QSet<QByteArray> SentinelWatch::Private::namers(const Master &candidate) const
-{
-    QSet<QByteArray> ids;
-    for (const auto &sentinel : sentinels) {
-        if (sentinel->answer.kind == Answer::Named && sentinel->answer.master.isSame(candidate))
-            ids.insert(sentinel->id);
-    }
-    return ids;
-}
 
 void SentinelWatch::Private::answered(Sentinel *sentinel, const Answer &answer)
 {
     sentinel->answer = answer;
     if (answer.kind == Answer::Named) {
         listen(sentinel);
-        if (lastMaster.epoch >= 0 && answer.master.epoch > lastMaster.epoch) {
-            adopt(answer.master);
-            return;
-        }
         if (needsRound() && !isDisputed) { // its answer is the first one of the new round
             startRound();
             sentinel->answer = answer;
@@ -375,83 +393,58 @@ void SentinelWatch::Private::answered(Sentinel *sentinel, const Answer &answer)
 
 void SentinelWatch::Private::checkRound()
 {
-    QSet<QByteArray> answering;
     bool isComplete = true;
+    bool isNamed = false;
     for (const auto &sentinel : sentinels) {
         isComplete &= sentinel->answer.kind != Answer::Pending;
-        if (sentinel->answer.kind == Answer::Named)
-            answering.insert(sentinel->id);
+        isNamed |= sentinel->answer.kind == Answer::Named;
     }
     if (isComplete && addListed())
         isComplete = false;
-    if (!isAsking || (reporter && reporter->answer.kind == Answer::Pending))
-        return;
-    if (isComplete || answering.size() >= majority())
+    const SentinelVotes said = votes();
+    const auto agreed = said.agreed();
+    // A round goes on until what it finds would be confirmed, too, if it can be.
+    if (agreed && (isAsking ? said.isConfirmed(*agreed) : !master || !master->isSame(*agreed)))
+        adopt(*agreed);
+    else if (isAsking && isComplete)
         decide();
-    else if (!answering.isEmpty() && !majorityTimer.isActive())
+    else if (isAsking && isNamed && !majorityTimer.isActive())
         majorityTimer.start();
 }
 
 void SentinelWatch::Private::decide()
 {
     isAsking = false;
-    reporter = nullptr;
     majorityTimer.stop();
-    std::vector<Master> candidates; // those with the greatest epoch
-    bool isOlder = false;
-    for (const auto &sentinel : sentinels) {
-        const Master &named = sentinel->answer.master;
-        if (sentinel->answer.kind != Answer::Named)
-            continue;
-        isOlder |= named.epoch < lastMaster.epoch;
-        if (named.epoch < lastMaster.epoch || (!candidates.empty() && named.epoch < candidates.front().epoch))
-            continue;
-        if (!candidates.empty() && named.epoch > candidates.front().epoch)
-            candidates.clear();
-        candidates.push_back(named);
+    SentinelVotes said = votes();
+    for (SentinelVote &vote : said.votes)
+        vote.isPending = false; // it is silent
+    auto found = said.agreed();
+    if (!found) {
+        found = said.unopposed();
+        // Not on the word of a minority while the present one works, and never back to one that was replaced.
+        const bool isCredible = found
+                && (!master || master->isSame(*found) || (isUnusable && found->epoch > master->epoch));
+        if (!isCredible)
+            found.reset();
     }
-    isDisputed = isOlder || !candidates.empty();
-    if (candidates.empty() && isOlder) {
-        fail(Failure::Server,
-             u"its Sentinels only know a master that was replaced since; make them watch the present one, or, "
-             "if they were set up again, restart this program"_s);
-        return;
-    }
-    if (candidates.empty()) {
-        failWithoutMaster();
-        return;
-    }
-    const auto best = std::max_element(candidates.begin(), candidates.end(), [this](const Master &a, const Master &b) {
-        return namers(a).size() < namers(b).size();
-    });
-    const bool agreed = namers(*best).size() >= majority();
-    const auto other = std::find_if(candidates.begin(), candidates.end(),
-                                    [&](const Master &named) { return !named.isSame(*best); });
-    if (!agreed && other != candidates.end()) {
-        fail(Failure::Server,
-             u"its Sentinels disagree, some name %1 and others %2 as the master; make sure that all of them belong to "
-             "one service, and that they reach each other"_s.arg(best->endpoint.toString(),
-                                                                 other->endpoint.toString()));
-        return;
-    }
-    if (!agreed && best->epoch == lastMaster.epoch && best->endpoint != lastMaster.endpoint) {
-        askLater(false); // perhaps it knows the address, but not the epoch yet
-        return;
-    }
-    adopt(*best);
+    isUnusable = false;
+    if (found)
+        adopt(*found);
+    else
+        failToAgree(said);
 }
 
 void SentinelWatch::Private::adopt(const Master &found)
 {
-    isAsking = isDisputed = false;
-    reporter = nullptr;
+    isAsking = isDisputed = isUnusable = false;
     majorityTimer.stop();
     askTimer.stop();
     pauses = 0;
     failure = Failure::None;
     errorString.clear();
     const bool isSame = master && master->isSame(found);
-    master = lastMaster = found;
+    master = found;
     if (isSame)
         return;
     qCDebug(lcRedis, "%s: the master is %s, config epoch %lld", qUtf8Printable(service.toDisplayString()),
@@ -470,32 +463,46 @@ void SentinelWatch::Private::listen(Sentinel *sentinel)
     subscriber->setNeeded([this] { return isNeeded && isNeeded(); });
     // It may have switched before it confirmed the subscription.
     QObject::connect(subscriber, &Subscriber::subscribed, q, [this, sentinel] { ask(sentinel); });
-    QObject::connect(
-            subscriber, &Subscriber::messageReceived, q,
-            [this, sentinel](const QByteArray &, const QByteArray &payload) { switchReported(sentinel, payload); });
+    QObject::connect(subscriber, &Subscriber::messageReceived, q,
+                     [this](const QByteArray &, const QByteArray &payload) { switchReported(payload); });
     subscriber->subscribe(SwitchChannel);
 }
 
-/// \a payload: service, old host, old port, new host, new port. It does not have the epoch.
-void SentinelWatch::Private::switchReported(const Sentinel *sentinel, const QByteArray &payload)
+/// \a payload: service, old host, old port, new host, new port. It does not have the epoch, and a single Sentinel is
+/// not believed. But each Sentinel reports its own switch, and the leader of the fail-over has named the new master
+/// since before the first of them: asked now, they agree at the first moment at which they can.
+void SentinelWatch::Private::switchReported(const QByteArray &payload)
 {
-    const QList<QByteArray> parts = payload.split(' ');
-    if (parts.size() != 5 || parts[0] != service.service.toUtf8())
+    if (payload.split(' ').first() != service.service.toUtf8())
         return;
-    const auto from = parseEndpoint(parts[1], parts[2]);
-    const auto to = parseEndpoint(parts[3], parts[4]);
-    if (!from || !to)
-        return;
-    startRound();
-    reporter = sentinel;
-    if (!master || *from != master->endpoint || *from == *to)
-        return; // reported by another Sentinel before, or old news
-    master.reset();
-    endQuestions(u"a Sentinel has reported another master"_s);
-    Q_EMIT q->masterChanged();
+    if (!isAsking)
+        startRound();
+    else
+        askAll();
 }
 
 // Failing
+
+void SentinelWatch::Private::failToAgree(const SentinelVotes &said)
+{
+    QStringList names;
+    for (const SentinelVote &vote : said.votes) {
+        if (!vote.named)
+            continue;
+        const QString name = u"%1 (config epoch %2)"_s.arg(vote.named->endpoint.toString()).arg(vote.named->epoch);
+        if (!names.contains(name))
+            names.append(name);
+    }
+    isDisputed = !names.isEmpty();
+    if (!isDisputed) {
+        failWithoutMaster();
+        return;
+    }
+    fail(Failure::Server,
+         u"its Sentinels disagree, some name %1 as the master; make sure that all of them belong to one service, and "
+         "that they reach each other; it goes on by itself once a majority of those in the URL names the same one"_s
+                 .arg(names.join(u" and others "_s)));
+}
 
 void SentinelWatch::Private::failWithoutMaster()
 {
@@ -513,7 +520,7 @@ void SentinelWatch::Private::failWithoutMaster()
     else
         fail(telling->failure,
              u"none of its %1 Sentinels can be asked for the master; check their addresses, and whether they run (%2)"_s
-                     .arg(voters())
+                     .arg(votes().total())
                      .arg(telling->problem));
 }
 
@@ -541,8 +548,9 @@ void SentinelWatch::Private::checkQuestion(const std::shared_ptr<Question> &ques
 {
     if (!questions.contains(question))
         return; // it has ended
-    const bool isConfirmed = question->agreeing.size() >= majority();
-    if (!isConfirmed && question->outstanding > 0)
+    const auto &votes = question->answers.votes;
+    const bool isConfirmed = question->answers.isConfirmed(question->master);
+    if (!isConfirmed && std::any_of(votes.begin(), votes.end(), [](const auto &vote) { return vote.isPending; }))
         return;
     questions.removeOne(question);
     question->verdict(isConfirmed ? QString() : problemOf(*question));
@@ -550,15 +558,21 @@ void SentinelWatch::Private::checkQuestion(const std::shared_ptr<Question> &ques
 
 QString SentinelWatch::Private::problemOf(const Question &question) const
 {
-    const qsizetype silent = voters() - question.answering.size();
-    const qsizetype disagreeing = question.answering.size() - question.agreeing.size();
+    QSet<QByteArray> answering;
+    for (const SentinelVote &vote : question.answers.votes) {
+        if (vote.named)
+            answering.insert(vote.id);
+    }
+    const qsizetype disagreeing = answering.size() - question.answers.namers(question.master).size();
+    const qsizetype total = std::max(question.answers.total(), answering.size());
+    const qsizetype silent = total - answering.size();
     const QString advice = u"so the server at %1 may be cut off from the others, and no longer be the master; look "
                            "whether the Sentinels run and can be reached"_s.arg(question.master.endpoint.toString());
     return disagreeing > 0 ? u"%1 of %2 Sentinels are silent and %3 name another master, %4"_s.arg(silent)
-                                     .arg(voters())
+                                     .arg(total)
                                      .arg(disagreeing)
                                      .arg(advice)
-                           : u"%1 of %2 Sentinels are silent, %3"_s.arg(silent).arg(voters()).arg(advice);
+                           : u"%1 of %2 Sentinels are silent, %3"_s.arg(silent).arg(total).arg(advice);
 }
 
 void SentinelWatch::Private::endQuestions(const QString &problem)
@@ -607,6 +621,7 @@ void SentinelWatch::open()
 
 void SentinelWatch::askAgain()
 {
+    d->isUnusable = true;
     if (!d->isAsking && !d->askTimer.isActive())
         d->askLater(false);
 }
@@ -629,28 +644,32 @@ QString SentinelWatch::errorString() const
 void SentinelWatch::confirm(Verdict verdict)
 {
     const auto question = std::make_shared<Private::Question>();
-    question->master = d->lastMaster;
     question->verdict = std::move(verdict);
-    question->outstanding = d->sentinels.size();
     d->questions.append(question);
     if (!d->master) {
         d->endQuestions(u"the master is not known at present"_s);
         return;
     }
-    for (const auto &entry : d->sentinels) {
-        Private::Sentinel *const sentinel = entry.get();
-        d->requestMaster(sentinel, [this, sentinel, question](const Private::Answer &answer) {
-            --question->outstanding;
+    question->master = *d->master;
+    question->answers = d->votes();
+    for (SentinelVote &vote : question->answers.votes) {
+        vote.named.reset();
+        vote.isPending = true;
+    }
+    for (size_t i = 0; i < d->sentinels.size(); ++i) {
+        Private::Sentinel *const sentinel = d->sentinels[i].get();
+        d->requestMaster(sentinel, [this, sentinel, question, i](const Private::Answer &answer) {
             const QPointer<SentinelWatch> guard(this);
+            SentinelVote &vote = question->answers.votes[i];
+            vote.isPending = false;
             if (answer.kind == Private::Answer::Named) {
-                question->answering.insert(sentinel->id);
-                if (answer.master.isSame(question->master))
-                    question->agreeing.insert(sentinel->id);
-                if (answer.master.epoch > d->lastMaster.epoch)
-                    d->adopt(answer.master);
+                d->answered(sentinel, answer);
+                if (!guard)
+                    return;
+                vote = d->voteOf(*sentinel);
+                vote.named = answer.master;
             }
-            if (guard)
-                d->checkQuestion(question);
+            d->checkQuestion(question);
         });
     }
 }

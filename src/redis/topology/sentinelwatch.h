@@ -5,10 +5,10 @@
 
 #include "redis/failure.h"
 #include "redis/serverurl.h"
+#include "redis/topology/sentinelvotes.h"
 
 #include <QtCore/qobject.h>
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,10 +18,11 @@ namespace QtRedis {
 /*!
     Finds the master of a service through its Sentinels, and follows it over fail-overs.
 
-    All Sentinels are asked at the same time. The master is the one with the greatest config epoch once a majority has
-    answered, or 500 ms after the first answer; a smaller epoch than one that was seen is never accepted again. From
-    then on +switch-master, and any answer with a greater epoch, make it change. A Sentinel that does not answer within
-    500 ms is silent. Sentinels that the others know, and the URL does not, are asked, too.
+    All Sentinels are asked at the same time; one that does not answer within 500 ms is silent. The master is the one on
+    which they agree (SentinelVotes::agreed()), also if its epoch is smaller than the former one's, as after SENTINEL
+    REMOVE and SENTINEL MONITOR. While too many are silent for that, it is the one that all others name: at the
+    start, and later if the present one cannot be used and the other's epoch is greater. +switch-master of one Sentinel
+    is only a reason to ask them all. Sentinels that a majority of those in the URL lists are asked, too.
 
     Thread: the one it lives in, with an event loop. Errors: failure() and errorString(). Nothing blocks. No signal is
     emitted and no verdict is passed from inside a member function.
@@ -30,14 +31,7 @@ class SentinelWatch : public QObject
 {
     Q_OBJECT
 public:
-    struct Master
-    {
-        Endpoint endpoint;
-        qint64 epoch = -1;                      ///< config epoch: rises with each fail-over
-        std::chrono::milliseconds downAfter{0}; ///< after which the Sentinels begin a fail-over
-
-        bool isSame(const Master &other) const { return epoch == other.epoch && endpoint == other.endpoint; }
-    };
+    using Master = SentinelMaster;
 
     explicit SentinelWatch(const ServerUrl &service, QObject *parent = nullptr);
     ~SentinelWatch() override;
@@ -52,13 +46,14 @@ public:
     /// For a master that cannot be used: asks again in 100 to 300 ms.
     void askAgain();
 
-    /// nullopt until the master is known, and from +switch-master until the new one's epoch is known.
+    /// nullopt until the master is known.
     const std::optional<Master> &master() const;
     /// Why the master is not known.
     Failure failure() const;
     QString errorString() const; ///< names the service or a Sentinel
 
-    /// An empty \a problem: a majority of the Sentinels, asked since confirm(), has named the master.
+    /// An empty \a problem: a majority of the Sentinels, asked since confirm(), has named the master:
+    /// SentinelVotes::isConfirmed().
     using Verdict = std::function<void(const QString &problem)>;
     void confirm(Verdict verdict);
 

@@ -98,6 +98,9 @@ private Q_SLOTS:
     void formerMasterThatLostTheKey();
     void lossIsToldWithoutAMajority_data();
     void lossIsToldWithoutAMajority();
+    void lyingSentinel_data();
+    void lyingSentinel();
+    void sentinelsSetUpAgain();
     void confirmOff();
     void locksShareAQuestion();
     void masterChangesBeforeTheQuestion();
@@ -244,6 +247,70 @@ void tst_MasterConfirmation::lossIsToldWithoutAMajority()
     time.pass(Lease / 3);
     QVERIFY(time.passUntil([&] { return !spies.lost.isEmpty(); }));
     QCOMPARE(spies.reason(), DistributedLock::Deleted);
+}
+
+void tst_MasterConfirmation::lyingSentinel_data()
+{
+    QTest::addColumn<bool>("isElsewhere");
+    QTest::addColumn<int>("others");
+    QTest::newRow("names another server") << true << 0;
+    QTest::newRow("claims many other Sentinels") << false << 1000;
+    QTest::newRow("both") << true << 1000;
+}
+
+/// One of three can neither take away a lock nor stop the others from getting one.
+void tst_MasterConfirmation::lyingSentinel()
+{
+    QFETCH(const bool, isElsewhere);
+    QFETCH(const int, others);
+    Service service;
+    RegistryTime time;
+    LockRegistry registry(service.url());
+    time.govern(&registry);
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(Lease));
+    Spies spies(&lock);
+    lock.acquire();
+    QVERIFY(time.passUntil([&] { return lock.isHeld(); }));
+    QVERIFY(eventually([&] { return service.sentinels[0]->isListenedTo(); }));
+    RedisServer elsewhere{RedisServer::Options::withTcp()}; // it runs, and says that it is a master
+    QVERIFY(elsewhere.start());
+    FakeSentinel::View view = service.sentinels[0]->view();
+    view.others = others;
+    if (isElsewhere) {
+        view.port = elsewhere.port();
+        view.epoch = 100;
+    }
+    service.sentinels[0]->setView(view);
+    if (isElsewhere)
+        service.sentinels[0]->reportSwitch(service.server.port(), elsewhere.port());
+    for (const qsizetype renewals : {1, 2}) {
+        time.pass(Lease / 3);
+        QVERIFY(eventually([&] { return spies.renewed.size() >= renewals || !spies.lost.isEmpty(); }));
+        QVERIFY2(spies.lost.isEmpty(), qPrintable(lock.errorString()));
+        DistributedLock another(&registry, u"another"_s);
+        QVERIFY2(acquireNow(&another), qPrintable(another.errorString()));
+    }
+    QVERIFY(elsewhere.command({"DBSIZE"}) == QVariant(0LL));
+}
+
+/// SENTINEL REMOVE and SENTINEL MONITOR begin with config epoch 0 again.
+void tst_MasterConfirmation::sentinelsSetUpAgain()
+{
+    Service service;
+    FakeSentinel::View view = service.sentinels[0]->view();
+    view.epoch = 5;
+    for (const auto &sentinel : service.sentinels)
+        sentinel->setView(view);
+    LockRegistry registry(service.url());
+    DistributedLock first(&registry, u"first"_s);
+    QVERIFY(acquireNow(&first));
+    view.epoch = 0;
+    for (const auto &sentinel : service.sentinels)
+        sentinel->setView(view);
+    DistributedLock lock(&registry, u"job"_s);
+    QVERIFY2(eventually([&] { return acquireNow(&lock); }), qPrintable(lock.errorString()));
+    QVERIFY(first.isHeld());
 }
 
 void tst_MasterConfirmation::confirmOff()
