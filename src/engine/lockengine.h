@@ -51,7 +51,9 @@ struct EngineReply
     only an abandoned token is cancelled again after an outage.
 
     Every completion is called exactly once, from the event loop and never from inside the call, unless the engine is
-    destroyed before. Operations of one event loop turn may share a command. Thread: the one it lives in.
+    destroyed before. Neither a completion nor what is destroyed with it may call the application, which could run an
+    event loop, or destroy the engine. Operations of one event loop turn may share a command. Thread: the one it lives
+    in.
 */
 class LockEngine : public QObject
 {

@@ -17,7 +17,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <type_traits>
+#include <utility>
 
 using namespace Qt::StringLiterals;
 
@@ -45,34 +47,57 @@ struct DefaultServer
 };
 Q_GLOBAL_STATIC(DefaultServer, defaultServerSetting)
 
-/// A promise that finishes with \c fallback if it is destroyed before finish(), as happens together with the registry.
+/// The promise of a request. The engine has it, in a completion, until it replies. If the engine is destroyed before,
+/// the future ends with \c fallback: not there, but in a delivery, because continuations may do anything.
 template<typename T>
-class PromiseWithFallback
+class Request
 {
 public:
-    explicit PromiseWithFallback(const T &fallback)
-        : m_fallback(fallback)
+    Request(LockRegistryPrivate *registry, const T &fallback)
+        : m_registry(registry)
+        , m_promise(std::make_shared<Promise>(fallback))
     {
-        m_promise.start();
     }
-    ~PromiseWithFallback()
+    ~Request()
     {
-        if (!m_finished)
-            finish(m_fallback);
+        if (m_promise)
+            m_registry->deliverLater([promise = m_promise] { promise->finish(promise->fallback); });
     }
     void finish(const T &result)
     {
-        m_finished = true;
-        m_promise.addResult(result);
-        m_promise.finish();
+        m_registry->deliverLater([promise = std::exchange(m_promise, nullptr), result] { promise->finish(result); });
     }
-    QFuture<T> future() const { return m_promise.future(); }
+    /// At once, in any thread.
+    void refuse(const T &result) { std::exchange(m_promise, nullptr)->finish(result); }
+    QFuture<T> future() const { return m_promise->promise.future(); }
 
 private:
-    Q_DISABLE_COPY_MOVE(PromiseWithFallback)
-    QPromise<T> m_promise;
-    T m_fallback;
-    bool m_finished = false;
+    Q_DISABLE_COPY_MOVE(Request)
+    /// Finishes with the fallback if it is destroyed before finish(), as happens together with the registry.
+    struct Promise
+    {
+        explicit Promise(const T &result)
+            : fallback(result)
+        {
+            promise.start();
+        }
+        ~Promise()
+        {
+            if (!isFinished)
+                finish(fallback);
+        }
+        void finish(const T &result)
+        {
+            isFinished = true;
+            promise.addResult(result);
+            promise.finish();
+        }
+        QPromise<T> promise;
+        const T fallback;
+        bool isFinished = false;
+    };
+    LockRegistryPrivate *const m_registry;
+    std::shared_ptr<Promise> m_promise; ///< null after the end
 };
 
 /// True, with a warning in the log, if \a function was called in the wrong thread. The function must then do nothing.
@@ -112,16 +137,17 @@ QFuture<T> ask(LockRegistry *registry, const char *function, const QString &name
     if constexpr (isOutcome)
         none = LockRegistry::Failed;
     LockRegistryPrivate *const d = LockRegistryPrivate::get(registry);
-    auto promise = std::make_shared<PromiseWithFallback<T>>(none);
-    const Finish<T> finish = [d, promise, none](const EngineError &error, const T &result) {
+    const auto request = std::make_shared<Request<T>>(d, none);
+    const QFuture<T> future = request->future();
+    const Finish<T> finish = [d, request, none](const EngineError &error, const T &result) {
         if (error)
             d->reportError(error);
-        d->deliverLater([promise, result = error ? none : result] { promise->finish(result); });
+        request->finish(error ? none : result);
     };
     if (const QString problem = refuse(registry, function); !problem.isEmpty()) {
         d->reportMisuse(problem);
-        promise->finish(none);
-        return promise->future();
+        request->refuse(none);
+        return future;
     }
     EngineError error = EngineError::permanent(DistributedLock::NameError, QString());
     const auto id = EngineFactory::makeLockId(d->defaults.keyPrefix, name, &error.text);
@@ -135,7 +161,7 @@ QFuture<T> ask(LockRegistry *registry, const char *function, const QString &name
                 send(engine, *id, finish);
         });
     }
-    return promise->future();
+    return future;
 }
 
 LockEngine::Completion outcomeTo(const Finish<LockRegistry::Outcome> &finish)
@@ -292,19 +318,20 @@ QFuture<LockInfo> LockRegistry::inspect(const QString &name)
     unknown.name = name;
     unknown.error = DistributedLock::CancelledError;
     unknown.errorString = u"Lock %1: the registry was destroyed"_s.arg(Detail::quoted(name));
-    auto promise = std::make_shared<PromiseWithFallback<LockInfo>>(unknown);
+    const auto request = std::make_shared<Request<LockInfo>>(d.get(), unknown);
+    const QFuture<LockInfo> future = request->future();
     const auto withError = [name](const EngineError &error, LockInfo info) {
         info.name = name;
         info.error = error.code;
         info.errorString = error ? u"Lock %1: %2"_s.arg(Detail::quoted(name), error.text) : QString();
         return info;
     };
-    const auto finish = [d = d.get(), promise, withError](const EngineError &error, const LockInfo &info) {
-        d->deliverLater([promise, result = withError(error, info)] { promise->finish(result); });
+    const auto finish = [request, withError](const EngineError &error, const LockInfo &info) {
+        request->finish(withError(error, info));
     };
     if (const QString problem = refuse(this, "inspect()"); !problem.isEmpty()) {
-        promise->finish(withError(EngineError::permanent(DistributedLock::OptionsError, problem), {}));
-        return promise->future();
+        request->refuse(withError(EngineError::permanent(DistributedLock::OptionsError, problem), {}));
+        return future;
     }
     EngineError error = EngineError::permanent(DistributedLock::NameError, QString());
     const auto id = EngineFactory::makeLockId(d->defaults.keyPrefix, name, &error.text);
@@ -318,21 +345,22 @@ QFuture<LockInfo> LockRegistry::inspect(const QString &name)
                 engine->inspect(*id, finish);
         });
     }
-    return promise->future();
+    return future;
 }
 
 QFuture<QList<LockInfo>> LockRegistry::list(const QString &pattern)
 {
-    auto promise = std::make_shared<PromiseWithFallback<QList<LockInfo>>>(QList<LockInfo>());
-    const auto finish = [d = d.get(), promise](const EngineError &error, const QList<LockInfo> &infos) {
+    const auto request = std::make_shared<Request<QList<LockInfo>>>(d.get(), QList<LockInfo>());
+    const QFuture<QList<LockInfo>> future = request->future();
+    const auto finish = [d = d.get(), request](const EngineError &error, const QList<LockInfo> &infos) {
         if (error)
             d->reportError(error);
-        d->deliverLater([promise, infos] { promise->finish(infos); });
+        request->finish(infos);
     };
     if (const QString problem = refuse(this, "list()"); !problem.isEmpty()) {
         d->reportMisuse(problem);
-        promise->finish({});
-        return promise->future();
+        request->refuse({});
+        return future;
     }
     d->whenReady([prefix = d->defaults.keyPrefix, pattern, finish](LockEngine *engine, const EngineError &error) {
         if (error)
@@ -340,7 +368,7 @@ QFuture<QList<LockInfo>> LockRegistry::list(const QString &pattern)
         else
             engine->list(prefix, pattern, finish);
     });
-    return promise->future();
+    return future;
 }
 
 QFuture<bool> LockRegistry::forceRelease(const QString &name)

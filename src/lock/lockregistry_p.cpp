@@ -110,11 +110,10 @@ void LockRegistryPrivate::close()
     };
     detachLocks();
     runPending(EngineError::permanent(DistributedLock::CancelledError, u"the registry was destroyed"_s));
+    m_engine.reset(); // gives back the requests that it has not answered
     // The remaining futures end here and not in the destructors of members, because a continuation may call the
-    // registry again or create a lock.
+    // registry again, create a lock, or run an event loop.
     m_closed = true;
-    m_engine.reset();
-    detachLocks();
     std::exchange(m_deliveries, {}).clear();
     detachLocks();
 }

@@ -78,7 +78,7 @@ QuorumEngine::QuorumEngine(const QtRedis::ServerUrl &quorum, const LeaseClock *c
 
 QuorumEngine::~QuorumEngine()
 {
-    // A node's destructor may run a nested event loop of the application, in which the others receive replies.
+    // Nothing reaches this from a node while the others are destroyed.
     m_renewTimer.stop();
     m_nudgeTimer.stop();
     m_settleTimer.stop();

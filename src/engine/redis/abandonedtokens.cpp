@@ -77,7 +77,7 @@ LockOperations AbandonedTokens::unconfirmed() const
     LockOperations cancels;
     for (const Entry &entry : m_tokens) {
         if (!entry.isDone || !entry.hadSomething)
-            cancels.push_back({LockOperation::Cancel, entry.lock, entry.token, entry.lease, nullptr, entry.keep});
+            cancels.push_back(LockOperation::ofCancel(entry.lock, entry.token, entry.lease, entry.keep));
     }
     return cancels;
 }

@@ -262,10 +262,8 @@ void ClusterEngine::closeFormer(ClusterNode *node)
             [this, node] {
                 const auto it = std::find_if(m_former.begin(), m_former.end(),
                                              [node](const auto &former) { return former.get() == node; });
-                if (it == m_former.end())
-                    return;                         // the engine is being destroyed
-                const auto closed = std::move(*it); // its destructor may run an event loop of the application
-                m_former.erase(it);
+                if (it != m_former.end()) // otherwise the engine is being destroyed
+                    m_former.erase(it);
             },
             Qt::QueuedConnection);
 }

@@ -54,7 +54,7 @@ ClusterNode::ClusterNode(const QtRedis::ServerUrl &server, const LeaseClock *clo
 ClusterNode::~ClusterNode()
 {
     m_lane.disconnect(this);
-    if (m_subscriber) { // outlives the lane, whose destructor may run a nested event loop of the application
+    if (m_subscriber) { // outlives the lane
         m_subscriber->disconnect();
         m_subscriber->setNeeded(nullptr);
     }

@@ -38,6 +38,12 @@ QByteArray number(milliseconds duration)
 
 } // namespace
 
+LockOperation LockOperation::ofCancel(const LockId &lock, const QByteArray &token, milliseconds lease,
+                                      milliseconds keep)
+{
+    return {Cancel, lock, token, lease, [](const EngineReply &) {}, keep};
+}
+
 LockOperation LockOperation::ofAcquire(const LockEngine::Acquire &operation, LockEngine::Completion completion)
 {
     QByteArray flags;

@@ -27,7 +27,7 @@ struct LockOperation
     LockId lock;
     QByteArray token;
     std::chrono::milliseconds lease;
-    LockEngine::Completion completion;
+    LockEngine::Completion completion; ///< never null until the operation has ended
     std::chrono::milliseconds keep{0}; ///< Release, Cancel: as in LockEngine::release()
     QByteArray flags = {};             ///< Acquire: those of acquire.lua
     QByteArray arrival = {};           ///< Acquire
@@ -36,6 +36,9 @@ struct LockOperation
     int redirections = 0;              ///< in a cluster: how often a node has refused it
     qint64 floor = 0;                  ///< Acquire, in a quorum: the fencing token is at least this; 0 = none
 
+    /// For a token that nobody wants any more. Its completion does nothing.
+    static LockOperation ofCancel(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
+                                  std::chrono::milliseconds keep);
     static LockOperation ofAcquire(const LockEngine::Acquire &operation, LockEngine::Completion completion);
     /// \a clientId is ours.
     static LockOperation ofRelease(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,

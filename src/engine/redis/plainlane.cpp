@@ -708,6 +708,8 @@ void PlainLane::sayFarewell(const LockOperations &operations)
         else
             left.push_back(operation);
     }
+    for (LockOperation &operation : left)
+        operation.completion = nullptr; // what it holds must not outlive the engine
     const auto farewell = std::make_shared<Farewell>(std::move(left));
     m_connection->setFarewell(farewell->begin(),
                               [farewell](const QtRedis::Reply &reply) { return farewell->replied(reply); });

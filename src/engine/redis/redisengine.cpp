@@ -56,7 +56,7 @@ RedisEngine::~RedisEngine()
         m_watch->disconnect();
         m_watch->setNeeded(nullptr);
     }
-    if (m_subscriber) { // outlives the lane, whose destructor may run a nested event loop of the application
+    if (m_subscriber) { // outlives the lane
         m_subscriber->disconnect();
         m_subscriber->setNeeded(nullptr);
     }

@@ -81,7 +81,7 @@ RedisLane::~RedisLane()
             if (operation.kind != LockOperation::Release)
                 continue;
             releases.push_back(
-                    {LockOperation::Cancel, operation.lock, operation.token, operation.lease, nullptr, operation.keep});
+                    LockOperation::ofCancel(operation.lock, operation.token, operation.lease, operation.keep));
             releases.back().slot = operation.slot;
         }
     };
@@ -400,8 +400,7 @@ EngineReply RedisLane::decode(const CommandBatch &batch, size_t index, const QtR
     if (decoded.deadWaitersLeft) {
         // Serves the next waiters. The operation's own token may be wanted again by now, so this cancel has another
         // one.
-        LockOperation cancel{LockOperation::Cancel, operation.lock, m_clientId + ":0:0", operation.lease,
-                             [](const EngineReply &) {}};
+        LockOperation cancel = LockOperation::ofCancel(operation.lock, m_clientId + ":0:0", operation.lease, 0ms);
         cancel.slot = operation.slot;
         run(std::move(cancel));
     }

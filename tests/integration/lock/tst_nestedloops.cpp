@@ -2,16 +2,22 @@
 // SPDX-License-Identifier: MIT
 
 #include "support/fakeclock.h"
+#include "support/fakesentinel.h"
 #include "support/faultproxy.h"
 #include "support/locktesting.h"
+#include "support/rediscluster.h"
 #include "support/redisserver.h"
+#include "support/redisset.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qelapsedtimer.h>
 #include <QtCore/qmetaobject.h>
 #include <QtCore/qpointer.h>
+#include <QtCore/qrandom.h>
 
+#include <array>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -102,6 +108,147 @@ bool connectByName(QObject *sender, const QByteArray &signal, Entry *entry)
     return false;
 }
 
+/// A nested event loop in which the server answers another client, later than all that was sent to it before.
+void runLoop(LockRegistry *others)
+{
+    const QFuture<LockInfo> answer = others->inspect(u"other"_s);
+    try { // QFuture would swallow what a continuation throws
+        if (!eventually([&answer] { return answer.isFinished(); }))
+            QTest::qFail("no answer", __FILE__, __LINE__);
+        processEvents();
+    } catch (const std::exception &exception) {
+        QTest::qFail(exception.what(), __FILE__, __LINE__);
+    }
+}
+
+/// Locks and requests of one registry. At each signal of a lock, and in each continuation, something happens at random:
+/// a nested event loop, another request, or the end of locks or of the registry.
+class RandomDestruction
+{
+public:
+    RandomDestruction(const QUrl &server, LockRegistry *others, quint32 seed)
+        : m_random(seed)
+        , m_others(others)
+        , m_registry(std::make_unique<LockRegistry>(server))
+    {
+        for (size_t i = 0; i < m_locks.size(); ++i) {
+            m_locks[i] = std::make_unique<DistributedLock>(m_registry.get(), nameOf(int(i)));
+            DistributedLock *const lock = m_locks[i].get();
+            lock->setOptions(options(10min, LockOptions::Forever)); // nothing that is left behind ends by itself
+            m_entry.action = [this] { act(); };
+            for (const char *signal :
+                 {"stateChanged", "heldChanged", "holdCountChanged", "fencingTokenChanged", "acquired", "released",
+                  "lost", "acquireFailed", "queuePositionChanged", "errorChanged", "errorOccurred"})
+                connectByName(lock, signal, &m_entry);
+        }
+    }
+
+    /// Until all is destroyed, and all futures have ended.
+    bool run()
+    {
+        while (m_actions < MostActions && m_registry) {
+            act();
+            runLoop(m_others);
+        }
+        m_actions = MostActions;
+        if (m_random.bounded(2) == 0)
+            m_registry.reset();
+        for (auto &lock : m_locks)
+            lock.reset();
+        m_registry.reset();
+        return eventually([this] { return m_ended == m_begun; });
+    }
+    static QString nameOf(int lock) { return u"subject%1"_s.arg(lock % 4); }
+    static constexpr int LockCount = 8;
+
+private:
+    static constexpr int MostActions = 100;
+    static constexpr int DeepestLoop = 4;
+
+    template<typename T>
+    void follow(const QFuture<T> &future)
+    {
+        ++m_begun;
+        QFuture<T>(future).then([this](const T &) {
+            ++m_ended;
+            act();
+        });
+    }
+
+    void act()
+    {
+        if (++m_actions > MostActions)
+            return;
+        const auto index = size_t(m_random.bounded(int(m_locks.size())));
+        DistributedLock *const lock = m_locks[index].get();
+        const QString name = nameOf(int(index));
+        switch (m_random.bounded(16)) {
+        case 0:
+            m_locks[index].reset();
+            break;
+        case 1:
+            if (m_actions > MostActions / 4)
+                m_registry.reset();
+            break;
+        case 2:
+        case 3:
+        case 4:
+            if (m_depth < DeepestLoop) {
+                ++m_depth;
+                runLoop(m_others);
+                --m_depth;
+            }
+            break;
+        case 5:
+            if (lock)
+                lock->release();
+            break;
+        case 6:
+            if (lock)
+                follow(lock->releaseAsync());
+            break;
+        case 7:
+            if (m_registry)
+                follow(m_registry->inspect(name));
+            break;
+        case 8:
+            if (m_registry)
+                follow(m_registry->list(u"*"_s));
+            break;
+        case 9:
+            if (m_registry)
+                follow(m_registry->waiters(name));
+            break;
+        case 10:
+            if (m_registry)
+                follow(m_registry->forceRelease(name));
+            break;
+        case 11:
+            if (m_registry)
+                follow(m_registry->release(name, "0123456789abcdef:1:ab"));
+            break;
+        case 12:
+            if (lock)
+                follow(lock->tryAcquireAsync());
+            break;
+        default:
+            if (lock)
+                follow(lock->acquireAsync());
+            break;
+        }
+    }
+
+    QRandomGenerator m_random;
+    LockRegistry *const m_others;
+    Entry m_entry;
+    std::unique_ptr<LockRegistry> m_registry;
+    std::array<std::unique_ptr<DistributedLock>, LockCount> m_locks;
+    int m_actions = 0;
+    int m_depth = 0;
+    qsizetype m_begun = 0;
+    qsizetype m_ended = 0;
+};
+
 } // namespace
 
 /*!
@@ -126,12 +273,25 @@ private Q_SLOTS:
     void aReleaseIsCompletedBeforeItsSuccessor();
     void deletedInTheLoop_data();
     void deletedInTheLoop();
+    void requestsEndWithTheRegistry_data() { addEngines(); }
+    void requestsEndWithTheRegistry();
+    void destroyedAtRandom_data();
+    void destroyedAtRandom();
+    void destroyedAtRandomOften_data() { addEngines(); }
+    PROOF void destroyedAtRandomOften();
 
 private:
     /// In real time, the registry's own timer does everything.
     void loopAtSignal(bool inRealTime);
+    static void addEngines();
+    /// Starts the servers that the engine needs; empty if they cannot be started.
+    QUrl urlOf(const QByteArray &engine);
+    void destroyAtRandom(const QUrl &url, quint32 seed);
 
-    Support::RedisServer m_server;
+    Support::RedisServer m_server{Support::RedisServer::Options::withTcp()};
+    std::vector<std::unique_ptr<Support::FakeSentinel>> m_sentinels;
+    std::unique_ptr<Support::RedisCluster> m_cluster;
+    std::unique_ptr<Support::RedisSet> m_quorum;
 };
 
 void tst_NestedLoops::atEachSignal_data()
@@ -463,6 +623,117 @@ void tst_NestedLoops::deletedInTheLoop()
     if (victim != "lock" && neighbours.acquired.size() == 1)
         QVERIFY(eventually([&] { return neighbours.holdsEnded() == 1; }));
     QVERIFY(neighbours.acquiresEnded() == 1);
+}
+
+void tst_NestedLoops::addEngines()
+{
+    QTest::addColumn<QByteArray>("engine");
+    for (const char *engine : {"one server", "without scripts", "sentinel", "cluster", "quorum"})
+        QTest::newRow(engine) << QByteArray(engine);
+}
+
+QUrl tst_NestedLoops::urlOf(const QByteArray &engine)
+{
+    QUrl url = m_server.url();
+    if (engine == "without scripts") {
+        url.setQuery(u"scripts=off"_s);
+    } else if (engine == "sentinel") {
+        Support::FakeSentinel::View view;
+        view.port = m_server.port();
+        view.others = 0;
+        if (m_sentinels.empty())
+            m_sentinels.push_back(std::make_unique<Support::FakeSentinel>(view));
+        url = QUrl(u"redis+sentinel://127.0.0.1:%1/mymaster"_s.arg(m_sentinels.front()->port()));
+    } else if (engine == "cluster") {
+        Support::RedisCluster::Options options;
+        options.replicasPerMaster = 0;
+        if (!m_cluster)
+            m_cluster = std::make_unique<Support::RedisCluster>(options);
+        url = m_cluster->nodeCount() > 0 || m_cluster->start() ? m_cluster->url() : QUrl();
+    } else if (engine == "quorum") {
+        const bool isNew = !m_quorum;
+        if (isNew)
+            m_quorum = std::make_unique<Support::RedisSet>(3);
+        url = !isNew || m_quorum->start() ? m_quorum->directUrl() : QUrl();
+    }
+    return url;
+}
+
+void tst_NestedLoops::requestsEndWithTheRegistry()
+{
+    // The first continuation runs a loop, in which the servers answer what the registry sent last.
+    QFETCH(QByteArray, engine);
+    const QUrl url = urlOf(engine);
+    QVERIFY(url.isValid() && !url.isEmpty());
+    LockRegistry others(url);
+    runLoop(&others);
+    auto registry = std::make_unique<LockRegistry>(url);
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    for (int i = 0; i < 12; ++i) { // of all masters of a cluster
+        locks.push_back(std::make_unique<DistributedLock>(registry.get(), u"subject%1"_s.arg(i)));
+        locks.back()->setOptions(options(10min));
+        QVERIFY(acquireNow(locks.back().get()));
+    }
+    int begun = 0;
+    int ended = 0;
+    const auto follow = [&](auto future) {
+        ++begun;
+        future.then([&](const auto &) {
+            ++ended;
+            runLoop(&others);
+        });
+    };
+    for (const auto &lock : locks) {
+        follow(registry->inspect(lock->name()));
+        follow(registry->waiters(lock->name()));
+        follow(registry->release(lock->name(), "0123456789abcdef:1:ab"));
+        follow(registry->renew(lock->name(), "0123456789abcdef:1:ab", 30s));
+    }
+    follow(registry->list(u"*"_s));
+    registry.reset();
+    QCOMPARE(ended, begun);
+    for (const auto &lock : locks) {
+        DistributedLock next(&others, lock->name());
+        QVERIFY(acquireNow(&next));
+    }
+}
+
+void tst_NestedLoops::destroyedAtRandom_data()
+{
+    addEngines();
+}
+
+void tst_NestedLoops::destroyedAtRandom()
+{
+    QFETCH(QByteArray, engine);
+    const QUrl url = urlOf(engine);
+    QVERIFY(url.isValid() && !url.isEmpty());
+    for (quint32 seed = 1; seed <= 10 && !QTest::currentTestFailed(); ++seed)
+        destroyAtRandom(url, seed);
+}
+
+void tst_NestedLoops::destroyedAtRandomOften()
+{
+    QFETCH(QByteArray, engine);
+    const QUrl url = urlOf(engine);
+    QVERIFY(url.isValid() && !url.isEmpty());
+    const auto last = quint32(countFrom("QDISTLOCK_SEEDS", 300));
+    for (quint32 seed = 1; seed <= last && !QTest::currentTestFailed(); ++seed)
+        destroyAtRandom(url, seed);
+}
+
+void tst_NestedLoops::destroyAtRandom(const QUrl &url, quint32 seed)
+{
+    LockRegistry others(url);
+    runLoop(&others);
+    RandomDestruction destruction(url, &others, seed);
+    QVERIFY2(destruction.run(), qPrintable(u"seed %1: a future has not ended"_s.arg(seed)));
+    for (int i = 0; i < RandomDestruction::LockCount; ++i) {
+        DistributedLock next(&others, RandomDestruction::nameOf(i));
+        next.setOptions(options());
+        QVERIFY2(acquireNow(&next),
+                 qPrintable(u"seed %1: %2 was not released: %3"_s.arg(seed).arg(next.name(), next.errorString())));
+    }
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_NestedLoops)
