@@ -230,9 +230,6 @@ QJSValue QmlDistributedLock::forceRelease()
                 const bool existed = future.resultCount() > 0 && future.result();
                 if (!existed && !registry && failure->isNull())
                     *failure = u"the connection was closed before the server replied"_s;
-                // errorOccurred() is emitted once per outage, perhaps before this call.
-                else if (!existed && failure->isNull() && registry->state() != LockRegistry::Ready)
-                    *failure = registry->errorString();
                 if (existed || failure->isNull())
                     JsPromiseFactory::resolve(deferred, existed);
                 else

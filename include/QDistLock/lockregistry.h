@@ -103,8 +103,9 @@ public:
 
     /// Always finishes with a result; LockInfo::error is set if the server could not be asked.
     QFuture<LockInfo> inspect(const QString &name);
-    /// Every lock held whose name matches the glob \a pattern, under the default key prefix. Empty if the
-    /// server could not be asked; error() then says why, and errorOccurred() was emitted.
+    /// Every lock held whose name matches the glob \a pattern, under the default key prefix. Empty if the server could
+    /// not be asked, or one master of a cluster: the list is complete, or there is none. error() then says why, and
+    /// errorOccurred() was emitted.
     QFuture<QList<LockInfo>> list(const QString &pattern);
     /// Deletes the key, whoever holds the lock; true if there was one. The holder emits lost(ForcedRelease) at once if
     /// its subscription is up. Otherwise it emits lost(Deleted) or lost(Stolen) at its next renewal, and until then

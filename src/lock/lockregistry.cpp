@@ -141,7 +141,7 @@ QFuture<T> ask(LockRegistry *registry, const char *function, const QString &name
     const QFuture<T> future = request->future();
     const Finish<T> finish = [d, request, none](const EngineError &error, const T &result) {
         if (error)
-            d->reportError(error);
+            d->reportFailedRequest(error);
         request->finish(error ? none : result);
     };
     if (const QString problem = refuse(registry, function); !problem.isEmpty()) {
@@ -154,7 +154,7 @@ QFuture<T> ask(LockRegistry *registry, const char *function, const QString &name
     if (!id) {
         finish(error, none);
     } else {
-        d->whenReady([id, finish, send, none](LockEngine *engine, const EngineError &engineError) {
+        d->whenReady(id, [id, finish, send, none](LockEngine *engine, const EngineError &engineError) {
             if (engineError)
                 finish(engineError, none);
             else
@@ -338,7 +338,7 @@ QFuture<LockInfo> LockRegistry::inspect(const QString &name)
     if (!id) {
         finish(error, {});
     } else {
-        d->whenReady([id, finish](LockEngine *engine, const EngineError &engineError) {
+        d->whenReady(id, [id, finish](LockEngine *engine, const EngineError &engineError) {
             if (engineError)
                 finish(engineError, {});
             else
@@ -354,7 +354,7 @@ QFuture<QList<LockInfo>> LockRegistry::list(const QString &pattern)
     const QFuture<QList<LockInfo>> future = request->future();
     const auto finish = [d = d.get(), request](const EngineError &error, const QList<LockInfo> &infos) {
         if (error)
-            d->reportError(error);
+            d->reportFailedRequest(error);
         request->finish(infos);
     };
     if (const QString problem = refuse(this, "list()"); !problem.isEmpty()) {
@@ -362,7 +362,7 @@ QFuture<QList<LockInfo>> LockRegistry::list(const QString &pattern)
         request->refuse({});
         return future;
     }
-    d->whenReady([prefix = d->defaults.keyPrefix, pattern, finish](LockEngine *engine, const EngineError &error) {
+    d->whenReady({}, [prefix = d->defaults.keyPrefix, pattern, finish](LockEngine *engine, const EngineError &error) {
         if (error)
             finish(error, {});
         else

@@ -323,6 +323,12 @@ void LockRegistryPrivate::reportError(const EngineError &newError)
         deliverLater([this, code = newError.code] { Q_EMIT q->errorOccurred(code); });
 }
 
+void LockRegistryPrivate::reportFailedRequest(const EngineError &newError)
+{
+    setError(newError);
+    deliverLater([this, code = newError.code] { Q_EMIT q->errorOccurred(code); });
+}
+
 void LockRegistryPrivate::reportMisuse(const QString &text)
 {
     QMetaObject::invokeMethod(
@@ -369,7 +375,10 @@ void LockRegistryPrivate::engineFailed()
         m_outageErrors.insert(engineError.code);
         qCWarning(lcLock, "%ls", qUtf16Printable(engineError.text));
     }
-    runPending(engineError);
+    // Of several servers, the one that keeps the lock may be another one than that which has failed.
+    const auto waiting = std::exchange(m_pending, {});
+    for (const auto &[lock, action] : waiting)
+        action(m_engine.get(), lock ? m_engine->errorFor(*lock) : engineError);
     const auto locks = locksInTurn();
     for (LockDriver *lock : locks) {
         if (const EngineError lockError = m_engine->errorFor(lock->presentLockId()))
@@ -377,22 +386,22 @@ void LockRegistryPrivate::engineFailed()
     }
 }
 
-void LockRegistryPrivate::whenReady(std::function<void(LockEngine *, const EngineError &)> action)
+void LockRegistryPrivate::whenReady(const std::optional<LockId> &lock, Action action)
 {
     EngineError engineError;
     LockEngine *const lockEngine = engine(&engineError);
     if (!lockEngine)
         return action(nullptr, engineError);
     lockEngine->open();
-    if (lockEngine->state() == LockEngine::Ready)
+    if ((lock ? lockEngine->stateFor(*lock) : lockEngine->state()) == LockEngine::Ready)
         return action(lockEngine, {});
-    m_pending.append(std::move(action));
+    m_pending.append({lock, std::move(action)});
 }
 
 void LockRegistryPrivate::runPending(const EngineError &engineError)
 {
     const auto waiting = std::exchange(m_pending, {});
-    for (const auto &action : waiting)
+    for (const auto &[lock, action] : waiting)
         action(m_engine.get(), engineError);
 }
 

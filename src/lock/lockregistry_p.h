@@ -18,6 +18,8 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <utility>
 
 namespace QDistLock {
 
@@ -77,10 +79,13 @@ public:
     /// The DistributedLockPrivate::deliveryTicket of a lock without registry.
     static constexpr quint64 NoTicket = (std::numeric_limits<quint64>::max)();
 
-    /// Calls \a action when the engine is ready, or when it has failed to connect.
-    void whenReady(std::function<void(LockEngine *, const EngineError &)> action);
+    using Action = std::function<void(LockEngine *, const EngineError &)>;
+    /// Calls \a action when the engine, or the server that keeps \a lock, is ready, or when that has failed to connect.
+    void whenReady(const std::optional<LockId> &lock, Action action);
     /// Sets `error`, and emits errorOccurred() unless that error was reported before in this outage.
     void reportError(const EngineError &error);
+    /// The same for a request, whose result shows no error: always emits errorOccurred().
+    void reportFailedRequest(const EngineError &error);
     /// Reports \a text as an OptionsError in the registry's own thread. Thread-safe.
     void reportMisuse(const QString &text);
 
@@ -118,7 +123,7 @@ private:
     QSet<LockDriver *> m_locks;
     quint64 m_lastTurn = 0;
     QHash<quint64, LockDriver *> m_routes;
-    QList<std::function<void(LockEngine *, const EngineError &)>> m_pending;
+    QList<std::pair<std::optional<LockId>, Action>> m_pending;
 
     struct Delivery
     {

@@ -610,10 +610,21 @@ void ClusterEngine::listOn(const std::shared_ptr<Listing> &listing)
     const auto failed = std::find_if(masters.begin(), masters.end(), [&](const QtRedis::Endpoint &master) {
         return bool(listing->asked.value(master));
     });
-    if (failed == masters.end())
+    if (failed != masters.end()) {
+        EngineError error = listing->asked.value(*failed);
+        error.text = u"there is no list of locks, because those of one master would lack: %1"_s.arg(error.text);
+        listing->completion(error, {});
+    } else if (const int served = m_watch.map().servedSlots(); served < QtRedis::SlotMap::SlotCount) {
+        listing->completion(EngineError::passing(
+                                    DistributedLock::ServerError,
+                                    u"%1: there is no list of locks, because no node serves those of some slots (%2 of "
+                                    "%3 slots are served); look at CLUSTER INFO"_s.arg(m_cluster.toDisplayString())
+                                            .arg(served)
+                                            .arg(QtRedis::SlotMap::SlotCount)),
+                            {});
+    } else {
         listing->completion({}, listing->locks.values());
-    else
-        listing->completion(listing->asked.value(*failed), {});
+    }
 }
 
 // Messages

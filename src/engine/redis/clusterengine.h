@@ -69,8 +69,8 @@ public:
                  std::chrono::milliseconds keep, std::chrono::milliseconds atMost) override;
     void inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion) override;
     bool findHolder(const Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion) override;
-    /// The locks of all masters; if one of them cannot be asked, its error. A lock whose key moves to another master
-    /// meanwhile may be missing.
+    /// The locks of all masters; if one of them cannot be asked, or nobody serves a slot, an error: nobody could tell
+    /// such a list from a complete one. A lock whose key moves to another master meanwhile may be missing.
     void list(const QString &prefix, const QString &pattern,
               std::function<void(const EngineError &, const QList<LockInfo> &)> completion) override;
     void waiters(const LockId &lock, int atMost,

@@ -3,8 +3,10 @@
 
 #include "support/locktesting.h"
 
+#include "support/clusterslot.h"
 #include "support/fakeclock.h"
 #include "support/faultproxy.h"
+#include "support/rediscluster.h"
 #include "support/testkinds.h"
 
 #include <QDistLock/LockInfo>
@@ -55,6 +57,9 @@ private Q_SLOTS:
     void badNames();
     void futuresWithoutServer();
     void futuresWithABadUrl();
+    void oneMasterIsAway_data();
+    void oneMasterIsAway();
+    void slotWithoutMaster();
     void futuresEndWithTheRegistry_data();
     void futuresEndWithTheRegistry();
     void registryDeletedInAContinuation();
@@ -590,6 +595,108 @@ void tst_LockRegistry::futuresEndWithTheRegistry()
     QVERIFY(!info.result().errorString.isEmpty());
     QVERIFY(list.result().isEmpty());
     QCOMPARE(forced.result(), false);
+}
+
+void tst_LockRegistry::oneMasterIsAway_data()
+{
+    QTest::addColumn<bool>("harmedFirst");
+    QTest::newRow("its locks first") << true;
+    QTest::newRow("the others first") << false;
+}
+
+void tst_LockRegistry::oneMasterIsAway()
+{
+    // Each request ends as its own master says, and names that one only.
+    QFETCH(bool, harmedFirst);
+    Support::RedisCluster::Options clusterOptions;
+    clusterOptions.replicasPerMaster = 0;
+    clusterOptions.needsAllSlots = false;
+    Support::RedisCluster cluster(clusterOptions);
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    QStringList names;
+    for (int master = 0; master < 3; ++master) {
+        int i = 0;
+        while (cluster.ownerOf(Support::clusterSlot("lock:job" + QByteArray::number(i))) != master)
+            ++i;
+        names.append(u"job%1"_s.arg(i));
+    }
+    LockRegistry holders(cluster.url());
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    for (const QString &name : std::as_const(names)) {
+        locks.push_back(std::make_unique<DistributedLock>(&holders, name));
+        locks.back()->setOptions(options(10min));
+        QVERIFY(acquireNow(locks.back().get()));
+    }
+    const QString away = QString::number(cluster.node(0).port());
+    cluster.node(0).kill();
+
+    LockRegistry registry(cluster.url());
+    QList<std::pair<DistributedLock::Error, QString>> errors;
+    connect(&registry, &LockRegistry::errorOccurred, this, [&](DistributedLock::Error error) {
+        errors.append({error, registry.errorString()});
+    });
+    const auto resultOf = [](auto future) {
+        [&] { QVERIFY(eventually([&] { return future.isFinished(); })); }();
+        return future.isFinished() ? future.result() : decltype(future.result())();
+    };
+    const auto checkHarmed = [&] {
+        const LockInfo info = resultOf(registry.inspect(names.at(0)));
+        QCOMPARE(info.error, DistributedLock::ConnectionError);
+        QVERIFY2(info.errorString.contains(away), qPrintable(info.errorString));
+    };
+    const auto checkOthers = [&] {
+        for (int i = 1; i < 3; ++i) {
+            const LockInfo info = resultOf(registry.inspect(names.at(i)));
+            QVERIFY2(info.held, qPrintable(info.errorString));
+            errors.clear();
+            QVERIFY(resultOf(registry.waiters(names.at(i))).isEmpty());
+            QVERIFY(errors.isEmpty());
+            QCOMPARE(resultOf(registry.forceRelease(names.at(i), 1)), LockRegistry::OtherHolder);
+            QCOMPARE(resultOf(registry.renew(names.at(i), "0123456789abcdef:1:ab", 30s)), LockRegistry::OtherHolder);
+        }
+    };
+    for (const bool isHarmed : {harmedFirst, !harmedFirst}) {
+        if (isHarmed)
+            checkHarmed();
+        else
+            checkOthers();
+        if (QTest::currentTestFailed())
+            return;
+    }
+    for (int i = 0; i < 3; ++i) { // not only for the first time
+        errors.clear();
+        QVERIFY(resultOf(registry.list(u"*"_s)).isEmpty());
+        QCOMPARE(registry.error(), DistributedLock::ConnectionError);
+        QVERIFY2(registry.errorString().contains(away), qPrintable(registry.errorString()));
+        QVERIFY(!errors.isEmpty());
+        QVERIFY2(errors.last().second.contains(away), qPrintable(errors.last().second));
+        errors.clear();
+        QVERIFY(resultOf(registry.waiters(names.at(0))).isEmpty());
+        QVERIFY(!errors.isEmpty());
+        errors.clear();
+        QVERIFY(!resultOf(registry.forceRelease(names.at(0))));
+        QVERIFY(!errors.isEmpty());
+    }
+    QVERIFY(resultOf(registry.list(u"*"_s)).isEmpty());
+    QVERIFY2(errors.last().second.contains(u"no list of locks"_s) && errors.last().second.contains(away),
+             qPrintable(errors.last().second));
+}
+
+void tst_LockRegistry::slotWithoutMaster()
+{
+    // A lock may be there that nobody can see.
+    Support::RedisCluster::Options clusterOptions;
+    clusterOptions.replicasPerMaster = 0;
+    clusterOptions.needsAllSlots = false;
+    Support::RedisCluster cluster(clusterOptions);
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    for (int i = 0; i < 3; ++i)
+        cluster.node(i).command({"CLUSTER", "DELSLOTS", "17"});
+    LockRegistry registry(cluster.url());
+    const auto listed = registry.list(u"*"_s);
+    QVERIFY(eventually([&] { return listed.isFinished(); }));
+    QCOMPARE(registry.error(), DistributedLock::ServerError);
+    QVERIFY2(registry.errorString().contains(u"16383 of 16384"_s), qPrintable(registry.errorString()));
 }
 
 void tst_LockRegistry::registryDeletedInAContinuation()
