@@ -342,13 +342,13 @@ void LeaseMachine::failRequests(const EngineError &error, Predicate predicate)
 
 void LeaseMachine::reportObstacle(const EngineError &error)
 {
-    if (!std::exchange(m_obstacle.isReported, true))
+    if (std::exchange(m_obstacle.reported, error.code) != error.code)
         report(Outcome::ErrorOccurred).error = error;
 }
 
 bool LeaseMachine::clearObstacle()
 {
-    return std::exchange(m_obstacle, {}).isReported;
+    return std::exchange(m_obstacle, {}).reported != DistributedLock::NoError;
 }
 
 void LeaseMachine::expireRequests(LeaseTime now)

@@ -220,7 +220,7 @@ private:
     struct Obstacle
     {
         EngineError error;
-        bool isReported = false;
+        DistributedLock::Error reported = DistributedLock::NoError; ///< the cause that was reported last
     };
 
     void attempt(LeaseTime now);

@@ -12,6 +12,7 @@
 #include <QDistLock/lockoptions.h>
 
 #include <QtCore/qbytearray.h>
+#include <QtCore/qmap.h>
 #include <QtCore/qobject.h>
 
 #include <chrono>
@@ -117,6 +118,14 @@ public:
     /// State and error of the server that keeps one lock, for engines with several servers.
     virtual State stateFor(const LockId &) const { return state(); }
     virtual EngineError errorFor(const LockId &) const { return error(); }
+    /// The name of that server; empty for engines whose locks are all kept in one place.
+    virtual QString placeOf(const LockId &) const { return {}; }
+    /// The places that cannot be used at present, and why.
+    virtual QMap<QString, EngineError> errors() const
+    {
+        const EngineError own = error();
+        return own ? QMap<QString, EngineError>{{QString(), own}} : QMap<QString, EngineError>();
+    }
 
     /// Why this engine cannot keep a lock with \a options, which are valid, in words; empty if it can.
     virtual QString unsupported(const LockOptions &options) const = 0;

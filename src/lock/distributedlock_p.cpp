@@ -114,7 +114,7 @@ LockEngine *DistributedLockPrivate::engine(EngineError *engineError)
 
 void DistributedLockPrivate::setRegistry(LockRegistryPrivate *newRegistry)
 {
-    m_reportedOutage = {0, DistributedLock::NoError};
+    m_told.clear();
     changeRegistry(newRegistry);
     if (!registry || fieldsSet == AllFields)
         return;
@@ -222,7 +222,7 @@ void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *o
         }
         if (machine.phase() == LeaseMachine::Unlocked) {
             turn = registry->nextTurn();
-            m_reportedError = DistributedLock::NoError;
+            errorEnded();
         }
         lockEngine->open();
     }
@@ -513,6 +513,13 @@ void DistributedLockPrivate::setError(const EngineError &newError)
         Q_EMIT q->errorChanged();
 }
 
+void DistributedLockPrivate::errorEnded()
+{
+    m_reportedError = DistributedLock::NoError;
+    if (m_toldOutage == 0)
+        m_told.clear();
+}
+
 void DistributedLockPrivate::reportFailure(quint64 id, const EngineError &failure)
 {
     const QPointer<DistributedLock> guard(q);
@@ -581,7 +588,7 @@ void DistributedLockPrivate::deliver(const Event &event)
             return;
         }
         m_announcedEpoch = outcome.epoch;
-        m_reportedError = DistributedLock::NoError;
+        errorEnded();
         auto promise = acquirePromises.extract(outcome.id);
         const LockResult result{DistributedLock::NoError, QString(), machine.fencingToken()};
         const bool cleared = storeError({});
@@ -610,7 +617,7 @@ void DistributedLockPrivate::deliver(const Event &event)
     case Outcome::Released: {
         if (m_announcedEpoch != outcome.epoch)
             break;
-        m_reportedError = DistributedLock::NoError;
+        errorEnded();
         const bool cleared = storeError({});
         Q_EMIT q->released();
         if (guard && cleared)
@@ -624,7 +631,7 @@ void DistributedLockPrivate::deliver(const Event &event)
                                                     : QString();
         qCWarning(lcLock, "%ls [%s]%ls", qUtf16Printable(describe(why.text)),
                   QMetaEnum::fromType<DistributedLock::LossReason>().valueToKey(outcome.reason), qUtf16Printable(late));
-        m_reportedError = DistributedLock::NoError;
+        errorEnded();
         if (m_announcedEpoch != outcome.epoch)
             break;
         const bool changed = storeError(why);
@@ -636,7 +643,7 @@ void DistributedLockPrivate::deliver(const Event &event)
     case Outcome::Renewed: {
         if (!isCurrentHold(event))
             break;
-        m_reportedError = DistributedLock::NoError;
+        errorEnded();
         const bool cleared = storeError({});
         Q_EMIT q->renewed();
         if (guard && cleared)
@@ -648,22 +655,26 @@ void DistributedLockPrivate::deliver(const Event &event)
             Q_EMIT q->atRisk(toInt(std::chrono::duration_cast<milliseconds>(outcome.duration)));
         break;
     case Outcome::ErrorOccurred:
-        // The registry logs an outage, once for all its locks.
-        if (!registry || !registry->isOutage())
-            qCWarning(lcLock, "%ls", qUtf16Printable(describe(outcome.error.text)));
         m_reportedError = outcome.error.code;
         {
             // The registry decides when an outage is over: a connection that lasts only for a moment does not end it.
-            const std::pair outage(registry ? registry->outage() : 0, outcome.error.code);
-            const bool known = outage.first != 0 && outage == m_reportedOutage;
-            m_reportedOutage = outage;
+            // What it has logged, it has logged for all its locks.
+            const auto *const outage = registry ? registry->outageOf(presentLockId()) : nullptr;
+            const bool isLogged = outage && outage->causes.contains(outcome.error.code);
+            const quint64 number = outage ? outage->number : 0;
+            if (std::exchange(m_toldOutage, number) != number)
+                m_told.clear();
+            const bool isTold = m_told.contains(outcome.error.code);
+            m_told.insert(outcome.error.code);
+            if (!isTold && !isLogged)
+                qCWarning(lcLock, "%ls", qUtf16Printable(describe(outcome.error.text)));
             setError(outcome.error);
-            if (guard && !known)
+            if (guard && !isTold)
                 Q_EMIT q->errorOccurred(outcome.error.code);
         }
         break;
     case Outcome::ErrorCleared:
-        m_reportedError = DistributedLock::NoError;
+        errorEnded();
         if (!isOrdinary(error))
             setError({});
         break;

@@ -160,6 +160,7 @@ private:
     /// The reason of a loss, for error() and errorString().
     EngineError lossError(const LeaseMachine::Outcome &lost) const;
     LockResult destroyedResult() const;
+    void errorEnded();
     void reportFailure(quint64 id, const EngineError &failure);
 
     quint64 m_announcedEpoch = 0; ///< acquired() was emitted in it
@@ -173,9 +174,10 @@ private:
     std::unique_ptr<QTimer> m_searchTimer; ///< created when it is first needed
     /// The last error that errorOccurred() reported in this acquisition.
     DistributedLock::Error m_reportedError = DistributedLock::NoError;
-    /// The last error that errorOccurred() reported while the lock kept trying, and the registry's outage it belongs
-    /// to.
-    std::pair<quint64, DistributedLock::Error> m_reportedOutage = {0, DistributedLock::NoError};
+    /// What errorOccurred() reported while the lock kept trying: in the registry's outage of that number, or, if it is
+    /// 0, since the lock had an error of its own.
+    quint64 m_toldOutage = 0;
+    QSet<DistributedLock::Error> m_told;
 };
 
 } // namespace QDistLock

@@ -65,12 +65,6 @@ LockRegistryPrivate::LockRegistryPrivate(LockRegistry *registry, const QUrl &url
     m_nestedLoopTimer.setSingleShot(true);
     m_nestedLoopTimer.setInterval(1ms);
     connect(&m_nestedLoopTimer, &QTimer::timeout, this, &LockRegistryPrivate::deliver);
-    m_outageEndTimer.setSingleShot(true);
-    m_outageEndTimer.setInterval(UsableAgain);
-    connect(&m_outageEndTimer, &QTimer::timeout, this, [this] {
-        m_outageErrors.clear();
-        qCWarning(lcLock, "%ls: the server can be used again", qUtf16Printable(serverText));
-    });
     if (AllRegistries *const all = allRegistries()) {
         const QMutexLocker locker(&all->mutex);
         all->registries.insert(this);
@@ -319,7 +313,10 @@ void LockRegistryPrivate::setError(const EngineError &newError)
 void LockRegistryPrivate::reportError(const EngineError &newError)
 {
     setError(newError);
-    if (!m_outageErrors.contains(newError.code))
+    const bool isKnown = std::any_of(m_outages.cbegin(), m_outages.cend(), [&newError](const auto &entry) {
+        return entry.second.causes.contains(newError.code);
+    });
+    if (!isKnown)
         deliverLater([this, code = newError.code] { Q_EMIT q->errorOccurred(code); });
 }
 
@@ -344,10 +341,12 @@ void LockRegistryPrivate::engineStateChanged()
         static const AtExit atExit;
         if (url.scheme().startsWith(QLatin1String("rediss")) || url.scheme() == QLatin1String("redlocks"))
             static const AtExit beforeTls;
-        const EngineError engineError = m_engine->error(); // of one of several servers
-        setError(engineError);
-        if (isOutage() && !engineError)
-            m_outageEndTimer.start();
+        setError(m_engine->error()); // of one of several servers
+        const auto failing = m_engine->errors();
+        for (auto &[place, outage] : m_outages) {
+            if (!outage.causes.isEmpty() && !failing.contains(place) && !outage.endTimer.isActive())
+                outage.endTimer.start();
+        }
     }
     deliverLater([this] {
         const LockRegistry::State state = q->state();
@@ -365,16 +364,52 @@ void LockRegistryPrivate::engineStateChanged()
     }
 }
 
+LockRegistryPrivate::Outage &LockRegistryPrivate::outageAt(const QString &place)
+{
+    const auto [entry, isNew] = m_outages.try_emplace(place);
+    Outage &outage = entry->second;
+    if (isNew) {
+        outage.endTimer.setSingleShot(true);
+        outage.endTimer.setInterval(UsableAgain);
+        connect(&outage.endTimer, &QTimer::timeout, this, [this, place, &outage] {
+            outage.causes.clear();
+            if (place.isEmpty())
+                qCWarning(lcLock, "%ls: the server can be used again", qUtf16Printable(serverText));
+            else
+                qCWarning(lcLock, "%ls: the locks that %ls kept can be used again", qUtf16Printable(serverText),
+                          qUtf16Printable(place));
+        });
+    }
+    return outage;
+}
+
+const LockRegistryPrivate::Outage *LockRegistryPrivate::outageOf(const LockId &lock) const
+{
+    const auto entry = m_engine ? m_outages.find(m_engine->placeOf(lock)) : m_outages.end();
+    return entry != m_outages.end() && !entry->second.causes.isEmpty() ? &entry->second : nullptr;
+}
+
 void LockRegistryPrivate::engineFailed()
 {
     const EngineError engineError = m_engine->error();
-    m_outageEndTimer.stop();
-    reportError(engineError);
-    if (!m_outageErrors.contains(engineError.code)) {
-        m_outages += isOutage() ? 0 : 1;
-        m_outageErrors.insert(engineError.code);
-        qCWarning(lcLock, "%ls", qUtf16Printable(engineError.text));
+    EngineError shown = engineError; // the newest cause, if there is a new one
+    QList<DistributedLock::Error> causes;
+    const auto failing = m_engine->errors();
+    for (auto it = failing.cbegin(); it != failing.cend(); ++it) {
+        Outage &outage = outageAt(it.key());
+        outage.endTimer.stop();
+        if (outage.causes.contains(it->code))
+            continue;
+        if (outage.causes.isEmpty())
+            outage.number = ++m_lastOutage;
+        outage.causes.insert(it->code);
+        qCWarning(lcLock, "%ls", qUtf16Printable(it->text));
+        causes.append(it->code);
+        shown = *it;
     }
+    setError(shown);
+    for (const DistributedLock::Error cause : std::as_const(causes))
+        deliverLater([this, cause] { Q_EMIT q->errorOccurred(cause); });
     // Of several servers, the one that keeps the lock may be another one than that which has failed.
     const auto waiting = std::exchange(m_pending, {});
     for (const auto &[lock, action] : waiting)

@@ -17,6 +17,7 @@
 #include <deque>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -57,10 +58,15 @@ public:
     LockEngine *engine(EngineError *error);
     /// Null if the engine was not used yet.
     LockEngine *engine() const { return m_engine.get(); }
-    /// From the first failure to reach or use the server until it has been usable for a while.
-    bool isOutage() const { return !m_outageErrors.isEmpty(); }
-    /// The number of the present outage, from 1 on; 0 if there is none.
-    quint64 outage() const { return isOutage() ? m_outages : 0; }
+    /// From the first failure to reach or use a place that keeps locks until it has been usable for a while.
+    struct Outage
+    {
+        quint64 number = 0;                  ///< different for each outage, from 1 on
+        QSet<DistributedLock::Error> causes; ///< reported in this outage; none: there is no outage at present
+        QTimer endTimer;
+    };
+    /// The present outage of the place that keeps \a lock; null if there is none.
+    const Outage *outageOf(const LockId &lock) const;
 
     /// Attached locks are notified when the state of the engine changes.
     void attach(LockDriver *lock) { m_locks.insert(lock); }
@@ -82,7 +88,7 @@ public:
     using Action = std::function<void(LockEngine *, const EngineError &)>;
     /// Calls \a action when the engine, or the server that keeps \a lock, is ready, or when that has failed to connect.
     void whenReady(const std::optional<LockId> &lock, Action action);
-    /// Sets `error`, and emits errorOccurred() unless that error was reported before in this outage.
+    /// Sets `error`, and emits errorOccurred() unless that error was reported before in an outage that lasts.
     void reportError(const EngineError &error);
     /// The same for a request, whose result shows no error: always emits errorOccurred().
     void reportFailedRequest(const EngineError &error);
@@ -107,6 +113,7 @@ private:
     void setError(const EngineError &error);
     void engineStateChanged();
     void engineFailed();
+    Outage &outageAt(const QString &place);
     void runPending(const EngineError &error);
     LockEngine::Need need() const;
     /// All locks, in the order in which their acquisitions began.
@@ -136,9 +143,8 @@ private:
     bool m_closed = false;    ///< close() was called, the engine is destroyed
     QTimer m_nestedLoopTimer; ///< delivers while a slot runs a nested event loop
 
-    QSet<DistributedLock::Error> m_outageErrors; ///< reported since the server could be used last
-    quint64 m_outages = 0;
-    QTimer m_outageEndTimer;
+    std::map<QString, Outage> m_outages; ///< by LockEngine::placeOf()
+    quint64 m_lastOutage = 0;
     LockRegistry::State m_notifiedState = LockRegistry::Disconnected;
 
     struct Cached

@@ -321,6 +321,24 @@ EngineError ClusterEngine::errorFor(const LockId &lock) const
     return node && !node->isUsable() ? node->lane().error() : EngineError();
 }
 
+QString ClusterEngine::placeOf(const LockId &lock) const
+{
+    const ClusterNode *const node = knownNodeOf(slotOf(lock));
+    return node ? node->endpoint().toString() : QString();
+}
+
+QMap<QString, EngineError> ClusterEngine::errors() const
+{
+    if (!m_watch.isKnown())
+        return LockEngine::errors();
+    QMap<QString, EngineError> errors;
+    for (const auto &[endpoint, node] : m_nodes) {
+        if (!node->isUsable())
+            errors.insert(endpoint.toString(), node->lane().error());
+    }
+    return errors;
+}
+
 QString ClusterEngine::unsupported(const LockOptions &options) const
 {
     if (options.minReplicas == 0)

@@ -51,6 +51,8 @@ public:
     EngineError error() const override;
     State stateFor(const LockId &lock) const override;
     EngineError errorFor(const LockId &lock) const override;
+    QString placeOf(const LockId &lock) const override;
+    QMap<QString, EngineError> errors() const override;
     QString unsupported(const LockOptions &options) const override;
     void cork() override;
     void uncork() override;

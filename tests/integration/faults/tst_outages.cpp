@@ -1,13 +1,18 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
+#include "support/clusterslot.h"
+#include "support/fakesentinel.h"
 #include "support/faultproxy.h"
 #include "support/locktesting.h"
+#include "support/rediscluster.h"
 #include "support/redisserver.h"
 #include "support/registrytime.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qelapsedtimer.h>
+
+#include <algorithm>
 
 using namespace Qt::StringLiterals;
 
@@ -35,6 +40,9 @@ private Q_SLOTS:
     void releasedInAnOutage();
     void acquiredAgainInAnOutage();
     void waitsAgainAfterAnOutage();
+    void eachCauseIsReported_data();
+    void eachCauseIsReported();
+    void eachMasterOfACluster();
 
 private:
     Support::RedisServer m_server;
@@ -330,6 +338,159 @@ void tst_Outages::waitsAgainAfterAnOutage()
     lock.acquire();
     QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
     QVERIFY(!eventually([&] { return lock.error() != DistributedLock::BusyError; }, 200ms));
+}
+
+void tst_Outages::eachCauseIsReported_data()
+{
+    QTest::addColumn<bool>("sentinel");
+    QTest::addColumn<bool>("waiting");
+    QTest::newRow("one server, held") << false << false;
+    QTest::newRow("one server, waiting") << false << true;
+    QTest::newRow("Sentinel, held") << true << false;
+    QTest::newRow("Sentinel, waiting") << true << true;
+}
+
+void tst_Outages::eachCauseIsReported()
+{
+    QFETCH(bool, sentinel);
+    QFETCH(bool, waiting);
+    Support::RedisServer server;
+    QVERIFY(server.start());
+    server.command({"ACL", "SETUSER", "app", "on", ">first", "~*", "&*", "+@all"});
+    Support::FaultProxy proxy(server);
+    Support::FakeSentinel::View view;
+    view.port = proxy.port();
+    const Support::FakeSentinel fake(view);
+    LogCapture log;
+    StillRegistry registry(sentinel ? QUrl(u"redis+sentinel://app:first@127.0.0.1:%1/mymaster"_s.arg(fake.port()))
+                                    : QUrl(u"redis://app:first@127.0.0.1:%1"_s.arg(proxy.port())));
+    QSignalSpy registryErrors(&registry, &LockRegistry::errorOccurred);
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(LongLease, LockOptions::Forever));
+    Spies spies(&lock);
+    if (waiting) {
+        server.command({"SET", "lock:job", "foreign", "PX", "600000"});
+        lock.acquire();
+        QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    } else {
+        QVERIFY(acquireNow(&lock));
+    }
+    const auto hears = [&](DistributedLock::Error error) {
+        return registry.passUntil([&] { return lock.error() == error; }, 5s);
+    };
+    QList<DistributedLock::Error> causes;
+    const auto told = [&] {
+        QList<DistributedLock::Error> errors;
+        for (const QList<QVariant> &error : std::as_const(spies.errors))
+            errors.append(error.at(0).value<DistributedLock::Error>());
+        return errors;
+    };
+
+    proxy.setRefusing(true);
+    proxy.resetAll();
+    QVERIFY(hears(DistributedLock::ConnectionError));
+    causes.append(DistributedLock::ConnectionError);
+    QCOMPARE(told(), causes);
+
+    // It comes back with another password.
+    server.command({"ACL", "SETUSER", "app", "resetpass", ">second"});
+    proxy.setRefusing(false);
+    QVERIFY(hears(DistributedLock::AuthenticationError));
+    causes.append(DistributedLock::AuthenticationError);
+    QCOMPARE(told(), causes);
+    QVERIFY2(lock.errorString().contains(QLatin1String("job")), qPrintable(lock.errorString()));
+    QCOMPARE(registryErrors.size(), 2);
+
+    // The first cause again, in the same outage: the error says so, but it is not told twice.
+    proxy.setRefusing(true);
+    proxy.resetAll();
+    QVERIFY(hears(DistributedLock::ConnectionError));
+    QCOMPARE(told(), causes);
+    QCOMPARE(registryErrors.size(), 2);
+
+    // Logged in, it refuses to write.
+    server.command({"ACL", "SETUSER", "app", ">first"});
+    server.command({"CONFIG", "SET", "min-replicas-to-write", "1"});
+    proxy.setRefusing(false);
+    QVERIFY(hears(DistributedLock::ServerError));
+    causes.append(DistributedLock::ServerError);
+    QCOMPARE(told(), causes);
+    QCOMPARE(log.count({u"NOREPLICAS"_s, u"job"_s}), 1);
+
+    server.command({"CONFIG", "SET", "min-replicas-to-write", "0"});
+    QVERIFY(hears(DistributedLock::NoError));
+    QCOMPARE(told(), causes);
+    QVERIFY(eventually([&] { return log.count({u"can be used again"_s}) == 1; }));
+
+    // The next outage is told from the beginning.
+    proxy.setRefusing(true);
+    proxy.resetAll();
+    QVERIFY(hears(DistributedLock::ConnectionError));
+    causes.append(DistributedLock::ConnectionError);
+    QCOMPARE(told(), causes);
+    QCOMPARE(registryErrors.size(), 3);
+    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(spies.failed.isEmpty());
+}
+
+void tst_Outages::eachMasterOfACluster()
+{
+    // One master is away for good. What the others do is told as before.
+    Support::RedisCluster::Options clusterOptions;
+    clusterOptions.replicasPerMaster = 0;
+    clusterOptions.needsAllSlots = false;
+    clusterOptions.nodeTimeout = 10min; // the masters never notice it
+    Support::RedisCluster cluster(clusterOptions);
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    LogCapture log;
+    StillRegistry registry(cluster.url());
+    QSignalSpy registryErrors(&registry, &LockRegistry::errorOccurred);
+    const auto nameAt = [&cluster](int node) {
+        for (int i = 0;; ++i) {
+            const QString name = u"job%1"_s.arg(i);
+            if (cluster.ownerOf(Support::clusterSlot("lock:" + name.toUtf8())) == node)
+                return name;
+        }
+    };
+    const int gone = cluster.ownerOf(0);
+    const int flapping = cluster.ownerOf(16383);
+    const QString gonePort = QString::number(cluster.node(gone).port());
+    const QString port = QString::number(cluster.node(flapping).port());
+    DistributedLock lost(&registry, nameAt(gone));
+    DistributedLock lock(&registry, nameAt(flapping));
+    Spies lostSpies(&lost);
+    Spies spies(&lock);
+    for (DistributedLock *each : {&lost, &lock}) {
+        each->setOptions(options(LongLease));
+        QVERIFY(acquireNow(each));
+    }
+    // A master that was started says CLUSTERDOWN for a moment, which is another cause.
+    const auto outagesTold = [&spies] {
+        return std::count_if(spies.errors.begin(), spies.errors.end(), [](const QList<QVariant> &error) {
+            return error.at(0).value<DistributedLock::Error>() == DistributedLock::ConnectionError;
+        });
+    };
+    cluster.node(gone).kill();
+    QVERIFY(eventually([&] { return lostSpies.errors.size() == 1; }));
+    QCOMPARE(registryErrors.size(), 1);
+    QCOMPARE(log.count({gonePort}), 1);
+    for (int outage = 1; outage <= 2; ++outage) {
+        QCOMPARE(cluster.node(flapping).command({"SAVE"}).toByteArray(), QByteArray("OK"));
+        cluster.node(flapping).kill();
+        QVERIFY(eventually([&] { return lock.error() == DistributedLock::ConnectionError; }));
+        QCOMPARE(int(outagesTold()), outage);
+        QVERIFY2(lock.errorString().contains(port), qPrintable(lock.errorString()));
+        QCOMPARE(registryErrors.size(), 1 + outage);
+        QVERIFY2(registry.errorString().contains(port), qPrintable(registry.errorString()));
+        QVERIFY(cluster.node(flapping).start());
+        QVERIFY(registry.passUntil([&] { return lock.error() == DistributedLock::NoError; }));
+        QVERIFY(eventually([&] { return log.count({u"that 127.0.0.1:%1 kept"_s.arg(port)}) == outage; }));
+        QCOMPARE(log.count({u"redis://127.0.0.1:%1/0: "_s.arg(port)}), outage); // its beginning
+    }
+    // The first one is still the same outage.
+    QCOMPARE(lostSpies.errors.size(), 1);
+    QCOMPARE(log.count({u"redis://127.0.0.1:%1/0: "_s.arg(gonePort)}), 1);
+    QVERIFY2(registry.errorString().contains(gonePort), qPrintable(registry.errorString()));
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Outages)

@@ -31,6 +31,8 @@ private Q_SLOTS:
     void onceWhileOthersWaitPollsAtOnce();
     void onlyConfiguredRetriesCount();
     void aUsableServerEndsTheError();
+    void eachCauseIsReported_data();
+    void eachCauseIsReported();
     void maximumRetries();
     void acquiresShareAnAttempt();
     void acquiresExpireOneByOne();
@@ -320,6 +322,37 @@ void tst_LeaseMachine::aUsableServerEndsTheError()
     COMPARE_ACTIONS(bench, u"ErrorCleared"_s, u"Acquire"_s);
     bench.engineFailed(passing()); // another outage
     COMPARE_ACTIONS(bench, u"ErrorOccurred ConnectionError"_s);
+}
+
+void tst_LeaseMachine::eachCauseIsReported_data()
+{
+    QTest::addColumn<int>("phase");
+    QTest::newRow("waiting") << int(LeaseMachine::Acquiring);
+    QTest::newRow("held") << int(LeaseMachine::Held);
+    QTest::newRow("releasing") << int(LeaseMachine::Releasing);
+}
+
+void tst_LeaseMachine::eachCauseIsReported()
+{
+    QFETCH(int, phase);
+    Bench bench;
+    bench.options.wait = 1h;
+    bench.acquire();
+    bench.machine.acquireReplied(phase == LeaseMachine::Acquiring ? queued(0) : granted(), bench.now);
+    if (phase == LeaseMachine::Releasing)
+        bench.machine.release(2, bench.now);
+    bench.actions();
+    QCOMPARE(int(bench.machine.phase()), phase);
+    for (const auto cause : {DistributedLock::ConnectionError, DistributedLock::AuthenticationError,
+                             DistributedLock::ReplicationError, DistributedLock::ConnectionError}) {
+        for (int attempt = 0; attempt < 3; ++attempt) {
+            bench.engineFailed(EngineError::passing(cause, u"it cannot be used"_s));
+            if (attempt == 0)
+                COMPARE_ACTIONS(bench, u"ErrorOccurred "_s + enumKey(cause));
+            else
+                COMPARE_NO_ACTIONS(bench);
+        }
+    }
 }
 
 void tst_LeaseMachine::maximumRetries()
