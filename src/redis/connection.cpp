@@ -86,7 +86,7 @@ class Connection::Private
 public:
     Private(Connection *connection, const ServerUrl &serverUrl);
 
-    enum Step : quint8 { Auth, Select, Role, SetName, Id, FindFormer, KillFormer, Command };
+    enum Step : quint8 { Auth, Select, Role, MyId, SetName, Id, FindFormer, KillFormer, Command };
 
     struct Pending
     {
@@ -139,6 +139,8 @@ public:
     ServerUrl server;
     const int forks = forkCount();
     QByteArray clientName;
+    std::function<QByteArray()> clusterIdOf;
+    QByteArray clusterId; ///< that the present handshake asks for; empty if it does not
     milliseconds connectTimeout = 3s;
 
     State state = Disconnected;
@@ -251,6 +253,9 @@ void Connection::Private::beginHandshake()
         sendStep(Select, {QByteArrayLiteral("SELECT"), QByteArray::number(server.database)});
     if (!server.service.isEmpty())
         sendStep(Role, {QByteArrayLiteral("ROLE")});
+    clusterId = clusterIdOf ? clusterIdOf() : QByteArray();
+    if (!clusterId.isEmpty())
+        sendStep(MyId, {QByteArrayLiteral("CLUSTER"), QByteArrayLiteral("MYID")});
     if (!clientName.isEmpty()) {
         sendStep(SetName, {QByteArrayLiteral("CLIENT"), QByteArrayLiteral("SETNAME"), clientName});
         if (formerId != 0) {
@@ -288,10 +293,18 @@ void Connection::Private::handshakeReply(Step step, const Reply &reply)
             return;
         }
         qCDebug(lcRedis, "%s: %s is refused, continuing without it: %s", qUtf8Printable(server.toDisplayString()),
-                step == Role ? "ROLE" : "CLIENT", qUtf8Printable(server.shown(reply.text)));
+                step == Role           ? "ROLE"
+                        : step == MyId ? "CLUSTER MYID"
+                                       : "CLIENT",
+                qUtf8Printable(server.shown(reply.text)));
     } else if (step == Role && (reply.elements.isEmpty() || reply.elements.first().text != "master")) {
         lose(Failure::Server,
              u"the server is not the master of \"%1\" (yet); asking the Sentinels again"_s.arg(server.service));
+        return;
+    } else if (step == MyId && reply.text != clusterId) {
+        lose(Failure::Server,
+             u"another node has this address now, perhaps one of another cluster; asking the nodes that are known who "
+             "serves its slots"_s);
         return;
     } else if (step == FindFormer) {
         findFormer(reply.text);
@@ -769,6 +782,11 @@ Connection::~Connection()
 void Connection::setClientName(const QByteArray &name)
 {
     d->clientName = name;
+}
+
+void Connection::setClusterId(std::function<QByteArray()> idOf)
+{
+    d->clusterIdOf = std::move(idOf);
 }
 
 void Connection::setConnectTimeout(std::chrono::milliseconds timeout)

@@ -34,12 +34,13 @@ struct CommandResult
     One pipelined RESP2 connection to one Redis server: commands are sent in the order of send(), and replies arrive in
     the same order.
 
-    Handshake: AUTH, SELECT, CLIENT SETNAME, CLIENT ID, in one write, and ROLE if the server must be the master of a
-    service: a replica is a Failure::Server. When the connection is lost, it is made again with
-    jittered back-off (10 ms doubling to 1 s, ± 50 %) until close(). After a permanent failure it is Disconnected, and
-    is made again only while it is needed (1 s doubling to 10 s, ± 25 %), or after the next open(). The handshake of a
-    new connection ends the former one on the server (CLIENT LIST ID, and CLIENT KILL ID only if the entry has our
-    unique client name), so that commands lost with it cannot run after those sent now. An ACL may forbid that.
+    Handshake: AUTH, SELECT, CLIENT SETNAME, CLIENT ID, in one write, ROLE if the server must be the master of a
+    service: a replica is a Failure::Server; and CLUSTER MYID, see setClusterId(). When the connection is lost, it is
+    made again with jittered back-off (10 ms doubling to 1 s, ± 50 %) until close(). After a permanent failure it is
+    Disconnected, and is made again only while it is needed (1 s doubling to 10 s, ± 25 %), or after the next open().
+    The handshake of a new connection ends the former one on the server (CLIENT LIST ID, and CLIENT KILL ID only if the
+    entry has our unique client name), so that commands lost with it cannot run after those sent now. An ACL may forbid
+    that.
 
     Writing: the commands of one event loop turn share one write at its end; those sent by handlers are written right
     after the replies of that read.
@@ -67,6 +68,9 @@ public:
 
     /// Sent with CLIENT SETNAME in each handshake. It must be unique on the server: printable ASCII without spaces.
     void setClientName(const QByteArray &name);
+    /// \a idOf is called at each handshake: unless it returns nothing, another node of a Redis Cluster than the one
+    /// with this id (CLUSTER MYID) is a Failure::Server. An ACL may forbid that question.
+    void setClusterId(std::function<QByteArray()> idOf);
     /// Limits connecting and the handshake together. Default: 3 s.
     void setConnectTimeout(std::chrono::milliseconds timeout);
 

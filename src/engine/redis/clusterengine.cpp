@@ -103,6 +103,7 @@ ClusterNode *ClusterEngine::nodeAt(const QtRedis::Endpoint &endpoint)
     RedisLane &lane = node->lane();
     if (m_isCorked)
         lane.cork();
+    lane.setClusterId([this, endpoint] { return m_watch.map().idOf(endpoint); });
     lane.setRedirect([this, node](LockOperations operations, const QByteArray &error) {
         redirected(node, std::move(operations), error);
     });

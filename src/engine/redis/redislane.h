@@ -49,6 +49,8 @@ public:
     void setConnectionName(const QByteArray &name) { m_connection.setClientName(name); }
     /// Before open(): \a node of ClientName.
     void setNode(int node);
+    /// For a node of a cluster: as QtRedis::Connection::setClusterId().
+    void setClusterId(std::function<QByteArray()> idOf) { m_connection.setClusterId(std::move(idOf)); }
     /// For a node of a cluster: \a redirect gets the operations that another node must execute.
     void setRedirect(Redirect redirect);
     /// For a node of a cluster: list() uses \a read for a lock whose keys are not all at this node.

@@ -45,7 +45,13 @@ public:
     /// A connection to a node, and what it answered in the present round.
     struct Node
     {
-        enum Answer : quint8 { NotAsked, Pending, Given, Failed };
+        enum Answer : quint8 {
+            NotAsked,
+            Pending,
+            Given,
+            Foreign, ///< a view of another cluster than the one that is known
+            Failed
+        };
         Node(const ServerUrl &server)
             : connection(server)
         {
@@ -53,7 +59,7 @@ public:
         Connection connection;
         Answer answer = NotAsked;
         Reply slots;
-        ClusterView view;                ///< Given
+        ClusterView view;                ///< Given, Foreign
         Failure failure = Failure::None; ///< Failed
         QString problem;
         QDeadlineTimer usedUntil;
@@ -74,6 +80,8 @@ public:
     QString otherCluster() const;
     void adopt(const ClusterView &view);
     void adoptOlder();
+    void checkForeign();
+    bool isSetUpAgain() const;
     void emitMapChanged();
     void failRound();
     void fail(Failure why, const QString &text);
@@ -92,13 +100,15 @@ public:
     QSet<Endpoint> suspects;
     QSet<Endpoint> failed;   ///< of the suspects
     QSet<Endpoint> informed; ///< are asked in the next round, too
+    QSet<Endpoint> foreign;  ///< nodes that belong to another cluster, which was logged
     Failure failure = Failure::None;
     QString errorString;
 
     std::map<Endpoint, std::unique_ptr<Node>> nodes;
     bool isAsking = false;
     bool mustAskAgain = false;
-    int pauses = 0; ///< since the map was known last
+    bool asksAll = false; ///< nobody asked last belongs to the cluster that is known
+    int pauses = 0;       ///< since the map was known last
     QDeadlineTimer nextRefresh{0};
     QTimer othersTimer;
     QTimer roundTimer;
@@ -132,6 +142,10 @@ QList<Endpoint> ClusterWatch::Private::nodesToAsk() const
 {
     if (!isKnown)
         return cluster.clusterNodes;
+    if (asksAll) {
+        const QList<Endpoint> all = known + cluster.clusterNodes + map.masters();
+        return QSet<Endpoint>(all.cbegin(), all.cend()).values();
+    }
     QList<Endpoint> candidates;
     for (const Endpoint &node : known) {
         if (!suspects.contains(node))
@@ -245,6 +259,12 @@ void ClusterWatch::Private::viewReceived(Node *node, const CommandResult &result
                          server.toDisplayString()));
         return;
     }
+    if (view->map.servedSlots() == 0 && !slots.elements.isEmpty()) {
+        failNode(node, Failure::Service,
+                 u"%1: the node gives no addresses of those that serve slots; set cluster-announce-hostname at each "
+                 "node of the cluster, or cluster-preferred-endpoint-type to ip."_s.arg(server.toDisplayString()));
+        return;
+    }
     if (view->map.servedSlots() == 0) {
         failNode(node, Failure::Server,
                  u"%1: the node knows nobody who serves a slot; it belongs to no cluster yet. Add it to one (CLUSTER "
@@ -252,8 +272,19 @@ void ClusterWatch::Private::viewReceived(Node *node, const CommandResult &result
         return;
     }
     node->view = *view;
-    node->answer = Node::Given;
-    if (isKnown)
+    const bool isForeign = isKnown && !view->isOfClusterOf(map);
+    node->answer = isForeign ? Node::Foreign : Node::Given;
+    if (!isForeign) {
+        foreign.remove(server.endpoint());
+    } else if (!foreign.contains(server.endpoint())) {
+        foreign.insert(server.endpoint());
+        qCWarning(
+                lcRedis,
+                "%s: the node belongs to another cluster than the one that %s has led to, and what it says about slots "
+                "does not count; name the nodes of one cluster, and give their addresses to no other one.",
+                qUtf8Printable(server.toDisplayString()), qUtf8Printable(cluster.toDisplayString()));
+    }
+    if (isKnown && !isForeign)
         adopt(*view);
     checkRound();
 }
@@ -299,11 +330,13 @@ void ClusterWatch::Private::endRound()
             node->connection.close();
         }
     }
-    if (isKnown)
+    if (isKnown) {
+        checkForeign();
         adoptOlder();
+    }
     if (!isKnown)
         endFirstRound();
-    else if (mustAskAgain)
+    else if (mustAskAgain || asksAll)
         askLater(milliseconds(qMax<qint64>(0, nextRefresh.remainingTime())));
     else if (!suspects.isEmpty())
         askLater(SuspectInterval);
@@ -353,6 +386,50 @@ void ClusterWatch::Private::adopt(const ClusterView &view)
     known = view.nodes;
     if (map.merge(view.map, {}))
         emitMapChanged();
+}
+
+/// The masters' addresses may have got a new cluster, whose ids and epochs say nothing about the former one. As long as
+/// a node of that answers, or the new one has no majority of its masters' addresses, that is no proof.
+void ClusterWatch::Private::checkForeign()
+{
+    const auto hasAnswer = [this](Node::Answer answer) {
+        return std::any_of(nodes.begin(), nodes.end(),
+                           [answer](const auto &entry) { return entry.second->answer == answer; });
+    };
+    const bool haveAllBeenAsked = asksAll;
+    asksAll = hasAnswer(Node::Foreign) && !hasAnswer(Node::Given);
+    if (!asksAll || !haveAllBeenAsked || !isSetUpAgain())
+        return;
+    asksAll = false;
+    qCWarning(lcRedis, "%s: most of its masters' addresses belong to a new cluster, which counts from now on",
+              qUtf8Printable(cluster.toDisplayString()));
+    map = {};
+    foreign.clear();
+    for (const auto &[endpoint, node] : nodes) {
+        if (node->answer != Node::Foreign || !node->view.isOfClusterOf(map))
+            continue;
+        known = node->view.nodes;
+        map.merge(node->view.map, {});
+    }
+    emitMapChanged();
+}
+
+/// Whether most addresses of the known masters belong to one other cluster.
+bool ClusterWatch::Private::isSetUpAgain() const
+{
+    const QList<Endpoint> masters = map.masters();
+    const Node *first = nullptr;
+    qsizetype count = 0;
+    for (const auto &[endpoint, node] : nodes) {
+        if (node->answer != Node::Foreign)
+            continue;
+        if (!first)
+            first = node.get();
+        else if (!node->view.isOfClusterOf(first->view.map))
+            return false;
+        count += masters.contains(endpoint);
+    }
+    return 2 * count > masters.size();
 }
 
 /// For a cluster that was set up again, with small epochs. One node with an old view is no reason to leave a master

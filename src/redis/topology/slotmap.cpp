@@ -104,12 +104,40 @@ qint64 SlotMap::epochOf(int slot) const
     return index == 0 ? -1 : m_owners.at(index - 1).epoch;
 }
 
-QList<Endpoint> SlotMap::masters() const
+QSet<quint16> SlotMap::usedIndexes() const
 {
     QSet<quint16> used(m_slots.cbegin(), m_slots.cend());
     used.remove(0);
+    return used;
+}
+
+QByteArray SlotMap::idOf(const Endpoint &master) const
+{
+    const Owner *latest = nullptr;
+    const QSet<quint16> used = usedIndexes();
+    for (const quint16 index : used) {
+        const Owner &owner = m_owners.at(index - 1);
+        if (owner.endpoint == master && !owner.id.isEmpty() && (!latest || owner.epoch > latest->epoch))
+            latest = &owner;
+    }
+    return latest ? latest->id : QByteArray();
+}
+
+QSet<QByteArray> SlotMap::ids() const
+{
+    QSet<QByteArray> ids;
+    const QSet<quint16> used = usedIndexes();
+    for (const quint16 index : used)
+        ids.insert(m_owners.at(index - 1).id);
+    ids.remove({});
+    return ids;
+}
+
+QList<Endpoint> SlotMap::masters() const
+{
+    const QSet<quint16> used = usedIndexes();
     QSet<Endpoint> endpoints;
-    for (const quint16 index : std::as_const(used))
+    for (const quint16 index : used)
         endpoints.insert(m_owners.at(index - 1).endpoint);
     QList<Endpoint> masters(endpoints.cbegin(), endpoints.cend());
     std::sort(masters.begin(), masters.end());
@@ -124,7 +152,7 @@ int SlotMap::servedSlots() const
 quint16 SlotMap::indexOf(const Owner &owner)
 {
     const auto found = std::find_if(m_owners.cbegin(), m_owners.cend(), [&](const Owner &known) {
-        return known.epoch == owner.epoch && known.endpoint == owner.endpoint;
+        return known.epoch == owner.epoch && known.endpoint == owner.endpoint && known.id == owner.id;
     });
     if (found == m_owners.cend() && m_owners.size() >= MostOwners)
         return 0;
@@ -134,9 +162,9 @@ quint16 SlotMap::indexOf(const Owner &owner)
     return quint16(index + 1);
 }
 
-void SlotMap::setOwner(int first, int last, const Endpoint &owner, qint64 epoch)
+void SlotMap::setOwner(int first, int last, const Endpoint &owner, qint64 epoch, const QByteArray &id)
 {
-    const quint16 index = first <= last ? indexOf({owner, epoch}) : quint16(0);
+    const quint16 index = first <= last ? indexOf({owner, epoch, id}) : quint16(0);
     if (index != 0)
         std::fill(m_slots.begin() + first, m_slots.begin() + last + 1, index);
 }
@@ -183,6 +211,14 @@ QSet<Endpoint> SlotMap::confirmedBy(const SlotMap &view) const
     return confirmed;
 }
 
+bool ClusterView::isOfClusterOf(const SlotMap &known) const
+{
+    const QSet<QByteArray> masters = known.ids();
+    const auto common = std::count_if(masters.cbegin(), masters.cend(),
+                                      [this](const QByteArray &id) { return members.contains(id); });
+    return masters.isEmpty() || (self.isEmpty() ? common > 0 : 2 * common > masters.size());
+}
+
 std::optional<ClusterView> ClusterView::parse(const Reply &slots, const Reply &nodes, const Endpoint &asked)
 {
     if (slots.type != Reply::Array)
@@ -200,6 +236,9 @@ std::optional<ClusterView> ClusterView::parse(const Reply &slots, const Reply &n
             return std::nullopt;
         for (qsizetype i = 2; i < parts.size(); ++i) {
             const auto endpoint = endpointOf(parts.at(i), asked);
+            const QByteArray id = parts.at(i).elements.value(2).text;
+            if (!id.isEmpty())
+                view.members.insert(id);
             if (!endpoint)
                 continue;
             if (view.nodes.size() < MostNodes && !seen.contains(*endpoint)) {
@@ -208,8 +247,8 @@ std::optional<ClusterView> ClusterView::parse(const Reply &slots, const Reply &n
             }
             if (i > 2)
                 continue; // a replica
-            const qint64 epoch = members.epochs.value(parts.at(i).elements.value(2).text, 0);
-            view.map.setOwner(int(parts.at(0).integer), int(parts.at(1).integer), *endpoint, epoch);
+            const qint64 epoch = members.epochs.value(id, 0);
+            view.map.setOwner(int(parts.at(0).integer), int(parts.at(1).integer), *endpoint, epoch, id);
         }
     }
     return view;

@@ -33,9 +33,14 @@ public:
     QList<Endpoint> masters() const;
     int servedSlots() const;
 
-    void setOwner(int slot, const Endpoint &owner, qint64 epoch) { setOwner(slot, slot, owner, epoch); }
+    /// Its id is the one that \a owner has for its other slots.
+    void setOwner(int slot, const Endpoint &owner, qint64 epoch) { setOwner(slot, slot, owner, epoch, idOf(owner)); }
     /// Of the slots from \a first to \a last.
-    void setOwner(int first, int last, const Endpoint &owner, qint64 epoch);
+    void setOwner(int first, int last, const Endpoint &owner, qint64 epoch, const QByteArray &id);
+    /// The id of the node that serves slots at \a master; empty if it is not known.
+    QByteArray idOf(const Endpoint &master) const;
+    /// Of all masters that serve a slot, as far as they are known.
+    QSet<QByteArray> ids() const;
     /// Takes over each slot of \a view that is not older. A slot whose owner is one of \a gone is also taken over from
     /// an older view: after a cluster was set up again, its epochs are small. True if an owner has changed.
     bool merge(const SlotMap &view, const QSet<Endpoint> &gone);
@@ -47,7 +52,9 @@ private:
     {
         Endpoint endpoint;
         qint64 epoch;
+        QByteArray id;
     };
+    QSet<quint16> usedIndexes() const;
     /// The index in m_owners, plus one; 0 if there are too many.
     quint16 indexOf(const Owner &owner);
 
@@ -62,7 +69,12 @@ struct ClusterView
     SlotMap map;
     QList<Endpoint> nodes;    ///< all that serve slots: masters and replicas
     QByteArray self;          ///< the node's own id; empty if it does not say
-    QSet<QByteArray> members; ///< ids of all nodes that it knows, itself included; empty if it does not say
+    QSet<QByteArray> members; ///< ids of all nodes that it knows, itself included; or of those that serve slots
+
+    /// Whether the node belongs to the cluster of \a known: it knows most masters of that, by their ids. Its address
+    /// and its own id prove nothing: both may have moved to another cluster. A node that does not say whom it knows
+    /// (CLUSTER NODES is forbidden) names no master that was replaced: then one is enough.
+    bool isOfClusterOf(const SlotMap &known) const;
 
     /// \a slots and \a nodes are the replies to CLUSTER SLOTS and CLUSTER NODES of the node at \a asked. If the latter
     /// is not of the known form, epochs are 0. nullopt if \a slots is not of the known form.

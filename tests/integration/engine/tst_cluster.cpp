@@ -123,6 +123,8 @@ private Q_SLOTS:
     void errors_data();
     void errors();
     void twoClusters();
+    void addressInAnotherCluster();
+    void masterReplacedByAnotherCluster();
     void incompleteCluster();
     void clusterIsDown();
     void names_data();
@@ -1238,6 +1240,77 @@ void tst_Cluster::twoClusters()
     QVERIFY(!acquireNow(&lock.lock));
     QVERIFY2(lock.lock.errorString().contains(u"belong to different clusters"_s), qPrintable(lock.lock.errorString()));
     QCOMPARE(other.keys(), QList<QByteArray>());
+}
+
+/// A replica was removed, and serves all slots of another cluster, with a great epoch.
+void tst_Cluster::addressInAnotherCluster()
+{
+    RedisCluster::Options options;
+    options.masters = 1;
+    options.replicasPerMaster = 2;
+    RedisCluster cluster(options);
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    LockRegistry registry(cluster.url());
+    Watched first(&registry, u"first"_s, LockTesting::options());
+    QVERIFY2(acquireNow(&first.lock), qPrintable(first.lock.errorString()));
+
+    RedisServer &left = cluster.node(1);
+    for (const int node : {0, 2})
+        cluster.node(node).command({"CLUSTER", "FORGET", cluster.id(1)});
+    QCOMPARE(left.command({"CLUSTER", "RESET", "HARD"}).toByteArray(), "OK");
+    left.command({"FLUSHALL"});
+    QCOMPARE(left.command({"CLUSTER", "SET-CONFIG-EPOCH", "99"}).toByteArray(), "OK");
+    QCOMPARE(left.command({"CLUSTER", "ADDSLOTSRANGE", "0", "16383"}).toByteArray(), "OK");
+    QVERIFY(eventually([&] { return left.command({"SET", "x", "1"}).toByteArray() == "OK"; }, Patience));
+    left.command({"DEL", "x"});
+
+    // While the master is away, all others are asked; then its own replica is promoted.
+    const qint64 asked = left.commandsProcessed("cluster|slots");
+    cluster.node(0).kill();
+    Watched second(&registry, u"second"_s, LockTesting::options(Lease, Patience));
+    second.lock.acquire();
+    QVERIFY(eventually([&] { return left.commandsProcessed("cluster|slots") > asked; }, Patience));
+    QVERIFY(!second.lock.isHeld());
+    QCOMPARE(cluster.failOver(2, "TAKEOVER"), true);
+    QVERIFY(eventually([&] { return second.lock.isHeld(); }, Patience));
+    QVERIFY(cluster.node(2).exists("lock:second"));
+    QCOMPARE(left.keys(), QList<QByteArray>());
+}
+
+/// A master dies, and its address gets a node of another cluster, before anybody has replaced it.
+void tst_Cluster::masterReplacedByAnotherCluster()
+{
+    RedisCluster::Options options;
+    options.masters = 3;
+    options.replicasPerMaster = 0;
+    options.needsAllSlots = false;
+    RedisCluster cluster(options);
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    LockRegistry registry(cluster.url());
+    Watched first(&registry, u"first"_s, LockTesting::options(Lease, Patience));
+    QVERIFY2(acquireNow(&first.lock), qPrintable(first.lock.errorString()));
+
+    RedisServer &master = cluster.serverOf("lock:first");
+    const int index = cluster.indexOfPort(master.port());
+    for (int node = 0; node < 3; ++node) {
+        if (node != index)
+            cluster.node(node).command({"CLUSTER", "FORGET", cluster.id(index)});
+    }
+    master.command({"FLUSHALL"});
+    QCOMPARE(master.command({"CLUSTER", "RESET", "HARD"}).toByteArray(), "OK");
+    QCOMPARE(master.command({"CLUSTER", "SET-CONFIG-EPOCH", "99"}).toByteArray(), "OK");
+    QCOMPARE(master.command({"CLUSTER", "ADDSLOTSRANGE", "0", "16383"}).toByteArray(), "OK");
+    QVERIFY(eventually([&] { return master.command({"SET", "x", "1"}).toByteArray() == "OK"; }, Patience));
+    master.command({"DEL", "x"});
+    master.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+
+    // After three attempts to connect to it.
+    const qint64 asked = master.commandsProcessed("cluster|myid");
+    Watched second(&registry, u"{first}second"_s, LockTesting::options(Lease, Patience));
+    second.lock.acquire();
+    QVERIFY(eventually([&] { return master.commandsProcessed("cluster|myid") >= asked + 3; }, Patience));
+    QVERIFY(!second.lock.isHeld());
+    QCOMPARE(master.keys(), QList<QByteArray>());
 }
 
 /// Only the locks of the slots that nobody serves cannot be acquired.

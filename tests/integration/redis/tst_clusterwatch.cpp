@@ -40,10 +40,10 @@ public:
     }
 
     /// What \a node says from now on.
-    void setView(int node, int owner, int epoch)
+    void setView(int node, int owner, int epoch, const QByteArray &cluster = "node")
     {
         const QMutexLocker locker(&m_mutex);
-        m_views[size_t(node)] = {owner, epoch};
+        m_views[size_t(node)] = {owner, epoch, cluster};
     }
 
     Endpoint endpoint(int node) const { return {u"127.0.0.1"_s, m_ports[size_t(node)]}; }
@@ -59,6 +59,7 @@ private:
     {
         int owner = 0;
         int epoch = 1;
+        QByteArray cluster = "node"; ///< the ids of all its nodes begin with this
     };
 
     FakeServer &server(int node) const { return *m_servers[size_t(node)]; }
@@ -66,25 +67,26 @@ private:
     {
         return '$' + QByteArray::number(text.size()) + "\r\n" + text + "\r\n";
     }
-    static QByteArray id(int node) { return "node" + QByteArray::number(node); }
-    QByteArray address(int node) const
+    QByteArray address(int node, const QByteArray &cluster) const
     {
-        return "*3\r\n" + bulk("127.0.0.1") + ':' + QByteArray::number(m_ports[size_t(node)]) + "\r\n" + bulk(id(node));
+        return "*3\r\n" + bulk("127.0.0.1") + ':' + QByteArray::number(m_ports[size_t(node)]) + "\r\n"
+                + bulk(cluster + QByteArray::number(node));
     }
     QByteArray answer(int node, const QByteArray &question)
     {
         const QMutexLocker locker(&m_mutex);
         const View view = m_views[size_t(node)];
         if (question == "SLOTS") {
-            QByteArray slots = "*1\r\n*" + QByteArray::number(2 + Count) + "\r\n:0\r\n:16383\r\n" + address(view.owner);
+            QByteArray slots = "*1\r\n*" + QByteArray::number(2 + Count) + "\r\n:0\r\n:16383\r\n"
+                    + address(view.owner, view.cluster);
             for (int i = 0; i < Count; ++i)
-                slots += i == view.owner ? QByteArray() : address(i);
+                slots += i == view.owner ? QByteArray() : address(i, view.cluster);
             return slots;
         }
         QByteArray lines;
         for (int i = 0; i < Count; ++i) {
-            lines += id(i) + " 127.0.0.1:1@2 " + (i == node ? "myself" : "master") + " - 0 0 "
-                    + QByteArray::number(view.epoch) + " connected\n";
+            lines += view.cluster + QByteArray::number(i) + " 127.0.0.1:1@2 " + (i == node ? "myself" : "master")
+                    + " - 0 0 " + QByteArray::number(view.epoch) + " connected\n";
         }
         return bulk(lines);
     }
@@ -105,6 +107,9 @@ private Q_SLOTS:
     void olderViewOfASilentMaster();
     TIMING void olderViewOfAMasterThatAnotherNodeNames();
     void masterThatNobodyNamesAnyMore();
+    void viewOfAnotherCluster();
+    void setUpAgainWithNewIds();
+    void nodesWithoutNames();
 
 private:
     /// Node 0 serves all slots with the epoch 5, and \a watch knows it.
@@ -178,6 +183,56 @@ void tst_ClusterWatch::masterThatNobodyNamesAnyMore()
     for (int i = 1; i < 4; ++i)
         nodes.setView(i, 1, 2);
     QVERIFY(waitFor([&] { return watch.map().ownerOf(7) == nodes.endpoint(1); }));
+}
+
+/// The address of a node may belong to another cluster by now, whose epochs say nothing here.
+void tst_ClusterWatch::viewOfAnotherCluster()
+{
+    Nodes nodes;
+    ClusterWatch watch(serverUrl(nodes.url()));
+    QVERIFY(start(&nodes, &watch));
+    QSignalSpy changed(&watch, &ClusterWatch::mapChanged);
+    watch.setSuspect(nodes.endpoint(0), ClusterWatch::Failed);
+    for (int i = 1; i < 3; ++i)
+        nodes.setView(i, 2, 9, "other");
+    QVERIFY(asksOn(nodes, 2));
+    QCOMPARE(watch.map().ownerOf(7), nodes.endpoint(0));
+    nodes.setView(3, 3, 6); // a fail-over, in the cluster that is known
+    QVERIFY(waitFor([&] { return watch.map().ownerOf(7) == nodes.endpoint(3); }));
+    QVERIFY(asksOn(nodes, 2));
+    QCOMPARE(watch.map().ownerOf(7), nodes.endpoint(3));
+    QVERIFY(waitFor([&] { return !changed.isEmpty(); }));
+}
+
+/// Nobody is left of the cluster that was known, and the addresses of its masters belong to another one.
+void tst_ClusterWatch::setUpAgainWithNewIds()
+{
+    Nodes nodes;
+    ClusterWatch watch(serverUrl(nodes.url()));
+    QVERIFY(start(&nodes, &watch));
+    watch.setSuspect(nodes.endpoint(0), ClusterWatch::Failed);
+    for (int i = 1; i < 4; ++i)
+        nodes.setView(i, 1, 1, "again");
+    QVERIFY(asksOn(nodes, 2)); // the master's address may still belong to the former one
+    QCOMPARE(watch.map().ownerOf(7), nodes.endpoint(0));
+    nodes.setView(0, 1, 1, "again");
+    QVERIFY(waitFor([&] { return watch.map().ownerOf(7) == nodes.endpoint(1); }));
+}
+
+/// The cluster is complete, but prefers host names, and has none: CLUSTER SLOTS says "?" for each node.
+void tst_ClusterWatch::nodesWithoutNames()
+{
+    FakeServer server([](const QList<QByteArray> &command, int) -> FakeServer::Answer {
+        if (command.value(1) == "SLOTS")
+            return {"*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$1\r\n?\r\n:7000\r\n$1\r\na\r\n"};
+        return {"$46\r\na ?:7000@17000 myself,master - 0 0 1 connected\r\n"};
+    });
+    ClusterWatch watch(serverUrl(QUrl(u"redis+cluster://127.0.0.1:%1"_s.arg(server.port()))));
+    watch.setClientName("qdistlock");
+    watch.open();
+    QVERIFY(waitFor([&] { return !watch.errorString().isEmpty(); }));
+    QVERIFY2(watch.errorString().contains(u"cluster-announce-hostname"_s), qPrintable(watch.errorString()));
+    QVERIFY2(!watch.errorString().contains(u"CLUSTER MEET"_s), qPrintable(watch.errorString()));
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_ClusterWatch)

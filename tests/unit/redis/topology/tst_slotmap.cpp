@@ -9,6 +9,9 @@
 #include <QtCore/qrandom.h>
 #include <QtTest/qtest.h>
 
+#include <algorithm>
+#include <numeric>
+
 using namespace Qt::StringLiterals;
 
 using namespace QtRedis;
@@ -95,6 +98,9 @@ private Q_SLOTS:
     void mergeTakesTheSlotsOfThoseWhoAreGone();
     void mergeForgetsNobody();
     void confirmedOwners();
+    void viewsOfClusters_data();
+    void viewsOfClusters();
+    void everyOrderOfViews();
     void redirections_data();
     void redirections();
 };
@@ -178,7 +184,7 @@ void tst_SlotMap::viewWithoutEpochs()
     QCOMPARE(view->map.epochOf(0), 0);
     QCOMPARE(view->map.epochOf(2), -1);
     QVERIFY(view->self.isEmpty());
-    QVERIFY(view->members.isEmpty());
+    QVERIFY(view->members.contains("a")); // CLUSTER SLOTS says it, too
 }
 
 void tst_SlotMap::malformedViews_data()
@@ -249,6 +255,80 @@ void tst_SlotMap::confirmedOwners()
     QCOMPARE(map.confirmedBy(tenSlots(B, 6)), QSet<Endpoint>{});
     QCOMPARE(map.confirmedBy(map), (QSet<Endpoint>{A, C}));
     QCOMPARE(map.confirmedBy(SlotMap()), QSet<Endpoint>{});
+}
+
+void tst_SlotMap::viewsOfClusters_data()
+{
+    QTest::addColumn<QByteArray>("known"); // a letter for each id: of the masters
+    QTest::addColumn<QByteArray>("self");
+    QTest::addColumn<QByteArray>("members");
+    QTest::addColumn<bool>("isOfIt");
+    const auto row = [](const char *title, const char *known, const char *self, const char *members, bool isOfIt) {
+        QTest::newRow(title) << QByteArray(known) << QByteArray(self) << QByteArray(members) << isOfIt;
+    };
+    row("the same", "abc", "a", "abcxyz", true);
+    row("nobody is known yet", "", "a", "abc", true);
+    row("nobody says ids", "", "", "", true);
+    row("a replica was promoted", "abc", "x", "abcxyz", true);
+    row("one master has left", "abc", "a", "abxyz", true);
+    row("one of two masters is no majority", "ab", "a", "ax", false);
+    row("two of three masters have left", "abc", "a", "ade", false);
+    row("another cluster", "abc", "d", "def", false);
+    row("a replica in another cluster kept its id", "abc", "x", "xdef", false);
+    row("a master in another cluster kept its id", "abc", "a", "adef", false);
+    row("the only master was replaced", "a", "x", "ax", true);
+    row("the only master was set up again", "a", "d", "dx", false);
+    row("no ids", "abc", "", "", false);
+    row("CLUSTER NODES is forbidden, the replaced are not named", "abc", "", "axy", true);
+    row("CLUSTER NODES is forbidden, another cluster", "abc", "", "def", false);
+}
+
+void tst_SlotMap::viewsOfClusters()
+{
+    QFETCH(const QByteArray, known);
+    QFETCH(const QByteArray, members);
+    SlotMap map;
+    for (qsizetype i = 0; i < known.size(); ++i)
+        map.setOwner(int(i), int(i), Endpoint{u"h"_s, quint16(i + 1)}, 1, known.mid(i, 1));
+    QFETCH(const QByteArray, self);
+    ClusterView view;
+    view.self = self;
+    for (qsizetype i = 0; i < members.size(); ++i)
+        view.members.insert(members.mid(i, 1));
+    QTEST(view.isOfClusterOf(map), "isOfIt");
+}
+
+/// Whoever is heard first, the map ends at the newest owner of the own cluster.
+void tst_SlotMap::everyOrderOfViews()
+{
+    const auto view = [](const Endpoint &owner, const QByteArray &id, qint64 epoch, const QSet<QByteArray> &members) {
+        ClusterView one;
+        one.map.setOwner(0, 9, owner, epoch, id);
+        one.self = id;
+        one.members = members;
+        return one;
+    };
+    const QSet<QByteArray> own{"a", "b", "d"};
+    const QList<ClusterView> views{
+            view(A, "a", 4, own),         view(A, "a", 5, own),
+            view(B, "b", 6, own),        // a replica, which was promoted
+            view(C, "c", 6, {"c", "b"}), // another cluster, which the replica has joined later, with its id
+            view(B, "b", 99, {"c", "b"}), view(A, "c", 99, {"c", "e"}),
+    };
+    QList<qsizetype> order(views.size());
+    std::iota(order.begin(), order.end(), 0);
+    do {
+        SlotMap map;
+        map.setOwner(0, 9, A, 5, "a");
+        map.setOwner(10, 19, Asked, 3, "d"); // another master
+        for (const qsizetype i : std::as_const(order)) {
+            if (views.at(i).isOfClusterOf(map))
+                map.merge(views.at(i).map, {});
+        }
+        QCOMPARE(map.ownerOf(0), B);
+        QCOMPARE(map.epochOf(0), 6);
+        QCOMPARE(map.idOf(B), "b");
+    } while (std::next_permutation(order.begin(), order.end()));
 }
 
 void tst_SlotMap::redirections_data()
