@@ -963,6 +963,11 @@ bool Connection::isDelivering() const
     return d->processing;
 }
 
+bool Connection::isWaiting() const
+{
+    return !d->pending.empty();
+}
+
 bool Connection::isReading() const
 {
     return d->reading;

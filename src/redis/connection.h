@@ -116,6 +116,8 @@ public:
     void flush();
     /// True while handlers are called; repliesProcessed() follows.
     bool isDelivering() const;
+    /// For replies.
+    bool isWaiting() const;
     /// True from the first handler that is called after bytes have arrived; readEnded() follows.
     bool isReading() const;
     /// Receives pub/sub messages and unexpected replies; without a handler these are a protocol failure.

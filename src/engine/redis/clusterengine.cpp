@@ -27,7 +27,8 @@ namespace QDistLock {
 
 namespace {
 
-constexpr int MostRedirections = 5;
+constexpr int MostRedirections = 5; ///< of an operation; and of a slot, in RedirectionsPeriod
+constexpr milliseconds RedirectionsPeriod = 1s;
 /// How long a channel stays subscribed after its last waiter: usually the next one comes soon.
 constexpr milliseconds ChannelLife = 10s;
 constexpr milliseconds SweepInterval = 2s;
@@ -52,7 +53,7 @@ ClusterEngine::ClusterEngine(const QtRedis::ServerUrl &cluster, const LeaseClock
     , m_oneKey(
               clock, [this](const QtRedis::Endpoint &endpoint) { return nodeAt(endpoint); },
               [this](int slot) { return nodeOf(slot); },
-              [this](const QtRedis::Redirection &moved) { m_watch.moved(moved.slot, moved.endpoint); })
+              [this](const QtRedis::Endpoint &from, const QtRedis::Redirection &moved) { return follow(from, moved); })
 {
     m_watch.setClientName(ClientName{clientId(), {}}.toByteArray());
     m_watch.setNeeded([this] { return need().connection || m_listings > 0 || m_abandoned.needConnection(); });
@@ -148,6 +149,39 @@ EngineError ClusterEngine::notServed(int slot) const
                     .arg(QtRedis::SlotMap::SlotCount));
 }
 
+bool ClusterEngine::follow(const QtRedis::Endpoint &from, const QtRedis::Redirection &moved)
+{
+    const auto owner = m_watch.map().ownerOf(moved.slot);
+    if (owner == moved.endpoint && owner != from)
+        return true; // what was sent before the slot's new owner was known
+    m_redirections.removeIf([](const auto &entry) { return entry.value().until.hasExpired(); });
+    auto it = m_redirections.find(moved.slot);
+    if (it == m_redirections.end())
+        it = m_redirections.insert(moved.slot, {0, QDeadlineTimer(RedirectionsPeriod), {}, {}});
+    it->from = from;
+    it->to = moved.endpoint;
+    if (++it->count > MostRedirections) {
+        m_watch.refresh();
+        return false;
+    }
+    m_watch.moved(moved.slot, moved.endpoint);
+    return true;
+}
+
+EngineError ClusterEngine::disputed(int slot) const
+{
+    const auto it = m_redirections.constFind(slot);
+    if (it == m_redirections.cend() || it->count <= MostRedirections || it->until.hasExpired())
+        return {};
+    return EngineError::passing(
+            DistributedLock::ServerError,
+            u"%1: no node serves the slot %2 of the lock, because each redirects it to another one (%3 to %4); give it "
+            "to one of them at all masters, as redis-cli --cluster fix does. It is tried again for as long as there is "
+            "time."_s.arg(m_cluster.toDisplayString())
+                    .arg(slot)
+                    .arg(m_cluster.atNode(it->from).toDisplayString(), m_cluster.atNode(it->to).toDisplayString()));
+}
+
 void ClusterEngine::nodeReadyAgain(ClusterNode *node)
 {
     m_watch.setSuspect(node->endpoint(), QtRedis::ClusterWatch::None);
@@ -237,8 +271,9 @@ bool ClusterEngine::closeFormerMasters()
         m_watch.setSuspect(it->first, QtRedis::ClusterWatch::None);
         m_watchedBy.remove(it->first);
         listenElsewhere(it->first);
-        retire(std::move(it->second));
+        auto former = std::move(it->second);
         it = m_nodes.erase(it);
+        retire(std::move(former));
     }
     return found;
 }
@@ -249,7 +284,7 @@ void ClusterEngine::retire(std::unique_ptr<ClusterNode> node)
     m_former.push_back(std::move(node));
     former->disconnect(this);
     former->closeSubscriber();
-    if (former->lane().isReady() && former->isReplying())
+    if (former->lane().isReady() && former->isReplying() && !former->lane().isIdle())
         QTimer::singleShot(FormerMasterLife, former, [this, former] { closeFormer(former); });
     else
         closeFormer(former);
@@ -387,6 +422,8 @@ void ClusterEngine::run(LockOperation operation)
                 operation,
                 EngineError::passing(DistributedLock::ConnectionError,
                                      u"%1: the cluster has not been reached yet"_s.arg(m_cluster.toDisplayString())));
+    if (const EngineError error = disputed(operation.slot))
+        return fail(operation, error);
     ClusterNode *const node = nodeOf(operation.slot);
     if (!node) {
         m_watch.refresh();
@@ -395,14 +432,19 @@ void ClusterEngine::run(LockOperation operation)
     node->expectReply();
     if (m_oneKey.isActive(operation.slot))
         return m_oneKey.run(std::move(operation));
-    node->whenConnected([node, operation = std::move(operation)] { node->lane().run(operation); });
+    node->whenConnected([this, node, endpoint = node->endpoint(), operation = std::move(operation)] {
+        if (knownNodeAt(endpoint) == node)
+            node->lane().run(operation);
+        else // another one has taken the slot over before this one was connected
+            run(operation);
+    });
 }
 
 void ClusterEngine::keptElsewhere(const ClusterNode &node, const QByteArray &reply)
 {
     const auto moved = QtRedis::Redirection::parse(reply, node.endpoint());
     if (moved && moved->kind == QtRedis::Redirection::Moved)
-        m_watch.moved(moved->slot, moved->endpoint);
+        follow(node.endpoint(), *moved);
     else
         m_watch.refresh();
 }
@@ -411,11 +453,11 @@ void ClusterEngine::redirected(ClusterNode *node, LockOperations operations, con
 {
     const auto redirection = QtRedis::Redirection::parse(error, node->endpoint());
     if (redirection && redirection->kind == QtRedis::Redirection::Moved)
-        m_watch.moved(redirection->slot, redirection->endpoint);
+        follow(node->endpoint(), *redirection);
     else
         m_oneKey.begin(operations.front().slot);
     for (LockOperation &operation : operations) {
-        if (++operation.redirections > MostRedirections) {
+        if (++operation.redirections > MostRedirections && !disputed(operation.slot)) {
             EngineReply reply;
             reply.error = node->lane().errorOfText(error, "a command");
             operation.completion(reply);

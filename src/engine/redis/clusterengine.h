@@ -33,6 +33,9 @@ namespace QDistLock {
     An operation that a node refuses because another one serves the slot (MOVED) is sent again to that one, five times
     at most. While a slot moves (ASK, TRYAGAIN), its locks are kept with commands of one key, see OneKeyMode.
 
+    Masters may redirect a slot to one another for ever, as after a move that was ended at one side only. Five
+    redirections of a slot a second are followed, whatever was redirected; then its operations end with an error.
+
     A client that waits listens to a sharded channel in the slot of the lock, at the master of the slot. A client that
     holds locks listens to one such channel at each of their masters: when that is replaced, it learns so at once. For
     forced releases, which are rare, it listens at one node to a channel of the whole cluster. Nodes before Redis 7.0
@@ -98,6 +101,17 @@ private:
     ClusterNode *knownNodeOf(int slot) const;
     ClusterNode *knownNodeAt(const QtRedis::Endpoint &endpoint) const;
     EngineError notServed(int slot) const;
+
+    struct Redirections
+    {
+        int count = 0;
+        QDeadlineTimer until;       ///< then they are counted from the beginning
+        QtRedis::Endpoint from, to; ///< the last one
+    };
+    /// The node at \a from has replied so. False if the slot was redirected too often.
+    bool follow(const QtRedis::Endpoint &from, const QtRedis::Redirection &moved);
+    /// None unless \a slot was redirected too often.
+    EngineError disputed(int slot) const;
 
     void run(LockOperation operation);
     void fail(const LockOperation &operation, const EngineError &error);
@@ -172,6 +186,7 @@ private:
     AbandonedTokens m_abandoned;
     QtRedis::ClusterWatch m_watch;
     OneKeyMode m_oneKey;
+    QHash<int, Redirections> m_redirections; ///< by slot
 };
 
 } // namespace QDistLock

@@ -51,8 +51,7 @@ struct OneKeyMode::Command
 };
 
 OneKeyMode::OneKeyMode(const LeaseClock *clock, std::function<ClusterNode *(const QtRedis::Endpoint &)> nodeAt,
-                       std::function<ClusterNode *(int slot)> nodeOf,
-                       std::function<void(const QtRedis::Redirection &)> moved)
+                       std::function<ClusterNode *(int slot)> nodeOf, Moved moved)
     : m_clock(clock)
     , m_nodeAt(std::move(nodeAt))
     , m_nodeOf(std::move(nodeOf))
@@ -350,8 +349,10 @@ void OneKeyMode::received(const std::shared_ptr<Command> &command, ClusterNode *
         begin(command->slot);
         return send(command, redirection->endpoint);
     }
-    m_moved(*redirection);
-    send(command, std::nullopt);
+    if (m_moved(node->endpoint(), *redirection))
+        send(command, std::nullopt);
+    else
+        command->done(result, node);
 }
 
 } // namespace QDistLock

@@ -37,10 +37,12 @@ class LeaseClock;
 class OneKeyMode
 {
 public:
-    /// \a nodeAt: the node at an address. \a nodeOf: the master of a slot, or null. \a moved: a node has replied that
-    /// another one serves a slot. All outlive this.
+    using Moved = std::function<bool(const QtRedis::Endpoint &from, const QtRedis::Redirection &)>;
+
+    /// \a nodeAt: the node at an address. \a nodeOf: the master of a slot, or null. \a moved: the node at an
+    /// address has replied that another one serves a slot; false if that must not be followed. All outlive this.
     OneKeyMode(const LeaseClock *clock, std::function<ClusterNode *(const QtRedis::Endpoint &)> nodeAt,
-               std::function<ClusterNode *(int slot)> nodeOf, std::function<void(const QtRedis::Redirection &)> moved);
+               std::function<ClusterNode *(int slot)> nodeOf, Moved moved);
 
     /// A node has said that \a slot is moving.
     void begin(int slot);
@@ -82,7 +84,7 @@ private:
     const LeaseClock *const m_clock;
     const std::function<ClusterNode *(const QtRedis::Endpoint &)> m_nodeAt;
     const std::function<ClusterNode *(int slot)> m_nodeOf;
-    const std::function<void(const QtRedis::Redirection &)> m_moved;
+    const Moved m_moved;
     QHash<int, QDeadlineTimer> m_slots;
 };
 

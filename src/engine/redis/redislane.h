@@ -111,6 +111,8 @@ public:
     /// The token with this sequence number was served. If it was abandoned, it is cancelled again.
     void served(quint64 sequence) { m_abandoned.found(sequence); }
     bool isReading() const { return m_connection.isReading(); }
+    /// Everything that was requested has ended.
+    bool isIdle() const { return m_operations.empty() && m_afterOperations.empty() && !m_connection.isWaiting(); }
     /// The clock of the connected server.
     const ServerClock &serverClock() const { return m_serverClock; }
     void inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion);

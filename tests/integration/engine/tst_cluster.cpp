@@ -16,6 +16,7 @@
 
 #include <QtCore/qelapsedtimer.h>
 #include <QtCore/qfile.h>
+#include <QtCore/qscopeguard.h>
 
 #include <algorithm>
 #include <array>
@@ -115,6 +116,8 @@ private Q_SLOTS:
     void oneMasterAway();
     void waitersOfTheOthersAreLeftAlone();
     void nodesJoinAndLeave();
+    void mastersRedirectToEachOther_data();
+    void mastersRedirectToEachOther();
     void oneNodeIsEnough();
     void slowConnection();
     void password();
@@ -1057,6 +1060,79 @@ void tst_Cluster::nodesJoinAndLeave()
     const qsizetype renewed = held.spies.renewed.size();
     QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed; }, Patience));
     QVERIFY(held.spies.lost.isEmpty() && held.spies.errors.isEmpty());
+}
+
+void tst_Cluster::mastersRedirectToEachOther_data()
+{
+    QTest::addColumn<bool>("isNew");
+    QTest::newRow("both serve other slots") << false;
+    QTest::newRow("one serves nothing else") << true;
+}
+
+/// As after a move that an administrator has ended at one side only.
+void tst_Cluster::mastersRedirectToEachOther()
+{
+    QFETCH(const bool, isNew);
+    const int slot = clusterSlot("lock:{a}1");
+    const int source = m_cluster->ownerOf(slot);
+    const int target = isNew ? m_cluster->addMaster() : otherMaster(source);
+    QVERIFY(target >= 0);
+    LockRegistry holders(m_cluster->url());
+    LockRegistry waiters(m_cluster->url());
+    Watched held(&holders, u"{a}1"_s, options(Lease));
+    Watched waiting(&waiters, u"{a}1"_s, options(Lease, LockOptions::Forever));
+    Watched polling(&waiters, u"{a}2"_s, options(Lease, LockOptions::Forever));
+    Watched elsewhere(&waiters, nameAt(source), options(Renewed));
+    QVERIFY(acquireNow(&held.lock));
+    QVERIFY(acquireNow(&elsewhere.lock));
+    waiting.lock.acquire();
+    QVERIFY(eventually([&] { return waiting.lock.queuePosition() == 0; }, Patience));
+    QVERIFY(m_cluster->beginMove(slot, target));
+    QVERIFY2(m_cluster->moveKeys(slot, target) > 0, m_cluster->lastError().constData());
+    const QByteArray number = QByteArray::number(slot);
+    const auto repair = qScopeGuard( // for the other tests
+            [&] {
+                m_cluster->node(target).command({"CLUSTER", "SETSLOT", number, "NODE", m_cluster->id(target)});
+            });
+    QCOMPARE(m_cluster->node(source)
+                     .command({"CLUSTER", "SETSLOT", number, "NODE", m_cluster->id(target)})
+                     .toByteArray(),
+             "OK");
+    polling.lock.acquire();
+    QVERIFY(eventually([&] { return !waiting.spies.errors.isEmpty() && !polling.spies.errors.isEmpty(); }, Patience));
+
+    const auto connections = [&] {
+        return m_cluster->node(source).info("stats", "total_connections_received").toLongLong()
+                + m_cluster->node(target).info("stats", "total_connections_received").toLongLong();
+    };
+    const qint64 mapsBefore = mapsAskedFor(-1);
+    const qint64 redirectedBefore = redirected();
+    const qint64 connectionsBefore = connections();
+    // A client asks three nodes a second at most.
+    QVERIFY(eventually([&] { return mapsAskedFor(-1) >= mapsBefore + 24; }, Patience));
+    const qint64 maps = mapsAskedFor(-1) - mapsBefore;
+    const QByteArray counted = QByteArray::number(redirected() - redirectedBefore) + " redirections, "
+            + QByteArray::number(connections() - connectionsBefore) + " connections, " + QByteArray::number(maps)
+            + " maps, " + QByteArray::number(waiting.spies.errors.size()) + " errors";
+    qInfo("%s", counted.constData());
+    QVERIFY2(redirected() - redirectedBefore <= 5 * maps, counted.constData());
+    QVERIFY2(connections() - connectionsBefore <= 3 * maps, counted.constData());
+    QVERIFY2(waiting.lock.errorString().contains(QString::number(slot)), qPrintable(waiting.lock.errorString()));
+    QVERIFY(elsewhere.spies.errors.isEmpty() && elsewhere.lock.isHeld());
+    QVERIFY(held.lock.isHeld());
+
+    QCOMPARE(m_cluster->node(target)
+                     .command({"CLUSTER", "SETSLOT", number, "NODE", m_cluster->id(target)})
+                     .toByteArray(),
+             "OK");
+    QVERIFY(eventually([&] { return polling.lock.isHeld(); }, Patience));
+    held.lock.release();
+    QVERIFY(eventually([&] { return waiting.lock.isHeld(); }, BeforeExpiry));
+    QVERIFY(held.spies.lost.isEmpty() && elsewhere.spies.lost.isEmpty() && elsewhere.spies.errors.isEmpty());
+    if (isNew) {
+        QVERIFY2(m_cluster->moveSlot(slot, source), m_cluster->lastError().constData());
+        QVERIFY(m_cluster->removeNode(target));
+    }
 }
 
 /// A replica, or a wrong first node, is enough to find the others.
