@@ -9,6 +9,8 @@
 #include "redis/logging.h"
 #include "redis/transport.h"
 
+#include <QtCore/qdeadlinetimer.h>
+#include <QtCore/qhash.h>
 #include <QtCore/qpointer.h>
 #include <QtCore/qrandom.h>
 #include <QtCore/qtimer.h>
@@ -52,6 +54,17 @@ bool isMessage(const Reply &reply)
 bool isPassing(const QByteArray &code)
 {
     return code == "LOADING" || code == "MASTERDOWN" || code == "BUSY" || code == "CLUSTERDOWN" || code == "TRYAGAIN";
+}
+
+/// False if another connection of this thread has just reported the same: a client has several to one server.
+bool isNews(const QString &text)
+{
+    thread_local QHash<QString, QDeadlineTimer> reported;
+    reported.removeIf([](const auto &entry) { return entry.value().hasExpired(); });
+    if (reported.contains(text))
+        return false;
+    reported.insert(text, QDeadlineTimer(LongestSlowRetry));
+    return true;
 }
 
 bool isRefusedByLimit(const Reply &error)
@@ -706,7 +719,7 @@ void Connection::Private::lose(Failure why, const QString &reason)
             qCWarning(lcRedis, "%s Not retried until the next use.", qUtf8Printable(text));
         } else {
             retrySlowly();
-            if (reported)
+            if (reported || !isNews(text))
                 qCDebug(lcRedis, "%s", qUtf8Printable(text));
             else
                 qCWarning(lcRedis, "%s Retrying every few seconds while the connection is needed.",
@@ -956,6 +969,11 @@ void Connection::flush()
 {
     d->corked = false;
     d->write();
+}
+
+bool Connection::isRetryingSlowly() const
+{
+    return d->state == Disconnected && d->connectTimer->isActive();
 }
 
 bool Connection::isDelivering() const

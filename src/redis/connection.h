@@ -114,6 +114,8 @@ public:
     void cork();
     /// Writes the commands sent so far at once instead of at the end of this event loop turn.
     void flush();
+    /// Refused, as by a changed password, and tried again in some seconds without open(), which would not wait.
+    bool isRetryingSlowly() const;
     /// True while handlers are called; repliesProcessed() follows.
     bool isDelivering() const;
     /// For replies.

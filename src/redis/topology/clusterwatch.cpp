@@ -191,6 +191,7 @@ void ClusterWatch::Private::ask(const Endpoint &endpoint)
         Node *const created = entry.get();
         created->connection.setClientName(clientName + "-map");
         created->connection.setConnectTimeout(AnswerTimeout);
+        created->connection.setNeeded([this] { return isNeeded && isNeeded(); });
         QObject::connect(&created->connection, &Connection::stateChanged, q, [this, created] {
             if (created->answer == Node::Pending && created->connection.state() == Connection::Ready)
                 send(created);
@@ -198,7 +199,7 @@ void ClusterWatch::Private::ask(const Endpoint &endpoint)
         QObject::connect(&created->connection, &Connection::failed, q, [this, created] {
             if (created->answer == Node::Pending)
                 failNode(created, created->connection.failure(), created->connection.errorString());
-            else
+            else if (!created->connection.isRetryingSlowly())
                 created->connection.close();
         });
         unusedTimer.start();
@@ -206,10 +207,15 @@ void ClusterWatch::Private::ask(const Endpoint &endpoint)
     Node *const node = entry.get();
     node->answer = Node::Pending;
     node->usedUntil.setRemainingTime(ConnectionLife);
-    if (node->connection.state() == Connection::Ready)
+    if (node->connection.state() == Connection::Ready) {
         send(node);
-    else
+    } else if (isKnown && node->connection.isRetryingSlowly()) { // with the problem that it had
+        node->answer = Node::Failed;
+        QMetaObject::invokeMethod(
+                q, [this] { checkRound(); }, Qt::QueuedConnection);
+    } else {
         node->connection.open();
+    }
 }
 
 void ClusterWatch::Private::send(Node *node)
@@ -294,7 +300,8 @@ void ClusterWatch::Private::failNode(Node *node, Failure why, const QString &pro
     node->answer = Node::Failed;
     node->failure = why;
     node->problem = problem;
-    node->connection.close();
+    if (!node->connection.isRetryingSlowly())
+        node->connection.close();
     qCDebug(lcRedis, "%s", qUtf8Printable(problem));
     checkRound();
 }

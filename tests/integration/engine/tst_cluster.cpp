@@ -122,6 +122,7 @@ private Q_SLOTS:
     void slowConnection();
     void password();
     void oneNodeHasAnotherPassword();
+    void passwordChangesUnderHolders();
     void userWithLeastRights();
     void errors_data();
     void errors();
@@ -182,6 +183,8 @@ qint64 tst_Cluster::redirected()
 {
     qint64 sum = 0;
     for (int i = 0; i < m_cluster->nodeCount(); ++i) {
+        if (m_cluster->isRemoved(i))
+            continue;
         for (const char *code : {"errorstat_MOVED", "errorstat_ASK", "errorstat_TRYAGAIN"}) {
             const QByteArray field = m_cluster->node(i).info("errorstats", code); // count=3
             sum += field.mid(field.indexOf('=') + 1).toLongLong();
@@ -1228,6 +1231,41 @@ void tst_Cluster::oneNodeHasAnotherPassword()
     harmed.lock.acquire();
     QVERIFY(eventually([&] { return harmed.lock.isHeld() || harmed.spies.failed.size() > 1; }, Patience));
     QVERIFY2(harmed.lock.isHeld(), qPrintable(harmed.lock.errorString()));
+}
+
+/// Nodes are not asked to let the client in ten times a second, and each refusal is reported once.
+void tst_Cluster::passwordChangesUnderHolders()
+{
+    RedisCluster::Options options;
+    options.replicasPerMaster = 0;
+    options.password = "c4n4ry";
+    RedisCluster cluster(options);
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    LockRegistry registry(cluster.url());
+    std::vector<std::unique_ptr<Watched>> locks;
+    for (int i = 0; i < 12; ++i) {
+        locks.push_back(std::make_unique<Watched>(&registry, u"job%1"_s.arg(i), LockTesting::options(Lease)));
+        QVERIFY2(acquireNow(&locks.back()->lock), qPrintable(locks.back()->lock.errorString()));
+    }
+    const LogCapture log;
+    const qint64 before = cluster.commandsProcessed("auth");
+    for (int i = 0; i < 3; ++i) {
+        cluster.node(i).command({"CONFIG", "SET", "requirepass", "0th3r"});
+        cluster.node(i).command({"CLIENT", "KILL", "TYPE", "normal"});
+        cluster.node(i).command({"CLIENT", "KILL", "TYPE", "pubsub"});
+    }
+    QVERIFY(!eventually([] { return false; }, 2500ms));
+    const QStringList warnings = log.messages(QtWarningMsg, "qdistlock.redis");
+    const qint64 logins = cluster.commandsProcessed("auth") - before;
+    // A client has three connections to each, which report together.
+    QVERIFY2(warnings.size() == 3, qPrintable(warnings.join(u'\n')));
+    QVERIFY2(logins <= 30, QByteArray::number(logins).constData()); // at once, after 1 s, after another 2 s
+    for (const auto &watched : locks)
+        watched->spies.renewed.clear();
+    for (int i = 0; i < 3; ++i)
+        QCOMPARE(cluster.node(i).command({"CONFIG", "SET", "requirepass", "c4n4ry"}).toByteArray(), "OK");
+    for (const auto &watched : locks)
+        QVERIFY(eventually([&] { return !watched->spies.renewed.isEmpty(); }, Patience));
 }
 
 /// All that locks do works with the rights that README.md lists, also while a slot moves.

@@ -5,6 +5,7 @@
 
 #include "redis/topology/clusterwatch.h"
 #include "support/fakeserver.h"
+#include "support/locktesting.h"
 #include "support/redistesting.h"
 #include "support/testkinds.h"
 
@@ -46,11 +47,22 @@ public:
         m_views[size_t(node)] = {owner, epoch, cluster};
     }
 
+    /// Ends the connections to \a node, which refuses new ones from now on.
+    void refuseLogins(int node)
+    {
+        server(node).setAnswersLogin(false);
+        server(node).setHandler([](const QList<QByteArray> &, int) {
+            return FakeServer::Answer{"-NOAUTH Authentication required.\r\n"};
+        });
+        server(node).closeAll();
+    }
+
     Endpoint endpoint(int node) const { return {u"127.0.0.1"_s, m_ports[size_t(node)]}; }
     QUrl url() const
     {
         return QUrl(u"redis+cluster://127.0.0.1:%1?node=127.0.0.1:%2"_s.arg(m_ports[0]).arg(m_ports[1]));
     }
+    int connectionsAccepted(int node) const { return server(node).connectionsAccepted(); }
     qsizetype asked(int node) const { return server(node).commands().count(QList<QByteArray>{"CLUSTER", "SLOTS"}); }
 
 private:
@@ -110,12 +122,13 @@ private Q_SLOTS:
     void viewOfAnotherCluster();
     void setUpAgainWithNewIds();
     void nodesWithoutNames();
+    void refusedLogin();
 
 private:
     /// Node 0 serves all slots with the epoch 5, and \a watch knows it.
     static bool start(Nodes *nodes, ClusterWatch *watch);
-    /// After three more rounds of questions at \a node.
-    static bool asksOn(const Nodes &nodes, int node);
+    /// After that many more rounds of questions at \a node.
+    static bool asksOn(const Nodes &nodes, int node, int rounds = 3);
 };
 
 bool tst_ClusterWatch::start(Nodes *nodes, ClusterWatch *watch)
@@ -128,10 +141,10 @@ bool tst_ClusterWatch::start(Nodes *nodes, ClusterWatch *watch)
     return waitFor([watch] { return watch->isKnown(); }) && watch->map().ownerOf(7) == nodes->endpoint(0);
 }
 
-bool tst_ClusterWatch::asksOn(const Nodes &nodes, int node)
+bool tst_ClusterWatch::asksOn(const Nodes &nodes, int node, int rounds)
 {
     const qsizetype before = nodes.asked(node);
-    return waitFor([&] { return nodes.asked(node) >= before + 3; });
+    return waitFor([&] { return nodes.asked(node) >= before + rounds; });
 }
 
 void tst_ClusterWatch::newerViewCounts()
@@ -233,6 +246,25 @@ void tst_ClusterWatch::nodesWithoutNames()
     QVERIFY(waitFor([&] { return !watch.errorString().isEmpty(); }));
     QVERIFY2(watch.errorString().contains(u"cluster-announce-hostname"_s), qPrintable(watch.errorString()));
     QVERIFY2(!watch.errorString().contains(u"CLUSTER MEET"_s), qPrintable(watch.errorString()));
+}
+
+/// The others are asked every 300 ms, but a node that refuses the login only after seconds, and it is reported once.
+void tst_ClusterWatch::refusedLogin()
+{
+    Nodes nodes;
+    ClusterWatch watch(serverUrl(nodes.url()));
+    QVERIFY(start(&nodes, &watch));
+    const LockTesting::LogCapture log;
+    watch.setSuspect(nodes.endpoint(0), ClusterWatch::Silent);
+    QVERIFY(asksOn(nodes, 1, 1));
+    nodes.refuseLogins(1);
+    const int before = nodes.connectionsAccepted(1);
+    QVERIFY(asksOn(nodes, 2, 8));
+    const int logins = nodes.connectionsAccepted(1) - before;
+    QVERIFY2(logins >= 1 && logins <= 3, QByteArray::number(logins).constData());
+    const QStringList warnings = log.messages(QtWarningMsg, "qdistlock.redis");
+    QVERIFY2(warnings.size() == 1 && warnings.first().contains(u"Retrying every few seconds"_s),
+             qPrintable(warnings.join(u'\n')));
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_ClusterWatch)
