@@ -62,6 +62,7 @@ private Q_SLOTS:
     void conflict_data();
     void conflict();
     TIMING void conflictAfterTheWait();
+    TIMING void serverFreezesDuringTheWait();
     void signalInTheQueue_data();
     void signalInTheQueue();
     TIMING void orderOfArrival();
@@ -392,6 +393,27 @@ void tst_Run::conflictAfterTheWait()
 {
     leavesRoomFor(150ms); // the server must have answered by then
     conflict({u"-w"_s, u"0.2"_s}, 75, "was not free within 200ms (-w): it is held by another library, ");
+}
+
+// Nobody knows then whether the lock is still held, so it is no conflict: -E 0 must not make a success of it.
+void tst_Run::serverFreezesDuringTheWait()
+{
+    leavesRoomFor(400ms);
+    m_server->command({"SET", "lock:job", "foreign", "PX", "60000"});
+    QElapsedTimer time;
+    time.start();
+    Program program(setup(), {u"run"_s, u"-w"_s, u"1s"_s, u"-E"_s, u"0"_s, u"job"_s, u"echo"_s, u"ran"_s});
+    const bool isWaiting = eventually([this] { return m_server->exists("{lock:job}:queue"); });
+    m_server->pause();
+    const int status = program.waitForStatus();
+    const qint64 elapsed = time.elapsed();
+    m_server->resume();
+    QVERIFY(isWaiting);
+    QVERIFY2(status == 69, program.errors().constData());
+    QVERIFY2(program.errors().contains("lock \"job\"") && program.errors().contains("does not answer"),
+             program.errors().constData());
+    QCOMPARE(program.errors().count('\n'), 1);
+    QVERIFY2(elapsed >= 1000 && elapsed < 1900, qPrintable(QString::number(elapsed)));
 }
 
 void tst_Run::conflict(const QStringList &options, int status, const QByteArray &text)

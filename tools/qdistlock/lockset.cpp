@@ -26,6 +26,9 @@ namespace {
 
 /// How long the end of the program waits for the server to confirm a release, and a failure to learn who the holder is.
 constexpr milliseconds ReplyTimeout = 2s;
+/// Who holds the lock is asked this much before the end of the wait. A server that has not answered by then is not in
+/// use by somebody else: it is frozen, or cannot be reached.
+constexpr milliseconds AnswerTime = 500ms;
 
 QString quoted(const QString &name)
 {
@@ -77,6 +80,7 @@ LockSet::LockSet(Session *session, const QStringList &names)
         });
     }
     m_timer.setSingleShot(true);
+    connect(&m_timer, &QTimer::timeout, this, &LockSet::timeReached);
     connect(session, &Session::failed, this, [this] {
         if (m_phase == Acquiring) {
             m_phase = Idle;
@@ -118,6 +122,10 @@ void LockSet::attempt(size_t index)
     if (m_waitEnd != Never)
         options.wait = std::max(0ms, std::chrono::ceil<milliseconds>(m_waitEnd - presentMoment()));
     lock->setOptions(options);
+    m_isAsked = false;
+    m_holder.reset();
+    if (m_waitEnd != Never && !invocation.has(Option::NonBlock))
+        m_timer.start(options.wait - std::min(options.wait / 2, AnswerTime));
     QFuture<LockResult> result = invocation.has(Option::NonBlock) ? lock->tryAcquireAsync() : lock->acquireAsync();
     result.then(this, [this, attempt = ++m_attempts](const LockResult &end) {
         if (attempt == m_attempts && m_phase == Acquiring)
@@ -138,6 +146,7 @@ void LockSet::attempted(const LockResult &result)
             attempt(m_next + 1);
         } else {
             m_phase = Held;
+            m_timer.stop();
             Q_EMIT acquired();
         }
         break;
@@ -146,7 +155,12 @@ void LockSet::attempted(const LockResult &result)
         break;
     case DistributedLock::BusyError:
     case DistributedLock::TimeoutError:
-        reportConflict(presentLock()->name(), result.error);
+        m_phase = Failing;
+        m_conflict = result.error;
+        if (!m_isAsked)
+            askForHolder(result.error == DistributedLock::BusyError ? ReplyTimeout : AnswerTime);
+        else if (m_holder || !m_timer.isActive())
+            reportConflict();
         break;
     default:
         fail(result.error, result.errorString);
@@ -154,28 +168,61 @@ void LockSet::attempted(const LockResult &result)
     }
 }
 
-/// Prints who holds the lock. (The library's text advises programmers.)
-void LockSet::reportConflict(const QString &name, DistributedLock::Error error)
+void LockSet::askForHolder(milliseconds answerTime)
 {
-    m_phase = Failing;
+    m_isAsked = true;
+    m_timer.start(answerTime);
+    m_session->registry()
+            ->inspect(presentLock()->name())
+            .then(this, [this, attempt = m_attempts](const LockInfo &info) {
+                if (attempt != m_attempts)
+                    return;
+                m_holder = info;
+                if (m_phase == Failing)
+                    reportConflict();
+            });
+}
+
+void LockSet::timeReached()
+{
+    if (m_phase == Acquiring && !m_isAsked)
+        askForHolder(AnswerTime);
+    else if (m_phase == Failing)
+        reportConflict(); // without an answer
+    else if (m_phase == Releasing)
+        endRelease();
+}
+
+/// Prints who holds the lock. (The library's text advises programmers.)
+void LockSet::reportConflict()
+{
+    const QString name = quoted(presentLock()->name());
     const milliseconds waited = m_session->lockOptions().wait;
+    // "Busy" is an answer of the server. The end of the wait is none.
+    const bool isWaitOver = m_conflict == DistributedLock::TimeoutError;
+    if (isWaitOver && !m_holder) {
+        fail(DistributedLock::ConnectionError,
+             u"lock %1 on %2 was not acquired within %3 (-w): the server does not answer any more; look whether it is "
+             "reachable and alive"_s.arg(name, m_session->serverText(), durationText(waited)));
+        return;
+    }
+    const LockInfo info = m_holder.value_or(LockInfo());
+    if (isWaitOver && m_session->exitCodeOf(info.error) == ServerUnavailable) {
+        fail(info.error, info.errorString);
+        return;
+    }
+    const bool isKnown = info.error == DistributedLock::NoError && info.held;
+    const QString holder = isKnown ? holderWithEnd(info) : u"somebody else"_s;
     const bool isNonBlocking = m_session->invocation().has(Option::NonBlock);
-    const auto finish = [this, name, waited, isNonBlocking, error](const LockInfo &info) {
-        if (m_phase != Failing)
-            return;
-        const bool isKnown = info.error == DistributedLock::NoError && info.held;
-        const QString holder = isKnown ? holderWithEnd(info) : u"somebody else"_s;
-        QString text = u"lock %1 is held by %2; to wait for it, %3"_s.arg(
-                quoted(name), holder,
-                isNonBlocking ? u"leave out -n, or give -w DUR instead"_s : u"give -w a longer time than 0"_s);
-        if (!isNonBlocking && waited > 0ms)
-            text = u"lock %1 was not free within %2 (-w): it is held by %3"_s.arg(quoted(name), durationText(waited),
-                                                                                  holder);
-        fail(error, text);
-    };
-    connect(&m_timer, &QTimer::timeout, this, [finish] { finish(LockInfo()); });
-    m_timer.start(ReplyTimeout);
-    m_session->registry()->inspect(name).then(this, finish);
+    if (!isNonBlocking && waited > 0ms) {
+        fail(m_conflict,
+             u"lock %1 was not free within %2 (-w): it is held by %3"_s.arg(name, durationText(waited), holder));
+    } else {
+        fail(m_conflict,
+             u"lock %1 is held by %2; to wait for it, %3"_s.arg(
+                     name, holder,
+                     isNonBlocking ? u"leave out -n, or give -w DUR instead"_s : u"give -w a longer time than 0"_s));
+    }
 }
 
 void LockSet::fail(DistributedLock::Error error, const QString &text)
@@ -230,8 +277,6 @@ void LockSet::release()
         return;
     m_phase = Releasing;
     m_pendingReleases = 1;
-    m_timer.disconnect(this);
-    connect(&m_timer, &QTimer::timeout, this, &LockSet::endRelease);
     m_timer.start(ReplyTimeout);
     for (const auto &owned : m_locks) {
         DistributedLock *const lock = owned.get();

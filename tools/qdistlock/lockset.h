@@ -6,12 +6,15 @@
 #include "leasetimer.h"
 
 #include <QDistLock/DistributedLock>
+#include <QDistLock/LockInfo>
 
 #include <QtCore/qobject.h>
 #include <QtCore/qstringlist.h>
 #include <QtCore/qtimer.h>
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace Cli {
@@ -70,7 +73,9 @@ private:
     void attempt(size_t index);
     void attempted(const QDistLock::LockResult &result);
     void lockLost(DistributedLock *lock, DistributedLock::LossReason reason);
-    void reportConflict(const QString &name, DistributedLock::Error error);
+    void askForHolder(std::chrono::milliseconds answerTime);
+    void reportConflict();
+    void timeReached();
     void fail(DistributedLock::Error error, const QString &text);
     void lockReleased(DistributedLock *lock, bool confirmed);
     void endRelease();
@@ -83,9 +88,12 @@ private:
     size_t m_next = 0;  ///< the lock that is being waited for
     int m_attempts = 0; ///< the result of an attempt that was given up counts no more
     Moment m_waitEnd = Never;
+    DistributedLock::Error m_conflict = DistributedLock::NoError; ///< while Failing
+    bool m_isAsked = false;                                       ///< who holds the lock that is being waited for
+    std::optional<QDistLock::LockInfo> m_holder;                  ///< the answer
     size_t m_pendingReleases = 0;
     QStringList m_unconfirmed;
-    QTimer m_timer; ///< bounds the time for the last words with the server
+    QTimer m_timer; ///< for the last words with the server: when they begin, and how long they may take
 };
 
 } // namespace Cli
