@@ -15,6 +15,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -137,6 +138,28 @@ Result run(const Program::Setup &setup, const QStringList &arguments, const QByt
     result.output = program.output();
     result.errors = program.errors();
     return result;
+}
+
+void addBadOutputs()
+{
+    QTest::addColumn<BadOutput>("output");
+    const auto redirect = [](const char *path) {
+        const int fd = ::open(path, O_WRONLY);
+        ::dup2(fd, STDOUT_FILENO);
+        ::close(fd);
+    };
+    QTest::newRow("full disk") << BadOutput([redirect] { redirect("/dev/full"); });
+    QTest::newRow("closed") << BadOutput([] { ::close(STDOUT_FILENO); });
+    QTest::newRow("file too large") << BadOutput([] {
+        const int fd = ::open("/tmp", O_TMPFILE | O_WRONLY, 0600);
+        // The token file has room, and this output has none.
+        constexpr rlim_t Size = 64 * 1024;
+        ::lseek(fd, off_t(Size), SEEK_SET);
+        ::dup2(fd, STDOUT_FILENO);
+        ::close(fd);
+        const rlimit size{Size, Size};
+        ::setrlimit(RLIMIT_FSIZE, &size);
+    });
 }
 
 QByteArray problemsOfJson(const QByteArray &output)

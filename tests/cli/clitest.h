@@ -79,6 +79,10 @@ struct Result
 /// Runs it until it has ended; again if it was not connected within the 3 s that the library allows for that.
 Result run(const Program::Setup &setup, const QStringList &arguments, const QByteArray &input = {});
 
+/// For Program::Setup::inChild: a standard output to which nothing can be written. Rows of a test, column "output".
+using BadOutput = std::function<void()>;
+void addBadOutputs();
+
 /// What `doctor --json` has printed.
 struct DoctorResult
 {
@@ -177,3 +181,5 @@ QList<nanoseconds> freeze(Support::RedisServer &server, const QList<QByteArray> 
 void thaw(Support::RedisServer &server);
 
 } // namespace CliTesting
+
+Q_DECLARE_METATYPE(CliTesting::BadOutput)

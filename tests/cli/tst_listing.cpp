@@ -43,6 +43,8 @@ private Q_SLOTS:
     TIMING void changes();
     void outage();
     void nobodyReads();
+    void outputCannotBeWritten_data();
+    void outputCannotBeWritten();
     void badInput_data();
     void badInput();
     void outcomes();
@@ -299,6 +301,28 @@ void tst_Listing::outage()
 }
 
 // It does not wait for a change that it cannot print.
+void tst_Listing::outputCannotBeWritten_data()
+{
+    addBadOutputs();
+}
+
+void tst_Listing::outputCannotBeWritten()
+{
+    QFETCH(BadOutput, output);
+    m_server.command({"SET", "lock:job", "x", "PX", "600000"});
+    for (const QStringList &command :
+         {QStringList{u"ls"_s}, {u"ls"_s, u"--names"_s}, {u"show"_s, u"job"_s}, {u"watch"_s}, {u"doctor"_s}}) {
+        for (const QStringList &options : {QStringList(), QStringList{u"--json"_s}}) {
+            Program program({m_server.url().toEncoded(), {}, output}, command + options);
+            const int status = program.waitForStatus();
+            const QByteArray what = command.join(u' ').toUtf8() + ": " + QByteArray::number(status) + ' '
+                    + program.errors();
+            QVERIFY2(status == 70 || status == 128 + SIGXFSZ, what.constData());
+            QVERIFY2(status != 70 || what.contains("standard output cannot be written"), what.constData());
+        }
+    }
+}
+
 void tst_Listing::nobodyReads()
 {
     m_server.command({"SET", "lock:job", "x", "PX", "60000"});

@@ -39,6 +39,8 @@ private Q_SLOTS:
     void tokenFileIsRefused_data();
     void tokenFileIsRefused();
     void tokenFileCannotBeWritten();
+    void outputCannotBeWritten_data();
+    void outputCannotBeWritten();
     void busy();
     TIMING void busyAfterTheWait();
     void signalInTheQueue();
@@ -210,6 +212,36 @@ void tst_TokenCommands::tokenFileCannotBeWritten()
     QVERIFY2(program.errors().contains("released again"), program.errors().constData());
     QVERIFY(!m_server.exists("lock:job"));
     QVERIFY(!QFile::exists(m_file));
+}
+
+void tst_TokenCommands::outputCannotBeWritten_data()
+{
+    addBadOutputs();
+}
+
+// A script that does not get the fencing token does not know that it holds the lock.
+void tst_TokenCommands::outputCannotBeWritten()
+{
+    QFETCH(BadOutput, output);
+    for (const QStringList &options : {QStringList(), QStringList{u"--json"_s}}) {
+        Program program({m_server.url().toEncoded(), {}, output},
+                        QStringList{u"acquire"_s, u"job"_s, u"--lease"_s, u"1m"_s, u"--token-file"_s, m_file}
+                                + options);
+        QCOMPARE(program.waitForStatus(), 70);
+        QVERIFY2(program.errors().contains("lock \"job\" was released again"), program.errors().constData());
+        QVERIFY(!m_server.exists("lock:job"));
+        QVERIFY(!QFile::exists(m_file));
+    }
+    // Nothing is to be written.
+    Program quiet({m_server.url().toEncoded(), {}, output},
+                  {u"acquire"_s, u"-q"_s, u"job"_s, u"--lease"_s, u"1m"_s, u"--token-file"_s, m_file});
+    QCOMPARE(quiet.waitForStatus(), 0);
+    Program renewal({m_server.url().toEncoded(), {}, output},
+                    {u"renew"_s, u"--json"_s, u"job"_s, u"--token-file"_s, m_file});
+    QVERIFY(renewal.waitForStatus() > 0);
+    Program release({m_server.url().toEncoded(), {}, output},
+                    {u"release"_s, u"--json"_s, u"job"_s, u"--token-file"_s, m_file});
+    QVERIFY(release.waitForStatus() > 0);
 }
 
 void tst_TokenCommands::busy()

@@ -23,6 +23,7 @@
 #include <algorithm>
 #include <memory>
 
+#include <signal.h>
 #include <unistd.h>
 
 using namespace Qt::StringLiterals;
@@ -60,15 +61,15 @@ QFuture<bool> acquire(LockSet *locks)
     return promise->future();
 }
 
-/// Prints what became of the lock, for programs.
-void printOutcome(const Invocation &invocation, const QString &outcome, QJsonObject object = {})
+/// Prints what became of the lock, for programs. False if it could not be written.
+bool printOutcome(const Invocation &invocation, const QString &outcome, QJsonObject object = {})
 {
     if (!isJson())
-        return;
+        return true;
     object.insert(u"command"_s, QString::fromUtf8(info(*invocation.command()).name));
     object.insert(u"name"_s, invocation.operands().first());
     object.insert(u"outcome"_s, outcome);
-    printJson(object);
+    return printJson(object);
 }
 
 /// The content of --token-file, if it belongs to the lock that was named. Null after an error, which is printed.
@@ -157,6 +158,9 @@ int runAcquire(const Invocation &invocation)
     if (!invocation.has(Option::Lease))
         return usageError(invocation, u"--lease is missing: for how long is the lock needed? Nothing renews it"_s);
     QDistLock::quitOnSignals();
+    // What cannot be written must not end this program while it holds the lock: nobody would release it.
+    for (const int number : {SIGPIPE, SIGXFSZ})
+        ::signal(number, SIG_IGN);
     Session session(invocation);
     if (!session.isUsable())
         return session.exitCode();
@@ -194,12 +198,17 @@ int runAcquire(const Invocation &invocation)
         session.await(session.registry()->release(name, file.token));
         return session.fail(InternalError, u"%1. The lock was released again"_s.arg(writer.errorString()));
     }
-    if (isJson()) {
-        printOutcome(
-                invocation, u"acquired"_s,
-                {{u"fence"_s, file.fencingToken}, {u"leaseMs"_s, qint64(file.lease.count())}, {u"tokenFile"_s, path}});
-    } else if (!isQuiet()) {
-        printLine(QString::number(file.fencingToken));
+    const bool printed = isJson() ? printOutcome(invocation, u"acquired"_s,
+                                                 {{u"fence"_s, file.fencingToken},
+                                                  {u"leaseMs"_s, qint64(file.lease.count())},
+                                                  {u"tokenFile"_s, path}})
+                                  : isQuiet() || printLine(QString::number(file.fencingToken));
+    if (!printed) {
+        session.await(session.registry()->release(name, file.token));
+        file.remove(path);
+        return session.fail(InternalError,
+                            u"lock %1 was released again, because nobody could be told its fencing "
+                            "token; -q prints none"_s.arg(quoted(name)));
     }
     return Success;
 }
@@ -223,9 +232,9 @@ int runRenew(const Invocation &invocation)
         return session.exitCode();
     switch (*outcome) {
     case LockRegistry::Done:
-        printOutcome(invocation, u"renewed"_s, {{u"leaseMs"_s, qint64(lease.count())}});
         printDetail(u"lock %1: renewed for %2"_s.arg(quoted(file->name), durationText(lease)));
-        return Success;
+        return printOutcome(invocation, u"renewed"_s, {{u"leaseMs"_s, qint64(lease.count())}}) ? Success
+                                                                                               : InternalError;
     case LockRegistry::NotHeld:
         printOutcome(invocation, u"notHeld"_s);
         return session.fail(LockLost,
@@ -340,9 +349,8 @@ int ForcedRelease::run()
     }
     switch (outcome) {
     case LockRegistry::Done:
-        printOutcome(m_invocation, u"takenAway"_s);
         printDetail(u"lock %1: taken away from %2"_s.arg(quoted(m_name), holderText(m_shown)));
-        return Success;
+        return printOutcome(m_invocation, u"takenAway"_s) ? Success : InternalError;
     case LockRegistry::NotHeld:
         return notHeld();
     case LockRegistry::OtherHolder:
@@ -388,8 +396,7 @@ int runRelease(const Invocation &invocation)
         file.remove(invocation.text(Option::TokenFile));
     switch (*outcome) {
     case LockRegistry::Done:
-        printOutcome(invocation, u"released"_s);
-        return Success;
+        return printOutcome(invocation, u"released"_s) ? Success : InternalError;
     case LockRegistry::NotHeld:
         printOutcome(invocation, u"notHeld"_s);
         printNote(u"lock %1: nobody holds it; its lease has ended, or it was released before"_s.arg(quoted(name)));

@@ -114,7 +114,9 @@ void Holder::acquired()
     if (!isJson() && !isQuiet())
         written = printLine(u"held %1 fence %2"_s.arg(printable(m_locks.nameText()), m_locks.fenceText()));
     if (!written)
-        end(u"standard output is closed"_s, InternalError);
+        end(u"lock %1 is released again, because nobody can be told that it is held"_s.arg(
+                    QDistLock::Detail::quoted(m_locks.nameText())),
+            InternalError);
 }
 
 void Holder::lost(DistributedLock *lock, DistributedLock::LossReason)

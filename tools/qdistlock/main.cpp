@@ -21,12 +21,14 @@ using namespace Cli;
 namespace {
 
 /// A standard descriptor that is closed would become that of a socket, to which somebody may write. The child of `run`
-/// finds it closed, as this program has.
+/// finds it closed, as this program has. Nothing can be written to the one of standard output: what nobody can read was
+/// not said.
 void fillStandardDescriptors()
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
         if (::fcntl(fd, F_GETFD) < 0)
-            ::open("/dev/null", O_RDWR | O_CLOEXEC); // gets the smallest number that is free
+            ::open("/dev/null",
+                   (fd == STDOUT_FILENO ? O_RDONLY : O_RDWR) | O_CLOEXEC); // gets the smallest number that is free
     }
 }
 

@@ -124,8 +124,11 @@ bool writeAll(int fd, QByteArrayView bytes)
             ::poll(&ready, 1, -1);
             continue;
         }
-        if (written < 0)
+        if (written < 0) {
+            if (errno != EPIPE) // whoever reads has seen enough, as `head`
+                printError(u"standard output cannot be written: %1"_s.arg(qt_error_string(errno)));
             return false;
+        }
         bytes = bytes.sliced(written);
     }
     return true;

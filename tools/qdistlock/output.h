@@ -41,7 +41,7 @@ void printNote(const QString &text);
 /// The same for details; only with --verbose.
 void printDetail(const QString &text);
 
-/// One line on standard output, flushed. False if it could not be written.
+/// One line on standard output, flushed. False if it could not be written, which is printed unless its reader has gone.
 bool printLine(const QString &text);
 /// One object on one line.
 bool printJson(const QJsonObject &object);

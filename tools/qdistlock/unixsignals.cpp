@@ -129,6 +129,7 @@ UnixSignals::UnixSignals()
     // A write to a closed pipe fails, and one to a terminal from the background succeeds, instead of ending or stopping
     // a program that has a lock to renew.
     install(SIGPIPE, nullptr);
+    install(SIGXFSZ, nullptr); // a log that has reached its largest size
     install(SIGTTOU, nullptr);
     install(SIGTTIN, nullptr);
     // A mask that was inherited would hide what must be passed on.

@@ -205,8 +205,10 @@ int runWatch(const Invocation &invocation)
             printed = failed ? changes.unreachable(text) : changes.reachable();
         if (!failed)
             printed = printed && changes.update(*locks);
-        if (!printed || isOutputClosed())
+        if (isOutputClosed())
             return SignalBase + SIGPIPE;
+        if (!printed)
+            return InternalError;
         if (!session.await(pause(std::max<milliseconds>(interval, PauseFactor * milliseconds(timer.elapsed())))))
             return session.exitCode();
     }
