@@ -69,6 +69,8 @@ private Q_SLOTS:
     void severalNames();
     TIMING void severalNamesBusy();
     TIMING void severalNamesInAnyOrder();
+    TIMING void severalNamesAreFresh();
+    void tooManyNames();
 
     void badInput_data();
     void badInput();
@@ -516,6 +518,30 @@ void tst_Run::severalNamesInAnyOrder()
     }
     for (const auto &program : programs)
         QCOMPARE(program->waitForStatus(), 0);
+}
+
+// The lease of the first one began long before the last one was free.
+void tst_Run::severalNamesAreFresh()
+{
+    leavesRoomFor(150ms);
+    m_server->command({"SET", "lock:c", "foreign", "PX", "950"});
+    const Result result = run(
+            setup(), {u"run"_s, u"--no-renew"_s, u"--lease"_s, u"1s"_s, u"a,b,c"_s, u"-c"_s, u"sleep 0.1; echo ran"_s});
+    QVERIFY2(result.status == 0, result.errors.constData());
+    QCOMPARE(result.output, "ran\n"_ba);
+    QCOMPARE(result.errors, QByteArray());
+}
+
+// Linux limits the size of one variable.
+void tst_Run::tooManyNames()
+{
+    QStringList names;
+    for (int i = 0; i < 8000; ++i)
+        names += QString::number(i);
+    const Result result = run(setup(), {u"run"_s, names.join(u','), u"true"_s});
+    QVERIFY2(result.status == 64, result.errors.constData());
+    QVERIFY2(result.errors.contains("8000 names"), result.errors.constData());
+    QCOMPARE(m_server->keys(), QList<QByteArray>()); // a lock leaves at least its fencing token
 }
 
 void tst_Run::badInput_data()

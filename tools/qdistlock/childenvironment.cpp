@@ -7,6 +7,12 @@
 
 #include <QtCore/qurl.h>
 
+#include <algorithm>
+
+#include <unistd.h>
+
+using namespace Qt::StringLiterals;
+
 extern char **environ;
 
 namespace Cli {
@@ -47,6 +53,22 @@ QByteArrayList childEnvironment(bool withSecrets)
             environment += variable;
     }
     return environment;
+}
+
+QString childEnvironmentError(const QStringList &names)
+{
+#ifdef Q_OS_LINUX
+    const qsizetype longest = 32 * ::sysconf(_SC_PAGESIZE); // of one string, see execve(2)
+#else
+    const qsizetype longest = ::sysconf(_SC_ARG_MAX) / 4;
+#endif
+    constexpr qsizetype NameAndEnd = sizeof "QDISTLOCK_FENCE=";
+    constexpr qsizetype TokenAndComma = 20;
+    const qsizetype size = NameAndEnd + std::max(names.join(u',').toUtf8().size(), names.size() * TokenAndComma);
+    if (size <= longest)
+        return {};
+    return u"$QDISTLOCK_NAME and $QDISTLOCK_FENCE cannot carry %1 names and fencing tokens: %2 bytes, of %3 at most; "
+           "name fewer locks"_s.arg(QString::number(names.size()), QString::number(size), QString::number(longest));
 }
 
 } // namespace Cli

@@ -62,6 +62,8 @@ LockSet::LockSet(Session *session, const QStringList &names)
         connect(lock, &DistributedLock::renewed, this, [this] {
             if (m_phase == Held)
                 Q_EMIT deadlineChanged();
+            else if (m_phase == Acquiring)
+                endIfFresh();
         });
         connect(lock, &DistributedLock::atRisk, this, [this, lock](int remainingMs) {
             if (m_phase == Held) {
@@ -121,6 +123,7 @@ void LockSet::attempt(size_t index)
     LockOptions options = m_session->lockOptions();
     if (m_waitEnd != Never)
         options.wait = std::max(0ms, std::chrono::ceil<milliseconds>(m_waitEnd - presentMoment()));
+    options.autoRenew = true; // until all are held
     lock->setOptions(options);
     m_isAsked = false;
     m_holder.reset();
@@ -142,13 +145,11 @@ void LockSet::attempted(const LockResult &result)
 {
     switch (result.error) {
     case DistributedLock::NoError:
-        if (m_next + 1 < m_locks.size()) {
+        m_timer.stop();
+        if (m_next + 1 < m_locks.size())
             attempt(m_next + 1);
-        } else {
-            m_phase = Held;
-            m_timer.stop();
-            Q_EMIT acquired();
-        }
+        else
+            endIfFresh();
         break;
     case DistributedLock::CancelledError:
         attempt(m_next); // it was held, and lost before that could be reported
@@ -166,6 +167,21 @@ void LockSet::attempted(const LockResult &result)
         fail(result.error, result.errorString);
         break;
     }
+}
+
+/// Ends the acquire if the last one is held, and no renewal of the others is late.
+void LockSet::endIfFresh()
+{
+    const LockOptions options = m_session->lockOptions();
+    const bool isFresh = std::all_of(m_locks.begin(), m_locks.end() - 1, [&options](const auto &lock) {
+        return lock->remainingTimeAsDuration() > options.lease / 2;
+    });
+    if (!m_locks.back()->isHeld() || !isFresh)
+        return; // called again after the next renewal, or a lock is lost, and all begins again
+    m_phase = Held;
+    for (const auto &lock : m_locks)
+        lock->setAutoRenew(options.autoRenew);
+    Q_EMIT acquired();
 }
 
 void LockSet::askForHolder(milliseconds answerTime)

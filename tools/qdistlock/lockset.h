@@ -23,7 +23,8 @@ class Session;
 
 /*!
     The locks that `run` and `hold` hold together: one for each name. They are acquired one after the other, ordered by
-    name, so that no two programs wait for each other. --timeout is the time for all of them.
+    name, so that no two programs wait for each other. --timeout is the time for all of them. Those that are held
+    already are renewed while others are waited for, with --no-renew, too: its lease is for the time after acquired().
 */
 class LockSet : public QObject
 {
@@ -72,6 +73,7 @@ private:
     enum Phase { Idle, Acquiring, Failing, Held, Releasing };
     void attempt(size_t index);
     void attempted(const QDistLock::LockResult &result);
+    void endIfFresh();
     void lockLost(DistributedLock *lock, DistributedLock::LossReason reason);
     void askForHolder(std::chrono::milliseconds answerTime);
     void reportConflict();

@@ -508,6 +508,8 @@ int runChild(const Invocation &invocation, int *endSignal)
         return session.exitCode();
     if (const QString error = session.usageError(); !error.isEmpty())
         return session.fail(UsageError, error);
+    if (const QString error = childEnvironmentError(invocation.operands()); !error.isEmpty())
+        return session.fail(UsageError, error);
     if (invocation.has(Option::Foreground) && invocation.has(Option::BackgroundGroup))
         return session.fail(UsageError, u"--foreground and --background-group exclude each other"_s);
     const milliseconds lease = session.lockOptions().lease;
