@@ -6,6 +6,7 @@
 #include "clitest.h"
 
 #include "support/certificates.h"
+#include "support/fakeserver.h"
 #include "support/locktesting.h"
 
 #include <QtCore/qfile.h>
@@ -54,6 +55,8 @@ private Q_SLOTS:
     void init();
 
     void goodServer();
+    void silentServer();
+    void outOfMemory();
     void defaultServer();
     void text();
     void withoutOneRight_data();
@@ -154,6 +157,30 @@ void tst_Doctor::goodServer()
           "patterns", "keepalive", "latency", "clock", "protocol", "locks", "queues"})
         QVERIFY2(report.level(QString::fromLatin1(check)) == u"ok", check);
     QCOMPARE(report.level(u"replicas"_s), u"info"_s);
+}
+
+// It accepts connections, and says nothing.
+void tst_Doctor::silentServer()
+{
+    Support::FakeServer silent{QByteArray()};
+    silent.setAnswersLogin(false);
+    const Report report = doctor(silent.url().toEncoded(), {u"--connect-timeout=200ms"_s});
+    QCOMPARE(report.status, 2);
+    QCOMPARE(report.of(u"login"_s).size(), 1);
+    const QJsonObject login = report.of(u"login"_s).first();
+    QVERIFY2(!login.value(u"text"_s).toString().isEmpty(), qPrintable(report.everything()));
+    QVERIFY2(login.value(u"remedy"_s).toString().contains(u"frozen"_s), qPrintable(report.everything()));
+}
+
+void tst_Doctor::outOfMemory()
+{
+    RedisServer server;
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    server.command({"CONFIG", "SET", "maxmemory", "1"});
+    const Report report = doctor(server.url().toEncoded());
+    QCOMPARE(report.of(u"write"_s).size(), 1);
+    QVERIFY2(report.of(u"write"_s).first().value(u"remedy"_s).toString().contains(u"raise maxmemory"_s),
+             qPrintable(report.everything()));
 }
 
 void tst_Doctor::defaultServer()

@@ -16,7 +16,9 @@
 
 #include <algorithm>
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 using namespace Qt::StringLiterals;
@@ -50,6 +52,8 @@ private Q_SLOTS:
     void printsNothingOfItsOwn();
     void secretsAreRemoved_data();
     void secretsAreRemoved();
+    void secretsOfABadUrl_data();
+    void secretsOfABadUrl();
     void descriptors();
     void inheritedSignals();
     void cannotExecute_data();
@@ -74,6 +78,9 @@ private Q_SLOTS:
 
     void badInput_data();
     void badInput();
+    void fewDescriptors();
+    void nestedLocks();
+    void readOnlyReplica();
     void serverAway_data();
     void serverAway();
     TIMING void connectTimeout();
@@ -248,6 +255,27 @@ void tst_Run::secretsAreRemoved()
         QVERIFY(!result.errors.contains(Canary));
         QCOMPARE(result.output.contains("QDISTLOCK_URL="), arePassed || !inUrl);
     }
+}
+
+// Nobody has used it, so nobody has told that it is bad.
+void tst_Run::secretsOfABadUrl_data()
+{
+    QTest::addColumn<QString>("url");
+    QTest::newRow("no host") << u"redis:u:canary-7fb1"_s;
+    QTest::newRow("as a query") << u"redis://host?password=canary-7fb1"_s;
+    QTest::newRow("bad port") << u"redis://u:canary-7fb1@host:99999"_s;
+    QTest::newRow("stray space") << u"redis://u:canary-7fb1@ho st"_s;
+}
+
+void tst_Run::secretsOfABadUrl()
+{
+    QFETCH(QString, url);
+    Program::Setup bad;
+    bad.environment = {{u"QDISTLOCK_URL"_s, url}};
+    const Result result = run(bad,
+                              {u"--server"_s, m_server->url().toString(), Patiently, u"run"_s, u"job"_s, u"env"_s});
+    QVERIFY2(result.status == 0, result.errors.constData());
+    QVERIFY2(!result.output.contains(Canary), result.output.constData());
 }
 
 void tst_Run::descriptors()
@@ -572,6 +600,10 @@ void tst_Run::badInput_data()
         "--server");
     row("unknown scheme", {u"--server"_s, u"http://host"_s, u"run"_s, u"job"_s, u"true"_s}, 78, "http");
     row("locks of this process", {u"--server"_s, u"memory:"_s, u"run"_s, u"job"_s, u"true"_s}, 78, "exclude nobody");
+    row("bad database", {u"--server"_s, u"redis://host/abc"_s, u"run"_s, u"job"_s, u"true"_s}, 78, "database");
+    row("no such database", {u"--server"_s, m_server->tcpUrl().toString() + u"/99"_s, u"run"_s, u"job"_s, u"true"_s},
+        78, "database 99");
+    row("URL as command", {u"run"_s, u"job"_s, u"redis://u:canary-7fb1@host/0"_s}, 127, "redis://***@host/0");
     row("no URL", {u"--server"_s, u""_s, u"run"_s, u"job"_s, u"true"_s}, 78, "--server");
 }
 
@@ -587,6 +619,49 @@ void tst_Run::badInput()
     QVERIFY2(!result.errors.contains(Canary), result.errors.constData());
     QCOMPARE(result.output, QByteArray());
     QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+}
+
+void tst_Run::fewDescriptors()
+{
+    Program::Setup poor = setup();
+    for (const rlim_t number : {4, 6, 8, 10, 12, 14}) {
+        poor.inChild = [number] {
+            for (int fd = 3; fd < 256; ++fd)
+                ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+            const rlimit few{number, number};
+            ::setrlimit(RLIMIT_NOFILE, &few);
+        };
+        const Result result = run(poor, {u"run"_s, u"job"_s, u"true"_s});
+        QCOMPARE(result.status, 70);
+        QVERIFY2(result.errors.contains("too few file descriptors"), result.errors.constData());
+    }
+}
+
+// The inner command waits for the outer one, which waits for it: only if both mean the same lock.
+void tst_Run::nestedLocks()
+{
+    const QString inner = QStringLiteral(QDISTLOCK) + u' ' + Patiently + u" run %1 job true"_s;
+    const auto errorsOf = [&](const QString &options) {
+        return run(setup(), {u"run"_s, u"job"_s, u"-c"_s, inner.arg(options)}).errors;
+    };
+    QVERIFY(errorsOf(u"-n"_s).contains("`qdistlock run` that has started this command"));
+    QCOMPARE(errorsOf(u"--prefix other:"_s), QByteArray());
+    RedisServer other(RedisServer::Options::withTcp());
+    QVERIFY2(other.start(), qPrintable(other.errorString()));
+    QCOMPARE(errorsOf(u"--server "_s + other.tcpUrl().toString()), QByteArray());
+}
+
+void tst_Run::readOnlyReplica()
+{
+    RedisServer server(RedisServer::Options::withTcp());
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    server.command({"REPLICAOF", "127.0.0.1", "1"});
+    const Result result = run({server.tcpUrl().toEncoded()}, {u"run"_s, u"job"_s, u"echo"_s, u"ran"_s});
+    QVERIFY2(result.status == 69, result.errors.constData());
+    QCOMPARE(result.output, QByteArray());
+    QVERIFY2(result.errors.contains("lock \"job\"") && result.errors.contains("give the URL of its master"),
+             result.errors.constData());
+    QCOMPARE(result.errors.count('\n'), 1);
 }
 
 void tst_Run::serverAway_data()

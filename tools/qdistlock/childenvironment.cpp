@@ -5,6 +5,8 @@
 
 #include "options.h"
 
+#include <QDistLock/LockRegistry>
+
 #include <QtCore/qurl.h>
 
 #include <algorithm>
@@ -22,9 +24,9 @@ namespace {
 bool isSecret(const QByteArray &name, const QByteArray &value)
 {
     if (name == "QDISTLOCK_URL") {
-        // In a text that is not a URL, the part before an @ may be a password.
+        // In a URL that cannot be used, any part may be a password.
         const QUrl url(QString::fromUtf8(value));
-        return url.isValid() ? !url.password().isEmpty() : value.contains('@');
+        return !url.password().isEmpty() || QDistLock::LockRegistry(url).error() != QDistLock::DistributedLock::NoError;
     }
     return name.startsWith("QDISTLOCK_") && name.endsWith("PASSWORD");
 }

@@ -134,7 +134,10 @@ void Doctor::run()
     if (isReachable) {
         isReachable = m_probe.connectToServer();
         if (m_probe.interruption() == 0 && !isReachable)
-            add(Level::Failure, "login", m_probe.errorString());
+            add(Level::Failure, "login", m_probe.errorString(),
+                m_probe.failure() == QtRedis::Failure::None || m_probe.failure() == QtRedis::Failure::Timeout
+                        ? u"check that a Redis server listens there, and that it is not frozen"_s
+                        : QString());
     }
     if (isReachable) {
         add(Level::Ok, "login",
@@ -270,9 +273,7 @@ void Doctor::checkLatency()
     if (m_probe.interruption() != 0)
         return;
     if (times.size() < Pings) {
-        add(Level::Failure, "latency",
-            m_probe.errorString().isEmpty() ? u"the connection was lost"_s : m_probe.errorString(),
-            u"check the network and the load of the server"_s);
+        add(Level::Failure, "latency", m_probe.errorString(), u"check the network and the load of the server"_s);
         return;
     }
     std::sort(times.begin(), times.end());

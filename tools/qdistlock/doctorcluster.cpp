@@ -85,11 +85,9 @@ void DoctorCluster::ask(const Endpoint &address)
     if (m_interruption != 0)
         return;
     if (!nodes) {
-        const QString reason = probe.errorString().isEmpty()
-                ? u"%1: no answer within %2"_s.arg(probe.server().toDisplayString(), roughText(m_timeout))
-                : probe.errorString();
         m_report->add(QtRedis::isPermanent(probe.failure()) ? DoctorReport::Failure : DoctorReport::Warning, u"node"_s,
-                      reason, u"check that the node runs and listens there, and that no firewall is between"_s);
+                      probe.errorString(),
+                      u"check that the node runs and listens there, and that no firewall is between"_s);
         return;
     }
     if (slotRanges->isError())

@@ -3,10 +3,14 @@
 
 #include "doctorprobe.h"
 
+#include "lockview.h"
+
 #include <QtCore/qrandom.h>
 #include <QtCore/qtimer.h>
 
 #include <memory>
+
+using namespace Qt::StringLiterals;
 
 using QtRedis::CommandResult;
 using QtRedis::Connection;
@@ -47,6 +51,12 @@ bool DoctorProbe::connectToServer()
             });
     disconnect(failed);
     return m_connection.state() == Connection::Ready;
+}
+
+QString DoctorProbe::errorString() const
+{
+    const QString text = m_connection.errorString();
+    return text.isEmpty() ? u"%1: no answer within %2"_s.arg(server().toDisplayString(), roughText(m_timeout)) : text;
 }
 
 std::optional<Reply> DoctorProbe::ask(const QList<QByteArray> &command)

@@ -28,9 +28,10 @@ class DoctorProbe : public QObject
 public:
     DoctorProbe(const QtRedis::ServerUrl &server, std::chrono::milliseconds timeout);
 
-    /// False if the server was not reached or refused the login: errorString() names it and says what to do.
+    /// False if the server was not reached or refused the login.
     bool connectToServer();
-    QString errorString() const { return m_connection.errorString(); }
+    /// After a failure: names the server, and says what has happened.
+    QString errorString() const;
     QtRedis::Failure failure() const { return m_connection.failure(); }
     const QtRedis::ServerUrl &server() const { return m_connection.server(); }
 

@@ -75,11 +75,9 @@ void DoctorQuorum::ask(const Endpoint &address)
                       detailsOf(address, false));
         return;
     }
-    const QString reason = probe.errorString().isEmpty()
-            ? u"%1: no answer within %2"_s.arg(probe.server().toDisplayString(), roughText(m_timeout))
-            : probe.errorString();
     m_report->add(QtRedis::isPermanent(probe.failure()) ? DoctorReport::Failure : DoctorReport::Warning, u"node"_s,
-                  reason, u"check that the server runs and listens there, and that no firewall is between"_s,
+                  probe.errorString(),
+                  u"check that the server runs and listens there, and that no firewall is between"_s,
                   detailsOf(address, false));
 }
 

@@ -166,6 +166,18 @@ private:
     QStringList m_otherErrors;
 };
 
+/// \a error: why the server refuses to write.
+QString adviceFor(const QString &error)
+{
+    if (error.startsWith(u"OOM"_s))
+        return u"raise maxmemory (CONFIG SET maxmemory, and then CONFIG REWRITE), or remove keys of others"_s;
+    if (error.startsWith(u"MISCONF"_s))
+        return u"check the disk of the server and its log"_s;
+    if (error.startsWith(u"NOREPLICAS"_s))
+        return u"check its replicas, or lower min-replicas-to-write"_s;
+    return u"give the URL of a master that accepts writes"_s;
+}
+
 void Findings::report(const QString &how, DoctorReport *report) const
 {
     const QStringList missing = m_essential + m_others;
@@ -183,7 +195,7 @@ void Findings::report(const QString &how, DoctorReport *report) const
     else
         report->add(DoctorReport::Ok, u"rights"_s, u"the user has every right that locks need (%1)"_s.arg(how));
     for (const QString &error : m_otherErrors)
-        report->add(DoctorReport::Failure, u"write"_s, error, u"give the URL of a master that accepts writes"_s);
+        report->add(DoctorReport::Failure, u"write"_s, error, adviceFor(error));
 }
 
 QByteArray textOf(const Reply &reply)

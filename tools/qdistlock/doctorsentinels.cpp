@@ -48,13 +48,6 @@ Endpoint addressOf(const QHash<QByteArray, QByteArray> &fields)
     return {QString::fromUtf8(fields.value("ip")), fields.value("port").toUShort()};
 }
 
-QString reasonOf(const DoctorProbe &probe, milliseconds timeout)
-{
-    return probe.errorString().isEmpty()
-            ? u"%1: no answer within %2"_s.arg(probe.server().toDisplayString(), roughText(timeout))
-            : probe.errorString();
-}
-
 /// For a Sentinel to which no connection could be made. \a isListed: only other Sentinels know it.
 QString adviceFor(Failure failure, bool isListed)
 {
@@ -121,7 +114,7 @@ void DoctorSentinels::ask(const Endpoint &address, bool isListed)
         askForMaster(&probe, &sentinel, isListed);
     } else if (probe.interruption() == 0) {
         m_report->add(QtRedis::isPermanent(probe.failure()) ? DoctorReport::Failure : DoctorReport::Warning,
-                      u"sentinel"_s, reasonOf(probe, m_timeout), adviceFor(probe.failure(), isListed),
+                      u"sentinel"_s, probe.errorString(), adviceFor(probe.failure(), isListed),
                       {{u"sentinel"_s, address.toString()}, {u"master"_s, {}}, {u"configEpoch"_s, {}}});
     }
     m_interruption = probe.interruption();
@@ -170,7 +163,7 @@ void DoctorSentinels::addRefusal(DoctorProbe *probe, const QByteArray &reply)
                       {{u"sentinel"_s, name}, {u"master"_s, {}}, {u"configEpoch"_s, {}}});
     };
     if (reply.isEmpty())
-        return add(DoctorReport::Warning, reasonOf(*probe, m_timeout),
+        return add(DoctorReport::Warning, probe->errorString(),
                    probe->failure() == Failure::Protocol ? AddressAdvice : u"check its log and its machine"_s);
     if (reply.contains("No such master")) {
         QStringList known;
@@ -362,7 +355,7 @@ bool DoctorSentinels::isReplicaReachable(const Fields &replica)
     const bool isLogin = probe.failure() == Failure::Authentication || probe.failure() == Failure::Permission;
     const bool isDown = replica.value("flags").contains("down") || replica.value("flags").contains("disconnected");
     m_report->add(
-            DoctorReport::Warning, u"announced"_s, u"a replica: "_s + reasonOf(probe, m_timeout),
+            DoctorReport::Warning, u"announced"_s, u"a replica: "_s + probe.errorString(),
             isLogin ? u"if it becomes the master, no client can log in: give all servers the same users and passwords"_s
                     : isDown ? u"the Sentinels do not reach it either: start it, or let them forget it with "
                                "SENTINEL RESET %1"_s.arg(m_service.service)

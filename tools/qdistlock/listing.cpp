@@ -169,7 +169,7 @@ int runShow(const Invocation &invocation)
             return session.exitCode();
         if (lock->error != DistributedLock::NoError) {
             printError(lock->errorString); // the others are shown all the same
-            code = session.exitCodeOf(lock->error);
+            code = session.exitCodeOf(lock->error, lock->errorString);
             continue;
         }
         if (!lock->held && code == Success)

@@ -75,7 +75,11 @@ LockSet::LockSet(Session *session, const QStringList &names)
             // An acquire that has ended reports its error itself; --connect-timeout reports that the server was never
             // reached. The problems of a lock that is held are worth a line when it is at risk.
             const bool isWaiting = m_phase == Acquiring && lock->state() == DistributedLock::Acquiring;
-            if (isWaiting && m_session->wasReached())
+            if (isWaiting && m_session->isReadOnly(lock->errorString()))
+                fail(lock->error(),
+                     u"lock %1: %2 is a read-only replica; give the URL of its master"_s.arg(quoted(lock->name()),
+                                                                                             m_session->serverText()));
+            else if (isWaiting && m_session->wasReached())
                 printNote(lock->errorString());
             else if (m_phase == Held)
                 printDetail(lock->errorString());
@@ -102,9 +106,10 @@ void LockSet::acquire()
 {
     const auto wait = m_session->lockOptions().wait;
     m_waitEnd = wait > 24h * 366 ? Never : presentMoment() + wait;
-    const QStringList outer = qEnvironmentVariable("QDISTLOCK_NAME").split(u',', Qt::SkipEmptyParts);
+    const bool isOuterHere = qgetenv("QDISTLOCK_PLACE") == m_session->placeText();
+    const QStringList outer = QString::fromUtf8(qgetenv("QDISTLOCK_NAME")).split(u',', Qt::SkipEmptyParts);
     for (const QString &name : m_names) {
-        if (outer.contains(name)) {
+        if (isOuterHere && outer.contains(name)) {
             printNote(
                     u"lock %1 is held by the `qdistlock run` that has started this command, which waits for the end of "
                     "this command"_s.arg(quoted(name)));
@@ -223,7 +228,7 @@ void LockSet::reportConflict()
         return;
     }
     const LockInfo info = m_holder.value_or(LockInfo());
-    if (isWaitOver && m_session->exitCodeOf(info.error) == ServerUnavailable) {
+    if (isWaitOver && m_session->exitCodeOf(info.error, info.errorString) == ServerUnavailable) {
         fail(info.error, info.errorString);
         return;
     }

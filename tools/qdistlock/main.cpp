@@ -11,6 +11,7 @@
 #include <QtCore/qcoreapplication.h>
 
 #include <cstring>
+#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -30,6 +31,23 @@ void fillStandardDescriptors()
             ::open("/dev/null",
                    (fd == STDOUT_FILENO ? O_RDONLY : O_RDWR) | O_CLOEXEC); // gets the smallest number that is free
     }
+}
+
+/// True if there are as many as the library and `run` need for one server. In the middle of something, each that is
+/// missing would be another error.
+bool areDescriptorsFree()
+{
+    constexpr size_t Needed = 16;
+    std::vector<int> probes;
+    while (probes.size() < Needed) {
+        const int fd = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+        if (fd < 0)
+            break;
+        probes.push_back(fd);
+    }
+    for (const int fd : probes)
+        ::close(fd);
+    return probes.size() == Needed;
 }
 
 /// Other users can read the arguments of a process. They see stars instead of a password or token.
@@ -114,6 +132,10 @@ int main(int argc, char **argv)
     if (invocation->has(Option::Help) || invocation->command() == Command::Help)
         return printLine(helpText(explainedCommand(*invocation)).trimmed()) ? Success : InternalError;
     hideSecrets(argc, argv, *invocation);
+    if (!areDescriptorsFree()) {
+        printError(u"too few file descriptors are free; raise their number with `ulimit -n`"_s);
+        return InternalError;
+    }
 
     QCoreApplication application(argc, argv);
     QCoreApplication::setApplicationName(u"qdistlock"_s);

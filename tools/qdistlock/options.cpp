@@ -247,6 +247,7 @@ const QList<Explanation> &childEnvironmentTexts()
 {
     static const QList<Explanation> table{
             {"QDISTLOCK_NAME", "the name of the lock; several are separated by commas"},
+            {"QDISTLOCK_PLACE", "the server, without user and password, and the key prefix of the lock"},
             {"QDISTLOCK_FENCE", "its fencing token, greater for each later holder; several in the order of the names"},
             {"QDISTLOCK_HELD", "1"},
             {"QDISTLOCK_MODE", "exclusive"},

@@ -7,6 +7,7 @@
 
 #include <QtCore/qjsondocument.h>
 #include <QtCore/qloggingcategory.h>
+#include <QtCore/qregularexpression.h>
 
 #include <algorithm>
 #include <array>
@@ -86,9 +87,12 @@ ErrorChannel &errorChannel()
     return channel;
 }
 
-/// \a text in one line. Texts of the library begin with a capital letter; here, names come before them.
+/// \a text in one line, without user and password of a URL that was given where none belongs, as a command. Texts of
+/// the library begin with a capital letter; here, names come before them.
 QString flattened(QString text)
 {
+    static const QRegularExpression login(u"://[^\\s\"]*@"_s);
+    text.replace(login, u"://***@"_s);
     if (text.startsWith(u"Lock "_s))
         text[0] = u'l';
     for (QChar &c : text) {

@@ -234,6 +234,7 @@ void Runner::startChild()
     setup.lostFdInChild = ChildProcess::freeDescriptor();
     m_environment = childEnvironment(m_invocation.has(Option::PassEnvironment));
     m_environment += "QDISTLOCK_NAME=" + m_locks.nameText().toUtf8();
+    m_environment += "QDISTLOCK_PLACE=" + m_session->placeText();
     m_environment += "QDISTLOCK_FENCE=" + m_locks.fenceText().toUtf8();
     m_environment += "QDISTLOCK_HELD=1"_ba;
     m_environment += "QDISTLOCK_MODE=exclusive"_ba;

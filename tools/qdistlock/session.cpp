@@ -43,6 +43,15 @@ Session::Session(const Invocation &invocation)
         if (m_reached)
             m_connectTimer.stop();
     });
+    connect(m_registry.get(), &LockRegistry::errorOccurred, this, [this](DistributedLock::Error error) {
+        // The library tries again, because other errors of a login pass.
+        const QString text = m_registry->errorString();
+        if (!isUsable() || m_reached || exitCodeOf(error, text) != ConfigurationError)
+            return;
+        m_connectTimer.stop();
+        fail(error, text);
+        Q_EMIT failed();
+    });
 }
 
 Session::~Session() = default;
@@ -77,8 +86,12 @@ QString Session::usageError() const
     return options.validationError();
 }
 
-int Session::exitCodeOf(DistributedLock::Error error) const
+int Session::exitCodeOf(DistributedLock::Error error, const QString &text) const
 {
+    // The part of the URL of which only the server knows whether it can be used.
+    if (error == DistributedLock::ServerError && text.contains(u": database "_s)
+        && text.contains(u" cannot be selected "_s))
+        return ConfigurationError;
     switch (error) {
     case DistributedLock::NoError:
         return Success;
@@ -106,7 +119,7 @@ int Session::exitCodeOf(DistributedLock::Error error) const
 
 int Session::fail(DistributedLock::Error error, const QString &text)
 {
-    return fail(exitCodeOf(error), text);
+    return fail(exitCodeOf(error, text), text);
 }
 
 int Session::fail(int exitCode, const QString &text)
@@ -117,6 +130,12 @@ int Session::fail(int exitCode, const QString &text)
         printError(text);
     m_exitCode = exitCode;
     return exitCode;
+}
+
+bool Session::isReadOnly(const QString &text) const
+{
+    static const QStringList oneServer{u"redis"_s, u"rediss"_s, u"unix"_s};
+    return oneServer.contains(m_registry->server().scheme()) && text.contains(u" answered acquire with \"READONLY "_s);
 }
 
 void Session::startConnectTimeout()

@@ -49,6 +49,8 @@ public:
     const Invocation &invocation() const { return m_invocation; }
     /// The server without user name and password.
     QString serverText() const { return m_registry->server().toString(); }
+    /// Two locks of one name exclude each other if this is the same for both: the server, and the key prefix.
+    QByteArray placeText() const { return (serverText() + u' ' + lockOptions().keyPrefix).toUtf8(); }
     /// The options of the command line that concern locks; `wait` is LockOptions::Forever without --timeout.
     QDistLock::LockOptions lockOptions() const;
 
@@ -60,8 +62,11 @@ public:
     int fail(QDistLock::DistributedLock::Error error, const QString &text);
     /// The same for errors that the program itself finds.
     int fail(int exitCode, const QString &text);
-    /// The exit code that belongs to \a error.
-    int exitCodeOf(QDistLock::DistributedLock::Error error) const;
+    /// \a text, of an error, tells that the server is a replica. (A service or cluster has a master elsewhere: that
+    /// error passes.)
+    bool isReadOnly(const QString &text) const;
+    /// The exit code that belongs to \a error and its \a text.
+    int exitCodeOf(QDistLock::DistributedLock::Error error, const QString &text) const;
 
     /*!
         Runs the event loop until \a future has finished, and returns its result. Null, with exitCode() set, if the
