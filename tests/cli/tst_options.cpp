@@ -191,6 +191,8 @@ void tst_Options::helpTexts()
         for (const QString &line : lines)
             QVERIFY2(line.size() <= 80 && !line.endsWith(u' '), qPrintable(line));
     }
+    // What it cannot see must not be taken for what has not happened.
+    QVERIFY(helpText(Command::Watch).simplified().contains(u"sees what lasts longer than --interval"_s));
 }
 
 void tst_Options::optionsBeforeTheName()
