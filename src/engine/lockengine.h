@@ -92,11 +92,13 @@ public:
     /// The reasons why the locks need the server.
     struct Need
     {
-        bool connection = false; ///< a lock is acquiring, held or releasing
+        bool connection = false; ///< a lock is acquiring, held or releasing, or a request waits for the server
         int queuePosition = -1;  ///< the lowest of those waiting in a queue; -1 = none waits
     };
+    /// Which locks are meant; null = all.
+    using LockFilter = std::function<bool(const LockId &)>;
     /// \a need is called from the event loop, each time again.
-    void setNeed(std::function<Need()> need) { m_need = std::move(need); }
+    void setNeed(std::function<Need(const LockFilter &)> need) { m_need = std::move(need); }
 
     struct Waiter
     {
@@ -212,12 +214,13 @@ Q_SIGNALS:
     void processed();
 
 protected:
-    Need need() const { return m_need ? m_need() : Need(); }
+    /// Examines all locks.
+    Need need(const LockFilter &filter = nullptr) const { return m_need ? m_need(filter) : Need(); }
     std::optional<Waiter> waiterOf(quint64 sequence) const { return m_waiterOf ? m_waiterOf(sequence) : std::nullopt; }
 
 private:
     TokenGenerator m_tokens;
-    std::function<Need()> m_need;
+    std::function<Need(const LockFilter &)> m_need;
     std::function<std::optional<Waiter>(quint64 sequence)> m_waiterOf;
 };
 

@@ -136,7 +136,7 @@ LockEngine *LockRegistryPrivate::engine(EngineError *engineError)
     if (!m_engine && !m_urlError) {
         m_engine = EngineFactory::create(url, m_watchdog.clock(), &m_urlError);
         if (m_engine) {
-            m_engine->setNeed([this] { return need(); });
+            m_engine->setNeed([this](const LockEngine::LockFilter &filter) { return need(filter); });
             m_engine->setWaiters([this](quint64 sequence) -> std::optional<LockEngine::Waiter> {
                 const LockDriver *const lock = m_routes.value(sequence);
                 return lock ? std::optional(lock->waiter()) : std::nullopt;
@@ -290,15 +290,19 @@ void LockRegistryPrivate::route(quint64 sequence, LockDriver *lock)
         m_routes.remove(sequence);
 }
 
-LockEngine::Need LockRegistryPrivate::need() const
+LockEngine::Need LockRegistryPrivate::need(const LockEngine::LockFilter &filter) const
 {
     LockEngine::Need need;
     for (const LockDriver *lock : m_locks) {
-        need.connection |= lock->machine.phase() != LeaseMachine::Unlocked;
+        if (lock->machine.phase() == LeaseMachine::Unlocked || (filter && !filter(lock->presentLockId())))
+            continue;
+        need.connection = true;
         const int position = lock->machine.queuePosition();
         if (position >= 0 && (need.queuePosition < 0 || position < need.queuePosition))
             need.queuePosition = position;
     }
+    for (const auto &[lock, action] : m_pending)
+        need.connection |= !lock || !filter || filter(*lock);
     return need;
 }
 

@@ -115,7 +115,7 @@ private:
     void engineFailed();
     Outage &outageAt(const QString &place);
     void runPending(const EngineError &error);
-    LockEngine::Need need() const;
+    LockEngine::Need need(const LockEngine::LockFilter &filter) const;
     /// All locks, in the order in which their acquisitions began.
     QList<LockDriver *> locksInTurn() const;
     void postDelivery();

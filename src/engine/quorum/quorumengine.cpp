@@ -55,7 +55,7 @@ QuorumEngine::QuorumEngine(const QtRedis::ServerUrl &quorum, const LeaseClock *c
     for (const QtRedis::Endpoint &endpoint : quorum.quorumNodes) {
         m_names.append(endpoint.toString().toUtf8());
         auto node = std::make_unique<QuorumNode>(quorum.atNode(endpoint), clock, clientId(), &m_deadlines);
-        node->engine().setNeed([this] { return need(); });
+        node->engine().setNeed([this](const LockFilter &filter) { return need(filter); });
         const int index = m_nodes.size();
         node->engine().setNode(index);
         connect(node.get(), &QuorumNode::identified, this, [this, index] { nodeIdentified(index); });

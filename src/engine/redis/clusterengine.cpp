@@ -56,7 +56,9 @@ ClusterEngine::ClusterEngine(const QtRedis::ServerUrl &cluster, const LeaseClock
               [this](const QtRedis::Endpoint &from, const QtRedis::Redirection &moved) { return follow(from, moved); })
 {
     m_watch.setClientName(ClientName{clientId(), {}}.toByteArray());
-    m_watch.setNeeded([this] { return need().connection || m_listings > 0 || m_abandoned.needConnection(); });
+    m_watch.setNeeded([this](const std::optional<QtRedis::Endpoint> &master) {
+        return (master ? needAt(*master) : need()).connection || m_listings > 0 || m_abandoned.needConnection();
+    });
     connect(&m_watch, &QtRedis::ClusterWatch::mapChanged, this, &ClusterEngine::mapChanged);
     connect(&m_watch, &QtRedis::ClusterWatch::failed, this, &LockEngine::failed);
     m_sweepTimer.setInterval(SweepInterval);
@@ -98,7 +100,7 @@ ClusterNode *ClusterEngine::nodeAt(const QtRedis::Endpoint &endpoint)
     if (entry)
         return entry.get();
     entry = std::make_unique<ClusterNode>(
-            m_cluster.atNode(endpoint), m_clock, clientId(), [this] { return need(); },
+            m_cluster.atNode(endpoint), m_clock, clientId(), [this, endpoint] { return needAt(endpoint); },
             [this, endpoint] { return isWaitedAt(endpoint); });
     ClusterNode *const node = entry.get();
     RedisLane &lane = node->lane();
@@ -124,6 +126,11 @@ ClusterNode *ClusterEngine::nodeAt(const QtRedis::Endpoint &endpoint)
     connect(node, &ClusterNode::interrupted, this, [this, node] { subscriptionsInterrupted(node); });
     connect(node, &ClusterNode::movedAway, this, [this, node](const QByteArray &name) { movedAway(node, name); });
     return node;
+}
+
+LockEngine::Need ClusterEngine::needAt(const QtRedis::Endpoint &master) const
+{
+    return need([this, &master](const LockId &lock) { return m_watch.map().ownerOf(slotOf(lock)) == master; });
 }
 
 ClusterNode *ClusterEngine::nodeOf(int slot)

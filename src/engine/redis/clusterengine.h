@@ -96,6 +96,8 @@ private:
 
     QByteArray channelOf(const LockId &lock) const;
     ClusterNode *nodeAt(const QtRedis::Endpoint &endpoint);
+    /// What the locks need whose slots it serves.
+    Need needAt(const QtRedis::Endpoint &master) const;
     /// Null if nobody serves the slot.
     ClusterNode *nodeOf(int slot);
     ClusterNode *knownNodeOf(int slot) const;

@@ -91,7 +91,10 @@ public:
     ClusterWatch *const q;
     const ServerUrl cluster;
     QByteArray clientName;
-    std::function<bool()> isNeeded;
+    bool isNeededAt(const std::optional<Endpoint> &master) const { return isNeeded && isNeeded(master); }
+    bool isSuspectNeeded() const;
+
+    IsNeeded isNeeded;
 
     SlotMap map;
     bool isKnown = false;
@@ -107,8 +110,9 @@ public:
     std::map<Endpoint, std::unique_ptr<Node>> nodes;
     bool isAsking = false;
     bool mustAskAgain = false;
-    bool asksAll = false; ///< nobody asked last belongs to the cluster that is known
-    int pauses = 0;       ///< since the map was known last
+    bool isRefreshDue = false; ///< with askTimer: not only for suspects
+    bool asksAll = false;      ///< nobody asked last belongs to the cluster that is known
+    int pauses = 0;            ///< since the map was known last
     QDeadlineTimer nextRefresh{0};
     QTimer othersTimer;
     QTimer roundTimer;
@@ -128,7 +132,10 @@ ClusterWatch::Private::Private(ClusterWatch *watch, const ServerUrl &cluster)
     QObject::connect(&othersTimer, &QTimer::timeout, q, [this] { endRound(); });
     QObject::connect(&roundTimer, &QTimer::timeout, q, [this] { endRound(); });
     QObject::connect(&askTimer, &QTimer::timeout, q, [this] {
-        if (!isNeeded || isNeeded())
+        if (isKnown && !isRefreshDue) {
+            if (isSuspectNeeded())
+                startRound();
+        } else if (!isNeeded || isNeeded({}))
             startRound();
         else
             askTimer.start(LongestPause * SlowPause);
@@ -137,6 +144,12 @@ ClusterWatch::Private::Private(ClusterWatch *watch, const ServerUrl &cluster)
 }
 
 // Asking
+
+bool ClusterWatch::Private::isSuspectNeeded() const
+{
+    return std::any_of(suspects.cbegin(), suspects.cend(),
+                       [this](const Endpoint &master) { return isNeededAt(master); });
+}
 
 QList<Endpoint> ClusterWatch::Private::nodesToAsk() const
 {
@@ -170,7 +183,7 @@ void ClusterWatch::Private::startRound()
         mustAskAgain = true;
         return;
     }
-    mustAskAgain = false;
+    mustAskAgain = isRefreshDue = false;
     askTimer.stop();
     if (isKnown)
         nextRefresh.setRemainingTime(RefreshInterval);
@@ -191,7 +204,7 @@ void ClusterWatch::Private::ask(const Endpoint &endpoint)
         Node *const created = entry.get();
         created->connection.setClientName(clientName + "-map");
         created->connection.setConnectTimeout(AnswerTimeout);
-        created->connection.setNeeded([this] { return isNeeded && isNeeded(); });
+        created->connection.setNeeded([this] { return isNeededAt({}); });
         QObject::connect(&created->connection, &Connection::stateChanged, q, [this, created] {
             if (created->answer == Node::Pending && created->connection.state() == Connection::Ready)
                 send(created);
@@ -343,9 +356,10 @@ void ClusterWatch::Private::endRound()
     }
     if (!isKnown)
         endFirstRound();
-    else if (mustAskAgain || asksAll)
+    else if (mustAskAgain || asksAll) {
+        isRefreshDue = true;
         askLater(milliseconds(qMax<qint64>(0, nextRefresh.remainingTime())));
-    else if (!suspects.isEmpty())
+    } else if (isSuspectNeeded())
         askLater(SuspectInterval);
 }
 
@@ -537,7 +551,7 @@ void ClusterWatch::setClientName(const QByteArray &name)
     d->clientName = name;
 }
 
-void ClusterWatch::setNeeded(std::function<bool()> isNeeded)
+void ClusterWatch::setNeeded(IsNeeded isNeeded)
 {
     d->isNeeded = std::move(isNeeded);
 }
@@ -545,9 +559,12 @@ void ClusterWatch::setNeeded(std::function<bool()> isNeeded)
 void ClusterWatch::open()
 {
     // Between two rounds that failed for a passing reason the next one is due soon.
-    const bool isDueSoon = d->askTimer.isActive() && !isPermanent(d->failure) && d->isNeeded && d->isNeeded();
+    const bool isDueSoon = d->askTimer.isActive() && !isPermanent(d->failure) && d->isNeededAt({});
     if (!d->isKnown && !d->isAsking && !isDueSoon)
         d->startRound();
+    // The caller's need begins after this call.
+    if (d->isKnown && !d->isAsking && !d->suspects.isEmpty() && !d->askTimer.isActive())
+        d->askTimer.start(0);
 }
 
 void ClusterWatch::refresh(const std::optional<Endpoint> &informed)
@@ -556,8 +573,11 @@ void ClusterWatch::refresh(const std::optional<Endpoint> &informed)
         d->informed.insert(*informed);
     if (d->isAsking)
         d->mustAskAgain = true;
-    else if (d->isKnown && (!d->askTimer.isActive() || d->askTimer.remainingTime() > d->nextRefresh.remainingTime()))
-        d->askTimer.start(milliseconds(qMax<qint64>(0, d->nextRefresh.remainingTime())));
+    else if (d->isKnown) {
+        d->isRefreshDue = true;
+        if (!d->askTimer.isActive() || d->askTimer.remainingTime() > d->nextRefresh.remainingTime())
+            d->askTimer.start(milliseconds(qMax<qint64>(0, d->nextRefresh.remainingTime())));
+    }
 }
 
 void ClusterWatch::setSuspect(const Endpoint &master, Suspicion suspicion)
@@ -571,7 +591,7 @@ void ClusterWatch::setSuspect(const Endpoint &master, Suspicion suspicion)
         return;
     }
     d->suspects.insert(master);
-    if (!d->isAsking && d->isKnown
+    if (d->isNeededAt(master) && !d->isAsking && d->isKnown
         && (!d->askTimer.isActive() || d->askTimer.remainingTimeAsDuration() > LongestSuspectInterval))
         d->askTimer.start(0);
 }

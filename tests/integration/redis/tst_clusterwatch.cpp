@@ -119,6 +119,7 @@ private Q_SLOTS:
     void olderViewOfASilentMaster();
     TIMING void olderViewOfAMasterThatAnotherNodeNames();
     void masterThatNobodyNamesAnyMore();
+    void suspectThatNobodyNeeds();
     void viewOfAnotherCluster();
     void setUpAgainWithNewIds();
     void nodesWithoutNames();
@@ -136,7 +137,7 @@ bool tst_ClusterWatch::start(Nodes *nodes, ClusterWatch *watch)
     for (int i = 0; i < 4; ++i)
         nodes->setView(i, 0, 5);
     watch->setClientName("qdistlock");
-    watch->setNeeded([] { return true; });
+    watch->setNeeded([](const auto &) { return true; });
     watch->open();
     return waitFor([watch] { return watch->isKnown(); }) && watch->map().ownerOf(7) == nodes->endpoint(0);
 }
@@ -196,6 +197,29 @@ void tst_ClusterWatch::masterThatNobodyNamesAnyMore()
     for (int i = 1; i < 4; ++i)
         nodes.setView(i, 1, 2);
     QVERIFY(waitFor([&] { return watch.map().ownerOf(7) == nodes.endpoint(1); }));
+}
+
+/// Not even every few seconds; and at once when somebody needs it.
+void tst_ClusterWatch::suspectThatNobodyNeeds()
+{
+    Nodes nodes;
+    ClusterWatch watch(serverUrl(nodes.url()));
+    QVERIFY(start(&nodes, &watch));
+    bool isNeeded = false;
+    watch.setNeeded([&](const std::optional<Endpoint> &master) { return isNeeded || master != nodes.endpoint(0); });
+    const qsizetype before = nodes.asked(2);
+    watch.setSuspect(nodes.endpoint(0), ClusterWatch::Failed);
+    watch.setSuspect(nodes.endpoint(1), ClusterWatch::Failed);
+    QVERIFY(asksOn(nodes, 2)); // for the other one
+    watch.setSuspect(nodes.endpoint(1), ClusterWatch::None);
+    const auto roundsEnded = [&] { return std::max(nodes.asked(2), nodes.asked(3)); };
+    const qsizetype after = roundsEnded();
+    QVERIFY(after > before);
+    QTest::qWait(1000); // three intervals: a busy machine can only make this miss a fault
+    QVERIFY2(roundsEnded() <= after + 1, "asked for a master that nobody needs");
+    isNeeded = true;
+    watch.open();
+    QVERIFY(asksOn(nodes, 2));
 }
 
 /// The address of a node may belong to another cluster by now, whose epochs say nothing here.
