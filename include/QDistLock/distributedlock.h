@@ -207,13 +207,16 @@ public:
     /// holds the lock, if that could be found out within 250 ms: see LockInfo.
     QString errorString() const;
 
-    /// Like acquire(). The future always finishes with a result and is never cancelled; busy and timed out are results.
+    /// Like acquire(). The future always finishes with a result; busy and timed out are results. Cancelling it withdraws
+    /// this acquire: it ends with acquireFailed(CancelledError), and a grant that comes nevertheless is given back. Once
+    /// the future has finished, cancelling it does nothing; nor does cancelling a future that its then() has returned.
     /// Do not call result() or waitForFinished() in the lock's thread before it has finished: they block the event loop
     /// that would finish it, and never return. ScopedLock waits without an event loop.
     QFuture<LockResult> acquireAsync();
     /// Like tryAcquire(), with the result of acquireAsync().
     QFuture<LockResult> tryAcquireAsync();
-    /// Like release(); true if a level was released and, for the last level, the server confirmed it.
+    /// Like release(); true if a level was released and, for the last level, the server confirmed it. Cancelling the
+    /// future does not take the release back.
     QFuture<bool> releaseAsync();
     /// Gives the hold to whoever gets the returned token, another process for instance: LockRegistry::renew() and
     /// release() take it. Sends nothing, ends all levels, and emits released(). Nobody renews the lease from then on:

@@ -80,9 +80,9 @@ void DistributedLockPrivate::close()
         changeRegistry(nullptr);
     }
     auto acquires = std::exchange(acquirePromises, {});
-    for (auto &[id, promise] : acquires) {
-        promise.addResult(destroyedResult());
-        promise.finish();
+    for (auto &[id, acquire] : acquires) {
+        acquire.promise.addResult(destroyedResult());
+        acquire.promise.finish();
     }
     auto releases = std::exchange(releasePromises, {});
     for (auto &[id, promise] : releases) {
@@ -267,7 +267,10 @@ QFuture<LockResult> DistributedLockPrivate::acquireFuture(quint64 id)
     promise.start();
     const QFuture<LockResult> future = promise.future();
     if (alive) {
-        acquirePromises.emplace(id, std::move(promise));
+        auto watcher = std::make_unique<QFutureWatcher<LockResult>>();
+        QObject::connect(watcher.get(), &QFutureWatcherBase::canceled, q, [this, id] { withdraw(id); });
+        watcher->setFuture(future);
+        acquirePromises.emplace(id, AcquirePromise{std::move(promise), std::move(watcher)});
     } else if (QObject *const dispatcher = QAbstractEventDispatcher::instance()) {
         // From an event: a continuation that acquires again on each failure would otherwise keep the destructor from
         // returning.
@@ -475,6 +478,8 @@ void DistributedLockPrivate::deliver()
         run(OnEventLoop);
     }
     deliverLater(); // if a slot runs a nested event loop, that loop delivers the other events
+    if (isUnwanted(m_events.first()))
+        return withdraw(m_events.first().outcome.id);
     const QPointer<DistributedLock> guard(q);
     const quint64 serial = m_events.first().serial;
     if (serial > m_notifiedEvent) {
@@ -535,8 +540,8 @@ void DistributedLockPrivate::reportFailure(quint64 id, const EngineError &failur
     if (guard && !isOrdinary(failure.code) && failure.code != m_reportedError)
         Q_EMIT q->errorOccurred(failure.code);
     if (promise) {
-        promise.mapped().addResult(result);
-        promise.mapped().finish();
+        promise.mapped().promise.addResult(result);
+        promise.mapped().promise.finish();
     }
 }
 
@@ -573,6 +578,14 @@ bool DistributedLockPrivate::isCurrentHold(const Event &event) const
     return event.outcome.epoch == machine.epoch() && machine.phase() == LeaseMachine::Held;
 }
 
+bool DistributedLockPrivate::isUnwanted(const Event &event) const
+{
+    if (event.outcome.kind != LeaseMachine::Outcome::Acquired)
+        return false;
+    const auto acquire = acquirePromises.find(event.outcome.id);
+    return acquire != acquirePromises.end() && acquire->second.promise.isCanceled();
+}
+
 void DistributedLockPrivate::deliver(const Event &event)
 {
     using Outcome = LeaseMachine::Outcome;
@@ -595,12 +608,12 @@ void DistributedLockPrivate::deliver(const Event &event)
         Q_EMIT q->acquired();
         if (guard && cleared)
             Q_EMIT q->errorChanged();
-        if (guard && m_withdrawn.remove(outcome.id) && isCurrentHold(event))
+        // A future that was cancelled meanwhile takes no result: nobody would know of the hold.
+        const bool isUnknown = promise && !promise.mapped().promise.addResult(result);
+        if (guard && (m_withdrawn.remove(outcome.id) || isUnknown) && isCurrentHold(event))
             release(newRequest());
-        if (promise) {
-            promise.mapped().addResult(result);
-            promise.mapped().finish();
-        }
+        if (promise)
+            promise.mapped().promise.finish();
         break;
     }
     case Outcome::AcquireFailed:

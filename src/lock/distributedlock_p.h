@@ -7,6 +7,7 @@
 
 #include <QDistLock/distributedlock.h>
 
+#include <QtCore/qfuturewatcher.h>
 #include <QtCore/qlist.h>
 #include <QtCore/qpromise.h>
 #include <QtCore/qset.h>
@@ -122,7 +123,12 @@ public:
     bool leaseHintGiven = false;
     DistributedLock::Error error = DistributedLock::NoError;
     QString errorString;
-    std::map<quint64, QPromise<LockResult>> acquirePromises;
+    struct AcquirePromise
+    {
+        QPromise<LockResult> promise;
+        std::unique_ptr<QFutureWatcher<LockResult>> watcher; ///< withdraws the acquire if its future is cancelled
+    };
+    std::map<quint64, AcquirePromise> acquirePromises;
     std::map<quint64, QPromise<bool>> releasePromises;
 
 private:
@@ -155,6 +161,8 @@ private:
     bool hasDelivery() const { return !m_events.isEmpty() || !(notified == properties()); }
     /// The hold that \a event belongs to goes on, and its release has not been requested.
     bool isCurrentHold(const Event &event) const;
+    /// Whether the future of the acquire that \a event grants was cancelled.
+    bool isUnwanted(const Event &event) const;
     void deliver(const Event &event);
     void deliverLater();
     /// The reason of a loss, for error() and errorString().

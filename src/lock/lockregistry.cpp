@@ -70,6 +70,7 @@ public:
     /// At once, in any thread.
     void refuse(const T &result) { std::exchange(m_promise, nullptr)->finish(result); }
     QFuture<T> future() const { return m_promise->promise.future(); }
+    bool isCanceled() const { return m_promise->promise.isCanceled(); }
 
 private:
     Q_DISABLE_COPY_MOVE(Request)
@@ -127,7 +128,8 @@ template<typename T>
 using Finish = std::function<void(const EngineError &error, const T &result)>;
 
 /// Calls \a send when the server can be asked about the lock \a name; \a send passes its result to the function it
-/// gets, at once or later. An error is reported, and gives the value that is the result where there is none.
+/// gets, at once or later. An error is reported, and gives the value that is the result where there is none. Nothing is
+/// sent if the future was cancelled before that.
 template<typename T>
 QFuture<T> ask(LockRegistry *registry, const char *function, const QString &name,
                const std::function<void(LockEngine *engine, const LockId &id, const Finish<T> &finish)> &send)
@@ -154,8 +156,8 @@ QFuture<T> ask(LockRegistry *registry, const char *function, const QString &name
     if (!id) {
         finish(error, none);
     } else {
-        d->whenReady(id, [id, finish, send, none](LockEngine *engine, const EngineError &engineError) {
-            if (engineError)
+        d->whenReady(id, [id, finish, request, send, none](LockEngine *engine, const EngineError &engineError) {
+            if (engineError || request->isCanceled())
                 finish(engineError, none);
             else
                 send(engine, *id, finish);
@@ -338,8 +340,8 @@ QFuture<LockInfo> LockRegistry::inspect(const QString &name)
     if (!id) {
         finish(error, {});
     } else {
-        d->whenReady(id, [id, finish](LockEngine *engine, const EngineError &engineError) {
-            if (engineError)
+        d->whenReady(id, [id, finish, request](LockEngine *engine, const EngineError &engineError) {
+            if (engineError || request->isCanceled())
                 finish(engineError, {});
             else
                 engine->inspect(*id, finish);
@@ -362,12 +364,14 @@ QFuture<QList<LockInfo>> LockRegistry::list(const QString &pattern)
         request->refuse({});
         return future;
     }
-    d->whenReady({}, [prefix = d->defaults.keyPrefix, pattern, finish](LockEngine *engine, const EngineError &error) {
-        if (error)
-            finish(error, {});
-        else
-            engine->list(prefix, pattern, finish);
-    });
+    d->whenReady(
+            {},
+            [prefix = d->defaults.keyPrefix, pattern, finish, request](LockEngine *engine, const EngineError &error) {
+                if (error || request->isCanceled())
+                    finish(error, {});
+                else
+                    engine->list(prefix, pattern, finish);
+            });
     return future;
 }
 

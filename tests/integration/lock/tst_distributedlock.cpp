@@ -116,6 +116,9 @@ private Q_SLOTS:
     void signalOrderAfterAnError();
     void renewedAfterAnError();
     void futures();
+    void cancelledFuture_data();
+    void cancelledFuture();
+    void cancelledWhileASlotRuns();
     void futuresOfARelease();
     void futureContinuations();
     void noSignalInsideACall();
@@ -430,6 +433,103 @@ void tst_DistributedLock::futures()
     QCOMPARE(lock.holdCount(), 6);
     for (const QFuture<LockResult> &each : std::as_const(many))
         QCOMPARE(each.result().fencingToken, lock.fencingToken());
+}
+
+void tst_DistributedLock::cancelledFuture_data()
+{
+    thousandsAtOnce_data();
+}
+
+void tst_DistributedLock::cancelledFuture()
+{
+    QFETCH(bool, memory);
+    LockRegistry registry(memory ? memoryUrl() : m_server->url());
+    DistributedLock holder(&registry, u"a"_s);
+    DistributedLock lock(&registry, u"a"_s);
+    for (DistributedLock *each : {&holder, &lock})
+        each->setOptions(options());
+    Spies spies(&lock);
+    const auto isFree = [&] {
+        const auto info = registry.inspect(u"a"_s);
+        return eventually([&] { return info.isFinished(); }) && !info.result().held;
+    };
+
+    // Before the server was asked.
+    QFuture<LockResult> future = lock.acquireAsync();
+    future.cancel();
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QVERIFY(future.isCanceled() && future.resultCount() == 0);
+    QCOMPARE(spies.acquired.size(), 0);
+    QCOMPARE(spies.failed.size(), 1);
+    QCOMPARE(spies.failure(), DistributedLock::CancelledError);
+    QCOMPARE(lock.state(), DistributedLock::Unlocked);
+    QVERIFY(isFree());
+
+    // In the queue.
+    QVERIFY(acquireNow(&holder));
+    future = lock.acquireAsync();
+    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    future.cancel();
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QCOMPARE(spies.failure(1), DistributedLock::CancelledError);
+    const auto waiters = registry.waiters(u"a"_s);
+    QVERIFY(eventually([&] { return waiters.isFinished(); }));
+    QVERIFY(waiters.result().isEmpty());
+    QVERIFY(holder.isHeld());
+
+    // Another acquire of the same object goes on.
+    future = lock.acquireAsync();
+    const QFuture<LockResult> kept = lock.acquireAsync();
+    future.cancel();
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    holder.release();
+    QVERIFY(eventually([&] { return kept.isFinished(); }));
+    QVERIFY(kept.result());
+    QCOMPARE(lock.holdCount(), 1);
+
+    // A level of a hold.
+    future = lock.acquireAsync();
+    future.cancel();
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QCOMPARE(lock.holdCount(), 1);
+
+    // After its end it is too late.
+    QFuture<LockResult> ended = kept;
+    ended.cancel();
+    const auto released = lock.releaseAsync();
+    QVERIFY(eventually([&] { return released.isFinished(); }));
+    QVERIFY(released.result());
+    QCOMPARE(spies.acquired.size(), 1);
+    QVERIFY(isFree());
+}
+
+void tst_DistributedLock::cancelledWhileASlotRuns()
+{
+    LockRegistry registry(m_server->url());
+    DistributedLock first(&registry, u"a"_s);
+    DistributedLock lock(&registry, u"b"_s);
+    QFuture<LockResult> future;
+
+    // The grant has arrived, but it is not reported yet.
+    Spies spies(&lock);
+    const auto connection = connect(&first, &DistributedLock::acquired, this, [&] { future.cancel(); });
+    first.acquire();
+    future = lock.acquireAsync();
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QVERIFY(first.isHeld() && !lock.isHeld());
+    QCOMPARE(spies.acquired.size(), 0);
+    QCOMPARE(spies.failed.size(), 1);
+    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+    QVERIFY(!m_server->exists("lock:b"));
+    disconnect(connection);
+
+    // The grant is being reported.
+    connect(&lock, &DistributedLock::acquired, this, [&] { future.cancel(); });
+    future = lock.acquireAsync();
+    QVERIFY(eventually([&] { return future.isFinished(); }));
+    QCOMPARE(spies.acquired.size(), 1);
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(!m_server->exists("lock:b"));
 }
 
 void tst_DistributedLock::futuresOfARelease()

@@ -60,6 +60,7 @@ private Q_SLOTS:
     void oneMasterIsAway_data();
     void oneMasterIsAway();
     void slotWithoutMaster();
+    void cancelledFutures();
     void futuresEndWithTheRegistry_data();
     void futuresEndWithTheRegistry();
     void registryDeletedInAContinuation();
@@ -562,6 +563,32 @@ void tst_LockRegistry::futuresWithABadUrl()
     QVERIFY(list.result().isEmpty());
     QCOMPARE(forced.result(), false);
     QCOMPARE(errors.size(), 2);
+}
+
+void tst_LockRegistry::cancelledFutures()
+{
+    LockRegistry others(m_server->url());
+    DistributedLock lock(&others, u"a"_s);
+    lock.setOptions(options());
+    QVERIFY(acquireNow(&lock));
+    const QByteArray token = lock.detach();
+
+    // The requests wait until the registry has connected.
+    LockRegistry registry(m_server->url());
+    QFuture<bool> forced = registry.forceRelease(u"a"_s);
+    QFuture<LockRegistry::Outcome> released = registry.release(u"a"_s, token);
+    QFuture<LockInfo> inspected = registry.inspect(u"a"_s);
+    QFuture<QList<LockInfo>> listed = registry.list(u"*"_s);
+    const QFuture<LockInfo> last = registry.inspect(u"a"_s);
+    forced.cancel();
+    released.cancel();
+    inspected.cancel();
+    listed.cancel();
+    QVERIFY(eventually([&] { return last.isFinished(); }));
+    QVERIFY(forced.isFinished() && released.isFinished() && inspected.isFinished() && listed.isFinished());
+    QVERIFY(last.result().held);
+    QCOMPARE(registry.error(), DistributedLock::NoError);
+    QVERIFY(m_server->exists("lock:a"));
 }
 
 void tst_LockRegistry::futuresEndWithTheRegistry_data()
