@@ -211,7 +211,9 @@ public:
     /// this acquire: it ends with acquireFailed(CancelledError), and a grant that comes nevertheless is given back. Once
     /// the future has finished, cancelling it does nothing; nor does cancelling a future that its then() has returned.
     /// Do not call result() or waitForFinished() in the lock's thread before it has finished: they block the event loop
-    /// that would finish it, and never return. ScopedLock waits without an event loop.
+    /// that would finish it, and never return. ScopedLock waits without an event loop. Only if the thread has run no
+    /// event loop at all since the call, this is noticed: a warning follows after a second, and a second after `wait`
+    /// the future ends with OptionsError, in another thread, in which then its continuations without a context run.
     QFuture<LockResult> acquireAsync();
     /// Like tryAcquire(), with the result of acquireAsync().
     QFuture<LockResult> tryAcquireAsync();

@@ -79,11 +79,9 @@ void DistributedLockPrivate::close()
         abandon();
         changeRegistry(nullptr);
     }
-    auto acquires = std::exchange(acquirePromises, {});
-    for (auto &[id, acquire] : acquires) {
-        acquire.promise.addResult(destroyedResult());
-        acquire.promise.finish();
-    }
+    const auto acquires = std::exchange(pendingAcquires, {});
+    for (const auto &[id, acquire] : acquires)
+        acquire.end->finish(destroyedResult());
     auto releases = std::exchange(releasePromises, {});
     for (auto &[id, promise] : releases) {
         promise.addResult(false);
@@ -194,6 +192,7 @@ void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *o
     if (!alive)
         return;
     const LockOptions &wanted = own ? *own : options;
+    watchEventLoop(id, once ? 0ms : wanted.wait);
     const auto fail = [this, id](DistributedLock::Error code, const QString &text) { failAcquire(id, code, text); };
     if (registry && registry->isInherited())
         return fail(DistributedLock::ConnectionError, LockRegistryPrivate::inheritedError().text);
@@ -261,26 +260,41 @@ QByteArray DistributedLockPrivate::detach()
     return token;
 }
 
+void DistributedLockPrivate::AcquirePromise::finish(const LockResult &result)
+{
+    if (!take())
+        return;
+    promise.addResult(result);
+    promise.finish();
+}
+
+void DistributedLockPrivate::watchEventLoop(quint64 id, milliseconds wait)
+{
+    const auto acquire = pendingAcquires.find(id);
+    if (acquire == pendingAcquires.end())
+        return;
+    endWithoutEventLoop(q, u"Lock %1: it was acquired"_s.arg(Detail::quoted(name)), wait, acquire->second.end,
+                        [end = acquire->second.end](const QString &reason) {
+                            end->promise.addResult(LockResult{DistributedLock::OptionsError, reason, 0});
+                            end->promise.finish();
+                        });
+}
+
 QFuture<LockResult> DistributedLockPrivate::acquireFuture(quint64 id)
 {
-    QPromise<LockResult> promise;
-    promise.start();
-    const QFuture<LockResult> future = promise.future();
+    auto end = std::make_shared<AcquirePromise>();
+    end->promise.start();
+    const QFuture<LockResult> future = end->promise.future();
     if (alive) {
         auto watcher = std::make_unique<QFutureWatcher<LockResult>>();
         QObject::connect(watcher.get(), &QFutureWatcherBase::canceled, q, [this, id] { withdraw(id); });
         watcher->setFuture(future);
-        acquirePromises.emplace(id, AcquirePromise{std::move(promise), std::move(watcher)});
+        pendingAcquires.emplace(id, PendingAcquire{std::move(end), std::move(watcher)});
     } else if (QObject *const dispatcher = QAbstractEventDispatcher::instance()) {
         // From an event: a continuation that acquires again on each failure would otherwise keep the destructor from
         // returning.
         QMetaObject::invokeMethod(
-                dispatcher,
-                [shared = std::make_shared<QPromise<LockResult>>(std::move(promise)), result = destroyedResult()] {
-                    shared->addResult(result);
-                    shared->finish();
-                },
-                Qt::QueuedConnection);
+                dispatcher, [end, result = destroyedResult()] { end->finish(result); }, Qt::QueuedConnection);
     }
     return future;
 }
@@ -528,7 +542,7 @@ void DistributedLockPrivate::errorEnded()
 void DistributedLockPrivate::reportFailure(quint64 id, const EngineError &failure)
 {
     const QPointer<DistributedLock> guard(q);
-    auto promise = acquirePromises.extract(id);
+    const auto acquire = pendingAcquires.extract(id);
     m_withdrawn.remove(id);
     const LockResult result{failure.code, describe(failure.text), 0};
     qCDebug(lcLock, "%ls", qUtf16Printable(result.errorString));
@@ -539,10 +553,8 @@ void DistributedLockPrivate::reportFailure(quint64 id, const EngineError &failur
     // It may have been reported while the lock was waiting.
     if (guard && !isOrdinary(failure.code) && failure.code != m_reportedError)
         Q_EMIT q->errorOccurred(failure.code);
-    if (promise) {
-        promise.mapped().promise.addResult(result);
-        promise.mapped().promise.finish();
-    }
+    if (acquire)
+        acquire.mapped().end->finish(result);
 }
 
 EngineError DistributedLockPrivate::lossError(const LeaseMachine::Outcome &lost) const
@@ -582,8 +594,10 @@ bool DistributedLockPrivate::isUnwanted(const Event &event) const
 {
     if (event.outcome.kind != LeaseMachine::Outcome::Acquired)
         return false;
-    const auto acquire = acquirePromises.find(event.outcome.id);
-    return acquire != acquirePromises.end() && acquire->second.promise.isCanceled();
+    const auto acquire = pendingAcquires.find(event.outcome.id);
+    if (acquire == pendingAcquires.end())
+        return false;
+    return acquire->second.end->promise.isCanceled() || acquire->second.end->isTaken();
 }
 
 void DistributedLockPrivate::deliver(const Event &event)
@@ -602,18 +616,19 @@ void DistributedLockPrivate::deliver(const Event &event)
         }
         m_announcedEpoch = outcome.epoch;
         errorEnded();
-        auto promise = acquirePromises.extract(outcome.id);
+        const auto acquire = pendingAcquires.extract(outcome.id);
         const LockResult result{DistributedLock::NoError, QString(), machine.fencingToken()};
         const bool cleared = storeError({});
         Q_EMIT q->acquired();
         if (guard && cleared)
             Q_EMIT q->errorChanged();
-        // A future that was cancelled meanwhile takes no result: nobody would know of the hold.
-        const bool isUnknown = promise && !promise.mapped().promise.addResult(result);
+        // A future that was cancelled or has ended meanwhile takes no result: nobody would know of the hold.
+        const bool endsNow = acquire && acquire.mapped().end->take();
+        const bool isUnknown = acquire && !(endsNow && acquire.mapped().end->promise.addResult(result));
         if (guard && (m_withdrawn.remove(outcome.id) || isUnknown) && isCurrentHold(event))
             release(newRequest());
-        if (promise)
-            promise.mapped().promise.finish();
+        if (endsNow)
+            acquire.mapped().end->promise.finish();
         break;
     }
     case Outcome::AcquireFailed:

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lock/lockdriver.h"
+#include "lock/looplessfuture.h"
 
 #include <QDistLock/distributedlock.h>
 
@@ -123,12 +124,20 @@ public:
     bool leaseHintGiven = false;
     DistributedLock::Error error = DistributedLock::NoError;
     QString errorString;
-    struct AcquirePromise
+    /// Shared with endWithoutEventLoop().
+    struct AcquirePromise : FutureEnd
     {
+        /// Does nothing if the future has ended.
+        void finish(const LockResult &result);
+
         QPromise<LockResult> promise;
+    };
+    struct PendingAcquire
+    {
+        std::shared_ptr<AcquirePromise> end;
         std::unique_ptr<QFutureWatcher<LockResult>> watcher; ///< withdraws the acquire if its future is cancelled
     };
-    std::map<quint64, AcquirePromise> acquirePromises;
+    std::map<quint64, PendingAcquire> pendingAcquires;
     std::map<quint64, QPromise<bool>> releasePromises;
 
 private:
@@ -161,7 +170,7 @@ private:
     bool hasDelivery() const { return !m_events.isEmpty() || !(notified == properties()); }
     /// The hold that \a event belongs to goes on, and its release has not been requested.
     bool isCurrentHold(const Event &event) const;
-    /// Whether the future of the acquire that \a event grants was cancelled.
+    /// Whether the future of the acquire that \a event grants was cancelled, or has ended without an event loop.
     bool isUnwanted(const Event &event) const;
     void deliver(const Event &event);
     void deliverLater();
@@ -170,6 +179,7 @@ private:
     LockResult destroyedResult() const;
     void errorEnded();
     void reportFailure(quint64 id, const EngineError &failure);
+    void watchEventLoop(quint64 id, std::chrono::milliseconds wait);
 
     quint64 m_announcedEpoch = 0; ///< acquired() was emitted in it
     quint64 m_lastRequest = 0;

@@ -69,6 +69,7 @@ private Q_SLOTS:
     void setInWrongThread();
     void registryInWrongThread();
     void threadWithoutEventLoop();
+    void threadThatRunsNoEventLoop();
     void annotatedWithoutEventLoop();
     void refusedFuture();
     void refusedInvocation();
@@ -269,6 +270,62 @@ void tst_Misuse::threadWithoutEventLoop()
     }).join();
     QVERIFY(acquired);
     QVERIFY2(ofLoop.messages(QtWarningMsg).isEmpty(), qPrintable(ofLoop.text()));
+}
+
+void tst_Misuse::threadThatRunsNoEventLoop()
+{
+    const auto inThread = [](const std::function<void()> &run) {
+        const std::unique_ptr<QThread> thread(QThread::create(run));
+        thread->setObjectName(u"worker"_s);
+        thread->start();
+        thread->wait();
+    };
+    LogCapture log;
+
+    // Runs its loop after the call: that is no mistake.
+    bool acquired = false;
+    inThread([&] {
+        DistributedLock lock(u"job"_s);
+        const QFuture<LockResult> future = lock.acquireAsync();
+        acquired = eventually([&] { return future.isFinished(); }) && future.result().isAcquired();
+    });
+    QVERIFY(acquired);
+
+    for (const milliseconds wait : {milliseconds(0ms), milliseconds(200ms)}) {
+        LockResult result;
+        inThread([&] {
+            DistributedLock lock(u"job"_s);
+            lock.setWait(wait);
+            QFuture<LockResult> future = lock.acquireAsync();
+            future.waitForFinished();
+            result = future.result();
+        });
+        QCOMPARE(result.error, DistributedLock::OptionsError);
+        for (const char *part : {"Lock \"job\"", "thread \"worker\"", "event loop", "exec()", "ScopedLock"})
+            QVERIFY2(result.errorString.contains(QLatin1String(part)), qPrintable(result.errorString));
+    }
+    QCOMPARE(log.messages(QtWarningMsg).size(), 2);
+    for (const QString &warning : log.messages(QtWarningMsg))
+        QVERIFY2(warning.contains(QLatin1String("thread \"worker\"")), qPrintable(warning));
+
+    // A grant that comes when the future has already ended is given back.
+    LockResult late;
+    QString state;
+    inThread([&] {
+        DistributedLock lock(u"job"_s);
+        lock.setWait(0ms);
+        QFuture<LockResult> future = lock.acquireAsync();
+        future.waitForFinished();
+        late = future.result();
+        Spies spies(&lock);
+        if (!eventually([&] { return spies.acquiresEnded() == 1; }))
+            state = u"no end"_s;
+        else if (!spies.acquired.isEmpty() || lock.isHeld())
+            state = u"held"_s;
+    });
+    QCOMPARE(late.error, DistributedLock::OptionsError);
+    QCOMPARE(state, QString());
+    QVERIFY(eventually([&] { return !m_server.exists("lock:job"); }));
 }
 
 void tst_Misuse::annotatedWithoutEventLoop()
