@@ -374,6 +374,7 @@ quint64 DistributedLockPrivate::findHolder(const LeaseMachine::Outcome &failure)
     if (!engine || !engine->findHolder(waiter(), found))
         return 0;
     m_lastSearch = search;
+    m_isSearching = true;
     if (!m_searchTimer) {
         m_searchTimer = std::make_unique<QTimer>();
         m_searchTimer->setSingleShot(true);
@@ -400,6 +401,9 @@ void DistributedLockPrivate::searchEnded(quint64 search, const std::optional<Loc
 
 void DistributedLockPrivate::endSearches()
 {
+    // Called for each event that is added: thousands of acquires of one object may end at once.
+    if (!std::exchange(m_isSearching, false))
+        return;
     for (Event &event : m_events)
         event.search = 0;
 }

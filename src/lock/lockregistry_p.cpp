@@ -30,6 +30,9 @@ namespace {
 /// An outage ends when the server has been usable for this long.
 constexpr milliseconds UsableAgain = 1s;
 
+/// Deliveries go on for this long. Then the event loop runs before the others.
+constexpr milliseconds LongestDelivery = 10ms;
+
 /// The registries of all threads.
 struct AllRegistries
 {
@@ -63,8 +66,10 @@ LockRegistryPrivate::LockRegistryPrivate(LockRegistry *registry, const QUrl &url
 {
     connect(&m_evictionTimer, &QTimer::timeout, this, &LockRegistryPrivate::evict);
     m_nestedLoopTimer.setSingleShot(true);
-    m_nestedLoopTimer.setInterval(1ms);
-    connect(&m_nestedLoopTimer, &QTimer::timeout, this, &LockRegistryPrivate::deliver);
+    connect(&m_nestedLoopTimer, &QTimer::timeout, this, [this] {
+        m_deliveryTime.invalidate();
+        deliver();
+    });
     if (AllRegistries *const all = allRegistries()) {
         const QMutexLocker locker(&all->mutex);
         all->registries.insert(this);
@@ -260,12 +265,17 @@ void LockRegistryPrivate::deliver()
     if (m_engine)
         m_engine->cork();
     // Deliveries that slots cause wait for the next event, so that the event loop can process other events between.
-    for (size_t left = m_deliveries.size(); left > 0 && !m_deliveries.empty(); --left) {
+    const auto isTimeOver = [this] {
+        return m_deliveryTime.isValid() && m_deliveryTime.hasExpired(LongestDelivery.count());
+    };
+    for (size_t left = m_deliveries.size(); left > 0 && !m_deliveries.empty() && !isTimeOver(); --left) {
+        if (!m_deliveryTime.isValid())
+            m_deliveryTime.start();
         const Delivery delivery = std::move(m_deliveries.front());
         m_deliveries.pop_front();
         ++m_firstTicket;
         if (!m_nestedLoopTimer.isActive())
-            m_nestedLoopTimer.start();
+            m_nestedLoopTimer.start(1ms);
         if (delivery.lock) {
             delivery.lock->deliveryTicket = 0;
             delivery.lock->deliver();
@@ -278,7 +288,11 @@ void LockRegistryPrivate::deliver()
     m_nestedLoopTimer.stop();
     if (m_engine)
         m_engine->uncork();
-    if (!m_deliveries.empty())
+    if (m_deliveries.empty())
+        m_deliveryTime.invalidate();
+    else if (isTimeOver())
+        m_nestedLoopTimer.start(0ms); // a posted event could be processed before the loop has looked at anything else
+    else
         postDelivery();
 }
 

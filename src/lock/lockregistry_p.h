@@ -10,6 +10,7 @@
 
 #include <QDistLock/lockregistry.h>
 
+#include <QtCore/qelapsedtimer.h>
 #include <QtCore/qhash.h>
 #include <QtCore/qset.h>
 #include <QtCore/qtimer.h>
@@ -140,8 +141,10 @@ private:
     std::deque<Delivery> m_deliveries;
     quint64 m_firstTicket = 1; ///< of m_deliveries.front(); the deliveries after it have the following numbers
     bool m_deliveryPosted = false;
-    bool m_closed = false;    ///< close() was called, the engine is destroyed
-    QTimer m_nestedLoopTimer; ///< delivers while a slot runs a nested event loop
+    bool m_closed = false; ///< close() was called, the engine is destroyed
+    /// Delivers while a slot runs a nested event loop, and what is left when deliveries have taken long enough.
+    QTimer m_nestedLoopTimer;
+    QElapsedTimer m_deliveryTime; ///< since the event loop could run last; invalid while nothing is delivered
 
     std::map<QString, Outage> m_outages; ///< by LockEngine::placeOf()
     quint64 m_lastOutage = 0;
