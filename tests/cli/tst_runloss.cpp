@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 using namespace Qt::StringLiterals;
@@ -53,6 +54,8 @@ private Q_SLOTS:
     void takenAway_data();
     void takenAway();
     void takenAwayFromStubbornChild();
+    void childrenFromBefore();
+    TIMING void childrenFromBeforeAndTheGuardian();
     void oneOfSeveral();
     void policyKill();
     void policyWarn();
@@ -321,6 +324,47 @@ void tst_RunLoss::takenAwayFromStubbornChild()
     QVERIFY(program.waitForErrors("it was lost"));
     QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
     QCOMPARE(program.waitForStatus(), 79);
+}
+
+void tst_RunLoss::childrenFromBefore()
+{
+    // What the shell has started before it became qdistlock is not the command's, whose last words it may be to keep.
+    Program::Setup bash = setup();
+    bash.program = u"bash"_s;
+    Program program(
+            bash,
+            {u"-c"_s,
+             u"sleep 100 <&- >&- 2>&- & echo sidecar=$!; exec > >(while read -r line; do echo logged $line; done);"
+             " exec %1 %2 run --lease 1h job sh -c 'trap \"echo last words; exit\" TERM; echo ready;"
+             " sleep 100 & wait'"_s.arg(QStringLiteral(QDISTLOCK), Patiently)});
+    QVERIFY(program.waitForOutput("logged ready\n"));
+    const qint64 sidecar = program.numberIn("sidecar");
+    takeAway({"DEL", "lock:job"});
+    QCOMPARE(program.waitForStatus(), 79);
+    QVERIFY2(program.waitForOutput("logged last words\n"), program.output().constData());
+    QVERIFY(isAlive(sidecar));
+    ::kill(pid_t(sidecar), SIGKILL);
+}
+
+void tst_RunLoss::childrenFromBeforeAndTheGuardian()
+{
+    leavesRoomFor(1300ms); // it must be stopped before the lease ends
+    Lifeline lifeline;
+    Program::Setup bash = setup(&lifeline);
+    bash.program = u"bash"_s;
+    Program program(bash,
+                    {u"-c"_s,
+                     u"sleep 100 <&- >&- 2>&- & echo sidecar=$!; exec %1 %2 run --lease 2s job -c '%3'"_s.arg(
+                             QStringLiteral(QDISTLOCK), Patiently,
+                             livingScript(u"setsid sleep 100 &"_s, u"exec sleep 100"_s))});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    program.sendSignal(SIGSTOP);
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
+    program.sendSignal(SIGCONT);
+    QCOMPARE(program.waitForStatus(), 79);
+    const qint64 sidecar = program.numberIn("sidecar");
+    QVERIFY(isAlive(sidecar));
+    ::kill(pid_t(sidecar), SIGKILL);
 }
 
 void tst_RunLoss::oneOfSeveral()

@@ -30,6 +30,14 @@ namespace {
 /// Ends the attempt to kill a process that starts others faster than they are found.
 constexpr int MostReadings = 100;
 
+/// The processes that are left out, while they exist.
+std::vector<pid_t> leftOut;
+
+bool isLeftOut(pid_t id)
+{
+    return std::find(leftOut.begin(), leftOut.end(), id) != leftOut.end();
+}
+
 /// The content of a small file in /proc; empty if there is none.
 std::vector<char> contentOf(const char *path)
 {
@@ -120,12 +128,36 @@ std::vector<pid_t> searchedChildren(pid_t parent)
     return children;
 }
 
+std::vector<pid_t> childrenOf(pid_t parent)
+{
+    std::vector<pid_t> children = hasLists() ? listedChildren(parent) : searchedChildren(parent);
+    const pid_t self = ::getpid();
+    children.erase(
+            std::remove_if(children.begin(), children.end(), [self](pid_t id) { return id == self || isLeftOut(id); }),
+            children.end());
+    return children;
+}
+
 } // namespace
+
+void ProcessTree::leaveOutPresent()
+{
+    leftOut = descendants(::getpid());
+}
+
+void ProcessTree::reaped(pid_t id)
+{
+    leftOut.erase(std::remove(leftOut.begin(), leftOut.end(), id), leftOut.end());
+}
 
 bool ProcessTree::hasChildren()
 {
     siginfo_t information = {};
-    return ::waitid(P_ALL, 0, &information, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
+    if (::waitid(P_ALL, 0, &information, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD)
+        return false;
+    // The list of this process's own children is complete: only this process removes any from it, by reaping them, and
+    // an orphan is added to it before its parent can be reaped.
+    return leftOut.empty() || !childrenOf(::getpid()).empty();
 }
 
 void ProcessTree::adoptOrphans()
@@ -137,9 +169,13 @@ void ProcessTree::adoptOrphans()
 
 std::vector<pid_t> ProcessTree::descendants(pid_t ancestor)
 {
+    // In a process that does not reap them itself.
+    leftOut.erase(std::remove_if(leftOut.begin(), leftOut.end(),
+                                 [](pid_t id) { return ::kill(id, 0) != 0 && errno == ESRCH; }),
+                  leftOut.end());
     std::vector<pid_t> found{ancestor};
     for (size_t i = 0; i < found.size(); ++i) {
-        const std::vector<pid_t> children = hasLists() ? listedChildren(found[i]) : searchedChildren(found[i]);
+        const std::vector<pid_t> children = childrenOf(found[i]);
         found.insert(found.end(), children.begin(), children.end());
     }
     found.erase(found.begin());

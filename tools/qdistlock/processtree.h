@@ -19,10 +19,16 @@ namespace ProcessTree {
 /// Descendants that lose their parent become children of this process, so that they can still be found.
 void adoptOrphans();
 
+/// The present descendants of this process are not the command's: a shell has started them before it became this
+/// program. All functions here leave them out, with what they start; so does a process that is forked later.
+void leaveOutPresent();
+/// \a id was reaped; its number may be given to another process.
+void reaped(pid_t id);
+
 /// Whether this process has children, zombies included. Unlike the lists below, this misses nobody; after
 /// adoptOrphans(), there is no descendant without a child.
 bool hasChildren();
-/// The descendants of \a ancestor, zombies included. Processes that are started meanwhile may be missing, and others
+/// The descendants of \a ancestor, zombies included, but not this process. Processes that are started meanwhile may be missing, and others
 /// while one of them ends.
 std::vector<pid_t> descendants(pid_t ancestor);
 /// The living members of a process group; searches all processes of the machine, which takes milliseconds.

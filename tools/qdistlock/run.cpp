@@ -313,6 +313,7 @@ void Runner::childrenChanged()
     while (::waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0
            && ended.si_pid != m_child.id() && ended.si_pid != m_lossCommand.id()) {
         ::waitpid(ended.si_pid, nullptr, WNOHANG);
+        ProcessTree::reaped(ended.si_pid);
         ended = {};
     }
     if (m_phase == Ending)
@@ -520,6 +521,7 @@ int runChild(const Invocation &invocation, int *endSignal)
                             u"--kill-after is %1; it must be at most a third of the lease of %2"_s.arg(
                                     durationText(killAfter), durationText(lease)));
     }
+    ProcessTree::leaveOutPresent();
     Guardian guardian;
     if (!guardian.start(orphanPolicyOf(invocation), killAfter))
         return session.fail(InternalError, u"no process to guard the command: %1"_s.arg(qt_error_string(errno)));
