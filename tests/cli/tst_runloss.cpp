@@ -56,6 +56,7 @@ private Q_SLOTS:
     void takenAwayFromStubbornChild();
     void childrenFromBefore();
     TIMING void childrenFromBeforeAndTheGuardian();
+    void firstProcessOfAContainer();
     void oneOfSeveral();
     void policyKill();
     void policyWarn();
@@ -365,6 +366,25 @@ void tst_RunLoss::childrenFromBeforeAndTheGuardian()
     const qint64 sidecar = program.numberIn("sidecar");
     QVERIFY(isAlive(sidecar));
     ::kill(pid_t(sidecar), SIGKILL);
+}
+
+void tst_RunLoss::firstProcessOfAContainer()
+{
+    // Each orphan becomes its child, also its guardian.
+    if (TestProgram trial(u"unshare"_s, {u"--pid"_s, u"--fork"_s, u"--mount-proc"_s, u"true"_s});
+        !trial.waitForEnd() || trial.exitCode() != 0)
+        QSKIP("No namespace of processes without the right to make one.");
+    Lifeline lifeline;
+    Program::Setup container = setup(&lifeline);
+    container.program = u"unshare"_s;
+    Program program(container,
+                    {u"--pid"_s, u"--fork"_s, u"--mount-proc"_s, QStringLiteral(QDISTLOCK), Patiently, u"run"_s,
+                     u"--lease"_s, u"1h"_s, u"--kill-after"_s, u"10m"_s, u"job"_s, u"-c"_s,
+                     livingScript(QString(), u"exec sleep 100"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    takeAway({"DEL", "lock:job"});
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
+    QCOMPARE(program.waitForStatus(), 79); // nobody is left
 }
 
 void tst_RunLoss::oneOfSeveral()

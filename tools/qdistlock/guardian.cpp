@@ -277,8 +277,11 @@ bool Guardian::start(OrphanPolicy policy, std::chrono::nanoseconds killAfter)
     ::close(idEnds[0]);
     m_pipe = ends[1];
     ::fcntl(m_pipe, F_SETFL, O_NONBLOCK);
+    siginfo_t ended = {};
     if (!started)
         dismiss();
+    else if (::waitid(P_PID, id_t(m_id), &ended, WEXITED | WNOHANG | WNOWAIT) == 0)
+        ProcessTree::leaveOut(m_id); // a child all the same: this process is the first of a container
     return started;
 }
 

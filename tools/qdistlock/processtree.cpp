@@ -128,9 +128,15 @@ std::vector<pid_t> searchedChildren(pid_t parent)
     return children;
 }
 
+std::vector<pid_t> allChildren(pid_t parent)
+{
+    return hasLists() ? listedChildren(parent) : searchedChildren(parent);
+}
+
+/// But for those that are left out.
 std::vector<pid_t> childrenOf(pid_t parent)
 {
-    std::vector<pid_t> children = hasLists() ? listedChildren(parent) : searchedChildren(parent);
+    std::vector<pid_t> children = allChildren(parent);
     const pid_t self = ::getpid();
     children.erase(
             std::remove_if(children.begin(), children.end(), [self](pid_t id) { return id == self || isLeftOut(id); }),
@@ -145,6 +151,11 @@ void ProcessTree::leaveOutPresent()
     leftOut = descendants(::getpid());
 }
 
+void ProcessTree::leaveOut(pid_t id)
+{
+    leftOut.push_back(id);
+}
+
 void ProcessTree::reaped(pid_t id)
 {
     leftOut.erase(std::remove(leftOut.begin(), leftOut.end(), id), leftOut.end());
@@ -157,7 +168,9 @@ bool ProcessTree::hasChildren()
         return false;
     // The list of this process's own children is complete: only this process removes any from it, by reaping them, and
     // an orphan is added to it before its parent can be reaped.
-    return leftOut.empty() || !childrenOf(::getpid()).empty();
+    // If it cannot be read, it is empty, and any child may be the command's.
+    const std::vector<pid_t> children = leftOut.empty() ? std::vector<pid_t>() : allChildren(::getpid());
+    return children.empty() || !std::all_of(children.begin(), children.end(), isLeftOut);
 }
 
 void ProcessTree::adoptOrphans()

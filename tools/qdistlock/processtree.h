@@ -22,6 +22,8 @@ void adoptOrphans();
 /// The present descendants of this process are not the command's: a shell has started them before it became this
 /// program. All functions here leave them out, with what they start; so does a process that is forked later.
 void leaveOutPresent();
+/// The same for \a id, another helper of this program.
+void leaveOut(pid_t id);
 /// \a id was reaped; its number may be given to another process.
 void reaped(pid_t id);
 
