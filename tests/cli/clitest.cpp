@@ -80,8 +80,11 @@ Program::Program(const Setup &setup, const QStringList &arguments)
     for (const auto &[name, value] : setup.environment)
         environment.insert(name, value);
     setProcessEnvironment(environment);
-    if (setup.inChild)
-        setChildProcessModifier(setup.inChild);
+    setChildProcessModifier([inChild = setup.inChild] {
+        ::setsid(); // the terminal from which the tests were started is none of its
+        if (inChild)
+            inChild();
+    });
     const bool isQDistLock = setup.program == QStringLiteral(QDISTLOCK);
     const bool hasTimeout = std::any_of(arguments.begin(), arguments.end(), [](const QString &argument) {
         return argument.startsWith("--connect-timeout"_L1);
@@ -267,7 +270,6 @@ Terminal::~Terminal()
 
 void Terminal::attach() const
 {
-    ::setsid();
     const int slave = ::open(m_slave.constData(), O_RDWR);
     ::ioctl(slave, TIOCSCTTY, 0);
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})

@@ -50,7 +50,8 @@ public:
     {
         QByteArray server;                                   ///< QDISTLOCK_URL; empty = unset
         QList<std::pair<QString, QString>> environment = {}; ///< besides that of this process
-        std::function<void()> inChild = {};                  ///< runs in the new process before the program
+        /// Runs in the new process before the program. It is the leader of a session without a terminal.
+        std::function<void()> inChild = {};
         QString program = QStringLiteral(QDISTLOCK);
     };
 
@@ -148,7 +149,7 @@ public:
     Terminal();
     ~Terminal();
 
-    /// In the new process: makes it the leader of a session whose terminal this is.
+    /// In the new process, the leader of a session: makes this the terminal of the session.
     void attach() const;
     void write(const QByteArray &bytes);
     void setSize(int columns, int rows);

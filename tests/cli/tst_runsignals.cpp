@@ -89,6 +89,11 @@ private Q_SLOTS:
     void terminalInterrupt();
     void terminalSize();
     void terminalStop();
+    void redirectedOnTerminal_data();
+    void redirectedOnTerminal();
+    void stoppedCommandOnTerminal();
+    TIMING void terminalStopPastTheLease();
+    void terminalSettings();
     void terminalInTheBackground();
     void backgroundGroupOnTerminal();
     void progressOnTerminal();
@@ -106,6 +111,14 @@ private:
         Program::Setup result = setup();
         result.environment = {{u"TERM"_s, u"xterm"_s}};
         result.inChild = [&terminal] { terminal.attach(); };
+        return result;
+    }
+
+    /// A shell with job control.
+    Program::Setup shell(const Terminal &terminal) const
+    {
+        Program::Setup result = setup(terminal);
+        result.program = u"bash"_s;
         return result;
     }
 
@@ -415,6 +428,111 @@ void tst_RunSignals::terminalStop()
     QVERIFY(terminal.output().contains("stopped; lock \"job\" ends in "));
     terminal.write("\x04");
     QVERIFY2(terminal.waitForOutput("ended=0\r\n"), terminal.output().constData());
+    QCOMPARE(program.waitForStatus(), 0);
+}
+
+void tst_RunSignals::redirectedOnTerminal_data()
+{
+    QTest::addColumn<QString>("job");
+    QTest::newRow("input from a pipe") << u"echo x | %1"_s;
+    QTest::newRow("all redirected") << u"%1 </dev/null 2>/dev/null | (trap '' INT; cat)"_s;
+}
+
+void tst_RunSignals::redirectedOnTerminal()
+{
+    // A terminal that the command finds by itself, as ssh, sudo and less do.
+    QFETCH(QString, job);
+    Terminal terminal;
+    const QString command = u"%1 %2 run job sh -c 'trap \"echo int >/dev/tty; exit 3\" INT; echo ready >/dev/tty;"
+                            " read word </dev/tty; echo got=$word >/dev/tty; read word </dev/tty'"_s.arg(
+                                    QStringLiteral(QDISTLOCK), Patiently);
+    Program program(
+            shell(terminal),
+            {u"-c"_s, u"set -m -o pipefail; "_s + job.arg(command) + u"; echo shell again; fg; echo ended=$?"_s});
+    QVERIFY2(terminal.waitForOutput("ready\r\n"), terminal.output().constData());
+    terminal.write("\x1a");
+    QVERIFY2(terminal.waitForOutput("shell again\r\n"), terminal.output().constData());
+    terminal.write("word\n");
+    QVERIFY2(terminal.waitForOutput("got=word\r\n"), terminal.output().constData());
+    terminal.write("\x03");
+    QVERIFY2(terminal.waitForOutput("int\r\n"), terminal.output().constData());
+    QVERIFY2(terminal.waitForOutput("ended=3\r\n"), terminal.output().constData());
+    QCOMPARE(program.waitForStatus(), 0);
+}
+
+void tst_RunSignals::stoppedCommandOnTerminal()
+{
+    // Ctrl+Z gives the terminal back to the shell, whoever has stopped the command, and in whichever group it is.
+    Terminal terminal;
+    Program program(
+            shell(terminal),
+            {u"-c"_s,
+             u"set -m; r() { %1 %2 run $1 job sh -c 'echo $N=$$; exec sleep 100'; };"
+             " N=a r --background-group; echo first=$?; fg; echo second=$?; N=b r --foreground; echo third=$?"_s.arg(
+                     QStringLiteral(QDISTLOCK), Patiently)});
+    const auto numberIn = [&](const QByteArray &name) {
+        QByteArray text;
+        eventually([&] {
+            text = terminal.output().mid(terminal.output().indexOf(name + '=') + name.size() + 1);
+            return terminal.output().contains(name + '=') && text.contains('\r');
+        });
+        return text.left(text.indexOf('\r')).toInt();
+    };
+    const int id = numberIn("a");
+    QVERIFY2(id > 0, terminal.output().constData());
+    terminal.write("\x1a");
+    QVERIFY2(terminal.waitForOutput("first=148\r\n"), terminal.output().constData());
+    QVERIFY(eventually([&] { return processState(id) != 'T'; }));
+    ::kill(id, SIGKILL);
+    QVERIFY2(terminal.waitForOutput("second=137\r\n"), terminal.output().constData());
+    const int next = numberIn("b");
+    QVERIFY2(next > 0, terminal.output().constData());
+    ::kill(next, SIGSTOP);
+    QVERIFY(eventually([&] { return processState(next) == 'T'; }));
+    terminal.write("\x1a");
+    QVERIFY2(terminal.waitForOutput("third=148\r\n"), terminal.output().constData());
+}
+
+void tst_RunSignals::terminalStopPastTheLease()
+{
+    leavesRoomFor(1900ms); // it must be stopped before the lease ends
+    Terminal terminal;
+    Lifeline lifeline;
+    Program::Setup bash = shell(terminal);
+    bash.environment += lifeline.variable();
+    Program program(
+            bash,
+            {u"-c"_s,
+             u"set -m; %1 %2 run --lease 3s --on-lost-exec 'echo reason=$QDISTLOCK_LOST' job -c '%3';"
+             " echo stopped=$?; read go; fg; echo ended=$?"_s.arg(
+                     QStringLiteral(QDISTLOCK), Patiently, livingScript(QString(), u"echo ready; exec sleep 100"_s))});
+    QVERIFY2(terminal.waitForOutput("ready\r\n"), terminal.output().constData());
+    terminal.write("\x1a");
+    QVERIFY2(terminal.waitForOutput("stopped=148\r\n"), terminal.output().constData());
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); })); // ended by the guardian
+    terminal.write("go\n");
+    QVERIFY2(terminal.waitForOutput("ended=79\r\n"), terminal.output().constData());
+    QVERIFY2(terminal.output().contains("reason=lease-expired\r\n"), terminal.output().constData());
+    QVERIFY2(terminal.output().contains("was not renewed in time"), terminal.output().constData());
+    QCOMPARE(program.waitForStatus(), 0);
+}
+
+void tst_RunSignals::terminalSettings()
+{
+    // A command that is killed cannot put them back; one that ends by itself may have changed them on purpose.
+    Terminal terminal;
+    Program::Setup sh = setup(terminal);
+    sh.program = u"sh"_s;
+    const QString command = u"%1 %2 run job sh -c "_s.arg(QStringLiteral(QDISTLOCK), Patiently);
+    Program program(sh,
+                    {u"-c"_s,
+                     command + u"'stty raw -echo; kill -KILL $$'; echo first=$?; stty -a; echo; "_s + command
+                             + u"'stty -echo'; echo second=$?; stty -a; echo end"_s});
+    QVERIFY2(terminal.waitForOutput("end\r\n"), terminal.output().constData());
+    const QByteArray killed = terminal.output().left(terminal.output().indexOf("second=0"));
+    QVERIFY2(killed.contains("first=137\r\n"), terminal.output().constData());
+    QVERIFY2(killed.contains(" icanon") && killed.contains(" echo "), terminal.output().constData());
+    QVERIFY2(terminal.output().mid(killed.size()).contains("-echo "), terminal.output().constData());
     QCOMPARE(program.waitForStatus(), 0);
 }
 

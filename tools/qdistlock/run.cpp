@@ -26,6 +26,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 using namespace Qt::StringLiterals;
@@ -114,6 +115,9 @@ private:
     void startChild();
     void startFailed(int error);
     void childStopped(int number);
+    bool isInForeground() const;
+    void stopWithCommand();
+    void restoreTerminal();
     void childFinished(int exitCode, int number);
     void deadlineChanged();
     void atRisk(const QString &text);
@@ -136,6 +140,9 @@ private:
     Guardian *const m_guardian;
     LossPolicy m_lossPolicy = LossPolicy::Term;
     bool m_ownGroup = true;
+    int m_terminal = -1;                       ///< the controlling one; the standard descriptors may lead elsewhere
+    std::optional<termios> m_terminalSettings; ///< which the command found
+    bool m_mustStop = false;
     milliseconds m_lease;
     milliseconds m_killAfter;
 
@@ -167,9 +174,9 @@ Runner::Runner(Session *session, Guardian *guardian, UnixSignals *signalSource)
 {
     const QString onLost = m_invocation.text(Option::OnLost);
     m_lossPolicy = onLost == u"warn" ? LossPolicy::Warn : onLost == u"kill" ? LossPolicy::Kill : LossPolicy::Term;
-    // Whoever reads the keyboard must be in the terminal's foreground group, so that Ctrl+C and Ctrl+Z reach it.
-    const bool isOnTerminal = ::tcgetpgrp(STDIN_FILENO) >= 0;
-    m_ownGroup = m_invocation.has(Option::BackgroundGroup) || (!m_invocation.has(Option::Foreground) && !isOnTerminal);
+    // Whoever uses the terminal must be in the group to which a shell gives it, so that Ctrl+C and Ctrl+Z reach it.
+    m_terminal = ::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    m_ownGroup = m_invocation.has(Option::BackgroundGroup) || (!m_invocation.has(Option::Foreground) && m_terminal < 0);
 
     connect(signalSource, &UnixSignals::received, this, &Runner::signalReceived);
     connect(signalSource, &UnixSignals::childChanged, this, &Runner::childrenChanged);
@@ -191,6 +198,13 @@ Runner::~Runner()
 {
     if (m_lostPipe >= 0)
         ::close(m_lostPipe);
+    if (m_terminal >= 0)
+        ::close(m_terminal);
+}
+
+bool Runner::isInForeground() const
+{
+    return m_terminal >= 0 && ::tcgetpgrp(m_terminal) == ::getpgrp();
 }
 
 void Runner::signalAll(int number)
@@ -244,6 +258,10 @@ void Runner::startChild()
     // By the child itself: if this process is killed right after the fork, its guardian must know of the child.
     setup.beforeExec = [this] { m_guardian->guard(::getpid(), m_ownGroup ? ::getpid() : 0); };
 
+    termios settings = {};
+    if (!m_ownGroup && isInForeground() && ::tcgetattr(m_terminal, &settings) == 0)
+        m_terminalSettings = settings;
+
     m_phase = Running;
     deadlineChanged();
     const bool started = m_child.start(setup);
@@ -269,6 +287,7 @@ void Runner::startFailed(int error)
 
 void Runner::signalReceived(int number, bool fromTerminal)
 {
+    const bool wasStopped = m_child.isStopped();
     childrenChanged(); // its own notice may be the next one
     switch (m_phase) {
     case Waiting:
@@ -290,6 +309,9 @@ void Runner::signalReceived(int number, bool fromTerminal)
             m_child.signal(SIGCONT); // else it would never notice
         if (m_lossCommand.isRunning())
             m_lossCommand.signal(number);
+        // A command that is stopped already does not notice Ctrl+Z. (One that has just been stopped is childStopped().)
+        if (number == SIGTSTP && fromTerminal && wasStopped && m_child.isStopped() && m_phase == Running)
+            stopWithCommand();
         break;
     case Releasing:
         // The command has ended; do not wait for the server any longer.
@@ -318,25 +340,46 @@ void Runner::childrenChanged()
     }
     if (m_phase == Ending)
         finishIfNothingRuns();
+    if (std::exchange(m_mustStop, false))
+        stopWithCommand();
 }
 
 void Runner::childStopped(int number)
 {
-    if (m_ownGroup) {
-        // Without a shell that shows it, a command that waits for the terminal would look like one that hangs.
-        if (number == SIGTTIN || number == SIGTTOU)
-            printNote(u"the command is stopped, because it uses the terminal; use --foreground to allow that"_s);
-    } else if (number == SIGTSTP || number == SIGTTIN || number == SIGTTOU) {
-        // The shell must see that its job is stopped. Meanwhile nobody renews the lock.
-        printNote(u"stopped; lock %1 ends in %2 unless it is continued before"_s.arg(
-                QDistLock::Detail::quoted(m_locks.nameText()),
-                roughText(std::chrono::duration_cast<milliseconds>(m_locks.deadline() - presentMoment()))));
-        UnixSignals::stopSelf();
-    }
+    if (m_phase != Running)
+        return;
+    const bool usesTerminal = number == SIGTTIN || number == SIGTTOU;
+    // Without a shell that shows it, a command that waits for the terminal would look like one that hangs.
+    if (m_ownGroup && usesTerminal)
+        printNote(u"the command is stopped, because it uses the terminal; use --foreground to allow that"_s);
+    else if (usesTerminal || (number == SIGTSTP && (!m_ownGroup || isInForeground())))
+        m_mustStop = true; // not here: what happened to the command meanwhile must not be taken for its own end
+}
+
+/// The shell must see that its job is stopped, to take the terminal back. Meanwhile nobody renews the lock.
+void Runner::stopWithCommand()
+{
+    printNote(u"stopped; lock %1 ends in %2 unless it is continued before"_s.arg(
+            QDistLock::Detail::quoted(m_locks.nameText()),
+            roughText(std::chrono::duration_cast<milliseconds>(m_locks.deadline() - presentMoment()))));
+    UnixSignals::stopSelf();
+    childrenChanged();
+    // Continued alone, or with the group, in which the command was not. Nobody may stop for the same Ctrl+Z twice.
+    if (m_child.isStopped())
+        m_child.signal(SIGCONT);
+}
+
+/// A command that was killed cannot do it.
+void Runner::restoreTerminal()
+{
+    if (m_terminalSettings && isInForeground())
+        ::tcsetattr(m_terminal, TCSANOW, &*m_terminalSettings);
 }
 
 void Runner::childFinished(int exitCode, int number)
 {
+    if (number != 0)
+        restoreTerminal();
     if (m_exitCode == Success && !m_isLost) {
         m_exitCode = number != 0 ? SignalBase + number : exitCode;
         if (UnixSignals::isRequestToEnd(number))
@@ -477,6 +520,8 @@ void Runner::finishIfNothingRuns()
 
 void Runner::release()
 {
+    if (m_phase == Ending)
+        restoreTerminal();
     m_phase = Releasing;
     m_termTimer.stop();
     m_killTimer.stop();
