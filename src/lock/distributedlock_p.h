@@ -189,7 +189,7 @@ private:
     quint64 m_lastEvent = 0;
     quint64 m_notifiedEvent = 0; ///< the properties of events up to this one are out of date
     quint64 m_lastSearch = 0;
-    bool m_isSearching = false; ///< otherwise no event waits for a search
+    bool m_isSearching = false;            ///< otherwise no event waits for a search
     std::unique_ptr<QTimer> m_searchTimer; ///< created when it is first needed
     /// The last error that errorOccurred() reported in this acquisition.
     DistributedLock::Error m_reportedError = DistributedLock::NoError;

@@ -120,12 +120,9 @@ QList<Trial> allTrials(const Scratch &s)
 QList<Trial> clusterTrials(const Scratch &s)
 {
     return {
-            {"+cluster|slots", true, {"CLUSTER", "SLOTS"}},
-            {"+cluster|nodes", false, {"CLUSTER", "NODES"}},
-            {"+cluster|myid", false, {"CLUSTER", "MYID"}},
-            {"+asking", true, {"ASKING"}},
-            {"+spublish", false, {"SPUBLISH", s.channel, "doctor"}},
-            {"+ssubscribe", false, {"SSUBSCRIBE", s.channel}},
+            {"+cluster|slots", true, {"CLUSTER", "SLOTS"}},          {"+cluster|nodes", false, {"CLUSTER", "NODES"}},
+            {"+cluster|myid", false, {"CLUSTER", "MYID"}},           {"+asking", true, {"ASKING"}},
+            {"+spublish", false, {"SPUBLISH", s.channel, "doctor"}}, {"+ssubscribe", false, {"SSUBSCRIBE", s.channel}},
             {"+sunsubscribe", false, {"SUNSUBSCRIBE", s.channel}},
     };
 }
