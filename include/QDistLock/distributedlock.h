@@ -207,9 +207,9 @@ public:
     /// holds the lock, if that could be found out within 250 ms: see LockInfo.
     QString errorString() const;
 
-    /// Like acquire(). The future always finishes with a result; busy and timed out are results. Cancelling it withdraws
-    /// this acquire: it ends with acquireFailed(CancelledError), and a grant that comes nevertheless is given back. Once
-    /// the future has finished, cancelling it does nothing; nor does cancelling a future that its then() has returned.
+    /// Like acquire(). The future always finishes with a result; busy and timed out are results. Cancelling it
+    /// withdraws this acquire: it ends with acquireFailed(CancelledError), and a grant that comes nevertheless is given
+    /// back. Once the future has finished, cancelling it does nothing; nor does cancelling a future of its then().
     /// Do not call result() or waitForFinished() in the lock's thread before it has finished: they block the event loop
     /// that would finish it, and never return. ScopedLock waits without an event loop. Only if the thread has run no
     /// event loop at all since the call, this is noticed: a warning follows after a second, and a second after `wait`

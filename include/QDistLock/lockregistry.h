@@ -101,8 +101,8 @@ public:
     LockOptions defaults() const;
     void setDefaults(const LockOptions &defaults);
 
-    // Cancelling one of the futures below takes the request back while the registry has not connected yet. After that it
-    // is executed, and only its result is dropped.
+    // Cancelling one of the futures below takes the request back while the registry has not connected yet. After that
+    // it is executed, and only its result is dropped.
 
     /// Always finishes with a result; LockInfo::error is set if the server could not be asked.
     QFuture<LockInfo> inspect(const QString &name);

@@ -300,7 +300,8 @@ void Connection::Private::handshakeReply(Step step, const Reply &reply)
     if (reply.isError()) {
         const QByteArray code = reply.errorCode();
         const bool optional = step != Auth && step != Select;
-        const bool tolerable = code == "NOPERM" || (code == "ERR" && !isRefusedByLimit(reply));
+        // A proxy may refuse a command without a code, in its own words.
+        const bool tolerable = code == "NOPERM" || ((code == "ERR" || code.isEmpty()) && !isRefusedByLimit(reply));
         if (!optional || !tolerable) {
             handshakeError(step, reply);
             return;

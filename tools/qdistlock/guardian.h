@@ -19,10 +19,10 @@ enum class OrphanPolicy { Term, Kill, Keep };
     or if it is stopped (SIGSTOP) past the lease. PR_SET_PDEATHSIG alone would reach the child, but none of the
     processes that the child has started, and not if `run` is stopped.
 
-    The guardian learns the time by which the child must be dead with each renewal, through a pipe. It is neither in
-    the session of this process nor its child (unless orphans become that), and blocks all signals. It ends with this object, at the latest with this
-    process. If this user may, it runs before all ordinary processes (SCHED_FIFO): it sleeps all the time, but on a
-    machine under load it must not be late.
+    The guardian learns the time by which the child must be dead with each renewal, through a pipe. It is not in the
+    session of this process, nor its child unless orphans become that, and blocks all signals. It ends with this object,
+    at the latest with this process. If this user may, it runs before all ordinary processes (SCHED_FIFO): it sleeps all
+    the time, but on a machine under load it must not be late.
 
     SIGPIPE must be ignored while it exists.
 */

@@ -30,8 +30,8 @@ void reaped(pid_t id);
 /// Whether this process has children, zombies included. Unlike the lists below, this misses nobody; after
 /// adoptOrphans(), there is no descendant without a child.
 bool hasChildren();
-/// The descendants of \a ancestor, zombies included, but not this process. Processes that are started meanwhile may be missing, and others
-/// while one of them ends.
+/// The descendants of \a ancestor, zombies included, but not this process. Processes that are started meanwhile may be
+/// missing, and others while one of them ends.
 std::vector<pid_t> descendants(pid_t ancestor);
 /// The living members of a process group; searches all processes of the machine, which takes milliseconds.
 std::vector<pid_t> groupMembers(pid_t group);

@@ -27,8 +27,8 @@ class ClusterNode : public QObject
 {
     Q_OBJECT
 public:
-    /// \a server is the address of the node. \a need: what the locks need that it keeps. \a isWaitedAt: one of them is in
-    /// a queue there. Both are asked from the event loop.
+    /// \a server is the address of the node. \a need: what the locks need that it keeps. \a isWaitedAt: one of them is
+    /// in a queue there. Both are asked from the event loop.
     ClusterNode(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &clientId,
                 std::function<LockEngine::Need()> need, std::function<bool()> isWaitedAt);
     ~ClusterNode() override;

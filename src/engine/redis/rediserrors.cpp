@@ -3,6 +3,8 @@
 
 #include "engine/redis/rediserrors.h"
 
+#include <algorithm>
+
 using namespace Qt::StringLiterals;
 
 namespace QDistLock {
@@ -16,6 +18,22 @@ QByteArray withoutScriptWrapper(const QByteArray &reply)
     const qsizetype wrapper = reply.indexOf("@user_script: ");
     const qsizetype error = wrapper < 0 ? -1 : reply.indexOf(": -", wrapper);
     return error < 0 ? reply : reply.sliced(error + 3);
+}
+
+/// A server that refuses a command in this way will always do so. What else it says, or a proxy in its own words, may
+/// pass.
+bool isRefusedForGood(const QByteArray &text)
+{
+    if (RedisErrors::isCommandRefused(text))
+        return true;
+    const QByteArray lower = RedisErrors::withoutArguments(text).toLower();
+    const auto words = {"syntax error",         "wrong number of arguments", "unknown subcommand",
+                        "not an integer",       "invalid expire time",       "bad lua script",
+                        "error running script", "error compiling script"};
+    return lower.startsWith("err user_script:")
+            || (lower.startsWith("err ") && std::any_of(words.begin(), words.end(), [&lower](const char *some) {
+                    return lower.contains(some);
+                }));
 }
 
 DistributedLock::Error errorOf(QtRedis::Failure failure)
@@ -126,6 +144,14 @@ EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
     const bool isElsewhere = isReplica || code == "MOVED" || isClusterDown || code == "LOADING";
     if (isElsewhere && m_elsewhere)
         m_elsewhere(text);
+    if (!m_isClusterNode && (code == "MOVED" || code == "ASK" || code == "TRYAGAIN")) {
+        const QtRedis::ServerUrl &server = m_connection->server();
+        return EngineError::permanent(
+                DistributedLock::ServerError,
+                describe(u"it is a node of a Redis Cluster, and another node keeps the lock; use %1:// with its "
+                         "address"_s.arg(server.scheme == QtRedis::ServerUrl::Tls ? u"rediss+cluster"_s
+                                                                                  : u"redis+cluster"_s)));
+    }
     const bool isAbortedScript = text.contains("non local key"); // what it did before remains done
     if (isAbortedScript || code == "MOVED" || code == "ASK" || code == "TRYAGAIN") {
         EngineError error = EngineError::passing(
@@ -141,7 +167,7 @@ EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
                 describe(u"the cluster is not complete, or this node is cut off from it; look at CLUSTER INFO. It is "
                          "tried again for as long as there is time"_s));
     }
-    if (code == "ERR" && !isReplica) {
+    if (!isReplica && isRefusedForGood(text)) {
         return EngineError::permanent(DistributedLock::ServerError,
                                       describe(u"check that it is a Redis server, version 6.2 or later"_s));
     }

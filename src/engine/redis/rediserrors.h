@@ -27,6 +27,9 @@ public:
     /// is no master, or is loading its data, or its cluster is down.
     void setElsewhere(std::function<void(const QByteArray &reply)> report) { m_elsewhere = std::move(report); }
 
+    /// The server is a node of the cluster that the URL names: it may redirect.
+    void setIsClusterNode() { m_isClusterNode = true; }
+
     /// Redis repeats the arguments of a command that it does not know; a token may be among them.
     static QByteArray withoutArguments(const QByteArray &reply);
     /// Whether \a reply, the text of an error, says that the server does not know a command, or that the user may not
@@ -49,6 +52,7 @@ public:
 private:
     QtRedis::Connection *const m_connection;
     std::function<void(const QByteArray &reply)> m_elsewhere;
+    bool m_isClusterNode = false;
 };
 
 } // namespace QDistLock

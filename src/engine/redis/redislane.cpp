@@ -287,6 +287,7 @@ void RedisLane::sendAfterOperations(const QList<QByteArray> &command, millisecon
 void RedisLane::setRedirect(Redirect redirect)
 {
     m_redirect = std::move(redirect);
+    m_errors.setIsClusterNode();
 }
 
 void RedisLane::sendOne(const QtRedis::Script *script, const QList<QByteArray> &command, bool isAsked,

@@ -393,7 +393,7 @@ void tst_ServerFaults::passingErrors_data()
     for (const char *reply :
          {"-LOADING Redis is loading the dataset in memory\r\n", "-BUSY Redis is busy running a script.\r\n",
           "-MASTERDOWN Link with MASTER is down\r\n", "-READONLY You can't write against a read only replica.\r\n",
-          "-CLUSTERDOWN The cluster is down\r\n", "-TRYAGAIN Multiple keys request\r\n",
+          "-CLUSTERDOWN The cluster is down\r\n", "-ERR no server connection available\r\n",
           "-NOREPLICAS Not enough good replicas to write.\r\n",
           "-MISCONF Redis is configured to save RDB snapshots\r\n"}) {
         QTest::newRow(QByteArray(reply).split(' ').first().constData()) << QByteArray(reply);

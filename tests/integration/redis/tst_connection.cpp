@@ -122,6 +122,8 @@ private Q_SLOTS:
     void clientCommandsForbidden();
     void handshakeRefused_data();
     void handshakeRefused();
+    void optionalStepsRefused_data();
+    void optionalStepsRefused();
     void handshakeErrorThatPasses();
     void tooManyClients();
 
@@ -465,6 +467,29 @@ void tst_Connection::handshakeRefused()
     QVERIFY(waitFor([&] { return !failed.isEmpty() && connection.failure() == Failure(failure); }));
     QVERIFY2(connection.errorString().contains(says), qPrintable(connection.errorString()));
     QCOMPARE(connection.state(), isPermanent(Failure(failure)) ? Connection::Disconnected : Connection::Connecting);
+}
+
+void tst_Connection::optionalStepsRefused_data()
+{
+    QTest::addColumn<QByteArray>("reply");
+    QTest::newRow("as Redis") << QByteArray("-ERR unknown command 'CLIENT'\r\n");
+    QTest::newRow("ACL") << QByteArray("-NOPERM this user has no permissions to run the 'client|id' command\r\n");
+    QTest::newRow("as a proxy") << QByteArray("-unsupported command 'CLIENT'\r\n");
+    QTest::newRow("in other words") << QByteArray("-Invalid request\r\n");
+}
+
+void tst_Connection::optionalStepsRefused()
+{
+    QFETCH(QByteArray, reply);
+    FakeServer server([reply](const Arguments &arguments, int) -> FakeServer::Answer {
+        return {arguments.first() == "CLIENT" ? reply : QByteArray("+PONG\r\n")};
+    });
+    server.setAnswersLogin(false);
+    Connection connection(serverUrl(server.url()));
+    connection.setClientName("name");
+    QVERIFY(becomesReady(&connection));
+    QCOMPARE(textOf(&connection, {"PING"}), "PONG");
+    QCOMPARE(server.connectionsAccepted(), 1);
 }
 
 void tst_Connection::handshakeErrorThatPasses()

@@ -17,6 +17,10 @@ class tst_RedisErrors : public QObject
 private Q_SLOTS:
     void cluster_data();
     void cluster();
+    void whatMayPass_data();
+    void whatMayPass();
+    void clusterNodeWithAnotherUrl_data();
+    void clusterNodeWithAnotherUrl();
     void refusedScripts_data();
     void refusedScripts();
 };
@@ -48,12 +52,70 @@ void tst_RedisErrors::cluster()
     QtRedis::Connection connection(*url);
     RedisErrors errors(&connection);
     int reports = 0;
+    errors.setIsClusterNode();
     errors.setElsewhere([&reports](const QByteArray &) { ++reports; });
     const EngineError error = errors.ofReply(QTest::currentDataTag(), "acquire");
     QCOMPARE(error.code, DistributedLock::ServerError);
     QVERIFY(!error.isPermanent);
     QCOMPARE(error.isMaybeExecuted, isMaybeExecuted);
     QCOMPARE(reports, isElsewhere ? 1 : 0);
+}
+
+void tst_RedisErrors::whatMayPass_data()
+{
+    QTest::addColumn<bool>("isPermanent");
+    const auto row = [](const char *reply, bool isPermanent) { QTest::newRow(reply) << isPermanent; };
+    row("ERR no server connection available", false); // proxies
+    row("ERR Proxy: all hosts are down", false);
+    row("upstream failure", false);
+    row("ERR max number of clients reached", false);
+    row("ERR Script killed by user with SCRIPT KILL", false);
+    row("ERR Can't save in background: fork: Cannot allocate memory", false);
+    row("OOM command not allowed when used memory > 'maxmemory'. script: 1f, on @user_script:7.", false);
+    row("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist on disk", false);
+    row("NOREPLICAS Not enough good replicas to write.", false);
+    row("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", false);
+    row("ERR unknown command 'SET', with args beginning with: 'a' ", true);
+    row("ERR syntax error script: 1f, on @user_script:7.", true);
+    row("ERR wrong number of arguments for 'set' command", true);
+    row("ERR user_script:3: attempt to index a nil value script: 1f, on @user_script:3.", true);
+    row("ERR Error running script (call to f_1): @user_script:3: user_script:3: attempt to index a nil value", true);
+    row("WRONGTYPE Operation against a key holding the wrong kind of value", true);
+}
+
+void tst_RedisErrors::whatMayPass()
+{
+    QFETCH(const bool, isPermanent);
+    QString problem;
+    const auto url = QtRedis::ServerUrl::parse(QUrl(u"redis://127.0.0.1:6380"_s), &problem);
+    QVERIFY2(url, qPrintable(problem));
+    QtRedis::Connection connection(*url);
+    QCOMPARE(RedisErrors(&connection).ofReply(QTest::currentDataTag(), "acquire").isPermanent, isPermanent);
+}
+
+void tst_RedisErrors::clusterNodeWithAnotherUrl_data()
+{
+    QTest::addColumn<QString>("server");
+    QTest::addColumn<QString>("advice");
+    for (const char *reply : {"MOVED 3999 127.0.0.1:6381", "ASK 3999 127.0.0.1:6381",
+                              "TRYAGAIN Multiple keys request during rehashing of slot"}) {
+        QTest::addRow("%s", reply) << u"redis://127.0.0.1"_s << u"use redis+cluster://"_s;
+        QTest::addRow("%s, TLS", reply) << u"rediss://127.0.0.1"_s << u"use rediss+cluster://"_s;
+    }
+}
+
+void tst_RedisErrors::clusterNodeWithAnotherUrl()
+{
+    QFETCH(QString, server);
+    QFETCH(QString, advice);
+    QString problem;
+    const auto url = QtRedis::ServerUrl::parse(QUrl(server), &problem);
+    QVERIFY2(url, qPrintable(problem));
+    QtRedis::Connection connection(*url);
+    const QByteArray reply = QByteArray(QTest::currentDataTag()).split(',').first();
+    const EngineError error = RedisErrors(&connection).ofReply(reply, "acquire");
+    QVERIFY(error.isPermanent && !error.isSlotMoving);
+    QVERIFY2(error.text.contains(advice), qPrintable(error.text));
 }
 
 void tst_RedisErrors::refusedScripts_data()
