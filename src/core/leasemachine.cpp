@@ -535,7 +535,9 @@ void LeaseMachine::releaseReplied(const EngineReply &reply, LeaseTime now)
     if (m_phase != Releasing)
         return;
     m_attempt.isInFlight = false;
-    if (reply.status == EngineReply::Failed) {
+    // Nobody relies on the lock any more, so there is time to ask again until a loss is proven.
+    const bool isUndecided = reply.isUnprovenLoss() && !m_hold.maybeReleased;
+    if (reply.status == EngineReply::Failed || isUndecided) {
         m_hold.maybeReleased |= reply.error.isMaybeExecuted;
         reportObstacle(reply.error);
         m_obstacle.error = reply.error;

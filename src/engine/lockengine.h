@@ -44,7 +44,11 @@ struct EngineReply
     /// Granted, Done of a renewal: the lease ends then at the latest, safety margin included. For engines whose leases
     /// do not depend on the time of this command alone.
     LeaseTime validUntil = NeverTime;
+    /// Failed, Unconfirmed. Gone, Stolen: why another server may have the key, see isUnprovenLoss().
     EngineError error = {};
+
+    /// It was a former master, perhaps: the lock may be lost, but that is not proven.
+    bool isUnprovenLoss() const { return (status == Gone || status == Stolen) && error; }
 };
 
 /*!

@@ -45,7 +45,7 @@ LockEngine::Completion MasterConfirmation::of(LockEngine::Completion completion)
 }
 
 // Not Failed where the Sentinels are merely silent: if this is the master, somebody else may acquire the lock by now,
-// so the holder has to know.
+// so the holder has to know. The error tells a release, whose holder relies on nothing any more, to ask again.
 LockEngine::Completion MasterConfirmation::ofLoss(LockEngine::Completion completion)
 {
     return [this, completion = std::move(completion)](const EngineReply &reply) {
@@ -56,12 +56,18 @@ LockEngine::Completion MasterConfirmation::ofLoss(LockEngine::Completion complet
         }
         ask([this, reply, completion, replying = *replying](const QString &problem) {
             const auto &master = m_watch->master();
-            const bool isFormer = !problem.isEmpty() && (!master || !master->isSame(replying));
-            EngineReply failed;
-            failed.error = EngineError::passing(DistributedLock::QuorumError,
-                                                u"the server that reported the lock as lost is no longer the master: "_s
-                                                        + problem);
-            completion(isFormer ? failed : reply);
+            if (problem.isEmpty()) {
+                completion(reply);
+                return;
+            }
+            const bool isFormer = !master || !master->isSame(replying);
+            EngineReply doubted = isFormer ? EngineReply() : reply;
+            doubted.error = EngineError::passing(
+                    DistributedLock::QuorumError,
+                    (isFormer ? u"the server that reported the lock as lost is no longer the master: "_s
+                              : u"the server that reported the lock as lost may no longer be the master: "_s)
+                            + problem);
+            completion(doubted);
         });
     };
 }

@@ -33,7 +33,8 @@ public:
     /// Passes Granted and Done to \a completion only after the Sentinels were asked; Failed if they do not agree.
     LockEngine::Completion of(LockEngine::Completion completion);
     /// Passes Gone and Stolen to \a completion only after the Sentinels were asked; Failed if they have named another
-    /// master. A former master that was started again may have lost keys that the master has.
+    /// master. A former master that was started again may have lost keys that the master has. With an error if too few
+    /// of them answer: see EngineReply::isUnprovenLoss().
     LockEngine::Completion ofLoss(LockEngine::Completion completion);
 
     /// An empty \a problem: the master is confirmed.

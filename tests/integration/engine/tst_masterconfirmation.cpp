@@ -98,6 +98,7 @@ private Q_SLOTS:
     void formerMasterThatLostTheKey();
     void lossIsToldWithoutAMajority_data();
     void lossIsToldWithoutAMajority();
+    void releaseAtAFormerMasterWhileTheSentinelsAreSilent();
     void lyingSentinel_data();
     void lyingSentinel();
     void sentinelsSetUpAgain();
@@ -247,6 +248,34 @@ void tst_MasterConfirmation::lossIsToldWithoutAMajority()
     time.pass(Lease / 3);
     QVERIFY(time.passUntil([&] { return !spies.lost.isEmpty(); }));
     QCOMPARE(spies.reason(), DistributedLock::Deleted);
+}
+
+/// It was killed, and started again without its data, and two of three Sentinels cannot say that it was replaced.
+/// Nobody relies on the lock any more, so there is time to ask again: the new master has the key.
+void tst_MasterConfirmation::releaseAtAFormerMasterWhileTheSentinelsAreSilent()
+{
+    Service service;
+    RegistryTime time;
+    LockRegistry registry(service.url());
+    time.govern(&registry);
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(Lease));
+    Spies spies(&lock);
+    lock.acquire();
+    QVERIFY(time.passUntil([&] { return lock.isHeld(); }));
+    const QByteArray token = service.server.command({"GET", "lock:job"}).toByteArray();
+    service.setSilent(true);
+    service.server.command({"DEL", "lock:job"});
+    lock.release();
+    QVERIFY(time.passUntil([&] { return lock.error() == DistributedLock::QuorumError || !spies.lost.isEmpty(); }));
+    QVERIFY(spies.lost.isEmpty());
+    RedisServer successor{RedisServer::Options::withTcp()};
+    service.failOverUnnoticed(&successor);
+    successor.command({"SET", "lock:job", token, "PX", "600000"});
+    service.setSilent(false);
+    QVERIFY(time.passUntil([&] { return !spies.released.isEmpty() || !spies.lost.isEmpty(); }));
+    QVERIFY(spies.lost.isEmpty());
+    QCOMPARE(successor.command({"EXISTS", "lock:job"}), QVariant(0LL));
 }
 
 void tst_MasterConfirmation::lyingSentinel_data()

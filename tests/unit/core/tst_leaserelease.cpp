@@ -19,6 +19,8 @@ private Q_SLOTS:
     void releaseIsRepeated();
     void repeatedReleaseKnowsItsOwnWork_data();
     void repeatedReleaseKnowsItsOwnWork();
+    void releaseAtADoubtfulServer_data();
+    void releaseAtADoubtfulServer();
     void releaseWaitsForTheEngine();
     void releaseUnconfirmedUntilTheDeadline();
     void forbiddenReleaseIsNotRepeated();
@@ -173,6 +175,49 @@ void tst_LeaseRelease::repeatedReleaseKnowsItsOwnWork()
     bench.actions();
     bench.machine.releaseReplied(answer(EngineReply::Gone), bench.now);
     QCOMPARE(bench.actions(), end);
+}
+
+void tst_LeaseRelease::releaseAtADoubtfulServer_data()
+{
+    QTest::addColumn<int>("status");
+    QTest::addColumn<QString>("lost");
+    QTest::newRow("gone") << int(EngineReply::Gone) << u"Lost Deleted"_s;
+    QTest::newRow("stolen") << int(EngineReply::Stolen) << u"Lost Stolen"_s;
+}
+
+/// A master that was perhaps replaced has no key, and its successor may have it.
+void tst_LeaseRelease::releaseAtADoubtfulServer()
+{
+    QFETCH(int, status);
+    QFETCH(QString, lost);
+    EngineReply doubtful = answer(EngineReply::Status(status));
+    doubtful.error = passing();
+    Bench bench;
+    bench.hold();
+    bench.machine.release(2, bench.now);
+    bench.actions();
+    bench.machine.releaseReplied(doubtful, bench.now);
+    COMPARE_ACTIONS(bench, u"ErrorOccurred ConnectionError"_s);
+    bench.passToWakeUp();
+    COMPARE_ACTIONS(bench, u"Release"_s);
+    bench.machine.releaseReplied(answer(EngineReply::Done), bench.now);
+    COMPARE_ACTIONS(bench, u"Released"_s, u"ReleaseDone 2 true"_s);
+
+    // An earlier release may have deleted the key: then there is nothing to find out.
+    bench.hold();
+    bench.machine.release(3, bench.now);
+    bench.machine.releaseReplied(failed(passing(true)), bench.now);
+    bench.passToWakeUp();
+    bench.actions();
+    bench.machine.releaseReplied(doubtful, bench.now);
+    COMPARE_ACTIONS(bench, u"Released"_s, u"ReleaseDone 3 true"_s);
+
+    // Whoever holds it has to know at once.
+    bench.hold();
+    bench.passToWakeUp();
+    COMPARE_ACTIONS(bench, u"Renew"_s);
+    bench.machine.renewReplied(doubtful, bench.now);
+    COMPARE_ACTIONS(bench, lost);
 }
 
 void tst_LeaseRelease::releaseWaitsForTheEngine()
