@@ -114,8 +114,9 @@ public:
     SentinelVote voteOf(const Sentinel &sentinel) const;
     SentinelVotes votes() const;
     void add(const Endpoint &endpoint);
-    /// True if there was a new one.
+    /// True if there was a new one, or one at another address.
     bool addListed();
+    bool follow(const Endpoint &endpoint, const QByteArray &id);
     void startRound();
     void askAll();
     void ask(Sentinel *sentinel);
@@ -150,7 +151,8 @@ public:
     bool isAsking = false;   ///< a round has begun
     bool isDisputed = false; ///< the last round failed although masters were named
     bool isUnusable = false; ///< the master, by askAgain() since the last round
-    int pauses = 0;          ///< since the master was found last
+    bool isOverdue = false;  ///< a round, which nobody needed when it was due
+    int pauses = 0;          ///< since the master was confirmed last
     Failure failure = Failure::None;
     QString errorString;
     QTimer majorityTimer;
@@ -169,6 +171,8 @@ SentinelWatch::Private::Private(SentinelWatch *watch, const ServerUrl &serviceUr
     QObject::connect(&askTimer, &QTimer::timeout, q, [this] {
         if (isNeeded && isNeeded())
             startRound();
+        else
+            isOverdue = true;
     });
     for (const Endpoint &endpoint : serviceUrl.sentinels)
         add(endpoint);
@@ -202,8 +206,11 @@ void SentinelWatch::Private::add(const Endpoint &endpoint)
     connection->setClientName(clientName);
     connection->setNeeded([this] { return isNeeded && isNeeded(); });
     QObject::connect(connection, &Connection::stateChanged, q, [this, sentinel] {
-        if (sentinel->connection.state() == Connection::Ready)
-            ask(sentinel);
+        if (sentinel->connection.state() != Connection::Ready)
+            return;
+        if (sentinel->subscriber) // may have given up while nothing needed it
+            sentinel->subscriber->subscribe(SwitchChannel);
+        ask(sentinel);
     });
     QObject::connect(connection, &Connection::failed, q, [this, sentinel] {
         answered(sentinel, {Answer::Failed, {}, sentinel->connection.failure(), clauseOf(sentinel->connection)});
@@ -223,11 +230,17 @@ bool SentinelWatch::Private::addListed()
     }
     const size_t before = sentinels.size();
     const qsizetype majority = votes().configuredMajority();
+    QHash<QByteArray, int> addresses; // of an id
+    for (auto it = listings.cbegin(); it != listings.cend(); ++it)
+        addresses[it.key().second] += it.value() < majority ? 0 : 1;
+    bool hasMoved = false;
     for (auto it = listings.cbegin(); it != listings.cend(); ++it) {
         const auto &[endpoint, id] = it.key();
         const bool isKnown = std::any_of(sentinels.begin(), sentinels.end(), [&key = it.key()](const auto &known) {
             return known->id == key.second || known->connection.server().endpoint() == key.first;
         });
+        if (isKnown && it.value() >= majority && addresses.value(id) == 1)
+            hasMoved |= follow(endpoint, id);
         if (isKnown || it.value() < majority || sentinels.size() >= MostSentinels)
             continue;
         add(endpoint);
@@ -235,7 +248,32 @@ bool SentinelWatch::Private::addListed()
         sentinels.back()->isConfigured = false;
         ask(sentinels.back().get());
     }
-    return sentinels.size() > before;
+    return hasMoved || sentinels.size() > before;
+}
+
+// A Sentinel that was started again at another address, with its id. True if it is reached for there now.
+bool SentinelWatch::Private::follow(const Endpoint &endpoint, const QByteArray &id)
+{
+    Sentinel *moved = nullptr;
+    for (const auto &sentinel : sentinels) {
+        if (sentinel->connection.server().endpoint() == endpoint)
+            return false; // it tells its id there
+        if (sentinel->id != id)
+            continue;
+        if (sentinel->isConfigured || sentinel->connection.state() == Connection::Ready)
+            return false;
+        moved = sentinel.get();
+    }
+    if (!moved)
+        return false;
+    const ServerUrl server = service.atSentinel(endpoint);
+    const QString reason = u"the Sentinel has this address now"_s;
+    moved->answer = {};
+    moved->connection.setServer(server, reason);
+    if (moved->subscriber)
+        moved->subscriber->setServer(server, reason);
+    ask(moved);
+    return true;
 }
 
 // Asking
@@ -245,6 +283,7 @@ void SentinelWatch::Private::startRound()
     askTimer.stop();
     majorityTimer.stop();
     isAsking = true;
+    isOverdue = false;
     for (const auto &sentinel : sentinels)
         sentinel->answer = {};
     askAll();
@@ -440,7 +479,8 @@ void SentinelWatch::Private::adopt(const Master &found)
     isAsking = isDisputed = isUnusable = false;
     majorityTimer.stop();
     askTimer.stop();
-    pauses = 0;
+    if (votes().isConfirmed(found))
+        pauses = 0;
     failure = Failure::None;
     errorString.clear();
     const bool isSame = master && master->isSame(found);
@@ -553,6 +593,11 @@ void SentinelWatch::Private::checkQuestion(const std::shared_ptr<Question> &ques
     if (!isConfirmed && std::any_of(votes.begin(), votes.end(), [](const auto &vote) { return vote.isPending; }))
         return;
     questions.removeOne(question);
+    // Perhaps a connection has given up while nothing needed it, or Sentinels have other addresses by now.
+    if (isConfirmed)
+        pauses = 0;
+    else if (!isAsking && !askTimer.isActive())
+        askLater(true);
     question->verdict(isConfirmed ? QString() : problemOf(*question));
 }
 
@@ -615,14 +660,15 @@ void SentinelWatch::setNeeded(std::function<bool()> isNeeded)
 
 void SentinelWatch::open()
 {
-    if (d->needsRound())
+    if (d->needsRound() || (d->isOverdue && !d->isAsking))
         d->startRound();
 }
 
 void SentinelWatch::askAgain()
 {
     d->isUnusable = true;
-    if (!d->isAsking && !d->askTimer.isActive())
+    const bool isSoon = d->askTimer.isActive() && d->askTimer.remainingTimeAsDuration() <= 3 * LongestPause;
+    if (!d->isAsking && !isSoon)
         d->askLater(false);
 }
 

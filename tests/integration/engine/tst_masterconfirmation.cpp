@@ -105,6 +105,9 @@ private Q_SLOTS:
     void confirmOff();
     void locksShareAQuestion();
     void masterChangesBeforeTheQuestion();
+    void sentinelsThatWereGivenUp();
+    void sentinelsThatMoved_data();
+    void sentinelsThatMoved();
 };
 
 /// The Sentinels agreed until just now: that proves nothing.
@@ -415,6 +418,66 @@ void tst_MasterConfirmation::masterChangesBeforeTheQuestion()
     QVERIFY(eventually([&] { return status.has_value(); }));
     QVERIFY(!watch.master()->isSame(former));
     QCOMPARE(*status, QDistLock::EngineReply::Failed);
+}
+
+/// They refuse every client while nobody needs them, as with a certificate that has expired.
+void tst_MasterConfirmation::sentinelsThatWereGivenUp()
+{
+    Service service;
+    LockRegistry registry(service.url());
+    DistributedLock lock(&registry, u"job"_s);
+    QVERIFY(eventually([&] { return acquireNow(&lock); }));
+    QVERIFY(eventually([&] {
+        return std::all_of(service.sentinels.begin(), service.sentinels.end(),
+                           [](const auto &sentinel) { return sentinel->isListenedTo(); });
+    }));
+    lock.release();
+    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+    const LogCapture log;
+    for (auto &sentinel : service.sentinels) {
+        sentinel->server().setGreeting({"-DENIED for this test\r\n", {}, true});
+        sentinel->server().closeAll();
+    }
+    // Each one's connections for questions and for messages.
+    QVERIFY(eventually([&] { return log.count({u"Not retried until the next use"_s}) >= 6; }));
+    for (auto &sentinel : service.sentinels)
+        sentinel->server().setGreeting({});
+    QVERIFY2(eventually([&] { return acquireNow(&lock); }), qPrintable(lock.errorString()));
+}
+
+void tst_MasterConfirmation::sentinelsThatMoved_data()
+{
+    QTest::addColumn<bool>("keepTheirIds");
+    QTest::newRow("with their ids") << true;
+    QTest::newRow("with other ids") << false;
+}
+
+/// Two of three are started again at other addresses. The URL has the third one only.
+void tst_MasterConfirmation::sentinelsThatMoved()
+{
+    QFETCH(bool, keepTheirIds);
+    Service service;
+    const auto listOthers = [&service] {
+        FakeSentinel::View view = service.sentinels[0]->view();
+        view.listed = {service.sentinels[1].get(), service.sentinels[2].get()};
+        service.sentinels[0]->setView(view);
+    };
+    listOthers();
+    LockRegistry registry(QUrl(u"redis+sentinel://127.0.0.1:%1/mymaster"_s.arg(service.sentinels[0]->port())));
+    DistributedLock lock(&registry, u"job"_s);
+    QVERIFY2(eventually([&] { return acquireNow(&lock); }), qPrintable(lock.errorString()));
+    lock.release();
+    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+    std::vector<std::unique_ptr<FakeSentinel>> former; // so that the others cannot get their ports
+    for (const int i : {1, 2}) {
+        auto moved = std::make_unique<FakeSentinel>(service.sentinels[i]->view());
+        if (keepTheirIds)
+            moved->setId(service.sentinels[i]->id());
+        former.push_back(std::exchange(service.sentinels[i], std::move(moved)));
+    }
+    listOthers();
+    former.clear();
+    QVERIFY2(eventually([&] { return acquireNow(&lock); }), qPrintable(lock.errorString()));
 }
 
 QTEST_GUILESS_MAIN(tst_MasterConfirmation)
