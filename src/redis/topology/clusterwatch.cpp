@@ -112,6 +112,7 @@ public:
     bool mustAskAgain = false;
     bool isRefreshDue = false; ///< with askTimer: not only for suspects
     bool asksAll = false;      ///< nobody asked last belongs to the cluster that is known
+    bool isUnanswered = false; ///< the last round
     int pauses = 0;            ///< since the map was known last
     QDeadlineTimer nextRefresh{0};
     QTimer othersTimer;
@@ -170,11 +171,15 @@ QList<Endpoint> ClusterWatch::Private::nodesToAsk() const
         candidates.swapItemsAt(i, i + qsizetype(other));
     }
     candidates = candidates.mid(0, AskedAtMost);
-    for (const Endpoint &node : informed) {
+    QList<Endpoint> others(informed.cbegin(), informed.cend());
+    // All nodes may have got new addresses, to which the names in the URL lead.
+    if (isUnanswered || candidates.isEmpty())
+        others += cluster.clusterNodes;
+    for (const Endpoint &node : std::as_const(others)) {
         if (!candidates.contains(node))
             candidates.append(node);
     }
-    return candidates.isEmpty() ? cluster.clusterNodes : candidates;
+    return candidates;
 }
 
 void ClusterWatch::Private::startRound()
@@ -351,6 +356,8 @@ void ClusterWatch::Private::endRound()
         }
     }
     if (isKnown) {
+        isUnanswered = std::none_of(nodes.begin(), nodes.end(),
+                                    [](const auto &entry) { return entry.second->answer == Node::Given; });
         checkForeign();
         adoptOlder();
     }

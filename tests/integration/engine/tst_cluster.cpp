@@ -134,6 +134,8 @@ private Q_SLOTS:
     void names_data();
     void names();
     void minReplicas();
+    void allAddressesChange_data();
+    void allAddressesChange();
 
 private:
     /// A master other than the one with this index.
@@ -1529,6 +1531,67 @@ void tst_Cluster::minReplicas()
     QVERIFY2(lock.lock.errorString().contains(u"minReplicas is 1, but with a Redis Cluster"_s),
              qPrintable(lock.lock.errorString()));
     QVERIFY(lock.lock.errorString().contains(u"leave it 0 there"_s));
+}
+
+void tst_Cluster::allAddressesChange_data()
+{
+    QTest::addColumn<bool>("isHeld");
+    QTest::newRow("nobody needed the cluster meanwhile") << false;
+    QTest::newRow("under a held lock") << true;
+}
+
+/// As when all containers are started again: the name in the URL leads to the same nodes at new addresses.
+void tst_Cluster::allAddressesChange()
+{
+    QFETCH(const bool, isHeld);
+    RedisCluster::Options clusterOptions;
+    clusterOptions.replicasPerMaster = 0;
+    RedisCluster cluster(clusterOptions);
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    const auto announce = [&cluster](int node, quint16 port) {
+        cluster.node(node).command({"CONFIG", "SET", "cluster-announce-port", QByteArray::number(port)});
+    };
+    const auto isAnnounced = [&cluster](const std::vector<std::unique_ptr<FaultProxy>> &addresses) {
+        for (int i = 0; i < cluster.nodeCount(); ++i) {
+            const QByteArray nodes = cluster.node(i).command({"CLUSTER", "NODES"}).toByteArray();
+            for (const auto &address : addresses) {
+                if (!nodes.contains(':' + QByteArray::number(address->port()) + '@'))
+                    return false;
+            }
+        }
+        return true;
+    };
+    std::vector<std::unique_ptr<FaultProxy>> former;
+    std::vector<std::unique_ptr<FaultProxy>> present;
+    for (int i = 0; i < cluster.nodeCount(); ++i) {
+        former.push_back(std::make_unique<FaultProxy>(cluster.node(i)));
+        present.push_back(std::make_unique<FaultProxy>(cluster.node(i)));
+        announce(i, former.back()->port());
+    }
+    QVERIFY(eventually([&] { return isAnnounced(former); }, Patience));
+
+    LockRegistry registry(cluster.url({}, {0}));
+    Watched lock(&registry, u"job"_s, options(Lease, Patience));
+    QVERIFY2(acquireNow(&lock.lock), qPrintable(lock.lock.errorString()));
+    if (!isHeld) {
+        lock.lock.release();
+        QVERIFY(eventually([&] { return lock.spies.released.size() == 1; }, Patience));
+    }
+    for (int i = 0; i < cluster.nodeCount(); ++i)
+        announce(i, present[size_t(i)]->port());
+    const auto deadline = QDeadlineTimer(Patience);
+    while (!isAnnounced(present) && !deadline.hasExpired()) // without an event loop: the client learns nothing
+        Posix::pollPause();
+    for (const auto &address : former) {
+        address->setRefusing(true);
+        address->resetAll();
+    }
+    lock.spies.renewed.clear();
+    if (!isHeld)
+        lock.lock.acquire();
+    QVERIFY2(eventually([&] { return isHeld ? !lock.spies.renewed.isEmpty() : lock.lock.isHeld(); }, BeforeExpiry),
+             qPrintable(lock.lock.errorString()));
+    QVERIFY(lock.spies.lost.isEmpty());
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Cluster)
