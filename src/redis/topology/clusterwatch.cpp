@@ -469,12 +469,12 @@ void ClusterWatch::Private::adoptOlder()
         if (!gone.isEmpty() && node->answer == Node::Given)
             gone.subtract(map.confirmedBy(node->view.map));
     }
-    bool hasChanged = false;
+    SlotMap named; // those that any of them names
     for (const auto &[endpoint, node] : nodes) {
         if (!gone.isEmpty() && node->answer == Node::Given)
-            hasChanged |= map.merge(node->view.map, gone);
+            named.merge(node->view.map, {});
     }
-    if (hasChanged)
+    if (!gone.isEmpty() && map.merge(named, gone))
         emitMapChanged();
 }
 

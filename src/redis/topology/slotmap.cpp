@@ -173,7 +173,8 @@ bool SlotMap::merge(const SlotMap &view, const QSet<Endpoint> &gone)
 {
     SlotMap merged; // without owners that serve nothing any more
     bool hasChanged = false;
-    const Owner *latest = nullptr; // neighbours usually have the same owner
+    const bool isEmpty = view.servedSlots() == 0; // and proves nothing
+    const Owner *latest = nullptr;                // neighbours usually have the same owner
     quint16 index = 0;
     for (int slot = 0; slot < SlotCount; ++slot) {
         const quint16 present = m_slots.at(slot);
@@ -183,6 +184,9 @@ bool SlotMap::merge(const SlotMap &view, const QSet<Endpoint> &gone)
         if (other && (!owner || other->epoch >= owner->epoch || gone.contains(owner->endpoint))) {
             hasChanged |= !owner || owner->endpoint != other->endpoint;
             owner = other;
+        } else if (owner && !other && !isEmpty && gone.contains(owner->endpoint)) {
+            hasChanged = true;
+            owner = nullptr;
         }
         if (!owner)
             continue;

@@ -42,7 +42,8 @@ public:
     /// Of all masters that serve a slot, as far as they are known.
     QSet<QByteArray> ids() const;
     /// Takes over each slot of \a view that is not older. A slot whose owner is one of \a gone is also taken over from
-    /// an older view: after a cluster was set up again, its epochs are small. True if an owner has changed.
+    /// an older view: after a cluster was set up again, its epochs are small. If the view names nobody for it, but
+    /// somebody for others, nobody serves it any more. True if an owner has changed.
     bool merge(const SlotMap &view, const QSet<Endpoint> &gone);
     /// The owners that \a view names, too, for one of their slots, and not with a smaller epoch.
     QSet<Endpoint> confirmedBy(const SlotMap &view) const;

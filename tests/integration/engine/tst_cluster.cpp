@@ -136,6 +136,7 @@ private Q_SLOTS:
     void minReplicas();
     void allAddressesChange_data();
     void allAddressesChange();
+    void masterReplacedByAnEmptyNode();
 
 private:
     /// A master other than the one with this index.
@@ -1366,6 +1367,10 @@ void tst_Cluster::addressInAnotherCluster()
     options.replicasPerMaster = 2;
     RedisCluster cluster(options);
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    const auto namesBothReplicas = [&cluster](int node) {
+        return cluster.node(node).command({"CLUSTER", "SLOTS"}).toList().value(0).toList().size() == 5;
+    };
+    QVERIFY(eventually([&] { return namesBothReplicas(0) && namesBothReplicas(1) && namesBothReplicas(2); }, Patience));
     LockRegistry registry(cluster.url());
     Watched first(&registry, u"first"_s, LockTesting::options());
     QVERIFY2(acquireNow(&first.lock), qPrintable(first.lock.errorString()));
@@ -1420,11 +1425,12 @@ void tst_Cluster::masterReplacedByAnotherCluster()
     master.command({"DEL", "x"});
     master.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
 
-    // After three attempts to connect to it.
+    // After an attempt to connect to it, the others say that nobody serves its slots any more.
     const qint64 asked = master.commandsProcessed("cluster|myid");
     Watched second(&registry, u"{first}second"_s, LockTesting::options(Lease, Patience));
     second.lock.acquire();
-    QVERIFY(eventually([&] { return master.commandsProcessed("cluster|myid") >= asked + 3; }, Patience));
+    QVERIFY(eventually([&] { return master.commandsProcessed("cluster|myid") > asked; }, Patience));
+    QVERIFY(eventually([&] { return second.lock.errorString().contains(u"no node serves the slot"_s); }, Patience));
     QVERIFY(!second.lock.isHeld());
     QCOMPARE(master.keys(), QList<QByteArray>());
 }
@@ -1592,6 +1598,48 @@ void tst_Cluster::allAddressesChange()
     QVERIFY2(eventually([&] { return isHeld ? !lock.spies.renewed.isEmpty() : lock.lock.isHeld(); }, BeforeExpiry),
              qPrintable(lock.lock.errorString()));
     QVERIFY(lock.spies.lost.isEmpty());
+}
+
+/// A master without replicas has lost its disk: at its address is a new node, which serves some of its slots; nobody
+/// serves the others.
+void tst_Cluster::masterReplacedByAnEmptyNode()
+{
+    RedisCluster::Options clusterOptions;
+    clusterOptions.replicasPerMaster = 0;
+    clusterOptions.needsAllSlots = false;
+    RedisCluster cluster(clusterOptions);
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    const QByteArray slot = QByteArray::number(clusterSlot("lock:job"));
+    const int index = cluster.ownerOf(slot.toInt());
+    const int other = index == 0 ? 1 : 0;
+    RedisServer &master = cluster.node(index);
+    LockRegistry registry(cluster.url());
+    Watched lock(&registry, u"job"_s, options(Renewed, BeforeExpiry));
+    QVERIFY2(acquireNow(&lock.lock), qPrintable(lock.lock.errorString()));
+    lock.lock.release();
+    QVERIFY(eventually([&] { return lock.spies.released.size() == 1; }, Patience));
+
+    for (int node = 0; node < 3; ++node) {
+        if (node != index)
+            cluster.node(node).command({"CLUSTER", "FORGET", cluster.id(index)});
+    }
+    master.command({"FLUSHALL"});
+    QCOMPARE(master.command({"CLUSTER", "RESET", "HARD"}).toByteArray(), "OK");
+    QCOMPARE(master.command({"CLUSTER", "ADDSLOTS", slot}).toByteArray(), "OK");
+    const QByteArray busPort = master.command({"CONFIG", "GET", "cluster-port"}).toList().value(1).toByteArray();
+    cluster.node(other).command({"CLUSTER", "MEET", "127.0.0.1", QByteArray::number(master.port()), busPort});
+    const QDeadlineTimer deadline(Patience);
+    const auto isServed = [&](int node) {
+        return cluster.node(node).command({"CLUSTER", "INFO"}).toByteArray().contains("cluster_known_nodes:3")
+                && cluster.node(node).command({"GET", "lock:job"}).toByteArray().startsWith("-MOVED " + slot);
+    };
+    while (!deadline.hasExpired() // without an event loop: the client learns nothing
+           && !(isServed(other) && isServed(3 - other - index) && master.command({"GET", "lock:job"}).isNull()))
+        Posix::pollPause();
+    QVERIFY(!deadline.hasExpired());
+    master.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+    QVERIFY2(acquireNow(&lock.lock), qPrintable(lock.lock.errorString()));
+    QVERIFY(master.exists("lock:job"));
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Cluster)
