@@ -193,8 +193,8 @@ private:
     std::unique_ptr<QTimer> m_searchTimer; ///< created when it is first needed
     /// The last error that errorOccurred() reported in this acquisition.
     DistributedLock::Error m_reportedError = DistributedLock::NoError;
-    /// What errorOccurred() reported while the lock kept trying: in the registry's outage of that number, or, if it is
-    /// 0, since the lock had an error of its own.
+    /// The causes that errorOccurred() has reported while the lock kept trying, and the number of the outage of its
+    /// server in which it did. With the number 0 there is no outage: they are errors of this lock alone.
     quint64 m_toldOutage = 0;
     QSet<DistributedLock::Error> m_told;
 };

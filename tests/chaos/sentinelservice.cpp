@@ -19,7 +19,7 @@ namespace {
 
 constexpr int Sentinels = 3;
 
-/// What the clients would use if they believed one Sentinel.
+/// The server that the lying Sentinel names.
 RedisServer::Options foreignOptions()
 {
     RedisServer::Options options = RedisServer::Options::withTcp();

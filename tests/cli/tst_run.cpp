@@ -257,7 +257,7 @@ void tst_Run::secretsAreRemoved()
     }
 }
 
-// Nobody has used it, so nobody has told that it is bad.
+// Because of --server, the bad URL is never used, so no error message names it.
 void tst_Run::secretsOfABadUrl_data()
 {
     QTest::addColumn<QString>("url");

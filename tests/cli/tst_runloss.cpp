@@ -329,7 +329,8 @@ void tst_RunLoss::takenAwayFromStubbornChild()
 
 void tst_RunLoss::childrenFromBefore()
 {
-    // What the shell has started before it became qdistlock is not the command's, whose last words it may be to keep.
+    // The shell starts two processes and then becomes qdistlock. They do not belong to the command: one of them still
+    // has to log what the command says at its end.
     Program::Setup bash = setup();
     bash.program = u"bash"_s;
     Program program(
@@ -373,7 +374,7 @@ void tst_RunLoss::firstProcessOfAContainer()
     // Each orphan becomes its child, also its guardian.
     if (TestProgram trial(u"unshare"_s, {u"--pid"_s, u"--fork"_s, u"--mount-proc"_s, u"true"_s});
         !trial.waitForEnd() || trial.exitCode() != 0)
-        QSKIP("No namespace of processes without the right to make one.");
+        QSKIP("This user may not make a PID namespace (unshare --pid), so there is no container to be process 1 of.");
     Lifeline lifeline;
     Program::Setup container = setup(&lifeline);
     container.program = u"unshare"_s;

@@ -193,7 +193,8 @@ void tst_RunSignals::stoppedAndContinued()
     stopAndContinue(u"30s"_s, 0);
 }
 
-// As systemd and timeout do, else the lock of a command that cannot notice its end would be renewed for ever.
+// A stopped command does not notice SIGTERM, and its lock would be renewed for ever. So it gets SIGCONT, too, as from
+// systemd and timeout.
 void tst_RunSignals::stoppedAndEnded()
 {
     Program program(setup(), {u"run"_s, u"job"_s, u"sh"_s, u"-c"_s, u"echo pid=$$; sleep 100 & wait"_s});

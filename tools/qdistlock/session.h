@@ -62,8 +62,8 @@ public:
     int fail(QDistLock::DistributedLock::Error error, const QString &text);
     /// The same for errors that the program itself finds.
     int fail(int exitCode, const QString &text);
-    /// \a text, of an error, tells that the server is a replica. (A service or cluster has a master elsewhere: that
-    /// error passes.)
+    /// Whether the server is a read-only replica, by \a text of an error. False with Sentinels and clusters: there the
+    /// master is found, so the error passes.
     bool isReadOnly(const QString &text) const;
     /// The exit code that belongs to \a error and its \a text.
     int exitCodeOf(QDistLock::DistributedLock::Error error, const QString &text) const;

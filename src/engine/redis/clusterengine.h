@@ -96,7 +96,7 @@ private:
 
     QByteArray channelOf(const LockId &lock) const;
     ClusterNode *nodeAt(const QtRedis::Endpoint &endpoint);
-    /// What the locks need whose slots it serves.
+    /// The need of the locks in the slots of \a master.
     Need needAt(const QtRedis::Endpoint &master) const;
     /// Null if nobody serves the slot.
     ClusterNode *nodeOf(int slot);

@@ -45,7 +45,7 @@ LockEngine::Completion MasterConfirmation::of(LockEngine::Completion completion)
 }
 
 // Not Failed where the Sentinels are merely silent: if this is the master, somebody else may acquire the lock by now,
-// so the holder has to know. The error tells a release, whose holder relies on nothing any more, to ask again.
+// so the holder has to know. A release has time: because of the error, it asks again.
 LockEngine::Completion MasterConfirmation::ofLoss(LockEngine::Completion completion)
 {
     return [this, completion = std::move(completion)](const EngineReply &reply) {

@@ -17,7 +17,7 @@ qsizetype SentinelVotes::total() const
     }
     std::sort(claims.begin(), claims.end(), std::greater<>());
     const auto configured = qsizetype(claims.size());
-    return std::max(configured, claims[size_t(configuredMajority()) - 1]); // a majority claims so many, or more
+    return std::max(configured, claims[size_t(configuredMajority()) - 1]); // at least this many, a majority says
 }
 
 qsizetype SentinelVotes::configuredMajority() const

@@ -30,7 +30,7 @@ struct SentinelVote
     QByteArray id;                       ///< its run id; its address until that is known
     bool isConfigured = true;            ///< it is in the URL
     bool isPending = false;              ///< it has been asked, and may still answer
-    qsizetype known = 1;                 ///< it says that there are so many Sentinels, itself included
+    qsizetype known = 1;                 ///< the number of Sentinels, itself included, that it says there are
     std::optional<SentinelMaster> named; ///< nullopt if it has not named a master
 };
 

@@ -257,7 +257,7 @@ bool SentinelWatch::Private::follow(const Endpoint &endpoint, const QByteArray &
     Sentinel *moved = nullptr;
     for (const auto &sentinel : sentinels) {
         if (sentinel->connection.server().endpoint() == endpoint)
-            return false; // it tells its id there
+            return false; // that address is asked for its id already
         if (sentinel->id != id)
             continue;
         if (sentinel->isConfigured || sentinel->connection.state() == Connection::Ready)

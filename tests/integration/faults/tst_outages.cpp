@@ -401,7 +401,7 @@ void tst_Outages::eachCauseIsReported()
     QVERIFY2(lock.errorString().contains(QLatin1String("job")), qPrintable(lock.errorString()));
     QCOMPARE(registryErrors.size(), 2);
 
-    // The first cause again, in the same outage: the error says so, but it is not told twice.
+    // The first cause again, in the same outage: `error` changes, but errorOccurred() is not emitted again.
     proxy.setRefusing(true);
     proxy.resetAll();
     QVERIFY(hears(DistributedLock::ConnectionError));
@@ -422,7 +422,7 @@ void tst_Outages::eachCauseIsReported()
     QCOMPARE(told(), causes);
     QVERIFY(eventually([&] { return log.count({u"can be used again"_s}) == 1; }));
 
-    // The next outage is told from the beginning.
+    // In the next outage, each cause is reported again.
     proxy.setRefusing(true);
     proxy.resetAll();
     QVERIFY(hears(DistributedLock::ConnectionError));
@@ -435,7 +435,7 @@ void tst_Outages::eachCauseIsReported()
 
 void tst_Outages::eachMasterOfACluster()
 {
-    // One master is away for good. What the others do is told as before.
+    // One master is away for good. Outages of the others are still reported.
     Support::RedisCluster::Options clusterOptions;
     clusterOptions.replicasPerMaster = 0;
     clusterOptions.needsAllSlots = false;

@@ -512,7 +512,7 @@ void tst_SentinelWatch::leaderOfAFailOver()
     leader.flags = "master,o_down,failover_in_progress";
     leader.promoted = B;
     f.sentinels[0]->setView(leader);
-    f.sentinels[1]->setView(view(B, 2)); // which it has told first
+    f.sentinels[1]->setView(view(B, 2)); // a Sentinel sees the new master before it reports the switch
     f.sentinels[1]->reportSwitch(A, B);
     QVERIFY(f.waitForPort(B));
     QCOMPARE(f.watch.master()->epoch, 2);
