@@ -784,17 +784,15 @@ void tst_Quorum::minHoldAfterALateRenewal()
     DistributedLock lock(&registry, u"a"_s);
     lock.setOptions(options(1h).withMinHold(50min));
     QVERIFY(acquireNow(&lock));
+    for (const auto &other : others) // a request that still runs when the clock moves has timed out
+        EVENTUALLY_VERIFY(other->isHeld());
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
     QVERIFY(renewNow(&lock, clock)); // the servers know the script then
     clock.advance(21min);
     LockRegistryPrivate::get(&registry)->watchdog()->wake();
     QSignalSpy renewed(others.back().get(), &DistributedLock::renewed);
     QVERIFY(releaseNow(&lock));
-    QVERIFY(eventually([&] {
-        clock.advance(1s); // a renewal that failed because the machine paused is repeated after minutes
-        LockRegistryPrivate::get(&registry)->watchdog()->wake();
-        return renewed.size() > 0;
-    }));
+    QVERIFY(eventually([&] { return renewed.size() > 0; }));
     DistributedLock last(&registry, u"last"_s); // behind everything that was sent for the other one
     QVERIFY(acquireNow(&last));
     EVENTUALLY_COMPARE(m_set.count("lock:last"), 3);
