@@ -16,4 +16,14 @@ QByteArray Reply::errorCode() const
     return std::all_of(word.cbegin(), word.cend(), isCapital) ? word : QByteArray();
 }
 
+QByteArray infoField(const QByteArray &info, const QByteArray &name)
+{
+    const QList<QByteArray> lines = info.split('\n');
+    for (const QByteArray &line : lines) {
+        if (line.startsWith(name + ':'))
+            return line.mid(name.size() + 1).trimmed();
+    }
+    return {};
+}
+
 } // namespace QtRedis

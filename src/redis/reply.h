@@ -23,4 +23,7 @@ struct Reply
     QByteArray errorCode() const;
 };
 
+/// The value of a line "name:value" of \a info, the reply to INFO; empty if there is none.
+QByteArray infoField(const QByteArray &info, const QByteArray &name);
+
 } // namespace QtRedis

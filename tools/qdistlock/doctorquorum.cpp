@@ -20,17 +20,6 @@ namespace Cli {
 
 namespace {
 
-/// The value of a line "name:value"; empty if there is none.
-QByteArray fieldOf(const QByteArray &info, const QByteArray &name)
-{
-    const QList<QByteArray> lines = info.split('\n');
-    for (const QByteArray &line : lines) {
-        if (line.startsWith(name + ':'))
-            return line.mid(name.size() + 1).trimmed();
-    }
-    return QByteArray();
-}
-
 QJsonObject detailsOf(const Endpoint &address, bool hasVote)
 {
     return {{u"node"_s, address.toString()}, {u"vote"_s, hasVote}};
@@ -85,7 +74,7 @@ void DoctorQuorum::addVote(DoctorProbe *probe, const QByteArray &info)
 {
     const Endpoint address = probe->server().endpoint();
     const QString name = address.toString();
-    const QByteArray runId = fieldOf(info, "run_id");
+    const QByteArray runId = QtRedis::infoField(info, "run_id");
     const auto refuse = [&](DoctorReport::Level level, const QString &reason, const QString &remedy) {
         m_report->add(level, u"node"_s, u"%1 has no vote: %2"_s.arg(name, reason), remedy, detailsOf(address, false));
     };
@@ -96,12 +85,13 @@ void DoctorQuorum::addVote(DoctorProbe *probe, const QByteArray &info)
         return refuse(DoctorReport::Failure, u"it is the same server as %1"_s.arg(m_runIds.value(runId)),
                       u"name independent servers"_s);
     m_runIds.insert(runId, name);
-    const QByteArray mode = fieldOf(info, "redis_mode") + fieldOf(info, "server_mode"); // in Valkey, the latter
+    const QByteArray mode = QtRedis::infoField(info, "redis_mode")
+            + QtRedis::infoField(info, "server_mode"); // in Valkey, the latter
     if (mode == "cluster")
         return refuse(DoctorReport::Failure, u"it is a node of a Redis Cluster"_s,
                       u"name independent servers, or give a redis+cluster:// URL"_s);
     m_reached.append(probe->server());
-    const seconds up(std::max<qint64>(0, fieldOf(info, "uptime_in_seconds").toLongLong()));
+    const seconds up(std::max<qint64>(0, QtRedis::infoField(info, "uptime_in_seconds").toLongLong()));
     // As QuorumNode: the uptime may be a second too long, and clocks may run 1 % too fast.
     const std::chrono::milliseconds certain = std::chrono::milliseconds(up - seconds(1)) * 99 / 100;
     if (!m_quorum.isPersistent && certain < m_lease)

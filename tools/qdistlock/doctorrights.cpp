@@ -83,6 +83,7 @@ QList<Trial> allTrials(const Scratch &s)
             {"+client|id", false, {"CLIENT", "ID"}},
             {"+client|list", false, {"CLIENT", "LIST", "ID", "1"}},
             {"+client|kill", false, {"CLIENT", "KILL", "ID", "9223372036854775807"}}, // nobody
+            {"+info", false, {"INFO", "clients"}},
             {"+eval", true, {"EVAL", script, "0"}, {}, Trial::WithScripts},
             {"+evalsha", true, {"EVALSHA", sha, "0"}, {}, Trial::WithScripts},
             {"+scan", true, {"SCAN", "0", "MATCH", s.key, "COUNT", "1"}},

@@ -28,17 +28,6 @@ constexpr milliseconds LongestAskAgain = 10s;
 /// A reply that was read this much later may have waited for the event loop.
 constexpr milliseconds GraceTime = 5ms;
 
-/// The value of a line "name:value"; empty if there is none.
-QByteArray fieldOf(const QByteArray &info, const QByteArray &name)
-{
-    const auto lines = info.split('\n');
-    for (const QByteArray &line : lines) {
-        if (line.startsWith(name + ':'))
-            return line.mid(name.size() + 1).trimmed();
-    }
-    return QByteArray();
-}
-
 } // namespace
 
 QuorumNode::QuorumNode(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &clientId,
@@ -150,13 +139,14 @@ void QuorumNode::infoReceived(const EngineError &error, const QByteArray &info)
 
 void QuorumNode::identify(const QByteArray &info)
 {
-    const QByteArray runId = fieldOf(info, "run_id");
+    const QByteArray runId = QtRedis::infoField(info, "run_id");
     if (runId.isEmpty()) {
         m_problem = EngineError::passing(DistributedLock::ServerError,
                                          shown() + u": INFO shows no run_id; check that it is a Redis server."_s);
         return;
     }
-    const QByteArray mode = fieldOf(info, "redis_mode") + fieldOf(info, "server_mode"); // in Valkey, the latter
+    const QByteArray mode = QtRedis::infoField(info, "redis_mode")
+            + QtRedis::infoField(info, "server_mode"); // in Valkey, the latter
     if (mode == "cluster") {
         m_problem = EngineError::permanent(
                 DistributedLock::OptionsError,
@@ -167,7 +157,7 @@ void QuorumNode::identify(const QByteArray &info)
     // read counts from now on. It is the difference of two times that are cut to seconds, so up to a second too long.
     const LeaseTime now = m_clock->now();
     bool isNumber = false;
-    const qint64 uptime = fieldOf(info, "uptime_in_seconds").toLongLong(&isNumber);
+    const qint64 uptime = QtRedis::infoField(info, "uptime_in_seconds").toLongLong(&isNumber);
     constexpr qint64 Longest = 366LL * 24 * 3600;
     const LeaseTime upSince = isNumber ? now - std::chrono::seconds(std::clamp<qint64>(uptime - 1, 0, Longest)) : now;
     // The clock of a server may be set forward after its start: then it seems to be up for longer. So the latest time

@@ -29,6 +29,8 @@ constexpr int FewWaiters = 16;
 /// The server needs about 1.5 µs for each connection in a list. If n clients wait for n² times this long between their
 /// lists, these take 1 % of its time.
 constexpr std::chrono::microseconds PauseUnit = 150us;
+/// A line has about 350 bytes, of at most 16 MiB that a reply may have. A longer reply would end the connection.
+constexpr qint64 MostConnections = 10'000;
 /// After a refusal: each attempt adds to the server's ACL LOG.
 constexpr milliseconds RefusalPause = 1min;
 
@@ -198,8 +200,22 @@ void HolderLookup::begin(const SearchPointer &search)
 void HolderLookup::findInAll(const SearchPointer &search)
 {
     const bool isTooCostly = search->isForText && (!m_mayListAllFrom.hasExpired() || !search->mayListAll);
-    if (search->hasEnded() || isTooCostly)
+    if (search->hasEnded() || isTooCostly || !m_countRefusedUntil.hasExpired())
         return search->finish();
+    m_connection->send({"INFO", "clients"}, LongestTimeout, [this, search](const QtRedis::CommandResult &result) {
+        if (result.reply.isError())
+            m_countRefusedUntil.setRemainingTime(RefusalPause);
+        bool isKnown = false;
+        const qint64 count = QtRedis::infoField(result.reply.text, "connected_clients").toLongLong(&isKnown);
+        if (isKnown && count <= MostConnections)
+            listAll(search);
+        else
+            search->finish();
+    });
+}
+
+void HolderLookup::listAll(const SearchPointer &search)
+{
     list({"TYPE", "normal"}, search, [this, search](const QByteArray &clients) {
         const qint64 count = clients.count('\n');
         if (search->isForText)

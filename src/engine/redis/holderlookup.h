@@ -57,7 +57,7 @@ struct FoundLock
     name of that client's connection has the process, see ClientName. docs/protocol.md describes which commands are
     sent, and when.
 
-    If the user may not list connections, nothing is found, and clients count as connected.
+    If the user may not list connections, or there are too many of them, clients that are not found count as connected.
     Thread: that of the connection.
 */
 class HolderLookup
@@ -86,15 +86,18 @@ private:
     void findDeadline(const FoundLock &lock, const QByteArray &value, ForText completion);
     void beginForText(const FoundLock &lock, ForText completion);
     void begin(const SearchPointer &search);
+    /// Unless there are too many connections.
     void findInAll(const SearchPointer &search);
+    void listAll(const SearchPointer &search);
     /// Identifies clients among the connections that \a selection selects, and calls \a next with their list. If the
     /// server does not list them, the search ends.
     void list(const QList<QByteArray> &selection, const SearchPointer &search,
               std::function<void(const QByteArray &clients)> next);
 
     QtRedis::Connection *const m_connection;
-    QDeadlineTimer m_refusedUntil;   ///< the server has refused to list connections
-    QDeadlineTimer m_mayListAllFrom; ///< for an error text
+    QDeadlineTimer m_refusedUntil;      ///< the server has refused to list connections
+    QDeadlineTimer m_countRefusedUntil; ///< the server has refused to count them
+    QDeadlineTimer m_mayListAllFrom;    ///< for an error text
     QDeadlineTimer m_budgetEnds;
     int m_budget = 0; ///< searches for error texts that are left until then
 };

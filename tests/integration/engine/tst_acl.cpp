@@ -309,6 +309,7 @@ void tst_Acl::withoutOneRight_data()
     row("+client|id", "");
     row("+client|list", "");
     row("+client|kill", "");
+    row("+info", "");
     // For locks with minReplicas, see tst_replicas.
     row("+wait", "");
     row("+role", "");
@@ -342,7 +343,7 @@ void tst_Acl::ruleHasNoMoreThanThis()
                        u"+zrange"_s,    u"+zrank"_s,         u"+zscore"_s,      u"+zrem"_s,
                        u"+subscribe"_s, u"&lock:client:*"_s, u"+ping"_s,        u"+client|setname"_s,
                        u"+client|id"_s, u"+client|list"_s,   u"+client|kill"_s, u"+wait"_s,
-                       u"+role"_s};
+                       u"+role"_s,      u"+info"_s};
     tested.sort();
     QCOMPARE(rights, tested);
 }

@@ -98,6 +98,8 @@ private Q_SLOTS:
     void twoRequests();
     void pollingIsBounded();
     void manyGiveUpTogether();
+    void thousandsOfConnections_data();
+    void thousandsOfConnections();
 
 private:
     /// The names of the connections of this library's clients.
@@ -651,6 +653,35 @@ void tst_LockHolder::manyGiveUpTogether()
     QVERIFY(eventually([&] { return failed == 100; }));
     QCOMPARE(m_server.commandsProcessed("client|list"), before);
     QCOMPARE(named, 0);
+}
+
+void tst_LockHolder::thousandsOfConnections_data()
+{
+    QTest::addColumn<QByteArray>("info");
+    QTest::addColumn<bool>("isListed");
+    QTest::newRow("ten thousand") << QByteArray("# Clients\r\nconnected_clients:10000\r\nmaxclients:50000\r\n") << true;
+    QTest::newRow("more") << QByteArray("# Clients\r\nconnected_clients:10001\r\nmaxclients:50000\r\n") << false;
+    QTest::newRow("unknown") << QByteArray("# Clients\r\nmaxclients:50000\r\n") << false;
+}
+
+/// The list of them all would be longer than a reply may be, which would cut the connection of all locks.
+void tst_LockHolder::thousandsOfConnections()
+{
+    QFETCH(QByteArray, info);
+    QFETCH(bool, isListed);
+    RawHolder holder(m_server, QByteArray("qdistlock-") + RawHolder::Id + "@db7:812:nightly", false);
+    QVERIFY(holder.isValid());
+    FaultProxy proxy(m_server);
+    LockRegistry registry(proxy.url());
+    QVERIFY(inspect(&registry).connected); // and the handshakes are over
+    proxy.answer('$' + QByteArray::number(info.size()) + "\r\n" + info + "\r\n", "INFO", 1, 1'000'000);
+    const qint64 lists = m_server.commandsProcessed("client|list");
+    const LockInfo found = inspect(&registry);
+    QVERIFY(found.held && found.connected);
+    QCOMPARE(isBareHolder(found), !isListed);
+    busyText(&registry);
+    QCOMPARE(m_server.commandsProcessed("client|list") > lists, isListed);
+    QCOMPARE(registry.state(), LockRegistry::Ready);
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_LockHolder)
