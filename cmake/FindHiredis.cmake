@@ -4,6 +4,9 @@
 #[[
 Finds hiredis with pkg-config if available, otherwise by its header and library.
 
+The static library is preferred. hiredis does not version its symbols, and its structures differ between versions: what
+links it statically and hides its symbols is not disturbed by another hiredis in the same process.
+
 Result: Hiredis_FOUND, Hiredis_VERSION and the imported target Hiredis::hiredis,
 whose headers are included as <hiredis/…>.
 ]]
@@ -18,7 +21,7 @@ find_path(Hiredis_INCLUDE_DIR
     HINTS ${PC_Hiredis_PREFIX}/include
 )
 find_library(Hiredis_LIBRARY
-    NAMES hiredis
+    NAMES "${CMAKE_STATIC_LIBRARY_PREFIX}hiredis${CMAKE_STATIC_LIBRARY_SUFFIX}" hiredis
     HINTS ${PC_Hiredis_LIBDIR} ${PC_Hiredis_LIBRARY_DIRS}
 )
 mark_as_advanced(Hiredis_INCLUDE_DIR Hiredis_LIBRARY)
