@@ -156,6 +156,14 @@ EngineError ClusterEngine::notServed(int slot) const
                     .arg(QtRedis::SlotMap::SlotCount));
 }
 
+EngineError ClusterEngine::errorAt(const ClusterNode &node) const
+{
+    EngineError error = node.lane().error();
+    if (error && !error.isPermanent && !m_watch.errorString().isEmpty())
+        error = EngineError::passing(DistributedLock::ServerError, u"%1 (%2)"_s.arg(m_watch.errorString(), error.text));
+    return error;
+}
+
 bool ClusterEngine::follow(const QtRedis::Endpoint &from, const QtRedis::Redirection &moved)
 {
     const auto owner = m_watch.map().ownerOf(moved.slot);
@@ -339,7 +347,7 @@ EngineError ClusterEngine::error() const
     }
     for (const auto &[endpoint, node] : m_nodes) {
         if (!node->isUsable())
-            return node->lane().error();
+            return errorAt(*node);
     }
     return {};
 }
@@ -361,7 +369,7 @@ EngineError ClusterEngine::errorFor(const LockId &lock) const
     if (!m_watch.map().ownerOf(slot))
         return notServed(slot);
     const ClusterNode *const node = knownNodeOf(slot);
-    return node && !node->isUsable() ? node->lane().error() : EngineError();
+    return node && !node->isUsable() ? errorAt(*node) : EngineError();
 }
 
 QString ClusterEngine::placeOf(const LockId &lock) const
@@ -377,7 +385,7 @@ QMap<QString, EngineError> ClusterEngine::errors() const
     QMap<QString, EngineError> errors;
     for (const auto &[endpoint, node] : m_nodes) {
         if (!node->isUsable())
-            errors.insert(endpoint.toString(), node->lane().error());
+            errors.insert(endpoint.toString(), errorAt(*node));
     }
     return errors;
 }

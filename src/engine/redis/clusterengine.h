@@ -103,6 +103,8 @@ private:
     ClusterNode *knownNodeOf(int slot) const;
     ClusterNode *knownNodeAt(const QtRedis::Endpoint &endpoint) const;
     EngineError notServed(int slot) const;
+    /// Of a master that is not usable.
+    EngineError errorAt(const ClusterNode &node) const;
 
     struct Redirections
     {

@@ -82,6 +82,7 @@ public:
     void adoptOlder();
     void checkForeign();
     bool isSetUpAgain() const;
+    QString lostCluster() const;
     void emitMapChanged();
     void failRound();
     void fail(Failure why, const QString &text);
@@ -417,7 +418,8 @@ void ClusterWatch::Private::adopt(const ClusterView &view)
 }
 
 /// The masters' addresses may have got a new cluster, whose ids and epochs say nothing about the former one. As long as
-/// a node of that answers, or the new one has no majority of its masters' addresses, that is no proof.
+/// a node of that answers, or the new one has no majority of its masters' addresses, that is no proof. Nor is the
+/// silence of its masters, even if all addresses of the URL belong to the new one: other clients may still reach them.
 void ClusterWatch::Private::checkForeign()
 {
     const auto hasAnswer = [this](Node::Answer answer) {
@@ -426,7 +428,10 @@ void ClusterWatch::Private::checkForeign()
     };
     const bool haveAllBeenAsked = asksAll;
     asksAll = hasAnswer(Node::Foreign) && !hasAnswer(Node::Given);
-    if (!asksAll || !haveAllBeenAsked || !isSetUpAgain())
+    const bool isLost = asksAll && haveAllBeenAsked;
+    const bool isNew = isLost && isSetUpAgain();
+    errorString = isLost && !isNew ? lostCluster() : QString();
+    if (!isNew)
         return;
     asksAll = false;
     qCWarning(lcRedis, "%s: most of its masters' addresses belong to a new cluster, which counts from now on",
@@ -458,6 +463,27 @@ bool ClusterWatch::Private::isSetUpAgain() const
         count += masters.contains(endpoint);
     }
     return 2 * count > masters.size();
+}
+
+/// The text about nodes of another cluster, if no other ones can be asked.
+QString ClusterWatch::Private::lostCluster() const
+{
+    const auto listed = [](const QList<Endpoint> &endpoints) {
+        QStringList names;
+        for (const Endpoint &endpoint : endpoints.mid(0, AskedAtMost))
+            names.append(endpoint.toString());
+        return names.join(u", "_s) + (endpoints.size() > AskedAtMost ? u", …"_s : QString());
+    };
+    QList<Endpoint> others;
+    for (const auto &[endpoint, node] : nodes) {
+        if (node->answer == Node::Foreign)
+            others.append(endpoint);
+    }
+    return u"%1: no node of the cluster to which it has led can be asked (its masters were %2), and those that answer "
+           u"(%3) belong to another cluster. Other programs may still hold locks in the former one, so this program "
+           u"does not change to the other. If the former one is gone for good, start this program again, and all "
+           u"others that use it; otherwise start its nodes, or look at the network."_s.arg(
+                   cluster.toDisplayString(), listed(map.masters()), listed(others));
 }
 
 /// For a cluster that was set up again, with small epochs. One node with an old view is no reason to leave a master

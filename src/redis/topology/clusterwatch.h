@@ -61,6 +61,7 @@ public:
     const SlotMap &map() const;
     /// Why the map is not known; names a node, never its password.
     Failure failure() const;
+    /// The same; or, if the map is known, that only nodes of another cluster can be asked.
     QString errorString() const;
 
 Q_SIGNALS:

@@ -129,6 +129,7 @@ private Q_SLOTS:
     void twoClusters();
     void addressInAnotherCluster();
     void masterReplacedByAnotherCluster();
+    void newClusterAtNewAddresses();
     void incompleteCluster();
     void clusterIsDown();
     void names_data();
@@ -1431,6 +1432,48 @@ void tst_Cluster::masterReplacedByAnotherCluster()
     QVERIFY(eventually([&] { return second.lock.errorString().contains(u"no node serves the slot"_s); }, Patience));
     QVERIFY(!second.lock.isHeld());
     QCOMPARE(master.keys(), QList<QByteArray>());
+}
+
+/// The address in the URL leads to another cluster, and nobody of the former one can be asked. Others may still use it.
+void tst_Cluster::newClusterAtNewAddresses()
+{
+    RedisCluster::Options options;
+    options.masters = 1;
+    options.replicasPerMaster = 0;
+    RedisCluster former(options);
+    QVERIFY2(former.start(), qPrintable(former.errorString()));
+    RedisCluster present(options);
+    QVERIFY2(present.start(), qPrintable(present.errorString()));
+    FaultProxy address(former.node(0));
+    const QUrl url(u"redis+cluster://127.0.0.1:%1"_s.arg(address.port()));
+    LockRegistry registry(url);
+    Watched first(&registry, u"first"_s, LockTesting::options(Lease, Patience));
+    QVERIFY2(acquireNow(&first.lock), qPrintable(first.lock.errorString()));
+
+    const LogCapture log;
+    former.node(0).kill();
+    address.setServer(present.node(0));
+    address.resetAll();
+    Watched second(&registry, u"second"_s, LockTesting::options(Lease, Patience));
+    second.lock.acquire();
+    const auto says = [&second](const QString &words) { return second.lock.errorString().contains(words); };
+    QVERIFY2(eventually([&] { return says(u"belong to another cluster"_s); }, BeforeExpiry),
+             qPrintable(second.lock.errorString()));
+    QVERIFY2(says(u"(its masters were 127.0.0.1:%1)"_s.arg(former.node(0).port())),
+             qPrintable(second.lock.errorString()));
+    QVERIFY2(says(u"(127.0.0.1:%1)"_s.arg(address.port())), qPrintable(second.lock.errorString()));
+    QVERIFY2(says(u"start this program again"_s), qPrintable(second.lock.errorString()));
+    QVERIFY(!second.lock.isHeld());
+    QCOMPARE(present.keys(), QList<QByteArray>());
+
+    LockRegistry startedAgain(url);
+    Watched third(&startedAgain, u"third"_s, LockTesting::options(Lease, Patience));
+    QVERIFY2(acquireNow(&third.lock), qPrintable(third.lock.errorString()));
+    QCOMPARE(log.messages(QtWarningMsg).filter(u"start this program again"_s).size(), 1);
+
+    QVERIFY(former.node(0).start());
+    QVERIFY2(eventually([&] { return second.lock.isHeld(); }, BeforeExpiry), qPrintable(second.lock.errorString()));
+    QVERIFY(former.node(0).exists("lock:second"));
 }
 
 /// Only the locks of the slots that nobody serves cannot be acquired.
