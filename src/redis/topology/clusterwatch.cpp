@@ -26,6 +26,8 @@ using std::chrono::milliseconds;
 
 /// For connecting to a node, and for its answers.
 constexpr milliseconds AnswerTimeout = 1s;
+/// For connecting after a time-out: with TLS, it takes up to four round trips.
+constexpr milliseconds SlowConnectTimeout = 3s;
 /// After the first answer of the first round, for those of the others.
 constexpr milliseconds OthersTimeout = 500ms;
 constexpr milliseconds RefreshInterval = 1s;
@@ -216,6 +218,8 @@ void ClusterWatch::Private::ask(const Endpoint &endpoint)
                 send(created);
         });
         QObject::connect(&created->connection, &Connection::failed, q, [this, created] {
+            if (created->connection.failure() == Failure::Timeout)
+                created->connection.setConnectTimeout(SlowConnectTimeout);
             if (created->answer == Node::Pending)
                 failNode(created, created->connection.failure(), created->connection.errorString());
             else if (!created->connection.isRetryingSlowly())
@@ -247,12 +251,8 @@ void ClusterWatch::Private::send(Node *node)
 
 void ClusterWatch::Private::slotsReceived(Node *node, const CommandResult &result)
 {
-    node->slots = {};
-    if (node->answer != Node::Pending)
-        return;
-    if (result.outcome != CommandResult::Replied)
-        return; // failed() follows
-    node->slots = result.reply;
+    // Otherwise failed() follows.
+    node->slots = result.outcome == CommandResult::Replied ? result.reply : Reply();
 }
 
 void ClusterWatch::Private::viewReceived(Node *node, const CommandResult &result)
@@ -353,7 +353,7 @@ void ClusterWatch::Private::endRound()
             node->failure = Failure::Timeout;
             node->problem = u"%1: no answer within %2 ms."_s.arg(node->connection.server().toDisplayString())
                                     .arg(AnswerTimeout.count());
-            node->connection.close();
+            // Its connection has limits of its own: what is slow is there for the next round.
         }
     }
     if (isKnown) {

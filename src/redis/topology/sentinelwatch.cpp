@@ -28,6 +28,8 @@ using std::chrono::milliseconds;
 
 /// For connecting to a Sentinel, and for each answer.
 constexpr milliseconds AnswerTimeout = 500ms;
+/// For connecting after a time-out: with TLS, it takes up to four round trips.
+constexpr milliseconds SlowConnectTimeout = 2s;
 /// After the first answer of a round, for those of the others, connecting included.
 constexpr milliseconds MajorityTimeout = 500ms;
 constexpr milliseconds ShortestPause = 100ms; ///< before they are asked again; up to three times as long
@@ -213,6 +215,8 @@ void SentinelWatch::Private::add(const Endpoint &endpoint)
         ask(sentinel);
     });
     QObject::connect(connection, &Connection::failed, q, [this, sentinel] {
+        if (sentinel->connection.failure() == Failure::Timeout)
+            sentinel->connection.setConnectTimeout(SlowConnectTimeout);
         answered(sentinel, {Answer::Failed, {}, sentinel->connection.failure(), clauseOf(sentinel->connection)});
     });
 }

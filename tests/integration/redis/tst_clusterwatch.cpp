@@ -5,6 +5,7 @@
 
 #include "redis/topology/clusterwatch.h"
 #include "support/fakeserver.h"
+#include "support/faultproxy.h"
 #include "support/locktesting.h"
 #include "support/redistesting.h"
 #include "support/testkinds.h"
@@ -124,6 +125,7 @@ private Q_SLOTS:
     void setUpAgainWithNewIds();
     void nodesWithoutNames();
     void refusedLogin();
+    void slowLink();
 
 private:
     /// Node 0 serves all slots with the epoch 5, and \a watch knows it.
@@ -294,6 +296,22 @@ void tst_ClusterWatch::refusedLogin()
     const QStringList warnings = log.messages(QtWarningMsg, "qdistlock.redis");
     QVERIFY2(warnings.size() == 1 && warnings.first().contains(u"Retrying every few seconds"_s),
              qPrintable(warnings.join(u'\n')));
+}
+
+/// First connecting takes longer than an answer may take, then both together take longer than a round.
+void tst_ClusterWatch::slowLink()
+{
+    Nodes nodes;
+    FaultProxy link(nodes.endpoint(0).port);
+    link.setLatency(0us, 1300ms);
+    ClusterWatch watch(serverUrl(QUrl(u"redis+cluster://127.0.0.1:%1"_s.arg(link.port()))));
+    watch.setClientName("qdistlock");
+    watch.setNeeded([](const auto &) { return true; });
+    watch.open();
+    QVERIFY(waitFor([&] { return link.commandsForwarded("CLUSTER") > 0; })); // the handshake has ended
+    link.closeAll();
+    link.setLatency(0us, 700ms);
+    QVERIFY(waitFor([&] { return watch.isKnown(); }));
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_ClusterWatch)

@@ -4,6 +4,7 @@
 #include "redis/topology/sentinelwatch.h"
 
 #include "support/fakesentinel.h"
+#include "support/faultproxy.h"
 #include "support/redisserver.h"
 #include "support/redistesting.h"
 #include "support/testkinds.h"
@@ -24,6 +25,7 @@ using namespace RedisTesting;
 using namespace std::chrono_literals;
 using Support::FakeSentinel;
 using Support::FakeServer;
+using Support::FaultProxy;
 
 namespace {
 
@@ -136,6 +138,7 @@ private Q_SLOTS:
     void oldNewsChangesNothing();
     void leaderOfAFailOver();
     void answerWithAGreaterEpoch();
+    void slowLink();
     void confirms();
     void confirmsAfterTheCall();
     void silentSentinels();
@@ -529,6 +532,20 @@ void tst_SentinelWatch::answerWithAGreaterEpoch()
     f.confirm();
     QVERIFY(f.waitForPort(B));
     QVERIFY(f.isConfirmed());
+}
+
+/// Connecting takes longer than an answer may take, as with TLS over a long way.
+void tst_SentinelWatch::slowLink()
+{
+    const FakeSentinel sentinel(view(A, 1));
+    FaultProxy link(sentinel.port());
+    link.setLatency(0us, 700ms);
+    SentinelWatch watch(urlOf({link.port()}));
+    watch.setNeeded([] { return true; });
+    watch.open();
+    QVERIFY(waitFor([&] { return link.commandsForwarded("SENTINEL") > 0; })); // the handshake has ended
+    link.setLatency(0us, 0us);
+    QVERIFY(waitFor([&] { return watch.master() && watch.master()->endpoint.port == A; }));
 }
 
 void tst_SentinelWatch::confirms()
