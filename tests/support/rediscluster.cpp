@@ -3,6 +3,7 @@
 
 #include "rediscluster.h"
 
+#include "certificates.h"
 #include "clusterslot.h"
 #include "posix.h"
 
@@ -62,7 +63,8 @@ bool RedisCluster::ok(const QVariant &reply)
 
 bool RedisCluster::addNode()
 {
-    RedisServer::Options options = RedisServer::Options::withTcp();
+    RedisServer::Options options = m_options.certificates ? RedisServer::Options::withTls(*m_options.certificates)
+                                                          : RedisServer::Options::withTcp();
     options.password = m_options.password;
     options.users = m_options.users;
     options.environment = m_options.environment;
@@ -88,6 +90,12 @@ bool RedisCluster::addNode()
     };
     if (!m_options.password.isEmpty())
         options.config.append("masterauth " + m_options.password);
+    if (m_options.certificates) {
+        const Certificates::Pair client = m_options.certificates->client(); // a node demands one of the others
+        options.config += {"tls-cluster yes", "tls-replication yes",
+                           "tls-client-cert-file \"" + QFile::encodeName(client.certificate) + '"',
+                           "tls-client-key-file \"" + QFile::encodeName(client.key) + '"'};
+    }
     options.config += m_options.config;
     m_nodes.push_back(std::make_unique<RedisServer>(options));
     if (!m_nodes.back()->start()) {
@@ -110,13 +118,18 @@ void RedisCluster::setCutOff(int index, bool on)
         qFatal("cannot write %ls", qUtf16Printable(file.fileName()));
 }
 
+quint16 RedisCluster::portOf(const RedisServer &server) const
+{
+    return m_options.certificates ? server.tlsPort() : server.port();
+}
+
 bool RedisCluster::meet(int index)
 {
     const QByteArray busPort = node(index).command({"CONFIG", "GET", "cluster-port"}).toList().value(1).toByteArray();
     int member = 0;
     while (member == index || m_removed.contains(member))
         ++member;
-    return ok(node(member).command({"CLUSTER", "MEET", "127.0.0.1", number(node(index).port()), busPort}));
+    return ok(node(member).command({"CLUSTER", "MEET", "127.0.0.1", number(portOf(node(index))), busPort}));
 }
 
 bool RedisCluster::start()
@@ -157,20 +170,23 @@ QUrl RedisCluster::url(const QString &query, QList<int> indexes) const
 {
     QStringList items;
     for (const int index : indexes.mid(1))
-        items.append(u"node=127.0.0.1:%1"_s.arg(m_nodes[size_t(index)]->port()));
+        items.append(u"node=127.0.0.1:%1"_s.arg(portOf(*m_nodes[size_t(index)])));
+    if (m_options.certificates)
+        items.append(u"ca="_s + m_options.certificates->ca());
     if (!query.isEmpty())
         items.append(query);
     const QString login = m_options.password.isEmpty() ? QString()
                                                        : u':' + QString::fromLatin1(m_options.password) + u'@';
-    const QString port = QString::number(m_nodes[size_t(indexes.first())]->port());
-    const QString text = u"redis+cluster://"_s + login + u"127.0.0.1:"_s + port;
+    const QString port = QString::number(portOf(*m_nodes[size_t(indexes.first())]));
+    const QString scheme = m_options.certificates ? u"rediss+cluster://"_s : u"redis+cluster://"_s;
+    const QString text = scheme + login + u"127.0.0.1:"_s + port;
     return QUrl(items.isEmpty() ? text : text + u'?' + items.join(u'&'));
 }
 
 int RedisCluster::indexOfPort(quint16 port) const
 {
     const auto found = std::find_if(m_nodes.begin(), m_nodes.end(),
-                                    [port](const auto &node) { return node->port() == port; });
+                                    [this, port](const auto &node) { return portOf(*node) == port; });
     return found == m_nodes.end() ? -1 : int(found - m_nodes.begin());
 }
 
@@ -217,7 +233,7 @@ int RedisCluster::replicaOf(int index)
 {
     for (int i = 0; i < nodeCount(); ++i) {
         const QVariantList role = node(i).command({"ROLE"}, 1s).toList();
-        if (role.value(0).toByteArray() == "slave" && role.value(2).toInt() == node(index).port())
+        if (role.value(0).toByteArray() == "slave" && role.value(2).toInt() == portOf(node(index)))
             return i;
     }
     return -1;
@@ -270,7 +286,7 @@ int RedisCluster::moveKeys(int slot, int target, int count)
     const QVariantList keys = node(source).command({"CLUSTER", "GETKEYSINSLOT", number(slot), number(count)}).toList();
     if (keys.isEmpty())
         return 0;
-    QList<QByteArray> command{"MIGRATE", "127.0.0.1", number(node(target).port()), "", "0", "5000"};
+    QList<QByteArray> command{"MIGRATE", "127.0.0.1", number(portOf(node(target))), "", "0", "5000"};
     if (!m_options.password.isEmpty())
         command += {"AUTH", m_options.password};
     command.append("KEYS");
@@ -285,7 +301,7 @@ int RedisCluster::moveKeys(int slot, int target, int count)
 
 bool RedisCluster::moveKey(const QByteArray &key, int target)
 {
-    QList<QByteArray> command{"MIGRATE", "127.0.0.1", number(node(target).port()), "", "0", "5000"};
+    QList<QByteArray> command{"MIGRATE", "127.0.0.1", number(portOf(node(target))), "", "0", "5000"};
     if (!m_options.password.isEmpty())
         command += {"AUTH", m_options.password};
     return ok(node(ownerOf(clusterSlot(key))).command(command + QList<QByteArray>{"KEYS", key}, 10s));

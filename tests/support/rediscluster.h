@@ -12,6 +12,8 @@
 
 namespace Support {
 
+class Certificates;
+
 /*!
     A Redis Cluster, private and temporary, on free ports of 127.0.0.1: masters that share the slots evenly, and
     replicas of them.
@@ -30,9 +32,10 @@ public:
         QByteArray password = {};
         bool needsAllSlots = true; ///< cluster-require-full-coverage
         QList<QByteArray> config = {};
-        QList<QByteArray> users = {}; ///< as in RedisServer::Options
-        bool canBeCutOff = false;     ///< needed by cutOff()
-        QStringList environment = {}; ///< as in RedisServer::Options, unless canBeCutOff
+        QList<QByteArray> users = {};               ///< as in RedisServer::Options
+        bool canBeCutOff = false;                   ///< needed by cutOff()
+        QStringList environment = {};               ///< as in RedisServer::Options, unless canBeCutOff
+        const Certificates *certificates = nullptr; ///< not null: everything over TLS, url() with ca=
     };
 
     RedisCluster();
@@ -42,7 +45,7 @@ public:
     bool start();
     QString errorString() const { return m_error; }
 
-    /// redis+cluster://… with the nodes at \a indexes, by default the first three.
+    /// redis+cluster://… (or rediss+cluster://…) with the nodes at \a indexes, by default the first three.
     QUrl url(const QString &query = {}, QList<int> indexes = {0, 1, 2}) const;
 
     int nodeCount() const { return int(m_nodes.size()); }
@@ -106,6 +109,7 @@ private:
     bool addNode();
     bool ok(const QVariant &reply);
     bool meet(int index);
+    quint16 portOf(const RedisServer &server) const;
     QVariantList slotsOf(int index);
     QString cutFile(int index) const;
     void setCutOff(int index, bool on);

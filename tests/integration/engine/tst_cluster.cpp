@@ -6,6 +6,7 @@
 #include "support/locktesting.h"
 
 #include "engine/redis/clusternode.h"
+#include "support/certificates.h"
 #include "support/clusterslot.h"
 #include "support/faultproxy.h"
 #include "support/posix.h"
@@ -120,6 +121,7 @@ private Q_SLOTS:
     void mastersRedirectToEachOther();
     void oneNodeIsEnough();
     void slowConnection();
+    void tls();
     void password();
     void oneNodeHasAnotherPassword();
     void passwordChangesUnderHolders();
@@ -1181,6 +1183,43 @@ void tst_Cluster::slowConnection()
     QCOMPARE(silent.size(), 2);
     QCOMPARE(silent.at(0).at(0).toBool(), true);
     QCOMPARE(silent.at(1).at(0).toBool(), false);
+}
+
+/// A lock is kept when its slot moves, and when its master is replaced, which has a wrong certificate by then.
+void tst_Cluster::tls()
+{
+    const Certificates certificates;
+    QVERIFY2(certificates.isValid(), qPrintable(certificates.errorString()));
+    RedisCluster::Options clusterOptions;
+    clusterOptions.masters = 2;
+    clusterOptions.certificates = &certificates;
+    RedisCluster cluster(clusterOptions);
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    LockRegistry registry(cluster.url());
+    Watched lock(&registry, u"job"_s, options(Lease, Patience));
+    QVERIFY2(acquireNow(&lock.lock), qPrintable(lock.lock.errorString()));
+
+    const int slot = clusterSlot("lock:job");
+    const int target = 1 - cluster.ownerOf(slot);
+    QVERIFY2(cluster.moveSlot(slot, target), cluster.lastError().constData());
+    QVERIFY2(eventually([&] { return !lock.spies.renewed.isEmpty(); }, BeforeExpiry),
+             qPrintable(lock.lock.errorString()));
+    QVERIFY(cluster.node(target).waitUntilReplicated(1));
+
+    const Certificates::Pair wrong = certificates.wrongHost();
+    QCOMPARE(cluster.node(target)
+                     .command({"CONFIG", "SET", "tls-cert-file", wrong.certificate.toUtf8(), "tls-key-file",
+                               wrong.key.toUtf8()})
+                     .toByteArray(),
+             "OK");
+    cluster.node(target).command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+    QVERIFY2(eventually([&] { return lock.lock.errorString().contains(u"another host name"_s); }, BeforeExpiry),
+             qPrintable(lock.lock.errorString()));
+    lock.spies.renewed.clear();
+    QVERIFY2(cluster.failOver(cluster.replicaOf(target), "TAKEOVER"), cluster.lastError().constData());
+    QVERIFY2(eventually([&] { return !lock.spies.renewed.isEmpty(); }, BeforeExpiry),
+             qPrintable(lock.lock.errorString()));
+    QVERIFY(lock.spies.lost.isEmpty());
 }
 
 void tst_Cluster::password()
