@@ -405,8 +405,12 @@ void ClusterWatch::Private::endFirstRound()
     failure = Failure::None;
     errorString.clear();
     for (const auto &[endpoint, node] : nodes) {
-        if (node->answer == Node::Given)
+        if (node->answer == Node::Given) {
             adopt(node->view);
+        } else if (node->failure == Failure::Timeout) { // it may belong to another cluster, which would be logged
+            nextRefresh.setRemainingTime(RefreshInterval);
+            q->refresh(endpoint);
+        }
     }
 }
 

@@ -126,6 +126,7 @@ private Q_SLOTS:
     void nodesWithoutNames();
     void refusedLogin();
     void slowLink();
+    void slowNodeOfAnotherCluster();
 
 private:
     /// Node 0 serves all slots with the epoch 5, and \a watch knows it.
@@ -312,6 +313,24 @@ void tst_ClusterWatch::slowLink()
     link.closeAll();
     link.setLatency(0us, 700ms);
     QVERIFY(waitFor([&] { return watch.isKnown(); }));
+}
+
+/// A node of the URL that was too slow to be compared with the first one: that they do not fit together is told later.
+void tst_ClusterWatch::slowNodeOfAnotherCluster()
+{
+    Nodes nodes;
+    nodes.setView(0, 0, 5, "other");
+    FaultProxy link(nodes.endpoint(1).port);
+    link.setRepliesHeld(true);
+    const LockTesting::LogCapture log;
+    ClusterWatch watch(serverUrl(
+            QUrl(u"redis+cluster://127.0.0.1:%1?node=127.0.0.1:%2"_s.arg(nodes.endpoint(0).port).arg(link.port()))));
+    watch.setClientName("qdistlock");
+    watch.setNeeded([](const auto &) { return true; });
+    watch.open();
+    QVERIFY(waitFor([&] { return watch.isKnown(); }));
+    link.setRepliesHeld(false);
+    QVERIFY(waitFor([&] { return log.count({QString::number(link.port()), u"belongs to another cluster"_s}) == 1; }));
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_ClusterWatch)
