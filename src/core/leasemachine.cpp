@@ -155,6 +155,8 @@ void LeaseMachine::acquireReplied(const EngineReply &reply, LeaseTime now)
     default:
         m_epoch.isTokenKnown |= reply.error.isMaybeExecuted; // an earlier attempt may have been as well
         m_obstacle.error = reply.error;
+        if (reply.error.isServerReplaced)
+            return attempt(now);
         break;
     }
     attemptFailed(now);
@@ -342,7 +344,7 @@ void LeaseMachine::failRequests(const EngineError &error, Predicate predicate)
 
 void LeaseMachine::reportObstacle(const EngineError &error)
 {
-    if (std::exchange(m_obstacle.reported, error.code) != error.code)
+    if (!error.isServerReplaced && std::exchange(m_obstacle.reported, error.code) != error.code)
         report(Outcome::ErrorOccurred).error = error;
 }
 
@@ -470,7 +472,9 @@ void LeaseMachine::renewReplied(const EngineReply &reply, LeaseTime now)
         reportObstacle(reply.error);
         m_obstacle.error = reply.error;
         m_hold.mustVerify |= m_attempt.isVerifying;
-        m_nextAttempt = now + (reply.error.isPermanent ? m_hold.lease / 6 : backOff(m_hold.lease / 12));
+        m_nextAttempt = now;
+        if (!reply.error.isServerReplaced)
+            m_nextAttempt += reply.error.isPermanent ? m_hold.lease / 6 : backOff(m_hold.lease / 12);
         break;
     }
     tick(now);
@@ -542,7 +546,8 @@ void LeaseMachine::releaseReplied(const EngineReply &reply, LeaseTime now)
         reportObstacle(reply.error);
         m_obstacle.error = reply.error;
         if (!reply.error.isPermanent)
-            m_nextAttempt = now + backOff(m_hold.lease / 12);
+            m_nextAttempt = now + (reply.error.isServerReplaced ? 0ns : backOff(m_hold.lease / 12));
+        tick(now);
         return;
     }
     // The deadline has not passed, so the key has not expired. If it is gone, and an earlier release had no reply, that

@@ -235,7 +235,7 @@ private:
     std::chrono::milliseconds keepAfterRelease(LeaseTime now) const;
     template<typename Predicate>
     void failRequests(const EngineError &error, Predicate predicate);
-    /// Reports \a error unless one was reported since the server could be used last.
+    /// Reports \a error unless its code was reported since the server could be used last, or it is repeated elsewhere.
     void reportObstacle(const EngineError &error);
     /// True if it had been reported.
     bool clearObstacle();

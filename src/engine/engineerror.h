@@ -20,6 +20,9 @@ struct EngineError
     bool isPermanent = false;     ///< another attempt fails, too, until somebody changes a setting
     bool isMaybeExecuted = false; ///< the server may have executed the command, or may still execute it
     bool isSlotMoving = false;    ///< in a cluster: another node has the lock's keys, or some of them
+    /// In a cluster: a node did not answer, and another one has taken over. It is sent there at once: no error unless
+    /// that one fails, too.
+    bool isServerReplaced = false;
 
     /// Another attempt may succeed.
     static EngineError passing(DistributedLock::Error code, const QString &text) { return {code, text, false, false}; }

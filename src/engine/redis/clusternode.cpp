@@ -100,8 +100,7 @@ void ClusterNode::close()
     m_silenceTimer.stop();
     m_lane.disconnect(this);
     m_hasFailed = true;
-    m_lane.setServer(m_lane.server(), u"another node of the cluster has taken its slots over"_s);
-    m_lane.close();
+    m_lane.closeReplaced(u"another node of the cluster has taken its slots over"_s);
     closeSubscriber();
     runWaiting();
     m_lane.flush(); // so that all of them end before this is destroyed

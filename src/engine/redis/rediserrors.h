@@ -29,6 +29,8 @@ public:
 
     /// The server is a node of the cluster that the URL names: it may redirect.
     void setIsClusterNode() { m_isClusterNode = true; }
+    /// Commands without a reply end from now on because another node has taken over.
+    void setIsReplaced() { m_isReplaced = true; }
 
     /// Redis repeats the arguments of a command that it does not know; a token may be among them.
     static QByteArray withoutArguments(const QByteArray &reply);
@@ -53,6 +55,7 @@ private:
     QtRedis::Connection *const m_connection;
     std::function<void(const QByteArray &reply)> m_elsewhere;
     bool m_isClusterNode = false;
+    bool m_isReplaced = false;
 };
 
 } // namespace QDistLock

@@ -107,6 +107,13 @@ RedisLane::~RedisLane()
     // The connection's destructor writes it all.
 }
 
+void RedisLane::closeReplaced(const QString &reason)
+{
+    m_errors.setIsReplaced();
+    m_connection.setServer(server(), reason);
+    m_connection.close();
+}
+
 LockEngine::State RedisLane::state() const
 {
     switch (m_connection.state()) {

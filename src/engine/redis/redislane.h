@@ -58,6 +58,8 @@ public:
     void open() { m_connection.open(); }
     /// Commands without a reply end as Failed, from the event loop.
     void close() { m_connection.close(); }
+    /// For a node of a cluster, for good: \a reason, another node has taken over.
+    void closeReplaced(const QString &reason);
     LockEngine::State state() const;
     bool isReady() const { return m_connection.state() == QtRedis::Connection::Ready; }
     /// Locks are acquired without scripts: nobody joins a queue.

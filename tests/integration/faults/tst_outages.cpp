@@ -43,10 +43,31 @@ private Q_SLOTS:
     void eachCauseIsReported_data();
     void eachCauseIsReported();
     void eachMasterOfACluster();
+    void silentMasterIsReplaced();
+    void waitersOfASilentMaster();
 
 private:
     Support::RedisServer m_server;
 };
+
+namespace {
+
+/// Locks that one master of \a cluster keeps, each in another slot.
+std::vector<std::unique_ptr<DistributedLock>> locksAt(Support::RedisCluster *cluster, int master,
+                                                      LockRegistry *registry, size_t count, const LockOptions &options)
+{
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    for (int i = 0; locks.size() < count; ++i) {
+        const QString name = u"job%1"_s.arg(i);
+        if (cluster->ownerOf(Support::clusterSlot("lock:" + name.toUtf8())) != master)
+            continue;
+        locks.push_back(std::make_unique<DistributedLock>(registry, name));
+        locks.back()->setOptions(options);
+    }
+    return locks;
+}
+
+} // namespace
 
 void tst_Outages::reportedWhileAnAcquireWaits()
 {
@@ -491,6 +512,60 @@ void tst_Outages::eachMasterOfACluster()
     QCOMPARE(lostSpies.errors.size(), 1);
     QCOMPARE(log.count({u"redis://127.0.0.1:%1/0: "_s.arg(gonePort)}), 1);
     QVERIFY2(registry.errorString().contains(gonePort), qPrintable(registry.errorString()));
+}
+
+/// Renewals that a silent master has not answered are sent to its successor, and nobody hears of an error.
+void tst_Outages::silentMasterIsReplaced()
+{
+    Support::RedisCluster cluster;
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    const int master = cluster.ownerOf(0);
+    const int replica = cluster.replicaOf(master);
+    LogCapture log;
+    StillRegistry registry(cluster.url());
+    int errors = 0;
+    int renewals = 0;
+    const auto locks = locksAt(&cluster, master, &registry, 50, options(LongLease));
+    for (const auto &lock : locks) {
+        connect(lock.get(), &DistributedLock::errorOccurred, this, [&] { ++errors; });
+        connect(lock.get(), &DistributedLock::renewed, this, [&] { ++renewals; });
+        QVERIFY(acquireNow(lock.get()));
+    }
+    QCOMPARE(cluster.node(master).command({"WAIT", "1", "30000"}, 40s), QVariant(1LL));
+    cluster.node(master).pause();
+    QVERIFY(cluster.failOver(replica, "TAKEOVER"));
+    registry.pass(LongLease / 3); // the renewals go to the master that is silent
+    QVERIFY(eventually([&] { return renewals >= 50; }));
+    QCOMPARE(errors, 0);
+    QCOMPARE(log.messages(QtWarningMsg), QStringList());
+}
+
+/// The same for acquires; one that makes a single attempt makes it there.
+void tst_Outages::waitersOfASilentMaster()
+{
+    Support::RedisCluster cluster;
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    const int master = cluster.ownerOf(0);
+    const int replica = cluster.replicaOf(master);
+    LogCapture log;
+    StillRegistry registry(cluster.url());
+    int errors = 0;
+    const auto locks = locksAt(&cluster, master, &registry, 21, options(LongLease));
+    for (const auto &lock : locks)
+        connect(lock.get(), &DistributedLock::errorOccurred, this, [&] { ++errors; });
+    QVERIFY(acquireNow(locks.front().get())); // so that the registry is connected
+    QCOMPARE(cluster.node(master).command({"WAIT", "1", "30000"}, 40s), QVariant(1LL));
+    cluster.node(master).pause();
+    QVERIFY(cluster.failOver(replica, "TAKEOVER"));
+    locks.front()->release();
+    for (size_t i = 1; i < locks.size(); ++i)
+        i % 2 ? locks[i]->acquire() : locks[i]->tryAcquire();
+    QVERIFY(eventually([&] {
+        return locks.front()->state() == DistributedLock::Unlocked
+                && std::all_of(locks.begin() + 1, locks.end(), [](const auto &lock) { return lock->isHeld(); });
+    }));
+    QCOMPARE(errors, 0);
+    QCOMPARE(log.messages(QtWarningMsg), QStringList());
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Outages)
