@@ -126,6 +126,8 @@ public:
     virtual EngineError errorFor(const LockId &) const { return error(); }
     /// The name of that server; empty for engines whose locks are all kept in one place.
     virtual QString placeOf(const LockId &) const { return {}; }
+    /// Whether locks are still kept there.
+    virtual bool isPlace(const QString &) const { return true; }
     /// The places that cannot be used at present, and why.
     virtual QMap<QString, EngineError> errors() const
     {

@@ -393,9 +393,14 @@ LockRegistryPrivate::Outage &LockRegistryPrivate::outageAt(const QString &place)
             outage.causes.clear();
             if (place.isEmpty())
                 qCWarning(lcLock, "%ls: the server can be used again", qUtf16Printable(serverText));
-            else
+            else if (!m_engine || m_engine->isPlace(place))
                 qCWarning(lcLock, "%ls: the locks that %ls kept can be used again", qUtf16Printable(serverText),
                           qUtf16Printable(place));
+            else
+                qCWarning(lcLock,
+                          "%ls: %ls is no longer a master of the cluster; the nodes that serve its slots now keep its "
+                          "locks",
+                          qUtf16Printable(serverText), qUtf16Printable(place));
         });
     }
     return outage;

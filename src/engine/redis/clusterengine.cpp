@@ -378,6 +378,14 @@ QString ClusterEngine::placeOf(const LockId &lock) const
     return node ? node->endpoint().toString() : QString();
 }
 
+bool ClusterEngine::isPlace(const QString &place) const
+{
+    const QList<QtRedis::Endpoint> masters = m_watch.map().masters();
+    return place.isEmpty() || std::any_of(masters.begin(), masters.end(), [&place](const QtRedis::Endpoint &master) {
+               return master.toString() == place;
+           });
+}
+
 QMap<QString, EngineError> ClusterEngine::errors() const
 {
     if (!m_watch.isKnown())

@@ -55,6 +55,7 @@ public:
     State stateFor(const LockId &lock) const override;
     EngineError errorFor(const LockId &lock) const override;
     QString placeOf(const LockId &lock) const override;
+    bool isPlace(const QString &place) const override;
     QMap<QString, EngineError> errors() const override;
     QString unsupported(const LockOptions &options) const override;
     void cork() override;

@@ -45,6 +45,7 @@ private Q_SLOTS:
     void eachMasterOfACluster();
     void silentMasterIsReplaced();
     void waitersOfASilentMaster();
+    void killedMasterIsReplaced();
 
 private:
     Support::RedisServer m_server;
@@ -566,6 +567,30 @@ void tst_Outages::waitersOfASilentMaster()
     }));
     QCOMPARE(errors, 0);
     QCOMPARE(log.messages(QtWarningMsg), QStringList());
+}
+
+/// Its outage ends, but it has not come back.
+void tst_Outages::killedMasterIsReplaced()
+{
+    Support::RedisCluster cluster;
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    const int master = cluster.ownerOf(0);
+    const int replica = cluster.replicaOf(master);
+    const QString port = QString::number(cluster.node(master).port());
+    LogCapture log;
+    StillRegistry registry(cluster.url());
+    const auto locks = locksAt(&cluster, master, &registry, 10, options(LongLease));
+    for (const auto &lock : locks)
+        QVERIFY(acquireNow(lock.get()));
+    QCOMPARE(cluster.node(master).command({"WAIT", "1", "30000"}, 40s), QVariant(1LL));
+    cluster.node(master).kill();
+    QVERIFY(eventually([&] { return log.count({port}) == 1; }));
+    QVERIFY(eventually([&] { return cluster.failOver(replica, "TAKEOVER"); }));
+    QVERIFY(registry.passUntil([&] { return log.messages(QtWarningMsg).size() > 1; }));
+    const QString end = log.messages(QtWarningMsg).last();
+    QVERIFY2(end.contains(port) && end.contains(u"no longer a master"_s), qPrintable(end));
+    QCOMPARE(log.count({u"can be used again"_s}), 0);
+    QCOMPARE(log.messages(QtWarningMsg).size(), 2);
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Outages)
