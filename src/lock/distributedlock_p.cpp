@@ -222,6 +222,7 @@ void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *o
         if (machine.phase() == LeaseMachine::Unlocked) {
             turn = registry->nextTurn();
             errorEnded();
+            m_told.clear(); // each acquisition hears of the outage that it waits for
         }
         lockEngine->open();
     }
@@ -650,6 +651,7 @@ void DistributedLockPrivate::deliver(const Event &event)
         if (m_announcedEpoch != outcome.epoch)
             break;
         errorEnded();
+        m_told.clear(); // an acquire may have waited for this
         const bool cleared = storeError({});
         Q_EMIT q->released();
         if (guard && cleared)
@@ -664,6 +666,7 @@ void DistributedLockPrivate::deliver(const Event &event)
         qCWarning(lcLock, "%ls [%s]%ls", qUtf16Printable(describe(why.text)),
                   QMetaEnum::fromType<DistributedLock::LossReason>().valueToKey(outcome.reason), qUtf16Printable(late));
         errorEnded();
+        m_told.clear();
         if (m_announcedEpoch != outcome.epoch)
             break;
         const bool changed = storeError(why);

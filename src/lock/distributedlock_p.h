@@ -193,8 +193,9 @@ private:
     std::unique_ptr<QTimer> m_searchTimer; ///< created when it is first needed
     /// The last error that errorOccurred() reported in this acquisition.
     DistributedLock::Error m_reportedError = DistributedLock::NoError;
-    /// The causes that errorOccurred() has reported while the lock kept trying, and the number of the outage of its
-    /// server in which it did. With the number 0 there is no outage: they are errors of this lock alone.
+    /// The causes that errorOccurred() has reported in this acquisition while the lock kept trying, and the number of
+    /// the outage of its server in which it did. With the number 0 there is no outage: they are errors of this lock
+    /// alone.
     quint64 m_toldOutage = 0;
     QSet<DistributedLock::Error> m_told;
 };

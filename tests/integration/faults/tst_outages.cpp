@@ -46,6 +46,7 @@ private Q_SLOTS:
     void silentMasterIsReplaced();
     void waitersOfASilentMaster();
     void killedMasterIsReplaced();
+    void acquireSoonAfterAnOutage();
 
 private:
     Support::RedisServer m_server;
@@ -331,7 +332,7 @@ void tst_Outages::acquiredAgainInAnOutage()
     QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
     QCOMPARE(spies.lost.size(), 1);
     QCOMPARE(spies.failure(), DistributedLock::ConnectionError);
-    QCOMPARE(spies.errors.size(), 1);
+    QCOMPARE(spies.errors.size(), 2); // once for the hold, and once for the acquire
 }
 
 void tst_Outages::waitsAgainAfterAnOutage()
@@ -591,6 +592,31 @@ void tst_Outages::killedMasterIsReplaced()
     QVERIFY2(end.contains(port) && end.contains(u"no longer a master"_s), qPrintable(end));
     QCOMPARE(log.count({u"can be used again"_s}), 0);
     QCOMPARE(log.messages(QtWarningMsg).size(), 2);
+}
+
+/// The server came back for less than a second, so the outage lasts. The next acquire hears of it all the same.
+void tst_Outages::acquireSoonAfterAnOutage()
+{
+    Support::FaultProxy proxy(m_server);
+    StillRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"job"_s);
+    lock.setOptions(options(LongLease, LockOptions::Forever));
+    Spies spies(&lock);
+    QVERIFY(acquireNow(&lock));
+    proxy.resetAll();
+    QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.error() == DistributedLock::NoError; }));
+    lock.release();
+    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    proxy.setRefusing(true);
+    proxy.resetAll();
+    lock.acquire();
+    QVERIFY(eventually([&] { return spies.errors.size() == 2; }));
+    QCOMPARE(lock.error(), DistributedLock::ConnectionError);
+    // It hears of it once.
+    proxy.setRefusing(false);
+    QVERIFY(eventually([&] { return lock.isHeld(); }));
+    QCOMPARE(spies.errors.size(), 2);
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Outages)
