@@ -348,6 +348,11 @@ void LeaseMachine::reportObstacle(const EngineError &error)
         report(Outcome::ErrorOccurred).error = error;
 }
 
+EngineError LeaseMachine::obstacle() const
+{
+    return m_phase == Unlocked || (m_phase == Held && !isToBeRenewed()) ? EngineError() : m_obstacle.error;
+}
+
 bool LeaseMachine::clearObstacle()
 {
     return std::exchange(m_obstacle, {}).reported != DistributedLock::NoError;
@@ -656,7 +661,7 @@ void LeaseMachine::tick(LeaseTime now)
             m_hold.isAtRisk = true;
             report(Outcome::AtRisk).duration = m_hold.deadline - now;
         }
-        if (due && (m_options.autoRenew || m_hold.mustExtend || m_hold.mustVerify))
+        if (due && isToBeRenewed())
             sendRenew(now);
         break;
     case Releasing:
@@ -679,7 +684,7 @@ LeaseTime LeaseMachine::nextWakeUp() const
     case Acquiring:
         return next;
     case Held:
-        if (!m_options.autoRenew && !m_hold.mustExtend && !m_hold.mustVerify)
+        if (!isToBeRenewed())
             next = NeverTime;
         if (!m_hold.isAtRisk)
             next = std::min(next, m_hold.atRiskAt);

@@ -103,6 +103,8 @@ public:
     const LockOptions &options() const { return m_options; }
     /// The server's mark for the place in the queue; empty if the lock never was in it.
     const QByteArray &arrival() const { return m_wait.arrival; }
+    /// Why it cannot be acquired, renewed or released at present, if it still tries to.
+    EngineError obstacle() const;
     /// The number of the present epoch. Replies to commands of another epoch must not be passed to the machine.
     quint64 epoch() const { return m_epochNumber; }
 
@@ -242,6 +244,7 @@ private:
     void giveUpIfUnwanted();
     void confirmed(LeaseTime sentAt, std::chrono::nanoseconds lease, LeaseTime validUntil);
     static LeaseTime deadlineOf(LeaseTime sentAt, std::chrono::nanoseconds lease, LeaseTime validUntil);
+    bool isToBeRenewed() const { return m_options.autoRenew || m_hold.mustExtend || m_hold.mustVerify; }
     void sendRenew(LeaseTime now);
     void sendRelease(LeaseTime now);
     void holdEnded(LeaseTime now);

@@ -20,6 +20,7 @@ struct EngineError
     bool isPermanent = false;     ///< another attempt fails, too, until somebody changes a setting
     bool isMaybeExecuted = false; ///< the server may have executed the command, or may still execute it
     bool isSlotMoving = false;    ///< in a cluster: another node has the lock's keys, or some of them
+    bool isOfServer = false;      ///< all locks that it keeps meet the same: it is logged once for all of them
     /// In a cluster: a node did not answer, and another one has taken over. It is sent there at once: no error unless
     /// that one fails, too.
     bool isServerReplaced = false;
@@ -27,6 +28,11 @@ struct EngineError
     /// Another attempt may succeed.
     static EngineError passing(DistributedLock::Error code, const QString &text) { return {code, text, false, false}; }
     static EngineError permanent(DistributedLock::Error code, const QString &text) { return {code, text, true, false}; }
+    EngineError ofServer() &&
+    {
+        isOfServer = true;
+        return std::move(*this);
+    }
     EngineError maybeExecuted() &&
     {
         isMaybeExecuted = true;

@@ -694,8 +694,8 @@ void DistributedLockPrivate::deliver(const Event &event)
         {
             // The registry decides when an outage is over: a connection that lasts only for a moment does not end it.
             // What it has logged, it has logged for all its locks.
-            const auto *const outage = registry ? registry->outageOf(presentLockId()) : nullptr;
-            const bool isLogged = outage && outage->causes.contains(outcome.error.code);
+            const auto *const outage = registry ? registry->outageOf(presentLockId(), outcome.error) : nullptr;
+            const bool isLogged = outage && outage->logged.contains(outcome.error.code);
             const quint64 number = outage ? outage->number : 0;
             if (std::exchange(m_toldOutage, number) != number)
                 m_told.clear();

@@ -362,7 +362,7 @@ void LockRegistryPrivate::engineStateChanged()
         setError(m_engine->error()); // of one of several servers
         const auto failing = m_engine->errors();
         for (auto &[place, outage] : m_outages) {
-            if (!outage.causes.isEmpty() && !failing.contains(place) && !outage.endTimer.isActive())
+            if (!outage.logged.isEmpty() && !failing.contains(place) && !outage.endTimer.isActive())
                 outage.endTimer.start();
         }
     }
@@ -389,27 +389,63 @@ LockRegistryPrivate::Outage &LockRegistryPrivate::outageAt(const QString &place)
     if (isNew) {
         outage.endTimer.setSingleShot(true);
         outage.endTimer.setInterval(UsableAgain);
-        connect(&outage.endTimer, &QTimer::timeout, this, [this, place, &outage] {
-            outage.causes.clear();
-            if (place.isEmpty())
-                qCWarning(lcLock, "%ls: the server can be used again", qUtf16Printable(serverText));
-            else if (!m_engine || m_engine->isPlace(place))
-                qCWarning(lcLock, "%ls: the locks that %ls kept can be used again", qUtf16Printable(serverText),
-                          qUtf16Printable(place));
-            else
-                qCWarning(lcLock,
-                          "%ls: %ls is no longer a master of the cluster; the nodes that serve its slots now keep its "
-                          "locks",
-                          qUtf16Printable(serverText), qUtf16Printable(place));
-        });
+        connect(&outage.endTimer, &QTimer::timeout, this, [this, place, &outage] { endOutage(place, &outage); });
     }
     return outage;
 }
 
-const LockRegistryPrivate::Outage *LockRegistryPrivate::outageOf(const LockId &lock) const
+void LockRegistryPrivate::logCause(Outage *outage, const EngineError &cause)
 {
-    const auto entry = m_engine ? m_outages.find(m_engine->placeOf(lock)) : m_outages.end();
-    return entry != m_outages.end() && !entry->second.causes.isEmpty() ? &entry->second : nullptr;
+    if (outage->logged.contains(cause.code))
+        return;
+    if (outage->logged.isEmpty())
+        outage->number = ++m_lastOutage;
+    outage->logged.insert(cause.code);
+    qCWarning(lcLock, "%ls", qUtf16Printable(cause.text));
+}
+
+void LockRegistryPrivate::endOutage(const QString &place, Outage *outage)
+{
+    if (!m_engine)
+        return;
+    const bool lasts = std::any_of(m_locks.cbegin(), m_locks.cend(), [&](const LockDriver *lock) {
+        const EngineError obstacle = lock->machine.obstacle();
+        return obstacle.isOfServer && outage->logged.contains(obstacle.code)
+                && m_engine->placeOf(lock->presentLockId()) == place;
+    });
+    if (lasts) {
+        outage->endTimer.start();
+        return;
+    }
+    outage->logged.clear();
+    outage->causes.clear();
+    if (place.isEmpty()) {
+        qCWarning(lcLock, "%ls: the server can be used again", qUtf16Printable(serverText));
+    } else if (m_engine->isPlace(place)) {
+        qCWarning(lcLock, "%ls: the locks that %ls kept can be used again", qUtf16Printable(serverText),
+                  qUtf16Printable(place));
+    } else {
+        qCWarning(lcLock,
+                  "%ls: %ls is no longer a master of the cluster; the nodes that serve its slots now keep its locks",
+                  qUtf16Printable(serverText), qUtf16Printable(place));
+    }
+}
+
+const LockRegistryPrivate::Outage *LockRegistryPrivate::outageOf(const LockId &lock, const EngineError &error)
+{
+    if (!m_engine)
+        return nullptr;
+    const QString place = m_engine->placeOf(lock);
+    if (error.isOfServer) {
+        Outage &outage = outageAt(place);
+        // What the engine itself has noticed is over when it says so.
+        if (outage.logged.isEmpty())
+            outage.endTimer.start();
+        logCause(&outage, error);
+        return &outage;
+    }
+    const auto entry = m_outages.find(place);
+    return entry != m_outages.end() && !entry->second.logged.isEmpty() ? &entry->second : nullptr;
 }
 
 void LockRegistryPrivate::engineFailed()
@@ -423,10 +459,8 @@ void LockRegistryPrivate::engineFailed()
         outage.endTimer.stop();
         if (outage.causes.contains(it->code))
             continue;
-        if (outage.causes.isEmpty())
-            outage.number = ++m_lastOutage;
+        logCause(&outage, *it);
         outage.causes.insert(it->code);
-        qCWarning(lcLock, "%ls", qUtf16Printable(it->text));
         causes.append(it->code);
         shown = *it;
     }

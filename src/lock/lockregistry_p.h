@@ -59,15 +59,17 @@ public:
     LockEngine *engine(EngineError *error);
     /// Null if the engine was not used yet.
     LockEngine *engine() const { return m_engine.get(); }
-    /// From the first failure to reach or use a place that keeps locks until it has been usable for a while.
+    /// From the first failure to reach or use a place that keeps locks until it has been usable for a while. What
+    /// concerns all its locks is logged here, each cause once.
     struct Outage
     {
         quint64 number = 0;                  ///< different for each outage, from 1 on
-        QSet<DistributedLock::Error> causes; ///< reported in this outage; none: there is no outage at present
+        QSet<DistributedLock::Error> logged; ///< causes; none: there is no outage at present
+        QSet<DistributedLock::Error> causes; ///< those for which errorOccurred() was emitted
         QTimer endTimer;
     };
-    /// The present outage of the place that keeps \a lock; null if there is none.
-    const Outage *outageOf(const LockId &lock) const;
+    /// The present outage of the place that keeps \a lock, which has met \a error; null if there is none.
+    const Outage *outageOf(const LockId &lock, const EngineError &error);
 
     /// Attached locks are notified when the state of the engine changes.
     void attach(LockDriver *lock) { m_locks.insert(lock); }
@@ -115,6 +117,8 @@ private:
     void engineStateChanged();
     void engineFailed();
     Outage &outageAt(const QString &place);
+    void logCause(Outage *outage, const EngineError &cause);
+    void endOutage(const QString &place, Outage *outage);
     void runPending(const EngineError &error);
     LockEngine::Need need(const LockEngine::LockFilter &filter) const;
     /// All locks, in the order in which their acquisitions began.

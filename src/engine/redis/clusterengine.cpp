@@ -147,13 +147,13 @@ ClusterNode *ClusterEngine::knownNodeOf(int slot) const
 
 EngineError ClusterEngine::notServed(int slot) const
 {
-    return EngineError::passing(
-            DistributedLock::ServerError,
+    const QString text =
             u"%1: no node serves the slot %2 of the lock, the cluster is not complete (%3 of %4 slots are served); "
             "look at CLUSTER INFO. It is tried again for as long as there is time."_s.arg(m_cluster.toDisplayString())
                     .arg(slot)
                     .arg(m_watch.map().servedSlots())
-                    .arg(QtRedis::SlotMap::SlotCount));
+                    .arg(QtRedis::SlotMap::SlotCount);
+    return EngineError::passing(DistributedLock::ServerError, text).ofServer();
 }
 
 EngineError ClusterEngine::errorAt(const ClusterNode &node) const

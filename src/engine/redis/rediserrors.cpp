@@ -88,8 +88,9 @@ bool RedisErrors::isScriptRefused(const QByteArray &reply)
 
 EngineError RedisErrors::ofFailure(QtRedis::Failure failure, const QString &text)
 {
-    return QtRedis::isPermanent(failure) ? EngineError::permanent(errorOf(failure), text)
-                                         : EngineError::passing(errorOf(failure), text);
+    EngineError error = EngineError::passing(errorOf(failure), text).ofServer();
+    error.isPermanent = QtRedis::isPermanent(failure);
+    return error;
 }
 
 EngineError RedisErrors::ofConnection() const
@@ -121,7 +122,8 @@ EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
     if (code == "NOAUTH" || code == "WRONGPASS") {
         return EngineError::permanent(DistributedLock::AuthenticationError,
                                       describe(u"check user name and password in the server's URL or "
-                                               "QDISTLOCK_PASSWORD"_s));
+                                               "QDISTLOCK_PASSWORD"_s))
+                .ofServer();
     }
     if (code == "NOPERM" || text.contains("ACL failure in script") // 7.2 and later
         || text.contains("The user executing the script can't")) { // run this command, access …, publish …
@@ -164,13 +166,15 @@ EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
     }
     if (isClusterDown) {
         return EngineError::passing(
-                DistributedLock::ServerError,
-                describe(u"the cluster is not complete, or this node is cut off from it; look at CLUSTER INFO. It is "
-                         "tried again for as long as there is time"_s));
+                       DistributedLock::ServerError,
+                       describe(u"the cluster is not complete, or this node is cut off from it; look at CLUSTER INFO. "
+                                "It is tried again for as long as there is time"_s))
+                .ofServer();
     }
     if (!isReplica && isRefusedForGood(text)) {
         return EngineError::permanent(DistributedLock::ServerError,
-                                      describe(u"check that it is a Redis server, version 6.2 or later"_s));
+                                      describe(u"check that it is a Redis server, version 6.2 or later"_s))
+                .ofServer();
     }
     if (isReplica) {
         // After a fail-over the same address may lead to the new master, but only for new connections.
@@ -179,7 +183,8 @@ EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
                                         QLatin1String(command), QString::fromUtf8(code)));
     }
     return EngineError::passing(DistributedLock::ServerError,
-                                describe(u"it is tried again for as long as there is time"_s));
+                                describe(u"it is tried again for as long as there is time"_s))
+            .ofServer();
 }
 
 EngineError RedisErrors::ofMalformedReply(const char *command) const
