@@ -19,6 +19,7 @@
 #include <QtTest/qsignalspy.h>
 #include <QtTest/qtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -43,7 +44,7 @@ public:
     Q_INVOKABLE void nest()
     {
         QEventLoop loop;
-        QTimer::singleShot(200, &loop, &QEventLoop::quit);
+        QTimer::singleShot(50, &loop, &QEventLoop::quit);
         loop.exec();
     }
     /// Runs a nested event loop in which the code of a dialog acquires the lock.
@@ -153,7 +154,8 @@ private Q_SLOTS:
     void manyLocksLostAtOnce();
 
 private:
-    enum class Trigger { None, Held, Lost };
+    /// What calls the handler: the scene alone, the time, the renewal of the lock, or its loss.
+    enum class Trigger { None, Time, Renewed, Lost };
     struct Row
     {
         const char *handler; ///< a handler of the element, or "then", "catch" and the like for its promise
@@ -171,6 +173,7 @@ private:
     static void addRows(const QList<Deed> &deeds);
     void run(const std::vector<Row> &rows, const QByteArray &element, const QList<Deed> &deeds);
     void takeAway(const QList<QByteArray> &keys);
+    void endConnections();
     QByteArray url() const { return m_server.url().toEncoded(); }
 
     RedisServer m_server;
@@ -189,6 +192,7 @@ void TestQmlLifetimes::init()
 {
     m_warnings.clear();
     m_bystander = std::make_unique<DistributedLock>(LockRegistry::instance(m_server.url()), u"bystander"_s);
+    m_bystander->setLease(600000); // no pause of the machine ends it
     m_bystander->setWait(Patience);
     m_bystander->acquire();
     QTRY_VERIFY_WITH_TIMEOUT(m_bystander->isHeld(), Patience);
@@ -257,11 +261,16 @@ void TestQmlLifetimes::addRows(const QList<Deed> &deeds)
     }
 }
 
-/// Takes these locks away, and lets their holders notice that: they connect again, and ask at once whether they still
-/// hold them.
+/// Takes these locks away, and lets their holders notice that. Does nothing if that was done.
 void TestQmlLifetimes::takeAway(const QList<QByteArray> &keys)
 {
-    m_server.command(QList<QByteArray>{"DEL"} + keys);
+    if (m_server.command(QList<QByteArray>{"DEL"} + keys).toInt() > 0)
+        endConnections();
+}
+
+/// The clients connect again, and renew their locks at once, to learn whether they still hold them.
+void TestQmlLifetimes::endConnections()
+{
     m_server.command({"CLIENT", "KILL", "TYPE", "normal"});
 }
 
@@ -279,11 +288,13 @@ void TestQmlLifetimes::run(const std::vector<Row> &rows, const QByteArray &eleme
         const bool busy = QByteArray(row.properties).contains("/*busy*/");
         keys.push_back("lock:" + name);
         if (busy)
-            QCOMPARE(m_server.cli({"SET", keys.back(), "foreign", "PX", "600000"}), QByteArrayLiteral("OK"));
+            QCOMPARE(m_server.command({"SET", keys.back(), "foreign"}).toByteArray(), "OK"_ba);
         QByteArray inner = element;
         inner.replace("NAME", name).replace("SERVER", url());
         inner.replace("WORK", QByteArray(row.properties).contains("work:") ? "" : "work: () => 1");
-        inner.replace("LEASE", QByteArray(row.properties).contains("lease:") ? "" : "lease: 2400");
+        // A lease that no pause of the machine ends, and a wait that none uses up.
+        inner.replace("LEASE", QByteArray(row.properties).contains("lease:") ? "" : "lease: 600000");
+        inner.replace("WAIT", QByteArray(row.properties).contains("wait:") ? "" : "wait: 60000");
         inner.replace("PROPERTIES", row.properties);
         inner.replace("HANDLER",
                       QByteArray(row.handler).startsWith("on") ? row.handler + QByteArray(": root.act(it)")
@@ -320,38 +331,50 @@ void TestQmlLifetimes::run(const std::vector<Row> &rows, const QByteArray &eleme
     }
     for (const auto &scene : scenes)
         scene->start();
+    const auto isHeld = [&](size_t i) {
+        const auto locks = scenes[i]->root()->findChildren<DistributedLock *>();
+        return std::any_of(locks.begin(), locks.end(), [&](const DistributedLock *lock) {
+            return lock->isHeld() && "lock:" + lock->name().toUtf8() == keys[i];
+        });
+    };
     const auto missing = [&] {
         QByteArrayList titles;
+        QList<QByteArray> toTake;
+        bool isReady = true; // everything else has happened, which the ends of connections would disturb
         for (size_t i = 0; i < scenes.size(); ++i) {
             if (scenes[i]->entered())
                 continue;
-            // Trigger the action again if its lock was deleted before its work began.
-            const Row &row = rows[i % rows.size()];
-            if (row.trigger == Trigger::Lost && m_server.command({"DEL", keys[i]}).toInt() == 0
-                && QByteArray(row.start) == "it.trigger();") {
-                scenes[i]->start();
-            }
             titles += scenes[i]->title();
+            const Row &row = rows[i % rows.size()];
+            if (row.trigger == Trigger::Time)
+                continue;
+            if (row.trigger == Trigger::None || !isHeld(i))
+                isReady = false;
+            else if (row.trigger == Trigger::Lost)
+                toTake += keys[i];
+            // Trigger the action again if its lock was deleted before its work began.
+            if (row.trigger == Trigger::Lost && !isHeld(i) && QByteArray(row.start) == "it.trigger();")
+                scenes[i]->start();
         }
+        if (isReady && !toTake.isEmpty())
+            takeAway(toTake);
         return titles.join(" | ");
     };
     if (!QTest::qWaitFor([&] { return missing().isEmpty(); }, Patience))
         QFAIL(("never called: " + missing()).constData());
     // The handlers have started renewals, retries and deferred deletions. Let these run until another lock is renewed.
     DistributedLock other(LockRegistry::instance(m_server.url()), u"other"_s);
-    other.setLease(3000);
     QSignalSpy renewed(&other, &DistributedLock::renewed);
-    const auto isRenewed = [&] {
-        if (other.state() == DistributedLock::Unlocked)
-            other.acquire(); // again, if the machine paused for longer than the lease
-        return renewed.count() > 0;
-    };
-    QTRY_VERIFY_WITH_TIMEOUT(isRenewed(), Patience);
+    other.setWait(Patience);
+    other.acquire();
+    QTRY_VERIFY_WITH_TIMEOUT(other.isHeld(), Patience);
+    endConnections();
+    QTRY_VERIFY_WITH_TIMEOUT(renewed.count() > 0, Patience);
     other.release();
     scenes.clear();
     for (size_t i = 0; i < keys.size(); ++i) {
         if (QByteArray(rows[i % rows.size()].properties).contains("/*busy*/"))
-            m_server.cli({"DEL", keys[i]});
+            m_server.command({"DEL", keys[i]});
     }
 }
 
@@ -366,10 +389,9 @@ void TestQmlLifetimes::handlersOfALock()
             {"onAcquired", "", "it.active = true;"},
             {"onAcquired", "", "it.acquire();"},
             {"onActiveChanged", "", "it.active = true;"},
-            {"onRenewed", "", "it.active = true;"},
-            // A longer lease, because a loss on a slow machine would end the hold first.
-            {"onReleased", "lease: 30000", "it.acquire().then(() => it?.release());"},
-            {"onReleased", "lease: 30000; onAcquired: active = false", "it.active = true;"},
+            {"onRenewed", "", "it.active = true;", Trigger::Renewed},
+            {"onReleased", "", "it.acquire().then(() => it?.release());"},
+            {"onReleased", "onAcquired: active = false", "it.active = true;"},
             {"onLost", "", "it.active = true;", Trigger::Lost},
             {"onLost", "", "it.acquire();", Trigger::Lost},
             {"heldChanged", "", "it.acquire(); it.heldChanged.connect(() => { if (!it.held) root.act(it); });",
@@ -378,7 +400,7 @@ void TestQmlLifetimes::handlersOfALock()
             {"onAcquireFailed", "/*busy*/ wait: 100", "it.acquire();"},
             {"onErrorChanged", "/*busy*/", "it.tryAcquire();"},
             {"onQueuePositionChanged", "/*busy*/", "it.active = true;"},
-            {"onAtRisk", "autoRenew: false; lease: 1800", "it.active = true;"},
+            {"onAtRisk", "autoRenew: false; lease: 3000; onLost: lease *= 2", "it.active = true;", Trigger::Time},
             {"onErrorOccurred", "Component.onCompleted: server = 'unix:///nowhere/redis.sock'", "it.active = true;"},
             {"onErrorOccurred", "Component.onCompleted: server = 'carrier-pigeon:'", "it.acquire();"},
             {"onNameChanged", "active: true", "it.name += 'n';"},
@@ -398,7 +420,7 @@ void TestQmlLifetimes::handlersOfALock()
     };
     // Some of these log warnings, because their servers do not exist.
     run(rows,
-        "DistributedLock { id: it; name: 'NAME'; server: 'SERVER'\nLEASE\nPROPERTIES\nHANDLER }\n"
+        "DistributedLock { id: it; name: 'NAME'; server: 'SERVER'\nLEASE\nWAIT\nPROPERTIES\nHANDLER }\n"
         "LockStatus { lock: it }\n",
         deeds);
 }
@@ -462,7 +484,8 @@ void TestQmlLifetimes::handlersOfAnAction()
             {"catch", "/*busy*/ whenBusy: LockedAction.Fail", "it.run().catch(() => root.act(it));"},
             {"catch", "", "it.run(); it.run().catch(() => root.act(it));"},
     };
-    run(rows, "LockedAction { id: it; name: 'NAME'; server: 'SERVER'\nLEASE\nWORK\nPROPERTIES\nHANDLER }\n", deeds);
+    run(rows, "LockedAction { id: it; name: 'NAME'; server: 'SERVER'\nLEASE\nWAIT\nWORK\nPROPERTIES\nHANDLER }\n",
+        deeds);
 }
 
 void TestQmlLifetimes::actionOfADelegate_data()
@@ -548,22 +571,22 @@ void TestQmlLifetimes::handlersOfAStatus()
             {"onStateChanged", "", "it.active = true;"},
             {"onHeldChanged", "", "it.active = true;"},
             {"onAcquired", "", "it.active = true;"},
-            {"onRenewed", "", "it.active = true;"},
-            {"onReleased", "lease: 30000", "it.acquire().then(() => it.release());"},
+            {"onRenewed", "", "it.active = true;", Trigger::Renewed},
+            {"onReleased", "", "it.acquire().then(() => it.release());"},
             {"onLost", "", "it.active = true;", Trigger::Lost},
             {"heldChanged", "", "it.acquire(); it.heldChanged.connect(() => { if (!it.held) root.act(it); });",
              Trigger::Lost},
             {"onAcquireFailed", "/*busy*/", "it.tryAcquire();"},
             {"onErrorChanged", "/*busy*/", "it.tryAcquire();"},
             {"onQueuePositionChanged", "/*busy*/", "it.active = true;"},
-            {"onAtRisk", "autoRenew: false; lease: 1800", "it.active = true;"},
+            {"onAtRisk", "autoRenew: false; lease: 3000; onLost: lease *= 2", "it.active = true;", Trigger::Time},
             {"onErrorOccurred", "Component.onCompleted: server = 'unix:///nowhere/redis.sock'", "it.active = true;"},
             {"onNameChanged", "", "it.name += 'n';"},
             // Handlers of phase, text, detail and color that set the lock cause binding loops; QML logs warnings.
             {"lockChanged", "", "it.status.lockChanged.connect(() => root.act(it)); it.status.lock = it.other;"},
     };
     run(rows,
-        "DistributedLock { id: it; name: 'NAME'; server: 'SERVER'\nLEASE\n"
+        "DistributedLock { id: it; name: 'NAME'; server: 'SERVER'\nLEASE\nWAIT\n"
         "    property DistributedLock other: DistributedLock { name: 'NAME other'; server: 'SERVER'; active: true }\n"
         "    property Loader part: Loader {\n"
         "        sourceComponent: Component { LockStatus { lock: it; width: 200 } }\n"
