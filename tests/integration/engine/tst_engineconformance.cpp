@@ -1161,11 +1161,17 @@ private:
             overlaps += m_contest->inside.fetch_add(1) != 0;
             notRising += reply.fencingToken <= m_contest->lastFence.exchange(reply.fencingToken);
             m_contest->inside.fetch_sub(1);
-            m_engine->release(m_lock, m_token, 60s, 0ms, [this](const EngineReply &released) {
-                notMine += released.status != EngineReply::Done;
-                if (--roundsLeft > 0)
-                    start();
-            });
+            release();
+        });
+    }
+    void release(bool again = false)
+    {
+        m_engine->release(m_lock, m_token, 60s, 0ms, [this, again](const EngineReply &released) {
+            if (released.status == EngineReply::Failed) // a slow machine: too few servers replied in time
+                return release(true);
+            notMine += released.status != EngineReply::Done && !again;
+            if (--roundsLeft > 0)
+                start();
         });
     }
 
