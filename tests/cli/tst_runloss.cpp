@@ -17,6 +17,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace Qt::StringLiterals;
@@ -69,6 +70,9 @@ private Q_SLOTS:
     void lossCommandNotRenewed_data();
     TIMING void lossCommandNotRenewed();
     TIMING void standardErrorIsFull();
+    void commandOfAnotherUser();
+    void withoutProc_data();
+    void withoutProc();
 
 private:
     Program::Setup setup(const Lifeline *lifeline = nullptr) const
@@ -94,7 +98,7 @@ private:
 
 void tst_RunLoss::initTestCase()
 {
-    m_server = std::make_unique<RedisServer>();
+    m_server = std::make_unique<RedisServer>(RedisServer::Options::withTcp());
     QVERIFY2(m_server->start(), qPrintable(m_server->errorString()));
 }
 
@@ -536,6 +540,84 @@ void tst_RunLoss::standardErrorIsFull()
     ::close(ends[0]);
     ::close(ends[1]);
     QVERIFY(lifeline.lastBeat() < expiry);
+}
+
+void tst_RunLoss::commandOfAnotherUser()
+{
+    // As sudo is: started by an ordinary user, who may not kill what it has become.
+    if (::geteuid() != 0)
+        QSKIP("Only root can make a program that becomes root.");
+    QTemporaryDir folder;
+    const QString becomesRoot = folder.filePath(u"setpriv"_s);
+    QVERIFY(QFile::copy(u"/usr/bin/setpriv"_s, becomesRoot));
+    QCOMPARE(::chmod(qPrintable(folder.path()), 0755), 0);
+    QCOMPARE(::chmod(qPrintable(becomesRoot), 04755), 0);
+    Lifeline lifeline; // which only root can open
+    Program::Setup ordinaryUser = setup(&lifeline);
+    ordinaryUser.server = m_server->tcpUrl().toEncoded();
+    ordinaryUser.inChild = [] { [[maybe_unused]] const bool done = ::setgid(65534) == 0 && ::setuid(65534) == 0; };
+    Program program(ordinaryUser,
+                    {u"run"_s, u"--kill-after"_s, u"100ms"_s, u"job"_s, becomesRoot, u"--reuid=0"_s, u"sh"_s, u"-c"_s,
+                     livingScript(u"echo pid=$$;"_s, u"exec sleep 100"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0 || program.status() >= 0; }));
+    if (program.status() >= 0)
+        QSKIP("Where temporary files are, no program can become root (nosuid).");
+    const qint64 id = program.numberIn("pid");
+    takeAway({"DEL", "lock:job"});
+    const bool hasEnded = program.waitForStatus() == 79;
+    QVERIFY(isAlive(id));
+    ::kill(pid_t(id), SIGKILL);
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
+    QVERIFY(hasEnded);
+    QVERIFY2(program.errors().contains("another user") && program.errors().contains(QByteArray::number(id)),
+             program.errors().constData());
+    QCOMPARE(program.errors().count('\n'), 2); // lost, and this
+}
+
+void tst_RunLoss::withoutProc_data()
+{
+    QTest::addColumn<QStringList>("arguments"); // of run
+    QTest::addColumn<QByteArray>("output");
+    QTest::addColumn<bool>("isFound");
+    const QStringList inOtherSession{u"--kill-after"_s, u"100ms"_s, u"job"_s, u"-c"_s,
+                                     u"setsid sh -c 'echo pid=$$; exec sleep 100' & sleep 100"_s};
+    const QStringList inForeground{u"--lease"_s,
+                                   u"1h"_s,
+                                   u"--kill-after"_s,
+                                   u"10m"_s,
+                                   u"--foreground"_s,
+                                   u"job"_s,
+                                   QStringLiteral(SIGNALREPORTER)};
+    QTest::newRow("has left the group") << inOtherSession << QByteArray() << false;
+    QTest::newRow("has no group") << inForeground << QByteArray("signal 15\n") << true;
+}
+
+void tst_RunLoss::withoutProc()
+{
+    QFETCH(QStringList, arguments);
+    QFETCH(QByteArray, output);
+    QFETCH(bool, isFound);
+    const QString hideProc = u"mount -t tmpfs none /proc"_s;
+    if (TestProgram trial(u"unshare"_s, {u"--mount"_s, u"sh"_s, u"-c"_s, hideProc});
+        !trial.waitForEnd() || trial.exitCode() != 0)
+        QSKIP("This user may not make a mount namespace (unshare --mount), so /proc cannot be hidden.");
+    Program::Setup hidden = setup();
+    hidden.program = u"unshare"_s;
+    Program program(hidden,
+                    QStringList{u"--mount"_s, u"sh"_s, u"-c"_s, hideProc + u"; exec \"$@\""_s, u"sh"_s,
+                                QStringLiteral(QDISTLOCK), Patiently, u"run"_s}
+                            + arguments);
+    const qint64 id = program.numberIn("pid");
+    QVERIFY(id > 0);
+    takeAway({"DEL", "lock:job"});
+    QVERIFY2(program.waitForOutput(output), program.output().constData());
+    program.closeWriteChannel();
+    const bool hasEnded = program.waitForStatus() == 79;
+    QCOMPARE(isAlive(id), !isFound);
+    if (!isFound)
+        ::kill(pid_t(id), SIGKILL);
+    QVERIFY(hasEnded);
+    QVERIFY2(program.errors().contains("/proc") != isFound, program.errors().constData());
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_RunLoss)

@@ -195,6 +195,11 @@ std::vector<pid_t> ProcessTree::descendants(pid_t ancestor)
     return found;
 }
 
+bool ProcessTree::isRunning(pid_t id)
+{
+    return processNumber(id).state != 'Z' && (::kill(id, 0) == 0 || errno == EPERM);
+}
+
 std::vector<pid_t> ProcessTree::groupMembers(pid_t group)
 {
     std::vector<pid_t> members;

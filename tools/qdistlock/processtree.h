@@ -33,6 +33,8 @@ bool hasChildren();
 /// The descendants of \a ancestor, zombies included, but not this process. Processes that are started meanwhile may be
 /// missing, and others while one of them ends.
 std::vector<pid_t> descendants(pid_t ancestor);
+/// Not a zombie. Works without /proc, too, where a zombie counts as running.
+bool isRunning(pid_t id);
 /// The living members of a process group; searches all processes of the machine, which takes milliseconds.
 std::vector<pid_t> groupMembers(pid_t group);
 

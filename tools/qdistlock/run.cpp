@@ -22,6 +22,7 @@
 #include <cerrno>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <signal.h>
@@ -47,6 +48,8 @@ constexpr milliseconds LongestDefaultKillAfter = 5s;
 /// SIGKILL is repeated after this time, then after twice that time, and so on.
 constexpr milliseconds FirstKillInterval = 10ms;
 constexpr milliseconds KillReportedAfter = 1s;
+/// Longer times are not waited for: 10 s have passed since the first SIGKILL, and the kernel may never end the process.
+constexpr milliseconds LongestKillInterval = 10s;
 
 enum class LossPolicy { Term, Kill, Warn };
 
@@ -126,6 +129,7 @@ private:
     QString endText(Moment killAt) const;
     void beginEnd(const QString &reason, Moment killAt);
     void killAll();
+    bool reportSurvivors();
     void runLossCommand(const QString &reason);
     void finishIfNothingRuns();
     void release();
@@ -156,6 +160,7 @@ private:
     LeaseTimer m_termTimer;
     LeaseTimer m_killTimer;
     milliseconds m_killInterval = FirstKillInterval;
+    bool m_isGivenUp = false; ///< a process that cannot be killed is not waited for
     int m_lostPipe = -1;
     QByteArrayList m_environment;
     bool m_isLost = false;
@@ -209,7 +214,9 @@ bool Runner::isInForeground() const
 
 void Runner::signalAll(int number)
 {
-    ProcessTree::signal(::getpid(), m_childGroup, number, m_lossCommand.id());
+    // Without /proc, a command that has no group of its own is not found.
+    if (!ProcessTree::signal(::getpid(), m_childGroup, number, m_lossCommand.id()))
+        m_child.signal(number);
 }
 
 bool Runner::isAnybodyAlive() const
@@ -487,11 +494,45 @@ void Runner::killAll()
         return;
     signalAll(SIGKILL);
     // A process may have been started between the list and the signal, or end only when the kernel lets it.
-    if (m_killInterval >= KillReportedAfter)
-        printError(u"the command, or a process that it has started, does not end by SIGKILL; still waiting"_s);
-    m_killTimer.start(presentMoment() + m_killInterval);
+    if (m_killInterval >= KillReportedAfter) {
+        childrenChanged(); // what has ended meanwhile
+        m_isGivenUp = m_phase == Ending && !reportSurvivors();
+    }
+    if (m_phase == Ending && !m_isGivenUp)
+        m_killTimer.start(presentMoment() + m_killInterval);
     m_killInterval *= 2;
     finishIfNothingRuns();
+}
+
+/// Who is still there after SIGKILL, and why. False if it is no use to wait for them.
+bool Runner::reportSurvivors()
+{
+    std::vector<pid_t> found = ProcessTree::descendants(::getpid());
+    const bool isNobodyFound = found.empty() && !m_child.isRunning() && !m_lossCommand.isRunning() && isAnybodyAlive();
+    if (m_child.isRunning() && std::find(found.begin(), found.end(), m_child.id()) == found.end())
+        found.push_back(m_child.id());
+    QStringList refused;
+    QStringList killed;
+    for (const pid_t id : found) {
+        if (ProcessTree::isRunning(id) && (!m_lossCommand.isRunning() || ::getpgid(id) != m_lossCommand.id()))
+            (::kill(id, 0) == 0 ? killed : refused).append(QString::number(id));
+    }
+    const QString lock = QDistLock::Detail::quoted(m_locks.nameText());
+    if (!refused.isEmpty()) {
+        printError(u"processes of another user, as after sudo, cannot be killed, and go on without lock %1: %2; end "
+                   "them as root"_s.arg(lock, refused.join(u", "_s)));
+    }
+    if (isNobodyFound) {
+        printError(u"a process that the command has started goes on without lock %1; it has left the command's process "
+                   "group, and cannot be found, because /proc cannot be read; end it by hand"_s.arg(lock));
+    }
+    const bool isWaiting = !killed.isEmpty() && m_killInterval < LongestKillInterval;
+    if (!killed.isEmpty()) {
+        printError(
+                u"processes that have got SIGKILL do not end, perhaps because they wait for a disk or a file server: "
+                "%1; %2"_s.arg(killed.join(u", "_s), isWaiting ? u"still waiting"_s : u"not waiting any longer"_s));
+    }
+    return isWaiting || (killed.isEmpty() && refused.isEmpty() && !isNobodyFound);
 }
 
 void Runner::runLossCommand(const QString &reason)
@@ -510,10 +551,10 @@ void Runner::runLossCommand(const QString &reason)
 
 void Runner::finishIfNothingRuns()
 {
-    if ((m_phase != Running && m_phase != Ending) || m_child.isRunning() || m_lossCommand.isRunning())
+    if ((m_phase != Running && m_phase != Ending) || m_lossCommand.isRunning())
         return;
     // Under a lost lock nothing may go on; else a process that the command has left in the background may.
-    if (m_phase == Ending && isAnybodyAlive())
+    if (!m_isGivenUp && (m_child.isRunning() || (m_phase == Ending && isAnybodyAlive())))
         return;
     release();
 }
