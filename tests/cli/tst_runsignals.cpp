@@ -16,6 +16,7 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 using namespace Qt::StringLiterals;
 
@@ -85,6 +86,9 @@ private Q_SLOTS:
     TIMING void stoppedPastTheLease();
     TIMING void guardianOfAStoppedProcess();
     void guardianIsGone();
+    void guardianIsMadeAgain_data();
+    void guardianIsMadeAgain();
+    void guardianCannotBeMadeAgain();
 
     void terminalInterrupt();
     void terminalSize();
@@ -378,6 +382,64 @@ void tst_RunSignals::guardianIsGone()
     for (const QByteArray &id : ids)
         ::kill(pid_t(id.toInt()), SIGKILL);
     QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
+}
+
+void tst_RunSignals::guardianIsMadeAgain_data()
+{
+    QTest::addColumn<bool>("isKilled");
+    QTest::newRow("qdistlock is killed") << true;
+    QTest::newRow("the lock is lost") << false;
+}
+
+void tst_RunSignals::guardianIsMadeAgain()
+{
+    QFETCH(bool, isKilled);
+    Lifeline lifeline;
+    Program program(setup(&lifeline),
+                    {u"run"_s, u"--lease"_s, u"1h"_s, u"--kill-after"_s, u"200ms"_s, u"job"_s, u"-c"_s,
+                     livingScript(u"trap '' TERM; sleep 100 &"_s, u"sleep 100; true"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    for (int i = 1; i <= (isKilled ? 1 : 2); ++i) {
+        const pid_t guardian = guardianOf(lifeline);
+        QVERIFY(guardian > 0);
+        ::kill(guardian, SIGKILL);
+        QVERIFY2(eventually([&] { return program.errors().count("guard") == i; }), program.errors().constData());
+    }
+    const pid_t guardian = guardianOf(lifeline);
+    QVERIFY(guardian > 0);
+    if (isKilled) {
+        program.sendSignal(SIGKILL);
+        QVERIFY(program.waitForEnd());
+    } else {
+        m_server->command({"DEL", "lock:job"});
+        reconnectAll(*m_server);
+        QCOMPARE(program.waitForStatus(), 79); // the new one is not taken for a part of the command
+        QCOMPARE(program.errors().count('\n'), 3);
+    }
+    QVERIFY(eventually([&] { return lifeline.hasEnded() && !isAlive(guardian); }));
+}
+
+void tst_RunSignals::guardianCannotBeMadeAgain()
+{
+    Lifeline lifeline;
+    Program program(setup(&lifeline),
+                    {u"run"_s, u"--lease"_s, u"1h"_s, u"--kill-after"_s, u"10m"_s, u"job"_s, u"-c"_s,
+                     livingScript(u"trap 'echo term; exit' TERM;"_s, u"while :; do sleep 0.1 <&- 9>&-; done"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    const pid_t guardian = guardianOf(lifeline);
+    QVERIFY(guardian > 0);
+    // It has no descriptor left for a pipe to the new one.
+    rlim_t free = 0;
+    while (QFile::exists(u"/proc/%1/fd/%2"_s.arg(program.processId()).arg(free)))
+        ++free;
+    const rlimit limit{free, free};
+    QCOMPARE(::prlimit(pid_t(program.processId()), RLIMIT_NOFILE, &limit, nullptr), 0);
+    ::kill(guardian, SIGKILL);
+    QCOMPARE(program.waitForStatus(), 70);
+    QVERIFY2(program.errors().contains("guard") && program.errors().contains("by SIGTERM now"),
+             program.errors().constData());
+    QCOMPARE(program.output(), "term\n"_ba);
+    QVERIFY(!m_server->exists("lock:job"));
 }
 
 void tst_RunSignals::terminalInterrupt()

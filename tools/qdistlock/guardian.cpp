@@ -4,9 +4,11 @@
 #include "guardian.h"
 
 #include "processtree.h"
+#include "unixsignals.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -35,6 +37,9 @@ constexpr std::chrono::milliseconds FirstPollInterval = 10ms;
 constexpr std::chrono::milliseconds LongestPollInterval = 10s;
 /// An ordinary process finds the descendants within this time, also on a machine under load.
 constexpr std::chrono::milliseconds SearchReserve = 2s;
+
+/// At most one guardian is made in this time: nobody knows how often it will be killed.
+constexpr std::chrono::milliseconds ReplaceInterval = 1s;
 
 /// On a machine under load, an ordinary process may get the processor a tenth of a second after its time, in the
 /// group of a session with other work more than half a second. Without this right, only the reserve helps.
@@ -232,7 +237,20 @@ struct Guardian::Process
     }
 };
 
+Guardian::Guardian()
+{
+    m_replaceTimer.setSingleShot(true);
+    connect(&m_replaceTimer, &QTimer::timeout, this, &Guardian::replace);
+}
+
 bool Guardian::start(OrphanPolicy policy, std::chrono::nanoseconds killAfter)
+{
+    m_policy = policy;
+    m_killAfter = killAfter;
+    return makeProcess();
+}
+
+bool Guardian::makeProcess()
 {
     int ends[2];
     int idEnds[2];
@@ -247,15 +265,13 @@ bool Guardian::start(OrphanPolicy policy, std::chrono::nanoseconds killAfter)
         ::fcntl(end, F_SETFD, FD_CLOEXEC);
     // Forked twice, so that it is nobody's child: whatever waits for all descendants need not know it.
     const pid_t parent = ::getpid();
+    std::optional<UnixSignals::Blocked> blocked(std::in_place); // by the guardian for ever
     const pid_t first = ::fork();
     if (first == 0) {
         const pid_t second = ::fork();
         if (second != 0)
-            ::_exit(second > 0 ? 0 : 1);
+            ::_exit(second > 0 ? 0 : errno);
         ::setsid();
-        sigset_t all;
-        ::sigfillset(&all);
-        ::sigprocmask(SIG_SETMASK, &all, nullptr);
 #ifdef Q_OS_LINUX
         ::prctl(PR_SET_NAME, "qdl-guardian"); // not found by `pkill qdistlock`
 #endif
@@ -264,10 +280,12 @@ bool Guardian::start(OrphanPolicy policy, std::chrono::nanoseconds killAfter)
         closeAllBut(ends[0], -1);
         setRealTime(true);
         ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-        Process process{ends[0], LeaseTimer::open(), parent, policy, killAfter, {}};
+        Process process{ends[0], LeaseTimer::open(), parent, m_policy, m_killAfter, {}};
         process.run();
         ::_exit(0);
     }
+    const int error = errno;
+    blocked.reset();
     ::close(ends[0]);
     ::close(idEnds[1]);
     int status = 0;
@@ -275,14 +293,43 @@ bool Guardian::start(OrphanPolicy policy, std::chrono::nanoseconds killAfter)
     }
     const bool started = first > 0 && ::read(idEnds[0], &m_id, sizeof m_id) == sizeof m_id;
     ::close(idEnds[0]);
+    if (!started) {
+        ::close(ends[1]);
+        errno = first > 0 && WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : error;
+        return false;
+    }
     m_pipe = ends[1];
     ::fcntl(m_pipe, F_SETFL, O_NONBLOCK);
     siginfo_t ended = {};
-    if (!started)
-        dismiss();
-    else if (::waitid(P_PID, id_t(m_id), &ended, WEXITED | WNOHANG | WNOWAIT) == 0)
-        ProcessTree::leaveOut(m_id); // a child all the same: this process is the first of a container
-    return started;
+    if (::waitid(P_PID, id_t(m_id), &ended, WEXITED | WNOHANG | WNOWAIT) == 0)
+        ProcessTree::leaveOut(m_id); // a child all the same: this process adopts orphans
+    m_madeAt = presentMoment();
+    // A pipe that nobody can read any more is in error.
+    m_endNotifier = std::make_unique<QSocketNotifier>(m_pipe, QSocketNotifier::Exception);
+    connect(m_endNotifier.get(), &QSocketNotifier::activated, this, [this] {
+        closePipe();
+        const auto rest = std::chrono::ceil<std::chrono::milliseconds>(m_madeAt + ReplaceInterval - presentMoment());
+        m_replaceTimer.start(std::max<std::chrono::milliseconds>(rest, 0ms));
+    });
+    return true;
+}
+
+void Guardian::replace()
+{
+    if (!makeProcess()) {
+        Q_EMIT failed(errno);
+        return;
+    }
+    send();
+    Q_EMIT replaced();
+}
+
+void Guardian::closePipe()
+{
+    m_endNotifier->setEnabled(false);
+    m_endNotifier.release()->deleteLater(); // this may be its slot
+    ::close(std::exchange(m_pipe, -1));
+    m_id = 0;
 }
 
 void Guardian::guard(pid_t child, pid_t group)
@@ -313,13 +360,13 @@ bool Guardian::send()
 
 void Guardian::dismiss()
 {
+    m_replaceTimer.stop();
+    m_order = {};
     if (m_pipe < 0)
         return;
-    m_order = {};
-    if (m_id > 0 && send())
+    if (send())
         ::kill(m_id, SIGKILL);
-    m_id = 0;
-    ::close(std::exchange(m_pipe, -1));
+    closePipe();
 }
 
 } // namespace Cli

@@ -5,7 +5,12 @@
 
 #include "leasetimer.h"
 
+#include <QtCore/qobject.h>
+#include <QtCore/qsocketnotifier.h>
+#include <QtCore/qtimer.h>
+
 #include <chrono>
+#include <memory>
 
 #include <sys/types.h>
 
@@ -24,16 +29,22 @@ enum class OrphanPolicy { Term, Kill, Keep };
     at the latest with this process. If this user may, it runs before all ordinary processes (SCHED_FIFO): it sleeps all
     the time, but on a machine under load it must not be late.
 
-    SIGPIPE must be ignored while it exists.
-*/
-class Guardian
-{
-public:
-    Guardian() = default;
-    /// Dismisses it.
-    ~Guardian() { dismiss(); }
+    If somebody kills it, another one is made, which goes on with the last order.
 
-    /// Starts it, before there are threads and before ProcessTree::adoptOrphans(); false if the system refuses.
+    SIGPIPE must be ignored while it exists. Thread: the main thread, with an event loop. When another one is made, a
+    thread may be looking up a host name; of what that thread may hold at the fork, the guardian uses malloc() only,
+    which C libraries keep usable.
+*/
+class Guardian : public QObject
+{
+    Q_OBJECT
+
+public:
+    Guardian();
+    /// Dismisses it.
+    ~Guardian() override { dismiss(); }
+
+    /// Starts it; false, with errno, if the system refuses.
     bool start(OrphanPolicy policy, std::chrono::nanoseconds killAfter);
     /// From now on it guards \a child, whose process group is \a group; 0 = that of this process, which is left alone.
     /// The child may call it, too, between fork() and exec().
@@ -46,8 +57,13 @@ public:
     /// process.
     void dismiss();
 
+Q_SIGNALS:
+    /// It was killed, and there is another one.
+    void replaced();
+    /// It was killed, and the system refuses to make another one.
+    void failed(int error);
+
 private:
-    Q_DISABLE_COPY_MOVE(Guardian)
     struct Order
     {
         Moment killAt{Never};
@@ -58,8 +74,16 @@ private:
     struct Process;
     /// False if it has ended, because somebody killed it.
     bool send();
+    bool makeProcess();
+    void replace();
+    void closePipe();
 
+    OrphanPolicy m_policy = OrphanPolicy::Term;
+    std::chrono::nanoseconds m_killAfter{0};
     Order m_order;
+    std::unique_ptr<QSocketNotifier> m_endNotifier;
+    Moment m_madeAt{0};
+    QTimer m_replaceTimer;
     int m_pipe = -1;
     pid_t m_id = 0;
 };

@@ -218,7 +218,7 @@ const QList<Explanation> &exitCodeTexts()
             {"2", "doctor: failures"},
             {"64", "the command line is wrong, or the name or the token file cannot be used"},
             {"69", "the server was not reached, or refused to work, before the lock was held"},
-            {"70", "internal error"},
+            {"70", "internal error; run: the system refused a process, so that the command did not start or was ended"},
             {"75",
              "run, hold, acquire: somebody else holds the lock, or held it for the whole wait (-E changes this "
              "code); release: somebody else holds it and was left alone, also if the question before a lock is taken "

@@ -86,6 +86,11 @@ nanoseconds reserveOf(nanoseconds lease)
     return std::min(std::clamp<nanoseconds>(lease / 10, 50ms, 500ms), lease / 5);
 }
 
+QString guardianProblem(int error)
+{
+    return u"no process to guard the command: %1"_s.arg(qt_error_string(error));
+}
+
 /*!
     The life of one `run`: waits for the locks, starts the child, ends it in time if a lock is lost, and releases.
 
@@ -126,6 +131,7 @@ private:
     void atRisk(const QString &text);
     void lockLost(DistributedLock *lock, DistributedLock::LossReason reason);
     void termTimeReached();
+    void guardianFailed(int error);
     QString endText(Moment killAt) const;
     void beginEnd(const QString &reason, Moment killAt);
     void killAll();
@@ -195,6 +201,9 @@ Runner::Runner(Session *session, Guardian *guardian, UnixSignals *signalSource)
     connect(&m_child, &ChildProcess::stopped, this, &Runner::childStopped);
     connect(&m_child, &ChildProcess::finished, this, &Runner::childFinished);
     connect(&m_lossCommand, &ChildProcess::finished, this, &Runner::finishIfNothingRuns);
+    connect(m_guardian, &Guardian::replaced, this,
+            [] { printNote(u"the process that guards the command was killed; another one does it now"_s); });
+    connect(m_guardian, &Guardian::failed, this, &Runner::guardianFailed);
     connect(&m_termTimer, &LeaseTimer::timeout, this, &Runner::termTimeReached);
     connect(&m_killTimer, &LeaseTimer::timeout, this, &Runner::killAll);
 }
@@ -453,6 +462,24 @@ void Runner::lockLost(DistributedLock *lock, DistributedLock::LossReason reason)
     }
 }
 
+void Runner::guardianFailed(int error)
+{
+    const QString text = guardianProblem(error);
+    if (m_phase == Waiting) {
+        m_exitCode = m_session->fail(InternalError, text);
+        release();
+    } else if (m_phase == Running && mayKill()) {
+        const Moment now = presentMoment();
+        const Moment killAt = m_lossPolicy == LossPolicy::Kill ? now
+                                                               : std::min(m_killTimer.moment(), now + m_killAfter);
+        const QString end = endText(killAt);
+        beginEnd(QString(), killAt);
+        printError(text + end);
+    } else if (m_phase == Running) {
+        printError(text + u"; the command goes on without one (--on-lost warn)"_s);
+    }
+}
+
 /// What a line about the loss says of the command.
 QString Runner::endText(Moment killAt) const
 {
@@ -463,12 +490,12 @@ QString Runner::endText(Moment killAt) const
             roughText(std::chrono::ceil<milliseconds>(rest)));
 }
 
-/// First the signals, then the words.
+/// First the signals, then the words. Without a \a reason, the lock is not lost, and will be released.
 void Runner::beginEnd(const QString &reason, Moment killAt)
 {
     m_phase = Ending;
-    m_isLost = true;
-    m_exitCode = LockLost;
+    m_isLost = !reason.isEmpty();
+    m_exitCode = m_isLost ? LockLost : InternalError;
     m_termTimer.stop();
     m_killTimer.start(killAt);
     if (killAt <= presentMoment()) {
@@ -477,8 +504,10 @@ void Runner::beginEnd(const QString &reason, Moment killAt)
         signalAll(SIGTERM);
         signalAll(SIGCONT); // a stopped process would not notice
     }
-    ::close(std::exchange(m_lostPipe, -1));
-    runLossCommand(reason);
+    if (m_isLost) {
+        ::close(std::exchange(m_lostPipe, -1));
+        runLossCommand(reason);
+    }
     m_guardian->setKillAt(killAt); // it must know whom to spare; until then, the moment before holds
 }
 
@@ -610,7 +639,7 @@ int runChild(const Invocation &invocation, int *endSignal)
     ProcessTree::leaveOutPresent();
     Guardian guardian;
     if (!guardian.start(orphanPolicyOf(invocation), killAfter))
-        return session.fail(InternalError, u"no process to guard the command: %1"_s.arg(qt_error_string(errno)));
+        return session.fail(InternalError, guardianProblem(errno));
     ProcessTree::adoptOrphans();
     Runner runner(&session, &guardian, &signalSource);
     QMetaObject::invokeMethod(&runner, &Runner::start, Qt::QueuedConnection);
