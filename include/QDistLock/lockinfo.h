@@ -19,7 +19,8 @@ namespace QDistLock {
 */
 struct LockInfo
 {
-    /// The name without its key prefix.
+    /// The name without its key prefix. In a key that is not UTF-8, each byte that belongs to no character is U+DC80 to
+    /// U+DCFF, as with Python's surrogateescape; such a name is good for every function that takes one.
     QString name;
     /// Somebody holds it: the key exists.
     bool held = false;

@@ -11,7 +11,8 @@
 
 namespace QDistLock {
 
-/// Identifies a lock on its server: key prefix and name, in UTF-8. Thread: a plain value; copies share their text.
+/// Identifies a lock on its server: the bytes of key prefix and name, see Detail::nameBytes(). Thread: a
+/// plain value; copies share their text.
 class LockId
 {
 public:

@@ -9,6 +9,8 @@
 #include "engine/token.h"
 #include "lock/distributedlock_p.h"
 
+#include <QDistLock/impl/namebytes.h>
+
 #include <QtCore/qabstracteventdispatcher.h>
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qmutex.h>
@@ -89,12 +91,12 @@ bool LockRegistryPrivate::isHeldInThisThread(const QUrl &server, const QString &
     AllRegistries *const all = allRegistries();
     if (!all)
         return false;
-    const QByteArray utf8 = key.toUtf8();
+    const QByteArray bytes = Detail::nameBytes(key);
     const QMutexLocker locker(&all->mutex);
     for (const LockRegistryPrivate *registry : std::as_const(all->registries)) {
         if (registry->thread() == QThread::currentThread() && isSameLockSpace(registry->url, server)
             && std::any_of(registry->m_locks.cbegin(), registry->m_locks.cend(),
-                           [&](const LockDriver *lock) { return lock->holds(utf8); })) {
+                           [&](const LockDriver *lock) { return lock->holds(bytes); })) {
             return true;
         }
     }

@@ -36,6 +36,7 @@ private Q_SLOTS:
     void orders();
     void filters();
     void names();
+    void bytesThatAreNotUtf8();
     void deadHolder();
     void details();
     void freeAndForeignLocks();
@@ -168,6 +169,37 @@ void tst_Listing::names()
 }
 
 // A process that was killed is no longer connected, long before its lease ends.
+void tst_Listing::bytesThatAreNotUtf8()
+{
+    const QByteArray key = "lock:gr\xfc\xdf"; // in Latin-1
+    m_server.command({"SET", key, "x", "PX", "60000"});
+    m_server.command({"SET", "lock:\xef\xbb\xbf", "x", "PX", "60000"}); // a byte order mark alone
+    QByteArrayList printed = run({u"ls"_s, u"--names"_s}).output.trimmed().split('\n');
+    std::sort(printed.begin(), printed.end());
+    QCOMPARE(printed, (QByteArrayList{"\\udcef\\udcbb\\udcbf", "gr\\udcfc\\udcdf"}));
+    // QProcess has no arguments that are not UTF-8.
+    const auto inShell = [&](const QString &arguments) {
+        CliTesting::Program::Setup shell{m_server.url().toEncoded()};
+        shell.program = u"sh"_s;
+        return CliTesting::run(
+                shell,
+                {u"-c"_s,
+                 u"N=$(printf 'gr\\374\\337'); %1 %2 %3"_s.arg(QStringLiteral(QDISTLOCK), Patiently, arguments)});
+    };
+    const Result shown = inShell(u"show --json \"$N\""_s);
+    QCOMPARE(shown.status, 0);
+    const QJsonObject lock =
+            QJsonDocument::fromJson(shown.output).object().value(u"locks"_s).toArray().at(0).toObject();
+    QVERIFY2(lock.value(u"held"_s).toBool(), shown.output.constData());
+    QCOMPARE(lock.value(u"name"_s).toString(), u"gr"_s + QChar(0xdcfc) + QChar(0xdcdf));
+    QCOMPARE(inShell(u"run -n \"$N\" true"_s).status, 75);
+    QCOMPARE(inShell(u"release --force --yes \"$N\""_s).status, 0);
+    QVERIFY(!m_server.exists(key));
+    const Result result = inShell(u"run -n \"$N\" printenv QDISTLOCK_NAME"_s);
+    QCOMPARE(result.status, 0);
+    QCOMPARE(result.output, "gr\xfc\xdf\n"_ba);
+}
+
 void tst_Listing::deadHolder()
 {
     Program program({m_server.url().toEncoded()}, {u"hold"_s, u"--lease"_s, u"1h"_s, u"job"_s});

@@ -11,6 +11,8 @@
 
 #include "../support/clusterslot.h"
 
+#include <QDistLock/impl/namebytes.h>
+
 #include <array>
 
 using namespace QDistLock;
@@ -30,8 +32,8 @@ std::optional<LockId> check(const QString &prefix, const QString &name)
     FUZZ_CHECK(id.has_value() == error.isEmpty());
     if (!id)
         return id;
-    FUZZ_CHECK(QString::fromUtf8(id->key()) == prefix + name);
-    FUZZ_CHECK(QString::fromUtf8(id->prefix()) == prefix && QString::fromUtf8(id->name()) == name);
+    FUZZ_CHECK(id->key() == Detail::nameBytes(prefix) + Detail::nameBytes(name));
+    FUZZ_CHECK(Detail::nameText(id->prefix()) == prefix && Detail::nameText(id->name()) == name);
     const auto [key, queue, fence] = allKeys(*id);
     const int slot = clusterSlot(key);
     FUZZ_CHECK(clusterSlot(queue) == slot && clusterSlot(fence) == slot);
@@ -43,13 +45,15 @@ std::optional<LockId> check(const QString &prefix, const QString &name)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    QString text = QString::fromUtf8(Fuzz::bytes(data, size));
-    text.replace(QChar::ReplacementCharacter, QChar(0xd83d)); // half a surrogate pair for each bad byte
+    const QByteArrayView bytes = Fuzz::bytes(data, size);
+    QString text = Detail::nameText(bytes);
+    FUZZ_CHECK(Detail::nameBytes(text) == bytes);
+    text.replace(QChar::ReplacementCharacter, QChar(0xd83d)); // half a surrogate pair that no bytes become
     const QStringList lines = text.split(u'\n');
     const auto first = check(lines.value(0), lines.value(1));
     const auto second = check(lines.value(0), lines.value(2));
     // A lock whose name is the side key of another lock: none of its keys may be one of the other's.
-    const auto side = first ? check(QString(), QString::fromUtf8(RedisKeys::queue(*first))) : std::nullopt;
+    const auto side = first ? check(QString(), Detail::nameText(RedisKeys::queue(*first))) : std::nullopt;
     for (const auto &other : {second, side}) {
         if (!first || !other || first->key() == other->key())
             continue;

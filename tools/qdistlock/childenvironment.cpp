@@ -6,6 +6,7 @@
 #include "options.h"
 
 #include <QDistLock/LockRegistry>
+#include <QDistLock/impl/namebytes.h>
 
 #include <QtCore/qurl.h>
 
@@ -66,7 +67,8 @@ QString childEnvironmentError(const QStringList &names)
 #endif
     constexpr qsizetype NameAndEnd = sizeof "QDISTLOCK_FENCE=";
     constexpr qsizetype TokenAndComma = 20;
-    const qsizetype size = NameAndEnd + std::max(names.join(u',').toUtf8().size(), names.size() * TokenAndComma);
+    const qsizetype size = NameAndEnd
+            + std::max(QDistLock::Detail::nameBytes(names.join(u',')).size(), names.size() * TokenAndComma);
     if (size <= longest)
         return {};
     return u"$QDISTLOCK_NAME and $QDISTLOCK_FENCE cannot carry %1 names and fencing tokens: %2 bytes, of %3 at most; "

@@ -18,6 +18,7 @@
 
 #include <QDistLock/LockInfo>
 #include <QDistLock/QuitOnSignals>
+#include <QDistLock/impl/namebytes.h>
 
 #include <QtCore/qdatetime.h>
 #include <QtCore/qelapsedtimer.h>
@@ -466,7 +467,7 @@ void Doctor::checkQueues()
             ++queues;
             const auto exists = m_probe.askIfAllowed({"EXISTS", key});
             if (exists && exists->integer == 0)
-                unserved += QString::fromUtf8(key.sliced(prefix.size()));
+                unserved += QDistLock::Detail::nameText(key.sliced(prefix.size()));
         }
     } while (cursor != "0" && m_probe.interruption() == 0);
     if (unserved.isEmpty())

@@ -7,6 +7,8 @@
 #include "output.h"
 #include "session.h"
 
+#include <QDistLock/impl/namebytes.h>
+
 #include <QtCore/qfuture.h>
 
 #include <algorithm>
@@ -107,7 +109,7 @@ void LockSet::acquire()
     const auto wait = m_session->lockOptions().wait;
     m_waitEnd = wait > 24h * 366 ? Never : presentMoment() + wait;
     const bool isOuterHere = qgetenv("QDISTLOCK_PLACE") == m_session->placeText();
-    const QStringList outer = QString::fromUtf8(qgetenv("QDISTLOCK_NAME")).split(u',', Qt::SkipEmptyParts);
+    const QStringList outer = QDistLock::Detail::nameText(qgetenv("QDISTLOCK_NAME")).split(u',', Qt::SkipEmptyParts);
     for (const QString &name : m_names) {
         if (isOuterHere && outer.contains(name)) {
             printNote(

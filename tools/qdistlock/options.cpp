@@ -3,6 +3,8 @@
 
 #include "options.h"
 
+#include <QDistLock/impl/namebytes.h>
+
 #include <QtCore/qstringconverter.h>
 
 #include <algorithm>
@@ -690,21 +692,19 @@ bool Invocation::Parser::checkValue(const OptionInfo &option, const QString &val
 
 bool Invocation::Parser::parseOperand(const QByteArray &argument)
 {
-    const auto text = decode(argument);
-    if (!text)
-        return false;
+    const QString text = QDistLock::Detail::nameText(argument);
     if (!result.m_command)
-        return parseCommand(*text);
+        return parseCommand(text);
     const Command command = *result.m_command;
     if (command != Command::Run && command != Command::Hold) {
-        if (command == Command::Acquire && text->contains(u','))
+        if (command == Command::Acquire && text.contains(u','))
             return fail(u"NAME is one name, without commas; acquire each lock by its own command"_s);
-        result.m_operands += *text;
+        result.m_operands += text;
         return true;
     }
     if (!result.m_operands.isEmpty())
         return fail(u"\"%1\" is one operand too many; see %2 --help"_s.arg(shown(argument), result.commandText()));
-    result.m_operands = text->split(u',');
+    result.m_operands = text.split(u',');
     for (const QString &name : std::as_const(result.m_operands)) {
         if (name.isEmpty())
             return fail(u"a name is empty; write NAME or NAME,NAME"_s);

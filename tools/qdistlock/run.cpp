@@ -14,6 +14,8 @@
 #include "unixsignals.h"
 #include "waitprogress.h"
 
+#include <QDistLock/impl/namebytes.h>
+
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qfileinfo.h>
 #include <QtCore/qmetaobject.h>
@@ -263,7 +265,7 @@ void Runner::startChild()
     setup.lostFd = ends[0];
     setup.lostFdInChild = ChildProcess::freeDescriptor();
     m_environment = childEnvironment(m_invocation.has(Option::PassEnvironment));
-    m_environment += "QDISTLOCK_NAME=" + m_locks.nameText().toUtf8();
+    m_environment += "QDISTLOCK_NAME=" + QDistLock::Detail::nameBytes(m_locks.nameText());
     m_environment += "QDISTLOCK_PLACE=" + m_session->placeText();
     m_environment += "QDISTLOCK_FENCE=" + m_locks.fenceText().toUtf8();
     m_environment += "QDISTLOCK_HELD=1"_ba;

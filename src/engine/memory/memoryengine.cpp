@@ -7,6 +7,8 @@
 #include "base/leaseclock.h"
 #include "engine/protocolconstants.h"
 
+#include <QDistLock/impl/namebytes.h>
+
 #include <QtCore/qhash.h>
 #include <QtCore/qmutex.h>
 
@@ -440,8 +442,8 @@ void MemoryEngine::list(const QString &prefix, const QString &pattern,
 {
     QList<LockInfo> infos;
     {
-        const QByteArray prefixBytes = prefix.toUtf8();
-        const QByteArray patternBytes = pattern.toUtf8();
+        const QByteArray prefixBytes = Detail::nameBytes(prefix);
+        const QByteArray patternBytes = Detail::nameBytes(pattern);
         const QMutexLocker locker(&m_store->mutex);
         const LeaseTime now = m_clock->now();
         const QList<QByteArray> keys = m_store->keys();
@@ -450,7 +452,7 @@ void MemoryEngine::list(const QString &prefix, const QString &pattern,
                 || !globMatches(patternBytes, QByteArrayView(key).sliced(prefixBytes.size())))
                 continue;
             LockInfo info = m_store->info(key, now);
-            info.name = QString::fromUtf8(key.sliced(prefixBytes.size()));
+            info.name = Detail::nameText(key.sliced(prefixBytes.size()));
             if (info.held)
                 infos.append(info);
         }

@@ -9,6 +9,8 @@
 #include "engine/redis/rediskeys.h"
 #include "engine/token.h"
 
+#include <QDistLock/impl/namebytes.h>
+
 #include <QtCore/qhash.h>
 #include <QtCore/qset.h>
 
@@ -49,7 +51,7 @@ QByteArray valueOf(QByteArrayView line, QByteArrayView key)
 
 FoundLock::FoundLock(const LockId &lock, const QtRedis::Reply &token, milliseconds remaining)
 {
-    info.name = QString::fromUtf8(lock.name());
+    info.name = Detail::nameText(lock.name());
     info.held = token.type == QtRedis::Reply::Bulk;
     if (!info.held)
         return;

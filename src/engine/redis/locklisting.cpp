@@ -8,6 +8,8 @@
 #include "engine/redis/rediskeys.h"
 #include "scripts.h"
 
+#include <QDistLock/impl/namebytes.h>
+
 #include <QtCore/qset.h>
 
 #include <algorithm>
@@ -253,7 +255,7 @@ void LockListing::list(const QString &prefix, const QString &pattern, Completion
 {
     auto listing = std::make_shared<Scan>();
     listing->prefix = prefix;
-    listing->match = globEscaped(prefix.toUtf8()) + pattern.toUtf8();
+    listing->match = globEscaped(Detail::nameBytes(prefix)) + Detail::nameBytes(pattern);
     listing->completion = std::move(completion);
     scan(listing, "0");
 }
@@ -268,14 +270,14 @@ void LockListing::scan(const std::shared_ptr<Scan> &scan, const QByteArray &curs
         const QList<QtRedis::Reply> &parts = result.reply.elements;
         if (parts.size() != 2 || parts.at(0).text.isEmpty() || parts.at(1).type != QtRedis::Reply::Array)
             return scan->completion(m_errors->ofMalformedReply("SCAN"), {});
-        const qsizetype prefixSize = scan->prefix.toUtf8().size();
+        const qsizetype prefixSize = Detail::nameBytes(scan->prefix).size();
         QList<LockId> locks;
         for (const QtRedis::Reply &element : parts.at(1).elements) {
             const QByteArray key = element.text;
             if (key.size() <= prefixSize || scan->seen.contains(key))
                 continue;
             QString ignored; // side keys and other programs' keys are not locks
-            const auto lock = LockId::make(scan->prefix, QString::fromUtf8(key.sliced(prefixSize)), &ignored);
+            const auto lock = LockId::make(scan->prefix, Detail::nameText(key.sliced(prefixSize)), &ignored);
             if (!lock || lock->key() != key || !RedisKeys::problem(*lock).isEmpty())
                 continue;
             scan->seen.insert(key);

@@ -6,6 +6,8 @@
 
 #include "support/clusterslot.h"
 
+#include <QDistLock/impl/namebytes.h>
+
 #include <QtCore/qhash.h>
 #include <QtCore/qset.h>
 #include <QtTest/qtest.h>
@@ -84,6 +86,11 @@ void tst_RedisKeys::accepted_data()
     plain("like a side key", u"a:queue"_s);
     plain("noncharacter", QString(QChar(0xffff)));
     plain("U+FEFF inside", u"a"_s + QChar(0xfeff));
+    QTest::newRow("a byte that is not UTF-8") << prefix << u"gr"_s + QChar(0xdcfc) + QChar(0xdcdf) + u"e🔒"_s
+                                              << QByteArray("lock:gr\xfc\xdf"
+                                                            "e\xf0\x9f\x94\x92")
+                                              << QByteArray("{lock:gr\xfc\xdf"
+                                                            "e\xf0\x9f\x94\x92}:queue");
     QTest::newRow("a tag") << prefix << u"{user}:mail"_s << QByteArray("lock:{user}:mail")
                            << QByteArray("lock:{user}:mail:queue");
     QTest::newRow("only a tag") << prefix << u"{user}"_s << QByteArray("lock:{user}")
@@ -106,9 +113,9 @@ void tst_RedisKeys::accepted()
     const auto id = EngineFactory::makeLockId(prefix, name, &error);
     QVERIFY2(id, qPrintable(error));
     QCOMPARE(id->key(), lock);
-    QCOMPARE(QString::fromUtf8(id->key()), prefix + name); // exact
+    QCOMPARE(Detail::nameText(id->key()), prefix + name); // exact
     QCOMPARE(id->prefix(), prefix.toUtf8());
-    QCOMPARE(id->name(), name.toUtf8());
+    QCOMPARE(id->name(), Detail::nameBytes(name));
     QCOMPARE(RedisKeys::queue(*id), queue);
     QCOMPARE(RedisKeys::fence(*id), queue.chopped(6) + ":fence");
     QVERIFY(haveSameSlot(*id));
@@ -135,6 +142,7 @@ void tst_RedisKeys::refused_data()
     row("low surrogate alone", QString(QChar(0xdd12)), "surrogate");
     row("surrogates swapped", QString(QChar(0xdd12)) + QChar(0xd83d), "surrogate");
     row("high surrogate before a letter", QString(QChar(0xd83d)) + u'a', "surrogate");
+    row("bytes that are a character", QString(QChar(0xdcc3)) + QChar(0xdca9), "surrogate"); // another text for it
     row("byte order mark", QString(QChar(0xfeff)) + u"a"_s, "byte order mark");
     row("closing brace", u"a}b"_s, "slot");
     row("closing before opening", u"}{"_s, "slot");
