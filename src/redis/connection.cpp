@@ -40,6 +40,7 @@ constexpr milliseconds StableAfter = 1s;
 // An overdue reply may be in the socket already, because the event loop was busy: it is read before the time is up.
 constexpr milliseconds GraceTime = 5ms;
 constexpr milliseconds LongestTimeout = 24h;   // prevents overflows
+constexpr char TlsAlert = 0x15;                // the first byte of a server that expected TLS
 constexpr qsizetype KeptCapacity = 256 * 1024; // of the output buffer
 
 // Pub/sub messages of RESP2 are not replies to a command.
@@ -164,6 +165,7 @@ public:
     std::unique_ptr<ReplyReader> reader;
     quint64 generation = 0; // of the transport; callers compare it to find out that theirs was replaced
     bool connected = false; // of the transport
+    bool heard = false;     // bytes have arrived through it
 
     QByteArray output;
     std::deque<Pending> pending; // in the order sent
@@ -238,7 +240,7 @@ void Connection::Private::startAttempt()
             return;
     }
     ++generation;
-    connected = false;
+    connected = heard = false;
     reader = std::make_unique<ReplyReader>();
     transport = Transport::create(server, timeOuts);
     connectTimer->start(connectTimeout);
@@ -249,8 +251,11 @@ void Connection::Private::startAttempt()
         const QPointer<Connection> guard(q);
         const quint64 current = generation;
         processReadable();
-        if (guard && current == generation)
-            lose(why, text);
+        if (!guard || current != generation)
+            return;
+        // Redis does that where it expects TLS. It may also be a server that is just starting.
+        const bool mayNeedTls = server.scheme == ServerUrl::Tcp && connected && !heard;
+        lose(why, mayNeedTls ? text + u"; if this port speaks TLS, use rediss://"_s : text);
     });
     transport->connectToServer();
 }
@@ -498,6 +503,7 @@ void Connection::Private::processReadable()
         const qint64 size = transport->read(chunk, sizeof chunk);
         if (size <= 0)
             break;
+        const bool isAlert = !std::exchange(heard, true) && chunk[0] == TlsAlert && server.scheme == ServerUrl::Tcp;
         reader->feed(chunk, size);
         Reply reply;
         while (generation == current && reader->next(&reply)) {
@@ -507,8 +513,11 @@ void Connection::Private::processReadable()
                 return;
         }
         if (generation == current && reader->hasError()) {
-            lose(Failure::Protocol,
-                 u"the server sent an invalid reply (%1); is it a Redis server?"_s.arg(reader->errorString()));
+            if (isAlert)
+                lose(Failure::Certificate, u"the server speaks TLS on this port; use rediss://"_s);
+            else
+                lose(Failure::Protocol,
+                     u"the server sent an invalid reply (%1); is it a Redis server?"_s.arg(reader->errorString()));
             if (!guard)
                 return;
         }

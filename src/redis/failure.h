@@ -13,7 +13,7 @@ enum class Failure : quint8 {
     Network, ///< refused, reset, unreachable, closed
     NameResolution,
     Timeout,        ///< connecting, the handshake or a command took too long
-    Certificate,    ///< TLS: chain, host name, date, files; or the peer speaks no TLS
+    Certificate,    ///< TLS: chain, host name, date, files; or only one side speaks TLS
     Authentication, ///< NOAUTH, WRONGPASS, AUTH without a password set
     Permission,     ///< NOPERM in the handshake, protected mode
     Protocol,       ///< not a valid reply, or over a limit

@@ -411,7 +411,7 @@ public:
     QString pendingStep() const override
     {
         return socket->state() == QAbstractSocket::ConnectedState
-                ? u"the server did not finish the TLS handshake (does this port speak TLS?)"_s
+                ? u"the server did not finish the TLS handshake (if this port speaks no TLS, use redis://)"_s
                 : TcpTransport::pendingStep();
     }
 
@@ -428,7 +428,7 @@ protected:
             report(Failure::Network,
                    encrypted ? u"the server closed the connection"_s
                              : u"the server closed the connection during the TLS handshake "
-                               "(does this port speak TLS?)"_s);
+                               "(if this port speaks no TLS, use redis://)"_s);
             break;
         default:
             TcpTransport::reportError(error);

@@ -47,6 +47,8 @@ private Q_SLOTS:
     void accepted();
     void refused_data();
     void refused();
+    void tlsPortWithoutTls();
+    void tlsAlertWithoutTls();
     void plaintextPort();
     void plaintextPortThatKeepsSilent();
     void closedDuringTheHandshake();
@@ -152,6 +154,43 @@ void tst_Tls::refused()
     QVERIFY(!waitFor([&proxy] { return proxy.connectionsAccepted() > 1; }, 200ms));
 }
 
+// redis:// where rediss:// is meant. The server closes without a word, and so does one that is just starting.
+void tst_Tls::tlsPortWithoutTls()
+{
+    const auto server = startServer(m_certificates.server());
+    ServerUrl url = serverUrl(server->tlsUrl());
+    url.scheme = ServerUrl::Tcp;
+    Connection connection(url);
+    connection.setConnectTimeout(60s);
+    QSignalSpy failed(&connection, &Connection::failed);
+    connection.open();
+    QVERIFY(waitFor([&failed] { return failed.size() >= 2; }));
+    QCOMPARE(connection.failure(), Failure::Network);
+    QCOMPARE(connection.state(), Connection::Connecting);
+    const QString error = connection.errorString();
+    QVERIFY2(error.contains(u"closed the connection"_s) && error.contains(u"rediss://"_s), qPrintable(error));
+}
+
+// Other TLS servers, and proxies, say what is wrong before they close.
+void tst_Tls::tlsAlertWithoutTls()
+{
+    FakeServer server{QByteArray()};
+    server.setAnswersLogin(false);
+    FakeServer::Answer alert;
+    alert.bytes = QByteArray("\x15\x03\x01\0\x02\x02\x46", 7);
+    server.setGreeting(alert);
+    Connection connection(serverUrl(server.url()));
+    connection.setConnectTimeout(60s);
+    QSignalSpy failed(&connection, &Connection::failed);
+    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"Not retried"_s));
+    connection.open();
+    QVERIFY(waitFor([&failed] { return !failed.isEmpty(); }));
+    QCOMPARE(connection.failure(), Failure::Certificate);
+    QCOMPARE(connection.state(), Connection::Disconnected);
+    const QString error = connection.errorString();
+    QVERIFY2(error.contains(u"speaks TLS"_s) && error.contains(u"rediss://"_s), qPrintable(error));
+}
+
 void tst_Tls::plaintextPort()
 {
     RedisServer::Options options;
@@ -169,8 +208,8 @@ void tst_Tls::plaintextPort()
     QVERIFY(waitFor([&failed] { return !failed.isEmpty(); }));
     QCOMPARE(connection.failure(), Failure::Certificate);
     QCOMPARE(connection.state(), Connection::Disconnected);
-    QVERIFY2(connection.errorString().contains(QLatin1String("does not speak TLS on this port")),
-             qPrintable(connection.errorString()));
+    const QString error = connection.errorString();
+    QVERIFY2(error.contains(u"does not speak TLS on this port"_s) && error.contains(u"redis://"_s), qPrintable(error));
 }
 
 void tst_Tls::plaintextPortThatKeepsSilent()
@@ -183,7 +222,7 @@ void tst_Tls::plaintextPortThatKeepsSilent()
     connection.setConnectTimeout(300ms);
     QSignalSpy failed(&connection, &Connection::failed);
     connection.open();
-    const QRegularExpression says(u"TLS handshake \\(does this port speak TLS\\?\\) within 300 ms"_s);
+    const QRegularExpression says(u"TLS handshake \\(if this port speaks no TLS, use redis://\\) within 300 ms"_s);
     // On a busy machine, connecting may have taken that long first.
     QVERIFY(waitFor([&] { return !failed.isEmpty() && connection.errorString().contains(says); }));
     QCOMPARE(connection.failure(), Failure::Timeout);
@@ -206,8 +245,8 @@ void tst_Tls::closedDuringTheHandshake()
     connection.open();
     QVERIFY(waitFor([&failed] { return failed.size() >= 2; })); // it may be a server that is just starting
     QCOMPARE(connection.failure(), Failure::Network);
-    QVERIFY2(connection.errorString().contains(QLatin1String("during the TLS handshake")),
-             qPrintable(connection.errorString()));
+    const QString error = connection.errorString();
+    QVERIFY2(error.contains(u"during the TLS handshake"_s) && error.contains(u"redis://"_s), qPrintable(error));
 }
 
 // Without ?ca= the system's authorities count, and none of them signed ours.
