@@ -19,13 +19,19 @@ QUrl normalizedServer(const QUrl &server)
     return normalized;
 }
 
+QUrl withoutFinalDots(const QUrl &normalizedServer)
+{
+    return QtRedis::ServerUrl::withoutFinalDots(normalizedServer);
+}
+
 QString lockSpace(const QUrl &normalizedServer)
 {
     if (QtRedis::ServerUrl::hasNodes(normalizedServer.scheme()))
         return withoutSecrets(normalizedServer).toString(); // with its nodes
     // A unix: URL has its database in the query; elsewhere the query only names certificates.
     const bool isUnix = normalizedServer.scheme() == QLatin1String("unix");
-    return normalizedServer.toString(isUnix ? QUrl::RemoveUserInfo : QUrl::RemoveUserInfo | QUrl::RemoveQuery);
+    return withoutFinalDots(normalizedServer)
+            .toString(isUnix ? QUrl::RemoveUserInfo : QUrl::RemoveUserInfo | QUrl::RemoveQuery);
 }
 
 bool isSameLockSpace(const QUrl &normalizedServer, const QUrl &other)

@@ -11,6 +11,9 @@ namespace QDistLock {
 /// be used is returned unchanged. Names are not resolved: a host's name and its address are different servers.
 QUrl normalizedServer(const QUrl &server);
 
+/// \a normalizedServer, without the final dots of its host names: with a dot and without it, they mean the same server.
+QUrl withoutFinalDots(const QUrl &normalizedServer);
+
 /// Identifies the locks of a server: equal for two URLs exactly if they lead to the same locks. It contains the address
 /// and the database, but not login and certificates, with which the connection is another one, but the locks are the
 /// same.

@@ -221,7 +221,8 @@ LockRegistry *LockRegistry::instance(const QUrl &server)
     if (!threadRegistries.hasLocalData())
         threadRegistries.setLocalData(new ThreadRegistries);
     auto &registries = threadRegistries.localData()->registries;
-    LockRegistry *&registry = registries[registries.contains(server) ? server : normalizedServer(server)];
+    LockRegistry *&registry =
+            registries[registries.contains(server) ? server : withoutFinalDots(normalizedServer(server))];
     // After fork() the parent's registry is not destroyed, because objects in this process may still refer to it.
     if (!registry || LockRegistryPrivate::get(registry)->isInherited())
         registry = new LockRegistry(server);

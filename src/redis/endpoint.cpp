@@ -9,7 +9,7 @@ namespace QtRedis {
 
 QString Endpoint::toString() const
 {
-    QString shownHost = host;
+    QString shownHost = name();
     if (host.contains(u':')) {
         // RFC 6874: the '%' before an address's zone is encoded, or "%1eth0" would be a character and "th0".
         const qsizetype address = host.indexOf(u'%');

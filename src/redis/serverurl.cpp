@@ -614,6 +614,17 @@ bool ServerUrl::isQuorum(const QString &scheme)
     return scheme == TcpQuorumScheme || scheme == TlsQuorumScheme;
 }
 
+QUrl ServerUrl::withoutFinalDots(const QUrl &url)
+{
+    static const QRegularExpression dot(u"((?:^|&)node=[^&]*)\\.(?=:[0-9]+(?:&|$))"_s);
+    QUrl plain = url;
+    if (const Endpoint endpoint{url.host(), 0}; endpoint.name() != endpoint.host)
+        plain.setHost(endpoint.name());
+    if (hasNodes(url.scheme()) && url.hasQuery())
+        plain.setQuery(url.query(QUrl::FullyEncoded).replace(dot, u"\\1"_s));
+    return plain;
+}
+
 QUrl ServerUrl::withoutSecrets(const QUrl &url)
 {
     QUrl safe;
@@ -632,7 +643,7 @@ QUrl ServerUrl::withoutSecrets(const QUrl &url)
     }
     if (hasNodes(url.scheme()) && !items.isEmpty())
         safe.setQuery(items.join(u'&'));
-    return safe;
+    return withoutFinalDots(safe);
 }
 
 QUrl ServerUrl::normalized(const QUrl &url)
@@ -676,7 +687,8 @@ QUrl ServerUrl::normalized(const QUrl &url)
             query.append(QLatin1String(name) + u'=' + QString::fromLatin1(QUrl::toPercentEncoding(value, "/")));
     };
     for (const Endpoint &node : nodes.mid(1))
-        query.append(QLatin1String("node=") + node.toString());
+        query.append(QLatin1String("node=")
+                     + (node.host == node.name() ? node.toString() : node.host + u':' + QString::number(node.port)));
     add("sentinel-user", server->sentinelUser);
     add("confirm", server->confirmsMaster ? QString() : u"off"_s);
     add("scripts", server->usesScripts ? QString() : u"off"_s);

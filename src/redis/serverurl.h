@@ -68,7 +68,9 @@ struct ServerUrl
     static bool isQuorum(const QString &scheme);
     /// The URL may name several nodes.
     static bool hasNodes(const QString &scheme) { return isService(scheme) || isCluster(scheme) || isQuorum(scheme); }
-    /// \a url without user name, password and query, but with the nodes in it, fit for logs. If its parts cannot be
+    /// \a url, in the form of normalized(), with Endpoint::name() instead of each host.
+    static QUrl withoutFinalDots(const QUrl &url);
+    /// \a url without user name, password and query, but with the nodes in it, fit for logs, and without final dots. If its parts cannot be
     /// separated reliably, because of an unescaped '/' in the password for instance, only the scheme remains.
     static QUrl withoutSecrets(const QUrl &url);
     /// The canonical spelling of \a url: equal for all URLs with the same result of parse(), whatever the order of the

@@ -405,7 +405,7 @@ public:
 
     void open(const QString &host) override
     {
-        tlsSocket()->connectToHostEncrypted(host, server.port, server.host); // the name that the certificate must have
+        tlsSocket()->connectToHostEncrypted(host, server.port, server.endpoint().name()); // must be in the certificate
     }
 
     QString pendingStep() const override
@@ -530,7 +530,7 @@ QStringList TlsTransport::certificateProblems() const
         QString problem;
         switch (error.error()) {
         case QSslError::HostNameMismatch:
-            problem = u"it was issued for another host name than \"%1\""_s.arg(server.host);
+            problem = u"it was issued for another host name than \"%1\""_s.arg(server.endpoint().name());
             break;
         case QSslError::CertificateExpired:
             problem = u"it expired on %1"_s.arg(error.certificate().expiryDate().toString(Qt::ISODate));

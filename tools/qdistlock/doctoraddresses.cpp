@@ -98,7 +98,8 @@ void start(Attempt *attempt, const ServerUrl &server, const QElapsedTimer &timer
     socket->setProxy(QNetworkProxy::NoProxy); // as the library does
     QObject::connect(socket, &QAbstractSocket::errorOccurred, socket, [socket, end] { end(socket->errorString()); });
     if (server.scheme == ServerUrl::Tls)
-        static_cast<QSslSocket *>(socket)->connectToHostEncrypted(attempt->address, server.port, server.host);
+        static_cast<QSslSocket *>(socket)->connectToHostEncrypted(attempt->address, server.port,
+                                                                  server.endpoint().name());
     else
         socket->connectToHost(attempt->address, server.port);
 }

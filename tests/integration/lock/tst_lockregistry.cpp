@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
+#include "engine/servername.h"
 #include "support/locktesting.h"
 
 #include "support/clusterslot.h"
@@ -148,16 +149,24 @@ void tst_LockRegistry::instanceOfEachSpelling()
 {
     const auto instance = [](const char *url) { return LockRegistry::instance(QUrl(QString::fromLatin1(url))); };
     LockRegistry *const tcp = instance("redis://h.example");
-    for (const char *url : {"redis://h.example:6379", "REDIS://H.example/", "redis://%68.example/0"})
+    for (const char *url :
+         {"redis://h.example:6379", "REDIS://H.example/", "redis://%68.example/0", "redis://h.example."})
         QCOMPARE(instance(url), tcp);
     QCOMPARE(tcp->server(), QUrl(u"redis://h.example:6379"_s));
     LockRegistry *const local = instance("unix:/run/a.sock");
     QCOMPARE(instance("unix:///run//a.sock?db=0"), local);
     QCOMPARE(local->server(), QUrl(u"unix:///run/a.sock"_s));
+    LockRegistry *const cluster = instance("redis+cluster://b.example.?node=a.example.:7000&node=c.example:7000");
+    QCOMPARE(instance("redis+cluster://a.example:7000?node=b.example&node=c.example.:7000"), cluster);
+    QCOMPARE(cluster->server().toString(), u"redis+cluster://a.example:7000?node=b.example:6379&node=c.example:7000"_s);
+    LockRegistry *const dot = instance("redis://dot.example.");
+    QCOMPARE(instance("redis://dot.example"), dot);
+    QCOMPARE(dot->server(), QUrl(u"redis://dot.example:6379"_s));
+    QVERIFY(QDistLock::isSameLockSpace(LockRegistryPrivate::get(dot)->url, QUrl(u"redis://dot.example:6379"_s)));
     LockRegistry *const memory = instance("memory:sp%65lt");
     QCOMPARE(instance("memory:spelt"), memory);
     // Another login or database needs another connection, and what cannot be known is not guessed.
-    for (const char *url : {"redis://u:p@h.example", "redis://h.example/1", "redis://h.example.", "rediss://h.example",
+    for (const char *url : {"redis://u:p@h.example", "redis://h.example/1", "rediss://h.example",
                             "unix:///run/a.sock?db=1", "unix:///run/b/../a.sock", "memory:"}) {
         for (LockRegistry *const other : {tcp, local, memory})
             QVERIFY2(instance(url) != other, url);

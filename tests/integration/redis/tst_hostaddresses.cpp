@@ -33,6 +33,7 @@ namespace {
 
 // Certificates::wrongHost() is issued for it.
 constexpr char TwoAddresses[] = "elsewhere.example";
+constexpr char WithFinalDot[] = "elsewhere.example.";
 constexpr char DeadAddress[] = "127.0.0.2";
 
 } // namespace
@@ -43,7 +44,7 @@ extern "C" Q_DECL_EXPORT int getaddrinfo(const char *node, const char *service, 
 {
     using Function = int (*)(const char *, const char *, const addrinfo *, addrinfo **);
     static const auto real = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, "getaddrinfo"));
-    if (!node || std::strcmp(node, TwoAddresses) != 0)
+    if (!node || (std::strcmp(node, TwoAddresses) != 0 && std::strcmp(node, WithFinalDot) != 0))
         return real(node, service, hints, result);
     addrinfo *living = nullptr;
     if (const int error = real("127.0.0.1", service, hints, &living))
@@ -119,6 +120,7 @@ private Q_SLOTS:
     void firstIsDead_data();
     void firstIsDead();
     void certificateIsOfTheName();
+    void certificateHasNoFinalDot();
 
 private:
     std::unique_ptr<RedisServer> start(const Certificates::Pair *pair);
@@ -195,6 +197,22 @@ void tst_HostAddresses::certificateIsOfTheName()
     QVERIFY(EventLoopProbe::waitFor([&] { return connection.failure() == Failure::Certificate; }));
     QVERIFY2(connection.errorString().contains(QLatin1String("another host name than \"elsewhere.example\"")),
              qPrintable(connection.errorString()));
+}
+
+// The dot tells the resolver that the name is complete. Certificates have none.
+void tst_HostAddresses::certificateHasNoFinalDot()
+{
+    const Certificates::Pair pair = m_certificates.wrongHost();
+    const auto server = start(&pair);
+    auto url = serverAt(server->tlsPort(), m_certificates.ca());
+    QVERIFY(url);
+    url->host = QLatin1String(WithFinalDot);
+    Connection connection(*url);
+    connection.setConnectTimeout(60s);
+    QSignalSpy failed(&connection, &Connection::failed);
+    connection.open();
+    QVERIFY(EventLoopProbe::waitFor([&] { return connection.state() == Connection::Ready || !failed.isEmpty(); }));
+    QVERIFY2(failed.isEmpty(), qPrintable(connection.errorString()));
 }
 
 QTEST_GUILESS_MAIN(tst_HostAddresses)

@@ -84,6 +84,7 @@ void tst_ServerUrl::accepts_data()
     row("redis://[fe80::1%251]:7000/1", tcp, "fe80::1%1:7000", 1, "", "", "redis://[fe80::1%251]:7000/1");
     row("redis://[fe80::%251eth0]", tcp, "fe80::%1eth0:6379", 0, "", "", "redis://[fe80::%251eth0]:6379/0");
     row("redis://under_score", tcp, "under_score:6379", 0, "", "", "redis://under_score:6379/0");
+    row("redis://h.example.", tcp, "h.example.:6379", 0, "", "", "redis://h.example:6379/0");
     row("redis://u5er:pw@h", tcp, "h:6379", 0, "u5er", "pw", "redis://h:6379/0");
     row("redis://:pw@h", tcp, "h:6379", 0, "", "pw", "redis://h:6379/0");
     row("redis://u5er:@h", tcp, "h:6379", 0, "u5er", "", "redis://h:6379/0");
@@ -241,6 +242,7 @@ void tst_ServerUrl::refuses_data()
     row(text("redis+sentinel://a:0/s"), "the port");
     row(text("redis+sentinel://a/s?node=a"), "the node \"a:26379\" occurs twice");
     row(text("redis+sentinel://a:1/s?node=b:2&node=B:2"), "the node \"b:2\" occurs twice");
+    row(text("redis+sentinel://a.b/s?node=A.b."), "the node \"a.b:26379\" occurs twice");
     row(text("redis+sentinel://a/s?node=b:0"), "the node \"b:0\" has no port from 1 to 65535");
     row(text("redis+sentinel://a/s?node=b:x"), "the node \"b:x\" is not host or host:port");
     row(text("redis+sentinel://a/s?node=b:70000"), "the node \"b:70000\" is not host or host:port");
@@ -515,6 +517,8 @@ void tst_ServerUrl::withoutSecrets_data()
     row("redis+sentinel://u:p@h/s?node=x%40b:1&node=c", "redis+sentinel://h/s?node=c:26379");
     row("redis+sentinel://h/s?node=x@b:1", "redis+sentinel:");
     row("redis://h?node=b", "redis://h");
+    row("redis://h.example.:1/2", "redis://h.example:1/2");
+    row("redis+cluster://h.?node=b.:1&node=c", "redis+cluster://h?node=b:1&node=c:6379");
     row("redis://u:12/34@h", "redis:");
     row("redis://u:p#x@h", "");
 }
@@ -542,6 +546,8 @@ void tst_ServerUrl::normalized_data()
     row("redis://h:6379",
         {"redis://h", "redis://h:", "redis://h/", "redis://h/0", "redis://h:06379/00", "REDIS://H", "redis://%68",
          "redis://h?", "redis://@h", "redis://:@h"});
+    row("redis://h.example.:6379", {"redis://H.example./0"}); // asks DNS for another name than one without it may
+    row("redis+cluster://a.:1?node=b.:2&node=c:3", {"redis+cluster://c:3?node=b.:2&node=a.:1"});
     row("redis://h:7000/12", {"redis://h:7000/012"});
     row("redis://127.0.0.1:6379", {"redis://127.0.0.1"});
     row("redis://[::1]:6379", {"redis://[0:0:0:0:0:0:0:1]", "redis://[::0001]/0"});
