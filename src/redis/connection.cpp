@@ -263,6 +263,10 @@ void Connection::Private::startAttempt()
 void Connection::Private::beginHandshake()
 {
     connected = true;
+    if (QString problem; !server.readPassword(&problem)) {
+        lose(Failure::Authentication, problem);
+        return;
+    }
     if (!server.user.isEmpty())
         sendStep(Auth, {QByteArrayLiteral("AUTH"), server.user.toUtf8(), server.password.toUtf8()});
     else if (!server.password.isEmpty())
@@ -390,7 +394,7 @@ QString Connection::Private::passwordSource() const
     return server.isSentinel
             ? u"QDISTLOCK_SENTINEL_PASSWORD, and its user as sentinel-user in the URL: a Sentinel does "
               "not use the login of the master"_s
-            : u"the URL or in QDISTLOCK_PASSWORD"_s;
+            : u"the URL, in QDISTLOCK_PASSWORD or in the file that QDISTLOCK_PASSWORD_FILE names"_s;
 }
 
 // A server that restarts counts ids from the beginning: the same id may belong to somebody else.

@@ -14,7 +14,7 @@ enum class Failure : quint8 {
     NameResolution,
     Timeout,        ///< connecting, the handshake or a command took too long
     Certificate,    ///< TLS: chain, host name, date, files; or only one side speaks TLS
-    Authentication, ///< NOAUTH, WRONGPASS, AUTH without a password set
+    Authentication, ///< NOAUTH, WRONGPASS, AUTH without a password set; its file cannot be read
     Permission,     ///< NOPERM in the handshake, protected mode
     Protocol,       ///< not a valid reply, or over a limit
     Fork,           ///< this process is a child that shares the connection with its parent

@@ -3,6 +3,8 @@
 
 #include "redis/serverurl.h"
 
+#include <QtCore/qfile.h>
+#include <QtCore/qfileinfo.h>
 #include <QtCore/qregularexpression.h>
 #include <QtCore/qstringlist.h>
 #include <QtCore/qurlquery.h>
@@ -20,6 +22,9 @@ constexpr int DefaultPort = 6379;
 constexpr int DefaultSentinelPort = 26379;
 // sizeof(sockaddr_un::sun_path) - 1 on the system with the shortest.
 constexpr qsizetype MaximumSocketPath = 103;
+constexpr qint64 LargestPasswordFile = 64 * 1024;
+constexpr char PasswordVariable[] = "QDISTLOCK_PASSWORD";
+constexpr char SentinelPasswordVariable[] = "QDISTLOCK_SENTINEL_PASSWORD";
 
 const QLatin1String TcpScheme("redis");
 const QLatin1String TlsScheme("rediss");
@@ -163,6 +168,46 @@ bool decode(const QString &encoded, QString *decoded)
     const QByteArray bytes = QByteArray::fromPercentEncoding(encoded.toUtf8());
     *decoded = QString::fromUtf8(bytes);
     return decoded->toUtf8() == bytes; // false if the bytes are not UTF-8
+}
+
+QByteArray fileVariableOf(const char *variable)
+{
+    return QByteArray(variable) + "_FILE";
+}
+
+bool isPasswordGiven(const char *variable)
+{
+    return !qEnvironmentVariableIsEmpty(variable) || !qEnvironmentVariableIsEmpty(fileVariableOf(variable).constData());
+}
+
+/// Empty, with \a problem set, if the file has no password. Its last line break is not a part of that.
+QString passwordInFile(const QString &fileName, QString *problem)
+{
+    QFile file(fileName);
+    const QFileInfo info(fileName);
+    if (info.exists() && !info.isFile()) { // opening a pipe would block
+        *problem = u"it is not a regular file"_s;
+        return QString();
+    }
+    if (!file.open(QIODevice::ReadOnly)) {
+        *problem = file.errorString();
+        return QString();
+    }
+    QByteArray content = file.read(LargestPasswordFile + 1);
+    if (content.size() > LargestPasswordFile) {
+        *problem = u"it is larger than 64 KiB"_s;
+        return QString();
+    }
+    if (content.endsWith('\n'))
+        content.chop(content.endsWith("\r\n") ? 2 : 1);
+    const QString password = QString::fromUtf8(content);
+    if (password.toUtf8() != content) {
+        *problem = u"it is not UTF-8"_s;
+        return QString();
+    }
+    if (password.isEmpty())
+        *problem = u"it is empty"_s;
+    return password;
 }
 
 bool parseDatabase(const QString &text, int *database)
@@ -334,12 +379,16 @@ bool Parser::parseUser()
     if (!decode(url.password(QUrl::FullyEncoded), &server.password))
         return fail(u"the password is not UTF-8"_s);
 
-    if (server.password.isEmpty())
-        server.password = qEnvironmentVariable("QDISTLOCK_PASSWORD");
+    if (server.password.isEmpty()) {
+        server.passwordVariable = PasswordVariable;
+        server.password = qEnvironmentVariable(PasswordVariable);
+    }
     // "user:@host" has an empty password; in "user@host" the password was forgotten.
     const bool givenEmpty = url.userInfo(QUrl::FullyEncoded).contains(u':');
-    if (!server.user.isEmpty() && server.password.isEmpty() && !givenEmpty)
-        return fail(u"it has a user name but no password, and QDISTLOCK_PASSWORD is not set"_s);
+    if (!server.user.isEmpty() && server.password.isEmpty() && !givenEmpty && !isPasswordGiven(PasswordVariable))
+        return fail(
+                u"it has a user name but no password, and neither QDISTLOCK_PASSWORD nor QDISTLOCK_PASSWORD_FILE is "
+                "set"_s);
     return true;
 }
 
@@ -545,8 +594,8 @@ bool Parser::setItem(const QString &name, const QString &value)
 
 bool Parser::checkSentinelLogin()
 {
-    server.sentinelPassword = qEnvironmentVariable("QDISTLOCK_SENTINEL_PASSWORD");
-    if (!server.sentinelUser.isEmpty() && server.sentinelPassword.isEmpty())
+    server.sentinelPassword = qEnvironmentVariable(SentinelPasswordVariable);
+    if (!server.sentinelUser.isEmpty() && !isPasswordGiven(SentinelPasswordVariable))
         return fail(u"it has a sentinel-user, but QDISTLOCK_SENTINEL_PASSWORD is not set"_s);
     return true;
 }
@@ -565,6 +614,29 @@ std::optional<ServerUrl> ServerUrl::parse(const QUrl &url, QString *error, const
     return std::nullopt;
 }
 
+bool ServerUrl::readPassword(QString *error)
+{
+    if (!passwordVariable)
+        return true;
+    if (const QString value = qEnvironmentVariable(passwordVariable); !value.isEmpty()) {
+        password = value;
+        return true;
+    }
+    const QByteArray fileVariable = fileVariableOf(passwordVariable);
+    const QString fileName = qEnvironmentVariable(fileVariable.constData());
+    if (fileName.isEmpty())
+        return true;
+    QString problem;
+    const QString read = passwordInFile(fileName, &problem);
+    if (!problem.isEmpty()) {
+        *error = u"the password cannot be read from the file \"%1\" that %2 names (%3)"_s.arg(
+                fileName, QString::fromLatin1(fileVariable), problem);
+        return false;
+    }
+    password = read;
+    return true;
+}
+
 ServerUrl ServerUrl::atMaster(const Endpoint &endpoint) const
 {
     ServerUrl master = *this;
@@ -581,6 +653,7 @@ ServerUrl ServerUrl::atSentinel(const Endpoint &endpoint) const
     sentinel.host = endpoint.host;
     sentinel.port = endpoint.port;
     sentinel.user = sentinelUser;
+    sentinel.passwordVariable = SentinelPasswordVariable;
     sentinel.password = sentinelPassword;
     sentinel.caFile = caFile;
     sentinel.certificateFile = certificateFile;

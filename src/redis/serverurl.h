@@ -30,7 +30,10 @@ struct ServerUrl
     QString path; ///< of a Unix socket
     int database = 0;
     QString user;     ///< percent-decoded
-    QString password; ///< percent-decoded; from QDISTLOCK_PASSWORD where the URL has none
+    QString password; ///< percent-decoded; where the URL has none, what readPassword() has read
+    /// The environment variable of the password, where the URL has none. With _FILE behind its name, the variable of a
+    /// file that contains the password.
+    const char *passwordVariable = nullptr;
     QString caFile, certificateFile, keyFile;
     bool usesScripts = true; ///< false: scripts=off
 
@@ -39,7 +42,7 @@ struct ServerUrl
     QString service;
     QList<Endpoint> sentinels;
     QString sentinelUser;
-    QString sentinelPassword;   ///< from QDISTLOCK_SENTINEL_PASSWORD
+    QString sentinelPassword;   ///< as `password`, from QDISTLOCK_SENTINEL_PASSWORD
     bool confirmsMaster = true; ///< confirm=majority
     bool isSentinel = false;    ///< the address is that of a Sentinel, see atSentinel()
 
@@ -51,6 +54,10 @@ struct ServerUrl
     bool isPersistent = false; ///< persistent=1: a server that is restarted still has what it had confirmed
     static constexpr qsizetype SmallestQuorum = 3;
     static constexpr qsizetype LargestQuorum = 7;
+
+    /// To be called for each login, because a password may be replaced while the program runs. False, with \a error set
+    /// to a clause, if there is a file and it cannot be used. Without both variables, the password is left as it is.
+    bool readPassword(QString *error);
 
     Endpoint endpoint() const { return {host, port}; }
     /// The master of the service, whose address is \a endpoint.
@@ -70,8 +77,8 @@ struct ServerUrl
     static bool hasNodes(const QString &scheme) { return isService(scheme) || isCluster(scheme) || isQuorum(scheme); }
     /// \a url, in the form of normalized(), with Endpoint::name() instead of each host.
     static QUrl withoutFinalDots(const QUrl &url);
-    /// \a url without user name, password and query, but with the nodes in it, fit for logs, and without final dots. If its parts cannot be
-    /// separated reliably, because of an unescaped '/' in the password for instance, only the scheme remains.
+    /// \a url without user name, password, query and final dots, but with the nodes in it, fit for logs. If its parts
+    /// cannot be separated reliably, because of an unescaped '/' in the password for instance, only the scheme remains.
     static QUrl withoutSecrets(const QUrl &url);
     /// The canonical spelling of \a url: equal for all URLs with the same result of parse(), whatever the order of the
     /// nodes. It contains the port, but neither the database 0 nor a password from the environment. A URL that cannot

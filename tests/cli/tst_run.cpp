@@ -13,6 +13,7 @@
 #include <QtCore/qfile.h>
 #include <QtCore/qrandom.h>
 #include <QtCore/qregularexpression.h>
+#include <QtCore/qtemporarydir.h>
 
 #include <algorithm>
 
@@ -52,6 +53,7 @@ private Q_SLOTS:
     void printsNothingOfItsOwn();
     void secretsAreRemoved_data();
     void secretsAreRemoved();
+    void passwordInFile();
     void secretsOfABadUrl_data();
     void secretsOfABadUrl();
     void descriptors();
@@ -255,6 +257,26 @@ void tst_Run::secretsAreRemoved()
         QVERIFY(!result.errors.contains(Canary));
         QCOMPARE(result.output.contains("QDISTLOCK_URL="), arePassed || !inUrl);
     }
+}
+
+/// As containers mount secrets.
+void tst_Run::passwordInFile()
+{
+    RedisServer::Options withPassword = RedisServer::Options::withTcp();
+    withPassword.password = Canary;
+    RedisServer server(withPassword);
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    const QTemporaryDir folder;
+    const QString path = folder.filePath(u"password"_s);
+    const Program::Setup setup{server.tcpUrl().toEncoded(), {{u"QDISTLOCK_PASSWORD_FILE"_s, path}}};
+    const QStringList arguments{u"run"_s, u"job"_s, u"true"_s};
+    const Result refused = run(setup, arguments);
+    QCOMPARE(refused.status, 77);
+    QVERIFY2(refused.errors.contains(path.toUtf8()), refused.errors.constData());
+    QFile file(path);
+    QVERIFY(file.open(QIODevice::WriteOnly) && file.write(Canary + QByteArray("\n")) > 0 && file.flush());
+    const Result accepted = run(setup, arguments);
+    QVERIFY2(accepted.status == 0, accepted.errors.constData());
 }
 
 // Because of --server, the bad URL is never used, so no error message names it.

@@ -165,9 +165,12 @@ void Doctor::run()
 void checkUrl(const ServerUrl &server, DoctorReport *report)
 {
     const bool fromEnvironment = !server.password.isEmpty() && !qEnvironmentVariableIsEmpty("QDISTLOCK_PASSWORD");
-    const QString login = server.password.isEmpty() ? u"without a password"_s
-            : server.user.isEmpty()                 ? u"with a password"_s
-                                                    : u"with user and password"_s;
+    const bool fromFile = !fromEnvironment && server.passwordVariable
+            && qEnvironmentVariableIsSet("QDISTLOCK_PASSWORD_FILE");
+    const QString login = fromFile      ? u"with the password in $QDISTLOCK_PASSWORD_FILE"_s
+            : server.password.isEmpty() ? u"without a password"_s
+            : server.user.isEmpty()     ? u"with a password"_s
+                                        : u"with user and password"_s;
     report->add(Level::Ok, u"url"_s,
                 u"%1, %2%3"_s.arg(server.toDisplayString(), login,
                                   fromEnvironment ? u" ($QDISTLOCK_PASSWORD is set)"_s : QString()));

@@ -242,6 +242,7 @@ const QList<Explanation> &environmentTexts()
     static const QList<Explanation> table{
             {"QDISTLOCK_URL", "the server, if --server is not given"},
             {"QDISTLOCK_PASSWORD", "its password, if the URL has none"},
+            {"QDISTLOCK_PASSWORD_FILE", "a file with that password, read at each login"},
             {"QDISTLOCK_IDENTITY",
              "with the value none, show and ls do not name host, process and program of this command"},
             {"NO_COLOR", "if set and not empty: no colours"},

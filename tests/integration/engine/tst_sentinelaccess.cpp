@@ -11,6 +11,9 @@
 #include "support/sentinelset.h"
 
 #include <QtCore/qfile.h>
+#include <QtCore/qsavefile.h>
+#include <QtCore/qscopeguard.h>
+#include <QtCore/qtemporarydir.h>
 #include <QtNetwork/qtcpsocket.h>
 
 #include <algorithm>
@@ -64,6 +67,7 @@ private Q_SLOTS:
     void tlsProblems();
     void leastRights();
     void missingRight();
+    void passwordsReplaced();
     void announcedAddress_data();
     void announcedAddress();
     void badInput_data();
@@ -237,6 +241,54 @@ void tst_SentinelAccess::missingRight()
     QVERIFY2(result.text.contains(u"forbids to ask for the master"_s)
                      && result.text.contains(u"allow the commands listed in the README"_s),
              qPrintable(result.text));
+}
+
+/// In files, while the program runs: those of the servers and those of the Sentinels.
+void tst_SentinelAccess::passwordsReplaced()
+{
+    const QByteArray first = Password, second = "an0ther";
+    const QTemporaryDir folder;
+    const QString path = folder.filePath(u"password"_s);
+    const auto write = [&path](const QByteArray &password) {
+        QSaveFile file(path);
+        return file.open(QIODevice::WriteOnly) && file.write(password + '\n') > 0 && file.commit();
+    };
+    const auto setPasswords = [this](const QByteArray &password) {
+        for (int i = 0; i < m_set->serverCount(); ++i) {
+            m_set->server(i).command({"ACL", "SETUSER", "lockapp", "reset", ">" + password, "on", "~*", "&*", "+@all"});
+        }
+        for (int i = 0; i < 3; ++i)
+            m_set->sentinelCommand(i, {"ACL", "SETUSER", "lockapp", "resetpass", ">" + password});
+    };
+    const auto clean = qScopeGuard([&] {
+        qunsetenv("QDISTLOCK_PASSWORD_FILE");
+        qunsetenv("QDISTLOCK_SENTINEL_PASSWORD_FILE");
+        setPasswords(first);
+    });
+    qunsetenv("QDISTLOCK_SENTINEL_PASSWORD");
+    qputenv("QDISTLOCK_PASSWORD_FILE", path.toUtf8());
+    qputenv("QDISTLOCK_SENTINEL_PASSWORD_FILE", path.toUtf8());
+    setPasswords(first);
+    QVERIFY(write(first));
+    QUrl url = m_set->url(u"sentinel-user=lockapp"_s);
+    url.setUserInfo(u"lockapp"_s);
+    LockRegistry registry(url);
+    DistributedLock lock(&registry, u"job"_s), other(&registry, u"other"_s);
+    for (DistributedLock *each : {&lock, &other})
+        each->setOptions(options(Lease));
+    const Spies spies(&lock);
+    QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
+
+    QVERIFY(write(second));
+    setPasswords(second);
+    for (int i = 0; i < 3; ++i)
+        QVERIFY(m_set->sentinelCommand(i, {"CLIENT", "KILL", "USER", "lockapp"}).toLongLong() > 0);
+    QVERIFY(m_set->master().command({"CLIENT", "KILL", "USER", "lockapp"}).toLongLong() > 0);
+    QVERIFY(eventually([&] { return registry.state() != LockRegistry::Ready; }, Patience));
+    QVERIFY2(acquireNow(&other), qPrintable(other.errorString()));
+    QVERIFY(lock.isHeld() && spies.lost.isEmpty());
+    for (const auto &error : spies.errors)
+        QVERIFY(error.first().value<DistributedLock::Error>() != DistributedLock::AuthenticationError);
 }
 
 void tst_SentinelAccess::announcedAddress_data()

@@ -8,6 +8,7 @@
 #include "support/fakeclock.h"
 #include "support/faultproxy.h"
 #include "support/rediscluster.h"
+#include "support/redisset.h"
 #include "support/testkinds.h"
 
 #include <QDistLock/LockInfo>
@@ -15,6 +16,9 @@
 #include <QtCore/qdir.h>
 #include <QtCore/qpointer.h>
 #include <QtCore/qprocess.h>
+#include <QtCore/qsavefile.h>
+#include <QtCore/qscopeguard.h>
+#include <QtCore/qtemporarydir.h>
 #include <QtCore/qthread.h>
 
 #include <memory>
@@ -61,6 +65,8 @@ private Q_SLOTS:
     void oneMasterIsAway_data();
     void oneMasterIsAway();
     void slotWithoutMaster();
+    void passwordReplaced_data();
+    void passwordReplaced();
     void cancelledFutures();
     void futuresEndWithTheRegistry_data();
     void futuresEndWithTheRegistry();
@@ -733,6 +739,70 @@ void tst_LockRegistry::slotWithoutMaster()
     QVERIFY(eventually([&] { return listed.isFinished(); }));
     QCOMPARE(registry.error(), DistributedLock::ServerError);
     QVERIFY2(registry.errorString().contains(u"16383 of 16384"_s), qPrintable(registry.errorString()));
+}
+
+void tst_LockRegistry::passwordReplaced_data()
+{
+    QTest::addColumn<bool>("isCluster");
+    QTest::newRow("cluster") << true;
+    QTest::newRow("quorum") << false;
+}
+
+/// In a file, while the program runs. Each node asks for it.
+void tst_LockRegistry::passwordReplaced()
+{
+    QFETCH(bool, isCluster);
+    const QByteArray rule = "lockapp on >first ~* &* +@all";
+    Support::RedisCluster::Options clusterOptions;
+    clusterOptions.replicasPerMaster = 0;
+    clusterOptions.users = {rule};
+    Support::RedisCluster cluster(clusterOptions);
+    Support::RedisServer::Options serverOptions = Support::RedisServer::Options::withTcp();
+    serverOptions.users = {rule};
+    Support::RedisSet quorum(3, serverOptions);
+    if (isCluster)
+        QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    else
+        QVERIFY2(quorum.start(), qPrintable(quorum.errorString()));
+
+    const QTemporaryDir folder;
+    const QString path = folder.filePath(u"password"_s);
+    const auto write = [&path](const QByteArray &password) {
+        QSaveFile file(path);
+        return file.open(QIODevice::WriteOnly) && file.write(password + '\n') > 0 && file.commit();
+    };
+    qputenv("QDISTLOCK_PASSWORD_FILE", path.toUtf8());
+    const auto clean = qScopeGuard([] { qunsetenv("QDISTLOCK_PASSWORD_FILE"); });
+    QUrl url = isCluster ? cluster.url() : quorum.directUrl();
+    url.setUserInfo(u"lockapp"_s);
+    LockRegistry registry(url);
+    const auto acquireMany = [&registry] {
+        bool areHeld = true;
+        for (int i = 0; i < 12; ++i) { // on each node of the cluster
+            DistributedLock lock(&registry, u"job%1"_s.arg(i));
+            lock.setOptions(options(30s));
+            areHeld &= acquireNow(&lock);
+        }
+        return areHeld;
+    };
+    DistributedLock refused(&registry, u"job"_s);
+    Spies spies(&refused);
+    refused.acquire();
+    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QVERIFY2(refused.errorString().contains(path), qPrintable(refused.errorString()));
+    if (isCluster)
+        QCOMPARE(refused.error(), DistributedLock::AuthenticationError);
+
+    QVERIFY(write("first"));
+    QVERIFY2(acquireMany(), qPrintable(registry.errorString()));
+    QVERIFY(write("second"));
+    for (int i = 0; i < 3; ++i) {
+        Support::RedisServer &server = isCluster ? cluster.node(i) : quorum.server(i);
+        QCOMPARE(server.command({"ACL", "SETUSER", "lockapp", "resetpass", ">second"}), QVariant(QByteArray("OK")));
+        QVERIFY(server.command({"CLIENT", "KILL", "USER", "lockapp"}).toLongLong() > 0);
+    }
+    QVERIFY2(acquireMany(), qPrintable(registry.errorString()));
+    QVERIFY(registry.error() != DistributedLock::AuthenticationError);
 }
 
 void tst_LockRegistry::registryDeletedInAContinuation()

@@ -14,6 +14,9 @@
 #include <QtCore/qeventloop.h>
 #include <QtCore/qloggingcategory.h>
 #include <QtCore/qregularexpression.h>
+#include <QtCore/qsavefile.h>
+#include <QtCore/qscopeguard.h>
+#include <QtCore/qtemporarydir.h>
 #include <QtCore/qtimer.h>
 #include <QtTest/qsignalspy.h>
 #include <QtTest/qtest.h>
@@ -116,6 +119,9 @@ private Q_SLOTS:
 
     void password();
     void userAndPassword();
+    void passwordReplaced_data();
+    void passwordReplaced();
+    void passwordFileMissing();
     void loginRefused_data();
     void loginRefused();
     void secretsAreNotLogged();
@@ -317,6 +323,68 @@ void tst_Connection::userAndPassword()
     Connection connection(withLogin(server.url(), u"u5er"_s, u"c4n4ry"_s));
     QVERIFY(becomesReady(&connection));
     QCOMPARE(textOf(&connection, {"ACL", "WHOAMI"}), "u5er");
+}
+
+void tst_Connection::passwordReplaced_data()
+{
+    QTest::addColumn<bool>("inFile");
+    QTest::newRow("environment") << false;
+    QTest::newRow("file") << true;
+}
+
+void tst_Connection::passwordReplaced()
+{
+    QFETCH(bool, inFile);
+    const QTemporaryDir folder;
+    const auto provide = [&](const QByteArray &password) {
+        if (!inFile)
+            return qputenv("QDISTLOCK_PASSWORD", password);
+        QSaveFile file(folder.filePath(u"password"_s));
+        return file.open(QIODevice::WriteOnly) && file.write(password + '\n') > 0 && file.commit();
+    };
+    const auto clean = qScopeGuard([] {
+        qunsetenv("QDISTLOCK_PASSWORD");
+        qunsetenv("QDISTLOCK_PASSWORD_FILE");
+    });
+    if (inFile)
+        qputenv("QDISTLOCK_PASSWORD_FILE", folder.filePath(u"password"_s).toUtf8());
+    RedisServer::Options options;
+    options.users = {"u5er on >first ~* &* +@all"};
+    RedisServer server(options);
+    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    QUrl url = server.url();
+    url.setUserName(u"u5er"_s);
+    QVERIFY(provide("first"));
+    Connection connection(serverUrl(url));
+    QVERIFY(becomesReady(&connection));
+
+    QVERIFY(provide("second"));
+    QCOMPARE(server.command({"ACL", "SETUSER", "u5er", "resetpass", ">second"}), QVariant(QByteArray("OK")));
+    QSignalSpy failed(&connection, &Connection::failed);
+    QVERIFY(server.command({"CLIENT", "KILL", "USER", "u5er"}).toLongLong() > 0);
+    QVERIFY(waitFor([&] { return !failed.isEmpty(); }));
+    QVERIFY(becomesReady(&connection));
+    QCOMPARE(failed.size(), 1); // no login was refused
+    QCOMPARE(textOf(&connection, {"ACL", "WHOAMI"}), "u5er");
+}
+
+void tst_Connection::passwordFileMissing()
+{
+    const QTemporaryDir folder;
+    const QString path = folder.filePath(u"password"_s);
+    qputenv("QDISTLOCK_PASSWORD_FILE", path.toUtf8());
+    const auto clean = qScopeGuard([] { qunsetenv("QDISTLOCK_PASSWORD_FILE"); });
+    FakeServer server;
+    Connection connection(serverUrl(server.url()));
+    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"Not retried"_s));
+    QSignalSpy failed(&connection, &Connection::failed);
+    connection.open();
+    QVERIFY(waitFor([&failed] { return !failed.isEmpty(); }));
+    QCOMPARE(connection.failure(), Failure::Authentication);
+    QVERIFY2(connection.errorString().contains(path), qPrintable(connection.errorString()));
+    QFile file(path);
+    QVERIFY(file.open(QIODevice::WriteOnly) && file.write("c4n4ry") > 0 && file.flush());
+    QVERIFY(becomesReady(&connection));
 }
 
 void tst_Connection::loginRefused_data()

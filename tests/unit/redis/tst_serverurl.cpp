@@ -3,7 +3,14 @@
 
 #include "redis/serverurl.h"
 
+#include <QtCore/qdir.h>
+#include <QtCore/qtemporarydir.h>
+#include <QtCore/qtemporaryfile.h>
 #include <QtTest/qtest.h>
+
+#ifdef Q_OS_UNIX
+#  include <sys/stat.h>
+#endif
 
 using namespace Qt::StringLiterals;
 
@@ -39,6 +46,11 @@ private Q_SLOTS:
     void tlsFiles();
     void passwordFromEnvironment();
     void userWithPasswordFromEnvironment();
+    void passwordFromFile_data();
+    void passwordFromFile();
+    void badPasswordFile_data();
+    void badPasswordFile();
+    void passwordIsReadAgain();
     void displayHoldsNoSecret_data();
     void displayHoldsNoSecret();
     void withoutSecrets_data();
@@ -52,8 +64,9 @@ private Q_SLOTS:
 
 void tst_ServerUrl::init()
 {
-    qunsetenv("QDISTLOCK_PASSWORD");
-    qunsetenv("QDISTLOCK_SENTINEL_PASSWORD");
+    for (const char *name : {"QDISTLOCK_PASSWORD", "QDISTLOCK_PASSWORD_FILE", "QDISTLOCK_SENTINEL_PASSWORD",
+                             "QDISTLOCK_SENTINEL_PASSWORD_FILE"})
+        qunsetenv(name);
 }
 
 void tst_ServerUrl::accepts_data()
@@ -473,6 +486,94 @@ void tst_ServerUrl::userWithPasswordFromEnvironment()
         QCOMPARE(server->user, u"u5er"_s);
         QCOMPARE(server->password, u"from env"_s);
     }
+}
+
+void tst_ServerUrl::passwordFromFile_data()
+{
+    QTest::addColumn<QByteArray>("content");
+    QTest::addColumn<QString>("password");
+    QTest::newRow("no line break") << QByteArray("c4n4ry") << u"c4n4ry"_s;
+    QTest::newRow("a line break") << QByteArray("c4n4ry\n") << u"c4n4ry"_s;
+    QTest::newRow("a line break of Windows") << QByteArray("c4n4ry\r\n") << u"c4n4ry"_s;
+    QTest::newRow("two line breaks") << QByteArray("c4n4ry\n\n") << u"c4n4ry\n"_s;
+    QTest::newRow("spaces") << QByteArray(" c4n 4ry ") << u" c4n 4ry "_s;
+    QTest::newRow("UTF-8") << QByteArray("c\xC3\xA4\n") << u"cä"_s;
+    QTest::newRow("the largest") << QByteArray(64 * 1024, 'x') << QString(64 * 1024, u'x');
+}
+
+void tst_ServerUrl::passwordFromFile()
+{
+    QFETCH(QByteArray, content);
+    QFETCH(QString, password);
+    QTemporaryFile file;
+    QVERIFY(file.open() && file.write(content) == content.size() && file.flush());
+    qputenv("QDISTLOCK_PASSWORD_FILE", file.fileName().toUtf8());
+    QString error;
+    for (const char *url : {"redis://h", "redis://u5er@h", "redis+cluster://u5er@h", "redis+sentinel://h/s"}) {
+        auto server = ServerUrl::parse(toUrl(QString::fromUtf8(url)), &error);
+        QVERIFY2(server, qPrintable(error));
+        QVERIFY2(server->readPassword(&error), qPrintable(error));
+        QCOMPARE(server->password, password);
+    }
+    auto own = ServerUrl::parse(toUrl(u"redis://:own@h"_s), &error);
+    QVERIFY(own && own->readPassword(&error));
+    QCOMPARE(own->password, u"own"_s);
+    qputenv("QDISTLOCK_SENTINEL_PASSWORD_FILE", file.fileName().toUtf8());
+    const auto service = ServerUrl::parse(toUrl(u"redis+sentinel://:own@h/s?sentinel-user=u5er"_s), &error);
+    QVERIFY2(service, qPrintable(error));
+    ServerUrl sentinel = service->atSentinel(service->endpoint());
+    QVERIFY2(sentinel.readPassword(&error), qPrintable(error));
+    QCOMPARE(sentinel.password, password);
+}
+
+void tst_ServerUrl::badPasswordFile_data()
+{
+    QTest::addColumn<QString>("name");
+    QTest::addColumn<QByteArray>("content"); // of the file that is made
+    QTest::addColumn<QString>("says");
+    QTest::newRow("none") << u"none"_s << QByteArray() << u"No such file"_s;
+    QTest::newRow("a folder") << u"."_s << QByteArray() << u"not a regular file"_s;
+    QTest::newRow("a pipe") << u"pipe"_s << QByteArray() << u"not a regular file"_s;
+    QTest::newRow("a device") << u"/dev/zero"_s << QByteArray() << u"not a regular file"_s;
+    QTest::newRow("empty") << u"file"_s << QByteArray() << u"empty"_s;
+    QTest::newRow("only a line break") << u"file"_s << QByteArray("\n") << u"empty"_s;
+    QTest::newRow("too large") << u"file"_s << QByteArray(64 * 1024 + 1, 'x') << u"larger than 64 KiB"_s;
+    QTest::newRow("not UTF-8") << u"file"_s << QByteArray("\xFF") << u"not UTF-8"_s;
+}
+
+void tst_ServerUrl::badPasswordFile()
+{
+    QFETCH(QString, name);
+    QFETCH(QByteArray, content);
+    QFETCH(QString, says);
+    const QTemporaryDir folder;
+    QFile file(folder.filePath(u"file"_s));
+    QVERIFY(file.open(QIODevice::WriteOnly) && file.write(content) == content.size() && file.flush());
+#ifdef Q_OS_UNIX
+    QCOMPARE(::mkfifo(qPrintable(folder.filePath(u"pipe"_s)), 0600), 0);
+#endif
+    const QString path = QDir(folder.path()).absoluteFilePath(name);
+    qputenv("QDISTLOCK_PASSWORD_FILE", path.toUtf8());
+    QString error;
+    auto server = ServerUrl::parse(toUrl(u"redis://u5er@h"_s), &error);
+    QVERIFY2(server, qPrintable(error));
+    QVERIFY(!server->readPassword(&error));
+    QVERIFY2(error.contains(path) && error.contains(says) && error.contains(u"QDISTLOCK_PASSWORD_FILE"_s),
+             qPrintable(error));
+}
+
+void tst_ServerUrl::passwordIsReadAgain()
+{
+    QString error;
+    qputenv("QDISTLOCK_PASSWORD", "first");
+    auto server = ServerUrl::parse(toUrl(u"redis://h"_s), &error);
+    QVERIFY(server);
+    qputenv("QDISTLOCK_PASSWORD", "second");
+    QVERIFY(server->readPassword(&error));
+    QCOMPARE(server->password, u"second"_s);
+    qunsetenv("QDISTLOCK_PASSWORD"); // as programs do that hide it from their children
+    QVERIFY(server->readPassword(&error));
+    QCOMPARE(server->password, u"second"_s);
 }
 
 void tst_ServerUrl::displayHoldsNoSecret_data()
