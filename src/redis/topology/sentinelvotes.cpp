@@ -38,20 +38,28 @@ QSet<QByteArray> SentinelVotes::namers(const SentinelMaster &master) const
 
 std::optional<SentinelMaster> SentinelVotes::agreed() const
 {
+    std::optional<SentinelMaster> found;
+    qsizetype spelling = 0;
     for (const SentinelVote &candidate : votes) {
         if (!candidate.named)
             continue;
+        qsizetype literally = 0;
         qsizetype inFavour = 0;
         bool isOpposed = false;
         for (const SentinelVote &vote : votes) {
             const bool isNaming = vote.named && vote.named->isSame(*candidate.named);
             inFavour += vote.isConfigured && isNaming ? 1 : 0;
+            literally += isNaming && vote.named->endpoint == candidate.named->endpoint ? 1 : 0;
             isOpposed |= vote.isConfigured && !isNaming && (vote.named || vote.isPending);
         }
-        if (inFavour >= configuredMajority() || (!isOpposed && namers(*candidate.named).size() >= total() / 2 + 1))
-            return candidate.named;
+        const bool isAgreed = inFavour >= configuredMajority()
+                || (!isOpposed && namers(*candidate.named).size() >= total() / 2 + 1);
+        if (isAgreed && literally > spelling) {
+            found = candidate.named;
+            spelling = literally;
+        }
     }
-    return std::nullopt;
+    return found;
 }
 
 std::optional<SentinelMaster> SentinelVotes::unopposed() const

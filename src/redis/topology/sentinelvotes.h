@@ -7,6 +7,7 @@
 
 #include <QtCore/qbytearray.h>
 #include <QtCore/qset.h>
+#include <QtCore/qstringlist.h>
 
 #include <chrono>
 #include <optional>
@@ -20,8 +21,17 @@ struct SentinelMaster
     Endpoint endpoint;
     qint64 epoch = -1;                      ///< config epoch: rises with each fail-over
     std::chrono::milliseconds downAfter{0}; ///< after which the Sentinels begin a fail-over
+    QStringList addresses = {};             ///< of a host name, where others name an address
 
-    bool isSame(const SentinelMaster &other) const { return epoch == other.epoch && endpoint == other.endpoint; }
+    bool isSame(const SentinelMaster &other) const { return epoch == other.epoch && isSameServer(other); }
+
+private:
+    bool isSameServer(const SentinelMaster &other) const
+    {
+        return endpoint == other.endpoint
+                || (endpoint.port == other.endpoint.port
+                    && (addresses.contains(other.endpoint.host) || other.addresses.contains(endpoint.host)));
+    }
 };
 
 /// What one Sentinel has said.
@@ -55,7 +65,7 @@ struct SentinelVotes
     QSet<QByteArray> namers(const SentinelMaster &master) const;
 
     /// The master that a majority of those in the URL has named; or a majority of all, if each one of the URL that
-    /// has answered is among them and none can answer any more.
+    /// has answered is among them and none can answer any more. Its endpoint is spelt as most of them do.
     std::optional<SentinelMaster> agreed() const;
     /// The master that all have named who have named any. They may be a minority.
     std::optional<SentinelMaster> unopposed() const;

@@ -11,6 +11,8 @@
 #include <QtCore/qrandom.h>
 #include <QtCore/qset.h>
 #include <QtCore/qtimer.h>
+#include <QtNetwork/qhostaddress.h>
+#include <QtNetwork/qhostinfo.h>
 
 #include <algorithm>
 #include <limits>
@@ -128,6 +130,9 @@ public:
     Answer failedAnswer(const Sentinel &sentinel, const CommandResult &result) const;
     void listReplied(Sentinel *sentinel, const CommandResult &result);
     void answered(Sentinel *sentinel, const Answer &answer);
+    void lookUpNames();
+    void nameLookedUp(const QString &host, const QList<QHostAddress> &all);
+    Master withAddresses(Master named) const;
     void checkRound();
     void decide();
     void failToAgree(const SentinelVotes &said);
@@ -140,6 +145,11 @@ public:
     void checkQuestion(const std::shared_ptr<Question> &question);
     QString problemOf(const Question &question) const;
     void endQuestions(const QString &problem);
+
+    /// Of host names, where others name an address; for each round again.
+    QHash<QString, QStringList> addresses;
+    QSet<QString> lookedUp;
+    int lookups = 0; ///< that have not ended
 
     bool needsRound() const { return !master && !isAsking; }
 
@@ -188,7 +198,7 @@ SentinelVote SentinelWatch::Private::voteOf(const Sentinel &sentinel) const
     vote.isPending = sentinel.answer.kind == Answer::Pending;
     vote.known = sentinel.others + 1;
     if (sentinel.answer.kind == Answer::Named)
-        vote.named = sentinel.answer.master;
+        vote.named = withAddresses(sentinel.answer.master);
     return vote;
 }
 
@@ -288,6 +298,7 @@ void SentinelWatch::Private::startRound()
     majorityTimer.stop();
     isAsking = true;
     isOverdue = false;
+    lookedUp.clear();
     for (const auto &sentinel : sentinels)
         sentinel->answer = {};
     askAll();
@@ -434,15 +445,59 @@ void SentinelWatch::Private::answered(Sentinel *sentinel, const Answer &answer)
     checkRound();
 }
 
+// Some Sentinels may announce host names and others addresses. A single one may lie: that both are the same server is
+// believed only if the name has no other address.
+void SentinelWatch::Private::lookUpNames()
+{
+    for (const auto &sentinel : sentinels) {
+        const Master &named = sentinel->answer.master;
+        const bool isSpeltTwice = sentinel->answer.kind == Answer::Named && QHostAddress(named.endpoint.host).isNull()
+                && std::any_of(sentinels.begin(), sentinels.end(), [&named](const auto &other) {
+                                      const Master &master = other->answer.master;
+                                      return other->answer.kind == Answer::Named && master.epoch == named.epoch
+                                              && master.endpoint.port == named.endpoint.port
+                                              && !QHostAddress(master.endpoint.host).isNull();
+                                  });
+        const QString host = named.endpoint.host;
+        if (!isSpeltTwice || lookedUp.contains(host))
+            continue;
+        lookedUp.insert(host);
+        ++lookups;
+        QHostInfo::lookupHost(host, q, [this, host](const QHostInfo &info) { nameLookedUp(host, info.addresses()); });
+    }
+}
+
+void SentinelWatch::Private::nameLookedUp(const QString &host, const QList<QHostAddress> &all)
+{
+    --lookups;
+    QStringList texts;
+    for (const QHostAddress &address : all) {
+        const auto isAlike = [&address](const QHostAddress &other) { return other.protocol() == address.protocol(); };
+        if (std::count_if(all.begin(), all.end(), isAlike) == 1)
+            texts.append(address.toString());
+    }
+    addresses.insert(host, texts);
+    if (master)
+        master = withAddresses(*master);
+    checkRound();
+}
+
+SentinelWatch::Master SentinelWatch::Private::withAddresses(Master named) const
+{
+    named.addresses = addresses.value(named.endpoint.host);
+    return named;
+}
+
 void SentinelWatch::Private::checkRound()
 {
+    lookUpNames();
     bool isComplete = true;
     bool isNamed = false;
     for (const auto &sentinel : sentinels) {
         isComplete &= sentinel->answer.kind != Answer::Pending;
         isNamed |= sentinel->answer.kind == Answer::Named;
     }
-    if (isComplete && addListed())
+    if ((isComplete && addListed()) || (isNamed && lookups > 0))
         isComplete = false;
     const SentinelVotes said = votes();
     const auto agreed = said.agreed();
@@ -717,7 +772,7 @@ void SentinelWatch::confirm(Verdict verdict)
                 if (!guard)
                     return;
                 vote = d->voteOf(*sentinel);
-                vote.named = answer.master;
+                vote.named = d->withAddresses(answer.master);
             }
             d->checkQuestion(question);
         });

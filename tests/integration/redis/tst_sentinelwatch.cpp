@@ -119,6 +119,7 @@ private Q_SLOTS:
     void findsTheMaster();
     TIMING void findsTheMasterAtOnce();
     void majorityWins();
+    void namedByNameAndByAddress();
     void smallerEpochNeedsAMajority();
     void staleSentinelAlone();
     void minorityReplacesAMasterThatCannotBeUsed();
@@ -184,6 +185,24 @@ void tst_SentinelWatch::majorityWins()
     QVERIFY(waitFor([&] { return f.confirm().isEmpty() && f.port() == B; }));
 }
 /// A stale Sentinel does not lead back; but those that were set up again begin with epoch 0.
+/// announce-hostnames is on at some of them.
+void tst_SentinelWatch::namedByNameAndByAddress()
+{
+    FakeSentinel::View byName = view(A, 1);
+    byName.host = "localhost";
+    FakeSentinel::View silent = view(A, 1);
+    silent.isSilent = true;
+    Fixture fixture(byName, view(A, 1), silent);
+    QVERIFY2(fixture.waitForPort(A), qPrintable(fixture.watch.errorString()));
+    QVERIFY(fixture.isConfirmed());
+    // Another address is another server.
+    fixture.changes.clear();
+    byName.host = "127.0.0.9";
+    fixture.sentinels[0]->setView(byName);
+    QVERIFY(fixture.isRefused(u"1 of 3 Sentinels are silent and 1 name another master"_s));
+    QCOMPARE(fixture.changes.size(), 0);
+}
+
 void tst_SentinelWatch::smallerEpochNeedsAMajority()
 {
     Fixture f(view(B, 2), view(B, 2), view(B, 2));

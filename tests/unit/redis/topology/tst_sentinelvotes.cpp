@@ -19,6 +19,7 @@ SentinelMaster master(quint16 port, qint64 epoch)
 }
 
 /// "A1": names port 'A' with epoch 1. "?": may still answer, "-": is silent. Behind it, "/5": knows of five Sentinels.
+/// "a1": names it by a host name, "a1!": which was looked up.
 /// In brackets: not in the URL. In front, "x=": has the id x.
 SentinelVote vote(QByteArray text, qsizetype index)
 {
@@ -37,8 +38,15 @@ SentinelVote vote(QByteArray text, qsizetype index)
         text.truncate(slash);
     }
     result.isPending = text == "?";
-    if (text != "?" && text != "-")
-        result.named = master(quint8(text[0]), text.mid(1).toInt());
+    if (text != "?" && text != "-") {
+        const bool isByName = text[0] >= 'a';
+        const bool isLookedUp = text.endsWith('!');
+        result.named = master(quint8(text.toUpper()[0]), text.mid(1).chopped(isLookedUp ? 1 : 0).toInt());
+        if (isLookedUp)
+            result.named->addresses = QStringList{result.named->endpoint.host};
+        if (isByName)
+            result.named->endpoint.host = u"redis.example"_s;
+    }
     return result;
 }
 
@@ -55,6 +63,7 @@ class tst_SentinelVotes : public QObject
 private Q_SLOTS:
     void decisions_data();
     void decisions();
+    void spelling();
 };
 
 void tst_SentinelVotes::decisions_data()
@@ -104,6 +113,12 @@ void tst_SentinelVotes::decisions_data()
     row("against one in the URL", "B2/5 -/5 -/5 (A1) (A1)", "none", "none", false, 5);
     row("without any in the URL", "-/5 -/5 -/5 (A1) (A1)", "none", "A1", false, 5);
 
+    row("by name and by address", "A1 a1! -", "A1", "A1", true, 3);
+    row("not looked up", "A1 a1 -", "none", "none", false, 3);
+    row("two by name", "A1 a1! a1!", "A1", "A1", true, 3);
+    row("another epoch", "A1 a2! -", "none", "none", false, 3);
+    row("another port", "A1 b1! -", "none", "none", false, 3);
+
     row("one under two addresses", "x=A1/3 x=A1/3 (A1) (-)", "A1", "A1", true, 3);
     row("one under two addresses, alone", "x=A1/3 x=A1/3 (-) (-)", "A1", "A1", false, 3);
     row("with the id of another", "x=A1 x=B9 A1", "A1", "none", true, 3);
@@ -128,6 +143,17 @@ void tst_SentinelVotes::decisions()
         QCOMPARE(said.agreed() && said.isConfirmed(*said.agreed()), isConfirmed);
         QCOMPARE(said.total(), total);
     } while (std::next_permutation(order.begin(), order.end()));
+}
+
+/// Most of them know how the master is reached, and what is in its certificate.
+void tst_SentinelVotes::spelling()
+{
+    const auto hostOf = [](const char *a, const char *b, const char *c) {
+        const SentinelVotes said{{vote(a, 0), vote(b, 1), vote(c, 2)}};
+        return said.agreed()->endpoint.host;
+    };
+    QCOMPARE(hostOf("a1!", "A1", "A1"), u"127.0.0.1"_s);
+    QCOMPARE(hostOf("A1", "a1!", "a1!"), u"redis.example"_s);
 }
 
 QTEST_GUILESS_MAIN(tst_SentinelVotes)
