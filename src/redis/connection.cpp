@@ -188,7 +188,7 @@ public:
 
     int attempts = 0;          // failed since the last stable connection
     int permanentFailures = 0; // since it was Ready
-    int timeOuts = 0;          // attempts that were not connected in time, since the last that was refused
+    int misses = 0;            // attempts, or connections, that did not lead to the right server
     Clock::time_point readySince;
     qint64 clientId = 0; // of the present connection; 0 = unknown
     qint64 formerId = 0; // of the last connection that was Ready, which must be ended on the server
@@ -242,7 +242,7 @@ void Connection::Private::startAttempt()
     ++generation;
     connected = heard = false;
     reader = std::make_unique<ReplyReader>();
-    transport = Transport::create(server, timeOuts);
+    transport = Transport::create(server, misses);
     connectTimer->start(connectTimeout);
     QObject::connect(transport.get(), &Transport::connected, q, [this] { beginHandshake(); });
     QObject::connect(transport.get(), &Transport::readyRead, q, [this] { processReadable(); });
@@ -719,8 +719,8 @@ void Connection::Private::lose(Failure why, const QString &reason)
     const QString text = describe(reason);
     if (state == Ready && Clock::now() - readySince >= StableAfter)
         attempts = 0;
-    if (!connected)
-        timeOuts = why == Failure::Timeout ? timeOuts + 1 : 0;
+    if (state != Ready)
+        ++misses;
     const auto ended = endCommands(why, text);
     endTransport();
     const bool reported = errorString == text;
@@ -867,8 +867,10 @@ void Connection::reconnect(const QString &reason)
     QMetaObject::invokeMethod(
             this,
             [this, generation = d->generation, reason] {
-                if (generation == d->generation)
-                    d->lose(Failure::Server, reason);
+                if (generation != d->generation)
+                    return;
+                ++d->misses;
+                d->lose(Failure::Server, reason);
             },
             Qt::QueuedConnection);
 }
@@ -884,7 +886,7 @@ void Connection::setServer(const ServerUrl &server, const QString &reason)
     d->endTransport();
     d->server = server;
     d->formerId = 0; // a number of the other server
-    d->attempts = d->permanentFailures = d->timeOuts = 0;
+    d->attempts = d->permanentFailures = d->misses = 0;
     if (!ended.empty()) {
         std::move(ended.begin(), ended.end(), std::back_inserter(d->results));
         d->postResults();

@@ -6,6 +6,11 @@
 #include "redis/descriptorstream.h"
 #include "redis/lingeringconnection.h"
 
+#include <QtCore/qfuturewatcher.h>
+#include <QtCore/qhash.h>
+#include <QtCore/qmutex.h>
+#include <QtCore/qpromise.h>
+#include <QtCore/qthreadpool.h>
 #include <QtCore/qtimer.h>
 #include <QtNetwork/qhostaddress.h>
 #include <QtNetwork/qhostinfo.h>
@@ -13,6 +18,7 @@
 #include <QtNetwork/qnetworkproxy.h>
 #include <QtNetwork/qtcpsocket.h>
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -207,11 +213,32 @@ Transports *Transports::instance()
     return transports;
 }
 
+/// QHostInfo::lookupHost() keeps an address for a minute; this asks again, and makes that forget the former one.
+QFuture<QHostInfo> lookUpAfresh(const QString &host)
+{
+    static QMutex mutex;
+    static QHash<QString, QFuture<QHostInfo>> running; // one for each name: without DNS, each may take long
+    static QThreadPool pool;
+    const QMutexLocker locker(&mutex);
+    running.removeIf([](const auto &entry) { return entry.value().isFinished(); });
+    QFuture<QHostInfo> &future = running[host];
+    if (!future.isRunning()) {
+        QPromise<QHostInfo> promise;
+        future = promise.future();
+        promise.start();
+        pool.start([host, promise = std::make_shared<QPromise<QHostInfo>>(std::move(promise))] {
+            promise->addResult(QHostInfo::fromName(host));
+            promise->finish();
+        });
+    }
+    return future;
+}
+
 class TcpTransport : public SocketTransport
 {
 public:
-    TcpTransport(const ServerUrl &server, int timeOuts)
-        : TcpTransport(server, timeOuts, new QTcpSocket)
+    TcpTransport(const ServerUrl &server, int misses)
+        : TcpTransport(server, misses, new QTcpSocket)
     {
         connect(socket, &QAbstractSocket::connected, this, [this] {
             if (DescriptorStream::isSupported())
@@ -223,21 +250,29 @@ public:
     void connectToServer() override
     {
         // Qt tries several addresses one after the other, with 30 s for each: longer than one attempt of ours.
-        if (timeOuts == 0 || !QHostAddress(server.host).isNull()) {
+        if (misses == 0 || !QHostAddress(server.host).isNull()) {
             open(server.host);
             return;
         }
         lookingUp = true;
-        QHostInfo::lookupHost(server.host, this, [this](const QHostInfo &info) {
+        connect(&lookUp, &QFutureWatcherBase::finished, this, [this] {
             lookingUp = false;
-            const QList<QHostAddress> addresses = info.addresses();
-            if (addresses.isEmpty())
+            untried = lookUp.result().addresses();
+            if (untried.isEmpty()) {
                 reportError(QAbstractSocket::HostNotFoundError);
-            else
-                open(addresses.at(timeOuts % addresses.size()).toString());
+                return;
+            }
+            std::rotate(untried.begin(), untried.begin() + misses % untried.size(), untried.end());
+            openNext();
         });
+        lookUp.setFuture(lookUpAfresh(server.host));
     }
-    void abortSocket() final { socket->abort(); }
+    void abortSocket() final
+    {
+        lookUp.disconnect(this);
+        untried.clear();
+        socket->abort();
+    }
 
     QString pendingStep() const override
     {
@@ -247,9 +282,9 @@ public:
     }
 
 protected:
-    TcpTransport(const ServerUrl &serverUrl, int timeOuts, QTcpSocket *tcpSocket)
+    TcpTransport(const ServerUrl &serverUrl, int misses, QTcpSocket *tcpSocket)
         : server(serverUrl)
-        , timeOuts(timeOuts)
+        , misses(misses)
         , socket(tcpSocket)
     {
         socket->setParent(this);
@@ -258,17 +293,29 @@ protected:
         setDevice(socket);
         // Both options belong to the kernel's socket, which exists only now.
         connect(socket, &QAbstractSocket::connected, this, [this] {
+            untried.clear();
             socket->setSocketOption(QAbstractSocket::LowDelayOption, 1);
             socket->setSocketOption(QAbstractSocket::KeepAliveOption, 1);
         });
-        connect(socket, &QAbstractSocket::errorOccurred, this,
-                [this](QAbstractSocket::SocketError error) { reportError(error); });
+        connect(socket, &QAbstractSocket::errorOccurred, this, [this](QAbstractSocket::SocketError error) {
+            if (untried.isEmpty())
+                reportError(error);
+            else
+                QMetaObject::invokeMethod(
+                        this, [this] { openNext(); }, Qt::QueuedConnection);
+        });
         connect(socket, &QAbstractSocket::disconnected, this,
                 [this] { report(Failure::Network, u"the connection was closed"_s); });
     }
 
     void flush() final { socket->flush(); }
     qintptr descriptor() const final { return socket->socketDescriptor(); }
+
+    void openNext()
+    {
+        if (!untried.isEmpty())
+            open(untried.takeFirst().toString());
+    }
 
     /// \a host: the name of the server, or one of its addresses.
     virtual void open(const QString &host) { socket->connectToHost(host, server.port); }
@@ -294,9 +341,11 @@ protected:
     }
 
     const ServerUrl server;
-    const int timeOuts;
+    const int misses;
     QTcpSocket *const socket;
+    QFutureWatcher<QHostInfo> lookUp;
     bool lookingUp = false;
+    QList<QHostAddress> untried; ///< while none has accepted the connection
 };
 
 class UnixTransport : public SocketTransport
@@ -373,8 +422,8 @@ QString plaintextText()
 class TlsTransport : public TcpTransport
 {
 public:
-    TlsTransport(const ServerUrl &serverUrl, int timeOuts)
-        : TcpTransport(serverUrl, timeOuts, new QSslSocket)
+    TlsTransport(const ServerUrl &serverUrl, int misses)
+        : TcpTransport(serverUrl, misses, new QSslSocket)
     {
         QSslSocket *const tls = tlsSocket();
         connect(tls, &QAbstractSocket::connected, this,
@@ -598,17 +647,17 @@ public:
 
 } // namespace
 
-std::unique_ptr<Transport> Transport::create(const ServerUrl &server, int timeOuts)
+std::unique_ptr<Transport> Transport::create(const ServerUrl &server, int misses)
 {
     switch (server.scheme) {
     case ServerUrl::Tls:
-        return std::make_unique<TlsTransport>(server, timeOuts);
+        return std::make_unique<TlsTransport>(server, misses);
     case ServerUrl::Unix:
         return std::make_unique<UnixTransport>(server);
     case ServerUrl::Tcp:
         break;
     }
-    return std::make_unique<TcpTransport>(server, timeOuts);
+    return std::make_unique<TcpTransport>(server, misses);
 }
 
 } // namespace QtRedis

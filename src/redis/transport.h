@@ -23,9 +23,9 @@ class Transport : public QObject
 {
     Q_OBJECT
 public:
-    /// \a timeOuts: the number of attempts that timed out since the last one that was refused. It chooses between
-    /// several addresses of the server.
-    static std::unique_ptr<Transport> create(const ServerUrl &server, int timeOuts = 0);
+    /// \a misses: how often the host name has not led to a server that can be used. Unless it is 0, the name is
+    /// resolved afresh, and this chooses which of several addresses is tried first.
+    static std::unique_ptr<Transport> create(const ServerUrl &server, int misses = 0);
 
     /// May emit connected() or failed() at once.
     virtual void connectToServer() = 0;

@@ -6,6 +6,7 @@
 #include "redis/connection.h"
 #include "support/certificates.h"
 #include "support/eventloopprobe.h"
+#include "support/fakeserver.h"
 #include "support/posix.h"
 #include "support/redisserver.h"
 
@@ -21,6 +22,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 
 using namespace Qt::StringLiterals;
@@ -34,7 +36,12 @@ namespace {
 // Certificates::wrongHost() is issued for it.
 constexpr char TwoAddresses[] = "elsewhere.example";
 constexpr char WithFinalDot[] = "elsewhere.example.";
+// Its address is `movingTo`.
+constexpr char Moving[] = "moving.example";
 constexpr char DeadAddress[] = "127.0.0.2";
+
+std::atomic<const char *> movingTo{nullptr};
+std::atomic<int> lookUps{0}; // of Moving
 
 } // namespace
 
@@ -44,6 +51,10 @@ extern "C" Q_DECL_EXPORT int getaddrinfo(const char *node, const char *service, 
 {
     using Function = int (*)(const char *, const char *, const addrinfo *, addrinfo **);
     static const auto real = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, "getaddrinfo"));
+    if (node && std::strcmp(node, Moving) == 0) {
+        ++lookUps;
+        return real(movingTo, service, hints, result);
+    }
     if (!node || (std::strcmp(node, TwoAddresses) != 0 && std::strcmp(node, WithFinalDot) != 0))
         return real(node, service, hints, result);
     addrinfo *living = nullptr;
@@ -121,6 +132,9 @@ private Q_SLOTS:
     void firstIsDead();
     void certificateIsOfTheName();
     void certificateHasNoFinalDot();
+    void nameMoves();
+    void replicaFirst_data();
+    void replicaFirst();
 
 private:
     std::unique_ptr<RedisServer> start(const Certificates::Pair *pair);
@@ -213,6 +227,60 @@ void tst_HostAddresses::certificateHasNoFinalDot()
     connection.open();
     QVERIFY(EventLoopProbe::waitFor([&] { return connection.state() == Connection::Ready || !failed.isEmpty(); }));
     QVERIFY2(failed.isEmpty(), qPrintable(connection.errorString()));
+}
+
+// As at a fail-over by DNS: Qt keeps what it has found for a minute.
+void tst_HostAddresses::nameMoves()
+{
+    const auto server = start(nullptr);
+    movingTo = DeadAddress; // where nobody listens, so that it is refused
+    QString error;
+    const auto url = ServerUrl::parse(QUrl(u"redis://%1:%2"_s.arg(QLatin1String(Moving)).arg(server->port())), &error);
+    QVERIFY2(url, qPrintable(error));
+    Connection connection(*url);
+    QSignalSpy failed(&connection, &Connection::failed);
+    connection.open();
+    QVERIFY(EventLoopProbe::waitFor([&] { return failed.size() >= 3; }));
+    QVERIFY(lookUps > 1);
+    movingTo = "127.0.0.1";
+    QVERIFY(EventLoopProbe::waitFor([&] { return connection.state() == Connection::Ready; }));
+}
+
+void tst_HostAddresses::replicaFirst_data()
+{
+    QTest::addColumn<bool>("isRefused");
+    QTest::newRow("login refused") << true;
+    QTest::newRow("read-only") << false;
+}
+
+// A name of all servers of a service.
+void tst_HostAddresses::replicaFirst()
+{
+    QFETCH(bool, isRefused);
+    RedisServer::Options options;
+    options.tcp = true;
+    options.config = {QByteArray("bind ") + DeadAddress};
+    options.password = isRefused ? "another" : "";
+    RedisServer replica(options);
+    QVERIFY2(replica.start(), qPrintable(replica.errorString()));
+    const FakeServer master({}, replica.port());
+    QVERIFY(master.isListening());
+    const auto url = serverAt(replica.port(), {});
+    QVERIFY(url);
+    Connection connection(*url);
+    connection.setNeeded([] { return true; });
+    QSignalSpy failed(&connection, &Connection::failed);
+    connection.open();
+    if (isRefused) {
+        QVERIFY(EventLoopProbe::waitFor([&] { return !failed.isEmpty(); }));
+        QCOMPARE(connection.failure(), Failure::Authentication);
+    } else {
+        QVERIFY(EventLoopProbe::waitFor([&] { return connection.state() == Connection::Ready; }));
+        QCOMPARE(master.connectionsAccepted(), 0);
+        connection.reconnect(u"the server is read-only"_s);
+    }
+    QVERIFY(EventLoopProbe::waitFor(
+            [&] { return connection.state() == Connection::Ready && master.connectionsAccepted() == 1; }));
 }
 
 QTEST_GUILESS_MAIN(tst_HostAddresses)
