@@ -590,6 +590,8 @@ void Connection::Private::deliver(Reply &&reply)
         appendScript("EVAL", text, std::move(command));
         return;
     }
+    if (reply.errorCode() == "NOAUTH") // as from a proxy that has connected to the server again
+        q->reconnect(u"the server does not know the login of this connection any more; logging in again"_s);
     CommandResult result;
     result.outcome = CommandResult::Replied;
     result.reply = std::move(reply);

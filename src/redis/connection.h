@@ -35,9 +35,10 @@ struct CommandResult
     the same order.
 
     Handshake: AUTH, SELECT, CLIENT SETNAME, CLIENT ID, in one write, ROLE if the server must be the master of a
-    service: a replica is a Failure::Server; and CLUSTER MYID, see setClusterId(). When the connection is lost, it is
-    made again with jittered back-off (10 ms doubling to 1 s, ± 50 %) until close(). After a permanent failure it is
-    Disconnected, and is made again only while it is needed (1 s doubling to 10 s, ± 25 %), or after the next open().
+    service: a replica is a Failure::Server; and CLUSTER MYID, see setClusterId(). When the connection is lost, or a
+    command is answered with NOAUTH, it is made again with jittered back-off (10 ms doubling to 1 s, ± 50 %) until
+    close(). After a permanent failure it is Disconnected, and is made again only while it is needed (1 s doubling to
+    10 s, ± 25 %), or after the next open().
     The handshake of a new connection ends the former one on the server (CLIENT LIST ID, and CLIENT KILL ID only if the
     entry has our unique client name), so that commands lost with it cannot run after those sent now. An ACL may forbid
     that.

@@ -466,7 +466,8 @@ void tst_ServerFaults::errorsForAWhile()
 {
     QFETCH(QByteArray, reply);
     QFETCH(bool, waits);
-    const bool reconnects = reply.startsWith("-READONLY") || reply.startsWith("-MASTERDOWN");
+    const bool reconnects = reply.startsWith("-READONLY") || reply.startsWith("-MASTERDOWN")
+            || reply.startsWith("-NOAUTH");
     FaultProxy proxy(m_server);
     auto registry = std::make_unique<StillRegistry>(proxy.url());
     auto waiters = std::make_unique<StillRegistry>(proxy.url());

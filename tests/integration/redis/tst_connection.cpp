@@ -131,6 +131,7 @@ private Q_SLOTS:
     void optionalStepsRefused_data();
     void optionalStepsRefused();
     void handshakeErrorThatPasses();
+    void loginForgotten();
     void tooManyClients();
 
     void pipelineKeepsItsOrder();
@@ -558,6 +559,22 @@ void tst_Connection::optionalStepsRefused()
     QVERIFY(becomesReady(&connection));
     QCOMPARE(textOf(&connection, {"PING"}), "PONG");
     QCOMPARE(server.connectionsAccepted(), 1);
+}
+
+// By a proxy that has connected to the server again, or a service whose access tokens expire.
+void tst_Connection::loginForgotten()
+{
+    FakeServer server([](const Arguments &, int connection) -> FakeServer::Answer {
+        return {connection == 1 ? "-NOAUTH Authentication required.\r\n" : "+OK\r\n"};
+    });
+    ServerUrl url = serverUrl(server.url());
+    url.password = u"secret"_s;
+    Connection connection(url);
+    QVERIFY(becomesReady(&connection));
+    QVERIFY(textOf(&connection, {"GET", "key"}).startsWith("NOAUTH"));
+    QVERIFY(waitFor([&] { return server.connectionsAccepted() == 2 && connection.state() == Connection::Ready; }));
+    QCOMPARE(textOf(&connection, {"GET", "key"}), "OK");
+    QCOMPARE(server.connectionsAccepted(), 2);
 }
 
 void tst_Connection::handshakeErrorThatPasses()
