@@ -77,6 +77,8 @@ private:
     (a std::thread), ends with OptionsError: acquireFailed() is emitted in the object's thread, the future ends at once.
     Errors: are results, never exceptions; see Error, errorString() and errorOccurred().
     Ownership: the lock does not own its registry. Destroying the lock releases what it holds, without waiting.
+    A release is sent by the event loop, or at the end of the thread. A thread that ran one only to acquire, as a task
+    of a QThreadPool may, must run it until released(): otherwise others wait until the lease ends. Or use ScopedLock.
     Algorithm: SET NX PX and compare-and-delete, from "Distributed locks with Redis" in the Redis documentation (single
     instance), extended by a queue, renewal and fencing tokens; see docs/protocol.md.
 */
