@@ -72,7 +72,8 @@ private:
     acquired() is about to be emitted. A slot may run a nested event loop; other locks are served by that loop.
 
     Thread: call every function in the thread the object lives in, which needs an event loop. The object may be moved to
-    another thread only before its first acquire, and only if no registry was set. A call in another thread logs a
+    another thread only before its first acquire, and only if no registry was set: otherwise it is given up there, with
+    a warning, as if its registry had been destroyed. A call in another thread logs a
     warning and changes nothing. An acquire there, or without a QCoreApplication or in a thread without a Qt event loop
     (a std::thread), ends with OptionsError: acquireFailed() is emitted in the object's thread, the future ends at once.
     Errors: are results, never exceptions; see Error, errorString() and errorOccurred().
@@ -276,6 +277,7 @@ Q_SIGNALS:
     void errorChanged();
 
 protected:
+    bool event(QEvent *event) override;
     /// Like acquireAsync(), with \a options instead of options(). If another acquire is already in progress, only
     /// their `wait` counts; if the lock is already held, none of them does.
     QFuture<LockResult> acquireAsync(const LockOptions &options);

@@ -594,11 +594,10 @@ void LeaseMachine::holdEnded(LeaseTime now)
     beginIfWanted(now);
 }
 
-void LeaseMachine::detach(LeaseTime now)
+void LeaseMachine::detach(LeaseTime now, const QString &text)
 {
     tick(now);
-    failRequests(EngineError::passing(DistributedLock::ConnectionError, u"its registry was destroyed"_s),
-                 [](const Request &) { return true; });
+    failRequests(EngineError::passing(DistributedLock::ConnectionError, text), [](const Request &) { return true; });
     giveUpIfUnwanted();
     if (m_phase == Held || m_phase == Releasing)
         lose(DistributedLock::ForcedRelease, now, true);

@@ -140,8 +140,8 @@ public:
     /// A release passed the lock on to this waiter. It holds the lock, for a shorter time perhaps than its own lease.
     void handedOver(const LockEngine::Handover &handover, LeaseTime now);
     void tick(LeaseTime now);
-    /// The engine is about to be destroyed.
-    void detach(LeaseTime now);
+    /// The engine is about to be destroyed, or left, for the reason in \a text.
+    void detach(LeaseTime now, const QString &text);
 
     /// NeverTime if nothing is due.
     LeaseTime nextWakeUp() const;

@@ -6,6 +6,7 @@
 #include "base/readyfuture.h"
 #include "lock/lockregistry_p.h"
 
+#include <QtCore/qcoreevent.h>
 #include <QtCore/qthread.h>
 
 #include <limits>
@@ -39,6 +40,13 @@ DistributedLock::DistributedLock(LockRegistry *registry, const QString &name, QO
 DistributedLock::~DistributedLock()
 {
     d->close();
+}
+
+bool DistributedLock::event(QEvent *event)
+{
+    if (event->type() == QEvent::ThreadChange)
+        d->leaveThread();
+    return QObject::event(event);
 }
 
 QString DistributedLock::name() const

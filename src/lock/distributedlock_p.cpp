@@ -96,9 +96,9 @@ LockResult DistributedLockPrivate::destroyedResult() const
 
 LockEngine *DistributedLockPrivate::engine(EngineError *engineError)
 {
-    if (m_registryGone) {
+    if (registryGone()) {
         *engineError = EngineError::permanent(DistributedLock::ConnectionError,
-                                              u"its registry was destroyed; give it another one with setRegistry()"_s);
+                                              m_registryGone + u"; give it another one with setRegistry()"_s);
         return nullptr;
     }
     if (!registry) {
@@ -108,6 +108,16 @@ LockEngine *DistributedLockPrivate::engine(EngineError *engineError)
             return nullptr;
     }
     return registry->engine(engineError);
+}
+
+void DistributedLockPrivate::leaveThread()
+{
+    if (!registry)
+        return;
+    leaveRegistry(u"it was moved to another thread after its first use, and its registry was not"_s);
+    qCWarning(lcLock,
+              "Lock %ls: %ls; create it in that thread, or give it a registry of that thread with setRegistry()",
+              qUtf16Printable(Detail::quoted(name)), qUtf16Printable(m_registryGone));
 }
 
 void DistributedLockPrivate::setRegistry(LockRegistryPrivate *newRegistry)
@@ -585,7 +595,7 @@ EngineError DistributedLockPrivate::lossError(const LeaseMachine::Outcome &lost)
         break;
     }
     return EngineError::passing(DistributedLock::CancelledError,
-                                m_registryGone ? u"it was given up: its registry was destroyed"_s
+                                registryGone() ? u"it was given up: "_s + m_registryGone
                                                : u"it was lost: somebody took it away by force, with forceRelease() or "
                                                  "`qdistlock release --force`"_s);
 }

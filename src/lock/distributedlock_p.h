@@ -83,7 +83,9 @@ public:
     void cancel();
 
     bool isHeld(LeaseTime time) const;
-    bool registryGone() const { return m_registryGone; }
+    bool registryGone() const { return !m_registryGone.isEmpty(); }
+    /// The lock is about to move to another thread.
+    void leaveThread();
     /// Null, with \a error set, if there is no usable server.
     LockEngine *engine(EngineError *error);
     void setRegistry(LockRegistryPrivate *newRegistry);

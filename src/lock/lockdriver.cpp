@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <utility>
 
+using namespace Qt::StringLiterals;
 using std::chrono::milliseconds;
 
 namespace QDistLock {
@@ -68,7 +69,7 @@ void LockDriver::changeRegistry(LockRegistryPrivate *newRegistry)
     }
     m_sequence = 0;
     LockRegistryPrivate *const former = std::exchange(registry, newRegistry);
-    m_registryGone = false;
+    m_registryGone.clear();
     if (registry)
         registry->attach(this);
     registryChanged(former);
@@ -76,15 +77,20 @@ void LockDriver::changeRegistry(LockRegistryPrivate *newRegistry)
 
 void LockDriver::registryDestroyed()
 {
-    machine.detach(now());
+    leaveRegistry(u"its registry was destroyed"_s);
+}
+
+void LockDriver::leaveRegistry(const QString &reason)
+{
+    machine.detach(now(), reason);
     run(OnEventLoop);
     changeRegistry(nullptr);
-    m_registryGone = true;
+    m_registryGone = reason;
 }
 
 void LockDriver::abandon()
 {
-    machine.detach(now());
+    machine.detach(now(), QString());
     machine.takeOutcomes();
     const auto commands = machine.takeCommands();
     for (const LeaseMachine::Command &command : commands) {

@@ -33,6 +33,8 @@ public:
     void noticed(LockEngine::Notice notice, std::chrono::milliseconds ms);
     void handedOver(const LockEngine::Handover &handover);
     void registryDestroyed();
+    /// Ends everything, because \a reason: a clause.
+    void leaveRegistry(const QString &reason);
     /// Gives back what the lock holds and waits for, without an outcome: the lock or the program ends.
     void abandon();
 
@@ -69,7 +71,7 @@ protected:
     /// The lock has left \a former, which may be null, for `registry`, which may be null.
     virtual void registryChanged(LockRegistryPrivate *former) = 0;
 
-    bool m_registryGone = false; ///< destroyed; the default registry must not replace it
+    QString m_registryGone; ///< why there is none, if there was one: the default registry must not replace it
 
 private:
     bool isEngineReady() const override;

@@ -15,9 +15,11 @@
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qmutex.h>
 #include <QtCore/qpointer.h>
+#include <QtCore/qscopeguard.h>
 #include <QtCore/qthread.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 using namespace Qt::StringLiterals;
@@ -266,10 +268,16 @@ void LockRegistryPrivate::deliver()
     const QPointer<LockRegistry> alive(q);
     if (m_engine)
         m_engine->cork();
+    const auto end = qScopeGuard([this, &alive, exceptions = std::uncaught_exceptions()] {
+        if (std::uncaught_exceptions() > exceptions) {
+            qCWarning(lcLock,
+                      "A slot that was called by a lock has thrown an exception, which Qt does not support: "
+                      "catch it in the slot. The locks go on");
+        }
+        if (alive)
+            endDelivery();
+    });
     // Deliveries that slots cause wait for the next event, so that the event loop can process other events between.
-    const auto isTimeOver = [this] {
-        return m_deliveryTime.isValid() && m_deliveryTime.hasExpired(LongestDelivery.count());
-    };
     for (size_t left = m_deliveries.size(); left > 0 && !m_deliveries.empty() && !isTimeOver(); --left) {
         if (!m_deliveryTime.isValid())
             m_deliveryTime.start();
@@ -287,6 +295,16 @@ void LockRegistryPrivate::deliver()
         if (!alive)
             return;
     }
+}
+
+bool LockRegistryPrivate::isTimeOver() const
+{
+    return m_deliveryTime.isValid() && m_deliveryTime.hasExpired(LongestDelivery.count());
+}
+
+/// Also after an exception.
+void LockRegistryPrivate::endDelivery()
+{
     m_nestedLoopTimer.stop();
     if (m_engine)
         m_engine->uncork();

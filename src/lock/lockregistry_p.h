@@ -125,6 +125,8 @@ private:
     QList<LockDriver *> locksInTurn() const;
     void postDelivery();
     void deliver();
+    bool isTimeOver() const;
+    void endDelivery();
     void evict();
 
     LockRegistry *const q;

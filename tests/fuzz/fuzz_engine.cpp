@@ -313,7 +313,7 @@ Client::~Client()
     for (const auto &count : m_questions)
         FUZZ_CHECK(*count == 1);
     for (Lock &lock : m_locks) {
-        lock.machine.detach(m_clock.now());
+        lock.machine.detach(m_clock.now(), QString());
         run(&lock);
         FUZZ_CHECK(!lock.open);
     }

@@ -68,6 +68,10 @@ private Q_SLOTS:
     void acquireInWrongThread();
     void setInWrongThread();
     void registryInWrongThread();
+    void movedAfterItsFirstUse_data();
+    void movedAfterItsFirstUse();
+    void throwingSlot_data();
+    void throwingSlot();
     void threadWithoutEventLoop();
     void threadThatRunsNoEventLoop();
     void annotatedWithoutEventLoop();
@@ -84,6 +88,23 @@ private:
     static QString onlyWarning(const LogCapture &log);
 
     RedisServer m_server;
+};
+
+/// An application that goes on after an exception in a slot.
+class CatchingApplication : public QCoreApplication
+{
+public:
+    using QCoreApplication::QCoreApplication;
+    bool notify(QObject *receiver, QEvent *event) override
+    {
+        try {
+            return QCoreApplication::notify(receiver, event);
+        } catch (const std::runtime_error &) {
+            ++caught;
+            return false;
+        }
+    }
+    inline static int caught = 0;
 };
 
 static void useWithoutApplication()
@@ -238,6 +259,126 @@ void tst_Misuse::registryInWrongThread()
     }
     QVERIFY(eventually([&] { return errors.size() == 2; })); // of list() and forceRelease()
     QCOMPARE(registry.error(), DistributedLock::OptionsError);
+}
+
+void tst_Misuse::movedAfterItsFirstUse_data()
+{
+    QTest::addColumn<QString>("when");
+    for (const char *when : {"unlocked", "waiting", "held", "releasing"})
+        QTest::newRow(when) << QString::fromLatin1(when);
+}
+
+/// Its registry stays in the former thread, where everything ends that it had or wanted.
+void tst_Misuse::movedAfterItsFirstUse()
+{
+    QFETCH(const QString, when);
+    LockRegistry registry(m_server.url());
+    DistributedLock busy(&registry, u"busy"_s);
+    QVERIFY(acquireNow(&busy));
+    auto lock = std::make_unique<DistributedLock>(&registry, when == u"waiting" ? u"busy"_s : u"job"_s);
+    lock->setOptions(options(30s, LockOptions::Forever));
+    if (when == u"waiting") {
+        lock->acquire();
+        QVERIFY(eventually([&] { return lock->queuePosition() == 0; }));
+    } else {
+        QVERIFY(acquireNow(lock.get()));
+        if (when != u"held")
+            lock->release();
+        if (when == u"unlocked")
+            QVERIFY(eventually([&] { return lock->state() == DistributedLock::Unlocked; }));
+    }
+
+    QThread thread;
+    QObject worker;
+    worker.moveToThread(&thread);
+    const auto stop = qScopeGuard([&thread] {
+        thread.quit();
+        thread.wait();
+    });
+    QStringList seen; // in the new thread
+    LogCapture log;
+    connect(lock.get(), &DistributedLock::acquireFailed, &worker, [&] { seen.append(u"failed"_s); });
+    connect(lock.get(), &DistributedLock::lost, &worker, [&] { seen.append(u"lost"_s); });
+    lock->moveToThread(&thread);
+    const QString warning = onlyWarning(log);
+    QVERIFY2(warning.contains(u"moved to another thread"_s) && warning.contains(u"setRegistry()"_s),
+             qPrintable(warning));
+    QVERIFY(eventually([&] { return lockKeys(m_server) == QList<QByteArray>{"lock:busy"}; })); // it was given back
+
+    QString error;
+    QString after;
+    thread.start();
+    const auto use = [&] {
+        LockRegistry own(m_server.url());
+        const QFuture<LockResult> refused = lock->acquireAsync();
+        eventually([&] { return refused.isFinished(); });
+        error = refused.result().errorString;
+        lock->setRegistry(&own);
+        lock->setName(u"another"_s);
+        after = acquireNow(lock.get()) ? QString() : lock->errorString();
+        lock.reset();
+    };
+    QMetaObject::invokeMethod(&worker, use, Qt::BlockingQueuedConnection); // the signals were posted before
+    QVERIFY2(error.contains(u"moved to another thread"_s), qPrintable(error));
+    QVERIFY(!seen.isEmpty());
+    QVERIFY2(after.isEmpty(), qPrintable(after));
+    QCOMPARE(seen.first(), when == u"held" || when == u"releasing" ? u"lost"_s : u"failed"_s);
+    QVERIFY(eventually([&] { return lockKeys(m_server) == QList<QByteArray>{"lock:busy"}; }));
+    QVERIFY(busy.isHeld());
+}
+
+void tst_Misuse::throwingSlot_data()
+{
+    QTest::addColumn<QByteArray>("signal");
+    for (const char *signal : {"heldChanged", "acquired", "released", "errorChanged"})
+        QTest::newRow(signal) << QByteArray(signal);
+}
+
+/// The application catches what a slot throws: the other locks are told, and this one can be used on.
+void tst_Misuse::throwingSlot()
+{
+    QFETCH(const QByteArray, signal);
+    LockRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"job"_s);
+    DistributedLock other(&registry, u"other"_s);
+    DistributedLock busy(&registry, u"job"_s);
+    busy.setOptions(options().withWait(0ms));
+    Spies spies(&lock);
+    Spies others(&other);
+    LogCapture log;
+    bool isArmed = true;
+    const auto fail = [&isArmed] {
+        if (std::exchange(isArmed, false))
+            throw std::runtime_error("no paper");
+    };
+    if (signal == "heldChanged")
+        connect(&lock, &DistributedLock::heldChanged, &lock, fail);
+    else if (signal == "acquired")
+        connect(&lock, &DistributedLock::acquired, &lock, fail);
+    else if (signal == "released")
+        connect(&lock, &DistributedLock::released, &lock, fail);
+    else
+        connect(&busy, &DistributedLock::errorChanged, &busy, fail);
+    CatchingApplication::caught = 0;
+    lock.acquire();
+    other.acquire();
+    QVERIFY(eventually([&] { return others.acquired.size() == 1; }));
+    QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
+    const QFuture<LockResult> refused = busy.tryAcquireAsync();
+    QVERIFY(eventually([&] { return refused.isFinished(); }));
+    lock.release();
+    other.release();
+    QVERIFY(eventually([&] { return others.released.size() == 1 && spies.released.size() == 1; }));
+    QCOMPARE(CatchingApplication::caught, 1);
+    const QString warning = onlyWarning(log);
+    QVERIFY2(warning.contains(u"has thrown an exception"_s), qPrintable(warning));
+    for (int i = 2; i <= 3; ++i) {
+        QVERIFY(acquireNow(&lock));
+        lock.release();
+        QVERIFY(eventually([&] { return spies.released.size() == i; }));
+    }
+    QCOMPARE(spies.acquired.size(), 3);
+    QVERIFY(lockKeys(m_server).isEmpty());
 }
 
 void tst_Misuse::threadWithoutEventLoop()
@@ -508,7 +649,7 @@ void tst_Misuse::longName()
 int main(int argc, char **argv)
 {
     useWithoutApplication();
-    QCoreApplication app(argc, argv);
+    CatchingApplication app(argc, argv);
     tst_Misuse test;
     QTEST_SET_MAIN_SOURCE_PATH
     return QTest::qExec(&test, argc, argv);

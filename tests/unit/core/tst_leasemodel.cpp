@@ -579,7 +579,7 @@ QString Model::run(int events)
         settle();
     }
     if (m_failure.isEmpty() && below(2) == 0) {
-        m_machine.detach(m_now);
+        m_machine.detach(m_now, QStringLiteral("its registry was destroyed"));
         settle();
         if (m_machine.phase() != LeaseMachine::Unlocked || m_machine.nextWakeUp() != NeverTime)
             fail(u"not at rest once detached"_s);

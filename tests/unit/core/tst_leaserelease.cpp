@@ -300,7 +300,7 @@ void tst_LeaseRelease::minHoldIsKept()
 
     bench.hold();
     bench.pass(1s);
-    bench.machine.detach(bench.now);
+    bench.machine.detach(bench.now, QStringLiteral("its registry was destroyed"));
     bench.actions();
     QCOMPARE(bench.command(Command::Abandon).duration, nanoseconds(4s));
 }

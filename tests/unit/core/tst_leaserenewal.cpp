@@ -551,7 +551,7 @@ void tst_LeaseRenewal::detachWhileAcquiring()
     bench.acquire(1);
     bench.acquire(2);
     bench.actions();
-    bench.machine.detach(bench.now);
+    bench.machine.detach(bench.now, QStringLiteral("its registry was destroyed"));
     COMPARE_ACTIONS(bench, u"AcquireFailed 1 ConnectionError"_s, u"AcquireFailed 2 ConnectionError"_s, u"Abandon"_s);
     QCOMPARE(bench.machine.nextWakeUp(), NeverTime);
 }
@@ -562,10 +562,10 @@ void tst_LeaseRenewal::detachWhileHeld()
     bench.hold();
     bench.acquire(2);
     bench.actions();
-    bench.machine.detach(bench.now);
+    bench.machine.detach(bench.now, QStringLiteral("its registry was destroyed"));
     COMPARE_ACTIONS(bench, u"Lost ForcedRelease"_s, u"Abandon"_s);
     QCOMPARE(bench.machine.nextWakeUp(), NeverTime);
-    bench.machine.detach(bench.now);
+    bench.machine.detach(bench.now, QStringLiteral("its registry was destroyed"));
     COMPARE_NO_ACTIONS(bench);
 }
 
@@ -576,7 +576,7 @@ void tst_LeaseRenewal::detachWhileReleasing()
     bench.machine.release(2, bench.now);
     bench.acquire(3);
     bench.actions();
-    bench.machine.detach(bench.now);
+    bench.machine.detach(bench.now, QStringLiteral("its registry was destroyed"));
     COMPARE_ACTIONS(bench, u"AcquireFailed 3 ConnectionError"_s, u"Lost ForcedRelease"_s, u"ReleaseDone 2 false"_s,
                     u"Abandon"_s);
     QCOMPARE(bench.machine.phase(), LeaseMachine::Unlocked);
