@@ -4,8 +4,15 @@
 #include "redis/endpoint.h"
 
 #include <QtCore/qurl.h>
+#include <QtNetwork/qhostaddress.h>
 
 namespace QtRedis {
+
+QString Endpoint::name() const
+{
+    const bool hasFinalDot = host.size() > 1 && host.endsWith(u'.');
+    return hasFinalDot && QHostAddress(host.chopped(1)).isNull() ? host.chopped(1) : host;
+}
 
 QString Endpoint::toString() const
 {

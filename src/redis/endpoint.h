@@ -18,8 +18,9 @@ struct Endpoint
 
     /// "host:6379", "[::1]:6379": as in a URL, with name().
     QString toString() const;
-    /// The host without a final dot: by what servers are compared, shown and certified.
-    QString name() const { return host.size() > 1 && host.endsWith(u'.') ? host.chopped(1) : host; }
+    /// The host without a final dot: by what servers are compared, shown and certified. The dot remains if an address
+    /// would be left.
+    QString name() const;
 
     friend bool operator==(const Endpoint &a, const Endpoint &b) { return a.port == b.port && a.name() == b.name(); }
     friend bool operator!=(const Endpoint &a, const Endpoint &b) { return !(a == b); }

@@ -51,9 +51,11 @@ bool sameServers(const ServerUrl &left, const ServerUrl &right)
     return ofRight.isEmpty() && left.host == right.host && left.port == right.port;
 }
 
+/// What is shown has no final dots, see Endpoint::name(). QUrl decodes the "bücher" of a host, but not "bücher.".
 bool samePlace(const ServerUrl &left, const ServerUrl &right)
 {
-    return left.scheme == right.scheme && left.host == right.host && left.port == right.port && left.path == right.path;
+    return left.scheme == right.scheme && QUrl::toAce(left.endpoint().name()) == QUrl::toAce(right.endpoint().name())
+            && left.port == right.port && left.path == right.path;
 }
 
 void checkPrinted(const QUrl &url, const ServerUrl &server)
