@@ -12,6 +12,7 @@
 #include <QtCore/qpromise.h>
 #include <QtCore/qsemaphore.h>
 #include <QtCore/qthread.h>
+#include <QtCore/qthreadpool.h>
 #include <QtCore/qthreadstorage.h>
 #include <QtTest/qtest.h>
 
@@ -182,6 +183,13 @@ void threadStart()
     thread->wait();
 }
 
+void poolStart()
+{
+    QThreadPool pool;
+    give([&] { pool.start(take); });
+    pool.waitForDone();
+}
+
 void threadWait()
 {
     Flag over;
@@ -334,6 +342,7 @@ const std::map<QByteArray, void (*)()> ways = {
         {"queued slot", queuedSlot},
         {"deleteLater", deleteLater},
         {"QThread::start", threadStart},
+        {"QThreadPool::start", poolStart},
         {"QThread::wait", threadWait},
         {"QThread::wait, QThreadStorage", threadStorage},
         {"QSemaphore", semaphore},
