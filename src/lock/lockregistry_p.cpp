@@ -458,7 +458,8 @@ const LockRegistryPrivate::Outage *LockRegistryPrivate::outageOf(const LockId &l
     const QString place = m_engine->placeOf(lock);
     if (error.isOfServer) {
         Outage &outage = outageAt(place);
-        // What the engine itself has noticed is over when it says so.
+        // A lock has met it first: endOutage() looks each second whether it is over. If the engine has met it first,
+        // the engine's state tells.
         if (outage.logged.isEmpty())
             outage.endTimer.start();
         logCause(&outage, error);

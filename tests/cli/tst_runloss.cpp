@@ -387,7 +387,7 @@ void tst_RunLoss::firstProcessOfAContainer()
     // Each orphan becomes its child, also its guardian.
     if (TestProgram trial(u"unshare"_s, {u"--pid"_s, u"--fork"_s, u"--mount-proc"_s, u"true"_s});
         !trial.waitForEnd() || trial.exitCode() != 0)
-        QSKIP("This user may not make a PID namespace (unshare --pid), so there is no container to be process 1 of.");
+        QSKIP("Needs a PID namespace, which this user may not create: without one, no program here can be process 1.");
     Lifeline lifeline;
     Program::Setup container = setup(&lifeline);
     container.program = u"unshare"_s;
@@ -546,7 +546,7 @@ void tst_RunLoss::commandOfAnotherUser()
 {
     // As sudo is: started by an ordinary user, who may not kill what it has become.
     if (::geteuid() != 0)
-        QSKIP("Only root can make a program that becomes root.");
+        QSKIP("Needs root: only root can create the set-user-ID program that this test runs as an ordinary user.");
     QTemporaryDir folder;
     const QString becomesRoot = folder.filePath(u"setpriv"_s);
     QVERIFY(QFile::copy(u"/usr/bin/setpriv"_s, becomesRoot));
@@ -561,7 +561,7 @@ void tst_RunLoss::commandOfAnotherUser()
                      livingScript(u"echo pid=$$;"_s, u"exec sleep 100"_s)});
     QVERIFY(eventually([&] { return lifeline.bytes() > 0 || program.status() >= 0; }));
     if (program.status() >= 0)
-        QSKIP("Where temporary files are, no program can become root (nosuid).");
+        QSKIP("Needs a temporary folder that is mounted without nosuid: with it, no program becomes root.");
     const qint64 id = program.numberIn("pid");
     takeAway({"DEL", "lock:job"});
     const bool hasEnded = program.waitForStatus() == 79;
@@ -600,7 +600,7 @@ void tst_RunLoss::withoutProc()
     const QString hideProc = u"mount -t tmpfs none /proc"_s;
     if (TestProgram trial(u"unshare"_s, {u"--mount"_s, u"sh"_s, u"-c"_s, hideProc});
         !trial.waitForEnd() || trial.exitCode() != 0)
-        QSKIP("This user may not make a mount namespace (unshare --mount), so /proc cannot be hidden.");
+        QSKIP("Needs a mount namespace, which this user may not create: else /proc would vanish for everybody.");
     Program::Setup hidden = setup();
     hidden.program = u"unshare"_s;
     Program program(hidden,

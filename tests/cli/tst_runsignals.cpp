@@ -197,8 +197,8 @@ void tst_RunSignals::stoppedAndContinued()
     stopAndContinue(u"30s"_s, 0);
 }
 
-// A stopped command does not notice SIGTERM, and its lock would be renewed for ever. So it gets SIGCONT, too, as from
-// systemd and timeout.
+// A stopped command cannot act on SIGTERM, so its lock would be renewed for ever. The wrapper therefore sends SIGCONT,
+// too, as systemd and timeout do.
 void tst_RunSignals::stoppedAndEnded()
 {
     Program program(setup(), {u"run"_s, u"job"_s, u"sh"_s, u"-c"_s, u"echo pid=$$; sleep 100 & wait"_s});

@@ -88,8 +88,8 @@ public:
     bool isMember(int index);
     /// The nodes forget a node without slots, and it is stopped.
     bool removeNode(int index);
-    /// The replica \a index leaves the cluster and makes one of its own, without other nodes. Its address is the same,
-    /// its id is new, and it serves all slots with a greater epoch than any other node.
+    /// The replica \a index leaves the cluster, and becomes the only node of a new one, where it serves all slots. Its
+    /// address stays the same; its id is new, and its epoch is greater than that of any node here.
     bool secede(int index);
     /// It has left that again, and is a master without slots.
     bool comeBack(int index);

@@ -265,7 +265,7 @@ bool Guardian::makeProcess()
         ::fcntl(end, F_SETFD, FD_CLOEXEC);
     // Forked twice, so that it is nobody's child: whatever waits for all descendants need not know it.
     const pid_t parent = ::getpid();
-    std::optional<UnixSignals::Blocked> blocked(std::in_place); // by the guardian for ever
+    std::optional<UnixSignals::Blocked> blocked(std::in_place); // the guardian never unblocks them
     const pid_t first = ::fork();
     if (first == 0) {
         const pid_t second = ::fork();

@@ -225,7 +225,7 @@ bool Runner::isInForeground() const
 
 void Runner::signalAll(int number)
 {
-    // Without /proc, a command that has no group of its own is not found.
+    // ProcessTree finds a command that has no process group of its own in /proc only.
     if (!ProcessTree::signal(::getpid(), m_childGroup, number, m_lossCommand.id()))
         m_child.signal(number);
 }

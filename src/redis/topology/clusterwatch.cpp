@@ -353,7 +353,7 @@ void ClusterWatch::Private::endRound()
             node->failure = Failure::Timeout;
             node->problem = u"%1: no answer within %2 ms."_s.arg(node->connection.server().toDisplayString())
                                     .arg(AnswerTimeout.count());
-            // Its connection has limits of its own: what is slow is there for the next round.
+            // The connection stays: a node that is only slow may be connected in the next round.
         }
     }
     if (isKnown) {

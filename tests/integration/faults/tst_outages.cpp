@@ -618,7 +618,7 @@ void tst_Outages::errorReplyToManyLocks_data()
     }
 }
 
-/// What the server replies to each lock, each hears, and the log says it once for all of them.
+/// The server refuses many locks for one reason. Each lock emits errorOccurred(); the log has one line.
 void tst_Outages::errorReplyToManyLocks()
 {
     QFETCH(QByteArray, reply);

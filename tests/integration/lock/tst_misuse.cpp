@@ -334,7 +334,7 @@ void tst_Misuse::throwingSlot_data()
         QTest::newRow(signal) << QByteArray(signal);
 }
 
-/// The application catches what a slot throws: the other locks are told, and this one can be used on.
+/// A slot throws, and the application catches it. The signals of the other locks arrive, and the lock still works.
 void tst_Misuse::throwingSlot()
 {
     QFETCH(const QByteArray, signal);

@@ -315,7 +315,7 @@ void tst_ClusterWatch::slowLink()
     QVERIFY(waitFor([&] { return watch.isKnown(); }));
 }
 
-/// A node of the URL that was too slow to be compared with the first one: that they do not fit together is told later.
+/// The URL names nodes of two clusters, and one of them answers late. The warning about that comes all the same.
 void tst_ClusterWatch::slowNodeOfAnotherCluster()
 {
     Nodes nodes;

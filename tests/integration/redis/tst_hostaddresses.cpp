@@ -213,7 +213,7 @@ void tst_HostAddresses::certificateIsOfTheName()
              qPrintable(connection.errorString()));
 }
 
-// The dot tells the resolver that the name is complete. Certificates have none.
+// A URL may end a host name with a dot, for the resolver. The name in the certificate has no dot, and still matches.
 void tst_HostAddresses::certificateHasNoFinalDot()
 {
     const Certificates::Pair pair = m_certificates.wrongHost();
