@@ -30,6 +30,9 @@ constexpr milliseconds AnswerTimeout = 1s;
 constexpr milliseconds SlowConnectTimeout = 3s;
 /// After the first answer of the first round, for those of the others.
 constexpr milliseconds OthersTimeout = 500ms;
+constexpr milliseconds RoundTimeout = AnswerTimeout + 100ms;
+/// Of the first round, once somebody has answered who does not speak for most nodes of the URL.
+constexpr milliseconds SlowRoundTimeout = SlowConnectTimeout + AnswerTimeout;
 constexpr milliseconds RefreshInterval = 1s;
 constexpr milliseconds SuspectInterval = 300ms; ///< ± a third
 constexpr milliseconds LongestSuspectInterval = SuspectInterval * 4 / 3;
@@ -77,6 +80,7 @@ public:
     void viewReceived(Node *node, const CommandResult &result);
     void failNode(Node *node, Failure why, const QString &problem);
     void checkRound();
+    bool isOfMostOfUrl() const;
     void endRound();
     void endFirstRound();
     QString otherCluster() const;
@@ -131,7 +135,6 @@ ClusterWatch::Private::Private(ClusterWatch *watch, const ServerUrl &cluster)
     for (QTimer *timer : {&othersTimer, &roundTimer, &askTimer})
         timer->setSingleShot(true);
     othersTimer.setInterval(OthersTimeout);
-    roundTimer.setInterval(AnswerTimeout + 100ms);
     unusedTimer.setInterval(ConnectionLife / 2);
     QObject::connect(&othersTimer, &QTimer::timeout, q, [this] { endRound(); });
     QObject::connect(&roundTimer, &QTimer::timeout, q, [this] { endRound(); });
@@ -197,7 +200,7 @@ void ClusterWatch::Private::startRound()
         nextRefresh.setRemainingTime(RefreshInterval);
     for (const auto &[endpoint, node] : nodes)
         node->answer = Node::NotAsked;
-    roundTimer.start();
+    roundTimer.start(RoundTimeout);
     const auto asked = nodesToAsk();
     informed.clear();
     for (const Endpoint &endpoint : asked)
@@ -218,9 +221,12 @@ void ClusterWatch::Private::ask(const Endpoint &endpoint)
                 send(created);
         });
         QObject::connect(&created->connection, &Connection::failed, q, [this, created] {
-            if (created->connection.failure() == Failure::Timeout)
+            const bool isTimeout = created->connection.failure() == Failure::Timeout;
+            if (isTimeout)
                 created->connection.setConnectTimeout(SlowConnectTimeout);
-            if (created->answer == Node::Pending)
+            if (isTimeout && !isKnown && created->answer == Node::Pending)
+                created->problem = created->connection.errorString(); // connects again until the round ends
+            else if (created->answer == Node::Pending)
                 failNode(created, created->connection.failure(), created->connection.errorString());
             else if (!created->connection.isRetryingSlowly())
                 created->connection.close();
@@ -229,6 +235,7 @@ void ClusterWatch::Private::ask(const Endpoint &endpoint)
     }
     Node *const node = entry.get();
     node->answer = Node::Pending;
+    node->problem.clear();
     node->usedUntil.setRemainingTime(ConnectionLife);
     if (node->connection.state() == Connection::Ready) {
         send(node);
@@ -337,8 +344,26 @@ void ClusterWatch::Private::checkRound()
     }
     if (isComplete)
         endRound();
-    else if (isGiven && !othersTimer.isActive())
+    else if (!isGiven || othersTimer.isActive())
+        return;
+    else if (isKnown || isOfMostOfUrl())
         othersTimer.start();
+    else if (roundTimer.intervalAsDuration() == RoundTimeout)
+        roundTimer.start(SlowRoundTimeout);
+}
+
+/// Whether most nodes of the URL have given a view, or are named in one. Otherwise those that are slow may be the
+/// majority, of another cluster.
+bool ClusterWatch::Private::isOfMostOfUrl() const
+{
+    const auto isGivenOrNamed = [this](const Endpoint &endpoint) {
+        return std::any_of(nodes.begin(), nodes.end(), [&endpoint](const auto &entry) {
+            const Node &node = *entry.second;
+            return node.answer == Node::Given && (entry.first == endpoint || node.view.nodes.contains(endpoint));
+        });
+    };
+    const auto count = std::count_if(cluster.clusterNodes.cbegin(), cluster.clusterNodes.cend(), isGivenOrNamed);
+    return 2 * count > cluster.clusterNodes.size();
 }
 
 void ClusterWatch::Private::endRound()
@@ -351,8 +376,10 @@ void ClusterWatch::Private::endRound()
         if (node->answer == Node::Pending) {
             node->answer = Node::Failed;
             node->failure = Failure::Timeout;
-            node->problem = u"%1: no answer within %2 ms."_s.arg(node->connection.server().toDisplayString())
-                                    .arg(AnswerTimeout.count());
+            if (node->problem.isEmpty()) {
+                node->problem = u"%1: no answer within %2 ms."_s.arg(node->connection.server().toDisplayString())
+                                        .arg(AnswerTimeout.count());
+            }
             // The connection stays: a node that is only slow may be connected in the next round.
         }
     }

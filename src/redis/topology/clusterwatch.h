@@ -18,7 +18,8 @@ namespace QtRedis {
 /*!
     Finds out which master of a Redis Cluster serves which slot, and follows changes.
 
-    At first all nodes of the URL are asked at the same time, with a time-out of 1 s: they must belong to one cluster.
+    At first all nodes of the URL are asked at the same time, with a time-out of 1 s, or of 4 s until more than half of
+    them have answered or are named in an answer: they must belong to one cluster.
     Later up to three nodes are asked when the map may be outdated, at most once a second, and every 300 ms or so as
     long as a master cannot be used that somebody needs, and those of the URL with them if none has answered the last
     time; but a node that refuses the login only after seconds. A node that does not know most of the known masters by

@@ -11,6 +11,7 @@
 #include "support/testkinds.h"
 
 #include <QtCore/qmutex.h>
+#include <QtCore/qurlquery.h>
 #include <QtTest/qsignalspy.h>
 #include <QtTest/qtest.h>
 
@@ -110,6 +111,17 @@ private:
     std::array<std::unique_ptr<FakeServer>, Count> m_servers;
 };
 
+/// Of a cluster with nodes at these ports.
+ServerUrl urlOf(const QList<quint16> &ports)
+{
+    QUrlQuery others;
+    for (const quint16 port : ports.sliced(1))
+        others.addQueryItem(u"node"_s, u"127.0.0.1:%1"_s.arg(port));
+    QUrl url(u"redis+cluster://127.0.0.1:%1"_s.arg(ports.first()));
+    url.setQuery(others);
+    return serverUrl(url);
+}
+
 } // namespace
 
 class tst_ClusterWatch : public QObject
@@ -126,7 +138,9 @@ private Q_SLOTS:
     void nodesWithoutNames();
     void refusedLogin();
     void slowLink();
+    TIMING void slowNodesOfTwoClusters();
     void slowNodeOfAnotherCluster();
+    void oneNodeAnswers();
 
 private:
     /// Node 0 serves all slots with the epoch 5, and \a watch knows it.
@@ -315,22 +329,47 @@ void tst_ClusterWatch::slowLink()
     QVERIFY(waitFor([&] { return watch.isKnown(); }));
 }
 
-/// The URL names nodes of two clusters, and one of them answers late. The warning about that comes all the same.
-void tst_ClusterWatch::slowNodeOfAnotherCluster()
+/// The URL names nodes of two clusters, and one of them answers 900 ms after the other, which does not name it.
+void tst_ClusterWatch::slowNodesOfTwoClusters()
 {
+    Support::leavesRoomFor(2s);
     Nodes nodes;
     nodes.setView(0, 0, 5, "other");
     FaultProxy link(nodes.endpoint(1).port);
+    link.setLatency(0us, 450ms);
+    ClusterWatch watch(urlOf({nodes.endpoint(0).port, link.port()}));
+    watch.open();
+    QVERIFY(waitFor([&] { return watch.isKnown() || !watch.errorString().isEmpty(); }));
+    QVERIFY2(watch.errorString().contains(u"belong to different clusters"_s), qPrintable(watch.errorString()));
+}
+
+/// Most nodes of the URL belong to one cluster, which counts. The warning about another one comes when that answers.
+void tst_ClusterWatch::slowNodeOfAnotherCluster()
+{
+    Nodes nodes;
+    nodes.setView(1, 1, 5, "other");
+    FaultProxy link(nodes.endpoint(1).port);
     link.setRepliesHeld(true);
     const LockTesting::LogCapture log;
-    ClusterWatch watch(serverUrl(
-            QUrl(u"redis+cluster://127.0.0.1:%1?node=127.0.0.1:%2"_s.arg(nodes.endpoint(0).port).arg(link.port()))));
-    watch.setClientName("qdistlock");
+    ClusterWatch watch(urlOf({nodes.endpoint(0).port, nodes.endpoint(2).port, link.port()}));
     watch.setNeeded([](const auto &) { return true; });
     watch.open();
     QVERIFY(waitFor([&] { return watch.isKnown(); }));
     link.setRepliesHeld(false);
     QVERIFY(waitFor([&] { return log.count({QString::number(link.port()), u"belongs to another cluster"_s}) == 1; }));
+    QCOMPARE(watch.map().ownerOf(7), nodes.endpoint(0));
+}
+
+/// It does not name the other one by the address in the URL, and that one is silent. In the end, one is enough.
+void tst_ClusterWatch::oneNodeAnswers()
+{
+    Nodes nodes;
+    FaultProxy silent(nodes.endpoint(1).port);
+    silent.setRepliesHeld(true);
+    ClusterWatch watch(urlOf({nodes.endpoint(0).port, silent.port()}));
+    watch.open();
+    QVERIFY(waitFor([&] { return watch.isKnown(); }));
+    QCOMPARE(watch.map().ownerOf(7), nodes.endpoint(0));
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_ClusterWatch)
