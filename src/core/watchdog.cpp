@@ -3,6 +3,8 @@
 
 #include "core/watchdog.h"
 
+#include "base/nestedloop.h"
+
 #include <utility>
 
 using namespace std::chrono_literals;
@@ -50,6 +52,7 @@ void Watchdog::schedule(Client *client, LeaseTime at, bool holding)
 
 void Watchdog::wake()
 {
+    wakeNestedLoop(); // the application may be in one, and what a renewal needs must not wait for its end
     m_armedFor = NeverTime;
     m_waking = true;
     const LeaseTime now = m_clock->now();

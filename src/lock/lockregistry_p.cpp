@@ -4,6 +4,7 @@
 #include "lock/lockregistry_p.h"
 
 #include "base/logging.h"
+#include "base/nestedloop.h"
 #include "engine/enginefactory.h"
 #include "engine/servername.h"
 #include "engine/token.h"
@@ -266,6 +267,7 @@ void LockRegistryPrivate::deliver()
     // Slots run in here. If one of them runs a nested event loop, the timer delivers the others in that loop, and the
     // operations requested meanwhile are sent.
     const QPointer<LockRegistry> alive(q);
+    ++m_delivering;
     if (m_engine)
         m_engine->cork();
     const auto end = qScopeGuard([this, &alive, exceptions = std::uncaught_exceptions()] {
@@ -308,6 +310,8 @@ void LockRegistryPrivate::endDelivery()
     m_nestedLoopTimer.stop();
     if (m_engine)
         m_engine->uncork();
+    if (--m_delivering > 0)
+        wakeNestedLoop();
     if (m_deliveries.empty())
         m_deliveryTime.invalidate();
     else if (isTimeOver())

@@ -150,6 +150,7 @@ private:
     bool m_closed = false; ///< close() was called, the engine is destroyed
     /// Delivers while a slot runs a nested event loop, and what is left when deliveries have taken long enough.
     QTimer m_nestedLoopTimer;
+    int m_delivering = 0;         ///< calls of deliver(), in nested event loops
     QElapsedTimer m_deliveryTime; ///< since the event loop could run last; invalid while nothing is delivered
 
     std::map<QString, Outage> m_outages; ///< by LockEngine::placeOf()
