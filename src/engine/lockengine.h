@@ -31,7 +31,8 @@ struct EngineReply
         Done,    ///< renew, release: our token held it; forceRelease: the holder that was meant held it
         Gone,    ///< renew, release, forceRelease: no token holds it
         Stolen,  ///< renew, release, forceRelease: another token holds it
-        /// acquire: our token holds the lock, but too few replicas do, see `error`. The caller must abandon the token.
+        /// acquire: our token holds the lock, but too few replicas or Sentinels confirm that, see `error`. The caller
+        /// must abandon the token.
         Unconfirmed,
     };
     Status status = Failed;

@@ -27,6 +27,9 @@ MasterConfirmation::MasterConfirmation(QtRedis::SentinelWatch *watch)
     connect(watch, &QtRedis::SentinelWatch::masterChanged, this, &MasterConfirmation::masterChanged);
 }
 
+// A grant that is not confirmed is given back: otherwise a client that is cut off from the Sentinels would take the
+// lock again and again, and keep it from those who reach them. If another master has been named, it may have the lock
+// under this token: the attempt is repeated there.
 LockEngine::Completion MasterConfirmation::of(LockEngine::Completion completion)
 {
     return [this, completion = std::move(completion)](const EngineReply &reply) {
@@ -34,12 +37,18 @@ LockEngine::Completion MasterConfirmation::of(LockEngine::Completion completion)
             completion(reply);
             return;
         }
-        ask([reply, completion](const QString &problem) {
+        ask([this, reply, completion, replying = m_watch->master()](const QString &problem) {
+            if (problem.isEmpty()) {
+                completion(reply);
+                return;
+            }
             EngineReply failed;
+            if (reply.status == EngineReply::Granted && replying && !isFormer(*replying))
+                failed.status = EngineReply::Unconfirmed;
             failed.error = EngineError::passing(DistributedLock::QuorumError,
                                                 u"no majority of the Sentinels confirms the master: "_s + problem)
                                    .maybeExecuted();
-            completion(problem.isEmpty() ? reply : failed);
+            completion(failed);
         });
     };
 }
@@ -55,21 +64,26 @@ LockEngine::Completion MasterConfirmation::ofLoss(LockEngine::Completion complet
             return;
         }
         ask([this, reply, completion, replying = *replying](const QString &problem) {
-            const auto &master = m_watch->master();
             if (problem.isEmpty()) {
                 completion(reply);
                 return;
             }
-            const bool isFormer = !master || !master->isSame(replying);
-            EngineReply doubted = isFormer ? EngineReply() : reply;
+            const bool isReplaced = isFormer(replying);
+            EngineReply doubted = isReplaced ? EngineReply() : reply;
             doubted.error = EngineError::passing(
                     DistributedLock::QuorumError,
-                    (isFormer ? u"the server that reported the lock as lost is no longer the master: "_s
-                              : u"the server that reported the lock as lost may no longer be the master: "_s)
+                    (isReplaced ? u"the server that reported the lock as lost is no longer the master: "_s
+                                : u"the server that reported the lock as lost may no longer be the master: "_s)
                             + problem);
             completion(doubted);
         });
     };
+}
+
+bool MasterConfirmation::isFormer(const QtRedis::SentinelMaster &replying) const
+{
+    const auto &master = m_watch->master();
+    return !master || !master->isSame(replying);
 }
 
 void MasterConfirmation::ask(Verdict verdict)

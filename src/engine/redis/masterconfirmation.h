@@ -12,7 +12,8 @@
 
 namespace QtRedis {
 class SentinelWatch;
-}
+struct SentinelMaster;
+} // namespace QtRedis
 
 namespace QDistLock {
 
@@ -30,7 +31,8 @@ public:
     /// \a watch outlives this.
     explicit MasterConfirmation(QtRedis::SentinelWatch *watch);
 
-    /// Passes Granted and Done to \a completion only after the Sentinels were asked; Failed if they do not agree.
+    /// Passes Granted and Done to \a completion only after the Sentinels were asked. If they do not agree, a Granted is
+    /// Unconfirmed, so that the lock is given back, and a Done is Failed. Both are Failed if they name another master.
     LockEngine::Completion of(LockEngine::Completion completion);
     /// Passes Gone and Stolen to \a completion only after the Sentinels were asked; Failed if they have named another
     /// master. A former master that was started again may have lost keys that the master has. With an error if too few
@@ -43,6 +45,7 @@ public:
 
 private:
     void masterChanged();
+    bool isFormer(const QtRedis::SentinelMaster &replying) const;
 
     QtRedis::SentinelWatch *const m_watch;
     std::vector<Verdict> m_asking; ///< in this event loop turn

@@ -93,6 +93,7 @@ class tst_MasterConfirmation : public QObject
 private Q_SLOTS:
     void grantNeedsAMajority();
     void handOverNeedsAMajority();
+    void cutOffClientLeavesTheLockToOthers();
     void renewalNeedsAMajority();
     void formerMasterThatLostTheKey_data();
     void formerMasterThatLostTheKey();
@@ -162,6 +163,26 @@ void tst_MasterConfirmation::handOverNeedsAMajority()
     QVERIFY(!waiter.isHeld());
     service.setSilent(false);
     QVERIFY(eventually([&] { return waiter.isHeld(); }));
+}
+
+/// Others reach the Sentinels, and wait for the lock that the master grants to a client which does not.
+void tst_MasterConfirmation::cutOffClientLeavesTheLockToOthers()
+{
+    Service service;
+    service.setSilent(true);
+    LockRegistry registry(service.url());
+    DistributedLock cutOff(&registry, u"job"_s);
+    cutOff.setOptions(options(Lease, LockOptions::Forever));
+    cutOff.acquire();
+    QVERIFY(eventually([&] { return cutOff.error() == DistributedLock::QuorumError; }));
+    LockRegistry others(service.server.url());
+    DistributedLock lock(&others, u"job"_s);
+    lock.setOptions(options(Lease));
+    QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
+    QVERIFY(!cutOff.isHeld());
+    service.setSilent(false);
+    lock.release();
+    QVERIFY(eventually([&] { return cutOff.isHeld(); }));
 }
 
 void tst_MasterConfirmation::renewalNeedsAMajority()
