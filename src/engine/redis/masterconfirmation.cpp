@@ -21,8 +21,9 @@ void pass(const std::vector<MasterConfirmation::Verdict> &verdicts, const QStrin
 
 } // namespace
 
-MasterConfirmation::MasterConfirmation(QtRedis::SentinelWatch *watch)
+MasterConfirmation::MasterConfirmation(QtRedis::SentinelWatch *watch, const QString &service)
     : m_watch(watch)
+    , m_service(service)
 {
     connect(watch, &QtRedis::SentinelWatch::masterChanged, this, &MasterConfirmation::masterChanged);
 }
@@ -46,7 +47,9 @@ LockEngine::Completion MasterConfirmation::of(LockEngine::Completion completion)
             if (reply.status == EngineReply::Granted && replying && !isFormer(*replying))
                 failed.status = EngineReply::Unconfirmed;
             failed.error = EngineError::passing(DistributedLock::QuorumError,
-                                                u"no majority of the Sentinels confirms the master: "_s + problem)
+                                                u"no majority of the Sentinels of \"%1\" confirms the master: %2"_s.arg(
+                                                        m_service, problem))
+                                   .ofServer()
                                    .maybeExecuted();
             completion(failed);
         });
@@ -71,10 +74,10 @@ LockEngine::Completion MasterConfirmation::ofLoss(LockEngine::Completion complet
             const bool isReplaced = isFormer(replying);
             EngineReply doubted = isReplaced ? EngineReply() : reply;
             doubted.error = EngineError::passing(
-                    DistributedLock::QuorumError,
-                    (isReplaced ? u"the server that reported the lock as lost is no longer the master: "_s
-                                : u"the server that reported the lock as lost may no longer be the master: "_s)
-                            + problem);
+                                    DistributedLock::QuorumError,
+                                    u"the server that reported a lock of \"%1\" as lost %2 the master: %3"_s.arg(
+                                            m_service, isReplaced ? u"is no longer"_s : u"may no longer be"_s, problem))
+                                    .ofServer();
             completion(doubted);
         });
     };

@@ -6,6 +6,7 @@
 #include "engine/lockengine.h"
 
 #include <QtCore/qobject.h>
+#include <QtCore/qstring.h>
 
 #include <functional>
 #include <vector>
@@ -28,8 +29,8 @@ class MasterConfirmation : public QObject
 {
     Q_OBJECT
 public:
-    /// \a watch outlives this.
-    explicit MasterConfirmation(QtRedis::SentinelWatch *watch);
+    /// \a watch outlives this; \a service is its name.
+    MasterConfirmation(QtRedis::SentinelWatch *watch, const QString &service);
 
     /// Passes Granted and Done to \a completion only after the Sentinels were asked. If they do not agree, a Granted is
     /// Unconfirmed, so that the lock is given back, and a Done is Failed. Both are Failed if they name another master.
@@ -48,6 +49,7 @@ private:
     bool isFormer(const QtRedis::SentinelMaster &replying) const;
 
     QtRedis::SentinelWatch *const m_watch;
+    const QString m_service;
     std::vector<Verdict> m_asking; ///< in this event loop turn
 };
 

@@ -112,7 +112,7 @@ void RedisEngine::watchMaster()
     m_watch->setClientName(ClientName{clientId(), {}}.toByteArray());
     m_watch->setNeeded([this] { return m_lane.isNeeded(); });
     if (m_server.confirmsMaster)
-        m_confirmation = std::make_unique<MasterConfirmation>(m_watch.get());
+        m_confirmation = std::make_unique<MasterConfirmation>(m_watch.get(), m_server.service);
     connect(m_watch.get(), &QtRedis::SentinelWatch::masterChanged, this, &RedisEngine::masterChanged);
     connect(m_watch.get(), &QtRedis::SentinelWatch::failed, this, &LockEngine::failed);
     connect(&m_lane, &RedisLane::failed, m_watch.get(), &QtRedis::SentinelWatch::askAgain);

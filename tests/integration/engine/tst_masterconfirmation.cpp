@@ -94,6 +94,7 @@ private Q_SLOTS:
     void grantNeedsAMajority();
     void handOverNeedsAMajority();
     void cutOffClientLeavesTheLockToOthers();
+    void manyLocksOneWarning();
     void renewalNeedsAMajority();
     void formerMasterThatLostTheKey_data();
     void formerMasterThatLostTheKey();
@@ -183,6 +184,37 @@ void tst_MasterConfirmation::cutOffClientLeavesTheLockToOthers()
     service.setSilent(false);
     lock.release();
     QVERIFY(eventually([&] { return cutOff.isHeld(); }));
+}
+
+void tst_MasterConfirmation::manyLocksOneWarning()
+{
+    constexpr int Count = 20;
+    Service service;
+    RegistryTime time;
+    LockRegistry registry(service.url());
+    time.govern(&registry);
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    for (int i = 0; i < Count; ++i) {
+        locks.push_back(std::make_unique<DistributedLock>(&registry, u"job%1"_s.arg(i)));
+        locks.back()->setOptions(options(Lease));
+        locks.back()->acquire();
+    }
+    const auto count = [&locks](auto condition) { return std::count_if(locks.begin(), locks.end(), condition); };
+    QVERIFY(time.passUntil([&] { return count([](const auto &lock) { return lock->isHeld(); }) == Count; }));
+    const LogCapture log;
+    service.setSilent(true);
+    time.pass(Lease / 3);
+    QVERIFY(eventually([&] {
+        return count([](const auto &lock) { return lock->error() == DistributedLock::QuorumError; }) == Count;
+    }));
+    QCOMPARE(log.count({u"no majority"_s}), 1);
+    QCOMPARE(log.count({u"no majority"_s, u"\"mymaster\""_s}), 1); // nothing else names the service
+    service.setSilent(false);
+    QVERIFY(time.passUntil([&] {
+        return count([](const auto &lock) { return lock->error() == DistributedLock::NoError; }) == Count;
+    }));
+    QVERIFY(eventually([&] { return log.count({u"can be used again"_s}) == 1; }));
+    QCOMPARE(log.messages(QtWarningMsg).size(), 2);
 }
 
 void tst_MasterConfirmation::renewalNeedsAMajority()
@@ -428,7 +460,7 @@ void tst_MasterConfirmation::masterChangesBeforeTheQuestion()
         done.status = QDistLock::EngineReply::Done;
         renewal(done);
     });
-    QDistLock::MasterConfirmation confirmation(&watch);
+    QDistLock::MasterConfirmation confirmation(&watch, u"mymaster"_s);
     renewal = confirmation.of([&](const QDistLock::EngineReply &reply) { status = reply.status; });
     for (const auto &sentinel : service.sentinels) {
         FakeSentinel::View view = sentinel->view();
