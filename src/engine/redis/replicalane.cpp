@@ -306,12 +306,12 @@ EngineError ReplicaLane::unconfirmed(int count, const LockEngine::Replicas &repl
 
 EngineError ReplicaLane::notConnected(int count, int minimum) const
 {
-    return EngineError::permanent(
-            DistributedLock::ReplicationError,
+    const QString text =
             u"minReplicas is %1, but only %2 are connected to the server %3; connect more replicas, or ask for fewer"_s
                     .arg(minimum)
                     .arg(count)
-                    .arg(m_lane.server().toDisplayString()));
+                    .arg(m_lane.server().toDisplayString());
+    return EngineError::permanent(DistributedLock::ReplicationError, text).ofServer();
 }
 
 } // namespace QDistLock

@@ -7,6 +7,7 @@
 
 #include "support/fakeclock.h"
 #include "support/fakesentinel.h"
+#include "support/registrytime.h"
 #include "support/replicaset.h"
 #include "support/testkinds.h"
 
@@ -88,6 +89,7 @@ private Q_SLOTS:
     void demandsInOneTurn();
     void moreThanConnected();
     void detachedReplica();
+    void manyLocksOneWarning();
     void stoppedReplica_data() { withAndWithoutScripts(); }
     void stoppedReplica();
     void laggingReplica();
@@ -276,6 +278,37 @@ void tst_Replicas::detachedReplica()
     QVERIFY(m_set.waitForReplicas(2));
     QVERIFY(acquireNow(&client.lock));
     QCOMPARE(replicasWith(Key), 2);
+}
+
+void tst_Replicas::manyLocksOneWarning()
+{
+    constexpr int Count = 20;
+    StillRegistry registry(url());
+    std::vector<std::unique_ptr<DistributedLock>> locks;
+    for (int i = 0; i < Count; ++i) {
+        locks.push_back(std::make_unique<DistributedLock>(&registry, u"job%1"_s.arg(i)));
+        locks.back()->setOptions(replicated(2, 100ms));
+        locks.back()->acquire();
+    }
+    const auto count = [&locks](auto condition) { return std::count_if(locks.begin(), locks.end(), condition); };
+    QVERIFY(eventually([&] { return count([](const auto &lock) { return lock->isHeld(); }) == Count; }));
+    m_set.detach(1);
+    QVERIFY(m_set.waitForReplicas(1));
+    DistributedLock another(&registry, u"another"_s); // learns that one is missing
+    another.setOptions(replicated(2, 100ms));
+    another.tryAcquire();
+    QVERIFY(eventually([&] { return another.error() == DistributedLock::ReplicationError; }));
+    const LogCapture log;
+    registry.pass(locks.front()->options().lease / 2);
+    QVERIFY(eventually([&] {
+        return count([](const auto &lock) { return lock->error() == DistributedLock::ReplicationError; }) == Count;
+    }));
+    QCOMPARE(log.messages(QtWarningMsg).size(), 1);
+    m_set.attach(1);
+    QVERIFY(m_set.waitForReplicas(2));
+    QVERIFY(registry.passUntil([&] {
+        return count([](const auto &lock) { return lock->error() == DistributedLock::NoError; }) == Count;
+    }));
 }
 
 // The master takes a stopped replica for connected.
