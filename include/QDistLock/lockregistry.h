@@ -44,7 +44,7 @@ class QDISTLOCK_EXPORT LockRegistry : public QObject
 public:
     /// The state of the connection over which commands are sent.
     enum State {
-        Disconnected, ///< not needed yet, or lost and waiting for the next attempt
+        Disconnected, ///< not needed yet or any more, or lost and waiting for the next attempt
         Connecting,   ///< connecting or logging in
         Ready         ///< the server executes commands
     };

@@ -605,9 +605,9 @@ void LeaseMachine::detach(LeaseTime now, const QString &text)
 
 void LeaseMachine::engineReady(LeaseTime now)
 {
-    // The engine is back: retry at once instead of waiting out the back-off.
-    if (!m_attempt.isInFlight
-        && (m_phase == Acquiring || m_phase == Releasing || (m_phase == Held && m_obstacle.error)))
+    // The engine is back: retry at once instead of waiting out the back-off. The server may have been restarted, or
+    // another one have taken its place: a held lock is renewed.
+    if (!m_attempt.isInFlight)
         m_nextAttempt = std::min(m_nextAttempt, now);
     m_lastBackOff = 0ns;
     tick(now);

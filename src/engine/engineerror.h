@@ -21,8 +21,8 @@ struct EngineError
     bool isMaybeExecuted = false; ///< the server may have executed the command, or may still execute it
     bool isSlotMoving = false;    ///< in a cluster: another node has the lock's keys, or some of them
     bool isOfServer = false;      ///< all locks that it keeps meet the same: it is logged once for all of them
-    /// In a cluster: a node did not answer, and another one has taken over. It is sent there at once: no error unless
-    /// that one fails, too.
+    /// In a cluster: a node did not answer, and another one has taken over. In a quorum: idle connections were closed.
+    /// It is sent there, or again, at once: no error unless that fails, too.
     bool isServerReplaced = false;
 
     /// Another attempt may succeed.

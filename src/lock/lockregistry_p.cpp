@@ -437,7 +437,8 @@ void LockRegistryPrivate::endOutage(const QString &place, Outage *outage)
         return obstacle.isOfServer && outage->logged.contains(obstacle.code)
                 && m_engine->placeOf(lock->presentLockId()) == place;
     });
-    if (lasts) {
+    // While it is connecting, it may be about to fail again.
+    if (lasts || m_engine->state() == LockEngine::Connecting) {
         outage->endTimer.start();
         return;
     }

@@ -15,6 +15,7 @@
 #include <QtCore/qrandom.h>
 #include <QtCore/qtimer.h>
 
+#include <algorithm>
 #include <deque>
 #include <iterator>
 #include <utility>
@@ -37,6 +38,8 @@ constexpr milliseconds FirstSlowRetry = 1s;
 constexpr milliseconds LongestSlowRetry = 10s;
 // After a connection that lasted this long the back-off starts from the beginning.
 constexpr milliseconds StableAfter = 1s;
+// If a connection that was closed while it was idle is made again within this time, that is no failure.
+constexpr milliseconds QuietTime = 900ms;
 // An overdue reply may be in the socket already, because the event loop was busy: it is read before the time is up.
 constexpr milliseconds GraceTime = 5ms;
 constexpr milliseconds LongestTimeout = 24h;   // prevents overflows
@@ -142,7 +145,9 @@ public:
     void postFailed();
     void endTransport();
     std::vector<std::pair<Handler, CommandResult>> endCommands(Failure why, const QString &reason);
+    bool isIdle() const;
     void lose(Failure why, const QString &reason);
+    void loseQuietly(const QString &text);
     void retryLater();
     void retrySlowly();
     bool isStillNeeded() const { return isNeeded && isNeeded(); }
@@ -190,8 +195,9 @@ public:
     int permanentFailures = 0; // since it was Ready
     int misses = 0;            // attempts, or connections, that did not lead to the right server
     Clock::time_point readySince;
-    qint64 clientId = 0; // of the present connection; 0 = unknown
-    qint64 formerId = 0; // of the last connection that was Ready, which must be ended on the server
+    Clock::time_point quietUntil; // nothing passing is a failure before, see QuietTime
+    qint64 clientId = 0;          // of the present connection; 0 = unknown
+    qint64 formerId = 0;          // of the last connection that was Ready, which must be ended on the server
 };
 
 Connection::Private::Private(Connection *connection, const ServerUrl &serverUrl)
@@ -716,6 +722,12 @@ std::vector<std::pair<Connection::Handler, CommandResult>> Connection::Private::
     return ended;
 }
 
+/// Nobody waits for a reply.
+bool Connection::Private::isIdle() const
+{
+    return std::none_of(pending.cbegin(), pending.cend(), [](const Pending &command) { return bool(command.handler); });
+}
+
 void Connection::Private::lose(Failure why, const QString &reason)
 {
     const QString text = describe(reason);
@@ -723,6 +735,14 @@ void Connection::Private::lose(Failure why, const QString &reason)
         attempts = 0;
     if (state != Ready)
         ++misses;
+    if (state == Ready && why == Failure::Network && isIdle())
+        quietUntil = Clock::now() + QuietTime;
+    else if (state == Ready || failure != Failure::None || isPermanent(why))
+        quietUntil = {};
+    if (Clock::now() < quietUntil) {
+        loseQuietly(text);
+        return;
+    }
     const auto ended = endCommands(why, text);
     endTransport();
     const bool reported = errorString == text;
@@ -766,6 +786,25 @@ void Connection::Private::lose(Failure why, const QString &reason)
             return;
     }
     Q_EMIT q->repliesProcessed();
+}
+
+void Connection::Private::loseQuietly(const QString &text)
+{
+    pending.clear();
+    unwritten = 0;
+    endTransport();
+    qCDebug(lcRedis, "%s Nobody was waiting for a reply.", qUtf8Printable(text));
+    // Once begun, it goes on: somebody may be waiting for stateChanged() or failed().
+    const bool isResting = state == Ready && isNeeded && !isNeeded();
+    const State before = std::exchange(state, isResting ? Disconnected : Connecting);
+    if (!isResting) {
+        retryLater();
+        // Not later than at the end of the time, so that it is reported then.
+        const auto left = std::chrono::ceil<milliseconds>(quietUntil - Clock::now());
+        connectTimer->start(std::clamp(left, milliseconds(0), connectTimer->intervalAsDuration()));
+    }
+    if (state != before)
+        Q_EMIT q->stateChanged();
 }
 
 void Connection::Private::retryLater()
@@ -836,6 +875,9 @@ void Connection::open()
             d->postFailed();
         return;
     }
+    // While replies are processed, it is in use.
+    if (d->state == Ready && !d->processing && d->isIdle() && d->transport->isClosed())
+        d->lose(Failure::Network, u"the server closed the connection"_s);
     if (d->state != Disconnected)
         return;
     d->state = Connecting;
@@ -909,6 +951,11 @@ void Connection::setServer(const ServerUrl &server, const QString &reason)
 Connection::State Connection::state() const
 {
     return d->state;
+}
+
+bool Connection::isComing() const
+{
+    return d->state == Connecting && d->failure == Failure::None;
 }
 
 Failure Connection::failure() const

@@ -39,6 +39,9 @@ struct CommandResult
     command is answered with NOAUTH, it is made again with jittered back-off (10 ms doubling to 1 s, ± 50 %) until
     close(). After a permanent failure it is Disconnected, and is made again only while it is needed (1 s doubling to
     10 s, ± 25 %), or after the next open().
+    The other side may close a connection on which nobody waits for a reply, as servers and proxies with an idle limit
+    do. That is no failure: it is made again if it is needed, and otherwise by the next open(). failed() is emitted only
+    if that takes more than a second or so.
     The handshake of a new connection ends the former one on the server (CLIENT LIST ID, and CLIENT KILL ID only if the
     entry has our unique client name), so that commands lost with it cannot run after those sent now. An ACL may forbid
     that.
@@ -76,11 +79,15 @@ public:
     void setConnectTimeout(std::chrono::milliseconds timeout);
 
     /// \a isNeeded is called from the event loop after a permanent failure and before each attempt that follows: true
-    /// makes the next attempt without an open(). Without this function there is none.
+    /// makes the next attempt without an open(). Without this function there is none. It is also called when the other
+    /// side has closed an idle connection, which counts as needed without this function.
     void setNeeded(std::function<bool()> isNeeded);
 
-    /// Starts connecting from the event loop, unless the connection is connecting or Ready.
+    /// Starts connecting from the event loop, unless the connection is connecting or Ready. If the other side has
+    /// closed it while it was idle, it is no longer Ready after this call, even if the event loop has not noticed yet.
     void open();
+    /// Connecting, and nothing has failed yet: a command may wait until it is Ready, or has failed.
+    bool isComing() const;
     /// Writes the commands sent so far to the kernel and ends the connection; those without a reply end Unknown.
     void close();
     /// For an address that may lead to another server by now: after the replies that have arrived, ends the connection,
@@ -101,7 +108,8 @@ public:
     qint64 id() const;
 
     /// Unless the connection is Ready, the command ends NotSent. If there is no reply within \a timeout, the whole
-    /// connection is ended, because a pipelined stream cannot skip a reply, and made again.
+    /// connection is ended, because a pipelined stream cannot skip a reply, and made again. Without a \a handler nobody
+    /// waits for the reply.
     void send(const QList<QByteArray> &arguments, std::chrono::milliseconds timeout, Handler handler);
     /// Sends EVALSHA and, after NOSCRIPT, EVAL, within the same \a timeout. The EVAL runs after the commands that were
     /// sent in between. \a script must outlive the connection.
@@ -128,7 +136,7 @@ public:
 
 Q_SIGNALS:
     void stateChanged();
-    /// An attempt to connect failed, or the connection ended; see failure() and errorString().
+    /// An attempt to connect failed, or the connection ended while it was in use; see failure() and errorString().
     void failed();
     /// All handlers of one read, or of a lost connection, have been called. Commands sent by a slot share the write of
     /// those that the handlers sent.

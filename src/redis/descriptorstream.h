@@ -41,6 +41,8 @@ public:
     /// For a thread whose event loop has ended: blocks, for \a atMost, until bytes arrive or the kernel accepts more.
     /// Emits readyRead(). False once nothing more can be read.
     bool wait(std::chrono::milliseconds atMost);
+    /// -1 after abort().
+    int descriptor() const { return m_descriptor; }
     /// Closes the socket at once; bytes that the kernel has not accepted are lost. Nothing more is emitted.
     void abort();
 

@@ -169,7 +169,7 @@ void Subscriber::Private::ping()
 {
     sincePing.start();
     // Without a reply the connection ends itself.
-    connection.send({QByteArrayLiteral("PING")}, std::min(pingInterval, ReplyTimeout), [](const CommandResult &) {});
+    connection.send({QByteArrayLiteral("PING")}, std::min(pingInterval, ReplyTimeout), nullptr);
 }
 
 void Subscriber::Private::pingTimeReached()
@@ -223,7 +223,8 @@ void Subscriber::setNeeded(std::function<bool()> isNeeded)
 
 void Subscriber::subscribe(const QByteArray &channel)
 {
-    d->connection.open();
+    if (d->connection.state() == Connection::Disconnected)
+        d->connection.open();
     if (d->channels.contains(channel))
         return;
     const bool ready = d->connection.state() == Connection::Ready;
@@ -257,6 +258,12 @@ void Subscriber::reconnect()
 void Subscriber::setServer(const ServerUrl &server, const QString &reason)
 {
     d->connection.setServer(server, reason);
+}
+
+void Subscriber::wake()
+{
+    if (d->connection.state() == Connection::Disconnected && d->connection.failure() == Failure::None)
+        d->connection.open();
 }
 
 void Subscriber::close()

@@ -45,6 +45,8 @@ public:
     void reconnect();
     /// As Connection::setServer(): no message of the former server is received any more.
     void setServer(const ServerUrl &server, const QString &reason);
+    /// Makes a connection again that was closed while nobody needed it.
+    void wake();
     /// Ends the connection and forgets the channels.
     void close();
 

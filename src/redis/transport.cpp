@@ -25,6 +25,7 @@
 
 #ifdef Q_OS_UNIX
 #  include <fcntl.h>
+#  include <poll.h>
 #  include <pthread.h>
 #  include <unistd.h>
 #endif
@@ -99,6 +100,16 @@ public:
         if (stream)
             return stream->read(data, size);
         return device->isOpen() ? qMax(qint64(0), device->read(data, size)) : 0;
+    }
+
+    bool isClosed() const final
+    {
+#ifdef POLLRDHUP
+        pollfd events{stream ? stream->descriptor() : int(descriptor()), POLLRDHUP, 0};
+        return ::poll(&events, 1, 0) > 0;
+#else
+        return false;
+#endif
     }
 
     // Not known of Qt's sockets, above all with TLS. After failed(), the connection must be given up first.

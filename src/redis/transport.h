@@ -17,7 +17,7 @@ namespace QtRedis {
     A byte stream to one server over TCP, TLS or a Unix socket. It is used once: after failed() another one must be
     made.
 
-    Thread: the one it lives in, with an event loop. Nothing blocks. write() and abort() emit nothing.
+    Thread: the one it lives in, with an event loop. Nothing blocks. write(), isClosed() and abort() emit nothing.
 */
 class Transport : public QObject
 {
@@ -33,6 +33,8 @@ public:
     virtual void write(const char *data, qint64 size) = 0;
     /// Reads at most \a size bytes that have arrived; returns 0 if there are none.
     virtual qint64 read(char *data, qint64 size) = 0;
+    /// The peer has closed the connection; perhaps the event loop has not noticed yet. False where that is not known.
+    virtual bool isClosed() const = 0;
     /// Closes the socket at once; bytes that the kernel has not accepted are lost.
     virtual void abort() = 0;
     /// For the child after fork(): closes its copy of the socket without any effect on the parent's connection.

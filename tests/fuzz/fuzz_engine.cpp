@@ -150,6 +150,7 @@ public:
     }
 
     QString pendingStep() const override { return u"not connected"_s; }
+    bool isClosed() const override { return false; }
     void disown() override { abort(); }
     bool wait(std::chrono::milliseconds) override { return false; }
 

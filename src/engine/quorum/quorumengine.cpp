@@ -366,10 +366,12 @@ void QuorumEngine::balloted(quint64 sequence, const Ballot::Result &result, cons
     record->timesPlaceKept = result.isPlaceKept ? record->timesPlaceKept + 1 : 0;
     record->fencingToken = result.reply.fencingToken;
     const int timesPlaceKept = record->timesPlaceKept;
+    EngineReply reply = result.reply;
+    reply.error.isServerReplaced = reply.error && isComing();
     // Nothing is kept, and whoever makes a single attempt does not give the token back then.
     if (result.reply.status == EngineReply::Taken && !record->wasQueued)
         dropRecord(record);
-    completion(result.reply);
+    completion(reply);
     if (timesPlaceKept >= 1 && timesPlaceKept <= Repeats && m_records.contains(sequence))
         Q_EMIT noticed(Next, sequence, FirstRepeat * (1 << (2 * (timesPlaceKept - 1))));
 }
@@ -398,6 +400,14 @@ EngineReply QuorumEngine::lossOf(const Round &round)
     EngineReply reply;
     reply.status = round.count(Round::Stolen) > 0 ? EngineReply::Stolen : EngineReply::Gone;
     return reply;
+}
+
+/// It is not Ready only because connections were closed while they were idle: what they have not got is repeated
+/// silently when it is.
+bool QuorumEngine::isComing() const
+{
+    const int left = m_nodes.count([](const QuorumNode &node) { return !node.hasFailed(); });
+    return state() == Connecting && left >= m_nodes.majority();
 }
 
 EngineReply QuorumEngine::tooFew(const Round &round, milliseconds limit, const QString &what) const
@@ -432,6 +442,7 @@ EngineReply QuorumEngine::tooFew(const Round &round, milliseconds limit, const Q
     }
     EngineReply reply;
     reply.error = m_nodes.tooFew(round.count(Round::Done), what, errors);
+    reply.error.isServerReplaced = isComing();
     return reply;
 }
 

@@ -107,6 +107,7 @@ private:
              Round::Update update = nullptr);
     /// Gone or Stolen.
     static EngineReply lossOf(const Round &round);
+    bool isComing() const;
     EngineReply tooFew(const Round &round, std::chrono::milliseconds limit, const QString &what) const;
     struct Renewal
     {

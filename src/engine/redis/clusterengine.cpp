@@ -326,7 +326,9 @@ void ClusterEngine::open()
     m_isOpen = true;
     m_watch.open();
     for (const auto &[endpoint, node] : m_nodes)
-        node->lane().open();
+        node->open();
+    if (m_forcedReleases)
+        m_forcedReleases->wake();
 }
 
 LockEngine::State ClusterEngine::state() const

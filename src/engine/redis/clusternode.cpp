@@ -64,14 +64,24 @@ void ClusterNode::laneStateChanged()
 {
     if (!m_lane.isReady())
         return;
-    const bool hadFailed = std::exchange(m_hasFailed, false);
+    const bool isAgain = std::exchange(m_wasReady, true) || m_hasFailed;
+    m_hasFailed = false;
     if (std::exchange(m_isSilent, false))
         Q_EMIT silent(false);
-    if (m_subscriber && hadFailed)
+    if (m_subscriber && isAgain) {
         m_subscriber->reconnect(); // the cause may have cut it off, too
+        m_subscriber->wake();
+    }
     runWaiting();
-    if (hadFailed)
+    if (isAgain)
         Q_EMIT readyAgain();
+}
+
+void ClusterNode::open()
+{
+    m_lane.open();
+    if (m_subscriber && m_lane.isReady()) // otherwise laneStateChanged() continues
+        m_subscriber->wake();
 }
 
 void ClusterNode::runWaiting()

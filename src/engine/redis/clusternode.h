@@ -41,6 +41,8 @@ public:
     /// It is usable, and has replied to what it was sent more than a moment ago.
     bool isReplying() const { return isUsable() && !m_isSilent; }
 
+    /// As LockEngine::open().
+    void open();
     /// Calls \a action now if the lane is Ready, or has failed; otherwise when it is, or does.
     void whenConnected(std::function<void()> action);
     /// An operation is about to be sent: silent() is emitted if nothing arrives for half a second.
@@ -62,7 +64,7 @@ public:
     bool isReading() const;
 
 Q_SIGNALS:
-    /// The lane is Ready, after it had failed.
+    /// The lane is Ready again.
     void readyAgain();
     /// As RedisLane::failed().
     void failed();
@@ -85,6 +87,7 @@ private:
     const std::function<LockEngine::Need()> m_need;
     const std::function<bool()> m_isWaitedAt;
     bool m_hasFailed = false;
+    bool m_wasReady = false;
     bool m_isSilent = false;
     QTimer m_silenceTimer;
     std::vector<std::function<void()>> m_waiting;

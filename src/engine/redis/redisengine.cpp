@@ -136,6 +136,8 @@ void RedisEngine::masterChanged()
 void RedisEngine::open()
 {
     m_lane.open();
+    if (m_subscriber && m_lane.isReady()) // otherwise laneStateChanged() continues
+        m_subscriber->wake();
     if (m_watch)
         m_watch->open();
 }

@@ -190,6 +190,22 @@ void RedisLane::check()
         m_connection.send({"PING"}, LongestTimeout, nullptr);
 }
 
+/// Ready, also if the event loop was busy since the other side has perhaps closed the idle connection.
+bool RedisLane::isAlive()
+{
+    if (isReady())
+        m_connection.open();
+    return isReady();
+}
+
+/// The connection may have been closed while nobody needed it.
+void RedisLane::wakeForAbandoned()
+{
+    const bool isResting = state() == LockEngine::Disconnected && m_connection.failure() == QtRedis::Failure::None;
+    if (isResting && m_abandoned.needConnection())
+        m_connection.open();
+}
+
 void RedisLane::acquire(const LockEngine::Acquire &operation, LockEngine::Completion completion)
 {
     run(LockOperation::ofAcquire(operation, std::move(completion)));
@@ -237,6 +253,13 @@ void RedisLane::abandon(const LockId &lock, const QByteArray &token, millisecond
                         milliseconds atMost)
 {
     m_abandoned.add(lock, token, lease, keep, atMost);
+    wakeForAbandoned();
+}
+
+void RedisLane::served(quint64 sequence)
+{
+    m_abandoned.found(sequence);
+    wakeForAbandoned();
 }
 
 void RedisLane::run(LockOperation operation)
@@ -271,6 +294,10 @@ void RedisLane::flush()
 {
     if (m_operations.empty() && m_afterOperations.empty())
         return;
+    // If the other side has closed the connection while it was idle, they wait for the next one, or its failure. Not in
+    // a quorum: who answers there next must be identified before it may vote.
+    if (!isAlive() && m_connection.isComing() && !m_isNode)
+        return; // repliesProcessed() continues
     m_connection.cork();
     if (!m_isPlain) {
         CommandBatch::split(std::exchange(m_operations, {}), [this](LockOperations operations, milliseconds timeout) {
@@ -300,15 +327,18 @@ void RedisLane::setRedirect(Redirect redirect)
 void RedisLane::sendOne(const QtRedis::Script *script, const QList<QByteArray> &command, bool isAsked,
                         milliseconds timeout, Handler handler)
 {
-    flush(); // operations on the same lock that were requested before
-    if (isAsked)
-        m_connection.send({"ASKING"}, timeout, nullptr); // for the next command only, so EVALSHA cannot be repeated
-    if (!script)
-        m_connection.send(command, timeout, std::move(handler));
-    else if (isAsked)
-        m_connection.send(QList<QByteArray>{"EVAL", script->text, "1"} + command, timeout, std::move(handler));
-    else
-        m_connection.sendScript(*script, command.first(1), command.sliced(1), timeout, std::move(handler));
+    // After the operations on the same lock that were requested before.
+    m_afterOperations.push_back([this, script, command, isAsked, timeout, handler = std::move(handler)] {
+        if (isAsked)
+            m_connection.send({"ASKING"}, timeout, nullptr); // for the next command only, so EVALSHA cannot be repeated
+        if (!script)
+            m_connection.send(command, timeout, handler);
+        else if (isAsked)
+            m_connection.send(QList<QByteArray>{"EVAL", script->text, "1"} + command, timeout, handler);
+        else
+            m_connection.sendScript(*script, command.first(1), command.sliced(1), timeout, handler);
+    });
+    flush();
 }
 
 void RedisLane::send(LockOperations operations, milliseconds timeout)
@@ -432,7 +462,7 @@ void RedisLane::inspect(const LockId &lock, std::function<void(const EngineError
 bool RedisLane::findHolder(const LockEngine::Waiter &waiter,
                            std::function<void(const std::optional<LockInfo> &)> completion)
 {
-    return isReady() && m_holders.find(waiter, std::move(completion));
+    return isAlive() && m_holders.find(waiter, std::move(completion));
 }
 
 void RedisLane::list(const QString &prefix, const QString &pattern, LockListing::Completion completion)

@@ -111,7 +111,7 @@ public:
     void abandon(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
                  std::chrono::milliseconds keep, std::chrono::milliseconds atMost);
     /// The token with this sequence number was served. If it was abandoned, it is cancelled again.
-    void served(quint64 sequence) { m_abandoned.found(sequence); }
+    void served(quint64 sequence);
     bool isReading() const { return m_connection.isReading(); }
     /// Everything that was requested has ended.
     bool isIdle() const { return m_operations.empty() && m_afterOperations.empty() && !m_connection.isWaiting(); }
@@ -151,6 +151,8 @@ Q_SIGNALS:
 
 private:
     void connectionStateChanged();
+    bool isAlive();
+    void wakeForAbandoned();
     void setPlain(bool isPlain);
     bool isRefusal(const QtRedis::CommandResult &result);
     EngineError plainRefused(const QByteArray &error, const char *command);

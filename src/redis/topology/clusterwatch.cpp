@@ -237,15 +237,15 @@ void ClusterWatch::Private::ask(const Endpoint &endpoint)
     node->answer = Node::Pending;
     node->problem.clear();
     node->usedUntil.setRemainingTime(ConnectionLife);
-    if (node->connection.state() == Connection::Ready) {
-        send(node);
-    } else if (isKnown && node->connection.isRetryingSlowly()) { // with the problem that it had
+    if (isKnown && node->connection.isRetryingSlowly()) { // with the problem that it had
         node->answer = Node::Failed;
         QMetaObject::invokeMethod(
                 q, [this] { checkRound(); }, Qt::QueuedConnection);
-    } else {
-        node->connection.open();
+        return;
     }
+    node->connection.open();
+    if (node->connection.state() == Connection::Ready) // otherwise stateChanged() continues
+        send(node);
 }
 
 void ClusterWatch::Private::send(Node *node)

@@ -101,6 +101,7 @@ public:
         QList<std::pair<Endpoint, QByteArray>> listed; ///< other Sentinels, with their ids
         bool isAsked = false;                          ///< an answer is outstanding
         bool isAskedAgain = false;                     ///< to be asked once more after it
+        std::vector<Handler> waiting;                  ///< to be asked when the connection is Ready, or has failed
         Connection connection;
         std::unique_ptr<Subscriber> subscriber; ///< once it has named a master
     };
@@ -125,6 +126,7 @@ public:
     void askAll();
     void ask(Sentinel *sentinel);
     void requestMaster(Sentinel *sentinel, Handler handler);
+    void requestWaiting(Sentinel *sentinel);
     void masterReplied(Sentinel *sentinel, const CommandResult &result, const Handler &handler);
     void requestAddress(Sentinel *sentinel, const Master &master, const Handler &handler);
     Answer failedAnswer(const Sentinel &sentinel, const CommandResult &result) const;
@@ -223,10 +225,12 @@ void SentinelWatch::Private::add(const Endpoint &endpoint)
         if (sentinel->subscriber) // may have given up while nothing needed it
             sentinel->subscriber->subscribe(SwitchChannel);
         ask(sentinel);
+        requestWaiting(sentinel);
     });
     QObject::connect(connection, &Connection::failed, q, [this, sentinel] {
         if (sentinel->connection.failure() == Failure::Timeout)
             sentinel->connection.setConnectTimeout(SlowConnectTimeout);
+        requestWaiting(sentinel);
         answered(sentinel, {Answer::Failed, {}, sentinel->connection.failure(), clauseOf(sentinel->connection)});
     });
 }
@@ -313,10 +317,9 @@ void SentinelWatch::Private::askAll()
 void SentinelWatch::Private::ask(Sentinel *sentinel)
 {
     Connection &connection = sentinel->connection;
-    if (connection.state() != Connection::Ready) {
-        connection.open(); // stateChanged() continues
-        return;
-    }
+    connection.open();
+    if (connection.state() != Connection::Ready)
+        return; // stateChanged() continues
     // Once more is enough, however many reasons to ask it there were meanwhile.
     if (std::exchange(sentinel->isAsked, true)) {
         sentinel->isAskedAgain = true;
@@ -338,10 +341,20 @@ void SentinelWatch::Private::ask(Sentinel *sentinel)
 
 void SentinelWatch::Private::requestMaster(Sentinel *sentinel, Handler handler)
 {
+    if (sentinel->connection.isComing()) { // perhaps again, after it was closed while it was idle
+        sentinel->waiting.push_back(std::move(handler));
+        return;
+    }
     sentinel->connection.send({"SENTINEL", "MASTER", service.service.toUtf8()}, AnswerTimeout,
                               [this, sentinel, handler = std::move(handler)](const CommandResult &result) {
                                   masterReplied(sentinel, result, handler);
                               });
+}
+
+void SentinelWatch::Private::requestWaiting(Sentinel *sentinel)
+{
+    for (Handler &handler : std::exchange(sentinel->waiting, {}))
+        requestMaster(sentinel, std::move(handler));
 }
 
 void SentinelWatch::Private::masterReplied(Sentinel *sentinel, const CommandResult &result, const Handler &handler)
@@ -719,6 +732,13 @@ void SentinelWatch::setNeeded(std::function<bool()> isNeeded)
 
 void SentinelWatch::open()
 {
+    // Those that were closed while nobody needed them: each is asked when it is Ready, for what it has announced since.
+    for (const auto &sentinel : d->sentinels) {
+        if (sentinel->connection.failure() == Failure::None)
+            sentinel->connection.open();
+        if (sentinel->subscriber)
+            sentinel->subscriber->wake();
+    }
     if (d->needsRound() || (d->isOverdue && !d->isAsking))
         d->startRound();
 }

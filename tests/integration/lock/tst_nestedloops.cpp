@@ -322,7 +322,7 @@ void tst_NestedLoops::loopAtSignal(bool inRealTime)
 {
     QFETCH(QByteArray, signal);
     QFETCH(bool, ofRegistry);
-    const milliseconds lease = inRealTime ? 2s : Lease;
+    const milliseconds lease = inRealTime ? 5s : Lease;
     Support::FaultProxy proxy(m_server);
     std::unique_ptr<RegistryClock> clock; // outlives the registry
     std::unique_ptr<LockRegistry> registryOwner = std::make_unique<LockRegistry>(proxy.url());
@@ -364,6 +364,7 @@ void tst_NestedLoops::loopAtSignal(bool inRealTime)
         if (std::exchange(entered, true))
             return;
         const qint64 connections = proxy.connectionsAccepted();
+        proxy.setRefusing(false);
         proxy.resetAll();
         const qsizetype renewals = bystanders.held.renewed.size();
         if (!inRealTime) {
@@ -397,6 +398,7 @@ void tst_NestedLoops::loopAtSignal(bool inRealTime)
         lock.tryAcquire();
     else if (!needsHold)
         lock.acquire();
+    proxy.setRefusing(signal.startsWith("error")); // otherwise the end of an idle connection is none
     if (ofRegistry || signal.startsWith("error"))
         proxy.resetAll();
     if (clock && (signal == "lost" || signal == "renewed"))
@@ -617,6 +619,7 @@ void tst_NestedLoops::deletedInTheLoop()
             else
                 --acquires;
         }
+        proxy.setRefusing(false);
         proxy.resetAll();
         QElapsedTimer timer;
         timer.start();
@@ -640,6 +643,7 @@ void tst_NestedLoops::deletedInTheLoop()
         lock->tryAcquire();
     else if (!needsHold)
         lock->acquire();
+    proxy.setRefusing(signal.startsWith("error")); // otherwise the end of an idle connection is none
     if (signal.startsWith("error"))
         proxy.resetAll();
     if (signal == "lost" || signal == "renewed")
