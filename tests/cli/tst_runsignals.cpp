@@ -12,11 +12,14 @@
 #include <QtCore/qfile.h>
 #include <QtCore/qhash.h>
 
+#include <memory>
 #include <vector>
 
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 using namespace Qt::StringLiterals;
 
@@ -98,6 +101,8 @@ private Q_SLOTS:
     void stoppedCommandOnTerminal();
     TIMING void terminalStopPastTheLease();
     void terminalSettings();
+    void terminalGoesAway();
+    void signalOfTheKernel();
     void terminalInTheBackground();
     void backgroundGroupOnTerminal();
     void progressOnTerminal();
@@ -596,6 +601,39 @@ void tst_RunSignals::terminalSettings()
     QVERIFY2(killed.contains("first=137\r\n"), terminal.output().constData());
     QVERIFY2(killed.contains(" icanon") && killed.contains(" echo "), terminal.output().constData());
     QVERIFY2(terminal.output().mid(killed.size()).contains("-echo "), terminal.output().constData());
+    QCOMPARE(program.waitForStatus(), 0);
+}
+
+void tst_RunSignals::terminalGoesAway()
+{
+    // The kernel tells the leader of the session only. With `ssh -t HOST qdistlock run`, this is qdistlock.
+    Lifeline lifeline;
+    auto terminal = std::make_unique<Terminal>();
+    Program::Setup leader = setup(*terminal);
+    leader.environment.append(lifeline.variable());
+    Program program(leader, {u"run"_s, u"job"_s, u"-c"_s, livingScript(QString(), u"exec sleep 1000"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    terminal.reset();
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
+    QCOMPARE(program.waitForStatus(), 128 + SIGHUP);
+    QVERIFY(!m_server->exists("lock:job"));
+}
+
+void tst_RunSignals::signalOfTheKernel()
+{
+    // Like that of alarm(), it reaches qdistlock alone, also on a terminal.
+    Terminal terminal;
+    Program program(setup(terminal), {u"run"_s, u"job"_s, QStringLiteral(SIGNALREPORTER)});
+    QVERIFY(terminal.waitForOutput("ready\r\n"));
+    int ends[2];
+    QCOMPARE(::pipe2(ends, O_CLOEXEC), 0);
+    QCOMPARE(::fcntl(ends[0], F_SETOWN, int(program.processId())), 0);
+    QCOMPARE(::fcntl(ends[0], F_SETFL, O_ASYNC), 0);
+    QCOMPARE(::write(ends[1], "x", 1), ssize_t(1)); // SIGIO
+    QVERIFY(terminal.waitForOutput("signal 29\r\n"));
+    ::close(ends[0]);
+    ::close(ends[1]);
+    terminal.write("\x04");
     QCOMPARE(program.waitForStatus(), 0);
 }
 

@@ -43,8 +43,17 @@ constexpr Named Forwarded[] = {
 struct Message
 {
     int number;
-    bool fromTerminal;
+    bool isOfKernel;
 };
+
+/// Whether the terminal sends \a number to a whole process group. When it goes away, it tells the leader of the session
+/// only; other signals of the kernel, as that of alarm(), concern one process.
+bool isSentToGroups(int number)
+{
+    const bool isOfTerminalsEnd = number == SIGHUP || number == SIGCONT;
+    return number == SIGINT || number == SIGQUIT || number == SIGTSTP || number == SIGWINCH
+            || (isOfTerminalsEnd && ::getsid(0) != ::getpid());
+}
 
 int pipeEnds[2] = {-1, -1};
 sigset_t initialMask;
@@ -57,7 +66,7 @@ void handle(int number, siginfo_t *information, void *)
     const int error = errno;
     Message message{number, information->si_pid == 0};
 #ifdef SI_KERNEL
-    message.fromTerminal = information->si_code == SI_KERNEL;
+    message.isOfKernel = information->si_code == SI_KERNEL;
 #endif
     // If the pipe is full, thousands of signals wait in it.
     [[maybe_unused]] const auto written = ::write(pipeEnds[1], &message, sizeof message);
@@ -202,7 +211,7 @@ void UnixSignals::read()
         if (messages[i].number == SIGCHLD)
             Q_EMIT childChanged();
         else
-            Q_EMIT received(messages[i].number, messages[i].fromTerminal);
+            Q_EMIT received(messages[i].number, messages[i].isOfKernel && isSentToGroups(messages[i].number));
     }
 }
 
