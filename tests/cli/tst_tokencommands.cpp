@@ -36,6 +36,8 @@ private Q_SLOTS:
     void namesTheLockOfAnExistingFile_data();
     void namesTheLockOfAnExistingFile();
     void tokenFileIsMadeBeforeTheWait();
+    void tokenFileGoesAway_data();
+    void tokenFileGoesAway();
     void tokenFileIsRefused_data();
     void tokenFileIsRefused();
     void tokenFileCannotBeWritten();
@@ -173,6 +175,40 @@ void tst_TokenCommands::tokenFileIsMadeBeforeTheWait()
     const int status = waiting.waitForStatus();
     QVERIFY(status == 143 || status == 0);
     QCOMPARE(QFile::exists(m_file), status == 0);
+}
+
+void tst_TokenCommands::tokenFileGoesAway_data()
+{
+    QTest::addColumn<QByteArray>("other");
+    QTest::addColumn<bool>("isHeld");
+    QTest::newRow("removed") << QByteArray() << true;
+    QTest::newRow("that of another acquire") << QByteArray("other") << true;
+    QTest::newRow("that of another acquire, at the end of the wait") << QByteArray("other") << false;
+}
+
+// Without its file, nobody could release the lock.
+void tst_TokenCommands::tokenFileGoesAway()
+{
+    QFETCH(QByteArray, other);
+    QFETCH(bool, isHeld);
+    m_server.command({"SET", "lock:job", "1a:1:b", "PX", "60000"});
+    Program program({m_server.url().toEncoded()}, {u"acquire"_s, u"job"_s, u"--lease=1m"_s, u"--token-file"_s, m_file});
+    QVERIFY(eventually([this] { return m_server.exists("{lock:job}:queue"); }));
+    QVERIFY(QFile::remove(m_file));
+    QFile file(m_file);
+    if (!other.isEmpty())
+        QVERIFY(file.open(QIODevice::WriteOnly) && file.write(other) == other.size() && file.flush());
+    if (isHeld)
+        m_server.command({"DEL", "lock:job"});
+    else
+        program.sendSignal(SIGTERM);
+    QCOMPARE(program.waitForStatus(), isHeld ? 70 : 143);
+    if (isHeld) {
+        QVERIFY2(program.errors().contains("released again"), program.errors().constData());
+        QVERIFY(!m_server.exists("lock:job"));
+    }
+    QCOMPARE(QFileInfo(m_file).size(), other.size()); // 0 if there is none
+    QCOMPARE(QFile::exists(m_file), !other.isEmpty());
 }
 
 void tst_TokenCommands::tokenFileIsRefused_data()

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace Qt::StringLiterals;
@@ -74,8 +75,17 @@ TokenFileWriter::TokenFileWriter(const QString &path)
 
 TokenFileWriter::~TokenFileWriter()
 {
-    if (m_file.isOpen())
+    if (m_file.isOpen() && isInPlace())
         m_file.remove();
+}
+
+bool TokenFileWriter::isInPlace() const
+{
+    struct stat own = {};
+    struct stat present = {};
+    return ::fstat(m_file.handle(), &own) == 0
+            && ::lstat(QFile::encodeName(m_file.fileName()).constData(), &present) == 0 && own.st_dev == present.st_dev
+            && own.st_ino == present.st_ino;
 }
 
 bool TokenFileWriter::fail(const QString &reason)
@@ -115,6 +125,8 @@ bool TokenFileWriter::commit(const TokenFile &content)
         return fail(m_file.errorString());
     if (::fsync(m_file.handle()) != 0 && errno != EINVAL) // not every file system can
         return fail(QString::fromLocal8Bit(std::strerror(errno)));
+    if (!isInPlace())
+        return fail(u"somebody has removed or replaced it meanwhile"_s);
     m_file.close();
     return true;
 }

@@ -39,7 +39,7 @@ class TokenFileWriter
 {
 public:
     explicit TokenFileWriter(const QString &path);
-    /// Removes a file without content.
+    /// Removes the file if it has no content.
     ~TokenFileWriter();
 
     /// Makes an empty file, before anything is acquired.
@@ -51,6 +51,8 @@ public:
 private:
     Q_DISABLE_COPY_MOVE(TokenFileWriter)
     bool fail(const QString &reason);
+    /// Whether the path still leads to it: somebody may have removed it, and another acquire may have made its own.
+    bool isInPlace() const;
 
     QFile m_file;
     QString m_error;
