@@ -73,6 +73,7 @@ private Q_SLOTS:
     void commandOfAnotherUser();
     void withoutProc_data();
     void withoutProc();
+    void procOfAnotherNamespace();
 
 private:
     Program::Setup setup(const Lifeline *lifeline = nullptr) const
@@ -618,6 +619,26 @@ void tst_RunLoss::withoutProc()
         ::kill(pid_t(id), SIGKILL);
     QVERIFY(hasEnded);
     QVERIFY2(program.errors().contains("/proc") != isFound, program.errors().constData());
+}
+
+void tst_RunLoss::procOfAnotherNamespace()
+{
+    // There, the numbers of the processes here are those of others.
+    if (TestProgram trial(u"unshare"_s, {u"--pid"_s, u"--fork"_s, u"true"_s});
+        !trial.waitForEnd() || trial.exitCode() != 0)
+        QSKIP("Needs a PID namespace, which this user may not create.");
+    Lifeline lifeline;
+    Program::Setup container = setup(&lifeline);
+    container.program = u"unshare"_s;
+    Program program(container,
+                    {u"--pid"_s, u"--fork"_s, u"--kill-child"_s, QStringLiteral(QDISTLOCK), Patiently, u"run"_s,
+                     u"--on-lost"_s, u"kill"_s, u"job"_s, u"-c"_s,
+                     livingScript(u"setsid sleep 1000 &"_s, u"exec sleep 1000"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    takeAway({"DEL", "lock:job"});
+    QCOMPARE(program.waitForStatus(), 79);
+    QVERIFY2(program.errors().contains("/proc"), program.errors().constData());
+    QVERIFY(eventually([&] { return lifeline.hasEnded(); })); // with the first process of its namespace
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_RunLoss)

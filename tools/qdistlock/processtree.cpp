@@ -38,11 +38,21 @@ bool isLeftOut(pid_t id)
     return std::find(leftOut.begin(), leftOut.end(), id) != leftOut.end();
 }
 
+/// False without /proc, and if it is that of another PID namespace, where our numbers are those of other processes.
+bool hasProc()
+{
+    static const bool result = [] {
+        char id[16] = {};
+        return ::readlink("/proc/self", id, sizeof id - 1) > 0 && std::atol(id) == ::getpid();
+    }();
+    return result;
+}
+
 /// The content of a small file in /proc; empty if there is none.
 std::vector<char> contentOf(const char *path)
 {
     std::vector<char> content;
-    const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+    const int file = hasProc() ? ::open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (file < 0)
         return content;
     char part[1024];
@@ -57,7 +67,7 @@ std::vector<char> contentOf(const char *path)
 std::vector<pid_t> numbersIn(const char *path)
 {
     std::vector<pid_t> numbers;
-    DIR *const folder = ::opendir(path);
+    DIR *const folder = hasProc() ? ::opendir(path) : nullptr;
     if (!folder)
         return numbers;
     while (const dirent *entry = ::readdir(folder)) {
