@@ -5,6 +5,7 @@
 
 #include "clitest.h"
 
+#include "support/faultproxy.h"
 #include "support/locktesting.h"
 #include "support/testkinds.h"
 
@@ -45,6 +46,7 @@ private Q_SLOTS:
     void outputCannotBeWritten();
     void busy();
     TIMING void busyAfterTheWait();
+    void replyIsLost();
     void signalInTheQueue();
     void renewal();
     void renewalOfALostLock();
@@ -298,6 +300,23 @@ void tst_TokenCommands::busyAfterTheWait()
     QVERIFY2(late.errors.contains("another library"), late.errors.constData());
     QVERIFY(!QFile::exists(m_file));
     QCOMPARE(lockKeys(m_server), QList<QByteArray>{"lock:job"});
+}
+
+// The server has given the lock to somebody who does not know it.
+void tst_TokenCommands::replyIsLost()
+{
+    QCOMPARE(acquire().status, 0); // now the server knows the script
+    QCOMPARE(run({u"release"_s, u"job"_s, u"--token-file"_s, m_file}).status, 0);
+    Support::FaultProxy proxy(m_server);
+    proxy.cutAfter("EVALSHA");
+    const Result result = CliTesting::run(
+            {proxy.url().toEncoded()},
+            {u"acquire"_s, u"-n"_s, u"job"_s, u"--lease"_s, u"1h"_s, u"--token-file"_s, m_file});
+    QCOMPARE(proxy.faultsDone(), 1);
+    QCOMPARE(result.status, 69);
+    QVERIFY2(result.errors.contains("may or may not have run"), result.errors.constData());
+    QVERIFY(eventually([this] { return m_server.connectedClients() == 0; }));
+    QVERIFY(!m_server.exists("lock:job"));
 }
 
 void tst_TokenCommands::signalInTheQueue()

@@ -19,6 +19,7 @@ using namespace std::chrono_literals;
 using QDistLock::DistributedLock;
 using QDistLock::LockInfo;
 using QDistLock::LockOptions;
+using QDistLock::LockRegistry;
 using QDistLock::LockResult;
 using std::chrono::milliseconds;
 
@@ -89,6 +90,10 @@ LockSet::LockSet(Session *session, const QStringList &names)
     }
     m_timer.setSingleShot(true);
     connect(&m_timer, &QTimer::timeout, this, &LockSet::timeReached);
+    connect(session->registry(), &LockRegistry::stateChanged, this, [this] {
+        if (m_phase == GivingBack && m_session->registry()->state() == LockRegistry::Ready)
+            endFailure();
+    });
     connect(session, &Session::failed, this, [this] {
         if (m_phase == Acquiring) {
             m_phase = Idle;
@@ -212,6 +217,8 @@ void LockSet::timeReached()
         askForHolder(AnswerTime);
     else if (m_phase == Failing)
         reportConflict(); // without an answer
+    else if (m_phase == GivingBack)
+        endFailure();
     else if (m_phase == Releasing)
         endRelease();
 }
@@ -250,8 +257,23 @@ void LockSet::reportConflict()
 
 void LockSet::fail(DistributedLock::Error error, const QString &text)
 {
+    m_failure = m_session->fail(error, text);
+    const bool isCut = error == DistributedLock::ConnectionError && m_phase == Acquiring && m_session->wasReached()
+            && m_session->registry()->state() != LockRegistry::Ready;
+    if (!isCut) {
+        endFailure();
+        return;
+    }
+    // The acquire may have run, and other locks may be held. Over the next connection, the library gives them back.
+    m_phase = GivingBack;
+    m_timer.start(ReplyTimeout);
+}
+
+void LockSet::endFailure()
+{
     m_phase = Idle;
-    Q_EMIT failed(m_session->fail(error, text));
+    m_timer.stop();
+    Q_EMIT failed(m_failure);
 }
 
 void LockSet::lockLost(DistributedLock *lock, DistributedLock::LossReason reason)

@@ -70,7 +70,7 @@ Q_SIGNALS:
     void released(const QStringList &unconfirmed);
 
 private:
-    enum Phase { Idle, Acquiring, Failing, Held, Releasing };
+    enum Phase { Idle, Acquiring, Failing, GivingBack, Held, Releasing };
     void attempt(size_t index);
     void attempted(const QDistLock::LockResult &result);
     void endIfFresh();
@@ -79,6 +79,7 @@ private:
     void reportConflict();
     void timeReached();
     void fail(DistributedLock::Error error, const QString &text);
+    void endFailure();
     void lockReleased(DistributedLock *lock, bool confirmed);
     void endRelease();
 
@@ -93,6 +94,7 @@ private:
     DistributedLock::Error m_conflict = DistributedLock::NoError; ///< while Failing
     bool m_isAsked = false;                                       ///< who holds the lock that is being waited for
     std::optional<QDistLock::LockInfo> m_holder;                  ///< the answer
+    int m_failure = 0;                                            ///< the exit code, while GivingBack
     size_t m_pendingReleases = 0;
     QStringList m_unconfirmed;
     QTimer m_timer; ///< for the last words with the server: when they begin, and how long they may take
