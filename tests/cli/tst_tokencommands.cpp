@@ -14,8 +14,11 @@
 #include <QtCore/qjsondocument.h>
 #include <QtCore/qjsonobject.h>
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 using namespace Qt::StringLiterals;
 
@@ -54,6 +57,8 @@ private Q_SLOTS:
     void releaseOfALostLock();
     void releaseByToken();
     void minHold();
+    void tokenFileIsAPipe_data();
+    void tokenFileIsAPipe();
     void wrongTokenFile_data();
     void wrongTokenFile();
     void takenAway();
@@ -403,6 +408,29 @@ void tst_TokenCommands::minHold()
     QCOMPARE(acquire({u"-n"_s}).status, 75);
     m_server.command({"DEL", "lock:job"});
     QCOMPARE(acquire({u"--min-hold"_s, u"2m"_s}).status, 64); // longer than the lease
+}
+
+void tst_TokenCommands::tokenFileIsAPipe_data()
+{
+    QTest::addColumn<QString>("command");
+    QTest::newRow("renew") << u"renew"_s;
+    QTest::newRow("release") << u"release"_s;
+}
+
+void tst_TokenCommands::tokenFileIsAPipe()
+{
+    QFETCH(QString, command);
+    const QByteArray path = QFile::encodeName(m_file);
+    QCOMPARE(::mkfifo(path.constData(), 0600), 0);
+    Program program({m_server.url().toEncoded()}, {command, u"job"_s, u"--token-file"_s, m_file});
+    int writer = -1;
+    QVERIFY(eventually([&] {
+        writer = ::open(path.constData(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+        return writer >= 0; // it reads, and nobody writes
+    }));
+    program.sendSignal(SIGTERM);
+    QCOMPARE(program.waitForStatus(), 128 + SIGTERM);
+    ::close(writer);
 }
 
 void tst_TokenCommands::wrongTokenFile_data()

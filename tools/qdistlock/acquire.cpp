@@ -217,7 +217,6 @@ int runRenew(const Invocation &invocation)
 {
     if (!invocation.has(Option::TokenFile))
         return usageError(invocation, u"--token-file is missing: it proves who holds the lock"_s);
-    QDistLock::quitOnSignals();
     Session session(invocation);
     if (!session.isUsable())
         return session.exitCode();
@@ -226,6 +225,7 @@ int runRenew(const Invocation &invocation)
     const auto file = readTokenFile(session);
     if (!file)
         return UsageError;
+    QDistLock::quitOnSignals(); // a signal ends a read that waits
     const milliseconds lease = invocation.duration(Option::Lease).value_or(file->lease);
     const auto outcome = session.await(session.registry()->renew(file->name, file->token, lease));
     if (!outcome)
@@ -373,12 +373,13 @@ int runRelease(const Invocation &invocation)
         return usageError(invocation, u"--expect and --yes need --force"_s);
     if (invocation.has(Option::Force) && !invocation.has(Option::Yes) && ::isatty(STDIN_FILENO) != 1)
         return usageError(invocation, u"standard input is not a terminal, so nobody can be asked; add --yes"_s);
-    QDistLock::quitOnSignals();
     Session session(invocation);
     if (!session.isUsable())
         return session.exitCode();
-    if (invocation.has(Option::Force))
+    if (invocation.has(Option::Force)) {
+        QDistLock::quitOnSignals();
         return ForcedRelease(&session).run();
+    }
 
     const QString name = invocation.operands().first();
     TokenFile file;
@@ -389,6 +390,7 @@ int runRelease(const Invocation &invocation)
             return UsageError;
         file = *content;
     }
+    QDistLock::quitOnSignals(); // a signal ends a read that waits
     const auto outcome = session.await(session.registry()->release(name, file.token, timeToKeep(file)));
     if (!outcome)
         return session.exitCode();
