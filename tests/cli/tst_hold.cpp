@@ -45,6 +45,7 @@ private Q_SLOTS:
     void lost();
     void severalNames();
     void json();
+    void outputIsFull();
     void conflict();
     void badInput_data();
     void badInput();
@@ -265,6 +266,32 @@ void tst_Hold::json()
     }
     program.closeWriteChannel();
     QCOMPARE(program.waitForStatus(), 0);
+}
+
+void tst_Hold::outputIsFull()
+{
+    int ends[2];
+    QCOMPARE(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    while (::write(ends[1], "x", 1) == 1) {
+    }
+    QCOMPARE(::fcntl(ends[1], F_SETFL, 0), 0);
+    Program::Setup full = setup();
+    full.inChild = [&ends] { ::dup2(ends[1], STDOUT_FILENO); };
+    Program program(full, {u"hold"_s, u"job"_s});
+    QVERIFY(eventually([this] { return m_server->exists("lock:job"); }));
+    reconnectAll(*m_server);
+    QVERIFY(eventually([this] { return m_server->connectedClients() > 0; })); // it goes on: it could renew
+    QByteArray output;
+    QVERIFY(eventually([&] {
+        std::array<char, 4096> part;
+        for (ssize_t size; (size = ::read(ends[0], part.data(), part.size())) > 0;)
+            output.append(part.data(), size);
+        return output.contains("held job");
+    }));
+    program.closeWriteChannel();
+    QCOMPARE(program.waitForStatus(), 0);
+    ::close(ends[0]);
+    ::close(ends[1]);
 }
 
 void tst_Hold::conflict()

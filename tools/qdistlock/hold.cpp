@@ -13,7 +13,11 @@
 
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qmetaobject.h>
+#include <QtCore/qsocketnotifier.h>
 
+#include <memory>
+
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -33,6 +37,13 @@ bool printOutcome(const DistributedLock *lock, const QString &outcome, QJsonObje
     return printJson(object);
 }
 
+/// False if a write would wait until somebody reads.
+bool isOutputReady()
+{
+    pollfd output{STDOUT_FILENO, POLLOUT, 0};
+    return ::poll(&output, 1, 0) != 0;
+}
+
 /// The life of one `hold`.
 class Holder : public QObject
 {
@@ -48,6 +59,7 @@ public:
 private:
     void watch();
     void acquired();
+    void tell();
     void lost(DistributedLock *lock, DistributedLock::LossReason reason);
     void end(const QString &why, int exitCode);
     void signalReceived(int number);
@@ -56,6 +68,7 @@ private:
     LockSet m_locks;
     WaitProgress m_progress;
     EndWatch m_watch;
+    std::unique_ptr<QSocketNotifier> m_outputNotifier;
     bool m_isEnding = false;
     int m_exitCode = Success;
     int m_endSignal = 0;
@@ -104,7 +117,22 @@ void Holder::watch()
     m_watch.watchParent();
 }
 
+/// Whoever does not read the output must not keep the lock from being renewed, nor this program from its end.
 void Holder::acquired()
+{
+    if (isOutputReady()) {
+        tell();
+        return;
+    }
+    m_outputNotifier = std::make_unique<QSocketNotifier>(STDOUT_FILENO, QSocketNotifier::Write);
+    connect(m_outputNotifier.get(), &QSocketNotifier::activated, this, [this] {
+        m_outputNotifier->setEnabled(false);
+        if (!m_isEnding)
+            tell();
+    });
+}
+
+void Holder::tell()
 {
     bool written = true;
     for (const DistributedLock *lock : m_locks.locks()) {
@@ -121,7 +149,7 @@ void Holder::acquired()
 
 void Holder::lost(DistributedLock *lock, DistributedLock::LossReason)
 {
-    if (isJson())
+    if (isJson() && isOutputReady())
         printOutcome(lock, u"lost"_s);
     end(lock->errorString(), LockLost);
 }
