@@ -101,6 +101,7 @@ private Q_SLOTS:
     void stoppedCommandOnTerminal();
     TIMING void terminalStopPastTheLease();
     void terminalSettings();
+    void terminalOfAKilledShell();
     void terminalGoesAway();
     void signalOfTheKernel();
     void terminalInTheBackground();
@@ -601,6 +602,29 @@ void tst_RunSignals::terminalSettings()
     QVERIFY2(killed.contains("first=137\r\n"), terminal.output().constData());
     QVERIFY2(killed.contains(" icanon") && killed.contains(" echo "), terminal.output().constData());
     QVERIFY2(terminal.output().mid(killed.size()).contains("-echo "), terminal.output().constData());
+    QCOMPARE(program.waitForStatus(), 0);
+}
+
+void tst_RunSignals::terminalOfAKilledShell()
+{
+    // Job control has given the terminal to a process group that is killed.
+    Terminal terminal;
+    Program::Setup sh = setup(terminal);
+    sh.program = u"sh"_s;
+    const QString job = u"sh -c \"stty raw -echo; echo ready; exec sleep 1000\"; true"_s;
+    Program program(
+            sh,
+            {u"-c"_s,
+             u"%1 %2 run --on-lost kill job bash -mc '%3'; stty -a; echo shown; read line; echo got=$line"_s.arg(
+                     QStringLiteral(QDISTLOCK), Patiently, job)});
+    QVERIFY2(terminal.waitForOutput("ready"), terminal.output().constData());
+    m_server->command({"DEL", "lock:job"});
+    reconnectAll(*m_server);
+    QVERIFY2(terminal.waitForOutput("shown"), terminal.output().constData());
+    QVERIFY2(terminal.output().contains(" icanon") && terminal.output().contains(" echo "),
+             terminal.output().constData());
+    terminal.write("hello\n");
+    QVERIFY2(terminal.waitForOutput("got=hello\r\n"), terminal.output().constData());
     QCOMPARE(program.waitForStatus(), 0);
 }
 

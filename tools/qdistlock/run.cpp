@@ -390,7 +390,13 @@ void Runner::stopWithCommand()
 /// A command that was killed cannot do it.
 void Runner::restoreTerminal()
 {
-    if (m_terminalSettings && isInForeground())
+    if (!m_terminalSettings)
+        return;
+    // A shell gives the terminal to a process group, which may be gone with it.
+    const pid_t foreground = ::tcgetpgrp(m_terminal);
+    if (foreground > 0 && ::kill(-foreground, 0) != 0 && errno == ESRCH)
+        ::tcsetpgrp(m_terminal, ::getpgrp());
+    if (isInForeground())
         ::tcsetattr(m_terminal, TCSANOW, &*m_terminalSettings);
 }
 
