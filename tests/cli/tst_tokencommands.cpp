@@ -9,10 +9,13 @@
 #include "support/locktesting.h"
 #include "support/testkinds.h"
 
+#include <QtCore/qdir.h>
 #include <QtCore/qfile.h>
 #include <QtCore/qfileinfo.h>
 #include <QtCore/qjsondocument.h>
 #include <QtCore/qjsonobject.h>
+
+#include <algorithm>
 
 #include <fcntl.h>
 #include <signal.h>
@@ -72,6 +75,7 @@ private Q_SLOTS:
     void badServers();
     TIMING void waitWithoutServer();
     void secretsStayInside();
+    void scriptOfTheReadme();
 
 private:
     Result run(const QStringList &arguments) { return CliTesting::run({m_server.url().toEncoded()}, arguments); }
@@ -665,6 +669,26 @@ void tst_TokenCommands::secretsStayInside()
         }
     }
     m_server.command({"ACL", "DELUSER", "u5er"});
+}
+
+void tst_TokenCommands::scriptOfTheReadme()
+{
+    QFile readme(QStringLiteral(README));
+    QVERIFY(readme.open(QIODevice::ReadOnly));
+    QByteArray script = readme.readAll();
+    script = script.sliced(std::max<qsizetype>(0, script.indexOf("token=$XDG_RUNTIME_DIR")));
+    script.truncate(script.indexOf("```"));
+    QVERIFY2(script.contains("\n./count-stock\n"), script.constData());
+    script.replace("\n./count-stock\n", "\nqdistlock show inventory && kill -TERM $$\n");
+    const QTemporaryDir folder;
+    const QString path = QFileInfo(QStringLiteral(QDISTLOCK)).path() + u':' + qEnvironmentVariable("PATH");
+    Program program(
+            {m_server.url().toEncoded(), {{u"PATH"_s, path}, {u"XDG_RUNTIME_DIR"_s, folder.path()}}, {}, u"sh"_s},
+            {u"-c"_s, QString::fromUtf8(script)});
+    QVERIFY(program.waitForStatus() > 0);
+    QVERIFY2(program.output().contains("holder:"), program.output().constData());
+    QVERIFY(!m_server.exists("lock:inventory"));
+    QVERIFY(folder.isValid() && QDir(folder.path()).isEmpty());
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_TokenCommands)
