@@ -48,6 +48,8 @@ private Q_SLOTS:
     void tokenFileIsRefused_data();
     void tokenFileIsRefused();
     void tokenFileCannotBeWritten();
+    void cannotBeGivenBack_data();
+    void cannotBeGivenBack();
     void outputCannotBeWritten_data();
     void outputCannotBeWritten();
     void busy();
@@ -259,6 +261,36 @@ void tst_TokenCommands::tokenFileCannotBeWritten()
     QVERIFY2(program.errors().contains("released again"), program.errors().constData());
     QVERIFY(!m_server.exists("lock:job"));
     QVERIFY(!QFile::exists(m_file));
+}
+
+void tst_TokenCommands::cannotBeGivenBack_data()
+{
+    QTest::addColumn<bool>("isRefused");
+    QTest::newRow("the connection is cut") << false;
+    QTest::newRow("the server refuses") << true;
+}
+
+void tst_TokenCommands::cannotBeGivenBack()
+{
+    QFETCH(bool, isRefused);
+    QCOMPARE(acquire().status, 0); // now the server knows the scripts
+    QCOMPARE(run({u"release"_s, u"job"_s, u"--token-file"_s, m_file}).status, 0);
+    Support::FaultProxy proxy(m_server);
+    if (isRefused)
+        proxy.answer("-ERR no\r\n", "EVALSHA", 2, 1000); // the first one is the acquire
+    else
+        proxy.cutBefore("EVALSHA", 2);
+    const auto setUp = [] {
+        const rlimit none{0, 0};
+        ::setrlimit(RLIMIT_FSIZE, &none);
+    };
+    Program program({proxy.url().toEncoded(), {}, setUp},
+                    {u"acquire"_s, u"job"_s, u"--lease=1h"_s, u"--token-file"_s, m_file});
+    QCOMPARE(program.waitForStatus(), 70);
+    QVERIFY(proxy.faultsDone() > 0);
+    QCOMPARE(m_server.exists("lock:job"), isRefused);
+    QVERIFY2(program.errors().contains("was released again") != isRefused, program.errors().constData());
+    QVERIFY2(program.errors().contains("until its lease ends") == isRefused, program.errors().constData());
 }
 
 void tst_TokenCommands::outputCannotBeWritten_data()

@@ -112,6 +112,21 @@ QString existingTokenFile(Session *session, const TokenFile &file)
                     belongs);
 }
 
+/// Releases a lock that was acquired in vain. False if it is still held.
+bool giveBack(Session *session, const TokenFile &file)
+{
+    const auto release = [&] { return session->await(session->registry()->release(file.name, file.token)); };
+    auto outcome = release();
+    if (outcome == LockRegistry::Failed)
+        outcome = release(); // a connection that was cut may be there again
+    return outcome && *outcome != LockRegistry::Failed;
+}
+
+QString textOfGivingBack(bool isReleased)
+{
+    return isReleased ? u"was released again"_s : u"could not be released again, and is held until its lease ends"_s;
+}
+
 /// The rest of the time for which the lock must remain taken, see --min-hold.
 milliseconds timeToKeep(const TokenFile &file)
 {
@@ -195,8 +210,9 @@ int runAcquire(const Invocation &invocation)
         return session.fail(LockLost,
                             u"lock %1: its lease ended at once; give it a longer --lease"_s.arg(quoted(name)));
     if (!writer.commit(file)) {
-        session.await(session.registry()->release(name, file.token));
-        return session.fail(InternalError, u"%1. The lock was released again"_s.arg(writer.errorString()));
+        const bool isReleased = giveBack(&session, file);
+        return session.fail(InternalError,
+                            u"%1. The lock %2"_s.arg(writer.errorString(), textOfGivingBack(isReleased)));
     }
     const bool printed = isJson() ? printOutcome(invocation, u"acquired"_s,
                                                  {{u"fence"_s, file.fencingToken},
@@ -204,11 +220,12 @@ int runAcquire(const Invocation &invocation)
                                                   {u"tokenFile"_s, path}})
                                   : isQuiet() || printLine(QString::number(file.fencingToken));
     if (!printed) {
-        session.await(session.registry()->release(name, file.token));
-        file.remove(path);
+        const bool isReleased = giveBack(&session, file);
+        if (isReleased)
+            file.remove(path);
         return session.fail(InternalError,
-                            u"lock %1 was released again, because nobody could be told its fencing "
-                            "token; -q prints none"_s.arg(quoted(name)));
+                            u"nobody could be told the fencing token (-q prints none): lock %1 %2"_s.arg(
+                                    quoted(name), textOfGivingBack(isReleased)));
     }
     return Success;
 }
