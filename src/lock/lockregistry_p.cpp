@@ -395,9 +395,9 @@ void LockRegistryPrivate::engineStateChanged()
         if (std::exchange(m_notifiedState, state) != state)
             Q_EMIT q->stateChanged();
     });
-    if (!ready)
-        return;
-    runPending({});
+    if (ready)
+        runPending({});
+    // Some locks may have got another server, although none that the engine has used can be reached.
     const auto locks = locksInTurn();
     for (LockDriver *lock : locks) {
         const LockId &id = lock->presentLockId();

@@ -201,7 +201,11 @@ void ClusterEngine::nodeReadyAgain(ClusterNode *node)
 {
     m_watch.setSuspect(node->endpoint(), QtRedis::ClusterWatch::None);
     m_abandoned.sendAll();
-    reportState([this, endpoint = node->endpoint()](int slot) { return m_watch.map().ownerOf(slot) == endpoint; });
+    // Locks of the slots that have just left it have waited for it, too. mapChanged() is still to come, and will find
+    // that no node is failing.
+    reportState([this, endpoint = node->endpoint()](int slot) {
+        return m_watch.map().ownerOf(slot) == endpoint || m_map.ownerOf(slot) == endpoint;
+    });
 }
 
 void ClusterEngine::nodeFailed(ClusterNode *node)

@@ -72,6 +72,28 @@ QByteArray contentOf(const QString &path)
     return file.open(QIODevice::ReadOnly) ? file.readAll() : QByteArray();
 }
 
+/// At which clients reach the nodes of \a cluster from now on; empty if that cannot be.
+std::vector<std::unique_ptr<FaultProxy>> addressesOf(RedisCluster *cluster)
+{
+    std::vector<std::unique_ptr<FaultProxy>> addresses;
+    for (int i = 0; i < cluster->nodeCount(); ++i) {
+        addresses.push_back(std::make_unique<FaultProxy>(cluster->node(i)));
+        cluster->node(i).command(
+                {"CONFIG", "SET", "cluster-announce-port", QByteArray::number(addresses.back()->port())});
+    }
+    const auto isKnownAt = [&](int node) {
+        const QByteArray nodes = cluster->node(node).command({"CLUSTER", "NODES"}).toByteArray();
+        return std::all_of(addresses.begin(), addresses.end(), [&nodes](const auto &address) {
+            return nodes.contains(':' + QByteArray::number(address->port()) + '@');
+        });
+    };
+    for (int i = 0; i < cluster->nodeCount(); ++i) {
+        if (!eventually([&] { return isKnownAt(i); }, Patience))
+            return {};
+    }
+    return addresses;
+}
+
 /// For the user lockapp: the rule of docs/acl.txt, and the rights that README.md adds for a cluster.
 QByteArray leastRights()
 {
@@ -137,6 +159,8 @@ private Q_SLOTS:
     void names_data();
     void names();
     void minReplicas();
+    void slotLeavesAMasterThatIsAway_data();
+    void slotLeavesAMasterThatIsAway();
     void allAddressesChange_data();
     void allAddressesChange();
     void masterReplacedByAnEmptyNode();
@@ -1617,6 +1641,71 @@ void tst_Cluster::minReplicas()
     QVERIFY2(lock.lock.errorString().contains(u"minReplicas is 1, but with a Redis Cluster"_s),
              qPrintable(lock.lock.errorString()));
     QVERIFY(lock.lock.errorString().contains(u"leave it 0 there"_s));
+}
+
+void tst_Cluster::slotLeavesAMasterThatIsAway_data()
+{
+    QTest::addColumn<bool>("comesBack");
+    QTest::newRow("it stays away") << false;
+    QTest::newRow("it can be reached again in the same moment") << true;
+}
+
+/// Who waits for such a master gets the lock from the slot's new one.
+void tst_Cluster::slotLeavesAMasterThatIsAway()
+{
+    QFETCH(const bool, comesBack);
+    RedisCluster::Options clusterOptions;
+    clusterOptions.replicasPerMaster = 0;
+    RedisCluster cluster(clusterOptions);
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    const auto addresses = addressesOf(&cluster);
+    QVERIFY(!addresses.empty());
+    const auto sum = [&](const QByteArray &command, int except) {
+        qint64 sum = 0;
+        for (int i = 0; i < cluster.nodeCount(); ++i)
+            sum += i == except ? 0 : addresses.at(size_t(i))->commandsForwarded(command);
+        return sum;
+    };
+    for (int i = 0; i < (comesBack ? 8 : 1); ++i) { // which of the replies is read first is by chance
+        const QString name = u"left%1"_s.arg(i);
+        const int slot = clusterSlot("lock:" + name.toUtf8());
+        const int source = cluster.ownerOf(slot);
+        FaultProxy &address = *addresses.at(size_t(source));
+        LockRegistry registry(cluster.url());
+        QString another; // in a slot that stays
+        for (int j = 0; another.isEmpty() || cluster.ownerOf(clusterSlot("lock:" + another.toUtf8())) != source; ++j)
+            another = u"stays%1"_s.arg(j);
+        Watched harmed(&registry, another, options(Lease));
+        QVERIFY2(acquireNow(&harmed.lock), qPrintable(harmed.lock.errorString()));
+        address.setRefusing(true);
+        address.resetAll();
+        QVERIFY(eventually([&] { return !harmed.spies.errors.isEmpty(); }, Patience));
+        Watched lock(&registry, name, options(Lease, LockOptions::Forever));
+        lock.lock.acquire();
+        if (comesBack) {
+            for (const auto &other : addresses)
+                other->setRepliesHeld(true);
+            address.setRefusing(false);
+        }
+        QVERIFY2(cluster.moveSlot(slot, (source + 1) % 3), cluster.lastError().constData());
+        if (comesBack) {
+            const qint64 questions = sum("CLUSTER", source);
+            const qint64 handshakes = address.commandsForwarded("CLIENT");
+            QVERIFY(eventually(
+                    [&] {
+                        return sum("CLUSTER", source) > questions && address.commandsForwarded("CLIENT") > handshakes;
+                    },
+                    Patience));
+            const qint64 replies = address.repliesForwarded();
+            for (const auto &other : addresses)
+                other->setRepliesHeld(false);
+            const QDeadlineTimer deadline(Patience);
+            while (address.repliesForwarded() < replies + 2 && !deadline.hasExpired()) // without an event loop
+                Posix::pollPause();
+        }
+        QVERIFY2(eventually([&] { return lock.lock.isHeld(); }, BeforeExpiry), qPrintable(lock.lock.errorString()));
+        address.heal();
+    }
 }
 
 void tst_Cluster::allAddressesChange_data()
