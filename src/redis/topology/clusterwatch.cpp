@@ -419,14 +419,14 @@ void ClusterWatch::Private::endFirstRound()
     const QString problem = otherCluster();
     if (!problem.isEmpty())
         return fail(Failure::Service, problem);
-    bool isGiven = false;
+    const bool isGiven = std::any_of(nodes.begin(), nodes.end(),
+                                     [](const auto &entry) { return entry.second->answer == Node::Given; });
+    if (!isGiven)
+        return failRound();
     for (const auto &[endpoint, node] : nodes) {
         if (node->answer == Node::Failed && node->failure == Failure::Service)
             qCWarning(lcRedis, "%s", qUtf8Printable(node->problem));
-        isGiven |= node->answer == Node::Given;
     }
-    if (!isGiven)
-        return failRound();
     isKnown = true;
     pauses = 0;
     failure = Failure::None;

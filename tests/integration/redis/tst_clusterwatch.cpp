@@ -137,6 +137,7 @@ private Q_SLOTS:
     void setUpAgainWithNewIds();
     void nodesWithoutNames();
     void refusedLogin();
+    void noClusterAndNobody();
     void slowLink();
     TIMING void slowNodesOfTwoClusters();
     void slowNodeOfAnotherCluster();
@@ -311,6 +312,25 @@ void tst_ClusterWatch::refusedLogin()
     const QStringList warnings = log.messages(QtWarningMsg, "qdistlock.redis");
     QVERIFY2(warnings.size() == 1 && warnings.first().contains(u"Retrying every few seconds"_s),
              qPrintable(warnings.join(u'\n')));
+}
+
+/// One node of the URL belongs to no cluster, and the other one is away: each attempt to find the map fails, and the
+/// error says why. That is not logged each time.
+void tst_ClusterWatch::noClusterAndNobody()
+{
+    const FakeServer single("-ERR This instance has cluster support disabled\r\n");
+    const FakeServer away([](const QList<QByteArray> &, int) { return FakeServer::Answer{{}, {}, true}; });
+    const LockTesting::LogCapture log;
+    ClusterWatch watch(
+            serverUrl(QUrl(u"redis+cluster://127.0.0.1:%1?node=127.0.0.1:%2"_s.arg(single.port()).arg(away.port()))));
+    watch.setClientName("qdistlock");
+    watch.setNeeded([](const auto &) { return true; });
+    QSignalSpy failed(&watch, &ClusterWatch::failed);
+    watch.open();
+    QVERIFY(waitFor([&] { return failed.size() >= 3; }));
+    QVERIFY2(watch.errorString().contains(u"no node of a Redis Cluster"_s), qPrintable(watch.errorString()));
+    const QStringList warnings = log.messages(QtWarningMsg, "qdistlock.redis");
+    QVERIFY2(warnings.isEmpty(), qPrintable(warnings.join(u'\n')));
 }
 
 /// First connecting takes longer than an answer may take, then both together take longer than a round.
