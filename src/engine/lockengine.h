@@ -116,8 +116,11 @@ public:
         m_waiterOf = std::move(waiterOf);
     }
 
-    /// Starts connecting unless it is connected; called before each acquisition.
+    /// Starts connecting unless it is connected.
     virtual void open() = 0;
+    /// The same; called before each acquisition of \a lock. A server that refuses the login, and does not keep this
+    /// lock, is not asked more often for it.
+    virtual void openFor(const LockId &) { open(); }
     /// Ready: the engine can be used for at least one lock.
     virtual State state() const = 0;
     /// Why the engine is not Ready.

@@ -234,7 +234,7 @@ void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *o
             errorEnded();
             m_told.clear(); // each acquisition hears of the outage that it waits for
         }
-        lockEngine->open();
+        lockEngine->openFor(nextLockId());
     }
     if (m_withdrawn.contains(id))
         return fail(DistributedLock::CancelledError, LeaseMachine::cancelledError().text);

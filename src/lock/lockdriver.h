@@ -41,6 +41,8 @@ public:
     LeaseTime now() const;
     /// The lock that the present phase is about.
     const LockId &presentLockId() const;
+    /// That of the next acquisition, or of the one that is going on.
+    const LockId &nextLockId() const { return m_nextLockId ? *m_nextLockId : m_lockId; }
     /// The present token, and its lock.
     LockEngine::Waiter waiter() const { return {m_lockId, m_token}; }
     /// True while it holds \a key (key prefix and name).

@@ -510,7 +510,10 @@ void LockRegistryPrivate::whenReady(const std::optional<LockId> &lock, Action ac
     LockEngine *const lockEngine = engine(&engineError);
     if (!lockEngine)
         return action(nullptr, engineError);
-    lockEngine->open();
+    if (lock)
+        lockEngine->openFor(*lock);
+    else
+        lockEngine->open();
     if ((lock ? lockEngine->stateFor(*lock) : lockEngine->state()) == LockEngine::Ready)
         return action(lockEngine, {});
     m_pending.append({lock, std::move(action)});

@@ -223,9 +223,11 @@ void Subscriber::setNeeded(std::function<bool()> isNeeded)
 
 void Subscriber::subscribe(const QByteArray &channel)
 {
-    if (d->connection.state() == Connection::Disconnected)
+    const bool isNew = !d->channels.contains(channel);
+    const bool isComing = isNew && d->connection.isRetryingSlowly(); // not one login for each channel
+    if (d->connection.state() == Connection::Disconnected && !isComing)
         d->connection.open();
-    if (d->channels.contains(channel))
+    if (!isNew)
         return;
     const bool ready = d->connection.state() == Connection::Ready;
     d->channels.insert(channel, {ready ? Private::Requested : Private::Wanted});
@@ -250,20 +252,23 @@ void Subscriber::check()
     d->ping();
 }
 
+void Subscriber::resume()
+{
+    const bool isGivenUp = d->connection.state() == Connection::Disconnected && !d->connection.isRetryingSlowly();
+    if (isGivenUp && !d->channels.isEmpty())
+        d->connection.open();
+}
+
 void Subscriber::reconnect()
 {
+    if (!d->channels.isEmpty())
+        d->connection.open();
     d->connection.reconnect(u"connecting again, to the server that the other connection has reached"_s);
 }
 
 void Subscriber::setServer(const ServerUrl &server, const QString &reason)
 {
     d->connection.setServer(server, reason);
-}
-
-void Subscriber::wake()
-{
-    if (d->connection.state() == Connection::Disconnected && d->connection.failure() == Failure::None)
-        d->connection.open();
 }
 
 void Subscriber::close()

@@ -34,19 +34,21 @@ public:
     void setPingDue(std::function<bool(std::chrono::milliseconds sinceLast)> isDue);
     /// As Connection::setNeeded().
     void setNeeded(std::function<bool()> isNeeded);
-    /// Connects if necessary, also after a permanent failure. Calling it again does nothing more.
+    /// Connects if necessary, also after a permanent failure; but not at once for a further channel if the next attempt
+    /// is due in some seconds. Calling it again does nothing more.
     void subscribe(const QByteArray &channel);
+    /// Connects if nobody needed the connection when it was closed, or when a permanent failure ended it.
+    void resume();
     /// For a subscriber of the kind Sharded.
     void unsubscribe(const QByteArray &channel);
     /// For a connection that may be lost: sends a PING, at most one every 3 s. If there is no reply within 3 s,
     /// interrupted() is emitted.
     void check();
-    /// Makes the connection again, because the address may lead to another server by now.
+    /// Makes the connection again, because the address may lead to another server by now, or because the login that was
+    /// refused is not refused any more.
     void reconnect();
     /// As Connection::setServer(): no message of the former server is received any more.
     void setServer(const ServerUrl &server, const QString &reason);
-    /// Makes a connection again that was closed while nobody needed it.
-    void wake();
     /// Ends the connection and forgets the channels.
     void close();
 

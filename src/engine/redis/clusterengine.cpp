@@ -200,6 +200,8 @@ EngineError ClusterEngine::disputed(int slot) const
 void ClusterEngine::nodeReadyAgain(ClusterNode *node)
 {
     m_watch.setSuspect(node->endpoint(), QtRedis::ClusterWatch::None);
+    if (m_forcedReleases && m_forcedReleasesAt == node->endpoint())
+        m_forcedReleases->reconnect(); // the cause may have cut it off, too
     m_abandoned.sendAll();
     // Locks of the slots that have just left it have waited for it, too. mapChanged() is still to come, and will find
     // that no node is failing.
@@ -332,7 +334,20 @@ void ClusterEngine::open()
     for (const auto &[endpoint, node] : m_nodes)
         node->open();
     if (m_forcedReleases)
-        m_forcedReleases->wake();
+        m_forcedReleases->resume();
+}
+
+void ClusterEngine::openFor(const LockId &lock)
+{
+    m_isOpen = true;
+    m_watch.open();
+    const auto master = m_watch.map().ownerOf(slotOf(lock));
+    for (const auto &[endpoint, node] : m_nodes) {
+        if (endpoint == master || !node->lane().isRetryingSlowly())
+            node->open();
+    }
+    if (m_forcedReleases)
+        m_forcedReleases->resume();
 }
 
 LockEngine::State ClusterEngine::state() const
@@ -746,6 +761,8 @@ QHash<QByteArray, ClusterEngine::Channel>::iterator ClusterEngine::listenFor(con
     it->keptUntil.setRemainingTime(ChannelLife);
     if (!it->node)
         listen(name, &*it);
+    else if (ClusterNode *const node = knownNodeAt(*it->node))
+        node->resumeSubscriber();
     if (!m_sweepTimer.isActive())
         m_sweepTimer.start();
     return it;
@@ -846,8 +863,10 @@ void ClusterEngine::messageReceived(ClusterNode *node, const QByteArray &payload
 
 void ClusterEngine::listenForForcedReleases(const ClusterNode &node)
 {
-    if (m_forcedReleases)
+    if (m_forcedReleases) {
+        m_forcedReleases->resume();
         return;
+    }
     m_forcedReleasesAt = node.endpoint();
     m_forcedReleases = std::make_unique<QtRedis::Subscriber>(node.lane().server());
     m_forcedReleases->setClientName(ClientName{clientId(), {}}.toByteArray());

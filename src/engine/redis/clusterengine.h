@@ -50,6 +50,7 @@ public:
     ~ClusterEngine() override;
 
     void open() override;
+    void openFor(const LockId &lock) override;
     State state() const override;
     EngineError error() const override;
     State stateFor(const LockId &lock) const override;

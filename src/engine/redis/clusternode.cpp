@@ -68,10 +68,8 @@ void ClusterNode::laneStateChanged()
     m_hasFailed = false;
     if (std::exchange(m_isSilent, false))
         Q_EMIT silent(false);
-    if (m_subscriber && isAgain) {
+    if (m_subscriber && isAgain)
         m_subscriber->reconnect(); // the cause may have cut it off, too
-        m_subscriber->wake();
-    }
     runWaiting();
     if (isAgain)
         Q_EMIT readyAgain();
@@ -81,7 +79,7 @@ void ClusterNode::open()
 {
     m_lane.open();
     if (m_subscriber && m_lane.isReady()) // otherwise laneStateChanged() continues
-        m_subscriber->wake();
+        m_subscriber->resume();
 }
 
 void ClusterNode::runWaiting()
@@ -154,6 +152,12 @@ void ClusterNode::subscribe(const QByteArray &channel)
 {
     makeSubscriber();
     m_subscriber->subscribe(channel);
+}
+
+void ClusterNode::resumeSubscriber()
+{
+    if (m_subscriber)
+        m_subscriber->resume();
 }
 
 void ClusterNode::unsubscribe(const QByteArray &channel)

@@ -54,6 +54,8 @@ public:
     void closeSubscriber();
 
     void subscribe(const QByteArray &channel);
+    /// As QtRedis::Subscriber::resume().
+    void resumeSubscriber();
     void unsubscribe(const QByteArray &channel);
     bool isSubscribed(const QByteArray &channel) const;
     /// Only messages that were published at this node arrive, and only while it serves the slot. Before Redis 7.0

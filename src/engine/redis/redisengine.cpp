@@ -137,7 +137,7 @@ void RedisEngine::open()
 {
     m_lane.open();
     if (m_subscriber && m_lane.isReady()) // otherwise laneStateChanged() continues
-        m_subscriber->wake();
+        m_subscriber->resume();
     if (m_watch)
         m_watch->open();
 }

@@ -56,6 +56,8 @@ public:
     /// For a node of a cluster: list() uses \a read for a lock whose keys are not all at this node.
     void setReadMoving(LockListing::Read read) { m_listing.setReadMoving(std::move(read)); }
     void open() { m_connection.open(); }
+    /// As QtRedis::Connection::isRetryingSlowly().
+    bool isRetryingSlowly() const { return m_connection.isRetryingSlowly(); }
     /// Commands without a reply end as Failed, from the event loop.
     void close() { m_connection.close(); }
     /// For a node of a cluster, for good: \a reason, another node has taken over.

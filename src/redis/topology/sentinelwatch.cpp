@@ -737,7 +737,7 @@ void SentinelWatch::open()
         if (sentinel->connection.failure() == Failure::None)
             sentinel->connection.open();
         if (sentinel->subscriber)
-            sentinel->subscriber->wake();
+            sentinel->subscriber->resume();
     }
     if (d->needsRound() || (d->isOverdue && !d->isAsking))
         d->startRound();

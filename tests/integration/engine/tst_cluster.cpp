@@ -147,6 +147,8 @@ private Q_SLOTS:
     void password();
     void oneNodeHasAnotherPassword();
     void passwordChangesUnderHolders();
+    void refusedLoginsStayRare();
+    void loginRefusedWhileNobodyNeedsIt();
     void userWithLeastRights();
     void errors_data();
     void errors();
@@ -1333,6 +1335,105 @@ void tst_Cluster::passwordChangesUnderHolders()
         QCOMPARE(cluster.node(i).command({"CONFIG", "SET", "requirepass", "c4n4ry"}).toByteArray(), "OK");
     for (const auto &watched : locks)
         QVERIFY(eventually([&] { return !watched->spies.renewed.isEmpty(); }, Patience));
+}
+
+/// However many locks are acquired at the other masters, or wait at the same one, a login that is refused is repeated
+/// only after seconds.
+void tst_Cluster::refusedLoginsStayRare()
+{
+    constexpr int Locks = 150;
+    RedisCluster::Options options;
+    options.replicasPerMaster = 0;
+    options.password = "c4n4ry";
+    RedisCluster cluster(options);
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    const auto namesAt = [](int node) { // of locks whose slots differ; the masters share the slots evenly
+        QMap<int, QString> names;
+        for (int i = 0; names.size() < Locks; ++i) {
+            const QString name = u"job%1"_s.arg(i);
+            const int slot = clusterSlot("lock:" + name.toUtf8());
+            if (slot * 3 / 16384 == node)
+                names.insert(slot, name);
+        }
+        return names.values();
+    };
+    LockRegistry registry(cluster.url());
+    LockRegistry others(cluster.url());
+    Watched harmed(&registry, namesAt(0).first(), LockTesting::options(Lease));
+    QVERIFY2(acquireNow(&harmed.lock), qPrintable(harmed.lock.errorString()));
+    std::vector<std::unique_ptr<Watched>> held;
+    for (const QString &name : namesAt(1)) {
+        held.push_back(std::make_unique<Watched>(&others, name, LockTesting::options(Lease)));
+        QVERIFY2(acquireNow(&held.back()->lock), qPrintable(held.back()->lock.errorString()));
+    }
+
+    // Locks of another master.
+    cluster.node(0).command({"CONFIG", "SET", "requirepass", "0th3r"});
+    cluster.node(0).command({"CLIENT", "KILL", "TYPE", "normal"});
+    cluster.node(0).command({"CLIENT", "KILL", "TYPE", "pubsub"});
+    QVERIFY(eventually([&] { return harmed.lock.error() == DistributedLock::AuthenticationError; }, Patience));
+    qint64 before = cluster.node(0).commandsProcessed("auth");
+    for (const QString &name : namesAt(2)) {
+        Watched lock(&registry, name, LockTesting::options(Lease));
+        QVERIFY2(acquireNow(&lock.lock), qPrintable(lock.lock.errorString()));
+    }
+    const qint64 byOthers = cluster.node(0).commandsProcessed("auth") - before;
+    QVERIFY2(byOthers < Locks / 3, QByteArray::number(byOthers).constData());
+
+    // Each lock that is taken has its own channel.
+    Watched first(&registry, namesAt(1).first(), LockTesting::options(Lease, LockOptions::Forever));
+    first.lock.acquire();
+    QVERIFY(eventually([&] { return first.lock.queuePosition() == 0; }, Patience));
+    cluster.node(1).command({"CONFIG", "SET", "requirepass", "0th3r"});
+    const LogCapture log;
+    cluster.node(1).command({"CLIENT", "KILL", "TYPE", "pubsub"});
+    QVERIFY(eventually([&] { return log.count({u"WRONGPASS"_s}) > 0; }, Patience));
+    before = cluster.node(1).commandsProcessed("auth");
+    for (const QString &name : namesAt(1)) {
+        Watched lock(&registry, name, LockTesting::options(Lease, 0ms));
+        QVERIFY(!acquireNow(&lock.lock));
+        QCOMPARE(lock.lock.error(), DistributedLock::BusyError);
+    }
+    const qint64 byChannels = cluster.node(1).commandsProcessed("auth") - before;
+    QVERIFY2(byChannels < Locks / 3, QByteArray::number(byChannels).constData());
+}
+
+/// The connections for messages that were given up then are made again with the next use.
+void tst_Cluster::loginRefusedWhileNobodyNeedsIt()
+{
+    RedisCluster::Options options;
+    options.masters = 1;
+    options.replicasPerMaster = 0;
+    options.password = "c4n4ry";
+    RedisCluster cluster(options);
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    LockRegistry registry(cluster.url({}, {0}));
+    LockRegistry others(cluster.url({}, {0}));
+    Watched elsewhere(&others, u"waited"_s, LockTesting::options(Lease));
+    Watched held(&registry, u"held"_s, LockTesting::options(Lease));
+    Watched waiting(&registry, u"waited"_s, LockTesting::options(Lease, LockOptions::Forever));
+    QVERIFY(acquireNow(&elsewhere.lock));
+    QVERIFY(acquireNow(&held.lock));
+    waiting.lock.acquire();
+    QVERIFY(eventually([&] { return waiting.lock.queuePosition() == 0; }, Patience));
+    waiting.lock.cancel();
+    held.lock.release();
+    QVERIFY(eventually([&] { return held.spies.released.size() == 1 && waiting.spies.failed.size() == 1; }, Patience));
+
+    const LogCapture log;
+    cluster.node(0).command({"CONFIG", "SET", "requirepass", "0th3r"});
+    cluster.node(0).command({"CLIENT", "KILL", "TYPE", "normal"});
+    cluster.node(0).command({"CLIENT", "KILL", "TYPE", "pubsub"});
+    QVERIFY(eventually([&] { return log.count({u"Not retried until the next use"_s}) == 3; }, Patience));
+    QCOMPARE(cluster.node(0).command({"CONFIG", "SET", "requirepass", "c4n4ry"}).toByteArray(), "OK");
+    held.lock.acquire();
+    waiting.lock.acquire();
+    QVERIFY2(eventually([&] { return held.lock.isHeld() && waiting.lock.queuePosition() == 0; }, BeforeExpiry),
+             qPrintable(waiting.lock.errorString()));
+    const auto forced = [&] {
+        return cluster.node(0).command({"PUBSUB", "CHANNELS", "lock:client:*"}).toList().size() == 2;
+    };
+    QVERIFY(eventually(forced, BeforeExpiry)); // both clients listen for forced releases
 }
 
 /// All that locks do works with the rights that README.md lists, also while a slot moves.
