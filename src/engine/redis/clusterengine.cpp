@@ -34,6 +34,8 @@ constexpr milliseconds ChannelLife = 10s;
 constexpr milliseconds SweepInterval = 2s;
 /// For the replies of a former master that is alive.
 constexpr milliseconds FormerMasterLife = 5s;
+/// For the target of a move that cannot be reached, and serves no slot.
+constexpr milliseconds TargetLife = 2s;
 
 int slotOf(const LockId &lock)
 {
@@ -214,9 +216,14 @@ void ClusterEngine::nodeFailed(ClusterNode *node)
 {
     m_watch.setSuspect(node->endpoint(), QtRedis::ClusterWatch::Failed);
     listenElsewhere(node->endpoint());
-    if (!m_watch.map().masters().contains(node->endpoint())) // a slot was to move there
-        QMetaObject::invokeMethod(
-                this, [this] { closeFormerMasters(); }, Qt::QueuedConnection);
+    if (!m_watch.map().masters().contains(node->endpoint())) { // a slot was to move there
+        // Not at once: each operation that is redirected there would connect again.
+        QTimer::singleShot(TargetLife, node, [this, node] {
+            const bool isMapReported = m_map.masters() == m_watch.map().masters(); // otherwise mapChanged() follows
+            if (isMapReported && !node->isUsable())
+                closeFormerMasters();
+        });
+    }
     Q_EMIT failed();
 }
 

@@ -8,6 +8,7 @@
 #include "engine/redis/clusternode.h"
 #include "support/certificates.h"
 #include "support/clusterslot.h"
+#include "support/fakeserver.h"
 #include "support/faultproxy.h"
 #include "support/posix.h"
 #include "support/rediscluster.h"
@@ -127,6 +128,7 @@ private Q_SLOTS:
     void fenceFailsWhileASlotMoves();
     void seenWhileASlotMoves_data();
     void seenWhileASlotMoves();
+    void targetOfAMoveIsAway();
     void destroyedWhileASlotMoves();
     void registryDestroyedWhileASlotMoves();
     void reshardingUnderLoad();
@@ -692,6 +694,49 @@ void tst_Cluster::seenWhileASlotMoves()
     waiting.lock.release();
     QVERIFY(eventually([&] { return waiting.spies.released.size() == 1; }, Patience));
     QVERIFY(m_cluster->moveSlot(slot, source));
+}
+
+/// Many wait for locks whose slot moves to a node that they cannot reach. Not each attempt connects to it.
+void tst_Cluster::targetOfAMoveIsAway()
+{
+    RedisCluster::Options clusterOptions;
+    clusterOptions.replicasPerMaster = 0;
+    RedisCluster cluster(clusterOptions);
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    const int slot = clusterSlot("lock:{a}1");
+    const int source = cluster.ownerOf(slot);
+    const int target = cluster.addMaster();
+    QVERIFY2(target > 0, qPrintable(cluster.errorString()));
+    FakeServer away([](const QList<QByteArray> &, int) { return FakeServer::Answer{{}, {}, true}; });
+    away.setAnswersLogin(false);
+    const QByteArray port = QByteArray::number(away.port());
+    cluster.node(target).command({"CONFIG", "SET", "cluster-announce-port", port});
+    QVERIFY(eventually(
+            [&] {
+                return cluster.node(source).command({"CLUSTER", "NODES"}).toByteArray().contains(':' + port + '@');
+            },
+            Patience));
+    QVERIFY2(cluster.beginMove(slot, target), cluster.lastError().constData());
+
+    LockRegistry registry(cluster.url());
+    std::vector<std::unique_ptr<Watched>> locks;
+    for (int i = 0; i < 100; ++i) {
+        locks.push_back(std::make_unique<Watched>(&registry, u"{a}%1"_s.arg(i), options(Lease, LockOptions::Forever)));
+        locks.back()->lock.acquire();
+    }
+    const auto redirections = [&] { // count=3
+        const QByteArray field = cluster.node(source).info("errorstats", "errorstat_ASK");
+        return field.mid(field.indexOf('=') + 1).toLongLong();
+    };
+    QVERIFY(eventually([&] { return redirections() >= 500; }, Patience)); // each lock has backed off by now
+    const qint64 redirectedBefore = redirections();
+    const int connectionsBefore = away.connectionsAccepted();
+    QVERIFY(eventually([&] { return redirections() >= redirectedBefore + 400; }, Patience));
+    const int connections = away.connectionsAccepted() - connectionsBefore;
+    QVERIFY2(connections < 100, QByteArray::number(connections).constData());
+    QVERIFY2(cluster.stopMove(slot, target), cluster.lastError().constData());
+    for (const auto &watched : locks)
+        QVERIFY2(eventually([&] { return watched->lock.isHeld(); }, Patience), qPrintable(watched->lock.errorString()));
 }
 
 /// Neither the holder nor the waiter leaves anything behind when its lock object is destroyed.
