@@ -171,13 +171,12 @@ bool ClusterEngine::follow(const QtRedis::Endpoint &from, const QtRedis::Redirec
     const auto owner = m_watch.map().ownerOf(moved.slot);
     if (owner == moved.endpoint && owner != from)
         return true; // what was sent before the slot's new owner was known
-    m_redirections.removeIf([](const auto &entry) { return entry.value().until.hasExpired(); });
-    auto it = m_redirections.find(moved.slot);
-    if (it == m_redirections.end())
-        it = m_redirections.insert(moved.slot, {0, QDeadlineTimer(RedirectionsPeriod), {}, {}});
-    it->from = from;
-    it->to = moved.endpoint;
-    if (++it->count > MostRedirections) {
+    Redirections &redirections = m_redirections[moved.slot];
+    if (redirections.until.hasExpired())
+        redirections = {0, QDeadlineTimer(RedirectionsPeriod), {}, {}};
+    redirections.from = from;
+    redirections.to = moved.endpoint;
+    if (++redirections.count > MostRedirections) {
         m_watch.refresh();
         return false;
     }
@@ -232,6 +231,8 @@ void ClusterEngine::mapChanged()
     const bool isFailing = std::any_of(m_nodes.begin(), m_nodes.end(),
                                        [](const auto &entry) { return !entry.second->isUsable(); });
     const QtRedis::SlotMap former = std::exchange(m_map, m_watch.map());
+    // Thousands may be added in one turn of the event loop.
+    m_redirections.removeIf([](const auto &entry) { return entry.value().until.hasExpired(); });
     const bool isReplaced = closeFormerMasters();
     const bool isFirst = !std::exchange(m_wasKnown, true);
     if (isFirst)

