@@ -444,7 +444,7 @@ void ClusterWatch::Private::endFirstRound()
 void ClusterWatch::Private::adopt(const ClusterView &view)
 {
     known = view.nodes;
-    if (map.merge(view.map, {}))
+    if (map.merge(view.map, {}, suspects))
         emitMapChanged();
 }
 

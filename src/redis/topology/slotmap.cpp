@@ -177,29 +177,30 @@ void SlotMap::setOwner(int first, int last, const Endpoint &owner, qint64 epoch,
         std::fill(m_slots.begin() + first, m_slots.begin() + last + 1, index);
 }
 
-bool SlotMap::merge(const SlotMap &view, const QSet<Endpoint> &gone)
+bool SlotMap::merge(const SlotMap &view, const QSet<Endpoint> &gone, const QSet<Endpoint> &suspects)
 {
     SlotMap merged; // without owners that serve nothing any more
     bool hasChanged = false;
     const bool isEmpty = view.servedSlots() == 0; // and proves nothing
-    const Owner *latest = nullptr;                // neighbours usually have the same owner
-    quint16 index = 0;
+    quint16 index = 0;                            // of the latest slot; neighbours usually have the same owners
     for (int slot = 0; slot < SlotCount; ++slot) {
         const quint16 present = m_slots.at(slot);
         const quint16 its = view.m_slots.at(slot);
-        const Owner *owner = present == 0 ? nullptr : &m_owners.at(present - 1);
-        const Owner *const other = its == 0 ? nullptr : &view.m_owners.at(its - 1);
-        if (other && (!owner || other->epoch >= owner->epoch || gone.contains(owner->endpoint))) {
-            hasChanged |= !owner || owner->endpoint != other->endpoint;
-            owner = other;
-        } else if (owner && !other && !isEmpty && gone.contains(owner->endpoint)) {
-            hasChanged = true;
-            owner = nullptr;
+        if (slot == 0 || present != m_slots.at(slot - 1) || its != view.m_slots.at(slot - 1)) {
+            const Owner *owner = present == 0 ? nullptr : &m_owners.at(present - 1);
+            const Owner *const other = its == 0 ? nullptr : &view.m_owners.at(its - 1);
+            const bool isSame = owner && other && !owner->id.isEmpty() && owner->id == other->id
+                    && owner->epoch == other->epoch && !suspects.contains(owner->endpoint);
+            const bool isNewer = owner && other && other->epoch >= owner->epoch && !isSame;
+            if (other && (!owner || isNewer || gone.contains(owner->endpoint))) {
+                hasChanged |= !owner || owner->endpoint != other->endpoint;
+                owner = other;
+            } else if (owner && !other && !isEmpty && gone.contains(owner->endpoint)) {
+                hasChanged = true;
+                owner = nullptr;
+            }
+            index = owner ? merged.indexOf(*owner) : quint16(0);
         }
-        if (!owner)
-            continue;
-        if (owner != std::exchange(latest, owner))
-            index = merged.indexOf(*owner);
         merged.m_slots[slot] = index;
     }
     *this = merged;

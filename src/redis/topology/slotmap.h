@@ -43,8 +43,10 @@ public:
     QSet<QByteArray> ids() const;
     /// Takes over each slot of \a view that is not older. A slot whose owner is one of \a gone is also taken over from
     /// an older view: after a cluster was set up again, its epochs are small. If the view names nobody for it, but
-    /// somebody for others, nobody serves it any more. True if an owner has changed.
-    bool merge(const SlotMap &view, const QSet<Endpoint> &gone);
+    /// somebody for others, nobody serves it any more. An owner that the view shows at another address keeps the
+    /// present one, since nodes may show it differently, unless that is one of \a suspects. True if an owner has
+    /// changed.
+    bool merge(const SlotMap &view, const QSet<Endpoint> &gone, const QSet<Endpoint> &suspects = {});
     /// The owners that \a view names, too, for one of their slots, and not with a smaller epoch.
     QSet<Endpoint> confirmedBy(const SlotMap &view) const;
 

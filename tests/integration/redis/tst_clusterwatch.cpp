@@ -43,10 +43,11 @@ public:
     }
 
     /// What \a node says from now on.
-    void setView(int node, int owner, int epoch, const QByteArray &cluster = "node")
+    void setView(int node, int owner, int epoch, const QByteArray &cluster = "node",
+                 const QByteArray &host = "127.0.0.1")
     {
         const QMutexLocker locker(&m_mutex);
-        m_views[size_t(node)] = {owner, epoch, cluster};
+        m_views[size_t(node)] = {owner, epoch, cluster, host};
     }
 
     /// Ends the connections to \a node, which refuses new ones from now on.
@@ -74,6 +75,7 @@ private:
         int owner = 0;
         int epoch = 1;
         QByteArray cluster = "node"; ///< the ids of all its nodes begin with this
+        QByteArray host = "127.0.0.1";
     };
 
     FakeServer &server(int node) const { return *m_servers[size_t(node)]; }
@@ -81,10 +83,10 @@ private:
     {
         return '$' + QByteArray::number(text.size()) + "\r\n" + text + "\r\n";
     }
-    QByteArray address(int node, const QByteArray &cluster) const
+    QByteArray address(int node, const View &view) const
     {
-        return "*3\r\n" + bulk("127.0.0.1") + ':' + QByteArray::number(m_ports[size_t(node)]) + "\r\n"
-                + bulk(cluster + QByteArray::number(node));
+        return "*3\r\n" + bulk(view.host) + ':' + QByteArray::number(m_ports[size_t(node)]) + "\r\n"
+                + bulk(view.cluster + QByteArray::number(node));
     }
     QByteArray answer(int node, const QByteArray &question)
     {
@@ -92,9 +94,9 @@ private:
         const View view = m_views[size_t(node)];
         if (question == "SLOTS") {
             QByteArray slots = "*1\r\n*" + QByteArray::number(2 + Count) + "\r\n:0\r\n:16383\r\n"
-                    + address(view.owner, view.cluster);
+                    + address(view.owner, view);
             for (int i = 0; i < Count; ++i)
-                slots += i == view.owner ? QByteArray() : address(i, view.cluster);
+                slots += i == view.owner ? QByteArray() : address(i, view);
             return slots;
         }
         QByteArray lines;
@@ -135,6 +137,7 @@ private Q_SLOTS:
     void suspectThatNobodyNeeds();
     void viewOfAnotherCluster();
     void setUpAgainWithNewIds();
+    void masterWithTwoNames();
     void nodesWithoutNames();
     void refusedLogin();
     void noClusterAndNobody();
@@ -277,6 +280,26 @@ void tst_ClusterWatch::setUpAgainWithNewIds()
     QCOMPARE(watch.map().ownerOf(7), nodes.endpoint(0));
     nodes.setView(0, 1, 1, "again");
     QVERIFY(waitFor([&] { return watch.map().ownerOf(7) == nodes.endpoint(1); }));
+}
+
+/// One node shows host names, and the others addresses. That replaces no master, unless the present name is of no use.
+void tst_ClusterWatch::masterWithTwoNames()
+{
+    Nodes nodes;
+    ClusterWatch watch(serverUrl(nodes.url()));
+    QVERIFY(start(&nodes, &watch));
+    QVERIFY(waitFor([&] { return watch.map().ownerOf(7) == nodes.endpoint(0); }));
+    watch.setSuspect(nodes.endpoint(1), ClusterWatch::Failed); // keeps it asking
+    QSignalSpy changed(&watch, &ClusterWatch::mapChanged);
+    nodes.setView(2, 0, 5, "node", "localhost");
+    QVERIFY(asksOn(nodes, 2, 5));
+    QCOMPARE(watch.map().ownerOf(7), nodes.endpoint(0));
+    QVERIFY2(changed.size() <= 1, QByteArray::number(changed.size()).constData()); // that of the first round
+    for (int i = 0; i < 4; ++i)
+        nodes.setView(i, 0, 5, "node", "localhost");
+    watch.setSuspect(nodes.endpoint(0), ClusterWatch::Silent);
+    const Endpoint present{u"localhost"_s, nodes.endpoint(0).port};
+    QVERIFY(waitFor([&] { return watch.map().ownerOf(7) == present; }));
 }
 
 /// The cluster is complete, but prefers host names, and has none: CLUSTER SLOTS says "?" for each node.
