@@ -40,6 +40,7 @@ constexpr milliseconds ForceLimit = 500ms;
 
 QuorumEngine::QuorumEngine(const QtRedis::ServerUrl &quorum, const LeaseClock *clock, QObject *parent)
     : LockEngine({}, parent)
+    , m_clock(clock)
     , m_view(&m_nodes, &m_deadlines)
 {
     m_nudgeTimer.setSingleShot(true);
@@ -345,6 +346,7 @@ void QuorumEngine::acquire(const Acquire &operation, Completion completion)
     Record &record = m_records[sequence];
     record.lock = operation.lock;
     record.repairMissingTtl = operation.repairMissingTtl;
+    record.believedUntil = m_clock->now() + operation.lease;
     m_lastLease = operation.lease;
     auto ballot = std::make_shared<Ballot>(
             &m_nodes, &m_deadlines, operation, orderOf(operation.lock),
@@ -496,6 +498,7 @@ void QuorumEngine::renewNow(const LockId &lock, const QByteArray &token, millise
     };
     // Only what a majority has confirmed may be put where it lacks.
     const quint64 sequence = ownSequence(token);
+    const LeaseTime sentAt = m_clock->now();
     auto update = [this, sequence, token, lease, given = Ballot::NodeSet(0)](const Round &round) mutable {
         if (round.count(Round::Done) < m_nodes.majority())
             return;
@@ -513,12 +516,29 @@ void QuorumEngine::renewNow(const LockId &lock, const QByteArray &token, millise
                 m_nodes.at(node).engine().renew(lock, token, lease, {}, std::move(replied));
             },
             decision,
-            [this, lock, token, lease, completion = std::move(completion)](const EngineReply &reply) {
+            [this, lock, token, lease, sequence, sentAt, completion = std::move(completion)](const EngineReply &reply) {
+                const auto record = m_records.find(sequence);
+                if (reply.status == EngineReply::Done && record != m_records.end())
+                    record->believedUntil = sentAt + lease;
+                // Fewer than a majority may still keep it.
                 if (reply.status == EngineReply::Gone || reply.status == EngineReply::Stolen)
-                    abandon(lock, token, lease, 0ms, lease); // fewer than a majority may still keep it
+                    abandon(lock, token, lease, keepAfterLoss(token, lease), lease);
                 completion(reply);
             },
             update);
+}
+
+/// A server without the key may have been away at the acquisition, or have no vote since its restart: then the minority
+/// still keeps others from the lock. What was done under the lock takes some time to end, like a command that has got
+/// SIGTERM; it has until the deadline of which the holder knows.
+milliseconds QuorumEngine::keepAfterLoss(const QByteArray &token, milliseconds lease) const
+{
+    const auto record = m_records.constFind(ownSequence(token));
+    if (record == m_records.cend())
+        return lease; // another client has acquired it
+    if (steady_clock::now() < record->forcedUntil)
+        return 0ms;
+    return std::clamp(std::chrono::ceil<milliseconds>(record->believedUntil - m_clock->now()), 0ms, lease);
 }
 
 /// A node was away when the lock was acquired, or has lost it: another one may be lost from now on.

@@ -77,6 +77,8 @@ private:
         int timesPlaceKept = 0;              ///< in a row, see Ballot::Result
         qint64 fencingToken = 0;             ///< 0 = not held
         bool repairMissingTtl = true;
+        /// Until then, at the latest, the holder may believe that it has the lock.
+        LeaseTime believedUntil = {};
         /// Somebody releases the lock by force, as a node has reported: until then, no node gets the token again.
         std::chrono::steady_clock::time_point forcedUntil = {};
     };
@@ -120,8 +122,11 @@ private:
     /// Sends the renewal of \a token, if one is left to be sent.
     void sendRenewal(const QByteArray &token);
     void renewNow(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease, Completion completion);
+    /// How long a minority must keep the key of a lock that was lost.
+    std::chrono::milliseconds keepAfterLoss(const QByteArray &token, std::chrono::milliseconds lease) const;
     void giveAgain(int node, quint64 sequence, const QByteArray &token, std::chrono::milliseconds lease);
 
+    const LeaseClock *const m_clock;
     QList<QByteArray> m_names; ///< "host:port" of each node
     Deadlines m_deadlines;
     ServerGroup m_nodes;

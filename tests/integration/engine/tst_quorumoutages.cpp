@@ -7,6 +7,7 @@
 
 #include "support/testkinds.h"
 
+#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qelapsedtimer.h>
 #include <QtCore/qset.h>
 
@@ -39,6 +40,7 @@ private Q_SLOTS:
     void waitersReturnToTheArbiter();
     void formerPlaceIsGivenUp();
     void restartedEmpty();
+    void lostButNotGivenAway();
     void releasedWhileAway();
     void lostWhileAway();
     void votesAreGivenBack();
@@ -389,6 +391,43 @@ void tst_QuorumOutages::restartedEmpty()
     }
     qInfo("%d rounds, %d overlaps", rounds, overlaps);
     QCOMPARE(overlaps, 0);
+}
+
+// One server was away from the holder only, and another one has forgotten the lock: the holder learns that it has no
+// majority any more. What it does may take some time to end, so nobody else gets the lock before its deadline.
+void tst_QuorumOutages::lostButNotGivenAway()
+{
+    const milliseconds lease = 3s;
+    for (int round = 0; round < 3; ++round) {
+        const int away = round;
+        const int restarted = (round + 1) % 3;
+        LockRegistry registry(m_set.url(false));
+        LockRegistry other(m_set.directUrl(false));
+        DistributedLock lock(&registry, u"a"_s);
+        lock.setOptions(options(lease, 30s));
+        DistributedLock second(&other, u"a"_s);
+        second.setOptions(options(lease, 30s));
+        Spies spies(&lock);
+        QDeadlineTimer deadline;
+        const auto noteDeadline = [&] { deadline.setRemainingTime(lock.remainingTime(), Qt::PreciseTimer); };
+        connect(&lock, &DistributedLock::acquired, this, noteDeadline);
+        connect(&lock, &DistributedLock::renewed, this, noteDeadline);
+        qint64 left = -1;
+        connect(&second, &DistributedLock::acquired, this, [&] { left = deadline.remainingTime(); });
+        m_set.proxy(away).setRefusing(true);
+        m_set.proxy(away).closeAll();
+        EVENTUALLY_VERIFY(acquireNow(&lock)); // once the servers are up for long enough
+        second.acquire();
+        QVERIFY(m_set.restartEmpty(restarted));
+        m_set.proxy(away).setRefusing(false);
+        QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
+        QCOMPARE_NE(spies.reason(), DistributedLock::LeaseExpired); // or this test shows nothing
+        QVERIFY(!deadline.hasExpired());
+        QVERIFY(eventually([&] { return second.isHeld(); }, 4 * lease));
+        QCOMPARE(left, 0);
+        QVERIFY(releaseNow(&second));
+        EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
+    }
 }
 
 void tst_QuorumOutages::releasedWhileAway()
