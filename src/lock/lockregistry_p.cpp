@@ -463,8 +463,8 @@ const LockRegistryPrivate::Outage *LockRegistryPrivate::outageOf(const LockId &l
     const QString place = m_engine->placeOf(lock);
     if (error.isOfServer) {
         Outage &outage = outageAt(place);
-        // A lock has met it first: endOutage() looks each second whether it is over. If the engine has met it first,
-        // the engine's state tells.
+        // A lock was the first to meet the error, so endOutage() checks each second whether it has ended. Of an error
+        // that the engine met first, engineStateChanged() notices the end.
         if (outage.logged.isEmpty())
             outage.endTimer.start();
         logCause(&outage, error);

@@ -224,8 +224,8 @@ void Subscriber::setNeeded(std::function<bool()> isNeeded)
 void Subscriber::subscribe(const QByteArray &channel)
 {
     const bool isNew = !d->channels.contains(channel);
-    const bool isComing = isNew && d->connection.isRetryingSlowly(); // not one login for each channel
-    if (d->connection.state() == Connection::Disconnected && !isComing)
+    const bool canWait = isNew && d->connection.isRetryingSlowly(); // not one login for each channel
+    if (d->connection.state() == Connection::Disconnected && !canWait)
         d->connection.open();
     if (!isNew)
         return;

@@ -388,7 +388,8 @@ void tst_RunLoss::firstProcessOfAContainer()
     // Each orphan becomes its child, also its guardian.
     if (TestProgram trial(u"unshare"_s, {u"--pid"_s, u"--fork"_s, u"--mount-proc"_s, u"true"_s});
         !trial.waitForEnd() || trial.exitCode() != 0)
-        QSKIP("Needs a PID namespace, which this user may not create: without one, no program here can be process 1.");
+        QSKIP("Needs the right to create a PID namespace: only in a new one can this test start a program as process "
+              "1.");
     Lifeline lifeline;
     Program::Setup container = setup(&lifeline);
     container.program = u"unshare"_s;
@@ -547,7 +548,7 @@ void tst_RunLoss::commandOfAnotherUser()
 {
     // As sudo is: started by an ordinary user, who may not kill what it has become.
     if (::geteuid() != 0)
-        QSKIP("Needs root: only root can create the set-user-ID program that this test runs as an ordinary user.");
+        QSKIP("Needs root: only root can create a program that becomes root when an ordinary user starts it.");
     QTemporaryDir folder;
     const QString becomesRoot = folder.filePath(u"setpriv"_s);
     QVERIFY(QFile::copy(u"/usr/bin/setpriv"_s, becomesRoot));
@@ -562,7 +563,7 @@ void tst_RunLoss::commandOfAnotherUser()
                      livingScript(u"echo pid=$$;"_s, u"exec sleep 100"_s)});
     QVERIFY(eventually([&] { return lifeline.bytes() > 0 || program.status() >= 0; }));
     if (program.status() >= 0)
-        QSKIP("Needs a temporary folder that is mounted without nosuid: with it, no program becomes root.");
+        QSKIP("Needs a temporary folder on a file system without the mount option nosuid, which disables set-user-ID.");
     const qint64 id = program.numberIn("pid");
     takeAway({"DEL", "lock:job"});
     const bool hasEnded = program.waitForStatus() == 79;
@@ -601,7 +602,7 @@ void tst_RunLoss::withoutProc()
     const QString hideProc = u"mount -t tmpfs none /proc"_s;
     if (TestProgram trial(u"unshare"_s, {u"--mount"_s, u"sh"_s, u"-c"_s, hideProc});
         !trial.waitForEnd() || trial.exitCode() != 0)
-        QSKIP("Needs a mount namespace, which this user may not create: else /proc would vanish for everybody.");
+        QSKIP("Needs the right to create a mount namespace: this test hides /proc, which must stay visible outside.");
     Program::Setup hidden = setup();
     hidden.program = u"unshare"_s;
     Program program(hidden,
@@ -626,7 +627,7 @@ void tst_RunLoss::procOfAnotherNamespace()
     // There, the numbers of the processes here are those of others.
     if (TestProgram trial(u"unshare"_s, {u"--pid"_s, u"--fork"_s, u"true"_s});
         !trial.waitForEnd() || trial.exitCode() != 0)
-        QSKIP("Needs a PID namespace, which this user may not create.");
+        QSKIP("Needs the right to create a PID namespace: the test runs in a new one, with the /proc of the old one.");
     Lifeline lifeline;
     Program::Setup container = setup(&lifeline);
     container.program = u"unshare"_s;

@@ -203,8 +203,8 @@ void tst_RunSignals::stoppedAndContinued()
     stopAndContinue(u"30s"_s, 0);
 }
 
-// A stopped command cannot act on SIGTERM, so its lock would be renewed for ever. The wrapper therefore sends SIGCONT,
-// too, as systemd and timeout do.
+// A stopped command does not react to SIGTERM until it is continued, and its lock would be renewed for ever. So
+// qdistlock sends SIGCONT after SIGTERM, like systemd and timeout.
 void tst_RunSignals::stoppedAndEnded()
 {
     Program program(setup(), {u"run"_s, u"job"_s, u"sh"_s, u"-c"_s, u"echo pid=$$; sleep 100 & wait"_s});
@@ -630,7 +630,8 @@ void tst_RunSignals::terminalOfAKilledShell()
 
 void tst_RunSignals::terminalGoesAway()
 {
-    // The kernel tells the leader of the session only. With `ssh -t HOST qdistlock run`, this is qdistlock.
+    // When a terminal is closed, the kernel sends SIGHUP to the leader of the session only. In a session that was
+    // started by `ssh -t HOST qdistlock run`, qdistlock is the leader.
     Lifeline lifeline;
     auto terminal = std::make_unique<Terminal>();
     Program::Setup leader = setup(*terminal);

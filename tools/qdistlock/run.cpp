@@ -225,7 +225,7 @@ bool Runner::isInForeground() const
 
 void Runner::signalAll(int number)
 {
-    // ProcessTree finds a command that has no process group of its own in /proc only.
+    // A command without a process group of its own can only be found in /proc, which may be missing.
     if (!ProcessTree::signal(::getpid(), m_childGroup, number, m_lossCommand.id()))
         m_child.signal(number);
 }

@@ -46,8 +46,9 @@ struct Message
     bool isOfKernel;
 };
 
-/// Whether the terminal sends \a number to a whole process group. When it goes away, it tells the leader of the session
-/// only; other signals of the kernel, as that of alarm(), concern one process.
+/// Whether the kernel has sent a signal \a number to a whole process group, as it does for Ctrl+C. When a terminal is
+/// closed, only the leader of its session gets SIGHUP and SIGCONT. Other signals, such as that of alarm(), are sent to
+/// one process.
 bool isSentToGroups(int number)
 {
     const bool isOfTerminalsEnd = number == SIGHUP || number == SIGCONT;

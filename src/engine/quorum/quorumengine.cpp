@@ -528,9 +528,10 @@ void QuorumEngine::renewNow(const LockId &lock, const QByteArray &token, millise
             update);
 }
 
-/// A server without the key may have been away at the acquisition, or have no vote since its restart: then the minority
-/// still keeps others from the lock. What was done under the lock takes some time to end, like a command that has got
-/// SIGTERM; it has until the deadline of which the holder knows.
+/// A lost lock may still be safe: a server without the key may have been away when the lock was acquired, or have no
+/// vote since its restart, and then nobody else gets a majority while the minority keeps the key. The holder needs that
+/// time to stop its work; for example, a command that was sent SIGTERM takes a moment to end. So the minority keeps the
+/// key until the deadline that the holder knew.
 milliseconds QuorumEngine::keepAfterLoss(const QByteArray &token, milliseconds lease) const
 {
     const auto record = m_records.constFind(ownSequence(token));

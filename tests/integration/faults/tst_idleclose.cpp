@@ -75,7 +75,7 @@ public:
         }
         return int(found);
     }
-    /// There are at least so many connections, and nothing is in flight on them.
+    /// Waits until at least \a atLeast connections exist, and all of them are idle.
     bool settles(int atLeast = 1)
     {
         int calm = 0;
@@ -88,6 +88,14 @@ public:
             calm = std::exchange(last, now) == now && connections() >= atLeast ? calm + 1 : 0;
             return calm >= 3;
         });
+    }
+
+    /// As an idle limit does. False if the connections do not become idle.
+    bool closeIdle()
+    {
+        const bool isIdle = settles();
+        closeAll();
+        return isIdle;
     }
 
     void flushAll() { each({"FLUSHALL"}); }
@@ -194,13 +202,11 @@ void tst_IdleClose::closedWhileTheLoopWasBlocked()
     QVERIFY(acquireNow(&lock));
     Reports reports(&registry);
     for (int i = 1; i <= 2; ++i) {
-        QVERIFY(service.settles());
-        service.closeAll();
+        QVERIFY(service.closeIdle());
         lock.release();
         QVERIFY(eventually([&] { return spies.holdsEnded() == i; }));
         QCOMPARE(spies.released.size(), i);
-        QVERIFY(service.settles());
-        service.closeAll();
+        QVERIFY(service.closeIdle());
         lock.tryAcquire();
         QVERIFY(eventually([&] { return spies.acquiresEnded() == i + 1; }));
         QVERIFY2(spies.failed.isEmpty(), qPrintable(lock.errorString()));
@@ -223,17 +229,13 @@ void tst_IdleClose::requests()
     const auto isAnswered = [&](const auto &future) {
         return eventually([&] { return future.isFinished(); }) && future.resultCount() == 1;
     };
-    QVERIFY(service.settles());
-    service.closeAll();
+    QVERIFY(service.closeIdle());
     QVERIFY(isAnswered(registry.inspect(u"job"_s)));
-    QVERIFY(service.settles());
-    service.closeAll();
+    QVERIFY(service.closeIdle());
     QVERIFY(isAnswered(registry.list(u"*"_s)));
-    QVERIFY(service.settles());
-    service.closeAll();
+    QVERIFY(service.closeIdle());
     QVERIFY(isAnswered(registry.waiters(u"job"_s)));
-    QVERIFY(service.settles());
-    service.closeAll();
+    QVERIFY(service.closeIdle());
     QVERIFY(isAnswered(registry.forceRelease(u"other"_s)));
     QVERIFY2(reports.text().isEmpty(), qPrintable(reports.text()));
 }
@@ -255,8 +257,7 @@ void tst_IdleClose::usedAgain()
         QVERIFY2(spies.failed.isEmpty(), qPrintable(lock.errorString()));
         lock.release();
         QVERIFY(eventually([&] { return spies.released.size() == i; }));
-        QVERIFY(service.settles());
-        service.closeAll();
+        QVERIFY(service.closeIdle());
         if (kind != u"cluster") // whose state is that of the map
             QVERIFY(eventually([&] { return registry.state() == LockRegistry::Disconnected; }));
         processEvents();
