@@ -109,6 +109,8 @@ def check_tokens(history, lock, holds, verdict):
     earliest_start, earliest = None, None  # among those with greater tokens
     following = None
     for hold in reversed(holds):
+        if not hold.token and not hold.held_until:
+            continue  # it had ended before its acquire was notified, and has no token
         if following is not None and following.token == hold.token:
             verdict.blame(
                 "token",

@@ -568,6 +568,20 @@ class CheckerTest(unittest.TestCase):
         self.story.release("w2.1", 9, 130)
         self.assertEqual(self.found(), ["token"])
 
+    def test_hold_that_ended_before_it_was_notified(self):
+        self.story.acquire("w1.1", 9, 0, 1)
+        self.story.release("w1.1", 9, 10)
+        self.story.acquire("w2.1", 0, 20, 600, held=False, deadline=False)
+        self.story.lost("w2.1", 0, 601)
+        self.assertEqual(self.found(), [])
+
+    def test_hold_without_a_token(self):
+        self.story.acquire("w1.1", 9, 0, 1)
+        self.story.release("w1.1", 9, 10)
+        self.story.acquire("w2.1", 0, 20, 21)
+        self.story.release("w2.1", 0, 30)
+        self.assertEqual(self.found(), ["token"])
+
     def test_order_unknown(self):
         # The first hold was reported after the second acquire began: the server may have served them in this order.
         self.story.key_lost(105, 106)
