@@ -246,7 +246,9 @@ public Q_SLOTS:
     void cancel();
 
 Q_SIGNALS:
-    /// The lock is held, and fencingToken() is set. Emitted once for each acquire() that succeeds, nested ones too.
+    /// The lock is held, and fencingToken() is set. Emitted once for each acquire() that succeeds, nested ones too. If
+    /// the event loop was blocked for longer than the lease, the hold is over by then: isHeld() is false, fencingToken()
+    /// is 0, and lost() follows.
     void acquired();
     /// An acquire ended without the lock; errorString() says why and what to do.
     void acquireFailed(QDistLock::DistributedLock::Error error);
