@@ -22,6 +22,7 @@
 using namespace Qt::StringLiterals;
 
 using QDistLock::LockOptions;
+using QDistLock::ScopedLock;
 using namespace std::chrono_literals;
 
 /// In place of a real database. Each call is thread-safe, but between a read and a write the number may change.
@@ -59,8 +60,8 @@ public:
     /// Does not wait: returns false if the customer's lock is held by another thread or process.
     bool archive(const QString &customer)
     {
-        QDL_LOCK_OR_RETURN(false, u"invoices:%1"_s.arg(customer), LockOptions().withWait(0s));
-        return m_database.lastNumber(customer) > 0;
+        const ScopedLock lock(u"invoices:%1"_s.arg(customer), LockOptions().withWait(0s));
+        return lock && m_database.lastNumber(customer) > 0;
     }
 
     int lastNumber(const QString &customer) { return m_database.lastNumber(customer); }

@@ -73,7 +73,8 @@ Task clerk(int number, Ledger *ledger)
 Task impatientClerk()
 {
     DistributedLock lock(u"ledger"_s);
-    const auto guard = co_await lock.tryAcquireAwaitable(); // a single attempt, without waiting
+    lock.setWait(0ms); // a single attempt
+    const auto guard = co_await lock.acquireAwaitable();
     if (!guard)
         qInfo() << "The impatient clerk leaves:" << guard.result().error;
 }

@@ -155,10 +155,9 @@ public:
     class Awaiter
     {
     public:
-        Awaiter(const QPointer<DistributedLock> &lock, const QString &name, bool once)
+        Awaiter(const QPointer<DistributedLock> &lock, const QString &name)
             : m_lock(lock)
             , m_name(name)
-            , m_once(once)
         {
         }
         ~Awaiter()
@@ -177,7 +176,7 @@ public:
                 return false;
             m_reference = Detail::LockReference(m_lock);
             m_resumption.resumeAfter(m_future, coroutine);
-            m_lock->startAcquire(m_id, m_once); // a slot of its NOTIFY signals may destroy this coroutine
+            m_lock->startAcquire(m_id); // a slot of its NOTIFY signals may destroy this coroutine
             return true;
         }
         [[nodiscard]] LockGuard await_resume()
@@ -206,33 +205,25 @@ public:
         Detail::LockReference m_reference; ///< set by await_suspend()
         Detail::CoroutineResumption m_resumption;
         quint64 m_id = 0;
-        bool m_once = false;
         bool m_waiting = false;
     };
-    Awaiter operator co_await() const { return Awaiter(m_lock, m_name, m_once); }
+    Awaiter operator co_await() const { return Awaiter(m_lock, m_name); }
 
 private:
     friend class DistributedLock;
-    AcquireAwaitable(DistributedLock *lock, bool once)
+    explicit AcquireAwaitable(DistributedLock *lock)
         : m_lock(lock)
         , m_name(lock->name())
-        , m_once(once)
     {
     }
 
     QPointer<DistributedLock> m_lock;
     QString m_name;
-    bool m_once;
 };
 
 inline AcquireAwaitable DistributedLock::acquireAwaitable()
 {
-    return AcquireAwaitable(this, false);
-}
-
-inline AcquireAwaitable DistributedLock::tryAcquireAwaitable()
-{
-    return AcquireAwaitable(this, true);
+    return AcquireAwaitable(this);
 }
 
 } // namespace QDistLock

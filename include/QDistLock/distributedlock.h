@@ -232,8 +232,6 @@ public:
     /// Like acquire(), for co_await: `auto guard = co_await lock.acquireAwaitable();`. Needs C++20 and
     /// `#include <QDistLock/Coroutines>`; see LockGuard there.
     AcquireAwaitable acquireAwaitable();
-    /// Like tryAcquire(), for co_await.
-    AcquireAwaitable tryAcquireAwaitable();
 
 public Q_SLOTS:
     /// Ends in exactly one acquired() or acquireFailed(), after `wait` at the latest.
@@ -291,7 +289,7 @@ private:
     Q_DISABLE_COPY_MOVE(DistributedLock)
     /// The two halves of acquireAsync(): nothing is sent or emitted before the second.
     QFuture<LockResult> prepareAcquire(quint64 *id);
-    void startAcquire(quint64 id, bool once);
+    void startAcquire(quint64 id);
     /// Cancels this one acquire; if it has succeeded, releases the level it acquired.
     void withdrawAcquire(quint64 id);
 

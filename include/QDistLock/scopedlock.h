@@ -169,14 +169,6 @@ QDISTLOCK_EXPORT qint64 fencingTokenHere(const QUrl &server, const QString &name
 */
 #define QDL_SCOPED_LOCK(...) QDL_DETAIL_EXPAND(QDL_DETAIL_SCOPED_LOCK(QDL_DETAIL_NAME(__COUNTER__), __VA_ARGS__))
 
-/// QDL_LOCK_OR_RETURN(value, name, options…): as QDL_SCOPED_LOCK(), but returns \c value from the function if the lock
-/// cannot be acquired. Write a value that contains a comma in parentheses.
-#define QDL_LOCK_OR_RETURN(...) QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK_OR_RETURN(QDL_DETAIL_NAME(__COUNTER__), __VA_ARGS__))
-
-/// QDL_LOCK_OR_RETURN_VOID(name, options…): as QDL_LOCK_OR_RETURN(), for a function that returns nothing.
-#define QDL_LOCK_OR_RETURN_VOID(...) \
-  QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK_OR_RETURN_VOID(QDL_DETAIL_NAME(__COUNTER__), __VA_ARGS__))
-
 /// QDL_WITH_LOCK(name, options…) { runs under the lock } else { runs if the lock cannot be acquired }
 #define QDL_WITH_LOCK(...) QDL_DETAIL_EXPAND(QDL_DETAIL_WITH_LOCK(QDL_DETAIL_NAME(__COUNTER__), __VA_ARGS__))
 

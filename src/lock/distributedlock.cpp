@@ -251,7 +251,7 @@ QFuture<LockResult> DistributedLock::acquireAsync()
 {
     quint64 id;
     const QFuture<LockResult> future = prepareAcquire(&id);
-    startAcquire(id, false);
+    startAcquire(id);
     return future;
 }
 
@@ -268,7 +268,8 @@ QFuture<LockResult> DistributedLock::tryAcquireAsync()
 {
     quint64 id;
     const QFuture<LockResult> future = prepareAcquire(&id);
-    startAcquire(id, true);
+    if (id != 0)
+        d->acquire(id, true);
     return future;
 }
 
@@ -281,10 +282,10 @@ QFuture<LockResult> DistributedLock::prepareAcquire(quint64 *id)
     return d->acquireFuture(*id);
 }
 
-void DistributedLock::startAcquire(quint64 id, bool once)
+void DistributedLock::startAcquire(quint64 id)
 {
     if (id != 0)
-        d->acquire(id, once);
+        d->acquire(id, false);
 }
 
 void DistributedLock::withdrawAcquire(quint64 id)

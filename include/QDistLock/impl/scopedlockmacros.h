@@ -135,14 +135,6 @@ LockOptions namedOptions(std::initializer_list<T>)
 #define QDL_DETAIL_SCOPED_LOCK(lock, ...) \
   QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK(lock, __VA_ARGS__)); \
   QDistLock::Detail::throwUnlessAcquired(lock)
-#define QDL_DETAIL_LOCK_OR_RETURN(lock, ...) \
-  QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK(lock, QDL_DETAIL_REST(__VA_ARGS__))); \
-  if (!lock) \
-  return QDL_DETAIL_FIRST(__VA_ARGS__)
-#define QDL_DETAIL_LOCK_OR_RETURN_VOID(lock, ...) \
-  QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK(lock, __VA_ARGS__)); \
-  if (!lock) \
-  return
 #define QDL_DETAIL_WITH_LOCK(lock, ...) if (QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK(lock, __VA_ARGS__)); lock)
 
 #endif

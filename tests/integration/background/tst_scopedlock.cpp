@@ -749,28 +749,6 @@ void tst_ScopedLock::contention()
     QCOMPARE(value.load(), Threads * Turns);
 }
 
-namespace {
-
-int orMinusOne(const QString &name)
-{
-    QDL_LOCK_OR_RETURN(-1, name, LockOptions().withWait(0ms));
-    return QDistLock::isLockedHere(name) ? 1 : 0;
-}
-
-void countUnlessTaken(int *count)
-{
-    QDL_LOCK_OR_RETURN_VOID("job", LockOptions().withWait(0ms));
-    ++*count;
-}
-
-std::pair<int, int> pairOrNothing()
-{
-    QDL_LOCK_OR_RETURN((std::pair{0, 0}), u"job");
-    return {1, 2};
-}
-
-} // namespace
-
 void tst_ScopedLock::macros()
 {
     {
@@ -789,11 +767,6 @@ void tst_ScopedLock::macros()
         QVERIFY(QDistLock::isLockedHere(u"1-2"_s));
     }
     QVERIFY(nothingLeft());
-    QCOMPARE(orMinusOne(Name), 1);
-    QCOMPARE(pairOrNothing(), std::pair(1, 2));
-    int count = 0;
-    countUnlessTaken(&count);
-    QCOMPARE(count, 1);
     bool entered = false;
     QDL_WITH_LOCK(Name)
     entered = QDistLock::isLockedHere(Name);
@@ -813,10 +786,6 @@ void tst_ScopedLock::macrosWithoutLock()
         QCOMPARE(QString::fromUtf8(error.what()), error.result().errorString);
         QVERIFY(QByteArray(error.what()).contains("\"job\""));
     }
-    QCOMPARE(orMinusOne(Name), -1);
-    int count = 0;
-    countUnlessTaken(&count);
-    QCOMPARE(count, 0);
     bool refused = false;
     QDL_WITH_LOCK(Name, LockOptions().withWait(0ms))
     QFAIL("acquired");

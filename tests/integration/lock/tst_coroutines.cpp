@@ -93,15 +93,6 @@ Task take(DistributedLock *lock, Seen *seen)
     seen->guard = std::move(guard);
 }
 
-Task observe(DistributedLock *lock, Seen *seen)
-{
-    LockGuard guard = co_await lock->tryAcquireAwaitable();
-    seen->resumed = true;
-    seen->held = guard.isHeld();
-    seen->result = guard.result();
-    seen->guard = std::move(guard);
-}
-
 /// A client of another make, so that what is in the way is none of ours.
 constexpr char Foreign[] = "foreign";
 
@@ -231,8 +222,9 @@ void tst_Coroutines::busyAndTimedOutAreResults()
     LockRegistry registry(m_server.url());
     LockRegistryPrivate::get(&registry)->setClock(&clock);
     DistributedLock lock(&registry, m_name);
+    lock.setWait(0ms);
     Seen seen;
-    Task task = observe(&lock, &seen);
+    Task task = take(&lock, &seen);
     QVERIFY(eventually([&] { return seen.resumed; }));
     QCOMPARE(seen.result.error, DistributedLock::BusyError);
     QVERIFY2(seen.result.errorString.contains(m_name), qPrintable(seen.result.errorString));
@@ -264,8 +256,9 @@ void tst_Coroutines::badNameAndUnreachableServerAreResults()
 
     LockRegistry nowhere(QUrl(u"unix://%1/nobody.sock"_s.arg(m_server.folder())));
     DistributedLock lost(&nowhere, m_name);
+    lost.setWait(0ms);
     seen = {};
-    task = observe(&lost, &seen);
+    task = take(&lost, &seen);
     QVERIFY(eventually([&] { return seen.resumed; }));
     QCOMPARE(seen.result.error, DistributedLock::ConnectionError);
     QVERIFY(!seen.guard);
@@ -1098,8 +1091,9 @@ void tst_Coroutines::guardOfNothingInAnotherThread()
     occupy();
     LockRegistry registry(m_server.url());
     DistributedLock lock(&registry, m_name);
+    lock.setWait(0ms);
     Seen seen;
-    const Task task = observe(&lock, &seen);
+    const Task task = take(&lock, &seen);
     QVERIFY(eventually([&] { return seen.resumed; }));
     const LogCapture log;
     std::thread([guard = std::move(seen.guard)] { QVERIFY(!guard.isHeld()); }).join();

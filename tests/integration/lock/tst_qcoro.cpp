@@ -137,8 +137,9 @@ void tst_QCoro::busyIsAResult()
     m_server.cli({"SET", key(), "foreign", "PX", "600000"});
     LockRegistry registry(m_server.url());
     DistributedLock lock(&registry, m_name);
+    lock.setWait(0ms);
     const auto error = QCoro::waitFor([](DistributedLock *lock) -> QCoro::Task<DistributedLock::Error> {
-        const auto guard = co_await lock->tryAcquireAwaitable();
+        const auto guard = co_await lock->acquireAwaitable();
         co_return guard ? DistributedLock::NoError : guard.result().error;
     }(&lock));
     QCOMPARE(error, DistributedLock::BusyError);

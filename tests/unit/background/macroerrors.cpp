@@ -14,9 +14,6 @@ using QDistLock::ScopedLock;
 #define LOCK_BOTH(first, second) \
   QDL_SCOPED_LOCK(first); \
   QDL_SCOPED_LOCK(second)
-#define LOCK_BOTH_OR_RETURN(first, second) \
-  QDL_LOCK_OR_RETURN(0, first); \
-  QDL_LOCK_OR_RETURN(0, second)
 
 int uses(const char *pointer, const QString &name);
 
@@ -26,9 +23,7 @@ int uses(const char *pointer, const QString &name)
     QDL_SCOPED_LOCK(name);
     QDL_SCOPED_LOCK("literal", LockOptions().withWait(0ms));
     QDL_ASSERT_LOCKED("literal");
-    QDL_LOCK_OR_RETURN(1, u"other");
     LOCK_BOTH("first", "second");
-    LOCK_BOTH_OR_RETURN("third", "fourth");
     QDL_WITH_LOCK(name + QLatin1String("+"), LockOptions())
     return 2;
     else return 3;
@@ -36,10 +31,6 @@ int uses(const char *pointer, const QString &name)
     // case no_name 17: the name of the lock is missing
 #ifdef CASE_no_name
     QDL_SCOPED_LOCK();
-#endif
-    // case no_name_after_value 17: the name of the lock is missing
-#ifdef CASE_no_name_after_value
-    QDL_LOCK_OR_RETURN(1);
 #endif
     // case no_name_to_assert 17: the name of the lock is missing
 #ifdef CASE_no_name_to_assert
