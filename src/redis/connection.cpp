@@ -7,6 +7,7 @@
 #include "redis/codec.h"
 #include "redis/lingeringconnection.h"
 #include "redis/logging.h"
+#include "redis/postedcall.h"
 #include "redis/transport.h"
 
 #include <QtCore/qdeadlinetimer.h>
@@ -175,7 +176,7 @@ public:
     QByteArray output;
     std::deque<Pending> pending; // in the order sent
     size_t unwritten = 0;        // this many at the end of `pending` are still in `output`
-    bool writeScheduled = false;
+    PostedCall postedWrite{q, [this] { write(); }};
     std::vector<std::pair<Handler, CommandResult>> results; // waiting for postResults()
 
     bool processing = false; // in processReadable()
@@ -440,15 +441,8 @@ void Connection::Private::appendScript(const char *verb, const char *body, Pendi
 
 void Connection::Private::scheduleWrite()
 {
-    if (corked || processing || std::exchange(writeScheduled, true))
-        return;
-    QMetaObject::invokeMethod(
-            q,
-            [this] {
-                writeScheduled = false;
-                write();
-            },
-            Qt::QueuedConnection);
+    if (!corked && !processing)
+        postedWrite.post();
 }
 
 void Connection::Private::write()

@@ -5,6 +5,7 @@
 
 #include "redis/descriptorstream.h"
 #include "redis/lingeringconnection.h"
+#include "redis/postedcall.h"
 
 #include <QtCore/qfuturewatcher.h>
 #include <QtCore/qhash.h>
@@ -158,17 +159,10 @@ protected:
         }
         // QSslSocket emits readyRead() for bytes that it decrypts while it writes.
         connect(socket, &QIODevice::readyRead, this, [this] {
-            if (!writing) {
+            if (writing)
+                postedReadyRead.post();
+            else
                 Q_EMIT readyRead();
-            } else if (!std::exchange(readyReadPosted, true)) {
-                QMetaObject::invokeMethod(
-                        this,
-                        [this] {
-                            readyReadPosted = false;
-                            Q_EMIT readyRead();
-                        },
-                        Qt::QueuedConnection);
-            }
         });
     }
 
@@ -203,7 +197,7 @@ private:
     QIODevice *device = nullptr;
     std::unique_ptr<DescriptorStream> stream;
     bool writing = false;
-    bool readyReadPosted = false;
+    PostedCall postedReadyRead{this, [this] { Q_EMIT readyRead(); }};
     bool reported = false;
 };
 

@@ -238,8 +238,8 @@ void ClusterEngine::mapChanged()
     if (isFirst)
         m_formerMap = m_map;
     // After the ends of the former masters' commands, which are posted already.
-    if (isReplaced && !std::exchange(m_isReplacementPosted, true))
-        QMetaObject::invokeMethod(this, &ClusterEngine::reportReplacement, Qt::QueuedConnection);
+    if (isReplaced)
+        m_postedReplacement.post();
     listenAgain();
     // Where only a slot has moved, the operations were redirected.
     if (!isFirst && !isFailing && !isReplaced)
@@ -273,7 +273,6 @@ void ClusterEngine::listenAgain()
 
 void ClusterEngine::reportReplacement()
 {
-    m_isReplacementPosted = false;
     // Operations that the former masters did not answer are repeated.
     reportState([this](int slot) { return m_formerMap.ownerOf(slot) != m_map.ownerOf(slot); });
     const QtRedis::SlotMap reported = m_map;
@@ -817,7 +816,7 @@ void ClusterEngine::movedAway(ClusterNode *node, const QByteArray &name)
     it->left = node->endpoint();
     it->node.reset(); // until the map has changed, or sweepChannels()
     m_watch.refresh(node->endpoint());
-    reportWakeable(name); // the waiters ask, and MOVED tells where the slot is
+    postWakeable(name); // the waiters ask, and MOVED tells where the slot is
 }
 
 void ClusterEngine::notWaiting(const LockId &lock, const QByteArray &token)
@@ -910,24 +909,21 @@ void ClusterEngine::subscriptionsInterrupted(const ClusterNode *node)
 {
     for (auto it = m_channels.cbegin(), end = m_channels.cend(); it != end; ++it) {
         if (it->node == node->endpoint())
-            reportWakeable(it.key());
+            postWakeable(it.key());
     }
 }
 
-void ClusterEngine::reportWakeable(const QByteArray &name)
+void ClusterEngine::postWakeable(const QByteArray &channel)
 {
-    const bool isPosted = !m_changedChannels.isEmpty();
-    m_changedChannels.insert(name);
-    if (isPosted)
-        return;
-    QMetaObject::invokeMethod(
-            this,
-            [this] {
-                m_reportedChannels = std::exchange(m_changedChannels, {});
-                Q_EMIT wakeableChanged();
-                m_reportedChannels.clear();
-            },
-            Qt::QueuedConnection);
+    m_changedChannels.insert(channel);
+    m_postedWakeable.post();
+}
+
+void ClusterEngine::reportWakeable()
+{
+    m_reportedChannels = std::exchange(m_changedChannels, {});
+    Q_EMIT wakeableChanged();
+    m_reportedChannels.clear();
 }
 
 bool ClusterEngine::hasWakeableChanged(const LockId &lock) const

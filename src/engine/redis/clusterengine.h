@@ -8,6 +8,7 @@
 #include "engine/redis/clusternode.h"
 #include "engine/redis/onekeymode.h"
 
+#include "redis/postedcall.h"
 #include "redis/topology/clusterwatch.h"
 
 #include <QtCore/qdeadlinetimer.h>
@@ -167,7 +168,8 @@ private:
     /// Messages to clients that only hold locks are published to all nodes; this client listens at one of them.
     void listenForForcedReleases(const ClusterNode &node);
     void listenElsewhere(const QtRedis::Endpoint &former);
-    void reportWakeable(const QByteArray &name);
+    void postWakeable(const QByteArray &channel);
+    void reportWakeable();
     void subscriptionsInterrupted(const ClusterNode *node);
 
     const QtRedis::ServerUrl m_cluster;
@@ -179,6 +181,7 @@ private:
     std::function<bool(int slot)> m_concerned; ///< by the stateChanged() that is being emitted; null = all
     QSet<QByteArray> m_changedChannels;        ///< their subscription has changed; to be reported together
     QSet<QByteArray> m_reportedChannels;       ///< by the wakeableChanged() that is being emitted
+    QtRedis::PostedCall m_postedWakeable{this, [this] { reportWakeable(); }};
     QHash<QByteArray, Channel> m_channels;
     QHash<QtRedis::Endpoint, QByteArray> m_watchedBy; ///< for each master of held locks, one of the channels
     QTimer m_sweepTimer;
@@ -188,7 +191,7 @@ private:
     std::vector<std::unique_ptr<ClusterNode>> m_former; ///< masters that others have replaced, see retire()
     QtRedis::SlotMap m_map;                             ///< when mapChanged() was called last
     QtRedis::SlotMap m_formerMap;                       ///< when the last replacement was reported
-    bool m_isReplacementPosted = false;
+    QtRedis::PostedCall m_postedReplacement{this, [this] { reportReplacement(); }};
     AbandonedTokens m_abandoned;
     QtRedis::ClusterWatch m_watch;
     OneKeyMode m_oneKey;

@@ -273,15 +273,8 @@ void RedisLane::run(LockOperation operation)
         return;
     }
     // Otherwise uncork() or Connection::repliesProcessed() flushes.
-    if (m_isCorked || m_connection.isDelivering() || std::exchange(m_isFlushScheduled, true))
-        return;
-    QMetaObject::invokeMethod(
-            this,
-            [this] {
-                m_isFlushScheduled = false;
-                flush();
-            },
-            Qt::QueuedConnection);
+    if (!m_isCorked && !m_connection.isDelivering())
+        m_postedFlush.post();
 }
 
 void RedisLane::uncork()

@@ -81,15 +81,8 @@ void ReplicaLane::enqueue(Operation operation)
 void ReplicaLane::scheduleFlush()
 {
     m_unusedTimer.start();
-    if (m_isCorked || std::exchange(m_isFlushScheduled, true))
-        return;
-    QMetaObject::invokeMethod(
-            this,
-            [this] {
-                m_isFlushScheduled = false;
-                flush();
-            },
-            Qt::QueuedConnection);
+    if (!m_isCorked)
+        m_postedFlush.post();
 }
 
 void ReplicaLane::uncork()

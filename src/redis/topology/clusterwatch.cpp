@@ -5,6 +5,7 @@
 
 #include "redis/connection.h"
 #include "redis/logging.h"
+#include "redis/postedcall.h"
 
 #include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qpointer.h>
@@ -89,7 +90,6 @@ public:
     void checkForeign();
     bool isSetUpAgain() const;
     QString lostCluster() const;
-    void emitMapChanged();
     void failRound();
     void fail(Failure why, const QString &text);
     void askLater(milliseconds pause);
@@ -105,7 +105,7 @@ public:
 
     SlotMap map;
     bool isKnown = false;
-    bool isChangePosted = false;
+    PostedCall postedChange{q, [this] { Q_EMIT q->mapChanged(); }};
     QList<Endpoint> known; ///< nodes that a view has named
     QSet<Endpoint> suspects;
     QSet<Endpoint> failed;   ///< of the suspects
@@ -445,7 +445,7 @@ void ClusterWatch::Private::adopt(const ClusterView &view)
 {
     known = view.nodes;
     if (map.merge(view.map, {}, suspects))
-        emitMapChanged();
+        postedChange.post();
 }
 
 /// The masters' addresses may have got a new cluster, whose ids and epochs say nothing about the former one. As long as
@@ -475,7 +475,7 @@ void ClusterWatch::Private::checkForeign()
         known = node->view.nodes;
         map.merge(node->view.map, {});
     }
-    emitMapChanged();
+    postedChange.post();
 }
 
 /// Whether most addresses of the known masters belong to one other cluster.
@@ -532,20 +532,7 @@ void ClusterWatch::Private::adoptOlder()
             named.merge(node->view.map, {});
     }
     if (!gone.isEmpty() && map.merge(named, gone))
-        emitMapChanged();
-}
-
-void ClusterWatch::Private::emitMapChanged()
-{
-    if (std::exchange(isChangePosted, true))
-        return;
-    QMetaObject::invokeMethod(
-            q,
-            [this] {
-                isChangePosted = false;
-                Q_EMIT q->mapChanged();
-            },
-            Qt::QueuedConnection);
+        postedChange.post();
 }
 
 void ClusterWatch::Private::failRound()
@@ -668,7 +655,7 @@ void ClusterWatch::moved(int slot, const Endpoint &owner)
     if (!d->known.contains(owner))
         d->known.append(owner);
     refresh();
-    d->emitMapChanged();
+    d->postedChange.post();
 }
 
 bool ClusterWatch::isKnown() const
