@@ -560,13 +560,16 @@ void FaultProxy::setRefusing(bool on)
         if (on == d->refusing)
             return;
         d->refusing = on;
-        // On Linux a listener that was shut down refuses connections and keeps its port.
-        if (on) {
+        // On Linux a listener that was shut down refuses connections and keeps its port. It reuses addresses, which it
+        // must to listen beside its connections; but then another process that does so could listen there meanwhile.
+        const int reuses = on ? 0 : 1;
+        if (on)
             d->acceptAll();
+        ::setsockopt(d->listener, SOL_SOCKET, SO_REUSEADDR, &reuses, sizeof(reuses));
+        if (on)
             ::shutdown(d->listener, SHUT_RD);
-        } else {
+        else
             ::listen(d->listener, 128);
-        }
     });
 }
 

@@ -563,6 +563,8 @@ void tst_Support::proxyRefuses()
         QVERIFY(!second.connectToTcp(p.proxy.port()));
         QVERIFY(second.errorString().contains(QLatin1String("refused")));
     }
+    quint16 port = p.proxy.port();
+    QVERIFY(Posix::listenTcp(&port) < 0); // nobody else gets the port meanwhile
     p.proxy.setRefusing(false);
     QVERIFY(second.connectToTcp(p.proxy.port()));
     QCOMPARE(second.command({"PING"}), text("PONG"));
