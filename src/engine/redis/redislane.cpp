@@ -342,14 +342,16 @@ void RedisLane::send(LockOperations operations, milliseconds timeout)
     if (command.operations().front().flags.contains('q'))
         m_plain.setUsedQueues();
     const LockOperation &first = command.operations().front();
-    const bool endsToken = first.kind == LockOperation::Cancel || first.flags.contains('w');
+    const bool mustKeepOrder = first.kind == LockOperation::Cancel || first.kind == LockOperation::Renew
+            || first.flags.contains('w');
     const auto handler = [this, batch = std::move(batch)](const QtRedis::CommandResult &result) {
         m_inFlight.remove(batch.get());
         received(batch.get(), result);
         scriptEnded();
     };
-    // EVALSHA would be sent again after NOSCRIPT, and run after the next vote of the same token.
-    if (m_isNode && endsToken) {
+    // EVALSHA would be sent again after NOSCRIPT. Then what ends a token would run after its next vote, and a renewal
+    // after the release, so that the key would stay for a lease, and not for minHold.
+    if (m_isNode && mustKeepOrder) {
         m_connection.send(QList<QByteArray>{"EVAL", command.script().text, QByteArray::number(command.keys().size())}
                                   + command.keys() + command.arguments(),
                           timeout, handler);
