@@ -111,21 +111,28 @@ void tst_QuorumOutages::serverAwayWhileHeld()
 {
     QFETCH(int, fault);
     QFETCH(int, index);
+    LogCapture log;
+    FakeClock clock;
     LockRegistry registry(m_set.url());
+    LockRegistryPrivate::get(&registry)->setClock(&clock);
     DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(6s));
-    Spies spies(&lock);
+    lock.setOptions(options(1h)); // a majority may take 3 s to reply
+    QStringList errors;
+    connect(&lock, &DistributedLock::errorOccurred, this, [&] { errors.append(lock.errorString()); });
     QVERIFY(acquireNow(&lock));
-    EVENTUALLY_COMPARE(m_set.count(Key), 3);
+    QVERIFY(eventually([&] { return renewNow(&lock, clock) && m_set.count(Key) == 3; })); // one may have been late
     breakServer(fault, index);
     // Renewed by the two others, and acquired again.
-    spies.renewed.clear();
-    QVERIFY(eventually([&] { return spies.renewed.size() == 2 || !spies.lost.isEmpty(); }));
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(renewNow(&lock, clock));
+    QVERIFY(eventually([&] { return log.count({u"cannot be used"_s}) > 0; }));
+    QVERIFY(renewNow(&lock, clock));
     QVERIFY(releaseNow(&lock));
     QVERIFY(acquireNow(&lock));
-    QVERIFY2(spies.errors.isEmpty(), qPrintable(lock.errorString()));
     QVERIFY(releaseNow(&lock));
+    for (const QString &error : std::as_const(errors)) { // only if another server was late, too
+        const auto names = [&](int other) { return error.contains(u":%1/"_s.arg(m_set.proxy(other % 3).port())); };
+        QVERIFY2(names(index + 1) || names(index + 2), qPrintable(error));
+    }
     QVERIFY(m_set.heal());
     EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
 }
@@ -256,7 +263,7 @@ void tst_QuorumOutages::arbiterDiesUnderWaiters()
     for (int i = 0; i < 4; ++i)
         registries.push_back(std::make_unique<LockRegistry>(m_set.url()));
     DistributedLock holder(registries[0].get(), u"a"_s);
-    holder.setOptions(options(3s, 60s));
+    holder.setOptions(options(10s, 60s));
     Spies spies(&holder);
     QVERIFY(acquireNow(&holder));
     std::vector<std::unique_ptr<DistributedLock>> waiters;
@@ -265,7 +272,7 @@ void tst_QuorumOutages::arbiterDiesUnderWaiters()
     for (int i = 0; i < Count; ++i) {
         waiters.push_back(std::make_unique<DistributedLock>(registries[size_t(i % 4)].get(), u"a"_s));
         DistributedLock *const lock = waiters.back().get();
-        lock->setOptions(options(3s, 60s));
+        lock->setOptions(options(10s, 60s));
         connect(lock, &DistributedLock::acquired, this, [&, lock] {
             witness.acquired(lock);
             lock->release();
@@ -397,7 +404,7 @@ void tst_QuorumOutages::restartedEmpty()
 // majority any more. What it does may take some time to end, so nobody else gets the lock before its deadline.
 void tst_QuorumOutages::lostButNotGivenAway()
 {
-    const milliseconds lease = 3s;
+    const milliseconds lease = 10s; // or a busy machine ends it before the loss is known
     for (int round = 0; round < 3; ++round) {
         const int away = round;
         const int restarted = (round + 1) % 3;
@@ -608,18 +615,16 @@ void tst_QuorumOutages::manyHeldLocks()
             [&](EventLoopProbe &probe) {
                 QuorumEngine *const engine = engineOf(registry);
                 const auto isAway = [&] {
-                    for (int i = 0; i < Count; ++i) {
-                        if (engine->arbiterOf(idOf(QString::number(i % 100))) == 1)
-                            return false;
-                    }
-                    return true;
+                    bool away = true;
+                    probe.without([&] {
+                        for (int i = 0; i < 100; ++i)
+                            away = away && engine->arbiterOf(idOf(QString::number(i))) != 1;
+                    });
+                    return away;
                 };
                 probe.without([&] { breakServer(Refused, 1); });
-                bool away = false;
-                EventLoopProbe::waitFor([&] { return m_set.proxy(1).connections() == 0; });
+                QVERIFY(EventLoopProbe::waitFor(isAway));
                 EventLoopProbe::waitFor([] { return false; }, 100ms);
-                probe.without([&] { away = isAway(); });
-                QVERIFY(away);
                 probe.without([&] { m_set.proxy(1).setRefusing(false); });
                 EventLoopProbe::waitFor([&] { return m_set.proxy(1).connections() >= 2; });
                 EventLoopProbe::waitFor([] { return false; }, 100ms);
