@@ -370,7 +370,7 @@ int RedisCluster::addMaster()
     return index >= 0 && waitUntil([&] { return isMember(index); }) ? index : -1;
 }
 
-bool RedisCluster::removeNode(int index)
+bool RedisCluster::forgetNode(int index)
 {
     m_removed.insert(index);
     bool done = true;
@@ -378,6 +378,12 @@ bool RedisCluster::removeNode(int index)
         if (!m_removed.contains(i))
             done &= ok(node(i).command({"CLUSTER", "FORGET", id(index)}));
     }
+    return done;
+}
+
+bool RedisCluster::removeNode(int index)
+{
+    const bool done = forgetNode(index);
     node(index).kill();
     return done;
 }

@@ -86,7 +86,9 @@ public:
     int beginAddMaster();
     /// All nodes know it, it knows them, and sees the cluster as complete.
     bool isMember(int index);
-    /// The nodes forget a node without slots, and it is stopped.
+    /// The nodes forget a node without slots.
+    bool forgetNode(int index);
+    /// The same, and it is stopped.
     bool removeNode(int index);
     /// The replica \a index leaves the cluster, and becomes the only node of a new one, where it serves all slots. Its
     /// address stays the same; its id is new, and its epoch is greater than that of any node here.

@@ -88,7 +88,8 @@ public:
     void adopt(const ClusterView &view);
     void adoptOlder();
     void checkForeign();
-    bool isSetUpAgain() const;
+    bool isContinued() const;
+    void logForeign();
     QString lostCluster() const;
     void failRound();
     void fail(Failure why, const QString &text);
@@ -306,16 +307,8 @@ void ClusterWatch::Private::viewReceived(Node *node, const CommandResult &result
     node->view = *view;
     const bool isForeign = isKnown && !view->isOfClusterOf(map);
     node->answer = isForeign ? Node::Foreign : Node::Given;
-    if (!isForeign) {
+    if (!isForeign)
         foreign.remove(server.endpoint());
-    } else if (!foreign.contains(server.endpoint())) {
-        foreign.insert(server.endpoint());
-        qCWarning(
-                lcRedis,
-                "%s: the node belongs to another cluster than the one that %s has led to, and what it says about slots "
-                "does not count; name the nodes of one cluster, and give their addresses to no other one.",
-                qUtf8Printable(server.toDisplayString()), qUtf8Printable(cluster.toDisplayString()));
-    }
     if (isKnown && !isForeign)
         adopt(*view);
     checkRound();
@@ -448,9 +441,10 @@ void ClusterWatch::Private::adopt(const ClusterView &view)
         postedChange.post();
 }
 
-/// The masters' addresses may have got a new cluster, whose ids and epochs say nothing about the former one. As long as
-/// a node of that answers, or the new one has no majority of its masters' addresses, that is no proof. Nor is the
-/// silence of its masters, even if all addresses of the URL belong to the new one: other clients may still reach them.
+/// Most masters may have been replaced since the map was asked for last, or their addresses may have got a new cluster,
+/// whose ids and epochs say nothing about the former one. As long as a node of the known cluster answers, that is no
+/// proof. Nor is the silence of its masters, even if all addresses of the URL belong to another cluster: other clients
+/// may still reach them.
 void ClusterWatch::Private::checkForeign()
 {
     const auto hasAnswer = [this](Node::Answer answer) {
@@ -460,13 +454,19 @@ void ClusterWatch::Private::checkForeign()
     const bool haveAllBeenAsked = asksAll;
     asksAll = hasAnswer(Node::Foreign) && !hasAnswer(Node::Given);
     const bool isLost = asksAll && haveAllBeenAsked;
-    const bool isNew = isLost && isSetUpAgain();
+    const bool isNew = isLost && isContinued();
     errorString = isLost && !isNew ? lostCluster() : QString();
-    if (!isNew)
+    if (!isNew) {
+        if (isLost || !asksAll)
+            logForeign();
         return;
+    }
     asksAll = false;
-    qCWarning(lcRedis, "%s: most of its masters' addresses belong to a new cluster, which counts from now on",
-              qUtf8Printable(cluster.toDisplayString()));
+    qCWarning(
+            lcRedis,
+            "%s: since its nodes were asked last, most of its masters were replaced, or their addresses have got a new "
+            "cluster; what the nodes say that are there now counts from now on",
+            qUtf8Printable(cluster.toDisplayString()));
     map = {};
     foreign.clear();
     for (const auto &[endpoint, node] : nodes) {
@@ -478,12 +478,14 @@ void ClusterWatch::Private::checkForeign()
     postedChange.post();
 }
 
-/// Whether most addresses of the known masters belong to one other cluster.
-bool ClusterWatch::Private::isSetUpAgain() const
+/// Whether all that are foreign belong to one cluster, to which most addresses of the known masters belong, or one of
+/// these masters itself.
+bool ClusterWatch::Private::isContinued() const
 {
     const QList<Endpoint> masters = map.masters();
     const Node *first = nullptr;
     qsizetype count = 0;
+    bool hasMaster = false;
     for (const auto &[endpoint, node] : nodes) {
         if (node->answer != Node::Foreign)
             continue;
@@ -492,8 +494,23 @@ bool ClusterWatch::Private::isSetUpAgain() const
         else if (!node->view.isOfClusterOf(first->view.map))
             return false;
         count += masters.contains(endpoint);
+        hasMaster |= node->view.isOfMasterThatStayed(map);
     }
-    return 2 * count > masters.size();
+    return hasMaster || 2 * count > masters.size();
+}
+
+void ClusterWatch::Private::logForeign()
+{
+    for (const auto &[endpoint, node] : nodes) {
+        if (node->answer != Node::Foreign || foreign.contains(endpoint))
+            continue;
+        foreign.insert(endpoint);
+        qCWarning(
+                lcRedis,
+                "%s: the node belongs to another cluster than the one that %s has led to, and what it says about slots "
+                "does not count; name the nodes of one cluster, and give their addresses to no other one.",
+                qUtf8Printable(node->connection.server().toDisplayString()), qUtf8Printable(cluster.toDisplayString()));
+    }
 }
 
 /// The text about nodes of another cluster, if no other ones can be asked.
@@ -511,10 +528,12 @@ QString ClusterWatch::Private::lostCluster() const
             others.append(endpoint);
     }
     return u"%1: no node of the cluster to which it has led can be asked (its masters were %2), and those that answer "
-           u"(%3) belong to another cluster. Other programs may still hold locks in the former one, so this program "
-           u"does not change to the other. If the former one is gone for good, start this program again, and all "
-           u"others that use it; otherwise start its nodes, or look at the network."_s.arg(
-                   cluster.toDisplayString(), listed(map.masters()), listed(others));
+           u"(%3) belong to another cluster, or have replaced all of these masters since this program asked last. "
+           u"Other "
+           u"programs may still hold locks at the former ones, so this program does not change to the others. If the "
+           u"former ones are gone for good, start this program again, and all others that use them; otherwise start "
+           u"these nodes, or look at the network."_s.arg(cluster.toDisplayString(), listed(map.masters()),
+                                                         listed(others));
 }
 
 /// For a cluster that was set up again, with small epochs. One node with an old view is no reason to leave a master

@@ -23,9 +23,9 @@ namespace QtRedis {
     Later up to three nodes are asked when the map may be outdated, at most once a second, and every 300 ms or so as
     long as a master cannot be used that somebody needs, and those of the URL with them if none has answered the last
     time; but a node that refuses the login only after seconds. A node that does not know most of the known masters by
-    their ids belongs to another cluster, and its view does not count, unless most of the masters' addresses belong to
-    that one, and no node that is asked to the known one. The connections for that are closed when they were not used
-    for 10 s.
+    their ids belongs to another cluster, and its view does not count, unless no node that is asked belongs to the known
+    one, and one of its masters has stayed in that one, or most of the masters' addresses belong to it. The connections
+    for that are closed when they were not used for 10 s.
 
     Thread: the one it lives in, with an event loop. Errors: failure() and errorString(). Nothing blocks. No signal is
     emitted from inside a member function but moved().

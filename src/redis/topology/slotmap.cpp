@@ -224,12 +224,35 @@ QSet<Endpoint> SlotMap::confirmedBy(const SlotMap &view) const
     return confirmed;
 }
 
+bool SlotMap::isContinuedBy(const SlotMap &view, const QByteArray &id) const
+{
+    bool isServing = false;
+    for (int slot = 0; slot < SlotCount; ++slot) {
+        const quint16 present = m_slots.at(slot);
+        const quint16 its = view.m_slots.at(slot);
+        if (present == 0 || its == 0)
+            continue;
+        const Owner &owner = m_owners.at(present - 1);
+        const Owner &other = view.m_owners.at(its - 1);
+        const bool isSame = owner.id == other.id;
+        if (other.epoch < owner.epoch || (other.epoch == owner.epoch && !isSame))
+            return false;
+        isServing |= isSame && owner.id == id;
+    }
+    return isServing;
+}
+
 bool ClusterView::isOfClusterOf(const SlotMap &known) const
 {
     const QSet<QByteArray> masters = known.ids();
     const auto common = std::count_if(masters.cbegin(), masters.cend(),
                                       [this](const QByteArray &id) { return members.contains(id); });
     return masters.isEmpty() || (self.isEmpty() ? common > 0 : 2 * common > masters.size());
+}
+
+bool ClusterView::isOfMasterThatStayed(const SlotMap &known) const
+{
+    return !self.isEmpty() && known.isContinuedBy(map, self);
 }
 
 std::optional<ClusterView> ClusterView::parse(const Reply &slots, const Reply &nodes, const Endpoint &asked)

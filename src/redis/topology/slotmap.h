@@ -49,6 +49,9 @@ public:
     bool merge(const SlotMap &view, const QSet<Endpoint> &gone, const QSet<Endpoint> &suspects = {});
     /// The owners that \a view names, too, for one of their slots, and not with a smaller epoch.
     QSet<Endpoint> confirmedBy(const SlotMap &view) const;
+    /// Whether \a view can be a later one of the same cluster, in which the master \a id still serves one of its slots:
+    /// each other owner of a slot has a greater epoch there, and each present one not a smaller one.
+    bool isContinuedBy(const SlotMap &view, const QByteArray &id) const;
 
 private:
     struct Owner
@@ -78,6 +81,10 @@ struct ClusterView
     /// and its own id prove nothing: both may have moved to another cluster. A node that does not say whom it knows
     /// (CLUSTER NODES is forbidden) names no master that was replaced: then one is enough.
     bool isOfClusterOf(const SlotMap &known) const;
+    /// Whether the node is a master of \a known that still serves one of its slots, and its view can be a later one of
+    /// that cluster, most masters of which were replaced. Proves something only if nobody contradicts: a node that has
+    /// left its cluster keeps its id (after CLUSTER RESET SOFT), but has no slots until another cluster gives it some.
+    bool isOfMasterThatStayed(const SlotMap &known) const;
 
     /// \a slots and \a nodes are the replies to CLUSTER SLOTS and CLUSTER NODES of the node at \a asked. If the latter
     /// is not of the known form, epochs are 0. nullopt if \a slots is not of the known form.

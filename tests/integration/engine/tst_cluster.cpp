@@ -22,6 +22,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -93,6 +94,38 @@ std::vector<std::unique_ptr<FaultProxy>> addressesOf(RedisCluster *cluster)
             return {};
     }
     return addresses;
+}
+
+/// Adds a node, which replaces the master \a former: as its replica, which is promoted, whereupon the former one is
+/// forgotten, and stopped; or reset, as redis-cli --cluster del-node does. The index of the new node, or -1. Runs no
+/// event loop, so that a client learns nothing meanwhile.
+int replaceMaster(RedisCluster *cluster, int former, bool isStopped)
+{
+    const auto waitUntil = [](const std::function<bool()> &condition) {
+        const QDeadlineTimer deadline(Patience);
+        while (!condition() && !deadline.hasExpired())
+            Posix::pollPause();
+        return condition();
+    };
+    const auto isOk = [cluster](int node, const QList<QByteArray> &command) {
+        return cluster->node(node).command(command).toByteArray() == "OK";
+    };
+    const int added = cluster->addMaster();
+    if (added < 0 || !isOk(added, {"CLUSTER", "REPLICATE", cluster->id(former)}))
+        return -1;
+    for (int node = 0; node < cluster->nodeCount(); ++node) { // all masters vote
+        const auto isKnown = [&] {
+            return cluster->node(node).command({"CLUSTER", "REPLICAS", cluster->id(former)}).toList().size() == 1;
+        };
+        if (!cluster->isRemoved(node) && !waitUntil(isKnown))
+            return -1;
+    }
+    if (!cluster->waitUntilHealthy() || !cluster->failOver(added)
+        || !waitUntil([&] { return cluster->replicaOf(added) == former && cluster->isHealthy(); }))
+        return -1;
+    const bool isRemoved = isStopped ? cluster->removeNode(former)
+                                     : cluster->forgetNode(former) && isOk(former, {"CLUSTER", "RESET", "SOFT"});
+    return isRemoved && cluster->waitUntilHealthy() ? added : -1;
 }
 
 /// For the user lockapp: the rule of docs/acl.txt, and the rights that README.md adds for a cluster.
@@ -168,6 +201,8 @@ private Q_SLOTS:
     void allAddressesChange_data();
     void allAddressesChange();
     void masterReplacedByAnEmptyNode();
+    void mostMastersReplaced_data();
+    void mostMastersReplaced();
 
 private:
     /// A master other than the one with this index.
@@ -1955,6 +1990,50 @@ void tst_Cluster::masterReplacedByAnEmptyNode()
     master.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
     QVERIFY2(acquireNow(&lock.lock), qPrintable(lock.lock.errorString()));
     QVERIFY(master.exists("lock:job"));
+}
+
+void tst_Cluster::mostMastersReplaced_data()
+{
+    QTest::addColumn<bool>("isHeld");
+    QTest::addColumn<bool>("isStopped"); // a former master; otherwise it is reset, as redis-cli --cluster del-node does
+    QTest::newRow("nobody needed the cluster, the former ones are stopped") << false << true;
+    QTest::newRow("nobody needed the cluster, the former ones are reset") << false << false;
+    QTest::newRow("under a held lock") << true << true;
+}
+
+/// Two of three masters are replaced by new nodes, one after the other, as for an upgrade: a replica is added and
+/// promoted, and the former master is forgotten. The client learns nothing meanwhile.
+void tst_Cluster::mostMastersReplaced()
+{
+    QFETCH(const bool, isHeld);
+    QFETCH(const bool, isStopped);
+    RedisCluster::Options clusterOptions;
+    clusterOptions.replicasPerMaster = 0;
+    RedisCluster cluster(clusterOptions);
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    const int slot = clusterSlot("lock:job");
+    const int master = cluster.ownerOf(slot);
+    LockRegistry registry(cluster.url());
+    Watched lock(&registry, u"job"_s, options(5min, Patience));
+    QVERIFY2(acquireNow(&lock.lock), qPrintable(lock.lock.errorString()));
+    if (!isHeld) {
+        lock.lock.release();
+        QVERIFY(eventually([&] { return lock.spies.released.size() == 1; }, Patience));
+        for (int i = 0; i < cluster.nodeCount(); ++i) {
+            for (const char *type : {"normal", "pubsub"})
+                cluster.node(i).command({"CLIENT", "KILL", "TYPE", type, "SKIPME", "yes"});
+        }
+        QVERIFY(eventually([&] { return cluster.connectedClients() == 0; }, Patience)); // closed as idle
+    }
+    for (const int former : {master, master == 2 ? 0 : 2})
+        QVERIFY2(replaceMaster(&cluster, former, isStopped) > 0, cluster.lastError().constData());
+    lock.spies.renewed.clear();
+    if (!isHeld)
+        lock.lock.acquire();
+    QVERIFY2(eventually([&] { return isHeld ? !lock.spies.renewed.isEmpty() : lock.lock.isHeld(); }, Patience),
+             qPrintable(lock.lock.errorString()));
+    QVERIFY(lock.spies.lost.isEmpty());
+    QVERIFY(cluster.node(cluster.ownerOf(slot)).exists("lock:job"));
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Cluster)

@@ -27,10 +27,19 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Four nodes. Each of them says who serves all slots, and names the others as replicas.
+/// Four nodes. Each of them says who serves the slots, and names the others as replicas.
 class Nodes
 {
 public:
+    struct View
+    {
+        QList<int> owners = {0}; ///< each of an equal part of the slots
+        int epoch = 1;
+        QByteArray cluster = "node"; ///< the ids of all its nodes begin with this
+        QByteArray host = "127.0.0.1";
+        int stayed = -1; ///< the node that has its id from the cluster "node"
+    };
+
     Nodes()
     {
         for (int i = 0; i < Count; ++i) {
@@ -46,8 +55,19 @@ public:
     void setView(int node, int owner, int epoch, const QByteArray &cluster = "node",
                  const QByteArray &host = "127.0.0.1")
     {
+        setView(node, View{{owner}, epoch, cluster, host});
+    }
+    void setView(int node, const View &view)
+    {
         const QMutexLocker locker(&m_mutex);
-        m_views[size_t(node)] = {owner, epoch, cluster, host};
+        m_views[size_t(node)] = view;
+    }
+
+    /// \a node ends each connection from now on.
+    void stop(int node)
+    {
+        server(node).setHandler([](const QList<QByteArray> &, int) { return FakeServer::Answer{{}, {}, true}; });
+        server(node).closeAll();
     }
 
     /// Ends the connections to \a node, which refuses new ones from now on.
@@ -70,39 +90,41 @@ public:
 
 private:
     static constexpr int Count = 4;
-    struct View
-    {
-        int owner = 0;
-        int epoch = 1;
-        QByteArray cluster = "node"; ///< the ids of all its nodes begin with this
-        QByteArray host = "127.0.0.1";
-    };
 
     FakeServer &server(int node) const { return *m_servers[size_t(node)]; }
     static QByteArray bulk(const QByteArray &text)
     {
         return '$' + QByteArray::number(text.size()) + "\r\n" + text + "\r\n";
     }
+    static QByteArray id(int node, const View &view)
+    {
+        return (node == view.stayed ? "node" : view.cluster) + QByteArray::number(node);
+    }
     QByteArray address(int node, const View &view) const
     {
         return "*3\r\n" + bulk(view.host) + ':' + QByteArray::number(m_ports[size_t(node)]) + "\r\n"
-                + bulk(view.cluster + QByteArray::number(node));
+                + bulk(id(node, view));
     }
     QByteArray answer(int node, const QByteArray &question)
     {
         const QMutexLocker locker(&m_mutex);
         const View view = m_views[size_t(node)];
         if (question == "SLOTS") {
-            QByteArray slots = "*1\r\n*" + QByteArray::number(2 + Count) + "\r\n:0\r\n:16383\r\n"
-                    + address(view.owner, view);
-            for (int i = 0; i < Count; ++i)
-                slots += i == view.owner ? QByteArray() : address(i, view);
+            const qsizetype parts = view.owners.size();
+            QByteArray slots = '*' + QByteArray::number(parts) + "\r\n";
+            for (qsizetype part = 0; part < parts; ++part) {
+                const int owner = view.owners.at(part);
+                slots += '*' + QByteArray::number(2 + Count) + "\r\n:" + QByteArray::number(16384 * part / parts)
+                        + "\r\n:" + QByteArray::number(16384 * (part + 1) / parts - 1) + "\r\n" + address(owner, view);
+                for (int i = 0; i < Count; ++i)
+                    slots += i == owner ? QByteArray() : address(i, view);
+            }
             return slots;
         }
         QByteArray lines;
         for (int i = 0; i < Count; ++i) {
-            lines += view.cluster + QByteArray::number(i) + " 127.0.0.1:1@2 " + (i == node ? "myself" : "master")
-                    + " - 0 0 " + QByteArray::number(view.epoch) + " connected\n";
+            lines += id(i, view) + " 127.0.0.1:1@2 " + (i == node ? "myself" : "master") + " - 0 0 "
+                    + QByteArray::number(view.epoch) + " connected\n";
         }
         return bulk(lines);
     }
@@ -137,6 +159,8 @@ private Q_SLOTS:
     void suspectThatNobodyNeeds();
     void viewOfAnotherCluster();
     void setUpAgainWithNewIds();
+    void mostMastersReplaced_data();
+    void mostMastersReplaced();
     void masterWithTwoNames();
     void nodesWithoutNames();
     void refusedLogin();
@@ -280,6 +304,63 @@ void tst_ClusterWatch::setUpAgainWithNewIds()
     QCOMPARE(watch.map().ownerOf(7), nodes.endpoint(0));
     nodes.setView(0, 1, 1, "again");
     QVERIFY(waitFor([&] { return watch.map().ownerOf(7) == nodes.endpoint(1); }));
+}
+
+void tst_ClusterWatch::mostMastersReplaced_data()
+{
+    QTest::addColumn<QList<int>>("owners");
+    QTest::addColumn<int>("epoch");
+    QTest::addColumn<int>("stayed");
+    QTest::addColumn<QByteArray>("alsoAnswers"); // the cluster of a node that does
+    QTest::addColumn<bool>("counts");
+    QTest::newRow("one has stayed") << QList<int>{3, 3, 2} << 6 << 2 << QByteArray() << true;
+    QTest::newRow("another cluster at its address") << QList<int>{3, 3, 2} << 6 << -1 << QByteArray() << false;
+    QTest::newRow("it has left, and got other slots") << QList<int>{2, 3, 3} << 6 << 2 << QByteArray() << false;
+    QTest::newRow("a replica has left") << QList<int>{3, 3, 2} << 6 << 3 << QByteArray() << false;
+    QTest::newRow("a cluster with small epochs") << QList<int>{3, 3, 2} << 5 << 2 << QByteArray() << false;
+    QTest::newRow("a replaced one contradicts") << QList<int>{3, 3, 2} << 6 << 2 << QByteArray("node") << false;
+    QTest::newRow("a third cluster answers, too") << QList<int>{3, 3, 2} << 6 << 2 << QByteArray("third") << false;
+}
+
+/// Since the map was asked for, the masters 0 and 1 of three were replaced. Is what the others say of the same cluster?
+void tst_ClusterWatch::mostMastersReplaced()
+{
+    Nodes nodes;
+    for (int i = 0; i < 4; ++i)
+        nodes.setView(i, Nodes::View{{0, 1, 2}, 5});
+    ClusterWatch watch(serverUrl(nodes.url()));
+    watch.setClientName("qdistlock");
+    watch.setNeeded([](const auto &) { return true; });
+    watch.open();
+    QVERIFY(waitFor([&] { return watch.isKnown(); }));
+    QCOMPARE(watch.map().masters().size(), 3);
+
+    QFETCH(const QList<int>, owners);
+    QFETCH(const int, epoch);
+    QFETCH(const int, stayed);
+    QFETCH(const QByteArray, alsoAnswers);
+    for (const int i : {2, 3})
+        nodes.setView(i, Nodes::View{owners, epoch, "new", "127.0.0.1", stayed});
+    nodes.stop(0);
+    if (alsoAnswers.isEmpty())
+        nodes.stop(1);
+    else
+        nodes.setView(1, Nodes::View{{0, 1, 2}, 5, alsoAnswers});
+    const LockTesting::LogCapture log;
+    watch.setSuspect(nodes.endpoint(0), ClusterWatch::Failed);
+    QFETCH(const bool, counts);
+    if (counts) {
+        QVERIFY(waitFor([&] { return watch.map().ownerOf(7) == nodes.endpoint(3); }));
+        QCOMPARE(watch.map().ownerOf(16383), nodes.endpoint(2));
+        QCOMPARE(watch.errorString(), QString());
+        QCOMPARE(log.count({u"belongs to another cluster"_s}), 0);
+        return;
+    }
+    QVERIFY(asksOn(nodes, 2, 4));
+    QCOMPARE(watch.map().ownerOf(7), nodes.endpoint(0));
+    QCOMPARE(log.count({nodes.endpoint(2).toString(), u"belongs to another cluster"_s}), 1);
+    if (alsoAnswers != "node")
+        QVERIFY2(watch.errorString().contains(u"start this program again"_s), qPrintable(watch.errorString()));
 }
 
 /// One node shows host names, and the others addresses. That replaces no master, unless the present name is of no use.

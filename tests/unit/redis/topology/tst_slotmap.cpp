@@ -100,6 +100,8 @@ private Q_SLOTS:
     void confirmedOwners();
     void viewsOfClusters_data();
     void viewsOfClusters();
+    void masterThatStayed_data();
+    void masterThatStayed();
     void everyOrderOfViews();
     void redirections_data();
     void redirections();
@@ -296,6 +298,51 @@ void tst_SlotMap::viewsOfClusters()
     for (qsizetype i = 0; i < members.size(); ++i)
         view.members.insert(members.mid(i, 1));
     QTEST(view.isOfClusterOf(map), "isOfIt");
+}
+
+void tst_SlotMap::masterThatStayed_data()
+{
+    QTest::addColumn<QByteArray>("self");
+    QTest::addColumn<QByteArray>("owners"); // a letter for each of three slots; "abc" are known, with 1, 2, 3
+    QTest::addColumn<QList<int>>("epochs");
+    QTest::addColumn<bool>("hasStayed");
+    const auto row = [](const char *title, const char *self, const char *owners, const QList<int> &epochs,
+                        bool hasStayed) {
+        QTest::newRow(title) << QByteArray(self) << QByteArray(owners) << epochs << hasStayed;
+    };
+    row("the others were replaced", "c", "dec", {4, 5, 3}, true);
+    row("it was replaced itself, and came back", "c", "dec", {4, 5, 7}, true);
+    row("one of the others has its other slots", "c", "ddc", {4, 4, 3}, true);
+    row("nobody serves the other slots", "c", "--c", {0, 0, 3}, true);
+    row("all slots were moved to it", "c", "ccc", {4, 4, 4}, true);
+    row("it got slots in a new cluster, whose epochs are small", "c", "dec", {1, 2, 3}, false);
+    row("only one of the others has got its slots later", "c", "dec", {4, 2, 3}, false);
+    row("it got slots in a new cluster, and has a small epoch itself", "c", "dec", {4, 5, 2}, false);
+    row("it serves other slots", "c", "ced", {4, 5, 6}, false);
+    row("it serves none", "c", "ded", {4, 5, 6}, false);
+    row("another node says so", "d", "dec", {4, 5, 3}, false);
+    row("another cluster", "d", "def", {4, 5, 6}, false);
+    row("nobody says so", "", "dec", {4, 5, 3}, false);
+}
+
+/// Most of the masters that are known are unknown to the node. Which facts tell that it still belongs to their cluster?
+void tst_SlotMap::masterThatStayed()
+{
+    const auto mapOf = [](const QByteArray &owners, const QList<int> &epochs) {
+        SlotMap map;
+        for (int i = 0; i < owners.size(); ++i) {
+            if (owners.at(i) != '-')
+                map.setOwner(i, i, Endpoint{u"h"_s, quint16(owners.at(i))}, epochs.at(i), owners.mid(i, 1));
+        }
+        return map;
+    };
+    QFETCH(const QByteArray, owners);
+    QFETCH(const QList<int>, epochs);
+    ClusterView view;
+    QFETCH(const QByteArray, self);
+    view.self = self;
+    view.map = mapOf(owners, epochs);
+    QTEST(view.isOfMasterThatStayed(mapOf("abc", {1, 2, 3})), "hasStayed");
 }
 
 /// Whoever is heard first, the map ends at the newest owner of the own cluster.
