@@ -160,10 +160,17 @@ EngineError ClusterEngine::notServed(int slot) const
 
 EngineError ClusterEngine::errorAt(const ClusterNode &node) const
 {
-    EngineError error = node.lane().error();
-    if (error && !error.isPermanent && !m_watch.errorString().isEmpty())
-        error = EngineError::passing(DistributedLock::ServerError, u"%1 (%2)"_s.arg(m_watch.errorString(), error.text));
-    return error;
+    return explained(node.lane().error());
+}
+
+EngineError ClusterEngine::explained(const EngineError &error) const
+{
+    if (!error || error.isPermanent || m_watch.errorString().isEmpty())
+        return error;
+    EngineError explained = error;
+    explained.code = DistributedLock::ServerError;
+    explained.text = u"%1 (%2)"_s.arg(m_watch.errorString(), error.text);
+    return explained;
 }
 
 bool ClusterEngine::follow(const QtRedis::Endpoint &from, const QtRedis::Redirection &moved)
@@ -530,7 +537,11 @@ void ClusterEngine::acquire(const Acquire &operation, Completion completion)
                                      acquireReplied(lock, token, reply);
                                      if (reply.status == EngineReply::Granted)
                                          watchMaster(lock, lease);
-                                     completion(reply);
+                                     if (!reply.error)
+                                         return completion(reply);
+                                     EngineReply told = reply;
+                                     told.error = explained(reply.error);
+                                     completion(told);
                                  }));
 }
 

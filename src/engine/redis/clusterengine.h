@@ -108,6 +108,8 @@ private:
     EngineError notServed(int slot) const;
     /// Of a master that is not usable.
     EngineError errorAt(const ClusterNode &node) const;
+    /// With the reason why no other master is known, if only nodes of another cluster can be asked.
+    EngineError explained(const EngineError &error) const;
 
     struct Redirections
     {

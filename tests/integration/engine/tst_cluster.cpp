@@ -203,6 +203,8 @@ private Q_SLOTS:
     void masterReplacedByAnEmptyNode();
     void mostMastersReplaced_data();
     void mostMastersReplaced();
+    void allMastersReplaced_data();
+    void allMastersReplaced();
 
 private:
     /// A master other than the one with this index.
@@ -2034,6 +2036,46 @@ void tst_Cluster::mostMastersReplaced()
              qPrintable(lock.lock.errorString()));
     QVERIFY(lock.spies.lost.isEmpty());
     QVERIFY(cluster.node(cluster.ownerOf(slot)).exists("lock:job"));
+}
+
+void tst_Cluster::allMastersReplaced_data()
+{
+    QTest::addColumn<bool>("isStopped"); // as above
+    QTest::newRow("the former ones are stopped") << true;
+    QTest::newRow("the former ones are reset") << false;
+}
+
+/// Nobody is left who could tell a client that has learnt nothing meanwhile. The error says what to do.
+void tst_Cluster::allMastersReplaced()
+{
+    QFETCH(const bool, isStopped);
+    RedisCluster::Options clusterOptions;
+    clusterOptions.masters = 1; // it replaces none of the others
+    clusterOptions.replicasPerMaster = 0;
+    RedisCluster cluster(clusterOptions);
+    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    FaultProxy address(cluster.node(0)); // which leads to the new ones, too
+    const QUrl url(u"redis+cluster://127.0.0.1:%1"_s.arg(address.port()));
+    LockRegistry registry(url);
+    Watched lock(&registry, u"job"_s, options(Lease, Patience));
+    QVERIFY2(acquireNow(&lock.lock), qPrintable(lock.lock.errorString()));
+    lock.lock.release();
+    QVERIFY(eventually([&] { return lock.spies.released.size() == 1; }, Patience));
+    const int added = replaceMaster(&cluster, 0, isStopped);
+    QVERIFY2(added > 0, cluster.lastError().constData());
+    address.setServer(cluster.node(added));
+    address.resetAll();
+
+    lock.lock.setOptions(options(Lease, 2s));
+    const auto saysWhatToDo = [&lock] {
+        if (lock.lock.state() == DistributedLock::Unlocked)
+            lock.lock.acquire();
+        return lock.lock.errorString().contains(u"start this program again"_s);
+    };
+    QVERIFY2(eventually(saysWhatToDo, Patience), qPrintable(lock.lock.errorString()));
+    LockRegistry startedAgain(url);
+    Watched other(&startedAgain, u"job"_s, options(Lease, Patience));
+    QVERIFY2(acquireNow(&other.lock), qPrintable(other.lock.errorString()));
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Cluster)
