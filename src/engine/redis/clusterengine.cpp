@@ -539,9 +539,9 @@ void ClusterEngine::acquire(const Acquire &operation, Completion completion)
                                          watchMaster(lock, lease);
                                      if (!reply.error)
                                          return completion(reply);
-                                     EngineReply told = reply;
-                                     told.error = explained(reply.error);
-                                     completion(told);
+                                     EngineReply failure = reply;
+                                     failure.error = explained(reply.error);
+                                     completion(failure);
                                  }));
 }
 
