@@ -17,6 +17,7 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -303,6 +304,44 @@ const QByteArray &Terminal::output()
 bool Terminal::waitForOutput(const QByteArray &text, milliseconds timeout)
 {
     return eventually([&] { return output().contains(text); }, timeout);
+}
+
+Tracer::Tracer(qint64 id)
+    : m_id(pid_t(id))
+{
+    m_isAttached = ::ptrace(PTRACE_SEIZE, m_id, nullptr, PTRACE_O_TRACESYSGOOD) == 0;
+    if (m_isAttached) {
+        ::ptrace(PTRACE_INTERRUPT, m_id, nullptr, nullptr);
+        m_isAttached = waitForStop() != 0;
+    }
+}
+
+int Tracer::waitForStop()
+{
+    int status = 0;
+    const auto hasStopped = [&] { return ::waitpid(m_id, &status, __WALL | WNOHANG) == m_id; };
+    return eventually(hasStopped) && WIFSTOPPED(status) ? status : 0;
+}
+
+bool Tracer::runTo(const std::function<bool(const Call &)> &isThere)
+{
+    for (long signal = 0; m_isAttached && ::ptrace(PTRACE_SYSCALL, m_id, nullptr, signal) == 0;) {
+        const int status = waitForStop();
+        if (status == 0)
+            break;
+        const bool isCall = WSTOPSIG(status) == (SIGTRAP | 0x80);
+        Call call = {};
+        if (isCall && ::ptrace(PTRACE_GET_SYSCALL_INFO, m_id, sizeof call, &call) > 0 && isThere(call))
+            return true;
+        signal = isCall || status >> 16 != 0 ? 0 : WSTOPSIG(status); // which it was about to get
+    }
+    return false;
+}
+
+void Tracer::release()
+{
+    if (std::exchange(m_isAttached, false))
+        ::ptrace(PTRACE_DETACH, m_id, nullptr, nullptr);
 }
 
 QList<QByteArray> lockKeys(Support::RedisServer &server)

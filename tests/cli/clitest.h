@@ -18,6 +18,9 @@
 #include <functional>
 #include <thread>
 
+#include <sys/ptrace.h>
+#include <sys/types.h>
+
 /// Shared by the tests of the command line.
 namespace CliTesting {
 
@@ -162,6 +165,35 @@ private:
     int m_fd = -1;
     QByteArray m_slave;
     QByteArray m_output;
+};
+
+/*!
+    Holds a process at one of its system calls, while others go on: for what may happen between two of its steps.
+    Thread: the main thread.
+*/
+class Tracer
+{
+public:
+    /// The begin of a call with its number, or its end with its result.
+    using Call = __ptrace_syscall_info;
+
+    explicit Tracer(qint64 id);
+    ~Tracer() { release(); }
+
+    /// False if the system does not allow it.
+    bool isAttached() const { return m_isAttached; }
+    /// Lets it run, and holds it at the first call for which \a isThere is true.
+    bool runTo(const std::function<bool(const Call &)> &isThere);
+    /// It runs on, alone.
+    void release();
+
+private:
+    Q_DISABLE_COPY_MOVE(Tracer)
+    /// Waits until it stops; its state, or 0 after a time-out.
+    int waitForStop();
+
+    pid_t m_id;
+    bool m_isAttached = false;
 };
 
 /// The keys of locks and queues on \a server, without fencing tokens, which outlive their locks.

@@ -19,6 +19,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 using namespace Qt::StringLiterals;
@@ -73,6 +74,7 @@ class tst_RunSignals : public QObject
 private Q_SLOTS:
     void initTestCase();
     void init();
+    void cleanup();
 
     void forwarded_data();
     void forwarded();
@@ -88,6 +90,7 @@ private Q_SLOTS:
     void killedWithPolicyKeep();
     TIMING void stoppedPastTheLease();
     TIMING void guardianOfAStoppedProcess();
+    TIMING void killedBetweenTwoLooks();
     void guardianIsGone();
     void guardianIsMadeAgain_data();
     void guardianIsMadeAgain();
@@ -146,6 +149,11 @@ void tst_RunSignals::initTestCase()
 void tst_RunSignals::init()
 {
     m_server->command({"FLUSHALL"});
+}
+
+void tst_RunSignals::cleanup()
+{
+    m_server->resume();
 }
 
 void tst_RunSignals::forwarded_data()
@@ -371,6 +379,45 @@ void tst_RunSignals::guardianOfAStoppedProcess()
     program.sendSignal(SIGCONT);
     QCOMPARE(program.waitForStatus(), 79);
     QVERIFY(eventually([&] { return !isAlive(guardian); }));
+}
+
+void tst_RunSignals::killedBetweenTwoLooks()
+{
+    // The guardian kills the command while qdistlock, which is late, is about to look at it for the first, the second…
+    // time. That is never the command's own end.
+    leavesRoomFor(1200ms); // it must be held before the lease ends
+    struct Holder
+    {
+        Lifeline lifeline;
+        std::unique_ptr<Program> program;
+        std::unique_ptr<Tracer> tracer;
+    };
+    std::vector<std::unique_ptr<Holder>> holders;
+    for (int looks = 1; looks <= 3; ++looks) {
+        holders.push_back(std::make_unique<Holder>());
+        Holder &holder = *holders.back();
+        holder.program = std::make_unique<Program>(setup(&holder.lifeline),
+                                                   QStringList{u"run"_s, u"--lease"_s, u"2s"_s, u"--on-lost-exec"_s,
+                                                               u"echo $QDISTLOCK_LOST"_s, u"job%1"_s.arg(looks),
+                                                               u"-c"_s, livingScript(QString(), u"exec sleep 100"_s)});
+        QVERIFY(eventually([&] { return holder.lifeline.bytes() > 0; }));
+        holder.tracer = std::make_unique<Tracer>(holder.program->processId());
+        if (!holder.tracer->isAttached())
+            QSKIP("Needs the right to trace a process with ptrace(): this test holds one between two system calls.");
+        holder.program->sendSignal(SIGWINCH); // lets it look
+        int seen = 0;
+        QVERIFY(holder.tracer->runTo([&](const Tracer::Call &call) {
+            const bool isWait = call.entry.nr == SYS_waitid || call.entry.nr == SYS_wait4;
+            return call.op == PTRACE_SYSCALL_INFO_ENTRY && isWait && ++seen == looks;
+        }));
+    }
+    for (const auto &holder : holders) {
+        QVERIFY(eventually([&] { return holder->lifeline.hasEnded(); }));
+        holder->tracer->release();
+        QCOMPARE(holder->program->waitForStatus(), 79);
+        QCOMPARE(holder->program->output(), "lease-expired\n"_ba);
+        QVERIFY2(holder->program->errors().contains("was not renewed in time"), holder->program->errors().constData());
+    }
 }
 
 void tst_RunSignals::guardianIsGone()

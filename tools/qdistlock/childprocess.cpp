@@ -35,13 +35,13 @@ std::vector<char *> pointers(const QByteArrayList &texts)
     return result;
 }
 
-/// How the child \a id has ended, which is left to be reaped; si_pid is 0 if it has not.
-siginfo_t endOf(pid_t id)
+/// One of \a states of the child \a id; si_pid is 0 if it is in none of them.
+siginfo_t stateOf(pid_t id, int states)
 {
-    siginfo_t end = {};
-    if (id <= 0 || ::waitid(P_PID, id_t(id), &end, WEXITED | WNOHANG | WNOWAIT) != 0)
-        end = {};
-    return end;
+    siginfo_t state = {};
+    if (id <= 0 || ::waitid(P_PID, id_t(id), &state, states | WNOHANG) != 0)
+        state = {};
+    return state;
 }
 
 /// In the child, between fork() and exec(): calls only what POSIX allows there. (glibc's execvp() is as harmless.)
@@ -146,37 +146,26 @@ void ChildProcess::signal(int number) const
         ::kill(m_hasGroup ? -m_id : m_id, number);
 }
 
-bool ChildProcess::hasEnded() const
-{
-    return endOf(m_id).si_pid != 0;
-}
-
-bool ChildProcess::wasKilled() const
-{
-    const siginfo_t end = endOf(m_id);
-    return end.si_pid != 0 && end.si_code == CLD_KILLED && end.si_status == SIGKILL;
-}
-
 void ChildProcess::changed()
 {
-    while (m_id > 0) {
-        int status = 0;
-        const pid_t id = ::waitpid(m_id, &status, WNOHANG | WUNTRACED | WCONTINUED);
-        if (id < 0 && errno == EINTR)
-            continue;
-        if (id != m_id)
-            return;
-        m_isStopped = WIFSTOPPED(status);
-        if (m_isStopped) {
-            Q_EMIT stopped(WSTOPSIG(status));
-        } else if (WIFCONTINUED(status)) {
+    for (siginfo_t state; (state = stateOf(m_id, WSTOPPED | WCONTINUED)).si_pid != 0;) {
+        m_isStopped = state.si_code == CLD_STOPPED;
+        if (m_isStopped)
+            Q_EMIT stopped(state.si_status);
+        else
             Q_EMIT continued();
-        } else {
-            readError(); // a program that could not be executed is reported as such first
-            m_id = 0;
-            Q_EMIT finished(WIFEXITED(status) ? WEXITSTATUS(status) : 0, WIFSIGNALED(status) ? WTERMSIG(status) : 0);
-        }
     }
+    // One look only: it may end between two of them.
+    const siginfo_t end = stateOf(m_id, WEXITED | WNOWAIT);
+    if (end.si_pid == 0)
+        return;
+    const bool isExit = end.si_code == CLD_EXITED;
+    m_isStopped = false;
+    readError(); // a program that could not be executed is reported as such first
+    Q_EMIT ended(isExit ? 0 : end.si_status);
+    ::waitpid(m_id, nullptr, 0);
+    m_id = 0;
+    Q_EMIT finished(isExit ? end.si_status : 0, isExit ? 0 : end.si_status);
 }
 
 } // namespace Cli

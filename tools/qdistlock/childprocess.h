@@ -53,11 +53,7 @@ public:
     /// Sends \a number to its group, or to itself if it has none.
     void signal(int number) const;
 
-    /// Whether it has ended and waits to be reaped.
-    bool hasEnded() const;
-    /// Whether SIGKILL has ended it, and it waits to be reaped.
-    bool wasKilled() const;
-    /// Looks at its state, and emits stopped(), continued() or, once it is reaped, finished().
+    /// Looks at its state, and emits stopped(), continued() or ended(), which finished() follows.
     void changed();
 
     /// A descriptor of 3 or more that the child does not inherit, as small as possible, because the syntax of some
@@ -71,7 +67,9 @@ Q_SIGNALS:
     void failed(int error);
     void stopped(int signal);
     void continued();
-    /// One of \a exitCode and \a signal is 0 and has no meaning, unless both are 0.
+    /// It has ended, by \a signal unless that is 0. It is reaped afterwards: its number is still its own.
+    void ended(int signal);
+    /// It was reaped. One of \a exitCode and \a signal is 0 and has no meaning, unless both are 0.
     void finished(int exitCode, int signal);
 
 private:

@@ -128,6 +128,7 @@ private:
     bool isInForeground() const;
     void stopWithCommand();
     void restoreTerminal();
+    void childEnded(int number);
     void childFinished(int exitCode, int number);
     void deadlineChanged();
     void atRisk(const QString &text);
@@ -201,6 +202,7 @@ Runner::Runner(Session *session, Guardian *guardian, UnixSignals *signalSource)
     connect(&m_locks, &LockSet::released, this, &Runner::released);
     connect(&m_child, &ChildProcess::failed, this, &Runner::startFailed);
     connect(&m_child, &ChildProcess::stopped, this, &Runner::childStopped);
+    connect(&m_child, &ChildProcess::ended, this, &Runner::childEnded);
     connect(&m_child, &ChildProcess::finished, this, &Runner::childFinished);
     connect(&m_lossCommand, &ChildProcess::finished, this, &Runner::finishIfNothingRuns);
     connect(m_guardian, &Guardian::replaced, this,
@@ -341,11 +343,6 @@ void Runner::signalReceived(int number, bool fromTerminal)
 
 void Runner::childrenChanged()
 {
-    if (m_phase == Running && m_child.wasKilled() && m_killTimer.moment() <= presentMoment())
-        killAll(); // by the guardian, which has not killed all others yet: this process was stopped, or is late
-    // The guardian must not signal a process that has been given the child's number.
-    if (m_phase == Running && m_child.hasEnded())
-        m_guardian->dismiss();
     m_child.changed();
     m_lossCommand.changed();
     // Orphans that were adopted.
@@ -398,6 +395,16 @@ void Runner::restoreTerminal()
         ::tcsetpgrp(m_terminal, ::getpgrp());
     if (isInForeground())
         ::tcsetattr(m_terminal, TCSANOW, &*m_terminalSettings);
+}
+
+void Runner::childEnded(int number)
+{
+    if (m_phase != Running)
+        return;
+    if (number == SIGKILL && m_killTimer.moment() <= presentMoment())
+        killAll(); // by the guardian, which has not killed all others yet: this process was stopped, or is late
+    else
+        m_guardian->dismiss(); // it must not signal a process that has been given the child's number
 }
 
 void Runner::childFinished(int exitCode, int number)
