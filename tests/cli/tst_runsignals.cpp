@@ -91,6 +91,7 @@ private Q_SLOTS:
     TIMING void stoppedPastTheLease();
     TIMING void guardianOfAStoppedProcess();
     TIMING void killedBetweenTwoLooks();
+    TIMING void guardianWithAnOldOrder();
     void guardianIsGone();
     void guardianIsMadeAgain_data();
     void guardianIsMadeAgain();
@@ -418,6 +419,29 @@ void tst_RunSignals::killedBetweenTwoLooks()
         QCOMPARE(holder->program->output(), "lease-expired\n"_ba);
         QVERIFY2(holder->program->errors().contains("was not renewed in time"), holder->program->errors().constData());
     }
+}
+
+void tst_RunSignals::guardianWithAnOldOrder()
+{
+    // It has looked for orders, finds no time to go on, and the lock is renewed meanwhile.
+    leavesRoomFor(700ms); // from a renewal to the end of the command
+    Lifeline lifeline;
+    Program program(setup(&lifeline),
+                    {u"run"_s, u"--lease"_s, u"2s"_s, u"job"_s, u"-c"_s, livingScript(QString(), u"exec cat"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    Tracer tracer(guardianOf(lifeline));
+    if (!tracer.isAttached())
+        QSKIP("Needs the right to trace a process with ptrace(): this test holds one between two of its steps.");
+    const auto hasNoMoreOrders = [](const Tracer::Call &call) {
+        return call.op == PTRACE_SYSCALL_INFO_EXIT && call.exit.rval == -EAGAIN;
+    };
+    QVERIFY(tracer.runTo(hasNoMoreOrders));
+    const qint64 before = m_server->commandsProcessed("evalsha");
+    QVERIFY(eventually([&] { return m_server->commandsProcessed("evalsha") > before + 3; })); // for more than a lease
+    QVERIFY(tracer.runTo(hasNoMoreOrders));                                                   // it has judged by then
+    tracer.release();
+    program.closeWriteChannel();
+    QCOMPARE(program.waitForStatus(), 0);
 }
 
 void tst_RunSignals::guardianIsGone()

@@ -150,11 +150,13 @@ struct Guardian::Process
                 LeaseTimer::set(timer, order.killAt);
             pollfd events[] = {{pipe, POLLIN, 0}, {timer, POLLIN, 0}};
             ::poll(events, timer >= 0 ? 2 : 1, pollTimeout());
+            // First the time, then the orders: one that comes later than its predecessor's moment is too late.
+            const Moment now = presentMoment();
             if (!readOrders()) {
                 endOrphan();
                 return;
             }
-            if (order.child > 0 && presentMoment() >= order.killAt) {
+            if (order.child > 0 && now >= order.killAt) {
                 if (order.group == 0)
                     ::kill(order.child, SIGKILL);
                 // Orphans are children of the guarded process. Somebody may start another one meanwhile.
