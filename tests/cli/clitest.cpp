@@ -338,10 +338,29 @@ bool Tracer::runTo(const std::function<bool(const Call &)> &isThere)
     return false;
 }
 
+std::unique_ptr<Tracer> Tracer::runToFork()
+{
+    ::ptrace(PTRACE_SETOPTIONS, m_id, nullptr, PTRACE_O_TRACEFORK);
+    for (long signal = 0; m_isAttached && ::ptrace(PTRACE_CONT, m_id, nullptr, signal) == 0;) {
+        const int status = waitForStop();
+        unsigned long id = 0;
+        if (status == 0)
+            break;
+        if (status >> 16 == PTRACE_EVENT_FORK && ::ptrace(PTRACE_GETEVENTMSG, m_id, nullptr, &id) == 0) {
+            std::unique_ptr<Tracer> other(new Tracer);
+            other->m_id = pid_t(id);
+            other->m_isAttached = other->waitForStop() != 0;
+            return other;
+        }
+        signal = status >> 16 != 0 ? 0 : WSTOPSIG(status);
+    }
+    return nullptr;
+}
+
 void Tracer::release()
 {
-    if (std::exchange(m_isAttached, false))
-        ::ptrace(PTRACE_DETACH, m_id, nullptr, nullptr);
+    if (std::exchange(m_isAttached, false) && ::ptrace(PTRACE_DETACH, m_id, nullptr, nullptr) != 0)
+        ::waitpid(m_id, nullptr, __WALL | WNOHANG); // it was killed, and its parent is told only now
 }
 
 QList<QByteArray> lockKeys(Support::RedisServer &server)

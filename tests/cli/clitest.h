@@ -184,15 +184,18 @@ public:
     bool isAttached() const { return m_isAttached; }
     /// Lets it run, and holds it at the first call for which \a isThere is true.
     bool runTo(const std::function<bool(const Call &)> &isThere);
+    /// Lets it run until it starts another process, and holds both; returns the other one, if there was any.
+    std::unique_ptr<Tracer> runToFork();
     /// It runs on, alone.
     void release();
 
 private:
     Q_DISABLE_COPY_MOVE(Tracer)
+    Tracer() = default;
     /// Waits until it stops; its state, or 0 after a time-out.
     int waitForStop();
 
-    pid_t m_id;
+    pid_t m_id = 0;
     bool m_isAttached = false;
 };
 

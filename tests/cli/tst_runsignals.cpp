@@ -92,6 +92,7 @@ private Q_SLOTS:
     TIMING void guardianOfAStoppedProcess();
     TIMING void killedBetweenTwoLooks();
     TIMING void guardianWithAnOldOrder();
+    TIMING void guardianWithALateOrder();
     void guardianIsGone();
     void guardianIsMadeAgain_data();
     void guardianIsMadeAgain();
@@ -440,6 +441,30 @@ void tst_RunSignals::guardianWithAnOldOrder()
     QVERIFY(eventually([&] { return m_server->commandsProcessed("evalsha") > before + 3; })); // for more than a lease
     QVERIFY(tracer.runTo(hasNoMoreOrders));                                                   // it has judged by then
     tracer.release();
+    program.closeWriteChannel();
+    QCOMPARE(program.waitForStatus(), 0);
+}
+
+void tst_RunSignals::guardianWithALateOrder()
+{
+    // A new command tells the guardian of itself, but only long after qdistlock has done so, and has renewed the lock.
+    leavesRoomFor(700ms); // from a renewal to the end of the command
+    Lifeline lifeline;
+    m_server->pause();
+    Program program(setup(&lifeline), {u"run"_s, u"--lease"_s, u"2s"_s, u"job"_s, u"cat"_s});
+    QVERIFY(eventually([&] { return guardianOf(lifeline) > 0; }));
+    Tracer tracer(program.processId());
+    if (!tracer.isAttached())
+        QSKIP("Needs the right to trace a process with ptrace(): this test holds one when it has just begun.");
+    m_server->resume();
+    const std::unique_ptr<Tracer> command = tracer.runToFork();
+    QVERIFY(command);
+    tracer.release();
+    const qint64 before = m_server->commandsProcessed("evalsha");
+    QVERIFY(eventually([&] { return m_server->commandsProcessed("evalsha") > before + 3; })); // for more than a lease
+    command->release();
+    program.write("alive\n");
+    QVERIFY(eventually([&] { return program.output() == "alive\n" || program.status() >= 0; }));
     program.closeWriteChannel();
     QCOMPARE(program.waitForStatus(), 0);
 }

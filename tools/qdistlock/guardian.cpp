@@ -116,6 +116,8 @@ struct Guardian::Process
             Order next;
             const ssize_t size = ::read(pipe, &next, sizeof next);
             if (size == sizeof next) {
+                if (next.number <= order.number)
+                    continue;
                 const bool isRenewal = order.child > 0 && next.child > 0 && next.killAt != order.killAt;
                 order = next;
                 pollInterval = FirstPollInterval;
@@ -356,6 +358,7 @@ void Guardian::setKillAt(Moment moment)
 
 bool Guardian::send()
 {
+    ++m_order.number;
     // The pipe has room for thousands of orders; if it is full, the guardian is stopped.
     return m_pipe >= 0 && (::write(m_pipe, &m_order, sizeof m_order) == sizeof m_order || errno == EAGAIN);
 }
@@ -363,7 +366,7 @@ bool Guardian::send()
 void Guardian::dismiss()
 {
     m_replaceTimer.stop();
-    m_order = {};
+    m_order.child = 0;
     if (m_pipe < 0)
         return;
     if (send())

@@ -70,6 +70,7 @@ private:
         pid_t child = 0;
         pid_t group = 0;
         pid_t spared = 0;
+        int number = 0; ///< the last one is valid; a new child says the same as this process, maybe much later
     };
     struct Process;
     /// False if it has ended, because somebody killed it.
