@@ -93,6 +93,7 @@ private Q_SLOTS:
     TIMING void killedBetweenTwoLooks();
     TIMING void guardianWithAnOldOrder();
     TIMING void guardianWithALateOrder();
+    TIMING void lossCommandAndTheGuardian();
     void guardianIsGone();
     void guardianIsMadeAgain_data();
     void guardianIsMadeAgain();
@@ -467,6 +468,30 @@ void tst_RunSignals::guardianWithALateOrder()
     QVERIFY(eventually([&] { return program.output() == "alive\n" || program.status() >= 0; }));
     program.closeWriteChannel();
     QCOMPARE(program.waitForStatus(), 0);
+}
+
+void tst_RunSignals::lossCommandAndTheGuardian()
+{
+    // The guardian kills all others when qdistlock has only just started the command of --on-lost-exec.
+    leavesRoomFor(1200ms); // it must be traced before the lease ends
+    Lifeline lifeline;
+    Program program(setup(&lifeline),
+                    {u"run"_s, u"--lease"_s, u"2s"_s, u"--on-lost"_s, u"kill"_s, u"--on-lost-exec"_s,
+                     u"cat; echo $QDISTLOCK_LOST"_s, u"job"_s, u"-c"_s, livingScript(QString(), u"exec sleep 100"_s)});
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
+    const pid_t guardian = guardianOf(lifeline);
+    Tracer tracer(program.processId());
+    if (!tracer.isAttached())
+        QSKIP("Needs the right to trace a process with ptrace(): this test holds one between two system calls.");
+    m_server->pause();
+    const std::unique_ptr<Tracer> lossCommand = tracer.runToFork();
+    QVERIFY(lossCommand);
+    QVERIFY(eventually([&] { return secondsOfTimer(guardian) >= 1; })); // it has killed all it has found
+    lossCommand->release();
+    tracer.release();
+    program.closeWriteChannel();
+    QCOMPARE(program.waitForStatus(), 79);
+    QCOMPARE(program.output(), "lease-expired\n"_ba);
 }
 
 void tst_RunSignals::guardianIsGone()

@@ -140,7 +140,7 @@ struct Guardian::Process
                     known.end());
         for (const pid_t id : ProcessTree::descendants(parent)) {
             const pid_t group = ::getpgid(id);
-            if (group >= 0 && (order.spared == 0 || group != order.spared))
+            if (group >= 0 && order.spared != ProcessTree::Everybody && group != order.spared)
                 add(id, group, &known);
         }
     }
@@ -161,11 +161,17 @@ struct Guardian::Process
             if (order.child > 0 && now >= order.killAt) {
                 if (order.group == 0)
                     ::kill(order.child, SIGKILL);
-                // Orphans are children of the guarded process. Somebody may start another one meanwhile.
-                const bool any = ProcessTree::signal(parent, order.group, SIGKILL, order.spared);
+                order.killAt = Never; // unless another order comes meanwhile
+                // Orphans are children of the guarded process. Somebody may start another one meanwhile, and the
+                // guarded process one that must be spared: it says so before.
+                const bool any = ProcessTree::signal(parent, order.group, SIGKILL, [this] {
+                    readOrders();
+                    return order.spared;
+                });
                 // Those still there have been killed; the kernel is ending them.
                 setRealTime(false);
-                order.killAt = any ? presentMoment() + pollInterval : Never;
+                if (any && order.killAt == Never)
+                    order.killAt = presentMoment() + pollInterval;
                 pollInterval = std::min(pollInterval * 2, LongestPollInterval);
             }
         }
@@ -340,6 +346,12 @@ void Guardian::guard(pid_t child, pid_t group)
 {
     m_order.child = child;
     m_order.group = group;
+    send();
+}
+
+void Guardian::spareNext()
+{
+    m_order.spared = ProcessTree::Everybody;
     send();
 }
 

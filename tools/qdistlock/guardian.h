@@ -51,7 +51,10 @@ public:
     void guard(pid_t child, pid_t group);
     /// The child must be dead then.
     void setKillAt(Moment moment);
-    /// A process group that must not be killed at that moment.
+    /// A child that must not be killed at that moment is about to be started: nobody outside of the guarded group is
+    /// killed before spare() tells its group.
+    void spareNext();
+    /// 0: there is none. The child may call it, too.
     void spare(pid_t group);
     /// Nothing is guarded any more. Call it before the child is reaped, so that its number cannot belong to another
     /// process.

@@ -221,7 +221,7 @@ std::vector<pid_t> ProcessTree::groupMembers(pid_t group)
     return members;
 }
 
-bool ProcessTree::signal(pid_t ancestor, pid_t group, int number, pid_t spared)
+bool ProcessTree::signal(pid_t ancestor, pid_t group, int number, const std::function<pid_t()> &spared)
 {
     bool any = group != 0 && ::kill(-group, number) == 0;
     std::vector<pid_t> known;
@@ -231,13 +231,16 @@ bool ProcessTree::signal(pid_t ancestor, pid_t group, int number, pid_t spared)
     bool isNew = true;
     for (int i = 0; i < readings && isNew; ++i) {
         isNew = false;
-        for (const pid_t id : descendants(ancestor)) {
+        const std::vector<pid_t> found = descendants(ancestor);
+        const pid_t sparedNow = spared();
+        for (const pid_t id : found) {
             if (std::find(known.begin(), known.end(), id) != known.end())
                 continue;
             known.push_back(id);
             isNew = true;
             const pid_t groupOfIt = ::getpgid(id);
-            if ((group == 0 || groupOfIt != group) && (spared == 0 || groupOfIt != spared))
+            if ((group == 0 || groupOfIt != group) && sparedNow != Everybody
+                && (sparedNow == 0 || groupOfIt != sparedNow))
                 any |= ::kill(id, number) == 0;
         }
     }

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include <sys/types.h>
@@ -38,9 +39,13 @@ bool isRunning(pid_t id);
 /// The living members of a process group; searches all processes of the machine, which takes milliseconds.
 std::vector<pid_t> groupMembers(pid_t group);
 
+/// For spared groups: all of them.
+constexpr pid_t Everybody = -1;
+
 /// Sends \a number to the process group \a group (0 = none), and to all descendants of \a ancestor outside of it but
-/// \a spared and its group; SIGKILL also to those that turn up meanwhile. Returns whether there was anybody.
-bool signal(pid_t ancestor, pid_t group, int number, pid_t spared = 0);
+/// those in the group \a spared() (0 = none); SIGKILL also to those that turn up meanwhile. \a spared() is asked after
+/// each search. Returns whether there was anybody.
+bool signal(pid_t ancestor, pid_t group, int number, const std::function<pid_t()> &spared);
 
 } // namespace ProcessTree
 } // namespace Cli

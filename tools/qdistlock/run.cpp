@@ -228,7 +228,7 @@ bool Runner::isInForeground() const
 void Runner::signalAll(int number)
 {
     // A command without a process group of its own can only be found in /proc, which may be missing.
-    if (!ProcessTree::signal(::getpid(), m_childGroup, number, m_lossCommand.id()))
+    if (!ProcessTree::signal(::getpid(), m_childGroup, number, [this] { return m_lossCommand.id(); }))
         m_child.signal(number);
 }
 
@@ -587,10 +587,14 @@ void Runner::runLossCommand(const QString &reason)
     setup.command = {"/bin/sh"_ba, "-c"_ba, m_invocation.text(Option::OnLostExec).toUtf8()};
     setup.environment = m_environment;
     setup.environment += "QDISTLOCK_LOST=" + reason.toUtf8();
-    if (m_lossCommand.start(setup))
-        m_guardian->spare(m_lossCommand.group());
-    else
-        printError(u"no process for --on-lost-exec: %1"_s.arg(qt_error_string(errno)));
+    // The guardian may be killing all others just now. By the child itself: this process may be late.
+    setup.beforeExec = [this] { m_guardian->spare(::getpid()); };
+    m_guardian->spareNext();
+    const bool isStarted = m_lossCommand.start(setup);
+    const int error = errno;
+    m_guardian->spare(m_lossCommand.group());
+    if (!isStarted)
+        printError(u"no process for --on-lost-exec: %1"_s.arg(qt_error_string(error)));
 }
 
 void Runner::finishIfNothingRuns()
