@@ -81,6 +81,8 @@ private Q_SLOTS:
     void badInput_data();
     void badInput();
     void fewDescriptors();
+    void containerWithoutInit_data();
+    void containerWithoutInit();
     void nestedLocks();
     void readOnlyReplica();
     void serverAway_data();
@@ -660,6 +662,37 @@ void tst_Run::fewDescriptors()
 }
 
 // The inner command waits for the outer one, which waits for it: only if both mean the same lock.
+void tst_Run::containerWithoutInit_data()
+{
+    QTest::addColumn<QStringList>("arguments");
+    QTest::addColumn<int>("status");
+    QTest::newRow("command ends") << QStringList{u"job"_s, u"sh"_s, u"-c"_s, u"exit 3"_s} << 3;
+    QTest::newRow("signal") << QStringList{u"job"_s, u"sh"_s, u"-c"_s, u"kill -TERM $$"_s} << -SIGTERM;
+    QTest::newRow("busy") << QStringList{u"-n"_s, u"busy"_s, u"true"_s} << 75;
+}
+
+void tst_Run::containerWithoutInit()
+{
+    QFETCH(QStringList, arguments);
+    QFETCH(int, status);
+    if (TestProgram trial(u"unshare"_s, {u"--pid"_s, u"--fork"_s, u"--mount-proc"_s, u"true"_s});
+        !trial.waitForEnd() || trial.exitCode() != 0)
+        QSKIP("Needs the right to create a PID namespace: only in a new one can this test start a program as process "
+              "1.");
+    // Its first process waits for the program it has started, and for nobody else.
+    const QString first = u"import os, subprocess, sys\n"
+                          "status = subprocess.run(sys.argv[1:]).returncode\n"
+                          "print(status, [name for name in os.listdir('/proc') if name.isdecimal() and name != '1'])"_s;
+    m_server->command({"SET", "lock:busy", "other"});
+    Program::Setup container = setup();
+    container.program = u"unshare"_s;
+    const Result result = ::run(container,
+                                QStringList{u"--pid"_s, u"--fork"_s, u"--mount-proc"_s, u"python3"_s, u"-c"_s, first,
+                                            QStringLiteral(QDISTLOCK), Patiently, u"run"_s}
+                                        + arguments);
+    QCOMPARE(result.output, QByteArray::number(status) + " []\n");
+}
+
 void tst_Run::nestedLocks()
 {
     const QString inner = QStringLiteral(QDISTLOCK) + u' ' + Patiently + u" run %1 job true"_s;

@@ -253,6 +253,13 @@ Guardian::Guardian()
     connect(&m_replaceTimer, &QTimer::timeout, this, &Guardian::replace);
 }
 
+Guardian::~Guardian()
+{
+    dismiss();
+    if (m_id > 0)
+        ::waitpid(m_id, nullptr, 0); // not in dismiss(): others are still waiting for the lock
+}
+
 bool Guardian::start(OrphanPolicy policy, std::chrono::nanoseconds killAfter)
 {
     m_policy = policy;
@@ -273,7 +280,7 @@ bool Guardian::makeProcess()
     }
     for (const int end : {ends[0], ends[1], idEnds[0], idEnds[1]})
         ::fcntl(end, F_SETFD, FD_CLOEXEC);
-    // Forked twice, so that it is nobody's child: whatever waits for all descendants need not know it.
+    // Forked twice, so that it is nobody's child, or that of whoever adopts orphans.
     const pid_t parent = ::getpid();
     std::optional<UnixSignals::Blocked> blocked(std::in_place); // the guardian never unblocks them
     const pid_t first = ::fork();
@@ -318,6 +325,7 @@ bool Guardian::makeProcess()
     m_endNotifier = std::make_unique<QSocketNotifier>(m_pipe, QSocketNotifier::Exception);
     connect(m_endNotifier.get(), &QSocketNotifier::activated, this, [this] {
         closePipe();
+        m_id = 0;
         const auto rest = std::chrono::ceil<std::chrono::milliseconds>(m_madeAt + ReplaceInterval - presentMoment());
         m_replaceTimer.start(std::max<std::chrono::milliseconds>(rest, 0ms));
     });
@@ -339,7 +347,6 @@ void Guardian::closePipe()
     m_endNotifier->setEnabled(false);
     m_endNotifier.release()->deleteLater(); // this may be its slot
     ::close(std::exchange(m_pipe, -1));
-    m_id = 0;
 }
 
 void Guardian::guard(pid_t child, pid_t group)

@@ -41,8 +41,8 @@ class Guardian : public QObject
 
 public:
     Guardian();
-    /// Dismisses it.
-    ~Guardian() override { dismiss(); }
+    /// Dismisses it, and reaps it if it is a child.
+    ~Guardian() override;
 
     /// Starts it; false, with errno, if the system refuses.
     bool start(OrphanPolicy policy, std::chrono::nanoseconds killAfter);
@@ -89,7 +89,7 @@ private:
     Moment m_madeAt{0};
     QTimer m_replaceTimer;
     int m_pipe = -1;
-    pid_t m_id = 0;
+    pid_t m_id = 0; ///< 0 once somebody has killed it
 };
 
 } // namespace Cli

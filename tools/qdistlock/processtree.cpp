@@ -156,6 +156,11 @@ std::vector<pid_t> childrenOf(pid_t parent)
 
 } // namespace
 
+bool ProcessTree::canFind()
+{
+    return hasProc();
+}
+
 void ProcessTree::leaveOutPresent()
 {
     leftOut = descendants(::getpid());

@@ -17,6 +17,9 @@ namespace Cli {
 */
 namespace ProcessTree {
 
+/// Whether processes can be found. Without /proc, only those in the command's group are reached.
+bool canFind();
+
 /// Descendants that lose their parent become children of this process, so that they can still be found.
 void adoptOrphans();
 

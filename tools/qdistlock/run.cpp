@@ -656,6 +656,10 @@ int runChild(const Invocation &invocation, int *endSignal)
                                     durationText(killAfter), durationText(lease)));
     }
     ProcessTree::leaveOutPresent();
+    // Then the guardian is a child of this process, which reaps it: the first process of a container may reap nobody.
+    // But whatever waits for all children must tell it from the command's orphans.
+    if (ProcessTree::canFind())
+        ProcessTree::adoptOrphans();
     Guardian guardian;
     if (!guardian.start(orphanPolicyOf(invocation), killAfter))
         return session.fail(InternalError, guardianProblem(errno));
