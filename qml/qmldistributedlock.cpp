@@ -221,36 +221,18 @@ QJSValue QmlDistributedLock::release()
 
 QJSValue QmlDistributedLock::forceRelease()
 {
-    const QPointer<LockRegistry> registry(requestedRegistry());
-    const auto failure = std::make_shared<QString>();
-    QFutureWatcher<bool> *watcher = nullptr;
+    using Reply = LockReply<LockRegistry::Outcome>;
+    const QFuture<Reply> requested = requestedRegistry()->forceRelease(m_name);
+    QFutureWatcher<Reply> *watcher = nullptr;
     const QJSValue promised = m_promises.make(
-            this, &watcher,
-            [failure, registry](QJSEngine *engine, const QJSValue &deferred, const QFuture<bool> &future) {
-                const bool existed = future.resultCount() > 0 && future.result();
-                if (!existed && !registry && failure->isNull())
-                    *failure = u"the connection was closed before the server replied"_s;
-                if (existed || failure->isNull())
-                    JsPromiseFactory::resolve(deferred, existed);
+            this, &watcher, [](QJSEngine *engine, const QJSValue &deferred, const QFuture<Reply> &future) {
+                const Reply reply = future.result();
+                if (reply)
+                    JsPromiseFactory::resolve(deferred, reply.value == LockRegistry::Done);
                 else
-                    JsPromiseFactory::reject(engine, deferred, *failure);
+                    JsPromiseFactory::reject(engine, deferred, reply.errorString, reply.error);
             });
-    // errorOccurred() reports the errors of all locks of the registry. It is emitted for this call if the future
-    // finishes in the same turn of the event loop.
-    connect(registry, &LockRegistry::errorOccurred, watcher, [failure, registry, watcher] {
-        *failure = registry->errorString();
-        QMetaObject::invokeMethod(
-                watcher,
-                [failure, watcher] {
-                    if (!watcher->future().isFinished())
-                        failure->clear();
-                },
-                Qt::QueuedConnection);
-    });
-    const QPointer<QFutureWatcher<bool>> waiting(watcher);
-    const QFuture<bool> future = registry->forceRelease(m_name);
-    if (waiting)
-        waiting->setFuture(future);
+    watcher->setFuture(requested);
     return promised;
 }
 

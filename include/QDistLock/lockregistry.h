@@ -7,6 +7,7 @@
 #include <QDistLock/distributedlock.h>
 #include <QDistLock/lockinfo.h>
 #include <QDistLock/lockoptions.h>
+#include <QDistLock/lockresult.h>
 
 #include <QtCore/qlist.h>
 #include <QtCore/qurl.h>
@@ -52,10 +53,9 @@ public:
 
     /// How a request about a hold that no lock of this registry has ended.
     enum Outcome {
-        Done,        ///< confirmed by the server
-        NotHeld,     ///< nobody holds the lock: it was released, or its lease has ended
-        OtherHolder, ///< somebody else than meant holds it, and was left alone
-        Failed       ///< the server could not be asked; error() says why, and errorOccurred() was emitted
+        Done,       ///< confirmed by the server
+        NotHeld,    ///< nobody holds the lock: it was released, or its lease has ended
+        OtherHolder ///< somebody else than meant holds it, and was left alone
     };
     Q_ENUM(Outcome)
 
@@ -101,33 +101,30 @@ public:
     LockOptions defaults() const;
     void setDefaults(const LockOptions &defaults);
 
-    // Cancelling one of the futures below takes the request back while the registry has not connected yet. After that
-    // it is executed, and only its result is dropped.
+    // The futures below always finish with a result, which has an error if the server could not be asked. Cancelling
+    // one takes the request back while the registry has not connected yet. After that it is executed, and only its
+    // result is dropped.
 
-    /// Always finishes with a result; LockInfo::error is set if the server could not be asked.
     QFuture<LockInfo> inspect(const QString &name);
-    /// Every lock held whose name matches the glob \a pattern, under the default key prefix. Empty if the server could
-    /// not be asked, or one master of a cluster: the list is complete, or there is none. error() then says why, and
-    /// errorOccurred() was emitted.
-    QFuture<QList<LockInfo>> list(const QString &pattern);
-    /// Deletes the key, whoever holds the lock; true if there was one. The holder emits lost(ForcedRelease) at once if
-    /// its subscription is up. Otherwise it emits lost(Deleted) or lost(Stolen) at its next renewal, and until then
-    /// still considers the lock held.
-    /// Also false if the server could not be asked; error() then says why, and errorOccurred() was emitted.
-    QFuture<bool> forceRelease(const QString &name);
+    /// Every lock held whose name matches the glob \a pattern, under the default key prefix. The list is complete: if
+    /// one master of a cluster cannot be asked, that is an error.
+    QFuture<LockReply<QList<LockInfo>>> list(const QString &pattern);
+    /// Deletes the key, whoever holds the lock: never OtherHolder. The holder emits lost(ForcedRelease) at once if its
+    /// subscription is up. Otherwise it emits lost(Deleted) or lost(Stolen) at its next renewal, and until then still
+    /// considers the lock held.
+    QFuture<LockReply<Outcome>> forceRelease(const QString &name);
     /// Like forceRelease(name), but only while the lock is held with \a fencingToken (see LockInfo): it takes the lock
     /// away from the holder that was shown, never from the next one. OtherHolder also for a holder of another library,
     /// which has no fencing token.
-    QFuture<Outcome> forceRelease(const QString &name, qint64 fencingToken);
+    QFuture<LockReply<Outcome>> forceRelease(const QString &name, qint64 fencingToken);
     /// Renews the hold for which DistributedLock::detach() returned \a token: its key lives for \a lease from now on.
-    QFuture<Outcome> renew(const QString &name, const QByteArray &token, std::chrono::milliseconds lease);
+    QFuture<LockReply<Outcome>> renew(const QString &name, const QByteArray &token, std::chrono::milliseconds lease);
     /// Releases the hold for which DistributedLock::detach() returned \a token; the lock passes to the next waiter.
     /// With \a keep > 0, 24 h at most, the lock remains taken for that time.
-    QFuture<Outcome> release(const QString &name, const QByteArray &token,
-                             std::chrono::milliseconds keep = std::chrono::milliseconds(0));
-    /// Those who wait in the queue of the lock, the next one first; the first 1000 of them, if there are more. Empty if
-    /// the server could not be asked; error() then says why, and errorOccurred() was emitted.
-    QFuture<QList<LockWaiter>> waiters(const QString &name);
+    QFuture<LockReply<Outcome>> release(const QString &name, const QByteArray &token,
+                                        std::chrono::milliseconds keep = std::chrono::milliseconds(0));
+    /// Those who wait in the queue of the lock, the next one first; the first 1000 of them, if there are more.
+    QFuture<LockReply<QList<LockWaiter>>> waiters(const QString &name);
 
 Q_SIGNALS:
     void stateChanged();

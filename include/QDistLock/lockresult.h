@@ -27,6 +27,22 @@ struct LockResult
     explicit operator bool() const noexcept { return isAcquired(); }
 };
 
+/*!
+    What a request of a LockRegistry returned, or why it returned nothing. A plain value that any thread may use.
+*/
+template<typename Value>
+struct LockReply
+{
+    /// Without meaning if there is an error.
+    Value value{};
+    /// If not NoError, the server could not be asked.
+    DistributedLock::Error error = DistributedLock::NoError;
+    /// Names lock, server (without secrets), what happened and what to do; empty if there is no error.
+    QString errorString;
+
+    explicit operator bool() const noexcept { return error == DistributedLock::NoError; }
+};
+
 namespace Detail {
 
 /// \a text, the name of a lock for instance, as it appears in errors and logs: in quotation marks, on one line,

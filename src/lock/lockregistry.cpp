@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -127,40 +128,54 @@ constexpr int WaitersAtMost = 1000;
 template<typename T>
 using Finish = std::function<void(const EngineError &error, const T &result)>;
 
-/// Calls \a send when the server can be asked about the lock \a name; \a send passes its result to the function it
-/// gets, at once or later. An error is reported, and gives the value that is the result where there is none. Nothing is
-/// sent if the future was cancelled before that.
+/// What a future has for the result of the engine, about the lock \a name or, if there is none, all of them.
 template<typename T>
-QFuture<T> ask(LockRegistry *registry, const char *function, const QString &name,
-               const std::function<void(LockEngine *engine, const LockId &id, const Finish<T> &finish)> &send)
+LockReply<T> replyOf(const std::optional<QString> &name, const EngineError &error, const T &result)
 {
-    constexpr bool isOutcome = std::is_same_v<T, LockRegistry::Outcome>;
-    T none{};
-    if constexpr (isOutcome)
-        none = LockRegistry::Failed;
+    if (!error)
+        return {result, DistributedLock::NoError, QString()};
+    return {T(), error.code, name ? u"Lock %1: %2"_s.arg(Detail::quoted(*name), error.text) : error.text};
+}
+
+LockInfo infoOf(const std::optional<QString> &name, const EngineError &error, const LockInfo &result)
+{
+    const auto reply = replyOf(name, error, result);
+    LockInfo info = reply.value;
+    info.name = *name;
+    info.error = reply.error;
+    info.errorString = reply.errorString;
+    return info;
+}
+
+/// Calls \a send when the server, or the one that keeps the lock \a name, can be asked; \a send passes its result to the
+/// function it gets, at once or later. Nothing is sent if the future was cancelled before that. \a makeReply makes what
+/// the future has, from the name, an error and a result.
+template<typename T, typename MakeReply>
+auto ask(LockRegistry *registry, const char *function, const std::optional<QString> &name, MakeReply makeReply,
+         const std::function<void(LockEngine *engine, const LockId &id, const Finish<T> &finish)> &send)
+{
+    using Reply = std::invoke_result_t<MakeReply, std::optional<QString>, EngineError, T>;
     LockRegistryPrivate *const d = LockRegistryPrivate::get(registry);
-    const auto request = std::make_shared<Request<T>>(d, none);
-    const QFuture<T> future = request->future();
-    const Finish<T> finish = [d, request, none](const EngineError &error, const T &result) {
-        if (error)
-            d->reportFailedRequest(error);
-        request->finish(error ? none : result);
+    const auto destroyed = EngineError::passing(DistributedLock::CancelledError, u"the registry was destroyed"_s);
+    const auto request = std::make_shared<Request<Reply>>(d, makeReply(name, destroyed, T()));
+    const QFuture<Reply> future = request->future();
+    const Finish<T> finish = [request, name, makeReply](const EngineError &error, const T &result) {
+        request->finish(makeReply(name, error, result));
     };
     if (const QString problem = refuse(registry, function); !problem.isEmpty()) {
-        d->reportMisuse(problem);
-        request->refuse(none);
+        request->refuse(makeReply(name, EngineError::permanent(DistributedLock::OptionsError, problem), T()));
         return future;
     }
     EngineError error = EngineError::permanent(DistributedLock::NameError, QString());
-    const auto id = EngineFactory::makeLockId(d->defaults.keyPrefix, name, &error.text);
-    if (!id) {
-        finish(error, none);
+    const auto id = name ? EngineFactory::makeLockId(d->defaults.keyPrefix, *name, &error.text) : std::nullopt;
+    if (name && !id) {
+        finish(error, T());
     } else {
-        d->whenReady(id, [id, finish, request, send, none](LockEngine *engine, const EngineError &engineError) {
+        d->whenReady(id, [id, finish, request, send](LockEngine *engine, const EngineError &engineError) {
             if (engineError || request->isCanceled())
-                finish(engineError, none);
+                finish(engineError, T());
             else
-                send(engine, *id, finish);
+                send(engine, id.value_or(LockId()), finish);
         });
     }
     return future;
@@ -317,114 +332,72 @@ void LockRegistry::setDefaults(const LockOptions &defaults)
 
 QFuture<LockInfo> LockRegistry::inspect(const QString &name)
 {
-    LockInfo unknown;
-    unknown.name = name;
-    unknown.error = DistributedLock::CancelledError;
-    unknown.errorString = u"Lock %1: the registry was destroyed"_s.arg(Detail::quoted(name));
-    const auto request = std::make_shared<Request<LockInfo>>(d.get(), unknown);
-    const QFuture<LockInfo> future = request->future();
-    const auto withError = [name](const EngineError &error, LockInfo info) {
-        info.name = name;
-        info.error = error.code;
-        info.errorString = error ? u"Lock %1: %2"_s.arg(Detail::quoted(name), error.text) : QString();
-        return info;
-    };
-    const auto finish = [request, withError](const EngineError &error, const LockInfo &info) {
-        request->finish(withError(error, info));
-    };
-    if (const QString problem = refuse(this, "inspect()"); !problem.isEmpty()) {
-        request->refuse(withError(EngineError::permanent(DistributedLock::OptionsError, problem), {}));
-        return future;
-    }
-    EngineError error = EngineError::permanent(DistributedLock::NameError, QString());
-    const auto id = EngineFactory::makeLockId(d->defaults.keyPrefix, name, &error.text);
-    if (!id) {
-        finish(error, {});
-    } else {
-        d->whenReady(id, [id, finish, request](LockEngine *engine, const EngineError &engineError) {
-            if (engineError || request->isCanceled())
-                finish(engineError, {});
-            else
-                engine->inspect(*id, finish);
-        });
-    }
-    return future;
+    return ask<LockInfo>(this, "inspect()", name, infoOf,
+                         [](LockEngine *engine, const LockId &id, const auto &finish) { engine->inspect(id, finish); });
 }
 
-QFuture<QList<LockInfo>> LockRegistry::list(const QString &pattern)
+QFuture<LockReply<QList<LockInfo>>> LockRegistry::list(const QString &pattern)
 {
-    const auto request = std::make_shared<Request<QList<LockInfo>>>(d.get(), QList<LockInfo>());
-    const QFuture<QList<LockInfo>> future = request->future();
-    const auto finish = [d = d.get(), request](const EngineError &error, const QList<LockInfo> &infos) {
-        if (error)
-            d->reportFailedRequest(error);
-        request->finish(infos);
-    };
-    if (const QString problem = refuse(this, "list()"); !problem.isEmpty()) {
-        d->reportMisuse(problem);
-        request->refuse({});
-        return future;
-    }
-    d->whenReady(
-            {},
-            [prefix = d->defaults.keyPrefix, pattern, finish, request](LockEngine *engine, const EngineError &error) {
-                if (error || request->isCanceled())
-                    finish(error, {});
-                else
-                    engine->list(prefix, pattern, finish);
+    using Infos = QList<LockInfo>;
+    return ask<Infos>(
+            this, "list()", std::nullopt, replyOf<Infos>,
+            [prefix = d->defaults.keyPrefix, pattern](LockEngine *engine, const LockId &, const auto &finish) {
+                engine->list(prefix, pattern, finish);
             });
-    return future;
 }
 
-QFuture<bool> LockRegistry::forceRelease(const QString &name)
+QFuture<LockReply<LockRegistry::Outcome>> LockRegistry::forceRelease(const QString &name)
 {
-    return ask<bool>(this, "forceRelease()", name, [](LockEngine *engine, const LockId &id, const auto &finish) {
-        engine->forceRelease(
-                id, 0, [finish](const EngineReply &reply) { finish(reply.error, reply.status == EngineReply::Done); });
-    });
+    return ask<Outcome>(this, "forceRelease()", name, replyOf<Outcome>,
+                        [](LockEngine *engine, const LockId &id, const auto &finish) {
+                            engine->forceRelease(id, 0, outcomeTo(finish));
+                        });
 }
 
-QFuture<LockRegistry::Outcome> LockRegistry::forceRelease(const QString &name, qint64 fencingToken)
+QFuture<LockReply<LockRegistry::Outcome>> LockRegistry::forceRelease(const QString &name, qint64 fencingToken)
 {
     // The engine takes 0 for every holder. No fencing token is 0, or negative.
     const qint64 meant = fencingToken > 0 ? fencingToken : -1;
-    return ask<Outcome>(this, "forceRelease()", name,
+    return ask<Outcome>(this, "forceRelease()", name, replyOf<Outcome>,
                         [meant](LockEngine *engine, const LockId &id, const auto &finish) {
                             engine->forceRelease(id, meant, outcomeTo(finish));
                         });
 }
 
-QFuture<LockRegistry::Outcome> LockRegistry::renew(const QString &name, const QByteArray &token, milliseconds lease)
+QFuture<LockReply<LockRegistry::Outcome>> LockRegistry::renew(const QString &name, const QByteArray &token,
+                                                              milliseconds lease)
 {
-    const auto send = [token, lease](LockEngine *engine, const LockId &id, const auto &finish) {
-        if (const EngineError error = problemOf(token, LockOptions().withLease(lease)))
-            finish(error, Failed);
-        else
-            engine->renew(id, token, lease, {}, outcomeTo(finish));
-    };
-    return ask<Outcome>(this, "renew()", name, send);
+    return ask<Outcome>(this, "renew()", name, replyOf<Outcome>,
+                        [token, lease](LockEngine *engine, const LockId &id, const auto &finish) {
+                            if (const EngineError error = problemOf(token, LockOptions().withLease(lease)))
+                                finish(error, {});
+                            else
+                                engine->renew(id, token, lease, {}, outcomeTo(finish));
+                        });
 }
 
-QFuture<LockRegistry::Outcome> LockRegistry::release(const QString &name, const QByteArray &token, milliseconds keep)
+QFuture<LockReply<LockRegistry::Outcome>> LockRegistry::release(const QString &name, const QByteArray &token,
+                                                                milliseconds keep)
 {
     // The lease is that of another lock of this registry, if the lock passes to one that waits.
     const LockOptions options = LockOptions().withLease(LockOptions::MaximumLease).withMinHold(keep);
-    const auto send = [token, options, lease = d->defaults.lease](LockEngine *engine, const LockId &id,
-                                                                  const auto &finish) {
-        if (const EngineError error = problemOf(token, options))
-            finish(error, Failed);
-        else
-            engine->release(id, token, lease, options.minHold, outcomeTo(finish));
-    };
-    return ask<Outcome>(this, "release()", name, send);
+    return ask<Outcome>(
+            this, "release()", name, replyOf<Outcome>,
+            [token, options, lease = d->defaults.lease](LockEngine *engine, const LockId &id, const auto &finish) {
+                if (const EngineError error = problemOf(token, options))
+                    finish(error, {});
+                else
+                    engine->release(id, token, lease, options.minHold, outcomeTo(finish));
+            });
 }
 
-QFuture<QList<LockWaiter>> LockRegistry::waiters(const QString &name)
+QFuture<LockReply<QList<LockWaiter>>> LockRegistry::waiters(const QString &name)
 {
-    return ask<QList<LockWaiter>>(this, "waiters()", name,
-                                  [](LockEngine *engine, const LockId &id, const auto &finish) {
-                                      engine->waiters(id, WaitersAtMost, finish);
-                                  });
+    using Waiters = QList<LockWaiter>;
+    return ask<Waiters>(this, "waiters()", name, replyOf<Waiters>,
+                        [](LockEngine *engine, const LockId &id, const auto &finish) {
+                            engine->waiters(id, WaitersAtMost, finish);
+                        });
 }
 
 } // namespace QDistLock

@@ -362,19 +362,6 @@ void LockRegistryPrivate::reportError(const EngineError &newError)
         deliverLater([this, code = newError.code] { Q_EMIT q->errorOccurred(code); });
 }
 
-void LockRegistryPrivate::reportFailedRequest(const EngineError &newError)
-{
-    setError(newError);
-    deliverLater([this, code = newError.code] { Q_EMIT q->errorOccurred(code); });
-}
-
-void LockRegistryPrivate::reportMisuse(const QString &text)
-{
-    QMetaObject::invokeMethod(
-            this, [this, text] { reportError(EngineError::permanent(DistributedLock::OptionsError, text)); },
-            Qt::QueuedConnection);
-}
-
 void LockRegistryPrivate::engineStateChanged()
 {
     const bool ready = m_engine->state() == LockEngine::Ready;

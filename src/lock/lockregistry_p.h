@@ -93,10 +93,6 @@ public:
     void whenReady(const std::optional<LockId> &lock, Action action);
     /// Sets `error`, and emits errorOccurred() unless that error was reported before in an outage that lasts.
     void reportError(const EngineError &error);
-    /// The same for a request, whose result shows no error: always emits errorOccurred().
-    void reportFailedRequest(const EngineError &error);
-    /// Reports \a text as an OptionsError in the registry's own thread. Thread-safe.
-    void reportMisuse(const QString &text);
 
     quint64 nextTurn() { return ++m_lastTurn; }
 

@@ -127,8 +127,9 @@ inline bool endByForce(const QUrl &server, const QString &name)
     bool ended = false;
     const std::unique_ptr<QThread> thread(QThread::create([&] {
         LockRegistry registry(server);
-        const QFuture<bool> forced = registry.forceRelease(name);
-        ended = eventually([&forced] { return forced.isFinished(); }) && forced.resultCount() == 1 && forced.result();
+        const auto forced = registry.forceRelease(name);
+        ended = eventually([&forced] { return forced.isFinished(); }) && forced.resultCount() == 1
+                && forced.result().value == LockRegistry::Done;
     }));
     thread->start();
     thread->wait();

@@ -116,10 +116,10 @@ QString existingTokenFile(Session *session, const TokenFile &file)
 bool giveBack(Session *session, const TokenFile &file)
 {
     const auto release = [&] { return session->await(session->registry()->release(file.name, file.token)); };
-    auto outcome = release();
-    if (outcome == LockRegistry::Failed)
-        outcome = release(); // a connection that was cut may be there again
-    return outcome && *outcome != LockRegistry::Failed;
+    auto reply = release();
+    if (reply && !*reply)
+        reply = release(); // a connection that was cut may be there again
+    return reply && *reply;
 }
 
 QString textOfGivingBack(bool isReleased)
@@ -154,14 +154,6 @@ QFuture<QByteArray> readLine(QObject *parent)
         promise->finish();
     });
     return promise->future();
-}
-
-/// After LockRegistry::Failed.
-int failRequest(Session *session)
-{
-    const LockRegistry *const registry = session->registry();
-    const QString name = quoted(session->invocation().operands().first());
-    return session->fail(registry->error(), u"lock %1: %2"_s.arg(name, registry->errorString()));
 }
 
 } // namespace
@@ -244,7 +236,7 @@ int runRenew(const Invocation &invocation)
         return UsageError;
     QDistLock::quitOnSignals(); // a signal ends a read that waits
     const milliseconds lease = invocation.duration(Option::Lease).value_or(file->lease);
-    const auto outcome = session.await(session.registry()->renew(file->name, file->token, lease));
+    const auto outcome = session.awaitReply(session.registry()->renew(file->name, file->token, lease));
     if (!outcome)
         return session.exitCode();
     switch (*outcome) {
@@ -262,10 +254,8 @@ int runRenew(const Invocation &invocation)
         return session.fail(LockLost,
                             u"lock %1: it was lost, and somebody else holds it; `qdistlock show` says who"_s.arg(
                                     quoted(file->name)));
-    case LockRegistry::Failed:
-        break;
     }
-    return failRequest(&session);
+    Q_UNREACHABLE();
 }
 
 namespace {
@@ -351,20 +341,11 @@ int ForcedRelease::run()
             meant = m_shown.fencingToken;
     }
 
-    LockRegistry::Outcome outcome = LockRegistry::Failed;
-    if (meant > 0) {
-        const auto result = m_session->await(registry->forceRelease(m_name, meant));
-        if (!result)
-            return m_session->exitCode();
-        outcome = *result;
-    } else {
-        const auto existed = m_session->await(registry->forceRelease(m_name));
-        if (!existed)
-            return m_session->exitCode();
-        const bool failed = !*existed && registry->error() != DistributedLock::NoError;
-        outcome = failed ? LockRegistry::Failed : *existed ? LockRegistry::Done : LockRegistry::NotHeld;
-    }
-    switch (outcome) {
+    const auto outcome = m_session->awaitReply(meant > 0 ? registry->forceRelease(m_name, meant)
+                                                         : registry->forceRelease(m_name));
+    if (!outcome)
+        return m_session->exitCode();
+    switch (*outcome) {
     case LockRegistry::Done:
         printDetail(u"lock %1: taken away from %2"_s.arg(quoted(m_name), holderText(m_shown)));
         return printOutcome(m_invocation, u"takenAway"_s) ? Success : InternalError;
@@ -372,10 +353,8 @@ int ForcedRelease::run()
         return notHeld();
     case LockRegistry::OtherHolder:
         return otherHolder();
-    case LockRegistry::Failed:
-        break;
     }
-    return failRequest(m_session);
+    Q_UNREACHABLE();
 }
 
 } // namespace
@@ -408,10 +387,10 @@ int runRelease(const Invocation &invocation)
         file = *content;
     }
     QDistLock::quitOnSignals(); // a signal ends a read that waits
-    const auto outcome = session.await(session.registry()->release(name, file.token, timeToKeep(file)));
+    const auto outcome = session.awaitReply(session.registry()->release(name, file.token, timeToKeep(file)));
     if (!outcome)
         return session.exitCode();
-    if (*outcome != LockRegistry::Failed && invocation.has(Option::TokenFile))
+    if (invocation.has(Option::TokenFile))
         file.remove(invocation.text(Option::TokenFile));
     switch (*outcome) {
     case LockRegistry::Done:
@@ -425,10 +404,8 @@ int runRelease(const Invocation &invocation)
         return session.fail(Busy,
                             u"lock %1: somebody else holds it, and was left alone; the lease of this token has "
                             "ended. `qdistlock show` says who holds it"_s.arg(quoted(name)));
-    case LockRegistry::Failed:
-        break;
     }
-    return failRequest(&session);
+    Q_UNREACHABLE();
 }
 
 } // namespace Cli

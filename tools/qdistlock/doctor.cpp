@@ -31,7 +31,6 @@
 using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
-using QDistLock::DistributedLock;
 using QDistLock::LockInfo;
 using QtRedis::Reply;
 using QtRedis::ServerUrl;
@@ -419,12 +418,12 @@ void Doctor::checkLocks()
     const auto locks = m_session->await(m_session->registry()->list(u"*"_s));
     if (!locks)
         return;
-    if (locks->isEmpty() && m_session->registry()->error() != DistributedLock::NoError) {
-        add(Level::Failure, "locks", m_session->registry()->errorString());
+    if (!*locks) {
+        add(Level::Failure, "locks", locks->errorString);
         return;
     }
     QStringList endless, foreign, disconnected;
-    for (const LockInfo &lock : *locks) {
+    for (const LockInfo &lock : locks->value) {
         if (lock.remaining < 0ms)
             endless += lock.name;
         if (lock.foreign)
@@ -433,7 +432,7 @@ void Doctor::checkLocks()
             disconnected += lock.name;
     }
     add(Level::Ok, "locks",
-        u"%1 held, with the key prefix %2"_s.arg(locks->size()).arg(m_session->lockOptions().keyPrefix));
+        u"%1 held, with the key prefix %2"_s.arg(locks->value.size()).arg(m_session->lockOptions().keyPrefix));
     if (!endless.isEmpty())
         add(Level::Warning, "locks", u"without a time to live: "_s + someOf(endless),
             u"if nobody needs them, qdistlock release NAME --force"_s);

@@ -23,7 +23,6 @@ using QDistLock::DistributedLock;
 using QDistLock::LockInfo;
 using QDistLock::LockRegistry;
 using QDistLock::LockWaiter;
-using QDistLock::Detail::quoted;
 
 namespace Cli {
 
@@ -123,11 +122,9 @@ int runList(const Invocation &invocation)
     Session session(invocation);
     if (!session.isUsable())
         return session.exitCode();
-    const auto found = session.await(session.registry()->list(invocation.operands().value(0, u"*"_s)));
+    const auto found = session.awaitReply(session.registry()->list(invocation.operands().value(0, u"*"_s)));
     if (!found)
         return session.exitCode();
-    if (found->isEmpty() && session.registry()->error() != DistributedLock::NoError)
-        return session.fail(session.registry()->error(), session.registry()->errorString());
 
     QList<LockInfo> locks;
     std::copy_if(found->begin(), found->end(), std::back_inserter(locks),
@@ -179,9 +176,9 @@ int runShow(const Invocation &invocation)
             const auto found = session.await(registry->waiters(lock->name));
             if (!found)
                 return session.exitCode();
-            if (found->isEmpty() && registry->error() != DistributedLock::NoError)
-                printNote(u"lock %1: its queue is not known: %2"_s.arg(quoted(lock->name), registry->errorString()));
-            waiters = *found;
+            if (!*found)
+                printNote(u"its queue is not known: %1"_s.arg(found->errorString));
+            waiters = found->value;
         }
         if (isJson()) {
             QJsonObject object = toJson(*lock);

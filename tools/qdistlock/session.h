@@ -24,11 +24,9 @@ namespace Cli {
     Session session(invocation);
     if (!session.isUsable())
         return session.exitCode(); // the error has been printed
-    const auto info = session.await(session.registry()->inspect(name));
-    if (!info)
+    const auto locks = session.awaitReply(session.registry()->list(pattern));
+    if (!locks)
         return session.exitCode();
-    if (info->error)
-        return session.fail(info->error, info->errorString);
     \endcode
 
     Thread: the main thread.
@@ -88,6 +86,16 @@ public:
         if (!isUsable() || !watcher.isFinished())
             return std::nullopt;
         return watcher.result();
+    }
+
+    /// The same for a request of the registry. Also null, with exitCode() set, if the request failed, which is printed.
+    template<typename T>
+    std::optional<T> awaitReply(const QFuture<QDistLock::LockReply<T>> &future)
+    {
+        const auto reply = await(future);
+        if (reply && !*reply)
+            fail(reply->error, reply->errorString);
+        return reply && *reply ? std::optional(reply->value) : std::nullopt;
     }
 
     /// From now on, failed() is emitted if the server is not reached within --connect-timeout. Once it has been

@@ -30,7 +30,6 @@
 using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
-using QDistLock::DistributedLock;
 using QDistLock::LockInfo;
 using std::chrono::milliseconds;
 
@@ -194,17 +193,15 @@ int runWatch(const Invocation &invocation)
         const auto locks = session.await(session.registry()->list(glob));
         if (!locks)
             return session.exitCode();
-        const auto error = session.registry()->error();
-        const bool failed = locks->isEmpty() && error != DistributedLock::NoError;
-        const QString text = session.registry()->errorString();
+        const bool failed = !*locks;
         if (failed && isFirst)
-            return session.fail(error, text);
+            return session.fail(locks->error, locks->errorString);
         isFirst = false;
         bool printed = true;
         if (std::exchange(isUnreachable, failed) != failed)
-            printed = failed ? changes.unreachable(text) : changes.reachable();
+            printed = failed ? changes.unreachable(locks->errorString) : changes.reachable();
         if (!failed)
-            printed = printed && changes.update(*locks);
+            printed = printed && changes.update(locks->value);
         if (isOutputClosed())
             return SignalBase + SIGPIPE;
         if (!printed)

@@ -304,7 +304,7 @@ void tst_Cluster::locksOfAllMasters()
             Patience));
     auto listed = registry.list(u"*"_s);
     QVERIFY(eventually([&] { return listed.isFinished(); }, Patience));
-    QCOMPARE(listed.result().size(), 200);
+    QCOMPARE(listed.result().value.size(), 200);
     for (const auto &watched : locks) {
         QVERIFY(watched->spies.lost.isEmpty());
         watched->lock.release();
@@ -405,7 +405,7 @@ void tst_Cluster::forcedAfterAHandover()
     QVERIFY(eventually([&] { return waiting.spies.lost.size() == 1; }, 10s)); // the next renewal is due after 20 s
     QCOMPARE(waiting.spies.reason(), DistributedLock::ForcedRelease);
     QVERIFY(eventually([&] { return forced.isFinished(); }, Patience));
-    QVERIFY(forced.result());
+    QCOMPARE(forced.result().value, LockRegistry::Done);
 }
 
 /// Held locks stay held, and one refused command tells where their slot is.
@@ -705,20 +705,21 @@ void tst_Cluster::seenWhileASlotMoves()
 
     auto inspected = operators.inspect(u"{a}seen"_s);
     QVERIFY(eventually([&] { return inspected.isFinished(); }, Patience));
-    QVERIFY2(inspected.resultCount() == 1 && inspected.result().held, qPrintable(operators.errorString()));
+    QVERIFY2(inspected.result().held, qPrintable(inspected.result().errorString));
     QCOMPARE(inspected.result().fencingToken, held.lock.fencingToken());
     QCOMPARE(inspected.result().queueLength, 1);
     auto listed = operators.list(u"*"_s);
     QVERIFY(eventually([&] { return listed.isFinished(); }, Patience));
-    QVERIFY2(listed.resultCount() == 1, qPrintable(operators.errorString()));
-    QCOMPARE(listed.result().size(), 2);
+    QVERIFY2(listed.result(), qPrintable(listed.result().errorString));
+    QCOMPARE(listed.result().value.size(), 2);
     auto queue = operators.waiters(u"{a}seen"_s);
     QVERIFY(eventually([&] { return queue.isFinished(); }, Patience));
-    QVERIFY2(queue.resultCount() == 1, qPrintable(operators.errorString()));
-    QCOMPARE(queue.result().size(), 1);
+    QVERIFY2(queue.result(), qPrintable(queue.result().errorString));
+    QCOMPARE(queue.result().value.size(), 1);
     auto forced = operators.forceRelease(u"{a}seen"_s);
     QVERIFY(eventually([&] { return forced.isFinished(); }, Patience));
-    QVERIFY2(forced.resultCount() == 1 && forced.result(), qPrintable(operators.errorString()));
+    QVERIFY2(forced.result(), qPrintable(forced.result().errorString));
+    QCOMPARE(forced.result().value, LockRegistry::Done);
     QVERIFY(eventually([&] { return held.spies.lost.size() == 1; }, 10s)); // the next renewal is due after 20 s
     QCOMPARE(held.spies.reason(), DistributedLock::ForcedRelease);
     QVERIFY(eventually([&] { return waiting.lock.isHeld(); }, 10s));
@@ -1549,8 +1550,9 @@ void tst_Cluster::userWithLeastRights()
     auto listed = waiters.list(u"*"_s);
     auto inspected = waiters.inspect(u"{a}x"_s);
     QVERIFY(eventually([&] { return listed.isFinished() && inspected.isFinished(); }, Patience));
-    QVERIFY2(listed.resultCount() == 1 && listed.result().size() == 1, qPrintable(waiters.errorString()));
-    QVERIFY(inspected.resultCount() == 1 && inspected.result().held);
+    QVERIFY2(listed.result(), qPrintable(listed.result().errorString));
+    QCOMPARE(listed.result().value.size(), 1);
+    QVERIFY(inspected.result().held);
     auto forced = waiters.forceRelease(u"{a}x"_s);
     QVERIFY(eventually([&] { return held.spies.lost.size() == 1; }, 10s)); // the next renewal is due after 20 s
     QVERIFY(eventually([&] { return forced.isFinished(); }, Patience));

@@ -209,8 +209,8 @@ void tst_Foreign::foreignTokenIsNotShown()
     const auto info = registry.inspect(u"shared"_s);
     const auto list = registry.list(u"*"_s);
     QVERIFY(eventually([&] { return info.isFinished() && list.isFinished(); }));
-    QCOMPARE(list.result().size(), 1);
-    for (const QDistLock::LockInfo &one : {info.result(), list.result().constFirst()}) {
+    QCOMPARE(list.result().value.size(), 1);
+    for (const QDistLock::LockInfo &one : {info.result(), list.result().value.constFirst()}) {
         QVERIFY(one.held);
         QVERIFY(one.foreign);
         QCOMPARE(one.holder, QString());

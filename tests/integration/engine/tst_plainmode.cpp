@@ -444,17 +444,17 @@ void tst_PlainMode::forceRelease()
         QVERIFY(eventually([&] { return m_server.subscriberCount("lock:client:" + client) == 1; }));
         const auto released = forcing->forceRelease(u"job"_s);
         QVERIFY(eventually([&] { return released.isFinished(); }));
-        QVERIFY(released.result());
+        QCOMPARE(released.result().value, LockRegistry::Done);
         QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
         QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
         QVERIFY(!m_server.exists("lock:job"));
         const auto again = forcing->forceRelease(u"job"_s);
         QVERIFY(eventually([&] { return again.isFinished(); }));
-        QVERIFY(!again.result());
+        QCOMPARE(again.result().value, LockRegistry::NotHeld);
     }
     const auto infos = plain.list(u"*"_s);
     QVERIFY(eventually([&] { return infos.isFinished(); }));
-    QVERIFY(infos.result().isEmpty());
+    QVERIFY(infos.result().value.isEmpty());
 }
 
 void tst_PlainMode::damagedFence_data()
@@ -776,8 +776,8 @@ void tst_PlainMode::scriptsAreForbidden()
     QVERIFY(info.result().held && !info.result().foreign);
     QCOMPARE(info.result().fencingToken, lock.fencingToken());
     QVERIFY(info.result().remaining > 0ms && info.result().remaining <= LongLease);
-    QCOMPARE(list.result().size(), 1);
-    QVERIFY(waiters.result().isEmpty());
+    QCOMPARE(list.result().value.size(), 1);
+    QVERIFY(waiters.result().value.isEmpty());
     for (int i = 1; i <= 2; ++i) {
         registry.pass(LongLease / 3);
         QVERIFY(eventually([&] { return spies.renewed.size() == i; }));
@@ -869,7 +869,7 @@ void tst_PlainMode::scriptsAreUnknown()
         QVERIFY(eventually([&] { return server.channels().size() == 1; }));
         const auto forced = registry.forceRelease(u"job"_s);
         QVERIFY(eventually([&] { return forced.isFinished() && spies.lost.size() == 1; }));
-        QVERIFY(forced.result());
+        QCOMPARE(forced.result().value, LockRegistry::Done);
         QVERIFY(acquireNow(&lock));
     }
     QVERIFY(eventually([&] { return lockKeys(server).isEmpty(); }));
@@ -945,13 +945,13 @@ void tst_PlainMode::leastRights()
         const auto list = registry.list(u"*"_s);
         const auto waiters = registry.waiters(u"job"_s);
         QVERIFY(eventually([&] { return list.isFinished() && waiters.isFinished(); }));
-        QCOMPARE(list.result().size(), 2);
-        QCOMPARE(waiters.result().size(), 1);
+        QCOMPARE(list.result().value.size(), 2);
+        QCOMPARE(waiters.result().value.size(), 1);
         lock.release();
         QVERIFY(eventually([&] { return waiter.isHeld(); }));
         const auto forced = registry.forceRelease(u"job"_s);
         QVERIFY(eventually([&] { return forced.isFinished(); }));
-        QVERIFY(forced.result());
+        QCOMPARE(forced.result().value, LockRegistry::Done);
     }
     QVERIFY(eventually([&] { return lockKeys(m_server).isEmpty(); }));
     const QVariantList refusals = m_server.command({"ACL", "LOG"}).toList();

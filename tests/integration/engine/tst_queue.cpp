@@ -1231,11 +1231,11 @@ void tst_Queue::forceReleaseHandsOn()
     Client second(m_server.url());
     QVERIFY(first.join(0));
     QVERIFY(second.join(1));
-    const QFuture<bool> forced = second.own->forceRelease(Name);
+    const auto forced = second.own->forceRelease(Name);
     QVERIFY(first.served());
     QVERIFY(eventually([&] { return holder.spies.lost.size() == 1 && forced.isFinished(); }));
     QCOMPARE(holder.spies.reason(), DistributedLock::ForcedRelease);
-    QVERIFY(forced.result());
+    QCOMPARE(forced.result().value, LockRegistry::Done);
     QVERIFY(first->fencingToken() > fence);
     QVERIFY(!second->isHeld());
     first->release();
@@ -1767,9 +1767,9 @@ void tst_Queue::queueOfAnotherType()
     QVERIFY(eventually([&] { return holder.spies.released.size() == 1; }));
     QVERIFY(!m_server.exists(Key));
     QVERIFY(waiter.acquireNow());
-    const QFuture<bool> forced = holder.own->forceRelease(Name);
+    const auto forced = holder.own->forceRelease(Name);
     QVERIFY(eventually([&] { return forced.isFinished() && waiter.spies.lost.size() == 1; }));
-    QVERIFY(forced.result());
+    QCOMPARE(forced.result().value, LockRegistry::Done);
     QVERIFY(!m_server.exists(Key));
     QCOMPARE(m_server.get(Queue), QByteArray("something else"));
     QCOMPARE(m_server.pttl(Queue), -1);

@@ -570,13 +570,13 @@ void tst_Quorum::forcedRelease()
     QVERIFY(eventually([&] { return engineOf(registry)->canBeWoken(idOf(u"a"_s)); }));
     auto forced = other.forceRelease(u"a"_s);
     QVERIFY(eventually([&] { return forced.isFinished(); }));
-    QVERIFY(forced.result());
+    QCOMPARE(forced.result().value, LockRegistry::Done);
     QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
     QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
     EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
     forced = other.forceRelease(u"a"_s);
     QVERIFY(eventually([&] { return forced.isFinished(); }));
-    QVERIFY(!forced.result());
+    QCOMPARE(forced.result().value, LockRegistry::NotHeld);
 }
 
 void tst_Quorum::majoritysHolderIsShown()
@@ -599,9 +599,9 @@ void tst_Quorum::majoritysHolderIsShown()
         QCOMPARE(info.result().pid, QCoreApplication::applicationPid());
         auto list = registry.list(u"*"_s);
         QVERIFY(eventually([&] { return list.isFinished(); }));
-        QCOMPARE(list.result().size(), 1);
-        QCOMPARE(list.result().first().name, u"a"_s);
-        QCOMPARE(list.result().first().holder, info.result().holder);
+        QCOMPARE(list.result().value.size(), 1);
+        QCOMPARE(list.result().value.first().name, u"a"_s);
+        QCOMPARE(list.result().value.first().holder, info.result().holder);
     }
 }
 
@@ -637,8 +637,8 @@ void tst_Quorum::queueIsShownToWhoKnowsNoArbiter()
     LockRegistry reader(set.url(false));
     auto queue = reader.waiters(u"a"_s);
     QVERIFY(eventually([&] { return queue.isFinished(); }));
-    QCOMPARE(queue.result().size(), 1);
-    QCOMPARE(queue.result().first().client.toLatin1(), engineOf(other)->clientId());
+    QCOMPARE(queue.result().value.size(), 1);
+    QCOMPARE(queue.result().value.first().client.toLatin1(), engineOf(other)->clientId());
     auto info = reader.inspect(u"a"_s);
     QVERIFY(eventually([&] { return info.isFinished(); }));
     QCOMPARE(info.result().queueLength, 1);

@@ -238,7 +238,7 @@ void tst_QuorumOutages::inspectionDoesNotWait()
         QCOMPARE(info.result().holder.toLatin1(), engineOf(registry)->clientId());
         auto list = registry.list(u"*"_s);
         QVERIFY(eventually([&] { return list.isFinished(); }));
-        QCOMPARE(list.result().size(), 1);
+        QCOMPARE(list.result().value.size(), 1);
         m_set.resume(silent);
         QVERIFY(releaseNow(&lock));
         EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());

@@ -229,11 +229,11 @@ void tst_LockHolder::inspectAndList()
     DistributedLock lock(&registry, u"job"_s);
     DistributedLock second(&registry, u"second"_s);
     QVERIFY(acquireNow(&lock) && acquireNow(&second));
-    const QFuture<QList<LockInfo>> listed = other.list(u"*"_s);
+    const auto listed = other.list(u"*"_s);
     QVERIFY(eventually([&] { return listed.isFinished(); }));
-    QCOMPARE(listed.result().size(), 2);
+    QCOMPARE(listed.result().value.size(), 2);
     const QString host = QSysInfo::machineHostName();
-    for (const LockInfo &info : {inspect(&other), listed.result().first(), listed.result().last()}) {
+    for (const LockInfo &info : {inspect(&other), listed.result().value.first(), listed.result().value.last()}) {
         QVERIFY(info.held && info.connected);
         QVERIFY2(!info.host.isEmpty() && host.startsWith(info.host), qPrintable(info.host));
         QCOMPARE(info.pid, QCoreApplication::applicationPid());

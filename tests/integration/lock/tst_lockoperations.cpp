@@ -201,11 +201,11 @@ void tst_LockOperations::forceRelease()
     QVERIFY(acquireNow(&lock));
     const QByteArray client = m_server.get("lock:job").split(':').first();
     QVERIFY(eventually([&] { return m_server.subscriberCount("lock:client:" + client) == 1; }));
-    const QFuture<bool> forced = other.forceRelease(u"job"_s);
+    const auto forced = other.forceRelease(u"job"_s);
     QVERIFY(eventually([&] { return spies.lost.size() == 1; })); // its next renewal would be in 20 min
     QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
     QVERIFY(eventually([&] { return forced.isFinished(); }));
-    QVERIFY(forced.result());
+    QCOMPARE(forced.result().value, LockRegistry::Done);
     QVERIFY(!m_server.exists("lock:job"));
 
     // The lock passes to a waiter.
@@ -220,11 +220,11 @@ void tst_LockOperations::forceRelease()
     successor.release();
     QVERIFY(eventually([&] { return successor.state() == DistributedLock::Unlocked; }));
     m_server.command({"SET", "lock:job", "foreign"});
-    const QFuture<bool> foreign = other.forceRelease(u"job"_s);
-    const QFuture<bool> nobody = other.forceRelease(u"job"_s);
+    const auto foreign = other.forceRelease(u"job"_s);
+    const auto nobody = other.forceRelease(u"job"_s);
     QVERIFY(eventually([&] { return nobody.isFinished(); }));
-    QVERIFY(foreign.result());
-    QVERIFY(!nobody.result());
+    QCOMPARE(foreign.result().value, LockRegistry::Done);
+    QCOMPARE(nobody.result().value, LockRegistry::NotHeld);
 }
 
 // A message is only a hint: it makes the holder check its key.
@@ -284,10 +284,10 @@ void tst_LockOperations::forceReleaseOfOneHolder()
             continue;
         const auto forced = other.forceRelease(u"job"_s, shown.result().fencingToken);
         QVERIFY(eventually([&] { return forced.isFinished(); }));
-        ++outcomes[forced.result()];
-        hits += forced.result() == LockRegistry::Done;
+        QCOMPARE(forced.result().error, DistributedLock::NoError);
+        ++outcomes[forced.result().value];
+        hits += forced.result().value == LockRegistry::Done;
     }
-    QCOMPARE(outcomes.value(LockRegistry::Failed), 0);
     QVERIFY2(outcomes.value(LockRegistry::OtherHolder) > 0, "the lock was never handed over in between");
     for (DistributedLock *lock : {&one, &two})
         QObject::disconnect(lock, &DistributedLock::released, lock, &DistributedLock::acquire);
@@ -301,8 +301,8 @@ void tst_LockOperations::forceReleaseOfOneHolder()
     const auto foreign = other.forceRelease(u"job"_s, last.result().fencingToken);
     const auto nobody = other.forceRelease(u"job"_s, 0);
     QVERIFY(eventually([&] { return foreign.isFinished() && nobody.isFinished(); }));
-    QCOMPARE(foreign.result(), LockRegistry::OtherHolder);
-    QCOMPARE(nobody.result(), LockRegistry::OtherHolder);
+    QCOMPARE(foreign.result().value, LockRegistry::OtherHolder);
+    QCOMPARE(nobody.result().value, LockRegistry::OtherHolder);
     QVERIFY(m_server.exists("lock:job"));
 }
 
@@ -337,7 +337,7 @@ void tst_LockOperations::detachedHold()
     const auto renewed = other.renew(u"job"_s, token, 1h);
     QVERIFY(eventually([&] { return info.isFinished() && renewed.isFinished(); }));
     QCOMPARE(info.result().fencingToken, fencingToken);
-    QCOMPARE(renewed.result(), LockRegistry::Done);
+    QCOMPARE(renewed.result().value, LockRegistry::Done);
     QVERIFY(m_server.pttl("lock:job") > 3'500'000);
 
     DistributedLock waiter(&other, u"job"_s);
@@ -346,13 +346,13 @@ void tst_LockOperations::detachedHold()
     QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
     const auto released = other.release(u"job"_s, token);
     QVERIFY(eventually([&] { return released.isFinished() && waiter.isHeld(); }));
-    QCOMPARE(released.result(), LockRegistry::Done);
+    QCOMPARE(released.result().value, LockRegistry::Done);
     QVERIFY(waiter.fencingToken() > fencingToken);
     const auto again = other.release(u"job"_s, token);
     const auto late = other.renew(u"job"_s, token, 1h);
     QVERIFY(eventually([&] { return again.isFinished() && late.isFinished(); }));
-    QCOMPARE(again.result(), LockRegistry::OtherHolder);
-    QCOMPARE(late.result(), LockRegistry::OtherHolder);
+    QCOMPARE(again.result().value, LockRegistry::OtherHolder);
+    QCOMPARE(late.result().value, LockRegistry::OtherHolder);
     QVERIFY(waiter.isHeld());
     QCOMPARE(other.error(), DistributedLock::NoError);
 }
@@ -369,13 +369,13 @@ void tst_LockOperations::detachedHoldOfAnother()
     const auto free = registry.release(u"other"_s, token);
     const auto renewed = registry.renew(u"other"_s, token, 1h);
     QVERIFY(eventually([&] { return free.isFinished() && renewed.isFinished(); }));
-    QCOMPARE(free.result(), LockRegistry::NotHeld);
-    QCOMPARE(renewed.result(), LockRegistry::NotHeld);
+    QCOMPARE(free.result().value, LockRegistry::NotHeld);
+    QCOMPARE(renewed.result().value, LockRegistry::NotHeld);
     QVERIFY(m_server.exists("lock:job"));
     // As with minHold.
     const auto kept = registry.release(u"job"_s, token, 10min);
     QVERIFY(eventually([&] { return kept.isFinished(); }));
-    QCOMPARE(kept.result(), LockRegistry::Done);
+    QCOMPARE(kept.result().value, LockRegistry::Done);
     QVERIFY(m_server.pttl("lock:job") > 300'000 && m_server.pttl("lock:job") <= 600'000);
 }
 
@@ -386,18 +386,17 @@ void tst_LockOperations::badTokens()
         const auto released = registry.release(u"job"_s, token);
         const auto renewed = registry.renew(u"job"_s, token, 1s);
         QVERIFY(eventually([&] { return released.isFinished() && renewed.isFinished(); }));
-        QCOMPARE(released.result(), LockRegistry::Failed);
-        QCOMPARE(renewed.result(), LockRegistry::Failed);
-        QCOMPARE(registry.error(), DistributedLock::OptionsError);
+        QCOMPARE(released.result().error, DistributedLock::OptionsError);
+        QCOMPARE(renewed.result().error, DistributedLock::OptionsError);
     }
     for (const milliseconds keep : {-1ms, milliseconds(25h)}) {
         const auto released = registry.release(u"job"_s, "1ab:2:3c", keep);
         QVERIFY(eventually([&] { return released.isFinished(); }));
-        QCOMPARE(released.result(), LockRegistry::Failed);
+        QCOMPARE(released.result().error, DistributedLock::OptionsError);
     }
     const auto renewed = registry.renew(u"job"_s, "1ab:2:3c", 0ms);
     QVERIFY(eventually([&] { return renewed.isFinished(); }));
-    QCOMPARE(renewed.result(), LockRegistry::Failed);
+    QCOMPARE(renewed.result().error, DistributedLock::OptionsError);
     QVERIFY2(registry.errorString().contains(u"lease"_s), qPrintable(registry.errorString()));
 }
 
@@ -430,23 +429,23 @@ void tst_LockOperations::waiters()
     const auto found = registry.waiters(u"job"_s);
     const auto none = registry.waiters(u"other"_s);
     QVERIFY(eventually([&] { return found.isFinished() && none.isFinished(); }));
-    QCOMPARE(found.result().size(), 1);
-    QVERIFY(none.result().isEmpty());
+    QCOMPARE(found.result().value.size(), 1);
+    QVERIFY(none.result().value.isEmpty());
     QVERIFY(m_server.cli({"ZRANGE", "{lock:job}:queue", "0", "0"})
-                    .startsWith(found.result().first().client.toLatin1() + ':'));
-    QVERIFY(found.result().first().connected);
-    QCOMPARE(found.result().first().pid, QCoreApplication::applicationPid());
-    QCOMPARE(found.result().first().application, u"tst_lockoperations"_s);
-    QVERIFY(!found.result().first().host.isEmpty());
+                    .startsWith(found.result().value.first().client.toLatin1() + ':'));
+    QVERIFY(found.result().value.first().connected);
+    QCOMPARE(found.result().value.first().pid, QCoreApplication::applicationPid());
+    QCOMPARE(found.result().value.first().application, u"tst_lockoperations"_s);
+    QVERIFY(!found.result().value.first().host.isEmpty());
 
     // One that is gone, without the number of its connection, and with a wrong one.
     for (const char *random : {"00", "000000000000000000000000000000007", "00000000000000000000000000000000abc"})
         m_server.command({"ZADD", "{lock:job}:queue", "1e300", "1234567890abcdef:1:"_ba + random});
     const auto withDead = registry.waiters(u"job"_s);
     QVERIFY(eventually([&] { return withDead.isFinished(); }));
-    QCOMPARE(withDead.result().size(), 4);
-    QCOMPARE(withDead.result().first().pid, QCoreApplication::applicationPid());
-    for (const QDistLock::LockWaiter &waiter : withDead.result().sliced(1)) {
+    QCOMPARE(withDead.result().value.size(), 4);
+    QCOMPARE(withDead.result().value.first().pid, QCoreApplication::applicationPid());
+    for (const QDistLock::LockWaiter &waiter : withDead.result().value.sliced(1)) {
         QVERIFY(!waiter.connected);
         QCOMPARE(waiter.pid, 0);
         QCOMPARE(waiter.application, QString());
@@ -480,7 +479,7 @@ void tst_LockOperations::inspectAndList()
     QVERIFY(!free.result().held);
     QCOMPARE(free.result().error, DistributedLock::NoError);
     QStringList names;
-    for (const auto &info : listed.result())
+    for (const auto &info : listed.result().value)
         names << info.name + (info.foreign ? u" foreign"_s : QString());
     names.sort();
     QCOMPARE(names, (QStringList{u"a:one"_s, u"a:two foreign"_s}));
