@@ -15,6 +15,7 @@ import sys
 ALLOWED = {
     "base": [],
     "redis": [],
+    "zookeeper": [],
     "engine": ["base"],
     "engine/redis": ["redis", "engine", "base"],
     "engine/memory": ["engine", "base"],

@@ -1,0 +1,239 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// A session with a ZooKeeper server on the event loop.
+
+#include "support/eventually.h"
+#include "support/faultproxy.h"
+#include "support/testkinds.h"
+#include "support/zookeeperserver.h"
+
+#include "zookeeper/session.h"
+
+#include <QtTest/qsignalspy.h>
+#include <QtTest/qtest.h>
+
+#include <optional>
+
+using namespace Qt::StringLiterals;
+using namespace std::chrono_literals;
+
+using namespace QtZooKeeper;
+using Support::EventLoopProbe;
+using Support::FaultProxy;
+using Support::ZooKeeperServer;
+
+class tst_ZooKeeperSession : public QObject
+{
+    Q_OBJECT
+private Q_SLOTS:
+    void initTestCase();
+    void operations();
+    void watch();
+    void connectsAgain();
+    void expires();
+    void nobodyListens();
+    void wrongLogin();
+    void closedDeletesNodes();
+    void destroyedInACompletion();
+    void refusedWriteNeedsAMajority();
+
+private:
+    Session::Options options() const
+    {
+        Session::Options result;
+        result.servers = {{u"localhost"_s, m_server.port()}};
+        result.timeout = 2s;
+        return result;
+    }
+    template<typename Operation>
+    static Result wait(Operation operation)
+    {
+        std::optional<Result> result;
+        operation([&](const Result &r) { result = r; });
+        EventLoopProbe::waitFor([&] { return result.has_value(); });
+        return result.value_or(Result());
+    }
+
+    ZooKeeperServer m_server;
+};
+
+void tst_ZooKeeperSession::initTestCase()
+{
+    if (!ZooKeeperServer::isInstalled())
+        QSKIP("ZooKeeper is not installed: apt install zookeeper default-jre-headless");
+    QCOMPARE(Session::problem(), QString());
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+}
+
+void tst_ZooKeeperSession::operations()
+{
+    Session session(options());
+    QCOMPARE(session.state(), Session::Closed);
+    session.open();
+    QCOMPARE(session.state(), Session::Connecting);
+    EVENTUALLY_COMPARE(session.state(), Session::Connected);
+    QVERIFY(session.id() != 0);
+    QCOMPARE(session.timeout(), 2s);
+
+    QVERIFY(wait([&](auto done) { session.create("/operations", {}, Session::Container, done); }).isOk());
+    QVERIFY(wait([&](auto done) { session.create("/operations", {}, Session::Container, done); }).existsAlready());
+    const Result first = wait(
+            [&](auto done) { session.create("/operations/a-", "one", Session::EphemeralSequential, done); });
+    QVERIFY2(first.isOk(), qPrintable(first.errorString()));
+    QCOMPARE(first.path, "/operations/a-0000000000");
+    QCOMPARE(first.stat.owner, session.id());
+    const Result second = wait(
+            [&](auto done) { session.create("/operations/a-", "two", Session::EphemeralSequential, done); });
+    QVERIFY(second.stat.created > first.stat.created);
+    Result list = wait([&](auto done) { session.children("/operations", done); });
+    std::sort(list.children.begin(), list.children.end());
+    QCOMPARE(list.children, (QList<QByteArray>{"a-0000000000", "a-0000000001"}));
+    QCOMPARE(wait([&](auto done) { session.read(second.path, nullptr, done); }).data, "two");
+    QVERIFY(wait([&](auto done) { session.write(first.path, "three", done); }).isOk());
+    QCOMPARE(wait([&](auto done) { session.read(first.path, nullptr, done); }).data, "three");
+    QVERIFY(wait([&](auto done) { session.remove(first.path, done); }).isOk());
+    QVERIFY(wait([&](auto done) { session.remove(first.path, done); }).isMissing());
+    QVERIFY(wait([&](auto done) { session.read(first.path, nullptr, done); }).isMissing());
+    QVERIFY(wait([&](auto done) { session.sync("/", done); }).isOk());
+}
+
+void tst_ZooKeeperSession::watch()
+{
+    Session session(options());
+    Session other(options());
+    session.open();
+    other.open();
+    const Result node = wait([&](auto done) { other.create("/watch-", {}, Session::EphemeralSequential, done); });
+    QVERIFY(node.isOk());
+    QList<bool> fired;
+    const auto watch = [&](bool isDeleted) { fired.append(isDeleted); };
+    QVERIFY(wait([&](auto done) { session.read(node.path, watch, done); }).isOk());
+    QVERIFY(wait([&](auto done) { session.read("/none", watch, done); }).isMissing());
+    QVERIFY(wait([&](auto done) { other.write(node.path, "x", done); }).isOk());
+    EVENTUALLY_COMPARE(fired, QList<bool>{false});
+    QVERIFY(wait([&](auto done) { session.read(node.path, watch, done); }).isOk());
+    QVERIFY(wait([&](auto done) { other.remove(node.path, done); }).isOk());
+    EVENTUALLY_COMPARE(fired, (QList<bool>{false, true}));
+}
+
+void tst_ZooKeeperSession::connectsAgain()
+{
+    Session session(options());
+    session.open();
+    const Result node = wait([&](auto done) { session.create("/again-", {}, Session::EphemeralSequential, done); });
+    const qint64 id = session.id();
+    int fired = 0;
+    const auto watch = [&](bool) { ++fired; };
+    QVERIFY(wait([&](auto done) { session.read(node.path, watch, done); }).isOk());
+    m_server.kill();
+    EVENTUALLY_COMPARE(session.state(), Session::Connecting);
+    QVERIFY(!session.errorString().isEmpty());
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+    EVENTUALLY_COMPARE(session.state(), Session::Connected);
+    QCOMPARE(session.id(), id); // a server that starts gives each session its full time
+    QCOMPARE(fired, 0);
+    QVERIFY(wait([&](auto done) { session.remove(node.path, done); }).isOk());
+    EVENTUALLY_COMPARE(fired, 1);
+}
+
+void tst_ZooKeeperSession::expires()
+{
+    FaultProxy proxy(m_server.port());
+    Session::Options viaProxy = options();
+    viaProxy.servers = {{u"127.0.0.1"_s, proxy.port()}};
+    viaProxy.timeout = 300ms;
+    Session session(viaProxy);
+    session.open();
+    const Result node = wait([&](auto done) { session.create("/expires-", {}, Session::EphemeralSequential, done); });
+    Session other(options());
+    other.open();
+    proxy.setBlackHole(true);
+    EVENTUALLY_VERIFY(wait([&](auto done) { other.read(node.path, nullptr, done); }).isMissing());
+    QVERIFY(session.state() != Session::Expired); // it cannot know
+    proxy.setBlackHole(false);
+    EVENTUALLY_COMPARE(session.state(), Session::Expired);
+    QVERIFY2(session.errorString().contains(u"300 ms"_s), qPrintable(session.errorString()));
+    // Whoever asks before it is opened again gets an answer all the same.
+    std::optional<Result> late;
+    session.children("/", [&](const Result &result) { late = result; });
+    session.open();
+    EVENTUALLY_COMPARE(session.state(), Session::Connected);
+    QVERIFY(late && !late->isAnswered());
+}
+
+void tst_ZooKeeperSession::nobodyListens()
+{
+    Session::Options options;
+    options.servers = {{u"127.0.0.1"_s, 1}, {u"no-such-host.invalid"_s, 1}};
+    Session session(options);
+    session.open();
+    const Result result = wait([&](auto done) { session.children("/", done); });
+    QVERIFY(!result.isOk());
+    QVERIFY(!result.errorString().isEmpty());
+    QCOMPARE(session.state(), Session::Connecting);
+}
+
+void tst_ZooKeeperSession::wrongLogin()
+{
+    Session session(options());
+    session.open("user", "secret");
+    const Result node = wait([&](auto done) { session.create("/login-", "x", Session::EphemeralSequential, done); });
+    QVERIFY2(node.isOk(), qPrintable(node.errorString()));
+    Session other(options());
+    other.open("user", "wrong");
+    QVERIFY(wait([&](auto done) { other.read(node.path, nullptr, done); }).isRefused());
+    QCOMPARE(wait([&](auto done) { session.read(node.path, nullptr, done); }).data, "x");
+}
+
+void tst_ZooKeeperSession::closedDeletesNodes()
+{
+    Session other(options());
+    other.open();
+    QByteArray path;
+    {
+        Session session(options());
+        session.open();
+        path = wait([&](auto done) { session.create("/closed-", {}, Session::EphemeralSequential, done); }).path;
+        QVERIFY(wait([&](auto done) { other.read(path, nullptr, done); }).isOk());
+    }
+    EVENTUALLY_VERIFY(wait([&](auto done) { other.read(path, nullptr, done); }).isMissing());
+}
+
+void tst_ZooKeeperSession::destroyedInACompletion()
+{
+    auto session = std::make_unique<Session>(options());
+    session->open();
+    int called = 0;
+    session->children("/", [&](const Result &) {
+        ++called;
+        session.reset();
+    });
+    session->children("/", [&](const Result &) { ++called; });
+    EVENTUALLY_VERIFY(!session);
+    QCoreApplication::processEvents();
+    QCOMPARE(called, 1);
+}
+
+// A write that changes nothing proves as much as any other.
+void tst_ZooKeeperSession::refusedWriteNeedsAMajority()
+{
+    ZooKeeperServer ensemble(3);
+    QVERIFY2(ensemble.start(), qPrintable(ensemble.errorString()));
+    const int leader = ensemble.leader();
+    QVERIFY(leader >= 0);
+    Session::Options atLeader = options();
+    atLeader.servers = {{u"127.0.0.1"_s, ensemble.port(leader)}};
+    Session session(atLeader);
+    session.open();
+    QVERIFY(wait([&](auto done) { session.remove("/none", done); }).isMissing());
+    for (int i = 0; i < ensemble.size(); ++i) {
+        if (i != leader)
+            ensemble.pause(i);
+    }
+    const Result alone = wait([&](auto done) { session.remove("/none", done); });
+    QVERIFY2(alone.isUnknown(), qPrintable(alone.errorString())); // the leader has given up, and closed the connection
+}
+
+QTEST_GUILESS_MAIN(tst_ZooKeeperSession)
+#include "tst_zookeepersession.moc"
