@@ -8,6 +8,11 @@
 #include "engine/redis/clusterengine.h"
 #include "engine/redis/redisengine.h"
 #include "engine/redis/rediskeys.h"
+#include "engine/zookeeper/zookeeperurl.h"
+
+#ifdef QDISTLOCK_HAVE_ZOOKEEPER
+#  include "engine/zookeeper/zookeeperengine.h"
+#endif
 
 using namespace Qt::StringLiterals;
 
@@ -20,9 +25,31 @@ bool isMemory(const QUrl &server)
     return server.scheme() == u"memory";
 }
 
+bool isZooKeeper(const QUrl &server)
+{
+    return server.scheme() == u"zookeeper";
+}
+
 std::optional<QtRedis::ServerUrl> parseRedis(const QUrl &server, QString *problem)
 {
-    return QtRedis::ServerUrl::parse(server, problem, {u"memory"_s});
+    return QtRedis::ServerUrl::parse(server, problem, {u"zookeeper"_s, u"memory"_s});
+}
+
+std::unique_ptr<LockEngine> createZooKeeper(const QUrl &server, const LeaseClock *clock, QString *problem)
+{
+    const auto url = ZooKeeperUrl::parse(server, problem);
+#ifdef QDISTLOCK_HAVE_ZOOKEEPER
+    *problem = url ? QtZooKeeper::Session::problem() : *problem;
+    if (problem->isEmpty())
+        return std::make_unique<ZooKeeperEngine>(*url, clock);
+#else
+    Q_UNUSED(clock)
+    if (url)
+        *problem = u"a zookeeper: URL needs a QDistLock that was built with QDISTLOCK_BUILD_ZOOKEEPER, where the "
+                   u"headers of "
+                   "ZooKeeper's C client are installed"_s;
+#endif
+    return nullptr;
 }
 
 } // namespace
@@ -34,7 +61,10 @@ QString EngineFactory::check(const QUrl &server)
         return isNameOnly ? QString() : u"the server URL must be memory: or memory:name"_s;
     }
     QString problem;
-    parseRedis(server, &problem);
+    if (isZooKeeper(server))
+        ZooKeeperUrl::parse(server, &problem);
+    else
+        parseRedis(server, &problem);
     return problem;
 }
 
@@ -43,7 +73,10 @@ std::unique_ptr<LockEngine> EngineFactory::create(const QUrl &server, const Leas
     QString problem = check(server);
     if (problem.isEmpty() && isMemory(server))
         return std::make_unique<MemoryEngine>(server.path(), clock);
-    if (problem.isEmpty()) {
+    if (problem.isEmpty() && isZooKeeper(server)) {
+        if (auto engine = createZooKeeper(server, clock, &problem))
+            return engine;
+    } else if (problem.isEmpty()) {
         // Fails where check() did not if QDISTLOCK_PASSWORD has been changed since.
         const auto redis = parseRedis(server, &problem);
         if (redis && !redis->clusterNodes.isEmpty())

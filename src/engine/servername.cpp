@@ -3,12 +3,24 @@
 
 #include "engine/servername.h"
 
+#include "engine/zookeeper/zookeeperurl.h"
 #include "redis/serverurl.h"
 
 namespace QDistLock {
 
+namespace {
+
+bool isZooKeeper(const QUrl &server)
+{
+    return server.scheme() == QLatin1String("zookeeper");
+}
+
+} // namespace
+
 QUrl normalizedServer(const QUrl &server)
 {
+    if (isZooKeeper(server))
+        return ZooKeeperUrl::normalized(server);
     if (server.scheme() != QLatin1String("memory"))
         return QtRedis::ServerUrl::normalized(server);
     if (!server.authority().isEmpty() || server.hasQuery() || server.hasFragment())
@@ -21,12 +33,14 @@ QUrl normalizedServer(const QUrl &server)
 
 QUrl withoutFinalDots(const QUrl &normalizedServer)
 {
+    if (isZooKeeper(normalizedServer))
+        return normalizedServer; // has none
     return QtRedis::ServerUrl::withoutFinalDots(normalizedServer);
 }
 
 QString lockSpace(const QUrl &normalizedServer)
 {
-    if (QtRedis::ServerUrl::hasNodes(normalizedServer.scheme()))
+    if (QtRedis::ServerUrl::hasNodes(normalizedServer.scheme()) || isZooKeeper(normalizedServer))
         return withoutSecrets(normalizedServer).toString(); // with its nodes
     // A unix: URL has its database in the query; elsewhere the query only names certificates.
     const bool isUnix = normalizedServer.scheme() == QLatin1String("unix");
@@ -41,7 +55,7 @@ bool isSameLockSpace(const QUrl &normalizedServer, const QUrl &other)
 
 QUrl withoutSecrets(const QUrl &server)
 {
-    return QtRedis::ServerUrl::withoutSecrets(server);
+    return isZooKeeper(server) ? ZooKeeperUrl::withoutSecrets(server) : QtRedis::ServerUrl::withoutSecrets(server);
 }
 
 } // namespace QDistLock

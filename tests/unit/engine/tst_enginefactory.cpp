@@ -72,9 +72,17 @@ void tst_EngineFactory::refused_data()
     row("redis+cluster://user:secret@host/1", "it has a database, but a Redis Cluster has none");
     row("redlock://host,host2,host3", "did you mean redlock://host?node=host2&node=host3?");
     row("redlock://user:secret@host?node=host2", "it names two servers");
+    row("zookeeper://host,host2", "no host");
+    row("zookeeper://:secret@host", "it has a password but no user");
+    row("zookeeper://user:secret@host/a//b", "the path must be that of a node");
+    row("zookeeper://user:secret@host/a/..", "the path must be that of a node");
+    row("zookeeper://host?node=", "is no host with an optional port");
+    row("zookeeper://host?node=host:2181", "host:2181 is named twice");
+    row("zookeeper://host?session=1", "session must be a number of milliseconds");
+    row("zookeeper://user:secret@host?lease=1", "lease is unknown");
     row("http://user:secret@host",
-        "use redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster, rediss+cluster, redlock, redlocks "
-        "or memory");
+        "use redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster, rediss+cluster, redlock, redlocks, "
+        "zookeeper or memory");
     row("redis://user:secret@", "no host");
 }
 

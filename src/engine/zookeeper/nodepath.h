@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#pragma once
+
+#include <QtCore/qbytearray.h>
+#include <QtCore/qlist.h>
+
+namespace QDistLock {
+
+/// The names of nodes. Those of waiters are Curator's, so that its clients, and kazoo's with `extra_lock_patterns`,
+/// wait in the same queue.
+namespace NodePath {
+
+/// The name of the node of a lock: \a key, with %XX for what a name may not have.
+QByteArray escaped(const QByteArray &key);
+QByteArray unescaped(const QByteArray &name);
+
+/// What the name of the node of the waiter with \a token begins with. The server appends a number, which sorts it.
+QByteArray waiterPrefix(const QByteArray &token);
+
+/// One of those that hold or wait for a lock.
+struct Member
+{
+    QByteArray name;
+    qint64 number;
+};
+/// Those of \a children that are in the queue, the holder first.
+QList<Member> queueOf(const QList<QByteArray> &children);
+
+} // namespace NodePath
+} // namespace QDistLock
