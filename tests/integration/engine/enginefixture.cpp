@@ -4,6 +4,7 @@
 #include "enginefixture.h"
 
 #include "base/leaseclock.h"
+#include "engine/enginefactory.h"
 #include "engine/memory/memoryengine.h"
 #include "engine/quorum/quorumengine.h"
 #include "engine/redis/clusterengine.h"
@@ -122,6 +123,19 @@ void EngineFixture::startQuorum()
     }
 }
 
+void EngineFixture::startZooKeeper()
+{
+    if (m_zooKeeper)
+        return;
+    EngineError error;
+    if (!Support::ZooKeeperServer::isInstalled())
+        QSKIP("ZooKeeper is not installed: apt install zookeeper default-jre-headless");
+    if (!EngineFactory::create(QUrl(u"zookeeper://127.0.0.1"_s), LeaseClock::system(), &error))
+        QSKIP(qPrintable(error.text));
+    m_zooKeeper = std::make_unique<Support::ZooKeeperServer>();
+    QVERIFY2(m_zooKeeper->start(), qPrintable(m_zooKeeper->errorString()));
+}
+
 Support::RedisServer &EngineFixture::serverOf(int kind, const LockId &id)
 {
     if (kind == Quorum) {
@@ -147,6 +161,8 @@ void EngineFixture::waitForDisconnection()
         EVENTUALLY_COMPARE(m_cluster->connectedClients(), 0);
     if (m_quorum)
         EVENTUALLY_COMPARE(m_quorum->connectedClients(), 0);
+    if (m_zooKeeper) // 1: the one that asks
+        EVENTUALLY_VERIFY(m_zooKeeper->ask("mntr").contains("zk_num_alive_connections\t1\n"));
 }
 
 QUrl EngineFixture::serviceUrl() const
@@ -162,6 +178,14 @@ std::unique_ptr<LockEngine> EngineFixture::makeEngine(int kind, const QUrl &url)
     std::unique_ptr<LockEngine> engine;
     if (kind == Memory) {
         engine = std::make_unique<MemoryEngine>(u"test"_s, &m_memoryClock);
+    } else if (kind == ZooKeeper) {
+        EngineError error;
+        // Its leases end with the session.
+        engine = EngineFactory::create(
+                QUrl(u"zookeeper://127.0.0.1:%1/locks?session=3600000"_s.arg(m_zooKeeper->port())),
+                LeaseClock::system(), &error);
+        if (!engine)
+            qFatal("%ls", qUtf16Printable(error.text));
     } else {
         QString error;
         QUrl usual = kind == Sentinel ? serviceUrl()
@@ -270,6 +294,8 @@ void EngineFixture::expire(int kind, LockEngine &engine, const LockId &id)
 {
     if (kind == Memory) {
         m_memoryClock.advance(inspect(engine, id).remaining);
+    } else if (kind == ZooKeeper) { // as if its session had ended
+        forceRelease(engine, id);
     } else if (kind == Quorum) {
         for (int i = 0; i < m_quorum->size(); ++i)
             m_quorum->server(i).command({"PEXPIRE", id.key(), "1"});
@@ -277,7 +303,8 @@ void EngineFixture::expire(int kind, LockEngine &engine, const LockId &id)
     } else {
         QCOMPARE(serverOf(kind, id).command({"PEXPIRE", id.key(), "1"}).toInt(), 1);
     }
-    EVENTUALLY_VERIFY(!inspect(engine, id).held);
+    if (kind != ZooKeeper) // the next one holds it
+        EVENTUALLY_VERIFY(!inspect(engine, id).held);
 }
 
 LeaseTime EngineFixture::now(int kind) const

@@ -11,13 +11,14 @@
 #include "support/redisserver.h"
 #include "support/redisset.h"
 #include "support/shiftedclock.h"
+#include "support/zookeeperserver.h"
 
 #include <memory>
 #include <vector>
 
 namespace EngineTesting {
 
-enum Kind { Redis, Memory, Sentinel, Cluster, Plain, Quorum };
+enum Kind { Redis, Memory, Sentinel, Cluster, Plain, Quorum, ZooKeeper };
 
 QDistLock::LockId lockId(const QString &name, const QString &prefix = QStringLiteral("lock:"));
 QByteArray newToken(QDistLock::LockEngine &engine);
@@ -48,6 +49,8 @@ protected:
     void startCluster();
     /// Three servers.
     void startQuorum();
+    /// Skips the test where ZooKeeper is not installed.
+    void startZooKeeper();
     /// The server that keeps \a id, or its queue.
     Support::RedisServer &serverOf(int kind, const LockId &id);
     void flush();
@@ -80,8 +83,9 @@ protected:
     std::unique_ptr<Support::RedisServer> m_server;
     std::vector<std::unique_ptr<Support::FakeSentinel>> m_sentinels; ///< of the service whose master the server is
 
-    std::unique_ptr<Support::RedisCluster> m_cluster; ///< null until startCluster()
-    std::unique_ptr<Support::RedisSet> m_quorum;      ///< null until startQuorum()
+    std::unique_ptr<Support::RedisCluster> m_cluster;      ///< null until startCluster()
+    std::unique_ptr<Support::RedisSet> m_quorum;           ///< null until startQuorum()
+    std::unique_ptr<Support::ZooKeeperServer> m_zooKeeper; ///< null until startZooKeeper()
 
 private:
     QUrl serviceUrl() const;
