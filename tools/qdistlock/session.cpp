@@ -35,6 +35,10 @@ Session::Session(const Invocation &invocation)
         fail(ConfigurationError,
              u"%1: these locks exist in this process only, and exclude nobody; give the URL of a Redis server"_s.arg(
                      serverText()));
+    } else if (server.scheme() == u"zookeeper"
+               && (invocation.command() == Command::Acquire || invocation.command() == Command::Renew)) {
+        fail(ConfigurationError,
+             u"%1: there a lock ends with the process that acquired it; use run or hold"_s.arg(serverText()));
     }
     m_connectTimer.setSingleShot(true);
     connect(&m_connectTimer, &QTimer::timeout, this, &Session::connectTimeoutEnded);
