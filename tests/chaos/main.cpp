@@ -32,7 +32,8 @@ int main(int argc, char *argv[])
     option("folder", "folder for the histories", ".");
     option("seed", "of the faults and of the workers' random choices", "1");
     option("seconds", "duration of the faults", "60");
-    option("engine", "redis, plain (redis, without scripts in half of the workers), sentinel, cluster or quorum",
+    option("engine",
+           "redis, plain (redis, without scripts in half of the workers), sentinel, cluster, quorum or zookeeper",
            "redis");
     option("replicas", "that must have each lock, with sentinel", "0");
     option("workers", "number of processes", "8");
@@ -62,6 +63,10 @@ int main(int argc, char *argv[])
         options.bound = std::chrono::seconds(30); // those without scripts have their turns after the others
     } else if (engine == u"quorum") {
         options.schedule.engine = EngineKind::Quorum;
+        options.schedule.servers = 3;
+        options.schedule.locksPerServer = 4;
+    } else if (engine == u"zookeeper") {
+        options.schedule.engine = EngineKind::ZooKeeper;
         options.schedule.servers = 3;
         options.schedule.locksPerServer = 4;
     } else if (engine != u"redis") {

@@ -6,6 +6,7 @@
 #include "clusterservice.h"
 #include "quorumservice.h"
 #include "sentinelservice.h"
+#include "zookeeperservice.h"
 
 #include "support/respclient.h"
 #include "support/shiftedclock.h"
@@ -131,6 +132,8 @@ bool Round::startServers()
         m_service = std::make_unique<ClusterService>(&m_history, ServiceLocks, m_options.schedule.seed);
     else if (m_options.schedule.engine == EngineKind::Quorum)
         m_service = std::make_unique<QuorumService>(&m_history, ServiceLocks, m_options.schedule.lease);
+    else if (m_options.schedule.engine == EngineKind::ZooKeeper)
+        m_service = std::make_unique<ZooKeeperService>(&m_history, ServiceLocks, m_options.schedule.lease);
     if (m_service)
         return m_service->start();
     m_servers.push_back(std::make_unique<Server>(false, QList<QByteArray>{"fast-1", "slow-1"}));
@@ -846,7 +849,7 @@ QList<RedisServer *> Round::servers()
 
 QStringList Round::keysLeft()
 {
-    QStringList found;
+    QStringList found = m_service ? m_service->left() : QStringList();
     const QList<RedisServer *> all = servers();
     for (RedisServer *const server : all) {
         RedisServer &redis = *server;

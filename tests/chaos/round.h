@@ -41,8 +41,9 @@ struct RoundOptions
     The locks: fast-1 and slow-1 are on a server without persistence, fast-2 and slow-2 on one with an append-only file.
     fast-1 and slow-2 are fair.
 
-    With Sentinels, a cluster or a quorum, all four are kept by one service, see SentinelService, ClusterService and
-    QuorumService; links lead from each worker to each Sentinel, or server of the quorum.
+    With Sentinels, a cluster, a quorum or ZooKeeper, all four are kept by one service, see SentinelService,
+    ClusterService, QuorumService and ZooKeeperService; links lead from each worker to each Sentinel, or server of the
+    quorum or ensemble.
 */
 class Round : public QObject
 {
@@ -107,7 +108,7 @@ private:
     History m_history;
     Support::RedisServer m_resource;
     std::vector<std::unique_ptr<Server>> m_servers;
-    std::unique_ptr<Service> m_service; ///< with Sentinels, a cluster or a quorum; then no m_servers
+    std::unique_ptr<Service> m_service; ///< with Sentinels and so on; then no m_servers
     std::vector<std::unique_ptr<Worker>> m_workers;
     QList<Fault> m_serviceFaults; ///< that wait
     bool m_isServiceBusy = false; ///< one of its faults lasts, or the next one waits until it has healed

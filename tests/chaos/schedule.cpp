@@ -107,6 +107,10 @@ bool exists(const KindInfo &kind, EngineKind engine)
     case EngineKind::Quorum:
         return kind.target == OfWorker || kind.target == OfLink || kind.kind == FaultKind::MasterKilled
                 || kind.kind == FaultKind::MasterStopped;
+    case EngineKind::ZooKeeper: // links carry no commands that are understood
+        return (kind.target == OfWorker || kind.target == OfLink || kind.kind == FaultKind::MasterKilled
+                || kind.kind == FaultKind::MasterStopped)
+                && !isOneOf(kind.kind, ofCommands);
     case EngineKind::Cluster:
         return kind.target == OfWorker || (kind.target == OfService && !isOneOf(kind.kind, ofSentinels));
     }

@@ -55,7 +55,8 @@ enum class FaultKind {
     FenceDeleted,
     ForgedMessages, ///< grants, invitations and forced releases on the clients' channels
 
-    // Of a service that Sentinels watch, or of a cluster; the first two also of a quorum, where there is no fail-over.
+    // Of a service that Sentinels watch, or of a cluster; the first two also of a quorum or of a ZooKeeper ensemble,
+    // where there is no fail-over.
     MasterKilled,  ///< SIGKILL; it comes back, empty, after the fail-over
     MasterStopped, ///< SIGSTOP; it comes back as a former master after the fail-over
     MasterSleeps,  ///< DEBUG SLEEP; with Sentinels
@@ -77,7 +78,7 @@ enum class FaultKind {
 };
 inline constexpr int FaultKinds = int(FaultKind::NodeForeign) + 1;
 
-enum class EngineKind { Redis, Sentinel, Cluster, Quorum };
+enum class EngineKind { Redis, Sentinel, Cluster, Quorum, ZooKeeper };
 
 const char *nameOf(FaultKind kind);
 std::optional<FaultKind> kindNamed(const QByteArray &name);
@@ -102,7 +103,7 @@ struct ScheduleOptions
     int workers = 8;
     int servers =
             2; ///< with Sentinels: the Sentinels, to which the links lead; with a cluster: 0, for it has no links;
-               ///< with a quorum: its servers
+               ///< with a quorum or ZooKeeper: its servers
     int locksPerServer = 2;
     QList<FaultKind> kinds; ///< all that the engine has if empty
 };

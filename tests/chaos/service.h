@@ -38,6 +38,8 @@ public:
     virtual QUrl url(const QList<quint16> &linkPorts) const = 0;
     /// All that run or may run again.
     virtual QList<Support::RedisServer *> servers() = 0;
+    /// What there is of locks that nobody holds or waits for, besides the keys of the servers.
+    virtual QStringList left() { return {}; }
     /// Nothing is left of a fault.
     virtual bool isHealthy() = 0;
     /// Starts nothing more by itself.

@@ -38,6 +38,7 @@ private Q_SLOTS:
     void allKindsComeEquallyOften();
     void sentinels();
     void cluster();
+    void quorum_data();
     void quorum();
     void oneAtATime();
     void withinItsTime();
@@ -133,10 +134,18 @@ void tst_Schedule::cluster()
     QCOMPARE(locks.size(), 4);
 }
 
+void tst_Schedule::quorum_data()
+{
+    QTest::addColumn<int>("engine");
+    QTest::newRow("quorum") << int(EngineKind::Quorum);
+    QTest::newRow("zookeeper") << int(EngineKind::ZooKeeper);
+}
+
 void tst_Schedule::quorum()
 {
+    QFETCH(int, engine);
     ScheduleOptions options;
-    options.engine = EngineKind::Quorum;
+    options.engine = EngineKind(engine);
     options.servers = 3;
     options.locksPerServer = 4;
     QSet<FaultKind> ofService;
