@@ -13,6 +13,7 @@
 #include "doctorreport.h"
 #include "doctorrights.h"
 #include "doctorsentinels.h"
+#include "doctorzookeeper.h"
 #include "lockview.h"
 #include "session.h"
 
@@ -545,9 +546,17 @@ int runDoctor(const Invocation &invocation)
     QString error;
     const auto server = ServerUrl::parse(url, &error);
     DoctorReport report;
+    if (url.scheme() == u"zookeeper") {
+        const int interruption = checkZooKeeper(&session, url, timeoutOf(session), &report);
+        return interruption != 0     ? interruption
+                : session.isUsable() ? report.finish(session.serverText())
+                                     : session.exitCode();
+    }
     if (!server) {
-        report.add(DoctorReport::Failure, u"url"_s, session.serverText() + u" is no server that others can use"_s,
-                   u"give a redis://, rediss://, unix://, redis+sentinel://, redis+cluster:// or redlock:// URL"_s);
+        report.add(
+                DoctorReport::Failure, u"url"_s, session.serverText() + u" is no server that others can use"_s,
+                u"give a redis://, rediss://, unix://, redis+sentinel://, redis+cluster://, redlock:// or zookeeper:// "
+                "URL"_s);
         return report.finish(session.serverText());
     }
     checkUrl(*server, &report);
