@@ -321,6 +321,8 @@ void Session::lookUpNext()
     if (!m_addresses.isEmpty())
         return connectToServers();
     m_lookUpAgain.start(LookUpPause);
+    if (!m_handle) // else the client still tries the addresses that it has
+        Q_EMIT failed();
 }
 
 void Session::lookedUp(const QHostInfo &info)
@@ -341,6 +343,7 @@ void Session::lookedUp(const QHostInfo &info)
 void Session::connectToServers()
 {
     const QByteArray addresses = m_addresses.join(',');
+    m_untried = m_addressCount = m_addresses.size();
     m_addresses.clear();
     if (m_handle) {
         client().zoo_set_servers(m_handle, addresses.constData());
@@ -349,8 +352,9 @@ void Session::connectToServers()
     m_handle = client().zookeeper_init2(addresses.constData(), &Callbacks::sessionEvent, int(m_options.timeout.count()),
                                         nullptr, this, 0, &log);
     if (!m_handle) {
-        setState(Connecting, u"the client could not be set up (%1)"_s.arg(qt_error_string(errno)));
+        m_errorString = u"the client could not be set up (%1)"_s.arg(qt_error_string(errno));
         m_lookUpAgain.start(LookUpPause);
+        Q_EMIT failed();
         return;
     }
     client().zoo_set_servers_resolution_delay(m_handle, -1); // it would block
@@ -461,7 +465,11 @@ void Session::advance(int events)
     QString failure;
     const auto noteFailure = [&](int code) {
         const bool isKnown = errno != 0 && errno != EINPROGRESS && errno != EAGAIN;
-        failure = isKnown ? qt_error_string(errno) : QString::fromLatin1(client().zerror(code));
+        const QString reason = isKnown ? qt_error_string(errno) : QString::fromLatin1(client().zerror(code));
+        if (m_state == Connecting && --m_untried <= 0) { // it tries each once, in any order, before it begins again
+            m_untried = m_addressCount;
+            failure = reason;
+        }
     };
     errno = 0;
     int code = events != 0 ? client().zookeeper_process(m_handle, events) : int(ZOK);
@@ -483,7 +491,7 @@ void Session::advance(int events)
             break;
         client().zookeeper_process(m_handle, 0); // calls back for what was lost
     }
-    if (!failure.isEmpty() && m_state == Connecting) {
+    if (!failure.isEmpty()) {
         deliverLater([this, failure, self = m_self] {
             if (m_state != Connecting || self != m_self)
                 return;
@@ -527,6 +535,7 @@ void Session::clientStateIs(int state, std::chrono::nanoseconds askedAt)
 {
     if (state == *client().ZOO_CONNECTED_STATE) {
         m_lookUpAgain.stop();
+        m_untried = m_addressCount;
         m_askedAt = askedAt;
         setState(Connected, {});
     } else if (state == *client().ZOO_EXPIRED_SESSION_STATE) {

@@ -135,7 +135,7 @@ public:
 
 Q_SIGNALS:
     void stateChanged();
-    /// An attempt to connect has failed; see errorString().
+    /// No server could be reached; see errorString(). The attempts go on.
     void failed();
 
 private:
@@ -177,6 +177,8 @@ private:
     QTimer m_timer;
     QList<QByteArray> m_addresses; ///< as the client reads them, of the names that were looked up
     qsizetype m_toLookUp = 0;      ///< index of the next server
+    qsizetype m_addressCount = 0;  ///< that the client has
+    qsizetype m_untried = 0;       ///< of these, since the connection was lost
     int m_lookup = -1;
     QTimer m_lookUpAgain;
     std::shared_ptr<Session *> m_self; ///< points to null when calls that are left are to be dropped

@@ -51,6 +51,7 @@ private Q_SLOTS:
     void leaseLongerThanTheSession();
     void minReplicasAreRefused();
     void othersLogin();
+    void noServer_data();
     void noServer();
 
     void silentServer();
@@ -445,14 +446,25 @@ void tst_ZooKeeper::othersLogin()
     QVERIFY(eventually([&] { return waiter.isHeld(); }));
 }
 
+void tst_ZooKeeper::noServer_data()
+{
+    QTest::addColumn<QString>("server");
+    QTest::addColumn<QString>("reason");
+    QTest::newRow("nobody listens") << u"127.0.0.1:1"_s << u"no server could be reached (Connection refused)"_s;
+    QTest::newRow("no such name") << u"no-such-host.invalid"_s << u"no-such-host.invalid cannot be resolved"_s;
+}
+
 void tst_ZooKeeper::noServer()
 {
-    LockRegistry registry(urlOf(1));
+    QFETCH(QString, server);
+    QFETCH(QString, reason);
+    LockRegistry registry(QUrl(u"zookeeper://"_s + server));
     DistributedLock lock(&registry, u"nobody"_s);
     const auto result = lock.tryAcquireAsync();
     QVERIFY(eventually([&] { return result.isFinished(); }));
     QCOMPARE(result.result().error, DistributedLock::ConnectionError);
-    QVERIFY2(result.result().errorString.contains(u"127.0.0.1:1"_s), qPrintable(result.result().errorString));
+    QVERIFY2(result.result().errorString.contains(server), qPrintable(result.result().errorString));
+    QVERIFY2(result.result().errorString.contains(reason), qPrintable(result.result().errorString));
 }
 
 void tst_ZooKeeper::silentServer()

@@ -10,10 +10,17 @@
 
 #include "zookeeper/session.h"
 
+#include <QtCore/qcoreapplication.h>
+#include <QtCore/qthread.h>
 #include <QtTest/qsignalspy.h>
 #include <QtTest/qtest.h>
 
+#include <atomic>
 #include <optional>
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <netdb.h>
 
 using namespace Qt::StringLiterals;
 using namespace std::chrono_literals;
@@ -21,7 +28,28 @@ using namespace std::chrono_literals;
 using namespace QtZooKeeper;
 using Support::EventLoopProbe;
 using Support::FaultProxy;
+using Support::TurnLimit;
 using Support::ZooKeeperServer;
+
+namespace {
+
+std::atomic<int> namesLookedUp{0};
+std::atomic<int> namesLookedUpHere{0}; ///< in the thread of the event loop
+
+} // namespace
+
+/// What the libraries call.
+extern "C" Q_DECL_EXPORT int getaddrinfo(const char *name, const char *service, const addrinfo *hints,
+                                         addrinfo **result)
+{
+    in6_addr address;
+    if (inet_pton(AF_INET, name, &address) != 1 && inet_pton(AF_INET6, name, &address) != 1) {
+        ++namesLookedUp;
+        namesLookedUpHere += QThread::currentThread() == QCoreApplication::instance()->thread();
+    }
+    static const auto next = reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
+    return next(name, service, hints, result);
+}
 
 class tst_ZooKeeperSession : public QObject
 {
@@ -33,6 +61,10 @@ private Q_SLOTS:
     void connectsAgain();
     void expires();
     void nobodyListens();
+    void someServersAreAway();
+    void namesAreLookedUpElsewhere();
+    void loopStaysFree_data();
+    TIMING void loopStaysFree();
     void wrongLogin();
     void closedDeletesNodes();
     void destroyedInACompletion();
@@ -174,6 +206,85 @@ void tst_ZooKeeperSession::nobodyListens()
     QCOMPARE(session.state(), Session::Connecting);
 }
 
+// The client tries them in any order.
+void tst_ZooKeeperSession::someServersAreAway()
+{
+    Session::Options some;
+    for (int i = 0; i < 4; ++i)
+        some.servers.append({u"127.0.0.1"_s, 1});
+    const Session::Options none = some;
+    some.servers.append({u"127.0.0.1"_s, m_server.port()});
+    for (int i = 0; i < 5; ++i) {
+        Session session(some);
+        QSignalSpy failed(&session, &Session::failed);
+        session.open();
+        EVENTUALLY_COMPARE(session.state(), Session::Connected);
+        QCOMPARE(failed.size(), 0);
+    }
+    Session session(none);
+    QSignalSpy failed(&session, &Session::failed);
+    session.open();
+    EVENTUALLY_VERIFY(!failed.isEmpty());
+    QVERIFY(!session.errorString().isEmpty());
+}
+
+void tst_ZooKeeperSession::namesAreLookedUpElsewhere()
+{
+    namesLookedUp = 0;
+    namesLookedUpHere = 0;
+    Session::Options named = options();
+    named.servers = {{u"LocalHost"_s, m_server.port()}}; // whose addresses Qt does not know yet
+    Session session(named);
+    session.open();
+    EVENTUALLY_COMPARE(session.state(), Session::Connected);
+    m_server.kill();
+    EVENTUALLY_COMPARE(session.state(), Session::Connecting);
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+    EVENTUALLY_COMPARE(session.state(), Session::Connected);
+    session.close();
+    QVERIFY(namesLookedUp > 0);
+    QCOMPARE(namesLookedUpHere.load(), 0);
+}
+
+void tst_ZooKeeperSession::loopStaysFree_data()
+{
+    QTest::addColumn<QString>("trouble");
+    for (const auto trouble : {"none", "nobody listens", "name that does not resolve", "frozen"})
+        QTest::newRow(trouble) << QString::fromLatin1(trouble);
+}
+
+void tst_ZooKeeperSession::loopStaysFree()
+{
+    QFETCH(QString, trouble);
+    Session::Options troubled = options();
+    if (trouble == u"nobody listens")
+        troubled.servers = {{u"127.0.0.1"_s, 1}};
+    else if (trouble == u"name that does not resolve")
+        troubled.servers = {{u"no-such-host.invalid"_s, 1}};
+    const auto longest = EventLoopProbe::longestBlockedTurnOf(
+            [&](EventLoopProbe &probe) {
+                Session session(troubled);
+                session.open();
+                if (trouble == u"none" || trouble == u"frozen")
+                    EVENTUALLY_COMPARE(session.state(), Session::Connected);
+                else
+                    EventLoopProbe::waitFor([] { return false; }, 50ms);
+                if (trouble == u"frozen") {
+                    probe.without([&] {
+                        m_server.pause();
+                        for (int i = 0; i < 50; ++i) // more than the kernel takes
+                            session.write("/none", QByteArray(500'000, 'x'), nullptr);
+                    });
+                }
+                session.close();
+                EventLoopProbe::waitFor([] { return false; }, 20ms);
+                if (trouble == u"frozen")
+                    probe.without([&] { m_server.resume(); });
+            },
+            TurnLimit);
+    QVERIFY2(longest < TurnLimit, qPrintable(u"%1 ns"_s.arg(longest.count())));
+}
+
 void tst_ZooKeeperSession::wrongLogin()
 {
     Session session(options());
@@ -235,5 +346,5 @@ void tst_ZooKeeperSession::refusedWriteNeedsAMajority()
     QVERIFY2(alone.isUnknown(), qPrintable(alone.errorString())); // the leader has given up, and closed the connection
 }
 
-QTEST_GUILESS_MAIN(tst_ZooKeeperSession)
+QDISTLOCK_TEST_MAIN(QCoreApplication, tst_ZooKeeperSession)
 #include "tst_zookeepersession.moc"
