@@ -316,25 +316,26 @@ void ZooKeeperEngine::findPlace(const AttemptPointer &attempt)
         });
 }
 
-void ZooKeeperEngine::createPlace(const AttemptPointer &attempt)
+/// With its parents in the same turn: whoever is cancelled or killed between them would leave a container that the
+/// ensemble never deletes, because it never had a child.
+void ZooKeeperEngine::createPlace(const AttemptPointer &attempt, bool withParents)
 {
     const PlacePointer place = attempt->place;
     if (!isWanted(attempt) || ++attempt->creations > CreationAttempts)
         return fail(attempt, {});
+    const auto parents = std::make_shared<Result>();
+    if (withParents)
+        createParents(place->parent, [parents](const Result &result) { *parents = result; });
     const auto create = [&](Done done) {
         m_session.create(place->parent + '/' + place->prefix, ownData(), Session::EphemeralSequential, std::move(done));
     };
     place->mayExist = false;
-    askToWrite(create, [this, attempt, place](const Result &result) {
+    askToWrite(create, [this, attempt, place, parents](const Result &result) {
         if (result.isOk())
             return placeFound(attempt, result.path.sliced(place->parent.size() + 1));
         if (result.isMissing()) {
-            return createParents(place->parent, [this, attempt](const Result &created) {
-                if (created.isOk() || created.existsAlready())
-                    createPlace(attempt);
-                else
-                    fail(attempt, created);
-            });
+            const bool isMade = parents->isOk() || parents->existsAlready();
+            return isMade ? createPlace(attempt, true) : fail(attempt, *parents);
         }
         place->mayExist = result.isUnknown();
         if (place->mayExist && !isWanted(attempt))

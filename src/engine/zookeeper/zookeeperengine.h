@@ -66,7 +66,7 @@ private:
 
     // An acquisition, step by step.
     void findPlace(const AttemptPointer &attempt);
-    void createPlace(const AttemptPointer &attempt);
+    void createPlace(const AttemptPointer &attempt, bool withParents = false);
     void createParents(const QByteArray &parent, Done done);
     void placeFound(const AttemptPointer &attempt, const QByteArray &name);
     void readQueue(const AttemptPointer &attempt);

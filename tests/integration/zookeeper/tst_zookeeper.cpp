@@ -17,6 +17,7 @@
 
 #include <QtCore/qelapsedtimer.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -37,6 +38,7 @@ private Q_SLOTS:
 
     void acquiredAndReleased();
     void nothingIsLeft();
+    void nothingIsLeftOfCancelledRequests();
     void tryAcquireIsBusy();
     void neverTwoHolders();
     void servedInOrder();
@@ -96,6 +98,13 @@ private:
     {
         return wait([&](auto done) { m_witness->children(pathOf(name), done); }).children;
     }
+    /// The number of locks of which there is a node and whose name begins with \a start.
+    qsizetype locksNamed(const QByteArray &start)
+    {
+        const auto names = wait([&](auto done) { m_witness->children("/tests/locks", done); }).children;
+        return std::count_if(names.cbegin(), names.cend(),
+                             [&](const QByteArray &name) { return name.startsWith("lock:" + start); });
+    }
     /// Without another client: the number that \a command answers behind \a key.
     qint64 metric(const QByteArray &key)
     {
@@ -154,6 +163,25 @@ void tst_ZooKeeper::nothingIsLeft()
     EVENTUALLY_COMPARE(childrenOf("left").size(), 0);
     // The lock's node is a container.
     EVENTUALLY_VERIFY(wait([&](auto done) { m_witness->children(pathOf("left"), done); }).isMissing());
+}
+
+// ZooKeeper never deletes a container that never had a child.
+void tst_ZooKeeper::nothingIsLeftOfCancelledRequests()
+{
+    LockRegistry registry(url());
+    DistributedLock first(&registry, u"first"_s);
+    QVERIFY(acquireNow(&first));
+    constexpr int Count = 300;
+    for (int i = 0; i < Count; ++i) {
+        DistributedLock lock(&registry, u"cancelled request %1"_s.arg(i));
+        lock.acquire();
+        QElapsedTimer time;
+        time.start();
+        while (time.nsecsElapsed() < i * 10'000) // at another point of the exchange each time
+            QCoreApplication::processEvents();
+        lock.cancel();
+    }
+    EVENTUALLY_COMPARE(locksNamed("cancelled request"), 0);
 }
 
 void tst_ZooKeeper::tryAcquireIsBusy()
