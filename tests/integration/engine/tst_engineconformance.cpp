@@ -36,9 +36,8 @@ using std::chrono::milliseconds;
 
 #define SKIP_WITHOUT_PLACES_TO_GIVE(kind) \
   if ((kind) == ZooKeeper) \
-  QSKIP("This test is about places that pass from one client to another, or are kept for it. In ZooKeeper, a place " \
-        "is " \
-        "a node that belongs to a session.")
+  QSKIP("This test is about places that pass from one client to another, or are kept for it. Here a place is a node " \
+        "that belongs to a session.")
 
 class tst_EngineConformance : public QObject, private EngineFixture
 {
@@ -1227,12 +1226,13 @@ void tst_EngineConformance::manyContend()
     std::vector<std::unique_ptr<LockEngine>> engines;
     std::vector<std::unique_ptr<Contender>> contenders;
     Contest contest;
+    const int rounds = kind == ZooKeeper ? 10 : 50; // each takes several writes, and many reads
     for (int i = 0; i < 4; ++i)
         engines.push_back(makeEngine(kind));
     for (const auto &engine : engines) {
         for (int i = 0; i < 3; ++i)
             contenders.push_back(
-                    std::make_unique<Contender>(engine.get(), lockId(QString::number(kind)), &contest, 50));
+                    std::make_unique<Contender>(engine.get(), lockId(QString::number(kind)), &contest, rounds));
     }
     for (const auto &contender : contenders) {
         EVENTUALLY_VERIFY(contender->roundsLeft == 0);
@@ -1254,16 +1254,17 @@ void tst_EngineConformance::threadsContend()
     };
     std::array<Worker, 3> workers;
     Contest contest;
+    const int rounds = kind == ZooKeeper ? 60 : 300;
     std::atomic<int> done{0};
     for (Worker &worker : workers) {
         auto *starter = new QObject;
         starter->moveToThread(&worker.thread);
         connect(&worker.thread, &QThread::finished, starter, &QObject::deleteLater);
         worker.thread.start();
-        QMetaObject::invokeMethod(starter, [&, kind] {
+        QMetaObject::invokeMethod(starter, [&, kind, rounds] {
             worker.engine = makeEngine(kind);
             worker.contender = std::make_unique<Contender>(worker.engine.get(), lockId(u"threads%1"_s.arg(kind)),
-                                                           &contest, 300);
+                                                           &contest, rounds);
             while (worker.contender->roundsLeft > 0)
                 QCoreApplication::processEvents(QEventLoop::WaitForMoreEvents, 100);
             worker.engine.reset();
