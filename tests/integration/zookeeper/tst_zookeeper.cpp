@@ -16,6 +16,8 @@
 #include <QDistLock/LockResult>
 
 #include <QtCore/qelapsedtimer.h>
+#include <QtCore/qprocess.h>
+#include <QtCore/qrandom.h>
 
 #include <algorithm>
 #include <memory>
@@ -39,9 +41,11 @@ private Q_SLOTS:
     void acquiredAndReleased();
     void nothingIsLeft();
     void nothingIsLeftOfCancelledRequests();
+    PROOF void nothingIsLeftOfThousandKills();
     void tryAcquireIsBusy();
     void neverTwoHolders();
-    void servedInOrder();
+    void servedInOrder() { serveInOrder(20); }
+    PROOF void thousandWaiters() { serveInOrder(1000); }
     void fencingTokensRise();
     void renewedByWritesOnly();
     void provenAgainAfterAPause();
@@ -57,7 +61,8 @@ private Q_SLOTS:
     void noServer();
 
     void silentServer();
-    void lostBeforeAnotherIsGranted();
+    void lostBeforeAnotherIsGranted() { loseBeforeAnotherIsGranted(5); }
+    PROOF void lostBeforeAnotherIsGrantedOften() { loseBeforeAnotherIsGranted(50); }
     void serverRestarts();
     void sessionIsEnded();
     void sessionOfAWaiterIsEnded();
@@ -105,6 +110,8 @@ private:
         return std::count_if(names.cbegin(), names.cend(),
                              [&](const QByteArray &name) { return name.startsWith("lock:" + start); });
     }
+    void serveInOrder(int count);
+    void loseBeforeAnotherIsGranted(int rounds);
     /// Without another client: the number that \a command answers behind \a key.
     qint64 metric(const QByteArray &key)
     {
@@ -184,6 +191,36 @@ void tst_ZooKeeper::nothingIsLeftOfCancelledRequests()
     EVENTUALLY_COMPARE(locksNamed("cancelled request"), 0);
 }
 
+void tst_ZooKeeper::nothingIsLeftOfThousandKills()
+{
+    constexpr int Kills = 1000;
+    constexpr int AtATime = 8;
+    std::vector<std::unique_ptr<QProcess>> processes(AtATime);
+    int waiting = 0;
+    for (int i = 0; i < Kills; ++i) {
+        auto &process = processes[size_t(i) % AtATime];
+        if (process) {
+            process->kill();
+            QVERIFY(process->waitForFinished());
+            waiting += process->readAllStandardOutput().contains("queued");
+        }
+        // Each second one has a lock of its own; the others contend.
+        const QString name = u"killed %1"_s.arg(i % 2 ? i : 0);
+        process = std::make_unique<QProcess>();
+        process->start(QStringLiteral(QUEUEWORKER),
+                       {url(u"?session=1000"_s).toString(), name, u"1000"_s, u"20"_s, u"1000000"_s});
+        QVERIFY(process->waitForStarted());
+        QTest::qWait(int(QRandomGenerator::global()->bounded(20)));
+    }
+    for (const auto &process : processes) {
+        process->kill();
+        QVERIFY(process->waitForFinished());
+    }
+    QVERIFY(waiting > 0);
+    EVENTUALLY_VERIFY(!m_server.ask("dump").contains("/lock:killed"));
+    EVENTUALLY_COMPARE(locksNamed("killed"), 0);
+}
+
 void tst_ZooKeeper::tryAcquireIsBusy()
 {
     LockRegistry registry(url());
@@ -238,13 +275,12 @@ void tst_ZooKeeper::neverTwoHolders()
     QCOMPARE(notRising, 0);
 }
 
-void tst_ZooKeeper::servedInOrder()
+void tst_ZooKeeper::serveInOrder(int count)
 {
-    constexpr int Count = 20;
     std::vector<std::unique_ptr<StillRegistry>> registries; // nobody polls
     std::vector<std::unique_ptr<DistributedLock>> locks;
     QList<int> order;
-    for (int i = 0; i < Count; ++i) {
+    for (int i = 0; i < count; ++i) {
         registries.push_back(std::make_unique<StillRegistry>(url()));
         locks.push_back(std::make_unique<DistributedLock>(registries.back().get(), u"order"_s));
         DistributedLock *const lock = locks.back().get();
@@ -257,14 +293,14 @@ void tst_ZooKeeper::servedInOrder()
     const qint64 firedBefore = metric("zk_sum_node_deleted_watch_count");
     QVERIFY(firedBefore >= 0);
     QList<int> expected;
-    for (int i = 0; i < Count; ++i) {
+    for (int i = 0; i < count; ++i) {
         QVERIFY(eventually([&] { return locks[size_t(i)]->isHeld(); }));
         QVERIFY(releaseNow(locks[size_t(i)].get()));
         expected.append(i);
     }
     QCOMPARE(order, expected);
     // The releaser's own, and that of its successor.
-    QCOMPARE(metric("zk_sum_node_deleted_watch_count") - firedBefore, 2 * Count - 1);
+    QCOMPARE(metric("zk_sum_node_deleted_watch_count") - firedBefore, 2 * count - 1);
 }
 
 void tst_ZooKeeper::fencingTokensRise()
@@ -515,12 +551,12 @@ void tst_ZooKeeper::silentServer()
 }
 
 // The promise: whoever no longer holds the lock knows it before anybody else holds it.
-void tst_ZooKeeper::lostBeforeAnotherIsGranted()
+void tst_ZooKeeper::loseBeforeAnotherIsGranted(int rounds)
 {
     FaultProxy proxy(m_server.port());
     LockRegistry registry(urlOf(proxy.port(), u"?session=1000"_s));
     LockRegistry other(url());
-    for (int i = 0; i < 5; ++i) {
+    for (int i = 0; i < rounds; ++i) {
         DistributedLock holder(&registry, u"expires"_s);
         holder.setOptions(options(1s));
         Spies spies(&holder);
@@ -530,7 +566,7 @@ void tst_ZooKeeper::lostBeforeAnotherIsGranted()
         waiter.acquire();
         QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
         if (i % 2 == 1) // some time after the beginning of its session
-            QVERIFY(eventually([&] { return spies.renewed.size() >= 2 * i || !holder.isHeld(); }));
+            QVERIFY(eventually([&] { return spies.renewed.size() >= 2 * (i % 5) || !holder.isHeld(); }));
         bool overlap = false;
         connect(&waiter, &DistributedLock::acquired, this, [&] { overlap = holder.isHeld(); });
         proxy.setBlackHole(true);
