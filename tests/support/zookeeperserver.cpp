@@ -14,6 +14,7 @@
 #include <csignal>
 
 #include <poll.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace Qt::StringLiterals;
@@ -126,7 +127,11 @@ void ZooKeeperServer::kill(int index)
 
 void ZooKeeperServer::pause(int index)
 {
-    ::kill(pid_t(m_members[size_t(index)].process->processId()), SIGSTOP);
+    const auto process = id_t(m_members[size_t(index)].process->processId());
+    ::kill(pid_t(process), SIGSTOP);
+    // Until one of its threads has had the time to notice, the others run on.
+    siginfo_t info = {};
+    ::waitid(P_PID, process, &info, WSTOPPED | WEXITED | WNOWAIT | __WALL);
 }
 
 void ZooKeeperServer::resume(int index)

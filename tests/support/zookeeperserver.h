@@ -37,7 +37,7 @@ public:
     quint16 port(int index = 0) const { return m_members[size_t(index)].port; }
     /// SIGKILL. What was confirmed is kept.
     void kill(int index = 0);
-    /// SIGSTOP: connections remain, and nothing is answered.
+    /// SIGSTOP, and waits until it has stopped: connections remain, and nothing is answered.
     void pause(int index = 0);
     void resume(int index = 0);
 
