@@ -3,7 +3,7 @@
 
 // Six processes draw random amounts from one pot of money until it is empty: first without a lock, then with it. In the
 // second round one worker is killed and one is stopped past the end of its lease, each while it holds the lock. The
-// exit status is 0 only if every cent is accounted for.
+// exit status is 0 only if every cent is accounted for. The pots are in Redis; the lock is there, too, or elsewhere.
 //
 // The pots and the lists of payments are removed from the server at the end, unless --keep is given.
 
@@ -26,11 +26,11 @@ namespace {
 constexpr Pot::Content FullPot{100'000'000, 3600};
 constexpr int Workers = 6;
 
-int coordinate(const QUrl &server, bool keep)
+int coordinate(const QUrl &server, const QUrl &locks, bool keep)
 {
     Report report;
-    Round unlocked({server, false, Workers, FullPot}, &report);
-    Round locked({server, true, Workers, FullPot}, &report);
+    Round unlocked({server, locks, false, Workers, FullPot}, &report);
+    Round locked({server, locks, true, Workers, FullPot}, &report);
 
     report.heading(u"%1 processes empty one pot, without a lock"_s.arg(Workers));
     QObject::connect(&unlocked, &Round::finished, &locked, [&] {
@@ -76,12 +76,14 @@ int main(int argc, char **argv)
     parser.addHelpOption();
     const QCommandLineOption serverOption(u"server"_s, u"redis://host:port or unix:///path; default: QDISTLOCK_URL."_s,
                                           u"url"_s, qEnvironmentVariable("QDISTLOCK_URL", u"redis://127.0.0.1:6379"_s));
+    const QCommandLineOption locksOption(u"locks"_s, u"Where the lock is; default: on the server of the pots."_s,
+                                         u"url"_s);
     const QCommandLineOption keepOption(u"keep"_s, u"Leave the pots and the lists of payments on the server."_s);
     QCommandLineOption workerOption(u"worker"_s, QString(), u"number"_s);
     QCommandLineOption modeOption(u"mode"_s, QString(), u"locked|unlocked"_s);
     workerOption.setFlags(QCommandLineOption::HiddenFromHelp);
     modeOption.setFlags(QCommandLineOption::HiddenFromHelp);
-    parser.addOptions({serverOption, keepOption, workerOption, modeOption});
+    parser.addOptions({serverOption, locksOption, keepOption, workerOption, modeOption});
     parser.process(application);
 
     const QUrl server(parser.value(serverOption));
@@ -89,11 +91,13 @@ int main(int argc, char **argv)
         qCritical() << "The workers are separate processes, so they need a server: redis://host:port or unix:///path.";
         return 64;
     }
+    const QUrl locks = parser.isSet(locksOption) ? QUrl(parser.value(locksOption)) : server;
     if (parser.isSet(workerOption))
         std::signal(SIGINT, SIG_IGN); // Ctrl+C reaches all processes of the terminal; the coordinator ends its workers
     QDistLock::quitOnSignals();
     if (!parser.isSet(workerOption))
-        return coordinate(server, parser.isSet(keepOption));
-    Worker worker(server, parser.value(modeOption) == QLatin1String("locked"), parser.value(workerOption).toInt());
+        return coordinate(server, locks, parser.isSet(keepOption));
+    Worker worker(server, locks, parser.value(modeOption) == QLatin1String("locked"),
+                  parser.value(workerOption).toInt());
     return application.exec();
 }

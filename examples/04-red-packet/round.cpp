@@ -54,8 +54,8 @@ void Round::start()
         });
         ++m_running;
         process->start(QCoreApplication::applicationFilePath(),
-                       {u"--worker"_s, QString::number(i + 1), u"--server"_s, m_setting.server.toString(), u"--mode"_s,
-                        m_setting.locked ? u"locked"_s : u"unlocked"_s});
+                       {u"--worker"_s, QString::number(i + 1), u"--server"_s, m_setting.server.toString(), u"--locks"_s,
+                        m_setting.locks.toString(), u"--mode"_s, m_setting.locked ? u"locked"_s : u"unlocked"_s});
     }
 }
 

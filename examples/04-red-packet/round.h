@@ -24,6 +24,7 @@ public:
     struct Setting
     {
         QUrl server;
+        QUrl locks;
         bool locked = false;
         int workers = 6;
         Pot::Content pot;

@@ -44,8 +44,8 @@ void say(const char *format, Values... values)
 
 } // namespace
 
-Worker::Worker(const QUrl &server, bool locked, int number)
-    : m_registry(server)
+Worker::Worker(const QUrl &server, const QUrl &locks, bool locked, int number)
+    : m_registry(locks)
     , m_lock(&m_registry, u"red-packet"_s)
     , m_pot(server, locked ? "locked" : "unlocked")
     , m_input(STDIN_FILENO, QSocketNotifier::Read)

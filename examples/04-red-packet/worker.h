@@ -24,7 +24,7 @@ class Worker : public QObject
 {
     Q_OBJECT
 public:
-    Worker(const QUrl &server, bool locked, int number);
+    Worker(const QUrl &server, const QUrl &locks, bool locked, int number);
 
 private:
     void next();
