@@ -21,6 +21,7 @@ import time
 from cases.cluster import ClusterCase
 from cases.commandline import CommandLineCase
 from cases.contended import ContendedCase, HandOffCase, OrderCase
+from cases.engines import EnginesCase
 from cases.flood import FloodCase
 from cases.held import HeldCase
 from cases.lost import LostCase
@@ -86,6 +87,7 @@ def all_cases():
         ReplicasCase(),
         QuorumCase(),
         PlainCase(),
+        EnginesCase(),
         FloodCase(),
         StartUpCase(),
         CommandLineCase(),

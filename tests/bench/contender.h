@@ -53,6 +53,7 @@ struct Setup
 std::unique_ptr<Contender> makeHiredisPairs(const Setup &setup);
 std::unique_ptr<Contender> makeQtPairs(const Setup &setup);
 std::unique_ptr<Contender> makeLibraryPairs(const Setup &setup);
+std::unique_ptr<Contender> makeZooKeeperPairs(const Setup &setup); ///< only with QDISTLOCK_BENCH_ZOOKEEPER
 /// Messages from one process to another; the receiver reports how long each took.
 std::unique_ptr<Contender> makeHiredisSender(const Setup &setup);
 std::unique_ptr<Contender> makeHiredisReceiver(const Setup &setup);

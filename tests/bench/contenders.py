@@ -15,6 +15,9 @@ HIREDIS = "bare hiredis"
 REDIS_PY = "redis-py"
 REDIS_SEMAPHORE = "redis-semaphore"
 REDLOCK = "redlock (Node.js)"
+BARE_ZOOKEEPER = "bare C client"
+KAZOO = "kazoo"
+CURATOR = "Curator"
 
 # For each contender: commands that only its scripts call, not its clients.
 INNER = {
@@ -25,8 +28,8 @@ INNER = {
 }
 INNER[UNFAIR] = INNER[BEFORE] = INNER[OURS]
 
-# Node.js compiles code while it runs; after this many ms it gets no faster.
-WARM_UP = {REDIS_SEMAPHORE: 5000, REDLOCK: 5000}
+# Node.js and Java compile code while they run; after this many ms they get no faster.
+WARM_UP = {REDIS_SEMAPHORE: 5000, REDLOCK: 5000, CURATOR: 5000}
 
 # Not available in the package registries of the other peers.
 NOT_COMPARED = {
@@ -35,10 +38,20 @@ NOT_COMPARED = {
 }
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
+CURATOR_JAR = "/usr/share/java/curator-recipes.jar"
 
 
-def can_import_redis(python):
-    return subprocess.run([python, "-c", "import redis.lock"], capture_output=True).returncode == 0
+def python_with(module):
+    """An interpreter that has the module; None if there is none."""
+    candidates = filter(os.path.exists, [sys.executable, "/usr/bin/python3"])
+    return next(
+        (
+            python
+            for python in candidates
+            if subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0
+        ),
+        None,
+    )
 
 
 class Contenders:
@@ -48,10 +61,17 @@ class Contenders:
         if self.before and not os.path.exists(self.before):
             sys.exit(f"bench: {self.before} does not exist")
         self.missing = dict(NOT_COMPARED)
-        candidates = [sys.executable, "/usr/bin/python3"]
-        self.python = next(filter(can_import_redis, filter(os.path.exists, candidates)), None)
+        self.python = python_with("redis.lock")
         if not self.python:
             self.missing[REDIS_PY] = "python3-redis is not installed"
+        self.kazoo_python = python_with("kazoo.client")
+        if not self.kazoo_python:
+            self.missing[KAZOO] = "python3-kazoo is not installed"
+        if not os.path.exists(CURATOR_JAR):
+            self.missing[CURATOR] = "libcurator-recipes-java is not installed"
+        kinds = subprocess.run([self.program, "--help"], capture_output=True, text=True).stdout
+        if "zookeeper-pairs" not in kinds:
+            self.missing[BARE_ZOOKEEPER] = "libzookeeper-st-dev was not installed when qdistlock_bench was built"
         self.node = shutil.which("node")
         packages = options.peers and os.path.join(options.peers, "node_modules", "ioredis")
         if not self.node or not packages or not os.path.isdir(packages):
@@ -81,8 +101,13 @@ class Contenders:
         if name in (REDIS_SEMAPHORE, REDLOCK):
             script = os.path.join(FOLDER, "peers", "node.js")
             return [self.node, script, *where, name.split()[0], kind]
+        if name == KAZOO:
+            return [self.kazoo_python, os.path.join(FOLDER, "peers", "kazoolock.py"), *where, kind]
+        if name == CURATOR:
+            jars = f"{CURATOR_JAR}:/usr/share/java/slf4j-nop.jar"
+            return ["java", "-cp", jars, os.path.join(FOLDER, "peers", "CuratorLock.java"), *where, kind]
         where += ["--lease", str(lease)]
         if name == UNFAIR:
             where.append("--unfair")
-        prefix = {QT: "qt-", HIREDIS: "hiredis-"}.get(name, "library-")
+        prefix = {QT: "qt-", HIREDIS: "hiredis-", BARE_ZOOKEEPER: "zookeeper-"}.get(name, "library-")
         return [self.before if name == BEFORE else self.program, *where, prefix + kind]

@@ -103,11 +103,14 @@ int main(int argc, char **argv)
             {u"library-reentry"_s, Bench::makeLibraryReentry},
             {u"library-turns"_s, Bench::makeLibraryTurns},
             {u"library-resharding"_s, Bench::makeLibraryResharding},
+#ifdef QDISTLOCK_BENCH_ZOOKEEPER
+            {u"zookeeper-pairs"_s, Bench::makeZooKeeperPairs},
+#endif
     };
 
     QCommandLineParser parser;
     parser.addHelpOption();
-    const QCommandLineOption serverOption(u"server"_s, u"redis:// or unix:// URL."_s, u"url"_s);
+    const QCommandLineOption serverOption(u"server"_s, u"URL of the server."_s, u"url"_s);
     const QCommandLineOption clientsOption(u"clients"_s, u"Registries in this process."_s, u"count"_s, u"1"_s);
     const QCommandLineOption locksOption(u"locks"_s, u"Locks of each registry."_s, u"count"_s, u"1"_s);
     const QCommandLineOption leaseOption(u"lease"_s, u"Lease of the locks that are held."_s, u"ms"_s, u"30000"_s);

@@ -368,7 +368,9 @@ def passing_times(results):
     turns = []
     for process, result in enumerate(results):
         released = result.get("released") or [math.inf] * len(result["acquired"])  # older versions do not report it
-        turns += zip(result["fences"], released, result["queued"], result["acquired"], [process] * len(released))
+        queued = result.get("queued") or [asked + ARRIVED_AFTER for asked in result["asked"]]
+        order = result.get("fences") or result["acquired"]
+        turns += zip(order, released, queued, result["acquired"], [process] * len(released))
     turns.sort()
     return [
         after[3] - turn[1] for turn, after in zip(turns, turns[1:]) if after[4] != turn[4] and after[2] <= turn[1] < math.inf
