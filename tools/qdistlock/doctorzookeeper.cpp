@@ -140,11 +140,12 @@ int checkZooKeeper(Session *session, const QUrl &ensemble, milliseconds timeout,
     const auto locks = session->await(session->registry()->list(u"*"_s));
     if (!locks)
         return 0;
-    if (locks->isEmpty() && session->registry()->error() != DistributedLock::NoError)
-        report->add(DoctorReport::Failure, u"locks"_s, session->registry()->errorString());
+    if (*locks)
+        report->add(
+                DoctorReport::Ok, u"locks"_s,
+                u"%1 held, with the key prefix %2"_s.arg(locks->value.size()).arg(session->lockOptions().keyPrefix));
     else
-        report->add(DoctorReport::Ok, u"locks"_s,
-                    u"%1 held, with the key prefix %2"_s.arg(locks->size()).arg(session->lockOptions().keyPrefix));
+        report->add(DoctorReport::Failure, u"locks"_s, locks->errorString);
     return 0;
 }
 

@@ -185,7 +185,7 @@ void ZooKeeperEngine::sessionChanged()
 void ZooKeeperEngine::beat()
 {
     if (state() == Ready)
-        ask([&](Done done) { m_session.children(m_url.folder(), std::move(done)); }, nullptr);
+        ask([&](Done done) { m_session.read(m_url.folder(), nullptr, std::move(done)); }, nullptr);
     for (auto it = m_places.begin(); it != m_places.end();) {
         const PlacePointer place = *it;
         const bool isOver = place->isGranted && m_clock->now() > place->leaseEnd;

@@ -397,11 +397,11 @@ void tst_ZooKeeper::forcedRelease()
     QVERIFY(acquireNow(&lock));
     const auto wrong = other.forceRelease(u"forced"_s, lock.fencingToken() + 1);
     QVERIFY(eventually([&] { return wrong.isFinished(); }));
-    QCOMPARE(wrong.result(), LockRegistry::OtherHolder);
+    QCOMPARE(wrong.result().value, LockRegistry::OtherHolder);
     QVERIFY(lock.isHeld());
     const auto forced = other.forceRelease(u"forced"_s);
     QVERIFY(eventually([&] { return forced.isFinished() && spies.lost.size() == 1; }));
-    QVERIFY(forced.result());
+    QCOMPARE(forced.result().value, LockRegistry::Done);
     QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
     QVERIFY(acquireNow(&lock));
 }
@@ -426,14 +426,14 @@ void tst_ZooKeeper::inspectAndList()
     const auto listed = other.list(u"list/*"_s);
     QVERIFY(eventually([&] { return listed.isFinished(); }));
     QStringList names;
-    for (const LockInfo &lock : listed.result())
+    for (const LockInfo &lock : listed.result().value)
         names.append(lock.name);
     names.sort();
     QCOMPARE(names, (QStringList{u"list/a"_s, u"list/b"_s}));
     const auto waiters = registry.waiters(u"list/a"_s);
     QVERIFY(eventually([&] { return waiters.isFinished(); }));
-    QCOMPARE(waiters.result().size(), 1);
-    QCOMPARE(waiters.result().first().pid, QCoreApplication::applicationPid());
+    QCOMPARE(waiters.result().value.size(), 1);
+    QCOMPARE(waiters.result().value.first().pid, QCoreApplication::applicationPid());
 }
 
 void tst_ZooKeeper::minHold()
@@ -730,7 +730,7 @@ void tst_ZooKeeper::tokenOfAnEndedHold()
     const QByteArray token = lock.detach();
     const auto renewed = registry.renew(u"handed out"_s, token, 300ms);
     QVERIFY(eventually([&] { return renewed.isFinished(); }));
-    QCOMPARE(renewed.result(), LockRegistry::Done);
+    QCOMPARE(renewed.result().value, LockRegistry::Done);
     QCOMPARE(childrenOf("handed out").size(), 1);
     registry.pass(301ms);
     EVENTUALLY_COMPARE(childrenOf("handed out").size(), 0);
