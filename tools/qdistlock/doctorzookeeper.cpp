@@ -15,7 +15,6 @@
 
 using namespace Qt::StringLiterals;
 
-using QDistLock::DistributedLock;
 using std::chrono::milliseconds;
 
 namespace Cli {
