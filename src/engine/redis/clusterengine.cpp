@@ -124,7 +124,7 @@ ClusterNode *ClusterEngine::nodeAt(const QtRedis::Endpoint &endpoint)
     connect(node, &ClusterNode::readEnded, this, &LockEngine::processed);
     connect(node, &ClusterNode::messageReceived, this,
             [this, node](const QByteArray &payload) { messageReceived(node, payload); });
-    connect(node, &ClusterNode::subscribed, this, &ClusterEngine::reportWakeable);
+    connect(node, &ClusterNode::subscribed, this, &ClusterEngine::postWakeable);
     connect(node, &ClusterNode::interrupted, this, [this, node] { subscriptionsInterrupted(node); });
     connect(node, &ClusterNode::movedAway, this, [this, node](const QByteArray &name) { movedAway(node, name); });
     return node;
