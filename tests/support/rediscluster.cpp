@@ -201,9 +201,9 @@ int RedisCluster::ownerOf(int slot)
     int owner = -1;
     qint64 greatest = -1;
     for (int i = 0; i < nodeCount(); ++i) {
-        if (m_removed.contains(i))
+        if (m_removed.contains(i) || node(i).isPaused())
             continue;
-        const QList<QByteArray> lines = node(i).command({"CLUSTER", "NODES"}, 1s).toByteArray().split('\n');
+        const QList<QByteArray> lines = node(i).command({"CLUSTER", "NODES"}).toByteArray().split('\n');
         for (const QByteArray &line : lines) {
             const QList<QByteArray> fields = line.split(' ');
             if (fields.size() < 9 || !fields.at(2).contains("myself") || !fields.at(2).contains("master"))
@@ -232,7 +232,9 @@ RedisServer &RedisCluster::serverOf(const QByteArray &key)
 int RedisCluster::replicaOf(int index)
 {
     for (int i = 0; i < nodeCount(); ++i) {
-        const QVariantList role = node(i).command({"ROLE"}, 1s).toList();
+        if (node(i).isPaused())
+            continue;
+        const QVariantList role = node(i).command({"ROLE"}).toList();
         if (role.value(0).toByteArray() == "slave" && role.value(2).toInt() == portOf(node(index)))
             return i;
     }

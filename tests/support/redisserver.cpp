@@ -241,6 +241,7 @@ void RedisServer::stop()
 void RedisServer::kill()
 {
     m_witness.close();
+    m_isPaused = false;
     if (m_process.state() == QProcess::NotRunning)
         return;
     m_process.kill();
@@ -256,11 +257,13 @@ bool RedisServer::restart()
 void RedisServer::pause()
 {
     signal(SIGSTOP);
+    m_isPaused = isRunning();
 }
 
 void RedisServer::resume()
 {
     signal(SIGCONT);
+    m_isPaused = false;
 }
 
 void RedisServer::signal(int number)

@@ -75,6 +75,8 @@ public:
     /// SIGCONT.
     void resume();
     bool isRunning();
+    /// It runs, and answers nothing because of pause().
+    bool isPaused() const { return m_isPaused; }
     qint64 processId() const { return m_process.processId(); }
     /// The reason why start() failed.
     QString errorString() const { return m_error; }
@@ -132,6 +134,7 @@ private:
     Options m_options;
     QTemporaryDir m_folder;
     QProcess m_process;
+    bool m_isPaused = false;
     RespClient m_witness;
     QHash<QByteArray, qint64> m_ownCalls; // "name|first argument" in lower case
     QByteArray m_witnessPassword;
