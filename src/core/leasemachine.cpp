@@ -344,8 +344,11 @@ void LeaseMachine::failRequests(const EngineError &error, Predicate predicate)
 
 void LeaseMachine::reportObstacle(const EngineError &error)
 {
-    if (!error.isServerReplaced && std::exchange(m_obstacle.reported, error.code) != error.code)
-        report(Outcome::ErrorOccurred).error = error;
+    const EngineError &last = m_obstacle.reported;
+    if (error.isServerReplaced || (error.code == last.code && error.text == last.text))
+        return;
+    m_obstacle.reported = error;
+    report(Outcome::ErrorOccurred).error = error;
 }
 
 EngineError LeaseMachine::obstacle() const
@@ -355,7 +358,7 @@ EngineError LeaseMachine::obstacle() const
 
 bool LeaseMachine::clearObstacle()
 {
-    return std::exchange(m_obstacle, {}).reported != DistributedLock::NoError;
+    return bool(std::exchange(m_obstacle, {}).reported);
 }
 
 void LeaseMachine::expireRequests(LeaseTime now)

@@ -78,7 +78,7 @@ public:
                   ///< lock was not renewed, if there was an error
             Renewed,
             AtRisk,        ///< `duration` before the local deadline
-            ErrorOccurred, ///< `error` prevents it from being acquired, renewed or released; once until ErrorCleared
+            ErrorOccurred, ///< `error` prevents it from being acquired, renewed or released; again if it differs
             ErrorCleared   ///< the server can be used again; Acquired, Renewed and Released imply it
         };
         Kind kind = Acquired;
@@ -222,7 +222,7 @@ private:
     struct Obstacle
     {
         EngineError error;
-        DistributedLock::Error reported = DistributedLock::NoError; ///< the cause that was reported last
+        EngineError reported; ///< the last one of which the application was told
     };
 
     void attempt(LeaseTime now);
@@ -237,7 +237,7 @@ private:
     std::chrono::milliseconds keepAfterRelease(LeaseTime now) const;
     template<typename Predicate>
     void failRequests(const EngineError &error, Predicate predicate);
-    /// Reports \a error unless its code was reported since the server could be used last, or it is repeated elsewhere.
+    /// Reports \a error unless it is the one that was reported last, or it is repeated elsewhere.
     void reportObstacle(const EngineError &error);
     /// True if it had been reported.
     bool clearObstacle();

@@ -448,6 +448,13 @@ void tst_Outages::eachCauseIsReported()
     QCOMPARE(told(), causes);
     QCOMPARE(log.count({u"NOREPLICAS"_s}), 1);
 
+    // Another reason with the same code: only the text changes.
+    proxy.answer("-MISCONF the disk is full\r\n", "EVALSHA", 1, 1000);
+    QVERIFY2(registry.passUntil([&] { return lock.errorString().contains(QLatin1String("MISCONF")); }, 5s),
+             qPrintable(lock.errorString()));
+    QCOMPARE(told(), causes);
+    proxy.heal();
+
     server.command({"CONFIG", "SET", "min-replicas-to-write", "0"});
     QVERIFY(hears(DistributedLock::NoError));
     QCOMPARE(told(), causes);

@@ -353,6 +353,11 @@ void tst_LeaseMachine::eachCauseIsReported()
                 COMPARE_NO_ACTIONS(bench);
         }
     }
+    // What is to be done may change, although the cause has the same code.
+    bench.engineFailed(EngineError::passing(DistributedLock::ConnectionError, u"another address"_s));
+    COMPARE_ACTIONS(bench, u"ErrorOccurred ConnectionError"_s);
+    bench.engineFailed(EngineError::passing(DistributedLock::ConnectionError, u"another address"_s));
+    COMPARE_NO_ACTIONS(bench);
 }
 
 void tst_LeaseMachine::maximumRetries()
