@@ -1149,9 +1149,13 @@ void tst_Cluster::waitersOfTheOthersAreLeftAlone()
             },
             Patience));
     const qint64 before = m_cluster->node(other).commandsProcessed("zadd");
-    m_cluster->node(away).command({"CLIENT", "KILL", "TYPE", "normal"});
-    QVERIFY(eventually([&] { return !affected.spies.errors.isEmpty(); }, Patience));
+    RedisServer &failing = m_cluster->node(away);
+    failing.command({"CLIENT", "PAUSE", "60000", "WRITE"});
     affected.lock.release();
+    processEvents(); // it is sent, so that the end of the connection is a failure
+    failing.command({"CLIENT", "KILL", "TYPE", "normal"});
+    failing.command({"CLIENT", "UNPAUSE"});
+    QVERIFY(eventually([&] { return !affected.spies.errors.isEmpty(); }, Patience));
     QVERIFY(eventually([&] { return affected.spies.released.size() == 1; }, Patience));
     processEvents();
     // Each poll of a waiter is one, though many share a script. The first of them poll now and then, see protocol.md.
@@ -1490,24 +1494,32 @@ void tst_Cluster::loginRefusedWhileNobodyNeedsIt()
     options.password = "c4n4ry";
     RedisCluster cluster(options);
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
-    LockRegistry registry(cluster.url({}, {0}));
+    const auto addresses = addressesOf(&cluster);
+    QVERIFY(!addresses.empty());
+    FaultProxy &address = *addresses.front();
+    StillRegistry registry(cluster.url({}, {0}));
     LockRegistry others(cluster.url({}, {0}));
     Watched elsewhere(&others, u"waited"_s, LockTesting::options(Lease));
     Watched held(&registry, u"held"_s, LockTesting::options(Lease));
     Watched waiting(&registry, u"waited"_s, LockTesting::options(Lease, LockOptions::Forever));
     QVERIFY(acquireNow(&elsewhere.lock));
-    QVERIFY(acquireNow(&held.lock));
     waiting.lock.acquire();
     QVERIFY(eventually([&] { return waiting.lock.queuePosition() == 0; }, Patience));
     waiting.lock.cancel();
-    held.lock.release();
-    QVERIFY(eventually([&] { return held.spies.released.size() == 1 && waiting.spies.failed.size() == 1; }, Patience));
+    QVERIFY(acquireNow(&held.lock)); // the cancel is confirmed, too
 
+    // They are needed when they are lost, and not any more when the login is refused.
     const LogCapture log;
     cluster.node(0).command({"CONFIG", "SET", "requirepass", "0th3r"});
-    cluster.node(0).command({"CLIENT", "KILL", "TYPE", "normal"});
-    cluster.node(0).command({"CLIENT", "KILL", "TYPE", "pubsub"});
-    QVERIFY(eventually([&] { return log.count({u"Not retried until the next use"_s}) == 3; }, Patience));
+    address.setRepliesHeld(true);
+    const qint64 logins = address.commandsForwarded("AUTH");
+    address.resetAll();
+    QVERIFY(eventually([&] { return address.commandsForwarded("AUTH") >= logins + 6; }, Patience)); // of both clients
+    registry.pass(Lease);
+    QVERIFY(eventually([&] { return held.spies.lost.size() == 1; }, Patience));
+    registry.pass(Lease); // its cancel is given up
+    address.setRepliesHeld(false);
+    QVERIFY(eventually([&] { return log.count({u"Not retried until the next use"_s}) >= 3; }, Patience));
     QCOMPARE(cluster.node(0).command({"CONFIG", "SET", "requirepass", "c4n4ry"}).toByteArray(), "OK");
     held.lock.acquire();
     waiting.lock.acquire();
