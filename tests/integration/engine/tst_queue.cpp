@@ -6,6 +6,8 @@
 #include "support/locktesting.h"
 
 #include "support/faultproxy.h"
+#include "support/rediscluster.h"
+#include "support/registrytime.h"
 #include "support/shiftedclock.h"
 #include "support/testkinds.h"
 
@@ -273,6 +275,8 @@ private Q_SLOTS:
     void foreignHolderWithoutTtl();
 
     // The connection.
+    void joinsOnceItCanBeWoken_data();
+    void joinsOnceItCanBeWoken();
     void placeKeptOverAReconnect_data();
     void placeKeptOverAReconnect();
 
@@ -982,6 +986,34 @@ void tst_Queue::foreignHolderWithoutTtl()
     QVERIFY(second.served());
     second->release();
     QVERIFY(nothingLeft());
+}
+
+void tst_Queue::joinsOnceItCanBeWoken_data()
+{
+    QTest::addColumn<bool>("isCluster");
+    QTest::newRow("one server") << false;
+    QTest::newRow("cluster") << true;
+}
+
+/// A waiter finds the lock taken before its subscription is up. It joins the queue then, and not with its next poll.
+void tst_Queue::joinsOnceItCanBeWoken()
+{
+    QFETCH(const bool, isCluster);
+    RedisCluster::Options clusterOptions;
+    clusterOptions.masters = 1;
+    clusterOptions.replicasPerMaster = 0;
+    RedisCluster cluster(clusterOptions);
+    if (isCluster)
+        QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    const QUrl url = isCluster ? cluster.url({}, {0}) : m_server.url();
+    StillRegistry holders(url);
+    StillRegistry waiters(url); // nobody polls
+    DistributedLock held(&holders, Name);
+    DistributedLock waiting(&waiters, Name);
+    QVERIFY2(acquireNow(&held), qPrintable(held.errorString()));
+    waiting.setOptions(options(LongLease, LockOptions::Forever));
+    waiting.acquire();
+    QVERIFY(eventually([&] { return waiting.queuePosition() == 0; }));
 }
 
 void tst_Queue::placeKeptOverAReconnect_data()
