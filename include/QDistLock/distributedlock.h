@@ -245,8 +245,8 @@ public Q_SLOTS:
 
 Q_SIGNALS:
     /// The lock is held, and fencingToken() is set. Emitted once for each acquire() that succeeds, nested ones too. If
-    /// the event loop was blocked for longer than the lease, the hold is over by then: isHeld() is false, fencingToken()
-    /// is 0, and lost() follows.
+    /// the event loop was blocked for longer than the lease, the hold has ended by then: isHeld() is false,
+    /// fencingToken() is 0, and lost() follows.
     void acquired();
     /// An acquire ended without the lock; errorString() says why and what to do.
     void acquireFailed(QDistLock::DistributedLock::Error error);

@@ -147,9 +147,9 @@ LockInfo infoOf(const std::optional<QString> &name, const EngineError &error, co
     return info;
 }
 
-/// Calls \a send when the server, or the one that keeps the lock \a name, can be asked; \a send passes its result to the
-/// function it gets, at once or later. Nothing is sent if the future was cancelled before that. \a makeReply makes what
-/// the future has, from the name, an error and a result.
+/// Calls \a send when the server, or the one that keeps the lock \a name, can be asked; \a send passes its result to
+/// the function it gets, at once or later. Nothing is sent if the future was cancelled before that. \a makeReply makes
+/// what the future has, from the name, an error and a result.
 template<typename T, typename MakeReply>
 auto ask(LockRegistry *registry, const char *function, const std::optional<QString> &name, MakeReply makeReply,
          const std::function<void(LockEngine *engine, const LockId &id, const Finish<T> &finish)> &send)

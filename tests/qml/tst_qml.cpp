@@ -151,8 +151,6 @@ private Q_SLOTS:
     void promiseOfForceRelease();
     void forceReleaseWithoutServer();
     void forceReleaseInAnOutage();
-    void forceReleaseBesideOtherErrors_data();
-    void forceReleaseBesideOtherErrors();
     void lossReasonInHandler();
     void deletedByASlot_data();
     void deletedByASlot();
@@ -845,32 +843,6 @@ void TestQml::forceReleaseInAnOutage()
         QTRY_VERIFY_WITH_TIMEOUT(!scene.answer().isEmpty(), Patience);
         QVERIFY2(scene.answer().startsWith(QLatin1String("rejected: ")), qPrintable(scene.answer()));
     }
-}
-
-void TestQml::forceReleaseBesideOtherErrors_data()
-{
-    QTest::addColumn<bool>("held");
-    QTest::addColumn<QString>("answer");
-    QTest::newRow("held") << true << "true";
-    QTest::newRow("free") << false << "false";
-}
-
-/// Errors of other calls of the same registry must not fail this call.
-void TestQml::forceReleaseBesideOtherErrors()
-{
-    QFETCH(bool, held);
-    QFETCH(QString, answer);
-    Scene scene(withPromises(""));
-    QVERIFY(scene.lock());
-    if (held)
-        QVERIFY(hold());
-    LockRegistry *const registry = scene.lock()->registry();
-    QSignalSpy errors(registry, &LockRegistry::errorOccurred);
-    scene.call("forceRelease");
-    registry->forceRelease(QString()); // fails: the name is empty
-    QTRY_COMPARE_WITH_TIMEOUT(errors.count(), 1, Patience);
-    QTRY_COMPARE_WITH_TIMEOUT(scene.answer(), answer, Patience);
-    QVERIFY(!m_server.exists(m_key));
 }
 
 void TestQml::lossReasonInHandler()

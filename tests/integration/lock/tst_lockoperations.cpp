@@ -397,7 +397,7 @@ void tst_LockOperations::badTokens()
     const auto renewed = registry.renew(u"job"_s, "1ab:2:3c", 0ms);
     QVERIFY(eventually([&] { return renewed.isFinished(); }));
     QCOMPARE(renewed.result().error, DistributedLock::OptionsError);
-    QVERIFY2(registry.errorString().contains(u"lease"_s), qPrintable(registry.errorString()));
+    QVERIFY2(renewed.result().errorString.contains(u"lease"_s), qPrintable(renewed.result().errorString));
 }
 
 void tst_LockOperations::detachWithoutHold()
@@ -454,7 +454,7 @@ void tst_LockOperations::waiters()
     m_server.command({"SET", "{lock:type}:queue", "x"});
     const auto failed = registry.waiters(u"type"_s);
     QVERIFY(eventually([&] { return failed.isFinished(); }));
-    QCOMPARE(registry.error(), DistributedLock::ForeignTypeError);
+    QCOMPARE(failed.result().error, DistributedLock::ForeignTypeError);
 }
 
 void tst_LockOperations::inspectAndList()
