@@ -61,8 +61,10 @@ siginfo_t stateOf(pid_t id, int states)
         ::fcntl(setup.lostFd, F_SETFD, 0);
     else if (setup.lostFd >= 0)
         ::dup2(setup.lostFd, setup.lostFdInChild);
-    if (setup.beforeExec)
+    if (setup.beforeExec) {
         setup.beforeExec();
+        ::signal(SIGPIPE, SIG_IGN); // forgets one that is pending because the guardian has ended
+    }
     environ = environment;
     UnixSignals::restoreInChild();
     ::execvp(arguments[0], arguments);
