@@ -134,7 +134,10 @@ LockReply<T> replyOf(const std::optional<QString> &name, const EngineError &erro
 {
     if (!error)
         return {result, DistributedLock::NoError, QString()};
-    return {T(), error.code, name ? u"Lock %1: %2"_s.arg(Detail::quoted(*name), error.text) : error.text};
+    T none{};
+    if constexpr (std::is_same_v<T, LockRegistry::Outcome>)
+        none = LockRegistry::NotHeld; // the harmless one, for who does not look at the error
+    return {none, error.code, name ? u"Lock %1: %2"_s.arg(Detail::quoted(*name), error.text) : error.text};
 }
 
 LockInfo infoOf(const std::optional<QString> &name, const EngineError &error, const LockInfo &result)
