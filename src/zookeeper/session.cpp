@@ -496,6 +496,8 @@ void Session::advance(int events)
             if (m_state != Connecting || self != m_self)
                 return;
             m_errorString = u"no server could be reached (%1)"_s.arg(failure);
+            if (m_lookup < 0 && !m_lookUpAgain.isActive())
+                m_lookUpAgain.start(LookUpPause); // a name may have another address by now
             Q_EMIT failed();
         });
     }
@@ -518,7 +520,10 @@ void Session::advance(int events)
         m_writeNotifier->setEnabled(wanted & *client().ZOOKEEPER_WRITE);
     }
     const auto wait = std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
-    m_timer.start(std::chrono::ceil<milliseconds>(wait));
+    if (client().is_unrecoverable(m_handle))
+        m_timer.stop(); // the session has ended
+    else
+        m_timer.start(std::chrono::ceil<milliseconds>(wait));
     deliverLater([this, state, askedAt = m_lastAskedAt, self = m_self] {
         if (self == m_self) // of the present session
             clientStateIs(state, askedAt);
@@ -545,8 +550,8 @@ void Session::clientStateIs(int state, std::chrono::nanoseconds askedAt)
     } else if (state == *client().ZOO_AUTH_FAILED_STATE) {
         setState(LoginFailed, u"the login was refused"_s);
     } else if (m_state == Connected) {
-        setState(Connecting, u"the connection was lost"_s);
         m_lookUpAgain.start(0); // a name may have another address by now
+        setState(Connecting, u"the connection was lost"_s);
     }
 }
 

@@ -13,11 +13,12 @@ void SessionLife::begin(LeaseTime asked, LeaseClock::duration timeout)
 {
     m_timeout = timeout;
     m_known = asked;
-    resume(asked);
+    resume(asked, timeout);
 }
 
-void SessionLife::resume(LeaseTime asked)
+void SessionLife::resume(LeaseTime asked, LeaseClock::duration timeout)
 {
+    m_timeout = std::min(m_timeout, timeout);
     m_asked = asked;
     m_heard.clear();
 }

@@ -28,8 +28,9 @@ class SessionLife
 public:
     /// A new session is granted to a connection that asked for it at \a asked.
     void begin(LeaseTime asked, LeaseClock::duration timeout);
-    /// Another connection asked for the same session at \a asked.
-    void resume(LeaseTime asked);
+    /// Another connection asked for the same session at \a asked, and was granted \a timeout: each connection agrees on
+    /// it again.
+    void resume(LeaseTime asked, LeaseClock::duration timeout);
     /// A request that was sent at \a sentAt was answered.
     void answered(LeaseTime sentAt);
     /// It was a write.

@@ -157,10 +157,10 @@ void ZooKeeperEngine::sessionChanged()
     case Session::Connected:
         if (std::exchange(m_sessionId, m_session.id()) != m_session.id()) {
             m_life.begin(LeaseTime(m_session.askedAt()), m_session.timeout());
-            m_sessionTimer.start(m_session.timeout() / 4);
         } else {
-            m_life.resume(LeaseTime(m_session.askedAt()));
+            m_life.resume(LeaseTime(m_session.askedAt()), m_session.timeout());
         }
+        m_sessionTimer.start(m_session.timeout() / 4);
         removeLeftOvers();
         break;
     case Session::Expired:
@@ -178,6 +178,8 @@ void ZooKeeperEngine::sessionChanged()
     }
     Q_EMIT stateChanged();
     Q_EMIT wakeableChanged();
+    if (m_session.state() == Session::LoginFailed)
+        Q_EMIT failed();
 }
 
 /// Keeps the session known to live while nothing else is asked, and gives back the locks whose token was handed to
@@ -529,7 +531,10 @@ void ZooKeeperEngine::renew(const LockId &lock, const QByteArray &token, millise
     if (!place || !place->isGranted)
         return replyWithoutPlace(lock, std::move(completion));
     place->leaseEnd = m_clock->now() + lease;
-    // If the node has been deleted, that is heard of before the answer to a later write.
+    // If the node has been deleted, that is heard of before the answer to a later write: unless a look at changed data
+    // has failed, and nobody watches it any more.
+    if (!place->isWatched)
+        watchPlace(place, token);
     prove([this, lock, token, place, completion = std::move(completion)](const Result &result) {
         if (m_places.value(token) != place || !place->isGranted)
             return replyWithoutPlace(lock, completion);

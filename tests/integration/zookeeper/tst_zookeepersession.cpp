@@ -33,6 +33,20 @@ using Support::ZooKeeperServer;
 
 namespace {
 
+/// Counts the events of an object that it filters.
+class EventCounter : public QObject
+{
+public:
+    int count = 0;
+
+private:
+    bool eventFilter(QObject *, QEvent *) override
+    {
+        ++count;
+        return false;
+    }
+};
+
 std::atomic<int> namesLookedUp{0};
 std::atomic<int> namesLookedUpHere{0}; ///< in the thread of the event loop
 
@@ -186,6 +200,12 @@ void tst_ZooKeeperSession::expires()
     proxy.setBlackHole(false);
     EVENTUALLY_COMPARE(session.state(), Session::Expired);
     QVERIFY2(session.errorString().contains(u"300 ms"_s), qPrintable(session.errorString()));
+    QCoreApplication::processEvents(); // what was posted before
+    EventCounter events;
+    session.installEventFilter(&events);
+    for (int turn = 0; turn < 20; ++turn)
+        QCoreApplication::processEvents();
+    QCOMPARE(events.count, 0); // nothing is due
     // Whoever asks before it is opened again gets an answer all the same.
     std::optional<Result> late;
     session.children("/", [&](const Result &result) { late = result; });

@@ -16,6 +16,7 @@ private Q_SLOTS:
     void answerAloneProvesNothing();
     void writeProvesWhatWasAnsweredAQuarterBefore();
     void nothingCountsOfAnEarlierConnection();
+    void smallerTimeoutOfALaterConnection();
     void neverGoesBack();
 };
 
@@ -77,10 +78,21 @@ void tst_SessionLife::nothingCountsOfAnEarlierConnection()
 {
     SessionLife life = begun();
     life.answered(at(5s));
-    life.resume(at(20s));
+    life.resume(at(20s), Timeout);
     QCOMPARE(life.validUntil(), lifeFrom(0s)); // the server that granted it may have no leader
     life.confirmed(at(21s));
     QCOMPARE(life.validUntil(), lifeFrom(20s)); // the leader itself was asked
+}
+
+void tst_SessionLife::smallerTimeoutOfALaterConnection()
+{
+    SessionLife life = begun();
+    life.resume(at(20s), 10s);
+    life.confirmed(at(21s));
+    QCOMPARE(life.validUntil(), at(30s - 102ms));
+    life.resume(at(25s), Timeout); // never trusted again
+    life.confirmed(at(26s));
+    QCOMPARE(life.validUntil(), at(35s - 102ms));
 }
 
 void tst_SessionLife::neverGoesBack()
