@@ -222,7 +222,7 @@ private:
     struct Obstacle
     {
         EngineError error;
-        EngineError reported; ///< the last one of which the application was told
+        EngineError reported; ///< the last one that was reported to the application
     };
 
     void attempt(LeaseTime now);

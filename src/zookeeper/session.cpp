@@ -26,8 +26,8 @@ namespace {
 /// No server's name can be looked up: the pause before the next attempt.
 constexpr milliseconds LookUpPause = 1s;
 
-/// What is used of the C client, which is loaded when it is first needed: programs that use no ZooKeeper need not have
-/// it. Data are pointers.
+/// The functions and data of the C client that this file uses. The client is loaded when it is first needed, so that
+/// programs without ZooKeeper can run without it. A member for data is a pointer to them.
 struct Client
 {
     QLibrary library{u"zookeeper_st"_s, 2}; // remains loaded
@@ -141,7 +141,8 @@ struct Session::Watcher
     Watch watch;
 };
 
-/// What the C client calls. These only collect: no function of the application may be called from inside the client.
+/// The functions that the C client calls. They only store results, because no function of the application may be
+/// called from inside the client.
 struct Callbacks
 {
     static void created(int code, const char *path, const Stat *stat, const void *call)

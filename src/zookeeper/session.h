@@ -32,7 +32,7 @@ struct Server
     quint16 port = 2181;
 };
 
-/// What the ensemble keeps beside the data of a node. Thread: a plain value.
+/// Facts about a node that the ensemble keeps besides its data. Thread: a plain value.
 struct NodeStat
 {
     qint64 created = 0;                     ///< number of the transaction that has created the node (czxid)
@@ -108,7 +108,8 @@ public:
     /// Begins a new session, unless there is one that has not ended. \a user and \a password: of a digest login; both
     /// empty: none.
     void open(const QByteArray &user = {}, const QByteArray &password = {});
-    /// Ends the session. If it is connected, the ensemble is told, and deletes its ephemeral nodes at once.
+    /// Ends the session. If it is connected, the ensemble deletes its ephemeral nodes at once; otherwise after the
+    /// time-out.
     void close();
 
     State state() const { return m_state; }
@@ -130,7 +131,7 @@ public:
     void read(const QByteArray &path, Watch watch, Completion completion);
     void write(const QByteArray &path, const QByteArray &data, Completion completion);
     void children(const QByteArray &path, Completion completion);
-    /// What is read afterwards is at least as new as the leader's data are now.
+    /// Reads after this one return at least what the leader has now.
     void sync(const QByteArray &path, Completion completion);
 
 Q_SIGNALS:
@@ -181,7 +182,7 @@ private:
     qsizetype m_untried = 0;       ///< of these, since the connection was lost
     int m_lookup = -1;
     QTimer m_lookUpAgain;
-    std::shared_ptr<Session *> m_self; ///< points to null when calls that are left are to be dropped
+    std::shared_ptr<Session *> m_self; ///< the session, for calls that are not answered yet; null: drop them
     QSet<Watcher *> m_watchers;
     std::vector<std::pair<std::unique_ptr<Call>, Sender>> m_unsent; ///< until the names have been looked up
     std::deque<std::function<void()>> m_toDeliver;

@@ -360,7 +360,7 @@ std::unique_ptr<Tracer> Tracer::runToFork()
 void Tracer::release()
 {
     if (std::exchange(m_isAttached, false) && ::ptrace(PTRACE_DETACH, m_id, nullptr, nullptr) != 0)
-        ::waitpid(m_id, nullptr, __WALL | WNOHANG); // it was killed, and its parent is told only now
+        ::waitpid(m_id, nullptr, __WALL | WNOHANG); // it was killed: its parent can reap it from now on
 }
 
 QList<QByteArray> lockKeys(Support::RedisServer &server)

@@ -44,7 +44,7 @@ private:
 void tst_DoctorZooKeeper::initTestCase()
 {
     if (!ZooKeeperServer::isInstalled())
-        QSKIP("ZooKeeper is not installed: apt install zookeeper default-jre-headless");
+        QSKIP(ZooKeeperServer::NotInstalled);
     QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
 }
 

@@ -214,8 +214,8 @@ void tst_RunSignals::stoppedAndContinued()
     stopAndContinue(u"30s"_s, 0);
 }
 
-// A stopped command does not react to SIGTERM until it is continued, and its lock would be renewed for ever. So
-// qdistlock sends SIGCONT after SIGTERM, like systemd and timeout.
+// A stopped command reacts to SIGTERM only when it is continued. Its lock would be renewed for ever meanwhile.
+// Therefore qdistlock sends SIGCONT after SIGTERM, like systemd and timeout.
 void tst_RunSignals::stoppedAndEnded()
 {
     Program program(setup(), {u"run"_s, u"job"_s, u"sh"_s, u"-c"_s, u"echo pid=$$; sleep 100 & wait"_s});
@@ -448,7 +448,7 @@ void tst_RunSignals::guardianWithAnOldOrder()
 
 void tst_RunSignals::guardianWithALateOrder()
 {
-    // A new command tells the guardian of itself, but only long after qdistlock has done so, and has renewed the lock.
+    // A new command writes an order to the guardian. Here it does so late: qdistlock has renewed the lock since.
     leavesRoomFor(700ms); // from a renewal to the end of the command
     Lifeline lifeline;
     m_server->pause();

@@ -27,6 +27,9 @@ public:
 
     /// Whether Java and ZooKeeper are installed.
     static bool isInstalled();
+    /// Why a test is skipped otherwise.
+    static constexpr char NotInstalled[] = "This test starts a ZooKeeper server, but Java or ZooKeeper is not "
+                                           "installed. On Debian: apt install zookeeper default-jre-headless";
 
     /// Starts all servers that do not run, and waits until each serves clients.
     bool start();
@@ -35,7 +38,7 @@ public:
 
     int size() const { return int(m_members.size()); }
     quint16 port(int index = 0) const { return m_members[size_t(index)].port; }
-    /// SIGKILL. What was confirmed is kept.
+    /// SIGKILL. Its data remain on the disk.
     void kill(int index = 0);
     /// SIGSTOP, and waits until it has stopped: connections remain, and nothing is answered.
     void pause(int index = 0);

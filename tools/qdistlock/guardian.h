@@ -51,8 +51,8 @@ public:
     void guard(pid_t child, pid_t group);
     /// The child must be dead then.
     void setKillAt(Moment moment);
-    /// A child that must not be killed at that moment is about to be started: nobody outside of the guarded group is
-    /// killed before spare() tells its group.
+    /// Call it before starting a child that must not be killed at that moment. Until spare() names its group, nobody
+    /// outside of the guarded group is killed.
     void spareNext();
     /// 0: there is none. The child may call it, too.
     void spare(pid_t group);

@@ -227,7 +227,7 @@ bool Runner::isInForeground() const
 
 void Runner::signalAll(int number)
 {
-    // A command without a process group of its own can only be found in /proc, which may be missing.
+    // If the command is in this process's group, its processes are searched in /proc, which may be missing.
     if (!ProcessTree::signal(::getpid(), m_childGroup, number, [this] { return m_lossCommand.id(); }))
         m_child.signal(number);
 }

@@ -827,7 +827,7 @@ void ClusterEngine::movedAway(ClusterNode *node, const QByteArray &name)
     it->left = node->endpoint();
     it->node.reset(); // until the map has changed, or sweepChannels()
     m_watch.refresh(node->endpoint());
-    postWakeable(name); // the waiters ask, and MOVED tells where the slot is
+    postWakeable(name); // the waiters poll, and the reply (MOVED) names the new master
 }
 
 void ClusterEngine::notWaiting(const LockId &lock, const QByteArray &token)

@@ -16,7 +16,7 @@ namespace NodePath {
 QByteArray escaped(const QByteArray &key);
 QByteArray unescaped(const QByteArray &name);
 
-/// What the name of the node of the waiter with \a token begins with. The server appends a number, which sorts it.
+/// The first part of the name of the node with which \a token waits. The server appends a number, which is its order.
 QByteArray waiterPrefix(const QByteArray &token);
 
 /// One of those that hold or wait for a lock.

@@ -27,7 +27,7 @@ void SessionLife::answered(LeaseTime sentAt)
 {
     while (!m_heard.empty() && m_heard.front() < sentAt - m_timeout)
         m_heard.pop_front();
-    // Requests are answered in order. One of a few milliseconds later tells nothing new.
+    // Requests are answered in order. One that was sent just after the last one need not be kept, too.
     if (m_heard.empty() || sentAt > m_heard.back() + m_timeout / 100)
         m_heard.push_back(sentAt);
 }

@@ -78,7 +78,7 @@ private:
     void fail(const AttemptPointer &attempt, const QtZooKeeper::Result &result);
     void watchPlace(const PlacePointer &place, const QByteArray &token);
 
-    /// \a operation sends it. The answer tells something of the session's life.
+    /// Calls \a operation, which sends a request, and then \a received. The answer shows that the session lives.
     void ask(const std::function<void(Done)> &operation, Done received, bool isWrite = false);
     void askToWrite(const std::function<void(Done)> &operation, Done received)
     {

@@ -36,8 +36,8 @@ using std::chrono::milliseconds;
 
 #define SKIP_WITHOUT_PLACES_TO_GIVE(kind) \
   if ((kind) == ZooKeeper) \
-  QSKIP("This test is about places that pass from one client to another, or are kept for it. Here a place is a node " \
-        "that belongs to a session.")
+  QSKIP("This test hands a place in the queue to another client, or keeps it for one that is away. ZooKeeper cannot: " \
+        "a place there is a node that belongs to one session, and is deleted with it.")
 
 class tst_EngineConformance : public QObject, private EngineFixture
 {
@@ -845,7 +845,8 @@ void tst_EngineConformance::barging()
     QFETCH_GLOBAL(int, kind);
     SKIP_WITHOUT_QUEUE(kind);
     if (kind == ZooKeeper)
-        QSKIP("In ZooKeeper nobody overtakes: the node with the lowest number holds the lock.");
+        QSKIP("This test lets a client overtake the queue (fair=false). In ZooKeeper it cannot: the lowest number "
+              "holds the lock.");
     const LockId id = lockId(u"a"_s);
     const auto engine = makeListeningEngine(kind, id);
     const auto other = makeListeningEngine(kind, id);
@@ -957,7 +958,7 @@ void tst_EngineConformance::keptKeyIsNotHandedOver()
     QCOMPARE(acquire(*engine, id, holder).status, EngineReply::Granted);
     QCOMPARE(wait(*other, id, waiter).queuePosition, 0);
     QCOMPARE(release(*engine, id, holder, 20s).status, EngineReply::Done);
-    if (kind != ZooKeeper) { // which tells when the node is gone
+    if (kind != ZooKeeper) { // which notifies the waiter when the node is deleted
         EVENTUALLY_COMPARE(notices.list, QStringList{notice("next", waiter)});
         QCOMPARE(notices.pollAfter, milliseconds(20s));
     }
@@ -1053,8 +1054,9 @@ void tst_EngineConformance::orderIsKept()
 {
     QFETCH_GLOBAL(int, kind);
     if (kind == Quorum || kind == ZooKeeper)
-        QSKIP("This test sends a release before the acquire has its reply. Here an acquire has several steps, so the "
-              "release would come between them; LeaseMachine never sends one before the reply.");
+        QSKIP("This test sends a release before the reply to the acquire. With ZooKeeper an acquire has several steps, "
+              "and "
+              "the release would come between them. The library itself sends a release only after that reply.");
     const auto engine = makeEngine(kind);
     const LockId a = lockId(u"a"_s);
     const LockId b = lockId(u"b"_s);

@@ -129,7 +129,7 @@ private:
 void tst_ZooKeeper::initTestCase()
 {
     if (!ZooKeeperServer::isInstalled())
-        QSKIP("ZooKeeper is not installed: apt install zookeeper default-jre-headless");
+        QSKIP(Support::ZooKeeperServer::NotInstalled);
     QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
 }
 
@@ -204,13 +204,13 @@ void tst_ZooKeeper::nothingIsLeftOfThousandKills()
             QVERIFY(process->waitForFinished());
             waiting += process->readAllStandardOutput().contains("queued");
         }
-        // Each second one has a lock of its own; the others contend.
+        // Half of the processes wait for one lock; each of the others has a separate lock.
         const QString name = u"killed %1"_s.arg(i % 2 ? i : 0);
         process = std::make_unique<QProcess>();
         process->start(QStringLiteral(QUEUEWORKER),
                        {url(u"?session=1000"_s).toString(), name, u"1000"_s, u"20"_s, u"1000000"_s});
         QVERIFY(process->waitForStarted());
-        QTest::qWait(int(QRandomGenerator::global()->bounded(20)));
+        QTest::qWait(int(QRandomGenerator::global()->bounded(20))); // the fault: a kill at a random moment
     }
     for (const auto &process : processes) {
         process->kill();
@@ -633,7 +633,8 @@ void tst_ZooKeeper::sessionOfAWaiterIsEnded()
     proxy.setBlackHole(true);
     EVENTUALLY_COMPARE(childrenOf("await").size(), 1);
     proxy.setBlackHole(false);
-    EVENTUALLY_COMPARE(childrenOf("await").size(), 2); // without a poll: the clock stands still
+    EVENTUALLY_COMPARE(childrenOf("await").size(),
+                       2); // the waiter was woken: it does not poll, because its clock does not move
     QVERIFY(releaseNow(&lock));
     QVERIFY(eventually([&] { return waiter.isHeld(); }));
 }

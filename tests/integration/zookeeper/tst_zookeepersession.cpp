@@ -52,7 +52,7 @@ std::atomic<int> namesLookedUpHere{0}; ///< in the thread of the event loop
 
 } // namespace
 
-/// What the libraries call.
+/// Replaces the function of the C library: all other libraries call this one.
 extern "C" Q_DECL_EXPORT int getaddrinfo(const char *name, const char *service, const addrinfo *hints,
                                          addrinfo **result)
 {
@@ -107,7 +107,7 @@ private:
 void tst_ZooKeeperSession::initTestCase()
 {
     if (!ZooKeeperServer::isInstalled())
-        QSKIP("ZooKeeper is not installed: apt install zookeeper default-jre-headless");
+        QSKIP(ZooKeeperServer::NotInstalled);
     QCOMPARE(Session::problem(), QString());
     QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
 }

@@ -353,7 +353,7 @@ void tst_LeaseMachine::eachCauseIsReported()
                 COMPARE_NO_ACTIONS(bench);
         }
     }
-    // What is to be done may change, although the cause has the same code.
+    // The same code with another text is reported, too: the user may have to do something else.
     bench.engineFailed(EngineError::passing(DistributedLock::ConnectionError, u"another address"_s));
     COMPARE_ACTIONS(bench, u"ErrorOccurred ConnectionError"_s);
     bench.engineFailed(EngineError::passing(DistributedLock::ConnectionError, u"another address"_s));
