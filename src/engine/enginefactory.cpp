@@ -8,6 +8,7 @@
 #include "engine/redis/clusterengine.h"
 #include "engine/redis/redisengine.h"
 #include "engine/redis/rediskeys.h"
+#include "engine/servername.h"
 #include "engine/zookeeper/zookeeperurl.h"
 
 #ifdef QDISTLOCK_HAVE_ZOOKEEPER
@@ -23,11 +24,6 @@ namespace {
 bool isMemory(const QUrl &server)
 {
     return server.scheme() == u"memory";
-}
-
-bool isZooKeeper(const QUrl &server)
-{
-    return server.scheme() == u"zookeeper";
 }
 
 std::optional<QtRedis::ServerUrl> parseRedis(const QUrl &server, QString *problem)

@@ -8,14 +8,10 @@
 
 namespace QDistLock {
 
-namespace {
-
 bool isZooKeeper(const QUrl &server)
 {
     return server.scheme() == QLatin1String("zookeeper");
 }
-
-} // namespace
 
 QUrl normalizedServer(const QUrl &server)
 {

@@ -7,6 +7,8 @@
 
 namespace QDistLock {
 
+bool isZooKeeper(const QUrl &server);
+
 /// The canonical spelling of a server's URL, in which servers are compared, sorted and used as keys. A URL that cannot
 /// be used is returned unchanged. Names are not resolved: a host's name and its address are different servers.
 QUrl normalizedServer(const QUrl &server);

@@ -41,7 +41,6 @@ namespace Cli {
 
 namespace {
 
-constexpr milliseconds DefaultConnectTimeout = 5s;
 const QVersionNumber OldestServer(6, 2);
 constexpr int Pings = 100;
 /// A renewal is sent after a third of the lease, and then there must be time for several attempts.
@@ -50,11 +49,6 @@ constexpr milliseconds ClockStep = 5s;
 constexpr int NamesShown = 3;
 
 using Level = DoctorReport::Level;
-
-milliseconds timeoutOf(const Session &session)
-{
-    return session.invocation().duration(Option::ConnectTimeout).value_or(DefaultConnectTimeout);
-}
 
 /// "a, b, c and 12 more"
 QString someOf(QStringList names)
@@ -123,7 +117,7 @@ private:
 
 Doctor::Doctor(Session *session, const ServerUrl &server, DoctorReport *report)
     : m_session(session)
-    , m_timeout(timeoutOf(*session))
+    , m_timeout(session->connectTimeout())
     , m_probe(server, m_timeout)
     , m_report(report)
 {
@@ -492,7 +486,7 @@ int checkOne(Session *session, const ServerUrl &server, DoctorReport *report)
 
 int checkService(Session *session, const ServerUrl &service, DoctorReport *report)
 {
-    DoctorSentinels sentinels(service, timeoutOf(*session), report);
+    DoctorSentinels sentinels(service, session->connectTimeout(), report);
     const auto master = sentinels.findMaster();
     if (!master)
         return sentinels.interruption();
@@ -503,7 +497,7 @@ int checkService(Session *session, const ServerUrl &service, DoctorReport *repor
 
 int checkCluster(Session *session, const ServerUrl &cluster, DoctorReport *report)
 {
-    DoctorCluster nodes(cluster, timeoutOf(*session), report);
+    DoctorCluster nodes(cluster, session->connectTimeout(), report);
     const QList<ServerUrl> masters = nodes.findMasters();
     for (const ServerUrl &master : masters) {
         nodes.checkMaster(master);
@@ -521,7 +515,7 @@ int checkCluster(Session *session, const ServerUrl &cluster, DoctorReport *repor
 
 int checkQuorum(Session *session, const ServerUrl &quorum, DoctorReport *report)
 {
-    DoctorQuorum nodes(quorum, timeoutOf(*session), session->lockOptions().lease, report);
+    DoctorQuorum nodes(quorum, session->connectTimeout(), session->lockOptions().lease, report);
     const QList<ServerUrl> servers = nodes.findServers();
     for (const ServerUrl &server : servers) {
         Doctor doctor(session, server, report);
@@ -547,7 +541,7 @@ int runDoctor(const Invocation &invocation)
     const auto server = ServerUrl::parse(url, &error);
     DoctorReport report;
     if (url.scheme() == u"zookeeper") {
-        const int interruption = checkZooKeeper(&session, url, timeoutOf(session), &report);
+        const int interruption = checkZooKeeper(&session, url, session.connectTimeout(), &report);
         return interruption != 0     ? interruption
                 : session.isUsable() ? report.finish(session.serverText())
                                      : session.exitCode();

@@ -119,9 +119,6 @@ const QList<OptionInfo> &options()
          "do not wait: exit with 75 at once if somebody else holds the lock", Acquiring},
         {O::Timeout, 'w', "timeout", V::Duration, "DUR", nullptr,
          "wait at most this long, then exit with 75; without it the wait has no end", Acquiring},
-        {O::Exclusive, 'x', "exclusive", V::None, nullptr, nullptr,
-         "nobody else holds the lock at the same time, as with flock -x; there is no other kind of lock, so this "
-         "option changes nothing", Acquiring},
         {O::Lease, 0, "lease", V::Duration, "DUR", nullptr,
          "time to live of the lock on the server if nobody renews it, 10ms to 24h; the default is 30s (acquire: it is "
          "required; renew: that of acquire)", Acquiring | Renew},

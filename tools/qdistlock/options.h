@@ -33,7 +33,6 @@ enum class Option {
     // how the lock is acquired
     NonBlock,
     Timeout,
-    Exclusive,
     Lease,
     MinHold,
     NoFair,

@@ -142,11 +142,16 @@ bool Session::isReadOnly(const QString &text) const
     return oneServer.contains(m_registry->server().scheme()) && text.contains(u" answered acquire with \"READONLY "_s);
 }
 
+std::chrono::milliseconds Session::connectTimeout() const
+{
+    return m_invocation.duration(Option::ConnectTimeout).value_or(DefaultConnectTimeout);
+}
+
 void Session::startConnectTimeout()
 {
     m_reached |= m_registry->state() == LockRegistry::Ready;
     if (!m_reached && !m_connectTimer.isActive())
-        m_connectTimer.start(m_invocation.duration(Option::ConnectTimeout).value_or(DefaultConnectTimeout));
+        m_connectTimer.start(connectTimeout());
 }
 
 void Session::connectTimeoutEnded()

@@ -98,7 +98,9 @@ public:
         return reply && *reply ? std::optional(reply->value) : std::nullopt;
     }
 
-    /// From now on, failed() is emitted if the server is not reached within --connect-timeout. Once it has been
+    /// --connect-timeout, or its default.
+    std::chrono::milliseconds connectTimeout() const;
+    /// From now on, failed() is emitted if the server is not reached within connectTimeout(). Once it has been
     /// reached, later outages do not count.
     void startConnectTimeout();
     /// The server has been reached, though it may be away now.
