@@ -83,9 +83,13 @@ public:
         return eventually([&] {
             processEvents();
             qint64 now = 0;
-            for (RedisServer *server : servers)
+            bool isBlocked = false; // a WAIT is in flight
+            for (RedisServer *server : servers) {
                 now += server->commandsProcessed();
-            calm = std::exchange(last, now) == now && connections() >= atLeast ? calm + 1 : 0;
+                isBlocked |= server->info("clients", "blocked_clients") != "0";
+            }
+            const bool isCalm = std::exchange(last, now) == now && !isBlocked && connections() >= atLeast;
+            calm = isCalm ? calm + 1 : 0;
             return calm >= 3;
         });
     }
