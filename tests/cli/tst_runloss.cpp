@@ -209,8 +209,12 @@ void tst_RunLoss::serverBackInTime()
 {
     leavesRoomFor(400ms);
     // Half a second between the line, after two thirds of the lease, and SIGTERM.
-    Program program(setup(), {u"run"_s, u"--lease"_s, u"3s"_s, u"--kill-after"_s, u"100ms"_s, u"job"_s, u"cat"_s});
-    QVERIFY(eventually([this] { return m_server->exists("lock:job"); }));
+    Lifeline lifeline;
+    Program program(setup(&lifeline),
+                    {u"run"_s, u"--lease"_s, u"3s"_s, u"--kill-after"_s, u"100ms"_s, u"job"_s, u"-c"_s,
+                     livingScript(QString(), u"exec cat"_s)});
+    // The key alone would not do: the server could be stopped before it has sent the reply.
+    QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
     m_server->pause();
     QVERIFY2(program.waitForErrors("could not be renewed yet"), program.errors().constData()); // two thirds have passed
     m_server->resume();
