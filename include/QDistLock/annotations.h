@@ -8,13 +8,13 @@
 #include <QDistLock/impl/connector.h>
 #include <QDistLock/impl/jobs.h>
 #include <QDistLock/impl/keptarguments.h>
+#include <QDistLock/lockaddress.h>
 #include <QDistLock/lockedcalls.h>
 #include <QDistLock/lockoptions.h>
 #include <QDistLock/qdistlock_export.h>
 
 #include <QtCore/qfuture.h>
 #include <QtCore/qobject.h>
-#include <QtCore/qurl.h>
 #include <QtCore/qvariant.h>
 
 #include <type_traits>
@@ -119,7 +119,8 @@ QMetaObject::Connection connectLocked(const Detail::SenderOf<Signal> *sender, Si
 /*!
     Connects any \a slot, which may be a function object, under the lock \a key, a template as in QDL_LOCKED_METHOD().
     Annotations of the slot do not count. The names of parameters are known only of annotated methods; `{1}` is the
-    first parameter of any slot. \a options are LockOptions, or a text as in QDL_LOCKED_METHOD().
+    first parameter of any slot. \a options are LockOptions, or a text as in QDL_LOCKED_METHOD(), which
+    can also say what LockOptions do not have: `onBusy`, `maxQueued`, `condition`, `server`, `keyPrefix`.
 */
 template<typename Signal, typename Receiver, typename Slot, typename... Bound, typename Options = LockOptions>
 QMetaObject::Connection connectLocked(const Detail::SenderOf<Signal> *sender, Signal signal, Receiver *receiver,
@@ -173,7 +174,7 @@ QFuture<QVariant> invokeLocked(QObject *object, const char *method, const Argume
 }
 
 /*!
-    Calls \a function once the lock \a name is held, in the calling thread, which needs an event loop. The future has
+    Calls \a function once the lock \a address is held, in the calling thread, which needs an event loop. The future has
     what it returns. The lock is released when it returns or throws; a ScopedLock that re-entered it keeps the lock for
     its own lifetime. If \a function returns a QFuture, the lock is held until that has finished, and the returned
     future ends in the same way: with its result, its exception, or cancelled; cancelling the returned future cancels
@@ -188,38 +189,24 @@ QFuture<QVariant> invokeLocked(QObject *object, const char *method, const Argume
     run without the lock, see invokeLocked().
 */
 template<typename Function>
-[[nodiscard]] Detail::LockedFuture<Function> withLock(const QString &name, const LockOptions &options,
+[[nodiscard]] Detail::LockedFuture<Function> withLock(const LockAddress &address, const LockOptions &options,
                                                       Function &&function)
 {
-    return Detail::withLock(QUrl(), name, options, nullptr, std::forward<Function>(function));
+    return Detail::withLock(address, options, nullptr, std::forward<Function>(function));
 }
 /// The same with the default options.
 template<typename Function>
-[[nodiscard]] Detail::LockedFuture<Function> withLock(const QString &name, Function &&function)
+[[nodiscard]] Detail::LockedFuture<Function> withLock(const LockAddress &address, Function &&function)
 {
-    return Detail::withLock(QUrl(), name, LockOptions(), nullptr, std::forward<Function>(function));
-}
-/// The same on another server than LockRegistry::defaultServer().
-template<typename Function>
-[[nodiscard]] Detail::LockedFuture<Function> withLock(const QUrl &server, const QString &name,
-                                                      const LockOptions &options, Function &&function)
-{
-    return Detail::withLock(server, name, options, nullptr, std::forward<Function>(function));
+    return Detail::withLock(address, LockOptions(), nullptr, std::forward<Function>(function));
 }
 /// The same in the thread of \a context. If that is destroyed before \a function was called, it is not called, and the
 /// future ends with LockUnavailable (CancelledError). Thread: any.
 template<typename Function>
-[[nodiscard]] Detail::LockedFuture<Function> withLock(QObject *context, const QString &name, const LockOptions &options,
-                                                      Function &&function)
-{
-    return Detail::withLock(QUrl(), name, options, context, std::forward<Function>(function));
-}
-/// The same in the thread of \a context and on \a server.
-template<typename Function>
-[[nodiscard]] Detail::LockedFuture<Function> withLock(QObject *context, const QUrl &server, const QString &name,
+[[nodiscard]] Detail::LockedFuture<Function> withLock(QObject *context, const LockAddress &address,
                                                       const LockOptions &options, Function &&function)
 {
-    return Detail::withLock(server, name, options, context, std::forward<Function>(function));
+    return Detail::withLock(address, options, context, std::forward<Function>(function));
 }
 
 } // namespace QDistLock
@@ -255,8 +242,8 @@ template<typename Function>
     allows it.
 
     \a options: `name=value; …`. `wait`, `lease`, `retryInterval`, `maxRetries`, `autoRenew`, `fair`, `minHold`,
-    `keyPrefix`, `minReplicas`, `replicaTimeout`, `repairMissingTtl` as in LockOptions, with
-    durations as `250ms`, `2s`, `5min`, `1h`, with `wait=forever`, and
+    `minReplicas`, `replicaTimeout`, `repairMissingTtl` as in LockOptions, with durations as `250ms`, `2s`, `5min`,
+    `1h`, with `wait=forever`, and
     - `onBusy`: `wait` (default) waits for up to `wait`; `skip` tries once and drops the call without an error; `fail`
       tries once and reports BusyError. For these two, a call of the same thread that waits or runs under the same
       locks is busy, too. `latest` waits, and keeps only the newest call of this method of the receiver, whatever its
@@ -266,6 +253,7 @@ template<typename Function>
     - `condition`: `this.enabled`, `!order.draft`: where it is false this lock is not acquired, and the method runs
       without it.
     - `server`: a URL instead of LockRegistry::defaultServer().
+    - `keyPrefix`: instead of `lock:`, see LockAddress.
 
     Errors in annotations are reported by validateAnnotations(), and at their first use.
 */

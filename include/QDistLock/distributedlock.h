@@ -4,6 +4,7 @@
 #ifndef QDISTLOCK_DISTRIBUTEDLOCK_H
 #define QDISTLOCK_DISTRIBUTEDLOCK_H
 
+#include <QDistLock/lockaddress.h>
 #include <QDistLock/lockoptions.h>
 #include <QDistLock/qdistlock_export.h>
 
@@ -142,20 +143,23 @@ public:
 
     /// Creates a lock without a name; call setName() before the first acquire.
     explicit DistributedLock(QObject *parent = nullptr);
-    /// Uses LockRegistry::instance() of the thread in which the object lives when it is first used.
-    explicit DistributedLock(const QString &name, QObject *parent = nullptr);
-    /// \a registry must live in the same thread. The lock may outlive it; every acquire then fails.
+    /// Uses LockRegistry::instance() of the server of \a address, in the thread in which the object lives when it is
+    /// first used.
+    explicit DistributedLock(const LockAddress &address, QObject *parent = nullptr);
+    /// The key prefix is that of \a registry, which must live in the same thread. The lock may outlive it; every
+    /// acquire then fails.
     DistributedLock(LockRegistry *registry, const QString &name, QObject *parent = nullptr);
     /// Releases what is held, without blocking or emitting a signal; pending futures end with CancelledError.
     ~DistributedLock() override;
 
     /// The name; the key on the server is the key prefix followed by the name.
     QString name() const;
-    /// Allowed only while state() is Unlocked; refused with NameError otherwise.
+    /// Key prefix and server remain. Allowed only while state() is Unlocked; refused with NameError otherwise.
     void setName(const QString &name);
     /// The registry in use; null until the default registry is first needed.
     LockRegistry *registry() const;
-    /// Allowed only while state() is Unlocked; refused with OptionsError otherwise.
+    /// Its server replaces that of the address; the address keeps a key prefix that it has. Allowed only while state()
+    /// is Unlocked; refused with OptionsError otherwise.
     void setRegistry(LockRegistry *registry);
 
     /// The options of the next acquire; `autoRenew` takes effect at once. Options that were never set have the

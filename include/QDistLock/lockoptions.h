@@ -45,8 +45,6 @@ struct LockOptions
     bool fair = true;
     /// Keep the key at least this long after the acquisition, even if it is released earlier; at most the lease.
     std::chrono::milliseconds minHold = std::chrono::milliseconds(0);
-    /// The Redis key is `keyPrefix + name`.
-    QString keyPrefix = QStringLiteral("lock:");
     /// How many replicas of the server must have the lock, so that it survives a fail-over to one of them. An acquire
     /// succeeds only once that many have confirmed it; otherwise the lock is given back, and the acquire tries again
     /// until `wait` ends. If fewer are connected, it fails at once. Both fail with ReplicationError. A renewal that too
@@ -68,7 +66,6 @@ struct LockOptions
     LockOptions &withAutoRenew(bool value) { autoRenew = value; return *this; }
     LockOptions &withFair(bool value) { fair = value; return *this; }
     LockOptions &withMinHold(std::chrono::milliseconds value) { minHold = value; return *this; }
-    LockOptions &withKeyPrefix(const QString &value) { keyPrefix = value; return *this; }
     LockOptions &withMinReplicas(int value) { minReplicas = value; return *this; }
     LockOptions &withReplicaTimeout(std::chrono::milliseconds value) { replicaTimeout = value; return *this; }
     LockOptions &withRepairMissingTtl(bool value) { repairMissingTtl = value; return *this; }

@@ -100,14 +100,19 @@ public:
     /// The options of locks that are created from now on.
     LockOptions defaults() const;
     void setDefaults(const LockOptions &defaults);
+    /// The key prefix of acquires and requests by name that begin from now on: `lock:` by default. A lock whose
+    /// LockAddress has a key prefix keeps that.
+    QString keyPrefix() const;
+    /// Empty: the name alone is the key.
+    void setKeyPrefix(const QString &prefix);
 
     // The futures below always finish with a result, which has an error if the server could not be asked. Cancelling
     // one takes the request back while the registry has not connected yet. After that it is executed, and only its
     // result is dropped.
 
     QFuture<LockInfo> inspect(const QString &name);
-    /// Every lock held whose name matches the glob \a pattern, under the default key prefix. The list is complete: if
-    /// one master of a cluster cannot be asked, that is an error.
+    /// Every lock held whose name matches the glob \a pattern, under keyPrefix(). The list is complete: if one master
+    /// of a cluster cannot be asked, that is an error.
     QFuture<LockReply<QList<LockInfo>>> list(const QString &pattern);
     /// Deletes the key, whoever holds the lock: never OtherHolder. The holder emits lost(ForcedRelease) at once if its
     /// subscription is up. Otherwise it emits lost(Deleted) or lost(Stolen) at its next renewal, and until then still

@@ -5,13 +5,13 @@
 #define QDISTLOCK_SCOPEDLOCK_H
 
 #include <QDistLock/impl/scopedlockmacros.h>
+#include <QDistLock/lockaddress.h>
 #include <QDistLock/lockoptions.h>
 #include <QDistLock/lockresult.h>
 #include <QDistLock/qdistlock_export.h>
 
 #include <QtCore/qexception.h>
 #include <QtCore/qstring.h>
-#include <QtCore/qurl.h>
 
 #include <atomic>
 #include <memory>
@@ -100,15 +100,13 @@ private:
 class QDISTLOCK_EXPORT ScopedLock
 {
 public:
-    /// Acquires the lock on LockRegistry::defaultServer().
-    [[nodiscard]] explicit ScopedLock(const QString &name, const LockOptions &options = {});
-    /// Acquires the lock on \a server.
-    [[nodiscard]] ScopedLock(const QUrl &server, const QString &name, const LockOptions &options = {});
+    /// Acquires the lock.
+    [[nodiscard]] explicit ScopedLock(const LockAddress &address, const LockOptions &options = {});
     /// Releases the lock without waiting for the server, which executes the release before the next acquire of this
     /// thread. Use release() if you need to know that the server has confirmed it.
     ~ScopedLock();
 
-    QString name() const { return m_name; }
+    QString name() const { return m_address.name(); }
     /// Reads the clock: false from the local deadline on, after a loss, and after release(). Thread-safe.
     bool isHeld() const;
     explicit operator bool() const { return isHeld(); }
@@ -130,10 +128,10 @@ public:
 
 private:
     Q_DISABLE_COPY_MOVE(ScopedLock)
-    void acquire(const QUrl &server, const LockOptions &options);
+    void acquire(const LockOptions &options);
     void fail(DistributedLock::Error error, const QString &text);
 
-    const QString m_name;
+    const LockAddress m_address;
     LockResult m_result;
     std::shared_ptr<LockHold> m_hold; ///< null if the lock was not acquired
     const Qt::HANDLE m_thread;
@@ -141,52 +139,45 @@ private:
     std::atomic<bool> m_misused{false};
 };
 
-/// True if the calling code runs under the lock of that name, and the lock is still held: inside a ScopedLock of this
+/// True if the calling code runs under the lock \a address, and the lock is still held: inside a ScopedLock of this
 /// thread, or inside a method or function that annotations.h runs, until that returns (even if it returns a QFuture).
 /// Sends no command. May be called in any thread.
-QDISTLOCK_EXPORT bool isLockedHere(const QString &name, const LockOptions &options = {});
-QDISTLOCK_EXPORT bool isLockedHere(const QUrl &server, const QString &name, const LockOptions &options = {});
+QDISTLOCK_EXPORT bool isLockedHere(const LockAddress &address);
 /// The fencing token of that lock; 0 if there is none.
-QDISTLOCK_EXPORT qint64 fencingTokenHere(const QString &name, const LockOptions &options = {});
-QDISTLOCK_EXPORT qint64 fencingTokenHere(const QUrl &server, const QString &name, const LockOptions &options = {});
+QDISTLOCK_EXPORT qint64 fencingTokenHere(const LockAddress &address);
 
 } // namespace QDistLock
 
 /*!
-    QDL_SCOPED_LOCK(name, options…): the rest of the scope runs under the lock. Throws QDistLock::LockUnavailable if the
-    lock cannot be acquired. See QDistLock::ScopedLock.
+    QDL_SCOPED_LOCK(address, options…): the rest of the scope runs under the lock. Throws QDistLock::LockUnavailable if
+    the lock cannot be acquired. See QDistLock::ScopedLock.
 
-    The name is a QString, a view of one, a literal, or a constant array of characters, without the NULs that pad it.
-    The options are designated initialisers in C++20, in the order of the fields, or a LockOptions:
+    The address is a LockAddress, or the name of the lock: a QString, a view of one, a literal, or a constant array of
+    characters, without the NULs that pad it. The options are designated initialisers in C++20, in the order of the
+    fields, or a LockOptions:
 
     \code
     QDL_SCOPED_LOCK(u"order:%1"_s.arg(id), .lease = 1min, .wait = 2s);
     QDL_SCOPED_LOCK("report", LockOptions().withWait(2s));
     \endcode
 
-    The server is LockRegistry::defaultServer(). The guard has no name that your code could use: call isLockedHere() and
-    fencingTokenHere().
+    The guard has no name that your code could use: call isLockedHere() and fencingTokenHere().
 */
 #define QDL_SCOPED_LOCK(...) QDL_DETAIL_EXPAND(QDL_DETAIL_SCOPED_LOCK(QDL_DETAIL_NAME(__COUNTER__), __VA_ARGS__))
 
-/// QDL_WITH_LOCK(name, options…) { runs under the lock } else { runs if the lock cannot be acquired }
+/// QDL_WITH_LOCK(address, options…) { runs under the lock } else { runs if the lock cannot be acquired }
 #define QDL_WITH_LOCK(...) QDL_DETAIL_EXPAND(QDL_DETAIL_WITH_LOCK(QDL_DETAIL_NAME(__COUNTER__), __VA_ARGS__))
 
 /*!
-    QDL_ASSERT_LOCKED(name, options…): aborts if this thread does not run under that lock, with a message that names
-    lock, function and line. As Q_ASSERT, it does nothing if QT_NO_DEBUG is defined, unless QT_FORCE_ASSERTS is. Of the
-    options only `keyPrefix` matters. For another server: `Q_ASSERT(QDistLock::isLockedHere(server, name))`.
+    QDL_ASSERT_LOCKED(address): aborts if this thread does not run under that lock, with a message that names lock,
+    function and line. As Q_ASSERT, it does nothing if QT_NO_DEBUG is defined, unless QT_FORCE_ASSERTS is.
 */
 #if defined(QT_NO_DEBUG) && !defined(QT_FORCE_ASSERTS)
 #  define QDL_ASSERT_LOCKED(...) \
-    static_cast<void>(false \
-                      && QDistLock::isLockedHere(QDistLock::Detail::lockName(QDL_DETAIL_FIRST(__VA_ARGS__)), \
-                                                 QDL_DETAIL_OPTIONS(__VA_ARGS__)))
+    static_cast<void>(false && QDistLock::isLockedHere(QDistLock::Detail::lockAddress(__VA_ARGS__)))
 #else
 #  define QDL_ASSERT_LOCKED(...) \
-    QDistLock::Detail::assertLocked(Q_FUNC_INFO, __FILE__, __LINE__, \
-                                    QDistLock::Detail::lockName(QDL_DETAIL_FIRST(__VA_ARGS__)), \
-                                    QDL_DETAIL_OPTIONS(__VA_ARGS__))
+    QDistLock::Detail::assertLocked(Q_FUNC_INFO, __FILE__, __LINE__, QDistLock::Detail::lockAddress(__VA_ARGS__))
 #endif
 
 #endif

@@ -64,12 +64,6 @@ bool read(int *field, QStringView value, QString *)
     return true;
 }
 
-bool read(QString *field, QStringView value, QString *)
-{
-    *field = value.toString();
-    return true;
-}
-
 template<auto Field>
 bool setField(AnnotationOptions *options, QStringView value, QString *problem)
 {
@@ -123,6 +117,12 @@ bool setMaxQueued(AnnotationOptions *options, QStringView value, QString *proble
     return problem->isEmpty();
 }
 
+bool setKeyPrefix(AnnotationOptions *options, QStringView value, QString *)
+{
+    options->keyPrefix = value.isEmpty() ? u""_s : value.toString(); // not null
+    return true;
+}
+
 bool setServer(AnnotationOptions *options, QStringView value, QString *problem)
 {
     const QUrl url(value.toString(), QUrl::StrictMode);
@@ -163,7 +163,7 @@ constexpr Option Options[] = {
         {u"autoRenew", setField<&LockOptions::autoRenew>, Bool},
         {u"fair", setField<&LockOptions::fair>, Bool},
         {u"minHold", setField<&LockOptions::minHold>, Duration},
-        {u"keyPrefix", setField<&LockOptions::keyPrefix>, u"a text"},
+        {u"keyPrefix", setKeyPrefix, u"a text"},
         {u"minReplicas", setField<&LockOptions::minReplicas>, Number},
         {u"replicaTimeout", setField<&LockOptions::replicaTimeout>, Duration},
         {u"repairMissingTtl", setField<&LockOptions::repairMissingTtl>, Bool},

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "annotations/valuepath.h"
+#include "engine/lockid.h"
 
 #include <QDistLock/lockoptions.h>
 
@@ -31,6 +32,7 @@ struct AnnotationOptions
     OnBusy onBusy = OnBusy::Wait;
     int maxQueued = DefaultMaxQueued;
     QUrl server; ///< as normalizedServer() spells it; empty = the default server
+    QString keyPrefix = LockId::defaultPrefix();
     std::optional<ValuePath> condition;
     bool conditionNegated = false;
 

@@ -5,9 +5,7 @@
 
 #include "annotations/lockedcallqueue.h"
 #include "annotations/threadpost.h"
-#include "engine/servername.h"
-
-#include <QDistLock/lockregistry.h>
+#include "lock/resolvedaddress.h"
 
 #include <QtCore/qthread.h>
 
@@ -76,12 +74,11 @@ LockResult cancelledCall()
             0};
 }
 
-void runLocked(const QUrl &server, const QString &name, const LockOptions &options, QObject *context,
+void runLocked(const LockAddress &address, const LockOptions &options, QObject *context,
                const std::shared_ptr<LockedJob> &job)
 {
     LockRequest request;
-    request.server = server.isEmpty() ? LockRegistry::defaultServer() : normalizedServer(server);
-    request.name = name;
+    request.address = resolved(address);
     request.options = options;
     LockedCall call;
     call.requests.append(request);

@@ -520,8 +520,8 @@ void LockedCallQueue::acquireNext(WaitingCall *call)
         }
         logReleased(method, request);
     };
-    call->holds.push_back(LockService::instance()->acquire(request.server, request.name, options, std::move(ended),
-                                                           once, {call->acquireDeadline, std::move(limitPassed)}));
+    call->holds.push_back(LockService::instance()->acquire(request.address, options, std::move(ended), once,
+                                                           {call->acquireDeadline, std::move(limitPassed)}));
 }
 
 void LockedCallQueue::acquireEnded(quint64 id, int attempt)
@@ -701,7 +701,7 @@ void LockedCallQueue::runUnderLocks(CallPointer call)
     const QString name = call->call.displayName();
     for (size_t i = 0; i < holds.size(); ++i) {
         const LockRequest &request = requests.at(qsizetype(i));
-        ThreadLocks::push(request.server, request.key(), holds[i]);
+        ThreadLocks::push(request.address, holds[i]);
     }
     call.reset();
 
@@ -715,7 +715,7 @@ void LockedCallQueue::runUnderLocks(CallPointer call)
     // The job keeps the locks until a future has finished.
     for (size_t i = 0; i < holds.size(); ++i) {
         const LockRequest &request = requests.at(qsizetype(i));
-        ThreadLocks::addUnfinished(request.server, request.key(), holds[i], name);
+        ThreadLocks::addUnfinished(request.address, holds[i], name);
     }
 }
 

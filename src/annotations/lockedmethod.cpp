@@ -6,9 +6,9 @@
 #include "annotations/parsing.h"
 #include "engine/enginefactory.h"
 #include "engine/servername.h"
+#include "lock/resolvedaddress.h"
 
 #include <QDistLock/annotations.h>
-#include <QDistLock/lockregistry.h>
 
 #include <QtCore/qregularexpression.h>
 
@@ -122,10 +122,9 @@ QString annotationText(const QByteArray &method, const RawAnnotation &annotation
 bool agree(const AnnotationOptions &a, const AnnotationOptions &b)
 {
     const auto values = [](const AnnotationOptions &options) {
-        // All of its members: another one does not compile until somebody has looked here. The prefix is part of the
-        // key.
-        const auto &[lease, wait, retryInterval, maxRetries, autoRenew, fair, minHold, keyPrefix, minReplicas,
-                     replicaTimeout, repairMissingTtl] = options.lock;
+        // All of its members: another one does not compile until somebody has looked here.
+        const auto &[lease, wait, retryInterval, maxRetries, autoRenew, fair, minHold, minReplicas, replicaTimeout,
+                     repairMissingTtl] = options.lock;
         return std::tuple(options.onBusy, options.maxQueued, lease, wait, retryInterval, maxRetries, autoRenew, fair,
                           minHold, minReplicas, replicaTimeout, repairMissingTtl);
     };
@@ -136,12 +135,12 @@ bool agree(const AnnotationOptions &a, const AnnotationOptions &b)
 
 QString LockRequest::identity() const
 {
-    return lockSpace(server) + QChar(QChar::Null) + key();
+    return lockSpace(address.server()) + QChar(QChar::Null) + keyOf(address);
 }
 
 QString LockRequest::serverText() const
 {
-    return QDistLock::withoutSecrets(server).toString();
+    return QDistLock::withoutSecrets(address.server()).toString();
 }
 
 bool LockedMethod::canBeCalled(const QMetaMethod &method)
@@ -168,8 +167,7 @@ QStringList LockedMethod::contradictions() const
         const auto first = std::find_if(m_annotations.begin(), second, [second](const Annotation &annotation) {
             return isSameLockSpace(normalizedServer(annotation.options.server),
                                    normalizedServer(second->options.server))
-                    && annotation.key.isSame(annotation.options.lock.keyPrefix, second->key,
-                                             second->options.lock.keyPrefix);
+                    && annotation.key.isSame(annotation.options.keyPrefix, second->key, second->options.keyPrefix);
         });
         if (first != second && !agree(first->options, second->options)) {
             const QString problem = u"it has the same key as %1, but other options; give both the same"_s;
@@ -212,7 +210,7 @@ QStringList LockedMethod::addParsed(const QString &key, const AnnotationOptions 
     check("condition, ", annotation.options.bind(signature));
     check("options, ", options.lock.validationError());
     if (parsed)
-        check("key, ", parsed->nameProblem(options.lock.keyPrefix));
+        check("key, ", parsed->nameProblem(options.keyPrefix));
     if (problems.isEmpty())
         m_annotations.append(annotation);
     return problems;
@@ -346,11 +344,9 @@ std::optional<QList<LockRequest>> LockedMethod::requests(const CallArguments &ar
         const auto name = annotation.key.evaluate(arguments, &problem);
         if (!name)
             return fail(error, describe(annotation.text, u"key, "_s + problem));
-        QUrl server = annotation.options.server;
-        if (server.isEmpty())
-            server = LockRegistry::defaultServer();
-        requests.append(
-                {server, *name, annotation.options.lock, annotation.options.onBusy, annotation.options.maxQueued});
+        const AnnotationOptions &options = annotation.options;
+        const auto address = LockAddress(*name).withKeyPrefix(options.keyPrefix).withServer(options.server);
+        requests.append({resolved(address), options.lock, options.onBusy, options.maxQueued});
     }
     if (requests.size() < 2)
         return requests;

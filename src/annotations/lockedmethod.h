@@ -6,11 +6,11 @@
 #include "annotations/annotationoptions.h"
 #include "annotations/keytemplate.h"
 
+#include <QDistLock/lockaddress.h>
 #include <QDistLock/lockoptions.h>
 
 #include <QtCore/qlist.h>
 #include <QtCore/qmetaobject.h>
-#include <QtCore/qurl.h>
 
 #include <memory>
 #include <optional>
@@ -20,8 +20,7 @@ namespace QDistLock {
 /// One lock that one call needs.
 struct LockRequest
 {
-    QUrl server; ///< as normalizedServer() spells it; never empty
-    QString name;
+    LockAddress address; ///< is resolved()
     LockOptions options;
     OnBusy onBusy = OnBusy::Wait;
     int maxQueued = DefaultMaxQueued;
@@ -31,7 +30,6 @@ struct LockRequest
     {
         return (onBusy == OnBusy::Wait || onBusy == OnBusy::Latest) && options.wait > std::chrono::milliseconds(0);
     }
-    QString key() const { return options.keyPrefix + name; }
     /// Equal for two requests if and only if they are for the same lock.
     QString identity() const;
     QString serverText() const; ///< without secrets

@@ -20,7 +20,7 @@ namespace QDistLock {
 
 QString describeLock(const LockRequest &request, const QString &text)
 {
-    return u"Lock %1 on %2: %3"_s.arg(Detail::quoted(request.name), request.serverText(), text);
+    return u"Lock %1 on %2: %3"_s.arg(Detail::quoted(request.address.name()), request.serverText(), text);
 }
 
 LockResult argumentDestroyed()
@@ -60,7 +60,7 @@ LockedCallInfo LockedCall::info(const LockRequest *request, const LockResult &re
         info.method = method->methodName();
     }
     if (request) {
-        info.lock = request->name;
+        info.lock = request->address.name();
         info.server = request->serverText();
     }
     info.error = result.error;

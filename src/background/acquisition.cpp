@@ -11,10 +11,9 @@ using namespace Qt::StringLiterals;
 
 namespace QDistLock {
 
-Acquisition::Acquisition(const QUrl &server, const QString &name, const LockOptions &options,
-                         AcquireCompletion completion, bool failFast, UseLimit useLimit)
-    : server(server)
-    , name(name)
+Acquisition::Acquisition(const LockAddress &address, const LockOptions &options, AcquireCompletion completion,
+                         bool failFast, UseLimit useLimit)
+    : address(address)
     , options(options)
     , failFast(failFast)
     , useLimit(std::move(useLimit))
@@ -31,8 +30,9 @@ bool Acquisition::isHeld() const
 
 LockResult Acquisition::result() const
 {
-    return hasEnded() ? m_result
-                      : acquireFailure(DistributedLock::CancelledError, name, u"the acquire has not ended yet"_s);
+    return hasEnded()
+            ? m_result
+            : acquireFailure(DistributedLock::CancelledError, address.name(), u"the acquire has not ended yet"_s);
 }
 
 void Acquisition::end(const LockResult &result)

@@ -5,12 +5,12 @@
 
 #include "base/leaseclock.h"
 
+#include <QDistLock/lockaddress.h>
 #include <QDistLock/lockoptions.h>
 #include <QDistLock/lockresult.h>
 
 #include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qsemaphore.h>
-#include <QtCore/qurl.h>
 
 #include <atomic>
 #include <functional>
@@ -36,10 +36,9 @@ struct UseLimit
 class Acquisition
 {
 public:
-    Acquisition(const QUrl &server, const QString &name, const LockOptions &options, AcquireCompletion completion,
-                bool failFast, UseLimit useLimit);
+    Acquisition(const LockAddress &address, const LockOptions &options, AcquireCompletion completion, bool failFast,
+                UseLimit useLimit);
 
-    QString key() const { return options.keyPrefix + name; }
     /// Reads the clock: false from the local deadline on, and in a forked child.
     bool isHeld() const;
     bool hasEnded() const { return m_ended.load(std::memory_order_acquire); }
@@ -55,8 +54,7 @@ public:
     bool use() { return decideUse(Used); }
     bool refuseUse() { return decideUse(Refused); }
 
-    const QUrl server;
-    const QString name;
+    const LockAddress address; ///< is resolved()
     const LockOptions options;
     const bool failFast;
     const UseLimit useLimit;

@@ -6,8 +6,6 @@
 #include "background/servedlock.h"
 #include "base/forkcount.h"
 
-#include <QDistLock/lockregistry.h>
-
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qcoreevent.h>
 #include <QtCore/qthread.h>
@@ -52,13 +50,13 @@ private:
         const AcquisitionPointer &acquisition = request.acquisition;
         if (request.kind == Request::Release) {
             // There are no locks of this server if the lock was acquired by an earlier thread of the service.
-            if (const auto it = m_servers.find(acquisition->server); it != m_servers.end())
+            if (const auto it = m_servers.find(acquisition->address.server()); it != m_servers.end())
                 it->second->release(acquisition);
             return;
         }
-        std::unique_ptr<ServerLocks> &server = m_servers[acquisition->server];
+        std::unique_ptr<ServerLocks> &server = m_servers[acquisition->address.server()];
         if (!server)
-            server = std::make_unique<ServerLocks>(acquisition->server);
+            server = std::make_unique<ServerLocks>(acquisition->address.server());
         server->acquire(acquisition);
     }
 
@@ -157,11 +155,10 @@ void LockService::threadEnded()
     m_changed.notify_all();
 }
 
-std::shared_ptr<LockHold> LockService::acquire(const QUrl &server, const QString &name, const LockOptions &options,
+std::shared_ptr<LockHold> LockService::acquire(const LockAddress &address, const LockOptions &options,
                                                AcquireCompletion completion, bool failFast, UseLimit useLimit)
 {
-    const auto acquisition = std::make_shared<Acquisition>(server.isEmpty() ? LockRegistry::defaultServer() : server,
-                                                           name, options, std::move(completion), failFast,
+    const auto acquisition = std::make_shared<Acquisition>(address, options, std::move(completion), failFast,
                                                            std::move(useLimit));
     auto hold = std::make_shared<LockHold>(acquisition);
     QString reason;
@@ -176,7 +173,7 @@ std::shared_ptr<LockHold> LockService::acquire(const QUrl &server, const QString
             return hold;
         }
     }
-    acquisition->end(acquireFailure(DistributedLock::CancelledError, name, reason));
+    acquisition->end(acquireFailure(DistributedLock::CancelledError, address.name(), reason));
     acquisition->endHold(false);
     return hold;
 }

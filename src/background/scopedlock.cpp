@@ -8,6 +8,7 @@
 #include "base/logging.h"
 #include "engine/servername.h"
 #include "lock/lockregistry_p.h"
+#include "lock/resolvedaddress.h"
 
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qthread.h>
@@ -32,12 +33,6 @@ bool isGuiThread()
 {
     const QCoreApplication *const application = QCoreApplication::instance();
     return application && application->thread() == QThread::currentThread() && application->inherits("QGuiApplication");
-}
-
-/// \a server, or the default one, spelt as normalizedServer() does.
-QUrl serverOf(const QUrl &server)
-{
-    return server.isEmpty() ? LockRegistry::defaultServer() : normalizedServer(server);
 }
 
 /// For a wait of the calling thread.
@@ -86,13 +81,13 @@ LockLost *LockLost::clone() const
 
 /// A scope that waits for a lock which its own thread holds never gets it. Names that holder, as an addition to the
 /// error text; empty if the thread does not hold the lock.
-static QString ownHolder(const QUrl &server, const QString &key)
+static QString ownHolder(const LockAddress &address)
 {
-    if (LockRegistryPrivate::isHeldInThisThread(server, key)) {
+    if (LockRegistryPrivate::isHeldInThisThread(address)) {
         return u"; a DistributedLock of this same thread holds it and cannot release it while the thread waits "
                "here: release it first, or do the work under that lock"_s;
     }
-    const QString work = ThreadLocks::unfinishedWork(server, key);
+    const QString work = ThreadLocks::unfinishedWork(address);
     if (work.isEmpty())
         return QString();
     return u"; %1 of this same thread holds it until the QFuture of its work has finished, which the thread "
@@ -100,32 +95,27 @@ static QString ownHolder(const QUrl &server, const QString &key)
            "under the lock: leave out this scope, or keep a scope that the work began"_s.arg(work);
 }
 
-ScopedLock::ScopedLock(const QString &name, const LockOptions &options)
-    : ScopedLock(QUrl(), name, options)
-{
-}
-
-ScopedLock::ScopedLock(const QUrl &server, const QString &name, const LockOptions &options)
-    : m_name(name)
+ScopedLock::ScopedLock(const LockAddress &address, const LockOptions &options)
+    : m_address(resolved(address))
     , m_thread(QThread::currentThreadId())
 {
-    acquire(serverOf(server), options);
+    acquire(options);
 }
 
 void ScopedLock::fail(DistributedLock::Error error, const QString &text)
 {
-    m_result = {error, u"Lock %1: %2"_s.arg(Detail::quoted(m_name), text), 0};
+    m_result = {error, u"Lock %1: %2"_s.arg(Detail::quoted(name()), text), 0};
 }
 
-void ScopedLock::acquire(const QUrl &server, const LockOptions &options)
+void ScopedLock::acquire(const LockOptions &options)
 {
-    if (auto outer = ThreadLocks::find(server, options.keyPrefix, m_name); outer && outer->reenter()) {
+    if (auto outer = ThreadLocks::find(m_address); outer && outer->reenter()) {
         // This level gets a shared pointer with a reference count of its own, because its entry in ThreadLocks ends
         // with that pointer.
         LockHold *const hold = outer.get();
         m_hold = {std::make_shared<std::shared_ptr<LockHold>>(std::move(outer)), hold};
         m_result.fencingToken = m_hold->fencingToken();
-        ThreadLocks::push(server, options.keyPrefix + m_name, m_hold);
+        ThreadLocks::push(m_address, m_hold);
         return;
     }
     LockService *const service = LockService::instance();
@@ -146,25 +136,25 @@ void ScopedLock::acquire(const QUrl &server, const LockOptions &options)
         return;
     }
     if (options.wait == LockOptions::Forever) {
-        if (const QString holder = ownHolder(server, options.keyPrefix + m_name); !holder.isEmpty()) {
-            qCWarning(lcLock, "Lock %ls: a scope waits without a limit%ls", qUtf16Printable(Detail::quoted(m_name)),
+        if (const QString holder = ownHolder(m_address); !holder.isEmpty()) {
+            qCWarning(lcLock, "Lock %ls: a scope waits without a limit%ls", qUtf16Printable(Detail::quoted(name())),
                       qUtf16Printable(holder));
         }
     }
     const bool failFast = inGuiThread && options.wait == 0ms;
-    auto hold = service->acquire(server, m_name, options, nullptr, failFast);
+    auto hold = service->acquire(m_address, options, nullptr, failFast);
     if (!hold->waitUntilEnded(failFast ? serverTimeout() : std::nullopt)) {
         hold->release();
         fail(DistributedLock::ConnectionError,
              u"%1 did not answer within %2 ms, and the GUI thread waits no longer; check "
-             "that the server is reachable and running"_s.arg(withoutSecrets(server).toString(),
+             "that the server is reachable and running"_s.arg(withoutSecrets(m_address.server()).toString(),
                                                               QString::number(GuiThreadTimeout.count())));
         return;
     }
     m_result = hold->result();
     if (!m_result) {
         if (m_result.error == DistributedLock::BusyError || m_result.error == DistributedLock::TimeoutError)
-            m_result.errorString += ownHolder(server, options.keyPrefix + m_name);
+            m_result.errorString += ownHolder(m_address);
         return;
     }
     if (!hold->isHeld()) {
@@ -174,7 +164,7 @@ void ScopedLock::acquire(const QUrl &server, const LockOptions &options)
         return;
     }
     m_hold = std::move(hold);
-    ThreadLocks::push(server, options.keyPrefix + m_name, m_hold);
+    ThreadLocks::push(m_address, m_hold);
 }
 
 ScopedLock::~ScopedLock()
@@ -185,7 +175,7 @@ ScopedLock::~ScopedLock()
         ThreadLocks::remove(m_hold);
     } else {
         qCWarning(lcLock, "Lock %ls: its ScopedLock was destroyed in another thread than it was constructed in",
-                  qUtf16Printable(Detail::quoted(m_name)));
+                  qUtf16Printable(Detail::quoted(name())));
     }
     if (m_hold->leave())
         m_hold->release();
@@ -203,9 +193,9 @@ void ScopedLock::check() const
     QString text = result().errorString;
     if (text.isEmpty()) {
         text = u"Lock %1: it is not held any more; stop the work that needs it, and acquire it again"_s.arg(
-                Detail::quoted(m_name));
+                Detail::quoted(name()));
     }
-    throw LockLost(m_name, text);
+    throw LockLost(name(), text);
 }
 
 qint64 ScopedLock::fencingToken() const
@@ -219,7 +209,7 @@ LockResult ScopedLock::result() const
         return m_result;
     return {DistributedLock::OptionsError,
             u"Lock %1: release() in another thread than the one that acquired it was refused; "
-            "call release() in that thread"_s.arg(Detail::quoted(m_name)),
+            "call release() in that thread"_s.arg(Detail::quoted(name())),
             m_result.fencingToken};
 }
 
@@ -246,24 +236,14 @@ bool ScopedLock::isGuiThreadWaitAllowed()
     return guiThreadWaitAllowed.load(std::memory_order_relaxed);
 }
 
-bool isLockedHere(const QString &name, const LockOptions &options)
+bool isLockedHere(const LockAddress &address)
 {
-    return isLockedHere(QUrl(), name, options);
+    return ThreadLocks::find(resolved(address)) != nullptr;
 }
 
-bool isLockedHere(const QUrl &server, const QString &name, const LockOptions &options)
+qint64 fencingTokenHere(const LockAddress &address)
 {
-    return ThreadLocks::find(serverOf(server), options.keyPrefix, name) != nullptr;
-}
-
-qint64 fencingTokenHere(const QString &name, const LockOptions &options)
-{
-    return fencingTokenHere(QUrl(), name, options);
-}
-
-qint64 fencingTokenHere(const QUrl &server, const QString &name, const LockOptions &options)
-{
-    const auto hold = ThreadLocks::find(serverOf(server), options.keyPrefix, name);
+    const auto hold = ThreadLocks::find(resolved(address));
     return hold ? hold->fencingToken() : 0;
 }
 
@@ -273,14 +253,13 @@ void Detail::throwUnlessAcquired(const ScopedLock &lock)
         throw LockUnavailable(result);
 }
 
-void Detail::assertLocked(const char *function, const char *file, int line, const QString &name,
-                          const LockOptions &options)
+void Detail::assertLocked(const char *function, const char *file, int line, const LockAddress &address)
 {
-    if (isLockedHere(name, options))
+    if (isLockedHere(address))
         return;
     QMessageLogger(file, line, function)
             .fatal("QDL_ASSERT_LOCKED: %s runs without the lock %ls, in file %s, line %d", function,
-                   qUtf16Printable(Detail::quoted(name)), file, line);
+                   qUtf16Printable(Detail::quoted(address.name())), file, line);
 }
 
 } // namespace QDistLock

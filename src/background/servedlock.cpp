@@ -6,7 +6,9 @@
 #include "background/lockservice.h"
 #include "base/leaseclock.h"
 #include "core/leasemachine.h"
+#include "lock/distributedlock_p.h"
 #include "lock/lockregistry_p.h"
+#include "lock/resolvedaddress.h"
 
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qcoreevent.h>
@@ -38,8 +40,8 @@ ServedLock::ServedLock(ServerLocks *server)
 void ServedLock::begin(const AcquisitionPointer &acquisition)
 {
     m_acquisition = acquisition;
-    m_key = acquisition->key();
-    m_lock.setName(acquisition->name);
+    m_key = keyOf(acquisition->address);
+    DistributedLockPrivate::get(&m_lock)->address = acquisition->address;
     m_lock.setOptions(acquisition->options);
     m_behindRelease = m_server->m_releasing.contains(m_key);
     m_lock.acquire();
@@ -132,8 +134,8 @@ void ServedLock::abort()
 {
     m_lock.disconnect(this);
     if (!m_acquisition->hasEnded()) {
-        m_acquisition->end(
-                acquireFailure(DistributedLock::CancelledError, m_acquisition->name, u"the application ends"_s));
+        m_acquisition->end(acquireFailure(DistributedLock::CancelledError, m_acquisition->address.name(),
+                                          u"the application ends"_s));
     }
     m_acquisition->endHold(false);
 }
@@ -155,8 +157,9 @@ void ServerLocks::acquire(const AcquisitionPointer &acquisition)
     const EngineError &error = LockRegistryPrivate::get(&m_registry)->error;
     if (acquisition->failFast && error && !error.isPermanent && m_registry.state() != LockRegistry::Ready) {
         const QString &server = LockRegistryPrivate::get(&m_registry)->serverText;
-        acquisition->end(
-                {error.code, u"Lock %1 on %2: %3"_s.arg(Detail::quoted(acquisition->name), server, error.text), 0});
+        acquisition->end({error.code,
+                          u"Lock %1 on %2: %3"_s.arg(Detail::quoted(acquisition->address.name()), server, error.text),
+                          0});
         acquisition->endHold(false);
         return;
     }

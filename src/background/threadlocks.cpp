@@ -5,6 +5,7 @@
 
 #include "background/lockhold.h"
 #include "engine/servername.h"
+#include "lock/resolvedaddress.h"
 
 #include <algorithm>
 #include <iterator>
@@ -60,10 +61,10 @@ void append(std::vector<ThreadEntry> *entries, ThreadEntry entry)
 
 } // namespace
 
-void ThreadLocks::push(const QUrl &server, const QString &key, const std::shared_ptr<LockHold> &hold)
+void ThreadLocks::push(const LockAddress &address, const std::shared_ptr<LockHold> &hold)
 {
     if (auto *const thread = threadEntries())
-        append(&thread->entries, {server, key, hold, {}});
+        append(&thread->entries, {address.server(), keyOf(address), hold, {}});
 }
 
 void ThreadLocks::remove(const std::shared_ptr<LockHold> &hold)
@@ -79,14 +80,17 @@ void ThreadLocks::remove(const std::shared_ptr<LockHold> &hold)
         entries.erase(std::next(it).base());
 }
 
-std::shared_ptr<LockHold> ThreadLocks::find(const QUrl &server, QStringView keyPrefix, QStringView name)
+std::shared_ptr<LockHold> ThreadLocks::find(const LockAddress &address)
 {
     const auto *const thread = threadEntries();
     if (!thread)
         return nullptr;
+    const QUrl server = address.server();
+    const QString prefix = address.keyPrefix();
+    const QString name = address.name();
     for (auto it = thread->entries.rbegin(); it != thread->entries.rend(); ++it) {
-        if (it->key.size() != keyPrefix.size() + name.size() || !it->key.startsWith(keyPrefix)
-            || !it->key.endsWith(name) || !isSameLockSpace(it->server, server)) {
+        if (it->key.size() != prefix.size() + name.size() || !it->key.startsWith(prefix) || !it->key.endsWith(name)
+            || !isSameLockSpace(it->server, server)) {
             continue;
         }
         auto hold = it->hold.lock();
@@ -96,20 +100,20 @@ std::shared_ptr<LockHold> ThreadLocks::find(const QUrl &server, QStringView keyP
     return nullptr;
 }
 
-void ThreadLocks::addUnfinished(const QUrl &server, const QString &key, const std::shared_ptr<LockHold> &hold,
-                                const QString &work)
+void ThreadLocks::addUnfinished(const LockAddress &address, const std::shared_ptr<LockHold> &hold, const QString &work)
 {
     if (auto *const thread = threadEntries())
-        append(&thread->unfinished, {server, key, hold, work});
+        append(&thread->unfinished, {address.server(), keyOf(address), hold, work});
 }
 
-QString ThreadLocks::unfinishedWork(const QUrl &server, const QString &key)
+QString ThreadLocks::unfinishedWork(const LockAddress &address)
 {
     const auto *const thread = threadEntries();
     if (!thread)
         return QString();
+    const QString key = keyOf(address);
     for (const ThreadEntry &entry : thread->unfinished) {
-        if (entry.key != key || !isSameLockSpace(entry.server, server))
+        if (entry.key != key || !isSameLockSpace(entry.server, address.server()))
             continue;
         if (const auto hold = entry.hold.lock(); hold && hold->isHeld())
             return entry.work;

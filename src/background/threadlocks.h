@@ -3,8 +3,9 @@
 
 #pragma once
 
+#include <QDistLock/lockaddress.h>
+
 #include <QtCore/qstring.h>
-#include <QtCore/qurl.h>
 
 #include <memory>
 
@@ -17,24 +18,22 @@ class LockHold;
     runs. QDL_ASSERT_LOCKED() reads this list, and a nested scope finds in it the lock that it re-enters.
 
     An entry ends with the shared pointer it was made from and the copies of that, in whatever thread; other pointers to
-    the same hold have entries of their own. Servers are spelt as normalizedServer() does.
+    the same hold have entries of their own. Addresses must be resolved().
 */
 class ThreadLocks
 {
 public:
-    /// \a key is keyPrefix + name.
-    static void push(const QUrl &server, const QString &key, const std::shared_ptr<LockHold> &hold);
+    static void push(const LockAddress &address, const std::shared_ptr<LockHold> &hold);
     /// Does nothing if \a hold has no entry.
     static void remove(const std::shared_ptr<LockHold> &hold);
     /// The innermost hold of that lock that is still held; null if there is none.
-    static std::shared_ptr<LockHold> find(const QUrl &server, QStringView keyPrefix, QStringView name);
+    static std::shared_ptr<LockHold> find(const LockAddress &address);
 
     /// \a work has returned a QFuture and keeps \a hold until that finishes. Meanwhile this thread may run anything,
     /// so its code is not under the lock and cannot re-enter it.
-    static void addUnfinished(const QUrl &server, const QString &key, const std::shared_ptr<LockHold> &hold,
-                              const QString &work);
+    static void addUnfinished(const LockAddress &address, const std::shared_ptr<LockHold> &hold, const QString &work);
     /// The work of this thread that keeps such a hold; empty if there is none.
-    static QString unfinishedWork(const QUrl &server, const QString &key);
+    static QString unfinishedWork(const LockAddress &address);
 };
 
 } // namespace QDistLock

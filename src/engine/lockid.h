@@ -20,6 +20,9 @@ public:
     /// also refuses what one of them cannot use.
     static std::optional<LockId> make(const QString &prefix, const QString &name, QString *error);
 
+    /// The key prefix if the application gives none.
+    static QString defaultPrefix() { return QStringLiteral("lock:"); }
+
     LockId() = default;
 
     /// Prefix and name in one piece. Locks with the same key are the same lock.

@@ -20,19 +20,19 @@ using std::chrono::nanoseconds;
 namespace QDistLock {
 
 DistributedLock::DistributedLock(QObject *parent)
-    : DistributedLock(QString(), parent)
+    : DistributedLock(LockAddress(), parent)
 {
 }
 
-DistributedLock::DistributedLock(const QString &name, QObject *parent)
+DistributedLock::DistributedLock(const LockAddress &address, QObject *parent)
     : QObject(parent)
     , d(std::make_unique<DistributedLockPrivate>(this))
 {
-    d->name = name;
+    d->address = address;
 }
 
 DistributedLock::DistributedLock(LockRegistry *registry, const QString &name, QObject *parent)
-    : DistributedLock(name, parent)
+    : DistributedLock(LockAddress(name), parent)
 {
     setRegistry(registry);
 }
@@ -51,12 +51,12 @@ bool DistributedLock::event(QEvent *event)
 
 QString DistributedLock::name() const
 {
-    return d->name;
+    return d->address.name();
 }
 
 void DistributedLock::setName(const QString &name)
 {
-    if (d->isForeignCall("setName()") || name == d->name)
+    if (d->isForeignCall("setName()") || name == d->address.name())
         return;
     if (state() != Unlocked) {
         const QPointer<DistributedLock> alive(this);
@@ -66,7 +66,7 @@ void DistributedLock::setName(const QString &name)
             Q_EMIT errorOccurred(NameError);
         return;
     }
-    d->name = name;
+    d->address = LockAddress(name).withKeyPrefix(d->address.keyPrefix()).withServer(d->address.server());
     d->hintAtMilliseconds();
     Q_EMIT nameChanged();
 }

@@ -91,7 +91,8 @@ void DistributedLockPrivate::close()
 
 LockResult DistributedLockPrivate::destroyedResult() const
 {
-    return {DistributedLock::CancelledError, u"Lock %1: the lock object was destroyed"_s.arg(Detail::quoted(name)), 0};
+    return {DistributedLock::CancelledError,
+            u"Lock %1: the lock object was destroyed"_s.arg(Detail::quoted(address.name())), 0};
 }
 
 LockEngine *DistributedLockPrivate::engine(EngineError *engineError)
@@ -103,7 +104,9 @@ LockEngine *DistributedLockPrivate::engine(EngineError *engineError)
     }
     if (!registry) {
         const QPointer<DistributedLock> guard(q);
-        setRegistry(LockRegistryPrivate::get(LockRegistry::instance()));
+        const QUrl server = address.server();
+        setRegistry(LockRegistryPrivate::get(
+                LockRegistry::instance(server.isEmpty() ? LockRegistry::defaultServer() : server)));
         if (!guard || !registry)
             return nullptr;
     }
@@ -117,7 +120,7 @@ void DistributedLockPrivate::leaveThread()
     leaveRegistry(u"it was moved to another thread after its first use, and its registry was not"_s);
     qCWarning(lcLock,
               "Lock %ls: %ls; create it in that thread, or give it a registry of that thread with setRegistry()",
-              qUtf16Printable(Detail::quoted(name)), qUtf16Printable(m_registryGone));
+              qUtf16Printable(Detail::quoted(address.name())), qUtf16Printable(m_registryGone));
 }
 
 void DistributedLockPrivate::setRegistry(LockRegistryPrivate *newRegistry)
@@ -226,7 +229,8 @@ void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *o
         if (const QString text = lockEngine->unsupported(wanted); !text.isEmpty())
             return fail(DistributedLock::OptionsError, text);
         if (machine.phase() != LeaseMachine::Acquiring) {
-            if (const QString text = setNextLockId(wanted.keyPrefix, name); !text.isEmpty())
+            const QString prefix = address.keyPrefix().isNull() ? registry->keyPrefix : address.keyPrefix();
+            if (const QString text = setNextLockId(prefix, address.name()); !text.isEmpty())
                 return fail(DistributedLock::NameError, text);
         }
         if (machine.phase() == LeaseMachine::Unlocked) {
@@ -248,7 +252,8 @@ void DistributedLockPrivate::release(quint64 id)
         return;
     const bool unannounced = isUnannounced();
     if (unannounced || machine.phase() == LeaseMachine::Unlocked || machine.phase() == LeaseMachine::Releasing)
-        qCWarning(lcLock, "Lock %ls: release() of a lock that is not held", qUtf16Printable(Detail::quoted(name)));
+        qCWarning(lcLock, "Lock %ls: release() of a lock that is not held",
+                  qUtf16Printable(Detail::quoted(address.name())));
     const QPointer<DistributedLock> guard(q);
     if (unannounced)
         cancel();
@@ -264,7 +269,8 @@ QByteArray DistributedLockPrivate::detach()
         return {};
     const QByteArray token = waiter().token;
     if (!isHeld(now()) || !machine.handOut(now())) {
-        qCWarning(lcLock, "Lock %ls: detach() of a lock that is not held", qUtf16Printable(Detail::quoted(name)));
+        qCWarning(lcLock, "Lock %ls: detach() of a lock that is not held",
+                  qUtf16Printable(Detail::quoted(address.name())));
         return {};
     }
     run(InsideCall);
@@ -284,7 +290,7 @@ void DistributedLockPrivate::watchEventLoop(quint64 id, milliseconds wait)
     const auto acquire = pendingAcquires.find(id);
     if (acquire == pendingAcquires.end())
         return;
-    endWithoutEventLoop(q, u"Lock %1: it was acquired"_s.arg(Detail::quoted(name)), wait, acquire->second.end,
+    endWithoutEventLoop(q, u"Lock %1: it was acquired"_s.arg(Detail::quoted(address.name())), wait, acquire->second.end,
                         [end = acquire->second.end](const QString &reason) {
                             end->promise.addResult(LockResult{DistributedLock::OptionsError, reason, 0});
                             end->promise.finish();
@@ -527,8 +533,8 @@ QString DistributedLockPrivate::describe(const QString &text) const
 {
     const QString server = registry ? registry->serverText : QString();
     if (server.isEmpty() || text.contains(server))
-        return u"Lock %1: %2"_s.arg(Detail::quoted(name), text);
-    return u"Lock %1 on %2: %3"_s.arg(Detail::quoted(name), server, text);
+        return u"Lock %1: %2"_s.arg(Detail::quoted(address.name()), text);
+    return u"Lock %1 on %2: %3"_s.arg(Detail::quoted(address.name()), server, text);
 }
 
 bool DistributedLockPrivate::storeError(const EngineError &newError)
@@ -731,7 +737,7 @@ bool DistributedLockPrivate::isForeignCall(const char *function) const
 {
     const QString problem = wrongThread(q, function);
     if (!problem.isEmpty())
-        qCWarning(lcLock, "Lock %ls: %ls", qUtf16Printable(Detail::quoted(name)), qUtf16Printable(problem));
+        qCWarning(lcLock, "Lock %ls: %ls", qUtf16Printable(Detail::quoted(address.name())), qUtf16Printable(problem));
     return !problem.isEmpty();
 }
 
@@ -747,7 +753,7 @@ QString DistributedLockPrivate::refuseAcquire(const char *function)
     QMetaObject::invokeMethod(
             q, [this, problem] { failAcquire(newRequest(), DistributedLock::OptionsError, problem); },
             Qt::QueuedConnection);
-    const QString text = u"Lock %1: %2"_s.arg(Detail::quoted(name), problem);
+    const QString text = u"Lock %1: %2"_s.arg(Detail::quoted(address.name()), problem);
     qCWarning(lcLock, "%ls", qUtf16Printable(text));
     return text;
 }
@@ -755,14 +761,14 @@ QString DistributedLockPrivate::refuseAcquire(const char *function)
 /// Warns, once for each lock, of a lease that was probably meant in seconds.
 void DistributedLockPrivate::hintAtMilliseconds()
 {
-    if (!leaseGivenAsInt || name.isEmpty() || options.lease <= 0ms || options.lease >= 100ms)
+    if (!leaseGivenAsInt || address.name().isEmpty() || options.lease <= 0ms || options.lease >= 100ms)
         return;
     leaseGivenAsInt = false;
     leaseHintGiven = true;
     qCWarning(lcLock,
               "Lock %ls: its lease is %lld ms, which is very short; lease is given in milliseconds: write %lld for "
               "%lld s",
-              qUtf16Printable(Detail::quoted(name)), qlonglong(options.lease.count()),
+              qUtf16Printable(Detail::quoted(address.name())), qlonglong(options.lease.count()),
               qlonglong(options.lease.count() * 1000), qlonglong(options.lease.count()));
 }
 

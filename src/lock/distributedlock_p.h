@@ -56,6 +56,8 @@ public:
     explicit DistributedLockPrivate(DistributedLock *lock);
     ~DistributedLockPrivate() override;
 
+    static DistributedLockPrivate *get(DistributedLock *lock) { return lock->d.get(); }
+
     /// Emits the NOTIFY signals of the next event in the queue, and the signal of that event. May delete the lock.
     void deliver();
     /// Number of the registry's delivery that will call deliver(); 0 if there is none.
@@ -117,7 +119,7 @@ public:
     Properties notified;
 
     DistributedLock *const q;
-    QString name;
+    LockAddress address;
     LockOptions options;
     /// Options that the application has set; the registry's defaults do not replace these.
     enum OptionField : quint8 { Lease = 1, Wait = 2, RetryInterval = 4, AutoRenew = 8, Fair = 16, AllFields = 255 };

@@ -27,7 +27,7 @@ LockReference::LockReference(DistributedLock *lock)
     }
     m_link = link;
     const std::lock_guard locker(link->mutex);
-    link->name = lock->d->name;
+    link->name = lock->d->address.name();
 }
 
 DistributedLock *LockReference::lockOfThisThread() const

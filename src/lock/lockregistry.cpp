@@ -170,7 +170,7 @@ auto ask(LockRegistry *registry, const char *function, const std::optional<QStri
         return future;
     }
     EngineError error = EngineError::permanent(DistributedLock::NameError, QString());
-    const auto id = name ? EngineFactory::makeLockId(d->defaults.keyPrefix, *name, &error.text) : std::nullopt;
+    const auto id = name ? EngineFactory::makeLockId(d->keyPrefix, *name, &error.text) : std::nullopt;
     if (name && !id) {
         finish(error, T());
     } else {
@@ -333,6 +333,18 @@ void LockRegistry::setDefaults(const LockOptions &defaults)
     d->defaults = defaults;
 }
 
+QString LockRegistry::keyPrefix() const
+{
+    return d->keyPrefix;
+}
+
+void LockRegistry::setKeyPrefix(const QString &prefix)
+{
+    if (isForeignCall(this, "setKeyPrefix()"))
+        return;
+    d->keyPrefix = prefix;
+}
+
 QFuture<LockInfo> LockRegistry::inspect(const QString &name)
 {
     return ask<LockInfo>(this, "inspect()", name, infoOf,
@@ -342,11 +354,10 @@ QFuture<LockInfo> LockRegistry::inspect(const QString &name)
 QFuture<LockReply<QList<LockInfo>>> LockRegistry::list(const QString &pattern)
 {
     using Infos = QList<LockInfo>;
-    return ask<Infos>(
-            this, "list()", std::nullopt, replyOf<Infos>,
-            [prefix = d->defaults.keyPrefix, pattern](LockEngine *engine, const LockId &, const auto &finish) {
-                engine->list(prefix, pattern, finish);
-            });
+    return ask<Infos>(this, "list()", std::nullopt, replyOf<Infos>,
+                      [prefix = d->keyPrefix, pattern](LockEngine *engine, const LockId &, const auto &finish) {
+                          engine->list(prefix, pattern, finish);
+                      });
 }
 
 QFuture<LockReply<LockRegistry::Outcome>> LockRegistry::forceRelease(const QString &name)

@@ -9,6 +9,7 @@
 #include "engine/servername.h"
 #include "engine/token.h"
 #include "lock/distributedlock_p.h"
+#include "lock/resolvedaddress.h"
 
 #include <QDistLock/impl/namebytes.h>
 
@@ -89,15 +90,15 @@ LockRegistryPrivate::~LockRegistryPrivate()
     }
 }
 
-bool LockRegistryPrivate::isHeldInThisThread(const QUrl &server, const QString &key)
+bool LockRegistryPrivate::isHeldInThisThread(const LockAddress &address)
 {
     AllRegistries *const all = allRegistries();
     if (!all)
         return false;
-    const QByteArray bytes = Detail::nameBytes(key);
+    const QByteArray bytes = Detail::nameBytes(keyOf(address));
     const QMutexLocker locker(&all->mutex);
     for (const LockRegistryPrivate *registry : std::as_const(all->registries)) {
-        if (registry->thread() == QThread::currentThread() && isSameLockSpace(registry->url, server)
+        if (registry->thread() == QThread::currentThread() && isSameLockSpace(registry->url, address.server())
             && std::any_of(registry->m_locks.cbegin(), registry->m_locks.cend(),
                            [&](const LockDriver *lock) { return lock->holds(bytes); })) {
             return true;

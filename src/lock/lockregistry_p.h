@@ -40,9 +40,8 @@ public:
     void abandonLocks();
 
     static LockRegistryPrivate *get(LockRegistry *registry) { return registry->d.get(); }
-    /// Whether a DistributedLock that lives in the calling thread holds \a key (key prefix and name) on \a server,
-    /// in the form that normalizedServer() returns.
-    static bool isHeldInThisThread(const QUrl &server, const QString &key);
+    /// Whether a DistributedLock that lives in the calling thread holds the lock \a address, which must be resolved().
+    static bool isHeldInThisThread(const LockAddress &address);
 
     /// For tests; must be called before the engine is first used. Not owned.
     void setClock(const LeaseClock *clock);
@@ -97,6 +96,7 @@ public:
     quint64 nextTurn() { return ++m_lastTurn; }
 
     LockOptions defaults;
+    QString keyPrefix = LockId::defaultPrefix();
     std::chrono::milliseconds idleEviction = std::chrono::seconds(60);
     EngineError error;
     const QUrl url;           ///< in the form that normalizedServer() returns

@@ -37,7 +37,7 @@ QByteArray nameOf(DistributedLock::Error error)
 AnnotatedClient::AnnotatedClient(Participant *participant, AnnotatedForm *form)
     : m_participant(participant)
     , m_form(form)
-    , m_isHeld([this] { return QDistLock::isLockedHere(m_participant->lock().server, lockName()); })
+    , m_isHeld([this] { return QDistLock::isLockedHere(address()); })
 {
     m_pause.setSingleShot(true);
     connect(&m_pause, &QTimer::timeout, this, &AnnotatedClient::ask);
@@ -98,8 +98,7 @@ void AnnotatedClient::ask()
     else if (!lock.fair)
         Q_EMIT wanted();
     else
-        watch(QDistLock::withLock(this, lock.server, lockName(), m_participant->drawOptions(),
-                                  [this] { return takeLongTurn(); }),
+        watch(QDistLock::withLock(this, address(), m_participant->drawOptions(), [this] { return takeLongTurn(); }),
               &AnnotatedClient::longTurnEnded);
 }
 
@@ -160,9 +159,8 @@ void AnnotatedClient::tryTurn(const QString &lock)
 /// A long method: it blocks the event loop, and the lock is kept.
 void AnnotatedClient::takeTurn()
 {
-    const QUrl &server = m_participant->lock().server;
     m_doing = Running;
-    m_participant->acquired(QDistLock::fencingTokenHere(server, lockName()), bootTime(), 0ns, m_isHeld);
+    m_participant->acquired(QDistLock::fencingTokenHere(address()), bootTime(), 0ns, m_isHeld);
     m_participant->write(m_isHeld);
     const QPointer<AnnotatedClient> guard(this);
     m_participant->runNestedLoop();
@@ -185,8 +183,7 @@ void AnnotatedClient::takeTurn()
 QFuture<void> AnnotatedClient::takeLongTurn()
 {
     m_doing = Running;
-    m_participant->acquired(QDistLock::fencingTokenHere(m_participant->lock().server, lockName()), bootTime(), 0ns,
-                            m_isHeld);
+    m_participant->acquired(QDistLock::fencingTokenHere(address()), bootTime(), 0ns, m_isHeld);
     m_participant->write(m_isHeld);
     m_longTurn = true;
     m_lost = false;

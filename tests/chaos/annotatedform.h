@@ -47,6 +47,10 @@ public:
     ~AnnotatedClient() override;
 
     QString lockName() const { return QString::fromLatin1(m_participant->lock().name); }
+    QDistLock::LockAddress address() const
+    {
+        return QDistLock::LockAddress(lockName()).withServer(m_participant->lock().server);
+    }
     void start();
     void stop();
     bool isFinished() const { return m_doing == Nothing; }

@@ -113,7 +113,7 @@ void ScopedForm::takeTurn(Participant *participant)
         return;
     }
 
-    ScopedLock lock(server, name, options);
+    ScopedLock lock(QDistLock::LockAddress(name).withServer(server), options);
     const auto result = lock.result();
     if (result.error != DistributedLock::NoError) {
         participant->acquireFailed(nameOf(result.error));

@@ -48,7 +48,7 @@ QString print(const AnnotationOptions &options)
                     + (lock.maxRetries == LockOptions::UnlimitedRetries ? u"unlimited"_s
                                                                         : QString::number(lock.maxRetries))
             << u"autoRenew="_s + flag(lock.autoRenew) << u"fair="_s + flag(lock.fair)
-            << u"minHold="_s + ms(lock.minHold) << u"keyPrefix="_s + lock.keyPrefix
+            << u"minHold="_s + ms(lock.minHold) << u"keyPrefix="_s + options.keyPrefix
             << u"minReplicas="_s + QString::number(lock.minReplicas) << u"replicaTimeout="_s + ms(lock.replicaTimeout)
             << u"repairMissingTtl="_s + flag(lock.repairMissingTtl) << u"onBusy="_s + onBusy
             << u"maxQueued="_s + QString::number(options.maxQueued);
@@ -71,7 +71,7 @@ void check(const QString &text)
     const auto again = AnnotationOptions::parse(printed, &error);
     FUZZ_CHECK2(again, (printed + u'\n' + error).toUtf8());
     FUZZ_CHECK2(print(*again) == printed, (printed + u'\n' + print(*again)).toUtf8());
-    FUZZ_CHECK(again->server == options->server && again->lock.keyPrefix == options->lock.keyPrefix);
+    FUZZ_CHECK(again->server == options->server && again->keyPrefix == options->keyPrefix);
     FUZZ_CHECK(again->onBusy == options->onBusy && again->conditionNegated == options->conditionNegated);
 }
 

@@ -72,7 +72,7 @@ private:
         std::unique_ptr<ScopedLock> lock;
         eventually([&] {
             lock.reset();
-            lock = std::make_unique<ScopedLock>(server, name, once());
+            lock = std::make_unique<ScopedLock>(LockAddress(name).withServer(server), once());
             return lock->result().error != DistributedLock::ConnectionError;
         });
         return lock;
@@ -199,13 +199,13 @@ void tst_ScopedLockGui::lookInVain(int looks)
     QElapsedTimer timer;
     timer.start();
     for (int i = 0; i < looks; ++i) {
-        const ScopedLock lock(server.url(), Name, once());
+        const ScopedLock lock(LockAddress(Name).withServer(server.url()), once());
         QVERIFY(!lock);
         QCOMPARE(lock.result().error, DistributedLock::ConnectionError);
     }
     m_lookedFor = milliseconds(timer.elapsed());
     QVERIFY(server.start());
-    QVERIFY(eventually([&] { return ScopedLock(server.url(), Name, once()).isHeld(); }));
+    QVERIFY(eventually([&] { return ScopedLock(LockAddress(Name).withServer(server.url()), once()).isHeld(); }));
 }
 
 void tst_ScopedLockGui::unreachable()

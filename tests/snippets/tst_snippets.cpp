@@ -174,6 +174,21 @@ void TestSnippets::identity()
     QCOMPARE(info.result().application, "nightly");
 }
 
+/// Compiled only: there is no such server.
+[[maybe_unused]] static void addresses()
+{
+    //! [addresses]
+    using QDistLock::LockAddress;
+    using QDistLock::ScopedLock;
+
+    // The key lock:report:daily, on LockRegistry::defaultServer().
+    ScopedLock usual("report:daily");
+    // The key shop:report:daily.
+    ScopedLock prefixed(LockAddress("report:daily").withKeyPrefix("shop:"));
+    ScopedLock elsewhere(LockAddress("report:daily").withServer(QUrl("redis://other.example")));
+    //! [addresses]
+}
+
 /// Compiled only: the test has an application object already.
 [[maybe_unused]] static int endOfProgram(int argc, char **argv)
 {

@@ -80,7 +80,7 @@ std::optional<TokenFile> readTokenFile(const Session &session)
     QString error;
     const auto file = TokenFile::read(path, &error);
     const QString name = invocation.operands().first();
-    const QString prefix = session.lockOptions().keyPrefix;
+    const QString prefix = session.keyPrefix();
     if (file && file->name != name)
         error = u"the token file %1 belongs to lock %2, not to %3; name the file that belongs to it"_s.arg(
                 quoted(path), quoted(file->name), quoted(name));
@@ -99,7 +99,7 @@ QString existingTokenFile(Session *session, const TokenFile &file)
     const QString belongs = u"the token file %1 exists, and belongs to lock %2"_s.arg(
             quoted(session->invocation().text(Option::TokenFile)), quoted(file.name));
     LockRegistry *const registry = session->registry();
-    registry->setDefaults(registry->defaults().withKeyPrefix(file.prefix));
+    registry->setKeyPrefix(file.prefix);
     const auto info = session->await(registry->inspect(file.name));
     if (!info || info->error) {
         return u"%1. Whether that is still held is not known. Give another --token-file, one for each acquire"_s.arg(
@@ -192,7 +192,7 @@ int runAcquire(const Invocation &invocation)
 
     TokenFile file;
     file.name = name;
-    file.prefix = options.keyPrefix;
+    file.prefix = session.keyPrefix();
     file.fencingToken = lock->fencingToken();
     file.lease = options.lease;
     if (options.minHold > 0ms)

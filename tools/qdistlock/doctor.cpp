@@ -144,7 +144,7 @@ void Doctor::run()
                 &Doctor::checkLatency,  &Doctor::checkClock,   &Doctor::checkVersions, &Doctor::checkLocks,
                 &Doctor::checkQueues,
         };
-        checkRights(&m_probe, m_session->lockOptions().keyPrefix, m_role, m_report);
+        checkRights(&m_probe, m_session->keyPrefix(), m_role, m_report);
         for (const auto check : checks) {
             if (m_probe.interruption() == 0)
                 (this->*check)();
@@ -426,8 +426,7 @@ void Doctor::checkLocks()
         else if (!isHolderConnected(lock))
             disconnected += lock.name;
     }
-    add(Level::Ok, "locks",
-        u"%1 held, with the key prefix %2"_s.arg(locks->value.size()).arg(m_session->lockOptions().keyPrefix));
+    add(Level::Ok, "locks", u"%1 held, with the key prefix %2"_s.arg(locks->value.size()).arg(m_session->keyPrefix()));
     if (!endless.isEmpty())
         add(Level::Warning, "locks", u"without a time to live: "_s + someOf(endless),
             u"if nobody needs them, qdistlock release NAME --force"_s);
@@ -441,7 +440,7 @@ void Doctor::checkLocks()
 /// Queues without a holder. A release passes the lock on in the same step, so only dead waiters are left there.
 void Doctor::checkQueues()
 {
-    const QByteArray prefix = m_session->lockOptions().keyPrefix.toUtf8();
+    const QByteArray prefix = m_session->keyPrefix().toUtf8();
     const QByteArray suffix = ":queue";
     QByteArray cursor = "0";
     QStringList unserved;

@@ -140,9 +140,8 @@ int checkZooKeeper(Session *session, const QUrl &ensemble, milliseconds timeout,
     if (!locks)
         return 0;
     if (*locks)
-        report->add(
-                DoctorReport::Ok, u"locks"_s,
-                u"%1 held, with the key prefix %2"_s.arg(locks->value.size()).arg(session->lockOptions().keyPrefix));
+        report->add(DoctorReport::Ok, u"locks"_s,
+                    u"%1 held, with the key prefix %2"_s.arg(locks->value.size()).arg(session->keyPrefix()));
     else
         report->add(DoctorReport::Failure, u"locks"_s, locks->errorString);
     return 0;

@@ -77,7 +77,7 @@ QJsonObject document(const Session &session, const QJsonArray &locks)
 {
     return {{u"command"_s, QString::fromUtf8(info(*session.invocation().command()).name)},
             {u"server"_s, session.serverText()},
-            {u"prefix"_s, session.lockOptions().keyPrefix},
+            {u"prefix"_s, session.keyPrefix()},
             {u"locks"_s, locks}};
 }
 

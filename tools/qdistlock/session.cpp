@@ -27,6 +27,8 @@ Session::Session(const Invocation &invocation)
                                                        : LockRegistry::defaultServer();
     m_registry = std::make_unique<LockRegistry>(server);
     m_registry->setDefaults(lockOptions());
+    if (invocation.has(Option::Prefix))
+        m_registry->setKeyPrefix(invocation.text(Option::Prefix));
     if (m_registry->error() != DistributedLock::NoError) {
         fail(ConfigurationError,
              u"%1 (from %2)"_s.arg(m_registry->errorString(),
@@ -68,8 +70,6 @@ LockOptions Session::lockOptions() const
     options.wait = m_invocation.duration(Option::Timeout).value_or(LockOptions::Forever);
     options.fair = !m_invocation.has(Option::NoFair);
     options.autoRenew = !m_invocation.has(Option::NoRenew);
-    if (m_invocation.has(Option::Prefix))
-        options.keyPrefix = m_invocation.text(Option::Prefix);
     return options;
 }
 

@@ -47,8 +47,9 @@ public:
     const Invocation &invocation() const { return m_invocation; }
     /// The server without user name and password.
     QString serverText() const { return m_registry->server().toString(); }
+    QString keyPrefix() const { return m_registry->keyPrefix(); }
     /// Two locks of one name exclude each other if this is the same for both: the server, and the key prefix.
-    QByteArray placeText() const { return (serverText() + u' ' + lockOptions().keyPrefix).toUtf8(); }
+    QByteArray placeText() const { return (serverText() + u' ' + keyPrefix()).toUtf8(); }
     /// The options of the command line that concern locks; `wait` is LockOptions::Forever without --timeout.
     QDistLock::LockOptions lockOptions() const;
 

@@ -13,7 +13,6 @@
 #include <QtCore/qfuturewatcher.h>
 #include <QtCore/qobject.h>
 #include <QtCore/qpromise.h>
-#include <QtCore/qurl.h>
 #include <QtCore/qvariant.h>
 
 #include <exception>
@@ -54,7 +53,7 @@ private:
 
 /// Queues \a job in the thread of \a context, which drops it when \a context is destroyed; null = in the calling
 /// thread.
-QDISTLOCK_EXPORT void runLocked(const QUrl &server, const QString &name, const LockOptions &options, QObject *context,
+QDISTLOCK_EXPORT void runLocked(const LockAddress &address, const LockOptions &options, QObject *context,
                                 const std::shared_ptr<LockedJob> &job);
 /// The result of a call that was cancelled before it ran, or whose job was destroyed before it finished.
 QDISTLOCK_EXPORT LockResult cancelledCall();
@@ -254,13 +253,13 @@ private:
 };
 
 template<typename Function>
-LockedFuture<Function> withLock(const QUrl &server, const QString &name, const LockOptions &options, QObject *context,
+LockedFuture<Function> withLock(const LockAddress &address, const LockOptions &options, QObject *context,
                                 Function &&function)
 {
     isSynchronous<ReturnOf<std::decay_t<Function>>>(); // its assertions name the line of the application
     auto job = std::make_shared<FunctionJob<std::decay_t<Function>>>(std::forward<Function>(function));
     auto future = job->future(); // runLocked() may end and destroy the job
-    runLocked(server, name, options, context, job);
+    runLocked(address, options, context, job);
     return future;
 }
 

@@ -6,12 +6,12 @@
 
 // Expansions of the QDL_ macros of QDistLock/ScopedLock. Not for direct use.
 
+#include <QDistLock/lockaddress.h>
 #include <QDistLock/lockoptions.h>
 #include <QDistLock/qdistlock_export.h>
 
 #include <QtCore/qstring.h>
 
-#include <cstddef>
 #include <initializer_list>
 #include <type_traits>
 #include <utility>
@@ -25,70 +25,35 @@ namespace Detail {
 /// Throws LockUnavailable unless \a lock was acquired.
 QDISTLOCK_EXPORT void throwUnlessAcquired(const ScopedLock &lock);
 /// Aborts unless the calling thread runs under the lock.
-QDISTLOCK_EXPORT void assertLocked(const char *function, const char *file, int line, const QString &name,
-                                   const LockOptions &options);
+QDISTLOCK_EXPORT void assertLocked(const char *function, const char *file, int line, const LockAddress &address);
 
-/// The character type of a string literal; void for any other type.
+/// The lock that the first argument of a macro names.
 template<typename T>
-struct LiteralCharacter
-{
-    using Type = void;
-};
-template<typename Character, std::size_t size>
-struct LiteralCharacter<const Character (&)[size]>
-{
-    using Type = Character;
-};
-
-/// The length of a literal, or of an array without the NULs that pad it.
-template<typename Character, std::size_t size>
-qsizetype lengthOf(const Character (&text)[size])
-{
-    std::size_t length = size;
-    while (length > 0 && text[length - 1] == Character())
-        --length;
-    return qsizetype(length);
-}
-
-/// The name of the lock, from the first argument of a macro.
-template<typename T>
-QString lockName(T &&name)
+LockAddress lockAddress(T &&address)
 {
     using Decayed = std::decay_t<T>;
-    using Character = typename LiteralCharacter<T &&>::Type;
-    constexpr bool isUtf16 = std::is_same_v<Character, char16_t>;
-#ifdef __cpp_char8_t
-    constexpr bool isUtf8 = std::is_same_v<Character, char> || std::is_same_v<Character, char8_t>;
-#else
-    constexpr bool isUtf8 = std::is_same_v<Character, char>;
-#endif
+    using Name = LockName<T &&>;
     constexpr bool isBytes = std::is_convertible_v<T, const char *> || std::is_same_v<Decayed, QByteArray>;
     constexpr bool isString =
             std::is_class_v<
                     Decayed> && std::is_convertible_v<T, QString> && !std::is_same_v<Decayed, QChar> && !isBytes;
-    constexpr bool isView = std::is_same_v<Decayed, QStringView> || std::is_same_v<Decayed, QLatin1String>;
-    constexpr bool isName = isUtf8 || isUtf16 || isView || isString;
-    static_assert(isName,
+    constexpr bool isAddress = std::is_same_v<Decayed, LockAddress>;
+    constexpr bool isValid = isAddress || Name::isUtf8 || Name::isUtf16 || Name::isView || isString;
+    static_assert(isValid,
                   "QDL_ macros: the first argument is the name of the lock: a QString, QStringView or QLatin1String, "
                   "or a literal (in UTF-8 or UTF-16). For other bytes say QString::fromUtf8(); for another server "
-                  "say QDistLock::ScopedLock lock(server, name, options)");
-    if constexpr (isUtf8)
-        return QString::fromUtf8(name, lengthOf(name));
-    else if constexpr (isUtf16)
-        return QString::fromUtf16(name, lengthOf(name));
-    else if constexpr (std::is_same_v<Decayed, QStringView>)
-        return name.toString();
-    else if constexpr (isName)
-        return QString(std::forward<T>(name));
+                  "say QDistLock::LockAddress(name).withServer(url)");
+    if constexpr (isValid)
+        return std::forward<T>(address);
     else
-        return QString();
+        return LockAddress();
 }
 
 template<typename... None>
-QString lockName()
+LockAddress lockAddress()
 {
     static_assert(sizeof...(None) > 0, "QDL_ macros: the name of the lock is missing");
-    return QString();
+    return LockAddress();
 }
 
 /// Never called: the compiler refuses arguments that are no options, and the overload below says how to write them.
@@ -130,7 +95,7 @@ LockOptions namedOptions(std::initializer_list<T>)
 #define QDL_DETAIL_LOCK(lock, ...) \
   const QDistLock::ScopedLock lock \
   { \
-    QDistLock::Detail::lockName(QDL_DETAIL_FIRST(__VA_ARGS__)), QDL_DETAIL_OPTIONS(__VA_ARGS__) \
+    QDistLock::Detail::lockAddress(QDL_DETAIL_FIRST(__VA_ARGS__)), QDL_DETAIL_OPTIONS(__VA_ARGS__) \
   }
 #define QDL_DETAIL_SCOPED_LOCK(lock, ...) \
   QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK(lock, __VA_ARGS__)); \

@@ -121,7 +121,12 @@ public Q_SLOTS:
     void kept() { note(0, u"kept"_s); }
     void lost(int number) { note(number, u"lost"_s); }
     void renewed() { note(0, u"renewed"_s); }
-    void elsewhere() { note(QDistLock::isLockedHere(QUrl(u"memory:elsewhere"_s), u"elsewhere"_s) ? 1 : 0); }
+    void elsewhere()
+    {
+        note(QDistLock::isLockedHere(QDistLock::LockAddress(u"elsewhere"_s).withServer(QUrl(u"memory:elsewhere"_s)))
+                     ? 1
+                     : 0);
+    }
     void broken(int number) { note(number); }
     void badServer() { note(0); }
     void free(int number) { note(number); }

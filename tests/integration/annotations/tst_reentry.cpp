@@ -131,7 +131,7 @@ private:
     static LockResult timedOutScope(const QUrl &server)
     {
         return timeOutOf([&server](milliseconds wait) {
-            return ScopedLock(server, Name, LockOptions().withWait(wait)).result();
+            return ScopedLock(LockAddress(Name).withServer(server), LockOptions().withWait(wait)).result();
         });
     }
 
@@ -379,10 +379,10 @@ void tst_Reentry::scopeOfUnfinishedWorkEndsInAnotherThread()
 /// It re-enters, or comes too late and acquires the lock itself; either way it holds it.
 void tst_Reentry::scopeBeginsWhileAnotherThreadEndsTheOuter()
 {
-    const QUrl memory(u"memory:race"_s);
+    const auto memory = LockAddress(Name).withServer(QUrl(u"memory:race"_s));
     const LogCapture log;
     for (int i = 0; i < 300; ++i) {
-        auto outer = std::make_unique<ScopedLock>(memory, Name);
+        auto outer = std::make_unique<ScopedLock>(memory);
         QVERIFY(*outer);
         std::atomic<bool> begun{false};
         std::thread thread([&begun, scope = std::move(outer)]() mutable {
@@ -391,16 +391,16 @@ void tst_Reentry::scopeBeginsWhileAnotherThreadEndsTheOuter()
         });
         while (!begun) {
         }
-        ScopedLock inner(memory, Name);
+        ScopedLock inner(memory);
         thread.join();
         QVERIFY2(inner, qPrintable(inner.result().errorString));
-        QVERIFY(isLockedHere(memory, Name));
+        QVERIFY(isLockedHere(memory));
         bool excluded = false;
-        std::thread([&] { excluded = !ScopedLock(memory, Name, LockOptions().withWait(0ms)); }).join();
+        std::thread([&] { excluded = !ScopedLock(memory, LockOptions().withWait(0ms)); }).join();
         QVERIFY(excluded);
         QVERIFY(inner.release());
     }
-    QVERIFY(!isLockedHere(memory, Name));
+    QVERIFY(!isLockedHere(memory));
 }
 
 void tst_Reentry::scopeOutlivesItsThread_data()
@@ -532,7 +532,8 @@ void tst_Reentry::scopeBehindUnfinishedWork()
 {
     QFETCH(const bool, waits);
     const auto acquireInVain = [waits](const QUrl &server) {
-        return waits ? timedOutScope(server) : ScopedLock(server, Name, LockOptions().withWait(0ms)).result();
+        return waits ? timedOutScope(server)
+                     : ScopedLock(LockAddress(Name).withServer(server), LockOptions().withWait(0ms)).result();
     };
     const QString reason = u"withLock() of this same thread holds it"_s;
     const QUrl otherSpelling(u"unix:/."_s + m_server.socketPath());
@@ -701,15 +702,17 @@ void tst_Reentry::spellings()
     QFETCH(const QString, inner);
     const QUrl outerServer = server(outer);
     const QUrl innerServer = server(inner);
+    const auto outerAddress = LockAddress(Name).withServer(outerServer);
+    const auto innerAddress = LockAddress(Name).withServer(innerServer);
     const LockOptions once = LockOptions().withWait(0ms);
     {
-        const ScopedLock scope(outerServer, Name);
+        const ScopedLock scope(outerAddress);
         QVERIFY2(scope, qPrintable(scope.result().errorString));
-        const ScopedLock again(innerServer, Name, once);
+        const ScopedLock again(innerAddress, once);
         QVERIFY2(again, qPrintable(again.result().errorString));
         QCOMPARE(again.fencingToken(), scope.fencingToken());
-        QVERIFY(isLockedHere(innerServer, Name));
-        QCOMPARE(fencingTokenHere(innerServer, Name), scope.fencingToken());
+        QVERIFY(isLockedHere(innerAddress));
+        QCOMPARE(fencingTokenHere(innerAddress), scope.fencingToken());
 
         LockRegistry::setDefaultServer(innerServer);
         const ScopedLock byDefault(Name, once);
@@ -719,9 +722,9 @@ void tst_Reentry::spellings()
     qint64 outerToken = 0;
     qint64 innerToken = 0;
     bool reentered = false;
-    const auto future = withLock(outerServer, Name, LockOptions(), [&] {
-        outerToken = fencingTokenHere(outerServer, Name);
-        const ScopedLock scope(innerServer, Name, once);
+    const auto future = withLock(outerAddress, [&] {
+        outerToken = fencingTokenHere(outerAddress);
+        const ScopedLock scope(innerAddress, once);
         innerToken = scope.fencingToken();
         reentered = scope.isHeld();
     });
@@ -761,10 +764,10 @@ void tst_Reentry::otherServers()
 {
     QFETCH(const QString, outer);
     QFETCH(const QString, inner);
-    ScopedLock scope(server(outer), Name);
+    ScopedLock scope(LockAddress(Name).withServer(server(outer)));
     QVERIFY2(scope, qPrintable(scope.result().errorString));
-    QVERIFY(!isLockedHere(server(inner), Name));
-    ScopedLock other(server(inner), Name, LockOptions().withWait(0ms));
+    QVERIFY(!isLockedHere(LockAddress(Name).withServer(server(inner))));
+    ScopedLock other(LockAddress(Name).withServer(server(inner)), LockOptions().withWait(0ms));
     QVERIFY2(other, qPrintable(other.result().errorString));
     QVERIFY(other.fencingToken() != scope.fencingToken());
     QVERIFY(scope.release());
@@ -798,7 +801,7 @@ void tst_Reentry::defaultServerChanged()
             excluded = !other;
         }).join();
         QVERIFY(excluded);
-        QCOMPARE(fencingTokenHere(m_server.url(), Name), outer.fencingToken());
+        QCOMPARE(fencingTokenHere(LockAddress(Name).withServer(m_server.url())), outer.fencingToken());
     }
     LockRegistry::setDefaultServer(m_server.url());
     QVERIFY(isLockedHere(Name));

@@ -76,9 +76,8 @@ void tst_WithLock::withLockValues()
     const auto badName = withLock(QString(), {}, [&] { return ++calls; });
     QVERIFY(finished(badName));
     QCOMPARE(failureOf(badName).error, DistributedLock::NameError);
-    const auto elsewhere = withLock(QUrl(u"memory:w"_s), name, {}, [&] {
-        return isLockedHere(QUrl(u"memory:w"_s), name) && !m_server.exists("lock:w");
-    });
+    const auto address = LockAddress(name).withServer(QUrl(u"memory:w"_s));
+    const auto elsewhere = withLock(address, [&] { return isLockedHere(address) && !m_server.exists("lock:w"); });
     QVERIFY(finished(elsewhere));
     QVERIFY(elsewhere.result());
     QCOMPARE(calls, 2);

@@ -10,6 +10,7 @@
 #include "support/workerthread.h"
 
 #include "background/lockservice.h"
+#include "lock/resolvedaddress.h"
 
 #include <QDistLock/ScopedLock>
 
@@ -27,10 +28,12 @@ using namespace Qt::StringLiterals;
 
 using namespace LockTesting;
 using namespace Support;
+using QDistLock::LockAddress;
 using QDistLock::LockHold;
 using QDistLock::LockLost;
 using QDistLock::LockService;
 using QDistLock::LockUnavailable;
+using QDistLock::resolved;
 using QDistLock::ScopedLock;
 
 bool macrosInCpp20(); // scopedmacros20.cpp
@@ -294,9 +297,9 @@ void tst_ScopedLock::outerReleasedFirst()
 void tst_ScopedLock::noReentry()
 {
     const ScopedLock outer(Name);
-    const ScopedLock otherPrefix(Name, LockOptions().withKeyPrefix(u"app:"_s));
-    const ScopedLock otherName(u"ob"_s, LockOptions().withKeyPrefix(u"lock:j"_s));
-    const ScopedLock otherServer(QUrl(u"memory:"_s), Name);
+    const ScopedLock otherPrefix(LockAddress(Name).withKeyPrefix(u"app:"_s));
+    const ScopedLock otherName(LockAddress(u"ob"_s).withKeyPrefix(u"lock:j"_s));
+    const ScopedLock otherServer(LockAddress(Name).withServer(QUrl(u"memory:"_s)));
     QVERIFY(outer && otherPrefix && otherServer);
     QCOMPARE(otherName.fencingToken(), outer.fencingToken()); // the same key
     QVERIFY(otherPrefix.fencingToken() != outer.fencingToken());
@@ -309,12 +312,12 @@ void tst_ScopedLock::serverGivenAndDefaultServer()
 {
     {
         const ScopedLock outer(Name);
-        const ScopedLock inner(m_server.url(), Name, LockOptions().withWait(0ms));
+        const ScopedLock inner(LockAddress(Name).withServer(m_server.url()), LockOptions().withWait(0ms));
         QVERIFY(inner);
         QCOMPARE(inner.fencingToken(), outer.fencingToken());
     }
     {
-        const ScopedLock outer(m_server.url(), Name);
+        const ScopedLock outer(LockAddress(Name).withServer(m_server.url()));
         const ScopedLock inner(Name, LockOptions().withWait(0ms));
         QVERIFY(inner);
         QCOMPARE(inner.fencingToken(), outer.fencingToken());
@@ -428,7 +431,7 @@ void tst_ScopedLock::nothingSentFor()
     QFETCH(QString, name);
     QFETCH(LockOptions, options);
     QFETCH(QString, named);
-    const ScopedLock lock(server, name, options);
+    const ScopedLock lock(LockAddress(name).withServer(server), options);
     QVERIFY(!lock);
     QTEST(lock.result().error, "error");
     QVERIFY2(lock.result().errorString.contains(named), qPrintable(lock.result().errorString));
@@ -438,7 +441,7 @@ void tst_ScopedLock::nothingSentFor()
 void tst_ScopedLock::acquireUnreachable(milliseconds wait)
 {
     const QUrl nobody(u"unix://%1/nobody.sock"_s.arg(m_server.folder()));
-    const ScopedLock lock(nobody, Name, options(30s, wait));
+    const ScopedLock lock(LockAddress(Name).withServer(nobody), options(30s, wait));
     QVERIFY(!lock);
     QCOMPARE(lock.result().error, DistributedLock::ConnectionError);
     QVERIFY2(lock.result().errorString.contains(QLatin1String("nobody.sock")), qPrintable(lock.result().errorString));
@@ -470,7 +473,8 @@ void tst_ScopedLock::acquiredAfterRepair()
     QUrl url = server.tcpUrl();
     url.setPassword(u"second"_s);
     const auto acquire = [&url](const QString &name) { // as the GUI thread does
-        return LockService::instance()->acquire(url, name, LockOptions().withWait(0ms), nullptr, true);
+        return LockService::instance()->acquire(resolved(LockAddress(name).withServer(url)),
+                                                LockOptions().withWait(0ms), nullptr, true);
     };
     const LogCapture log;
     for (int i = 0; i < 2; ++i) {
@@ -494,7 +498,8 @@ void tst_ScopedLock::unreachableAtOnce()
     RedisServer server(RedisServer::Options::withTcp());
     QVERIFY2(server.start(), qPrintable(server.errorString()));
     const auto acquire = [url = server.tcpUrl()](const QString &name) { // as the GUI thread does
-        return LockService::instance()->acquire(url, name, LockOptions().withWait(0ms), nullptr, true);
+        return LockService::instance()->acquire(resolved(LockAddress(name).withServer(url)),
+                                                LockOptions().withWait(0ms), nullptr, true);
     };
     const auto first = acquire(Name);
     QVERIFY(first->waitUntilEnded(60s) && first->isHeld());
@@ -593,7 +598,7 @@ void tst_ScopedLock::stalledService()
     QVERIFY(lock);
     const auto stalled = std::make_shared<QSemaphore>();
     const auto end = std::make_shared<QSemaphore>(); // the service may use it after this function has returned
-    const auto stall = LockService::instance()->acquire({}, u"stall"_s, {}, [stalled, end] {
+    const auto stall = LockService::instance()->acquire(resolved(u"stall"_s), {}, [stalled, end] {
         stalled->release();
         end->acquire();
     });
@@ -679,7 +684,7 @@ void tst_ScopedLock::inTheServiceThread()
     QSemaphore done;
     QDistLock::LockResult result;
     bool inService = false;
-    const auto hold = LockService::instance()->acquire({}, u"outer"_s, {}, [&] {
+    const auto hold = LockService::instance()->acquire(resolved(u"outer"_s), {}, [&] {
         inService = LockService::instance()->isCurrentThread();
         const LogCapture log;
         result = ScopedLock(Name).result();
@@ -699,11 +704,12 @@ void tst_ScopedLock::inTheServiceThread()
 void tst_ScopedLock::completion()
 {
     std::atomic<int> calls{0};
-    const auto first = LockService::instance()->acquire({}, Name, {}, [&calls] { ++calls; });
+    const auto first = LockService::instance()->acquire(resolved(Name), {}, [&calls] { ++calls; });
     QVERIFY(eventually([&] { return calls.load() == 1; }));
     QVERIFY(first->result().isAcquired());
     QVERIFY(first->fencingToken() > 0);
-    const auto second = LockService::instance()->acquire({}, Name, LockOptions().withWait(0ms), [&calls] { ++calls; });
+    const auto second = LockService::instance()->acquire(resolved(Name), LockOptions().withWait(0ms),
+                                                         [&calls] { ++calls; });
     QVERIFY(eventually([&] { return calls.load() == 2; }));
     QCOMPARE(second->result().error, DistributedLock::BusyError);
     QVERIFY(!second->isHeld());
@@ -715,7 +721,7 @@ void tst_ScopedLock::destroyedWhileWaiting()
 {
     const ScopedLock lock(Name);
     std::atomic<int> calls{0};
-    auto waiting = LockService::instance()->acquire({}, Name, options(), [&calls] { ++calls; });
+    auto waiting = LockService::instance()->acquire(resolved(Name), options(), [&calls] { ++calls; });
     QVERIFY(waitForQueue(m_server, 1, "job"));
     QCOMPARE(waiting->result().error, DistributedLock::CancelledError); // the acquire has not ended
     waiting.reset();
@@ -856,9 +862,9 @@ void tst_ScopedLock::foundByName()
     {
         const ScopedLock lock(Name, options());
         QVERIFY(QDistLock::isLockedHere(Name));
-        QVERIFY(QDistLock::isLockedHere(m_server.url(), Name));
-        QVERIFY(!QDistLock::isLockedHere(QUrl(u"memory:"_s), Name));
-        QVERIFY(!QDistLock::isLockedHere(Name, LockOptions().withKeyPrefix(u"app:"_s)));
+        QVERIFY(QDistLock::isLockedHere(LockAddress(Name).withServer(m_server.url())));
+        QVERIFY(!QDistLock::isLockedHere(LockAddress(Name).withServer(QUrl(u"memory:"_s))));
+        QVERIFY(!QDistLock::isLockedHere(LockAddress(Name).withKeyPrefix(u"app:"_s)));
         QVERIFY(!QDistLock::isLockedHere(u"jo"_s));
         QCOMPARE(QDistLock::fencingTokenHere(Name), lock.fencingToken());
         QDL_ASSERT_LOCKED(Name);

@@ -28,6 +28,7 @@ using namespace Qt::StringLiterals;
 using namespace LockTesting;
 using namespace Support;
 using QDistLock::LeaseClock;
+using QDistLock::LockAddress;
 
 namespace {
 
@@ -579,8 +580,10 @@ void tst_Queue::sameKeySplitInTwoWays()
     Registry waiters(m_server.url());
     DistributedLock holder(&holders, key.sliced(holderPrefix.size()));
     DistributedLock waiter(&waiters, key.sliced(waiterPrefix.size()));
-    holder.setOptions(options().withKeyPrefix(holderPrefix));
-    waiter.setOptions(options(30s, LockOptions::Forever).withKeyPrefix(waiterPrefix).withRetryInterval(10s));
+    holders.setKeyPrefix(holderPrefix);
+    waiters.setKeyPrefix(waiterPrefix);
+    holder.setOptions(options());
+    waiter.setOptions(options(30s, LockOptions::Forever).withRetryInterval(10s));
     QVERIFY(acquireNow(&holder));
     waiter.acquire();
     QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
@@ -629,9 +632,8 @@ void tst_Queue::fencesOfHandOversInOneRegistry()
     int heldAtMost = 0;
     for (int i = 0; i < 6; ++i) {
         auto lock = std::make_unique<DistributedLock>(&registries[i / 3], name);
-        LockOptions lockOptions = options(30s, LockOptions::Forever);
-        lockOptions.keyPrefix = prefix;
-        lock->setOptions(lockOptions);
+        registries[i / 3].setKeyPrefix(prefix);
+        lock->setOptions(options(30s, LockOptions::Forever));
         connect(lock.get(), &DistributedLock::acquired, lock.get(), [&, lock = lock.get()] {
             heldAtMost = std::max(heldAtMost, ++held);
             fences << lock->fencingToken();
@@ -661,8 +663,9 @@ void tst_Queue::oneSubscriptionForAllPrefixes()
     Registry registry(m_server.url());
     std::vector<std::unique_ptr<DistributedLock>> locks;
     for (int i = 0; i < 50; ++i) {
-        locks.push_back(std::make_unique<DistributedLock>(&registry, Name));
-        locks.back()->setOptions(options().withKeyPrefix(u"lock:%1:"_s.arg(i)));
+        locks.push_back(std::make_unique<DistributedLock>(LockAddress(Name).withKeyPrefix(u"lock:%1:"_s.arg(i))));
+        locks.back()->setRegistry(&registry);
+        locks.back()->setOptions(options());
         locks.back()->acquire();
     }
     QVERIFY(eventually(

@@ -19,6 +19,7 @@ using namespace Qt::StringLiterals;
 
 using namespace LockTesting;
 using namespace Support;
+using QDistLock::LockAddress;
 
 namespace {
 
@@ -192,9 +193,10 @@ void tst_Stall::subscriptionLostWithManyLocks()
     for (int prefix = 0; prefix < prefixes; ++prefix) {
         for (int i = 0; i < locksEach; ++i) {
             const QString keyPrefix = u"many:%1:"_s.arg(prefix);
-            locks.push_back(std::make_unique<DistributedLock>(&registry, QString::number(i)));
-            locks.back()->setOptions(
-                    options(60s, LockOptions::Forever).withRetryInterval(60s).withKeyPrefix(keyPrefix));
+            locks.push_back(
+                    std::make_unique<DistributedLock>(LockAddress(QString::number(i)).withKeyPrefix(keyPrefix)));
+            locks.back()->setRegistry(&registry);
+            locks.back()->setOptions(options(60s, LockOptions::Forever).withRetryInterval(60s));
             if (i % 2)
                 foreign.command({"SET", keyPrefix.toUtf8() + QByteArray::number(i), "theirs", "PX", "600000"});
             locks.back()->acquire();

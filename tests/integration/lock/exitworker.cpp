@@ -41,6 +41,7 @@ using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
 using QDistLock::DistributedLock;
+using QDistLock::LockAddress;
 using QDistLock::LockOptions;
 using QDistLock::LockRegistry;
 using QDistLock::ScopedLock;
@@ -292,7 +293,7 @@ int scoped(int argc, char **argv)
     auto application = std::make_unique<QCoreApplication>(argc, argv);
     static auto &locks = *new std::vector<std::unique_ptr<ScopedLock>>; // leaked
     for (int i = 0; i < heldCount; ++i) {
-        locks.push_back(std::make_unique<ScopedLock>(server, heldName(i), patient()));
+        locks.push_back(std::make_unique<ScopedLock>(LockAddress(heldName(i)).withServer(server), patient()));
         if (!*locks.back())
             qFatal("%s", qPrintable(locks.back()->result().errorString));
     }
@@ -309,13 +310,14 @@ int noThread(int argc, char **argv)
     QCoreApplication application(argc, argv);
     noMoreThreads = true;
     for (int i = 0; i < 2; ++i) {
-        const ScopedLock lock(server, heldName(0), patient());
+        const ScopedLock lock(LockAddress(heldName(0)).withServer(server), patient());
         if (lock || !lock.result().errorString.contains(QLatin1String("thread")))
             return 1;
         say("refused: " + lock.result().errorString.toUtf8());
     }
     bool ran = false;
-    const QFuture<void> call = QDistLock::withLock(server, heldName(0), patient(), [&ran] { ran = true; });
+    const QFuture<void> call = QDistLock::withLock(LockAddress(heldName(0)).withServer(server), patient(),
+                                                   [&ran] { ran = true; });
     while (!call.isFinished())
         QCoreApplication::processEvents();
     if (ran)
@@ -323,7 +325,7 @@ int noThread(int argc, char **argv)
     if (waitedCount > 0) // ends without ever having started it
         return 0;
     noMoreThreads = false;
-    const ScopedLock lock(server, heldName(0), patient());
+    const ScopedLock lock(LockAddress(heldName(0)).withServer(server), patient());
     return lock ? 0 : 3;
 }
 

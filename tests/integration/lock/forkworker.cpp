@@ -30,6 +30,7 @@ using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
 using QDistLock::DistributedLock;
+using QDistLock::LockAddress;
 using QDistLock::LockOptions;
 using QDistLock::LockRegistry;
 using QDistLock::ScopedLock;
@@ -97,7 +98,7 @@ struct Parent
         waiting.setOptions(options().withWait(LockOptions::Forever));
         waiting.acquire();
         check(waitFor([this] { return waiting.queuePosition() == 0; }), "the parent waits");
-        scoped = std::make_unique<ScopedLock>(server, u"scoped"_s, options());
+        scoped = std::make_unique<ScopedLock>(LockAddress(u"scoped"_s).withServer(server), options());
         check(scoped->isHeld(), "the parent acquires its scoped lock");
         QObject::connect(&registry, &LockRegistry::stateChanged, &registry, [this] { ++stateChanges; });
         QObject::connect(&brief, &DistributedLock::renewed, &brief, [this] { ++renewals; });
@@ -132,9 +133,9 @@ void useInherited(Parent *parent, const QUrl &server)
     check(waitFor([&info] { return info.isFinished(); }), "inspect() in the child ends");
     check(names(info.result().errorString, u"fork"_s), "its error names fork()");
 
-    const ScopedLock scoped(server, u"scoped"_s, options());
+    const ScopedLock scoped(LockAddress(u"scoped"_s).withServer(server), options());
     check(!scoped && names(scoped.result().errorString, u"fork"_s), "a scoped lock in the child fails");
-    auto call = QDistLock::withLock(server, u"called"_s, options(), [] { return 1; });
+    auto call = QDistLock::withLock(LockAddress(u"called"_s).withServer(server), options(), [] { return 1; });
     check(waitFor([&call] { return call.isFinished(); }), "withLock() in the child ends");
     parent->held.release();
     parent->brief.release();

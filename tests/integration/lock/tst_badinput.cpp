@@ -244,7 +244,8 @@ void tst_BadInput::exactNames()
 void tst_BadInput::keyPrefix()
 {
     LockRegistry registry(m_server.url());
-    registry.setDefaults(options().withKeyPrefix(u"app[1]*:"_s));
+    registry.setDefaults(options());
+    registry.setKeyPrefix(u"app[1]*:"_s);
     DistributedLock lock(&registry, u"job"_s);
     QVERIFY(acquireNow(&lock));
     QVERIFY(m_server.exists("app[1]*:job"));
@@ -256,7 +257,7 @@ void tst_BadInput::keyPrefix()
     QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
 
     for (const QString &prefix : {QString(1, QChar::Null), QString(1025, u'x'), QString(QChar(0xd83d)), u"a}"_s}) {
-        lock.setOptions(options().withKeyPrefix(prefix));
+        registry.setKeyPrefix(prefix);
         Spies spies(&lock);
         lock.acquire();
         QVERIFY(eventually([&] { return spies.failed.size() == 1; }));

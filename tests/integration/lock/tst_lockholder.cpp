@@ -269,7 +269,7 @@ void tst_LockHolder::errorTexts()
     QVERIFY(acquireNow(&holder));
     // The connections are up before a short wait begins.
     QVERIFY(inspect(&other).held);
-    const QDistLock::ScopedLock connected(url, u"connected"_s, options());
+    const QDistLock::ScopedLock connected(QDistLock::LockAddress(u"connected"_s).withServer(url), options());
     QVERIFY(connected);
 
     // The holder is looked up for 250 ms only: if the machine is slow, ask again.
@@ -294,7 +294,7 @@ void tst_LockHolder::errorTexts()
 
     isShown = false;
     for (const QDeadlineTimer end(60s); !isShown && !end.hasExpired();) {
-        const QDistLock::ScopedLock scope(url, u"job"_s, wanted);
+        const QDistLock::ScopedLock scope(QDistLock::LockAddress(u"job"_s).withServer(url), wanted);
         m_text = scope.result().errorString;
         if (wanted.wait == 50ms && scope.result().error == DistributedLock::ConnectionError)
             continue;

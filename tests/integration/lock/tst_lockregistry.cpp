@@ -26,6 +26,7 @@
 using namespace Qt::StringLiterals;
 
 using namespace LockTesting;
+using QDistLock::LockAddress;
 using QDistLock::LockInfo;
 
 class tst_LockRegistry : public QObject
@@ -54,6 +55,7 @@ private Q_SLOTS:
     void obtainedInAnEvictedLocksSlot();
     void obtainedLockDeletedByHand();
     void defaultsAndOptions();
+    void addresses();
     void badDefaults_data();
     void badDefaults();
 
@@ -424,6 +426,43 @@ void tst_LockRegistry::obtainedLockDeletedByHand()
     QVERIFY(acquireNow(next));
 }
 
+/// The same name with another prefix or on another server is another lock.
+void tst_LockRegistry::addresses()
+{
+    LockRegistry registry(m_server->url());
+    QCOMPARE(registry.keyPrefix(), u"lock:"_s);
+    DistributedLock usual(&registry, u"job"_s);
+    DistributedLock prefixed(LockAddress(u"job"_s).withKeyPrefix(u"own:"_s).withServer(m_server->url()));
+    DistributedLock elsewhere(LockAddress(u"job"_s).withServer(QUrl(u"memory:addresses"_s)));
+    QVERIFY(acquireNow(&usual) && acquireNow(&prefixed) && acquireNow(&elsewhere));
+    QCOMPARE(prefixed.registry(), LockRegistry::instance(m_server->url()));
+    QCOMPARE(elsewhere.registry(), LockRegistry::instance(QUrl(u"memory:addresses"_s)));
+    QVERIFY(m_server->exists("lock:job") && m_server->exists("own:job"));
+
+    // The registry's prefix is that of acquires and requests from now on, but not of a lock that has its own.
+    registry.setKeyPrefix(u"own:"_s);
+    QCOMPARE(registry.keyPrefix(), u"own:"_s);
+    const auto info = registry.inspect(u"job"_s);
+    QVERIFY(eventually([&] { return info.isFinished(); }));
+    QCOMPARE(info.result().fencingToken, prefixed.fencingToken());
+    DistributedLock excluded(&registry, u"job"_s);
+    const QFuture<LockResult> result = excluded.tryAcquireAsync();
+    QVERIFY(eventually([&] { return result.isFinished(); }));
+    QCOMPARE(result.result().error, DistributedLock::BusyError);
+
+    prefixed.release();
+    QVERIFY(eventually([&] { return prefixed.state() == DistributedLock::Unlocked; }));
+    registry.setKeyPrefix(u"other:"_s);
+    prefixed.setRegistry(&registry);
+    prefixed.setName(u"second"_s);
+    QVERIFY(acquireNow(&prefixed));
+    QVERIFY(m_server->exists("own:second"));
+
+    registry.setKeyPrefix(QString());
+    QVERIFY(acquireNow(&excluded));
+    QVERIFY(m_server->exists("job"));
+}
+
 void tst_LockRegistry::defaultsAndOptions()
 {
     LockRegistry registry(QUrl(u"memory:defaults"_s));
@@ -431,20 +470,17 @@ void tst_LockRegistry::defaultsAndOptions()
     LockOptions defaults;
     defaults.lease = 5s;
     defaults.wait = LockOptions::Forever;
-    defaults.keyPrefix = u"app:"_s;
     registry.setDefaults(defaults);
-    QCOMPARE(registry.defaults().keyPrefix, u"app:"_s);
     QCOMPARE(before.leaseAsDuration(), milliseconds(30s)); // made earlier
 
     DistributedLock lock(&registry, u"a"_s);
     QCOMPARE(lock.leaseAsDuration(), milliseconds(5s));
     QCOMPARE(lock.wait(), (std::numeric_limits<int>::max)());
-    QCOMPARE(registry.obtain(u"b"_s)->options().keyPrefix, u"app:"_s);
+    QCOMPARE(registry.obtain(u"b"_s)->leaseAsDuration(), milliseconds(5s));
 
     lock.setWait(7); // the others stay the registry's
     QCOMPARE(lock.options().wait, 7ms);
     QCOMPARE(lock.options().lease, milliseconds(5s));
-    QCOMPARE(lock.options().keyPrefix, u"app:"_s);
 
     // Own options outlive a change of registry, and registries that come later.
     DistributedLock own(u"own"_s);

@@ -17,6 +17,7 @@ using namespace Qt::StringLiterals;
 
 using namespace LockTesting;
 using namespace Support;
+using QDistLock::LockAddress;
 using QDistLock::LockInfo;
 using QDistLock::ScopedLock;
 
@@ -255,7 +256,7 @@ void tst_Secrets::scopedLock()
     LogCapture log;
     QString error;
     std::thread worker([&] {
-        const ScopedLock guard(withLogin(server.url()), u"job"_s, LockOptions().withWait(60s));
+        const ScopedLock guard(LockAddress(u"job"_s).withServer(withLogin(server.url())), LockOptions().withWait(60s));
         error = guard.result().errorString;
     });
     worker.join();

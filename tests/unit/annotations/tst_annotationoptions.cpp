@@ -54,7 +54,7 @@ void tst_AnnotationOptions::options()
     QCOMPARE(all->lock.autoRenew, false);
     QCOMPARE(all->lock.fair, false);
     QCOMPARE(all->lock.minHold, milliseconds(10s));
-    QCOMPARE(all->lock.keyPrefix, u"app:"_s);
+    QCOMPARE(all->keyPrefix, u"app:"_s);
     QCOMPARE(all->lock.minReplicas, 2);
     QCOMPARE(all->lock.replicaTimeout, milliseconds(2s));
     QCOMPARE(all->lock.repairMissingTtl, false);

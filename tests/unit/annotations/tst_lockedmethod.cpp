@@ -6,6 +6,7 @@
 #include "shop.h"
 
 #include "annotations/lockedmethod.h"
+#include "lock/resolvedaddress.h"
 
 #include <QDistLock/LockRegistry>
 
@@ -300,7 +301,7 @@ void tst_LockedMethod::parametersOfTheAnnotatingClass()
         const QMetaType type = argument.metaType();
         const void *const value = argument.constData();
         const auto requests = locked->requests({nullptr, 1, &type, &value}, &error);
-        return requests ? requests->first().name : error;
+        return requests ? requests->first().address.name() : error;
     };
     QCOMPARE(text(&Shop::staticMetaObject, "ship(int)", 5), u"order:5"_s);
     QCOMPARE(text(&BigShop::staticMetaObject, "ship(int)", 5), u"order:5"_s);
@@ -328,7 +329,7 @@ void tst_LockedMethod::destroyedClasses()
         const QString texts[] = {u"1"_s, u"2"_s};
         const void *const values[] = {&texts[0], &texts[1]};
         const auto requests = locked->requests({nullptr, 2, types, values}, &error);
-        return requests ? requests->first().name : error;
+        return requests ? requests->first().address.name() : error;
     };
     QCOMPARE(name(), u"order:1"_s);
     meta = SecondOverload::staticMetaObject;
@@ -343,7 +344,7 @@ void tst_LockedMethod::destroyedClasses()
         const int value = 5;
         const void *const values[] = {&value};
         const auto requests = locked ? locked->requests({nullptr, 1, &type, values}, &error) : std::nullopt;
-        return requests ? requests->first().name : error;
+        return requests ? requests->first().address.name() : error;
     };
     QCOMPARE(pluginKey(), u"first:5"_s);
     plugin = SecondPlugin::staticMetaObject;
@@ -364,10 +365,10 @@ void tst_LockedMethod::requests()
     auto requests = method->requests({&shop, 1, &type, &value}, &error);
     QVERIFY2(requests, qPrintable(error));
     QCOMPARE(requests->size(), 2);
-    QCOMPARE(requests->at(0).server, QUrl(u"memory:till"_s));
-    QCOMPARE(requests->at(0).name, u"till"_s);
-    QCOMPARE(requests->at(1).server, LockRegistry::defaultServer());
-    QCOMPARE(requests->at(1).key(), u"lock:pay:acme:42"_s);
+    QCOMPARE(requests->at(0).address.server(), QUrl(u"memory:till"_s));
+    QCOMPARE(requests->at(0).address.name(), u"till"_s);
+    QCOMPARE(requests->at(1).address.server(), LockRegistry::defaultServer());
+    QCOMPARE(keyOf(requests->at(1).address), u"lock:pay:acme:42"_s);
 }
 
 void tst_LockedMethod::positionalParameters()
@@ -380,7 +381,7 @@ void tst_LockedMethod::positionalParameters()
     const auto positional = LockedMethod::make("Shop", "x", {&Shop::staticMetaObject, {}, call.types}, u"{1}"_s,
                                                QString(), &error);
     QVERIFY2(positional, qPrintable(error));
-    QCOMPARE(positional->requests(call.arguments(), &error)->first().name, call.id);
+    QCOMPARE(positional->requests(call.arguments(), &error)->first().address.name(), call.id);
 }
 
 void tst_LockedMethod::forwardDeclaredTypes()

@@ -52,7 +52,7 @@ int uses(const char *pointer, const QString &name)
 #ifdef CASE_pointer
     QDL_SCOPED_LOCK(pointer);
 #endif
-    // case server 17: ScopedLock lock(server, name, options)
+    // case server 17: LockAddress(name).withServer(url)
 #ifdef CASE_server
     QDL_SCOPED_LOCK(QUrl());
 #endif

@@ -3,13 +3,11 @@
 
 #include <QDistLock/LockOptions>
 
-using namespace Qt::StringLiterals;
-
 using namespace std::chrono_literals;
 
 QDistLock::LockOptions designatedOptions();
 
 QDistLock::LockOptions designatedOptions()
 {
-    return {.lease = 1min, .wait = 2s, .autoRenew = false, .keyPrefix = u"app:"_s};
+    return {.lease = 1min, .wait = 2s, .autoRenew = false};
 }

@@ -41,7 +41,6 @@ void tst_LockOptions::defaults()
     QCOMPARE(options.autoRenew, true);
     QCOMPARE(options.fair, true);
     QCOMPARE(options.minHold, 0ms);
-    QCOMPARE(options.keyPrefix, u"lock:"_s);
     QCOMPARE(options.minReplicas, 0);
     QCOMPARE(options.replicaTimeout, milliseconds(1s));
     QCOMPARE(options.repairMissingTtl, true);
@@ -62,7 +61,6 @@ void tst_LockOptions::designated()
     QCOMPARE(options.lease, milliseconds(1min));
     QCOMPARE(options.wait, milliseconds(2s));
     QCOMPARE(options.autoRenew, false);
-    QCOMPARE(options.keyPrefix, u"app:"_s);
     QCOMPARE(options.retryInterval, 100ms);
 }
 
@@ -76,7 +74,6 @@ void tst_LockOptions::setters()
                                 .withAutoRenew(false)
                                 .withFair(false)
                                 .withMinHold(5ms)
-                                .withKeyPrefix(u"p"_s)
                                 .withMinReplicas(6)
                                 .withReplicaTimeout(7s)
                                 .withRepairMissingTtl(false);
@@ -88,7 +85,6 @@ void tst_LockOptions::setters()
     QCOMPARE(options.autoRenew, false);
     QCOMPARE(options.fair, false);
     QCOMPARE(options.minHold, 5ms);
-    QCOMPARE(options.keyPrefix, u"p"_s);
     QCOMPARE(options.minReplicas, 6);
     QCOMPARE(options.replicaTimeout, milliseconds(7s));
     QCOMPARE(options.repairMissingTtl, false);
@@ -143,8 +139,6 @@ void tst_LockOptions::borders_data()
     bad("replicaTimeout 0", LockOptions().withReplicaTimeout(0ms), "replicaTimeout is 0 ms");
     bad("replicaTimeout negative", LockOptions().withReplicaTimeout(-1ms), "replicaTimeout is -1 ms");
     bad("replicaTimeout over 24 h", LockOptions().withReplicaTimeout(24h + 1ms), "replicaTimeout is 86400001 ms");
-
-    valid("no prefix", LockOptions().withKeyPrefix(QString()));
 }
 
 void tst_LockOptions::borders()

@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#include "lock/resolvedaddress.h"
+
+#include "engine/lockid.h"
+#include "engine/servername.h"
+
+#include <QDistLock/lockregistry.h>
+
+namespace QDistLock {
+
+LockAddress resolved(const LockAddress &address)
+{
+    const QUrl server = address.server();
+    const QString prefix = address.keyPrefix();
+    return address.withServer(server.isEmpty() ? LockRegistry::defaultServer() : normalizedServer(server))
+            .withKeyPrefix(prefix.isNull() ? LockId::defaultPrefix() : prefix);
+}
+
+} // namespace QDistLock
