@@ -5,6 +5,7 @@
 #define QDISTLOCK_LOCKINFO_H
 
 #include <QDistLock/distributedlock.h>
+#include <QDistLock/lockclient.h>
 
 #include <QtCore/qmetatype.h>
 #include <QtCore/qstring.h>
@@ -26,16 +27,8 @@ struct LockInfo
     bool held = false;
     /// The holder is another library, or the key was written by hand.
     bool foreign = false;
-    /// The holder's client id; empty for a foreign holder. Never a token: whoever knows it can release the lock.
-    QString holder;
-    /// The process that holds it, see LockRegistry::setIdentity(). Empty, and 0, if it shows no identity, if it is not
-    /// connected or foreign, or if the user may not list the server's connections.
-    QString host;
-    qint64 pid = 0;
-    QString application;
-    /// False if the holder has no connection to the server: it has ended, or its network is down. Unless it connects
-    /// again, the lock becomes free after \c remaining. Also true if it cannot be known, as for a foreign holder.
-    bool connected = false;
+    /// Who holds it. Unless a holder that is not connected connects again, the lock becomes free after \c remaining.
+    LockClient holder;
     /// Time to live of the key; negative = none. If its value is a deadline, as old clients write it: the time until
     /// then, and in the second after it the time until the lock may be taken over.
     std::chrono::milliseconds remaining{0};
@@ -55,12 +48,7 @@ struct LockWaiter
 {
     /// How many waiters are ahead of it; 0 = the next.
     int position = 0;
-    /// Its client id, and the process; see LockInfo::holder, LockInfo::host and LockInfo::connected.
-    QString client;
-    QString host;
-    qint64 pid = 0;
-    QString application;
-    bool connected = false;
+    LockClient client;
     /// The time since it joined the queue, by the server's clock.
     std::chrono::milliseconds waited{0};
 };

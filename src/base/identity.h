@@ -3,6 +3,9 @@
 
 #pragma once
 
+#include <QDistLock/lockclient.h>
+
+#include <QtCore/qbytearray.h>
 #include <QtCore/qstring.h>
 
 namespace QDistLock {
@@ -14,6 +17,12 @@ struct Identity
     QString host;
     qint64 pid = 0;
     QString application;
+
+    /// The client \a id of this process.
+    LockClient client(const QByteArray &id, bool isConnected) const
+    {
+        return {QString::fromLatin1(id), host, pid, application, isConnected};
+    }
 
     bool isEmpty() const { return host.isEmpty() && pid == 0 && application.isEmpty(); }
 

@@ -38,18 +38,8 @@ QString describeHolder(const LockInfo &lock)
 {
     if (!lock.held)
         return u" (it has become free since)"_s;
-    QString text = u" (held by "_s;
-    if (lock.foreign) {
-        text += u"another library"_s;
-    } else if (lock.pid == 0) {
-        text += u"client "_s + lock.holder.left(32);
-    } else {
-        text += lock.application.isEmpty() ? u"a program"_s : lock.application;
-        if (!lock.host.isEmpty())
-            text += u" on "_s + lock.host;
-        text += u", pid %1"_s.arg(lock.pid);
-    }
-    if (!lock.connected)
+    QString text = u" (held by "_s + (lock.foreign ? u"another library"_s : lock.holder.toString());
+    if (!lock.holder.connected)
         text += u", which is not connected"_s;
     if (lock.remaining >= 1s)
         text += u", %1 s left"_s.arg(std::chrono::ceil<std::chrono::seconds>(lock.remaining).count());

@@ -169,9 +169,9 @@ void TestSnippets::identity()
     QTRY_VERIFY(lock.isHeld());
     QFuture<QDistLock::LockInfo> info = registry.inspect("report:daily");
     QTRY_VERIFY(info.isFinished());
-    QCOMPARE(info.result().host, "db7");
-    QCOMPARE(info.result().pid, 812);
-    QCOMPARE(info.result().application, "nightly");
+    QCOMPARE(info.result().holder.host, "db7");
+    QCOMPARE(info.result().holder.pid, 812);
+    QCOMPARE(info.result().holder.application, "nightly");
 }
 
 /// Compiled only: there is no such server.

@@ -94,8 +94,8 @@ bool printDetails(const LockInfo &lock, const QList<LockWaiter> &waiters)
     if (lock.held && !isHolderConnected(lock))
         printed = printed
                 && row({}, u"acquired by a command that has ended (qdistlock acquire), or its program is dead"_s);
-    else if (lock.held && !lock.foreign && !holder.contains(lock.holder))
-        printed = printed && row(u"client"_s, lock.holder);
+    else if (lock.held && !lock.foreign && !holder.contains(lock.holder.id))
+        printed = printed && row(u"client"_s, lock.holder.id);
     if (lock.held)
         printed = printed && row(u"left"_s, remainingText(lock));
     if (lock.fencingToken > 0) {
@@ -108,8 +108,8 @@ bool printDetails(const LockInfo &lock, const QList<LockWaiter> &waiters)
     for (const LockWaiter &waiter : waiters) {
         printed = printed
                 && printLine(u"    %1. %2, for %3%4"_s.arg(waiter.position + 1)
-                                     .arg(printable(waiterText(waiter)), roughText(waiter.waited),
-                                          waiter.connected ? QString() : u", not connected"_s));
+                                     .arg(printable(waiter.client.toString()), roughText(waiter.waited),
+                                          waiter.client.connected ? QString() : u", not connected"_s));
     }
     return printed;
 }

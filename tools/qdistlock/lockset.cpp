@@ -41,7 +41,7 @@ QString quoted(const QString &name)
 /// With the end of its lease, unless the holder is there and renews it: that time says nothing then.
 QString holderWithEnd(const LockInfo &info)
 {
-    const bool isRenewed = info.connected && !info.foreign;
+    const bool isRenewed = info.holder.connected && !info.foreign;
     const QString end = info.remaining < 0ms ? u", and never expires"_s
                                              : u", %1 left of its lease"_s.arg(remainingText(info));
     return isRenewed && info.remaining >= 0ms ? holderText(info) : holderText(info) + end;

@@ -8,6 +8,7 @@
 using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
+using QDistLock::LockClient;
 using QDistLock::LockInfo;
 using QDistLock::LockWaiter;
 using std::chrono::milliseconds;
@@ -16,57 +17,15 @@ namespace Cli {
 
 namespace {
 
-/// A client that holds a lock or waits for it. Unknown parts are empty, 0 or null.
-struct Client
-{
-    QString id;
-    QString host;
-    qint64 processId = 0;
-    QString application;
-    bool isConnected = true; ///< also if it is not known
-};
-
-Client clientOf(const LockInfo &info)
-{
-    Client client;
-    client.id = info.holder;
-    client.host = info.host;
-    client.processId = info.pid;
-    client.application = info.application;
-    client.isConnected = info.connected;
-    return client;
-}
-
-Client clientOf(const LockWaiter &waiter)
-{
-    Client client;
-    client.id = waiter.client;
-    client.host = waiter.host;
-    client.processId = waiter.pid;
-    client.application = waiter.application;
-    client.isConnected = waiter.connected;
-    return client;
-}
-
-QString textOf(const Client &client)
-{
-    QString text = client.application;
-    if (!client.host.isEmpty())
-        text += (text.isEmpty() ? u"a program on "_s : u" on "_s) + client.host;
-    if (client.processId > 0)
-        text += (text.isEmpty() ? u"pid "_s : u", pid "_s) + QString::number(client.processId);
-    return text.isEmpty() ? u"client "_s + client.id : text;
-}
-
-QJsonObject jsonOf(const Client &client)
+QJsonObject jsonOf(const LockClient &client)
 {
     const auto textOrNull = [](const QString &text) { return text.isEmpty() ? QJsonValue() : QJsonValue(text); };
     return {
             {u"client"_s, client.id},
             {u"host"_s, textOrNull(client.host)},
-            {u"pid"_s, client.processId > 0 ? QJsonValue(client.processId) : QJsonValue()},
+            {u"pid"_s, client.pid > 0 ? QJsonValue(client.pid) : QJsonValue()},
             {u"application"_s, textOrNull(client.application)},
-            {u"connected"_s, client.isConnected},
+            {u"connected"_s, client.connected},
     };
 }
 
@@ -78,12 +37,7 @@ QString holderText(const LockInfo &info)
         return u"nobody"_s;
     if (info.foreign)
         return u"another library"_s;
-    return textOf(clientOf(info)) + (info.connected ? QString() : u" (not connected)"_s);
-}
-
-QString waiterText(const LockWaiter &waiter)
-{
-    return textOf(clientOf(waiter));
+    return info.holder.toString() + (info.holder.connected ? QString() : u" (not connected)"_s);
 }
 
 QString roughText(milliseconds time)
@@ -120,7 +74,7 @@ QString remainingText(const LockInfo &info)
 
 bool isHolderConnected(const LockInfo &info)
 {
-    return info.foreign || info.connected;
+    return info.foreign || info.holder.connected;
 }
 
 bool isStale(const LockInfo &info)
@@ -135,7 +89,7 @@ QJsonObject toJson(const LockInfo &info)
             {u"name"_s, info.name},
             {u"held"_s, info.held},
             {u"foreign"_s, info.foreign},
-            {u"holder"_s, isOurs ? QJsonValue(jsonOf(clientOf(info))) : QJsonValue()},
+            {u"holder"_s, isOurs ? QJsonValue(jsonOf(info.holder)) : QJsonValue()},
             {u"ttlMs"_s,
              info.held && info.remaining >= 0ms ? QJsonValue(qint64(info.remaining.count())) : QJsonValue()},
             {u"fence"_s, info.fencingToken > 0 ? QJsonValue(info.fencingToken) : QJsonValue()},
@@ -145,7 +99,7 @@ QJsonObject toJson(const LockInfo &info)
 
 QJsonObject toJson(const LockWaiter &waiter)
 {
-    QJsonObject object = jsonOf(clientOf(waiter));
+    QJsonObject object = jsonOf(waiter.client);
     object.insert(u"position"_s, waiter.position + 1);
     object.insert(u"waitedMs"_s, qint64(waiter.waited.count()));
     return object;

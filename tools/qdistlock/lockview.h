@@ -15,8 +15,6 @@ namespace Cli {
 /// Who holds the lock: "nightly on db7, pid 812", "client 1f…" if nothing else is known, "client 1f… (not connected)",
 /// "another library"; "nobody".
 QString holderText(const QDistLock::LockInfo &info);
-/// The same for somebody who waits, without "(not connected)".
-QString waiterText(const QDistLock::LockWaiter &waiter);
 /// The time until the lease ends: "4m 10s", "12s", "3.2s", "no end".
 QString remainingText(const QDistLock::LockInfo &info);
 /// A text of the library to which something is added: without its full stop.

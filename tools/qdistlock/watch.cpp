@@ -142,7 +142,7 @@ bool Changes::update(const QList<LockInfo> &list)
         bool printed = true;
         if (former == before.cend())
             printed = printChange(u"held"_s, lock, heldText(lock));
-        else if (former->holder != lock.holder || former->foreign != lock.foreign
+        else if (former->holder.id != lock.holder.id || former->foreign != lock.foreign
                  || former->fencingToken != lock.fencingToken)
             printed = printChange(u"passed"_s, lock, u"now "_s + heldText(lock));
         else if (isHolderConnected(*former) != isHolderConnected(lock))

@@ -179,13 +179,8 @@ public:
         LockInfo info;
         if (const Entry *entry = find(key, now)) {
             const QByteArray client = Token::clientOf(entry->token);
-            const Identity identity = Identity::ofThisProcess();
             info.held = true;
-            info.holder = QString::fromLatin1(client);
-            info.host = identity.host;
-            info.pid = identity.pid;
-            info.application = identity.application;
-            info.connected = engines.contains(client);
+            info.holder = Identity::ofThisProcess().client(client, engines.contains(client));
             info.remaining = std::chrono::ceil<milliseconds>(entry->expiry - now);
         }
         info.fencingToken = lastFence(key);
@@ -404,11 +399,7 @@ void MemoryEngine::waiters(const LockId &lock, int atMost,
             LockWaiter waiter;
             waiter.position = int(waiters.size());
             const QByteArray client = Token::clientOf(queued.token);
-            waiter.client = QString::fromLatin1(client);
-            waiter.host = identity.host;
-            waiter.pid = identity.pid;
-            waiter.application = identity.application;
-            waiter.connected = m_store->engines.contains(client);
+            waiter.client = identity.client(client, m_store->engines.contains(client));
             waiter.waited = std::chrono::duration_cast<milliseconds>(now - queued.joinedAt);
             waiters.append(waiter);
         }

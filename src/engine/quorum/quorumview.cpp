@@ -31,7 +31,7 @@ milliseconds timeLeft(const LockInfo &info)
 
 bool isSameHolder(const LockInfo &a, const LockInfo &b)
 {
-    return a.foreign == b.foreign && a.holder == b.holder;
+    return a.foreign == b.foreign && a.holder.id == b.holder.id;
 }
 
 } // namespace
@@ -125,16 +125,12 @@ LockInfo QuorumView::merged(const QList<std::pair<int, LockInfo>> &views, int re
         if (!view.held || !isSameHolder(view, *holder))
             continue;
         times.append(timeLeft(view));
-        const bool tellsMore = view.connected && (!result.connected || result.host.isEmpty());
+        const bool tellsMore = view.holder.connected && (!result.holder.connected || result.holder.host.isEmpty());
         if (result.held && !tellsMore)
             continue;
         result.held = true;
         result.foreign = view.foreign;
         result.holder = view.holder;
-        result.host = view.host;
-        result.pid = view.pid;
-        result.application = view.application;
-        result.connected = view.connected;
     }
     result.remaining = ofMajority(times);
     if (result.remaining == (milliseconds::max)())

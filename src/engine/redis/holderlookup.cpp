@@ -57,8 +57,7 @@ FoundLock::FoundLock(const LockId &lock, const QtRedis::Reply &token, millisecon
         return;
     const QByteArray client = Token::clientOf(token.text);
     info.foreign = client.isEmpty();
-    info.holder = QString::fromLatin1(client);
-    info.connected = true;
+    info.holder = Identity().client(client, true);
     info.remaining = remaining;
     holder.id = client;
     holder.connection = Token::connectionOf(token.text);
@@ -68,7 +67,7 @@ LockInfo FoundLock::heldBy(const FoundClient &client) const
 {
     LockInfo result = info;
     if (info.held)
-        client.describeIn(&result);
+        result.holder = client.toLockClient();
     return result;
 }
 

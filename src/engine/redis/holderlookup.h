@@ -29,15 +29,7 @@ struct FoundClient
     bool isIdentified = false;
 
     bool isSought() const { return !id.isEmpty() && !isIdentified; }
-    /// \a info: a LockInfo or LockWaiter.
-    template<typename Info>
-    void describeIn(Info *info) const
-    {
-        info->host = identity.host;
-        info->pid = identity.pid;
-        info->application = identity.application;
-        info->connected = isConnected;
-    }
+    LockClient toLockClient() const { return identity.client(id, isConnected); }
 };
 
 /// A lock as the server keeps it.

@@ -235,7 +235,6 @@ void LockListing::waitersReceived(const QtRedis::CommandResult &result, WaitersC
     for (qsizetype i = 1; i < elements.size(); i += 3) {
         LockWaiter waiter;
         waiter.position = int(waiters.size());
-        waiter.client = QString::fromLatin1(elements.at(i).text);
         // Anybody may have written the member and its score.
         const qint64 connection = elements.at(i + 1).text.toLongLong();
         const qint64 arrival = std::clamp<qint64>(elements.at(i + 2).text.toLongLong(), 0, now);
@@ -246,7 +245,7 @@ void LockListing::waitersReceived(const QtRedis::CommandResult &result, WaitersC
     m_holders->identify(clients, [waiters, completion](const QList<FoundClient> &identified) {
         QList<LockWaiter> described = waiters;
         for (qsizetype i = 0; i < described.size(); ++i)
-            identified.at(i).describeIn(&described[i]);
+            described[i].client = identified.at(i).toLockClient();
         completion({}, described);
     });
 }

@@ -38,14 +38,11 @@ Session::Options sessionOptions(const ZooKeeperUrl &url, const LeaseClock *clock
     return options;
 }
 
-/// \a info: a LockInfo or LockWaiter.
-template<typename Info>
-void describe(const ClientName &name, QString *client, Info *info)
+/// Who has made a node with \a data; connected, because the node exists only while its session lives.
+LockClient clientOf(const QByteArray &data)
 {
-    *client = QString::fromLatin1(name.client);
-    info->host = name.identity.host;
-    info->pid = name.identity.pid;
-    info->application = name.identity.application;
+    const auto name = ClientName::parse(data).value_or(ClientName());
+    return name.identity.client(name.client, true);
 }
 
 } // namespace
@@ -655,14 +652,11 @@ void ZooKeeperEngine::inspectParent(const QByteArray &parent,
                                return completion(errorOf(result), {});
                            LockInfo info;
                            info.held = true;
-                           info.connected = true;
+                           info.holder = clientOf(result.data);
+                           info.foreign = info.holder.id.isEmpty();
                            info.remaining = -1ms; // as long as its session lives
                            info.fencingToken = result.stat.created;
                            info.queueLength = int(queue.size()) - 1;
-                           const auto client = ClientName::parse(result.data);
-                           info.foreign = !client;
-                           if (client)
-                               describe(*client, &info.holder, &info);
                            completion({}, info);
                        });
     });
@@ -728,12 +722,10 @@ void ZooKeeperEngine::waiters(const LockId &lock, int atMost,
                 if (result.isOk()) {
                     LockWaiter waiter;
                     waiter.position = int(found->size());
-                    waiter.connected = true;
+                    waiter.client = clientOf(result.data);
                     const auto now = std::chrono::system_clock::now().time_since_epoch();
                     waiter.waited = std::max(0ms,
                                              std::chrono::duration_cast<milliseconds>(now) - result.stat.createdAt);
-                    if (const auto client = ClientName::parse(result.data))
-                        describe(*client, &waiter.client, &waiter);
                     found->append(waiter);
                 }
                 if (isLast)

@@ -318,7 +318,7 @@ void tst_EngineConformance::inspect()
     LockInfo info = inspect(*other, id);
     QVERIFY(!info.held);
     QVERIFY(!info.foreign);
-    QVERIFY(info.holder.isEmpty());
+    QVERIFY(info.holder.id.isEmpty());
     QCOMPARE(info.fencingToken, 0);
     QCOMPARE(info.queueLength, 0);
     QCOMPARE(info.remaining, 0ms);
@@ -326,14 +326,14 @@ void tst_EngineConformance::inspect()
     info = inspect(*other, id);
     QVERIFY(info.held);
     QVERIFY(!info.foreign);
-    QCOMPARE(info.holder.toLatin1(), engine->clientId());
+    QCOMPARE(info.holder.id.toLatin1(), engine->clientId());
     QCOMPARE(info.fencingToken, granted.fencingToken);
     QVERIFY(isTimeLeft(info.remaining, 20s));
     QCOMPARE(info.error, DistributedLock::NoError);
-    QCOMPARE(info.pid, QCoreApplication::applicationPid());
-    QCOMPARE(info.application, QCoreApplication::applicationName());
-    QVERIFY(!info.host.isEmpty());
-    QVERIFY(info.connected);
+    QCOMPARE(info.holder.pid, QCoreApplication::applicationPid());
+    QCOMPARE(info.holder.application, QCoreApplication::applicationName());
+    QVERIFY(!info.holder.host.isEmpty());
+    QVERIFY(info.holder.connected);
 }
 
 void tst_EngineConformance::findHolder()
@@ -358,9 +358,9 @@ void tst_EngineConformance::findHolder()
     acquire(*engine, id, token, 20s);
     QVERIFY(find(newToken(*other)));
     EVENTUALLY_COMPARE(calls, 2);
-    QVERIFY(info && info->held && !info->foreign && info->connected);
-    QCOMPARE(info->holder.toLatin1(), engine->clientId());
-    QCOMPARE(info->pid, QCoreApplication::applicationPid());
+    QVERIFY(info && info->held && !info->foreign && info->holder.connected);
+    QCOMPARE(info->holder.id.toLatin1(), engine->clientId());
+    QCOMPARE(info->holder.pid, QCoreApplication::applicationPid());
     QVERIFY(isTimeLeft(info->remaining, 20s));
     if (kind != Memory && kind != ZooKeeper) { // the server has handed the lock over to the waiter that gives up
         QVERIFY(find(token));
@@ -398,7 +398,7 @@ void tst_EngineConformance::list()
                  [&](const EngineError &, const QList<LockInfo> &infos) { info = infos.value(0); });
     EVENTUALLY_COMPARE(info.name, u"n7"_s);
     QVERIFY(info.held);
-    QCOMPARE(info.holder.toLatin1(), engine->clientId());
+    QCOMPARE(info.holder.id.toLatin1(), engine->clientId());
     QCOMPARE(info.fencingToken, inspect(*engine, lockId(u"n7"_s)).fencingToken);
     QVERIFY(info.fencingToken > 0);
     QVERIFY(isTimeLeft(info.remaining, 600s));
@@ -548,9 +548,9 @@ void tst_EngineConformance::waiters()
     const QList<LockWaiter> found = ask(10);
     QCOMPARE(found.size(), 2);
     QCOMPARE(found.at(0).position, 0);
-    QCOMPARE(found.at(0).client.toLatin1(), other->clientId());
+    QCOMPARE(found.at(0).client.id.toLatin1(), other->clientId());
     QCOMPARE(found.at(1).position, 1);
-    QCOMPARE(found.at(1).client.toLatin1(), engine->clientId());
+    QCOMPARE(found.at(1).client.id.toLatin1(), engine->clientId());
     QVERIFY(found.at(0).waited >= found.at(1).waited);
     QVERIFY(found.at(0).waited < 60s);
     QCOMPARE(ask(1).size(), 1);
@@ -641,7 +641,7 @@ void tst_EngineConformance::waitersAreServedInOrder()
             QCOMPARE(notices[size_t(later)]->list, QStringList());
         LockInfo info = inspect(*engine, id);
         if (kind != Quorum) { // one server is no majority yet
-            QCOMPARE(info.holder.toLatin1(), clients[size_t(i)]->clientId());
+            QCOMPARE(info.holder.id.toLatin1(), clients[size_t(i)]->clientId());
             QVERIFY(info.remaining <= 3s); // to be claimed, or unknown
         }
         QCOMPARE(info.queueLength, Count - 1 - i);

@@ -594,14 +594,14 @@ void tst_Quorum::majoritysHolderIsShown()
         QVERIFY(eventually([&] { return info.isFinished(); }));
         QVERIFY(info.result().held);
         QVERIFY(!info.result().foreign);
-        QCOMPARE(info.result().holder.toLatin1(), engineOf(registry)->clientId());
+        QCOMPARE(info.result().holder.id.toLatin1(), engineOf(registry)->clientId());
         QCOMPARE(info.result().fencingToken, lock.fencingToken());
-        QCOMPARE(info.result().pid, QCoreApplication::applicationPid());
+        QCOMPARE(info.result().holder.pid, QCoreApplication::applicationPid());
         auto list = registry.list(u"*"_s);
         QVERIFY(eventually([&] { return list.isFinished(); }));
         QCOMPARE(list.result().value.size(), 1);
         QCOMPARE(list.result().value.first().name, u"a"_s);
-        QCOMPARE(list.result().value.first().holder, info.result().holder);
+        QCOMPARE(list.result().value.first().holder.id, info.result().holder.id);
     }
 }
 
@@ -638,7 +638,7 @@ void tst_Quorum::queueIsShownToWhoKnowsNoArbiter()
     auto queue = reader.waiters(u"a"_s);
     QVERIFY(eventually([&] { return queue.isFinished(); }));
     QCOMPARE(queue.result().value.size(), 1);
-    QCOMPARE(queue.result().value.first().client.toLatin1(), engineOf(other)->clientId());
+    QCOMPARE(queue.result().value.first().client.id.toLatin1(), engineOf(other)->clientId());
     auto info = reader.inspect(u"a"_s);
     QVERIFY(eventually([&] { return info.isFinished(); }));
     QCOMPARE(info.result().queueLength, 1);

@@ -235,7 +235,7 @@ void tst_QuorumOutages::inspectionDoesNotWait()
         QVERIFY(eventually([&] { return info.isFinished(); }));
         QVERIFY2(timer.elapsed() < 2900, qPrintable(QString::number(timer.elapsed())));
         QVERIFY(info.result().held);
-        QCOMPARE(info.result().holder.toLatin1(), engineOf(registry)->clientId());
+        QCOMPARE(info.result().holder.id.toLatin1(), engineOf(registry)->clientId());
         auto list = registry.list(u"*"_s);
         QVERIFY(eventually([&] { return list.isFinished(); }));
         QCOMPARE(list.result().value.size(), 1);

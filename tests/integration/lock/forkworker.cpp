@@ -160,7 +160,7 @@ void useNew(const QUrl &server)
           "the parent's lock excludes the child");
     check(names(excluded.errorString(), u", pid %1, "_s.arg(::getppid())), "the error names the parent's process");
     const auto info = registry.inspect(u"child"_s);
-    check(waitFor([&info] { return info.isFinished(); }) && info.result().pid == ::getpid(),
+    check(waitFor([&info] { return info.isFinished(); }) && info.result().holder.pid == ::getpid(),
           "the child's lock is held by its own process");
     DistributedLock byDefault(u"child:default"_s);
     byDefault.acquire();

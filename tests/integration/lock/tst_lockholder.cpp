@@ -60,7 +60,7 @@ private:
 
 bool isBareHolder(const LockInfo &info)
 {
-    return info.host.isEmpty() && info.pid == 0 && info.application.isEmpty();
+    return info.holder.host.isEmpty() && info.holder.pid == 0 && info.holder.application.isEmpty();
 }
 
 } // namespace
@@ -207,7 +207,7 @@ void tst_LockHolder::names()
     QVERIFY2(names.contains(client + suffix), names.join(' ').constData());
     QVERIFY((client + suffix).size() <= 64);
     const LockInfo info = inspect(&registry);
-    QVERIFY(info.connected);
+    QVERIFY(info.holder.connected);
     QCOMPARE(isBareHolder(info), suffix.isEmpty());
 }
 
@@ -234,10 +234,10 @@ void tst_LockHolder::inspectAndList()
     QCOMPARE(listed.result().value.size(), 2);
     const QString host = QSysInfo::machineHostName();
     for (const LockInfo &info : {inspect(&other), listed.result().value.first(), listed.result().value.last()}) {
-        QVERIFY(info.held && info.connected);
-        QVERIFY2(!info.host.isEmpty() && host.startsWith(info.host), qPrintable(info.host));
-        QCOMPARE(info.pid, QCoreApplication::applicationPid());
-        QCOMPARE(info.application, QCoreApplication::applicationName());
+        QVERIFY(info.held && info.holder.connected);
+        QVERIFY2(!info.holder.host.isEmpty() && host.startsWith(info.holder.host), qPrintable(info.holder.host));
+        QCOMPARE(info.holder.pid, QCoreApplication::applicationPid());
+        QCOMPARE(info.holder.application, QCoreApplication::applicationName());
     }
 }
 
@@ -354,8 +354,8 @@ void tst_LockHolder::otherHolders()
     QVERIFY(holder.isValid());
     LockRegistry registry(m_server.url());
     LockInfo info = inspect(&registry);
-    QVERIFY(info.held && !info.foreign && info.connected);
-    QCOMPARE(info.holder, QString::fromLatin1(RawHolder::Id));
+    QVERIFY(info.held && !info.foreign && info.holder.connected);
+    QCOMPARE(info.holder.id, QString::fromLatin1(RawHolder::Id));
     QCOMPARE(isBareHolder(info), !isShown);
     QVERIFY2(isTold(&registry, isShown ? HeldByIt : u"(held by client 1aaaaaaaaaaaaaaa, "_s), qPrintable(m_text));
     QVERIFY2(!m_text.contains(u"not connected"_s), qPrintable(m_text));
@@ -371,7 +371,7 @@ void tst_LockHolder::foreignHolder()
     m_server.command({"SET", "lock:job", "theirs", "PX", "600000"});
     LockRegistry registry(m_server.url());
     const LockInfo info = inspect(&registry);
-    QVERIFY(info.held && info.foreign && info.connected && isBareHolder(info));
+    QVERIFY(info.held && info.foreign && info.holder.connected && isBareHolder(info));
     const qint64 lists = m_server.commandsProcessed("client|list");
     QVERIFY2(isTold(&registry, u"(held by another library, "_s), qPrintable(m_text));
     const auto told = QRegularExpression(u"\\(held by another library, ([0-9]+) s left\\)$"_s).match(m_text);
@@ -395,8 +395,8 @@ void tst_LockHolder::holderHasReconnected()
     QCOMPARE(m_server.command({"CLIENT", "KILL", "ID", number}).toInt(), 1);
     QVERIFY(eventually([&] { return !states.isEmpty() && registry.state() == LockRegistry::Ready; }));
     const LockInfo info = inspect(&other);
-    QVERIFY(info.connected);
-    QCOMPARE(info.application, u"nightly"_s);
+    QVERIFY(info.holder.connected);
+    QCOMPARE(info.holder.application, u"nightly"_s);
     QVERIFY2(isTold(&other, HeldByIt), qPrintable(m_text));
 }
 
@@ -410,7 +410,7 @@ void tst_LockHolder::numberOfAnotherClient()
     m_server.command({"SET", "lock:job", token, "PX", "600000"});
     LockRegistry registry(m_server.url());
     const LockInfo info = inspect(&registry);
-    QVERIFY(info.held && !info.connected && isBareHolder(info));
+    QVERIFY(info.held && !info.holder.connected && isBareHolder(info));
 }
 
 void tst_LockHolder::freeAgain()
@@ -441,7 +441,7 @@ void tst_LockHolder::mayNotList()
     QVERIFY2(!m_text.contains(u"not connected"_s), qPrintable(m_text));
     const LockInfo info = inspect(&limited);
     QCOMPARE(info.error, DistributedLock::NoError);
-    QVERIFY(info.held && info.connected && isBareHolder(info));
+    QVERIFY(info.held && info.holder.connected && isBareHolder(info));
     const QVariantList log = m_server.command({"ACL", "LOG"}).toList();
     QCOMPARE(log.size(), 1);
     QCOMPARE(log.first().toList().value(1).toInt(), 1); // counted once
@@ -677,7 +677,7 @@ void tst_LockHolder::thousandsOfConnections()
     proxy.answer('$' + QByteArray::number(info.size()) + "\r\n" + info + "\r\n", "INFO", 1, 1'000'000);
     const qint64 lists = m_server.commandsProcessed("client|list");
     const LockInfo found = inspect(&registry);
-    QVERIFY(found.held && found.connected);
+    QVERIFY(found.held && found.holder.connected);
     QCOMPARE(isBareHolder(found), !isListed);
     busyText(&registry);
     QCOMPARE(m_server.commandsProcessed("client|list") > lists, isListed);

@@ -432,11 +432,11 @@ void tst_LockOperations::waiters()
     QCOMPARE(found.result().value.size(), 1);
     QVERIFY(none.result().value.isEmpty());
     QVERIFY(m_server.cli({"ZRANGE", "{lock:job}:queue", "0", "0"})
-                    .startsWith(found.result().value.first().client.toLatin1() + ':'));
-    QVERIFY(found.result().value.first().connected);
-    QCOMPARE(found.result().value.first().pid, QCoreApplication::applicationPid());
-    QCOMPARE(found.result().value.first().application, u"tst_lockoperations"_s);
-    QVERIFY(!found.result().value.first().host.isEmpty());
+                    .startsWith(found.result().value.first().client.id.toLatin1() + ':'));
+    QVERIFY(found.result().value.first().client.connected);
+    QCOMPARE(found.result().value.first().client.pid, QCoreApplication::applicationPid());
+    QCOMPARE(found.result().value.first().client.application, u"tst_lockoperations"_s);
+    QVERIFY(!found.result().value.first().client.host.isEmpty());
 
     // One that is gone, without the number of its connection, and with a wrong one.
     for (const char *random : {"00", "000000000000000000000000000000007", "00000000000000000000000000000000abc"})
@@ -444,11 +444,11 @@ void tst_LockOperations::waiters()
     const auto withDead = registry.waiters(u"job"_s);
     QVERIFY(eventually([&] { return withDead.isFinished(); }));
     QCOMPARE(withDead.result().value.size(), 4);
-    QCOMPARE(withDead.result().value.first().pid, QCoreApplication::applicationPid());
+    QCOMPARE(withDead.result().value.first().client.pid, QCoreApplication::applicationPid());
     for (const QDistLock::LockWaiter &waiter : withDead.result().value.sliced(1)) {
-        QVERIFY(!waiter.connected);
-        QCOMPARE(waiter.pid, 0);
-        QCOMPARE(waiter.application, QString());
+        QVERIFY(!waiter.client.connected);
+        QCOMPARE(waiter.client.pid, 0);
+        QCOMPARE(waiter.client.application, QString());
     }
 
     m_server.command({"SET", "{lock:type}:queue", "x"});
@@ -473,7 +473,7 @@ void tst_LockOperations::inspectAndList()
     const QByteArray token = m_server.get("lock:a:one");
     QVERIFY(inspected.result().held);
     QVERIFY(!inspected.result().foreign);
-    QCOMPARE(inspected.result().holder, QString::fromLatin1(token.split(':').first()));
+    QCOMPARE(inspected.result().holder.id, QString::fromLatin1(token.split(':').first()));
     QCOMPARE(inspected.result().fencingToken, lock.fencingToken());
     QVERIFY(inspected.result().remaining > 50min && inspected.result().remaining <= 1h);
     QVERIFY(!free.result().held);

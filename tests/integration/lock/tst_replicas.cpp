@@ -738,8 +738,8 @@ void tst_Replicas::connectionName()
     // The holder is found by the name of the other connection.
     const auto info = client.registry.inspect(Name);
     QVERIFY(eventually([&] { return info.isFinished(); }));
-    QVERIFY(info.result().connected);
-    QCOMPARE(info.result().pid, QCoreApplication::applicationPid());
+    QVERIFY(info.result().holder.connected);
+    QCOMPARE(info.result().holder.pid, QCoreApplication::applicationPid());
 }
 
 void tst_Replicas::memoryHasNoReplicas()

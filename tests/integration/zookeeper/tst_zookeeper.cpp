@@ -419,8 +419,8 @@ void tst_ZooKeeper::inspectAndList()
     QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
     const auto info = other.inspect(u"list/a"_s);
     QVERIFY(eventually([&] { return info.isFinished(); }));
-    QVERIFY(info.result().held && info.result().connected && !info.result().foreign);
-    QCOMPARE(info.result().pid, QCoreApplication::applicationPid());
+    QVERIFY(info.result().held && info.result().holder.connected && !info.result().foreign);
+    QCOMPARE(info.result().holder.pid, QCoreApplication::applicationPid());
     QCOMPARE(info.result().fencingToken, first.fencingToken());
     QCOMPARE(info.result().queueLength, 1);
     const auto listed = other.list(u"list/*"_s);
@@ -433,7 +433,7 @@ void tst_ZooKeeper::inspectAndList()
     const auto waiters = registry.waiters(u"list/a"_s);
     QVERIFY(eventually([&] { return waiters.isFinished(); }));
     QCOMPARE(waiters.result().value.size(), 1);
-    QCOMPARE(waiters.result().value.first().pid, QCoreApplication::applicationPid());
+    QCOMPARE(waiters.result().value.first().client.pid, QCoreApplication::applicationPid());
 }
 
 void tst_ZooKeeper::minHold()
