@@ -5,7 +5,6 @@
 
 #include "clitest.h"
 
-#include "jsontexts.h"
 #include "options.h"
 
 #include <QtCore/qfile.h>
@@ -26,6 +25,7 @@ class tst_Documents : public QObject
 {
     Q_OBJECT
 private Q_SLOTS:
+    void initTestCase();
     void helpOfEachCommand_data();
     void helpOfEachCommand();
     void helpWithoutCommand();
@@ -41,17 +41,30 @@ private Q_SLOTS:
     void syntax();
     void bashCompletes_data();
     void bashCompletes();
+    void zshCompletes_data();
+    void zshCompletes();
     void fishCompletes_data();
     void fishCompletes();
+    void completionWithoutServer();
     void unknownShell();
+
+private:
+    QStringList completed(const QString &shell, const QStringList &arguments);
+
+    Support::RedisServer m_server;
 };
 
 namespace {
 
-QByteArray readDocument(const QString &name)
+QByteArray contentOf(const QString &path)
 {
-    QFile file(QStringLiteral(DOCUMENTS) + u'/' + name);
+    QFile file(path);
     return file.open(QIODevice::ReadOnly) ? file.readAll() : QByteArray();
+}
+
+QString scriptOf(const QString &shell)
+{
+    return QStringLiteral(COMPLETIONS "/qdistlock.") + shell;
 }
 
 /// The long options that \a text names.
@@ -78,7 +91,24 @@ Result printed(const QStringList &arguments)
     return run({}, arguments);
 }
 
+/// The lines of a reply of `__complete`, without the explanations of words.
+QStringList wordsOf(const Result &result)
+{
+    QStringList words = QString::fromUtf8(result.output).split(u'\n', Qt::SkipEmptyParts);
+    for (QString &word : words)
+        word = word.section(u'\t', 0, 0);
+    return words;
+}
+
 } // namespace
+
+/// Three locks, one of which has a name that must not be executed.
+void tst_Documents::initTestCase()
+{
+    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+    for (const QByteArray &name : {"job"_ba, "deploy:web"_ba, "$(id)"_ba})
+        m_server.command({"SET", "lock:" + name, "holder", "PX", "3600000"});
+}
 
 void tst_Documents::helpOfEachCommand_data()
 {
@@ -130,7 +160,7 @@ void tst_Documents::helpFitsTheTerminal()
 
 void tst_Documents::manPage()
 {
-    const QByteArray page = readDocument(u"qdistlock.1"_s);
+    const QByteArray page = contentOf(QStringLiteral(MAN_PAGE));
     QVERIFY(!page.isEmpty());
     QVERIFY(std::all_of(page.begin(), page.end(), [](char c) { return c == '\n' || (c >= ' ' && c <= '~'); }));
     QString text = QString::fromLatin1(page);
@@ -151,7 +181,7 @@ void tst_Documents::manPageIsCorrect()
     environment.insert(u"MANWIDTH"_s, u"80"_s);
     environment.insert(u"LC_ALL"_s, u"C.UTF-8"_s);
     man.setProcessEnvironment(environment);
-    man.start(u"man"_s, {u"--warnings"_s, u"-l"_s, QStringLiteral(DOCUMENTS) + u"/qdistlock.1"_s});
+    man.start(u"man"_s, {u"--warnings"_s, u"-l"_s, QStringLiteral(MAN_PAGE)});
     QVERIFY(man.waitForFinished(60000));
     QCOMPARE(man.readAllStandardError(), QByteArray());
     QCOMPARE(man.exitCode(), 0);
@@ -159,80 +189,77 @@ void tst_Documents::manPageIsCorrect()
     QVERIFY2(text.contains("--connect-timeout DUR") && text.contains("EXIT STATUS"), text.constData());
 }
 
-// The man page names the members of each object that the schema describes, and no others.
+// The man page explains each object that the schema describes, and each of its members.
 void tst_Documents::jsonMembers()
 {
-    QString page = QString::fromLatin1(readDocument(u"qdistlock.1"_s));
+    QString page = QString::fromLatin1(contentOf(QStringLiteral(MAN_PAGE)));
     page = page.sliced(page.indexOf(u".SH JSON OUTPUT"_s));
-    QFile file(QStringLiteral(SCHEMA));
-    QVERIFY(file.open(QIODevice::ReadOnly));
-    QJsonObject schema = QJsonDocument::fromJson(file.readAll()).object().value(u"$defs"_s).toObject();
-    for (const QString &narrowed : {u"ls"_s, u"show"_s}) // of listing
-        schema.remove(narrowed);
-    QStringList described;
-    for (const JsonObjectText &object : jsonObjects()) {
-        const QString name = QString::fromLatin1(object.schema);
-        described += name;
-        QStringList members;
-        for (const Explanation &member : object.members) {
-            members += QString::fromLatin1(member.name);
-            QVERIFY2(page.contains(u"\\fB%1\\fR\n"_s.arg(members.last())), member.name);
+    page = page.first(page.indexOf(u".SH EXAMPLES"_s));
+    const QJsonObject schema = QJsonDocument::fromJson(contentOf(QStringLiteral(SCHEMA))).object();
+    const QJsonObject definitions = schema.value(u"$defs"_s).toObject();
+    qsizetype members = 0;
+    for (auto it = definitions.constBegin(); it != definitions.constEnd(); ++it) {
+        const QJsonObject properties = it->toObject().value(u"properties"_s).toObject();
+        if (properties.isEmpty() || it.key() == u"ls" || it.key() == u"show") // these narrow down "listing"
+            continue;
+        const QString title = it->toObject().value(u"title"_s).toString();
+        QVERIFY2(!title.isEmpty() && page.contains(u".SS \"%1\"\n"_s.arg(title)), qPrintable(it.key()));
+        members += properties.size();
+        for (const QString &member : properties.keys()) {
+            QVERIFY2(!properties.value(member).toObject().value(u"description"_s).toString().isEmpty(),
+                     qPrintable(member));
+            QVERIFY2(page.contains(u"\\fB%1\\fR\n"_s.arg(member)), qPrintable(member));
         }
-        members.sort();
-        QCOMPARE(members, schema.value(name).toObject().value(u"properties"_s).toObject().keys());
     }
-    QStringList objects;
-    for (auto it = schema.constBegin(); it != schema.constEnd(); ++it) {
-        if (it->toObject().contains(u"properties"_s))
-            objects += it.key();
-    }
-    described.sort();
-    QCOMPARE(described, objects);
+    QCOMPARE(page.count(u".TP\n"_s), members);
 }
 
 void tst_Documents::completionHasEverything_data()
+{
+    helpOfEachCommand_data();
+}
+
+void tst_Documents::completionHasEverything()
+{
+    QFETCH(int, command);
+    const QString name = QString::fromUtf8(info(Command(command)).name);
+    QVERIFY(wordsOf(printed({u"__complete"_s, QString()})).contains(name));
+    QStringList expected{u"words"_s};
+    for (const OptionInfo &option : options()) {
+        // The place of -c is behind the name of the lock, where the completion of commands takes over.
+        if (!option.isFor(Command(command)) || option.option == Option::ShellCommand)
+            continue;
+        if (option.shortName)
+            expected += u'-' + QString(QLatin1Char(option.shortName));
+        const QString longName = u"--"_s + QString::fromUtf8(option.name);
+        expected += longName;
+        if (option.kind == ValueKind::None)
+            continue;
+        const QStringList values = option.kind == ValueKind::File ? QStringList{u"files"_s}
+                                                                  : QStringList{u"words"_s} + option.choiceList();
+        QCOMPARE(wordsOf(printed({u"__complete"_s, name, longName, QString()})), values);
+    }
+    QCOMPARE(wordsOf(printed({u"__complete"_s, name, u"-"_s})), expected);
+    QCOMPARE(wordsOf(printed({u"__complete"_s, name, u"--"_s, u"-"_s})).filter(u"--"_s), QStringList());
+}
+
+void tst_Documents::installedCompletion_data()
 {
     QTest::addColumn<QString>("shell");
     for (const char *const shell : {"bash", "zsh", "fish"})
         QTest::newRow(shell) << QString::fromLatin1(shell);
 }
 
-void tst_Documents::completionHasEverything()
-{
-    QFETCH(QString, shell);
-    const Result result = printed({u"completion"_s, shell});
-    QCOMPARE(result.status, 0);
-    QString text = QString::fromUtf8(result.output);
-    const QRegularExpression ofFish(u"^(complete .*) -l ([a-z-]+)"_s, QRegularExpression::MultilineOption);
-    text.replace(ofFish, u"\\1 --\\2"_s);
-    QSet<QString> found = optionsIn(text);
-    found.remove(u"fcs-skip"_s); // of fish itself
-    QSet<QString> expected = allOptions();
-    // Its place is behind the name of the lock, where the completion of commands takes over.
-    const QString shellCommand = QString::fromUtf8(info(Option::ShellCommand).name);
-    expected.remove(shellCommand);
-    found.remove(shellCommand);
-    QCOMPARE(found, expected);
-    for (const CommandInfo &command : commands())
-        QVERIFY2(text.contains(QRegularExpression(u"\\b%1\\b"_s.arg(QString::fromUtf8(command.name)))), command.name);
-    for (const OptionInfo &option : options())
-        QVERIFY2(option.choiceList().isEmpty() || text.contains(option.choiceList().join(u' ')), option.name);
-}
-
-void tst_Documents::installedCompletion_data()
-{
-    completionHasEverything_data();
-}
-
 void tst_Documents::installedCompletion()
 {
     QFETCH(QString, shell);
-    QCOMPARE(readDocument(u"qdistlock."_s + shell), printed({u"completion"_s, shell}).output);
+    QVERIFY(!contentOf(scriptOf(shell)).isEmpty());
+    QCOMPARE(contentOf(scriptOf(shell)), printed({u"completion"_s, shell}).output);
 }
 
 void tst_Documents::syntax_data()
 {
-    completionHasEverything_data();
+    installedCompletion_data();
 }
 
 void tst_Documents::syntax()
@@ -241,10 +268,26 @@ void tst_Documents::syntax()
     if (QStandardPaths::findExecutable(shell).isEmpty())
         QSKIP("this shell is not installed; tools/packages installs it");
     QProcess process;
-    process.start(shell, {u"-n"_s, QStringLiteral(DOCUMENTS) + u"/qdistlock."_s + shell});
+    process.start(shell, {u"-n"_s, scriptOf(shell)});
     QVERIFY(process.waitForFinished(60000));
     QCOMPARE(process.readAllStandardError(), QByteArray());
     QCOMPARE(process.exitCode(), 0);
+}
+
+/// What \a shell prints, which finds the program and the server.
+QStringList tst_Documents::completed(const QString &shell, const QStringList &arguments)
+{
+    QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
+    environment.insert(u"PATH"_s, QFileInfo(QStringLiteral(QDISTLOCK)).path() + u':' + environment.value(u"PATH"_s));
+    environment.insert(u"QDISTLOCK_URL"_s, m_server.url().toString());
+    QProcess process;
+    process.setProcessEnvironment(environment);
+    process.start(shell, arguments);
+    if (!process.waitForFinished(60000) || process.exitStatus() != QProcess::NormalExit)
+        return {u"no end"_s};
+    const QByteArray errors = process.readAllStandardError();
+    return errors.isEmpty() ? QString::fromUtf8(process.readAllStandardOutput()).split(u'\n', Qt::SkipEmptyParts)
+                            : QStringList{QString::fromUtf8(errors)};
 }
 
 void tst_Documents::bashCompletes_data()
@@ -275,6 +318,11 @@ void tst_Documents::bashCompletes_data()
     row("qdistlock release job ", "", "job");
     row("qdistlock run job ca", "cat", "--help job");
     row("qdistlock run job -- ca", "cat", "--help job");
+    row("qdistlock run -nw 3 job -c ca", "cat", "--help job");
+    row("qdistlock run --lease $LEASE --on-lost ", "term kill warn", "job");
+    row("qdistlock release --token-file /et", "/etc", "job");
+    row("qdistlock release --token-file=/et", "/etc", "job");
+    row("qdistlock ls -- --na", "", "--names");
 }
 
 void tst_Documents::bashCompletes()
@@ -284,26 +332,59 @@ void tst_Documents::bashCompletes()
     QFETCH(QString, unexpected);
     if (QStandardPaths::findExecutable(u"bash"_s).isEmpty())
         QSKIP("bash is not installed, as on systems with another shell");
-    // A server with three locks, one of which has a name that must not be executed.
     const QString script = uR"(
         source "$1"
-        qdistlock() { printf '%s\n' 'job' 'deploy:web' '$(id)'; }
         COMP_WORDBREAKS=$' \t\n"\'><=;|&(:'
         COMP_LINE=$2
         COMP_POINT=${#COMP_LINE}
         _qdistlock
         printf '%s\n' "${COMPREPLY[@]}"
     )"_s;
-    QProcess process;
-    process.start(u"bash"_s,
-                  {u"--norc"_s, u"-c"_s, script, u"bash"_s, QStringLiteral(DOCUMENTS) + u"/qdistlock.bash"_s, line});
-    QVERIFY(process.waitForFinished(60000));
-    QCOMPARE(process.readAllStandardError(), QByteArray());
-    const QStringList words = QString::fromUtf8(process.readAllStandardOutput()).split(u'\n', Qt::SkipEmptyParts);
+    const QStringList words = completed(u"bash"_s,
+                                        {u"--norc"_s, u"-c"_s, script, u"bash"_s, scriptOf(u"bash"_s), line});
     for (const QString &word : expected.split(u' ', Qt::SkipEmptyParts))
         QVERIFY2(words.contains(word), qPrintable(words.join(u' ')));
     for (const QString &word : unexpected.split(u' ', Qt::SkipEmptyParts))
         QVERIFY2(!words.contains(word), qPrintable(words.join(u' ')));
+}
+
+void tst_Documents::zshCompletes_data()
+{
+    QTest::addColumn<QString>("line");
+    QTest::addColumn<QString>("expected"); ///< all that is given to the functions of zsh, which show what fits
+    const auto row = [](const char *line, const char *expected) {
+        QTest::newRow(line) << QString::fromLatin1(line) << QString::fromLatin1(expected);
+    };
+    row("qdistlock --color ", "auto always never");
+    row("qdistlock ls --sort=t", "--sort=name --sort=ttl --sort=queue");
+    row("qdistlock show j", "$(id) deploy\\:web job");
+    row("qdistlock --prefix 'lock:' show j", "$(id) deploy\\:web job");
+    row("qdistlock release --token-file x", "--*= files");
+    row("qdistlock run -n job ca", "1 ca");
+    row("qdistlock run -n job -- cat fi", "2 cat fi");
+    row("qdistlock run -n job -c ca", "1 ca");
+    row("qdistlock help show ", "");
+}
+
+void tst_Documents::zshCompletes()
+{
+    QFETCH(QString, line);
+    if (QStandardPaths::findExecutable(u"zsh"_s).isEmpty())
+        QSKIP("zsh is not installed; tools/packages installs it");
+    const QString script = uR"(
+        compdef() { }
+        _describe() { for item in ${(P)3}; do print -r -- ${item/[^\\]:[A-Za-z ]*/}; done }
+        compset() { print -r -- $2 }
+        _files() { print files }
+        _normal() { print -r -- $CURRENT $words }
+        source $1
+        words=("${(@Q)${(z)2}}")
+        [[ $2 == *' ' ]] && words+=('')
+        CURRENT=$#words
+        _qdistlock
+    )"_s;
+    const QStringList words = completed(u"zsh"_s, {u"-f"_s, u"-c"_s, script, u"zsh"_s, scriptOf(u"zsh"_s), line});
+    QTEST(words.join(u' '), "expected");
 }
 
 void tst_Documents::fishCompletes_data()
@@ -324,6 +405,8 @@ void tst_Documents::fishCompletes_data()
     row("qdistlock help re", "release renew");
     row("qdistlock run job fish_inden", "fish_indent");
     row("qdistlock run -n job -- fish_inden", "fish_indent");
+    row("qdistlock release --token-file /dev/nul", "/dev/null");
+    row("qdistlock release --token-file=/dev/nul", "--token-file=/dev/null");
 }
 
 void tst_Documents::fishCompletes()
@@ -331,18 +414,10 @@ void tst_Documents::fishCompletes()
     QFETCH(QString, line);
     if (QStandardPaths::findExecutable(u"fish"_s).isEmpty())
         QSKIP("fish is not installed; tools/packages installs it");
-    const QString script = uR"(
-        source $argv[1]
-        function qdistlock; printf '%s\n' job deploy:web '$(id)'; end
-        complete -C $argv[2]
-    )"_s;
-    QProcess process;
-    process.start(u"fish"_s,
-                  {u"--no-config"_s, u"-c"_s, script, QStringLiteral(DOCUMENTS) + u"/qdistlock.fish"_s, line});
-    QVERIFY(process.waitForFinished(60000));
-    QCOMPARE(process.readAllStandardError(), QByteArray());
+    const QStringList lines = completed(
+            u"fish"_s,
+            {u"--no-config"_s, u"-c"_s, u"source $argv[1]; complete -C $argv[2]"_s, scriptOf(u"fish"_s), line});
     QStringList words;
-    const QStringList lines = QString::fromUtf8(process.readAllStandardOutput()).split(u'\n', Qt::SkipEmptyParts);
     const QString typed = line.section(u' ', -1);
     for (const QString &printedLine : lines) {
         const QString word = printedLine.section(u'\t', 0, 0);
@@ -351,6 +426,20 @@ void tst_Documents::fishCompletes()
     }
     words.sort();
     QTEST(words.join(u' '), "expected");
+}
+
+// Whoever types gets the rest at once.
+void tst_Documents::completionWithoutServer()
+{
+    const auto withServer = [](const QUrl &url) {
+        return run({{}, {{u"QDISTLOCK_URL"_s, url.toString()}}}, {u"__complete"_s, u"show"_s, QString()});
+    };
+    QCOMPARE(withServer(QUrl(u"redis://127.0.0.1:1"_s)).output, QByteArray("words\n"));
+    QVERIFY(wordsOf(withServer(m_server.url())).contains(u"job"_s));
+    QCOMPARE(printed({u"__complete"_s, u"--server"_s, m_server.url().toString(), u"--prefix"_s, u"lock:jo"_s, u"show"_s,
+                      QString()})
+                     .output,
+             QByteArray("words\nb\n"));
 }
 
 void tst_Documents::unknownShell()

@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include <QtCore/qbytearraylist.h>
+
 namespace Cli {
 
 class Invocation;
@@ -20,5 +22,7 @@ int runShow(const Invocation &invocation);
 int runWatch(const Invocation &invocation);
 int runDoctor(const Invocation &invocation);
 int runCompletion(const Invocation &invocation);
+/// `__complete`, for the scripts of `completion`.
+int runComplete(const QByteArrayList &words);
 
 } // namespace Cli

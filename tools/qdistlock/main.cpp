@@ -50,8 +50,9 @@ bool areDescriptorsFree()
     return probes.size() == Needed;
 }
 
-/// Other users can read the arguments of a process. They see stars instead of a password or token.
-void hideSecrets(int argc, char **argv, const Invocation &invocation)
+/// Other users can read the arguments of a process. They see stars instead of a password or token. \a argc: without the
+/// arguments of the child.
+void hideSecrets(int argc, char **argv)
 {
     const auto hide = [](char *from, char *to) {
         if (from && to && from < to)
@@ -65,7 +66,7 @@ void hideSecrets(int argc, char **argv, const Invocation &invocation)
             return argv[i] + size + 1;
         return argv[i][size] == '\0' && i + 1 < argc ? argv[i + 1] : nullptr;
     };
-    for (int i = 1; i < argc - int(invocation.childCommand().size()); ++i) {
+    for (int i = 1; i < argc; ++i) {
         if (char *const server = valueOf(i, "--server")) {
             char *const user = std::strstr(server, "://");
             char *const end = std::strrchr(server, '@');
@@ -120,6 +121,11 @@ int main(int argc, char **argv)
     QByteArrayList arguments;
     for (int i = 1; i < argc; ++i)
         arguments += QByteArray(argv[i]);
+    if (arguments.value(0) == "__complete") {
+        hideSecrets(argc, argv);
+        const QCoreApplication application(argc, argv);
+        return runComplete(arguments.sliced(1));
+    }
     QString error;
     const auto invocation = Invocation::parse(arguments, &error);
     if (!invocation) {
@@ -131,7 +137,7 @@ int main(int argc, char **argv)
         return printLine(u"qdistlock "_s + QLatin1String(QDISTLOCK_VERSION_STRING)) ? Success : InternalError;
     if (invocation->has(Option::Help) || invocation->command() == Command::Help)
         return printLine(helpText(explainedCommand(*invocation)).trimmed()) ? Success : InternalError;
-    hideSecrets(argc, argv, *invocation);
+    hideSecrets(argc - int(invocation->childCommand().size()), argv);
     if (!areDescriptorsFree()) {
         printError(u"too few file descriptors are free; raise their number with `ulimit -n`"_s);
         return InternalError;

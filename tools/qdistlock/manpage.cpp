@@ -1,18 +1,22 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "manpage.h"
+// The program that writes the page qdistlock(1), in roff with the macros of man(7), when qdistlock is built. ASCII.
 
-#include "jsontexts.h"
 #include "options.h"
 
 #include <QDistLock/qdistlockversion.h>
 
+#include <QtCore/qfile.h>
+#include <QtCore/qjsonarray.h>
+#include <QtCore/qjsondocument.h>
+#include <QtCore/qjsonobject.h>
+
 #include <algorithm>
+#include <cstdio>
 
 using namespace Qt::StringLiterals;
-
-namespace Cli {
+using namespace Cli;
 
 namespace {
 
@@ -129,7 +133,8 @@ QString subsection(const QString &title)
     return u".SS \""_s + escaped(title) + u"\"\n"_s;
 }
 
-QString jsonSection()
+/// \a definitions: those of docs/qdistlock.schema.json.
+QString jsonSection(const QJsonObject &definitions)
 {
     QString text = section(u"JSON OUTPUT"_s);
     text += paragraphs(
@@ -138,14 +143,22 @@ QString jsonSection()
             "file qdistlock.schema.json, which is installed in share/qdistlock, describes the same as a JSON "
             "schema.\n\n"
             "run prints nothing of its own: the output is that of CMD, with --json and without."_s);
-    for (const JsonObjectText &object : jsonObjects())
-        text += subsection(utf8(object.title)) + items(object.members);
+    for (const QString &name :
+         {u"outcome"_s, u"listing"_s, u"event"_s, u"lock"_s, u"client"_s, u"waiter"_s, u"doctor"_s, u"check"_s}) {
+        const QJsonObject object = definitions.value(name).toObject();
+        const QJsonObject members = object.value(u"properties"_s).toObject();
+        text += subsection(object.value(u"title"_s).toString());
+        QStringList names = object.value(u"required"_s).toVariant().toStringList();
+        const QStringList all = members.keys();
+        std::copy_if(all.begin(), all.end(), std::back_inserter(names),
+                     [required = names](const QString &member) { return !required.contains(member); });
+        for (const QString &member : std::as_const(names))
+            text += item(bold(member), members.value(member).toObject().value(u"description"_s).toString());
+    }
     return text;
 }
 
-} // namespace
-
-QByteArray manPage()
+QByteArray manPage(const QJsonObject &schema)
 {
     // Each file of the project names its licence.
     QString text = u".\\\" SPDX-"_s + u"FileCopyrightText: 2026 The QDistLock developers\n.\\\" SPDX-"_s
@@ -190,7 +203,7 @@ QByteArray manPage()
     text += section(u"ENVIRONMENT"_s) + items(environmentTexts());
     text += section(u"ENVIRONMENT OF CMD"_s) + items(childEnvironmentTexts());
 
-    text += jsonSection();
+    text += jsonSection(schema.value(u"$defs"_s).toObject());
     text += section(u"EXAMPLES"_s);
     for (const Explanation &example : exampleTexts())
         text += item(bold(utf8(example.name)), sentence(utf8(example.text)));
@@ -198,4 +211,21 @@ QByteArray manPage()
     return text.toLatin1();
 }
 
-} // namespace Cli
+} // namespace
+
+int main(int argc, char **argv)
+{
+    if (argc != 3) {
+        std::fputs("Usage: qdistlock_manpage SCHEMA PAGE\n", stderr);
+        return 64;
+    }
+    QFile schema(QFile::decodeName(argv[1]));
+    QFile file(QFile::decodeName(argv[2]));
+    if (schema.open(QIODevice::ReadOnly) && file.open(QIODevice::WriteOnly)) {
+        const QByteArray page = manPage(QJsonDocument::fromJson(schema.readAll()).object());
+        if (file.write(page) == page.size() && file.flush())
+            return 0;
+    }
+    std::fprintf(stderr, "%s: %s%s\n", argv[2], qPrintable(schema.errorString()), qPrintable(file.errorString()));
+    return 1;
+}

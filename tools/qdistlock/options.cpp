@@ -459,10 +459,15 @@ public:
     }
 
     bool parse();
+    Completion complete(const QByteArray &typed);
     Invocation result;
     QString error;
 
 private:
+    bool isAllowed(const OptionInfo &option) const
+    {
+        return result.m_command ? option.isFor(*result.m_command) : option.isGlobal();
+    }
     bool fail(const QString &text);
     bool parseArgument(const QByteArray &argument);
     bool parseLong(const QByteArray &argument);
@@ -481,6 +486,10 @@ private:
     const QByteArrayList m_arguments;
     qsizetype m_next = 0;
     bool m_optionsEnded = false;
+    // for complete()
+    bool m_isUnfinished = false;
+    const OptionInfo *m_withoutValue = nullptr; ///< its value would be the argument after the last
+    qsizetype m_childAt = -1;                   ///< the argument after NAME of `run`
 };
 
 namespace {
@@ -589,7 +598,7 @@ QString Invocation::Parser::unknownOption(const QByteArray &name)
     }
     QStringList candidates;
     for (const OptionInfo &option : options()) {
-        if (result.m_command ? option.isFor(*result.m_command) : option.isGlobal())
+        if (isAllowed(option))
             candidates += u"--"_s + QString::fromUtf8(option.name);
     }
     const QString guess = name.startsWith("--") ? nearest(text, candidates) : QString();
@@ -602,8 +611,7 @@ bool Invocation::Parser::parseLong(const QByteArray &argument)
     const qsizetype equals = argument.indexOf('=');
     const QByteArray name = argument.first(equals < 0 ? argument.size() : equals);
     for (const OptionInfo &option : options()) {
-        const bool isMine = result.m_command ? option.isFor(*result.m_command) : option.isGlobal();
-        if (isMine && option.option != Option::ShellCommand && name == "--" + QByteArray(option.name))
+        if (isAllowed(option) && option.option != Option::ShellCommand && name == "--" + QByteArray(option.name))
             return setOption(option, equals < 0 ? std::nullopt : std::optional(argument.sliced(equals + 1)));
     }
     if (name == "--" + QByteArray(info(Option::ShellCommand).name) && result.m_command == Command::Run)
@@ -616,8 +624,7 @@ bool Invocation::Parser::parseShort(const QByteArray &argument)
     for (qsizetype i = 1; i < argument.size(); ++i) {
         const OptionInfo *found = nullptr;
         for (const OptionInfo &option : options()) {
-            const bool isMine = result.m_command ? option.isFor(*result.m_command) : option.isGlobal();
-            if (isMine && option.shortName == argument.at(i))
+            if (isAllowed(option) && option.shortName == argument.at(i))
                 found = &option;
         }
         const QByteArray name = QByteArray("-") + argument.at(i);
@@ -645,12 +652,14 @@ bool Invocation::Parser::setOption(const OptionInfo &option, std::optional<QByte
         return true;
     }
     if (!attached) {
-        if (m_next == m_arguments.size())
+        if (m_next == m_arguments.size()) {
+            m_withoutValue = &option;
             return fail(u"%1 needs a value: %1 %2"_s.arg(name, QString::fromUtf8(option.valueName)));
+        }
         attached = m_arguments.at(m_next++);
     }
     const auto value = decode(*attached);
-    if (!value || !checkValue(option, *value))
+    if (!value || (!m_isUnfinished && !checkValue(option, *value))) // which may be a variable of the shell
         return false;
     result.m_values.insert(option.option, *value);
     return true;
@@ -732,6 +741,7 @@ bool Invocation::Parser::failAtCommand(const QString &name)
 bool Invocation::Parser::parseChild()
 {
     QByteArrayList rest = m_arguments.sliced(m_next);
+    m_childAt = m_next;
     m_next = m_arguments.size();
     const bool isLiteral = !rest.isEmpty() && rest.first() == "--";
     if (isLiteral)
@@ -782,6 +792,75 @@ bool Invocation::Parser::checkOperands()
             return failAtCommand(operand);
     }
     return true;
+}
+
+Completion Invocation::Parser::complete(const QByteArray &typed)
+{
+    m_isUnfinished = true;
+    while (m_next < m_arguments.size() && parseArgument(m_arguments.at(m_next++))) {
+    }
+    Completion completion;
+    if (m_childAt >= 0) {
+        const QByteArray first = m_arguments.value(m_childAt);
+        const bool isMarked = first == "--" || first == "-c" || first == "--command";
+        completion.kind = Completion::Program;
+        completion.wordsBefore = 1 + m_childAt + (isMarked ? 1 : 0);
+        return completion;
+    }
+    QString head;
+    const bool isOption = error.isEmpty() && !m_optionsEnded && typed.startsWith('-');
+    if (const qsizetype equals = typed.indexOf('='); isOption && equals > 0) {
+        head = QString::fromUtf8(typed.first(equals + 1));
+        parseLong(typed.first(equals));
+    }
+    const auto addCommands = [&completion] {
+        for (const CommandInfo &row : commands())
+            completion.words.append({QString::fromUtf8(row.name), QString::fromUtf8(row.summary)});
+    };
+    if (m_withoutValue) {
+        if (m_withoutValue->kind == ValueKind::File)
+            completion.kind = Completion::Files;
+        for (const QString &choice : m_withoutValue->choiceList())
+            completion.words.append({head + choice, QString()});
+    } else if (!error.isEmpty() || !head.isEmpty()) {
+        // nothing can follow
+    } else if (isOption) {
+        for (const OptionInfo &option : options()) {
+            if (!isAllowed(option) || option.option == Option::ShellCommand)
+                continue; // its place is after NAME
+            if (option.shortName)
+                completion.words.append(
+                        {u'-' + QString(QLatin1Char(option.shortName)), QString::fromUtf8(option.help)});
+            completion.words.append({u"--"_s + QString::fromUtf8(option.name), QString::fromUtf8(option.help)});
+        }
+    } else if (!result.m_command) {
+        addCommands();
+    } else if (const CommandInfo &row = info(*result.m_command);
+               row.maximumOperands < 0 || result.m_operands.size() < row.maximumOperands) {
+        if (row.command == Command::Help) {
+            addCommands();
+        } else if (row.command == Command::Completion) {
+            for (const QString &shell : QString::fromUtf8(row.operands).split(u'|'))
+                completion.words.append({shell, QString()});
+        } else {
+            completion.kind = Completion::Names;
+            Invocation &listing = completion.listing;
+            listing.m_command = Command::List;
+            for (const Option option : {Option::Server, Option::Prefix}) {
+                if (result.has(option))
+                    listing.m_values.insert(option, result.text(option));
+            }
+            listing.m_values.insert(Option::ConnectTimeout, u"1s"_s);
+            listing.m_values.insert(Option::Names, QString());
+            listing.m_values.insert(Option::Quiet, QString());
+        }
+    }
+    return completion;
+}
+
+Completion Invocation::complete(const QByteArrayList &words)
+{
+    return words.isEmpty() ? Completion() : Parser(words.first(words.size() - 1)).complete(words.last());
 }
 
 std::optional<Invocation> Invocation::parse(const QByteArrayList &arguments, QString *error)

@@ -14,6 +14,9 @@
 /*!
     The command line of qdistlock: one table of commands and one of options, from which the parser, --help, the man page
     and the shell completions are made. Nothing else in the program names an option as text.
+
+    QCommandLineParser is not used: it knows no commands with options of their own, and its arguments are QStrings,
+    while those of a child must be passed on byte by byte.
 */
 namespace Cli {
 
@@ -146,6 +149,8 @@ std::optional<std::chrono::milliseconds> parseDuration(QStringView text);
 /// A text that parseDuration() reads: "250ms", "1.5s", "2s", "5m", "1h 5m" as "65m".
 QString durationText(std::chrono::milliseconds duration);
 
+struct Completion;
+
 /// One command line, parsed and checked as far as that is possible without a server.
 class Invocation
 {
@@ -153,6 +158,9 @@ public:
     /// \a arguments: without the program's name. Null and \a error, one line that begins with commandText(), if they
     /// cannot be used. With --help or --version nothing else is required.
     static std::optional<Invocation> parse(const QByteArrayList &arguments, QString *error);
+
+    /// \a words: those after the program's name, the last of which a shell completes; it may be empty.
+    static Completion complete(const QByteArrayList &words);
 
     /// Null only with --help and --version.
     std::optional<Command> command() const { return m_command; }
@@ -178,6 +186,21 @@ private:
     QMap<Option, QString> m_values;
     QStringList m_operands;
     QByteArrayList m_childCommand;
+};
+
+/// What the last word of a command line can be.
+struct Completion
+{
+    enum Kind {
+        Words, ///< one of \c words
+        Names, ///< one of the locks that \c listing prints
+        Files,
+        Program ///< part of another command line, which follows the first \c wordsBefore words, with that of qdistlock
+    };
+    Kind kind = Words;
+    QList<std::pair<QString, QString>> words; ///< and their explanations, which may be empty
+    qsizetype wordsBefore = 0;
+    Invocation listing; ///< `ls --names`
 };
 
 } // namespace Cli
