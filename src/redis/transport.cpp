@@ -450,10 +450,12 @@ public:
             return;
         }
         QString error;
-        if (!configure(&error)) {
+        const auto configuration = tlsConfiguration(server, &error);
+        if (!configuration) {
             report(Failure::Certificate, error);
             return;
         }
+        tlsSocket()->setSslConfiguration(*configuration);
         TcpTransport::connectToServer();
     }
 
@@ -491,7 +493,6 @@ protected:
 
 private:
     QSslSocket *tlsSocket() const { return static_cast<QSslSocket *>(socket); }
-    bool configure(QString *error);
     void probePlaintext();
     void reportTlsError();
     QStringList certificateProblems() const;
@@ -529,32 +530,6 @@ QSslKey readKey(const QString &fileName, QString *error)
     }
     *error = u"the file %1 has no unencrypted RSA, EC or DSA key in PEM"_s.arg(fileName);
     return {};
-}
-
-// The files are read again for each connection, so that renewed certificates are used.
-bool TlsTransport::configure(QString *error)
-{
-    QSslConfiguration configuration = tlsSocket()->sslConfiguration();
-    configuration.setProtocol(QSsl::TlsV1_2OrLater);
-    configuration.setPeerVerifyMode(QSslSocket::VerifyPeer);
-    if (!server.caFile.isEmpty()) {
-        const QList<QSslCertificate> authorities = readCertificates(server.caFile, error);
-        if (authorities.isEmpty())
-            return false;
-        configuration.setCaCertificates(authorities);
-    }
-    if (!server.certificateFile.isEmpty()) {
-        const QList<QSslCertificate> chain = readCertificates(server.certificateFile, error);
-        if (chain.isEmpty())
-            return false;
-        const QSslKey key = readKey(server.keyFile, error);
-        if (key.isNull())
-            return false;
-        configuration.setLocalCertificateChain(chain);
-        configuration.setPrivateKey(key);
-    }
-    tlsSocket()->setSslConfiguration(configuration);
-    return true;
 }
 
 /*
@@ -651,6 +626,31 @@ public:
 #endif
 
 } // namespace
+
+// The files are read again for each connection, so that renewed certificates are used.
+std::optional<QSslConfiguration> tlsConfiguration(const ServerUrl &server, QString *error)
+{
+    QSslConfiguration configuration = QSslConfiguration::defaultConfiguration();
+    configuration.setProtocol(QSsl::TlsV1_2OrLater);
+    configuration.setPeerVerifyMode(QSslSocket::VerifyPeer);
+    if (!server.caFile.isEmpty()) {
+        const QList<QSslCertificate> authorities = readCertificates(server.caFile, error);
+        if (authorities.isEmpty())
+            return std::nullopt;
+        configuration.setCaCertificates(authorities);
+    }
+    if (!server.certificateFile.isEmpty()) {
+        const QList<QSslCertificate> chain = readCertificates(server.certificateFile, error);
+        if (chain.isEmpty())
+            return std::nullopt;
+        const QSslKey key = readKey(server.keyFile, error);
+        if (key.isNull())
+            return std::nullopt;
+        configuration.setLocalCertificateChain(chain);
+        configuration.setPrivateKey(key);
+    }
+    return configuration;
+}
 
 std::unique_ptr<Transport> Transport::create(const ServerUrl &server, int misses)
 {

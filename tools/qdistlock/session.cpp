@@ -22,10 +22,9 @@ constexpr std::chrono::milliseconds DefaultConnectTimeout = 5s;
 
 Session::Session(const Invocation &invocation)
     : m_invocation(invocation)
+    , m_server(invocation.has(Option::Server) ? QUrl(invocation.text(Option::Server)) : LockRegistry::defaultServer())
+    , m_registry(std::make_unique<LockRegistry>(m_server))
 {
-    const QUrl server = invocation.has(Option::Server) ? QUrl(invocation.text(Option::Server))
-                                                       : LockRegistry::defaultServer();
-    m_registry = std::make_unique<LockRegistry>(server);
     m_registry->setDefaults(lockOptions());
     if (invocation.has(Option::Prefix))
         m_registry->setKeyPrefix(invocation.text(Option::Prefix));
@@ -33,12 +32,11 @@ Session::Session(const Invocation &invocation)
         fail(ConfigurationError,
              u"%1 (from %2)"_s.arg(m_registry->errorString(),
                                    invocation.has(Option::Server) ? u"--server"_s : u"$QDISTLOCK_URL"_s));
-    } else if (server.scheme() == u"memory" && invocation.command() != Command::Doctor) {
+    } else if (m_server.scheme() == u"memory" && invocation.command() != Command::Doctor) {
         fail(ConfigurationError,
              u"%1: these locks exist in this process only, and exclude nobody; give the URL of a Redis server"_s.arg(
                      serverText()));
-    } else if (server.scheme() == u"zookeeper"
-               && (invocation.command() == Command::Acquire || invocation.command() == Command::Renew)) {
+    } else if (isZooKeeper() && (invocation.command() == Command::Acquire || invocation.command() == Command::Renew)) {
         fail(ConfigurationError,
              u"%1: there a lock ends with the process that acquired it; use run or hold"_s.arg(serverText()));
     }

@@ -12,6 +12,7 @@
 #include <QtCore/qfuturewatcher.h>
 #include <QtCore/qobject.h>
 #include <QtCore/qtimer.h>
+#include <QtCore/qurl.h>
 
 #include <memory>
 
@@ -45,6 +46,9 @@ public:
 
     QDistLock::LockRegistry *registry() { return m_registry.get(); }
     const Invocation &invocation() const { return m_invocation; }
+    /// The URL with everything in it.
+    const QUrl &server() const { return m_server; }
+    bool isZooKeeper() const { return m_server.scheme() == QLatin1String("zookeeper"); }
     /// The server without user name and password.
     QString serverText() const { return m_registry->server().toString(); }
     QString keyPrefix() const { return m_registry->keyPrefix(); }
@@ -115,6 +119,7 @@ private:
     void connectTimeoutEnded();
 
     const Invocation m_invocation;
+    const QUrl m_server;
     std::unique_ptr<QDistLock::LockRegistry> m_registry;
     QTimer m_connectTimer;
     bool m_reached = false;

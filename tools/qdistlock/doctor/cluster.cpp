@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "doctorcluster.h"
+#include "doctor/cluster.h"
 
-#include "doctorprobe.h"
-#include "doctorreport.h"
+#include "doctor/probe.h"
+#include "doctor/report.h"
 #include "lockview.h"
 
 #include <QtCore/qjsonobject.h>
@@ -26,9 +26,6 @@ namespace Cli {
 
 namespace {
 
-/// What a fail-over takes after cluster-node-timeout: the vote, the promotion and the first renewal.
-constexpr milliseconds FailOverTime = 3s;
-
 /// Slots that this node is moving elsewhere or taking over, as CLUSTER NODES names them: "[93->-<id>]", "[77-<-<id>]".
 QStringList movingSlots(const QByteArray &nodes)
 {
@@ -44,11 +41,6 @@ QStringList movingSlots(const QByteArray &nodes)
         }
     }
     return moving;
-}
-
-QString mastersText(qsizetype count)
-{
-    return count == 1 ? u"1 master"_s : u"%1 masters"_s.arg(count);
 }
 
 } // namespace
@@ -134,7 +126,7 @@ void DoctorCluster::addView(const Endpoint &address, const ClusterView &view)
     }
     m_map.merge(view.map, {});
     m_report->add(DoctorReport::Ok, u"node"_s,
-                  u"%1 knows %2, which serve %3 slots"_s.arg(address.toString(), mastersText(masters))
+                  u"%1 knows %2, which serve %3 slots"_s.arg(address.toString(), counted(masters, u"masters"_s))
                           .arg(view.map.servedSlots()),
                   {}, {{u"node"_s, address.toString()}, {u"slots"_s, view.map.servedSlots()}});
 }
@@ -153,7 +145,7 @@ void DoctorCluster::checkSlots()
                       u"redis-cli --cluster check, and --cluster fix if nodes are gone for good"_s);
     else
         m_report->add(DoctorReport::Ok, u"slots"_s,
-                      u"%1 serve all %2 slots"_s.arg(mastersText(m_map.masters().size())).arg(served));
+                      u"%1 serve all %2 slots"_s.arg(counted(m_map.masters().size(), u"masters"_s)).arg(served));
 }
 
 void DoctorCluster::checkMaster(const ServerUrl &master)
@@ -176,9 +168,7 @@ void DoctorCluster::checkMaster(const ServerUrl &master)
                     u"moving, or left half moved: %1; until they have moved, their locks are not served in turn"_s.arg(
                             moving.join(u", "_s)),
                     u"if nobody is resharding at present: redis-cli --cluster fix"_s);
-        const auto timeout = probe.askIfAllowed({"CONFIG", "GET", "cluster-node-timeout"});
-        if (timeout && timeout->elements.size() == 2)
-            m_nodeTimeout = std::max(m_nodeTimeout, milliseconds(timeout->elements.at(1).text.toInt()));
+        m_nodeTimeout = std::max(m_nodeTimeout, milliseconds(probe.setting("cluster-node-timeout").toInt()));
     }
     m_interruption = probe.interruption();
 }
@@ -187,19 +177,9 @@ void DoctorCluster::checkLease(milliseconds lease)
 {
     if (m_nodeTimeout == 0ms)
         return; // the user may not ask for it
-    // A renewal may have been sent a third of the lease before the master fails.
-    const milliseconds shortest = (m_nodeTimeout + FailOverTime) * 3 / 2;
-    const QString text =
-            u"the cluster replaces a master that is silent for %1 (cluster-node-timeout); leases from %2 on "
-            "survive that"_s.arg(roughText(m_nodeTimeout), roughText(shortest));
-    const QJsonObject details{{u"nodeTimeoutMs"_s, qint64(m_nodeTimeout.count())},
-                              {u"shortestLeaseMs"_s, qint64(shortest.count())}};
-    if (lease < shortest)
-        m_report->add(DoctorReport::Warning, u"failover"_s, text + u", one of %1 does not"_s.arg(roughText(lease)),
-                      u"on each node: CONFIG SET cluster-node-timeout 5000 and CONFIG REWRITE, or longer leases"_s,
-                      details);
-    else
-        m_report->add(DoctorReport::Ok, u"failover"_s, text, {}, details);
+    m_report->addFailOver(u"the cluster replaces"_s, u"cluster-node-timeout"_s, u"nodeTimeoutMs"_s, m_nodeTimeout,
+                          lease,
+                          u"on each node: CONFIG SET cluster-node-timeout 5000 and CONFIG REWRITE, or longer leases"_s);
 }
 
 } // namespace Cli

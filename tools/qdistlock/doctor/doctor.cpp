@@ -5,15 +5,15 @@
 // asks what no lock asks.
 
 #include "commands.h"
-#include "doctoraddresses.h"
-#include "doctorcluster.h"
-#include "doctorprobe.h"
-#include "doctorquorum.h"
-#include "doctorreplicas.h"
-#include "doctorreport.h"
-#include "doctorrights.h"
-#include "doctorsentinels.h"
-#include "doctorzookeeper.h"
+#include "doctor/addresses.h"
+#include "doctor/cluster.h"
+#include "doctor/probe.h"
+#include "doctor/quorum.h"
+#include "doctor/replicas.h"
+#include "doctor/report.h"
+#include "doctor/rights.h"
+#include "doctor/sentinels.h"
+#include "doctor/zookeeper.h"
 #include "lockview.h"
 #include "session.h"
 
@@ -71,15 +71,10 @@ QString changeOf(const QString &setting)
 class Doctor
 {
 public:
-    Doctor(Session *session, const ServerUrl &server, DoctorReport *report);
-    /// Before run(). \a withLocks: also checks the locks of all servers of the cluster or quorum.
-    void setRole(ServerRole role, bool withLocks)
-    {
-        m_role = role;
-        m_checksLocks = withLocks;
-    }
-    void run();
-    int interruption() const { return m_probe.interruption(); }
+    /// \a withLocks: also checks the locks, of all servers of the cluster or quorum.
+    Doctor(Session *session, const ServerUrl &server, DoctorReport *report, ServerRole role, bool withLocks);
+    /// The exit code of a signal, or 0.
+    int run();
 
 private:
     void checkServer();
@@ -100,60 +95,54 @@ private:
     {
         m_report->add(level, QString::fromLatin1(check), text, remedy);
     }
-    /// The value of a setting; empty if the user may not read it.
-    QByteArray setting(const char *name);
-
     Session *const m_session;
     const milliseconds m_timeout;
     DoctorProbe m_probe;
     DoctorReport *const m_report;
-    ServerRole m_role = ServerRole::Alone;
-    bool m_checksLocks = true;
+    const ServerRole m_role;
+    const bool m_withLocks;
     QHash<QByteArray, QByteArray> m_info; ///< of INFO
     QSet<QByteArray> m_clients;           ///< ids of the clients that are connected
-    bool m_areClientsKnown = false;
-    QStringList m_unknown; ///< what could not be checked
+    QStringList m_unknown;                ///< what could not be checked
 };
 
-Doctor::Doctor(Session *session, const ServerUrl &server, DoctorReport *report)
+Doctor::Doctor(Session *session, const ServerUrl &server, DoctorReport *report, ServerRole role, bool withLocks)
     : m_session(session)
     , m_timeout(session->connectTimeout())
     , m_probe(server, m_timeout)
     , m_report(report)
+    , m_role(role)
+    , m_withLocks(withLocks)
 {
 }
 
-void Doctor::run()
+int Doctor::run()
 {
-    bool isReachable = checkAddresses(&m_probe, m_timeout, m_report);
-    if (isReachable) {
-        isReachable = m_probe.connectToServer();
-        if (m_probe.interruption() == 0 && !isReachable)
+    if (!checkAddresses(&m_probe, m_timeout, m_report))
+        return m_probe.interruption();
+    if (!m_probe.connectToServer()) {
+        const bool isSilent = m_probe.failure() == QtRedis::Failure::None
+                || m_probe.failure() == QtRedis::Failure::Timeout;
+        if (m_probe.interruption() == 0)
             add(Level::Failure, "login", m_probe.errorString(),
-                m_probe.failure() == QtRedis::Failure::None || m_probe.failure() == QtRedis::Failure::Timeout
-                        ? u"check that a Redis server listens there, and that it is not frozen"_s
-                        : QString());
+                isSilent ? u"check that a Redis server listens there, and that it is not frozen"_s : QString());
+        return m_probe.interruption();
     }
-    if (isReachable) {
-        add(Level::Ok, "login",
-            m_probe.server().password.isEmpty() ? u"the server asks for no password"_s
-                                                : u"the server accepts user and password"_s);
-        void (Doctor::*const checks[])() = {
-                &Doctor::checkServer,   &Doctor::readInfo,     &Doctor::checkMemory,   &Doctor::checkPersistence,
-                &Doctor::checkReplicas, &Doctor::checkClients, &Doctor::checkPatterns, &Doctor::checkKeepAlive,
-                &Doctor::checkLatency,  &Doctor::checkClock,   &Doctor::checkVersions, &Doctor::checkLocks,
-                &Doctor::checkQueues,
-        };
-        checkRights(&m_probe, m_session->keyPrefix(), m_role, m_report);
-        for (const auto check : checks) {
-            if (m_probe.interruption() == 0)
-                (this->*check)();
-        }
-        if (!m_unknown.isEmpty() && m_probe.interruption() == 0) {
-            add(Level::Info, "unknown", u"the user may not ask for: %1"_s.arg(m_unknown.join(u", "_s)),
-                u"to check these too, run doctor as a user with +info +config|get +pubsub|numpat"_s);
-        }
+    add(Level::Ok, "login",
+        m_probe.server().password.isEmpty() ? u"the server asks for no password"_s
+                                            : u"the server accepts user and password"_s);
+    checkRights(&m_probe, m_session->keyPrefix(), m_role, m_report);
+    for (const auto check : {&Doctor::checkServer, &Doctor::readInfo, &Doctor::checkMemory, &Doctor::checkPersistence,
+                             &Doctor::checkReplicas, &Doctor::checkClients, &Doctor::checkPatterns,
+                             &Doctor::checkKeepAlive, &Doctor::checkLatency, &Doctor::checkClock,
+                             &Doctor::checkVersions, &Doctor::checkLocks, &Doctor::checkQueues}) {
+        if (m_probe.interruption() == 0)
+            (this->*check)();
     }
+    if (!m_unknown.isEmpty() && m_probe.interruption() == 0)
+        add(Level::Info, "unknown", u"the user may not ask for: %1"_s.arg(m_unknown.join(u", "_s)),
+            u"to check these too, run doctor as a user with +info +config|get +pubsub|numpat"_s);
+    return m_probe.interruption();
 }
 
 void checkUrl(const ServerUrl &server, DoctorReport *report)
@@ -184,10 +173,9 @@ void Doctor::checkServer()
         return;
     }
     const QString name = QString::fromLatin1(fields.value("server")) + u' ' + version;
-    if (QVersionNumber::fromString(version) < OldestServer)
-        add(Level::Failure, "version", u"%1 is too old"_s.arg(name), u"upgrade to 6.2 or later"_s);
-    else
-        add(Level::Ok, "version", name);
+    const bool isTooOld = QVersionNumber::fromString(version) < OldestServer;
+    add(isTooOld ? Level::Failure : Level::Ok, "version", isTooOld ? name + u" is too old"_s : name,
+        u"upgrade to 6.2 or later"_s);
     const QByteArray mode = fields.value("mode");
     if (mode == "sentinel") {
         add(Level::Failure, "mode", u"this is a Sentinel, which keeps no keys"_s,
@@ -197,11 +185,10 @@ void Doctor::checkServer()
             u"use redis+cluster:// instead of redis://; a node alone has only some of the locks"_s);
     }
     const QByteArray role = fields.value("role");
-    if (role == "master")
-        add(Level::Ok, "role", u"master"_s);
-    else
-        add(Level::Failure, "role", u"this is a %1, which refuses writes"_s.arg(QString::fromLatin1(role)),
-            u"give the URL of the master"_s);
+    const bool isMaster = role == "master";
+    add(isMaster ? Level::Ok : Level::Failure, "role",
+        isMaster ? u"master"_s : u"this is a %1, which refuses writes"_s.arg(QString::fromLatin1(role)),
+        u"give the URL of the master"_s);
 }
 
 void Doctor::readInfo()
@@ -217,12 +204,6 @@ void Doctor::readInfo()
         if (colon > 0)
             m_info.insert(line.first(colon), line.sliced(colon + 1).trimmed());
     }
-}
-
-QByteArray Doctor::setting(const char *name)
-{
-    const auto reply = m_probe.askIfAllowed({"CONFIG", "GET", name});
-    return reply && reply->elements.size() == 2 ? reply->elements.at(1).text : QByteArray();
 }
 
 void Doctor::checkMemory()
@@ -246,15 +227,12 @@ void Doctor::checkClients()
 {
     bool isKnown = false;
     const qint64 clients = m_info.value("connected_clients").toLongLong(&isKnown);
-    const qint64 most = m_info.value("maxclients", setting("maxclients")).toLongLong();
+    const qint64 most = m_info.value("maxclients", m_probe.setting("maxclients")).toLongLong();
     if (!isKnown || most <= 0)
         return;
     const QString text = u"%1, of %2 at most"_s.arg(counted(clients, u"connections"_s)).arg(most);
-    if (clients * 10 > most * 8)
-        add(Level::Warning, "clients", text,
-            u"each client of the library needs two connections: "_s + changeOf(u"maxclients %1"_s.arg(2 * most)));
-    else
-        add(Level::Ok, "clients", text);
+    add(clients * 10 > most * 8 ? Level::Warning : Level::Ok, "clients", text,
+        u"each client of the library needs two connections: "_s + changeOf(u"maxclients %1"_s.arg(2 * most)));
 }
 
 void Doctor::checkLatency()
@@ -282,11 +260,8 @@ void Doctor::checkLatency()
     const QString text = u"%1 PINGs: p50 %2 ms, p99 %3 ms; good for leases from %4 on"_s.arg(
             QString::number(Pings), QString::number(double(times.at(Pings / 2 - 1)) / 1000, 'f', 2),
             QString::number(double(slow.count()) / 1000, 'f', 2), roughText(shortest));
-    if (shortest > lease)
-        add(Level::Warning, "latency", text,
-            u"use a longer lease than %1, or a server that is nearer"_s.arg(roughText(lease)));
-    else
-        add(Level::Ok, "latency", text);
+    add(shortest > lease ? Level::Warning : Level::Ok, "latency", text,
+        u"use a longer lease than %1, or a server that is nearer"_s.arg(roughText(lease)));
 }
 
 void Doctor::checkClock()
@@ -303,11 +278,8 @@ void Doctor::checkClock()
             ? u"the server's clock and ours agree"_s
             : u"the server's clock is %1 %2 ours"_s.arg(roughText(std::chrono::abs(difference)),
                                                         difference > 0ms ? u"ahead of"_s : u"behind"_s);
-    if (std::chrono::abs(difference) > ClockStep)
-        add(Level::Warning, "clock", text,
-            u"synchronise both, by NTP for example: when a clock is set, the server ends leases early or late"_s);
-    else
-        add(Level::Ok, "clock", text);
+    add(std::chrono::abs(difference) > ClockStep ? Level::Warning : Level::Ok, "clock", text,
+        u"synchronise both, by NTP for example: when a clock is set, the server ends leases early or late"_s);
 }
 
 void Doctor::checkPersistence()
@@ -322,7 +294,7 @@ void Doctor::checkPersistence()
                 u"check the disk of the server and its log"_s);
         }
     }
-    const QByteArray sync = setting("appendfsync");
+    const QByteArray sync = m_probe.setting("appendfsync");
     if (m_info.value("aof_enabled") != "1") {
         add(Level::Warning, "persistence", u"the append-only file is off: a restart of the server frees all locks"_s,
             u"let restarts take longer than the leases, or: "_s
@@ -360,16 +332,16 @@ void Doctor::checkPatterns()
 
 void Doctor::checkKeepAlive()
 {
-    const QByteArray value = setting("tcp-keepalive");
+    const QByteArray value = m_probe.setting("tcp-keepalive");
     if (value.isEmpty()) {
         m_unknown += u"tcp-keepalive"_s;
         return;
     }
-    if (value == "0")
-        add(Level::Warning, "keepalive", u"tcp-keepalive is off: dead machines look connected"_s,
-            changeOf(u"tcp-keepalive 300"_s));
-    else
-        add(Level::Ok, "keepalive", u"tcp-keepalive is %1s"_s.arg(QString::fromLatin1(value)));
+    const bool isOff = value == "0";
+    add(isOff ? Level::Warning : Level::Ok, "keepalive",
+        isOff ? u"tcp-keepalive is off: dead machines look connected"_s
+              : u"tcp-keepalive is %1s"_s.arg(QString::fromLatin1(value)),
+        changeOf(u"tcp-keepalive 300"_s));
 }
 
 void Doctor::checkVersions()
@@ -379,7 +351,6 @@ void Doctor::checkVersions()
         m_unknown += u"connected clients"_s;
         return;
     }
-    m_areClientsKnown = true;
     const QList<QByteArray> lines = reply->text.split('\n');
     for (const QByteArray &line : lines) {
         const QByteArray field = " name=qdistlock-";
@@ -395,7 +366,7 @@ void Doctor::checkVersions()
     QSet<QString> versions;
     for (const QByteArray &client : std::as_const(m_clients))
         versions.insert(QString::number(client.first(1).toInt(nullptr, 16)));
-    QStringList sorted(versions.cbegin(), versions.cend());
+    QStringList sorted = versions.values();
     sorted.sort();
     const QString text = counted(m_clients.size(), u"connected clients"_s) + u" of this library"_s;
     if (sorted.size() > 1)
@@ -408,7 +379,7 @@ void Doctor::checkVersions()
 
 void Doctor::checkLocks()
 {
-    if (!m_checksLocks)
+    if (!m_withLocks)
         return;
     const auto locks = m_session->await(m_session->registry()->list(u"*"_s));
     if (!locks)
@@ -475,14 +446,7 @@ void Doctor::checkQueues()
             u"their waiters are dead; the next one that acquires the lock removes them"_s);
 }
 
-/// The exit code of a signal, or 0.
-int checkOne(Session *session, const ServerUrl &server, DoctorReport *report)
-{
-    Doctor doctor(session, server, report);
-    doctor.run();
-    return doctor.interruption();
-}
-
+/// The checks return the exit code of a signal, or 0.
 int checkService(Session *session, const ServerUrl &service, DoctorReport *report)
 {
     DoctorSentinels sentinels(service, session->connectTimeout(), report);
@@ -491,7 +455,8 @@ int checkService(Session *session, const ServerUrl &service, DoctorReport *repor
         return sentinels.interruption();
     sentinels.checkLease(session->lockOptions().lease);
     sentinels.checkReplicas();
-    return sentinels.interruption() != 0 ? sentinels.interruption() : checkOne(session, *master, report);
+    return sentinels.interruption() != 0 ? sentinels.interruption()
+                                         : Doctor(session, *master, report, ServerRole::Alone, true).run();
 }
 
 int checkCluster(Session *session, const ServerUrl &cluster, DoctorReport *report)
@@ -502,11 +467,9 @@ int checkCluster(Session *session, const ServerUrl &cluster, DoctorReport *repor
         nodes.checkMaster(master);
         if (nodes.interruption() != 0)
             break;
-        Doctor doctor(session, master, report);
-        doctor.setRole(ServerRole::OfCluster, master.endpoint() == masters.last().endpoint());
-        doctor.run();
-        if (doctor.interruption() != 0)
-            return doctor.interruption();
+        const bool isLast = master.endpoint() == masters.last().endpoint();
+        if (const int code = Doctor(session, master, report, ServerRole::OfCluster, isLast).run(); code != 0)
+            return code;
     }
     nodes.checkLease(session->lockOptions().lease);
     return nodes.interruption();
@@ -517,13 +480,32 @@ int checkQuorum(Session *session, const ServerUrl &quorum, DoctorReport *report)
     DoctorQuorum nodes(quorum, session->connectTimeout(), session->lockOptions().lease, report);
     const QList<ServerUrl> servers = nodes.findServers();
     for (const ServerUrl &server : servers) {
-        Doctor doctor(session, server, report);
-        doctor.setRole(ServerRole::OfQuorum, server.endpoint() == servers.last().endpoint());
-        doctor.run();
-        if (doctor.interruption() != 0)
-            return doctor.interruption();
+        const bool isLast = server.endpoint() == servers.last().endpoint();
+        if (const int code = Doctor(session, server, report, ServerRole::OfQuorum, isLast).run(); code != 0)
+            return code;
     }
     return nodes.interruption();
+}
+
+/// Of the server that the command line names, whatever it is.
+int checkAll(Session *session, DoctorReport *report)
+{
+    if (session->isZooKeeper())
+        return checkZooKeeper(session, session->server(), session->connectTimeout(), report);
+    QString ignored;
+    const auto server = ServerUrl::parse(session->server(), &ignored);
+    if (!server) {
+        report->add(
+                DoctorReport::Failure, u"url"_s, session->serverText() + u" is no server that others can use"_s,
+                u"give a redis://, rediss://, unix://, redis+sentinel://, redis+cluster://, redlock:// or zookeeper:// "
+                "URL"_s);
+        return 0;
+    }
+    checkUrl(*server, report);
+    return !server->sentinels.isEmpty()       ? checkService(session, *server, report)
+            : !server->clusterNodes.isEmpty() ? checkCluster(session, *server, report)
+            : !server->quorumNodes.isEmpty()  ? checkQuorum(session, *server, report)
+                                              : Doctor(session, *server, report, ServerRole::Alone, true).run();
 }
 
 } // namespace
@@ -534,32 +516,11 @@ int runDoctor(const Invocation &invocation)
     Session session(invocation);
     if (!session.isUsable())
         return session.exitCode();
-    const QUrl url = invocation.has(Option::Server) ? QUrl(invocation.text(Option::Server))
-                                                    : QDistLock::LockRegistry::defaultServer();
-    QString error;
-    const auto server = ServerUrl::parse(url, &error);
     DoctorReport report;
-    if (url.scheme() == u"zookeeper") {
-        const int interruption = checkZooKeeper(&session, url, session.connectTimeout(), &report);
-        return interruption != 0     ? interruption
-                : session.isUsable() ? report.finish(session.serverText())
-                                     : session.exitCode();
-    }
-    if (!server) {
-        report.add(
-                DoctorReport::Failure, u"url"_s, session.serverText() + u" is no server that others can use"_s,
-                u"give a redis://, rediss://, unix://, redis+sentinel://, redis+cluster://, redlock:// or zookeeper:// "
-                "URL"_s);
-        return report.finish(session.serverText());
-    }
-    checkUrl(*server, &report);
-    const int interruption = !server->sentinels.isEmpty() ? checkService(&session, *server, &report)
-            : !server->clusterNodes.isEmpty()             ? checkCluster(&session, *server, &report)
-            : !server->quorumNodes.isEmpty()              ? checkQuorum(&session, *server, &report)
-                                                          : checkOne(&session, *server, &report);
-    if (interruption != 0)
-        return interruption;
-    return session.isUsable() ? report.finish(session.serverText()) : session.exitCode();
+    const int interruption = checkAll(&session, &report);
+    return interruption != 0     ? interruption
+            : session.isUsable() ? report.finish(session.serverText())
+                                 : session.exitCode();
 }
 
 } // namespace Cli

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "doctorprobe.h"
+#include "doctor/probe.h"
 
 #include "lockview.h"
 
@@ -26,30 +26,28 @@ DoctorProbe::DoctorProbe(const QtRedis::ServerUrl &server, std::chrono::millisec
     m_connection.setClientName("doctor-" + QByteArray::number(QRandomGenerator::system()->generate64(), 16));
 }
 
-bool DoctorProbe::waitFor(const std::function<bool()> &isDone, const std::function<void(QEventLoop *)> &connectDone)
+bool DoctorProbe::waitFor(const std::function<bool()> &isDone)
 {
-    QEventLoop loop;
-    connectDone(&loop);
     QTimer timer;
     timer.setSingleShot(true);
-    connect(&timer, &QTimer::timeout, &loop, &QEventLoop::quit);
+    connect(&timer, &QTimer::timeout, this, &DoctorProbe::wake);
     timer.start(m_timeout);
     while (m_interruption == 0 && !isDone() && timer.isActive())
-        m_interruption = loop.exec();
+        m_interruption = m_loop.exec();
     return m_interruption == 0 && isDone();
 }
 
 bool DoctorProbe::connectToServer()
 {
     bool hasFailed = false;
-    const auto failed = connect(&m_connection, &Connection::failed, this, [&hasFailed] { hasFailed = true; });
+    const QObject attempt;
+    connect(&m_connection, &Connection::stateChanged, &attempt, [this] { wake(); });
+    connect(&m_connection, &Connection::failed, &attempt, [this, &hasFailed] {
+        hasFailed = true;
+        wake();
+    });
     m_connection.open();
-    waitFor([&] { return hasFailed || m_connection.state() == Connection::Ready; },
-            [this](QEventLoop *loop) {
-                connect(&m_connection, &Connection::stateChanged, loop, &QEventLoop::quit);
-                connect(&m_connection, &Connection::failed, loop, &QEventLoop::quit);
-            });
-    disconnect(failed);
+    waitFor([&] { return hasFailed || m_connection.state() == Connection::Ready; });
     return m_connection.state() == Connection::Ready;
 }
 
@@ -62,15 +60,11 @@ QString DoctorProbe::errorString() const
 std::optional<Reply> DoctorProbe::ask(const QList<QByteArray> &command)
 {
     const auto result = std::make_shared<std::optional<CommandResult>>();
-    QEventLoop *waiting = nullptr;
-    const auto alive = std::make_shared<bool>(true);
-    m_connection.send(command, m_timeout, [result, alive, &waiting](const CommandResult &end) {
+    m_connection.send(command, m_timeout, [this, result](const CommandResult &end) {
         *result = end;
-        if (*alive && waiting)
-            waiting->quit();
+        wake();
     });
-    waitFor([&result] { return result->has_value(); }, [&waiting](QEventLoop *loop) { waiting = loop; });
-    *alive = false;
+    waitFor([&result] { return result->has_value(); });
     if (!result->has_value() || (*result)->outcome != CommandResult::Replied)
         return std::nullopt;
     return (*result)->reply;
@@ -80,6 +74,12 @@ std::optional<Reply> DoctorProbe::askIfAllowed(const QList<QByteArray> &command)
 {
     auto reply = ask(command);
     return reply && !reply->isError() ? reply : std::nullopt;
+}
+
+QByteArray DoctorProbe::setting(const QByteArray &name)
+{
+    const auto reply = askIfAllowed({"CONFIG", "GET", name});
+    return reply && reply->elements.size() == 2 ? reply->elements.at(1).text : QByteArray();
 }
 
 } // namespace Cli

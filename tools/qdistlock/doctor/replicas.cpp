@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "doctorreplicas.h"
+#include "doctor/replicas.h"
 
-#include "doctorprobe.h"
-#include "doctorreport.h"
+#include "doctor/probe.h"
+#include "doctor/report.h"
 
 #include <QtCore/qjsonobject.h>
 

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "doctorsentinels.h"
+#include "doctor/sentinels.h"
 
-#include "doctorprobe.h"
-#include "doctorreport.h"
+#include "doctor/probe.h"
+#include "doctor/report.h"
 #include "lockview.h"
 
 #include <QtCore/qelapsedtimer.h>
@@ -28,8 +28,6 @@ namespace {
 
 /// Clients take a Sentinel that needs longer for silent.
 constexpr milliseconds AnswerTimeout = 500ms;
-/// What a fail-over takes after down-after-milliseconds: the vote, the promotion and the first renewal.
-constexpr milliseconds FailOverTime = 3s;
 constexpr int FewestSentinels = 3;
 /// As many as a client asks.
 constexpr qsizetype MostSentinels = 32;
@@ -59,11 +57,6 @@ QString adviceFor(Failure failure, bool isListed)
         return u"other Sentinels list this address: start it there, let it announce one that clients reach (sentinel "
                "announce-ip), or SENTINEL RESET the others"_s;
     return u"check that the Sentinel runs and listens there, and that no firewall is between"_s;
-}
-
-QString count(qsizetype number, const QString &one, const QString &many)
-{
-    return number == 1 ? u"1 "_s + one : QString::number(number) + u' ' + many;
 }
 
 } // namespace
@@ -260,29 +253,27 @@ void DoctorSentinels::checkMajority(const Sentinel &best)
                               {u"master"_s, best.master.toString()},
                               {u"configEpoch"_s, best.epoch}};
     const QString text = u"%1 of %2 name %3 with config epoch %4%5"_s.arg(
-            QString::number(agreeing), count(voters, u"Sentinel"_s, u"Sentinels"_s), best.master.toString(),
+            QString::number(agreeing), counted(voters, u"Sentinels"_s), best.master.toString(),
             QString::number(best.epoch), dissent);
+    const QString startOthers =
+            u"start the other Sentinels, and check that they reach each other and can be reached from here"_s;
     if (agreeing <= voters / 2 && m_service.confirmsMaster)
         m_report->add(DoctorReport::Failure, u"majority"_s,
                       text + u": without a majority nobody gets a lock, and held locks are lost at their deadline"_s,
-                      u"start the other Sentinels, and check that they reach each other and can be reached from here"_s,
-                      details);
+                      startOthers, details);
     else if (agreeing <= voters / 2)
         m_report->add(DoctorReport::Warning, u"majority"_s,
-                      text + u": with confirm=off locks go on, but nobody can replace the master"_s,
-                      u"start the other Sentinels, and check that they reach each other and can be reached from here"_s,
-                      details);
-    else if (!dissenters.isEmpty())
-        m_report->add(DoctorReport::Warning, u"majority"_s, text,
-                      u"if that stays so: check whether those Sentinels reach the others, or SENTINEL RESET them"_s,
+                      text + u": with confirm=off locks go on, but nobody can replace the master"_s, startOthers,
                       details);
     else
-        m_report->add(DoctorReport::Ok, u"majority"_s, text, {}, details);
+        m_report->add(dissenters.isEmpty() ? DoctorReport::Ok : DoctorReport::Warning, u"majority"_s, text,
+                      u"if that stays so: check whether those Sentinels reach the others, or SENTINEL RESET them"_s,
+                      details);
     if (voters < FewestSentinels)
-        m_report->add(DoctorReport::Warning, u"majority"_s,
-                      u"%1: while one is down, nobody confirms or replaces the master"_s.arg(
-                              count(voters, u"Sentinel"_s, u"Sentinels"_s)),
-                      u"run at least three, on machines that fail independently"_s);
+        m_report->add(
+                DoctorReport::Warning, u"majority"_s,
+                u"%1: while one is down, nobody confirms or replaces the master"_s.arg(counted(voters, u"Sentinels"_s)),
+                u"run at least three, on machines that fail independently"_s);
     if (!m_service.confirmsMaster)
         m_report->add(DoctorReport::Info, u"majority"_s,
                       u"confirm=off: the Sentinels are not asked whether the master still is one, so during a network "
@@ -294,19 +285,9 @@ void DoctorSentinels::checkLease(milliseconds lease)
     milliseconds downAfter = 0ms;
     for (const Sentinel &sentinel : std::as_const(m_sentinels))
         downAfter = std::max(downAfter, sentinel.downAfter);
-    // A renewal may have been sent a third of the lease before the master fails.
-    const milliseconds shortest = (downAfter + FailOverTime) * 3 / 2;
-    const QString text = u"the Sentinels replace a master that is silent for %1 (down-after-milliseconds); leases from "
-                         "%2 on survive that"_s.arg(roughText(downAfter), roughText(shortest));
-    const QJsonObject details{{u"downAfterMs"_s, qint64(downAfter.count())},
-                              {u"shortestLeaseMs"_s, qint64(shortest.count())}};
-    if (lease < shortest)
-        m_report->add(DoctorReport::Warning, u"failover"_s, text + u", one of %1 does not"_s.arg(roughText(lease)),
-                      u"on each Sentinel: SENTINEL SET %1 down-after-milliseconds 5000, or longer leases"_s.arg(
-                              m_service.service),
-                      details);
-    else
-        m_report->add(DoctorReport::Ok, u"failover"_s, text, {}, details);
+    m_report->addFailOver(u"the Sentinels replace"_s, u"down-after-milliseconds"_s, u"downAfterMs"_s, downAfter, lease,
+                          u"on each Sentinel: SENTINEL SET %1 down-after-milliseconds 5000, or longer leases"_s.arg(
+                                  m_service.service));
 }
 
 // Replicas
@@ -339,7 +320,7 @@ void DoctorSentinels::checkReplicas()
     else if (usable == replicas.size())
         m_report->add(DoctorReport::Ok, u"announced"_s,
                       u"%1 can be reached from here where the Sentinels say, with this login"_s.arg(
-                              count(usable, u"replica"_s, u"replicas"_s)));
+                              counted(usable, u"replicas"_s)));
 }
 
 bool DoctorSentinels::isReplicaReachable(const Fields &replica)

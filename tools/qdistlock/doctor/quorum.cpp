@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "doctorquorum.h"
+#include "doctor/quorum.h"
 
-#include "doctorprobe.h"
-#include "doctorreport.h"
+#include "doctor/probe.h"
+#include "doctor/report.h"
 #include "lockview.h"
 
 #include <QtCore/qjsonobject.h>
@@ -109,12 +109,8 @@ void DoctorQuorum::addVote(DoctorProbe *probe, const QByteArray &info)
 /// What persistent=1 says.
 void DoctorQuorum::checkPersistence(DoctorProbe *probe)
 {
-    const auto setting = [probe](const QByteArray &name) {
-        const auto reply = probe->askIfAllowed({"CONFIG", "GET", name});
-        return reply && reply->elements.size() == 2 ? reply->elements.at(1).text : QByteArray();
-    };
-    const QByteArray isOn = setting("appendonly");
-    const QByteArray how = setting("appendfsync");
+    const QByteArray isOn = probe->setting("appendonly");
+    const QByteArray how = probe->setting("appendfsync");
     if (isOn.isEmpty() || how.isEmpty() || (isOn == "yes" && how == "always"))
         return;
     m_report->add(
@@ -131,14 +127,13 @@ void DoctorQuorum::checkMajority()
     const int majority = size / 2 + 1;
     const QString text = u"%1 of %2 servers have a vote, %3 are needed"_s.arg(m_votes).arg(size).arg(majority);
     const QJsonObject details{{u"votes"_s, m_votes}, {u"servers"_s, size}};
-    if (m_votes < majority)
-        m_report->add(DoctorReport::Failure, u"majority"_s, text + u": no lock can be acquired"_s,
-                      u"correct the problems in the lines above"_s, details);
-    else if (m_votes == majority && m_votes < size)
-        m_report->add(DoctorReport::Warning, u"majority"_s, text + u": no other may fail"_s,
-                      u"correct the problems in the lines above"_s, details);
-    else
-        m_report->add(DoctorReport::Ok, u"majority"_s, text, {}, details);
+    const auto level = m_votes < majority           ? DoctorReport::Failure
+            : m_votes == majority && m_votes < size ? DoctorReport::Warning
+                                                    : DoctorReport::Ok;
+    const QString effect = level == DoctorReport::Failure ? u": no lock can be acquired"_s
+            : level == DoctorReport::Warning              ? u": no other may fail"_s
+                                                          : QString();
+    m_report->add(level, u"majority"_s, text + effect, u"correct the problems in the lines above"_s, details);
 }
 
 } // namespace Cli

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "doctorzookeeper.h"
+#include "doctor/zookeeper.h"
 
-#include "doctorreport.h"
+#include "doctor/report.h"
 #include "lockview.h"
 #include "session.h"
 

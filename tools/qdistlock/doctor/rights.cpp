@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "doctorrights.h"
+#include "doctor/rights.h"
 
-#include "doctorprobe.h"
-#include "doctorreport.h"
+#include "doctor/probe.h"
+#include "doctor/report.h"
 #include "lockview.h"
 
 #include "redis/subscriber.h"
@@ -27,6 +27,10 @@ namespace Cli {
 namespace {
 
 const QString ChannelRight = u"&lock:client:*"_s;
+const QByteArray Script = "return 1";
+const QList<QByteArray> EvalCommand{"EVAL", Script, "0"};
+const QList<QByteArray> EvalShaCommand{"EVALSHA", QCryptographicHash::hash(Script, QCryptographicHash::Sha1).toHex(),
+                                       "0"};
 
 /// A scratch lock: its keys, and a channel for messages about it.
 struct Scratch
@@ -74,8 +78,6 @@ struct Trial
 /// executed. Nothing remains of them.
 QList<Trial> allTrials(const Scratch &s)
 {
-    const QByteArray script = "return 1";
-    const QByteArray sha = QCryptographicHash::hash(script, QCryptographicHash::Sha1).toHex();
     const QByteArray lifetime = "10000";
     return {
             {"+ping", false, {"PING"}},
@@ -84,8 +86,8 @@ QList<Trial> allTrials(const Scratch &s)
             {"+client|list", false, {"CLIENT", "LIST", "ID", "1"}},
             {"+client|kill", false, {"CLIENT", "KILL", "ID", "9223372036854775807"}}, // nobody
             {"+info", false, {"INFO", "clients"}},
-            {"+eval", true, {"EVAL", script, "0"}, {}, Trial::WithScripts},
-            {"+evalsha", true, {"EVALSHA", sha, "0"}, {}, Trial::WithScripts},
+            {"+eval", true, EvalCommand, {}, Trial::WithScripts},
+            {"+evalsha", true, EvalShaCommand, {}, Trial::WithScripts},
             {"+scan", true, {"SCAN", "0", "MATCH", s.key, "COUNT", "1"}},
             {"+time", true, {"TIME"}},
             {"+set", true, {"SET", s.key, "doctor", "NX", "PX", lifetime}, s.keyRight},
@@ -196,19 +198,13 @@ void Findings::report(const QString &how, DoctorReport *report) const
         report->add(DoctorReport::Failure, u"write"_s, error, adviceFor(error));
 }
 
-QByteArray textOf(const Reply &reply)
-{
-    return reply.text;
-}
-
 /// The user's name, if the server has ACL DRYRUN and the user may use it.
 QByteArray dryRunUser(DoctorProbe *probe)
 {
     const auto user = probe->askIfAllowed({"ACL", "WHOAMI"});
     if (!user)
         return {};
-    const auto reply = probe->askIfAllowed({"ACL", "DRYRUN", textOf(*user), "PING"});
-    return reply ? textOf(*user) : QByteArray();
+    return probe->askIfAllowed({"ACL", "DRYRUN", user->text, "PING"}) ? user->text : QByteArray();
 }
 
 /// Redis repeats the arguments of a command that it does not know.
@@ -241,29 +237,18 @@ void tryMessages(DoctorProbe *probe, const Scratch &scratch, Findings *findings,
     QString refusal;
     bool isEnded = false;
     bool isReceived = false;
-    QEventLoop *waiting = nullptr;
-    const auto end = [&] {
-        if (waiting)
-            waiting->quit();
+    const auto setAndWake = [probe](bool *flag) {
+        *flag = true;
+        probe->wake();
     };
-    QObject::connect(&subscriber, &Subscriber::subscribed, &subscriber, [&] {
-        isEnded = true;
-        end();
-    });
+    QObject::connect(&subscriber, &Subscriber::subscribed, &subscriber, [&] { setAndWake(&isEnded); });
     QObject::connect(&subscriber, &Subscriber::refused, &subscriber, [&](const QByteArray &, const QString &error) {
         refusal = error;
-        isEnded = true;
-        end();
+        setAndWake(&isEnded);
     });
-    QElapsedTimer timer;
-    QObject::connect(&subscriber, &Subscriber::messageReceived, &subscriber, [&] {
-        isReceived = true;
-        end();
-    });
+    QObject::connect(&subscriber, &Subscriber::messageReceived, &subscriber, [&] { setAndWake(&isReceived); });
     subscriber.subscribe(scratch.channel);
-    const auto setWaiting = [&waiting](QEventLoop *loop) { waiting = loop; };
-    probe->waitFor([&isEnded] { return isEnded; }, setWaiting);
-    waiting = nullptr;
+    probe->waitFor([&isEnded] { return isEnded; });
     if (probe->interruption() != 0)
         return;
     if (!refusal.isEmpty()) {
@@ -278,21 +263,16 @@ void tryMessages(DoctorProbe *probe, const Scratch &scratch, Findings *findings,
     }
     if (findings->has(u"+publish"_s) || findings->has(ChannelRight))
         return;
+    QElapsedTimer timer;
     timer.start();
     probe->ask({"PUBLISH", scratch.channel, "doctor"});
-    const bool arrived = probe->waitFor([&isReceived] { return isReceived; }, setWaiting);
-    waiting = nullptr;
-    if (arrived)
+    if (probe->waitFor([&isReceived] { return isReceived; }))
         report->add(DoctorReport::Ok, u"messages"_s,
                     u"a message took %1 ms"_s.arg(double(timer.nsecsElapsed()) / 1e6, 0, 'f', 2));
     else if (probe->interruption() == 0)
         report->add(DoctorReport::Failure, u"messages"_s, u"a message was published and did not arrive"_s,
                     u"check for a proxy between here and the server that does not pass on messages"_s);
 }
-
-} // namespace
-
-namespace {
 
 /// Makes the trials, by ACL DRYRUN if \a user is not empty, and otherwise by the commands.
 void tryAll(DoctorProbe *probe, const QByteArray &user, const QList<Trial> &trials, Findings *findings)
@@ -317,9 +297,7 @@ void tryAll(DoctorProbe *probe, const QByteArray &user, const QList<Trial> &tria
 /// The error reply to a script; empty if the server executes it. nullopt: the server does not reply.
 std::optional<QString> refusalOfScripts(DoctorProbe *probe)
 {
-    const QByteArray script = "return 1";
-    const QByteArray sha = QCryptographicHash::hash(script, QCryptographicHash::Sha1).toHex();
-    for (const QList<QByteArray> &command : {QList<QByteArray>{"EVAL", script, "0"}, {"EVALSHA", sha, "0"}}) {
+    for (const QList<QByteArray> &command : {EvalCommand, EvalShaCommand}) {
         const auto reply = probe->ask(command);
         if (!reply)
             return std::nullopt;

@@ -1,21 +1,21 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "doctoraddresses.h"
+#include "doctor/addresses.h"
 
-#include "doctorprobe.h"
-#include "doctorreport.h"
+#include "doctor/probe.h"
+#include "doctor/report.h"
 #include "lockview.h"
+
+#include "redis/transport.h"
 
 #include <QtCore/qdatetime.h>
 #include <QtCore/qelapsedtimer.h>
-#include <QtCore/qfile.h>
 #include <QtNetwork/qhostinfo.h>
 #include <QtNetwork/qlocalsocket.h>
 #include <QtNetwork/qnetworkproxy.h>
 #include <QtNetwork/qsslcertificate.h>
 #include <QtNetwork/qsslconfiguration.h>
-#include <QtNetwork/qsslkey.h>
 #include <QtNetwork/qsslsocket.h>
 
 #include <algorithm>
@@ -45,41 +45,25 @@ struct Attempt
     QDateTime certificateEnd; ///< of the first certificate of the chain that ends
 };
 
-QSslConfiguration configurationOf(const ServerUrl &server)
+void start(Attempt *attempt, DoctorProbe *probe, const QElapsedTimer &timer)
 {
-    QSslConfiguration configuration = QSslConfiguration::defaultConfiguration();
-    configuration.setProtocol(QSsl::TlsV1_2OrLater);
-    configuration.setPeerVerifyMode(QSslSocket::VerifyPeer);
-    if (!server.caFile.isEmpty())
-        configuration.setCaCertificates(QSslCertificate::fromPath(server.caFile));
-    if (!server.certificateFile.isEmpty()) {
-        configuration.setLocalCertificateChain(QSslCertificate::fromPath(server.certificateFile));
-        QFile file(server.keyFile);
-        if (file.open(QIODevice::ReadOnly)) {
-            const QByteArray pem = file.readAll();
-            for (const QSsl::KeyAlgorithm algorithm : {QSsl::Rsa, QSsl::Ec, QSsl::Dsa}) {
-                if (const QSslKey key(pem, algorithm); !key.isNull())
-                    configuration.setPrivateKey(key);
-            }
-        }
-    }
-    return configuration;
-}
-
-void start(Attempt *attempt, const ServerUrl &server, const QElapsedTimer &timer, const std::function<void()> &ended)
-{
-    const auto end = [attempt, &timer, ended](const QString &error) {
+    const ServerUrl server = probe->server();
+    const auto end = [attempt, probe, &timer](const QString &error) {
         if (std::exchange(attempt->isEnded, true))
             return;
         attempt->isConnected = error.isEmpty();
         attempt->error = error;
         attempt->elapsed = timer.elapsed();
-        ended();
+        probe->wake();
     };
     if (server.scheme == ServerUrl::Tls) {
+        QString error;
+        const auto configuration = QtRedis::tlsConfiguration(server, &error);
+        if (!configuration)
+            return end(error);
         auto socket = std::make_unique<QSslSocket>();
         QSslSocket *const tls = socket.get();
-        tls->setSslConfiguration(configurationOf(server));
+        tls->setSslConfiguration(*configuration);
         QObject::connect(tls, &QSslSocket::encrypted, tls, [attempt, tls, end] {
             const QList<QSslCertificate> chain = tls->peerCertificateChain();
             for (const QSslCertificate &certificate : chain) {
@@ -119,14 +103,14 @@ bool checkSocketFile(DoctorProbe *probe, DoctorReport *report)
     const QString path = probe->server().path;
     QLocalSocket socket;
     bool isEnded = false;
-    QObject::connect(&socket, &QLocalSocket::connected, &socket, [&isEnded] { isEnded = true; });
-    QObject::connect(&socket, &QLocalSocket::errorOccurred, &socket, [&isEnded] { isEnded = true; });
+    const auto end = [&isEnded, probe] {
+        isEnded = true;
+        probe->wake();
+    };
+    QObject::connect(&socket, &QLocalSocket::connected, &socket, end);
+    QObject::connect(&socket, &QLocalSocket::errorOccurred, &socket, end);
     socket.connectToServer(path);
-    probe->waitFor([&isEnded] { return isEnded; },
-                   [&socket](QEventLoop *loop) {
-                       QObject::connect(&socket, &QLocalSocket::connected, loop, &QEventLoop::quit);
-                       QObject::connect(&socket, &QLocalSocket::errorOccurred, loop, &QEventLoop::quit);
-                   });
+    probe->waitFor([&isEnded] { return isEnded; });
     if (socket.state() == QLocalSocket::ConnectedState) {
         report->add(DoctorReport::Ok, u"connect"_s, path);
         return true;
@@ -146,14 +130,12 @@ QList<QHostAddress> resolve(DoctorProbe *probe, DoctorReport *report)
     QObject context;
     QElapsedTimer timer;
     timer.start();
-    QEventLoop *waiting = nullptr;
     const int lookup = QHostInfo::lookupHost(host, &context, [&](const QHostInfo &found) {
         info = found;
         isEnded = true;
-        if (waiting)
-            waiting->quit();
+        probe->wake();
     });
-    probe->waitFor([&isEnded] { return isEnded; }, [&waiting](QEventLoop *loop) { waiting = loop; });
+    probe->waitFor([&isEnded] { return isEnded; });
     QHostInfo::abortHostLookup(lookup);
     const QList<QHostAddress> addresses = info.addresses();
     if (addresses.isEmpty()) {
@@ -183,21 +165,16 @@ bool checkAddresses(DoctorProbe *probe, milliseconds timeout, DoctorReport *repo
 
     QElapsedTimer timer;
     timer.start();
-    QEventLoop *waiting = nullptr;
     std::vector<std::unique_ptr<Attempt>> attempts;
     for (const QHostAddress &address : addresses) {
         attempts.push_back(std::make_unique<Attempt>());
         attempts.back()->address = address.toString();
-        start(attempts.back().get(), server, timer, [&waiting] {
-            if (waiting)
-                waiting->quit();
-        });
+        start(attempts.back().get(), probe, timer);
     }
     const auto all = [&attempts] {
         return std::all_of(attempts.cbegin(), attempts.cend(), [](const auto &attempt) { return attempt->isEnded; });
     };
-    probe->waitFor(all, [&waiting](QEventLoop *loop) { waiting = loop; });
-    waiting = nullptr;
+    probe->waitFor(all);
     if (probe->interruption() != 0)
         return false;
 
@@ -220,10 +197,8 @@ bool checkAddresses(DoctorProbe *probe, milliseconds timeout, DoctorReport *repo
             const qint64 days = QDateTime::currentDateTime().daysTo(attempt->certificateEnd);
             const QString text = u"%1: the certificate is valid until %2"_s.arg(
                     where, attempt->certificateEnd.toString(Qt::ISODate));
-            if (days < CertificateDays)
-                report->add(DoctorReport::Warning, u"tls"_s, text, u"renew it"_s);
-            else
-                report->add(DoctorReport::Ok, u"tls"_s, text);
+            report->add(days < CertificateDays ? DoctorReport::Warning : DoctorReport::Ok, u"tls"_s, text,
+                        u"renew it"_s);
         }
     }
     if (!isTls && isRemote) {

@@ -39,15 +39,19 @@ public:
     std::optional<QtRedis::Reply> ask(const QList<QByteArray> &command);
     /// The same, null also after an error reply.
     std::optional<QtRedis::Reply> askIfAllowed(const QList<QByteArray> &command);
+    /// The value of a setting; empty if the user may not read it.
+    QByteArray setting(const QByteArray &name);
 
-    /// Runs an event loop until \a isDone, or until the time-out. \a connectDone is called with that loop: whatever may
-    /// change the result must quit it.
-    bool waitFor(const std::function<bool()> &isDone, const std::function<void(QEventLoop *)> &connectDone);
+    /// Runs an event loop until \a isDone, or until the time-out. Whatever may change the result of \a isDone calls
+    /// wake().
+    bool waitFor(const std::function<bool()> &isDone);
+    void wake() { m_loop.quit(); }
     /// The exit code with which a signal has ended the program; 0 if none has.
     int interruption() const { return m_interruption; }
 
 private:
     const std::chrono::milliseconds m_timeout;
+    QEventLoop m_loop;
     QtRedis::Connection m_connection;
     int m_interruption = 0;
 };
