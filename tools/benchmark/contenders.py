@@ -57,7 +57,7 @@ def python_with(module):
 class Contenders:
     def __init__(self, options):
         self.program = options.program
-        self.before = options.before and os.path.join(options.before, "tests", "bench", "qdistlock_bench")
+        self.before = options.before and os.path.join(options.before, "tools", "benchmark", "qdistlock_bench")
         if self.before and not os.path.exists(self.before):
             sys.exit(f"bench: {self.before} does not exist")
         self.missing = dict(NOT_COMPARED)
