@@ -82,7 +82,7 @@ QSet<QString> allOptions()
 {
     QSet<QString> names;
     for (const OptionInfo &option : options())
-        names.insert(QString::fromUtf8(option.name));
+        names.insert(option.name);
     return names;
 }
 
@@ -114,18 +114,18 @@ void tst_Documents::helpOfEachCommand_data()
 {
     QTest::addColumn<int>("command");
     for (const CommandInfo &command : commands())
-        QTest::newRow(command.name) << int(command.command);
+        QTest::newRow(qPrintable(command.name)) << int(command.command);
 }
 
 void tst_Documents::helpOfEachCommand()
 {
     QFETCH(int, command);
     const CommandInfo &row = info(Command(command));
-    const Result result = printed({QString::fromUtf8(row.name), u"--help"_s});
+    const Result result = printed({row.name, u"--help"_s});
     QCOMPARE(result.status, 0);
     QCOMPARE(result.errors, QByteArray());
     if (row.command != Command::Help)
-        QCOMPARE(printed({u"help"_s, QString::fromUtf8(row.name)}).output, result.output);
+        QCOMPARE(printed({u"help"_s, row.name}).output, result.output);
     const QString text = QString::fromUtf8(result.output);
     for (const OptionInfo &option : options()) {
         const bool isShown = QRegularExpression(u"^ .*"_s + QRegularExpression::escape(optionSyntax(option))
@@ -133,7 +133,7 @@ void tst_Documents::helpOfEachCommand()
                                                 QRegularExpression::MultilineOption)
                                      .match(text)
                                      .hasMatch();
-        QVERIFY2(isShown == option.isFor(row.command), option.name);
+        QVERIFY2(isShown == option.isFor(row.command), qPrintable(option.name));
     }
 }
 
@@ -150,7 +150,7 @@ void tst_Documents::helpFitsTheTerminal()
 {
     QList<QStringList> all{{u"--help"_s}};
     for (const CommandInfo &command : commands())
-        all.append({QString::fromUtf8(command.name), u"--help"_s});
+        all.append({command.name, u"--help"_s});
     for (const QStringList &arguments : std::as_const(all)) {
         const QStringList lines = QString::fromUtf8(printed(arguments).output).split(u'\n');
         for (const QString &line : lines)
@@ -167,9 +167,9 @@ void tst_Documents::manPage()
     text.replace(u"\\-"_s, u"-"_s);
     QCOMPARE(optionsIn(text), allOptions());
     for (const CommandInfo &command : commands())
-        QVERIFY2(text.contains(u".SS \"%1 - "_s.arg(QString::fromUtf8(command.name))), command.name);
+        QVERIFY2(text.contains(u".SS \"%1 - "_s.arg(command.name)), qPrintable(command.name));
     for (const Explanation &code : exitCodeTexts())
-        QVERIFY2(text.contains(u"\\fB%1\\fR\n"_s.arg(QString::fromUtf8(code.name))), code.name);
+        QVERIFY2(text.contains(u"\\fB%1\\fR\n"_s.arg(code.name)), qPrintable(code.name));
 }
 
 void tst_Documents::manPageIsCorrect()
@@ -222,22 +222,19 @@ void tst_Documents::completionHasEverything_data()
 void tst_Documents::completionHasEverything()
 {
     QFETCH(int, command);
-    const QString name = QString::fromUtf8(info(Command(command)).name);
+    const QString name = info(Command(command)).name;
     QVERIFY(wordsOf(printed({u"__complete"_s, QString()})).contains(name));
     QStringList expected{u"words"_s};
     for (const OptionInfo &option : options()) {
         // The place of -c is behind the name of the lock, where the completion of commands takes over.
         if (!option.isFor(Command(command)) || option.option == Option::ShellCommand)
             continue;
-        if (option.shortName)
-            expected += u'-' + QString(QLatin1Char(option.shortName));
-        const QString longName = u"--"_s + QString::fromUtf8(option.name);
-        expected += longName;
+        expected += option.forms();
         if (option.kind == ValueKind::None)
             continue;
         const QStringList values = option.kind == ValueKind::File ? QStringList{u"files"_s}
                                                                   : QStringList{u"words"_s} + option.choiceList();
-        QCOMPARE(wordsOf(printed({u"__complete"_s, name, longName, QString()})), values);
+        QCOMPARE(wordsOf(printed({u"__complete"_s, name, option.forms().last(), QString()})), values);
     }
     QCOMPARE(wordsOf(printed({u"__complete"_s, name, u"-"_s})), expected);
     QCOMPARE(wordsOf(printed({u"__complete"_s, name, u"--"_s, u"-"_s})).filter(u"--"_s), QStringList());

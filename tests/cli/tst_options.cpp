@@ -163,7 +163,7 @@ void tst_Options::tables()
         for (const OptionInfo &option : options()) {
             if (!option.isFor(Command(command)))
                 continue;
-            names += u"--"_s + QString::fromUtf8(option.name);
+            names += u"--"_s + option.name;
             if (option.shortName)
                 names += u"-"_s + QLatin1Char(option.shortName);
         }
@@ -174,8 +174,8 @@ void tst_Options::tables()
     for (const OptionInfo &option : options()) {
         QCOMPARE(option.valueName != nullptr, option.kind != ValueKind::None);
         QCOMPARE(option.choices != nullptr, option.kind == ValueKind::Choice);
-        const QString help = QString::fromUtf8(option.help);
-        QVERIFY2(help.at(0).isLower() && !help.endsWith(u'.'), option.name);
+        const QString help = option.help;
+        QVERIFY2(help.at(0).isLower() && !help.endsWith(u'.'), qPrintable(option.name));
     }
 }
 
@@ -183,7 +183,7 @@ void tst_Options::helpTexts()
 {
     const QString all = helpText(std::nullopt);
     for (const CommandInfo &command : commands()) {
-        QVERIFY(all.contains(QString::fromUtf8(command.summary)));
+        QVERIFY(all.contains(command.summary));
         const QString help = helpText(command.command);
         for (const OptionInfo &option : options())
             QCOMPARE(help.contains(optionSyntax(option)), option.isFor(command.command));
@@ -373,7 +373,7 @@ void tst_Options::examplesOfTheReadme()
 void tst_Options::examplesOfTheManPage()
 {
     for (const Explanation &example : exampleTexts()) {
-        QByteArray line(example.name);
+        QByteArray line = example.name.toUtf8();
         line = line.sliced(std::max<qsizetype>(0, line.indexOf("qdistlock")));
         if (line.contains("\", ")) // a list, as in a Dockerfile
             line = line.replace("\", \"", " ").replace("\"]", "");

@@ -66,7 +66,7 @@ bool printOutcome(const Invocation &invocation, const QString &outcome, QJsonObj
 {
     if (!isJson())
         return true;
-    object.insert(u"command"_s, QString::fromUtf8(info(*invocation.command()).name));
+    object.insert(u"command"_s, info(*invocation.command()).name);
     object.insert(u"name"_s, invocation.operands().first());
     object.insert(u"outcome"_s, outcome);
     return printJson(object);

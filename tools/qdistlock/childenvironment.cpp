@@ -34,13 +34,10 @@ bool isSecret(const QByteArray &name, const QByteArray &value)
 
 bool isOfOuterRun(const QByteArray &name)
 {
-    if (name == "QDISTLOCK_LOST")
-        return true;
-    for (const Explanation &variable : childEnvironmentTexts()) {
-        if (name == variable.name)
-            return true;
-    }
-    return false;
+    const QList<Explanation> &own = childEnvironmentTexts();
+    return name == "QDISTLOCK_LOST" || std::any_of(own.cbegin(), own.cend(), [&name](const Explanation &variable) {
+               return name == variable.name.toLatin1();
+           });
 }
 
 } // namespace

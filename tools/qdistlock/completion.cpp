@@ -19,8 +19,8 @@ int runCompletion(const Invocation &invocation)
     const QString shell = invocation.operands().first();
     QFile script(u":/qdistlock."_s + shell);
     if (!script.open(QIODevice::ReadOnly)) {
-        const QString shells = QString::fromUtf8(info(Command::Completion).operands).replace(u"|"_s, u" or "_s);
-        printError(u"there is none for \"%1\"; write %2"_s.arg(shell, shells));
+        const QStringList shells = info(Command::Completion).operands.split(u'|');
+        printError(u"there is none for \"%1\"; write %2"_s.arg(shell, shells.join(u" or "_s)));
         return UsageError;
     }
     return printLine(QString::fromUtf8(script.readAll().chopped(1))) ? Success : InternalError;

@@ -75,7 +75,7 @@ bool printTable(const QList<LockInfo> &locks, bool isWide)
 
 QJsonObject document(const Session &session, const QJsonArray &locks)
 {
-    return {{u"command"_s, QString::fromUtf8(info(*session.invocation().command()).name)},
+    return {{u"command"_s, info(*session.invocation().command()).name},
             {u"server"_s, session.serverText()},
             {u"prefix"_s, session.keyPrefix()},
             {u"locks"_s, locks}};

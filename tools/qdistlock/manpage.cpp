@@ -20,11 +20,6 @@ using namespace Cli;
 
 namespace {
 
-QString utf8(const char *text)
-{
-    return QString::fromUtf8(text);
-}
-
 /// \a text for roff: ASCII, without anything that roff would take for a request or an escape.
 QString escaped(const QString &text)
 {
@@ -66,11 +61,10 @@ QString italic(const QString &text)
 /// "\fB-w\fR, \fB--timeout\fR \fIDUR\fR"
 QString syntaxOf(const OptionInfo &option)
 {
-    QString text;
-    if (option.shortName)
-        text = bold(u'-' + QString(QLatin1Char(option.shortName))) + u", "_s;
-    text += bold(u"--"_s + utf8(option.name));
-    return option.valueName ? text + u' ' + italic(utf8(option.valueName)) : text;
+    QStringList forms = option.forms();
+    std::transform(forms.begin(), forms.end(), forms.begin(), bold);
+    const QString text = forms.join(u", "_s);
+    return option.valueName.isEmpty() ? text : text + u' ' + italic(option.valueName);
 }
 
 QString paragraphs(const QString &text)
@@ -96,9 +90,9 @@ QString sentence(const QString &text)
 
 QString optionItem(const OptionInfo &option)
 {
-    QString text = sentence(utf8(option.help));
+    QString text = sentence(option.help);
     if (option.kind == ValueKind::Choice)
-        text += u' ' + utf8(option.valueName) + u" is one of "_s + option.choiceList().join(u", "_s) + u'.';
+        text += u' ' + option.valueName + u" is one of "_s + option.choiceList().join(u", "_s) + u'.';
     return item(syntaxOf(option), text);
 }
 
@@ -107,20 +101,19 @@ QString items(const QList<Explanation> &rows)
 {
     QString text;
     for (const Explanation &row : rows)
-        text += item(bold(utf8(row.name)), utf8(row.text));
+        text += item(bold(row.name), row.text);
     return text;
 }
 
 QString synopsis(const CommandInfo &command)
 {
-    const QString operands = utf8(command.operands);
-    QString text = bold(u"qdistlock"_s) + u" [\\fIOPTION\\fR...] "_s + bold(utf8(command.name));
+    QString text = bold(u"qdistlock"_s) + u" [\\fIOPTION\\fR...] "_s + bold(command.name);
     const bool hasOptions = std::any_of(options().cbegin(), options().cend(), [&command](const OptionInfo &option) {
         return !option.isGlobal() && option.isFor(command.command);
     });
     if (hasOptions)
         text += u" [\\fIOPTION\\fR...]"_s;
-    return operands.isEmpty() ? text : text + u' ' + italic(operands);
+    return command.operands.isEmpty() ? text : text + u' ' + italic(command.operands);
 }
 
 QString section(const QString &title)
@@ -183,8 +176,8 @@ QByteArray manPage(const QJsonObject &schema)
 
     text += section(u"COMMANDS"_s);
     for (const CommandInfo &command : commands()) {
-        text += subsection(utf8(command.name) + u" - "_s + utf8(command.summary));
-        text += paragraphs(utf8(command.description));
+        text += subsection(command.name + u" - "_s + command.summary);
+        text += paragraphs(command.description);
         for (const OptionInfo &option : options()) {
             if (!option.isGlobal() && option.isFor(command.command))
                 text += optionItem(option);
@@ -206,7 +199,7 @@ QByteArray manPage(const QJsonObject &schema)
     text += jsonSection(schema.value(u"$defs"_s).toObject());
     text += section(u"EXAMPLES"_s);
     for (const Explanation &example : exampleTexts())
-        text += item(bold(utf8(example.name)), sentence(utf8(example.text)));
+        text += item(bold(example.name), sentence(example.text));
     text += section(u"SEE ALSO"_s) + u"\\fBflock\\fR(1), \\fBredis\\-cli\\fR(1)\n"_s;
     return text.toLatin1();
 }

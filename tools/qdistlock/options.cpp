@@ -39,9 +39,9 @@ const QList<CommandInfo> &commands()
     // One command per row.
     // clang-format off
     static const QList<CommandInfo> table{
-        {Command::Run, "run", "NAME[,NAME…] [--] CMD [ARG…]", 1, 1,
-         "hold a lock while a command runs",
-         "Waits for the lock NAME, runs CMD, and releases the lock when CMD has ended. Options come before NAME: "
+        {Command::Run, u"run"_s, u"NAME[,NAME…] [--] CMD [ARG…]"_s, 1, 1,
+         u"hold a lock while a command runs"_s,
+         u"Waits for the lock NAME, runs CMD, and releases the lock when CMD has ended. Options come before NAME: "
          "everything after CMD belongs to CMD. qdistlock run NAME -c STRING passes STRING to $SHELL (or /bin/sh). "
          "Standard input and output are those of CMD; qdistlock prints to standard error only.\n\n"
          "Several names, separated by commas, are acquired one after the other, in the same order by everybody, so "
@@ -56,53 +56,53 @@ const QList<CommandInfo> &commands()
          "Signals are passed on to CMD. qdistlock show prints the name of CMD, and the process number of qdistlock, "
          "as the holder.\n\n"
          "A machine that is suspended cannot end CMD in time; therefore CMD can pass $QDISTLOCK_FENCE to what it "
-         "changes, which then refuses smaller numbers than the greatest it has seen."},
-        {Command::Hold, "hold", "NAME[,NAME…]", 1, 1,
-         "hold a lock until standard input ends",
-         "Waits for the lock NAME, prints one line when it is held, and releases it when standard input or the "
+         "changes, which then refuses smaller numbers than the greatest it has seen."_s},
+        {Command::Hold, u"hold"_s, u"NAME[,NAME…]"_s, 1, 1,
+         u"hold a lock until standard input ends"_s,
+         u"Waits for the lock NAME, prints one line when it is held, and releases it when standard input or the "
          "parent process ends, or on SIGINT, SIGTERM or SIGHUP. With --pid or --fd it is released when that process "
-         "ends, or when that file descriptor has reached its end. Exits with 79 as soon as the lock is lost."},
-        {Command::Acquire, "acquire", "NAME --lease DUR --token-file FILE", 1, 1,
-         "acquire a lock and exit, leaving it held",
-         "Acquires the lock NAME for the time of --lease, prints its fencing token, and exits. Nothing renews the "
+         "ends, or when that file descriptor has reached its end. Exits with 79 as soon as the lock is lost."_s},
+        {Command::Acquire, u"acquire"_s, u"NAME --lease DUR --token-file FILE"_s, 1, 1,
+         u"acquire a lock and exit, leaving it held"_s,
+         u"Acquires the lock NAME for the time of --lease, prints its fencing token, and exits. Nothing renews the "
          "lock: use `qdistlock renew`. The token that renews and releases it is written to the file of --token-file, "
          "which only its owner can read. That file must not exist: it proves this hold, and `release` removes it. Both "
-         "options are required."},
-        {Command::Renew, "renew", "NAME --token-file FILE", 1, 1,
-         "renew a lock taken with acquire",
-         "Lets the lease of the lock NAME begin again, if the lock still belongs to the token in --token-file, which "
-         "is required. Exits with 79 if the lock was lost, even if somebody else holds it now."},
-        {Command::Release, "release", "NAME --token-file FILE | NAME --force", 1, 1,
-         "release a lock, or take it away from its holder",
-         "Releases the lock NAME if it belongs to the token of --token-file or --token; exits with 75, and releases "
+         "options are required."_s},
+        {Command::Renew, u"renew"_s, u"NAME --token-file FILE"_s, 1, 1,
+         u"renew a lock taken with acquire"_s,
+         u"Lets the lease of the lock NAME begin again, if the lock still belongs to the token in --token-file, which "
+         "is required. Exits with 79 if the lock was lost, even if somebody else holds it now."_s},
+        {Command::Release, u"release"_s, u"NAME --token-file FILE | NAME --force"_s, 1, 1,
+         u"release a lock, or take it away from its holder"_s,
+         u"Releases the lock NAME if it belongs to the token of --token-file or --token; exits with 75, and releases "
          "nothing, if somebody else holds it. With --force the lock is taken away, whoever holds it: the holder is "
-         "notified, but until it has noticed, two may work at the same time."},
-        {Command::List, "ls", "[GLOB]", 0, 1,
-         "list the locks that are held",
-         "Lists the locks whose names match GLOB (with *, ? and [a-z]): name, holder, time left of the lease (which a "
+         "notified, but until it has noticed, two may work at the same time."_s},
+        {Command::List, u"ls"_s, u"[GLOB]"_s, 0, 1,
+         u"list the locks that are held"_s,
+         u"Lists the locks whose names match GLOB (with *, ? and [a-z]): name, holder, time left of the lease (which a "
          "running holder renews), length of the queue, fencing token. In a pipe the columns are separated by tabs, and "
-         "there is no header."},
-        {Command::Show, "show", "NAME…", 1, -1,
-         "show one lock in detail",
-         "Shows who holds each lock NAME, the time left of the lease (which a running holder renews), and who waits "
-         "for it. Exits with 1 if one of them is free."},
-        {Command::Watch, "watch", "[GLOB]", 0, 1,
-         "print each change of the locks",
-         "Prints one line for each lock that is held, and then one for each lock that changes, until a signal ends it. "
-         "It asks for the locks again and again, so it sees what lasts longer than --interval: of several holders in "
+         "there is no header."_s},
+        {Command::Show, u"show"_s, u"NAME…"_s, 1, -1,
+         u"show one lock in detail"_s,
+         u"Shows who holds each lock NAME, the time left of the lease (which a running holder renews), and who waits "
+         "for it. Exits with 1 if one of them is free."_s},
+        {Command::Watch, u"watch"_s, u"[GLOB]"_s, 0, 1,
+         u"print each change of the locks"_s,
+         u"Prints one line for each lock that is held, and then one for each lock that changes, until a signal ends "
+         "it. It asks for the locks again and again, so it sees what lasts longer than --interval: of several holders in "
          "between, the last one; the greater fencing token shows that the lock has changed hands. "
          "With --json, the first object has all locks that are held, as locks; each later one has the lock that has "
-         "changed, as lock."},
-        {Command::Doctor, "doctor", "", 0, 0,
-         "check the server and the rights of its user",
-         "Checks everything that locks need, one line each: ok, info, warn or fail, what, and what to do about it."},
-        {Command::Completion, "completion", "bash|zsh|fish", 1, 1,
-         "print the completions of a shell",
-         "Prints the script with which the shell completes commands and options of qdistlock. In bash: "
-         "source <(qdistlock completion bash)"},
-        {Command::Help, "help", "[COMMAND]", 0, 1,
-         "explain a command, or all of them",
-         "Prints the same as qdistlock COMMAND --help, or as qdistlock --help."},
+         "changed, as lock."_s},
+        {Command::Doctor, u"doctor"_s, u""_s, 0, 0,
+         u"check the server and the rights of its user"_s,
+         u"Checks everything that locks need, one line each: ok, info, warn or fail, what, and what to do about it."_s},
+        {Command::Completion, u"completion"_s, u"bash|zsh|fish"_s, 1, 1,
+         u"print the completions of a shell"_s,
+         u"Prints the script with which the shell completes commands and options of qdistlock. In bash: "
+         "source <(qdistlock completion bash)"_s},
+        {Command::Help, u"help"_s, u"[COMMAND]"_s, 0, 1,
+         u"explain a command, or all of them"_s,
+         u"Prints the same as qdistlock COMMAND --help, or as qdistlock --help."_s},
     };
     // clang-format on
     return table;
@@ -115,95 +115,96 @@ const QList<OptionInfo> &options()
     // One option per row.
     // clang-format off
     static const QList<OptionInfo> table{
-        {O::NonBlock, 'n', "nonblock", V::None, nullptr, nullptr,
-         "do not wait: exit with 75 at once if somebody else holds the lock", Acquiring},
-        {O::Timeout, 'w', "timeout", V::Duration, "DUR", nullptr,
-         "wait at most this long, then exit with 75; without it the wait has no end", Acquiring},
-        {O::Lease, 0, "lease", V::Duration, "DUR", nullptr,
-         "time to live of the lock on the server if nobody renews it, 10ms to 24h; the default is 30s (acquire: it is "
-         "required; renew: that of acquire)", Acquiring | Renew},
-        {O::MinHold, 0, "min-hold", V::Duration, "DUR", nullptr,
-         "keep the lock for at least this time, even if it is released earlier; not longer than the lease", Acquiring},
-        {O::NoFair, 0, "no-fair", V::None, nullptr, nullptr,
-         "after a release, whoever comes first gets the lock, instead of the first in the queue", Acquiring},
-        {O::NoRenew, 0, "no-renew", V::None, nullptr, nullptr,
-         "do not renew the lock: --lease limits how long it is held", Run | Hold},
+        {O::NonBlock, 'n', u"nonblock"_s, V::None, {}, {},
+         u"do not wait: exit with 75 at once if somebody else holds the lock"_s, Acquiring},
+        {O::Timeout, 'w', u"timeout"_s, V::Duration, u"DUR"_s, {},
+         u"wait at most this long, then exit with 75; without it the wait has no end"_s, Acquiring},
+        {O::Lease, 0, u"lease"_s, V::Duration, u"DUR"_s, {},
+         u"time to live of the lock on the server if nobody renews it, 10ms to 24h; the default is 30s (acquire: it is "
+         "required; renew: that of acquire)"_s, Acquiring | Renew},
+        {O::MinHold, 0, u"min-hold"_s, V::Duration, u"DUR"_s, {},
+         u"keep the lock for at least this time, even if it is released earlier; not longer than the lease"_s,
+         Acquiring},
+        {O::NoFair, 0, u"no-fair"_s, V::None, {}, {},
+         u"after a release, whoever comes first gets the lock, instead of the first in the queue"_s, Acquiring},
+        {O::NoRenew, 0, u"no-renew"_s, V::None, {}, {},
+         u"do not renew the lock: --lease limits how long it is held"_s, Run | Hold},
 
-        {O::OnLost, 0, "on-lost", V::Choice, "HOW", "term|kill|warn",
-         "if the lock is lost: term (default) sends SIGTERM and later SIGKILL, kill only SIGKILL, warn only prints a "
-         "line",
+        {O::OnLost, 0, u"on-lost"_s, V::Choice, u"HOW"_s, u"term|kill|warn"_s,
+         u"if the lock is lost: term (default) sends SIGTERM and later SIGKILL, kill only SIGKILL, warn only prints a "
+         "line"_s,
          Run},
-        {O::KillAfter, 0, "kill-after", V::Duration, "DUR", nullptr,
-         "time between SIGTERM and SIGKILL, at most a third of the lease; the default is a sixth of the lease, at most "
-         "5s", Run},
-        {O::OnLostExec, 0, "on-lost-exec", V::Program, "CMD", nullptr,
-         "when the lock is lost, also run CMD with /bin/sh; $QDISTLOCK_LOST is lease-expired, stolen, deleted or "
-         "forced-release", Run},
-        {O::ConflictExitCode, 'E', "conflict-exit-code", V::ExitCode, "N", nullptr,
-         "exit code, instead of 75, if somebody else holds the lock", Acquiring},
-        {O::Orphan, 0, "orphan", V::Choice, "HOW", "term|kill|keep",
-         "if qdistlock itself is killed: term (default) and kill end CMD, keep lets it run without the lock", Run},
-        {O::Foreground, 0, "foreground", V::None, nullptr, nullptr,
-         "leave CMD in the process group of qdistlock; the default if qdistlock has a terminal", Run},
-        {O::BackgroundGroup, 0, "background-group", V::None, nullptr, nullptr,
-         "give CMD a process group of its own; the default if qdistlock has none", Run},
-        {O::PassEnvironment, 0, "pass-env", V::None, nullptr, nullptr,
-         "leave QDISTLOCK_PASSWORD, and a password in QDISTLOCK_URL, in the environment of CMD", Run},
-        {O::ShellCommand, 'c', "command", V::Program, "STRING", nullptr,
-         "after NAME, instead of CMD: pass STRING to $SHELL or /bin/sh", Run},
+        {O::KillAfter, 0, u"kill-after"_s, V::Duration, u"DUR"_s, {},
+         u"time between SIGTERM and SIGKILL, at most a third of the lease; the default is a sixth of the lease, at "
+         "most 5s"_s, Run},
+        {O::OnLostExec, 0, u"on-lost-exec"_s, V::Program, u"CMD"_s, {},
+         u"when the lock is lost, also run CMD with /bin/sh; $QDISTLOCK_LOST is lease-expired, stolen, deleted or "
+         "forced-release"_s, Run},
+        {O::ConflictExitCode, 'E', u"conflict-exit-code"_s, V::ExitCode, u"N"_s, {},
+         u"exit code, instead of 75, if somebody else holds the lock"_s, Acquiring},
+        {O::Orphan, 0, u"orphan"_s, V::Choice, u"HOW"_s, u"term|kill|keep"_s,
+         u"if qdistlock itself is killed: term (default) and kill end CMD, keep lets it run without the lock"_s, Run},
+        {O::Foreground, 0, u"foreground"_s, V::None, {}, {},
+         u"leave CMD in the process group of qdistlock; the default if qdistlock has a terminal"_s, Run},
+        {O::BackgroundGroup, 0, u"background-group"_s, V::None, {}, {},
+         u"give CMD a process group of its own; the default if qdistlock has none"_s, Run},
+        {O::PassEnvironment, 0, u"pass-env"_s, V::None, {}, {},
+         u"leave QDISTLOCK_PASSWORD, and a password in QDISTLOCK_URL, in the environment of CMD"_s, Run},
+        {O::ShellCommand, 'c', u"command"_s, V::Program, u"STRING"_s, {},
+         u"after NAME, instead of CMD: pass STRING to $SHELL or /bin/sh"_s, Run},
 
-        {O::Pid, 0, "pid", V::Number, "PID", nullptr,
-         "hold the lock until the process PID ends, instead of standard input", Hold},
-        {O::Descriptor, 0, "fd", V::Number, "N", nullptr,
-         "hold the lock until file descriptor N has reached its end, instead of standard input", Hold},
+        {O::Pid, 0, u"pid"_s, V::Number, u"PID"_s, {},
+         u"hold the lock until the process PID ends, instead of standard input"_s, Hold},
+        {O::Descriptor, 0, u"fd"_s, V::Number, u"N"_s, {},
+         u"hold the lock until file descriptor N has reached its end, instead of standard input"_s, Hold},
 
-        {O::TokenFile, 0, "token-file", V::File, "FILE", nullptr,
-         "the file with the token that proves who holds the lock; acquire makes it, release removes it",
+        {O::TokenFile, 0, u"token-file"_s, V::File, u"FILE"_s, {},
+         u"the file with the token that proves who holds the lock; acquire makes it, release removes it"_s,
          Acquire | Renew | Release},
-        {O::Token, 0, "token", V::Text, "TOKEN", nullptr,
-         "the token itself; other users may see it in the list of processes", Release},
-        {O::Force, 0, "force", V::None, nullptr, nullptr,
-         "take the lock away, whoever holds it", Release},
-        {O::Expect, 0, "expect", V::Number, "FENCE", nullptr,
-         "with --force: only if the fencing token of the holder is FENCE, else exit with 75", Release},
-        {O::Yes, 'y', "yes", V::None, nullptr, nullptr,
-         "with --force: do not ask on the terminal", Release},
+        {O::Token, 0, u"token"_s, V::Text, u"TOKEN"_s, {},
+         u"the token itself; other users may see it in the list of processes"_s, Release},
+        {O::Force, 0, u"force"_s, V::None, {}, {},
+         u"take the lock away, whoever holds it"_s, Release},
+        {O::Expect, 0, u"expect"_s, V::Number, u"FENCE"_s, {},
+         u"with --force: only if the fencing token of the holder is FENCE, else exit with 75"_s, Release},
+        {O::Yes, 'y', u"yes"_s, V::None, {}, {},
+         u"with --force: do not ask on the terminal"_s, Release},
 
-        {O::Sort, 0, "sort", V::Choice, "KEY", "name|ttl|queue",
-         "order of the rows: name (default), ttl (the time left) or queue (the longest first)", List},
-        {O::Held, 0, "held", V::None, nullptr, nullptr,
-         "only locks whose holder is connected", List},
-        {O::Stale, 0, "stale", V::None, nullptr, nullptr,
-         "only locks whose holder is not connected, or that never expire", List},
-        {O::Foreign, 0, "foreign", V::None, nullptr, nullptr,
-         "only locks held by another library, or written by hand", List},
-        {O::Names, 0, "names", V::None, nullptr, nullptr,
-         "print only the names", List},
-        {O::Wide, 0, "wide", V::None, nullptr, nullptr,
-         "do not cut columns to the width of the terminal", List},
+        {O::Sort, 0, u"sort"_s, V::Choice, u"KEY"_s, u"name|ttl|queue"_s,
+         u"order of the rows: name (default), ttl (the time left) or queue (the longest first)"_s, List},
+        {O::Held, 0, u"held"_s, V::None, {}, {},
+         u"only locks whose holder is connected"_s, List},
+        {O::Stale, 0, u"stale"_s, V::None, {}, {},
+         u"only locks whose holder is not connected, or that never expire"_s, List},
+        {O::Foreign, 0, u"foreign"_s, V::None, {}, {},
+         u"only locks held by another library, or written by hand"_s, List},
+        {O::Names, 0, u"names"_s, V::None, {}, {},
+         u"print only the names"_s, List},
+        {O::Wide, 0, u"wide"_s, V::None, {}, {},
+         u"do not cut columns to the width of the terminal"_s, List},
 
-        {O::Interval, 0, "interval", V::Duration, "DUR", nullptr,
-         "how often the server is asked; the default is 1s", Watch},
+        {O::Interval, 0, u"interval"_s, V::Duration, u"DUR"_s, {},
+         u"how often the server is asked; the default is 1s"_s, Watch},
 
-        {O::Server, 0, "server", V::Text, "URL", nullptr,
-         "the server: redis://USER:PASSWORD@HOST:PORT/DB (all but HOST may be left out), rediss: for TLS, or "
-         "unix:///PATH; without it $QDISTLOCK_URL, or redis://127.0.0.1:6379", AllCommands},
-        {O::Prefix, 0, "prefix", V::Text, "P", nullptr,
-         "the key on the server is P followed by the name; the default is lock:", AllCommands},
-        {O::ConnectTimeout, 0, "connect-timeout", V::Duration, "DUR", nullptr,
-         "exit with 69 if the server is not reached within this time; the default is 5s", AllCommands},
-        {O::Json, 0, "json", V::None, nullptr, nullptr,
-         "print JSON for programs, one object a line; run prints none", AllCommands},
-        {O::Quiet, 'q', "quiet", V::None, nullptr, nullptr,
-         "print errors only", AllCommands},
-        {O::Verbose, 'v', "verbose", V::None, nullptr, nullptr,
-         "print what happens, and the log of the library", AllCommands},
-        {O::Color, 0, "color", V::Choice, "WHEN", "auto|always|never",
-         "colours: auto (default) is on a terminal, unless $NO_COLOR is set", AllCommands},
-        {O::Version, 0, "version", V::None, nullptr, nullptr,
-         "print the version and exit", AllCommands},
-        {O::Help, 'h', "help", V::None, nullptr, nullptr,
-         "print this help and exit, like the command help", AllCommands},
+        {O::Server, 0, u"server"_s, V::Text, u"URL"_s, {},
+         u"the server: redis://USER:PASSWORD@HOST:PORT/DB (all but HOST may be left out), rediss: for TLS, or "
+         "unix:///PATH; without it $QDISTLOCK_URL, or redis://127.0.0.1:6379"_s, AllCommands},
+        {O::Prefix, 0, u"prefix"_s, V::Text, u"P"_s, {},
+         u"the key on the server is P followed by the name; the default is lock:"_s, AllCommands},
+        {O::ConnectTimeout, 0, u"connect-timeout"_s, V::Duration, u"DUR"_s, {},
+         u"exit with 69 if the server is not reached within this time; the default is 5s"_s, AllCommands},
+        {O::Json, 0, u"json"_s, V::None, {}, {},
+         u"print JSON for programs, one object a line; run prints none"_s, AllCommands},
+        {O::Quiet, 'q', u"quiet"_s, V::None, {}, {},
+         u"print errors only"_s, AllCommands},
+        {O::Verbose, 'v', u"verbose"_s, V::None, {}, {},
+         u"print what happens, and the log of the library"_s, AllCommands},
+        {O::Color, 0, u"color"_s, V::Choice, u"WHEN"_s, u"auto|always|never"_s,
+         u"colours: auto (default) is on a terminal, unless $NO_COLOR is set"_s, AllCommands},
+        {O::Version, 0, u"version"_s, V::None, {}, {},
+         u"print the version and exit"_s, AllCommands},
+        {O::Help, 'h', u"help"_s, V::None, {}, {},
+         u"print this help and exit, like the command help"_s, AllCommands},
     };
     // clang-format on
     return table;
@@ -212,24 +213,25 @@ const QList<OptionInfo> &options()
 const QList<Explanation> &exitCodeTexts()
 {
     static const QList<Explanation> table{
-            {"0", "success; run: the command has ended with 0"},
-            {"1", "show: a lock is free; release: nobody held it; doctor: warnings"},
-            {"2", "doctor: failures"},
-            {"64", "the command line is wrong, or the name or the token file cannot be used"},
-            {"69", "the server was not reached, or refused to work, before the lock was held"},
-            {"70", "internal error; run: the system refused a process, so that the command did not start or was ended"},
-            {"75",
-             "run, hold, acquire: somebody else holds the lock, or held it for the whole wait (-E changes this "
+            {u"0"_s, u"success; run: the command has ended with 0"_s},
+            {u"1"_s, u"show: a lock is free; release: nobody held it; doctor: warnings"_s},
+            {u"2"_s, u"doctor: failures"_s},
+            {u"64"_s, u"the command line is wrong, or the name or the token file cannot be used"_s},
+            {u"69"_s, u"the server was not reached, or refused to work, before the lock was held"_s},
+            {u"70"_s,
+             u"internal error; run: the system refused a process, so that the command did not start or was ended"_s},
+            {u"75"_s,
+             u"run, hold, acquire: somebody else holds the lock, or held it for the whole wait (-E changes this "
              "code); release: somebody else holds it and was left alone, also if the question before a lock is taken "
-             "away was not answered with y"},
-            {"77", "the server refused the user, the password, the certificate or a right"},
-            {"78", "the URL of the server cannot be used"},
-            {"79",
-             "run, hold: the lock was lost while it was held; renew: it was lost before, whether or not somebody "
-             "else holds it now"},
-            {"126, 127", "run: the command cannot be executed, or does not exist"},
-            {"128+N", "signal N has ended the command, or the wait for the lock"},
-            {"other", "run: the exit code of the command"},
+             "away was not answered with y"_s},
+            {u"77"_s, u"the server refused the user, the password, the certificate or a right"_s},
+            {u"78"_s, u"the URL of the server cannot be used"_s},
+            {u"79"_s,
+             u"run, hold: the lock was lost while it was held; renew: it was lost before, whether or not somebody "
+             "else holds it now"_s},
+            {u"126, 127"_s, u"run: the command cannot be executed, or does not exist"_s},
+            {u"128+N"_s, u"signal N has ended the command, or the wait for the lock"_s},
+            {u"other"_s, u"run: the exit code of the command"_s},
     };
     return table;
 }
@@ -237,13 +239,13 @@ const QList<Explanation> &exitCodeTexts()
 const QList<Explanation> &environmentTexts()
 {
     static const QList<Explanation> table{
-            {"QDISTLOCK_URL", "the server, if --server is not given"},
-            {"QDISTLOCK_PASSWORD", "its password, if the URL has none"},
-            {"QDISTLOCK_PASSWORD_FILE", "a file with that password, read at each login"},
-            {"QDISTLOCK_IDENTITY",
-             "with the value none, show and ls do not name host, process and program of this command"},
-            {"NO_COLOR", "if set and not empty: no colours"},
-            {"SHELL", "the shell of run … -c"},
+            {u"QDISTLOCK_URL"_s, u"the server, if --server is not given"_s},
+            {u"QDISTLOCK_PASSWORD"_s, u"its password, if the URL has none"_s},
+            {u"QDISTLOCK_PASSWORD_FILE"_s, u"a file with that password, read at each login"_s},
+            {u"QDISTLOCK_IDENTITY"_s,
+             u"with the value none, show and ls do not name host, process and program of this command"_s},
+            {u"NO_COLOR"_s, u"if set and not empty: no colours"_s},
+            {u"SHELL"_s, u"the shell of run … -c"_s},
     };
     return table;
 }
@@ -251,12 +253,13 @@ const QList<Explanation> &environmentTexts()
 const QList<Explanation> &childEnvironmentTexts()
 {
     static const QList<Explanation> table{
-            {"QDISTLOCK_NAME", "the name of the lock; several are separated by commas"},
-            {"QDISTLOCK_PLACE", "the server, without user and password, and the key prefix of the lock"},
-            {"QDISTLOCK_FENCE", "its fencing token, greater for each later holder; several in the order of the names"},
-            {"QDISTLOCK_HELD", "1"},
-            {"QDISTLOCK_MODE", "exclusive"},
-            {"QDISTLOCK_LOST_FD", "a file descriptor that reaches its end when the lock is lost"},
+            {u"QDISTLOCK_NAME"_s, u"the name of the lock; several are separated by commas"_s},
+            {u"QDISTLOCK_PLACE"_s, u"the server, without user and password, and the key prefix of the lock"_s},
+            {u"QDISTLOCK_FENCE"_s,
+             u"its fencing token, greater for each later holder; several in the order of the names"_s},
+            {u"QDISTLOCK_HELD"_s, u"1"_s},
+            {u"QDISTLOCK_MODE"_s, u"exclusive"_s},
+            {u"QDISTLOCK_LOST_FD"_s, u"a file descriptor that reaches its end when the lock is lost"_s},
     };
     return table;
 }
@@ -264,24 +267,26 @@ const QList<Explanation> &childEnvironmentTexts()
 const QList<Explanation> &exampleTexts()
 {
     static const QList<Explanation> table{
-            {"qdistlock run nightly-report ./report.sh", "waits until nobody else makes the report, and makes it"},
-            {"qdistlock run -n backup -c 'pg_dump shop > shop.sql'",
-             "does nothing, and exits with 75, if another machine makes the backup"},
-            {"5 * * * * qdistlock run -q -n -E 0 --min-hold 20s report /usr/local/bin/report",
-             "in the crontab of each machine, after a line QDISTLOCK_URL=redis://locks.example: the first machine "
+            {u"qdistlock run nightly-report ./report.sh"_s,
+             u"waits until nobody else makes the report, and makes it"_s},
+            {u"qdistlock run -n backup -c 'pg_dump shop > shop.sql'"_s,
+             u"does nothing, and exits with 75, if another machine makes the backup"_s},
+            {u"5 * * * * qdistlock run -q -n -E 0 --min-hold 20s report /usr/local/bin/report"_s,
+             u"in the crontab of each machine, after a line QDISTLOCK_URL=redis://locks.example: the first machine "
              "makes the report, the others skip it without an error and without a mail; --min-hold also skips "
-             "machines whose clocks are up to 20 seconds late"},
-            {"ExecStart=/usr/bin/qdistlock run mailer /usr/bin/mailer",
-             "in a systemd service that is enabled on several machines: one of them works, the others wait, and one of "
-             "these takes over when the first one is gone"},
-            {"ENTRYPOINT [\"qdistlock\", \"run\", \"worker\", \"--\", \"/usr/bin/worker\"]",
-             "in a Dockerfile: of all containers, one works; the signals of docker stop are passed on"},
-            {"qdistlock acquire deploy:web --lease 10m --token-file /run/deploy.$$",
-             "keeps the lock for ten minutes, for the steps of a longer procedure; prints the fencing token"},
-            {"qdistlock release deploy:web --token-file /run/deploy.$$", "ends that"},
-            {"qdistlock ls 'deploy:*'", "lists who holds which lock"},
-            {"qdistlock release deploy:web --force --expect 1735689600000000 --yes",
-             "takes the lock away from the holder that was shown with that fencing token, and from nobody else"},
+             "machines whose clocks are up to 20 seconds late"_s},
+            {u"ExecStart=/usr/bin/qdistlock run mailer /usr/bin/mailer"_s,
+             u"in a systemd service that is enabled on several machines: one of them works, the others wait, and one "
+             u"of "
+             "these takes over when the first one is gone"_s},
+            {u"ENTRYPOINT [\"qdistlock\", \"run\", \"worker\", \"--\", \"/usr/bin/worker\"]"_s,
+             u"in a Dockerfile: of all containers, one works; the signals of docker stop are passed on"_s},
+            {u"qdistlock acquire deploy:web --lease 10m --token-file /run/deploy.$$"_s,
+             u"keeps the lock for ten minutes, for the steps of a longer procedure; prints the fencing token"_s},
+            {u"qdistlock release deploy:web --token-file /run/deploy.$$"_s, u"ends that"_s},
+            {u"qdistlock ls 'deploy:*'"_s, u"lists who holds which lock"_s},
+            {u"qdistlock release deploy:web --force --expect 1735689600000000 --yes"_s,
+             u"takes the lock away from the holder that was shown with that fencing token, and from nobody else"_s},
     };
     return table;
 }
@@ -295,7 +300,7 @@ const CommandInfo &info(Command command)
 std::optional<Command> commandNamed(const QString &name)
 {
     for (const CommandInfo &row : commands()) {
-        if (name == QLatin1String(row.name))
+        if (name == row.name)
             return row.command;
     }
     return std::nullopt;
@@ -307,16 +312,16 @@ const OptionInfo &info(Option option)
                          [option](const OptionInfo &row) { return row.option == option; });
 }
 
-QStringList OptionInfo::choiceList() const
+QStringList OptionInfo::forms() const
 {
-    return choices ? QString::fromUtf8(choices).split(u'|') : QStringList();
+    const QString longForm = u"--"_s + name;
+    return shortName ? QStringList{u'-' + QString(QLatin1Char(shortName)), longForm} : QStringList{longForm};
 }
 
 QString optionSyntax(const OptionInfo &option)
 {
-    const QString name = u"--"_s + QString::fromUtf8(option.name);
-    const QString both = option.shortName ? u"-%1, %2"_s.arg(QLatin1Char(option.shortName)).arg(name) : name;
-    return option.valueName ? both + u' ' + QString::fromUtf8(option.valueName) : both;
+    const QString forms = option.forms().join(u", "_s);
+    return option.valueName.isEmpty() ? forms : forms + u' ' + option.valueName;
 }
 
 namespace {
@@ -353,7 +358,7 @@ QString helpRow(const OptionInfo &option)
 {
     // Long names stand below each other, whether or not there is a short one.
     const QString syntax = optionSyntax(option);
-    return helpRow(option.shortName ? syntax : u"    "_s + syntax, QString::fromUtf8(option.help));
+    return helpRow(option.shortName ? syntax : u"    "_s + syntax, option.help);
 }
 
 template<typename Predicate>
@@ -374,9 +379,9 @@ QString helpText(std::optional<Command> command)
     QString text;
     if (command) {
         const CommandInfo &row = info(*command);
-        text = u"Usage: qdistlock %1 [OPTION…] %2"_s.arg(QString::fromUtf8(row.name), QString::fromUtf8(row.operands));
+        text = u"Usage: qdistlock %1 [OPTION…] %2"_s.arg(row.name, row.operands);
         text = text.trimmed() + u'\n';
-        const QStringList paragraphs = QString::fromUtf8(row.description).split(u"\n\n"_s);
+        const QStringList paragraphs = row.description.split(u"\n\n"_s);
         for (const QString &paragraph : paragraphs)
             text += u'\n' + wrapped(paragraph, 0, 0);
         text += helpSection(u"Options"_s, [command](const OptionInfo &option) {
@@ -386,14 +391,14 @@ QString helpText(std::optional<Command> command)
         if (*command == Command::Run) {
             text += u"\nThe command finds in its environment:\n"_s;
             for (const Explanation &variable : childEnvironmentTexts())
-                text += helpRow(QString::fromUtf8(variable.name), QString::fromUtf8(variable.text));
+                text += helpRow(variable.name, variable.text);
         }
     } else {
         text = u"Usage: qdistlock [OPTION…] COMMAND …\n\n"_s
                 + wrapped(u"Locks that exclude each other on all machines that use the same Redis server."_s, 0, 0)
                 + u"\nCommands:\n"_s;
         for (const CommandInfo &row : commands())
-            text += helpRow(QString::fromUtf8(row.name), QString::fromUtf8(row.summary));
+            text += helpRow(row.name, row.summary);
         text += helpSection(u"Options of every command"_s, [](const OptionInfo &option) { return option.isGlobal(); });
         text += u"\nExamples:\n"
                 "  qdistlock run nightly-report ./report.sh --all\n"
@@ -403,7 +408,7 @@ QString helpText(std::optional<Command> command)
     }
     text += u"\nDurations: 250ms 2s 5m 1h; a bare number is seconds.\n\nExit codes:\n"_s;
     for (const Explanation &code : exitCodeTexts())
-        text += helpRow(QString::fromUtf8(code.name), QString::fromUtf8(code.text));
+        text += helpRow(code.name, code.text);
     if (!command)
         text += u"\nqdistlock help COMMAND explains one command; man qdistlock explains all.\n"_s;
     return text;
@@ -470,6 +475,7 @@ private:
     }
     bool fail(const QString &text);
     bool parseArgument(const QByteArray &argument);
+    const OptionInfo *find(const QByteArray &form);
     bool parseLong(const QByteArray &argument);
     bool parseShort(const QByteArray &argument);
     bool parseOperand(const QByteArray &argument);
@@ -585,12 +591,12 @@ QString Invocation::Parser::unknownOption(const QByteArray &name)
 {
     const QString text = shown(name);
     for (const OptionInfo &option : options()) {
-        if (name != "--" + QByteArray(option.name) && name != QByteArray("-") + option.shortName)
+        if (!option.forms().contains(text))
             continue;
         QStringList users;
         for (const CommandInfo &command : commands()) {
             if (option.isFor(command.command))
-                users += QString::fromUtf8(command.name);
+                users += command.name;
         }
         return result.m_command
                 ? u"%1 is an option of %2; see %3 --help"_s.arg(text, users.join(u", "_s), result.commandText())
@@ -599,44 +605,44 @@ QString Invocation::Parser::unknownOption(const QByteArray &name)
     QStringList candidates;
     for (const OptionInfo &option : options()) {
         if (isAllowed(option))
-            candidates += u"--"_s + QString::fromUtf8(option.name);
+            candidates += option.forms().last();
     }
     const QString guess = name.startsWith("--") ? nearest(text, candidates) : QString();
     return u"unknown option %1%2; see %3 --help"_s.arg(
             text, guess.isEmpty() ? QString() : u" (did you mean %1?)"_s.arg(guess), result.commandText());
 }
 
+/// The option that is written as \a form here; null after an error.
+const OptionInfo *Invocation::Parser::find(const QByteArray &form)
+{
+    const QString text = QString::fromUtf8(form);
+    const auto found = std::find_if(options().cbegin(), options().cend(), [&](const OptionInfo &option) {
+        return isAllowed(option) && option.forms().contains(text);
+    });
+    if (found == options().cend())
+        fail(unknownOption(form));
+    else if (found->option == Option::ShellCommand)
+        fail(u"%1 comes after NAME: qdistlock run NAME -c STRING"_s.arg(text));
+    else
+        return &*found;
+    return nullptr;
+}
+
 bool Invocation::Parser::parseLong(const QByteArray &argument)
 {
     const qsizetype equals = argument.indexOf('=');
-    const QByteArray name = argument.first(equals < 0 ? argument.size() : equals);
-    for (const OptionInfo &option : options()) {
-        if (isAllowed(option) && option.option != Option::ShellCommand && name == "--" + QByteArray(option.name))
-            return setOption(option, equals < 0 ? std::nullopt : std::optional(argument.sliced(equals + 1)));
-    }
-    if (name == "--" + QByteArray(info(Option::ShellCommand).name) && result.m_command == Command::Run)
-        return fail(u"%1 comes after NAME: qdistlock run NAME -c STRING"_s.arg(shown(name)));
-    return fail(unknownOption(name));
+    const OptionInfo *const option = find(equals < 0 ? argument : argument.first(equals));
+    return option && setOption(*option, equals < 0 ? std::nullopt : std::optional(argument.sliced(equals + 1)));
 }
 
 bool Invocation::Parser::parseShort(const QByteArray &argument)
 {
     for (qsizetype i = 1; i < argument.size(); ++i) {
-        const OptionInfo *found = nullptr;
-        for (const OptionInfo &option : options()) {
-            if (isAllowed(option) && option.shortName == argument.at(i))
-                found = &option;
-        }
-        const QByteArray name = QByteArray("-") + argument.at(i);
-        if (!found)
-            return fail(unknownOption(name));
-        if (found->option == Option::ShellCommand)
-            return fail(u"%1 comes after NAME: qdistlock run NAME -c STRING"_s.arg(shown(name)));
-        if (found->kind != ValueKind::None) {
-            const QByteArray rest = argument.sliced(i + 1);
-            return setOption(*found, rest.isEmpty() ? std::nullopt : std::optional(rest));
-        }
-        if (!setOption(*found, std::nullopt))
+        const OptionInfo *const option = find(QByteArray("-") + argument.at(i));
+        const QByteArray rest = argument.sliced(i + 1);
+        if (option && option->kind != ValueKind::None)
+            return setOption(*option, rest.isEmpty() ? std::nullopt : std::optional(rest));
+        if (!option || !setOption(*option, std::nullopt))
             return false;
     }
     return true;
@@ -644,7 +650,7 @@ bool Invocation::Parser::parseShort(const QByteArray &argument)
 
 bool Invocation::Parser::setOption(const OptionInfo &option, std::optional<QByteArray> attached)
 {
-    const QString name = u"--"_s + QString::fromUtf8(option.name);
+    const QString name = option.forms().last();
     if (option.kind == ValueKind::None) {
         if (attached)
             return fail(u"%1 takes no value"_s.arg(name));
@@ -654,7 +660,7 @@ bool Invocation::Parser::setOption(const OptionInfo &option, std::optional<QByte
     if (!attached) {
         if (m_next == m_arguments.size()) {
             m_withoutValue = &option;
-            return fail(u"%1 needs a value: %1 %2"_s.arg(name, QString::fromUtf8(option.valueName)));
+            return fail(u"%1 needs a value: %1 %2"_s.arg(name, option.valueName));
         }
         attached = m_arguments.at(m_next++);
     }
@@ -667,7 +673,7 @@ bool Invocation::Parser::setOption(const OptionInfo &option, std::optional<QByte
 
 bool Invocation::Parser::checkValue(const OptionInfo &option, const QString &value)
 {
-    const QString name = u"--"_s + QString::fromUtf8(option.name);
+    const QString name = option.forms().last();
     const QString text = shown(value.toUtf8());
     bool isNumber = false;
     const qint64 number = value.toLongLong(&isNumber);
@@ -731,7 +737,7 @@ bool Invocation::Parser::failAtCommand(const QString &name)
 {
     QStringList names;
     for (const CommandInfo &row : commands())
-        names += QString::fromUtf8(row.name);
+        names += row.name;
     const QString guess = nearest(name, names);
     return fail(u"unknown command \"%1\"%2; see qdistlock --help"_s.arg(
             shown(name.toUtf8()), guess.isEmpty() ? QString() : u" (did you mean %1?)"_s.arg(guess)));
@@ -748,7 +754,7 @@ bool Invocation::Parser::parseChild()
         rest.removeFirst();
     if (rest.isEmpty() || rest.first().isEmpty())
         return isComplete() || fail(u"CMD is missing after NAME; write qdistlock run NAME [--] CMD [ARG…]"_s);
-    const QByteArray longName = "--" + QByteArray(info(Option::ShellCommand).name);
+    const QByteArray longName = info(Option::ShellCommand).forms().last().toLatin1();
     if (!isLiteral && rest.first().startsWith(longName + '='))
         rest = {longName, rest.first().sliced(longName.size() + 1)};
     if (!isLiteral && (rest.first() == "-c" || rest.first() == longName)) {
@@ -770,15 +776,12 @@ bool Invocation::Parser::parseChild()
 bool Invocation::Parser::checkOperands()
 {
     const CommandInfo &row = info(*result.m_command);
-    const qsizetype minimum = *result.m_command == Command::Run || *result.m_command == Command::Hold
-            ? std::max<qsizetype>(1, result.m_operands.size())
-            : row.minimumOperands;
-    if (result.m_operands.size() < minimum) {
+    if (result.m_operands.size() < row.minimumOperands) {
         const QString what = *result.m_command == Command::Completion ? u"the shell is missing; write"_s
                 : *result.m_command == Command::Run
                 ? u"NAME and CMD are missing: which lock, and what must run under it? Write"_s
                 : u"NAME is missing: which lock? Write"_s;
-        return fail(u"%1 %2 %3"_s.arg(what, result.commandText(), QString::fromUtf8(row.operands)));
+        return fail(u"%1 %2 %3"_s.arg(what, result.commandText(), row.operands));
     }
     const bool isListed = *result.m_command == Command::Run || *result.m_command == Command::Hold;
     if (!isListed && row.maximumOperands >= 0 && result.m_operands.size() > row.maximumOperands) {
@@ -815,7 +818,7 @@ Completion Invocation::Parser::complete(const QByteArray &typed)
     }
     const auto addCommands = [&completion] {
         for (const CommandInfo &row : commands())
-            completion.words.append({QString::fromUtf8(row.name), QString::fromUtf8(row.summary)});
+            completion.words.append({row.name, row.summary});
     };
     if (m_withoutValue) {
         if (m_withoutValue->kind == ValueKind::File)
@@ -828,10 +831,8 @@ Completion Invocation::Parser::complete(const QByteArray &typed)
         for (const OptionInfo &option : options()) {
             if (!isAllowed(option) || option.option == Option::ShellCommand)
                 continue; // its place is after NAME
-            if (option.shortName)
-                completion.words.append(
-                        {u'-' + QString(QLatin1Char(option.shortName)), QString::fromUtf8(option.help)});
-            completion.words.append({u"--"_s + QString::fromUtf8(option.name), QString::fromUtf8(option.help)});
+            for (const QString &form : option.forms())
+                completion.words.append({form, option.help});
         }
     } else if (!result.m_command) {
         addCommands();
@@ -840,7 +841,7 @@ Completion Invocation::Parser::complete(const QByteArray &typed)
         if (row.command == Command::Help) {
             addCommands();
         } else if (row.command == Command::Completion) {
-            for (const QString &shell : QString::fromUtf8(row.operands).split(u'|'))
+            for (const QString &shell : row.operands.split(u'|'))
                 completion.words.append({shell, QString()});
         } else {
             completion.kind = Completion::Names;
@@ -874,7 +875,7 @@ std::optional<Invocation> Invocation::parse(const QByteArrayList &arguments, QSt
 
 QString Invocation::commandText() const
 {
-    return m_command ? u"qdistlock "_s + QString::fromUtf8(info(*m_command).name) : u"qdistlock"_s;
+    return m_command ? u"qdistlock "_s + info(*m_command).name : u"qdistlock"_s;
 }
 
 std::optional<milliseconds> Invocation::duration(Option option) const

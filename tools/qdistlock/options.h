@@ -89,40 +89,42 @@ constexpr CommandSet commandBit(Command command)
 }
 constexpr CommandSet AllCommands = ~CommandSet(0);
 
-/// One row of the table of options. All texts are UTF-8.
+/// One row of the table of options.
 struct OptionInfo
 {
     Option option;
-    char shortName;   ///< '\0' if there is none
-    const char *name; ///< without the two dashes
+    char shortName; ///< '\0' if there is none
+    QString name;   ///< without the two dashes
     ValueKind kind;
-    const char *valueName; ///< "DUR"; nullptr for a flag
-    const char *choices;   ///< "term|kill|warn"; nullptr unless \c kind is Choice
-    const char *help;      ///< begins with a small letter, without a full stop
-    CommandSet commands;   ///< AllCommands: also before the command
+    QString valueName;   ///< "DUR"; empty for a flag
+    QString choices;     ///< "term|kill|warn"; empty unless \c kind is Choice
+    QString help;        ///< begins with a small letter, without a full stop
+    CommandSet commands; ///< AllCommands: also before the command
 
     bool isGlobal() const { return commands == AllCommands; }
     bool isFor(Command command) const { return commands & commandBit(command); }
-    QStringList choiceList() const;
+    /// "-w" if it has a short name, and "--timeout".
+    QStringList forms() const;
+    QStringList choiceList() const { return choices.split(QLatin1Char('|'), Qt::SkipEmptyParts); }
 };
 
-/// One row of the table of commands. All texts are UTF-8.
+/// One row of the table of commands.
 struct CommandInfo
 {
     Command command;
-    const char *name;
-    const char *operands; ///< as the synopsis shows them, with required options: "NAME[,NAME…] [--] CMD [ARG…]"
+    QString name;
+    QString operands; ///< as the synopsis shows them, with required options: "NAME[,NAME…] [--] CMD [ARG…]"
     int minimumOperands;
-    int maximumOperands;     ///< -1 = any number
-    const char *summary;     ///< one line
-    const char *description; ///< paragraphs, separated by empty lines; one line each
+    int maximumOperands; ///< -1 = any number
+    QString summary;     ///< one line
+    QString description; ///< paragraphs, separated by empty lines; one line each
 };
 
 /// An exit code, a variable, a member of a JSON object or an example, and its meaning.
 struct Explanation
 {
-    const char *name;
-    const char *text;
+    QString name;
+    QString text;
 };
 
 const QList<CommandInfo> &commands();
