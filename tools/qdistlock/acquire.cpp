@@ -15,12 +15,15 @@
 #include <QDistLock/LockResult>
 #include <QDistLock/QuitOnSignals>
 
+#include <QtCore/qcoreapplication.h>
 #include <QtCore/qdatetime.h>
 #include <QtCore/qfileinfo.h>
+#include <QtCore/qmetaobject.h>
 #include <QtCore/qpromise.h>
 #include <QtCore/qsocketnotifier.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include <signal.h>
@@ -44,32 +47,6 @@ int usageError(const Invocation &invocation, const QString &text)
 {
     printError(u"%1; see %2 --help"_s.arg(text, invocation.commandText()));
     return UsageError;
-}
-
-/// True when \a locks are held; false with Session::exitCode() set.
-QFuture<bool> acquire(LockSet *locks)
-{
-    const auto promise = std::make_shared<QPromise<bool>>();
-    promise->start();
-    const auto finish = [promise](bool acquired) {
-        promise->addResult(acquired);
-        promise->finish();
-    };
-    QObject::connect(locks, &LockSet::acquired, locks, [finish] { finish(true); });
-    QObject::connect(locks, &LockSet::failed, locks, [finish] { finish(false); });
-    locks->acquire();
-    return promise->future();
-}
-
-/// Prints what became of the lock, for programs. False if it could not be written.
-bool printOutcome(const Invocation &invocation, const QString &outcome, QJsonObject object = {})
-{
-    if (!isJson())
-        return true;
-    object.insert(u"command"_s, info(*invocation.command()).name);
-    object.insert(u"name"_s, invocation.operands().first());
-    object.insert(u"outcome"_s, outcome);
-    return printJson(object);
 }
 
 /// The content of --token-file, if it belongs to the lock that was named. Null after an error, which is printed.
@@ -141,16 +118,12 @@ QFuture<QByteArray> readLine(QObject *parent)
 {
     auto *const notifier = new QSocketNotifier(STDIN_FILENO, QSocketNotifier::Read, parent);
     const auto promise = std::make_shared<QPromise<QByteArray>>();
-    const auto text = std::make_shared<QByteArray>();
     promise->start();
-    QObject::connect(notifier, &QSocketNotifier::activated, notifier, [notifier, promise, text] {
-        char c = '\n';
-        if (::read(STDIN_FILENO, &c, 1) == 1 && c != '\n' && text->size() < 100) {
-            *text += c;
-            return;
-        }
+    QObject::connect(notifier, &QSocketNotifier::activated, notifier, [notifier, promise] {
         notifier->setEnabled(false);
-        promise->addResult(*text);
+        std::array<char, 100> line;
+        const ssize_t size = ::read(STDIN_FILENO, line.data(), line.size()); // a terminal gives one line at a time
+        promise->addResult(QByteArray(line.data(), std::max<ssize_t>(size, 0)));
         promise->finish();
     });
     return promise->future();
@@ -185,8 +158,9 @@ int runAcquire(const Invocation &invocation)
     const LockOptions options = session.lockOptions();
     LockSet locks(&session, {name});
     const WaitProgress progress(&session, &locks);
-    const auto isAcquired = session.await(acquire(&locks));
-    if (!isAcquired || !*isAcquired)
+    QObject::connect(&locks, &LockSet::failed, &locks, [](int exitCode) { QCoreApplication::exit(exitCode); });
+    QMetaObject::invokeMethod(&locks, &LockSet::acquire, Qt::QueuedConnection);
+    if (!session.await(QtFuture::connect(&locks, &LockSet::acquired).then([] { return true; })))
         return session.exitCode();
     DistributedLock *const lock = locks.presentLock();
 
@@ -206,7 +180,7 @@ int runAcquire(const Invocation &invocation)
         return session.fail(InternalError,
                             u"%1. The lock %2"_s.arg(writer.errorString(), textOfGivingBack(isReleased)));
     }
-    const bool printed = isJson() ? printOutcome(invocation, u"acquired"_s,
+    const bool printed = isJson() ? printOutcome(name, u"acquired"_s,
                                                  {{u"fence"_s, file.fencingToken},
                                                   {u"leaseMs"_s, qint64(file.lease.count())},
                                                   {u"tokenFile"_s, path}})
@@ -242,15 +216,15 @@ int runRenew(const Invocation &invocation)
     switch (*outcome) {
     case LockRegistry::Done:
         printDetail(u"lock %1: renewed for %2"_s.arg(quoted(file->name), durationText(lease)));
-        return printOutcome(invocation, u"renewed"_s, {{u"leaseMs"_s, qint64(lease.count())}}) ? Success
+        return printOutcome(file->name, u"renewed"_s, {{u"leaseMs"_s, qint64(lease.count())}}) ? Success
                                                                                                : InternalError;
     case LockRegistry::NotHeld:
-        printOutcome(invocation, u"notHeld"_s);
+        printOutcome(file->name, u"notHeld"_s);
         return session.fail(LockLost,
                             u"lock %1: it was lost, and nobody holds it now; its lease has ended, or it was released. "
                             "Acquire it again"_s.arg(quoted(file->name)));
     case LockRegistry::OtherHolder:
-        printOutcome(invocation, u"otherHolder"_s);
+        printOutcome(file->name, u"otherHolder"_s);
         return session.fail(LockLost,
                             u"lock %1: it was lost, and somebody else holds it; `qdistlock show` says who"_s.arg(
                                     quoted(file->name)));
@@ -285,14 +259,14 @@ private:
 
 int ForcedRelease::notHeld()
 {
-    printOutcome(m_invocation, u"notHeld"_s);
+    printOutcome(m_name, u"notHeld"_s);
     printNote(u"lock %1: nobody holds it"_s.arg(quoted(m_name)));
     return NotHeld;
 }
 
 int ForcedRelease::otherHolder()
 {
-    printOutcome(m_invocation, u"otherHolder"_s);
+    printOutcome(m_name, u"otherHolder"_s);
     return m_session->fail(
             Busy,
             u"lock %1 was left to its holder, which is another one than was meant; `qdistlock show` says "
@@ -348,7 +322,7 @@ int ForcedRelease::run()
     switch (*outcome) {
     case LockRegistry::Done:
         printDetail(u"lock %1: taken away from %2"_s.arg(quoted(m_name), holderText(m_shown)));
-        return printOutcome(m_invocation, u"takenAway"_s) ? Success : InternalError;
+        return printOutcome(m_name, u"takenAway"_s) ? Success : InternalError;
     case LockRegistry::NotHeld:
         return notHeld();
     case LockRegistry::OtherHolder:
@@ -394,13 +368,13 @@ int runRelease(const Invocation &invocation)
         file.remove(invocation.text(Option::TokenFile));
     switch (*outcome) {
     case LockRegistry::Done:
-        return printOutcome(invocation, u"released"_s) ? Success : InternalError;
+        return printOutcome(name, u"released"_s) ? Success : InternalError;
     case LockRegistry::NotHeld:
-        printOutcome(invocation, u"notHeld"_s);
+        printOutcome(name, u"notHeld"_s);
         printNote(u"lock %1: nobody holds it; its lease has ended, or it was released before"_s.arg(quoted(name)));
         return NotHeld;
     case LockRegistry::OtherHolder:
-        printOutcome(invocation, u"otherHolder"_s);
+        printOutcome(name, u"otherHolder"_s);
         return session.fail(Busy,
                             u"lock %1: somebody else holds it, and was left alone; the lease of this token has "
                             "ended. `qdistlock show` says who holds it"_s.arg(quoted(name)));

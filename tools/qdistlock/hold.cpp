@@ -24,18 +24,11 @@
 using namespace Qt::StringLiterals;
 
 using QDistLock::DistributedLock;
+using QDistLock::Detail::quoted;
 
 namespace Cli {
 
 namespace {
-
-bool printOutcome(const DistributedLock *lock, const QString &outcome, QJsonObject object = {})
-{
-    object.insert(u"command"_s, u"hold"_s);
-    object.insert(u"name"_s, lock->name());
-    object.insert(u"outcome"_s, outcome);
-    return printJson(object);
-}
 
 /// False if a write would wait until somebody reads.
 bool isOutputReady()
@@ -134,23 +127,19 @@ void Holder::acquired()
 
 void Holder::tell()
 {
-    bool written = true;
-    for (const DistributedLock *lock : m_locks.locks()) {
-        if (isJson())
-            written = written && printOutcome(lock, u"held"_s, {{u"fence"_s, lock->fencingToken()}});
-    }
-    if (!isJson() && !isQuiet())
-        written = printLine(u"held %1 fence %2"_s.arg(printable(m_locks.nameText()), m_locks.fenceText()));
+    bool written = isJson() || isQuiet()
+            || printLine(u"held %1 fence %2"_s.arg(printable(m_locks.nameText()), m_locks.fenceText()));
+    for (const DistributedLock *lock : m_locks.locks())
+        written = written && printOutcome(lock->name(), u"held"_s, {{u"fence"_s, lock->fencingToken()}});
     if (!written)
-        end(u"lock %1 is released again, because nobody can be told that it is held"_s.arg(
-                    QDistLock::Detail::quoted(m_locks.nameText())),
+        end(u"lock %1 is released again, because nobody can be told that it is held"_s.arg(quoted(m_locks.nameText())),
             InternalError);
 }
 
 void Holder::lost(DistributedLock *lock, DistributedLock::LossReason)
 {
-    if (isJson() && isOutputReady())
-        printOutcome(lock, u"lost"_s);
+    if (isOutputReady())
+        printOutcome(lock->name(), u"lost"_s);
     end(lock->errorString(), LockLost);
 }
 

@@ -31,38 +31,35 @@ namespace {
 /// With --held, --stale and --foreign: any of those that were given.
 bool isWanted(const Invocation &invocation, const LockInfo &lock)
 {
-    const bool all = !invocation.has(Option::Held) && !invocation.has(Option::Stale)
-            && !invocation.has(Option::Foreign);
-    return all || (invocation.has(Option::Held) && !lock.foreign && isHolderConnected(lock))
-            || (invocation.has(Option::Stale) && isStale(lock)) || (invocation.has(Option::Foreign) && lock.foreign);
+    const bool held = invocation.has(Option::Held);
+    const bool stale = invocation.has(Option::Stale);
+    const bool foreign = invocation.has(Option::Foreign);
+    return (!held && !stale && !foreign) || (held && !lock.foreign && isHolderConnected(lock))
+            || (stale && isStale(lock)) || (foreign && lock.foreign);
 }
 
 void sortLocks(QList<LockInfo> *locks, const QString &key)
 {
-    std::sort(locks->begin(), locks->end(),
-              [](const LockInfo &a, const LockInfo &b) { return QString::compare(a.name, b.name) < 0; });
-    if (key == u"ttl") {
-        std::stable_sort(locks->begin(), locks->end(), [](const LockInfo &a, const LockInfo &b) {
-            const auto time = [](const LockInfo &lock) {
-                return lock.remaining < 0ms ? std::chrono::milliseconds::max() : lock.remaining;
-            };
-            return time(a) < time(b);
-        });
-    } else if (key == u"queue") {
-        std::stable_sort(locks->begin(), locks->end(),
-                         [](const LockInfo &a, const LockInfo &b) { return a.queueLength > b.queueLength; });
-    }
+    const auto timeOf = [](const LockInfo &lock) {
+        return lock.remaining < 0ms ? std::chrono::milliseconds::max() : lock.remaining;
+    };
+    std::sort(locks->begin(), locks->end(), [&](const LockInfo &a, const LockInfo &b) {
+        if (key == u"ttl" && timeOf(a) != timeOf(b))
+            return timeOf(a) < timeOf(b);
+        if (key == u"queue" && a.queueLength != b.queueLength)
+            return a.queueLength > b.queueLength;
+        return QString::compare(a.name, b.name) < 0;
+    });
 }
 
 bool printTable(const QList<LockInfo> &locks, bool isWide)
 {
-    Table table;
-    table.setCut(!isWide);
-    table.addColumn(u"NAME"_s);
-    table.addColumn(u"HOLDER"_s);
-    table.addColumn(u"LEFT"_s, Table::Right);
-    table.addColumn(u"QUEUE"_s, Table::Right);
-    table.addColumn(u"FENCE"_s, Table::Right);
+    Table table({{u"NAME"_s},
+                 {u"HOLDER"_s},
+                 {u"LEFT"_s, Table::Right},
+                 {u"QUEUE"_s, Table::Right},
+                 {u"FENCE"_s, Table::Right}},
+                !isWide);
     for (const LockInfo &lock : locks) {
         table.addRow({{lock.name, Style::Bold},
                       {holderText(lock), isStale(lock) ? Style::Yellow : Style::Plain},
@@ -83,35 +80,31 @@ QJsonObject document(const Session &session, const QJsonArray &locks)
 
 bool printDetails(const LockInfo &lock, const QList<LockWaiter> &waiters)
 {
-    const auto row = [](const QString &title, const QString &text) {
-        return printLine(u"  %1 %2"_s.arg(title.isEmpty() ? title : title + u':', -9).arg(printable(text)));
+    QStringList lines{styled(printable(lock.name), Style::Bold)};
+    const auto addRow = [&lines](const QString &title, const QString &text) {
+        lines += u"  %1 %2"_s.arg(title.isEmpty() ? title : title + u':', -9).arg(printable(text));
     };
-    if (!printLine(styled(printable(lock.name), Style::Bold)))
-        return false;
     const QString holder = holderText(lock);
-    bool printed = row(u"holder"_s, holder);
+    addRow(u"holder"_s, holder);
     // The server does not know whether the command has ended or its program was killed.
     if (lock.held && !isHolderConnected(lock))
-        printed = printed
-                && row({}, u"acquired by a command that has ended (qdistlock acquire), or its program is dead"_s);
+        addRow({}, u"acquired by a command that has ended (qdistlock acquire), or its program is dead"_s);
     else if (lock.held && !lock.foreign && !holder.contains(lock.holder.id))
-        printed = printed && row(u"client"_s, lock.holder.id);
+        addRow(u"client"_s, lock.holder.id);
     if (lock.held)
-        printed = printed && row(u"left"_s, remainingText(lock));
+        addRow(u"left"_s, remainingText(lock));
     if (lock.fencingToken > 0) {
         const bool isOfHolder = lock.held && !lock.foreign;
-        printed = printed
-                && row(u"fence"_s, QString::number(lock.fencingToken) + (isOfHolder ? QString() : u" (the last)"_s));
+        addRow(u"fence"_s, QString::number(lock.fencingToken) + (isOfHolder ? QString() : u" (the last)"_s));
     }
     if (lock.queueLength > 0)
-        printed = printed && row(u"queue"_s, u"%1 waiting"_s.arg(lock.queueLength));
+        addRow(u"queue"_s, u"%1 waiting"_s.arg(lock.queueLength));
     for (const LockWaiter &waiter : waiters) {
-        printed = printed
-                && printLine(u"    %1. %2, for %3%4"_s.arg(waiter.position + 1)
-                                     .arg(printable(waiter.client.toString()), roughText(waiter.waited),
-                                          waiter.client.connected ? QString() : u", not connected"_s));
+        lines += u"    %1. %2, for %3%4"_s.arg(waiter.position + 1)
+                         .arg(printable(waiter.client.toString()), roughText(waiter.waited),
+                              waiter.client.connected ? QString() : u", not connected"_s);
     }
-    return printed;
+    return printLine(lines.join(u'\n'));
 }
 
 } // namespace

@@ -21,6 +21,7 @@ using QDistLock::LockInfo;
 using QDistLock::LockOptions;
 using QDistLock::LockRegistry;
 using QDistLock::LockResult;
+using QDistLock::Detail::quoted;
 using std::chrono::milliseconds;
 
 namespace Cli {
@@ -32,11 +33,6 @@ constexpr milliseconds ReplyTimeout = 2s;
 /// Who holds the lock is asked this much before the end of the wait. A server that has not answered by then is not in
 /// use by somebody else: it is frozen, or cannot be reached.
 constexpr milliseconds AnswerTime = 500ms;
-
-QString quoted(const QString &name)
-{
-    return QDistLock::Detail::quoted(name);
-}
 
 /// With the end of its lease, unless the holder is there and renews it: that time says nothing then.
 QString holderWithEnd(const LockInfo &info)

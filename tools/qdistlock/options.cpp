@@ -89,8 +89,8 @@ const QList<CommandInfo> &commands()
         {Command::Watch, u"watch"_s, u"[GLOB]"_s, 0, 1,
          u"print each change of the locks"_s,
          u"Prints one line for each lock that is held, and then one for each lock that changes, until a signal ends "
-         "it. It asks for the locks again and again, so it sees what lasts longer than --interval: of several holders in "
-         "between, the last one; the greater fencing token shows that the lock has changed hands. "
+         "it. It asks for the locks again and again, so it sees what lasts longer than --interval: of several holders "
+         "in between, the last one; the greater fencing token shows that the lock has changed hands. "
          "With --json, the first object has all locks that are held, as locks; each later one has the lock that has "
          "changed, as lock."_s},
         {Command::Doctor, u"doctor"_s, u""_s, 0, 0,

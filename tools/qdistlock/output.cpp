@@ -27,6 +27,10 @@ namespace Cli {
 
 namespace {
 
+/// Of a table on a terminal.
+constexpr int Gap = 2;
+constexpr int NarrowestColumn = 8;
+
 struct Settings
 {
     bool json = false;
@@ -268,6 +272,15 @@ bool printJson(const QJsonObject &object)
     return writeAll(STDOUT_FILENO, QJsonDocument(object).toJson(QJsonDocument::Compact) + '\n');
 }
 
+bool printOutcome(const QString &name, const QString &outcome, const QJsonObject &more)
+{
+    QJsonObject object = more;
+    object.insert(u"command"_s, settings.speaker.section(u' ', 1));
+    object.insert(u"name"_s, name);
+    object.insert(u"outcome"_s, outcome);
+    return !isJson() || printJson(object);
+}
+
 bool StatusLine::isShown()
 {
     return isTerminal(Stream::Error) && !settings.quiet && qgetenv("TERM") != "dumb";
@@ -288,75 +301,67 @@ void StatusLine::clear()
         errorChannel().write("\r\033[K"_ba);
 }
 
-void Table::addColumn(const QString &title, Alignment alignment)
+Table::Table(const QList<Column> &columns, bool isCut)
+    : m_columns(columns)
+    , m_isCut(isCut)
 {
-    m_columns.append({title, alignment});
 }
 
 void Table::addRow(const QList<Cell> &cells)
 {
     QList<Cell> row = cells;
-    row.resize(m_columns.size());
     for (Cell &cell : row)
         cell.text = printable(cell.text);
     m_rows.append(row);
 }
 
-bool Table::print() const
+/// On a terminal.
+QList<int> Table::widths() const
 {
-    QByteArray text;
-    if (!isTerminal(Stream::Output)) {
-        for (const QList<Cell> &row : m_rows) {
-            QStringList cells;
-            for (const Cell &cell : row)
-                cells += styled(cell.text, cell.style);
-            text += (cells.join(u'\t') + u'\n').toUtf8();
-        }
-        return writeAll(STDOUT_FILENO, text);
-    }
-
     QList<int> widths;
+    int total = Gap * int(m_columns.size() - 1);
     for (qsizetype i = 0; i < m_columns.size(); ++i) {
         int width = columns(m_columns.at(i).title);
         for (const QList<Cell> &row : m_rows)
             width = std::max(width, columns(row.at(i).text));
         widths += width;
+        total += width;
     }
-    constexpr int Gap = 2;
-    constexpr int Narrowest = 8;
-    int total = -Gap;
-    for (const int width : std::as_const(widths))
-        total += width + Gap;
     // The widest columns give way first.
-    while (m_cut && total > terminalWidth(Stream::Output)) {
-        const auto widest = std::max_element(widths.begin(), widths.end());
-        if (widest == widths.end() || *widest <= Narrowest)
+    for (; m_isCut && total > terminalWidth(Stream::Output); --total) {
+        int &widest = *std::max_element(widths.begin(), widths.end());
+        if (widest <= NarrowestColumn)
             break;
-        --*widest;
-        --total;
+        --widest;
     }
-    const auto addLine = [&](const auto &cellAt) {
-        QString line;
-        for (qsizetype i = 0; i < m_columns.size(); ++i) {
-            const Cell cell = cellAt(i);
-            const QString cut = cutTo(cell.text, widths.at(i));
-            const QString padding(std::max(0, widths.at(i) - columns(cut)), u' ');
-            const QString shown = styled(cut, cell.style);
-            const bool isLast = i + 1 == m_columns.size();
+    return widths;
+}
+
+bool Table::print() const
+{
+    const bool isAligned = isTerminal(Stream::Output);
+    const QList<int> widths = isAligned ? this->widths() : QList<int>();
+    QList<QList<Cell>> rows = m_rows;
+    if (isAligned && !rows.isEmpty()) {
+        rows.prepend({});
+        for (const Column &column : m_columns)
+            rows.first().append({column.title, Style::Bold});
+    }
+    QString text;
+    for (const QList<Cell> &row : std::as_const(rows)) {
+        QStringList cells;
+        for (qsizetype i = 0; i < row.size(); ++i) {
+            const QString cut = isAligned ? cutTo(row.at(i).text, widths.at(i)) : row.at(i).text;
+            const QString shown = styled(cut, row.at(i).style);
+            const QString padding(isAligned ? std::max(0, widths.at(i) - columns(cut)) : 0, u' ');
             if (m_columns.at(i).alignment == Right)
-                line += padding + shown;
+                cells += padding + shown;
             else
-                line += isLast ? shown : shown + padding;
-            if (!isLast)
-                line += QString(Gap, u' ');
+                cells += i + 1 == row.size() ? shown : shown + padding;
         }
-        text += (line + u'\n').toUtf8();
-    };
-    if (!m_rows.isEmpty())
-        addLine([this](qsizetype i) { return Cell{m_columns.at(i).title, Style::Bold}; });
-    for (const QList<Cell> &row : m_rows)
-        addLine([&row](qsizetype i) { return row.at(i); });
-    return writeAll(STDOUT_FILENO, text);
+        text += cells.join(isAligned ? QString(Gap, u' ') : u"\t"_s) + u'\n';
+    }
+    return writeAll(STDOUT_FILENO, text.toUtf8());
 }
 
 } // namespace Cli

@@ -45,6 +45,8 @@ void printDetail(const QString &text);
 bool printLine(const QString &text);
 /// One object on one line.
 bool printJson(const QJsonObject &object);
+/// With --json: what became of the lock \a name, and \a more about it. False if it could not be written.
+bool printOutcome(const QString &name, const QString &outcome, const QJsonObject &more = {});
 
 /*!
     A line on the terminal that is overwritten while something goes on: "waiting for …". Shows nothing if standard error
@@ -66,27 +68,30 @@ class Table
 {
 public:
     enum Alignment { Left, Right };
+    struct Column
+    {
+        QString title;
+        Alignment alignment = Left;
+    };
     struct Cell
     {
         QString text;
         Style style = Style::Plain;
     };
 
-    void addColumn(const QString &title, Alignment alignment = Left);
+    /// \a isCut: to the width of the terminal.
+    Table(const QList<Column> &columns, bool isCut);
+    /// One cell for each column.
     void addRow(const QList<Cell> &cells);
-    void setCut(bool cut) { m_cut = cut; }
     /// False if it could not be written.
     bool print() const;
 
 private:
-    struct Column
-    {
-        QString title;
-        Alignment alignment;
-    };
-    QList<Column> m_columns;
+    QList<int> widths() const;
+
+    const QList<Column> m_columns;
+    const bool m_isCut;
     QList<QList<Cell>> m_rows;
-    bool m_cut = true;
 };
 
 } // namespace Cli

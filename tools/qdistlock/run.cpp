@@ -36,6 +36,7 @@ using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
 using QDistLock::DistributedLock;
+using QDistLock::Detail::quoted;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
@@ -295,14 +296,13 @@ void Runner::startChild()
     m_childGroup = m_child.group();
     m_guardian->guard(m_child.id(), m_childGroup);
     printDetail(u"holding lock %1, fencing token %2; the command is process %3"_s.arg(
-            QDistLock::Detail::quoted(m_locks.nameText()), m_locks.fenceText(), QString::number(m_child.id())));
+            quoted(m_locks.nameText()), m_locks.fenceText(), QString::number(m_child.id())));
 }
 
 void Runner::startFailed(int error)
 {
-    m_exitCode = m_session->fail(
-            error == ENOENT ? CommandNotFound : CannotExecute,
-            u"cannot execute %1: %2"_s.arg(QDistLock::Detail::quoted(m_program), qt_error_string(error)));
+    m_exitCode = m_session->fail(error == ENOENT ? CommandNotFound : CannotExecute,
+                                 u"cannot execute %1: %2"_s.arg(quoted(m_program), qt_error_string(error)));
 }
 
 void Runner::signalReceived(int number, bool fromTerminal)
@@ -375,7 +375,7 @@ void Runner::childStopped(int number)
 void Runner::stopWithCommand()
 {
     printNote(u"stopped; lock %1 ends in %2 unless it is continued before"_s.arg(
-            QDistLock::Detail::quoted(m_locks.nameText()),
+            quoted(m_locks.nameText()),
             roughText(std::chrono::duration_cast<milliseconds>(m_locks.deadline() - presentMoment()))));
     UnixSignals::stopSelf();
     childrenChanged();
@@ -450,10 +450,10 @@ void Runner::termTimeReached()
     if (m_phase != Running)
         return;
     const Moment killAt = m_killTimer.moment();
-    QString text = u"lock %1 was not renewed in time%2"_s.arg(QDistLock::Detail::quoted(m_locks.nameText()),
+    QString text = u"lock %1 was not renewed in time%2"_s.arg(quoted(m_locks.nameText()),
                                                               m_locks.problemText(m_locks.presentLock()));
     if (!m_session->lockOptions().autoRenew)
-        text = u"the lease of lock %1 ends (--no-renew)"_s.arg(QDistLock::Detail::quoted(m_locks.nameText()));
+        text = u"the lease of lock %1 ends (--no-renew)"_s.arg(quoted(m_locks.nameText()));
     text += endText(killAt);
     beginEnd(shortReason(DistributedLock::LeaseExpired), killAt);
     printError(text);
@@ -531,7 +531,7 @@ void Runner::killAll()
     if (m_phase == Running) {
         beginEnd(shortReason(DistributedLock::LeaseExpired), presentMoment());
         printError(u"lock %1 was not renewed in time%2; the command is killed (SIGKILL)"_s.arg(
-                QDistLock::Detail::quoted(m_locks.nameText()), m_locks.problemText(m_locks.presentLock())));
+                quoted(m_locks.nameText()), m_locks.problemText(m_locks.presentLock())));
         return;
     }
     if (m_phase != Ending)
@@ -561,7 +561,7 @@ bool Runner::reportSurvivors()
         if (ProcessTree::isRunning(id) && (!m_lossCommand.isRunning() || ::getpgid(id) != m_lossCommand.id()))
             (::kill(id, 0) == 0 ? killed : refused).append(QString::number(id));
     }
-    const QString lock = QDistLock::Detail::quoted(m_locks.nameText());
+    const QString lock = quoted(m_locks.nameText());
     if (!refused.isEmpty()) {
         printError(u"processes of another user, as after sudo, cannot be killed, and go on without lock %1: %2; end "
                    "them as root"_s.arg(lock, refused.join(u", "_s)));

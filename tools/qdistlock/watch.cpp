@@ -16,11 +16,9 @@
 #include <QtCore/qelapsedtimer.h>
 #include <QtCore/qjsonarray.h>
 #include <QtCore/qmap.h>
-#include <QtCore/qpromise.h>
 #include <QtCore/qtimer.h>
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include <poll.h>
@@ -48,17 +46,6 @@ bool isOutputClosed()
 {
     pollfd output{STDOUT_FILENO, 0, 0};
     return ::poll(&output, 1, 0) == 1 && (output.revents & POLLERR);
-}
-
-QFuture<bool> pause(milliseconds time)
-{
-    const auto promise = std::make_shared<QPromise<bool>>();
-    promise->start();
-    QTimer::singleShot(time, Qt::PreciseTimer, qApp, [promise] {
-        promise->addResult(true);
-        promise->finish();
-    });
-    return promise->future();
 }
 
 /// Compares each list of locks with the one before, and prints the differences. The functions return false if nobody
@@ -206,7 +193,10 @@ int runWatch(const Invocation &invocation)
             return SignalBase + SIGPIPE;
         if (!printed)
             return InternalError;
-        if (!session.await(pause(std::max<milliseconds>(interval, PauseFactor * milliseconds(timer.elapsed())))))
+        QTimer pause;
+        pause.setTimerType(Qt::PreciseTimer);
+        pause.start(std::max<milliseconds>(interval, PauseFactor * milliseconds(timer.elapsed())));
+        if (!session.await(QtFuture::connect(&pause, &QTimer::timeout).then([] { return true; })))
             return session.exitCode();
     }
 }
