@@ -9,8 +9,6 @@
 
 #include <algorithm>
 
-using namespace Qt::StringLiterals;
-
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
@@ -195,9 +193,7 @@ void LeaseMachine::granted(qint64 fencingToken, LeaseTime sentAt, milliseconds l
     m_attempt.isInFlight = false;
     if (now + TimerSlack >= deadlineOf(sentAt, lease, validUntil)) {
         abandon();
-        m_obstacle.error = EngineError::passing(
-                DistributedLock::ConnectionError,
-                u"the server's answer took longer than the lease of %1 ms; use a longer lease"_s.arg(lease.count()));
+        m_obstacle.error = EngineError::byRule(DistributedLock::ConnectionError, EngineError::LateReply);
         attemptFailed(now);
         return;
     }
@@ -286,14 +282,10 @@ void LeaseMachine::taken(const EngineReply &reply, LeaseTime now)
         report(Outcome::ErrorCleared);
     m_wait.foundTaken = true;
     m_wait.retries += m_attempt.isRetry ? 1 : 0;
-    failRequests(EngineError::passing(DistributedLock::BusyError,
-                                      u"somebody else holds it; try again later, "
-                                      "or use acquire() to wait for it"_s),
+    failRequests(EngineError::byRule(DistributedLock::BusyError, EngineError::Taken),
                  [](const Request &request) { return request.once; });
     if (m_options.maxRetries >= 0 && m_wait.retries >= m_options.maxRetries) {
-        failRequests(EngineError::passing(DistributedLock::BusyError,
-                                          u"somebody else still held it after %1 retries; allow more retries"_s.arg(
-                                                  m_options.maxRetries)),
+        failRequests(EngineError::byRule(DistributedLock::BusyError, EngineError::RetriesUsed),
                      [](const Request &) { return true; });
     }
     giveUpIfUnwanted();
@@ -345,7 +337,7 @@ void LeaseMachine::failRequests(const EngineError &error, Predicate predicate)
 void LeaseMachine::reportObstacle(const EngineError &error)
 {
     const EngineError &last = m_obstacle.reported;
-    if (error.isServerReplaced || (error.code == last.code && error.text == last.text))
+    if (error.isServerReplaced || (error.code == last.code && error.rule == last.rule && error.text == last.text))
         return;
     m_obstacle.reported = error;
     report(Outcome::ErrorOccurred).error = error;
@@ -366,14 +358,10 @@ void LeaseMachine::expireRequests(LeaseTime now)
     if (now < m_nextExpiry)
         return;
     EngineError error = m_obstacle.error; // from the attempt, or from the release before it
-    if (!error && m_wait.foundTaken && m_phase == Acquiring) {
-        error = EngineError::passing(
-                DistributedLock::TimeoutError,
-                u"somebody else held it for the whole wait of %1 ms; wait longer"_s.arg(m_options.wait.count()));
-    } else if (!error) {
-        error = EngineError::passing(DistributedLock::ConnectionError,
-                                     u"the server did not answer in time; look whether it is reachable and alive"_s);
-    }
+    if (!error && m_wait.foundTaken && m_phase == Acquiring)
+        error = EngineError::byRule(DistributedLock::TimeoutError, EngineError::WaitIsOver);
+    else if (!error)
+        error = EngineError::byRule(DistributedLock::ConnectionError, EngineError::NoReply);
     failRequests(error, [now](const Request &request) { return request.deadline <= now; });
     giveUpIfUnwanted();
 }
@@ -389,7 +377,7 @@ void LeaseMachine::giveUpIfUnwanted()
 
 EngineError LeaseMachine::cancelledError()
 {
-    return EngineError::passing(DistributedLock::CancelledError, u"the acquire was cancelled"_s);
+    return EngineError::byRule(DistributedLock::CancelledError, EngineError::Cancelled);
 }
 
 void LeaseMachine::cancel(LeaseTime now)

@@ -14,9 +14,22 @@ namespace QDistLock {
 /// Why an operation failed; NoError if it did not. Made by passing() and permanent(). Thread: a plain value.
 struct EngineError
 {
+    /// Why LeaseMachine ends an acquire, or repeats it, by its own rules.
+    enum Rule : quint8 {
+        NoRule,
+        Taken,       ///< somebody else holds the lock, and one attempt was all that was allowed
+        RetriesUsed, ///< somebody else has held it during all retries
+        WaitIsOver,  ///< somebody else has held it during the whole wait
+        NoReply,     ///< the server did not reply within the wait
+        LateReply,   ///< the reply took longer than the lease
+        Cancelled    ///< the acquire was cancelled
+    };
+
     DistributedLock::Error code = DistributedLock::NoError;
-    /// Names the server, the command, the reason and what to do about it, but neither a lock nor a secret.
+    /// Names the server, the command, the reason and what to do about it, but neither a lock nor a secret. Empty if
+    /// there is a rule: DistributedLockPrivate::withText() has its text.
     QString text = {};
+    Rule rule = NoRule;
     bool isPermanent = false;     ///< another attempt fails, too, until somebody changes a setting
     bool isMaybeExecuted = false; ///< the server may have executed the command, or may still execute it
     bool isSlotMoving = false;    ///< in a cluster: another node has the lock's keys, or some of them
@@ -26,8 +39,12 @@ struct EngineError
     bool isServerReplaced = false;
 
     /// Another attempt may succeed.
-    static EngineError passing(DistributedLock::Error code, const QString &text) { return {code, text, false, false}; }
-    static EngineError permanent(DistributedLock::Error code, const QString &text) { return {code, text, true, false}; }
+    static EngineError passing(DistributedLock::Error code, const QString &text) { return {code, text}; }
+    static EngineError permanent(DistributedLock::Error code, const QString &text)
+    {
+        return {code, text, NoRule, true};
+    }
+    static EngineError byRule(DistributedLock::Error code, Rule rule) { return {code, {}, rule}; }
     EngineError ofServer() &&
     {
         isOfServer = true;

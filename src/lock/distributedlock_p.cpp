@@ -231,7 +231,7 @@ void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *o
         lockEngine->openFor(nextLockId());
     }
     if (m_withdrawn.contains(id))
-        return fail(DistributedLock::CancelledError, LeaseMachine::cancelledError().text);
+        return fail(DistributedLock::CancelledError, withText(LeaseMachine::cancelledError()).text);
     machine.acquire(id, once || wanted.wait == 0ms, wanted, now());
     run(InsideCall);
 }
@@ -322,7 +322,7 @@ void DistributedLockPrivate::withdraw(quint64 id)
         return;
     }
     event->outcome.kind = LeaseMachine::Outcome::AcquireFailed;
-    event->outcome.error = LeaseMachine::cancelledError();
+    event->outcome.error = withText(LeaseMachine::cancelledError());
     if (isCurrentHold(*event)) {
         machine.release(newRequest(), now());
         run(InsideCall);
@@ -337,7 +337,7 @@ void DistributedLockPrivate::cancel()
         for (Event &event : m_events) {
             if (event.outcome.kind == LeaseMachine::Outcome::Acquired && isCurrentHold(event)) {
                 event.outcome.kind = LeaseMachine::Outcome::AcquireFailed;
-                event.outcome.error = LeaseMachine::cancelledError();
+                event.outcome.error = withText(LeaseMachine::cancelledError());
             }
         }
         while (machine.phase() == LeaseMachine::Held)
@@ -366,6 +366,7 @@ void DistributedLockPrivate::append(const LeaseMachine::Outcome &outcome, const 
     if (!isTaken)
         endSearches(); // nothing else is delayed
     m_events.append({outcome, now, ++m_lastEvent, search});
+    m_events.last().outcome.error = withText(outcome.error);
 }
 
 quint64 DistributedLockPrivate::findHolder(const LeaseMachine::Outcome &failure)
@@ -525,6 +526,35 @@ QString DistributedLockPrivate::describe(const QString &text) const
     if (server.isEmpty() || text.contains(server))
         return u"Lock %1: %2"_s.arg(Detail::quoted(address.name()), text);
     return u"Lock %1 on %2: %3"_s.arg(Detail::quoted(address.name()), server, text);
+}
+
+EngineError DistributedLockPrivate::withText(EngineError engineError) const
+{
+    const LockOptions &used = machine.options();
+    switch (engineError.rule) {
+    case EngineError::NoRule:
+        break;
+    case EngineError::Taken:
+        engineError.text = u"somebody else holds it; try again later, or use acquire() to wait for it"_s;
+        break;
+    case EngineError::RetriesUsed:
+        engineError.text = u"somebody else still held it after %1 retries; allow more retries"_s.arg(used.maxRetries);
+        break;
+    case EngineError::WaitIsOver:
+        engineError.text = u"somebody else held it for the whole wait of %1 ms; wait longer"_s.arg(used.wait.count());
+        break;
+    case EngineError::NoReply:
+        engineError.text = u"the server did not answer in time; look whether it is reachable and alive"_s;
+        break;
+    case EngineError::LateReply:
+        engineError.text = u"the server's answer took longer than the lease of %1 ms; use a longer lease"_s.arg(
+                used.lease.count());
+        break;
+    case EngineError::Cancelled:
+        engineError.text = u"the acquire was cancelled"_s;
+        break;
+    }
+    return engineError;
 }
 
 bool DistributedLockPrivate::storeError(const EngineError &newError)

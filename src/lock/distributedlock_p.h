@@ -100,6 +100,8 @@ public:
     bool storeError(const EngineError &newError);
     /// \a text after the name of the lock and of the server.
     QString describe(const QString &text) const;
+    /// \a engineError with the text that belongs to its rule, if it has one.
+    EngineError withText(EngineError engineError) const;
 
     /// The properties that the application sees. They change together with their NOTIFY signals, so that the lock does
     /// not appear to be held before acquired() is emitted.

@@ -198,7 +198,8 @@ void Model::carryOut()
             if (std::exchange(request.ended, true))
                 fail(u"acquire %1 ended twice"_s.arg(outcome.id));
             if (outcome.kind == Outcome::AcquireFailed) {
-                if (outcome.error.code == DistributedLock::NoError || outcome.error.text.isEmpty())
+                if (outcome.error.code == DistributedLock::NoError
+                    || (outcome.error.text.isEmpty() && outcome.error.rule == EngineError::NoRule))
                     fail(u"an error without code or text"_s);
             } else if (!std::exchange(m_held, true)) {
                 ++holds;
