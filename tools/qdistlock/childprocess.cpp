@@ -138,8 +138,6 @@ void ChildProcess::readError()
     ::close(std::exchange(m_errorPipe, -1));
     if (size == sizeof error)
         Q_EMIT failed(error);
-    else
-        Q_EMIT started();
 }
 
 void ChildProcess::signal(int number) const
@@ -154,8 +152,6 @@ void ChildProcess::changed()
         m_isStopped = state.si_code == CLD_STOPPED;
         if (m_isStopped)
             Q_EMIT stopped(state.si_status);
-        else
-            Q_EMIT continued();
     }
     // One look only: it may end between two of them.
     const siginfo_t end = stateOf(m_id, WEXITED | WNOWAIT);

@@ -41,7 +41,7 @@ public:
 
     ChildProcess() = default;
 
-    /// False, with errno, if the system refuses to make a process. started() or failed() follows.
+    /// False, with errno, if the system refuses to make a process.
     bool start(const Setup &setup);
     /// 0 if there is none, or if it was reaped.
     pid_t id() const { return m_id; }
@@ -53,7 +53,7 @@ public:
     /// Sends \a number to its group, or to itself if it has none.
     void signal(int number) const;
 
-    /// Looks at its state, and emits stopped(), continued() or ended(), which finished() follows.
+    /// Looks at its state, and emits stopped(), or ended(), which finished() follows.
     void changed();
 
     /// A descriptor of 3 or more that the child does not inherit, as small as possible, because the syntax of some
@@ -61,12 +61,9 @@ public:
     static int freeDescriptor();
 
 Q_SIGNALS:
-    /// The program runs.
-    void started();
     /// It cannot be executed; finished() follows.
     void failed(int error);
     void stopped(int signal);
-    void continued();
     /// It has ended, by \a signal unless that is 0. It is reaped afterwards: its number is still its own.
     void ended(int signal);
     /// It was reaped. One of \a exitCode and \a signal is 0 and has no meaning, unless both are 0.

@@ -52,25 +52,18 @@ void setRealTime(bool on)
     ::sched_setscheduler(0, on ? SCHED_FIFO : SCHED_OTHER, &parameters);
 }
 
-void closeAllBut(int keepA, int keepB)
+/// \a keep: not one of the standard descriptors.
+void closeAllBut(int keep)
 {
 #if defined(Q_OS_LINUX) && defined(SYS_close_range)
-    unsigned int from = 0;
-    for (const int keep : {std::min(keepA, keepB), std::max(keepA, keepB)}) {
-        if (keep < int(from))
-            continue;
-        if (keep > int(from) && ::syscall(SYS_close_range, from, unsigned(keep) - 1, 0) != 0)
-            break;
-        from = unsigned(keep) + 1;
-    }
-    if (from > 0 && ::syscall(SYS_close_range, from, ~0U, 0) == 0)
+    if (::syscall(SYS_close_range, 0, keep - 1, 0) == 0 && ::syscall(SYS_close_range, keep + 1, ~0U, 0) == 0)
         return;
 #endif
     rlimit limit = {};
     const bool isKnown = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
     const int end = isKnown ? int(std::min<rlim_t>(limit.rlim_cur, 1 << 20)) : 65536;
     for (int fd = 0; fd < end; ++fd) {
-        if (fd != keepA && fd != keepB)
+        if (fd != keep)
             ::close(fd);
     }
 }
@@ -294,7 +287,7 @@ bool Guardian::makeProcess()
 #endif
         const pid_t id = ::getpid();
         [[maybe_unused]] const ssize_t written = ::write(idEnds[1], &id, sizeof id);
-        closeAllBut(ends[0], -1);
+        closeAllBut(ends[0]);
         setRealTime(true);
         ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
         Process process{ends[0], LeaseTimer::open(), parent, m_policy, m_killAfter, {}};

@@ -98,8 +98,8 @@ const QList<CommandInfo> &commands()
          u"Checks everything that locks need, one line each: ok, info, warn or fail, what, and what to do about it."_s},
         {Command::Completion, u"completion"_s, u"bash|zsh|fish"_s, 1, 1,
          u"print the completions of a shell"_s,
-         u"Prints the script with which the shell completes commands and options of qdistlock. In bash: "
-         "source <(qdistlock completion bash)"_s},
+         u"Prints the script with which the shell completes commands, options and names of qdistlock. For the names of "
+         "locks it asks the server, for a second at most. In bash: source <(qdistlock completion bash)"_s},
         {Command::Help, u"help"_s, u"[COMMAND]"_s, 0, 1,
          u"explain a command, or all of them"_s,
          u"Prints the same as qdistlock COMMAND --help, or as qdistlock --help."_s},
@@ -479,7 +479,6 @@ private:
     bool parseLong(const QByteArray &argument);
     bool parseShort(const QByteArray &argument);
     bool parseOperand(const QByteArray &argument);
-    bool parseCommand(const QString &name);
     bool failAtCommand(const QString &name);
     bool parseChild();
     bool setOption(const OptionInfo &option, std::optional<QByteArray> attached);
@@ -706,8 +705,10 @@ bool Invocation::Parser::checkValue(const OptionInfo &option, const QString &val
 bool Invocation::Parser::parseOperand(const QByteArray &argument)
 {
     const QString text = QDistLock::Detail::nameText(argument);
-    if (!result.m_command)
-        return parseCommand(text);
+    if (!result.m_command) {
+        result.m_command = commandNamed(text);
+        return result.m_command || failAtCommand(text);
+    }
     const Command command = *result.m_command;
     if (command != Command::Run && command != Command::Hold) {
         if (command == Command::Acquire && text.contains(u','))
@@ -725,12 +726,6 @@ bool Invocation::Parser::parseOperand(const QByteArray &argument)
             return fail(u"the name \"%1\" is given twice; name each lock once"_s.arg(shown(name.toUtf8())));
     }
     return command == Command::Hold || parseChild();
-}
-
-bool Invocation::Parser::parseCommand(const QString &name)
-{
-    result.m_command = commandNamed(name);
-    return result.m_command || failAtCommand(name);
 }
 
 bool Invocation::Parser::failAtCommand(const QString &name)

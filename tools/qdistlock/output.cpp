@@ -206,11 +206,6 @@ bool isQuiet()
     return settings.quiet;
 }
 
-bool isVerbose()
-{
-    return settings.verbose;
-}
-
 QString styled(const QString &text, Style style, Stream stream)
 {
     static constexpr std::array Codes{"0", "1", "2", "31", "32", "33"};

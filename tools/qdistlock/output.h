@@ -26,7 +26,6 @@ bool isTerminal(Stream stream);
 /// --json was given.
 bool isJson();
 bool isQuiet();
-bool isVerbose();
 
 /// \a text in colour if \a stream shows colours, else unchanged.
 QString styled(const QString &text, Style style, Stream stream = Stream::Output);

@@ -124,6 +124,7 @@ private:
     void signalReceived(int number, bool fromTerminal);
     void childrenChanged();
     void startChild();
+    void giveUp(const QString &text);
     void startFailed(int error);
     void childStopped(int number);
     bool isInForeground() const;
@@ -136,6 +137,7 @@ private:
     void lockLost(DistributedLock *lock, DistributedLock::LossReason reason);
     void termTimeReached();
     void guardianFailed(int error);
+    QString notRenewedText() const;
     QString endText(Moment killAt) const;
     void beginEnd(const QString &reason, Moment killAt);
     void killAll();
@@ -257,11 +259,8 @@ void Runner::startChild()
     setup.deathSignal = orphan == OrphanPolicy::Keep ? 0 : orphan == OrphanPolicy::Kill ? SIGKILL : SIGTERM;
 
     int ends[2];
-    if (::pipe(ends) != 0) {
-        m_exitCode = m_session->fail(InternalError, u"no pipe for the command: %1"_s.arg(qt_error_string(errno)));
-        release();
-        return;
-    }
+    if (::pipe(ends) != 0)
+        return giveUp(u"no pipe for the command: %1"_s.arg(qt_error_string(errno)));
     for (const int end : ends)
         ::fcntl(end, F_SETFD, FD_CLOEXEC);
     m_lostPipe = ends[1];
@@ -288,15 +287,19 @@ void Runner::startChild()
     const bool started = m_child.start(setup);
     const int error = errno;
     ::close(ends[0]);
-    if (!started) {
-        m_exitCode = m_session->fail(InternalError, u"no process for the command: %1"_s.arg(qt_error_string(error)));
-        release();
-        return;
-    }
+    if (!started)
+        return giveUp(u"no process for the command: %1"_s.arg(qt_error_string(error)));
     m_childGroup = m_child.group();
     m_guardian->guard(m_child.id(), m_childGroup);
     printDetail(u"holding lock %1, fencing token %2; the command is process %3"_s.arg(
             quoted(m_locks.nameText()), m_locks.fenceText(), QString::number(m_child.id())));
+}
+
+/// Without a command.
+void Runner::giveUp(const QString &text)
+{
+    m_exitCode = m_session->fail(InternalError, text);
+    release();
 }
 
 void Runner::startFailed(int error)
@@ -450,11 +453,10 @@ void Runner::termTimeReached()
     if (m_phase != Running)
         return;
     const Moment killAt = m_killTimer.moment();
-    QString text = u"lock %1 was not renewed in time%2"_s.arg(quoted(m_locks.nameText()),
-                                                              m_locks.problemText(m_locks.presentLock()));
-    if (!m_session->lockOptions().autoRenew)
-        text = u"the lease of lock %1 ends (--no-renew)"_s.arg(quoted(m_locks.nameText()));
-    text += endText(killAt);
+    const bool isRenewed = m_session->lockOptions().autoRenew;
+    const QString text = (isRenewed ? notRenewedText()
+                                    : u"the lease of lock %1 ends (--no-renew)"_s.arg(quoted(m_locks.nameText())))
+            + endText(killAt);
     beginEnd(shortReason(DistributedLock::LeaseExpired), killAt);
     printError(text);
 }
@@ -481,8 +483,7 @@ void Runner::guardianFailed(int error)
 {
     const QString text = guardianProblem(error);
     if (m_phase == Waiting) {
-        m_exitCode = m_session->fail(InternalError, text);
-        release();
+        giveUp(text);
     } else if (m_phase == Running && mayKill()) {
         const Moment now = presentMoment();
         const Moment killAt = m_lossPolicy == LossPolicy::Kill ? now
@@ -493,6 +494,12 @@ void Runner::guardianFailed(int error)
     } else if (m_phase == Running) {
         printError(text + u"; the command goes on without one (--on-lost warn)"_s);
     }
+}
+
+QString Runner::notRenewedText() const
+{
+    return u"lock %1 was not renewed in time%2"_s.arg(quoted(m_locks.nameText()),
+                                                      m_locks.problemText(m_locks.presentLock()));
 }
 
 /// What a line about the loss says of the command.
@@ -530,8 +537,7 @@ void Runner::killAll()
 {
     if (m_phase == Running) {
         beginEnd(shortReason(DistributedLock::LeaseExpired), presentMoment());
-        printError(u"lock %1 was not renewed in time%2; the command is killed (SIGKILL)"_s.arg(
-                quoted(m_locks.nameText()), m_locks.problemText(m_locks.presentLock())));
+        printError(notRenewedText() + u"; the command is killed (SIGKILL)"_s);
         return;
     }
     if (m_phase != Ending)

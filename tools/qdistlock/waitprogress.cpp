@@ -15,6 +15,7 @@ using namespace Qt::StringLiterals;
 using namespace std::chrono_literals;
 using QDistLock::DistributedLock;
 using QDistLock::LockInfo;
+using QDistLock::Detail::quoted;
 
 namespace Cli {
 
@@ -24,19 +25,16 @@ constexpr auto FirstShownAfter = 500ms;
 constexpr auto ShownEvery = 1s;
 constexpr int AsksEvery = 3; // times that it is shown
 
-} // namespace
-
+/// "1st", "2nd", "11th".
 QString ordinal(int number)
 {
     const int units = number % 10;
     const bool isTeen = number % 100 >= 11 && number % 100 <= 13;
-    const QString ending = isTeen ? u"th"_s
-            : units == 1          ? u"st"_s
-            : units == 2          ? u"nd"_s
-            : units == 3          ? u"rd"_s
-                                  : u"th"_s;
-    return QString::number(number) + ending;
+    static const QStringList Endings{u"th"_s, u"st"_s, u"nd"_s, u"rd"_s};
+    return QString::number(number) + Endings.at(isTeen || units > 3 ? 0 : units);
 }
+
+} // namespace
 
 WaitProgress::WaitProgress(Session *session, LockSet *locks)
     : m_session(session)
@@ -65,7 +63,7 @@ void WaitProgress::show()
     if (m_ticks++ % AsksEvery == 0 || m_askedFor != m_locks->presentLock()->name())
         askForHolder();
     const DistributedLock *const lock = m_locks->presentLock();
-    QString text = u"waiting for lock %1"_s.arg(QDistLock::Detail::quoted(lock->name()));
+    QString text = u"waiting for lock %1"_s.arg(quoted(lock->name()));
     if (!m_session->wasReached())
         text += u", connecting to "_s + m_session->serverText();
     else if (lock->queuePosition() >= 0)

@@ -38,7 +38,4 @@ private:
     QString m_holder;
 };
 
-/// "1st", "2nd", "11th".
-QString ordinal(int number);
-
 } // namespace Cli
