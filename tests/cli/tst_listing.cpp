@@ -33,6 +33,7 @@ private Q_SLOTS:
 
     void nothing();
     void columns();
+    void columnsOnTerminal();
     void orders();
     void filters();
     void names();
@@ -125,6 +126,32 @@ void tst_Listing::columns()
     const QJsonObject holder = lock.value(u"holder"_s).toObject();
     QCOMPARE(holder.value(u"client"_s).toString().toLatin1(), m_server.get("lock:deploy:web").split(':').first());
     QVERIFY(document.value(u"locks"_s).toArray().at(1).toObject().value(u"ttlMs"_s).isNull());
+}
+
+void tst_Listing::columnsOnTerminal()
+{
+    const QByteArray longName(60, 'x');
+    m_server.command({"SET", "lock:b", "foreign"});
+    m_server.command({"SET", "lock:" + longName, "foreign"});
+    const auto linesOf = [this](const QStringList &options) {
+        Terminal terminal;
+        terminal.setSize(60, 30);
+        Program program({m_server.url().toEncoded(), {}, [&terminal] { terminal.attach(); }},
+                        QStringList{u"--color=never"_s, u"ls"_s} + options);
+        return program.waitForStatus() == 0 && terminal.waitForOutput("x")
+                ? QString::fromUtf8(terminal.output()).split(u"\r\n"_s, Qt::SkipEmptyParts)
+                : QStringList();
+    };
+    const QStringList cut = linesOf({});
+    QCOMPARE(cut.size(), 3);
+    QCOMPARE(cut.at(0).simplified(), u"NAME HOLDER LEFT QUEUE FENCE"_s);
+    QCOMPARE(cut.at(1).simplified(), u"b another library no end 0"_s);
+    QVERIFY2(cut.at(2).contains(u"xxx…  another library  no end"_s), qPrintable(cut.at(2)));
+    for (const QString &line : cut)
+        QCOMPARE(line.size(), 60);
+    const QStringList wide = linesOf({u"--wide"_s});
+    QCOMPARE(wide.size(), 3);
+    QVERIFY2(wide.at(2).startsWith(QString::fromLatin1(longName) + u"  another"_s), qPrintable(wide.at(2)));
 }
 
 void tst_Listing::orders()
