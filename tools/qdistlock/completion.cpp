@@ -29,7 +29,7 @@ int runCompletion(const Invocation &invocation)
 /*!
     Prints what can be the last of \a words, which follow the name of the program. The first line is "words", "files",
     or "command N": the first N words of the command line come before another command, which the shell completes.
-    After "words", each line is one word, and perhaps a tabulator and an explanation. The shell chooses those that begin
+    After "words", each line is one word, and perhaps a tab and an explanation. The shell chooses those that begin
     as the last word does.
 */
 int runComplete(const QByteArrayList &words)

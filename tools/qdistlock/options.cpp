@@ -805,51 +805,47 @@ Completion Invocation::Parser::complete(const QByteArray &typed)
         completion.wordsBefore = 1 + m_childAt + (isMarked ? 1 : 0);
         return completion;
     }
-    QString head;
+    QString head; // "--sort="
     const bool isOption = error.isEmpty() && !m_optionsEnded && typed.startsWith('-');
     if (const qsizetype equals = typed.indexOf('='); isOption && equals > 0) {
         head = QString::fromUtf8(typed.first(equals + 1));
         parseLong(typed.first(equals));
     }
-    const auto addCommands = [&completion] {
-        for (const CommandInfo &row : commands())
-            completion.words.append({row.name, row.summary});
-    };
     if (m_withoutValue) {
-        if (m_withoutValue->kind == ValueKind::File)
-            completion.kind = Completion::Files;
+        completion.kind = m_withoutValue->kind == ValueKind::File ? Completion::Files : Completion::Words;
         for (const QString &choice : m_withoutValue->choiceList())
             completion.words.append({head + choice, QString()});
-    } else if (!error.isEmpty() || !head.isEmpty()) {
-        // nothing can follow
-    } else if (isOption) {
+        return completion;
+    }
+    if (!error.isEmpty() || !head.isEmpty())
+        return completion;
+    if (isOption) {
         for (const OptionInfo &option : options()) {
             if (!isAllowed(option) || option.option == Option::ShellCommand)
                 continue; // its place is after NAME
             for (const QString &form : option.forms())
                 completion.words.append({form, option.help});
         }
-    } else if (!result.m_command) {
-        addCommands();
-    } else if (const CommandInfo &row = info(*result.m_command);
-               row.maximumOperands < 0 || result.m_operands.size() < row.maximumOperands) {
-        if (row.command == Command::Help) {
-            addCommands();
-        } else if (row.command == Command::Completion) {
-            for (const QString &shell : row.operands.split(u'|'))
-                completion.words.append({shell, QString()});
-        } else {
-            completion.kind = Completion::Names;
-            Invocation &listing = completion.listing;
-            listing.m_command = Command::List;
-            for (const Option option : {Option::Server, Option::Prefix}) {
-                if (result.has(option))
-                    listing.m_values.insert(option, result.text(option));
-            }
-            listing.m_values.insert(Option::ConnectTimeout, u"1s"_s);
-            listing.m_values.insert(Option::Names, QString());
-            listing.m_values.insert(Option::Quiet, QString());
+        return completion;
+    }
+    const CommandInfo *const command = result.m_command ? &info(*result.m_command) : nullptr;
+    if (command && command->maximumOperands >= 0 && result.m_operands.size() >= command->maximumOperands)
+        return completion;
+    if (!command || command->command == Command::Help) {
+        for (const CommandInfo &row : commands())
+            completion.words.append({row.name, row.summary});
+    } else if (command->command == Command::Completion) {
+        for (const QString &shell : command->operands.split(u'|'))
+            completion.words.append({shell, QString()});
+    } else {
+        completion.kind = Completion::Names;
+        QMap<Option, QString> &values = completion.listing.m_values;
+        values = {{Option::ConnectTimeout, u"1s"_s}, {Option::Names, {}}, {Option::Quiet, {}}};
+        for (const Option option : {Option::Server, Option::Prefix}) {
+            if (result.has(option))
+                values.insert(option, result.text(option));
         }
+        completion.listing.m_command = Command::List;
     }
     return completion;
 }

@@ -120,7 +120,7 @@ struct CommandInfo
     QString description; ///< paragraphs, separated by empty lines; one line each
 };
 
-/// An exit code, a variable, a member of a JSON object or an example, and its meaning.
+/// An exit code, a variable or an example, and its meaning.
 struct Explanation
 {
     QString name;
