@@ -10,7 +10,7 @@ namespace Cli {
 class Invocation;
 
 // One function for each command. Each is called once, in the main thread, when there is a QCoreApplication, and returns
-// the exit code. It runs the event loop itself, see Session.
+// the exit code, or -N if this program must end by signal N. It runs the event loop itself, see Session.
 
 int runRun(const Invocation &invocation);
 int runHold(const Invocation &invocation);

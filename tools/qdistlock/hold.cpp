@@ -46,8 +46,6 @@ public:
     Holder(Session *session, UnixSignals *signalSource);
 
     void start();
-    /// The signal that this program must end by, after everything is released; 0 = none.
-    int endSignal() const { return m_endSignal; }
 
 private:
     void watch();
@@ -63,8 +61,7 @@ private:
     EndWatch m_watch;
     std::unique_ptr<QSocketNotifier> m_outputNotifier;
     bool m_isEnding = false;
-    int m_exitCode = Success;
-    int m_endSignal = 0;
+    int m_exitCode = Success; ///< or -N: signal N
 };
 
 Holder::Holder(Session *session, UnixSignals *signalSource)
@@ -148,7 +145,7 @@ void Holder::end(const QString &why, int exitCode)
     if (std::exchange(m_isEnding, true))
         return;
     m_exitCode = exitCode;
-    if (exitCode == Success || exitCode > SignalBase)
+    if (exitCode <= Success)
         printDetail(why);
     else
         printError(why);
@@ -162,14 +159,14 @@ void Holder::signalReceived(int number)
         UnixSignals::stopSelf();
     } else if (UnixSignals::isRequestToEnd(number)) {
         if (m_isEnding) // do not wait for the server any longer
-            QCoreApplication::exit(m_exitCode);
-        m_endSignal = number;
-        end(UnixSignals::name(number), SignalBase + number);
+            QCoreApplication::exit(-number);
+        end(UnixSignals::name(number), -number);
     }
 }
 
-/// Runs \a holder; sets \a endSignal if this program must end by a signal.
-int runHolder(const Invocation &invocation, int *endSignal)
+} // namespace
+
+int runHold(const Invocation &invocation)
 {
     UnixSignals signalSource;
     Session session(invocation);
@@ -181,20 +178,7 @@ int runHolder(const Invocation &invocation, int *endSignal)
         return session.fail(UsageError, u"--pid and --fd exclude each other"_s);
     Holder holder(&session, &signalSource);
     QMetaObject::invokeMethod(&holder, &Holder::start, Qt::QueuedConnection);
-    const int exitCode = QCoreApplication::exec();
-    *endSignal = holder.endSignal();
-    return exitCode;
-}
-
-} // namespace
-
-int runHold(const Invocation &invocation)
-{
-    int endSignal = 0;
-    const int exitCode = runHolder(invocation, &endSignal);
-    if (endSignal != 0)
-        UnixSignals::endBy(endSignal);
-    return exitCode;
+    return QCoreApplication::exec();
 }
 
 } // namespace Cli

@@ -5,6 +5,7 @@
 #include "exitcodes.h"
 #include "options.h"
 #include "output.h"
+#include "unixsignals.h"
 
 #include <QDistLock/qdistlockversion.h>
 
@@ -145,5 +146,8 @@ int main(int argc, char **argv)
 
     QCoreApplication application(argc, argv);
     QCoreApplication::setApplicationName(u"qdistlock"_s);
-    return run(*invocation);
+    const int code = run(*invocation);
+    if (code < 0)
+        UnixSignals::endBy(-code);
+    return code;
 }

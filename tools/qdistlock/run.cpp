@@ -110,8 +110,6 @@ public:
     ~Runner() override;
 
     void start() { m_locks.acquire(); }
-    /// The signal that this program must end by, after everything is given back; 0 = none.
-    int endSignal() const { return m_endSignal; }
 
 private:
     enum Phase {
@@ -176,8 +174,7 @@ private:
     int m_lostPipe = -1;
     QByteArrayList m_environment;
     bool m_isLost = false;
-    int m_exitCode = Success;
-    int m_endSignal = 0;
+    int m_exitCode = Success; ///< or -N: signal N
 };
 
 Runner::Runner(Session *session, Guardian *guardian, UnixSignals *signalSource)
@@ -315,8 +312,7 @@ void Runner::signalReceived(int number, bool fromTerminal)
     switch (m_phase) {
     case Waiting:
         if (UnixSignals::isRequestToEnd(number)) {
-            m_endSignal = number;
-            m_exitCode = SignalBase + number;
+            m_exitCode = -number;
             release();
         } else if (number == SIGTSTP) {
             StatusLine::clear();
@@ -415,9 +411,9 @@ void Runner::childFinished(int exitCode, int number)
     if (number != 0)
         restoreTerminal();
     if (m_exitCode == Success && !m_isLost) {
-        m_exitCode = number != 0 ? SignalBase + number : exitCode;
-        if (UnixSignals::isRequestToEnd(number))
-            m_endSignal = number; // so that a loop of the calling shell ends, too
+        m_exitCode = number == 0                      ? exitCode
+                : UnixSignals::isRequestToEnd(number) ? -number // so that a loop of the calling shell ends, too
+                                                      : SignalBase + number;
     }
     finishIfNothingRuns();
 }
@@ -640,8 +636,9 @@ QString applicationName(const Invocation &invocation)
     return QFileInfo(QString::fromUtf8(invocation.childCommand().first())).fileName();
 }
 
-/// Everything of `run` that must be over before this program ends by \a endSignal.
-int runChild(const Invocation &invocation, int *endSignal)
+} // namespace
+
+int runRun(const Invocation &invocation)
 {
     UnixSignals signalSource;
     QCoreApplication::setApplicationName(applicationName(invocation));
@@ -672,20 +669,7 @@ int runChild(const Invocation &invocation, int *endSignal)
     ProcessTree::adoptOrphans();
     Runner runner(&session, &guardian, &signalSource);
     QMetaObject::invokeMethod(&runner, &Runner::start, Qt::QueuedConnection);
-    const int exitCode = QCoreApplication::exec();
-    *endSignal = runner.endSignal();
-    return exitCode;
-}
-
-} // namespace
-
-int runRun(const Invocation &invocation)
-{
-    int endSignal = 0;
-    const int exitCode = runChild(invocation, &endSignal);
-    if (endSignal != 0)
-        UnixSignals::endBy(endSignal);
-    return exitCode;
+    return QCoreApplication::exec();
 }
 
 } // namespace Cli
