@@ -153,7 +153,7 @@ void LeaseMachine::acquireReplied(const EngineReply &reply, LeaseTime now)
     default:
         m_epoch.isTokenKnown |= reply.error.isMaybeExecuted; // an earlier attempt may have been as well
         m_obstacle.error = reply.error;
-        if (reply.error.isServerReplaced)
+        if (reply.error.canRetryAtOnce)
             return attempt(now);
         break;
     }
@@ -337,7 +337,7 @@ void LeaseMachine::failRequests(const EngineError &error, Predicate predicate)
 void LeaseMachine::reportObstacle(const EngineError &error)
 {
     const EngineError &last = m_obstacle.reported;
-    if (error.isServerReplaced || (error.code == last.code && error.rule == last.rule && error.text == last.text))
+    if (error.canRetryAtOnce || (error.code == last.code && error.rule == last.rule && error.text == last.text))
         return;
     m_obstacle.reported = error;
     report(Outcome::ErrorOccurred).error = error;
@@ -469,7 +469,7 @@ void LeaseMachine::renewReplied(const EngineReply &reply, LeaseTime now)
         m_obstacle.error = reply.error;
         m_hold.mustVerify |= m_attempt.isVerifying;
         m_nextAttempt = now;
-        if (!reply.error.isServerReplaced)
+        if (!reply.error.canRetryAtOnce)
             m_nextAttempt += reply.error.isPermanent ? m_hold.lease / 6 : backOff(m_hold.lease / 12);
         break;
     }
@@ -542,7 +542,7 @@ void LeaseMachine::releaseReplied(const EngineReply &reply, LeaseTime now)
         reportObstacle(reply.error);
         m_obstacle.error = reply.error;
         if (!reply.error.isPermanent)
-            m_nextAttempt = now + (reply.error.isServerReplaced ? 0ns : backOff(m_hold.lease / 12));
+            m_nextAttempt = now + (reply.error.canRetryAtOnce ? 0ns : backOff(m_hold.lease / 12));
         tick(now);
         return;
     }

@@ -34,9 +34,9 @@ struct EngineError
     bool isMaybeExecuted = false; ///< the server may have executed the command, or may still execute it
     bool isSlotMoving = false;    ///< in a cluster: another node has the lock's keys, or some of them
     bool isOfServer = false;      ///< all locks that it keeps meet the same: it is logged once for all of them
-    /// In a cluster: a node did not answer, and another one has taken over. In a quorum: idle connections were closed.
-    /// It is sent there, or again, at once: no error unless that fails, too.
-    bool isServerReplaced = false;
+    /// Its connection was lost, but another attempt needs no pause: in a cluster another node has taken over, in a quorum
+    /// only idle connections were closed. No error for the application unless that attempt fails, too.
+    bool canRetryAtOnce = false;
 
     /// Another attempt may succeed.
     static EngineError passing(DistributedLock::Error code, const QString &text) { return {code, text}; }

@@ -174,12 +174,6 @@ public:
     };
     /// Whether a waiter in the queue of \a lock would be notified of its turn at present.
     virtual bool canBeWoken(const LockId &lock) const = 0;
-    /// Whether the wakeableChanged() that is being emitted concerns \a lock.
-    virtual bool hasWakeableChanged(const LockId &) const { return true; }
-    /// Whether the stateChanged() that is being emitted concerns \a lock.
-    virtual bool hasStateChanged(const LockId &) const { return true; }
-    /// Whether the serverReplaced() that is being emitted concerns \a lock.
-    virtual bool wasServerReplaced(const LockId &) const { return true; }
     virtual void acquire(const Acquire &operation, Completion completion) = 0;
     virtual void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
                        const Replicas &replicas, Completion completion) = 0;
@@ -210,16 +204,19 @@ public:
     virtual void forceRelease(const LockId &lock, qint64 fencingToken, Completion completion) = 0;
 
 Q_SIGNALS:
-    void stateChanged();
+    // `concerned` must not be called after the slot has returned.
+
+    /// state(), or stateFor() of the locks \a concerned.
+    void stateChanged(const QDistLock::LockEngine::LockFilter &concerned = {});
     /// One attempt to reach the server failed, or the connection was lost; see error().
     void failed();
-    /// Another server has taken the place of the one that kept some locks, and may lack what that had last.
-    void serverReplaced();
+    /// Another server has taken the place of the one that kept the locks \a concerned, and may lack what that had last.
+    void serverReplaced(const QDistLock::LockEngine::LockFilter &concerned);
     /// \a sequence is that of the token concerned.
     void noticed(QDistLock::LockEngine::Notice notice, quint64 sequence, std::chrono::milliseconds ms);
     void handedOver(const QDistLock::LockEngine::Handover &handover);
-    /// The result of canBeWoken() may have changed.
-    void wakeableChanged();
+    /// The result of canBeWoken() may have changed for the locks \a concerned.
+    void wakeableChanged(const QDistLock::LockEngine::LockFilter &concerned = {});
     /// Everything that has arrived was processed. A slot may run an event loop, or destroy the engine.
     void processed();
 

@@ -170,19 +170,16 @@ LockEngine *LockRegistryPrivate::engine(EngineError *engineError)
                 if (!m_deliveries.empty() && !m_deliveryPosted)
                     deliver();
             });
-            connect(m_engine.get(), &LockEngine::wakeableChanged, this, [this] {
-                const auto locks = locksInTurn();
-                for (LockDriver *lock : locks) {
-                    if (m_engine->hasWakeableChanged(lock->presentLockId()))
-                        lock->wakeableChanged();
-                }
-            });
-            connect(m_engine.get(), &LockEngine::serverReplaced, this, [this] {
-                const auto locks = locksInTurn();
-                for (LockDriver *lock : locks) {
-                    if (m_engine->wasServerReplaced(lock->presentLockId()))
-                        lock->serverReplaced();
-                }
+            connect(m_engine.get(), &LockEngine::wakeableChanged, this,
+                    [this](const LockEngine::LockFilter &concerned) {
+                        const auto locks = locksInTurn(concerned);
+                        for (LockDriver *lock : locks)
+                            lock->wakeableChanged();
+                    });
+            connect(m_engine.get(), &LockEngine::serverReplaced, this, [this](const LockEngine::LockFilter &concerned) {
+                const auto locks = locksInTurn(concerned);
+                for (LockDriver *lock : locks)
+                    lock->serverReplaced();
             });
         } else {
             error = m_urlError;
@@ -207,9 +204,11 @@ void LockRegistryPrivate::detach(LockDriver *lock)
     m_locks.remove(lock);
 }
 
-QList<LockDriver *> LockRegistryPrivate::locksInTurn() const
+QList<LockDriver *> LockRegistryPrivate::locksInTurn(const LockEngine::LockFilter &filter) const
 {
     QList<LockDriver *> locks(m_locks.cbegin(), m_locks.cend());
+    if (filter)
+        locks.removeIf([&filter](const LockDriver *lock) { return !filter(lock->presentLockId()); });
     std::sort(locks.begin(), locks.end(), [](const auto *a, const auto *b) { return a->turn < b->turn; });
     return locks;
 }
@@ -363,7 +362,7 @@ void LockRegistryPrivate::reportError(const EngineError &newError)
         deliverLater([this, code = newError.code] { Q_EMIT q->errorOccurred(code); });
 }
 
-void LockRegistryPrivate::engineStateChanged()
+void LockRegistryPrivate::engineStateChanged(const LockEngine::LockFilter &concerned)
 {
     const bool ready = m_engine->state() == LockEngine::Ready;
     if (ready) {
@@ -386,10 +385,9 @@ void LockRegistryPrivate::engineStateChanged()
     if (ready)
         runPending({});
     // Some locks may have got another server, although none that the engine has used can be reached.
-    const auto locks = locksInTurn();
+    const auto locks = locksInTurn(concerned);
     for (LockDriver *lock : locks) {
-        const LockId &id = lock->presentLockId();
-        if (m_engine->hasStateChanged(id) && m_engine->stateFor(id) == LockEngine::Ready)
+        if (m_engine->stateFor(lock->presentLockId()) == LockEngine::Ready)
             lock->engineReady();
     }
 }

@@ -110,7 +110,7 @@ protected:
 
 private:
     void setError(const EngineError &error);
-    void engineStateChanged();
+    void engineStateChanged(const LockEngine::LockFilter &concerned);
     void engineFailed();
     Outage &outageAt(const QString &place);
     void logCause(Outage *outage, const EngineError &cause);
@@ -118,7 +118,7 @@ private:
     void runPending(const EngineError &error);
     LockEngine::Need need(const LockEngine::LockFilter &filter) const;
     /// All locks, in the order in which their acquisitions began.
-    QList<LockDriver *> locksInTurn() const;
+    QList<LockDriver *> locksInTurn(const LockEngine::LockFilter &filter = nullptr) const;
     void postDelivery();
     void deliver();
     bool isTimeOver() const;

@@ -369,7 +369,7 @@ void QuorumEngine::balloted(quint64 sequence, const Ballot::Result &result, cons
     record->fencingToken = result.reply.fencingToken;
     const int timesPlaceKept = record->timesPlaceKept;
     EngineReply reply = result.reply;
-    reply.error.isServerReplaced = reply.error && isComing();
+    reply.error.canRetryAtOnce = reply.error && isComing();
     // Nothing is kept, and whoever makes a single attempt does not give the token back then.
     if (result.reply.status == EngineReply::Taken && !record->wasQueued)
         dropRecord(record);
@@ -444,7 +444,7 @@ EngineReply QuorumEngine::tooFew(const Round &round, milliseconds limit, const Q
     }
     EngineReply reply;
     reply.error = m_nodes.tooFew(round.count(Round::Done), what, errors);
-    reply.error.isServerReplaced = isComing();
+    reply.error.canRetryAtOnce = isComing();
     return reply;
 }
 

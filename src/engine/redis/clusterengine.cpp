@@ -213,8 +213,8 @@ void ClusterEngine::nodeReadyAgain(ClusterNode *node)
     m_abandoned.sendAll();
     // Locks of the slots that have just left it have waited for it, too. mapChanged() is still to come, and will find
     // that no node is failing.
-    reportState([this, endpoint = node->endpoint()](int slot) {
-        return m_watch.map().ownerOf(slot) == endpoint || m_map.ownerOf(slot) == endpoint;
+    Q_EMIT stateChanged([this, endpoint = node->endpoint()](const LockId &lock) {
+        return m_watch.map().ownerOf(slotOf(lock)) == endpoint || m_map.ownerOf(slotOf(lock)) == endpoint;
     });
 }
 
@@ -252,19 +252,14 @@ void ClusterEngine::mapChanged()
     if (!isFirst && !isFailing && !isReplaced)
         return;
     m_abandoned.sendAll();
-    reportState([this, isFirst, former](int slot) { return isFirst || former.ownerOf(slot) != m_map.ownerOf(slot); });
+    Q_EMIT stateChanged(isFirst ? LockFilter() : movedSince(former));
 }
 
-void ClusterEngine::reportState(std::function<bool(int slot)> concerns)
+LockEngine::LockFilter ClusterEngine::movedSince(const QtRedis::SlotMap &former) const
 {
-    m_concerned = std::move(concerns);
-    Q_EMIT stateChanged();
-    m_concerned = nullptr;
-}
-
-bool ClusterEngine::hasStateChanged(const LockId &lock) const
-{
-    return !m_concerned || m_concerned(slotOf(lock));
+    return [former, now = m_map](const LockId &lock) {
+        return former.ownerOf(slotOf(lock)) != now.ownerOf(slotOf(lock));
+    };
 }
 
 void ClusterEngine::listenAgain()
@@ -280,17 +275,9 @@ void ClusterEngine::listenAgain()
 
 void ClusterEngine::reportReplacement()
 {
-    // Operations that the former masters did not answer are repeated.
-    reportState([this](int slot) { return m_formerMap.ownerOf(slot) != m_map.ownerOf(slot); });
-    const QtRedis::SlotMap reported = m_map;
-    Q_EMIT serverReplaced();
-    m_formerMap = reported;
-}
-
-bool ClusterEngine::wasServerReplaced(const LockId &lock) const
-{
-    const int slot = slotOf(lock);
-    return m_formerMap.ownerOf(slot) != m_map.ownerOf(slot);
+    const LockFilter concerned = movedSince(std::exchange(m_formerMap, m_map));
+    Q_EMIT stateChanged(concerned); // operations that the former masters did not answer are repeated
+    Q_EMIT serverReplaced(concerned);
 }
 
 bool ClusterEngine::closeFormerMasters()
@@ -932,14 +919,9 @@ void ClusterEngine::postWakeable(const QByteArray &channel)
 
 void ClusterEngine::reportWakeable()
 {
-    m_reportedChannels = std::exchange(m_changedChannels, {});
-    Q_EMIT wakeableChanged();
-    m_reportedChannels.clear();
-}
-
-bool ClusterEngine::hasWakeableChanged(const LockId &lock) const
-{
-    return m_reportedChannels.contains(channelOf(lock));
+    Q_EMIT wakeableChanged([this, changed = std::exchange(m_changedChannels, {})](const LockId &lock) {
+        return changed.contains(channelOf(lock));
+    });
 }
 
 } // namespace QDistLock

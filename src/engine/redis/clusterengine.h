@@ -65,9 +65,6 @@ public:
     bool isProcessing() const override;
 
     bool canBeWoken(const LockId &lock) const override;
-    bool hasWakeableChanged(const LockId &lock) const override;
-    bool hasStateChanged(const LockId &lock) const override;
-    bool wasServerReplaced(const LockId &lock) const override;
     void acquire(const Acquire &operation, Completion completion) override;
     void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease, const Replicas &replicas,
                Completion completion) override;
@@ -128,8 +125,8 @@ private:
     /// The error reply of \a node says that another one may keep some locks.
     void keptElsewhere(const ClusterNode &node, const QByteArray &reply);
     void reportReplacement();
-    /// Emits stateChanged() for the locks of the slots that \a concerns.
-    void reportState(std::function<bool(int slot)> concerns);
+    /// The locks whose master is not that of \a former.
+    LockFilter movedSince(const QtRedis::SlotMap &former) const;
     /// The node at \a node says so, which proves nothing if it is a former master of the slot.
     void handOver(const Handover &handover, const QtRedis::Endpoint &node);
     void acquireReplied(const LockId &lock, const QByteArray &token, const EngineReply &reply);
@@ -178,11 +175,9 @@ private:
     const LeaseClock *const m_clock;
     bool m_isOpen = false;
     bool m_isCorked = false;
-    int m_listings = 0;                        ///< that have not ended
-    bool m_wasKnown = false;                   ///< the map
-    std::function<bool(int slot)> m_concerned; ///< by the stateChanged() that is being emitted; null = all
-    QSet<QByteArray> m_changedChannels;        ///< their subscription has changed; to be reported together
-    QSet<QByteArray> m_reportedChannels;       ///< by the wakeableChanged() that is being emitted
+    int m_listings = 0;                 ///< that have not ended
+    bool m_wasKnown = false;            ///< the map
+    QSet<QByteArray> m_changedChannels; ///< their subscription has changed; to be reported together
     QtRedis::PostedCall m_postedWakeable{this, [this] { reportWakeable(); }};
     QHash<QByteArray, Channel> m_channels;
     QHash<QtRedis::Endpoint, QByteArray> m_watchedBy; ///< for each master of held locks, one of the channels

@@ -44,7 +44,7 @@ RedisEngine::RedisEngine(const QtRedis::ServerUrl &server, const LeaseClock *clo
     // After the first reply, so that the first lock does not wait for a second connection.
     connect(&m_lane, &RedisLane::replied, this, &RedisEngine::subscribe);
     connect(&m_lane, &RedisLane::waiterPolled, this, &RedisEngine::waiterPolled);
-    connect(&m_lane, &RedisLane::plainChanged, this, &LockEngine::wakeableChanged);
+    connect(&m_lane, &RedisLane::plainChanged, this, [this] { Q_EMIT wakeableChanged(); });
     connect(&m_lane, &RedisLane::plainSucceeded, this, &RedisEngine::logPlain);
     if (!server.sentinels.isEmpty())
         watchMaster();
@@ -342,7 +342,7 @@ void RedisEngine::subscribe()
     connect(m_subscriber.get(), &QtRedis::Subscriber::pinged, &m_lane, &RedisLane::check);
     connect(m_subscriber.get(), &QtRedis::Subscriber::messageReceived, this,
             [this](const QByteArray &, const QByteArray &payload) { messageReceived(payload); });
-    connect(m_subscriber.get(), &QtRedis::Subscriber::subscribed, this, &LockEngine::wakeableChanged);
+    connect(m_subscriber.get(), &QtRedis::Subscriber::subscribed, this, [this] { Q_EMIT wakeableChanged(); });
     connect(m_subscriber.get(), &QtRedis::Subscriber::interrupted, this, [this] {
         m_lane.check(); // the cause may have interrupted the other connection, too
         Q_EMIT wakeableChanged();

@@ -106,7 +106,7 @@ EngineError RedisErrors::ofResult(const QtRedis::CommandResult &result, const ch
         return ofReply(result.reply.text, command);
     EngineError error = ofFailure(result.failure, result.errorString);
     error.isMaybeExecuted = result.outcome == QtRedis::CommandResult::Unknown;
-    error.isServerReplaced = m_isReplaced;
+    error.canRetryAtOnce = m_isReplaced;
     return error;
 }
 
