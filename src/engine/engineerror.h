@@ -34,8 +34,8 @@ struct EngineError
     bool isMaybeExecuted = false; ///< the server may have executed the command, or may still execute it
     bool isSlotMoving = false;    ///< in a cluster: another node has the lock's keys, or some of them
     bool isOfServer = false;      ///< all locks that it keeps meet the same: it is logged once for all of them
-    /// Its connection was lost, but another attempt needs no pause: in a cluster another node has taken over, in a quorum
-    /// only idle connections were closed. No error for the application unless that attempt fails, too.
+    /// The connection was lost, but another attempt needs no pause: in a cluster another node has taken over, in a
+    /// quorum only idle connections were closed. No error for the application unless that attempt fails, too.
     bool canRetryAtOnce = false;
 
     /// Another attempt may succeed.

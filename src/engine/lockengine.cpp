@@ -5,12 +5,6 @@
 
 namespace QDistLock {
 
-LockEngine::LockEngine(const QByteArray &clientId, QObject *parent)
-    : QObject(parent)
-    , m_tokens(clientId)
-{
-}
-
 bool LockEngine::findHolder(const Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion)
 {
     inspect(waiter.lock, [completion = std::move(completion)](const EngineError &error, const LockInfo &lock) {

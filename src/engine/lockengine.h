@@ -89,8 +89,10 @@ public:
         std::chrono::microseconds grantedAt = (std::chrono::microseconds::max)();
     };
 
-    /// If \a clientId is empty, a new one is made. The engines of one quorum share theirs.
-    explicit LockEngine(const QByteArray &clientId = {}, QObject *parent = nullptr);
+    explicit LockEngine(QObject *parent = nullptr)
+        : QObject(parent)
+    {
+    }
     /// Different for each client, see TokenGenerator.
     const QByteArray &clientId() const { return m_tokens.clientId(); }
 

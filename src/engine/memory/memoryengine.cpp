@@ -195,8 +195,8 @@ private:
     qint64 m_lastArrival = 0;
 };
 
-MemoryEngine::MemoryEngine(const QString &store, const LeaseClock *clock, const QByteArray &client, QObject *parent)
-    : LockEngine(client, parent)
+MemoryEngine::MemoryEngine(const QString &store, const LeaseClock *clock, QObject *parent)
+    : LockEngine(parent)
     , m_store(MemoryStore::get(store))
     , m_clock(clock)
 {

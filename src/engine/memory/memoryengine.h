@@ -21,9 +21,8 @@ class MemoryEngine : public LockEngine
 {
     Q_OBJECT
 public:
-    /// \a clock is not owned. If \a client is empty, a new client id is made.
-    MemoryEngine(const QString &store, const LeaseClock *clock, const QByteArray &client = {},
-                 QObject *parent = nullptr);
+    /// \a clock is not owned.
+    MemoryEngine(const QString &store, const LeaseClock *clock, QObject *parent = nullptr);
     ~MemoryEngine() override;
 
     void open() override {}

@@ -102,7 +102,7 @@ void Ballot::ask(int node, bool isArbiter)
     LockEngine::Acquire operation = m_operation;
     QuorumNode &server = m_nodes->at(node);
     if (isArbiter) {
-        operation.enqueue &= server.engine().canBeWoken(operation.lock);
+        operation.enqueue &= server.redis().canBeWoken();
     } else {
         operation.enqueue = false;
         operation.barge = true; // whoever waits there waits for its arbiter to choose
@@ -111,10 +111,10 @@ void Ballot::ask(int node, bool isArbiter)
     State &state = m_states[size_t(node)];
     state.vote = Asked;
     m_asked |= NodeSet(1U << node);
-    server.engine().vote(operation, isArbiter ? 0 : m_floor,
-                         server.timed(m_operation.lease, [self = shared_from_this(), node](const EngineReply &reply) {
-                             self->replied(node, reply);
-                         }));
+    server.lane().vote(operation, isArbiter ? 0 : m_floor,
+                       server.timed(m_operation.lease, [self = shared_from_this(), node](const EngineReply &reply) {
+                           self->replied(node, reply);
+                       }));
 }
 
 milliseconds Ballot::limit() const
@@ -258,7 +258,7 @@ void Ballot::raiseTo(qint64 fencingToken)
         if (state.vote != Granted || state.fencingToken >= fencingToken)
             continue;
         state.isRaising = true;
-        m_nodes->at(node).engine().raise(
+        m_nodes->at(node).lane().raise(
                 m_operation.lock, m_operation.token, fencingToken,
                 m_nodes->at(node).timed(m_operation.lease,
                                         [self = shared_from_this(), node, fencingToken](const EngineReply &reply) {
@@ -322,8 +322,7 @@ void Ballot::fail()
     // Others hold it at other nodes: perhaps a client that knows no arbiter, or whose releases are on their way. It is
     // not the turn of the next waiter, who would find the same.
     const bool isPlaceKept = isTaken && m_mayKeepPlace && m_operation.enqueue
-            && m_states[size_t(m_arbiter)].vote == Granted
-            && m_nodes->at(m_arbiter).engine().canBeWoken(m_operation.lock);
+            && m_states[size_t(m_arbiter)].vote == Granted && m_nodes->at(m_arbiter).redis().canBeWoken();
     QList<EngineError> errors;
     for (const int node : m_order) {
         const EngineError problem = problemOf(node);
@@ -336,7 +335,7 @@ void Ballot::fail()
     }
     if (isPlaceKept) {
         // Without a reply, the next attempt finds the place or renews the vote.
-        m_nodes->at(m_arbiter).engine().returnToQueue(
+        m_nodes->at(m_arbiter).lane().returnToQueue(
                 m_operation, m_nodes->at(m_arbiter).timed(m_operation.lease, [](const EngineReply &) {}));
     }
     if (m_formerAt >= 0 && m_formerAt != m_arbiter)
@@ -364,8 +363,8 @@ void Ballot::giveBack(int node)
         m_states[size_t(node)].vote = GivenBack;
     m_asked &= NodeSet(~(1U << node));
     // A place in a queue outlasts the lease.
-    m_nodes->at(node).engine().abandon(m_operation.lock, m_operation.token, m_operation.lease, m_keep,
-                                       m_mayBeQueued ? milliseconds(Protocol::QueueTtl) : m_operation.lease + 1s);
+    m_nodes->at(node).lane().abandon(m_operation.lock, m_operation.token, m_operation.lease, m_keep,
+                                     m_mayBeQueued ? milliseconds(Protocol::QueueTtl) : m_operation.lease + 1s);
 }
 
 void Ballot::end(const Result &result)

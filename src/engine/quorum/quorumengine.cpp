@@ -39,7 +39,7 @@ constexpr milliseconds ForceLimit = 500ms;
 } // namespace
 
 QuorumEngine::QuorumEngine(const QtRedis::ServerUrl &quorum, const LeaseClock *clock, QObject *parent)
-    : LockEngine({}, parent)
+    : LockEngine(parent)
     , m_clock(clock)
     , m_view(&m_nodes, &m_deadlines)
 {
@@ -53,23 +53,25 @@ QuorumEngine::QuorumEngine(const QtRedis::ServerUrl &quorum, const LeaseClock *c
         m_isSettled = true;
         updateState();
     });
+    // A message from one server proves no hand-over.
+    const RedisNode::Callbacks callbacks{[this] { return need().connection; }, [this] { return need().queuePosition; }};
     for (const QtRedis::Endpoint &endpoint : quorum.quorumNodes) {
         m_names.append(endpoint.toString().toUtf8());
-        auto node = std::make_unique<QuorumNode>(quorum.atNode(endpoint), clock, clientId(), &m_deadlines);
-        node->engine().setNeed([this](const LockFilter &filter) { return need(filter); });
+        auto node = std::make_unique<QuorumNode>(quorum.atNode(endpoint), clock, clientId(), callbacks, &m_deadlines);
         const int index = m_nodes.size();
-        node->engine().setNode(index);
+        node->redis().setIndex(index);
         connect(node.get(), &QuorumNode::identified, this, [this, index] { nodeIdentified(index); });
         connect(node.get(), &QuorumNode::changed, this, [this, index] { nodeChanged(index); });
         connect(node.get(), &QuorumNode::failed, this, [this, index] { nodeFailed(index); });
-        const RedisEngine *const engine = &node->engine();
-        connect(engine, &LockEngine::noticed, this, [this, index](Notice notice, quint64 sequence, milliseconds ms) {
+        const RedisNode *const redis = &node->redis();
+        connect(redis, &RedisNode::noticed, this, [this, index](Notice notice, quint64 sequence, milliseconds ms) {
             nodeNoticed(index, notice, sequence, ms);
         });
-        connect(engine, &LockEngine::handedOver, this,
+        connect(redis, &RedisNode::wakeableChanged, this, [this, index] { nudgeAt(index, false); });
+        connect(&node->redis().subscriber(), &QtRedis::Subscriber::readEnded, this, &LockEngine::processed);
+        connect(&node->lane(), &RedisLane::readEnded, this, &LockEngine::processed);
+        connect(&node->lane(), &RedisLane::handedOver, this,
                 [this, index](const Handover &handover) { handedOverByNode(index, handover); });
-        connect(engine, &LockEngine::wakeableChanged, this, [this, index] { nudgeAt(index, false); });
-        connect(engine, &LockEngine::processed, this, &LockEngine::processed);
         m_nodes.add(std::move(node));
     }
     m_waiting.resize(size_t(m_nodes.size()));
@@ -86,9 +88,11 @@ QuorumEngine::~QuorumEngine()
     for (int node = 0; node < m_nodes.size(); ++node) {
         m_nodes.at(node).close();
         m_nodes.at(node).disconnect(this);
-        m_nodes.at(node).engine().disconnect(this);
-        m_nodes.at(node).engine().setNeed(nullptr);
+        m_nodes.at(node).redis().disconnect(this);
+        m_nodes.at(node).redis().subscriber().disconnect(this);
+        m_nodes.at(node).lane().disconnect(this);
     }
+    setNeed(nullptr);
     m_deadlines.clear();
 }
 
@@ -98,14 +102,14 @@ void QuorumEngine::open()
 {
     m_isOpen = true;
     for (int node = 0; node < m_nodes.size(); ++node)
-        m_nodes.at(node).engine().open();
+        m_nodes.at(node).redis().open();
 }
 
 LockEngine::State QuorumEngine::state() const
 {
     const auto isMisconfigured = [](const QuorumNode &node) { return node.isMisconfigured(); };
     const auto isMember = [](const QuorumNode &node) { return node.isMember(); };
-    const auto isDisconnected = [](const QuorumNode &node) { return node.engine().state() == Disconnected; };
+    const auto isDisconnected = [](const QuorumNode &node) { return node.redis().lane().state() == Disconnected; };
     if (!m_isOpen || m_nodes.count(isMisconfigured) > 0 || m_nodes.count(isDisconnected) == m_nodes.size())
         return Disconnected;
     return m_isSettled && m_nodes.count(isMember) >= m_nodes.majority() ? Ready : Connecting;
@@ -205,18 +209,18 @@ void QuorumEngine::updateState()
 void QuorumEngine::cork()
 {
     for (int node = 0; node < m_nodes.size(); ++node)
-        m_nodes.at(node).engine().cork();
+        m_nodes.at(node).lane().cork();
 }
 
 void QuorumEngine::uncork()
 {
     for (int node = 0; node < m_nodes.size(); ++node)
-        m_nodes.at(node).engine().uncork();
+        m_nodes.at(node).lane().uncork();
 }
 
 bool QuorumEngine::isProcessing() const
 {
-    return m_nodes.count([](const QuorumNode &node) { return node.engine().isProcessing(); }) > 0;
+    return m_nodes.count([](const QuorumNode &node) { return node.redis().isReading(); }) > 0;
 }
 
 // Waiters
@@ -249,7 +253,7 @@ int QuorumEngine::arbiterOf(const LockId &lock) const
 bool QuorumEngine::canBeWoken(const LockId &lock) const
 {
     const int arbiter = arbiterOf(lock);
-    return arbiter >= 0 && m_nodes.at(arbiter).engine().canBeWoken(lock);
+    return arbiter >= 0 && m_nodes.at(arbiter).redis().canBeWoken();
 }
 
 void QuorumEngine::nudgeAt(int node, bool onlyMoving)
@@ -313,7 +317,7 @@ void QuorumEngine::handedOverByNode(int node, const Handover &handover)
     if (m_records.contains(sequence))
         nodeNoticed(node, Grant, sequence, 0ms); // one vote is not yet the lock
     else                                         // it was given up, or the place in the queue was forged
-        m_nodes.at(node).engine().abandon(handover.lock, handover.token, handover.lease, 0ms, handover.lease);
+        m_nodes.at(node).lane().abandon(handover.lock, handover.token, handover.lease, 0ms, handover.lease);
 }
 
 quint64 QuorumEngine::ownSequence(const QByteArray &token) const
@@ -513,7 +517,7 @@ void QuorumEngine::renewNow(const LockId &lock, const QByteArray &token, millise
     ask(
             members, lease, limit,
             [this, lock, token, lease](int node, Completion replied) {
-                m_nodes.at(node).engine().renew(lock, token, lease, {}, std::move(replied));
+                m_nodes.at(node).lane().renew(lock, token, lease, std::move(replied));
             },
             decision,
             [this, lock, token, lease, sequence, sentAt, completion = std::move(completion)](const EngineReply &reply) {
@@ -556,9 +560,9 @@ void QuorumEngine::giveAgain(int node, quint64 sequence, const QByteArray &token
         // Released meanwhile; or a cancel of its place in the queue that vote() has replaced may not have run.
         const bool isGranted = reply.status == EngineReply::Granted;
         if (isGranted ? !m_records.contains(sequence) : wasQueued)
-            m_nodes.at(node).engine().abandon(operation.lock, operation.token, operation.lease, 0ms, operation.lease);
+            m_nodes.at(node).lane().abandon(operation.lock, operation.token, operation.lease, 0ms, operation.lease);
     };
-    m_nodes.at(node).engine().vote(operation, record->fencingToken, m_nodes.at(node).timed(lease, replied));
+    m_nodes.at(node).lane().vote(operation, record->fencingToken, m_nodes.at(node).timed(lease, replied));
 }
 
 void QuorumEngine::release(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
@@ -583,7 +587,7 @@ void QuorumEngine::release(const LockId &lock, const QByteArray &token, millisec
             nodes.append(node);
         } else {
             ++away;
-            m_nodes.at(node).engine().abandon(lock, token, lease, keep, lease + 1s);
+            m_nodes.at(node).lane().abandon(lock, token, lease, keep, lease + 1s);
         }
     }
     const milliseconds limit = QuorumNode::limit(lease);
@@ -610,13 +614,13 @@ void QuorumEngine::release(const LockId &lock, const QByteArray &token, millisec
             return;
         for (const int node : nodes) {
             if (round.answer(node) == Round::Late || round.answer(node) == Round::Failed)
-                m_nodes.at(node).engine().abandon(lock, token, lease, keep, lease + 1s);
+                m_nodes.at(node).lane().abandon(lock, token, lease, keep, lease + 1s);
         }
     };
     ask(
             nodes, lease, limit,
             [this, lock, token, lease, keep](int node, Completion replied) {
-                m_nodes.at(node).engine().release(lock, token, lease, keep, std::move(replied));
+                m_nodes.at(node).lane().release(lock, token, lease, keep, std::move(replied));
             },
             decision, std::move(completion), update);
 }
@@ -642,7 +646,7 @@ void QuorumEngine::abandon(const LockId &lock, const QByteArray &token, millisec
         // each token that it has ever asked for.
         const milliseconds time = (queued & (1U << node)) != 0 ? atMost : std::min<milliseconds>(atMost, lease + 1s);
         if ((asked & (1U << node)) != 0)
-            m_nodes.at(node).engine().abandon(lock, token, lease, keep, time);
+            m_nodes.at(node).lane().abandon(lock, token, lease, keep, time);
     }
 }
 
@@ -669,7 +673,7 @@ void QuorumEngine::forceRelease(const LockId &lock, qint64 fencingToken, Complet
     ask(
             nodes, ForceLimit * 10, ForceLimit,
             [this, lock, fencingToken](int node, Completion replied) {
-                m_nodes.at(node).engine().forceRelease(lock, fencingToken, std::move(replied));
+                m_nodes.at(node).lane().forceRelease(lock, fencingToken, std::move(replied));
             },
             decision, std::move(completion));
 }
@@ -684,7 +688,7 @@ void QuorumEngine::inspect(const LockId &lock, std::function<void(const EngineEr
 bool QuorumEngine::findHolder(const Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion)
 {
     const int arbiter = arbiterOf(waiter.lock);
-    return arbiter >= 0 && m_nodes.at(arbiter).engine().findHolder(waiter, std::move(completion));
+    return arbiter >= 0 && m_nodes.at(arbiter).lane().findHolder(waiter, std::move(completion));
 }
 
 void QuorumEngine::list(const QString &prefix, const QString &pattern,

@@ -22,8 +22,8 @@
 namespace QDistLock {
 
 /*!
-    Locks kept by a majority of 3 to 7 independent Redis servers ("Redlock"). Each server has an engine of its own, all
-    with one client id, so that it sees one client; Ballot describes how a lock is acquired.
+    Locks kept by a majority of 3 to 7 independent Redis servers ("Redlock"), all of which see one client; Ballot
+    describes how a lock is acquired.
 
     The queue of a lock is at its arbiter alone: the first usable node in the order of the lock. A hand-over there is a
     hint: the waiter then asks the other nodes. When the arbiter changes, the waiters move, some in each turn of the

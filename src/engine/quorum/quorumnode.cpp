@@ -31,16 +31,16 @@ constexpr milliseconds GraceTime = 5ms;
 } // namespace
 
 QuorumNode::QuorumNode(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &clientId,
-                       Deadlines *deadlines)
+                       RedisNode::Callbacks callbacks, Deadlines *deadlines)
     : m_server(server)
     , m_clock(clock)
     , m_deadlines(deadlines)
-    , m_engine(server, clock, clientId)
+    , m_redis(server, clock, clientId, std::move(callbacks))
 {
     m_askAgainTimer.setSingleShot(true);
     connect(&m_askAgainTimer, &QTimer::timeout, this, &QuorumNode::askInfo);
-    connect(&m_engine, &LockEngine::stateChanged, this, &QuorumNode::stateChanged);
-    connect(&m_engine, &LockEngine::failed, this, [this] {
+    connect(&lane(), &RedisLane::stateChanged, this, &QuorumNode::stateChanged);
+    connect(&lane(), &RedisLane::failed, this, [this] {
         m_hasFailed = true;
         Q_EMIT failed();
     });
@@ -60,7 +60,7 @@ EngineError QuorumNode::error() const
 {
     if (isConnected())
         return m_problem;
-    if (const EngineError error = m_engine.error())
+    if (const EngineError error = m_redis.lane().error())
         return error;
     return EngineError::passing(DistributedLock::ConnectionError, shown() + u": still connecting."_s);
 }
@@ -107,10 +107,16 @@ void QuorumNode::askInfo()
     if (!isConnected() || std::exchange(m_isAsking, true))
         return;
     expectReply(LongestLimit);
-    m_engine.askInfo([this](const EngineError &error, const QByteArray &info) {
+    const auto replied = [this](const QtRedis::CommandResult &result) {
+        EngineError error;
+        if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
+            error = lane().errorOf(result, "INFO");
+        else if (result.reply.type != QtRedis::Reply::Bulk)
+            error = lane().malformed("INFO");
         replyArrived(!error);
-        infoReceived(error, info);
-    });
+        infoReceived(error, result.reply.text);
+    };
+    lane().sendOne(nullptr, {"INFO", "server"}, false, LongestTimeout, replied);
 }
 
 void QuorumNode::infoReceived(const EngineError &error, const QByteArray &info)

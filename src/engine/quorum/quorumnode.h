@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "engine/redis/redisengine.h"
+#include "engine/redis/redisnode.h"
 
 #include <QtCore/qtimer.h>
 
@@ -15,7 +15,7 @@ namespace QDistLock {
 class Deadlines;
 
 /*!
-    One server of a quorum: an engine for it alone, and what decides whether its vote counts.
+    One server of a quorum, and what decides whether its vote counts.
 
     INFO tells which server it is, and since when it is up; it is sent with each connection. A server that does not
     answer it has no vote, and is asked again later. Thread: the one it lives in.
@@ -24,16 +24,17 @@ class QuorumNode : public QObject
 {
     Q_OBJECT
 public:
-    /// \a clock and \a deadlines are not owned.
+    /// \a clock and \a deadlines are not owned. All servers of a quorum see one client.
     QuorumNode(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &clientId,
-               Deadlines *deadlines);
+               RedisNode::Callbacks callbacks, Deadlines *deadlines);
 
-    RedisEngine &engine() { return m_engine; }
-    const RedisEngine &engine() const { return m_engine; }
+    RedisNode &redis() { return m_redis; }
+    const RedisNode &redis() const { return m_redis; }
+    RedisLane &lane() { return m_redis.lane(); }
     /// "redis://host:port/0", for errors.
     QString shown() const { return m_server.toDisplayString(); }
 
-    bool isConnected() const { return m_engine.state() == LockEngine::Ready; }
+    bool isConnected() const { return m_redis.lane().isReady(); }
     /// Connected, and a server that no other node is: what it replies counts.
     bool isMember() const { return isConnected() && m_isIdentified && !m_problem; }
     /// A member that replies in time.
@@ -109,7 +110,7 @@ private:
     LeaseTime m_upSince;   ///< it has lost nothing that it confirmed later
     LeaseTime m_seenSince; ///< the server with this run id
     bool m_isClosed = false;
-    RedisEngine m_engine; ///< destroyed first: its completions use the others
+    RedisNode m_redis; ///< destroyed first: its completions use the others
 };
 
 } // namespace QDistLock

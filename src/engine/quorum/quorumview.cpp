@@ -140,11 +140,10 @@ LockInfo QuorumView::merged(const QList<std::pair<int, LockInfo>> &views, int re
 
 void QuorumView::inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion)
 {
-    collect<LockInfo>(
-            [this, lock](int node, auto reply) { m_nodes->at(node).engine().inspect(lock, std::move(reply)); },
-            [this, completion](const EngineError &error, const QList<std::pair<int, LockInfo>> &views) {
-                completion(error, error ? LockInfo() : merged(views, int(views.size())));
-            });
+    collect<LockInfo>([this, lock](int node, auto reply) { m_nodes->at(node).lane().inspect(lock, std::move(reply)); },
+                      [this, completion](const EngineError &error, const QList<std::pair<int, LockInfo>> &views) {
+                          completion(error, error ? LockInfo() : merged(views, int(views.size())));
+                      });
 }
 
 void QuorumView::waiters(const LockId &lock, int atMost,
@@ -152,7 +151,7 @@ void QuorumView::waiters(const LockId &lock, int atMost,
 {
     collect<QList<LockWaiter>>(
             [this, lock, atMost](int node, auto reply) {
-                m_nodes->at(node).engine().waiters(lock, atMost, std::move(reply));
+                m_nodes->at(node).lane().waiters(lock, atMost, std::move(reply));
             },
             [completion](const EngineError &error, const QList<std::pair<int, QList<LockWaiter>>> &queues) {
                 QList<LockWaiter> longest;
@@ -169,7 +168,7 @@ void QuorumView::list(const QString &prefix, const QString &pattern,
 {
     collect<QList<LockInfo>>(
             [this, prefix, pattern](int node, auto reply) {
-                m_nodes->at(node).engine().list(prefix, pattern, std::move(reply));
+                m_nodes->at(node).lane().list(prefix, pattern, std::move(reply));
             },
             [this, completion](const EngineError &error, const QList<std::pair<int, QList<LockInfo>>> &lists) {
                 if (error)

@@ -45,7 +45,7 @@ int slotOf(const LockId &lock)
 } // namespace
 
 ClusterEngine::ClusterEngine(const QtRedis::ServerUrl &cluster, const LeaseClock *clock, QObject *parent)
-    : LockEngine({}, parent)
+    : LockEngine(parent)
     , m_cluster(cluster)
     , m_clock(clock)
     , m_abandoned(
@@ -102,8 +102,11 @@ ClusterNode *ClusterEngine::nodeAt(const QtRedis::Endpoint &endpoint)
     if (entry)
         return entry.get();
     entry = std::make_unique<ClusterNode>(
-            m_cluster.atNode(endpoint), m_clock, clientId(), [this, endpoint] { return needAt(endpoint); },
-            [this, endpoint] { return isWaitedAt(endpoint); });
+            m_cluster.atNode(endpoint), m_clock, clientId(),
+            RedisNode::Callbacks{
+                    [this, endpoint] { return needAt(endpoint).connection; },
+                    [this, endpoint] { return isWaitedAt(endpoint) ? needAt(endpoint).queuePosition : -1; },
+                    [this](quint64 sequence) { return waiterOf(sequence); }});
     ClusterNode *const node = entry.get();
     RedisLane &lane = node->lane();
     if (m_isCorked)
@@ -112,8 +115,9 @@ ClusterNode *ClusterEngine::nodeAt(const QtRedis::Endpoint &endpoint)
     lane.setRedirect([this, node](LockOperations operations, const QByteArray &error) {
         redirected(node, std::move(operations), error);
     });
-    connect(&lane, &RedisLane::handedOver, this,
-            [this, endpoint](const Handover &handover) { handOver(handover, endpoint); });
+    const auto handOverAt = [this, endpoint](const Handover &handover) { handOver(handover, endpoint); };
+    connect(&lane, &RedisLane::handedOver, this, handOverAt);
+    connect(&lane, &RedisLane::readEnded, this, &LockEngine::processed);
     lane.setReadMoving([this](const LockId &lock, LockListing::Found found) { m_oneKey.read(lock, std::move(found)); });
     connect(&lane, &RedisLane::elsewhere, this, [this, node](const QByteArray &reply) { keptElsewhere(*node, reply); });
     connect(node, &ClusterNode::readyAgain, this, [this, node] { nodeReadyAgain(node); });
@@ -121,12 +125,18 @@ ClusterNode *ClusterEngine::nodeAt(const QtRedis::Endpoint &endpoint)
     connect(node, &ClusterNode::silent, this, [this, node](bool isSilent) {
         m_watch.setSuspect(node->endpoint(), isSilent ? QtRedis::ClusterWatch::Silent : QtRedis::ClusterWatch::None);
     });
-    connect(node, &ClusterNode::readEnded, this, &LockEngine::processed);
-    connect(node, &ClusterNode::messageReceived, this,
-            [this, node](const QByteArray &payload) { messageReceived(node, payload); });
-    connect(node, &ClusterNode::subscribed, this, &ClusterEngine::postWakeable);
-    connect(node, &ClusterNode::interrupted, this, [this, node] { subscriptionsInterrupted(node); });
-    connect(node, &ClusterNode::movedAway, this, [this, node](const QByteArray &name) { movedAway(node, name); });
+    connect(node, &RedisNode::handedOver, this, handOverAt);
+    connect(node, &RedisNode::noticed, this, [this](Notice notice, quint64 sequence, milliseconds ms) {
+        if (notice == Grant)
+            m_abandoned.found(sequence);
+        Q_EMIT noticed(notice, sequence, ms);
+    });
+    const QtRedis::Subscriber *const subscriber = &node->subscriber();
+    connect(subscriber, &QtRedis::Subscriber::readEnded, this, &LockEngine::processed);
+    connect(subscriber, &QtRedis::Subscriber::subscribed, this, &ClusterEngine::postWakeable);
+    connect(subscriber, &QtRedis::Subscriber::interrupted, this, [this, node] { subscriptionsInterrupted(node); });
+    connect(subscriber, &QtRedis::Subscriber::movedAway, this,
+            [this, node](const QByteArray &name) { movedAway(node, name); });
     return node;
 }
 
@@ -534,9 +544,9 @@ void ClusterEngine::acquire(const Acquire &operation, Completion completion)
 
 void ClusterEngine::handOver(const Handover &handover, const QtRedis::Endpoint &node)
 {
+    const quint64 sequence = Token::sequenceOf(handover.token);
+    m_abandoned.found(sequence);
     if (m_watch.map().ownerOf(slotOf(handover.lock)) != node) {
-        const quint64 sequence = Token::sequenceOf(handover.token);
-        m_abandoned.found(sequence);
         Q_EMIT noticed(Grant, sequence, 0ms); // the waiter asks the present master
         return;
     }
@@ -754,7 +764,7 @@ bool ClusterEngine::canBeWoken(const LockId &lock) const
     if (channel == m_channels.cend() || !channel->node || channel->node != m_watch.map().ownerOf(channel->slot))
         return false;
     const ClusterNode *const node = knownNodeAt(*channel->node);
-    return node && node->isSubscribed(name);
+    return node && node->subscriber().isSubscribed(name);
 }
 
 QHash<QByteArray, ClusterEngine::Channel>::iterator ClusterEngine::listenFor(const LockId &lock)
@@ -767,7 +777,7 @@ QHash<QByteArray, ClusterEngine::Channel>::iterator ClusterEngine::listenFor(con
     if (!it->node)
         listen(name, &*it);
     else if (ClusterNode *const node = knownNodeAt(*it->node))
-        node->resumeSubscriber();
+        node->subscriber().resume();
     if (!m_sweepTimer.isActive())
         m_sweepTimer.start();
     return it;
@@ -799,11 +809,11 @@ void ClusterEngine::listen(const QByteArray &name, Channel *channel)
 {
     if (channel->node) {
         if (ClusterNode *const former = knownNodeAt(*channel->node))
-            former->unsubscribe(name);
+            former->subscriber().unsubscribe(name);
     }
     channel->node = m_watch.map().ownerOf(channel->slot);
     if (channel->node)
-        nodeAt(*channel->node)->subscribe(name);
+        nodeAt(*channel->node)->subscriber().subscribe(name);
 }
 
 void ClusterEngine::movedAway(ClusterNode *node, const QByteArray &name)
@@ -842,28 +852,11 @@ void ClusterEngine::sweepChannels()
         }
         ClusterNode *const node = it->node ? knownNodeAt(*it->node) : nullptr;
         if (node)
-            node->unsubscribe(it.key());
+            node->subscriber().unsubscribe(it.key());
         it = m_channels.erase(it);
     }
     if (m_channels.isEmpty())
         m_sweepTimer.stop();
-}
-
-void ClusterEngine::messageReceived(ClusterNode *node, const QByteArray &payload)
-{
-    const auto message = NoticeMessage::parse(payload);
-    if (!message)
-        return; // anybody may publish on the channel
-    if (message->notice == Grant)
-        m_abandoned.found(message->sequence);
-    // A grant on a plain channel may come from another node, which found nobody subscribed there, and revoked it.
-    const auto handover = node->hasShardedChannels()
-            ? message->handover(waiterOf(message->sequence), node->lane().serverClock(), m_clock->now())
-            : std::nullopt;
-    if (handover)
-        handOver(*handover, node->endpoint());
-    else
-        Q_EMIT noticed(message->notice, message->sequence, std::max(message->delay, 0ms));
 }
 
 void ClusterEngine::listenForForcedReleases(const ClusterNode &node)

@@ -163,7 +163,6 @@ private:
     void movedAway(ClusterNode *node, const QByteArray &name);
     void notWaiting(const LockId &lock, const QByteArray &token);
     void sweepChannels();
-    void messageReceived(ClusterNode *node, const QByteArray &payload);
     /// Messages to clients that only hold locks are published to all nodes; this client listens at one of them.
     void listenForForcedReleases(const ClusterNode &node);
     void listenElsewhere(const QtRedis::Endpoint &former);

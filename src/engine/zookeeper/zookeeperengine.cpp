@@ -79,7 +79,7 @@ struct ZooKeeperEngine::Attempt
 };
 
 ZooKeeperEngine::ZooKeeperEngine(const ZooKeeperUrl &url, const LeaseClock *clock, QObject *parent)
-    : LockEngine({}, parent)
+    : LockEngine(parent)
     , m_url(url)
     , m_clock(clock)
     , m_session(sessionOptions(url, clock))

@@ -1281,12 +1281,8 @@ void tst_Cluster::slowConnection()
     QString error;
     const auto url = QtRedis::ServerUrl::parse(proxy.url(), &error);
     QVERIFY2(url, qPrintable(error));
-    QDistLock::ClusterNode node(
-            *url, QDistLock::LeaseClock::system(), "1aaaaaaaaaaaaaaa",
-            [] {
-                return QDistLock::LockEngine::Need{true, -1};
-            },
-            [] { return false; });
+    QDistLock::ClusterNode node(*url, QDistLock::LeaseClock::system(), "1aaaaaaaaaaaaaaa",
+                                {[] { return true; }, [] { return -1; }});
     QSignalSpy silent(&node, &QDistLock::ClusterNode::silent);
     bool isConnected = false;
     node.expectReply();

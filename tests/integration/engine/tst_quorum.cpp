@@ -8,7 +8,7 @@
 #include "base/leaseclock.h"
 #include "engine/protocolconstants.h"
 #include "engine/quorum/lockorder.h"
-#include "engine/redis/redisengine.h"
+#include "engine/redis/redisnode.h"
 #include "scripts.h"
 #include "support/certificates.h"
 #include "support/testkinds.h"
@@ -694,13 +694,15 @@ void tst_Quorum::nothingCancelsTheNextVote()
     QString error;
     const auto url = QtRedis::ServerUrl::parse(QUrl(u"redis://127.0.0.1:%1"_s.arg(proxy.port())), &error);
     QVERIFY2(url, qPrintable(error));
-    RedisEngine engine(*url, LeaseClock::system());
-    engine.setNode(0);
-    engine.open();
-    QVERIFY(eventually([&] { return engine.state() == LockEngine::Ready; }));
+    TokenGenerator tokens;
+    RedisNode node(*url, LeaseClock::system(), tokens.clientId(), {[] { return false; }, [] { return -1; }});
+    node.setIndex(0);
+    node.open();
+    RedisLane &lane = node.lane();
+    QVERIFY(eventually([&] { return lane.isReady(); }));
     QList<EngineReply> replies;
     const auto completion = [&](const EngineReply &reply) { replies.append(reply); };
-    const QByteArray token = engine.makeToken();
+    const QByteArray token = tokens.makeToken();
     LockEngine::Acquire operation{idOf(u"a"_s), token, 1h};
     operation.barge = true;
     server.command({"SCRIPT", "FLUSH"});
@@ -716,24 +718,24 @@ void tst_Quorum::nothingCancelsTheNextVote()
             add << "0"
                 << "0000000000000000:" + QByteArray::number(i) + ":00";
         QCOMPARE(server.command(add).toInt(), 1200);
-        engine.abandon(operation.lock, token, 1h, 0ms, 1h);
+        lane.abandon(operation.lock, token, 1h, 0ms, 1h);
     } else if (repeatedAfter == ForbiddenKey) { // of another lock in the same command
         proxy.answer("-NOPERM this user has no permissions to access one of the keys used as arguments\r\n", "EVAL");
-        engine.abandon(operation.lock, token, 1h, 0ms, 1h);
-        engine.abandon(idOf(u"other"_s), engine.makeToken(), 1h, 0ms, 1h);
+        lane.abandon(operation.lock, token, 1h, 0ms, 1h);
+        lane.abandon(idOf(u"other"_s), tokens.makeToken(), 1h, 0ms, 1h);
     } else { // another client makes it known
-        engine.returnToQueue(operation, completion);
+        lane.returnToQueue(operation, completion);
         sendNow();
         EVENTUALLY_VERIFY(scripts() > former);
         server.command({"SCRIPT", "LOAD", Scripts::acquire.text});
     }
     const qsizetype before = repeatedAfter == UnknownScript ? 1 : 0;
-    engine.vote(operation, 0, completion);
+    lane.vote(operation, 0, completion);
     EVENTUALLY_COMPARE(server.get(Key), token);
     proxy.setRepliesHeld(false);
     QVERIFY(eventually([&] { return replies.size() == before + 1; }));
     QCOMPARE(replies.last().status, EngineReply::Granted);
-    engine.renew(operation.lock, token, 1h, {}, completion); // behind whatever was repeated
+    lane.renew(operation.lock, token, 1h, completion); // behind whatever was repeated
     QVERIFY(eventually([&] { return replies.size() == before + 2; }));
     QCOMPARE(replies.last().status, EngineReply::Done);
 }
