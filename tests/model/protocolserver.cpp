@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// Runs a script on the small Redis, in several circumstances, and keeps what it does.
+
+#include "protocolmodel.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <utility>
+
+namespace ProtocolModel {
+
+const Model::Execution &Model::execute(const State &s, const std::string &script, const Command &command)
+{
+    Writer key;
+    key(script == "force_release"), key(command.kind), key(command.token), key(command.queue), key(command.arrival);
+    key(s.server.holder), key(s.server.ttl);
+    for (const Client &client : s.clients)
+        key(client.subscribed);
+    for (const Waiter &w : s.server.queue)
+        key(w.token), key(w.wakeOnly), key(w.arrival);
+    const auto known = m_executions.find(key.bytes());
+    if (known != m_executions.end())
+        return known->second;
+
+    const Execution result = execute(s, script, command, Usual);
+    for (const Circumstances &other : Others) {
+        // Without the time nothing can be acquired, and no fencing token drawn for a waiter of the same client.
+        if (!other.mayReadTime && (command.kind == Acquire || result.reply.handedTo))
+            continue;
+        const Execution same = execute(s, script, command, other);
+        if (same.summary != result.summary)
+            throw Violation(script + " does another thing " + other.name);
+    }
+    return m_executions.emplace(key.bytes(), result).first->second;
+}
+
+Model::Execution Model::execute(const State &s, const std::string &script, const Command &command,
+                                const Circumstances &how)
+{
+    FakeRedis &redis = m_scripts.redis;
+    redis.strings.clear();
+    redis.sets.clear();
+    redis.now = how.now;
+    redis.mayReadTime = how.mayReadTime;
+    redis.strings["Kfence"] = {FakeRedis::digits(how.lastFence), 1000000};
+    if (s.server.holder)
+        redis.strings["K"] = {name(s.server.holder), s.server.ttl == NoTtl ? -1 : s.server.ttl * Tick};
+    for (const Waiter &w : s.server.queue)
+        redis.sets["Kqueue"].emplace_back(w.arrival, (w.wakeOnly ? "*" : "") + name(w.token));
+    if (!s.server.queue.empty())
+        redis.sets["Kqueue"].ttl = 1000000;
+    Execution result;
+    std::string wrong; // an exception must not pass through Lua
+    redis.publish = [&](const std::string &channel, const std::string &payload) {
+        const std::size_t client = std::size_t(channel.back() - 'a');
+        if (isMute(command))
+            return -1;
+        if (client >= Machines || !s.clients[client].subscribed)
+            return 0;
+        std::istringstream words(payload);
+        std::string kind, proof;
+        int sequence = 0, ms = 0;
+        long long fence = 0, time = 0;
+        words >> kind >> sequence;
+        Message message{kind[0], Byte(sequence), 0, false, 0, 0, 0};
+        if (kind == "grant" && words >> fence >> time >> ms >> proof) {
+            const std::string token = name(message.token);
+            std::string hold = payload.substr(0, payload.rfind(' '));
+            hold.erase(0, hold.find(' ', hold.find(' ') + 1));
+            const auto key = redis.strings.find("K");
+            if (proof != FakeRedis::hash(token + hold))
+                wrong = "a grant is not proven";
+            else if (fence <= how.lastFence || fence != std::atoll(redis.strings["Kfence"].value.c_str()))
+                wrong = "the fencing token of a grant does not rise";
+            else if (time != how.now)
+                wrong = "a grant has another time";
+            else if (key == redis.strings.end() || key->second.value != token || key->second.ttl < ms)
+                wrong = "a waiter is the holder by its message, but not on the server";
+            message.proven = true;
+        } else if (kind == "next") {
+            words >> ms;
+        }
+        message.ticks = Byte(std::min((ms + Tick - 1) / Tick, int(Never) - 1));
+        result.messages.push_back(message);
+        return 1;
+    };
+    const int m = command.token ? machineOf(command.token) : 0;
+    const std::string leaseMs = std::to_string(m_config.lease[std::size_t(m)] * Tick);
+    const std::string token = name(command.token);
+    std::vector<std::string> keys{"K"}, arguments{token, leaseMs};
+    if (script != "renew")
+        keys.insert(keys.end(), {"Kqueue", "Kfence"});
+    if (script == "acquire") {
+        const std::string flags = std::string(command.queue ? "rq" : "r") + (fair(m) ? "" : "b");
+        arguments = {leaseMs, flags + (command.arrival ? "a" : ""), token};
+        if (command.arrival)
+            arguments.push_back(std::to_string(int(command.arrival)));
+    } else if (script == "release") {
+        arguments = {leaseMs, "0", token};
+    } else if (script == "renew") {
+        arguments = {token, std::to_string(command.queue * Tick)};
+    } else if (script == "cancel") {
+        arguments.push_back("0");
+    } else if (script == "force_release") {
+        arguments = {"3000"};
+    }
+    lua_State *const lua = m_scripts.run(how.longWay ? Scripts::longWayOf(script) : script, keys, arguments);
+    if (!wrong.empty())
+        throw Violation(wrong);
+    decodeReply(lua, script, command, how, &result.reply);
+
+    if (const auto it = redis.strings.find("K"); it != redis.strings.end()) {
+        result.after.holder = number(it->second.value);
+        result.after.ttl = it->second.ttl < 0 ? NoTtl : Byte((it->second.ttl + Tick - 1) / Tick);
+    }
+    if (const auto it = redis.sets.find("Kqueue"); it != redis.sets.end() && it->second.ttl < 0)
+        throw Violation("the queue has no time to live");
+    for (const auto &[score, member] : redis.sets["Kqueue"]) {
+        const bool wakeOnly = member[0] == '*';
+        result.after.queue.push_back({number(member.substr(wakeOnly)), wakeOnly, Byte(score)});
+    }
+    // Only the order of the arrivals matters.
+    std::vector<Byte> arrivals{0, fair(m) ? command.arrival : Byte(0), result.reply.arrival};
+    for (const Waiter &w : result.after.queue)
+        arrivals.push_back(w.arrival);
+    std::sort(arrivals.begin(), arrivals.end());
+    arrivals.erase(std::unique(arrivals.begin(), arrivals.end()), arrivals.end());
+    const auto place = [&arrivals](Byte arrival) {
+        return std::lower_bound(arrivals.begin(), arrivals.end(), arrival) - arrivals.begin();
+    };
+    Writer summary;
+    const Reply &r = result.reply;
+    for (const Byte part : {r.kind, r.token, r.age, r.outcome, r.ttl, r.rank, r.foreign, r.handedTo,
+                            result.after.holder, result.after.ttl})
+        summary(part);
+    summary(place(r.arrival));
+    for (const Waiter &w : result.after.queue)
+        summary(w.token), summary(w.wakeOnly), summary(place(w.arrival));
+    // The order of the messages does not matter, nor does a message to a waiter that is served anyway.
+    std::vector<std::array<Byte, 3>> messages;
+    for (const Message &message : result.messages) {
+        const bool served = message.token == result.after.holder
+                || std::any_of(result.messages.begin(), result.messages.end(),
+                               [&](const Message &other) { return other.kind == 'g' && other.token == message.token; });
+        if (message.kind == 'g') // without the time it is only a hint
+            messages.push_back({Byte(message.kind), message.token, 0});
+        else if (!served)
+            messages.push_back({Byte(message.kind), message.token, message.ticks});
+    }
+    std::sort(messages.begin(), messages.end());
+    for (const auto &message : messages)
+        summary(message[0]), summary(message[1]), summary(message[2]);
+    result.summary = summary.bytes();
+    return result;
+}
+
+void Model::decodeReply(lua_State *lua, const std::string &script, const Command &command, const Circumstances &how,
+                        Reply *reply)
+{
+    reply->kind = command.kind;
+    reply->token = command.token;
+    reply->ttl = command.kind == Renew ? command.queue : Byte(0);
+    if (script == "force_release")
+        return;
+    lua_rawgeti(lua, -1, 1);
+    if (lua_type(lua, -1) == LUA_TNUMBER) {
+        reply->outcome = Byte(lua_tointeger(lua, -1));
+        return;
+    }
+    const auto fence = [&how](double value) {
+        if (!(value > how.lastFence))
+            throw Violation("the fencing token does not rise");
+    };
+    if (lua_type(lua, -1) == LUA_TSTRING && script == "acquire") {
+        const std::string text = lua_tostring(lua, -1);
+        reply->outcome = text == "NOPERM" ? Refused : 1;
+        if (reply->outcome != Refused)
+            fence(std::atof(text.c_str()));
+        return;
+    }
+    if (lua_type(lua, -1) != LUA_TTABLE)
+        throw Violation(script + " answers with something else");
+    const auto element = [lua](int i) {
+        lua_rawgeti(lua, 2, i);
+        const double value = lua_tonumber(lua, -1);
+        lua_pop(lua, 1);
+        return value;
+    };
+    if (script == "release") {
+        lua_rawgeti(lua, 2, 1);
+        // The waiter's token, or the sequence number in it.
+        const char *const to = lua_tostring(lua, -1);
+        reply->handedTo = std::strchr(to, ':') ? number(to) : Byte(std::atoi(to));
+        lua_pop(lua, 1);
+        reply->outcome = 4;
+        fence(element(2));
+    } else {
+        reply->ttl = element(2) < 0 ? NoTtl : Byte((element(2) + Tick - 1) / Tick);
+        reply->foreign = element(3) == 0;
+        reply->rank = Byte(element(4) < 0 ? 255 : element(4));
+        reply->arrival = Byte(element(5));
+        if (int(element(6)) != how.now)
+            throw Violation("the reply has another time");
+    }
+}
+
+Reply Model::serve(State &s, const Command &command)
+{
+    static const char *const names[] = {"acquire", "renew", "release", "cancel"};
+    const Execution &e = execute(s, names[command.kind], command);
+    check(s, command, e);
+    s.server = e.after;
+    deliver(s, e.messages);
+    return e.reply;
+}
+
+void Model::deliver(State &s, const std::vector<Message> &messages)
+{
+    for (const Message &m : messages) {
+        clientOf(s, machineOf(m.token)).messages.push_back(m);
+        if (m.proven && m_config.kinds.find('r') != std::string::npos)
+            s.overheard.push_back(m);
+    }
+}
+
+} // namespace ProtocolModel
