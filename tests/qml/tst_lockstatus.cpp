@@ -4,6 +4,7 @@
 #include "qmltesting.h"
 
 #include "support/redisserver.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QDistLock/DistributedLock>
@@ -50,10 +51,10 @@ private Q_SLOTS:
     void errors_data();
     void errors();
     TIMING void timedOut();
-    void lossWhileAcquiring_data();
+    void lossWhileAcquiring_data() { Support::addRows<bool>("deleted", {{"stolen", false}, {"deleted", true}}); }
     void lossWhileAcquiring();
     void noConnection();
-    void serverAwayForAWhile_data();
+    void serverAwayForAWhile_data() { Support::addRows<bool>("taken", {{"waiting", true}, {"held", false}}); }
     void serverAwayForAWhile();
     void lockMadeInCpp();
     void pollsOnlyWhileVisible();
@@ -302,13 +303,6 @@ void TestLockStatus::showError(QByteArrayList command, const QByteArray &propert
     QVERIFY(!show("detail").isEmpty());
 }
 
-void TestLockStatus::lossWhileAcquiring_data()
-{
-    QTest::addColumn<bool>("deleted");
-    QTest::newRow("stolen") << false;
-    QTest::newRow("deleted") << true;
-}
-
 void TestLockStatus::lossWhileAcquiring()
 {
     QFETCH(bool, deleted);
@@ -339,13 +333,6 @@ void TestLockStatus::noConnection()
     QVERIFY(interface);
     QCOMPARE(interface->text(QAccessible::Description), m_lock->errorString());
     take(u"status-no-connection"_s);
-}
-
-void TestLockStatus::serverAwayForAWhile_data()
-{
-    QTest::addColumn<bool>("taken");
-    QTest::newRow("waiting") << true;
-    QTest::newRow("held") << false;
 }
 
 void TestLockStatus::serverAwayForAWhile()

@@ -43,8 +43,7 @@ private:
 void TestQmlCluster::initTestCase()
 {
     m_engine.addImportPath(QStringLiteral(QML_MODULE_DIR));
-    RedisCluster::Options options;
-    options.replicasPerMaster = 0;
+    auto options = RedisCluster::Options::mastersOnly();
     m_cluster = std::make_unique<RedisCluster>(options);
     QVERIFY2(m_cluster->start(), qPrintable(m_cluster->errorString()));
 }

@@ -105,6 +105,29 @@ inline bool acquireNow(DistributedLock *lock)
             && lock->isHeld();
 }
 
+/// Waits in the queue at \a position.
+inline bool joinQueue(DistributedLock *lock, int position = 0)
+{
+    lock->acquire();
+    return eventually([&] { return lock->queuePosition() == position; });
+}
+
+/// Acquires, which must fail: NoError if it does not.
+inline DistributedLock::Error failureNow(DistributedLock *lock)
+{
+    QSignalSpy failed(lock, &DistributedLock::acquireFailed);
+    lock->acquire();
+    return eventually([&] { return failed.size() == 1; }) ? failed.first().first().value<DistributedLock::Error>()
+                                                          : DistributedLock::NoError;
+}
+
+inline bool releaseNow(DistributedLock *lock)
+{
+    QSignalSpy released(lock, &DistributedLock::released);
+    lock->release();
+    return eventually([&] { return released.size() == 1; });
+}
+
 /// The result of an acquire that times out because somebody else holds the lock. \a acquire is called with the wait. If
 /// the machine pauses, the wait may end before the server has replied, with a ConnectionError: then a longer wait
 /// follows.

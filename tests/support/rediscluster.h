@@ -36,6 +36,14 @@ public:
         bool canBeCutOff = false;                   ///< needed by cutOff()
         QStringList environment = {};               ///< as in RedisServer::Options, unless canBeCutOff
         const Certificates *certificates = nullptr; ///< not null: everything over TLS, url() with ca=
+
+        static Options mastersOnly(int count = 3)
+        {
+            Options options;
+            options.masters = count;
+            options.replicasPerMaster = 0;
+            return options;
+        }
     };
 
     RedisCluster();

@@ -5,6 +5,7 @@
 
 #include "annotationtest.h"
 #include "queuedreceiver.h"
+#include "support/rows.h"
 
 #include <QtCore/qelapsedtimer.h>
 
@@ -35,7 +36,10 @@ private Q_SLOTS:
     void latestWithOtherKeys();
     TIMING void latestCountsItsOwnWait();
     void sizeOfWaitingCalls();
-    void flood_data();
+    void flood_data()
+    {
+        Support::addRows<bool>("behind", {{"alone", false}, {"behind as many that wait for ever", true}});
+    }
     TIMING void flood();
     void cancelMany();
     void outage();
@@ -237,13 +241,6 @@ void tst_CallQueue::sizeOfWaitingCalls()
     QVERIFY(receiver->seen.isEmpty());
     receiver.reset();
     letGo("lock:counter");
-}
-
-void tst_CallQueue::flood_data()
-{
-    QTest::addColumn<bool>("behind");
-    QTest::newRow("alone") << false;
-    QTest::newRow("behind as many that wait for ever") << true;
 }
 
 void tst_CallQueue::flood()

@@ -5,6 +5,7 @@
 
 #include "annotationtest.h"
 #include "queuedreceiver.h"
+#include "support/rows.h"
 
 #include <QtCore/qeventloop.h>
 #include <QtCore/qprocess.h>
@@ -28,14 +29,20 @@ class tst_CallThreads : public AnnotationTest
     Q_OBJECT
 
 private Q_SLOTS:
-    void threadEnds_data();
+    void threadEnds_data() { Support::addRows<bool>("foreign", {{"QThread", false}, {"std::thread", true}}); }
     void threadEnds();
     void finishedThread();
     void applicationEnds();
-    void postedToAnEndedThread_data();
+    void postedToAnEndedThread_data()
+    {
+        Support::addRows<bool>("late", {{"before its end", false}, {"after its end", true}});
+    }
     void postedToAnEndedThread();
     void movedOutOfAnEndingThread();
-    void movedIntoAnEndedThread_data();
+    void movedIntoAnEndedThread_data()
+    {
+        Support::addRows<bool>("late", {{"before its end", false}, {"after its end", true}});
+    }
     void movedIntoAnEndedThread();
     void destroyedWhenItMoved();
     TIMING void manyReceiversDestroyed();
@@ -46,13 +53,6 @@ private Q_SLOTS:
     TIMING void loopDoesNotRunTwoLocks();
     TIMING void loopComesBackInTime();
 };
-
-void tst_CallThreads::threadEnds_data()
-{
-    QTest::addColumn<bool>("foreign");
-    QTest::newRow("QThread") << false;
-    QTest::newRow("std::thread") << true;
-}
 
 void tst_CallThreads::threadEnds()
 {
@@ -127,13 +127,6 @@ void tst_CallThreads::applicationEnds()
     letGo("lock:busy");
 }
 
-void tst_CallThreads::postedToAnEndedThread_data()
-{
-    QTest::addColumn<bool>("late");
-    QTest::newRow("before its end") << false;
-    QTest::newRow("after its end") << true;
-}
-
 void tst_CallThreads::postedToAnEndedThread()
 {
     // The objects live on, and what is posted to them is never delivered.
@@ -187,13 +180,6 @@ void tst_CallThreads::movedOutOfAnEndingThread()
     QVERIFY(finished(called) && finished(invoked));
     QCOMPARE(called.result(), QThread::currentThread());
     QCOMPARE(invoked.result().toInt(), 1);
-}
-
-void tst_CallThreads::movedIntoAnEndedThread_data()
-{
-    QTest::addColumn<bool>("late");
-    QTest::newRow("before its end") << false;
-    QTest::newRow("after its end") << true;
 }
 
 void tst_CallThreads::movedIntoAnEndedThread()

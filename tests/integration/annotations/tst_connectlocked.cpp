@@ -5,6 +5,7 @@
 
 #include "annotationtest.h"
 #include "receiver.h"
+#include "support/rows.h"
 
 #include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qelapsedtimer.h>
@@ -41,7 +42,10 @@ private Q_SLOTS:
     void busyInItsOwnThread();
     void oneInATurn();
     void keysDoNotWaitForEachOther();
-    void blocksForFiveLeases_data();
+    void blocksForFiveLeases_data()
+    {
+        Support::addRows<bool>("inWorker", {{"main thread", false}, {"worker thread", true}});
+    }
     TIMING void blocksForFiveLeases();
     void twoLocksNoDeadlock();
     void secondLockBusy();
@@ -333,13 +337,6 @@ void tst_ConnectLocked::keysDoNotWaitForEachOther()
     QVERIFY(eventually([&] { return receiver.seen.size() == 4; }));
     QCOMPARE(receiver.seen, (QList<int>{2, 4, 1, 3}));
     QCOMPARE(receiver.overlaps, 0);
-}
-
-void tst_ConnectLocked::blocksForFiveLeases_data()
-{
-    QTest::addColumn<bool>("inWorker");
-    QTest::newRow("main thread") << false;
-    QTest::newRow("worker thread") << true;
 }
 
 void tst_ConnectLocked::blocksForFiveLeases()

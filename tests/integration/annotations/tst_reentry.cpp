@@ -8,6 +8,7 @@
 
 #include "support/posix.h"
 #include "support/respclient.h"
+#include "support/rows.h"
 
 #include <QDistLock/Annotations>
 #include <QDistLock/ScopedLock>
@@ -71,7 +72,10 @@ private Q_SLOTS:
     void scopeOutlivesTheWork_data();
     void scopeOutlivesTheWork();
     void workOutlivesItsScopes();
-    void scopeOutlivesTheFutureOfTheWork_data();
+    void scopeOutlivesTheFutureOfTheWork_data()
+    {
+        Support::addRows<bool>("scopeFirst", {{"future ends first", false}, {"scope ends first", true}});
+    }
     void scopeOutlivesTheFutureOfTheWork();
     void scopeOutlivesAnException();
     void scopeOutlivesTheReceiver();
@@ -80,13 +84,19 @@ private Q_SLOTS:
     void scopeEndsInAnotherThread();
     void scopeOfUnfinishedWorkEndsInAnotherThread();
     void scopeBeginsWhileAnotherThreadEndsTheOuter();
-    void scopeOutlivesItsThread_data();
+    void scopeOutlivesItsThread_data()
+    {
+        Support::addRows<bool>("unfinished", {{"work has ended", false}, {"work continues", true}});
+    }
     void scopeOutlivesItsThread();
     void scopesInNestedLoops();
     void nextCallWaitsForTheScope();
     void lossEndsAllLevels();
 
-    void scopeBehindUnfinishedWork_data();
+    void scopeBehindUnfinishedWork_data()
+    {
+        Support::addRows<bool>("waits", {{"waits", true}, {"does not wait", false}});
+    }
     void scopeBehindUnfinishedWork();
     void scopeWaitsForEver();
     void scopeBehindManyUnfinished();
@@ -228,13 +238,6 @@ void tst_Reentry::workOutlivesItsScopes()
     QVERIFY(eventually([&] { return future.isFinished(); }));
     QVERIFY(held);
     QVERIFY(becomesFree());
-}
-
-void tst_Reentry::scopeOutlivesTheFutureOfTheWork_data()
-{
-    QTest::addColumn<bool>("scopeFirst");
-    QTest::newRow("future ends first") << false;
-    QTest::newRow("scope ends first") << true;
 }
 
 void tst_Reentry::scopeOutlivesTheFutureOfTheWork()
@@ -403,13 +406,6 @@ void tst_Reentry::scopeBeginsWhileAnotherThreadEndsTheOuter()
     QVERIFY(!isLockedHere(memory));
 }
 
-void tst_Reentry::scopeOutlivesItsThread_data()
-{
-    QTest::addColumn<bool>("unfinished");
-    QTest::newRow("work has ended") << false;
-    QTest::newRow("work continues") << true;
-}
-
 void tst_Reentry::scopeOutlivesItsThread()
 {
     QFETCH(const bool, unfinished);
@@ -518,13 +514,6 @@ void tst_Reentry::lossEndsAllLevels()
     scope.reset();
     QVERIFY(other.isHeld());
     QVERIFY(!isFree());
-}
-
-void tst_Reentry::scopeBehindUnfinishedWork_data()
-{
-    QTest::addColumn<bool>("waits");
-    QTest::newRow("waits") << true;
-    QTest::newRow("does not wait") << false;
 }
 
 /// Code that the event loop runs before the work has finished may be another task, so it is not under the lock.

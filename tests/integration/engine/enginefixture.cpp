@@ -88,8 +88,7 @@ void EngineFixture::startCluster()
 {
     if (m_cluster)
         return;
-    Support::RedisCluster::Options options;
-    options.replicasPerMaster = 0;
+    auto options = Support::RedisCluster::Options::mastersOnly();
     options.environment = m_serverClock.environment();
     m_cluster = std::make_unique<Support::RedisCluster>(options);
     m_serverClock.slowDown(1); // its nodes need the time to find each other

@@ -6,7 +6,7 @@
 #include "engine/quorum/quorumengine.h"
 #include "support/eventually.h"
 #include "support/fakeclock.h"
-#include "support/locktesting.h"
+#include "support/locktest.h"
 #include "support/redisset.h"
 
 /// Shared by the tests of locks over a majority of servers.
@@ -32,12 +32,6 @@ inline QDistLock::LockId idOf(const QString &name)
 inline int arbiterOf(LockRegistry &registry)
 {
     return engineOf(registry)->arbiterOf(idOf(QStringLiteral("a")));
-}
-
-inline bool releaseNow(DistributedLock *lock)
-{
-    lock->release();
-    return eventually([lock] { return lock->state() == DistributedLock::Unlocked; });
 }
 
 /// A third of the lease passes on the clock of \a lock: it is renewed. True if it is held then.

@@ -4,7 +4,7 @@
 // The least-privilege rule of docs/acl.txt: everything works under it, each single right of it is needed for
 // what the documentation says, and neither user name nor password appears in any text.
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include "support/faultproxy.h"
 #include "support/registrytime.h"
@@ -46,7 +46,7 @@ QList<QByteArray> shippedRule()
 
 } // namespace
 
-class tst_Acl : public QObject
+class tst_Acl : public RedisLockTest
 {
     Q_OBJECT
 private Q_SLOTS:
@@ -82,21 +82,20 @@ private:
     }
     QString failingOperations(bool maySubscribe = true);
 
-    RedisServer m_server{RedisServer::Options::withTcp()};
     std::unique_ptr<LogCapture> m_log;
     QString m_texts; // all texts that were emitted, logged or returned
 };
 
 void tst_Acl::initTestCase()
 {
-    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+    RedisLockTest::initTestCase();
     QLoggingCategory::setFilterRules(u"qdistlock.*=true"_s);
     QVERIFY(!shippedRule().isEmpty());
 }
 
 void tst_Acl::init()
 {
-    m_server.command({"FLUSHALL"});
+    RedisLockTest::init();
     m_server.command({"SCRIPT", "FLUSH"});
     m_server.command({"ACL", "DELUSER", User.toUtf8()});
     QVERIFY(setRule(shippedRule()));
@@ -106,6 +105,7 @@ void tst_Acl::init()
 
 void tst_Acl::cleanup()
 {
+    LockTest::cleanup();
     const QString all = m_texts + m_log->text();
     m_log.reset();
     QVERIFY2(!all.contains(QLatin1String("canary")), qPrintable(all));
@@ -139,9 +139,7 @@ QString tst_Acl::failingOperations(bool maySubscribe)
     RegistryTime time;
     LockRegistry registry(urlOf(m_server.url()));
     time.govern(&registry);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease, LockOptions::Forever));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(Lease, LockOptions::Forever));
     debugged(&registry);
     debugged(&lock);
     QDebug(&m_texts) << registry.server();
@@ -154,21 +152,20 @@ QString tst_Acl::failingOperations(bool maySubscribe)
         failing << u"(the key was left)"_s;
     if (acquired.result().isAcquired()) {
         const auto isDenied = [&] {
-            return !spies.errors.isEmpty() && lock.error() == DistributedLock::PermissionError;
+            return !lock.spies.errors.isEmpty() && lock.error() == DistributedLock::PermissionError;
         };
         time.pass(Lease / 3);
-        time.passUntil([&] { return !spies.renewed.isEmpty() || isDenied() || !spies.lost.isEmpty(); });
-        if (spies.renewed.isEmpty())
+        time.passUntil([&] { return !lock.spies.renewed.isEmpty() || isDenied() || !lock.spies.lost.isEmpty(); });
+        if (lock.spies.renewed.isEmpty())
             denied("renew", lock.error(), lock.errorString());
-        spies.errors.clear();
+        lock.spies.errors.clear();
         const auto released = lock.releaseAsync();
         time.passUntil([&] { return released.isFinished() || isDenied(); });
         if (!released.isFinished() || !released.result())
             denied("release", lock.error(), lock.errorString());
     }
     m_server.command({"SET", "lock:taken", "foreign"});
-    DistributedLock taken(&registry, u"taken"_s);
-    taken.setOptions(options(Lease));
+    TestLock taken(&registry, u"taken"_s, options(Lease));
     const auto contended = taken.tryAcquireAsync();
     const auto inspected = registry.inspect(u"taken"_s);
     if (!eventually([&] { return contended.isFinished() && inspected.isFinished(); }))
@@ -192,10 +189,8 @@ QString tst_Acl::failingOperations(bool maySubscribe)
     // One lock waits in the queue for another, polls, and is served.
     LockRegistry otherRegistry(urlOf(m_server.url()));
     time.govern(&otherRegistry);
-    DistributedLock holder(&registry, u"queued"_s);
-    DistributedLock waiter(&otherRegistry, u"queued"_s);
-    holder.setOptions(options(Lease));
-    waiter.setOptions(options(Lease, LockOptions::Forever));
+    TestLock holder(&registry, u"queued"_s, options(Lease));
+    TestLock waiter(&otherRegistry, u"queued"_s, options(Lease, LockOptions::Forever));
     const auto held = holder.acquireAsync();
     const auto listening = otherRegistry.inspect(u"queued"_s); // connects
     time.passUntil([&] { return held.isFinished() && listening.isFinished(); });
@@ -238,15 +233,13 @@ void tst_Acl::everythingWorks()
 
     LockRegistry registry(urlOf(m_server.url()));
     LockRegistry other(urlOf(m_server.tcpUrl()));
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease)); // no renewal notices the loss first
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(Lease)); // no renewal notices the loss first
     QVERIFY(acquireNow(&lock));
     // The subscription: somebody else's force release is known at once.
     QVERIFY(eventually([&] { return m_server.channels().size() == 1; }));
     other.forceRelease(u"job"_s);
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+    QCOMPARE(lock.spies.reason(), DistributedLock::ForcedRelease);
     // Nothing was refused.
     QCOMPARE(m_server.command({"ACL", "LOG"}).toList().size(), 0);
 }
@@ -257,16 +250,14 @@ void tst_Acl::formerConnectionIsEnded()
     RegistryTime time;
     LockRegistry registry(urlOf(proxy.url()));
     time.govern(&registry);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(Lease));
     QVERIFY(acquireNow(&lock));
     QVERIFY(eventually([&] { return m_server.channels().size() == 1; }));
     const qint64 killed = m_server.commandsProcessed("client|kill");
     proxy.setBlackHole(true); // the server does not learn of the end of these
     proxy.setBlackHole(false);
     time.pass(Lease / 3);
-    QVERIFY(time.passUntil([&] { return spies.renewed.size() == 1; }));
+    QVERIFY(time.passUntil([&] { return lock.spies.renewed.size() == 1; }));
     QVERIFY(m_server.commandsProcessed("client|kill") > killed);
     QCOMPARE(m_server.command({"ACL", "LOG"}).toList().size(), 0);
 }
@@ -362,12 +353,8 @@ void tst_Acl::wrongPassword()
     QFETCH(QString, password);
     FaultProxy proxy(m_server);
     LockRegistry registry(urlOf(proxy.url(), user, password));
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease, LockOptions::Forever).withRetryInterval(1ms));
-    Spies spies(&lock);
-    lock.acquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::AuthenticationError);
+    TestLock lock(&registry, u"job"_s, options(Lease, LockOptions::Forever).withRetryInterval(1ms));
+    QCOMPARE(failureNow(&lock), DistributedLock::AuthenticationError);
     m_texts += lock.errorString() + registry.errorString();
     QDebug(&m_texts) << &registry << registry.server() << &lock;
     QVERIFY(!lock.errorString().isEmpty());
@@ -379,7 +366,7 @@ void tst_Acl::wrongPassword()
     QVERIFY(setRule({user.isEmpty() ? QByteArray("default") : user.toUtf8(), "on", "resetpass", '>' + password.toUtf8(),
                      "~*", "&*", "+@all"}));
     lock.acquire();
-    const bool acquired = eventually([&] { return spies.acquired.size() == 1; });
+    const bool acquired = eventually([&] { return lock.spies.acquired.size() == 1; });
     if (user.isEmpty())
         m_server.command({"ACL", "SETUSER", "default", "resetpass", "nopass"});
     else
@@ -394,12 +381,10 @@ void tst_Acl::rightTakenAwayWhileHeld()
     RegistryTime time;
     LockRegistry registry(urlOf(proxy.url()));
     time.govern(&registry);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(Lease));
     QVERIFY(acquireNow(&lock));
     time.pass(Lease / 3);
-    QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.renewed.size() == 1; }));
     const qint64 before = proxy.commandsForwarded("EVALSHA");
     // resetkeys would end the connection
     QVERIFY(setRule({User.toUtf8(), "-evalsha"}));
@@ -407,11 +392,11 @@ void tst_Acl::rightTakenAwayWhileHeld()
     QVERIFY(eventually([&] { return lock.error() == DistributedLock::PermissionError; }));
     QVERIFY(eventually([&] { // what was sent is answered meanwhile
         time.pass(Lease / 300);
-        return spies.lost.size() == 1;
+        return lock.spies.lost.size() == 1;
     }));
-    QCOMPARE(spies.reason(), DistributedLock::LeaseExpired);
-    QCOMPARE(spies.errors.size(), 1);
-    QCOMPARE(spies.errors.at(0).at(0).value<DistributedLock::Error>(), DistributedLock::PermissionError);
+    QCOMPARE(lock.spies.reason(), DistributedLock::LeaseExpired);
+    QCOMPARE(lock.spies.errors.size(), 1);
+    QCOMPARE(lock.spies.errors.at(0).at(0).value<DistributedLock::Error>(), DistributedLock::PermissionError);
     const qint64 sent = proxy.commandsForwarded("EVALSHA") - before;
     QVERIFY2(sent >= 1 && sent <= 8, qPrintable(QString::number(sent)));
     m_texts += lock.errorString();
@@ -423,13 +408,10 @@ void tst_Acl::userSwitchedOffAndOn()
 {
     LockRegistry registry(urlOf(m_server.url()));
     LockRegistry other(m_server.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease)); // no renewal notices the forced release first
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(Lease)); // no renewal notices the forced release first
     QVERIFY(acquireNow(&lock));
     QVERIFY(eventually([&] { return m_server.channels().size() == 1; }));
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     QVERIFY(setRule({User.toUtf8(), "off"}));
     m_server.command({"CLIENT", "KILL", "USER", User.toUtf8()});
     QVERIFY(eventually([&] { return registry.state() == LockRegistry::Disconnected; }));
@@ -441,8 +423,8 @@ void tst_Acl::userSwitchedOffAndOn()
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     QVERIFY(eventually([&] { return m_server.channels().size() == 1; }));
     other.forceRelease(u"job"_s);
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+    QCOMPARE(lock.spies.reason(), DistributedLock::ForcedRelease);
 }
 
 // A counter ahead of the server's clock stays ahead, though what was tried first cannot be taken back.
@@ -455,15 +437,13 @@ void tst_Acl::tokensRiseWithoutDel()
     const qint64 last = qint64(m_server.command({"TIME"}).toList().value(0).toLongLong() + 600) * 1'000'000;
     m_server.command({"SET", "{lock:job}:fence", QByteArray::number(last)});
     LockRegistry registry(urlOf(m_server.url()));
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options());
+    TestLock lock(&registry, u"job"_s);
     QVERIFY(acquireNow(&lock));
     QCOMPARE(lock.fencingToken(), last + 1);
     Spies spies(&lock);
     lock.release(); // which may not delete the key either
     QVERIFY(eventually([&] { return spies.holdsEnded() == 1 || lock.error() == DistributedLock::PermissionError; }));
-    DistributedLock other(&registry, u"job"_s);
-    other.setOptions(options());
+    TestLock other(&registry, u"job"_s);
     m_server.command({"PEXPIRE", "lock:job", "1"}); // the first one's lease is over
     QVERIFY(acquireNow(&other));
     QCOMPARE(other.fencingToken(), last + 2);
@@ -478,21 +458,18 @@ void tst_Acl::holderMayNotPublish()
     m_server.command({"ACL", "DELUSER", User.toUtf8()});
     QVERIFY(setRule(rule));
     LockRegistry waiters(m_server.url());
-    DistributedLock waiter(&waiters, u"job"_s);
-    waiter.setOptions(options(Lease, LockOptions::Forever).withRetryInterval(Lease)); // it does not poll
+    TestLock waiter(&waiters, u"job"_s,
+                    options(Lease, LockOptions::Forever).withRetryInterval(Lease)); // it does not poll
     m_server.command({"SET", "lock:job", "foreign", "PX", "3600000"});
-    waiter.acquire();
-    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    QVERIFY(joinQueue(&waiter));
     LockRegistry registry(urlOf(m_server.url()));
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(Lease));
     m_server.command({"DEL", "lock:job"});
     lock.tryAcquire();
-    QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
-    QVERIFY(spies.acquired.isEmpty());
+    QVERIFY(eventually([&] { return lock.spies.acquiresEnded() == 1; }));
+    QVERIFY(lock.spies.acquired.isEmpty());
     m_texts += lock.errorString();
-    QCOMPARE(spies.failure(), DistributedLock::PermissionError);
+    QCOMPARE(lock.spies.failure(), DistributedLock::PermissionError);
     QVERIFY2(lock.errorString().contains(QLatin1String("grant")), qPrintable(lock.errorString()));
     QVERIFY2(lock.errorString().contains(QLatin1String("channels")), qPrintable(lock.errorString()));
 }

@@ -3,7 +3,7 @@
 
 // Locks kept by a Redis Cluster: slots that move, masters that are replaced, clusters that cannot be used.
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include "engine/redis/clusternode.h"
 #include "support/certificates.h"
@@ -13,6 +13,7 @@
 #include "support/posix.h"
 #include "support/rediscluster.h"
 #include "support/registrytime.h"
+#include "support/rows.h"
 #include "support/shiftedclock.h"
 #include "support/testkinds.h"
 
@@ -42,19 +43,6 @@ constexpr milliseconds Renewed = 9s;
 
 /// From the promotion of a replica to the renewal of all locks of its master: usually less than 0.5 s.
 constexpr milliseconds RenewedAfterPromotion = 3s;
-
-/// A lock and what it reports.
-struct Watched
-{
-    Watched(LockRegistry *registry, const QString &name, const LockOptions &options)
-        : lock(registry, name)
-        , spies(&lock)
-    {
-        lock.setOptions(options);
-    }
-    DistributedLock lock;
-    Spies spies;
-};
 
 QByteArray keyOf(const DistributedLock &lock)
 {
@@ -140,7 +128,7 @@ QByteArray leastRights()
 
 } // namespace
 
-class tst_Cluster : public QObject
+class tst_Cluster : public LockTest
 {
     Q_OBJECT
 private Q_SLOTS:
@@ -165,16 +153,32 @@ private Q_SLOTS:
     void destroyedWhileASlotMoves();
     void registryDestroyedWhileASlotMoves();
     void reshardingUnderLoad();
-    void replicaTakesOver_data();
+    void replicaTakesOver_data()
+    {
+        addRows<QByteArray>("mode",
+                            {{"CLUSTER FAILOVER", QByteArray()},
+                             {"TAKEOVER", QByteArray("TAKEOVER")},
+                             {"killed, TAKEOVER", QByteArray("KILL")},
+                             {"stopped, TAKEOVER", QByteArray("STOP")}});
+    }
     void replicaTakesOver();
     void waitersAtATakeover();
-    void plainChannels_data();
+    void plainChannels_data()
+    {
+        addRows<QByteArray>("change",
+                            {{"no change", QByteArray()},
+                             {"slot moves", QByteArray("MOVE")},
+                             {"replica takes over", QByteArray("TAKEOVER")}});
+    }
     void plainChannels();
     void masterCutOffIsReplaced();
     void oneMasterAway();
     void waitersOfTheOthersAreLeftAlone();
     void nodesJoinAndLeave();
-    void mastersRedirectToEachOther_data();
+    void mastersRedirectToEachOther_data()
+    {
+        addRows<bool>("isNew", {{"both serve other slots", false}, {"one serves nothing else", true}});
+    }
     void mastersRedirectToEachOther();
     void oneNodeIsEnough();
     void slowConnection();
@@ -196,9 +200,15 @@ private Q_SLOTS:
     void names_data();
     void names();
     void minReplicas();
-    void slotLeavesAMasterThatIsAway_data();
+    void slotLeavesAMasterThatIsAway_data()
+    {
+        addRows<bool>("comesBack", {{"it stays away", false}, {"it can be reached again in the same moment", true}});
+    }
     void slotLeavesAMasterThatIsAway();
-    void allAddressesChange_data();
+    void allAddressesChange_data()
+    {
+        addRows<bool>("isHeld", {{"nobody needed the cluster meanwhile", false}, {"under a held lock", true}});
+    }
     void allAddressesChange();
     void masterReplacedByAnEmptyNode();
     void mostMastersReplaced_data();
@@ -207,6 +217,7 @@ private Q_SLOTS:
     void allMastersReplaced();
 
 private:
+    QUrl serverUrl() override { return m_cluster->url(); }
     /// A master other than the one with this index.
     int otherMaster(int index);
     /// A lock name whose slot the master \a index serves.
@@ -276,24 +287,22 @@ qint64 tst_Cluster::mapsAskedFor(int except)
 
 void tst_Cluster::locksOfAllMasters()
 {
-    LockRegistry registry(m_cluster->url());
-    std::vector<std::unique_ptr<Watched>> locks;
+    std::vector<std::unique_ptr<TestLock>> locks;
     for (int i = 0; i < 200; ++i) {
-        locks.push_back(std::make_unique<Watched>(&registry, u"job%1"_s.arg(i), options(Renewed)));
-        locks.back()->lock.acquire();
+        locks.push_back(std::make_unique<TestLock>(registry(), u"job%1"_s.arg(i), options(Renewed)));
+        locks.back()->acquire();
     }
     QVERIFY(eventually(
             [&] {
-                return std::all_of(locks.begin(), locks.end(),
-                                   [](const auto &watched) { return watched->lock.isHeld(); });
+                return std::all_of(locks.begin(), locks.end(), [](const auto &watched) { return watched->isHeld(); });
             },
             Patience));
     QSet<int> masters;
     for (const auto &watched : locks) {
-        const int owner = m_cluster->ownerOf(clusterSlot(keyOf(watched->lock)));
+        const int owner = m_cluster->ownerOf(clusterSlot(keyOf(*watched)));
         masters.insert(owner);
         if (watched == locks.front())
-            QVERIFY(m_cluster->node(owner).exists(keyOf(watched->lock)));
+            QVERIFY(m_cluster->node(owner).exists(keyOf(*watched)));
     }
     QCOMPARE(masters.size(), 3);
     QVERIFY(eventually(
@@ -302,12 +311,12 @@ void tst_Cluster::locksOfAllMasters()
                                    [](const auto &watched) { return watched->spies.renewed.size() >= 1; });
             },
             Patience));
-    auto listed = registry.list(u"*"_s);
+    auto listed = registry()->list(u"*"_s);
     QVERIFY(eventually([&] { return listed.isFinished(); }, Patience));
     QCOMPARE(listed.result().value.size(), 200);
     for (const auto &watched : locks) {
         QVERIFY(watched->spies.lost.isEmpty());
-        watched->lock.release();
+        watched->release();
     }
     QVERIFY(eventually(
             [&] {
@@ -325,15 +334,15 @@ void tst_Cluster::locksOfAllMasters()
 void tst_Cluster::clientsShareTheLocks()
 {
     std::vector<std::unique_ptr<LockRegistry>> registries;
-    std::vector<std::unique_ptr<Watched>> locks;
+    std::vector<std::unique_ptr<TestLock>> locks;
     std::array<int, 3> insideOf{};
     int served = 0;
     for (int i = 0; i < 24; ++i) {
         if (i % 4 == 0)
             registries.push_back(std::make_unique<LockRegistry>(m_cluster->url()));
-        locks.push_back(std::make_unique<Watched>(registries.back().get(), u"shared%1"_s.arg(i % 3),
-                                                  options(Lease, LockOptions::Forever)));
-        DistributedLock *const lock = &locks.back()->lock;
+        locks.push_back(std::make_unique<TestLock>(registries.back().get(), u"shared%1"_s.arg(i % 3),
+                                                   options(Lease, LockOptions::Forever)));
+        DistributedLock *const lock = locks.back().get();
         int &inside = insideOf[i % 3];
         const auto leave = [&, lock] {
             --inside;
@@ -358,23 +367,22 @@ void tst_Cluster::nobodyListensLonger()
 {
     LockRegistry one(m_cluster->url());
     LockRegistry other(m_cluster->url());
-    Watched held(&one, u"a"_s, options(Lease));
-    Watched waiting(&other, u"a"_s, options(Lease, LockOptions::Forever));
-    QVERIFY(acquireNow(&held.lock));
-    waiting.lock.acquire();
-    QVERIFY(eventually([&] { return waiting.lock.queuePosition() == 0; }, Patience));
+    TestLock held(&one, u"a"_s, options(Lease));
+    TestLock waiting(&other, u"a"_s, options(Lease, LockOptions::Forever));
+    QVERIFY(acquireNow(&held));
+    QVERIFY(joinQueue(&waiting));
     RedisServer &server = m_cluster->serverOf("lock:a");
     const auto channels = [&] { return server.command({"PUBSUB", "SHARDCHANNELS"}).toList(); };
     QCOMPARE(channels().size(), 2); // one for each client
     QVERIFY(channels().first().toByteArray().endsWith(":{lock:a}"));
-    Watched leaving(&other, u"a"_s, options(Lease, LockOptions::Forever));
+    TestLock leaving(&other, u"a"_s, options(Lease, LockOptions::Forever));
     server.command({"CLIENT", "PAUSE", "300", "WRITE"});
-    leaving.lock.acquire();
+    leaving.acquire();
     processEvents();
-    leaving.lock.cancel(); // before the reply, which tells of a place in the queue
-    held.lock.release();
-    QVERIFY(eventually([&] { return waiting.lock.isHeld(); }, 3s)); // woken, not by a poll
-    waiting.lock.release();
+    leaving.cancel(); // before the reply, which tells of a place in the queue
+    held.release();
+    QVERIFY(eventually([&] { return waiting.isHeld(); }, 3s)); // woken, not by a poll
+    waiting.release();
     QVERIFY(eventually([&] { return channels().isEmpty(); }, 20s));
 }
 
@@ -384,13 +392,12 @@ void tst_Cluster::forcedAfterAHandover()
     auto one = std::make_unique<LockRegistry>(m_cluster->url());
     LockRegistry other(m_cluster->url());
     LockRegistry operators(m_cluster->url());
-    auto held = std::make_unique<Watched>(one.get(), u"a"_s, options(Lease));
-    Watched waiting(&other, u"a"_s, options(Lease, LockOptions::Forever));
-    QVERIFY(acquireNow(&held->lock));
-    waiting.lock.acquire();
-    QVERIFY(eventually([&] { return waiting.lock.queuePosition() == 0; }, Patience));
-    held->lock.release();
-    QVERIFY(eventually([&] { return waiting.lock.isHeld(); }, 3s)); // by the message, not by a poll
+    auto held = std::make_unique<TestLock>(one.get(), u"a"_s, options(Lease));
+    TestLock waiting(&other, u"a"_s, options(Lease, LockOptions::Forever));
+    QVERIFY(acquireNow(held.get()));
+    QVERIFY(joinQueue(&waiting));
+    held->release();
+    QVERIFY(eventually([&] { return waiting.isHeld(); }, 3s)); // by the message, not by a poll
     held.reset();
     one.reset();
     const auto listens = [&] {
@@ -411,10 +418,9 @@ void tst_Cluster::forcedAfterAHandover()
 /// Held locks stay held, and one refused command tells where their slot is.
 void tst_Cluster::slotMoves()
 {
-    LockRegistry registry(m_cluster->url());
-    Watched held(&registry, u"{a}held"_s, options(Renewed));
-    QVERIFY(acquireNow(&held.lock));
-    const int slot = clusterSlot(keyOf(held.lock));
+    TestLock held(registry(), u"{a}held"_s, options(Renewed));
+    QVERIFY(acquireNow(&held));
+    const int slot = clusterSlot(keyOf(held));
     const int source = m_cluster->ownerOf(slot);
     const qint64 before = redirected();
     QVERIFY2(m_cluster->moveSlot(slot, otherMaster(source)), m_cluster->lastError().constData());
@@ -422,8 +428,7 @@ void tst_Cluster::slotMoves()
     QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed; }, Patience));
     QVERIFY(held.spies.lost.isEmpty() && held.spies.errors.isEmpty());
     QVERIFY2(redirected() - before <= 2, QByteArray::number(redirected() - before).constData());
-    held.lock.release();
-    QVERIFY(eventually([&] { return held.spies.released.size() == 1; }, Patience));
+    QVERIFY(releaseNow(&held));
     QVERIFY(m_cluster->moveSlot(slot, source));
 }
 
@@ -432,13 +437,13 @@ void tst_Cluster::slotMovesUnderWaiters()
 {
     LockRegistry holders(m_cluster->url());
     LockRegistry waiters(m_cluster->url());
-    Watched held(&holders, u"{a}moved"_s, options(Lease));
-    QVERIFY(acquireNow(&held.lock));
-    std::vector<std::unique_ptr<Watched>> locks;
+    TestLock held(&holders, u"{a}moved"_s, options(Lease));
+    QVERIFY(acquireNow(&held));
+    std::vector<std::unique_ptr<TestLock>> locks;
     QList<int> order;
     for (int i = 0; i < 8; ++i) {
-        locks.push_back(std::make_unique<Watched>(&waiters, u"{a}moved"_s, options(Lease, LockOptions::Forever)));
-        DistributedLock *const lock = &locks.back()->lock;
+        locks.push_back(std::make_unique<TestLock>(&waiters, u"{a}moved"_s, options(Lease, LockOptions::Forever)));
+        DistributedLock *const lock = locks.back().get();
         connect(lock, &DistributedLock::acquired, lock, [&, lock, i] {
             order.append(i);
             lock->release();
@@ -446,7 +451,7 @@ void tst_Cluster::slotMovesUnderWaiters()
         lock->acquire();
         QVERIFY(eventually([&] { return lock->queuePosition() == i; }, Patience));
     }
-    const int slot = clusterSlot(keyOf(held.lock));
+    const int slot = clusterSlot(keyOf(held));
     const int source = m_cluster->ownerOf(slot);
     const int target = otherMaster(source);
     QVERIFY2(m_cluster->moveSlot(slot, target), m_cluster->lastError().constData());
@@ -455,7 +460,7 @@ void tst_Cluster::slotMovesUnderWaiters()
                 return !m_cluster->node(target).command({"PUBSUB", "SHARDCHANNELS"}).toList().isEmpty();
             },
             Patience));
-    held.lock.release();
+    held.release();
     QVERIFY(eventually([&] { return order.size() == 8; }, Patience));
     QCOMPARE(order, (QList<int>{0, 1, 2, 3, 4, 5, 6, 7}));
     QVERIFY(m_cluster->moveSlot(slot, source));
@@ -469,8 +474,8 @@ void tst_Cluster::manySlotsMoveUnderWaiters()
     LockRegistry waiters(m_cluster->url());
     const int source = m_cluster->ownerOf(0);
     const int other = otherMaster(source);
-    std::vector<std::unique_ptr<Watched>> held;
-    std::vector<std::unique_ptr<Watched>> waiting;
+    std::vector<std::unique_ptr<TestLock>> held;
+    std::vector<std::unique_ptr<TestLock>> waiting;
     QList<int> moved;
     for (int i = 0; moved.size() < Slots; ++i) {
         const QString name = u"many%1"_s.arg(i);
@@ -478,11 +483,11 @@ void tst_Cluster::manySlotsMoveUnderWaiters()
         if (m_cluster->ownerOf(slot) != source)
             continue;
         moved.append(slot);
-        held.push_back(std::make_unique<Watched>(&holders, name, options(Lease)));
-        QVERIFY(acquireNow(&held.back()->lock));
-        waiting.push_back(std::make_unique<Watched>(&waiters, name,
-                                                    options(Lease, LockOptions::Forever).withRetryInterval(400ms)));
-        waiting.back()->lock.acquire();
+        held.push_back(std::make_unique<TestLock>(&holders, name, options(Lease)));
+        QVERIFY(acquireNow(held.back().get()));
+        waiting.push_back(std::make_unique<TestLock>(&waiters, name,
+                                                     options(Lease, LockOptions::Forever).withRetryInterval(400ms)));
+        waiting.back()->acquire();
     }
     const auto channels = [&](int node) {
         return m_cluster->node(node).command({"PUBSUB", "SHARDCHANNELS"}).toList().size();
@@ -501,8 +506,8 @@ void tst_Cluster::manySlotsMoveUnderWaiters()
         QVERIFY2(count <= 2 * Slots + 4, QByteArray::number(count).constData());
     }
     for (int i = 0; i < Slots; ++i) {
-        held.at(size_t(i))->lock.release();
-        QVERIFY(eventually([&] { return waiting.at(size_t(i))->lock.isHeld(); }, 3s)); // by the message
+        held.at(size_t(i))->release();
+        QVERIFY(eventually([&] { return waiting.at(size_t(i))->isHeld(); }, 3s)); // by the message
     }
 }
 
@@ -519,11 +524,10 @@ void tst_Cluster::slotLeftMoving_data()
 void tst_Cluster::slotLeftMoving()
 {
     QFETCH(const QStringList, moved);
-    LockRegistry registry(m_cluster->url());
     LockRegistry others(m_cluster->url());
-    Watched first(&registry, u"{a}left"_s, options(Renewed));
-    QVERIFY(acquireNow(&first.lock));
-    const qint64 fence = first.lock.fencingToken();
+    TestLock first(registry(), u"{a}left"_s, options(Renewed));
+    QVERIFY(acquireNow(&first));
+    const qint64 fence = first.fencingToken();
     const int slot = clusterSlot("lock:{a}left");
     const int source = m_cluster->ownerOf(slot);
     const int target = otherMaster(source);
@@ -533,37 +537,34 @@ void tst_Cluster::slotLeftMoving()
 
     // It is renewed, and excludes others.
     const qsizetype renewed = first.spies.renewed.size();
-    Watched other(&others, u"{a}left"_s, options(Renewed, 0ms));
-    QVERIFY(!acquireNow(&other.lock));
-    QCOMPARE(other.lock.error(), DistributedLock::BusyError);
+    TestLock other(&others, u"{a}left"_s, options(Renewed, 0ms));
+    QVERIFY(!acquireNow(&other));
+    QCOMPARE(other.error(), DistributedLock::BusyError);
     QVERIFY(eventually([&] { return first.spies.renewed.size() > renewed; }, Patience));
     QVERIFY(first.spies.lost.isEmpty());
-    first.lock.release();
-    QVERIFY(eventually([&] { return first.spies.released.size() == 1; }, Patience));
+    QVERIFY(releaseNow(&first));
 
     // It is acquired and released, with rising tokens, and not much more slowly than a lock that stays where it is.
-    Watched still(&registry, nameAt(source), options(Renewed));
-    QVERIFY(acquireNow(&still.lock));
-    still.lock.release();
-    QVERIFY(eventually([&] { return still.spies.released.size() == 1; }, Patience));
+    TestLock still(registry(), nameAt(source), options(Renewed));
+    QVERIFY(acquireNow(&still));
+    QVERIFY(releaseNow(&still));
     qint64 last = fence;
     QList<qint64> times;
     QList<qint64> usualTimes;
     for (int i = 0; i < 300; ++i) {
-        Watched &watched = i % 2 == 0 ? first : other;
+        TestLock &watched = i % 2 == 0 ? first : other;
         QElapsedTimer timer;
         timer.start();
-        QVERIFY2(acquireNow(&watched.lock), qPrintable(watched.lock.errorString()));
-        QVERIFY(watched.lock.fencingToken() > last);
-        last = watched.lock.fencingToken();
+        QVERIFY2(acquireNow(&watched), qPrintable(watched.errorString()));
+        QVERIFY(watched.fencingToken() > last);
+        last = watched.fencingToken();
         const qsizetype released = watched.spies.released.size();
-        watched.lock.release();
+        watched.release();
         QVERIFY(eventually([&] { return watched.spies.released.size() > released; }, Patience));
         times.append(timer.nsecsElapsed());
         timer.start();
-        QVERIFY(acquireNow(&still.lock));
-        still.lock.release();
-        QVERIFY(eventually([&] { return still.lock.state() == DistributedLock::Unlocked; }, Patience));
+        QVERIFY(acquireNow(&still));
+        QVERIFY(releaseNow(&still));
         usualTimes.append(timer.nsecsElapsed());
     }
     QVERIFY(first.spies.errors.isEmpty());
@@ -575,7 +576,7 @@ void tst_Cluster::slotLeftMoving()
     QVERIFY(slowest < std::max(10., 8 * usuallySlowest));
 
     // The move can be finished.
-    QVERIFY(acquireNow(&first.lock));
+    QVERIFY(acquireNow(&first));
     int count = 0;
     while ((count = m_cluster->moveKeys(slot, target)) > 0) {
     }
@@ -583,8 +584,7 @@ void tst_Cluster::slotLeftMoving()
     QVERIFY(m_cluster->endMove(slot, target));
     const qsizetype later = first.spies.renewed.size();
     QVERIFY(eventually([&] { return first.spies.renewed.size() > later; }, Patience));
-    first.lock.release();
-    QVERIFY(eventually([&] { return first.lock.state() == DistributedLock::Unlocked; }, Patience));
+    QVERIFY(releaseNow(&first));
     QVERIFY(first.spies.lost.isEmpty());
     QVERIFY(m_cluster->moveSlot(slot, source));
 }
@@ -594,23 +594,22 @@ void tst_Cluster::waitersWhileASlotMoves()
 {
     LockRegistry holders(m_cluster->url());
     LockRegistry waiters(m_cluster->url());
-    Watched held(&holders, u"{a}wait"_s, options(Lease));
-    QVERIFY(acquireNow(&held.lock));
-    Watched early(&waiters, u"{a}wait"_s, options(Lease, LockOptions::Forever));
-    early.lock.acquire();
-    QVERIFY(eventually([&] { return early.lock.queuePosition() == 0; }, Patience));
+    TestLock held(&holders, u"{a}wait"_s, options(Lease));
+    QVERIFY(acquireNow(&held));
+    TestLock early(&waiters, u"{a}wait"_s, options(Lease, LockOptions::Forever));
+    QVERIFY(joinQueue(&early));
     const int slot = clusterSlot("lock:{a}wait");
     const int source = m_cluster->ownerOf(slot);
     const int target = otherMaster(source);
     QVERIFY(m_cluster->beginMove(slot, target));
     QVERIFY(m_cluster->moveKey("lock:{a}wait", target));
-    Watched late(&waiters, u"{a}wait"_s, options(Lease, LockOptions::Forever));
-    late.lock.acquire();
-    held.lock.release();
+    TestLock late(&waiters, u"{a}wait"_s, options(Lease, LockOptions::Forever));
+    late.acquire();
+    held.release();
     for (int served = 0; served < 2; ++served) {
-        QVERIFY(eventually([&] { return early.lock.isHeld() || late.lock.isHeld(); }, BeforeExpiry));
-        QVERIFY(!early.lock.isHeld() || !late.lock.isHeld());
-        (early.lock.isHeld() ? early : late).lock.release();
+        QVERIFY(eventually([&] { return early.isHeld() || late.isHeld(); }, BeforeExpiry));
+        QVERIFY(!early.isHeld() || !late.isHeld());
+        (early.isHeld() ? early : late).release();
     }
     QVERIFY(eventually([&] { return early.spies.released.size() + late.spies.released.size() == 2; }, Patience));
     int count = 0;
@@ -627,18 +626,17 @@ void tst_Cluster::holderHasNoPlaceInTheQueue()
     LockRegistry holders(m_cluster->url());
     LockRegistry waiters(m_cluster->url());
     LockRegistry others(m_cluster->url());
-    Watched held(&holders, u"{a}place"_s, options(Lease));
-    QVERIFY(acquireNow(&held.lock));
-    Watched early(&waiters, u"{a}place"_s, options(Renewed, LockOptions::Forever));
-    early.lock.acquire();
-    QVERIFY(eventually([&] { return early.lock.queuePosition() == 0; }, Patience));
+    TestLock held(&holders, u"{a}place"_s, options(Lease));
+    QVERIFY(acquireNow(&held));
+    TestLock early(&waiters, u"{a}place"_s, options(Renewed, LockOptions::Forever));
+    QVERIFY(joinQueue(&early));
     const int slot = clusterSlot("lock:{a}place");
     const int source = m_cluster->ownerOf(slot);
     const int target = otherMaster(source);
     QVERIFY(m_cluster->beginMove(slot, target));
     QVERIFY(m_cluster->moveKey("lock:{a}place", target));
-    held.lock.release();
-    QVERIFY(eventually([&] { return early.lock.isHeld(); }, Patience));
+    held.release();
+    QVERIFY(eventually([&] { return early.isHeld(); }, Patience));
     QVERIFY(!m_cluster->keys().contains("lock:{a}place:queue"));
     int count = 0;
     while ((count = m_cluster->moveKeys(slot, target)) > 0) {
@@ -648,11 +646,10 @@ void tst_Cluster::holderHasNoPlaceInTheQueue()
     // By the second renewal the slot does not count as moving any more: the release is a whole script.
     const qsizetype renewed = early.spies.renewed.size();
     QVERIFY(eventually([&] { return early.spies.renewed.size() >= renewed + 2; }, Patience));
-    early.lock.release();
-    QVERIFY(eventually([&] { return early.spies.released.size() == 1; }, Patience));
+    QVERIFY(releaseNow(&early));
     QVERIFY(!m_cluster->keys().contains("lock:{a}place"));
-    Watched next(&others, u"{a}place"_s, options(Lease, 0ms));
-    QVERIFY2(acquireNow(&next.lock), qPrintable(next.lock.errorString()));
+    TestLock next(&others, u"{a}place"_s, options(Lease, 0ms));
+    QVERIFY2(acquireNow(&next), qPrintable(next.errorString()));
     QVERIFY(m_cluster->moveSlot(slot, source));
 }
 
@@ -664,11 +661,8 @@ void tst_Cluster::fenceFailsWhileASlotMoves()
     const int target = otherMaster(source);
     m_cluster->node(source).command({"RPUSH", "lock:{a}fails:fence", "no counter"});
     QVERIFY(m_cluster->beginMove(slot, target));
-    LockRegistry registry(m_cluster->url());
-    Watched lock(&registry, u"{a}fails"_s, options(Lease));
-    lock.lock.acquire();
-    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }, Patience));
-    QCOMPARE(lock.spies.failure(), DistributedLock::ForeignTypeError);
+    TestLock lock(registry(), u"{a}fails"_s, options(Lease));
+    QCOMPARE(failureNow(&lock), DistributedLock::ForeignTypeError);
     QVERIFY(eventually([&] { return !m_cluster->keys().contains("lock:{a}fails"); }, 10s));
     QVERIFY(m_cluster->stopMove(slot, target));
 }
@@ -689,13 +683,12 @@ void tst_Cluster::seenWhileASlotMoves()
     LockRegistry holders(m_cluster->url());
     LockRegistry others(m_cluster->url());
     LockRegistry operators(m_cluster->url());
-    Watched held(&holders, u"{a}seen"_s, options(Lease));
-    Watched elsewhere(&holders, u"b"_s, options(Lease));
-    QVERIFY(acquireNow(&held.lock));
-    QVERIFY(acquireNow(&elsewhere.lock));
-    Watched waiting(&others, u"{a}seen"_s, options(Lease, LockOptions::Forever));
-    waiting.lock.acquire();
-    QVERIFY(eventually([&] { return waiting.lock.queuePosition() == 0; }, Patience));
+    TestLock held(&holders, u"{a}seen"_s, options(Lease));
+    TestLock elsewhere(&holders, u"b"_s, options(Lease));
+    QVERIFY(acquireNow(&held));
+    QVERIFY(acquireNow(&elsewhere));
+    TestLock waiting(&others, u"{a}seen"_s, options(Lease, LockOptions::Forever));
+    QVERIFY(joinQueue(&waiting));
     const int slot = clusterSlot("lock:{a}seen");
     const int source = m_cluster->ownerOf(slot);
     const int target = otherMaster(source);
@@ -706,7 +699,7 @@ void tst_Cluster::seenWhileASlotMoves()
     auto inspected = operators.inspect(u"{a}seen"_s);
     QVERIFY(eventually([&] { return inspected.isFinished(); }, Patience));
     QVERIFY2(inspected.result().held, qPrintable(inspected.result().errorString));
-    QCOMPARE(inspected.result().fencingToken, held.lock.fencingToken());
+    QCOMPARE(inspected.result().fencingToken, held.fencingToken());
     QCOMPARE(inspected.result().queueLength, 1);
     auto listed = operators.list(u"*"_s);
     QVERIFY(eventually([&] { return listed.isFinished(); }, Patience));
@@ -722,24 +715,21 @@ void tst_Cluster::seenWhileASlotMoves()
     QCOMPARE(forced.result().value, LockRegistry::Done);
     QVERIFY(eventually([&] { return held.spies.lost.size() == 1; }, 10s)); // the next renewal is due after 20 s
     QCOMPARE(held.spies.reason(), DistributedLock::ForcedRelease);
-    QVERIFY(eventually([&] { return waiting.lock.isHeld(); }, 10s));
+    QVERIFY(eventually([&] { return waiting.isHeld(); }, 10s));
 
     int count = 0;
     while ((count = m_cluster->moveKeys(slot, target)) > 0) {
     }
     QVERIFY2(count == 0, m_cluster->lastError().constData());
     QVERIFY(m_cluster->endMove(slot, target));
-    waiting.lock.release();
-    QVERIFY(eventually([&] { return waiting.spies.released.size() == 1; }, Patience));
+    QVERIFY(releaseNow(&waiting));
     QVERIFY(m_cluster->moveSlot(slot, source));
 }
 
 /// Many wait for locks whose slot moves to a node that they cannot reach. Not each attempt connects to it.
 void tst_Cluster::targetOfAMoveIsAway()
 {
-    RedisCluster::Options clusterOptions;
-    clusterOptions.replicasPerMaster = 0;
-    RedisCluster cluster(clusterOptions);
+    RedisCluster cluster(RedisCluster::Options::mastersOnly());
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
     const int slot = clusterSlot("lock:{a}1");
     const int source = cluster.ownerOf(slot);
@@ -757,10 +747,10 @@ void tst_Cluster::targetOfAMoveIsAway()
     QVERIFY2(cluster.beginMove(slot, target), cluster.lastError().constData());
 
     LockRegistry registry(cluster.url());
-    std::vector<std::unique_ptr<Watched>> locks;
+    std::vector<std::unique_ptr<TestLock>> locks;
     for (int i = 0; i < 100; ++i) {
-        locks.push_back(std::make_unique<Watched>(&registry, u"{a}%1"_s.arg(i), options(Lease, LockOptions::Forever)));
-        locks.back()->lock.acquire();
+        locks.push_back(std::make_unique<TestLock>(&registry, u"{a}%1"_s.arg(i), options(Lease, LockOptions::Forever)));
+        locks.back()->acquire();
     }
     const auto redirections = [&] { // count=3
         const QByteArray field = cluster.node(source).info("errorstats", "errorstat_ASK");
@@ -774,7 +764,7 @@ void tst_Cluster::targetOfAMoveIsAway()
     QVERIFY2(connections < 100, QByteArray::number(connections).constData());
     QVERIFY2(cluster.stopMove(slot, target), cluster.lastError().constData());
     for (const auto &watched : locks)
-        QVERIFY2(eventually([&] { return watched->lock.isHeld(); }, Patience), qPrintable(watched->lock.errorString()));
+        QVERIFY2(eventually([&] { return watched->isHeld(); }, Patience), qPrintable(watched->errorString()));
 }
 
 /// Neither the holder nor the waiter leaves anything behind when its lock object is destroyed.
@@ -782,14 +772,14 @@ void tst_Cluster::destroyedWhileASlotMoves()
 {
     LockRegistry holders(m_cluster->url());
     LockRegistry waiters(m_cluster->url());
-    auto held = std::make_unique<Watched>(&holders, u"{a}gone"_s, options(Lease));
-    QVERIFY(acquireNow(&held->lock));
-    auto waiting = std::make_unique<Watched>(&waiters, u"{a}gone"_s, options(Lease, LockOptions::Forever));
-    waiting->lock.acquire();
-    QVERIFY(eventually([&] { return waiting->lock.queuePosition() == 0; }, Patience));
-    auto next = std::make_unique<Watched>(&waiters, u"{a}gone"_s, options(Lease, LockOptions::Forever));
-    next->lock.acquire();
-    QVERIFY(eventually([&] { return next->lock.queuePosition() == 1; }, Patience));
+    auto held = std::make_unique<TestLock>(&holders, u"{a}gone"_s, options(Lease));
+    QVERIFY(acquireNow(held.get()));
+    auto waiting = std::make_unique<TestLock>(&waiters, u"{a}gone"_s, options(Lease, LockOptions::Forever));
+    waiting->acquire();
+    QVERIFY(eventually([&] { return waiting->queuePosition() == 0; }, Patience));
+    auto next = std::make_unique<TestLock>(&waiters, u"{a}gone"_s, options(Lease, LockOptions::Forever));
+    next->acquire();
+    QVERIFY(eventually([&] { return next->queuePosition() == 1; }, Patience));
     const int slot = clusterSlot("lock:{a}gone");
     const int source = m_cluster->ownerOf(slot);
     const int target = otherMaster(source);
@@ -797,7 +787,7 @@ void tst_Cluster::destroyedWhileASlotMoves()
     QVERIFY(m_cluster->moveKey("lock:{a}gone", target));
     waiting.reset();
     held.reset();
-    QVERIFY(eventually([&] { return next->lock.isHeld(); }, BeforeExpiry));
+    QVERIFY(eventually([&] { return next->isHeld(); }, BeforeExpiry));
     next.reset();
     QVERIFY(eventually(
             [&] {
@@ -818,27 +808,25 @@ void tst_Cluster::registryDestroyedWhileASlotMoves()
     LockRegistry others(m_cluster->url());
     for (const bool isSlotKnownToMove : {false, true}) {
         auto registry = std::make_unique<LockRegistry>(m_cluster->url());
-        auto held = std::make_unique<Watched>(registry.get(), u"{a}gone"_s, options(Renewed));
-        auto waiting = std::make_unique<Watched>(registry.get(), u"{a}gone"_s, options(Renewed, LockOptions::Forever));
-        QVERIFY(acquireNow(&held->lock));
-        waiting->lock.acquire();
-        QVERIFY(eventually([&] { return waiting->lock.queuePosition() == 0; }, Patience));
+        auto held = std::make_unique<TestLock>(registry.get(), u"{a}gone"_s, options(Renewed));
+        auto waiting = std::make_unique<TestLock>(registry.get(), u"{a}gone"_s, options(Renewed, LockOptions::Forever));
+        QVERIFY(acquireNow(held.get()));
+        waiting->acquire();
+        QVERIFY(eventually([&] { return waiting->queuePosition() == 0; }, Patience));
         QVERIFY(m_cluster->beginMove(slot, target));
         QVERIFY(m_cluster->moveKey("lock:{a}gone", target));
         if (isSlotKnownToMove) {
             held->spies.renewed.clear();
             QVERIFY(eventually([&] { return !held->spies.renewed.isEmpty(); }, Patience));
         }
-        Watched acquiring(registry.get(), u"{a}gone"_s, options(Renewed, LockOptions::Forever));
-        acquiring.lock.acquire();
+        TestLock acquiring(registry.get(), u"{a}gone"_s, options(Renewed, LockOptions::Forever));
+        acquiring.acquire();
         sendNow();
         registry.reset();
         QVERIFY(eventually([&] { return acquiring.spies.failed.size() == 1; }, Patience));
-        Watched next(&others, u"{a}gone"_s, options(Renewed, Patience));
-        next.lock.acquire();
-        QVERIFY(eventually([&] { return next.lock.isHeld(); }, Patience));
-        next.lock.release();
-        QVERIFY(eventually([&] { return next.spies.released.size() == 1; }, Patience));
+        TestLock next(&others, u"{a}gone"_s, options(Renewed, Patience));
+        QVERIFY(acquireNow(&next));
+        QVERIFY(releaseNow(&next));
         QVERIFY(m_cluster->moveSlot(slot, target));
         QVERIFY(m_cluster->moveSlot(slot, source));
     }
@@ -849,7 +837,7 @@ void tst_Cluster::reshardingUnderLoad()
 {
     constexpr int Names = 12;
     std::vector<std::unique_ptr<LockRegistry>> registries;
-    std::vector<std::unique_ptr<Watched>> locks;
+    std::vector<std::unique_ptr<TestLock>> locks;
     QHash<QString, int> inside;
     QHash<QString, qint64> fences;
     int served = 0;
@@ -857,8 +845,8 @@ void tst_Cluster::reshardingUnderLoad()
         if (i % Names == 0)
             registries.push_back(std::make_unique<LockRegistry>(m_cluster->url()));
         const QString name = u"busy%1"_s.arg(i % Names);
-        locks.push_back(std::make_unique<Watched>(registries.back().get(), name, options(10s, LockOptions::Forever)));
-        DistributedLock *const lock = &locks.back()->lock;
+        locks.push_back(std::make_unique<TestLock>(registries.back().get(), name, options(10s, LockOptions::Forever)));
+        DistributedLock *const lock = locks.back().get();
         const auto leave = [&inside, lock, name] {
             --inside[name];
             lock->release();
@@ -896,19 +884,10 @@ void tst_Cluster::reshardingUnderLoad()
         }
     }
     for (const auto &watched : locks)
-        QVERIFY2(watched->spies.lost.isEmpty(), qPrintable(watched->lock.errorString()));
+        QVERIFY2(watched->spies.lost.isEmpty(), qPrintable(watched->errorString()));
     qInfo("%d slots moved, %d acquisitions", moves, served);
     for (const auto &watched : locks)
-        watched->lock.disconnect(&watched->lock);
-}
-
-void tst_Cluster::replicaTakesOver_data()
-{
-    QTest::addColumn<QByteArray>("mode");
-    QTest::newRow("CLUSTER FAILOVER") << QByteArray();
-    QTest::newRow("TAKEOVER") << QByteArray("TAKEOVER");
-    QTest::newRow("killed, TAKEOVER") << QByteArray("KILL");
-    QTest::newRow("stopped, TAKEOVER") << QByteArray("STOP");
+        watched->disconnect(watched.get());
 }
 
 /// Held locks stay held, and are renewed at the new master long before the next renewal is due.
@@ -921,13 +900,12 @@ void tst_Cluster::replicaTakesOver()
     const int master = m_cluster->ownerOf(0);
     const int replica = m_cluster->replicaOf(master);
     QVERIFY(replica >= 0);
-    LockRegistry registry(m_cluster->url());
-    std::vector<std::unique_ptr<Watched>> locks;
+    std::vector<std::unique_ptr<TestLock>> locks;
     for (int i = 0; i < 20; ++i) {
-        locks.push_back(std::make_unique<Watched>(&registry, u"{lock:%1}%2"_s.arg(tagged).arg(i), options(lease)));
-        QVERIFY(acquireNow(&locks.back()->lock));
+        locks.push_back(std::make_unique<TestLock>(registry(), u"{lock:%1}%2"_s.arg(tagged).arg(i), options(lease)));
+        QVERIFY(acquireNow(locks.back().get()));
     }
-    QCOMPARE(m_cluster->ownerOf(clusterSlot(keyOf(locks.front()->lock))), master);
+    QCOMPARE(m_cluster->ownerOf(clusterSlot(keyOf(*locks.front()))), master);
     QCOMPARE(m_cluster->node(master).command({"WAIT", "1", "30000"}, 40s), QVariant(1LL));
     QVERIFY(eventually(
             [&] {
@@ -954,8 +932,8 @@ void tst_Cluster::replicaTakesOver()
             RenewedAfterPromotion));
     qInfo("all renewed %lld ms after the promotion", static_cast<long long>(timer.elapsed()));
     for (const auto &watched : locks) {
-        QVERIFY2(watched->spies.lost.isEmpty(), qPrintable(watched->lock.errorString()));
-        QVERIFY(m_cluster->node(replica).exists(keyOf(watched->lock)));
+        QVERIFY2(watched->spies.lost.isEmpty(), qPrintable(watched->errorString()));
+        QVERIFY(m_cluster->node(replica).exists(keyOf(*watched)));
     }
     locks.clear();
     if (mode == "KILL")
@@ -968,13 +946,13 @@ void tst_Cluster::waitersAtATakeover()
     const int replica = m_cluster->replicaOf(master);
     LockRegistry holders(m_cluster->url());
     LockRegistry waiters(m_cluster->url());
-    Watched held(&holders, u"job"_s, options(Lease));
-    QVERIFY(acquireNow(&held.lock));
-    std::vector<std::unique_ptr<Watched>> locks;
+    TestLock held(&holders, u"job"_s, options(Lease));
+    QVERIFY(acquireNow(&held));
+    std::vector<std::unique_ptr<TestLock>> locks;
     int served = 0;
     for (int i = 0; i < 16; ++i) {
-        locks.push_back(std::make_unique<Watched>(&waiters, u"job"_s, options(Lease, LockOptions::Forever)));
-        DistributedLock *const lock = &locks.back()->lock;
+        locks.push_back(std::make_unique<TestLock>(&waiters, u"job"_s, options(Lease, LockOptions::Forever)));
+        DistributedLock *const lock = locks.back().get();
         connect(lock, &DistributedLock::acquired, lock, [&, lock] {
             ++served;
             lock->release();
@@ -994,16 +972,8 @@ void tst_Cluster::waitersAtATakeover()
             },
             Patience));
     QCOMPARE(served, 0);
-    held.lock.release();
+    held.release();
     QVERIFY(eventually([&] { return served == 16; }, Patience));
-}
-
-void tst_Cluster::plainChannels_data()
-{
-    QTest::addColumn<QByteArray>("change");
-    QTest::newRow("no change") << QByteArray();
-    QTest::newRow("slot moves") << QByteArray("MOVE");
-    QTest::newRow("replica takes over") << QByteArray("TAKEOVER");
 }
 
 /// Before Redis 7.0 there are no sharded channels, and nobody says that a slot has moved.
@@ -1024,12 +994,11 @@ void tst_Cluster::plainChannels()
     StillRegistry one(cluster.url()); // nobody polls
     StillRegistry other(cluster.url());
     const LockOptions patient = options(Lease, LockOptions::Forever).withRetryInterval(60s);
-    Watched held(&one, u"job"_s, patient);
+    TestLock held(&one, u"job"_s, patient);
     // Such a short lease needs no claim if the grant is proven: the waiter holds the lock at once.
-    Watched waiting(&other, u"job"_s, LockOptions(patient).withLease(3s));
-    QVERIFY(acquireNow(&held.lock));
-    waiting.lock.acquire();
-    QVERIFY(eventually([&] { return waiting.lock.queuePosition() == 0; }, Patience));
+    TestLock waiting(&other, u"job"_s, LockOptions(patient).withLease(3s));
+    QVERIFY(acquireNow(&held));
+    QVERIFY(joinQueue(&waiting));
 
     int target = master;
     if (change == "MOVE") {
@@ -1043,7 +1012,7 @@ void tst_Cluster::plainChannels()
     QVERIFY(cluster.waitUntilHealthy()); // without an event loop: the clients learn nothing meanwhile
 
     const auto isDone = [&] { return held.spies.acquired.size() > Rounds && waiting.spies.acquired.size() >= Rounds; };
-    for (DistributedLock *const lock : {&held.lock, &waiting.lock}) {
+    for (DistributedLock *const lock : {&held, &waiting}) {
         connect(lock, &DistributedLock::acquired, lock, [&cluster, lock, target] {
             QVERIFY(cluster.node(target).exists("lock:job"));
             lock->release();
@@ -1055,7 +1024,7 @@ void tst_Cluster::plainChannels()
         });
     }
     clock.slowDown(20); // the nodes keep the lock for a waiter that should claim it for a minute, not for 3 s
-    held.lock.release();
+    held.release();
     QVERIFY(eventually(isDone));
     QVERIFY(held.spies.lost.isEmpty() && waiting.spies.lost.isEmpty());
     QVERIFY(held.spies.errors.isEmpty() && waiting.spies.errors.isEmpty());
@@ -1078,8 +1047,8 @@ void tst_Cluster::masterCutOffIsReplaced()
     const int replica = cluster.replicaOf(master);
     QVERIFY(replica >= 0);
     LockRegistry registry(cluster.url());
-    Watched held(&registry, u"job"_s, options(30s));
-    QVERIFY(acquireNow(&held.lock));
+    TestLock held(&registry, u"job"_s, options(30s));
+    QVERIFY(acquireNow(&held));
     QCOMPARE(cluster.node(master).command({"WAIT", "1", "30000"}, 40s), QVariant(1LL));
     for (int i = 0; i < cluster.nodeCount(); ++i) {
         if (i != master)
@@ -1093,7 +1062,7 @@ void tst_Cluster::masterCutOffIsReplaced()
     QVERIFY(cluster.failOver(replica, "TAKEOVER"));
     held.spies.renewed.clear();
     QVERIFY(eventually([&] { return !held.spies.renewed.isEmpty() || !held.spies.lost.isEmpty(); }, Patience));
-    QVERIFY2(held.spies.lost.isEmpty(), qPrintable(held.lock.errorString()));
+    QVERIFY2(held.spies.lost.isEmpty(), qPrintable(held.errorString()));
     QVERIFY(cluster.node(replica).exists("lock:job"));
 }
 
@@ -1103,27 +1072,26 @@ void tst_Cluster::oneMasterAway()
     const int away = m_cluster->ownerOf(0);
     const int other = m_cluster->ownerOf(16383);
     QVERIFY(away != other);
-    LockRegistry registry(m_cluster->url());
-    Watched harmed(&registry, nameAt(away), options(Renewed));
-    Watched unharmed(&registry, nameAt(other), options(Renewed));
-    QVERIFY(acquireNow(&harmed.lock));
-    QVERIFY(acquireNow(&unharmed.lock));
+    TestLock harmed(registry(), nameAt(away), options(Renewed));
+    TestLock unharmed(registry(), nameAt(other), options(Renewed));
+    QVERIFY(acquireNow(&harmed));
+    QVERIFY(acquireNow(&unharmed));
     RedisServer &replica = m_cluster->node(m_cluster->replicaOf(away));
     replica.command({"CONFIG", "SET", "cluster-replica-no-failover", "yes"});
     m_cluster->node(away).pause();
     QVERIFY(eventually([&] { return !harmed.spies.errors.isEmpty(); }, Patience));
-    QVERIFY2(harmed.lock.errorString().contains(QString::number(m_cluster->node(away).port())),
-             qPrintable(harmed.lock.errorString()));
+    QVERIFY2(harmed.errorString().contains(QString::number(m_cluster->node(away).port())),
+             qPrintable(harmed.errorString()));
     QVERIFY(eventually([&] { return harmed.spies.lost.size() == 1; }, Patience));
     QVERIFY(unharmed.spies.errors.isEmpty());
-    QVERIFY(unharmed.lock.isHeld());
+    QVERIFY(unharmed.isHeld());
     QVERIFY(unharmed.spies.renewed.size() >= 2);
     m_cluster->node(away).resume();
     replica.command({"CONFIG", "SET", "cluster-replica-no-failover", "no"});
-    harmed.lock.setOptions(options(Renewed, Patience));
-    harmed.lock.acquire();
-    QVERIFY(eventually([&] { return harmed.lock.isHeld() || !harmed.spies.failed.isEmpty(); }, Patience));
-    QVERIFY2(harmed.spies.failed.isEmpty(), qPrintable(harmed.lock.errorString()));
+    harmed.setOptions(options(Renewed, Patience));
+    harmed.acquire();
+    QVERIFY(eventually([&] { return harmed.isHeld() || !harmed.spies.failed.isEmpty(); }, Patience));
+    QVERIFY2(harmed.spies.failed.isEmpty(), qPrintable(harmed.errorString()));
 }
 
 /// When one master can be reached again, those who wait for locks of the others do not poll.
@@ -1133,25 +1101,25 @@ void tst_Cluster::waitersOfTheOthersAreLeftAlone()
     const int other = m_cluster->ownerOf(16383);
     LockRegistry holders(m_cluster->url());
     LockRegistry registry(m_cluster->url());
-    Watched held(&holders, nameAt(other), options(Lease));
-    Watched affected(&registry, nameAt(away), options(Lease, Patience));
-    QVERIFY(acquireNow(&held.lock));
-    QVERIFY(acquireNow(&affected.lock));
-    std::vector<std::unique_ptr<Watched>> locks;
+    TestLock held(&holders, nameAt(other), options(Lease));
+    TestLock affected(&registry, nameAt(away), options(Lease, Patience));
+    QVERIFY(acquireNow(&held));
+    QVERIFY(acquireNow(&affected));
+    std::vector<std::unique_ptr<TestLock>> locks;
     for (int i = 0; i < 40; ++i) {
-        locks.push_back(std::make_unique<Watched>(&registry, held.lock.name(), options(Lease, LockOptions::Forever)));
-        locks.back()->lock.acquire();
+        locks.push_back(std::make_unique<TestLock>(&registry, held.name(), options(Lease, LockOptions::Forever)));
+        locks.back()->acquire();
     }
     QVERIFY(eventually(
             [&] {
                 return std::all_of(locks.begin(), locks.end(),
-                                   [](const auto &waiting) { return waiting->lock.queuePosition() >= 0; });
+                                   [](const auto &waiting) { return waiting->queuePosition() >= 0; });
             },
             Patience));
     const qint64 before = m_cluster->node(other).commandsProcessed("zadd");
     RedisServer &failing = m_cluster->node(away);
     failing.command({"CLIENT", "PAUSE", "60000", "WRITE"});
-    affected.lock.release();
+    affected.release();
     processEvents(); // it is sent, so that the end of the connection is a failure
     failing.command({"CLIENT", "KILL", "TYPE", "normal"});
     failing.command({"CLIENT", "UNPAUSE"});
@@ -1169,26 +1137,18 @@ void tst_Cluster::nodesJoinAndLeave()
     const int source = m_cluster->ownerOf(slot);
     const int added = m_cluster->addMaster();
     QVERIFY2(added > 0, qPrintable(m_cluster->errorString()));
-    LockRegistry registry(m_cluster->url());
-    Watched held(&registry, u"{a}joined"_s, options(Renewed));
-    QVERIFY(acquireNow(&held.lock));
+    TestLock held(registry(), u"{a}joined"_s, options(Renewed));
+    QVERIFY(acquireNow(&held));
     for (const int target : {added, source}) {
         QVERIFY2(m_cluster->moveSlot(slot, target), m_cluster->lastError().constData());
         const qsizetype renewed = held.spies.renewed.size();
         QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed; }, Patience));
-        QVERIFY(m_cluster->node(target).exists(keyOf(held.lock)));
+        QVERIFY(m_cluster->node(target).exists(keyOf(held)));
     }
     QVERIFY(m_cluster->removeNode(added));
     const qsizetype renewed = held.spies.renewed.size();
     QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed; }, Patience));
     QVERIFY(held.spies.lost.isEmpty() && held.spies.errors.isEmpty());
-}
-
-void tst_Cluster::mastersRedirectToEachOther_data()
-{
-    QTest::addColumn<bool>("isNew");
-    QTest::newRow("both serve other slots") << false;
-    QTest::newRow("one serves nothing else") << true;
 }
 
 /// As after a move that an administrator has ended at one side only.
@@ -1201,14 +1161,13 @@ void tst_Cluster::mastersRedirectToEachOther()
     QVERIFY(target >= 0);
     LockRegistry holders(m_cluster->url());
     LockRegistry waiters(m_cluster->url());
-    Watched held(&holders, u"{a}1"_s, options(Lease));
-    Watched waiting(&waiters, u"{a}1"_s, options(Lease, LockOptions::Forever));
-    Watched polling(&waiters, u"{a}2"_s, options(Lease, LockOptions::Forever));
-    Watched elsewhere(&waiters, nameAt(source), options(Renewed));
-    QVERIFY(acquireNow(&held.lock));
-    QVERIFY(acquireNow(&elsewhere.lock));
-    waiting.lock.acquire();
-    QVERIFY(eventually([&] { return waiting.lock.queuePosition() == 0; }, Patience));
+    TestLock held(&holders, u"{a}1"_s, options(Lease));
+    TestLock waiting(&waiters, u"{a}1"_s, options(Lease, LockOptions::Forever));
+    TestLock polling(&waiters, u"{a}2"_s, options(Lease, LockOptions::Forever));
+    TestLock elsewhere(&waiters, nameAt(source), options(Renewed));
+    QVERIFY(acquireNow(&held));
+    QVERIFY(acquireNow(&elsewhere));
+    QVERIFY(joinQueue(&waiting));
     QVERIFY(m_cluster->beginMove(slot, target));
     QVERIFY2(m_cluster->moveKeys(slot, target) > 0, m_cluster->lastError().constData());
     const QByteArray number = QByteArray::number(slot);
@@ -1220,7 +1179,7 @@ void tst_Cluster::mastersRedirectToEachOther()
                      .command({"CLUSTER", "SETSLOT", number, "NODE", m_cluster->id(target)})
                      .toByteArray(),
              "OK");
-    polling.lock.acquire();
+    polling.acquire();
     QVERIFY(eventually([&] { return !waiting.spies.errors.isEmpty() && !polling.spies.errors.isEmpty(); }, Patience));
 
     const auto connections = [&] {
@@ -1239,17 +1198,17 @@ void tst_Cluster::mastersRedirectToEachOther()
     qInfo("%s", counted.constData());
     QVERIFY2(redirected() - redirectedBefore <= 5 * maps, counted.constData());
     QVERIFY2(connections() - connectionsBefore <= 3 * maps, counted.constData());
-    QVERIFY2(waiting.lock.errorString().contains(QString::number(slot)), qPrintable(waiting.lock.errorString()));
-    QVERIFY(elsewhere.spies.errors.isEmpty() && elsewhere.lock.isHeld());
-    QVERIFY(held.lock.isHeld());
+    QVERIFY2(waiting.errorString().contains(QString::number(slot)), qPrintable(waiting.errorString()));
+    QVERIFY(elsewhere.spies.errors.isEmpty() && elsewhere.isHeld());
+    QVERIFY(held.isHeld());
 
     QCOMPARE(m_cluster->node(target)
                      .command({"CLUSTER", "SETSLOT", number, "NODE", m_cluster->id(target)})
                      .toByteArray(),
              "OK");
-    QVERIFY(eventually([&] { return polling.lock.isHeld(); }, Patience));
-    held.lock.release();
-    QVERIFY(eventually([&] { return waiting.lock.isHeld(); }, BeforeExpiry));
+    QVERIFY(eventually([&] { return polling.isHeld(); }, Patience));
+    held.release();
+    QVERIFY(eventually([&] { return waiting.isHeld(); }, BeforeExpiry));
     QVERIFY(held.spies.lost.isEmpty() && elsewhere.spies.lost.isEmpty() && elsewhere.spies.errors.isEmpty());
     if (isNew) {
         QVERIFY2(m_cluster->moveSlot(slot, source), m_cluster->lastError().constData());
@@ -1262,13 +1221,13 @@ void tst_Cluster::oneNodeIsEnough()
 {
     const int replica = m_cluster->replicaOf(m_cluster->ownerOf(0));
     LockRegistry registry(m_cluster->url({}, {replica}));
-    Watched one(&registry, u"a"_s, options());
-    QVERIFY2(acquireNow(&one.lock), qPrintable(one.lock.errorString()));
+    TestLock one(&registry, u"a"_s, options());
+    QVERIFY2(acquireNow(&one), qPrintable(one.errorString()));
     const QUrl wrongFirst(
             u"redis+cluster://127.0.0.1:%1?node=127.0.0.1:%2"_s.arg(Posix::freePort()).arg(m_cluster->node(0).port()));
     LockRegistry another(wrongFirst);
-    Watched two(&another, u"b"_s, options());
-    QVERIFY2(acquireNow(&two.lock), qPrintable(two.lock.errorString()));
+    TestLock two(&another, u"b"_s, options());
+    QVERIFY2(acquireNow(&two), qPrintable(two.errorString()));
 }
 
 /// A master is silent while the handshake takes long, and not any more once it is connected.
@@ -1305,14 +1264,13 @@ void tst_Cluster::tls()
     RedisCluster cluster(clusterOptions);
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
     LockRegistry registry(cluster.url());
-    Watched lock(&registry, u"job"_s, options(Lease, Patience));
-    QVERIFY2(acquireNow(&lock.lock), qPrintable(lock.lock.errorString()));
+    TestLock lock(&registry, u"job"_s, options(Lease, Patience));
+    QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
 
     const int slot = clusterSlot("lock:job");
     const int target = 1 - cluster.ownerOf(slot);
     QVERIFY2(cluster.moveSlot(slot, target), cluster.lastError().constData());
-    QVERIFY2(eventually([&] { return !lock.spies.renewed.isEmpty(); }, BeforeExpiry),
-             qPrintable(lock.lock.errorString()));
+    QVERIFY2(eventually([&] { return !lock.spies.renewed.isEmpty(); }, BeforeExpiry), qPrintable(lock.errorString()));
     QVERIFY(cluster.node(target).waitUntilReplicated(1));
 
     const Certificates::Pair wrong = certificates.wrongHost();
@@ -1322,39 +1280,36 @@ void tst_Cluster::tls()
                      .toByteArray(),
              "OK");
     cluster.node(target).command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
-    QVERIFY2(eventually([&] { return lock.lock.errorString().contains(u"another host name"_s); }, BeforeExpiry),
-             qPrintable(lock.lock.errorString()));
+    QVERIFY2(eventually([&] { return lock.errorString().contains(u"another host name"_s); }, BeforeExpiry),
+             qPrintable(lock.errorString()));
     lock.spies.renewed.clear();
     QVERIFY2(cluster.failOver(cluster.replicaOf(target), "TAKEOVER"), cluster.lastError().constData());
-    QVERIFY2(eventually([&] { return !lock.spies.renewed.isEmpty(); }, BeforeExpiry),
-             qPrintable(lock.lock.errorString()));
+    QVERIFY2(eventually([&] { return !lock.spies.renewed.isEmpty(); }, BeforeExpiry), qPrintable(lock.errorString()));
     QVERIFY(lock.spies.lost.isEmpty());
 }
 
 void tst_Cluster::password()
 {
-    RedisCluster::Options options;
-    options.replicasPerMaster = 0;
+    auto options = RedisCluster::Options::mastersOnly();
     options.password = "c4n4ry";
     RedisCluster cluster(options);
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
     LockRegistry registry(cluster.url());
-    Watched lock(&registry, u"a"_s, LockTesting::options());
-    QVERIFY2(acquireNow(&lock.lock), qPrintable(lock.lock.errorString()));
+    TestLock lock(&registry, u"a"_s, LockTesting::options());
+    QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     QUrl wrong = cluster.url();
     wrong.setPassword(u"c4n4ry2"_s);
     LockRegistry refused(wrong);
-    Watched other(&refused, u"a"_s, LockTesting::options());
-    QVERIFY(!acquireNow(&other.lock));
-    QCOMPARE(other.lock.error(), DistributedLock::AuthenticationError);
-    QVERIFY(!other.lock.errorString().contains(u"c4n4ry"_s));
+    TestLock other(&refused, u"a"_s, LockTesting::options());
+    QVERIFY(!acquireNow(&other));
+    QCOMPARE(other.error(), DistributedLock::AuthenticationError);
+    QVERIFY(!other.errorString().contains(u"c4n4ry"_s));
 }
 
 /// Only the locks of that node are harmed, and they say so.
 void tst_Cluster::oneNodeHasAnotherPassword()
 {
-    RedisCluster::Options options;
-    options.replicasPerMaster = 0;
+    auto options = RedisCluster::Options::mastersOnly();
     options.password = "c4n4ry";
     RedisCluster cluster(options);
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
@@ -1369,35 +1324,33 @@ void tst_Cluster::oneNodeHasAnotherPassword()
     const QString elsewhere = nameOf(2);
     QCOMPARE(cluster.node(1).command({"CONFIG", "SET", "requirepass", "0th3r"}).toByteArray(), "OK");
     LockRegistry registry(cluster.url());
-    Watched harmed(&registry, there, LockTesting::options(1s, 1s));
-    Watched unharmed(&registry, elsewhere, LockTesting::options());
-    QVERIFY2(acquireNow(&unharmed.lock), qPrintable(unharmed.lock.errorString()));
-    QVERIFY(!acquireNow(&harmed.lock));
-    QCOMPARE(harmed.lock.error(), DistributedLock::AuthenticationError);
-    QVERIFY2(harmed.lock.errorString().contains(QString::number(cluster.node(1).port())),
-             qPrintable(harmed.lock.errorString()));
-    QVERIFY(!harmed.lock.errorString().contains(u"c4n4ry"_s));
-    QVERIFY(unharmed.lock.isHeld() && unharmed.spies.errors.isEmpty());
+    TestLock harmed(&registry, there, LockTesting::options(1s, 1s));
+    TestLock unharmed(&registry, elsewhere, LockTesting::options());
+    QVERIFY2(acquireNow(&unharmed), qPrintable(unharmed.errorString()));
+    QVERIFY(!acquireNow(&harmed));
+    QCOMPARE(harmed.error(), DistributedLock::AuthenticationError);
+    QVERIFY2(harmed.errorString().contains(QString::number(cluster.node(1).port())), qPrintable(harmed.errorString()));
+    QVERIFY(!harmed.errorString().contains(u"c4n4ry"_s));
+    QVERIFY(unharmed.isHeld() && unharmed.spies.errors.isEmpty());
     QCOMPARE(cluster.node(1).command({"CONFIG", "SET", "requirepass", "c4n4ry"}).toByteArray(), "OK");
-    harmed.lock.setOptions(LockTesting::options(Renewed, Patience));
-    harmed.lock.acquire();
-    QVERIFY(eventually([&] { return harmed.lock.isHeld() || harmed.spies.failed.size() > 1; }, Patience));
-    QVERIFY2(harmed.lock.isHeld(), qPrintable(harmed.lock.errorString()));
+    harmed.setOptions(LockTesting::options(Renewed, Patience));
+    harmed.acquire();
+    QVERIFY(eventually([&] { return harmed.isHeld() || harmed.spies.failed.size() > 1; }, Patience));
+    QVERIFY2(harmed.isHeld(), qPrintable(harmed.errorString()));
 }
 
 /// Nodes are not asked to let the client in ten times a second, and each refusal is reported once.
 void tst_Cluster::passwordChangesUnderHolders()
 {
-    RedisCluster::Options options;
-    options.replicasPerMaster = 0;
+    auto options = RedisCluster::Options::mastersOnly();
     options.password = "c4n4ry";
     RedisCluster cluster(options);
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
     LockRegistry registry(cluster.url());
-    std::vector<std::unique_ptr<Watched>> locks;
+    std::vector<std::unique_ptr<TestLock>> locks;
     for (int i = 0; i < 12; ++i) {
-        locks.push_back(std::make_unique<Watched>(&registry, u"job%1"_s.arg(i), LockTesting::options(Lease)));
-        QVERIFY2(acquireNow(&locks.back()->lock), qPrintable(locks.back()->lock.errorString()));
+        locks.push_back(std::make_unique<TestLock>(&registry, u"job%1"_s.arg(i), LockTesting::options(Lease)));
+        QVERIFY2(acquireNow(locks.back().get()), qPrintable(locks.back()->errorString()));
     }
     const LogCapture log;
     const qint64 before = cluster.commandsProcessed("auth");
@@ -1425,8 +1378,7 @@ void tst_Cluster::passwordChangesUnderHolders()
 void tst_Cluster::refusedLoginsStayRare()
 {
     constexpr int Locks = 150;
-    RedisCluster::Options options;
-    options.replicasPerMaster = 0;
+    auto options = RedisCluster::Options::mastersOnly();
     options.password = "c4n4ry";
     RedisCluster cluster(options);
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
@@ -1442,40 +1394,39 @@ void tst_Cluster::refusedLoginsStayRare()
     };
     LockRegistry registry(cluster.url());
     LockRegistry others(cluster.url());
-    Watched harmed(&registry, namesAt(0).first(), LockTesting::options(Lease));
-    QVERIFY2(acquireNow(&harmed.lock), qPrintable(harmed.lock.errorString()));
-    std::vector<std::unique_ptr<Watched>> held;
+    TestLock harmed(&registry, namesAt(0).first(), LockTesting::options(Lease));
+    QVERIFY2(acquireNow(&harmed), qPrintable(harmed.errorString()));
+    std::vector<std::unique_ptr<TestLock>> held;
     for (const QString &name : namesAt(1)) {
-        held.push_back(std::make_unique<Watched>(&others, name, LockTesting::options(Lease)));
-        QVERIFY2(acquireNow(&held.back()->lock), qPrintable(held.back()->lock.errorString()));
+        held.push_back(std::make_unique<TestLock>(&others, name, LockTesting::options(Lease)));
+        QVERIFY2(acquireNow(held.back().get()), qPrintable(held.back()->errorString()));
     }
 
     // Locks of another master.
     cluster.node(0).command({"CONFIG", "SET", "requirepass", "0th3r"});
     cluster.node(0).command({"CLIENT", "KILL", "TYPE", "normal"});
     cluster.node(0).command({"CLIENT", "KILL", "TYPE", "pubsub"});
-    QVERIFY(eventually([&] { return harmed.lock.error() == DistributedLock::AuthenticationError; }, Patience));
+    QVERIFY(eventually([&] { return harmed.error() == DistributedLock::AuthenticationError; }, Patience));
     qint64 before = cluster.node(0).commandsProcessed("auth");
     for (const QString &name : namesAt(2)) {
-        Watched lock(&registry, name, LockTesting::options(Lease));
-        QVERIFY2(acquireNow(&lock.lock), qPrintable(lock.lock.errorString()));
+        TestLock lock(&registry, name, LockTesting::options(Lease));
+        QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     }
     const qint64 byOthers = cluster.node(0).commandsProcessed("auth") - before;
     QVERIFY2(byOthers < Locks / 3, QByteArray::number(byOthers).constData());
 
     // Each lock that is taken has its own channel.
-    Watched first(&registry, namesAt(1).first(), LockTesting::options(Lease, LockOptions::Forever));
-    first.lock.acquire();
-    QVERIFY(eventually([&] { return first.lock.queuePosition() == 0; }, Patience));
+    TestLock first(&registry, namesAt(1).first(), LockTesting::options(Lease, LockOptions::Forever));
+    QVERIFY(joinQueue(&first));
     cluster.node(1).command({"CONFIG", "SET", "requirepass", "0th3r"});
     const LogCapture log;
     cluster.node(1).command({"CLIENT", "KILL", "TYPE", "pubsub"});
     QVERIFY(eventually([&] { return log.count({u"WRONGPASS"_s}) > 0; }, Patience));
     before = cluster.node(1).commandsProcessed("auth");
     for (const QString &name : namesAt(1)) {
-        Watched lock(&registry, name, LockTesting::options(Lease, 0ms));
-        QVERIFY(!acquireNow(&lock.lock));
-        QCOMPARE(lock.lock.error(), DistributedLock::BusyError);
+        TestLock lock(&registry, name, LockTesting::options(Lease, 0ms));
+        QVERIFY(!acquireNow(&lock));
+        QCOMPARE(lock.error(), DistributedLock::BusyError);
     }
     const qint64 byChannels = cluster.node(1).commandsProcessed("auth") - before;
     QVERIFY2(byChannels < Locks / 3, QByteArray::number(byChannels).constData());
@@ -1484,9 +1435,7 @@ void tst_Cluster::refusedLoginsStayRare()
 /// The connections for messages that were given up then are made again with the next use.
 void tst_Cluster::loginRefusedWhileNobodyNeedsIt()
 {
-    RedisCluster::Options options;
-    options.masters = 1;
-    options.replicasPerMaster = 0;
+    auto options = RedisCluster::Options::mastersOnly(1);
     options.password = "c4n4ry";
     RedisCluster cluster(options);
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
@@ -1495,14 +1444,13 @@ void tst_Cluster::loginRefusedWhileNobodyNeedsIt()
     FaultProxy &address = *addresses.front();
     StillRegistry registry(cluster.url({}, {0}));
     LockRegistry others(cluster.url({}, {0}));
-    Watched elsewhere(&others, u"waited"_s, LockTesting::options(Lease));
-    Watched held(&registry, u"held"_s, LockTesting::options(Lease));
-    Watched waiting(&registry, u"waited"_s, LockTesting::options(Lease, LockOptions::Forever));
-    QVERIFY(acquireNow(&elsewhere.lock));
-    waiting.lock.acquire();
-    QVERIFY(eventually([&] { return waiting.lock.queuePosition() == 0; }, Patience));
-    waiting.lock.cancel();
-    QVERIFY(acquireNow(&held.lock)); // the cancel is confirmed, too
+    TestLock elsewhere(&others, u"waited"_s, LockTesting::options(Lease));
+    TestLock held(&registry, u"held"_s, LockTesting::options(Lease));
+    TestLock waiting(&registry, u"waited"_s, LockTesting::options(Lease, LockOptions::Forever));
+    QVERIFY(acquireNow(&elsewhere));
+    QVERIFY(joinQueue(&waiting));
+    waiting.cancel();
+    QVERIFY(acquireNow(&held)); // the cancel is confirmed, too
 
     // They are needed when they are lost, and not any more when the login is refused.
     const LogCapture log;
@@ -1517,10 +1465,10 @@ void tst_Cluster::loginRefusedWhileNobodyNeedsIt()
     address.setRepliesHeld(false);
     QVERIFY(eventually([&] { return log.count({u"Not retried until the next use"_s}) >= 3; }, Patience));
     QCOMPARE(cluster.node(0).command({"CONFIG", "SET", "requirepass", "c4n4ry"}).toByteArray(), "OK");
-    held.lock.acquire();
-    waiting.lock.acquire();
-    QVERIFY2(eventually([&] { return held.lock.isHeld() && waiting.lock.queuePosition() == 0; }, BeforeExpiry),
-             qPrintable(waiting.lock.errorString()));
+    held.acquire();
+    waiting.acquire();
+    QVERIFY2(eventually([&] { return held.isHeld() && waiting.queuePosition() == 0; }, BeforeExpiry),
+             qPrintable(waiting.errorString()));
     const auto forced = [&] {
         return cluster.node(0).command({"PUBSUB", "CHANNELS", "lock:client:*"}).toList().size() == 2;
     };
@@ -1530,8 +1478,7 @@ void tst_Cluster::loginRefusedWhileNobodyNeedsIt()
 /// All that locks do works with the rights that README.md lists, also while a slot moves.
 void tst_Cluster::userWithLeastRights()
 {
-    RedisCluster::Options options;
-    options.replicasPerMaster = 0;
+    auto options = RedisCluster::Options::mastersOnly();
     options.users = {leastRights()};
     RedisCluster cluster(options);
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
@@ -1540,21 +1487,20 @@ void tst_Cluster::userWithLeastRights()
     url.setPassword(u"SECRET"_s);
     LockRegistry holders(url);
     LockRegistry waiters(url);
-    Watched held(&holders, u"{a}x"_s, LockTesting::options(Lease));
-    Watched waiting(&waiters, u"{a}x"_s, LockTesting::options(Lease, LockOptions::Forever));
-    QVERIFY2(acquireNow(&held.lock), qPrintable(held.lock.errorString()));
-    waiting.lock.acquire();
-    QVERIFY(eventually([&] { return waiting.lock.queuePosition() == 0; }, Patience));
-    held.lock.release();
-    QVERIFY(eventually([&] { return waiting.lock.isHeld(); }, 3s)); // woken, not by a poll
+    TestLock held(&holders, u"{a}x"_s, LockTesting::options(Lease));
+    TestLock waiting(&waiters, u"{a}x"_s, LockTesting::options(Lease, LockOptions::Forever));
+    QVERIFY2(acquireNow(&held), qPrintable(held.errorString()));
+    QVERIFY(joinQueue(&waiting));
+    held.release();
+    QVERIFY(eventually([&] { return waiting.isHeld(); }, 3s)); // woken, not by a poll
     const int slot = clusterSlot("lock:{a}x");
     const int source = cluster.ownerOf(slot);
     const int target = source == 0 ? 1 : 0;
     QVERIFY(cluster.beginMove(slot, target));
     QVERIFY(cluster.moveKey("lock:{a}x", target));
-    held.lock.acquire();
-    waiting.lock.release();
-    QVERIFY(eventually([&] { return held.lock.isHeld(); }, Patience));
+    held.acquire();
+    waiting.release();
+    QVERIFY(eventually([&] { return held.isHeld(); }, Patience));
     auto listed = waiters.list(u"*"_s);
     auto inspected = waiters.inspect(u"{a}x"_s);
     QVERIFY(eventually([&] { return listed.isFinished() && inspected.isFinished(); }, Patience));
@@ -1594,25 +1540,23 @@ void tst_Cluster::errors()
     if (which == u"nobody")
         server.kill();
     LockRegistry registry(QUrl(u"redis+cluster://127.0.0.1:%1"_s.arg(server.port())));
-    Watched lock(&registry, u"a"_s, options(1s, 1s));
-    QVERIFY(!acquireNow(&lock.lock));
-    QCOMPARE(int(lock.lock.error()), error);
-    QVERIFY2(lock.lock.errorString().contains(text), qPrintable(lock.lock.errorString()));
-    QVERIFY(lock.lock.errorString().contains(QString::number(server.port())));
+    TestLock lock(&registry, u"a"_s, options(1s, 1s));
+    QVERIFY(!acquireNow(&lock));
+    QCOMPARE(int(lock.error()), error);
+    QVERIFY2(lock.errorString().contains(text), qPrintable(lock.errorString()));
+    QVERIFY(lock.errorString().contains(QString::number(server.port())));
 }
 
 void tst_Cluster::twoClusters()
 {
-    RedisCluster::Options options;
-    options.masters = 1;
-    options.replicasPerMaster = 0;
+    auto options = RedisCluster::Options::mastersOnly(1);
     RedisCluster other(options);
     QVERIFY2(other.start(), qPrintable(other.errorString()));
     const QUrl both(m_cluster->url().toString() + u"&node=127.0.0.1:%1"_s.arg(other.node(0).port()));
     LockRegistry registry(both);
-    Watched lock(&registry, u"a"_s, LockTesting::options());
-    QVERIFY(!acquireNow(&lock.lock));
-    QVERIFY2(lock.lock.errorString().contains(u"belong to different clusters"_s), qPrintable(lock.lock.errorString()));
+    TestLock lock(&registry, u"a"_s, LockTesting::options());
+    QVERIFY(!acquireNow(&lock));
+    QVERIFY2(lock.errorString().contains(u"belong to different clusters"_s), qPrintable(lock.errorString()));
     QCOMPARE(other.keys(), QList<QByteArray>());
 }
 
@@ -1629,8 +1573,8 @@ void tst_Cluster::addressInAnotherCluster()
     };
     QVERIFY(eventually([&] { return namesBothReplicas(0) && namesBothReplicas(1) && namesBothReplicas(2); }, Patience));
     LockRegistry registry(cluster.url());
-    Watched first(&registry, u"first"_s, LockTesting::options());
-    QVERIFY2(acquireNow(&first.lock), qPrintable(first.lock.errorString()));
+    TestLock first(&registry, u"first"_s, LockTesting::options());
+    QVERIFY2(acquireNow(&first), qPrintable(first.errorString()));
 
     RedisServer &left = cluster.node(1);
     for (const int node : {0, 2})
@@ -1645,12 +1589,12 @@ void tst_Cluster::addressInAnotherCluster()
     // While the master is away, all others are asked; then its own replica is promoted.
     const qint64 asked = left.commandsProcessed("cluster|slots");
     cluster.node(0).kill();
-    Watched second(&registry, u"second"_s, LockTesting::options(Lease, Patience));
-    second.lock.acquire();
+    TestLock second(&registry, u"second"_s, LockTesting::options(Lease, Patience));
+    second.acquire();
     QVERIFY(eventually([&] { return left.commandsProcessed("cluster|slots") > asked; }, Patience));
-    QVERIFY(!second.lock.isHeld());
+    QVERIFY(!second.isHeld());
     QCOMPARE(cluster.failOver(2, "TAKEOVER"), true);
-    QVERIFY(eventually([&] { return second.lock.isHeld(); }, Patience));
+    QVERIFY(eventually([&] { return second.isHeld(); }, Patience));
     QVERIFY(cluster.node(2).exists("lock:second"));
     QCOMPARE(left.keys(), QList<QByteArray>());
 }
@@ -1658,15 +1602,13 @@ void tst_Cluster::addressInAnotherCluster()
 /// A master dies, and its address gets a node of another cluster, before anybody has replaced it.
 void tst_Cluster::masterReplacedByAnotherCluster()
 {
-    RedisCluster::Options options;
-    options.masters = 3;
-    options.replicasPerMaster = 0;
+    auto options = RedisCluster::Options::mastersOnly(3);
     options.needsAllSlots = false;
     RedisCluster cluster(options);
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
     LockRegistry registry(cluster.url());
-    Watched first(&registry, u"first"_s, LockTesting::options(Lease, Patience));
-    QVERIFY2(acquireNow(&first.lock), qPrintable(first.lock.errorString()));
+    TestLock first(&registry, u"first"_s, LockTesting::options(Lease, Patience));
+    QVERIFY2(acquireNow(&first), qPrintable(first.errorString()));
 
     RedisServer &master = cluster.serverOf("lock:first");
     const int index = cluster.indexOfPort(master.port());
@@ -1683,19 +1625,17 @@ void tst_Cluster::masterReplacedByAnotherCluster()
     master.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
 
     // The others say that nobody serves its slots any more.
-    Watched second(&registry, u"{first}second"_s, LockTesting::options(Lease, Patience));
-    second.lock.acquire();
-    QVERIFY(eventually([&] { return second.lock.errorString().contains(u"no node serves the slot"_s); }, Patience));
-    QVERIFY(!second.lock.isHeld());
+    TestLock second(&registry, u"{first}second"_s, LockTesting::options(Lease, Patience));
+    second.acquire();
+    QVERIFY(eventually([&] { return second.errorString().contains(u"no node serves the slot"_s); }, Patience));
+    QVERIFY(!second.isHeld());
     QCOMPARE(master.keys(), QList<QByteArray>());
 }
 
 /// The address in the URL leads to another cluster, and nobody of the former one can be asked. Others may still use it.
 void tst_Cluster::newClusterAtNewAddresses()
 {
-    RedisCluster::Options options;
-    options.masters = 1;
-    options.replicasPerMaster = 0;
+    auto options = RedisCluster::Options::mastersOnly(1);
     RedisCluster former(options);
     QVERIFY2(former.start(), qPrintable(former.errorString()));
     RedisCluster present(options);
@@ -1703,40 +1643,38 @@ void tst_Cluster::newClusterAtNewAddresses()
     FaultProxy address(former.node(0));
     const QUrl url(u"redis+cluster://127.0.0.1:%1"_s.arg(address.port()));
     LockRegistry registry(url);
-    Watched first(&registry, u"first"_s, LockTesting::options(Lease, Patience));
-    QVERIFY2(acquireNow(&first.lock), qPrintable(first.lock.errorString()));
+    TestLock first(&registry, u"first"_s, LockTesting::options(Lease, Patience));
+    QVERIFY2(acquireNow(&first), qPrintable(first.errorString()));
 
     const LogCapture log;
     former.node(0).kill();
     address.setServer(present.node(0));
     address.resetAll();
-    Watched second(&registry, u"second"_s, LockTesting::options(Lease, Patience));
-    second.lock.acquire();
-    const auto says = [&second](const QString &words) { return second.lock.errorString().contains(words); };
+    TestLock second(&registry, u"second"_s, LockTesting::options(Lease, Patience));
+    second.acquire();
+    const auto says = [&second](const QString &words) { return second.errorString().contains(words); };
     QVERIFY2(eventually([&] { return says(u"belong to another cluster"_s); }, BeforeExpiry),
-             qPrintable(second.lock.errorString()));
-    QVERIFY2(says(u"(its masters were 127.0.0.1:%1)"_s.arg(former.node(0).port())),
-             qPrintable(second.lock.errorString()));
-    QVERIFY2(says(u"(127.0.0.1:%1)"_s.arg(address.port())), qPrintable(second.lock.errorString()));
-    QVERIFY2(says(u"start this program again"_s), qPrintable(second.lock.errorString()));
-    QVERIFY(!second.lock.isHeld());
+             qPrintable(second.errorString()));
+    QVERIFY2(says(u"(its masters were 127.0.0.1:%1)"_s.arg(former.node(0).port())), qPrintable(second.errorString()));
+    QVERIFY2(says(u"(127.0.0.1:%1)"_s.arg(address.port())), qPrintable(second.errorString()));
+    QVERIFY2(says(u"start this program again"_s), qPrintable(second.errorString()));
+    QVERIFY(!second.isHeld());
     QCOMPARE(present.keys(), QList<QByteArray>());
 
     LockRegistry startedAgain(url);
-    Watched third(&startedAgain, u"third"_s, LockTesting::options(Lease, Patience));
-    QVERIFY2(acquireNow(&third.lock), qPrintable(third.lock.errorString()));
+    TestLock third(&startedAgain, u"third"_s, LockTesting::options(Lease, Patience));
+    QVERIFY2(acquireNow(&third), qPrintable(third.errorString()));
     QCOMPARE(log.messages(QtWarningMsg).filter(u"start this program again"_s).size(), 1);
 
     QVERIFY(former.node(0).start());
-    QVERIFY2(eventually([&] { return second.lock.isHeld(); }, BeforeExpiry), qPrintable(second.lock.errorString()));
+    QVERIFY2(eventually([&] { return second.isHeld(); }, BeforeExpiry), qPrintable(second.errorString()));
     QVERIFY(former.node(0).exists("lock:second"));
 }
 
 /// Only the locks of the slots that nobody serves cannot be acquired.
 void tst_Cluster::incompleteCluster()
 {
-    RedisCluster::Options options;
-    options.replicasPerMaster = 0;
+    auto options = RedisCluster::Options::mastersOnly();
     options.needsAllSlots = false;
     RedisCluster cluster(options);
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
@@ -1744,20 +1682,17 @@ void tst_Cluster::incompleteCluster()
     for (int i = 0; i < 3; ++i)
         cluster.node(i).command({"CLUSTER", "DELSLOTS", QByteArray::number(slot)});
     LockRegistry registry(cluster.url());
-    Watched lost(&registry, u"{a}x"_s, LockTesting::options(1s, 500ms));
-    Watched other(&registry, u"{b}x"_s, LockTesting::options());
-    QVERIFY(acquireNow(&other.lock));
-    QVERIFY(!acquireNow(&lost.lock));
-    QVERIFY2(lost.lock.errorString().contains(u"no node serves the slot %1"_s.arg(slot)),
-             qPrintable(lost.lock.errorString()));
+    TestLock lost(&registry, u"{a}x"_s, LockTesting::options(1s, 500ms));
+    TestLock other(&registry, u"{b}x"_s, LockTesting::options());
+    QVERIFY(acquireNow(&other));
+    QVERIFY(!acquireNow(&lost));
+    QVERIFY2(lost.errorString().contains(u"no node serves the slot %1"_s.arg(slot)), qPrintable(lost.errorString()));
 }
 
 /// By default a node of an incomplete cluster refuses all slots.
 void tst_Cluster::clusterIsDown()
 {
-    RedisCluster::Options options;
-    options.replicasPerMaster = 0;
-    RedisCluster cluster(options);
+    RedisCluster cluster(RedisCluster::Options::mastersOnly());
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
     for (int i = 0; i < 3; ++i)
         cluster.node(i).command({"CLUSTER", "DELSLOTS", "0"});
@@ -1770,10 +1705,10 @@ void tst_Cluster::clusterIsDown()
             },
             Patience));
     LockRegistry registry(cluster.url());
-    Watched lock(&registry, u"a"_s, LockTesting::options(1s, 500ms));
-    QVERIFY(!acquireNow(&lock.lock));
-    QVERIFY2(lock.lock.errorString().contains(u"the cluster is not complete"_s), qPrintable(lock.lock.errorString()));
-    QVERIFY2(lock.lock.errorString().contains(u"look at CLUSTER INFO"_s), qPrintable(lock.lock.errorString()));
+    TestLock lock(&registry, u"a"_s, LockTesting::options(1s, 500ms));
+    QVERIFY(!acquireNow(&lock));
+    QVERIFY2(lock.errorString().contains(u"the cluster is not complete"_s), qPrintable(lock.errorString()));
+    QVERIFY2(lock.errorString().contains(u"look at CLUSTER INFO"_s), qPrintable(lock.errorString()));
 }
 
 void tst_Cluster::names_data()
@@ -1796,60 +1731,43 @@ void tst_Cluster::names()
 {
     QFETCH(const QString, name);
     QFETCH(const QString, problem);
-    LockRegistry registry(m_cluster->url());
     LockRegistry others(m_cluster->url());
-    Watched held(&registry, name, options(Lease));
+    TestLock held(registry(), name, options(Lease));
     if (!problem.isEmpty()) {
-        held.lock.acquire();
-        QVERIFY(eventually([&] { return held.spies.failed.size() == 1; }, Patience));
-        QCOMPARE(held.spies.failure(), DistributedLock::NameError);
-        QVERIFY2(held.lock.errorString().contains(problem), qPrintable(held.lock.errorString()));
+        QCOMPARE(failureNow(&held), DistributedLock::NameError);
+        QVERIFY2(held.errorString().contains(problem), qPrintable(held.errorString()));
         return;
     }
-    QVERIFY2(acquireNow(&held.lock), qPrintable(held.lock.errorString()));
-    Watched waiting(&others, name, options(Lease, LockOptions::Forever));
-    waiting.lock.acquire();
-    QVERIFY(eventually([&] { return waiting.lock.queuePosition() == 0; }, Patience));
+    QVERIFY2(acquireNow(&held), qPrintable(held.errorString()));
+    TestLock waiting(&others, name, options(Lease, LockOptions::Forever));
+    QVERIFY(joinQueue(&waiting));
     QSet<int> usedSlots;
     const QList<QByteArray> keys = m_cluster->keys();
     for (const QByteArray &key : keys)
         usedSlots.insert(clusterSlot(key));
     QCOMPARE(keys.size(), 3); // lock, queue and fence
     QCOMPARE(usedSlots.size(), 1);
-    held.lock.release();
-    QVERIFY(eventually([&] { return waiting.lock.isHeld(); }, Patience));
-    waiting.lock.release();
-    QVERIFY(eventually([&] { return waiting.spies.released.size() == 1; }, Patience));
+    held.release();
+    QVERIFY(eventually([&] { return waiting.isHeld(); }, Patience));
+    QVERIFY(releaseNow(&waiting));
 }
 
 void tst_Cluster::minReplicas()
 {
-    LockRegistry registry(m_cluster->url());
     LockOptions replicated = options();
     replicated.minReplicas = 1;
-    Watched lock(&registry, u"a"_s, replicated);
-    lock.lock.acquire();
-    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }, Patience));
-    QCOMPARE(lock.spies.failure(), DistributedLock::OptionsError);
-    QVERIFY2(lock.lock.errorString().contains(u"minReplicas is 1, but with a Redis Cluster"_s),
-             qPrintable(lock.lock.errorString()));
-    QVERIFY(lock.lock.errorString().contains(u"leave it 0 there"_s));
-}
-
-void tst_Cluster::slotLeavesAMasterThatIsAway_data()
-{
-    QTest::addColumn<bool>("comesBack");
-    QTest::newRow("it stays away") << false;
-    QTest::newRow("it can be reached again in the same moment") << true;
+    TestLock lock(registry(), u"a"_s, replicated);
+    QCOMPARE(failureNow(&lock), DistributedLock::OptionsError);
+    QVERIFY2(lock.errorString().contains(u"minReplicas is 1, but with a Redis Cluster"_s),
+             qPrintable(lock.errorString()));
+    QVERIFY(lock.errorString().contains(u"leave it 0 there"_s));
 }
 
 /// Who waits for such a master gets the lock from the slot's new one.
 void tst_Cluster::slotLeavesAMasterThatIsAway()
 {
     QFETCH(const bool, comesBack);
-    RedisCluster::Options clusterOptions;
-    clusterOptions.replicasPerMaster = 0;
-    RedisCluster cluster(clusterOptions);
+    RedisCluster cluster(RedisCluster::Options::mastersOnly());
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
     const auto addresses = addressesOf(&cluster);
     QVERIFY(!addresses.empty());
@@ -1868,13 +1786,13 @@ void tst_Cluster::slotLeavesAMasterThatIsAway()
         QString another; // in a slot that stays
         for (int j = 0; another.isEmpty() || cluster.ownerOf(clusterSlot("lock:" + another.toUtf8())) != source; ++j)
             another = u"stays%1"_s.arg(j);
-        Watched harmed(&registry, another, options(Lease));
-        QVERIFY2(acquireNow(&harmed.lock), qPrintable(harmed.lock.errorString()));
+        TestLock harmed(&registry, another, options(Lease));
+        QVERIFY2(acquireNow(&harmed), qPrintable(harmed.errorString()));
         address.setRefusing(true);
         address.resetAll();
         QVERIFY(eventually([&] { return !harmed.spies.errors.isEmpty(); }, Patience));
-        Watched lock(&registry, name, options(Lease, LockOptions::Forever));
-        lock.lock.acquire();
+        TestLock lock(&registry, name, options(Lease, LockOptions::Forever));
+        lock.acquire();
         if (comesBack) {
             for (const auto &other : addresses)
                 other->setRepliesHeld(true);
@@ -1896,25 +1814,16 @@ void tst_Cluster::slotLeavesAMasterThatIsAway()
             while (address.repliesForwarded() < replies + 2 && !deadline.hasExpired()) // without an event loop
                 Posix::pollPause();
         }
-        QVERIFY2(eventually([&] { return lock.lock.isHeld(); }, BeforeExpiry), qPrintable(lock.lock.errorString()));
+        QVERIFY2(eventually([&] { return lock.isHeld(); }, BeforeExpiry), qPrintable(lock.errorString()));
         address.heal();
     }
-}
-
-void tst_Cluster::allAddressesChange_data()
-{
-    QTest::addColumn<bool>("isHeld");
-    QTest::newRow("nobody needed the cluster meanwhile") << false;
-    QTest::newRow("under a held lock") << true;
 }
 
 /// As when all containers are started again: the name in the URL leads to the same nodes at new addresses.
 void tst_Cluster::allAddressesChange()
 {
     QFETCH(const bool, isHeld);
-    RedisCluster::Options clusterOptions;
-    clusterOptions.replicasPerMaster = 0;
-    RedisCluster cluster(clusterOptions);
+    RedisCluster cluster(RedisCluster::Options::mastersOnly());
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
     const auto announce = [&cluster](int node, quint16 port) {
         cluster.node(node).command({"CONFIG", "SET", "cluster-announce-port", QByteArray::number(port)});
@@ -1939,11 +1848,10 @@ void tst_Cluster::allAddressesChange()
     QVERIFY(eventually([&] { return isAnnounced(former); }, Patience));
 
     LockRegistry registry(cluster.url({}, {0}));
-    Watched lock(&registry, u"job"_s, options(Lease, Patience));
-    QVERIFY2(acquireNow(&lock.lock), qPrintable(lock.lock.errorString()));
+    TestLock lock(&registry, u"job"_s, options(Lease, Patience));
+    QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     if (!isHeld) {
-        lock.lock.release();
-        QVERIFY(eventually([&] { return lock.spies.released.size() == 1; }, Patience));
+        QVERIFY(releaseNow(&lock));
     }
     for (int i = 0; i < cluster.nodeCount(); ++i)
         announce(i, present[size_t(i)]->port());
@@ -1956,9 +1864,9 @@ void tst_Cluster::allAddressesChange()
     }
     lock.spies.renewed.clear();
     if (!isHeld)
-        lock.lock.acquire();
-    QVERIFY2(eventually([&] { return isHeld ? !lock.spies.renewed.isEmpty() : lock.lock.isHeld(); }, BeforeExpiry),
-             qPrintable(lock.lock.errorString()));
+        lock.acquire();
+    QVERIFY2(eventually([&] { return isHeld ? !lock.spies.renewed.isEmpty() : lock.isHeld(); }, BeforeExpiry),
+             qPrintable(lock.errorString()));
     QVERIFY(lock.spies.lost.isEmpty());
 }
 
@@ -1966,8 +1874,7 @@ void tst_Cluster::allAddressesChange()
 /// serves the others.
 void tst_Cluster::masterReplacedByAnEmptyNode()
 {
-    RedisCluster::Options clusterOptions;
-    clusterOptions.replicasPerMaster = 0;
+    auto clusterOptions = RedisCluster::Options::mastersOnly();
     clusterOptions.needsAllSlots = false;
     RedisCluster cluster(clusterOptions);
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
@@ -1976,10 +1883,9 @@ void tst_Cluster::masterReplacedByAnEmptyNode()
     const int other = index == 0 ? 1 : 0;
     RedisServer &master = cluster.node(index);
     LockRegistry registry(cluster.url());
-    Watched lock(&registry, u"job"_s, options(Renewed, BeforeExpiry));
-    QVERIFY2(acquireNow(&lock.lock), qPrintable(lock.lock.errorString()));
-    lock.lock.release();
-    QVERIFY(eventually([&] { return lock.spies.released.size() == 1; }, Patience));
+    TestLock lock(&registry, u"job"_s, options(Renewed, BeforeExpiry));
+    QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
+    QVERIFY(releaseNow(&lock));
 
     for (int node = 0; node < 3; ++node) {
         if (node != index)
@@ -2000,7 +1906,7 @@ void tst_Cluster::masterReplacedByAnEmptyNode()
         Posix::pollPause();
     QVERIFY(!deadline.hasExpired());
     master.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
-    QVERIFY2(acquireNow(&lock.lock), qPrintable(lock.lock.errorString()));
+    QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     QVERIFY(master.exists("lock:job"));
 }
 
@@ -2019,18 +1925,15 @@ void tst_Cluster::mostMastersReplaced()
 {
     QFETCH(const bool, isHeld);
     QFETCH(const bool, isStopped);
-    RedisCluster::Options clusterOptions;
-    clusterOptions.replicasPerMaster = 0;
-    RedisCluster cluster(clusterOptions);
+    RedisCluster cluster(RedisCluster::Options::mastersOnly());
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
     const int slot = clusterSlot("lock:job");
     const int master = cluster.ownerOf(slot);
     LockRegistry registry(cluster.url());
-    Watched lock(&registry, u"job"_s, options(5min, Patience));
-    QVERIFY2(acquireNow(&lock.lock), qPrintable(lock.lock.errorString()));
+    TestLock lock(&registry, u"job"_s, options(5min, Patience));
+    QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     if (!isHeld) {
-        lock.lock.release();
-        QVERIFY(eventually([&] { return lock.spies.released.size() == 1; }, Patience));
+        QVERIFY(releaseNow(&lock));
         for (int i = 0; i < cluster.nodeCount(); ++i) {
             for (const char *type : {"normal", "pubsub"})
                 cluster.node(i).command({"CLIENT", "KILL", "TYPE", type, "SKIPME", "yes"});
@@ -2041,9 +1944,9 @@ void tst_Cluster::mostMastersReplaced()
         QVERIFY2(replaceMaster(&cluster, former, isStopped) > 0, cluster.lastError().constData());
     lock.spies.renewed.clear();
     if (!isHeld)
-        lock.lock.acquire();
-    QVERIFY2(eventually([&] { return isHeld ? !lock.spies.renewed.isEmpty() : lock.lock.isHeld(); }, Patience),
-             qPrintable(lock.lock.errorString()));
+        lock.acquire();
+    QVERIFY2(eventually([&] { return isHeld ? !lock.spies.renewed.isEmpty() : lock.isHeld(); }, Patience),
+             qPrintable(lock.errorString()));
     QVERIFY(lock.spies.lost.isEmpty());
     QVERIFY(cluster.node(cluster.ownerOf(slot)).exists("lock:job"));
 }
@@ -2067,25 +1970,24 @@ void tst_Cluster::allMastersReplaced()
     FaultProxy address(cluster.node(0)); // which leads to the new ones, too
     const QUrl url(u"redis+cluster://127.0.0.1:%1"_s.arg(address.port()));
     LockRegistry registry(url);
-    Watched lock(&registry, u"job"_s, options(Lease, Patience));
-    QVERIFY2(acquireNow(&lock.lock), qPrintable(lock.lock.errorString()));
-    lock.lock.release();
-    QVERIFY(eventually([&] { return lock.spies.released.size() == 1; }, Patience));
+    TestLock lock(&registry, u"job"_s, options(Lease, Patience));
+    QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
+    QVERIFY(releaseNow(&lock));
     const int added = replaceMaster(&cluster, 0, isStopped);
     QVERIFY2(added > 0, cluster.lastError().constData());
     address.setServer(cluster.node(added));
     address.resetAll();
 
-    lock.lock.setOptions(options(Lease, 2s));
+    lock.setOptions(options(Lease, 2s));
     const auto saysWhatToDo = [&lock] {
-        if (lock.lock.state() == DistributedLock::Unlocked)
-            lock.lock.acquire();
-        return lock.lock.errorString().contains(u"start this program again"_s);
+        if (lock.state() == DistributedLock::Unlocked)
+            lock.acquire();
+        return lock.errorString().contains(u"start this program again"_s);
     };
-    QVERIFY2(eventually(saysWhatToDo, Patience), qPrintable(lock.lock.errorString()));
+    QVERIFY2(eventually(saysWhatToDo, Patience), qPrintable(lock.errorString()));
     LockRegistry startedAgain(url);
-    Watched other(&startedAgain, u"job"_s, options(Lease, Patience));
-    QVERIFY2(acquireNow(&other.lock), qPrintable(other.lock.errorString()));
+    TestLock other(&startedAgain, u"job"_s, options(Lease, Patience));
+    QVERIFY2(acquireNow(&other), qPrintable(other.errorString()));
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Cluster)

@@ -29,13 +29,13 @@ using namespace QDistLock;
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 
-#define SKIP_WITHOUT_QUEUE(kind) \
-  if ((kind) == Plain) \
+#define SKIP_WITHOUT_QUEUE() \
+  if (m_kind == Plain) \
   QSKIP("This test is about the queue, and a server without scripts keeps none: tst_plainmode tests how clients wait " \
         "there.")
 
-#define SKIP_WITHOUT_PLACES_TO_GIVE(kind) \
-  if ((kind) == ZooKeeper) \
+#define SKIP_WITHOUT_PLACES_TO_GIVE() \
+  if (m_kind == ZooKeeper) \
   QSKIP("This test hands a place in the queue to another client, or keeps it for one that is away. ZooKeeper cannot: " \
         "a place there is a node that belongs to one session, and is deleted with it.")
 
@@ -92,11 +92,13 @@ private:
     using EngineFixture::inspect;
 
     /// Whether this is the time left of a lock that was acquired for \a lease. ZooKeeper knows no leases.
-    static bool isTimeLeft(milliseconds remaining, milliseconds lease)
+    bool isTimeLeft(milliseconds remaining, milliseconds lease) const
     {
-        QFETCH_GLOBAL(int, kind);
-        return kind == ZooKeeper ? remaining < 0ms : remaining > 0ms && remaining <= lease;
+        return m_kind == ZooKeeper ? remaining < 0ms : remaining > 0ms && remaining <= lease;
     }
+
+    const LockId m_id = lockId(u"a"_s);
+    int m_kind = Redis;
 };
 
 void tst_EngineConformance::initTestCase_data()
@@ -114,216 +116,191 @@ void tst_EngineConformance::initTestCase_data()
 void tst_EngineConformance::init()
 {
     QFETCH_GLOBAL(int, kind);
-    if (kind == Cluster)
+    m_kind = kind;
+    if (m_kind == Cluster)
         startCluster();
-    if (kind == Quorum)
+    if (m_kind == Quorum)
         startQuorum();
-    if (kind == ZooKeeper)
+    if (m_kind == ZooKeeper)
         startZooKeeper();
     flush();
 }
 
 void tst_EngineConformance::acquireAndRelease()
 {
-    QFETCH_GLOBAL(int, kind);
-    const auto engine = makeEngine(kind);
-    const LockId id = lockId(u"a"_s);
+    const auto engine = makeEngine(m_kind);
     const QByteArray token = newToken(*engine);
-    const EngineReply granted = acquire(*engine, id, token);
+    const EngineReply granted = acquire(*engine, m_id, token);
     QCOMPARE(granted.status, EngineReply::Granted);
     QVERIFY(granted.fencingToken > 0);
     QVERIFY(!granted.error);
-    QCOMPARE(release(*engine, id, token).status, EngineReply::Done);
-    QCOMPARE(release(*engine, id, token).status, EngineReply::Gone);
-    QCOMPARE(renew(*engine, id, token).status, EngineReply::Gone);
+    QCOMPARE(release(*engine, m_id, token).status, EngineReply::Done);
+    QCOMPARE(release(*engine, m_id, token).status, EngineReply::Gone);
+    QCOMPARE(renew(*engine, m_id, token).status, EngineReply::Gone);
 }
 
 void tst_EngineConformance::taken()
 {
-    QFETCH_GLOBAL(int, kind);
-    const auto engine = makeEngine(kind);
-    const auto other = makeEngine(kind);
-    const LockId id = lockId(u"a"_s);
+    const auto engine = makeEngine(m_kind);
+    const auto other = makeEngine(m_kind);
     const QByteArray token = newToken(*engine);
-    QCOMPARE(acquire(*engine, id, token, 20s).status, EngineReply::Granted);
+    QCOMPARE(acquire(*engine, m_id, token, 20s).status, EngineReply::Granted);
     for (LockEngine *client : {engine.get(), other.get()}) {
-        const EngineReply reply = acquire(*client, id, newToken(*client), 50s);
+        const EngineReply reply = acquire(*client, m_id, newToken(*client), 50s);
         QCOMPARE(reply.status, EngineReply::Taken);
         QVERIFY(isTimeLeft(reply.holderTtl, 20s));
         QCOMPARE(reply.foreignHolder, false);
         QCOMPARE(reply.fencingToken, 0);
     }
     QCOMPARE(acquire(*other, lockId(u"b"_s), newToken(*other)).status, EngineReply::Granted);
-    QCOMPARE(release(*engine, id, token).status, EngineReply::Done);
-    QCOMPARE(acquire(*other, id, newToken(*other)).status, EngineReply::Granted);
+    QCOMPARE(release(*engine, m_id, token).status, EngineReply::Done);
+    QCOMPARE(acquire(*other, m_id, newToken(*other)).status, EngineReply::Granted);
 }
 
 void tst_EngineConformance::acquireAgainWithTheSameToken()
 {
     // A resend after a lost reply.
-    QFETCH_GLOBAL(int, kind);
-    const auto engine = makeEngine(kind);
-    const LockId id = lockId(u"a"_s);
+    const auto engine = makeEngine(m_kind);
     const QByteArray token = newToken(*engine);
-    const EngineReply first = acquire(*engine, id, token, 5s);
-    const EngineReply second = acquire(*engine, id, token, 60s);
+    const EngineReply first = acquire(*engine, m_id, token, 5s);
+    const EngineReply second = acquire(*engine, m_id, token, 60s);
     QCOMPARE(second.status, EngineReply::Granted);
     QVERIFY(second.fencingToken > first.fencingToken
-            || (kind == ZooKeeper && second.fencingToken == first.fencingToken));
-    QCOMPARE(inspect(*engine, id).fencingToken, second.fencingToken);
-    if (kind != ZooKeeper)
-        QVERIFY(inspect(*engine, id).remaining > 30s);
+            || (m_kind == ZooKeeper && second.fencingToken == first.fencingToken));
+    QCOMPARE(inspect(*engine, m_id).fencingToken, second.fencingToken);
+    if (m_kind != ZooKeeper)
+        QVERIFY(inspect(*engine, m_id).remaining > 30s);
 }
 
 void tst_EngineConformance::renewal()
 {
-    QFETCH_GLOBAL(int, kind);
-    const auto engine = makeEngine(kind);
-    const LockId id = lockId(u"a"_s);
+    const auto engine = makeEngine(m_kind);
     const QByteArray token = newToken(*engine);
-    QCOMPARE(acquire(*engine, id, token, 5s).status, EngineReply::Granted);
-    QCOMPARE(renew(*engine, id, token, 60s).status, EngineReply::Done);
-    const milliseconds remaining = inspect(*engine, id).remaining;
+    QCOMPARE(acquire(*engine, m_id, token, 5s).status, EngineReply::Granted);
+    QCOMPARE(renew(*engine, m_id, token, 60s).status, EngineReply::Done);
+    const milliseconds remaining = inspect(*engine, m_id).remaining;
     QVERIFY(isTimeLeft(remaining, 60s));
-    if (kind != ZooKeeper)
+    if (m_kind != ZooKeeper)
         QVERIFY(remaining > 30s);
-    QCOMPARE(renew(*engine, id, token, 5s).status, EngineReply::Done); // shorter as well
-    QVERIFY(isTimeLeft(inspect(*engine, id).remaining, 5s));
+    QCOMPARE(renew(*engine, m_id, token, 5s).status, EngineReply::Done); // shorter as well
+    QVERIFY(isTimeLeft(inspect(*engine, m_id).remaining, 5s));
 }
 
 void tst_EngineConformance::anotherToken()
 {
-    QFETCH_GLOBAL(int, kind);
-    const auto engine = makeEngine(kind);
-    const LockId id = lockId(u"a"_s);
+    const auto engine = makeEngine(m_kind);
     const QByteArray holder = newToken(*engine);
     const QByteArray other = newToken(*engine);
-    QCOMPARE(acquire(*engine, id, holder, 20s).status, EngineReply::Granted);
-    QCOMPARE(renew(*engine, id, other, 60s).status, EngineReply::Stolen);
-    QCOMPARE(release(*engine, id, other).status, EngineReply::Stolen);
-    QCOMPARE(release(*engine, id, other, 60s).status, EngineReply::Stolen);
-    const LockInfo info = inspect(*engine, id);
+    QCOMPARE(acquire(*engine, m_id, holder, 20s).status, EngineReply::Granted);
+    QCOMPARE(renew(*engine, m_id, other, 60s).status, EngineReply::Stolen);
+    QCOMPARE(release(*engine, m_id, other).status, EngineReply::Stolen);
+    QCOMPARE(release(*engine, m_id, other, 60s).status, EngineReply::Stolen);
+    const LockInfo info = inspect(*engine, m_id);
     QVERIFY(info.held);
     QVERIFY(info.remaining <= 20s);
-    QCOMPARE(renew(*engine, id, holder).status, EngineReply::Done);
+    QCOMPARE(renew(*engine, m_id, holder).status, EngineReply::Done);
 }
 
 void tst_EngineConformance::expiry()
 {
-    QFETCH_GLOBAL(int, kind);
-    const auto engine = makeEngine(kind);
-    const LockId id = lockId(u"a"_s);
+    const auto engine = makeEngine(m_kind);
     const QByteArray token = newToken(*engine);
-    QCOMPARE(acquire(*engine, id, token, 30s).status, EngineReply::Granted);
-    const LockInfo info = inspect(*engine, id);
+    QCOMPARE(acquire(*engine, m_id, token, 30s).status, EngineReply::Granted);
+    const LockInfo info = inspect(*engine, m_id);
     QVERIFY(info.held);
     QVERIFY(isTimeLeft(info.remaining, 30s));
-    expire(kind, *engine, id);
-    QCOMPARE(renew(*engine, id, token).status, EngineReply::Gone);
-    QCOMPARE(release(*engine, id, token).status, EngineReply::Gone);
+    expire(m_kind, *engine, m_id);
+    QCOMPARE(renew(*engine, m_id, token).status, EngineReply::Gone);
+    QCOMPARE(release(*engine, m_id, token).status, EngineReply::Gone);
     QCOMPARE(names(*engine, u"*"_s), QStringList());
-    QCOMPARE(acquire(*engine, id, newToken(*engine)).status, EngineReply::Granted);
+    QCOMPARE(acquire(*engine, m_id, newToken(*engine)).status, EngineReply::Granted);
 }
 
 void tst_EngineConformance::minHold()
 {
-    QFETCH_GLOBAL(int, kind);
-    const auto engine = makeEngine(kind);
-    const LockId id = lockId(u"a"_s);
+    const auto engine = makeEngine(m_kind);
     const QByteArray token = newToken(*engine);
-    QCOMPARE(acquire(*engine, id, token, 60s).status, EngineReply::Granted);
-    QCOMPARE(release(*engine, id, token, 20s).status, EngineReply::Done);
-    QCOMPARE(acquire(*engine, id, newToken(*engine)).status, EngineReply::Taken);
-    const LockInfo info = inspect(*engine, id);
+    QCOMPARE(acquire(*engine, m_id, token, 60s).status, EngineReply::Granted);
+    QCOMPARE(release(*engine, m_id, token, 20s).status, EngineReply::Done);
+    QCOMPARE(acquire(*engine, m_id, newToken(*engine)).status, EngineReply::Taken);
+    const LockInfo info = inspect(*engine, m_id);
     QVERIFY(info.held);
     QVERIFY(isTimeLeft(info.remaining, 20s)); // not what was left of the lease
-    expire(kind, *engine, id);
-    QCOMPARE(acquire(*engine, id, newToken(*engine)).status, EngineReply::Granted);
+    expire(m_kind, *engine, m_id);
+    QCOMPARE(acquire(*engine, m_id, newToken(*engine)).status, EngineReply::Granted);
 }
 
 void tst_EngineConformance::abandonGivesBack()
 {
-    QFETCH_GLOBAL(int, kind);
-    const auto engine = makeEngine(kind);
-    const LockId id = lockId(u"a"_s);
+    const auto engine = makeEngine(m_kind);
     const QByteArray token = newToken(*engine);
-    QCOMPARE(acquire(*engine, id, token).status, EngineReply::Granted);
-    engine->abandon(id, token, 60s, 0ms, 60s);
-    EVENTUALLY_VERIFY(!inspect(*engine, id).held);
+    QCOMPARE(acquire(*engine, m_id, token).status, EngineReply::Granted);
+    engine->abandon(m_id, token, 60s, 0ms, 60s);
+    EVENTUALLY_VERIFY(!inspect(*engine, m_id).held);
 }
 
 void tst_EngineConformance::abandonInTheSameTurn()
 {
-    QFETCH_GLOBAL(int, kind);
-    const auto engine = makeEngine(kind);
-    const LockId id = lockId(u"a"_s);
+    const auto engine = makeEngine(m_kind);
     const QByteArray token = newToken(*engine);
     Replies replies;
-    engine->acquire(acquireOf(id, token, 60s), replies.next());
-    engine->abandon(id, token, 60s, 0ms, 60s);
+    engine->acquire(acquireOf(m_id, token, 60s), replies.next());
+    engine->abandon(m_id, token, 60s, 0ms, 60s);
     EVENTUALLY_COMPARE(replies.list.size(), 1);
-    if (kind != Quorum && kind != ZooKeeper) // which ask no further then
+    if (m_kind != Quorum && m_kind != ZooKeeper) // which ask no further then
         QCOMPARE(replies.list.first().status, EngineReply::Granted);
-    EVENTUALLY_VERIFY(!inspect(*engine, id).held);
+    EVENTUALLY_VERIFY(!inspect(*engine, m_id).held);
 }
 
 void tst_EngineConformance::abandonKeeps()
 {
-    QFETCH_GLOBAL(int, kind);
-    const auto engine = makeEngine(kind);
-    const LockId id = lockId(u"a"_s);
+    const auto engine = makeEngine(m_kind);
     const QByteArray token = newToken(*engine);
-    QCOMPARE(acquire(*engine, id, token, 600s).status, EngineReply::Granted);
-    engine->abandon(id, token, 600s, 30s, 600s);
-    EVENTUALLY_VERIFY(inspect(*engine, id).remaining <= 30s);
-    QVERIFY(inspect(*engine, id).held);
+    QCOMPARE(acquire(*engine, m_id, token, 600s).status, EngineReply::Granted);
+    engine->abandon(m_id, token, 600s, 30s, 600s);
+    EVENTUALLY_VERIFY(inspect(*engine, m_id).remaining <= 30s);
+    QVERIFY(inspect(*engine, m_id).held);
 }
 
 void tst_EngineConformance::abandonOfAnothersTouchesNothing()
 {
-    QFETCH_GLOBAL(int, kind);
-    const auto engine = makeEngine(kind);
-    const LockId id = lockId(u"a"_s);
-    QCOMPARE(acquire(*engine, id, newToken(*engine)).status, EngineReply::Granted);
-    engine->abandon(id, newToken(*engine), 60s, 0ms, 60s);
-    QCOMPARE(release(*engine, id, newToken(*engine)).status, EngineReply::Stolen); // runs after it
-    QVERIFY(inspect(*engine, id).held);
+    const auto engine = makeEngine(m_kind);
+    QCOMPARE(acquire(*engine, m_id, newToken(*engine)).status, EngineReply::Granted);
+    engine->abandon(m_id, newToken(*engine), 60s, 0ms, 60s);
+    QCOMPARE(release(*engine, m_id, newToken(*engine)).status, EngineReply::Stolen); // runs after it
+    QVERIFY(inspect(*engine, m_id).held);
 }
 
 void tst_EngineConformance::fencingTokensRise()
 {
-    QFETCH_GLOBAL(int, kind);
-    const std::array clients{makeEngine(kind), makeEngine(kind), makeEngine(kind)};
-    const LockId id = lockId(u"a"_s);
+    const std::array clients{makeEngine(m_kind), makeEngine(m_kind), makeEngine(m_kind)};
     qint64 last = 0;
     for (size_t i = 0; i < 300; ++i) {
         LockEngine &engine = *clients[i % clients.size()];
         const QByteArray token = newToken(engine);
-        const EngineReply reply = acquire(engine, id, token);
+        const EngineReply reply = acquire(engine, m_id, token);
         QCOMPARE(reply.status, EngineReply::Granted);
         QVERIFY(reply.fencingToken > last);
         QVERIFY(reply.fencingToken < (1LL << 53)); // exact as a double, for Lua and JavaScript
         last = reply.fencingToken;
-        QCOMPARE(release(engine, id, token).status, EngineReply::Done);
-        QCOMPARE(inspect(engine, id).fencingToken, kind == ZooKeeper ? 0 : last); // where the node is gone
+        QCOMPARE(release(engine, m_id, token).status, EngineReply::Done);
+        QCOMPARE(inspect(engine, m_id).fencingToken, m_kind == ZooKeeper ? 0 : last); // where the node is gone
     }
 }
 
 void tst_EngineConformance::inspect()
 {
-    QFETCH_GLOBAL(int, kind);
-    const auto engine = makeEngine(kind);
-    const auto other = makeEngine(kind);
-    const LockId id = lockId(u"a"_s);
-    LockInfo info = inspect(*other, id);
+    const auto engine = makeEngine(m_kind);
+    const auto other = makeEngine(m_kind);
+    LockInfo info = inspect(*other, m_id);
     QVERIFY(!info.held);
     QVERIFY(!info.foreign);
     QVERIFY(info.holder.id.isEmpty());
     QCOMPARE(info.fencingToken, 0);
     QCOMPARE(info.queueLength, 0);
     QCOMPARE(info.remaining, 0ms);
-    const EngineReply granted = acquire(*engine, id, newToken(*engine), 20s);
-    info = inspect(*other, id);
+    const EngineReply granted = acquire(*engine, m_id, newToken(*engine), 20s);
+    info = inspect(*other, m_id);
     QVERIFY(info.held);
     QVERIFY(!info.foreign);
     QCOMPARE(info.holder.id.toLatin1(), engine->clientId());
@@ -338,15 +315,13 @@ void tst_EngineConformance::inspect()
 
 void tst_EngineConformance::findHolder()
 {
-    QFETCH_GLOBAL(int, kind);
-    const auto engine = makeEngine(kind);
-    const auto other = makeEngine(kind);
-    const LockId id = lockId(u"a"_s);
+    const auto engine = makeEngine(m_kind);
+    const auto other = makeEngine(m_kind);
     const QByteArray token = newToken(*engine);
     std::optional<LockInfo> info;
     int calls = 0;
     const auto find = [&](const QByteArray &waiter) {
-        return other->findHolder({id, waiter}, [&](const std::optional<LockInfo> &holder) {
+        return other->findHolder({m_id, waiter}, [&](const std::optional<LockInfo> &holder) {
             info = holder;
             ++calls;
         });
@@ -355,14 +330,14 @@ void tst_EngineConformance::findHolder()
     QCOMPARE(calls, 0); // never inside the call
     EVENTUALLY_COMPARE(calls, 1);
     QVERIFY(info && !info->held);
-    acquire(*engine, id, token, 20s);
+    acquire(*engine, m_id, token, 20s);
     QVERIFY(find(newToken(*other)));
     EVENTUALLY_COMPARE(calls, 2);
     QVERIFY(info && info->held && !info->foreign && info->holder.connected);
     QCOMPARE(info->holder.id.toLatin1(), engine->clientId());
     QCOMPARE(info->holder.pid, QCoreApplication::applicationPid());
     QVERIFY(isTimeLeft(info->remaining, 20s));
-    if (kind != Memory && kind != ZooKeeper) { // the server has handed the lock over to the waiter that gives up
+    if (m_kind != Memory && m_kind != ZooKeeper) { // the server has handed the lock over to the waiter that gives up
         QVERIFY(find(token));
         EVENTUALLY_COMPARE(calls, 3);
         QVERIFY(!info);
@@ -371,8 +346,7 @@ void tst_EngineConformance::findHolder()
 
 void tst_EngineConformance::list()
 {
-    QFETCH_GLOBAL(int, kind);
-    const auto engine = makeEngine(kind);
+    const auto engine = makeEngine(m_kind);
     QCOMPARE(names(*engine, u"*"_s), QStringList());
     Replies replies;
     QStringList expected;
@@ -406,8 +380,7 @@ void tst_EngineConformance::list()
 
 void tst_EngineConformance::globs()
 {
-    QFETCH_GLOBAL(int, kind);
-    const auto engine = makeEngine(kind);
+    const auto engine = makeEngine(m_kind);
     Replies replies;
     const QStringList all{u"a"_s,    u"ab"_s,  u"abc"_s,  u"b"_s, u"a*b"_s, u"a[b]"_s,
                           u"a\\b"_s, u"a-b"_s, u"a\nb"_s, u"ä"_s, u"^"_s};
@@ -455,11 +428,9 @@ void tst_EngineConformance::globs()
 
 void tst_EngineConformance::forceRelease()
 {
-    QFETCH_GLOBAL(int, kind);
-    const auto holder = makeEngine(kind);
-    const auto other = makeEngine(kind);
-    const LockId id = lockId(u"a"_s);
-    QVERIFY(!forceRelease(*other, id));
+    const auto holder = makeEngine(m_kind);
+    const auto other = makeEngine(m_kind);
+    QVERIFY(!forceRelease(*other, m_id));
 
     QSignalSpy notices(holder.get(), &LockEngine::noticed);
     QSignalSpy others(other.get(), &LockEngine::noticed);
@@ -467,10 +438,10 @@ void tst_EngineConformance::forceRelease()
     // The notice is a hint: the channel may not be subscribed yet when it is sent.
     for (int attempt = 0; attempt < 100 && notices.isEmpty(); ++attempt) {
         token = newToken(*holder);
-        QCOMPARE(acquire(*holder, id, token).status, EngineReply::Granted);
-        QVERIFY(forceRelease(*other, id));
-        QVERIFY(!inspect(*other, id).held);
-        QCOMPARE(renew(*holder, id, token).status, EngineReply::Gone);
+        QCOMPARE(acquire(*holder, m_id, token).status, EngineReply::Granted);
+        QVERIFY(forceRelease(*other, m_id));
+        QVERIFY(!inspect(*other, m_id).held);
+        QCOMPARE(renew(*holder, m_id, token).status, EngineReply::Gone);
     }
     EVENTUALLY_VERIFY(!notices.isEmpty());
     QCOMPARE(notices.last().at(0).value<LockEngine::Notice>(), LockEngine::ForcedRelease);
@@ -482,46 +453,42 @@ void tst_EngineConformance::forceRelease()
 // The lock is taken away from the holder that is meant, and from nobody else.
 void tst_EngineConformance::forceReleaseOfOneHolder()
 {
-    QFETCH_GLOBAL(int, kind);
-    SKIP_WITHOUT_QUEUE(kind);
-    const LockId id = lockId(u"a"_s);
-    const auto engine = makeEngine(kind);
-    const auto other = makeListeningEngine(kind, id);
+    SKIP_WITHOUT_QUEUE();
+    const auto engine = makeEngine(m_kind);
+    const auto other = makeListeningEngine(m_kind, m_id);
     const auto force = [&](qint64 fencingToken) {
         Replies replies;
-        other->forceRelease(id, fencingToken, replies.next());
+        other->forceRelease(m_id, fencingToken, replies.next());
         Support::EventLoopProbe::waitFor([&] { return !replies.list.isEmpty(); });
         return replies.list.value(0).status;
     };
     QCOMPARE(force(1), EngineReply::Gone);
     const QByteArray holder = newToken(*engine);
     const QByteArray successor = newToken(*other);
-    const EngineReply held = acquire(*engine, id, holder);
-    QCOMPARE(wait(*other, id, successor).queuePosition, 0);
+    const EngineReply held = acquire(*engine, m_id, holder);
+    QCOMPARE(wait(*other, m_id, successor).queuePosition, 0);
     QCOMPARE(force(held.fencingToken + 1), EngineReply::Stolen);
     QCOMPARE(force(-1), EngineReply::Stolen);
-    QCOMPARE(renew(*engine, id, holder).status, EngineReply::Done);
+    QCOMPARE(renew(*engine, m_id, holder).status, EngineReply::Done);
     // The lock passes to the waiter just before the request arrives.
-    QCOMPARE(release(*engine, id, holder).status, EngineReply::Done);
+    QCOMPARE(release(*engine, m_id, holder).status, EngineReply::Done);
     QCOMPARE(force(held.fencingToken), EngineReply::Stolen);
-    const EngineReply next = acquire(*other, id, successor);
+    const EngineReply next = acquire(*other, m_id, successor);
     QCOMPARE(next.status, EngineReply::Granted);
     QCOMPARE(force(next.fencingToken), EngineReply::Done);
     QCOMPARE(force(next.fencingToken), EngineReply::Gone);
-    QVERIFY(!inspect(*engine, id).held);
+    QVERIFY(!inspect(*engine, m_id).held);
 }
 
 void tst_EngineConformance::waiters()
 {
-    QFETCH_GLOBAL(int, kind);
-    SKIP_WITHOUT_QUEUE(kind);
-    const LockId id = lockId(u"a"_s);
-    const auto engine = makeListeningEngine(kind, id);
-    const auto other = makeListeningEngine(kind, id);
+    SKIP_WITHOUT_QUEUE();
+    const auto engine = makeListeningEngine(m_kind, m_id);
+    const auto other = makeListeningEngine(m_kind, m_id);
     const auto ask = [&](int atMost) {
         QList<LockWaiter> found;
         bool done = false;
-        engine->waiters(id, atMost, [&](const EngineError &error, const QList<LockWaiter> &waiters) {
+        engine->waiters(m_id, atMost, [&](const EngineError &error, const QList<LockWaiter> &waiters) {
             done = !error;
             found = waiters;
         });
@@ -529,12 +496,12 @@ void tst_EngineConformance::waiters()
         return found;
     };
     QVERIFY(ask(10).isEmpty());
-    QCOMPARE(acquire(*engine, id, newToken(*engine)).status, EngineReply::Granted);
+    QCOMPARE(acquire(*engine, m_id, newToken(*engine)).status, EngineReply::Granted);
     QVERIFY(ask(10).isEmpty());
-    QCOMPARE(wait(*other, id, newToken(*other)).queuePosition, 0);
-    QCOMPARE(wait(*engine, id, newToken(*engine), {}, true).queuePosition, 1); // only waits to be woken
-    if (kind != Memory && kind != ZooKeeper) {
-        Support::RedisServer &server = serverOf(kind, id);
+    QCOMPARE(wait(*other, m_id, newToken(*other)).queuePosition, 0);
+    QCOMPARE(wait(*engine, m_id, newToken(*engine), {}, true).queuePosition, 1); // only waits to be woken
+    if (m_kind != Memory && m_kind != ZooKeeper) {
+        Support::RedisServer &server = serverOf(m_kind, m_id);
         server.command({"ZADD", "{lock:a}:queue", "0", "not a token"});
         server.command({"ZADD", "{lock:a}:queue", "-inf", other->clientId() + ":77:ab"});
         server.command({"ZADD", "{lock:a}:queue", "1e300", other->clientId() + ":78:ab"});
@@ -600,372 +567,352 @@ QString notice(const char *what, const QByteArray &token)
 
 void tst_EngineConformance::waitersAreServedInOrder()
 {
-    QFETCH_GLOBAL(int, kind);
-    SKIP_WITHOUT_QUEUE(kind);
-    const LockId id = lockId(u"a"_s);
-    const auto engine = makeListeningEngine(kind, id);
+    SKIP_WITHOUT_QUEUE();
+    const auto engine = makeListeningEngine(m_kind, m_id);
     QByteArray holder = newToken(*engine);
-    EngineReply held = acquire(*engine, id, holder);
+    EngineReply held = acquire(*engine, m_id, holder);
     QCOMPARE(held.status, EngineReply::Granted);
     constexpr int Count = 5;
     std::vector<std::unique_ptr<LockEngine>> clients;
     std::vector<std::unique_ptr<Notices>> notices;
     QList<QByteArray> tokens;
     for (int i = 0; i < Count; ++i) {
-        clients.push_back(makeListeningEngine(kind, id));
+        clients.push_back(makeListeningEngine(m_kind, m_id));
         notices.push_back(std::make_unique<Notices>(*clients.back()));
         tokens.append(newToken(*clients.back()));
-        const EngineReply reply = wait(*clients.back(), id, tokens.last());
+        const EngineReply reply = wait(*clients.back(), m_id, tokens.last());
         QCOMPARE(reply.status, EngineReply::Taken);
         QCOMPARE(reply.queuePosition, i);
         QVERIFY(!reply.arrival.isEmpty());
         QVERIFY(!reply.foreignHolder);
-        QCOMPARE(inspect(*engine, id).queueLength, i + 1);
+        QCOMPARE(inspect(*engine, m_id).queueLength, i + 1);
     }
     for (int i = 0; i < Count; ++i) {
         LockEngine &former = i == 0 ? *engine : *clients[size_t(i) - 1];
-        QCOMPARE(release(former, id, holder).status, EngineReply::Done);
+        QCOMPARE(release(former, m_id, holder).status, EngineReply::Done);
         EVENTUALLY_VERIFY(notices[size_t(i)]->list.contains(notice("grant", tokens.at(i))));
         if (i + 1 < Count) {
             // The next waiter knows when to poll, in case the one before it is dead.
-            if (kind != ZooKeeper) { // which deletes the node of one that is dead
+            if (m_kind != ZooKeeper) { // which deletes the node of one that is dead
                 EVENTUALLY_COMPARE(notices[size_t(i) + 1]->list, QStringList{notice("next", tokens.at(i + 1))});
                 QVERIFY(notices[size_t(i) + 1]->pollAfter > 0ms);
                 QVERIFY(notices[size_t(i) + 1]->pollAfter <= 3s);
             }
-            const EngineReply early = wait(*clients.back(), id, tokens.last());
+            const EngineReply early = wait(*clients.back(), m_id, tokens.last());
             QCOMPARE(early.status, EngineReply::Taken);
             QCOMPARE(early.queuePosition, Count - 2 - i);
         }
         for (int later = i + 2; later < Count; ++later)
             QCOMPARE(notices[size_t(later)]->list, QStringList());
-        LockInfo info = inspect(*engine, id);
-        if (kind != Quorum) { // one server is no majority yet
+        LockInfo info = inspect(*engine, m_id);
+        if (m_kind != Quorum) { // one server is no majority yet
             QCOMPARE(info.holder.id.toLatin1(), clients[size_t(i)]->clientId());
             QVERIFY(info.remaining <= 3s); // to be claimed, or unknown
         }
         QCOMPARE(info.queueLength, Count - 1 - i);
-        const EngineReply claimed = acquire(*clients[size_t(i)], id, tokens.at(i));
+        const EngineReply claimed = acquire(*clients[size_t(i)], m_id, tokens.at(i));
         QCOMPARE(claimed.status, EngineReply::Granted);
         QVERIFY(claimed.fencingToken > held.fencingToken);
-        if (kind != ZooKeeper)
-            QVERIFY(inspect(*engine, id).remaining > 3s);
+        if (m_kind != ZooKeeper)
+            QVERIFY(inspect(*engine, m_id).remaining > 3s);
         held = claimed;
         holder = tokens.at(i);
     }
-    QCOMPARE(release(*clients.back(), id, holder).status, EngineReply::Done);
-    QVERIFY(!inspect(*engine, id).held);
+    QCOMPARE(release(*clients.back(), m_id, holder).status, EngineReply::Done);
+    QVERIFY(!inspect(*engine, m_id).held);
 }
 
 void tst_EngineConformance::handOverToAWaiterOfTheSameClient()
 {
-    QFETCH_GLOBAL(int, kind);
-    SKIP_WITHOUT_QUEUE(kind);
-    const LockId id = lockId(u"a"_s);
-    const auto engine = makeListeningEngine(kind, id);
+    SKIP_WITHOUT_QUEUE();
+    const auto engine = makeListeningEngine(m_kind, m_id);
     const Notices notices(*engine);
     const QByteArray holder = newToken(*engine);
     const QByteArray waiter = newToken(*engine);
-    const EngineReply held = acquire(*engine, id, holder);
-    QCOMPARE(wait(*engine, id, waiter).queuePosition, 0);
-    const auto before = now(kind);
+    const EngineReply held = acquire(*engine, m_id, holder);
+    QCOMPARE(wait(*engine, m_id, waiter).queuePosition, 0);
+    const auto before = now(m_kind);
     QList<EngineReply> replies;
     qsizetype handedOverBefore = -1;
-    engine->release(id, holder, 20s, 0ms, [&](const EngineReply &reply) {
+    engine->release(m_id, holder, 20s, 0ms, [&](const EngineReply &reply) {
         handedOverBefore = notices.handedOver.size();
         replies.append(reply);
     });
     EVENTUALLY_COMPARE(replies.size(), 1);
     QCOMPARE(replies.first().status, EngineReply::Done);
-    if (kind == Quorum || kind == ZooKeeper) { // the waiter still has to ask the other servers, or for its turn
+    if (m_kind == Quorum || m_kind == ZooKeeper) { // the waiter still has to ask the other servers, or for its turn
         EVENTUALLY_COMPARE(notices.list, QStringList{notice("grant", waiter)});
         QVERIFY(notices.handedOver.isEmpty());
-        QVERIFY(acquire(*engine, id, waiter).fencingToken > held.fencingToken);
+        QVERIFY(acquire(*engine, m_id, waiter).fencingToken > held.fencingToken);
         return;
     }
     QCOMPARE(handedOverBefore, 0); // the releaser's hold ends first
     EVENTUALLY_COMPARE(notices.handedOver.size(), 1);
     const LockEngine::Handover handover = notices.handedOver.first();
     QCOMPARE(handover.token, waiter);
-    QCOMPARE(handover.lock.key(), id.key());
+    QCOMPARE(handover.lock.key(), m_id.key());
     QVERIFY(handover.fencingToken > held.fencingToken);
     QCOMPARE(handover.lease, milliseconds(20s));
     QVERIFY(handover.sentAt >= before);
-    QVERIFY(handover.sentAt <= now(kind));
+    QVERIFY(handover.sentAt <= now(m_kind));
     QCOMPARE(notices.list, QStringList());
     // It is held for the whole lease, without another command.
-    const LockInfo info = inspect(*engine, id);
+    const LockInfo info = inspect(*engine, m_id);
     QVERIFY(info.remaining > 3s);
     QVERIFY(info.remaining <= 20s);
     QCOMPARE(info.fencingToken, handover.fencingToken);
     QCOMPARE(info.queueLength, 0);
-    QCOMPARE(renew(*engine, id, waiter).status, EngineReply::Done);
-    QCOMPARE(release(*engine, id, holder).status, EngineReply::Stolen);
-    QCOMPARE(release(*engine, id, waiter).status, EngineReply::Done);
-    QVERIFY(!inspect(*engine, id).held);
+    QCOMPARE(renew(*engine, m_id, waiter).status, EngineReply::Done);
+    QCOMPARE(release(*engine, m_id, holder).status, EngineReply::Stolen);
+    QCOMPARE(release(*engine, m_id, waiter).status, EngineReply::Done);
+    QVERIFY(!inspect(*engine, m_id).held);
 }
 
 void tst_EngineConformance::newcomerDoesNotOvertake()
 {
     // The holder has died, and its waiter was not notified.
-    QFETCH_GLOBAL(int, kind);
-    SKIP_WITHOUT_QUEUE(kind);
-    const LockId id = lockId(u"a"_s);
-    const auto engine = makeListeningEngine(kind, id);
-    const auto other = makeListeningEngine(kind, id);
+    SKIP_WITHOUT_QUEUE();
+    const auto engine = makeListeningEngine(m_kind, m_id);
+    const auto other = makeListeningEngine(m_kind, m_id);
     const Notices notices(*engine);
     const QByteArray waiter = newToken(*engine);
-    QCOMPARE(acquire(*other, id, newToken(*other)).status, EngineReply::Granted);
-    QCOMPARE(wait(*engine, id, waiter).queuePosition, 0);
-    expire(kind, *engine, id);
+    QCOMPARE(acquire(*other, m_id, newToken(*other)).status, EngineReply::Granted);
+    QCOMPARE(wait(*engine, m_id, waiter).queuePosition, 0);
+    expire(m_kind, *engine, m_id);
     const QByteArray newcomer = newToken(*other);
-    const EngineReply reply = wait(*other, id, newcomer);
+    const EngineReply reply = wait(*other, m_id, newcomer);
     QCOMPARE(reply.status, EngineReply::Taken);
     QCOMPARE(reply.queuePosition, 0); // the waiter has left the queue, served
     EVENTUALLY_COMPARE(notices.list, QStringList{notice("grant", waiter)});
-    QCOMPARE(acquire(*engine, id, waiter).status, EngineReply::Granted);
+    QCOMPARE(acquire(*engine, m_id, waiter).status, EngineReply::Granted);
 }
 
 void tst_EngineConformance::placeIsKept()
 {
     // Its claim came too late, or it was away: back in front of those that came after it.
-    QFETCH_GLOBAL(int, kind);
-    SKIP_WITHOUT_QUEUE(kind);
-    SKIP_WITHOUT_PLACES_TO_GIVE(kind);
-    const LockId id = lockId(u"a"_s);
-    const auto engine = makeListeningEngine(kind, id);
+    SKIP_WITHOUT_QUEUE();
+    SKIP_WITHOUT_PLACES_TO_GIVE();
+    const auto engine = makeListeningEngine(m_kind, m_id);
     const QByteArray first = newToken(*engine);
     const QByteArray second = newToken(*engine);
-    QCOMPARE(acquire(*engine, id, newToken(*engine)).status, EngineReply::Granted);
-    const EngineReply arrived = wait(*engine, id, first);
+    QCOMPARE(acquire(*engine, m_id, newToken(*engine)).status, EngineReply::Granted);
+    const EngineReply arrived = wait(*engine, m_id, first);
     QCOMPARE(arrived.queuePosition, 0);
-    const EngineReply later = wait(*engine, id, second);
+    const EngineReply later = wait(*engine, m_id, second);
     QCOMPARE(later.queuePosition, 1);
     QVERIFY(later.arrival.toLongLong() > arrived.arrival.toLongLong());
-    if (kind != Memory)
-        serverOf(kind, id).command(
-                {"ZREM", RedisKeys::queue(id), first}); // an abandoned token would be cancelled again
+    if (m_kind != Memory)
+        serverOf(m_kind, m_id)
+                .command({"ZREM", RedisKeys::queue(m_id), first}); // an abandoned token would be cancelled again
     else
-        engine->abandon(id, first, 30s, 0ms, 60s);
-    EVENTUALLY_COMPARE(inspect(*engine, id).queueLength, 1);
-    QCOMPARE(wait(*engine, id, second, later.arrival).queuePosition, 0);
-    const EngineReply back = wait(*engine, id, first, arrived.arrival);
+        engine->abandon(m_id, first, 30s, 0ms, 60s);
+    EVENTUALLY_COMPARE(inspect(*engine, m_id).queueLength, 1);
+    QCOMPARE(wait(*engine, m_id, second, later.arrival).queuePosition, 0);
+    const EngineReply back = wait(*engine, m_id, first, arrived.arrival);
     QCOMPARE(back.queuePosition, 0);
     QCOMPARE(back.arrival, arrived.arrival);
-    QCOMPARE(wait(*engine, id, second).queuePosition, 1); // whoever stays needs not say when it came
-    QCOMPARE(wait(*engine, id, newToken(*engine)).queuePosition, 2);
+    QCOMPARE(wait(*engine, m_id, second).queuePosition, 1); // whoever stays needs not say when it came
+    QCOMPARE(wait(*engine, m_id, newToken(*engine)).queuePosition, 2);
 }
 
 void tst_EngineConformance::abandonOfTheHead()
 {
-    QFETCH_GLOBAL(int, kind);
-    SKIP_WITHOUT_QUEUE(kind);
-    const LockId id = lockId(u"a"_s);
-    const auto engine = makeListeningEngine(kind, id);
-    const auto other = makeListeningEngine(kind, id);
+    SKIP_WITHOUT_QUEUE();
+    const auto engine = makeListeningEngine(m_kind, m_id);
+    const auto other = makeListeningEngine(m_kind, m_id);
     const Notices notices(*other);
     const QByteArray first = newToken(*engine);
     const QByteArray second = newToken(*other);
     const QByteArray holder = newToken(*engine);
-    QCOMPARE(acquire(*engine, id, holder, 20s).status, EngineReply::Granted);
-    QCOMPARE(wait(*engine, id, first).queuePosition, 0);
-    QCOMPARE(wait(*other, id, second).queuePosition, 1);
-    engine->abandon(id, first, 30s, 0ms, 60s);
-    if (kind == ZooKeeper) { // it may be its turn
+    QCOMPARE(acquire(*engine, m_id, holder, 20s).status, EngineReply::Granted);
+    QCOMPARE(wait(*engine, m_id, first).queuePosition, 0);
+    QCOMPARE(wait(*other, m_id, second).queuePosition, 1);
+    engine->abandon(m_id, first, 30s, 0ms, 60s);
+    if (m_kind == ZooKeeper) { // it may be its turn
         EVENTUALLY_COMPARE(notices.list, QStringList{notice("grant", second)});
-        QCOMPARE(wait(*other, id, second).queuePosition, 0);
+        QCOMPARE(wait(*other, m_id, second).queuePosition, 0);
     } else {
         EVENTUALLY_COMPARE(notices.list, QStringList{notice("next", second)});
         QVERIFY(notices.pollAfter > 0ms);
         QVERIFY(notices.pollAfter <= 20s); // when the holder's lease is over
     }
-    QCOMPARE(renew(*engine, id, holder).status, EngineReply::Done);
-    QCOMPARE(inspect(*engine, id).queueLength, 1);
+    QCOMPARE(renew(*engine, m_id, holder).status, EngineReply::Done);
+    QCOMPARE(inspect(*engine, m_id).queueLength, 1);
 }
 
 void tst_EngineConformance::abandonHandsOver()
 {
-    QFETCH_GLOBAL(int, kind);
-    SKIP_WITHOUT_QUEUE(kind);
-    const LockId id = lockId(u"a"_s);
-    const auto engine = makeListeningEngine(kind, id);
-    const auto other = makeListeningEngine(kind, id);
+    SKIP_WITHOUT_QUEUE();
+    const auto engine = makeListeningEngine(m_kind, m_id);
+    const auto other = makeListeningEngine(m_kind, m_id);
     const Notices notices(*engine);
     const Notices others(*other);
     const QByteArray holder = newToken(*engine);
     const QByteArray second = newToken(*other);
     const QByteArray third = newToken(*engine);
-    QCOMPARE(acquire(*engine, id, holder).status, EngineReply::Granted);
-    QCOMPARE(wait(*other, id, second).queuePosition, 0);
-    QCOMPARE(wait(*engine, id, third).queuePosition, 1);
-    engine->abandon(id, holder, 30s, 0ms, 60s);
+    QCOMPARE(acquire(*engine, m_id, holder).status, EngineReply::Granted);
+    QCOMPARE(wait(*other, m_id, second).queuePosition, 0);
+    QCOMPARE(wait(*engine, m_id, third).queuePosition, 1);
+    engine->abandon(m_id, holder, 30s, 0ms, 60s);
     EVENTUALLY_COMPARE(others.list, QStringList{notice("grant", second)});
     // A lock that is granted to a waiter of the same client, or of another, and abandoned before it is claimed.
-    other->abandon(id, second, 30s, 0ms, 60s);
+    other->abandon(m_id, second, 30s, 0ms, 60s);
     EVENTUALLY_VERIFY(notices.list.contains(notice("grant", third)));
-    QCOMPARE(acquire(*engine, id, third).status, EngineReply::Granted);
+    QCOMPARE(acquire(*engine, m_id, third).status, EngineReply::Granted);
     const QByteArray fourth = newToken(*engine);
-    QCOMPARE(wait(*engine, id, fourth).queuePosition, 0);
-    engine->abandon(id, third, 30s, 0ms, 60s);
+    QCOMPARE(wait(*engine, m_id, fourth).queuePosition, 0);
+    engine->abandon(m_id, third, 30s, 0ms, 60s);
     EVENTUALLY_VERIFY(notices.list.contains(notice("grant", fourth)));
-    QCOMPARE(acquire(*engine, id, fourth).status, EngineReply::Granted);
+    QCOMPARE(acquire(*engine, m_id, fourth).status, EngineReply::Granted);
 }
 
 void tst_EngineConformance::deadWaitersAreSkipped()
 {
-    QFETCH_GLOBAL(int, kind);
-    SKIP_WITHOUT_QUEUE(kind);
-    const LockId id = lockId(u"a"_s);
-    const auto engine = makeListeningEngine(kind, id);
-    const auto living = makeListeningEngine(kind, id);
+    SKIP_WITHOUT_QUEUE();
+    const auto engine = makeListeningEngine(m_kind, m_id);
+    const auto living = makeListeningEngine(m_kind, m_id);
     const Notices notices(*living);
     const QByteArray holder = newToken(*engine);
-    QCOMPARE(acquire(*engine, id, holder).status, EngineReply::Granted);
+    QCOMPARE(acquire(*engine, m_id, holder).status, EngineReply::Granted);
     QByteArray deadClient;
     {
-        const auto dead = makeListeningEngine(kind, id);
+        const auto dead = makeListeningEngine(m_kind, m_id);
         deadClient = dead->clientId();
         for (int i = 0; i < 3; ++i)
-            QCOMPARE(wait(*dead, id, newToken(*dead)).queuePosition, i);
+            QCOMPARE(wait(*dead, m_id, newToken(*dead)).queuePosition, i);
     }
-    if (kind == ZooKeeper)
-        EVENTUALLY_COMPARE(inspect(*engine, id).queueLength, 0); // the end of its session arrives on another connection
-    else if (kind != Memory)
-        EVENTUALLY_VERIFY(!serverOf(kind, id).command({"CLIENT", "LIST"}).toByteArray().contains(deadClient));
+    if (m_kind == ZooKeeper)
+        EVENTUALLY_COMPARE(inspect(*engine, m_id).queueLength,
+                           0); // the end of its session arrives on another connection
+    else if (m_kind != Memory)
+        EVENTUALLY_VERIFY(!serverOf(m_kind, m_id).command({"CLIENT", "LIST"}).toByteArray().contains(deadClient));
     const QByteArray waiter = newToken(*living);
-    QCOMPARE(wait(*living, id, waiter).queuePosition, kind == ZooKeeper ? 0 : 3); // the nodes went with their session
-    QCOMPARE(release(*engine, id, holder).status, EngineReply::Done);
+    QCOMPARE(wait(*living, m_id, waiter).queuePosition,
+             m_kind == ZooKeeper ? 0 : 3); // the nodes went with their session
+    QCOMPARE(release(*engine, m_id, holder).status, EngineReply::Done);
     EVENTUALLY_COMPARE(notices.list, QStringList{notice("grant", waiter)});
-    QCOMPARE(inspect(*engine, id).queueLength, 0);
-    QCOMPARE(acquire(*living, id, waiter).status, EngineReply::Granted);
+    QCOMPARE(inspect(*engine, m_id).queueLength, 0);
+    QCOMPARE(acquire(*living, m_id, waiter).status, EngineReply::Granted);
 }
 
 void tst_EngineConformance::barging()
 {
-    QFETCH_GLOBAL(int, kind);
-    SKIP_WITHOUT_QUEUE(kind);
-    if (kind == ZooKeeper)
+    SKIP_WITHOUT_QUEUE();
+    if (m_kind == ZooKeeper)
         QSKIP("This test lets a client overtake the queue (fair=false). In ZooKeeper it cannot: the lowest number "
               "holds the lock.");
-    const LockId id = lockId(u"a"_s);
-    const auto engine = makeListeningEngine(kind, id);
-    const auto other = makeListeningEngine(kind, id);
+    const auto engine = makeListeningEngine(m_kind, m_id);
+    const auto other = makeListeningEngine(m_kind, m_id);
     const Notices notices(*engine);
     const QByteArray holder = newToken(*other);
     const QByteArray barger = newToken(*engine);
-    QCOMPARE(acquire(*other, id, holder).status, EngineReply::Granted);
-    QCOMPARE(wait(*engine, id, barger, {}, true).queuePosition, 0);
+    QCOMPARE(acquire(*other, m_id, holder).status, EngineReply::Granted);
+    QCOMPARE(wait(*engine, m_id, barger, {}, true).queuePosition, 0);
     // Woken when it is free, and nothing more: somebody else who barges may be faster.
-    QCOMPARE(release(*other, id, holder).status, EngineReply::Done);
+    QCOMPARE(release(*other, m_id, holder).status, EngineReply::Done);
     EVENTUALLY_COMPARE(notices.list, QStringList{notice("grant", barger)});
-    QVERIFY(!inspect(*engine, id).held);
+    QVERIFY(!inspect(*engine, m_id).held);
     const QByteArray faster = newToken(*other);
-    QCOMPARE(wait(*other, id, faster, {}, true).status, EngineReply::Granted);
+    QCOMPARE(wait(*other, m_id, faster, {}, true).status, EngineReply::Granted);
     // A waiter that came too late moves to the end.
     const QByteArray fair = newToken(*other);
-    QCOMPARE(wait(*other, id, fair).queuePosition, 0);
-    QCOMPARE(wait(*engine, id, barger, {}, true).queuePosition, 1);
+    QCOMPARE(wait(*other, m_id, fair).queuePosition, 0);
+    QCOMPARE(wait(*engine, m_id, barger, {}, true).queuePosition, 1);
     // Who barges does not wait for those in the queue.
-    engine->abandon(id, barger, 30s, 0ms, 60s);
-    engine->abandon(id, faster, 30s, 10s, 60s); // left to expire
-    EVENTUALLY_VERIFY(inspect(*engine, id).remaining <= 10s);
-    expire(kind, *engine, id);
-    QCOMPARE(wait(*engine, id, newToken(*engine), {}, true).status, EngineReply::Granted);
-    QCOMPARE(inspect(*engine, id).queueLength, 1);
+    engine->abandon(m_id, barger, 30s, 0ms, 60s);
+    engine->abandon(m_id, faster, 30s, 10s, 60s); // left to expire
+    EVENTUALLY_VERIFY(inspect(*engine, m_id).remaining <= 10s);
+    expire(m_kind, *engine, m_id);
+    QCOMPARE(wait(*engine, m_id, newToken(*engine), {}, true).status, EngineReply::Granted);
+    QCOMPARE(inspect(*engine, m_id).queueLength, 1);
 }
 
 // Whoever has the token releases the lock. The client that made the token waits again, and is served like any other.
 void tst_EngineConformance::releaseOfAnothersToken()
 {
-    QFETCH_GLOBAL(int, kind);
-    SKIP_WITHOUT_QUEUE(kind);
-    SKIP_WITHOUT_PLACES_TO_GIVE(kind);
-    const LockId id = lockId(u"a"_s);
-    const auto owner = makeListeningEngine(kind, id);
-    const auto other = makeListeningEngine(kind, id);
-    const auto third = makeListeningEngine(kind, id);
+    SKIP_WITHOUT_QUEUE();
+    SKIP_WITHOUT_PLACES_TO_GIVE();
+    const auto owner = makeListeningEngine(m_kind, m_id);
+    const auto other = makeListeningEngine(m_kind, m_id);
+    const auto third = makeListeningEngine(m_kind, m_id);
     QSignalSpy handedOver(other.get(), &LockEngine::handedOver);
     const Notices notices(*owner);
     const Notices thirds(*third);
     const QByteArray token = newToken(*owner);
     const QByteArray waiter = newToken(*owner);
     const QByteArray last = newToken(*third);
-    QCOMPARE(acquire(*owner, id, token).status, EngineReply::Granted);
-    QCOMPARE(wait(*owner, id, waiter).queuePosition, 0);
-    QCOMPARE(wait(*third, id, last).queuePosition, 1);
-    QCOMPARE(renew(*other, id, token).status, EngineReply::Done);
-    QCOMPARE(release(*other, id, token).status, EngineReply::Done);
+    QCOMPARE(acquire(*owner, m_id, token).status, EngineReply::Granted);
+    QCOMPARE(wait(*owner, m_id, waiter).queuePosition, 0);
+    QCOMPARE(wait(*third, m_id, last).queuePosition, 1);
+    QCOMPARE(renew(*other, m_id, token).status, EngineReply::Done);
+    QCOMPARE(release(*other, m_id, token).status, EngineReply::Done);
     EVENTUALLY_COMPARE(notices.list, QStringList{notice("grant", waiter)});
-    if (kind == Quorum) // one server is no majority yet
-        QCOMPARE(acquire(*owner, id, waiter).status, EngineReply::Granted);
-    QCOMPARE(renew(*owner, id, waiter).status, EngineReply::Done);
+    if (m_kind == Quorum) // one server is no majority yet
+        QCOMPARE(acquire(*owner, m_id, waiter).status, EngineReply::Granted);
+    QCOMPARE(renew(*owner, m_id, waiter).status, EngineReply::Done);
     QVERIFY(handedOver.isEmpty());
-    QCOMPARE(release(*other, id, waiter).status, EngineReply::Done);
+    QCOMPARE(release(*other, m_id, waiter).status, EngineReply::Done);
     EVENTUALLY_VERIFY(thirds.list.contains(notice("grant", last)));
-    if (kind == Quorum)
-        QCOMPARE(acquire(*third, id, last).status, EngineReply::Granted);
-    QCOMPARE(renew(*third, id, last).status, EngineReply::Done);
+    if (m_kind == Quorum)
+        QCOMPARE(acquire(*third, m_id, last).status, EngineReply::Granted);
+    QCOMPARE(renew(*third, m_id, last).status, EngineReply::Done);
     // Its own waiter is served by the reply all the same, and tokens of both kinds may be released in one turn.
     const QByteArray own = newToken(*other);
-    QCOMPARE(wait(*other, id, own).queuePosition, 0);
+    QCOMPARE(wait(*other, m_id, own).queuePosition, 0);
     const LockId second = lockId(u"b"_s);
     const QByteArray ours = newToken(*other);
     QCOMPARE(acquire(*other, second, ours).status, EngineReply::Granted);
     Replies replies;
     other->release(second, ours, 30s, 0ms, replies.next());
-    other->release(id, last, 30s, 0ms, replies.next());
+    other->release(m_id, last, 30s, 0ms, replies.next());
     EVENTUALLY_COMPARE(replies.list.size(), 2);
     QCOMPARE(replies.list.at(0).status, EngineReply::Done);
     QCOMPARE(replies.list.at(1).status, EngineReply::Done);
-    if (kind == Quorum)
-        EVENTUALLY_COMPARE(acquire(*other, id, own).status, EngineReply::Granted);
-    EVENTUALLY_COMPARE(renew(*other, id, own).status, EngineReply::Done);
+    if (m_kind == Quorum)
+        EVENTUALLY_COMPARE(acquire(*other, m_id, own).status, EngineReply::Granted);
+    EVENTUALLY_COMPARE(renew(*other, m_id, own).status, EngineReply::Done);
 }
 
 void tst_EngineConformance::forceReleaseHandsOver()
 {
-    QFETCH_GLOBAL(int, kind);
-    SKIP_WITHOUT_QUEUE(kind);
-    const LockId id = lockId(u"a"_s);
-    const auto engine = makeListeningEngine(kind, id);
-    const auto other = makeListeningEngine(kind, id);
+    SKIP_WITHOUT_QUEUE();
+    const auto engine = makeListeningEngine(m_kind, m_id);
+    const auto other = makeListeningEngine(m_kind, m_id);
     const Notices notices(*engine);
     const Notices others(*other);
     const QByteArray holder = newToken(*engine);
     const QByteArray waiter = newToken(*other);
-    QCOMPARE(acquire(*engine, id, holder).status, EngineReply::Granted);
-    QCOMPARE(wait(*other, id, waiter).queuePosition, 0);
-    QVERIFY(forceRelease(*other, id));
+    QCOMPARE(acquire(*engine, m_id, holder).status, EngineReply::Granted);
+    QCOMPARE(wait(*other, m_id, waiter).queuePosition, 0);
+    QVERIFY(forceRelease(*other, m_id));
     EVENTUALLY_COMPARE(others.list, QStringList{notice("grant", waiter)});
     EVENTUALLY_COMPARE(QSet<QString>(notices.list.cbegin(), notices.list.cend()),
                        QSet<QString>{notice("force", holder)});
     // Of a quorum, the waiter has the arbiter alone as yet: a majority may say that nobody holds the lock.
-    const auto status = renew(*engine, id, holder).status;
-    QVERIFY(status == EngineReply::Stolen || (kind == Quorum && status == EngineReply::Gone));
-    QCOMPARE(acquire(*other, id, waiter).status, EngineReply::Granted);
+    const auto status = renew(*engine, m_id, holder).status;
+    QVERIFY(status == EngineReply::Stolen || (m_kind == Quorum && status == EngineReply::Gone));
+    QCOMPARE(acquire(*other, m_id, waiter).status, EngineReply::Granted);
 }
 
 void tst_EngineConformance::keptKeyIsNotHandedOver()
 {
-    QFETCH_GLOBAL(int, kind);
-    SKIP_WITHOUT_QUEUE(kind);
-    const LockId id = lockId(u"a"_s);
-    const auto engine = makeListeningEngine(kind, id);
-    const auto other = makeListeningEngine(kind, id);
+    SKIP_WITHOUT_QUEUE();
+    const auto engine = makeListeningEngine(m_kind, m_id);
+    const auto other = makeListeningEngine(m_kind, m_id);
     const Notices notices(*other);
     const QByteArray holder = newToken(*engine);
     const QByteArray waiter = newToken(*other);
-    QCOMPARE(acquire(*engine, id, holder).status, EngineReply::Granted);
-    QCOMPARE(wait(*other, id, waiter).queuePosition, 0);
-    QCOMPARE(release(*engine, id, holder, 20s).status, EngineReply::Done);
-    if (kind != ZooKeeper) { // which notifies the waiter when the node is deleted
+    QCOMPARE(acquire(*engine, m_id, holder).status, EngineReply::Granted);
+    QCOMPARE(wait(*other, m_id, waiter).queuePosition, 0);
+    QCOMPARE(release(*engine, m_id, holder, 20s).status, EngineReply::Done);
+    if (m_kind != ZooKeeper) { // which notifies the waiter when the node is deleted
         EVENTUALLY_COMPARE(notices.list, QStringList{notice("next", waiter)});
         QCOMPARE(notices.pollAfter, milliseconds(20s));
     }
-    QCOMPARE(wait(*other, id, waiter).status, EngineReply::Taken);
-    QVERIFY(isTimeLeft(inspect(*engine, id).remaining, 20s));
-    expire(kind, *engine, id);
-    QCOMPARE(wait(*other, id, waiter).status, EngineReply::Granted);
+    QCOMPARE(wait(*other, m_id, waiter).status, EngineReply::Taken);
+    QVERIFY(isTimeLeft(inspect(*engine, m_id).remaining, 20s));
+    expire(m_kind, *engine, m_id);
+    QCOMPARE(wait(*other, m_id, waiter).status, EngineReply::Granted);
 }
 
 void tst_EngineConformance::batches_data()
@@ -977,9 +924,8 @@ void tst_EngineConformance::batches_data()
 
 void tst_EngineConformance::batches()
 {
-    QFETCH_GLOBAL(int, kind);
     QFETCH(int, size);
-    const auto engine = makeEngine(kind);
+    const auto engine = makeEngine(m_kind);
     QList<LockId> ids;
     QList<QByteArray> tokens;
     QList<int> order;
@@ -996,12 +942,12 @@ void tst_EngineConformance::batches()
         engine->acquire(acquireOf(ids.at(i), tokens.at(i), 600s), into(i));
     }
     const auto inOrder = [&] {
-        if (kind == Quorum || kind == ZooKeeper) // whichever majority is first, or has a node already
+        if (m_kind == Quorum || m_kind == ZooKeeper) // whichever majority is first, or has a node already
             return std::exchange(order, {}).size() == size;
         QHash<int, int> last; // of each slot: in a cluster, others may be at another server; or of each lock
         bool isOrdered = true;
         for (const int i : std::as_const(order)) {
-            int &former = last[kind == Cluster ? Support::clusterSlot(ids.at(i).key()) : kind == Plain ? i : 0];
+            int &former = last[m_kind == Cluster ? Support::clusterSlot(ids.at(i).key()) : m_kind == Plain ? i : 0];
             isOrdered &= former <= i;
             former = i;
         }
@@ -1039,7 +985,7 @@ void tst_EngineConformance::batches()
     for (int i = 0; i < size; ++i)
         engine->release(ids.at(i), tokens.at(i), 60s, 0ms, into(i));
     EVENTUALLY_COMPARE(order.size(), size);
-    QVERIFY(inOrder() || kind == Sentinel); // those that are Gone or Stolen wait for the Sentinels
+    QVERIFY(inOrder() || m_kind == Sentinel); // those that are Gone or Stolen wait for the Sentinels
     for (int i = 0; i < size; ++i)
         QCOMPARE(replies.at(i).status, expected(i));
     QCOMPARE(names(*engine, u"*"_s).size(), (size + 2) / 3);
@@ -1052,12 +998,11 @@ void tst_EngineConformance::batches()
 
 void tst_EngineConformance::orderIsKept()
 {
-    QFETCH_GLOBAL(int, kind);
-    if (kind == Quorum || kind == ZooKeeper)
+    if (m_kind == Quorum || m_kind == ZooKeeper)
         QSKIP("This test sends a release before the reply to the acquire. With ZooKeeper an acquire has several steps, "
               "and "
               "the release would come between them. The library itself sends a release only after that reply.");
-    const auto engine = makeEngine(kind);
+    const auto engine = makeEngine(m_kind);
     const LockId a = lockId(u"a"_s);
     const LockId b = lockId(u"b"_s);
     for (int round = 0; round < 20; ++round) {
@@ -1082,11 +1027,11 @@ void tst_EngineConformance::orderIsKept()
         engine->release(b, second, 60s, 0ms, into(8));       // done
         engine->release(a, second, 60s, 0ms, into(9));       // done
         EVENTUALLY_COMPARE(order.size(), 10);
-        if (kind == Cluster || kind == Plain) { // the locks are at two servers, or do not wait for each other
+        if (m_kind == Cluster || m_kind == Plain) { // the locks are at two servers, or do not wait for each other
             const auto ofB = std::stable_partition(order.begin(), order.end(), [](int i) { return i != 4 && i != 8; });
             QVERIFY(std::is_sorted(order.begin(), ofB));
             QVERIFY(std::is_sorted(ofB, order.end()));
-        } else if (kind != Sentinel) { // there, a renewal that is Done waits for the Sentinels
+        } else if (m_kind != Sentinel) { // there, a renewal that is Done waits for the Sentinels
             QVERIFY(std::is_sorted(order.cbegin(), order.cend()));
         }
         QList<EngineReply::Status> statuses;
@@ -1102,8 +1047,7 @@ void tst_EngineConformance::orderIsKept()
 
 void tst_EngineConformance::namesAreExact()
 {
-    QFETCH_GLOBAL(int, kind);
-    const auto engine = makeEngine(kind);
+    const auto engine = makeEngine(m_kind);
     const QStringList all{u" "_s,    u"\r\n"_s,           u"🔒"_s,        u"a{b"_s,
                           u"{t}x"_s, QString(1024, u'x'), u"$5\r\n*1"_s, u"\"';--"_s};
     QStringList sorted = all;
@@ -1115,9 +1059,7 @@ void tst_EngineConformance::namesAreExact()
 
 void tst_EngineConformance::neverInsideTheCall()
 {
-    QFETCH_GLOBAL(int, kind);
-    const auto engine = makeEngine(kind);
-    const LockId id = lockId(u"a"_s);
+    const auto engine = makeEngine(m_kind);
     const QByteArray token = newToken(*engine);
     bool inside = true;
     int tooEarly = 0;
@@ -1127,34 +1069,32 @@ void tst_EngineConformance::neverInsideTheCall()
         tooEarly += inside;
     };
     const auto complete = [&](const EngineReply &) { count(); };
-    engine->acquire(acquireOf(id, token, 60s), complete);
-    engine->renew(id, token, 60s, {}, complete);
-    engine->inspect(id, [&](const EngineError &, const LockInfo &) { count(); });
+    engine->acquire(acquireOf(m_id, token, 60s), complete);
+    engine->renew(m_id, token, 60s, {}, complete);
+    engine->inspect(m_id, [&](const EngineError &, const LockInfo &) { count(); });
     engine->list(u"lock:"_s, u"*"_s, [&](const EngineError &, const QList<LockInfo> &) { count(); });
-    engine->forceRelease(id, 0, complete);
-    engine->waiters(id, 10, [&](const EngineError &, const QList<LockWaiter> &) { count(); });
-    engine->release(id, token, 60s, 0ms, complete);
+    engine->forceRelease(m_id, 0, complete);
+    engine->waiters(m_id, 10, [&](const EngineError &, const QList<LockWaiter> &) { count(); });
+    engine->release(m_id, token, 60s, 0ms, complete);
     inside = false;
     EVENTUALLY_COMPARE(calls, 7);
     // Once each, and inside of none of those that follow.
-    QCOMPARE(acquire(*engine, id, token).status, EngineReply::Granted);
+    QCOMPARE(acquire(*engine, m_id, token).status, EngineReply::Granted);
     QCOMPARE(calls, 7);
     QCOMPARE(tooEarly, 0);
 }
 
 void tst_EngineConformance::destroyedBeforeTheAnswer()
 {
-    QFETCH_GLOBAL(int, kind);
-    auto engine = makeEngine(kind);
-    const auto witness = makeEngine(kind);
-    const LockId id = lockId(u"a"_s);
+    auto engine = makeEngine(m_kind);
+    const auto witness = makeEngine(m_kind);
     int calls = 0;
-    engine->acquire(acquireOf(id, newToken(*engine), 60s), [&](const EngineReply &) { ++calls; });
-    engine->inspect(id, [&](const EngineError &, const LockInfo &) { ++calls; });
+    engine->acquire(acquireOf(m_id, newToken(*engine), 60s), [&](const EngineReply &) { ++calls; });
+    engine->inspect(m_id, [&](const EngineError &, const LockInfo &) { ++calls; });
     engine->list(u"lock:"_s, u"*"_s, [&](const EngineError &, const QList<LockInfo> &) { ++calls; });
     engine.reset();
     for (int i = 0; i < 3; ++i)
-        inspect(*witness, id); // time for what should not come
+        inspect(*witness, m_id); // time for what should not come
     QCOMPARE(calls, 0);
 }
 
@@ -1224,17 +1164,16 @@ public:
 
 void tst_EngineConformance::manyContend()
 {
-    QFETCH_GLOBAL(int, kind);
     std::vector<std::unique_ptr<LockEngine>> engines;
     std::vector<std::unique_ptr<Contender>> contenders;
     Contest contest;
-    const int rounds = kind == ZooKeeper ? 10 : 50; // each takes several writes, and many reads
+    const int rounds = m_kind == ZooKeeper ? 10 : 50; // each takes several writes, and many reads
     for (int i = 0; i < 4; ++i)
-        engines.push_back(makeEngine(kind));
+        engines.push_back(makeEngine(m_kind));
     for (const auto &engine : engines) {
         for (int i = 0; i < 3; ++i)
             contenders.push_back(
-                    std::make_unique<Contender>(engine.get(), lockId(QString::number(kind)), &contest, rounds));
+                    std::make_unique<Contender>(engine.get(), lockId(QString::number(m_kind)), &contest, rounds));
     }
     for (const auto &contender : contenders) {
         EVENTUALLY_VERIFY(contender->roundsLeft == 0);
@@ -1247,7 +1186,6 @@ void tst_EngineConformance::manyContend()
 
 void tst_EngineConformance::threadsContend()
 {
-    QFETCH_GLOBAL(int, kind);
     struct Worker
     {
         QThread thread;
@@ -1256,16 +1194,16 @@ void tst_EngineConformance::threadsContend()
     };
     std::array<Worker, 3> workers;
     Contest contest;
-    const int rounds = kind == ZooKeeper ? 60 : 300;
+    const int rounds = m_kind == ZooKeeper ? 60 : 300;
     std::atomic<int> done{0};
     for (Worker &worker : workers) {
         auto *starter = new QObject;
         starter->moveToThread(&worker.thread);
         connect(&worker.thread, &QThread::finished, starter, &QObject::deleteLater);
         worker.thread.start();
-        QMetaObject::invokeMethod(starter, [&, kind, rounds] {
-            worker.engine = makeEngine(kind);
-            worker.contender = std::make_unique<Contender>(worker.engine.get(), lockId(u"threads%1"_s.arg(kind)),
+        QMetaObject::invokeMethod(starter, [&, rounds] {
+            worker.engine = makeEngine(m_kind);
+            worker.contender = std::make_unique<Contender>(worker.engine.get(), lockId(u"threads%1"_s.arg(m_kind)),
                                                            &contest, rounds);
             while (worker.contender->roundsLeft > 0)
                 QCoreApplication::processEvents(QEventLoop::WaitForMoreEvents, 100);

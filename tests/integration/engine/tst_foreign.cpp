@@ -4,8 +4,9 @@
 // A client of another make, with the plain commands of the Redis documentation, and this library exclude
 // each other on the same key; with scripts, and without.
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 #include "support/registrytime.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qdeadlinetimer.h>
@@ -26,13 +27,11 @@ constexpr auto CompareAndDelete = "if redis.call('get',KEYS[1]) == ARGV[1] then 
 
 } // namespace
 
-class tst_Foreign : public QObject
+class tst_Foreign : public RedisLockTest
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase_data();
-    void initTestCase();
-    void init();
+    void initTestCase_data() { addRows<bool>("plain", {{"scripts", false}, {"plain", true}}); }
     void foreignHolderExcludesUs();
     void weExcludeForeignHolder();
     TIMING void weExcludeForeignHolderForLongerThanALease();
@@ -44,7 +43,7 @@ private Q_SLOTS:
     void timeStampIsADeadline();
     void passedTimeStampIsTakenOver_data();
     void passedTimeStampIsTakenOver();
-    void waitersOutliveATimeStamp_data();
+    void waitersOutliveATimeStamp_data() { addRows<bool>("inSeconds", {{"ms", false}, {"seconds", true}}); }
     TIMING void waitersOutliveATimeStamp();
     void digitsThatAreNoDeadline_data();
     void digitsThatAreNoDeadline();
@@ -100,63 +99,38 @@ private:
     {
         return m_server.cli({"EVAL", CompareAndDelete, "1", "lock:shared", token});
     }
-
-    RedisServer m_server;
 };
-
-void tst_Foreign::initTestCase_data()
-{
-    QTest::addColumn<bool>("plain");
-    QTest::newRow("scripts") << false;
-    QTest::newRow("plain") << true;
-}
-
-void tst_Foreign::initTestCase()
-{
-    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
-}
-
-void tst_Foreign::init()
-{
-    m_server.command({"FLUSHALL"});
-}
 
 void tst_Foreign::foreignHolderExcludesUs()
 {
     QCOMPARE(foreignAcquire("theirs"), QByteArray("OK"));
     LockRegistry registry(url());
     QVERIFY(connected(&registry));
-    DistributedLock lock(&registry, u"shared"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"shared"_s);
     lock.tryAcquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::BusyError);
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
+    QCOMPARE(lock.spies.failure(), DistributedLock::BusyError);
     QCOMPARE(m_server.get("lock:shared"), QByteArray("theirs"));
     QVERIFY(m_server.pttl("lock:shared") > 300000); // not shortened either
 
-    const auto info = registry.inspect(u"shared"_s);
-    QVERIFY(eventually([&] { return info.isFinished(); }));
-    QVERIFY(info.result().held);
-    QVERIFY(info.result().foreign);
+    const auto info = awaited(registry.inspect(u"shared"_s));
+    QVERIFY(info.held);
+    QVERIFY(info.foreign);
 
     lock.acquire();
     processEvents();
     QCOMPARE(lock.state(), DistributedLock::Acquiring);
     QCOMPARE(foreignRelease("theirs"), QByteArray("1"));
-    QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.acquired.size() == 1; }));
 }
 
 void tst_Foreign::weExcludeForeignHolder()
 {
     LockRegistry registry(url());
-    DistributedLock lock(&registry, u"shared"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"shared"_s);
     QVERIFY(acquireNow(&lock));
     QCOMPARE(foreignAcquire("theirs"), QByteArray());
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     QCOMPARE(foreignAcquire("theirs"), QByteArray("OK"));
 }
 
@@ -164,20 +138,17 @@ void tst_Foreign::weExcludeForeignHolderForLongerThanALease()
 {
     leavesRoomFor(1s);
     LockRegistry registry(url());
-    DistributedLock lock(&registry, u"shared"_s);
-    lock.setOptions(options(2s));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"shared"_s, options(2s));
     QVERIFY(acquireNow(&lock));
-    QVERIFY(eventually([&] { return spies.renewed.size() >= 3; }));
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(eventually([&] { return lock.spies.renewed.size() >= 3; }));
+    QVERIFY(lock.spies.lost.isEmpty());
     QCOMPARE(foreignAcquire("theirs"), QByteArray());
 }
 
 void tst_Foreign::foreignReleaseCannotTouchOurs()
 {
     LockRegistry registry(url());
-    DistributedLock lock(&registry, u"shared"_s);
-    lock.setOptions(options());
+    TestLock lock(&registry, u"shared"_s);
     QVERIFY(acquireNow(&lock));
     const QByteArray token = m_server.get("lock:shared");
     QCOMPARE(foreignRelease("theirs"), QByteArray("0"));
@@ -191,8 +162,7 @@ void tst_Foreign::foreignReleaseCannotTouchOurs()
 void tst_Foreign::foreignHolderExpires()
 {
     LockRegistry registry(url());
-    DistributedLock lock(&registry, u"shared"_s);
-    lock.setOptions(options().withRetryInterval(10s));
+    TestLock lock(&registry, u"shared"_s, options().withRetryInterval(10s));
     QCOMPARE(foreignAcquire("theirs", 300), QByteArray("OK"));
     // Its time to live is known: no need to poll until then.
     const qint64 before = attempts();
@@ -213,7 +183,7 @@ void tst_Foreign::foreignTokenIsNotShown()
     for (const QDistLock::LockInfo &one : {info.result(), list.result().value.constFirst()}) {
         QVERIFY(one.held);
         QVERIFY(one.foreign);
-        QCOMPARE(one.holder, QString());
+        QCOMPARE(one.holder.id, QString());
     }
 }
 
@@ -238,8 +208,7 @@ void tst_Foreign::counter()
     });
 
     LockRegistry registry(url());
-    DistributedLock lock(&registry, u"shared"_s);
-    lock.setOptions(options(30s, LockOptions::Forever).withRetryInterval(1ms));
+    TestLock lock(&registry, u"shared"_s, options(30s, LockOptions::Forever).withRetryInterval(1ms));
     int ownRounds = 0;
     connect(&lock, &DistributedLock::acquired, this, [&] {
         const int value = m_server.get("counter").toInt();
@@ -284,12 +253,10 @@ void tst_Foreign::timeStampIsADeadline()
     QCOMPARE(m_server.cli({"SETNX", "lock:shared", deadline}), QByteArray("1"));
     LockRegistry registry(url());
     QVERIFY(connected(&registry));
-    DistributedLock lock(&registry, u"shared"_s);
-    lock.setOptions(options().withRepairMissingTtl(repair));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"shared"_s, options().withRepairMissingTtl(repair));
     lock.tryAcquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::BusyError);
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
+    QCOMPARE(lock.spies.failure(), DistributedLock::BusyError);
     lock.acquire(); // and the one that waits in the queue
     QVERIFY(eventually([&] { return isWaiting(lock); }));
     const qint64 before = attempts();
@@ -297,12 +264,11 @@ void tst_Foreign::timeStampIsADeadline()
     QCOMPARE(m_server.get("lock:shared"), deadline);
     QCOMPARE(m_server.pttl("lock:shared"), -1);
 
-    const auto info = registry.inspect(u"shared"_s);
-    QVERIFY(eventually([&] { return info.isFinished(); }));
-    QVERIFY(info.result().held);
-    QVERIFY(info.result().foreign);
-    QVERIFY2(info.result().remaining <= ahead && info.result().remaining > ahead - 10min,
-             qPrintable(QString::number(info.result().remaining.count())));
+    const auto info = awaited(registry.inspect(u"shared"_s));
+    QVERIFY(info.held);
+    QVERIFY(info.foreign);
+    QVERIFY2(info.remaining <= ahead && info.remaining > ahead - 10min,
+             qPrintable(QString::number(info.remaining.count())));
 }
 
 void tst_Foreign::passedTimeStampIsTakenOver_data()
@@ -324,21 +290,12 @@ void tst_Foreign::passedTimeStampIsTakenOver()
     m_server.command({"SETNX", "lock:shared", stamp(-passed, inSeconds)});
     LockRegistry registry(url());
     QVERIFY(connected(&registry));
-    DistributedLock lock(&registry, u"shared"_s);
-    lock.setOptions(options().withRepairMissingTtl(repair));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"shared"_s, options().withRepairMissingTtl(repair));
     lock.tryAcquire();
-    QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
-    QCOMPARE(spies.acquired.size(), 1);
+    QVERIFY(eventually([&] { return lock.spies.acquiresEnded() == 1; }));
+    QCOMPARE(lock.spies.acquired.size(), 1);
     const qint64 ttl = m_server.pttl("lock:shared");
     QVERIFY2(ttl > 0 && ttl <= 30000, qPrintable(QString::number(ttl)));
-}
-
-void tst_Foreign::waitersOutliveATimeStamp_data()
-{
-    QTest::addColumn<bool>("inSeconds");
-    QTest::newRow("ms") << false;
-    QTest::newRow("seconds") << true;
 }
 
 // In their order, not before a second after the deadline, and without asking all the time.
@@ -406,16 +363,12 @@ void tst_Foreign::digitsThatAreNoDeadline()
         m_server.command({"SETNX", "lock:shared", value});
     LockRegistry registry(url());
     QVERIFY(connected(&registry));
-    DistributedLock lock(&registry, u"shared"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"shared"_s);
     lock.tryAcquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::BusyError);
-    const auto info = registry.inspect(u"shared"_s);
-    QVERIFY(eventually([&] { return info.isFinished(); }));
-    QVERIFY2(info.result().remaining > 0ms && info.result().remaining <= 30s,
-             qPrintable(QString::number(info.result().remaining.count())));
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
+    QCOMPARE(lock.spies.failure(), DistributedLock::BusyError);
+    const auto info = awaited(registry.inspect(u"shared"_s));
+    QVERIFY2(info.remaining > 0ms && info.remaining <= 30s, qPrintable(QString::number(info.remaining.count())));
     const qint64 ttl = m_server.pttl("lock:shared"); // its own, or the one it was given
     QVERIFY2(ttl > 0 && ttl <= 30000, qPrintable(QString::number(ttl)));
 }
@@ -426,12 +379,10 @@ void tst_Foreign::timeStampInTheError()
     m_server.command({"SETNX", "lock:shared", stamp(1h, false)});
     LockRegistry registry(url());
     QVERIFY(connected(&registry));
-    DistributedLock lock(&registry, u"shared"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"shared"_s);
     lock.tryAcquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::BusyError);
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
+    QCOMPARE(lock.spies.failure(), DistributedLock::BusyError);
     static const QRegularExpression left(u"held by another library, 3(5[0-9][0-9]|600) s left"_s);
     QVERIFY2(left.match(lock.errorString()).hasMatch(), qPrintable(lock.errorString()));
 }
@@ -457,31 +408,27 @@ void tst_Foreign::graceTimeIsShown()
 void tst_Foreign::oldClientDeletesOurs()
 {
     StillRegistry registry(url());
-    DistributedLock lock(&registry, u"shared"_s);
-    lock.setOptions(options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"shared"_s, options(LongLease));
     QVERIFY(acquireNow(&lock));
     m_server.command({"DEL", "lock:shared"});
     registry.pass(LongLease / 3);
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-    QCOMPARE(spies.reason(), DistributedLock::Deleted);
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+    QCOMPARE(lock.spies.reason(), DistributedLock::Deleted);
 }
 
 // A client that reads the leading digits of our token as a number takes it for a deadline that has passed.
 void tst_Foreign::oldClientTakesOursAway()
 {
     StillRegistry registry(url());
-    DistributedLock lock(&registry, u"shared"_s);
-    lock.setOptions(options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"shared"_s, options(LongLease));
     QVERIFY(acquireNow(&lock));
     const QByteArray deadline = stamp(1h, false);
     m_server.command({"GETSET", "lock:shared", deadline});
     registry.pass(LongLease / 3);
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-    QCOMPARE(spies.reason(), DistributedLock::Stolen);
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+    QCOMPARE(lock.spies.reason(), DistributedLock::Stolen);
     lock.tryAcquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
     QCOMPARE(m_server.get("lock:shared"), deadline);
     QCOMPARE(m_server.pttl("lock:shared"), -1);
 }
@@ -493,14 +440,12 @@ void tst_Foreign::oldClientAndWeAtOnce()
     m_server.command({"SETNX", "lock:shared", passed});
     LockRegistry registry(url());
     QVERIFY(connected(&registry));
-    DistributedLock lock(&registry, u"shared"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"shared"_s);
     const QByteArray theirs = stamp(1h, false);
     QCOMPARE(m_server.command({"GETSET", "lock:shared", theirs}).toByteArray(), passed); // it has the lock
     lock.tryAcquire();
-    QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
-    QCOMPARE(spies.failed.size(), 1);
+    QVERIFY(eventually([&] { return lock.spies.acquiresEnded() == 1; }));
+    QCOMPARE(lock.spies.failed.size(), 1);
     QCOMPARE(m_server.get("lock:shared"), theirs);
 }
 

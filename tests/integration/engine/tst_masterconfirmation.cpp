@@ -8,9 +8,10 @@
 #include "redis/topology/sentinelwatch.h"
 
 #include "support/fakesentinel.h"
-#include "support/locktesting.h"
+#include "support/locktest.h"
 #include "support/redistesting.h"
 #include "support/registrytime.h"
+#include "support/rows.h"
 
 #include <algorithm>
 #include <array>
@@ -98,7 +99,10 @@ private Q_SLOTS:
     void renewalNeedsAMajority();
     void formerMasterThatLostTheKey_data();
     void formerMasterThatLostTheKey();
-    void lossIsToldWithoutAMajority_data();
+    void lossIsToldWithoutAMajority_data()
+    {
+        addRows<bool>("isSilent", {{"the Sentinels agree", false}, {"the Sentinels are silent", true}});
+    }
     void lossIsToldWithoutAMajority();
     void releaseAtAFormerMasterWhileTheSentinelsAreSilent();
     void lyingSentinel_data();
@@ -108,7 +112,10 @@ private Q_SLOTS:
     void locksShareAQuestion();
     void masterChangesBeforeTheQuestion();
     void sentinelsThatWereGivenUp();
-    void sentinelsThatMoved_data();
+    void sentinelsThatMoved_data()
+    {
+        addRows<bool>("keepTheirIds", {{"with their ids", true}, {"with other ids", false}});
+    }
     void sentinelsThatMoved();
 };
 
@@ -120,18 +127,17 @@ void tst_MasterConfirmation::grantNeedsAMajority()
     DistributedLock first(&registry, u"first"_s);
     QVERIFY(acquireNow(&first));
     service.setSilent(true);
-    DistributedLock lock(&registry, u"job"_s);
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, {});
     // Once more if the machine was so slow that the third one was silent, too.
     QVERIFY2(eventually([&] {
-                 const qsizetype before = spies.acquiresEnded();
+                 const qsizetype before = lock.spies.acquiresEnded();
                  lock.tryAcquire();
-                 return eventually([&] { return spies.acquiresEnded() > before; })
+                 return eventually([&] { return lock.spies.acquiresEnded() > before; })
                          && lock.errorString().contains(u"2 of 3 Sentinels are silent"_s);
              }),
              qPrintable(lock.errorString()));
-    QCOMPARE(spies.failure(int(spies.failed.size()) - 1), DistributedLock::QuorumError);
-    QVERIFY(spies.acquired.isEmpty());
+    QCOMPARE(lock.spies.failure(int(lock.spies.failed.size()) - 1), DistributedLock::QuorumError);
+    QVERIFY(lock.spies.acquired.isEmpty());
     // Nothing is left of what the master granted.
     QVERIFY(eventually([&] { return service.server.command({"EXISTS", "lock:job"}) == QVariant(0LL); }));
     service.setSilent(false);
@@ -145,8 +151,7 @@ void tst_MasterConfirmation::handOverNeedsAMajority()
     DistributedLock holder(&others, u"job"_s);
     QVERIFY(acquireNow(&holder));
     LockRegistry registry(service.url());
-    DistributedLock waiter(&registry, u"job"_s);
-    waiter.setOptions(options(30s, LockOptions::Forever));
+    TestLock waiter(&registry, u"job"_s, options(30s, LockOptions::Forever));
     waiter.acquire();
     QVERIFY(eventually([&] { return service.server.command({"ZCARD", "{lock:job}:queue"}) == QVariant(1LL); }));
     QVERIFY(eventually([&] { return service.sentinels[2]->isListenedTo(); }));
@@ -172,13 +177,11 @@ void tst_MasterConfirmation::cutOffClientLeavesTheLockToOthers()
     Service service;
     service.setSilent(true);
     LockRegistry registry(service.url());
-    DistributedLock cutOff(&registry, u"job"_s);
-    cutOff.setOptions(options(Lease, LockOptions::Forever));
+    TestLock cutOff(&registry, u"job"_s, options(Lease, LockOptions::Forever));
     cutOff.acquire();
     QVERIFY(eventually([&] { return cutOff.error() == DistributedLock::QuorumError; }));
     LockRegistry others(service.server.url());
-    DistributedLock lock(&others, u"job"_s);
-    lock.setOptions(options(Lease));
+    TestLock lock(&others, u"job"_s, options(Lease));
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     QVERIFY(!cutOff.isHeld());
     service.setSilent(false);
@@ -195,8 +198,7 @@ void tst_MasterConfirmation::manyLocksOneWarning()
     time.govern(&registry);
     std::vector<std::unique_ptr<DistributedLock>> locks;
     for (int i = 0; i < Count; ++i) {
-        locks.push_back(std::make_unique<DistributedLock>(&registry, u"job%1"_s.arg(i)));
-        locks.back()->setOptions(options(Lease));
+        locks.push_back(std::make_unique<TestLock>(&registry, u"job%1"_s.arg(i), options(Lease)));
         locks.back()->acquire();
     }
     const auto count = [&locks](auto condition) { return std::count_if(locks.begin(), locks.end(), condition); };
@@ -223,18 +225,16 @@ void tst_MasterConfirmation::renewalNeedsAMajority()
     RegistryTime time;
     LockRegistry registry(service.url());
     time.govern(&registry);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(Lease));
     lock.acquire();
     QVERIFY(time.passUntil([&] { return lock.isHeld(); }));
     service.setSilent(true);
     time.pass(Lease / 3);
     QVERIFY(eventually([&] { return lock.error() == DistributedLock::QuorumError; }));
     time.pass(Lease * 2 / 3);
-    QVERIFY(eventually([&] { return !spies.lost.isEmpty(); }));
-    QCOMPARE(spies.reason(), DistributedLock::LeaseExpired);
-    QVERIFY(spies.renewed.isEmpty());
+    QVERIFY(eventually([&] { return !lock.spies.lost.isEmpty(); }));
+    QCOMPARE(lock.spies.reason(), DistributedLock::LeaseExpired);
+    QVERIFY(lock.spies.renewed.isEmpty());
 }
 
 void tst_MasterConfirmation::formerMasterThatLostTheKey_data()
@@ -256,9 +256,7 @@ void tst_MasterConfirmation::formerMasterThatLostTheKey()
     RegistryTime time;
     LockRegistry registry(service.url());
     time.govern(&registry);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(Lease));
     lock.acquire();
     QVERIFY(time.passUntil([&] { return lock.isHeld(); }));
     RedisServer successor{RedisServer::Options::withTcp()};
@@ -268,22 +266,15 @@ void tst_MasterConfirmation::formerMasterThatLostTheKey()
         service.server.command({"SET", "lock:job", "somebody else's", "PX", "30000"});
     if (isRenewal) {
         time.pass(Lease / 3);
-        QVERIFY(time.passUntil([&] { return !spies.renewed.isEmpty() || !spies.lost.isEmpty(); }));
+        QVERIFY(time.passUntil([&] { return !lock.spies.renewed.isEmpty() || !lock.spies.lost.isEmpty(); }));
         QCOMPARE(successor.command({"EXISTS", "lock:job"}), QVariant(1LL));
         QVERIFY(lock.isHeld());
     } else {
         lock.release();
-        QVERIFY(time.passUntil([&] { return !spies.released.isEmpty() || !spies.lost.isEmpty(); }));
+        QVERIFY(time.passUntil([&] { return !lock.spies.released.isEmpty() || !lock.spies.lost.isEmpty(); }));
         QCOMPARE(successor.command({"EXISTS", "lock:job"}), QVariant(0LL));
     }
-    QVERIFY(spies.lost.isEmpty());
-}
-
-void tst_MasterConfirmation::lossIsToldWithoutAMajority_data()
-{
-    QTest::addColumn<bool>("isSilent");
-    QTest::newRow("the Sentinels agree") << false;
-    QTest::newRow("the Sentinels are silent") << true;
+    QVERIFY(lock.spies.lost.isEmpty());
 }
 
 /// Somebody else may acquire the lock by now.
@@ -294,16 +285,14 @@ void tst_MasterConfirmation::lossIsToldWithoutAMajority()
     RegistryTime time;
     LockRegistry registry(service.url());
     time.govern(&registry);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(Lease));
     lock.acquire();
     QVERIFY(time.passUntil([&] { return lock.isHeld(); }));
     service.setSilent(isSilent);
     service.server.command({"DEL", "lock:job"});
     time.pass(Lease / 3);
-    QVERIFY(time.passUntil([&] { return !spies.lost.isEmpty(); }));
-    QCOMPARE(spies.reason(), DistributedLock::Deleted);
+    QVERIFY(time.passUntil([&] { return !lock.spies.lost.isEmpty(); }));
+    QCOMPARE(lock.spies.reason(), DistributedLock::Deleted);
 }
 
 /// It was killed, and started again without its data, and two of three Sentinels cannot say that it was replaced.
@@ -314,23 +303,21 @@ void tst_MasterConfirmation::releaseAtAFormerMasterWhileTheSentinelsAreSilent()
     RegistryTime time;
     LockRegistry registry(service.url());
     time.govern(&registry);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(Lease));
     lock.acquire();
     QVERIFY(time.passUntil([&] { return lock.isHeld(); }));
     const QByteArray token = service.server.command({"GET", "lock:job"}).toByteArray();
     service.setSilent(true);
     service.server.command({"DEL", "lock:job"});
     lock.release();
-    QVERIFY(time.passUntil([&] { return lock.error() == DistributedLock::QuorumError || !spies.lost.isEmpty(); }));
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(time.passUntil([&] { return lock.error() == DistributedLock::QuorumError || !lock.spies.lost.isEmpty(); }));
+    QVERIFY(lock.spies.lost.isEmpty());
     RedisServer successor{RedisServer::Options::withTcp()};
     service.failOverUnnoticed(&successor);
     successor.command({"SET", "lock:job", token, "PX", "600000"});
     service.setSilent(false);
-    QVERIFY(time.passUntil([&] { return !spies.released.isEmpty() || !spies.lost.isEmpty(); }));
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(time.passUntil([&] { return !lock.spies.released.isEmpty() || !lock.spies.lost.isEmpty(); }));
+    QVERIFY(lock.spies.lost.isEmpty());
     QCOMPARE(successor.command({"EXISTS", "lock:job"}), QVariant(0LL));
 }
 
@@ -352,9 +339,7 @@ void tst_MasterConfirmation::lyingSentinel()
     RegistryTime time;
     LockRegistry registry(service.url());
     time.govern(&registry);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(Lease));
     lock.acquire();
     QVERIFY(time.passUntil([&] { return lock.isHeld(); }));
     QVERIFY(eventually([&] { return service.sentinels[0]->isListenedTo(); }));
@@ -371,8 +356,8 @@ void tst_MasterConfirmation::lyingSentinel()
         service.sentinels[0]->reportSwitch(service.server.port(), elsewhere.port());
     for (const qsizetype renewals : {1, 2}) {
         time.pass(Lease / 3);
-        QVERIFY(eventually([&] { return spies.renewed.size() >= renewals || !spies.lost.isEmpty(); }));
-        QVERIFY2(spies.lost.isEmpty(), qPrintable(lock.errorString()));
+        QVERIFY(eventually([&] { return lock.spies.renewed.size() >= renewals || !lock.spies.lost.isEmpty(); }));
+        QVERIFY2(lock.spies.lost.isEmpty(), qPrintable(lock.errorString()));
         DistributedLock another(&registry, u"another"_s);
         QVERIFY2(acquireNow(&another), qPrintable(another.errorString()));
     }
@@ -404,18 +389,16 @@ void tst_MasterConfirmation::confirmOff()
     RegistryTime time;
     LockRegistry registry(service.url(u"off"_s));
     time.govern(&registry);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(Lease));
     QVERIFY(acquireNow(&lock));
     service.setSilent(true);
     DistributedLock another(&registry, u"another"_s);
     QVERIFY(acquireNow(&another));
     for (const int renewals : {1, 2}) {
         time.pass(Lease / 3);
-        QVERIFY(eventually([&] { return spies.renewed.size() == renewals; }));
+        QVERIFY(eventually([&] { return lock.spies.renewed.size() == renewals; }));
     }
-    QVERIFY(spies.errors.isEmpty());
+    QVERIFY(lock.spies.errors.isEmpty());
 }
 
 /// The Sentinels are asked once for all that arrives together, not once for each lock.
@@ -484,8 +467,7 @@ void tst_MasterConfirmation::sentinelsThatWereGivenUp()
         return std::all_of(service.sentinels.begin(), service.sentinels.end(),
                            [](const auto &sentinel) { return sentinel->isListenedTo(); });
     }));
-    lock.release();
-    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+    QVERIFY(releaseNow(&lock));
     for (auto &sentinel : service.sentinels) {
         sentinel->server().setGreeting({"-DENIED for this test\r\n", {}, true});
         sentinel->server().closeAll();
@@ -496,13 +478,6 @@ void tst_MasterConfirmation::sentinelsThatWereGivenUp()
     for (auto &sentinel : service.sentinels)
         sentinel->server().setGreeting({});
     QVERIFY2(eventually([&] { return acquireNow(&lock); }), qPrintable(lock.errorString()));
-}
-
-void tst_MasterConfirmation::sentinelsThatMoved_data()
-{
-    QTest::addColumn<bool>("keepTheirIds");
-    QTest::newRow("with their ids") << true;
-    QTest::newRow("with other ids") << false;
 }
 
 /// Two of three are started again at other addresses. The URL has the third one only.
@@ -519,8 +494,7 @@ void tst_MasterConfirmation::sentinelsThatMoved()
     LockRegistry registry(QUrl(u"redis+sentinel://127.0.0.1:%1/mymaster"_s.arg(service.sentinels[0]->port())));
     DistributedLock lock(&registry, u"job"_s);
     QVERIFY2(eventually([&] { return acquireNow(&lock); }), qPrintable(lock.errorString()));
-    lock.release();
-    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+    QVERIFY(releaseNow(&lock));
     std::vector<std::unique_ptr<FakeSentinel>> former; // so that the others cannot get their ports
     for (const int i : {1, 2}) {
         auto moved = std::make_unique<FakeSentinel>(service.sentinels[i]->view());

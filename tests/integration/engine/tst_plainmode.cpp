@@ -10,8 +10,9 @@
 #include "support/fakesentinel.h"
 #include "support/fakeserver.h"
 #include "support/faultproxy.h"
-#include "support/locktesting.h"
+#include "support/locktest.h"
 #include "support/registrytime.h"
+#include "support/rows.h"
 #include "support/shiftedclock.h"
 #include "support/testkinds.h"
 
@@ -45,7 +46,7 @@ QByteArray bulk(const QByteArray &text)
 
 } // namespace
 
-class tst_PlainMode : public QObject
+class tst_PlainMode : public RedisLockTest
 {
     Q_OBJECT
 private Q_SLOTS:
@@ -57,7 +58,6 @@ private Q_SLOTS:
     void isLoggedOnce();
     void waitersPoll();
     void manyLocks();
-    void minHold();
     void fencingTokensRiseAcrossClients();
     void counterAcrossClients();
     void releaseWakesScriptedWaiter_data();
@@ -71,12 +71,12 @@ private Q_SLOTS:
     void changedWhileReleasing();
     void changedWhileRenewing();
     void changedWhileAcquiring();
-    void expiredBetweenReadAndChange_data();
+    void expiredBetweenReadAndChange_data() { addRows<bool>("isRenewal", {{"renew", true}, {"release", false}}); }
     void expiredBetweenReadAndChange();
 
     void lostReply_data();
     void lostReply();
-    void releaseInDoubt_data();
+    void releaseInDoubt_data() { addRows<bool>("isExecuted", {{"not executed", false}, {"executed", true}}); }
     void releaseInDoubt();
     void cancelInDoubt();
     void serverRestarted();
@@ -118,13 +118,11 @@ private:
     {
         return eventually([&] { return m_server.commandsProcessed("watch") > before; });
     }
-
-    RedisServer m_server{RedisServer::Options::withTcp()};
 };
 
 void tst_PlainMode::initTestCase()
 {
-    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+    RedisLockTest::initTestCase();
     QLoggingCategory::setFilterRules(u"qdistlock.*=true\nqdistlock.redis.debug=false"_s);
 }
 
@@ -132,7 +130,7 @@ void tst_PlainMode::init()
 {
     QVERIFY(m_server.start()); // if a test has ended it
     m_server.command({"CONFIG", "SET", "maxmemory", "0"});
-    m_server.command({"FLUSHALL"});
+    RedisLockTest::init();
     QVERIFY(eventually([&] { return m_server.connectedClients() == 0; }));
 }
 
@@ -140,10 +138,8 @@ void tst_PlainMode::holdWithoutScripts()
 {
     const qint64 scripts = scriptsRun();
     StillRegistry registry(plainUrl());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease));
+    TestLock lock(&registry, u"job"_s, options(LongLease));
     QVERIFY(acquireNow(&lock));
-    Spies spies(&lock);
     QVERIFY(lock.fencingToken() > 0);
     QCOMPARE(m_server.get("{lock:job}:fence").toLongLong(), lock.fencingToken());
     const qint64 ttl = m_server.pttl("lock:job");
@@ -152,16 +148,15 @@ void tst_PlainMode::holdWithoutScripts()
     for (int i = 1; i <= 3; ++i) {
         QCOMPARE(m_server.command({"PEXPIRE", "lock:job", "300000"}).toInt(), 1);
         registry.pass(LongLease / 3);
-        QVERIFY(eventually([&] { return spies.renewed.size() == i; }));
+        QVERIFY(eventually([&] { return lock.spies.renewed.size() == i; }));
         QVERIFY(m_server.pttl("lock:job") > 300'000);
     }
     lock.acquire(); // re-entry
     QVERIFY(eventually([&] { return lock.holdCount() == 2; }));
     lock.release();
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     QCOMPARE(lockKeys(m_server), QList<QByteArray>());
-    QVERIFY(spies.lost.isEmpty() && spies.errors.isEmpty());
+    QVERIFY(lock.spies.lost.isEmpty() && lock.spies.errors.isEmpty());
     QCOMPARE(scriptsRun(), scripts);
 }
 
@@ -169,13 +164,11 @@ void tst_PlainMode::heldForLongerThanALease()
 {
     leavesRoomFor(1s);
     LockRegistry registry(plainUrl());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(2s));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(2s));
     QVERIFY(acquireNow(&lock));
-    QVERIFY(eventually([&] { return spies.renewed.size() >= 4; }));
+    QVERIFY(eventually([&] { return lock.spies.renewed.size() >= 4; }));
     QVERIFY(m_server.exists("lock:job"));
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(lock.spies.lost.isEmpty());
 }
 
 void tst_PlainMode::isLoggedOnce()
@@ -183,11 +176,9 @@ void tst_PlainMode::isLoggedOnce()
     LogCapture log;
     LockRegistry registry(plainUrl());
     for (int i = 0; i < 3; ++i) {
-        DistributedLock lock(&registry, u"job"_s);
-        Spies spies(&lock);
+        TestLock lock(&registry, u"job"_s, {});
         QVERIFY(acquireNow(&lock));
-        lock.release();
-        QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+        QVERIFY(releaseNow(&lock));
     }
     const QStringList said = log.messages(QtInfoMsg).filter(u"scripts"_s);
     QCOMPARE(said.size(), 1);
@@ -200,11 +191,8 @@ void tst_PlainMode::waitersPoll()
 {
     StillRegistry registry(plainUrl()); // it sends no renewals
     LockRegistry otherRegistry(plainUrl());
-    DistributedLock holder(&registry, u"job"_s);
-    DistributedLock waiter(&otherRegistry, u"job"_s);
-    holder.setOptions(options(LongLease));
-    waiter.setOptions(options(30s, LockOptions::Forever));
-    Spies waiterSpies(&waiter);
+    TestLock holder(&registry, u"job"_s, options(LongLease));
+    TestLock waiter(&otherRegistry, u"job"_s, options(30s, LockOptions::Forever));
     QVERIFY(acquireNow(&holder));
     const qint64 former = holder.fencingToken();
     waiter.acquire();
@@ -237,8 +225,7 @@ void tst_PlainMode::manyLocks()
     LockRegistry registry(plainUrl());
     std::vector<std::unique_ptr<DistributedLock>> locks;
     for (int i = 0; i < Count; ++i) {
-        locks.push_back(std::make_unique<DistributedLock>(&registry, u"job%1"_s.arg(i)));
-        locks.back()->setOptions(options());
+        locks.push_back(std::make_unique<TestLock>(&registry, u"job%1"_s.arg(i)));
         locks.back()->acquire();
     }
     std::thread disturber([this] {
@@ -256,19 +243,6 @@ void tst_PlainMode::manyLocks()
     for (const auto &lock : locks)
         lock->release();
     QVERIFY(eventually([&] { return lockKeys(m_server).isEmpty(); }));
-}
-
-void tst_PlainMode::minHold()
-{
-    StillRegistry registry(plainUrl());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease).withMinHold(5min));
-    Spies spies(&lock);
-    QVERIFY(acquireNow(&lock));
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
-    const qint64 ttl = m_server.pttl("lock:job");
-    QVERIFY2(ttl > 0 && ttl <= 300'000, qPrintable(QString::number(ttl)));
 }
 
 void tst_PlainMode::fencingTokensRiseAcrossClients()
@@ -324,9 +298,9 @@ void tst_PlainMode::counterAcrossClients()
     int notRising = 0;
     for (int i = 0; i < 6; ++i) {
         registries.push_back(std::make_unique<LockRegistry>(urls[i % 3]));
-        locks.push_back(std::make_unique<DistributedLock>(registries.back().get(), u"job"_s));
+        locks.push_back(std::make_unique<TestLock>(registries.back().get(), u"job"_s,
+                                                   options(30s, LockOptions::Forever).withRetryInterval(1ms)));
         DistributedLock *const lock = locks.back().get();
-        lock->setOptions(options(30s, LockOptions::Forever).withRetryInterval(1ms));
         auto *const turns = new int(0);
         connect(lock, &QObject::destroyed, lock, [turns] { delete turns; });
         connect(lock, &DistributedLock::acquired, this, [&, lock, turns] {
@@ -376,20 +350,15 @@ void tst_PlainMode::releaseWakesScriptedWaiter()
     QFETCH(QList<QByteArray>, before); // in the queue
     StillRegistry plain(plainUrl());
     StillRegistry scripted(m_server.url()); // its waiters do not poll
-    DistributedLock holder(&plain, u"job"_s);
-    DistributedLock first(&scripted, u"job"_s);
-    DistributedLock second(&scripted, u"job"_s);
-    holder.setOptions(options(LongLease).withMinHold(minHold));
-    first.setOptions(options(LongLease, LockOptions::Forever).withRetryInterval(LongLease));
-    second.setOptions(first.options());
+    TestLock holder(&plain, u"job"_s, options(LongLease).withMinHold(minHold));
+    TestLock first(&scripted, u"job"_s, options(LongLease, LockOptions::Forever).withRetryInterval(LongLease));
+    TestLock second(&scripted, u"job"_s, first.options());
     QVERIFY(acquireNow(&holder));
     DistributedLock witness(&scripted, u"witness"_s); // its loss comes through the channel of the waiters
     witness.setOptions(options(LongLease));
     QVERIFY(acquireNow(&witness));
-    first.acquire();
-    QVERIFY(eventually([&] { return first.queuePosition() == 0; }));
-    second.acquire();
-    QVERIFY(eventually([&] { return second.queuePosition() == 1; }));
+    QVERIFY(joinQueue(&first));
+    QVERIFY(joinQueue(&second, 1));
     for (const QByteArray &member : before)
         m_server.command({"ZADD", "{lock:job}:queue", "0", member});
     holder.release();
@@ -411,15 +380,12 @@ void tst_PlainMode::overtakesTheQueueOfAFreeLock()
 {
     LockRegistry plain(plainUrl());
     StillRegistry scripted(m_server.url()); // its waiter does not poll
-    DistributedLock waiter(&scripted, u"job"_s);
-    waiter.setOptions(options(LongLease, LockOptions::Forever));
+    TestLock waiter(&scripted, u"job"_s, options(LongLease, LockOptions::Forever));
     m_server.command({"SET", "lock:job", "0000000000000000:1:00", "PX", "600000"}); // will not tell anybody
-    waiter.acquire();
-    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    QVERIFY(joinQueue(&waiter));
     const QVariant queue = m_server.command({"ZRANGE", "{lock:job}:queue", "0", "-1", "WITHSCORES"});
     m_server.command({"DEL", "lock:job"});
-    DistributedLock lock(&plain, u"job"_s);
-    lock.setOptions(options());
+    TestLock lock(&plain, u"job"_s);
     QVERIFY(acquireNow(&lock));
     QCOMPARE(m_server.command({"ZRANGE", "{lock:job}:queue", "0", "-1", "WITHSCORES"}), queue);
     QVERIFY(!waiter.isHeld());
@@ -436,25 +402,20 @@ void tst_PlainMode::forceRelease()
         QVERIFY(acquireNow(&lock));
     }
     for (const auto &[holding, forcing] : {std::pair(&plain, &scripted), {&scripted, &plain}, {&plain, &plain}}) {
-        DistributedLock lock(holding, u"job"_s);
-        lock.setOptions(options(LongLease));
-        Spies spies(&lock);
+        TestLock lock(holding, u"job"_s, options(LongLease));
         QVERIFY(acquireNow(&lock));
         const QByteArray client = m_server.get("lock:job").split(':').first();
         QVERIFY(eventually([&] { return m_server.subscriberCount("lock:client:" + client) == 1; }));
-        const auto released = forcing->forceRelease(u"job"_s);
-        QVERIFY(eventually([&] { return released.isFinished(); }));
-        QCOMPARE(released.result().value, LockRegistry::Done);
-        QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-        QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
+        const auto released = awaited(forcing->forceRelease(u"job"_s));
+        QCOMPARE(released.value, LockRegistry::Done);
+        QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+        QCOMPARE(lock.spies.reason(), DistributedLock::ForcedRelease);
         QVERIFY(!m_server.exists("lock:job"));
-        const auto again = forcing->forceRelease(u"job"_s);
-        QVERIFY(eventually([&] { return again.isFinished(); }));
-        QCOMPARE(again.result().value, LockRegistry::NotHeld);
+        const auto again = awaited(forcing->forceRelease(u"job"_s));
+        QCOMPARE(again.value, LockRegistry::NotHeld);
     }
-    const auto infos = plain.list(u"*"_s);
-    QVERIFY(eventually([&] { return infos.isFinished(); }));
-    QVERIFY(infos.result().value.isEmpty());
+    const auto infos = awaited(plain.list(u"*"_s));
+    QVERIFY(infos.value.isEmpty());
 }
 
 void tst_PlainMode::damagedFence_data()
@@ -475,14 +436,12 @@ void tst_PlainMode::damagedFence()
     QFETCH(bool, isRefused);
     m_server.command({"SET", "{lock:job}:fence", fence});
     LockRegistry registry(plainUrl());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s);
     lock.acquire();
-    QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.acquiresEnded() == 1; }));
     QCOMPARE(lock.isHeld(), !isRefused);
     if (isRefused) {
-        QCOMPARE(spies.failure(), DistributedLock::ServerError);
+        QCOMPARE(lock.spies.failure(), DistributedLock::ServerError);
         QVERIFY2(lock.errorString().contains(u"delete its key"_s), qPrintable(lock.errorString()));
         QCOMPARE(m_server.get("{lock:job}:fence"), fence);
         QVERIFY(!m_server.exists("lock:job"));
@@ -493,12 +452,8 @@ void tst_PlainMode::anotherType()
 {
     m_server.command({"RPUSH", "lock:job", "x"});
     LockRegistry registry(plainUrl());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
-    lock.acquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::ForeignTypeError);
+    TestLock lock(&registry, u"job"_s);
+    QCOMPARE(failureNow(&lock), DistributedLock::ForeignTypeError);
     QCOMPARE(m_server.command({"LLEN", "lock:job"}).toInt(), 1);
 }
 
@@ -507,9 +462,7 @@ void tst_PlainMode::changedWhileReleasing()
 {
     FaultProxy proxy(m_server);
     StillRegistry registry(withoutScripts(proxy.url()));
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease));
     QVERIFY(acquireNow(&lock));
     const qint64 reads = m_server.commandsProcessed("watch");
     proxy.setRepliesHeld(true);
@@ -517,9 +470,9 @@ void tst_PlainMode::changedWhileReleasing()
     QVERIFY(waitForRead(reads));
     m_server.command({"SET", "lock:job", "theirs", "PX", "600000"});
     proxy.setRepliesHeld(false);
-    QVERIFY(eventually([&] { return spies.holdsEnded() == 1; }));
-    QCOMPARE(spies.lost.size(), 1);
-    QCOMPARE(spies.reason(), DistributedLock::Stolen);
+    QVERIFY(eventually([&] { return lock.spies.holdsEnded() == 1; }));
+    QCOMPARE(lock.spies.lost.size(), 1);
+    QCOMPARE(lock.spies.reason(), DistributedLock::Stolen);
     QCOMPARE(m_server.get("lock:job"), QByteArray("theirs"));
 }
 
@@ -527,9 +480,7 @@ void tst_PlainMode::changedWhileRenewing()
 {
     FaultProxy proxy(m_server);
     StillRegistry registry(withoutScripts(proxy.url()));
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease));
     QVERIFY(acquireNow(&lock));
     const qint64 reads = m_server.commandsProcessed("watch");
     proxy.setRepliesHeld(true);
@@ -537,8 +488,8 @@ void tst_PlainMode::changedWhileRenewing()
     QVERIFY(waitForRead(reads));
     m_server.command({"SET", "lock:job", "theirs", "PX", "3600000"});
     proxy.setRepliesHeld(false);
-    QVERIFY(eventually([&] { return spies.holdsEnded() == 1; }));
-    QCOMPARE(spies.reason(), DistributedLock::Stolen);
+    QVERIFY(eventually([&] { return lock.spies.holdsEnded() == 1; }));
+    QCOMPARE(lock.spies.reason(), DistributedLock::Stolen);
     QVERIFY(m_server.pttl("lock:job") > 1'800'000);
 }
 
@@ -546,12 +497,9 @@ void tst_PlainMode::changedWhileAcquiring()
 {
     FaultProxy proxy(m_server);
     StillRegistry registry(withoutScripts(proxy.url()));
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease, LockOptions::Forever).withMaxRetries(0));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease, LockOptions::Forever).withMaxRetries(0));
     QVERIFY(acquireNow(&lock)); // connected
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     const qint64 reads = m_server.commandsProcessed("watch");
     const QByteArray fence = m_server.get("{lock:job}:fence");
     proxy.setRepliesHeld(true);
@@ -560,8 +508,8 @@ void tst_PlainMode::changedWhileAcquiring()
     // A stamp that has passed would be overwritten, and a token that was deleted would be too.
     m_server.command({"SET", "lock:job", "theirs", "PX", "600000"});
     proxy.setRepliesHeld(false);
-    QVERIFY(registry.passUntil([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::BusyError);
+    QVERIFY(registry.passUntil([&] { return lock.spies.failed.size() == 1; }));
+    QCOMPARE(lock.spies.failure(), DistributedLock::BusyError);
     QCOMPARE(m_server.get("lock:job"), QByteArray("theirs"));
     QCOMPARE(m_server.get("{lock:job}:fence"), fence);
 
@@ -575,15 +523,8 @@ void tst_PlainMode::changedWhileAcquiring()
     QVERIFY(waitForRead(again));
     m_server.command({"SET", "lock:job", "theirs", "PX", "600000"});
     proxy.setRepliesHeld(false);
-    QVERIFY(registry.passUntil([&] { return spies.failed.size() == 2; }));
+    QVERIFY(registry.passUntil([&] { return lock.spies.failed.size() == 2; }));
     QCOMPARE(m_server.get("lock:job"), QByteArray("theirs"));
-}
-
-void tst_PlainMode::expiredBetweenReadAndChange_data()
-{
-    QTest::addColumn<bool>("isRenewal");
-    QTest::newRow("renew") << true;
-    QTest::newRow("release") << false;
 }
 
 // The key expires between GET and EXEC, and the server executes the transaction all the same: its reply is 0.
@@ -655,33 +596,22 @@ void tst_PlainMode::lostReply()
     QFETCH(bool, isExecuted);
     FaultProxy proxy(m_server);
     StillRegistry registry(withoutScripts(proxy.url()));
-    DistributedLock other(&registry, u"other"_s);
-    other.setOptions(options(LongLease));
+    TestLock other(&registry, u"other"_s, options(LongLease));
     QVERIFY(acquireNow(&other)); // connected, and asked what the server can do
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease, LockOptions::Forever));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease, LockOptions::Forever));
     if (isExecuted)
         proxy.cutAfter(command);
     else
         proxy.cutBefore(command);
     lock.acquire();
-    QVERIFY(registry.passUntil([&] { return spies.acquiresEnded() == 1; }));
+    QVERIFY(registry.passUntil([&] { return lock.spies.acquiresEnded() == 1; }));
     QCOMPARE(proxy.faultsDone(), 1);
     QVERIFY2(lock.isHeld(), qPrintable(lock.errorString()));
     QCOMPARE(m_server.get("{lock:job}:fence").toLongLong(), lock.fencingToken());
     QVERIFY(other.isHeld());
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     QVERIFY(!m_server.exists("lock:job"));
-    QVERIFY(spies.lost.isEmpty());
-}
-
-void tst_PlainMode::releaseInDoubt_data()
-{
-    QTest::addColumn<bool>("isExecuted");
-    QTest::newRow("not executed") << false;
-    QTest::newRow("executed") << true;
+    QVERIFY(lock.spies.lost.isEmpty());
 }
 
 void tst_PlainMode::releaseInDoubt()
@@ -689,9 +619,7 @@ void tst_PlainMode::releaseInDoubt()
     QFETCH(bool, isExecuted);
     FaultProxy proxy(m_server);
     StillRegistry registry(withoutScripts(proxy.url()));
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease));
     QVERIFY(acquireNow(&lock));
     if (isExecuted)
         proxy.cutAfter("EXEC");
@@ -701,8 +629,8 @@ void tst_PlainMode::releaseInDoubt()
     QVERIFY(registry.passUntil([&] { return released.isFinished(); }));
     QVERIFY(released.result());
     QCOMPARE(proxy.faultsDone(), 1);
-    QCOMPARE(spies.released.size(), 1);
-    QVERIFY(spies.lost.isEmpty());
+    QCOMPARE(lock.spies.released.size(), 1);
+    QVERIFY(lock.spies.lost.isEmpty());
     QVERIFY(!m_server.exists("lock:job"));
 }
 
@@ -711,11 +639,9 @@ void tst_PlainMode::cancelInDoubt()
 {
     FaultProxy proxy(m_server);
     StillRegistry registry(withoutScripts(proxy.url()));
-    DistributedLock other(&registry, u"other"_s);
-    other.setOptions(options(LongLease));
+    TestLock other(&registry, u"other"_s, options(LongLease));
     QVERIFY(acquireNow(&other));
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease));
+    TestLock lock(&registry, u"job"_s, options(LongLease));
     const qint64 executed = m_server.commandsProcessed("exec");
     const qint64 reads = m_server.commandsProcessed("watch");
     proxy.setRepliesHeld(true);
@@ -735,14 +661,12 @@ void tst_PlainMode::cancelInDoubt()
 void tst_PlainMode::serverRestarted()
 {
     StillRegistry registry(withoutScripts(m_server.tcpUrl()));
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease, LockOptions::Forever));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease, LockOptions::Forever));
     QVERIFY(acquireNow(&lock));
     const qint64 former = lock.fencingToken();
     QVERIFY(m_server.restart()); // forgets everything
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-    QCOMPARE(spies.reason(), DistributedLock::Deleted);
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+    QCOMPARE(lock.spies.reason(), DistributedLock::Deleted);
     QVERIFY(acquireNow(&lock));
     QVERIFY(lock.fencingToken() > former);
 }
@@ -765,9 +689,7 @@ void tst_PlainMode::scriptsAreForbidden()
     setUser(rights);
     LogCapture log;
     StillRegistry registry(userUrl(m_server.url()));
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease));
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     const auto info = registry.inspect(u"job"_s);
     const auto list = registry.list(u"*"_s);
@@ -780,11 +702,10 @@ void tst_PlainMode::scriptsAreForbidden()
     QVERIFY(waiters.result().value.isEmpty());
     for (int i = 1; i <= 2; ++i) {
         registry.pass(LongLease / 3);
-        QVERIFY(eventually([&] { return spies.renewed.size() == i; }));
+        QVERIFY(eventually([&] { return lock.spies.renewed.size() == i; }));
     }
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
-    for (const QList<QVariant> &error : std::as_const(spies.errors)) // a pause while it connected
+    QVERIFY(releaseNow(&lock));
+    for (const QList<QVariant> &error : std::as_const(lock.spies.errors)) // a pause while it connected
         QCOMPARE(error.first().value<DistributedLock::Error>(), DistributedLock::ConnectionError);
     QCOMPARE(lockKeys(m_server), QList<QByteArray>());
     const QStringList said = log.messages(QtWarningMsg).filter(u"scripts"_s);
@@ -799,18 +720,13 @@ void tst_PlainMode::scriptsAreTakenAwayWhileHeldAndWaitedFor()
     setUser({});
     StillRegistry registry(userUrl(m_server.url()));
     StillRegistry holders(m_server.url());
-    DistributedLock held(&registry, u"held"_s);
-    DistributedLock holder(&holders, u"job"_s);
-    DistributedLock waiter(&registry, u"job"_s);
-    held.setOptions(options(LongLease));
-    holder.setOptions(options(LongLease));
-    waiter.setOptions(options(LongLease, LockOptions::Forever));
-    Spies spies(&held);
+    TestLock held(&registry, u"held"_s, options(LongLease));
+    TestLock holder(&holders, u"job"_s, options(LongLease));
+    TestLock waiter(&registry, u"job"_s, options(LongLease, LockOptions::Forever));
     QVERIFY(acquireNow(&held));
     QVERIFY(acquireNow(&holder));
     const qint64 former = holder.fencingToken();
-    waiter.acquire();
-    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    QVERIFY(joinQueue(&waiter));
     // Two more, whose locks are never handed over.
     DistributedLock polling(&registry, u"polling"_s);
     DistributedLock leaving(&registry, u"leaving"_s);
@@ -822,11 +738,11 @@ void tst_PlainMode::scriptsAreTakenAwayWhileHeldAndWaitedFor()
     }
     m_server.command({"ACL", "SETUSER", "app", "-eval", "-evalsha"});
     for (int i = 0; i < 2; ++i) {
-        const qsizetype renewed = spies.renewed.size();
+        const qsizetype renewed = held.spies.renewed.size();
         registry.pass(LongLease / 3);
-        QVERIFY(registry.passUntil([&] { return spies.renewed.size() > renewed; }));
+        QVERIFY(registry.passUntil([&] { return held.spies.renewed.size() > renewed; }));
     }
-    QVERIFY(spies.lost.isEmpty() && spies.errors.isEmpty());
+    QVERIFY(held.spies.lost.isEmpty() && held.spies.errors.isEmpty());
     // Its place in the queue is left, and it is served all the same.
     holder.release();
     QVERIFY(registry.passUntil([&] { return waiter.isHeld(); }));
@@ -862,13 +778,11 @@ void tst_PlainMode::scriptsAreUnknown()
     LogCapture log;
     {
         LockRegistry registry(server.url());
-        DistributedLock lock(&registry, u"job"_s);
-        lock.setOptions(options());
-        Spies spies(&lock);
+        TestLock lock(&registry, u"job"_s);
         QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
         QVERIFY(eventually([&] { return server.channels().size() == 1; }));
         const auto forced = registry.forceRelease(u"job"_s);
-        QVERIFY(eventually([&] { return forced.isFinished() && spies.lost.size() == 1; }));
+        QVERIFY(eventually([&] { return forced.isFinished() && lock.spies.lost.size() == 1; }));
         QCOMPARE(forced.result().value, LockRegistry::Done);
         QVERIFY(acquireNow(&lock));
     }
@@ -885,8 +799,7 @@ void tst_PlainMode::scriptIsNotAccepted()
                  "KEYS array, and KEYS should not be in expression\r\n",
                  "EVALSHA", 1, 1000);
     LockRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options());
+    TestLock lock(&registry, u"job"_s);
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     lock.release();
     QVERIFY(eventually([&] { return !m_server.exists("lock:job"); }));
@@ -898,12 +811,8 @@ void tst_PlainMode::neitherScriptsNorTransactions()
     setUser({"-eval", "-evalsha", "-multi"});
     for (const QUrl &url : {userUrl(m_server.url()), userUrl(plainUrl())}) {
         LockRegistry registry(url);
-        DistributedLock lock(&registry, u"job"_s);
-        lock.setOptions(options());
-        Spies spies(&lock);
-        lock.acquire();
-        QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-        QCOMPARE(spies.failure(), DistributedLock::PermissionError);
+        TestLock lock(&registry, u"job"_s);
+        QCOMPARE(failureNow(&lock), DistributedLock::PermissionError);
         const QString text = lock.errorString();
         QVERIFY2(text.contains(u"multi"_s, Qt::CaseInsensitive) && text.contains(u"grant"_s), qPrintable(text));
         QVERIFY2(text.contains(u"evalsha"_s) != url.hasQuery(), qPrintable(text));
@@ -929,19 +838,14 @@ void tst_PlainMode::leastRights()
     StillRegistry scripted(m_server.url()); // its waiter does not poll
     {
         StillRegistry registry(userUrl(plainUrl()));
-        DistributedLock lock(&registry, u"job"_s);
-        DistributedLock left(&registry, u"left"_s);
-        DistributedLock waiter(&scripted, u"job"_s);
-        lock.setOptions(options());
-        left.setOptions(options());
-        waiter.setOptions(options(LongLease, LockOptions::Forever));
-        Spies spies(&lock);
+        TestLock lock(&registry, u"job"_s);
+        TestLock left(&registry, u"left"_s);
+        TestLock waiter(&scripted, u"job"_s, options(LongLease, LockOptions::Forever));
         QVERIFY(acquireNow(&lock));
         QVERIFY(acquireNow(&left));
         registry.pass(10s); // a third of the lease
-        QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
-        waiter.acquire();
-        QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+        QVERIFY(eventually([&] { return lock.spies.renewed.size() == 1; }));
+        QVERIFY(joinQueue(&waiter));
         const auto list = registry.list(u"*"_s);
         const auto waiters = registry.waiters(u"job"_s);
         QVERIFY(eventually([&] { return list.isFinished() && waiters.isFinished(); }));
@@ -949,9 +853,8 @@ void tst_PlainMode::leastRights()
         QCOMPARE(waiters.result().value.size(), 1);
         lock.release();
         QVERIFY(eventually([&] { return waiter.isHeld(); }));
-        const auto forced = registry.forceRelease(u"job"_s);
-        QVERIFY(eventually([&] { return forced.isFinished(); }));
-        QCOMPARE(forced.result().value, LockRegistry::Done);
+        const auto forced = awaited(registry.forceRelease(u"job"_s));
+        QCOMPARE(forced.value, LockRegistry::Done);
     }
     QVERIFY(eventually([&] { return lockKeys(m_server).isEmpty(); }));
     const QVariantList refusals = m_server.command({"ACL", "LOG"}).toList();
@@ -977,14 +880,11 @@ void tst_PlainMode::deleteIfEqual()
     FaultProxy proxy(m_server);
     proxy.answer(info, "COMMAND");
     StillRegistry registry(withoutScripts(proxy.url()));
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease, LockOptions::Forever));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease, LockOptions::Forever));
     QVERIFY(acquireNow(&lock));
     proxy.answer(":1\r\n", command);
     const qint64 transactions = m_server.commandsProcessed("exec");
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     QCOMPARE(m_server.commandsProcessed("exec"), transactions);
     QCOMPARE(proxy.faultsDone(), 2);
     m_server.command({"DEL", "lock:job"}); // the proxy has not
@@ -992,9 +892,9 @@ void tst_PlainMode::deleteIfEqual()
     // This server does not know it: refused, and done with a transaction.
     QVERIFY(acquireNow(&lock));
     lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 2; }));
+    QVERIFY(eventually([&] { return lock.spies.released.size() == 2; }));
     QVERIFY(!m_server.exists("lock:job"));
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(lock.spies.lost.isEmpty());
 
     // 0: it does not hold the token.
     proxy.answer(info, "COMMAND");
@@ -1004,9 +904,9 @@ void tst_PlainMode::deleteIfEqual()
     m_server.command({"SET", "lock:job", "theirs", "PX", "600000"});
     proxy.answer(":0\r\n", command);
     lock.release();
-    QVERIFY(eventually([&] { return spies.holdsEnded() == 3; }));
-    QCOMPARE(spies.lost.size(), 1);
-    QCOMPARE(spies.reason(), DistributedLock::Stolen);
+    QVERIFY(eventually([&] { return lock.spies.holdsEnded() == 3; }));
+    QCOMPARE(lock.spies.lost.size(), 1);
+    QCOMPARE(lock.spies.reason(), DistributedLock::Stolen);
     QCOMPARE(m_server.get("lock:job"), QByteArray("theirs"));
 }
 
@@ -1038,36 +938,32 @@ void tst_PlainMode::deleteIfEqualBesideARefusal()
 void tst_PlainMode::fullServer()
 {
     StillRegistry registry(plainUrl());
-    DistributedLock held(&registry, u"held"_s);
-    DistributedLock lock(&registry, u"job"_s);
-    held.setOptions(options(LongLease));
-    lock.setOptions(options(LongLease, LockOptions::Forever));
-    Spies spies(&lock);
-    Spies heldSpies(&held);
+    TestLock held(&registry, u"held"_s, options(LongLease));
+    TestLock lock(&registry, u"job"_s, options(LongLease, LockOptions::Forever));
     QVERIFY(acquireNow(&held));
     m_server.command({"CONFIG", "SET", "maxmemory", "1"});
     m_server.command({"MULTI"});
     const bool isRenewed = m_server.command({"PEXPIRE", "nothing", "1000"}).toByteArray() == "QUEUED";
     m_server.command({"DISCARD"});
     lock.acquire();
-    QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.errors.size() == 1; }));
     if (isRenewed) {
         for (int i = 1; i <= 3; ++i) {
             registry.pass(LongLease / 3);
-            QVERIFY(eventually([&] { return heldSpies.renewed.size() == i; }));
+            QVERIFY(eventually([&] { return held.spies.renewed.size() == i; }));
         }
         QVERIFY(held.isHeld());
     } else {
         registry.pass(LongLease / 3);
-        QVERIFY(eventually([&] { return heldSpies.errors.size() == 1; }));
+        QVERIFY(eventually([&] { return held.spies.errors.size() == 1; }));
         QVERIFY(eventually([&] {
             registry.pass(LongLease / 300);
-            return heldSpies.lost.size() == 1;
+            return held.spies.lost.size() == 1;
         }));
-        QCOMPARE(heldSpies.reason(), DistributedLock::LeaseExpired);
-        QCOMPARE(heldSpies.errors.size(), 1);
+        QCOMPARE(held.spies.reason(), DistributedLock::LeaseExpired);
+        QCOMPARE(held.spies.errors.size(), 1);
     }
-    QCOMPARE(spies.errors.first().first().value<DistributedLock::Error>(), DistributedLock::ServerError);
+    QCOMPARE(lock.spies.errors.first().first().value<DistributedLock::Error>(), DistributedLock::ServerError);
     QVERIFY2(lock.errorString().contains(u"OOM"_s), qPrintable(lock.errorString()));
     m_server.command({"CONFIG", "SET", "maxmemory", "0"});
     QVERIFY(registry.passUntil([&] { return lock.isHeld(); }));
@@ -1092,13 +988,11 @@ void tst_PlainMode::masterOfAService()
     const qint64 scripts = scriptsRun();
     {
         StillRegistry registry{QUrl(server)};
-        DistributedLock lock(&registry, u"job"_s);
-        lock.setOptions(options(LongLease));
-        Spies spies(&lock);
+        TestLock lock(&registry, u"job"_s, options(LongLease));
         QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
         const qint64 former = lock.fencingToken();
         registry.pass(LongLease / 3);
-        QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
+        QVERIFY(eventually([&] { return lock.spies.renewed.size() == 1; }));
         // The successor has the key, but not its last renewal.
         successor.command({"SET", "lock:job", m_server.get("lock:job"), "PX", "600000"});
         successor.command({"SET", "{lock:job}:fence", QByteArray::number(former)});
@@ -1107,14 +1001,13 @@ void tst_PlainMode::masterOfAService()
         for (const auto &sentinel : sentinels)
             sentinel->setView(view);
         sentinels.front()->reportSwitch(m_server.port(), successor.port());
-        QVERIFY(eventually([&] { return spies.renewed.size() >= 2; })); // at once, at the new master
-        const qsizetype renewed = spies.renewed.size();
+        QVERIFY(eventually([&] { return lock.spies.renewed.size() >= 2; })); // at once, at the new master
+        const qsizetype renewed = lock.spies.renewed.size();
         registry.pass(LongLease / 3);
-        QVERIFY(eventually([&] { return spies.renewed.size() > renewed; }));
+        QVERIFY(eventually([&] { return lock.spies.renewed.size() > renewed; }));
         QVERIFY(lock.isHeld());
         QVERIFY(successor.commandsProcessed("exec") > 0);
-        lock.release();
-        QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+        QVERIFY(releaseNow(&lock));
         QVERIFY(!successor.exists("lock:job"));
         lock.setOptions(options()); // a short lease: if a pause of the machine prevents the release, the key expires
         QVERIFY(acquireNow(&lock));
@@ -1148,8 +1041,8 @@ void tst_PlainMode::nothingIsLeft()
         std::vector<std::unique_ptr<DistributedLock>> locks;
         const auto acquireSome = [&](const QString &name) {
             for (int i = 0; i < count; ++i) {
-                locks.push_back(std::make_unique<DistributedLock>(registry.get(), name + QString::number(i)));
-                locks.back()->setOptions(options(60s, LockOptions::Forever));
+                locks.push_back(std::make_unique<TestLock>(registry.get(), name + QString::number(i),
+                                                           options(60s, LockOptions::Forever)));
                 locks.back()->acquire();
             }
         };

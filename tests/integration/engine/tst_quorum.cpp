@@ -45,7 +45,7 @@ bool areTooYoung(DistributedLock *lock)
 
 } // namespace
 
-class tst_Quorum : public QObject
+class tst_Quorum : public LockTest
 {
     Q_OBJECT
 private Q_SLOTS:
@@ -68,7 +68,6 @@ private Q_SLOTS:
     void lostBeforeItIsReleased();
     void forcedAtOneAfterAnother();
     void stolenAtAMajority();
-    void forcedRelease();
     void majoritysHolderIsShown();
     void queueIsShownToWhoKnowsNoArbiter();
     void cancelLeavesNothing();
@@ -76,7 +75,6 @@ private Q_SLOTS:
     void nothingCancelsTheNextVote();
     void endOfTheRegistryLeavesNothing();
     void endOfTheRegistryBeforeTheLastReply();
-    void minHold();
     void minHoldAfterALateRenewal();
     void minHoldAfterAnUnknownScript();
     void foreignClientExcludesUs();
@@ -100,6 +98,7 @@ private Q_SLOTS:
     void tls();
 
 private:
+    QUrl serverUrl() override { return m_set.url(); }
     enum RepeatedAfter { DeadWaiters, ForbiddenKey, UnknownScript };
     /// SET with NX; or a script that looks whether the key exists.
     enum ForeignWay { WithNx, WithScript };
@@ -128,6 +127,7 @@ void tst_Quorum::init()
 
 void tst_Quorum::cleanup()
 {
+    LockTest::cleanup();
     QVERIFY(m_set.heal());
     EVENTUALLY_COMPARE(m_set.connectedClients(), 0);
 }
@@ -200,9 +200,7 @@ void tst_Quorum::order()
 
 void tst_Quorum::acquiredAtAllAndReleased()
 {
-    LockRegistry registry(m_set.url());
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(1h));
+    TestLock lock(registry(), u"a"_s, options(1h));
     QVERIFY(acquireNow(&lock));
     QVERIFY(lock.fencingToken() > 0);
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
@@ -223,8 +221,7 @@ void tst_Quorum::majoritySuffices()
         m_set.proxy(away).setRefusing(true);
         LogCapture log;
         LockRegistry registry(m_set.url());
-        DistributedLock lock(&registry, u"a"_s);
-        lock.setOptions(options());
+        TestLock lock(&registry, u"a"_s);
         QVERIFY(acquireNow(&lock));
         EVENTUALLY_COMPARE(m_set.count(Key), 2);
         const QString text = u"3 servers cannot be used, 2 are left, 2 are needed. redis://127.0.0.1:%1"_s;
@@ -243,13 +240,11 @@ void tst_Quorum::missingServerIsNoError()
             m_set.proxy(away).setRefusing(true);
         LogCapture log;
         LockRegistry registry(m_set.url());
-        DistributedLock lock(&registry, u"a"_s);
-        lock.setOptions(options());
-        Spies spies(&lock);
+        TestLock lock(&registry, u"a"_s);
         QVERIFY(acquireNow(&lock));
         EVENTUALLY_COMPARE(m_set.count(Key), away < 0 ? 3 : 2);
         QVERIFY(releaseNow(&lock));
-        QVERIFY(spies.errors.isEmpty());
+        QVERIFY(lock.spies.errors.isEmpty());
         QCOMPARE(log.messages(QtWarningMsg).size(), away < 0 ? 0 : 1);
         EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
         if (away >= 0)
@@ -259,19 +254,16 @@ void tst_Quorum::missingServerIsNoError()
 
 void tst_Quorum::reacquired()
 {
-    LockRegistry registry(m_set.url());
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(registry(), u"a"_s);
     qint64 last = 0;
     for (int i = 0; i < 50; ++i) {
         QVERIFY(acquireNow(&lock));
         QVERIFY(lock.fencingToken() > last);
         last = lock.fencingToken();
         lock.release();
-        QVERIFY(eventually([&] { return spies.released.size() == i + 1; }));
+        QVERIFY(eventually([&] { return lock.spies.released.size() == i + 1; }));
     }
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(lock.spies.lost.isEmpty());
 }
 
 // The clocks of the servers differ and are set meanwhile, and each acquisition reaches another majority.
@@ -303,9 +295,8 @@ void tst_Quorum::fencingTokensRiseOverAnyMajority()
     };
     for (size_t name = 0; name < Names; ++name) {
         for (size_t majority = 0; majority < 3; ++majority) {
-            locks.push_back(std::make_unique<DistributedLock>(registries[majority].get(), QString::number(name)));
+            locks.push_back(std::make_unique<TestLock>(registries[majority].get(), QString::number(name)));
             DistributedLock *const lock = locks.back().get();
-            lock->setOptions(options());
             connect(lock, &DistributedLock::acquired, this, [&, lock, name] {
                 inversions += lock->fencingToken() <= last[name] ? 1 : 0;
                 last[name] = lock->fencingToken();
@@ -333,14 +324,11 @@ void tst_Quorum::fencingTokensRiseOverAnyMajority()
 
 void tst_Quorum::unequalFencingTokensAreRaised()
 {
-    LockRegistry registry(m_set.url());
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options());
+    TestLock lock(registry(), u"a"_s);
     QVERIFY(acquireNow(&lock));
     const qint64 first = lock.fencingToken();
-    lock.release();
-    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
-    const int asked = arbiterOf(registry);
+    QVERIFY(releaseNow(&lock));
+    const int asked = arbiterOf(*registry());
     // Each of the others has given out more than the arbiter, and not the same.
     qint64 more = first + 1'000'000'000'000;
     for (int i = 0; i < 3; ++i) {
@@ -365,8 +353,7 @@ void tst_Quorum::waitersAreServedInOrder()
     // Those who have waited before are subscribed.
     std::vector<std::unique_ptr<DistributedLock>> locks;
     for (int i = 0; i < Count; ++i) {
-        locks.push_back(std::make_unique<DistributedLock>(registries[size_t(i % 4)].get(), u"a"_s));
-        locks.back()->setOptions(options());
+        locks.push_back(std::make_unique<TestLock>(registries[size_t(i % 4)].get(), u"a"_s));
         QVERIFY(acquireNow(locks.back().get()));
         locks.back()->release();
         QVERIFY(eventually([&] { return locks.back()->state() == DistributedLock::Unlocked; }));
@@ -408,9 +395,8 @@ void tst_Quorum::hundredsContend()
         registries.push_back(std::make_unique<LockRegistry>(m_set.directUrl()));
     Witness witness;
     for (int i = 0; i < 60; ++i) {
-        locks.push_back(std::make_unique<DistributedLock>(registries[size_t(i % 6)].get(), u"a"_s));
+        locks.push_back(std::make_unique<TestLock>(registries[size_t(i % 6)].get(), u"a"_s));
         DistributedLock *const lock = locks.back().get();
-        lock->setOptions(options());
         connect(lock, &DistributedLock::acquired, this, [&, lock, left = 5]() mutable {
             witness.acquired(lock);
             lock->release();
@@ -432,18 +418,15 @@ void tst_Quorum::tryAcquireIsBusy()
     LockRegistry registry(m_set.directUrl());
     LockRegistry other(m_set.directUrl());
     LockRegistryPrivate::get(&other)->setClock(&clock);
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options());
+    TestLock lock(&registry, u"a"_s);
     QVERIFY(acquireNow(&lock));
     DistributedLock early(&other, u"b"_s);
     QVERIFY(acquireNow(&early)); // it is connected
     QVERIFY(releaseNow(&early));
-    DistributedLock late(&other, u"a"_s);
-    late.setOptions(options());
-    Spies spies(&late);
+    TestLock late(&other, u"a"_s);
     late.tryAcquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::BusyError);
+    QVERIFY(eventually([&] { return late.spies.failed.size() == 1; }));
+    QCOMPARE(late.spies.failure(), DistributedLock::BusyError);
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
     for (int i = 0; i < 3; ++i)
         QVERIFY(!m_set.server(i).exists("{lock:a}:queue"));
@@ -455,9 +438,7 @@ void tst_Quorum::nodeThatLostItGetsItAgain()
     FakeClock clock;
     LockRegistry registry(m_set.url());
     LockRegistryPrivate::get(&registry)->setClock(&clock);
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(1h));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"a"_s, options(1h));
     QVERIFY(acquireNow(&lock));
     const qint64 fencingToken = lock.fencingToken();
     for (int i = 0; i < 3; ++i) {
@@ -468,7 +449,7 @@ void tst_Quorum::nodeThatLostItGetsItAgain()
         QVERIFY(m_set.server(i).get("{lock:a}:fence").toLongLong() >= fencingToken);
     }
     QVERIFY(lock.isHeld());
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(lock.spies.lost.isEmpty());
     QVERIFY(releaseNow(&lock));
     EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
 }
@@ -478,16 +459,14 @@ void tst_Quorum::lostAtAMajority()
     FakeClock clock;
     LockRegistry registry(m_set.url());
     LockRegistryPrivate::get(&registry)->setClock(&clock);
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(1h));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"a"_s, options(1h));
     QVERIFY(acquireNow(&lock));
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
     m_set.server(0).command({"DEL", Key});
     m_set.server(2).command({"DEL", Key});
     QVERIFY(!renewNow(&lock, clock));
-    QCOMPARE(spies.lost.size(), 1);
-    QCOMPARE(spies.reason(), DistributedLock::Deleted);
+    QCOMPARE(lock.spies.lost.size(), 1);
+    QCOMPARE(lock.spies.reason(), DistributedLock::Deleted);
     // The other one keeps it until the deadline of which the holder knows, two thirds of an hour later.
     QVERIFY(passThrough(&registry, m_set));
     QCOMPARE(m_set.count(Key), 1);
@@ -500,17 +479,14 @@ void tst_Quorum::lostBeforeItIsReleased()
 {
     const int away = 2;
     m_set.proxy(away).setRefusing(true);
-    LockRegistry registry(m_set.url());
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(1h));
-    Spies spies(&lock);
+    TestLock lock(registry(), u"a"_s, options(1h));
     QVERIFY(acquireNow(&lock));
     EVENTUALLY_COMPARE(m_set.count(Key), 2);
     m_set.server(0).command({"DEL", Key});
     lock.release();
-    QVERIFY(eventually([&] { return spies.holdsEnded() == 1; }));
-    QCOMPARE(spies.released.size(), 0);
-    QCOMPARE(spies.reason(), DistributedLock::Deleted);
+    QVERIFY(eventually([&] { return lock.spies.holdsEnded() == 1; }));
+    QCOMPARE(lock.spies.released.size(), 0);
+    QCOMPARE(lock.spies.reason(), DistributedLock::Deleted);
     EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
 }
 
@@ -520,9 +496,7 @@ void tst_Quorum::forcedAtOneAfterAnother()
     FakeClock clock;
     LockRegistry registry(m_set.url());
     LockRegistryPrivate::get(&registry)->setClock(&clock);
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(1h));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"a"_s, options(1h));
     QVERIFY(acquireNow(&lock));
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
     QVERIFY(eventually([&] { return engineOf(registry)->canBeWoken(idOf(u"a"_s)); }));
@@ -535,8 +509,8 @@ void tst_Quorum::forcedAtOneAfterAnother()
         QVERIFY(eventually([&] { return renewed.size() > 0 || !lock.isHeld(); }));
         QVERIFY(passThrough(&registry, m_set));
     }
-    QCOMPARE(spies.lost.size(), 1);
-    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
+    QCOMPARE(lock.spies.lost.size(), 1);
+    QCOMPARE(lock.spies.reason(), DistributedLock::ForcedRelease);
     EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
 }
 
@@ -545,38 +519,15 @@ void tst_Quorum::stolenAtAMajority()
     FakeClock clock;
     LockRegistry registry(m_set.url());
     LockRegistryPrivate::get(&registry)->setClock(&clock);
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(1h));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"a"_s, options(1h));
     QVERIFY(acquireNow(&lock));
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
     m_set.server(0).command({"SET", Key, "theirs", "PX", ForeignLease});
     m_set.server(1).command({"SET", Key, "theirs", "PX", ForeignLease});
     QVERIFY(!renewNow(&lock, clock));
-    QCOMPARE(spies.lost.size(), 1);
-    QCOMPARE(spies.reason(), DistributedLock::Stolen);
+    QCOMPARE(lock.spies.lost.size(), 1);
+    QCOMPARE(lock.spies.reason(), DistributedLock::Stolen);
     QCOMPARE(m_set.server(0).get(Key), QByteArray("theirs"));
-}
-
-void tst_Quorum::forcedRelease()
-{
-    LockRegistry registry(m_set.directUrl());
-    LockRegistry other(m_set.directUrl());
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(1h));
-    Spies spies(&lock);
-    QVERIFY(acquireNow(&lock));
-    EVENTUALLY_COMPARE(m_set.count(Key), 3);
-    QVERIFY(eventually([&] { return engineOf(registry)->canBeWoken(idOf(u"a"_s)); }));
-    auto forced = other.forceRelease(u"a"_s);
-    QVERIFY(eventually([&] { return forced.isFinished(); }));
-    QCOMPARE(forced.result().value, LockRegistry::Done);
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
-    EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
-    forced = other.forceRelease(u"a"_s);
-    QVERIFY(eventually([&] { return forced.isFinished(); }));
-    QCOMPARE(forced.result().value, LockRegistry::NotHeld);
 }
 
 void tst_Quorum::majoritysHolderIsShown()
@@ -584,24 +535,21 @@ void tst_Quorum::majoritysHolderIsShown()
     for (int other = 0; other < 3; ++other) { // one of them is the arbiter
         m_set.flushAll();
         LockRegistry registry(m_set.directUrl());
-        DistributedLock lock(&registry, u"a"_s);
-        lock.setOptions(options());
+        TestLock lock(&registry, u"a"_s);
         QVERIFY(acquireNow(&lock));
         EVENTUALLY_COMPARE(m_set.count(Key), 3);
         m_set.server(other).command({"SET", Key, "theirs", "PX", ForeignLease});
         m_set.server(other).command({"SET", "lock:b", "theirs", "PX", ForeignLease}); // held by nobody
-        auto info = registry.inspect(u"a"_s);
-        QVERIFY(eventually([&] { return info.isFinished(); }));
-        QVERIFY(info.result().held);
-        QVERIFY(!info.result().foreign);
-        QCOMPARE(info.result().holder.id.toLatin1(), engineOf(registry)->clientId());
-        QCOMPARE(info.result().fencingToken, lock.fencingToken());
-        QCOMPARE(info.result().holder.pid, QCoreApplication::applicationPid());
-        auto list = registry.list(u"*"_s);
-        QVERIFY(eventually([&] { return list.isFinished(); }));
-        QCOMPARE(list.result().value.size(), 1);
-        QCOMPARE(list.result().value.first().name, u"a"_s);
-        QCOMPARE(list.result().value.first().holder.id, info.result().holder.id);
+        const auto info = awaited(registry.inspect(u"a"_s));
+        QVERIFY(info.held);
+        QVERIFY(!info.foreign);
+        QCOMPARE(info.holder.id.toLatin1(), engineOf(registry)->clientId());
+        QCOMPARE(info.fencingToken, lock.fencingToken());
+        QCOMPARE(info.holder.pid, QCoreApplication::applicationPid());
+        const auto list = awaited(registry.list(u"*"_s));
+        QCOMPARE(list.value.size(), 1);
+        QCOMPARE(list.value.first().name, u"a"_s);
+        QCOMPARE(list.value.first().holder.id, info.holder.id);
     }
 }
 
@@ -615,10 +563,8 @@ void tst_Quorum::queueIsShownToWhoKnowsNoArbiter()
     LockRegistry other(set.url(false));
     LockRegistryPrivate::get(&registry)->setClock(&clock);
     LockRegistryPrivate::get(&other)->setClock(&clock);
-    DistributedLock lock(&registry, u"a"_s);
-    DistributedLock waiter(&other, u"a"_s);
-    lock.setOptions(options(1h));
-    waiter.setOptions(options(1h));
+    TestLock lock(&registry, u"a"_s, options(1h));
+    TestLock waiter(&other, u"a"_s, options(1h));
     QVERIFY(eventually([&] { return areTooYoung(&lock); }));
     QVERIFY(eventually([&] { return areTooYoung(&waiter); }));
     clock.advance(2h);
@@ -635,20 +581,17 @@ void tst_Quorum::queueIsShownToWhoKnowsNoArbiter()
         return waiter.queuePosition() == 0;
     }));
     LockRegistry reader(set.url(false));
-    auto queue = reader.waiters(u"a"_s);
-    QVERIFY(eventually([&] { return queue.isFinished(); }));
-    QCOMPARE(queue.result().value.size(), 1);
-    QCOMPARE(queue.result().value.first().client.id.toLatin1(), engineOf(other)->clientId());
-    auto info = reader.inspect(u"a"_s);
-    QVERIFY(eventually([&] { return info.isFinished(); }));
-    QCOMPARE(info.result().queueLength, 1);
+    const auto queue = awaited(reader.waiters(u"a"_s));
+    QCOMPARE(queue.value.size(), 1);
+    QCOMPARE(queue.value.first().client.id.toLatin1(), engineOf(other)->clientId());
+    const auto info = awaited(reader.inspect(u"a"_s));
+    QCOMPARE(info.queueLength, 1);
 }
 
 void tst_Quorum::cancelLeavesNothing()
 {
     LockRegistry registry(m_set.directUrl());
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options());
+    TestLock lock(&registry, u"a"_s);
     QVERIFY(acquireNow(&lock));
     QVERIFY(eventually([&] { return engineOf(registry)->canBeWoken(idOf(u"a"_s)); }));
     QList<DistributedLock *> waiters;
@@ -666,8 +609,7 @@ void tst_Quorum::cancelLeavesNothing()
     EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
     // While the servers are asked.
     for (int turns = 0; turns < 6; ++turns) {
-        DistributedLock early(&registry, u"a"_s);
-        early.setOptions(options());
+        TestLock early(&registry, u"a"_s);
         early.acquire();
         for (int i = 0; i < turns; ++i)
             processEvents();
@@ -746,8 +688,7 @@ void tst_Quorum::endOfTheRegistryLeavesNothing()
         LockRegistry registry(m_set.url());
         std::vector<std::unique_ptr<DistributedLock>> locks;
         for (int i = 0; i < 100; ++i) {
-            locks.push_back(std::make_unique<DistributedLock>(&registry, QString::number(i / 2)));
-            locks.back()->setOptions(options());
+            locks.push_back(std::make_unique<TestLock>(&registry, QString::number(i / 2)));
             locks.back()->acquire();
         }
         const auto held = [&] {
@@ -762,8 +703,7 @@ void tst_Quorum::endOfTheRegistryLeavesNothing()
 void tst_Quorum::endOfTheRegistryBeforeTheLastReply()
 {
     auto registry = std::make_unique<LockRegistry>(m_set.url());
-    auto lock = std::make_unique<DistributedLock>(registry.get(), u"a"_s);
-    lock->setOptions(options(1h));
+    auto lock = std::make_unique<TestLock>(registry.get(), u"a"_s, options(1h));
     QVERIFY(acquireNow(lock.get()));
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
     const int late = (arbiterOf(*registry) + 1) % 3;
@@ -776,23 +716,6 @@ void tst_Quorum::endOfTheRegistryBeforeTheLastReply()
     EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
 }
 
-void tst_Quorum::minHold()
-{
-    FakeClock clock;
-    LockRegistry registry(m_set.url());
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(1h).withMinHold(20min));
-    QVERIFY(acquireNow(&lock));
-    EVENTUALLY_COMPARE(m_set.count(Key), 3);
-    clock.advance(10min);
-    QVERIFY(releaseNow(&lock));
-    for (int i = 0; i < 3; ++i) {
-        EVENTUALLY_VERIFY(m_set.server(i).pttl(Key) <= 600'000);
-        QVERIFY(m_set.server(i).pttl(Key) > 300'000);
-    }
-}
-
 // So many renewals are due that they take several turns of the event loop, and then a lock is released.
 void tst_Quorum::minHoldAfterALateRenewal()
 {
@@ -801,12 +724,10 @@ void tst_Quorum::minHoldAfterALateRenewal()
     LockRegistryPrivate::get(&registry)->setClock(&clock);
     std::vector<std::unique_ptr<DistributedLock>> others;
     for (int i = 0; i < 500; ++i) {
-        others.push_back(std::make_unique<DistributedLock>(&registry, QString::number(i)));
-        others.back()->setOptions(options(1h));
+        others.push_back(std::make_unique<TestLock>(&registry, QString::number(i), options(1h)));
         others.back()->acquire();
     }
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(1h).withMinHold(50min));
+    TestLock lock(&registry, u"a"_s, options(1h).withMinHold(50min));
     QVERIFY(acquireNow(&lock));
     for (const auto &other : others) // a request that still runs when the clock moves has timed out
         EVENTUALLY_VERIFY(other->isHeld());
@@ -828,8 +749,7 @@ void tst_Quorum::minHoldAfterAnUnknownScript()
     FakeClock clock;
     LockRegistry registry(m_set.url());
     LockRegistryPrivate::get(&registry)->setClock(&clock);
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(1h).withMinHold(50min));
+    TestLock lock(&registry, u"a"_s, options(1h).withMinHold(50min));
     QVERIFY(acquireNow(&lock));
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
     for (int i = 0; i < 3; ++i)
@@ -851,28 +771,22 @@ void tst_Quorum::foreignClientExcludesUs()
     LockRegistryPrivate::get(&registry)->setClock(&clock);
     DistributedLock early(&registry, u"b"_s);
     QVERIFY(acquireNow(&early));
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"a"_s);
     lock.tryAcquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::BusyError);
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
+    QCOMPARE(lock.spies.failure(), DistributedLock::BusyError);
     QCOMPARE(m_set.values(Key), (QList<QByteArray>{"theirs", "theirs", "theirs"}));
 }
 
 void tst_Quorum::weExcludeForeignClient()
 {
-    LockRegistry registry(m_set.url());
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(registry(), u"a"_s);
     QVERIFY(acquireNow(&lock));
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
     QVERIFY(!foreignAcquire("theirs"));
     foreignRelease("theirs");
     QCOMPARE(m_set.count(Key), 3);
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     EVENTUALLY_COMPARE(m_set.count(Key), 0);
     QVERIFY(foreignAcquire("theirs"));
 }
@@ -883,8 +797,7 @@ void tst_Quorum::foreignMinorityDoesNot()
         m_set.flushAll();
         m_set.server(i).command({"SET", Key, "theirs", "NX", "PX", ForeignLease});
         LockRegistry registry(m_set.url());
-        DistributedLock lock(&registry, u"a"_s);
-        lock.setOptions(options());
+        TestLock lock(&registry, u"a"_s);
         lock.acquire();
         const bool isArbiter = eventually([&] { return registry.state() == LockRegistry::Ready; })
                 && arbiterOf(registry) == i;
@@ -914,9 +827,9 @@ void tst_Quorum::foreignClientsContend()
     int theirs = 0;
     int overlaps = 0;
     for (int i = 0; i < 4; ++i) {
-        locks.push_back(std::make_unique<DistributedLock>(i % 2 == 0 ? &registry : &other, u"a"_s));
+        locks.push_back(std::make_unique<TestLock>(i % 2 == 0 ? &registry : &other, u"a"_s,
+                                                   options(30s, LockOptions::Forever)));
         DistributedLock *const lock = locks.back().get();
-        lock->setOptions(options(30s, LockOptions::Forever));
         connect(lock, &DistributedLock::acquired, lock, [&, lock] {
             overlaps += isTheirs ? 1 : 0;
             ++ours;
@@ -953,14 +866,11 @@ void tst_Quorum::foreignClientsContend()
 void tst_Quorum::waiterOutlivesForeignHolder()
 {
     // At a majority without the arbiter, where the waiter keeps its place.
-    LockRegistry registry(m_set.url());
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options());
+    TestLock lock(registry(), u"a"_s);
     QVERIFY(acquireNow(&lock));
-    lock.release();
-    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
-    QVERIFY(eventually([&] { return engineOf(registry)->canBeWoken(idOf(u"a"_s)); }));
-    const int arbiter = arbiterOf(registry);
+    QVERIFY(releaseNow(&lock));
+    QVERIFY(eventually([&] { return engineOf(*registry())->canBeWoken(idOf(u"a"_s)); }));
+    const int arbiter = arbiterOf(*registry());
     EVENTUALLY_COMPARE(m_set.count(Key), 0);
     for (int i = 0; i < 3; ++i) {
         if (i != arbiter)
@@ -986,18 +896,15 @@ void tst_Quorum::waitersDoNotKeepTheArbiterFromItsHolder()
     LockRegistry registry(m_set.url());
     LockRegistry other(m_set.url());
     LockRegistryPrivate::get(&registry)->setClock(&clock);
-    DistributedLock holder(&registry, u"a"_s);
-    holder.setOptions(options(1h));
-    Spies spies(&holder);
+    TestLock holder(&registry, u"a"_s, options(1h));
     QVERIFY(acquireNow(&holder));
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
     QVERIFY(eventually([&] { return engineOf(registry)->canBeWoken(idOf(u"a"_s)); }));
     std::vector<std::unique_ptr<DistributedLock>> waiters;
     QList<int> order;
     for (int i = 0; i < 3; ++i) {
-        waiters.push_back(std::make_unique<DistributedLock>(&other, u"a"_s));
+        waiters.push_back(std::make_unique<TestLock>(&other, u"a"_s));
         DistributedLock *const waiter = waiters.back().get();
-        waiter->setOptions(options());
         connect(waiter, &DistributedLock::acquired, this, [&order, waiter, i] {
             order.append(i);
             waiter->release();
@@ -1019,7 +926,7 @@ void tst_Quorum::waitersDoNotKeepTheArbiterFromItsHolder()
         QVERIFY(renewNow(&holder, clock));
         QCOMPARE(arbiter.get(Key), token);
     }
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(holder.spies.lost.isEmpty());
     QVERIFY(order.isEmpty());
     holder.release();
     QVERIFY(eventually([&] { return order.size() == 3; }));
@@ -1030,20 +937,16 @@ void tst_Quorum::waitersDoNotKeepTheArbiterFromItsHolder()
 // A server that is late is not waited for, unless there is no majority without it.
 void tst_Quorum::slowServersAreWaitedFor()
 {
-    LockRegistry registry(m_set.url());
     LockRegistry other(m_set.url());
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options()); // a reply is late after 500 ms
-    DistributedLock waiter(&other, u"a"_s);
-    waiter.setOptions(options());
+    TestLock lock(registry(), u"a"_s); // a reply is late after 500 ms
+    TestLock waiter(&other, u"a"_s);
     for (int i = 0; i < 3; ++i)
         m_set.proxy(i).setLatency(0ms, 550ms);
     const auto info = other.inspect(u"a"_s); // connects meanwhile
     lock.acquire();
     QVERIFY2(eventually([&] { return lock.isHeld(); }), qPrintable(lock.errorString()));
     QVERIFY(eventually([&] { return info.isFinished(); }));
-    waiter.acquire();
-    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    QVERIFY(joinQueue(&waiter));
     lock.release();
     QVERIFY2(eventually([&] { return waiter.isHeld(); }), qPrintable(waiter.errorString()));
 }
@@ -1051,11 +954,9 @@ void tst_Quorum::slowServersAreWaitedFor()
 // The refusal is read after the limit, and no other server can be asked.
 void tst_Quorum::arbiterRefusesWhenItsTimeIsUp()
 {
-    LockRegistry registry(m_set.url());
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options()); // a reply is late after 500 ms
+    TestLock lock(registry(), u"a"_s); // a reply is late after 500 ms
     QVERIFY(acquireNow(&lock));
-    const int arbiter = arbiterOf(registry);
+    const int arbiter = arbiterOf(*registry());
     QVERIFY(releaseNow(&lock));
     EVENTUALLY_COMPARE(m_set.count(Key), 0);
     Spies spies(&lock);
@@ -1074,7 +975,7 @@ void tst_Quorum::arbiterRefusesWhenItsTimeIsUp()
         m_set.proxy(i).setRefusing(true);
         m_set.proxy(i).closeAll();
     }
-    QVERIFY(eventually([&] { return engineOf(registry)->state() != LockEngine::Ready; }));
+    QVERIFY(eventually([&] { return engineOf(*registry())->state() != LockEngine::Ready; }));
     proxy.setRepliesHeld(false);
     while (time.elapsed() < 600) { // the event loop does not run
     }
@@ -1088,13 +989,9 @@ void tst_Quorum::sameServerTwice()
 {
     LogCapture log;
     LockRegistry registry(RedisSet::urlOf({m_set.server(0).port(), m_set.proxy(1).port(), m_set.proxy(0).port()}));
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"a"_s);
     m_set.proxy(1).setHeld(true); // no majority before the two are known to be the same
-    lock.acquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::OptionsError);
+    QCOMPARE(failureNow(&lock), DistributedLock::OptionsError);
     QVERIFY2(lock.errorString().contains(u"are the same server"_s), qPrintable(lock.errorString()));
     QVERIFY(lock.errorString().contains(QString::number(m_set.server(0).port())));
     QVERIFY(lock.errorString().contains(QString::number(m_set.proxy(0).port())));
@@ -1108,13 +1005,9 @@ void tst_Quorum::nodeOfACluster()
     RedisServer clusterNode(serverOptions);
     QVERIFY(clusterNode.start());
     LockRegistry registry(RedisSet::urlOf({clusterNode.port(), m_set.proxy(1).port(), m_set.proxy(2).port()}));
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"a"_s);
     m_set.proxy(1).setHeld(true); // no majority before the third one is known
-    lock.acquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::OptionsError);
+    QCOMPARE(failureNow(&lock), DistributedLock::OptionsError);
     QVERIFY2(lock.errorString().contains(u"is a node of a Redis Cluster"_s), qPrintable(lock.errorString()));
 }
 
@@ -1124,9 +1017,7 @@ void tst_Quorum::youngServersHaveNoVote()
     FakeClock clock;
     LockRegistry registry(m_set.url(false));
     LockRegistryPrivate::get(&registry)->setClock(&clock);
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(1h));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"a"_s, options(1h));
     QVERIFY(eventually([&] { return areTooYoung(&lock); }));
     QCOMPARE(lock.error(), DistributedLock::QuorumError);
     QVERIFY2(lock.errorString().contains(u"0 of 3 servers of the quorum have a vote, but 2 are needed"_s),
@@ -1136,11 +1027,10 @@ void tst_Quorum::youngServersHaveNoVote()
     clock.advance(50min); // the servers may be up for some minutes
     QVERIFY(areTooYoung(&lock));
     // A shorter lease needs less.
-    DistributedLock shortLock(&registry, u"b"_s);
-    shortLock.setOptions(options(49min));
+    TestLock shortLock(&registry, u"b"_s, options(49min));
     QVERIFY(acquireNow(&shortLock));
     QVERIFY(areTooYoung(&lock));
-    QCOMPARE(spies.acquired.size(), 0);
+    QCOMPARE(lock.spies.acquired.size(), 0);
     clock.advance(11min);
     QVERIFY(acquireNow(&lock));
 }
@@ -1159,8 +1049,7 @@ void tst_Quorum::uptimeIsNotRoundedUp()
     FakeClock clock;
     LockRegistry registry(set.url(false));
     LockRegistryPrivate::get(&registry)->setClock(&clock);
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(10s));
+    TestLock lock(&registry, u"a"_s, options(10s));
     QVERIFY(eventually([&] { return areTooYoung(&lock); }));
     clock.advance(9200ms); // 10.1 s are needed, because the clocks may differ by 1 %
     QVERIFY(areTooYoung(&lock));
@@ -1174,9 +1063,7 @@ void tst_Quorum::uptimeDoesNotGrowWithTheClock()
     FakeClock clock;
     LockRegistry registry(m_set.url(false));
     LockRegistryPrivate::get(&registry)->setClock(&clock);
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(1h));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"a"_s, options(1h));
     QVERIFY(eventually([&] { return areTooYoung(&lock); }));
     for (int i = 0; i < 3; ++i) {
         m_set.clock(i).shift(24h);
@@ -1185,7 +1072,7 @@ void tst_Quorum::uptimeDoesNotGrowWithTheClock()
     EVENTUALLY_VERIFY(m_set.server(0).info("server", "uptime_in_seconds").toInt() > 80'000);
     QVERIFY(eventually([&] { return registry.state() != LockRegistry::Ready; })); // until it is needed
     QVERIFY(eventually([&] { return areTooYoung(&lock); }));
-    QCOMPARE(spies.acquired.size(), 0);
+    QCOMPARE(lock.spies.acquired.size(), 0);
     clock.advance(61min);
     QVERIFY(acquireNow(&lock));
     for (int i = 0; i < 3; ++i)
@@ -1199,12 +1086,8 @@ void tst_Quorum::infoIsForbidden()
     FakeClock clock;
     LockRegistry registry(m_set.url());
     LockRegistryPrivate::get(&registry)->setClock(&clock);
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(1h));
-    Spies spies(&lock);
-    lock.acquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::PermissionError);
+    TestLock lock(&registry, u"a"_s, options(1h));
+    QCOMPARE(failureNow(&lock), DistributedLock::PermissionError);
     QVERIFY2(lock.errorString().contains(u"servers of the quorum can be used, but 2 are needed"_s),
              qPrintable(lock.errorString()));
     QVERIFY(lock.errorString().contains(u"a quorum also needs +info"_s));
@@ -1226,20 +1109,15 @@ void tst_Quorum::wrongPassword()
     url.setPassword(u"c4n4ry"_s);
     LogCapture log;
     LockRegistry registry(url);
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
-    lock.acquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::AuthenticationError);
+    TestLock lock(&registry, u"a"_s);
+    QCOMPARE(failureNow(&lock), DistributedLock::AuthenticationError);
     QVERIFY(!lock.errorString().contains(u"c4n4ry"_s));
     QVERIFY(!log.text().contains(u"c4n4ry"_s));
 }
 
 void tst_Quorum::minReplicasIsRefused()
 {
-    LockRegistry registry(m_set.url());
-    DistributedLock lock(&registry, u"a"_s);
+    DistributedLock lock(registry(), u"a"_s);
     LockOptions unsupported = options();
     unsupported.minReplicas = 1;
     lock.setOptions(unsupported);
@@ -1266,13 +1144,10 @@ void tst_Quorum::leastRights()
     LockRegistry registry(url);
     LockRegistry other(url);
     LockRegistryPrivate::get(&registry)->setClock(&clock);
-    DistributedLock lock(&registry, u"a"_s);
-    DistributedLock waiter(&other, u"a"_s);
-    lock.setOptions(options(1h));
-    waiter.setOptions(options(1h));
+    TestLock lock(&registry, u"a"_s, options(1h));
+    TestLock waiter(&other, u"a"_s, options(1h));
     QVERIFY(acquireNow(&lock));
-    waiter.acquire();
-    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    QVERIFY(joinQueue(&waiter));
     QVERIFY(renewNow(&lock, clock));
     QVERIFY(renewNow(&lock, clock));
     auto info = other.inspect(u"a"_s);
@@ -1280,8 +1155,7 @@ void tst_Quorum::leastRights()
     lock.release();
     QVERIFY(eventually([&] { return waiter.isHeld(); }));
     const int arbiter = arbiterOf(registry);
-    waiter.release();
-    QVERIFY(eventually([&] { return waiter.state() == DistributedLock::Unlocked; }));
+    QVERIFY(releaseNow(&waiter));
     // They are raised, too.
     m_set.server((arbiter + 1) % 3).command({"SET", "{lock:a}:fence", "5000000000000000"});
     m_set.server((arbiter + 2) % 3).command({"SET", "{lock:a}:fence", "6000000000000000"});
@@ -1307,8 +1181,7 @@ void tst_Quorum::tls()
                 + u"localhost:%1"_s.arg(servers.back()->tlsPort());
     }
     LockRegistry registry(QUrl(url + u"&persistent=1&ca="_s + certificates.ca()));
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options());
+    TestLock lock(&registry, u"a"_s);
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     for (const auto &server : servers)
         EVENTUALLY_VERIFY(server->exists(Key));

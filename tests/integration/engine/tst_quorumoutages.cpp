@@ -20,7 +20,7 @@ using namespace QDistLock;
 using namespace QuorumTesting;
 using namespace Support;
 
-class tst_QuorumOutages : public QObject
+class tst_QuorumOutages : public LockTest
 {
     Q_OBJECT
 private Q_SLOTS:
@@ -50,6 +50,7 @@ private Q_SLOTS:
     void manyHeldLocks();
 
 private:
+    QUrl serverUrl() override { return m_set.url(); }
     enum Fault { Refused, Killed, BlackHole, Stopped, Slow };
     void breakServer(int fault, int index);
 
@@ -68,6 +69,7 @@ void tst_QuorumOutages::init()
 
 void tst_QuorumOutages::cleanup()
 {
+    LockTest::cleanup();
     QVERIFY(m_set.heal());
     for (int i = 0; i < 3; ++i)
         m_set.proxy(i).closeAll();
@@ -115,8 +117,7 @@ void tst_QuorumOutages::serverAwayWhileHeld()
     FakeClock clock;
     LockRegistry registry(m_set.url());
     LockRegistryPrivate::get(&registry)->setClock(&clock);
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(1h)); // a majority may take 3 s to reply
+    TestLock lock(&registry, u"a"_s, options(1h)); // a majority may take 3 s to reply
     QStringList errors;
     connect(&lock, &DistributedLock::errorOccurred, this, [&] { errors.append(lock.errorString()); });
     QVERIFY(acquireNow(&lock));
@@ -140,22 +141,19 @@ void tst_QuorumOutages::serverAwayWhileHeld()
 void tst_QuorumOutages::majorityAway()
 {
     LogCapture log;
-    LockRegistry registry(m_set.url());
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(1s, LockOptions::Forever));
-    Spies spies(&lock);
+    TestLock lock(registry(), u"a"_s, options(1s, LockOptions::Forever));
     QVERIFY(acquireNow(&lock));
     breakServer(Refused, 0);
     breakServer(Refused, 1);
-    QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.errors.size() == 1; }));
     QCOMPARE(lock.error(), DistributedLock::QuorumError);
     QVERIFY2(lock.errorString().contains(u"1 of 3 servers of the quorum can be used, but 2 are needed: redis://"_s),
              qPrintable(lock.errorString()));
     QVERIFY(lock.errorString().contains(u"127.0.0.1:%1"_s.arg(m_set.proxy(0).port())));
     QVERIFY(lock.errorString().contains(u"127.0.0.1:%1"_s.arg(m_set.proxy(1).port())));
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }, 3s));
-    QCOMPARE(spies.reason(), DistributedLock::LeaseExpired);
-    QVERIFY(spies.atRisk.size() <= 1);
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }, 3s));
+    QCOMPARE(lock.spies.reason(), DistributedLock::LeaseExpired);
+    QVERIFY(lock.spies.atRisk.size() <= 1);
     lock.acquire();
     QVERIFY(!eventually([&] { return lock.isHeld(); }, 300ms));
     QVERIFY(m_set.heal());
@@ -169,13 +167,10 @@ void tst_QuorumOutages::allAway()
 {
     for (int i = 0; i < 3; ++i)
         m_set.proxy(i).setRefusing(true);
-    LockRegistry registry(m_set.url());
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(1s));
-    Spies spies(&lock);
+    TestLock lock(registry(), u"a"_s, options(1s));
     lock.tryAcquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::ConnectionError);
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
+    QCOMPARE(lock.spies.failure(), DistributedLock::ConnectionError);
     QVERIFY2(lock.errorString().contains(u"none of the 3 servers of the quorum can be reached"_s),
              qPrintable(lock.errorString()));
 }
@@ -196,10 +191,9 @@ void tst_QuorumOutages::lateServerIsNotWaitedFor()
 {
     QFETCH(int, fault);
     QFETCH(int, index);
-    LockRegistry registry(m_set.url());
     std::vector<std::unique_ptr<DistributedLock>> locks;
     for (int i = 0; i < 12; ++i) {
-        locks.push_back(std::make_unique<DistributedLock>(&registry, QString::number(i)));
+        locks.push_back(std::make_unique<DistributedLock>(registry(), QString::number(i)));
         locks.back()->setOptions(options(30s, 60s)); // the limit is 500 ms
     }
     QVERIFY(acquireNow(locks[0].get()));
@@ -224,21 +218,18 @@ void tst_QuorumOutages::inspectionDoesNotWait()
 {
     for (int silent = 0; silent < 3; ++silent) {
         LockRegistry registry(m_set.url());
-        DistributedLock lock(&registry, u"a"_s);
-        lock.setOptions(options(10s));
+        TestLock lock(&registry, u"a"_s, options(10s));
         QVERIFY(acquireNow(&lock));
         EVENTUALLY_COMPARE(m_set.count(Key), 3);
         m_set.pause(silent);
         QElapsedTimer timer;
         timer.start();
-        auto info = registry.inspect(u"a"_s);
-        QVERIFY(eventually([&] { return info.isFinished(); }));
+        const auto info = awaited(registry.inspect(u"a"_s));
         QVERIFY2(timer.elapsed() < 2900, qPrintable(QString::number(timer.elapsed())));
-        QVERIFY(info.result().held);
-        QCOMPARE(info.result().holder.id.toLatin1(), engineOf(registry)->clientId());
-        auto list = registry.list(u"*"_s);
-        QVERIFY(eventually([&] { return list.isFinished(); }));
-        QCOMPARE(list.result().value.size(), 1);
+        QVERIFY(info.held);
+        QCOMPARE(info.holder.id.toLatin1(), engineOf(registry)->clientId());
+        const auto list = awaited(registry.list(u"*"_s));
+        QCOMPARE(list.value.size(), 1);
         m_set.resume(silent);
         QVERIFY(releaseNow(&lock));
         EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
@@ -270,9 +261,8 @@ void tst_QuorumOutages::arbiterDiesUnderWaiters()
     Witness witness;
     witness.acquired(&holder);
     for (int i = 0; i < Count; ++i) {
-        waiters.push_back(std::make_unique<DistributedLock>(registries[size_t(i % 4)].get(), u"a"_s));
+        waiters.push_back(std::make_unique<TestLock>(registries[size_t(i % 4)].get(), u"a"_s, options(10s, 60s)));
         DistributedLock *const lock = waiters.back().get();
-        lock->setOptions(options(10s, 60s));
         connect(lock, &DistributedLock::acquired, this, [&, lock] {
             witness.acquired(lock);
             lock->release();
@@ -300,10 +290,8 @@ void tst_QuorumOutages::arbiterDiesUnderWaiters()
 
 void tst_QuorumOutages::waitersReturnToTheArbiter()
 {
-    LockRegistry registry(m_set.url());
     LockRegistry other(m_set.url());
-    DistributedLock holder(&registry, u"a"_s);
-    holder.setOptions(options(10min, 60s)); // nobody polls because the lease ends
+    TestLock holder(registry(), u"a"_s, options(10min, 60s)); // nobody polls because the lease ends
     QVERIFY(acquireNow(&holder));
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
     QList<DistributedLock *> waiters;
@@ -313,7 +301,7 @@ void tst_QuorumOutages::waitersReturnToTheArbiter()
         waiters.last()->acquire();
         QVERIFY(eventually([&] { return waiters.last()->queuePosition() == i; }));
     }
-    const int arbiter = arbiterOf(registry);
+    const int arbiter = arbiterOf(*registry());
     const auto queueAt = [&](int index) { return m_set.server(index).command({"ZCARD", "{lock:a}:queue"}).toInt(); };
     QCOMPARE(queueAt(arbiter), 6);
     breakServer(Refused, arbiter);
@@ -339,17 +327,13 @@ void tst_QuorumOutages::waitersReturnToTheArbiter()
 // cost the time of a claim later.
 void tst_QuorumOutages::formerPlaceIsGivenUp()
 {
-    LockRegistry registry(m_set.url());
     LockRegistry other(m_set.url());
-    DistributedLock holder(&registry, u"a"_s);
-    holder.setOptions(options(10s));
-    DistributedLock waiter(&other, u"a"_s);
-    waiter.setOptions(options(60s, 60s)); // no renewal mends it meanwhile
+    TestLock holder(registry(), u"a"_s, options(10s));
+    TestLock waiter(&other, u"a"_s, options(60s, 60s)); // no renewal mends it meanwhile
     QVERIFY(acquireNow(&holder));
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
-    waiter.acquire();
-    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
-    const int arbiter = arbiterOf(registry);
+    QVERIFY(joinQueue(&waiter));
+    const int arbiter = arbiterOf(*registry());
     RedisServer &server = m_set.server(arbiter);
     server.command({"ACL", "SETUSER", "default", "resetchannels"});
     server.command({"CLIENT", "KILL", "TYPE", "pubsub"});
@@ -357,7 +341,7 @@ void tst_QuorumOutages::formerPlaceIsGivenUp()
     QVERIFY(server.exists("{lock:a}:queue"));
     breakServer(Refused, arbiter);
     QVERIFY(eventually([&] { return arbiterOf(other) != arbiter; }));
-    QVERIFY(eventually([&] { return arbiterOf(registry) != arbiter; }));
+    QVERIFY(eventually([&] { return arbiterOf(*registry()) != arbiter; }));
     QVERIFY(releaseNow(&holder));
     QVERIFY(eventually([&] { return waiter.isHeld(); }));
     QVERIFY(server.exists("{lock:a}:queue"));
@@ -380,11 +364,8 @@ void tst_QuorumOutages::restartedEmpty()
         const milliseconds lease = 1500ms;
         LockRegistry registry(m_set.url(false));
         LockRegistry other(m_set.url(false));
-        DistributedLock lock(&registry, u"a"_s);
-        lock.setOptions(options(lease, 30s).withAutoRenew(false));
-        DistributedLock second(&other, u"a"_s);
-        second.setOptions(options(lease, 30s));
-        Spies spies(&second);
+        TestLock lock(&registry, u"a"_s, options(lease, 30s).withAutoRenew(false));
+        TestLock second(&other, u"a"_s, options(lease, 30s));
         m_set.proxy(away).setRefusing(true);
         m_set.proxy(away).closeAll();
         EVENTUALLY_VERIFY(acquireNow(&lock)); // once the servers are up for long enough
@@ -392,7 +373,7 @@ void tst_QuorumOutages::restartedEmpty()
         m_set.proxy(away).setRefusing(false);
         connect(&second, &DistributedLock::acquired, this, [&] { overlaps += lock.isHeld() ? 1 : 0; });
         second.acquire();
-        QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
+        QVERIFY(eventually([&] { return second.spies.acquired.size() == 1; }));
         QVERIFY(releaseNow(&second));
         EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
     }
@@ -410,11 +391,8 @@ void tst_QuorumOutages::lostButNotGivenAway()
         const int restarted = (round + 1) % 3;
         LockRegistry registry(m_set.url(false));
         LockRegistry other(m_set.directUrl(false));
-        DistributedLock lock(&registry, u"a"_s);
-        lock.setOptions(options(lease, 30s));
-        DistributedLock second(&other, u"a"_s);
-        second.setOptions(options(lease, 30s));
-        Spies spies(&lock);
+        TestLock lock(&registry, u"a"_s, options(lease, 30s));
+        TestLock second(&other, u"a"_s, options(lease, 30s));
         QDeadlineTimer deadline;
         const auto noteDeadline = [&] { deadline.setRemainingTime(lock.remainingTime(), Qt::PreciseTimer); };
         connect(&lock, &DistributedLock::acquired, this, noteDeadline);
@@ -427,8 +405,8 @@ void tst_QuorumOutages::lostButNotGivenAway()
         second.acquire();
         QVERIFY(m_set.restartEmpty(restarted));
         m_set.proxy(away).setRefusing(false);
-        QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-        QCOMPARE_NE(spies.reason(), DistributedLock::LeaseExpired); // or this test shows nothing
+        QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+        QCOMPARE_NE(lock.spies.reason(), DistributedLock::LeaseExpired); // or this test shows nothing
         QVERIFY(!deadline.hasExpired());
         QVERIFY(eventually([&] { return second.isHeld(); }, 4 * lease));
         QCOMPARE(left, 0);
@@ -443,8 +421,7 @@ void tst_QuorumOutages::releasedWhileAway()
         const int away = round % 3;
         LogCapture log;
         LockRegistry registry(m_set.url());
-        DistributedLock lock(&registry, u"a"_s);
-        lock.setOptions(options(600s));
+        TestLock lock(&registry, u"a"_s, options(600s));
         QVERIFY(acquireNow(&lock));
         EVENTUALLY_COMPARE(m_set.count(Key), 3);
         breakServer(Refused, away);
@@ -460,10 +437,7 @@ void tst_QuorumOutages::releasedWhileAway()
 
 void tst_QuorumOutages::lostWhileAway()
 {
-    LockRegistry registry(m_set.url());
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(3s));
-    Spies spies(&lock);
+    TestLock lock(registry(), u"a"_s, options(3s));
     QVERIFY(acquireNow(&lock));
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
     for (int i = 0; i < 3; ++i)
@@ -472,7 +446,7 @@ void tst_QuorumOutages::lostWhileAway()
         EVENTUALLY_COMPARE(m_set.server(i).connectedClients(), 0); // no renewal is under way any more
         QCOMPARE(m_set.server(i).command({"PEXPIRE", Key, "600000"}).toInt(), 1);
     }
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
     QCOMPARE(m_set.count(Key), 3);
     QVERIFY(m_set.heal());
     EVENTUALLY_COMPARE(m_set.count(Key), 0);
@@ -481,13 +455,11 @@ void tst_QuorumOutages::lostWhileAway()
 // Who gets too few votes does not keep them from others until the next attempt.
 void tst_QuorumOutages::votesAreGivenBack()
 {
-    LockRegistry registry(m_set.url());
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(10s, 60s));
+    TestLock lock(registry(), u"a"_s, options(10s, 60s));
     QVERIFY(acquireNow(&lock));
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
     QVERIFY(releaseNow(&lock));
-    const int arbiter = arbiterOf(registry);
+    const int arbiter = arbiterOf(*registry());
     for (int i = 0; i < 3; ++i) {
         if (i != arbiter)
             m_set.pause(i);
@@ -522,9 +494,8 @@ void tst_QuorumOutages::splitVotes()
             ports.append(proxies.back()->port());
         }
         registries.push_back(std::make_unique<LockRegistry>(RedisSet::urlOf(ports)));
-        locks.push_back(std::make_unique<DistributedLock>(registries.back().get(), u"a"_s));
+        locks.push_back(std::make_unique<TestLock>(registries.back().get(), u"a"_s, options(5s, 60s)));
         DistributedLock *const lock = locks.back().get();
-        lock->setOptions(options(5s, 60s));
         connect(lock, &DistributedLock::acquired, this, [&, lock, left = 10]() mutable {
             witness.acquired(lock);
             lock->release();
@@ -546,23 +517,20 @@ void tst_QuorumOutages::splitVotes()
 void tst_QuorumOutages::addressMovesToAnotherServer()
 {
     LogCapture log;
-    LockRegistry registry(m_set.url());
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(6s));
-    Spies spies(&lock);
+    TestLock lock(registry(), u"a"_s, options(6s));
     QVERIFY(acquireNow(&lock));
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
     m_set.proxy(2).setServer(m_set.server(1));
     m_set.proxy(2).closeAll();
     QVERIFY(eventually([&] { return log.count({u"are the same server"_s}) > 0; }));
-    QCOMPARE(registry.state(), LockRegistry::Ready);
-    spies.renewed.clear();
-    QVERIFY(eventually([&] { return spies.renewed.size() >= 2; }));
-    QVERIFY(spies.lost.isEmpty());
-    QVERIFY2(spies.errors.isEmpty(), qPrintable(log.text()));
+    QCOMPARE(registry()->state(), LockRegistry::Ready);
+    lock.spies.renewed.clear();
+    QVERIFY(eventually([&] { return lock.spies.renewed.size() >= 2; }));
+    QVERIFY(lock.spies.lost.isEmpty());
+    QVERIFY2(lock.spies.errors.isEmpty(), qPrintable(log.text()));
     // One server is no majority, though two addresses lead to it.
     breakServer(Refused, 0);
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
     m_set.proxy(0).heal();
     m_set.proxy(2).setServer(m_set.server(2));
     m_set.proxy(2).closeAll();
@@ -576,8 +544,7 @@ void tst_QuorumOutages::addressMovesToANewServer()
     RedisServer replacement(RedisServer::Options::withTcp());
     QVERIFY(replacement.start());
     LockRegistry registry(m_set.url(false));
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options(2s, 20s));
+    TestLock lock(&registry, u"a"_s, options(2s, 20s));
     QVERIFY(acquireNow(&lock)); // all servers are up for a lease then
     QVERIFY(releaseNow(&lock));
     EVENTUALLY_VERIFY(replacement.info("server", "uptime_in_seconds").toInt() >= 3);
@@ -599,13 +566,11 @@ void tst_QuorumOutages::addressMovesToANewServer()
 void tst_QuorumOutages::manyHeldLocks()
 {
     constexpr int Count = 10'000;
-    LockRegistry registry(m_set.url());
     std::vector<std::unique_ptr<DistributedLock>> locks;
     int held = 0;
     int lost = 0;
     for (int i = 0; i < Count; ++i) {
-        locks.push_back(std::make_unique<DistributedLock>(&registry, QString::number(i)));
-        locks.back()->setOptions(options(600s, 60s));
+        locks.push_back(std::make_unique<TestLock>(registry(), QString::number(i), options(600s, 60s)));
         connect(locks.back().get(), &DistributedLock::acquired, this, [&] { ++held; });
         connect(locks.back().get(), &DistributedLock::lost, this, [&] { ++lost; });
         locks.back()->acquire();
@@ -613,7 +578,7 @@ void tst_QuorumOutages::manyHeldLocks()
     QVERIFY(eventually([&] { return held == Count; }, 60s));
     const auto longest = EventLoopProbe::longestBlockedTurnOf(
             [&](EventLoopProbe &probe) {
-                QuorumEngine *const engine = engineOf(registry);
+                QuorumEngine *const engine = engineOf(*registry());
                 const auto isAway = [&] {
                     bool away = true;
                     probe.without([&] {

@@ -3,7 +3,7 @@
 
 // Locks kept by a master that Sentinels watch and replace.
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include "support/fakesentinel.h"
 #include "support/faultproxy.h"
@@ -43,9 +43,8 @@ struct Waiters
         : registry(server)
     {
         for (int i = 0; i < Count; ++i) {
-            locks.push_back(std::make_unique<DistributedLock>(&registry, name));
+            locks.push_back(std::make_unique<TestLock>(&registry, name, options(Lease, LockOptions::Forever)));
             DistributedLock *const lock = locks.back().get();
-            lock->setOptions(options(Lease, LockOptions::Forever));
             QObject::connect(lock, &DistributedLock::acquired, lock, [this, lock] {
                 ++served;
                 overlaps += ++inside > 1 ? 1 : 0;
@@ -66,7 +65,7 @@ struct Waiters
 
 } // namespace
 
-class tst_Sentinel : public QObject
+class tst_Sentinel : public LockTest
 {
     Q_OBJECT
 private Q_SLOTS:
@@ -90,6 +89,7 @@ private Q_SLOTS:
     void errors();
 
 private:
+    QUrl serverUrl() override { return m_set->url(); }
     /// Waits until another than the one at \a port is the master for all Sentinels.
     bool waitForSwitch(quint16 port, milliseconds downAfter = DownAfter);
 
@@ -138,12 +138,10 @@ void tst_Sentinel::failOver_data()
 void tst_Sentinel::failOver()
 {
     QFETCH(const QString, how);
-    LockRegistry registry(m_set->url());
     std::vector<std::unique_ptr<DistributedLock>> locks;
     std::vector<std::unique_ptr<Spies>> spies;
     for (int i = 0; i < 20; ++i) {
-        locks.push_back(std::make_unique<DistributedLock>(&registry, u"job%1"_s.arg(i)));
-        locks.back()->setOptions(options(Lease));
+        locks.push_back(std::make_unique<TestLock>(registry(), u"job%1"_s.arg(i), options(Lease)));
         spies.push_back(std::make_unique<Spies>(locks.back().get()));
         QVERIFY2(acquireNow(locks.back().get()), qPrintable(locks.back()->errorString()));
     }
@@ -196,12 +194,11 @@ void tst_Sentinel::failOver()
 void tst_Sentinel::replicatedLocksAreKept()
 {
     constexpr int Count = 100;
-    LockRegistry registry(m_set->url());
     std::vector<std::unique_ptr<DistributedLock>> locks;
     std::vector<std::unique_ptr<Spies>> spies;
     for (int i = 0; i < Count; ++i) {
-        locks.push_back(std::make_unique<DistributedLock>(&registry, u"job%1"_s.arg(i)));
-        locks.back()->setOptions(options(30s, LockOptions::Forever).withMinReplicas(1));
+        locks.push_back(std::make_unique<TestLock>(registry(), u"job%1"_s.arg(i),
+                                                   options(30s, LockOptions::Forever).withMinReplicas(1)));
         spies.push_back(std::make_unique<Spies>(locks.back().get()));
         locks.back()->acquire();
     }
@@ -240,21 +237,15 @@ void tst_Sentinel::replicatedLocksAreKept()
 /// Replaced, but not demoted, the old master takes writes as before: none of ours may come there.
 void tst_Sentinel::oldMasterIsLeftAlone()
 {
-    LockRegistry registry(m_set->url());
-    DistributedLock held(&registry, u"held"_s);
-    held.setOptions(options(Lease));
-    Spies heldSpies(&held);
+    TestLock held(registry(), u"held"_s, options(Lease));
     QVERIFY(acquireNow(&held));
-    DistributedLock replicated(&registry, u"replicated"_s);
-    replicated.setOptions(options(Lease, LockOptions::Forever).withMinReplicas(1));
-    Spies replicatedSpies(&replicated);
+    TestLock replicated(registry(), u"replicated"_s, options(Lease, LockOptions::Forever).withMinReplicas(1));
     QVERIFY(acquireNow(&replicated));
     RedisServer &old = m_set->master();
     const quint16 oldPort = old.port();
     QVERIFY(old.waitUntilReplicated(2));
     // A lock that is acquired and released again and again. The other master may not have its last release.
-    DistributedLock busy(&registry, u"busy"_s);
-    busy.setOptions(options(3s, LockOptions::Forever));
+    TestLock busy(registry(), u"busy"_s, options(3s, LockOptions::Forever));
     int rounds = 0;
     connect(&busy, &DistributedLock::acquired, &busy, &DistributedLock::release);
     const auto again = [&] {
@@ -276,25 +267,22 @@ void tst_Sentinel::oldMasterIsLeftAlone()
         QCOMPARE(old.command({"PING"}).toByteArray(), QByteArray("PONG"));
     const qint64 callsBefore = calls();
     QVERIFY(callsBefore > 10);
-    heldSpies.renewed.clear();
-    replicatedSpies.renewed.clear();
+    held.spies.renewed.clear();
+    replicated.spies.renewed.clear();
     const int roundsBefore = rounds;
     QVERIFY(eventually([&] { return rounds > roundsBefore + 50; }, Patience));
     QCOMPARE(calls(), callsBefore);
     QCOMPARE(old.command({"ROLE"}).toList().value(0).toByteArray(), QByteArray("master"));
     QVERIFY(!old.command({"CLIENT", "LIST"}).toByteArray().contains("name=qdistlock-"));
     QVERIFY(m_set->master().port() != oldPort);
-    QVERIFY(heldSpies.lost.isEmpty() && replicatedSpies.lost.isEmpty());
+    QVERIFY(held.spies.lost.isEmpty() && replicated.spies.lost.isEmpty());
     busy.disconnect();
 }
 
 /// It has slept through the fail-over, and names the former master.
 void tst_Sentinel::staleSentinel()
 {
-    LockRegistry registry(m_set->url());
-    DistributedLock held(&registry, u"job"_s);
-    held.setOptions(options(Lease));
-    Spies spies(&held);
+    TestLock held(registry(), u"job"_s, options(Lease));
     QVERIFY(acquireNow(&held));
     RedisServer &old = m_set->master();
     const quint16 oldPort = old.port();
@@ -302,15 +290,14 @@ void tst_Sentinel::staleSentinel()
     m_set->pauseSentinel(0);
     old.kill();
     QVERIFY(waitForSwitch(oldPort));
-    QVERIFY(eventually([&] { return !spies.renewed.isEmpty(); }, Patience));
+    QVERIFY(eventually([&] { return !held.spies.renewed.isEmpty(); }, Patience));
     QVERIFY(old.start()); // a master, until a Sentinel demotes it
     m_set->resumeSentinel(0);
     LockRegistry later(m_set->url());
-    DistributedLock another(&later, u"another"_s);
-    another.setOptions(options(Lease, Patience));
+    TestLock another(&later, u"another"_s, options(Lease, Patience));
     QVERIFY2(acquireNow(&another), qPrintable(another.errorString()));
     QVERIFY(m_set->serverAt(m_set->masterPort(1)).exists("lock:another"));
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(held.spies.lost.isEmpty());
     QVERIFY(eventually([&] { return m_set->hasSwitchedFrom(oldPort); }, Patience));
     QVERIFY(held.isHeld());
 }
@@ -328,9 +315,7 @@ void tst_Sentinel::otherPasswordAtTheNewMaster()
     url.setUserName(u"lockapp"_s);
     url.setPassword(u"c4n4ry"_s);
     LockRegistry registry(url);
-    DistributedLock held(&registry, u"job"_s);
-    held.setOptions(options(Lease));
-    Spies spies(&held);
+    TestLock held(&registry, u"job"_s, options(Lease));
     QVERIFY2(acquireNow(&held), qPrintable(held.errorString()));
     QVERIFY(m_set->master().waitUntilReplicated(2));
     QVERIFY(eventually([&] { return m_set->failOverFrom(oldPort); }, Patience));
@@ -339,12 +324,11 @@ void tst_Sentinel::otherPasswordAtTheNewMaster()
     const QString error = registry.errorString();
     QVERIFY2(error.contains(u"WRONGPASS"_s) && !error.contains(u"c4n4ry"_s), qPrintable(error));
     QVERIFY(held.isHeld());
-    spies.renewed.clear();
+    held.spies.renewed.clear();
     setPassword(&m_set->master(), "c4n4ry");
-    QVERIFY(eventually([&] { return !spies.renewed.isEmpty(); }, Patience));
-    QVERIFY(spies.lost.isEmpty());
-    held.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(eventually([&] { return !held.spies.renewed.isEmpty(); }, Patience));
+    QVERIFY(held.spies.lost.isEmpty());
+    QVERIFY(releaseNow(&held));
     for (int i = 0; i < m_set->serverCount(); ++i)
         m_set->server(i).command({"ACL", "DELUSER", "lockapp"});
 }
@@ -367,9 +351,7 @@ void tst_Sentinel::silentSentinels()
     QFETCH(const bool, areKilled);
     QFETCH(const bool, isKept);
     LockRegistry registry(m_set->url(confirm));
-    DistributedLock held(&registry, u"job"_s);
-    held.setOptions(options(4s));
-    Spies spies(&held);
+    TestLock held(&registry, u"job"_s, options(4s));
     QVERIFY(acquireNow(&held));
     const auto end = [&](int sentinel) { areKilled ? m_set->killSentinel(sentinel) : m_set->pauseSentinel(sentinel); };
     const auto recover = [&] {
@@ -382,21 +364,20 @@ void tst_Sentinel::silentSentinels()
     end(1);
     end(2);
     if (isKept) {
-        QVERIFY(eventually([&] { return spies.renewed.size() >= 2 || !spies.lost.isEmpty(); }, Patience));
-        QVERIFY2(spies.lost.isEmpty(), qPrintable(held.errorString()));
+        QVERIFY(eventually([&] { return held.spies.renewed.size() >= 2 || !held.spies.lost.isEmpty(); }, Patience));
+        QVERIFY2(held.spies.lost.isEmpty(), qPrintable(held.errorString()));
     } else {
-        QVERIFY(eventually([&] { return !spies.errors.isEmpty(); }));
+        QVERIFY(eventually([&] { return !held.spies.errors.isEmpty(); }));
         // On a busy machine the third one may be late, too.
         static const QRegularExpression expected(u"[23] of 3 Sentinels are silent"_s);
         QVERIFY2(held.errorString().contains(expected), qPrintable(held.errorString()));
         QCOMPARE(held.error(), DistributedLock::QuorumError);
         QVERIFY(held.isHeld());
-        QVERIFY(eventually([&] { return !spies.lost.isEmpty(); }));
-        QCOMPARE(spies.reason(), DistributedLock::LeaseExpired);
-        QCOMPARE(spies.atRisk.size(), 1);
+        QVERIFY(eventually([&] { return !held.spies.lost.isEmpty(); }));
+        QCOMPARE(held.spies.reason(), DistributedLock::LeaseExpired);
+        QCOMPARE(held.spies.atRisk.size(), 1);
         // The client does not believe a lock that this server grants now, either.
-        DistributedLock another(&registry, u"another"_s);
-        another.setOptions(options(3s, 1500ms));
+        TestLock another(&registry, u"another"_s, options(3s, 1500ms));
         QVERIFY(!acquireNow(&another));
         QCOMPARE(another.error(), DistributedLock::QuorumError);
     }
@@ -404,8 +385,8 @@ void tst_Sentinel::silentSentinels()
     recover();
     if (!isKept)
         QVERIFY(eventually([&] { return acquireNow(&held); }, Patience));
-    const qsizetype renewed = spies.renewed.size();
-    QVERIFY(eventually([&] { return spies.renewed.size() > renewed; }, Patience));
+    const qsizetype renewed = held.spies.renewed.size();
+    QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed; }, Patience));
 }
 
 void tst_Sentinel::partition_data()
@@ -424,9 +405,7 @@ void tst_Sentinel::partition()
     FaultProxy second(m_set->sentinelPort(1));
     FaultProxy third(m_set->sentinelPort(2));
     LockRegistry registry(m_set->url(confirm, {m_set->sentinelPort(0), second.port(), third.port()}));
-    DistributedLock held(&registry, u"job"_s);
-    held.setOptions(options(5s));
-    Spies spies(&held);
+    TestLock held(&registry, u"job"_s, options(5s));
     QVERIFY(acquireNow(&held));
     // A Sentinel that has not replied yet would be asked directly, at the address that Sentinel 0 lists.
     for (const FaultProxy *proxy : {&second, &third})
@@ -448,19 +427,17 @@ void tst_Sentinel::partition()
             Patience));
 
     LockRegistry others(m_set->url({}, {m_set->sentinelPort(1), m_set->sentinelPort(2)}));
-    DistributedLock theirs(&others, u"job"_s);
-    theirs.setOptions(options(5s, LockOptions::Forever));
+    TestLock theirs(&others, u"job"_s, options(5s, LockOptions::Forever));
     theirs.acquire();
     if (isKept) { // as documented: two holders
-        const qsizetype renewed = spies.renewed.size();
-        QVERIFY(eventually([&] { return theirs.isHeld() && spies.renewed.size() > renewed; }, Patience));
+        const qsizetype renewed = held.spies.renewed.size();
+        QVERIFY(eventually([&] { return theirs.isHeld() && held.spies.renewed.size() > renewed; }, Patience));
         QVERIFY(held.isHeld());
     } else {
         QVERIFY(eventually([&] { return !held.isHeld() || theirs.isHeld(); }, Patience));
         QVERIFY(!held.isHeld());
-        QVERIFY(eventually([&] { return spies.lost.size() == 1 && theirs.isHeld(); }, Patience));
-        DistributedLock another(&registry, u"another"_s);
-        another.setOptions(options(5s, 1s));
+        QVERIFY(eventually([&] { return held.spies.lost.size() == 1 && theirs.isHeld(); }, Patience));
+        TestLock another(&registry, u"another"_s, options(5s, 1s));
         QVERIFY(!acquireNow(&another));
         QVERIFY(another.error() == DistributedLock::QuorumError || another.error() == DistributedLock::ConnectionError);
     }
@@ -480,13 +457,11 @@ void tst_Sentinel::shortLease()
     // The master is fine, and if it seems not to be, the Sentinels may replace it.
     m_set->setDownAfter(DownAfter);
     const LogCapture log;
-    LockRegistry registry(m_set->url());
-    DistributedLock lock(&registry, u"job"_s);
+    DistributedLock lock(registry(), u"job"_s);
     for (const milliseconds lease : std::initializer_list<milliseconds>{Lease, 5s, 1s}) {
         lock.setOptions(options(lease));
         QVERIFY(acquireNow(&lock));
-        lock.release();
-        QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+        QVERIFY(releaseNow(&lock));
         // 500 ms and 3 s are two thirds of 5250 ms.
         QCOMPARE(log.count({u"down-after-milliseconds"_s}), lease == Lease ? 0 : 1);
     }
@@ -517,8 +492,7 @@ void tst_Sentinel::passwords()
     QVERIFY2(set.start(), qPrintable(set.errorString()));
     const auto attempt = [](const QUrl &url, QString *text) {
         LockRegistry registry(url);
-        DistributedLock lock(&registry, u"job"_s);
-        lock.setOptions(options(Lease, 9s));
+        TestLock lock(&registry, u"job"_s, options(Lease, 9s));
         const bool isHeld = acquireNow(&lock);
         *text = lock.errorString();
         return isHeld ? DistributedLock::NoError : lock.error();
@@ -570,8 +544,7 @@ void tst_Sentinel::errors()
         url = QUrl(u"redis+sentinel://:masters@127.0.0.1:%1/mymaster"_s.arg(kind == u"nobody" ? Posix::freePort()
                                                                                               : sentinel.port()));
     LockRegistry registry(url);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease, atOnce ? milliseconds(LockOptions::Forever) : 2s));
+    TestLock lock(&registry, u"job"_s, options(Lease, atOnce ? milliseconds(LockOptions::Forever) : 2s));
     QVERIFY(!acquireNow(&lock));
     QCOMPARE(lock.state(), DistributedLock::Unlocked);
     QVERIFY2(lock.errorString().contains(text), qPrintable(lock.errorString()));

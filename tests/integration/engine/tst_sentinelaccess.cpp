@@ -3,7 +3,7 @@
 
 // Sentinels over TLS and with users; and what a user reads who has given wrong addresses, names or passwords.
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include "support/certificates.h"
 #include "support/fakesentinel.h"
@@ -54,7 +54,7 @@ QList<QByteArray> shippedRule()
 
 } // namespace
 
-class tst_SentinelAccess : public QObject
+class tst_SentinelAccess : public LockTest
 {
     Q_OBJECT
 private Q_SLOTS:
@@ -75,6 +75,7 @@ private Q_SLOTS:
     void newMasterHasAnotherPassword();
 
 private:
+    QUrl serverUrl() override { return m_set->url(); }
     struct Attempt
     {
         bool isHeld = false;
@@ -95,16 +96,14 @@ tst_SentinelAccess::Attempt tst_SentinelAccess::attempt(const QUrl &url, const Q
     Attempt result;
     const LogCapture log;
     LockRegistry registry(url);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease));
-    const Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(Lease));
     const auto isExpected = [&] {
         const QString text = lock.errorString();
         return !expected.isEmpty()
                 && std::all_of(expected.begin(), expected.end(), [&](const QString &t) { return text.contains(t); });
     };
     lock.acquire();
-    eventually([&] { return spies.acquiresEnded() == 1 || isExpected(); }, Patience);
+    eventually([&] { return lock.spies.acquiresEnded() == 1 || isExpected(); }, Patience);
     result.isHeld = lock.isHeld();
     result.error = lock.error();
     result.text = lock.errorString();
@@ -153,14 +152,12 @@ void tst_SentinelAccess::tls()
     QCOMPARE(set.masterPort(), set.master().tlsPort());
 
     LockRegistry registry(set.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease).withMinReplicas(1));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(Lease).withMinReplicas(1));
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     const QByteArray token = set.master().get("lock:job");
     QVERIFY(failOver(&set));
-    QVERIFY2(eventually([&] { return !spies.renewed.isEmpty(); }, Patience), qPrintable(lock.errorString()));
-    QVERIFY(lock.isHeld() && spies.lost.isEmpty());
+    QVERIFY2(eventually([&] { return !lock.spies.renewed.isEmpty(); }, Patience), qPrintable(lock.errorString()));
+    QVERIFY(lock.isHeld() && lock.spies.lost.isEmpty());
     QCOMPARE(set.master().get("lock:job"), token);
     lock.release();
     QVERIFY(eventually([&] { return !set.master().exists("lock:job"); }));
@@ -220,14 +217,12 @@ void tst_SentinelAccess::leastRights()
 
     const LogCapture log;
     LockRegistry registry(url);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease).withMinReplicas(1));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(Lease).withMinReplicas(1));
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     QVERIFY(m_set->master().waitUntilReplicated(1));
     QVERIFY(failOver(m_set.get()));
-    QVERIFY2(eventually([&] { return !spies.renewed.isEmpty(); }, Patience), qPrintable(lock.errorString()));
-    QVERIFY(lock.isHeld() && spies.lost.isEmpty());
+    QVERIFY2(eventually([&] { return !lock.spies.renewed.isEmpty(); }, Patience), qPrintable(lock.errorString()));
+    QVERIFY(lock.isHeld() && lock.spies.lost.isEmpty());
     QVERIFY2(!log.text().contains(QString::fromLatin1(Password)), qPrintable(log.text()));
     QVERIFY2(!log.text().contains(u"NOPERM"_s), qPrintable(log.text()));
 }
@@ -415,10 +410,7 @@ void tst_SentinelAccess::badInput()
 /// Held locks are reported on, and go on when the password was corrected.
 void tst_SentinelAccess::newMasterHasAnotherPassword()
 {
-    LockRegistry registry(m_set->url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(Lease));
-    Spies spies(&lock);
+    TestLock lock(registry(), u"job"_s, options(Lease));
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     QVERIFY(m_set->master().waitUntilReplicated(1));
     const quint16 old = m_set->masterPort();
@@ -426,15 +418,15 @@ void tst_SentinelAccess::newMasterHasAnotherPassword()
     next.command({"CONFIG", "SET", "requirepass", Password});
     QVERIFY(eventually([&] { return m_set->failOverFrom(old); }, Patience));
     QVERIFY(eventually([&] { return m_set->hasSwitchedFrom(old); }, Patience));
-    QVERIFY(eventually([&] { return registry.error() == DistributedLock::AuthenticationError; }, Patience));
-    QVERIFY2(registry.errorString().contains(
+    QVERIFY(eventually([&] { return registry()->error() == DistributedLock::AuthenticationError; }, Patience));
+    QVERIFY2(registry()->errorString().contains(
                      u"127.0.0.1:%1/0: the server refuses user name or password (\"WRONGPASS\"); give all servers of "
                      "\"mymaster\" the same users and passwords"_s.arg(next.port())),
-             qPrintable(registry.errorString()));
+             qPrintable(registry()->errorString()));
     QVERIFY(lock.isHeld());
     next.command({"CONFIG", "SET", "requirepass", "masters"});
-    QVERIFY(eventually([&] { return !spies.renewed.isEmpty(); }, Patience));
-    QVERIFY(lock.isHeld() && spies.lost.isEmpty());
+    QVERIFY(eventually([&] { return !lock.spies.renewed.isEmpty(); }, Patience));
+    QVERIFY(lock.isHeld() && lock.spies.lost.isEmpty());
     QVERIFY(eventually([&] { return m_set->isHealthy(); }, Patience));
 }
 

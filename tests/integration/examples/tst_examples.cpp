@@ -369,9 +369,7 @@ void TestExamples::failOverWithoutServerProgram()
 /// Also with a slot that was left half moved.
 void TestExamples::cluster()
 {
-    Support::RedisCluster::Options options;
-    options.replicasPerMaster = 0;
-    Support::RedisCluster nodes(options);
+    Support::RedisCluster nodes(Support::RedisCluster::Options::mastersOnly());
     QVERIFY2(nodes.start(), qPrintable(nodes.errorString()));
     const int slot = Support::clusterSlot("lock:part:1");
     const int owner = nodes.ownerOf(slot);

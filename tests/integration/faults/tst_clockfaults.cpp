@@ -3,7 +3,7 @@
 
 // Wall clocks that jump: the server's and the client's.
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include "support/registrytime.h"
 #include "support/shiftedclock.h"
@@ -54,17 +54,15 @@ void tst_ClockFaults::serverClockForward()
     RedisServer server(withClock(clock));
     QVERIFY2(server.start(), qPrintable(server.errorString()));
     StillRegistry registry(server.url());
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(30s));
-    Spies spies(&lock);
+    TestLock lock(&registry, Name, options(30s));
     QVERIFY(acquireNow(&lock));
     const qint64 token = lock.fencingToken();
     const qint64 before = secondsOf(server);
     clock.shift(60s);
     QVERIFY(eventually([&] { return secondsOf(server) >= before + 60 && !server.exists(Key); }));
     registry.pass(10s); // a third of the lease, not all of it
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-    QCOMPARE(spies.reason(), DistributedLock::Deleted);
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+    QCOMPARE(lock.spies.reason(), DistributedLock::Deleted);
     QVERIFY(acquireNow(&lock));
     QVERIFY(lock.fencingToken() > token);
     QVERIFY(server.pttl(Key) <= 30'000);
@@ -77,9 +75,7 @@ void tst_ClockFaults::serverClockBackward()
     RedisServer server(withClock(clock));
     QVERIFY2(server.start(), qPrintable(server.errorString()));
     StillRegistry registry(server.url());
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(30s));
-    Spies spies(&lock);
+    TestLock lock(&registry, Name, options(30s));
     QVERIFY(acquireNow(&lock));
     const qint64 token = lock.fencingToken();
     const qint64 before = secondsOf(server);
@@ -87,22 +83,21 @@ void tst_ClockFaults::serverClockBackward()
     QVERIFY(eventually([&] { return secondsOf(server) <= before - 60; }));
     for (int i = 1; i <= 2; ++i) {
         registry.pass(10s);
-        QVERIFY(eventually([&] { return spies.renewed.size() == i; }));
+        QVERIFY(eventually([&] { return lock.spies.renewed.size() == i; }));
     }
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(lock.spies.lost.isEmpty());
     QVERIFY(lock.isHeld());
     QVERIFY(server.pttl(Key) <= 30'000);
 
     // Fencing tokens rise although the server's time does not.
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     QVERIFY(!server.exists(Key));
     QVERIFY(acquireNow(&lock));
     QVERIFY(lock.fencingToken() > token);
     const qint64 second = lock.fencingToken();
 
     lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 2; }));
+    QVERIFY(eventually([&] { return lock.spies.released.size() == 2; }));
 
     // The key of a dead holder stays for as long as the clock was set back.
     TestProgram holder(QStringLiteral(LOCKHOLDER), {server.url().toString(), Name, u"30000"_s});
@@ -112,11 +107,10 @@ void tst_ClockFaults::serverClockBackward()
     clock.shift(-600s);
     QVERIFY(eventually([&] { return secondsOf(server) <= before - 500; }));
     lock.setWait(1s);
-    lock.acquire();
-    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    QVERIFY(joinQueue(&lock));
     registry.pass(1s);
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::TimeoutError);
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
+    QCOMPARE(lock.spies.failure(), DistributedLock::TimeoutError);
     clock.shift(-80s);
     lock.setWait(LockOptions::Forever);
     lock.acquire();
@@ -131,8 +125,7 @@ void tst_ClockFaults::orderWhileServerClockGoesBack()
     RedisServer server(withClock(clock));
     QVERIFY2(server.start(), qPrintable(server.errorString()));
     LockRegistry registry(server.url());
-    DistributedLock holder(&registry, Name);
-    holder.setOptions(options(10min));
+    TestLock holder(&registry, Name, options(10min));
     QVERIFY(acquireNow(&holder));
 
     std::vector<std::unique_ptr<LockRegistry>> registries;
@@ -141,9 +134,9 @@ void tst_ClockFaults::orderWhileServerClockGoesBack()
     qint64 last = holder.fencingToken();
     for (int i = 0; i < 4; ++i) {
         registries.push_back(std::make_unique<LockRegistry>(server.url()));
-        waiters.push_back(std::make_unique<DistributedLock>(registries.back().get(), Name));
+        waiters.push_back(
+                std::make_unique<TestLock>(registries.back().get(), Name, options(10min, LockOptions::Forever)));
         DistributedLock *const waiter = waiters.back().get();
-        waiter->setOptions(options(10min, LockOptions::Forever));
         QObject::connect(waiter, &DistributedLock::acquired, waiter, [&, waiter, i] {
             served.append(i);
             QVERIFY(waiter->fencingToken() > last);

@@ -3,10 +3,11 @@
 
 // Faults of the connections to a server: cut, reset, silent, slow, and without a subscription.
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include "support/faultproxy.h"
 #include "support/registrytime.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qelapsedtimer.h>
@@ -50,14 +51,13 @@ private:
 
 } // namespace
 
-class tst_ConnectionFaults : public QObject
+class tst_ConnectionFaults : public RedisLockTest
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase();
     void init();
 
-    void cutAcquire_data();
+    void cutAcquire_data() { addRows<bool>("executed", {{"before", false}, {"after", true}}); }
     void cutAcquire();
     void cutRenewal_data();
     void cutRenewal();
@@ -74,27 +74,12 @@ private Q_SLOTS:
     void subscriptionLost();
     void subscriptionOverrun();
     void subscriptionHalfOpen();
-
-private:
-    RedisServer m_server{RedisServer::Options::withTcp()};
 };
-
-void tst_ConnectionFaults::initTestCase()
-{
-    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
-}
 
 void tst_ConnectionFaults::init()
 {
-    m_server.command({"FLUSHALL"});
+    RedisLockTest::init();
     m_server.command({"SCRIPT", "FLUSH"});
-}
-
-void tst_ConnectionFaults::cutAcquire_data()
-{
-    QTest::addColumn<bool>("executed");
-    QTest::newRow("before") << false;
-    QTest::newRow("after") << true;
 }
 
 void tst_ConnectionFaults::cutAcquire()
@@ -102,25 +87,22 @@ void tst_ConnectionFaults::cutAcquire()
     QFETCH(bool, executed);
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s);
     QVERIFY(acquireNow(&lock)); // the server knows the scripts now
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
 
     executed ? proxy.cutAfter("EVALSHA") : proxy.cutBefore("EVALSHA");
     proxy.setRepliesHeld(false);
     QVERIFY(acquireNow(&lock));
     QCOMPARE(proxy.faultsDone(), 1);
-    QCOMPARE(spies.acquired.size(), 2);
+    QCOMPARE(lock.spies.acquired.size(), 2);
     QCOMPARE(lock.holdCount(), 1);
     QCOMPARE(m_server.get("{lock:job}:fence"), QByteArray::number(lock.fencingToken()));
     lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 2; }));
+    QVERIFY(eventually([&] { return lock.spies.released.size() == 2; }));
     QCOMPARE(lockKeys(m_server), QList<QByteArray>());
-    QVERIFY(spies.failed.isEmpty());
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(lock.spies.failed.isEmpty());
+    QVERIFY(lock.spies.lost.isEmpty());
 }
 
 void tst_ConnectionFaults::cutRenewal_data()
@@ -133,20 +115,18 @@ void tst_ConnectionFaults::cutRenewal()
     QFETCH(bool, executed);
     FaultProxy proxy(m_server);
     StillRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease));
     QVERIFY(acquireNow(&lock));
     registry.pass(LongLease / 3);
-    QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.renewed.size() == 1; }));
     const QByteArray token = m_server.get("lock:job");
     executed ? proxy.cutAfter("EVALSHA") : proxy.cutBefore("EVALSHA");
     registry.pass(LongLease / 3);
     QVERIFY(eventually([&] { return proxy.faultsDone() == 1; }));
-    QVERIFY(eventually([&] { return spies.renewed.size() == 2; }));
+    QVERIFY(eventually([&] { return lock.spies.renewed.size() == 2; }));
     QVERIFY(lock.isHeld());
-    QCOMPARE(spies.lost.size(), 0);
-    QCOMPARE(spies.errors.size(), 1);
+    QCOMPARE(lock.spies.lost.size(), 0);
+    QCOMPARE(lock.spies.errors.size(), 1);
     QCOMPARE(lock.error(), DistributedLock::NoError);
     QCOMPARE(m_server.get("lock:job"), token);
 }
@@ -161,17 +141,15 @@ void tst_ConnectionFaults::cutRelease()
     QFETCH(bool, executed);
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s);
     for (int i = 1; i <= 2; ++i) {
         QVERIFY(acquireNow(&lock));
         if (i == 2)
             executed ? proxy.cutAfter("EVALSHA") : proxy.cutBefore("EVALSHA");
         const QFuture<bool> release = lock.releaseAsync();
         QVERIFY(!lock.isHeld());
-        QVERIFY(eventually([&] { return spies.holdsEnded() == i; }));
-        QCOMPARE(spies.released.size(), i);
+        QVERIFY(eventually([&] { return lock.spies.holdsEnded() == i; }));
+        QCOMPARE(lock.spies.released.size(), i);
         QVERIFY(eventually([&] { return release.isFinished(); })); // it may finish one event later
         QVERIFY(release.result());
     }
@@ -184,39 +162,34 @@ void tst_ConnectionFaults::cutReleaseWithASuccessor()
 {
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s);
     QVERIFY(acquireNow(&lock));
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     QVERIFY(acquireNow(&lock));
     proxy.cutAfter("EVALSHA");
     lock.release();
     sendNow();
     QVERIFY(proxy.waitForFaults(1));
     m_server.command({"SET", "lock:job", "successor"});
-    QVERIFY(eventually([&] { return spies.holdsEnded() == 2; }));
-    QCOMPARE(spies.released.size(), 2);
+    QVERIFY(eventually([&] { return lock.spies.holdsEnded() == 2; }));
+    QCOMPARE(lock.spies.released.size(), 2);
     QCOMPARE(m_server.get("lock:job"), QByteArray("successor"));
 }
 
 void tst_ConnectionFaults::clientKilled()
 {
     StillRegistry registry(m_server.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease));
     QVERIFY(acquireNow(&lock));
     const QByteArray token = m_server.get("lock:job");
     for (int i = 0; i < 5; ++i) {
         m_server.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
-        const qsizetype renewed = spies.renewed.size();
+        const qsizetype renewed = lock.spies.renewed.size();
         // By the next connection, at once.
-        QVERIFY(eventually([&] { return spies.renewed.size() > renewed; }));
+        QVERIFY(eventually([&] { return lock.spies.renewed.size() > renewed; }));
     }
     QVERIFY(lock.isHeld());
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(lock.spies.lost.isEmpty());
     QCOMPARE(m_server.get("lock:job"), token);
 }
 
@@ -224,24 +197,20 @@ void tst_ConnectionFaults::connectionReset()
 {
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
-    DistributedLock held(&registry, u"held"_s);
-    held.setOptions(options());
-    Spies heldSpies(&held);
+    TestLock held(&registry, u"held"_s);
     QVERIFY(acquireNow(&held));
     // A waiter keeps waiting.
     m_server.command({"SET", "lock:job", "foreign"});
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(30s, LockOptions::Forever));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(30s, LockOptions::Forever));
     lock.acquire();
     const qint64 accepted = proxy.connectionsAccepted();
     proxy.resetAll();
     QVERIFY(eventually([&] { return proxy.connectionsAccepted() > accepted; }));
-    QVERIFY(eventually([&] { return heldSpies.renewed.size() >= 1; }));
+    QVERIFY(eventually([&] { return held.spies.renewed.size() >= 1; }));
     m_server.command({"DEL", "lock:job"});
-    QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
-    QVERIFY(heldSpies.lost.isEmpty());
-    QVERIFY(spies.failed.isEmpty());
+    QVERIFY(eventually([&] { return lock.spies.acquired.size() == 1; }));
+    QVERIFY(held.spies.lost.isEmpty());
+    QVERIFY(lock.spies.failed.isEmpty());
 }
 
 // A half-open connection: nothing is refused, and nothing answered. The library must notice it in time to renew on
@@ -251,15 +220,13 @@ void tst_ConnectionFaults::blackHole()
     leavesRoomFor(500ms);
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(3s));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(3s));
     QVERIFY(acquireNow(&lock));
     proxy.setBlackHole(true);  // the present connections stay dead
     proxy.setBlackHole(false); // new ones work
-    QVERIFY(eventually([&] { return spies.renewed.size() == 1 || !spies.lost.isEmpty(); }));
+    QVERIFY(eventually([&] { return lock.spies.renewed.size() == 1 || !lock.spies.lost.isEmpty(); }));
     QVERIFY(lock.isHeld());
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(lock.spies.lost.isEmpty());
 }
 
 // An acquire that failed for want of a reply reaches the server after the next connection is up. It must leave no key.
@@ -267,30 +234,25 @@ void tst_ConnectionFaults::lateCommandOfAnOldConnection()
 {
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease));
     QVERIFY(acquireNow(&lock));
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
 
     lock.setOptions(options(LongLease, 200ms));
     for (int i = 1; i <= 2; ++i) {
         proxy.setHeld(true);
         lock.acquire();
-        QVERIFY(eventually([&] { return spies.failed.size() == i; }));
-        QCOMPARE(spies.failure(i - 1), DistributedLock::ConnectionError);
+        QVERIFY(eventually([&] { return lock.spies.failed.size() == i; }));
+        QCOMPARE(lock.spies.failure(i - 1), DistributedLock::ConnectionError);
         if (i == 2) // the client closes the connection
             QVERIFY(eventually([&] { return registry.state() != LockRegistry::Ready; }));
         proxy.setHeld(false);
-        DistributedLock other(&registry, u"other"_s);
-        other.setOptions(options());
+        TestLock other(&registry, u"other"_s);
         QVERIFY(acquireNow(&other));
-        other.release();
-        QVERIFY(eventually([&] { return other.state() == DistributedLock::Unlocked; }));
+        QVERIFY(releaseNow(&other));
         QVERIFY(eventually([&] { return proxy.connections() <= 2 && lockKeys(m_server).isEmpty(); }));
     }
-    QCOMPARE(spies.acquired.size(), 1);
+    QCOMPARE(lock.spies.acquired.size(), 1);
 }
 
 void tst_ConnectionFaults::latencyBeyondTheBeat()
@@ -298,27 +260,25 @@ void tst_ConnectionFaults::latencyBeyondTheBeat()
     leavesRoomFor(300ms);
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(1500ms)); // renews every 500 ms, before the reply to the last renewal arrives
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s,
+                  options(1500ms)); // renews every 500 ms, before the reply to the last renewal arrives
     QVERIFY(acquireNow(&lock));
-    QVERIFY(eventually([&] { return spies.renewed.size() == 1; })); // the server knows the scripts now
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.renewed.size() == 1; })); // the server knows the scripts now
+    QVERIFY(releaseNow(&lock));
 
     proxy.setLatency(260ms, 260ms);
     QVERIFY(acquireNow(&lock));
-    spies.renewed.clear();
+    lock.spies.renewed.clear();
     QVERIFY(lock.remainingTimeAsDuration() <= 1500ms - 520ms - 17ms);
     const qint64 before = proxy.commandsForwarded("EVALSHA");
     QElapsedTimer timer;
     timer.start();
-    QVERIFY(eventually([&] { return spies.renewed.size() >= 3 || !spies.lost.isEmpty(); }));
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(eventually([&] { return lock.spies.renewed.size() >= 3 || !lock.spies.lost.isEmpty(); }));
+    QVERIFY(lock.spies.lost.isEmpty());
     // One renewal at a time: at most one for each round trip, and each is answered.
     const qint64 sent = proxy.commandsForwarded("EVALSHA") - before;
     QVERIFY2(sent <= timer.elapsed() / 520 + 2, qPrintable(QString::number(sent)));
-    QVERIFY(sent <= spies.renewed.size() + 1);
+    QVERIFY(sent <= lock.spies.renewed.size() + 1);
     QVERIFY(lock.isHeld());
 }
 
@@ -326,12 +286,9 @@ void tst_ConnectionFaults::latencyBeyondTheLease()
 {
     FaultProxy proxy(m_server);
     StillRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease, 2 * LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease, 2 * LongLease));
     QVERIFY(acquireNow(&lock));
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     // A subscription that begins while it waits would bring another attempt at once.
     QVERIFY(eventually([&] { return LockRegistryPrivate::get(&registry)->engine()->canBeWoken({}); }));
     const qint64 sent = proxy.commandsForwarded("EVALSHA");
@@ -344,9 +301,9 @@ void tst_ConnectionFaults::latencyBeyondTheLease()
     // The reply has been read, and the key is given up.
     QVERIFY(eventually([&] { return proxy.commandsForwarded("EVALSHA") > sent + 1; }));
     registry.pass(LongLease);
-    QVERIFY(eventually([&] { return spies.acquiresEnded() == 2; }));
-    QCOMPARE(spies.acquired.size(), 1);
-    QCOMPARE(spies.failure(), DistributedLock::ConnectionError);
+    QVERIFY(eventually([&] { return lock.spies.acquiresEnded() == 2; }));
+    QCOMPARE(lock.spies.acquired.size(), 1);
+    QCOMPARE(lock.spies.failure(), DistributedLock::ConnectionError);
     QVERIFY2(lock.errorString().contains(QLatin1String("lease")), qPrintable(lock.errorString()));
     QVERIFY(eventually([&] { return lockKeys(m_server).isEmpty(); }));
 }
@@ -356,24 +313,20 @@ void tst_ConnectionFaults::slicedReplies()
     FaultProxy proxy(m_server);
     proxy.setSlicing(2);
     LockRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s);
     for (int i = 1; i <= 10; ++i) {
         QVERIFY(acquireNow(&lock));
         lock.release();
-        QVERIFY(eventually([&] { return spies.released.size() == i; }));
+        QVERIFY(eventually([&] { return lock.spies.released.size() == i; }));
     }
-    QVERIFY(spies.errors.isEmpty());
+    QVERIFY(lock.spies.errors.isEmpty());
 }
 
 void tst_ConnectionFaults::subscriptionLost()
 {
     StillRegistry registry(m_server.url());
     LockRegistry other(m_server.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease));
     QVERIFY(acquireNow(&lock));
     const QByteArray channel = "lock:client:" + m_server.get("lock:job").split(':').first();
     QVERIFY(eventually([&] { return m_server.subscriberCount(channel) == 1; }));
@@ -385,8 +338,8 @@ void tst_ConnectionFaults::subscriptionLost()
     }));
     QVERIFY(lock.isHeld());
     other.forceRelease(u"job"_s);
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+    QCOMPARE(lock.spies.reason(), DistributedLock::ForcedRelease);
 }
 
 // The server disconnects a subscriber that does not read. The waiter subscribes again, and polls at once.
@@ -399,11 +352,8 @@ void tst_ConnectionFaults::subscriptionOverrun()
     server.command({"SET", Key, "00000000000000ff:1:00000000000000000000000000000001", "PX",
                     "6000000"}); // a token of the library's form
     StillRegistry registry(server.url());
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(LongLease, LockOptions::Forever));
-    Spies spies(&lock);
-    lock.acquire();
-    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    TestLock lock(&registry, Name, options(LongLease, LockOptions::Forever));
+    QVERIFY(joinQueue(&lock));
     const QByteArray member = server.command({"ZRANGE", Queue, "0", "0"}).toList().value(0).toByteArray();
     const QByteArray channel = "lock:client:" + member.split(':').first();
     QCOMPARE(server.subscriberCount(channel), 1);
@@ -415,7 +365,7 @@ void tst_ConnectionFaults::subscriptionOverrun()
     QCOMPARE(server.subscriberCount(channel), 0);
     server.command({"DEL", Key}); // publishes nothing
     // Its clock never advances, so a waiter with a subscription would not poll.
-    QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.acquired.size() == 1; }));
     QVERIFY(eventually([&] { return server.subscriberCount(channel) == 1; }));
 }
 
@@ -427,12 +377,10 @@ void tst_ConnectionFaults::subscriptionHalfOpen()
     QVERIFY2(server.start(), qPrintable(server.errorString()));
     FaultProxy proxy(server);
     LockRegistry registry(proxy.url());
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(30s, LockOptions::Forever));
-    Spies spies(&lock);
+    TestLock lock(&registry, Name, options(30s, LockOptions::Forever));
     QVERIFY(acquireNow(&lock));
     lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1 && !server.channels().isEmpty(); }));
+    QVERIFY(eventually([&] { return lock.spies.released.size() == 1 && !server.channels().isEmpty(); }));
 
     proxy.setBlackHole(true); // only the present connections
     proxy.setBlackHole(false);
@@ -443,7 +391,7 @@ void tst_ConnectionFaults::subscriptionHalfOpen()
     QVERIFY(eventually([&] { return contenders.front()->turns() > 10; }));
     lock.acquire();
     // A client in which nobody waits checks its subscription once a minute.
-    QVERIFY2(eventually([&] { return spies.acquired.size() == 2; }, 45s),
+    QVERIFY2(eventually([&] { return lock.spies.acquired.size() == 2; }, 45s),
              qPrintable(u"no turn, while another had %1"_s.arg(contenders.front()->turns())));
 }
 

@@ -4,7 +4,7 @@
 // Connections that the other side closes while nothing is in flight, as a server with a `timeout` or a proxy with an
 // idle limit does: that is no outage.
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include "support/certificates.h"
 #include "support/faultproxy.h"
@@ -200,23 +200,21 @@ void tst_IdleClose::closedWhileTheLoopWasBlocked()
     Service service(kind);
     QVERIFY2(service.problem.isEmpty(), qPrintable(service.problem));
     LockRegistry registry(service.url);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(service.options);
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, service.options);
     QVERIFY(acquireNow(&lock));
     Reports reports(&registry);
     for (int i = 1; i <= 2; ++i) {
         QVERIFY(service.closeIdle());
         lock.release();
-        QVERIFY(eventually([&] { return spies.holdsEnded() == i; }));
-        QCOMPARE(spies.released.size(), i);
+        QVERIFY(eventually([&] { return lock.spies.holdsEnded() == i; }));
+        QCOMPARE(lock.spies.released.size(), i);
         QVERIFY(service.closeIdle());
         lock.tryAcquire();
-        QVERIFY(eventually([&] { return spies.acquiresEnded() == i + 1; }));
-        QVERIFY2(spies.failed.isEmpty(), qPrintable(lock.errorString()));
+        QVERIFY(eventually([&] { return lock.spies.acquiresEnded() == i + 1; }));
+        QVERIFY2(lock.spies.failed.isEmpty(), qPrintable(lock.errorString()));
     }
     QVERIFY2(reports.text().isEmpty(), qPrintable(reports.text()));
-    QVERIFY(spies.errors.isEmpty());
+    QVERIFY(lock.spies.errors.isEmpty());
 }
 
 /// The same, for what a registry is asked.
@@ -226,8 +224,7 @@ void tst_IdleClose::requests()
     Service service(kind);
     QVERIFY2(service.problem.isEmpty(), qPrintable(service.problem));
     LockRegistry registry(service.url);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(service.options);
+    TestLock lock(&registry, u"job"_s, service.options);
     QVERIFY(acquireNow(&lock));
     Reports reports(&registry);
     const auto isAnswered = [&](const auto &future) {
@@ -251,23 +248,21 @@ void tst_IdleClose::usedAgain()
     Service service(kind);
     QVERIFY2(service.problem.isEmpty(), qPrintable(service.problem));
     LockRegistry registry(service.url);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(service.options);
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, service.options);
     Reports reports(&registry);
     for (int i = 1; i <= 3; ++i) {
         lock.tryAcquire();
-        QVERIFY(eventually([&] { return spies.acquiresEnded() == i; }));
-        QVERIFY2(spies.failed.isEmpty(), qPrintable(lock.errorString()));
+        QVERIFY(eventually([&] { return lock.spies.acquiresEnded() == i; }));
+        QVERIFY2(lock.spies.failed.isEmpty(), qPrintable(lock.errorString()));
         lock.release();
-        QVERIFY(eventually([&] { return spies.released.size() == i; }));
+        QVERIFY(eventually([&] { return lock.spies.released.size() == i; }));
         QVERIFY(service.closeIdle());
         if (kind != u"cluster") // whose state is that of the map
             QVERIFY(eventually([&] { return registry.state() == LockRegistry::Disconnected; }));
         processEvents();
     }
     QVERIFY2(reports.text().isEmpty(), qPrintable(reports.text()));
-    QVERIFY(spies.errors.isEmpty());
+    QVERIFY(lock.spies.errors.isEmpty());
 }
 
 /// The connections of a lock that is held are made again at once, and it is renewed. One that waits is woken.
@@ -283,12 +278,8 @@ void tst_IdleClose::heldAndWaiting()
         time.govern(&registry);
         time.govern(&others);
     }
-    DistributedLock lock(&registry, u"job"_s);
-    DistributedLock next(&others, u"job"_s);
-    Spies spies(&lock);
-    Spies nextSpies(&next);
-    lock.setOptions(service.options);
-    next.setOptions(LockOptions(service.options).withRetryInterval(5s));
+    TestLock lock(&registry, u"job"_s, service.options);
+    TestLock next(&others, u"job"_s, LockOptions(service.options).withRetryInterval(5s));
     QVERIFY(acquireNow(&lock));
     next.acquire();
     const bool isQueue = kind != u"plain";
@@ -298,18 +289,17 @@ void tst_IdleClose::heldAndWaiting()
     Reports reports(&registry);
     const QSignalSpy otherErrors(&others, &LockRegistry::errorOccurred);
     for (int i = 1; i <= 3; ++i) {
-        const qsizetype renewed = spies.renewed.size();
+        const qsizetype renewed = lock.spies.renewed.size();
         service.closeAll();
-        QVERIFY(eventually([&] { return spies.renewed.size() > renewed; }));
+        QVERIFY(eventually([&] { return lock.spies.renewed.size() > renewed; }));
         QVERIFY(service.settles(connections));
     }
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     if (!isQueue)
         time.pass(10s);
-    QVERIFY(eventually([&] { return nextSpies.acquired.size() == 1; }));
+    QVERIFY(eventually([&] { return next.spies.acquired.size() == 1; }));
     QVERIFY2(reports.text().isEmpty(), qPrintable(reports.text()));
-    QVERIFY(spies.errors.isEmpty() && nextSpies.errors.isEmpty() && otherErrors.isEmpty());
+    QVERIFY(lock.spies.errors.isEmpty() && next.spies.errors.isEmpty() && otherErrors.isEmpty());
 }
 
 /// A server that has lost its data is noticed at once.
@@ -318,15 +308,13 @@ void tst_IdleClose::losesTheLock()
     Service service(u"tcp"_s);
     QVERIFY2(service.problem.isEmpty(), qPrintable(service.problem));
     LockRegistry registry(service.url);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease));
     QVERIFY(acquireNow(&lock));
     QVERIFY(service.settles(2));
     service.flushAll();
     service.closeAll();
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-    QCOMPARE(spies.reason(), DistributedLock::Deleted);
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+    QCOMPARE(lock.spies.reason(), DistributedLock::Deleted);
 }
 
 /// A server that stays away is reported when somebody needs it.
@@ -336,12 +324,9 @@ void tst_IdleClose::staysAway()
     QVERIFY2(server.start(), qPrintable(server.errorString()));
     FaultProxy proxy(server);
     LockRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s);
     QVERIFY(acquireNow(&lock));
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     QVERIFY(eventually([&] { return server.channels().size() == 1; }));
     processEvents();
     Reports reports(&registry);
@@ -351,8 +336,8 @@ void tst_IdleClose::staysAway()
     QCOMPARE(registry.error(), DistributedLock::NoError);
     QVERIFY2(reports.text().isEmpty(), qPrintable(reports.text()));
     lock.tryAcquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::ConnectionError);
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
+    QCOMPARE(lock.spies.failure(), DistributedLock::ConnectionError);
     QVERIFY(eventually([&] { return reports.errors.size() == 1; }));
 }
 
@@ -363,12 +348,9 @@ void tst_IdleClose::notMadeAgain()
     Service service(kind);
     QVERIFY2(service.problem.isEmpty(), qPrintable(service.problem));
     LockRegistry registry(service.url);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(service.options);
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, service.options);
     QVERIFY(acquireNow(&lock));
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     QVERIFY(service.settles());
     Reports reports(&registry);
     service.closeAll();
@@ -385,9 +367,7 @@ void tst_IdleClose::awayForAMoment()
     QVERIFY2(server.start(), qPrintable(server.errorString()));
     FaultProxy proxy(server);
     LockRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s);
     QVERIFY(acquireNow(&lock));
     QVERIFY(eventually([&] { return server.channels().size() == 1; }));
     processEvents();
@@ -396,9 +376,9 @@ void tst_IdleClose::awayForAMoment()
     proxy.closeAll();
     QVERIFY(!eventually([&] { return !reports.text().isEmpty(); }, 300ms));
     proxy.setRefusing(false);
-    QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.renewed.size() == 1; }));
     QVERIFY2(reports.text().isEmpty(), qPrintable(reports.text()));
-    QVERIFY(spies.errors.isEmpty());
+    QVERIFY(lock.spies.errors.isEmpty());
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_IdleClose)

@@ -4,10 +4,11 @@
 #include "support/clusterslot.h"
 #include "support/fakesentinel.h"
 #include "support/faultproxy.h"
-#include "support/locktesting.h"
+#include "support/locktest.h"
 #include "support/rediscluster.h"
 #include "support/redisserver.h"
 #include "support/registrytime.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qelapsedtimer.h>
@@ -20,7 +21,7 @@ using namespace LockTesting;
 using namespace QDistLock;
 
 /// An outage of the server is reported at once, and only once (promise 9).
-class tst_Outages : public QObject
+class tst_Outages : public RedisLockTest
 {
     Q_OBJECT
 
@@ -32,10 +33,10 @@ private Q_SLOTS:
     TIMING void reportedAtOnce();
     void reportedOnceForManyLocks();
     void reportedWhileHeld();
-    void stoppedServer_data();
+    void stoppedServer_data() { Support::addRows<bool>("waiting", {{"held", false}, {"waiting", true}}); }
     void stoppedServer();
     void acquireThatFailsAfterwards();
-    void flappingServer_data();
+    void flappingServer_data() { Support::addRows<bool>("waiting", {{"held", false}, {"waiting", true}}); }
     TIMING void flappingServer();
     void releasedInAnOutage();
     void acquiredAgainInAnOutage();
@@ -51,9 +52,6 @@ private Q_SLOTS:
     void nodeWithoutItsCluster();
     void errorOfOneLock();
     void acquireSoonAfterAnOutage();
-
-private:
-    Support::RedisServer m_server;
 };
 
 namespace {
@@ -67,8 +65,7 @@ std::vector<std::unique_ptr<DistributedLock>> locksAt(Support::RedisCluster *clu
         const QString name = u"job%1"_s.arg(i);
         if (cluster->ownerOf(Support::clusterSlot("lock:" + name.toUtf8())) != master)
             continue;
-        locks.push_back(std::make_unique<DistributedLock>(registry, name));
-        locks.back()->setOptions(options);
+        locks.push_back(std::make_unique<TestLock>(registry, name, options));
     }
     return locks;
 }
@@ -83,21 +80,19 @@ void tst_Outages::reportedWhileAnAcquireWaits()
     proxy.setRefusing(true);
     LockRegistry registry(proxy.url());
     QSignalSpy registryErrors(&registry, &LockRegistry::errorOccurred);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(30s, LockOptions::Forever));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(30s, LockOptions::Forever));
     QSignalSpy changes(&lock, &DistributedLock::errorChanged);
     for (int outage = 1; outage <= 2; ++outage) {
         if (outage == 1)
             lock.acquire();
-        QVERIFY(eventually([&] { return spies.errors.size() == outage; }));
+        QVERIFY(eventually([&] { return lock.spies.errors.size() == outage; }));
         QCOMPARE(lock.error(), DistributedLock::ConnectionError);
         QVERIFY2(lock.errorString().contains(port), qPrintable(lock.errorString()));
         QVERIFY2(lock.errorString().contains(QLatin1String("job")), qPrintable(lock.errorString()));
         QVERIFY(!changes.isEmpty());
         // After many attempts it is still the same outage. (Busy, the machine makes fewer, and a fault may be missed.)
         const QString text = lock.errorString();
-        QVERIFY(!eventually([&] { return spies.errors.size() > outage; }, 1s));
+        QVERIFY(!eventually([&] { return lock.spies.errors.size() > outage; }, 1s));
         QCOMPARE(lock.error(), DistributedLock::ConnectionError);
         QCOMPARE(registryErrors.size(), outage);
         QCOMPARE(log.count({port, u"refused"_s}) + log.count({port, u"closed"_s}), outage);
@@ -107,20 +102,18 @@ void tst_Outages::reportedWhileAnAcquireWaits()
         proxy.setRefusing(false);
         QVERIFY(eventually([&] { return lock.isHeld(); }));
         QVERIFY(eventually([&] { return log.count({port, u"can be used again"_s}) == outage; }));
-        QCOMPARE(spies.errors.size(), outage);
+        QCOMPARE(lock.spies.errors.size(), outage);
         QCOMPARE(lock.error(), DistributedLock::NoError);
         QCOMPARE(lock.errorString(), QString());
 
         if (outage == 1) {
             // The next outage begins while the lock waits in the queue.
-            lock.release();
-            QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+            QVERIFY(releaseNow(&lock));
             m_server.command({"SET", "lock:job", "foreign"});
-            lock.acquire();
-            QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+            QVERIFY(joinQueue(&lock));
             proxy.setRefusing(true);
             proxy.resetAll();
-            QVERIFY(eventually([&] { return spies.errors.size() == 2; }));
+            QVERIFY(eventually([&] { return lock.spies.errors.size() == 2; }));
             m_server.command({"DEL", "lock:job"});
         }
     }
@@ -132,13 +125,11 @@ void tst_Outages::reportedAtOnce()
     Support::FaultProxy proxy(m_server);
     proxy.setRefusing(true);
     LockRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(30s, LockOptions::Forever));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(30s, LockOptions::Forever));
     QElapsedTimer timer;
     timer.start();
     lock.acquire();
-    QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.errors.size() == 1; }));
     QVERIFY2(timer.elapsed() < 2000, qPrintable(QString::number(timer.elapsed())));
     proxy.setRefusing(false);
     QVERIFY(eventually([&] { return lock.isHeld(); }));
@@ -159,8 +150,7 @@ void tst_Outages::reportedOnceForManyLocks()
     std::vector<std::unique_ptr<DistributedLock>> locks;
     int errors = 0;
     for (int i = 0; i < 100; ++i) {
-        locks.push_back(std::make_unique<DistributedLock>(&registry, QString::number(i)));
-        locks.back()->setOptions(options(30s, LockOptions::Forever));
+        locks.push_back(std::make_unique<TestLock>(&registry, QString::number(i), options(30s, LockOptions::Forever)));
         connect(locks.back().get(), &DistributedLock::errorOccurred, this, [&] { ++errors; });
         locks.back()->acquire();
     }
@@ -175,39 +165,30 @@ void tst_Outages::reportedWhileHeld()
     Support::FaultProxy proxy(m_server);
     const QString port = QString::number(proxy.port());
     StillRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease));
     QVERIFY(acquireNow(&lock));
     proxy.setRefusing(true);
     proxy.resetAll();
-    QVERIFY(eventually([&] { return spies.errors.size() == 1; })); // no renewal is due
+    QVERIFY(eventually([&] { return lock.spies.errors.size() == 1; })); // no renewal is due
     QCOMPARE(lock.error(), DistributedLock::ConnectionError);
     QVERIFY(lock.isHeld());
-    QVERIFY(!eventually([&] { return spies.errors.size() > 1; }, 500ms));
+    QVERIFY(!eventually([&] { return lock.spies.errors.size() > 1; }, 500ms));
     proxy.setRefusing(false);
-    QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.renewed.size() == 1; }));
     QCOMPARE(lock.error(), DistributedLock::NoError);
     QVERIFY(eventually([&] { return log.count({port, u"can be used again"_s}) == 1; }));
     QCOMPARE(log.count({port}), 2);
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(lock.spies.lost.isEmpty());
 
     // The server stays down: the loss names the reason.
     proxy.setRefusing(true);
     proxy.resetAll();
     QVERIFY(eventually([&] { return lock.error() == DistributedLock::ConnectionError; }));
     registry.pass(LongLease);
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
     QVERIFY2(lock.errorString().contains(port), qPrintable(lock.errorString()));
     QVERIFY2(lock.errorString().contains(QLatin1String("lost")), qPrintable(lock.errorString()));
     QCOMPARE(lock.error(), DistributedLock::ConnectionError);
-}
-
-void tst_Outages::stoppedServer_data()
-{
-    QTest::addColumn<bool>("waiting");
-    QTest::newRow("held") << false;
-    QTest::newRow("waiting") << true;
 }
 
 void tst_Outages::stoppedServer()
@@ -216,26 +197,23 @@ void tst_Outages::stoppedServer()
     Support::RedisServer server;
     QVERIFY(server.start());
     StillRegistry registry(server.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease, LockOptions::Forever));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease, LockOptions::Forever));
     if (waiting) {
         server.command({"SET", "lock:job", "foreign", "PX", "600000"});
-        lock.acquire();
-        QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+        QVERIFY(joinQueue(&lock));
     } else {
         QVERIFY(acquireNow(&lock));
     }
     server.pause();
     registry.pass(LongLease / 3); // a renewal, or a poll
-    QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.errors.size() == 1; }));
     QCOMPARE(lock.error(), DistributedLock::ConnectionError);
     server.resume();
     if (waiting) {
         QVERIFY(eventually([&] { return lock.error() == DistributedLock::NoError; }));
         QCOMPARE(lock.state(), DistributedLock::Acquiring);
     }
-    QCOMPARE(spies.errors.size(), 1);
+    QCOMPARE(lock.spies.errors.size(), 1);
 }
 
 void tst_Outages::acquireThatFailsAfterwards()
@@ -244,22 +222,13 @@ void tst_Outages::acquireThatFailsAfterwards()
     Support::FaultProxy proxy(m_server);
     proxy.setRefusing(true);
     StillRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease, 700ms));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease, 700ms));
     lock.acquire();
-    QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.errors.size() == 1; }));
     registry.pass(700ms);
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::ConnectionError);
-    QCOMPARE(spies.errors.size(), 1);
-}
-
-void tst_Outages::flappingServer_data()
-{
-    QTest::addColumn<bool>("waiting");
-    QTest::newRow("held") << false;
-    QTest::newRow("waiting") << true;
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
+    QCOMPARE(lock.spies.failure(), DistributedLock::ConnectionError);
+    QCOMPARE(lock.spies.errors.size(), 1);
 }
 
 void tst_Outages::flappingServer()
@@ -271,13 +240,10 @@ void tst_Outages::flappingServer()
     Support::FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
     QSignalSpy registryErrors(&registry, &LockRegistry::errorOccurred);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(30s, LockOptions::Forever));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(30s, LockOptions::Forever));
     if (waiting) {
         m_server.command({"SET", "lock:job", "foreign", "PX", "600000"});
-        lock.acquire();
-        QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+        QVERIFY(joinQueue(&lock));
     } else {
         QVERIFY(acquireNow(&lock));
     }
@@ -290,31 +256,29 @@ void tst_Outages::flappingServer()
     }
     QVERIFY(eventually([&] { return log.count({u"can be used again"_s}) == 1; }));
     QCOMPARE(registryErrors.size(), 1);
-    QCOMPARE(spies.errors.size(), 1);
+    QCOMPARE(lock.spies.errors.size(), 1);
     // The next outage is reported again.
     proxy.setRefusing(true);
     proxy.resetAll();
-    QVERIFY(eventually([&] { return spies.errors.size() == 2; }));
+    QVERIFY(eventually([&] { return lock.spies.errors.size() == 2; }));
     QCOMPARE(registryErrors.size(), 2);
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(lock.spies.lost.isEmpty());
 }
 
 void tst_Outages::releasedInAnOutage()
 {
     Support::FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s);
     QVERIFY(acquireNow(&lock));
     proxy.setRefusing(true);
     proxy.resetAll();
-    QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.errors.size() == 1; }));
     lock.release();
-    QVERIFY(!eventually([&] { return spies.errors.size() > 1; }, 500ms));
+    QVERIFY(!eventually([&] { return lock.spies.errors.size() > 1; }, 500ms));
     QCOMPARE(lock.error(), DistributedLock::ConnectionError);
     proxy.setRefusing(false);
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.released.size() == 1; }));
     QCOMPARE(lock.error(), DistributedLock::NoError);
 }
 
@@ -322,14 +286,12 @@ void tst_Outages::acquiredAgainInAnOutage()
 {
     Support::FaultProxy proxy(m_server);
     StillRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease, 2s));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease, 2s));
     QVERIFY(acquireNow(&lock));
     connect(&lock, &DistributedLock::lost, &lock, &DistributedLock::acquire);
     proxy.setRefusing(true);
     proxy.resetAll();
-    QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.errors.size() == 1; }));
     registry.pass(LongLease);
     // The second acquire learns of the outage by the next attempt to connect.
     QVERIFY(eventually([&] {
@@ -337,10 +299,10 @@ void tst_Outages::acquiredAgainInAnOutage()
                 && !lock.errorString().contains(QLatin1String("it was lost"));
     }));
     registry.pass(2s);
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.lost.size(), 1);
-    QCOMPARE(spies.failure(), DistributedLock::ConnectionError);
-    QCOMPARE(spies.errors.size(), 2); // once for the hold, and once for the acquire
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
+    QCOMPARE(lock.spies.lost.size(), 1);
+    QCOMPARE(lock.spies.failure(), DistributedLock::ConnectionError);
+    QCOMPARE(lock.spies.errors.size(), 2); // once for the hold, and once for the acquire
 }
 
 void tst_Outages::waitsAgainAfterAnOutage()
@@ -349,16 +311,13 @@ void tst_Outages::waitsAgainAfterAnOutage()
     Support::FaultProxy proxy(m_server);
     proxy.setRefusing(true);
     LockRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(30s, LockOptions::Forever));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(30s, LockOptions::Forever));
     lock.tryAcquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
     QCOMPARE(lock.error(), DistributedLock::ConnectionError);
     proxy.setRefusing(false);
     m_server.command({"SET", "lock:job", "foreign", "PX", "600000"});
-    lock.acquire();
-    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    QVERIFY(joinQueue(&lock));
     QVERIFY(eventually([&] { return lock.error() == DistributedLock::NoError; }));
     QCOMPARE(lock.errorString(), QString());
     // A busy lock is no outage.
@@ -366,8 +325,7 @@ void tst_Outages::waitsAgainAfterAnOutage()
     QVERIFY(eventually([&] { return lock.error() == DistributedLock::CancelledError; }));
     lock.tryAcquire();
     QVERIFY(eventually([&] { return lock.error() == DistributedLock::BusyError; }));
-    lock.acquire();
-    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    QVERIFY(joinQueue(&lock));
     QVERIFY(!eventually([&] { return lock.error() != DistributedLock::BusyError; }, 200ms));
 }
 
@@ -396,13 +354,10 @@ void tst_Outages::eachCauseIsReported()
     StillRegistry registry(sentinel ? QUrl(u"redis+sentinel://app:first@127.0.0.1:%1/mymaster"_s.arg(fake.port()))
                                     : QUrl(u"redis://app:first@127.0.0.1:%1"_s.arg(proxy.port())));
     QSignalSpy registryErrors(&registry, &LockRegistry::errorOccurred);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease, LockOptions::Forever));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease, LockOptions::Forever));
     if (waiting) {
         server.command({"SET", "lock:job", "foreign", "PX", "600000"});
-        lock.acquire();
-        QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+        QVERIFY(joinQueue(&lock));
     } else {
         QVERIFY(acquireNow(&lock));
     }
@@ -412,7 +367,7 @@ void tst_Outages::eachCauseIsReported()
     QList<DistributedLock::Error> causes;
     const auto told = [&] {
         QList<DistributedLock::Error> errors;
-        for (const QList<QVariant> &error : std::as_const(spies.errors))
+        for (const QList<QVariant> &error : std::as_const(lock.spies.errors))
             errors.append(error.at(0).value<DistributedLock::Error>());
         return errors;
     };
@@ -467,15 +422,14 @@ void tst_Outages::eachCauseIsReported()
     causes.append(DistributedLock::ConnectionError);
     QCOMPARE(told(), causes);
     QCOMPARE(registryErrors.size(), 3);
-    QVERIFY(spies.lost.isEmpty());
-    QVERIFY(spies.failed.isEmpty());
+    QVERIFY(lock.spies.lost.isEmpty());
+    QVERIFY(lock.spies.failed.isEmpty());
 }
 
 void tst_Outages::eachMasterOfACluster()
 {
     // One master is away for good. Outages of the others are still reported.
-    Support::RedisCluster::Options clusterOptions;
-    clusterOptions.replicasPerMaster = 0;
+    auto clusterOptions = Support::RedisCluster::Options::mastersOnly();
     clusterOptions.needsAllSlots = false;
     clusterOptions.nodeTimeout = 10min; // the masters never notice it
     Support::RedisCluster cluster(clusterOptions);
@@ -497,22 +451,20 @@ void tst_Outages::eachMasterOfACluster()
         std::swap(gone, flapping);
     const QString gonePort = QString::number(cluster.node(gone).port());
     const QString port = QString::number(cluster.node(flapping).port());
-    DistributedLock lost(&registry, nameAt(gone));
-    DistributedLock lock(&registry, nameAt(flapping));
-    Spies lostSpies(&lost);
-    Spies spies(&lock);
+    TestLock lost(&registry, nameAt(gone), {});
+    TestLock lock(&registry, nameAt(flapping), {});
     for (DistributedLock *each : {&lost, &lock}) {
         each->setOptions(options(LongLease));
         QVERIFY(acquireNow(each));
     }
     // A master that was started says CLUSTERDOWN for a moment, which is another cause.
-    const auto outagesTold = [&spies] {
-        return std::count_if(spies.errors.begin(), spies.errors.end(), [](const QList<QVariant> &error) {
+    const auto outagesTold = [&lock] {
+        return std::count_if(lock.spies.errors.begin(), lock.spies.errors.end(), [](const QList<QVariant> &error) {
             return error.at(0).value<DistributedLock::Error>() == DistributedLock::ConnectionError;
         });
     };
     cluster.node(gone).kill();
-    QVERIFY(eventually([&] { return lostSpies.errors.size() == 1; }));
+    QVERIFY(eventually([&] { return lost.spies.errors.size() == 1; }));
     QCOMPARE(registryErrors.size(), 1);
     QCOMPARE(log.count({gonePort}), 1);
     for (int outage = 1; outage <= 2; ++outage) {
@@ -533,7 +485,7 @@ void tst_Outages::eachMasterOfACluster()
         QCOMPARE(log.count({u"redis://127.0.0.1:%1/0: "_s.arg(port)}), outage); // its beginning
     }
     // The first one is still the same outage.
-    QCOMPARE(lostSpies.errors.size(), 1);
+    QCOMPARE(lost.spies.errors.size(), 1);
     QCOMPARE(log.count({u"redis://127.0.0.1:%1/0: "_s.arg(gonePort)}), 1);
     QVERIFY2(registry.errorString().contains(gonePort), qPrintable(registry.errorString()));
 }
@@ -639,18 +591,16 @@ void tst_Outages::errorReplyToManyLocks()
     LogCapture log;
     StillRegistry registry(proxy.url());
     QSignalSpy registryErrors(&registry, &LockRegistry::errorOccurred);
-    DistributedLock first(&registry, u"first"_s);
-    first.setOptions(options(LongLease));
+    TestLock first(&registry, u"first"_s, options(LongLease));
     QVERIFY(acquireNow(&first)); // so that the registry is connected
-    first.release();
-    QVERIFY(eventually([&] { return first.state() == DistributedLock::Unlocked; }));
+    QVERIFY(releaseNow(&first));
     int errors = 0;
     int ended = 0;
     std::vector<std::unique_ptr<DistributedLock>> locks;
     for (int i = 0; i < Count; ++i) {
-        locks.push_back(std::make_unique<DistributedLock>(&registry, QString::number(i)));
+        locks.push_back(
+                std::make_unique<TestLock>(&registry, QString::number(i), options(LongLease, LockOptions::Forever)));
         DistributedLock *const lock = locks.back().get();
-        lock->setOptions(options(LongLease, LockOptions::Forever));
         connect(lock, &DistributedLock::errorOccurred, this, [&] { ++errors; });
         if (!waiting)
             QVERIFY(acquireNow(lock));
@@ -688,9 +638,7 @@ void tst_Outages::errorReplyToManyLocks()
 void tst_Outages::nodeWithoutItsCluster()
 {
     constexpr int Count = 50;
-    Support::RedisCluster::Options clusterOptions;
-    clusterOptions.replicasPerMaster = 0;
-    Support::RedisCluster cluster(clusterOptions);
+    Support::RedisCluster cluster(Support::RedisCluster::Options::mastersOnly());
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
     const int master = cluster.ownerOf(0);
     const QString port = QString::number(cluster.node(master).port());
@@ -735,10 +683,8 @@ void tst_Outages::errorOfOneLock()
     Support::FaultProxy proxy(m_server);
     LogCapture log;
     StillRegistry registry(proxy.url());
-    DistributedLock one(&registry, u"one"_s);
-    DistributedLock two(&registry, u"two"_s);
-    Spies spiesOfOne(&one);
-    Spies spiesOfTwo(&two);
+    TestLock one(&registry, u"one"_s, {});
+    TestLock two(&registry, u"two"_s, {});
     for (DistributedLock *lock : {&one, &two}) {
         lock->setOptions(options(LongLease));
         QVERIFY(acquireNow(lock));
@@ -747,7 +693,7 @@ void tst_Outages::errorOfOneLock()
     proxy.answer("-NOPERM this user has no permissions to access one of the keys used as arguments\r\n", "EVALSHA", 1,
                  3);
     registry.pass(LongLease / 3);
-    QVERIFY(eventually([&] { return spiesOfOne.errors.size() == 1 && spiesOfTwo.errors.size() == 1; }));
+    QVERIFY(eventually([&] { return one.spies.errors.size() == 1 && two.spies.errors.size() == 1; }));
     QCOMPARE(one.error(), DistributedLock::PermissionError);
     QCOMPARE(log.count({u"NOPERM"_s, u"\"one\""_s}), 1);
     QCOMPARE(log.count({u"NOPERM"_s, u"\"two\""_s}), 1);
@@ -758,26 +704,23 @@ void tst_Outages::acquireSoonAfterAnOutage()
 {
     Support::FaultProxy proxy(m_server);
     StillRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease, LockOptions::Forever));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(LongLease, LockOptions::Forever));
     QVERIFY(acquireNow(&lock));
     proxy.setRefusing(true);
     proxy.resetAll();
-    QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.errors.size() == 1; }));
     proxy.setRefusing(false);
     QVERIFY(eventually([&] { return lock.error() == DistributedLock::NoError; }));
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     proxy.setRefusing(true);
     proxy.resetAll();
     lock.acquire();
-    QVERIFY(eventually([&] { return spies.errors.size() == 2; }));
+    QVERIFY(eventually([&] { return lock.spies.errors.size() == 2; }));
     QCOMPARE(lock.error(), DistributedLock::ConnectionError);
     // It hears of it once.
     proxy.setRefusing(false);
     QVERIFY(eventually([&] { return lock.isHeld(); }));
-    QCOMPARE(spies.errors.size(), 2);
+    QCOMPARE(lock.spies.errors.size(), 2);
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Outages)

@@ -3,7 +3,7 @@
 
 // Failures that look permanent but end: connections and locks recover.
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include "support/certificates.h"
 #include "support/fakeclock.h"
@@ -46,8 +46,8 @@ public:
         if (!started || !acquireNow(&held))
             return false;
         for (int i = 0; i <= Position; ++i) {
-            waiters.push_back(std::make_unique<DistributedLock>(i < Position ? &others : &registry, u"job"_s));
-            waiters.back()->setOptions(options(LongLease, LockOptions::Forever));
+            waiters.push_back(std::make_unique<TestLock>(i < Position ? &others : &registry, u"job"_s,
+                                                         options(LongLease, LockOptions::Forever)));
             waiters.back()->acquire();
             if (!eventually([&] { return waiters.back()->queuePosition() == i; }))
                 return false;
@@ -179,15 +179,10 @@ void tst_Reconnect::demoted()
     LockRegistry waitersRegistry(waitersProxy.url());
     for (LockRegistry *const client : {&registry, &waitersRegistry})
         LockRegistryPrivate::get(client)->setClock(&clock);
-    DistributedLock held(&registry, u"job"_s);
-    DistributedLock waiter(&waitersRegistry, u"job"_s);
-    held.setOptions(options(lease));
-    waiter.setOptions(options(lease, LockOptions::Forever));
-    Spies heldSpies(&held);
-    Spies waiterSpies(&waiter);
+    TestLock held(&registry, u"job"_s, options(lease));
+    TestLock waiter(&waitersRegistry, u"job"_s, options(lease, LockOptions::Forever));
     QVERIFY(acquireNow(&held));
-    waiter.acquire();
-    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    QVERIFY(joinQueue(&waiter));
     QVERIFY(eventually([&] { return first.channels().size() == 2; }));
     QVERIFY(first.waitUntilReplicated(1));
 
@@ -204,7 +199,7 @@ void tst_Reconnect::demoted()
     for (LockRegistry *const client : {&registry, &waitersRegistry})
         LockRegistryPrivate::get(client)->watchdog()->wake();
     QVERIFY(eventually([&] {
-        return !heldSpies.errors.isEmpty() && registry.error() != DistributedLock::NoError
+        return !held.spies.errors.isEmpty() && registry.error() != DistributedLock::NoError
                 && waitersRegistry.error() != DistributedLock::NoError;
     }));
     QVERIFY2(held.errorString().contains(servesStaleData == "yes" ? QLatin1String("READONLY")
@@ -222,17 +217,17 @@ void tst_Reconnect::demoted()
     } else {
         first.command({"REPLICAOF", "NO", "ONE"});
     }
-    const qsizetype renewed = heldSpies.renewed.size();
-    QVERIFY(eventually([&] { return heldSpies.renewed.size() > renewed; }));
+    const qsizetype renewed = held.spies.renewed.size();
+    QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed; }));
     QVERIFY(eventually([&] { return master.channels().size() == 2; }));
     QVERIFY(eventually([&] { return waitersRegistry.state() == LockRegistry::Ready && waiter.queuePosition() == 0; }));
-    QVERIFY(heldSpies.lost.isEmpty());
+    QVERIFY(held.spies.lost.isEmpty());
     QVERIFY(held.isHeld());
-    QVERIFY(waiterSpies.acquiresEnded() == 0);
+    QVERIFY(waiter.spies.acquiresEnded() == 0);
 
     held.release();
-    QVERIFY(eventually([&] { return waiterSpies.acquired.size() == 1; })); // by the hand-over
-    QVERIFY(heldSpies.lost.isEmpty());
+    QVERIFY(eventually([&] { return waiter.spies.acquired.size() == 1; })); // by the hand-over
+    QVERIFY(held.spies.lost.isEmpty());
     QVERIFY(master.get("lock:job").size() > 0);
 }
 
@@ -296,16 +291,11 @@ void tst_Reconnect::passwordWrongForAMoment()
     othersUrl.setPassword(u"right"_s);
 
     LockRegistry others(othersUrl);
-    DistributedLock busy(&others, u"busy"_s);
-    busy.setOptions(options(LongLease));
+    TestLock busy(&others, u"busy"_s, options(LongLease));
     QVERIFY(acquireNow(&busy));
     StillRegistry registry(url);
-    DistributedLock held(&registry, u"held"_s);
-    DistributedLock waiter(&registry, u"busy"_s);
-    held.setOptions(options(LongLease));
-    waiter.setOptions(options(LongLease, LockOptions::Forever));
-    Spies heldSpies(&held);
-    Spies waiterSpies(&waiter);
+    TestLock held(&registry, u"held"_s, options(LongLease));
+    TestLock waiter(&registry, u"busy"_s, options(LongLease, LockOptions::Forever));
     QVERIFY(acquireNow(&held));
     waiter.acquire();
     QVERIFY(eventually([&] { return waiter.queuePosition() == 0 && server.channels().size() == 2; }));
@@ -325,15 +315,15 @@ void tst_Reconnect::passwordWrongForAMoment()
     QVERIFY(setPassword("right"));
 
     QVERIFY(eventually([&] { return registry.state() == LockRegistry::Ready && server.channels().size() == 2; }));
-    const qsizetype renewed = heldSpies.renewed.size();
+    const qsizetype renewed = held.spies.renewed.size();
     registry.pass(LongLease / 3);
-    QVERIFY(eventually([&] { return heldSpies.renewed.size() > renewed; }));
-    QVERIFY(heldSpies.lost.isEmpty());
+    QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed; }));
+    QVERIFY(held.spies.lost.isEmpty());
     QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
     busy.release();
-    QVERIFY(eventually([&] { return waiterSpies.acquired.size() == 1; })); // by the hand-over: no poll is due
-    QVERIFY(waiterSpies.failed.isEmpty());
-    QVERIFY(heldSpies.lost.isEmpty());
+    QVERIFY(eventually([&] { return waiter.spies.acquired.size() == 1; })); // by the hand-over: no poll is due
+    QVERIFY(waiter.spies.failed.isEmpty());
+    QVERIFY(held.spies.lost.isEmpty());
 }
 
 /// The server closes the connection of the subscription, and refuses the subscription on the next one.
@@ -347,15 +337,11 @@ void tst_Reconnect::channelForbiddenForAMoment()
     url.setUserName(u"u5er"_s);
     url.setPassword(u"right"_s);
     LockRegistry others(server.url());
-    DistributedLock busy(&others, u"busy"_s);
-    busy.setOptions(options(LongLease));
+    TestLock busy(&others, u"busy"_s, options(LongLease));
     QVERIFY(acquireNow(&busy));
     StillRegistry registry(url);
-    DistributedLock waiter(&registry, u"busy"_s);
-    waiter.setOptions(options(LongLease, LockOptions::Forever));
-    Spies spies(&waiter);
-    waiter.acquire();
-    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    TestLock waiter(&registry, u"busy"_s, options(LongLease, LockOptions::Forever));
+    QVERIFY(joinQueue(&waiter));
     QVERIFY(eventually([&] { return server.channels().size() == 2; }));
 
     LogCapture log;
@@ -365,8 +351,8 @@ void tst_Reconnect::channelForbiddenForAMoment()
     QVERIFY(eventually([&] { return server.channels().size() == 2; }));
     QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
     busy.release();
-    QVERIFY(eventually([&] { return spies.acquired.size() == 1; })); // by the hand-over: no poll is due
-    QVERIFY(spies.failed.isEmpty());
+    QVERIFY(eventually([&] { return waiter.spies.acquired.size() == 1; })); // by the hand-over: no poll is due
+    QVERIFY(waiter.spies.failed.isEmpty());
     QCOMPARE(log.count({u"forbids to subscribe"_s}), 1);
 }
 
@@ -395,16 +381,11 @@ void tst_Reconnect::anotherServiceForAMoment()
     url.setPort(proxy.port());
 
     LockRegistry others(server.url());
-    DistributedLock busy(&others, u"busy"_s);
-    busy.setOptions(options(LongLease));
+    TestLock busy(&others, u"busy"_s, options(LongLease));
     QVERIFY(acquireNow(&busy));
     StillRegistry registry(url);
-    DistributedLock held(&registry, u"held"_s);
-    DistributedLock waiter(&registry, u"busy"_s);
-    held.setOptions(options(LongLease));
-    waiter.setOptions(options(LongLease, LockOptions::Forever));
-    Spies heldSpies(&held);
-    Spies waiterSpies(&waiter);
+    TestLock held(&registry, u"held"_s, options(LongLease));
+    TestLock waiter(&registry, u"busy"_s, options(LongLease, LockOptions::Forever));
     QVERIFY2(acquireNow(&held), qPrintable(held.errorString()));
     waiter.acquire();
     QVERIFY(eventually([&] { return waiter.queuePosition() == 0 && server.channels().size() == 2; }));
@@ -416,14 +397,14 @@ void tst_Reconnect::anotherServiceForAMoment()
     proxy.setServer(tls ? server.tlsPort() : server.port());
 
     QVERIFY(eventually([&] { return registry.state() == LockRegistry::Ready && server.channels().size() == 2; }));
-    const qsizetype renewed = heldSpies.renewed.size();
+    const qsizetype renewed = held.spies.renewed.size();
     registry.pass(LongLease / 3);
-    QVERIFY(eventually([&] { return heldSpies.renewed.size() > renewed; }));
+    QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed; }));
     QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
     busy.release();
-    QVERIFY(eventually([&] { return waiterSpies.acquired.size() == 1; })); // by the hand-over: no poll is due
-    QVERIFY(waiterSpies.failed.isEmpty());
-    QVERIFY(heldSpies.lost.isEmpty());
+    QVERIFY(eventually([&] { return waiter.spies.acquired.size() == 1; })); // by the hand-over: no poll is due
+    QVERIFY(waiter.spies.failed.isEmpty());
+    QVERIFY(held.spies.lost.isEmpty());
 }
 
 /// Each cause is reported once, and the locks recover when the password is right again.
@@ -433,16 +414,14 @@ void tst_Reconnect::passwordWrongForLong()
     QVERIFY2(user.started, qPrintable(user.server.errorString()));
     LogCapture log;
     StillRegistry registry(user.url());
-    DistributedLock held(&registry, u"held"_s);
-    held.setOptions(options(LongLease));
-    Spies spies(&held);
+    TestLock held(&registry, u"held"_s, options(LongLease));
     QVERIFY(acquireNow(&held));
     QVERIFY(eventually([&] { return user.server.channels().size() == 1; }));
 
     user.makeWrong();
     // Each of the two connections connects at once, and after about 1 s.
     QVERIFY(eventually([&] { return user.connects() >= 4; }));
-    QCOMPARE(spies.errors.size(), 1); // not that the idle connection was closed
+    QCOMPARE(held.spies.errors.size(), 1); // not that the idle connection was closed
     QCOMPARE(registry.error(), DistributedLock::AuthenticationError);
     const qsizetype warnings = log.count({u"WRONGPASS"_s, u"Trying again"_s});
     QVERIFY2(warnings <= 2, qPrintable(log.text()));
@@ -450,7 +429,7 @@ void tst_Reconnect::passwordWrongForLong()
     user.setPassword("right");
     QVERIFY(eventually([&] { return registry.state() == LockRegistry::Ready && user.server.channels().size() == 1; }));
     QVERIFY(held.isHeld());
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(held.spies.lost.isEmpty());
 }
 
 void tst_Reconnect::fewAttemptsWithTheWrongPassword()
@@ -459,18 +438,16 @@ void tst_Reconnect::fewAttemptsWithTheWrongPassword()
     QVERIFY2(user.started, qPrintable(user.server.errorString()));
     LogCapture log;
     LockRegistry registry(user.url());
-    DistributedLock held(&registry, u"held"_s);
-    held.setOptions(options(LongLease));
-    Spies spies(&held);
+    TestLock held(&registry, u"held"_s, options(LongLease));
     QVERIFY(acquireNow(&held));
     QVERIFY(eventually([&] { return user.server.channels().size() == 1; }));
 
     user.makeWrong();
-    QVERIFY(!eventually([&] { return spies.lost.size() > 0; }, 6s));
+    QVERIFY(!eventually([&] { return held.spies.lost.size() > 0; }, 6s));
     const qint64 connects = user.connects();
     // Each of the two connections connects at once, and after about 1, 2 and 4 s.
     QVERIFY2(connects >= 4 && connects <= 10, qPrintable(QString::number(connects)));
-    QCOMPARE(spies.errors.size(), 1); // not that the idle connection was closed
+    QCOMPARE(held.spies.errors.size(), 1); // not that the idle connection was closed
     const qsizetype warnings = log.count({u"WRONGPASS"_s, u"Trying again"_s});
     QVERIFY2(warnings <= 2, qPrintable(log.text()));
 }
@@ -481,12 +458,10 @@ void tst_Reconnect::noAttemptsWithoutNeed()
     ChangedPassword user;
     QVERIFY2(user.started, qPrintable(user.server.errorString()));
     LockRegistry registry(user.url());
-    DistributedLock lock(&registry, u"held"_s);
-    Spies spies(&lock);
+    TestLock lock(&registry, u"held"_s, {});
     QVERIFY(acquireNow(&lock));
     QVERIFY(eventually([&] { return user.server.channels().size() == 1; }));
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     user.makeWrong();
     // The next attempts would follow after about 1 s. A busy machine can only make this miss them.
     QVERIFY(!eventually([&] { return user.connects() > 2; }, 1500ms));
@@ -504,12 +479,8 @@ void tst_Reconnect::beginsWithTheWrongPassword()
     QUrl url = proxy.url();
     url.setPassword(u"wrong"_s);
     StillRegistry registry(url); // no wait ends, and no retry is due
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(LongLease, LockOptions::Forever));
-    Spies spies(&lock);
-    lock.acquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::AuthenticationError);
+    TestLock lock(&registry, u"job"_s, options(LongLease, LockOptions::Forever));
+    QCOMPARE(failureNow(&lock), DistributedLock::AuthenticationError);
     // No lock needs the server any more. A busy machine can only make this miss an attempt, due after about 1 s.
     QVERIFY(!eventually([&] { return proxy.connectionsAccepted() > 1; }, 1500ms));
     QCOMPARE(registry.state(), LockRegistry::Disconnected);

@@ -3,7 +3,7 @@
 
 // Faults of the process that holds a lock, and of the server: stopped, paused, restarted, full, a replica.
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include "support/faultproxy.h"
 #include "support/posix.h"
@@ -44,11 +44,10 @@ constexpr milliseconds AtOnce = 700ms;
 
 } // namespace
 
-class tst_ServerFaults : public QObject
+class tst_ServerFaults : public RedisLockTest
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase();
     void init();
     void cleanup();
 
@@ -76,24 +75,17 @@ private Q_SLOTS:
     void errorsForAWhile();
     void permanentError();
     void failoverLosesTheKey();
-
-private:
-    RedisServer m_server{RedisServer::Options::withTcp()};
 };
-
-void tst_ServerFaults::initTestCase()
-{
-    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
-}
 
 void tst_ServerFaults::init()
 {
-    m_server.command({"FLUSHALL"});
+    RedisLockTest::init();
     m_server.command({"SCRIPT", "FLUSH"});
 }
 
 void tst_ServerFaults::cleanup()
 {
+    LockTest::cleanup();
     m_server.resume();
     m_server.command({"REPLICAOF", "NO", "ONE"});
     m_server.command({"CONFIG", "SET", "maxmemory", "0", "maxclients", "1000", "replica-serve-stale-data", "yes"});
@@ -104,20 +96,17 @@ void tst_ServerFaults::killedHolder()
     leavesRoomFor(300ms);
     Holder holder(m_server.url(), Name, 500ms);
     QVERIFY2(holder.waitForOutput("acquired "), holder.output().constData());
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(500ms));
-    Spies spies(&lock);
+    TestLock lock(registry(), Name, options(500ms));
     lock.acquire();
     // The holder renews: it still holds the lock after its lease.
     const QByteArray token = m_server.get(Key);
-    QVERIFY(!eventually([&] { return !spies.acquired.isEmpty(); }, 700ms));
+    QVERIFY(!eventually([&] { return !lock.spies.acquired.isEmpty(); }, 700ms));
     QCOMPARE(m_server.get(Key), token);
 
     holder.sendSignal(SIGKILL);
     QElapsedTimer timer;
     timer.start();
-    QVERIFY(eventually([&] { return !spies.acquired.isEmpty(); }));
+    QVERIFY(eventually([&] { return !lock.spies.acquired.isEmpty(); }));
     // tst_queue measures the time on an idle machine.
     QVERIFY2(timer.elapsed() <= (500ms + AtOnce).count(), qPrintable(QString::number(timer.elapsed())));
 }
@@ -128,13 +117,10 @@ void tst_ServerFaults::stoppedHolder()
     Holder holder(m_server.url(), Name, 400ms);
     QVERIFY2(holder.waitForOutput("acquired "), holder.output().constData());
     const qint64 stoppedToken = holder.output().split(' ').value(1).trimmed().toLongLong();
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(400ms));
-    Spies spies(&lock);
+    TestLock lock(registry(), Name, options(400ms));
     lock.acquire();
     holder.sendSignal(SIGSTOP);
-    QVERIFY(eventually([&] { return !spies.acquired.isEmpty(); }));
+    QVERIFY(eventually([&] { return !lock.spies.acquired.isEmpty(); }));
     QVERIFY(stoppedToken > 0);
     QVERIFY(lock.fencingToken() > stoppedToken);
 
@@ -147,84 +133,74 @@ void tst_ServerFaults::stoppedHolder()
     QCOMPARE(lines.value(1), "lost " + QByteArray::number(int(DistributedLock::LeaseExpired)) + " not held");
     QCOMPARE(lines.size(), 2);
     // The stopped holder has not changed its successor's key.
-    QVERIFY(eventually([&] { return spies.renewed.size() >= 2; }));
+    QVERIFY(eventually([&] { return lock.spies.renewed.size() >= 2; }));
     QCOMPARE(m_server.get(Key), token);
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(lock.spies.lost.isEmpty());
 }
 
 void tst_ServerFaults::serverPausedBeforeTheFirstNeed()
 {
     LockRegistry registry(m_server.tcpUrl());
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(30s, 300ms));
-    Spies spies(&lock);
+    TestLock lock(&registry, Name, options(30s, 300ms));
     m_server.pause();
-    lock.acquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::ConnectionError);
+    QCOMPARE(failureNow(&lock), DistributedLock::ConnectionError);
     QVERIFY(lock.errorString().contains(QLatin1String("\"job\"")));
 
     lock.setWait(milliseconds(60s));
     lock.acquire();
     m_server.resume();
-    QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.acquired.size() == 1; }));
 }
 
 void tst_ServerFaults::serverPausedWhileHeld()
 {
     StillRegistry registry(m_server.url());
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, Name, options(LongLease));
     QVERIFY(acquireNow(&lock));
     const QByteArray token = m_server.get(Key);
     m_server.pause();
     registry.pass(LongLease * 2 / 3);
-    QVERIFY(eventually([&] { return spies.atRisk.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.atRisk.size() == 1; }));
     QVERIFY(lock.isHeld());
     QCOMPARE(lock.state(), DistributedLock::AtRisk);
-    const int remaining = spies.atRisk.at(0).at(0).toInt();
+    const int remaining = lock.spies.atRisk.at(0).at(0).toInt();
     const int margin = int((LongLease / 100 + 2ms).count());
     QVERIFY2(remaining > 0 && remaining <= LongLease.count() / 3 - margin + 1, qPrintable(QString::number(remaining)));
     m_server.resume();
-    QVERIFY(eventually([&] { return !spies.renewed.isEmpty(); }));
+    QVERIFY(eventually([&] { return !lock.spies.renewed.isEmpty(); }));
     QCOMPARE(lock.state(), DistributedLock::Held);
     QCOMPARE(m_server.get(Key), token);
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(lock.spies.lost.isEmpty());
 }
 
 void tst_ServerFaults::clientsPaused()
 {
     StillRegistry registry(m_server.url());
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, Name, options(LongLease));
     QVERIFY(acquireNow(&lock));
     m_server.command({"CLIENT", "PAUSE", "900", "ALL"});
     // A renewal is sent, and nothing is read before the lease has ended.
     registry.pass(LongLease / 3);
     registry.pass(LongLease * 2 / 3);
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-    QCOMPARE(spies.reason(), DistributedLock::LeaseExpired);
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+    QCOMPARE(lock.spies.reason(), DistributedLock::LeaseExpired);
     // The server executes the renewal after the pause: too late, so that the lock is released again.
     QVERIFY(eventually([&] { return lockKeys(m_server).isEmpty(); }));
-    QVERIFY(spies.renewed.isEmpty());
+    QVERIFY(lock.spies.renewed.isEmpty());
     QVERIFY(acquireNow(&lock));
 }
 
 void tst_ServerFaults::serverRestartedWithoutPersistence()
 {
     StillRegistry registry(m_server.url());
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, Name, options(LongLease));
     QVERIFY(acquireNow(&lock));
     m_server.kill();
     QVERIFY(m_server.start());
     // The lost connection makes the lock check its key at once, not only after a third of the lease.
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-    QCOMPARE(spies.reason(), DistributedLock::Deleted);
-    QVERIFY(spies.released.isEmpty());
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+    QCOMPARE(lock.spies.reason(), DistributedLock::Deleted);
+    QVERIFY(lock.spies.released.isEmpty());
     QVERIFY(acquireNow(&lock));
 }
 
@@ -235,9 +211,7 @@ void tst_ServerFaults::serverRestartedWithAof()
     RedisServer server(serverOptions);
     QVERIFY(server.start());
     StillRegistry registry(server.url());
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, Name, options(LongLease));
     QVERIFY(acquireNow(&lock));
     const QByteArray token = server.get(Key);
     const qint64 fence = lock.fencingToken();
@@ -245,120 +219,107 @@ void tst_ServerFaults::serverRestartedWithAof()
     QVERIFY(eventually([&] { return registry.state() != LockRegistry::Ready; }));
     QVERIFY(lock.isHeld());
     QVERIFY(server.start());
-    QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.renewed.size() == 1; }));
     QVERIFY(lock.isHeld());
     QCOMPARE(lock.fencingToken(), fence);
     QCOMPARE(server.get(Key), token);
-    QVERIFY(spies.lost.isEmpty());
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(lock.spies.lost.isEmpty());
+    QVERIFY(releaseNow(&lock));
     QVERIFY(!server.exists(Key));
 }
 
 void tst_ServerFaults::scriptsFlushed()
 {
     StillRegistry registry(m_server.url());
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, Name, options(LongLease));
     for (int i = 1; i <= 2; ++i) {
         m_server.command({"SCRIPT", "FLUSH"});
         QVERIFY(acquireNow(&lock));
         m_server.command({"SCRIPT", "FLUSH"});
         registry.pass(LongLease / 3);
-        QVERIFY(eventually([&] { return spies.renewed.size() == i; }));
+        QVERIFY(eventually([&] { return lock.spies.renewed.size() == i; }));
         m_server.command({"SCRIPT", "FLUSH"});
         lock.release();
-        QVERIFY(eventually([&] { return spies.released.size() == i; }));
+        QVERIFY(eventually([&] { return lock.spies.released.size() == i; }));
     }
-    QVERIFY(spies.errors.isEmpty());
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(lock.spies.errors.isEmpty());
+    QVERIFY(lock.spies.lost.isEmpty());
     QCOMPARE(lockKeys(m_server), QList<QByteArray>());
 }
 
 void tst_ServerFaults::outOfMemory()
 {
     StillRegistry registry(m_server.url());
-    DistributedLock held(&registry, u"held"_s);
-    held.setOptions(options(LongLease));
-    Spies heldSpies(&held);
+    TestLock held(&registry, u"held"_s, options(LongLease));
     QVERIFY(acquireNow(&held));
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(LongLease, 500ms));
-    Spies spies(&lock);
+    TestLock lock(&registry, Name, options(LongLease, 500ms));
 
     m_server.command({"CONFIG", "SET", "maxmemory", "1"});
     lock.acquire();
-    QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.errors.size() == 1; }));
     registry.pass(500ms);
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::ServerError);
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
+    QCOMPARE(lock.spies.failure(), DistributedLock::ServerError);
     QVERIFY2(lock.errorString().contains(QLatin1String("OOM")), qPrintable(lock.errorString()));
     // A renewal needs no more memory.
-    const qsizetype renewed = heldSpies.renewed.size();
+    const qsizetype renewed = held.spies.renewed.size();
     registry.pass(LongLease / 3);
-    QVERIFY(eventually([&] { return heldSpies.renewed.size() > renewed; }));
+    QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed; }));
 
     lock.setWait(milliseconds(10min));
     lock.acquire();
-    QVERIFY(eventually([&] { return spies.errors.size() == 2; }));
+    QVERIFY(eventually([&] { return lock.spies.errors.size() == 2; }));
     m_server.command({"CONFIG", "SET", "maxmemory", "0"});
-    QVERIFY(registry.passUntil([&] { return spies.acquired.size() == 1; }));
-    QVERIFY(heldSpies.lost.isEmpty());
+    QVERIFY(registry.passUntil([&] { return lock.spies.acquired.size() == 1; }));
+    QVERIFY(held.spies.lost.isEmpty());
 }
 
 void tst_ServerFaults::readOnly()
 {
     StillRegistry registry(m_server.url());
-    DistributedLock held(&registry, u"held"_s);
-    held.setOptions(options(LongLease));
-    Spies heldSpies(&held);
+    TestLock held(&registry, u"held"_s, options(LongLease));
     QVERIFY(acquireNow(&held));
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(LongLease, 500ms));
-    Spies spies(&lock);
+    TestLock lock(&registry, Name, options(LongLease, 500ms));
 
     m_server.command({"REPLICAOF", "127.0.0.1", QByteArray::number(Posix::freePort())});
     lock.acquire();
-    QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.errors.size() == 1; }));
     registry.pass(500ms);
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::ServerError);
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
+    QCOMPARE(lock.spies.failure(), DistributedLock::ServerError);
     QVERIFY2(lock.errorString().contains(QLatin1String("READONLY")), qPrintable(lock.errorString()));
     lock.setWait(milliseconds(10min));
     lock.acquire();
     registry.pass(LongLease / 3);
-    QVERIFY(eventually([&] { return heldSpies.errors.size() == 1; })); // a renewal was refused
+    QVERIFY(eventually([&] { return held.spies.errors.size() == 1; })); // a renewal was refused
     QVERIFY(held.isHeld());
 
     m_server.command({"REPLICAOF", "NO", "ONE"});
-    QVERIFY(registry.passUntil([&] { return spies.acquired.size() == 1; }));
-    QVERIFY(registry.passUntil([&] { return heldSpies.renewed.size() == 1; }));
-    QVERIFY(heldSpies.lost.isEmpty());
-    QCOMPARE(heldSpies.errors.size(), 1);
+    QVERIFY(registry.passUntil([&] { return lock.spies.acquired.size() == 1; }));
+    QVERIFY(registry.passUntil([&] { return held.spies.renewed.size() == 1; }));
+    QVERIFY(held.spies.lost.isEmpty());
+    QCOMPARE(held.spies.errors.size(), 1);
     QCOMPARE(held.error(), DistributedLock::NoError);
 }
 
 void tst_ServerFaults::noMaster()
 {
     StillRegistry registry(m_server.url());
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(LongLease, 1s));
-    Spies spies(&lock);
+    TestLock lock(&registry, Name, options(LongLease, 1s));
     m_server.command({"CONFIG", "SET", "replica-serve-stale-data", "no"});
     m_server.command({"REPLICAOF", "127.0.0.1", QByteArray::number(Posix::freePort())});
     lock.acquire();
-    const bool refused = eventually([&] { return spies.errors.size() == 1; });
+    const bool refused = eventually([&] { return lock.spies.errors.size() == 1; });
     registry.pass(1s);
-    const bool failed = eventually([&] { return spies.failed.size() == 1; });
+    const bool failed = eventually([&] { return lock.spies.failed.size() == 1; });
     lock.setWait(milliseconds(10min));
     lock.acquire();
     m_server.command({"REPLICAOF", "NO", "ONE"});
     m_server.command({"CONFIG", "SET", "replica-serve-stale-data", "yes"});
     QVERIFY(refused);
     QVERIFY(failed);
-    QCOMPARE(spies.failure(), DistributedLock::ServerError);
-    QVERIFY(registry.passUntil([&] { return spies.acquired.size() == 1; }));
+    QCOMPARE(lock.spies.failure(), DistributedLock::ServerError);
+    QVERIFY(registry.passUntil([&] { return lock.spies.acquired.size() == 1; }));
 }
 
 void tst_ServerFaults::tooManyClients()
@@ -369,22 +330,21 @@ void tst_ServerFaults::tooManyClients()
     // The error reply may be lost when the server closes the connection: not every attempt learns the reason.
     QStringList reasons;
     connect(&registry, &LockRegistry::errorChanged, this, [&] { reasons << registry.errorString(); });
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(LongLease, 300ms));
-    Spies spies(&lock);
+    TestLock lock(&registry, Name, options(LongLease, 300ms));
     lock.acquire();
     const bool reasonKnown = eventually([&] { return !reasons.filter(u"maxclients"_s).isEmpty(); });
     registry.pass(300ms);
-    const bool failed = eventually([&] { return spies.failed.size() == 1; });
+    const bool failed = eventually([&] { return lock.spies.failed.size() == 1; });
     const QString text = lock.errorString();
     lock.setWait(milliseconds(10min));
     lock.acquire();
     m_server.command({"CONFIG", "SET", "maxclients", "1000"});
     QVERIFY2(reasonKnown, qPrintable(reasons.join(u'\n')));
     QVERIFY(failed);
-    QVERIFY2(spies.failure() == DistributedLock::ServerError || spies.failure() == DistributedLock::ConnectionError,
+    QVERIFY2(lock.spies.failure() == DistributedLock::ServerError
+                     || lock.spies.failure() == DistributedLock::ConnectionError,
              qPrintable(text));
-    QVERIFY(registry.passUntil([&] { return spies.acquired.size() == 1; }));
+    QVERIFY(registry.passUntil([&] { return lock.spies.acquired.size() == 1; }));
 }
 
 void tst_ServerFaults::passingErrors_data()
@@ -405,9 +365,7 @@ void tst_ServerFaults::passingErrors()
     QFETCH(QByteArray, reply);
     FaultProxy proxy(m_server);
     StillRegistry registry(proxy.url());
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(LongLease, LockOptions::Forever).withRetryInterval(5ms));
-    Spies spies(&lock);
+    TestLock lock(&registry, Name, options(LongLease, LockOptions::Forever).withRetryInterval(5ms));
     // Two outages with less than a second between them count as one.
     LogCapture log;
     qsizetype outages = 0;
@@ -420,26 +378,26 @@ void tst_ServerFaults::passingErrors()
     lock.acquire();
     QVERIFY(registry.passUntil([&] { return lock.isHeld(); }));
     QCOMPARE(proxy.faultsDone(), 3);
-    QVERIFY(spies.failed.isEmpty());
+    QVERIFY(lock.spies.failed.isEmpty());
     QVERIFY(outageEnds());
     proxy.answer(reply, "EVALSHA", 1, 2);
     registry.pass(LongLease / 3);
-    QVERIFY(registry.passUntil([&] { return spies.renewed.size() == 1; }));
+    QVERIFY(registry.passUntil([&] { return lock.spies.renewed.size() == 1; }));
     QVERIFY(outageEnds());
     proxy.answer(reply, "EVALSHA", 1, 2);
     lock.release();
-    QVERIFY(registry.passUntil([&] { return spies.holdsEnded() == 1; }));
-    QCOMPARE(spies.released.size(), 1);
+    QVERIFY(registry.passUntil([&] { return lock.spies.holdsEnded() == 1; }));
+    QCOMPARE(lock.spies.released.size(), 1);
     QCOMPARE(proxy.faultsDone(), 7);
     QCOMPARE(lockKeys(m_server), QList<QByteArray>());
     // The error is reported once for each of acquire, renew and release, not once for each reply.
-    QCOMPARE(spies.errors.size(), 3);
+    QCOMPARE(lock.spies.errors.size(), 3);
 
     // tryAcquire() makes one attempt, and fails with this error.
     proxy.answer(reply, "EVALSHA");
     lock.tryAcquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::ServerError);
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
+    QCOMPARE(lock.spies.failure(), DistributedLock::ServerError);
     QVERIFY2(lock.errorString().contains(QString::fromLatin1(reply.mid(1, 6))), qPrintable(lock.errorString()));
 }
 
@@ -474,8 +432,7 @@ void tst_ServerFaults::errorsForAWhile()
     std::vector<std::unique_ptr<DistributedLock>> all;
     std::vector<std::unique_ptr<Spies>> spies;
     const auto make = [&](LockRegistry *owner, const QString &name) {
-        all.push_back(std::make_unique<DistributedLock>(owner, name));
-        all.back()->setOptions(options(LongLease, LockOptions::Forever));
+        all.push_back(std::make_unique<TestLock>(owner, name, options(LongLease, LockOptions::Forever)));
         spies.push_back(std::make_unique<Spies>(all.back().get()));
         return all.back().get();
     };
@@ -490,8 +447,7 @@ void tst_ServerFaults::errorsForAWhile()
     QVERIFY(eventually([&] { return waiting->state() == DistributedLock::Unlocked; }));
     spies.back() = std::make_unique<Spies>(waiting);
     LockRegistry other(m_server.url());
-    DistributedLock taken(&other, u"taken"_s);
-    taken.setOptions(options(LongLease));
+    TestLock taken(&other, u"taken"_s, options(LongLease));
     QVERIFY(acquireNow(&taken));
     waiting->acquire();
     QVERIFY(eventually([&] { return waiting->queuePosition() == 0; }));
@@ -545,14 +501,10 @@ void tst_ServerFaults::permanentError()
 {
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(30s, LockOptions::Forever));
-    Spies spies(&lock);
+    TestLock lock(&registry, Name, options(30s, LockOptions::Forever));
     proxy.answer("-ERR unknown command 'EVALSHA', with args beginning with: 'secret token'\r\n", "EVALSHA", 1, 1000);
     proxy.answer("-ERR unknown command 'MULTI', with args beginning with: 'secret token'\r\n", "MULTI", 1, 1000);
-    lock.acquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::ServerError);
+    QCOMPARE(failureNow(&lock), DistributedLock::ServerError);
     QCOMPARE(proxy.faultsDone(), 2); // one attempt with a script, and one without
     QVERIFY(!lock.errorString().contains(QLatin1String("secret")));
 }
@@ -563,18 +515,16 @@ void tst_ServerFaults::serverSleepsBriefly()
     RedisServer server;
     QVERIFY2(server.start(), qPrintable(server.errorString()));
     StillRegistry registry(server.url());
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, Name, options(LongLease));
     QVERIFY(acquireNow(&lock));
     RespClient sleeper;
     QVERIFY(sleeper.connectToUnix(server.socketPath()));
     QVERIFY(sleeper.send(Resp::encodeCommand({"DEBUG", "SLEEP", "1.3"})));
     for (int i = 1; i <= 2; ++i) { // the first renewal is sent meanwhile
         registry.pass(LongLease / 3);
-        QVERIFY(eventually([&] { return spies.renewed.size() == i; }));
+        QVERIFY(eventually([&] { return lock.spies.renewed.size() == i; }));
     }
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(lock.spies.lost.isEmpty());
     QVERIFY(lock.isHeld());
     QVERIFY(server.exists(Key));
 }
@@ -584,9 +534,7 @@ void tst_ServerFaults::serverSleepsPastTheLease()
     RedisServer server;
     QVERIFY2(server.start(), qPrintable(server.errorString()));
     StillRegistry registry(server.url());
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, Name, options(LongLease));
     QVERIFY(acquireNow(&lock));
     const qint64 token = lock.fencingToken();
     RespClient sleeper;
@@ -595,10 +543,10 @@ void tst_ServerFaults::serverSleepsPastTheLease()
     // A renewal is sent, and nothing is read before the lease has ended.
     registry.pass(LongLease / 3);
     registry.pass(LongLease * 2 / 3);
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-    QCOMPARE(spies.reason(), DistributedLock::LeaseExpired);
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+    QCOMPARE(lock.spies.reason(), DistributedLock::LeaseExpired);
     QVERIFY(!lock.isHeld());
-    QVERIFY(spies.renewed.isEmpty()); // lost while it slept
+    QVERIFY(lock.spies.renewed.isEmpty()); // lost while it slept
     QVERIFY(acquireNow(&lock));
     QVERIFY(lock.fencingToken() > token);
 }
@@ -608,25 +556,21 @@ void tst_ServerFaults::noReplicas()
     RedisServer server;
     QVERIFY2(server.start(), qPrintable(server.errorString()));
     StillRegistry registry(server.url());
-    DistributedLock held(&registry, u"held"_s);
-    held.setOptions(options(LongLease));
-    Spies heldSpies(&held);
+    TestLock held(&registry, u"held"_s, options(LongLease));
     QVERIFY(acquireNow(&held));
     server.command({"CONFIG", "SET", "min-replicas-to-write", "1"});
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(options(LongLease, 500ms));
-    Spies spies(&lock);
+    TestLock lock(&registry, Name, options(LongLease, 500ms));
     lock.acquire();
-    QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.errors.size() == 1; }));
     registry.pass(500ms);
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::ServerError);
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
+    QCOMPARE(lock.spies.failure(), DistributedLock::ServerError);
     QVERIFY2(lock.errorString().contains(QLatin1String("NOREPLICAS")), qPrintable(lock.errorString()));
     registry.pass(LongLease / 3);
-    QVERIFY(eventually([&] { return heldSpies.errors.size() == 1; })); // a renewal was refused
+    QVERIFY(eventually([&] { return held.spies.errors.size() == 1; })); // a renewal was refused
     server.command({"CONFIG", "SET", "min-replicas-to-write", "0"});
-    QVERIFY(registry.passUntil([&] { return heldSpies.renewed.size() >= 1; }));
-    QVERIFY(heldSpies.lost.isEmpty());
+    QVERIFY(registry.passUntil([&] { return held.spies.renewed.size() >= 1; }));
+    QVERIFY(held.spies.lost.isEmpty());
     QVERIFY(acquireNow(&lock));
 }
 
@@ -648,28 +592,22 @@ void tst_ServerFaults::failoverLosesTheKey()
     FaultProxy proxy(address);
     StillRegistry registry(proxy.url()); // no lease ends, and no renewal is due: the new connection brings the loss
     LockRegistry others(proxy.url());
-    DistributedLock lock(&registry, Name);
-    lock.setOptions(LockTesting::options(LongLease));
-    Spies spies(&lock);
+    TestLock lock(&registry, Name, LockTesting::options(LongLease));
     QVERIFY(acquireNow(&lock));
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     replica.command({"REPLICAOF", "NO", "ONE"});
     QVERIFY(acquireNow(&lock));
     const qint64 token = lock.fencingToken();
     QVERIFY(!replica.exists(Key));
 
-    DistributedLock waiter(&others, Name);
-    waiter.setOptions(LockTesting::options(30s, LockOptions::Forever));
-    Spies waiterSpies(&waiter);
-    waiter.acquire();
-    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    TestLock waiter(&others, Name, LockTesting::options(30s, LockOptions::Forever));
+    QVERIFY(joinQueue(&waiter));
     master.kill();
     QVERIFY(QFile::remove(address));
     QVERIFY(QFile::link(replica.socketPath(), address));
-    QVERIFY(eventually([&] { return waiterSpies.acquired.size() == 1; }));
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-    QVERIFY2(spies.reason() == DistributedLock::Stolen || spies.reason() == DistributedLock::Deleted,
+    QVERIFY(eventually([&] { return waiter.spies.acquired.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+    QVERIFY2(lock.spies.reason() == DistributedLock::Stolen || lock.spies.reason() == DistributedLock::Deleted,
              "the new master must report the loss before the lease ends");
     QVERIFY(waiter.isHeld());
     QVERIFY(waiter.fencingToken() > token); // the fence was lost as well

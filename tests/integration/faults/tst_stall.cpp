@@ -3,7 +3,7 @@
 
 // No call and no slot of the library blocks the event loop, in whatever state the server is.
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include "support/fakeserver.h"
 #include "support/faultproxy.h"
@@ -26,8 +26,7 @@ namespace {
 /// Calls every function of the interface, on locks that cannot reach their server.
 void useEverything(LockRegistry *registry)
 {
-    auto lock = std::make_unique<DistributedLock>(registry, u"one"_s);
-    lock->setOptions(options(300ms, 150ms));
+    auto lock = std::make_unique<TestLock>(registry, u"one"_s, options(300ms, 150ms));
     lock->acquire();
     lock->tryAcquire();
     lock->acquireAsync();
@@ -54,26 +53,17 @@ void useEverything(LockRegistry *registry)
 
 } // namespace
 
-class tst_Stall : public QObject
+class tst_Stall : public RedisLockTest
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase();
     void neverReachable_data();
     TIMING void neverReachable();
     void lostWhileHeld_data();
     TIMING void lostWhileHeld();
     TIMING void subscriptionLostWithManyLocks();
     void probeSeesABlockedLoop();
-
-private:
-    RedisServer m_server{RedisServer::Options::withTcp()};
 };
-
-void tst_Stall::initTestCase()
-{
-    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
-}
 
 void tst_Stall::neverReachable_data()
 {
@@ -188,14 +178,13 @@ void tst_Stall::subscriptionLostWithManyLocks()
     constexpr int locksEach = 10;
     RespClient foreign;
     QVERIFY(foreign.connectToUnix(m_server.socketPath()));
-    LockRegistry registry(m_server.url());
     std::vector<std::unique_ptr<DistributedLock>> locks;
     for (int prefix = 0; prefix < prefixes; ++prefix) {
         for (int i = 0; i < locksEach; ++i) {
             const QString keyPrefix = u"many:%1:"_s.arg(prefix);
             locks.push_back(
                     std::make_unique<DistributedLock>(LockAddress(QString::number(i)).withKeyPrefix(keyPrefix)));
-            locks.back()->setRegistry(&registry);
+            locks.back()->setRegistry(registry());
             locks.back()->setOptions(options(60s, LockOptions::Forever).withRetryInterval(60s));
             if (i % 2)
                 foreign.command({"SET", keyPrefix.toUtf8() + QByteArray::number(i), "theirs", "PX", "600000"});
@@ -233,10 +222,9 @@ void tst_Stall::subscriptionLostWithManyLocks()
 // Checks the measurement itself: it must find a slot that blocks.
 void tst_Stall::probeSeesABlockedLoop()
 {
-    LockRegistry registry(m_server.url());
     const auto longest = EventLoopProbe::longestBlockedTurnOf(
             [&](EventLoopProbe &) {
-                DistributedLock lock(&registry, u"slow"_s);
+                DistributedLock lock(registry(), u"slow"_s);
                 connect(&lock, &DistributedLock::acquired, &lock,
                         [] { std::this_thread::sleep_for(TurnLimit + 3ms); }); // blocks the event loop
                 lock.acquire();

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include "support/fakeclock.h"
+#include "support/rows.h"
 
 #include <QDistLock/Coroutines>
 
@@ -98,11 +99,10 @@ constexpr char Foreign[] = "foreign";
 
 } // namespace
 
-class tst_Coroutines : public QObject
+class tst_Coroutines : public RedisLockTest
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase();
     void init();
 
     void guardHoldsAndGivesBack();
@@ -121,13 +121,21 @@ private Q_SLOTS:
     void destroyedWhileAlone();
     void destroyedBetweenReplyAndResumption();
     void destroyedBeforeItsLevelWasTold();
-    void destroyedByEachNotify_data();
+    void destroyedByEachNotify_data()
+    {
+        Support::addRows<int>(
+                "way",
+                {{"the lock begins to acquire", 1}, {"a level more", 2}, {"options of a registry just taken", 3}});
+    }
     void destroyedByEachNotify();
     void notResumedByItsDestruction();
     void destroyedByTheAcquiredSignal();
     void destroyedWithItsLock();
 
-    void lockDestroyedWhileAwaited_data();
+    void lockDestroyedWhileAwaited_data()
+    {
+        Support::addRows<bool>("queued", {{"before an answer", false}, {"in the queue", true}});
+    }
     void lockDestroyedWhileAwaited();
     void lockDestroyedBeforeAwait();
     void lockDestroyedByTheAcquiredSignal();
@@ -153,11 +161,17 @@ private Q_SLOTS:
     void guardAskedInAnotherThread();
     void guardOfNothingInAnotherThread();
     void guardInAnotherThreadLeavesALaterHoldAlone();
-    void guardDestroyedAfterTheThreadOfItsLock_data();
+    void guardDestroyedAfterTheThreadOfItsLock_data()
+    {
+        Support::addRows<bool>("lockDestroyed", {{"lock destroyed", true}, {"lock left behind", false}});
+    }
     void guardDestroyedAfterTheThreadOfItsLock();
     void guardRacesWithItsLock();
     void awaitedInAnotherThread();
-    void frameDestroyedInAnotherThread_data();
+    void frameDestroyedInAnotherThread_data()
+    {
+        Support::addRows<bool>("queued", {{"while it waits", true}, {"between reply and resumption", false}});
+    }
     void frameDestroyedInAnotherThread();
     void frameDestroyedAfterTheThreadOfItsLock();
 
@@ -171,27 +185,19 @@ private:
         return m_server.subscriberCount("lock:client:" + m_server.get(key()).split(':').first()) == 1;
     }
 
-    Support::RedisServer m_server;
     QString m_name;
     int m_count = 0;
 };
 
-void tst_Coroutines::initTestCase()
-{
-    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
-}
-
 void tst_Coroutines::init()
 {
-    m_server.command({"FLUSHALL"});
+    RedisLockTest::init();
     m_name = u"job%1"_s.arg(++m_count);
 }
 
 void tst_Coroutines::guardHoldsAndGivesBack()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
-    Spies spies(&lock);
+    TestLock lock(registry(), m_name, {});
     Seen seen;
     const Task task = take(&lock, &seen);
     QVERIFY(!seen.resumed);
@@ -201,7 +207,7 @@ void tst_Coroutines::guardHoldsAndGivesBack()
     QVERIFY(bool(seen.guard));
     QVERIFY(seen.result.isAcquired());
     QCOMPARE(seen.guard.fencingToken(), lock.fencingToken());
-    QCOMPARE(spies.acquired.size(), 1);
+    QCOMPARE(lock.spies.acquired.size(), 1);
     QVERIFY(m_server.exists(key()));
 
     const qint64 token = seen.guard.fencingToken();
@@ -210,7 +216,7 @@ void tst_Coroutines::guardHoldsAndGivesBack()
         QVERIFY(guard.isHeld());
     }
     QCOMPARE(lock.state(), DistributedLock::Releasing); // on its way, and nobody waited for it
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.released.size() == 1; }));
     QVERIFY(isFree());
     QCOMPARE(m_server.get("{" + key() + "}:fence").toLongLong(), token);
 }
@@ -246,8 +252,7 @@ void tst_Coroutines::busyAndTimedOutAreResults()
 
 void tst_Coroutines::badNameAndUnreachableServerAreResults()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock nameless(&registry, QString());
+    DistributedLock nameless(registry(), QString());
     Seen seen;
     Task task = take(&nameless, &seen);
     QVERIFY(!seen.resumed);
@@ -266,15 +271,13 @@ void tst_Coroutines::badNameAndUnreachableServerAreResults()
 
 void tst_Coroutines::exceptionGivesBack()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
-    Spies spies(&lock);
+    TestLock lock(registry(), m_name, {});
     const Task task = [](DistributedLock *lock) -> Task {
         const auto guard = co_await lock->acquireAwaitable();
         if (guard)
             throw std::runtime_error("out of paper");
     }(&lock);
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.released.size() == 1; }));
     QVERIFY(task.isDone());
     QVERIFY_EXCEPTION_THROWN(std::rethrow_exception(task.exception()), std::runtime_error);
     QVERIFY(isFree());
@@ -282,22 +285,19 @@ void tst_Coroutines::exceptionGivesBack()
 
 void tst_Coroutines::nothingBeforeAwait()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
-    Spies spies(&lock);
+    TestLock lock(registry(), m_name, {});
     {
         const auto awaitable = lock.acquireAwaitable();
         Q_UNUSED(awaitable)
     }
     processEvents();
     QCOMPARE(lock.state(), DistributedLock::Unlocked);
-    QCOMPARE(spies.total(), 0);
+    QCOMPARE(lock.spies.total(), 0);
 }
 
 void tst_Coroutines::awaitedTwice()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
+    DistributedLock lock(registry(), m_name);
     int levels = 0;
     const Task task = [](DistributedLock *lock, int *levels) -> Task {
         const auto awaitable = lock->acquireAwaitable();
@@ -323,8 +323,7 @@ void tst_Coroutines::resumedFromTheEventLoopOnly()
 {
     QFETCH(QString, name);
     QFETCH(bool, held);
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, name);
+    DistributedLock lock(registry(), name);
     if (held)
         QVERIFY(acquireNow(&lock));
     bool inside = true;
@@ -349,8 +348,7 @@ void tst_Coroutines::resumedFromTheEventLoopOnly()
 
 void tst_Coroutines::reentry()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
+    DistributedLock lock(registry(), m_name);
     lock.setAutoRenew(false);
     Seen outer;
     const Task first = take(&lock, &outer);
@@ -414,8 +412,7 @@ void tst_Coroutines::oneAtATime()
 
 void tst_Coroutines::destroyedWhileQueued()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock holder(&registry, m_name);
+    DistributedLock holder(registry(), m_name);
     QVERIFY(acquireNow(&holder));
     LockRegistry otherRegistry(m_server.url());
     DistributedLock lock(&otherRegistry, m_name);
@@ -450,8 +447,7 @@ void tst_Coroutines::destroyedWhileQueued()
 
 void tst_Coroutines::destroyedWhileAlone()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock holder(&registry, m_name);
+    DistributedLock holder(registry(), m_name);
     QVERIFY(acquireNow(&holder));
     LockRegistry otherRegistry(m_server.url());
     DistributedLock lock(&otherRegistry, m_name);
@@ -474,9 +470,7 @@ void tst_Coroutines::destroyedWhileAlone()
 
 void tst_Coroutines::destroyedBetweenReplyAndResumption()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
-    Spies spies(&lock);
+    TestLock lock(registry(), m_name, {});
     Seen seen;
     Task doomed = take(&lock, &seen);
     // Posted before the resumption is, so it comes first.
@@ -484,16 +478,15 @@ void tst_Coroutines::destroyedBetweenReplyAndResumption()
         QMetaObject::invokeMethod(
                 &lock, [&] { doomed.destroy(); }, Qt::QueuedConnection);
     });
-    QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.acquired.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.released.size() == 1; }));
     QVERIFY(!seen.resumed);
     QVERIFY(isFree());
 }
 
 void tst_Coroutines::destroyedBeforeItsLevelWasTold()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
+    DistributedLock lock(registry(), m_name);
     QVERIFY(acquireNow(&lock));
     processEvents();
     Spies spies(&lock);
@@ -510,23 +503,14 @@ void tst_Coroutines::destroyedBeforeItsLevelWasTold()
     QVERIFY(!seen.resumed);
 }
 
-void tst_Coroutines::destroyedByEachNotify_data()
-{
-    QTest::addColumn<int>("way");
-    QTest::newRow("the lock begins to acquire") << 1;
-    QTest::newRow("a level more") << 2;
-    QTest::newRow("options of a registry just taken") << 3;
-}
-
 /// Signals that come from inside co_await, where the coroutine counts as suspended.
 void tst_Coroutines::destroyedByEachNotify()
 {
     QFETCH(int, way);
-    LockRegistry registry(m_server.url());
     LockRegistry::setDefaultServer(m_server.url());
     LockRegistry::instance()->setDefaults(LockOptions().withLease(7s));
     auto lock = way == 3 ? std::make_unique<DistributedLock>(m_name)
-                         : std::make_unique<DistributedLock>(&registry, m_name);
+                         : std::make_unique<DistributedLock>(registry(), m_name);
     if (way == 2)
         QVERIFY(acquireNow(lock.get()));
     processEvents();
@@ -592,8 +576,7 @@ void tst_Coroutines::destroyedByEachNotify()
 void tst_Coroutines::notResumedByItsDestruction()
 {
     occupy();
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
+    DistributedLock lock(registry(), m_name);
     lock.setWait(LockOptions::Forever);
     Seen seen;
     Task doomed = take(&lock, &seen);
@@ -611,14 +594,12 @@ void tst_Coroutines::notResumedByItsDestruction()
 
 void tst_Coroutines::destroyedByTheAcquiredSignal()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
-    Spies spies(&lock);
+    TestLock lock(registry(), m_name, {});
     Seen seen;
     Task doomed = take(&lock, &seen);
     connect(&lock, &DistributedLock::acquired, this, [&] { doomed.destroy(); });
-    QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.acquired.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.released.size() == 1; }));
     QVERIFY(isFree());
 
     // One of two: the other one keeps its level.
@@ -647,20 +628,12 @@ void tst_Coroutines::destroyedWithItsLock()
     QVERIFY(eventually([&] { return isFree(); }));
 }
 
-void tst_Coroutines::lockDestroyedWhileAwaited_data()
-{
-    QTest::addColumn<bool>("queued");
-    QTest::newRow("before an answer") << false;
-    QTest::newRow("in the queue") << true;
-}
-
 void tst_Coroutines::lockDestroyedWhileAwaited()
 {
     QFETCH(bool, queued);
-    LockRegistry registry(m_server.url());
-    DistributedLock holder(&registry, m_name);
+    DistributedLock holder(registry(), m_name);
     QVERIFY(acquireNow(&holder));
-    auto lock = std::make_unique<DistributedLock>(&registry, m_name);
+    auto lock = std::make_unique<DistributedLock>(registry(), m_name);
     Seen seen, second;
     const Task task = take(lock.get(), &seen);
     const Task other = take(lock.get(), &second);
@@ -678,8 +651,7 @@ void tst_Coroutines::lockDestroyedWhileAwaited()
 
 void tst_Coroutines::lockDestroyedBeforeAwait()
 {
-    LockRegistry registry(m_server.url());
-    auto lock = std::make_unique<DistributedLock>(&registry, m_name);
+    auto lock = std::make_unique<DistributedLock>(registry(), m_name);
     const auto awaitable = lock->acquireAwaitable();
     lock.reset();
     LockResult result;
@@ -694,8 +666,7 @@ void tst_Coroutines::lockDestroyedBeforeAwait()
 
 void tst_Coroutines::lockDestroyedByTheAcquiredSignal()
 {
-    LockRegistry registry(m_server.url());
-    auto *lock = new DistributedLock(&registry, m_name);
+    auto *lock = new DistributedLock(registry(), m_name);
     connect(lock, &DistributedLock::acquired, lock, [lock] { delete lock; });
     Seen seen;
     const Task task = take(lock, &seen);
@@ -737,8 +708,7 @@ void tst_Coroutines::registryDestroyedWhileAwaited()
 void tst_Coroutines::cancelledWhileAwaited()
 {
     occupy();
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
+    DistributedLock lock(registry(), m_name);
     Seen seen;
     const Task task = take(&lock, &seen);
     QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
@@ -750,8 +720,7 @@ void tst_Coroutines::cancelledWhileAwaited()
 
 void tst_Coroutines::releasedByTheAcquiredSignal()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
+    DistributedLock lock(registry(), m_name);
     connect(&lock, &DistributedLock::acquired, &lock, &DistributedLock::release);
     Seen seen;
     const Task task = take(&lock, &seen);
@@ -763,9 +732,8 @@ void tst_Coroutines::releasedByTheAcquiredSignal()
 
 void tst_Coroutines::guardIsMoved()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock first(&registry, m_name);
-    DistributedLock second(&registry, m_name + u'b');
+    DistributedLock first(registry(), m_name);
+    DistributedLock second(registry(), m_name + u'b');
     LockGuard none;
     QVERIFY(!none);
     QVERIFY(!none.result().isAcquired());
@@ -793,8 +761,7 @@ void tst_Coroutines::guardIsMoved()
 
 void tst_Coroutines::guardReleases()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
+    DistributedLock lock(registry(), m_name);
     struct
     {
         bool heldBetween = true;
@@ -823,8 +790,7 @@ void tst_Coroutines::guardReleases()
 
 void tst_Coroutines::guardOutlivesTheLock()
 {
-    LockRegistry registry(m_server.url());
-    auto lock = std::make_unique<DistributedLock>(&registry, m_name);
+    auto lock = std::make_unique<DistributedLock>(registry(), m_name);
     Seen seen;
     const Task task = take(lock.get(), &seen);
     QVERIFY(eventually([&] { return seen.held; }));
@@ -840,16 +806,14 @@ void tst_Coroutines::guardOutlivesTheLock()
 
 void tst_Coroutines::guardLeavesALaterHoldAlone()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
-    Spies spies(&lock);
+    TestLock lock(registry(), m_name, {});
     Seen seen;
     const Task task = take(&lock, &seen);
     QVERIFY(eventually([&] { return seen.held; }));
     QVERIFY(eventually([&] { return isSubscribed(); }));
-    QVERIFY(eventually([&, forced = registry.forceRelease(m_name)] { return forced.isFinished(); }));
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
+    QVERIFY(eventually([&, forced = registry()->forceRelease(m_name)] { return forced.isFinished(); }));
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+    QCOMPARE(lock.spies.reason(), DistributedLock::ForcedRelease);
     QVERIFY(!seen.guard);
     QVERIFY(acquireNow(&lock)); // a hold of somebody else, on the same object
     QVERIFY(!seen.guard);
@@ -867,16 +831,14 @@ void tst_Coroutines::guardOfALostHoldLeavesAcquiresAlone()
         clock.advance(time);
         LockRegistryPrivate::get(&registry)->watchdog()->wake();
     };
-    DistributedLock lock(&registry, m_name);
-    lock.setOptions(options(30s, LockOptions::Forever));
-    Spies spies(&lock);
+    TestLock lock(&registry, m_name, options(30s, LockOptions::Forever));
     Seen seen;
     const Task task = take(&lock, &seen);
     QVERIFY(eventually([&] { return seen.held; }));
     connect(&lock, &DistributedLock::lost, &lock, &DistributedLock::acquire);
     occupy();
     advance(11s); // a renewal
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
     QCOMPARE(lock.state(), DistributedLock::Acquiring);
     seen.guard = {};
     QCOMPARE(lock.state(), DistributedLock::Acquiring);
@@ -889,8 +851,7 @@ void tst_Coroutines::guardOfALostHoldLeavesAcquiresAlone()
 
 void tst_Coroutines::releaseAwaitableIsDropped()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
+    DistributedLock lock(registry(), m_name);
     Task task = [](DistributedLock *lock) -> Task {
         auto guard = co_await lock->acquireAwaitable();
         guard.release();
@@ -911,8 +872,7 @@ void tst_Coroutines::releaseAwaitableIsDropped()
 
 void tst_Coroutines::releaseAwaitedWhileLockIsDestroyed()
 {
-    LockRegistry registry(m_server.url());
-    auto lock = std::make_unique<DistributedLock>(&registry, m_name);
+    auto lock = std::make_unique<DistributedLock>(registry(), m_name);
     bool resumed = false;
     bool confirmed = true;
     const Task task = [](DistributedLock *lock, bool *resumed, bool *confirmed) -> Task {
@@ -941,8 +901,7 @@ void tst_Coroutines::releaseAwaitedWhileLockIsDestroyed()
 
 void tst_Coroutines::releaseAwaitedByTwo()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
+    DistributedLock lock(registry(), m_name);
     Seen seen;
     const Task holder = take(&lock, &seen);
     QVERIFY(eventually([&] { return seen.held; }));
@@ -963,8 +922,7 @@ void tst_Coroutines::releaseAwaitedByTwo()
 /// A QFuture has room for one continuation only: that is the application's.
 void tst_Coroutines::releaseAwaitedBesideAContinuation()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
+    DistributedLock lock(registry(), m_name);
     int logged = 0;
     bool confirmed = false;
     const Task task = [](DistributedLock *lock, int *logged, bool *confirmed) -> Task {
@@ -980,8 +938,7 @@ void tst_Coroutines::releaseAwaitedBesideAContinuation()
 
 void tst_Coroutines::releaseAwaitedAfterItsFutureWasCancelled()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
+    DistributedLock lock(registry(), m_name);
     bool confirmed = true;
     const Task task = [](DistributedLock *lock, bool *confirmed) -> Task {
         auto guard = co_await lock->acquireAwaitable();
@@ -1025,15 +982,13 @@ void tst_Coroutines::frameEndsWithItsLastResumption()
 
 void tst_Coroutines::guardDestroyedInAnotherThread()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
-    Spies spies(&lock);
+    TestLock lock(registry(), m_name, {});
     Seen seen;
     const Task task = take(&lock, &seen);
     QVERIFY(eventually([&] { return seen.held; }));
     const LogCapture log;
     std::thread([guard = std::move(seen.guard)] {}).join();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.released.size() == 1; }));
     QVERIFY(isFree());
     QCOMPARE(log.messages(QtWarningMsg).size(), 1);
     QCOMPARE(log.count({m_name, u"LockGuard"_s, u"in the wrong thread"_s, u"the main thread"_s}), 1);
@@ -1041,9 +996,7 @@ void tst_Coroutines::guardDestroyedInAnotherThread()
 
 void tst_Coroutines::guardReleasedInAnotherThread()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
-    Spies spies(&lock);
+    TestLock lock(registry(), m_name, {});
     Seen seen;
     const Task task = take(&lock, &seen);
     QVERIFY(eventually([&] { return seen.held; }));
@@ -1061,7 +1014,7 @@ void tst_Coroutines::guardReleasedInAnotherThread()
     thread.join();
     QVERIFY(confirmed);
     QVERIFY(!again);
-    QCOMPARE(spies.released.size(), 1);
+    QCOMPARE(lock.spies.released.size(), 1);
     QVERIFY(isFree());
     QCOMPARE(log.messages(QtWarningMsg).size(), 1);
 }
@@ -1069,8 +1022,7 @@ void tst_Coroutines::guardReleasedInAnotherThread()
 /// Only its own thread may ask: anywhere else the answer is the safe one.
 void tst_Coroutines::guardAskedInAnotherThread()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
+    DistributedLock lock(registry(), m_name);
     Seen seen;
     const Task task = take(&lock, &seen);
     QVERIFY(eventually([&] { return seen.held; }));
@@ -1089,8 +1041,7 @@ void tst_Coroutines::guardAskedInAnotherThread()
 void tst_Coroutines::guardOfNothingInAnotherThread()
 {
     occupy();
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
+    DistributedLock lock(registry(), m_name);
     lock.setWait(0ms);
     Seen seen;
     const Task task = take(&lock, &seen);
@@ -1103,27 +1054,17 @@ void tst_Coroutines::guardOfNothingInAnotherThread()
 
 void tst_Coroutines::guardInAnotherThreadLeavesALaterHoldAlone()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
-    Spies spies(&lock);
+    TestLock lock(registry(), m_name, {});
     Seen seen;
     const Task task = take(&lock, &seen);
     QVERIFY(eventually([&] { return seen.held; }));
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     QVERIFY(acquireNow(&lock));
     const LogCapture log;
     std::thread([guard = std::move(seen.guard)] {}).join();
     processEvents();
     QVERIFY(lock.isHeld());
     QCOMPARE(lock.holdCount(), 1);
-}
-
-void tst_Coroutines::guardDestroyedAfterTheThreadOfItsLock_data()
-{
-    QTest::addColumn<bool>("lockDestroyed");
-    QTest::newRow("lock destroyed") << true;
-    QTest::newRow("lock left behind") << false;
 }
 
 void tst_Coroutines::guardDestroyedAfterTheThreadOfItsLock()
@@ -1186,9 +1127,7 @@ void tst_Coroutines::guardRacesWithItsLock()
 
 void tst_Coroutines::awaitedInAnotherThread()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, m_name);
-    Spies spies(&lock);
+    TestLock lock(registry(), m_name, {});
     Seen seen;
     const LogCapture log;
     std::thread([&] {
@@ -1200,15 +1139,8 @@ void tst_Coroutines::awaitedInAnotherThread()
     QCOMPARE(seen.result.error, DistributedLock::OptionsError);
     QVERIFY(seen.result.errorString.contains(QLatin1String("wrong thread")));
     QCOMPARE(log.messages(QtWarningMsg).size(), 1);
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
     QVERIFY(isFree());
-}
-
-void tst_Coroutines::frameDestroyedInAnotherThread_data()
-{
-    QTest::addColumn<bool>("queued");
-    QTest::newRow("while it waits") << true;
-    QTest::newRow("between reply and resumption") << false;
 }
 
 void tst_Coroutines::frameDestroyedInAnotherThread()

@@ -3,10 +3,11 @@
 
 // The public object: properties, signals and futures, and what slots do to it.
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include "support/fakeclock.h"
 #include "support/faultproxy.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QDistLock/LockInfo>
@@ -100,13 +101,10 @@ bool becomesBusy(DistributedLock *lock)
 
 } // namespace
 
-class tst_DistributedLock : public QObject
+class tst_DistributedLock : public RedisLockTest
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase();
-    void init();
-
     void construction();
     void metaObject();
     void optionProperties();
@@ -153,25 +151,11 @@ private Q_SLOTS:
     void notRenewedOnceReleased();
     void retriesThatWereConfigured();
 
-    void slotsOfATurn_data();
+    void slotsOfATurn_data() { Support::addRows<bool>("oneObject", {{"one object", true}, {"many objects", false}}); }
     void slotsOfATurn();
-    void thousandsAtOnce_data();
+    void thousandsAtOnce_data() { Support::addRows<bool>("memory", {{"redis", false}, {"memory", true}}); }
     void thousandsAtOnce();
-
-private:
-    std::unique_ptr<Support::RedisServer> m_server;
 };
-
-void tst_DistributedLock::initTestCase()
-{
-    m_server = std::make_unique<Support::RedisServer>();
-    QVERIFY2(m_server->start(), qPrintable(m_server->errorString()));
-}
-
-void tst_DistributedLock::init()
-{
-    m_server->command({"FLUSHALL"});
-}
 
 void tst_DistributedLock::construction()
 {
@@ -443,7 +427,7 @@ void tst_DistributedLock::cancelledFuture_data()
 void tst_DistributedLock::cancelledFuture()
 {
     QFETCH(bool, memory);
-    LockRegistry registry(memory ? memoryUrl() : m_server->url());
+    LockRegistry registry(memory ? memoryUrl() : m_server.url());
     DistributedLock holder(&registry, u"a"_s);
     DistributedLock lock(&registry, u"a"_s);
     for (DistributedLock *each : {&holder, &lock})
@@ -472,9 +456,8 @@ void tst_DistributedLock::cancelledFuture()
     future.cancel();
     QVERIFY(eventually([&] { return future.isFinished(); }));
     QCOMPARE(spies.failure(1), DistributedLock::CancelledError);
-    const auto waiters = registry.waiters(u"a"_s);
-    QVERIFY(eventually([&] { return waiters.isFinished(); }));
-    QVERIFY(waiters.result().value.isEmpty());
+    const auto waiters = awaited(registry.waiters(u"a"_s));
+    QVERIFY(waiters.value.isEmpty());
     QVERIFY(holder.isHeld());
 
     // Another acquire of the same object goes on.
@@ -496,18 +479,16 @@ void tst_DistributedLock::cancelledFuture()
     // After its end it is too late.
     QFuture<LockResult> ended = kept;
     ended.cancel();
-    const auto released = lock.releaseAsync();
-    QVERIFY(eventually([&] { return released.isFinished(); }));
-    QVERIFY(released.result());
+    const auto released = awaited(lock.releaseAsync());
+    QVERIFY(released);
     QCOMPARE(spies.acquired.size(), 1);
     QVERIFY(isFree());
 }
 
 void tst_DistributedLock::cancelledWhileASlotRuns()
 {
-    LockRegistry registry(m_server->url());
-    DistributedLock first(&registry, u"a"_s);
-    DistributedLock lock(&registry, u"b"_s);
+    DistributedLock first(registry(), u"a"_s);
+    DistributedLock lock(registry(), u"b"_s);
     QFuture<LockResult> future;
 
     // The grant has arrived, but it is not reported yet.
@@ -520,7 +501,7 @@ void tst_DistributedLock::cancelledWhileASlotRuns()
     QCOMPARE(spies.acquired.size(), 0);
     QCOMPARE(spies.failed.size(), 1);
     QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
-    QVERIFY(!m_server->exists("lock:b"));
+    QVERIFY(!m_server.exists("lock:b"));
     disconnect(connection);
 
     // The grant is being reported.
@@ -529,13 +510,12 @@ void tst_DistributedLock::cancelledWhileASlotRuns()
     QVERIFY(eventually([&] { return future.isFinished(); }));
     QCOMPARE(spies.acquired.size(), 1);
     QVERIFY(eventually([&] { return spies.released.size() == 1; }));
-    QVERIFY(!m_server->exists("lock:b"));
+    QVERIFY(!m_server.exists("lock:b"));
 }
 
 void tst_DistributedLock::futuresOfARelease()
 {
-    LockRegistry registry(m_server->url());
-    DistributedLock lock(&registry, u"a"_s);
+    DistributedLock lock(registry(), u"a"_s);
     QFuture<bool> future = lock.releaseAsync();
     QVERIFY(eventually([&] { return future.isFinished(); }));
     QCOMPARE(future.result(), false); // nothing was held
@@ -548,10 +528,10 @@ void tst_DistributedLock::futuresOfARelease()
     QCOMPARE(future.result(), true);
     QCOMPARE(last.result(), true);
     QCOMPARE(tooMany.result(), false);
-    QVERIFY(!m_server->exists("lock:a"));
+    QVERIFY(!m_server.exists("lock:a"));
 
     QVERIFY(acquireNow(&lock));
-    m_server->command({"DEL", "lock:a"});
+    m_server.command({"DEL", "lock:a"});
     Spies spies(&lock);
     future = lock.releaseAsync();
     QVERIFY(eventually([&] { return future.isFinished(); }));
@@ -638,37 +618,33 @@ void tst_DistributedLock::errorsNameTheLock()
     QFETCH(LockOptions, options);
     QFETCH(DistributedLock::Error, error);
     QFETCH(QString, text);
-    const qint64 before = m_server->commandsProcessed("evalsha");
-    LockRegistry registry(m_server->url());
-    DistributedLock lock(&registry, name);
-    lock.setOptions(options);
-    Spies spies(&lock);
+    const qint64 before = m_server.commandsProcessed("evalsha");
+    TestLock lock(registry(), name, options);
     QSignalSpy changes(&lock, &DistributedLock::errorChanged);
-    const QFuture<LockResult> future = lock.acquireAsync();
-    QVERIFY(eventually([&] { return future.isFinished(); }));
-    QCOMPARE(spies.failed.size(), 1);
-    QCOMPARE(spies.failure(), error);
-    QCOMPARE(spies.errors.size(), 1);
+    const auto result = awaited(lock.acquireAsync());
+    QCOMPARE(lock.spies.failed.size(), 1);
+    QCOMPARE(lock.spies.failure(), error);
+    QCOMPARE(lock.spies.errors.size(), 1);
     QCOMPARE(changes.size(), 1);
     QCOMPARE(lock.error(), error);
-    QCOMPARE(future.result().error, error);
-    QCOMPARE(future.result().errorString, lock.errorString());
+    QCOMPARE(result.error, error);
+    QCOMPARE(result.errorString, lock.errorString());
     QVERIFY2(lock.errorString().contains(text), qPrintable(lock.errorString()));
     QVERIFY2(lock.errorString().startsWith(u"Lock "_s + QDistLock::Detail::quoted(name)),
              qPrintable(lock.errorString()));
     QCOMPARE(lock.state(), DistributedLock::Unlocked);
-    QVERIFY(lockKeys(*m_server).isEmpty());
-    QCOMPARE(m_server->commandsProcessed("evalsha"), before);
+    QVERIFY(lockKeys(m_server).isEmpty());
+    QCOMPARE(m_server.commandsProcessed("evalsha"), before);
 }
 
 void tst_DistributedLock::emptyNameWithoutPrefix()
 {
     FakeTime time;
     DistributedLock lock(&time.registry, QString());
+    lock.setOptions(options());
     time.registry.setKeyPrefix(QString());
-    const QFuture<LockResult> future = lock.acquireAsync();
-    QVERIFY(eventually([&] { return future.isFinished(); }));
-    QCOMPARE(future.result().error, DistributedLock::NameError);
+    const auto result = awaited(lock.acquireAsync());
+    QCOMPARE(result.error, DistributedLock::NameError);
 }
 
 void tst_DistributedLock::errorIsClearedBySuccess()
@@ -687,11 +663,9 @@ void tst_DistributedLock::errorIsClearedBySuccess()
 
 void tst_DistributedLock::errorIsClearedByRelease()
 {
-    Support::FaultProxy proxy(*m_server);
+    Support::FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"a"_s);
     QVERIFY(acquireNow(&lock));
     DistributedLock::Error inSlot = DistributedLock::ServerError;
     DistributedLock::Error afterTheCut = DistributedLock::NoError;
@@ -699,9 +673,9 @@ void tst_DistributedLock::errorIsClearedByRelease()
     connect(&lock, &DistributedLock::errorOccurred, &lock, [&] { afterTheCut = lock.error(); });
     proxy.cutBefore("EVALSHA");
     lock.release();
-    QVERIFY(eventually([&] { return !spies.errors.isEmpty(); }));
+    QVERIFY(eventually([&] { return !lock.spies.errors.isEmpty(); }));
     QCOMPARE(afterTheCut, DistributedLock::ConnectionError);
-    QVERIFY(eventually([&] { return !spies.released.isEmpty(); }));
+    QVERIFY(eventually([&] { return !lock.spies.released.isEmpty(); }));
     QCOMPARE(lock.error(), DistributedLock::NoError);
     QCOMPARE(lock.errorString(), QString());
     QCOMPARE(inSlot, DistributedLock::NoError);
@@ -709,7 +683,7 @@ void tst_DistributedLock::errorIsClearedByRelease()
     // An acquire that was taken back is no success.
     lock.acquire();
     lock.release();
-    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked && spies.failed.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked && lock.spies.failed.size() == 1; }));
     processEvents();
     QCOMPARE(lock.error(), DistributedLock::CancelledError);
 }
@@ -750,37 +724,32 @@ void tst_DistributedLock::renamedWhileInUse()
     lock.setName(u"a"_s); // no change
     QCOMPARE(lock.name(), u"a"_s);
     QVERIFY(names.isEmpty());
-    lock.release();
-    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+    QVERIFY(releaseNow(&lock));
     lock.setName(u"b"_s);
     QCOMPARE(names.size(), 1);
     DistributedLock other(&time.registry, u"b"_s);
     QVERIFY(acquireNow(&lock));
-    const QFuture<LockResult> future = other.tryAcquireAsync();
-    QVERIFY(eventually([&] { return future.isFinished(); }));
-    QCOMPARE(future.result().error, DistributedLock::BusyError);
+    const auto result = awaited(other.tryAcquireAsync());
+    QCOMPARE(result.error, DistributedLock::BusyError);
 }
 
 void tst_DistributedLock::keyPrefixChangedWhileReleasing()
 {
-    LockRegistry registry(m_server->url());
-    DistributedLock lock(&registry, u"a"_s);
+    DistributedLock lock(registry(), u"a"_s);
     QVERIFY(acquireNow(&lock));
-    registry.setKeyPrefix(u"new:"_s);
+    registry()->setKeyPrefix(u"new:"_s);
     lock.acquire(); // the hold keeps its key
     lock.release();
-    QCOMPARE(lockKeys(*m_server), QList<QByteArray>{"lock:a"});
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>{"lock:a"});
     lock.release();
     QCOMPARE(lock.state(), DistributedLock::Releasing);
-    lock.acquire();
-    QVERIFY(eventually([&] { return lock.isHeld(); }));
-    QCOMPARE(lockKeys(*m_server), QList<QByteArray>{"new:a"});
-    registry.setKeyPrefix(u"lock:"_s);
-    lock.release();
-    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
-    QVERIFY(lockKeys(*m_server).isEmpty());
     QVERIFY(acquireNow(&lock));
-    QCOMPARE(lockKeys(*m_server), QList<QByteArray>{"lock:a"});
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>{"new:a"});
+    registry()->setKeyPrefix(u"lock:"_s);
+    QVERIFY(releaseNow(&lock));
+    QVERIFY(lockKeys(m_server).isEmpty());
+    QVERIFY(acquireNow(&lock));
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>{"lock:a"});
 }
 
 void tst_DistributedLock::optionsWhileHeld()
@@ -842,24 +811,21 @@ void tst_DistributedLock::autoRenewWhileHeld()
 
 void tst_DistributedLock::releaseAfterAcquireWhileReleasing()
 {
-    LockRegistry registry(m_server->url());
-    DistributedLock lock(&registry, u"a"_s);
+    TestLock lock(registry(), u"a"_s, {});
     QVERIFY(acquireNow(&lock));
-    Spies spies(&lock);
     lock.release();
     lock.acquire();
     lock.release(); // takes the acquire back
-    QVERIFY(eventually([&] { return spies.released.size() == 1 && spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::CancelledError);
+    QVERIFY(eventually([&] { return lock.spies.released.size() == 1 && lock.spies.failed.size() == 1; }));
+    QCOMPARE(lock.spies.failure(), DistributedLock::CancelledError);
     processEvents();
     QCOMPARE(lock.state(), DistributedLock::Unlocked);
-    QVERIFY(lockKeys(*m_server).isEmpty());
+    QVERIFY(lockKeys(m_server).isEmpty());
 
     QVERIFY(acquireNow(&lock));
     lock.release();
-    lock.acquire();
-    QVERIFY(eventually([&] { return lock.isHeld(); }));
-    QCOMPARE(spies.released.size(), 2);
+    QVERIFY(acquireNow(&lock));
+    QCOMPARE(lock.spies.released.size(), 2);
 }
 
 void tst_DistributedLock::twoObjectsOfOneName()
@@ -1028,11 +994,10 @@ void tst_DistributedLock::deletedByNewDefaults()
             if (++count == which)
                 delete lock.data();
         };
-        const QFuture<LockResult> future = lock->acquireAsync();
-        QVERIFY(eventually([&] { return future.isFinished(); }));
+        const auto result = awaited(lock->acquireAsync());
         emissions = std::max(emissions, count);
         if (lock)
-            QVERIFY(future.result());
+            QVERIFY(result);
         delete lock.data();
     }
     QVERIFY(emissions >= 8);
@@ -1041,12 +1006,11 @@ void tst_DistributedLock::deletedByNewDefaults()
 
 void tst_DistributedLock::continuationsOfADestroyedLock()
 {
-    LockRegistry registry(m_server->url());
-    QPointer<DistributedLock> lock(new DistributedLock(&registry, u"a"_s));
+    QPointer<DistributedLock> lock(new DistributedLock(registry(), u"a"_s));
     lock->setOptions(options(Outlasting));
     QVERIFY(acquireNow(lock));
     delete lock.data();
-    lock = new DistributedLock(&registry, u"b"_s);
+    lock = new DistributedLock(registry(), u"b"_s);
     lock->setOptions(options(Outlasting));
     QList<DistributedLock::Error> errors;
     QFuture<LockResult> again;
@@ -1059,7 +1023,7 @@ void tst_DistributedLock::continuationsOfADestroyedLock()
     delete lock.data();
     QCOMPARE(errors, (QList{DistributedLock::CancelledError, DistributedLock::CancelledError}));
     QVERIFY(eventually([&] { return !again.isValid() || again.isFinished(); }));
-    QVERIFY(eventually([&] { return lockKeys(*m_server).isEmpty(); }));
+    QVERIFY(eventually([&] { return lockKeys(m_server).isEmpty(); }));
 }
 
 void tst_DistributedLock::acquiresInEachSlot()
@@ -1123,7 +1087,7 @@ void tst_DistributedLock::eventLoopInASlot()
     // As in a dialog. Meanwhile the lock is renewed, and lost in time. Only the test's clock advances; the library's
     // timer looks at it once a second.
     QFETCH(QString, signal);
-    FakeTime time(m_server->url());
+    FakeTime time(m_server.url());
     auto lock = std::make_unique<DistributedLock>(&time.registry, u"a"_s);
     DistributedLock other(&time.registry, u"b"_s);
     lock->setOptions(options(30s).withAutoRenew(signal != QLatin1String("atRisk")));
@@ -1150,7 +1114,7 @@ void tst_DistributedLock::eventLoopInASlot()
         renewedInside = eventually([&] {
             return spies.renewed.size() >= before + isRenewed && others.renewed.size() >= othersBefore + isRenewed;
         });
-        m_server->command({"DEL", "lock:a"});
+        m_server.command({"DEL", "lock:a"});
         time.clock.advance(10s);
         // The timer is armed again, and this saves waiting for it.
         QMetaObject::invokeMethod(
@@ -1181,12 +1145,11 @@ void tst_DistributedLock::eventLoopInASlotOfAnotherLock()
 {
     // Locks that share a command share its reply: a dialog in the slot of the first one must not keep
     // the others from theirs.
-    LockRegistry registry(m_server->url());
     std::vector<std::unique_ptr<DistributedLock>> locks;
     bool inTime = false;
     int held = 0;
     for (int i = 0; i < 20; ++i) {
-        locks.push_back(std::make_unique<DistributedLock>(&registry, QString::number(i)));
+        locks.push_back(std::make_unique<DistributedLock>(registry(), QString::number(i)));
         connect(locks.back().get(), &DistributedLock::acquired, this, [&, i] {
             ++held;
             if (i == 0)
@@ -1279,8 +1242,7 @@ void tst_DistributedLock::manyAcquiresOfOneLock()
     const auto timeFor = [](int acquires) {
         LockRegistry registry(QUrl(u"memory:many"_s));
         DistributedLock holder(&registry, u"a"_s);
-        DistributedLock lock(&registry, u"a"_s);
-        Spies spies(&lock);
+        TestLock lock(&registry, u"a"_s, {});
         if (!acquireNow(&holder))
             return qint64(-1);
         QElapsedTimer timer;
@@ -1288,7 +1250,7 @@ void tst_DistributedLock::manyAcquiresOfOneLock()
         for (int i = 0; i < acquires; ++i)
             lock.acquire();
         lock.cancel();
-        eventually([&] { return spies.failed.size() == acquires; }, 60s);
+        eventually([&] { return lock.spies.failed.size() == acquires; }, 60s);
         return timer.nsecsElapsed();
     };
     timeFor(1000);
@@ -1302,10 +1264,10 @@ void tst_DistributedLock::retriesThatWereConfigured()
 {
     // The library polls on its own behalf, too: when its subscription begins, when the holder's key expires. Only
     // retries that are retryInterval apart count.
-    FakeTime time(m_server->url());
+    FakeTime time(m_server.url());
     DistributedLock lock(&time.registry, u"a"_s);
     lock.setOptions(options(30s, LockOptions::Forever).withMaxRetries(1).withRetryInterval(700ms));
-    m_server->command({"SET", "lock:a", "foreign", "PX", "600000"});
+    m_server.command({"SET", "lock:a", "foreign", "PX", "600000"});
     Spies spies(&lock);
     lock.acquire();
     QVERIFY(eventually([&] { return lock.queuePosition() == 0; })); // the subscription has begun
@@ -1341,13 +1303,6 @@ void tst_DistributedLock::eventLoopWhenTheErrorIsCleared()
     QCOMPARE(lock.state(), DistributedLock::Unlocked);
 }
 
-void tst_DistributedLock::slotsOfATurn_data()
-{
-    QTest::addColumn<bool>("oneObject");
-    QTest::newRow("one object") << true;
-    QTest::newRow("many objects") << false;
-}
-
 void tst_DistributedLock::slotsOfATurn()
 {
     QFETCH(bool, oneObject);
@@ -1355,8 +1310,7 @@ void tst_DistributedLock::slotsOfATurn()
     LockRegistry registry(memoryUrl());
     std::vector<std::unique_ptr<DistributedLock>> locks;
     for (int i = 0; i < (oneObject ? 1 : Count); ++i) {
-        locks.push_back(std::make_unique<DistributedLock>(&registry, QString::number(i)));
-        locks.back()->setOptions(options(Outlasting));
+        locks.push_back(std::make_unique<TestLock>(&registry, QString::number(i), options(Outlasting)));
     }
     int inThisTurn = 0, mostInATurn = 0;
     QTimer turn; // fires in each turn
@@ -1381,24 +1335,16 @@ void tst_DistributedLock::slotsOfATurn()
     QVERIFY2(mostInATurn <= 30, qPrintable(QString::number(mostInATurn)));
 }
 
-void tst_DistributedLock::thousandsAtOnce_data()
-{
-    QTest::addColumn<bool>("memory");
-    QTest::newRow("redis") << false;
-    QTest::newRow("memory") << true;
-}
-
 void tst_DistributedLock::thousandsAtOnce()
 {
     QFETCH(bool, memory);
     constexpr int Count = 10'000;
-    LockRegistry registry(memory ? memoryUrl() : m_server->url());
+    LockRegistry registry(memory ? memoryUrl() : m_server.url());
     std::vector<std::unique_ptr<DistributedLock>> locks;
     int acquired = 0, released = 0, others = 0;
     for (int i = 0; i < Count; ++i) {
-        locks.push_back(std::make_unique<DistributedLock>(&registry, QString::number(i)));
+        locks.push_back(std::make_unique<TestLock>(&registry, QString::number(i), options(Outlasting)));
         DistributedLock *const lock = locks.back().get();
-        lock->setOptions(options(Outlasting));
         connect(lock, &DistributedLock::acquired, this, [&] { ++acquired; });
         connect(lock, &DistributedLock::released, this, [&] { ++released; });
         connect(lock, &DistributedLock::acquireFailed, this, [&] { ++others; });
@@ -1409,17 +1355,16 @@ void tst_DistributedLock::thousandsAtOnce()
         lock->acquire();
     QVERIFY(eventually([&] { return acquired == Count; }));
     if (!memory)
-        QCOMPARE(lockKeys(*m_server).size(), Count);
+        QCOMPARE(lockKeys(m_server).size(), Count);
     for (int i = 0; i < Count / 2; ++i)
         locks[size_t(i)]->release();
     QVERIFY(eventually([&] { return released == Count / 2; }));
     QCOMPARE(others, 0);
     locks.clear(); // the other half is given back
     if (!memory)
-        QVERIFY(eventually([&] { return lockKeys(*m_server).isEmpty(); }));
-    auto list = registry.list(u"*"_s);
-    QVERIFY(eventually([&] { return list.isFinished(); }));
-    QVERIFY(memory || list.result().value.isEmpty());
+        QVERIFY(eventually([&] { return lockKeys(m_server).isEmpty(); }));
+    const auto list = awaited(registry.list(u"*"_s));
+    QVERIFY(memory || list.value.isEmpty());
     QCOMPARE(released, Count / 2);
     QCOMPARE(others, 0);
 }

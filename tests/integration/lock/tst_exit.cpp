@@ -8,6 +8,7 @@
 #include "support/certificates.h"
 #include "support/faultproxy.h"
 #include "support/redisset.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 #include "support/testprogram.h"
 
@@ -86,9 +87,12 @@ private Q_SLOTS:
     void killedServer();
     void killedServerInTime_data();
     TIMING void killedServerInTime();
-    void threadThatCannotStart_data();
+    void threadThatCannotStart_data() { addRows<int>("never", {{"later it can", 0}, {"never", 1}}); }
     void threadThatCannotStart();
-    void signalEndsTheEventLoop_data();
+    void signalEndsTheEventLoop_data()
+    {
+        addRows<int>("number", {{"SIGINT", SIGINT}, {"SIGTERM", SIGTERM}, {"SIGHUP", SIGHUP}});
+    }
     void signalEndsTheEventLoop();
     TIMING void copiesOfASignal();
     void secondSignalEndsAtOnce();
@@ -448,13 +452,6 @@ void tst_Exit::killedServerInTime()
     QCOMPARE_LT(took, LongestEnd);
 }
 
-void tst_Exit::threadThatCannotStart_data()
-{
-    QTest::addColumn<int>("never");
-    QTest::newRow("later it can") << 0;
-    QTest::newRow("never") << 1;
-}
-
 void tst_Exit::threadThatCannotStart()
 {
     QFETCH(int, never);
@@ -462,14 +459,6 @@ void tst_Exit::threadThatCannotStart()
     QVERIFY(program.waitForEnd());
     QVERIFY(program.hasSucceeded());
     QVERIFY(program.waitForOutput("refused: "));
-}
-
-void tst_Exit::signalEndsTheEventLoop_data()
-{
-    QTest::addColumn<int>("number");
-    QTest::newRow("SIGINT") << SIGINT;
-    QTest::newRow("SIGTERM") << SIGTERM;
-    QTest::newRow("SIGHUP") << SIGHUP;
 }
 
 void tst_Exit::signalEndsTheEventLoop()

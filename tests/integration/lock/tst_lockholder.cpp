@@ -3,7 +3,7 @@
 
 // Which process holds a lock, as the server's list of clients, LockInfo and the errors of other processes show it.
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include "support/fakeclock.h"
 #include "support/faultproxy.h"
@@ -65,11 +65,10 @@ bool isBareHolder(const LockInfo &info)
 
 } // namespace
 
-class tst_LockHolder : public QObject
+class tst_LockHolder : public RedisLockTest
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase();
     void init();
     void cleanup();
 
@@ -111,23 +110,18 @@ private:
     bool isTold(LockRegistry *registry, const QString &part);
     QString textWithoutReply();
 
-    RedisServer m_server;
     QString m_text; ///< the last one of isTold()
 };
 
-void tst_LockHolder::initTestCase()
-{
-    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
-}
-
 void tst_LockHolder::init()
 {
-    m_server.command({"FLUSHALL"});
+    RedisLockTest::init();
     LockRegistry::setIdentity(Identity);
 }
 
 void tst_LockHolder::cleanup()
 {
+    LockTest::cleanup();
     LockRegistry::setIdentity(QString());
     QCoreApplication::setApplicationName(u"tst_lockholder"_s);
     qunsetenv("QDISTLOCK_IDENTITY");
@@ -193,8 +187,7 @@ void tst_LockHolder::names()
     QCoreApplication::setApplicationName(application);
     if (fromEnvironment)
         qputenv("QDISTLOCK_IDENTITY", "none");
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, u"job"_s);
+    DistributedLock lock(registry(), u"job"_s);
     QVERIFY(acquireNow(&lock));
     const QByteArray client = "qdistlock-" + m_server.get("lock:job").split(':').first();
     QVERIFY(eventually([&] { return m_server.channels().size() == 1; }));
@@ -206,7 +199,7 @@ void tst_LockHolder::names()
     QVERIFY(names.contains(client + "-sub"));
     QVERIFY2(names.contains(client + suffix), names.join(' ').constData());
     QVERIFY((client + suffix).size() <= 64);
-    const LockInfo info = inspect(&registry);
+    const LockInfo info = inspect(registry());
     QVERIFY(info.holder.connected);
     QCOMPARE(isBareHolder(info), suffix.isEmpty());
 }
@@ -225,15 +218,14 @@ void tst_LockHolder::inspectAndList()
     LockRegistry registry(url);
     LockRegistry other(url);
     const LockInfo free = inspect(&other);
-    QVERIFY(!free.held && !free.connected && isBareHolder(free));
+    QVERIFY(!free.held && !free.holder.connected && isBareHolder(free));
     DistributedLock lock(&registry, u"job"_s);
     DistributedLock second(&registry, u"second"_s);
     QVERIFY(acquireNow(&lock) && acquireNow(&second));
-    const auto listed = other.list(u"*"_s);
-    QVERIFY(eventually([&] { return listed.isFinished(); }));
-    QCOMPARE(listed.result().value.size(), 2);
+    const auto listed = awaited(other.list(u"*"_s));
+    QCOMPARE(listed.value.size(), 2);
     const QString host = QSysInfo::machineHostName();
-    for (const LockInfo &info : {inspect(&other), listed.result().value.first(), listed.result().value.last()}) {
+    for (const LockInfo &info : {inspect(&other), listed.value.first(), listed.value.last()}) {
         QVERIFY(info.held && info.holder.connected);
         QVERIFY2(!info.holder.host.isEmpty() && host.startsWith(info.holder.host), qPrintable(info.holder.host));
         QCOMPARE(info.holder.pid, QCoreApplication::applicationPid());
@@ -264,8 +256,7 @@ void tst_LockHolder::errorTexts()
     QFETCH(DistributedLock::Error, error);
     LockRegistry registry(url);
     LockRegistry other(url);
-    DistributedLock holder(&registry, u"job"_s);
-    holder.setOptions(options());
+    TestLock holder(&registry, u"job"_s);
     QVERIFY(acquireNow(&holder));
     // The connections are up before a short wait begins.
     QVERIFY(inspect(&other).held);
@@ -275,9 +266,7 @@ void tst_LockHolder::errorTexts()
     // The holder is looked up for 250 ms only: if the machine is slow, ask again.
     bool isShown = false;
     for (const QDeadlineTimer end(60s); !isShown && !end.hasExpired();) {
-        DistributedLock lock(&other, u"job"_s);
-        lock.setOptions(wanted);
-        Spies spies(&lock);
+        TestLock lock(&other, u"job"_s, wanted);
         const QFuture<LockResult> result = lock.acquireAsync();
         QVERIFY(eventually([&] { return result.isFinished(); }));
         m_text = lock.errorString();
@@ -286,7 +275,7 @@ void tst_LockHolder::errorTexts()
             continue;
         QVERIFY2(result.result().error == error, qPrintable(m_text));
         QCOMPARE(result.result().errorString, m_text);
-        QCOMPARE(spies.failed.size(), 1);
+        QCOMPARE(lock.spies.failed.size(), 1);
         QCOMPARE(lock.state(), DistributedLock::Unlocked);
         isShown = m_text.contains(HeldByIt) && m_text.endsWith(u" s left)"_s);
     }
@@ -308,21 +297,20 @@ void tst_LockHolder::noCommandUnlessTaken()
 {
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, {});
     QVERIFY(acquireNow(&lock));
     const QByteArray channel = "lock:client:" + m_server.get("lock:job").split(':').first();
     QVERIFY(eventually([&] { return m_server.subscriberCount(channel) == 1; }));
     const auto commands = [&] { return proxy.commandsForwarded() - proxy.commandsForwarded("PING"); };
     const qint64 before = commands();
     lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; })); // may send EVALSHA and EVAL
+    QVERIFY(eventually([&] { return lock.spies.released.size() == 1; })); // may send EVALSHA and EVAL
     QVERIFY(commands() - before <= 2);
     const qint64 warm = commands();
     for (int i = 2; i <= 5; ++i) {
         QVERIFY(acquireNow(&lock));
         lock.release();
-        QVERIFY(eventually([&] { return spies.released.size() == i; }));
+        QVERIFY(eventually([&] { return lock.spies.released.size() == i; }));
     }
     QCOMPARE(commands() - warm, 8);
 }
@@ -352,48 +340,44 @@ void tst_LockHolder::otherHolders()
     QFETCH(bool, isShown);
     RawHolder holder(m_server, isNamed ? QByteArray("qdistlock-") + RawHolder::Id + suffix : QByteArray(), withNumber);
     QVERIFY(holder.isValid());
-    LockRegistry registry(m_server.url());
-    LockInfo info = inspect(&registry);
+    LockInfo info = inspect(registry());
     QVERIFY(info.held && !info.foreign && info.holder.connected);
     QCOMPARE(info.holder.id, QString::fromLatin1(RawHolder::Id));
     QCOMPARE(isBareHolder(info), !isShown);
-    QVERIFY2(isTold(&registry, isShown ? HeldByIt : u"(held by client 1aaaaaaaaaaaaaaa, "_s), qPrintable(m_text));
+    QVERIFY2(isTold(registry(), isShown ? HeldByIt : u"(held by client 1aaaaaaaaaaaaaaa, "_s), qPrintable(m_text));
     QVERIFY2(!m_text.contains(u"not connected"_s), qPrintable(m_text));
 
     holder.disconnect();
-    QVERIFY(eventually([&] { return !(info = inspect(&registry)).connected; }));
+    QVERIFY(eventually([&] { return !(info = inspect(registry())).holder.connected; }));
     QVERIFY(info.held && !info.foreign && isBareHolder(info));
-    QVERIFY2(isTold(&registry, u"(held by client 1aaaaaaaaaaaaaaa, which is not connected, "_s), qPrintable(m_text));
+    QVERIFY2(isTold(registry(), u"(held by client 1aaaaaaaaaaaaaaa, which is not connected, "_s), qPrintable(m_text));
 }
 
 void tst_LockHolder::foreignHolder()
 {
     m_server.command({"SET", "lock:job", "theirs", "PX", "600000"});
-    LockRegistry registry(m_server.url());
-    const LockInfo info = inspect(&registry);
+    const LockInfo info = inspect(registry());
     QVERIFY(info.held && info.foreign && info.holder.connected && isBareHolder(info));
     const qint64 lists = m_server.commandsProcessed("client|list");
-    QVERIFY2(isTold(&registry, u"(held by another library, "_s), qPrintable(m_text));
+    QVERIFY2(isTold(registry(), u"(held by another library, "_s), qPrintable(m_text));
     const auto told = QRegularExpression(u"\\(held by another library, ([0-9]+) s left\\)$"_s).match(m_text);
     QVERIFY2(told.capturedView(1).toInt() > 300 && told.capturedView(1).toInt() <= 600, qPrintable(m_text));
     QVERIFY(eventually([&] {
         m_server.command({"SET", "lock:job", "theirs", "PX", "900"});
-        return busyText(&registry).endsWith(u" ms left)"_s);
+        return busyText(registry()).endsWith(u" ms left)"_s);
     }));
     QCOMPARE(m_server.commandsProcessed("client|list"), lists);
 }
 
 void tst_LockHolder::holderHasReconnected()
 {
-    LockRegistry registry(m_server.url());
     LockRegistry other(m_server.url());
-    DistributedLock holder(&registry, u"job"_s);
-    holder.setOptions(options());
+    TestLock holder(registry(), u"job"_s);
     QVERIFY(acquireNow(&holder));
     const QByteArray number = m_server.get("lock:job").split(':').value(2).sliced(32);
-    QSignalSpy states(&registry, &LockRegistry::stateChanged);
+    QSignalSpy states(registry(), &LockRegistry::stateChanged);
     QCOMPARE(m_server.command({"CLIENT", "KILL", "ID", number}).toInt(), 1);
-    QVERIFY(eventually([&] { return !states.isEmpty() && registry.state() == LockRegistry::Ready; }));
+    QVERIFY(eventually([&] { return !states.isEmpty() && registry()->state() == LockRegistry::Ready; }));
     const LockInfo info = inspect(&other);
     QVERIFY(info.holder.connected);
     QCOMPARE(info.holder.application, u"nightly"_s);
@@ -408,8 +392,7 @@ void tst_LockHolder::numberOfAnotherClient()
     const QByteArray token = "1aaaaaaaaaaaaaaa:1:" + QByteArray(32, 'b')
             + QByteArray::number(unrelated.command({"CLIENT", "ID"}).toLongLong());
     m_server.command({"SET", "lock:job", token, "PX", "600000"});
-    LockRegistry registry(m_server.url());
-    const LockInfo info = inspect(&registry);
+    const LockInfo info = inspect(registry());
     QVERIFY(info.held && !info.holder.connected && isBareHolder(info));
 }
 
@@ -429,15 +412,13 @@ void tst_LockHolder::mayNotList()
     QUrl url = m_server.url();
     url.setUserName(u"limited"_s);
     url.setPassword(u"secret"_s);
-    LockRegistry registry(m_server.url());
     LockRegistry limited(url);
-    DistributedLock holder(&registry, u"job"_s);
-    holder.setOptions(options());
+    TestLock holder(registry(), u"job"_s);
     QVERIFY(acquireNow(&holder));
     m_server.command({"ACL", "LOG", "RESET"});
     for (int i = 0; i < 20; ++i)
         busyText(&limited);
-    QVERIFY2(isTold(&limited, u"(held by client %1, "_s.arg(inspect(&registry).holder)), qPrintable(m_text));
+    QVERIFY2(isTold(&limited, u"(held by client %1, "_s.arg(inspect(registry()).holder.id)), qPrintable(m_text));
     QVERIFY2(!m_text.contains(u"not connected"_s), qPrintable(m_text));
     const LockInfo info = inspect(&limited);
     QCOMPARE(info.error, DistributedLock::NoError);
@@ -512,18 +493,17 @@ void tst_LockHolder::otherEventsAreNotDelayed()
     QVERIFY(holder.isValid());
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
-    DistributedLock lock(&registry, u"job"_s);
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, {});
     proxy.dropReply("GET");
     lock.tryAcquire();
     QVERIFY(eventually([&] { return proxy.commandsForwarded("GET") == 1; }));
-    QVERIFY(spies.failed.isEmpty());
+    QVERIFY(lock.spies.failed.isEmpty());
     lock.setOptions(options(-1ms));
     lock.acquire();
     processEvents();
-    QCOMPARE(spies.failed.size(), 2);
-    QCOMPARE(spies.failure(0), DistributedLock::BusyError);
-    QCOMPARE(spies.failure(1), DistributedLock::OptionsError);
+    QCOMPARE(lock.spies.failed.size(), 2);
+    QCOMPARE(lock.spies.failure(0), DistributedLock::BusyError);
+    QCOMPARE(lock.spies.failure(1), DistributedLock::OptionsError);
 }
 
 void tst_LockHolder::registryDestroyedMeanwhile()
@@ -532,8 +512,7 @@ void tst_LockHolder::registryDestroyedMeanwhile()
     QVERIFY(holder.isValid());
     FaultProxy proxy(m_server);
     auto registry = std::make_unique<LockRegistry>(proxy.url());
-    DistributedLock lock(registry.get(), u"job"_s);
-    Spies spies(&lock);
+    TestLock lock(registry.get(), u"job"_s, {});
     proxy.dropReply("GET");
     const QFuture<LockResult> result = lock.tryAcquireAsync();
     QVERIFY(eventually([&] { return proxy.commandsForwarded("GET") == 1; }));
@@ -541,7 +520,7 @@ void tst_LockHolder::registryDestroyedMeanwhile()
     processEvents();
     QVERIFY(result.isFinished());
     QCOMPARE(result.result().error, DistributedLock::BusyError);
-    QCOMPARE(spies.failed.size(), 1);
+    QCOMPARE(lock.spies.failed.size(), 1);
 }
 
 void tst_LockHolder::lockDestroyedMeanwhile()
@@ -565,16 +544,12 @@ void tst_LockHolder::serverStops()
     leavesRoomFor(900ms);
     RawHolder holder(m_server, {}, true);
     QVERIFY(holder.isValid());
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(30s, 1s));
-    Spies spies(&lock);
+    TestLock lock(registry(), u"job"_s, options(30s, 1s));
     QElapsedTimer timer;
     timer.start();
-    lock.acquire();
-    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    QVERIFY(joinQueue(&lock));
     m_server.pause();
-    const bool hasFailed = eventually([&] { return !spies.failed.isEmpty(); });
+    const bool hasFailed = eventually([&] { return !lock.spies.failed.isEmpty(); });
     const qint64 elapsed = timer.elapsed();
     m_server.resume();
     QVERIFY(hasFailed);
@@ -589,13 +564,11 @@ void tst_LockHolder::twoRequests()
     FakeClock clock;
     LockRegistry registry(m_server.url());
     LockRegistryPrivate::get(&registry)->setClock(&clock);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(1h, LockOptions::Forever));
+    TestLock lock(&registry, u"job"_s, options(1h, LockOptions::Forever));
     QStringList events;
     connect(&lock, &DistributedLock::acquired, this, [&] { events << u"acquired"_s; });
     connect(&lock, &DistributedLock::acquireFailed, this, [&] { events << u"failed"_s; });
-    lock.acquire();
-    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    QVERIFY(joinQueue(&lock));
     lock.tryAcquire();
     sendNow();
     m_server.command({"DEL", "lock:job"});
@@ -612,13 +585,12 @@ void tst_LockHolder::pollingIsBounded()
 {
     RawHolder holder(m_server, QByteArray("qdistlock-") + RawHolder::Id + "@db7:812:nightly", true);
     QVERIFY(holder.isValid());
-    LockRegistry registry(m_server.url());
-    QVERIFY2(isTold(&registry, HeldByIt), qPrintable(m_text));
+    QVERIFY2(isTold(registry(), HeldByIt), qPrintable(m_text));
     const qint64 before = m_server.commandsProcessed("client|list");
     QElapsedTimer timer;
     timer.start();
     for (int i = 0; i < 400; ++i)
-        QVERIFY(busyText(&registry).contains(u"somebody else holds it"_s));
+        QVERIFY(busyText(registry()).contains(u"somebody else holds it"_s));
     const qint64 lists = m_server.commandsProcessed("client|list") - before;
     QVERIFY2(lists >= 99 && lists <= 100 * (timer.elapsed() / 1000 + 2), qPrintable(QString::number(lists)));
 }
@@ -634,9 +606,9 @@ void tst_LockHolder::manyGiveUpTogether()
     int failed = 0;
     for (int i = 0; i < 100; ++i) {
         registries.push_back(std::make_unique<LockRegistry>(m_server.url()));
-        locks.push_back(std::make_unique<DistributedLock>(registries.back().get(), u"job"_s));
+        locks.push_back(
+                std::make_unique<TestLock>(registries.back().get(), u"job"_s, options(30s, LockOptions::Forever)));
         DistributedLock *const lock = locks.back().get();
-        lock->setOptions(options(30s, LockOptions::Forever));
         connect(lock, &DistributedLock::acquireFailed, this, [&, lock] {
             ++failed;
             named += lock->errorString().contains(HeldByIt) ? 1 : 0;
@@ -673,7 +645,7 @@ void tst_LockHolder::thousandsOfConnections()
     QVERIFY(holder.isValid());
     FaultProxy proxy(m_server);
     LockRegistry registry(proxy.url());
-    QVERIFY(inspect(&registry).connected); // and the handshakes are over
+    QVERIFY(inspect(&registry).holder.connected); // and the handshakes are over
     proxy.answer('$' + QByteArray::number(info.size()) + "\r\n" + info + "\r\n", "INFO", 1, 1'000'000);
     const qint64 lists = m_server.commandsProcessed("client|list");
     const LockInfo found = inspect(&registry);

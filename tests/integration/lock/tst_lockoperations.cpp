@@ -3,13 +3,12 @@
 
 // Options of locks, detach(), forceRelease(), inspect() and list() on a real server.
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include "support/fakeclock.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qdeadlinetimer.h>
-#include <QtCore/qelapsedtimer.h>
 #include <QtCore/qhash.h>
 
 #include <memory>
@@ -20,15 +19,13 @@ using namespace Qt::StringLiterals;
 using namespace LockTesting;
 using namespace Support;
 
-class tst_LockOperations : public QObject
+class tst_LockOperations : public RedisLockTest
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase();
     void init();
 
     void minHold();
-    TIMING void minHoldLasts();
     void maxRetries();
     void waitOfZero();
     void waitForever();
@@ -42,19 +39,11 @@ private Q_SLOTS:
     void waiters();
     void inspectAndList();
     void manyLocksRenewTogether();
-
-private:
-    RedisServer m_server;
 };
-
-void tst_LockOperations::initTestCase()
-{
-    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
-}
 
 void tst_LockOperations::init()
 {
-    m_server.command({"FLUSHALL"});
+    RedisLockTest::init();
     m_server.command({"SCRIPT", "FLUSH"});
 }
 
@@ -64,19 +53,15 @@ void tst_LockOperations::minHold()
     LockRegistry registry(m_server.url());
     LockRegistry other(m_server.url());
     LockRegistryPrivate::get(&registry)->setClock(&clock);
-    DistributedLock lock(&registry, u"job"_s);
+    TestLock lock(&registry, u"job"_s, options(1h).withMinHold(20min));
     DistributedLock next(&other, u"job"_s);
-    lock.setOptions(options(1h).withMinHold(20min));
-    Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     clock.advance(10min);
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     const qint64 ttl = m_server.pttl("lock:job");
     QVERIFY2(ttl > 300'000 && ttl <= 600'000, qPrintable(QString::number(ttl)));
-    const QFuture<LockResult> taken = next.tryAcquireAsync();
-    QVERIFY(eventually([&] { return taken.isFinished(); }));
-    QCOMPARE(taken.result().error, DistributedLock::BusyError);
+    const auto taken = awaited(next.tryAcquireAsync());
+    QCOMPARE(taken.error, DistributedLock::BusyError);
     m_server.command({"PEXPIRE", "lock:job", "1"});
     QVERIFY(acquireNow(&next));
     next.release();
@@ -86,55 +71,30 @@ void tst_LockOperations::minHold()
     QVERIFY(acquireNow(&lock));
     clock.advance(21min);
     lock.release();
-    QVERIFY(eventually([&] { return spies.holdsEnded() == 2; }));
-    QCOMPARE(spies.released.size(), 2);
+    QVERIFY(eventually([&] { return lock.spies.holdsEnded() == 2; }));
+    QCOMPARE(lock.spies.released.size(), 2);
     QVERIFY(!m_server.exists("lock:job"));
 
     // Destruction respects minHold, too.
     {
-        DistributedLock last(&registry, u"job"_s);
-        last.setOptions(options(1h).withMinHold(20min));
+        TestLock last(&registry, u"job"_s, options(1h).withMinHold(20min));
         QVERIFY(acquireNow(&last));
     }
     QVERIFY(eventually([&] { return m_server.pttl("lock:job") <= 1'200'000; }));
     QVERIFY(m_server.pttl("lock:job") > 600'000);
 }
 
-void tst_LockOperations::minHoldLasts()
-{
-    leavesRoomFor(300ms); // for the replies before the end of minHold
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, u"job"_s);
-    DistributedLock next(&registry, u"job"_s);
-    lock.setOptions(options(5s).withMinHold(400ms));
-    next.setOptions(options(5s));
-    Spies spies(&lock);
-    QElapsedTimer timer;
-    timer.start();
-    QVERIFY(acquireNow(&lock));
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
-    const qint64 ttl = m_server.pttl("lock:job");
-    QVERIFY2(ttl > 0 && ttl <= 400, qPrintable(QString::number(ttl)));
-    QVERIFY(acquireNow(&next));
-    QVERIFY(timer.elapsed() >= 395); // the clocks of server and client count in milliseconds
-}
-
 void tst_LockOperations::maxRetries()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(30s, LockOptions::Forever).withMaxRetries(3).withRetryInterval(5ms));
-    Spies spies(&lock);
+    TestLock lock(registry(), u"job"_s, options(30s, LockOptions::Forever).withMaxRetries(3).withRetryInterval(5ms));
     QVERIFY(acquireNow(&lock));
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     m_server.command({"SET", "lock:job", "foreign"});
     for (int i = 1; i <= 2; ++i) {
         const qint64 before = m_server.commandsProcessed("evalsha");
         lock.acquire();
-        QVERIFY(eventually([&] { return spies.failed.size() == i; }));
-        QCOMPARE(spies.failure(), DistributedLock::BusyError);
+        QVERIFY(eventually([&] { return lock.spies.failed.size() == i; }));
+        QCOMPARE(lock.spies.failure(), DistributedLock::BusyError);
         // Four attempts, then the command that leaves the queue.
         QVERIFY(eventually([&] { return m_server.commandsProcessed("evalsha") - before >= 5; }));
         QVERIFY(eventually([&] { return !m_server.exists("{lock:job}:queue"); }));
@@ -145,24 +105,18 @@ void tst_LockOperations::maxRetries()
 
 void tst_LockOperations::waitOfZero()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(30s, 0ms));
-    Spies spies(&lock);
+    TestLock lock(registry(), u"job"_s, options(30s, 0ms));
     QVERIFY(acquireNow(&lock));
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     m_server.command({"SET", "lock:job", "foreign"});
     const qint64 before = m_server.commandsProcessed("evalsha");
-    lock.acquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::BusyError);
+    QCOMPARE(failureNow(&lock), DistributedLock::BusyError);
     lock.setWait(LockOptions::Forever);
     lock.tryAcquire(); // ignores the wait
-    QVERIFY(eventually([&] { return spies.failed.size() == 2; }));
-    QCOMPARE(spies.failure(1), DistributedLock::BusyError);
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 2; }));
+    QCOMPARE(lock.spies.failure(1), DistributedLock::BusyError);
     QCOMPARE(m_server.commandsProcessed("evalsha") - before, 2);
-    QVERIFY(spies.errors.isEmpty()); // an ordinary outcome
+    QVERIFY(lock.spies.errors.isEmpty()); // an ordinary outcome
 }
 
 void tst_LockOperations::waitForever()
@@ -170,9 +124,7 @@ void tst_LockOperations::waitForever()
     FakeClock clock; // destroyed after the registry, whose destructor reads it
     LockRegistry registry(m_server.url());
     LockRegistryPrivate::get(&registry)->setClock(&clock);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(5s, LockOptions::Forever));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, options(5s, LockOptions::Forever));
     m_server.command({"SET", "lock:job", "foreign"});
     lock.acquire();
     for (int day = 0; day < 400; ++day) {
@@ -180,60 +132,51 @@ void tst_LockOperations::waitForever()
         clock.advance(24h);
         LockRegistryPrivate::get(&registry)->watchdog()->wake();
     }
-    QCOMPARE(spies.total(), 0);
+    QCOMPARE(lock.spies.total(), 0);
     QCOMPARE(lock.state(), DistributedLock::Acquiring);
     m_server.command({"DEL", "lock:job"});
     clock.advance(1s);
     LockRegistryPrivate::get(&registry)->watchdog()->wake();
     QVERIFY(eventually([&] {
         clock.advance(1ms);
-        return spies.acquired.size() == 1;
+        return lock.spies.acquired.size() == 1;
     }));
 }
 
 void tst_LockOperations::forceRelease()
 {
-    LockRegistry registry(m_server.url());
     LockRegistry other(m_server.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(1h));
-    Spies spies(&lock);
+    TestLock lock(registry(), u"job"_s, options(1h));
     QVERIFY(acquireNow(&lock));
     const QByteArray client = m_server.get("lock:job").split(':').first();
     QVERIFY(eventually([&] { return m_server.subscriberCount("lock:client:" + client) == 1; }));
     const auto forced = other.forceRelease(u"job"_s);
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; })); // its next renewal would be in 20 min
-    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; })); // its next renewal would be in 20 min
+    QCOMPARE(lock.spies.reason(), DistributedLock::ForcedRelease);
     QVERIFY(eventually([&] { return forced.isFinished(); }));
     QCOMPARE(forced.result().value, LockRegistry::Done);
     QVERIFY(!m_server.exists("lock:job"));
 
     // The lock passes to a waiter.
     QVERIFY(acquireNow(&lock));
-    DistributedLock successor(&other, u"job"_s);
-    successor.setOptions(options());
+    TestLock successor(&other, u"job"_s);
     other.forceRelease(u"job"_s);
     successor.acquire();
-    QVERIFY(eventually([&] { return spies.lost.size() == 2 && successor.isHeld(); }));
-    QCOMPARE(spies.reason(1), DistributedLock::ForcedRelease);
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 2 && successor.isHeld(); }));
+    QCOMPARE(lock.spies.reason(1), DistributedLock::ForcedRelease);
     // A foreign holder cannot be notified, but its key is deleted.
-    successor.release();
-    QVERIFY(eventually([&] { return successor.state() == DistributedLock::Unlocked; }));
+    QVERIFY(releaseNow(&successor));
     m_server.command({"SET", "lock:job", "foreign"});
     const auto foreign = other.forceRelease(u"job"_s);
-    const auto nobody = other.forceRelease(u"job"_s);
-    QVERIFY(eventually([&] { return nobody.isFinished(); }));
+    const auto nobody = awaited(other.forceRelease(u"job"_s));
     QCOMPARE(foreign.result().value, LockRegistry::Done);
-    QCOMPARE(nobody.result().value, LockRegistry::NotHeld);
+    QCOMPARE(nobody.value, LockRegistry::NotHeld);
 }
 
 // A message is only a hint: it makes the holder check its key.
 void tst_LockOperations::forgedForceRelease()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(1h));
-    Spies spies(&lock);
+    TestLock lock(registry(), u"job"_s, options(1h));
     QVERIFY(acquireNow(&lock));
     const QList<QByteArray> token = m_server.get("lock:job").split(':');
     const QByteArray channel = "lock:client:" + token.value(0);
@@ -246,25 +189,24 @@ void tst_LockOperations::forgedForceRelease()
     const qint64 before = m_server.commandsProcessed("evalsha");
     QCOMPARE(m_server.cli({"PUBLISH", channel, "force " + token.value(1)}), QByteArray("1"));
     QVERIFY(eventually([&] { return m_server.commandsProcessed("evalsha") > before; })); // checks its key
-    const qsizetype renewed = spies.renewed.size();
-    QVERIFY(eventually([&] { return spies.renewed.size() > renewed || renewed > 0; }));
+    const qsizetype renewed = lock.spies.renewed.size();
+    QVERIFY(eventually([&] { return lock.spies.renewed.size() > renewed || renewed > 0; }));
     processEvents();
     QVERIFY(lock.isHeld());
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(lock.spies.lost.isEmpty());
     // A later loss of another kind is not reported as a forced release.
     m_server.command({"DEL", "lock:job"});
     lock.release();
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-    QCOMPARE(spies.reason(), DistributedLock::Deleted);
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+    QCOMPARE(lock.spies.reason(), DistributedLock::Deleted);
 }
 
 // While the lock passes from one to the next, requests to take it away name a holder that was seen before.
 void tst_LockOperations::forceReleaseOfOneHolder()
 {
-    LockRegistry registry(m_server.url());
     LockRegistry other(m_server.url());
-    DistributedLock one(&registry, u"job"_s);
-    DistributedLock two(&registry, u"job"_s);
+    DistributedLock one(registry(), u"job"_s);
+    DistributedLock two(registry(), u"job"_s);
     int lost = 0;
     for (DistributedLock *lock : {&one, &two}) {
         lock->setOptions(options(30s, LockOptions::Forever));
@@ -278,15 +220,13 @@ void tst_LockOperations::forceReleaseOfOneHolder()
     QHash<LockRegistry::Outcome, int> outcomes;
     const QDeadlineTimer end(60s);
     for (int round = 0; round < 200 || (outcomes.value(LockRegistry::OtherHolder) == 0 && !end.hasExpired()); ++round) {
-        const auto shown = other.inspect(u"job"_s);
-        QVERIFY(eventually([&] { return shown.isFinished(); }));
-        if (!shown.result().held)
+        const auto shown = awaited(other.inspect(u"job"_s));
+        if (!shown.held)
             continue;
-        const auto forced = other.forceRelease(u"job"_s, shown.result().fencingToken);
-        QVERIFY(eventually([&] { return forced.isFinished(); }));
-        QCOMPARE(forced.result().error, DistributedLock::NoError);
-        ++outcomes[forced.result().value];
-        hits += forced.result().value == LockRegistry::Done;
+        const auto forced = awaited(other.forceRelease(u"job"_s, shown.fencingToken));
+        QCOMPARE(forced.error, DistributedLock::NoError);
+        ++outcomes[forced.value];
+        hits += forced.value == LockRegistry::Done;
     }
     QVERIFY2(outcomes.value(LockRegistry::OtherHolder) > 0, "the lock was never handed over in between");
     for (DistributedLock *lock : {&one, &two})
@@ -295,10 +235,9 @@ void tst_LockOperations::forceReleaseOfOneHolder()
     QVERIFY(lost <= hits);
 
     // Whoever uses another library has no fencing token, not even that of the holder before.
-    const auto last = other.inspect(u"job"_s);
-    QVERIFY(eventually([&] { return last.isFinished(); }));
+    const auto last = awaited(other.inspect(u"job"_s));
     m_server.command({"SET", "lock:job", "foreign", "PX", "60000"});
-    const auto foreign = other.forceRelease(u"job"_s, last.result().fencingToken);
+    const auto foreign = other.forceRelease(u"job"_s, last.fencingToken);
     const auto nobody = other.forceRelease(u"job"_s, 0);
     QVERIFY(eventually([&] { return foreign.isFinished() && nobody.isFinished(); }));
     QCOMPARE(foreign.result().value, LockRegistry::OtherHolder);
@@ -313,23 +252,21 @@ void tst_LockOperations::detachedHold()
     qint64 fencingToken = 0;
     {
         LockRegistry registry(m_server.url());
-        DistributedLock lock(&registry, u"job"_s);
-        lock.setOptions(options(10min).withAutoRenew(false));
-        Spies spies(&lock);
+        TestLock lock(&registry, u"job"_s, options(10min).withAutoRenew(false));
         QVERIFY(acquireNow(&lock));
         lock.acquire(); // a second level ends, too
-        QVERIFY(eventually([&] { return spies.acquired.size() == 2; }));
+        QVERIFY(eventually([&] { return lock.spies.acquired.size() == 2; }));
         fencingToken = lock.fencingToken();
         token = lock.detach();
         QCOMPARE(token, m_server.get("lock:job"));
         QVERIFY(!lock.isHeld());
         QCOMPARE(lock.state(), DistributedLock::Unlocked);
-        QVERIFY(eventually([&] { return spies.released.size() == 1; }));
-        QVERIFY(spies.lost.isEmpty());
+        QVERIFY(eventually([&] { return lock.spies.released.size() == 1; }));
+        QVERIFY(lock.spies.lost.isEmpty());
         // The object may acquire again; at present the lock is taken.
         lock.tryAcquire();
-        QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-        QCOMPARE(spies.failure(), DistributedLock::BusyError);
+        QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
+        QCOMPARE(lock.spies.failure(), DistributedLock::BusyError);
     }
     QVERIFY(eventually([&] { return m_server.channels().isEmpty(); }));
     QCOMPARE(m_server.get("lock:job"), token); // it outlives lock, registry and connection
@@ -340,10 +277,8 @@ void tst_LockOperations::detachedHold()
     QCOMPARE(renewed.result().value, LockRegistry::Done);
     QVERIFY(m_server.pttl("lock:job") > 3'500'000);
 
-    DistributedLock waiter(&other, u"job"_s);
-    waiter.setOptions(options(30s, LockOptions::Forever).withRetryInterval(1h));
-    waiter.acquire();
-    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    TestLock waiter(&other, u"job"_s, options(30s, LockOptions::Forever).withRetryInterval(1h));
+    QVERIFY(joinQueue(&waiter));
     const auto released = other.release(u"job"_s, token);
     QVERIFY(eventually([&] { return released.isFinished() && waiter.isHeld(); }));
     QCOMPARE(released.result().value, LockRegistry::Done);
@@ -360,50 +295,43 @@ void tst_LockOperations::detachedHold()
 // A token is of use for its own lock only.
 void tst_LockOperations::detachedHoldOfAnother()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(1h));
+    TestLock lock(registry(), u"job"_s, options(1h));
     QVERIFY(acquireNow(&lock));
     const QByteArray token = lock.detach();
     QVERIFY(!token.isEmpty());
-    const auto free = registry.release(u"other"_s, token);
-    const auto renewed = registry.renew(u"other"_s, token, 1h);
+    const auto free = registry()->release(u"other"_s, token);
+    const auto renewed = registry()->renew(u"other"_s, token, 1h);
     QVERIFY(eventually([&] { return free.isFinished() && renewed.isFinished(); }));
     QCOMPARE(free.result().value, LockRegistry::NotHeld);
     QCOMPARE(renewed.result().value, LockRegistry::NotHeld);
     QVERIFY(m_server.exists("lock:job"));
     // As with minHold.
-    const auto kept = registry.release(u"job"_s, token, 10min);
-    QVERIFY(eventually([&] { return kept.isFinished(); }));
-    QCOMPARE(kept.result().value, LockRegistry::Done);
+    const auto kept = awaited(registry()->release(u"job"_s, token, 10min));
+    QCOMPARE(kept.value, LockRegistry::Done);
     QVERIFY(m_server.pttl("lock:job") > 300'000 && m_server.pttl("lock:job") <= 600'000);
 }
 
 void tst_LockOperations::badTokens()
 {
-    LockRegistry registry(m_server.url());
     for (const QByteArray &token : {QByteArray(), QByteArray("x"), QByteArray("1:2:3\n"), QByteArray("*1ab:2:3c")}) {
-        const auto released = registry.release(u"job"_s, token);
-        const auto renewed = registry.renew(u"job"_s, token, 1s);
+        const auto released = registry()->release(u"job"_s, token);
+        const auto renewed = registry()->renew(u"job"_s, token, 1s);
         QVERIFY(eventually([&] { return released.isFinished() && renewed.isFinished(); }));
         QCOMPARE(released.result().error, DistributedLock::OptionsError);
         QCOMPARE(renewed.result().error, DistributedLock::OptionsError);
     }
     for (const milliseconds keep : {-1ms, milliseconds(25h)}) {
-        const auto released = registry.release(u"job"_s, "1ab:2:3c", keep);
-        QVERIFY(eventually([&] { return released.isFinished(); }));
-        QCOMPARE(released.result().error, DistributedLock::OptionsError);
+        const auto released = awaited(registry()->release(u"job"_s, "1ab:2:3c", keep));
+        QCOMPARE(released.error, DistributedLock::OptionsError);
     }
-    const auto renewed = registry.renew(u"job"_s, "1ab:2:3c", 0ms);
-    QVERIFY(eventually([&] { return renewed.isFinished(); }));
-    QCOMPARE(renewed.result().error, DistributedLock::OptionsError);
-    QVERIFY2(renewed.result().errorString.contains(u"lease"_s), qPrintable(renewed.result().errorString));
+    const auto renewed = awaited(registry()->renew(u"job"_s, "1ab:2:3c", 0ms));
+    QCOMPARE(renewed.error, DistributedLock::OptionsError);
+    QVERIFY2(renewed.errorString.contains(u"lease"_s), qPrintable(renewed.errorString));
 }
 
 void tst_LockOperations::detachWithoutHold()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, u"job"_s);
+    DistributedLock lock(registry(), u"job"_s);
     const LogCapture log;
     QCOMPARE(lock.detach(), QByteArray());
     QCOMPARE(log.count({u"detach()"_s, u"not held"_s}), 1);
@@ -417,17 +345,13 @@ void tst_LockOperations::detachWithoutHold()
 
 void tst_LockOperations::waiters()
 {
-    LockRegistry registry(m_server.url());
     LockRegistry other(m_server.url());
-    DistributedLock holder(&registry, u"job"_s);
-    DistributedLock waiter(&other, u"job"_s);
-    holder.setOptions(options());
-    waiter.setOptions(options(30s, LockOptions::Forever));
+    TestLock holder(registry(), u"job"_s);
+    TestLock waiter(&other, u"job"_s, options(30s, LockOptions::Forever));
     QVERIFY(acquireNow(&holder));
-    waiter.acquire();
-    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
-    const auto found = registry.waiters(u"job"_s);
-    const auto none = registry.waiters(u"other"_s);
+    QVERIFY(joinQueue(&waiter));
+    const auto found = registry()->waiters(u"job"_s);
+    const auto none = registry()->waiters(u"other"_s);
     QVERIFY(eventually([&] { return found.isFinished() && none.isFinished(); }));
     QCOMPARE(found.result().value.size(), 1);
     QVERIFY(none.result().value.isEmpty());
@@ -441,34 +365,30 @@ void tst_LockOperations::waiters()
     // One that is gone, without the number of its connection, and with a wrong one.
     for (const char *random : {"00", "000000000000000000000000000000007", "00000000000000000000000000000000abc"})
         m_server.command({"ZADD", "{lock:job}:queue", "1e300", "1234567890abcdef:1:"_ba + random});
-    const auto withDead = registry.waiters(u"job"_s);
-    QVERIFY(eventually([&] { return withDead.isFinished(); }));
-    QCOMPARE(withDead.result().value.size(), 4);
-    QCOMPARE(withDead.result().value.first().client.pid, QCoreApplication::applicationPid());
-    for (const QDistLock::LockWaiter &waiter : withDead.result().value.sliced(1)) {
+    const auto withDead = awaited(registry()->waiters(u"job"_s));
+    QCOMPARE(withDead.value.size(), 4);
+    QCOMPARE(withDead.value.first().client.pid, QCoreApplication::applicationPid());
+    for (const QDistLock::LockWaiter &waiter : withDead.value.sliced(1)) {
         QVERIFY(!waiter.client.connected);
         QCOMPARE(waiter.client.pid, 0);
         QCOMPARE(waiter.client.application, QString());
     }
 
     m_server.command({"SET", "{lock:type}:queue", "x"});
-    const auto failed = registry.waiters(u"type"_s);
-    QVERIFY(eventually([&] { return failed.isFinished(); }));
-    QCOMPARE(failed.result().error, DistributedLock::ForeignTypeError);
+    const auto failed = awaited(registry()->waiters(u"type"_s));
+    QCOMPARE(failed.error, DistributedLock::ForeignTypeError);
 }
 
 void tst_LockOperations::inspectAndList()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, u"a:one"_s);
-    lock.setOptions(options(1h));
+    TestLock lock(registry(), u"a:one"_s, options(1h));
     QVERIFY(acquireNow(&lock));
     m_server.command({"SET", "lock:a:two", "somebody"});
     m_server.command({"RPUSH", "lock:a:list", "x"});
     m_server.command({"SET", "other:a:key", "x"});
-    const auto inspected = registry.inspect(u"a:one"_s);
-    const auto free = registry.inspect(u"nobody"_s);
-    const auto listed = registry.list(u"a:*"_s);
+    const auto inspected = registry()->inspect(u"a:one"_s);
+    const auto free = registry()->inspect(u"nobody"_s);
+    const auto listed = registry()->list(u"a:*"_s);
     QVERIFY(eventually([&] { return inspected.isFinished() && free.isFinished() && listed.isFinished(); }));
     const QByteArray token = m_server.get("lock:a:one");
     QVERIFY(inspected.result().held);
@@ -496,8 +416,7 @@ void tst_LockOperations::manyLocksRenewTogether()
     std::vector<std::unique_ptr<DistributedLock>> locks;
     int renewals = 0;
     for (int i = 0; i < 500; ++i) {
-        locks.push_back(std::make_unique<DistributedLock>(&registry, u"many%1"_s.arg(i)));
-        locks.back()->setOptions(options(60s));
+        locks.push_back(std::make_unique<TestLock>(&registry, u"many%1"_s.arg(i), options(60s)));
         connect(locks.back().get(), &DistributedLock::renewed, this, [&renewals] { ++renewals; });
         locks.back()->acquire();
         clock.advance(1ms);

@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: MIT
 
 #include "engine/servername.h"
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include "support/clusterslot.h"
 #include "support/fakeclock.h"
 #include "support/faultproxy.h"
 #include "support/rediscluster.h"
 #include "support/redisset.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QDistLock/LockInfo>
@@ -29,12 +30,11 @@ using namespace LockTesting;
 using QDistLock::LockAddress;
 using QDistLock::LockInfo;
 
-class tst_LockRegistry : public QObject
+class tst_LockRegistry : public RedisLockTest
 {
     Q_OBJECT
 private Q_SLOTS:
     void initTestCase();
-    void init();
     void cleanup();
 
     void defaultServer();
@@ -42,11 +42,6 @@ private Q_SLOTS:
     void instanceOfEachSpelling();
     void instanceUsesTheDefaultServer();
     void stateAndSignals();
-    void errorWhileUnreachable();
-    void badUrl_data();
-    void badUrl();
-    void secretsStayInside_data();
-    void secretsStayInside();
 
     void obtainCaches();
     void idleLocksAreEvicted();
@@ -56,18 +51,20 @@ private Q_SLOTS:
     void obtainedLockDeletedByHand();
     void defaultsAndOptions();
     void addresses();
-    void badDefaults_data();
+    void badDefaults_data()
+    {
+        Support::addRows<milliseconds>("lease", {{"0", 0ms}, {"negative", -5ms}, {"48 h", milliseconds(48h)}});
+    }
     void badDefaults();
 
-    void inspectListForceRelease_data();
-    void inspectListForceRelease();
-    void badNames();
     void futuresWithoutServer();
-    void futuresWithABadUrl();
-    void oneMasterIsAway_data();
+    void oneMasterIsAway_data()
+    {
+        Support::addRows<bool>("harmedFirst", {{"its locks first", true}, {"the others first", false}});
+    }
     void oneMasterIsAway();
     void slotWithoutMaster();
-    void passwordReplaced_data();
+    void passwordReplaced_data() { Support::addRows<bool>("isCluster", {{"cluster", true}, {"quorum", false}}); }
     void passwordReplaced();
     void cancelledFutures();
     void futuresEndWithTheRegistry_data();
@@ -77,7 +74,7 @@ private Q_SLOTS:
     void registryDeletedInItsSignals_data();
     void registryDeletedInItsSignals();
 
-    void destroyedBeforeItsLocks_data();
+    void destroyedBeforeItsLocks_data() { Support::addRows<bool>("memory", {{"redis", false}, {"memory", true}}); }
     void destroyedBeforeItsLocks();
     void locksDeletedWhileTheRegistryGoes();
     void acquireWhileTheRegistryGoes_data();
@@ -89,33 +86,26 @@ private Q_SLOTS:
     void changeOfRegistryKeepsTheRoutesOfOthers();
     void threadEndsWhileHolding();
     TIMING void threadsEndWaitsForTheServer();
-    void applicationQuits_data();
+    void applicationQuits_data() { Support::addRows<bool>("memory", {{"redis", false}, {"memory", true}}); }
     void applicationQuits();
 
 private:
     /// True if a lock was held when the thread ended, which had this lease.
     bool holdInAThread(milliseconds lease);
-
-    std::unique_ptr<Support::RedisServer> m_server;
 };
 
 void tst_LockRegistry::initTestCase()
 {
-    m_server = std::make_unique<Support::RedisServer>();
-    QVERIFY2(m_server->start(), qPrintable(m_server->errorString()));
+    RedisLockTest::initTestCase();
     QVERIFY(qEnvironmentVariable("QDISTLOCK_URL").isEmpty());
-}
-
-void tst_LockRegistry::init()
-{
-    m_server->command({"FLUSHALL"});
 }
 
 void tst_LockRegistry::cleanup()
 {
+    LockTest::cleanup();
     LockRegistry::setDefaultServer(QUrl());
     qunsetenv("QDISTLOCK_URL");
-    LockRegistry::instance(m_server->url())->setDefaults({});
+    LockRegistry::instance(m_server.url())->setDefaults({});
 }
 
 void tst_LockRegistry::defaultServer()
@@ -192,29 +182,27 @@ void tst_LockRegistry::instanceOfEachSpelling()
 
 void tst_LockRegistry::instanceUsesTheDefaultServer()
 {
-    LockRegistry::setDefaultServer(m_server->url());
+    LockRegistry::setDefaultServer(m_server.url());
     DistributedLock lock(u"a"_s);
     QVERIFY(!lock.registry());
     QVERIFY(acquireNow(&lock));
     QCOMPARE(lock.registry(), LockRegistry::instance());
-    QVERIFY(m_server->exists("lock:a"));
-    lock.release();
-    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+    QVERIFY(m_server.exists("lock:a"));
+    QVERIFY(releaseNow(&lock));
     LockRegistry::setDefaultServer(QUrl());
 }
 
 void tst_LockRegistry::stateAndSignals()
 {
-    LockRegistry registry(m_server->url());
-    QSignalSpy states(&registry, &LockRegistry::stateChanged);
-    QSignalSpy errors(&registry, &LockRegistry::errorOccurred);
-    QCOMPARE(registry.server().path(), m_server->url().path());
-    QCOMPARE(registry.server().scheme(), u"unix"_s);
-    QCOMPARE(registry.state(), LockRegistry::Disconnected);
-    QCOMPARE(registry.error(), DistributedLock::NoError);
-    QCOMPARE(registry.errorString(), QString());
+    QSignalSpy states(registry(), &LockRegistry::stateChanged);
+    QSignalSpy errors(registry(), &LockRegistry::errorOccurred);
+    QCOMPARE(registry()->server().path(), m_server.url().path());
+    QCOMPARE(registry()->server().scheme(), u"unix"_s);
+    QCOMPARE(registry()->state(), LockRegistry::Disconnected);
+    QCOMPARE(registry()->error(), DistributedLock::NoError);
+    QCOMPARE(registry()->errorString(), QString());
     {
-        LockRegistry later(m_server->url());
+        LockRegistry later(m_server.url());
         DistributedLock other(&later, u"other"_s);
         QVERIFY(acquireNow(&other));
     }
@@ -222,111 +210,13 @@ void tst_LockRegistry::stateAndSignals()
     QVERIFY(states.isEmpty()); // connects when first needed
 
     QList<LockRegistry::State> seen;
-    connect(&registry, &LockRegistry::stateChanged, &registry, [&] { seen.append(registry.state()); });
-    auto lock = std::make_unique<DistributedLock>(&registry, u"a"_s);
+    connect(registry(), &LockRegistry::stateChanged, registry(), [&] { seen.append(registry()->state()); });
+    auto lock = std::make_unique<DistributedLock>(registry(), u"a"_s);
     lock->acquire();
     QVERIFY(eventually([&] { return lock->isHeld(); }));
     QCOMPARE(seen, (QList<LockRegistry::State>{LockRegistry::Connecting, LockRegistry::Ready}));
     QVERIFY(errors.isEmpty());
-    QCOMPARE(LockRegistry::State(registry.property("state").toInt()), LockRegistry::Ready);
-}
-
-void tst_LockRegistry::errorWhileUnreachable()
-{
-    Support::FaultProxy proxy(*m_server);
-    proxy.setRefusing(true);
-    LockRegistry registry(proxy.url());
-    QSignalSpy errors(&registry, &LockRegistry::errorOccurred);
-    QSignalSpy changes(&registry, &LockRegistry::errorChanged);
-    DistributedLock lock(&registry, u"a"_s);
-    lock.setOptions(options());
-    lock.acquire();
-    QVERIFY(eventually([&] { return !errors.isEmpty(); }));
-    QCOMPARE(errors.first().first().value<DistributedLock::Error>(), DistributedLock::ConnectionError);
-    QCOMPARE(registry.error(), DistributedLock::ConnectionError);
-    QVERIFY(registry.errorString().contains(QString::number(proxy.port())));
-    QVERIFY(changes.size() >= 1);
-    proxy.setRefusing(false);
-    QVERIFY(eventually([&] { return lock.isHeld(); }));
-    QCOMPARE(registry.state(), LockRegistry::Ready);
-    QCOMPARE(registry.error(), DistributedLock::NoError);
-    QCOMPARE(registry.errorString(), QString());
-}
-
-void tst_LockRegistry::badUrl_data()
-{
-    QTest::addColumn<QString>("url");
-    QTest::addColumn<QString>("text");
-    const auto row = [](const char *url, const char *text) {
-        QTest::newRow(url) << QString::fromLatin1(url) << QString::fromLatin1(text);
-    };
-    row("", "empty");
-    row("localhost", "scheme");
-    row("http://localhost", "http");
-    row("redis://", "host");
-    row("redis://host:0", "port");
-    row("redis://host/x", "database");
-    row("redis://host?tls=off", "query item");
-    row("rediss://host?verify=none", "query item");
-    row("unix://run/redis.sock", "absolute");
-    row("memory://host", "memory:name");
-    row("memory:x?y", "memory:name");
-    row("redis+cluster://host/service", "it has a path");
-    row("redis+cluster://host/1", "a Redis Cluster has none");
-    row("redlock://host?node=host2", "it names two servers");
-}
-
-void tst_LockRegistry::badUrl()
-{
-    QFETCH(QString, url);
-    QFETCH(QString, text);
-    LockRegistry registry{QUrl(url)};
-    QVERIFY2(registry.errorString().contains(text), qPrintable(registry.errorString())); // at once
-    QCOMPARE(registry.error(), DistributedLock::OptionsError);
-    QCOMPARE(registry.state(), LockRegistry::Disconnected);
-    DistributedLock lock(&registry, u"a"_s);
-    Spies spies(&lock);
-    lock.acquire();
-    QCOMPARE(spies.total(), 0); // not from inside the call
-    QVERIFY(eventually([&] { return spies.total() > 0; }));
-    QCOMPARE(spies.failed.size(), 1);
-    QCOMPARE(spies.failure(), DistributedLock::OptionsError);
-    QCOMPARE(lock.error(), DistributedLock::OptionsError);
-    QVERIFY(lock.errorString().contains(text));
-    QVERIFY(lock.errorString().contains(u"\"a\""_s));
-    QCOMPARE(lock.state(), DistributedLock::Unlocked);
-}
-
-void tst_LockRegistry::secretsStayInside_data()
-{
-    QTest::addColumn<QString>("url");
-    QTest::newRow("wrong password") << u"redis://canaryuser:canarysecret@127.0.0.1:%1/0"_s;
-    QTest::newRow("percent-encoded") << u"redis://canaryuser:canary%40secret@127.0.0.1:%1/0"_s;
-    QTest::newRow("unescaped") << u"redis://canaryuser:canary/secret@127.0.0.1:%1/0"_s;
-    QTest::newRow("bad port") << u"redis://canaryuser:canarysecret@127.0.0.1:99999/0"_s;
-    QTest::newRow("bad scheme") << u"http://canaryuser:canarysecret@127.0.0.1:%1/0"_s;
-    QTest::newRow("cluster") << u"redis+cluster://canaryuser:canarysecret@127.0.0.1:%1"_s;
-    QTest::newRow("bad cluster") << u"redis+cluster://canaryuser:canarysecret@127.0.0.1:%1/x"_s;
-    QTest::newRow("memory") << u"memory://canaryuser:canarysecret@x"_s;
-}
-
-void tst_LockRegistry::secretsStayInside()
-{
-    QFETCH(QString, url);
-    Support::FaultProxy proxy(*m_server); // a server without users: refuses this one
-    const QUrl server(url.contains(u"%1"_s) ? url.replace(u"%1"_s, QString::number(proxy.port())) : url);
-    LogCapture log;
-    LockRegistry registry(server);
-    DistributedLock lock(&registry, u"a"_s);
-    QSignalSpy failed(&lock, &DistributedLock::acquireFailed);
-    lock.setWait(60s);
-    lock.acquire();
-    QVERIFY(eventually([&] { return !failed.isEmpty(); }));
-    qWarning() << server.scheme() << registry.server() << &registry << &lock;
-    const QString said = log.text() + registry.server().toString() + registry.errorString() + lock.errorString()
-            + registry.property("server").toUrl().toString(QUrl::FullyEncoded);
-    QVERIFY2(!said.contains(u"canary"_s), qPrintable(said));
-    QVERIFY(!lock.errorString().isEmpty());
+    QCOMPARE(LockRegistry::State(registry()->property("state").toInt()), LockRegistry::Ready);
 }
 
 void tst_LockRegistry::obtainCaches()
@@ -429,15 +319,15 @@ void tst_LockRegistry::obtainedLockDeletedByHand()
 /// The same name with another prefix or on another server is another lock.
 void tst_LockRegistry::addresses()
 {
-    LockRegistry registry(m_server->url());
+    LockRegistry registry(m_server.url());
     QCOMPARE(registry.keyPrefix(), u"lock:"_s);
     DistributedLock usual(&registry, u"job"_s);
-    DistributedLock prefixed(LockAddress(u"job"_s).withKeyPrefix(u"own:"_s).withServer(m_server->url()));
+    DistributedLock prefixed(LockAddress(u"job"_s).withKeyPrefix(u"own:"_s).withServer(m_server.url()));
     DistributedLock elsewhere(LockAddress(u"job"_s).withServer(QUrl(u"memory:addresses"_s)));
     QVERIFY(acquireNow(&usual) && acquireNow(&prefixed) && acquireNow(&elsewhere));
-    QCOMPARE(prefixed.registry(), LockRegistry::instance(m_server->url()));
+    QCOMPARE(prefixed.registry(), LockRegistry::instance(m_server.url()));
     QCOMPARE(elsewhere.registry(), LockRegistry::instance(QUrl(u"memory:addresses"_s)));
-    QVERIFY(m_server->exists("lock:job") && m_server->exists("own:job"));
+    QVERIFY(m_server.exists("lock:job") && m_server.exists("own:job"));
 
     // The registry's prefix is that of acquires and requests from now on, but not of a lock that has its own.
     registry.setKeyPrefix(u"own:"_s);
@@ -456,11 +346,11 @@ void tst_LockRegistry::addresses()
     prefixed.setRegistry(&registry);
     prefixed.setName(u"second"_s);
     QVERIFY(acquireNow(&prefixed));
-    QVERIFY(m_server->exists("own:second"));
+    QVERIFY(m_server.exists("own:second"));
 
     registry.setKeyPrefix(QString());
     QVERIFY(acquireNow(&excluded));
-    QVERIFY(m_server->exists("job"));
+    QVERIFY(m_server.exists("job"));
 }
 
 void tst_LockRegistry::defaultsAndOptions()
@@ -494,97 +384,28 @@ void tst_LockRegistry::defaultsAndOptions()
     QCOMPARE(leases.size(), 1);
 }
 
-void tst_LockRegistry::badDefaults_data()
-{
-    QTest::addColumn<milliseconds>("lease");
-    QTest::newRow("0") << 0ms;
-    QTest::newRow("negative") << -5ms;
-    QTest::newRow("48 h") << milliseconds(48h);
-}
-
 void tst_LockRegistry::badDefaults()
 {
     // They reach a lock on the default registry by its first acquire only.
     QFETCH(milliseconds, lease);
-    QCOMPARE(m_server->cli({"SET", "lock:a", "somebody"}), QByteArray("OK"));
-    const qint64 before = m_server->commandsProcessed("evalsha");
-    LockRegistry::setDefaultServer(m_server->url());
+    QCOMPARE(m_server.cli({"SET", "lock:a", "somebody"}), QByteArray("OK"));
+    const qint64 before = m_server.commandsProcessed("evalsha");
+    LockRegistry::setDefaultServer(m_server.url());
     LockRegistry::instance()->setDefaults(LockOptions().withLease(lease).withWait(60s));
     DistributedLock lock(u"a"_s);
-    const QFuture<LockResult> future = lock.acquireAsync();
-    QVERIFY(eventually([&] { return future.isFinished(); }));
-    QCOMPARE(future.result().error, DistributedLock::OptionsError);
-    QVERIFY2(future.result().errorString.contains(u"lease"_s), qPrintable(future.result().errorString));
+    const auto result = awaited(lock.acquireAsync());
+    QCOMPARE(result.error, DistributedLock::OptionsError);
+    QVERIFY2(result.errorString.contains(u"lease"_s), qPrintable(result.errorString));
     processEvents();
     QCOMPARE(lock.state(), DistributedLock::Unlocked);
-    QCOMPARE(m_server->cli({"GET", "lock:a"}), QByteArray("somebody"));
-    QCOMPARE(m_server->cli({"PTTL", "lock:a"}), QByteArray("-1"));
-    QCOMPARE(m_server->commandsProcessed("evalsha"), before);
-}
-
-void tst_LockRegistry::inspectListForceRelease_data()
-{
-    QTest::addColumn<bool>("memory");
-    QTest::newRow("redis") << false;
-    QTest::newRow("memory") << true;
-}
-
-void tst_LockRegistry::inspectListForceRelease()
-{
-    QFETCH(bool, memory);
-    const QUrl url = memory ? QUrl(u"memory:futures"_s) : m_server->url();
-    LockRegistry registry(url);
-    LockRegistry other(url);
-    DistributedLock lock(&registry, u"a"_s);
-    Spies spies(&lock);
-    QFuture<LockInfo> info = other.inspect(u"a"_s);
-    QVERIFY(!info.isFinished()); // connects first
-    QVERIFY(eventually([&] { return info.isFinished(); }));
-    QCOMPARE(info.result().name, u"a"_s);
-    QVERIFY(!info.result().held);
-    QCOMPARE(info.result().error, DistributedLock::NoError);
-    QCOMPARE(info.result().errorString, QString());
-
-    QVERIFY(acquireNow(&lock));
-    info = other.inspect(u"a"_s);
-    auto list = other.list(u"*"_s);
-    QVERIFY(eventually([&] { return info.isFinished() && list.isFinished(); }));
-    QVERIFY(info.result().held);
-    QCOMPARE(info.result().fencingToken, lock.fencingToken());
-    QCOMPARE(list.result().value.size(), 1);
-    QCOMPARE(list.result().value.first().name, u"a"_s);
-    QCOMPARE(list.result().value.first().fencingToken, lock.fencingToken());
-
-    // Until the holder listens the loss is found out by its next renewal.
-    if (!memory) {
-        const QByteArray client = m_server->get("lock:a").split(':').first();
-        QVERIFY(eventually([&] { return m_server->subscriberCount("lock:client:" + client) == 1; }));
-    }
-    auto forced = other.forceRelease(u"a"_s);
-    QVERIFY(eventually([&] { return forced.isFinished() && !spies.lost.isEmpty(); }));
-    QCOMPARE(forced.result().value, LockRegistry::Done);
-    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
-    forced = other.forceRelease(u"a"_s);
-    QVERIFY(eventually([&] { return forced.isFinished(); }));
-    QCOMPARE(forced.result().value, LockRegistry::NotHeld);
-    QCOMPARE(forced.result().error, DistributedLock::NoError);
-}
-
-void tst_LockRegistry::badNames()
-{
-    LockRegistry registry(QUrl(u"memory:names"_s));
-    const QFuture<LockInfo> info = registry.inspect(QString());
-    const auto forced = registry.forceRelease(QString(2000, u'x'));
-    QVERIFY(eventually([&] { return info.isFinished() && forced.isFinished(); }));
-    QCOMPARE(info.result().error, DistributedLock::NameError);
-    QVERIFY(!info.result().errorString.isEmpty());
-    QCOMPARE(forced.result().error, DistributedLock::NameError);
-    QVERIFY(forced.result().errorString.contains(u"1024"_s));
+    QCOMPARE(m_server.cli({"GET", "lock:a"}), QByteArray("somebody"));
+    QCOMPARE(m_server.cli({"PTTL", "lock:a"}), QByteArray("-1"));
+    QCOMPARE(m_server.commandsProcessed("evalsha"), before);
 }
 
 void tst_LockRegistry::futuresWithoutServer()
 {
-    Support::FaultProxy proxy(*m_server);
+    Support::FaultProxy proxy(m_server);
     proxy.setRefusing(true);
     LockRegistry registry(proxy.url());
     const QFuture<LockInfo> info = registry.inspect(u"a"_s);
@@ -600,28 +421,15 @@ void tst_LockRegistry::futuresWithoutServer()
     QVERIFY(forced.result().errorString.contains(u"\"a\""_s));
 }
 
-void tst_LockRegistry::futuresWithABadUrl()
-{
-    LockRegistry registry(QUrl(u"http://x"_s));
-    const QFuture<LockInfo> info = registry.inspect(u"a"_s);
-    const auto list = registry.list(u"*"_s);
-    const auto forced = registry.forceRelease(u"a"_s);
-    QVERIFY(eventually([&] { return info.isFinished() && list.isFinished() && forced.isFinished(); }));
-    QCOMPARE(info.result().error, DistributedLock::OptionsError);
-    QCOMPARE(list.result().error, DistributedLock::OptionsError);
-    QCOMPARE(forced.result().error, DistributedLock::OptionsError);
-}
-
 void tst_LockRegistry::cancelledFutures()
 {
-    LockRegistry others(m_server->url());
-    DistributedLock lock(&others, u"a"_s);
-    lock.setOptions(options());
+    LockRegistry others(m_server.url());
+    TestLock lock(&others, u"a"_s);
     QVERIFY(acquireNow(&lock));
     const QByteArray token = lock.detach();
 
     // The requests wait until the registry has connected.
-    LockRegistry registry(m_server->url());
+    LockRegistry registry(m_server.url());
     auto forced = registry.forceRelease(u"a"_s);
     auto released = registry.release(u"a"_s, token);
     QFuture<LockInfo> inspected = registry.inspect(u"a"_s);
@@ -635,7 +443,7 @@ void tst_LockRegistry::cancelledFutures()
     QVERIFY(forced.isFinished() && released.isFinished() && inspected.isFinished() && listed.isFinished());
     QVERIFY(last.result().held);
     QCOMPARE(registry.error(), DistributedLock::NoError);
-    QVERIFY(m_server->exists("lock:a"));
+    QVERIFY(m_server.exists("lock:a"));
 }
 
 void tst_LockRegistry::futuresEndWithTheRegistry_data()
@@ -649,7 +457,7 @@ void tst_LockRegistry::futuresEndWithTheRegistry()
 {
     QFETCH(QString, moment);
     const bool memory = moment == QLatin1String("memory");
-    auto registry = std::make_unique<LockRegistry>(memory ? QUrl(u"memory:end"_s) : m_server->url());
+    auto registry = std::make_unique<LockRegistry>(memory ? QUrl(u"memory:end"_s) : m_server.url());
     if (moment == QLatin1String("asked")) {
         const QFuture<LockInfo> first = registry->inspect(u"a"_s);
         QVERIFY(eventually([&] { return first.isFinished(); }));
@@ -671,19 +479,11 @@ void tst_LockRegistry::futuresEndWithTheRegistry()
     QCOMPARE(forced.result().error, DistributedLock::CancelledError);
 }
 
-void tst_LockRegistry::oneMasterIsAway_data()
-{
-    QTest::addColumn<bool>("harmedFirst");
-    QTest::newRow("its locks first") << true;
-    QTest::newRow("the others first") << false;
-}
-
 void tst_LockRegistry::oneMasterIsAway()
 {
     // Each request ends as its own master says, and names that one only.
     QFETCH(bool, harmedFirst);
-    Support::RedisCluster::Options clusterOptions;
-    clusterOptions.replicasPerMaster = 0;
+    auto clusterOptions = Support::RedisCluster::Options::mastersOnly();
     clusterOptions.needsAllSlots = false;
     Support::RedisCluster cluster(clusterOptions);
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
@@ -697,8 +497,7 @@ void tst_LockRegistry::oneMasterIsAway()
     LockRegistry holders(cluster.url());
     std::vector<std::unique_ptr<DistributedLock>> locks;
     for (const QString &name : std::as_const(names)) {
-        locks.push_back(std::make_unique<DistributedLock>(&holders, name));
-        locks.back()->setOptions(options(10min));
+        locks.push_back(std::make_unique<TestLock>(&holders, name, options(10min)));
         QVERIFY(acquireNow(locks.back().get()));
     }
     const QString away = QString::number(cluster.node(0).port());
@@ -747,25 +546,16 @@ void tst_LockRegistry::oneMasterIsAway()
 void tst_LockRegistry::slotWithoutMaster()
 {
     // A lock may be there that nobody can see.
-    Support::RedisCluster::Options clusterOptions;
-    clusterOptions.replicasPerMaster = 0;
+    auto clusterOptions = Support::RedisCluster::Options::mastersOnly();
     clusterOptions.needsAllSlots = false;
     Support::RedisCluster cluster(clusterOptions);
     QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
     for (int i = 0; i < 3; ++i)
         cluster.node(i).command({"CLUSTER", "DELSLOTS", "17"});
     LockRegistry registry(cluster.url());
-    const auto listed = registry.list(u"*"_s);
-    QVERIFY(eventually([&] { return listed.isFinished(); }));
-    QCOMPARE(listed.result().error, DistributedLock::ServerError);
-    QVERIFY2(listed.result().errorString.contains(u"16383 of 16384"_s), qPrintable(listed.result().errorString));
-}
-
-void tst_LockRegistry::passwordReplaced_data()
-{
-    QTest::addColumn<bool>("isCluster");
-    QTest::newRow("cluster") << true;
-    QTest::newRow("quorum") << false;
+    const auto listed = awaited(registry.list(u"*"_s));
+    QCOMPARE(listed.error, DistributedLock::ServerError);
+    QVERIFY2(listed.errorString.contains(u"16383 of 16384"_s), qPrintable(listed.errorString));
 }
 
 /// In a file, while the program runs. Each node asks for it.
@@ -773,8 +563,7 @@ void tst_LockRegistry::passwordReplaced()
 {
     QFETCH(bool, isCluster);
     const QByteArray rule = "lockapp on >first ~* &* +@all";
-    Support::RedisCluster::Options clusterOptions;
-    clusterOptions.replicasPerMaster = 0;
+    auto clusterOptions = Support::RedisCluster::Options::mastersOnly();
     clusterOptions.users = {rule};
     Support::RedisCluster cluster(clusterOptions);
     Support::RedisServer::Options serverOptions = Support::RedisServer::Options::withTcp();
@@ -799,16 +588,14 @@ void tst_LockRegistry::passwordReplaced()
     const auto acquireMany = [&registry] {
         bool areHeld = true;
         for (int i = 0; i < 12; ++i) { // on each node of the cluster
-            DistributedLock lock(&registry, u"job%1"_s.arg(i));
-            lock.setOptions(options(30s));
+            TestLock lock(&registry, u"job%1"_s.arg(i), options(30s));
             areHeld &= acquireNow(&lock);
         }
         return areHeld;
     };
-    DistributedLock refused(&registry, u"job"_s);
-    Spies spies(&refused);
+    TestLock refused(&registry, u"job"_s, {});
     refused.acquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QVERIFY(eventually([&] { return refused.spies.failed.size() == 1; }));
     QVERIFY2(refused.errorString().contains(path), qPrintable(refused.errorString()));
     if (isCluster)
         QCOMPARE(refused.error(), DistributedLock::AuthenticationError);
@@ -827,7 +614,7 @@ void tst_LockRegistry::passwordReplaced()
 
 void tst_LockRegistry::registryDeletedInAContinuation()
 {
-    Support::FaultProxy proxy(*m_server);
+    Support::FaultProxy proxy(m_server);
     proxy.setRefusing(true);
     for (int which = 0; which < 3; ++which) {
         auto *registry = new LockRegistry(proxy.url());
@@ -899,15 +686,14 @@ void tst_LockRegistry::registryDeletedInItsSignals()
     QFETCH(QByteArray, signal);
     QFETCH(bool, reachable);
     QFETCH(bool, lockFirst);
-    Support::FaultProxy proxy(*m_server);
+    Support::FaultProxy proxy(m_server);
     proxy.setRefusing(!reachable);
     // Of an outage an error is reported once.
     for (int emission = 1; emission <= (reachable ? 2 : 1); ++emission) {
         auto *registry = new LockRegistry(proxy.url());
         const QPointer<LockRegistry> alive(registry);
         QObject receiver;
-        DistributedLock lock(registry, u"a"_s);
-        Spies spies(&lock);
+        TestLock lock(registry, u"a"_s, {});
         const auto kill = [alive, count = emission]() mutable {
             if (--count == 0)
                 delete alive.data();
@@ -928,8 +714,8 @@ void tst_LockRegistry::registryDeletedInItsSignals()
         if (!lockFirst)
             lock.acquire();
         QVERIFY(eventually([&] { return !alive; }));
-        QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
-        QCOMPARE(spies.failed.size(), 1);
+        QVERIFY(eventually([&] { return lock.spies.acquiresEnded() == 1; }));
+        QCOMPARE(lock.spies.failed.size(), 1);
         for (const QFuture<LockInfo> &future : {info, info2}) {
             QVERIFY(future.isFinished());
             QVERIFY(!future.isValid() || future.resultCount() == 1);
@@ -937,17 +723,10 @@ void tst_LockRegistry::registryDeletedInItsSignals()
     }
 }
 
-void tst_LockRegistry::destroyedBeforeItsLocks_data()
-{
-    QTest::addColumn<bool>("memory");
-    QTest::newRow("redis") << false;
-    QTest::newRow("memory") << true;
-}
-
 void tst_LockRegistry::destroyedBeforeItsLocks()
 {
     QFETCH(bool, memory);
-    const QUrl url = memory ? QUrl(u"memory:destroyed"_s) : m_server->url();
+    const QUrl url = memory ? QUrl(u"memory:destroyed"_s) : m_server.url();
     LockRegistry witness(url);
     auto registry = std::make_unique<LockRegistry>(url);
     DistributedLock held(registry.get(), u"a"_s);
@@ -1024,7 +803,7 @@ void tst_LockRegistry::acquireWhileTheRegistryGoes_data()
 void tst_LockRegistry::acquireWhileTheRegistryGoes()
 {
     QFETCH(bool, memory);
-    auto registry = std::make_unique<LockRegistry>(memory ? QUrl(u"memory:going"_s) : m_server->url());
+    auto registry = std::make_unique<LockRegistry>(memory ? QUrl(u"memory:going"_s) : m_server.url());
     DistributedLock lock(registry.get(), u"a"_s);
     QVERIFY(acquireNow(&lock));
     QFuture<LockResult> again;
@@ -1055,7 +834,7 @@ void tst_LockRegistry::lockMadeWhileTheRegistryGoes()
 
 void tst_LockRegistry::backToTheDefaultRegistry()
 {
-    LockRegistry::setDefaultServer(m_server->url());
+    LockRegistry::setDefaultServer(m_server.url());
     auto registry = std::make_unique<LockRegistry>(QUrl(u"memory:back"_s));
     DistributedLock lock(registry.get(), u"a"_s);
     registry.reset();
@@ -1063,14 +842,14 @@ void tst_LockRegistry::backToTheDefaultRegistry()
     lock.setRegistry(nullptr);
     QVERIFY(acquireNow(&lock));
     QCOMPARE(lock.registry(), LockRegistry::instance());
-    QVERIFY(m_server->exists("lock:a"));
+    QVERIFY(m_server.exists("lock:a"));
 }
 
 void tst_LockRegistry::changeOfRegistry()
 {
     Support::FakeClock clock; // a single attempt ends after 5 s: not in this test
     LockRegistry memory(QUrl(u"memory:change"_s));
-    LockRegistry redis(m_server->url());
+    LockRegistry redis(m_server.url());
     LockRegistryPrivate::get(&redis)->setClock(&clock);
     DistributedLock lock(&memory, u"a"_s);
     QVERIFY(acquireNow(&lock));
@@ -1079,18 +858,15 @@ void tst_LockRegistry::changeOfRegistry()
     QCOMPARE(lock.registry(), &memory);
     QCOMPARE(errors.size(), 1);
     QCOMPARE(lock.error(), DistributedLock::OptionsError);
-    lock.release();
-    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+    QVERIFY(releaseNow(&lock));
 
     // The first one was ready, the second one is not yet: a single attempt waits for it.
     lock.setRegistry(&redis);
     QCOMPARE(lock.registry(), &redis);
-    const QFuture<LockResult> future = lock.tryAcquireAsync();
-    QVERIFY(eventually([&] { return future.isFinished(); }));
-    QVERIFY2(future.result(), qPrintable(future.result().errorString));
-    QVERIFY(m_server->exists("lock:a"));
-    lock.release();
-    QVERIFY(eventually([&] { return lock.state() == DistributedLock::Unlocked; }));
+    const auto result = awaited(lock.tryAcquireAsync());
+    QVERIFY2(result, qPrintable(result.errorString));
+    QVERIFY(m_server.exists("lock:a"));
+    QVERIFY(releaseNow(&lock));
     lock.setRegistry(&memory);
     QVERIFY(acquireNow(&lock));
 }
@@ -1122,12 +898,10 @@ void tst_LockRegistry::changeOfRegistryKeepsTheRoutesOfOthers()
     DistributedLock waiter(&two, u"b"_s);
     for (int i = 0; i < 2; ++i) { // the second token here and that of the waiter have the same sequence number
         QVERIFY(acquireNow(&moved));
-        moved.release();
-        QVERIFY(eventually([&] { return moved.state() == DistributedLock::Unlocked; }));
+        QVERIFY(releaseNow(&moved));
     }
     QVERIFY(acquireNow(&holder));
-    waiter.acquire();
-    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    QVERIFY(joinQueue(&waiter));
     moved.setRegistry(&two);
     QVERIFY(acquireNow(&moved));
     holder.release();
@@ -1138,7 +912,7 @@ bool tst_LockRegistry::holdInAThread(milliseconds lease)
 {
     bool held = false;
     const std::unique_ptr<QThread> thread(QThread::create([&] {
-        DistributedLock *const lock = LockRegistry::instance(m_server->url())->obtain(u"a"_s);
+        DistributedLock *const lock = LockRegistry::instance(m_server.url())->obtain(u"a"_s);
         lock->setOptions(options(lease));
         held = acquireNow(lock);
     }));
@@ -1152,7 +926,7 @@ void tst_LockRegistry::threadEndsWhileHolding()
     const auto before = openFiles();
     for (int i = 0; i < 5; ++i) {
         QVERIFY(holdInAThread(1h));
-        QVERIFY(eventually([&] { return !m_server->exists("lock:a"); }));
+        QVERIFY(eventually([&] { return !m_server.exists("lock:a"); }));
         QCOMPARE(openFiles(), before);
     }
 }
@@ -1162,33 +936,26 @@ void tst_LockRegistry::threadsEndWaitsForTheServer()
     Support::leavesRoomFor(200ms);
     for (int i = 0; i < 5; ++i) {
         QVERIFY(holdInAThread(30s));
-        QVERIFY(!m_server->exists("lock:a")); // the thread's end waited until the server had read it
+        QVERIFY(!m_server.exists("lock:a")); // the thread's end waited until the server had read it
     }
-}
-
-void tst_LockRegistry::applicationQuits_data()
-{
-    QTest::addColumn<bool>("memory");
-    QTest::newRow("redis") << false;
-    QTest::newRow("memory") << true;
 }
 
 void tst_LockRegistry::applicationQuits()
 {
     // In a separate process: this file's program, see main().
     QFETCH(bool, memory);
-    const int clients = m_server->connectedClients(); // of registries of this process
+    const int clients = m_server.connectedClients(); // of registries of this process
     QProcess process;
     process.setProcessChannelMode(QProcess::MergedChannels);
     process.start(QCoreApplication::applicationFilePath(),
-                  {u"--quit"_s, memory ? u"memory:quit"_s : m_server->url().toString()});
+                  {u"--quit"_s, memory ? u"memory:quit"_s : m_server.url().toString()});
     QVERIFY(process.waitForFinished(60'000));
     const QByteArray output = process.readAll();
     QVERIFY2(process.exitStatus() == QProcess::NormalExit && process.exitCode() == 0, output.constData());
     QCOMPARE(output.trimmed(), QByteArray("held in 2 threads"));
     // Given back on the way out: their leases are long.
-    QVERIFY(eventually([&] { return m_server->keys(QByteArrayLiteral("lock:*")).isEmpty(); }));
-    QVERIFY(eventually([&] { return m_server->connectedClients() == clients; }));
+    QVERIFY(eventually([&] { return m_server.keys(QByteArrayLiteral("lock:*")).isEmpty(); }));
+    QVERIFY(eventually([&] { return m_server.connectedClients() == clients; }));
 }
 
 namespace {

@@ -3,7 +3,7 @@
 
 // The lock over rediss://. What each certificate leads to in detail is tst_tls's.
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include "support/certificates.h"
 #include "support/fakeclock.h"
@@ -22,7 +22,6 @@ class tst_LockTls : public QObject
 private Q_SLOTS:
     void initTestCase();
     void accepted();
-    void refused_data();
     void refused();
     void manyExclude();
     void manyReleaseInSlots();
@@ -52,69 +51,36 @@ void tst_LockTls::accepted()
     FakeClock clock;
     LockRegistry registry(server.tlsUrl());
     LockRegistryPrivate::get(&registry)->setClock(&clock);
-    DistributedLock lock(&registry, u"secret"_s);
-    lock.setOptions(options(30s));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"secret"_s, options(30s));
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     QVERIFY(server.exists("lock:secret"));
     clock.advance(10s);
     LockRegistryPrivate::get(&registry)->watchdog()->wake();
-    QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.renewed.size() == 1; }));
     const QByteArray client = server.get("lock:secret").split(':').first();
     QVERIFY(eventually([&] { return server.subscriberCount("lock:client:" + client) == 1; }));
     registry.forceRelease(u"secret"_s);
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+    QCOMPARE(lock.spies.reason(), DistributedLock::ForcedRelease);
     QVERIFY(acquireNow(&lock));
-    lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1; }));
+    QVERIFY(releaseNow(&lock));
     QVERIFY(!server.exists("lock:secret"));
 }
 
-void tst_LockTls::refused_data()
-{
-    QTest::addColumn<QString>("what");
-    QTest::addColumn<QString>("message");
-    QTest::newRow("wrong host") << u"wrong host"_s << u"localhost"_s;
-    QTest::newRow("expired") << u"expired"_s << u"expired"_s;
-    QTest::newRow("self-signed") << u"self-signed"_s << u"self-signed"_s;
-    QTest::newRow("other authority") << u"other authority"_s << u"authority"_s;
-    QTest::newRow("plaintext port") << u"plaintext"_s << u"TLS"_s;
-}
-
+// Each cause has its own text: tst_tls.
 void tst_LockTls::refused()
 {
-    QFETCH(QString, what);
-    QFETCH(QString, message);
-    Certificates::Pair pair = m_certificates.server();
-    if (what == QLatin1String("wrong host"))
-        pair = m_certificates.wrongHost();
-    else if (what == QLatin1String("expired"))
-        pair = m_certificates.expired();
-    else if (what == QLatin1String("self-signed"))
-        pair = m_certificates.selfSigned();
-    RedisServer::Options serverOptions;
-    serverOptions.tcp = true;
-    serverOptions.tls = true;
-    serverOptions.certificateFile = pair.certificate;
-    serverOptions.keyFile = pair.key;
-    serverOptions.caFile = what == QLatin1String("other authority") ? m_certificates.otherCa() : m_certificates.ca();
+    RedisServer::Options serverOptions = RedisServer::Options::withTls(m_certificates);
+    serverOptions.certificateFile = m_certificates.selfSigned().certificate;
+    serverOptions.keyFile = m_certificates.selfSigned().key;
     RedisServer server(serverOptions);
     QVERIFY2(server.start(), qPrintable(server.errorString()));
-
-    QUrl url = server.tlsUrl();
-    if (what == QLatin1String("plaintext"))
-        url.setPort(server.port());
-    LockRegistry registry(url);
-    DistributedLock lock(&registry, u"secret"_s);
-    lock.setOptions(options(30s, LockOptions::Forever));
-    Spies spies(&lock);
-    lock.acquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::AuthenticationError);
-    QVERIFY2(lock.errorString().contains(message, Qt::CaseInsensitive), qPrintable(lock.errorString()));
-    QVERIFY(lock.errorString().contains(QLatin1String("\"secret\"")));
-    QVERIFY(lock.errorString().contains(QLatin1String("rediss://localhost")));
+    LockRegistry registry(server.tlsUrl());
+    TestLock lock(&registry, u"secret"_s, options(30s, LockOptions::Forever));
+    QCOMPARE(failureNow(&lock), DistributedLock::AuthenticationError);
+    QVERIFY2(lock.errorString().contains(u"self-signed"_s), qPrintable(lock.errorString()));
+    QVERIFY(lock.errorString().contains(u"\"secret\""_s));
+    QVERIFY(lock.errorString().contains(u"rediss://localhost"_s));
     // Nothing of ours was sent to whoever that is.
     QCOMPARE(server.commandsProcessed("auth") + server.commandsProcessed("client|setname")
                      + server.commandsProcessed("evalsha"),
@@ -142,8 +108,7 @@ void tst_LockTls::manyExclude()
     for (int worker = 0; worker < Workers; ++worker) {
         for (int job = 0; job < Jobs; ++job) {
             const auto make = [name = u"job%1-%2"_s.arg(worker).arg(job)](LockRegistry *owner) {
-                auto lock = std::make_unique<DistributedLock>(owner, name);
-                lock->setOptions(options(10min));
+                auto lock = std::make_unique<TestLock>(owner, name, options(10min));
                 return lock;
             };
             theirs[worker].push_back(make(&theirRegistry));
@@ -190,9 +155,8 @@ void tst_LockTls::manyReleaseInSlots()
     int released = 0;
     int lost = 0;
     for (int i = 0; i < Locks; ++i) {
-        locks.push_back(std::make_unique<DistributedLock>(&registry, u"job%1"_s.arg(i)));
+        locks.push_back(std::make_unique<TestLock>(&registry, u"job%1"_s.arg(i)));
         DistributedLock *const lock = locks.back().get();
-        lock->setOptions(options());
         connect(lock, &DistributedLock::acquired, this, [&acquired, lock] {
             ++acquired;
             lock->release();

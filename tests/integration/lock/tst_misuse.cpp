@@ -4,7 +4,7 @@
 // Calls in the wrong thread, without an application or an event loop, errors that nobody asks for, values in the
 // wrong unit: one clear line in the log each, and every acquire ends.
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include <QDistLock/Annotations>
 #include <QDistLock/LockInfo>
@@ -58,12 +58,11 @@ struct BeforeApplication
 };
 static BeforeApplication beforeApplication;
 
-class tst_Misuse : public QObject
+class tst_Misuse : public RedisLockTest
 {
     Q_OBJECT
 private Q_SLOTS:
     void initTestCase();
-    void init();
     void withoutApplication();
     void acquireInWrongThread();
     void setInWrongThread();
@@ -86,8 +85,6 @@ private Q_SLOTS:
 private:
     /// Of a warning in qdistlock.lock; says so if there is not just one.
     static QString onlyWarning(const LogCapture &log);
-
-    RedisServer m_server;
 };
 
 /// An application that goes on after an exception in a slot.
@@ -127,13 +124,8 @@ static void useWithoutApplication()
 
 void tst_Misuse::initTestCase()
 {
-    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+    RedisLockTest::initTestCase();
     LockRegistry::setDefaultServer(m_server.url());
-}
-
-void tst_Misuse::init()
-{
-    m_server.command({"FLUSHALL"});
 }
 
 QString tst_Misuse::onlyWarning(const LogCapture &log)
@@ -159,9 +151,7 @@ void tst_Misuse::withoutApplication()
 
 void tst_Misuse::acquireInWrongThread()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, u"job"_s);
-    Spies spies(&lock);
+    TestLock lock(registry(), u"job"_s, {});
     QThread *threadOfFailure = nullptr;
     connect(
             &lock, &DistributedLock::acquireFailed, &lock, [&] { threadOfFailure = QThread::currentThread(); },
@@ -176,12 +166,12 @@ void tst_Misuse::acquireInWrongThread()
                  QVERIFY(future.result().errorString.contains(QLatin1String("wrong thread")));
              }}};
     for (const auto &[name, call] : calls) {
-        spies.failed.clear();
+        lock.spies.failed.clear();
         LogCapture log;
         std::thread(call).join();
-        QVERIFY(spies.failed.isEmpty());
-        QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-        QCOMPARE(spies.failure(), DistributedLock::OptionsError);
+        QVERIFY(lock.spies.failed.isEmpty());
+        QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
+        QCOMPARE(lock.spies.failure(), DistributedLock::OptionsError);
         QCOMPARE(threadOfFailure, thread());
         for (const QString &text : {onlyWarning(log), lock.errorString()}) {
             QVERIFY2(text.contains(QLatin1String("Lock \"job\"")) && text.contains(QLatin1String(name))
@@ -196,8 +186,7 @@ void tst_Misuse::acquireInWrongThread()
 
 void tst_Misuse::setInWrongThread()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, u"job"_s);
+    DistributedLock lock(registry(), u"job"_s);
     lock.setOptions(options(1h));
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     Spies spies(&lock);
@@ -217,8 +206,8 @@ void tst_Misuse::setInWrongThread()
             {"setRetryInterval()", [&] { lock.setRetryInterval(5000); }},
             {"setAutoRenew()", [&] { lock.setAutoRenew(false); }},
             {"setFair()", [&] { lock.setFair(false); }},
-            {"setDefaults()", [&] { registry.setDefaults(options(5s)); }},
-            {"setIdleEviction()", [&] { registry.setIdleEviction(5s); }}};
+            {"setDefaults()", [&] { registry()->setDefaults(options(5s)); }},
+            {"setIdleEviction()", [&] { registry()->setIdleEviction(5s); }}};
     for (const auto &[name, call] : calls) {
         LogCapture log;
         std::thread(call).join();
@@ -229,22 +218,21 @@ void tst_Misuse::setInWrongThread()
     processEvents();
     QCOMPARE(spies.total(), 0);
     QVERIFY(lock.isHeld());
-    QCOMPARE(lock.registry(), &registry);
+    QCOMPARE(lock.registry(), registry());
     QCOMPARE(lock.lease(), 3'600'000);
     QVERIFY(lock.isFair() && lock.autoRenew());
-    QCOMPARE(registry.idleEviction(), milliseconds(60s));
+    QCOMPARE(registry()->idleEviction(), milliseconds(60s));
 }
 
 void tst_Misuse::registryInWrongThread()
 {
-    LockRegistry registry(m_server.url());
-    QSignalSpy errors(&registry, &LockRegistry::errorOccurred);
+    QSignalSpy errors(registry(), &LockRegistry::errorOccurred);
     LogCapture log;
     std::thread([&] {
-        QVERIFY(!registry.obtain(u"job"_s));
-        const QFuture<LockInfo> inspected = registry.inspect(u"job"_s);
-        const auto listed = registry.list(u"*"_s);
-        const auto forced = registry.forceRelease(u"job"_s);
+        QVERIFY(!registry()->obtain(u"job"_s));
+        const QFuture<LockInfo> inspected = registry()->inspect(u"job"_s);
+        const auto listed = registry()->list(u"*"_s);
+        const auto forced = registry()->forceRelease(u"job"_s);
         QVERIFY(inspected.isFinished() && listed.isFinished() && forced.isFinished());
         QCOMPARE(inspected.result().error, DistributedLock::OptionsError);
         QVERIFY(inspected.result().errorString.contains(QLatin1String("wrong thread")));
@@ -273,11 +261,10 @@ void tst_Misuse::movedAfterItsFirstUse_data()
 void tst_Misuse::movedAfterItsFirstUse()
 {
     QFETCH(const QString, when);
-    LockRegistry registry(m_server.url());
-    DistributedLock busy(&registry, u"busy"_s);
+    DistributedLock busy(registry(), u"busy"_s);
     QVERIFY(acquireNow(&busy));
-    auto lock = std::make_unique<DistributedLock>(&registry, when == u"waiting" ? u"busy"_s : u"job"_s);
-    lock->setOptions(options(30s, LockOptions::Forever));
+    auto lock = std::make_unique<TestLock>(registry(), when == u"waiting" ? u"busy"_s : u"job"_s,
+                                           options(30s, LockOptions::Forever));
     if (when == u"waiting") {
         lock->acquire();
         QVERIFY(eventually([&] { return lock->queuePosition() == 0; }));
@@ -339,13 +326,9 @@ void tst_Misuse::throwingSlot_data()
 void tst_Misuse::throwingSlot()
 {
     QFETCH(const QByteArray, signal);
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, u"job"_s);
-    DistributedLock other(&registry, u"other"_s);
-    DistributedLock busy(&registry, u"job"_s);
-    busy.setOptions(options().withWait(0ms));
-    Spies spies(&lock);
-    Spies others(&other);
+    TestLock lock(registry(), u"job"_s, {});
+    TestLock other(registry(), u"other"_s, {});
+    TestLock busy(registry(), u"job"_s, options().withWait(0ms));
     LogCapture log;
     bool isArmed = true;
     const auto fail = [&isArmed] {
@@ -363,22 +346,22 @@ void tst_Misuse::throwingSlot()
     CatchingApplication::caught = 0;
     lock.acquire();
     other.acquire();
-    QVERIFY(eventually([&] { return others.acquired.size() == 1; }));
-    QVERIFY(eventually([&] { return spies.acquired.size() == 1; }));
+    QVERIFY(eventually([&] { return other.spies.acquired.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.acquired.size() == 1; }));
     const QFuture<LockResult> refused = busy.tryAcquireAsync();
     QVERIFY(eventually([&] { return refused.isFinished(); }));
     lock.release();
     other.release();
-    QVERIFY(eventually([&] { return others.released.size() == 1 && spies.released.size() == 1; }));
+    QVERIFY(eventually([&] { return other.spies.released.size() == 1 && lock.spies.released.size() == 1; }));
     QCOMPARE(CatchingApplication::caught, 1);
     const QString warning = onlyWarning(log);
     QVERIFY2(warning.contains(u"has thrown an exception"_s), qPrintable(warning));
     for (int i = 2; i <= 3; ++i) {
         QVERIFY(acquireNow(&lock));
         lock.release();
-        QVERIFY(eventually([&] { return spies.released.size() == i; }));
+        QVERIFY(eventually([&] { return lock.spies.released.size() == i; }));
     }
-    QCOMPARE(spies.acquired.size(), 3);
+    QCOMPARE(lock.spies.acquired.size(), 3);
     QVERIFY(lockKeys(m_server).isEmpty());
 }
 
@@ -598,9 +581,7 @@ void tst_Misuse::secondsAsLease()
 
 void tst_Misuse::scopeBehindOwnLock()
 {
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options());
+    TestLock lock(registry(), u"job"_s);
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     QVERIFY(ScopedLock(u"connected"_s, options()));
     for (const milliseconds wait : {50ms, 0ms}) {
@@ -625,20 +606,17 @@ void tst_Misuse::longName()
 {
     const QString name = u"a\nb\0c"_s.leftJustified(99, u'x') + QString::fromUtf8("\xf0\x9f\x94\x92")
             + QString(3000, u'y');
-    LockRegistry registry(m_server.url());
-    DistributedLock lock(&registry, name);
-    Spies spies(&lock);
+    TestLock lock(registry(), name, {});
     LogCapture log;
     lock.release(); // a warning
     lock.acquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
     const ScopedLock scope(name, LockOptions().withWait(0ms));
-    const QFuture<LockInfo> inspected = registry.inspect(name);
-    QVERIFY(eventually([&] { return inspected.isFinished(); }));
+    const auto inspected = awaited(registry()->inspect(name));
     (void)withLock(name, [] {});
     QVERIFY(eventually([&] { return log.messages(QtWarningMsg).size() >= 2; }));
     QStringList texts = log.messages();
-    texts += {lock.errorString(), scope.result().errorString, inspected.result().errorString};
+    texts += {lock.errorString(), scope.result().errorString, inspected.errorString};
     for (const QString &text : std::as_const(texts)) {
         QVERIFY2(!text.contains(u'\n') && !text.contains(QChar::Null), qPrintable(text));
         QVERIFY2(!text.contains(u'y' + QString(u'y')), qPrintable(text));

@@ -4,7 +4,7 @@
 #include "support/fakeclock.h"
 #include "support/fakesentinel.h"
 #include "support/faultproxy.h"
-#include "support/locktesting.h"
+#include "support/locktest.h"
 #include "support/rediscluster.h"
 #include "support/redisserver.h"
 #include "support/redisset.h"
@@ -329,8 +329,7 @@ void tst_NestedLoops::loopAtSignal(bool inRealTime)
     LockRegistry &registry = *registryOwner;
     if (!inRealTime)
         clock = std::make_unique<RegistryClock>(&registry);
-    DistributedLock lock(&registry, u"subject"_s);
-    lock.setOptions(options(lease).withAutoRenew(signal != "atRisk"));
+    TestLock lock(&registry, u"subject"_s, options(lease).withAutoRenew(signal != "atRisk"));
     Bystanders bystanders(&registry, m_server.url(), lease);
     // Before the bystanders: what happens to all locks happens to this one first.
     const bool needsHold = signal == "released" || signal == "lost" || signal == "renewed"
@@ -496,12 +495,10 @@ void tst_NestedLoops::whenTheConnectionHasEnded()
     std::unique_ptr<RegistryClock> clock; // outlives the registry
     LockRegistry registry(m_server.url());
     clock = std::make_unique<RegistryClock>(&registry);
-    DistributedLock bystander(&registry, u"bystander"_s);
+    TestLock bystander(&registry, u"bystander"_s, options(Lease));
     DistributedLock former(&registry, u"former"_s);
     DistributedLock subject(&registry, u"subject"_s);
     DistributedLock other(&registry, u"other"_s);
-    bystander.setOptions(options(Lease));
-    Spies bystanders(&bystander);
     QVERIFY(acquireNow(&bystander));
     QVERIFY(acquireNow(&former));
     bool served = false;
@@ -512,12 +509,12 @@ void tst_NestedLoops::whenTheConnectionHasEnded()
         served = eventually([&] { return other.isHeld(); });
         renewed = true;
         for (int i = 0; i < 4; ++i) { // for more than a lease
-            const qsizetype renewals = bystanders.renewed.size();
+            const qsizetype renewals = bystander.spies.renewed.size();
             if (i == 0)
                 clock->advanceOnly(UntilRenewal);
             else
                 clock->advance(UntilRenewal);
-            renewed = renewed && eventually([&] { return bystanders.renewed.size() > renewals; });
+            renewed = renewed && eventually([&] { return bystander.spies.renewed.size() > renewals; });
         }
         ended = true;
     });
@@ -533,7 +530,7 @@ void tst_NestedLoops::whenTheConnectionHasEnded()
     QVERIFY(eventually([&] { return ended; }));
     QVERIFY(served);
     QVERIFY(renewed);
-    QVERIFY(bystanders.lost.isEmpty());
+    QVERIFY(bystander.spies.lost.isEmpty());
 }
 
 void tst_NestedLoops::aReleaseIsCompletedBeforeItsSuccessor()
@@ -543,30 +540,25 @@ void tst_NestedLoops::aReleaseIsCompletedBeforeItsSuccessor()
     std::unique_ptr<RegistryClock> clock; // outlives the registry
     LockRegistry registry(m_server.url());
     clock = std::make_unique<RegistryClock>(&registry);
-    DistributedLock first(&registry, u"handed"_s);
-    DistributedLock second(&registry, u"handed"_s);
-    first.setOptions(options(Lease));
-    second.setOptions(options(Lease)); // another lease would make it ask the server once more
-    Spies spies(&first);
-    Spies successors(&second);
+    TestLock first(&registry, u"handed"_s, options(Lease));
+    TestLock second(&registry, u"handed"_s, options(Lease)); // another lease would make it ask the server once more
     QVERIFY(acquireNow(&first));
     bool served = false;
     connect(&second, &DistributedLock::acquired, this, [&] {
         for (int i = 0; i < 4; ++i) {
-            const qsizetype renewals = successors.renewed.size();
+            const qsizetype renewals = second.spies.renewed.size();
             clock->advance(UntilRenewal);
-            if (!eventually([&] { return successors.renewed.size() > renewals; }))
+            if (!eventually([&] { return second.spies.renewed.size() > renewals; }))
                 return;
         }
         served = true;
     });
-    second.acquire();
-    QVERIFY(eventually([&] { return second.queuePosition() == 0; }));
+    QVERIFY(joinQueue(&second));
     first.release();
     QVERIFY(eventually([&] { return served; }));
-    QVERIFY(eventually([&] { return spies.holdsEnded() == 1; }));
-    QCOMPARE(spies.released.size(), 1);
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(eventually([&] { return first.spies.holdsEnded() == 1; }));
+    QCOMPARE(first.spies.released.size(), 1);
+    QVERIFY(first.spies.lost.isEmpty());
 }
 
 void tst_NestedLoops::deletedInTheLoop_data()
@@ -593,9 +585,7 @@ void tst_NestedLoops::deletedInTheLoop()
     clock = std::make_unique<RegistryClock>(registry.get());
     auto lock = std::make_unique<DistributedLock>(registry.get(), u"subject"_s);
     lock->setOptions(options(Lease).withAutoRenew(signal != "atRisk"));
-    DistributedLock neighbour(registry.get(), u"neighbour"_s);
-    neighbour.setOptions(options(Lease, LockOptions::Forever));
-    Spies neighbours(&neighbour);
+    TestLock neighbour(registry.get(), u"neighbour"_s, options(Lease, LockOptions::Forever));
     neighbour.acquire();
     LockRegistry others(m_server.url());
     DistributedLock holder(&others, u"taken"_s);
@@ -659,10 +649,10 @@ void tst_NestedLoops::deletedInTheLoop()
     if (victim == "lock")
         QVERIFY(eventually([&] { return neighbour.isHeld(); }));
     else
-        QVERIFY(eventually([&] { return neighbours.acquired.size() + neighbours.failed.size() >= 1; }));
-    if (victim != "lock" && neighbours.acquired.size() == 1)
-        QVERIFY(eventually([&] { return neighbours.holdsEnded() == 1; }));
-    QVERIFY(neighbours.acquiresEnded() == 1);
+        QVERIFY(eventually([&] { return neighbour.spies.acquired.size() + neighbour.spies.failed.size() >= 1; }));
+    if (victim != "lock" && neighbour.spies.acquired.size() == 1)
+        QVERIFY(eventually([&] { return neighbour.spies.holdsEnded() == 1; }));
+    QVERIFY(neighbour.spies.acquiresEnded() == 1);
 }
 
 void tst_NestedLoops::addEngines()
@@ -769,8 +759,7 @@ void tst_NestedLoops::destroyAtRandom(const QUrl &url, quint32 seed)
     RandomDestruction destruction(url, &others, seed);
     QVERIFY2(destruction.run(), qPrintable(u"seed %1: a future has not ended"_s.arg(seed)));
     for (int i = 0; i < RandomDestruction::LockCount; ++i) {
-        DistributedLock next(&others, RandomDestruction::nameOf(i));
-        next.setOptions(options());
+        TestLock next(&others, RandomDestruction::nameOf(i));
         QVERIFY2(acquireNow(&next),
                  qPrintable(u"seed %1: %2 was not released: %3"_s.arg(seed).arg(next.name(), next.errorString())));
     }

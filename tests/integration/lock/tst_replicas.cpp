@@ -3,12 +3,13 @@
 
 // Locks with minReplicas, on a master with two replicas that stop, lag and leave.
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include "support/fakeclock.h"
 #include "support/fakesentinel.h"
 #include "support/registrytime.h"
 #include "support/replicaset.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qelapsedtimer.h>
@@ -94,7 +95,7 @@ private Q_SLOTS:
     void stoppedReplica();
     void laggingReplica();
     void renewalsAreConfirmed();
-    void unconfirmedRenewals_data();
+    void unconfirmedRenewals_data() { addRows<int>("fault", {{"stopped", 0}, {"lagging", 1}, {"detached", 2}}); }
     void unconfirmedRenewals();
     void replicaIsBackInTime();
     TIMING void othersAreNotDelayed();
@@ -103,7 +104,10 @@ private Q_SLOTS:
     void commandsOfHandOver_data() { handOver_data(); }
     TIMING void commandsOfHandOver();
     void handOverIsNotBelieved();
-    void nothingIsLeft_data();
+    void nothingIsLeft_data()
+    {
+        addRows<int>("end", {{"cancel", 0}, {"lock destroyed", 1}, {"registry destroyed", 2}});
+    }
     void nothingIsLeft();
     void cancelOvertakesTheAcquire_data() { nothingIsLeft_data(); }
     TIMING void cancelOvertakesTheAcquire();
@@ -179,8 +183,7 @@ void tst_Replicas::acquireReplicated(int rounds)
     int held = 0;
     int replicatedTwice = 0;
     for (int i = 0; i < rounds; ++i) {
-        DistributedLock lock(&registry, QString::number(i));
-        lock.setOptions(replicated(2));
+        TestLock lock(&registry, QString::number(i), replicated(2));
         connect(&lock, &DistributedLock::acquired, this, [&] {
             ++held;
             replicatedTwice += replicasWith("lock:" + QByteArray::number(i)) == 2;
@@ -199,8 +202,7 @@ void tst_Replicas::unknownScriptsToo()
     LockRegistry registry(url());
     for (int i = 0; i < 20; ++i) {
         m_set.master().command({"SCRIPT", "FLUSH"});
-        DistributedLock lock(&registry, QString::number(i));
-        lock.setOptions(replicated(2));
+        TestLock lock(&registry, QString::number(i), replicated(2));
         QVERIFY(acquireNow(&lock));
         QCOMPARE(replicasWith("lock:" + QByteArray::number(i)), 2);
     }
@@ -215,8 +217,8 @@ void tst_Replicas::demandsInOneTurn()
     LockRegistry registry(server);
     std::vector<std::unique_ptr<DistributedLock>> locks;
     for (const int minReplicas : {2, 1, 0, 3, 2, 1}) {
-        locks.push_back(std::make_unique<DistributedLock>(&registry, QString::number(locks.size())));
-        locks.back()->setOptions(replicated(minReplicas, 300ms));
+        locks.push_back(
+                std::make_unique<TestLock>(&registry, QString::number(locks.size()), replicated(minReplicas, 300ms)));
     }
     QList<QFuture<LockResult>> results;
     for (const auto &lock : locks)
@@ -286,8 +288,7 @@ void tst_Replicas::manyLocksOneWarning()
     StillRegistry registry(url());
     std::vector<std::unique_ptr<DistributedLock>> locks;
     for (int i = 0; i < Count; ++i) {
-        locks.push_back(std::make_unique<DistributedLock>(&registry, u"job%1"_s.arg(i)));
-        locks.back()->setOptions(replicated(2, 100ms));
+        locks.push_back(std::make_unique<TestLock>(&registry, u"job%1"_s.arg(i), replicated(2, 100ms)));
         locks.back()->acquire();
     }
     const auto count = [&locks](auto condition) { return std::count_if(locks.begin(), locks.end(), condition); };
@@ -324,11 +325,10 @@ void tst_Replicas::stoppedReplica()
     QVERIFY2(eventually([&] { return client.lock.errorString().contains(u"1 of 2 replicas"_s); }),
              qPrintable(client.lock.errorString()));
     QCOMPARE(client.lock.state(), DistributedLock::Acquiring);
-    const QFuture<LockResult> once = client.lock.tryAcquireAsync();
-    QVERIFY(eventually([&] { return once.isFinished(); }));
+    const auto once = awaited(client.lock.tryAcquireAsync());
     // Without scripts, the cancel of the attempt before takes two round trips on the other connection.
-    if (query.isEmpty() || once.result().error != DistributedLock::BusyError)
-        QCOMPARE(once.result().error, DistributedLock::ReplicationError);
+    if (query.isEmpty() || once.error != DistributedLock::BusyError)
+        QCOMPARE(once.error, DistributedLock::ReplicationError);
     QVERIFY(client.spies.acquired.isEmpty());
 
     m_set.replica(1).resume();
@@ -373,14 +373,6 @@ void tst_Replicas::renewalsAreConfirmed()
     QVERIFY(client.spies.errors.isEmpty());
     QCOMPARE(replicasWith(Key), 2);
     QVERIFY(m_witnesses.front()->command({"PTTL", Key}).toLongLong() > 0);
-}
-
-void tst_Replicas::unconfirmedRenewals_data()
-{
-    QTest::addColumn<int>("fault");
-    QTest::newRow("stopped") << 0;
-    QTest::newRow("lagging") << 1;
-    QTest::newRow("detached") << 2;
 }
 
 void tst_Replicas::unconfirmedRenewals()
@@ -452,11 +444,8 @@ void tst_Replicas::othersAreNotDelayed()
     m_set.link(0).setHeld(true);
     m_set.link(1).setHeld(true);
     LockRegistry registry(url());
-    DistributedLock waiting(&registry, u"waiting"_s);
-    waiting.setOptions(replicated(1, 3s));
-    Spies spies(&waiting);
-    DistributedLock other(&registry, u"other"_s);
-    other.setOptions(LockTesting::options());
+    TestLock waiting(&registry, u"waiting"_s, replicated(1, 3s));
+    TestLock other(&registry, u"other"_s, LockTesting::options());
     QVERIFY(acquireNow(&other));
     waiting.acquire();
     QVERIFY(eventually([&] { return m_set.master().exists("lock:waiting"); }));
@@ -476,8 +465,8 @@ void tst_Replicas::othersAreNotDelayed()
     const qint64 beside = percentile(100);
     QVERIFY(beside >= 0);
     // All of these were done while the WAIT lasted.
-    QVERIFY(spies.errors.isEmpty());
-    QVERIFY(spies.acquiresEnded() == 0);
+    QVERIFY(waiting.spies.errors.isEmpty());
+    QVERIFY(waiting.spies.acquiresEnded() == 0);
     QVERIFY(m_set.master().exists("lock:waiting"));
     waiting.cancel();
     qInfo("a pair beside a WAIT: p99 %lld us; alone: %lld us", beside, percentile(100));
@@ -511,15 +500,13 @@ void tst_Replicas::handOver(int rounds, bool isCounting)
         m_set.link(i).setLatency(1ms, 1ms);
     Client first(url(), replicated(holder));
     Client second(url(), replicated(waiter));
-    DistributedLock third(&first.registry, Name);
-    third.setOptions(replicated(waiter));
+    TestLock third(&first.registry, Name, replicated(waiter));
     DistributedLock &next = sameRegistry ? third : second.lock;
     int replicas = -1;
     connect(&next, &DistributedLock::acquired, this, [&] { replicas = replicasWith(Key); });
     for (int round = 0; round < rounds; ++round) {
         QVERIFY(acquireNow(&first.lock));
-        next.acquire();
-        QVERIFY(eventually([&] { return next.queuePosition() == 0; }));
+        QVERIFY(joinQueue(&next));
         const qint64 token = first.lock.fencingToken();
         const qint64 commands = m_set.master().commandsProcessed("evalsha");
         first.lock.release();
@@ -530,8 +517,7 @@ void tst_Replicas::handOver(int rounds, bool isCounting)
         // The release, and the claim of the waiter with replicas. The hand-over to the other one may need a claim, too.
         const qint64 sent = m_set.master().commandsProcessed("evalsha") - commands;
         QVERIFY2(!isCounting || (waiter > 0 ? sent == 2 : sent <= 3), qPrintable(QString::number(sent)));
-        next.release();
-        QVERIFY(eventually([&] { return next.state() == DistributedLock::Unlocked; }));
+        QVERIFY(releaseNow(&next));
     }
 }
 
@@ -541,14 +527,12 @@ void tst_Replicas::handOverIsNotBelieved()
     for (const bool same : {false, true}) {
         Client first(url(), replicated(0));
         Client second(url(), replicated(2, 300ms));
-        DistributedLock third(&first.registry, Name);
-        third.setOptions(replicated(2, 300ms));
+        TestLock third(&first.registry, Name, replicated(2, 300ms));
         DistributedLock &next = same ? third : second.lock;
         Spies spies(&next);
         for (int round = 0; round < 2; ++round) { // the first hold of an object is claimed in any case
             QVERIFY(acquireNow(&first.lock));
-            next.acquire();
-            QVERIFY(eventually([&] { return next.queuePosition() == 0; }));
+            QVERIFY(joinQueue(&next));
             if (round == 1) {
                 m_set.link(1).setHeld(true);
                 spies.errors.clear(); // of a slow replica
@@ -556,8 +540,7 @@ void tst_Replicas::handOverIsNotBelieved()
             first.lock.release();
             if (round == 0) {
                 QVERIFY(eventually([&] { return next.isHeld(); }));
-                next.release();
-                QVERIFY(eventually([&] { return next.state() == DistributedLock::Unlocked; }));
+                QVERIFY(releaseNow(&next));
             }
         }
         QVERIFY(eventually([&] { return spies.errors.size() == 1; }));
@@ -569,14 +552,6 @@ void tst_Replicas::handOverIsNotBelieved()
     }
 }
 
-void tst_Replicas::nothingIsLeft_data()
-{
-    QTest::addColumn<int>("end");
-    QTest::newRow("cancel") << 0;
-    QTest::newRow("lock destroyed") << 1;
-    QTest::newRow("registry destroyed") << 2;
-}
-
 // At any moment of an acquire whose WAIT does not end. cleanup() checks keys and connections.
 void tst_Replicas::nothingIsLeft()
 {
@@ -585,8 +560,7 @@ void tst_Replicas::nothingIsLeft()
     m_set.link(1).setHeld(true);
     for (int round = 0; round < 60; ++round) {
         auto registry = std::make_unique<LockRegistry>(url());
-        auto lock = std::make_unique<DistributedLock>(registry.get(), Name);
-        lock->setOptions(replicated(1, 3s));
+        auto lock = std::make_unique<TestLock>(registry.get(), Name, replicated(1, 3s));
         DistributedLock connected(registry.get(), u"connected"_s);
         if (round % 2 == 0) { // the connection for WAIT is up before
             connected.setOptions(replicated(1, 1ms).withWait(0ms));
@@ -621,8 +595,7 @@ void tst_Replicas::cancelOvertakesTheAcquire()
     FaultProxy proxy(m_set.master());
     for (int round = 0; round < 3; ++round) {
         auto registry = std::make_unique<LockRegistry>(proxy.url());
-        auto lock = std::make_unique<DistributedLock>(registry.get(), Name);
-        lock->setOptions(replicated(1));
+        auto lock = std::make_unique<TestLock>(registry.get(), Name, replicated(1));
         QVERIFY(acquireNow(lock.get())); // both connections are up
         const auto released = lock->releaseAsync();
         QVERIFY(eventually([&] { return released.isFinished(); }));
@@ -736,10 +709,9 @@ void tst_Replicas::connectionName()
     const QByteArray clients = m_set.master().command({"CLIENT", "LIST"}).toByteArray();
     QVERIFY2(clients.contains(name + "-wait "), clients.constData());
     // The holder is found by the name of the other connection.
-    const auto info = client.registry.inspect(Name);
-    QVERIFY(eventually([&] { return info.isFinished(); }));
-    QVERIFY(info.result().holder.connected);
-    QCOMPARE(info.result().holder.pid, QCoreApplication::applicationPid());
+    const auto info = awaited(client.registry.inspect(Name));
+    QVERIFY(info.holder.connected);
+    QCOMPARE(info.holder.pid, QCoreApplication::applicationPid());
 }
 
 void tst_Replicas::memoryHasNoReplicas()

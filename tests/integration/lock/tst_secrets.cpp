@@ -3,9 +3,10 @@
 
 // User name and password must appear in no error string, log line or QDebug, whatever the server says.
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include "support/fakeserver.h"
+#include "support/rows.h"
 
 #include <QDistLock/ScopedLock>
 
@@ -63,9 +64,14 @@ private Q_SLOTS:
     void errorOfTheServer();
     void subscriptionRefused();
     void unaskedError();
-    void tls_data();
+    void tls_data()
+    {
+        addRows<QByteArray>("greeting",
+                            {{"alert", QByteArray("\x15\x03\x03\x00\x02\x02\x28", 7)},
+                             {"no TLS", '-' + errorLine("ERR", "AUTH") + "\r\n"}});
+    }
     void tls();
-    void loginCommandRenamed_data();
+    void loginCommandRenamed_data() { addRows<bool>("withUser", {{"password", false}, {"user and password", true}}); }
     void loginCommandRenamed();
     void scopedLock();
     void codeIsKept();
@@ -137,15 +143,13 @@ void tst_Secrets::errorOfTheServer()
     QLoggingCategory::setFilterRules(u"*=true"_s);
     LogCapture log;
     LockRegistry registry(url);
-    DistributedLock lock(&registry, u"job"_s);
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, {});
     lock.tryAcquire();
-    QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
+    QVERIFY(eventually([&] { return lock.spies.acquiresEnded() == 1; }));
     see(registry, lock);
     QVERIFY(!lock.errorString().isEmpty());
-    const QFuture<LockInfo> info = registry.inspect(u"job"_s);
-    QVERIFY(eventually([&] { return info.isFinished(); }));
-    m_shown << info.result().errorString << log.messages();
+    const auto info = awaited(registry.inspect(u"job"_s));
+    m_shown << info.errorString << log.messages();
     see(registry, lock);
 }
 
@@ -176,20 +180,12 @@ void tst_Secrets::unaskedError()
     QLoggingCategory::setFilterRules(u"*=true"_s);
     LogCapture log;
     LockRegistry registry(withLogin(server.url()));
-    DistributedLock lock(&registry, u"job"_s);
-    Spies spies(&lock);
+    TestLock lock(&registry, u"job"_s, {});
     QVERIFY(acquireNow(&lock));
     server.push('-' + errorLine("ERR", "AUTH") + "\r\n");
-    QVERIFY(eventually([&] { return !spies.errors.isEmpty(); }));
+    QVERIFY(eventually([&] { return !lock.spies.errors.isEmpty(); }));
     see(registry, lock);
     m_shown << log.messages();
-}
-
-void tst_Secrets::tls_data()
-{
-    QTest::addColumn<QByteArray>("greeting");
-    QTest::newRow("alert") << QByteArray("\x15\x03\x03\x00\x02\x02\x28", 7);
-    QTest::newRow("no TLS") << '-' + errorLine("ERR", "AUTH") + "\r\n";
 }
 
 void tst_Secrets::tls()
@@ -202,20 +198,10 @@ void tst_Secrets::tls()
     QLoggingCategory::setFilterRules(u"*=true"_s);
     LogCapture log;
     LockRegistry registry(url);
-    DistributedLock lock(&registry, u"job"_s);
-    Spies spies(&lock);
-    lock.acquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::AuthenticationError);
+    TestLock lock(&registry, u"job"_s, {});
+    QCOMPARE(failureNow(&lock), DistributedLock::AuthenticationError);
     see(registry, lock);
     m_shown << log.messages();
-}
-
-void tst_Secrets::loginCommandRenamed_data()
-{
-    QTest::addColumn<bool>("withUser");
-    QTest::newRow("password") << false;
-    QTest::newRow("user and password") << true;
 }
 
 /// A real server repeats the arguments of a command it does not know.
@@ -233,12 +219,8 @@ void tst_Secrets::loginCommandRenamed()
     QLoggingCategory::setFilterRules(u"*=true"_s);
     LogCapture log;
     LockRegistry registry(url);
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options(30s, LockOptions::Forever));
-    Spies spies(&lock);
-    lock.acquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::AuthenticationError);
+    TestLock lock(&registry, u"job"_s, options(30s, LockOptions::Forever));
+    QCOMPARE(failureNow(&lock), DistributedLock::AuthenticationError);
     QVERIFY2(lock.errorString().contains(QLatin1String("AUTH")), qPrintable(lock.errorString()));
     QVERIFY2(lock.errorString().contains(QLatin1String("ERR")), qPrintable(lock.errorString()));
     see(registry, lock);
@@ -273,11 +255,8 @@ void tst_Secrets::codeIsKept()
     url.setUserName(u"user"_s);
     url.setPassword(u"ERR"_s);
     LockRegistry registry(url);
-    DistributedLock lock(&registry, u"job"_s);
-    Spies spies(&lock);
-    lock.acquire();
-    QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
-    QCOMPARE(spies.failure(), DistributedLock::PermissionError);
+    TestLock lock(&registry, u"job"_s, {});
+    QCOMPARE(failureNow(&lock), DistributedLock::PermissionError);
     QVERIFY2(lock.errorString().contains(QLatin1String("The *** executing")), qPrintable(lock.errorString()));
     see(registry, lock);
 }

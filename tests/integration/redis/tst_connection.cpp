@@ -7,6 +7,7 @@
 #include "support/faultproxy.h"
 #include "support/redisserver.h"
 #include "support/redistesting.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qdeadlinetimer.h>
@@ -109,7 +110,10 @@ private Q_SLOTS:
 
     void commandAndReply_data();
     void commandAndReply();
-    void closesItsDescriptorOnce_data();
+    void closesItsDescriptorOnce_data()
+    {
+        addRows<QUrl>("url", {{"unix", m_server.url()}, {"tcp", m_server.tcpUrl()}});
+    }
     void closesItsDescriptorOnce();
     void startsAnew();
     void opensFromTheEventLoop();
@@ -119,7 +123,7 @@ private Q_SLOTS:
 
     void password();
     void userAndPassword();
-    void passwordReplaced_data();
+    void passwordReplaced_data() { addRows<bool>("inFile", {{"environment", false}, {"file", true}}); }
     void passwordReplaced();
     void passwordFileMissing();
     void loginRefused_data();
@@ -159,7 +163,7 @@ private Q_SLOTS:
     void answerThatCameWhileTheLoopWasBusy();
     void reconnectsAfterRestart();
     void reconnectsAfterKill();
-    void lostBeforeAndAfter_data();
+    void lostBeforeAndAfter_data() { addRows<bool>("ran", {{"before it ran", false}, {"after it ran", true}}); }
     void lostBeforeAndAfter();
     void endsItsFormerConnection();
     void sparesTheConnectionsOfOthers_data();
@@ -227,13 +231,6 @@ void tst_Connection::commandAndReply()
     QCOMPARE(result->outcome, CommandResult::Replied);
     QCOMPARE(result->reply.errorCode(), "ERR");
     QCOMPARE(call(&connection, {"MGET", "n", "none"})->reply.elements.size(), 2);
-}
-
-void tst_Connection::closesItsDescriptorOnce_data()
-{
-    QTest::addColumn<QUrl>("url");
-    QTest::newRow("unix") << m_server.url();
-    QTest::newRow("tcp") << m_server.tcpUrl();
 }
 
 void tst_Connection::closesItsDescriptorOnce()
@@ -324,13 +321,6 @@ void tst_Connection::userAndPassword()
     Connection connection(withLogin(server.url(), u"u5er"_s, u"c4n4ry"_s));
     QVERIFY(becomesReady(&connection));
     QCOMPARE(textOf(&connection, {"ACL", "WHOAMI"}), "u5er");
-}
-
-void tst_Connection::passwordReplaced_data()
-{
-    QTest::addColumn<bool>("inFile");
-    QTest::newRow("environment") << false;
-    QTest::newRow("file") << true;
 }
 
 void tst_Connection::passwordReplaced()
@@ -1034,13 +1024,6 @@ void tst_Connection::reconnectsAfterKill()
         QVERIFY2(error.contains(QLatin1String("closed")), qPrintable(error));
     }
     QVERIFY(becomesReady(&connection));
-}
-
-void tst_Connection::lostBeforeAndAfter_data()
-{
-    QTest::addColumn<bool>("ran");
-    QTest::newRow("before it ran") << false;
-    QTest::newRow("after it ran") << true;
 }
 
 // The client cannot distinguish the two, and its error says so.

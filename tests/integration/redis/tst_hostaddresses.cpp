@@ -9,6 +9,7 @@
 #include "support/fakeserver.h"
 #include "support/posix.h"
 #include "support/redisserver.h"
+#include "support/rows.h"
 
 #include <QtCore/qurlquery.h>
 #include <QtTest/qsignalspy.h>
@@ -128,12 +129,12 @@ class tst_HostAddresses : public QObject
 
 private Q_SLOTS:
     void initTestCase();
-    void firstIsDead_data();
+    void firstIsDead_data() { addRows<bool>("tls", {{"TCP", false}, {"TLS", true}}); }
     void firstIsDead();
     void certificateIsOfTheName();
     void certificateHasNoFinalDot();
     void nameMoves();
-    void replicaFirst_data();
+    void replicaFirst_data() { addRows<bool>("isRefused", {{"login refused", true}, {"read-only", false}}); }
     void replicaFirst();
 
 private:
@@ -162,13 +163,6 @@ std::unique_ptr<RedisServer> tst_HostAddresses::start(const Certificates::Pair *
     if (!server->start())
         qFatal("%s", qPrintable(server->errorString()));
     return server;
-}
-
-void tst_HostAddresses::firstIsDead_data()
-{
-    QTest::addColumn<bool>("tls");
-    QTest::newRow("TCP") << false;
-    QTest::newRow("TLS") << true;
 }
 
 void tst_HostAddresses::firstIsDead()
@@ -244,13 +238,6 @@ void tst_HostAddresses::nameMoves()
     QVERIFY(lookUps > 1);
     movingTo = "127.0.0.1";
     QVERIFY(EventLoopProbe::waitFor([&] { return connection.state() == Connection::Ready; }));
-}
-
-void tst_HostAddresses::replicaFirst_data()
-{
-    QTest::addColumn<bool>("isRefused");
-    QTest::newRow("login refused") << true;
-    QTest::newRow("read-only") << false;
 }
 
 // A name of all servers of a service.

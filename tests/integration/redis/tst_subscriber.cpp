@@ -6,6 +6,7 @@
 #include "support/faultproxy.h"
 #include "support/redisserver.h"
 #include "support/redistesting.h"
+#include "support/rows.h"
 
 #include <QtCore/qregularexpression.h>
 #include <QtTest/qsignalspy.h>
@@ -37,7 +38,7 @@ class tst_Subscriber : public QObject
 private Q_SLOTS:
     void initTestCase();
 
-    void receives_data();
+    void receives_data() { addRows<QUrl>("url", {{"Unix", m_server.url()}, {"TCP", m_server.tcpUrl()}}); }
     void receives();
     void severalChannels();
     void askingTwiceDoesNothing();
@@ -52,7 +53,10 @@ private Q_SLOTS:
     void serverWithoutShardedChannels();
     void closeForgets();
     void loginRefused();
-    void deletedInSignal_data();
+    void deletedInSignal_data()
+    {
+        addRows<int>("when", {{"subscribed", 0}, {"messageReceived", 1}, {"interrupted", 2}});
+    }
     void deletedInSignal();
 
 private:
@@ -62,13 +66,6 @@ private:
 void tst_Subscriber::initTestCase()
 {
     QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
-}
-
-void tst_Subscriber::receives_data()
-{
-    QTest::addColumn<QUrl>("url");
-    QTest::newRow("Unix") << m_server.url();
-    QTest::newRow("TCP") << m_server.tcpUrl();
 }
 
 void tst_Subscriber::receives()
@@ -334,14 +331,6 @@ void tst_Subscriber::loginRefused()
         QVERIFY(!waitFor([&] { return proxy.connectionsAccepted() > accepted; }, 100ms));
         QVERIFY(!subscriber.errorString().contains(QLatin1String("c4n4ry")));
     }
-}
-
-void tst_Subscriber::deletedInSignal_data()
-{
-    QTest::addColumn<int>("when");
-    QTest::newRow("subscribed") << 0;
-    QTest::newRow("messageReceived") << 1;
-    QTest::newRow("interrupted") << 2;
 }
 
 void tst_Subscriber::deletedInSignal()

@@ -7,6 +7,7 @@
 #include "support/faultproxy.h"
 #include "support/redisserver.h"
 #include "support/redistesting.h"
+#include "support/rows.h"
 
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qpointer.h>
@@ -35,6 +36,22 @@ QByteArray echo(Connection *connection, const QByteArray &text)
     return answer.value_or("never ended");
 }
 
+bool becomesReady(Connection *connection)
+{
+    connection->open();
+    return waitFor([connection] { return connection->state() == Connection::Ready; });
+}
+
+/// Waits for a failure after which it does not try again.
+bool failsForGood(Connection *connection)
+{
+    connection->setConnectTimeout(60s);
+    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"Not retried"_s));
+    QSignalSpy failed(connection, &Connection::failed);
+    connection->open();
+    return waitFor([&failed] { return !failed.isEmpty(); });
+}
+
 } // namespace
 
 class tst_Tls : public QObject
@@ -43,7 +60,7 @@ class tst_Tls : public QObject
 
 private Q_SLOTS:
     void initTestCase();
-    void accepted_data();
+    void accepted_data() { addRows<QString>("host", {{"name", u"localhost"_s}, {"address", u"127.0.0.1"_s}}); }
     void accepted();
     void refused_data();
     void refused();
@@ -67,6 +84,7 @@ private Q_SLOTS:
 
 private:
     std::unique_ptr<RedisServer> startServer(const Certificates::Pair &pair, bool wantsClientCertificate = false);
+    static ServerUrl urlOf(const RedisServer &server);
     Certificates m_certificates;
 };
 
@@ -92,11 +110,11 @@ std::unique_ptr<RedisServer> tst_Tls::startServer(const Certificates::Pair &pair
     return server;
 }
 
-void tst_Tls::accepted_data()
+ServerUrl tst_Tls::urlOf(const RedisServer &server)
 {
-    QTest::addColumn<QString>("host");
-    QTest::newRow("name") << u"localhost"_s;
-    QTest::newRow("address") << u"127.0.0.1"_s;
+    ServerUrl url = serverUrl(server.tlsUrl());
+    url.password = u"c4n4ry"_s;
+    return url;
 }
 
 void tst_Tls::accepted()
@@ -107,9 +125,7 @@ void tst_Tls::accepted()
     url.host = host;
     url.password = u"c4n4ry"_s;
     Connection connection(url);
-    connection.open();
-    QVERIFY2(waitFor([&connection] { return connection.state() == Connection::Ready; }),
-             qPrintable(connection.errorString()));
+    QVERIFY2(becomesReady(&connection), qPrintable(connection.errorString()));
     QCOMPARE(echo(&connection, "over TLS"), "over TLS");
 }
 
@@ -136,11 +152,7 @@ void tst_Tls::refused()
     url.password = u"c4n4ry"_s;
     url.caFile = which == 3 ? m_certificates.otherCa() : m_certificates.ca();
     Connection connection(url);
-    connection.setConnectTimeout(60s);
-    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"Not retried"_s));
-    QSignalSpy failed(&connection, &Connection::failed);
-    connection.open();
-    QVERIFY(waitFor([&failed] { return !failed.isEmpty(); }));
+    QVERIFY(failsForGood(&connection));
     QCOMPARE(connection.state(), Connection::Disconnected);
     QCOMPARE(connection.failure(), Failure::Certificate);
     const QString error = connection.errorString();
@@ -180,11 +192,7 @@ void tst_Tls::tlsAlertWithoutTls()
     alert.bytes = QByteArray("\x15\x03\x01\0\x02\x02\x46", 7);
     server.setGreeting(alert);
     Connection connection(serverUrl(server.url()));
-    connection.setConnectTimeout(60s);
-    QSignalSpy failed(&connection, &Connection::failed);
-    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"Not retried"_s));
-    connection.open();
-    QVERIFY(waitFor([&failed] { return !failed.isEmpty(); }));
+    QVERIFY(failsForGood(&connection));
     QCOMPARE(connection.failure(), Failure::Certificate);
     QCOMPARE(connection.state(), Connection::Disconnected);
     const QString error = connection.errorString();
@@ -201,11 +209,7 @@ void tst_Tls::plaintextPort()
     url.scheme = ServerUrl::Tls;
     url.caFile = m_certificates.ca();
     Connection connection(url);
-    connection.setConnectTimeout(60s);
-    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"Not retried"_s));
-    QSignalSpy failed(&connection, &Connection::failed);
-    connection.open();
-    QVERIFY(waitFor([&failed] { return !failed.isEmpty(); }));
+    QVERIFY(failsForGood(&connection));
     QCOMPARE(connection.failure(), Failure::Certificate);
     QCOMPARE(connection.state(), Connection::Disconnected);
     const QString error = connection.errorString();
@@ -256,11 +260,7 @@ void tst_Tls::systemAuthorities()
     ServerUrl url = serverUrl(server->tlsUrl());
     url.caFile.clear();
     Connection connection(url);
-    connection.setConnectTimeout(60s);
-    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"Not retried"_s));
-    QSignalSpy failed(&connection, &Connection::failed);
-    connection.open();
-    QVERIFY(waitFor([&failed] { return !failed.isEmpty(); }));
+    QVERIFY(failsForGood(&connection));
     QCOMPARE(connection.failure(), Failure::Certificate);
     QVERIFY2(connection.errorString().contains(QLatin1String("not trusted")), qPrintable(connection.errorString()));
 }
@@ -298,10 +298,7 @@ void tst_Tls::badFiles()
     url.certificateFile = certificate;
     url.keyFile = key;
     Connection connection(url);
-    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"Not retried"_s));
-    QSignalSpy failed(&connection, &Connection::failed);
-    connection.open();
-    QVERIFY(waitFor([&failed] { return !failed.isEmpty(); }));
+    QVERIFY(failsForGood(&connection));
     QCOMPARE(connection.failure(), Failure::Certificate);
     QVERIFY2(connection.errorString().contains(says), qPrintable(connection.errorString()));
     QCOMPARE(server.connectionsAccepted(), 0);
@@ -317,9 +314,7 @@ void tst_Tls::clientCertificate()
     query.addQueryItem(u"key"_s, m_certificates.client().key);
     url.setQuery(query);
     Connection connection(serverUrl(url));
-    connection.open();
-    QVERIFY2(waitFor([&connection] { return connection.state() == Connection::Ready; }),
-             qPrintable(connection.errorString()));
+    QVERIFY2(becomesReady(&connection), qPrintable(connection.errorString()));
     QCOMPARE(echo(&connection, "over TLS"), "over TLS");
 }
 
@@ -328,11 +323,7 @@ void tst_Tls::clientCertificateMissing()
     const auto server = startServer(m_certificates.server(), true);
     ServerUrl url = serverUrl(server->tlsUrl());
     Connection connection(url);
-    connection.setConnectTimeout(60s);
-    QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"Not retried"_s));
-    QSignalSpy failed(&connection, &Connection::failed);
-    connection.open();
-    QVERIFY(waitFor([&failed] { return !failed.isEmpty(); }));
+    QVERIFY(failsForGood(&connection));
     QCOMPARE(connection.failure(), Failure::Certificate);
     QVERIFY2(connection.errorString().contains(QLatin1String("client certificate")),
              qPrintable(connection.errorString()));
@@ -362,11 +353,8 @@ void tst_Tls::nothingSentBeforeTheServerIsProven()
 void tst_Tls::reconnects()
 {
     const auto server = startServer(m_certificates.server());
-    ServerUrl url = serverUrl(server->tlsUrl());
-    url.password = u"c4n4ry"_s;
-    Connection connection(url);
-    connection.open();
-    QVERIFY(waitFor([&connection] { return connection.state() == Connection::Ready; }));
+    Connection connection(urlOf(*server));
+    QVERIFY(becomesReady(&connection));
     QVERIFY(server->restart());
     QVERIFY(waitFor([&connection] { return connection.state() != Connection::Ready; }));
     QVERIFY2(waitFor([&connection] { return connection.state() == Connection::Ready; }),
@@ -377,12 +365,9 @@ void tst_Tls::reconnects()
 void tst_Tls::destructorWrites()
 {
     const auto server = startServer(m_certificates.server());
-    ServerUrl url = serverUrl(server->tlsUrl());
-    url.password = u"c4n4ry"_s;
     {
-        Connection connection(url);
-        connection.open();
-        QVERIFY(waitFor([&connection] { return connection.state() == Connection::Ready; }));
+        Connection connection(urlOf(*server));
+        QVERIFY(becomesReady(&connection));
         connection.send({"SET", "last", "word"}, 60s, {});
     }
     QTRY_COMPARE_WITH_TIMEOUT(server->get("last"), QByteArray("word"), 60000);
@@ -391,11 +376,8 @@ void tst_Tls::destructorWrites()
 void tst_Tls::largeReplies()
 {
     const auto server = startServer(m_certificates.server());
-    ServerUrl url = serverUrl(server->tlsUrl());
-    url.password = u"c4n4ry"_s;
-    Connection connection(url);
-    connection.open();
-    QVERIFY(waitFor([&connection] { return connection.state() == Connection::Ready; }));
+    Connection connection(urlOf(*server));
+    QVERIFY(becomesReady(&connection));
     const QByteArray large(8 * 1024 * 1024, 'x');
     QCOMPARE(echo(&connection, large), large);
     QCOMPARE(echo(&connection, "small"), "small");
@@ -406,11 +388,8 @@ void tst_Tls::sentOnceWhileDecrypting()
 {
     constexpr int Commands = 300;
     const auto server = startServer(m_certificates.server());
-    ServerUrl url = serverUrl(server->tlsUrl());
-    url.password = u"c4n4ry"_s;
-    Connection connection(url);
-    connection.open();
-    QVERIFY(waitFor([&connection] { return connection.state() == Connection::Ready; }));
+    Connection connection(urlOf(*server));
+    QVERIFY(becomesReady(&connection));
     QSignalSpy failed(&connection, &Connection::failed);
     QList<qint64> answers;
     for (int i = 0; i < Commands; ++i) {
@@ -438,9 +417,7 @@ void tst_Tls::deletedWhileDecrypting()
 {
     QFETCH(int, handler);
     const auto server = startServer(m_certificates.server());
-    ServerUrl url = serverUrl(server->tlsUrl());
-    url.password = u"c4n4ry"_s;
-    QPointer<Connection> connection = new Connection(url);
+    QPointer<Connection> connection = new Connection(urlOf(*server));
     connection->open();
     QVERIFY(waitFor([&connection] { return connection->state() == Connection::Ready; }));
     int called = 0;

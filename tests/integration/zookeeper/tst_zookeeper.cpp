@@ -5,7 +5,7 @@
 
 #include "support/eventually.h"
 #include "support/faultproxy.h"
-#include "support/locktesting.h"
+#include "support/locktest.h"
 #include "support/registrytime.h"
 #include "support/testkinds.h"
 #include "support/zookeeperserver.h"
@@ -31,7 +31,7 @@ using namespace QtZooKeeper;
 using namespace Support;
 using QDistLock::LockInfo;
 
-class tst_ZooKeeper : public QObject
+class tst_ZooKeeper : public LockTest
 {
     Q_OBJECT
 private Q_SLOTS:
@@ -42,17 +42,12 @@ private Q_SLOTS:
     void nothingIsLeft();
     void nothingIsLeftOfCancelledRequests();
     PROOF void nothingIsLeftOfThousandKills();
-    void tryAcquireIsBusy();
-    void neverTwoHolders();
     void servedInOrder() { serveInOrder(20); }
     PROOF void thousandWaiters() { serveInOrder(1000); }
-    void fencingTokensRise();
     void renewedByWritesOnly();
     void provenAgainAfterAPause();
     TIMING void idleSessionLocksAtOnce();
-    void forcedRelease();
     void inspectAndList();
-    void minHold();
 
     void leaseLongerThanTheSession();
     void minReplicasAreRefused();
@@ -79,6 +74,7 @@ private Q_SLOTS:
     void followerWithoutLeader();
 
 private:
+    QUrl serverUrl() override { return url(); }
     QUrl urlOf(quint16 port, const QString &items = {}) const
     {
         return QUrl(u"zookeeper://127.0.0.1:%1/tests/locks"_s.arg(port) + items);
@@ -93,11 +89,6 @@ private:
         return result.value_or(Result());
     }
     /// True if the lock was held until then.
-    static bool releaseNow(DistributedLock *lock)
-    {
-        const QFuture<bool> released = lock->releaseAsync();
-        return eventually([&] { return released.isFinished(); }) && released.result();
-    }
     static QByteArray pathOf(const QByteArray &name) { return "/tests/locks/lock:" + name; }
     QList<QByteArray> childrenOf(const QByteArray &name)
     {
@@ -143,10 +134,7 @@ void tst_ZooKeeper::init()
 
 void tst_ZooKeeper::acquiredAndReleased()
 {
-    LockRegistry registry(url());
-    DistributedLock lock(&registry, u"job"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(registry(), u"job"_s);
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     const QList<QByteArray> children = childrenOf("job");
     QCOMPARE(children.size(), 1);
@@ -156,7 +144,7 @@ void tst_ZooKeeper::acquiredAndReleased()
     QCOMPARE(lock.fencingToken(), node.stat.created);
     QVERIFY(releaseNow(&lock));
     QCOMPARE(childrenOf("job").size(), 0);
-    QVERIFY(spies.errors.isEmpty());
+    QVERIFY(lock.spies.errors.isEmpty());
 }
 
 void tst_ZooKeeper::nothingIsLeft()
@@ -175,12 +163,11 @@ void tst_ZooKeeper::nothingIsLeft()
 // ZooKeeper never deletes a container that never had a child.
 void tst_ZooKeeper::nothingIsLeftOfCancelledRequests()
 {
-    LockRegistry registry(url());
-    DistributedLock first(&registry, u"first"_s);
+    DistributedLock first(registry(), u"first"_s);
     QVERIFY(acquireNow(&first));
     constexpr int Count = 300;
     for (int i = 0; i < Count; ++i) {
-        DistributedLock lock(&registry, u"cancelled request %1"_s.arg(i));
+        DistributedLock lock(registry(), u"cancelled request %1"_s.arg(i));
         lock.acquire();
         QElapsedTimer time;
         time.start();
@@ -221,60 +208,6 @@ void tst_ZooKeeper::nothingIsLeftOfThousandKills()
     EVENTUALLY_COMPARE(locksNamed("killed"), 0);
 }
 
-void tst_ZooKeeper::tryAcquireIsBusy()
-{
-    LockRegistry registry(url());
-    LockRegistry other(url());
-    DistributedLock holder(&registry, u"busy"_s);
-    DistributedLock lock(&other, u"busy"_s);
-    QVERIFY(acquireNow(&holder));
-    const auto result = lock.tryAcquireAsync();
-    QVERIFY(eventually([&] { return result.isFinished(); }));
-    QCOMPARE(result.result().error, DistributedLock::BusyError);
-    QVERIFY2(result.result().errorString.contains(QString::number(QCoreApplication::applicationPid())),
-             qPrintable(result.result().errorString));
-    QCOMPARE(childrenOf("busy").size(), 1);
-}
-
-void tst_ZooKeeper::neverTwoHolders()
-{
-    constexpr int Rounds = 30;
-    std::vector<std::unique_ptr<LockRegistry>> registries;
-    std::vector<std::unique_ptr<DistributedLock>> locks;
-    int inside = 0;
-    int overlaps = 0;
-    int left = 0;
-    qint64 lastToken = 0;
-    int notRising = 0;
-    for (int i = 0; i < 8; ++i) {
-        registries.push_back(std::make_unique<LockRegistry>(url()));
-        locks.push_back(std::make_unique<DistributedLock>(registries.back().get(), u"one"_s));
-        DistributedLock *const lock = locks.back().get();
-        lock->setOptions(options());
-        left += Rounds;
-        connect(lock, &DistributedLock::acquired, this, [&, lock] {
-            overlaps += inside++;
-            notRising += lock->fencingToken() <= std::exchange(lastToken, lock->fencingToken());
-            QMetaObject::invokeMethod(
-                    lock,
-                    [&inside, lock] {
-                        --inside;
-                        lock->release();
-                    },
-                    Qt::QueuedConnection);
-        });
-        connect(lock, &DistributedLock::released, lock, [&left, lock, rounds = Rounds]() mutable {
-            --left;
-            if (--rounds > 0)
-                lock->acquire();
-        });
-        lock->acquire();
-    }
-    EVENTUALLY_COMPARE(left, 0);
-    QCOMPARE(overlaps, 0);
-    QCOMPARE(notRising, 0);
-}
-
 void tst_ZooKeeper::serveInOrder(int count)
 {
     std::vector<std::unique_ptr<StillRegistry>> registries; // nobody polls
@@ -282,9 +215,8 @@ void tst_ZooKeeper::serveInOrder(int count)
     QList<int> order;
     for (int i = 0; i < count; ++i) {
         registries.push_back(std::make_unique<StillRegistry>(url()));
-        locks.push_back(std::make_unique<DistributedLock>(registries.back().get(), u"order"_s));
+        locks.push_back(std::make_unique<TestLock>(registries.back().get(), u"order"_s));
         DistributedLock *const lock = locks.back().get();
-        lock->setOptions(options());
         connect(lock, &DistributedLock::acquired, this, [&order, i] { order.append(i); });
         lock->acquire();
         QVERIFY2(eventually([&] { return i == 0 ? lock->isHeld() : lock->queuePosition() == i - 1; }),
@@ -303,20 +235,6 @@ void tst_ZooKeeper::serveInOrder(int count)
     QCOMPARE(metric("zk_sum_node_deleted_watch_count") - firedBefore, 2 * count - 1);
 }
 
-void tst_ZooKeeper::fencingTokensRise()
-{
-    LockRegistry registry(url());
-    LockRegistry other(url());
-    qint64 last = 0;
-    for (int i = 0; i < 20; ++i) {
-        DistributedLock lock(i % 2 ? &registry : &other, u"fence"_s);
-        QVERIFY(acquireNow(&lock));
-        QVERIFY(lock.fencingToken() > last);
-        last = lock.fencingToken();
-        QVERIFY(releaseNow(&lock));
-    }
-}
-
 // A renewal is a write that wakes nobody, and one for all locks.
 void tst_ZooKeeper::renewedByWritesOnly()
 {
@@ -325,17 +243,14 @@ void tst_ZooKeeper::renewedByWritesOnly()
     std::vector<std::unique_ptr<DistributedLock>> locks;
     std::vector<std::unique_ptr<Spies>> spies;
     for (int i = 0; i < 100; ++i) {
-        locks.push_back(std::make_unique<DistributedLock>(&registry, u"renewed %1"_s.arg(i)));
-        locks.back()->setOptions(options());
+        locks.push_back(std::make_unique<TestLock>(&registry, u"renewed %1"_s.arg(i)));
         spies.push_back(std::make_unique<Spies>(locks.back().get()));
         locks.back()->acquire();
     }
     for (const auto &lock : locks)
         QVERIFY(eventually([&] { return lock->isHeld(); }));
-    DistributedLock waiter(&other, u"renewed 0"_s);
-    waiter.setOptions(options());
-    waiter.acquire();
-    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    TestLock waiter(&other, u"renewed 0"_s);
+    QVERIFY(joinQueue(&waiter));
     const auto lastWrite = [this] {
         return wait([&](auto done) { m_witness->create("/count-", {}, Session::EphemeralSequential, done); })
                 .stat.created;
@@ -357,16 +272,14 @@ void tst_ZooKeeper::renewedByWritesOnly()
 void tst_ZooKeeper::provenAgainAfterAPause()
 {
     StillRegistry registry(url(u"?session=2000"_s));
-    DistributedLock lock(&registry, u"pause"_s);
-    lock.setOptions(options(2s));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"pause"_s, options(2s));
     QVERIFY(acquireNow(&lock));
     registry.pass(2s);
     QVERIFY(!lock.isHeld());
     lock.acquire();
     QVERIFY(eventually([&] {
         registry.pass(1ms);
-        return spies.acquired.size() == 2;
+        return lock.spies.acquired.size() == 2;
     }));
 }
 
@@ -376,8 +289,7 @@ void tst_ZooKeeper::idleSessionLocksAtOnce()
 {
     leavesRoomFor(100ms);
     LockRegistry registry(url(u"?session=2000"_s));
-    DistributedLock lock(&registry, u"idle"_s);
-    lock.setOptions(options(2s));
+    TestLock lock(&registry, u"idle"_s, options(2s));
     QVERIFY(acquireNow(&lock));
     QVERIFY(releaseNow(&lock));
     QElapsedTimer time;
@@ -388,96 +300,50 @@ void tst_ZooKeeper::idleSessionLocksAtOnce()
     QVERIFY2(time.elapsed() < 400, qPrintable(u"%1 ms"_s.arg(time.elapsed())));
 }
 
-void tst_ZooKeeper::forcedRelease()
-{
-    LockRegistry registry(url());
-    LockRegistry other(url());
-    DistributedLock lock(&registry, u"forced"_s);
-    Spies spies(&lock);
-    QVERIFY(acquireNow(&lock));
-    const auto wrong = other.forceRelease(u"forced"_s, lock.fencingToken() + 1);
-    QVERIFY(eventually([&] { return wrong.isFinished(); }));
-    QCOMPARE(wrong.result().value, LockRegistry::OtherHolder);
-    QVERIFY(lock.isHeld());
-    const auto forced = other.forceRelease(u"forced"_s);
-    QVERIFY(eventually([&] { return forced.isFinished() && spies.lost.size() == 1; }));
-    QCOMPARE(forced.result().value, LockRegistry::Done);
-    QCOMPARE(spies.reason(), DistributedLock::ForcedRelease);
-    QVERIFY(acquireNow(&lock));
-}
-
 void tst_ZooKeeper::inspectAndList()
 {
-    LockRegistry registry(url());
     LockRegistry other(url());
-    DistributedLock first(&registry, u"list/a"_s);
-    DistributedLock second(&registry, u"list/b"_s);
+    DistributedLock first(registry(), u"list/a"_s);
+    DistributedLock second(registry(), u"list/b"_s);
     DistributedLock waiter(&other, u"list/a"_s);
     QVERIFY(acquireNow(&first) && acquireNow(&second));
     waiter.setOptions(options());
-    waiter.acquire();
-    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
-    const auto info = other.inspect(u"list/a"_s);
-    QVERIFY(eventually([&] { return info.isFinished(); }));
-    QVERIFY(info.result().held && info.result().holder.connected && !info.result().foreign);
-    QCOMPARE(info.result().holder.pid, QCoreApplication::applicationPid());
-    QCOMPARE(info.result().fencingToken, first.fencingToken());
-    QCOMPARE(info.result().queueLength, 1);
-    const auto listed = other.list(u"list/*"_s);
-    QVERIFY(eventually([&] { return listed.isFinished(); }));
+    QVERIFY(joinQueue(&waiter));
+    const auto info = awaited(other.inspect(u"list/a"_s));
+    QVERIFY(info.held && info.holder.connected && !info.foreign);
+    QCOMPARE(info.holder.pid, QCoreApplication::applicationPid());
+    QCOMPARE(info.fencingToken, first.fencingToken());
+    QCOMPARE(info.queueLength, 1);
+    const auto listed = awaited(other.list(u"list/*"_s));
     QStringList names;
-    for (const LockInfo &lock : listed.result().value)
+    for (const LockInfo &lock : listed.value)
         names.append(lock.name);
     names.sort();
     QCOMPARE(names, (QStringList{u"list/a"_s, u"list/b"_s}));
-    const auto waiters = registry.waiters(u"list/a"_s);
-    QVERIFY(eventually([&] { return waiters.isFinished(); }));
-    QCOMPARE(waiters.result().value.size(), 1);
-    QCOMPARE(waiters.result().value.first().client.pid, QCoreApplication::applicationPid());
-}
-
-void tst_ZooKeeper::minHold()
-{
-    LockRegistry registry(url());
-    LockRegistry other(url());
-    DistributedLock lock(&registry, u"minHold"_s);
-    lock.setOptions(options().withMinHold(30s));
-    QVERIFY(acquireNow(&lock));
-    QVERIFY(releaseNow(&lock));
-    QCOMPARE(childrenOf("minHold").size(), 1);
-    DistributedLock shorter(&registry, u"shorter"_s);
-    shorter.setOptions(options().withMinHold(200ms));
-    DistributedLock next(&other, u"shorter"_s);
-    next.setOptions(options());
-    QVERIFY(acquireNow(&shorter));
-    QVERIFY(releaseNow(&shorter));
-    QVERIFY(acquireNow(&next));
+    const auto waiters = awaited(registry()->waiters(u"list/a"_s));
+    QCOMPARE(waiters.value.size(), 1);
+    QCOMPARE(waiters.value.first().client.pid, QCoreApplication::applicationPid());
 }
 
 void tst_ZooKeeper::leaseLongerThanTheSession()
 {
     LockRegistry registry(url(u"?session=1000"_s));
-    DistributedLock lock(&registry, u"long"_s);
-    lock.setOptions(options(30s));
+    TestLock lock(&registry, u"long"_s, options(30s));
     const auto result = lock.acquireAsync();
     QVERIFY(eventually([&] { return result.isFinished(); }));
     QCOMPARE(result.result().error, DistributedLock::OptionsError);
     QVERIFY2(result.result().errorString.contains(u"1000 ms"_s), qPrintable(result.result().errorString));
     // The server grants less than the URL wants.
     LockRegistry limited(url(u"?session=7200000"_s));
-    DistributedLock longer(&limited, u"long"_s);
-    longer.setOptions(options(90min));
-    const auto refused = longer.acquireAsync();
-    QVERIFY(eventually([&] { return refused.isFinished(); }));
-    QCOMPARE(refused.result().error, DistributedLock::OptionsError);
-    QVERIFY2(refused.result().errorString.contains(u"3600000 ms"_s), qPrintable(refused.result().errorString));
+    TestLock longer(&limited, u"long"_s, options(90min));
+    const auto refused = awaited(longer.acquireAsync());
+    QCOMPARE(refused.error, DistributedLock::OptionsError);
+    QVERIFY2(refused.errorString.contains(u"3600000 ms"_s), qPrintable(refused.errorString));
 }
 
 void tst_ZooKeeper::minReplicasAreRefused()
 {
-    LockRegistry registry(url());
-    DistributedLock lock(&registry, u"replicas"_s);
-    lock.setOptions(options().withMinReplicas(1));
+    TestLock lock(registry(), u"replicas"_s, options().withMinReplicas(1));
     const auto result = lock.acquireAsync();
     QVERIFY(eventually([&] { return result.isFinished(); }));
     QCOMPARE(result.result().error, DistributedLock::OptionsError);
@@ -501,10 +367,8 @@ void tst_ZooKeeper::othersLogin()
     QVERIFY2(!result.result().errorString.contains(u"mistaken"_s), qPrintable(result.result().errorString));
     qputenv("QDISTLOCK_PASSWORD", "secret");
     LockRegistry fromEnvironment(withLogin(u"user"_s));
-    DistributedLock waiter(&fromEnvironment, u"login"_s);
-    waiter.setOptions(options());
-    waiter.acquire();
-    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    TestLock waiter(&fromEnvironment, u"login"_s);
+    QVERIFY(joinQueue(&waiter));
     qunsetenv("QDISTLOCK_PASSWORD");
     QVERIFY(releaseNow(&lock));
     QVERIFY(eventually([&] { return waiter.isHeld(); }));
@@ -534,19 +398,16 @@ void tst_ZooKeeper::noServer()
 void tst_ZooKeeper::silentServer()
 {
     StillRegistry registry(url());
-    DistributedLock lock(&registry, u"silent"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"silent"_s);
     QVERIFY(acquireNow(&lock));
     m_server.pause();
     registry.pass(31s);
-    const bool isLost = eventually([&] { return spies.lost.size() == 1; });
+    const bool isLost = eventually([&] { return lock.spies.lost.size() == 1; });
     m_server.resume();
     QVERIFY(isLost);
-    QCOMPARE(spies.reason(), DistributedLock::LeaseExpired);
+    QCOMPARE(lock.spies.reason(), DistributedLock::LeaseExpired);
     LockRegistry other(url());
-    DistributedLock next(&other, u"silent"_s);
-    next.setOptions(options());
+    TestLock next(&other, u"silent"_s);
     QVERIFY(acquireNow(&next)); // its node was given back
 }
 
@@ -557,22 +418,18 @@ void tst_ZooKeeper::loseBeforeAnotherIsGranted(int rounds)
     LockRegistry registry(urlOf(proxy.port(), u"?session=1000"_s));
     LockRegistry other(url());
     for (int i = 0; i < rounds; ++i) {
-        DistributedLock holder(&registry, u"expires"_s);
-        holder.setOptions(options(1s));
-        Spies spies(&holder);
-        DistributedLock waiter(&other, u"expires"_s);
-        waiter.setOptions(options());
+        TestLock holder(&registry, u"expires"_s, options(1s));
+        TestLock waiter(&other, u"expires"_s);
         QVERIFY(acquireNow(&holder));
-        waiter.acquire();
-        QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+        QVERIFY(joinQueue(&waiter));
         if (i % 2 == 1) // some time after the beginning of its session
-            QVERIFY(eventually([&] { return spies.renewed.size() >= 2 * (i % 5) || !holder.isHeld(); }));
+            QVERIFY(eventually([&] { return holder.spies.renewed.size() >= 2 * (i % 5) || !holder.isHeld(); }));
         bool overlap = false;
         connect(&waiter, &DistributedLock::acquired, this, [&] { overlap = holder.isHeld(); });
         proxy.setBlackHole(true);
         QVERIFY(eventually([&] { return waiter.isHeld(); }));
         QVERIFY(!overlap);
-        QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
+        QVERIFY(eventually([&] { return holder.spies.lost.size() == 1; }));
         proxy.setBlackHole(false);
         proxy.resetAll();
     }
@@ -582,20 +439,16 @@ void tst_ZooKeeper::serverRestarts()
 {
     StillRegistry registry(url());
     StillRegistry other(url());
-    DistributedLock lock(&registry, u"restart"_s);
-    lock.setOptions(options());
-    DistributedLock waiter(&other, u"restart"_s);
-    waiter.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"restart"_s);
+    TestLock waiter(&other, u"restart"_s);
     QVERIFY(acquireNow(&lock));
-    waiter.acquire();
-    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    QVERIFY(joinQueue(&waiter));
     m_server.kill();
     QVERIFY(eventually([&] { return registry.state() != LockRegistry::Ready; }));
     registry.pass(11s); // a renewal is due
     QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
-    QVERIFY(eventually([&] { return !spies.renewed.isEmpty() || !spies.lost.isEmpty(); }));
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(eventually([&] { return !lock.spies.renewed.isEmpty() || !lock.spies.lost.isEmpty(); }));
+    QVERIFY(lock.spies.lost.isEmpty());
     QCOMPARE(waiter.queuePosition(), 0);
     QVERIFY(releaseNow(&lock));
     QVERIFY(eventually([&] { return waiter.isHeld(); }));
@@ -606,15 +459,13 @@ void tst_ZooKeeper::sessionIsEnded()
 {
     FaultProxy proxy(m_server.port());
     StillRegistry registry(urlOf(proxy.port(), u"?session=300"_s));
-    DistributedLock lock(&registry, u"ended"_s);
-    lock.setOptions(options(300ms));
-    Spies spies(&lock);
+    TestLock lock(&registry, u"ended"_s, options(300ms));
     QVERIFY(acquireNow(&lock));
     proxy.setBlackHole(true);
     EVENTUALLY_COMPARE(childrenOf("ended").size(), 0);
     proxy.setBlackHole(false);
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-    QCOMPARE(spies.reason(), DistributedLock::Deleted);
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+    QCOMPARE(lock.spies.reason(), DistributedLock::Deleted);
     QVERIFY(acquireNow(&lock));
 }
 
@@ -623,13 +474,10 @@ void tst_ZooKeeper::sessionOfAWaiterIsEnded()
     FaultProxy proxy(m_server.port());
     StillRegistry registry(url());
     StillRegistry other(urlOf(proxy.port(), u"?session=300"_s));
-    DistributedLock lock(&registry, u"await"_s);
-    lock.setOptions(options());
-    DistributedLock waiter(&other, u"await"_s);
-    waiter.setOptions(options(300ms));
+    TestLock lock(&registry, u"await"_s);
+    TestLock waiter(&other, u"await"_s, options(300ms));
     QVERIFY(acquireNow(&lock));
-    waiter.acquire();
-    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    QVERIFY(joinQueue(&waiter));
     proxy.setBlackHole(true);
     EVENTUALLY_COMPARE(childrenOf("await").size(), 1);
     proxy.setBlackHole(false);
@@ -645,9 +493,7 @@ void tst_ZooKeeper::lostReplyToACreation()
     StillRegistry registry(urlOf(proxy.port()));
     DistributedLock first(&registry, u"connected"_s);
     QVERIFY(acquireNow(&first));
-    DistributedLock lock(&registry, u"created"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"created"_s);
     proxy.setRepliesHeld(true);
     lock.acquire();
     // Its first attempt makes the parents, so it needs replies.
@@ -672,9 +518,7 @@ void tst_ZooKeeper::lostReplyToADeletion()
 {
     FaultProxy proxy(m_server.port());
     StillRegistry registry(urlOf(proxy.port()));
-    DistributedLock lock(&registry, u"deleted"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"deleted"_s);
     QVERIFY(acquireNow(&lock));
     proxy.setRepliesHeld(true);
     const QFuture<bool> released = lock.releaseAsync();
@@ -684,7 +528,7 @@ void tst_ZooKeeper::lostReplyToADeletion()
     proxy.heal();
     QVERIFY(eventually([&] { return registry.passUntil([&] { return released.isFinished(); }); }));
     QVERIFY(released.result());
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(lock.spies.lost.isEmpty());
 }
 
 void tst_ZooKeeper::cancelledBeforeTheReply_data()
@@ -699,8 +543,7 @@ void tst_ZooKeeper::cancelledBeforeTheReply()
     QFETCH(bool, isConnected);
     FaultProxy proxy(m_server.port());
     StillRegistry registry(urlOf(proxy.port()));
-    DistributedLock lock(&registry, u"cancelled"_s);
-    lock.setOptions(options());
+    TestLock lock(&registry, u"cancelled"_s);
     QVERIFY(acquireNow(&lock));
     QVERIFY(releaseNow(&lock));
     proxy.setRepliesHeld(true);
@@ -725,13 +568,11 @@ void tst_ZooKeeper::cancelledBeforeTheReply()
 void tst_ZooKeeper::tokenOfAnEndedHold()
 {
     StillRegistry registry(url(u"?session=400"_s));
-    DistributedLock lock(&registry, u"handed out"_s);
-    lock.setOptions(options(400ms));
+    TestLock lock(&registry, u"handed out"_s, options(400ms));
     QVERIFY(acquireNow(&lock));
     const QByteArray token = lock.detach();
-    const auto renewed = registry.renew(u"handed out"_s, token, 300ms);
-    QVERIFY(eventually([&] { return renewed.isFinished(); }));
-    QCOMPARE(renewed.result().value, LockRegistry::Done);
+    const auto renewed = awaited(registry.renew(u"handed out"_s, token, 300ms));
+    QCOMPARE(renewed.value, LockRegistry::Done);
     QCOMPARE(childrenOf("handed out").size(), 1);
     registry.pass(301ms);
     EVENTUALLY_COMPARE(childrenOf("handed out").size(), 0);
@@ -740,8 +581,7 @@ void tst_ZooKeeper::tokenOfAnEndedHold()
 /// Curator's InterProcessMutex names its nodes so.
 void tst_ZooKeeper::curatorsClientHolds()
 {
-    LockRegistry registry(url());
-    DistributedLock lock(&registry, u"curator"_s);
+    DistributedLock lock(registry(), u"curator"_s);
     QVERIFY(acquireNow(&lock));
     const auto createTheirs = [&](auto done) {
         m_witness->create(pathOf("curator/_c_6b0f8bd7-1f7e-4f6a-9c3c-6d2b7b7b6f11-lock-"), "10.0.0.1",
@@ -753,12 +593,10 @@ void tst_ZooKeeper::curatorsClientHolds()
     QVERIFY(theirs.path.last(10) > childrenOf("curator").first().last(10)
             || theirs.path.last(10) > childrenOf("curator").last().last(10));
     QVERIFY(releaseNow(&lock));
-    const auto info = registry.inspect(u"curator"_s);
-    QVERIFY(eventually([&] { return info.isFinished(); }));
-    QVERIFY(info.result().held && info.result().foreign);
+    const auto info = awaited(registry()->inspect(u"curator"_s));
+    QVERIFY(info.held && info.foreign);
     lock.setOptions(options());
-    lock.acquire();
-    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    QVERIFY(joinQueue(&lock));
     QVERIFY(wait([&](auto done) { m_witness->remove(theirs.path, done); }).isOk());
     QVERIFY(eventually([&] { return lock.isHeld(); }));
 }
@@ -769,16 +607,14 @@ void tst_ZooKeeper::curatorsClientDies()
     theirOptions.servers = {{u"127.0.0.1"_s, m_server.port()}};
     auto theirs = std::make_unique<Session>(theirOptions);
     theirs->open();
-    LockRegistry registry(url());
-    DistributedLock lock(&registry, u"dies"_s);
+    DistributedLock lock(registry(), u"dies"_s);
     QVERIFY(acquireNow(&lock));
     const Result place = wait(
             [&](auto done) { theirs->create(pathOf("dies/_c_x-lock-"), {}, Session::EphemeralSequential, done); });
     QVERIFY2(place.isOk(), qPrintable(place.errorString()));
     QVERIFY(releaseNow(&lock));
     lock.setOptions(options());
-    lock.acquire();
-    QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
+    QVERIFY(joinQueue(&lock));
     theirs.reset();
     QVERIFY(eventually([&] { return lock.isHeld(); }));
 }
@@ -791,19 +627,15 @@ void tst_ZooKeeper::leaderDies()
                                u"?node=127.0.0.1:%1&node=127.0.0.1:%2"_s.arg(ensemble.port(1)).arg(ensemble.port(2)));
     StillRegistry registry(servers);
     StillRegistry other(servers);
-    DistributedLock lock(&registry, u"leader"_s);
-    lock.setOptions(options());
-    DistributedLock waiter(&other, u"leader"_s);
-    waiter.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"leader"_s);
+    TestLock waiter(&other, u"leader"_s);
     QVERIFY(acquireNow(&lock));
     const qint64 token = lock.fencingToken();
-    waiter.acquire();
-    QVERIFY(eventually([&] { return waiter.queuePosition() == 0; }));
+    QVERIFY(joinQueue(&waiter));
     ensemble.kill(ensemble.leader());
     registry.pass(11s); // a renewal is due
-    QVERIFY(eventually([&] { return !spies.renewed.isEmpty() || !spies.lost.isEmpty(); }));
-    QVERIFY(spies.lost.isEmpty());
+    QVERIFY(eventually([&] { return !lock.spies.renewed.isEmpty() || !lock.spies.lost.isEmpty(); }));
+    QVERIFY(lock.spies.lost.isEmpty());
     QVERIFY(releaseNow(&lock));
     QVERIFY(eventually([&] { return waiter.isHeld(); }));
     QVERIFY(waiter.fencingToken() > token);
@@ -818,13 +650,11 @@ void tst_ZooKeeper::followerWithoutLeader()
     QVERIFY(leader >= 0);
     const int follower = (leader + 1) % 3;
     StillRegistry registry(urlOf(ensemble.port(follower)));
-    DistributedLock lock(&registry, u"follower"_s);
-    lock.setOptions(options());
-    Spies spies(&lock);
+    TestLock lock(&registry, u"follower"_s);
     QVERIFY(acquireNow(&lock));
     registry.pass(11s);
-    QVERIFY(eventually([&] { return !spies.renewed.isEmpty(); }));
-    const qsizetype renewed = spies.renewed.size();
+    QVERIFY(eventually([&] { return !lock.spies.renewed.isEmpty(); }));
+    const qsizetype renewed = lock.spies.renewed.size();
     for (int i = 0; i < 3; ++i) {
         if (i != follower)
             ensemble.pause(i);
@@ -833,9 +663,9 @@ void tst_ZooKeeper::followerWithoutLeader()
     QVERIFY(eventually([&] { return info.isFinished(); }));
     for (int i = 0; i < 31; ++i)
         registry.pass(1s);
-    QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
-    QCOMPARE(spies.reason(), DistributedLock::LeaseExpired);
-    QCOMPARE(spies.renewed.size(), renewed);
+    QVERIFY(eventually([&] { return lock.spies.lost.size() == 1; }));
+    QCOMPARE(lock.spies.reason(), DistributedLock::LeaseExpired);
+    QCOMPARE(lock.spies.renewed.size(), renewed);
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_ZooKeeper)

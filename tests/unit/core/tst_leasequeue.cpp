@@ -4,6 +4,7 @@
 // LeaseMachine: waiters in the queue, and the messages that wake them.
 
 #include "leasebench.h"
+#include "support/rows.h"
 
 namespace {
 
@@ -36,9 +37,15 @@ private Q_SLOTS:
     void handedOver();
     void handedOverTooLate();
     void handedOverLate();
-    void handedOverWithAShorterLease_data();
+    void handedOverWithAShorterLease_data()
+    {
+        Support::addRows<bool>("autoRenew", {{"renewed", true}, {"not renewed", false}});
+    }
     void handedOverWithAShorterLease();
-    void handedOverToALongHolder_data();
+    void handedOverToALongHolder_data()
+    {
+        Support::addRows<bool>("heldBefore", {{"first hold", false}, {"former hold was long", true}});
+    }
     void handedOverToALongHolder();
     void handedOverWithMinHold();
     void handedOverAndReleased();
@@ -314,13 +321,6 @@ void tst_LeaseQueue::handedOverLate()
     QCOMPARE(bench.machine.deadline(), bench.now + 1001ms);
 }
 
-void tst_LeaseQueue::handedOverWithAShorterLease_data()
-{
-    QTest::addColumn<bool>("autoRenew");
-    QTest::newRow("renewed") << true;
-    QTest::newRow("not renewed") << false;
-}
-
 void tst_LeaseQueue::handedOverWithAShorterLease()
 {
     QFETCH(bool, autoRenew);
@@ -350,13 +350,6 @@ void tst_LeaseQueue::handedOverWithAShorterLease()
     if (!autoRenew) {
         QCOMPARE(bench.machine.nextWakeUp(), sentAt + (begin + 30s - sentAt) * 2 / 3); // at risk
     }
-}
-
-void tst_LeaseQueue::handedOverToALongHolder_data()
-{
-    QTest::addColumn<bool>("heldBefore");
-    QTest::newRow("first hold") << false;
-    QTest::newRow("former hold was long") << true;
 }
 
 void tst_LeaseQueue::handedOverToALongHolder()
