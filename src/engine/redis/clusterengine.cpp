@@ -3,19 +3,10 @@
 
 #include "engine/redis/clusterengine.h"
 
-#include "base/leaseclock.h"
-#include "engine/protocolconstants.h"
 #include "engine/redis/clientname.h"
-#include "engine/redis/noticemessage.h"
-#include "engine/redis/pingpace.h"
 #include "engine/redis/rediserrors.h"
-#include "engine/redis/rediskeys.h"
-#include "redis/subscriber.h"
-
-#include <QtCore/qpointer.h>
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 using namespace Qt::StringLiterals;
@@ -29,9 +20,6 @@ namespace {
 
 constexpr int MostRedirections = 5; ///< of an operation; and of a slot, in RedirectionsPeriod
 constexpr milliseconds RedirectionsPeriod = 1s;
-/// How long a channel stays subscribed after its last waiter: usually the next one comes soon.
-constexpr milliseconds ChannelLife = 10s;
-constexpr milliseconds SweepInterval = 2s;
 /// For the replies of a former master that is alive.
 constexpr milliseconds FormerMasterLife = 5s;
 /// For the target of a move that cannot be reached, and serves no slot.
@@ -52,6 +40,11 @@ ClusterEngine::ClusterEngine(const QtRedis::ServerUrl &cluster, const LeaseClock
               clock, [this](const LockId &lock) { return m_watch.isKnown() && stateFor(lock) == Ready; },
               [this](LockOperation cancel) { run(std::move(cancel)); })
     , m_watch(cluster)
+    , m_channels(cluster, clientId(), &m_watch,
+                 {[this](const QtRedis::Endpoint &endpoint) { return nodeAt(endpoint); },
+                  [this](const QtRedis::Endpoint &endpoint) { return knownNodeAt(endpoint); }},
+                 [this] { return need().connection; })
+    , m_listing(cluster, &m_watch, [this](const QtRedis::Endpoint &endpoint) { return nodeAt(endpoint); })
     , m_oneKey(
               clock, [this](const QtRedis::Endpoint &endpoint) { return nodeAt(endpoint); },
               [this](int slot) { return nodeOf(slot); },
@@ -59,21 +52,19 @@ ClusterEngine::ClusterEngine(const QtRedis::ServerUrl &cluster, const LeaseClock
 {
     m_watch.setClientName(ClientName{clientId(), {}}.toByteArray());
     m_watch.setNeeded([this](const std::optional<QtRedis::Endpoint> &master) {
-        return (master ? needAt(*master) : need()).connection || m_listings > 0 || m_abandoned.needConnection();
+        return (master ? needAt(*master) : need()).connection || m_listing.isActive() || m_abandoned.needConnection();
     });
     connect(&m_watch, &QtRedis::ClusterWatch::mapChanged, this, &ClusterEngine::mapChanged);
     connect(&m_watch, &QtRedis::ClusterWatch::failed, this, &LockEngine::failed);
-    m_sweepTimer.setInterval(SweepInterval);
-    connect(&m_sweepTimer, &QTimer::timeout, this, &ClusterEngine::sweepChannels);
+    connect(&m_channels, &ClusterChannels::noticed, this, &LockEngine::noticed);
+    connect(&m_channels, &ClusterChannels::wakeableChanged, this, &LockEngine::wakeableChanged);
+    connect(&m_channels, &ClusterChannels::processed, this, &LockEngine::processed);
 }
 
 ClusterEngine::~ClusterEngine()
 {
     m_watch.disconnect(this);
-    if (m_forcedReleases) {
-        m_forcedReleases->disconnect(this);
-        m_forcedReleases->setNeeded(nullptr);
-    }
+    m_channels.disconnect(this);
     for (const auto &[endpoint, node] : m_nodes)
         node->disconnect(this);
     // The lanes write what they have when they are destroyed.
@@ -105,7 +96,7 @@ ClusterNode *ClusterEngine::nodeAt(const QtRedis::Endpoint &endpoint)
             m_cluster.atNode(endpoint), m_clock, clientId(),
             RedisNode::Callbacks{
                     [this, endpoint] { return needAt(endpoint).connection; },
-                    [this, endpoint] { return isWaitedAt(endpoint) ? needAt(endpoint).queuePosition : -1; },
+                    [this, endpoint] { return m_channels.isWaitedAt(endpoint) ? needAt(endpoint).queuePosition : -1; },
                     [this](quint64 sequence) { return waiterOf(sequence); }});
     ClusterNode *const node = entry.get();
     RedisLane &lane = node->lane();
@@ -131,12 +122,7 @@ ClusterNode *ClusterEngine::nodeAt(const QtRedis::Endpoint &endpoint)
             m_abandoned.found(sequence);
         Q_EMIT noticed(notice, sequence, ms);
     });
-    const QtRedis::Subscriber *const subscriber = &node->subscriber();
-    connect(subscriber, &QtRedis::Subscriber::readEnded, this, &LockEngine::processed);
-    connect(subscriber, &QtRedis::Subscriber::subscribed, this, &ClusterEngine::postWakeable);
-    connect(subscriber, &QtRedis::Subscriber::interrupted, this, [this, node] { subscriptionsInterrupted(node); });
-    connect(subscriber, &QtRedis::Subscriber::movedAway, this,
-            [this, node](const QByteArray &name) { movedAway(node, name); });
+    m_channels.addNode(node);
     return node;
 }
 
@@ -218,8 +204,7 @@ EngineError ClusterEngine::disputed(int slot) const
 void ClusterEngine::nodeReadyAgain(ClusterNode *node)
 {
     m_watch.setSuspect(node->endpoint(), QtRedis::ClusterWatch::None);
-    if (m_forcedReleases && m_forcedReleasesAt == node->endpoint())
-        m_forcedReleases->reconnect(); // the cause may have cut it off, too
+    m_channels.nodeReadyAgain(node->endpoint());
     m_abandoned.sendAll();
     // Locks of the slots that have just left it have waited for it, too. mapChanged() is still to come, and will find
     // that no node is failing.
@@ -231,7 +216,7 @@ void ClusterEngine::nodeReadyAgain(ClusterNode *node)
 void ClusterEngine::nodeFailed(ClusterNode *node)
 {
     m_watch.setSuspect(node->endpoint(), QtRedis::ClusterWatch::Failed);
-    listenElsewhere(node->endpoint());
+    m_channels.nodeFailed(node->endpoint());
     if (!m_watch.map().masters().contains(node->endpoint())) { // a slot was to move there
         // Not at once: each operation that is redirected there would connect again.
         QTimer::singleShot(TargetLife, node, [this, node] {
@@ -257,7 +242,7 @@ void ClusterEngine::mapChanged()
     // After the ends of the former masters' commands, which are posted already.
     if (isReplaced)
         m_postedReplacement.post();
-    listenAgain();
+    m_channels.mapChanged();
     // Where only a slot has moved, the operations were redirected.
     if (!isFirst && !isFailing && !isReplaced)
         return;
@@ -270,17 +255,6 @@ LockEngine::LockFilter ClusterEngine::movedSince(const QtRedis::SlotMap &former)
     return [former, now = m_map](const LockId &lock) {
         return former.ownerOf(slotOf(lock)) != now.ownerOf(slotOf(lock));
     };
-}
-
-void ClusterEngine::listenAgain()
-{
-    for (auto it = m_channels.begin(), end = m_channels.end(); it != end; ++it) {
-        const auto owner = m_map.ownerOf(it->slot);
-        // Where the slot is that has left this node, a waiter's next request will tell; the node would refuse.
-        const bool isLeft = !it->node && owner == it->left;
-        if (it->node != owner && !isLeft)
-            listen(it.key(), &*it);
-    }
 }
 
 void ClusterEngine::reportReplacement()
@@ -301,8 +275,7 @@ bool ClusterEngine::closeFormerMasters()
         }
         found = true;
         m_watch.setSuspect(it->first, QtRedis::ClusterWatch::None);
-        m_watchedBy.remove(it->first);
-        listenElsewhere(it->first);
+        m_channels.removeNode(it->first);
         auto former = std::move(it->second);
         it = m_nodes.erase(it);
         retire(std::move(former));
@@ -344,8 +317,7 @@ void ClusterEngine::open()
     m_watch.open();
     for (const auto &[endpoint, node] : m_nodes)
         node->open();
-    if (m_forcedReleases)
-        m_forcedReleases->resume();
+    m_channels.open();
 }
 
 void ClusterEngine::openFor(const LockId &lock)
@@ -357,8 +329,7 @@ void ClusterEngine::openFor(const LockId &lock)
         if (endpoint == master || !node->lane().isRetryingSlowly())
             node->open();
     }
-    if (m_forcedReleases)
-        m_forcedReleases->resume();
+    m_channels.open();
 }
 
 LockEngine::State ClusterEngine::state() const
@@ -455,7 +426,7 @@ void ClusterEngine::uncork()
 
 bool ClusterEngine::isProcessing() const
 {
-    return (m_forcedReleases && m_forcedReleases->isReading())
+    return m_channels.isReading()
             || std::any_of(m_nodes.begin(), m_nodes.end(), [](const auto &entry) { return entry.second->isReading(); });
 }
 
@@ -533,7 +504,7 @@ void ClusterEngine::acquire(const Acquire &operation, Completion completion)
                                   completion = std::move(completion)](const EngineReply &reply) {
                                      acquireReplied(lock, token, reply);
                                      if (reply.status == EngineReply::Granted)
-                                         watchMaster(lock, lease);
+                                         m_channels.watchMaster(lock, lease);
                                      if (!reply.error)
                                          return completion(reply);
                                      EngineReply failure = reply;
@@ -550,8 +521,8 @@ void ClusterEngine::handOver(const Handover &handover, const QtRedis::Endpoint &
         Q_EMIT noticed(Grant, sequence, 0ms); // the waiter asks the present master
         return;
     }
-    notWaiting(handover.lock, handover.token);
-    watchMaster(handover.lock, handover.lease);
+    m_channels.notWaiting(handover.lock, handover.token);
+    m_channels.watchMaster(handover.lock, handover.lease);
     Q_EMIT handedOver(handover);
 }
 
@@ -562,11 +533,11 @@ void ClusterEngine::acquireReplied(const LockId &lock, const QByteArray &token, 
     if (reply.status == EngineReply::Granted || reply.queuePosition >= 0 || reply.error.isMaybeExecuted)
         m_abandoned.found(sequence);
     if (reply.status == EngineReply::Taken) {
-        listenFor(lock);
+        m_channels.listenFor(lock);
         if (reply.queuePosition >= 0 && !m_abandoned.contains(token))
-            m_channels[channelOf(lock)].waiting.insert(sequence);
+            m_channels.setWaiting(lock, sequence);
     } else if (reply.status == EngineReply::Granted) {
-        notWaiting(lock, token);
+        m_channels.notWaiting(lock, token);
     }
 }
 
@@ -576,7 +547,7 @@ void ClusterEngine::renew(const LockId &lock, const QByteArray &token, milliseco
     run({LockOperation::Renew, lock, token, lease,
          [this, lock, lease, completion = std::move(completion)](const EngineReply &reply) {
              if (reply.status == EngineReply::Done)
-                 watchMaster(lock, lease);
+                 m_channels.watchMaster(lock, lease);
              completion(reply);
          }});
 }
@@ -590,7 +561,7 @@ void ClusterEngine::release(const LockId &lock, const QByteArray &token, millise
 void ClusterEngine::abandon(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
                             milliseconds atMost)
 {
-    notWaiting(lock, token);
+    m_channels.notWaiting(lock, token);
     m_abandoned.add(lock, token, lease, keep, atMost);
 }
 
@@ -681,16 +652,6 @@ void ClusterEngine::forceRelease(const LockId &lock, qint64 fencingToken, Comple
             [fencingToken](const EngineError &error) { return fencingToken != 0 || !error.isMaybeExecuted; });
 }
 
-struct ClusterEngine::Listing
-{
-    QString prefix;
-    QString pattern;
-    std::function<void(const EngineError &, const QList<LockInfo> &)> completion;
-    QHash<QtRedis::Endpoint, EngineError> asked = {}; ///< with the error of each
-    qsizetype outstanding = 0;
-    QHash<QString, LockInfo> locks = {}; ///< by name: a key that moves may be found twice
-};
-
 void ClusterEngine::list(const QString &prefix, const QString &pattern,
                          std::function<void(const EngineError &, const QList<LockInfo> &)> completion)
 {
@@ -699,222 +660,7 @@ void ClusterEngine::list(const QString &prefix, const QString &pattern,
                 this, [completion, error = notServed(0)] { completion(error, {}); }, Qt::QueuedConnection);
         return;
     }
-    ++m_listings;
-    m_watch.refresh(); // no MOVED tells of a master that SCAN should be sent to
-    listOn(std::make_shared<Listing>(Listing{prefix, pattern, std::move(completion)}));
-}
-
-void ClusterEngine::listOn(const std::shared_ptr<Listing> &listing)
-{
-    const QList<QtRedis::Endpoint> masters = m_watch.map().masters();
-    for (const QtRedis::Endpoint &master : masters) {
-        if (listing->asked.contains(master))
-            continue;
-        listing->asked.insert(master, {});
-        ++listing->outstanding;
-        ClusterNode *const node = nodeAt(master);
-        node->whenConnected([=] {
-            node->lane().list(listing->prefix, listing->pattern,
-                              [=](const EngineError &error, const QList<LockInfo> &locks) {
-                                  listing->asked.insert(master, error);
-                                  for (const LockInfo &lock : locks)
-                                      listing->locks.insert(lock.name, lock);
-                                  if (--listing->outstanding == 0)
-                                      listOn(listing);
-                              });
-        });
-    }
-    if (listing->outstanding > 0)
-        return;
-    --m_listings;
-    const auto failed = std::find_if(masters.begin(), masters.end(), [&](const QtRedis::Endpoint &master) {
-        return bool(listing->asked.value(master));
-    });
-    if (failed != masters.end()) {
-        EngineError error = listing->asked.value(*failed);
-        error.text = u"there is no list of locks, because those of one master would lack: %1"_s.arg(error.text);
-        listing->completion(error, {});
-    } else if (const int served = m_watch.map().servedSlots(); served < QtRedis::SlotMap::SlotCount) {
-        listing->completion(EngineError::passing(
-                                    DistributedLock::ServerError,
-                                    u"%1: there is no list of locks, because no node serves those of some slots (%2 of "
-                                    "%3 slots are served); look at CLUSTER INFO"_s.arg(m_cluster.toDisplayString())
-                                            .arg(served)
-                                            .arg(QtRedis::SlotMap::SlotCount)),
-                            {});
-    } else {
-        listing->completion({}, listing->locks.values());
-    }
-}
-
-// Messages
-
-QByteArray ClusterEngine::channelOf(const LockId &lock) const
-{
-    // The hash tag of the queue, as the scripts take it from there.
-    const QByteArray queue = RedisKeys::queue(lock);
-    const qsizetype open = queue.indexOf('{');
-    return Protocol::Channels + clientId() + ':' + queue.mid(open, queue.indexOf('}', open) - open + 1);
-}
-
-bool ClusterEngine::canBeWoken(const LockId &lock) const
-{
-    const QByteArray name = channelOf(lock);
-    const auto channel = m_channels.constFind(name);
-    if (channel == m_channels.cend() || !channel->node || channel->node != m_watch.map().ownerOf(channel->slot))
-        return false;
-    const ClusterNode *const node = knownNodeAt(*channel->node);
-    return node && node->subscriber().isSubscribed(name);
-}
-
-QHash<QByteArray, ClusterEngine::Channel>::iterator ClusterEngine::listenFor(const LockId &lock)
-{
-    const QByteArray name = channelOf(lock);
-    auto it = m_channels.find(name);
-    if (it == m_channels.end())
-        it = m_channels.insert(name, {slotOf(lock), std::nullopt});
-    it->keptUntil.setRemainingTime(ChannelLife);
-    if (!it->node)
-        listen(name, &*it);
-    else if (ClusterNode *const node = knownNodeAt(*it->node))
-        node->subscriber().resume();
-    if (!m_sweepTimer.isActive())
-        m_sweepTimer.start();
-    return it;
-}
-
-void ClusterEngine::watchMaster(const LockId &lock, milliseconds lease)
-{
-    const auto master = m_watch.map().ownerOf(slotOf(lock));
-    if (!master)
-        return;
-    listenForForcedReleases(*nodeAt(*master));
-    QByteArray &name = m_watchedBy[*master];
-    auto channel = m_channels.find(name);
-    if (channel == m_channels.end() || channel->node != master) {
-        channel = listenFor(lock);
-        name = channel.key();
-    }
-    if (channel->watchedUntil.remainingTime() < lease.count())
-        channel->watchedUntil.setRemainingTime(lease);
-}
-
-bool ClusterEngine::isWanted(const Channel &channel, bool isNeeded)
-{
-    return !channel.waiting.isEmpty() || !channel.keptUntil.hasExpired()
-            || (!channel.watchedUntil.hasExpired() && isNeeded);
-}
-
-void ClusterEngine::listen(const QByteArray &name, Channel *channel)
-{
-    if (channel->node) {
-        if (ClusterNode *const former = knownNodeAt(*channel->node))
-            former->subscriber().unsubscribe(name);
-    }
-    channel->node = m_watch.map().ownerOf(channel->slot);
-    if (channel->node)
-        nodeAt(*channel->node)->subscriber().subscribe(name);
-}
-
-void ClusterEngine::movedAway(ClusterNode *node, const QByteArray &name)
-{
-    const auto it = m_channels.find(name);
-    if (it == m_channels.end() || it->node != node->endpoint())
-        return;
-    it->left = node->endpoint();
-    it->node.reset(); // until the map has changed, or sweepChannels()
-    m_watch.refresh(node->endpoint());
-    postWakeable(name); // the waiters poll, and the reply (MOVED) names the new master
-}
-
-void ClusterEngine::notWaiting(const LockId &lock, const QByteArray &token)
-{
-    const auto it = m_channels.find(channelOf(lock));
-    if (it != m_channels.end() && it->waiting.remove(Token::sequenceOf(token)))
-        it->keptUntil.setRemainingTime(ChannelLife);
-}
-
-bool ClusterEngine::isWaitedAt(const QtRedis::Endpoint &node) const
-{
-    return std::any_of(m_channels.cbegin(), m_channels.cend(),
-                       [&node](const Channel &channel) { return channel.node == node && !channel.waiting.isEmpty(); });
-}
-
-void ClusterEngine::sweepChannels()
-{
-    const bool isNeeded = need().connection; // examines all locks
-    for (auto it = m_channels.begin(); it != m_channels.end();) {
-        if (isWanted(*it, isNeeded)) {
-            if (!it->node)
-                listen(it.key(), &*it);
-            ++it;
-            continue;
-        }
-        ClusterNode *const node = it->node ? knownNodeAt(*it->node) : nullptr;
-        if (node)
-            node->subscriber().unsubscribe(it.key());
-        it = m_channels.erase(it);
-    }
-    if (m_channels.isEmpty())
-        m_sweepTimer.stop();
-}
-
-void ClusterEngine::listenForForcedReleases(const ClusterNode &node)
-{
-    if (m_forcedReleases) {
-        m_forcedReleases->resume();
-        return;
-    }
-    m_forcedReleasesAt = node.endpoint();
-    m_forcedReleases = std::make_unique<QtRedis::Subscriber>(node.lane().server());
-    m_forcedReleases->setClientName(ClientName{clientId(), {}}.toByteArray());
-    m_forcedReleases->setNeeded([this] { return need().connection; });
-    m_forcedReleases->setPingInterval(PingPace::Interval);
-    m_forcedReleases->setPingDue([](milliseconds sinceLast) { return PingPace::isDue(-1, sinceLast); });
-    connect(m_forcedReleases.get(), &QtRedis::Subscriber::messageReceived, this,
-            [this](const QByteArray &, const QByteArray &payload) {
-                const auto message = NoticeMessage::parse(payload);
-                if (message && message->notice == ForcedRelease)
-                    Q_EMIT noticed(ForcedRelease, message->sequence, 0ms);
-            });
-    connect(m_forcedReleases.get(), &QtRedis::Subscriber::readEnded, this, &LockEngine::processed);
-    m_forcedReleases->subscribe(Protocol::Channels + clientId());
-}
-
-void ClusterEngine::listenElsewhere(const QtRedis::Endpoint &former)
-{
-    if (!m_forcedReleases || m_forcedReleasesAt != former)
-        return;
-    const QList<QtRedis::Endpoint> masters = m_watch.map().masters();
-    for (const QtRedis::Endpoint &master : masters) {
-        const ClusterNode *const node = knownNodeAt(master);
-        if (master == former || (node && !node->isUsable()))
-            continue;
-        m_forcedReleasesAt = master;
-        m_forcedReleases->setServer(m_cluster.atNode(master), u"another node is listened to"_s);
-        return;
-    }
-}
-
-void ClusterEngine::subscriptionsInterrupted(const ClusterNode *node)
-{
-    for (auto it = m_channels.cbegin(), end = m_channels.cend(); it != end; ++it) {
-        if (it->node == node->endpoint())
-            postWakeable(it.key());
-    }
-}
-
-void ClusterEngine::postWakeable(const QByteArray &channel)
-{
-    m_changedChannels.insert(channel);
-    m_postedWakeable.post();
-}
-
-void ClusterEngine::reportWakeable()
-{
-    Q_EMIT wakeableChanged([this, changed = std::exchange(m_changedChannels, {})](const LockId &lock) {
-        return changed.contains(channelOf(lock));
-    });
+    m_listing.begin(prefix, pattern, std::move(completion));
 }
 
 } // namespace QDistLock

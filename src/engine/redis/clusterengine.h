@@ -5,6 +5,8 @@
 
 #include "engine/lockengine.h"
 #include "engine/redis/abandonedtokens.h"
+#include "engine/redis/clusterchannels.h"
+#include "engine/redis/clusterlisting.h"
 #include "engine/redis/clusternode.h"
 #include "engine/redis/onekeymode.h"
 
@@ -13,17 +15,11 @@
 
 #include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qhash.h>
-#include <QtCore/qset.h>
-#include <QtCore/qtimer.h>
 
 #include <map>
 #include <memory>
 #include <optional>
 #include <vector>
-
-namespace QtRedis {
-class Subscriber;
-}
 
 namespace QDistLock {
 
@@ -36,11 +32,6 @@ namespace QDistLock {
 
     Masters may redirect a slot to one another for ever, as after a move that was ended at one side only. Five
     redirections of a slot a second are followed, whatever was redirected; then its operations end with an error.
-
-    A client that waits listens to a sharded channel in the slot of the lock, at the master of the slot. A client that
-    holds locks listens to one such channel at each of their masters: when that is replaced, it learns so at once. For
-    forced releases, which are rare, it listens at one node to a channel of the whole cluster. Nodes before Redis 7.0
-    have plain channels only, on which nobody learns that a slot has moved: see "In a cluster" in docs/protocol.md.
 */
 class ClusterEngine : public LockEngine
 {
@@ -64,7 +55,7 @@ public:
     void uncork() override;
     bool isProcessing() const override;
 
-    bool canBeWoken(const LockId &lock) const override;
+    bool canBeWoken(const LockId &lock) const override { return m_channels.canBeWoken(lock); }
     void acquire(const Acquire &operation, Completion completion) override;
     void renew(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease, const Replicas &replicas,
                Completion completion) override;
@@ -74,8 +65,7 @@ public:
                  std::chrono::milliseconds keep, std::chrono::milliseconds atMost) override;
     void inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion) override;
     bool findHolder(const Waiter &waiter, std::function<void(const std::optional<LockInfo> &)> completion) override;
-    /// The locks of all masters; if one of them cannot be asked, or nobody serves a slot, an error: nobody could tell
-    /// such a list from a complete one. A lock whose key moves to another master meanwhile may be missing.
+    /// See ClusterListing.
     void list(const QString &prefix, const QString &pattern,
               std::function<void(const EngineError &, const QList<LockInfo> &)> completion) override;
     void waiters(const LockId &lock, int atMost,
@@ -83,18 +73,6 @@ public:
     void forceRelease(const LockId &lock, qint64 fencingToken, Completion completion) override;
 
 private:
-    /// A sharded channel, for the waiters of one lock (or of several with the same hash tag).
-    struct Channel
-    {
-        int slot;
-        std::optional<QtRedis::Endpoint> node; ///< where it is subscribed, or will be
-        QtRedis::Endpoint left = {};           ///< has ended the last subscription: the slot had moved away from there
-        QSet<quint64> waiting = {};            ///< sequence numbers of the tokens that are in a queue
-        QDeadlineTimer keptUntil = {};         ///< unless somebody waits
-        QDeadlineTimer watchedUntil = {};      ///< locks of its master are held until then at least
-    };
-
-    QByteArray channelOf(const LockId &lock) const;
     ClusterNode *nodeAt(const QtRedis::Endpoint &endpoint);
     /// The need of the locks in the slots of \a master.
     Need needAt(const QtRedis::Endpoint &master) const;
@@ -130,9 +108,6 @@ private:
     /// The node at \a node says so, which proves nothing if it is a former master of the slot.
     void handOver(const Handover &handover, const QtRedis::Endpoint &node);
     void acquireReplied(const LockId &lock, const QByteArray &token, const EngineReply &reply);
-    struct Listing;
-    /// Asks the masters that were not asked yet, and ends the listing if there are none.
-    void listOn(const std::shared_ptr<Listing> &listing);
     /// Calls \a ask with the master of the lock's slot; after an error again, at most twice, if that is another one by
     /// then.
     template<typename Result, typename Ask>
@@ -147,42 +122,14 @@ private:
     /// A former master that replies redirects the operations that it has still got, and is closed later.
     void retire(std::unique_ptr<ClusterNode> node);
     void closeFormer(ClusterNode *node);
-    void listenAgain();
     /// True if there were any.
     bool closeFormerMasters();
-
-    /// Listens at the master of \a lock, which is held for \a lease, so that we learn when that is replaced; and for
-    /// forced releases.
-    void watchMaster(const LockId &lock, std::chrono::milliseconds lease);
-    /// \a isNeeded: a lock needs the cluster.
-    static bool isWanted(const Channel &channel, bool isNeeded);
-    /// One of this client's locks is in a queue there.
-    bool isWaitedAt(const QtRedis::Endpoint &node) const;
-    QHash<QByteArray, Channel>::iterator listenFor(const LockId &lock);
-    void listen(const QByteArray &name, Channel *channel);
-    void movedAway(ClusterNode *node, const QByteArray &name);
-    void notWaiting(const LockId &lock, const QByteArray &token);
-    void sweepChannels();
-    /// Messages to clients that only hold locks are published to all nodes; this client listens at one of them.
-    void listenForForcedReleases(const ClusterNode &node);
-    void listenElsewhere(const QtRedis::Endpoint &former);
-    void postWakeable(const QByteArray &channel);
-    void reportWakeable();
-    void subscriptionsInterrupted(const ClusterNode *node);
 
     const QtRedis::ServerUrl m_cluster;
     const LeaseClock *const m_clock;
     bool m_isOpen = false;
     bool m_isCorked = false;
-    int m_listings = 0;                 ///< that have not ended
-    bool m_wasKnown = false;            ///< the map
-    QSet<QByteArray> m_changedChannels; ///< their subscription has changed; to be reported together
-    QtRedis::PostedCall m_postedWakeable{this, [this] { reportWakeable(); }};
-    QHash<QByteArray, Channel> m_channels;
-    QHash<QtRedis::Endpoint, QByteArray> m_watchedBy; ///< for each master of held locks, one of the channels
-    QTimer m_sweepTimer;
-    std::unique_ptr<QtRedis::Subscriber> m_forcedReleases; ///< null until a lock is held
-    QtRedis::Endpoint m_forcedReleasesAt;
+    bool m_wasKnown = false; ///< the map
     std::map<QtRedis::Endpoint, std::unique_ptr<ClusterNode>> m_nodes;
     std::vector<std::unique_ptr<ClusterNode>> m_former; ///< masters that others have replaced, see retire()
     QtRedis::SlotMap m_map;                             ///< when mapChanged() was called last
@@ -190,6 +137,8 @@ private:
     QtRedis::PostedCall m_postedReplacement{this, [this] { reportReplacement(); }};
     AbandonedTokens m_abandoned;
     QtRedis::ClusterWatch m_watch;
+    ClusterChannels m_channels;
+    ClusterListing m_listing;
     OneKeyMode m_oneKey;
     QHash<int, Redirections> m_redirections; ///< by slot
 };

@@ -8,7 +8,6 @@
 #include "engine/redis/masterconfirmation.h"
 #include "redis/topology/sentinelwatch.h"
 
-#include <algorithm>
 #include <utility>
 
 using namespace Qt::StringLiterals;

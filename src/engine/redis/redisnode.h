@@ -43,7 +43,7 @@ public:
     QtRedis::Subscriber &subscriber() { return m_subscriber; }
     const QtRedis::Subscriber &subscriber() const { return m_subscriber; }
 
-    /// Before open(): \a index of ClientName, for one server of a quorum.
+    /// Before open(): this is server \a index of a quorum, see ClientName::node.
     void setIndex(int index);
     /// As LockEngine::open().
     void open();
