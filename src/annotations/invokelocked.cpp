@@ -9,14 +9,12 @@
 #include "annotations/metatypes.h"
 #include "annotations/parsing.h"
 #include "annotations/threadpost.h"
+#include "annotations/viewtype.h"
 #include "base/logging.h"
 
 #include <QtCore/qthread.h>
 
-#include <algorithm>
-#include <iterator>
 #include <optional>
-#include <string_view>
 
 using namespace Qt::StringLiterals;
 
@@ -26,44 +24,6 @@ using MetaTypes::typeNames;
 using Parsing::nameForError;
 
 namespace {
-
-/// The type of a parameter that is a view, and the type of the argument that it is a view of.
-struct ViewType
-{
-    QMetaType view;
-    QMetaType owner;
-    QVariant (*make)(const QVariant &owner);
-};
-
-template<typename View, typename Owner>
-QVariant makeView(const QVariant &owner)
-{
-    return QVariant::fromValue(Detail::Kept<View>::argument(*static_cast<const Owner *>(owner.constData())));
-}
-
-const ViewType *findViewType(QMetaType type)
-{
-    static const ViewType types[] = {
-            {QMetaType::fromType<QModelIndex>(), QMetaType::fromType<QPersistentModelIndex>(),
-             makeView<QModelIndex, QPersistentModelIndex>},
-            {QMetaType::fromType<QStringView>(), QMetaType::fromType<QString>(), makeView<QStringView, QString>},
-            {QMetaType::fromType<QAnyStringView>(), QMetaType::fromType<QString>(), makeView<QAnyStringView, QString>},
-            {QMetaType::fromType<QByteArrayView>(), QMetaType::fromType<QByteArray>(),
-             makeView<QByteArrayView, QByteArray>},
-            {QMetaType::fromType<QUtf8StringView>(), QMetaType::fromType<QByteArray>(),
-             makeView<QUtf8StringView, QByteArray>},
-            {QMetaType::fromType<const char *>(), QMetaType::fromType<QByteArray>(),
-             makeView<const char *, QByteArray>},
-            {QMetaType::fromType<std::string_view>(), QMetaType::fromType<QByteArray>(),
-             [](const QVariant &owner) {
-                 const auto *const bytes = static_cast<const QByteArray *>(owner.constData());
-                 return QVariant::fromValue(std::string_view(bytes->constData(), size_t(bytes->size())));
-             }},
-    };
-    const auto found = std::find_if(std::begin(types), std::end(types),
-                                    [type](const ViewType &known) { return known.view == type; });
-    return found == std::end(types) ? nullptr : found;
-}
 
 /// `T` of `QFuture<T>`; nullopt for any other type.
 std::optional<QByteArray> resultTypeOf(QMetaType type)

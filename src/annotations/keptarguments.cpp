@@ -5,7 +5,6 @@
 
 #include <QtCore/qassociativeiterable.h>
 #include <QtCore/qsequentialiterable.h>
-#include <QtCore/qstringconverter.h>
 
 namespace QDistLock::Detail {
 
@@ -75,37 +74,7 @@ void addObjects(QMetaType type, const void *value, ObjectList *objects)
     }
 }
 
-/// \a bytes as text; as bytes if they are not UTF-8, which a text could not hold.
-QVariant textOrBytes(QByteArrayView bytes)
-{
-    QStringDecoder decoder(QStringDecoder::Utf8, QStringDecoder::Flag::Stateless);
-    const QString text = decoder(bytes);
-    return decoder.hasError() ? QVariant(bytes.toByteArray()) : QVariant(text);
-}
-
 } // namespace
-
-QVariant ownedArgument(const QVariant &value)
-{
-    const QMetaType type = value.metaType();
-    if (type == QMetaType::fromType<QStringView>())
-        return value.value<QStringView>().toString();
-    if (type == QMetaType::fromType<QAnyStringView>())
-        return value.value<QAnyStringView>().toString();
-    if (type == QMetaType::fromType<QUtf8StringView>())
-        return textOrBytes(value.value<QUtf8StringView>());
-    if (type == QMetaType::fromType<QLatin1String>())
-        return QString(value.value<QLatin1String>());
-    if (type == QMetaType::fromType<QByteArrayView>())
-        return value.value<QByteArrayView>().toByteArray();
-    if (type == QMetaType::fromType<const char *>())
-        return textOrBytes(value.value<const char *>());
-    if (type == QMetaType::fromType<std::string_view>())
-        return textOrBytes(value.value<std::string_view>());
-    if (type == QMetaType::fromType<QModelIndex>())
-        return QVariant::fromValue(QPersistentModelIndex(value.toModelIndex()));
-    return value;
-}
 
 QList<QPointer<const QObject>> objectsIn(qsizetype count, const QMetaType *types, const void *const *values)
 {

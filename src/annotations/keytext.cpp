@@ -7,6 +7,7 @@
 #include "annotations/parsing.h"
 
 #include <QDistLock/annotations.h>
+#include <QDistLock/impl/keptarguments.h>
 
 #include <QtCore/qdatetime.h>
 #include <QtCore/qmetaobject.h>
@@ -16,7 +17,6 @@
 
 #include <limits>
 #include <string>
-#include <string_view>
 
 using namespace Qt::StringLiterals;
 
@@ -104,22 +104,9 @@ std::optional<QString> valueToKeyText(const QVariant &given, QString *error)
         return enumText(value);
     if (type == QMetaType::fromType<std::string>())
         return utf8ToKeyText(value.value<std::string>(), error);
-    // Views, which QVariant does not convert.
-    if (type == QMetaType::fromType<QStringView>())
-        return value.value<QStringView>().toString();
-    if (type == QMetaType::fromType<QAnyStringView>())
-        return value.value<QAnyStringView>().toString();
-    if (type == QMetaType::fromType<QLatin1String>())
-        return QString(value.value<QLatin1String>());
-    if (type == QMetaType::fromType<QUtf8StringView>())
-        return utf8ToKeyText(value.value<QUtf8StringView>(), error);
-    if (type == QMetaType::fromType<QByteArrayView>())
-        return utf8ToKeyText(value.value<QByteArrayView>(), error);
-    if (type == QMetaType::fromType<std::string_view>())
-        return utf8ToKeyText(value.value<std::string_view>(), error);
-    if (type == QMetaType::fromType<const char *>())
-        return utf8ToKeyText(value.value<const char *>(), error);
-    QVariant text = value;
+    QVariant text = Detail::ownedArgument(value); // QVariant does not convert views
+    if (text.metaType().id() == QMetaType::QByteArray)
+        return utf8ToKeyText(text.toByteArray(), error);
     if (!text.canConvert<QString>() || !text.convert(QMetaType::fromType<QString>()))
         return fail(error, u"%1 cannot be written as text"_s.arg(typeName(type)));
     return text.toString();
