@@ -64,45 +64,39 @@ struct Types<QtPrivate::List<Parameters...>>
     static QList<QMetaType> metaTypes() { return {metaTypeOf<std::decay_t<Parameters>>()...}; }
 };
 
+/// The type that owns what a view of type \a T points to: Type; void if \a T is no view that can be kept.
+template<typename T>
+struct ViewOwner
+{
+    using Type = void;
+};
+template<typename Owner>
+struct OwnedBy
+{
+    using Type = Owner;
+};
+// clang-format off
+template<> struct ViewOwner<QStringView> : OwnedBy<QString> {};
+template<> struct ViewOwner<QAnyStringView> : OwnedBy<QString> {};
+template<> struct ViewOwner<QByteArrayView> : OwnedBy<QByteArray> {};
+template<> struct ViewOwner<QLatin1String> : OwnedBy<QByteArray> {};
+template<> struct ViewOwner<QUtf8StringView> : OwnedBy<QByteArray> {};
+template<> struct ViewOwner<QModelIndex> : OwnedBy<QPersistentModelIndex> {};
+template<typename Character, typename Traits>
+struct ViewOwner<std::basic_string_view<Character, Traits>> : OwnedBy<std::basic_string<Character, Traits>> {};
+// clang-format on
+
 /// Whether \a T is a view of memory that something else owns.
 template<typename T>
-struct IsView : std::false_type
+struct IsView : std::bool_constant<!std::is_void_v<typename ViewOwner<T>::Type>>
 {
 };
 template<typename T>
 struct IsView<std::initializer_list<T>> : std::true_type
 {
 };
-template<typename Character, typename Traits>
-struct IsView<std::basic_string_view<Character, Traits>> : std::true_type
-{
-};
 template<typename T>
 struct IsView<std::reference_wrapper<T>> : std::true_type
-{
-};
-template<>
-struct IsView<QStringView> : std::true_type
-{
-};
-template<>
-struct IsView<QLatin1String> : std::true_type
-{
-};
-template<>
-struct IsView<QUtf8StringView> : std::true_type
-{
-};
-template<>
-struct IsView<QAnyStringView> : std::true_type
-{
-};
-template<>
-struct IsView<QByteArrayView> : std::true_type
-{
-};
-template<>
-struct IsView<QModelIndex> : std::true_type
 {
 };
 #ifdef __cpp_lib_span
@@ -185,62 +179,38 @@ struct Kept<QVariant>
     static QVariant &argument(QVariant &kept) { return kept; }
 };
 
-/// Keeps \a Owner in place of \a View.
-template<typename View, typename Owner>
-struct KeptView
+template<typename View>
+struct Kept<View, std::enable_if_t<!std::is_void_v<typename ViewOwner<View>::Type>>>
 {
-    using Type = Owner;
-    static View argument(const Type &kept) { return View(kept); }
-};
-template<>
-struct Kept<QStringView> : KeptView<QStringView, QString>
-{
-    static QString keep(QStringView text) { return text.toString(); }
-};
-template<>
-struct Kept<QAnyStringView> : KeptView<QAnyStringView, QString>
-{
-    static QString keep(QAnyStringView text) { return text.toString(); }
-};
-template<>
-struct Kept<QByteArrayView> : KeptView<QByteArrayView, QByteArray>
-{
-    static QByteArray keep(QByteArrayView bytes) { return bytes.toByteArray(); }
-};
-template<>
-struct Kept<QLatin1String> : KeptView<QLatin1String, QByteArray>
-{
-    static QByteArray keep(QLatin1String text) { return QByteArray(text.data(), text.size()); }
-};
-template<>
-struct Kept<QUtf8StringView> : KeptView<QUtf8StringView, QByteArray>
-{
-    static QByteArray keep(QUtf8StringView text) { return QByteArray(text.data(), text.size()); }
-    static QUtf8StringView argument(const QByteArray &kept) { return QUtf8StringView(kept.constData(), kept.size()); }
-};
-template<typename Character, typename Traits>
-struct Kept<std::basic_string_view<Character, Traits>>
-    : KeptView<std::basic_string_view<Character, Traits>, std::basic_string<Character, Traits>>
-{
-    static std::basic_string<Character, Traits> keep(std::basic_string_view<Character, Traits> text)
+    using Type = typename ViewOwner<View>::Type;
+    static Type keep(const View &view)
     {
-        return std::basic_string<Character, Traits>(text);
+        if constexpr (std::is_same_v<Type, QString>)
+            return view.toString();
+        else if constexpr (std::is_same_v<Type, QByteArray>)
+            return QByteArray(reinterpret_cast<const char *>(view.data()), view.size());
+        else
+            return Type(view);
+    }
+    static View argument(const Type &kept)
+    {
+        if constexpr (std::is_same_v<View, QUtf8StringView>)
+            return View(kept.constData(), kept.size());
+        else
+            return View(kept);
     }
 };
 template<>
-struct Kept<QModelIndex> : KeptView<QModelIndex, QPersistentModelIndex>
+struct Kept<const char *>
 {
-    static QPersistentModelIndex keep(const QModelIndex &index) { return QPersistentModelIndex(index); }
-};
-template<>
-struct Kept<const char *> : KeptView<const char *, QByteArray>
-{
+    using Type = QByteArray;
     static QByteArray keep(const char *text) { return QByteArray(text); }
     static const char *argument(const QByteArray &kept) { return kept.isNull() ? nullptr : kept.constData(); }
 };
 template<>
-struct Kept<const char16_t *> : KeptView<const char16_t *, std::pair<bool, std::u16string>>
+struct Kept<const char16_t *>
 {
+    using Type = std::pair<bool, std::u16string>;
     static Type keep(const char16_t *text) { return {text != nullptr, text ? std::u16string(text) : std::u16string()}; }
     static const char16_t *argument(const Type &kept) { return kept.first ? kept.second.c_str() : nullptr; }
 };
@@ -316,18 +286,6 @@ inline QVariant toArgument(QLatin1String text)
 {
     return QString(text);
 }
-inline QVariant toArgument(QStringView text)
-{
-    return text.toString();
-}
-inline QVariant toArgument(const QString &text)
-{
-    return text;
-}
-inline QVariant toArgument(QAnyStringView text)
-{
-    return text.toString();
-}
 inline QVariant toArgument(QUtf8StringView text)
 {
     return ownedArgument(QVariant::fromValue(text));
@@ -335,10 +293,6 @@ inline QVariant toArgument(QUtf8StringView text)
 inline QVariant toArgument(std::string_view utf8)
 {
     return ownedArgument(QVariant::fromValue(utf8));
-}
-inline QVariant toArgument(QByteArrayView bytes)
-{
-    return bytes.toByteArray();
 }
 template<typename T>
 QVariant toArgument(const T &value)
