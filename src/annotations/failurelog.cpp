@@ -31,7 +31,7 @@ void FailureLog::log(QtMsgType type, const LockedCall &call, const LockedCallInf
         isFirstOfAll = m_bursts.isEmpty();
         Burst &burst = m_bursts[{name, info.error}];
         isFirst = burst.failures++ == 0;
-        burst.quiet = QDeadlineTimer(Quiet);
+        burst.quiet = Deadline(Quiet);
     }
     const QString text = dropped ? info.errorString + u"; the call was dropped"_s : info.errorString;
     if (!isFirst)

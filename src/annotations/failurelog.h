@@ -4,8 +4,8 @@
 #pragma once
 
 #include "annotations/waitingcall.h"
+#include "base/leaseclock.h"
 
-#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qhash.h>
 #include <QtCore/qmutex.h>
 
@@ -35,8 +35,8 @@ private:
     struct Burst
     {
         qint64 failures = 0;
-        QDeadlineTimer quiet;
-        QDeadlineTimer longest{Longest};
+        Deadline quiet;
+        Deadline longest{Longest};
     };
     void scheduleSummary();
 

@@ -5,6 +5,8 @@
 
 #include <QtCore/qsystemdetection.h>
 
+#include <atomic>
+
 #ifdef Q_OS_DARWIN
 #  include <mach/mach_time.h>
 #elif defined(Q_OS_WIN)
@@ -54,10 +56,19 @@ public:
 
 } // namespace
 
+static std::atomic<const LeaseClock *> replacement{nullptr};
+
 const LeaseClock *LeaseClock::system()
 {
-    static const SystemLeaseClock clock;
-    return &clock;
+    // Never destroyed: lingering connections read it while static objects are destroyed.
+    static const LeaseClock *const real = new SystemLeaseClock;
+    const LeaseClock *const replaced = replacement.load(std::memory_order_acquire);
+    return replaced ? replaced : real;
+}
+
+void LeaseClock::replaceSystem(const LeaseClock *clock)
+{
+    replacement.store(clock, std::memory_order_release);
 }
 
 } // namespace QDistLock

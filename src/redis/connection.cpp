@@ -4,13 +4,13 @@
 #include "redis/connection.h"
 
 #include "base/forkcount.h"
+#include "base/leaseclock.h"
 #include "redis/codec.h"
 #include "redis/lingeringconnection.h"
 #include "redis/logging.h"
 #include "redis/postedcall.h"
 #include "redis/transport.h"
 
-#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qhash.h>
 #include <QtCore/qpointer.h>
 #include <QtCore/qrandom.h>
@@ -29,8 +29,8 @@ namespace QtRedis {
 namespace {
 
 using namespace std::chrono_literals;
+using QDistLock::Deadline;
 using std::chrono::milliseconds;
-using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds FirstRetry = 10ms;
 constexpr milliseconds LongestRetry = 1s;
@@ -64,11 +64,11 @@ bool isPassing(const QByteArray &code)
 /// False if another connection of this thread has just reported the same: a client has several to one server.
 bool isNews(const QString &text)
 {
-    thread_local QHash<QString, QDeadlineTimer> reported;
+    thread_local QHash<QString, Deadline> reported;
     reported.removeIf([](const auto &entry) { return entry.value().hasExpired(); });
     if (reported.contains(text))
         return false;
-    reported.insert(text, QDeadlineTimer(LongestSlowRetry));
+    reported.insert(text, Deadline(LongestSlowRetry));
     return true;
 }
 
@@ -110,7 +110,7 @@ public:
     {
         Step step = Command;
         milliseconds timeout{0};
-        Clock::time_point deadline;
+        Deadline deadline;
         QByteArray name; // of the command or script
         Handler handler;
         const Script *script = nullptr;    // until EVAL has been sent, if it has to be
@@ -138,7 +138,7 @@ public:
     bool isPush(const Reply &reply) const;
     void deliver(Reply &&reply);
     void checkDeadlines();
-    void armDeadline(Clock::time_point deadline);
+    void armDeadline(const Deadline &deadline);
 
     /// True in a child process after fork(), where the connection belongs to the parent and has failed for good.
     bool isInherited();
@@ -189,16 +189,16 @@ public:
 
     QTimer *const connectTimer; // limits an attempt, or waits for the next one
     QTimer *const deadlineTimer;
-    Clock::time_point armedFor;
+    Deadline armedFor;
     bool graceGiven = false;
 
     int attempts = 0;          // failed since the last stable connection
     int permanentFailures = 0; // since it was Ready
     int misses = 0;            // attempts, or connections, that did not lead to the right server
-    Clock::time_point readySince;
-    Clock::time_point quietUntil; // nothing passing is a failure before, see QuietTime
-    qint64 clientId = 0;          // of the present connection; 0 = unknown
-    qint64 formerId = 0;          // of the last connection that was Ready, which must be ended on the server
+    Deadline stableFrom;       // if it is still Ready then
+    Deadline quietUntil;       // nothing passing is a failure before, see QuietTime
+    qint64 clientId = 0;       // of the present connection; 0 = unknown
+    qint64 formerId = 0;       // of the last connection that was Ready, which must be ended on the server
 };
 
 Connection::Private::Private(Connection *connection, const ServerUrl &serverUrl)
@@ -303,7 +303,8 @@ void Connection::Private::sendStep(Step step, const QList<QByteArray> &arguments
     appendCommand(&output, arguments);
     Pending command;
     command.step = step;
-    command.deadline = Clock::time_point::max();
+    command.timeout = LongestTimeout;
+    command.deadline = Deadline(LongestTimeout);
     command.name = arguments.first();
     pending.push_back(std::move(command));
     ++unwritten;
@@ -348,7 +349,7 @@ void Connection::Private::handshakeReply(Step step, const Reply &reply)
     formerId = clientId;
     connectTimer->stop();
     permanentFailures = 0;
-    readySince = Clock::now();
+    stableFrom = Deadline(StableAfter);
     failure = Failure::None;
     errorString.clear();
     state = Ready;
@@ -601,13 +602,12 @@ void Connection::Private::deliver(Reply &&reply)
 
 // Deadlines: one timer for the earliest. It is restarted only when it runs out or an earlier deadline is added.
 
-void Connection::Private::armDeadline(Clock::time_point deadline)
+void Connection::Private::armDeadline(const Deadline &deadline)
 {
-    if (deadlineTimer->isActive() && armedFor <= deadline)
+    if (deadlineTimer->isActive() && !(deadline < armedFor))
         return;
     armedFor = deadline;
-    const auto wait = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-    deadlineTimer->start(qMax(milliseconds(0), wait));
+    deadlineTimer->start(deadline.remaining());
 }
 
 void Connection::Private::checkDeadlines()
@@ -619,15 +619,15 @@ void Connection::Private::checkDeadlines()
         if (!first || command.deadline < first->deadline)
             first = &command;
     }
-    if (!first || first->deadline > Clock::now()) {
+    if (!first || !first->deadline.hasExpired()) {
         graceGiven = false;
-        if (first && first->deadline != Clock::time_point::max())
+        if (first)
             armDeadline(first->deadline);
         return;
     }
     if (!graceGiven) {
         graceGiven = true;
-        armDeadline(Clock::now() + GraceTime);
+        armDeadline(Deadline(GraceTime));
         return;
     }
     lose(Failure::Timeout,
@@ -699,14 +699,13 @@ std::vector<std::pair<Connection::Handler, CommandResult>> Connection::Private::
     std::vector<std::pair<Handler, CommandResult>> ended;
     ended.reserve(pending.size());
     const size_t written = pending.size() - unwritten;
-    const auto now = Clock::now();
     for (size_t i = 0; i < pending.size(); ++i) {
         Pending &command = pending[i];
         if (command.step != Command)
             continue;
         CommandResult result;
         result.outcome = i < written ? CommandResult::Unknown : CommandResult::NotSent;
-        result.failure = why == Failure::Timeout && command.deadline > now ? Failure::Network : why;
+        result.failure = why == Failure::Timeout && !command.deadline.hasExpired() ? Failure::Network : why;
         result.errorString = (i < written ? u"%1 may or may not have run. %2"_s : u"%1 was not sent. %2"_s)
                                      .arg(QString::fromUtf8(command.name), reason);
         ended.emplace_back(std::move(command.handler), std::move(result));
@@ -725,15 +724,15 @@ bool Connection::Private::isIdle() const
 void Connection::Private::lose(Failure why, const QString &reason)
 {
     const QString text = describe(reason);
-    if (state == Ready && Clock::now() - readySince >= StableAfter)
+    if (state == Ready && stableFrom.hasExpired())
         attempts = 0;
     if (state != Ready)
         ++misses;
     if (state == Ready && why == Failure::Network && isIdle())
-        quietUntil = Clock::now() + QuietTime;
+        quietUntil = Deadline(QuietTime);
     else if (state == Ready || failure != Failure::None || isPermanent(why))
         quietUntil = {};
-    if (Clock::now() < quietUntil) {
+    if (!quietUntil.hasExpired()) {
         loseQuietly(text);
         return;
     }
@@ -794,8 +793,7 @@ void Connection::Private::loseQuietly(const QString &text)
     if (!isResting) {
         retryLater();
         // Not later than at the end of the time, so that it is reported then.
-        const auto left = std::chrono::ceil<milliseconds>(quietUntil - Clock::now());
-        connectTimer->start(std::clamp(left, milliseconds(0), connectTimer->intervalAsDuration()));
+        connectTimer->start(std::min(quietUntil.remaining(), connectTimer->intervalAsDuration()));
     }
     if (state != before)
         Q_EMIT q->stateChanged();
@@ -981,7 +979,7 @@ void Connection::send(const QList<QByteArray> &arguments, std::chrono::milliseco
     }
     Private::Pending command;
     command.timeout = qMin(timeout, LongestTimeout);
-    command.deadline = Clock::now() + command.timeout;
+    command.deadline = Deadline(command.timeout);
     command.name = arguments.first();
     command.handler = std::move(handler);
     if (command.name == "SUNSUBSCRIBE")
@@ -1000,7 +998,7 @@ void Connection::sendScript(const Script &script, const QList<QByteArray> &keys,
     }
     Private::Pending command;
     command.timeout = qMin(timeout, LongestTimeout);
-    command.deadline = Clock::now() + command.timeout;
+    command.deadline = Deadline(command.timeout);
     command.name = name;
     command.handler = std::move(handler);
     command.script = &script;

@@ -8,8 +8,6 @@
 #include "redis/transport.h"
 
 #include <QtCore/qcoreapplication.h>
-#include <QtCore/qdeadlinetimer.h>
-#include <QtCore/qelapsedtimer.h>
 #include <QtCore/qthread.h>
 #include <QtCore/qtimer.h>
 
@@ -21,6 +19,8 @@ namespace QtRedis {
 namespace {
 
 using namespace std::chrono_literals;
+using QDistLock::Deadline;
+using QDistLock::LeaseClock;
 
 constexpr std::chrono::milliseconds LingerAtMost = 1s;
 constexpr std::chrono::milliseconds DrainAtMost = 250ms;
@@ -29,7 +29,7 @@ constexpr std::chrono::milliseconds DrainAtLeast = 10ms;
 
 // These have no destructors: connections may be destroyed at any time while a thread or the program ends.
 thread_local LingeringConnection *firstOfThread = nullptr;
-thread_local qint64 drainedFor = 0; // ms, since the end of this thread began
+thread_local LeaseClock::duration drainedFor{0}; // since the end of this thread began
 std::atomic<bool> programEnds{false};
 
 // An event loop may run in this thread again, or a signal will report its end.
@@ -51,7 +51,7 @@ void LingeringConnection::linger(std::unique_ptr<Transport> transport, std::uniq
         drainThread();
         return;
     }
-    drainedFor = 0;
+    drainedFor = {};
     connect(connection->m_transport.get(), &Transport::failed, connection, &QObject::deleteLater);
     QTimer::singleShot(LingerAtMost, connection, &QObject::deleteLater);
     connect(QThread::currentThread(), &QThread::finished, connection, drainThread, Qt::DirectConnection);
@@ -120,26 +120,24 @@ void LingeringConnection::replied(const Reply &reply)
     }
 }
 
-void LingeringConnection::waitForReplies(const QDeadlineTimer &deadline)
+void LingeringConnection::waitForReplies(const Deadline &deadline)
 {
     readReplies();
     // One attempt even after the deadline: another connection may have used up the time.
-    while (m_replies > 0 && m_transport->wait(std::chrono::milliseconds(deadline.remainingTime()))
-           && !deadline.hasExpired()) {
+    while (m_replies > 0 && m_transport->wait(deadline.remaining()) && !deadline.hasExpired()) {
     }
 }
 
 void LingeringConnection::drainThread()
 {
     // At the end of a thread its connections may be destroyed one after the other, each with a call of this function.
-    QElapsedTimer timer;
-    timer.start();
-    const QDeadlineTimer deadline(std::max(DrainAtLeast, DrainAtMost - std::chrono::milliseconds(drainedFor)));
+    const auto begun = LeaseClock::system()->now();
+    const Deadline deadline(std::max<LeaseClock::duration>(DrainAtLeast, DrainAtMost - drainedFor));
     while (LingeringConnection *const connection = firstOfThread) {
         connection->waitForReplies(deadline);
         delete connection;
     }
-    drainedFor += timer.elapsed();
+    drainedFor += LeaseClock::system()->now() - begun;
 }
 
 LingeringConnection::AtExit::~AtExit()

@@ -3,16 +3,14 @@
 
 #pragma once
 
+#include "base/leaseclock.h"
+
 #include <QtCore/qbytearray.h>
 #include <QtCore/qlist.h>
 #include <QtCore/qobject.h>
 
 #include <functional>
 #include <memory>
-
-QT_BEGIN_NAMESPACE
-class QDeadlineTimer;
-QT_END_NAMESPACE
 
 namespace QtRedis {
 
@@ -57,7 +55,7 @@ private:
 
     void readReplies();
     void replied(const Reply &reply);
-    void waitForReplies(const QDeadlineTimer &deadline);
+    void waitForReplies(const QDistLock::Deadline &deadline);
     static void drainThread();
 
     const std::unique_ptr<Transport> m_transport;

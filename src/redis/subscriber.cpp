@@ -3,10 +3,9 @@
 
 #include "redis/subscriber.h"
 
+#include "base/leaseclock.h"
 #include "redis/logging.h"
 
-#include <QtCore/qdeadlinetimer.h>
-#include <QtCore/qelapsedtimer.h>
 #include <QtCore/qpointer.h>
 #include <QtCore/qtimer.h>
 
@@ -20,6 +19,7 @@ namespace QtRedis {
 namespace {
 
 using namespace std::chrono_literals;
+using QDistLock::LeaseClock;
 
 constexpr std::chrono::milliseconds ReplyTimeout = 3s;
 
@@ -54,9 +54,9 @@ public:
     std::chrono::milliseconds pingInterval = 10s;
     QTimer *const pingTimer;
     std::function<bool(std::chrono::milliseconds)> isPingDue;
-    QElapsedTimer sincePing;
-    QDeadlineTimer nextCheck; ///< not before
-    Connection connection;    // last: its handlers use the members above
+    QDistLock::LeaseTime pingedAt;
+    QDistLock::Deadline nextCheck; ///< not before
+    Connection connection;         // last: its handlers use the members above
 };
 
 Subscriber::Private::Private(Subscriber *subscriber, const ServerUrl &server, Kind kind)
@@ -82,7 +82,7 @@ void Subscriber::Private::followState()
     if (ready) {
         isSharded = kind == Sharded; // the server may have been upgraded
         pingTimer->start(pingInterval);
-        sincePing.start();
+        pingedAt = LeaseClock::system()->now();
         for (auto it = channels.cbegin(), end = channels.cend(); it != end; ++it)
             request(it.key());
         for (Channel &channel : channels)
@@ -167,7 +167,7 @@ void Subscriber::Private::pushReceived(const Reply &reply)
 
 void Subscriber::Private::ping()
 {
-    sincePing.start();
+    pingedAt = LeaseClock::system()->now();
     // Without a reply the connection ends itself.
     connection.send({QByteArrayLiteral("PING")}, std::min(pingInterval, ReplyTimeout), nullptr);
 }
@@ -180,7 +180,7 @@ void Subscriber::Private::pingTimeReached()
             request(it.key());
         }
     }
-    if (isPingDue && !isPingDue(std::chrono::milliseconds(sincePing.elapsed())))
+    if (isPingDue && !isPingDue(std::chrono::floor<std::chrono::milliseconds>(LeaseClock::system()->now() - pingedAt)))
         return;
     ping();
     Q_EMIT q->pinged();
@@ -248,7 +248,7 @@ void Subscriber::check()
 {
     if (d->connection.state() != Connection::Ready || !d->nextCheck.hasExpired())
         return;
-    d->nextCheck.setRemainingTime(ReplyTimeout);
+    d->nextCheck = QDistLock::Deadline(ReplyTimeout);
     d->ping();
 }
 

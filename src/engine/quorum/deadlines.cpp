@@ -30,7 +30,7 @@ Deadlines::Deadlines(QObject *parent)
 
 void Deadlines::add(milliseconds time, std::function<void()> action)
 {
-    m_actions.emplace(Clock::now() + time, std::move(action));
+    m_actions.emplace(Deadline(time), std::move(action));
     arm();
 }
 
@@ -42,24 +42,25 @@ void Deadlines::clear()
 
 void Deadlines::arm()
 {
-    if (m_actions.empty() || (m_timer.isActive() && m_armedFor <= m_actions.begin()->first))
+    if (m_actions.empty() || (m_timer.isActive() && !(m_actions.begin()->first < m_armedFor)))
         return;
     m_armedFor = m_actions.begin()->first;
-    m_timer.start(std::max(0ms, std::chrono::ceil<milliseconds>(m_armedFor - Clock::now())));
+    m_timer.start(m_armedFor.remaining());
 }
 
 void Deadlines::runDue()
 {
-    const auto now = Clock::now();
-    if (!m_actions.empty() && m_actions.begin()->first <= now && !std::exchange(m_isGraceGiven, true)) {
-        m_armedFor = now + GraceTime;
+    const Deadline now(0ms);
+    const auto isDue = [&] { return !m_actions.empty() && !(now < m_actions.begin()->first); };
+    if (isDue() && !std::exchange(m_isGraceGiven, true)) {
+        m_armedFor = Deadline(GraceTime);
         m_timer.start(GraceTime);
         return;
     }
     m_isGraceGiven = false;
     const QPointer<Deadlines> guard(this);
     // Those that are added meanwhile are not due yet, or wait for the next call.
-    while (!m_actions.empty() && m_actions.begin()->first <= now) {
+    while (isDue()) {
         const auto action = std::move(m_actions.extract(m_actions.begin()).mapped());
         action();
         if (!guard)

@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include "base/leaseclock.h"
+
 #include <QtCore/qobject.h>
 #include <QtCore/qtimer.h>
 
@@ -25,14 +27,12 @@ public:
     void clear();
 
 private:
-    using Clock = std::chrono::steady_clock;
-
     void arm();
     void runDue();
 
-    std::multimap<Clock::time_point, std::function<void()>> m_actions;
+    std::multimap<Deadline, std::function<void()>> m_actions;
     QTimer m_timer;
-    Clock::time_point m_armedFor;
+    Deadline m_armedFor;
     bool m_isGraceGiven = false;
 };
 

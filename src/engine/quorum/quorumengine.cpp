@@ -12,7 +12,6 @@ using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 namespace QDistLock {
 
@@ -303,7 +302,7 @@ void QuorumEngine::nodeNoticed(int node, Notice notice, quint64 sequence, millis
 {
     const auto record = m_records.find(sequence);
     if (notice == ForcedRelease && record != m_records.end())
-        record->forcedUntil = steady_clock::now() + LongestTimeout; // the other nodes get the command within this time
+        record->forcedUntil = Deadline(LongestTimeout); // the other nodes get the command within this time
     // A waiter that has moved is not concerned; that node has got a cancel, and perhaps not executed it yet.
     const bool isThere = record != m_records.end()
             && (record->waitingAt == node || (record->ballot && !record->ballot->hasEnded()));
@@ -541,7 +540,7 @@ milliseconds QuorumEngine::keepAfterLoss(const QByteArray &token, milliseconds l
     const auto record = m_records.constFind(ownSequence(token));
     if (record == m_records.cend())
         return lease; // another client has acquired it
-    if (steady_clock::now() < record->forcedUntil)
+    if (!record->forcedUntil.hasExpired())
         return 0ms;
     return std::clamp(std::chrono::ceil<milliseconds>(record->believedUntil - m_clock->now()), 0ms, lease);
 }
@@ -550,7 +549,7 @@ milliseconds QuorumEngine::keepAfterLoss(const QByteArray &token, milliseconds l
 void QuorumEngine::giveAgain(int node, quint64 sequence, const QByteArray &token, milliseconds lease)
 {
     const auto record = m_records.find(sequence);
-    if (record == m_records.end() || record->fencingToken == 0 || steady_clock::now() < record->forcedUntil
+    if (record == m_records.end() || record->fencingToken == 0 || !record->forcedUntil.hasExpired()
         || !m_nodes.at(node).isMember())
         return;
     record->asked |= Ballot::NodeSet(1U << node);

@@ -80,7 +80,7 @@ private:
         /// Until then, at the latest, the holder may believe that it has the lock.
         LeaseTime believedUntil = {};
         /// Somebody releases the lock by force, as a node has reported: until then, no node gets the token again.
-        std::chrono::steady_clock::time_point forcedUntil = {};
+        Deadline forcedUntil;
     };
 
     void nodeIdentified(int node);

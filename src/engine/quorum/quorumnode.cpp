@@ -199,12 +199,12 @@ LockEngine::Completion QuorumNode::timed(milliseconds lease, LockEngine::Complet
 void QuorumNode::expectReply(milliseconds limit)
 {
     // To the millisecond, so that the operations of one turn share an entry.
-    const auto until = std::chrono::ceil<milliseconds>(Clock::now().time_since_epoch()) + limit;
+    const auto until = std::chrono::ceil<milliseconds>(LeaseClock::system()->now().time_since_epoch()) + limit;
     if (!m_expected.empty() && m_expected.back().until.time_since_epoch() == until) {
         ++m_expected.back().count;
         return;
     }
-    m_expected.push_back({Clock::time_point(until), 1});
+    m_expected.push_back({LeaseTime(until), 1});
     m_deadlines->add(limit, [guard = QPointer(this)] {
         if (guard)
             guard->checkSilence();
@@ -217,7 +217,7 @@ void QuorumNode::replyArrived(bool isReal)
     if (m_expected.empty())
         return;
     Expected &first = m_expected.front();
-    const bool isInTime = Clock::now() <= first.until + GraceTime;
+    const bool isInTime = LeaseClock::system()->now() <= first.until + GraceTime;
     if (--first.count == 0)
         m_expected.pop_front();
     if (isReal && isInTime && std::exchange(m_isSilent, false))
@@ -226,7 +226,7 @@ void QuorumNode::replyArrived(bool isReal)
 
 void QuorumNode::checkSilence()
 {
-    if (m_expected.empty() || m_expected.front().until > Clock::now() || std::exchange(m_isSilent, true))
+    if (m_expected.empty() || m_expected.front().until > LeaseClock::system()->now() || std::exchange(m_isSilent, true))
         return;
     Q_EMIT changed();
 }

@@ -86,11 +86,10 @@ private:
     void replyArrived(bool isReal);
     void checkSilence();
 
-    using Clock = std::chrono::steady_clock;
     /// Replies that are expected by the same time, in the order of the requests.
     struct Expected
     {
-        Clock::time_point until;
+        LeaseTime until; ///< on LeaseClock::system()
         int count;
     };
 

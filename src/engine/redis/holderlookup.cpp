@@ -176,7 +176,7 @@ void HolderLookup::beginForText(const FoundLock &lock, ForText completion)
 bool HolderLookup::takeFromBudget()
 {
     if (m_budgetEnds.hasExpired()) {
-        m_budgetEnds.setRemainingTime(1s);
+        m_budgetEnds = Deadline(1s);
         m_budget = SearchesPerSecond;
     }
     if (m_budget == 0)
@@ -205,7 +205,7 @@ void HolderLookup::findInAll(const SearchPointer &search)
         return search->finish();
     m_connection->send({"INFO", "clients"}, LongestTimeout, [this, search](const QtRedis::CommandResult &result) {
         if (result.reply.isError())
-            m_countRefusedUntil.setRemainingTime(RefusalPause);
+            m_countRefusedUntil = Deadline(RefusalPause);
         bool isKnown = false;
         const qint64 count = QtRedis::infoField(result.reply.text, "connected_clients").toLongLong(&isKnown);
         if (isKnown && count <= MostConnections)
@@ -220,7 +220,7 @@ void HolderLookup::listAll(const SearchPointer &search)
     list({"TYPE", "normal"}, search, [this, search](const QByteArray &clients) {
         const qint64 count = clients.count('\n');
         if (search->isForText)
-            m_mayListAllFrom.setRemainingTime(std::chrono::ceil<milliseconds>(count * count * PauseUnit));
+            m_mayListAllFrom = Deadline(count * count * PauseUnit);
         for (FoundClient &client : search->clients) {
             if (client.isSought())
                 client.isConnected = false;
@@ -237,7 +237,7 @@ void HolderLookup::list(const QList<QByteArray> &selection, const SearchPointer 
     m_connection->send(QList<QByteArray>{"CLIENT", "LIST"} + selection, LongestTimeout,
                        [this, search, next = std::move(next)](const QtRedis::CommandResult &result) {
                            if (result.reply.isError())
-                               m_refusedUntil.setRemainingTime(RefusalPause);
+                               m_refusedUntil = Deadline(RefusalPause);
                            if (result.reply.type != QtRedis::Reply::Bulk) // there may be no reply
                                return search->finish();
                            search->identifyBy(result.reply.text);

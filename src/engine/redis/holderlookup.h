@@ -4,13 +4,13 @@
 #pragma once
 
 #include "base/identity.h"
+#include "base/leaseclock.h"
 #include "engine/lockengine.h"
 
 #include "redis/connection.h"
 
 #include <QDistLock/lockinfo.h>
 
-#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qlist.h>
 
 #include <functional>
@@ -87,10 +87,10 @@ private:
               std::function<void(const QByteArray &clients)> next);
 
     QtRedis::Connection *const m_connection;
-    QDeadlineTimer m_refusedUntil;      ///< the server has refused to list connections
-    QDeadlineTimer m_countRefusedUntil; ///< the server has refused to count them
-    QDeadlineTimer m_mayListAllFrom;    ///< for an error text
-    QDeadlineTimer m_budgetEnds;
+    Deadline m_refusedUntil;      ///< the server has refused to list connections
+    Deadline m_countRefusedUntil; ///< the server has refused to count them
+    Deadline m_mayListAllFrom;    ///< for an error text
+    Deadline m_budgetEnds;
     int m_budget = 0; ///< searches for error texts that are left until then
 };
 

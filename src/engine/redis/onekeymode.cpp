@@ -3,7 +3,6 @@
 
 #include "engine/redis/onekeymode.h"
 
-#include "base/leaseclock.h"
 #include "engine/protocolconstants.h"
 #include "engine/redis/clusternode.h"
 #include "engine/redis/rediskeys.h"
@@ -62,7 +61,7 @@ OneKeyMode::OneKeyMode(const LeaseClock *clock, std::function<ClusterNode *(cons
 void OneKeyMode::begin(int slot)
 {
     m_slots.removeIf([](const auto &entry) { return entry.value().hasExpired(); });
-    m_slots.insert(slot, QDeadlineTimer(ProbeInterval));
+    m_slots.insert(slot, Deadline(ProbeInterval));
 }
 
 bool OneKeyMode::isActive(int slot) const

@@ -3,13 +3,13 @@
 
 #pragma once
 
+#include "base/leaseclock.h"
 #include "engine/redis/commandbatch.h"
 #include "engine/redis/locklisting.h"
 
 #include "redis/connection.h"
 #include "redis/topology/slotmap.h"
 
-#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qhash.h>
 
 #include <functional>
@@ -19,7 +19,6 @@
 namespace QDistLock {
 
 class ClusterNode;
-class LeaseClock;
 
 /*!
     The operations on locks whose cluster slot is moving to another node. Meanwhile the keys of one lock may be at two
@@ -85,7 +84,7 @@ private:
     const std::function<ClusterNode *(const QtRedis::Endpoint &)> m_nodeAt;
     const std::function<ClusterNode *(int slot)> m_nodeOf;
     const Moved m_moved;
-    QHash<int, QDeadlineTimer> m_slots;
+    QHash<int, Deadline> m_slots;
 };
 
 } // namespace QDistLock

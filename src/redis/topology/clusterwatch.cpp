@@ -3,11 +3,11 @@
 
 #include "redis/topology/clusterwatch.h"
 
+#include "base/leaseclock.h"
 #include "redis/connection.h"
 #include "redis/logging.h"
 #include "redis/postedcall.h"
 
-#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qpointer.h>
 #include <QtCore/qrandom.h>
 #include <QtCore/qtimer.h>
@@ -23,6 +23,7 @@ namespace QtRedis {
 namespace {
 
 using namespace std::chrono_literals;
+using QDistLock::Deadline;
 using std::chrono::milliseconds;
 
 /// For connecting to a node, and for its answers.
@@ -68,7 +69,7 @@ public:
         ClusterView view;                ///< Given, Foreign
         Failure failure = Failure::None; ///< Failed
         QString problem;
-        QDeadlineTimer usedUntil;
+        Deadline usedUntil;
     };
 
     Private(ClusterWatch *watch, const ServerUrl &cluster);
@@ -122,7 +123,7 @@ public:
     bool asksAll = false;      ///< nobody asked last belongs to the cluster that is known
     bool isUnanswered = false; ///< the last round
     int pauses = 0;            ///< since the map was known last
-    QDeadlineTimer nextRefresh{0};
+    Deadline nextRefresh;
     QTimer othersTimer;
     QTimer roundTimer;
     QTimer askTimer;
@@ -198,7 +199,7 @@ void ClusterWatch::Private::startRound()
     mustAskAgain = isRefreshDue = false;
     askTimer.stop();
     if (isKnown)
-        nextRefresh.setRemainingTime(RefreshInterval);
+        nextRefresh = Deadline(RefreshInterval);
     for (const auto &[endpoint, node] : nodes)
         node->answer = Node::NotAsked;
     roundTimer.start(RoundTimeout);
@@ -237,7 +238,7 @@ void ClusterWatch::Private::ask(const Endpoint &endpoint)
     Node *const node = entry.get();
     node->answer = Node::Pending;
     node->problem.clear();
-    node->usedUntil.setRemainingTime(ConnectionLife);
+    node->usedUntil = Deadline(ConnectionLife);
     if (isKnown && node->connection.isRetryingSlowly()) { // with the problem that it had
         node->answer = Node::Failed;
         QMetaObject::invokeMethod(
@@ -386,7 +387,7 @@ void ClusterWatch::Private::endRound()
         endFirstRound();
     else if (mustAskAgain || asksAll) {
         isRefreshDue = true;
-        askLater(milliseconds(qMax<qint64>(0, nextRefresh.remainingTime())));
+        askLater(nextRefresh.remaining());
     } else if (isSuspectNeeded())
         askLater(SuspectInterval);
 }
@@ -428,7 +429,7 @@ void ClusterWatch::Private::endFirstRound()
         if (node->answer == Node::Given) {
             adopt(node->view);
         } else if (node->failure == Failure::Timeout) { // it may belong to another cluster, which would be logged
-            nextRefresh.setRemainingTime(RefreshInterval);
+            nextRefresh = Deadline(RefreshInterval);
             q->refresh(endpoint);
         }
     }
@@ -645,8 +646,8 @@ void ClusterWatch::refresh(const std::optional<Endpoint> &informed)
         d->mustAskAgain = true;
     else if (d->isKnown) {
         d->isRefreshDue = true;
-        if (!d->askTimer.isActive() || d->askTimer.remainingTime() > d->nextRefresh.remainingTime())
-            d->askTimer.start(milliseconds(qMax<qint64>(0, d->nextRefresh.remainingTime())));
+        if (!d->askTimer.isActive() || d->askTimer.remainingTimeAsDuration() > d->nextRefresh.remaining())
+            d->askTimer.start(d->nextRefresh.remaining());
     }
 }
 
