@@ -5,8 +5,6 @@
 
 #include "engine/protocolconstants.h"
 
-#include <QtCore/qrandom.h>
-
 #include <algorithm>
 
 using namespace std::chrono_literals;
@@ -19,12 +17,6 @@ namespace {
 
 /// An acquire that makes a single attempt waits this long for it: for the connection and one command.
 constexpr nanoseconds SingleAttemptTimeout = 5s;
-
-nanoseconds jittered(nanoseconds duration, double share)
-{
-    const double factor = 1 - share + 2 * share * QRandomGenerator::global()->generateDouble();
-    return nanoseconds(static_cast<qint64>(static_cast<double>(duration.count()) * factor));
-}
 
 LeaseTime later(LeaseTime now, nanoseconds duration)
 {
@@ -108,7 +100,7 @@ void LeaseMachine::beginIfWanted(LeaseTime now)
     m_attempt = {};
     m_wait = {};
     m_obstacle = {};
-    m_lastBackOff = 0ns;
+    m_backOff.reset();
     attempt(now);
 }
 
@@ -412,7 +404,7 @@ void LeaseMachine::confirmed(LeaseTime sentAt, nanoseconds lease, LeaseTime vali
     m_nextAttempt = third - third.time_since_epoch() % renewalBeat(lease);
     m_hold.isAtRisk = false;
     clearObstacle();
-    m_lastBackOff = 0ns;
+    m_backOff.reset();
 }
 
 void LeaseMachine::setAutoRenew(bool autoRenew)
@@ -494,7 +486,7 @@ void LeaseMachine::release(quint64 id, LeaseTime now)
         m_releases.append(id);
         m_phase = Releasing;
         clearObstacle();
-        m_lastBackOff = 0ns;
+        m_backOff.reset();
         sendRelease(now);
         return;
     }
@@ -600,7 +592,7 @@ void LeaseMachine::engineReady(LeaseTime now)
     // another one have taken its place: a held lock is renewed.
     if (!m_attempt.isInFlight)
         m_nextAttempt = std::min(m_nextAttempt, now);
-    m_lastBackOff = 0ns;
+    m_backOff.reset();
     tick(now);
 }
 
@@ -687,8 +679,7 @@ LeaseTime LeaseMachine::nextWakeUp() const
 
 nanoseconds LeaseMachine::backOff(nanoseconds ceiling)
 {
-    m_lastBackOff = std::clamp<nanoseconds>(m_lastBackOff * 2, 10ms, std::max<nanoseconds>(ceiling, 10ms));
-    return jittered(m_lastBackOff, 0.25);
+    return m_backOff.next(ceiling);
 }
 
 } // namespace QDistLock

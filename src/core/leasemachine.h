@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "base/backoff.h"
 #include "base/leaseclock.h"
 #include "engine/lockengine.h"
 
@@ -274,7 +275,7 @@ private:
     quint64 m_epochNumber = 0;
     bool m_lastHoldWasShort = false;     ///< the last hold of this lock was released within ShortHold
     LeaseTime m_nextAttempt = NeverTime; ///< to acquire, renew or release, depending on the phase
-    std::chrono::nanoseconds m_lastBackOff{0};
+    BackOff m_backOff{std::chrono::milliseconds(10), 0.25};
 };
 
 } // namespace QDistLock

@@ -3,6 +3,7 @@
 
 #include "redis/connection.h"
 
+#include "base/backoff.h"
 #include "base/forkcount.h"
 #include "base/leaseclock.h"
 #include "redis/codec.h"
@@ -13,7 +14,6 @@
 
 #include <QtCore/qhash.h>
 #include <QtCore/qpointer.h>
-#include <QtCore/qrandom.h>
 #include <QtCore/qtimer.h>
 
 #include <algorithm>
@@ -192,13 +192,13 @@ public:
     Deadline armedFor;
     bool graceGiven = false;
 
-    int attempts = 0;          // failed since the last stable connection
-    int permanentFailures = 0; // since it was Ready
-    int misses = 0;            // attempts, or connections, that did not lead to the right server
-    Deadline stableFrom;       // if it is still Ready then
-    Deadline quietUntil;       // nothing passing is a failure before, see QuietTime
-    qint64 clientId = 0;       // of the present connection; 0 = unknown
-    qint64 formerId = 0;       // of the last connection that was Ready, which must be ended on the server
+    QDistLock::BackOff retries{FirstRetry, 0.5};          // since the last stable connection
+    QDistLock::BackOff slowRetries{FirstSlowRetry, 0.25}; // since it was Ready
+    int misses = 0;      // attempts, or connections, that did not lead to the right server
+    Deadline stableFrom; // if it is still Ready then
+    Deadline quietUntil; // nothing passing is a failure before, see QuietTime
+    qint64 clientId = 0; // of the present connection; 0 = unknown
+    qint64 formerId = 0; // of the last connection that was Ready, which must be ended on the server
 };
 
 Connection::Private::Private(Connection *connection, const ServerUrl &serverUrl)
@@ -348,7 +348,7 @@ void Connection::Private::handshakeReply(Step step, const Reply &reply)
     // The last step.
     formerId = clientId;
     connectTimer->stop();
-    permanentFailures = 0;
+    slowRetries.reset();
     stableFrom = Deadline(StableAfter);
     failure = Failure::None;
     errorString.clear();
@@ -374,10 +374,9 @@ void Connection::Private::handshakeError(Step step, const Reply &reply)
         lose(Failure::Authentication, u"the server asks for a password; give it in "_s + passwordSource());
     } else if (step == Auth && reply.text.contains("without any password")) {
         lose(Failure::Authentication,
-             server.isSentinel
-                     ? u"a password was given but this Sentinel has none set; unset QDISTLOCK_SENTINEL_PASSWORD"_s
-                     : u"a password was given but the server has none set; leave "
-                       "it out of the URL and QDISTLOCK_PASSWORD"_s);
+             u"a password was given but %1 has none set; %2"_s.arg(
+                     server.isSentinel ? u"this Sentinel"_s : u"the server"_s,
+                     variable.isEmpty() ? u"leave it out of the URL"_s : u"unset "_s + variable));
     } else if (code == "WRONGPASS") {
         const QString advice = server.isSentinel ? u"; check "_s + passwordSource()
                 : server.service.isEmpty()
@@ -725,7 +724,7 @@ void Connection::Private::lose(Failure why, const QString &reason)
 {
     const QString text = describe(reason);
     if (state == Ready && stableFrom.hasExpired())
-        attempts = 0;
+        retries.reset();
     if (state != Ready)
         ++misses;
     if (state == Ready && why == Failure::Network && isIdle())
@@ -801,19 +800,12 @@ void Connection::Private::loseQuietly(const QString &text)
 
 void Connection::Private::retryLater()
 {
-    const milliseconds base = attempts > 6 ? LongestRetry : qMin(LongestRetry, FirstRetry * (1 << attempts));
-    ++attempts;
-    const double jitter = 0.5 + QRandomGenerator::global()->generateDouble();
-    connectTimer->start(milliseconds(qRound(double(base.count()) * jitter)));
+    connectTimer->start(std::chrono::round<milliseconds>(retries.next(LongestRetry)));
 }
 
 void Connection::Private::retrySlowly()
 {
-    const milliseconds base = permanentFailures > 3 ? LongestSlowRetry
-                                                    : qMin(LongestSlowRetry, FirstSlowRetry * (1 << permanentFailures));
-    ++permanentFailures;
-    const double jitter = 0.75 + QRandomGenerator::global()->generateDouble() / 2;
-    connectTimer->start(milliseconds(qRound(double(base.count()) * jitter)));
+    connectTimer->start(std::chrono::round<milliseconds>(slowRetries.next(LongestSlowRetry)));
 }
 
 // The public class
@@ -873,7 +865,7 @@ void Connection::open()
     if (d->state != Disconnected)
         return;
     d->state = Connecting;
-    d->attempts = 0;
+    d->retries.reset();
     d->connectTimer->start(0);
     Q_EMIT stateChanged();
 }
@@ -922,7 +914,9 @@ void Connection::setServer(const ServerUrl &server, const QString &reason)
     d->endTransport();
     d->server = server;
     d->formerId = 0; // a number of the other server
-    d->attempts = d->permanentFailures = d->misses = 0;
+    d->retries.reset();
+    d->slowRetries.reset();
+    d->misses = 0;
     if (!ended.empty()) {
         std::move(ended.begin(), ended.end(), std::back_inserter(d->results));
         d->postResults();

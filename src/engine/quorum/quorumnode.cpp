@@ -23,7 +23,6 @@ namespace {
 constexpr milliseconds ShortestLimit = 50ms;
 constexpr milliseconds LongestLimit = 500ms;
 constexpr milliseconds LongestWait = 3s;
-constexpr milliseconds FirstAskAgain = 1s;
 constexpr milliseconds LongestAskAgain = 10s;
 /// A reply that was read this much later may have waited for the event loop.
 constexpr milliseconds GraceTime = 5ms;
@@ -131,7 +130,7 @@ void QuorumNode::infoReceived(const EngineError &error, const QByteArray &info)
     if (!m_problem) {
         m_isIdentified = m_wasMember = true;
         m_hasFailed = false;
-        m_refusals = 0;
+        m_askAgainPauses.reset();
         Q_EMIT changed();
         return;
     }
@@ -181,8 +180,7 @@ void QuorumNode::identify(const QByteArray &info)
 
 void QuorumNode::askAgainLater()
 {
-    const milliseconds wait = FirstAskAgain * (1 << std::min(m_refusals++, 4));
-    m_askAgainTimer.start(std::min(wait, LongestAskAgain));
+    m_askAgainTimer.start(std::chrono::round<milliseconds>(m_askAgainPauses.next(LongestAskAgain)));
 }
 
 LockEngine::Completion QuorumNode::timed(milliseconds lease, LockEngine::Completion completion)

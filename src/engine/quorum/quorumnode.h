@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "base/backoff.h"
 #include "engine/redis/redisnode.h"
 
 #include <QtCore/qtimer.h>
@@ -97,7 +98,7 @@ private:
     const LeaseClock *const m_clock;
     Deadlines *const m_deadlines;
     QTimer m_askAgainTimer;
-    int m_refusals = 0; ///< in a row
+    BackOff m_askAgainPauses{std::chrono::seconds(1), 0};
     std::deque<Expected> m_expected;
     bool m_isAsking = false;
     bool m_isIdentified = false; ///< on the present connection

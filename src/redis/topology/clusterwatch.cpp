@@ -3,6 +3,7 @@
 
 #include "redis/topology/clusterwatch.h"
 
+#include "base/backoff.h"
 #include "base/leaseclock.h"
 #include "redis/connection.h"
 #include "redis/logging.h"
@@ -38,8 +39,9 @@ constexpr milliseconds SlowRoundTimeout = SlowConnectTimeout + AnswerTimeout;
 constexpr milliseconds RefreshInterval = 1s;
 constexpr milliseconds SuspectInterval = 300ms; ///< ± a third
 constexpr milliseconds LongestSuspectInterval = SuspectInterval * 4 / 3;
-constexpr milliseconds ShortestPause = 100ms; ///< before the first round is repeated; up to three times as long
-constexpr milliseconds LongestPause = 700ms;
+constexpr double Jitter = 1.0 / 3;
+constexpr milliseconds FirstPause = 200ms; ///< before the first round is repeated; ± a third
+constexpr milliseconds LongestPause = 1400ms;
 constexpr int SlowPause = 5; ///< times as long, where somebody has to change a setting
 constexpr milliseconds ConnectionLife = 10s;
 constexpr qsizetype AskedAtMost = 3;
@@ -119,10 +121,10 @@ public:
     std::map<Endpoint, std::unique_ptr<Node>> nodes;
     bool isAsking = false;
     bool mustAskAgain = false;
-    bool isRefreshDue = false; ///< with askTimer: not only for suspects
-    bool asksAll = false;      ///< nobody asked last belongs to the cluster that is known
-    bool isUnanswered = false; ///< the last round
-    int pauses = 0;            ///< since the map was known last
+    bool isRefreshDue = false;                     ///< with askTimer: not only for suspects
+    bool asksAll = false;                          ///< nobody asked last belongs to the cluster that is known
+    bool isUnanswered = false;                     ///< the last round
+    QDistLock::BackOff pauses{FirstPause, Jitter}; ///< since the map was known last
     Deadline nextRefresh;
     QTimer othersTimer;
     QTimer roundTimer;
@@ -147,7 +149,7 @@ ClusterWatch::Private::Private(ClusterWatch *watch, const ServerUrl &cluster)
         } else if (!isNeeded || isNeeded({}))
             startRound();
         else
-            askTimer.start(LongestPause * SlowPause);
+            askTimer.start(LongestPause / 2 * SlowPause);
     });
     QObject::connect(&unusedTimer, &QTimer::timeout, q, [this] { closeUnused(); });
 }
@@ -422,7 +424,7 @@ void ClusterWatch::Private::endFirstRound()
             qCWarning(lcRedis, "%s", qUtf8Printable(node->problem));
     }
     isKnown = true;
-    pauses = 0;
+    pauses.reset();
     failure = Failure::None;
     errorString.clear();
     for (const auto &[endpoint, node] : nodes) {
@@ -582,8 +584,8 @@ void ClusterWatch::Private::fail(Failure why, const QString &text)
 {
     failure = why;
     errorString = text;
-    const milliseconds pause = std::min<milliseconds>(LongestPause, ShortestPause * (1 << std::min(pauses++, 6)));
-    askLater(pause * (isPermanent(why) ? SlowPause : 1) * 2);
+    const auto pause = pauses.next(LongestPause) * (isPermanent(why) ? SlowPause : 1);
+    askTimer.start(std::chrono::round<milliseconds>(pause));
     qCDebug(lcRedis, "%s", qUtf8Printable(text));
     Q_EMIT q->failed();
 }
@@ -591,8 +593,7 @@ void ClusterWatch::Private::fail(Failure why, const QString &text)
 /// \a pause ± a third.
 void ClusterWatch::Private::askLater(milliseconds pause)
 {
-    const double jitter = (2 + 2 * QRandomGenerator::global()->generateDouble()) / 3;
-    askTimer.start(milliseconds(qRound(double(pause.count()) * jitter)));
+    askTimer.start(std::chrono::round<milliseconds>(QDistLock::jittered(pause, Jitter)));
 }
 
 void ClusterWatch::Private::closeUnused()

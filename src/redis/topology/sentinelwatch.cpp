@@ -3,12 +3,12 @@
 
 #include "redis/topology/sentinelwatch.h"
 
+#include "base/backoff.h"
 #include "redis/connection.h"
 #include "redis/logging.h"
 #include "redis/subscriber.h"
 
 #include <QtCore/qpointer.h>
-#include <QtCore/qrandom.h>
 #include <QtCore/qset.h>
 #include <QtCore/qtimer.h>
 #include <QtNetwork/qhostaddress.h>
@@ -34,8 +34,8 @@ constexpr milliseconds AnswerTimeout = 500ms;
 constexpr milliseconds SlowConnectTimeout = 2s;
 /// After the first answer of a round, for those of the others, connecting included.
 constexpr milliseconds MajorityTimeout = 500ms;
-constexpr milliseconds ShortestPause = 100ms; ///< before they are asked again; up to three times as long
-constexpr milliseconds LongestPause = 700ms;
+constexpr milliseconds FirstPause = 200ms; ///< before they are asked again; ± a half
+constexpr milliseconds LongestPause = 1400ms;
 constexpr int SlowPause = 5; ///< times as long, where somebody has to change a setting
 constexpr milliseconds LongestDownAfter = 24h;
 /// Bounds for what a Sentinel says about the others.
@@ -162,11 +162,11 @@ public:
     std::vector<std::unique_ptr<Sentinel>> sentinels;
 
     std::optional<Master> master;
-    bool isAsking = false;   ///< a round has begun
-    bool isDisputed = false; ///< the last round failed although masters were named
-    bool isUnusable = false; ///< the master, by askAgain() since the last round
-    bool isOverdue = false;  ///< a round, which nobody needed when it was due
-    int pauses = 0;          ///< since the master was confirmed last
+    bool isAsking = false;                      ///< a round has begun
+    bool isDisputed = false;                    ///< the last round failed although masters were named
+    bool isUnusable = false;                    ///< the master, by askAgain() since the last round
+    bool isOverdue = false;                     ///< a round, which nobody needed when it was due
+    QDistLock::BackOff pauses{FirstPause, 0.5}; ///< since the master was confirmed last
     Failure failure = Failure::None;
     QString errorString;
     QTimer majorityTimer;
@@ -552,7 +552,7 @@ void SentinelWatch::Private::adopt(const Master &found)
     majorityTimer.stop();
     askTimer.stop();
     if (votes().isConfirmed(found))
-        pauses = 0;
+        pauses.reset();
     failure = Failure::None;
     errorString.clear();
     const bool isSame = master && master->isSame(found);
@@ -649,9 +649,7 @@ void SentinelWatch::Private::fail(Failure why, const QString &clause)
 
 void SentinelWatch::Private::askLater(bool slowly)
 {
-    const milliseconds pause = std::min<milliseconds>(LongestPause, ShortestPause * (1 << std::min(pauses++, 6)));
-    const double jitter = 1 + 2 * QRandomGenerator::global()->generateDouble();
-    askTimer.start(milliseconds(qRound(double(pause.count()) * jitter * (slowly ? SlowPause : 1))));
+    askTimer.start(std::chrono::round<milliseconds>(pauses.next(LongestPause) * (slowly ? SlowPause : 1)));
 }
 
 // Confirming
@@ -667,7 +665,7 @@ void SentinelWatch::Private::checkQuestion(const std::shared_ptr<Question> &ques
     questions.removeOne(question);
     // Perhaps a connection has given up while nothing needed it, or Sentinels have other addresses by now.
     if (isConfirmed)
-        pauses = 0;
+        pauses.reset();
     else if (!isAsking && !askTimer.isActive())
         askLater(true);
     question->verdict(isConfirmed ? QString() : problemOf(*question));
@@ -746,7 +744,7 @@ void SentinelWatch::open()
 void SentinelWatch::askAgain()
 {
     d->isUnusable = true;
-    const bool isSoon = d->askTimer.isActive() && d->askTimer.remainingTimeAsDuration() <= 3 * LongestPause;
+    const bool isSoon = d->askTimer.isActive() && d->askTimer.remainingTimeAsDuration() <= LongestPause * 3 / 2;
     if (!d->isAsking && !isSoon)
         d->askLater(false);
 }
