@@ -6,6 +6,7 @@
 #include "redis/descriptorstream.h"
 #include "redis/lingeringconnection.h"
 #include "redis/postedcall.h"
+#include "redis/tls.h"
 
 #include <QtCore/qfuturewatcher.h>
 #include <QtCore/qhash.h>
@@ -32,11 +33,6 @@
 #endif
 
 #if QT_CONFIG(ssl)
-#  include <QtCore/qfile.h>
-#  include <QtCore/qtimer.h>
-#  include <QtNetwork/qsslcertificate.h>
-#  include <QtNetwork/qsslconfiguration.h>
-#  include <QtNetwork/qsslkey.h>
 #  include <QtNetwork/qsslsocket.h>
 #endif
 
@@ -418,12 +414,6 @@ private:
 // After this time without a TLS handshake a probe finds out whether the port speaks TLS at all.
 constexpr std::chrono::milliseconds PlaintextProbeDelay{500};
 
-QString plaintextText()
-{
-    return u"the server does not speak TLS on this port; use its TLS port, or redis:// for a "
-           "connection without encryption"_s;
-}
-
 class TlsTransport : public TcpTransport
 {
 public:
@@ -495,42 +485,11 @@ private:
     QSslSocket *tlsSocket() const { return static_cast<QSslSocket *>(socket); }
     void probePlaintext();
     void reportTlsError();
-    QStringList certificateProblems() const;
 
     QList<QSslError> certificateErrors;
     bool encrypted = false;
     QTcpSocket *probe = nullptr;
 };
-
-QList<QSslCertificate> readCertificates(const QString &fileName, QString *error)
-{
-    QFile file(fileName);
-    if (!file.open(QIODevice::ReadOnly)) {
-        *error = u"the file %1 cannot be read (%2)"_s.arg(fileName, file.errorString());
-        return {};
-    }
-    const QList<QSslCertificate> certificates = QSslCertificate::fromDevice(&file, QSsl::Pem);
-    if (certificates.isEmpty())
-        *error = u"the file %1 has no PEM certificate"_s.arg(fileName);
-    return certificates;
-}
-
-QSslKey readKey(const QString &fileName, QString *error)
-{
-    QFile file(fileName);
-    if (!file.open(QIODevice::ReadOnly)) {
-        *error = u"the file %1 cannot be read (%2)"_s.arg(fileName, file.errorString());
-        return {};
-    }
-    const QByteArray pem = file.readAll();
-    for (const QSsl::KeyAlgorithm algorithm : {QSsl::Rsa, QSsl::Ec, QSsl::Dsa}) {
-        const QSslKey key(pem, algorithm);
-        if (!key.isNull())
-            return key;
-    }
-    *error = u"the file %1 has no unencrypted RSA, EC or DSA key in PEM"_s.arg(fileName);
-    return {};
-}
 
 /*
     A Redis server without TLS does not reply to a TLS hello: it takes it for a command that is not complete yet. A PING
@@ -547,67 +506,20 @@ void TlsTransport::probePlaintext()
         const QByteArray answer = probe->read(1);
         probe->abort();
         if (!encrypted && (answer == "+" || answer == "-"))
-            report(Failure::Certificate, plaintextText());
+            report(Failure::Certificate, plaintextProblem());
     });
     probe->connectToHost(socket->peerAddress(), server.port);
 }
 
-QStringList TlsTransport::certificateProblems() const
-{
-    QStringList problems;
-    for (const QSslError &error : certificateErrors) {
-        QString problem;
-        switch (error.error()) {
-        case QSslError::HostNameMismatch:
-            problem = u"it was issued for another host name than \"%1\""_s.arg(server.endpoint().name());
-            break;
-        case QSslError::CertificateExpired:
-            problem = u"it expired on %1"_s.arg(error.certificate().expiryDate().toString(Qt::ISODate));
-            break;
-        case QSslError::CertificateNotYetValid:
-            problem = u"it is valid only from %1"_s.arg(error.certificate().effectiveDate().toString(Qt::ISODate));
-            break;
-        case QSslError::SelfSignedCertificate:
-            problem = u"it is self-signed and not trusted (a CA of your own is given with ?ca=FILE)"_s;
-            break;
-        case QSslError::SelfSignedCertificateInChain: // of the authority itself
-        case QSslError::UnableToGetIssuerCertificate:
-        case QSslError::UnableToGetLocalIssuerCertificate:
-        case QSslError::UnableToVerifyFirstCertificate:
-        case QSslError::CertificateUntrusted:
-        case QSslError::InvalidCaCertificate:
-            problem = u"it was issued by an authority that is not trusted "
-                      "(a CA of your own is given with ?ca=FILE)"_s;
-            break;
-        default:
-            problem = error.errorString();
-        }
-        if (!problems.contains(problem))
-            problems.append(problem);
-    }
-    return problems;
-}
-
 void TlsTransport::reportTlsError()
 {
-    const QString reason = socket->errorString();
-    const auto says = [&reason](const char *words) {
-        return reason.contains(QLatin1String(words), Qt::CaseInsensitive);
-    };
-    if (!certificateErrors.isEmpty()) {
+    if (!certificateErrors.isEmpty())
         report(Failure::Certificate,
-               u"the server's certificate is refused: %1"_s.arg(certificateProblems().join(QLatin1String("; "))));
-    } else if (says("alert")) {
-        report(Failure::Certificate,
-               u"the server refuses the TLS connection (%1); does it ask for a client "
-               "certificate (?cert=FILE&key=FILE)?"_s.arg(reason));
-    } else if (encrypted) {
-        report(Failure::Network, u"the TLS stream is damaged (%1)"_s.arg(reason));
-    } else if (says("wrong version") || says("unknown protocol") || says("packet length")) {
-        report(Failure::Certificate, plaintextText());
-    } else {
-        report(Failure::Certificate, u"the TLS handshake failed (%1)"_s.arg(reason));
-    }
+               u"the server's certificate is refused: "_s + certificateProblems(certificateErrors, server));
+    else if (encrypted && !socket->errorString().contains(u"alert"_s, Qt::CaseInsensitive))
+        report(Failure::Network, u"the TLS stream is damaged (%1)"_s.arg(socket->errorString()));
+    else
+        report(Failure::Certificate, handshakeProblem(socket->errorString()));
 }
 
 #else
@@ -628,30 +540,6 @@ public:
 } // namespace
 
 // The files are read again for each connection, so that renewed certificates are used.
-std::optional<QSslConfiguration> tlsConfiguration(const ServerUrl &server, QString *error)
-{
-    QSslConfiguration configuration = QSslConfiguration::defaultConfiguration();
-    configuration.setProtocol(QSsl::TlsV1_2OrLater);
-    configuration.setPeerVerifyMode(QSslSocket::VerifyPeer);
-    if (!server.caFile.isEmpty()) {
-        const QList<QSslCertificate> authorities = readCertificates(server.caFile, error);
-        if (authorities.isEmpty())
-            return std::nullopt;
-        configuration.setCaCertificates(authorities);
-    }
-    if (!server.certificateFile.isEmpty()) {
-        const QList<QSslCertificate> chain = readCertificates(server.certificateFile, error);
-        if (chain.isEmpty())
-            return std::nullopt;
-        const QSslKey key = readKey(server.keyFile, error);
-        if (key.isNull())
-            return std::nullopt;
-        configuration.setLocalCertificateChain(chain);
-        configuration.setPrivateKey(key);
-    }
-    return configuration;
-}
-
 std::unique_ptr<Transport> Transport::create(const ServerUrl &server, int misses)
 {
     switch (server.scheme) {

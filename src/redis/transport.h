@@ -7,11 +7,9 @@
 #include "redis/serverurl.h"
 
 #include <QtCore/qobject.h>
-#include <QtNetwork/qsslconfiguration.h>
 
 #include <chrono>
 #include <memory>
-#include <optional>
 
 namespace QtRedis {
 
@@ -56,9 +54,5 @@ Q_SIGNALS:
     /// The attempt to connect failed, or the connection ended. \a text is a clause without the server's name.
     void failed(QtRedis::Failure failure, const QString &text);
 };
-
-/// For TLS with \a server, from its caFile, certificateFile and keyFile. Null, with a clause in \a error, if one of
-/// these cannot be used.
-std::optional<QSslConfiguration> tlsConfiguration(const ServerUrl &server, QString *error);
 
 } // namespace QtRedis

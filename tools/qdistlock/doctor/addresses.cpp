@@ -7,7 +7,7 @@
 #include "doctor/report.h"
 #include "lockview.h"
 
-#include "redis/transport.h"
+#include "redis/tls.h"
 
 #include <QtCore/qdatetime.h>
 #include <QtCore/qelapsedtimer.h>
