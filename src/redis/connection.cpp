@@ -373,6 +373,7 @@ void Connection::Private::handshakeError(Step step, const Reply &reply)
     } else if (code == "NOAUTH") {
         lose(Failure::Authentication, u"the server asks for a password; give it in "_s + passwordSource());
     } else if (step == Auth && reply.text.contains("without any password")) {
+        const QString variable = QString::fromLatin1(server.passwordVariable);
         lose(Failure::Authentication,
              u"a password was given but %1 has none set; %2"_s.arg(
                      server.isSentinel ? u"this Sentinel"_s : u"the server"_s,
@@ -398,10 +399,12 @@ void Connection::Private::handshakeError(Step step, const Reply &reply)
 
 QString Connection::Private::passwordSource() const
 {
-    return server.isSentinel
-            ? u"QDISTLOCK_SENTINEL_PASSWORD, and its user as sentinel-user in the URL: a Sentinel does "
-              "not use the login of the master"_s
-            : u"the URL, in QDISTLOCK_PASSWORD or in the file that QDISTLOCK_PASSWORD_FILE names"_s;
+    const QString variable = QString::fromLatin1(server.passwordVariable);
+    if (server.isSentinel) {
+        return variable
+                + u", and its user as sentinel-user in the URL: a Sentinel does not use the login of the master"_s;
+    }
+    return variable.isEmpty() ? u"the URL"_s : u"the URL, in %1 or in the file that %1_FILE names"_s.arg(variable);
 }
 
 // A server that restarts counts ids from the beginning: the same id may belong to somebody else.
@@ -642,8 +645,8 @@ bool Connection::Private::isInherited()
     if (failure == Failure::Fork)
         return true;
     failure = Failure::Fork;
-    errorString = describe(u"this process is a fork of the one that made the connection; call exec() in it, "
-                           "fork before the first use of a lock, or make a new LockRegistry here"_s);
+    errorString = describe(u"this process is a fork of the one that made the connection; call exec() in it, or make "
+                           "a new connection here"_s);
     auto ended = endCommands(failure, errorString);
     disown();
     state = Disconnected;

@@ -532,7 +532,7 @@ QString ClusterWatch::Private::lostCluster() const
     }
     return u"%1: no node of the cluster to which it has led can be asked (its masters were %2), and those that answer "
            u"(%3) belong to another cluster, or have replaced all of these masters since this program asked last. "
-           u"Other programs may still hold locks at the former ones, so this program does not change to the others. If "
+           u"Other programs may still use the former ones, so this program does not change to the others. If "
            u"the "
            u"former ones are gone for good, start this program again, and all others that use them; otherwise start "
            u"these nodes, or look at the network."_s.arg(cluster.toDisplayString(), listed(map.masters()),

@@ -39,7 +39,7 @@ public:
 
     /// Must be unique; see Connection::setClientName().
     void setClientName(const QByteArray &name);
-    /// Whether a lock needs that master, or any: otherwise nobody is asked again.
+    /// Whether somebody needs that master, or any: otherwise nobody is asked again.
     using IsNeeded = std::function<bool(const std::optional<Endpoint> &master)>;
     void setNeeded(IsNeeded isNeeded);
 
