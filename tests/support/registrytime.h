@@ -14,7 +14,7 @@ namespace LockTesting {
 constexpr milliseconds LongLease = 10min;
 
 /*!
-    The time of registries. It advances only in pass() and passUntil(). So, however slow the machine is, no lease and no
+    The time of registries. It advances only in advance(), pass() and passUntil(). So, however slow the machine is, no lease and no
     wait ends, nothing is renewed, and no waiter polls. Connections, their time-outs and the server use the real time.
     It must outlive the registries.
 */
@@ -28,10 +28,13 @@ public:
         m_registries.append(registry);
     }
 
+    /// Nobody notices, as if the machine had been suspended or the event loop blocked; at most 1 s later a timer does.
+    void advance(std::chrono::nanoseconds time) { m_clock.advance(time); }
+
     /// Sends what is due by then, but reads no reply.
     void pass(std::chrono::nanoseconds time)
     {
-        m_clock.advance(time);
+        advance(time);
         for (const auto &registry : std::as_const(m_registries)) {
             if (registry)
                 LockRegistryPrivate::get(registry)->watchdog()->wake();
@@ -61,7 +64,7 @@ private:
     QList<QPointer<LockRegistry>> m_registries;
 };
 
-/// A registry with a time that only pass() and passUntil() move.
+/// A registry with a time of which the test disposes.
 class StillRegistry : private RegistryTime, public LockRegistry
 {
 public:
@@ -71,6 +74,7 @@ public:
         govern(this);
     }
 
+    using RegistryTime::advance;
     using RegistryTime::pass;
     using RegistryTime::passUntil;
 };

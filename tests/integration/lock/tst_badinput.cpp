@@ -6,8 +6,8 @@
 
 #include "support/locktest.h"
 
-#include "support/fakeclock.h"
 #include "support/fakeserver.h"
+#include "support/registrytime.h"
 
 #include <QtCore/qfile.h>
 
@@ -19,26 +19,6 @@ using namespace LockTesting;
 using namespace Support;
 
 namespace {
-
-/// A registry with a clock that advances only in pass().
-struct FakeTime
-{
-    explicit FakeTime(const QUrl &url)
-        : registry(url)
-    {
-        LockRegistryPrivate::get(&registry)->setClock(&clock);
-    }
-
-    /// Advances the clock, and wakes what is due.
-    void pass(milliseconds time)
-    {
-        clock.advance(time);
-        LockRegistryPrivate::get(&registry)->watchdog()->wake();
-    }
-
-    FakeClock clock;
-    LockRegistry registry;
-};
 
 /// Bytes of this process in memory.
 qint64 residentSize()
@@ -357,8 +337,8 @@ void tst_BadInput::reply()
     QFETCH(QByteArray, bytes);
     FakeServer server([bytes](const QList<QByteArray> &, int) { return FakeServer::Answer{bytes}; });
     QVERIFY(server.isListening());
-    FakeTime time(server.url()); // an attempt takes 5 s at most
-    DistributedLock lock(&time.registry, u"job"_s);
+    StillRegistry registry(server.url()); // an attempt takes 5 s at most
+    DistributedLock lock(&registry, u"job"_s);
     lock.setOptions(options());
     Spies spies(&lock);
     lock.tryAcquire();
@@ -366,9 +346,9 @@ void tst_BadInput::reply()
     QVERIFY(spies.acquired.isEmpty());
     QCOMPARE(spies.failure(), DistributedLock::ProtocolError);
     QVERIFY2(lock.errorString().contains(QLatin1String("127.0.0.1")), qPrintable(lock.errorString()));
-    const auto inspected = time.registry.inspect(u"job"_s);
-    const auto listed = time.registry.list(u"*"_s);
-    const auto forced = time.registry.forceRelease(u"job"_s);
+    const auto inspected = registry.inspect(u"job"_s);
+    const auto listed = registry.list(u"*"_s);
+    const auto forced = registry.forceRelease(u"job"_s);
     QVERIFY(eventually([&] { return inspected.isFinished() && listed.isFinished() && forced.isFinished(); }));
     QVERIFY(!inspected.result().held);
     QVERIFY(listed.result().value.isEmpty());
@@ -388,24 +368,24 @@ void tst_BadInput::repliesTriedAgain()
     QFETCH(QByteArray, bytes);
     FakeServer server([bytes](const QList<QByteArray> &, int) { return FakeServer::Answer{bytes}; });
     QVERIFY(server.isListening());
-    FakeTime time(server.url());
-    DistributedLock lock(&time.registry, u"job"_s);
+    StillRegistry registry(server.url());
+    DistributedLock lock(&registry, u"job"_s);
     lock.setOptions(options(30s, 1h));
     Spies spies(&lock);
     lock.acquire();
     QVERIFY(eventually([&] {
-        time.pass(1ms);
+        registry.pass(1ms);
         return server.commands().size() >= 2;
     }));
     // As the clock of the lock advances, and with each turn of the loop.
     QVERIFY(eventually([&, turns = 0]() mutable {
-        time.pass(2ms);
+        registry.pass(2ms);
         return ++turns == 250;
     }));
     const qsizetype commands = server.commands().size();
     QVERIFY2(commands < 30, qPrintable(QString::number(commands)));
     QCOMPARE(spies.acquiresEnded(), 0);
-    time.pass(1h);
+    registry.pass(1h);
     QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
     QVERIFY(spies.acquired.isEmpty());
     QCOMPARE(spies.failure(), DistributedLock::ProtocolError);
@@ -434,8 +414,8 @@ void tst_BadInput::endlessReply()
         return answer;
     });
     QVERIFY(server.isListening());
-    FakeTime time(server.url());
-    DistributedLock lock(&time.registry, u"job"_s);
+    StillRegistry registry(server.url());
+    DistributedLock lock(&registry, u"job"_s);
     lock.setOptions(options(30s, 300ms));
     Spies spies(&lock);
     const qint64 before = residentSize();
@@ -443,7 +423,7 @@ void tst_BadInput::endlessReply()
     // Given up each time, and tried again.
     QVERIFY(eventually([&] { return server.connectionsAccepted() >= 4; }));
     QCOMPARE(spies.acquiresEnded(), 0);
-    time.pass(300ms);
+    registry.pass(300ms);
     QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
     QVERIFY(spies.acquired.isEmpty());
     QCOMPARE(spies.failure(), DistributedLock::ProtocolError);
@@ -472,16 +452,16 @@ void tst_BadInput::badReplyWhileHeld()
         const bool first = !std::exchange(granted, true);
         return FakeServer::Answer{first ? QByteArray("*1\r\n$1\r\n5\r\n") : bytes};
     });
-    FakeTime time(server.url());
-    DistributedLock lock(&time.registry, u"job"_s);
+    StillRegistry registry(server.url());
+    DistributedLock lock(&registry, u"job"_s);
     lock.setOptions(options(30s));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     QCOMPARE(lock.fencingToken(), 5);
-    time.pass(10s); // a third of the lease
+    registry.pass(10s); // a third of the lease
     QVERIFY(eventually([&] { return !spies.errors.isEmpty(); }));
     QVERIFY(eventually([&] {
-        time.pass(100ms);
+        registry.pass(100ms);
         return spies.lost.size() == 1;
     }));
     QCOMPARE(spies.reason(), DistributedLock::LeaseExpired);

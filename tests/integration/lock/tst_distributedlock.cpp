@@ -5,8 +5,8 @@
 
 #include "support/locktest.h"
 
-#include "support/fakeclock.h"
 #include "support/faultproxy.h"
+#include "support/registrytime.h"
 #include "support/rows.h"
 #include "support/testkinds.h"
 
@@ -67,25 +67,6 @@ QUrl memoryUrl()
 
 /// Longer than eventually() waits: what vanishes from the server meanwhile, our side has given back.
 constexpr milliseconds Outlasting = 10min;
-
-/// A registry with a clock that advances only in pass().
-struct FakeTime
-{
-    Support::FakeClock clock;
-    LockRegistry registry;
-
-    explicit FakeTime(const QUrl &url = memoryUrl())
-        : registry(url)
-    {
-        LockRegistryPrivate::get(&registry)->setClock(&clock);
-    }
-    void pass(std::chrono::nanoseconds time)
-    {
-        clock.advance(time);
-        LockRegistryPrivate::get(&registry)->watchdog()->wake();
-        processEvents();
-    }
-};
 
 /// Ends with the name free, and that error standing.
 bool becomesBusy(DistributedLock *lock)
@@ -240,21 +221,21 @@ void tst_DistributedLock::optionProperties()
 
 void tst_DistributedLock::liveProperties()
 {
-    FakeTime time;
-    DistributedLock lock(&time.registry, u"a"_s);
+    StillRegistry registry(memoryUrl());
+    DistributedLock lock(&registry, u"a"_s);
     lock.setOptions(options(30s));
     QVERIFY(acquireNow(&lock));
     QCOMPARE(lock.state(), DistributedLock::Held);
     QCOMPARE(lock.remainingTime(), 29698);
     QCOMPARE(lock.remainingTimeAsDuration(), std::chrono::nanoseconds(29698ms));
     QCOMPARE(lock.property("remainingTime").toInt(), 29698);
-    time.clock.advance(1ms - 1ns);
+    registry.advance(1ms - 1ns);
     QCOMPARE(lock.remainingTime(), 29697); // rounded down: never more than there is
     lock.setAutoRenew(false);
-    time.pass(20s);
+    registry.pass(20s);
     QCOMPARE(lock.state(), DistributedLock::AtRisk);
     QVERIFY(lock.property("held").toBool());
-    time.clock.advance(10s); // nothing was emitted yet
+    registry.advance(10s); // nothing was emitted yet
     QVERIFY(!lock.isHeld());
     QVERIFY(!lock.property("held").toBool());
     QCOMPARE(lock.remainingTime(), 0);
@@ -262,8 +243,8 @@ void tst_DistributedLock::liveProperties()
 
 void tst_DistributedLock::signalOrder()
 {
-    FakeTime time;
-    DistributedLock lock(&time.registry, u"a"_s);
+    StillRegistry registry(memoryUrl());
+    DistributedLock lock(&registry, u"a"_s);
     SignalLog log(&lock);
     lock.acquire();
     QCOMPARE(log.take(), QStringList{u"stateChanged"_s});
@@ -294,8 +275,8 @@ void tst_DistributedLock::signalOrder()
 
 void tst_DistributedLock::signalOrderOfALoss()
 {
-    FakeTime time;
-    DistributedLock lock(&time.registry, u"a"_s);
+    StillRegistry registry(memoryUrl());
+    DistributedLock lock(&registry, u"a"_s);
     lock.setOptions(options(30s).withAutoRenew(false));
     lock.acquire();
     QVERIFY(acquireNow(&lock)); // two levels
@@ -307,20 +288,20 @@ void tst_DistributedLock::signalOrderOfALoss()
         consistent = reason == DistributedLock::LeaseExpired && !lock.isHeld() && lock.holdCount() == 0
                 && lock.fencingToken() == 0 && lock.state() == DistributedLock::Unlocked;
     });
-    time.pass(20s);
+    registry.pass(20s);
     QCOMPARE(log.take(), u"stateChanged atRisk"_s.split(u' '));
-    time.pass(10s);
+    registry.pass(10s);
     QCOMPARE(log.take(),
              u"stateChanged heldChanged holdCountChanged fencingTokenChanged lost errorChanged"_s.split(u' '));
     QVERIFY(consistent);
-    time.pass(1h);
+    registry.pass(1h);
     QCOMPARE(log.take(), QStringList());
 }
 
 void tst_DistributedLock::signalOrderAfterAnError()
 {
-    FakeTime time;
-    DistributedLock lock(&time.registry, u"a"_s);
+    StillRegistry registry(memoryUrl());
+    DistributedLock lock(&registry, u"a"_s);
     QVERIFY(becomesBusy(&lock));
     SignalLog log(&lock);
     DistributedLock::Error inSlot = DistributedLock::ServerError;
@@ -345,7 +326,7 @@ void tst_DistributedLock::signalOrderAfterAnError()
              "released errorChanged"_s.split(u' '));
     QCOMPARE(inSlot, DistributedLock::NoError);
 
-    DistributedLock rival(&time.registry, u"a"_s);
+    DistributedLock rival(&registry, u"a"_s);
     QVERIFY(acquireNow(&rival));
     lock.tryAcquire();
     QVERIFY(eventually([&] { return log.names.contains(u"acquireFailed"_s); }));
@@ -354,8 +335,8 @@ void tst_DistributedLock::signalOrderAfterAnError()
 
 void tst_DistributedLock::renewedAfterAnError()
 {
-    FakeTime time;
-    DistributedLock lock(&time.registry, u"a"_s);
+    StillRegistry registry(memoryUrl());
+    DistributedLock lock(&registry, u"a"_s);
     QVERIFY(acquireNow(&lock));
     lock.setName(u"b"_s); // refused
     SignalLog log(&lock);
@@ -363,7 +344,7 @@ void tst_DistributedLock::renewedAfterAnError()
         if (name == QLatin1String("errorChanged"))
             lock.release();
     };
-    time.pass(lock.leaseAsDuration() / 2);
+    registry.pass(lock.leaseAsDuration() / 2);
     QVERIFY(eventually([&] { return log.names.contains(u"released"_s); }));
     QCOMPARE(log.names.mid(0, 2), u"renewed errorChanged"_s.split(u' '));
     QCOMPARE(log.names.count(u"renewed"_s), 1);
@@ -371,9 +352,9 @@ void tst_DistributedLock::renewedAfterAnError()
 
 void tst_DistributedLock::futures()
 {
-    FakeTime time;
-    DistributedLock lock(&time.registry, u"a"_s);
-    DistributedLock other(&time.registry, u"a"_s);
+    StillRegistry registry(memoryUrl());
+    DistributedLock lock(&registry, u"a"_s);
+    DistributedLock other(&registry, u"a"_s);
     QFuture<LockResult> future = lock.acquireAsync();
     QVERIFY(!future.isFinished());
     QVERIFY(future.isStarted());
@@ -394,7 +375,7 @@ void tst_DistributedLock::futures()
     other.setOptions(options(30s, 50ms));
     future = other.acquireAsync();
     QVERIFY(eventually([&] { return other.queuePosition() == 0; }));
-    time.pass(50ms);
+    registry.pass(50ms);
     QVERIFY(eventually([&] { return future.isFinished(); }));
     QVERIFY(!future.isCanceled());
     QCOMPARE(future.result().error, DistributedLock::TimeoutError);
@@ -543,8 +524,8 @@ void tst_DistributedLock::futuresOfARelease()
 
 void tst_DistributedLock::futureContinuations()
 {
-    FakeTime time;
-    DistributedLock lock(&time.registry, u"a"_s);
+    StillRegistry registry(memoryUrl());
+    DistributedLock lock(&registry, u"a"_s);
     QStringList order;
     connect(&lock, &DistributedLock::acquired, &lock, [&] { order.append(u"acquired"_s); });
     connect(&lock, &DistributedLock::released, &lock, [&] { order.append(u"released"_s); });
@@ -562,10 +543,10 @@ void tst_DistributedLock::futureContinuations()
 
 void tst_DistributedLock::noSignalInsideACall()
 {
-    FakeTime time;
-    DistributedLock other(&time.registry, u"b"_s);
+    StillRegistry registry(memoryUrl());
+    DistributedLock other(&registry, u"b"_s);
     QVERIFY(acquireNow(&other));
-    DistributedLock lock(&time.registry, u"a"_s);
+    DistributedLock lock(&registry, u"a"_s);
     Spies spies(&lock);
     const auto quiet = [&](const std::function<void()> &call) {
         const auto before = spies.total();
@@ -639,18 +620,18 @@ void tst_DistributedLock::errorsNameTheLock()
 
 void tst_DistributedLock::emptyNameWithoutPrefix()
 {
-    FakeTime time;
-    DistributedLock lock(&time.registry, QString());
+    StillRegistry registry(memoryUrl());
+    DistributedLock lock(&registry, QString());
     lock.setOptions(options());
-    time.registry.setKeyPrefix(QString());
+    registry.setKeyPrefix(QString());
     const auto result = awaited(lock.acquireAsync());
     QCOMPARE(result.error, DistributedLock::NameError);
 }
 
 void tst_DistributedLock::errorIsClearedBySuccess()
 {
-    FakeTime time;
-    DistributedLock lock(&time.registry, u"a"_s);
+    StillRegistry registry(memoryUrl());
+    DistributedLock lock(&registry, u"a"_s);
     lock.setLease(0);
     lock.acquire();
     QVERIFY(eventually([&] { return lock.error() == DistributedLock::OptionsError; }));
@@ -690,8 +671,8 @@ void tst_DistributedLock::errorIsClearedByRelease()
 
 void tst_DistributedLock::releasedWhenTheErrorIsCleared()
 {
-    FakeTime time;
-    DistributedLock lock(&time.registry, u"a"_s);
+    StillRegistry registry(memoryUrl());
+    DistributedLock lock(&registry, u"a"_s);
     QVERIFY(becomesBusy(&lock));
     QStringList events;
     connect(&lock, &DistributedLock::acquired, &lock,
@@ -709,8 +690,8 @@ void tst_DistributedLock::releasedWhenTheErrorIsCleared()
 
 void tst_DistributedLock::renamedWhileInUse()
 {
-    FakeTime time;
-    DistributedLock lock(&time.registry, u"a"_s);
+    StillRegistry registry(memoryUrl());
+    DistributedLock lock(&registry, u"a"_s);
     Spies spies(&lock);
     QSignalSpy names(&lock, &DistributedLock::nameChanged);
     lock.acquire();
@@ -727,7 +708,7 @@ void tst_DistributedLock::renamedWhileInUse()
     QVERIFY(releaseNow(&lock));
     lock.setName(u"b"_s);
     QCOMPARE(names.size(), 1);
-    DistributedLock other(&time.registry, u"b"_s);
+    DistributedLock other(&registry, u"b"_s);
     QVERIFY(acquireNow(&lock));
     const auto result = awaited(other.tryAcquireAsync());
     QCOMPARE(result.error, DistributedLock::BusyError);
@@ -754,8 +735,8 @@ void tst_DistributedLock::keyPrefixChangedWhileReleasing()
 
 void tst_DistributedLock::optionsWhileHeld()
 {
-    FakeTime time;
-    DistributedLock lock(&time.registry, u"a"_s);
+    StillRegistry registry(memoryUrl());
+    DistributedLock lock(&registry, u"a"_s);
     lock.setOptions(options(30s));
     QVERIFY(acquireNow(&lock));
     lock.setLease(0); // of the next acquire
@@ -763,7 +744,7 @@ void tst_DistributedLock::optionsWhileHeld()
     processEvents();
     QCOMPARE(lock.holdCount(), 2);
     Spies spies(&lock);
-    time.pass(10s);
+    registry.pass(10s);
     QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
     QCOMPARE(lock.remainingTime(), 29698);
 }
@@ -771,14 +752,14 @@ void tst_DistributedLock::optionsWhileHeld()
 void tst_DistributedLock::badOptionsInTheLastMillisecond()
 {
     // What begins as a re-entry must not become an acquisition with options nobody has looked at.
-    FakeTime time;
-    DistributedLock lock(&time.registry, u"a"_s);
+    StillRegistry registry(memoryUrl());
+    DistributedLock lock(&registry, u"a"_s);
     lock.setOptions(options(30s).withAutoRenew(false));
     QVERIFY(acquireNow(&lock));
     processEvents();
     Spies spies(&lock);
     lock.setLease(0);
-    time.clock.advance(lock.remainingTimeAsDuration() - 1us);
+    registry.advance(lock.remainingTimeAsDuration() - 1us);
     QVERIFY(lock.isHeld());
     lock.acquire();
     processEvents();
@@ -791,21 +772,21 @@ void tst_DistributedLock::badOptionsInTheLastMillisecond()
 
 void tst_DistributedLock::autoRenewWhileHeld()
 {
-    FakeTime time;
-    DistributedLock lock(&time.registry, u"a"_s);
+    StillRegistry registry(memoryUrl());
+    DistributedLock lock(&registry, u"a"_s);
     lock.setOptions(options(30s));
     QVERIFY(acquireNow(&lock));
     Spies spies(&lock);
     lock.setAutoRenew(false);
-    time.pass(15s);
-    time.pass(1s);
+    registry.pass(15s);
+    registry.pass(1s);
     QCOMPARE(spies.renewed.size(), 0);
     lock.setAutoRenew(true); // overdue: at once
     QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
     QCOMPARE(lock.remainingTime(), 29698);
     lock.setAutoRenew(false);
-    time.pass(29s);
-    time.pass(1s);
+    registry.pass(29s);
+    registry.pass(1s);
     QCOMPARE(spies.lost.size(), 1);
 }
 
@@ -830,8 +811,8 @@ void tst_DistributedLock::releaseAfterAcquireWhileReleasing()
 
 void tst_DistributedLock::twoObjectsOfOneName()
 {
-    FakeTime time;
-    DistributedLock one(&time.registry, u"a"_s), two(&time.registry, u"a"_s);
+    StillRegistry registry(memoryUrl());
+    DistributedLock one(&registry, u"a"_s), two(&registry, u"a"_s);
     two.setOptions(options());
     QVERIFY(acquireNow(&one));
     two.acquire();
@@ -849,9 +830,9 @@ namespace {
 /// A life in which every signal comes at least once, but queuePositionChanged.
 struct Life
 {
-    FakeTime time;
-    QPointer<DistributedLock> lock{new DistributedLock(&time.registry, u"a"_s)};
-    DistributedLock rival{&time.registry, u"a"_s};
+    StillRegistry registry{memoryUrl()};
+    QPointer<DistributedLock> lock{new DistributedLock(&registry, u"a"_s)};
+    DistributedLock rival{&registry, u"a"_s};
     SignalLog log{lock};
 
     ~Life() { delete lock.data(); }
@@ -874,9 +855,9 @@ void Life::run()
             [this] { lock->setName(u"b"_s); },      // refused
             [this] { lock->setRegistry(nullptr); }, // refused
             [this] { lock->releaseAsync(); },
-            [this] { time.pass(10s); },
+            [this] { registry.pass(10s); },
             [this] { lock->setAutoRenew(false); },
-            [this] { time.pass(20s); },
+            [this] { registry.pass(20s); },
             [this] { lock->releaseAsync(); },
             [this] { processEvents(); },
             [this] { acquireNow(&rival); },
@@ -886,7 +867,7 @@ void Life::run()
             [this] { processEvents(); },
             [this] { lock->acquire(); },
             [this] { processEvents(); },
-            [this] { time.pass(40s); },
+            [this] { registry.pass(40s); },
             [this] { lock->acquire(); },
             [this] { lock->cancel(); },
             [this] { processEvents(); },
@@ -952,9 +933,9 @@ void tst_DistributedLock::deletedInEachSignal()
 
 void tst_DistributedLock::deletedByAContinuation()
 {
-    FakeTime time;
+    StillRegistry registry(memoryUrl());
     for (int which = 0; which < 6; ++which) {
-        QPointer<DistributedLock> lock(new DistributedLock(&time.registry, QString::number(which)));
+        QPointer<DistributedLock> lock(new DistributedLock(&registry, QString::number(which)));
         QList<QFuture<LockResult>> acquires;
         int ended = 0;
         const auto kill = [&, which] {
@@ -1030,8 +1011,8 @@ void tst_DistributedLock::acquiresInEachSlot()
 {
     // A slot may ask for anything; each acquire still ends once, and each hold.
     for (int call = 0; call < 4; ++call) {
-        FakeTime time;
-        DistributedLock lock(&time.registry, u"a"_s);
+        StillRegistry registry(memoryUrl());
+        DistributedLock lock(&registry, u"a"_s);
         lock.setOptions(options(30s));
         Spies spies(&lock);
         SignalLog log(&lock);
@@ -1087,9 +1068,9 @@ void tst_DistributedLock::eventLoopInASlot()
     // As in a dialog. Meanwhile the lock is renewed, and lost in time. Only the test's clock advances; the library's
     // timer looks at it once a second.
     QFETCH(QString, signal);
-    FakeTime time(m_server.url());
-    auto lock = std::make_unique<DistributedLock>(&time.registry, u"a"_s);
-    DistributedLock other(&time.registry, u"b"_s);
+    StillRegistry registry(m_server.url());
+    auto lock = std::make_unique<DistributedLock>(&registry, u"a"_s);
+    DistributedLock other(&registry, u"b"_s);
     lock->setOptions(options(30s).withAutoRenew(signal != QLatin1String("atRisk")));
     other.setOptions(options(30s));
     Spies spies(lock.get());
@@ -1108,17 +1089,17 @@ void tst_DistributedLock::eventLoopInASlot()
         const auto before = spies.renewed.size();
         const auto othersBefore = others.renewed.size();
         if (isRenewed)
-            time.clock.advance(10s); // a third of the lease
+            registry.advance(10s); // a third of the lease
         else
-            time.clock.advance(5s); // after 20 s
+            registry.advance(5s); // after 20 s
         renewedInside = eventually([&] {
             return spies.renewed.size() >= before + isRenewed && others.renewed.size() >= othersBefore + isRenewed;
         });
         m_server.command({"DEL", "lock:a"});
-        time.clock.advance(10s);
+        registry.advance(10s);
         // The timer is armed again, and this saves waiting for it.
         QMetaObject::invokeMethod(
-                this, [&] { LockRegistryPrivate::get(&time.registry)->watchdog()->wake(); }, Qt::QueuedConnection);
+                this, [&] { LockRegistryPrivate::get(&registry)->watchdog()->wake(); }, Qt::QueuedConnection);
         lostInside = eventually([&] { return spies.lost.size() == 1; });
         renewedInside = renewedInside && eventually([&] { return others.renewed.size() > othersBefore + isRenewed; });
         heldInside = lock->isHeld();
@@ -1126,10 +1107,10 @@ void tst_DistributedLock::eventLoopInASlot()
     lock->acquire();
     if (signal == QLatin1String("renewed") || signal == QLatin1String("atRisk")) {
         QVERIFY(eventually([&] { return lock->isHeld(); }));
-        time.pass(10s);
+        registry.pass(10s);
         QVERIFY(eventually([&] { return !others.renewed.isEmpty(); }));
         if (signal == QLatin1String("atRisk"))
-            time.pass(10s);
+            registry.pass(10s);
     }
     QVERIFY(eventually([&] { return entered && !spies.lost.isEmpty(); }));
     QVERIFY(renewedInside);
@@ -1164,10 +1145,10 @@ void tst_DistributedLock::eventLoopInASlotOfAnotherLock()
 
 void tst_DistributedLock::continuationAcquiresAgainInTheDestructor()
 {
-    FakeTime time;
-    DistributedLock holder(&time.registry, u"a"_s);
+    StillRegistry registry(memoryUrl());
+    DistributedLock holder(&registry, u"a"_s);
     QVERIFY(acquireNow(&holder));
-    auto lock = std::make_unique<DistributedLock>(&time.registry, u"a"_s);
+    auto lock = std::make_unique<DistributedLock>(&registry, u"a"_s);
     QList<DistributedLock::Error> errors;
     const std::function<void(const LockResult &)> again = [&, guard = QPointer(lock.get())](const LockResult &result) {
         errors.append(result.error);
@@ -1185,9 +1166,9 @@ void tst_DistributedLock::continuationAcquiresAgainInTheDestructor()
 void tst_DistributedLock::notRenewedOnceReleased()
 {
     // Both are renewed by one command; the slot of the first to hear of it releases the other.
-    FakeTime time;
-    DistributedLock first(&time.registry, u"a"_s);
-    DistributedLock second(&time.registry, u"b"_s);
+    StillRegistry registry(memoryUrl());
+    DistributedLock first(&registry, u"a"_s);
+    DistributedLock second(&registry, u"b"_s);
     int renewedAfterRelease = 0;
     for (DistributedLock *lock : {&first, &second}) {
         lock->setOptions(options(30s));
@@ -1200,7 +1181,7 @@ void tst_DistributedLock::notRenewedOnceReleased()
         });
     }
     Spies spies(&first), others(&second);
-    time.pass(10s);
+    registry.pass(10s);
     QVERIFY(eventually([&] { return spies.released.size() + others.released.size() == 1; }));
     processEvents();
     QCOMPARE(renewedAfterRelease, 0);
@@ -1210,9 +1191,9 @@ void tst_DistributedLock::notRenewedOnceReleased()
 void tst_DistributedLock::lostBeforeItWasReported()
 {
     // Granted while the event loop does something else for longer than the lease: then there was no hold.
-    FakeTime time;
-    DistributedLock other(&time.registry, u"other"_s);
-    DistributedLock lock(&time.registry, u"late"_s);
+    StillRegistry registry(memoryUrl());
+    DistributedLock other(&registry, u"other"_s);
+    DistributedLock lock(&registry, u"late"_s);
     lock.setOptions(options(30s));
     Spies spies(&lock);
     QList<DistributedLock::State> states;
@@ -1222,7 +1203,7 @@ void tst_DistributedLock::lostBeforeItWasReported()
     DistributedLock::State atFailure = DistributedLock::Held;
     connect(&lock, &DistributedLock::acquireFailed, this, [&] { atFailure = lock.state(); });
     // Both are granted in one turn; the first one's slot blocks.
-    connect(&other, &DistributedLock::acquired, this, [&] { time.clock.advance(31s); });
+    connect(&other, &DistributedLock::acquired, this, [&] { registry.advance(31s); });
     other.acquire();
     lock.acquire();
     QVERIFY(eventually([&] { return spies.acquiresEnded() == 1; }));
@@ -1264,19 +1245,19 @@ void tst_DistributedLock::retriesThatWereConfigured()
 {
     // The library polls on its own behalf, too: when its subscription begins, when the holder's key expires. Only
     // retries that are retryInterval apart count.
-    FakeTime time(m_server.url());
-    DistributedLock lock(&time.registry, u"a"_s);
+    StillRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"a"_s);
     lock.setOptions(options(30s, LockOptions::Forever).withMaxRetries(1).withRetryInterval(700ms));
     m_server.command({"SET", "lock:a", "foreign", "PX", "600000"});
     Spies spies(&lock);
     lock.acquire();
     QVERIFY(eventually([&] { return lock.queuePosition() == 0; })); // the subscription has begun
-    time.pass(700ms * 3 / 4 - 2ms);
+    registry.pass(700ms * 3 / 4 - 2ms);
     // Answers come in order: once another lock has its own, so has this one.
-    DistributedLock other(&time.registry, u"other"_s);
+    DistributedLock other(&registry, u"other"_s);
     QVERIFY(acquireNow(&other));
     QVERIFY(spies.failed.isEmpty());
-    time.pass(350ms + 3ms); // in all a quarter more than the interval
+    registry.pass(350ms + 3ms); // in all a quarter more than the interval
     QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
     QCOMPARE(spies.failure(), DistributedLock::BusyError);
 }
@@ -1284,15 +1265,15 @@ void tst_DistributedLock::retriesThatWereConfigured()
 void tst_DistributedLock::eventLoopWhenTheErrorIsCleared()
 {
     // It outlives the lease: the application's last word is that the lock is lost.
-    FakeTime time;
-    DistributedLock lock(&time.registry, u"a"_s);
+    StillRegistry registry(memoryUrl());
+    DistributedLock lock(&registry, u"a"_s);
     lock.setOptions(options(30s).withAutoRenew(false));
     QVERIFY(becomesBusy(&lock));
     Spies spies(&lock);
     SignalLog log(&lock);
     log.action = [&](const QString &name) {
         if (name == QLatin1String("errorChanged"))
-            time.pass(30s);
+            registry.pass(30s);
     };
     lock.acquire();
     QVERIFY(eventually([&] { return !spies.lost.isEmpty() && !spies.acquired.isEmpty(); }));

@@ -6,8 +6,8 @@
 
 #include "support/locktesting.h"
 
-#include "support/fakeclock.h"
 #include "support/faultproxy.h"
+#include "support/registrytime.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qdeadlinetimer.h>
@@ -26,38 +26,13 @@ using namespace Support;
 
 namespace {
 
-/// A registry with a clock that advances only in pass().
-struct FakeTime
+/// Its waiters can be woken. At the moment when this becomes true they make an attempt, whatever the clock says.
+bool isListening(LockRegistry *registry)
 {
-    explicit FakeTime(const QUrl &url)
-        : registry(url)
-    {
-        LockRegistryPrivate::get(&registry)->setClock(&clock);
-    }
-
-    /// Advances the clock, and wakes what is due.
-    void pass(std::chrono::nanoseconds time)
-    {
-        clock.advance(time);
-        wake();
-    }
-    void wake()
-    {
-        LockRegistryPrivate::get(&registry)->watchdog()->wake();
-        QCoreApplication::sendPostedEvents();
-    }
-
-    /// Its waiters can be woken. At the moment when this becomes true they make an attempt, whatever the clock says.
-    bool isListening()
-    {
-        QDistLock::EngineError error;
-        const auto *engine = LockRegistryPrivate::get(&registry)->engine(&error);
-        return engine && engine->canBeWoken({});
-    }
-
-    FakeClock clock;
-    LockRegistry registry;
-};
+    QDistLock::EngineError error;
+    const auto *engine = LockRegistryPrivate::get(registry)->engine(&error);
+    return engine && engine->canBeWoken({});
+}
 
 /// Longer than eventually() waits: what vanishes from the server meanwhile, our side has given back.
 constexpr milliseconds Outlasting = 10min;
@@ -309,7 +284,7 @@ void tst_Promises::promise1_randomSequences()
     QFETCH(quint32, seed);
     QRandomGenerator random(seed);
     const LogCapture quiet;
-    FakeTime times[] = {FakeTime(m_server.url()), FakeTime(m_server.tcpUrl())};
+    StillRegistry registries[] = {StillRegistry(m_server.url()), StillRegistry(m_server.tcpUrl())};
     struct Subject
     {
         Subject(LockRegistry *registry, const QString &name)
@@ -326,10 +301,10 @@ void tst_Promises::promise1_randomSequences()
     };
     std::vector<std::unique_ptr<Subject>> subjects;
     for (int i = 0; i < 6; ++i)
-        subjects.push_back(std::make_unique<Subject>(&times[i % 2].registry, u"name%1"_s.arg(i / 3)));
+        subjects.push_back(std::make_unique<Subject>(&registries[i % 2], u"name%1"_s.arg(i / 3)));
     const auto everythingSettled = [&] {
-        for (FakeTime &time : times)
-            time.pass(100ms);
+        for (StillRegistry &registry : registries)
+            registry.pass(100ms);
         return std::all_of(subjects.begin(), subjects.end(), [](const auto &subject) {
             return isSettled(subject->lock, subject->spies, subject->calls);
         });
@@ -361,13 +336,13 @@ void tst_Promises::promise1_randomSequences()
             m_server.command({"DEL", "lock:" + subject.lock.name().toUtf8()});
             break;
         case 10:
-            times[random.bounded(2)].registry.forceRelease(subject.lock.name());
+            registries[random.bounded(2)].forceRelease(subject.lock.name());
             break;
         case 11:
             QVERIFY(eventually(everythingSettled));
             break;
         case 12:
-            times[random.bounded(2)].pass(milliseconds(random.bounded(20'000)));
+            registries[random.bounded(2)].pass(milliseconds(random.bounded(20'000)));
             break;
         default:
             QCoreApplication::processEvents();
@@ -447,8 +422,8 @@ void tst_Promises::promise1_eventLoopInASlot()
 void tst_Promises::promise2_deadlineCountsFromTheSend()
 {
     FaultProxy proxy(m_server);
-    FakeTime time(proxy.url());
-    DistributedLock lock(&time.registry, u"deadline"_s);
+    StillRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"deadline"_s);
     lock.setOptions(options(30s, LockOptions::Forever).withAutoRenew(false));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock)); // connects
@@ -462,17 +437,17 @@ void tst_Promises::promise2_deadlineCountsFromTheSend()
     sendNow();
     QVERIFY(blockedUntil([&] { return m_server.exists("lock:deadline"); }));
     QVERIFY(!lock.isHeld());
-    time.pass(700ms);
+    registry.pass(700ms);
     QVERIFY(!lock.isHeld());
     proxy.setRepliesHeld(false);
     QVERIFY(blockedUntil([&] { return proxy.repliesForwarded() > replies; }));
     QVERIFY(eventually([&] { return spies.acquired.size() == 2; }));
     QCOMPARE(lock.remainingTimeAsDuration(), 30s - 700ms - margin(30s));
 
-    time.clock.advance(30s - 700ms - margin(30s) - 1ns);
+    registry.advance(30s - 700ms - margin(30s) - 1ns);
     QVERIFY(lock.isHeld());
     QCOMPARE(lock.remainingTimeAsDuration(), 1ns);
-    time.clock.advance(1ns);
+    registry.advance(1ns);
     QVERIFY(!lock.isHeld());
     QCOMPARE(lock.remainingTime(), 0);
 }
@@ -480,8 +455,8 @@ void tst_Promises::promise2_deadlineCountsFromTheSend()
 void tst_Promises::promise2_renewalCountsFromItsSend()
 {
     FaultProxy proxy(m_server);
-    FakeTime time(proxy.url());
-    DistributedLock lock(&time.registry, u"deadline"_s);
+    StillRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"deadline"_s);
     lock.setOptions(options(30s));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
@@ -489,11 +464,11 @@ void tst_Promises::promise2_renewalCountsFromItsSend()
     proxy.setRepliesHeld(true);
     const qint64 replies = proxy.repliesForwarded();
     const qint64 before = m_server.commandsProcessed("evalsha") + m_server.commandsProcessed("eval");
-    time.pass(10s); // a third of the lease
+    registry.pass(10s); // a third of the lease
     sendNow();
     QVERIFY(blockedUntil(
             [&] { return m_server.commandsProcessed("evalsha") + m_server.commandsProcessed("eval") > before; }));
-    time.pass(400ms);
+    registry.pass(400ms);
     proxy.setRepliesHeld(false);
     QVERIFY(blockedUntil([&] { return proxy.repliesForwarded() > replies; }));
     QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
@@ -502,15 +477,15 @@ void tst_Promises::promise2_renewalCountsFromItsSend()
 
 void tst_Promises::promise2_suspendedMachine()
 {
-    FakeTime time(m_server.url());
-    DistributedLock lock(&time.registry, u"suspend"_s);
+    StillRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"suspend"_s);
     lock.setOptions(options(30s));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     m_server.command({"PERSIST", "lock:suspend"}); // the server does not end it
 
     LogCapture log;
-    time.clock.advance(8h);
+    registry.advance(8h);
     // Nothing was delivered yet.
     QVERIFY(!lock.isHeld());
     QCOMPARE(lock.remainingTime(), 0);
@@ -555,18 +530,18 @@ void tst_Promises::promise2_blockedEventLoop()
 
 void tst_Promises::promise3_lostAtTheDeadline()
 {
-    FakeTime time(m_server.url());
-    DistributedLock lock(&time.registry, u"deadline"_s);
+    StillRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"deadline"_s);
     lock.setOptions(options(30s).withAutoRenew(false));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
-    time.pass(30s - margin(30s) - 2ms);
+    registry.pass(30s - margin(30s) - 2ms);
     QVERIFY(spies.lost.isEmpty());
     QVERIFY(lock.isHeld());
     QCOMPARE(spies.atRisk.size(), 1);
     QCOMPARE(lock.state(), DistributedLock::AtRisk);
     // Timers count in milliseconds: within the last one it is over, rather than late.
-    time.pass(1ms);
+    registry.pass(1ms);
     QCOMPARE(spies.lost.size(), 1);
     QCOMPARE(spies.reason(), DistributedLock::LeaseExpired);
     QVERIFY(!lock.isHeld());
@@ -638,8 +613,8 @@ void tst_Promises::promise3_lostAtTheDeadlineWithoutServer()
 void tst_Promises::promise3_renewalAnswerAfterTheDeadlineChangesNothing()
 {
     FaultProxy proxy(m_server);
-    FakeTime time(proxy.url());
-    DistributedLock lock(&time.registry, u"late"_s);
+    StillRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"late"_s);
     lock.setOptions(options(30s));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
@@ -647,12 +622,12 @@ void tst_Promises::promise3_renewalAnswerAfterTheDeadlineChangesNothing()
     proxy.setRepliesHeld(true);
     const qint64 replies = proxy.repliesForwarded();
     m_server.command({"PEXPIRE", "lock:late", "100000000"});
-    time.pass(10s);
+    registry.pass(10s);
     sendNow();
     QVERIFY(blockedUntil([&] { return m_server.pttl("lock:late") <= 30000; })); // renewed there
     m_server.command({"PERSIST", "lock:late"});                                 // the server does not end it
     // The answer is the next thing the loop finds, but the clock comes first.
-    time.clock.advance(30s);
+    registry.advance(30s);
     proxy.setRepliesHeld(false);
     QVERIFY(blockedUntil([&] { return proxy.repliesForwarded() > replies; }));
     QVERIFY(!lock.isHeld());
@@ -670,8 +645,8 @@ void tst_Promises::promise3_renewalAnswerAfterTheDeadlineChangesNothing()
 void tst_Promises::promise4_replyAfterTheWait()
 {
     FaultProxy proxy(m_server);
-    FakeTime time(proxy.url());
-    DistributedLock lock(&time.registry, u"late"_s);
+    StillRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"late"_s);
     lock.setOptions(options(Outlasting));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
@@ -683,10 +658,10 @@ void tst_Promises::promise4_replyAfterTheWait()
     lock.acquire();
     sendNow();
     QVERIFY(blockedUntil([&] { return m_server.exists("lock:late"); }));
-    time.pass(5s - 1ns);
+    registry.pass(5s - 1ns);
     sendNow();
     QVERIFY(spies.failed.isEmpty());
-    time.pass(1ns);
+    registry.pass(1ns);
     sendNow();
     QCOMPARE(spies.failed.size(), 1);
     QCOMPARE(spies.failure(), DistributedLock::ConnectionError);
@@ -702,13 +677,13 @@ void tst_Promises::promise4_replyAfterTheWait()
 void tst_Promises::promise4_replyAfterTheLease()
 {
     FaultProxy proxy(m_server);
-    FakeTime time(proxy.url());
-    DistributedLock lock(&time.registry, u"late"_s);
+    StillRegistry registry(proxy.url());
+    DistributedLock lock(&registry, u"late"_s);
     lock.setOptions(options(Outlasting, LockOptions::Forever));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     lock.release();
-    QVERIFY(eventually([&] { return spies.released.size() == 1 && time.isListening(); }));
+    QVERIFY(eventually([&] { return spies.released.size() == 1 && isListening(&registry); }));
 
     proxy.setRepliesHeld(true);
     const qint64 replies = proxy.repliesForwarded();
@@ -716,7 +691,7 @@ void tst_Promises::promise4_replyAfterTheLease()
     sendNow();
     QVERIFY(blockedUntil([&] { return m_server.exists("lock:late"); }));
     const QByteArray lateToken = m_server.get("lock:late");
-    time.clock.advance(Outlasting);
+    registry.advance(Outlasting);
     proxy.setRepliesHeld(false);
     QVERIFY(blockedUntil([&] { return proxy.repliesForwarded() > replies; }));
     // Given back, although this clock says that it has expired; for the server it has not.
@@ -725,7 +700,7 @@ void tst_Promises::promise4_replyAfterTheLease()
     QVERIFY(!lock.isHeld());
     QCOMPARE(lock.state(), DistributedLock::Acquiring);
     // The next attempt has a new token.
-    time.pass(2s);
+    registry.pass(2s);
     QVERIFY(eventually([&] { return spies.acquired.size() == 2; }));
     QVERIFY(m_server.get("lock:late") != lateToken);
     QCOMPARE(lock.remainingTimeAsDuration(), Outlasting - margin(Outlasting));
@@ -734,8 +709,8 @@ void tst_Promises::promise4_replyAfterTheLease()
 
 void tst_Promises::promise4_replyAfterTheLeaseInABlockedLoop()
 {
-    FakeTime time(m_server.url());
-    DistributedLock lock(&time.registry, u"late"_s);
+    StillRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"late"_s);
     lock.setOptions(options(Outlasting));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
@@ -745,7 +720,7 @@ void tst_Promises::promise4_replyAfterTheLeaseInABlockedLoop()
     lock.acquire();
     sendNow();
     QVERIFY(blockedUntil([&] { return m_server.exists("lock:late"); }));
-    time.clock.advance(Outlasting); // the fault: the reply lies in the socket meanwhile
+    registry.advance(Outlasting); // the fault: the reply lies in the socket meanwhile
     QVERIFY(eventually([&] { return spies.acquiresEnded() == 2; }));
     QCOMPARE(spies.failed.size(), 1);
     QCOMPARE(spies.acquired.size(), 1);
@@ -765,8 +740,8 @@ void tst_Promises::promise5_stolenKey_data()
 void tst_Promises::promise5_stolenKey()
 {
     QFETCH(bool, deleted);
-    FakeTime time(m_server.url());
-    DistributedLock lock(&time.registry, u"mine"_s);
+    StillRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"mine"_s);
     lock.setOptions(options());
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
@@ -791,13 +766,13 @@ void tst_Promises::promise5_stolenKey()
 
 void tst_Promises::promise5_stolenKeyIsNotRenewed()
 {
-    FakeTime time(m_server.url());
-    DistributedLock lock(&time.registry, u"mine"_s);
+    StillRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"mine"_s);
     lock.setOptions(options(30s));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     QCOMPARE(m_server.cli({"SET", "lock:mine", "foreign", "PX", "600000"}), QByteArray("OK"));
-    time.pass(10s); // a third of the lease
+    registry.pass(10s); // a third of the lease
     QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
     QCOMPARE(spies.reason(), DistributedLock::Stolen);
     QCOMPARE(m_server.get("lock:mine"), QByteArray("foreign"));
@@ -806,7 +781,7 @@ void tst_Promises::promise5_stolenKeyIsNotRenewed()
     m_server.command({"DEL", "lock:mine"});
     QVERIFY(acquireNow(&lock));
     m_server.cli({"DEL", "lock:mine"});
-    time.pass(10s);
+    registry.pass(10s);
     QVERIFY(eventually([&] { return spies.lost.size() == 2; }));
     QCOMPARE(spies.reason(1), DistributedLock::Deleted);
     QVERIFY(!m_server.exists("lock:mine"));
@@ -814,13 +789,13 @@ void tst_Promises::promise5_stolenKeyIsNotRenewed()
 
 void tst_Promises::promise5_releaseAfterTheDeadline()
 {
-    FakeTime time(m_server.url());
-    DistributedLock lock(&time.registry, u"overrun"_s);
+    StillRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"overrun"_s);
     lock.setOptions(options());
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     LogCapture log;
-    time.clock.advance(lock.remainingTimeAsDuration() + 300ms); // the fault
+    registry.advance(lock.remainingTimeAsDuration() + 300ms); // the fault
     m_server.command({"SET", "lock:overrun", "successor"});
     const QFuture<bool> release = lock.releaseAsync();
     QVERIFY(eventually([&] { return release.isFinished() && spies.holdsEnded() == 1; }));
@@ -840,14 +815,15 @@ void tst_Promises::promise5_releaseAfterTheDeadline()
 
 void tst_Promises::promise6_reentryCostsNothing()
 {
-    FakeTime time(m_server.url());
-    DistributedLock lock(&time.registry, u"levels"_s);
+    StillRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"levels"_s);
     lock.setOptions(options());
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     const qint64 token = lock.fencingToken();
     const QByteArray channel = m_server.get("lock:levels").split(':').first();
-    QVERIFY(eventually([&] { return m_server.subscriberCount("lock:client:" + channel) == 1 && time.isListening(); }));
+    QVERIFY(eventually(
+            [&] { return m_server.subscriberCount("lock:client:" + channel) == 1 && isListening(&registry); }));
 
     const qint64 before = m_server.commandsProcessed();
     for (int level = 2; level <= 5; ++level) {
@@ -1042,28 +1018,28 @@ void tst_Promises::promise8_cancelLeavesNothing()
 
 void tst_Promises::promise8_timeoutLeavesNothing()
 {
-    FakeTime time(m_server.url());
-    DistributedLock lock(&time.registry, u"timeout"_s);
+    StillRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"timeout"_s);
     lock.setOptions(options(Outlasting, 5s).withRetryInterval(1s));
     m_server.command({"SET", "lock:timeout", "foreign"});
     Spies spies(&lock);
     lock.acquire();
     // Answers come in order: once this one is there, so is the other's.
-    DistributedLock other(&time.registry, u"other"_s);
+    DistributedLock other(&registry, u"other"_s);
     QVERIFY(acquireNow(&other));
     other.release();
     QVERIFY(eventually([&] { return other.state() == DistributedLock::Unlocked; }));
-    time.pass(5s - 1ns);
+    registry.pass(5s - 1ns);
     processEvents();
     QVERIFY(spies.failed.isEmpty());
-    time.pass(1ns);
+    registry.pass(1ns);
     QVERIFY(eventually([&] { return spies.failed.size() == 1; }));
     QCOMPARE(spies.failure(), DistributedLock::TimeoutError);
     m_server.command({"DEL", "lock:timeout"});
 
     // No acquire is pending: the lock is not taken although it is free, however much time passes.
     for (int i = 0; i < 5; ++i) {
-        time.pass(30s);
+        registry.pass(30s);
         QVERIFY(acquireNow(&other));
         other.release();
         QVERIFY(eventually([&] { return other.state() == DistributedLock::Unlocked; }));
@@ -1084,13 +1060,13 @@ void tst_Promises::promise8_destroyedLockLeavesNothing()
 {
     QFETCH(QString, when);
     FaultProxy proxy(m_server);
-    FakeTime time(proxy.url());
-    DistributedLock other(&time.registry, u"other"_s);
+    StillRegistry registry(proxy.url());
+    DistributedLock other(&registry, u"other"_s);
     QVERIFY(acquireNow(&other));
     other.release();
-    QVERIFY(eventually([&] { return lockKeys(m_server).isEmpty() && time.isListening(); }));
+    QVERIFY(eventually([&] { return lockKeys(m_server).isEmpty() && isListening(&registry); }));
 
-    auto lock = std::make_unique<DistributedLock>(&time.registry, u"gone"_s);
+    auto lock = std::make_unique<DistributedLock>(&registry, u"gone"_s);
     lock->setOptions(options(30s, LockOptions::Forever));
     Spies spies(lock.get());
     const auto is = [&when](const char *text) { return when == QLatin1String(text); };
@@ -1112,7 +1088,7 @@ void tst_Promises::promise8_destroyedLockLeavesNothing()
     if (is("renewing") || is("releasing")) {
         proxy.setRepliesHeld(true);
         if (is("renewing"))
-            time.pass(10s);
+            registry.pass(10s);
         else
             lock->release();
         sendNow();
@@ -1135,7 +1111,7 @@ void tst_Promises::promise8_destroyedLockLeavesNothing()
     // No timer of it is left: what is sent from now on is the other's.
     const qint64 before = m_server.commandsProcessed("evalsha");
     for (int i = 1; i <= 3; ++i) {
-        time.pass(1min);
+        registry.pass(1min);
         QVERIFY(roundTrip());
         QCOMPARE(m_server.commandsProcessed("evalsha"), before + 2 * i);
     }
@@ -1204,14 +1180,14 @@ void tst_Promises::promise8_firstReleaseByDestruction()
 
 void tst_Promises::promise8_releasedLockSendsNothing()
 {
-    FakeTime time(m_server.url());
-    DistributedLock lock(&time.registry, u"quiet"_s);
+    StillRegistry registry(m_server.url());
+    DistributedLock lock(&registry, u"quiet"_s);
     lock.setOptions(options(30s));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     const QByteArray client = m_server.get("lock:quiet").split(':').first();
     QVERIFY(eventually([&] { return m_server.subscriberCount("lock:client:" + client) == 1; }));
-    time.pass(10s);
+    registry.pass(10s);
     QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
     lock.release();
     QVERIFY(eventually([&] { return spies.released.size() == 1; }));
@@ -1219,7 +1195,7 @@ void tst_Promises::promise8_releasedLockSendsNothing()
     const qint64 before = m_server.commandsProcessed();
     const qsizetype reported = spies.total();
     for (int i = 0; i < 20; ++i) {
-        time.pass(10s);
+        registry.pass(10s);
         processEvents();
     }
     QCOMPARE(m_server.commandsProcessed(), before);

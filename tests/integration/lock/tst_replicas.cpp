@@ -5,7 +5,6 @@
 
 #include "support/locktest.h"
 
-#include "support/fakeclock.h"
 #include "support/fakesentinel.h"
 #include "support/registrytime.h"
 #include "support/replicaset.h"
@@ -47,18 +46,6 @@ struct Client
     {
         lock.setOptions(options);
     }
-    /// Before the first acquire. \a fakeClock must outlive this object.
-    void setClock(FakeClock *fakeClock)
-    {
-        clock = fakeClock;
-        LockRegistryPrivate::get(&registry)->setClock(fakeClock);
-    }
-    void advance(milliseconds time)
-    {
-        clock->advance(time);
-        LockRegistryPrivate::get(&registry)->watchdog()->wake();
-    }
-    FakeClock *clock = nullptr;
     LockRegistry registry;
     DistributedLock lock;
     Spies spies;
@@ -341,13 +328,13 @@ void tst_Replicas::laggingReplica()
 {
     m_set.link(0).setHeld(true);
     m_set.link(1).setHeld(true);
-    FakeClock clock;
+    RegistryTime time;
     Client client(url(), replicated(1, 100ms).withWait(60s));
-    client.setClock(&clock);
+    time.govern(&client.registry);
     client.lock.acquire();
     QVERIFY(eventually([&] { return client.spies.errors.size() == 1; }));
     QVERIFY(client.spies.failed.isEmpty());
-    client.advance(61s);
+    time.pass(61s);
     QVERIFY(eventually([&] { return client.spies.failed.size() == 1; }));
     QCOMPARE(client.spies.failure(), DistributedLock::ReplicationError); // and not TimeoutError
     QVERIFY2(client.lock.errorString().contains(u"0 of 1 replicas"_s), qPrintable(client.lock.errorString()));
@@ -360,13 +347,13 @@ void tst_Replicas::laggingReplica()
 
 void tst_Replicas::renewalsAreConfirmed()
 {
-    FakeClock clock;
+    RegistryTime time;
     Client client(url(), replicated(2).withLease(30s));
-    client.setClock(&clock);
+    time.govern(&client.registry);
     QVERIFY(acquireNow(&client.lock));
     const qint64 waits = m_set.master().commandsProcessed("wait");
     for (int i = 1; i <= 5; ++i) {
-        client.advance(11s);
+        time.pass(11s);
         QVERIFY(eventually([&] { return client.spies.renewed.size() == i; }));
     }
     QVERIFY(m_set.master().commandsProcessed("wait") >= waits + 5);
@@ -378,13 +365,13 @@ void tst_Replicas::renewalsAreConfirmed()
 void tst_Replicas::unconfirmedRenewals()
 {
     QFETCH(int, fault);
-    FakeClock clock;
+    RegistryTime time;
     Client client(url(), replicated(2, 500ms).withLease(60s));
-    client.setClock(&clock);
+    time.govern(&client.registry);
     QVERIFY(acquireNow(&client.lock));
     // A slow machine may need more than one.
     for (int i = 0; i < 5 && client.spies.renewed.isEmpty(); ++i) {
-        client.advance(i == 0 ? 21s : 6s);
+        time.pass(i == 0 ? 21s : 6s);
         const qsizetype errors = client.spies.errors.size();
         QVERIFY(eventually([&] { return !client.spies.renewed.isEmpty() || client.spies.errors.size() > errors; }));
     }
@@ -397,11 +384,11 @@ void tst_Replicas::unconfirmedRenewals()
         m_set.link(1).setHeld(true);
     else
         m_set.detach(1);
-    client.advance(21s);
+    time.pass(21s);
     QVERIFY(eventually([&] { return client.spies.errors.size() == errors + 1; }));
     QVERIFY(client.spies.lost.isEmpty());
     QVERIFY(eventually([&] {
-        client.advance(100ms);
+        time.pass(100ms);
         return client.spies.lost.size() == 1;
     }));
     QCOMPARE(client.spies.renewed.size(), 1);
@@ -417,19 +404,19 @@ void tst_Replicas::unconfirmedRenewals()
 
 void tst_Replicas::replicaIsBackInTime()
 {
-    FakeClock clock;
+    RegistryTime time;
     Client client(url(), replicated(2, 1s).withLease(60s));
-    client.setClock(&clock);
+    time.govern(&client.registry);
     QVERIFY(acquireNow(&client.lock));
     m_set.replica(1).pause();
     const qsizetype errors = client.spies.errors.size();
-    client.advance(21s);
+    time.pass(21s);
     QVERIFY(eventually([&] { return client.spies.errors.size() == errors + 1; })); // a renewal was not confirmed
     QVERIFY(client.spies.renewed.isEmpty());
     m_set.replica(1).resume();
     QVERIFY(m_set.master().waitUntilReplicated(2));
     QVERIFY(eventually([&] {
-        client.advance(5ms); // until it is repeated
+        time.pass(5ms); // until it is repeated
         return client.spies.renewed.size() >= 1;
     }));
     QVERIFY(client.spies.lost.isEmpty());
@@ -679,9 +666,9 @@ void tst_Replicas::formerMasterIsLeft()
     FakeSentinel::View view;
     view.port = first.port();
     FakeSentinel sentinel(view);
-    FakeClock clock;
+    RegistryTime time;
     Client client(QUrl(u"redis+sentinel://127.0.0.1:%1/mymaster"_s.arg(sentinel.port())), replicated(1).withLease(60s));
-    client.setClock(&clock);
+    time.govern(&client.registry);
     QVERIFY(acquireNow(&client.lock));
 
     second.command({"REPLICAOF", "NO", "ONE"});
@@ -690,9 +677,9 @@ void tst_Replicas::formerMasterIsLeft()
     view.epoch = 1;
     sentinel.setView(view);
     const qsizetype renewed = client.spies.renewed.size();
-    client.advance(21s);
+    time.pass(21s);
     QVERIFY(eventually([&] {
-        client.advance(1ms);
+        time.pass(1ms);
         return client.spies.renewed.size() > renewed || !client.spies.lost.isEmpty();
     }));
     QVERIFY2(client.spies.lost.isEmpty(), qPrintable(client.lock.errorString()));
