@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "support/fakeclock.h"
 #include "support/fakesentinel.h"
 #include "support/faultproxy.h"
 #include "support/locktest.h"
 #include "support/rediscluster.h"
 #include "support/redisserver.h"
 #include "support/redisset.h"
+#include "support/registrytime.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qdeadlinetimer.h>
@@ -32,29 +32,6 @@ namespace {
 /// A lease, and a time in which it is renewed once.
 constexpr milliseconds Lease = 30s;
 constexpr milliseconds UntilRenewal = 11s;
-
-/// A clock that the test moves, of a registry that it may destroy.
-class RegistryClock
-{
-public:
-    explicit RegistryClock(LockRegistry *registry)
-        : m_registry(registry)
-    {
-        LockRegistryPrivate::get(registry)->setClock(&m_clock);
-    }
-    /// The registry's own timer finds out, at most 1 s later.
-    void advanceOnly(milliseconds time) { m_clock.advance(time); }
-    void advance(milliseconds time)
-    {
-        m_clock.advance(time);
-        if (m_registry)
-            LockRegistryPrivate::get(m_registry)->watchdog()->wake();
-    }
-
-private:
-    Support::FakeClock m_clock;
-    const QPointer<LockRegistry> m_registry;
-};
 
 /// One lock is held, one waits for a lock that a client on another connection holds: what a dialog elsewhere must not
 /// disturb.
@@ -324,11 +301,11 @@ void tst_NestedLoops::loopAtSignal(bool inRealTime)
     QFETCH(bool, ofRegistry);
     const milliseconds lease = inRealTime ? 5s : Lease;
     Support::FaultProxy proxy(m_server);
-    std::unique_ptr<RegistryClock> clock; // outlives the registry
+    RegistryTime time; // outlives the registry
     std::unique_ptr<LockRegistry> registryOwner = std::make_unique<LockRegistry>(proxy.url());
     LockRegistry &registry = *registryOwner;
     if (!inRealTime)
-        clock = std::make_unique<RegistryClock>(&registry);
+        time.govern(&registry);
     TestLock lock(&registry, u"subject"_s, options(lease).withAutoRenew(signal != "atRisk"));
     Bystanders bystanders(&registry, m_server.url(), lease);
     // Before the bystanders: what happens to all locks happens to this one first.
@@ -348,9 +325,9 @@ void tst_NestedLoops::loopAtSignal(bool inRealTime)
         for (int i = 0; i < 4; ++i) {
             const qsizetype renewals = bystanders.held.renewed.size();
             if (i == 0)
-                clock->advanceOnly(UntilRenewal);
+                time.advance(UntilRenewal);
             else
-                clock->advance(UntilRenewal);
+                time.pass(UntilRenewal);
             if (!eventually([&] { return bystanders.held.renewed.size() > renewals; }))
                 return;
         }
@@ -374,8 +351,8 @@ void tst_NestedLoops::loopAtSignal(bool inRealTime)
         renewed = bystanders.held.renewed.size() > renewals && bystanders.heldLock.isHeld();
         bystanders.holder.release();
         served = eventually([&] {
-            if (clock)
-                clock->advance(1ms); // the message may have been lost: polls
+            if (!inRealTime)
+                time.pass(1ms); // the message may have been lost: polls
             if (lock.isHeld() && lock.name() == bystanders.waiter.name())
                 lock.release(); // if the message was lost, either of the two may be first
             return bystanders.waiter.isHeld();
@@ -400,13 +377,13 @@ void tst_NestedLoops::loopAtSignal(bool inRealTime)
     proxy.setRefusing(signal.startsWith("error")); // otherwise the end of an idle connection is none
     if (ofRegistry || signal.startsWith("error"))
         proxy.resetAll();
-    if (clock && (signal == "lost" || signal == "renewed"))
-        clock->advance(UntilRenewal);
-    if (clock && signal == "atRisk") {
+    if (!inRealTime && (signal == "lost" || signal == "renewed"))
+        time.pass(UntilRenewal);
+    if (!inRealTime && signal == "atRisk") {
         QVERIFY(eventually([&] { return lock.isHeld(); }));
         for (int i = 0; i < 2; ++i) {
             const qsizetype renewals = bystanders.held.renewed.size();
-            clock->advance(UntilRenewal);
+            time.pass(UntilRenewal);
             QVERIFY(eventually([&] { return ended || bystanders.held.renewed.size() > renewals; }));
         }
     }
@@ -417,8 +394,8 @@ void tst_NestedLoops::loopAtSignal(bool inRealTime)
     // And after the loop.
     for (int i = 0; i < 2; ++i) {
         const qsizetype renewals = bystanders.held.renewed.size();
-        if (clock)
-            clock->advance(UntilRenewal);
+        if (!inRealTime)
+            time.pass(UntilRenewal);
         QVERIFY(eventually([&] { return bystanders.held.renewed.size() > renewals; }));
     }
     QVERIFY(bystanders.heldLock.isHeld());
@@ -492,9 +469,9 @@ void tst_NestedLoops::whenTheConnectionHasEnded()
     // The event loop was busy: the reply to `subject` has arrived, and the connection has ended since. The nested loop
     // of the slot connects again.
     QFETCH(bool, isWritten);
-    std::unique_ptr<RegistryClock> clock; // outlives the registry
+    RegistryTime time; // outlives the registry
     LockRegistry registry(m_server.url());
-    clock = std::make_unique<RegistryClock>(&registry);
+    time.govern(&registry);
     TestLock bystander(&registry, u"bystander"_s, options(Lease));
     DistributedLock former(&registry, u"former"_s);
     DistributedLock subject(&registry, u"subject"_s);
@@ -511,9 +488,9 @@ void tst_NestedLoops::whenTheConnectionHasEnded()
         for (int i = 0; i < 4; ++i) { // for more than a lease
             const qsizetype renewals = bystander.spies.renewed.size();
             if (i == 0)
-                clock->advanceOnly(UntilRenewal);
+                time.advance(UntilRenewal);
             else
-                clock->advance(UntilRenewal);
+                time.pass(UntilRenewal);
             renewed = renewed && eventually([&] { return bystander.spies.renewed.size() > renewals; });
         }
         ended = true;
@@ -537,9 +514,9 @@ void tst_NestedLoops::aReleaseIsCompletedBeforeItsSuccessor()
 {
     // The reply to a release brings the hand-over to a waiter of the same client. Its slot may take longer than the
     // lease of what was released.
-    std::unique_ptr<RegistryClock> clock; // outlives the registry
+    RegistryTime time; // outlives the registry
     LockRegistry registry(m_server.url());
-    clock = std::make_unique<RegistryClock>(&registry);
+    time.govern(&registry);
     TestLock first(&registry, u"handed"_s, options(Lease));
     TestLock second(&registry, u"handed"_s, options(Lease)); // another lease would make it ask the server once more
     QVERIFY(acquireNow(&first));
@@ -547,7 +524,7 @@ void tst_NestedLoops::aReleaseIsCompletedBeforeItsSuccessor()
     connect(&second, &DistributedLock::acquired, this, [&] {
         for (int i = 0; i < 4; ++i) {
             const qsizetype renewals = second.spies.renewed.size();
-            clock->advance(UntilRenewal);
+            time.pass(UntilRenewal);
             if (!eventually([&] { return second.spies.renewed.size() > renewals; }))
                 return;
         }
@@ -580,9 +557,9 @@ void tst_NestedLoops::deletedInTheLoop()
     QFETCH(QByteArray, signal);
     QFETCH(QByteArray, victim);
     Support::FaultProxy proxy(m_server);
-    std::unique_ptr<RegistryClock> clock; // outlives the registry
+    RegistryTime time; // outlives the registry
     auto registry = std::make_unique<LockRegistry>(proxy.url());
-    clock = std::make_unique<RegistryClock>(registry.get());
+    time.govern(registry.get());
     auto lock = std::make_unique<DistributedLock>(registry.get(), u"subject"_s);
     lock->setOptions(options(Lease).withAutoRenew(signal != "atRisk"));
     TestLock neighbour(registry.get(), u"neighbour"_s, options(Lease, LockOptions::Forever));
@@ -637,10 +614,10 @@ void tst_NestedLoops::deletedInTheLoop()
     if (signal.startsWith("error"))
         proxy.resetAll();
     if (signal == "lost" || signal == "renewed")
-        clock->advance(UntilRenewal);
+        time.pass(UntilRenewal);
     if (signal == "atRisk") {
         QVERIFY(eventually([&] { return lock->isHeld(); }));
-        clock->advance(Lease * 3 / 4);
+        time.pass(Lease * 3 / 4);
     }
     QVERIFY(eventually([&] { return ended; }));
     if (victim == "registry")
