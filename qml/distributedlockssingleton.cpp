@@ -44,8 +44,8 @@ static QString checkArguments(const QObject *object, const QVariantList &argumen
         if (!arguments.at(i).isValid())
             return u"argument %1 is undefined; pass null if there is no value"_s.arg(i + 1);
         if (otherThread && hasFunction(arguments.at(i))) {
-            return u"argument %1 is or contains a JavaScript function, but the object lives in another thread than "
-                   "the QML engine; pass a value"_s.arg(i + 1);
+            return u"argument %1 is or contains a JavaScript function, but the object lives in another thread than the QML engine; pass a value"_s
+                    .arg(i + 1);
         }
     }
     return QString();

@@ -228,9 +228,7 @@ std::optional<AnnotationOptions> AnnotationOptions::parse(QStringView text, QStr
         if (problem.isEmpty())
             continue;
         if (mayBeSecret) {
-            problems.append(atPosition(position,
-                                       u"this is no option; a ';' in the server's URL is written "
-                                       "%3B"_s));
+            problems.append(atPosition(position, u"this is no option; a ';' in the server's URL is written %3B"_s));
             break;
         }
         problems.append(atPosition(position, problem));

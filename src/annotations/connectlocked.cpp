@@ -177,10 +177,9 @@ std::shared_ptr<const LockedMethod> annotatedMethod(const QObject *receiver, con
     } else if (error = noApplication(); !error.isEmpty()) {
         // Its emissions would be lost.
     } else if (!name) {
-        error = u"%1: the slot that takes (%2) has no annotation; write QDL_LOCKED_METHOD(slot, \"key\") "
-                "in its class, or give connectLocked() a key%3"_s.arg(
-                        QString::fromLatin1(receiver->metaObject()->className()), typeNames(types),
-                        LockedMethod::brokenAnnotations(receiver->metaObject()));
+        error = u"%1: the slot that takes (%2) has no annotation; write QDL_LOCKED_METHOD(slot, \"key\") in its class, or give connectLocked() a key%3"_s
+                        .arg(QString::fromLatin1(receiver->metaObject()->className()), typeNames(types),
+                             LockedMethod::brokenAnnotations(receiver->metaObject()));
     } else {
         const QMetaMethod found = findMethod(receiver->metaObject(), name, types);
         if (found.isValid()) {

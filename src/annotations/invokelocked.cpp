@@ -97,9 +97,8 @@ public:
         if (const auto result = resultTypeOf(method.returnMetaType()); result && *result != "void") {
             m_resultType = QMetaType::fromName(*result);
             if (!m_resultType.isValid()) {
-                refuse(u"%1: Qt does not know the result type of the QFuture; call "
-                       "qRegisterMetaType<%2>() at the "
-                       "start of the program"_s.arg(locked->displayName(), QString::fromUtf8(*result)));
+                refuse(u"%1: Qt does not know the result type of the QFuture; call qRegisterMetaType<%2>() at the start of the program"_s
+                               .arg(locked->displayName(), QString::fromUtf8(*result)));
                 return;
             }
         }

@@ -71,10 +71,9 @@ std::optional<KeyTemplate> KeyTemplate::parse(QStringView text, QString *error)
                 if (!last.separator) {
                     const QString why = literal.isEmpty()
                             ? u"{%1} and {%2} are written without anything between them"_s
-                            : u"only characters of an escaped value, 0 to 9, A to F and %, are between "
-                              "{%1} and {%2}"_s;
-                    const QString advice = u", so that different values could give the same key; "
-                                           "separate them, as in {%1}:{%2}"_s;
+                            : u"only characters of an escaped value, 0 to 9, A to F and %, are between {%1} and {%2}"_s;
+                    const QString advice =
+                            u", so that different values could give the same key; separate them, as in {%1}:{%2}"_s;
                     problem = (why + advice).arg(nameForError(last.value->toString()), nameForError(path->toString()));
                     return fail(error, atPosition(literal.isEmpty() ? i : lastEnd, problem));
                 }
@@ -121,9 +120,10 @@ std::optional<QString> KeyTemplate::evaluate(const CallArguments &arguments, QSt
         if (!text)
             return fail(error, u"{%1}: %2"_s.arg(nameForError(part.value->toString()), problem));
         if (text->isEmpty() && !part.mayBeEmpty) {
-            return fail(error,
-                        u"{%1}: the value is empty; a key without it could be that of another call. "
-                        "Write {%1?} if it may be empty"_s.arg(nameForError(part.value->toString())));
+            return fail(
+                    error,
+                    u"{%1}: the value is empty; a key without it could be that of another call. Write {%1?} if it may be empty"_s
+                            .arg(nameForError(part.value->toString())));
         }
         key += escapedForKey(*text, part.separator);
     }

@@ -76,9 +76,9 @@ LockResult replacedByNewer(const LockRequest &request)
 /// The result of a call whose wait ended behind earlier calls.
 LockResult timedOut(const LockRequest &request)
 {
-    const QString text = u"not acquired within %1 ms: its turn behind earlier calls of this thread came too "
-                         "late, or not at all; allow a longer wait or do less under the lock"_s.arg(
-                                 request.options.wait.count());
+    const QString text =
+            u"not acquired within %1 ms: its turn behind earlier calls of this thread came too late, or not at all; allow a longer wait or do less under the lock"_s
+                    .arg(request.options.wait.count());
     return {DistributedLock::TimeoutError, describeLock(request, text), 0};
 }
 
@@ -86,18 +86,19 @@ LockResult timedOut(const LockRequest &request)
 /// UseLimit.
 LockResult releasedBeforeItsTurn(const LockRequest &request)
 {
-    const QString text = u"acquired, but released again because the event loop of this thread did not run, "
-                         "and its wait of %1 ms is over; run exec() in this thread, block it for less long, "
-                         "or use ScopedLock, which needs no event loop"_s.arg(request.options.wait.count());
+    const QString text =
+            u"acquired, but released again because the event loop of this thread did not run, "
+            "and its wait of %1 ms is over; run exec() in this thread, block it for less long, or use ScopedLock, which needs no event loop"_s
+                    .arg(request.options.wait.count());
     return {DistributedLock::TimeoutError, describeLock(request, text), 0};
 }
 
 /// The result of a call whose lock was lost before it ran, once its wait is over.
 LockResult lostBeforeItsTurn(const LockRequest &request)
 {
-    const QString text = u"acquired, but lost before the event loop ran the call, and its "
-                         "wait of %1 ms is over; use a longer lease, renew it, or block the event loop "
-                         "for less long"_s.arg(request.options.wait.count());
+    const QString text =
+            u"acquired, but lost before the event loop ran the call, and its wait of %1 ms is over; use a longer lease, renew it, or block the event loop for less long"_s
+                    .arg(request.options.wait.count());
     return {DistributedLock::TimeoutError, describeLock(request, text), 0};
 }
 
@@ -105,9 +106,8 @@ void logReleased(const std::shared_ptr<const LockedMethod> &method, const LockRe
 {
     LockedCall call;
     call.method = method;
-    const QString text = u"acquired, but released because the event loop of the thread that must run the call "
-                         "did not run; run exec() there, block that thread for less long, or use ScopedLock, "
-                         "which needs no event loop"_s;
+    const QString text =
+            u"acquired, but released because the event loop of the thread that must run the call did not run; run exec() there, block that thread for less long, or use ScopedLock, which needs no event loop"_s;
     qCWarning(lcLock, "%ls: %ls", qUtf16Printable(call.displayName()), qUtf16Printable(describeLock(request, text)));
 }
 
@@ -233,11 +233,11 @@ private:
     Q_DISABLE_COPY_MOVE(HeldLocks)
     LockedCallInfo logLoss(const LockRequest &request) const
     {
-        const LockResult result{DistributedLock::NoError,
-                                describeLock(request,
-                                             u"lost while the method ran under it; what it did "
-                                             "since then was not protected"_s),
-                                0};
+        const LockResult result{
+                DistributedLock::NoError,
+                describeLock(request,
+                             u"lost while the method ran under it; what it did since then was not protected"_s),
+                0};
         const LockedCallInfo info = m_call.info(&request, result);
         qCWarning(lcLock, "%ls", qUtf16Printable(info.errorString));
         return info;
@@ -371,9 +371,10 @@ void LockedCallQueue::add(CallPointer newCall)
     const qsizetype waiting = countWaiting(call, queue);
     if (least != requests.cend() && waiting >= least->maxQueued) {
         refuse(*least,
-               call->call.method ? u"%1 calls of this method wait already, as many as maxQueued allows; raise it, or "
-                                   "write onBusy=latest where only the newest call matters"_s.arg(waiting)
-                                 : u"%1 calls of this thread wait for it already; make fewer"_s.arg(waiting));
+               call->call.method
+                       ? u"%1 calls of this method wait already, as many as maxQueued allows; raise it, or write onBusy=latest where only the newest call matters"_s
+                                 .arg(waiting)
+                       : u"%1 calls of this thread wait for it already; make fewer"_s.arg(waiting));
         return;
     }
     call->queue = queue ? it.key() : key; // all calls share one text

@@ -105,9 +105,8 @@ QString returnProblem(const QMetaMethod &method)
             u"^(QCoro::(\\w+::)?\\w*Task|std::(\\w+::)?(shared_)?future|boost::asio::awaitable)\\b"_s);
     if (!asynchronous.match(name).hasMatch())
         return QString();
-    return u"it returns %1, and the lock would be released before its work has ended; return a QFuture, which "
-           "is followed to its end, or hold the lock in the coroutine with co_await "
-           "lock.acquireAwaitable()"_s.arg(name);
+    return u"it returns %1, and the lock would be released before its work has ended; return a QFuture, which is followed to its end, or hold the lock in the coroutine with co_await lock.acquireAwaitable()"_s
+            .arg(name);
 }
 
 QString annotationText(const QByteArray &method, const RawAnnotation &annotation)

@@ -94,9 +94,10 @@ std::optional<ValuePath> ValuePath::parse(QStringView text, QString *error)
         if (position && (*position < 1 || *position > 999 || part.front() == u'0'))
             return fail(error, u"parameters are numbered from 1 on"_s);
         if (!position && !isIdentifier(part))
-            return fail(error,
-                        u"%1 is not the name of a parameter, with or without properties: "
-                        "{id}, {order.number} or {this.tenant}"_s.arg(quoted(text)));
+            return fail(
+                    error,
+                    u"%1 is not the name of a parameter, with or without properties: {id}, {order.number} or {this.tenant}"_s
+                            .arg(quoted(text)));
         if (i == 0)
             path.m_source = part.toLatin1();
         else
@@ -131,14 +132,14 @@ QString ValuePath::bind(const MethodSignature &signature)
             if (signature.types.isEmpty())
                 return u"there is no parameter %1; it has none"_s.arg(quotedName(m_source));
             if (signature.names.isEmpty()) {
-                return u"there is no parameter %1: the names of parameters are known only of methods with "
-                       "QDL_LOCKED_METHOD(); write {1} for the first one"_s.arg(quotedName(m_source));
+                return u"there is no parameter %1: the names of parameters are known only of methods with QDL_LOCKED_METHOD(); write {1} for the first one"_s
+                        .arg(quotedName(m_source));
             }
             const auto named = std::count_if(signature.names.begin(), signature.names.end(),
                                              [](const QByteArray &name) { return !name.isEmpty(); });
             if (named == 0) {
-                return u"there is no parameter %1: the parameters have no names in the declaration; "
-                       "name them there, or write {1}"_s.arg(quotedName(m_source));
+                return u"there is no parameter %1: the parameters have no names in the declaration; name them there, or write {1}"_s
+                        .arg(quotedName(m_source));
             }
             return u"there is no parameter %1; it has %2"_s.arg(quotedName(m_source),
                                                                 QString::fromLatin1(signature.names.join(", ")));

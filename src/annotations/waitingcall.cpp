@@ -26,8 +26,7 @@ QString describeLock(const LockRequest &request, const QString &text)
 LockResult argumentDestroyed()
 {
     return {DistributedLock::CancelledError,
-            u"an object among its arguments was destroyed before the call could run; "
-            "keep it until then, or pass what identifies it"_s,
+            u"an object among its arguments was destroyed before the call could run; keep it until then, or pass what identifies it"_s,
             0};
 }
 

@@ -99,16 +99,15 @@ LockService *LockService::instance()
 
 QString LockService::start(std::unique_lock<std::mutex> *lock)
 {
-    const QString noApplication = u"the application has ended, or there is none yet; locks can be "
-                                  "acquired while a QCoreApplication lives"_s;
+    const QString noApplication =
+            u"the application has ended, or there is none yet; locks can be acquired while a QCoreApplication lives"_s;
     if (m_closed || !QCoreApplication::instance())
         return noApplication;
     if (!m_thread) {
         auto thread = std::make_unique<Thread>(this);
         thread->start();
         if (!thread->isRunning()) {
-            return u"the library's background thread could not be started; the process or its user has as "
-                   "many threads as the system allows"_s;
+            return u"the library's background thread could not be started; the process or its user has as many threads as the system allows"_s;
         }
         m_thread = thread.release();
         m_forks.store(forkCount());
@@ -163,8 +162,8 @@ std::shared_ptr<LockHold> LockService::acquire(const LockAddress &address, const
     auto hold = std::make_shared<LockHold>(acquisition);
     QString reason;
     if (isInherited()) {
-        reason = u"this process is a fork of one that used locks, whose background thread it does not have; "
-                 "call exec() in it, or fork before the first use of a lock"_s;
+        reason =
+                u"this process is a fork of one that used locks, whose background thread it does not have; call exec() in it, or fork before the first use of a lock"_s;
     } else {
         std::unique_lock lock(m_mutex);
         reason = start(&lock);

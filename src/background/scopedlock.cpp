@@ -84,15 +84,14 @@ LockLost *LockLost::clone() const
 static QString ownHolder(const LockAddress &address)
 {
     if (LockRegistryPrivate::isHeldInThisThread(address)) {
-        return u"; a DistributedLock of this same thread holds it and cannot release it while the thread waits "
-               "here: release it first, or do the work under that lock"_s;
+        return u"; a DistributedLock of this same thread holds it and cannot release it while the thread waits here: release it first, or do the work under that lock"_s;
     }
     const QString work = ThreadLocks::unfinishedWork(address);
     if (work.isEmpty())
         return QString();
     return u"; %1 of this same thread holds it until the QFuture of its work has finished, which the thread "
-           "cannot notice while it waits here; code that runs after the work has returned that QFuture is not "
-           "under the lock: leave out this scope, or keep a scope that the work began"_s.arg(work);
+           "cannot notice while it waits here; code that runs after the work has returned that QFuture is not under the lock: leave out this scope, or keep a scope that the work began"_s
+                   .arg(work);
 }
 
 ScopedLock::ScopedLock(const LockAddress &address, const LockOptions &options)
@@ -121,17 +120,14 @@ void ScopedLock::acquire(const LockOptions &options)
     LockService *const service = LockService::instance();
     if (service->isCurrentThread()) {
         fail(DistributedLock::OptionsError,
-             u"a scoped lock in the library's own thread would wait for "
-             "itself; use it in a thread of the application"_s);
+             u"a scoped lock in the library's own thread would wait for itself; use it in a thread of the application"_s);
         qCWarning(lcLock, "%ls", qUtf16Printable(m_result.errorString));
         return;
     }
     const bool inGuiThread = isGuiThread();
     if (inGuiThread && options.wait > 0ms && !isGuiThreadWaitAllowed()) {
         fail(DistributedLock::BusyError,
-             u"not acquired, because waiting in the GUI thread would freeze the user interface; use "
-             "wait = 0, a worker thread or DistributedLock, or allow the wait with "
-             "ScopedLock::setGuiThreadWaitAllowed()"_s);
+             u"not acquired, because waiting in the GUI thread would freeze the user interface; use wait = 0, a worker thread or DistributedLock, or allow the wait with ScopedLock::setGuiThreadWaitAllowed()"_s);
         qCWarning(lcLock, "%ls", qUtf16Printable(m_result.errorString));
         return;
     }
@@ -146,9 +142,8 @@ void ScopedLock::acquire(const LockOptions &options)
     if (!hold->waitUntilEnded(failFast ? serverTimeout() : std::nullopt)) {
         hold->release();
         fail(DistributedLock::ConnectionError,
-             u"%1 did not answer within %2 ms, and the GUI thread waits no longer; check "
-             "that the server is reachable and running"_s.arg(withoutSecrets(m_address.server()).toString(),
-                                                              QString::number(GuiThreadTimeout.count())));
+             u"%1 did not answer within %2 ms, and the GUI thread waits no longer; check that the server is reachable and running"_s
+                     .arg(withoutSecrets(m_address.server()).toString(), QString::number(GuiThreadTimeout.count())));
         return;
     }
     m_result = hold->result();
@@ -159,8 +154,8 @@ void ScopedLock::acquire(const LockOptions &options)
     }
     if (!hold->isHeld()) {
         fail(DistributedLock::CancelledError,
-             u"it was acquired, but lost before the waiting thread continued; use "
-             "a longer lease than %1 ms"_s.arg(options.lease.count()));
+             u"it was acquired, but lost before the waiting thread continued; use a longer lease than %1 ms"_s.arg(
+                     options.lease.count()));
         return;
     }
     m_hold = std::move(hold);
@@ -208,8 +203,8 @@ LockResult ScopedLock::result() const
     if (!m_misused.load(std::memory_order_relaxed))
         return m_result;
     return {DistributedLock::OptionsError,
-            u"Lock %1: release() in another thread than the one that acquired it was refused; "
-            "call release() in that thread"_s.arg(Detail::quoted(name())),
+            u"Lock %1: release() in another thread than the one that acquired it was refused; call release() in that thread"_s
+                    .arg(Detail::quoted(name())),
             m_result.fencingToken};
 }
 

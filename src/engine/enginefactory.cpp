@@ -42,8 +42,7 @@ std::unique_ptr<LockEngine> createZooKeeper(const QUrl &server, const LeaseClock
     Q_UNUSED(clock)
     if (url)
         *problem = u"a zookeeper: URL needs a QDistLock that was built with QDISTLOCK_BUILD_ZOOKEEPER, where the "
-                   u"headers of "
-                   "ZooKeeper's C client are installed"_s;
+                   u"headers of ZooKeeper's C client are installed"_s;
 #endif
     return nullptr;
 }

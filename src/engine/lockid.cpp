@@ -35,8 +35,8 @@ std::optional<LockId> LockId::make(const QString &prefix, const QString &name, Q
     }
     // Two texts must not be one name.
     if (Detail::nameText(keyName) != name || Detail::nameText(keyPrefix) != prefix)
-        return fail(u"name and key prefix must be valid Unicode: they must not contain half a surrogate pair "
-                    "or begin with a byte order mark"_s);
+        return fail(
+                u"name and key prefix must be valid Unicode: they must not contain half a surrogate pair or begin with a byte order mark"_s);
     return LockId(keyPrefix + keyName, keyPrefix.size());
 }
 

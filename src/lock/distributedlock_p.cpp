@@ -615,15 +615,15 @@ EngineError DistributedLockPrivate::lossError(const LeaseMachine::Outcome &lost)
     case DistributedLock::Deleted:
         return EngineError::passing(
                 DistributedLock::ServerError,
-                u"it was lost: the server has no such key any more; it was deleted or evicted, or the "
-                "server lost its data"_s);
+                u"it was lost: the server has no such key any more; it was deleted or evicted, or the server lost its data"_s);
     case DistributedLock::ForcedRelease:
         break;
     }
-    return EngineError::passing(DistributedLock::CancelledError,
-                                registryGone() ? u"it was given up: "_s + m_registryGone
-                                               : u"it was lost: somebody took it away by force, with forceRelease() or "
-                                                 "`qdistlock release --force`"_s);
+    return EngineError::passing(
+            DistributedLock::CancelledError,
+            registryGone()
+                    ? u"it was given up: "_s + m_registryGone
+                    : u"it was lost: somebody took it away by force, with forceRelease() or `qdistlock release --force`"_s);
 }
 
 bool DistributedLockPrivate::isCurrentHold(const Event &event) const
@@ -785,11 +785,11 @@ void DistributedLockPrivate::hintAtMilliseconds()
         return;
     leaseGivenAsInt = false;
     leaseHintGiven = true;
-    qCWarning(lcLock,
-              "Lock %ls: its lease is %lld ms, which is very short; lease is given in milliseconds: write %lld for "
-              "%lld s",
-              qUtf16Printable(Detail::quoted(address.name())), qlonglong(options.lease.count()),
-              qlonglong(options.lease.count() * 1000), qlonglong(options.lease.count()));
+    qCWarning(
+            lcLock,
+            "Lock %ls: its lease is %lld ms, which is very short; lease is given in milliseconds: write %lld for %lld s",
+            qUtf16Printable(Detail::quoted(address.name())), qlonglong(options.lease.count()),
+            qlonglong(options.lease.count() * 1000), qlonglong(options.lease.count()));
 }
 
 } // namespace QDistLock

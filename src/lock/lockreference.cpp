@@ -52,10 +52,10 @@ void LockReference::callInItsThread(Function function) const
         if (!lock)
             return;
         if (!std::exchange(m_link->misuseReported, true)) {
-            misuse = u"Lock %1: a LockGuard or coroutine of it was used or destroyed in the wrong thread: in "
-                     "%2, but the lock lives in %3, whose event loop now gives it back; keep guards and "
-                     "coroutines in the thread of their lock"_s.arg(quoted(m_link->name),
-                                                                    describe(QThread::currentThread()), m_link->thread);
+            misuse =
+                    u"Lock %1: a LockGuard or coroutine of it was used or destroyed in the wrong thread: in "
+                    "%2, but the lock lives in %3, whose event loop now gives it back; keep guards and coroutines in the thread of their lock"_s
+                            .arg(quoted(m_link->name), describe(QThread::currentThread()), m_link->thread);
         }
         QMetaObject::invokeMethod(
                 lock, [lock, function = std::move(function)] { function(lock); }, Qt::QueuedConnection);

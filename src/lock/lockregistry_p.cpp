@@ -194,8 +194,7 @@ EngineError LockRegistryPrivate::inheritedError()
 {
     return EngineError::permanent(
             DistributedLock::ConnectionError,
-            u"this process is a fork of the one that made the registry; call exec() in it, fork before the "
-            "first use of a lock, or make a new LockRegistry here"_s);
+            u"this process is a fork of the one that made the registry; call exec() in it, fork before the first use of a lock, or make a new LockRegistry here"_s);
 }
 
 void LockRegistryPrivate::detach(LockDriver *lock)
@@ -272,9 +271,9 @@ void LockRegistryPrivate::deliver()
         m_engine->cork();
     const auto end = qScopeGuard([this, &alive, exceptions = std::uncaught_exceptions()] {
         if (std::uncaught_exceptions() > exceptions) {
-            qCWarning(lcLock,
-                      "A slot that was called by a lock has thrown an exception, which Qt does not support: "
-                      "catch it in the slot. The locks go on");
+            qCWarning(
+                    lcLock,
+                    "A slot that was called by a lock has thrown an exception, which Qt does not support: catch it in the slot. The locks go on");
         }
         if (alive)
             endDelivery();

@@ -92,8 +92,9 @@ private:
     {
         if (watch->state->isTaken() || watch->loopHasRun->load())
             return false;
-        const QString text = u"%1 in %2, which has run no event loop since; without one nothing ends there: run exec() "
-                             "in that thread, or use ScopedLock, which needs none"_s.arg(watch->subject, watch->thread);
+        const QString text =
+                u"%1 in %2, which has run no event loop since; without one nothing ends there: run exec() in that thread, or use ScopedLock, which needs none"_s
+                        .arg(watch->subject, watch->thread);
         if (!std::exchange(watch->isReported, true))
             qCWarning(lcLock, "%ls", qUtf16Printable(text));
         if (Clock::now() < watch->end)

@@ -140,9 +140,9 @@ void quitOnSignals()
 {
     const QCoreApplication *const application = QCoreApplication::instance();
     if (!application || application->thread() != QThread::currentThread()) {
-        qCWarning(lcLock,
-                  "quitOnSignals() must be called in the thread of the application object, when there is one; "
-                  "signals end the program without giving locks back");
+        qCWarning(
+                lcLock,
+                "quitOnSignals() must be called in the thread of the application object, when there is one; signals end the program without giving locks back");
         return;
     }
     install();

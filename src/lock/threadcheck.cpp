@@ -28,9 +28,8 @@ QString wrongThread(const QObject *object, const char *function)
 {
     if (object->thread() == QThread::currentThread())
         return QString();
-    return u"%1 was called in the wrong thread: in %2, but the object lives in %3; call it there, with "
-           "QMetaObject::invokeMethod() for instance"_s.arg(QLatin1String(function), describe(QThread::currentThread()),
-                                                            describe(object->thread()));
+    return u"%1 was called in the wrong thread: in %2, but the object lives in %3; call it there, with QMetaObject::invokeMethod() for instance"_s
+            .arg(QLatin1String(function), describe(QThread::currentThread()), describe(object->thread()));
 }
 
 QString noEventLoop(const char *function)
@@ -39,9 +38,8 @@ QString noEventLoop(const char *function)
         return u"%1 was called without a QCoreApplication; call it while one exists"_s.arg(QLatin1String(function));
     }
     if (!QAbstractEventDispatcher::instance()) {
-        return u"%1 was called in %2, which has no Qt event loop; call it in the main thread or in a QThread "
-               "that runs exec(), or use ScopedLock, which needs none"_s.arg(QLatin1String(function),
-                                                                             describe(QThread::currentThread()));
+        return u"%1 was called in %2, which has no Qt event loop; call it in the main thread or in a QThread that runs exec(), or use ScopedLock, which needs none"_s
+                .arg(QLatin1String(function), describe(QThread::currentThread()));
     }
     return QString();
 }

@@ -334,8 +334,7 @@ void Connection::Private::handshakeReply(Step step, const Reply &reply)
         return;
     } else if (step == MyId && reply.text != clusterId) {
         lose(Failure::Server,
-             u"another node has this address now, perhaps one of another cluster; asking the nodes that are known who "
-             "serves its slots"_s);
+             u"another node has this address now, perhaps one of another cluster; asking the nodes that are known who serves its slots"_s);
         return;
     } else if (step == FindFormer) {
         findFormer(reply.text);
@@ -364,12 +363,10 @@ void Connection::Private::handshakeError(Step step, const Reply &reply)
     const QString said = server.shown(step == Auth ? code : reply.text);
     if (isRefusedByLimit(reply)) {
         lose(Failure::Server,
-             u"the server has no room for another client; raise its "
-             "maxclients or close other clients"_s);
+             u"the server has no room for another client; raise its maxclients or close other clients"_s);
     } else if (code == "DENIED") {
         lose(Failure::Permission,
-             u"the server runs in protected mode and accepts local clients "
-             "only; give it a password or a bind address"_s);
+             u"the server runs in protected mode and accepts local clients only; give it a password or a bind address"_s);
     } else if (code == "NOAUTH") {
         lose(Failure::Authentication, u"the server asks for a password; give it in "_s + passwordSource());
     } else if (step == Auth && reply.text.contains("without any password")) {
@@ -386,8 +383,8 @@ void Connection::Private::handshakeError(Step step, const Reply &reply)
         lose(Failure::Authentication, u"the server refuses user name or password (\"WRONGPASS\")"_s + advice);
     } else if (step == Auth && !isPassing(code) && code != "NOPERM") {
         lose(Failure::Authentication,
-             u"the server refuses the login (\"%1\"); check user name and password, and whether its "
-             "AUTH command was renamed"_s.arg(said));
+             u"the server refuses the login (\"%1\"); check user name and password, and whether its AUTH command was renamed"_s
+                     .arg(said));
     } else if (code == "NOPERM") {
         lose(Failure::Permission, u"the server's ACL forbids the handshake (\"%1\")"_s.arg(said));
     } else if (step == Select && !isPassing(code)) {
@@ -645,8 +642,8 @@ bool Connection::Private::isInherited()
     if (failure == Failure::Fork)
         return true;
     failure = Failure::Fork;
-    errorString = describe(u"this process is a fork of the one that made the connection; call exec() in it, or make "
-                           "a new connection here"_s);
+    errorString = describe(
+            u"this process is a fork of the one that made the connection; call exec() in it, or make a new connection here"_s);
     auto ended = endCommands(failure, errorString);
     disown();
     state = Disconnected;

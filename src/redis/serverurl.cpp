@@ -86,10 +86,9 @@ QString withoutHostList(const QString &source)
 {
     // Only what is certainly no part of a password whose '@' and host were forgotten.
     static const QRegularExpression list(
-            u"^([a-z+]+://)(<host>),(<host>(?:,<host>)*)((?:/[A-Za-z0-9._:-]*)*)"
-            "(\\?(?:(?:node|confirm)=[A-Za-z0-9._:\\[\\]-]+&?)*)?$"_s.replace(
-                    QLatin1String("<host>"),
-                    QLatin1String("(?:\\[[0-9A-Fa-f:.]+\\]|[A-Za-z0-9_.-]+)(?::[0-9]{1,5})?")));
+            u"^([a-z+]+://)(<host>),(<host>(?:,<host>)*)((?:/[A-Za-z0-9._:-]*)*)(\\?(?:(?:node|confirm)=[A-Za-z0-9._:\\[\\]-]+&?)*)?$"_s
+                    .replace(QLatin1String("<host>"),
+                             QLatin1String("(?:\\[[0-9A-Fa-f:.]+\\]|[A-Za-z0-9_.-]+)(?::[0-9]{1,5})?")));
     const auto match = list.match(source);
     if (!match.hasMatch())
         return QString();
@@ -105,8 +104,7 @@ QString invalidPart(const QUrl &url)
 {
     const QString reason = url.errorString();
     if (reason.startsWith(QLatin1String("Invalid port")) || reason.startsWith(QLatin1String("Port")))
-        return u"the port must be a number from 1 to 65535 (a ':', '/', '?', '#' or '@' in user "
-               "name or password must be percent-encoded)"_s;
+        return u"the port must be a number from 1 to 65535 (a ':', '/', '?', '#' or '@' in user name or password must be percent-encoded)"_s;
     if (reason.startsWith(QLatin1String("Invalid user")))
         return u"the user name has a character that must be percent-encoded"_s;
     if (reason.startsWith(QLatin1String("Invalid password")))
@@ -124,8 +122,8 @@ QString invalidPart(const QUrl &url)
 /// and the path "6379". Empty if the text does not look like an address without its scheme.
 QString meantUrl(const QUrl &url)
 {
-    static const QRegularExpression address(u"^(?://)?(\\[[0-9A-Fa-f:.]+\\]|[A-Za-z0-9_.-]+)"
-                                            "(?::[0-9]{1,5}(?:/[0-9]*)?)?$"_s);
+    static const QRegularExpression address(
+            u"^(?://)?(\\[[0-9A-Fa-f:.]+\\]|[A-Za-z0-9_.-]+)(?::[0-9]{1,5}(?:/[0-9]*)?)?$"_s);
     // QUrl keeps parts of an invalid URL, which may be parts of a password.
     if (!url.isValid() && (url.errorString().contains(u'@') || url.path().startsWith(u'/')))
         return QString();
@@ -368,8 +366,8 @@ bool Parser::failOnStrayAt()
         if (hasNodes() && isInQuery && !url.hasFragment() && node.contains(u'@'))
             return addNode(node);
     }
-    return fail(u"there is an '@' after the host; a ':', '/', '?', '#' or '@' in user name, "
-                "password or path must be percent-encoded"_s);
+    return fail(
+            u"there is an '@' after the host; a ':', '/', '?', '#' or '@' in user name, password or path must be percent-encoded"_s);
 }
 
 bool Parser::parseUser()
@@ -387,8 +385,7 @@ bool Parser::parseUser()
     const bool givenEmpty = url.userInfo(QUrl::FullyEncoded).contains(u':');
     if (!server.user.isEmpty() && server.password.isEmpty() && !givenEmpty && !isPasswordGiven(PasswordVariable))
         return fail(
-                u"it has a user name but no password, and neither QDISTLOCK_PASSWORD nor QDISTLOCK_PASSWORD_FILE is "
-                "set"_s);
+                u"it has a user name but no password, and neither QDISTLOCK_PASSWORD nor QDISTLOCK_PASSWORD_FILE is set"_s);
     return true;
 }
 
@@ -454,8 +451,8 @@ bool Parser::parseQuorum()
     const QString path = url.path(QUrl::FullyEncoded);
     int database = 0;
     if (path.size() > 1 && parseDatabase(path.mid(1), &database))
-        return fail(u"it has a database, but the servers of a quorum keep the locks in database 0; leave the number "
-                    "out"_s);
+        return fail(
+                u"it has a database, but the servers of a quorum keep the locks in database 0; leave the number out"_s);
     if (path.size() > 1)
         return fail(u"it has a path, which has no meaning for a quorum of servers"_s);
     server.quorumNodes = {server.endpoint()};
@@ -491,8 +488,7 @@ bool Parser::addNode(const QString &text)
 bool Parser::parseSocket()
 {
     if (!url.host().isEmpty() || url.port() != -1)
-        return fail(u"the path of a Unix socket must be absolute, with three slashes: "
-                    "unix:///path/to.sock"_s);
+        return fail(u"the path of a Unix socket must be absolute, with three slashes: unix:///path/to.sock"_s);
     if (!decode(url.path(QUrl::FullyEncoded), &server.path))
         return fail(u"the path of the Unix socket is not UTF-8"_s);
     if (server.path.isEmpty())
@@ -550,9 +546,9 @@ bool Parser::parseQuery()
 bool Parser::failOnUnknownItem(const QString &name, bool hasValue, const QStringList &allowed)
 {
     if (name == u"scripts" && (isCluster() || isQuorum())) {
-        return fail(u"the query item \"scripts\" is not possible with %1://, because locks %2 need scripts; "
-                    "allow its user EVAL and EVALSHA"_s.arg(url.scheme(),
-                                                            isCluster() ? u"in a cluster"_s : u"over a quorum"_s));
+        return fail(
+                u"the query item \"scripts\" is not possible with %1://, because locks %2 need scripts; allow its user EVAL and EVALSHA"_s
+                        .arg(url.scheme(), isCluster() ? u"in a cluster"_s : u"over a quorum"_s));
     }
     const QString known = u"%1:// takes %2"_s.arg(url.scheme(), allowed.join(QLatin1String(", ")));
     // If a password contains a '?', the rest of it looks like an unknown item. A service name before it excludes that.

@@ -94,8 +94,7 @@ QString certificateProblems(const QList<QSslError> &errors, const ServerUrl &ser
         case QSslError::UnableToVerifyFirstCertificate:
         case QSslError::CertificateUntrusted:
         case QSslError::InvalidCaCertificate:
-            problem = u"it was issued by an authority that is not trusted "
-                      "(a CA of your own is given with ?ca=FILE)"_s;
+            problem = u"it was issued by an authority that is not trusted (a CA of your own is given with ?ca=FILE)"_s;
             break;
         default:
             problem = error.errorString();
@@ -112,8 +111,8 @@ QString handshakeProblem(const QString &reason)
         return reason.contains(QLatin1String(words), Qt::CaseInsensitive);
     };
     if (says("alert")) {
-        return u"the server refuses the TLS connection (%1); does it ask for a client "
-               "certificate (?cert=FILE&key=FILE)?"_s.arg(reason);
+        return u"the server refuses the TLS connection (%1); does it ask for a client certificate (?cert=FILE&key=FILE)?"_s
+                .arg(reason);
     }
     if (says("wrong version") || says("unknown protocol") || says("packet length"))
         return plaintextProblem();
@@ -122,8 +121,7 @@ QString handshakeProblem(const QString &reason)
 
 QString plaintextProblem()
 {
-    return u"the server does not speak TLS on this port; use its TLS port, or redis:// for a "
-           "connection without encryption"_s;
+    return u"the server does not speak TLS on this port; use its TLS port, or redis:// for a connection without encryption"_s;
 }
 
 } // namespace QtRedis

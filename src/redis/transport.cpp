@@ -472,9 +472,9 @@ protected:
             break;
         case QAbstractSocket::RemoteHostClosedError:
             report(Failure::Network,
-                   encrypted ? u"the server closed the connection"_s
-                             : u"the server closed the connection during the TLS handshake "
-                               "(if this port speaks no TLS, use redis://)"_s);
+                   encrypted
+                           ? u"the server closed the connection"_s
+                           : u"the server closed the connection during the TLS handshake (if this port speaks no TLS, use redis://)"_s);
             break;
         default:
             TcpTransport::reportError(error);

@@ -81,8 +81,8 @@ struct Client
         if (!symbol && problem.isEmpty()) {
             problem = library.isLoaded()
                     ? u"%1 has no %2; install version 3.5 or later"_s.arg(library.fileName(), QLatin1String(name))
-                    : u"libzookeeper_st.so.2, ZooKeeper's C client for event loops, cannot be loaded (%1); install it, "
-                      "on Debian libzookeeper-st2"_s.arg(library.errorString());
+                    : u"libzookeeper_st.so.2, ZooKeeper's C client for event loops, cannot be loaded (%1); install it, on Debian libzookeeper-st2"_s
+                              .arg(library.errorString());
         }
         return symbol;
     }

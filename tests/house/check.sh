@@ -55,10 +55,10 @@ forbid "public headers must not include internal ones" '# *include *"[a-z]+/|# *
 
 python3 tests/house/includes.py . || status=1
 
-# clang-format wraps code, but not comments.
+# clang-format wraps code, but neither comments nor texts, which are found with grep if they are in one piece.
 if find include src qml tests examples tools \( -name '*.cpp' -o -name '*.h' \) -print0 |
-    LC_ALL=C.UTF-8 xargs -0 grep -nHE '^.{121,}'; then
-    echo "^ lines of C++ are at most 120 columns long" >&2
+    LC_ALL=C.UTF-8 xargs -0 grep -nHE '^[^"]{121,}$'; then
+    echo "^ lines of C++ are at most 120 columns long, unless they have a text" >&2
     status=1
 fi
 

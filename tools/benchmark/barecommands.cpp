@@ -24,8 +24,8 @@ ContextPointer connectHiredis(const QUrl &server)
 
 QByteArray loadReleaseScript(const QUrl &server)
 {
-    static constexpr char text[] = "if redis.call('GET', KEYS[1]) == ARGV[1] then return "
-                                   "redis.call('DEL', KEYS[1]) end return 0";
+    static constexpr char text[] =
+            "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
     const ContextPointer context = connectHiredis(server);
     const ReplyPointer reply(static_cast<redisReply *>(redisCommand(context.get(), "SCRIPT LOAD %s", text)));
     if (!reply || reply->type != REDIS_REPLY_STRING)

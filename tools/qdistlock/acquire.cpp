@@ -62,8 +62,8 @@ std::optional<TokenFile> readTokenFile(const Session &session)
         error = u"the token file %1 belongs to lock %2, not to %3; name the file that belongs to it"_s.arg(
                 quoted(path), quoted(file->name), quoted(name));
     else if (file && file->prefix != prefix)
-        error = u"the token file %1 belongs to a lock with the key prefix %2, not %3; give the same --prefix as to "
-                "acquire"_s.arg(quoted(path), quoted(file->prefix), quoted(prefix));
+        error = u"the token file %1 belongs to a lock with the key prefix %2, not %3; give the same --prefix as to acquire"_s
+                        .arg(quoted(path), quoted(file->prefix), quoted(prefix));
     if (error.isEmpty())
         return file;
     printError(error);
@@ -83,8 +83,8 @@ QString existingTokenFile(Session *session, const TokenFile &file)
                 belongs);
     }
     return info->held && !info->foreign && info->fencingToken == file.fencingToken
-            ? u"%1, which is still held with it. Give another --token-file, one for each acquire, or release that lock "
-              "first"_s.arg(belongs)
+            ? u"%1, which is still held with it. Give another --token-file, one for each acquire, or release that lock first"_s
+                      .arg(belongs)
             : u"%1, which it holds no longer. Remove it, or give another --token-file, one for each acquire"_s.arg(
                     belongs);
 }
@@ -220,9 +220,10 @@ int runRenew(const Invocation &invocation)
                                                                                                : InternalError;
     case LockRegistry::NotHeld:
         printOutcome(file->name, u"notHeld"_s);
-        return session.fail(LockLost,
-                            u"lock %1: it was lost, and nobody holds it now; its lease has ended, or it was released. "
-                            "Acquire it again"_s.arg(quoted(file->name)));
+        return session.fail(
+                LockLost,
+                u"lock %1: it was lost, and nobody holds it now; its lease has ended, or it was released. Acquire it again"_s
+                        .arg(quoted(file->name)));
     case LockRegistry::OtherHolder:
         printOutcome(file->name, u"otherHolder"_s);
         return session.fail(LockLost,
@@ -269,8 +270,8 @@ int ForcedRelease::otherHolder()
     printOutcome(m_name, u"otherHolder"_s);
     return m_session->fail(
             Busy,
-            u"lock %1 was left to its holder, which is another one than was meant; `qdistlock show` says "
-            "who it is"_s.arg(quoted(m_name)));
+            u"lock %1 was left to its holder, which is another one than was meant; `qdistlock show` says who it is"_s
+                    .arg(quoted(m_name)));
 }
 
 /// False if the answer is not "yes", or after a failure.
@@ -281,8 +282,8 @@ bool ForcedRelease::ask()
             ? holderText(m_shown)
             : u"%1 (and %2 waiting)"_s.arg(holderText(m_shown)).arg(m_shown.queueLength);
     printNote(
-            u"lock %1 is held by %2. If it is taken away, two may work at the same time until the holder has noticed. "
-            "Take the lock away? [y/N]"_s.arg(quoted(m_name), who));
+            u"lock %1 is held by %2. If it is taken away, two may work at the same time until the holder has noticed. Take the lock away? [y/N]"_s
+                    .arg(quoted(m_name), who));
     const auto answer = m_session->await(readLine(m_session));
     if (!answer)
         return false;
@@ -375,9 +376,10 @@ int runRelease(const Invocation &invocation)
         return NotHeld;
     case LockRegistry::OtherHolder:
         printOutcome(name, u"otherHolder"_s);
-        return session.fail(Busy,
-                            u"lock %1: somebody else holds it, and was left alone; the lease of this token has "
-                            "ended. `qdistlock show` says who holds it"_s.arg(quoted(name)));
+        return session.fail(
+                Busy,
+                u"lock %1: somebody else holds it, and was left alone; the lease of this token has ended. `qdistlock show` says who holds it"_s
+                        .arg(quoted(name)));
     }
     Q_UNREACHABLE();
 }

@@ -68,8 +68,8 @@ QString childEnvironmentError(const QStringList &names)
             + std::max(QDistLock::Detail::nameBytes(names.join(u',')).size(), names.size() * TokenAndComma);
     if (size <= longest)
         return {};
-    return u"$QDISTLOCK_NAME and $QDISTLOCK_FENCE cannot carry %1 names and fencing tokens: %2 bytes, of %3 at most; "
-           "name fewer locks"_s.arg(QString::number(names.size()), QString::number(size), QString::number(longest));
+    return u"$QDISTLOCK_NAME and $QDISTLOCK_FENCE cannot carry %1 names and fencing tokens: %2 bytes, of %3 at most; name fewer locks"_s
+            .arg(QString::number(names.size()), QString::number(size), QString::number(longest));
 }
 
 } // namespace Cli

@@ -114,8 +114,8 @@ void LockSet::acquire()
     for (const QString &name : m_names) {
         if (isOuterHere && outer.contains(name)) {
             printNote(
-                    u"lock %1 is held by the `qdistlock run` that has started this command, which waits for the end of "
-                    "this command"_s.arg(quoted(name)));
+                    u"lock %1 is held by the `qdistlock run` that has started this command, which waits for the end of this command"_s
+                            .arg(quoted(name)));
         }
     }
     m_phase = Acquiring;
@@ -228,8 +228,8 @@ void LockSet::reportConflict()
     const bool isWaitOver = m_conflict == DistributedLock::TimeoutError;
     if (isWaitOver && !m_holder) {
         fail(DistributedLock::ConnectionError,
-             u"lock %1 on %2 was not acquired within %3 (-w): the server does not answer any more; look whether it is "
-             "reachable and alive"_s.arg(name, m_session->serverText(), durationText(waited)));
+             u"lock %1 on %2 was not acquired within %3 (-w): the server does not answer any more; look whether it is reachable and alive"_s
+                     .arg(name, m_session->serverText(), durationText(waited)));
         return;
     }
     const LockInfo info = m_holder.value_or(LockInfo());

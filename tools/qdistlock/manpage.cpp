@@ -133,8 +133,7 @@ QString jsonSection(const QJsonObject &definitions)
     text += paragraphs(
             u"With --json, each line of the output is one JSON object, in UTF-8. Errors are text on standard error all "
             "the same. Times are in milliseconds. Members may be added later, so skip those that you do not know. The "
-            "file qdistlock.schema.json, which is installed in share/qdistlock, describes the same as a JSON "
-            "schema.\n\n"
+            "file qdistlock.schema.json, which is installed in share/qdistlock, describes the same as a JSON schema.\n\n"
             "run prints nothing of its own: the output is that of CMD, with --json and without."_s);
     for (const QString &name :
          {u"outcome"_s, u"listing"_s, u"event"_s, u"lock"_s, u"client"_s, u"waiter"_s, u"doctor"_s, u"check"_s}) {
@@ -171,8 +170,7 @@ QByteArray manPage(const QJsonObject &schema)
             u"Locks that exclude each other on all machines that use the same Redis server. At most one holder has "
             "a lock at a time. A lock is a lease: the server ends it if nobody renews it, for example because "
             "the machine of its holder is gone.\n\n"
-            "The names of locks are free text. Programs that use the library QDistLock, and other libraries that "
-            "keep a lock in a Redis key of the same name, are excluded, too."_s);
+            "The names of locks are free text. Programs that use the library QDistLock, and other libraries that keep a lock in a Redis key of the same name, are excluded, too."_s);
 
     text += section(u"COMMANDS"_s);
     for (const CommandInfo &command : commands()) {
@@ -190,8 +188,8 @@ QByteArray manPage(const QJsonObject &schema)
             text += optionItem(option);
     }
     text += section(u"DURATIONS"_s)
-            + paragraphs(u"Durations are written as 250ms, 2s, 5m and 1h; a bare number is seconds. Fractions are "
-                         "allowed."_s);
+            + paragraphs(
+                    u"Durations are written as 250ms, 2s, 5m and 1h; a bare number is seconds. Fractions are allowed."_s);
     text += section(u"EXIT STATUS"_s) + items(exitCodeTexts());
     text += section(u"ENVIRONMENT"_s) + items(environmentTexts());
     text += section(u"ENVIRONMENT OF CMD"_s) + items(childEnvironmentTexts());

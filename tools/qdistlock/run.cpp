@@ -565,18 +565,20 @@ bool Runner::reportSurvivors()
     }
     const QString lock = quoted(m_locks.nameText());
     if (!refused.isEmpty()) {
-        printError(u"processes of another user, as after sudo, cannot be killed, and go on without lock %1: %2; end "
-                   "them as root"_s.arg(lock, refused.join(u", "_s)));
+        printError(
+                u"processes of another user, as after sudo, cannot be killed, and go on without lock %1: %2; end them as root"_s
+                        .arg(lock, refused.join(u", "_s)));
     }
     if (isNobodyFound) {
-        printError(u"a process that the command has started goes on without lock %1; it has left the command's process "
-                   "group, and cannot be found, because /proc cannot be read; end it by hand"_s.arg(lock));
+        printError(
+                u"a process that the command has started goes on without lock %1; it has left the command's process group, and cannot be found, because /proc cannot be read; end it by hand"_s
+                        .arg(lock));
     }
     const bool isWaiting = !killed.isEmpty() && m_killInterval < LongestKillInterval;
     if (!killed.isEmpty()) {
         printError(
-                u"processes that have got SIGKILL do not end, perhaps because they wait for a disk or a file server: "
-                "%1; %2"_s.arg(killed.join(u", "_s), isWaiting ? u"still waiting"_s : u"not waiting any longer"_s));
+                u"processes that have got SIGKILL do not end, perhaps because they wait for a disk or a file server: %1; %2"_s
+                        .arg(killed.join(u", "_s), isWaiting ? u"still waiting"_s : u"not waiting any longer"_s));
     }
     return isWaiting || (killed.isEmpty() && refused.isEmpty() && !isNobodyFound);
 }

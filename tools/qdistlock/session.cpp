@@ -156,9 +156,10 @@ void Session::connectTimeoutEnded()
 {
     const QString text = m_registry->errorString();
     fail(ServerUnavailable,
-         text.isEmpty() ? u"%1: the server did not answer within %2; look whether it is reachable, or wait longer with "
-                          "--connect-timeout"_s.arg(serverText(), durationText(m_connectTimer.intervalAsDuration()))
-                        : text);
+         text.isEmpty()
+                 ? u"%1: the server did not answer within %2; look whether it is reachable, or wait longer with --connect-timeout"_s
+                           .arg(serverText(), durationText(m_connectTimer.intervalAsDuration()))
+                 : text);
     Q_EMIT failed();
 }
 

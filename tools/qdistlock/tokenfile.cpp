@@ -104,8 +104,8 @@ bool TokenFileWriter::create()
     if (!existing.exists() && !existing.isSymLink())
         return fail(u"%1; give another --token-file"_s.arg(m_file.errorString()));
     if (existing.isFile() && existing.size() == 0)
-        return fail(u"it exists, and is empty: an acquire that uses it waits, or was killed; give another "
-                    "--token-file, or remove it"_s);
+        return fail(
+                u"it exists, and is empty: an acquire that uses it waits, or was killed; give another --token-file, or remove it"_s);
     return fail(u"it exists; give another --token-file"_s);
 }
 

@@ -206,9 +206,9 @@ struct Connector
     static constexpr int BoundCount = int(sizeof...(Bound));
 
     static_assert(std::is_base_of_v<QObject, Receiver>, "connectLocked: the receiver must be a QObject");
-    static_assert(std::is_copy_constructible_v<Slot>,
-                  "connectLocked: each call gets a copy of the function object, and "
-                  "this one cannot be copied; let it capture a std::shared_ptr");
+    static_assert(
+            std::is_copy_constructible_v<Slot>,
+            "connectLocked: each call gets a copy of the function object, and this one cannot be copied; let it capture a std::shared_ptr");
 
     /// The arguments of each call.
     static constexpr int count()
@@ -220,22 +220,22 @@ struct Connector
         }
         if constexpr (std::is_member_function_pointer_v<Slot> || std::is_pointer_v<Slot>) {
             constexpr int slotCount = SlotType::ArgumentCount;
-            static_assert(slotCount <= BoundCount + int(SignalType::ArgumentCount),
-                          "connectLocked: the slot takes more arguments than the signal has. Give its first ones with "
-                          "withArguments(), as in connectLocked(sender, signal, receiver, slot, withArguments(id)); or "
-                          "connect a lambda, with a key");
+            static_assert(
+                    slotCount <= BoundCount + int(SignalType::ArgumentCount),
+                    "connectLocked: the slot takes more arguments than the signal has. Give its first ones with "
+                    "withArguments(), as in connectLocked(sender, signal, receiver, slot, withArguments(id)); or connect a lambda, with a key");
             static_assert(BoundCount <= slotCount,
                           "connectLocked: withArguments() has more values than the slot takes");
-            static_assert(QtPrivate::CheckCompatibleArguments<AllArguments, typename SlotType::Arguments>::value,
-                          "connectLocked: an argument does not convert to the slot's parameter. The first parameters "
-                          "get the values of withArguments(), the others the arguments of the signal; connect a "
-                          "lambda, with a key, to pass others");
+            static_assert(
+                    QtPrivate::CheckCompatibleArguments<AllArguments, typename SlotType::Arguments>::value,
+                    "connectLocked: an argument does not convert to the slot's parameter. The first parameters "
+                    "get the values of withArguments(), the others the arguments of the signal; connect a lambda, with a key, to pass others");
             return slotCount;
         } else {
             constexpr int slotCount = QtPrivate::ComputeFunctorArgumentCount<Slot, AllArguments>::Value;
-            static_assert(slotCount >= 0,
-                          "connectLocked: the function object cannot be called with the values of withArguments() and "
-                          "then the arguments of the signal");
+            static_assert(
+                    slotCount >= 0,
+                    "connectLocked: the function object cannot be called with the values of withArguments() and then the arguments of the signal");
             static_assert(slotCount < 0 || BoundCount <= slotCount,
                           "connectLocked: withArguments() has more values than the slot takes");
             return slotCount;
@@ -244,8 +244,7 @@ struct Connector
     // Only QObject::destroyed() has this type.
     static_assert(
             !std::is_same_v<Signal, void (QObject::*)(QObject *)> || count() <= BoundCount,
-            "connectLocked: the object that destroyed() passes is destroyed before the slot runs; use a slot that "
-            "takes none");
+            "connectLocked: the object that destroyed() passes is destroyed before the slot runs; use a slot that takes none");
     using Arguments = typename QtPrivate::List_Left<AllArguments, count()>::Value;
     using Parameters = typename ParametersOf<Slot, Arguments>::Type;
 

@@ -118,11 +118,11 @@ struct IsCoroutine<T, std::void_t<typename T::promise_type>> : std::true_type
 template<typename Returned>
 constexpr bool isSynchronous()
 {
-    static_assert(std::is_void_v<Returned> || Flattened<Returned>::IsFuture
-                          || !(IsCoroutine<Returned>::value || IsStdFuture<Returned>::value),
-                  "QDistLock: the lock would be released at the first co_await or before the future is ready. Return a "
-                  "QFuture, which is followed to its end; in a coroutine hold the lock with co_await "
-                  "lock.acquireAwaitable()");
+    static_assert(
+            std::is_void_v<Returned> || Flattened<Returned>::IsFuture
+                    || !(IsCoroutine<Returned>::value || IsStdFuture<Returned>::value),
+            "QDistLock: the lock would be released at the first co_await or before the future is ready. Return a "
+            "QFuture, which is followed to its end; in a coroutine hold the lock with co_await lock.acquireAwaitable()");
     static_assert(!Flattened<Returned>::IsFuture || !Flattened<typename Flattened<Returned>::Type>::IsFuture,
                   "QDistLock: a QFuture inside a QFuture is not followed; return future.unwrap()");
     return !Flattened<Returned>::IsFuture;

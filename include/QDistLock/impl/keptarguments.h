@@ -152,14 +152,13 @@ struct Kept
 {
     static_assert(
             !std::is_pointer_v<T> || std::is_function_v<std::remove_pointer_t<T>>,
-            "QDistLock: a call waits for its lock, and what this argument points to may be destroyed by then. Pass a "
-            "value, a std::shared_ptr, or a pointer to a QObject whose class is defined here");
-    static_assert(std::is_pointer_v<T> || !HasViews<T>::value,
-                  "QDistLock: a call waits for its lock, and what this argument is a view of may be destroyed by then. "
-                  "Pass a container that owns its elements");
-    static_assert(std::is_copy_constructible_v<T>,
-                  "QDistLock: a call waits for its lock, so its arguments are copied, and this one cannot be. Pass a "
-                  "std::shared_ptr to it");
+            "QDistLock: a call waits for its lock, and what this argument points to may be destroyed by then. Pass a value, a std::shared_ptr, or a pointer to a QObject whose class is defined here");
+    static_assert(
+            std::is_pointer_v<T> || !HasViews<T>::value,
+            "QDistLock: a call waits for its lock, and what this argument is a view of may be destroyed by then. Pass a container that owns its elements");
+    static_assert(
+            std::is_copy_constructible_v<T>,
+            "QDistLock: a call waits for its lock, so its arguments are copied, and this one cannot be. Pass a std::shared_ptr to it");
     using Type = T;
     static const T &keep(const T &value) { return value; }
     static T &argument(T &kept) { return kept; }

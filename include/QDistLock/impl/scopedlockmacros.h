@@ -39,10 +39,10 @@ LockAddress lockAddress(T &&address)
                     Decayed> && std::is_convertible_v<T, QString> && !std::is_same_v<Decayed, QChar> && !isBytes;
     constexpr bool isAddress = std::is_same_v<Decayed, LockAddress>;
     constexpr bool isValid = isAddress || Name::isUtf8 || Name::isUtf16 || Name::isView || isString;
-    static_assert(isValid,
-                  "QDL_ macros: the first argument is the name of the lock: a QString, QStringView or QLatin1String, "
-                  "or a literal (in UTF-8 or UTF-16). For other bytes say QString::fromUtf8(); for another server "
-                  "say QDistLock::LockAddress(name).withServer(url)");
+    static_assert(
+            isValid,
+            "QDL_ macros: the first argument is the name of the lock: a QString, QStringView or QLatin1String, "
+            "or a literal (in UTF-8 or UTF-16). For other bytes say QString::fromUtf8(); for another server say QDistLock::LockAddress(name).withServer(url)");
     if constexpr (isValid)
         return std::forward<T>(address);
     else

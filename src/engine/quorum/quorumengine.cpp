@@ -139,8 +139,7 @@ EngineError QuorumEngine::error() const
 QString QuorumEngine::unsupported(const LockOptions &options) const
 {
     if (options.minReplicas > 0)
-        return u"minReplicas is not available with a quorum, whose servers are independent; use redis:// or "
-               "redis+sentinel://"_s;
+        return u"minReplicas is not available with a quorum, whose servers are independent; use redis:// or redis+sentinel://"_s;
     return QString();
 }
 

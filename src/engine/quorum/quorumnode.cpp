@@ -84,8 +84,8 @@ EngineError QuorumNode::objection(milliseconds lease) const
     return EngineError::passing(
             DistributedLock::QuorumError,
             u"%1: the server is up since %2 s only, and may have lost locks that it kept before; its vote counts once "
-            "it is up for the lease of %3 ms (or write persistent=1 if it keeps its data on disk, with appendfsync "
-            "always)."_s.arg(shown())
+            "it is up for the lease of %3 ms (or write persistent=1 if it keeps its data on disk, with appendfsync always)."_s
+                    .arg(shown())
                     .arg(std::chrono::duration_cast<std::chrono::seconds>(m_clock->now() - m_upSince).count())
                     .arg(lease.count()));
 }

@@ -146,8 +146,8 @@ ClusterNode *ClusterEngine::knownNodeOf(int slot) const
 EngineError ClusterEngine::notServed(int slot) const
 {
     const QString text =
-            u"%1: no node serves the slot %2 of the lock, the cluster is not complete (%3 of %4 slots are served); "
-            "look at CLUSTER INFO. It is tried again for as long as there is time."_s.arg(m_cluster.toDisplayString())
+            u"%1: no node serves the slot %2 of the lock, the cluster is not complete (%3 of %4 slots are served); look at CLUSTER INFO. It is tried again for as long as there is time."_s
+                    .arg(m_cluster.toDisplayString())
                     .arg(slot)
                     .arg(m_watch.map().servedSlots())
                     .arg(QtRedis::SlotMap::SlotCount);
@@ -195,8 +195,8 @@ EngineError ClusterEngine::disputed(int slot) const
     return EngineError::passing(
             DistributedLock::ServerError,
             u"%1: no node serves the slot %2 of the lock, because each redirects it to another one (%3 to %4); give it "
-            "to one of them at all masters, as redis-cli --cluster fix does. It is tried again for as long as there is "
-            "time."_s.arg(m_cluster.toDisplayString())
+            "to one of them at all masters, as redis-cli --cluster fix does. It is tried again for as long as there is time."_s
+                    .arg(m_cluster.toDisplayString())
                     .arg(slot)
                     .arg(m_cluster.atNode(it->from).toDisplayString(), m_cluster.atNode(it->to).toDisplayString()));
 }
@@ -405,9 +405,8 @@ QString ClusterEngine::unsupported(const LockOptions &options) const
 {
     if (options.minReplicas == 0)
         return {};
-    return u"minReplicas is %1, but with a Redis Cluster this version cannot wait for replicas; leave it 0 there, or "
-           u"use "
-           "Redis Sentinel"_s.arg(options.minReplicas);
+    return u"minReplicas is %1, but with a Redis Cluster this version cannot wait for replicas; leave it 0 there, or use Redis Sentinel"_s
+            .arg(options.minReplicas);
 }
 
 void ClusterEngine::cork()

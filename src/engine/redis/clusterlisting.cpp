@@ -68,13 +68,14 @@ void ClusterListing::askOthers(const std::shared_ptr<List> &list)
         error.text = u"there is no list of locks, because those of one master would lack: %1"_s.arg(error.text);
         list->completion(error, {});
     } else if (const int served = m_watch->map().servedSlots(); served < QtRedis::SlotMap::SlotCount) {
-        list->completion(EngineError::passing(
-                                 DistributedLock::ServerError,
-                                 u"%1: there is no list of locks, because no node serves those of some slots (%2 of "
-                                 "%3 slots are served); look at CLUSTER INFO"_s.arg(m_cluster.toDisplayString())
-                                         .arg(served)
-                                         .arg(QtRedis::SlotMap::SlotCount)),
-                         {});
+        list->completion(
+                EngineError::passing(
+                        DistributedLock::ServerError,
+                        u"%1: there is no list of locks, because no node serves those of some slots (%2 of %3 slots are served); look at CLUSTER INFO"_s
+                                .arg(m_cluster.toDisplayString())
+                                .arg(served)
+                                .arg(QtRedis::SlotMap::SlotCount)),
+                {});
     } else {
         list->completion({}, list->locks.values());
     }

@@ -518,8 +518,8 @@ void PlainLane::finish(const Transaction &transaction)
         if (!step.isEnded && ++step.attempts >= MostAttempts) {
             step.fail(EngineError::passing(
                     DistributedLock::ServerError,
-                    u"the key changed %1 times on the server %2 between WATCH and EXEC; find out who writes to it, or "
-                    "whether a proxy handles WATCH wrongly"_s.arg(MostAttempts)
+                    u"the key changed %1 times on the server %2 between WATCH and EXEC; find out who writes to it, or whether a proxy handles WATCH wrongly"_s
+                            .arg(MostAttempts)
                             .arg(m_connection->server().toDisplayString())));
         }
         if (step.isEnded) {

@@ -138,8 +138,8 @@ EngineError RedisEngine::error() const
     EngineError error = m_node.lane().error();
     if (m_node.hasMoved() && m_watch && m_watch->master() && error.code == DistributedLock::ConnectionError) {
         error.text +=
-                u" Its Sentinels name this address as the master of \"%1\"; if it cannot be reached from here, set "
-                "replica-announce-ip on the servers to one that can."_s.arg(m_server.service);
+                u" Its Sentinels name this address as the master of \"%1\"; if it cannot be reached from here, set replica-announce-ip on the servers to one that can."_s
+                        .arg(m_server.service);
     }
     return error;
 }
@@ -152,12 +152,12 @@ void RedisEngine::warnOfShortLease(milliseconds lease)
     if (lease * 2 / 3 >= failOver)
         return;
     m_isLeaseWarned = true;
-    qCWarning(lcLock,
-              "The Sentinels of \"%ls\" wait %lld ms before they replace a master (down-after-milliseconds), so a "
-              "lease of "
-              "%lld ms does not survive a fail-over; use one of at least %lld ms, or a smaller down-after-milliseconds",
-              qUtf16Printable(m_server.service), qint64(m_watch->master()->downAfter.count()), qint64(lease.count()),
-              qint64((failOver * 3 / 2).count()));
+    qCWarning(
+            lcLock,
+            "The Sentinels of \"%ls\" wait %lld ms before they replace a master (down-after-milliseconds), so a "
+            "lease of %lld ms does not survive a fail-over; use one of at least %lld ms, or a smaller down-after-milliseconds",
+            qUtf16Printable(m_server.service), qint64(m_watch->master()->downAfter.count()), qint64(lease.count()),
+            qint64((failOver * 3 / 2).count()));
 }
 
 void RedisEngine::handedOverByMaster(const Handover &handover)
@@ -179,8 +179,8 @@ void RedisEngine::logPlain()
     if (std::exchange(m_isPlainLogged, true))
         return;
     const QString server = m_node.lane().server().toDisplayString();
-    const char *const effect = "locks are kept with WATCH, MULTI and EXEC; waiters poll each retryInterval, and "
-                               "are not served in turn (`fair` has no effect)";
+    const char *const effect =
+            "locks are kept with WATCH, MULTI and EXEC; waiters poll each retryInterval, and are not served in turn (`fair` has no effect)";
     if (!m_server.usesScripts) {
         qCInfo(lcLock, "%ls is used without scripts, because its URL says scripts=off: %s", qUtf16Printable(server),
                effect);

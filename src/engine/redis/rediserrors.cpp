@@ -120,9 +120,9 @@ EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
                                                                   server.shown(withoutArguments(text)), advice);
     };
     if (code == "NOAUTH" || code == "WRONGPASS") {
-        return EngineError::permanent(DistributedLock::AuthenticationError,
-                                      describe(u"check user name and password in the server's URL or "
-                                               "QDISTLOCK_PASSWORD"_s))
+        return EngineError::permanent(
+                       DistributedLock::AuthenticationError,
+                       describe(u"check user name and password in the server's URL or QDISTLOCK_PASSWORD"_s))
                 .ofServer();
     }
     if (code == "NOPERM" || text.contains("ACL failure in script") // 7.2 and later
@@ -132,14 +132,15 @@ EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
                 describe(u"grant the user the commands, keys and channels listed in the README"_s));
     }
     if (code == "WRONGTYPE") {
-        return EngineError::permanent(DistributedLock::ForeignTypeError,
-                                      describe(u"another program uses the key, which was left as it is; use another "
-                                               "name or key prefix"_s));
+        return EngineError::permanent(
+                DistributedLock::ForeignTypeError,
+                describe(u"another program uses the key, which was left as it is; use another name or key prefix"_s));
     }
     if (text.contains("fencing counter")) {
-        return EngineError::permanent(DistributedLock::ServerError,
-                                      describe(u"another program wrote to the counter; delete its key, which ends in "
-                                               "\":fence\", once nothing depends on the number in it"_s));
+        return EngineError::permanent(
+                DistributedLock::ServerError,
+                describe(
+                        u"another program wrote to the counter; delete its key, which ends in \":fence\", once nothing depends on the number in it"_s));
     }
     const bool isReplica = code == "READONLY" || code == "MASTERDOWN"
             || text.contains("WAIT cannot be used with replica");
@@ -151,9 +152,10 @@ EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
         const QtRedis::ServerUrl &server = m_connection->server();
         return EngineError::permanent(
                 DistributedLock::ServerError,
-                describe(u"it is a node of a Redis Cluster, and another node keeps the lock; use %1:// with its "
-                         "address"_s.arg(server.scheme == QtRedis::ServerUrl::Tls ? u"rediss+cluster"_s
-                                                                                  : u"redis+cluster"_s)));
+                describe(
+                        u"it is a node of a Redis Cluster, and another node keeps the lock; use %1:// with its address"_s
+                                .arg(server.scheme == QtRedis::ServerUrl::Tls ? u"rediss+cluster"_s
+                                                                              : u"redis+cluster"_s)));
     }
     const bool isAbortedScript = text.contains("non local key"); // what it did before remains done
     if (isAbortedScript || code == "MOVED" || code == "ASK" || code == "TRYAGAIN") {
@@ -167,8 +169,8 @@ EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
     if (isClusterDown) {
         return EngineError::passing(
                        DistributedLock::ServerError,
-                       describe(u"the cluster is not complete, or this node is cut off from it; look at CLUSTER INFO. "
-                                "It is tried again for as long as there is time"_s))
+                       describe(
+                               u"the cluster is not complete, or this node is cut off from it; look at CLUSTER INFO. It is tried again for as long as there is time"_s))
                 .ofServer();
     }
     if (!isReplica && isRefusedForGood(text)) {
@@ -178,9 +180,9 @@ EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
     }
     if (isReplica) {
         // After a fail-over the same address may lead to the new master, but only for new connections.
-        m_connection->reconnect(u"the server answered %1 with \"%2\", so it is not the master; connecting "
-                                "again, in case the address leads to another server by now"_s.arg(
-                                        QLatin1String(command), QString::fromUtf8(code)));
+        m_connection->reconnect(
+                u"the server answered %1 with \"%2\", so it is not the master; connecting again, in case the address leads to another server by now"_s
+                        .arg(QLatin1String(command), QString::fromUtf8(code)));
     }
     return EngineError::passing(DistributedLock::ServerError,
                                 describe(u"it is tried again for as long as there is time"_s))
@@ -191,8 +193,8 @@ EngineError RedisErrors::ofMalformedReply(const char *command) const
 {
     return EngineError::passing(
                    DistributedLock::ProtocolError,
-                   u"the server %1 sent an unexpected reply to %2; check that it is a Redis server, "
-                   "version 6.2 or later"_s.arg(m_connection->server().toDisplayString(), QLatin1String(command)))
+                   u"the server %1 sent an unexpected reply to %2; check that it is a Redis server, version 6.2 or later"_s
+                           .arg(m_connection->server().toDisplayString(), QLatin1String(command)))
             .maybeExecuted();
 }
 

@@ -51,17 +51,15 @@ QString RedisKeys::problem(const LockId &lock)
 {
     const QByteArray &key = lock.key();
     if (!hasHashTag(key)) {
-        return key.contains('}') ? u"with this '}' the lock's side keys would lie in another cluster slot; "
-                                   "use a {hash tag} with something in it, or no '}'"_s
-                                 : QString();
+        return key.contains('}')
+                ? u"with this '}' the lock's side keys would lie in another cluster slot; use a {hash tag} with something in it, or no '}'"_s
+                : QString();
     }
     if (key.startsWith('{') && key.indexOf('}') == key.size() - 1) {
-        return u"a {hash tag} and nothing else has the same side keys as the lock that is named in it; "
-               "add something to the name"_s;
+        return u"a {hash tag} and nothing else has the same side keys as the lock that is named in it; add something to the name"_s;
     }
     if (key.endsWith(":queue") || key.endsWith(":fence")) {
-        return u"a name with a {hash tag} must not end in \":queue\" or \":fence\"; "
-               "these are the side keys of other locks"_s;
+        return u"a name with a {hash tag} must not end in \":queue\" or \":fence\"; these are the side keys of other locks"_s;
     }
     return QString();
 }

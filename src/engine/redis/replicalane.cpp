@@ -289,8 +289,8 @@ EngineReply ReplicaLane::failure(const Operation &operation, const EngineError &
 EngineError ReplicaLane::unconfirmed(int count, const LockEngine::Replicas &replicas) const
 {
     const QString text =
-            u"%1 of %2 replicas of the server %3 have it after %4 ms; check that they are connected and do not lag "
-            "behind, or ask for fewer with minReplicas"_s.arg(count)
+            u"%1 of %2 replicas of the server %3 have it after %4 ms; check that they are connected and do not lag behind, or ask for fewer with minReplicas"_s
+                    .arg(count)
                     .arg(replicas.minimum)
                     .arg(m_lane.server().toDisplayString())
                     .arg(replicas.timeout.count());

@@ -143,9 +143,9 @@ QString ZooKeeperEngine::unsupported(const LockOptions &options) const
     const milliseconds session = granted > 0ms ? granted : m_url.session;
     if (options.lease <= session)
         return QString();
-    return u"the lease of %1 ms is longer than the session of %2 ms; use a shorter lease, or a longer session: "
-           "session= in the URL, and maxSessionTimeout of the servers"_s.arg(options.lease.count())
-                   .arg(session.count());
+    return u"the lease of %1 ms is longer than the session of %2 ms; use a shorter lease, or a longer session: session= in the URL, and maxSessionTimeout of the servers"_s
+            .arg(options.lease.count())
+            .arg(session.count());
 }
 
 void ZooKeeperEngine::sessionChanged()
@@ -227,10 +227,10 @@ EngineError ZooKeeperEngine::errorOf(const Result &result) const
     }
     if (result.isRefused()) {
         const QString why = u"the user may not do this there (%1)"_s.arg(result.errorString());
-        return EngineError::permanent(DistributedLock::PermissionError,
-                                      text + why
-                                              + u"; check user and password, and grant create, read, write and delete "
-                                                "on the node of the path and on those in it"_s);
+        return EngineError::permanent(
+                DistributedLock::PermissionError,
+                text + why
+                        + u"; check user and password, and grant create, read, write and delete on the node of the path and on those in it"_s);
     }
     if (result.isOk())
         return EngineError::passing(DistributedLock::ServerError,

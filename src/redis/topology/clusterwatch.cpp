@@ -275,14 +275,16 @@ void ClusterWatch::Private::viewReceived(Node *node, const CommandResult &result
     if (slots.isError()) {
         const QString said = server.shown(slots.text);
         if (slots.errorCode() == "NOPERM") {
-            failNode(node, Failure::Permission,
-                     u"%1: the server's ACL forbids CLUSTER SLOTS (\"%2\"); allow the commands that the README lists "
-                     "for a cluster."_s.arg(server.toDisplayString(), said));
+            failNode(
+                    node, Failure::Permission,
+                    u"%1: the server's ACL forbids CLUSTER SLOTS (\"%2\"); allow the commands that the README lists for a cluster."_s
+                            .arg(server.toDisplayString(), said));
         } else if (slots.errorCode() == "ERR" || slots.text.contains("cluster support disabled")) {
-            failNode(node, Failure::Service,
-                     u"%1: the server is no node of a Redis Cluster (\"%2\"); use %3:// for it, or the address of a "
-                     "node."_s.arg(server.toDisplayString(), said,
-                                   server.scheme == ServerUrl::Tls ? u"rediss"_s : u"redis"_s));
+            failNode(
+                    node, Failure::Service,
+                    u"%1: the server is no node of a Redis Cluster (\"%2\"); use %3:// for it, or the address of a node."_s
+                            .arg(server.toDisplayString(), said,
+                                 server.scheme == ServerUrl::Tls ? u"rediss"_s : u"redis"_s));
         } else {
             failNode(node, Failure::Server, u"%1: %2."_s.arg(server.toDisplayString(), said));
         }
@@ -296,15 +298,17 @@ void ClusterWatch::Private::viewReceived(Node *node, const CommandResult &result
         return;
     }
     if (view->map.servedSlots() == 0 && !slots.elements.isEmpty()) {
-        failNode(node, Failure::Service,
-                 u"%1: the node gives no addresses of those that serve slots; set cluster-announce-hostname at each "
-                 "node of the cluster, or cluster-preferred-endpoint-type to ip."_s.arg(server.toDisplayString()));
+        failNode(
+                node, Failure::Service,
+                u"%1: the node gives no addresses of those that serve slots; set cluster-announce-hostname at each node of the cluster, or cluster-preferred-endpoint-type to ip."_s
+                        .arg(server.toDisplayString()));
         return;
     }
     if (view->map.servedSlots() == 0) {
-        failNode(node, Failure::Server,
-                 u"%1: the node knows nobody who serves a slot; it belongs to no cluster yet. Add it to one (CLUSTER "
-                 "MEET), or name another node."_s.arg(server.toDisplayString()));
+        failNode(
+                node, Failure::Server,
+                u"%1: the node knows nobody who serves a slot; it belongs to no cluster yet. Add it to one (CLUSTER MEET), or name another node."_s
+                        .arg(server.toDisplayString()));
         return;
     }
     node->view = *view;
@@ -467,8 +471,7 @@ void ClusterWatch::Private::checkForeign()
     asksAll = false;
     qCWarning(
             lcRedis,
-            "%s: since its nodes were asked last, most of its masters were replaced, or their addresses have got a new "
-            "cluster; what the nodes say that are there now counts from now on",
+            "%s: since its nodes were asked last, most of its masters were replaced, or their addresses have got a new cluster; what the nodes say that are there now counts from now on",
             qUtf8Printable(cluster.toDisplayString()));
     map = {};
     foreign.clear();
@@ -510,8 +513,7 @@ void ClusterWatch::Private::logForeign()
         foreign.insert(endpoint);
         qCWarning(
                 lcRedis,
-                "%s: the node belongs to another cluster than the one that %s has led to, and what it says about slots "
-                "does not count; name the nodes of one cluster, and give their addresses to no other one.",
+                "%s: the node belongs to another cluster than the one that %s has led to, and what it says about slots does not count; name the nodes of one cluster, and give their addresses to no other one.",
                 qUtf8Printable(node->connection.server().toDisplayString()), qUtf8Printable(cluster.toDisplayString()));
     }
 }
@@ -533,10 +535,8 @@ QString ClusterWatch::Private::lostCluster() const
     return u"%1: no node of the cluster to which it has led can be asked (its masters were %2), and those that answer "
            u"(%3) belong to another cluster, or have replaced all of these masters since this program asked last. "
            u"Other programs may still use the former ones, so this program does not change to the others. If "
-           u"the "
-           u"former ones are gone for good, start this program again, and all others that use them; otherwise start "
-           u"these nodes, or look at the network."_s.arg(cluster.toDisplayString(), listed(map.masters()),
-                                                         listed(others));
+           u"the former ones are gone for good, start this program again, and all others that use them; otherwise start these nodes, or look at the network."_s
+                   .arg(cluster.toDisplayString(), listed(map.masters()), listed(others));
 }
 
 /// For a cluster that was set up again, with small epochs. One node with an old view is no reason to leave a master

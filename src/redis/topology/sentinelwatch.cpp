@@ -409,20 +409,22 @@ SentinelWatch::Private::Answer SentinelWatch::Private::failedAnswer(const Sentin
         return failed(result.failure, u"the Sentinel %1 did not answer"_s.arg(name));
     const QString said = server.shown(result.reply.text);
     if (result.reply.text.contains("No such master")) {
-        return failed(Failure::Service,
-                      u"the Sentinel %1 knows no service \"%2\"; check the name in the URL (SENTINEL MASTERS lists the "
-                      "names it knows)"_s.arg(name, service.service));
+        return failed(
+                Failure::Service,
+                u"the Sentinel %1 knows no service \"%2\"; check the name in the URL (SENTINEL MASTERS lists the names it knows)"_s
+                        .arg(name, service.service));
     }
     if (result.reply.text.contains("unknown command")) {
-        return failed(Failure::Service,
-                      u"%1 is a Redis server and no Sentinel; give the addresses of the Sentinels, whose usual port is "
-                      "26379, or use redis:// for this server alone"_s.arg(name));
+        return failed(
+                Failure::Service,
+                u"%1 is a Redis server and no Sentinel; give the addresses of the Sentinels, whose usual port is 26379, or use redis:// for this server alone"_s
+                        .arg(name));
     }
     if (result.reply.errorCode() == "NOPERM") {
         return failed(
                 Failure::Permission,
-                u"the ACL of the Sentinel %1 forbids to ask for the master (\"%2\"); allow the commands listed in "
-                "the README"_s.arg(name, said));
+                u"the ACL of the Sentinel %1 forbids to ask for the master (\"%2\"); allow the commands listed in the README"_s
+                        .arg(name, said));
     }
     return failed(Failure::Server, u"the Sentinel %1 answered with \"%2\""_s.arg(name, said));
 }
@@ -681,8 +683,9 @@ QString SentinelWatch::Private::problemOf(const Question &question) const
     const qsizetype disagreeing = answering.size() - question.answers.namers(question.master).size();
     const qsizetype total = std::max(question.answers.total(), answering.size());
     const qsizetype silent = total - answering.size();
-    const QString advice = u"so the server at %1 may be cut off from the others, and no longer be the master; look "
-                           "whether the Sentinels run and can be reached"_s.arg(question.master.endpoint.toString());
+    const QString advice =
+            u"so the server at %1 may be cut off from the others, and no longer be the master; look whether the Sentinels run and can be reached"_s
+                    .arg(question.master.endpoint.toString());
     return disagreeing > 0 ? u"%1 of %2 Sentinels are silent and %3 name another master, %4"_s.arg(silent)
                                      .arg(total)
                                      .arg(disagreeing)

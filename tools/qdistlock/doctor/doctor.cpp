@@ -303,8 +303,8 @@ void Doctor::checkPersistence()
         add(Level::Ok, "persistence", u"the append-only file is on"_s);
     } else {
         add(Level::Info, "persistence",
-            u"the append-only file is on, with appendfsync %1: a crash of the machine frees the locks of the last "
-            "moments"_s.arg(QString::fromLatin1(sync)));
+            u"the append-only file is on, with appendfsync %1: a crash of the machine frees the locks of the last moments"_s
+                    .arg(QString::fromLatin1(sync)));
     }
 }
 
@@ -497,8 +497,7 @@ int checkAll(Session *session, DoctorReport *report)
     if (!server) {
         report->add(
                 DoctorReport::Failure, u"url"_s, session->serverText() + u" is no server that others can use"_s,
-                u"give a redis://, rediss://, unix://, redis+sentinel://, redis+cluster://, redlock:// or zookeeper:// "
-                "URL"_s);
+                u"give a redis://, rediss://, unix://, redis+sentinel://, redis+cluster://, redlock:// or zookeeper:// URL"_s);
         return 0;
     }
     checkUrl(*server, report);

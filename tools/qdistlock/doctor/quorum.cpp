@@ -115,9 +115,8 @@ void DoctorQuorum::checkPersistence(DoctorProbe *probe)
         return;
     m_report->add(
             DoctorReport::Failure, u"persistent"_s,
-            u"the URL says persistent=1, but %1 may lose locks in a restart (appendonly %2, appendfsync %3), so that "
-            "two clients could hold the same lock"_s.arg(probe->server().endpoint().toString(),
-                                                         QString::fromLatin1(isOn), QString::fromLatin1(how)),
+            u"the URL says persistent=1, but %1 may lose locks in a restart (appendonly %2, appendfsync %3), so that two clients could hold the same lock"_s
+                    .arg(probe->server().endpoint().toString(), QString::fromLatin1(isOn), QString::fromLatin1(how)),
             u"CONFIG SET appendonly yes, CONFIG SET appendfsync always and CONFIG REWRITE; or remove persistent=1"_s);
 }
 

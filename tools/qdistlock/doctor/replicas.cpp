@@ -104,10 +104,12 @@ bool checkReplicas(DoctorProbe *probe, const QHash<QByteArray, QByteArray> &info
         replicas = ofRole(probe);
     if (!replicas)
         return false;
-    report->add(DoctorReport::Info, u"replicas"_s,
-                replicas->isEmpty() ? u"none: if the server is down, nobody gets a lock"_s
-                                    : u"%1, asynchronous: a fail-over may lose the locks of the last moments, unless "
-                                      "minReplicas is %1; fencing tokens show it"_s.arg(replicas->size()));
+    report->add(
+            DoctorReport::Info, u"replicas"_s,
+            replicas->isEmpty()
+                    ? u"none: if the server is down, nobody gets a lock"_s
+                    : u"%1, asynchronous: a fail-over may lose the locks of the last moments, unless minReplicas is %1; fencing tokens show it"_s
+                              .arg(replicas->size()));
     for (const Replica &replica : *replicas)
         addReplica(replica, report);
     return true;

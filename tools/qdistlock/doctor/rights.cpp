@@ -181,16 +181,17 @@ QString adviceFor(const QString &error)
 void Findings::report(const QString &how, DoctorReport *report) const
 {
     const QStringList missing = m_essential + m_others;
-    const QString remedy = u"as an administrator: ACL SETUSER <user> %1, and then ACL SAVE (with an aclfile) or CONFIG "
-                           "REWRITE, because a restart undoes ACL SETUSER"_s.arg(missing.join(u' '));
+    const QString remedy =
+            u"as an administrator: ACL SETUSER <user> %1, and then ACL SAVE (with an aclfile) or CONFIG REWRITE, because a restart undoes ACL SETUSER"_s
+                    .arg(missing.join(u' '));
     const QJsonObject details{{u"missing"_s, QJsonArray::fromStringList(missing)}};
     if (!m_essential.isEmpty())
         report->add(DoctorReport::Failure, u"rights"_s, u"the user lacks %1 (%2)"_s.arg(missing.join(u' '), how),
                     remedy, details);
     else if (!m_others.isEmpty())
         report->add(DoctorReport::Warning, u"rights"_s,
-                    u"the user lacks %1 (%2): locks work, but slower, not in turn, or not "
-                    "with minReplicas"_s.arg(missing.join(u' '), how),
+                    u"the user lacks %1 (%2): locks work, but slower, not in turn, or not with minReplicas"_s.arg(
+                            missing.join(u' '), how),
                     remedy, details);
     else
         report->add(DoctorReport::Ok, u"rights"_s, u"the user has every right that locks need (%1)"_s.arg(how));

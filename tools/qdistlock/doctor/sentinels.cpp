@@ -54,8 +54,7 @@ QString adviceFor(Failure failure, bool isListed)
     if (failure == Failure::Certificate)
         return u"check its certificate, its TLS port, and the files ca=, cert= and key= of the URL"_s;
     if (isListed)
-        return u"other Sentinels list this address: start it there, let it announce one that clients reach (sentinel "
-               "announce-ip), or SENTINEL RESET the others"_s;
+        return u"other Sentinels list this address: start it there, let it announce one that clients reach (sentinel announce-ip), or SENTINEL RESET the others"_s;
     return u"check that the Sentinel runs and listens there, and that no firewall is between"_s;
 }
 
@@ -275,9 +274,9 @@ void DoctorSentinels::checkMajority(const Sentinel &best)
                 u"%1: while one is down, nobody confirms or replaces the master"_s.arg(counted(voters, u"Sentinels"_s)),
                 u"run at least three, on machines that fail independently"_s);
     if (!m_service.confirmsMaster)
-        m_report->add(DoctorReport::Info, u"majority"_s,
-                      u"confirm=off: the Sentinels are not asked whether the master still is one, so during a network "
-                      "partition two clients may hold a lock"_s);
+        m_report->add(
+                DoctorReport::Info, u"majority"_s,
+                u"confirm=off: the Sentinels are not asked whether the master still is one, so during a network partition two clients may hold a lock"_s);
 }
 
 void DoctorSentinels::checkLease(milliseconds lease)
@@ -338,10 +337,10 @@ bool DoctorSentinels::isReplicaReachable(const Fields &replica)
     m_report->add(
             DoctorReport::Warning, u"announced"_s, u"a replica: "_s + probe.errorString(),
             isLogin ? u"if it becomes the master, no client can log in: give all servers the same users and passwords"_s
-                    : isDown ? u"the Sentinels do not reach it either: start it, or let them forget it with "
-                               "SENTINEL RESET %1"_s.arg(m_service.service)
-                             : u"if it becomes the master, clients lose their locks: set replica-announce-ip on it "
-                               "to an address that can be reached from here"_s);
+                    : isDown
+                    ? u"the Sentinels do not reach it either: start it, or let them forget it with SENTINEL RESET %1"_s
+                              .arg(m_service.service)
+                    : u"if it becomes the master, clients lose their locks: set replica-announce-ip on it to an address that can be reached from here"_s);
     return false;
 }
 

@@ -77,8 +77,7 @@ void checkSession(const Session &session, const QUrl &ensemble, const QByteArray
     if (lease > granted) {
         report->add(
                 DoctorReport::Failure, u"session"_s, text + u", and a lease of %1 ms, which is longer"_s.arg(lease),
-                u"use a shorter lease (--lease), or a longer session: session= in the URL, and maxSessionTimeout in "
-                "zoo.cfg"_s);
+                u"use a shorter lease (--lease), or a longer session: session= in the URL, and maxSessionTimeout in zoo.cfg"_s);
     } else {
         report->add(DoctorReport::Ok, u"session"_s, text);
     }
@@ -118,13 +117,12 @@ int checkZooKeeper(Session *session, const QUrl &ensemble, milliseconds timeout,
                 settings = valueOf(asked.text, "maxSessionTimeout=").isEmpty() ? QByteArray() : asked.text;
             }
         } else {
-            report->add(DoctorReport::Warning, u"node"_s,
-                        u"%1 does not serve (%2)"_s.arg(name,
-                                                        answer.error.isEmpty() ? u"it has no leader"_s : answer.error),
-                        u"check that the server runs and listens there, that it reaches the others, and that no "
-                        u"firewall is "
-                        "between"_s,
-                        details);
+            report->add(
+                    DoctorReport::Warning, u"node"_s,
+                    u"%1 does not serve (%2)"_s.arg(name,
+                                                    answer.error.isEmpty() ? u"it has no leader"_s : answer.error),
+                    u"check that the server runs and listens there, that it reaches the others, and that no firewall is between"_s,
+                    details);
         }
     }
     const qsizetype needed = servers.size() / 2 + 1;
