@@ -16,7 +16,8 @@ namespace QDistLock {
 */
 struct LockClient
 {
-    /// Identifies the LockRegistry; empty for another library. Never a token: whoever knows it can release the lock.
+    /// Identifies the LockRegistry; empty for another library. Not the token, which is a secret: whoever knows a token
+    /// can release the lock.
     QString id;
     /// Its process, see LockRegistry::setIdentity(). Empty, and 0, if it shows no identity, if it is not connected or
     /// foreign, or if the user may not list the server's connections.
@@ -27,7 +28,7 @@ struct LockClient
     /// known, as for another library.
     bool connected = false;
 
-    /// For people: "nightly on db7, pid 812", or "client 0a1b…" if it shows no identity.
+    /// For people: "nightly on db7, pid 812"; "client 0a1b…" if it shows no identity; or "another library".
     QDISTLOCK_EXPORT QString toString() const;
 };
 

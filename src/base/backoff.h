@@ -27,7 +27,7 @@ public:
     {
     }
 
-    /// The next pause: jittered(), and before that at most \a longest, but never shorter than the first one.
+    /// Twice the last pause, but at least the first one, and at most \a longest if that is longer; then jittered().
     std::chrono::nanoseconds next(std::chrono::nanoseconds longest)
     {
         m_last = std::clamp(2 * m_last, m_first, (std::max)(longest, m_first));

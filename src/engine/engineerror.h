@@ -11,7 +11,7 @@
 
 namespace QDistLock {
 
-/// Why an operation failed; NoError if it did not. Made by passing() and permanent(). Thread: a plain value.
+/// Why an operation failed; NoError if it did not. Made by passing(), permanent() and byRule(). Thread: a plain value.
 struct EngineError
 {
     /// Why LeaseMachine ends an acquire, or repeats it, by its own rules.

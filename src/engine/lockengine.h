@@ -206,7 +206,7 @@ public:
     virtual void forceRelease(const LockId &lock, qint64 fencingToken, Completion completion) = 0;
 
 Q_SIGNALS:
-    // `concerned` must not be called after the slot has returned.
+    // `concerned` is empty if all locks are. It must not be called after the slot has returned.
 
     /// state(), or stateFor() of the locks \a concerned.
     void stateChanged(const QDistLock::LockEngine::LockFilter &concerned = {});

@@ -38,7 +38,7 @@ QString describeHolder(const LockInfo &lock)
 {
     if (!lock.held)
         return u" (it has become free since)"_s;
-    QString text = u" (held by "_s + (lock.foreign ? u"another library"_s : lock.holder.toString());
+    QString text = u" (held by "_s + lock.holder.toString();
     if (!lock.holder.connected)
         text += u", which is not connected"_s;
     if (lock.remaining >= 1s)
@@ -544,7 +544,7 @@ EngineError DistributedLockPrivate::withText(EngineError engineError) const
         engineError.text = u"somebody else held it for the whole wait of %1 ms; wait longer"_s.arg(used.wait.count());
         break;
     case EngineError::NoReply:
-        engineError.text = u"the server did not answer in time; look whether it is reachable and alive"_s;
+        engineError.text = u"the server did not answer in time; check that it is reachable and alive"_s;
         break;
     case EngineError::LateReply:
         engineError.text = u"the server's answer took longer than the lease of %1 ms; use a longer lease"_s.arg(

@@ -10,6 +10,8 @@ namespace QDistLock {
 QString LockClient::toString() const
 {
     constexpr qsizetype LongestId = 32; // a forged one may have any length
+    if (id.isEmpty())
+        return u"another library"_s;
     if (host.isEmpty() && pid == 0 && application.isEmpty())
         return u"client "_s + id.left(LongestId);
     QString text = application.isEmpty() ? u"a program"_s : application;

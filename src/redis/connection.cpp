@@ -374,7 +374,7 @@ void Connection::Private::handshakeError(Step step, const Reply &reply)
         lose(Failure::Authentication,
              u"a password was given but %1 has none set; %2"_s.arg(
                      server.isSentinel ? u"this Sentinel"_s : u"the server"_s,
-                     variable.isEmpty() ? u"leave it out of the URL"_s : u"unset "_s + variable));
+                     variable.isEmpty() ? u"leave it out of the URL"_s : u"unset %1, or %1_FILE"_s.arg(variable)));
     } else if (code == "WRONGPASS") {
         const QString advice = server.isSentinel ? u"; check "_s + passwordSource()
                 : server.service.isEmpty()

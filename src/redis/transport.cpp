@@ -539,7 +539,6 @@ public:
 
 } // namespace
 
-// The files are read again for each connection, so that renewed certificates are used.
 std::unique_ptr<Transport> Transport::create(const ServerUrl &server, int misses)
 {
     switch (server.scheme) {

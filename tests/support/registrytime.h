@@ -14,9 +14,9 @@ namespace LockTesting {
 constexpr milliseconds LongLease = 10min;
 
 /*!
-    The time of registries. It advances only in advance(), pass() and passUntil(). So, however slow the machine is, no lease and no
-    wait ends, nothing is renewed, and no waiter polls. Connections, their time-outs and the server use the real time.
-    It must outlive the registries.
+    The time of registries. It advances only in advance(), pass() and passUntil(). So, however slow the machine is, no
+    lease and no wait ends, nothing is renewed, and no waiter polls. Connections, their time-outs and the server use the
+    real time. It must outlive the registries.
 */
 class RegistryTime
 {
@@ -64,7 +64,7 @@ private:
     QList<QPointer<LockRegistry>> m_registries;
 };
 
-/// A registry with a time of which the test disposes.
+/// A registry whose time advances only when the test says so.
 class StillRegistry : private RegistryTime, public LockRegistry
 {
 public:

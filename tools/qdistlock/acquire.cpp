@@ -190,7 +190,7 @@ int runAcquire(const Invocation &invocation)
         if (isReleased)
             file.remove(path);
         return session.fail(InternalError,
-                            u"nobody could be told the fencing token (-q prints none): lock %1 %2"_s.arg(
+                            u"the fencing token could not be printed (-q prints none): lock %1 %2"_s.arg(
                                     quoted(name), textOfGivingBack(isReleased)));
     }
     return Success;

@@ -153,7 +153,7 @@ void ChildProcess::changed()
         if (m_isStopped)
             Q_EMIT stopped(state.si_status);
     }
-    // One look only: it may end between two of them.
+    // One poll only: it may end between two of them.
     const siginfo_t end = stateOf(m_id, WEXITED | WNOWAIT);
     if (end.si_pid == 0)
         return;

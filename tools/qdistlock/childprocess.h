@@ -53,7 +53,7 @@ public:
     /// Sends \a number to its group, or to itself if it has none.
     void signal(int number) const;
 
-    /// Looks at its state, and emits stopped(), or ended(), which finished() follows.
+    /// Polls its state, and emits stopped(), or ended(), which finished() follows.
     void changed();
 
     /// A descriptor of 3 or more that the child does not inherit, as small as possible, because the syntax of some

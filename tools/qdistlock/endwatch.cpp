@@ -152,7 +152,7 @@ bool EndWatch::watchDescriptor(qint64 number, QString *error)
     if (S_ISREG(status.st_mode) || isAtEnd()) {
         *error = (fd == STDIN_FILENO ? u"standard input is at its end, as /dev/null is"_s
                                      : u"--fd: file descriptor %1 is at its end"_s.arg(fd))
-                + u", so it does not tell how long to hold the lock; use --pid with the process that needs the lock, or --fd with a pipe that it keeps open"_s;
+                + u", so it does not show how long to hold the lock; use --pid with the process that needs the lock, or --fd with a pipe that it keeps open"_s;
         return false;
     }
     m_notifier = std::make_unique<QSocketNotifier>(m_fd, QSocketNotifier::Read);

@@ -129,7 +129,8 @@ void Holder::tell()
     for (const DistributedLock *lock : m_locks.locks())
         written = written && printOutcome(lock->name(), u"held"_s, {{u"fence"_s, lock->fencingToken()}});
     if (!written)
-        end(u"lock %1 is released again, because nobody can be told that it is held"_s.arg(quoted(m_locks.nameText())),
+        end(u"lock %1 is released again, because nobody can be notified that it is held"_s.arg(
+                    quoted(m_locks.nameText())),
             InternalError);
 }
 

@@ -228,7 +228,7 @@ void LockSet::reportConflict()
     const bool isWaitOver = m_conflict == DistributedLock::TimeoutError;
     if (isWaitOver && !m_holder) {
         fail(DistributedLock::ConnectionError,
-             u"lock %1 on %2 was not acquired within %3 (-w): the server does not answer any more; look whether it is reachable and alive"_s
+             u"lock %1 on %2 was not acquired within %3 (-w): the server does not answer any more; check that it is reachable and alive"_s
                      .arg(name, m_session->serverText(), durationText(waited)));
         return;
     }

@@ -35,8 +35,6 @@ QString holderText(const LockInfo &info)
 {
     if (!info.held)
         return u"nobody"_s;
-    if (info.foreign)
-        return u"another library"_s;
     return info.holder.toString() + (info.holder.connected ? QString() : u" (not connected)"_s);
 }
 

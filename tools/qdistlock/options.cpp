@@ -276,9 +276,8 @@ const QList<Explanation> &exampleTexts()
              "makes the report, the others skip it without an error and without a mail; --min-hold also skips "
              "machines whose clocks are up to 20 seconds late"_s},
             {u"ExecStart=/usr/bin/qdistlock run mailer /usr/bin/mailer"_s,
-             u"in a systemd service that is enabled on several machines: one of them works, the others wait, and one "
-             u"of "
-             "these takes over when the first one is gone"_s},
+             u"in a systemd service that is enabled on several machines: one of them works, the others wait, and "
+             "one of these takes over when the first one is gone"_s},
             {u"ENTRYPOINT [\"qdistlock\", \"run\", \"worker\", \"--\", \"/usr/bin/worker\"]"_s,
              u"in a Dockerfile: of all containers, one works; the signals of docker stop are passed on"_s},
             {u"qdistlock acquire deploy:web --lease 10m --token-file /run/deploy.$$"_s,

@@ -125,8 +125,8 @@ LockInfo QuorumView::merged(const QList<std::pair<int, LockInfo>> &views, int re
         if (!view.held || !isSameHolder(view, *holder))
             continue;
         times.append(timeLeft(view));
-        const bool tellsMore = view.holder.connected && (!result.holder.connected || result.holder.host.isEmpty());
-        if (result.held && !tellsMore)
+        const bool knowsMore = view.holder.connected && (!result.holder.connected || result.holder.host.isEmpty());
+        if (result.held && !knowsMore)
             continue;
         result.held = true;
         result.foreign = view.foreign;

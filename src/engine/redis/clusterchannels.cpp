@@ -75,7 +75,8 @@ void ClusterChannels::mapChanged()
 {
     for (auto it = m_channels.begin(), end = m_channels.end(); it != end; ++it) {
         const auto owner = m_watch->map().ownerOf(it->slot);
-        // Where the slot is that has left this node, a waiter's next request will tell; the node would refuse.
+        // The slot has left this node, which would refuse the subscription. The reply to a waiter's next request names
+        // the new master.
         const bool isLeft = !it->node && owner == it->left;
         if (it->node != owner && !isLeft)
             listen(it.key(), &*it);
@@ -117,7 +118,7 @@ ClusterChannels::Channels::iterator ClusterChannels::channelFor(const LockId &lo
     auto it = m_channels.find(name);
     if (it == m_channels.end())
         it = m_channels.insert(name, {QtRedis::SlotMap::slotOf(lock.key()), std::nullopt});
-    it->keptUntil.setRemainingTime(ChannelLife);
+    it->keptUntil = Deadline(ChannelLife);
     if (!it->node)
         listen(name, &*it);
     else if (ClusterNode *const node = m_nodes.known(*it->node))
@@ -139,8 +140,7 @@ void ClusterChannels::watchMaster(const LockId &lock, milliseconds lease)
         channel = channelFor(lock);
         name = channel.key();
     }
-    if (channel->watchedUntil.remainingTime() < lease.count())
-        channel->watchedUntil.setRemainingTime(lease);
+    channel->watchedUntil = std::max(channel->watchedUntil, Deadline(lease));
 }
 
 bool ClusterChannels::isWanted(const Channel &channel, bool isNeeded)
@@ -175,7 +175,7 @@ void ClusterChannels::notWaiting(const LockId &lock, const QByteArray &token)
 {
     const auto it = m_channels.find(channelOf(lock));
     if (it != m_channels.end() && it->waiting.remove(Token::sequenceOf(token)))
-        it->keptUntil.setRemainingTime(ChannelLife);
+        it->keptUntil = Deadline(ChannelLife);
 }
 
 bool ClusterChannels::isWaitedAt(const QtRedis::Endpoint &node) const

@@ -3,11 +3,11 @@
 
 #pragma once
 
+#include "base/leaseclock.h"
 #include "engine/lockengine.h"
 #include "redis/postedcall.h"
 #include "redis/topology/clusterwatch.h"
 
-#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qhash.h>
 #include <QtCore/qset.h>
 #include <QtCore/qtimer.h>
@@ -87,8 +87,8 @@ private:
         std::optional<QtRedis::Endpoint> node; ///< where it is subscribed, or will be
         QtRedis::Endpoint left = {};           ///< has ended the last subscription: the slot had moved away from there
         QSet<quint64> waiting = {};            ///< sequence numbers of the tokens that are in a queue
-        QDeadlineTimer keptUntil = {};         ///< unless somebody waits
-        QDeadlineTimer watchedUntil = {};      ///< locks of its master are held until then at least
+        Deadline keptUntil = {};               ///< unless somebody waits
+        Deadline watchedUntil = {};            ///< locks of its master are held until then at least
     };
     using Channels = QHash<QByteArray, Channel>;
 

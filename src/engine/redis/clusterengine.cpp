@@ -65,8 +65,10 @@ ClusterEngine::~ClusterEngine()
 {
     m_watch.disconnect(this);
     m_channels.disconnect(this);
-    for (const auto &[endpoint, node] : m_nodes)
+    for (const auto &[endpoint, node] : m_nodes) {
         node->disconnect(this);
+        disconnect(&node->lane(), &RedisLane::readEnded, this, nullptr);
+    }
     // The lanes write what they have when they are destroyed.
     LockOperations cancels = m_abandoned.unconfirmed();
     for (LockOperation &cancel : cancels) {
@@ -176,7 +178,7 @@ bool ClusterEngine::follow(const QtRedis::Endpoint &from, const QtRedis::Redirec
         return true; // what was sent before the slot's new owner was known
     Redirections &redirections = m_redirections[moved.slot];
     if (redirections.until.hasExpired())
-        redirections = {0, QDeadlineTimer(RedirectionsPeriod), {}, {}};
+        redirections = {0, Deadline(RedirectionsPeriod), {}, {}};
     redirections.from = from;
     redirections.to = moved.endpoint;
     if (++redirections.count > MostRedirections) {
@@ -288,6 +290,7 @@ void ClusterEngine::retire(std::unique_ptr<ClusterNode> node)
     ClusterNode *const former = node.get();
     m_former.push_back(std::move(node));
     former->disconnect(this);
+    disconnect(&former->lane(), &RedisLane::readEnded, this, nullptr);
     former->closeSubscriber();
     if (former->lane().isReady() && former->isReplying() && !former->lane().isIdle())
         QTimer::singleShot(FormerMasterLife, former, [this, former] { closeFormer(former); });
@@ -515,7 +518,7 @@ void ClusterEngine::acquire(const Acquire &operation, Completion completion)
 void ClusterEngine::handOver(const Handover &handover, const QtRedis::Endpoint &node)
 {
     const quint64 sequence = Token::sequenceOf(handover.token);
-    m_abandoned.found(sequence);
+    m_abandoned.found(sequence); // if the token was abandoned, the server has given it the lock nevertheless
     if (m_watch.map().ownerOf(slotOf(handover.lock)) != node) {
         Q_EMIT noticed(Grant, sequence, 0ms); // the waiter asks the present master
         return;

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "base/leaseclock.h"
 #include "engine/lockengine.h"
 #include "engine/redis/abandonedtokens.h"
 #include "engine/redis/clusterchannels.h"
@@ -13,7 +14,6 @@
 #include "redis/postedcall.h"
 #include "redis/topology/clusterwatch.h"
 
-#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qhash.h>
 
 #include <map>
@@ -89,7 +89,7 @@ private:
     struct Redirections
     {
         int count = 0;
-        QDeadlineTimer until;       ///< then they are counted from the beginning
+        Deadline until;             ///< then they are counted from the beginning
         QtRedis::Endpoint from, to; ///< the last one
     };
     /// The node at \a from has replied so. False if the slot was redirected too often.

@@ -53,7 +53,7 @@ public:
     bool hasMoved() const { return m_hasMoved; }
     /// The server has executed a command, over whatever connection: listens to the channel of this client.
     void listen();
-    /// As LockEngine::canBeWoken(), for a plain subscriber.
+    /// As LockEngine::canBeWoken(), for a plain subscriber; false for a sharded one.
     bool canBeWoken() const { return m_subscriber.isSubscribed(m_channel) && !m_lane.isPlain(); }
     bool isReading() const { return m_lane.isReading() || m_subscriber.isReading(); }
 

@@ -534,9 +534,10 @@ QString ClusterWatch::Private::lostCluster() const
     }
     return u"%1: no node of the cluster to which it has led can be asked (its masters were %2), and those that answer "
            u"(%3) belong to another cluster, or have replaced all of these masters since this program asked last. "
-           u"Other programs may still use the former ones, so this program does not change to the others. If "
-           u"the former ones are gone for good, start this program again, and all others that use them; otherwise start these nodes, or look at the network."_s
-                   .arg(cluster.toDisplayString(), listed(map.masters()), listed(others));
+           u"Other programs may still use the former ones, so this program does not change to the others. "
+           u"If the former ones are gone for good, start this program again, and all others that use them; otherwise "
+           u"start these nodes, or check the network."_s.arg(cluster.toDisplayString(), listed(map.masters()),
+                                                             listed(others));
 }
 
 /// For a cluster that was set up again, with small epochs. One node with an old view is no reason to leave a master

@@ -379,7 +379,7 @@ void tst_Cluster::nobodyListensLonger()
     server.command({"CLIENT", "PAUSE", "300", "WRITE"});
     leaving.acquire();
     processEvents();
-    leaving.cancel(); // before the reply, which tells of a place in the queue
+    leaving.cancel(); // before the reply, which has its place in the queue
     held.release();
     QVERIFY(eventually([&] { return waiting.isHeld(); }, 3s)); // woken, not by a poll
     waiting.release();

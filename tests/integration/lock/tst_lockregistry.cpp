@@ -351,6 +351,9 @@ void tst_LockRegistry::addresses()
     registry.setKeyPrefix(QString());
     QVERIFY(acquireNow(&excluded));
     QVERIFY(m_server.exists("job"));
+    DistributedLock bare(LockAddress(u"bare"_s).withKeyPrefix(u""_s).withServer(m_server.url()));
+    QVERIFY(acquireNow(&bare)); // an empty prefix is none, and not that of its registry
+    QVERIFY(m_server.exists("bare"));
 }
 
 void tst_LockRegistry::defaultsAndOptions()
