@@ -18,7 +18,7 @@ struct Identity
     qint64 pid = 0;
     QString application;
 
-    /// The client \a id of this process.
+    /// The client \a id in the process that has this identity.
     LockClient client(const QByteArray &id, bool isConnected) const
     {
         return {QString::fromLatin1(id), host, pid, application, isConnected};

@@ -36,8 +36,8 @@ public:
 using LeaseTime = LeaseClock::time_point;
 inline constexpr LeaseTime NeverTime = (LeaseTime::max)();
 
-/// The end of a time-out on LeaseClock::system(). A QTimer only wakes the event
-/// loop, perhaps too early or, after a suspend, too late; hasExpired() decides. Thread: a plain value.
+/// The end of a time-out on LeaseClock::system(). A QTimer only wakes the event loop, perhaps too early or, after a
+/// suspend, too late; hasExpired() decides. Thread: a plain value.
 class Deadline
 {
 public:

@@ -14,7 +14,7 @@ struct BehaviourMutation
     bool Behaviour::*flag;
 };
 
-/// What is explored.
+/// The model is explored once with each of these: the clients, their leases, and the faults that may happen.
 std::vector<Config> configurations();
 /// Deliberate errors in the scripts.
 const std::vector<Mutation> &mutations();

@@ -107,7 +107,7 @@ private:
     /// A client reads the clock before anything else.
     void lookAtClock(State &s, int client);
     void granted(State &s, int m, int left, Byte allowance);
-    /// The lock was given to this waiter so many ticks ago, as far as its client knows.
+    /// The client of waiter \a m learns that it was handed the lock, \a age ticks ago by what the client knows.
     void handedOver(State &s, int m, int ticks, int age, Byte allowance);
     /// As ServerClock::sample().
     void sample(Client &c, const Reply &r) const;

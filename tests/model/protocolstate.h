@@ -22,7 +22,7 @@ constexpr int Machines = 3;
 constexpr int ClaimTime = 2; ///< ticks
 constexpr int Now = 100;     ///< in µs; later than every arrival kept in a state
 
-/// What the result of a script must not depend on.
+/// A script is run under several of these, and must give the same result under each.
 struct Circumstances
 {
     const char *name;

@@ -190,7 +190,7 @@ private:
     QByteArrayList m_childCommand;
 };
 
-/// What the last word of a command line can be.
+/// How a shell may complete the last word of a command line.
 struct Completion
 {
     enum Kind {

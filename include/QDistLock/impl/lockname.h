@@ -35,7 +35,8 @@ qsizetype lengthOf(const Character (&text)[size])
     return qsizetype(length);
 }
 
-/// What the name of a lock is made of. Instantiated with `T &&` of a forwarding reference.
+/// How a value of type \a T becomes the name of a lock: isValid is false if it cannot. \a T is a reference type,
+/// because only that shows whether the value is a literal.
 template<typename T>
 struct LockName
 {

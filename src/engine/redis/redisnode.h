@@ -24,7 +24,7 @@ class RedisNode : public QObject
 {
     Q_OBJECT
 public:
-    /// What the locks that the server keeps need. Called from the event loop.
+    /// The node calls these, from the event loop, to ask its owner about the locks that this server keeps.
     struct Callbacks
     {
         std::function<bool()> needConnection;
