@@ -164,26 +164,28 @@ class LogCapture
 {
 public:
     LogCapture()
-        : m_outer(std::exchange(s_current, this))
     {
+        const QMutexLocker locker(&s_mutex);
+        m_outer = std::exchange(s_current, this);
         m_before = qInstallMessageHandler(handle);
     }
     ~LogCapture()
     {
+        const QMutexLocker locker(&s_mutex);
         qInstallMessageHandler(m_before);
         s_current = m_outer;
     }
 
     QStringList messages() const
     {
-        const QMutexLocker locker(&m_mutex);
+        const QMutexLocker locker(&s_mutex);
         return m_messages;
     }
     QString text() const { return messages().join(u'\n'); }
     /// The messages of one type and category.
     QStringList messages(QtMsgType type, const char *category = "qdistlock.lock") const
     {
-        const QMutexLocker locker(&m_mutex);
+        const QMutexLocker locker(&s_mutex);
         QStringList found;
         for (qsizetype i = 0; i < m_messages.size(); ++i) {
             if (m_kinds.at(i) == std::pair(type, QByteArray(category)))
@@ -205,15 +207,17 @@ private:
     Q_DISABLE_COPY_MOVE(LogCapture)
     static void handle(QtMsgType type, const QMessageLogContext &context, const QString &message)
     {
-        const QMutexLocker locker(&s_current->m_mutex);
+        const QMutexLocker locker(&s_mutex);
+        if (!s_current)
+            return; // another thread has entered this function just before the last capture ended
         s_current->m_kinds.append({type, context.category});
         s_current->m_messages.append(message);
     }
 
+    inline static QMutex s_mutex; // for all captures: other threads log while one ends
     inline static LogCapture *s_current = nullptr;
-    LogCapture *const m_outer;
+    LogCapture *m_outer = nullptr;
     QtMessageHandler m_before = nullptr;
-    mutable QMutex m_mutex;
     QStringList m_messages;
     QList<std::pair<QtMsgType, QByteArray>> m_kinds;
 };
