@@ -111,7 +111,7 @@ const std::vector<Mutation> &mutations()
             {"released at once though others wait", "release",
              "and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then", "then"},
             {"a fencing token of a clock that was set back", "acquire", "and last < fence)", ")"},
-            {"release that serves nobody", "release", "serve(key, queue, lease, caller)", "'free'"},
+            {"release that serves nobody", "release", "serve(key, queue, fenceKey, lease, caller)", "'free'"},
             {"a waiter joins at once by a clock that was set back", "acquire", "#last[2] == #t and last[2] < t and",
              "#last[2] == #t and"},
             {"a served waiter stays in the queue", "common",

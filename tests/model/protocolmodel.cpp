@@ -46,6 +46,8 @@ int main(int argc, char **argv)
     try {
         bool well = true;
         if (what != "mutants") {
+            for (const Mutation &mutation : mutations())
+                Model({}, {}, scripts, &mutation); // throws if the scripts no longer have its text
             std::size_t states = 0, steps = 0;
             for (const Config &config : configs) {
                 if (config.name.find(only) == std::string::npos)
