@@ -109,7 +109,7 @@ void ScopedLock::fail(DistributedLock::Error error, const QString &text)
 void ScopedLock::acquire(const LockOptions &options)
 {
     if (auto outer = ThreadLocks::find(m_address); outer && outer->reenter()) {
-        // This level gets a shared pointer with a reference count of its own, because its entry in ThreadLocks ends
+        // This level gets a shared pointer with a separate reference count, because its entry in ThreadLocks ends
         // with that pointer.
         LockHold *const hold = outer.get();
         m_hold = {std::make_shared<std::shared_ptr<LockHold>>(std::move(outer)), hold};

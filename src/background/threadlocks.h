@@ -18,7 +18,7 @@ class LockHold;
     runs. QDL_ASSERT_LOCKED() reads this list, and a nested scope finds in it the lock that it re-enters.
 
     An entry ends with the shared pointer it was made from and the copies of that, in whatever thread; other pointers to
-    the same hold have entries of their own. Addresses must be resolved().
+    the same hold have separate entries. Addresses must be resolved().
 */
 class ThreadLocks
 {

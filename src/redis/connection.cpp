@@ -786,7 +786,7 @@ void Connection::Private::loseQuietly(const QString &text)
     unwritten = 0;
     endTransport();
     qCDebug(lcRedis, "%s Nobody was waiting for a reply.", qUtf8Printable(text));
-    // Once begun, it goes on: somebody may be waiting for stateChanged() or failed().
+    // Once begun, it continues: somebody may be waiting for stateChanged() or failed().
     const bool isResting = state == Ready && isNeeded && !isNeeded();
     const State before = std::exchange(state, isResting ? Disconnected : Connecting);
     if (!isResting) {

@@ -115,7 +115,7 @@ public:
     /// sent in between. \a script must outlive the connection.
     void sendScript(const Script &script, const QList<QByteArray> &keys, const QList<QByteArray> &arguments,
                     std::chrono::milliseconds timeout, Handler handler);
-    /// Before the destruction: sends \a commands, and \a answer goes on with each reply to these and to the commands
+    /// Before the destruction: sends \a commands, and \a answer continues with each reply to these and to the commands
     /// that it returns, as long as LingeringConnection waits for replies. It is called after the destruction, perhaps
     /// without an event loop. Unless the connection is Ready, nothing happens.
     void setFarewell(const QList<QList<QByteArray>> &commands, Farewell answer);

@@ -113,7 +113,7 @@ public:
     void close();
 
     State state() const { return m_state; }
-    /// Why it is not Connected, as a clause; empty if there is nothing to tell yet.
+    /// Why it is not Connected, as a clause; empty if there is no reason yet.
     QString errorString() const { return m_errorString; }
     /// 0 before the first connection.
     qint64 id() const;

@@ -130,7 +130,7 @@ def arguments():
     add("--hold-seconds", type=int, help="how long the waiters wait for a held lock (20)")
     add("--lease-seconds", type=int, help="lease of the many held locks (30)")
     add("--reshard-seconds", type=int, help="how long slots move (60)")
-    add("--quick", action="store_true", help="short runs and leases: a look, not a measurement")
+    add("--quick", action="store_true", help="short runs and leases: an impression, not a measurement")
     add("--case", action="append", help="only cases whose name begins so; may be repeated")
     add("--check", action="store_true", help="exit status 1 when a target is missed")
     options = parser.parse_args()

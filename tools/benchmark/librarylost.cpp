@@ -23,7 +23,7 @@ using QDistLock::DistributedLock;
 
 /*
     In each run every lock is acquired at its own moment of the run and deleted at another behind the
-    library's back. Tells, for each, the milliseconds from DEL's reply to lost().
+    library's back. Prints, for each, the milliseconds from DEL's reply to lost().
 */
 class LibraryLost : public Contender
 {

@@ -21,7 +21,7 @@ using QDistLock::DistributedLock;
 
 /*
     One holder, and everybody else waits. The first run only gets all of them into the queue; the others
-    let the time go by, and measure what the waiting costs. The holder, with a registry of its own, lives
+    let the time go by, and measure what the waiting costs. The holder, with a separate registry, lives
     in the same process.
 */
 class LibraryWaiters : public Contender

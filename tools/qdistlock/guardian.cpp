@@ -191,7 +191,7 @@ struct Guardian::Process
     /// Adds the descendants of those in \a members, and the child's group.
     void complete(std::vector<Member> *members) const
     {
-        // First what is gone first: the kernel is ending the child.
+        // The descendants first: once the child has ended, nothing shows whose they were.
         std::vector<pid_t> found;
         for (const Member &member : *members) {
             const std::vector<pid_t> descendants = ProcessTree::descendants(member.id);

@@ -29,7 +29,7 @@ enum class OrphanPolicy { Term, Kill, Keep };
     at the latest with this process. If this user may, it runs before all ordinary processes (SCHED_FIFO): it sleeps all
     the time, but on a machine under load it must not be late.
 
-    If somebody kills it, another one is made, which goes on with the last order.
+    If somebody kills it, another one is made, which continues with the last order.
 
     SIGPIPE must be ignored while it exists. Thread: the main thread, with an event loop. When another one is made, a
     thread may be looking up a host name; of what that thread may hold at the fork, the guardian uses malloc() only,

@@ -40,7 +40,7 @@ void printNote(const QString &text);
 /// The same for details; only with --verbose.
 void printDetail(const QString &text);
 
-/// One line on standard output, flushed. False if it could not be written, which is printed unless its reader has gone.
+/// One line on standard output, flushed. False if it could not be written, which is printed unless its reader left.
 bool printLine(const QString &text);
 /// One object on one line.
 bool printJson(const QJsonObject &object);
@@ -48,7 +48,7 @@ bool printJson(const QJsonObject &object);
 bool printOutcome(const QString &name, const QString &outcome, const QJsonObject &more = {});
 
 /*!
-    A line on the terminal that is overwritten while something goes on: "waiting for …". Shows nothing if standard error
+    A line on the terminal, overwritten while something continues: "waiting for …". Shows nothing if standard error
     is not a terminal, and with --quiet. printError() and its relatives remove it first.
 */
 class StatusLine

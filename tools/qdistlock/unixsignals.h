@@ -55,7 +55,7 @@ public:
 Q_SIGNALS:
     /// \a fromTerminal: the terminal sent it to the whole process group, as for Ctrl+C.
     void received(int number, bool fromTerminal);
-    /// A child process has ended, stopped or gone on.
+    /// A child process has ended, stopped or continued.
     void childChanged();
 
 private:

@@ -30,7 +30,7 @@ constexpr int RenewalsInATurn = 200;
 /// much, before it waits for retryInterval: the releases may still be on their way.
 constexpr milliseconds FirstRepeat = 5ms;
 constexpr int Repeats = 3;
-/// So many attempts in a row keep their place; then the next waiter in the queue, which may reach more servers, has its
+/// As many attempts in a row keep their place; then the next waiter in the queue, which may reach more servers, has its
 /// turn.
 constexpr int PlaceKeptAtMost = 10;
 constexpr milliseconds ForceLimit = 500ms;

@@ -18,7 +18,7 @@ class Deadlines;
 /*!
     One server of a quorum, and what decides whether its vote counts.
 
-    INFO tells which server it is, and since when it is up; it is sent with each connection. A server that does not
+    INFO shows which server it is, and since when it is up; it is sent with each connection. A server that does not
     answer it has no vote, and is asked again later. Thread: the one it lives in.
 */
 class QuorumNode : public QObject

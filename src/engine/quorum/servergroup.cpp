@@ -32,7 +32,7 @@ EngineError ServerGroup::tooFew(int agreeing, const QString &what, const QList<E
                 QString::number(agreeing), QString::number(size()), what, QString::number(majority()),
                 reasons.join(u"; "_s));
         result = EngineError::passing(DistributedLock::QuorumError, text);
-        // So many that the others are no majority: another attempt fails, too.
+        // The rest is no majority: another attempt fails, too.
         for (const EngineError &error : errors) {
             if (error.isPermanent && haveCode(error.code, true) > size() - majority())
                 result = EngineError::permanent(error.code, text);

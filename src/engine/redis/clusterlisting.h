@@ -14,7 +14,7 @@ namespace QDistLock {
 class ClusterNode;
 
 /// Lists the locks of all masters of a cluster. If one of them cannot be asked, or nobody serves a slot, the result
-/// is an error: nobody could tell such a list from a complete one. A lock whose key moves meanwhile may be missing.
+/// is an error: nobody could see that such a list lacks some. A lock whose key moves meanwhile may be missing.
 /// Thread: that of the engine.
 class ClusterListing
 {

@@ -20,7 +20,7 @@ namespace QDistLock {
 
 /*!
     Holds back what a master has said until a majority of the Sentinels, asked after that, has named the same master:
-    after a fail-over the former master goes on as before for some seconds, and on the wrong side of a partition for
+    after a fail-over the former master continues as before for some seconds, and on the wrong side of a partition for
     ever.
 
     What arrives in one event loop turn shares one question. Thread: the one it lives in.

@@ -25,7 +25,7 @@ namespace QDistLock {
     when every WAIT has its reply. An operation that took effect ends when its WAIT does; any other ends at once.
 
     If the server has too few replicas, no WAIT is sent: an acquire is not sent either, and a renewal ends as Failed.
-    ROLE tells their number, and is sent before the first round and each time there were too few.
+    ROLE reports their number, and is sent before the first round and each time there were too few.
 
     Connects when it is first used. Thread: the one it lives in.
 */

@@ -11,7 +11,7 @@
 namespace QDistLock {
 
 /*!
-    Tells the earliest moment on the lease clock at which the server's clock can have shown a given time.
+    Computes the earliest moment on the lease clock at which the server's clock can have shown a given time.
 
     A reply that contains the server's time shows that the server read its clock after the command was sent. Only the
     newest reply counts: an older one may give a later bound, but the server's clock may have been set since, and a slow

@@ -441,7 +441,7 @@ void ZooKeeperEngine::watchPredecessor(const AttemptPointer &attempt, const QByt
     ask([&](Done done) { m_session.read(place->parent + '/' + name, changed, std::move(done)); },
         [this, attempt, place, name, taken](const Result &result) {
             if (result.isMissing())
-                return readQueue(attempt); // it has just gone
+                return readQueue(attempt); // it has just been deleted
             if (!result.isOk())
                 return fail(attempt, result);
             place->predecessor = name;

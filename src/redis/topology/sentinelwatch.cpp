@@ -516,7 +516,7 @@ void SentinelWatch::Private::checkRound()
         isComplete = false;
     const SentinelVotes said = votes();
     const auto agreed = said.agreed();
-    // A round goes on until what it finds would be confirmed, too, if it can be.
+    // A round continues until what it finds would be confirmed, too, if it can be.
     if (agreed && (isAsking ? said.isConfirmed(*agreed) : !master || !master->isSame(*agreed)))
         adopt(*agreed);
     else if (isAsking && isComplete)

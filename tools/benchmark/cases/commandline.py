@@ -21,7 +21,7 @@ HANDSHAKE = ["client|setname", "client|id"]
 
 
 class Etcd:
-    """A private etcd of one member, in a folder of its own."""
+    """A private etcd of one member, in its own folder."""
 
     def __init__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="qdistlock-etcd-")

@@ -11,7 +11,7 @@ class ScopedCase:
     """One scope after the other in one thread, compared with blocking lock + unlock; and scopes inside a scope."""
 
     name = "scoped"
-    title = "ScopedLock in a thread of its own, TCP loopback"
+    title = "ScopedLock in a separate thread, TCP loopback"
 
     def run(self, options, server, available):
         url = server.url()

@@ -115,7 +115,7 @@ class SentinelCase:
         return found
 
     def _old_master(self, service, members, replace):
-        """The commands of each member at a master that was replaced and goes on."""
+        """The commands of each member at a master that was replaced and continues."""
         monitor = Monitor(service.master().port)
         old, heal = replace(service)
         # What lay in its sockets before is executed in these turns of its event loop.
