@@ -99,24 +99,9 @@ QString withoutHostList(const QString &source)
     return match.captured(1) + match.captured(2) + match.captured(4) + u'?' + items.join(u'&');
 }
 
-// QUrl's error text contains the whole URL with the password; only its first clause is used.
-QString invalidPart(const QUrl &url)
-{
-    const QString reason = url.errorString();
-    if (reason.startsWith(QLatin1String("Invalid port")) || reason.startsWith(QLatin1String("Port")))
-        return u"the port must be a number from 1 to 65535 (a ':', '/', '?', '#' or '@' in user name or password must be percent-encoded)"_s;
-    if (reason.startsWith(QLatin1String("Invalid user")))
-        return u"the user name has a character that must be percent-encoded"_s;
-    if (reason.startsWith(QLatin1String("Invalid password")))
-        return u"the password has a character that must be percent-encoded"_s;
-    if (reason.contains(QLatin1String("host")) || reason.contains(QLatin1String("IP")))
-        return u"the host is neither a valid name nor a valid address"_s;
-    if (reason.startsWith(QLatin1String("Invalid query")))
-        return u"the query has a character that must be percent-encoded"_s;
-    if (reason.startsWith(QLatin1String("Invalid scheme")))
-        return u"the scheme is not valid"_s;
-    return u"it is not a valid URL"_s;
-}
+/// QUrl names the part that it refuses, but in English only, and with the whole URL and its password.
+constexpr QStringView InvalidUrl =
+        u"it is not a valid URL; check the host, the port, which is a number from 1 to 65535, and that each ':', '/', '?', '#' and '@' in user name, password and query is percent-encoded";
 
 /// The URL the user meant: "redis://localhost:6379" for "localhost:6379", which QUrl parses as the scheme "localhost"
 /// and the path "6379". Empty if the text does not look like an address without its scheme.
@@ -322,7 +307,7 @@ bool Parser::parseScheme()
         return true;
     }
     if (!url.isValid())
-        return fail(invalidPart(url));
+        return fail(InvalidUrl.toString());
     const QString known = u"use %1 or %2"_s.arg(schemes.first(schemes.size() - 1).join(QLatin1String(", ")),
                                                 schemes.last());
     if (url.scheme().isEmpty())
@@ -344,10 +329,11 @@ bool Parser::parseAll()
         return fail(
                 u"it has a list of hosts; the first one stands there, the others are query items; did you mean %1?"_s
                         .arg(meant));
-    if (!url.isValid() && hasNodes() && invalidPart(url).startsWith(QLatin1String("the host")))
-        return fail(invalidPart(url) + u" (of several hosts, all but the first are query items: &node=host:port)"_s);
+    if (!url.isValid() && hasNodes())
+        return fail(InvalidUrl.toString()
+                    + u"; of several hosts, all but the first are query items: &node=host:port"_s);
     if (!url.isValid())
-        return fail(invalidPart(url));
+        return fail(InvalidUrl.toString());
 
     if (hasStrayAt(url))
         return failOnStrayAt();
@@ -451,8 +437,7 @@ bool Parser::parseQuorum()
     const QString path = url.path(QUrl::FullyEncoded);
     int database = 0;
     if (path.size() > 1 && parseDatabase(path.mid(1), &database))
-        return fail(
-                u"it has a database, but the servers of a quorum keep the locks in database 0; leave the number out"_s);
+        return fail(u"it has a database, but the servers of a quorum are used with database 0; leave the number out"_s);
     if (path.size() > 1)
         return fail(u"it has a path, which has no meaning for a quorum of servers"_s);
     server.quorumNodes = {server.endpoint()};
@@ -547,8 +532,8 @@ bool Parser::failOnUnknownItem(const QString &name, bool hasValue, const QString
 {
     if (name == u"scripts" && (isCluster() || isQuorum())) {
         return fail(
-                u"the query item \"scripts\" is not possible with %1://, because locks %2 need scripts; allow its user EVAL and EVALSHA"_s
-                        .arg(url.scheme(), isCluster() ? u"in a cluster"_s : u"over a quorum"_s));
+                u"the query item \"scripts\" is not possible with %1://, because %2 needs scripts; allow its user EVAL and EVALSHA"_s
+                        .arg(url.scheme(), isCluster() ? u"a cluster"_s : u"a quorum"_s));
     }
     const QString known = u"%1:// takes %2"_s.arg(url.scheme(), allowed.join(QLatin1String(", ")));
     // If a password contains a '?', the rest of it looks like an unknown item. A service name before it excludes that.

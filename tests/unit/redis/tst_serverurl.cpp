@@ -174,13 +174,13 @@ void tst_ServerUrl::refuses_data()
     row(text("redis://u5er:c4n4ry@:6379"), "host");
     row(text("redis://[::1"), "host");
     row(text("redis://[::g]"), "host");
-    row(text("redis://a b"), "\"redis://a b\" cannot be used: the host");
+    row(text("redis://a b"), "\"redis://a b\" cannot be used: it is not a valid URL; check the host, the port");
     row(text("redis://h:0"), "\"redis://h:0\" cannot be used: the port");
     row(text("redis://h:65536"), "port");
     row(text("redis://h:99999999999"), "port");
     row(text("redis://h:-1"), "port");
-    row(text("redis://h:x"), "\"redis://h…\" cannot be used: the port");
-    row(text("redis://h:c4n4ry"), "\"redis://h…\" cannot be used: the port");
+    row(text("redis://h:x"), "\"redis://h…\" cannot be used: it is not a valid URL; check the host, the port");
+    row(text("redis://h:c4n4ry"), "\"redis://h…\" cannot be used: it is not a valid URL; check the host, the port");
     row(text("redis://u5er:c4n4ry@h:x"), "port");
     row(text("redis://h/x"), "database");
     row(text("redis://h/-1"), "database");
@@ -308,9 +308,9 @@ void tst_ServerUrl::refuses_data()
     row(text("redis://a?scripts=OFF"), "the query item \"scripts\" must be off");
     row(text("redis://a?scripts"), "the query item \"scripts\" is empty");
     row(text("redis://a?scripts=off&scripts=off"), "the query item \"scripts\" occurs twice");
-    row(text("redis+cluster://a?scripts=off"), "locks in a cluster need scripts");
+    row(text("redis+cluster://a?scripts=off"), "because a cluster needs scripts");
     row(text("rediss+cluster://a?node=b&scripts=off"), "is not possible with rediss+cluster://");
-    row(text("redlock://a?node=b&node=c&scripts=off"), "locks over a quorum need scripts");
+    row(text("redlock://a?node=b&node=c&scripts=off"), "because a quorum needs scripts");
     row(text("redis+sentinel://u5er@a/s"), "password");
     row(text("redis+sentinel://u5er:12/c4n4ry@h/s"), "percent-encoded");
 }
