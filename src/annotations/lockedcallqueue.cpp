@@ -119,54 +119,6 @@ void reportLoss(const LockedCallInfo &lost)
 
 } // namespace
 
-struct LockedCallQueue::Message
-{
-    quint64 ended = 0; ///< the call whose acquire ended; 0 = none
-    int attempt = 0;
-    QString released;           ///< the queue whose call has released its locks
-    QList<LockedCallInfo> lost; ///< the locks it had lost by then
-};
-
-/// Receives messages from other threads, even after its queue was destroyed.
-class LockedCallQueue::Mailbox
-{
-public:
-    void open(LockedCallQueue *queue) { m_queue = queue; }
-    /// Returns the messages that were not delivered.
-    std::vector<Message> close()
-    {
-        const QMutexLocker locker(&m_mutex);
-        m_queue = nullptr;
-        return std::exchange(m_messages, {});
-    }
-    bool isOpen() const
-    {
-        const QMutexLocker locker(&m_mutex);
-        return m_queue != nullptr;
-    }
-    void post(Message message)
-    {
-        const QMutexLocker locker(&m_mutex);
-        if (!m_queue)
-            return;
-        m_messages.push_back(std::move(message));
-        if (m_messages.size() == 1)
-            postEvent();
-    }
-    std::vector<Message> takeAll()
-    {
-        const QMutexLocker locker(&m_mutex);
-        return std::exchange(m_messages, {});
-    }
-
-private:
-    void postEvent() { QCoreApplication::postEvent(m_queue, new QEvent(QEvent::User)); }
-
-    mutable QMutex m_mutex;
-    LockedCallQueue *m_queue = nullptr;
-    std::vector<Message> m_messages; ///< one event is posted while there are any
-};
-
 /// Calls on their way to another thread.
 struct LockedCallQueue::Moved
 {
@@ -245,7 +197,7 @@ private:
 
     LockedCallQueue *const m_owner; ///< to be used in its thread, while the mailbox is open
     QThread *const m_ownerThread;
-    const std::shared_ptr<Mailbox> m_mailbox;
+    const std::shared_ptr<Mailbox<Message>> m_mailbox;
     const LockedCall m_call;
     const QString m_queue;
     std::vector<std::shared_ptr<LockHold>> m_holds;
@@ -281,7 +233,6 @@ void LockedCallQueue::submit(CallPointer call)
 }
 
 LockedCallQueue::LockedCallQueue()
-    : m_mailbox(std::make_shared<Mailbox>())
 {
     m_mailbox->open(this);
 }

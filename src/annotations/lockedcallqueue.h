@@ -5,6 +5,7 @@
 
 #include "annotations/waitingcall.h"
 #include "background/lockhold.h"
+#include "base/mailbox.h"
 
 #include <QDistLock/annotations.h>
 
@@ -53,9 +54,14 @@ protected:
     void timerEvent(QTimerEvent *event) override;
 
 private:
-    class Mailbox;
     class HeldLocks;
-    struct Message;
+    struct Message
+    {
+        quint64 ended = 0; ///< the call whose acquire ended; 0 = none
+        int attempt = 0;
+        QString released;           ///< the queue whose call has released its locks
+        QList<LockedCallInfo> lost; ///< the locks it had lost by then
+    };
     struct Moved;
 
     /// Calls work() once in a turn of the event loop.
@@ -143,7 +149,7 @@ private:
     void watchReceiver(WaitingCall *call);
     void unwatchReceiver(WaitingCall *call);
 
-    const std::shared_ptr<Mailbox> m_mailbox;
+    const std::shared_ptr<Mailbox<Message>> m_mailbox = std::make_shared<Mailbox<Message>>();
     QHash<QString, std::shared_ptr<Queue>> m_queues; ///< those with a call that acquires, is ready or runs
     QHash<quint64, WaitingCall *> m_current;         ///< the calls that acquire or are ready
     std::deque<quint64> m_ready;

@@ -7,11 +7,11 @@
 #include "base/forkcount.h"
 
 #include <QtCore/qcoreapplication.h>
-#include <QtCore/qcoreevent.h>
 #include <QtCore/qthread.h>
 
 #include <map>
 #include <utility>
+#include <vector>
 
 using namespace Qt::StringLiterals;
 
@@ -31,14 +31,14 @@ public:
             locks->abortAll();
     }
 
-    void executeRequests()
+    void executeAll(const std::vector<Request> &requests)
     {
-        for (const Request &request : m_service->takeRequests())
+        for (const Request &request : requests)
             execute(request);
     }
 
 protected:
-    void customEvent(QEvent *) override { executeRequests(); }
+    void customEvent(QEvent *) override { executeAll(m_service->m_requests.takeAll()); }
 
 private:
     void execute(const Request &request)
@@ -115,7 +115,7 @@ QString LockService::start(std::unique_lock<std::mutex> *lock)
         static const CloseAtExit closeAtExit;
     }
     const Thread *const thread = m_thread;
-    m_changed.wait(*lock, [this, thread] { return m_worker || m_thread != thread; });
+    m_changed.wait(*lock, [this, thread] { return m_requests.isOpen() || m_thread != thread; });
     return m_thread == thread ? QString() : noApplication;
 }
 
@@ -134,17 +134,16 @@ void LockService::threadStarted(Worker *worker)
 {
     m_threadId.store(QThread::currentThreadId());
     const std::lock_guard lock(m_mutex);
-    m_worker = worker;
+    m_requests.open(worker);
     m_changed.notify_all();
 }
 
 void LockService::threadStopped(Worker *worker)
 {
-    {
-        const std::lock_guard lock(m_mutex);
-        m_worker = nullptr;
-    }
-    worker->executeRequests(); // releases that were requested while the thread ended
+    std::unique_lock lock(m_mutex);
+    const std::vector<Request> requests = m_requests.close();
+    lock.unlock();
+    worker->executeAll(requests); // releases that were requested while the thread ended
 }
 
 void LockService::threadEnded()
@@ -168,7 +167,7 @@ std::shared_ptr<LockHold> LockService::acquire(const LockAddress &address, const
         std::unique_lock lock(m_mutex);
         reason = start(&lock);
         if (reason.isEmpty()) {
-            post(Request::Acquire, acquisition);
+            m_requests.post({Request::Acquire, acquisition});
             return hold;
         }
     }
@@ -179,25 +178,8 @@ std::shared_ptr<LockHold> LockService::acquire(const LockAddress &address, const
 
 void LockService::release(const AcquisitionPointer &acquisition)
 {
-    if (isInherited())
-        return; // the lock is the parent's
-    const std::lock_guard lock(m_mutex);
-    if (m_worker)
-        post(Request::Release, acquisition);
-}
-
-void LockService::post(Request::Kind kind, const AcquisitionPointer &acquisition)
-{
-    m_requests.push_back({kind, acquisition});
-    if (!std::exchange(m_wakeUpPosted, true))
-        QCoreApplication::postEvent(m_worker, new QEvent(QEvent::User));
-}
-
-std::vector<LockService::Request> LockService::takeRequests()
-{
-    const std::lock_guard lock(m_mutex);
-    m_wakeUpPosted = false;
-    return std::exchange(m_requests, {});
+    if (!isInherited()) // otherwise the lock is the parent's
+        m_requests.post({Request::Release, acquisition});
 }
 
 void LockService::open()
@@ -218,10 +200,10 @@ void LockService::close()
         m_closed = true;
         if (!m_thread)
             return;
-        m_changed.wait(lock, [this] { return m_worker != nullptr; });
+        m_changed.wait(lock, [this] { return m_requests.isOpen(); });
         thread = std::exchange(m_thread, nullptr);
         m_changed.notify_all();
-        post(Request::Close, nullptr);
+        m_requests.post({Request::Close, nullptr});
         m_changed.wait(lock, [this] { return m_threadId.load() == nullptr; });
     }
     thread->wait();

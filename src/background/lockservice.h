@@ -4,12 +4,12 @@
 #pragma once
 
 #include "background/lockhold.h"
+#include "base/mailbox.h"
 
 #include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 namespace QDistLock {
 
@@ -70,20 +70,16 @@ private:
     QString start(std::unique_lock<std::mutex> *lock);
     /// True in a child process: fork() copies neither the thread nor a guarantee that the mutex is ever unlocked.
     bool isInherited() const;
-    void post(Request::Kind kind, const AcquisitionPointer &acquisition);
 
     // In the service's thread: before its event loop, after it, and at the end.
     void threadStarted(Worker *worker);
     void threadStopped(Worker *worker);
     void threadEnded();
-    std::vector<Request> takeRequests();
 
-    std::mutex m_mutex; ///< guards everything but m_threadId and m_forks
+    Mailbox<Request> m_requests; ///< is open while somebody executes them
+    std::mutex m_mutex;          ///< guards m_thread and m_closed
     std::condition_variable m_changed;
     Thread *m_thread = nullptr;
-    Worker *m_worker = nullptr; ///< null while nobody executes requests
-    std::vector<Request> m_requests;
-    bool m_wakeUpPosted = false;
     bool m_closed = false;
     std::atomic<Qt::HANDLE> m_threadId{nullptr};
     std::atomic<int> m_forks{-1}; ///< forkCount() when the thread was started
