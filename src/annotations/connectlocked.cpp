@@ -7,12 +7,8 @@
 #include "annotations/lockedmethod.h"
 #include "annotations/metatypes.h"
 #include "annotations/parsing.h"
+#include "annotations/threadpost.h"
 #include "base/logging.h"
-
-#include <QtCore/qmutex.h>
-#include <QtCore/qthread.h>
-
-#include <algorithm>
 
 using namespace Qt::StringLiterals;
 
@@ -21,102 +17,24 @@ namespace QDistLock::Detail {
 using MetaTypes::typeNames;
 using Parsing::nameForError;
 
-/// Counts the emissions on their way to a receiver, and reports those that do not arrive because its thread ends.
-class EmissionTally : public std::enable_shared_from_this<EmissionTally>
+namespace {
+
+struct NoJob final : LockedJob
 {
-public:
-    EmissionTally(QObject *receiver, const std::shared_ptr<const LockedMethod> &method)
-        : m_receiver(receiver)
-        , m_method(method)
-    {
-    }
-    ~EmissionTally() { QObject::disconnect(m_threadEnd); }
-
-    void watch(QThread *thread)
-    {
-        QObject::disconnect(m_threadEnd);
-        m_thread = thread;
-        m_ended = thread && thread->isFinished();
-        if (!thread || !m_receiver)
-            return;
-        // Called directly if the receiver lives in the thread that ends; in the receiver's thread if it was moved.
-        m_threadEnd = QObject::connect(thread, &QThread::finished, m_receiver, [weak = weak_from_this()] {
-            if (const auto tally = weak.lock())
-                tally->threadEnds();
-        });
-    }
-    void made()
-    {
-        {
-            const QMutexLocker locker(&m_mutex);
-            if (!m_ended || m_thread == QThread::currentThread()) {
-                ++m_underWay;
-                return;
-            }
-            ++m_reported;
-        }
-        report();
-    }
-    bool arrived()
-    {
-        const QMutexLocker locker(&m_mutex);
-        if (m_thread != QThread::currentThread())
-            watch(QThread::currentThread());              // the receiver was moved
-        m_ended = QThread::currentThread()->isFinished(); // the thread may have been restarted
-        if (m_reported > 0) {
-            --m_reported;
-            return false;
-        }
-        --m_underWay;
-        return true;
-    }
-
-private:
-    Q_DISABLE_COPY_MOVE(EmissionTally)
-    struct NoJob final : LockedJob
-    {
-        void run(const std::shared_ptr<void> &) override {}
-    };
-
-    void threadEnds()
-    {
-        qint64 lost = 0;
-        {
-            const QMutexLocker locker(&m_mutex);
-            if (m_thread != QThread::currentThread()) {
-                watch(QThread::currentThread());
-                return;
-            }
-            m_ended = true;
-            lost = std::max<qint64>(m_underWay, 0);
-            m_underWay -= lost;
-            m_reported += lost;
-        }
-        for (; lost > 0; --lost)
-            report(); // the thread has no event loop that could do it later
-    }
-    void report() const
-    {
-        const LockedCall call{m_method, {}, m_receiver, {}};
-        WaitingCall(call, std::make_shared<NoJob>()).fail(nullptr, threadEnded());
-    }
-
-    const QPointer<QObject> m_receiver;
-    const std::shared_ptr<const LockedMethod> m_method;
-    QMutex m_mutex;              ///< guards the following members
-    QThread *m_thread = nullptr; ///< where the receiver was last seen
-    QMetaObject::Connection m_threadEnd;
-    bool m_ended = false;
-    qint64 m_underWay = 0; ///< emissions that have not arrived
-    qint64 m_reported = 0; ///< emissions that were reported; their events may still be delivered
+    void run(const std::shared_ptr<void> &) override {}
 };
+
+} // namespace
 
 LockedEmission::~LockedEmission() = default;
 
 EmissionRelay::EmissionRelay(const std::shared_ptr<const LockedMethod> &method, QObject *receiver)
-    : m_tally(std::make_shared<EmissionTally>(receiver, method))
+    : m_tally(std::make_shared<PostTally>(receiver, [method, guard = QPointer<QObject>(receiver)] {
+        const LockedCall call{method, {}, guard, {}};
+        WaitingCall(call, std::make_shared<NoJob>()).fail(nullptr, threadEnded());
+    }))
 {
-    m_tally->watch(receiver->thread());
+    m_tally->watch();
     connect(this, &EmissionRelay::emitted, receiver,
             [method, guard = QPointer<QObject>(receiver),
              tally = m_tally](const std::shared_ptr<LockedEmission> &emission) {

@@ -13,7 +13,6 @@
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qcoreevent.h>
 #include <QtCore/qmetaobject.h>
-#include <QtCore/qmutex.h>
 #include <QtCore/qscopeguard.h>
 #include <QtCore/qthread.h>
 #include <QtCore/qthreadstorage.h>
@@ -118,22 +117,6 @@ void reportLoss(const LockedCallInfo &lost)
 }
 
 } // namespace
-
-/// Calls on their way to another thread.
-struct LockedCallQueue::Moved
-{
-    ~Moved() { disconnect(destroyed); }
-    std::vector<CallPointer> takeCalls()
-    {
-        const QMutexLocker locker(&mutex);
-        return std::exchange(calls, {});
-    }
-
-    QRecursiveMutex mutex; ///< guards the following members
-    std::vector<CallPointer> calls;
-    QObject *receiver = nullptr; ///< null once it is being destroyed
-    QMetaObject::Connection destroyed;
-};
 
 /// The locks of a running call. They are released with the last reference, in any thread.
 class LockedCallQueue::HeldLocks
@@ -778,36 +761,18 @@ bool LockedCallQueue::eventFilter(QObject *watched, QEvent *event)
     if (event->type() != QEvent::ThreadChange)
         return false;
     QStringList stopped;
-    const auto moved = std::make_shared<Moved>();
-    moved->calls = takeAll(watched, &stopped);
-    for (const CallPointer &call : moved->calls)
+    const auto moved = std::make_shared<std::vector<CallPointer>>(takeAll(watched, &stopped));
+    for (const CallPointer &call : *moved)
         call->watcher.reset(); // lives in this thread
-    moved->receiver = watched;
-    moved->destroyed = connect(watched, &QObject::destroyed, [weak = std::weak_ptr<Moved>(moved)] {
-        if (const auto moved = weak.lock()) {
-            const QMutexLocker locker(&moved->mutex);
-            moved->receiver = nullptr;
-        }
-    });
     const auto submitAll = [moved] {
-        for (CallPointer &call : moved->takeCalls())
+        for (CallPointer &call : *moved)
             submit(std::move(call));
     };
     const auto endAll = [moved] {
-        for (const CallPointer &call : moved->takeCalls())
+        for (const CallPointer &call : *moved)
             call->fail(nullptr, threadEnded());
     };
-    // Events that are posted to the receiver move with it.
-    QMetaObject::invokeMethod(watched, submitAll, Qt::QueuedConnection);
-    // Its new thread is known only after the move. That thread may have ended already.
-    QMetaObject::invokeMethod(
-            this,
-            [moved, submitAll, endAll] {
-                const QMutexLocker locker(&moved->mutex); // the receiver is not destroyed meanwhile
-                if (moved->receiver)
-                    postTo(moved->receiver, submitAll, endAll);
-            },
-            Qt::QueuedConnection);
+    postToMoving(watched, this, submitAll, endAll);
     for (const QString &queue : std::as_const(stopped))
         startNext(queue);
     return false;

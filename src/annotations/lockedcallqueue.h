@@ -62,7 +62,6 @@ private:
         QString released;           ///< the queue whose call has released its locks
         QList<LockedCallInfo> lost; ///< the locks it had lost by then
     };
-    struct Moved;
 
     /// Calls work() once in a turn of the event loop.
     class Runner final : public QObject

@@ -5,44 +5,110 @@
 
 #include <QtCore/qthread.h>
 
-#include <atomic>
-#include <memory>
 #include <utility>
 
 namespace QDistLock {
 
-void postTo(QObject *object, std::function<void()> function, std::function<void()> ended)
+static void post(const std::shared_ptr<PostTally> &tally, QObject *object, const std::function<void()> &function)
 {
-    struct Delivery
-    {
-        ~Delivery() { QObject::disconnect(threadEnd); } // the posted event owns the delivery
-
-        std::atomic<bool> decided{false};
-        QMetaObject::Connection threadEnd;
-    };
-    const auto delivery = std::make_shared<Delivery>();
-    if (QThread *const thread = object->thread()) {
-        // Called directly if the object lives in the thread that ends. If the object was moved to another thread, the
-        // posted function moved with it and is called before this slot.
-        delivery->threadEnd = QObject::connect(thread, &QThread::finished, object,
-                                               [weak = std::weak_ptr<Delivery>(delivery), ended] {
-                                                   const auto delivery = weak.lock();
-                                                   if (delivery && !delivery->decided.exchange(true))
-                                                       ended();
-                                               });
-        if (thread->isFinished()) {
-            if (!delivery->decided.exchange(true))
-                ended();
-            return;
-        }
-    }
+    if (!tally->made())
+        return;
     QMetaObject::invokeMethod(
             object,
-            [delivery, function = std::move(function)] {
-                if (!delivery->decided.exchange(true))
+            [tally, function] {
+                if (tally->arrived())
                     function();
             },
             Qt::QueuedConnection);
+}
+
+void postTo(QObject *object, const std::function<void()> &function, const std::function<void()> &ended)
+{
+    const auto tally = std::make_shared<PostTally>(object, ended);
+    tally->watch();
+    post(tally, object, function);
+}
+
+void postToMoving(QObject *object, QObject *here, const std::function<void()> &function,
+                  const std::function<void()> &ended)
+{
+    const auto tally = std::make_shared<PostTally>(object, ended);
+    post(tally, object, function); // moves with the object
+    tally->watchAfterMove(here);
+}
+
+PostTally::PostTally(QObject *object, const std::function<void()> &lost)
+    : m_object(object)
+    , m_lost(lost)
+{
+}
+
+PostTally::~PostTally()
+{
+    QObject::disconnect(m_threadEnd);
+    QObject::disconnect(m_destroyed);
+}
+
+void PostTally::watch()
+{
+    QMutexLocker locker(&m_mutex);
+    if (m_object)
+        setThread(m_object->thread());
+    qint64 lost = m_ended ? std::exchange(m_underWay, 0) : 0;
+    m_reported += lost;
+    locker.unlock();
+    for (; lost > 0; --lost)
+        m_lost(); // at once, since the thread has no event loop that could do it later
+}
+
+void PostTally::watchAfterMove(QObject *here)
+{
+    // ~QObject() waits here until watch() no longer uses the object.
+    m_destroyed = QObject::connect(m_object, &QObject::destroyed, [weak = weak_from_this()] {
+        if (const auto tally = weak.lock())
+            const QMutexLocker locker(&tally->m_mutex);
+    });
+    QMetaObject::invokeMethod(
+            here, [tally = shared_from_this()] { tally->watch(); }, Qt::QueuedConnection);
+}
+
+void PostTally::setThread(QThread *thread)
+{
+    if (thread != m_thread) {
+        QObject::disconnect(m_threadEnd);
+        m_thread = thread;
+        // Called directly if the object lives in the thread that ends; in the object's thread if it was moved.
+        if (thread && m_object) {
+            m_threadEnd = QObject::connect(thread, &QThread::finished, m_object, [weak = weak_from_this()] {
+                if (const auto tally = weak.lock())
+                    tally->watch();
+            });
+        }
+    }
+    m_ended = thread && thread->isFinished(); // after the connection, so that no end is missed
+}
+
+bool PostTally::made()
+{
+    {
+        const QMutexLocker locker(&m_mutex);
+        if (!m_ended || m_thread == QThread::currentThread()) {
+            ++m_underWay;
+            return true;
+        }
+        ++m_reported;
+    }
+    m_lost();
+    return false;
+}
+
+bool PostTally::arrived()
+{
+    const QMutexLocker locker(&m_mutex);
+    setThread(QThread::currentThread()); // the object may have been moved, or its thread restarted
+    qint64 &count = m_reported > 0 ? m_reported : m_underWay;
+    --count;
+    return &count == &m_underWay;
 }
 
 } // namespace QDistLock

@@ -25,6 +25,7 @@
 namespace QDistLock {
 
 class LockedMethod;
+class PostTally;
 
 namespace Detail {
 
@@ -55,8 +56,6 @@ public:
     virtual void begin(const std::shared_ptr<const LockedMethod> &method) = 0;
 };
 
-class EmissionTally;
-
 /// Carries emissions from the thread that emits to the thread of the receiver, with arguments that were copied in the
 /// first: views and pointers could dangle on the way. Reports emissions that do not arrive because the receiver's
 /// thread ends.
@@ -80,7 +79,7 @@ Q_SIGNALS:
 
 private:
     Q_DISABLE_COPY_MOVE(EmissionRelay)
-    const std::shared_ptr<EmissionTally> m_tally;
+    const std::shared_ptr<PostTally> m_tally;
 };
 
 /// The call of \a Slot with \a Values: first those of withArguments(), then those of the signal, as many as the slot
