@@ -3,10 +3,10 @@
 
 #include <QDistLock/impl/connector.h>
 
-#include "annotations/lockedcallqueue.h"
 #include "annotations/lockedmethod.h"
 #include "annotations/metatypes.h"
 #include "annotations/parsing.h"
+#include "annotations/threadcalls.h"
 #include "annotations/threadpost.h"
 #include "base/logging.h"
 
@@ -166,7 +166,7 @@ void callLocked(const std::shared_ptr<const LockedMethod> &method, QObject *rece
     call.requests = requests.value_or(QList<LockRequest>());
     auto waiting = std::make_unique<WaitingCall>(call, job);
     if (requests)
-        LockedCallQueue::submit(std::move(waiting));
+        ThreadCalls::submit(std::move(waiting));
     else
         waiting->fail(nullptr, optionsError(error));
 }

@@ -4,12 +4,12 @@
 #include <QDistLock/annotations.h>
 
 #include "annotations/callargument.h"
-#include "annotations/lockedcallqueue.h"
 #include "annotations/lockedmethod.h"
 #include "annotations/metatypes.h"
 #include "annotations/parsing.h"
 #include "annotations/threadpost.h"
 #include "annotations/viewtype.h"
+#include "annotations/waitingcall.h"
 #include "base/logging.h"
 
 #include <QtCore/qthread.h>

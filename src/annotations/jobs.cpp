@@ -4,6 +4,7 @@
 #include <QDistLock/impl/jobs.h>
 
 #include "annotations/lockedcallqueue.h"
+#include "annotations/threadcalls.h"
 #include "annotations/threadpost.h"
 #include "lock/resolvedaddress.h"
 
@@ -41,7 +42,7 @@ void logException(const std::shared_ptr<void> &locks)
 
 void whenFinished(const QFuture<void> &work, const QFuture<void> &outer, const std::function<void()> &ended)
 {
-    auto *const watcher = new QFutureWatcher<void>(LockedCallQueue::instance());
+    auto *const watcher = new QFutureWatcher<void>(ThreadCalls::instance());
     QObject::connect(watcher, &QFutureWatcherBase::finished, watcher, [watcher, ended] {
         watcher->deleteLater();
         ended();
@@ -54,7 +55,7 @@ void whenFinished(const QFuture<void> &work, const QFuture<void> &outer, const s
 
 void holdUntilFinished(const QFuture<void> &work, const std::shared_ptr<void> &locks)
 {
-    auto *const watcher = new QFutureWatcher<void>(LockedCallQueue::instance());
+    auto *const watcher = new QFutureWatcher<void>(ThreadCalls::instance());
     QObject::connect(watcher, &QFutureWatcherBase::finished, watcher, [watcher, held = locks]() mutable {
         watcher->deleteLater();
         try {
@@ -85,12 +86,12 @@ void runLocked(const LockAddress &address, const LockOptions &options, QObject *
     call.receiver = context;
     auto waiting = std::make_unique<WaitingCall>(call, job);
     if (!context || context->thread() == QThread::currentThread()) {
-        LockedCallQueue::submit(std::move(waiting));
+        ThreadCalls::submit(std::move(waiting));
         return;
     }
-    const auto shared = std::make_shared<LockedCallQueue::CallPointer>(std::move(waiting));
+    const auto shared = std::make_shared<CallPointer>(std::move(waiting));
     postTo(
-            context, [shared] { LockedCallQueue::submit(std::move(*shared)); },
+            context, [shared] { ThreadCalls::submit(std::move(*shared)); },
             [shared] { (*shared)->fail(nullptr, threadEnded()); });
 }
 

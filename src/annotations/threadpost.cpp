@@ -9,8 +9,14 @@
 
 namespace QDistLock {
 
-static void post(const std::shared_ptr<PostTally> &tally, QObject *object, const std::function<void()> &function)
+void postTo(QObject *object, const std::function<void()> &function, const std::function<void()> &ended,
+            QObject *movesFrom)
 {
+    const auto tally = std::make_shared<PostTally>(object, ended);
+    if (movesFrom)
+        tally->watchAfterMove(movesFrom);
+    else
+        tally->watch();
     if (!tally->made())
         return;
     QMetaObject::invokeMethod(
@@ -19,22 +25,7 @@ static void post(const std::shared_ptr<PostTally> &tally, QObject *object, const
                 if (tally->arrived())
                     function();
             },
-            Qt::QueuedConnection);
-}
-
-void postTo(QObject *object, const std::function<void()> &function, const std::function<void()> &ended)
-{
-    const auto tally = std::make_shared<PostTally>(object, ended);
-    tally->watch();
-    post(tally, object, function);
-}
-
-void postToMoving(QObject *object, QObject *here, const std::function<void()> &function,
-                  const std::function<void()> &ended)
-{
-    const auto tally = std::make_shared<PostTally>(object, ended);
-    post(tally, object, function); // moves with the object
-    tally->watchAfterMove(here);
+            Qt::QueuedConnection); // such an event moves with the object
 }
 
 PostTally::PostTally(QObject *object, const std::function<void()> &lost)

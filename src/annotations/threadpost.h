@@ -14,12 +14,10 @@ namespace QDistLock {
 
 /// Calls \a function in the thread of \a object. If that thread ends first, calls \a ended in it; if it has ended
 /// already, calls \a ended at once. Calls neither after \a object was destroyed. Thread: any.
-void postTo(QObject *object, const std::function<void()> &function, const std::function<void()> &ended);
-
-/// The same while \a object is being moved to another thread (QEvent::ThreadChange). Its new thread is known only after
-/// that, and watched from the event loop of \a here, an object of the calling thread.
-void postToMoving(QObject *object, QObject *here, const std::function<void()> &function,
-                  const std::function<void()> &ended);
+/// \a movesFrom: \a object is being moved to another thread (QEvent::ThreadChange), from that of this object, in whose
+/// event loop the new thread is found out.
+void postTo(QObject *object, const std::function<void()> &function, const std::function<void()> &ended,
+            QObject *movesFrom = nullptr);
 
 /// Counts the posts on their way to an object, and reports those that do not arrive because its thread ends.
 class PostTally : public std::enable_shared_from_this<PostTally>

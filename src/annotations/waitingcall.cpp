@@ -4,7 +4,7 @@
 #include "annotations/waitingcall.h"
 
 #include "annotations/failurelog.h"
-#include "annotations/lockedcallqueue.h"
+#include "annotations/threadcalls.h"
 #include "base/logging.h"
 
 #include <QtCore/qcoreapplication.h>
@@ -105,8 +105,7 @@ void WaitingCall::fail(const LockRequest *request, const LockResult &result) con
     // Expected: the application itself cancelled the future, destroyed the receiver, or ended. It may not know,
     // however, that a call needed an object that it destroyed.
     const bool expected = result.error == DistributedLock::CancelledError
-            && (!call.receiver || LockedCallQueue::hasApplicationEnded()
-                || (reported && !call.objects.contains(nullptr)));
+            && (!call.receiver || ThreadCalls::hasApplicationEnded() || (reported && !call.objects.contains(nullptr)));
     const LockedCallInfo info = call.info(request, result);
     if (skipped || expected) {
         qCDebug(lcLock, "%ls", qUtf16Printable(info.errorString));

@@ -14,10 +14,13 @@
 #include <QtCore/qpointer.h>
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <vector>
 
 namespace QDistLock {
+
+class LockedCallQueue;
 
 /// \a text as an error about the lock of \a request.
 QString describeLock(const LockRequest &request, const QString &text);
@@ -64,17 +67,17 @@ struct WaitingCall
 
     // Set when the call is added to a queue.
     quint64 id = 0;
-    QString queue;
-    QObject *watched = nullptr;      ///< the receiver, which may be in its destructor
-    WaitingCall *previous = nullptr; ///< of the same receiver
-    WaitingCall *next = nullptr;
+    LockedCallQueue *queue = nullptr; ///< while it is there
+    QObject *watched = nullptr;       ///< the receiver, which may be in its destructor
     std::unique_ptr<QFutureWatcherBase> watcher;
 
     // Set when the call becomes the first of its queue.
     std::vector<std::shared_ptr<LockHold>> holds;
-    int attempt = 0;                       ///< counts its attempts, to recognise late results of earlier ones
     QDeadlineTimer acquireDeadline;        ///< of the lock that is being acquired
     std::chrono::milliseconds lastWait{0}; ///< the `wait` of the lock that is being acquired
 };
+
+using CallPointer = std::unique_ptr<WaitingCall>;
+using CallsById = std::map<quint64, WaitingCall *>; ///< hence in the order of arrival
 
 } // namespace QDistLock
