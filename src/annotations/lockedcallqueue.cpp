@@ -228,7 +228,7 @@ void LockedCallQueue::acquireNext()
         options.wait = 0ms;
     } else if (!call->acquireDeadline.isForever()) {
         // Not 0, which would try once.
-        options.wait = std::max(milliseconds(call->acquireDeadline.remainingTime()), 1ms);
+        options.wait = std::max(call->acquireDeadline.remaining(), 1ms);
     }
     call->lastWait = options.wait;
     auto ended = [mailbox = m_thread->mailbox, queue = weak_from_this(), attempt = m_attempt] {

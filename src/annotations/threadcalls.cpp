@@ -9,6 +9,7 @@
 
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qcoreevent.h>
+#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qpointer.h>
 #include <QtCore/qscopeguard.h>
 #include <QtCore/qthread.h>
@@ -317,31 +318,29 @@ bool ThreadCalls::reportOne()
 void ThreadCalls::addDeadline(WaitingCall *call)
 {
     if (!call->deadline.isForever())
-        m_deadlines.emplace(std::pair(call->deadline.deadlineNSecs(), call->id), call);
+        m_deadlines.emplace(std::pair(call->deadline, call->id), call);
     armTimer();
 }
 
 bool ThreadCalls::removeDeadline(const WaitingCall *call)
 {
-    return m_deadlines.erase({call->deadline.deadlineNSecs(), call->id}) > 0;
+    return m_deadlines.erase({call->deadline, call->id}) > 0;
 }
 
 bool ThreadCalls::isDue() const
 {
-    return !m_deadlines.empty()
-            && m_deadlines.begin()->first.first <= QDeadlineTimer::current(Qt::PreciseTimer).deadlineNSecs();
+    return !m_deadlines.empty() && m_deadlines.begin()->first.first.hasExpired();
 }
 
 void ThreadCalls::armTimer()
 {
     if (m_deadlines.empty())
         return;
-    const QDeadlineTimer &deadline = m_deadlines.begin()->second->deadline;
+    const Deadline &deadline = m_deadlines.begin()->first.first;
     if (m_timer.isActive() && !(deadline < m_timerDeadline))
         return;
     m_timerDeadline = deadline;
-    const auto remaining = std::min<qint64>(deadline.remainingTime(), milliseconds(24h).count());
-    m_timer.start(int(remaining), Qt::PreciseTimer, this);
+    m_timer.start(int(std::min<milliseconds>(deadline.remaining(), 24h).count()), Qt::PreciseTimer, this);
 }
 
 void ThreadCalls::timerEvent(QTimerEvent *event)

@@ -9,7 +9,6 @@
 #include "base/mailbox.h"
 
 #include <QtCore/qbasictimer.h>
-#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qhash.h>
 #include <QtCore/qobject.h>
 
@@ -76,13 +75,13 @@ private:
     QHash<QString, std::shared_ptr<LockedCallQueue>> m_queues; ///< by LockedCallQueue::locks()
     std::deque<std::shared_ptr<LockedCallQueue>> m_ready;
     std::deque<std::shared_ptr<LockedCallQueue>> m_stalled;
-    std::map<std::pair<qint64, quint64>, WaitingCall *> m_deadlines; ///< by time and id; not of the first of a queue
+    std::map<std::pair<Deadline, quint64>, WaitingCall *> m_deadlines; ///< by time and id; not of the first of a queue
     CallReceivers m_receivers;
     CallReports m_reports;
     quint64 m_lastId = 0;
     bool m_workPosted = false;
     QBasicTimer m_timer;
-    QDeadlineTimer m_timerDeadline{QDeadlineTimer::Forever};
+    Deadline m_timerDeadline;
 };
 
 } // namespace QDistLock

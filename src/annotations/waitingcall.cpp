@@ -77,12 +77,11 @@ WaitingCall::WaitingCall(const LockedCall &call, const std::shared_ptr<Detail::L
         deadline = std::min(deadline, deadlineOf(i));
 }
 
-QDeadlineTimer WaitingCall::deadlineOf(qsizetype request) const
+Deadline WaitingCall::deadlineOf(qsizetype request) const
 {
     const milliseconds wait = call.requests.at(request).options.wait;
-    // A longer one would overflow in QDeadlineTimer.
-    return wait > 24h * 36500 ? QDeadlineTimer(QDeadlineTimer::Forever)
-                              : QDeadlineTimer::addNSecs(begun, std::chrono::nanoseconds(wait).count());
+    const bool endless = wait >= std::chrono::duration_cast<milliseconds>(NeverTime - begun);
+    return Deadline(endless ? NeverTime : begun + wait);
 }
 
 bool WaitingCall::isLatest() const

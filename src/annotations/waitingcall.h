@@ -5,11 +5,11 @@
 
 #include "annotations/lockedmethod.h"
 #include "background/lockhold.h"
+#include "base/leaseclock.h"
 
 #include <QDistLock/impl/jobs.h>
 #include <QDistLock/lockedcalls.h>
 
-#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qlist.h>
 #include <QtCore/qpointer.h>
 
@@ -55,15 +55,15 @@ struct WaitingCall
     bool isLatest() const;
     /// Whether its future was cancelled, or its receiver destroyed.
     bool isUnwanted() const;
-    QDeadlineTimer deadlineOf(qsizetype request) const;
+    Deadline deadlineOf(qsizetype request) const;
     /// Reports \a result to the job, otherwise to LockedCalls, and to the log. \a request is the one that failed; null
     /// if the failure is about no single lock.
     void fail(const LockRequest *request, const LockResult &result) const;
 
     LockedCall call;
     std::shared_ptr<Detail::LockedJob> job;
-    QDeadlineTimer begun = QDeadlineTimer::current(Qt::PreciseTimer);
-    QDeadlineTimer deadline{QDeadlineTimer::Forever}; ///< the earliest of its requests
+    LeaseTime begun = LeaseClock::system()->now();
+    Deadline deadline{NeverTime}; ///< the earliest of its requests
 
     // Set when the call is added to a queue.
     quint64 id = 0;
@@ -73,7 +73,7 @@ struct WaitingCall
 
     // Set when the call becomes the first of its queue.
     std::vector<std::shared_ptr<LockHold>> holds;
-    QDeadlineTimer acquireDeadline;        ///< of the lock that is being acquired
+    Deadline acquireDeadline;              ///< of the lock that is being acquired
     std::chrono::milliseconds lastWait{0}; ///< the `wait` of the lock that is being acquired
 };
 

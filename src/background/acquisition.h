@@ -9,7 +9,6 @@
 #include <QDistLock/lockoptions.h>
 #include <QDistLock/lockresult.h>
 
-#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qsemaphore.h>
 
 #include <atomic>
@@ -25,7 +24,7 @@ using AcquireCompletion = std::function<void()>;
 /// released if LockHold::use() was not called within one lease of the grant and \a waitEnds has passed or is forever.
 struct UseLimit
 {
-    QDeadlineTimer waitEnds;
+    Deadline waitEnds;
     std::function<void()> passed; ///< called in the service's thread after that release; null = no limit
 };
 

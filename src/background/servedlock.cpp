@@ -54,7 +54,7 @@ void ServedLock::acquired()
     updateDeadline();
     if (const UseLimit &limit = m_acquisition->useLimit; limit.passed) {
         // The timer counts milliseconds in an int.
-        const auto waits = limit.waitEnds.isForever() ? 0ms : milliseconds(limit.waitEnds.remainingTime());
+        const auto waits = limit.waitEnds.isForever() ? 0ms : limit.waitEnds.remaining();
         m_useTimer.start(int((m_acquisition->options.lease + std::min<milliseconds>(waits, 24h)).count()), this);
     }
     m_acquisition->end({DistributedLock::NoError, QString(), m_lock.fencingToken()});

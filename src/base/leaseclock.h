@@ -47,7 +47,12 @@ public:
         : m_at(LeaseClock::system()->now() + time)
     {
     }
+    constexpr explicit Deadline(LeaseTime at)
+        : m_at(at)
+    {
+    }
 
+    bool isForever() const { return m_at == NeverTime; }
     bool hasExpired() const { return LeaseClock::system()->now() >= m_at; }
     /// For a timer, hence rounded up; 0 when it has expired.
     std::chrono::milliseconds remaining() const
