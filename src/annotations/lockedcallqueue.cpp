@@ -152,8 +152,11 @@ void LockedCallQueue::add(CallPointer newCall)
 CallPointer LockedCallQueue::take(const WaitingCall *call)
 {
     const auto it = m_calls.find(call->id);
-    if (it == m_calls.begin() && (m_state == Acquiring || m_state == Ready))
+    if (it == m_calls.begin() && (m_state == Acquiring || m_state == Ready)) {
         m_state = Idle;
+        while (!m_holds.empty())
+            m_holds.pop_back();
+    }
     CallPointer taken = std::move(it->second);
     m_calls.erase(it);
     taken->queue = nullptr;
@@ -199,7 +202,7 @@ void LockedCallQueue::begin()
 {
     ++m_attempt;
     m_state = Acquiring;
-    first()->holds.clear();
+    m_holds.clear();
     acquireNext();
 }
 
@@ -214,7 +217,7 @@ bool LockedCallQueue::beginAgain()
 void LockedCallQueue::acquireNext()
 {
     WaitingCall *const call = first();
-    const qsizetype index = qsizetype(call->holds.size());
+    const qsizetype index = qsizetype(m_holds.size());
     if (index == call->call.requests.size()) {
         m_state = Ready;
         m_thread->setReady(shared_from_this());
@@ -223,19 +226,19 @@ void LockedCallQueue::acquireNext()
     const LockRequest &request = call->call.requests.at(index);
     LockOptions options = request.options;
     const bool once = !request.mayWait();
-    call->acquireDeadline = call->deadlineOf(index);
+    m_acquireDeadline = call->deadlineOf(index);
     if (once) {
         options.wait = 0ms;
-    } else if (!call->acquireDeadline.isForever()) {
+    } else if (!m_acquireDeadline.isForever()) {
         // Not 0, which would try once.
-        options.wait = std::max(call->acquireDeadline.remaining(), 1ms);
+        options.wait = std::max(m_acquireDeadline.remaining(), 1ms);
     }
-    call->lastWait = options.wait;
+    m_lastWait = options.wait;
     auto ended = [mailbox = m_thread->mailbox, queue = weak_from_this(), attempt = m_attempt] {
         mailbox->post({queue, attempt, {}});
     };
     // Only the last hold has a limit of its own; when that passes, the earlier holds are released with it.
-    std::vector<std::weak_ptr<LockHold>> others(call->holds.begin(), call->holds.end());
+    std::vector<std::weak_ptr<LockHold>> others(m_holds.begin(), m_holds.end());
     auto limitPassed = [others = std::move(others), method = call->call.method, request] {
         for (auto other = others.rbegin(); other != others.rend(); ++other) {
             if (const std::shared_ptr<LockHold> hold = other->lock())
@@ -243,8 +246,8 @@ void LockedCallQueue::acquireNext()
         }
         logReleased(method, request);
     };
-    call->holds.push_back(LockService::instance()->acquire(request.address, options, std::move(ended), once,
-                                                           {call->acquireDeadline, std::move(limitPassed)}));
+    m_holds.push_back(LockService::instance()->acquire(request.address, options, std::move(ended), once,
+                                                       {m_acquireDeadline, std::move(limitPassed)}));
 }
 
 void LockedCallQueue::acquireEnded(int attempt)
@@ -252,12 +255,12 @@ void LockedCallQueue::acquireEnded(int attempt)
     if (m_state != Acquiring || attempt != m_attempt)
         return;
     WaitingCall *const call = first();
-    const LockResult result = call->holds.back()->result();
-    const qsizetype index = qsizetype(call->holds.size()) - 1;
+    const LockResult result = m_holds.back()->result();
+    const qsizetype index = qsizetype(m_holds.size()) - 1;
     const LockRequest &request = call->call.requests.at(index);
     if (result) {
         // use() of the last hold is called when the call runs.
-        if (index + 1 < call->call.requests.size() && !call->holds.back()->use()) {
+        if (index + 1 < call->call.requests.size() && !m_holds.back()->use()) {
             if (!beginAgain())
                 m_thread->end(call, index, timedOut(request, ReleasedBeforeItsTurn));
         } else {
@@ -267,10 +270,10 @@ void LockedCallQueue::acquireEnded(int attempt)
     }
     const bool waited = result.error == DistributedLock::TimeoutError
             || result.error == DistributedLock::ConnectionError;
-    if (waited && call->acquireDeadline < call->deadlineOf(index) && beginAgain())
+    if (waited && m_acquireDeadline < call->deadlineOf(index) && beginAgain())
         return; // a newer call with a later deadline has replaced it since
-    if (result.error == DistributedLock::ConnectionError && call->lastWait > 0ms && call->lastWait < EnoughForAReply
-        && call->lastWait < request.options.wait) {
+    if (result.error == DistributedLock::ConnectionError && m_lastWait > 0ms && m_lastWait < EnoughForAReply
+        && m_lastWait < request.options.wait) {
         m_thread->end(call, index, timedOut(request, NotItsTurn));
     } else {
         m_thread->end(call, index, result);
@@ -288,16 +291,15 @@ void LockedCallQueue::runFirst()
                       unwanted ? Detail::cancelledCall() : argumentDestroyed());
         return;
     }
-    const auto lost = std::find_if_not(call->holds.begin(), call->holds.end(),
-                                       [](const auto &hold) { return hold->isHeld(); });
-    const bool released = !call->holds.empty() && !call->holds.back()->use();
-    if (!released && lost == call->holds.end()) {
+    const auto lost = std::find_if_not(m_holds.begin(), m_holds.end(), [](const auto &hold) { return hold->isHeld(); });
+    const bool released = !m_holds.empty() && !m_holds.back()->use();
+    if (!released && lost == m_holds.end()) {
         const auto job = call->job;
-        runUnderLocks(call);
+        runUnderLocks();
         job->finish(); // this queue may have been destroyed
         return;
     }
-    const qsizetype index = released ? call->call.requests.size() - 1 : lost - call->holds.begin();
+    const qsizetype index = released ? call->call.requests.size() - 1 : lost - m_holds.begin();
     const LockRequest &request = call->call.requests.at(index);
     if (!beginAgain()) {
         m_thread->end(call, index, timedOut(request, released ? ReleasedBeforeItsTurn : LostBeforeItsTurn));
@@ -307,13 +309,12 @@ void LockedCallQueue::runFirst()
             qUtf16Printable(call->call.displayName()));
 }
 
-void LockedCallQueue::runUnderLocks(WaitingCall *first)
+void LockedCallQueue::runUnderLocks()
 {
-    auto acquired = std::move(first->holds);
-    CallPointer call = m_thread->take(first);
     m_state = Running;
+    CallPointer call = m_thread->take(first());
     call->watcher.reset();
-    const auto locks = std::make_shared<HeldLocks>(m_thread, call->call, weak_from_this(), std::move(acquired));
+    const auto locks = std::make_shared<HeldLocks>(m_thread, call->call, weak_from_this(), std::exchange(m_holds, {}));
     const auto job = std::move(call->job);
     const auto holds = locks->holds();
     const QList<LockRequest> requests = call->call.requests;

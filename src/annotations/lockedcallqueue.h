@@ -4,12 +4,16 @@
 #pragma once
 
 #include "annotations/waitingcall.h"
+#include "background/lockhold.h"
+#include "base/leaseclock.h"
 
 #include <QtCore/qlist.h>
 #include <QtCore/qstring.h>
 
+#include <chrono>
 #include <map>
 #include <memory>
+#include <vector>
 
 namespace QDistLock {
 
@@ -69,13 +73,17 @@ private:
     /// Begins the first call again; false if its wait is over.
     bool beginAgain();
     void acquireNext();
-    void runUnderLocks(WaitingCall *first);
+    void runUnderLocks();
 
     ThreadCalls *const m_thread;
     const QString m_locks;
     std::map<quint64, CallPointer> m_calls; ///< by id, which is the order of arrival
     State m_state = Idle;
+    // Of the first call, while it acquires or is ready.
     int m_attempt = 0; ///< counts them, to recognise late results of earlier ones
+    std::vector<std::shared_ptr<LockHold>> m_holds;
+    Deadline m_acquireDeadline;              ///< of the lock that is being acquired
+    std::chrono::milliseconds m_lastWait{0}; ///< the `wait` of the lock that is being acquired
 };
 
 } // namespace QDistLock

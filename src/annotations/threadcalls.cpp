@@ -214,8 +214,6 @@ CallPointer ThreadCalls::take(WaitingCall *call)
 {
     removeDeadline(call);
     m_receivers.remove(call);
-    while (!call->holds.empty())
-        call->holds.pop_back();
     return call->queue->take(call);
 }
 

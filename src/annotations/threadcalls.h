@@ -48,7 +48,7 @@ public:
     /// Calls LockedCallQueue::endTooLate() in time.
     void addDeadline(WaitingCall *call);
     bool removeDeadline(const WaitingCall *call);
-    /// Removes \a call from its queue and from all lists, and releases its locks.
+    /// Removes \a call from its queue and from all lists, and releases its locks unless it runs.
     CallPointer take(WaitingCall *call);
     /// The same, and begins the next call. \a call is reported in a later turn of the event loop, so that this calls no
     /// code of the application.

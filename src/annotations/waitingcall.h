@@ -4,7 +4,6 @@
 #pragma once
 
 #include "annotations/lockedmethod.h"
-#include "background/lockhold.h"
 #include "base/leaseclock.h"
 
 #include <QDistLock/impl/jobs.h>
@@ -13,10 +12,8 @@
 #include <QtCore/qlist.h>
 #include <QtCore/qpointer.h>
 
-#include <chrono>
 #include <map>
 #include <memory>
-#include <vector>
 
 namespace QDistLock {
 
@@ -70,11 +67,6 @@ struct WaitingCall
     LockedCallQueue *queue = nullptr; ///< while it is there
     QObject *watched = nullptr;       ///< the receiver, which may be in its destructor
     std::unique_ptr<QFutureWatcherBase> watcher;
-
-    // Set when the call becomes the first of its queue.
-    std::vector<std::shared_ptr<LockHold>> holds;
-    Deadline acquireDeadline;              ///< of the lock that is being acquired
-    std::chrono::milliseconds lastWait{0}; ///< the `wait` of the lock that is being acquired
 };
 
 using CallPointer = std::unique_ptr<WaitingCall>;
