@@ -28,15 +28,6 @@ namespace {
 constexpr char LockInfoName[] = "QDistLock.lock:";
 constexpr char OptionsInfoName[] = "QDistLock.options:";
 
-/// The options text without the password of a URL in it.
-QString withoutSecrets(const QString &text)
-{
-    // Everything up to the last '@', since a password may have a ';', which ends the option.
-    static const QRegularExpression userInfo(u"//.*@"_s, QRegularExpression::DotMatchesEverythingOption);
-    QString shown = text;
-    return shown.replace(userInfo, u"//…@"_s);
-}
-
 /// The `name` in "QDistLock.lock:name"; empty for another class info.
 QByteArray annotatedName(const QMetaClassInfo &info)
 {
@@ -139,7 +130,7 @@ QString LockRequest::identity() const
 
 QString LockRequest::serverText() const
 {
-    return QDistLock::withoutSecrets(address.server()).toString();
+    return withoutSecrets(address.server()).toString();
 }
 
 bool LockedMethod::canBeCalled(const QMetaMethod &method)

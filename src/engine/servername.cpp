@@ -6,6 +6,10 @@
 #include "engine/zookeeper/zookeeperurl.h"
 #include "redis/serverurl.h"
 
+#include <QtCore/qregularexpression.h>
+
+using namespace Qt::StringLiterals;
+
 namespace QDistLock {
 
 bool isZooKeeper(const QUrl &server)
@@ -51,7 +55,16 @@ bool isSameLockSpace(const QUrl &normalizedServer, const QUrl &other)
 
 QUrl withoutSecrets(const QUrl &server)
 {
-    return isZooKeeper(server) ? ZooKeeperUrl::withoutSecrets(server) : QtRedis::ServerUrl::withoutSecrets(server);
+    using QtRedis::ServerUrl;
+    return isZooKeeper(server) ? ServerUrl::withoutSecrets(server, ZooKeeperUrl::DefaultPort)
+                               : ServerUrl::withoutSecrets(server);
+}
+
+QString withoutSecrets(QString text)
+{
+    // Everything up to the last '@', because a password may have any character.
+    static const QRegularExpression userInfo(u"//.*@"_s, QRegularExpression::DotMatchesEverythingOption);
+    return text.replace(userInfo, u"//…@"_s);
 }
 
 } // namespace QDistLock

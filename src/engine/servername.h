@@ -24,5 +24,7 @@ bool isSameLockSpace(const QUrl &normalizedServer, const QUrl &other);
 
 /// \a server without user name, password and query, but with the nodes in it, fit for logs.
 QUrl withoutSecrets(const QUrl &server);
+/// \a text, in which there may be a server's URL, without the user name and password of that.
+QString withoutSecrets(QString text);
 
 } // namespace QDistLock

@@ -222,11 +222,11 @@ int defaultPort(const QString &scheme)
 }
 
 /// \a text is decoded. The host is spelt as QUrl spells that of a URL.
-std::optional<Endpoint> parseNode(const QString &scheme, QString text, QString *problem)
+std::optional<Endpoint> parseNode(QString text, int defaultPort, QString *problem)
 {
     const QUrl node(QLatin1String("redis://") + text.replace(u'%', QLatin1String("%25")), QUrl::StrictMode);
     const QString host = node.host(QUrl::FullyDecoded);
-    const int port = node.port(defaultPort(scheme));
+    const int port = node.port(defaultPort);
     if (text.contains(u'@'))
         *problem = u"has a user name or a password; they stand once, before the first host"_s;
     else if (text.contains(u'/') || text.contains(u'?') || text.contains(u'#'))
@@ -460,7 +460,7 @@ bool Parser::checkQuorumSize()
 bool Parser::addNode(const QString &text)
 {
     QString problem;
-    const auto node = parseNode(url.scheme(), text, &problem);
+    const auto node = parseNode(text, defaultPort(url.scheme()), &problem);
     if (!node)
         return fail(shownNode(text) + u' ' + problem);
     QList<Endpoint> &nodes = isCluster() ? server.clusterNodes : isQuorum() ? server.quorumNodes : server.sentinels;
@@ -681,9 +681,14 @@ QUrl ServerUrl::withoutFinalDots(const QUrl &url)
 
 QUrl ServerUrl::withoutSecrets(const QUrl &url)
 {
+    return withoutSecrets(url, hasNodes(url.scheme()) ? defaultPort(url.scheme()) : 0);
+}
+
+QUrl ServerUrl::withoutSecrets(const QUrl &url, int nodePort)
+{
     QUrl safe;
     if (!url.isValid() || hasStrayAt(url)) {
-        if (isKnownScheme(url.scheme()))
+        if (isKnownScheme(url.scheme()) || nodePort != 0)
             safe.setScheme(url.scheme()); // in "user:password@host" it is the user
         return safe;
     }
@@ -692,10 +697,10 @@ QUrl ServerUrl::withoutSecrets(const QUrl &url)
     const auto nodes = QUrlQuery(url).allQueryItemValues(u"node"_s, QUrl::FullyDecoded);
     for (const QString &text : nodes) {
         QString problem;
-        if (const auto node = parseNode(url.scheme(), text, &problem))
+        if (const auto node = parseNode(text, nodePort, &problem))
             items.append(QLatin1String("node=") + node->toString());
     }
-    if (hasNodes(url.scheme()) && !items.isEmpty())
+    if (nodePort != 0 && !items.isEmpty())
         safe.setQuery(items.join(u'&'));
     return withoutFinalDots(safe);
 }

@@ -80,6 +80,8 @@ struct ServerUrl
     /// \a url without user name, password, query and final dots, but with the nodes in it, fit for logs. If its parts
     /// cannot be separated reliably, because of an unescaped '/' in the password for instance, only the scheme remains.
     static QUrl withoutSecrets(const QUrl &url);
+    /// The same for the URL of another kind of server, whose nodes have \a nodePort unless they name one.
+    static QUrl withoutSecrets(const QUrl &url, int nodePort);
     /// The canonical spelling of \a url: equal for all URLs with the same result of parse(), whatever the order of the
     /// nodes. It contains the port, but neither the database 0 nor a password from the environment. A URL that cannot
     /// be used is returned unchanged.

@@ -3,6 +3,7 @@
 
 #include "engine/zookeeper/zookeeperurl.h"
 
+#include "engine/servername.h"
 #include "engine/zookeeper/nodepath.h"
 #include "redis/serverurl.h"
 
@@ -60,8 +61,9 @@ std::optional<ZooKeeperUrl> ZooKeeperUrl::parse(const QUrl &url, QString *proble
     if (!path.isEmpty() && path != u"/") {
         const QStringList parts = path.mid(1).split(u'/');
         for (const QString &part : parts) {
-            if (part.isEmpty() || NodePath::escaped(part.toUtf8()) != part.toUtf8())
-                return refuse(u"the path must be that of a node, such as /locks/app"_s);
+            // An '@' may end a password in which a '/' was not encoded.
+            if (part.isEmpty() || part.contains(u'@') || NodePath::escaped(part.toUtf8()) != part.toUtf8())
+                return refuse(u"the path must be that of a node without '@', such as /locks/app"_s);
         }
         result.chroot = path.toUtf8();
     }
@@ -99,19 +101,6 @@ std::optional<QByteArray> ZooKeeperUrl::readPassword(QString *problem) const
     if (!login.readPassword(problem))
         return std::nullopt;
     return login.password.toUtf8();
-}
-
-QUrl ZooKeeperUrl::withoutSecrets(const QUrl &url)
-{
-    QUrl result = url.adjusted(QUrl::RemoveUserInfo | QUrl::RemoveFragment);
-    QUrlQuery nodes;
-    const QStringList values = QUrlQuery(url).allQueryItemValues(u"node"_s, QUrl::FullyDecoded);
-    for (const QString &value : values)
-        nodes.addQueryItem(u"node"_s, value.section(u'@', -1));
-    result.setQuery(nodes);
-    if (nodes.isEmpty())
-        result.setQuery(QString());
-    return result;
 }
 
 QUrl ZooKeeperUrl::normalized(const QUrl &url)

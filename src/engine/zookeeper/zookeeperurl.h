@@ -39,8 +39,6 @@ struct ZooKeeperUrl
     /// The canonical spelling: equal for all URLs with the same result of parse(), whatever the order of the servers. A
     /// URL that cannot be used is returned unchanged.
     static QUrl normalized(const QUrl &url);
-    /// \a url without user name, password and the time-out of the session, fit for logs.
-    static QUrl withoutSecrets(const QUrl &url);
     /// "zookeeper://a:2181/chroot?node=b:2181"
     QString toDisplayString() const;
 };

@@ -76,6 +76,7 @@ void tst_EngineFactory::refused_data()
     row("zookeeper://:secret@host", "it has a password but no user");
     row("zookeeper://user:secret@host/a//b", "the path must be that of a node");
     row("zookeeper://user:secret@host/a/..", "the path must be that of a node");
+    row("zookeeper://user:12/secret@host", "the path must be that of a node without '@'");
     row("zookeeper://host?node=", "is no host with an optional port");
     row("zookeeper://host?node=host:2181", "host:2181 is named twice");
     row("zookeeper://host?session=1", "session must be a number of milliseconds");
