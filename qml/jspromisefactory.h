@@ -9,6 +9,8 @@
 
 namespace QDistLock {
 
+using namespace Qt::StringLiterals;
+
 /// Turns futures into JavaScript promises, on behalf of one QObject that belongs to a QML engine.
 class JsPromiseFactory
 {
@@ -33,34 +35,34 @@ public:
         QObject::connect(
                 *watcher, &QFutureWatcherBase::finished, *watcher,
                 [engine, watcher = *watcher, deferred, settle] { settle(engine, deferred, watcher->future()); });
-        return deferred.property(QStringLiteral("promise"));
+        return deferred.property(u"promise"_s);
     }
 
     static void resolve(const QJSValue &deferred, const QJSValue &value)
     {
-        deferred.property(QStringLiteral("resolve")).call({value});
+        deferred.property(u"resolve"_s).call({value});
     }
     /// Rejects with a JavaScript Error whose property `error` is \a error, a DistributedLock::Error, unless that is 0.
     static void reject(QJSEngine *engine, const QJSValue &deferred, const QString &text, int error = 0)
     {
         QJSValue reason = engine->newErrorObject(QJSValue::GenericError, text);
         if (error != 0)
-            reason.setProperty(QStringLiteral("error"), error);
-        deferred.property(QStringLiteral("reject")).call({reason});
+            reason.setProperty(u"error"_s, error);
+        deferred.property(u"reject"_s).call({reason});
     }
 
 private:
     QJSValue newDeferred(QJSEngine *engine)
     {
         if (!m_factory.isCallable()) {
-            m_factory = engine->evaluate(QStringLiteral("(function() {"
-                                                        "    const result = {};"
-                                                        "    result.promise = new Promise((resolve, reject) => {"
-                                                        "        result.resolve = resolve;"
-                                                        "        result.reject = reject;"
-                                                        "    });"
-                                                        "    return result;"
-                                                        "})"));
+            m_factory = engine->evaluate(uR"((function() {
+                const result = {};
+                result.promise = new Promise((resolve, reject) => {
+                    result.resolve = resolve;
+                    result.reject = reject;
+                });
+                return result;
+            }))"_s);
         }
         return m_factory.call();
     }

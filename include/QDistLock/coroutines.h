@@ -75,7 +75,11 @@ class [[nodiscard]] LockGuard
 {
 public:
     /// A guard without a lock.
-    LockGuard() = default;
+    LockGuard()
+    {
+        using namespace Qt::StringLiterals;
+        m_result = {DistributedLock::CancelledError, u"no lock was acquired"_s, 0};
+    }
     LockGuard(LockGuard &&other) noexcept
         : m_lock(std::exchange(other.m_lock, {}))
         , m_result(other.m_result)
@@ -117,7 +121,7 @@ private:
     }
 
     Detail::LockReference m_lock;
-    LockResult m_result{DistributedLock::CancelledError, QStringLiteral("no lock was acquired"), 0};
+    LockResult m_result;
 };
 
 /*!
@@ -195,8 +199,9 @@ public:
         Q_DISABLE_COPY_MOVE(Awaiter)
         LockResult cancelled(const char *what) const
         {
-            return {DistributedLock::CancelledError,
-                    QStringLiteral("Lock %1: %2").arg(Detail::quoted(m_name), QLatin1String(what)), 0};
+            using namespace Qt::StringLiterals;
+            return {DistributedLock::CancelledError, u"Lock %1: %2"_s.arg(Detail::quoted(m_name), QLatin1String(what)),
+                    0};
         }
 
         QPointer<DistributedLock> m_lock;

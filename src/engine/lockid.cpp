@@ -15,6 +15,11 @@ constexpr qsizetype MaximumSize = 1024; // bytes
 
 } // namespace
 
+QString LockId::defaultPrefix()
+{
+    return u"lock:"_s;
+}
+
 std::optional<LockId> LockId::make(const QString &prefix, const QString &name, QString *error)
 {
     const auto fail = [error](const QString &text) {

@@ -21,7 +21,7 @@ public:
     static std::optional<LockId> make(const QString &prefix, const QString &name, QString *error);
 
     /// The key prefix if the application gives none.
-    static QString defaultPrefix() { return QStringLiteral("lock:"); }
+    static QString defaultPrefix();
 
     LockId() = default;
 

@@ -81,8 +81,7 @@ void DistributedLockPrivate::close()
 
 LockResult DistributedLockPrivate::destroyedResult() const
 {
-    return {DistributedLock::CancelledError,
-            u"Lock %1: the lock object was destroyed"_s.arg(Detail::quoted(address.name())), 0};
+    return {DistributedLock::CancelledError, u"Lock %1: the lock object was destroyed"_s.arg(quotedName()), 0};
 }
 
 LockEngine *DistributedLockPrivate::engine(EngineError *engineError)
@@ -110,7 +109,7 @@ void DistributedLockPrivate::leaveThread()
     leaveRegistry(u"it was moved to another thread after its first use, and its registry was not"_s);
     qCWarning(lcLock,
               "Lock %ls: %ls; create it in that thread, or give it a registry of that thread with setRegistry()",
-              qUtf16Printable(Detail::quoted(address.name())), qUtf16Printable(m_registryGone));
+              qUtf16Printable(quotedName()), qUtf16Printable(m_registryGone));
 }
 
 void DistributedLockPrivate::setRegistry(LockRegistryPrivate *newRegistry)
@@ -242,8 +241,7 @@ void DistributedLockPrivate::release(quint64 id)
         return;
     const bool unannounced = isUnannounced();
     if (unannounced || machine.phase() == LeaseMachine::Unlocked || machine.phase() == LeaseMachine::Releasing)
-        qCWarning(lcLock, "Lock %ls: release() of a lock that is not held",
-                  qUtf16Printable(Detail::quoted(address.name())));
+        qCWarning(lcLock, "Lock %ls: release() of a lock that is not held", qUtf16Printable(quotedName()));
     const QPointer<DistributedLock> guard(q);
     if (unannounced)
         cancel();
@@ -259,8 +257,7 @@ QByteArray DistributedLockPrivate::detach()
         return {};
     const QByteArray token = waiter().token;
     if (!isHeld(now()) || !machine.handOut(now())) {
-        qCWarning(lcLock, "Lock %ls: detach() of a lock that is not held",
-                  qUtf16Printable(Detail::quoted(address.name())));
+        qCWarning(lcLock, "Lock %ls: detach() of a lock that is not held", qUtf16Printable(quotedName()));
         return {};
     }
     run(InsideCall);
@@ -280,7 +277,7 @@ void DistributedLockPrivate::watchEventLoop(quint64 id, milliseconds wait)
     const auto acquire = pendingAcquires.find(id);
     if (acquire == pendingAcquires.end())
         return;
-    endWithoutEventLoop(q, u"Lock %1: it was acquired"_s.arg(Detail::quoted(address.name())), wait, acquire->second.end,
+    endWithoutEventLoop(q, u"Lock %1: it was acquired"_s.arg(quotedName()), wait, acquire->second.end,
                         [end = acquire->second.end](const QString &reason) {
                             end->promise.addResult(LockResult{DistributedLock::OptionsError, reason, 0});
                             end->promise.finish();
@@ -524,8 +521,8 @@ QString DistributedLockPrivate::describe(const QString &text) const
 {
     const QString server = registry ? registry->serverText : QString();
     if (server.isEmpty() || text.contains(server))
-        return u"Lock %1: %2"_s.arg(Detail::quoted(address.name()), text);
-    return u"Lock %1 on %2: %3"_s.arg(Detail::quoted(address.name()), server, text);
+        return u"Lock %1: %2"_s.arg(quotedName(), text);
+    return u"Lock %1 on %2: %3"_s.arg(quotedName(), server, text);
 }
 
 EngineError DistributedLockPrivate::withText(EngineError engineError) const
@@ -757,7 +754,7 @@ bool DistributedLockPrivate::isForeignCall(const char *function) const
 {
     const QString problem = wrongThread(q, function);
     if (!problem.isEmpty())
-        qCWarning(lcLock, "Lock %ls: %ls", qUtf16Printable(Detail::quoted(address.name())), qUtf16Printable(problem));
+        qCWarning(lcLock, "Lock %ls: %ls", qUtf16Printable(quotedName()), qUtf16Printable(problem));
     return !problem.isEmpty();
 }
 
@@ -773,7 +770,7 @@ QString DistributedLockPrivate::refuseAcquire(const char *function)
     QMetaObject::invokeMethod(
             q, [this, problem] { failAcquire(newRequest(), DistributedLock::OptionsError, problem); },
             Qt::QueuedConnection);
-    const QString text = u"Lock %1: %2"_s.arg(Detail::quoted(address.name()), problem);
+    const QString text = u"Lock %1: %2"_s.arg(quotedName(), problem);
     qCWarning(lcLock, "%ls", qUtf16Printable(text));
     return text;
 }
@@ -788,8 +785,8 @@ void DistributedLockPrivate::hintAtMilliseconds()
     qCWarning(
             lcLock,
             "Lock %ls: its lease is %lld ms, which is very short; lease is given in milliseconds: write %lld for %lld s",
-            qUtf16Printable(Detail::quoted(address.name())), qlonglong(options.lease.count()),
-            qlonglong(options.lease.count() * 1000), qlonglong(options.lease.count()));
+            qUtf16Printable(quotedName()), qlonglong(options.lease.count()), qlonglong(options.lease.count() * 1000),
+            qlonglong(options.lease.count()));
 }
 
 } // namespace QDistLock

@@ -100,6 +100,7 @@ public:
     bool storeError(const EngineError &newError);
     /// \a text after the name of the lock and of the server.
     QString describe(const QString &text) const;
+    QString quotedName() const { return Detail::quoted(address.name()); }
     /// \a engineError with the text that belongs to its rule, if it has one.
     EngineError withText(EngineError engineError) const;
 
