@@ -44,7 +44,7 @@ int main(int argc, char **argv)
     work.setInterval(100ms);
 
     QObject::connect(&lock, &DistributedLock::acquired, [&] {
-        qInfo("Job %d begins: %d steps in 3 s, lease %d ms", job, steps, lock.lease());
+        qInfo("Job %d begins: %d steps in 3 s, lease %d ms", job, steps, int(lock.lease().count()));
         step = 0;
         work.start();
     });
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
 
     QObject::connect(&lock, &DistributedLock::renewed, [&] {
         ++renewals;
-        qInfo("  step %d: renewed, %d ms left", step, lock.remainingTime());
+        qInfo("  step %d: renewed, %d ms left", step, int(lock.remainingTime() / 1ms));
         if (!work.isActive() && step < steps)
             work.start();
     });

@@ -73,7 +73,7 @@ Task clerk(int number, Ledger *ledger)
 Task impatientClerk()
 {
     DistributedLock lock(u"ledger"_s);
-    lock.setWait(0ms); // a single attempt
+    lock.setWaitTime(0ms); // a single attempt
     const auto guard = co_await lock.acquireAwaitable();
     if (!guard)
         qInfo() << "The impatient clerk leaves:" << guard.result().error;

@@ -63,7 +63,7 @@ static int holdLock(Servers &servers)
         });
         token = lock.fencingToken();
         print(u"Acquired: fencing token %1, a replica has the lock, the lease is %2 ms."_s.arg(token).arg(
-                lock.lease()));
+                lock.lease().count()));
     });
 
     QObject::connect(&lock, &DistributedLock::renewed, [&] {

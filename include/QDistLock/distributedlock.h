@@ -93,14 +93,14 @@ class QDISTLOCK_EXPORT DistributedLock : public QObject
     Q_PROPERTY(int holdCount READ holdCount NOTIFY holdCountChanged FINAL)
     Q_PROPERTY(qint64 fencingToken READ fencingToken NOTIFY fencingTokenChanged)
     Q_PROPERTY(int queuePosition READ queuePosition NOTIFY queuePositionChanged FINAL)
-    Q_PROPERTY(int lease READ lease WRITE setLease NOTIFY leaseChanged FINAL)
-    Q_PROPERTY(int wait READ wait WRITE setWait NOTIFY waitChanged FINAL)
-    Q_PROPERTY(int retryInterval READ retryInterval WRITE setRetryInterval NOTIFY retryIntervalChanged FINAL)
+    Q_PROPERTY(int lease READ leaseMs WRITE setLeaseMs NOTIFY leaseChanged FINAL)
+    Q_PROPERTY(int wait READ waitMs WRITE setWaitMs NOTIFY waitChanged FINAL)
+    Q_PROPERTY(int retryInterval READ retryIntervalMs WRITE setRetryIntervalMs NOTIFY retryIntervalChanged FINAL)
     Q_PROPERTY(bool autoRenew READ autoRenew WRITE setAutoRenew NOTIFY autoRenewChanged FINAL)
     Q_PROPERTY(bool fair READ isFair WRITE setFair NOTIFY fairChanged FINAL)
     Q_PROPERTY(Error error READ error NOTIFY errorChanged FINAL)
     Q_PROPERTY(QString errorString READ errorString NOTIFY errorChanged FINAL)
-    Q_PROPERTY(int remainingTime READ remainingTime)
+    Q_PROPERTY(int remainingTime READ remainingMs)
 
 public:
     /// The state of this object.
@@ -177,29 +177,21 @@ public:
     qint64 fencingToken() const;
     /// The number of waiters ahead in the queue; -1 if the lock is not queued.
     int queuePosition() const;
-    /// Milliseconds until the local deadline; 0 while not held. At first at most 3 s if another client has handed the
-    /// lock over: the first renewal sets the whole lease.
-    int remainingTime() const;
-    /// The time until the local deadline, in nanoseconds.
-    std::chrono::nanoseconds remainingTimeAsDuration() const;
+    /// The time until the local deadline; 0 while not held. At first at most 3 s if another client has handed the lock
+    /// over: the first renewal sets the whole lease.
+    std::chrono::nanoseconds remainingTime() const;
 
-    // The fields of options(), in milliseconds. The setters do not check values: with an invalid one the next acquire
-    // ends with OptionsError.
+    // The fields of options(). The properties, for QML, are in milliseconds; LockOptions::Forever is the greatest int.
+    // The setters do not check values: with an invalid one the next acquire ends with OptionsError.
 
     /// Time to live of the key: how long others have to wait if the holder dies.
-    int lease() const;
-    std::chrono::milliseconds leaseAsDuration() const;
-    void setLease(int milliseconds);
+    std::chrono::milliseconds lease() const;
     void setLease(std::chrono::milliseconds lease);
-    /// Longest wait of one acquire. LockOptions::Forever reads and writes as the greatest int.
-    int wait() const;
-    std::chrono::milliseconds waitAsDuration() const;
-    void setWait(int milliseconds);
-    void setWait(std::chrono::milliseconds wait);
+    /// Longest wait of one acquire: `LockOptions::wait`, and the property `wait`.
+    std::chrono::milliseconds waitTime() const;
+    void setWaitTime(std::chrono::milliseconds wait);
     /// The interval at which a waiter polls if nothing can wake it.
-    int retryInterval() const;
-    std::chrono::milliseconds retryIntervalAsDuration() const;
-    void setRetryInterval(int milliseconds);
+    std::chrono::milliseconds retryInterval() const;
     void setRetryInterval(std::chrono::milliseconds interval);
     /// Whether the lease is renewed while held; the only option that takes effect at once.
     bool autoRenew() const;
@@ -296,6 +288,14 @@ private:
     void startAcquire(quint64 id);
     /// Cancels this one acquire; if it has succeeded, releases the level it acquired.
     void withdrawAcquire(quint64 id);
+    // The properties in milliseconds.
+    int remainingMs() const;
+    int leaseMs() const;
+    void setLeaseMs(int lease);
+    int waitMs() const;
+    void setWaitMs(int wait);
+    int retryIntervalMs() const;
+    void setRetryIntervalMs(int interval);
 
     std::unique_ptr<DistributedLockPrivate> d;
 };

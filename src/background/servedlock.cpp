@@ -77,7 +77,7 @@ void ServedLock::updateDeadline()
     // The clock is read first, so that the sum is never later than the lock's own deadline. TimerSlack: the lock may
     // release its key up to that much before the deadline, and emits its signal later.
     const auto now = LeaseClock::system()->now();
-    const auto remaining = m_lock.remainingTimeAsDuration() - LeaseMachine::TimerSlack;
+    const auto remaining = m_lock.remainingTime() - LeaseMachine::TimerSlack;
     m_acquisition->deadline.store(remaining > 0ns ? now + remaining : LeaseTime(), std::memory_order_release);
 }
 

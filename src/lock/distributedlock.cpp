@@ -129,35 +129,25 @@ int DistributedLock::queuePosition() const
     return d->notified.queuePosition;
 }
 
-int DistributedLock::remainingTime() const
-{
-    return toInt(std::chrono::duration_cast<milliseconds>(remainingTimeAsDuration()));
-}
-
-nanoseconds DistributedLock::remainingTimeAsDuration() const
+nanoseconds DistributedLock::remainingTime() const
 {
     const LeaseTime now = d->now();
     return d->isHeld(now) ? d->machine.deadline() - now : 0ns;
 }
 
-int DistributedLock::lease() const
+int DistributedLock::remainingMs() const
 {
-    return toInt(d->options.lease);
+    return toInt(std::chrono::duration_cast<milliseconds>(remainingTime()));
 }
 
-milliseconds DistributedLock::leaseAsDuration() const
+milliseconds DistributedLock::lease() const
 {
     return d->options.lease;
 }
 
-void DistributedLock::setLease(int milliseconds)
+int DistributedLock::leaseMs() const
 {
-    const QPointer<DistributedLock> alive(this);
-    setLease(std::chrono::milliseconds(milliseconds));
-    if (!alive || thread() != QThread::currentThread())
-        return;
-    d->leaseGivenAsInt = !d->leaseHintGiven;
-    d->hintAtMilliseconds();
+    return toInt(lease());
 }
 
 void DistributedLock::setLease(milliseconds lease)
@@ -168,42 +158,46 @@ void DistributedLock::setLease(milliseconds lease)
     d->setFields(DistributedLockPrivate::Lease, options().withLease(lease));
 }
 
-int DistributedLock::wait() const
+void DistributedLock::setLeaseMs(int lease)
 {
-    return toInt(d->options.wait);
+    const QPointer<DistributedLock> alive(this);
+    setLease(milliseconds(lease));
+    if (!alive || thread() != QThread::currentThread())
+        return;
+    d->leaseGivenAsInt = !d->leaseHintGiven;
+    d->hintAtMilliseconds();
 }
 
-milliseconds DistributedLock::waitAsDuration() const
+milliseconds DistributedLock::waitTime() const
 {
     return d->options.wait;
 }
 
-void DistributedLock::setWait(int milliseconds)
+int DistributedLock::waitMs() const
 {
-    setWait(milliseconds == (std::numeric_limits<int>::max)() ? LockOptions::Forever
-                                                              : std::chrono::milliseconds(milliseconds));
+    return toInt(waitTime());
 }
 
-void DistributedLock::setWait(milliseconds wait)
+void DistributedLock::setWaitTime(milliseconds wait)
 {
-    if (d->isForeignCall("setWait()"))
+    if (d->isForeignCall("setWaitTime()"))
         return;
     d->setFields(DistributedLockPrivate::Wait, options().withWait(wait));
 }
 
-int DistributedLock::retryInterval() const
+void DistributedLock::setWaitMs(int wait)
 {
-    return toInt(d->options.retryInterval);
+    setWaitTime(wait == (std::numeric_limits<int>::max)() ? LockOptions::Forever : milliseconds(wait));
 }
 
-milliseconds DistributedLock::retryIntervalAsDuration() const
+milliseconds DistributedLock::retryInterval() const
 {
     return d->options.retryInterval;
 }
 
-void DistributedLock::setRetryInterval(int milliseconds)
+int DistributedLock::retryIntervalMs() const
 {
-    setRetryInterval(std::chrono::milliseconds(milliseconds));
+    return toInt(retryInterval());
 }
 
 void DistributedLock::setRetryInterval(milliseconds interval)
@@ -211,6 +205,11 @@ void DistributedLock::setRetryInterval(milliseconds interval)
     if (d->isForeignCall("setRetryInterval()"))
         return;
     d->setFields(DistributedLockPrivate::RetryInterval, options().withRetryInterval(interval));
+}
+
+void DistributedLock::setRetryIntervalMs(int interval)
+{
+    setRetryInterval(milliseconds(interval));
 }
 
 bool DistributedLock::autoRenew() const

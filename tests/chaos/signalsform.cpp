@@ -56,7 +56,7 @@ public:
         });
         connect(&m_lock, &DistributedLock::renewed, this, [this] {
             const qint64 time = bootTime();
-            m_participant->renewed(time, m_lock.remainingTimeAsDuration(), m_isHeld);
+            m_participant->renewed(time, m_lock.remainingTime(), m_isHeld);
         });
         connect(&m_lock, &DistributedLock::released, this, [this] {
             m_participant->released();
@@ -129,7 +129,7 @@ private:
     void acquired()
     {
         const qint64 time = bootTime();
-        m_participant->acquired(m_lock.fencingToken(), time, m_lock.remainingTimeAsDuration(), m_isHeld);
+        m_participant->acquired(m_lock.fencingToken(), time, m_lock.remainingTime(), m_isHeld);
         m_cancel.stop();
         m_doing = Holding;
         m_participant->write(m_isHeld);

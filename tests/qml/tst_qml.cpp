@@ -24,6 +24,7 @@
 #include <memory>
 
 using namespace Qt::StringLiterals;
+using namespace std::chrono_literals;
 
 using namespace QDistLock;
 using QmlTesting::Patience;
@@ -269,7 +270,7 @@ void TestQml::typesAndEnums()
                                 100};
     QCOMPARE(scene.root()->property("values").toList(), expected);
     QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->name(), u"x"_s, Patience);
-    QCOMPARE(scene.lock()->lease(), 5000);
+    QCOMPARE(scene.lock()->lease(), 5s);
 }
 
 void TestQml::nothingStartsBeforeComplete()
@@ -314,7 +315,7 @@ void TestQml::activeWaitsLongerThanWait()
     QSignalSpy failed(scene.lock(), &DistributedLock::acquireFailed);
     QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
     QCOMPARE(failed.count(), 0);
-    QCOMPARE(scene.lock()->wait(), 50);
+    QCOMPARE(scene.lock()->waitTime(), 50ms);
 }
 
 void TestQml::activeReacquiresAfterLoss()
@@ -664,7 +665,7 @@ void TestQml::serverChangeTakesItsDefaults()
     QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->registry(), registry, Patience);
     QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->queuePosition(), 0, Patience);
     QVERIFY(!scene.lock()->options().repairMissingTtl);
-    QCOMPARE(scene.lock()->lease(), 20000); // set here, so the registry's default does not apply
+    QCOMPARE(scene.lock()->lease(), 20s); // set here, so the registry's default does not apply
     holder.release();
     QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
 }
@@ -676,7 +677,7 @@ void TestQml::leaseChangeWhileActive()
     QSignalSpy acquired(scene.lock(), &DistributedLock::acquired);
     QTRY_COMPARE_WITH_TIMEOUT(acquired.count(), 1, Patience);
     QVERIFY(m_server.pttl(m_key) <= 20000);
-    scene.lock()->setLease(90000);
+    scene.lock()->setLease(90s);
     QTRY_COMPARE_WITH_TIMEOUT(acquired.count(), 2, Patience);
     QVERIFY(m_server.pttl(m_key) > 60000);
 }
@@ -689,13 +690,13 @@ void TestQml::optionsSetWhileAnAttemptBegins()
     connect(scene.lock(), &DistributedLock::stateChanged, this, [&] {
         if (scene.lock()->state() != DistributedLock::Acquiring || std::exchange(set, true))
             return;
-        scene.lock()->setLease(90000);
-        scene.lock()->setWait(1234);
+        scene.lock()->setLease(90s);
+        scene.lock()->setWaitTime(1234ms);
     });
     scene.lock()->setProperty("active", true);
     QTRY_VERIFY_WITH_TIMEOUT(set && scene.lock()->isHeld() && m_server.pttl(m_key) > 60000, Patience);
-    QCOMPARE(scene.lock()->lease(), 90000);
-    QCOMPARE(scene.lock()->wait(), 1234);
+    QCOMPARE(scene.lock()->lease(), 90s);
+    QCOMPARE(scene.lock()->waitTime(), 1234ms);
 }
 
 void TestQml::callDuringNameChange()

@@ -192,8 +192,8 @@ void TestQmlLifetimes::init()
 {
     m_warnings.clear();
     m_bystander = std::make_unique<DistributedLock>(LockRegistry::instance(m_server.url()), u"bystander"_s);
-    m_bystander->setLease(600000); // no pause of the machine ends it
-    m_bystander->setWait(Patience);
+    m_bystander->setLease(std::chrono::minutes(10)); // no pause of the machine ends it
+    m_bystander->setWaitTime(std::chrono::milliseconds(Patience));
     m_bystander->acquire();
     QTRY_VERIFY_WITH_TIMEOUT(m_bystander->isHeld(), Patience);
 }
@@ -203,7 +203,7 @@ void TestQmlLifetimes::cleanup()
 {
     QVERIFY(m_bystander->isHeld());
     DistributedLock served(LockRegistry::instance(m_server.url()), u"served"_s);
-    served.setWait(Patience);
+    served.setWaitTime(std::chrono::milliseconds(Patience));
     served.acquire();
     QTRY_VERIFY_WITH_TIMEOUT(served.isHeld(), Patience);
     served.release();
@@ -368,7 +368,7 @@ void TestQmlLifetimes::run(const std::vector<Row> &rows, const QByteArray &eleme
     // The handlers have started renewals, retries and deferred deletions. Let these run until another lock is renewed.
     DistributedLock other(LockRegistry::instance(m_server.url()), u"other"_s);
     QSignalSpy renewed(&other, &DistributedLock::renewed);
-    other.setWait(Patience);
+    other.setWaitTime(std::chrono::milliseconds(Patience));
     other.acquire();
     QTRY_VERIFY_WITH_TIMEOUT(other.isHeld(), Patience);
     endConnections();
@@ -452,7 +452,7 @@ void TestQmlLifetimes::acquiredInALoopInOnLost()
     QVERIFY(!lock->property("active").toBool());
     // Had it been released, the server would have heard of that before it answered another lock.
     DistributedLock later(lock->registry(), u"later"_s);
-    later.setWait(Patience);
+    later.setWaitTime(std::chrono::milliseconds(Patience));
     later.acquire();
     QTRY_VERIFY_WITH_TIMEOUT(later.isHeld(), Patience);
     QCOMPARE(lock->holdCount(), 1);

@@ -21,6 +21,8 @@
 
 #include <memory>
 
+using namespace std::chrono_literals;
+
 namespace Annotated {
 
 //! [annotated-slot]
@@ -149,7 +151,7 @@ void TestSnippets::lossInATest()
     QTRY_VERIFY(report.isAborted());
 
     lock.setAutoRenew(false); // from here on the lease ends: atRisk(), then lost(LeaseExpired)
-    lock.setLease(200);
+    lock.setLease(200ms);
     QSignalSpy lost(&lock, &QDistLock::DistributedLock::lost);
     lock.acquire();
     QTRY_COMPARE(lost.count(), 1);

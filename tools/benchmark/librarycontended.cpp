@@ -101,7 +101,7 @@ private:
         Waiter *waiter = m_waiters.back().get();
         waiter->index = static_cast<int>(m_waiters.size());
         DistributedLock *lock = &waiter->lock;
-        lock->setWait(QDistLock::LockOptions::Forever);
+        lock->setWaitTime(QDistLock::LockOptions::Forever);
         lock->setFair(setup.fair);
         QObject::connect(lock, &DistributedLock::queuePositionChanged, lock, [waiter] {
             if (waiter->queued == 0 && waiter->lock.queuePosition() >= 0)

@@ -99,7 +99,7 @@ private:
         int missing = m_count;
         for (const auto &lock : m_locks) {
             lock->setLease(m_lease);
-            lock->setWait(std::chrono::minutes(1));
+            lock->setWaitTime(std::chrono::minutes(1));
             QObject::connect(lock.get(), &DistributedLock::acquired, &loop, [&] {
                 if (--missing == 0)
                     loop.quit();

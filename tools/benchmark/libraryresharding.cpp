@@ -81,7 +81,7 @@ private:
         turn->timer.setTimerType(Qt::PreciseTimer);
         DistributedLock *lock = &turn->lock;
         lock->setLease(setup.lease);
-        lock->setWait(QDistLock::LockOptions::Forever);
+        lock->setWaitTime(QDistLock::LockOptions::Forever);
         QObject::connect(lock, &DistributedLock::acquired, lock, [this, turn] { hold(turn); });
         QObject::connect(lock, &DistributedLock::released, lock, [this, turn] { rest(turn); });
         QObject::connect(lock, &DistributedLock::lost, lock, [this, turn] {

@@ -79,7 +79,7 @@ private:
         const QString name = u"bench:sentinel:%1:%2"_s.arg(getpid()).arg(index);
         m_locks.push_back(std::make_unique<DistributedLock>(registry, name));
         m_locks.back()->setLease(lease);
-        m_locks.back()->setWait(QDistLock::LockOptions::Forever);
+        m_locks.back()->setWaitTime(QDistLock::LockOptions::Forever);
         return m_locks.back().get();
     }
 

@@ -36,7 +36,7 @@ public:
             m_registries.push_back(std::make_unique<QDistLock::LockRegistry>(setup.server));
             for (int j = 0; j < setup.locks; ++j) {
                 m_waiters.push_back(std::make_unique<DistributedLock>(m_registries.back().get(), m_holder.name()));
-                m_waiters.back()->setWait(QDistLock::LockOptions::Forever);
+                m_waiters.back()->setWaitTime(QDistLock::LockOptions::Forever);
                 m_waiters.back()->setLease(setup.lease);
             }
         }

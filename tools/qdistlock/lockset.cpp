@@ -182,7 +182,7 @@ void LockSet::endIfFresh()
 {
     const LockOptions options = m_session->lockOptions();
     const bool isFresh = std::all_of(m_locks.begin(), m_locks.end() - 1, [&options](const auto &lock) {
-        return lock->remainingTimeAsDuration() > options.lease / 2;
+        return lock->remainingTime() > options.lease / 2;
     });
     if (!m_locks.back()->isHeld() || !isFresh)
         return; // called again after the next renewal, or a lock is lost, and all begins again
@@ -300,7 +300,7 @@ Moment LockSet::deadline() const
     const Moment now = presentMoment();
     Moment first = Never;
     for (const auto &lock : m_locks)
-        first = std::min<Moment>(first, now + lock->remainingTimeAsDuration());
+        first = std::min<Moment>(first, now + lock->remainingTime());
     return first;
 }
 
@@ -352,7 +352,7 @@ void LockSet::endRelease()
         if (lock->state() == DistributedLock::Releasing) {
             m_unconfirmed +=
                     u"lock %1: the server has not confirmed the release; the lock is free after %2 at the latest"_s.arg(
-                            quoted(lock->name()), roughText(lock->leaseAsDuration()));
+                            quoted(lock->name()), roughText(lock->lease()));
         }
     }
     Q_EMIT released(m_unconfirmed);

@@ -1225,13 +1225,13 @@ void tst_Queue::heldWithoutAsking()
     if (heldBefore) {
         QCOMPARE(m_server.commandsProcessed("evalsha"), before + 1);
         QCOMPARE_LE(m_server.pttl(Key), 3000);
-        QCOMPARE_LE(waiter->remainingTime(), 2968);
+        QCOMPARE_LE(waiter->remainingTime(), 2968ms);
     }
     if (heldBefore)
         s_slowClock.advance(1100ms); // a third of its time to claim the lock
     QVERIFY(eventually([&] { return m_server.pttl(Key) > 3000; }));
     QCOMPARE(m_server.commandsProcessed("evalsha"), before + 2);
-    QVERIFY(eventually([&] { return waiter->remainingTime() > 10000; }));
+    QVERIFY(eventually([&] { return waiter->remainingTime() > 10s; }));
     QVERIFY(waiter.spies.lost.isEmpty());
 }
 

@@ -106,13 +106,13 @@ void tst_ClockFaults::serverClockBackward()
     QVERIFY(holder.waitForEnd());
     clock.shift(-600s);
     QVERIFY(eventually([&] { return secondsOf(server) <= before - 500; }));
-    lock.setWait(1s);
+    lock.setWaitTime(1s);
     QVERIFY(joinQueue(&lock));
     registry.pass(1s);
     QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
     QCOMPARE(lock.spies.failure(), DistributedLock::TimeoutError);
     clock.shift(-80s);
-    lock.setWait(LockOptions::Forever);
+    lock.setWaitTime(LockOptions::Forever);
     lock.acquire();
     QVERIFY(registry.passUntil([&] { return lock.isHeld(); }));
     QVERIFY(lock.fencingToken() > second);

@@ -146,7 +146,7 @@ void tst_ServerFaults::serverPausedBeforeTheFirstNeed()
     QCOMPARE(failureNow(&lock), DistributedLock::ConnectionError);
     QVERIFY(lock.errorString().contains(QLatin1String("\"job\"")));
 
-    lock.setWait(milliseconds(60s));
+    lock.setWaitTime(milliseconds(60s));
     lock.acquire();
     m_server.resume();
     QVERIFY(eventually([&] { return lock.spies.acquired.size() == 1; }));
@@ -266,7 +266,7 @@ void tst_ServerFaults::outOfMemory()
     registry.pass(LongLease / 3);
     QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed; }));
 
-    lock.setWait(milliseconds(10min));
+    lock.setWaitTime(milliseconds(10min));
     lock.acquire();
     QVERIFY(eventually([&] { return lock.spies.errors.size() == 2; }));
     m_server.command({"CONFIG", "SET", "maxmemory", "0"});
@@ -288,7 +288,7 @@ void tst_ServerFaults::readOnly()
     QVERIFY(eventually([&] { return lock.spies.failed.size() == 1; }));
     QCOMPARE(lock.spies.failure(), DistributedLock::ServerError);
     QVERIFY2(lock.errorString().contains(QLatin1String("READONLY")), qPrintable(lock.errorString()));
-    lock.setWait(milliseconds(10min));
+    lock.setWaitTime(milliseconds(10min));
     lock.acquire();
     registry.pass(LongLease / 3);
     QVERIFY(eventually([&] { return held.spies.errors.size() == 1; })); // a renewal was refused
@@ -312,7 +312,7 @@ void tst_ServerFaults::noMaster()
     const bool refused = eventually([&] { return lock.spies.errors.size() == 1; });
     registry.pass(1s);
     const bool failed = eventually([&] { return lock.spies.failed.size() == 1; });
-    lock.setWait(milliseconds(10min));
+    lock.setWaitTime(milliseconds(10min));
     lock.acquire();
     m_server.command({"REPLICAOF", "NO", "ONE"});
     m_server.command({"CONFIG", "SET", "replica-serve-stale-data", "yes"});
@@ -336,7 +336,7 @@ void tst_ServerFaults::tooManyClients()
     registry.pass(300ms);
     const bool failed = eventually([&] { return lock.spies.failed.size() == 1; });
     const QString text = lock.errorString();
-    lock.setWait(milliseconds(10min));
+    lock.setWaitTime(milliseconds(10min));
     lock.acquire();
     m_server.command({"CONFIG", "SET", "maxclients", "1000"});
     QVERIFY2(reasonKnown, qPrintable(reasons.join(u'\n')));

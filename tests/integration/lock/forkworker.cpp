@@ -117,7 +117,7 @@ struct Parent
 void useInherited(Parent *parent, const QUrl &server)
 {
     check(!parent->held.isHeld(), "the child does not hold the parent's lock");
-    check(parent->held.remainingTime() == 0, "nor has it any time left");
+    check(parent->held.remainingTime() == 0ns, "nor has it any time left");
     check(!parent->scoped->isHeld(), "the child does not hold the parent's scoped lock");
 
     DistributedLock other(&parent->registry, u"other"_s);

@@ -228,7 +228,7 @@ void tst_Coroutines::busyAndTimedOutAreResults()
     LockRegistry registry(m_server.url());
     LockRegistryPrivate::get(&registry)->setClock(&clock);
     DistributedLock lock(&registry, m_name);
-    lock.setWait(0ms);
+    lock.setWaitTime(0ms);
     Seen seen;
     Task task = take(&lock, &seen);
     QVERIFY(eventually([&] { return seen.resumed; }));
@@ -261,7 +261,7 @@ void tst_Coroutines::badNameAndUnreachableServerAreResults()
 
     LockRegistry nowhere(QUrl(u"unix://%1/nobody.sock"_s.arg(m_server.folder())));
     DistributedLock lost(&nowhere, m_name);
-    lost.setWait(0ms);
+    lost.setWaitTime(0ms);
     seen = {};
     task = take(&lost, &seen);
     QVERIFY(eventually([&] { return seen.resumed; }));
@@ -387,7 +387,7 @@ void tst_Coroutines::oneAtATime()
     for (int i = 0; i < Count; ++i) {
         tasks.push_back([](LockRegistry *registry, QString name, Shared *shared) -> Task {
             DistributedLock lock(registry, name);
-            lock.setWait(60s);
+            lock.setWaitTime(60s);
             auto guard = co_await lock.acquireAwaitable();
             if (!guard) {
                 qWarning().noquote() << guard.result().errorString;
@@ -416,7 +416,7 @@ void tst_Coroutines::destroyedWhileQueued()
     QVERIFY(acquireNow(&holder));
     LockRegistry otherRegistry(m_server.url());
     DistributedLock lock(&otherRegistry, m_name);
-    lock.setWait(60s);
+    lock.setWaitTime(60s);
     Spies spies(&lock);
 
     Seen seen, kept;
@@ -451,7 +451,7 @@ void tst_Coroutines::destroyedWhileAlone()
     QVERIFY(acquireNow(&holder));
     LockRegistry otherRegistry(m_server.url());
     DistributedLock lock(&otherRegistry, m_name);
-    lock.setWait(LockOptions::Forever);
+    lock.setWaitTime(LockOptions::Forever);
     Seen seen;
     Task doomed = take(&lock, &seen);
     QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
@@ -577,7 +577,7 @@ void tst_Coroutines::notResumedByItsDestruction()
 {
     occupy();
     DistributedLock lock(registry(), m_name);
-    lock.setWait(LockOptions::Forever);
+    lock.setWaitTime(LockOptions::Forever);
     Seen seen;
     Task doomed = take(&lock, &seen);
     QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
@@ -695,7 +695,7 @@ void tst_Coroutines::registryDestroyedWhileAwaited()
     occupy();
     auto registry = std::make_unique<LockRegistry>(m_server.url());
     DistributedLock lock(registry.get(), m_name);
-    lock.setWait(60s);
+    lock.setWaitTime(60s);
     Seen seen;
     const Task task = take(&lock, &seen);
     QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
@@ -1042,7 +1042,7 @@ void tst_Coroutines::guardOfNothingInAnotherThread()
 {
     occupy();
     DistributedLock lock(registry(), m_name);
-    lock.setWait(0ms);
+    lock.setWaitTime(0ms);
     Seen seen;
     const Task task = take(&lock, &seen);
     QVERIFY(eventually([&] { return seen.resumed; }));
@@ -1152,7 +1152,7 @@ void tst_Coroutines::frameDestroyedInAnotherThread()
         QVERIFY(acquireNow(&holder));
     LockRegistry registry(m_server.url());
     DistributedLock lock(&registry, m_name);
-    lock.setWait(LockOptions::Forever);
+    lock.setWaitTime(LockOptions::Forever);
     Spies spies(&lock);
     Seen seen;
     Task doomed = take(&lock, &seen);
@@ -1188,7 +1188,7 @@ void tst_Coroutines::frameDestroyedAfterTheThreadOfItsLock()
     std::unique_ptr<QThread> thread(QThread::create([&] {
         LockRegistry registry(m_server.url());
         DistributedLock lock(&registry, m_name);
-        lock.setWait(LockOptions::Forever);
+        lock.setWaitTime(LockOptions::Forever);
         task = take(&lock, &seen);
         QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
     }));

@@ -111,7 +111,7 @@ void tst_LockOperations::waitOfZero()
     m_server.command({"SET", "lock:job", "foreign"});
     const qint64 before = m_server.commandsProcessed("evalsha");
     QCOMPARE(failureNow(&lock), DistributedLock::BusyError);
-    lock.setWait(LockOptions::Forever);
+    lock.setWaitTime(LockOptions::Forever);
     lock.tryAcquire(); // ignores the wait
     QVERIFY(eventually([&] { return lock.spies.failed.size() == 2; }));
     QCOMPARE(lock.spies.failure(1), DistributedLock::BusyError);

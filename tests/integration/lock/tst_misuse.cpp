@@ -201,9 +201,9 @@ void tst_Misuse::setInWrongThread()
             {"setName()", [&] { lock.setName(u"other"_s); }},
             {"setRegistry()", [&] { lock.setRegistry(nullptr); }},
             {"setOptions()", [&] { lock.setOptions({}); }},
-            {"setLease()", [&] { lock.setLease(5000); }},
-            {"setWait()", [&] { lock.setWait(5000); }},
-            {"setRetryInterval()", [&] { lock.setRetryInterval(5000); }},
+            {"setLease()", [&] { lock.setLease(5s); }},
+            {"setWaitTime()", [&] { lock.setWaitTime(5s); }},
+            {"setRetryInterval()", [&] { lock.setRetryInterval(5s); }},
             {"setAutoRenew()", [&] { lock.setAutoRenew(false); }},
             {"setFair()", [&] { lock.setFair(false); }},
             {"setDefaults()", [&] { registry()->setDefaults(options(5s)); }},
@@ -219,7 +219,7 @@ void tst_Misuse::setInWrongThread()
     QCOMPARE(spies.total(), 0);
     QVERIFY(lock.isHeld());
     QCOMPARE(lock.registry(), registry());
-    QCOMPARE(lock.lease(), 3'600'000);
+    QCOMPARE(lock.lease(), 1h);
     QVERIFY(lock.isFair() && lock.autoRenew());
     QCOMPARE(registry()->idleEviction(), milliseconds(60s));
 }
@@ -420,7 +420,7 @@ void tst_Misuse::threadThatRunsNoEventLoop()
         LockResult result;
         inThread([&] {
             DistributedLock lock(u"job"_s);
-            lock.setWait(wait);
+            lock.setWaitTime(wait);
             QFuture<LockResult> future = lock.acquireAsync();
             future.waitForFinished();
             result = future.result();
@@ -438,7 +438,7 @@ void tst_Misuse::threadThatRunsNoEventLoop()
     QString state;
     inThread([&] {
         DistributedLock lock(u"job"_s);
-        lock.setWait(0ms);
+        lock.setWaitTime(0ms);
         QFuture<LockResult> future = lock.acquireAsync();
         future.waitForFinished();
         late = future.result();
@@ -561,11 +561,11 @@ void tst_Misuse::secondsAsLease()
     DistributedLock lock(u"job"_s);
     lock.setLease(milliseconds(30));
     lock.setOptions(options(30ms));
-    lock.setLease(100);
-    lock.setLease(0); // an error of the next acquire
+    lock.setProperty("lease", 100);
+    lock.setProperty("lease", 0); // an error of the next acquire
     QVERIFY2(log.messages(QtWarningMsg).isEmpty(), qPrintable(log.text()));
-    lock.setLease(30);
-    lock.setLease(20);
+    lock.setProperty("lease", 30);
+    lock.setProperty("lease", 20);
     const QString warning = onlyWarning(log);
     QVERIFY2(warning.contains(QLatin1String("\"job\"")) && warning.contains(QLatin1String("milliseconds"))
                      && warning.contains(QLatin1String("30000")),
@@ -573,7 +573,7 @@ void tst_Misuse::secondsAsLease()
 
     LogCapture ofNameless;
     DistributedLock nameless;
-    nameless.setLease(30);
+    nameless.setProperty("lease", 30);
     QVERIFY2(ofNameless.messages(QtWarningMsg).isEmpty(), qPrintable(ofNameless.text()));
     nameless.setName(u"later"_s);
     QVERIFY2(onlyWarning(ofNameless).contains(QLatin1String("\"later\"")), qPrintable(ofNameless.text()));

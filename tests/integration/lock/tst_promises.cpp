@@ -427,7 +427,7 @@ void tst_Promises::promise2_deadlineCountsFromTheSend()
     lock.setOptions(options(30s, LockOptions::Forever).withAutoRenew(false));
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock)); // connects
-    QCOMPARE(lock.remainingTimeAsDuration(), 30s - margin(30s));
+    QCOMPARE(lock.remainingTime(), 30s - margin(30s));
     lock.release();
     QVERIFY(eventually([&] { return spies.released.size() == 1; }));
 
@@ -442,14 +442,14 @@ void tst_Promises::promise2_deadlineCountsFromTheSend()
     proxy.setRepliesHeld(false);
     QVERIFY(blockedUntil([&] { return proxy.repliesForwarded() > replies; }));
     QVERIFY(eventually([&] { return spies.acquired.size() == 2; }));
-    QCOMPARE(lock.remainingTimeAsDuration(), 30s - 700ms - margin(30s));
+    QCOMPARE(lock.remainingTime(), 30s - 700ms - margin(30s));
 
     registry.advance(30s - 700ms - margin(30s) - 1ns);
     QVERIFY(lock.isHeld());
-    QCOMPARE(lock.remainingTimeAsDuration(), 1ns);
+    QCOMPARE(lock.remainingTime(), 1ns);
     registry.advance(1ns);
     QVERIFY(!lock.isHeld());
-    QCOMPARE(lock.remainingTime(), 0);
+    QCOMPARE(lock.remainingTime(), 0ns);
 }
 
 void tst_Promises::promise2_renewalCountsFromItsSend()
@@ -472,7 +472,7 @@ void tst_Promises::promise2_renewalCountsFromItsSend()
     proxy.setRepliesHeld(false);
     QVERIFY(blockedUntil([&] { return proxy.repliesForwarded() > replies; }));
     QVERIFY(eventually([&] { return spies.renewed.size() == 1; }));
-    QCOMPARE(lock.remainingTimeAsDuration(), 30s - 400ms - margin(30s));
+    QCOMPARE(lock.remainingTime(), 30s - 400ms - margin(30s));
 }
 
 void tst_Promises::promise2_suspendedMachine()
@@ -488,7 +488,7 @@ void tst_Promises::promise2_suspendedMachine()
     registry.advance(8h);
     // Nothing was delivered yet.
     QVERIFY(!lock.isHeld());
-    QCOMPARE(lock.remainingTime(), 0);
+    QCOMPARE(lock.remainingTime(), 0ns);
     QVERIFY(spies.lost.isEmpty());
     // Qt's timers did not run either: the watchdog reads the clock only once a second.
     QVERIFY(eventually([&] { return spies.lost.size() == 1; }));
@@ -573,7 +573,7 @@ void tst_Promises::promise3_lostAtTheDeadlineWithoutServer()
     QDistLock::LeaseTime lostAt;
     qsizetype atRiskBefore = 0;
     const auto confirmed = [&] {
-        deadline = clock->now() + lock.remainingTimeAsDuration();
+        deadline = clock->now() + lock.remainingTime();
         atRiskBefore = spies.atRisk.size();
     };
     confirmed();
@@ -654,7 +654,7 @@ void tst_Promises::promise4_replyAfterTheWait()
     QVERIFY(eventually([&] { return spies.released.size() == 1; }));
 
     proxy.setRepliesHeld(true);
-    lock.setWait(5s);
+    lock.setWaitTime(5s);
     lock.acquire();
     sendNow();
     QVERIFY(blockedUntil([&] { return m_server.exists("lock:late"); }));
@@ -703,7 +703,7 @@ void tst_Promises::promise4_replyAfterTheLease()
     registry.pass(2s);
     QVERIFY(eventually([&] { return spies.acquired.size() == 2; }));
     QVERIFY(m_server.get("lock:late") != lateToken);
-    QCOMPARE(lock.remainingTimeAsDuration(), Outlasting - margin(Outlasting));
+    QCOMPARE(lock.remainingTime(), Outlasting - margin(Outlasting));
     QVERIFY(spies.failed.isEmpty());
 }
 
@@ -795,7 +795,7 @@ void tst_Promises::promise5_releaseAfterTheDeadline()
     Spies spies(&lock);
     QVERIFY(acquireNow(&lock));
     LogCapture log;
-    registry.advance(lock.remainingTimeAsDuration() + 300ms); // the fault
+    registry.advance(lock.remainingTime() + 300ms); // the fault
     m_server.command({"SET", "lock:overrun", "successor"});
     const QFuture<bool> release = lock.releaseAsync();
     QVERIFY(eventually([&] { return release.isFinished() && spies.holdsEnded() == 1; }));

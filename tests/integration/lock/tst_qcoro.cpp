@@ -137,7 +137,7 @@ void tst_QCoro::busyIsAResult()
     m_server.cli({"SET", key(), "foreign", "PX", "600000"});
     LockRegistry registry(m_server.url());
     DistributedLock lock(&registry, m_name);
-    lock.setWait(0ms);
+    lock.setWaitTime(0ms);
     const auto error = QCoro::waitFor([](DistributedLock *lock) -> QCoro::Task<DistributedLock::Error> {
         const auto guard = co_await lock->acquireAwaitable();
         co_return guard ? DistributedLock::NoError : guard.result().error;
@@ -228,7 +228,7 @@ void tst_QCoro::counterLosesNoUpdate()
     LockRegistry registry(m_server.url());
     const auto increment = [](LockRegistry *registry, QString name, Support::RedisServer *server) -> QCoro::Task<> {
         DistributedLock lock(registry, name);
-        lock.setWait(60s);
+        lock.setWaitTime(60s);
         const auto guard = co_await lock.acquireAwaitable();
         if (!guard)
             co_return;
