@@ -10,6 +10,7 @@
 
 #include <QDistLock/distributedlock.h>
 #include <QDistLock/impl/coroutineresumption.h>
+#include <QDistLock/impl/lockreference.h>
 #include <QDistLock/lockresult.h>
 
 #include <QtCore/qfuture.h>

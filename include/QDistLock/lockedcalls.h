@@ -43,8 +43,6 @@ public:
     /// Null at the end of the program, when static objects are destroyed.
     static LockedCalls *instance();
 
-    /// Only instance() creates objects of this class.
-    LockedCalls();
     ~LockedCalls() override;
 
 Q_SIGNALS:
@@ -60,7 +58,9 @@ Q_SIGNALS:
     void lost(const QDistLock::LockedCallInfo &call);
 
 private:
+    friend struct LockedCallsHolder;
     Q_DISABLE_COPY_MOVE(LockedCalls)
+    LockedCalls();
 };
 
 } // namespace QDistLock

@@ -8,15 +8,17 @@
 
 namespace QDistLock {
 
-namespace {
+struct LockedCallsHolder
+{
+    LockedCalls calls;
+};
 
-Q_GLOBAL_STATIC(LockedCalls, lockedCalls)
-
-} // namespace
+Q_GLOBAL_STATIC(LockedCallsHolder, holder)
 
 LockedCalls *LockedCalls::instance()
 {
-    return lockedCalls();
+    LockedCallsHolder *const alive = holder();
+    return alive ? &alive->calls : nullptr;
 }
 
 LockedCalls::LockedCalls()

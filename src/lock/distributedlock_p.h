@@ -7,6 +7,7 @@
 #include "lock/looplessfuture.h"
 
 #include <QDistLock/distributedlock.h>
+#include <QDistLock/impl/lockreference.h>
 
 #include <QtCore/qfuturewatcher.h>
 #include <QtCore/qlist.h>
