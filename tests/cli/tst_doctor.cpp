@@ -8,6 +8,7 @@
 #include "support/certificates.h"
 #include "support/fakeserver.h"
 #include "support/locktesting.h"
+#include "support/rows.h"
 
 #include <QtCore/qfile.h>
 #include <QtCore/qjsonarray.h>
@@ -147,8 +148,7 @@ void tst_Doctor::goodServer()
 {
     RedisServer::Options options;
     options.appendOnly = true;
-    RedisServer server(options);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(options);
     const Report report = doctor(server.url().toEncoded());
     QVERIFY2(report.status == 0, qPrintable(report.everything()));
     QCOMPARE(report.document.value(u"result"_s).toString(), u"ok"_s);
@@ -174,8 +174,7 @@ void tst_Doctor::silentServer()
 
 void tst_Doctor::outOfMemory()
 {
-    RedisServer server;
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server;
     server.command({"CONFIG", "SET", "maxmemory", "1"});
     const Report report = doctor(server.url().toEncoded());
     QCOMPARE(report.of(u"write"_s).size(), 1);
@@ -263,11 +262,8 @@ void tst_Doctor::leavesNothing()
 
 void tst_Doctor::scripts_data()
 {
-    QTest::addColumn<QByteArray>("rights");
-    QTest::addColumn<QByteArray>("query");
-    QTest::addColumn<QString>("level");
-    QTest::addColumn<QString>("words");
-    QTest::addColumn<QString>("ofRights");
+    Support::addColumns<QByteArray, QByteArray, QString, QString, QString>("rights", "query", "level", "words",
+                                                                           "ofRights");
     QTest::newRow("executed") << QByteArray() << QByteArray() << u"ok"_s << u"executes"_s << u"ok"_s;
     QTest::newRow("off") << QByteArray() << QByteArray("?scripts=off") << u"info"_s << u"scripts=off"_s << u"ok"_s;
     QTest::newRow("refused") << QByteArray("-eval -evalsha") << QByteArray() << u"warn"_s << u"refuses"_s << u"ok"_s;
@@ -302,10 +298,7 @@ void tst_Doctor::scripts()
 
 void tst_Doctor::settings_data()
 {
-    QTest::addColumn<QByteArray>("config");
-    QTest::addColumn<QString>("check");
-    QTest::addColumn<QString>("level");
-    QTest::addColumn<int>("status");
+    Support::addColumns<QByteArray, QString, QString, int>("config", "check", "level", "status");
     const auto row = [](const char *config, const char *check, const char *level, int status) {
         QTest::newRow(config) << QByteArray(config) << QString::fromLatin1(check) << QString::fromLatin1(level)
                               << status;
@@ -325,8 +318,7 @@ void tst_Doctor::settings()
     RedisServer::Options options;
     options.appendOnly = true;
     options.config = config.split('\n');
-    RedisServer server(options);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(options);
     std::array<Support::RespClient, 3> others;
     for (Support::RespClient &other : others)
         QVERIFY(other.connectToUnix(server.socketPath()));
@@ -338,12 +330,10 @@ void tst_Doctor::settings()
 
 void tst_Doctor::replica()
 {
-    RedisServer master(RedisServer::Options::withTcp());
-    QVERIFY2(master.start(), qPrintable(master.errorString()));
+    Started<RedisServer> master(RedisServer::Options::withTcp());
     RedisServer::Options options;
     options.replicaOf = &master;
-    RedisServer server(options);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(options);
     const Report report = doctor(server.url().toEncoded());
     QCOMPARE(report.status, 2);
     QCOMPARE(report.level(u"role"_s), u"fail"_s);
@@ -391,8 +381,7 @@ void tst_Doctor::patternSubscriber()
 
 void tst_Doctor::tls_data()
 {
-    QTest::addColumn<QString>("certificate");
-    QTest::addColumn<int>("status");
+    Support::addColumns<QString, int>("certificate", "status");
     QTest::newRow("good") << u"server"_s << 0;
     QTest::newRow("wrong host") << u"wrong-host"_s << 2;
     QTest::newRow("expired") << u"expired"_s << 2;
@@ -413,8 +402,7 @@ void tst_Doctor::tls()
                                                                           : certificates.server();
     options.certificateFile = pair.certificate;
     options.keyFile = pair.key;
-    RedisServer server(options);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(options);
     const Report report = doctor(server.tlsUrl().toEncoded());
     QCOMPARE(report.level(u"dns"_s), u"ok"_s);
     if (status == 0) { // a warning if the host has a second address, on which nobody listens
@@ -428,8 +416,7 @@ void tst_Doctor::tls()
 
 void tst_Doctor::unreachable_data()
 {
-    QTest::addColumn<QByteArray>("url");
-    QTest::addColumn<QString>("check");
+    Support::addColumns<QByteArray, QString>("url", "check");
     QTest::newRow("no such name") << QByteArray("redis://:c4n4ry@no-such-name.invalid") << u"dns"_s;
     QTest::newRow("nobody listens") << QByteArray("redis://:c4n4ry@127.0.0.1:1") << u"connect"_s;
     QTest::newRow("no socket") << QByteArray("unix:///no/such/socket") << u"connect"_s;

@@ -152,8 +152,7 @@ void tst_DoctorCluster::nodeIsDown()
 
 void tst_DoctorCluster::noClusterNode()
 {
-    RedisServer single(RedisServer::Options::withTcp());
-    QVERIFY(single.start());
+    Started<RedisServer> single(RedisServer::Options::withTcp());
     const DoctorResult report = doctor(QUrl(u"redis+cluster://127.0.0.1:%1"_s.arg(single.port())));
     QVERIFY2(report.status == 2, qPrintable(report.everything()));
     QVERIFY2(report.has(u"node"_s, u"fail"_s, u"is no node of a Redis Cluster"_s, u"redis:// for this server alone"_s),
@@ -167,8 +166,7 @@ void tst_DoctorCluster::nodeWithoutSlots()
 {
     RedisServer::Options options = RedisServer::Options::withTcp();
     options.config = {"cluster-enabled yes", "cluster-port " + QByteArray::number(Support::Posix::freePort())};
-    RedisServer empty(options);
-    QVERIFY(empty.start());
+    Started<RedisServer> empty(options);
     const DoctorResult report = doctor(QUrl(u"redis+cluster://127.0.0.1:%1"_s.arg(empty.port())));
     QVERIFY2(report.status == 2, qPrintable(report.everything()));
     QVERIFY2(report.has(u"node"_s, u"fail"_s, u"it belongs to no cluster yet"_s, u"CLUSTER MEET"_s),
@@ -181,8 +179,7 @@ void tst_DoctorCluster::twoClusters()
     options.masters = 1;
     options.replicasPerMaster = 0;
     options.nodeTimeout = NodeTimeout;
-    RedisCluster other(options);
-    QVERIFY2(other.start(), qPrintable(other.errorString()));
+    Started<RedisCluster> other(options);
     const DoctorResult report = doctor(with(m_cluster->url(), other.node(0).port()));
     QVERIFY2(report.status == 2, qPrintable(report.everything()));
     QVERIFY2(report.has(u"node"_s, u"fail"_s, u"belong to different clusters"_s, u"name the nodes of one"_s),
@@ -208,8 +205,7 @@ void tst_DoctorCluster::slotsThatNobodyServes()
     options.replicasPerMaster = 0;
     options.needsAllSlots = false;
     options.nodeTimeout = NodeTimeout;
-    RedisCluster cluster(options);
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Started<RedisCluster> cluster(options);
     for (int i = 0; i < 3; ++i)
         cluster.node(i).command({"CLUSTER", "DELSLOTS", "0"});
     const DoctorResult report = doctor(cluster.url());

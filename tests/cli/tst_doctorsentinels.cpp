@@ -8,6 +8,7 @@
 #include "support/certificates.h"
 #include "support/fakesentinel.h"
 #include "support/posix.h"
+#include "support/rows.h"
 #include "support/sentinelset.h"
 
 #include <QtCore/qjsonarray.h>
@@ -330,10 +331,7 @@ void tst_DoctorSentinels::fewSentinels()
 
 void tst_DoctorSentinels::badSentinels_data()
 {
-    QTest::addColumn<QString>("kind");
-    QTest::addColumn<QString>("level");
-    QTest::addColumn<QString>("text");
-    QTest::addColumn<QString>("remedy");
+    Support::addColumns<QString, QString, QString, QString>("kind", "level", "text", "remedy");
     QTest::newRow("unknown service") << u"service"_s << u"fail"_s << u"knows no service \"other\""_s
                                      << u"it knows: mymaster"_s;
     QTest::newRow("a Redis server") << u"redis"_s << u"fail"_s << u"is a Redis server and no Sentinel"_s
@@ -458,8 +456,7 @@ void tst_DoctorSentinels::tls()
     options.replicas = 1;
     options.downAfter = NeverDown;
     options.certificates = &certificates;
-    SentinelSet set(options);
-    QVERIFY2(set.start(), qPrintable(set.errorString()));
+    Started<SentinelSet> set(options);
     set.setCalm(true);
     QVERIFY(eventually([&set] { return set.isHealthy(); }, Patience));
     const Report report = doctor(set.url());

@@ -6,6 +6,7 @@
 #include "clitest.h"
 
 #include "options.h"
+#include "support/rows.h"
 
 #include <QtCore/qfile.h>
 #include <QtCore/qjsondocument.h>
@@ -33,11 +34,11 @@ private Q_SLOTS:
     void manPage();
     void manPageIsCorrect();
     void jsonMembers();
-    void completionHasEverything_data();
+    void completionHasEverything_data() { helpOfEachCommand_data(); }
     void completionHasEverything();
-    void installedCompletion_data();
+    void installedCompletion_data() { Support::addNamedRows<QString>("shell", {"bash", "zsh", "fish"}); }
     void installedCompletion();
-    void syntax_data();
+    void syntax_data() { installedCompletion_data(); }
     void syntax();
     void bashCompletes_data();
     void bashCompletes();
@@ -214,11 +215,6 @@ void tst_Documents::jsonMembers()
     QCOMPARE(page.count(u".TP\n"_s), members);
 }
 
-void tst_Documents::completionHasEverything_data()
-{
-    helpOfEachCommand_data();
-}
-
 void tst_Documents::completionHasEverything()
 {
     QFETCH(int, command);
@@ -240,23 +236,11 @@ void tst_Documents::completionHasEverything()
     QCOMPARE(wordsOf(printed({u"__complete"_s, name, u"--"_s, u"-"_s})).filter(u"--"_s), QStringList());
 }
 
-void tst_Documents::installedCompletion_data()
-{
-    QTest::addColumn<QString>("shell");
-    for (const char *const shell : {"bash", "zsh", "fish"})
-        QTest::newRow(shell) << QString::fromLatin1(shell);
-}
-
 void tst_Documents::installedCompletion()
 {
     QFETCH(QString, shell);
     QVERIFY(!contentOf(scriptOf(shell)).isEmpty());
     QCOMPARE(contentOf(scriptOf(shell)), printed({u"completion"_s, shell}).output);
-}
-
-void tst_Documents::syntax_data()
-{
-    installedCompletion_data();
 }
 
 void tst_Documents::syntax()

@@ -4,6 +4,7 @@
 // `qdistlock hold`: when it begins and ends to hold.
 
 #include "clitest.h"
+#include "support/rows.h"
 
 #include <QtCore/qfile.h>
 #include <QtCore/qjsondocument.h>
@@ -37,7 +38,7 @@ private Q_SLOTS:
     void process();
     void parent();
     void descriptor();
-    void signalEnds_data();
+    void signalEnds_data() { addRows<int>("number", {{"SIGINT", SIGINT}, {"SIGTERM", SIGTERM}, {"SIGHUP", SIGHUP}}); }
     void signalEnds();
     void signalInTheQueue();
     void endOfInputInTheQueue();
@@ -107,8 +108,7 @@ void tst_Hold::closedInput()
 // A lock that would be released as soon as it is held: nobody wants that.
 void tst_Hold::inputAtItsEnd_data()
 {
-    QTest::addColumn<QString>("redirection");
-    QTest::addColumn<QByteArray>("text");
+    addColumns<QString, QByteArray>("redirection", "text");
     QTest::newRow("/dev/null") << u"</dev/null"_s << QByteArray("standard input is at its end");
     QTest::newRow("a file") << u"</etc/passwd"_s << QByteArray("standard input is at its end");
     QTest::newRow("nobody writes to the pipe any more") << u"<&3"_s << QByteArray("standard input is at its end");
@@ -174,14 +174,6 @@ void tst_Hold::descriptor()
     QVERIFY(m_server->exists("lock:job"));
     program.closeWriteChannel();
     QCOMPARE(program.waitForStatus(), 0);
-}
-
-void tst_Hold::signalEnds_data()
-{
-    QTest::addColumn<int>("number");
-    QTest::newRow("SIGINT") << SIGINT;
-    QTest::newRow("SIGTERM") << SIGTERM;
-    QTest::newRow("SIGHUP") << SIGHUP;
 }
 
 void tst_Hold::signalEnds()
@@ -304,8 +296,7 @@ void tst_Hold::conflict()
 
 void tst_Hold::badInput_data()
 {
-    QTest::addColumn<QStringList>("arguments");
-    QTest::addColumn<QByteArray>("text");
+    addColumns<QStringList, QByteArray>("arguments", "text");
     QTest::newRow("no such process") << QStringList{u"--pid"_s, u"999999999"_s, u"job"_s}
                                      << QByteArray("there is no process 999999999");
     QTest::newRow("process 0") << QStringList{u"--pid"_s, u"0"_s, u"job"_s} << QByteArray("there is no process 0");

@@ -7,6 +7,7 @@
 
 #include "support/faultproxy.h"
 #include "support/locktesting.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qjsonarray.h>
@@ -395,9 +396,7 @@ void tst_Listing::nobodyReads()
 
 void tst_Listing::badInput_data()
 {
-    QTest::addColumn<QStringList>("arguments");
-    QTest::addColumn<QByteArray>("server");
-    QTest::addColumn<int>("status");
+    Support::addColumns<QStringList, QByteArray, int>("arguments", "server", "status");
     const auto row = [](const char *line, const QByteArray &server, int status) {
         QTest::addRow("%s, %d", line, status) << QString::fromLatin1(line).split(u' ') << server << status;
     };

@@ -4,6 +4,7 @@
 // The command line of qdistlock: what is accepted, and what the errors say.
 
 #include "options.h"
+#include "support/rows.h"
 
 #include <QtCore/qfile.h>
 #include <QtTest/qtest.h>
@@ -84,8 +85,7 @@ private Q_SLOTS:
 
 void tst_Options::durations_data()
 {
-    QTest::addColumn<QString>("text");
-    QTest::addColumn<milliseconds>("expected");
+    Support::addColumns<QString, milliseconds>("text", "expected");
     QTest::newRow("0") << u"0"_s << 0ms;
     QTest::newRow("seconds") << u"2"_s << milliseconds(2s);
     QTest::newRow("fraction") << u"1.5"_s << 1500ms;
@@ -212,8 +212,7 @@ void tst_Options::optionsBeforeTheName()
 
 void tst_Options::valuesOfOptions_data()
 {
-    QTest::addColumn<QByteArrayList>("arguments");
-    QTest::addColumn<QString>("expected");
+    Support::addColumns<QByteArrayList, QString>("arguments", "expected");
     QTest::newRow("short, separate") << QByteArrayList{"-w", "5"} << u"5"_s;
     QTest::newRow("short, attached") << QByteArrayList{"-w5"} << u"5"_s;
     QTest::newRow("after flags") << QByteArrayList{"-qw5"} << u"5"_s;
@@ -233,9 +232,7 @@ void tst_Options::valuesOfOptions()
 
 void tst_Options::childCommand_data()
 {
-    QTest::addColumn<QByteArrayList>("arguments");
-    QTest::addColumn<QByteArrayList>("expected");
-    QTest::addColumn<bool>("isForShell");
+    Support::addColumns<QByteArrayList, QByteArrayList, bool>("arguments", "expected", "isForShell");
     QTest::newRow("plain") << QByteArrayList{"job", "a", "b"} << QByteArrayList{"a", "b"} << false;
     QTest::newRow("dashes before CMD") << QByteArrayList{"job", "--", "a", "-b"} << QByteArrayList{"a", "-b"} << false;
     QTest::newRow("dashes before NAME") << QByteArrayList{"--", "job", "a"} << QByteArrayList{"a"} << false;
@@ -294,8 +291,7 @@ void tst_Options::optionsAfterOperands()
 
 void tst_Options::errors_data()
 {
-    QTest::addColumn<QByteArrayList>("arguments");
-    QTest::addColumn<QString>("text");
+    Support::addColumns<QByteArrayList, QString>("arguments", "text");
     const auto row = [](const char *name, const QByteArrayList &arguments, const QString &text) {
         QTest::newRow(name) << arguments << text;
     };

@@ -7,6 +7,7 @@
 
 #include "support/certificates.h"
 #include "support/fakeserver.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qelapsedtimer.h>
@@ -54,7 +55,14 @@ private Q_SLOTS:
     void secretsAreRemoved_data();
     void secretsAreRemoved();
     void passwordInFile();
-    void secretsOfABadUrl_data();
+    void secretsOfABadUrl_data()
+    {
+        addRows<QString>("url",
+                         {{"no host", u"redis:u:canary-7fb1"_s},
+                          {"as a query", u"redis://host?password=canary-7fb1"_s},
+                          {"bad port", u"redis://u:canary-7fb1@host:99999"_s},
+                          {"stray space", u"redis://u:canary-7fb1@ho st"_s}});
+    }
     void secretsOfABadUrl();
     void descriptors();
     void inheritedSignals();
@@ -69,7 +77,10 @@ private Q_SLOTS:
     void conflict();
     TIMING void conflictAfterTheWait();
     TIMING void serverFreezesDuringTheWait();
-    void signalInTheQueue_data();
+    void signalInTheQueue_data()
+    {
+        addRows<int>("number", {{"SIGINT", SIGINT}, {"SIGTERM", SIGTERM}, {"SIGHUP", SIGHUP}, {"SIGQUIT", SIGQUIT}});
+    }
     void signalInTheQueue();
     TIMING void orderOfArrival();
     void severalNames();
@@ -136,8 +147,7 @@ void tst_Run::exitCodes(int step)
 
 void tst_Run::endedBySignal_data()
 {
-    QTest::addColumn<int>("number");
-    QTest::addColumn<bool>("isRaised");
+    addColumns<int, bool>("number", "isRaised");
     const QList<int> harmless{SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH};
     const QList<int> raised{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
     for (int number = 1; number <= SIGRTMAX; ++number) {
@@ -160,8 +170,7 @@ void tst_Run::endedBySignal()
 
 void tst_Run::shell_data()
 {
-    QTest::addColumn<QString>("shell");
-    QTest::addColumn<QByteArray>("name");
+    addColumns<QString, QByteArray>("shell", "name");
     QTest::newRow("none") << QString() << QByteArray("/bin/sh");
     QTest::newRow("bash") << u"/bin/bash"_s << QByteArray("/bin/bash");
 }
@@ -232,8 +241,7 @@ void tst_Run::printsNothingOfItsOwn()
 
 void tst_Run::secretsAreRemoved_data()
 {
-    QTest::addColumn<QStringList>("options");
-    QTest::addColumn<bool>("arePassed");
+    addColumns<QStringList, bool>("options", "arePassed");
     QTest::newRow("default") << QStringList() << false;
     QTest::newRow("--pass-env") << QStringList{u"--pass-env"_s} << true;
 }
@@ -244,8 +252,7 @@ void tst_Run::secretsAreRemoved()
     QFETCH(bool, arePassed);
     RedisServer::Options withPassword = RedisServer::Options::withTcp();
     withPassword.password = Canary;
-    RedisServer server(withPassword);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(withPassword);
     QUrl url = server.tcpUrl();
     url.setPassword(QString::fromLatin1(Canary));
     const QStringList arguments = QStringList{u"run"_s, u"-v"_s} + options + QStringList{u"job"_s, u"env"_s};
@@ -266,8 +273,7 @@ void tst_Run::passwordInFile()
 {
     RedisServer::Options withPassword = RedisServer::Options::withTcp();
     withPassword.password = Canary;
-    RedisServer server(withPassword);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(withPassword);
     const QTemporaryDir folder;
     const QString path = folder.filePath(u"password"_s);
     const Program::Setup setup{server.tcpUrl().toEncoded(), {{u"QDISTLOCK_PASSWORD_FILE"_s, path}}};
@@ -282,15 +288,6 @@ void tst_Run::passwordInFile()
 }
 
 // Because of --server, the bad URL is never used, so no error message names it.
-void tst_Run::secretsOfABadUrl_data()
-{
-    QTest::addColumn<QString>("url");
-    QTest::newRow("no host") << u"redis:u:canary-7fb1"_s;
-    QTest::newRow("as a query") << u"redis://host?password=canary-7fb1"_s;
-    QTest::newRow("bad port") << u"redis://u:canary-7fb1@host:99999"_s;
-    QTest::newRow("stray space") << u"redis://u:canary-7fb1@ho st"_s;
-}
-
 void tst_Run::secretsOfABadUrl()
 {
     QFETCH(QString, url);
@@ -350,8 +347,7 @@ void tst_Run::inheritedSignals()
 
 void tst_Run::cannotExecute_data()
 {
-    QTest::addColumn<QString>("program");
-    QTest::addColumn<int>("status");
+    addColumns<QString, int>("program", "status");
     QTest::newRow("does not exist") << u"qdistlock-no-such-program"_s << 127;
     QTest::newRow("path does not exist") << u"/nowhere/program"_s << 127;
     QTest::newRow("folder") << u"/"_s << 126;
@@ -423,9 +419,7 @@ void tst_Run::minHold()
 
 void tst_Run::conflict_data()
 {
-    QTest::addColumn<QStringList>("options");
-    QTest::addColumn<int>("status");
-    QTest::addColumn<QByteArray>("text");
+    addColumns<QStringList, int, QByteArray>("options", "status", "text");
     QTest::newRow("-n") << QStringList{u"-n"_s} << 75 << QByteArray("to wait for it, leave out -n");
     QTest::newRow("-w 0") << QStringList{u"-w"_s, u"0"_s} << 75 << QByteArray("give -w a longer time");
     QTest::newRow("-E") << QStringList{u"-nE9"_s} << 9 << QByteArray("is held by another library");
@@ -485,15 +479,6 @@ void tst_Run::conflict(const QStringList &options, int status, const QByteArray 
     }
     QCOMPARE(lockKeys(*m_server), QList<QByteArray>{"lock:job"});
     QCOMPARE(m_server->get("lock:job"), "foreign"_ba);
-}
-
-void tst_Run::signalInTheQueue_data()
-{
-    QTest::addColumn<int>("number");
-    QTest::newRow("SIGINT") << SIGINT;
-    QTest::newRow("SIGTERM") << SIGTERM;
-    QTest::newRow("SIGHUP") << SIGHUP;
-    QTest::newRow("SIGQUIT") << SIGQUIT;
 }
 
 void tst_Run::signalInTheQueue()
@@ -598,9 +583,7 @@ void tst_Run::tooManyNames()
 
 void tst_Run::badInput_data()
 {
-    QTest::addColumn<QStringList>("arguments");
-    QTest::addColumn<int>("status");
-    QTest::addColumn<QByteArray>("text");
+    addColumns<QStringList, int, QByteArray>("arguments", "status", "text");
     const auto row = [](const char *name, const QStringList &arguments, int status, const QByteArray &text) {
         QTest::newRow(name) << arguments << status << text;
     };
@@ -664,8 +647,7 @@ void tst_Run::fewDescriptors()
 // The inner command waits for the outer one, which waits for it: only if both mean the same lock.
 void tst_Run::containerWithoutInit_data()
 {
-    QTest::addColumn<QStringList>("arguments");
-    QTest::addColumn<int>("status");
+    addColumns<QStringList, int>("arguments", "status");
     QTest::newRow("command ends") << QStringList{u"job"_s, u"sh"_s, u"-c"_s, u"exit 3"_s} << 3;
     QTest::newRow("signal") << QStringList{u"job"_s, u"sh"_s, u"-c"_s, u"kill -TERM $$"_s} << -SIGTERM;
     QTest::newRow("busy") << QStringList{u"-n"_s, u"busy"_s, u"true"_s} << 75;
@@ -701,15 +683,13 @@ void tst_Run::nestedLocks()
     };
     QVERIFY(errorsOf(u"-n"_s).contains("`qdistlock run` that has started this command"));
     QCOMPARE(errorsOf(u"--prefix other:"_s), QByteArray());
-    RedisServer other(RedisServer::Options::withTcp());
-    QVERIFY2(other.start(), qPrintable(other.errorString()));
+    Started<RedisServer> other(RedisServer::Options::withTcp());
     QCOMPARE(errorsOf(u"--server "_s + other.tcpUrl().toString()), QByteArray());
 }
 
 void tst_Run::readOnlyReplica()
 {
-    RedisServer server(RedisServer::Options::withTcp());
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(RedisServer::Options::withTcp());
     server.command({"REPLICAOF", "127.0.0.1", "1"});
     const Result result = run({server.tcpUrl().toEncoded()}, {u"run"_s, u"job"_s, u"echo"_s, u"ran"_s});
     QVERIFY2(result.status == 69, result.errors.constData());
@@ -721,8 +701,7 @@ void tst_Run::readOnlyReplica()
 
 void tst_Run::serverAway_data()
 {
-    QTest::addColumn<QByteArray>("server");
-    QTest::addColumn<QStringList>("options");
+    addColumns<QByteArray, QStringList>("server", "options");
     QTest::newRow("nobody listens") << QByteArray("redis://127.0.0.1:1") << QStringList();
     QTest::newRow("nobody listens, -n") << QByteArray("redis://127.0.0.1:1") << QStringList{u"-n"_s};
     QTest::newRow("no such host") << QByteArray("redis://qdistlock.invalid") << QStringList();
@@ -763,8 +742,7 @@ Result tst_Run::runWithout(const QByteArray &server, const QStringList &options)
 
 void tst_Run::waitsForTheServer()
 {
-    RedisServer late(RedisServer::Options::withTcp());
-    QVERIFY(late.start());
+    Started<RedisServer> late(RedisServer::Options::withTcp());
     const QByteArray url = late.tcpUrl().toEncoded();
     late.stop();
     Program program({url}, {u"run"_s, u"job"_s, u"true"_s});
@@ -777,8 +755,7 @@ void tst_Run::wrongPassword()
 {
     RedisServer::Options withPassword = RedisServer::Options::withTcp();
     withPassword.password = "right";
-    RedisServer server(withPassword);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(withPassword);
     QUrl url = server.tcpUrl();
     url.setPassword(QString::fromLatin1(Canary));
     const Result result = run({url.toEncoded()}, {u"run"_s, u"job"_s, u"echo"_s, u"ran"_s});
@@ -792,8 +769,7 @@ void tst_Run::missingRight()
 {
     RedisServer::Options withUser = RedisServer::Options::withTcp();
     withUser.users = {"reader on >secret ~lock:* ~{lock:*}* &* +ping +get +client +subscribe"};
-    RedisServer server(withUser);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(withUser);
     QUrl url = server.tcpUrl();
     url.setUserName(u"reader"_s);
     url.setPassword(u"secret"_s);

@@ -5,6 +5,7 @@
 
 #include "clitest.h"
 
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qfile.h>
@@ -226,8 +227,7 @@ void tst_RunLoss::serverBackInTime()
 
 void tst_RunLoss::renewalFails_data()
 {
-    QTest::addColumn<QStringList>("options");
-    QTest::addColumn<QByteArray>("output");
+    addColumns<QStringList, QByteArray>("options", "output");
     // The child prints the time of SIGTERM, and dies of SIGKILL.
     QTest::newRow("term") << QStringList() << QByteArray("term\n");
     QTest::newRow("kill") << QStringList{u"--on-lost"_s, u"kill"_s} << QByteArray();
@@ -293,8 +293,7 @@ void tst_RunLoss::takeAway(const QList<QByteArray> &command)
 void tst_RunLoss::takenAway_data()
 {
     QTest::addColumn<QList<QByteArray>>("command"); // empty = qdistlock release --force
-    QTest::addColumn<QByteArray>("left");
-    QTest::addColumn<QByteArray>("text");
+    addColumns<QByteArray, QByteArray>("left", "text");
     QTest::newRow("deleted") << QList<QByteArray>{"DEL", "lock:job"} << QByteArray() << QByteArray("deleted");
     QTest::newRow("stolen") << QList<QByteArray>{"SET", "lock:job", "other", "PX", "60000"} << QByteArray("other")
                             << QByteArray("`qdistlock show`");
@@ -472,9 +471,7 @@ void tst_RunLoss::lostDescriptor()
 
 void tst_RunLoss::lossCommand_data()
 {
-    QTest::addColumn<QByteArray>("action");
-    QTest::addColumn<QByteArray>("reason");
-    QTest::addColumn<QString>("policy");
+    addColumns<QByteArray, QByteArray, QString>("action", "reason", "policy");
     QTest::newRow("deleted") << QByteArray("DEL lock:job") << QByteArray("deleted") << u"term"_s;
     QTest::newRow("stolen") << QByteArray("SET lock:job other PX 60000") << QByteArray("stolen") << u"term"_s;
     QTest::newRow("deleted, kill") << QByteArray("DEL lock:job") << QByteArray("deleted") << u"kill"_s;
@@ -583,8 +580,7 @@ void tst_RunLoss::commandOfAnotherUser()
 void tst_RunLoss::withoutProc_data()
 {
     QTest::addColumn<QStringList>("arguments"); // of run
-    QTest::addColumn<QByteArray>("output");
-    QTest::addColumn<bool>("isFound");
+    addColumns<QByteArray, bool>("output", "isFound");
     const QStringList inOtherSession{u"--kill-after"_s, u"100ms"_s, u"job"_s, u"-c"_s,
                                      u"setsid sh -c 'echo pid=$$; exec sleep 100' & sleep 100"_s};
     const QStringList inForeground{u"--lease"_s,

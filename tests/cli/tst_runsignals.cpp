@@ -5,6 +5,7 @@
 
 #include "clitest.h"
 
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qcoreapplication.h>
@@ -76,7 +77,15 @@ private Q_SLOTS:
     void init();
     void cleanup();
 
-    void forwarded_data();
+    void forwarded_data()
+    {
+        addRows<QList<int>>(
+                "numbers",
+                {{"of A3",
+                  QList<int>{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGALRM, SIGWINCH, SIGTSTP}},
+                 {"others", QList<int>{SIGVTALRM, SIGPROF, SIGURG, SIGIO, SIGPWR}},
+                 {"real-time", QList<int>{SIGRTMIN, SIGRTMIN + 1, SIGRTMAX}}});
+    }
     void forwarded();
     void toTheWholeGroup();
     void childDecides();
@@ -95,7 +104,10 @@ private Q_SLOTS:
     TIMING void guardianWithALateOrder();
     TIMING void lossCommandAndTheGuardian();
     void guardianIsGone();
-    void guardianIsMadeAgain_data();
+    void guardianIsMadeAgain_data()
+    {
+        addRows<bool>("isKilled", {{"qdistlock is killed", true}, {"the lock is lost", false}});
+    }
     void guardianIsMadeAgain();
     void guardianCannotBeMadeAgain();
 
@@ -157,15 +169,6 @@ void tst_RunSignals::init()
 void tst_RunSignals::cleanup()
 {
     m_server->resume();
-}
-
-void tst_RunSignals::forwarded_data()
-{
-    QTest::addColumn<QList<int>>("numbers");
-    QTest::newRow("of A3") << QList<int>{SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,  SIGUSR1,
-                                         SIGUSR2, SIGCONT, SIGALRM, SIGWINCH, SIGTSTP};
-    QTest::newRow("others") << QList<int>{SIGVTALRM, SIGPROF, SIGURG, SIGIO, SIGPWR};
-    QTest::newRow("real-time") << QList<int>{SIGRTMIN, SIGRTMIN + 1, SIGRTMAX};
 }
 
 void tst_RunSignals::forwarded()
@@ -257,8 +260,7 @@ void tst_RunSignals::stopAndContinue(const QString &lease, int renewals)
 
 void tst_RunSignals::killed_data()
 {
-    QTest::addColumn<QStringList>("options");
-    QTest::addColumn<QString>("script");
+    addColumns<QStringList, QString>("options", "script");
     QTest::newRow("child") << QStringList() << livingScript(QString(), u"exec sleep 100"_s);
     QTest::newRow("grandchildren") << QStringList()
                                    << livingScript(u"sleep 100 & (sleep 100; true) &"_s, u"sleep 100; true"_s);
@@ -509,13 +511,6 @@ void tst_RunSignals::guardianIsGone()
     for (const QByteArray &id : ids)
         ::kill(pid_t(id.toInt()), SIGKILL);
     QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
-}
-
-void tst_RunSignals::guardianIsMadeAgain_data()
-{
-    QTest::addColumn<bool>("isKilled");
-    QTest::newRow("qdistlock is killed") << true;
-    QTest::newRow("the lock is lost") << false;
 }
 
 void tst_RunSignals::guardianIsMadeAgain()

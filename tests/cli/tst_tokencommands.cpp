@@ -7,6 +7,7 @@
 
 #include "support/faultproxy.h"
 #include "support/locktesting.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qdir.h>
@@ -48,7 +49,10 @@ private Q_SLOTS:
     void tokenFileIsRefused_data();
     void tokenFileIsRefused();
     void tokenFileCannotBeWritten();
-    void cannotBeGivenBack_data();
+    void cannotBeGivenBack_data()
+    {
+        Support::addRows<bool>("isRefused", {{"the connection is cut", false}, {"the server refuses", true}});
+    }
     void cannotBeGivenBack();
     void outputCannotBeWritten_data();
     void outputCannotBeWritten();
@@ -62,7 +66,10 @@ private Q_SLOTS:
     void releaseOfALostLock();
     void releaseByToken();
     void minHold();
-    void tokenFileIsAPipe_data();
+    void tokenFileIsAPipe_data()
+    {
+        Support::addRows<QString>("command", {{"renew", u"renew"_s}, {"release", u"release"_s}});
+    }
     void tokenFileIsAPipe();
     void wrongTokenFile_data();
     void wrongTokenFile();
@@ -150,9 +157,7 @@ void tst_TokenCommands::aTokenFileProvesOneHold()
 
 void tst_TokenCommands::namesTheLockOfAnExistingFile_data()
 {
-    QTest::addColumn<QString>("name");
-    QTest::addColumn<bool>("isHeld");
-    QTest::addColumn<QByteArray>("says");
+    Support::addColumns<QString, bool, QByteArray>("name", "isHeld", "says");
     QTest::newRow("held") << u"two"_s << true << QByteArray("belongs to lock \"job\", which is still held with it");
     QTest::newRow("lost") << u"two"_s << false << QByteArray("belongs to lock \"job\", which it holds no longer");
     QTest::newRow("held, the same lock") << u"job"_s << true << QByteArray("which is still held with it");
@@ -192,8 +197,7 @@ void tst_TokenCommands::tokenFileIsMadeBeforeTheWait()
 
 void tst_TokenCommands::tokenFileGoesAway_data()
 {
-    QTest::addColumn<QByteArray>("other");
-    QTest::addColumn<bool>("isHeld");
+    Support::addColumns<QByteArray, bool>("other", "isHeld");
     QTest::newRow("removed") << QByteArray() << true;
     QTest::newRow("that of another acquire") << QByteArray("other") << true;
     QTest::newRow("that of another acquire, at the end of the wait") << QByteArray("other") << false;
@@ -261,13 +265,6 @@ void tst_TokenCommands::tokenFileCannotBeWritten()
     QVERIFY2(program.errors().contains("released again"), program.errors().constData());
     QVERIFY(!m_server.exists("lock:job"));
     QVERIFY(!QFile::exists(m_file));
-}
-
-void tst_TokenCommands::cannotBeGivenBack_data()
-{
-    QTest::addColumn<bool>("isRefused");
-    QTest::newRow("the connection is cut") << false;
-    QTest::newRow("the server refuses") << true;
 }
 
 void tst_TokenCommands::cannotBeGivenBack()
@@ -446,13 +443,6 @@ void tst_TokenCommands::minHold()
     QCOMPARE(acquire({u"--min-hold"_s, u"2m"_s}).status, 64); // longer than the lease
 }
 
-void tst_TokenCommands::tokenFileIsAPipe_data()
-{
-    QTest::addColumn<QString>("command");
-    QTest::newRow("renew") << u"renew"_s;
-    QTest::newRow("release") << u"release"_s;
-}
-
 void tst_TokenCommands::tokenFileIsAPipe()
 {
     QFETCH(QString, command);
@@ -471,8 +461,7 @@ void tst_TokenCommands::tokenFileIsAPipe()
 
 void tst_TokenCommands::wrongTokenFile_data()
 {
-    QTest::addColumn<QByteArray>("text");
-    QTest::addColumn<QByteArray>("error");
+    Support::addColumns<QByteArray, QByteArray>("text", "error");
     QTest::newRow("none") << QByteArray() << QByteArray("cannot be read");
     QTest::newRow("text") << QByteArray("1a:1:b\n") << QByteArray("not a token file");
     QTest::newRow("an object") << QByteArray("{\"name\":\"job\"}") << QByteArray("not a token file");
@@ -543,8 +532,7 @@ void tst_TokenCommands::takenAwayFromOneHolder()
 
 void tst_TokenCommands::question_data()
 {
-    QTest::addColumn<QByteArray>("answer");
-    QTest::addColumn<int>("status");
+    Support::addColumns<QByteArray, int>("answer", "status");
     QTest::newRow("y") << QByteArray("y\n") << 0;
     QTest::newRow("yes") << QByteArray("Yes\n") << 0;
     QTest::newRow("n") << QByteArray("n\n") << 75;
@@ -619,8 +607,7 @@ void tst_TokenCommands::usageErrors()
 
 void tst_TokenCommands::badServers_data()
 {
-    QTest::addColumn<QByteArray>("server");
-    QTest::addColumn<int>("status");
+    Support::addColumns<QByteArray, int>("server", "status");
     QTest::newRow("nobody listens") << QByteArray("redis://:c4n4ry@127.0.0.1:1") << 69;
     QTest::newRow("no socket") << QByteArray("unix:///no/such/socket") << 69;
     QTest::newRow("wrong password") << QByteArray() << 77;

@@ -4,6 +4,7 @@
 #include "qmltesting.h"
 
 #include "support/redisserver.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QDistLock/DistributedLock>
@@ -271,8 +272,7 @@ void TestLockedAction::busyFail()
 
 void TestLockedAction::workFails_data()
 {
-    QTest::addColumn<QByteArray>("work");
-    QTest::addColumn<QString>("reason");
+    Support::addColumns<QByteArray, QString>("work", "reason");
     QTest::newRow("throws") << QByteArray("() => { throw new Error('no paper'); }") << "Error: no paper";
     QTest::newRow("throws a string") << QByteArray("() => { throw 'no paper'; }") << "no paper";
     QTest::newRow("rejects") << QByteArray("() => Promise.reject(new Error('no paper'))") << "Error: no paper";
@@ -308,8 +308,7 @@ void TestLockedAction::workFails()
 
 void TestLockedAction::refusedForOtherReasons_data()
 {
-    QTest::addColumn<QByteArray>("properties");
-    QTest::addColumn<int>("error");
+    Support::addColumns<QByteArray, int>("properties", "error");
     QTest::newRow("no name") << QByteArray("Component.onCompleted: name = ''") << int(DistributedLock::NameError);
     QTest::newRow("bad server") << QByteArray("Component.onCompleted: server = 'carrier-pigeon://loft'")
                                 << int(DistributedLock::OptionsError);
@@ -351,9 +350,7 @@ void TestLockedAction::workFailsWithoutAText()
 
 void TestLockedAction::handlersSeeOneState_data()
 {
-    QTest::addColumn<QByteArray>("properties");
-    QTest::addColumn<bool>("busy");
-    QTest::addColumn<QString>("views");
+    Support::addColumns<QByteArray, bool, QString>("properties", "busy", "views");
     const QString waiting = u"1 true 0 - false"_s;
     const QString working = u"2 true 0 - false"_s;
     const QString idle = u"0 false 0 - true"_s;
@@ -429,8 +426,7 @@ void TestLockedAction::seeStates(const QByteArray &properties, bool busy, const 
 
 void TestLockedAction::runAgainInEachHandler_data()
 {
-    QTest::addColumn<QByteArray>("handler");
-    QTest::addColumn<QByteArray>("work");
+    Support::addColumns<QByteArray, QByteArray>("handler", "work");
     for (const char *const handler : {"onStateChanged", "onRunningChanged", "onErrorStringChanged"}) {
         QTest::addRow("%s, finished", handler) << QByteArray(handler) << QByteArray("() => root.hear('work')");
         QTest::addRow("%s, failed", handler)
@@ -533,8 +529,7 @@ void TestLockedAction::lostBeforeTheWork()
 
 void TestLockedAction::renamed_data()
 {
-    QTest::addColumn<bool>("waiting");
-    QTest::addColumn<QByteArray>("property");
+    Support::addColumns<bool, QByteArray>("waiting", "property");
     for (const bool waiting : {false, true}) {
         for (const char *const property : {"name", "server"})
             QTest::addRow("%s, %s", property, waiting ? "waiting" : "working") << waiting << QByteArray(property);

@@ -258,9 +258,7 @@ void TestLockStatus::eachState()
 
 void TestLockStatus::errors_data()
 {
-    QTest::addColumn<QByteArrayList>("command");
-    QTest::addColumn<QByteArray>("properties");
-    QTest::addColumn<QString>("text");
+    Support::addColumns<QByteArrayList, QByteArray, QString>("command", "properties", "text");
     QTest::newRow("busy") << QByteArrayList{"SET", "KEY", "foreign", "PX", "60000"} << QByteArray("wait: 0") << "Busy";
     QTest::newRow("type") << QByteArrayList{"RPUSH", "KEY", "x"} << QByteArray() << "Key of another type";
     QTest::newRow("name") << QByteArrayList{"PING"} << QByteArray("Component.onCompleted: name = ''")
@@ -340,8 +338,7 @@ void TestLockStatus::serverAwayForAWhile()
     QFETCH(bool, taken);
     RedisServer::Options options;
     options.appendOnly = true;
-    RedisServer server(options);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(options);
     if (taken)
         QCOMPARE(server.cli({"SET", m_key, "foreign", "PX", "600000"}), QByteArrayLiteral("OK"));
     QVERIFY(load("lease: 60000; active: true; Component.onCompleted: server = '" + server.url().toEncoded() + "'"));
@@ -527,8 +524,7 @@ void TestLockStatus::exampleAtRisk()
 
 void TestLockStatus::exampleFitsFontAndColours_data()
 {
-    QTest::addColumn<int>("pointSize");
-    QTest::addColumn<bool>("dark");
+    Support::addColumns<int, bool>("pointSize", "dark");
     for (const int pointSize : {11, 15}) {
         for (const bool dark : {false, true}) {
             const QString name = u"%1-%2pt"_s.arg(dark ? u"dark"_s : u"light"_s).arg(pointSize);

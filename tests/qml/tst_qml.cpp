@@ -4,6 +4,7 @@
 #include "qmltesting.h"
 
 #include "support/redisserver.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QDistLock/DistributedLock>
@@ -421,8 +422,7 @@ void TestQml::activeSetFalseWhileWaiting()
 /// A separate call of acquire() keeps the attempt of `active` alive, but only until that call ends.
 void TestQml::activeSetFalseWhereItEnds_data()
 {
-    QTest::addColumn<QByteArray>("handler");
-    QTest::addColumn<bool>("lost");
+    Support::addColumns<QByteArray, bool>("handler", "lost");
     QTest::newRow("onLost") << QByteArray("onLost: active = false") << true;
     QTest::newRow("onHeldChanged, lost") << QByteArray("onHeldChanged: if (!held) active = false") << true;
     QTest::newRow("onReleased") << QByteArray("onReleased: active = false") << false;
@@ -755,8 +755,7 @@ void TestQml::promiseShowsNoPassword()
     RedisServer::Options options;
     options.config = {"rename-command AUTH LOGIN"};
     options.loginCommand = "LOGIN";
-    RedisServer server(options);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(options);
     QByteArray qml = withPromises("");
     const QByteArray url = server.url().toEncoded();
     qml.replace(m_server.url().toEncoded(), QByteArray(url).replace("unix://", "unix://u5er:c4n4ry@"));
@@ -836,8 +835,7 @@ void TestQml::forceReleaseWithoutServer()
 void TestQml::forceReleaseInAnOutage()
 {
     // The outage has been reported already; this call must fail all the same.
-    RedisServer server;
-    QVERIFY(server.start());
+    Started<RedisServer> server;
     const QUrl url = server.url();
     server.stop();
     Scene scene(withPromises(""));
@@ -864,10 +862,7 @@ void TestQml::lossReasonInHandler()
 void TestQml::deletedByASlot_data()
 {
     using Step = std::function<void(Scene *)>;
-    QTest::addColumn<QByteArray>("properties");
-    QTest::addColumn<bool>("busy");
-    QTest::addColumn<QByteArray>("signal");
-    QTest::addColumn<Step>("step");
+    Support::addColumns<QByteArray, bool, QByteArray, Step>("properties", "busy", "signal", "step");
     const auto set = [](const char *property, const QVariant &value) -> Step {
         return [property, value](Scene *scene) { scene->lock()->setProperty(property, value); };
     };

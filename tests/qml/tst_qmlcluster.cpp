@@ -7,6 +7,7 @@
 
 #include "support/clusterslot.h"
 #include "support/rediscluster.h"
+#include "support/rows.h"
 
 #include <QDistLock/LockRegistry>
 
@@ -69,8 +70,7 @@ void TestQmlCluster::heldWhileItsSlotMoves()
 
 void TestQmlCluster::errorsAreShown_data()
 {
-    QTest::addColumn<QString>("kind");
-    QTest::addColumn<QString>("text");
+    Support::addColumns<QString, QString>("kind", "text");
     QTest::newRow("database") << u"database"_s << u"database"_s;
     QTest::newRow("replicas") << u"replicas"_s << u"minReplicas is 1, but with a Redis Cluster"_s;
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 
 #include "support/redisserver.h"
+#include "support/rows.h"
 
 #include <QtCore/qprocess.h>
 #include <QtTest/qtest.h>
@@ -17,7 +18,7 @@ private Q_SLOTS:
     void statusWindow_data();
     void statusWindow();
     void statusHelp();
-    void actions_data();
+    void actions_data() { Support::addRows<bool>("withServer", {{"memory", false}, {"redis", true}}); }
     void actions();
 };
 
@@ -32,8 +33,7 @@ static QProcessEnvironment environmentWith(const QString &server)
 
 void TestQmlExample::statusWindow_data()
 {
-    QTest::addColumn<bool>("withServer");
-    QTest::addColumn<bool>("asOption");
+    Support::addColumns<bool, bool>("withServer", "asOption");
     QTest::newRow("memory") << false << false;
     QTest::newRow("--server") << true << true;
     QTest::newRow("QDISTLOCK_URL") << true << false;
@@ -74,13 +74,6 @@ void TestQmlExample::statusHelp()
     QVERIFY(process.waitForFinished(60000));
     QCOMPARE(process.exitCode(), 0);
     QVERIFY(process.readAll().contains("--server"));
-}
-
-void TestQmlExample::actions_data()
-{
-    QTest::addColumn<bool>("withServer");
-    QTest::newRow("memory") << false;
-    QTest::newRow("redis") << true;
 }
 
 void TestQmlExample::actions()

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 
 #include "support/redisserver.h"
+#include "support/rows.h"
 
 #include <QDistLock/Annotations>
 #include <QDistLock/DistributedLock>
@@ -192,7 +193,11 @@ private Q_SLOTS:
     void functionsForAnotherThread();
     void gettersThatThrow();
     void objectInAListDestroyedWhileWaiting();
-    void resultDestroyed_data();
+    void resultDestroyed_data()
+    {
+        Support::addRows<QByteArray>("method",
+                                     {{"object", QByteArray("makeObject")}, {"in a list", QByteArray("makeObjects")}});
+    }
     void resultDestroyed();
     void resultOfAnotherThread_data() { resultDestroyed_data(); }
     void resultOfAnotherThread();
@@ -299,8 +304,7 @@ void TestInvokeLocked::argumentsAndVoid()
 
 void TestInvokeLocked::argumentsAsInADirectCall_data()
 {
-    QTest::addColumn<QByteArray>("method");
-    QTest::addColumn<QByteArray>("argument");
+    Support::addColumns<QByteArray, QByteArray>("method", "argument");
     static constexpr const char *rows[][2] = {
             {"aBool", "true"},
             {"aBool", "1"},
@@ -380,9 +384,7 @@ void TestInvokeLocked::numbersAsText()
 
 void TestInvokeLocked::argumentsThatWouldLose_data()
 {
-    QTest::addColumn<QByteArray>("method");
-    QTest::addColumn<QByteArray>("argument");
-    QTest::addColumn<QString>("named");
+    Support::addColumns<QByteArray, QByteArray, QString>("method", "argument", "named");
     static constexpr const char *rows[][3] = {
             {"anInt", "NaN", "NaN"},
             {"anInt", "Infinity", "Infinity"},
@@ -450,8 +452,7 @@ void TestInvokeLocked::argumentsThatWouldLose()
 
 void TestInvokeLocked::functionsForAnotherThread_data()
 {
-    QTest::addColumn<QByteArray>("method");
-    QTest::addColumn<QByteArray>("argument");
+    Support::addColumns<QByteArray, QByteArray>("method", "argument");
     QTest::newRow("function") << QByteArray("aVariant") << QByteArray("() => 1");
     QTest::newRow("in an array") << QByteArray("aList") << QByteArray("[1, () => 1]");
     QTest::newRow("in an object") << QByteArray("aMap") << QByteArray("({ done: () => 1 })");
@@ -513,13 +514,6 @@ void TestInvokeLocked::gettersThatThrow()
     QCOMPARE(m_arguments->calls, 0);
 }
 
-void TestInvokeLocked::resultDestroyed_data()
-{
-    QTest::addColumn<QByteArray>("method");
-    QTest::newRow("object") << QByteArray("makeObject");
-    QTest::newRow("in a list") << QByteArray("makeObjects");
-}
-
 /// The engine never sees what the method returned: it is settled in a later turn of the event loop.
 void TestInvokeLocked::resultDestroyed()
 {
@@ -548,8 +542,7 @@ void TestInvokeLocked::resultOfAnotherThread()
 
 void TestInvokeLocked::busy_data()
 {
-    QTest::addColumn<QByteArray>("method");
-    QTest::addColumn<QString>("expected");
+    Support::addColumns<QByteArray, QString>("method", "expected");
     QTest::newRow("skip") << QByteArray("skipped") << "resolved undefined";
     QTest::newRow("fail") << QByteArray("failing") << u"rejected %1 Error: "_s.arg(DistributedLock::BusyError);
 }
@@ -585,8 +578,7 @@ void TestInvokeLocked::waitsItsTurn()
 
 void TestInvokeLocked::mistakes_data()
 {
-    QTest::addColumn<QByteArray>("call");
-    QTest::addColumn<QString>("named");
+    Support::addColumns<QByteArray, QString>("call", "named");
     QTest::newRow("no annotation") << QByteArray("backend, 'plain'") << "plain";
     QTest::newRow("no such method") << QByteArray("backend, 'nobody', []") << "nobody";
     QTest::newRow("too few arguments") << QByteArray("backend, 'ship', []") << "ship";

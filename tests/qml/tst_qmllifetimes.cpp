@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 
 #include "support/redisserver.h"
+#include "support/rows.h"
 
 #include <QDistLock/Annotations>
 #include <QDistLock/DistributedLock>
@@ -493,8 +494,7 @@ void TestQmlLifetimes::handlersOfAnAction()
 
 void TestQmlLifetimes::actionOfADelegate_data()
 {
-    QTest::addColumn<QByteArray>("element");
-    QTest::addColumn<QString>("expected");
+    Support::addColumns<QByteArray, QString>("element", "expected");
     QTest::newRow("work resolved") << QByteArray("work: () => new Promise(resolve => Qt.callLater(() => {\n"
                                                  "    resolve(7);\n"
                                                  "    view.model = 0;\n"

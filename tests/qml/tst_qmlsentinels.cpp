@@ -5,6 +5,7 @@
 
 #include "qmltesting.h"
 
+#include "support/rows.h"
 #include "support/sentinelset.h"
 
 #include <QDistLock/LockRegistry>
@@ -84,9 +85,7 @@ void TestQmlSentinels::heldOverAFailOver()
 
 void TestQmlSentinels::errorsAreShown_data()
 {
-    QTest::addColumn<QString>("kind");
-    QTest::addColumn<DistributedLock::Error>("error");
-    QTest::addColumn<QString>("text");
+    Support::addColumns<QString, DistributedLock::Error, QString>("kind", "error", "text");
     QTest::newRow("unknown service") << u"service"_s << DistributedLock::ServerError
                                      << u"knows no service \"another\"; check the name in the URL"_s;
     QTest::newRow("password of the Sentinels")

@@ -192,8 +192,7 @@ void tst_ScopedLockGui::frozenServer()
 
 void tst_ScopedLockGui::lookInVain(int looks)
 {
-    Support::RedisServer server;
-    QVERIFY(server.start());
+    Support::Started<Support::RedisServer> server;
     QVERIFY(look(server.url())->isHeld());
     server.kill();
     QElapsedTimer timer;

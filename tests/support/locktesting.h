@@ -18,6 +18,8 @@
 #include <QtTest/qsignalspy.h>
 #include <QtTest/qtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -36,6 +38,13 @@ using std::chrono::milliseconds;
 inline bool eventually(const std::function<bool()> &condition, milliseconds timeout = 60s)
 {
     return Support::EventLoopProbe::waitFor(condition, timeout);
+}
+
+/// Whether \a condition is true for each of \a items.
+template<typename Items, typename Condition>
+bool all(const Items &items, Condition condition)
+{
+    return std::all_of(std::begin(items), std::end(items), condition);
 }
 
 /// Processes posted events and what the sockets have received, without waiting.

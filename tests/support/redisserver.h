@@ -144,4 +144,19 @@ private:
     quint16 m_tlsPort = 0;
 };
 
+/// A server, or a set of servers, that runs. A machine on which it cannot start ends the test.
+template<typename Server>
+class Started : public Server
+{
+public:
+    using Server::Server;
+
+private:
+    bool m_isStarted = [this] {
+        if (!this->start())
+            qFatal("%s", qPrintable(this->errorString()));
+        return true;
+    }();
+};
+
 } // namespace Support

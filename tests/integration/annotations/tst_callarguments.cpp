@@ -4,6 +4,7 @@
 // Arguments of annotated methods: views, pointers, containers of objects, variants, and what keys make of them.
 
 #include "annotationtest.h"
+#include "support/rows.h"
 #include "typedreceiver.h"
 
 #include <QtCore/qstringlistmodel.h>
@@ -86,7 +87,16 @@ private Q_SLOTS:
     void senderDestroyedOnTheWay();
     void argumentsThatTheSlotDoesNotTake();
     void keysOfFunctionObjects();
-    void namesInErrors_data();
+    void namesInErrors_data()
+    {
+        Support::addRows<QString>("name",
+                                  {{"line feed", u"first\nsecond: forged"_s},
+                                   {"escape sequence", u"red\x1b[31m"_s},
+                                   {"NUL", u"a"_s + QChar(QChar::Null) + u"b"_s},
+                                   {"long", QString(5000, u'a')},
+                                   {"long path", u"{%1}"_s.arg(QString(5000, u'a'))},
+                                   {"long property", u"{this.%1}"_s.arg(QString(5000, u'a'))}});
+    }
     void namesInErrors();
 
 private:
@@ -315,8 +325,7 @@ void tst_CallArguments::objectsInContainersDestroyed_data()
 {
     using Connect = std::function<QMetaObject::Connection(Sender *, Receiver *)>;
     using Emit = std::function<void(Sender *, QObject *)>;
-    QTest::addColumn<Connect>("makeConnection");
-    QTest::addColumn<Emit>("send");
+    Support::addColumns<Connect, Emit>("makeConnection", "send");
     const auto row = [](const char *name, auto signal, auto slot, Emit send) {
         const Connect connect = [=](Sender *sender, Receiver *receiver) {
             return connectLocked(sender, signal, receiver, slot);
@@ -496,17 +505,6 @@ void tst_CallArguments::keysOfFunctionObjects()
                          "write {1} for the first one; nothing was connected"_s});
 }
 
-void tst_CallArguments::namesInErrors_data()
-{
-    QTest::addColumn<QString>("name");
-    QTest::newRow("line feed") << u"first\nsecond: forged"_s;
-    QTest::newRow("escape sequence") << u"red\x1b[31m"_s;
-    QTest::newRow("NUL") << u"a"_s + QChar(QChar::Null) + u"b"_s;
-    QTest::newRow("long") << QString(5000, u'a');
-    QTest::newRow("long path") << u"{%1}"_s.arg(QString(5000, u'a'));
-    QTest::newRow("long property") << u"{this.%1}"_s.arg(QString(5000, u'a'));
-}
-
 void tst_CallArguments::namesInErrors()
 {
     // From QML and configuration any text at all can come.
@@ -528,7 +526,7 @@ void tst_CallArguments::namesInErrors()
     texts << failureOf(call).errorString << failureOf(ofNull).errorString;
     for (const QString &text : std::as_const(texts)) {
         QVERIFY(!text.isEmpty());
-        QVERIFY2(std::all_of(text.begin(), text.end(), [](QChar c) { return c.unicode() >= 0x20; }), qPrintable(text));
+        QVERIFY2(all(text, [](QChar c) { return c.unicode() >= 0x20; }), qPrintable(text));
         QVERIFY2(text.size() < 1500, qPrintable(text));
     }
 }

@@ -114,12 +114,7 @@ void tst_CallQueue::maxQueuedOfWithLock()
     QCOMPARE(log.count({u"withLock()"_s}), 1);
     for (QFuture<void> &future : futures)
         future.cancel();
-    QVERIFY(eventually(
-            [&] {
-                return std::all_of(futures.begin(), futures.end(),
-                                   [](const auto &future) { return future.isFinished(); });
-            },
-            60s));
+    QVERIFY(eventually([&] { return all(futures, [](const auto &future) { return future.isFinished(); }); }));
     letGo("lock:w");
 }
 
@@ -273,7 +268,7 @@ void tst_CallQueue::flood()
                 });
                 emitter.start(1);
                 Q_UNUSED(probe)
-                QVERIFY(Support::EventLoopProbe::waitFor([&] { return failed == Count; }, 60s));
+                QVERIFY(Support::EventLoopProbe::waitFor([&] { return failed == Count; }));
             },
             2 * TurnLimit);
     if (QTest::currentTestFailed())
@@ -316,7 +311,7 @@ void tst_CallQueue::cancelMany()
                     for (QFuture<void> &future : futures)
                         future.cancel();
                 });
-                QVERIFY(Support::EventLoopProbe::waitFor([&] { return ended == Count; }, 60s));
+                QVERIFY(Support::EventLoopProbe::waitFor([&] { return ended == Count; }));
                 // The calls behind the first one never ask the server. The first one polls, 75 ms apart or more.
                 const qint64 asked = m_server.commandsProcessed("evalsha") - before;
                 QCOMPARE_LE(asked, 100 + elapsed.elapsed() / 75);
@@ -329,8 +324,7 @@ void tst_CallQueue::cancelMany()
 void tst_CallQueue::outage()
 {
     // What waited through an outage for longer than its `wait` is not replayed after it.
-    Support::RedisServer server;
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Support::Started<Support::RedisServer> server;
     Sender sender;
     Receiver receiver;
     QSignalSpy failed(LockedCalls::instance(), &LockedCalls::failed);

@@ -6,6 +6,7 @@
 #include "annotationtest.h"
 #include "base/readyfuture.h"
 #include "receiver.h"
+#include "support/rows.h"
 
 #include <QtCore/qsemaphore.h>
 #include <QtCore/qthread.h>
@@ -77,7 +78,10 @@ private Q_SLOTS:
     void invokesOfTheDead();
     void invokesWithTheDead_data();
     void invokesWithTheDead();
-    void continuationsHaveNoLock_data();
+    void continuationsHaveNoLock_data()
+    {
+        Support::addNamedRows<QString>("kind", {"value", "void", "exception", "future", "invoked"});
+    }
     void continuationsHaveNoLock();
 };
 
@@ -189,8 +193,7 @@ void tst_InvokeLocked::invokesWrong()
 
 void tst_InvokeLocked::invokesWithoutLoss_data()
 {
-    QTest::addColumn<QVariant>("argument");
-    QTest::addColumn<QString>("problem");
+    Support::addColumns<QVariant, QString>("argument", "problem");
     const auto row = [](const QVariant &argument, const char *problem) {
         QTest::addRow("%s %s", argument.typeName(), problem) << argument << QString::fromUtf8(problem);
     };
@@ -262,8 +265,7 @@ void tst_InvokeLocked::invokesOfTheDead()
 
 void tst_InvokeLocked::invokesWithTheDead_data()
 {
-    QTest::addColumn<QString>("method");
-    QTest::addColumn<bool>("inWorker");
+    Support::addColumns<QString, bool>("method", "inWorker");
     QTest::newRow("pointer") << u"object"_s << false;
     QTest::newRow("in a QVariant") << u"anything"_s << false;
     QTest::newRow("on the way to another thread") << u"object"_s << true;
@@ -296,13 +298,6 @@ void tst_InvokeLocked::invokesWithTheDead()
              qPrintable(failureOf(dropped).errorString));
     QCOMPARE(failureOf(null).error, DistributedLock::NoError);
     QCOMPARE(null.result().value<QObject *>(), nullptr);
-}
-
-void tst_InvokeLocked::continuationsHaveNoLock_data()
-{
-    QTest::addColumn<QString>("kind");
-    for (const char *kind : {"value", "void", "exception", "future", "invoked"})
-        QTest::newRow(kind) << QString::fromLatin1(kind);
 }
 
 void tst_InvokeLocked::continuationsHaveNoLock()

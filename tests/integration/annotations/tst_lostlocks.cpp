@@ -6,6 +6,7 @@
 #include "annotationtest.h"
 #include "receiver.h"
 #include "support/faultproxy.h"
+#include "support/rows.h"
 
 #include <functional>
 #include <utility>
@@ -49,7 +50,7 @@ private Q_SLOTS:
     void lossesComeFromTheEventLoop();
     void lossesBeforeTheThreadEnds();
     void serverGone();
-    void serverGoneForOneLook_data();
+    void serverGoneForOneLook_data() { Support::addNamedRows<QString>("onBusy", {"skip", "fail"}); }
     void serverGoneForOneLook();
     void serverRepaired();
     void connectionLost();
@@ -231,13 +232,6 @@ void tst_LostLocks::serverGone()
     QVERIFY(!call.server.contains(u"topsecret"_s));
 }
 
-void tst_LostLocks::serverGoneForOneLook_data()
-{
-    QTest::addColumn<QString>("onBusy");
-    for (const char *onBusy : {"skip", "fail"})
-        QTest::newRow(onBusy) << QString::fromLatin1(onBusy);
-}
-
 void tst_LostLocks::serverGoneForOneLook()
 {
     QFETCH(QString, onBusy);
@@ -264,8 +258,7 @@ void tst_LostLocks::serverRepaired()
     Support::RedisServer::Options serverOptions;
     serverOptions.tcp = true;
     serverOptions.password = "first";
-    Support::RedisServer server(serverOptions);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Support::Started<Support::RedisServer> server(serverOptions);
     QUrl url = server.tcpUrl();
     url.setPassword(u"second"_s);
     Sender sender;

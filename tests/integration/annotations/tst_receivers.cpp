@@ -5,6 +5,7 @@
 
 #include "annotationtest.h"
 #include "receiver.h"
+#include "support/rows.h"
 
 #include <QtCore/qpointer.h>
 #include <QtCore/qprocess.h>
@@ -24,7 +25,10 @@ class tst_Receivers : public AnnotationTest
     Q_OBJECT
 
 private Q_SLOTS:
-    void receiverDeleted_data();
+    void receiverDeleted_data()
+    {
+        Support::addNamedRows<QString>("when", {"waiting", "acquired", "running", "later while running", "releasing"});
+    }
     void receiverDeleted();
     void emittedAtItsEnd();
     void senderDeleted();
@@ -32,17 +36,10 @@ private Q_SLOTS:
     void receiverMoved();
     void otherThreads();
     void argumentDestroyed();
-    void quitting_data();
+    void quitting_data() { Support::addNamedRows<QString>("mode", {"held", "waiting", "thread", "future", "exit"}); }
     void quitting();
     void threadEnds();
 };
-
-void tst_Receivers::receiverDeleted_data()
-{
-    QTest::addColumn<QString>("when");
-    for (const char *when : {"waiting", "acquired", "running", "later while running", "releasing"})
-        QTest::newRow(when) << QString::fromLatin1(when);
-}
 
 void tst_Receivers::receiverDeleted()
 {
@@ -206,7 +203,7 @@ void tst_Receivers::otherThreads()
         }
         for (int i = 0; i < Count; ++i)
             Q_EMIT sender.numbered(i);
-        QVERIFY(eventually([&] { return runs == Threads * Count; }, 60s));
+        QVERIFY(eventually([&] { return runs == Threads * Count; }));
     }
     QCOMPARE(overlaps.load(), 0);
 }
@@ -233,13 +230,6 @@ void tst_Receivers::argumentDestroyed()
              qPrintable(call.errorString));
     QCOMPARE(call.lock, u"sent"_s);
     QCOMPARE(log.count({call.errorString}), 1);
-}
-
-void tst_Receivers::quitting_data()
-{
-    QTest::addColumn<QString>("mode");
-    for (const char *mode : {"held", "waiting", "thread", "future", "exit"})
-        QTest::newRow(mode) << QString::fromLatin1(mode);
 }
 
 void tst_Receivers::quitting()

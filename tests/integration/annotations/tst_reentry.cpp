@@ -177,8 +177,7 @@ void tst_Reentry::cleanup()
 
 void tst_Reentry::scopeOutlivesTheWork_data()
 {
-    QTest::addColumn<QString>("form");
-    QTest::addColumn<bool>("released");
+    Support::addColumns<QString, bool>("form", "released");
     for (const char *form : {"connectLocked", "invokeLocked", "withLock"}) {
         QTest::addRow("%s, scope destroyed", form) << QString::fromLatin1(form) << false;
         QTest::addRow("%s, scope released", form) << QString::fromLatin1(form) << true;
@@ -660,8 +659,7 @@ void tst_Reentry::scopeBehindALockOfItsThread()
 
 void tst_Reentry::spellings_data()
 {
-    QTest::addColumn<QString>("outer");
-    QTest::addColumn<QString>("inner");
+    Support::addColumns<QString, QString>("outer", "inner");
     const auto row = [](const char *outer, const char *inner) {
         QTest::addRow("%s, %s", outer, inner) << QString::fromLatin1(outer) << QString::fromLatin1(inner);
         QTest::addRow("%s, %s", inner, outer) << QString::fromLatin1(inner) << QString::fromLatin1(outer);
@@ -736,8 +734,7 @@ void tst_Reentry::spellings()
 
 void tst_Reentry::otherServers_data()
 {
-    QTest::addColumn<QString>("outer");
-    QTest::addColumn<QString>("inner");
+    Support::addColumns<QString, QString>("outer", "inner");
     const auto row = [](const char *outer, const char *inner) {
         QTest::addRow("%s, %s", outer, inner) << QString::fromLatin1(outer) << QString::fromLatin1(inner);
     };

@@ -4,6 +4,7 @@
 // Scoped locks: in any thread, without an event loop, kept by the library's background thread.
 
 #include "support/locktesting.h"
+#include "support/rows.h"
 
 #include "support/testkinds.h"
 #include "support/testprogram.h"
@@ -103,7 +104,10 @@ private Q_SLOTS:
     void exceptionsTravel();
     void foundByName();
     void assertion();
-    void applicationQuits_data();
+    void applicationQuits_data()
+    {
+        addRows<QString>("mode", {{"application destroyed", u"quit"_s}, {"application left alone", u"heap"_s}});
+    }
     void applicationQuits();
     TIMING void applicationQuitsAtOnce();
     TIMING void applicationQuitsWithFrozenServer();
@@ -410,11 +414,8 @@ void tst_ScopedLock::busy()
 
 void tst_ScopedLock::nothingSentFor_data()
 {
-    QTest::addColumn<QUrl>("server");
-    QTest::addColumn<QString>("name");
-    QTest::addColumn<LockOptions>("options");
-    QTest::addColumn<DistributedLock::Error>("error");
-    QTest::addColumn<QString>("named");
+    addColumns<QUrl, QString, LockOptions, DistributedLock::Error, QString>("server", "name", "options", "error",
+                                                                            "named");
     const QUrl here;
     QTest::newRow("lease") << here << Name << LockOptions().withLease(0ms) << DistributedLock::OptionsError
                            << u"lease"_s;
@@ -468,8 +469,7 @@ void tst_ScopedLock::acquiredAfterRepair()
 {
     RedisServer::Options serverOptions = RedisServer::Options::withTcp();
     serverOptions.password = "first";
-    RedisServer server(serverOptions);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(serverOptions);
     QUrl url = server.tcpUrl();
     url.setPassword(u"second"_s);
     const auto acquire = [&url](const QString &name) { // as the GUI thread does
@@ -495,8 +495,7 @@ void tst_ScopedLock::unreachableAtOnce()
 {
     // While attempts to connect fail, an acquire does not wait for the next one.
     leavesRoomFor(1500ms);
-    RedisServer server(RedisServer::Options::withTcp());
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(RedisServer::Options::withTcp());
     const auto acquire = [url = server.tcpUrl()](const QString &name) { // as the GUI thread does
         return LockService::instance()->acquire(resolved(LockAddress(name).withServer(url)),
                                                 LockOptions().withWait(0ms), nullptr, true);
@@ -889,13 +888,6 @@ void tst_ScopedLock::assertion()
     m_server.command({"DEL", "lock:asserted"}); // the program may have been aborted before its release
 }
 
-void tst_ScopedLock::applicationQuits_data()
-{
-    QTest::addColumn<QString>("mode");
-    QTest::newRow("application destroyed") << u"quit"_s;
-    QTest::newRow("application left alone") << u"heap"_s;
-}
-
 void tst_ScopedLock::quitApplication(const QString &mode)
 {
     m_server.command({"SET", "lock:foreign", "somebody else", "PX", "600000"});
@@ -999,8 +991,7 @@ void tst_ScopedLock::processesThatAreKilled()
     const int asked = qEnvironmentVariableIntValue("QDISTLOCK_SCOPED_SECONDS", &given);
     const milliseconds duration = given ? std::chrono::seconds(asked) : 8s;
 
-    RedisServer server;
-    QVERIFY(server.start());
+    Started<RedisServer> server;
     const QStringList arguments{u"work"_s, server.url().toString(), server.socketPath(), QString::number(Keys)};
     std::vector<std::unique_ptr<Program>> programs;
     for (int i = 0; i < Processes; ++i)

@@ -8,6 +8,7 @@
 
 #include "support/faultproxy.h"
 #include "support/registrytime.h"
+#include "support/rows.h"
 
 #include <QtCore/qfile.h>
 #include <QtCore/qloggingcategory.h>
@@ -264,8 +265,7 @@ void tst_Acl::formerConnectionIsEnded()
 
 void tst_Acl::withoutOneRight_data()
 {
-    QTest::addColumn<QByteArray>("right");
-    QTest::addColumn<QString>("failing");
+    addColumns<QByteArray, QString>("right", "failing");
     const auto row = [](const char *right, const char *failing) {
         QTest::newRow(right) << QByteArray(right) << QString::fromLatin1(failing);
     };
@@ -340,8 +340,7 @@ void tst_Acl::ruleHasNoMoreThanThis()
 
 void tst_Acl::wrongPassword_data()
 {
-    QTest::addColumn<QString>("user");
-    QTest::addColumn<QString>("password");
+    addColumns<QString, QString>("user", "password");
     QTest::newRow("wrong password") << User << u"canaryguess"_s;
     QTest::newRow("unknown user") << u"canarynobody"_s << Password;
     QTest::newRow("default user has none") << QString() << u"canaryguess"_s;

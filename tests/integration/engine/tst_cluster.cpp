@@ -73,12 +73,12 @@ std::vector<std::unique_ptr<FaultProxy>> addressesOf(RedisCluster *cluster)
     }
     const auto isKnownAt = [&](int node) {
         const QByteArray nodes = cluster->node(node).command({"CLUSTER", "NODES"}).toByteArray();
-        return std::all_of(addresses.begin(), addresses.end(), [&nodes](const auto &address) {
+        return all(addresses, [&nodes](const auto &address) {
             return nodes.contains(':' + QByteArray::number(address->port()) + '@');
         });
     };
     for (int i = 0; i < cluster->nodeCount(); ++i) {
-        if (!eventually([&] { return isKnownAt(i); }, Patience))
+        if (!eventually([&] { return isKnownAt(i); }))
             return {};
     }
     return addresses;
@@ -292,11 +292,7 @@ void tst_Cluster::locksOfAllMasters()
         locks.push_back(std::make_unique<TestLock>(registry(), u"job%1"_s.arg(i), options(Renewed)));
         locks.back()->acquire();
     }
-    QVERIFY(eventually(
-            [&] {
-                return std::all_of(locks.begin(), locks.end(), [](const auto &watched) { return watched->isHeld(); });
-            },
-            Patience));
+    QVERIFY(eventually([&] { return all(locks, [](const auto &watched) { return watched->isHeld(); }); }, Patience));
     QSet<int> masters;
     for (const auto &watched : locks) {
         const int owner = m_cluster->ownerOf(clusterSlot(keyOf(*watched)));
@@ -306,23 +302,16 @@ void tst_Cluster::locksOfAllMasters()
     }
     QCOMPARE(masters.size(), 3);
     QVERIFY(eventually(
-            [&] {
-                return std::all_of(locks.begin(), locks.end(),
-                                   [](const auto &watched) { return watched->spies.renewed.size() >= 1; });
-            },
+            [&] { return all(locks, [](const auto &watched) { return watched->spies.renewed.size() >= 1; }); },
             Patience));
-    auto listed = registry()->list(u"*"_s);
-    QVERIFY(eventually([&] { return listed.isFinished(); }, Patience));
-    QCOMPARE(listed.result().value.size(), 200);
+    const auto listed = awaited(registry()->list(u"*"_s));
+    QCOMPARE(listed.value.size(), 200);
     for (const auto &watched : locks) {
         QVERIFY(watched->spies.lost.isEmpty());
         watched->release();
     }
     QVERIFY(eventually(
-            [&] {
-                return std::all_of(locks.begin(), locks.end(),
-                                   [](const auto &watched) { return watched->spies.released.size() == 1; });
-            },
+            [&] { return all(locks, [](const auto &watched) { return watched->spies.released.size() == 1; }); },
             Patience));
     QList<QByteArray> keys = m_cluster->keys();
     keys.removeIf([](const QByteArray &key) { return key.endsWith(":fence"); });
@@ -356,7 +345,7 @@ void tst_Cluster::clientsShareTheLocks()
         connect(lock, &DistributedLock::released, lock, &DistributedLock::acquire);
         lock->acquire();
     }
-    QVERIFY(eventually([&] { return served >= 1000; }, Patience));
+    QVERIFY(eventually([&] { return served >= 1000; }));
     for (const auto &watched : locks) {
         QVERIFY(watched->spies.acquired.size() > 1000 / 24 / 4);
         QVERIFY(watched->spies.errors.isEmpty());
@@ -411,7 +400,7 @@ void tst_Cluster::forcedAfterAHandover()
     auto forced = operators.forceRelease(u"a"_s);
     QVERIFY(eventually([&] { return waiting.spies.lost.size() == 1; }, 10s)); // the next renewal is due after 20 s
     QCOMPARE(waiting.spies.reason(), DistributedLock::ForcedRelease);
-    QVERIFY(eventually([&] { return forced.isFinished(); }, Patience));
+    QVERIFY(eventually([&] { return forced.isFinished(); }));
     QCOMPARE(forced.result().value, LockRegistry::Done);
 }
 
@@ -425,7 +414,7 @@ void tst_Cluster::slotMoves()
     const qint64 before = redirected();
     QVERIFY2(m_cluster->moveSlot(slot, otherMaster(source)), m_cluster->lastError().constData());
     const qsizetype renewed = held.spies.renewed.size();
-    QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed; }, Patience));
+    QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed; }));
     QVERIFY(held.spies.lost.isEmpty() && held.spies.errors.isEmpty());
     QVERIFY2(redirected() - before <= 2, QByteArray::number(redirected() - before).constData());
     QVERIFY(releaseNow(&held));
@@ -449,7 +438,7 @@ void tst_Cluster::slotMovesUnderWaiters()
             lock->release();
         });
         lock->acquire();
-        QVERIFY(eventually([&] { return lock->queuePosition() == i; }, Patience));
+        QVERIFY(eventually([&] { return lock->queuePosition() == i; }));
     }
     const int slot = clusterSlot(keyOf(held));
     const int source = m_cluster->ownerOf(slot);
@@ -461,7 +450,7 @@ void tst_Cluster::slotMovesUnderWaiters()
             },
             Patience));
     held.release();
-    QVERIFY(eventually([&] { return order.size() == 8; }, Patience));
+    QVERIFY(eventually([&] { return order.size() == 8; }));
     QCOMPARE(order, (QList<int>{0, 1, 2, 3, 4, 5, 6, 7}));
     QVERIFY(m_cluster->moveSlot(slot, source));
 }
@@ -492,15 +481,15 @@ void tst_Cluster::manySlotsMoveUnderWaiters()
     const auto channels = [&](int node) {
         return m_cluster->node(node).command({"PUBSUB", "SHARDCHANNELS"}).toList().size();
     };
-    QVERIFY(eventually([&] { return channels(source) >= Slots; }, Patience));
+    QVERIFY(eventually([&] { return channels(source) >= Slots; }));
     for (const int target : {other, source}) {
         // The first one makes the clients ask for the map, which they do once a second at most.
         QVERIFY(m_cluster->moveSlot(moved.first(), target));
-        QVERIFY(eventually([&] { return channels(target) >= 1; }, Patience));
+        QVERIFY(eventually([&] { return channels(target) >= 1; }));
         const qint64 before = redirected();
         for (const int slot : moved.mid(1))
             QVERIFY2(m_cluster->moveSlot(slot, target), m_cluster->lastError().constData());
-        QVERIFY(eventually([&] { return channels(target) >= Slots; }, Patience));
+        QVERIFY(eventually([&] { return channels(target) >= Slots; }));
         const qint64 count = redirected() - before;
         // A waiter asks once; and if it is a time to look after all subscriptions, that is one more.
         QVERIFY2(count <= 2 * Slots + 4, QByteArray::number(count).constData());
@@ -540,7 +529,7 @@ void tst_Cluster::slotLeftMoving()
     TestLock other(&others, u"{a}left"_s, options(Renewed, 0ms));
     QVERIFY(!acquireNow(&other));
     QCOMPARE(other.error(), DistributedLock::BusyError);
-    QVERIFY(eventually([&] { return first.spies.renewed.size() > renewed; }, Patience));
+    QVERIFY(eventually([&] { return first.spies.renewed.size() > renewed; }));
     QVERIFY(first.spies.lost.isEmpty());
     QVERIFY(releaseNow(&first));
 
@@ -560,7 +549,7 @@ void tst_Cluster::slotLeftMoving()
         last = watched.fencingToken();
         const qsizetype released = watched.spies.released.size();
         watched.release();
-        QVERIFY(eventually([&] { return watched.spies.released.size() > released; }, Patience));
+        QVERIFY(eventually([&] { return watched.spies.released.size() > released; }));
         times.append(timer.nsecsElapsed());
         timer.start();
         QVERIFY(acquireNow(&still));
@@ -583,7 +572,7 @@ void tst_Cluster::slotLeftMoving()
     QVERIFY2(count == 0, m_cluster->lastError().constData());
     QVERIFY(m_cluster->endMove(slot, target));
     const qsizetype later = first.spies.renewed.size();
-    QVERIFY(eventually([&] { return first.spies.renewed.size() > later; }, Patience));
+    QVERIFY(eventually([&] { return first.spies.renewed.size() > later; }));
     QVERIFY(releaseNow(&first));
     QVERIFY(first.spies.lost.isEmpty());
     QVERIFY(m_cluster->moveSlot(slot, source));
@@ -611,7 +600,7 @@ void tst_Cluster::waitersWhileASlotMoves()
         QVERIFY(!early.isHeld() || !late.isHeld());
         (early.isHeld() ? early : late).release();
     }
-    QVERIFY(eventually([&] { return early.spies.released.size() + late.spies.released.size() == 2; }, Patience));
+    QVERIFY(eventually([&] { return early.spies.released.size() + late.spies.released.size() == 2; }));
     int count = 0;
     while ((count = m_cluster->moveKeys(slot, target)) > 0) {
     }
@@ -636,7 +625,7 @@ void tst_Cluster::holderHasNoPlaceInTheQueue()
     QVERIFY(m_cluster->beginMove(slot, target));
     QVERIFY(m_cluster->moveKey("lock:{a}place", target));
     held.release();
-    QVERIFY(eventually([&] { return early.isHeld(); }, Patience));
+    QVERIFY(eventually([&] { return early.isHeld(); }));
     QVERIFY(!m_cluster->keys().contains("lock:{a}place:queue"));
     int count = 0;
     while ((count = m_cluster->moveKeys(slot, target)) > 0) {
@@ -645,7 +634,7 @@ void tst_Cluster::holderHasNoPlaceInTheQueue()
     QVERIFY(m_cluster->endMove(slot, target));
     // By the second renewal the slot does not count as moving any more: the release is a whole script.
     const qsizetype renewed = early.spies.renewed.size();
-    QVERIFY(eventually([&] { return early.spies.renewed.size() >= renewed + 2; }, Patience));
+    QVERIFY(eventually([&] { return early.spies.renewed.size() >= renewed + 2; }));
     QVERIFY(releaseNow(&early));
     QVERIFY(!m_cluster->keys().contains("lock:{a}place"));
     TestLock next(&others, u"{a}place"_s, options(Lease, 0ms));
@@ -696,23 +685,19 @@ void tst_Cluster::seenWhileASlotMoves()
     for (const QByteArray &key : moved)
         QVERIFY2(m_cluster->moveKey(key, target), m_cluster->lastError().constData());
 
-    auto inspected = operators.inspect(u"{a}seen"_s);
-    QVERIFY(eventually([&] { return inspected.isFinished(); }, Patience));
-    QVERIFY2(inspected.result().held, qPrintable(inspected.result().errorString));
-    QCOMPARE(inspected.result().fencingToken, held.fencingToken());
-    QCOMPARE(inspected.result().queueLength, 1);
-    auto listed = operators.list(u"*"_s);
-    QVERIFY(eventually([&] { return listed.isFinished(); }, Patience));
-    QVERIFY2(listed.result(), qPrintable(listed.result().errorString));
-    QCOMPARE(listed.result().value.size(), 2);
-    auto queue = operators.waiters(u"{a}seen"_s);
-    QVERIFY(eventually([&] { return queue.isFinished(); }, Patience));
-    QVERIFY2(queue.result(), qPrintable(queue.result().errorString));
-    QCOMPARE(queue.result().value.size(), 1);
-    auto forced = operators.forceRelease(u"{a}seen"_s);
-    QVERIFY(eventually([&] { return forced.isFinished(); }, Patience));
-    QVERIFY2(forced.result(), qPrintable(forced.result().errorString));
-    QCOMPARE(forced.result().value, LockRegistry::Done);
+    const auto inspected = awaited(operators.inspect(u"{a}seen"_s));
+    QVERIFY2(inspected.held, qPrintable(inspected.errorString));
+    QCOMPARE(inspected.fencingToken, held.fencingToken());
+    QCOMPARE(inspected.queueLength, 1);
+    const auto listed = awaited(operators.list(u"*"_s));
+    QVERIFY2(listed, qPrintable(listed.errorString));
+    QCOMPARE(listed.value.size(), 2);
+    const auto queue = awaited(operators.waiters(u"{a}seen"_s));
+    QVERIFY2(queue, qPrintable(queue.errorString));
+    QCOMPARE(queue.value.size(), 1);
+    const auto forced = awaited(operators.forceRelease(u"{a}seen"_s));
+    QVERIFY2(forced, qPrintable(forced.errorString));
+    QCOMPARE(forced.value, LockRegistry::Done);
     QVERIFY(eventually([&] { return held.spies.lost.size() == 1; }, 10s)); // the next renewal is due after 20 s
     QCOMPARE(held.spies.reason(), DistributedLock::ForcedRelease);
     QVERIFY(eventually([&] { return waiting.isHeld(); }, 10s));
@@ -729,8 +714,7 @@ void tst_Cluster::seenWhileASlotMoves()
 /// Many wait for locks whose slot moves to a node that they cannot reach. Not each attempt connects to it.
 void tst_Cluster::targetOfAMoveIsAway()
 {
-    RedisCluster cluster(RedisCluster::Options::mastersOnly());
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Started<RedisCluster> cluster(RedisCluster::Options::mastersOnly());
     const int slot = clusterSlot("lock:{a}1");
     const int source = cluster.ownerOf(slot);
     const int target = cluster.addMaster();
@@ -756,15 +740,15 @@ void tst_Cluster::targetOfAMoveIsAway()
         const QByteArray field = cluster.node(source).info("errorstats", "errorstat_ASK");
         return field.mid(field.indexOf('=') + 1).toLongLong();
     };
-    QVERIFY(eventually([&] { return redirections() >= 500; }, Patience)); // each lock has backed off by now
+    QVERIFY(eventually([&] { return redirections() >= 500; })); // each lock has backed off by now
     const qint64 redirectedBefore = redirections();
     const int connectionsBefore = away.connectionsAccepted();
-    QVERIFY(eventually([&] { return redirections() >= redirectedBefore + 400; }, Patience));
+    QVERIFY(eventually([&] { return redirections() >= redirectedBefore + 400; }));
     const int connections = away.connectionsAccepted() - connectionsBefore;
     QVERIFY2(connections < 100, QByteArray::number(connections).constData());
     QVERIFY2(cluster.stopMove(slot, target), cluster.lastError().constData());
     for (const auto &watched : locks)
-        QVERIFY2(eventually([&] { return watched->isHeld(); }, Patience), qPrintable(watched->errorString()));
+        QVERIFY2(eventually([&] { return watched->isHeld(); }), qPrintable(watched->errorString()));
 }
 
 /// Neither the holder nor the waiter leaves anything behind when its lock object is destroyed.
@@ -776,10 +760,10 @@ void tst_Cluster::destroyedWhileASlotMoves()
     QVERIFY(acquireNow(held.get()));
     auto waiting = std::make_unique<TestLock>(&waiters, u"{a}gone"_s, options(Lease, LockOptions::Forever));
     waiting->acquire();
-    QVERIFY(eventually([&] { return waiting->queuePosition() == 0; }, Patience));
+    QVERIFY(eventually([&] { return waiting->queuePosition() == 0; }));
     auto next = std::make_unique<TestLock>(&waiters, u"{a}gone"_s, options(Lease, LockOptions::Forever));
     next->acquire();
-    QVERIFY(eventually([&] { return next->queuePosition() == 1; }, Patience));
+    QVERIFY(eventually([&] { return next->queuePosition() == 1; }));
     const int slot = clusterSlot("lock:{a}gone");
     const int source = m_cluster->ownerOf(slot);
     const int target = otherMaster(source);
@@ -812,18 +796,18 @@ void tst_Cluster::registryDestroyedWhileASlotMoves()
         auto waiting = std::make_unique<TestLock>(registry.get(), u"{a}gone"_s, options(Renewed, LockOptions::Forever));
         QVERIFY(acquireNow(held.get()));
         waiting->acquire();
-        QVERIFY(eventually([&] { return waiting->queuePosition() == 0; }, Patience));
+        QVERIFY(eventually([&] { return waiting->queuePosition() == 0; }));
         QVERIFY(m_cluster->beginMove(slot, target));
         QVERIFY(m_cluster->moveKey("lock:{a}gone", target));
         if (isSlotKnownToMove) {
             held->spies.renewed.clear();
-            QVERIFY(eventually([&] { return !held->spies.renewed.isEmpty(); }, Patience));
+            QVERIFY(eventually([&] { return !held->spies.renewed.isEmpty(); }));
         }
         TestLock acquiring(registry.get(), u"{a}gone"_s, options(Renewed, LockOptions::Forever));
         acquiring.acquire();
         sendNow();
         registry.reset();
-        QVERIFY(eventually([&] { return acquiring.spies.failed.size() == 1; }, Patience));
+        QVERIFY(eventually([&] { return acquiring.spies.failed.size() == 1; }));
         TestLock next(&others, u"{a}gone"_s, options(Renewed, Patience));
         QVERIFY(acquireNow(&next));
         QVERIFY(releaseNow(&next));
@@ -861,11 +845,11 @@ void tst_Cluster::reshardingUnderLoad()
         connect(lock, &DistributedLock::released, lock, &DistributedLock::acquire);
         lock->acquire();
     }
-    QVERIFY(eventually([&] { return served > 100; }, Patience));
+    QVERIFY(eventually([&] { return served > 100; }));
     // This thread runs the locks and moves the slots: each step of a move is followed by some turns of the event loop.
     const auto goOn = [&] {
         const int before = served;
-        return eventually([&] { return served > before + 20; }, Patience);
+        return eventually([&] { return served > before + 20; });
     };
     int moves = 0;
     for (int round = 0; round < 3; ++round) {
@@ -918,17 +902,14 @@ void tst_Cluster::replicaTakesOver()
     else if (mode == "STOP")
         m_cluster->node(master).pause();
     if (mode == "KILL" || mode == "STOP")
-        QVERIFY(eventually([&] { return mapsAskedFor(master) > asked; }, Patience));
+        QVERIFY(eventually([&] { return mapsAskedFor(master) > asked; }));
     for (const auto &watched : locks)
         watched->spies.renewed.clear();
     QElapsedTimer timer;
-    QVERIFY(eventually([&] { return m_cluster->failOver(replica, mode.isEmpty() ? "" : "TAKEOVER"); }, Patience));
+    QVERIFY(eventually([&] { return m_cluster->failOver(replica, mode.isEmpty() ? "" : "TAKEOVER"); }));
     timer.start();
     QVERIFY(eventually(
-            [&] {
-                return std::all_of(locks.begin(), locks.end(),
-                                   [](const auto &watched) { return !watched->spies.renewed.isEmpty(); });
-            },
+            [&] { return all(locks, [](const auto &watched) { return !watched->spies.renewed.isEmpty(); }); },
             RenewedAfterPromotion));
     qInfo("all renewed %lld ms after the promotion", static_cast<long long>(timer.elapsed()));
     for (const auto &watched : locks) {
@@ -973,7 +954,7 @@ void tst_Cluster::waitersAtATakeover()
             Patience));
     QCOMPARE(served, 0);
     held.release();
-    QVERIFY(eventually([&] { return served == 16; }, Patience));
+    QVERIFY(eventually([&] { return served == 16; }));
 }
 
 /// Before Redis 7.0 there are no sharded channels, and nobody says that a slot has moved.
@@ -987,8 +968,7 @@ void tst_Cluster::plainChannels()
     clusterOptions.config = {"rename-command SSUBSCRIBE \"\"", "rename-command SUNSUBSCRIBE \"\"",
                              "rename-command SPUBLISH \"\""};
     clusterOptions.environment = clock.environment();
-    RedisCluster cluster(clusterOptions);
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Started<RedisCluster> cluster(clusterOptions);
     const int slot = clusterSlot("lock:job");
     const int master = cluster.ownerOf(slot);
     StillRegistry one(cluster.url()); // nobody polls
@@ -1033,9 +1013,9 @@ void tst_Cluster::plainChannels()
     };
     QCOMPARE(listeners(target), 2);
     if (change.isEmpty())
-        QVERIFY(eventually([&] { return listeners(target) == 0; }, Patience));
+        QVERIFY(eventually([&] { return listeners(target) == 0; }));
     else
-        QVERIFY(eventually([&] { return listeners(master) == 0; }, Patience));
+        QVERIFY(eventually([&] { return listeners(master) == 0; }));
 }
 
 /// A master that was replaced, and knows nothing of it because it is cut off from the others, replies all the same.
@@ -1061,7 +1041,7 @@ void tst_Cluster::masterCutOffIsReplaced()
             Patience));
     QVERIFY(cluster.failOver(replica, "TAKEOVER"));
     held.spies.renewed.clear();
-    QVERIFY(eventually([&] { return !held.spies.renewed.isEmpty() || !held.spies.lost.isEmpty(); }, Patience));
+    QVERIFY(eventually([&] { return !held.spies.renewed.isEmpty() || !held.spies.lost.isEmpty(); }));
     QVERIFY2(held.spies.lost.isEmpty(), qPrintable(held.errorString()));
     QVERIFY(cluster.node(replica).exists("lock:job"));
 }
@@ -1079,10 +1059,10 @@ void tst_Cluster::oneMasterAway()
     RedisServer &replica = m_cluster->node(m_cluster->replicaOf(away));
     replica.command({"CONFIG", "SET", "cluster-replica-no-failover", "yes"});
     m_cluster->node(away).pause();
-    QVERIFY(eventually([&] { return !harmed.spies.errors.isEmpty(); }, Patience));
+    QVERIFY(eventually([&] { return !harmed.spies.errors.isEmpty(); }));
     QVERIFY2(harmed.errorString().contains(QString::number(m_cluster->node(away).port())),
              qPrintable(harmed.errorString()));
-    QVERIFY(eventually([&] { return harmed.spies.lost.size() == 1; }, Patience));
+    QVERIFY(eventually([&] { return harmed.spies.lost.size() == 1; }));
     QVERIFY(unharmed.spies.errors.isEmpty());
     QVERIFY(unharmed.isHeld());
     QVERIFY(unharmed.spies.renewed.size() >= 2);
@@ -1090,7 +1070,7 @@ void tst_Cluster::oneMasterAway()
     replica.command({"CONFIG", "SET", "cluster-replica-no-failover", "no"});
     harmed.setOptions(options(Renewed, Patience));
     harmed.acquire();
-    QVERIFY(eventually([&] { return harmed.isHeld() || !harmed.spies.failed.isEmpty(); }, Patience));
+    QVERIFY(eventually([&] { return harmed.isHeld() || !harmed.spies.failed.isEmpty(); }));
     QVERIFY2(harmed.spies.failed.isEmpty(), qPrintable(harmed.errorString()));
 }
 
@@ -1110,12 +1090,8 @@ void tst_Cluster::waitersOfTheOthersAreLeftAlone()
         locks.push_back(std::make_unique<TestLock>(&registry, held.name(), options(Lease, LockOptions::Forever)));
         locks.back()->acquire();
     }
-    QVERIFY(eventually(
-            [&] {
-                return std::all_of(locks.begin(), locks.end(),
-                                   [](const auto &waiting) { return waiting->queuePosition() >= 0; });
-            },
-            Patience));
+    QVERIFY(eventually([&] { return all(locks, [](const auto &waiting) { return waiting->queuePosition() >= 0; }); },
+                       Patience));
     const qint64 before = m_cluster->node(other).commandsProcessed("zadd");
     RedisServer &failing = m_cluster->node(away);
     failing.command({"CLIENT", "PAUSE", "60000", "WRITE"});
@@ -1123,8 +1099,8 @@ void tst_Cluster::waitersOfTheOthersAreLeftAlone()
     processEvents(); // it is sent, so that the end of the connection is a failure
     failing.command({"CLIENT", "KILL", "TYPE", "normal"});
     failing.command({"CLIENT", "UNPAUSE"});
-    QVERIFY(eventually([&] { return !affected.spies.errors.isEmpty(); }, Patience));
-    QVERIFY(eventually([&] { return affected.spies.released.size() == 1; }, Patience));
+    QVERIFY(eventually([&] { return !affected.spies.errors.isEmpty(); }));
+    QVERIFY(eventually([&] { return affected.spies.released.size() == 1; }));
     processEvents();
     // Each poll of a waiter is one, though many share a script. The first of them poll now and then, see protocol.md.
     const qint64 polls = m_cluster->node(other).commandsProcessed("zadd") - before;
@@ -1142,12 +1118,12 @@ void tst_Cluster::nodesJoinAndLeave()
     for (const int target : {added, source}) {
         QVERIFY2(m_cluster->moveSlot(slot, target), m_cluster->lastError().constData());
         const qsizetype renewed = held.spies.renewed.size();
-        QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed; }, Patience));
+        QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed; }));
         QVERIFY(m_cluster->node(target).exists(keyOf(held)));
     }
     QVERIFY(m_cluster->removeNode(added));
     const qsizetype renewed = held.spies.renewed.size();
-    QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed; }, Patience));
+    QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed; }));
     QVERIFY(held.spies.lost.isEmpty() && held.spies.errors.isEmpty());
 }
 
@@ -1180,7 +1156,7 @@ void tst_Cluster::mastersRedirectToEachOther()
                      .toByteArray(),
              "OK");
     polling.acquire();
-    QVERIFY(eventually([&] { return !waiting.spies.errors.isEmpty() && !polling.spies.errors.isEmpty(); }, Patience));
+    QVERIFY(eventually([&] { return !waiting.spies.errors.isEmpty() && !polling.spies.errors.isEmpty(); }));
 
     const auto connections = [&] {
         return m_cluster->node(source).info("stats", "total_connections_received").toLongLong()
@@ -1190,7 +1166,7 @@ void tst_Cluster::mastersRedirectToEachOther()
     const qint64 redirectedBefore = redirected();
     const qint64 connectionsBefore = connections();
     // A client asks three nodes a second at most.
-    QVERIFY(eventually([&] { return mapsAskedFor(-1) >= mapsBefore + 24; }, Patience));
+    QVERIFY(eventually([&] { return mapsAskedFor(-1) >= mapsBefore + 24; }));
     const qint64 maps = mapsAskedFor(-1) - mapsBefore;
     const QByteArray counted = QByteArray::number(redirected() - redirectedBefore) + " redirections, "
             + QByteArray::number(connections() - connectionsBefore) + " connections, " + QByteArray::number(maps)
@@ -1206,7 +1182,7 @@ void tst_Cluster::mastersRedirectToEachOther()
                      .command({"CLUSTER", "SETSLOT", number, "NODE", m_cluster->id(target)})
                      .toByteArray(),
              "OK");
-    QVERIFY(eventually([&] { return polling.isHeld(); }, Patience));
+    QVERIFY(eventually([&] { return polling.isHeld(); }));
     held.release();
     QVERIFY(eventually([&] { return waiting.isHeld(); }, BeforeExpiry));
     QVERIFY(held.spies.lost.isEmpty() && elsewhere.spies.lost.isEmpty() && elsewhere.spies.errors.isEmpty());
@@ -1233,8 +1209,7 @@ void tst_Cluster::oneNodeIsEnough()
 /// A master is silent while the handshake takes long, and not any more once it is connected.
 void tst_Cluster::slowConnection()
 {
-    RedisServer server(RedisServer::Options::withTcp());
-    QVERIFY(server.start());
+    Started<RedisServer> server(RedisServer::Options::withTcp());
     FaultProxy proxy(server);
     proxy.setLatency(700ms, 0ms);
     QString error;
@@ -1246,7 +1221,7 @@ void tst_Cluster::slowConnection()
     bool isConnected = false;
     node.expectReply();
     node.whenConnected([&] { isConnected = true; });
-    QVERIFY(eventually([&] { return isConnected; }, Patience));
+    QVERIFY(eventually([&] { return isConnected; }));
     QVERIFY(node.isUsable());
     QCOMPARE(silent.size(), 2);
     QCOMPARE(silent.at(0).at(0).toBool(), true);
@@ -1261,8 +1236,7 @@ void tst_Cluster::tls()
     RedisCluster::Options clusterOptions;
     clusterOptions.masters = 2;
     clusterOptions.certificates = &certificates;
-    RedisCluster cluster(clusterOptions);
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Started<RedisCluster> cluster(clusterOptions);
     LockRegistry registry(cluster.url());
     TestLock lock(&registry, u"job"_s, options(Lease, Patience));
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
@@ -1292,8 +1266,7 @@ void tst_Cluster::password()
 {
     auto options = RedisCluster::Options::mastersOnly();
     options.password = "c4n4ry";
-    RedisCluster cluster(options);
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Started<RedisCluster> cluster(options);
     LockRegistry registry(cluster.url());
     TestLock lock(&registry, u"a"_s, LockTesting::options());
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
@@ -1311,8 +1284,7 @@ void tst_Cluster::oneNodeHasAnotherPassword()
 {
     auto options = RedisCluster::Options::mastersOnly();
     options.password = "c4n4ry";
-    RedisCluster cluster(options);
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Started<RedisCluster> cluster(options);
     const auto nameOf = [&cluster](int index) {
         for (int i = 0;; ++i) {
             const QString name = u"job%1"_s.arg(i);
@@ -1335,7 +1307,7 @@ void tst_Cluster::oneNodeHasAnotherPassword()
     QCOMPARE(cluster.node(1).command({"CONFIG", "SET", "requirepass", "c4n4ry"}).toByteArray(), "OK");
     harmed.setOptions(LockTesting::options(Renewed, Patience));
     harmed.acquire();
-    QVERIFY(eventually([&] { return harmed.isHeld() || harmed.spies.failed.size() > 1; }, Patience));
+    QVERIFY(eventually([&] { return harmed.isHeld() || harmed.spies.failed.size() > 1; }));
     QVERIFY2(harmed.isHeld(), qPrintable(harmed.errorString()));
 }
 
@@ -1344,8 +1316,7 @@ void tst_Cluster::passwordChangesUnderHolders()
 {
     auto options = RedisCluster::Options::mastersOnly();
     options.password = "c4n4ry";
-    RedisCluster cluster(options);
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Started<RedisCluster> cluster(options);
     LockRegistry registry(cluster.url());
     std::vector<std::unique_ptr<TestLock>> locks;
     for (int i = 0; i < 12; ++i) {
@@ -1370,7 +1341,7 @@ void tst_Cluster::passwordChangesUnderHolders()
     for (int i = 0; i < 3; ++i)
         QCOMPARE(cluster.node(i).command({"CONFIG", "SET", "requirepass", "c4n4ry"}).toByteArray(), "OK");
     for (const auto &watched : locks)
-        QVERIFY(eventually([&] { return !watched->spies.renewed.isEmpty(); }, Patience));
+        QVERIFY(eventually([&] { return !watched->spies.renewed.isEmpty(); }));
 }
 
 /// However many locks are acquired at the other masters, or wait at the same one, a login that is refused is repeated
@@ -1380,8 +1351,7 @@ void tst_Cluster::refusedLoginsStayRare()
     constexpr int Locks = 150;
     auto options = RedisCluster::Options::mastersOnly();
     options.password = "c4n4ry";
-    RedisCluster cluster(options);
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Started<RedisCluster> cluster(options);
     const auto namesAt = [](int node) { // of locks whose slots differ; the masters share the slots evenly
         QMap<int, QString> names;
         for (int i = 0; names.size() < Locks; ++i) {
@@ -1406,7 +1376,7 @@ void tst_Cluster::refusedLoginsStayRare()
     cluster.node(0).command({"CONFIG", "SET", "requirepass", "0th3r"});
     cluster.node(0).command({"CLIENT", "KILL", "TYPE", "normal"});
     cluster.node(0).command({"CLIENT", "KILL", "TYPE", "pubsub"});
-    QVERIFY(eventually([&] { return harmed.error() == DistributedLock::AuthenticationError; }, Patience));
+    QVERIFY(eventually([&] { return harmed.error() == DistributedLock::AuthenticationError; }));
     qint64 before = cluster.node(0).commandsProcessed("auth");
     for (const QString &name : namesAt(2)) {
         TestLock lock(&registry, name, LockTesting::options(Lease));
@@ -1421,7 +1391,7 @@ void tst_Cluster::refusedLoginsStayRare()
     cluster.node(1).command({"CONFIG", "SET", "requirepass", "0th3r"});
     const LogCapture log;
     cluster.node(1).command({"CLIENT", "KILL", "TYPE", "pubsub"});
-    QVERIFY(eventually([&] { return log.count({u"WRONGPASS"_s}) > 0; }, Patience));
+    QVERIFY(eventually([&] { return log.count({u"WRONGPASS"_s}) > 0; }));
     before = cluster.node(1).commandsProcessed("auth");
     for (const QString &name : namesAt(1)) {
         TestLock lock(&registry, name, LockTesting::options(Lease, 0ms));
@@ -1437,8 +1407,7 @@ void tst_Cluster::loginRefusedWhileNobodyNeedsIt()
 {
     auto options = RedisCluster::Options::mastersOnly(1);
     options.password = "c4n4ry";
-    RedisCluster cluster(options);
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Started<RedisCluster> cluster(options);
     const auto addresses = addressesOf(&cluster);
     QVERIFY(!addresses.empty());
     FaultProxy &address = *addresses.front();
@@ -1458,12 +1427,12 @@ void tst_Cluster::loginRefusedWhileNobodyNeedsIt()
     address.setRepliesHeld(true);
     const qint64 logins = address.commandsForwarded("AUTH");
     address.resetAll();
-    QVERIFY(eventually([&] { return address.commandsForwarded("AUTH") >= logins + 6; }, Patience)); // of both clients
+    QVERIFY(eventually([&] { return address.commandsForwarded("AUTH") >= logins + 6; })); // of both clients
     registry.pass(Lease);
-    QVERIFY(eventually([&] { return held.spies.lost.size() == 1; }, Patience));
+    QVERIFY(eventually([&] { return held.spies.lost.size() == 1; }));
     registry.pass(Lease); // its cancel is given up
     address.setRepliesHeld(false);
-    QVERIFY(eventually([&] { return log.count({u"Not retried until the next use"_s}) >= 3; }, Patience));
+    QVERIFY(eventually([&] { return log.count({u"Not retried until the next use"_s}) >= 3; }));
     QCOMPARE(cluster.node(0).command({"CONFIG", "SET", "requirepass", "c4n4ry"}).toByteArray(), "OK");
     held.acquire();
     waiting.acquire();
@@ -1480,8 +1449,7 @@ void tst_Cluster::userWithLeastRights()
 {
     auto options = RedisCluster::Options::mastersOnly();
     options.users = {leastRights()};
-    RedisCluster cluster(options);
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Started<RedisCluster> cluster(options);
     QUrl url = cluster.url();
     url.setUserName(u"lockapp"_s);
     url.setPassword(u"SECRET"_s);
@@ -1500,25 +1468,23 @@ void tst_Cluster::userWithLeastRights()
     QVERIFY(cluster.moveKey("lock:{a}x", target));
     held.acquire();
     waiting.release();
-    QVERIFY(eventually([&] { return held.isHeld(); }, Patience));
+    QVERIFY(eventually([&] { return held.isHeld(); }));
     auto listed = waiters.list(u"*"_s);
     auto inspected = waiters.inspect(u"{a}x"_s);
-    QVERIFY(eventually([&] { return listed.isFinished() && inspected.isFinished(); }, Patience));
+    QVERIFY(eventually([&] { return listed.isFinished() && inspected.isFinished(); }));
     QVERIFY2(listed.result(), qPrintable(listed.result().errorString));
     QCOMPARE(listed.result().value.size(), 1);
     QVERIFY(inspected.result().held);
     auto forced = waiters.forceRelease(u"{a}x"_s);
     QVERIFY(eventually([&] { return held.spies.lost.size() == 1; }, 10s)); // the next renewal is due after 20 s
-    QVERIFY(eventually([&] { return forced.isFinished(); }, Patience));
+    QVERIFY(eventually([&] { return forced.isFinished(); }));
     for (int i = 0; i < cluster.nodeCount(); ++i)
         QCOMPARE(cluster.node(i).command({"ACL", "LOG"}).toList().size(), 0);
 }
 
 void tst_Cluster::errors_data()
 {
-    QTest::addColumn<QString>("which");
-    QTest::addColumn<int>("error");
-    QTest::addColumn<QString>("text");
+    addColumns<QString, int, QString>("which", "error", "text");
     QTest::newRow("no cluster node") << u"single"_s << int(DistributedLock::ServerError)
                                      << u"the server is no node of a Redis Cluster"_s;
     QTest::newRow("node without slots") << u"empty"_s << int(DistributedLock::ServerError)
@@ -1535,8 +1501,7 @@ void tst_Cluster::errors()
     RedisServer::Options serverOptions = RedisServer::Options::withTcp();
     if (which == u"empty")
         serverOptions.config = {"cluster-enabled yes", "cluster-port " + QByteArray::number(Posix::freePort())};
-    RedisServer server(serverOptions);
-    QVERIFY(server.start());
+    Started<RedisServer> server(serverOptions);
     if (which == u"nobody")
         server.kill();
     LockRegistry registry(QUrl(u"redis+cluster://127.0.0.1:%1"_s.arg(server.port())));
@@ -1550,8 +1515,7 @@ void tst_Cluster::errors()
 void tst_Cluster::twoClusters()
 {
     auto options = RedisCluster::Options::mastersOnly(1);
-    RedisCluster other(options);
-    QVERIFY2(other.start(), qPrintable(other.errorString()));
+    Started<RedisCluster> other(options);
     const QUrl both(m_cluster->url().toString() + u"&node=127.0.0.1:%1"_s.arg(other.node(0).port()));
     LockRegistry registry(both);
     TestLock lock(&registry, u"a"_s, LockTesting::options());
@@ -1566,12 +1530,11 @@ void tst_Cluster::addressInAnotherCluster()
     RedisCluster::Options options;
     options.masters = 1;
     options.replicasPerMaster = 2;
-    RedisCluster cluster(options);
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Started<RedisCluster> cluster(options);
     const auto namesBothReplicas = [&cluster](int node) {
         return cluster.node(node).command({"CLUSTER", "SLOTS"}).toList().value(0).toList().size() == 5;
     };
-    QVERIFY(eventually([&] { return namesBothReplicas(0) && namesBothReplicas(1) && namesBothReplicas(2); }, Patience));
+    QVERIFY(eventually([&] { return namesBothReplicas(0) && namesBothReplicas(1) && namesBothReplicas(2); }));
     LockRegistry registry(cluster.url());
     TestLock first(&registry, u"first"_s, LockTesting::options());
     QVERIFY2(acquireNow(&first), qPrintable(first.errorString()));
@@ -1583,7 +1546,7 @@ void tst_Cluster::addressInAnotherCluster()
     left.command({"FLUSHALL"});
     QCOMPARE(left.command({"CLUSTER", "SET-CONFIG-EPOCH", "99"}).toByteArray(), "OK");
     QCOMPARE(left.command({"CLUSTER", "ADDSLOTSRANGE", "0", "16383"}).toByteArray(), "OK");
-    QVERIFY(eventually([&] { return left.command({"SET", "x", "1"}).toByteArray() == "OK"; }, Patience));
+    QVERIFY(eventually([&] { return left.command({"SET", "x", "1"}).toByteArray() == "OK"; }));
     left.command({"DEL", "x"});
 
     // While the master is away, all others are asked; then its own replica is promoted.
@@ -1591,10 +1554,10 @@ void tst_Cluster::addressInAnotherCluster()
     cluster.node(0).kill();
     TestLock second(&registry, u"second"_s, LockTesting::options(Lease, Patience));
     second.acquire();
-    QVERIFY(eventually([&] { return left.commandsProcessed("cluster|slots") > asked; }, Patience));
+    QVERIFY(eventually([&] { return left.commandsProcessed("cluster|slots") > asked; }));
     QVERIFY(!second.isHeld());
     QCOMPARE(cluster.failOver(2, "TAKEOVER"), true);
-    QVERIFY(eventually([&] { return second.isHeld(); }, Patience));
+    QVERIFY(eventually([&] { return second.isHeld(); }));
     QVERIFY(cluster.node(2).exists("lock:second"));
     QCOMPARE(left.keys(), QList<QByteArray>());
 }
@@ -1604,8 +1567,7 @@ void tst_Cluster::masterReplacedByAnotherCluster()
 {
     auto options = RedisCluster::Options::mastersOnly(3);
     options.needsAllSlots = false;
-    RedisCluster cluster(options);
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Started<RedisCluster> cluster(options);
     LockRegistry registry(cluster.url());
     TestLock first(&registry, u"first"_s, LockTesting::options(Lease, Patience));
     QVERIFY2(acquireNow(&first), qPrintable(first.errorString()));
@@ -1620,14 +1582,14 @@ void tst_Cluster::masterReplacedByAnotherCluster()
     QCOMPARE(master.command({"CLUSTER", "RESET", "HARD"}).toByteArray(), "OK");
     QCOMPARE(master.command({"CLUSTER", "SET-CONFIG-EPOCH", "99"}).toByteArray(), "OK");
     QCOMPARE(master.command({"CLUSTER", "ADDSLOTSRANGE", "0", "16383"}).toByteArray(), "OK");
-    QVERIFY(eventually([&] { return master.command({"SET", "x", "1"}).toByteArray() == "OK"; }, Patience));
+    QVERIFY(eventually([&] { return master.command({"SET", "x", "1"}).toByteArray() == "OK"; }));
     master.command({"DEL", "x"});
     master.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
 
     // The others say that nobody serves its slots any more.
     TestLock second(&registry, u"{first}second"_s, LockTesting::options(Lease, Patience));
     second.acquire();
-    QVERIFY(eventually([&] { return second.errorString().contains(u"no node serves the slot"_s); }, Patience));
+    QVERIFY(eventually([&] { return second.errorString().contains(u"no node serves the slot"_s); }));
     QVERIFY(!second.isHeld());
     QCOMPARE(master.keys(), QList<QByteArray>());
 }
@@ -1636,10 +1598,8 @@ void tst_Cluster::masterReplacedByAnotherCluster()
 void tst_Cluster::newClusterAtNewAddresses()
 {
     auto options = RedisCluster::Options::mastersOnly(1);
-    RedisCluster former(options);
-    QVERIFY2(former.start(), qPrintable(former.errorString()));
-    RedisCluster present(options);
-    QVERIFY2(present.start(), qPrintable(present.errorString()));
+    Started<RedisCluster> former(options);
+    Started<RedisCluster> present(options);
     FaultProxy address(former.node(0));
     const QUrl url(u"redis+cluster://127.0.0.1:%1"_s.arg(address.port()));
     LockRegistry registry(url);
@@ -1676,8 +1636,7 @@ void tst_Cluster::incompleteCluster()
 {
     auto options = RedisCluster::Options::mastersOnly();
     options.needsAllSlots = false;
-    RedisCluster cluster(options);
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Started<RedisCluster> cluster(options);
     const int slot = clusterSlot("lock:{a}x");
     for (int i = 0; i < 3; ++i)
         cluster.node(i).command({"CLUSTER", "DELSLOTS", QByteArray::number(slot)});
@@ -1692,8 +1651,7 @@ void tst_Cluster::incompleteCluster()
 /// By default a node of an incomplete cluster refuses all slots.
 void tst_Cluster::clusterIsDown()
 {
-    RedisCluster cluster(RedisCluster::Options::mastersOnly());
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Started<RedisCluster> cluster(RedisCluster::Options::mastersOnly());
     for (int i = 0; i < 3; ++i)
         cluster.node(i).command({"CLUSTER", "DELSLOTS", "0"});
     QVERIFY(eventually(
@@ -1713,8 +1671,7 @@ void tst_Cluster::clusterIsDown()
 
 void tst_Cluster::names_data()
 {
-    QTest::addColumn<QString>("name");
-    QTest::addColumn<QString>("problem");
+    addColumns<QString, QString>("name", "problem");
     QTest::newRow("plain") << u"a"_s << QString();
     QTest::newRow("tag") << u"{a}b"_s << QString();
     QTest::newRow("tag inside") << u"a{b}c"_s << QString();
@@ -1748,7 +1705,7 @@ void tst_Cluster::names()
     QCOMPARE(keys.size(), 3); // lock, queue and fence
     QCOMPARE(usedSlots.size(), 1);
     held.release();
-    QVERIFY(eventually([&] { return waiting.isHeld(); }, Patience));
+    QVERIFY(eventually([&] { return waiting.isHeld(); }));
     QVERIFY(releaseNow(&waiting));
 }
 
@@ -1767,8 +1724,7 @@ void tst_Cluster::minReplicas()
 void tst_Cluster::slotLeavesAMasterThatIsAway()
 {
     QFETCH(const bool, comesBack);
-    RedisCluster cluster(RedisCluster::Options::mastersOnly());
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Started<RedisCluster> cluster(RedisCluster::Options::mastersOnly());
     const auto addresses = addressesOf(&cluster);
     QVERIFY(!addresses.empty());
     const auto sum = [&](const QByteArray &command, int except) {
@@ -1790,7 +1746,7 @@ void tst_Cluster::slotLeavesAMasterThatIsAway()
         QVERIFY2(acquireNow(&harmed), qPrintable(harmed.errorString()));
         address.setRefusing(true);
         address.resetAll();
-        QVERIFY(eventually([&] { return !harmed.spies.errors.isEmpty(); }, Patience));
+        QVERIFY(eventually([&] { return !harmed.spies.errors.isEmpty(); }));
         TestLock lock(&registry, name, options(Lease, LockOptions::Forever));
         lock.acquire();
         if (comesBack) {
@@ -1823,8 +1779,7 @@ void tst_Cluster::slotLeavesAMasterThatIsAway()
 void tst_Cluster::allAddressesChange()
 {
     QFETCH(const bool, isHeld);
-    RedisCluster cluster(RedisCluster::Options::mastersOnly());
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Started<RedisCluster> cluster(RedisCluster::Options::mastersOnly());
     const auto announce = [&cluster](int node, quint16 port) {
         cluster.node(node).command({"CONFIG", "SET", "cluster-announce-port", QByteArray::number(port)});
     };
@@ -1845,7 +1800,7 @@ void tst_Cluster::allAddressesChange()
         present.push_back(std::make_unique<FaultProxy>(cluster.node(i)));
         announce(i, former.back()->port());
     }
-    QVERIFY(eventually([&] { return isAnnounced(former); }, Patience));
+    QVERIFY(eventually([&] { return isAnnounced(former); }));
 
     LockRegistry registry(cluster.url({}, {0}));
     TestLock lock(&registry, u"job"_s, options(Lease, Patience));
@@ -1876,8 +1831,7 @@ void tst_Cluster::masterReplacedByAnEmptyNode()
 {
     auto clusterOptions = RedisCluster::Options::mastersOnly();
     clusterOptions.needsAllSlots = false;
-    RedisCluster cluster(clusterOptions);
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Started<RedisCluster> cluster(clusterOptions);
     const QByteArray slot = QByteArray::number(clusterSlot("lock:job"));
     const int index = cluster.ownerOf(slot.toInt());
     const int other = index == 0 ? 1 : 0;
@@ -1925,8 +1879,7 @@ void tst_Cluster::mostMastersReplaced()
 {
     QFETCH(const bool, isHeld);
     QFETCH(const bool, isStopped);
-    RedisCluster cluster(RedisCluster::Options::mastersOnly());
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Started<RedisCluster> cluster(RedisCluster::Options::mastersOnly());
     const int slot = clusterSlot("lock:job");
     const int master = cluster.ownerOf(slot);
     LockRegistry registry(cluster.url());
@@ -1938,14 +1891,14 @@ void tst_Cluster::mostMastersReplaced()
             for (const char *type : {"normal", "pubsub"})
                 cluster.node(i).command({"CLIENT", "KILL", "TYPE", type, "SKIPME", "yes"});
         }
-        QVERIFY(eventually([&] { return cluster.connectedClients() == 0; }, Patience)); // closed as idle
+        QVERIFY(eventually([&] { return cluster.connectedClients() == 0; })); // closed as idle
     }
     for (const int former : {master, master == 2 ? 0 : 2})
         QVERIFY2(replaceMaster(&cluster, former, isStopped) > 0, cluster.lastError().constData());
     lock.spies.renewed.clear();
     if (!isHeld)
         lock.acquire();
-    QVERIFY2(eventually([&] { return isHeld ? !lock.spies.renewed.isEmpty() : lock.isHeld(); }, Patience),
+    QVERIFY2(eventually([&] { return isHeld ? !lock.spies.renewed.isEmpty() : lock.isHeld(); }),
              qPrintable(lock.errorString()));
     QVERIFY(lock.spies.lost.isEmpty());
     QVERIFY(cluster.node(cluster.ownerOf(slot)).exists("lock:job"));
@@ -1965,8 +1918,7 @@ void tst_Cluster::allMastersReplaced()
     RedisCluster::Options clusterOptions;
     clusterOptions.masters = 1; // it replaces none of the others
     clusterOptions.replicasPerMaster = 0;
-    RedisCluster cluster(clusterOptions);
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Started<RedisCluster> cluster(clusterOptions);
     FaultProxy address(cluster.node(0)); // which leads to the new ones, too
     const QUrl url(u"redis+cluster://127.0.0.1:%1"_s.arg(address.port()));
     LockRegistry registry(url);
@@ -1984,7 +1936,7 @@ void tst_Cluster::allMastersReplaced()
             lock.acquire();
         return lock.errorString().contains(u"start this program again"_s);
     };
-    QVERIFY2(eventually(saysWhatToDo, Patience), qPrintable(lock.errorString()));
+    QVERIFY2(eventually(saysWhatToDo), qPrintable(lock.errorString()));
     LockRegistry startedAgain(url);
     TestLock other(&startedAgain, u"job"_s, options(Lease, Patience));
     QVERIFY2(acquireNow(&other), qPrintable(other.errorString()));

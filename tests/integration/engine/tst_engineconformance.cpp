@@ -8,6 +8,7 @@
 #include "enginefixture.h"
 #include "support/clusterslot.h"
 #include "support/eventloopprobe.h"
+#include "support/rows.h"
 
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qhash.h>
@@ -43,7 +44,17 @@ class tst_EngineConformance : public QObject, private EngineFixture
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase_data();
+    void initTestCase_data()
+    {
+        Support::addRows<int>("kind",
+                              {{"redis", int(Redis)},
+                               {"memory", int(Memory)},
+                               {"sentinel", int(Sentinel)},
+                               {"cluster", int(Cluster)},
+                               {"plain", int(Plain)},
+                               {"quorum", int(Quorum)},
+                               {"zookeeper", int(ZooKeeper)}});
+    }
     void initTestCase() { startServer(); }
     void init();
     void cleanup() { waitForDisconnection(); }
@@ -100,18 +111,6 @@ private:
     const LockId m_id = lockId(u"a"_s);
     int m_kind = Redis;
 };
-
-void tst_EngineConformance::initTestCase_data()
-{
-    QTest::addColumn<int>("kind");
-    QTest::newRow("redis") << int(Redis);
-    QTest::newRow("memory") << int(Memory);
-    QTest::newRow("sentinel") << int(Sentinel);
-    QTest::newRow("cluster") << int(Cluster);
-    QTest::newRow("plain") << int(Plain);
-    QTest::newRow("quorum") << int(Quorum);
-    QTest::newRow("zookeeper") << int(ZooKeeper);
-}
 
 void tst_EngineConformance::init()
 {

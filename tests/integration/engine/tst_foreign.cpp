@@ -230,9 +230,7 @@ void tst_Foreign::counter()
 
 void tst_Foreign::timeStampIsADeadline_data()
 {
-    QTest::addColumn<bool>("inSeconds");
-    QTest::addColumn<milliseconds>("ahead");
-    QTest::addColumn<bool>("repair");
+    addColumns<bool, milliseconds, bool>("inSeconds", "ahead", "repair");
     QTest::newRow("ms") << false << milliseconds(1h) << true;
     QTest::newRow("seconds") << true << milliseconds(1h) << true;
     QTest::newRow("ms, without repair") << false << milliseconds(1h) << false;
@@ -273,9 +271,7 @@ void tst_Foreign::timeStampIsADeadline()
 
 void tst_Foreign::passedTimeStampIsTakenOver_data()
 {
-    QTest::addColumn<bool>("inSeconds");
-    QTest::addColumn<milliseconds>("passed");
-    QTest::addColumn<bool>("repair");
+    addColumns<bool, milliseconds, bool>("inSeconds", "passed", "repair");
     QTest::newRow("ms") << false << milliseconds(2s) << true;
     QTest::newRow("seconds") << true << milliseconds(2s) << true;
     QTest::newRow("without repair") << false << milliseconds(2s) << false;
@@ -332,8 +328,7 @@ void tst_Foreign::waitersOutliveATimeStamp()
 
 void tst_Foreign::digitsThatAreNoDeadline_data()
 {
-    QTest::addColumn<QByteArray>("value");
-    QTest::addColumn<bool>("withTtl");
+    addColumns<QByteArray, bool>("value", "withTtl");
     const QByteArray ms = stamp(1h, false);
     const QByteArray seconds = stamp(1h, true);
     QTest::newRow("9 digits") << seconds.first(9) << false;

@@ -239,8 +239,7 @@ void tst_MasterConfirmation::renewalNeedsAMajority()
 
 void tst_MasterConfirmation::formerMasterThatLostTheKey_data()
 {
-    QTest::addColumn<bool>("isStolen");
-    QTest::addColumn<bool>("isRenewal");
+    addColumns<bool, bool>("isStolen", "isRenewal");
     QTest::newRow("renewal, gone") << false << true;
     QTest::newRow("renewal, stolen") << true << true;
     QTest::newRow("release, gone") << false << false;
@@ -323,8 +322,7 @@ void tst_MasterConfirmation::releaseAtAFormerMasterWhileTheSentinelsAreSilent()
 
 void tst_MasterConfirmation::lyingSentinel_data()
 {
-    QTest::addColumn<bool>("isElsewhere");
-    QTest::addColumn<int>("others");
+    addColumns<bool, int>("isElsewhere", "others");
     QTest::newRow("names another server") << true << 0;
     QTest::newRow("claims many other Sentinels") << false << 1000;
     QTest::newRow("both") << true << 1000;
@@ -408,10 +406,8 @@ void tst_MasterConfirmation::locksShareAQuestion()
     LockRegistry registry(service.url());
     DistributedLock first(&registry, u"first"_s);
     QVERIFY(acquireNow(&first));
-    QVERIFY(eventually([&] {
-        return std::all_of(service.sentinels.begin(), service.sentinels.end(),
-                           [](const auto &sentinel) { return sentinel->isListenedTo(); });
-    }));
+    QVERIFY(eventually(
+            [&] { return all(service.sentinels, [](const auto &sentinel) { return sentinel->isListenedTo(); }); }));
     processEvents();
     const int before = service.questions();
     std::vector<std::unique_ptr<DistributedLock>> locks;
@@ -419,8 +415,7 @@ void tst_MasterConfirmation::locksShareAQuestion()
         locks.push_back(std::make_unique<DistributedLock>(&registry, u"lock-%1"_s.arg(i)));
         locks.back()->acquire();
     }
-    QVERIFY(eventually(
-            [&] { return std::all_of(locks.begin(), locks.end(), [](const auto &lock) { return lock->isHeld(); }); }));
+    QVERIFY(eventually([&] { return all(locks, [](const auto &lock) { return lock->isHeld(); }); }));
     // Their replies arrive in several reads.
     QVERIFY2(service.questions() - before < 300, QByteArray::number(service.questions() - before).constData());
 }
@@ -463,10 +458,8 @@ void tst_MasterConfirmation::sentinelsThatWereGivenUp()
     LockRegistry registry(service.url());
     DistributedLock lock(&registry, u"job"_s);
     QVERIFY(eventually([&] { return acquireNow(&lock); }));
-    QVERIFY(eventually([&] {
-        return std::all_of(service.sentinels.begin(), service.sentinels.end(),
-                           [](const auto &sentinel) { return sentinel->isListenedTo(); });
-    }));
+    QVERIFY(eventually(
+            [&] { return all(service.sentinels, [](const auto &sentinel) { return sentinel->isListenedTo(); }); }));
     QVERIFY(releaseNow(&lock));
     for (auto &sentinel : service.sentinels) {
         sentinel->server().setGreeting({"-DENIED for this test\r\n", {}, true});

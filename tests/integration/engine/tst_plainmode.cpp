@@ -235,8 +235,7 @@ void tst_PlainMode::manyLocks()
         for (int i = 0; i < 2000; ++i)
             client.command({"SET", "{lock:job" + QByteArray::number(i % 100) + "}:fence", "7", "PX", "60000"});
     });
-    const bool allHeld = eventually(
-            [&] { return std::all_of(locks.begin(), locks.end(), [](const auto &lock) { return lock->isHeld(); }); });
+    const bool allHeld = eventually([&] { return all(locks, [](const auto &lock) { return lock->isHeld(); }); });
     disturber.join();
     QVERIFY(allHeld);
     QCOMPARE(lockKeys(m_server).size(), Count);
@@ -280,8 +279,7 @@ void tst_PlainMode::counterAcrossClients()
     ShiftedClock clock; // slow: no pause of the machine ends a hand-over at the server
     RedisServer::Options serverOptions = RedisServer::Options::withTcp();
     serverOptions.environment = clock.environment();
-    RedisServer server(serverOptions);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(serverOptions);
     clock.slowDown(20);
     QProcess python;
     python.start(u"/usr/bin/python3"_s, {u"-c"_s, redisPy, server.socketPath(), QString::number(rounds)});
@@ -334,8 +332,7 @@ void tst_PlainMode::counterAcrossClients()
 
 void tst_PlainMode::releaseWakesScriptedWaiter_data()
 {
-    QTest::addColumn<milliseconds>("minHold");
-    QTest::addColumn<QList<QByteArray>>("before");
+    addColumns<milliseconds, QList<QByteArray>>("minHold", "before");
     const QByteArray dead = QDistLock::TokenGenerator().makeToken();
     QTest::newRow("free") << 0ms << QList<QByteArray>();
     QTest::newRow("kept") << 1000ms << QList<QByteArray>();
@@ -420,8 +417,7 @@ void tst_PlainMode::forceRelease()
 
 void tst_PlainMode::damagedFence_data()
 {
-    QTest::addColumn<QByteArray>("fence");
-    QTest::addColumn<bool>("isRefused");
+    addColumns<QByteArray, bool>("fence", "isRefused");
     QTest::newRow("text") << QByteArray("nan") << false;
     QTest::newRow("negative") << QByteArray("-1") << false;
     QTest::newRow("empty") << QByteArray("") << false;
@@ -581,8 +577,7 @@ void tst_PlainMode::expiredBetweenReadAndChange()
 
 void tst_PlainMode::lostReply_data()
 {
-    QTest::addColumn<QByteArray>("command");
-    QTest::addColumn<bool>("isExecuted");
+    addColumns<QByteArray, bool>("command", "isExecuted");
     for (const char *const command : {"WATCH", "GET", "MULTI", "SET", "EXEC"}) {
         QTest::addRow("before %s", command) << QByteArray(command) << false;
         QTest::addRow("after %s", command) << QByteArray(command) << true;
@@ -673,8 +668,7 @@ void tst_PlainMode::serverRestarted()
 
 void tst_PlainMode::scriptsAreForbidden_data()
 {
-    QTest::addColumn<QList<QByteArray>>("rights");
-    QTest::addColumn<bool>("isLoaded");
+    addColumns<QList<QByteArray>, bool>("rights", "isLoaded");
     QTest::newRow("eval and evalsha") << QList<QByteArray>{"-eval", "-evalsha"} << false;
     QTest::newRow("evalsha") << QList<QByteArray>{"-evalsha"} << false;
     QTest::newRow("eval") << QList<QByteArray>{"-eval"} << false;
@@ -773,8 +767,7 @@ void tst_PlainMode::scriptsAreUnknown()
 {
     RedisServer::Options serverOptions;
     serverOptions.config = {"rename-command EVAL \"\"", "rename-command EVALSHA \"\"", "rename-command SCRIPT \"\""};
-    RedisServer server(serverOptions);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(serverOptions);
     LogCapture log;
     {
         LockRegistry registry(server.url());
@@ -863,8 +856,7 @@ void tst_PlainMode::leastRights()
 
 void tst_PlainMode::deleteIfEqual_data()
 {
-    QTest::addColumn<QByteArray>("info");
-    QTest::addColumn<QByteArray>("command");
+    addColumns<QByteArray, QByteArray>("info", "command");
     const QByteArray known = "*1\r\n$5\r\ndelex\r\n";
     QTest::newRow("DELEX") << "*2\r\n" + known + "*-1\r\n" << QByteArray("DELEX");
     QTest::newRow("DELIFEQ") << "*2\r\n$-1\r\n" + known << QByteArray("DELIFEQ");
@@ -972,8 +964,7 @@ void tst_PlainMode::fullServer()
 
 void tst_PlainMode::masterOfAService()
 {
-    RedisServer successor(RedisServer::Options::withTcp());
-    QVERIFY2(successor.start(), qPrintable(successor.errorString()));
+    Started<RedisServer> successor(RedisServer::Options::withTcp());
     FakeSentinel::View view;
     view.port = m_server.port();
     view.others = 2;
@@ -1019,8 +1010,7 @@ void tst_PlainMode::masterOfAService()
 
 void tst_PlainMode::nothingIsLeft_data()
 {
-    QTest::addColumn<bool>("isTcp");
-    QTest::addColumn<int>("count");
+    addColumns<bool, int>("isTcp", "count");
     for (const bool isTcp : {false, true}) {
         for (const int count : {1, 100, 1000})
             QTest::addRow("%s, %d", isTcp ? "TCP" : "Unix socket", count) << isTcp << count;
@@ -1047,9 +1037,7 @@ void tst_PlainMode::nothingIsLeft()
             }
         };
         acquireSome(u"held"_s);
-        QVERIFY(eventually([&] {
-            return std::all_of(locks.begin(), locks.end(), [](const auto &lock) { return lock->isHeld(); });
-        }));
+        QVERIFY(eventually([&] { return all(locks, [](const auto &lock) { return lock->isHeld(); }); }));
         for (int i = 0; i < count; i += 3)
             locks[size_t(i)]->release();
         acquireSome(u"new"_s);

@@ -278,11 +278,17 @@ private Q_SLOTS:
     // The connection.
     void joinsOnceItCanBeWoken_data() { addRows<bool>("isCluster", {{"one server", false}, {"cluster", true}}); }
     void joinsOnceItCanBeWoken();
-    void placeKeptOverAReconnect_data();
+    void placeKeptOverAReconnect_data()
+    {
+        addNamedRows<QByteArray>("fault", {"commands", "subscription", "both", "reset"});
+    }
     void placeKeptOverAReconnect();
 
     // Giving up, and other ways a turn comes.
-    void nothingLeftOfAWaiter_data();
+    void nothingLeftOfAWaiter_data()
+    {
+        addNamedRows<QByteArray>("end", {"cancel", "release", "timeout", "destroyed", "registry destroyed"});
+    }
     void nothingLeftOfAWaiter();
     void grantCrossesCancel();
     void cancelWhileRefused_data() { addRows<bool>("busy", {{"no replicas", false}, {"busy with a script", true}}); }
@@ -339,13 +345,12 @@ private:
         if (!eventually([&] { return lockKeys(m_server).isEmpty(); }))
             return false;
         const QList<QByteArray> fences = m_server.keys();
-        return std::all_of(fences.begin(), fences.end(), [&](const QByteArray &key) { return m_server.pttl(key) > 0; });
+        return all(fences, [&](const QByteArray &key) { return m_server.pttl(key) > 0; });
     }
     bool turnsTaken(const Clients &clients)
     {
         return eventually([&] {
-            return std::all_of(clients.begin(), clients.end(),
-                               [](const auto &client) { return client->spies.released.size() == client->turns; });
+            return all(clients, [](const auto &client) { return client->spies.released.size() == client->turns; });
         });
     }
     /// Polls, renewals and ends of leases come as in use.
@@ -540,8 +545,7 @@ void tst_Queue::queuePosition()
 
 void tst_Queue::sameKeySplitInTwoWays_data()
 {
-    QTest::addColumn<QString>("holderPrefix");
-    QTest::addColumn<QString>("waiterPrefix");
+    addColumns<QString, QString>("holderPrefix", "waiterPrefix");
     QTest::newRow("waiter with the longer prefix") << u"lock:"_s << u"lock:orders:"_s;
     QTest::newRow("waiter with the shorter prefix") << u"lock:orders:"_s << u"lock:"_s;
 }
@@ -567,10 +571,7 @@ void tst_Queue::sameKeySplitInTwoWays()
 
 void tst_Queue::fencesOfHandOversInOneRegistry_data()
 {
-    QTest::addColumn<QString>("prefix");
-    QTest::addColumn<QString>("name");
-    QTest::addColumn<QByteArray>("fence");
-    QTest::addColumn<bool>("clockBack");
+    addColumns<QString, QString, QByteArray, bool>("prefix", "name", "fence", "clockBack");
     for (const bool back : {false, true}) {
         const char *const clock = back ? "the server's clock was set back" : "";
         QTest::addRow("plain %s", clock) << "lock:"
@@ -642,8 +643,7 @@ void tst_Queue::oneSubscriptionForAllPrefixes()
         locks.back()->setOptions(options());
         locks.back()->acquire();
     }
-    QVERIFY(eventually(
-            [&] { return std::all_of(locks.begin(), locks.end(), [](const auto &lock) { return lock->isHeld(); }); }));
+    QVERIFY(eventually([&] { return all(locks, [](const auto &lock) { return lock->isHeld(); }); }));
     QVERIFY(eventually([&] { return m_server.channels().size() >= 1; }));
     processEvents();
     QCOMPARE(m_server.commandsProcessed("subscribe") - before, 1);
@@ -770,8 +770,7 @@ void tst_Queue::holderKilled()
 
 void tst_Queue::headStopped_data()
 {
-    QTest::addColumn<int>("lease");
-    QTest::addColumn<int>("claim");
+    addColumns<int, int>("lease", "claim");
     QTest::newRow("short lease") << 800 << 800;
     QTest::newRow("long lease") << 20000 << 3000;
 }
@@ -976,13 +975,6 @@ void tst_Queue::joinsOnceItCanBeWoken()
     QVERIFY(joinQueue(&waiting));
 }
 
-void tst_Queue::placeKeptOverAReconnect_data()
-{
-    QTest::addColumn<QByteArray>("fault");
-    for (const char *fault : {"commands", "subscription", "both", "reset"})
-        QTest::newRow(fault) << QByteArray(fault);
-}
-
 void tst_Queue::placeKeptOverAReconnect()
 {
     QFETCH(QByteArray, fault);
@@ -1037,13 +1029,6 @@ void tst_Queue::placeKeptOverAReconnect()
     second->release();
     QVERIFY(nothingLeft());
     QCOMPARE(first.spies.acquired.size(), 1);
-}
-
-void tst_Queue::nothingLeftOfAWaiter_data()
-{
-    QTest::addColumn<QByteArray>("end");
-    for (const char *end : {"cancel", "release", "timeout", "destroyed", "registry destroyed"})
-        QTest::newRow(end) << QByteArray(end);
 }
 
 void tst_Queue::nothingLeftOfAWaiter()
@@ -1191,8 +1176,7 @@ void tst_Queue::minHoldWithWaiters()
 
 void tst_Queue::heldWithoutAsking_data()
 {
-    QTest::addColumn<bool>("autoRenew");
-    QTest::addColumn<bool>("heldBefore");
+    addColumns<bool, bool>("autoRenew", "heldBefore");
     QTest::newRow("renewed") << true << true;
     QTest::newRow("not renewed") << false << true;
     QTest::newRow("first hold") << true << false;
@@ -1428,8 +1412,7 @@ void tst_Queue::foreignQueueEntries()
 
 void tst_Queue::forgedPlaces_data()
 {
-    QTest::addColumn<bool>("releasers");
-    QTest::addColumn<QByteArray>("sequence");
+    addColumns<bool, QByteArray>("releasers", "sequence");
     QTest::newRow("of the client that releases") << true << QByteArray("987654321");
     QTest::newRow("of the client that releases, out of range") << true << QByteArray("18446744073709551616");
     QTest::newRow("of another living client") << false << QByteArray("987654321");
@@ -1711,8 +1694,7 @@ void tst_Queue::fenceOfAnotherType()
 
 void tst_Queue::badFence_data()
 {
-    QTest::addColumn<QByteArray>("path");
-    QTest::addColumn<QByteArray>("value");
+    addColumns<QByteArray, QByteArray>("path", "value");
     QTest::addColumn<qint64>("least"); ///< that the next token must be; 0 = the acquisition is refused
     const auto row = [](const char *path, const QByteArray &value, qint64 least) {
         QTest::addRow("%s, \"%s\"", path, value.constData()) << QByteArray(path) << value << least;

@@ -11,6 +11,7 @@
 #include "engine/redis/redisnode.h"
 #include "scripts.h"
 #include "support/certificates.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qelapsedtimer.h>
@@ -71,7 +72,13 @@ private Q_SLOTS:
     void majoritysHolderIsShown();
     void queueIsShownToWhoKnowsNoArbiter();
     void cancelLeavesNothing();
-    void nothingCancelsTheNextVote_data();
+    void nothingCancelsTheNextVote_data()
+    {
+        addRows<int>("repeatedAfter",
+                     {{"dead waiters", int(DeadWaiters)},
+                      {"forbidden key", int(ForbiddenKey)},
+                      {"unknown script", int(UnknownScript)}});
+    }
     void nothingCancelsTheNextVote();
     void endOfTheRegistryLeavesNothing();
     void endOfTheRegistryBeforeTheLastReply();
@@ -80,7 +87,10 @@ private Q_SLOTS:
     void foreignClientExcludesUs();
     void weExcludeForeignClient();
     void foreignMinorityDoesNot();
-    void foreignClientsContend_data();
+    void foreignClientsContend_data()
+    {
+        addRows<int>("way", {{"SET NX, as redsync", int(WithNx)}, {"a script, as node-redlock", int(WithScript)}});
+    }
     void foreignClientsContend();
     void waiterOutlivesForeignHolder();
     void waitersDoNotKeepTheArbiterFromItsHolder();
@@ -556,8 +566,7 @@ void tst_Quorum::majoritysHolderIsShown()
 // A reader has no lease, so it does not know which servers were started too lately to be the arbiter.
 void tst_Quorum::queueIsShownToWhoKnowsNoArbiter()
 {
-    RedisSet set(3);
-    QVERIFY2(set.start(), qPrintable(set.errorString()));
+    Started<RedisSet> set(3);
     FakeClock clock;
     LockRegistry registry(set.url(false));
     LockRegistry other(set.url(false));
@@ -617,14 +626,6 @@ void tst_Quorum::cancelLeavesNothing()
     }
     QVERIFY(passThrough(&registry, m_set)); // until then a vote may be on its way, with its cancel behind it
     EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
-}
-
-void tst_Quorum::nothingCancelsTheNextVote_data()
-{
-    QTest::addColumn<int>("repeatedAfter");
-    QTest::newRow("dead waiters") << int(DeadWaiters);
-    QTest::newRow("forbidden key") << int(ForbiddenKey);
-    QTest::newRow("unknown script") << int(UnknownScript);
 }
 
 // A token is given up, and gets a vote again. The reply to the command that gave it up asks for a repetition.
@@ -806,13 +807,6 @@ void tst_Quorum::foreignMinorityDoesNot()
         QVERIFY(eventually([&] { return lock.isHeld(); }));
         QCOMPARE(m_set.values(Key).at(i) == "theirs", !isArbiter);
     }
-}
-
-void tst_Quorum::foreignClientsContend_data()
-{
-    QTest::addColumn<int>("way");
-    QTest::newRow("SET NX, as redsync") << int(WithNx);
-    QTest::newRow("a script, as node-redlock") << int(WithScript);
 }
 
 void tst_Quorum::foreignClientsContend()
@@ -1002,8 +996,7 @@ void tst_Quorum::nodeOfACluster()
 {
     RedisServer::Options serverOptions = RedisServer::Options::withTcp();
     serverOptions.config = {"cluster-enabled yes"};
-    RedisServer clusterNode(serverOptions);
-    QVERIFY(clusterNode.start());
+    Started<RedisServer> clusterNode(serverOptions);
     LockRegistry registry(RedisSet::urlOf({clusterNode.port(), m_set.proxy(1).port(), m_set.proxy(2).port()}));
     TestLock lock(&registry, u"a"_s);
     m_set.proxy(1).setHeld(true); // no majority before the third one is known

@@ -5,6 +5,7 @@
 
 #include "quorumfixture.h"
 
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qdeadlinetimer.h>
@@ -35,7 +36,15 @@ private Q_SLOTS:
     void lateServerIsNotWaitedFor_data();
     void lateServerIsNotWaitedFor();
     void inspectionDoesNotWait();
-    void arbiterDiesUnderWaiters_data();
+    void arbiterDiesUnderWaiters_data()
+    {
+        addRows<int>("fault",
+                     {{"killed", int(Killed)},
+                      {"refused", int(Refused)},
+                      {"stopped", int(Stopped)},
+                      {"black hole", int(BlackHole)},
+                      {"slow", int(Slow)}});
+    }
     void arbiterDiesUnderWaiters();
     void waitersReturnToTheArbiter();
     void formerPlaceIsGivenUp();
@@ -100,8 +109,7 @@ void tst_QuorumOutages::breakServer(int fault, int index)
 
 void tst_QuorumOutages::serverAwayWhileHeld_data()
 {
-    QTest::addColumn<int>("fault");
-    QTest::addColumn<int>("index");
+    addColumns<int, int>("fault", "index");
     for (int i = 0; i < 3; ++i) {
         QTest::addRow("refused %d", i) << int(Refused) << i;
         QTest::addRow("killed %d", i) << int(Killed) << i;
@@ -177,8 +185,7 @@ void tst_QuorumOutages::allAway()
 
 void tst_QuorumOutages::lateServerIsNotWaitedFor_data()
 {
-    QTest::addColumn<int>("fault");
-    QTest::addColumn<int>("index");
+    addColumns<int, int>("fault", "index");
     for (int i = 0; i < 3; ++i) {
         QTest::addRow("slow %d", i) << int(Slow) << i;
         QTest::addRow("stopped %d", i) << int(Stopped) << i;
@@ -234,16 +241,6 @@ void tst_QuorumOutages::inspectionDoesNotWait()
         QVERIFY(releaseNow(&lock));
         EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
     }
-}
-
-void tst_QuorumOutages::arbiterDiesUnderWaiters_data()
-{
-    QTest::addColumn<int>("fault");
-    QTest::newRow("killed") << int(Killed);
-    QTest::newRow("refused") << int(Refused);
-    QTest::newRow("stopped") << int(Stopped);
-    QTest::newRow("black hole") << int(BlackHole);
-    QTest::newRow("slow") << int(Slow);
 }
 
 void tst_QuorumOutages::arbiterDiesUnderWaiters()
@@ -505,7 +502,7 @@ void tst_QuorumOutages::splitVotes()
         });
         lock->acquire();
     }
-    QVERIFY2(eventually([&] { return witness.acquisitions() == 60; }, 60s),
+    QVERIFY2(eventually([&] { return witness.acquisitions() == 60; }),
              qPrintable(QString::number(witness.acquisitions())));
     QCOMPARE(witness.overlaps(), 0);
     QCOMPARE(witness.inversions(), 0);
@@ -541,8 +538,7 @@ void tst_QuorumOutages::addressMovesToAnotherServer()
 // It has been up for long, but does not know what its predecessor had confirmed.
 void tst_QuorumOutages::addressMovesToANewServer()
 {
-    RedisServer replacement(RedisServer::Options::withTcp());
-    QVERIFY(replacement.start());
+    Started<RedisServer> replacement(RedisServer::Options::withTcp());
     LockRegistry registry(m_set.url(false));
     TestLock lock(&registry, u"a"_s, options(2s, 20s));
     QVERIFY(acquireNow(&lock)); // all servers are up for a lease then
@@ -575,7 +571,7 @@ void tst_QuorumOutages::manyHeldLocks()
         connect(locks.back().get(), &DistributedLock::lost, this, [&] { ++lost; });
         locks.back()->acquire();
     }
-    QVERIFY(eventually([&] { return held == Count; }, 60s));
+    QVERIFY(eventually([&] { return held == Count; }));
     const auto longest = EventLoopProbe::longestBlockedTurnOf(
             [&](EventLoopProbe &probe) {
                 QuorumEngine *const engine = engineOf(*registry());

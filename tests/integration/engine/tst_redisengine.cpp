@@ -333,8 +333,7 @@ void tst_RedisEngine::abandonOutlivesAReconnect()
 /// The former master ends the messages, too; what waiters send because of that must not go there.
 void tst_RedisEngine::formerMasterGetsNothing()
 {
-    Support::RedisServer next(Support::RedisServer::Options::withTcp());
-    QVERIFY(next.start());
+    Support::Started<Support::RedisServer> next(Support::RedisServer::Options::withTcp());
     const auto engine = makeListeningEngine(Sentinel, lockId(u"a"_s));
     EVENTUALLY_VERIFY(m_sentinels.front()->isListenedTo());
     Replies replies;

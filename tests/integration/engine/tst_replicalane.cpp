@@ -8,6 +8,7 @@
 #include "enginefixture.h"
 #include "support/redistesting.h"
 #include "support/replicaset.h"
+#include "support/rows.h"
 
 #include <QtTest/qsignalspy.h>
 #include <QtTest/qtest.h>
@@ -44,9 +45,7 @@ private:
 
 void tst_ReplicaLane::longestWait_data()
 {
-    QTest::addColumn<milliseconds>("replicaTimeout");
-    QTest::addColumn<milliseconds>("lease");
-    QTest::addColumn<milliseconds>("longest");
+    Support::addColumns<milliseconds, milliseconds, milliseconds>("replicaTimeout", "lease", "longest");
     QTest::newRow("default") << milliseconds(1s) << milliseconds(30s) << milliseconds(1s);
     QTest::newRow("a sixth of the lease") << milliseconds(1s) << milliseconds(3s) << milliseconds(500ms);
     QTest::newRow("never 0, which is for ever") << milliseconds(1s) << milliseconds(1ms) << milliseconds(1ms);

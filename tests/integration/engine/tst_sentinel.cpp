@@ -8,6 +8,7 @@
 #include "support/fakesentinel.h"
 #include "support/faultproxy.h"
 #include "support/posix.h"
+#include "support/rows.h"
 #include "support/sentinelset.h"
 #include "support/testkinds.h"
 
@@ -72,7 +73,14 @@ private Q_SLOTS:
     void initTestCase();
     void init();
 
-    void failOver_data();
+    void failOver_data()
+    {
+        addRows<QString>("how",
+                         {{"SIGKILL", u"kill"_s},
+                          {"SIGSTOP", u"stop"_s},
+                          {"DEBUG SLEEP", u"sleep"_s},
+                          {"SENTINEL FAILOVER", u"failover"_s}});
+    }
     void failOver();
     void replicatedLocksAreKept();
     void oldMasterIsLeftAlone();
@@ -120,18 +128,9 @@ void tst_Sentinel::init()
 bool tst_Sentinel::waitForSwitch(quint16 port, milliseconds downAfter)
 {
     m_set->setDownAfter(downAfter);
-    const bool isSwitching = eventually([&] { return m_set->isSwitchingFrom(port); }, Patience);
+    const bool isSwitching = eventually([&] { return m_set->isSwitchingFrom(port); });
     m_set->setDownAfter(NeverDown); // before they take the new master for down, too
-    return isSwitching && eventually([&] { return m_set->hasSwitchedFrom(port); }, Patience);
-}
-
-void tst_Sentinel::failOver_data()
-{
-    QTest::addColumn<QString>("how");
-    QTest::newRow("SIGKILL") << u"kill"_s;
-    QTest::newRow("SIGSTOP") << u"stop"_s;
-    QTest::newRow("DEBUG SLEEP") << u"sleep"_s;
-    QTest::newRow("SENTINEL FAILOVER") << u"failover"_s;
+    return isSwitching && eventually([&] { return m_set->hasSwitchedFrom(port); });
 }
 
 /// Held locks stay held, and are renewed at the new master at once; those who wait for one are served there.
@@ -165,14 +164,10 @@ void tst_Sentinel::failOver()
         QVERIFY(sleeper.connectToTcp(oldPort));
         QVERIFY(sleeper.send("AUTH masters\r\nDEBUG SLEEP 600\r\n"));
     } else {
-        QVERIFY(eventually([&] { return m_set->failOverFrom(oldPort); }, Patience));
+        QVERIFY(eventually([&] { return m_set->failOverFrom(oldPort); }));
     }
     QVERIFY(waitForSwitch(oldPort));
-    QVERIFY(eventually(
-            [&] {
-                return std::all_of(spies.begin(), spies.end(), [](const auto &spy) { return !spy->renewed.isEmpty(); });
-            },
-            Patience));
+    QVERIFY(eventually([&] { return all(spies, [](const auto &spy) { return !spy->renewed.isEmpty(); }); }, Patience));
     if (how == u"stop")
         old.resume();
     RedisServer &now = m_set->master();
@@ -181,13 +176,13 @@ void tst_Sentinel::failOver()
         QVERIFY(locks[i]->isHeld());
         QVERIFY(now.exists("lock:job" + QByteArray::number(i)));
     }
-    QVERIFY(eventually([&] { return waiters.registry.state() == LockRegistry::Ready; }, Patience));
+    QVERIFY(eventually([&] { return waiters.registry.state() == LockRegistry::Ready; }));
     QCOMPARE(waiters.served, 0);
     for (const auto &lock : locks)
         lock->release();
-    QVERIFY(eventually([&] { return waiters.served == Waiters::Count && waiters.inside == 0; }, Patience));
+    QVERIFY(eventually([&] { return waiters.served == Waiters::Count && waiters.inside == 0; }));
     QCOMPARE(waiters.overlaps, 0);
-    QVERIFY(eventually([&] { return lockKeys(now).isEmpty(); }, Patience));
+    QVERIFY(eventually([&] { return lockKeys(now).isEmpty(); }));
 }
 
 /// With minReplicas a fail-over loses no lock, and nobody has to wait for the replicas before it.
@@ -202,10 +197,8 @@ void tst_Sentinel::replicatedLocksAreKept()
         spies.push_back(std::make_unique<Spies>(locks.back().get()));
         locks.back()->acquire();
     }
-    const auto areHeld = [&] {
-        return std::all_of(locks.begin(), locks.end(), [](const auto &lock) { return lock->isHeld(); });
-    };
-    QVERIFY(eventually(areHeld, Patience));
+    const auto areHeld = [&] { return all(locks, [](const auto &lock) { return lock->isHeld(); }); };
+    QVERIFY(eventually(areHeld));
     const auto keyOf = [](int i) { return "lock:job" + QByteArray::number(i); };
     RedisServer &old = m_set->master();
     QList<QByteArray> tokens;
@@ -217,11 +210,7 @@ void tst_Sentinel::replicatedLocksAreKept()
     for (const auto &spy : spies)
         spy->renewed.clear();
     QVERIFY(waitForSwitch(oldPort, 1s));
-    QVERIFY(eventually(
-            [&] {
-                return std::all_of(spies.begin(), spies.end(), [](const auto &spy) { return !spy->renewed.isEmpty(); });
-            },
-            Patience));
+    QVERIFY(eventually([&] { return all(spies, [](const auto &spy) { return !spy->renewed.isEmpty(); }); }, Patience));
     RedisServer &now = m_set->master();
     QVERIFY(now.port() != oldPort);
     for (int i = 0; i < Count; ++i) {
@@ -231,7 +220,7 @@ void tst_Sentinel::replicatedLocksAreKept()
     QVERIFY(areHeld());
     for (const auto &lock : locks)
         lock->release();
-    QVERIFY(eventually([&] { return lockKeys(now).isEmpty(); }, Patience));
+    QVERIFY(eventually([&] { return lockKeys(now).isEmpty(); }));
 }
 
 /// Replaced, but not demoted, the old master takes writes as before: none of ours may come there.
@@ -255,7 +244,7 @@ void tst_Sentinel::oldMasterIsLeftAlone()
     connect(&busy, &DistributedLock::released, &busy, again);
     connect(&busy, &DistributedLock::lost, &busy, again); // the other master may not have the key
     busy.acquire();
-    QVERIFY(eventually([&] { return rounds > 10; }, Patience));
+    QVERIFY(eventually([&] { return rounds > 10; }));
 
     m_set->hideMaster();
     QVERIFY(waitForSwitch(oldPort));
@@ -270,7 +259,7 @@ void tst_Sentinel::oldMasterIsLeftAlone()
     held.spies.renewed.clear();
     replicated.spies.renewed.clear();
     const int roundsBefore = rounds;
-    QVERIFY(eventually([&] { return rounds > roundsBefore + 50; }, Patience));
+    QVERIFY(eventually([&] { return rounds > roundsBefore + 50; }));
     QCOMPARE(calls(), callsBefore);
     QCOMPARE(old.command({"ROLE"}).toList().value(0).toByteArray(), QByteArray("master"));
     QVERIFY(!old.command({"CLIENT", "LIST"}).toByteArray().contains("name=qdistlock-"));
@@ -290,7 +279,7 @@ void tst_Sentinel::staleSentinel()
     m_set->pauseSentinel(0);
     old.kill();
     QVERIFY(waitForSwitch(oldPort));
-    QVERIFY(eventually([&] { return !held.spies.renewed.isEmpty(); }, Patience));
+    QVERIFY(eventually([&] { return !held.spies.renewed.isEmpty(); }));
     QVERIFY(old.start()); // a master, until a Sentinel demotes it
     m_set->resumeSentinel(0);
     LockRegistry later(m_set->url());
@@ -298,7 +287,7 @@ void tst_Sentinel::staleSentinel()
     QVERIFY2(acquireNow(&another), qPrintable(another.errorString()));
     QVERIFY(m_set->serverAt(m_set->masterPort(1)).exists("lock:another"));
     QVERIFY(held.spies.lost.isEmpty());
-    QVERIFY(eventually([&] { return m_set->hasSwitchedFrom(oldPort); }, Patience));
+    QVERIFY(eventually([&] { return m_set->hasSwitchedFrom(oldPort); }));
     QVERIFY(held.isHeld());
 }
 
@@ -318,15 +307,15 @@ void tst_Sentinel::otherPasswordAtTheNewMaster()
     TestLock held(&registry, u"job"_s, options(Lease));
     QVERIFY2(acquireNow(&held), qPrintable(held.errorString()));
     QVERIFY(m_set->master().waitUntilReplicated(2));
-    QVERIFY(eventually([&] { return m_set->failOverFrom(oldPort); }, Patience));
+    QVERIFY(eventually([&] { return m_set->failOverFrom(oldPort); }));
     QVERIFY(waitForSwitch(oldPort));
-    QVERIFY(eventually([&] { return registry.error() == DistributedLock::AuthenticationError; }, Patience));
+    QVERIFY(eventually([&] { return registry.error() == DistributedLock::AuthenticationError; }));
     const QString error = registry.errorString();
     QVERIFY2(error.contains(u"WRONGPASS"_s) && !error.contains(u"c4n4ry"_s), qPrintable(error));
     QVERIFY(held.isHeld());
     held.spies.renewed.clear();
     setPassword(&m_set->master(), "c4n4ry");
-    QVERIFY(eventually([&] { return !held.spies.renewed.isEmpty(); }, Patience));
+    QVERIFY(eventually([&] { return !held.spies.renewed.isEmpty(); }));
     QVERIFY(held.spies.lost.isEmpty());
     QVERIFY(releaseNow(&held));
     for (int i = 0; i < m_set->serverCount(); ++i)
@@ -335,9 +324,7 @@ void tst_Sentinel::otherPasswordAtTheNewMaster()
 
 void tst_Sentinel::silentSentinels_data()
 {
-    QTest::addColumn<QString>("confirm");
-    QTest::addColumn<bool>("areKilled");
-    QTest::addColumn<bool>("isKept");
+    addColumns<QString, bool, bool>("confirm", "areKilled", "isKept");
     QTest::newRow("two, majority") << u"confirm=majority"_s << false << false;
     QTest::newRow("two, off") << u"confirm=off"_s << false << true;
     QTest::newRow("all, majority") << u"confirm=majority"_s << true << false;
@@ -364,7 +351,7 @@ void tst_Sentinel::silentSentinels()
     end(1);
     end(2);
     if (isKept) {
-        QVERIFY(eventually([&] { return held.spies.renewed.size() >= 2 || !held.spies.lost.isEmpty(); }, Patience));
+        QVERIFY(eventually([&] { return held.spies.renewed.size() >= 2 || !held.spies.lost.isEmpty(); }));
         QVERIFY2(held.spies.lost.isEmpty(), qPrintable(held.errorString()));
     } else {
         QVERIFY(eventually([&] { return !held.spies.errors.isEmpty(); }));
@@ -384,15 +371,14 @@ void tst_Sentinel::silentSentinels()
     recovery.dismiss();
     recover();
     if (!isKept)
-        QVERIFY(eventually([&] { return acquireNow(&held); }, Patience));
+        QVERIFY(eventually([&] { return acquireNow(&held); }));
     const qsizetype renewed = held.spies.renewed.size();
-    QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed; }, Patience));
+    QVERIFY(eventually([&] { return held.spies.renewed.size() > renewed; }));
 }
 
 void tst_Sentinel::partition_data()
 {
-    QTest::addColumn<QString>("confirm");
-    QTest::addColumn<bool>("isKept");
+    addColumns<QString, bool>("confirm", "isKept");
     QTest::newRow("majority") << u"confirm=majority"_s << false;
     QTest::newRow("off") << u"confirm=off"_s << true;
 }
@@ -409,7 +395,7 @@ void tst_Sentinel::partition()
     QVERIFY(acquireNow(&held));
     // A Sentinel that has not replied yet would be asked directly, at the address that Sentinel 0 lists.
     for (const FaultProxy *proxy : {&second, &third})
-        QVERIFY(eventually([&] { return proxy->commandsForwarded("SUBSCRIBE") > 0; }, Patience));
+        QVERIFY(eventually([&] { return proxy->commandsForwarded("SUBSCRIBE") > 0; }));
     RedisServer &old = m_set->master();
     const quint16 oldPort = old.port();
     QVERIFY(old.waitUntilReplicated(2));
@@ -417,7 +403,7 @@ void tst_Sentinel::partition()
     third.setBlackHole(true);
     m_set->partition();
     m_set->setDownAfter(DownAfter);
-    QVERIFY(eventually([&] { return m_set->isSwitchingFrom(oldPort); }, Patience));
+    QVERIFY(eventually([&] { return m_set->isSwitchingFrom(oldPort); }));
     m_set->setDownAfter(NeverDown);
     QVERIFY(eventually(
             [&] {
@@ -431,12 +417,12 @@ void tst_Sentinel::partition()
     theirs.acquire();
     if (isKept) { // as documented: two holders
         const qsizetype renewed = held.spies.renewed.size();
-        QVERIFY(eventually([&] { return theirs.isHeld() && held.spies.renewed.size() > renewed; }, Patience));
+        QVERIFY(eventually([&] { return theirs.isHeld() && held.spies.renewed.size() > renewed; }));
         QVERIFY(held.isHeld());
     } else {
-        QVERIFY(eventually([&] { return !held.isHeld() || theirs.isHeld(); }, Patience));
+        QVERIFY(eventually([&] { return !held.isHeld() || theirs.isHeld(); }));
         QVERIFY(!held.isHeld());
-        QVERIFY(eventually([&] { return held.spies.lost.size() == 1 && theirs.isHeld(); }, Patience));
+        QVERIFY(eventually([&] { return held.spies.lost.size() == 1 && theirs.isHeld(); }));
         TestLock another(&registry, u"another"_s, options(5s, 1s));
         QVERIFY(!acquireNow(&another));
         QVERIFY(another.error() == DistributedLock::QuorumError || another.error() == DistributedLock::ConnectionError);
@@ -445,11 +431,11 @@ void tst_Sentinel::partition()
     third.heal();
     m_set->heal();
     const quint16 newPort = m_set->masterPort(1);
-    QVERIFY(eventually([&] { return m_set->masterPort(0) == newPort; }, Patience));
+    QVERIFY(eventually([&] { return m_set->masterPort(0) == newPort; }));
     // Ours is lost, at the latest when it is renewed at the other master.
-    QVERIFY(eventually([&] { return !held.isHeld(); }, Patience));
+    QVERIFY(eventually([&] { return !held.isHeld(); }));
     theirs.release();
-    QVERIFY(eventually([&] { return theirs.state() == DistributedLock::Unlocked && acquireNow(&held); }, Patience));
+    QVERIFY(eventually([&] { return theirs.state() == DistributedLock::Unlocked && acquireNow(&held); }));
 }
 
 void tst_Sentinel::shortLease()
@@ -488,8 +474,7 @@ void tst_Sentinel::passwords()
     setOptions.downAfter = NeverDown;
     setOptions.password = "masters";
     setOptions.sentinelPassword = "sentinels";
-    SentinelSet set(setOptions);
-    QVERIFY2(set.start(), qPrintable(set.errorString()));
+    Started<SentinelSet> set(setOptions);
     const auto attempt = [](const QUrl &url, QString *text) {
         LockRegistry registry(url);
         TestLock lock(&registry, u"job"_s, options(Lease, 9s));
@@ -514,9 +499,7 @@ void tst_Sentinel::passwords()
 
 void tst_Sentinel::errors_data()
 {
-    QTest::addColumn<QString>("kind");
-    QTest::addColumn<QString>("text");
-    QTest::addColumn<bool>("atOnce");
+    addColumns<QString, QString, bool>("kind", "text", "atOnce");
     QTest::newRow("unknown service") << u"service"_s << u"knows no service \"another\"; check the name"_s << true;
     QTest::newRow("no Sentinel") << u"redis"_s << u"is a Redis server and no Sentinel"_s << true;
     QTest::newRow("no master there") << u"master"_s << u"if it cannot be reached from here, set replica-announce-ip"_s

@@ -8,6 +8,7 @@
 #include "support/certificates.h"
 #include "support/fakesentinel.h"
 #include "support/posix.h"
+#include "support/rows.h"
 #include "support/sentinelset.h"
 
 #include <QtCore/qfile.h>
@@ -99,8 +100,7 @@ tst_SentinelAccess::Attempt tst_SentinelAccess::attempt(const QUrl &url, const Q
     TestLock lock(&registry, u"job"_s, options(Lease));
     const auto isExpected = [&] {
         const QString text = lock.errorString();
-        return !expected.isEmpty()
-                && std::all_of(expected.begin(), expected.end(), [&](const QString &t) { return text.contains(t); });
+        return !expected.isEmpty() && all(expected, [&](const QString &t) { return text.contains(t); });
     };
     lock.acquire();
     eventually([&] { return lock.spies.acquiresEnded() == 1 || isExpected(); }, Patience);
@@ -146,8 +146,7 @@ void tst_SentinelAccess::tls()
     setOptions.replicas = 1;
     setOptions.downAfter = NeverDown;
     setOptions.certificates = &certificates;
-    SentinelSet set(setOptions);
-    QVERIFY2(set.start(), qPrintable(set.errorString()));
+    Started<SentinelSet> set(setOptions);
     QCOMPARE(set.url().scheme(), u"rediss+sentinel"_s);
     QCOMPARE(set.masterPort(), set.master().tlsPort());
 
@@ -165,8 +164,7 @@ void tst_SentinelAccess::tls()
 
 void tst_SentinelAccess::tlsProblems_data()
 {
-    QTest::addColumn<QString>("kind");
-    QTest::addColumn<QString>("text");
+    addColumns<QString, QString>("kind", "text");
     QTest::newRow("another authority") << u"authority"_s << u"certificate"_s;
     QTest::newRow("Sentinel without TLS") << u"plain"_s << u"TLS"_s;
     QTest::newRow("URL without TLS") << u"url"_s << u"the server closed the connection"_s;
@@ -300,8 +298,7 @@ void tst_SentinelAccess::announcedAddress()
     QFETCH(QByteArray, host);
     RedisServer::Options options = RedisServer::Options::withTcp();
     options.config.append("bind 127.0.0.1 -::1");
-    RedisServer server(options);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(options);
     QTcpSocket probe;
     probe.connectToHost(QString::fromLatin1(host), server.port());
     if (!probe.waitForConnected())
@@ -320,9 +317,7 @@ void tst_SentinelAccess::announcedAddress()
 void tst_SentinelAccess::badInput_data()
 {
     using E = DistributedLock;
-    QTest::addColumn<DistributedLock::Error>("error");
-    QTest::addColumn<QString>("what");
-    QTest::addColumn<QString>("advice");
+    addColumns<DistributedLock::Error, QString, QString>("error", "what", "advice");
     const auto row = [](const char *name, E::Error error, const QString &what, const QString &advice) {
         QTest::newRow(name) << error << what << advice;
     };

@@ -4,6 +4,7 @@
 #include "support/clusterslot.h"
 #include "support/rediscluster.h"
 #include "support/redisserver.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qdir.h>
@@ -49,7 +50,14 @@ private Q_SLOTS:
     void interrupted_data();
     void interrupted();
     TIMING void watchdogInterrupted();
-    void failOver_data();
+    void failOver_data()
+    {
+        Support::addRows<QString>("interruptedAt",
+                                  {{"to the end", QString()},
+                                   {"interrupted, starting", u"start"_s},
+                                   {"interrupted, holding", u"Acquired"_s},
+                                   {"interrupted, without master", u"is killed"_s}});
+    }
     void failOver();
     void failOverWithoutServerProgram();
     void cluster();
@@ -313,15 +321,6 @@ void TestExamples::interrupt(const QString &program, const QByteArray &foreignLo
     QTRY_COMPARE_WITH_TIMEOUT(keys(), expected, 60000);
 }
 
-void TestExamples::failOver_data()
-{
-    QTest::addColumn<QString>("interruptedAt");
-    QTest::newRow("to the end") << QString();
-    QTest::newRow("interrupted, starting") << u"start"_s;
-    QTest::newRow("interrupted, holding") << u"Acquired"_s;
-    QTest::newRow("interrupted, without master") << u"is killed"_s;
-}
-
 /// The lock is held while the master is replaced, and of the servers of the example nothing remains.
 void TestExamples::failOver()
 {
@@ -369,8 +368,7 @@ void TestExamples::failOverWithoutServerProgram()
 /// Also with a slot that was left half moved.
 void TestExamples::cluster()
 {
-    Support::RedisCluster nodes(Support::RedisCluster::Options::mastersOnly());
-    QVERIFY2(nodes.start(), qPrintable(nodes.errorString()));
+    Support::Started<Support::RedisCluster> nodes(Support::RedisCluster::Options::mastersOnly());
     const int slot = Support::clusterSlot("lock:part:1");
     const int owner = nodes.ownerOf(slot);
     QVERIFY(nodes.beginMove(slot, (owner + 1) % 3));

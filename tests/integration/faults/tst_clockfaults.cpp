@@ -51,8 +51,7 @@ private Q_SLOTS:
 void tst_ClockFaults::serverClockForward()
 {
     ShiftedClock clock;
-    RedisServer server(withClock(clock));
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(withClock(clock));
     StillRegistry registry(server.url());
     TestLock lock(&registry, Name, options(30s));
     QVERIFY(acquireNow(&lock));
@@ -72,8 +71,7 @@ void tst_ClockFaults::serverClockForward()
 void tst_ClockFaults::serverClockBackward()
 {
     ShiftedClock clock;
-    RedisServer server(withClock(clock));
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(withClock(clock));
     StillRegistry registry(server.url());
     TestLock lock(&registry, Name, options(30s));
     QVERIFY(acquireNow(&lock));
@@ -122,8 +120,7 @@ void tst_ClockFaults::serverClockBackward()
 void tst_ClockFaults::orderWhileServerClockGoesBack()
 {
     ShiftedClock clock;
-    RedisServer server(withClock(clock));
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(withClock(clock));
     LockRegistry registry(server.url());
     TestLock holder(&registry, Name, options(10min));
     QVERIFY(acquireNow(&holder));
@@ -160,8 +157,7 @@ void tst_ClockFaults::orderWhileServerClockGoesBack()
 void tst_ClockFaults::clientClockJumps()
 {
     leavesRoomFor(250ms);
-    RedisServer server;
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server;
     ShiftedClock clock;
     TestProgram holder;
     holder.setEnvironment(QProcess::systemEnvironment() + clock.environment());

@@ -59,9 +59,9 @@ private Q_SLOTS:
 
     void cutAcquire_data() { addRows<bool>("executed", {{"before", false}, {"after", true}}); }
     void cutAcquire();
-    void cutRenewal_data();
+    void cutRenewal_data() { cutAcquire_data(); }
     void cutRenewal();
-    void cutRelease_data();
+    void cutRelease_data() { cutAcquire_data(); }
     void cutRelease();
     void cutReleaseWithASuccessor();
     void clientKilled();
@@ -105,11 +105,6 @@ void tst_ConnectionFaults::cutAcquire()
     QVERIFY(lock.spies.lost.isEmpty());
 }
 
-void tst_ConnectionFaults::cutRenewal_data()
-{
-    cutAcquire_data();
-}
-
 void tst_ConnectionFaults::cutRenewal()
 {
     QFETCH(bool, executed);
@@ -129,11 +124,6 @@ void tst_ConnectionFaults::cutRenewal()
     QCOMPARE(lock.spies.errors.size(), 1);
     QCOMPARE(lock.error(), DistributedLock::NoError);
     QCOMPARE(m_server.get("lock:job"), token);
-}
-
-void tst_ConnectionFaults::cutRelease_data()
-{
-    cutAcquire_data();
 }
 
 void tst_ConnectionFaults::cutRelease()
@@ -347,8 +337,7 @@ void tst_ConnectionFaults::subscriptionOverrun()
 {
     RedisServer::Options serverOptions;
     serverOptions.config = {"client-output-buffer-limit pubsub 64kb 0 0"};
-    RedisServer server(serverOptions);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(serverOptions);
     server.command({"SET", Key, "00000000000000ff:1:00000000000000000000000000000001", "PX",
                     "6000000"}); // a token of the library's form
     StillRegistry registry(server.url());
@@ -373,8 +362,7 @@ void tst_ConnectionFaults::subscriptionOverrun()
 // does not know. Others keep waiting in that queue.
 void tst_ConnectionFaults::subscriptionHalfOpen()
 {
-    RedisServer server;
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server;
     FaultProxy proxy(server);
     LockRegistry registry(proxy.url());
     TestLock lock(&registry, Name, options(30s, LockOptions::Forever));

@@ -320,8 +320,7 @@ void tst_IdleClose::losesTheLock()
 /// A server that stays away is reported when somebody needs it.
 void tst_IdleClose::staysAway()
 {
-    RedisServer server(RedisServer::Options::withTcp());
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(RedisServer::Options::withTcp());
     FaultProxy proxy(server);
     LockRegistry registry(proxy.url());
     TestLock lock(&registry, u"job"_s);
@@ -363,8 +362,7 @@ void tst_IdleClose::notMadeAgain()
 /// A server that is started again within a second.
 void tst_IdleClose::awayForAMoment()
 {
-    RedisServer server(RedisServer::Options::withTcp());
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(RedisServer::Options::withTcp());
     FaultProxy proxy(server);
     LockRegistry registry(proxy.url());
     TestLock lock(&registry, u"job"_s);

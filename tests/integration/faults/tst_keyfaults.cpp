@@ -102,8 +102,7 @@ void tst_KeyFaults::missingTtl()
 // A server that evicts keys takes locks away. The holders must learn of it.
 void tst_KeyFaults::keyEvicted()
 {
-    RedisServer server;
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server;
     StillRegistry registry(server.url());
     TestLock lock(&registry, Name, options(LongLease));
     QVERIFY(acquireNow(&lock));

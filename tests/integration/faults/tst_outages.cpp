@@ -194,8 +194,7 @@ void tst_Outages::reportedWhileHeld()
 void tst_Outages::stoppedServer()
 {
     QFETCH(bool, waiting);
-    Support::RedisServer server;
-    QVERIFY(server.start());
+    Support::Started<Support::RedisServer> server;
     StillRegistry registry(server.url());
     TestLock lock(&registry, u"job"_s, options(LongLease, LockOptions::Forever));
     if (waiting) {
@@ -331,8 +330,7 @@ void tst_Outages::waitsAgainAfterAnOutage()
 
 void tst_Outages::eachCauseIsReported_data()
 {
-    QTest::addColumn<bool>("sentinel");
-    QTest::addColumn<bool>("waiting");
+    Support::addColumns<bool, bool>("sentinel", "waiting");
     QTest::newRow("one server, held") << false << false;
     QTest::newRow("one server, waiting") << false << true;
     QTest::newRow("Sentinel, held") << true << false;
@@ -343,8 +341,7 @@ void tst_Outages::eachCauseIsReported()
 {
     QFETCH(bool, sentinel);
     QFETCH(bool, waiting);
-    Support::RedisServer server;
-    QVERIFY(server.start());
+    Support::Started<Support::RedisServer> server;
     server.command({"ACL", "SETUSER", "app", "on", ">first", "~*", "&*", "+@all"});
     Support::FaultProxy proxy(server);
     Support::FakeSentinel::View view;
@@ -432,8 +429,7 @@ void tst_Outages::eachMasterOfACluster()
     auto clusterOptions = Support::RedisCluster::Options::mastersOnly();
     clusterOptions.needsAllSlots = false;
     clusterOptions.nodeTimeout = 10min; // the masters never notice it
-    Support::RedisCluster cluster(clusterOptions);
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Support::Started<Support::RedisCluster> cluster(clusterOptions);
     LogCapture log;
     StillRegistry registry(cluster.url());
     QSignalSpy registryErrors(&registry, &LockRegistry::errorOccurred);
@@ -493,8 +489,7 @@ void tst_Outages::eachMasterOfACluster()
 /// Renewals that a silent master has not answered are sent to its successor, and nobody hears of an error.
 void tst_Outages::silentMasterIsReplaced()
 {
-    Support::RedisCluster cluster;
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Support::Started<Support::RedisCluster> cluster;
     const int master = cluster.ownerOf(0);
     const int replica = cluster.replicaOf(master);
     LogCapture log;
@@ -519,8 +514,7 @@ void tst_Outages::silentMasterIsReplaced()
 /// The same for acquires; one that makes a single attempt makes it there.
 void tst_Outages::waitersOfASilentMaster()
 {
-    Support::RedisCluster cluster;
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Support::Started<Support::RedisCluster> cluster;
     const int master = cluster.ownerOf(0);
     const int replica = cluster.replicaOf(master);
     LogCapture log;
@@ -547,8 +541,7 @@ void tst_Outages::waitersOfASilentMaster()
 /// Its outage ends, but it has not come back.
 void tst_Outages::killedMasterIsReplaced()
 {
-    Support::RedisCluster cluster;
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Support::Started<Support::RedisCluster> cluster;
     const int master = cluster.ownerOf(0);
     const int replica = cluster.replicaOf(master);
     const QString port = QString::number(cluster.node(master).port());
@@ -570,8 +563,7 @@ void tst_Outages::killedMasterIsReplaced()
 
 void tst_Outages::errorReplyToManyLocks_data()
 {
-    QTest::addColumn<QByteArray>("reply");
-    QTest::addColumn<bool>("waiting");
+    Support::addColumns<QByteArray, bool>("reply", "waiting");
     for (const char *reply : {"-BUSY Redis is busy running a script. You can only call SCRIPT KILL.\r\n",
                               "-OOM command not allowed when used memory > 'maxmemory'.\r\n",
                               "-MISCONF errors writing to disk\r\n", "closed"}) {
@@ -638,8 +630,7 @@ void tst_Outages::errorReplyToManyLocks()
 void tst_Outages::nodeWithoutItsCluster()
 {
     constexpr int Count = 50;
-    Support::RedisCluster cluster(Support::RedisCluster::Options::mastersOnly());
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Support::Started<Support::RedisCluster> cluster(Support::RedisCluster::Options::mastersOnly());
     const int master = cluster.ownerOf(0);
     const QString port = QString::number(cluster.node(master).port());
     LogCapture log;

@@ -11,6 +11,7 @@
 #include "support/faultproxy.h"
 #include "support/posix.h"
 #include "support/registrytime.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qelapsedtimer.h>
@@ -148,8 +149,7 @@ private Q_SLOTS:
 
 void tst_Reconnect::demoted_data()
 {
-    QTest::addColumn<bool>("anotherServer");
-    QTest::addColumn<QByteArray>("servesStaleData");
+    addColumns<bool, QByteArray>("anotherServer", "servesStaleData");
     QTest::newRow("another server takes over") << true << QByteArray("yes");
     QTest::newRow("another server takes over, MASTERDOWN") << true << QByteArray("no");
     QTest::newRow("master again") << false << QByteArray("yes");
@@ -163,12 +163,10 @@ void tst_Reconnect::demoted()
 {
     QFETCH(const bool, anotherServer);
     QFETCH(const QByteArray, servesStaleData);
-    RedisServer first(RedisServer::Options::withTcp());
-    QVERIFY2(first.start(), qPrintable(first.errorString()));
+    Started<RedisServer> first(RedisServer::Options::withTcp());
     RedisServer::Options secondOptions = RedisServer::Options::withTcp();
     secondOptions.replicaOf = &first;
-    RedisServer second(secondOptions);
-    QVERIFY2(second.start(), qPrintable(second.errorString()));
+    Started<RedisServer> second(secondOptions);
     QTRY_COMPARE_WITH_TIMEOUT(second.info("replication", "master_link_status"), "up", 60000);
     FaultProxy proxy(first);
     FaultProxy waitersProxy(first);
@@ -264,8 +262,7 @@ void tst_Reconnect::waiterSendsFewPings()
 
 void tst_Reconnect::passwordWrongForAMoment_data()
 {
-    QTest::addColumn<bool>("withUser");
-    QTest::addColumn<QByteArray>("killed");
+    addColumns<bool, QByteArray>("withUser", "killed");
     for (const bool withUser : {false, true}) {
         for (const char *killed : {"normal", "pubsub", "both"})
             QTest::addRow("%s, %s", withUser ? "user" : "default user", killed) << withUser << QByteArray(killed);
@@ -279,8 +276,7 @@ void tst_Reconnect::passwordWrongForAMoment()
     RedisServer::Options serverOptions;
     serverOptions.password = "right";
     serverOptions.users = {"u5er on >right ~* &* +@all", "other on >right ~* &* +@all"};
-    RedisServer server(serverOptions);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(serverOptions);
     FaultProxy proxy(server);
     QUrl url = proxy.url();
     url.setPassword(u"right"_s);
@@ -331,8 +327,7 @@ void tst_Reconnect::channelForbiddenForAMoment()
 {
     RedisServer::Options serverOptions;
     serverOptions.users = {"u5er on >right ~* &* +@all"};
-    RedisServer server(serverOptions);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(serverOptions);
     QUrl url = server.url();
     url.setUserName(u"u5er"_s);
     url.setPassword(u"right"_s);
@@ -358,8 +353,7 @@ void tst_Reconnect::channelForbiddenForAMoment()
 
 void tst_Reconnect::anotherServiceForAMoment_data()
 {
-    QTest::addColumn<bool>("tls");
-    QTest::addColumn<QByteArray>("answer");
+    addColumns<bool, QByteArray>("tls", "answer");
     QTest::newRow("HTTP") << false << QByteArray("HTTP/1.1 400 Bad Request\r\nServer: nginx\r\n\r\n");
     QTest::newRow("TLS alert") << true << QByteArray("\x15\x03\x03\x00\x02\x02\x28", 7);
     QTest::newRow("no TLS") << true << QByteArray("-ERR Protocol error\r\n");
@@ -371,8 +365,7 @@ void tst_Reconnect::anotherServiceForAMoment()
     QFETCH(const QByteArray, answer);
     const Certificates certificates;
     QVERIFY2(certificates.isValid(), qPrintable(certificates.errorString()));
-    RedisServer server(RedisServer::Options::withTls(certificates));
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(RedisServer::Options::withTls(certificates));
     FakeServer other;
     other.setAnswersLogin(false);
     other.setHandler([answer](const QList<QByteArray> &, int) { return FakeServer::Answer{answer}; });
@@ -473,8 +466,7 @@ void tst_Reconnect::beginsWithTheWrongPassword()
 {
     RedisServer::Options serverOptions;
     serverOptions.password = "right";
-    RedisServer server(serverOptions);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(serverOptions);
     FaultProxy proxy(server);
     QUrl url = proxy.url();
     url.setPassword(u"wrong"_s);

@@ -8,6 +8,7 @@
 #include "support/faultproxy.h"
 #include "support/posix.h"
 #include "support/registrytime.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 #include "support/testprogram.h"
 
@@ -208,8 +209,7 @@ void tst_ServerFaults::serverRestartedWithAof()
 {
     RedisServer::Options serverOptions;
     serverOptions.appendOnly = true;
-    RedisServer server(serverOptions);
-    QVERIFY(server.start());
+    Started<RedisServer> server(serverOptions);
     StillRegistry registry(server.url());
     TestLock lock(&registry, Name, options(LongLease));
     QVERIFY(acquireNow(&lock));
@@ -403,8 +403,7 @@ void tst_ServerFaults::passingErrors()
 
 void tst_ServerFaults::errorsForAWhile_data()
 {
-    QTest::addColumn<QByteArray>("reply");
-    QTest::addColumn<bool>("waits");
+    addColumns<QByteArray, bool>("reply", "waits");
     for (const char *reply :
          {"-OOM command not allowed when used memory > 'maxmemory'.\r\n",
           "-LOADING Redis is loading the dataset in memory\r\n", "-BUSY Redis is busy running a script.\r\n",
@@ -512,8 +511,7 @@ void tst_ServerFaults::permanentError()
 // DEBUG SLEEP: the server does not answer, and the connection stays up.
 void tst_ServerFaults::serverSleepsBriefly()
 {
-    RedisServer server;
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server;
     StillRegistry registry(server.url());
     TestLock lock(&registry, Name, options(LongLease));
     QVERIFY(acquireNow(&lock));
@@ -531,8 +529,7 @@ void tst_ServerFaults::serverSleepsBriefly()
 
 void tst_ServerFaults::serverSleepsPastTheLease()
 {
-    RedisServer server;
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server;
     StillRegistry registry(server.url());
     TestLock lock(&registry, Name, options(LongLease));
     QVERIFY(acquireNow(&lock));
@@ -553,8 +550,7 @@ void tst_ServerFaults::serverSleepsPastTheLease()
 
 void tst_ServerFaults::noReplicas()
 {
-    RedisServer server;
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server;
     StillRegistry registry(server.url());
     TestLock held(&registry, u"held"_s, options(LongLease));
     QVERIFY(acquireNow(&held));
@@ -577,12 +573,10 @@ void tst_ServerFaults::noReplicas()
 // A replica that has no key of the lock becomes the master.
 void tst_ServerFaults::failoverLosesTheKey()
 {
-    RedisServer master(RedisServer::Options::withTcp());
-    QVERIFY2(master.start(), qPrintable(master.errorString()));
+    Started<RedisServer> master(RedisServer::Options::withTcp());
     RedisServer::Options replicaOptions;
     replicaOptions.replicaOf = &master;
-    RedisServer replica(replicaOptions);
-    QVERIFY2(replica.start(), qPrintable(replica.errorString()));
+    Started<RedisServer> replica(replicaOptions);
     QTRY_COMPARE_WITH_TIMEOUT(replica.info("replication", "master_link_status"), QByteArray("up"), 60'000);
 
     // The address that clients connect to; it moves to the new master.

@@ -8,6 +8,7 @@
 #include "support/fakeserver.h"
 #include "support/faultproxy.h"
 #include "support/posix.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <algorithm>
@@ -57,21 +58,21 @@ class tst_Stall : public RedisLockTest
 {
     Q_OBJECT
 private Q_SLOTS:
-    void neverReachable_data();
+    void neverReachable_data()
+    {
+        addNamedRows<QString>("fault",
+                              {"stopped", "stopped on a Unix socket", "black hole", "no answer to connecting",
+                               "no such host", "refused", "no such Unix socket"});
+    }
     TIMING void neverReachable();
-    void lostWhileHeld_data();
+    void lostWhileHeld_data()
+    {
+        addNamedRows<QString>("fault", {"nothing", "stopped", "black hole", "reset and refused"});
+    }
     TIMING void lostWhileHeld();
     TIMING void subscriptionLostWithManyLocks();
     void probeSeesABlockedLoop();
 };
-
-void tst_Stall::neverReachable_data()
-{
-    QTest::addColumn<QString>("fault");
-    for (const char *fault : {"stopped", "stopped on a Unix socket", "black hole", "no answer to connecting",
-                              "no such host", "refused", "no such Unix socket"})
-        QTest::newRow(fault) << QString::fromLatin1(fault);
-}
 
 void tst_Stall::neverReachable()
 {
@@ -112,13 +113,6 @@ void tst_Stall::neverReachable()
     m_server.resume();
     QVERIFY(!everHeld);
     QVERIFY2(longest < TurnLimit, qPrintable(u"%1 ns"_s.arg(longest.count())));
-}
-
-void tst_Stall::lostWhileHeld_data()
-{
-    QTest::addColumn<QString>("fault");
-    for (const char *fault : {"nothing", "stopped", "black hole", "reset and refused"})
-        QTest::newRow(fault) << QString::fromLatin1(fault);
 }
 
 void tst_Stall::lostWhileHeld()
@@ -192,8 +186,7 @@ void tst_Stall::subscriptionLostWithManyLocks()
         }
     }
     const auto inPlace = [&] {
-        return std::all_of(locks.begin(), locks.end(),
-                           [](const auto &lock) { return lock->isHeld() || lock->queuePosition() == 0; });
+        return all(locks, [](const auto &lock) { return lock->isHeld() || lock->queuePosition() == 0; });
     };
     const auto longest = EventLoopProbe::longestBlockedTurnOf(
             [&](EventLoopProbe &probe) {

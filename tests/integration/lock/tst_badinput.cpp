@@ -8,6 +8,7 @@
 
 #include "support/fakeserver.h"
 #include "support/registrytime.h"
+#include "support/rows.h"
 
 #include <QtCore/qfile.h>
 
@@ -39,7 +40,24 @@ private Q_SLOTS:
     void url();
     void name_data();
     void name();
-    void exactNames_data();
+    void exactNames_data()
+    {
+        addRows<QString>("name",
+                         {{"emoji", QString::fromUtf8("\xf0\x9f\x94\x92")},
+                          {"umlauts",
+                           QString::fromUtf8("gr\xc3\xb6\xc3\x9f"
+                                             "e")},
+                          {"binary", u"\x01\x7f\r\n\t\"'\\ $0\r\n*3"_s},
+                          {"blanks", u" a b "_s},
+                          {"glob", u"[a-z]*?\\"_s},
+                          {"longest", QString(1024, u'x')},
+                          {"tag", u"{user1}:job"_s},
+                          {"open brace", u"a{b"_s},
+                          {"noncharacter", QString(QChar(0xffff))},
+                          {"replacement", QString(QChar(0xfffd))},
+                          {"decomposed", QString::fromUtf8("e\xcc\x81")},
+                          {"composed", QString::fromUtf8("\xc3\xa9")}});
+    }
     void exactNames();
     void keyPrefix();
     void lockOptions_data();
@@ -47,11 +65,26 @@ private Q_SLOTS:
     void renameWhileHeld();
     void reply_data();
     void reply();
-    void repliesTriedAgain_data();
+    void repliesTriedAgain_data()
+    {
+        addRows<QByteArray>("bytes",
+                            {{"no RESP", QByteArray("HTTP/1.1 400 Bad Request\r\n\r\n")},
+                             {"status", QByteArray("+OK\r\n")},
+                             {"neither", QByteArray("*1\r\n*2\r\n:7\r\n$1\r\n5\r\n")}});
+    }
     void repliesTriedAgain();
     void endlessReply_data();
     void endlessReply();
-    void badReplyWhileHeld_data();
+    void badReplyWhileHeld_data()
+    {
+        addRows<QByteArray>("bytes",
+                            {{"no RESP", QByteArray("HTTP/1.1 400 Bad Request\r\n\r\n")},
+                             {"status", QByteArray("+OK\r\n")},
+                             {"empty array", QByteArray("*0\r\n")},
+                             {"nil inside", QByteArray("*1\r\n$-1\r\n")},
+                             {"string inside", QByteArray("*1\r\n$2\r\nOK\r\n")},
+                             {"out of range", QByteArray("*1\r\n:7\r\n")}});
+    }
     void badReplyWhileHeld();
     void permissionErrorOfAScript_data();
     void permissionErrorOfAScript();
@@ -61,8 +94,7 @@ private Q_SLOTS:
 
 void tst_BadInput::url_data()
 {
-    QTest::addColumn<QString>("url");
-    QTest::addColumn<QString>("part");
+    addColumns<QString, QString>("url", "part");
     const auto row = [](const char *url, const char *part) {
         QTest::newRow(url) << QString::fromLatin1(url) << QString::fromLatin1(part);
     };
@@ -140,8 +172,7 @@ void tst_BadInput::url()
 
 void tst_BadInput::name_data()
 {
-    QTest::addColumn<QString>("name");
-    QTest::addColumn<QString>("message");
+    addColumns<QString, QString>("name", "message");
     QTest::newRow("empty") << QString() << u"empty"_s;
     QTest::newRow("too long") << QString(1025, u'x') << u"1024"_s;
     QTest::newRow("too long in UTF-8") << QString(513, QChar(0xe4)) << u"1024"_s;
@@ -173,24 +204,6 @@ void tst_BadInput::name()
     QCOMPARE(forced.result().error, DistributedLock::NameError);
     QCOMPARE(m_server.commandsProcessed(), before);
     QCOMPARE(m_server.connectedClients(), 0);
-}
-
-void tst_BadInput::exactNames_data()
-{
-    QTest::addColumn<QString>("name");
-    QTest::newRow("emoji") << QString::fromUtf8("\xf0\x9f\x94\x92");
-    QTest::newRow("umlauts") << QString::fromUtf8("gr\xc3\xb6\xc3\x9f"
-                                                  "e");
-    QTest::newRow("binary") << u"\x01\x7f\r\n\t\"'\\ $0\r\n*3"_s;
-    QTest::newRow("blanks") << u"  a  b  "_s;
-    QTest::newRow("glob") << u"[a-z]*?\\"_s;
-    QTest::newRow("longest") << QString(1024, u'x');
-    QTest::newRow("tag") << u"{user1}:job"_s;
-    QTest::newRow("open brace") << u"a{b"_s;
-    QTest::newRow("noncharacter") << QString(QChar(0xffff));
-    QTest::newRow("replacement") << QString(QChar(0xfffd));
-    QTest::newRow("decomposed") << QString::fromUtf8("e\xcc\x81");
-    QTest::newRow("composed") << QString::fromUtf8("\xc3\xa9");
 }
 
 void tst_BadInput::exactNames()
@@ -232,8 +245,7 @@ void tst_BadInput::keyPrefix()
 
 void tst_BadInput::lockOptions_data()
 {
-    QTest::addColumn<LockOptions>("options");
-    QTest::addColumn<QString>("field");
+    addColumns<LockOptions, QString>("options", "field");
     const auto row = [](const char *name, const LockOptions &options, const char *field) {
         QTest::newRow(name) << options << QString::fromLatin1(field);
     };
@@ -354,14 +366,6 @@ void tst_BadInput::reply()
     QVERIFY(listed.result().value.isEmpty());
 }
 
-void tst_BadInput::repliesTriedAgain_data()
-{
-    QTest::addColumn<QByteArray>("bytes");
-    QTest::newRow("no RESP") << QByteArray("HTTP/1.1 400 Bad Request\r\n\r\n");
-    QTest::newRow("status") << QByteArray("+OK\r\n");
-    QTest::newRow("neither") << QByteArray("*1\r\n*2\r\n:7\r\n$1\r\n5\r\n");
-}
-
 // With back-off, not in a storm, for as long as there is time.
 void tst_BadInput::repliesTriedAgain()
 {
@@ -393,8 +397,7 @@ void tst_BadInput::repliesTriedAgain()
 
 void tst_BadInput::endlessReply_data()
 {
-    QTest::addColumn<QByteArray>("begin");
-    QTest::addColumn<QByteArray>("endless");
+    addColumns<QByteArray, QByteArray>("begin", "endless");
     QTest::newRow("line") << QByteArray("+") << QByteArray(4096, 'x');
     QTest::newRow("string") << QByteArray("$1000000000\r\n") << QByteArray(4096, 'x');
     QTest::newRow("array") << QByteArray("*1000000000\r\n") << QByteArray(":1\r\n").repeated(1000);
@@ -431,17 +434,6 @@ void tst_BadInput::endlessReply()
     QVERIFY2(grown < 64 * 1024 * 1024, qPrintable(QString::number(grown)));
 }
 
-void tst_BadInput::badReplyWhileHeld_data()
-{
-    QTest::addColumn<QByteArray>("bytes");
-    QTest::newRow("no RESP") << QByteArray("HTTP/1.1 400 Bad Request\r\n\r\n");
-    QTest::newRow("status") << QByteArray("+OK\r\n");
-    QTest::newRow("empty array") << QByteArray("*0\r\n");
-    QTest::newRow("nil inside") << QByteArray("*1\r\n$-1\r\n");
-    QTest::newRow("string inside") << QByteArray("*1\r\n$2\r\nOK\r\n");
-    QTest::newRow("out of range") << QByteArray("*1\r\n:7\r\n");
-}
-
 // It says nothing of the hold: neither renewed nor stolen, and over at the deadline.
 void tst_BadInput::badReplyWhileHeld()
 {
@@ -472,8 +464,7 @@ void tst_BadInput::badReplyWhileHeld()
 
 void tst_BadInput::permissionErrorOfAScript_data()
 {
-    QTest::addColumn<QByteArray>("text");
-    QTest::addColumn<QString>("reported");
+    addColumns<QByteArray, QString>("text", "reported");
     const auto row = [](const char *name, const char *text, const char *reported) {
         QTest::newRow(name) << QByteArray(text) << QString::fromLatin1(reported);
     };

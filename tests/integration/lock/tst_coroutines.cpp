@@ -312,8 +312,7 @@ void tst_Coroutines::awaitedTwice()
 
 void tst_Coroutines::resumedFromTheEventLoopOnly_data()
 {
-    QTest::addColumn<QString>("name");
-    QTest::addColumn<bool>("held");
+    Support::addColumns<QString, bool>("name", "held");
     QTest::newRow("fails at once") << QString() << false;
     QTest::newRow("held already") << u"held"_s << true;
     QTest::newRow("free") << u"free"_s << false;
@@ -402,8 +401,7 @@ void tst_Coroutines::oneAtATime()
             co_await guard.release();
         }(i % 2 ? &registry : &otherRegistry, m_name, &shared));
     }
-    QVERIFY(eventually(
-            [&] { return std::all_of(tasks.begin(), tasks.end(), [](const Task &t) { return t.isDone(); }); }, 60s));
+    QVERIFY(eventually([&] { return all(tasks, [](const Task &t) { return t.isDone(); }); }));
     QCOMPARE(shared.most, 1);
     QCOMPARE(shared.tokens.size(), Count);
     QVERIFY(std::is_sorted(shared.tokens.begin(), shared.tokens.end(), std::less_equal<qint64>()));

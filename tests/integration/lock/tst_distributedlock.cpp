@@ -95,7 +95,7 @@ private Q_SLOTS:
     void signalOrderAfterAnError();
     void renewedAfterAnError();
     void futures();
-    void cancelledFuture_data();
+    void cancelledFuture_data() { thousandsAtOnce_data(); }
     void cancelledFuture();
     void cancelledWhileASlotRuns();
     void futuresOfARelease();
@@ -122,7 +122,10 @@ private Q_SLOTS:
     void continuationsOfADestroyedLock();
     void acquiresInEachSlot();
 
-    void eventLoopInASlot_data();
+    void eventLoopInASlot_data()
+    {
+        Support::addNamedRows<QString>("signal", {"acquired", "stateChanged", "heldChanged", "renewed", "atRisk"});
+    }
     void eventLoopInASlot();
     void eventLoopInASlotOfAnotherLock();
     void eventLoopWhenTheErrorIsCleared();
@@ -385,8 +388,7 @@ void tst_DistributedLock::futures()
     for (int i = 0; i < 5; ++i)
         many.append(other.acquireAsync());
     other.cancel();
-    QVERIFY(eventually(
-            [&] { return std::all_of(many.begin(), many.end(), [](const auto &f) { return f.isFinished(); }); }));
+    QVERIFY(eventually([&] { return all(many, [](const auto &f) { return f.isFinished(); }); }));
     for (const QFuture<LockResult> &each : std::as_const(many))
         QCOMPARE(each.result().error, DistributedLock::CancelledError);
 
@@ -398,11 +400,6 @@ void tst_DistributedLock::futures()
     QCOMPARE(lock.holdCount(), 6);
     for (const QFuture<LockResult> &each : std::as_const(many))
         QCOMPARE(each.result().fencingToken, lock.fencingToken());
-}
-
-void tst_DistributedLock::cancelledFuture_data()
-{
-    thousandsAtOnce_data();
 }
 
 void tst_DistributedLock::cancelledFuture()
@@ -578,10 +575,7 @@ void tst_DistributedLock::noSignalInsideACall()
 
 void tst_DistributedLock::errorsNameTheLock_data()
 {
-    QTest::addColumn<QString>("name");
-    QTest::addColumn<LockOptions>("options");
-    QTest::addColumn<DistributedLock::Error>("error");
-    QTest::addColumn<QString>("text");
+    Support::addColumns<QString, LockOptions, DistributedLock::Error, QString>("name", "options", "error", "text");
     const LockOptions plain = options();
     QTest::newRow("empty name") << QString() << plain << DistributedLock::NameError << u"empty"_s;
     QTest::newRow("long name") << QString(1025, u'x') << plain << DistributedLock::NameError << u"1024"_s;
@@ -1056,13 +1050,6 @@ void tst_DistributedLock::acquiresInEachSlot()
     }
 }
 
-void tst_DistributedLock::eventLoopInASlot_data()
-{
-    QTest::addColumn<QString>("signal");
-    for (const char *signal : {"acquired", "stateChanged", "heldChanged", "renewed", "atRisk"})
-        QTest::newRow(signal) << QString::fromLatin1(signal);
-}
-
 void tst_DistributedLock::eventLoopInASlot()
 {
     // As in a dialog. Meanwhile the lock is renewed, and lost in time. Only the test's clock advances; the library's
@@ -1231,7 +1218,7 @@ void tst_DistributedLock::manyAcquiresOfOneLock()
         for (int i = 0; i < acquires; ++i)
             lock.acquire();
         lock.cancel();
-        eventually([&] { return lock.spies.failed.size() == acquires; }, 60s);
+        eventually([&] { return lock.spies.failed.size() == acquires; });
         return timer.nsecsElapsed();
     };
     timeFor(1000);

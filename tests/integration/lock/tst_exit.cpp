@@ -77,9 +77,9 @@ private Q_SLOTS:
     void stoppedServer();
     void stoppedServerInTime_data();
     TIMING void stoppedServerInTime();
-    void severalStoppedServers_data();
+    void severalStoppedServers_data() { addRows<bool>("stopped", {{"stopped", true}, {"all answer", false}}); }
     void severalStoppedServers();
-    void severalStoppedServersInTime_data();
+    void severalStoppedServersInTime_data() { severalStoppedServers_data(); }
     TIMING void severalStoppedServersInTime();
     void slowServer_data();
     TIMING void slowServer();
@@ -180,8 +180,7 @@ qint64 tst_Exit::end(Program *program, const QString &mode)
 
 void tst_Exit::someModes()
 {
-    QTest::addColumn<QString>("mode");
-    QTest::addColumn<QString>("transport");
+    addColumns<QString, QString>("mode", "transport");
     for (const char *mode : {"quit", "exit", "thread", "thread instance", "scoped"}) {
         for (const char *transport : {"unix", "tcp", "tls"})
             QTest::addRow("%s, %s", mode, transport) << QString::fromLatin1(mode) << QString::fromLatin1(transport);
@@ -190,10 +189,7 @@ void tst_Exit::someModes()
 
 void tst_Exit::nothingIsLeft_data()
 {
-    QTest::addColumn<QString>("mode");
-    QTest::addColumn<QString>("transport");
-    QTest::addColumn<int>("held");
-    QTest::addColumn<int>("waited");
+    addColumns<QString, QString, int, int>("mode", "transport", "held", "waited");
     for (const char *mode : AllModes) {
         const bool canWait = qstrcmp(mode, "scoped") != 0;
         for (const char *transport : {"unix", "tcp", "tls"}) {
@@ -221,8 +217,7 @@ void tst_Exit::nothingIsLeft()
 /// So many that the end must wait until the server has read them, which it does for 250 ms at most.
 void tst_Exit::manyAreGivenBackInTime_data()
 {
-    QTest::addColumn<QString>("mode");
-    QTest::addColumn<QString>("transport");
+    addColumns<QString, QString>("mode", "transport");
     for (const char *mode : AllModes) {
         for (const char *transport : {"unix", "tcp", "tls"})
             QTest::addRow("%s, %s", mode, transport) << QString::fromLatin1(mode) << QString::fromLatin1(transport);
@@ -244,10 +239,7 @@ void tst_Exit::manyAreGivenBackInTime()
 /// Without scripts, a release needs two round trips, for which the end waits for 250 ms at most.
 void tst_Exit::plainLocksAreGivenBack_data()
 {
-    QTest::addColumn<QString>("mode");
-    QTest::addColumn<QString>("transport");
-    QTest::addColumn<int>("held");
-    QTest::addColumn<int>("waited");
+    addColumns<QString, QString, int, int>("mode", "transport", "held", "waited");
     for (const char *mode : AllModes) {
         for (const int count : {1, Many}) // nobody waits in a queue
             QTest::addRow("%s, %d", mode, count) << QString::fromLatin1(mode) << u"plain"_s << count << 0;
@@ -256,8 +248,7 @@ void tst_Exit::plainLocksAreGivenBack_data()
 
 void tst_Exit::nothingIsLeftAtAQuorum_data()
 {
-    QTest::addColumn<QString>("mode");
-    QTest::addColumn<int>("held");
+    addColumns<QString, int>("mode", "held");
     for (const char *mode : {"quit", "leaked", "exit", "thread", "scoped"}) {
         for (const int held : {1, Many / 4}) // three servers, in the same time as one
             QTest::addRow("%s, %d", mode, held) << QString::fromLatin1(mode) << held;
@@ -268,8 +259,7 @@ void tst_Exit::nothingIsLeftAtAQuorum()
 {
     QFETCH(QString, mode);
     QFETCH(int, held);
-    RedisSet set(3);
-    QVERIFY2(set.start(), qPrintable(set.errorString()));
+    Started<RedisSet> set(3);
     Program program({mode, set.directUrl().toString(), QString::number(held), u"0"_s});
     const auto isAtAll = [&] {
         for (int i = 0; i < set.size(); ++i) {
@@ -339,13 +329,6 @@ void tst_Exit::stoppedServerInTime()
 }
 
 /// However many of a thread's servers do not answer, its end is delayed once.
-void tst_Exit::severalStoppedServers_data()
-{
-    QTest::addColumn<bool>("stopped");
-    QTest::newRow("stopped") << true;
-    QTest::newRow("all answer") << false;
-}
-
 qint64 tst_Exit::endWithSeveralServers()
 {
     QFETCH(bool, stopped);
@@ -370,11 +353,6 @@ void tst_Exit::severalStoppedServers()
     QVERIFY(endWithSeveralServers() >= 0);
 }
 
-void tst_Exit::severalStoppedServersInTime_data()
-{
-    severalStoppedServers_data();
-}
-
 void tst_Exit::severalStoppedServersInTime()
 {
     Support::leavesRoomFor(Room);
@@ -385,8 +363,7 @@ void tst_Exit::severalStoppedServersInTime()
 
 void tst_Exit::slowServer_data()
 {
-    QTest::addColumn<QString>("mode");
-    QTest::addColumn<QString>("condition");
+    addColumns<QString, QString>("mode", "condition");
     for (const char *mode : {"quit", "exit", "leaked", "outlives", "thread", "thread instance", "scoped"}) {
         for (const char *condition : {"latency", "sliced", "latency, plain"})
             QTest::addRow("%s, %s", mode, condition) << QString::fromLatin1(mode) << QString::fromLatin1(condition);

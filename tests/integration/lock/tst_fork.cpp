@@ -6,6 +6,7 @@
 #include "support/locktesting.h"
 
 #include "support/certificates.h"
+#include "support/rows.h"
 #include "support/testprogram.h"
 
 #include <memory>
@@ -40,8 +41,7 @@ void tst_Fork::initTestCase()
 
 void tst_Fork::fork_data()
 {
-    QTest::addColumn<QUrl>("url");
-    QTest::addColumn<QString>("child");
+    addColumns<QUrl, QString>("url", "child");
     for (const char *child : {"exit", "events", "new"}) {
         QTest::addRow("unix, %s", child) << m_server->url() << QString::fromLatin1(child);
         QTest::addRow("tcp, %s", child) << m_server->tcpUrl() << QString::fromLatin1(child);

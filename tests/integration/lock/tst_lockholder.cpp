@@ -7,6 +7,7 @@
 
 #include "support/fakeclock.h"
 #include "support/faultproxy.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QDistLock/LockInfo>
@@ -74,7 +75,10 @@ private Q_SLOTS:
 
     void names_data();
     void names();
-    void inspectAndList_data();
+    void inspectAndList_data()
+    {
+        addRows<QUrl>("url", {{"redis", m_server.url()}, {"memory", QUrl(u"memory:holder"_s)}});
+    }
     void inspectAndList();
     void errorTexts_data();
     void errorTexts();
@@ -163,8 +167,7 @@ bool tst_LockHolder::isTold(LockRegistry *registry, const QString &part)
 
 void tst_LockHolder::names_data()
 {
-    QTest::addColumn<QString>("identity");
-    QTest::addColumn<QString>("application");
+    addColumns<QString, QString>("identity", "application");
     QTest::addColumn<bool>("fromEnvironment"); // none
     QTest::addColumn<QByteArray>("suffix");
     const QByteArray pid = QByteArray::number(QCoreApplication::applicationPid());
@@ -204,13 +207,6 @@ void tst_LockHolder::names()
     QCOMPARE(isBareHolder(info), suffix.isEmpty());
 }
 
-void tst_LockHolder::inspectAndList_data()
-{
-    QTest::addColumn<QUrl>("url");
-    QTest::newRow("redis") << m_server.url();
-    QTest::newRow("memory") << QUrl(u"memory:holder"_s);
-}
-
 void tst_LockHolder::inspectAndList()
 {
     QFETCH(QUrl, url);
@@ -235,9 +231,7 @@ void tst_LockHolder::inspectAndList()
 
 void tst_LockHolder::errorTexts_data()
 {
-    QTest::addColumn<QUrl>("url");
-    QTest::addColumn<LockOptions>("wanted");
-    QTest::addColumn<DistributedLock::Error>("error");
+    addColumns<QUrl, LockOptions, DistributedLock::Error>("url", "wanted", "error");
     const LockOptions once = options(30s, 0ms);
     const LockOptions wait = options(30s, 50ms);
     const LockOptions retries = options().withMaxRetries(1);
@@ -317,10 +311,7 @@ void tst_LockHolder::noCommandUnlessTaken()
 
 void tst_LockHolder::otherHolders_data()
 {
-    QTest::addColumn<QByteArray>("suffix");
-    QTest::addColumn<bool>("isNamed");
-    QTest::addColumn<bool>("withNumber");
-    QTest::addColumn<bool>("isShown");
+    addColumns<QByteArray, bool, bool, bool>("suffix", "isNamed", "withNumber", "isShown");
     QTest::newRow("earlier version") << QByteArray() << true << false << false;
     QTest::newRow("no identity") << QByteArray() << true << true << false;
     QTest::newRow("usual") << QByteArray("@db7:812:nightly") << true << true << true;
@@ -430,8 +421,7 @@ void tst_LockHolder::mayNotList()
 
 void tst_LockHolder::strangeReplies_data()
 {
-    QTest::addColumn<QByteArray>("command");
-    QTest::addColumn<QByteArray>("reply");
+    addColumns<QByteArray, QByteArray>("command", "reply");
     for (const char *const command : {"GET", "PTTL", "ZCARD", "CLIENT"}) {
         QTest::addRow("%s, error", command) << QByteArray(command) << QByteArray("-ERR unknown command\r\n");
         QTest::addRow("%s, no right", command) << QByteArray(command) << QByteArray("-NOPERM no\r\n");
@@ -615,9 +605,7 @@ void tst_LockHolder::manyGiveUpTogether()
         });
         lock->acquire();
     }
-    const auto areQueued = [&] {
-        return std::all_of(locks.begin(), locks.end(), [](const auto &lock) { return lock->queuePosition() >= 0; });
-    };
+    const auto areQueued = [&] { return all(locks, [](const auto &lock) { return lock->queuePosition() >= 0; }); };
     QVERIFY(eventually(areQueued));
     const qint64 before = m_server.commandsProcessed("client|list");
     for (const auto &lock : locks)
@@ -629,8 +617,7 @@ void tst_LockHolder::manyGiveUpTogether()
 
 void tst_LockHolder::thousandsOfConnections_data()
 {
-    QTest::addColumn<QByteArray>("info");
-    QTest::addColumn<bool>("isListed");
+    addColumns<QByteArray, bool>("info", "isListed");
     QTest::newRow("ten thousand") << QByteArray("# Clients\r\nconnected_clients:10000\r\nmaxclients:50000\r\n") << true;
     QTest::newRow("more") << QByteArray("# Clients\r\nconnected_clients:10001\r\nmaxclients:50000\r\n") << false;
     QTest::newRow("unknown") << QByteArray("# Clients\r\nmaxclients:50000\r\n") << false;

@@ -421,9 +421,7 @@ void tst_LockOperations::manyLocksRenewTogether()
         locks.back()->acquire();
         clock.advance(1ms);
     }
-    const auto allHeld = [&] {
-        return std::all_of(locks.begin(), locks.end(), [](const auto &lock) { return lock->isHeld(); });
-    };
+    const auto allHeld = [&] { return all(locks, [](const auto &lock) { return lock->isHeld(); }); };
     QVERIFY(eventually(allHeld));
     int inspected = 0;
     // Replies come in order: that of inspect() is later than those of the renewals.

@@ -67,7 +67,10 @@ private Q_SLOTS:
     void passwordReplaced_data() { Support::addRows<bool>("isCluster", {{"cluster", true}, {"quorum", false}}); }
     void passwordReplaced();
     void cancelledFutures();
-    void futuresEndWithTheRegistry_data();
+    void futuresEndWithTheRegistry_data()
+    {
+        Support::addNamedRows<QString>("moment", {"connecting", "asked", "memory"});
+    }
     void futuresEndWithTheRegistry();
     void registryDeletedInAContinuation();
     void askedAgainInTheDestructor();
@@ -77,7 +80,7 @@ private Q_SLOTS:
     void destroyedBeforeItsLocks_data() { Support::addRows<bool>("memory", {{"redis", false}, {"memory", true}}); }
     void destroyedBeforeItsLocks();
     void locksDeletedWhileTheRegistryGoes();
-    void acquireWhileTheRegistryGoes_data();
+    void acquireWhileTheRegistryGoes_data() { destroyedBeforeItsLocks_data(); }
     void acquireWhileTheRegistryGoes();
     void lockMadeWhileTheRegistryGoes();
     void backToTheDefaultRegistry();
@@ -332,9 +335,8 @@ void tst_LockRegistry::addresses()
     // The registry's prefix is that of acquires and requests from now on, but not of a lock that has its own.
     registry.setKeyPrefix(u"own:"_s);
     QCOMPARE(registry.keyPrefix(), u"own:"_s);
-    const auto info = registry.inspect(u"job"_s);
-    QVERIFY(eventually([&] { return info.isFinished(); }));
-    QCOMPARE(info.result().fencingToken, prefixed.fencingToken());
+    const auto info = awaited(registry.inspect(u"job"_s));
+    QCOMPARE(info.fencingToken, prefixed.fencingToken());
     DistributedLock excluded(&registry, u"job"_s);
     const QFuture<LockResult> result = excluded.tryAcquireAsync();
     QVERIFY(eventually([&] { return result.isFinished(); }));
@@ -450,13 +452,6 @@ void tst_LockRegistry::cancelledFutures()
     QVERIFY(m_server.exists("lock:a"));
 }
 
-void tst_LockRegistry::futuresEndWithTheRegistry_data()
-{
-    QTest::addColumn<QString>("moment");
-    for (const char *moment : {"connecting", "asked", "memory"})
-        QTest::newRow(moment) << QString::fromLatin1(moment);
-}
-
 void tst_LockRegistry::futuresEndWithTheRegistry()
 {
     QFETCH(QString, moment);
@@ -489,8 +484,7 @@ void tst_LockRegistry::oneMasterIsAway()
     QFETCH(bool, harmedFirst);
     auto clusterOptions = Support::RedisCluster::Options::mastersOnly();
     clusterOptions.needsAllSlots = false;
-    Support::RedisCluster cluster(clusterOptions);
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Support::Started<Support::RedisCluster> cluster(clusterOptions);
     QStringList names;
     for (int master = 0; master < 3; ++master) {
         int i = 0;
@@ -552,8 +546,7 @@ void tst_LockRegistry::slotWithoutMaster()
     // A lock may be there that nobody can see.
     auto clusterOptions = Support::RedisCluster::Options::mastersOnly();
     clusterOptions.needsAllSlots = false;
-    Support::RedisCluster cluster(clusterOptions);
-    QVERIFY2(cluster.start(), qPrintable(cluster.errorString()));
+    Support::Started<Support::RedisCluster> cluster(clusterOptions);
     for (int i = 0; i < 3; ++i)
         cluster.node(i).command({"CLUSTER", "DELSLOTS", "17"});
     LockRegistry registry(cluster.url());
@@ -674,9 +667,7 @@ void tst_LockRegistry::askedAgainInTheDestructor()
 
 void tst_LockRegistry::registryDeletedInItsSignals_data()
 {
-    QTest::addColumn<QByteArray>("signal");
-    QTest::addColumn<bool>("reachable");
-    QTest::addColumn<bool>("lockFirst");
+    Support::addColumns<QByteArray, bool, bool>("signal", "reachable", "lockFirst");
     for (const bool lockFirst : {true, false}) {
         const char *first = lockFirst ? "a lock" : "inspect()";
         QTest::addRow("stateChanged, %s first", first) << QByteArray(SIGNAL(stateChanged())) << true << lockFirst;
@@ -797,11 +788,6 @@ void tst_LockRegistry::locksDeletedWhileTheRegistryGoes()
         for (const QPointer<DistributedLock> &lock : std::as_const(locks))
             delete lock.data();
     }
-}
-
-void tst_LockRegistry::acquireWhileTheRegistryGoes_data()
-{
-    destroyedBeforeItsLocks_data();
 }
 
 void tst_LockRegistry::acquireWhileTheRegistryGoes()

@@ -73,8 +73,7 @@ void tst_LockTls::refused()
     RedisServer::Options serverOptions = RedisServer::Options::withTls(m_certificates);
     serverOptions.certificateFile = m_certificates.selfSigned().certificate;
     serverOptions.keyFile = m_certificates.selfSigned().key;
-    RedisServer server(serverOptions);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(serverOptions);
     LockRegistry registry(server.tlsUrl());
     TestLock lock(&registry, u"secret"_s, options(30s, LockOptions::Forever));
     QCOMPARE(failureNow(&lock), DistributedLock::AuthenticationError);

@@ -5,6 +5,7 @@
 // wrong unit: one clear line in the log each, and every acquire ends.
 
 #include "support/locktest.h"
+#include "support/rows.h"
 
 #include <QDistLock/Annotations>
 #include <QDistLock/LockInfo>
@@ -67,9 +68,12 @@ private Q_SLOTS:
     void acquireInWrongThread();
     void setInWrongThread();
     void registryInWrongThread();
-    void movedAfterItsFirstUse_data();
+    void movedAfterItsFirstUse_data() { addNamedRows<QString>("when", {"unlocked", "waiting", "held", "releasing"}); }
     void movedAfterItsFirstUse();
-    void throwingSlot_data();
+    void throwingSlot_data()
+    {
+        addNamedRows<QByteArray>("signal", {"heldChanged", "acquired", "released", "errorChanged"});
+    }
     void throwingSlot();
     void threadWithoutEventLoop();
     void threadThatRunsNoEventLoop();
@@ -250,13 +254,6 @@ void tst_Misuse::registryInWrongThread()
     QVERIFY(errors.isEmpty());
 }
 
-void tst_Misuse::movedAfterItsFirstUse_data()
-{
-    QTest::addColumn<QString>("when");
-    for (const char *when : {"unlocked", "waiting", "held", "releasing"})
-        QTest::newRow(when) << QString::fromLatin1(when);
-}
-
 /// Its registry stays in the former thread, where everything ends that it had or wanted.
 void tst_Misuse::movedAfterItsFirstUse()
 {
@@ -313,13 +310,6 @@ void tst_Misuse::movedAfterItsFirstUse()
     QCOMPARE(seen.first(), when == u"held" || when == u"releasing" ? u"lost"_s : u"failed"_s);
     QVERIFY(eventually([&] { return lockKeys(m_server) == QList<QByteArray>{"lock:busy"}; }));
     QVERIFY(busy.isHeld());
-}
-
-void tst_Misuse::throwingSlot_data()
-{
-    QTest::addColumn<QByteArray>("signal");
-    for (const char *signal : {"heldChanged", "acquired", "released", "errorChanged"})
-        QTest::newRow(signal) << QByteArray(signal);
 }
 
 /// A slot throws, and the application catches it. The signals of the other locks arrive, and the lock still works.

@@ -8,6 +8,7 @@
 #include "support/redisserver.h"
 #include "support/redisset.h"
 #include "support/registrytime.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qdeadlinetimer.h>
@@ -247,7 +248,10 @@ private Q_SLOTS:
     void whileAnotherLockIsServed();
     void whatWasPostedBefore_data();
     void whatWasPostedBefore();
-    void whenTheConnectionHasEnded_data();
+    void whenTheConnectionHasEnded_data()
+    {
+        Support::addRows<bool>("isWritten", {{"found by reading", false}, {"found by writing", true}});
+    }
     void whenTheConnectionHasEnded();
     void aReleaseIsCompletedBeforeItsSuccessor();
     void deletedInTheLoop_data();
@@ -275,8 +279,7 @@ private:
 
 void tst_NestedLoops::atEachSignal_data()
 {
-    QTest::addColumn<QByteArray>("signal");
-    QTest::addColumn<bool>("ofRegistry");
+    Support::addColumns<QByteArray, bool>("signal", "ofRegistry");
     for (const char *signal :
          {"stateChanged", "heldChanged", "holdCountChanged", "fencingTokenChanged", "acquired", "released", "renewed",
           "atRisk", "lost", "acquireFailed", "queuePositionChanged", "errorChanged", "errorOccurred"})
@@ -457,13 +460,6 @@ void tst_NestedLoops::whatWasPostedBefore()
     QCOMPARE(registry.errorString(), QString());
 }
 
-void tst_NestedLoops::whenTheConnectionHasEnded_data()
-{
-    QTest::addColumn<bool>("isWritten");
-    QTest::newRow("found by reading") << false;
-    QTest::newRow("found by writing") << true;
-}
-
 void tst_NestedLoops::whenTheConnectionHasEnded()
 {
     // The event loop was busy: the reply to `subject` has arrived, and the connection has ended since. The nested loop
@@ -540,8 +536,7 @@ void tst_NestedLoops::aReleaseIsCompletedBeforeItsSuccessor()
 
 void tst_NestedLoops::deletedInTheLoop_data()
 {
-    QTest::addColumn<QByteArray>("signal");
-    QTest::addColumn<QByteArray>("victim");
+    Support::addColumns<QByteArray, QByteArray>("signal", "victim");
     for (const char *victim : {"lock", "registry", "both"}) {
         for (const char *signal :
              {"stateChanged", "heldChanged", "holdCountChanged", "fencingTokenChanged", "acquired", "released",

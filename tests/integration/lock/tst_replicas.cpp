@@ -461,9 +461,7 @@ void tst_Replicas::othersAreNotDelayed()
 
 void tst_Replicas::handOver_data()
 {
-    QTest::addColumn<int>("holder");
-    QTest::addColumn<int>("waiter");
-    QTest::addColumn<bool>("sameRegistry");
+    addColumns<int, int, bool>("holder", "waiter", "sameRegistry");
     for (const bool same : {false, true}) {
         const char *const where = same ? "one client" : "two clients";
         QTest::addRow("both, %s", where) << 2 << 2 << same;
@@ -612,8 +610,7 @@ void tst_Replicas::cancelOvertakesTheAcquire()
 
 void tst_Replicas::forbidden_data()
 {
-    QTest::addColumn<QByteArray>("right");
-    QTest::addColumn<bool>("works");
+    addColumns<QByteArray, bool>("right", "works");
     QTest::newRow("wait") << QByteArray("-wait") << false;
     QTest::newRow("role") << QByteArray("-role") << true;
 }
@@ -656,12 +653,10 @@ void tst_Replicas::connectionLostWhileWaiting()
 /// Without a message of a Sentinel, only the connection for these locks finds out that the master was replaced.
 void tst_Replicas::formerMasterIsLeft()
 {
-    RedisServer first(RedisServer::Options::withTcp());
-    QVERIFY(first.start());
+    Started<RedisServer> first(RedisServer::Options::withTcp());
     RedisServer::Options options = RedisServer::Options::withTcp();
     options.replicaOf = &first;
-    RedisServer second(options);
-    QVERIFY(second.start());
+    Started<RedisServer> second(options);
     QVERIFY(eventually([&] { return first.command({"ROLE"}).toList().value(2).toList().size() == 1; }));
     FakeSentinel::View view;
     view.port = first.port();

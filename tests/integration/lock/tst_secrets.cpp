@@ -105,9 +105,7 @@ void tst_Secrets::cleanup()
 
 void tst_Secrets::errorOfTheServer_data()
 {
-    QTest::addColumn<QByteArray>("command");
-    QTest::addColumn<QByteArray>("code");
-    QTest::addColumn<bool>("fromEnvironment");
+    addColumns<QByteArray, QByteArray, bool>("command", "code", "fromEnvironment");
     for (const char *command : {"greeting", "AUTH", "SELECT", "CLIENT SETNAME", "CLIENT ID", "EVALSHA", "element"}) {
         for (const char *code :
              {"ERR", "NOPERM", "NOAUTH", "WRONGPASS", "DENIED", "LOADING", "READONLY", "c4n4ry:%41!/é"})
@@ -211,8 +209,7 @@ void tst_Secrets::loginCommandRenamed()
     RedisServer::Options serverOptions;
     serverOptions.config = {"rename-command AUTH LOGIN"};
     serverOptions.loginCommand = "LOGIN";
-    RedisServer server(serverOptions);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(serverOptions);
     QUrl url = withLogin(server.url());
     if (!withUser)
         url.setUserName(QString());
@@ -232,8 +229,7 @@ void tst_Secrets::scopedLock()
     RedisServer::Options serverOptions;
     serverOptions.config = {"rename-command AUTH LOGIN"};
     serverOptions.loginCommand = "LOGIN";
-    RedisServer server(serverOptions);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(serverOptions);
     QLoggingCategory::setFilterRules(u"*=true"_s);
     LogCapture log;
     QString error;

@@ -8,6 +8,7 @@
 #include "support/faultproxy.h"
 #include "support/locktesting.h"
 #include "support/redistesting.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qmutex.h>
@@ -308,9 +309,7 @@ void tst_ClusterWatch::setUpAgainWithNewIds()
 
 void tst_ClusterWatch::mostMastersReplaced_data()
 {
-    QTest::addColumn<QList<int>>("owners");
-    QTest::addColumn<int>("epoch");
-    QTest::addColumn<int>("stayed");
+    addColumns<QList<int>, int, int>("owners", "epoch", "stayed");
     QTest::addColumn<QByteArray>("alsoAnswers"); // the cluster of a node that does
     QTest::addColumn<bool>("counts");
     QTest::newRow("one has stayed") << QList<int>{3, 3, 2} << 6 << 2 << QByteArray() << true;

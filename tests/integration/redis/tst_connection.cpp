@@ -108,7 +108,7 @@ private Q_SLOTS:
     void initTestCase();
     void init() { QVERIFY(m_server.command({"FLUSHALL"}) == QVariant(QByteArray("OK"))); }
 
-    void commandAndReply_data();
+    void commandAndReply_data() { addRows<QUrl>("url", {{"Unix", m_server.url()}, {"TCP", m_server.tcpUrl()}}); }
     void commandAndReply();
     void closesItsDescriptorOnce_data()
     {
@@ -132,7 +132,15 @@ private Q_SLOTS:
     void clientCommandsForbidden();
     void handshakeRefused_data();
     void handshakeRefused();
-    void optionalStepsRefused_data();
+    void optionalStepsRefused_data()
+    {
+        addRows<QByteArray>(
+                "reply",
+                {{"as Redis", QByteArray("-ERR unknown command 'CLIENT'\r\n")},
+                 {"ACL", QByteArray("-NOPERM this user has no permissions to run the 'client|id' command\r\n")},
+                 {"as a proxy", QByteArray("-unsupported command 'CLIENT'\r\n")},
+                 {"in other words", QByteArray("-Invalid request\r\n")}});
+    }
     void optionalStepsRefused();
     void handshakeErrorThatPasses();
     void loginForgotten();
@@ -152,7 +160,16 @@ private Q_SLOTS:
     void closeEndsWhatIsUnanswered();
     void destructorWrites();
     void deletedInHandler();
-    void deletedInSignal_data();
+    void deletedInSignal_data()
+    {
+        addRows<int>("when",
+                     {{"Ready", 0},
+                      {"lost: stateChanged", 1},
+                      {"lost: handler", 2},
+                      {"lost: failed", 3},
+                      {"lost: repliesProcessed", 4},
+                      {"answered: repliesProcessed", 5}});
+    }
     void deletedInSignal();
     void closedInHandler();
     void reopenedInHandler();
@@ -181,7 +198,11 @@ private Q_SLOTS:
     void deletedWhileResolving();
     void frozenServer();
     TIMING void loopStaysFree();
-    void loopStaysFree_data();
+    void loopStaysFree_data()
+    {
+        addNamedRows<QString>("trouble",
+                              {"unanswered port", "name that does not resolve", "deleted while resolving", "frozen"});
+    }
 
 private:
     using Pause = std::function<void(const std::function<void()> &)>;
@@ -199,13 +220,6 @@ void tst_Connection::initTestCase()
 }
 
 // The usual
-
-void tst_Connection::commandAndReply_data()
-{
-    QTest::addColumn<QUrl>("url");
-    QTest::newRow("Unix") << m_server.url();
-    QTest::newRow("TCP") << m_server.tcpUrl();
-}
 
 void tst_Connection::commandAndReply()
 {
@@ -305,8 +319,7 @@ void tst_Connection::password()
 {
     RedisServer::Options options;
     options.password = "c4n4ry";
-    RedisServer server(options);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(options);
     Connection connection(withLogin(server.url(), {}, u"c4n4ry"_s));
     QVERIFY(becomesReady(&connection));
     QCOMPARE(textOf(&connection, {"PING"}), "PONG");
@@ -316,8 +329,7 @@ void tst_Connection::userAndPassword()
 {
     RedisServer::Options options;
     options.users = {"u5er on >c4n4ry ~* &* +@all"};
-    RedisServer server(options);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(options);
     Connection connection(withLogin(server.url(), u"u5er"_s, u"c4n4ry"_s));
     QVERIFY(becomesReady(&connection));
     QCOMPARE(textOf(&connection, {"ACL", "WHOAMI"}), "u5er");
@@ -341,8 +353,7 @@ void tst_Connection::passwordReplaced()
         qputenv("QDISTLOCK_PASSWORD_FILE", folder.filePath(u"password"_s).toUtf8());
     RedisServer::Options options;
     options.users = {"u5er on >first ~* &* +@all"};
-    RedisServer server(options);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(options);
     QUrl url = server.url();
     url.setUserName(u"u5er"_s);
     QVERIFY(provide("first"));
@@ -380,10 +391,7 @@ void tst_Connection::passwordFileMissing()
 
 void tst_Connection::loginRefused_data()
 {
-    QTest::addColumn<bool>("needed");
-    QTest::addColumn<QString>("user");
-    QTest::addColumn<QString>("password");
-    QTest::addColumn<QString>("says");
+    addColumns<bool, QString, QString, QString>("needed", "user", "password", "says");
 
     QTest::newRow("wrong password") << true << QString() << u"c4n4ry"_s << u"WRONGPASS"_s;
     QTest::newRow("wrong password of a user") << true << u"u5er"_s << u"c4n4ry"_s << u"WRONGPASS"_s;
@@ -404,8 +412,7 @@ void tst_Connection::loginRefused()
         options.password = "right";
         options.users = {"u5er on >right ~* &* +@all"};
     }
-    RedisServer server(options);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(options);
     FaultProxy proxy(server);
     Connection connection(withLogin(proxy.url(), user, password));
     connection.setConnectTimeout(60s);
@@ -440,8 +447,7 @@ void tst_Connection::secretsAreNotLogged()
 {
     RedisServer::Options options;
     options.users = {"u5er on >c4n4ry ~* &* +@all"};
-    RedisServer server(options);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(options);
     logged.clear();
     QLoggingCategory::setFilterRules(u"qdistlock.*=true"_s);
     const auto before = qInstallMessageHandler(keepLog);
@@ -471,8 +477,7 @@ void tst_Connection::clientCommandsForbidden()
 {
     RedisServer::Options options;
     options.users = {"u5er on >pw ~* +ping"};
-    RedisServer server(options);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(options);
     Connection connection(withLogin(server.url(), u"u5er"_s, u"pw"_s));
     connection.setClientName("tst");
     QVERIFY(becomesReady(&connection));
@@ -485,9 +490,7 @@ void tst_Connection::clientCommandsForbidden()
 
 void tst_Connection::handshakeRefused_data()
 {
-    QTest::addColumn<QByteArray>("greeting");
-    QTest::addColumn<int>("failure");
-    QTest::addColumn<QString>("says");
+    addColumns<QByteArray, int, QString>("greeting", "failure", "says");
     QTest::newRow("max clients") << QByteArray("-ERR max number of clients reached\r\n") << int(Failure::Server)
                                  << u"maxclients"_s;
     QTest::newRow("max clients in a cluster")
@@ -524,15 +527,6 @@ void tst_Connection::handshakeRefused()
     QVERIFY(waitFor([&] { return !failed.isEmpty() && connection.failure() == Failure(failure); }));
     QVERIFY2(connection.errorString().contains(says), qPrintable(connection.errorString()));
     QCOMPARE(connection.state(), isPermanent(Failure(failure)) ? Connection::Disconnected : Connection::Connecting);
-}
-
-void tst_Connection::optionalStepsRefused_data()
-{
-    QTest::addColumn<QByteArray>("reply");
-    QTest::newRow("as Redis") << QByteArray("-ERR unknown command 'CLIENT'\r\n");
-    QTest::newRow("ACL") << QByteArray("-NOPERM this user has no permissions to run the 'client|id' command\r\n");
-    QTest::newRow("as a proxy") << QByteArray("-unsupported command 'CLIENT'\r\n");
-    QTest::newRow("in other words") << QByteArray("-Invalid request\r\n");
 }
 
 void tst_Connection::optionalStepsRefused()
@@ -584,8 +578,7 @@ void tst_Connection::tooManyClients()
 {
     RedisServer::Options options;
     options.config = {"maxclients 3"};
-    RedisServer server(options);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(options);
     RespClient others[2];
     for (RespClient &other : others) {
         QVERIFY(other.connectToUnix(server.socketPath()));
@@ -827,17 +820,6 @@ void tst_Connection::deletedInHandler()
     QTRY_COMPARE_WITH_TIMEOUT(m_server.get("last"), QByteArray("word"), 60000);
     QCOMPARE(later, 0);
     QVERIFY(waitFor([this] { return m_server.connectedClients() == 0; }));
-}
-
-void tst_Connection::deletedInSignal_data()
-{
-    QTest::addColumn<int>("when");
-    QTest::newRow("Ready") << 0;
-    QTest::newRow("lost: stateChanged") << 1;
-    QTest::newRow("lost: handler") << 2;
-    QTest::newRow("lost: failed") << 3;
-    QTest::newRow("lost: repliesProcessed") << 4;
-    QTest::newRow("answered: repliesProcessed") << 5;
 }
 
 void tst_Connection::deletedInSignal()
@@ -1147,9 +1129,7 @@ void tst_Connection::connectionRefused()
 
 void tst_Connection::badReplies_data()
 {
-    QTest::addColumn<QByteArray>("bytes");
-    QTest::addColumn<QByteArray>("endless");
-    QTest::addColumn<QString>("says");
+    addColumns<QByteArray, QByteArray, QString>("bytes", "endless", "says");
     const auto row = [](const char *name, const QByteArray &bytes, const QByteArray &endless, const char *says) {
         QTest::newRow(name) << bytes << endless << QString::fromUtf8(says);
     };
@@ -1213,7 +1193,7 @@ void tst_Connection::endlessRepliesReadOnlyTheLimit()
     Connection connection(serverUrl(server.url()));
     QVERIFY(becomesReady(&connection));
     connection.send({"GET", "k"}, 60s, {});
-    QVERIFY(waitFor([&connection] { return connection.failure() == Failure::Protocol; }, 60s));
+    QVERIFY(waitFor([&connection] { return connection.failure() == Failure::Protocol; }));
     // 64 MiB, and what the kernel's and Qt's buffers hold
     QVERIFY2(server.bytesSent() < 80 * 1024 * 1024, qPrintable(QString::number(server.bytesSent())));
 }
@@ -1307,13 +1287,6 @@ void tst_Connection::sendToFrozenServer(const Pause &uncounted)
 void tst_Connection::frozenServer()
 {
     sendToFrozenServer([](const std::function<void()> &action) { action(); });
-}
-
-void tst_Connection::loopStaysFree_data()
-{
-    QTest::addColumn<QString>("trouble");
-    for (const auto trouble : {"unanswered port", "name that does not resolve", "deleted while resolving", "frozen"})
-        QTest::newRow(trouble) << QString::fromLatin1(trouble);
 }
 
 void tst_Connection::loopStaysFree()

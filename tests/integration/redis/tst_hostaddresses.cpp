@@ -248,8 +248,7 @@ void tst_HostAddresses::replicaFirst()
     options.tcp = true;
     options.config = {QByteArray("bind ") + DeadAddress};
     options.password = isRefused ? "another" : "";
-    RedisServer replica(options);
-    QVERIFY2(replica.start(), qPrintable(replica.errorString()));
+    Started<RedisServer> replica(options);
     const FakeServer master({}, replica.port());
     QVERIFY(master.isListening());
     const auto url = serverAt(replica.port(), {});

@@ -7,6 +7,7 @@
 #include "support/faultproxy.h"
 #include "support/redisserver.h"
 #include "support/redistesting.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QtCore/qelapsedtimer.h>
@@ -630,8 +631,7 @@ void tst_SentinelWatch::masterChangesMeanwhile()
 void tst_SentinelWatch::problems_data()
 {
     QTest::addColumn<QByteArray>("error"); // of all Sentinels
-    QTest::addColumn<QString>("text");
-    QTest::addColumn<bool>("permanent");
+    Support::addColumns<QString, bool>("text", "permanent");
     QTest::newRow("unknown service") << QByteArray("-ERR No such master with that name\r\n")
                                      << u"knows no service \"mymaster\"; check the name"_s << true;
     QTest::newRow("no Sentinel") << QByteArray("-ERR unknown command 'SENTINEL', with args beginning with: \r\n")
@@ -664,8 +664,7 @@ void tst_SentinelWatch::problems()
 
 void tst_SentinelWatch::passwords_data()
 {
-    QTest::addColumn<QByteArray>("required");
-    QTest::addColumn<QByteArray>("given");
+    Support::addColumns<QByteArray, QByteArray>("required", "given");
     QTest::addColumn<QString>("text"); // empty = accepted
     QTest::newRow("none given") << QByteArray("c4n4ry") << QByteArray()
                                 << u"asks for a password; give it in QDISTLOCK_SENTINEL_PASSWORD"_s;
@@ -683,8 +682,7 @@ void tst_SentinelWatch::passwords()
     QFETCH(QString, text);
     auto options = Support::RedisServer::Options::withTcp();
     options.password = required;
-    Support::RedisServer server(options);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Support::Started<Support::RedisServer> server(options);
     ServerUrl url = urlOf({server.port()});
     url.password = u"of the master"_s;
     url.sentinelPassword = QString::fromLatin1(given);

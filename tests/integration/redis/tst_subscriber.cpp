@@ -167,8 +167,7 @@ void tst_Subscriber::refusedByAcl()
 {
     RedisServer::Options options;
     options.users = {"u5er on >c4n4ry ~* &allowed:* +@all"};
-    RedisServer server(options);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(options);
     ServerUrl url = serverUrl(server.url());
     url.user = u"u5er"_s;
     url.password = u"c4n4ry"_s;

@@ -131,8 +131,7 @@ void tst_Tls::accepted()
 
 void tst_Tls::refused_data()
 {
-    QTest::addColumn<int>("which");
-    QTest::addColumn<QString>("says");
+    addColumns<int, QString>("which", "says");
     QTest::newRow("wrong host") << 0 << u"another host name than \"localhost\""_s;
     QTest::newRow("expired") << 1 << u"it expired on 2021-"_s;
     QTest::newRow("self-signed") << 2 << u"it is self-signed and not trusted"_s;
@@ -203,8 +202,7 @@ void tst_Tls::plaintextPort()
 {
     RedisServer::Options options;
     options.tcp = true;
-    RedisServer server(options);
-    QVERIFY2(server.start(), qPrintable(server.errorString()));
+    Started<RedisServer> server(options);
     ServerUrl url = serverUrl(server.tcpUrl());
     url.scheme = ServerUrl::Tls;
     url.caFile = m_certificates.ca();
@@ -267,10 +265,7 @@ void tst_Tls::systemAuthorities()
 
 void tst_Tls::badFiles_data()
 {
-    QTest::addColumn<QString>("ca");
-    QTest::addColumn<QString>("certificate");
-    QTest::addColumn<QString>("key");
-    QTest::addColumn<QString>("says");
+    addColumns<QString, QString, QString, QString>("ca", "certificate", "key", "says");
     const QString none = u"/nowhere/at/all.pem"_s;
     const QString ca = m_certificates.ca();
     const Certificates::Pair client = m_certificates.client();

@@ -6,6 +6,7 @@
 #include "support/clusterslot.h"
 #include "support/rediscluster.h"
 #include "support/respclient.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 
 #include <QtTest/qtest.h>
@@ -26,7 +27,12 @@ private Q_SLOTS:
     // Used in the proof only.
     PROOF void replicaTakesOver();
     PROOF void masterIsCutOff();
-    void replicaTakesOver_data();
+    void replicaTakesOver_data()
+    {
+        addRows<QByteArray>(
+                "mode",
+                {{"failover", QByteArray()}, {"force", QByteArray("FORCE")}, {"takeover", QByteArray("TAKEOVER")}});
+    }
     void nodeJoinsAndLeaves();
 
 private:
@@ -102,14 +108,6 @@ void tst_RedisCluster::slotIsLeftMoving()
     QVERIFY(m_cluster.moveSlot(m_slot, source));
     QVERIFY(m_cluster.waitUntilHealthy());
     m_cluster.flushAll();
-}
-
-void tst_RedisCluster::replicaTakesOver_data()
-{
-    QTest::addColumn<QByteArray>("mode");
-    QTest::newRow("failover") << QByteArray();
-    QTest::newRow("force") << QByteArray("FORCE");
-    QTest::newRow("takeover") << QByteArray("TAKEOVER");
 }
 
 void tst_RedisCluster::replicaTakesOver()

@@ -375,8 +375,7 @@ int handOver(const QByteArray &way)
 
 void tst_ThreadSanitizer::sees_data()
 {
-    QTest::addColumn<QByteArray>("way");
-    QTest::addColumn<bool>("late");
+    Support::addColumns<QByteArray, bool>("way", "late");
     QTest::newRow("nothing") << QByteArray() << false;
     for (const auto &[way, function] : ways) {
         QTest::addRow("%s", way.constData()) << way << false;
@@ -417,4 +416,5 @@ int main(int argc, char **argv)
     return QTest::qExec(&test, argc, argv);
 }
 
+#include "support/rows.h"
 #include "tst_threadsanitizer.moc"

@@ -7,6 +7,7 @@
 #include "support/faultproxy.h"
 #include "support/locktest.h"
 #include "support/registrytime.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 #include "support/zookeeperserver.h"
 
@@ -63,7 +64,10 @@ private Q_SLOTS:
     void sessionOfAWaiterIsEnded();
     void lostReplyToACreation();
     void lostReplyToADeletion();
-    void cancelledBeforeTheReply_data();
+    void cancelledBeforeTheReply_data()
+    {
+        addRows<bool>("isConnected", {{"connected", true}, {"not connected", false}});
+    }
     void cancelledBeforeTheReply();
     void tokenOfAnEndedHold();
 
@@ -376,8 +380,7 @@ void tst_ZooKeeper::othersLogin()
 
 void tst_ZooKeeper::noServer_data()
 {
-    QTest::addColumn<QString>("server");
-    QTest::addColumn<QString>("reason");
+    addColumns<QString, QString>("server", "reason");
     QTest::newRow("nobody listens") << u"127.0.0.1:1"_s << u"no server could be reached (Connection refused)"_s;
     QTest::newRow("no such name") << u"no-such-host.invalid"_s << u"no-such-host.invalid cannot be resolved"_s;
 }
@@ -531,13 +534,6 @@ void tst_ZooKeeper::lostReplyToADeletion()
     QVERIFY(lock.spies.lost.isEmpty());
 }
 
-void tst_ZooKeeper::cancelledBeforeTheReply_data()
-{
-    QTest::addColumn<bool>("isConnected");
-    QTest::newRow("connected") << true;
-    QTest::newRow("not connected") << false;
-}
-
 void tst_ZooKeeper::cancelledBeforeTheReply()
 {
     QFETCH(bool, isConnected);
@@ -621,8 +617,7 @@ void tst_ZooKeeper::curatorsClientDies()
 
 void tst_ZooKeeper::leaderDies()
 {
-    ZooKeeperServer ensemble(3);
-    QVERIFY2(ensemble.start(), qPrintable(ensemble.errorString()));
+    Started<ZooKeeperServer> ensemble(3);
     const QUrl servers = urlOf(ensemble.port(0),
                                u"?node=127.0.0.1:%1&node=127.0.0.1:%2"_s.arg(ensemble.port(1)).arg(ensemble.port(2)));
     StillRegistry registry(servers);
@@ -644,8 +639,7 @@ void tst_ZooKeeper::leaderDies()
 // A follower that has lost its leader still answers what it can answer alone: that proves nothing.
 void tst_ZooKeeper::followerWithoutLeader()
 {
-    ZooKeeperServer ensemble(3);
-    QVERIFY2(ensemble.start(), qPrintable(ensemble.errorString()));
+    Started<ZooKeeperServer> ensemble(3);
     const int leader = ensemble.leader();
     QVERIFY(leader >= 0);
     const int follower = (leader + 1) % 3;

@@ -5,6 +5,7 @@
 
 #include "support/eventually.h"
 #include "support/faultproxy.h"
+#include "support/rows.h"
 #include "support/testkinds.h"
 #include "support/zookeeperserver.h"
 
@@ -77,7 +78,10 @@ private Q_SLOTS:
     void nobodyListens();
     void someServersAreAway();
     void namesAreLookedUpElsewhere();
-    void loopStaysFree_data();
+    void loopStaysFree_data()
+    {
+        Support::addNamedRows<QString>("trouble", {"none", "nobody listens", "name that does not resolve", "frozen"});
+    }
     TIMING void loopStaysFree();
     void wrongLogin();
     void closedDeletesNodes();
@@ -266,13 +270,6 @@ void tst_ZooKeeperSession::namesAreLookedUpElsewhere()
     QCOMPARE(namesLookedUpHere.load(), 0);
 }
 
-void tst_ZooKeeperSession::loopStaysFree_data()
-{
-    QTest::addColumn<QString>("trouble");
-    for (const auto trouble : {"none", "nobody listens", "name that does not resolve", "frozen"})
-        QTest::newRow(trouble) << QString::fromLatin1(trouble);
-}
-
 void tst_ZooKeeperSession::loopStaysFree()
 {
     QFETCH(QString, trouble);
@@ -349,8 +346,7 @@ void tst_ZooKeeperSession::destroyedInACompletion()
 // A write that changes nothing proves as much as any other.
 void tst_ZooKeeperSession::refusedWriteNeedsAMajority()
 {
-    ZooKeeperServer ensemble(3);
-    QVERIFY2(ensemble.start(), qPrintable(ensemble.errorString()));
+    Started<ZooKeeperServer> ensemble(3);
     const int leader = ensemble.leader();
     QVERIFY(leader >= 0);
     Session::Options atLeader = options();

@@ -6,6 +6,7 @@
 #include "shop.h"
 
 #include "annotations/lockedmethod.h"
+#include "support/rows.h"
 
 #include <QtTest/qtest.h>
 
@@ -67,8 +68,7 @@ void tst_AnnotationOptions::options()
 
 void tst_AnnotationOptions::optionValues_data()
 {
-    QTest::addColumn<QString>("text");
-    QTest::addColumn<milliseconds>("wait");
+    Support::addColumns<QString, milliseconds>("text", "wait");
     QTest::newRow("ms") << u"wait=1ms"_s << milliseconds(1);
     QTest::newRow("s") << u"wait=90s"_s << milliseconds(90s);
     QTest::newRow("min") << u"wait=5min"_s << milliseconds(5min);
@@ -92,8 +92,7 @@ void tst_AnnotationOptions::optionValues()
 
 void tst_AnnotationOptions::wrongOptions_data()
 {
-    QTest::addColumn<QString>("text");
-    QTest::addColumn<QString>("problem");
+    Support::addColumns<QString, QString>("text", "problem");
     const auto row = [](const char *text, const char *problem) {
         QTest::newRow(text) << QString::fromUtf8(text) << QString::fromUtf8(problem);
     };

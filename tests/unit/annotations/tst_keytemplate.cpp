@@ -8,6 +8,7 @@
 #include "annotations/annotationoptions.h"
 #include "annotations/keytemplate.h"
 #include "annotations/keytext.h"
+#include "support/rows.h"
 
 #include <QtCore/qdatetime.h>
 #include <QtCore/qrandom.h>
@@ -61,8 +62,7 @@ QString keyOf(const QString &text, const QString &a, const QString &b)
 
 void tst_KeyTemplate::wrongKeys_data()
 {
-    QTest::addColumn<QString>("key");
-    QTest::addColumn<QString>("problem");
+    Support::addColumns<QString, QString>("key", "problem");
     const auto row = [](const char *key, const char *problem) {
         QTest::newRow(key) << QString::fromUtf8(key) << QString::fromUtf8(problem);
     };
@@ -181,9 +181,7 @@ void tst_KeyTemplate::keys()
 
 void tst_KeyTemplate::valuesInKeys_data()
 {
-    QTest::addColumn<QString>("key");
-    QTest::addColumn<QString>("a");
-    QTest::addColumn<QString>("text");
+    Support::addColumns<QString, QString, QString>("key", "a", "text");
     const auto row = [](const char *key, const char *a, const char *text) {
         QTest::addRow("%s %s", key, a) << QString::fromUtf8(key) << QString::fromUtf8(a) << QString::fromUtf8(text);
     };
@@ -278,9 +276,7 @@ void tst_KeyTemplate::keyTextIsThatOfTemplates()
 
 void tst_KeyTemplate::valueText_data()
 {
-    QTest::addColumn<QVariant>("value");
-    QTest::addColumn<QString>("text");
-    QTest::addColumn<bool>("ok");
+    Support::addColumns<QVariant, QString, bool>("value", "text", "ok");
     const auto row = [](const char *name, const QVariant &value, const char *text) {
         QTest::newRow(name) << value << QString::fromUtf8(text) << true;
     };

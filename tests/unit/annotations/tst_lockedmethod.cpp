@@ -7,6 +7,7 @@
 
 #include "annotations/lockedmethod.h"
 #include "lock/resolvedaddress.h"
+#include "support/rows.h"
 
 #include <QDistLock/LockRegistry>
 
@@ -218,9 +219,7 @@ void tst_LockedMethod::valid()
 
 void tst_LockedMethod::wrong_data()
 {
-    QTest::addColumn<QString>("method");
-    QTest::addColumn<QString>("text");
-    QTest::addColumn<QString>("problem");
+    Support::addColumns<QString, QString, QString>("method", "text", "problem");
     const auto row = [](const char *method, const char *text, const char *problem) {
         QTest::newRow(method) << QString::fromUtf8(method) << QString::fromUtf8(text) << QString::fromUtf8(problem);
     };

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 
 #include "base/identity.h"
+#include "support/rows.h"
 
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qsysinfo.h>
@@ -44,8 +45,7 @@ void tst_Identity::chosen_data()
 {
     QTest::addColumn<QString>("text");
     QTest::addColumn<QString>("host"); // empty: the default
-    QTest::addColumn<qint64>("pid");
-    QTest::addColumn<QString>("application");
+    Support::addColumns<qint64, QString>("pid", "application");
     const QString own = u"tst_identity"_s;
     const auto row = [](const char *text, const QString &host, qint64 pid, const QString &application) {
         QTest::newRow(text) << QString::fromUtf8(text) << host << pid << application;

@@ -137,11 +137,7 @@ void tst_LeaseQueue::queuePositionAndArrival()
 
 void tst_LeaseQueue::waiterInTheQueueDoesNotPoll_data()
 {
-    QTest::addColumn<int>("position");
-    QTest::addColumn<int>("ttl");
-    QTest::addColumn<bool>("foreign");
-    QTest::addColumn<int>("least");
-    QTest::addColumn<int>("most");
+    Support::addColumns<int, int, bool, int, int>("position", "ttl", "foreign", "least", "most");
     QTest::newRow("head") << 0 << 3600000 << false << 2250 << 3750;
     QTest::newRow("second") << 1 << 3600000 << false << 4500 << 7500;
     QTest::newRow("hundredth") << 99 << 3600000 << false << 225000 << 375000;

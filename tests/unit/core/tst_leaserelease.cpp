@@ -4,6 +4,7 @@
 // LeaseMachine: nested acquires and releases.
 
 #include "leasebench.h"
+#include "support/rows.h"
 
 class tst_LeaseRelease : public QObject
 {
@@ -113,8 +114,7 @@ void tst_LeaseRelease::releaseIsConfirmed()
 
 void tst_LeaseRelease::releaseFindsTheKeyGone_data()
 {
-    QTest::addColumn<int>("status");
-    QTest::addColumn<QString>("lost");
+    Support::addColumns<int, QString>("status", "lost");
     QTest::newRow("gone") << int(EngineReply::Gone) << u"Lost Deleted"_s;
     QTest::newRow("stolen") << int(EngineReply::Stolen) << u"Lost Stolen"_s;
 }
@@ -155,8 +155,7 @@ void tst_LeaseRelease::releaseIsRepeated()
 
 void tst_LeaseRelease::repeatedReleaseKnowsItsOwnWork_data()
 {
-    QTest::addColumn<bool>("maybeExecuted");
-    QTest::addColumn<QStringList>("end");
+    Support::addColumns<bool, QStringList>("maybeExecuted", "end");
     QTest::newRow("may have run") << true << QStringList{u"Released"_s, u"ReleaseDone 2 true"_s};
     QTest::newRow("was not sent") << false << QStringList{u"Lost Deleted"_s, u"ReleaseDone 2 false"_s};
 }
@@ -179,8 +178,7 @@ void tst_LeaseRelease::repeatedReleaseKnowsItsOwnWork()
 
 void tst_LeaseRelease::releaseAtADoubtfulServer_data()
 {
-    QTest::addColumn<int>("status");
-    QTest::addColumn<QString>("lost");
+    Support::addColumns<int, QString>("status", "lost");
     QTest::newRow("gone") << int(EngineReply::Gone) << u"Lost Deleted"_s;
     QTest::newRow("stolen") << int(EngineReply::Stolen) << u"Lost Stolen"_s;
 }

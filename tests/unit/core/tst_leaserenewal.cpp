@@ -4,6 +4,7 @@
 // LeaseMachine: renewal, loss, forced release, and the end of the engine.
 
 #include "leasebench.h"
+#include "support/rows.h"
 
 class tst_LeaseRenewal : public QObject
 {
@@ -122,8 +123,7 @@ void tst_LeaseRenewal::renewalsDoNotOverlap()
 
 void tst_LeaseRenewal::renewalFindsTheKeyGone_data()
 {
-    QTest::addColumn<int>("status");
-    QTest::addColumn<QString>("lost");
+    Support::addColumns<int, QString>("status", "lost");
     QTest::newRow("gone") << int(EngineReply::Gone) << u"Lost Deleted"_s;
     QTest::newRow("stolen") << int(EngineReply::Stolen) << u"Lost Stolen"_s;
 }

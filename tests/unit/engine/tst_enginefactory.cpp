@@ -5,6 +5,7 @@
 
 #include "base/leaseclock.h"
 #include "engine/lockengine.h"
+#include "support/rows.h"
 
 #include <QtTest/qtest.h>
 
@@ -58,8 +59,7 @@ void tst_EngineFactory::accepted()
 
 void tst_EngineFactory::refused_data()
 {
-    QTest::addColumn<QUrl>("server");
-    QTest::addColumn<QString>("text");
+    Support::addColumns<QUrl, QString>("server", "text");
     const auto row = [](const char *server, const char *text) {
         QTest::newRow(server) << QUrl(QLatin1String(server)) << QString::fromLatin1(text);
     };

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 
 #include "engine/token.h"
+#include "support/rows.h"
 
 #include <QtCore/qset.h>
 #include <QtTest/qtest.h>
@@ -16,7 +17,22 @@ private Q_SLOTS:
     void clientIdFromOutside();
     void connections_data();
     void connections();
-    void foreignTokens_data();
+    void foreignTokens_data()
+    {
+        Support::addRows<QByteArray>("token",
+                                     {{"empty", QByteArray()},
+                                      {"uuid", QByteArray("2f1c4d2e-9f6c-4c58-8f2e-0d8a3a1f5b77")},
+                                      {"redisson", QByteArray("2f1c4d2e-9f6c-4c58-8f2e-0d8a3a1f5b77:1")},
+                                      {"colons", QByteArray("::")},
+                                      {"no random part", QByteArray("abc:1:")},
+                                      {"no client", QByteArray(":1:abc")},
+                                      {"upper case", QByteArray("ABC:1:abc")},
+                                      {"no number", QByteArray("abc:x:abc")},
+                                      {"no sequence", QByteArray("abc::abc")},
+                                      {"negative", QByteArray("abc:-1:abc")},
+                                      {"four parts", QByteArray("abc:1:abc:abc")},
+                                      {"binary", QByteArray("\xff\0:1:abc", 8)}});
+    }
     void foreignTokens();
 };
 
@@ -53,8 +69,7 @@ void tst_Token::clientIdFromOutside()
 
 void tst_Token::connections_data()
 {
-    QTest::addColumn<QByteArray>("suffix");
-    QTest::addColumn<QByteArray>("number");
+    Support::addColumns<QByteArray, QByteArray>("suffix", "number");
     for (const char *const number : {"1", "42", "9223372036854775807"})
         QTest::newRow(number) << QByteArray(number) << QByteArray(number);
     for (const char *const other : {"", "0", "042", "4a", "a", "9223372036854775808", " 1", "-1", ":1"})
@@ -72,23 +87,6 @@ void tst_Token::connections()
         QCOMPARE(Token::clientOf(token), generator.clientId());
         QCOMPARE(Token::sequenceOf(token), 1ULL);
     }
-}
-
-void tst_Token::foreignTokens_data()
-{
-    QTest::addColumn<QByteArray>("token");
-    QTest::newRow("empty") << QByteArray();
-    QTest::newRow("uuid") << QByteArray("2f1c4d2e-9f6c-4c58-8f2e-0d8a3a1f5b77");
-    QTest::newRow("redisson") << QByteArray("2f1c4d2e-9f6c-4c58-8f2e-0d8a3a1f5b77:1");
-    QTest::newRow("colons") << QByteArray("::");
-    QTest::newRow("no random part") << QByteArray("abc:1:");
-    QTest::newRow("no client") << QByteArray(":1:abc");
-    QTest::newRow("upper case") << QByteArray("ABC:1:abc");
-    QTest::newRow("no number") << QByteArray("abc:x:abc");
-    QTest::newRow("no sequence") << QByteArray("abc::abc");
-    QTest::newRow("negative") << QByteArray("abc:-1:abc");
-    QTest::newRow("four parts") << QByteArray("abc:1:abc:abc");
-    QTest::newRow("binary") << QByteArray("\xff\0:1:abc", 8);
 }
 
 void tst_Token::foreignTokens()

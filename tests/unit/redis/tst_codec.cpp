@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 
 #include "redis/codec.h"
+#include "support/rows.h"
 
 #include <QtTest/qtest.h>
 
@@ -95,7 +96,16 @@ private Q_SLOTS:
     void staysInError();
     void goodRepliesBeforeBadBytes();
     void limitsCountEachReplyAnew();
-    void promisesCostNothing_data();
+    void promisesCostNothing_data()
+    {
+        Support::addRows<QByteArray>("bytes",
+                                     {{"array", QByteArray("*200000000\r\n")},
+                                      {"array within the limit", QByteArray("*1048576\r\n")},
+                                      {"nested arrays within the limit", QByteArray("*149796\r\n").repeated(7)},
+                                      {"string", QByteArray("$2147483648\r\n")},
+                                      {"string within the limit", QByteArray("$16777216\r\n")},
+                                      {"depth", QByteArray("*1\r\n").repeated(1000000)}});
+    }
     void promisesCostNothing();
     void endlessLineStopsAtTheLimit();
 
@@ -104,8 +114,7 @@ private Q_SLOTS:
 
 void tst_Codec::encodes_data()
 {
-    QTest::addColumn<QList<QByteArray>>("arguments");
-    QTest::addColumn<QByteArray>("bytes");
+    Support::addColumns<QList<QByteArray>, QByteArray>("arguments", "bytes");
 
     QTest::newRow("one") << QList<QByteArray>{"PING"} << QByteArray("*1\r\n$4\r\nPING\r\n");
     QTest::newRow("several") << QList<QByteArray>{"SET", "k", "v"}
@@ -168,8 +177,7 @@ void tst_Codec::encodedCommandReadsBack()
 
 void tst_Codec::reads_data()
 {
-    QTest::addColumn<QByteArray>("bytes");
-    QTest::addColumn<QByteArrayList>("replies");
+    Support::addColumns<QByteArray, QByteArrayList>("bytes", "replies");
 
     const auto row = [](const char *name, const QByteArray &bytes, const QByteArrayList &replies) {
         QTest::newRow(name) << bytes << replies;
@@ -247,8 +255,7 @@ void tst_Codec::manyInOneFeed()
 
 void tst_Codec::refuses_data()
 {
-    QTest::addColumn<QByteArray>("bytes");
-    QTest::addColumn<QString>("reason");
+    Support::addColumns<QByteArray, QString>("bytes", "reason");
 
     const auto row = [](const char *name, const QByteArray &bytes, const char *reason) {
         QTest::newRow(name) << bytes << QString::fromUtf8(reason);
@@ -332,9 +339,7 @@ void tst_Codec::refuses()
 
 void tst_Codec::withinLimits_data()
 {
-    QTest::addColumn<QByteArray>("allowed");
-    QTest::addColumn<QByteArray>("refused");
-    QTest::addColumn<QString>("reason");
+    Support::addColumns<QByteArray, QByteArray, QString>("allowed", "refused", "reason");
 
     const auto row = [](const char *name, const QByteArray &allowed, const QByteArray &refused, const char *reason) {
         QTest::newRow(name) << allowed << refused << QString::fromUtf8(reason);
@@ -402,17 +407,6 @@ void tst_Codec::limitsCountEachReplyAnew()
     const QByteArray bytes = QByteArray("*3\r\n:1\r\n:2\r\n:3\r\n").repeated(1000);
     QVERIFY2(reader.feed(bytes.constData(), bytes.size()), qPrintable(reader.errorString()));
     QCOMPARE(takeAll(&reader).size(), 1000);
-}
-
-void tst_Codec::promisesCostNothing_data()
-{
-    QTest::addColumn<QByteArray>("bytes");
-    QTest::newRow("array") << QByteArray("*200000000\r\n");
-    QTest::newRow("array within the limit") << QByteArray("*1048576\r\n");
-    QTest::newRow("nested arrays within the limit") << QByteArray("*149796\r\n").repeated(7);
-    QTest::newRow("string") << QByteArray("$2147483648\r\n");
-    QTest::newRow("string within the limit") << QByteArray("$16777216\r\n");
-    QTest::newRow("depth") << QByteArray("*1\r\n").repeated(1000000);
 }
 
 void tst_Codec::promisesCostNothing()

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 
 #include "redis/serverurl.h"
+#include "support/rows.h"
 
 #include <QtCore/qdir.h>
 #include <QtCore/qtemporarydir.h>
@@ -51,7 +52,13 @@ private Q_SLOTS:
     void badPasswordFile_data();
     void badPasswordFile();
     void passwordIsReadAgain();
-    void displayHoldsNoSecret_data();
+    void displayHoldsNoSecret_data()
+    {
+        Support::addRows<QString>("url",
+                                  {{"tcp", u"redis://u5er:c4n4ry@h/1"_s},
+                                   {"tls", u"rediss://u5er:c4n4ry@h/1?ca=/tmp/ca.pem"_s},
+                                   {"unix", u"unix://u5er:c4n4ry@/run/r.sock?db=1"_s}});
+    }
     void displayHoldsNoSecret();
     void withoutSecrets_data();
     void withoutSecrets();
@@ -71,13 +78,9 @@ void tst_ServerUrl::init()
 
 void tst_ServerUrl::accepts_data()
 {
-    QTest::addColumn<QString>("url");
-    QTest::addColumn<int>("scheme");
+    Support::addColumns<QString, int>("url", "scheme");
     QTest::addColumn<QString>("place"); // host:port or path
-    QTest::addColumn<int>("database");
-    QTest::addColumn<QString>("user");
-    QTest::addColumn<QString>("password");
-    QTest::addColumn<QString>("display");
+    Support::addColumns<int, QString, QString, QString>("database", "user", "password", "display");
 
     const auto row = [](const char *url, int scheme, const char *place, int database, const char *user,
                         const char *password, const char *display) {
@@ -335,12 +338,8 @@ void tst_ServerUrl::scripts()
 
 void tst_ServerUrl::services_data()
 {
-    QTest::addColumn<QString>("url");
-    QTest::addColumn<QStringList>("nodes");
-    QTest::addColumn<QString>("service");
-    QTest::addColumn<int>("database");
-    QTest::addColumn<bool>("confirms");
-    QTest::addColumn<QString>("display");
+    Support::addColumns<QString, QStringList, QString, int, bool, QString>("url", "nodes", "service", "database",
+                                                                           "confirms", "display");
     const auto row = [](const char *url, const QStringList &nodes, const char *service, int database, bool confirms,
                         const char *display) {
         QTest::newRow(url) << QString::fromUtf8(url) << nodes << QString::fromUtf8(service) << database << confirms
@@ -490,8 +489,7 @@ void tst_ServerUrl::userWithPasswordFromEnvironment()
 
 void tst_ServerUrl::passwordFromFile_data()
 {
-    QTest::addColumn<QByteArray>("content");
-    QTest::addColumn<QString>("password");
+    Support::addColumns<QByteArray, QString>("content", "password");
     QTest::newRow("no line break") << QByteArray("c4n4ry") << u"c4n4ry"_s;
     QTest::newRow("a line break") << QByteArray("c4n4ry\n") << u"c4n4ry"_s;
     QTest::newRow("a line break of Windows") << QByteArray("c4n4ry\r\n") << u"c4n4ry"_s;
@@ -576,14 +574,6 @@ void tst_ServerUrl::passwordIsReadAgain()
     QCOMPARE(server->password, u"second"_s);
 }
 
-void tst_ServerUrl::displayHoldsNoSecret_data()
-{
-    QTest::addColumn<QString>("url");
-    QTest::newRow("tcp") << u"redis://u5er:c4n4ry@h/1"_s;
-    QTest::newRow("tls") << u"rediss://u5er:c4n4ry@h/1?ca=/tmp/ca.pem"_s;
-    QTest::newRow("unix") << u"unix://u5er:c4n4ry@/run/r.sock?db=1"_s;
-}
-
 void tst_ServerUrl::displayHoldsNoSecret()
 {
     QFETCH(QString, url);
@@ -598,8 +588,7 @@ void tst_ServerUrl::displayHoldsNoSecret()
 
 void tst_ServerUrl::withoutSecrets_data()
 {
-    QTest::addColumn<QString>("url");
-    QTest::addColumn<QString>("safe");
+    Support::addColumns<QString, QString>("url", "safe");
     const auto row = [](const char *url, const char *safe) {
         QTest::newRow(url) << QString::fromUtf8(url) << QString::fromUtf8(safe);
     };
@@ -637,8 +626,7 @@ void tst_ServerUrl::withoutSecrets()
 
 void tst_ServerUrl::normalized_data()
 {
-    QTest::addColumn<QString>("url");
-    QTest::addColumn<QString>("normalized");
+    Support::addColumns<QString, QString>("url", "normalized");
     const auto row = [](const char *normalized, std::initializer_list<const char *> spellings) {
         QTest::newRow(normalized) << QString::fromUtf8(normalized) << QString::fromUtf8(normalized);
         for (const char *spelling : spellings)
@@ -716,9 +704,7 @@ void tst_ServerUrl::normalizedPasswordFromEnvironment()
 
 void tst_ServerUrl::shownErrors_data()
 {
-    QTest::addColumn<QString>("url");
-    QTest::addColumn<QByteArray>("said");
-    QTest::addColumn<QString>("shown");
+    Support::addColumns<QString, QByteArray, QString>("url", "said", "shown");
     const auto row = [](const char *url, const char *said, const char *shown) {
         QTest::newRow(said) << QString::fromUtf8(url) << QByteArray(said) << QString::fromUtf8(shown);
     };

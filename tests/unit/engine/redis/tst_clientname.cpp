@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 
 #include "engine/redis/clientname.h"
+#include "support/rows.h"
 
 #include <QtTest/qtest.h>
 
@@ -25,15 +26,20 @@ private Q_SLOTS:
     void names();
     void parse_data();
     void parse();
-    void notAClient_data();
+    void notAClient_data()
+    {
+        Support::addNamedRows<QByteArray>(
+                "name",
+                {"", "qdistlock", "qdistlock-", "qdistlock-@db7:812:nightly", "jedis", "QDISTLOCK-1a2b3c4d5e6f7081",
+                 "qdistlock-1A2B", "qdistlock-1a2b3c4d5e6f7081-sub", "qdistlock-1a2b3c4d5e6f7081-sub@db7:812:nightly",
+                 " qdistlock-1a2b3c4d5e6f7081"});
+    }
     void notAClient();
 };
 
 void tst_ClientName::names_data()
 {
-    QTest::addColumn<QString>("host");
-    QTest::addColumn<qint64>("pid");
-    QTest::addColumn<QString>("application");
+    Support::addColumns<QString, qint64, QString>("host", "pid", "application");
     QTest::addColumn<QByteArray>("name"); // behind the client's id
     const QString h(64, u'h');
     const QString a(64, u'a');
@@ -67,8 +73,7 @@ void tst_ClientName::names()
 
 void tst_ClientName::parse_data()
 {
-    QTest::addColumn<QByteArray>("identity");
-    QTest::addColumn<bool>("isValid");
+    Support::addColumns<QByteArray, bool>("identity", "isValid");
     const auto row = [](const QByteArray &identity, bool isValid) {
         QTest::newRow(identity.left(40).constData()) << identity << isValid;
     };
@@ -105,15 +110,6 @@ void tst_ClientName::parse()
     QCOMPARE(name->identity.host, u"db7"_s);
     QCOMPARE(name->identity.pid, 812);
     QCOMPARE(name->identity.application, u"nightly"_s);
-}
-
-void tst_ClientName::notAClient_data()
-{
-    QTest::addColumn<QByteArray>("name");
-    for (const char *const name : {"", "qdistlock", "qdistlock-", "qdistlock-@db7:812:nightly", "jedis",
-                                   "QDISTLOCK-1a2b3c4d5e6f7081", "qdistlock-1A2B", "qdistlock-1a2b3c4d5e6f7081-sub",
-                                   "qdistlock-1a2b3c4d5e6f7081-sub@db7:812:nightly", " qdistlock-1a2b3c4d5e6f7081"})
-        QTest::newRow(name) << QByteArray(name);
 }
 
 void tst_ClientName::notAClient()

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 
 #include "engine/redis/noticemessage.h"
+#include "support/rows.h"
 
 #include <QtTest/QTest>
 
@@ -24,7 +25,14 @@ class tst_NoticeMessage : public QObject
 private Q_SLOTS:
     void proven();
     void hint();
-    void forged_data();
+    void forged_data()
+    {
+        Support::addRows<QByteArray>("message",
+                                     {{"fencing token", QByteArray(Message).replace("4449", "4459")},
+                                      {"time", QByteArray(Message).replace("4448", "4458")},
+                                      {"time to live", QByteArray(Message).replace("3000", "9000")},
+                                      {"proof", QByteArray(Message).replace("fb044", "00000")}});
+    }
     void forged();
     void malformed_data();
     void malformed();
@@ -48,15 +56,6 @@ void tst_NoticeMessage::hint()
 {
     const auto message = NoticeMessage::parse("grant 7");
     QVERIFY(message && !message->hold);
-}
-
-void tst_NoticeMessage::forged_data()
-{
-    QTest::addColumn<QByteArray>("message");
-    QTest::newRow("fencing token") << QByteArray(Message).replace("4449", "4459");
-    QTest::newRow("time") << QByteArray(Message).replace("4448", "4458");
-    QTest::newRow("time to live") << QByteArray(Message).replace("3000", "9000");
-    QTest::newRow("proof") << QByteArray(Message).replace("fb044", "00000");
 }
 
 void tst_NoticeMessage::forged()

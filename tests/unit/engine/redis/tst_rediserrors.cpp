@@ -4,6 +4,7 @@
 // What error replies mean: those of the nodes of a cluster, and those of servers that execute no scripts.
 
 #include "engine/redis/rediserrors.h"
+#include "support/rows.h"
 
 #include <QtTest/qtest.h>
 
@@ -27,8 +28,7 @@ private Q_SLOTS:
 
 void tst_RedisErrors::cluster_data()
 {
-    QTest::addColumn<bool>("isMaybeExecuted");
-    QTest::addColumn<bool>("isElsewhere");
+    Support::addColumns<bool, bool>("isMaybeExecuted", "isElsewhere");
     QTest::newRow("MOVED 3999 127.0.0.1:6381") << false << true;
     QTest::newRow("ASK 3999 127.0.0.1:6381") << false << false;
     QTest::newRow("TRYAGAIN Multiple keys request during rehashing of slot") << false << false;
@@ -95,8 +95,7 @@ void tst_RedisErrors::whatMayPass()
 
 void tst_RedisErrors::clusterNodeWithAnotherUrl_data()
 {
-    QTest::addColumn<QString>("server");
-    QTest::addColumn<QString>("advice");
+    Support::addColumns<QString, QString>("server", "advice");
     for (const char *reply : {"MOVED 3999 127.0.0.1:6381", "ASK 3999 127.0.0.1:6381",
                               "TRYAGAIN Multiple keys request during rehashing of slot"}) {
         QTest::addRow("%s", reply) << u"redis://127.0.0.1"_s << u"use redis+cluster://"_s;
@@ -120,8 +119,7 @@ void tst_RedisErrors::clusterNodeWithAnotherUrl()
 
 void tst_RedisErrors::refusedScripts_data()
 {
-    QTest::addColumn<bool>("isCommand");
-    QTest::addColumn<bool>("isScript");
+    Support::addColumns<bool, bool>("isCommand", "isScript");
     const auto row = [](const char *reply, bool isCommand, bool isScript) {
         QTest::newRow(reply) << isCommand << isScript;
     };

@@ -5,6 +5,7 @@
 #include "engine/redis/rediskeys.h"
 
 #include "support/clusterslot.h"
+#include "support/rows.h"
 
 #include <QDistLock/impl/namebytes.h>
 
@@ -63,10 +64,7 @@ void tst_RedisKeys::slotsAreAsSpecified()
 
 void tst_RedisKeys::accepted_data()
 {
-    QTest::addColumn<QString>("prefix");
-    QTest::addColumn<QString>("name");
-    QTest::addColumn<QByteArray>("lock");
-    QTest::addColumn<QByteArray>("queue");
+    Support::addColumns<QString, QString, QByteArray, QByteArray>("prefix", "name", "lock", "queue");
     const QString prefix = u"lock:"_s;
     const auto plain = [&](const char *row, const QString &name) {
         const QByteArray key = "lock:" + name.toUtf8();
@@ -123,9 +121,7 @@ void tst_RedisKeys::accepted()
 
 void tst_RedisKeys::refused_data()
 {
-    QTest::addColumn<QString>("prefix");
-    QTest::addColumn<QString>("name");
-    QTest::addColumn<QString>("text");
+    Support::addColumns<QString, QString, QString>("prefix", "name", "text");
     const QString prefix = u"lock:"_s;
     const auto row = [&](const char *title, const QString &name, const char *text) {
         QTest::newRow(title) << prefix << name << QString::fromLatin1(text);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 
 #include "engine/zookeeper/nodepath.h"
+#include "support/rows.h"
 
 #include <QtTest/qtest.h>
 
@@ -19,8 +20,7 @@ private Q_SLOTS:
 
 void tst_NodePath::escapes_data()
 {
-    QTest::addColumn<QByteArray>("key");
-    QTest::addColumn<QByteArray>("name");
+    Support::addColumns<QByteArray, QByteArray>("key", "name");
     const auto row = [](const QByteArray &key, const QByteArray &name) {
         QTest::newRow(name.constData()) << key << name;
     };

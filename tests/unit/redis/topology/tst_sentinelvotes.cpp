@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 
 #include "redis/topology/sentinelvotes.h"
+#include "support/rows.h"
 
 #include <QtTest/qtest.h>
 
@@ -69,8 +70,7 @@ private Q_SLOTS:
 void tst_SentinelVotes::decisions_data()
 {
     QTest::addColumn<QByteArray>("votes"); // holds in every order
-    QTest::addColumn<QByteArray>("agreed");
-    QTest::addColumn<QByteArray>("unopposed");
+    Support::addColumns<QByteArray, QByteArray>("agreed", "unopposed");
     QTest::addColumn<bool>("isConfirmed"); // the agreed one
     QTest::addColumn<int>("total");
     const auto row = [](const char *what, const char *votes, const char *agreed, const char *unopposed,

@@ -5,6 +5,7 @@
 
 #include "redis/topology/slotmap.h"
 #include "support/clusterslot.h"
+#include "support/rows.h"
 
 #include <QtCore/qrandom.h>
 #include <QtTest/qtest.h>
@@ -109,8 +110,7 @@ private Q_SLOTS:
 
 void tst_SlotMap::slots_data()
 {
-    QTest::addColumn<QByteArray>("key");
-    QTest::addColumn<int>("slot");
+    Support::addColumns<QByteArray, int>("key", "slot");
     const auto row = [](const QByteArray &key, int slot) { QTest::newRow(key.constData()) << key << slot; };
     row("123456789", 0x31c3); // from the specification
     row("foo", 12182);
@@ -191,8 +191,7 @@ void tst_SlotMap::viewWithoutEpochs()
 
 void tst_SlotMap::malformedViews_data()
 {
-    QTest::addColumn<int>("first");
-    QTest::addColumn<int>("last");
+    Support::addColumns<int, int>("first", "last");
     QTest::newRow("negative") << -1 << 5;
     QTest::newRow("too great") << 0 << 16384;
 }
@@ -262,9 +261,7 @@ void tst_SlotMap::confirmedOwners()
 void tst_SlotMap::viewsOfClusters_data()
 {
     QTest::addColumn<QByteArray>("known"); // a letter for each id: of the masters
-    QTest::addColumn<QByteArray>("self");
-    QTest::addColumn<QByteArray>("members");
-    QTest::addColumn<bool>("isOfIt");
+    Support::addColumns<QByteArray, QByteArray, bool>("self", "members", "isOfIt");
     const auto row = [](const char *title, const char *known, const char *self, const char *members, bool isOfIt) {
         QTest::newRow(title) << QByteArray(known) << QByteArray(self) << QByteArray(members) << isOfIt;
     };
@@ -304,8 +301,7 @@ void tst_SlotMap::masterThatStayed_data()
 {
     QTest::addColumn<QByteArray>("self");
     QTest::addColumn<QByteArray>("owners"); // a letter for each of three slots; "abc" are known, with 1, 2, 3
-    QTest::addColumn<QList<int>>("epochs");
-    QTest::addColumn<bool>("hasStayed");
+    Support::addColumns<QList<int>, bool>("epochs", "hasStayed");
     const auto row = [](const char *title, const char *self, const char *owners, const QList<int> &epochs,
                         bool hasStayed) {
         QTest::newRow(title) << QByteArray(self) << QByteArray(owners) << epochs << hasStayed;
@@ -380,11 +376,7 @@ void tst_SlotMap::everyOrderOfViews()
 
 void tst_SlotMap::redirections_data()
 {
-    QTest::addColumn<QByteArray>("text");
-    QTest::addColumn<bool>("isOne");
-    QTest::addColumn<int>("kind");
-    QTest::addColumn<int>("slot");
-    QTest::addColumn<QString>("endpoint");
+    Support::addColumns<QByteArray, bool, int, int, QString>("text", "isOne", "kind", "slot", "endpoint");
     const auto row = [](const char *text, bool isOne = false, int kind = 0, int slot = 0,
                         const QString &endpoint = {}) {
         QTest::newRow(text) << QByteArray(text) << isOne << kind << slot << endpoint;
