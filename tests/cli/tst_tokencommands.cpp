@@ -65,7 +65,6 @@ private Q_SLOTS:
     void releaseServesTheNext();
     void releaseOfALostLock();
     void releaseByToken();
-    void minHold();
     void tokenFileIsAPipe_data()
     {
         Support::addRows<QString>("command", {{"renew", u"renew"_s}, {"release", u"release"_s}});
@@ -431,16 +430,6 @@ void tst_TokenCommands::releaseByToken()
     QVERIFY(m_server.exists("lock:job"));
     QCOMPARE(run({u"release"_s, u"job"_s, u"--token="_s + token}).status, 0);
     QVERIFY(!m_server.exists("lock:job"));
-}
-
-void tst_TokenCommands::minHold()
-{
-    QCOMPARE(acquire({u"--min-hold"_s, u"40s"_s}).status, 0);
-    QCOMPARE(run({u"release"_s, u"job"_s, u"--token-file"_s, m_file}).status, 0);
-    QVERIFY(m_server.pttl("lock:job") > 10'000 && m_server.pttl("lock:job") <= 40'000);
-    QCOMPARE(acquire({u"-n"_s}).status, 75);
-    m_server.command({"DEL", "lock:job"});
-    QCOMPARE(acquire({u"--min-hold"_s, u"2m"_s}).status, 64); // longer than the lease
 }
 
 void tst_TokenCommands::tokenFileIsAPipe()

@@ -221,6 +221,15 @@ int RedisCluster::ownerOf(int slot)
     return owner;
 }
 
+QString RedisCluster::nameAt(int index)
+{
+    for (int i = 0;; ++i) {
+        const QByteArray name = "job" + QByteArray::number(i);
+        if (ownerOf(clusterSlot("lock:" + name)) == index)
+            return QString::fromLatin1(name);
+    }
+}
+
 RedisServer &RedisCluster::serverOf(const QByteArray &key)
 {
     const int owner = ownerOf(clusterSlot(key));

@@ -63,6 +63,8 @@ public:
     int indexOfPort(quint16 port) const;
     /// The node that serves \a slot, as the nodes that run see it: the one with the greatest config epoch.
     int ownerOf(int slot);
+    /// The name of a lock whose slot the master \a index serves.
+    QString nameAt(int index);
     /// The master of the slot of \a key.
     RedisServer &serverOf(const QByteArray &key);
     /// A replica of the master \a index.

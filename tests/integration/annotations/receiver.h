@@ -55,7 +55,6 @@ class Receiver : public QObject
     QDL_LOCKED_METHOD(twoLocks, "second", "wait=5min; retryInterval=20ms")
     QDL_LOCKED_METHOD(twoLocksReversed, "second", "wait=5min; retryInterval=20ms")
     QDL_LOCKED_METHOD(twoLocksReversed, "first", "wait=5min; retryInterval=20ms")
-    QDL_LOCKED_METHOD(kept, "kept", "minHold=5min; lease=10min; onBusy=fail")
     QDL_LOCKED_METHOD(lost, "lost", "wait=5min; retryInterval=20ms")
     QDL_LOCKED_METHOD(renewed, "renewed", "lease=500ms; wait=1min")
     QDL_LOCKED_METHOD(elsewhere, "elsewhere", "server=memory:elsewhere")
@@ -118,7 +117,6 @@ public Q_SLOTS:
         if (!QDistLock::isLockedHere(u"second"_s))
             ++overlaps;
     }
-    void kept() { note(0, u"kept"_s); }
     void lost(int number) { note(number, u"lost"_s); }
     void renewed() { note(0, u"renewed"_s); }
     void elsewhere()

@@ -49,7 +49,6 @@ private Q_SLOTS:
     TIMING void blocksForFiveLeases();
     void twoLocksNoDeadlock();
     void secondLockBusy();
-    void minHold();
     void condition();
     void elsewhere();
     void wrongAnnotations();
@@ -430,27 +429,6 @@ void tst_ConnectLocked::secondLockBusy()
     QVERIFY(eventually([&] { return receiver.seen == QList<int>{1}; }));
     QCOMPARE(receiver.overlaps, 0);
     QVERIFY(nothingLeft());
-}
-
-void tst_ConnectLocked::minHold()
-{
-    Sender sender;
-    Receiver receiver;
-    QSignalSpy failed(LockedCalls::instance(), &LockedCalls::failed);
-    QVERIFY(connectLocked(&sender, &Sender::fired, &receiver, &Receiver::kept));
-    Q_EMIT sender.fired();
-    QVERIFY(eventually([&] { return receiver.seen.size() == 1; }));
-    Q_EMIT sender.fired();
-    QVERIFY(eventually([&] { return failed.size() == 1; }));
-    QCOMPARE(receiver.seen.size(), 1);
-    // The rest of minHold, not of the lease.
-    QVERIFY(eventually([&] { return m_server.pttl("lock:kept") <= milliseconds(5min).count(); }));
-    QCOMPARE_GT(m_server.pttl("lock:kept"), 0);
-    m_server.command({"PEXPIRE", "lock:kept", "1"});
-    QVERIFY(eventually([&] { return !m_server.exists("lock:kept"); }));
-    Q_EMIT sender.fired();
-    QVERIFY(eventually([&] { return receiver.seen.size() == 2; }));
-    letGo("lock:kept");
 }
 
 void tst_ConnectLocked::condition()

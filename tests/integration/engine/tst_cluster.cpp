@@ -62,7 +62,16 @@ QByteArray contentOf(const QString &path)
     return file.open(QIODevice::ReadOnly) ? file.readAll() : QByteArray();
 }
 
-/// At which clients reach the nodes of \a cluster from now on; empty if that cannot be.
+/// Runs no event loop, so that a client learns nothing meanwhile.
+bool waitUntil(const std::function<bool()> &condition)
+{
+    const QDeadlineTimer deadline(60s);
+    while (!condition() && !deadline.hasExpired())
+        Posix::pollPause();
+    return condition();
+}
+
+/// At which clients reach the nodes of \a cluster from now on; empty if that cannot be. Runs no event loop.
 std::vector<std::unique_ptr<FaultProxy>> addressesOf(RedisCluster *cluster)
 {
     std::vector<std::unique_ptr<FaultProxy>> addresses;
@@ -71,14 +80,14 @@ std::vector<std::unique_ptr<FaultProxy>> addressesOf(RedisCluster *cluster)
         cluster->node(i).command(
                 {"CONFIG", "SET", "cluster-announce-port", QByteArray::number(addresses.back()->port())});
     }
-    const auto isKnownAt = [&](int node) {
-        const QByteArray nodes = cluster->node(node).command({"CLUSTER", "NODES"}).toByteArray();
-        return all(addresses, [&nodes](const auto &address) {
-            return nodes.contains(':' + QByteArray::number(address->port()) + '@');
-        });
-    };
     for (int i = 0; i < cluster->nodeCount(); ++i) {
-        if (!eventually([&] { return isKnownAt(i); }))
+        const auto isKnown = [&] {
+            const QByteArray nodes = cluster->node(i).command({"CLUSTER", "NODES"}).toByteArray();
+            return all(addresses, [&nodes](const auto &address) {
+                return nodes.contains(':' + QByteArray::number(address->port()) + '@');
+            });
+        };
+        if (!waitUntil(isKnown))
             return {};
     }
     return addresses;
@@ -89,12 +98,6 @@ std::vector<std::unique_ptr<FaultProxy>> addressesOf(RedisCluster *cluster)
 /// event loop, so that a client learns nothing meanwhile.
 int replaceMaster(RedisCluster *cluster, int former, bool isStopped)
 {
-    const auto waitUntil = [](const std::function<bool()> &condition) {
-        const QDeadlineTimer deadline(Patience);
-        while (!condition() && !deadline.hasExpired())
-            Posix::pollPause();
-        return condition();
-    };
     const auto isOk = [cluster](int node, const QList<QByteArray> &command) {
         return cluster->node(node).command(command).toByteArray() == "OK";
     };
@@ -183,7 +186,6 @@ private Q_SLOTS:
     void oneNodeIsEnough();
     void slowConnection();
     void tls();
-    void password();
     void oneNodeHasAnotherPassword();
     void passwordChangesUnderHolders();
     void refusedLoginsStayRare();
@@ -220,8 +222,13 @@ private:
     QUrl serverUrl() override { return m_cluster->url(); }
     /// A master other than the one with this index.
     int otherMaster(int index);
-    /// A lock name whose slot the master \a index serves.
-    QString nameAt(int index);
+    bool finishMove(int slot, int target)
+    {
+        int count = 0;
+        while ((count = m_cluster->moveKeys(slot, target)) > 0) {
+        }
+        return count == 0 && m_cluster->endMove(slot, target); // not 0: BUSYKEY, for instance
+    }
     /// Commands that a node has refused because another one serves the slot.
     qint64 redirected();
     /// How often clients have asked the nodes other than \a except for their map.
@@ -250,15 +257,6 @@ int tst_Cluster::otherMaster(int index)
 {
     const int first = m_cluster->ownerOf(0);
     return first != index ? first : m_cluster->ownerOf(16383);
-}
-
-QString tst_Cluster::nameAt(int index)
-{
-    for (int i = 0;; ++i) {
-        const QString name = u"job%1"_s.arg(i);
-        if (m_cluster->ownerOf(clusterSlot("lock:" + name.toUtf8())) == index)
-            return name;
-    }
 }
 
 qint64 tst_Cluster::redirected()
@@ -292,7 +290,7 @@ void tst_Cluster::locksOfAllMasters()
         locks.push_back(std::make_unique<TestLock>(registry(), u"job%1"_s.arg(i), options(Renewed)));
         locks.back()->acquire();
     }
-    QVERIFY(eventually([&] { return all(locks, [](const auto &watched) { return watched->isHeld(); }); }, Patience));
+    QVERIFY(eventually([&] { return all(locks, [](const auto &watched) { return watched->isHeld(); }); }));
     QSet<int> masters;
     for (const auto &watched : locks) {
         const int owner = m_cluster->ownerOf(clusterSlot(keyOf(*watched)));
@@ -302,8 +300,7 @@ void tst_Cluster::locksOfAllMasters()
     }
     QCOMPARE(masters.size(), 3);
     QVERIFY(eventually(
-            [&] { return all(locks, [](const auto &watched) { return watched->spies.renewed.size() >= 1; }); },
-            Patience));
+            [&] { return all(locks, [](const auto &watched) { return watched->spies.renewed.size() >= 1; }); }));
     const auto listed = awaited(registry()->list(u"*"_s));
     QCOMPARE(listed.value.size(), 200);
     for (const auto &watched : locks) {
@@ -311,8 +308,7 @@ void tst_Cluster::locksOfAllMasters()
         watched->release();
     }
     QVERIFY(eventually(
-            [&] { return all(locks, [](const auto &watched) { return watched->spies.released.size() == 1; }); },
-            Patience));
+            [&] { return all(locks, [](const auto &watched) { return watched->spies.released.size() == 1; }); }));
     QList<QByteArray> keys = m_cluster->keys();
     keys.removeIf([](const QByteArray &key) { return key.endsWith(":fence"); });
     QCOMPARE(keys, QList<QByteArray>());
@@ -444,11 +440,9 @@ void tst_Cluster::slotMovesUnderWaiters()
     const int source = m_cluster->ownerOf(slot);
     const int target = otherMaster(source);
     QVERIFY2(m_cluster->moveSlot(slot, target), m_cluster->lastError().constData());
-    QVERIFY(eventually(
-            [&] {
-                return !m_cluster->node(target).command({"PUBSUB", "SHARDCHANNELS"}).toList().isEmpty();
-            },
-            Patience));
+    QVERIFY(eventually([&] {
+        return !m_cluster->node(target).command({"PUBSUB", "SHARDCHANNELS"}).toList().isEmpty();
+    }));
     held.release();
     QVERIFY(eventually([&] { return order.size() == 8; }));
     QCOMPARE(order, (QList<int>{0, 1, 2, 3, 4, 5, 6, 7}));
@@ -534,7 +528,7 @@ void tst_Cluster::slotLeftMoving()
     QVERIFY(releaseNow(&first));
 
     // It is acquired and released, with rising tokens, and not much more slowly than a lock that stays where it is.
-    TestLock still(registry(), nameAt(source), options(Renewed));
+    TestLock still(registry(), m_cluster->nameAt(source), options(Renewed));
     QVERIFY(acquireNow(&still));
     QVERIFY(releaseNow(&still));
     qint64 last = fence;
@@ -566,11 +560,7 @@ void tst_Cluster::slotLeftMoving()
 
     // The move can be finished.
     QVERIFY(acquireNow(&first));
-    int count = 0;
-    while ((count = m_cluster->moveKeys(slot, target)) > 0) {
-    }
-    QVERIFY2(count == 0, m_cluster->lastError().constData());
-    QVERIFY(m_cluster->endMove(slot, target));
+    QVERIFY2(finishMove(slot, target), m_cluster->lastError().constData());
     const qsizetype later = first.spies.renewed.size();
     QVERIFY(eventually([&] { return first.spies.renewed.size() > later; }));
     QVERIFY(releaseNow(&first));
@@ -601,11 +591,7 @@ void tst_Cluster::waitersWhileASlotMoves()
         (early.isHeld() ? early : late).release();
     }
     QVERIFY(eventually([&] { return early.spies.released.size() + late.spies.released.size() == 2; }));
-    int count = 0;
-    while ((count = m_cluster->moveKeys(slot, target)) > 0) {
-    }
-    QVERIFY2(count == 0, m_cluster->lastError().constData()); // not BUSYKEY
-    QVERIFY(m_cluster->endMove(slot, target));
+    QVERIFY2(finishMove(slot, target), m_cluster->lastError().constData()); // not BUSYKEY
     QVERIFY(m_cluster->moveSlot(slot, source));
 }
 
@@ -627,11 +613,7 @@ void tst_Cluster::holderHasNoPlaceInTheQueue()
     held.release();
     QVERIFY(eventually([&] { return early.isHeld(); }));
     QVERIFY(!m_cluster->keys().contains("lock:{a}place:queue"));
-    int count = 0;
-    while ((count = m_cluster->moveKeys(slot, target)) > 0) {
-    }
-    QVERIFY2(count == 0, m_cluster->lastError().constData());
-    QVERIFY(m_cluster->endMove(slot, target));
+    QVERIFY2(finishMove(slot, target), m_cluster->lastError().constData());
     // By the second renewal the slot does not count as moving any more: the release is a whole script.
     const qsizetype renewed = early.spies.renewed.size();
     QVERIFY(eventually([&] { return early.spies.renewed.size() >= renewed + 2; }));
@@ -702,11 +684,7 @@ void tst_Cluster::seenWhileASlotMoves()
     QCOMPARE(held.spies.reason(), DistributedLock::ForcedRelease);
     QVERIFY(eventually([&] { return waiting.isHeld(); }, 10s));
 
-    int count = 0;
-    while ((count = m_cluster->moveKeys(slot, target)) > 0) {
-    }
-    QVERIFY2(count == 0, m_cluster->lastError().constData());
-    QVERIFY(m_cluster->endMove(slot, target));
+    QVERIFY2(finishMove(slot, target), m_cluster->lastError().constData());
     QVERIFY(releaseNow(&waiting));
     QVERIFY(m_cluster->moveSlot(slot, source));
 }
@@ -723,11 +701,9 @@ void tst_Cluster::targetOfAMoveIsAway()
     away.setAnswersLogin(false);
     const QByteArray port = QByteArray::number(away.port());
     cluster.node(target).command({"CONFIG", "SET", "cluster-announce-port", port});
-    QVERIFY(eventually(
-            [&] {
-                return cluster.node(source).command({"CLUSTER", "NODES"}).toByteArray().contains(':' + port + '@');
-            },
-            Patience));
+    QVERIFY(eventually([&] {
+        return cluster.node(source).command({"CLUSTER", "NODES"}).toByteArray().contains(':' + port + '@');
+    }));
     QVERIFY2(cluster.beginMove(slot, target), cluster.lastError().constData());
 
     LockRegistry registry(cluster.url());
@@ -808,7 +784,7 @@ void tst_Cluster::registryDestroyedWhileASlotMoves()
         sendNow();
         registry.reset();
         QVERIFY(eventually([&] { return acquiring.spies.failed.size() == 1; }));
-        TestLock next(&others, u"{a}gone"_s, options(Renewed, Patience));
+        TestLock next(&others, u"{a}gone"_s, options(Renewed));
         QVERIFY(acquireNow(&next));
         QVERIFY(releaseNow(&next));
         QVERIFY(m_cluster->moveSlot(slot, target));
@@ -880,7 +856,7 @@ void tst_Cluster::replicaTakesOver()
     QFETCH(const QByteArray, mode);
     // Nobody learns that a silent master is silent before the next renewal.
     const milliseconds lease = mode == "STOP" ? 15s : Lease;
-    const QString tagged = nameAt(m_cluster->ownerOf(0));
+    const QString tagged = m_cluster->nameAt(m_cluster->ownerOf(0));
     const int master = m_cluster->ownerOf(0);
     const int replica = m_cluster->replicaOf(master);
     QVERIFY(replica >= 0);
@@ -891,11 +867,9 @@ void tst_Cluster::replicaTakesOver()
     }
     QCOMPARE(m_cluster->ownerOf(clusterSlot(keyOf(*locks.front()))), master);
     QCOMPARE(m_cluster->node(master).command({"WAIT", "1", "30000"}, 40s), QVariant(1LL));
-    QVERIFY(eventually(
-            [&] {
-                return !m_cluster->node(master).command({"PUBSUB", "SHARDCHANNELS"}).toList().isEmpty();
-            },
-            Patience));
+    QVERIFY(eventually([&] {
+        return !m_cluster->node(master).command({"PUBSUB", "SHARDCHANNELS"}).toList().isEmpty();
+    }));
     const qint64 asked = mapsAskedFor(master);
     if (mode == "KILL")
         m_cluster->node(master).kill();
@@ -940,18 +914,14 @@ void tst_Cluster::waitersAtATakeover()
         });
         lock->acquire();
     }
-    QVERIFY(eventually(
-            [&] {
-                return m_cluster->node(master).command({"ZCARD", "{lock:job}:queue"}) == QVariant(16LL);
-            },
-            Patience));
+    QVERIFY(eventually([&] {
+        return m_cluster->node(master).command({"ZCARD", "{lock:job}:queue"}) == QVariant(16LL);
+    }));
     QCOMPARE(m_cluster->node(master).command({"WAIT", "1", "30000"}, 40s), QVariant(1LL));
     QVERIFY(m_cluster->failOver(replica, "TAKEOVER"));
-    QVERIFY(eventually(
-            [&] {
-                return !m_cluster->node(replica).command({"PUBSUB", "SHARDCHANNELS"}).toList().isEmpty();
-            },
-            Patience));
+    QVERIFY(eventually([&] {
+        return !m_cluster->node(replica).command({"PUBSUB", "SHARDCHANNELS"}).toList().isEmpty();
+    }));
     QCOMPARE(served, 0);
     held.release();
     QVERIFY(eventually([&] { return served == 16; }));
@@ -1034,11 +1004,9 @@ void tst_Cluster::masterCutOffIsReplaced()
         if (i != master)
             QCOMPARE(cluster.node(master).command({"CLUSTER", "FORGET", cluster.id(i)}).toByteArray(), "OK");
     }
-    QVERIFY(eventually(
-            [&] {
-                return cluster.node(master).command({"GET", "lock:job"}).toByteArray().startsWith("-CLUSTERDOWN");
-            },
-            Patience));
+    QVERIFY(eventually([&] {
+        return cluster.node(master).command({"GET", "lock:job"}).toByteArray().startsWith("-CLUSTERDOWN");
+    }));
     QVERIFY(cluster.failOver(replica, "TAKEOVER"));
     held.spies.renewed.clear();
     QVERIFY(eventually([&] { return !held.spies.renewed.isEmpty() || !held.spies.lost.isEmpty(); }));
@@ -1052,8 +1020,8 @@ void tst_Cluster::oneMasterAway()
     const int away = m_cluster->ownerOf(0);
     const int other = m_cluster->ownerOf(16383);
     QVERIFY(away != other);
-    TestLock harmed(registry(), nameAt(away), options(Renewed));
-    TestLock unharmed(registry(), nameAt(other), options(Renewed));
+    TestLock harmed(registry(), m_cluster->nameAt(away), options(Renewed));
+    TestLock unharmed(registry(), m_cluster->nameAt(other), options(Renewed));
     QVERIFY(acquireNow(&harmed));
     QVERIFY(acquireNow(&unharmed));
     RedisServer &replica = m_cluster->node(m_cluster->replicaOf(away));
@@ -1068,7 +1036,7 @@ void tst_Cluster::oneMasterAway()
     QVERIFY(unharmed.spies.renewed.size() >= 2);
     m_cluster->node(away).resume();
     replica.command({"CONFIG", "SET", "cluster-replica-no-failover", "no"});
-    harmed.setOptions(options(Renewed, Patience));
+    harmed.setOptions(options(Renewed));
     harmed.acquire();
     QVERIFY(eventually([&] { return harmed.isHeld() || !harmed.spies.failed.isEmpty(); }));
     QVERIFY2(harmed.spies.failed.isEmpty(), qPrintable(harmed.errorString()));
@@ -1081,8 +1049,8 @@ void tst_Cluster::waitersOfTheOthersAreLeftAlone()
     const int other = m_cluster->ownerOf(16383);
     LockRegistry holders(m_cluster->url());
     LockRegistry registry(m_cluster->url());
-    TestLock held(&holders, nameAt(other), options(Lease));
-    TestLock affected(&registry, nameAt(away), options(Lease, Patience));
+    TestLock held(&holders, m_cluster->nameAt(other), options(Lease));
+    TestLock affected(&registry, m_cluster->nameAt(away), options(Lease));
     QVERIFY(acquireNow(&held));
     QVERIFY(acquireNow(&affected));
     std::vector<std::unique_ptr<TestLock>> locks;
@@ -1090,8 +1058,7 @@ void tst_Cluster::waitersOfTheOthersAreLeftAlone()
         locks.push_back(std::make_unique<TestLock>(&registry, held.name(), options(Lease, LockOptions::Forever)));
         locks.back()->acquire();
     }
-    QVERIFY(eventually([&] { return all(locks, [](const auto &waiting) { return waiting->queuePosition() >= 0; }); },
-                       Patience));
+    QVERIFY(eventually([&] { return all(locks, [](const auto &waiting) { return waiting->queuePosition() >= 0; }); }));
     const qint64 before = m_cluster->node(other).commandsProcessed("zadd");
     RedisServer &failing = m_cluster->node(away);
     failing.command({"CLIENT", "PAUSE", "60000", "WRITE"});
@@ -1140,7 +1107,7 @@ void tst_Cluster::mastersRedirectToEachOther()
     TestLock held(&holders, u"{a}1"_s, options(Lease));
     TestLock waiting(&waiters, u"{a}1"_s, options(Lease, LockOptions::Forever));
     TestLock polling(&waiters, u"{a}2"_s, options(Lease, LockOptions::Forever));
-    TestLock elsewhere(&waiters, nameAt(source), options(Renewed));
+    TestLock elsewhere(&waiters, m_cluster->nameAt(source), options(Renewed));
     QVERIFY(acquireNow(&held));
     QVERIFY(acquireNow(&elsewhere));
     QVERIFY(joinQueue(&waiting));
@@ -1238,7 +1205,7 @@ void tst_Cluster::tls()
     clusterOptions.certificates = &certificates;
     Started<RedisCluster> cluster(clusterOptions);
     LockRegistry registry(cluster.url());
-    TestLock lock(&registry, u"job"_s, options(Lease, Patience));
+    TestLock lock(&registry, u"job"_s, options(Lease));
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
 
     const int slot = clusterSlot("lock:job");
@@ -1262,38 +1229,14 @@ void tst_Cluster::tls()
     QVERIFY(lock.spies.lost.isEmpty());
 }
 
-void tst_Cluster::password()
-{
-    auto options = RedisCluster::Options::mastersOnly();
-    options.password = "c4n4ry";
-    Started<RedisCluster> cluster(options);
-    LockRegistry registry(cluster.url());
-    TestLock lock(&registry, u"a"_s, LockTesting::options());
-    QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
-    QUrl wrong = cluster.url();
-    wrong.setPassword(u"c4n4ry2"_s);
-    LockRegistry refused(wrong);
-    TestLock other(&refused, u"a"_s, LockTesting::options());
-    QVERIFY(!acquireNow(&other));
-    QCOMPARE(other.error(), DistributedLock::AuthenticationError);
-    QVERIFY(!other.errorString().contains(u"c4n4ry"_s));
-}
-
 /// Only the locks of that node are harmed, and they say so.
 void tst_Cluster::oneNodeHasAnotherPassword()
 {
     auto options = RedisCluster::Options::mastersOnly();
     options.password = "c4n4ry";
     Started<RedisCluster> cluster(options);
-    const auto nameOf = [&cluster](int index) {
-        for (int i = 0;; ++i) {
-            const QString name = u"job%1"_s.arg(i);
-            if (cluster.ownerOf(clusterSlot("lock:" + name.toUtf8())) == index)
-                return name;
-        }
-    };
-    const QString there = nameOf(1);
-    const QString elsewhere = nameOf(2);
+    const QString there = cluster.nameAt(1);
+    const QString elsewhere = cluster.nameAt(2);
     QCOMPARE(cluster.node(1).command({"CONFIG", "SET", "requirepass", "0th3r"}).toByteArray(), "OK");
     LockRegistry registry(cluster.url());
     TestLock harmed(&registry, there, LockTesting::options(1s, 1s));
@@ -1305,7 +1248,7 @@ void tst_Cluster::oneNodeHasAnotherPassword()
     QVERIFY(!harmed.errorString().contains(u"c4n4ry"_s));
     QVERIFY(unharmed.isHeld() && unharmed.spies.errors.isEmpty());
     QCOMPARE(cluster.node(1).command({"CONFIG", "SET", "requirepass", "c4n4ry"}).toByteArray(), "OK");
-    harmed.setOptions(LockTesting::options(Renewed, Patience));
+    harmed.setOptions(LockTesting::options(Renewed));
     harmed.acquire();
     QVERIFY(eventually([&] { return harmed.isHeld() || harmed.spies.failed.size() > 1; }));
     QVERIFY2(harmed.isHeld(), qPrintable(harmed.errorString()));
@@ -1552,7 +1495,7 @@ void tst_Cluster::addressInAnotherCluster()
     // While the master is away, all others are asked; then its own replica is promoted.
     const qint64 asked = left.commandsProcessed("cluster|slots");
     cluster.node(0).kill();
-    TestLock second(&registry, u"second"_s, LockTesting::options(Lease, Patience));
+    TestLock second(&registry, u"second"_s, LockTesting::options(Lease));
     second.acquire();
     QVERIFY(eventually([&] { return left.commandsProcessed("cluster|slots") > asked; }));
     QVERIFY(!second.isHeld());
@@ -1569,7 +1512,7 @@ void tst_Cluster::masterReplacedByAnotherCluster()
     options.needsAllSlots = false;
     Started<RedisCluster> cluster(options);
     LockRegistry registry(cluster.url());
-    TestLock first(&registry, u"first"_s, LockTesting::options(Lease, Patience));
+    TestLock first(&registry, u"first"_s, LockTesting::options(Lease));
     QVERIFY2(acquireNow(&first), qPrintable(first.errorString()));
 
     RedisServer &master = cluster.serverOf("lock:first");
@@ -1587,7 +1530,7 @@ void tst_Cluster::masterReplacedByAnotherCluster()
     master.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
 
     // The others say that nobody serves its slots any more.
-    TestLock second(&registry, u"{first}second"_s, LockTesting::options(Lease, Patience));
+    TestLock second(&registry, u"{first}second"_s, LockTesting::options(Lease));
     second.acquire();
     QVERIFY(eventually([&] { return second.errorString().contains(u"no node serves the slot"_s); }));
     QVERIFY(!second.isHeld());
@@ -1603,14 +1546,14 @@ void tst_Cluster::newClusterAtNewAddresses()
     FaultProxy address(former.node(0));
     const QUrl url(u"redis+cluster://127.0.0.1:%1"_s.arg(address.port()));
     LockRegistry registry(url);
-    TestLock first(&registry, u"first"_s, LockTesting::options(Lease, Patience));
+    TestLock first(&registry, u"first"_s, LockTesting::options(Lease));
     QVERIFY2(acquireNow(&first), qPrintable(first.errorString()));
 
     const LogCapture log;
     former.node(0).kill();
     address.setServer(present.node(0));
     address.resetAll();
-    TestLock second(&registry, u"second"_s, LockTesting::options(Lease, Patience));
+    TestLock second(&registry, u"second"_s, LockTesting::options(Lease));
     second.acquire();
     const auto says = [&second](const QString &words) { return second.errorString().contains(words); };
     QVERIFY2(eventually([&] { return says(u"belong to another cluster"_s); }, BeforeExpiry),
@@ -1622,7 +1565,7 @@ void tst_Cluster::newClusterAtNewAddresses()
     QCOMPARE(present.keys(), QList<QByteArray>());
 
     LockRegistry startedAgain(url);
-    TestLock third(&startedAgain, u"third"_s, LockTesting::options(Lease, Patience));
+    TestLock third(&startedAgain, u"third"_s, LockTesting::options(Lease));
     QVERIFY2(acquireNow(&third), qPrintable(third.errorString()));
     QCOMPARE(log.messages(QtWarningMsg).filter(u"start this program again"_s).size(), 1);
 
@@ -1654,14 +1597,9 @@ void tst_Cluster::clusterIsDown()
     Started<RedisCluster> cluster(RedisCluster::Options::mastersOnly());
     for (int i = 0; i < 3; ++i)
         cluster.node(i).command({"CLUSTER", "DELSLOTS", "0"});
-    QVERIFY(eventually(
-            [&] {
-                return cluster.serverOf("lock:a")
-                        .command({"CLUSTER", "INFO"})
-                        .toByteArray()
-                        .contains("cluster_state:fail");
-            },
-            Patience));
+    QVERIFY(eventually([&] {
+        return cluster.serverOf("lock:a").command({"CLUSTER", "INFO"}).toByteArray().contains("cluster_state:fail");
+    }));
     LockRegistry registry(cluster.url());
     TestLock lock(&registry, u"a"_s, LockTesting::options(1s, 500ms));
     QVERIFY(!acquireNow(&lock));
@@ -1758,11 +1696,9 @@ void tst_Cluster::slotLeavesAMasterThatIsAway()
         if (comesBack) {
             const qint64 questions = sum("CLUSTER", source);
             const qint64 handshakes = address.commandsForwarded("CLIENT");
-            QVERIFY(eventually(
-                    [&] {
-                        return sum("CLUSTER", source) > questions && address.commandsForwarded("CLIENT") > handshakes;
-                    },
-                    Patience));
+            QVERIFY(eventually([&] {
+                return sum("CLUSTER", source) > questions && address.commandsForwarded("CLIENT") > handshakes;
+            }));
             const qint64 replies = address.repliesForwarded();
             for (const auto &other : addresses)
                 other->setRepliesHeld(false);
@@ -1780,39 +1716,17 @@ void tst_Cluster::allAddressesChange()
 {
     QFETCH(const bool, isHeld);
     Started<RedisCluster> cluster(RedisCluster::Options::mastersOnly());
-    const auto announce = [&cluster](int node, quint16 port) {
-        cluster.node(node).command({"CONFIG", "SET", "cluster-announce-port", QByteArray::number(port)});
-    };
-    const auto isAnnounced = [&cluster](const std::vector<std::unique_ptr<FaultProxy>> &addresses) {
-        for (int i = 0; i < cluster.nodeCount(); ++i) {
-            const QByteArray nodes = cluster.node(i).command({"CLUSTER", "NODES"}).toByteArray();
-            for (const auto &address : addresses) {
-                if (!nodes.contains(':' + QByteArray::number(address->port()) + '@'))
-                    return false;
-            }
-        }
-        return true;
-    };
-    std::vector<std::unique_ptr<FaultProxy>> former;
-    std::vector<std::unique_ptr<FaultProxy>> present;
-    for (int i = 0; i < cluster.nodeCount(); ++i) {
-        former.push_back(std::make_unique<FaultProxy>(cluster.node(i)));
-        present.push_back(std::make_unique<FaultProxy>(cluster.node(i)));
-        announce(i, former.back()->port());
-    }
-    QVERIFY(eventually([&] { return isAnnounced(former); }));
+    const auto former = addressesOf(&cluster);
+    QVERIFY(!former.empty());
 
     LockRegistry registry(cluster.url({}, {0}));
-    TestLock lock(&registry, u"job"_s, options(Lease, Patience));
+    TestLock lock(&registry, u"job"_s, options(Lease));
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     if (!isHeld) {
         QVERIFY(releaseNow(&lock));
     }
-    for (int i = 0; i < cluster.nodeCount(); ++i)
-        announce(i, present[size_t(i)]->port());
-    const auto deadline = QDeadlineTimer(Patience);
-    while (!isAnnounced(present) && !deadline.hasExpired()) // without an event loop: the client learns nothing
-        Posix::pollPause();
+    const auto present = addressesOf(&cluster);
+    QVERIFY(!present.empty());
     for (const auto &address : former) {
         address->setRefusing(true);
         address->resetAll();
@@ -1850,15 +1764,13 @@ void tst_Cluster::masterReplacedByAnEmptyNode()
     QCOMPARE(master.command({"CLUSTER", "ADDSLOTS", slot}).toByteArray(), "OK");
     const QByteArray busPort = master.command({"CONFIG", "GET", "cluster-port"}).toList().value(1).toByteArray();
     cluster.node(other).command({"CLUSTER", "MEET", "127.0.0.1", QByteArray::number(master.port()), busPort});
-    const QDeadlineTimer deadline(Patience);
     const auto isServed = [&](int node) {
         return cluster.node(node).command({"CLUSTER", "INFO"}).toByteArray().contains("cluster_known_nodes:3")
                 && cluster.node(node).command({"GET", "lock:job"}).toByteArray().startsWith("-MOVED " + slot);
     };
-    while (!deadline.hasExpired() // without an event loop: the client learns nothing
-           && !(isServed(other) && isServed(3 - other - index) && master.command({"GET", "lock:job"}).isNull()))
-        Posix::pollPause();
-    QVERIFY(!deadline.hasExpired());
+    QVERIFY(waitUntil([&] {
+        return isServed(other) && isServed(3 - other - index) && master.command({"GET", "lock:job"}).isNull();
+    }));
     master.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     QVERIFY(master.exists("lock:job"));
@@ -1883,7 +1795,7 @@ void tst_Cluster::mostMastersReplaced()
     const int slot = clusterSlot("lock:job");
     const int master = cluster.ownerOf(slot);
     LockRegistry registry(cluster.url());
-    TestLock lock(&registry, u"job"_s, options(5min, Patience));
+    TestLock lock(&registry, u"job"_s, options(5min));
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     if (!isHeld) {
         QVERIFY(releaseNow(&lock));
@@ -1922,7 +1834,7 @@ void tst_Cluster::allMastersReplaced()
     FaultProxy address(cluster.node(0)); // which leads to the new ones, too
     const QUrl url(u"redis+cluster://127.0.0.1:%1"_s.arg(address.port()));
     LockRegistry registry(url);
-    TestLock lock(&registry, u"job"_s, options(Lease, Patience));
+    TestLock lock(&registry, u"job"_s, options(Lease));
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     QVERIFY(releaseNow(&lock));
     const int added = replaceMaster(&cluster, 0, isStopped);
@@ -1938,7 +1850,7 @@ void tst_Cluster::allMastersReplaced()
     };
     QVERIFY2(eventually(saysWhatToDo), qPrintable(lock.errorString()));
     LockRegistry startedAgain(url);
-    TestLock other(&startedAgain, u"job"_s, options(Lease, Patience));
+    TestLock other(&startedAgain, u"job"_s, options(Lease));
     QVERIFY2(acquireNow(&other), qPrintable(other.errorString()));
 }
 

@@ -102,7 +102,6 @@ private Q_SLOTS:
     void uptimeIsNotRoundedUp();
     void uptimeDoesNotGrowWithTheClock();
     void infoIsForbidden();
-    void wrongPassword();
     void minReplicasIsRefused();
     void leastRights();
     void tls();
@@ -1094,18 +1093,6 @@ void tst_Quorum::infoIsForbidden()
     m_set.proxy(2).setRefusing(true);
     m_set.proxy(2).closeAll();
     QVERIFY(renewNow(&lock, clock));
-}
-
-void tst_Quorum::wrongPassword()
-{
-    QUrl url = m_set.url();
-    url.setPassword(u"c4n4ry"_s);
-    LogCapture log;
-    LockRegistry registry(url);
-    TestLock lock(&registry, u"a"_s);
-    QCOMPARE(failureNow(&lock), DistributedLock::AuthenticationError);
-    QVERIFY(!lock.errorString().contains(u"c4n4ry"_s));
-    QVERIFY(!log.text().contains(u"c4n4ry"_s));
 }
 
 void tst_Quorum::minReplicasIsRefused()

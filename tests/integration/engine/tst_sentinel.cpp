@@ -146,11 +146,7 @@ void tst_Sentinel::failOver()
     }
     RedisServer &old = m_set->master();
     Waiters waiters(m_set->url(), u"job0"_s);
-    QVERIFY(eventually(
-            [&] {
-                return old.command({"ZCARD", "{lock:job0}:queue"}) == QVariant(Waiters::Count);
-            },
-            Patience));
+    QVERIFY(eventually([&] { return old.command({"ZCARD", "{lock:job0}:queue"}) == QVariant(Waiters::Count); }));
     const quint16 oldPort = old.port();
     QVERIFY(old.waitUntilReplicated(2));
 
@@ -167,7 +163,7 @@ void tst_Sentinel::failOver()
         QVERIFY(eventually([&] { return m_set->failOverFrom(oldPort); }));
     }
     QVERIFY(waitForSwitch(oldPort));
-    QVERIFY(eventually([&] { return all(spies, [](const auto &spy) { return !spy->renewed.isEmpty(); }); }, Patience));
+    QVERIFY(eventually([&] { return all(spies, [](const auto &spy) { return !spy->renewed.isEmpty(); }); }));
     if (how == u"stop")
         old.resume();
     RedisServer &now = m_set->master();
@@ -210,7 +206,7 @@ void tst_Sentinel::replicatedLocksAreKept()
     for (const auto &spy : spies)
         spy->renewed.clear();
     QVERIFY(waitForSwitch(oldPort, 1s));
-    QVERIFY(eventually([&] { return all(spies, [](const auto &spy) { return !spy->renewed.isEmpty(); }); }, Patience));
+    QVERIFY(eventually([&] { return all(spies, [](const auto &spy) { return !spy->renewed.isEmpty(); }); }));
     RedisServer &now = m_set->master();
     QVERIFY(now.port() != oldPort);
     for (int i = 0; i < Count; ++i) {
@@ -283,7 +279,7 @@ void tst_Sentinel::staleSentinel()
     QVERIFY(old.start()); // a master, until a Sentinel demotes it
     m_set->resumeSentinel(0);
     LockRegistry later(m_set->url());
-    TestLock another(&later, u"another"_s, options(Lease, Patience));
+    TestLock another(&later, u"another"_s, options(Lease));
     QVERIFY2(acquireNow(&another), qPrintable(another.errorString()));
     QVERIFY(m_set->serverAt(m_set->masterPort(1)).exists("lock:another"));
     QVERIFY(held.spies.lost.isEmpty());
@@ -405,12 +401,10 @@ void tst_Sentinel::partition()
     m_set->setDownAfter(DownAfter);
     QVERIFY(eventually([&] { return m_set->isSwitchingFrom(oldPort); }));
     m_set->setDownAfter(NeverDown);
-    QVERIFY(eventually(
-            [&] {
-                const quint16 port = m_set->masterPort(1);
-                return port != oldPort && m_set->masterPort(2) == port;
-            },
-            Patience));
+    QVERIFY(eventually([&] {
+        const quint16 port = m_set->masterPort(1);
+        return port != oldPort && m_set->masterPort(2) == port;
+    }));
 
     LockRegistry others(m_set->url({}, {m_set->sentinelPort(1), m_set->sentinelPort(2)}));
     TestLock theirs(&others, u"job"_s, options(5s, LockOptions::Forever));

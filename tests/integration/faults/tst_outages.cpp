@@ -433,13 +433,6 @@ void tst_Outages::eachMasterOfACluster()
     LogCapture log;
     StillRegistry registry(cluster.url());
     QSignalSpy registryErrors(&registry, &LockRegistry::errorOccurred);
-    const auto nameAt = [&cluster](int node) {
-        for (int i = 0;; ++i) {
-            const QString name = u"job%1"_s.arg(i);
-            if (cluster.ownerOf(Support::clusterSlot("lock:" + name.toUtf8())) == node)
-                return name;
-        }
-    };
     // When an attempt to connect fails, the registry shows the error of that one of them which has the lowest port.
     int gone = cluster.ownerOf(0);
     int flapping = cluster.ownerOf(16383);
@@ -447,12 +440,10 @@ void tst_Outages::eachMasterOfACluster()
         std::swap(gone, flapping);
     const QString gonePort = QString::number(cluster.node(gone).port());
     const QString port = QString::number(cluster.node(flapping).port());
-    TestLock lost(&registry, nameAt(gone), {});
-    TestLock lock(&registry, nameAt(flapping), {});
-    for (DistributedLock *each : {&lost, &lock}) {
-        each->setOptions(options(LongLease));
+    TestLock lost(&registry, cluster.nameAt(gone), options(LongLease));
+    TestLock lock(&registry, cluster.nameAt(flapping), options(LongLease));
+    for (DistributedLock *each : {&lost, &lock})
         QVERIFY(acquireNow(each));
-    }
     // A master that was started says CLUSTERDOWN for a moment, which is another cause.
     const auto outagesTold = [&lock] {
         return std::count_if(lock.spies.errors.begin(), lock.spies.errors.end(), [](const QList<QVariant> &error) {

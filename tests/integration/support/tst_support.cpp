@@ -3,19 +3,13 @@
 
 // The tools the other tests trust.
 
-#include "support/certificates.h"
 #include "support/eventloopprobe.h"
-#include "support/fakeclock.h"
 #include "support/fakeserver.h"
 #include "support/faultproxy.h"
 #include "support/posix.h"
 #include "support/redisserver.h"
 #include "support/testkinds.h"
 
-#include <QtNetwork/qsslcertificate.h>
-#include <QtNetwork/qsslconfiguration.h>
-#include <QtNetwork/qsslkey.h>
-#include <QtNetwork/qsslsocket.h>
 #include <QtTest/qtest.h>
 
 #include <atomic>
@@ -39,13 +33,8 @@ private Q_SLOTS:
     void serverAnswers();
     void serverOnTcp();
     void serverTakesAnotherPortWhenTaken();
-    void serverLosesItsDataWithoutAof();
-    void serverKeepsItsDataWithAof();
-    void serverPauses();
-    void serverUsersAndPassword();
     void serverCountsCommandsOfOthers();
     void serverCountsSubscribers();
-    void serverReplica();
     void serverEndsWithItsObject();
 
     void proxyForwardsAndCounts();
@@ -55,7 +44,6 @@ private Q_SLOTS:
     void proxySwallows();
     void proxyHolds();
     void proxyDeliversLateAfterItsClientHasGone();
-    void proxyRefuses();
     void proxyEndsConnections();
     void proxyCutsBefore();
     void proxyCutsAfter();
@@ -64,7 +52,6 @@ private Q_SLOTS:
     void proxyAnswersInstead();
     void proxyKnowsSubscriptions();
     void proxySurvivesItsServer();
-    void proxyPassesOtherProtocols();
 
     TIMING void probeSeesNothingInAnIdleLoop();
     TIMING void probeSeesWaitingInTheKernel();
@@ -72,16 +59,8 @@ private Q_SLOTS:
     TIMING void probeSeesCallsOutsideOfSlots();
     TIMING void probeUnderLoad();
 
-    void clockGoesWhenTold();
-
-    void certificatesAreAsNamed();
-    void serverSpeaksTls();
-    void serverWantsClientCertificate();
-
     void fakeServerAnswers();
     void fakeServerSaysAnything();
-    void fakeServerIsEndless();
-    void unansweredPort();
 };
 
 namespace {
@@ -203,8 +182,7 @@ void tst_Support::serverOnTcp()
 {
     RedisServer::Options options;
     options.tcp = true;
-    RedisServer server(options);
-    QVERIFY(server.start());
+    Started<RedisServer> server(options);
     const quint16 port = server.port();
     QVERIFY(port > 0 && port != 6379);
     RespClient client;
@@ -227,8 +205,7 @@ void tst_Support::serverTakesAnotherPortWhenTaken()
     // A port given in the configuration is bound as well as the server's own choice.
     RedisServer::Options options;
     options.tcp = true;
-    RedisServer first(options);
-    QVERIFY(first.start());
+    Started<RedisServer> first(options);
     RedisServer::Options clashing;
     clashing.config = {"port " + QByteArray::number(first.port())};
     RedisServer second(clashing);
@@ -245,69 +222,9 @@ void tst_Support::serverTakesAnotherPortWhenTaken()
     QVERIFY(!startedTooEarly);
 }
 
-void tst_Support::serverLosesItsDataWithoutAof()
-{
-    RedisServer server;
-    QVERIFY(server.start());
-    server.command({"SET", "key", "1"});
-    QVERIFY(server.restart());
-    QVERIFY(!server.exists("key"));
-}
-
-void tst_Support::serverKeepsItsDataWithAof()
-{
-    RedisServer::Options options;
-    options.appendOnly = true;
-    RedisServer server(options);
-    QVERIFY(server.start());
-    server.command({"SET", "key", "1"});
-    server.kill();
-    QVERIFY(server.start());
-    QVERIFY(server.exists("key"));
-}
-
-void tst_Support::serverPauses()
-{
-    RedisServer server;
-    QVERIFY(server.start());
-    server.pause();
-    QVERIFY(server.isRunning());
-    QVERIFY(isError(server.command({"PING"}, 50ms)));
-    server.resume();
-    QCOMPARE(server.command({"PING"}), QVariant(QByteArray("PONG")));
-    server.pause();
-    server.stop();
-    QVERIFY(!server.isRunning());
-    QVERIFY(server.start());
-    server.pause();
-    server.kill();
-    QVERIFY(!server.isRunning());
-}
-
-void tst_Support::serverUsersAndPassword()
-{
-    RedisServer::Options options;
-    options.password = "canary";
-    options.users = {"lockapp on >secret resetkeys ~lock:* +get"};
-    RedisServer server(options);
-    QVERIFY(server.start());
-    RespClient client;
-    QVERIFY(client.connectToUnix(server.socketPath()));
-    QVERIFY(client.command({"PING"}).toByteArray().startsWith("-NOAUTH"));
-    QVERIFY(client.command({"AUTH", "wrong"}).toByteArray().startsWith("-WRONGPASS"));
-    QCOMPARE(client.command({"AUTH", "canary"}), QVariant(QByteArray("OK")));
-    QCOMPARE(client.command({"AUTH", "lockapp", "secret"}), QVariant(QByteArray("OK")));
-    QCOMPARE(client.command({"GET", "lock:a"}), QVariant());
-    QVERIFY(client.command({"GET", "other"}).toByteArray().startsWith("-NOPERM"));
-    QVERIFY(client.command({"SET", "lock:a", "1"}).toByteArray().startsWith("-NOPERM"));
-    QCOMPARE(server.command({"SET", "other", "1"}), QVariant(QByteArray("OK")));
-    QCOMPARE(server.cli({"GET", "other"}), QByteArray("1"));
-}
-
 void tst_Support::serverCountsCommandsOfOthers()
 {
-    RedisServer server;
-    QVERIFY(server.start());
+    Started<RedisServer> server;
     QCOMPARE(server.commandsProcessed(), 0);
     server.command({"SET", "key", "1"});
     server.command({"CLIENT", "ID"});
@@ -329,8 +246,7 @@ void tst_Support::serverCountsCommandsOfOthers()
 
 void tst_Support::serverCountsSubscribers()
 {
-    RedisServer server;
-    QVERIFY(server.start());
+    Started<RedisServer> server;
     QCOMPARE(server.connectedClients(), 0);
     RespClient client;
     QVERIFY(client.connectToUnix(server.socketPath()));
@@ -348,34 +264,12 @@ void tst_Support::serverCountsSubscribers()
     QCOMPARE(server.connectedClients(), 0);
 }
 
-void tst_Support::serverReplica()
-{
-    RedisServer::Options options;
-    options.tcp = true;
-    RedisServer master(options);
-    QVERIFY(master.start());
-    RedisServer::Options replicaOptions;
-    replicaOptions.replicaOf = &master;
-    RedisServer replica(replicaOptions);
-    QVERIFY(replica.start());
-    QTRY_COMPARE_WITH_TIMEOUT(replica.info("replication", "master_link_status"), QByteArray("up"), 60'000);
-    QVERIFY(master.waitUntilReplicated(1)); // the replica gets commands from now on
-    replica.pause();
-    QCOMPARE(master.cli({"SET", "key", "1"}), QByteArray("OK")); // not on the connection that waits
-    QVERIFY(!master.waitUntilReplicated(1, 100ms));
-    replica.resume();
-    QVERIFY(master.waitUntilReplicated(1));
-    QCOMPARE(replica.get("key"), QByteArray("1"));
-    QVERIFY(replica.command({"SET", "key", "2"}).toByteArray().startsWith("-READONLY"));
-}
-
 void tst_Support::serverEndsWithItsObject()
 {
     pid_t pid = 0;
     QString folder;
     {
-        RedisServer server;
-        QVERIFY(server.start());
+        Started<RedisServer> server;
         pid = static_cast<pid_t>(server.processId());
         folder = server.folder();
         QCOMPARE(::kill(pid, 0), 0);
@@ -552,28 +446,6 @@ void tst_Support::proxyDeliversLateAfterItsClientHasGone()
     QTRY_COMPARE_WITH_TIMEOUT(p.proxy.connections(), 0, 60'000);
 }
 
-void tst_Support::proxyRefuses()
-{
-    Proxied p;
-    QVERIFY(p.isReady());
-    p.proxy.setRefusing(true);
-    QCOMPARE(p.client.command({"PING"}), text("PONG"));
-    RespClient second;
-    for (int i = 0; i < 3; ++i) {
-        QVERIFY(!second.connectToTcp(p.proxy.port()));
-        QVERIFY(second.errorString().contains(QLatin1String("refused")));
-    }
-    quint16 port = p.proxy.port();
-    QVERIFY(Posix::listenTcp(&port) < 0); // nobody else gets the port meanwhile
-    p.proxy.setRefusing(false);
-    QVERIFY(second.connectToTcp(p.proxy.port()));
-    QCOMPARE(second.command({"PING"}), text("PONG"));
-    p.proxy.setRefusing(true);
-    QVERIFY(!second.connectToTcp(p.proxy.port()));
-    p.proxy.heal();
-    QVERIFY(second.connectToTcp(p.proxy.port()));
-}
-
 void tst_Support::proxyEndsConnections()
 {
     Proxied p;
@@ -705,28 +577,6 @@ void tst_Support::proxySurvivesItsServer()
     QCOMPARE(p.client.command({"PING"}), text("PONG"));
 }
 
-void tst_Support::proxyPassesOtherProtocols()
-{
-    FakeServer server([](const QList<QByteArray> &arguments, int) {
-        return FakeServer::Answer{"you said: " + arguments.first() + "!"};
-    });
-    FaultProxy proxy(server.port());
-    const int fd = Posix::connectTcp(proxy.port());
-    QVERIFY(fd >= 0);
-    QVERIFY(Posix::waitFor(fd, POLLOUT, std::chrono::steady_clock::now() + 60s));
-    QCOMPARE(::write(fd, "\x16\x03", 2), ssize_t(2));
-    QByteArray received;
-    while (!received.endsWith('!')) {
-        QVERIFY(Posix::waitFor(fd, POLLIN, std::chrono::steady_clock::now() + 60s));
-        char chunk[256];
-        const ssize_t n = ::read(fd, chunk, sizeof(chunk));
-        QVERIFY(n > 0);
-        received.append(chunk, n);
-    }
-    ::close(fd);
-    QCOMPARE(received, QByteArray("you said: \x16\x03!"));
-}
-
 namespace {
 
 void runLoop(std::chrono::milliseconds time)
@@ -824,120 +674,6 @@ void tst_Support::probeUnderLoad()
     QVERIFY2(spinning < 25ms, qPrintable(QString::number(spinning.count())));
 }
 
-void tst_Support::clockGoesWhenTold()
-{
-    FakeClock clock;
-    const QDistLock::LeaseClock &lease = clock;
-    const auto start = lease.now();
-    QVERIFY(start > QDistLock::LeaseTime());
-    QCOMPARE(lease.now(), start);
-    clock.advance(30s);
-    QCOMPARE(lease.now() - start, std::chrono::nanoseconds(30s));
-    std::thread other([&] { clock.advance(1ns); });
-    other.join();
-    QCOMPARE(lease.now() - start, std::chrono::nanoseconds(30s) + 1ns);
-}
-
-void tst_Support::certificatesAreAsNamed()
-{
-    const Certificates certificates;
-    QVERIFY2(certificates.isValid(), qPrintable(certificates.errorString()));
-    const auto errors = [&](const Certificates::Pair &pair, const QString &ca) {
-        QList<QSslError::SslError> list;
-        const auto chain = QSslCertificate::fromPath(pair.certificate);
-        QSslConfiguration configuration = QSslConfiguration::defaultConfiguration();
-        configuration.setCaCertificates(QSslCertificate::fromPath(ca));
-        QSslConfiguration::setDefaultConfiguration(configuration);
-        const auto found = QSslCertificate::verify(chain, u"localhost"_s);
-        for (const QSslError &error : found)
-            list.append(error.error());
-        return list;
-    };
-    const QSslConfiguration before = QSslConfiguration::defaultConfiguration();
-    const QString ca = certificates.ca();
-    const auto good = errors(certificates.server(), ca);
-    const auto otherCa = errors(certificates.server(), certificates.otherCa());
-    const auto wrongHost = errors(certificates.wrongHost(), ca);
-    const auto expired = errors(certificates.expired(), ca);
-    const auto selfSigned = errors(certificates.selfSigned(), ca);
-    QSslConfiguration::setDefaultConfiguration(before);
-    QCOMPARE(good, QList<QSslError::SslError>());
-    QVERIFY(otherCa.contains(QSslError::UnableToGetLocalIssuerCertificate));
-    QCOMPARE(wrongHost, QList<QSslError::SslError>({QSslError::HostNameMismatch}));
-    QCOMPARE(expired, QList<QSslError::SslError>({QSslError::CertificateExpired}));
-    QCOMPARE(selfSigned, QList<QSslError::SslError>({QSslError::SelfSignedCertificate}));
-}
-
-namespace {
-
-RedisServer::Options tlsOptions(const Certificates &certificates, const Certificates::Pair &pair)
-{
-    RedisServer::Options options;
-    options.tls = true;
-    options.certificateFile = pair.certificate;
-    options.keyFile = pair.key;
-    options.caFile = certificates.ca();
-    return options;
-}
-
-QByteArray pingOverTls(const RedisServer &server, const QString &caFile, const Certificates::Pair &client = {})
-{
-    QSslSocket socket;
-    QSslConfiguration configuration = socket.sslConfiguration();
-    configuration.setCaCertificates(QSslCertificate::fromPath(caFile));
-    if (!client.certificate.isEmpty()) {
-        configuration.setLocalCertificate(QSslCertificate::fromPath(client.certificate).value(0));
-        QFile key(client.key);
-        if (key.open(QIODevice::ReadOnly))
-            configuration.setPrivateKey(QSslKey(&key, QSsl::Ec));
-    }
-    socket.setSslConfiguration(configuration);
-    socket.connectToHostEncrypted(server.tlsUrl().host(), server.tlsPort());
-    if (!socket.waitForEncrypted())
-        return socket.errorString().toUtf8();
-    socket.write("PING\r\n");
-    while (!socket.canReadLine() && socket.waitForReadyRead()) {
-    }
-    return socket.readLine();
-}
-
-} // namespace
-
-void tst_Support::serverSpeaksTls()
-{
-    const Certificates certificates;
-    QVERIFY2(certificates.isValid(), qPrintable(certificates.errorString()));
-    {
-        RedisServer server(tlsOptions(certificates, certificates.server()));
-        QVERIFY(server.start());
-        QVERIFY(server.tlsPort() != 0);
-        QVERIFY(server.tlsUrl().toString().contains(QLatin1String("?ca=/")));
-        QCOMPARE(pingOverTls(server, certificates.ca()), QByteArray("+PONG\r\n"));
-        const QByteArray untrusted = pingOverTls(server, certificates.otherCa());
-        QVERIFY2(untrusted.contains("ertificate"), untrusted.constData());
-        FaultProxy proxy(server.tlsPort());
-        QVERIFY(proxy.isListening());
-    }
-    const QList<Certificates::Pair> bad = {certificates.wrongHost(), certificates.expired(), certificates.selfSigned()};
-    for (const Certificates::Pair &pair : bad) {
-        RedisServer server(tlsOptions(certificates, pair));
-        QVERIFY(server.start());
-        const QByteArray answer = pingOverTls(server, certificates.ca());
-        QVERIFY2(answer.contains("ertificate"), answer.constData());
-    }
-}
-
-void tst_Support::serverWantsClientCertificate()
-{
-    const Certificates certificates;
-    RedisServer::Options options = tlsOptions(certificates, certificates.server());
-    options.requireClientCertificate = true;
-    RedisServer server(options);
-    QVERIFY(server.start());
-    QCOMPARE(pingOverTls(server, certificates.ca(), certificates.client()), QByteArray("+PONG\r\n"));
-    QVERIFY(!pingOverTls(server, certificates.ca()).startsWith("+PONG"));
-}
-
 void tst_Support::fakeServerAnswers()
 {
     FakeServer server;
@@ -988,36 +724,6 @@ void tst_Support::fakeServerSaysAnything()
     QVERIFY(client.connectToTcp(server.port()));
     QCOMPARE(client.readReply().toByteArray(), QByteArray("-ERR max number of clients reached"));
     QTRY_VERIFY_WITH_TIMEOUT(!client.isConnected(), 60'000);
-}
-
-void tst_Support::fakeServerIsEndless()
-{
-    FakeServer server([](const QList<QByteArray> &, int) { return FakeServer::Answer{"$99999999999\r\n", "x"}; });
-    const int fd = Posix::connectTcp(server.port());
-    QVERIFY(fd >= 0);
-    QVERIFY(Posix::waitFor(fd, POLLOUT, std::chrono::steady_clock::now() + 60s));
-    QCOMPARE(::write(fd, "GET key", 7), ssize_t(7));
-    qint64 received = 0;
-    QByteArray chunk(64 * 1024, Qt::Uninitialized);
-    while (received < 20'000'000) {
-        QVERIFY(Posix::waitFor(fd, POLLIN, std::chrono::steady_clock::now() + 60s));
-        const ssize_t n = ::read(fd, chunk.data(), size_t(chunk.size()));
-        QVERIFY(n > 0);
-        received += n;
-    }
-    QVERIFY(server.bytesSent() >= received);
-    ::close(fd);
-    QTRY_COMPARE_WITH_TIMEOUT(server.connections(), 0, 60'000);
-}
-
-void tst_Support::unansweredPort()
-{
-    const UnansweredPort port;
-    QVERIFY(port.isValid());
-    const int fd = Posix::connectTcp(port.port());
-    QVERIFY(fd >= 0);
-    QVERIFY(!Posix::waitFor(fd, POLLOUT, std::chrono::steady_clock::now() + 500ms));
-    ::close(fd);
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Support)

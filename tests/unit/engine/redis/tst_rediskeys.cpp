@@ -128,6 +128,7 @@ void tst_RedisKeys::refused_data()
     };
     row("null", QString(), "the name is empty");
     row("empty", u""_s, "the name is empty");
+    QTest::newRow("empty, and no prefix") << QString() << QString() << u"the name is empty"_s;
     row("1025 bytes", QString(1025, u'x'), "1024 bytes");
     row("1026 bytes of two", QString(513, u'ü'), "they have 1026 and 5");
     row("1 MiB", QString(1024 * 1024, u'x'), "1024 bytes");
