@@ -216,6 +216,28 @@ QList<nanoseconds> freeze(Support::RedisServer &server, const QList<QByteArray> 
 /// The end of that.
 void thaw(Support::RedisServer &server);
 
+/// A test of commands with a Redis server, which is emptied before each function.
+class ServerTest : public QObject
+{
+    Q_OBJECT
+
+protected:
+    Program::Setup setup(const Lifeline *lifeline = nullptr) const
+    {
+        Program::Setup result{m_server.url().toEncoded()};
+        if (lifeline)
+            result.environment = {lifeline->variable()};
+        return result;
+    }
+
+    Support::RedisServer m_server{Support::RedisServer::Options::withTcp()};
+
+protected Q_SLOTS:
+    void initTestCase() { QVERIFY2(m_server.start(), qPrintable(m_server.errorString())); }
+    void init() { m_server.command({"FLUSHALL"}); }
+    void cleanup() { m_server.resume(); }
+};
+
 } // namespace CliTesting
 
 Q_DECLARE_METATYPE(CliTesting::BadOutput)

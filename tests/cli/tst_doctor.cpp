@@ -52,7 +52,7 @@ class tst_Doctor : public QObject
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase();
+    void initTestCase() { QVERIFY2(m_server.start(), qPrintable(m_server.errorString())); }
     void init();
 
     void goodServer();
@@ -133,11 +133,6 @@ QByteArray tst_Doctor::urlOf(const QByteArray &password) const
     return url.toEncoded();
 }
 
-void tst_Doctor::initTestCase()
-{
-    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
-}
-
 void tst_Doctor::init()
 {
     m_server.command({"FLUSHALL"});
@@ -148,7 +143,7 @@ void tst_Doctor::goodServer()
 {
     RedisServer::Options options;
     options.appendOnly = true;
-    Started<RedisServer> server(options);
+    Support::Started<RedisServer> server(options);
     const Report report = doctor(server.url().toEncoded());
     QVERIFY2(report.status == 0, qPrintable(report.everything()));
     QCOMPARE(report.document.value(u"result"_s).toString(), u"ok"_s);
@@ -174,7 +169,7 @@ void tst_Doctor::silentServer()
 
 void tst_Doctor::outOfMemory()
 {
-    Started<RedisServer> server;
+    Support::Started<RedisServer> server;
     server.command({"CONFIG", "SET", "maxmemory", "1"});
     const Report report = doctor(server.url().toEncoded());
     QCOMPARE(report.of(u"write"_s).size(), 1);
@@ -318,7 +313,7 @@ void tst_Doctor::settings()
     RedisServer::Options options;
     options.appendOnly = true;
     options.config = config.split('\n');
-    Started<RedisServer> server(options);
+    Support::Started<RedisServer> server(options);
     std::array<Support::RespClient, 3> others;
     for (Support::RespClient &other : others)
         QVERIFY(other.connectToUnix(server.socketPath()));
@@ -330,10 +325,10 @@ void tst_Doctor::settings()
 
 void tst_Doctor::replica()
 {
-    Started<RedisServer> master(RedisServer::Options::withTcp());
+    Support::Started<RedisServer> master(RedisServer::Options::withTcp());
     RedisServer::Options options;
     options.replicaOf = &master;
-    Started<RedisServer> server(options);
+    Support::Started<RedisServer> server(options);
     const Report report = doctor(server.url().toEncoded());
     QCOMPARE(report.status, 2);
     QCOMPARE(report.level(u"role"_s), u"fail"_s);
@@ -402,7 +397,7 @@ void tst_Doctor::tls()
                                                                           : certificates.server();
     options.certificateFile = pair.certificate;
     options.keyFile = pair.key;
-    Started<RedisServer> server(options);
+    Support::Started<RedisServer> server(options);
     const Report report = doctor(server.tlsUrl().toEncoded());
     QCOMPARE(report.level(u"dns"_s), u"ok"_s);
     if (status == 0) { // a warning if the host has a second address, on which nobody listens

@@ -152,7 +152,7 @@ void tst_DoctorCluster::nodeIsDown()
 
 void tst_DoctorCluster::noClusterNode()
 {
-    Started<RedisServer> single(RedisServer::Options::withTcp());
+    Support::Started<RedisServer> single(RedisServer::Options::withTcp());
     const DoctorResult report = doctor(QUrl(u"redis+cluster://127.0.0.1:%1"_s.arg(single.port())));
     QVERIFY2(report.status == 2, qPrintable(report.everything()));
     QVERIFY2(report.has(u"node"_s, u"fail"_s, u"is no node of a Redis Cluster"_s, u"redis:// for this server alone"_s),
@@ -166,7 +166,7 @@ void tst_DoctorCluster::nodeWithoutSlots()
 {
     RedisServer::Options options = RedisServer::Options::withTcp();
     options.config = {"cluster-enabled yes", "cluster-port " + QByteArray::number(Support::Posix::freePort())};
-    Started<RedisServer> empty(options);
+    Support::Started<RedisServer> empty(options);
     const DoctorResult report = doctor(QUrl(u"redis+cluster://127.0.0.1:%1"_s.arg(empty.port())));
     QVERIFY2(report.status == 2, qPrintable(report.everything()));
     QVERIFY2(report.has(u"node"_s, u"fail"_s, u"it belongs to no cluster yet"_s, u"CLUSTER MEET"_s),
@@ -179,7 +179,7 @@ void tst_DoctorCluster::twoClusters()
     options.masters = 1;
     options.replicasPerMaster = 0;
     options.nodeTimeout = NodeTimeout;
-    Started<RedisCluster> other(options);
+    Support::Started<RedisCluster> other(options);
     const DoctorResult report = doctor(with(m_cluster->url(), other.node(0).port()));
     QVERIFY2(report.status == 2, qPrintable(report.everything()));
     QVERIFY2(report.has(u"node"_s, u"fail"_s, u"belong to different clusters"_s, u"name the nodes of one"_s),
@@ -205,7 +205,7 @@ void tst_DoctorCluster::slotsThatNobodyServes()
     options.replicasPerMaster = 0;
     options.needsAllSlots = false;
     options.nodeTimeout = NodeTimeout;
-    Started<RedisCluster> cluster(options);
+    Support::Started<RedisCluster> cluster(options);
     for (int i = 0; i < 3; ++i)
         cluster.node(i).command({"CLUSTER", "DELSLOTS", "0"});
     const DoctorResult report = doctor(cluster.url());

@@ -124,7 +124,7 @@ void tst_DoctorQuorum::nodeOfACluster()
 {
     RedisServer::Options options = RedisServer::Options::withTcp();
     options.config = {"cluster-enabled yes"};
-    Started<RedisServer> node(options);
+    Support::Started<RedisServer> node(options);
     m_set->proxy(1).setServer(node);
     const DoctorResult report = doctor(m_set->url());
     QVERIFY2(report.has(u"node"_s, u"fail"_s, u"it is a node of a Redis Cluster"_s, u"redis+cluster://"_s),

@@ -43,7 +43,10 @@ class tst_DoctorSentinels : public QObject
     Q_OBJECT
 private Q_SLOTS:
     void initTestCase();
-    void init();
+    void init()
+    {
+        QVERIFY(eventually([this] { return isHealthy(); }, Patience));
+    }
     void cleanupTestCase();
 
     void healthy();
@@ -147,11 +150,6 @@ void tst_DoctorSentinels::initTestCase()
     m_set = std::make_unique<SentinelSet>(options);
     QVERIFY2(m_set->start(), qPrintable(m_set->errorString()));
     m_set->setCalm(true); // doctor warns of a connection that a Sentinel has lost
-}
-
-void tst_DoctorSentinels::init()
-{
-    QVERIFY(eventually([this] { return isHealthy(); }, Patience));
 }
 
 /// Everything printed matches docs/qdistlock.schema.json.
@@ -456,7 +454,7 @@ void tst_DoctorSentinels::tls()
     options.replicas = 1;
     options.downAfter = NeverDown;
     options.certificates = &certificates;
-    Started<SentinelSet> set(options);
+    Support::Started<SentinelSet> set(options);
     set.setCalm(true);
     QVERIFY(eventually([&set] { return set.isHealthy(); }, Patience));
     const Report report = doctor(set.url());

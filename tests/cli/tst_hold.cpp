@@ -22,14 +22,10 @@ using namespace Qt::StringLiterals;
 using namespace CliTesting;
 using namespace Support;
 
-class tst_Hold : public QObject
+class tst_Hold : public ServerTest
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase();
-    void init();
-    void cleanup();
-
     void untilTheEndOfInput();
     void inputIsDiscarded();
     void closedInput();
@@ -50,38 +46,17 @@ private Q_SLOTS:
     void conflict();
     void badInput_data();
     void badInput();
-
-private:
-    Program::Setup setup() const { return {m_server->url().toEncoded()}; }
-
-    std::unique_ptr<RedisServer> m_server;
 };
-
-void tst_Hold::initTestCase()
-{
-    m_server = std::make_unique<RedisServer>();
-    QVERIFY2(m_server->start(), qPrintable(m_server->errorString()));
-}
-
-void tst_Hold::init()
-{
-    m_server->command({"FLUSHALL"});
-}
-
-void tst_Hold::cleanup()
-{
-    m_server->resume();
-}
 
 void tst_Hold::untilTheEndOfInput()
 {
     Program program(setup(), {u"hold"_s, u"job"_s});
     QVERIFY(program.waitForOutput("\n"));
-    QCOMPARE(program.output(), "held job fence " + m_server->get("{lock:job}:fence") + '\n');
-    QVERIFY(m_server->exists("lock:job"));
+    QCOMPARE(program.output(), "held job fence " + m_server.get("{lock:job}:fence") + '\n');
+    QVERIFY(m_server.exists("lock:job"));
     program.closeWriteChannel();
     QCOMPARE(program.waitForStatus(), 0);
-    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
     QCOMPARE(program.errors(), QByteArray());
 }
 
@@ -91,7 +66,7 @@ void tst_Hold::inputIsDiscarded()
     QVERIFY(program.waitForOutput("\n"));
     program.write(QByteArray(1000000, 'x'));
     QVERIFY(eventually([&] { return program.bytesToWrite() == 0; }));
-    QVERIFY(m_server->exists("lock:job"));
+    QVERIFY(m_server.exists("lock:job"));
     program.closeWriteChannel();
     QCOMPARE(program.waitForStatus(), 0);
 }
@@ -130,7 +105,7 @@ void tst_Hold::inputAtItsEnd()
     ::close(ends[0]);
     QVERIFY2(program.errors().contains(text) && program.errors().contains("--pid"), program.errors().constData());
     QCOMPARE(program.errors().count('\n'), 1);
-    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
 }
 
 void tst_Hold::process()
@@ -142,7 +117,7 @@ void tst_Hold::process()
     QVERIFY(program.waitForOutput("held job"));
     other.closeWriteChannel();
     QCOMPARE(program.waitForStatus(), 0);
-    QVERIFY(!m_server->exists("lock:job"));
+    QVERIFY(!m_server.exists("lock:job"));
 }
 
 void tst_Hold::parent()
@@ -159,7 +134,7 @@ void tst_Hold::parent()
     Program program(shell, {u"-c"_s, u"%1 %2 hold job <\"$INPUT\" & wait"_s.arg(QStringLiteral(QDISTLOCK), Patiently)});
     QVERIFY(program.waitForOutput("held job"));
     program.sendSignal(SIGKILL);
-    QVERIFY(eventually([this] { return !m_server->exists("lock:job"); }));
+    QVERIFY(eventually([this] { return !m_server.exists("lock:job"); }));
     ::close(input);
 }
 
@@ -171,7 +146,7 @@ void tst_Hold::descriptor()
             shell,
             {u"-c"_s, u"exec 3<&0; exec %1 %2 hold --fd 3 job </dev/null"_s.arg(QStringLiteral(QDISTLOCK), Patiently)});
     QVERIFY(program.waitForOutput("held job"));
-    QVERIFY(m_server->exists("lock:job"));
+    QVERIFY(m_server.exists("lock:job"));
     program.closeWriteChannel();
     QCOMPARE(program.waitForStatus(), 0);
 }
@@ -183,30 +158,30 @@ void tst_Hold::signalEnds()
     QVERIFY(program.waitForOutput("held job"));
     program.sendSignal(number);
     QCOMPARE(program.waitForStatus(), 128 + number);
-    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
     QCOMPARE(program.errors(), QByteArray());
 }
 
 void tst_Hold::signalInTheQueue()
 {
-    m_server->command({"SET", "lock:job", "foreign", "PX", "60000"});
+    m_server.command({"SET", "lock:job", "foreign", "PX", "60000"});
     Program program(setup(), {u"hold"_s, u"job"_s});
-    QVERIFY(eventually([this] { return m_server->exists("{lock:job}:queue"); }));
+    QVERIFY(eventually([this] { return m_server.exists("{lock:job}:queue"); }));
     program.sendSignal(SIGINT);
     QCOMPARE(program.waitForStatus(), 130);
     QCOMPARE(program.output(), QByteArray());
-    QVERIFY(eventually([this] { return lockKeys(*m_server) == QList<QByteArray>{"lock:job"}; }));
+    QVERIFY(eventually([this] { return lockKeys(m_server) == QList<QByteArray>{"lock:job"}; }));
 }
 
 void tst_Hold::endOfInputInTheQueue()
 {
-    m_server->command({"SET", "lock:job", "foreign", "PX", "60000"});
+    m_server.command({"SET", "lock:job", "foreign", "PX", "60000"});
     Program program(setup(), {u"hold"_s, u"job"_s});
-    QVERIFY(eventually([this] { return m_server->exists("{lock:job}:queue"); }));
+    QVERIFY(eventually([this] { return m_server.exists("{lock:job}:queue"); }));
     program.closeWriteChannel(); // nobody wants the lock any more
     QCOMPARE(program.waitForStatus(), 0);
     QCOMPARE(program.output(), QByteArray());
-    QVERIFY(eventually([this] { return lockKeys(*m_server) == QList<QByteArray>{"lock:job"}; }));
+    QVERIFY(eventually([this] { return lockKeys(m_server) == QList<QByteArray>{"lock:job"}; }));
 }
 
 void tst_Hold::terminalEnd()
@@ -224,23 +199,23 @@ void tst_Hold::lost()
 {
     Program program(setup(), {u"--json"_s, u"hold"_s, u"job"_s});
     QVERIFY(program.waitForOutput("\n"));
-    m_server->command({"SET", "lock:job", "other", "PX", "60000"});
-    reconnectAll(*m_server);
+    m_server.command({"SET", "lock:job", "other", "PX", "60000"});
+    reconnectAll(m_server);
     QCOMPARE(program.waitForStatus(), 79);
     QVERIFY2(program.errors().contains("it was lost"), program.errors().constData());
     const QByteArray line = program.output().trimmed().split('\n').last();
     QCOMPARE(QJsonDocument::fromJson(line).object().value(u"outcome"_s).toString(), u"lost"_s);
-    QCOMPARE(m_server->get("lock:job"), "other"_ba);
+    QCOMPARE(m_server.get("lock:job"), "other"_ba);
 }
 
 void tst_Hold::severalNames()
 {
     Program program(setup(), {u"hold"_s, u"b,a"_s});
     QVERIFY(program.waitForOutput("held b,a fence "));
-    QVERIFY(m_server->exists("lock:a") && m_server->exists("lock:b"));
+    QVERIFY(m_server.exists("lock:a") && m_server.exists("lock:b"));
     program.closeWriteChannel();
     QCOMPARE(program.waitForStatus(), 0);
-    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
 }
 
 void tst_Hold::json()
@@ -254,7 +229,7 @@ void tst_Hold::json()
         QCOMPARE(object.value(u"command"_s).toString(), u"hold"_s);
         QCOMPARE(object.value(u"outcome"_s).toString(), u"held"_s);
         QCOMPARE(object.value(u"name"_s).toString().toUtf8(), names.at(i));
-        QCOMPARE(object.value(u"fence"_s).toInteger(), m_server->get("{lock:" + names.at(i) + "}:fence").toLongLong());
+        QCOMPARE(object.value(u"fence"_s).toInteger(), m_server.get("{lock:" + names.at(i) + "}:fence").toLongLong());
     }
     program.closeWriteChannel();
     QCOMPARE(program.waitForStatus(), 0);
@@ -270,9 +245,9 @@ void tst_Hold::outputIsFull()
     Program::Setup full = setup();
     full.inChild = [&ends] { ::dup2(ends[1], STDOUT_FILENO); };
     Program program(full, {u"hold"_s, u"job"_s});
-    QVERIFY(eventually([this] { return m_server->exists("lock:job"); }));
-    reconnectAll(*m_server);
-    QVERIFY(eventually([this] { return m_server->connectedClients() > 0; })); // it goes on: it could renew
+    QVERIFY(eventually([this] { return m_server.exists("lock:job"); }));
+    reconnectAll(m_server);
+    QVERIFY(eventually([this] { return m_server.connectedClients() > 0; })); // it goes on: it could renew
     QByteArray output;
     QVERIFY(eventually([&] {
         std::array<char, 4096> part;
@@ -288,7 +263,7 @@ void tst_Hold::outputIsFull()
 
 void tst_Hold::conflict()
 {
-    m_server->command({"SET", "lock:job", "foreign", "PX", "60000"});
+    m_server.command({"SET", "lock:job", "foreign", "PX", "60000"});
     Program program(setup(), {u"hold"_s, u"-n"_s, u"job"_s});
     QCOMPARE(program.waitForStatus(), 75);
     QCOMPARE(program.output(), QByteArray());
@@ -317,7 +292,7 @@ void tst_Hold::badInput()
     QCOMPARE(program.waitForStatus(), 64);
     QVERIFY2(program.errors().contains(text), program.errors().constData());
     QCOMPARE(program.errors().count('\n'), 1);
-    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
 }
 
 QTEST_GUILESS_MAIN(tst_Hold)

@@ -35,13 +35,10 @@ constexpr auto Canary = "canary-7fb1";
 
 } // namespace
 
-class tst_Run : public QObject
+class tst_Run : public ServerTest
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase();
-    void init();
-
     void exitCodes() { exitCodes(15); }
     PROOF void allExitCodes() { exitCodes(1); }
     void endedBySignal_data();
@@ -100,31 +97,20 @@ private Q_SLOTS:
     void serverAway();
     TIMING void connectTimeout();
     void waitsForTheServer();
-    void wrongPassword();
-    void missingRight();
+    void refusedByTheServer_data()
+    {
+        addRows<QString>("user", {{"wrong password", QString()}, {"missing right", u"reader"_s}});
+    }
+    void refusedByTheServer();
     void keyOfAnotherType();
     void releaseIsNotConfirmed();
     void notShownInTheListOfProcesses();
 
 private:
-    Program::Setup setup() const { return {m_server->url().toEncoded()}; }
     void exitCodes(int step);
     void conflict(const QStringList &options, int status, const QByteArray &text);
     Result runWithout(const QByteArray &server, const QStringList &options);
-
-    std::unique_ptr<RedisServer> m_server;
 };
-
-void tst_Run::initTestCase()
-{
-    m_server = std::make_unique<RedisServer>(RedisServer::Options::withTcp());
-    QVERIFY2(m_server->start(), qPrintable(m_server->errorString()));
-}
-
-void tst_Run::init()
-{
-    m_server->command({"FLUSHALL"});
-}
 
 /// Every \a step th.
 void tst_Run::exitCodes(int step)
@@ -142,7 +128,7 @@ void tst_Run::exitCodes(int step)
             QCOMPARE(programs.at(i)->errors(), QByteArray());
         }
     }
-    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
 }
 
 void tst_Run::endedBySignal_data()
@@ -165,7 +151,7 @@ void tst_Run::endedBySignal()
     QCOMPARE(program.waitForStatus(), 128 + number);
     // A loop of the calling shell ends only if the signal has ended this program, too.
     QCOMPARE(program.exitStatus(), isRaised ? QProcess::CrashExit : QProcess::NormalExit);
-    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
 }
 
 void tst_Run::shell_data()
@@ -214,7 +200,7 @@ void tst_Run::environment()
     QVERIFY(lines.contains("QDISTLOCK_NAME=job,other"));
     QVERIFY(lines.contains("QDISTLOCK_HELD=1"));
     QVERIFY(lines.contains("QDISTLOCK_MODE=exclusive"));
-    const QByteArray fences = m_server->get("{lock:job}:fence") + ',' + m_server->get("{lock:other}:fence");
+    const QByteArray fences = m_server.get("{lock:job}:fence") + ',' + m_server.get("{lock:other}:fence");
     QVERIFY2(lines.contains("QDISTLOCK_FENCE=" + fences), result.output.constData());
 
     // The variables of an outer run are replaced.
@@ -293,8 +279,7 @@ void tst_Run::secretsOfABadUrl()
     QFETCH(QString, url);
     Program::Setup bad;
     bad.environment = {{u"QDISTLOCK_URL"_s, url}};
-    const Result result = run(bad,
-                              {u"--server"_s, m_server->url().toString(), Patiently, u"run"_s, u"job"_s, u"env"_s});
+    const Result result = run(bad, {u"--server"_s, m_server.url().toString(), Patiently, u"run"_s, u"job"_s, u"env"_s});
     QVERIFY2(result.status == 0, result.errors.constData());
     QVERIFY2(!result.output.contains(Canary), result.output.constData());
 }
@@ -362,7 +347,7 @@ void tst_Run::cannotExecute()
     QCOMPARE(result.status, status);
     QVERIFY2(result.errors.contains("cannot execute \"" + program.toUtf8()), result.errors.constData());
     QCOMPARE(result.errors.count('\n'), 1);
-    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
 }
 
 void tst_Run::fewCommands()
@@ -370,7 +355,7 @@ void tst_Run::fewCommands()
     QCOMPARE(run(setup(), {u"run"_s, u"job"_s, u"true"_s}).status, 0); // the scripts are known from now on
     // Without the login.
     const auto calls = [this] {
-        const QHash<QByteArray, qint64> byName = m_server->commandCalls();
+        const QHash<QByteArray, qint64> byName = m_server.commandCalls();
         return byName.value("evalsha") + byName.value("eval") + byName.value("subscribe") + byName.value("publish");
     };
     const qint64 before = calls();
@@ -382,15 +367,15 @@ void tst_Run::heldWhileTheChildRuns()
 {
     leavesRoomFor(600ms); // two thirds of the lease
     Program program(setup(), {u"run"_s, u"--lease"_s, u"1s"_s, u"--prefix"_s, u"p:"_s, u"job"_s, u"cat"_s});
-    QVERIFY(eventually([this] { return m_server->exists("p:job"); }));
-    const QByteArray token = m_server->get("p:job");
+    QVERIFY(eventually([this] { return m_server.exists("p:job"); }));
+    const QByteArray token = m_server.get("p:job");
     // Renewed after each third of the lease: for two leases.
-    const qint64 before = m_server->commandsProcessed("evalsha");
-    QVERIFY(eventually([&] { return m_server->commandsProcessed("evalsha") > before + 6; }));
-    QCOMPARE(m_server->get("p:job"), token);
+    const qint64 before = m_server.commandsProcessed("evalsha");
+    QVERIFY(eventually([&] { return m_server.commandsProcessed("evalsha") > before + 6; }));
+    QCOMPARE(m_server.get("p:job"), token);
     program.closeWriteChannel();
     QCOMPARE(program.waitForStatus(), 0);
-    QVERIFY(!m_server->exists("p:job"));
+    QVERIFY(!m_server.exists("p:job"));
     QCOMPARE(program.errors(), QByteArray());
 }
 
@@ -403,7 +388,7 @@ void tst_Run::backgroundProcessDoesNotKeepTheLock()
                     {u"run"_s, u"job"_s, u"-c"_s,
                      u"exec 9>\"$LIFELINE\"; echo >&9; sleep 100 </dev/null >/dev/null 2>&1 & echo pid=$!"_s});
     QCOMPARE(program.waitForStatus(), 0);
-    QVERIFY(!m_server->exists("lock:job"));
+    QVERIFY(!m_server.exists("lock:job"));
     const qint64 id = program.numberIn("pid");
     QVERIFY(isAlive(id));
     QCOMPARE(::kill(pid_t(id), SIGKILL), 0);
@@ -413,7 +398,7 @@ void tst_Run::backgroundProcessDoesNotKeepTheLock()
 void tst_Run::minHold()
 {
     QCOMPARE(run(setup(), {u"run"_s, u"--lease"_s, u"1h"_s, u"--min-hold"_s, u"20m"_s, u"job"_s, u"true"_s}).status, 0);
-    QVERIFY(m_server->pttl("lock:job") > 600'000 && m_server->pttl("lock:job") <= 1'200'000);
+    QVERIFY(m_server.pttl("lock:job") > 600'000 && m_server.pttl("lock:job") <= 1'200'000);
     QCOMPARE(run(setup(), {u"run"_s, u"-n"_s, u"job"_s, u"true"_s}).status, 75);
 }
 
@@ -447,15 +432,15 @@ void tst_Run::conflictAfterTheWait()
 void tst_Run::serverFreezesDuringTheWait()
 {
     leavesRoomFor(400ms);
-    m_server->command({"SET", "lock:job", "foreign", "PX", "60000"});
+    m_server.command({"SET", "lock:job", "foreign", "PX", "60000"});
     QElapsedTimer time;
     time.start();
     Program program(setup(), {u"run"_s, u"-w"_s, u"1s"_s, u"-E"_s, u"0"_s, u"job"_s, u"echo"_s, u"ran"_s});
-    const bool isWaiting = eventually([this] { return m_server->exists("{lock:job}:queue"); });
-    m_server->pause();
+    const bool isWaiting = eventually([this] { return m_server.exists("{lock:job}:queue"); });
+    m_server.pause();
     const int status = program.waitForStatus();
     const qint64 elapsed = time.elapsed();
-    m_server->resume();
+    m_server.resume();
     QVERIFY(isWaiting);
     QVERIFY2(status == 69, program.errors().constData());
     QVERIFY2(program.errors().contains("lock \"job\"") && program.errors().contains("does not answer"),
@@ -466,7 +451,7 @@ void tst_Run::serverFreezesDuringTheWait()
 
 void tst_Run::conflict(const QStringList &options, int status, const QByteArray &text)
 {
-    m_server->command({"SET", "lock:job", "foreign", "PX", "60000"});
+    m_server.command({"SET", "lock:job", "foreign", "PX", "60000"});
     const Result result = run(setup(), QStringList{u"run"_s} + options + QStringList{u"job"_s, u"echo"_s, u"ran"_s});
     QCOMPARE(result.status, status);
     QCOMPARE(result.output, QByteArray());
@@ -477,20 +462,20 @@ void tst_Run::conflict(const QStringList &options, int status, const QByteArray 
                  result.errors.constData());
         QCOMPARE(result.errors.count('\n'), 1);
     }
-    QCOMPARE(lockKeys(*m_server), QList<QByteArray>{"lock:job"});
-    QCOMPARE(m_server->get("lock:job"), "foreign"_ba);
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>{"lock:job"});
+    QCOMPARE(m_server.get("lock:job"), "foreign"_ba);
 }
 
 void tst_Run::signalInTheQueue()
 {
     QFETCH(int, number);
-    m_server->command({"SET", "lock:job", "foreign", "PX", "60000"});
+    m_server.command({"SET", "lock:job", "foreign", "PX", "60000"});
     Program program(setup(), {u"run"_s, u"job"_s, u"echo"_s, u"ran"_s});
-    QVERIFY(eventually([this] { return m_server->exists("{lock:job}:queue"); }));
+    QVERIFY(eventually([this] { return m_server.exists("{lock:job}:queue"); }));
     program.sendSignal(number);
     QCOMPARE(program.waitForStatus(), 128 + number);
     QCOMPARE(program.output(), QByteArray());
-    QVERIFY(eventually([this] { return lockKeys(*m_server) == QList<QByteArray>{"lock:job"}; }));
+    QVERIFY(eventually([this] { return lockKeys(m_server) == QList<QByteArray>{"lock:job"}; }));
 }
 
 void tst_Run::orderOfArrival()
@@ -509,9 +494,9 @@ void tst_Run::orderOfArrival()
                             u"mkdir \"$FILE.d\" && echo %1 >>\"$FILE\"; %2 rmdir \"$FILE.d\""_s.arg(
                                     QString::number(i), i == 0 ? u"cat;"_s : QString())}));
         if (i == 0)
-            QVERIFY(eventually([this] { return m_server->exists("lock:job"); }));
+            QVERIFY(eventually([this] { return m_server.exists("lock:job"); }));
         else
-            QVERIFY(eventually([this, i] { return m_server->command({"ZCARD", "{lock:job}:queue"}).toInt() == i; }));
+            QVERIFY(eventually([this, i] { return m_server.command({"ZCARD", "{lock:job}:queue"}).toInt() == i; }));
     }
     programs.front()->closeWriteChannel();
     QByteArray expected;
@@ -522,27 +507,27 @@ void tst_Run::orderOfArrival()
     QFile order(folder.filePath(u"order"_s));
     QVERIFY(order.open(QIODevice::ReadOnly));
     QCOMPARE(order.readAll(), expected);
-    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
 }
 
 void tst_Run::severalNames()
 {
     Program program(setup(), {u"run"_s, u"b,a"_s, u"cat"_s});
-    QVERIFY(eventually([this] { return m_server->exists("lock:a") && m_server->exists("lock:b"); }));
+    QVERIFY(eventually([this] { return m_server.exists("lock:a") && m_server.exists("lock:b"); }));
     program.closeWriteChannel();
     QCOMPARE(program.waitForStatus(), 0);
-    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
 }
 
 void tst_Run::severalNamesBusy()
 {
     leavesRoomFor(150ms); // the server must have answered when the wait ends
-    m_server->command({"SET", "lock:b", "foreign", "PX", "60000"});
+    m_server.command({"SET", "lock:b", "foreign", "PX", "60000"});
     const Result result = run(setup(), {u"run"_s, u"-w"_s, u"200ms"_s, u"a,b"_s, u"echo"_s, u"ran"_s});
     QCOMPARE(result.status, 75);
     QCOMPARE(result.output, QByteArray());
     QVERIFY2(result.errors.contains("lock \"b\""), result.errors.constData());
-    QVERIFY(eventually([this] { return lockKeys(*m_server) == QList<QByteArray>{"lock:b"}; }));
+    QVERIFY(eventually([this] { return lockKeys(m_server) == QList<QByteArray>{"lock:b"}; }));
 }
 
 void tst_Run::severalNamesInAnyOrder()
@@ -561,7 +546,7 @@ void tst_Run::severalNamesInAnyOrder()
 void tst_Run::severalNamesAreFresh()
 {
     leavesRoomFor(150ms);
-    m_server->command({"SET", "lock:c", "foreign", "PX", "950"});
+    m_server.command({"SET", "lock:c", "foreign", "PX", "950"});
     const Result result = run(
             setup(), {u"run"_s, u"--no-renew"_s, u"--lease"_s, u"1s"_s, u"a,b,c"_s, u"-c"_s, u"sleep 0.1; echo ran"_s});
     QVERIFY2(result.status == 0, result.errors.constData());
@@ -578,7 +563,7 @@ void tst_Run::tooManyNames()
     const Result result = run(setup(), {u"run"_s, names.join(u','), u"true"_s});
     QVERIFY2(result.status == 64, result.errors.constData());
     QVERIFY2(result.errors.contains("8000 names"), result.errors.constData());
-    QCOMPARE(m_server->keys(), QList<QByteArray>()); // a lock leaves at least its fencing token
+    QCOMPARE(m_server.keys(), QList<QByteArray>()); // a lock leaves at least its fencing token
 }
 
 void tst_Run::badInput_data()
@@ -608,8 +593,8 @@ void tst_Run::badInput_data()
     row("unknown scheme", {u"--server"_s, u"http://host"_s, u"run"_s, u"job"_s, u"true"_s}, 78, "http");
     row("locks of this process", {u"--server"_s, u"memory:"_s, u"run"_s, u"job"_s, u"true"_s}, 78, "exclude nobody");
     row("bad database", {u"--server"_s, u"redis://host/abc"_s, u"run"_s, u"job"_s, u"true"_s}, 78, "database");
-    row("no such database", {u"--server"_s, m_server->tcpUrl().toString() + u"/99"_s, u"run"_s, u"job"_s, u"true"_s},
-        78, "database 99");
+    row("no such database", {u"--server"_s, m_server.tcpUrl().toString() + u"/99"_s, u"run"_s, u"job"_s, u"true"_s}, 78,
+        "database 99");
     row("URL as command", {u"run"_s, u"job"_s, u"redis://u:canary-7fb1@host/0"_s}, 127, "redis://***@host/0");
     row("no URL", {u"--server"_s, u""_s, u"run"_s, u"job"_s, u"true"_s}, 78, "--server");
 }
@@ -625,7 +610,7 @@ void tst_Run::badInput()
     QCOMPARE(result.errors.count('\n'), 1);
     QVERIFY2(!result.errors.contains(Canary), result.errors.constData());
     QCOMPARE(result.output, QByteArray());
-    QCOMPARE(lockKeys(*m_server), QList<QByteArray>());
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
 }
 
 void tst_Run::fewDescriptors()
@@ -665,7 +650,7 @@ void tst_Run::containerWithoutInit()
     const QString first = u"import os, subprocess, sys\n"
                           "status = subprocess.run(sys.argv[1:]).returncode\n"
                           "print(status, [name for name in os.listdir('/proc') if name.isdecimal() and name != '1'])"_s;
-    m_server->command({"SET", "lock:busy", "other"});
+    m_server.command({"SET", "lock:busy", "other"});
     Program::Setup container = setup();
     container.program = u"unshare"_s;
     const Result result = ::run(container,
@@ -751,12 +736,15 @@ void tst_Run::waitsForTheServer()
     QCOMPARE(program.waitForStatus(), 0);
 }
 
-void tst_Run::wrongPassword()
+void tst_Run::refusedByTheServer()
 {
-    RedisServer::Options withPassword = RedisServer::Options::withTcp();
-    withPassword.password = "right";
-    Started<RedisServer> server(withPassword);
+    QFETCH(QString, user);
+    RedisServer::Options serverOptions = RedisServer::Options::withTcp();
+    serverOptions.password = "right";
+    serverOptions.users = {"reader on >" + QByteArray(Canary) + " ~lock:* ~{lock:*}* &* +ping +get +client +subscribe"};
+    Started<RedisServer> server(serverOptions);
     QUrl url = server.tcpUrl();
+    url.setUserName(user);
     url.setPassword(QString::fromLatin1(Canary));
     const Result result = run({url.toEncoded()}, {u"run"_s, u"job"_s, u"echo"_s, u"ran"_s});
     QVERIFY2(result.status == 77, result.errors.constData());
@@ -765,45 +753,31 @@ void tst_Run::wrongPassword()
     QVERIFY(!result.errors.contains(Canary));
 }
 
-void tst_Run::missingRight()
-{
-    RedisServer::Options withUser = RedisServer::Options::withTcp();
-    withUser.users = {"reader on >secret ~lock:* ~{lock:*}* &* +ping +get +client +subscribe"};
-    Started<RedisServer> server(withUser);
-    QUrl url = server.tcpUrl();
-    url.setUserName(u"reader"_s);
-    url.setPassword(u"secret"_s);
-    const Result result = run({url.toEncoded()}, {u"run"_s, u"job"_s, u"echo"_s, u"ran"_s});
-    QVERIFY2(result.status == 77, result.errors.constData());
-    QCOMPARE(result.output, QByteArray());
-    QCOMPARE(result.errors.count('\n'), 1);
-}
-
 void tst_Run::keyOfAnotherType()
 {
-    m_server->command({"RPUSH", "lock:job", "a"});
+    m_server.command({"RPUSH", "lock:job", "a"});
     const Result result = run(setup(), {u"run"_s, u"job"_s, u"echo"_s, u"ran"_s});
     QVERIFY2(result.status == 64, result.errors.constData());
     QCOMPARE(result.output, QByteArray());
     QCOMPARE(result.errors.count('\n'), 1);
-    QCOMPARE(m_server->command({"LLEN", "lock:job"}).toInt(), 1);
+    QCOMPARE(m_server.command({"LLEN", "lock:job"}).toInt(), 1);
 }
 
 void tst_Run::releaseIsNotConfirmed()
 {
     Program program(setup(), {u"run"_s, u"job"_s, u"-c"_s, u"echo started; cat; exit 3"_s});
     QVERIFY(program.waitForOutput("started\n")); // once the reply to the acquire has arrived
-    m_server->pause();
+    m_server.pause();
     program.closeWriteChannel();
     const int status = program.waitForStatus();
-    m_server->resume();
+    m_server.resume();
     QCOMPARE(status, 3); // the job has done its work
     QVERIFY2(program.errors().contains("has not confirmed the release"), program.errors().constData());
 }
 
 void tst_Run::notShownInTheListOfProcesses()
 {
-    QUrl url = m_server->tcpUrl();
+    QUrl url = m_server.tcpUrl();
     url.setPassword(QString::fromLatin1(Canary));
     Program program({}, {u"--server"_s, url.toString(), u"--connect-timeout=1m"_s, u"run"_s, u"job"_s, u"cat"_s});
     QVERIFY(program.waitForStarted());

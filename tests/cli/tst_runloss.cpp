@@ -39,13 +39,11 @@ constexpr milliseconds StoppedLease = 2s;
 
 } // namespace
 
-class tst_RunLoss : public QObject
+class tst_RunLoss : public ServerTest
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase();
-    void init();
-    void cleanup();
+    void cleanup() { thaw(m_server); }
 
     TIMING void serverStopped() { serverStopped(8, 3); }
     PROOF void serverStoppedOften() { serverStopped(100, 26); }
@@ -77,13 +75,6 @@ private Q_SLOTS:
     void procOfAnotherNamespace();
 
 private:
-    Program::Setup setup(const Lifeline *lifeline = nullptr) const
-    {
-        Program::Setup result{m_server->url().toEncoded()};
-        if (lifeline)
-            result.environment = {lifeline->variable()};
-        return result;
-    }
     static QHash<QString, QString> scripts();
     void serverStopped(int lives, int mostRounds);
     void stopServer(milliseconds after);
@@ -93,26 +84,9 @@ private:
     void lossCommand(const QString &policy, const QString &lease, const std::function<void()> &takeAway,
                      const QByteArray &reason);
 
-    std::unique_ptr<RedisServer> m_server;
     nanoseconds m_leastRest = nanoseconds::max();
     int m_lives = 0;
 };
-
-void tst_RunLoss::initTestCase()
-{
-    m_server = std::make_unique<RedisServer>(RedisServer::Options::withTcp());
-    QVERIFY2(m_server->start(), qPrintable(m_server->errorString()));
-}
-
-void tst_RunLoss::init()
-{
-    m_server->command({"FLUSHALL"});
-}
-
-void tst_RunLoss::cleanup()
-{
-    thaw(*m_server);
-}
 
 QHash<QString, QString> tst_RunLoss::scripts()
 {
@@ -181,7 +155,7 @@ void tst_RunLoss::stopServer(milliseconds after)
     QList<QByteArray> keys;
     for (const auto &holder : holders)
         keys += "lock:" + holder->name.toUtf8();
-    const QList<nanoseconds> ends = freeze(*m_server, keys);
+    const QList<nanoseconds> ends = freeze(m_server, keys);
     for (size_t i = 0; i < holders.size(); ++i)
         holders[i]->expiry = ends[qsizetype(i)];
     for (const auto &holder : holders) {
@@ -201,7 +175,7 @@ void tst_RunLoss::stopServer(milliseconds after)
         QVERIFY2(errors.contains("was not renewed in time") && errors.contains("; the command "), errors.constData());
         QVERIFY2(errors.count('\n') <= 2, errors.constData()); // at risk, and lost
     }
-    thaw(*m_server);
+    thaw(m_server);
     for (const auto &holder : holders)
         QCOMPARE(run(setup(), {u"run"_s, holder->name, u"true"_s}).status, 0);
 }
@@ -216,11 +190,11 @@ void tst_RunLoss::serverBackInTime()
                      livingScript(QString(), u"exec cat"_s)});
     // The key alone would not do: the server could be stopped before it has sent the reply.
     QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
-    m_server->pause();
+    m_server.pause();
     QVERIFY2(program.waitForErrors("could not be renewed yet"), program.errors().constData()); // two thirds have passed
-    m_server->resume();
-    const qint64 before = m_server->commandsProcessed("evalsha");
-    QVERIFY(eventually([&] { return m_server->commandsProcessed("evalsha") > before; }));
+    m_server.resume();
+    const qint64 before = m_server.commandsProcessed("evalsha");
+    QVERIFY(eventually([&] { return m_server.commandsProcessed("evalsha") > before; }));
     program.closeWriteChannel();
     QCOMPARE(program.waitForStatus(), 0);
 }
@@ -245,7 +219,7 @@ void tst_RunLoss::renewalFails()
                                           livingScript(u"trap 'echo term' TERM;"_s,
                                                        u"while :; do sleep 100 & wait $!; done"_s)});
     QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
-    m_server->pause();
+    m_server.pause();
     QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
     QCOMPARE(program.waitForStatus(), 79);
     QCOMPARE(program.output(), output);
@@ -256,13 +230,13 @@ void tst_RunLoss::handedOver()
     // Until its first renewal, the lease of a lock that was handed over is shorter than --kill-after.
     leavesRoomFor(1s);
     Program holder(setup(), {u"run"_s, u"job"_s, u"cat"_s});
-    QVERIFY(eventually([this] { return m_server->exists("lock:job"); }));
+    QVERIFY(eventually([this] { return m_server.exists("lock:job"); }));
     Program waiter(setup(), {u"run"_s, u"job"_s, u"-c"_s, u"trap 'echo term' TERM; echo started; cat"_s});
-    QVERIFY(eventually([this] { return m_server->exists("{lock:job}:queue"); }));
+    QVERIFY(eventually([this] { return m_server.exists("{lock:job}:queue"); }));
     holder.closeWriteChannel();
     QCOMPARE(holder.waitForStatus(), 0);
     QVERIFY(waiter.waitForOutput("started\n"));
-    QVERIFY(eventually([this] { return m_server->pttl("lock:job") > 10000; })); // renewed
+    QVERIFY(eventually([this] { return m_server.pttl("lock:job") > 10000; })); // renewed
     waiter.closeWriteChannel();
     QCOMPARE(waiter.waitForStatus(), 0);
     QCOMPARE(waiter.output(), "started\n"_ba);
@@ -276,18 +250,18 @@ void tst_RunLoss::noRenew()
                     {u"run"_s, u"--no-renew"_s, u"--lease"_s, u"1s"_s, u"job"_s, u"-c"_s,
                      livingScript(QString(), u"exec "_s + Beat)});
     QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
-    const nanoseconds expiry = expiries(*m_server, {"lock:job"}).first();
+    const nanoseconds expiry = expiries(m_server, {"lock:job"}).first();
     QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
     QCOMPARE(program.waitForStatus(), 79);
     QVERIFY(lifeline.lastBeat() < expiry);
     QVERIFY2(program.errors().contains("--no-renew"), program.errors().constData());
-    QVERIFY(!m_server->exists("lock:job")); // not only expired, but released
+    QVERIFY(!m_server.exists("lock:job")); // not only expired, but released
 }
 
 void tst_RunLoss::takeAway(const QList<QByteArray> &command)
 {
-    m_server->command(command);
-    reconnectAll(*m_server);
+    m_server.command(command);
+    reconnectAll(m_server);
 }
 
 void tst_RunLoss::takenAway_data()
@@ -321,7 +295,7 @@ void tst_RunLoss::takenAway()
              errors.constData());
     QVERIFY2(errors.contains(text) && errors.contains("; the command is ended: by SIGTERM"), errors.constData());
     QVERIFY2(errors.count('\n') == 1 && !errors.contains("::"), errors.constData());
-    QCOMPARE(m_server->get("lock:job"), left);
+    QCOMPARE(m_server.get("lock:job"), left);
 }
 
 void tst_RunLoss::takenAwayFromStubbornChild()
@@ -415,7 +389,7 @@ void tst_RunLoss::oneOfSeveral()
     QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
     QCOMPARE(program.waitForStatus(), 79);
     QVERIFY2(program.errors().contains("\"b\""), program.errors().constData());
-    QCOMPARE(lockKeys(*m_server), QList<QByteArray>()); // the other one was released
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>()); // the other one was released
 }
 
 void tst_RunLoss::policyKill()
@@ -439,7 +413,7 @@ void tst_RunLoss::policyWarn()
 void tst_RunLoss::policyWarnNotRenewed()
 {
     leavesRoomFor(300ms);
-    policyWarn(u"1s"_s, [this] { m_server->pause(); });
+    policyWarn(u"1s"_s, [this] { m_server.pause(); });
 }
 
 void tst_RunLoss::policyWarn(const QString &lease, const std::function<void()> &takeAway)
@@ -498,7 +472,7 @@ void tst_RunLoss::lossCommandNotRenewed()
     QFETCH(QString, policy);
     leavesRoomFor(300ms);
     lossCommand(
-            policy, u"1s"_s, [this] { m_server->pause(); }, "lease-expired");
+            policy, u"1s"_s, [this] { m_server.pause(); }, "lease-expired");
 }
 
 void tst_RunLoss::lossCommand(const QString &policy, const QString &lease, const std::function<void()> &takeAway,
@@ -537,7 +511,7 @@ void tst_RunLoss::standardErrorIsFull()
                     {u"run"_s, u"-v"_s, u"--lease"_s, u"800ms"_s, u"job"_s, u"-c"_s,
                      livingScript(u"trap '' TERM;"_s, u"exec "_s + Beat)});
     QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
-    const nanoseconds expiry = freeze(*m_server, {"lock:job"}).first();
+    const nanoseconds expiry = freeze(m_server, {"lock:job"}).first();
     QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
     QCOMPARE(program.waitForStatus(), 79);
     ::close(ends[0]);
@@ -557,7 +531,7 @@ void tst_RunLoss::commandOfAnotherUser()
     QCOMPARE(::chmod(qPrintable(becomesRoot), 04755), 0);
     Lifeline lifeline; // which only root can open
     Program::Setup ordinaryUser = setup(&lifeline);
-    ordinaryUser.server = m_server->tcpUrl().toEncoded();
+    ordinaryUser.server = m_server.tcpUrl().toEncoded();
     ordinaryUser.inChild = [] { [[maybe_unused]] const bool done = ::setgid(65534) == 0 && ::setuid(65534) == 0; };
     Program program(ordinaryUser,
                     {u"run"_s, u"--kill-after"_s, u"100ms"_s, u"job"_s, becomesRoot, u"--reuid=0"_s, u"sh"_s, u"-c"_s,

@@ -69,14 +69,10 @@ int secondsOfTimer(pid_t id)
 
 } // namespace
 
-class tst_RunSignals : public QObject
+class tst_RunSignals : public ServerTest
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase();
-    void init();
-    void cleanup();
-
     void forwarded_data()
     {
         addRows<QList<int>>(
@@ -89,7 +85,7 @@ private Q_SLOTS:
     void forwarded();
     void toTheWholeGroup();
     void childDecides();
-    void stoppedAndContinued();
+    void stoppedAndContinued() { stopAndContinue(u"30s"_s, 0); }
     void stoppedAndEnded();
     TIMING void renewedWhileStopped();
     void killed_data();
@@ -127,13 +123,7 @@ private Q_SLOTS:
     void progressOnTerminal();
 
 private:
-    Program::Setup setup(const Lifeline *lifeline = nullptr) const
-    {
-        Program::Setup result{m_server->url().toEncoded()};
-        if (lifeline)
-            result.environment = {lifeline->variable()};
-        return result;
-    }
+    using ServerTest::setup;
     Program::Setup setup(const Terminal &terminal) const
     {
         Program::Setup result = setup();
@@ -151,25 +141,7 @@ private:
     }
 
     void stopAndContinue(const QString &lease, int renewals);
-
-    std::unique_ptr<RedisServer> m_server;
 };
-
-void tst_RunSignals::initTestCase()
-{
-    m_server = std::make_unique<RedisServer>();
-    QVERIFY2(m_server->start(), qPrintable(m_server->errorString()));
-}
-
-void tst_RunSignals::init()
-{
-    m_server->command({"FLUSHALL"});
-}
-
-void tst_RunSignals::cleanup()
-{
-    m_server->resume();
-}
 
 void tst_RunSignals::forwarded()
 {
@@ -205,16 +177,11 @@ void tst_RunSignals::childDecides()
     QVERIFY(program.waitForOutput("ready\n"));
     program.sendSignal(SIGTERM);
     QVERIFY(program.waitForOutput(signalLine(SIGTERM)));
-    QVERIFY(m_server->exists("lock:job")); // as long as the child has not ended
+    QVERIFY(m_server.exists("lock:job")); // as long as the child has not ended
     program.sendSignal(SIGINT);
     QVERIFY(program.waitForOutput(signalLine(SIGINT)));
     program.closeWriteChannel();
     QCOMPARE(program.waitForStatus(), 0);
-}
-
-void tst_RunSignals::stoppedAndContinued()
-{
-    stopAndContinue(u"30s"_s, 0);
 }
 
 // A stopped command reacts to SIGTERM only when it is continued. Its lock would be renewed for ever meanwhile.
@@ -229,7 +196,7 @@ void tst_RunSignals::stoppedAndEnded()
     QVERIFY(eventually([&] { return processState(id) == 'T'; }));
     program.sendSignal(SIGTERM);
     QCOMPARE(program.waitForStatus(), 128 + SIGTERM);
-    QVERIFY(!m_server->exists("lock:job"));
+    QVERIFY(!m_server.exists("lock:job"));
 }
 
 void tst_RunSignals::renewedWhileStopped()
@@ -248,9 +215,9 @@ void tst_RunSignals::stopAndContinue(const QString &lease, int renewals)
     QCOMPARE(program.numberIn("group"), id);
     program.sendSignal(SIGTSTP);
     QVERIFY(eventually([&] { return processState(id) == 'T'; }));
-    const qint64 before = m_server->commandsProcessed("evalsha");
-    QVERIFY(eventually([&] { return renewals == 0 || m_server->commandsProcessed("evalsha") > before + renewals; }));
-    QVERIFY(m_server->exists("lock:job"));
+    const qint64 before = m_server.commandsProcessed("evalsha");
+    QVERIFY(eventually([&] { return renewals == 0 || m_server.commandsProcessed("evalsha") > before + renewals; }));
+    QVERIFY(m_server.exists("lock:job"));
     QCOMPARE(processState(id), 'T');
     program.sendSignal(SIGCONT);
     QVERIFY(program.waitForOutput(signalLine(SIGCONT)));
@@ -283,7 +250,7 @@ void tst_RunSignals::killed()
     QVERIFY(eventually([&] { return lifeline.bytes() > 0; }));
     program.sendSignal(SIGKILL);
     const nanoseconds killedAt = bootTime();
-    const nanoseconds expiry = expiries(*m_server, {"lock:job"}).first();
+    const nanoseconds expiry = expiries(m_server, {"lock:job"}).first();
     QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
     QVERIFY(lifeline.endedAt() < expiry);
     qInfo("gone after %.1f ms", double((lifeline.endedAt() - killedAt).count()) / 1e6);
@@ -305,11 +272,11 @@ void tst_RunSignals::killedWithOtherSessions()
     Program program(setup(&lifeline),
                     {u"run"_s, u"--lease"_s, u"3s"_s, u"job"_s, u"-c"_s, livingScript(start, u"sleep 100; true"_s)});
     QVERIFY(eventually([&] { return lifeline.bytes() > 0 && lifeline.lastBeat() > 0ns; }));
-    const qint64 before = m_server->commandsProcessed("evalsha");
-    QVERIFY(eventually([&] { return m_server->commandsProcessed("evalsha") > before + 1; }));
+    const qint64 before = m_server.commandsProcessed("evalsha");
+    QVERIFY(eventually([&] { return m_server.commandsProcessed("evalsha") > before + 1; }));
     program.sendSignal(SIGKILL);
     QVERIFY(program.waitForEnd());
-    const nanoseconds expiry = expiries(*m_server, {"lock:job"}).first();
+    const nanoseconds expiry = expiries(m_server, {"lock:job"}).first();
     QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
     QVERIFY(lifeline.lastBeat() < expiry);
 }
@@ -352,7 +319,7 @@ void tst_RunSignals::stoppedPastTheLease()
         programs.at(i)->sendSignal(SIGSTOP);
         QVERIFY(eventually([&] { return processState(programs.at(i)->processId()) == 'T'; }));
         // A renewal that is still under way can only make it end later.
-        ends += expiries(*m_server, {"lock:" + names.at(qsizetype(i)).toUtf8()});
+        ends += expiries(m_server, {"lock:" + names.at(qsizetype(i)).toUtf8()});
     }
     for (size_t i = 0; i < programs.size(); ++i) {
         QVERIFY(ends.at(qsizetype(i)) > 0ns);
@@ -440,9 +407,9 @@ void tst_RunSignals::guardianWithAnOldOrder()
         return call.op == PTRACE_SYSCALL_INFO_EXIT && call.exit.rval == -EAGAIN;
     };
     QVERIFY(tracer.runTo(hasNoMoreOrders));
-    const qint64 before = m_server->commandsProcessed("evalsha");
-    QVERIFY(eventually([&] { return m_server->commandsProcessed("evalsha") > before + 3; })); // for more than a lease
-    QVERIFY(tracer.runTo(hasNoMoreOrders));                                                   // it has judged by then
+    const qint64 before = m_server.commandsProcessed("evalsha");
+    QVERIFY(eventually([&] { return m_server.commandsProcessed("evalsha") > before + 3; })); // for more than a lease
+    QVERIFY(tracer.runTo(hasNoMoreOrders));                                                  // it has judged by then
     tracer.release();
     program.closeWriteChannel();
     QCOMPARE(program.waitForStatus(), 0);
@@ -453,18 +420,18 @@ void tst_RunSignals::guardianWithALateOrder()
     // A new command writes an order to the guardian. Here it does so late: qdistlock has renewed the lock since.
     leavesRoomFor(700ms); // from a renewal to the end of the command
     Lifeline lifeline;
-    m_server->pause();
+    m_server.pause();
     Program program(setup(&lifeline), {u"run"_s, u"--lease"_s, u"2s"_s, u"job"_s, u"cat"_s});
     QVERIFY(eventually([&] { return guardianOf(lifeline) > 0; }));
     Tracer tracer(program.processId());
     if (!tracer.isAttached())
         QSKIP("Needs the right to trace a process with ptrace(): this test holds one when it has just begun.");
-    m_server->resume();
+    m_server.resume();
     const std::unique_ptr<Tracer> command = tracer.runToFork();
     QVERIFY(command);
     tracer.release();
-    const qint64 before = m_server->commandsProcessed("evalsha");
-    QVERIFY(eventually([&] { return m_server->commandsProcessed("evalsha") > before + 3; })); // for more than a lease
+    const qint64 before = m_server.commandsProcessed("evalsha");
+    QVERIFY(eventually([&] { return m_server.commandsProcessed("evalsha") > before + 3; })); // for more than a lease
     command->release();
     program.write("alive\n");
     QVERIFY(eventually([&] { return program.output() == "alive\n" || program.status() >= 0; }));
@@ -485,7 +452,7 @@ void tst_RunSignals::lossCommandAndTheGuardian()
     Tracer tracer(program.processId());
     if (!tracer.isAttached())
         QSKIP("Needs the right to trace a process with ptrace(): this test holds one between two system calls.");
-    m_server->pause();
+    m_server.pause();
     const std::unique_ptr<Tracer> lossCommand = tracer.runToFork();
     QVERIFY(lossCommand);
     QVERIFY(eventually([&] { return secondsOfTimer(guardian) >= 1; })); // it has killed all it has found
@@ -533,8 +500,8 @@ void tst_RunSignals::guardianIsMadeAgain()
         program.sendSignal(SIGKILL);
         QVERIFY(program.waitForEnd());
     } else {
-        m_server->command({"DEL", "lock:job"});
-        reconnectAll(*m_server);
+        m_server.command({"DEL", "lock:job"});
+        reconnectAll(m_server);
         QCOMPARE(program.waitForStatus(), 79); // the new one is not taken for a part of the command
         QCOMPARE(program.errors().count('\n'), 3);
     }
@@ -561,7 +528,7 @@ void tst_RunSignals::guardianCannotBeMadeAgain()
     QVERIFY2(program.errors().contains("guard") && program.errors().contains("by SIGTERM now"),
              program.errors().constData());
     QCOMPARE(program.output(), "term\n"_ba);
-    QVERIFY(!m_server->exists("lock:job"));
+    QVERIFY(!m_server.exists("lock:job"));
 }
 
 void tst_RunSignals::terminalInterrupt()
@@ -579,7 +546,7 @@ void tst_RunSignals::terminalInterrupt()
     QCOMPARE(terminal.output().count("signal 03"), 1);
     terminal.write("\x04");
     QCOMPARE(program.waitForStatus(), 0);
-    QVERIFY(!m_server->exists("lock:job"));
+    QVERIFY(!m_server.exists("lock:job"));
 }
 
 void tst_RunSignals::terminalSize()
@@ -734,8 +701,8 @@ void tst_RunSignals::terminalOfAKilledShell()
              u"%1 %2 run --on-lost kill job bash -mc '%3'; stty -a; echo shown; read line; echo got=$line"_s.arg(
                      QStringLiteral(QDISTLOCK), Patiently, job)});
     QVERIFY2(terminal.waitForOutput("ready"), terminal.output().constData());
-    m_server->command({"DEL", "lock:job"});
-    reconnectAll(*m_server);
+    m_server.command({"DEL", "lock:job"});
+    reconnectAll(m_server);
     QVERIFY2(terminal.waitForOutput("shown"), terminal.output().constData());
     QVERIFY2(terminal.output().contains(" icanon") && terminal.output().contains(" echo "),
              terminal.output().constData());
@@ -757,7 +724,7 @@ void tst_RunSignals::terminalGoesAway()
     terminal.reset();
     QVERIFY(eventually([&] { return lifeline.hasEnded(); }));
     QCOMPARE(program.waitForStatus(), 128 + SIGHUP);
-    QVERIFY(!m_server->exists("lock:job"));
+    QVERIFY(!m_server.exists("lock:job"));
 }
 
 void tst_RunSignals::signalOfTheKernel()
@@ -813,7 +780,7 @@ void tst_RunSignals::backgroundGroupOnTerminal()
 
 void tst_RunSignals::progressOnTerminal()
 {
-    m_server->command({"SET", "lock:job", "foreign", "PX", "60000"});
+    m_server.command({"SET", "lock:job", "foreign", "PX", "60000"});
     Terminal terminal;
     Program program(setup(terminal), {u"run"_s, u"job"_s, u"true"_s});
     QVERIFY2(terminal.waitForOutput("waiting for lock \"job\", 1st in the queue"), terminal.output().constData());

@@ -54,7 +54,7 @@ private Q_SLOTS:
         Support::addRows<bool>("isRefused", {{"the connection is cut", false}, {"the server refuses", true}});
     }
     void cannotBeGivenBack();
-    void outputCannotBeWritten_data();
+    void outputCannotBeWritten_data() { addBadOutputs(); }
     void outputCannotBeWritten();
     void busy();
     TIMING void busyAfterTheWait();
@@ -287,11 +287,6 @@ void tst_TokenCommands::cannotBeGivenBack()
     QCOMPARE(m_server.exists("lock:job"), isRefused);
     QVERIFY2(program.errors().contains("was released again") != isRefused, program.errors().constData());
     QVERIFY2(program.errors().contains("until its lease ends") == isRefused, program.errors().constData());
-}
-
-void tst_TokenCommands::outputCannotBeWritten_data()
-{
-    addBadOutputs();
 }
 
 // A script that does not get the fencing token does not know that it holds the lock.

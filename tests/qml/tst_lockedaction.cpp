@@ -39,7 +39,7 @@ private Q_SLOTS:
     void cleanup();
 
     void workRunsUnderTheLock();
-    void heldUntilThePromiseSettles();
+    void heldUntilThePromiseSettles() { settlesLate("lease: 30000", 0); }
     TIMING void renewedUntilThePromiseSettles();
     void waitsItsTurn();
     TIMING void refusedAfterTheWait();
@@ -184,11 +184,6 @@ void TestLockedAction::workRunsUnderTheLock()
 
     call("trigger"); // once more
     QTRY_VERIFY_WITH_TIMEOUT(heard().endsWith(QLatin1String("resolved 42 | work true true 2 | finished 42")), Patience);
-}
-
-void TestLockedAction::heldUntilThePromiseSettles()
-{
-    settlesLate("lease: 30000", 0);
 }
 
 void TestLockedAction::renewedUntilThePromiseSettles()

@@ -338,7 +338,7 @@ void TestLockStatus::serverAwayForAWhile()
     QFETCH(bool, taken);
     RedisServer::Options options;
     options.appendOnly = true;
-    Started<RedisServer> server(options);
+    Support::Started<RedisServer> server(options);
     if (taken)
         QCOMPARE(server.cli({"SET", m_key, "foreign", "PX", "600000"}), QByteArrayLiteral("OK"));
     QVERIFY(load("lease: 60000; active: true; Component.onCompleted: server = '" + server.url().toEncoded() + "'"));

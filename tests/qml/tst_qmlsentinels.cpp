@@ -36,7 +36,7 @@ class TestQmlSentinels : public QObject
 
 private Q_SLOTS:
     void initTestCase();
-    void init();
+    void init() { qputenv("QDISTLOCK_SENTINEL_PASSWORD", "sentinels"); }
     void cleanupTestCase() { m_set.reset(); }
 
     void heldOverAFailOver();
@@ -57,11 +57,6 @@ void TestQmlSentinels::initTestCase()
     options.downAfter = std::chrono::minutes(10); // replaced only on request
     m_set = std::make_unique<SentinelSet>(options);
     QVERIFY2(m_set->start(), qPrintable(m_set->errorString()));
-}
-
-void TestQmlSentinels::init()
-{
-    qputenv("QDISTLOCK_SENTINEL_PASSWORD", "sentinels");
 }
 
 void TestQmlSentinels::heldOverAFailOver()

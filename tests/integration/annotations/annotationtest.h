@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 #include "support/posix.h"
 #include "support/testkinds.h"
 
@@ -91,19 +91,19 @@ struct LoopThread
 };
 
 /// A test with a server that is empty before and after each test function.
-class AnnotationTest : public QObject
+class AnnotationTest : public LockTesting::RedisLockTest
 {
     Q_OBJECT
 
 private Q_SLOTS:
     void initTestCase()
     {
-        QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+        RedisLockTest::initTestCase();
         QDistLock::LockRegistry::setDefaultServer(m_server.url());
     }
-    void init() { m_server.command({"FLUSHALL"}); }
     void cleanup()
     {
+        LockTest::cleanup();
         if (!QTest::currentTestFailed())
             QVERIFY(nothingLeft());
     }
@@ -138,8 +138,6 @@ protected:
         const QDistLock::ScopedLock behind(QStringLiteral("behind")); // uses the same connection
         QVERIFY(behind);
     }
-
-    Support::RedisServer m_server;
 };
 
 } // namespace AnnotationTesting

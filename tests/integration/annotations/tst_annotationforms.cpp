@@ -7,12 +7,11 @@
 // As in most applications: a literal converts to QString.
 #undef QT_NO_CAST_FROM_ASCII
 
-#include "support/locktesting.h"
+#include "support/locktest.h"
 
 #include <QDistLock/Annotations>
 
 #include <QtCore/qmetaobject.h>
-#include <QtTest/qsignalspy.h>
 
 #include <memory>
 #include <string_view>
@@ -118,7 +117,7 @@ private:
     }
 };
 
-class tst_AnnotationForms : public QObject
+class tst_AnnotationForms : public RedisLockTest
 {
     Q_OBJECT
 
@@ -133,7 +132,6 @@ private Q_SLOTS:
     void overloadedSlots();
     void copiedArguments();
     void destroyedArgument();
-    void destroyedWhileItWaits();
     void disconnected();
     void withKey();
     void functionObjects();
@@ -147,13 +145,17 @@ private:
             return {u"timeout"_s};
         return orders->calls;
     }
-
-    Support::RedisServer m_server;
+    static QStringList sortedCallsOf(Button *button, Orders *orders, int count)
+    {
+        QStringList calls = callsOf(button, orders, count);
+        calls.sort();
+        return calls;
+    }
 };
 
 void tst_AnnotationForms::initTestCase()
 {
-    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
+    RedisLockTest::initTestCase();
     LockRegistry::setDefaultServer(m_server.url());
 }
 
@@ -166,9 +168,7 @@ void tst_AnnotationForms::placement()
     QVERIFY(connectLocked(&button, &Button::clicked, &orders, &Orders::two));
     QVERIFY(connectLocked(&button, &Button::clicked, &orders, &Orders::above, withArguments(u"1"_s)));
     QVERIFY(connectLocked(&button, &Button::clicked, &orders, &Orders::cancel, withArguments(u"2"_s)));
-    QStringList calls = callsOf(&button, &orders, 4);
-    calls.sort();
-    QCOMPARE(calls, QStringList({u"above 1"_s, u"cancel 2"_s, u"one"_s, u"two"_s}));
+    QCOMPARE(sortedCallsOf(&button, &orders, 4), QStringList({u"above 1"_s, u"cancel 2"_s, u"one"_s, u"two"_s}));
 }
 
 void tst_AnnotationForms::slotsStaySlots()
@@ -205,9 +205,7 @@ void tst_AnnotationForms::argumentsThenSignal()
     Orders orders;
     QVERIFY(connectLocked(&button, &Button::clicked, &orders, &Orders::setUrgent, withArguments(u"1"_s)));
     QVERIFY(connectLocked(&button, &Button::clicked, &orders, &Orders::setUrgent, withArguments(u"2"_s, false)));
-    QStringList calls = callsOf(&button, &orders, 2);
-    calls.sort();
-    QCOMPARE(calls, QStringList({u"normal 2"_s, u"urgent 1"_s}));
+    QCOMPARE(sortedCallsOf(&button, &orders, 2), QStringList({u"normal 2"_s, u"urgent 1"_s}));
 }
 
 void tst_AnnotationForms::convertedArguments()
@@ -216,9 +214,7 @@ void tst_AnnotationForms::convertedArguments()
     Orders orders;
     QVERIFY(connectLocked(&button, &Button::clicked, &orders, &Orders::setNumber, withArguments(short(7))));
     QVERIFY(connectLocked(&button, &Button::clicked, &orders, &Orders::ship, withArguments(QLatin1String("8"))));
-    QStringList calls = callsOf(&button, &orders, 2);
-    calls.sort();
-    QCOMPARE(calls, QStringList({u"number 7"_s, u"ship 8"_s}));
+    QCOMPARE(sortedCallsOf(&button, &orders, 2), QStringList({u"number 7"_s, u"ship 8"_s}));
 }
 
 void tst_AnnotationForms::literals()
@@ -237,9 +233,8 @@ void tst_AnnotationForms::literals()
             },
             withArguments("5"), u"function:{1}"_s));
     buffer[0] = 'x';
-    QStringList calls = callsOf(&button, &orders, 5);
-    calls.sort();
-    QCOMPARE(calls, QStringList({u"free 3"_s, u"function 5"_s, u"list 2"_s, u"ship 1"_s, u"weight 4"_s}));
+    QCOMPARE(sortedCallsOf(&button, &orders, 5),
+             QStringList({u"free 3"_s, u"function 5"_s, u"list 2"_s, u"ship 1"_s, u"weight 4"_s}));
 }
 
 void tst_AnnotationForms::overloadedSlots()
@@ -249,9 +244,7 @@ void tst_AnnotationForms::overloadedSlots()
     QVERIFY(connectLocked(&button, &Button::clicked, &orders, qOverload<int>(&Orders::overloaded), withArguments(1)));
     QVERIFY(connectLocked(&button, &Button::clicked, &orders, qOverload<const QString &>(&Orders::overloaded),
                           withArguments("2")));
-    QStringList calls = callsOf(&button, &orders, 2);
-    calls.sort();
-    QCOMPARE(calls, QStringList({u"int 1"_s, u"text 2"_s}));
+    QCOMPARE(sortedCallsOf(&button, &orders, 2), QStringList({u"int 1"_s, u"text 2"_s}));
 }
 
 /// What views point to may be changed or destroyed after the connection was made.
@@ -295,21 +288,6 @@ void tst_AnnotationForms::destroyedArgument()
     QCOMPARE(orders.calls.size(), 1);
 }
 
-void tst_AnnotationForms::destroyedWhileItWaits()
-{
-    Button button;
-    Orders orders;
-    auto object = std::make_unique<QObject>();
-    object->setObjectName(u"watched"_s);
-    QVERIFY(connectLocked(&button, &Button::clicked, &orders, &Orders::watch, withArguments(object.get())));
-    QSignalSpy failed(LockedCalls::instance(), &LockedCalls::failed);
-    Q_EMIT button.clicked();
-    object.reset();
-    QVERIFY(eventually([&] { return failed.size() == 1; }));
-    QCOMPARE(failed.first().first().value<LockedCallInfo>().error, DistributedLock::CancelledError);
-    QVERIFY(orders.calls.isEmpty());
-}
-
 void tst_AnnotationForms::disconnected()
 {
     // The connection keeps a copy of the values only until it ends; a call that waits has its own.
@@ -336,9 +314,7 @@ void tst_AnnotationForms::withKey()
                           options()));
     QVERIFY(connectLocked(&button, &Button::clicked, &orders, &Orders::free, withArguments(u"3"_s), u"free:{1}"_s,
                           u"wait=1min"_s));
-    QStringList calls = callsOf(&button, &orders, 3);
-    calls.sort();
-    QCOMPARE(calls, QStringList({u"free 1"_s, u"free 2"_s, u"free 3"_s}));
+    QCOMPARE(sortedCallsOf(&button, &orders, 3), QStringList({u"free 1"_s, u"free 2"_s, u"free 3"_s}));
 }
 
 void tst_AnnotationForms::functionObjects()
@@ -360,9 +336,7 @@ void tst_AnnotationForms::emptyOptions()
     Orders orders;
     QVERIFY(connectLocked(&button, &Button::clicked, &orders, &Orders::one, u"one"_s, {}));
     QVERIFY(connectLocked(&button, &Button::clicked, &orders, &Orders::free, withArguments(u"1"_s), u"free:1"_s, {}));
-    QStringList calls = callsOf(&button, &orders, 2);
-    calls.sort();
-    QCOMPARE(calls, QStringList({u"free 1"_s, u"one"_s}));
+    QCOMPARE(sortedCallsOf(&button, &orders, 2), QStringList({u"free 1"_s, u"one"_s}));
 }
 
 QTEST_GUILESS_MAIN(tst_AnnotationForms)

@@ -32,9 +32,9 @@ class tst_ConnectLocked : public AnnotationTest
 private Q_SLOTS:
     void runsUnderItsLock();
     void thousandEmissions();
-    TIMING void thousandEmissionsInShortTurns();
+    TIMING void thousandEmissionsInShortTurns() { checkTurns(&tst_ConnectLocked::emitThousand); }
     void thousandSkipped();
-    TIMING void thousandSkippedInShortTurns();
+    TIMING void thousandSkippedInShortTurns() { checkTurns(&tst_ConnectLocked::skipThousand); }
     void busyFails();
     void timesOut();
     TIMING void timesOutOnTheServer();
@@ -130,11 +130,6 @@ void tst_ConnectLocked::thousandEmissions()
     emitThousand(&probe);
 }
 
-void tst_ConnectLocked::thousandEmissionsInShortTurns()
-{
-    checkTurns(&tst_ConnectLocked::emitThousand);
-}
-
 void tst_ConnectLocked::skipThousand(Support::EventLoopProbe *probe)
 {
     constexpr int Count = 1000;
@@ -167,11 +162,6 @@ void tst_ConnectLocked::thousandSkipped()
 {
     Support::EventLoopProbe probe;
     skipThousand(&probe);
-}
-
-void tst_ConnectLocked::thousandSkippedInShortTurns()
-{
-    checkTurns(&tst_ConnectLocked::skipThousand);
 }
 
 void tst_ConnectLocked::busyFails()

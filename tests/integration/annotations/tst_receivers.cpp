@@ -32,7 +32,6 @@ private Q_SLOTS:
     void receiverDeleted();
     void emittedAtItsEnd();
     void senderDeleted();
-    void disconnected();
     void receiverMoved();
     void otherThreads();
     void argumentDestroyed();
@@ -124,20 +123,6 @@ void tst_Receivers::senderDeleted()
     Q_EMIT second->numbered(5);
     QVERIFY(eventually([&] { return receiver.seen.size() == 6; }));
     QVERIFY(!second);
-}
-
-void tst_Receivers::disconnected()
-{
-    Sender sender;
-    Receiver receiver;
-    const QMetaObject::Connection connection = connectLocked(&sender, &Sender::numbered, &receiver, &Receiver::add);
-    QVERIFY(connection);
-    Q_EMIT sender.numbered(1);
-    QVERIFY(QObject::disconnect(connection));
-    Q_EMIT sender.numbered(2);
-    QVERIFY(eventually([&] { return !receiver.seen.isEmpty(); }));
-    QVERIFY(nothingLeft());
-    QCOMPARE(receiver.seen, QList<int>{1});
 }
 
 void tst_Receivers::receiverMoved()

@@ -5,9 +5,9 @@
 
 #include "engine/quorum/quorumengine.h"
 #include "support/eventually.h"
-#include "support/fakeclock.h"
 #include "support/locktest.h"
 #include "support/redisset.h"
+#include "support/registrytime.h"
 
 /// Shared by the tests of locks over a majority of servers.
 namespace QuorumTesting {
@@ -34,14 +34,13 @@ inline int arbiterOf(LockRegistry &registry)
     return engineOf(registry)->arbiterOf(idOf(QStringLiteral("a")));
 }
 
-/// A third of the lease passes on the clock of \a lock: it is renewed. True if it is held then.
-inline bool renewNow(DistributedLock *lock, Support::FakeClock &clock)
+/// A third of the lease passes: it is renewed. True if it is held then.
+inline bool renewNow(DistributedLock *lock, StillRegistry &registry)
 {
     const QSignalSpy renewed(lock, &DistributedLock::renewed);
-    clock.advance(lock->options().lease / 3);
-    LockRegistryPrivate::get(lock->registry())->watchdog()->wake();
+    registry.pass(lock->options().lease / 3);
     return eventually([&] {
-               clock.advance(1ms); // until another attempt, if a reply was late
+               registry.advance(1ms); // until another attempt, if a reply was late
                return renewed.size() > 0 || !lock->isHeld();
            })
             && lock->isHeld();

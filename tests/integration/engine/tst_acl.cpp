@@ -248,17 +248,15 @@ void tst_Acl::everythingWorks()
 void tst_Acl::formerConnectionIsEnded()
 {
     FaultProxy proxy(m_server);
-    RegistryTime time;
-    LockRegistry registry(urlOf(proxy.url()));
-    time.govern(&registry);
+    StillRegistry registry(urlOf(proxy.url()));
     TestLock lock(&registry, u"job"_s, options(Lease));
     QVERIFY(acquireNow(&lock));
     QVERIFY(eventually([&] { return m_server.channels().size() == 1; }));
     const qint64 killed = m_server.commandsProcessed("client|kill");
     proxy.setBlackHole(true); // the server does not learn of the end of these
     proxy.setBlackHole(false);
-    time.pass(Lease / 3);
-    QVERIFY(time.passUntil([&] { return lock.spies.renewed.size() == 1; }));
+    registry.pass(Lease / 3);
+    QVERIFY(registry.passUntil([&] { return lock.spies.renewed.size() == 1; }));
     QVERIFY(m_server.commandsProcessed("client|kill") > killed);
     QCOMPARE(m_server.command({"ACL", "LOG"}).toList().size(), 0);
 }
@@ -377,20 +375,18 @@ void tst_Acl::wrongPassword()
 void tst_Acl::rightTakenAwayWhileHeld()
 {
     FaultProxy proxy(m_server);
-    RegistryTime time;
-    LockRegistry registry(urlOf(proxy.url()));
-    time.govern(&registry);
+    StillRegistry registry(urlOf(proxy.url()));
     TestLock lock(&registry, u"job"_s, options(Lease));
     QVERIFY(acquireNow(&lock));
-    time.pass(Lease / 3);
+    registry.pass(Lease / 3);
     QVERIFY(eventually([&] { return lock.spies.renewed.size() == 1; }));
     const qint64 before = proxy.commandsForwarded("EVALSHA");
     // resetkeys would end the connection
     QVERIFY(setRule({User.toUtf8(), "-evalsha"}));
-    time.pass(Lease / 3);
+    registry.pass(Lease / 3);
     QVERIFY(eventually([&] { return lock.error() == DistributedLock::PermissionError; }));
     QVERIFY(eventually([&] { // what was sent is answered meanwhile
-        time.pass(Lease / 300);
+        registry.pass(Lease / 300);
         return lock.spies.lost.size() == 1;
     }));
     QCOMPARE(lock.spies.reason(), DistributedLock::LeaseExpired);

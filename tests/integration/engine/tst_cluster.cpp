@@ -22,7 +22,6 @@
 #include <QtCore/qscopeguard.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -139,7 +138,6 @@ private Q_SLOTS:
     void init();
 
     void locksOfAllMasters();
-    void clientsShareTheLocks();
     void nobodyListensLonger();
     void forcedAfterAHandover();
     void slotMoves();
@@ -199,8 +197,6 @@ private Q_SLOTS:
     void newClusterAtNewAddresses();
     void incompleteCluster();
     void clusterIsDown();
-    void names_data();
-    void names();
     void minReplicas();
     void slotLeavesAMasterThatIsAway_data()
     {
@@ -313,39 +309,6 @@ void tst_Cluster::locksOfAllMasters()
     keys.removeIf([](const QByteArray &key) { return key.endsWith(":fence"); });
     QCOMPARE(keys, QList<QByteArray>());
     QCOMPARE(redirected(), 0);
-}
-
-/// Waiters of other clients are served in turn, with messages over sharded channels.
-void tst_Cluster::clientsShareTheLocks()
-{
-    std::vector<std::unique_ptr<LockRegistry>> registries;
-    std::vector<std::unique_ptr<TestLock>> locks;
-    std::array<int, 3> insideOf{};
-    int served = 0;
-    for (int i = 0; i < 24; ++i) {
-        if (i % 4 == 0)
-            registries.push_back(std::make_unique<LockRegistry>(m_cluster->url()));
-        locks.push_back(std::make_unique<TestLock>(registries.back().get(), u"shared%1"_s.arg(i % 3),
-                                                   options(Lease, LockOptions::Forever)));
-        DistributedLock *const lock = locks.back().get();
-        int &inside = insideOf[i % 3];
-        const auto leave = [&, lock] {
-            --inside;
-            lock->release();
-        };
-        connect(lock, &DistributedLock::acquired, lock, [&, lock, leave] {
-            QCOMPARE(++inside, 1);
-            ++served;
-            QMetaObject::invokeMethod(lock, leave, Qt::QueuedConnection);
-        });
-        connect(lock, &DistributedLock::released, lock, &DistributedLock::acquire);
-        lock->acquire();
-    }
-    QVERIFY(eventually([&] { return served >= 1000; }));
-    for (const auto &watched : locks) {
-        QVERIFY(watched->spies.acquired.size() > 1000 / 24 / 4);
-        QVERIFY(watched->spies.errors.isEmpty());
-    }
 }
 
 void tst_Cluster::nobodyListensLonger()
@@ -1605,46 +1568,6 @@ void tst_Cluster::clusterIsDown()
     QVERIFY(!acquireNow(&lock));
     QVERIFY2(lock.errorString().contains(u"the cluster is not complete"_s), qPrintable(lock.errorString()));
     QVERIFY2(lock.errorString().contains(u"look at CLUSTER INFO"_s), qPrintable(lock.errorString()));
-}
-
-void tst_Cluster::names_data()
-{
-    addColumns<QString, QString>("name", "problem");
-    QTest::newRow("plain") << u"a"_s << QString();
-    QTest::newRow("tag") << u"{a}b"_s << QString();
-    QTest::newRow("tag inside") << u"a{b}c"_s << QString();
-    QTest::newRow("open brace") << u"a{b"_s << QString();
-    QTest::newRow("close brace") << u"a}b"_s << u"the lock's side keys would lie in another cluster slot"_s;
-    QTest::newRow("empty tag") << u"{}a"_s << u"the lock's side keys would lie in another cluster slot"_s;
-    QTest::newRow("braces the other way round")
-            << u"a}{b"_s << u"the lock's side keys would lie in another cluster slot"_s;
-    QTest::newRow("a side key of another lock") << u"{a}:queue"_s << u"these are the side keys of other locks"_s;
-}
-
-/// All keys of a lock are in one slot, or its name is refused.
-void tst_Cluster::names()
-{
-    QFETCH(const QString, name);
-    QFETCH(const QString, problem);
-    LockRegistry others(m_cluster->url());
-    TestLock held(registry(), name, options(Lease));
-    if (!problem.isEmpty()) {
-        QCOMPARE(failureNow(&held), DistributedLock::NameError);
-        QVERIFY2(held.errorString().contains(problem), qPrintable(held.errorString()));
-        return;
-    }
-    QVERIFY2(acquireNow(&held), qPrintable(held.errorString()));
-    TestLock waiting(&others, name, options(Lease, LockOptions::Forever));
-    QVERIFY(joinQueue(&waiting));
-    QSet<int> usedSlots;
-    const QList<QByteArray> keys = m_cluster->keys();
-    for (const QByteArray &key : keys)
-        usedSlots.insert(clusterSlot(key));
-    QCOMPARE(keys.size(), 3); // lock, queue and fence
-    QCOMPARE(usedSlots.size(), 1);
-    held.release();
-    QVERIFY(eventually([&] { return waiting.isHeld(); }));
-    QVERIFY(releaseNow(&waiting));
 }
 
 void tst_Cluster::minReplicas()

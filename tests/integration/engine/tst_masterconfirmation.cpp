@@ -193,26 +193,24 @@ void tst_MasterConfirmation::manyLocksOneWarning()
 {
     constexpr int Count = 20;
     Service service;
-    RegistryTime time;
-    LockRegistry registry(service.url());
-    time.govern(&registry);
+    StillRegistry registry(service.url());
     std::vector<std::unique_ptr<DistributedLock>> locks;
     for (int i = 0; i < Count; ++i) {
         locks.push_back(std::make_unique<TestLock>(&registry, u"job%1"_s.arg(i), options(Lease)));
         locks.back()->acquire();
     }
     const auto count = [&locks](auto condition) { return std::count_if(locks.begin(), locks.end(), condition); };
-    QVERIFY(time.passUntil([&] { return count([](const auto &lock) { return lock->isHeld(); }) == Count; }));
+    QVERIFY(registry.passUntil([&] { return count([](const auto &lock) { return lock->isHeld(); }) == Count; }));
     const LogCapture log;
     service.setSilent(true);
-    time.pass(Lease / 3);
+    registry.pass(Lease / 3);
     QVERIFY(eventually([&] {
         return count([](const auto &lock) { return lock->error() == DistributedLock::QuorumError; }) == Count;
     }));
     QCOMPARE(log.count({u"no majority"_s}), 1);
     QCOMPARE(log.count({u"no majority"_s, u"\"mymaster\""_s}), 1); // nothing else names the service
     service.setSilent(false);
-    QVERIFY(time.passUntil([&] {
+    QVERIFY(registry.passUntil([&] {
         return count([](const auto &lock) { return lock->error() == DistributedLock::NoError; }) == Count;
     }));
     QVERIFY(eventually([&] { return log.count({u"can be used again"_s}) == 1; }));
@@ -222,16 +220,14 @@ void tst_MasterConfirmation::manyLocksOneWarning()
 void tst_MasterConfirmation::renewalNeedsAMajority()
 {
     Service service;
-    RegistryTime time;
-    LockRegistry registry(service.url());
-    time.govern(&registry);
+    StillRegistry registry(service.url());
     TestLock lock(&registry, u"job"_s, options(Lease));
     lock.acquire();
-    QVERIFY(time.passUntil([&] { return lock.isHeld(); }));
+    QVERIFY(registry.passUntil([&] { return lock.isHeld(); }));
     service.setSilent(true);
-    time.pass(Lease / 3);
+    registry.pass(Lease / 3);
     QVERIFY(eventually([&] { return lock.error() == DistributedLock::QuorumError; }));
-    time.pass(Lease * 2 / 3);
+    registry.pass(Lease * 2 / 3);
     QVERIFY(eventually([&] { return !lock.spies.lost.isEmpty(); }));
     QCOMPARE(lock.spies.reason(), DistributedLock::LeaseExpired);
     QVERIFY(lock.spies.renewed.isEmpty());
@@ -252,25 +248,23 @@ void tst_MasterConfirmation::formerMasterThatLostTheKey()
     QFETCH(bool, isStolen);
     QFETCH(bool, isRenewal);
     Service service;
-    RegistryTime time;
-    LockRegistry registry(service.url());
-    time.govern(&registry);
+    StillRegistry registry(service.url());
     TestLock lock(&registry, u"job"_s, options(Lease));
     lock.acquire();
-    QVERIFY(time.passUntil([&] { return lock.isHeld(); }));
+    QVERIFY(registry.passUntil([&] { return lock.isHeld(); }));
     RedisServer successor{RedisServer::Options::withTcp()};
     service.failOverUnnoticed(&successor);
     service.server.command({"DEL", "lock:job"});
     if (isStolen)
         service.server.command({"SET", "lock:job", "somebody else's", "PX", "30000"});
     if (isRenewal) {
-        time.pass(Lease / 3);
-        QVERIFY(time.passUntil([&] { return !lock.spies.renewed.isEmpty() || !lock.spies.lost.isEmpty(); }));
+        registry.pass(Lease / 3);
+        QVERIFY(registry.passUntil([&] { return !lock.spies.renewed.isEmpty() || !lock.spies.lost.isEmpty(); }));
         QCOMPARE(successor.command({"EXISTS", "lock:job"}), QVariant(1LL));
         QVERIFY(lock.isHeld());
     } else {
         lock.release();
-        QVERIFY(time.passUntil([&] { return !lock.spies.released.isEmpty() || !lock.spies.lost.isEmpty(); }));
+        QVERIFY(registry.passUntil([&] { return !lock.spies.released.isEmpty() || !lock.spies.lost.isEmpty(); }));
         QCOMPARE(successor.command({"EXISTS", "lock:job"}), QVariant(0LL));
     }
     QVERIFY(lock.spies.lost.isEmpty());
@@ -281,16 +275,14 @@ void tst_MasterConfirmation::lossIsToldWithoutAMajority()
 {
     QFETCH(bool, isSilent);
     Service service;
-    RegistryTime time;
-    LockRegistry registry(service.url());
-    time.govern(&registry);
+    StillRegistry registry(service.url());
     TestLock lock(&registry, u"job"_s, options(Lease));
     lock.acquire();
-    QVERIFY(time.passUntil([&] { return lock.isHeld(); }));
+    QVERIFY(registry.passUntil([&] { return lock.isHeld(); }));
     service.setSilent(isSilent);
     service.server.command({"DEL", "lock:job"});
-    time.pass(Lease / 3);
-    QVERIFY(time.passUntil([&] { return !lock.spies.lost.isEmpty(); }));
+    registry.pass(Lease / 3);
+    QVERIFY(registry.passUntil([&] { return !lock.spies.lost.isEmpty(); }));
     QCOMPARE(lock.spies.reason(), DistributedLock::Deleted);
 }
 
@@ -299,23 +291,22 @@ void tst_MasterConfirmation::lossIsToldWithoutAMajority()
 void tst_MasterConfirmation::releaseAtAFormerMasterWhileTheSentinelsAreSilent()
 {
     Service service;
-    RegistryTime time;
-    LockRegistry registry(service.url());
-    time.govern(&registry);
+    StillRegistry registry(service.url());
     TestLock lock(&registry, u"job"_s, options(Lease));
     lock.acquire();
-    QVERIFY(time.passUntil([&] { return lock.isHeld(); }));
+    QVERIFY(registry.passUntil([&] { return lock.isHeld(); }));
     const QByteArray token = service.server.command({"GET", "lock:job"}).toByteArray();
     service.setSilent(true);
     service.server.command({"DEL", "lock:job"});
     lock.release();
-    QVERIFY(time.passUntil([&] { return lock.error() == DistributedLock::QuorumError || !lock.spies.lost.isEmpty(); }));
+    QVERIFY(registry.passUntil(
+            [&] { return lock.error() == DistributedLock::QuorumError || !lock.spies.lost.isEmpty(); }));
     QVERIFY(lock.spies.lost.isEmpty());
     RedisServer successor{RedisServer::Options::withTcp()};
     service.failOverUnnoticed(&successor);
     successor.command({"SET", "lock:job", token, "PX", "600000"});
     service.setSilent(false);
-    QVERIFY(time.passUntil([&] { return !lock.spies.released.isEmpty() || !lock.spies.lost.isEmpty(); }));
+    QVERIFY(registry.passUntil([&] { return !lock.spies.released.isEmpty() || !lock.spies.lost.isEmpty(); }));
     QVERIFY(lock.spies.lost.isEmpty());
     QCOMPARE(successor.command({"EXISTS", "lock:job"}), QVariant(0LL));
 }
@@ -334,12 +325,10 @@ void tst_MasterConfirmation::lyingSentinel()
     QFETCH(const bool, isElsewhere);
     QFETCH(const int, others);
     Service service;
-    RegistryTime time;
-    LockRegistry registry(service.url());
-    time.govern(&registry);
+    StillRegistry registry(service.url());
     TestLock lock(&registry, u"job"_s, options(Lease));
     lock.acquire();
-    QVERIFY(time.passUntil([&] { return lock.isHeld(); }));
+    QVERIFY(registry.passUntil([&] { return lock.isHeld(); }));
     QVERIFY(eventually([&] { return service.sentinels[0]->isListenedTo(); }));
     RedisServer elsewhere{RedisServer::Options::withTcp()}; // it runs, and says that it is a master
     QVERIFY(elsewhere.start());
@@ -353,7 +342,7 @@ void tst_MasterConfirmation::lyingSentinel()
     if (isElsewhere)
         service.sentinels[0]->reportSwitch(service.server.port(), elsewhere.port());
     for (const qsizetype renewals : {1, 2}) {
-        time.pass(Lease / 3);
+        registry.pass(Lease / 3);
         QVERIFY(eventually([&] { return lock.spies.renewed.size() >= renewals || !lock.spies.lost.isEmpty(); }));
         QVERIFY2(lock.spies.lost.isEmpty(), qPrintable(lock.errorString()));
         DistributedLock another(&registry, u"another"_s);
@@ -384,16 +373,14 @@ void tst_MasterConfirmation::sentinelsSetUpAgain()
 void tst_MasterConfirmation::confirmOff()
 {
     Service service;
-    RegistryTime time;
-    LockRegistry registry(service.url(u"off"_s));
-    time.govern(&registry);
+    StillRegistry registry(service.url(u"off"_s));
     TestLock lock(&registry, u"job"_s, options(Lease));
     QVERIFY(acquireNow(&lock));
     service.setSilent(true);
     DistributedLock another(&registry, u"another"_s);
     QVERIFY(acquireNow(&another));
     for (const int renewals : {1, 2}) {
-        time.pass(Lease / 3);
+        registry.pass(Lease / 3);
         QVERIFY(eventually([&] { return lock.spies.renewed.size() == renewals; }));
     }
     QVERIFY(lock.spies.errors.isEmpty());

@@ -54,7 +54,6 @@ private Q_SLOTS:
     void init();
 
     void holdWithoutScripts();
-    TIMING void heldForLongerThanALease();
     void isLoggedOnce();
     void waitersPoll();
     void manyLocks();
@@ -158,17 +157,6 @@ void tst_PlainMode::holdWithoutScripts()
     QCOMPARE(lockKeys(m_server), QList<QByteArray>());
     QVERIFY(lock.spies.lost.isEmpty() && lock.spies.errors.isEmpty());
     QCOMPARE(scriptsRun(), scripts);
-}
-
-void tst_PlainMode::heldForLongerThanALease()
-{
-    leavesRoomFor(1s);
-    LockRegistry registry(plainUrl());
-    TestLock lock(&registry, u"job"_s, options(2s));
-    QVERIFY(acquireNow(&lock));
-    QVERIFY(eventually([&] { return lock.spies.renewed.size() >= 4; }));
-    QVERIFY(m_server.exists("lock:job"));
-    QVERIFY(lock.spies.lost.isEmpty());
 }
 
 void tst_PlainMode::isLoggedOnce()

@@ -211,7 +211,7 @@ class tst_Queue : public QObject
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase();
+    void initTestCase() { QVERIFY2(m_server.start(), qPrintable(m_server.errorString())); }
     void init();
     void cleanup();
 
@@ -329,11 +329,6 @@ private:
     ShiftedClock m_serverClock;
     RedisServer m_server{withClock(m_serverClock)};
 };
-
-void tst_Queue::initTestCase()
-{
-    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
-}
 
 void tst_Queue::init()
 {

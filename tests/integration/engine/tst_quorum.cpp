@@ -11,6 +11,7 @@
 #include "engine/redis/redisnode.h"
 #include "scripts.h"
 #include "support/certificates.h"
+#include "support/registrytime.h"
 #include "support/rows.h"
 #include "support/testkinds.h"
 
@@ -50,7 +51,7 @@ class tst_Quorum : public LockTest
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase();
+    void initTestCase() { QVERIFY2(m_set.start(), qPrintable(m_set.errorString())); }
     void init();
     void cleanup();
 
@@ -58,11 +59,8 @@ private Q_SLOTS:
     void acquiredAtAllAndReleased();
     void majoritySuffices();
     TIMING void missingServerIsNoError();
-    void reacquired();
     void fencingTokensRiseOverAnyMajority();
     void unequalFencingTokensAreRaised();
-    TIMING void waitersAreServedInOrder();
-    void hundredsContend();
     void tryAcquireIsBusy();
     void nodeThatLostItGetsItAgain();
     void lostAtAMajority();
@@ -102,6 +100,7 @@ private Q_SLOTS:
     void uptimeIsNotRoundedUp();
     void uptimeDoesNotGrowWithTheClock();
     void infoIsForbidden();
+    void wrongPassword();
     void minReplicasIsRefused();
     void leastRights();
     void tls();
@@ -119,11 +118,6 @@ private:
     /// engine's indices of the servers are others then.
     RedisSet m_set{3};
 };
-
-void tst_Quorum::initTestCase()
-{
-    QVERIFY2(m_set.start(), qPrintable(m_set.errorString()));
-}
 
 void tst_Quorum::init()
 {
@@ -261,20 +255,6 @@ void tst_Quorum::missingServerIsNoError()
     }
 }
 
-void tst_Quorum::reacquired()
-{
-    TestLock lock(registry(), u"a"_s);
-    qint64 last = 0;
-    for (int i = 0; i < 50; ++i) {
-        QVERIFY(acquireNow(&lock));
-        QVERIFY(lock.fencingToken() > last);
-        last = lock.fencingToken();
-        lock.release();
-        QVERIFY(eventually([&] { return lock.spies.released.size() == i + 1; }));
-    }
-    QVERIFY(lock.spies.lost.isEmpty());
-}
-
 // The clocks of the servers differ and are set meanwhile, and each acquisition reaches another majority.
 void tst_Quorum::fencingTokensRiseOverAnyMajority()
 {
@@ -352,81 +332,10 @@ void tst_Quorum::unequalFencingTokensAreRaised()
     QVERIFY(equal >= 2);
 }
 
-void tst_Quorum::waitersAreServedInOrder()
-{
-    leavesRoomFor(400ms); // whoever has no reply after 500 ms goes to the queue of another server
-    constexpr int Count = 12;
-    std::vector<std::unique_ptr<LockRegistry>> registries;
-    for (int i = 0; i < 4; ++i)
-        registries.push_back(std::make_unique<LockRegistry>(m_set.url()));
-    // Those who have waited before are subscribed.
-    std::vector<std::unique_ptr<DistributedLock>> locks;
-    for (int i = 0; i < Count; ++i) {
-        locks.push_back(std::make_unique<TestLock>(registries[size_t(i % 4)].get(), u"a"_s));
-        QVERIFY(acquireNow(locks.back().get()));
-        locks.back()->release();
-        QVERIFY(eventually([&] { return locks.back()->state() == DistributedLock::Unlocked; }));
-        QVERIFY(eventually([&] { return engineOf(*registries[size_t(i % 4)])->canBeWoken(idOf(u"a"_s)); }));
-    }
-    QList<int> order;
-    QList<qint64> fences;
-    int held = 0;
-    DistributedLock holder(registries[0].get(), u"a"_s);
-    holder.setOptions(options());
-    QVERIFY(acquireNow(&holder));
-    fences.append(holder.fencingToken());
-    for (int i = 0; i < Count; ++i) {
-        DistributedLock *const lock = locks[size_t(i)].get();
-        connect(lock, &DistributedLock::acquired, this, [&, i, lock] {
-            QCOMPARE(++held, 1);
-            order.append(i);
-            fences.append(lock->fencingToken());
-            --held;
-            lock->release();
-        });
-        lock->acquire();
-        QVERIFY(eventually([&] { return lock->queuePosition() == i; }));
-    }
-    holder.release();
-    QVERIFY(eventually([&] { return order.size() == Count; }));
-    for (int i = 0; i < Count; ++i)
-        QCOMPARE(order.at(i), i);
-    QVERIFY(std::is_sorted(fences.cbegin(), fences.cend()));
-    QVERIFY(std::adjacent_find(fences.cbegin(), fences.cend()) == fences.cend());
-    EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
-}
-
-void tst_Quorum::hundredsContend()
-{
-    std::vector<std::unique_ptr<LockRegistry>> registries;
-    std::vector<std::unique_ptr<DistributedLock>> locks;
-    for (int i = 0; i < 6; ++i)
-        registries.push_back(std::make_unique<LockRegistry>(m_set.directUrl()));
-    Witness witness;
-    for (int i = 0; i < 60; ++i) {
-        locks.push_back(std::make_unique<TestLock>(registries[size_t(i % 6)].get(), u"a"_s));
-        DistributedLock *const lock = locks.back().get();
-        connect(lock, &DistributedLock::acquired, this, [&, lock, left = 5]() mutable {
-            witness.acquired(lock);
-            lock->release();
-            witness.released();
-            if (--left > 0)
-                lock->acquire();
-        });
-        lock->acquire();
-    }
-    QVERIFY(eventually([&] { return witness.acquisitions() == 300; }));
-    QCOMPARE(witness.overlaps(), 0);
-    QCOMPARE(witness.inversions(), 0);
-    EVENTUALLY_COMPARE(m_set.lockKeys(), QList<QByteArray>());
-}
-
 void tst_Quorum::tryAcquireIsBusy()
 {
-    FakeClock clock; // never advances, so the single attempt does not end after 5 s
     LockRegistry registry(m_set.directUrl());
-    LockRegistry other(m_set.directUrl());
-    LockRegistryPrivate::get(&other)->setClock(&clock);
+    StillRegistry other(m_set.directUrl()); // a single attempt would end after 5 s
     TestLock lock(&registry, u"a"_s);
     QVERIFY(acquireNow(&lock));
     DistributedLock early(&other, u"b"_s);
@@ -444,16 +353,14 @@ void tst_Quorum::tryAcquireIsBusy()
 // A majority has confirmed the renewal first: so another server may be lost afterwards.
 void tst_Quorum::nodeThatLostItGetsItAgain()
 {
-    FakeClock clock;
-    LockRegistry registry(m_set.url());
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    StillRegistry registry(m_set.url());
     TestLock lock(&registry, u"a"_s, options(1h));
     QVERIFY(acquireNow(&lock));
     const qint64 fencingToken = lock.fencingToken();
     for (int i = 0; i < 3; ++i) {
         EVENTUALLY_COMPARE(m_set.count(Key), 3);
         m_set.server(i).command({"FLUSHALL"});
-        QVERIFY(renewNow(&lock, clock));
+        QVERIFY(renewNow(&lock, registry));
         EVENTUALLY_COMPARE(m_set.count(Key), 3);
         QVERIFY(m_set.server(i).get("{lock:a}:fence").toLongLong() >= fencingToken);
     }
@@ -465,15 +372,13 @@ void tst_Quorum::nodeThatLostItGetsItAgain()
 
 void tst_Quorum::lostAtAMajority()
 {
-    FakeClock clock;
-    LockRegistry registry(m_set.url());
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    StillRegistry registry(m_set.url());
     TestLock lock(&registry, u"a"_s, options(1h));
     QVERIFY(acquireNow(&lock));
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
     m_set.server(0).command({"DEL", Key});
     m_set.server(2).command({"DEL", Key});
-    QVERIFY(!renewNow(&lock, clock));
+    QVERIFY(!renewNow(&lock, registry));
     QCOMPARE(lock.spies.lost.size(), 1);
     QCOMPARE(lock.spies.reason(), DistributedLock::Deleted);
     // The other one keeps it until the deadline of which the holder knows, two thirds of an hour later.
@@ -502,9 +407,7 @@ void tst_Quorum::lostBeforeItIsReleased()
 // The holder hears of it from the first server, and still has a majority. It must not mend what is meant to end.
 void tst_Quorum::forcedAtOneAfterAnother()
 {
-    FakeClock clock;
-    LockRegistry registry(m_set.url());
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    StillRegistry registry(m_set.url());
     TestLock lock(&registry, u"a"_s, options(1h));
     QVERIFY(acquireNow(&lock));
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
@@ -525,15 +428,13 @@ void tst_Quorum::forcedAtOneAfterAnother()
 
 void tst_Quorum::stolenAtAMajority()
 {
-    FakeClock clock;
-    LockRegistry registry(m_set.url());
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    StillRegistry registry(m_set.url());
     TestLock lock(&registry, u"a"_s, options(1h));
     QVERIFY(acquireNow(&lock));
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
     m_set.server(0).command({"SET", Key, "theirs", "PX", ForeignLease});
     m_set.server(1).command({"SET", Key, "theirs", "PX", ForeignLease});
-    QVERIFY(!renewNow(&lock, clock));
+    QVERIFY(!renewNow(&lock, registry));
     QCOMPARE(lock.spies.lost.size(), 1);
     QCOMPARE(lock.spies.reason(), DistributedLock::Stolen);
     QCOMPARE(m_set.server(0).get(Key), QByteArray("theirs"));
@@ -719,9 +620,7 @@ void tst_Quorum::endOfTheRegistryBeforeTheLastReply()
 // So many renewals are due that they take several turns of the event loop, and then a lock is released.
 void tst_Quorum::minHoldAfterALateRenewal()
 {
-    FakeClock clock;
-    LockRegistry registry(m_set.url());
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    StillRegistry registry(m_set.url());
     std::vector<std::unique_ptr<DistributedLock>> others;
     for (int i = 0; i < 500; ++i) {
         others.push_back(std::make_unique<TestLock>(&registry, QString::number(i), options(1h)));
@@ -732,9 +631,8 @@ void tst_Quorum::minHoldAfterALateRenewal()
     for (const auto &other : others) // a request that still runs when the clock moves has timed out
         EVENTUALLY_VERIFY(other->isHeld());
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
-    QVERIFY(renewNow(&lock, clock));
-    clock.advance(21min);
-    LockRegistryPrivate::get(&registry)->watchdog()->wake();
+    QVERIFY(renewNow(&lock, registry));
+    registry.pass(21min);
     QSignalSpy renewed(others.back().get(), &DistributedLock::renewed);
     QVERIFY(releaseNow(&lock));
     QVERIFY(eventually([&] { return renewed.size() > 0; }));
@@ -746,17 +644,14 @@ void tst_Quorum::minHoldAfterALateRenewal()
 // A server that does not know the script of the renewal must not execute it after the release.
 void tst_Quorum::minHoldAfterAnUnknownScript()
 {
-    FakeClock clock;
-    LockRegistry registry(m_set.url());
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    StillRegistry registry(m_set.url());
     TestLock lock(&registry, u"a"_s, options(1h).withMinHold(50min));
     QVERIFY(acquireNow(&lock));
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
     for (int i = 0; i < 3; ++i)
         m_set.server(i).command({"SCRIPT", "FLUSH"});
     QVERIFY(loadScripts()); // all but that of the renewal
-    clock.advance(21min);
-    LockRegistryPrivate::get(&registry)->watchdog()->wake();
+    registry.pass(21min);
     QVERIFY(releaseNow(&lock));
     QVERIFY(passThrough(&registry, m_set));
     for (int i = 0; i < 3; ++i)
@@ -766,9 +661,7 @@ void tst_Quorum::minHoldAfterAnUnknownScript()
 void tst_Quorum::foreignClientExcludesUs()
 {
     QVERIFY(foreignAcquire("theirs"));
-    FakeClock clock; // as in tryAcquireIsBusy()
-    LockRegistry registry(m_set.directUrl());
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    StillRegistry registry(m_set.directUrl());
     DistributedLock early(&registry, u"b"_s);
     QVERIFY(acquireNow(&early));
     TestLock lock(&registry, u"a"_s);
@@ -885,10 +778,8 @@ void tst_Quorum::waiterOutlivesForeignHolder()
 // The holder has lost the arbiter. It gets it again, although others wait there and always get its vote.
 void tst_Quorum::waitersDoNotKeepTheArbiterFromItsHolder()
 {
-    FakeClock clock;
-    LockRegistry registry(m_set.url());
+    StillRegistry registry(m_set.url());
     LockRegistry other(m_set.url());
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
     TestLock holder(&registry, u"a"_s, options(1h));
     QVERIFY(acquireNow(&holder));
     EVENTUALLY_COMPARE(m_set.count(Key), 3);
@@ -914,9 +805,9 @@ void tst_Quorum::waitersDoNotKeepTheArbiterFromItsHolder()
     arbiter.command({"DEL", Key});
     arbiter.command({"PUBLISH", Protocol::Channels + first[0], "next " + first[1] + " 1"});
     EVENTUALLY_VERIFY(arbiter.commandsProcessed("evalsha") > asked + 5); // the waiter tries again and again
-    QVERIFY(eventually([&] { return renewNow(&holder, clock) && arbiter.get(Key) == token; }));
+    QVERIFY(eventually([&] { return renewNow(&holder, registry) && arbiter.get(Key) == token; }));
     for (int i = 0; i < 3; ++i) {
-        QVERIFY(renewNow(&holder, clock));
+        QVERIFY(renewNow(&holder, registry));
         QCOMPARE(arbiter.get(Key), token);
     }
     QVERIFY(holder.spies.lost.isEmpty());
@@ -1006,9 +897,7 @@ void tst_Quorum::nodeOfACluster()
 // A server that was restarted without its data must not help another client to a majority.
 void tst_Quorum::youngServersHaveNoVote()
 {
-    FakeClock clock;
-    LockRegistry registry(m_set.url(false));
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    StillRegistry registry(m_set.url(false));
     TestLock lock(&registry, u"a"_s, options(1h));
     QVERIFY(eventually([&] { return areTooYoung(&lock); }));
     QCOMPARE(lock.error(), DistributedLock::QuorumError);
@@ -1016,14 +905,14 @@ void tst_Quorum::youngServersHaveNoVote()
              qPrintable(lock.errorString()));
     QVERIFY(lock.errorString().contains(u"persistent=1"_s));
     QCOMPARE(m_set.lockKeys(), QList<QByteArray>());
-    clock.advance(50min); // the servers may be up for some minutes
+    registry.advance(50min); // the servers may be up for some minutes
     QVERIFY(areTooYoung(&lock));
     // A shorter lease needs less.
     TestLock shortLock(&registry, u"b"_s, options(49min));
     QVERIFY(acquireNow(&shortLock));
     QVERIFY(areTooYoung(&lock));
     QCOMPARE(lock.spies.acquired.size(), 0);
-    clock.advance(11min);
+    registry.advance(11min);
     QVERIFY(acquireNow(&lock));
 }
 
@@ -1075,9 +964,7 @@ void tst_Quorum::infoIsForbidden()
 {
     m_set.server(0).command({"ACL", "SETUSER", "default", "-info"});
     m_set.server(1).command({"ACL", "SETUSER", "default", "-info"});
-    FakeClock clock;
-    LockRegistry registry(m_set.url());
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    StillRegistry registry(m_set.url());
     TestLock lock(&registry, u"a"_s, options(1h));
     QCOMPARE(failureNow(&lock), DistributedLock::PermissionError);
     QVERIFY2(lock.errorString().contains(u"servers of the quorum can be used, but 2 are needed"_s),
@@ -1089,10 +976,22 @@ void tst_Quorum::infoIsForbidden()
     EVENTUALLY_COMPARE(m_set.count(Key), 2);
     m_set.server(1).command({"ACL", "SETUSER", "default", "+info"});
     // It has a vote, and gets the lock with a renewal.
-    QVERIFY(eventually([&] { return renewNow(&lock, clock) && m_set.count(Key) == 3; }));
+    QVERIFY(eventually([&] { return renewNow(&lock, registry) && m_set.count(Key) == 3; }));
     m_set.proxy(2).setRefusing(true);
     m_set.proxy(2).closeAll();
-    QVERIFY(renewNow(&lock, clock));
+    QVERIFY(renewNow(&lock, registry));
+}
+
+void tst_Quorum::wrongPassword()
+{
+    QUrl url = m_set.url();
+    url.setPassword(u"c4n4ry"_s);
+    LogCapture log;
+    LockRegistry registry(url);
+    TestLock lock(&registry, u"a"_s);
+    QCOMPARE(failureNow(&lock), DistributedLock::AuthenticationError);
+    QVERIFY(!lock.errorString().contains(u"c4n4ry"_s));
+    QVERIFY(!log.text().contains(u"c4n4ry"_s));
 }
 
 void tst_Quorum::minReplicasIsRefused()
@@ -1120,16 +1019,14 @@ void tst_Quorum::leastRights()
     QUrl url = m_set.url();
     url.setUserName(u"lockapp"_s);
     url.setPassword(u"c4n4ry"_s);
-    FakeClock clock;
-    LockRegistry registry(url);
+    StillRegistry registry(url);
     LockRegistry other(url);
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
     TestLock lock(&registry, u"a"_s, options(1h));
     TestLock waiter(&other, u"a"_s, options(1h));
     QVERIFY(acquireNow(&lock));
     QVERIFY(joinQueue(&waiter));
-    QVERIFY(renewNow(&lock, clock));
-    QVERIFY(renewNow(&lock, clock));
+    QVERIFY(renewNow(&lock, registry));
+    QVERIFY(renewNow(&lock, registry));
     auto info = other.inspect(u"a"_s);
     QVERIFY(eventually([&] { return info.isFinished() && info.result().held; }));
     lock.release();

@@ -36,7 +36,7 @@ private Q_SLOTS:
     void unknownScriptDoesNotBringBackWhatWasAbandoned();
     void keyWithoutTtl();
     void listLeavesOutWhatHasGone();
-    void thousandsAbandonedAtOnce();
+    void thousandsAbandonedAtOnce() { abandonThousands(); }
     TIMING void abandoningIsCheap();
     void abandonOutlivesAReconnect();
     void formerMasterGetsNothing();
@@ -262,11 +262,6 @@ void tst_RedisEngine::listLeavesOutWhatHasGone()
         QCOMPARE(found, QStringList());
     }
     proxy.closeAll();
-}
-
-void tst_RedisEngine::thousandsAbandonedAtOnce()
-{
-    abandonThousands();
 }
 
 // Some microseconds each, also unoptimised and with sanitizers; what grows with the square takes seconds.

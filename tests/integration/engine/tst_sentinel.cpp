@@ -15,7 +15,6 @@
 #include <QtCore/qregularexpression.h>
 #include <QtCore/qscopeguard.h>
 
-#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -85,14 +84,12 @@ private Q_SLOTS:
     void replicatedLocksAreKept();
     void oldMasterIsLeftAlone();
     void staleSentinel();
-    void otherPasswordAtTheNewMaster();
     void silentSentinels_data();
     void silentSentinels();
     void partition_data();
     void partition();
     void shortLease();
     void twoSpellingsAreOneService();
-    void passwords();
     void errors_data();
     void errors();
 
@@ -287,37 +284,6 @@ void tst_Sentinel::staleSentinel()
     QVERIFY(held.isHeld());
 }
 
-/// Locks are kept until somebody has corrected it.
-void tst_Sentinel::otherPasswordAtTheNewMaster()
-{
-    const quint16 oldPort = m_set->masterPort();
-    const auto setPassword = [](RedisServer *server, const QByteArray &password) {
-        server->command({"ACL", "SETUSER", "lockapp", "reset", "on", '>' + password, "~*", "&*", "+@all"});
-    };
-    for (int i = 0; i < m_set->serverCount(); ++i)
-        setPassword(&m_set->server(i), m_set->server(i).port() == oldPort ? "c4n4ry" : "another");
-    QUrl url = m_set->url();
-    url.setUserName(u"lockapp"_s);
-    url.setPassword(u"c4n4ry"_s);
-    LockRegistry registry(url);
-    TestLock held(&registry, u"job"_s, options(Lease));
-    QVERIFY2(acquireNow(&held), qPrintable(held.errorString()));
-    QVERIFY(m_set->master().waitUntilReplicated(2));
-    QVERIFY(eventually([&] { return m_set->failOverFrom(oldPort); }));
-    QVERIFY(waitForSwitch(oldPort));
-    QVERIFY(eventually([&] { return registry.error() == DistributedLock::AuthenticationError; }));
-    const QString error = registry.errorString();
-    QVERIFY2(error.contains(u"WRONGPASS"_s) && !error.contains(u"c4n4ry"_s), qPrintable(error));
-    QVERIFY(held.isHeld());
-    held.spies.renewed.clear();
-    setPassword(&m_set->master(), "c4n4ry");
-    QVERIFY(eventually([&] { return !held.spies.renewed.isEmpty(); }));
-    QVERIFY(held.spies.lost.isEmpty());
-    QVERIFY(releaseNow(&held));
-    for (int i = 0; i < m_set->serverCount(); ++i)
-        m_set->server(i).command({"ACL", "DELUSER", "lockapp"});
-}
-
 void tst_Sentinel::silentSentinels_data()
 {
     addColumns<QString, bool, bool>("confirm", "areKilled", "isKept");
@@ -458,37 +424,6 @@ void tst_Sentinel::twoSpellingsAreOneService()
     const QString shown = LockRegistry::instance(first)->server().toString();
     for (int i = 0; i < 3; ++i)
         QVERIFY2(shown.contains(QString::number(m_set->sentinelPort(i))), qPrintable(shown));
-}
-
-void tst_Sentinel::passwords()
-{
-    SentinelSet::Options setOptions;
-    setOptions.replicas = 1;
-    setOptions.sentinels = 1;
-    setOptions.downAfter = NeverDown;
-    setOptions.password = "masters";
-    setOptions.sentinelPassword = "sentinels";
-    Started<SentinelSet> set(setOptions);
-    const auto attempt = [](const QUrl &url, QString *text) {
-        LockRegistry registry(url);
-        TestLock lock(&registry, u"job"_s, options(Lease, 9s));
-        const bool isHeld = acquireNow(&lock);
-        *text = lock.errorString();
-        return isHeld ? DistributedLock::NoError : lock.error();
-    };
-    QString text;
-    qunsetenv("QDISTLOCK_SENTINEL_PASSWORD");
-    QCOMPARE(attempt(set.url(), &text), DistributedLock::AuthenticationError);
-    QVERIFY2(text.contains(u"QDISTLOCK_SENTINEL_PASSWORD"_s), qPrintable(text));
-    qputenv("QDISTLOCK_SENTINEL_PASSWORD", "sentinels");
-    QCOMPARE(attempt(set.url(), &text), DistributedLock::NoError);
-    QUrl wrong = set.url();
-    wrong.setPassword(u"c4n4ry"_s);
-    QCOMPARE(attempt(wrong, &text), DistributedLock::AuthenticationError);
-    QVERIFY2(text.contains(u"WRONGPASS"_s) && !text.contains(u"c4n4ry"_s), qPrintable(text));
-    wrong.setPassword(QString());
-    QCOMPARE(attempt(wrong, &text), DistributedLock::AuthenticationError);
-    QVERIFY2(text.contains(u"QDISTLOCK_PASSWORD"_s), qPrintable(text));
 }
 
 void tst_Sentinel::errors_data()

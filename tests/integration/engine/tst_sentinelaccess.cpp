@@ -17,7 +17,6 @@
 #include <QtCore/qtemporarydir.h>
 #include <QtNetwork/qtcpsocket.h>
 
-#include <algorithm>
 #include <memory>
 
 using namespace Qt::StringLiterals;

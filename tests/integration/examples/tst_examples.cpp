@@ -22,7 +22,7 @@ class TestExamples : public QObject
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase();
+    void initTestCase() { QVERIFY2(m_server.start(), qPrintable(m_server.errorString())); }
     void init();
     void signalsAndSlots_data() { addServers(); }
     void signalsAndSlots();
@@ -101,11 +101,6 @@ static bool isUsedByAProcess(const QString &folder)
         QFile file(u"/proc/%1/cmdline"_s.arg(id));
         return file.open(QIODevice::ReadOnly) && file.readAll().contains(folder.toUtf8());
     });
-}
-
-void TestExamples::initTestCase()
-{
-    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
 }
 
 void TestExamples::init()

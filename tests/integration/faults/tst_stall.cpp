@@ -11,9 +11,7 @@
 #include "support/rows.h"
 #include "support/testkinds.h"
 
-#include <algorithm>
 #include <memory>
-#include <thread>
 #include <vector>
 
 using namespace Qt::StringLiterals;
@@ -71,7 +69,6 @@ private Q_SLOTS:
     }
     TIMING void lostWhileHeld();
     TIMING void subscriptionLostWithManyLocks();
-    void probeSeesABlockedLoop();
 };
 
 void tst_Stall::neverReachable()
@@ -210,22 +207,6 @@ void tst_Stall::subscriptionLostWithManyLocks()
     QVERIFY(inPlace());
     QVERIFY2(longest < limit, qPrintable(u"%1 ns"_s.arg(longest.count())));
     m_server.command({"FLUSHALL"});
-}
-
-// Checks the measurement itself: it must find a slot that blocks.
-void tst_Stall::probeSeesABlockedLoop()
-{
-    const auto longest = EventLoopProbe::longestBlockedTurnOf(
-            [&](EventLoopProbe &) {
-                DistributedLock lock(registry(), u"slow"_s);
-                connect(&lock, &DistributedLock::acquired, &lock,
-                        [] { std::this_thread::sleep_for(TurnLimit + 3ms); }); // blocks the event loop
-                lock.acquire();
-                eventually([&] { return lock.isHeld(); });
-                eventually([&] { return false; }, 20ms);
-            },
-            TurnLimit, 2);
-    QVERIFY(longest >= TurnLimit);
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Stall)

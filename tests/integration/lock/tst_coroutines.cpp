@@ -3,7 +3,7 @@
 
 #include "support/locktest.h"
 
-#include "support/fakeclock.h"
+#include "support/registrytime.h"
 #include "support/rows.h"
 
 #include <QDistLock/Coroutines>
@@ -224,9 +224,7 @@ void tst_Coroutines::guardHoldsAndGivesBack()
 void tst_Coroutines::busyAndTimedOutAreResults()
 {
     occupy();
-    Support::FakeClock clock;
-    LockRegistry registry(m_server.url());
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    StillRegistry registry(m_server.url());
     DistributedLock lock(&registry, m_name);
     lock.setWaitTime(0ms);
     Seen seen;
@@ -242,8 +240,7 @@ void tst_Coroutines::busyAndTimedOutAreResults()
     task = take(&lock, &seen);
     QVERIFY(eventually([&] { return lock.queuePosition() == 0; }));
     QVERIFY(!seen.resumed);
-    clock.advance(61s);
-    LockRegistryPrivate::get(&registry)->watchdog()->wake();
+    registry.pass(61s);
     QVERIFY(eventually([&] { return seen.resumed; }));
     QCOMPARE(seen.result.error, DistributedLock::TimeoutError);
     QVERIFY(!seen.guard);
@@ -822,13 +819,8 @@ void tst_Coroutines::guardLeavesALaterHoldAlone()
 
 void tst_Coroutines::guardOfALostHoldLeavesAcquiresAlone()
 {
-    Support::FakeClock clock;
-    LockRegistry registry(m_server.url());
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
-    const auto advance = [&](milliseconds time) {
-        clock.advance(time);
-        LockRegistryPrivate::get(&registry)->watchdog()->wake();
-    };
+    StillRegistry registry(m_server.url());
+    const auto advance = [&](milliseconds time) { registry.pass(time); };
     TestLock lock(&registry, m_name, options(30s, LockOptions::Forever));
     Seen seen;
     const Task task = take(&lock, &seen);

@@ -73,20 +73,20 @@ private Q_SLOTS:
     TIMING void nothingIsLeftAtAQuorum();
     void forgetfulServer_data();
     void forgetfulServer();
-    void stoppedServer_data();
-    void stoppedServer();
+    void stoppedServer_data() { someModes(); }
+    void stoppedServer() { QVERIFY(endWithStoppedServer() >= 0); }
     void stoppedServerInTime_data();
-    TIMING void stoppedServerInTime();
+    TIMING void stoppedServerInTime() { endsInTime(endWithStoppedServer()); }
     void severalStoppedServers_data() { addRows<bool>("stopped", {{"stopped", true}, {"all answer", false}}); }
-    void severalStoppedServers();
+    void severalStoppedServers() { QVERIFY(endWithSeveralServers() >= 0); }
     void severalStoppedServersInTime_data() { severalStoppedServers_data(); }
-    TIMING void severalStoppedServersInTime();
+    TIMING void severalStoppedServersInTime() { endsInTime(endWithSeveralServers()); }
     void slowServer_data();
     TIMING void slowServer();
-    void killedServer_data();
-    void killedServer();
+    void killedServer_data() { someModes(); }
+    void killedServer() { QVERIFY(endWithKilledServer() >= 0); }
     void killedServerInTime_data();
-    TIMING void killedServerInTime();
+    TIMING void killedServerInTime() { endsInTime(endWithKilledServer()); }
     void threadThatCannotStart_data() { addRows<int>("never", {{"later it can", 0}, {"never", 1}}); }
     void threadThatCannotStart();
     void signalEndsTheEventLoop_data()
@@ -108,6 +108,12 @@ private:
     /// has executed all that came through them; then the keys that are left, without fences and without the locks of
     /// the test itself.
     QList<QByteArray> left();
+    static void endsInTime(qint64 took)
+    {
+        leavesRoomFor(Room);
+        QVERIFY(took >= 0);
+        QCOMPARE_LT(took, LongestEnd);
+    }
     /// Ends the program, or its thread; returns for how many ms that took, -1 if it did not end.
     qint64 end(Program *program, const QString &mode);
     // Each ends a program and returns the same.
@@ -294,11 +300,6 @@ void tst_Exit::forgetfulServer()
     QCOMPARE(left(), QList<QByteArray>());
 }
 
-void tst_Exit::stoppedServer_data()
-{
-    someModes();
-}
-
 qint64 tst_Exit::endWithStoppedServer()
 {
     QFETCH(QString, mode);
@@ -310,22 +311,9 @@ qint64 tst_Exit::endWithStoppedServer()
     return end(program.get(), mode);
 }
 
-void tst_Exit::stoppedServer()
-{
-    QVERIFY(endWithStoppedServer() >= 0);
-}
-
 void tst_Exit::stoppedServerInTime_data()
 {
     someModes();
-}
-
-void tst_Exit::stoppedServerInTime()
-{
-    Support::leavesRoomFor(Room);
-    const qint64 took = endWithStoppedServer();
-    QVERIFY(took >= 0);
-    QCOMPARE_LT(took, LongestEnd);
 }
 
 /// However many of a thread's servers do not answer, its end is delayed once.
@@ -346,19 +334,6 @@ qint64 tst_Exit::endWithSeveralServers()
         }();
     }
     return took;
-}
-
-void tst_Exit::severalStoppedServers()
-{
-    QVERIFY(endWithSeveralServers() >= 0);
-}
-
-void tst_Exit::severalStoppedServersInTime()
-{
-    Support::leavesRoomFor(Room);
-    const qint64 took = endWithSeveralServers();
-    QVERIFY(took >= 0);
-    QCOMPARE_LT(took, LongestEnd);
 }
 
 void tst_Exit::slowServer_data()
@@ -395,11 +370,6 @@ void tst_Exit::slowServer()
     QCOMPARE(left(), QList<QByteArray>());
 }
 
-void tst_Exit::killedServer_data()
-{
-    someModes();
-}
-
 qint64 tst_Exit::endWithKilledServer()
 {
     QFETCH(QString, mode);
@@ -411,22 +381,9 @@ qint64 tst_Exit::endWithKilledServer()
     return end(program.get(), mode);
 }
 
-void tst_Exit::killedServer()
-{
-    QVERIFY(endWithKilledServer() >= 0);
-}
-
 void tst_Exit::killedServerInTime_data()
 {
     someModes();
-}
-
-void tst_Exit::killedServerInTime()
-{
-    Support::leavesRoomFor(Room);
-    const qint64 took = endWithKilledServer();
-    QVERIFY(took >= 0);
-    QCOMPARE_LT(took, LongestEnd);
 }
 
 void tst_Exit::threadThatCannotStart()

@@ -4,10 +4,10 @@
 #include "engine/servername.h"
 #include "support/locktest.h"
 
-#include "support/fakeclock.h"
 #include "support/faultproxy.h"
 #include "support/rediscluster.h"
 #include "support/redisset.h"
+#include "support/registrytime.h"
 #include "support/rows.h"
 #include "support/testkinds.h"
 
@@ -254,31 +254,27 @@ void tst_LockRegistry::idleLocksAreEvicted()
 
 void tst_LockRegistry::usedLocksAreNotEvicted()
 {
-    Support::FakeClock clock;
-    LockRegistry registry(QUrl(u"memory:used"_s));
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    StillRegistry registry(QUrl(u"memory:used"_s));
     registry.setIdleEviction(40ms); // checked every 10 ms, counted on the lease clock
     QPointer<DistributedLock> lock = registry.obtain(u"a"_s);
     for (int i = 0; i < 10; ++i) {
         const QPointer<DistributedLock> unused = registry.obtain(QString::number(i));
-        clock.advance(30ms);
+        registry.advance(30ms);
         QCOMPARE(registry.obtain(u"a"_s), lock.data());
-        clock.advance(10ms);
+        registry.advance(10ms);
         QVERIFY(eventually([&] { return !unused; }));
         QVERIFY(lock);
     }
-    clock.advance(40ms);
+    registry.advance(40ms);
     QVERIFY(eventually([&] { return !lock; }));
 }
 
 void tst_LockRegistry::evictedWhileNamesKeepComing()
 {
-    Support::FakeClock clock;
-    LockRegistry registry(QUrl(u"memory:names"_s));
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    StillRegistry registry(QUrl(u"memory:names"_s));
     registry.setIdleEviction(200ms); // checked every 50 ms
     QPointer<DistributedLock> lock = registry.obtain(u"a"_s);
-    clock.advance(200ms);
+    registry.advance(200ms);
     int names = 0;
     QVERIFY(eventually([&] {
         registry.obtain(QString::number(++names));
@@ -289,9 +285,7 @@ void tst_LockRegistry::evictedWhileNamesKeepComing()
 void tst_LockRegistry::obtainedInAnEvictedLocksSlot()
 {
     // The slot of the lock that is destroyed first begins to use the other one.
-    Support::FakeClock clock;
-    LockRegistry registry(QUrl(u"memory:slot"_s));
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    StillRegistry registry(QUrl(u"memory:slot"_s));
     registry.setIdleEviction(40ms);
     QPointer<DistributedLock> other;
     bool evicted = false;
@@ -302,7 +296,7 @@ void tst_LockRegistry::obtainedInAnEvictedLocksSlot()
     QObject context;
     connect(registry.obtain(u"a"_s), &QObject::destroyed, &context, [&] { use(u"b"_s); });
     connect(registry.obtain(u"b"_s), &QObject::destroyed, &context, [&] { use(u"a"_s); });
-    clock.advance(40ms);
+    registry.advance(40ms);
     QVERIFY(eventually([&] { return evicted; }));
     QVERIFY(other);
     QVERIFY(acquireNow(other));
@@ -830,10 +824,8 @@ void tst_LockRegistry::backToTheDefaultRegistry()
 
 void tst_LockRegistry::changeOfRegistry()
 {
-    Support::FakeClock clock; // a single attempt ends after 5 s: not in this test
     LockRegistry memory(QUrl(u"memory:change"_s));
-    LockRegistry redis(m_server.url());
-    LockRegistryPrivate::get(&redis)->setClock(&clock);
+    StillRegistry redis(m_server.url()); // a single attempt would end after 5 s
     DistributedLock lock(&memory, u"a"_s);
     QVERIFY(acquireNow(&lock));
     QSignalSpy errors(&lock, &DistributedLock::errorOccurred);
@@ -872,10 +864,8 @@ void tst_LockRegistry::changeOfRegistryKeepsNoRoute()
 
 void tst_LockRegistry::changeOfRegistryKeepsTheRoutesOfOthers()
 {
-    Support::FakeClock clock; // never advances, so the waiter does not poll
     LockRegistry one(QUrl(u"memory:one"_s));
-    LockRegistry two(QUrl(u"memory:two"_s));
-    LockRegistryPrivate::get(&two)->setClock(&clock);
+    StillRegistry two(QUrl(u"memory:two"_s)); // the waiter does not poll
     DistributedLock moved(&one, u"a"_s);
     DistributedLock holder(&two, u"b"_s);
     DistributedLock waiter(&two, u"b"_s);

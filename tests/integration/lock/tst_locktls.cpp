@@ -7,6 +7,7 @@
 
 #include "support/certificates.h"
 #include "support/fakeclock.h"
+#include "support/registrytime.h"
 
 #include <memory>
 #include <vector>
@@ -20,7 +21,7 @@ class tst_LockTls : public QObject
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase();
+    void initTestCase() { QVERIFY2(m_certificates.isValid(), qPrintable(m_certificates.errorString())); }
     void accepted();
     void refused();
     void manyExclude();
@@ -30,11 +31,6 @@ private:
     std::unique_ptr<RedisServer> startServer() const;
     Certificates m_certificates;
 };
-
-void tst_LockTls::initTestCase()
-{
-    QVERIFY2(m_certificates.isValid(), qPrintable(m_certificates.errorString()));
-}
 
 std::unique_ptr<RedisServer> tst_LockTls::startServer() const
 {
@@ -48,14 +44,11 @@ void tst_LockTls::accepted()
 {
     const auto started = startServer();
     RedisServer &server = *started;
-    FakeClock clock;
-    LockRegistry registry(server.tlsUrl());
-    LockRegistryPrivate::get(&registry)->setClock(&clock);
+    StillRegistry registry(server.tlsUrl());
     TestLock lock(&registry, u"secret"_s, options(30s));
     QVERIFY2(acquireNow(&lock), qPrintable(lock.errorString()));
     QVERIFY(server.exists("lock:secret"));
-    clock.advance(10s);
-    LockRegistryPrivate::get(&registry)->watchdog()->wake();
+    registry.pass(10s);
     QVERIFY(eventually([&] { return lock.spies.renewed.size() == 1; }));
     const QByteArray client = server.get("lock:secret").split(':').first();
     QVERIFY(eventually([&] { return server.subscriberCount("lock:client:" + client) == 1; }));

@@ -242,7 +242,7 @@ private Q_SLOTS:
     void cleanup() { m_server.command({"FLUSHALL"}); }
 
     void atEachSignal_data();
-    void atEachSignal();
+    void atEachSignal() { loopAtSignal(false); }
     void atEachSignalInRealTime_data() { atEachSignal_data(); }
     PROOF void atEachSignalInRealTime();
     void whileAnotherLockIsServed();
@@ -258,7 +258,7 @@ private Q_SLOTS:
     void deletedInTheLoop();
     void requestsEndWithTheRegistry_data() { addEngines(); }
     void requestsEndWithTheRegistry();
-    void destroyedAtRandom_data();
+    void destroyedAtRandom_data() { addEngines(); }
     void destroyedAtRandom();
     void destroyedAtRandomOften_data() { addEngines(); }
     PROOF void destroyedAtRandomOften();
@@ -286,11 +286,6 @@ void tst_NestedLoops::atEachSignal_data()
         QTest::addRow("lock, %s", signal) << QByteArray(signal) << false;
     for (const char *signal : {"stateChanged", "errorChanged", "errorOccurred"})
         QTest::addRow("registry, %s", signal) << QByteArray(signal) << true;
-}
-
-void tst_NestedLoops::atEachSignal()
-{
-    loopAtSignal(false);
 }
 
 void tst_NestedLoops::atEachSignalInRealTime()
@@ -698,11 +693,6 @@ void tst_NestedLoops::requestsEndWithTheRegistry()
         DistributedLock next(&others, lock->name());
         QVERIFY(acquireNow(&next));
     }
-}
-
-void tst_NestedLoops::destroyedAtRandom_data()
-{
-    addEngines();
 }
 
 void tst_NestedLoops::destroyedAtRandom()

@@ -25,7 +25,7 @@ class tst_QCoro : public QObject
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase();
+    void initTestCase() { QVERIFY2(m_server.start(), qPrintable(m_server.errorString())); }
     void init();
 
     void heldWhileOthersAreAwaited();
@@ -67,11 +67,6 @@ QCoro::Task<> rest(milliseconds time)
 }
 
 } // namespace
-
-void tst_QCoro::initTestCase()
-{
-    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
-}
 
 void tst_QCoro::init()
 {

@@ -105,7 +105,7 @@ class tst_Connection : public QObject
     Q_OBJECT
 
 private Q_SLOTS:
-    void initTestCase();
+    void initTestCase() { QVERIFY2(m_server.start(), qPrintable(m_server.errorString())); }
     void init() { QVERIFY(m_server.command({"FLUSHALL"}) == QVariant(QByteArray("OK"))); }
 
     void commandAndReply_data() { addRows<QUrl>("url", {{"Unix", m_server.url()}, {"TCP", m_server.tcpUrl()}}); }
@@ -194,8 +194,8 @@ private Q_SLOTS:
     void endlessRepliesReadOnlyTheLimit();
     void handshakeUnanswered();
     void unansweredPort();
-    void nameThatDoesNotResolve();
-    void deletedWhileResolving();
+    void nameThatDoesNotResolve() { connectToNameThatDoesNotResolve(); }
+    void deletedWhileResolving() { deleteWhileResolving(); }
     void frozenServer();
     TIMING void loopStaysFree();
     void loopStaysFree_data()
@@ -213,11 +213,6 @@ private:
 
     RedisServer m_server{RedisServer::Options::withTcp()};
 };
-
-void tst_Connection::initTestCase()
-{
-    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
-}
 
 // The usual
 
@@ -1245,11 +1240,6 @@ void tst_Connection::connectToNameThatDoesNotResolve()
     QCOMPARE(connection.state(), Connection::Connecting);
 }
 
-void tst_Connection::nameThatDoesNotResolve()
-{
-    connectToNameThatDoesNotResolve();
-}
-
 void tst_Connection::deleteWhileResolving()
 {
     for (int i = 0; i < 20; ++i) {
@@ -1259,11 +1249,6 @@ void tst_Connection::deleteWhileResolving()
         QTimer::singleShot(0, &connection, [&turned] { turned = true; });
         QVERIFY(waitFor([&turned] { return turned; }));
     }
-}
-
-void tst_Connection::deletedWhileResolving()
-{
-    deleteWhileResolving();
 }
 
 /// \a uncounted runs what the test itself does.

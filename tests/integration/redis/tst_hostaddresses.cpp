@@ -128,7 +128,7 @@ class tst_HostAddresses : public QObject
     Q_OBJECT
 
 private Q_SLOTS:
-    void initTestCase();
+    void initTestCase() { QVERIFY2(m_certificates.isValid(), qPrintable(m_certificates.errorString())); }
     void firstIsDead_data() { addRows<bool>("tls", {{"TCP", false}, {"TLS", true}}); }
     void firstIsDead();
     void certificateIsOfTheName();
@@ -142,11 +142,6 @@ private:
 
     Certificates m_certificates;
 };
-
-void tst_HostAddresses::initTestCase()
-{
-    QVERIFY2(m_certificates.isValid(), qPrintable(m_certificates.errorString()));
-}
 
 std::unique_ptr<RedisServer> tst_HostAddresses::start(const Certificates::Pair *pair)
 {

@@ -36,7 +36,7 @@ class tst_Subscriber : public QObject
     Q_OBJECT
 
 private Q_SLOTS:
-    void initTestCase();
+    void initTestCase() { QVERIFY2(m_server.start(), qPrintable(m_server.errorString())); }
 
     void receives_data() { addRows<QUrl>("url", {{"Unix", m_server.url()}, {"TCP", m_server.tcpUrl()}}); }
     void receives();
@@ -62,11 +62,6 @@ private Q_SLOTS:
 private:
     RedisServer m_server{RedisServer::Options::withTcp()};
 };
-
-void tst_Subscriber::initTestCase()
-{
-    QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
-}
 
 void tst_Subscriber::receives()
 {

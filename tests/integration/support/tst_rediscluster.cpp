@@ -21,19 +21,8 @@ class tst_RedisCluster : public QObject
     Q_OBJECT
 private Q_SLOTS:
     void initTestCase();
-    void slotsAreShared();
-    void slotMoves();
     void slotIsLeftMoving();
-    // Used in the proof only.
-    PROOF void replicaTakesOver();
     PROOF void masterIsCutOff();
-    void replicaTakesOver_data()
-    {
-        addRows<QByteArray>(
-                "mode",
-                {{"failover", QByteArray()}, {"force", QByteArray("FORCE")}, {"takeover", QByteArray("TAKEOVER")}});
-    }
-    void nodeJoinsAndLeaves();
 
 private:
     static constexpr auto Key = "{a}x";
@@ -56,40 +45,6 @@ void tst_RedisCluster::initTestCase()
     QVERIFY(m_cluster.isHealthy());
 }
 
-void tst_RedisCluster::slotsAreShared()
-{
-    QCOMPARE(m_cluster.ownerOf(0), 0);
-    QCOMPARE(m_cluster.ownerOf(16383), 2);
-    for (int master = 0; master < 3; ++master)
-        QVERIFY(m_cluster.replicaOf(master) >= 3);
-    RedisServer &owner = m_cluster.serverOf(Key);
-    QCOMPARE(owner.command({"SET", Key, "1"}).toByteArray(), "OK");
-    RedisServer &other = m_cluster.node((m_cluster.indexOfPort(owner.port()) + 1) % 3);
-    QCOMPARE(other.command({"GET", Key}).toByteArray(),
-             "-MOVED " + QByteArray::number(m_slot) + " 127.0.0.1:" + QByteArray::number(owner.port()));
-    QCOMPARE(m_cluster.keys(), QList<QByteArray>{Key});
-    m_cluster.flushAll();
-    QCOMPARE(m_cluster.keys(), QList<QByteArray>{});
-    QCOMPARE(m_cluster.connectedClients(), 0);
-}
-
-void tst_RedisCluster::slotMoves()
-{
-    const int source = m_cluster.ownerOf(m_slot);
-    const int target = (source + 1) % 3;
-    for (const char *key : {"{a}x", "{a}y", "{a}z"})
-        m_cluster.node(source).command({"SET", key, "1"});
-    QVERIFY2(m_cluster.moveSlot(m_slot, target), m_cluster.lastError().constData());
-    QCOMPARE(m_cluster.ownerOf(m_slot), target);
-    QCOMPARE(m_cluster.keys().size(), 3);
-    QCOMPARE(m_cluster.node(target).get(Key), "1");
-    QVERIFY(m_cluster.waitUntilHealthy());
-    QVERIFY2(m_cluster.moveSlot(m_slot, source), m_cluster.lastError().constData());
-    QVERIFY(m_cluster.waitUntilHealthy());
-    QCOMPARE(m_cluster.ownerOf(m_slot), source);
-    m_cluster.flushAll();
-}
-
 void tst_RedisCluster::slotIsLeftMoving()
 {
     const int source = m_cluster.ownerOf(m_slot);
@@ -108,18 +63,6 @@ void tst_RedisCluster::slotIsLeftMoving()
     QVERIFY(m_cluster.moveSlot(m_slot, source));
     QVERIFY(m_cluster.waitUntilHealthy());
     m_cluster.flushAll();
-}
-
-void tst_RedisCluster::replicaTakesOver()
-{
-    QFETCH(QByteArray, mode);
-    const int master = m_cluster.ownerOf(m_slot);
-    const int replica = m_cluster.replicaOf(master);
-    QVERIFY(replica >= 0);
-    QVERIFY2(m_cluster.failOver(replica, mode), m_cluster.lastError().constData());
-    QTRY_COMPARE_WITH_TIMEOUT(m_cluster.ownerOf(m_slot), replica, 60'000);
-    QVERIFY(m_cluster.waitUntilHealthy());
-    QCOMPARE(m_cluster.replicaOf(replica), master);
 }
 
 /// Clients reach a master that the other nodes do not; they replace it, and it refuses commands until it joins them.
@@ -145,19 +88,6 @@ void tst_RedisCluster::masterIsCutOff()
     QVERIFY(m_cluster.waitUntilHealthy());
     QVERIFY(m_cluster.replicaOf(m_cluster.ownerOf(m_slot)) == master);
     m_cluster.flushAll();
-}
-
-void tst_RedisCluster::nodeJoinsAndLeaves()
-{
-    const int added = m_cluster.addMaster();
-    QVERIFY2(added == 6, qPrintable(m_cluster.errorString()));
-    const int source = m_cluster.ownerOf(m_slot);
-    QVERIFY2(m_cluster.moveSlot(m_slot, added), m_cluster.lastError().constData());
-    QTRY_COMPARE_WITH_TIMEOUT(m_cluster.ownerOf(m_slot), added, 60'000);
-    QVERIFY2(m_cluster.moveSlot(m_slot, source), m_cluster.lastError().constData());
-    QTRY_COMPARE_WITH_TIMEOUT(m_cluster.ownerOf(m_slot), source, 60'000);
-    QVERIFY2(m_cluster.removeNode(added), m_cluster.lastError().constData());
-    QVERIFY(m_cluster.waitUntilHealthy());
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_RedisCluster)

@@ -31,10 +31,8 @@ class tst_Support : public QObject
     Q_OBJECT
 private Q_SLOTS:
     void serverAnswers();
-    void serverOnTcp();
     void serverTakesAnotherPortWhenTaken();
     void serverCountsCommandsOfOthers();
-    void serverCountsSubscribers();
     void serverEndsWithItsObject();
 
     void proxyForwardsAndCounts();
@@ -60,7 +58,6 @@ private Q_SLOTS:
     TIMING void probeUnderLoad();
 
     void fakeServerAnswers();
-    void fakeServerSaysAnything();
 };
 
 namespace {
@@ -178,28 +175,6 @@ void tst_Support::serverAnswers()
     QVERIFY(!server.isRunning());
 }
 
-void tst_Support::serverOnTcp()
-{
-    RedisServer::Options options;
-    options.tcp = true;
-    Started<RedisServer> server(options);
-    const quint16 port = server.port();
-    QVERIFY(port > 0 && port != 6379);
-    RespClient client;
-    QVERIFY(client.connectToTcp(port));
-    QCOMPARE(client.command({"PING"}), QVariant(QByteArray("PONG")));
-    QVERIFY(server.restart());
-    QVERIFY(!client.isConnected());
-    QCOMPARE(server.port(), port);
-    QVERIFY(client.connectToTcp(port));
-    QCOMPARE(client.command({"PING"}), QVariant(QByteArray("PONG")));
-    server.kill();
-    QVERIFY(isError(client.command({"PING"})));
-    QVERIFY(!client.connectToTcp(port));
-    QVERIFY(server.start());
-    QVERIFY(client.connectToTcp(port));
-}
-
 void tst_Support::serverTakesAnotherPortWhenTaken()
 {
     // A port given in the configuration is bound as well as the server's own choice.
@@ -242,26 +217,6 @@ void tst_Support::serverCountsCommandsOfOthers()
     QCOMPARE(server.commandsProcessed("get"), 0);
     QVERIFY(server.restart());
     QCOMPARE(server.commandsProcessed(), 0);
-}
-
-void tst_Support::serverCountsSubscribers()
-{
-    Started<RedisServer> server;
-    QCOMPARE(server.connectedClients(), 0);
-    RespClient client;
-    QVERIFY(client.connectToUnix(server.socketPath()));
-    const QVariant confirmed = client.command({"SUBSCRIBE", "channel"});
-    QCOMPARE(confirmed, QVariant(QVariantList{QByteArray("subscribe"), QByteArray("channel"), qint64(1)}));
-    QCOMPARE(server.connectedClients(), 1);
-    QCOMPARE(server.subscriberCount("channel"), 1);
-    QCOMPARE(server.channels(), QList<QByteArray>({"channel"}));
-    QCOMPARE(server.command({"PUBLISH", "channel", "hello"}), QVariant(qint64(1)));
-    QCOMPARE(client.readReply().toList().value(2), QVariant(QByteArray("hello")));
-    QVERIFY(isError(client.readReply(1ms, true)));
-    QVERIFY(client.isConnected());
-    client.close();
-    QTRY_COMPARE_WITH_TIMEOUT(server.subscriberCount("channel"), 0, 60'000);
-    QCOMPARE(server.connectedClients(), 0);
 }
 
 void tst_Support::serverEndsWithItsObject()
@@ -704,26 +659,6 @@ void tst_Support::fakeServerAnswers()
     QTRY_VERIFY_WITH_TIMEOUT(!client.isConnected(), 60'000);
     QTRY_COMPARE_WITH_TIMEOUT(server.connections(), 0, 60'000);
     QCOMPARE(server.connectionsAccepted(), 2);
-}
-
-void tst_Support::fakeServerSaysAnything()
-{
-    FakeServer server(QByteArray("!malformed\r\n"));
-    RespClient client;
-    QVERIFY(client.connectToTcp(server.port()));
-    QVERIFY(client.command({"GET", "key"}).toByteArray().contains("rotocol"));
-    server.setHandler([](const QList<QByteArray> &, int) { return FakeServer::Answer{"$10\r\nabc", {}, true}; });
-    QVERIFY(client.connectToTcp(server.port()));
-    QVERIFY(client.command({"GET", "key"}).toByteArray().contains("reset"));
-    server.setHandler([](const QList<QByteArray> &, int) { return FakeServer::Answer{}; });
-    QVERIFY(client.connectToTcp(server.port()));
-    QVERIFY(client.send(Resp::encodeCommand({"GET", "key"})));
-    QVERIFY(isError(client.readReply(20ms, true)));
-    QVERIFY(client.isConnected());
-    server.setGreeting({"-ERR max number of clients reached\r\n", {}, true});
-    QVERIFY(client.connectToTcp(server.port()));
-    QCOMPARE(client.readReply().toByteArray(), QByteArray("-ERR max number of clients reached"));
-    QTRY_VERIFY_WITH_TIMEOUT(!client.isConnected(), 60'000);
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Support)

@@ -5,6 +5,7 @@
 
 #include "support/eventually.h"
 #include "support/faultproxy.h"
+#include "support/redisserver.h"
 #include "support/rows.h"
 #include "support/testkinds.h"
 #include "support/zookeeperserver.h"
@@ -346,7 +347,7 @@ void tst_ZooKeeperSession::destroyedInACompletion()
 // A write that changes nothing proves as much as any other.
 void tst_ZooKeeperSession::refusedWriteNeedsAMajority()
 {
-    Started<ZooKeeperServer> ensemble(3);
+    Support::Started<ZooKeeperServer> ensemble(3);
     const int leader = ensemble.leader();
     QVERIFY(leader >= 0);
     Session::Options atLeader = options();

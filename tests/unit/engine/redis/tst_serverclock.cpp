@@ -26,7 +26,7 @@ class tst_ServerClock : public QObject
     Q_OBJECT
 
 private Q_SLOTS:
-    void withoutSample();
+    void withoutSample() { QVERIFY(!ServerClock().earliest(Offset, at(1s))); }
     void sentAtIsTheBound();
     void neverLaterThanNow();
     void olderMessage();
@@ -37,11 +37,6 @@ private Q_SLOTS:
     void clockSetBack();
     void forgets();
 };
-
-void tst_ServerClock::withoutSample()
-{
-    QVERIFY(!ServerClock().earliest(Offset, at(1s)));
-}
 
 void tst_ServerClock::sentAtIsTheBound()
 {
