@@ -9,8 +9,8 @@
 
 namespace QDistLock {
 
-/// What LockedCalls and futures have yet to learn of calls: the locks they lost, and that they ended without having
-/// run. Reported one at a time, since each report runs code of the application, which may also destroy this object.
+/// The reports that a thread has not made yet: of locks that calls have lost, and of calls that ended without having
+/// run. Each runs code of the application, which may destroy this object.
 class CallReports
 {
 public:

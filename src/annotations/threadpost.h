@@ -14,8 +14,8 @@ namespace QDistLock {
 
 /// Calls \a function in the thread of \a object. If that thread ends first, calls \a ended in it; if it has ended
 /// already, calls \a ended at once. Calls neither after \a object was destroyed. Thread: any.
-/// \a movesFrom: \a object is being moved to another thread (QEvent::ThreadChange), from that of this object, in whose
-/// event loop the new thread is found out.
+/// \a movesFrom: an object of the calling thread, from which \a object is being moved to another one
+/// (QEvent::ThreadChange). That one is known only after the move, hence watched from the event loop of \a movesFrom.
 void postTo(QObject *object, const std::function<void()> &function, const std::function<void()> &ended,
             QObject *movesFrom = nullptr);
 
