@@ -1354,7 +1354,7 @@ void tst_Queue::forgedMessages()
     const QByteArray channel = channelOf(token);
     const QByteArray sequence = token.split(':').value(1);
     const qint64 before = m_server.commandsProcessed("evalsha");
-    // What is malformed otherwise is tst_noticemessage's.
+    // tst_noticemessage has more malformed ones.
     for (const QByteArray &message :
          {QByteArray(), QByteArray("grant x"), "grant " + sequence + '0', "grant " + sequence + " 1 1 3000 x",
           "next " + sequence, "next " + sequence + " 99999999999999999999999", "next " + sequence + " 2147483647",
