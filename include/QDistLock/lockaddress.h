@@ -51,7 +51,7 @@ public:
         address.m_keyPrefix = prefix;
         return address;
     }
-    /// This address on another server; the README lists the schemes of the URL.
+    /// This address on another server; docs/servers.md lists the schemes of the URL.
     [[nodiscard]] LockAddress withServer(const QUrl &server) const
     {
         LockAddress address = *this;

@@ -61,7 +61,7 @@ public:
 
     using Error = DistributedLock::Error;
 
-    /// The README lists the schemes of \a server. The registry connects when it is first needed.
+    /// docs/servers.md lists the schemes of \a server. The registry connects when it is first needed.
     explicit LockRegistry(const QUrl &server, QObject *parent = nullptr);
     ~LockRegistry() override;
 

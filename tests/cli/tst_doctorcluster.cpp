@@ -75,7 +75,7 @@ void tst_DoctorCluster::initTestCase()
     options.needsAllSlots = false;
     options.nodeTimeout = NodeTimeout;
     options.config = {"appendonly yes", "appendfsync always"}; // otherwise doctor warns
-    // The rights of the README.
+    // The rights of docs/servers.md.
     options.users = {
             "lockapp on >c4n4ry resetkeys ~lock:* ~{lock:*}* resetchannels &lock:client:* +ping +client|setname "
             "+client|id +client|list +client|kill +info +subscribe +evalsha +eval +scan +get +mget +set +del +time "

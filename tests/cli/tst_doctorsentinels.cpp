@@ -205,7 +205,7 @@ void tst_DoctorSentinels::text()
         QVERIFY2(result.output.contains(line), result.output.constData());
 }
 
-/// The rights that the README lists for a user at the Sentinels suffice for everything but the replicas.
+/// The rights that docs/servers.md lists for a user at the Sentinels suffice for everything but the replicas.
 void tst_DoctorSentinels::leastRights()
 {
     const Report report = doctor(m_set->url(u"sentinel-user=lockapp"_s), {Patiently}, "c4n4ry");

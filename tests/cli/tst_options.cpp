@@ -79,7 +79,7 @@ private Q_SLOTS:
     void optionsAfterOperands();
     void errors_data();
     void errors();
-    void examplesOfTheReadme();
+    void examplesOfThePage();
     void examplesOfTheManPage();
 };
 
@@ -343,13 +343,11 @@ void tst_Options::errors()
     QVERIFY2(std::all_of(error.cbegin(), error.cend(), [](QChar c) { return c.isPrint(); }), qPrintable(error));
 }
 
-void tst_Options::examplesOfTheReadme()
+void tst_Options::examplesOfThePage()
 {
-    QFile readme(QStringLiteral(README));
-    QVERIFY(readme.open(QIODevice::ReadOnly));
-    QByteArray text = readme.readAll().replace("\\\n", " ");
-    text = text.sliced(text.indexOf("\n## The command line\n"));
-    text.truncate(text.indexOf("\n## ", 4));
+    QFile page(QStringLiteral(COMMAND_LINE_PAGE));
+    QVERIFY(page.open(QIODevice::ReadOnly));
+    const QByteArray text = page.readAll().replace("\\\n", " ");
     bool isCode = false;
     int examples = 0;
     const QList<QByteArray> lines = text.split('\n');

@@ -83,7 +83,7 @@ private Q_SLOTS:
     void badServers();
     TIMING void waitWithoutServer();
     void secretsStayInside();
-    void scriptOfTheReadme();
+    void scriptOfThePage();
 
 private:
     Result run(const QStringList &arguments) { return CliTesting::run({m_server.url().toEncoded()}, arguments); }
@@ -674,11 +674,11 @@ void tst_TokenCommands::secretsStayInside()
     m_server.command({"ACL", "DELUSER", "u5er"});
 }
 
-void tst_TokenCommands::scriptOfTheReadme()
+void tst_TokenCommands::scriptOfThePage()
 {
-    QFile readme(QStringLiteral(README));
-    QVERIFY(readme.open(QIODevice::ReadOnly));
-    QByteArray script = readme.readAll();
+    QFile page(QStringLiteral(COMMAND_LINE_PAGE));
+    QVERIFY(page.open(QIODevice::ReadOnly));
+    QByteArray script = page.readAll();
     script = script.sliced(std::max<qsizetype>(0, script.indexOf("token=$XDG_RUNTIME_DIR")));
     script.truncate(script.indexOf("```"));
     QVERIFY2(script.contains("\n./count-stock\n"), script.constData());

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-//! [qml]
+// The QML of README.md.
+
 import QtQuick
 import QtQuick.Controls
 import QDistLock
@@ -9,17 +10,15 @@ import QDistLock
 Column {
     Switch {
         id: wanted
-        text: "Make the daily report"
     }
+//! [forms]
     DistributedLock {
         id: lock
         name: "report:daily"
-        active: wanted.checked // as long as this is true, the lock is acquired, again after a loss, too
-        onAcquired: console.log("held, fencing token", lock.fencingToken)
-        onLost: reason => console.warn("lost:", lock.errorString)
+        active: wanted.checked
     }
     LockStatus {
         lock: lock
     }
+//! [forms]
 }
-//! [qml]

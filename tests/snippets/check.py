@@ -8,7 +8,7 @@ Usage: check.py <source folder>. Prints each problem and exits with 1 if there i
 
 Each cpp, qml and cmake block must equal one marked region of a file in tests/snippets or tests/package, apart from
 common indentation. A region lies between two lines `//! [name]`, or `#! [name]` in CMake files. Regions of one name in
-one file are joined. Each region must be shown somewhere. Links and paths in backticks must exist.
+one file are joined. Each region must be shown somewhere. Links, their headings, and paths in backticks must exist.
 """
 
 import difflib
@@ -21,7 +21,9 @@ COMPILED = {"cpp": (".cpp", ".h"), "qml": (".qml",), "cmake": ("CMakeLists.txt",
 NOT_COMPILED = ("sh", "json", "text")
 MARKER = re.compile(r"\s*(?://|#)! \[([\w-]+)\]\s*$")
 FENCE = re.compile(r"( *)```(\S*)\s*$")
-LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
+FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+HEADING = re.compile(r"#+ (.*)")
 PATH = re.compile(r"`((?:include|src|qml|tests|tools|docs|examples|cmake)/[\w./*{},-]+)`")
 
 
@@ -74,6 +76,13 @@ def regions(file):
     }
 
 
+def anchors(file):
+    """The names by which links address the headings of a document."""
+    prose = FENCED.sub("", file.read_text())
+    headings = (HEADING.fullmatch(line) for line in prose.splitlines())
+    return {re.sub(r"[^\w -]", "", heading[1]).lower().replace(" ", "-") for heading in headings if heading}
+
+
 def expand(pattern):
     """The alternatives of a/{b,c}.h."""
     braces = re.search(r"\{([^{}]*)\}", pattern)
@@ -119,10 +128,15 @@ def main():
                         other.splitlines(), code.splitlines(), place, f"{name}:{line}", lineterm=""
                     )
                     problems += [f"    {line}" for line in lines]
-        prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
-        for link in LINK.findall(prose):
-            if "://" not in link and not (file.parent / link).exists():
+        prose = FENCED.sub("", text)
+        for link, anchor in LINK.findall(prose):
+            target = file.parent / link if link else file
+            if "://" in link:
+                continue
+            if not target.exists():
                 problems.append(f"{name}: {link} does not exist")
+            elif anchor and anchor not in anchors(target):
+                problems.append(f"{name}: {link} has no heading #{anchor}")
         for path in PATH.findall(prose):
             problems += [f"{name}: {path} does not exist" for path in expand(path) if not any(source.glob(path))]
     for language in COMPILED:

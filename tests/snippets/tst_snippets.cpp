@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// The code blocks of README.md, between markers that check.py reads, and what they need around them.
+// Code blocks of README.md and docs/ that run, between markers that check.py reads, and what they need around them.
 
 #include <QDistLock/Annotations>
 #include <QDistLock/DistributedLock>
@@ -19,6 +19,7 @@
 #  include <QQmlEngine>
 #endif
 
+#include <chrono>
 #include <memory>
 
 using namespace std::chrono_literals;
@@ -98,9 +99,12 @@ private Q_SLOTS:
     void initTestCase() { QDistLock::LockRegistry::setDefaultServer(QUrl("memory:")); }
     void annotatedSlot();
     void signalsAndSlots();
+    void scope();
+    void function();
     void lossInATest();
     void identity();
 #ifdef QML_MODULE_DIR
+    void qml_data();
     void qml();
 #endif
 };
@@ -135,6 +139,45 @@ void TestSnippets::signalsAndSlots()
     //! [signals]
     QSignalSpy released(&lock, &DistributedLock::released);
     QTRY_COMPARE(released.size(), 1);
+
+    lock.disconnect(&report);
+    //! [future]
+    lock.acquireAsync().then(&report, [&report](const QDistLock::LockResult &result) {
+        if (result)
+            report.start();
+    });
+    //! [future]
+    QTRY_COMPARE(released.size(), 2);
+}
+
+static void countStock() {}
+static int sellOne()
+{
+    return 1;
+}
+
+void TestSnippets::scope()
+{
+    const auto count = []() -> QString {
+        //! [scope]
+        QDistLock::ScopedLock scope("stock", QDistLock::LockOptions().withWait(2s));
+        if (!scope)
+            return scope.result().errorString; // who holds it, on which server, what to do
+        countStock();
+        //! [scope]
+        return {};
+    };
+    QDistLock::ScopedLock::setGuiThreadWaitAllowed(true);
+    QCOMPARE(count(), QString());
+}
+
+void TestSnippets::function()
+{
+    //! [function]
+    QFuture<int> sold = QDistLock::withLock("stock", [] { return sellOne(); });
+    //! [function]
+    QTRY_VERIFY(sold.isFinished());
+    QCOMPARE(sold.result(), 1);
 }
 
 void TestSnippets::lossInATest()
@@ -203,12 +246,20 @@ void TestSnippets::identity()
 }
 
 #ifdef QML_MODULE_DIR
+void TestSnippets::qml_data()
+{
+    QTest::addColumn<QString>("file");
+    for (const char *file : {"Readme.qml", "Window.qml", "Actions.qml"})
+        QTest::newRow(file) << file;
+}
+
 void TestSnippets::qml()
 {
+    QFETCH(QString, file);
     QQmlEngine engine;
     engine.addImportPath(QML_MODULE_DIR);
     QSignalSpy warnings(&engine, &QQmlEngine::warnings);
-    QQmlComponent component(&engine, QUrl::fromLocalFile(SNIPPET_DIR "/Readme.qml"));
+    QQmlComponent component(&engine, QUrl::fromLocalFile(SNIPPET_DIR "/" + file));
     const std::unique_ptr<QObject> object(component.create());
     QVERIFY2(object, qPrintable(component.errorString()));
     QCOMPARE(warnings.size(), 0);

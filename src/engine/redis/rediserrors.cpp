@@ -129,7 +129,7 @@ EngineError RedisErrors::ofReply(const QByteArray &reply, const char *command)
         || text.contains("The user executing the script can't")) { // run this command, access …, publish …
         return EngineError::permanent(
                 DistributedLock::PermissionError,
-                describe(u"grant the user the commands, keys and channels listed in the README"_s));
+                describe(u"grant the user the commands, keys and channels listed in docs/servers.md"_s));
     }
     if (code == "WRONGTYPE") {
         return EngineError::permanent(

@@ -277,7 +277,7 @@ void ClusterWatch::Private::viewReceived(Node *node, const CommandResult &result
         if (slots.errorCode() == "NOPERM") {
             failNode(
                     node, Failure::Permission,
-                    u"%1: the server's ACL forbids CLUSTER SLOTS (\"%2\"); allow the commands that the README lists for a cluster."_s
+                    u"%1: the server's ACL forbids CLUSTER SLOTS (\"%2\"); allow the commands that docs/servers.md lists for a cluster."_s
                             .arg(server.toDisplayString(), said));
         } else if (slots.errorCode() == "ERR" || slots.text.contains("cluster support disabled")) {
             failNode(

@@ -423,7 +423,7 @@ SentinelWatch::Private::Answer SentinelWatch::Private::failedAnswer(const Sentin
     if (result.reply.errorCode() == "NOPERM") {
         return failed(
                 Failure::Permission,
-                u"the ACL of the Sentinel %1 forbids to ask for the master (\"%2\"); allow the commands listed in the README"_s
+                u"the ACL of the Sentinel %1 forbids to ask for the master (\"%2\"); allow the commands listed in docs/servers.md"_s
                         .arg(name, said));
     }
     return failed(Failure::Server, u"the Sentinel %1 answered with \"%2\""_s.arg(name, said));

@@ -54,7 +54,7 @@ private Q_SLOTS:
     void initTestCase();
     void init();
     void cleanup();
-    void readmeQuotesTheRule();
+    void pageQuotesTheRule();
     void everythingWorks();
     void formerConnectionIsEnded();
     void withoutOneRight_data();
@@ -112,13 +112,13 @@ void tst_Acl::cleanup()
     QVERIFY2(!all.contains(QLatin1String("canary")), qPrintable(all));
 }
 
-void tst_Acl::readmeQuotesTheRule()
+void tst_Acl::pageQuotesTheRule()
 {
     QFile rule(QStringLiteral(ACL_FILE));
-    QFile readme(QStringLiteral(README_FILE));
+    QFile page(QStringLiteral(SERVERS_PAGE));
     QVERIFY(rule.open(QIODevice::ReadOnly));
-    QVERIFY(readme.open(QIODevice::ReadOnly));
-    QVERIFY(readme.readAll().contains(rule.readAll().trimmed()));
+    QVERIFY(page.open(QIODevice::ReadOnly));
+    QVERIFY(page.readAll().contains(rule.readAll().trimmed()));
 }
 
 /// Does everything that a client can do. Returns what failed, and the error unless it names the right to grant.

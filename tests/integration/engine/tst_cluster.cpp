@@ -118,13 +118,13 @@ int replaceMaster(RedisCluster *cluster, int former, bool isStopped)
     return isRemoved && cluster->waitUntilHealthy() ? added : -1;
 }
 
-/// For the user lockapp: the rule of docs/acl.txt, and the rights that README.md adds for a cluster.
+/// For the user lockapp: the rule of docs/acl.txt, and the rights that docs/servers.md adds for a cluster.
 QByteArray leastRights()
 {
     const QByteArray rule = contentOf(QStringLiteral(ACL_FILE)).simplified();
-    const QByteArray readme = contentOf(QStringLiteral(README_FILE)).simplified();
-    const qsizetype first = readme.indexOf("`+cluster|slots") + 1;
-    const QByteArray added = readme.sliced(first, readme.indexOf('`', first) - first);
+    const QByteArray page = contentOf(QStringLiteral(SERVERS_PAGE)).simplified();
+    const qsizetype first = page.indexOf("`+cluster|slots") + 1;
+    const QByteArray added = page.sliced(first, page.indexOf('`', first) - first);
     return rule.sliced(rule.indexOf("lockapp")) + ' ' + added;
 }
 
@@ -1350,7 +1350,7 @@ void tst_Cluster::loginRefusedWhileNobodyNeedsIt()
     QVERIFY(eventually(forced, BeforeExpiry)); // both clients listen for forced releases
 }
 
-/// All that locks do works with the rights that README.md lists, also while a slot moves.
+/// All that locks do works with the rights that docs/servers.md lists, also while a slot moves.
 void tst_Cluster::userWithLeastRights()
 {
     auto options = RedisCluster::Options::mastersOnly();

@@ -806,7 +806,7 @@ void tst_PlainMode::neitherScriptsNorTransactions()
     QVERIFY(acquireNow(&lock));
 }
 
-// The rights that the README names.
+// The rights that docs/servers.md names.
 void tst_PlainMode::leastRights()
 {
     setUser({});

@@ -35,7 +35,7 @@ constexpr milliseconds NeverDown = 10min;
 
 const QByteArray Password = "c4n4ry";
 
-/// As the README lists them for a user at the Sentinels.
+/// As docs/servers.md lists them for a user at the Sentinels.
 const QByteArray SentinelRights = "+auth +ping +client|setname +client|id +client|list +client|kill +subscribe "
                                   "+sentinel|master +sentinel|sentinels +sentinel|myid "
                                   "+sentinel|get-master-addr-by-name";
@@ -196,12 +196,12 @@ void tst_SentinelAccess::tlsProblems()
     QVERIFY2(result.text.contains(text), qPrintable(result.text));
 }
 
-/// Users with the rights that README and docs/acl.txt list, at the Sentinels and at the servers.
+/// Users with the rights that docs/servers.md and docs/acl.txt list, at the Sentinels and at the servers.
 void tst_SentinelAccess::leastRights()
 {
-    QFile readme(QStringLiteral(README_FILE));
-    QVERIFY(readme.open(QIODevice::ReadOnly));
-    const QByteArray text = readme.readAll().simplified();
+    QFile page(QStringLiteral(SERVERS_PAGE));
+    QVERIFY(page.open(QIODevice::ReadOnly));
+    const QByteArray text = page.readAll().simplified();
     QVERIFY(text.contains('`' + SentinelRights + '`') && text.contains('`' + SentinelChannel + '`'));
     for (int i = 0; i < m_set->serverCount(); ++i) {
         const QVariant set = m_set->server(i).command(QList<QByteArray>{"ACL", "SETUSER", "lockapp"} + shippedRule());
@@ -231,7 +231,7 @@ void tst_SentinelAccess::missingRight()
     QVERIFY(!result.isHeld);
     QCOMPARE(result.error, DistributedLock::PermissionError);
     QVERIFY2(result.text.contains(u"forbids to ask for the master"_s)
-                     && result.text.contains(u"allow the commands listed in the README"_s),
+                     && result.text.contains(u"allow the commands listed in docs/servers.md"_s),
              qPrintable(result.text));
 }
 

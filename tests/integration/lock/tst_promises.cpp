@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// Promises 1 to 8 of the README, each by its number, against a real server. A foreign client reads what the server has.
+// Promises 1 to 8 of docs/guarantees.md, each by its number, against a real server. A foreign client reads what it has.
 // Promise 9: tests/integration/faults/tst_outages.cpp; promise 10: tst_nestedloops.cpp.
 
 #include "support/locktesting.h"

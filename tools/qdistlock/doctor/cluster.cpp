@@ -98,7 +98,7 @@ void DoctorCluster::addRefusal(const DoctorProbe &probe, const QByteArray &reply
     const QString name = probe.server().endpoint().toString();
     if (reply.startsWith("NOPERM"))
         m_report->add(DoctorReport::Failure, u"node"_s, u"the ACL of %1 forbids to ask for the slots"_s.arg(name),
-                      u"allow its user the commands listed in the README, section Redis Cluster"_s);
+                      u"allow its user the commands listed in docs/servers.md, section Redis Cluster"_s);
     else
         m_report->add(DoctorReport::Failure, u"node"_s,
                       u"%1 is no node of a Redis Cluster: \"%2\""_s.arg(name, probe.server().shown(reply)),

@@ -119,7 +119,7 @@ QList<Trial> allTrials(const Scratch &s)
     };
 }
 
-/// Those of the README's section Redis Cluster.
+/// Those of the section Redis Cluster in docs/servers.md.
 QList<Trial> clusterTrials(const Scratch &s)
 {
     return {

@@ -172,7 +172,7 @@ void DoctorSentinels::addRefusal(DoctorProbe *probe, const QByteArray &reply)
     }
     if (reply.startsWith("NOPERM")) {
         return add(DoctorReport::Failure, u"the ACL of the Sentinel %1 forbids to ask for the master"_s.arg(name),
-                   u"allow its user the commands listed in the README, section Redis Sentinel"_s);
+                   u"allow its user the commands listed in docs/servers.md, section Redis Sentinel"_s);
     }
     add(DoctorReport::Failure, u"the Sentinel %1 answered with \"%2\""_s.arg(name, probe->server().shown(reply)),
         u"check its log"_s);

@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+// Code blocks of the pages in docs/ that are compiled, never run.
+
+#include <QDistLock/Annotations>
+#include <QDistLock/DistributedLock>
+#include <QDistLock/LockRegistry>
+
+#include <QCoreApplication>
+#include <QDebug>
+#include <QFuture>
+
+using namespace QDistLock;
+using namespace Qt::StringLiterals;
+using namespace std::chrono_literals;
+
+namespace Pages {
+
+struct Ledger
+{
+    void write(qint64) {}
+};
+
+//! [scoped-method]
+class Stock
+{
+public:
+    int take(const QString &article)
+    {
+        QDL_SCOPED_LOCK(u"article:"_s + article, LockOptions().withWait(2s)); // throws LockUnavailable
+        return takeFromShelf(article);                                        // under the lock
+    }
+
+private:
+    int takeFromShelf(const QString &article);
+};
+//! [scoped-method]
+
+int Stock::takeFromShelf(const QString &)
+{
+    return 0;
+}
+
+void scopes(Ledger &ledger)
+{
+    // clang-format off
+    //! [with-lock]
+    QDL_WITH_LOCK("ledger", LockOptions().withWait(0ms)) {
+        qInfo("the lock is held");
+    } else {
+        qInfo("somebody else has it");
+    }
+    //! [with-lock]
+    // clang-format on
+
+    const QList<int> steps;
+    //! [check]
+    ScopedLock scope("ledger");
+    for (int step : steps) {
+        scope.check(); // throws LockLost if it was lost, so that nothing more is written
+        qInfo() << "step" << step;
+        ledger.write(scope.fencingToken()); // the ledger refuses a smaller one
+    }
+    //! [check]
+}
+
+class Button : public QObject
+{
+    Q_OBJECT
+
+Q_SIGNALS:
+    void clicked();
+};
+
+struct Orders : QObject
+{
+    void ship(const QString &) {}
+};
+
+void slotsWithKeys(Button *button, Orders *orders, const QString &id)
+{
+    // clang-format off
+    //! [key]
+    connectLocked(button, &Button::clicked, orders, [=] { orders->ship(id); }, u"order:"_s + keyText(id));
+    //! [key]
+    // clang-format on
+
+    //! [reports]
+    QObject::connect(LockedCalls::instance(), &LockedCalls::failed, orders,
+                     [](const LockedCallInfo &call) { qWarning() << call.method << call.errorString; });
+    //! [reports]
+}
+
+void invoked(QObject *orders)
+{
+    //! [invoke]
+    invokeLocked(orders, "ship", u"42"_s)
+            .then(orders, [](const QVariant &shipped) { qInfo() << shipped; })
+            .onFailed(orders, [](const LockUnavailable &failure) { qWarning() << failure.what(); });
+    //! [invoke]
+}
+
+void requests(QObject *window)
+{
+    //! [requests]
+    LockRegistry *registry = LockRegistry::instance();
+    registry->list(u"report:*"_s).then(window, [](const LockReply<QList<LockInfo>> &reply) {
+        if (!reply) {
+            qWarning().noquote() << reply.errorString;
+            return;
+        }
+        for (const LockInfo &lock : reply.value)
+            qInfo().noquote() << lock.name << "is held by" << lock.holder.toString();
+    });
+    //! [requests]
+}
+
+class Reports : public QObject
+{
+public:
+    void nightly();
+
+private:
+    void make() {}
+};
+
+//! [nightly]
+void Reports::nightly() // a slot of your timer, in each instance of the application
+{
+    // Whoever comes first makes the report, the others do not wait. The clocks of the machines differ, and the report
+    // may be short: for a minute nobody else gets the lock.
+    const auto options = LockOptions().withWait(0ms).withMinHold(1min);
+    withLock("report:nightly", options, [this] { make(); }).onFailed(this, [](const LockUnavailable &failure) {
+        qInfo() << failure.what(); // who holds it
+    });
+}
+//! [nightly]
+
+} // namespace Pages
+
+#include "pages.moc"
