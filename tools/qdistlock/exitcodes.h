@@ -7,7 +7,8 @@ namespace Cli {
 
 /*!
     The exit codes of qdistlock, after sysexits.h where that has a suitable one. `run` also ends with the exit code of
-    its child, or with 128 + N if signal N ended the child. exitCodeTexts() in options.h explains them to the user.
+    its child, or with 128 + N if signal N ended the child. exitCodeOf() in session.h says which error gives
+    which, exitCodeTexts() in options.h explains them to the user.
 */
 enum ExitCode : int {
     Success = 0,

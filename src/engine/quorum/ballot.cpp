@@ -4,7 +4,7 @@
 #include "engine/quorum/ballot.h"
 
 #include "engine/protocolconstants.h"
-#include "engine/quorum/deadlines.h"
+#include "engine/quorum/delayedcalls.h"
 
 #include <algorithm>
 #include <utility>
@@ -16,10 +16,10 @@ using std::chrono::milliseconds;
 
 namespace QDistLock {
 
-Ballot::Ballot(ServerGroup *nodes, Deadlines *deadlines, const LockEngine::Acquire &operation,
+Ballot::Ballot(ServerGroup *nodes, DelayedCalls *delayedCalls, const LockEngine::Acquire &operation,
                const LockOrder::Order &order, Completion completion)
     : m_nodes(nodes)
-    , m_deadlines(deadlines)
+    , m_delayedCalls(delayedCalls)
     , m_operation(operation)
     , m_order(order)
     , m_completion(std::move(completion))
@@ -47,7 +47,7 @@ void Ballot::cancel(milliseconds keep)
     m_keep = keep;
     if (!std::exchange(m_isWanted, false) || hasEnded())
         return;
-    m_deadlines->add(0ms, [self = shared_from_this()] {
+    m_delayedCalls->add(0ms, [self = shared_from_this()] {
         if (self->hasEnded())
             return;
         Result result;
@@ -124,7 +124,7 @@ milliseconds Ballot::limit() const
 
 void Ballot::limitTime(milliseconds time)
 {
-    m_deadlines->add(time, [self = weak_from_this(), round = ++m_round] {
+    m_delayedCalls->add(time, [self = weak_from_this(), round = ++m_round] {
         if (const auto ballot = self.lock())
             ballot->timeIsUp(round);
     });
@@ -134,7 +134,7 @@ void Ballot::limitTime(milliseconds time)
 void Ballot::failSoon()
 {
     ++m_round; // the time limit of a former arbiter may be about to end
-    m_deadlines->add(0ms, [self = shared_from_this()] {
+    m_delayedCalls->add(0ms, [self = shared_from_this()] {
         if (!self->hasEnded())
             self->fail();
     });

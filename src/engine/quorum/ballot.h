@@ -12,7 +12,7 @@
 
 namespace QDistLock {
 
-class Deadlines;
+class DelayedCalls;
 
 /*!
     One attempt to acquire a lock at a quorum.
@@ -46,7 +46,7 @@ public:
     using Completion = std::function<void(const Result &)>;
 
     /// \a order: see LockOrder. \a completion is called once, from the event loop. The others outlive the ballot.
-    Ballot(ServerGroup *nodes, Deadlines *deadlines, const LockEngine::Acquire &operation,
+    Ballot(ServerGroup *nodes, DelayedCalls *delayedCalls, const LockEngine::Acquire &operation,
            const LockOrder::Order &order, Completion completion);
 
     /// \a formerAt: where the token waits in a queue; -1 = nowhere. It leaves that queue if there is another arbiter.
@@ -97,7 +97,7 @@ private:
     };
 
     ServerGroup *const m_nodes;
-    Deadlines *const m_deadlines;
+    DelayedCalls *const m_delayedCalls;
     const LockEngine::Acquire m_operation;
     const LockOrder::Order m_order;
     Completion m_completion; ///< null after the end

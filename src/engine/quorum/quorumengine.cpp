@@ -40,7 +40,7 @@ constexpr milliseconds ForceLimit = 500ms;
 QuorumEngine::QuorumEngine(const QtRedis::ServerUrl &quorum, const LeaseClock *clock, QObject *parent)
     : LockEngine(parent)
     , m_clock(clock)
-    , m_view(&m_nodes, &m_deadlines)
+    , m_view(&m_nodes, &m_delayedCalls)
 {
     m_nudgeTimer.setSingleShot(true);
     connect(&m_nudgeTimer, &QTimer::timeout, this, &QuorumEngine::nudgeSome);
@@ -56,7 +56,8 @@ QuorumEngine::QuorumEngine(const QtRedis::ServerUrl &quorum, const LeaseClock *c
     const RedisNode::Callbacks callbacks{[this] { return need().connection; }, [this] { return need().queuePosition; }};
     for (const QtRedis::Endpoint &endpoint : quorum.quorumNodes) {
         m_names.append(endpoint.toString().toUtf8());
-        auto node = std::make_unique<QuorumNode>(quorum.atNode(endpoint), clock, clientId(), callbacks, &m_deadlines);
+        auto node = std::make_unique<QuorumNode>(quorum.atNode(endpoint), clock, clientId(), callbacks,
+                                                 &m_delayedCalls);
         const int index = m_nodes.size();
         node->redis().setIndex(index);
         connect(node.get(), &QuorumNode::identified, this, [this, index] { nodeIdentified(index); });
@@ -92,7 +93,7 @@ QuorumEngine::~QuorumEngine()
         m_nodes.at(node).lane().disconnect(this);
     }
     setNeed(nullptr);
-    m_deadlines.clear();
+    m_delayedCalls.clear();
 }
 
 // The state of the quorum
@@ -291,7 +292,7 @@ void QuorumEngine::nodeReturned(int node)
     if (wait == 0ms)
         return;
     // Until then it cannot be an arbiter.
-    m_deadlines.add(wait, [this, node] {
+    m_delayedCalls.add(wait, [this, node] {
         if (m_nodes.at(node).isUsable())
             nodeReturned(node);
     });
@@ -351,7 +352,7 @@ void QuorumEngine::acquire(const Acquire &operation, Completion completion)
     record.believedUntil = m_clock->now() + operation.lease;
     m_lastLease = operation.lease;
     auto ballot = std::make_shared<Ballot>(
-            &m_nodes, &m_deadlines, operation, orderOf(operation.lock),
+            &m_nodes, &m_delayedCalls, operation, orderOf(operation.lock),
             [this, sequence, completion = std::move(completion)](const Ballot::Result &result) {
                 balloted(sequence, result, completion);
             });
@@ -393,7 +394,7 @@ void QuorumEngine::ask(const QList<int> &nodes, milliseconds lease, milliseconds
     }
     // The completions of the nodes own the round; there may be none.
     const auto owned = nodes.isEmpty() ? round : nullptr;
-    m_deadlines.add(nodes.isEmpty() ? 0ms : limit, [weak = std::weak_ptr(round), owned] {
+    m_delayedCalls.add(nodes.isEmpty() ? 0ms : limit, [weak = std::weak_ptr(round), owned] {
         if (const auto late = weak.lock())
             late->timeIsUp();
     });

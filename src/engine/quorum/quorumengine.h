@@ -5,7 +5,7 @@
 
 #include "engine/lockengine.h"
 #include "engine/quorum/ballot.h"
-#include "engine/quorum/deadlines.h"
+#include "engine/quorum/delayedcalls.h"
 #include "engine/quorum/lockorder.h"
 #include "engine/quorum/quorumview.h"
 #include "engine/quorum/round.h"
@@ -128,7 +128,7 @@ private:
 
     const LeaseClock *const m_clock;
     QList<QByteArray> m_names; ///< "host:port" of each node
-    Deadlines m_deadlines;
+    DelayedCalls m_delayedCalls;
     ServerGroup m_nodes;
     QuorumView m_view;
     QHash<quint64, Record> m_records;     ///< by sequence number of the token

@@ -4,7 +4,7 @@
 #include "engine/quorum/quorumnode.h"
 
 #include "base/leaseclock.h"
-#include "engine/quorum/deadlines.h"
+#include "engine/quorum/delayedcalls.h"
 
 #include <QtCore/qpointer.h>
 
@@ -30,10 +30,10 @@ constexpr milliseconds GraceTime = 5ms;
 } // namespace
 
 QuorumNode::QuorumNode(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &clientId,
-                       RedisNode::Callbacks callbacks, Deadlines *deadlines)
+                       RedisNode::Callbacks callbacks, DelayedCalls *delayedCalls)
     : m_server(server)
     , m_clock(clock)
-    , m_deadlines(deadlines)
+    , m_delayedCalls(delayedCalls)
     , m_redis(server, clock, clientId, std::move(callbacks))
 {
     m_askAgainTimer.setSingleShot(true);
@@ -203,7 +203,7 @@ void QuorumNode::expectReply(milliseconds limit)
         return;
     }
     m_expected.push_back({LeaseTime(until), 1});
-    m_deadlines->add(limit, [guard = QPointer(this)] {
+    m_delayedCalls->add(limit, [guard = QPointer(this)] {
         if (guard)
             guard->checkSilence();
     });

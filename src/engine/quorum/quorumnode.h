@@ -13,7 +13,7 @@
 
 namespace QDistLock {
 
-class Deadlines;
+class DelayedCalls;
 
 /*!
     One server of a quorum, and what decides whether its vote counts.
@@ -25,9 +25,9 @@ class QuorumNode : public QObject
 {
     Q_OBJECT
 public:
-    /// \a clock and \a deadlines are not owned. All servers of a quorum see one client.
+    /// \a clock and \a delayedCalls are not owned. All servers of a quorum see one client.
     QuorumNode(const QtRedis::ServerUrl &server, const LeaseClock *clock, const QByteArray &clientId,
-               RedisNode::Callbacks callbacks, Deadlines *deadlines);
+               RedisNode::Callbacks callbacks, DelayedCalls *delayedCalls);
 
     RedisNode &redis() { return m_redis; }
     const RedisNode &redis() const { return m_redis; }
@@ -96,7 +96,7 @@ private:
 
     const QtRedis::ServerUrl m_server;
     const LeaseClock *const m_clock;
-    Deadlines *const m_deadlines;
+    DelayedCalls *const m_delayedCalls;
     QTimer m_askAgainTimer;
     BackOff m_askAgainPauses{std::chrono::seconds(1), 0};
     std::deque<Expected> m_expected;

@@ -3,7 +3,7 @@
 
 #include "engine/quorum/quorumview.h"
 
-#include "engine/quorum/deadlines.h"
+#include "engine/quorum/delayedcalls.h"
 
 #include <QtCore/qhash.h>
 #include <QtCore/qset.h>
@@ -86,8 +86,8 @@ void QuorumView::collect(
         });
     }
     if (collection->awaited.isEmpty())
-        m_deadlines->add(0ms, finish);
-    m_deadlines->add(SilenceLimit, [=] {
+        m_delayedCalls->add(0ms, finish);
+    m_delayedCalls->add(SilenceLimit, [=] {
         collection->isTimeUp = true;
         finish();
     });

@@ -11,7 +11,7 @@
 
 namespace QDistLock {
 
-class Deadlines;
+class DelayedCalls;
 
 /*!
     What the nodes of a quorum show of its locks, put together: a lock is held by whoever holds it at a majority, if the
@@ -25,9 +25,9 @@ class QuorumView
 {
 public:
     /// Both outlive this.
-    QuorumView(ServerGroup *nodes, Deadlines *deadlines)
+    QuorumView(ServerGroup *nodes, DelayedCalls *delayedCalls)
         : m_nodes(nodes)
-        , m_deadlines(deadlines)
+        , m_delayedCalls(delayedCalls)
     {
     }
 
@@ -46,7 +46,7 @@ private:
     LockInfo merged(const QList<std::pair<int, LockInfo>> &views, int replies) const;
 
     ServerGroup *const m_nodes;
-    Deadlines *const m_deadlines;
+    DelayedCalls *const m_delayedCalls;
 };
 
 } // namespace QDistLock

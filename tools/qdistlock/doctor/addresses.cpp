@@ -3,7 +3,7 @@
 
 #include "doctor/addresses.h"
 
-#include "doctor/probe.h"
+#include "doctor/connection.h"
 #include "doctor/report.h"
 #include "lockview.h"
 
@@ -45,16 +45,16 @@ struct Attempt
     QDateTime certificateEnd; ///< of the first certificate of the chain that ends
 };
 
-void start(Attempt *attempt, DoctorProbe *probe, const QElapsedTimer &timer)
+void start(Attempt *attempt, DoctorConnection *connection, const QElapsedTimer &timer)
 {
-    const ServerUrl server = probe->server();
-    const auto end = [attempt, probe, &timer](const QString &error) {
+    const ServerUrl server = connection->server();
+    const auto end = [attempt, connection, &timer](const QString &error) {
         if (std::exchange(attempt->isEnded, true))
             return;
         attempt->isConnected = error.isEmpty();
         attempt->error = error;
         attempt->elapsed = timer.elapsed();
-        probe->wake();
+        connection->wake();
     };
     if (server.scheme == ServerUrl::Tls) {
         QString error;
@@ -98,19 +98,19 @@ QString adviceFor(const ServerUrl &server)
             : advice + u"; the Sentinels name this address: if it is one of another network, set replica-announce-ip"_s;
 }
 
-bool checkSocketFile(DoctorProbe *probe, DoctorReport *report)
+bool checkSocketFile(DoctorConnection *connection, DoctorReport *report)
 {
-    const QString path = probe->server().path;
+    const QString path = connection->server().path;
     QLocalSocket socket;
     bool isEnded = false;
-    const auto end = [&isEnded, probe] {
+    const auto end = [&isEnded, connection] {
         isEnded = true;
-        probe->wake();
+        connection->wake();
     };
     QObject::connect(&socket, &QLocalSocket::connected, &socket, end);
     QObject::connect(&socket, &QLocalSocket::errorOccurred, &socket, end);
     socket.connectToServer(path);
-    probe->waitFor([&isEnded] { return isEnded; });
+    connection->waitFor([&isEnded] { return isEnded; });
     if (socket.state() == QLocalSocket::ConnectedState) {
         report->add(DoctorReport::Ok, u"connect"_s, path);
         return true;
@@ -120,9 +120,9 @@ bool checkSocketFile(DoctorProbe *probe, DoctorReport *report)
     return false;
 }
 
-QList<QHostAddress> resolve(DoctorProbe *probe, DoctorReport *report)
+QList<QHostAddress> resolve(DoctorConnection *connection, DoctorReport *report)
 {
-    const QString host = probe->server().host;
+    const QString host = connection->server().host;
     if (const QHostAddress address(host); !address.isNull())
         return {address};
     QHostInfo info;
@@ -133,9 +133,9 @@ QList<QHostAddress> resolve(DoctorProbe *probe, DoctorReport *report)
     const int lookup = QHostInfo::lookupHost(host, &context, [&](const QHostInfo &found) {
         info = found;
         isEnded = true;
-        probe->wake();
+        connection->wake();
     });
-    probe->waitFor([&isEnded] { return isEnded; });
+    connection->waitFor([&isEnded] { return isEnded; });
     QHostInfo::abortHostLookup(lookup);
     const QList<QHostAddress> addresses = info.addresses();
     if (addresses.isEmpty()) {
@@ -154,12 +154,12 @@ QList<QHostAddress> resolve(DoctorProbe *probe, DoctorReport *report)
 
 } // namespace
 
-bool checkAddresses(DoctorProbe *probe, milliseconds timeout, DoctorReport *report)
+bool checkAddresses(DoctorConnection *connection, milliseconds timeout, DoctorReport *report)
 {
-    const ServerUrl server = probe->server();
+    const ServerUrl server = connection->server();
     if (server.scheme == ServerUrl::Unix)
-        return checkSocketFile(probe, report);
-    const QList<QHostAddress> addresses = resolve(probe, report);
+        return checkSocketFile(connection, report);
+    const QList<QHostAddress> addresses = resolve(connection, report);
     if (addresses.isEmpty())
         return false;
 
@@ -169,13 +169,13 @@ bool checkAddresses(DoctorProbe *probe, milliseconds timeout, DoctorReport *repo
     for (const QHostAddress &address : addresses) {
         attempts.push_back(std::make_unique<Attempt>());
         attempts.back()->address = address.toString();
-        start(attempts.back().get(), probe, timer);
+        start(attempts.back().get(), connection, timer);
     }
     const auto all = [&attempts] {
         return std::all_of(attempts.cbegin(), attempts.cend(), [](const auto &attempt) { return attempt->isEnded; });
     };
-    probe->waitFor(all);
-    if (probe->interruption() != 0)
+    connection->waitFor(all);
+    if (connection->interruption() != 0)
         return false;
 
     const bool isTls = server.scheme == ServerUrl::Tls;

@@ -3,7 +3,7 @@
 
 #include "doctor/cluster.h"
 
-#include "doctor/probe.h"
+#include "doctor/connection.h"
 #include "doctor/report.h"
 #include "lockview.h"
 
@@ -69,21 +69,21 @@ QList<ServerUrl> DoctorCluster::findMasters()
 
 void DoctorCluster::ask(const Endpoint &address)
 {
-    DoctorProbe probe(m_cluster.atNode(address), m_timeout);
-    const bool isReached = probe.connectToServer();
-    const auto slotRanges = isReached ? probe.ask({"CLUSTER", "SLOTS"}) : std::nullopt;
-    const auto nodes = slotRanges ? probe.ask({"CLUSTER", "NODES"}) : std::nullopt;
-    m_interruption = probe.interruption();
+    DoctorConnection connection(m_cluster.atNode(address), m_timeout);
+    const bool isReached = connection.connectToServer();
+    const auto slotRanges = isReached ? connection.ask({"CLUSTER", "SLOTS"}) : std::nullopt;
+    const auto nodes = slotRanges ? connection.ask({"CLUSTER", "NODES"}) : std::nullopt;
+    m_interruption = connection.interruption();
     if (m_interruption != 0)
         return;
     if (!nodes) {
-        m_report->add(QtRedis::isPermanent(probe.failure()) ? DoctorReport::Failure : DoctorReport::Warning, u"node"_s,
-                      probe.errorString(),
+        m_report->add(QtRedis::isPermanent(connection.failure()) ? DoctorReport::Failure : DoctorReport::Warning,
+                      u"node"_s, connection.errorString(),
                       u"check that the node runs and listens there, and that no firewall is between"_s);
         return;
     }
     if (slotRanges->isError())
-        return addRefusal(probe, slotRanges->text);
+        return addRefusal(connection, slotRanges->text);
     const auto view = ClusterView::parse(*slotRanges, *nodes, address);
     if (view)
         addView(address, *view);
@@ -93,15 +93,15 @@ void DoctorCluster::ask(const Endpoint &address)
                       u"check that it is a Redis server, version 6.2 or later"_s);
 }
 
-void DoctorCluster::addRefusal(const DoctorProbe &probe, const QByteArray &reply)
+void DoctorCluster::addRefusal(const DoctorConnection &connection, const QByteArray &reply)
 {
-    const QString name = probe.server().endpoint().toString();
+    const QString name = connection.server().endpoint().toString();
     if (reply.startsWith("NOPERM"))
         m_report->add(DoctorReport::Failure, u"node"_s, u"the ACL of %1 forbids to ask for the slots"_s.arg(name),
                       u"allow its user the commands listed in docs/servers.md, section Redis Cluster"_s);
     else
         m_report->add(DoctorReport::Failure, u"node"_s,
-                      u"%1 is no node of a Redis Cluster: \"%2\""_s.arg(name, probe.server().shown(reply)),
+                      u"%1 is no node of a Redis Cluster: \"%2\""_s.arg(name, connection.server().shown(reply)),
                       u"give the address of a node, or redis:// for this server alone"_s);
 }
 
@@ -158,9 +158,9 @@ void DoctorCluster::checkMaster(const ServerUrl &master)
             DoctorReport::Info, u"master"_s,
             u"%1 serves %2 slots; the checks that follow are of this master"_s.arg(endpoint.toString()).arg(count), {},
             {{u"master"_s, endpoint.toString()}, {u"slots"_s, count}});
-    DoctorProbe probe(master, m_timeout);
-    if (probe.connectToServer()) { // otherwise these checks say so
-        const auto nodes = probe.askIfAllowed({"CLUSTER", "NODES"});
+    DoctorConnection connection(master, m_timeout);
+    if (connection.connectToServer()) { // otherwise these checks say so
+        const auto nodes = connection.askIfAllowed({"CLUSTER", "NODES"});
         const QStringList moving = nodes ? movingSlots(nodes->text) : QStringList();
         if (!moving.isEmpty())
             m_report->add(
@@ -168,9 +168,9 @@ void DoctorCluster::checkMaster(const ServerUrl &master)
                     u"moving, or left half moved: %1; until they have moved, their locks are not served in turn"_s.arg(
                             moving.join(u", "_s)),
                     u"if nobody is resharding at present: redis-cli --cluster fix"_s);
-        m_nodeTimeout = std::max(m_nodeTimeout, milliseconds(probe.setting("cluster-node-timeout").toInt()));
+        m_nodeTimeout = std::max(m_nodeTimeout, milliseconds(connection.setting("cluster-node-timeout").toInt()));
     }
-    m_interruption = probe.interruption();
+    m_interruption = connection.interruption();
 }
 
 void DoctorCluster::checkLease(milliseconds lease)

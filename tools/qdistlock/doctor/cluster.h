@@ -12,7 +12,7 @@
 
 namespace Cli {
 
-class DoctorProbe;
+class DoctorConnection;
 class DoctorReport;
 
 /*!
@@ -33,13 +33,13 @@ public:
     /// After checkMaster() of all: whether a lock with \a lease is still held when its master was replaced.
     void checkLease(std::chrono::milliseconds lease);
 
-    /// As that of DoctorProbe.
+    /// As that of DoctorConnection.
     int interruption() const { return m_interruption; }
 
 private:
     void ask(const QtRedis::Endpoint &address);
     void addView(const QtRedis::Endpoint &address, const QtRedis::ClusterView &view);
-    void addRefusal(const DoctorProbe &probe, const QByteArray &reply);
+    void addRefusal(const DoctorConnection &connection, const QByteArray &reply);
     void checkSlots();
 
     const QtRedis::ServerUrl m_cluster;

@@ -7,7 +7,7 @@
 #include "commands.h"
 #include "doctor/addresses.h"
 #include "doctor/cluster.h"
-#include "doctor/probe.h"
+#include "doctor/connection.h"
 #include "doctor/quorum.h"
 #include "doctor/replicas.h"
 #include "doctor/report.h"
@@ -97,7 +97,7 @@ private:
     }
     Session *const m_session;
     const milliseconds m_timeout;
-    DoctorProbe m_probe;
+    DoctorConnection m_connection;
     DoctorReport *const m_report;
     const ServerRole m_role;
     const bool m_withLocks;
@@ -109,7 +109,7 @@ private:
 Doctor::Doctor(Session *session, const ServerUrl &server, DoctorReport *report, ServerRole role, bool withLocks)
     : m_session(session)
     , m_timeout(session->connectTimeout())
-    , m_probe(server, m_timeout)
+    , m_connection(server, m_timeout)
     , m_report(report)
     , m_role(role)
     , m_withLocks(withLocks)
@@ -118,31 +118,31 @@ Doctor::Doctor(Session *session, const ServerUrl &server, DoctorReport *report, 
 
 int Doctor::run()
 {
-    if (!checkAddresses(&m_probe, m_timeout, m_report))
-        return m_probe.interruption();
-    if (!m_probe.connectToServer()) {
-        const bool isSilent = m_probe.failure() == QtRedis::Failure::None
-                || m_probe.failure() == QtRedis::Failure::Timeout;
-        if (m_probe.interruption() == 0)
-            add(Level::Failure, "login", m_probe.errorString(),
+    if (!checkAddresses(&m_connection, m_timeout, m_report))
+        return m_connection.interruption();
+    if (!m_connection.connectToServer()) {
+        const bool isSilent = m_connection.failure() == QtRedis::Failure::None
+                || m_connection.failure() == QtRedis::Failure::Timeout;
+        if (m_connection.interruption() == 0)
+            add(Level::Failure, "login", m_connection.errorString(),
                 isSilent ? u"check that a Redis server listens there, and that it is not frozen"_s : QString());
-        return m_probe.interruption();
+        return m_connection.interruption();
     }
     add(Level::Ok, "login",
-        m_probe.server().password.isEmpty() ? u"the server asks for no password"_s
-                                            : u"the server accepts user and password"_s);
-    checkRights(&m_probe, m_session->keyPrefix(), m_role, m_report);
+        m_connection.server().password.isEmpty() ? u"the server asks for no password"_s
+                                                 : u"the server accepts user and password"_s);
+    checkRights(&m_connection, m_session->keyPrefix(), m_role, m_report);
     for (const auto check : {&Doctor::checkServer, &Doctor::readInfo, &Doctor::checkMemory, &Doctor::checkPersistence,
                              &Doctor::checkReplicas, &Doctor::checkClients, &Doctor::checkPatterns,
                              &Doctor::checkKeepAlive, &Doctor::checkLatency, &Doctor::checkClock,
                              &Doctor::checkVersions, &Doctor::checkLocks, &Doctor::checkQueues}) {
-        if (m_probe.interruption() == 0)
+        if (m_connection.interruption() == 0)
             (this->*check)();
     }
-    if (!m_unknown.isEmpty() && m_probe.interruption() == 0)
+    if (!m_unknown.isEmpty() && m_connection.interruption() == 0)
         add(Level::Info, "unknown", u"the user may not ask for: %1"_s.arg(m_unknown.join(u", "_s)),
             u"to check these too, run doctor as a user with +info +config|get +pubsub|numpat"_s);
-    return m_probe.interruption();
+    return m_connection.interruption();
 }
 
 void checkUrl(const ServerUrl &server, DoctorReport *report)
@@ -162,7 +162,7 @@ void checkUrl(const ServerUrl &server, DoctorReport *report)
 void Doctor::checkServer()
 {
     // Unlike INFO, HELLO needs no right.
-    const auto reply = m_probe.askIfAllowed({"HELLO"});
+    const auto reply = m_connection.askIfAllowed({"HELLO"});
     QHash<QByteArray, QByteArray> fields;
     for (qsizetype i = 0; reply && i + 1 < reply->elements.size(); i += 2)
         fields.insert(reply->elements.at(i).text, reply->elements.at(i + 1).text);
@@ -193,7 +193,7 @@ void Doctor::checkServer()
 
 void Doctor::readInfo()
 {
-    const auto reply = m_probe.askIfAllowed({"INFO"});
+    const auto reply = m_connection.askIfAllowed({"INFO"});
     if (!reply) {
         m_unknown += {u"memory policy"_s, u"persistence"_s, u"number of clients"_s};
         return;
@@ -227,7 +227,7 @@ void Doctor::checkClients()
 {
     bool isKnown = false;
     const qint64 clients = m_info.value("connected_clients").toLongLong(&isKnown);
-    const qint64 most = m_info.value("maxclients", m_probe.setting("maxclients")).toLongLong();
+    const qint64 most = m_info.value("maxclients", m_connection.setting("maxclients")).toLongLong();
     if (!isKnown || most <= 0)
         return;
     const QString text = u"%1, of %2 at most"_s.arg(counted(clients, u"connections"_s)).arg(most);
@@ -241,15 +241,15 @@ void Doctor::checkLatency()
     for (int i = 0; i < Pings; ++i) {
         QElapsedTimer timer;
         timer.start();
-        const auto reply = m_probe.ask({"PING"}); // an error takes as long
+        const auto reply = m_connection.ask({"PING"}); // an error takes as long
         if (!reply)
             break;
         times.append(timer.nsecsElapsed() / 1000);
     }
-    if (m_probe.interruption() != 0)
+    if (m_connection.interruption() != 0)
         return;
     if (times.size() < Pings) {
-        add(Level::Failure, "latency", m_probe.errorString(), u"check the network and the load of the server"_s);
+        add(Level::Failure, "latency", m_connection.errorString(), u"check the network and the load of the server"_s);
         return;
     }
     std::sort(times.begin(), times.end());
@@ -267,7 +267,7 @@ void Doctor::checkLatency()
 void Doctor::checkClock()
 {
     const qint64 before = QDateTime::currentMSecsSinceEpoch();
-    const auto reply = m_probe.askIfAllowed({"TIME"});
+    const auto reply = m_connection.askIfAllowed({"TIME"});
     const qint64 after = QDateTime::currentMSecsSinceEpoch();
     if (!reply || reply->elements.size() != 2)
         return;
@@ -294,7 +294,7 @@ void Doctor::checkPersistence()
                 u"check the disk of the server and its log"_s);
         }
     }
-    const QByteArray sync = m_probe.setting("appendfsync");
+    const QByteArray sync = m_connection.setting("appendfsync");
     if (m_info.value("aof_enabled") != "1") {
         add(Level::Warning, "persistence", u"the append-only file is off: a restart of the server frees all locks"_s,
             u"let restarts take longer than the leases, or: "_s
@@ -310,13 +310,13 @@ void Doctor::checkPersistence()
 
 void Doctor::checkReplicas()
 {
-    if (!Cli::checkReplicas(&m_probe, m_info, m_report))
+    if (!Cli::checkReplicas(&m_connection, m_info, m_report))
         m_unknown += u"replicas"_s;
 }
 
 void Doctor::checkPatterns()
 {
-    const auto reply = m_probe.askIfAllowed({"PUBSUB", "NUMPAT"});
+    const auto reply = m_connection.askIfAllowed({"PUBSUB", "NUMPAT"});
     if (!reply) {
         m_unknown += u"pattern subscriptions"_s;
         return;
@@ -332,7 +332,7 @@ void Doctor::checkPatterns()
 
 void Doctor::checkKeepAlive()
 {
-    const QByteArray value = m_probe.setting("tcp-keepalive");
+    const QByteArray value = m_connection.setting("tcp-keepalive");
     if (value.isEmpty()) {
         m_unknown += u"tcp-keepalive"_s;
         return;
@@ -346,7 +346,7 @@ void Doctor::checkKeepAlive()
 
 void Doctor::checkVersions()
 {
-    const auto reply = m_probe.askIfAllowed({"CLIENT", "LIST"});
+    const auto reply = m_connection.askIfAllowed({"CLIENT", "LIST"});
     if (!reply) {
         m_unknown += u"connected clients"_s;
         return;
@@ -417,7 +417,7 @@ void Doctor::checkQueues()
     QStringList unserved;
     int queues = 0;
     do {
-        const auto reply = m_probe.askIfAllowed(
+        const auto reply = m_connection.askIfAllowed(
                 {"SCAN", cursor, "MATCH", "*" + suffix, "COUNT", "512", "TYPE", "zset"});
         if (!reply || reply->elements.size() != 2) {
             m_unknown += u"queues"_s;
@@ -432,11 +432,11 @@ void Doctor::checkQueues()
             else if (!key.startsWith(prefix) || !key.contains('{'))
                 continue; // of another prefix, or another program's
             ++queues;
-            const auto exists = m_probe.askIfAllowed({"EXISTS", key});
+            const auto exists = m_connection.askIfAllowed({"EXISTS", key});
             if (exists && exists->integer == 0)
                 unserved += QDistLock::Detail::nameText(key.sliced(prefix.size()));
         }
-    } while (cursor != "0" && m_probe.interruption() == 0);
+    } while (cursor != "0" && m_connection.interruption() == 0);
     if (unserved.isEmpty())
         add(Level::Ok, "queues",
             queues == 0 ? u"nobody waits"_s

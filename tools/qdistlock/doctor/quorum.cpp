@@ -3,7 +3,7 @@
 
 #include "doctor/quorum.h"
 
-#include "doctor/probe.h"
+#include "doctor/connection.h"
 #include "doctor/report.h"
 #include "lockview.h"
 
@@ -48,31 +48,31 @@ QList<ServerUrl> DoctorQuorum::findServers()
 
 void DoctorQuorum::ask(const Endpoint &address)
 {
-    DoctorProbe probe(m_quorum.atNode(address), m_timeout);
-    const bool isReached = probe.connectToServer();
-    const auto reply = isReached ? probe.ask({"INFO", "server"}) : std::nullopt;
+    DoctorConnection connection(m_quorum.atNode(address), m_timeout);
+    const bool isReached = connection.connectToServer();
+    const auto reply = isReached ? connection.ask({"INFO", "server"}) : std::nullopt;
     if (reply && reply->type == QtRedis::Reply::Bulk)
-        addVote(&probe, reply->text);
-    m_interruption = probe.interruption();
+        addVote(&connection, reply->text);
+    m_interruption = connection.interruption();
     if (m_interruption != 0 || (reply && reply->type == QtRedis::Reply::Bulk))
         return;
     if (reply) {
-        m_reached.append(probe.server());
+        m_reached.append(connection.server());
         m_report->add(DoctorReport::Failure, u"node"_s,
                       u"%1 has no vote: its ACL forbids INFO"_s.arg(address.toString()),
                       u"as an administrator: ACL SETUSER <user> +info, and then ACL SAVE or CONFIG REWRITE"_s,
                       detailsOf(address, false));
         return;
     }
-    m_report->add(QtRedis::isPermanent(probe.failure()) ? DoctorReport::Failure : DoctorReport::Warning, u"node"_s,
-                  probe.errorString(),
+    m_report->add(QtRedis::isPermanent(connection.failure()) ? DoctorReport::Failure : DoctorReport::Warning, u"node"_s,
+                  connection.errorString(),
                   u"check that the server runs and listens there, and that no firewall is between"_s,
                   detailsOf(address, false));
 }
 
-void DoctorQuorum::addVote(DoctorProbe *probe, const QByteArray &info)
+void DoctorQuorum::addVote(DoctorConnection *connection, const QByteArray &info)
 {
-    const Endpoint address = probe->server().endpoint();
+    const Endpoint address = connection->server().endpoint();
     const QString name = address.toString();
     const QByteArray runId = QtRedis::infoField(info, "run_id");
     const auto refuse = [&](DoctorReport::Level level, const QString &reason, const QString &remedy) {
@@ -90,7 +90,7 @@ void DoctorQuorum::addVote(DoctorProbe *probe, const QByteArray &info)
     if (mode == "cluster")
         return refuse(DoctorReport::Failure, u"it is a node of a Redis Cluster"_s,
                       u"name independent servers, or give a redis+cluster:// URL"_s);
-    m_reached.append(probe->server());
+    m_reached.append(connection->server());
     const seconds up(std::max<qint64>(0, QtRedis::infoField(info, "uptime_in_seconds").toLongLong()));
     // As QuorumNode: the uptime may be a second too long, and clocks may run 1 % too fast.
     const std::chrono::milliseconds certain = std::chrono::milliseconds(up - seconds(1)) * 99 / 100;
@@ -103,20 +103,21 @@ void DoctorQuorum::addVote(DoctorProbe *probe, const QByteArray &info)
     m_report->add(DoctorReport::Ok, u"node"_s, u"%1 has a vote; it has been up for %2"_s.arg(name, roughText(up)), {},
                   detailsOf(address, true));
     if (m_quorum.isPersistent)
-        checkPersistence(probe);
+        checkPersistence(connection);
 }
 
 /// What persistent=1 says.
-void DoctorQuorum::checkPersistence(DoctorProbe *probe)
+void DoctorQuorum::checkPersistence(DoctorConnection *connection)
 {
-    const QByteArray isOn = probe->setting("appendonly");
-    const QByteArray how = probe->setting("appendfsync");
+    const QByteArray isOn = connection->setting("appendonly");
+    const QByteArray how = connection->setting("appendfsync");
     if (isOn.isEmpty() || how.isEmpty() || (isOn == "yes" && how == "always"))
         return;
     m_report->add(
             DoctorReport::Failure, u"persistent"_s,
             u"the URL says persistent=1, but %1 may lose locks in a restart (appendonly %2, appendfsync %3), so that two clients could hold the same lock"_s
-                    .arg(probe->server().endpoint().toString(), QString::fromLatin1(isOn), QString::fromLatin1(how)),
+                    .arg(connection->server().endpoint().toString(), QString::fromLatin1(isOn),
+                         QString::fromLatin1(how)),
             u"CONFIG SET appendonly yes, CONFIG SET appendfsync always and CONFIG REWRITE; or remove persistent=1"_s);
 }
 

@@ -12,7 +12,7 @@
 
 namespace Cli {
 
-class DoctorProbe;
+class DoctorConnection;
 class DoctorReport;
 
 /*!
@@ -31,13 +31,13 @@ public:
     /// Asks all servers for their votes. Those that were reached; empty after a signal.
     QList<QtRedis::ServerUrl> findServers();
 
-    /// As that of DoctorProbe.
+    /// As that of DoctorConnection.
     int interruption() const { return m_interruption; }
 
 private:
     void ask(const QtRedis::Endpoint &address);
-    void addVote(DoctorProbe *probe, const QByteArray &info);
-    void checkPersistence(DoctorProbe *probe);
+    void addVote(DoctorConnection *connection, const QByteArray &info);
+    void checkPersistence(DoctorConnection *connection);
     void checkMajority();
 
     const QtRedis::ServerUrl m_quorum;

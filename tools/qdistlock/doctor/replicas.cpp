@@ -3,7 +3,7 @@
 
 #include "doctor/replicas.h"
 
-#include "doctor/probe.h"
+#include "doctor/connection.h"
 #include "doctor/report.h"
 
 #include <QtCore/qjsonobject.h>
@@ -60,9 +60,9 @@ std::optional<Replicas> ofInfo(const QHash<QByteArray, QByteArray> &info)
 }
 
 /// ROLE, which the rule in docs/acl.txt allows, knows less.
-std::optional<Replicas> ofRole(DoctorProbe *probe)
+std::optional<Replicas> ofRole(DoctorConnection *connection)
 {
-    const auto role = probe->askIfAllowed({"ROLE"});
+    const auto role = connection->askIfAllowed({"ROLE"});
     if (!role || role->elements.size() < 3 || role->elements.at(0).text != "master")
         return std::nullopt;
     const qint64 offset = role->elements.at(1).integer;
@@ -97,11 +97,11 @@ void addReplica(const Replica &replica, DoctorReport *report)
 
 } // namespace
 
-bool checkReplicas(DoctorProbe *probe, const QHash<QByteArray, QByteArray> &info, DoctorReport *report)
+bool checkReplicas(DoctorConnection *connection, const QHash<QByteArray, QByteArray> &info, DoctorReport *report)
 {
     auto replicas = ofInfo(info);
     if (!replicas)
-        replicas = ofRole(probe);
+        replicas = ofRole(connection);
     if (!replicas)
         return false;
     report->add(

@@ -7,11 +7,11 @@
 
 namespace Cli {
 
-class DoctorProbe;
+class DoctorConnection;
 class DoctorReport;
 
-/// The replicas that are connected to the server of \a probe, and how far they lag behind. \a info: of INFO, empty if
+/// The replicas that are connected to the server of \a connection, and how far they lag. \a info: of INFO, empty if
 /// the user may not ask for it. False if the server does not say.
-bool checkReplicas(DoctorProbe *probe, const QHash<QByteArray, QByteArray> &info, DoctorReport *report);
+bool checkReplicas(DoctorConnection *connection, const QHash<QByteArray, QByteArray> &info, DoctorReport *report);
 
 } // namespace Cli

@@ -3,7 +3,7 @@
 
 #include "doctor/rights.h"
 
-#include "doctor/probe.h"
+#include "doctor/connection.h"
 #include "doctor/report.h"
 #include "lockview.h"
 
@@ -200,12 +200,12 @@ void Findings::report(const QString &how, DoctorReport *report) const
 }
 
 /// The user's name, if the server has ACL DRYRUN and the user may use it.
-QByteArray dryRunUser(DoctorProbe *probe)
+QByteArray dryRunUser(DoctorConnection *connection)
 {
-    const auto user = probe->askIfAllowed({"ACL", "WHOAMI"});
+    const auto user = connection->askIfAllowed({"ACL", "WHOAMI"});
     if (!user)
         return {};
-    return probe->askIfAllowed({"ACL", "DRYRUN", user->text, "PING"}) ? user->text : QByteArray();
+    return connection->askIfAllowed({"ACL", "DRYRUN", user->text, "PING"}) ? user->text : QByteArray();
 }
 
 /// Redis repeats the arguments of a command that it does not know.
@@ -221,26 +221,26 @@ bool isRefusedWrite(const Reply &reply)
     return code == "READONLY" || code == "OOM" || code == "MISCONF" || code == "NOREPLICAS";
 }
 
-void tryToWrite(DoctorProbe *probe, const Scratch &scratch, Findings *findings)
+void tryToWrite(DoctorConnection *connection, const Scratch &scratch, Findings *findings)
 {
-    const auto reply = probe->ask({"SET", scratch.key, "doctor", "NX", "PX", "1000"});
+    const auto reply = connection->ask({"SET", scratch.key, "doctor", "NX", "PX", "1000"});
     if (reply && isRefusedWrite(*reply))
-        findings->addOther(probe->server().shown(reply->text));
+        findings->addOther(connection->server().shown(reply->text));
     else
-        probe->ask({"DEL", scratch.key});
+        connection->ask({"DEL", scratch.key});
 }
 
 /// Whether a message arrives; and how fast.
-void tryMessages(DoctorProbe *probe, const Scratch &scratch, Findings *findings, DoctorReport *report)
+void tryMessages(DoctorConnection *connection, const Scratch &scratch, Findings *findings, DoctorReport *report)
 {
-    Subscriber subscriber(probe->server());
+    Subscriber subscriber(connection->server());
     subscriber.setClientName("doctor-" + scratch.channel.sliced(scratch.channel.lastIndexOf('-') + 1));
     QString refusal;
     bool isEnded = false;
     bool isReceived = false;
-    const auto setAndWake = [probe](bool *flag) {
+    const auto setAndWake = [connection](bool *flag) {
         *flag = true;
-        probe->wake();
+        connection->wake();
     };
     QObject::connect(&subscriber, &Subscriber::subscribed, &subscriber, [&] { setAndWake(&isEnded); });
     QObject::connect(&subscriber, &Subscriber::refused, &subscriber, [&](const QByteArray &, const QString &error) {
@@ -249,8 +249,8 @@ void tryMessages(DoctorProbe *probe, const Scratch &scratch, Findings *findings,
     });
     QObject::connect(&subscriber, &Subscriber::messageReceived, &subscriber, [&] { setAndWake(&isReceived); });
     subscriber.subscribe(scratch.channel);
-    probe->waitFor([&isEnded] { return isEnded; });
-    if (probe->interruption() != 0)
+    connection->waitFor([&isEnded] { return isEnded; });
+    if (connection->interruption() != 0)
         return;
     if (!refusal.isEmpty()) {
         findings->addRefusal({"+subscribe", false, {}}, refusal.toUtf8());
@@ -266,57 +266,58 @@ void tryMessages(DoctorProbe *probe, const Scratch &scratch, Findings *findings,
         return;
     QElapsedTimer timer;
     timer.start();
-    probe->ask({"PUBLISH", scratch.channel, "doctor"});
-    if (probe->waitFor([&isReceived] { return isReceived; }))
+    connection->ask({"PUBLISH", scratch.channel, "doctor"});
+    if (connection->waitFor([&isReceived] { return isReceived; }))
         report->add(DoctorReport::Ok, u"messages"_s,
                     u"a message took %1 ms"_s.arg(double(timer.nsecsElapsed()) / 1e6, 0, 'f', 2));
-    else if (probe->interruption() == 0)
+    else if (connection->interruption() == 0)
         report->add(DoctorReport::Failure, u"messages"_s, u"a message was published and did not arrive"_s,
                     u"check for a proxy between here and the server that does not pass on messages"_s);
 }
 
 /// Makes the trials, by ACL DRYRUN if \a user is not empty, and otherwise by the commands.
-void tryAll(DoctorProbe *probe, const QByteArray &user, const QList<Trial> &trials, Findings *findings)
+void tryAll(DoctorConnection *connection, const QByteArray &user, const QList<Trial> &trials, Findings *findings)
 {
     for (const Trial &trial : trials) {
         if (!user.isEmpty()) {
-            const auto reply = probe->ask(QList<QByteArray>{"ACL", "DRYRUN", user} + trial.command);
+            const auto reply = connection->ask(QList<QByteArray>{"ACL", "DRYRUN", user} + trial.command);
             if (reply && reply->type == Reply::Bulk)
                 findings->addRefusal(trial, reply->text);
         } else if (!trial.command.first().endsWith("SUBSCRIBE")) { // these would make this a connection for messages
-            const auto reply = probe->ask(trial.command);
+            const auto reply = connection->ask(trial.command);
             if (reply && reply->errorCode() == "NOPERM")
                 findings->addRefusal(trial, reply->text);
             else if (reply && isRefusedWrite(*reply))
-                findings->addOther(probe->server().shown(reply->text));
+                findings->addOther(connection->server().shown(reply->text));
         }
-        if (probe->interruption() != 0)
+        if (connection->interruption() != 0)
             return;
     }
 }
 
 /// The error reply to a script; empty if the server executes it. nullopt: the server does not reply.
-std::optional<QString> refusalOfScripts(DoctorProbe *probe)
+std::optional<QString> refusalOfScripts(DoctorConnection *connection)
 {
     for (const QList<QByteArray> &command : {EvalCommand, EvalShaCommand}) {
-        const auto reply = probe->ask(command);
+        const auto reply = connection->ask(command);
         if (!reply)
             return std::nullopt;
         if (reply->errorCode() == "NOPERM" || reply->text.startsWith("ERR "))
-            return probe->server().shown(withoutArguments(reply->text));
+            return connection->server().shown(withoutArguments(reply->text));
     }
     return QString();
 }
 
 /// Whether locks are kept without scripts, because the URL says so, or because the server refuses them.
-bool isWithoutScripts(DoctorProbe *probe, const QByteArray &user, const QList<Trial> &all, DoctorReport *report)
+bool isWithoutScripts(DoctorConnection *connection, const QByteArray &user, const QList<Trial> &all,
+                      DoctorReport *report)
 {
-    const std::optional<QString> reply = refusalOfScripts(probe);
+    const std::optional<QString> reply = refusalOfScripts(connection);
     if (!reply)
-        return !probe->server().usesScripts;
+        return !connection->server().usesScripts;
     const QString refusal = *reply;
     const QString effect = u"locks are kept with WATCH, MULTI and EXEC; waiters poll, and are not served in turn"_s;
-    if (!probe->server().usesScripts) {
+    if (!connection->server().usesScripts) {
         report->add(DoctorReport::Info, u"scripts"_s, u"not used, because the URL says scripts=off: "_s + effect,
                     refusal.isEmpty() ? u"the server executes scripts, so scripts=off is not needed"_s : QString());
         return true;
@@ -328,7 +329,7 @@ bool isWithoutScripts(DoctorProbe *probe, const QByteArray &user, const QList<Tr
     Findings findings;
     QList<Trial> transactions = all;
     transactions.removeIf([](const Trial &trial) { return trial.use != Trial::WithoutScripts; });
-    tryAll(probe, user, transactions, &findings);
+    tryAll(connection, user, transactions, &findings);
     if (findings.lacksEssential())
         return false; // the check of the rights says what is missing
     report->add(DoctorReport::Warning, u"scripts"_s, u"the server refuses them (\"%1\"): %2"_s.arg(refusal, effect),
@@ -338,26 +339,26 @@ bool isWithoutScripts(DoctorProbe *probe, const QByteArray &user, const QList<Tr
 
 } // namespace
 
-void checkRights(DoctorProbe *probe, const QString &prefix, ServerRole role, DoctorReport *report)
+void checkRights(DoctorConnection *connection, const QString &prefix, ServerRole role, DoctorReport *report)
 {
     const Scratch scratch(prefix);
-    const QByteArray user = dryRunUser(probe);
+    const QByteArray user = dryRunUser(connection);
     Findings findings;
     QList<Trial> all = allTrials(scratch);
-    const bool isPlain = role == ServerRole::Alone && isWithoutScripts(probe, user, all, report);
+    const bool isPlain = role == ServerRole::Alone && isWithoutScripts(connection, user, all, report);
     all.removeIf([other = isPlain ? Trial::WithScripts : Trial::WithoutScripts](const Trial &trial) {
         return trial.use == other;
     });
     if (role == ServerRole::OfCluster)
         all += clusterTrials(scratch);
-    if (probe->server().database != 0)
-        all.prepend({"+select", true, {"SELECT", QByteArray::number(probe->server().database)}});
-    tryAll(probe, user, all, &findings);
-    if (probe->interruption() != 0)
+    if (connection->server().database != 0)
+        all.prepend({"+select", true, {"SELECT", QByteArray::number(connection->server().database)}});
+    tryAll(connection, user, all, &findings);
+    if (connection->interruption() != 0)
         return;
     if (!user.isEmpty()) // nothing was executed yet
-        tryToWrite(probe, scratch, &findings);
-    tryMessages(probe, scratch, &findings, report);
+        tryToWrite(connection, scratch, &findings);
+    tryMessages(connection, scratch, &findings, report);
     findings.report(user.isEmpty() ? u"tried on a scratch name"_s : u"by ACL DRYRUN"_s, report);
 }
 

@@ -7,16 +7,16 @@
 
 namespace Cli {
 
-class DoctorProbe;
+class DoctorConnection;
 class DoctorReport;
 
 /// Alone: also the master of a Sentinel service.
 enum class ServerRole { Alone, OfCluster, OfQuorum };
 
 /// Reports whether the server executes scripts. Tries every right of docs/acl.txt, or, if locks are kept without
-/// scripts, the rights for that, as the user of \a probe: by ACL DRYRUN, or, where the server or the user has no such
+/// scripts, the rights for that, as the user of \a connection: by ACL DRYRUN, or, where server or user has no such
 /// command, by the commands themselves on a scratch name behind \a prefix, of which nothing remains. For a node of a
 /// cluster, also the rights that only clusters need.
-void checkRights(DoctorProbe *probe, const QString &prefix, ServerRole role, DoctorReport *report);
+void checkRights(DoctorConnection *connection, const QString &prefix, ServerRole role, DoctorReport *report);
 
 } // namespace Cli

@@ -3,7 +3,7 @@
 
 #include "doctor/sentinels.h"
 
-#include "doctor/probe.h"
+#include "doctor/connection.h"
 #include "doctor/report.h"
 #include "lockview.h"
 
@@ -99,67 +99,67 @@ void DoctorSentinels::ask(const Endpoint &address, bool isListed)
     if (m_interruption != 0)
         return;
     m_asked.append(address);
-    DoctorProbe probe(m_service.atSentinel(address), m_timeout);
+    DoctorConnection connection(m_service.atSentinel(address), m_timeout);
     Sentinel sentinel;
     sentinel.address = address;
-    if (probe.connectToServer()) {
-        askForMaster(&probe, &sentinel, isListed);
-    } else if (probe.interruption() == 0) {
-        m_report->add(QtRedis::isPermanent(probe.failure()) ? DoctorReport::Failure : DoctorReport::Warning,
-                      u"sentinel"_s, probe.errorString(), adviceFor(probe.failure(), isListed),
+    if (connection.connectToServer()) {
+        askForMaster(&connection, &sentinel, isListed);
+    } else if (connection.interruption() == 0) {
+        m_report->add(QtRedis::isPermanent(connection.failure()) ? DoctorReport::Failure : DoctorReport::Warning,
+                      u"sentinel"_s, connection.errorString(), adviceFor(connection.failure(), isListed),
                       {{u"sentinel"_s, address.toString()}, {u"master"_s, {}}, {u"configEpoch"_s, {}}});
     }
-    m_interruption = probe.interruption();
+    m_interruption = connection.interruption();
 }
 
-void DoctorSentinels::askForMaster(DoctorProbe *probe, Sentinel *sentinel, bool isListed)
+void DoctorSentinels::askForMaster(DoctorConnection *connection, Sentinel *sentinel, bool isListed)
 {
     const QByteArray service = m_service.service.toUtf8();
-    if (const auto id = probe->askIfAllowed({"SENTINEL", "MYID"}))
+    if (const auto id = connection->askIfAllowed({"SENTINEL", "MYID"}))
         sentinel->id = id->text;
     QElapsedTimer timer;
     timer.start();
-    const auto master = probe->ask({"SENTINEL", "MASTER", service});
+    const auto master = connection->ask({"SENTINEL", "MASTER", service});
     const nanoseconds delay(timer.nsecsElapsed());
-    if (probe->interruption() != 0)
+    if (connection->interruption() != 0)
         return;
     if (!master || master->isError())
-        return addRefusal(probe, master ? master->text : QByteArray());
+        return addRefusal(connection, master ? master->text : QByteArray());
     const Fields fields = toFields(*master);
     sentinel->master = addressOf(fields);
     sentinel->epoch = fields.value("config-epoch", "-1").toLongLong();
     sentinel->downAfter = milliseconds(fields.value("down-after-milliseconds").toInt());
     sentinel->others = fields.value("num-other-sentinels").toInt();
-    const auto others = probe->askIfAllowed({"SENTINEL", "SENTINELS", service});
+    const auto others = connection->askIfAllowed({"SENTINEL", "SENTINELS", service});
     for (const Reply &entry : others ? others->elements : QList<Reply>()) {
         const Fields other = toFields(entry);
         m_listed.append({other.value("runid"), addressOf(other)});
     }
-    if (const auto replicas = probe->askIfAllowed({"SENTINEL", "REPLICAS", service})) {
+    if (const auto replicas = connection->askIfAllowed({"SENTINEL", "REPLICAS", service})) {
         sentinel->replicas.emplace();
         for (const Reply &entry : replicas->elements)
             sentinel->replicas->append(toFields(entry));
     }
-    if (probe->interruption() != 0)
+    if (connection->interruption() != 0)
         return;
     addView(*sentinel, fields, delay, isListed);
     m_sentinels.append(*sentinel);
 }
 
 /// \a reply: an error, or empty if there was none.
-void DoctorSentinels::addRefusal(DoctorProbe *probe, const QByteArray &reply)
+void DoctorSentinels::addRefusal(DoctorConnection *connection, const QByteArray &reply)
 {
-    const QString name = probe->server().endpoint().toString();
+    const QString name = connection->server().endpoint().toString();
     const auto add = [&](DoctorReport::Level level, const QString &text, const QString &remedy) {
         m_report->add(level, u"sentinel"_s, text, remedy,
                       {{u"sentinel"_s, name}, {u"master"_s, {}}, {u"configEpoch"_s, {}}});
     };
     if (reply.isEmpty())
-        return add(DoctorReport::Warning, probe->errorString(),
-                   probe->failure() == Failure::Protocol ? AddressAdvice : u"check its log and its machine"_s);
+        return add(DoctorReport::Warning, connection->errorString(),
+                   connection->failure() == Failure::Protocol ? AddressAdvice : u"check its log and its machine"_s);
     if (reply.contains("No such master")) {
         QStringList known;
-        const auto masters = probe->askIfAllowed({"SENTINEL", "MASTERS"});
+        const auto masters = connection->askIfAllowed({"SENTINEL", "MASTERS"});
         for (const Reply &entry : masters ? masters->elements : QList<Reply>())
             known += QString::fromUtf8(toFields(entry).value("name"));
         return add(DoctorReport::Failure, u"the Sentinel %1 knows no service \"%2\""_s.arg(name, m_service.service),
@@ -174,7 +174,7 @@ void DoctorSentinels::addRefusal(DoctorProbe *probe, const QByteArray &reply)
         return add(DoctorReport::Failure, u"the ACL of the Sentinel %1 forbids to ask for the master"_s.arg(name),
                    u"allow its user the commands listed in docs/servers.md, section Redis Sentinel"_s);
     }
-    add(DoctorReport::Failure, u"the Sentinel %1 answered with \"%2\""_s.arg(name, probe->server().shown(reply)),
+    add(DoctorReport::Failure, u"the Sentinel %1 answered with \"%2\""_s.arg(name, connection->server().shown(reply)),
         u"check its log"_s);
 }
 
@@ -327,15 +327,15 @@ bool DoctorSentinels::isReplicaReachable(const Fields &replica)
     const Endpoint address = addressOf(replica);
     ServerUrl server = m_service.atMaster(address);
     server.service.clear(); // which only a master serves
-    DoctorProbe probe(server, m_timeout);
-    const bool isReached = probe.connectToServer();
-    m_interruption = probe.interruption();
+    DoctorConnection connection(server, m_timeout);
+    const bool isReached = connection.connectToServer();
+    m_interruption = connection.interruption();
     if (isReached || m_interruption != 0)
         return isReached;
-    const bool isLogin = probe.failure() == Failure::Authentication || probe.failure() == Failure::Permission;
+    const bool isLogin = connection.failure() == Failure::Authentication || connection.failure() == Failure::Permission;
     const bool isDown = replica.value("flags").contains("down") || replica.value("flags").contains("disconnected");
     m_report->add(
-            DoctorReport::Warning, u"announced"_s, u"a replica: "_s + probe.errorString(),
+            DoctorReport::Warning, u"announced"_s, u"a replica: "_s + connection.errorString(),
             isLogin ? u"if it becomes the master, no client can log in: give all servers the same users and passwords"_s
                     : isDown
                     ? u"the Sentinels do not reach it either: start it, or let them forget it with SENTINEL RESET %1"_s

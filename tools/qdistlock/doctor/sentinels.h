@@ -13,7 +13,7 @@
 
 namespace Cli {
 
-class DoctorProbe;
+class DoctorConnection;
 class DoctorReport;
 
 /*!
@@ -35,7 +35,7 @@ public:
     /// After findMaster(): whether the replicas can be reached at the addresses that clients would be given.
     void checkReplicas();
 
-    /// As that of DoctorProbe.
+    /// As that of DoctorConnection.
     int interruption() const { return m_interruption; }
 
 private:
@@ -55,8 +55,8 @@ private:
     };
 
     void ask(const QtRedis::Endpoint &address, bool isListed);
-    void askForMaster(DoctorProbe *probe, Sentinel *sentinel, bool isListed);
-    void addRefusal(DoctorProbe *probe, const QByteArray &reply);
+    void askForMaster(DoctorConnection *connection, Sentinel *sentinel, bool isListed);
+    void addRefusal(DoctorConnection *connection, const QByteArray &reply);
     void addView(const Sentinel &sentinel, const Fields &fields, std::chrono::nanoseconds delay, bool isListed);
     const Sentinel *findBest() const;
     QSet<QByteArray> agreeingWith(const Sentinel &best) const;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "doctor/probe.h"
+#include "doctor/connection.h"
 
 #include "lockview.h"
 
@@ -18,7 +18,7 @@ using QtRedis::Reply;
 
 namespace Cli {
 
-DoctorProbe::DoctorProbe(const QtRedis::ServerUrl &server, std::chrono::milliseconds timeout)
+DoctorConnection::DoctorConnection(const QtRedis::ServerUrl &server, std::chrono::milliseconds timeout)
     : m_timeout(timeout)
     , m_connection(server)
 {
@@ -26,18 +26,18 @@ DoctorProbe::DoctorProbe(const QtRedis::ServerUrl &server, std::chrono::millisec
     m_connection.setClientName("doctor-" + QByteArray::number(QRandomGenerator::system()->generate64(), 16));
 }
 
-bool DoctorProbe::waitFor(const std::function<bool()> &isDone)
+bool DoctorConnection::waitFor(const std::function<bool()> &isDone)
 {
     QTimer timer;
     timer.setSingleShot(true);
-    connect(&timer, &QTimer::timeout, this, &DoctorProbe::wake);
+    connect(&timer, &QTimer::timeout, this, &DoctorConnection::wake);
     timer.start(m_timeout);
     while (m_interruption == 0 && !isDone() && timer.isActive())
         m_interruption = m_loop.exec();
     return m_interruption == 0 && isDone();
 }
 
-bool DoctorProbe::connectToServer()
+bool DoctorConnection::connectToServer()
 {
     bool hasFailed = false;
     const QObject attempt;
@@ -51,13 +51,13 @@ bool DoctorProbe::connectToServer()
     return m_connection.state() == Connection::Ready;
 }
 
-QString DoctorProbe::errorString() const
+QString DoctorConnection::errorString() const
 {
     const QString text = m_connection.errorString();
     return text.isEmpty() ? u"%1: no answer within %2"_s.arg(server().toDisplayString(), roughText(m_timeout)) : text;
 }
 
-std::optional<Reply> DoctorProbe::ask(const QList<QByteArray> &command)
+std::optional<Reply> DoctorConnection::ask(const QList<QByteArray> &command)
 {
     const auto result = std::make_shared<std::optional<CommandResult>>();
     m_connection.send(command, m_timeout, [this, result](const CommandResult &end) {
@@ -70,13 +70,13 @@ std::optional<Reply> DoctorProbe::ask(const QList<QByteArray> &command)
     return (*result)->reply;
 }
 
-std::optional<Reply> DoctorProbe::askIfAllowed(const QList<QByteArray> &command)
+std::optional<Reply> DoctorConnection::askIfAllowed(const QList<QByteArray> &command)
 {
     auto reply = ask(command);
     return reply && !reply->isError() ? reply : std::nullopt;
 }
 
-QByteArray DoctorProbe::setting(const QByteArray &name)
+QByteArray DoctorConnection::setting(const QByteArray &name)
 {
     const auto reply = askIfAllowed({"CONFIG", "GET", name});
     return reply && reply->elements.size() == 2 ? reply->elements.at(1).text : QByteArray();

@@ -21,12 +21,12 @@ namespace Cli {
     Its functions run the event loop until they have their result. A signal ends them, and all later calls at once; see
     interruption().
 */
-class DoctorProbe : public QObject
+class DoctorConnection : public QObject
 {
     Q_OBJECT
 
 public:
-    DoctorProbe(const QtRedis::ServerUrl &server, std::chrono::milliseconds timeout);
+    DoctorConnection(const QtRedis::ServerUrl &server, std::chrono::milliseconds timeout);
 
     /// False if the server was not reached or refused the login.
     bool connectToServer();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-#include "engine/quorum/deadlines.h"
+#include "engine/quorum/delayedcalls.h"
 
 #include <QtCore/qpointer.h>
 
@@ -20,27 +20,27 @@ constexpr milliseconds GraceTime = 2ms;
 
 } // namespace
 
-Deadlines::Deadlines(QObject *parent)
+DelayedCalls::DelayedCalls(QObject *parent)
     : QObject(parent)
 {
     m_timer.setSingleShot(true);
     m_timer.setTimerType(Qt::PreciseTimer);
-    connect(&m_timer, &QTimer::timeout, this, &Deadlines::runDue);
+    connect(&m_timer, &QTimer::timeout, this, &DelayedCalls::runDue);
 }
 
-void Deadlines::add(milliseconds time, std::function<void()> action)
+void DelayedCalls::add(milliseconds time, std::function<void()> action)
 {
     m_actions.emplace(Deadline(time), std::move(action));
     arm();
 }
 
-void Deadlines::clear()
+void DelayedCalls::clear()
 {
     m_timer.stop();
     m_actions.clear();
 }
 
-void Deadlines::arm()
+void DelayedCalls::arm()
 {
     if (m_actions.empty() || (m_timer.isActive() && !(m_actions.begin()->first < m_armedFor)))
         return;
@@ -48,7 +48,7 @@ void Deadlines::arm()
     m_timer.start(m_armedFor.remaining());
 }
 
-void Deadlines::runDue()
+void DelayedCalls::runDue()
 {
     const Deadline now(0ms);
     const auto isDue = [&] { return !m_actions.empty() && !(now < m_actions.begin()->first); };
@@ -58,7 +58,7 @@ void Deadlines::runDue()
         return;
     }
     m_isGraceGiven = false;
-    const QPointer<Deadlines> guard(this);
+    const QPointer<DelayedCalls> guard(this);
     // Those that are added meanwhile are not due yet, or wait for the next call.
     while (isDue()) {
         const auto action = std::move(m_actions.extract(m_actions.begin()).mapped());

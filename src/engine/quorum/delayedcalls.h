@@ -15,11 +15,11 @@
 namespace QDistLock {
 
 /// Calls functions after some time, with one timer for all of them. Thread: the one it lives in.
-class Deadlines : public QObject
+class DelayedCalls : public QObject
 {
     Q_OBJECT
 public:
-    explicit Deadlines(QObject *parent = nullptr);
+    explicit DelayedCalls(QObject *parent = nullptr);
 
     /// \a action is called from the event loop, unless this is destroyed before; after replies that arrived in time.
     void add(std::chrono::milliseconds time, std::function<void()> action);
