@@ -182,9 +182,11 @@ void LockedCallQueue::startNext()
 
 void LockedCallQueue::resume()
 {
-    m_state = Idle;
+    const bool wasStalled = std::exchange(m_state, Idle) == Stalled;
     if (!m_calls.empty() && first()->isUnwanted())
         m_thread->end(first(), -1, Detail::cancelledCall());
+    else if (wasStalled && !m_calls.empty() && first()->deadline.hasExpired())
+        endTooLate(first()); // it cannot stall again
     else
         startNext();
 }

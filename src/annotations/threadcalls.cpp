@@ -140,7 +140,7 @@ void ThreadCalls::add(CallPointer newCall)
 
     CallPointer replaced;
     if (WaitingCall *const older = m_receivers.replacedBy(call)) {
-        if (older->queue->locks() == locks) {
+        if (older->queue->locks() == locks && !(call->deadline < older->deadline)) {
             replace(older, call);
             newCall->fail(&newCall->call.requests.first(), replacedByNewer(newCall->call.requests.first()));
             return;

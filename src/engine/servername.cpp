@@ -62,9 +62,10 @@ QUrl withoutSecrets(const QUrl &server)
 
 QString withoutSecrets(QString text)
 {
-    // Everything up to the last '@', because a password may have any character.
-    static const QRegularExpression userInfo(u"//.*@"_s, QRegularExpression::DotMatchesEverythingOption);
-    return text.replace(userInfo, u"//…@"_s);
+    // Everything up to the last '@', because a password may have any character, and the scheme may be forgotten.
+    static const QRegularExpression userInfo(u"(//|\\bserver\\s*=(?!\\s*[a-z+]+://)).*@"_s,
+                                             QRegularExpression::DotMatchesEverythingOption);
+    return text.replace(userInfo, u"\\1…@"_s);
 }
 
 } // namespace QDistLock

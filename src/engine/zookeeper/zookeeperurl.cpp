@@ -86,7 +86,8 @@ std::optional<ZooKeeperUrl> ZooKeeperUrl::parse(const QUrl &url, QString *proble
             }
             result.session = milliseconds(ms);
         } else {
-            return refuse(u"%1 is unknown, or there twice; known are node and session"_s.arg(key));
+            // Not its name: after a '?' in a password that was not percent-encoded, it is the rest of that.
+            return refuse(u"a query item is unknown, or there twice; known are node and session"_s);
         }
     }
     return result;

@@ -80,7 +80,8 @@ void tst_EngineFactory::refused_data()
     row("zookeeper://host?node=", "is no host with an optional port");
     row("zookeeper://host?node=host:2181", "host:2181 is named twice");
     row("zookeeper://host?session=1", "session must be a number of milliseconds");
-    row("zookeeper://user:secret@host?lease=1", "lease is unknown");
+    row("zookeeper://user:secret@host?lease=1", "a query item is unknown");
+    row("zookeeper://user:12?secret@host", "a query item is unknown");
     row("http://user:secret@host",
         "use redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster, rediss+cluster, redlock, redlocks, "
         "zookeeper or memory");
