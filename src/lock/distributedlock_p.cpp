@@ -532,7 +532,7 @@ EngineError DistributedLockPrivate::withText(EngineError engineError) const
     case EngineError::NoRule:
         break;
     case EngineError::Taken:
-        engineError.text = u"somebody else holds it; try again later, or use acquire() to wait for it"_s;
+        engineError.text = u"somebody else holds it; try again later, or allow a wait"_s;
         break;
     case EngineError::RetriesUsed:
         engineError.text = u"somebody else still held it after %1 retries; allow more retries"_s.arg(used.maxRetries);

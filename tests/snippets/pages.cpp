@@ -116,27 +116,6 @@ void requests(QObject *window)
     //! [requests]
 }
 
-class Reports : public QObject
-{
-public:
-    void nightly();
-
-private:
-    void make() {}
-};
-
-//! [nightly]
-void Reports::nightly() // a slot of your timer, in each instance of the application
-{
-    // Whoever comes first makes the report, the others do not wait. The clocks of the machines differ, and the report
-    // may be short: for a minute nobody else gets the lock.
-    const auto options = LockOptions().withWait(0ms).withMinHold(1min);
-    withLock("report:nightly", options, [this] { make(); }).onFailed(this, [](const LockUnavailable &failure) {
-        qInfo() << failure.what(); // who holds it
-    });
-}
-//! [nightly]
-
 } // namespace Pages
 
 #include "pages.moc"

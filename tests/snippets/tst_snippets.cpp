@@ -12,6 +12,7 @@
 
 #include <QCoreApplication>
 #include <QFuture>
+#include <QProcess>
 #include <QSignalSpy>
 #include <QTest>
 #ifdef QML_MODULE_DIR
@@ -103,6 +104,7 @@ private Q_SLOTS:
     void function();
     void lossInATest();
     void identity();
+    void nightly();
 #ifdef QML_MODULE_DIR
     void qml_data();
     void qml();
@@ -217,6 +219,22 @@ void TestSnippets::identity()
     QCOMPARE(info.result().holder.host, "db7");
     QCOMPARE(info.result().holder.pid, 812);
     QCOMPARE(info.result().holder.application, "nightly");
+}
+
+/// The program of docs/getting-started.md makes its report, and ends at SIGTERM.
+void TestSnippets::nightly()
+{
+    QProcess program;
+    QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
+    environment.insert("QDISTLOCK_URL", "memory:");
+    program.setProcessEnvironment(environment);
+    program.setProcessChannelMode(QProcess::MergedChannels);
+    program.start(NIGHTLY, QStringList());
+    QByteArray output;
+    QTRY_VERIFY_WITH_TIMEOUT((output += program.readAll()).contains('\n'), 60000);
+    QCOMPARE(output, "The report is made, by this instance only.\n");
+    program.terminate();
+    QVERIFY(program.waitForFinished(60000));
 }
 
 /// Compiled only: there is no such server.

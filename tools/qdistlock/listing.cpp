@@ -88,7 +88,8 @@ bool printDetails(const LockInfo &lock, const QList<LockWaiter> &waiters)
     addRow(u"holder"_s, holder);
     // The server does not know whether the command has ended or its program was killed.
     if (lock.held && !isHolderConnected(lock))
-        addRow({}, u"acquired by a command that has ended (qdistlock acquire), or its program is dead"_s);
+        addRow({},
+               u"acquired by a command that has ended (qdistlock acquire), kept by minHold, or its program is dead"_s);
     else if (lock.held && !lock.foreign && !holder.contains(lock.holder.id))
         addRow(u"client"_s, lock.holder.id);
     if (lock.held)

@@ -375,7 +375,8 @@ int handOver(const QByteArray &way)
 
 void tst_ThreadSanitizer::sees_data()
 {
-    Support::addColumns<QByteArray, bool>("way", "late");
+    QTest::addColumn<QByteArray>("way");
+    QTest::addColumn<bool>("late");
     QTest::newRow("nothing") << QByteArray() << false;
     for (const auto &[way, function] : ways) {
         QTest::addRow("%s", way.constData()) << way << false;
@@ -416,5 +417,4 @@ int main(int argc, char **argv)
     return QTest::qExec(&test, argc, argv);
 }
 
-#include "support/rows.h"
 #include "tst_threadsanitizer.moc"
