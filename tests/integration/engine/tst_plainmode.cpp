@@ -95,7 +95,7 @@ private Q_SLOTS:
     void masterOfAService();
 
     void nothingIsLeft_data();
-    void nothingIsLeft();
+    TIMING void nothingIsLeft();
 
 private:
     QUrl plainUrl() const { return withoutScripts(m_server.url()); }
