@@ -36,9 +36,21 @@ constexpr QStringView LostBeforeItsTurn =
 constexpr QStringView ReleasedBeforeItsTurn =
         u"acquired, but released again because the event loop of this thread did not run, and its wait of %1 ms is over; run exec() in this thread, block it for less long, or use ScopedLock, which needs no event loop";
 
-LockResult timedOut(const LockRequest &request, QStringView text)
+/// The request whose wait ends first.
+qsizetype mostUrgent(const QList<LockRequest> &requests)
 {
-    return {DistributedLock::TimeoutError, describeLock(request, text.toString().arg(request.options.wait.count())), 0};
+    return std::min_element(requests.begin(), requests.end(),
+                            [](const LockRequest &left, const LockRequest &right) {
+                                return left.options.wait < right.options.wait;
+                            })
+            - requests.begin();
+}
+
+/// \a index is the lock that the call waited for.
+LockResult timedOut(const QList<LockRequest> &requests, qsizetype index, QStringView text)
+{
+    const QString wait = QString::number(requests.at(mostUrgent(requests)).options.wait.count());
+    return {DistributedLock::TimeoutError, describeLock(requests.at(index), text.toString().arg(wait)), 0};
 }
 
 void logReleased(const std::shared_ptr<const LockedMethod> &method, const LockRequest &request)
@@ -193,11 +205,8 @@ void LockedCallQueue::resume()
 
 void LockedCallQueue::endTooLate(WaitingCall *call)
 {
-    const QList<LockRequest> &requests = call->call.requests;
-    const auto first = std::min_element(requests.begin(), requests.end(), [](const auto &left, const auto &right) {
-        return left.options.wait < right.options.wait;
-    });
-    m_thread->end(call, first - requests.begin(), timedOut(*first, NotItsTurn));
+    const qsizetype index = mostUrgent(call->call.requests);
+    m_thread->end(call, index, timedOut(call->call.requests, index, NotItsTurn));
 }
 
 void LockedCallQueue::begin()
@@ -239,7 +248,7 @@ void LockedCallQueue::acquireNext()
     auto ended = [mailbox = m_thread->mailbox, queue = weak_from_this(), attempt = m_attempt] {
         mailbox->post({queue, attempt, {}});
     };
-    // Only the last hold has a limit of its own; when that passes, the earlier holds are released with it.
+    // use() has ended the limits of the earlier holds; they are released with the last one when its limit passes.
     std::vector<std::weak_ptr<LockHold>> others(m_holds.begin(), m_holds.end());
     auto limitPassed = [others = std::move(others), method = call->call.method, request] {
         for (auto other = others.rbegin(); other != others.rend(); ++other) {
@@ -264,7 +273,7 @@ void LockedCallQueue::acquireEnded(int attempt)
         // use() of the last hold is called when the call runs.
         if (index + 1 < call->call.requests.size() && !m_holds.back()->use()) {
             if (!beginAgain())
-                m_thread->end(call, index, timedOut(request, ReleasedBeforeItsTurn));
+                m_thread->end(call, index, timedOut(call->call.requests, index, ReleasedBeforeItsTurn));
         } else {
             acquireNext();
         }
@@ -276,7 +285,7 @@ void LockedCallQueue::acquireEnded(int attempt)
         return; // a newer call with a later deadline has replaced it since
     if (result.error == DistributedLock::ConnectionError && m_lastWait > 0ms && m_lastWait < EnoughForAReply
         && m_lastWait < request.options.wait) {
-        m_thread->end(call, index, timedOut(request, NotItsTurn));
+        m_thread->end(call, index, timedOut(call->call.requests, index, NotItsTurn));
     } else {
         m_thread->end(call, index, result);
     }
@@ -302,9 +311,9 @@ void LockedCallQueue::runFirst()
         return;
     }
     const qsizetype index = released ? call->call.requests.size() - 1 : lost - m_holds.begin();
-    const LockRequest &request = call->call.requests.at(index);
     if (!beginAgain()) {
-        m_thread->end(call, index, timedOut(request, released ? ReleasedBeforeItsTurn : LostBeforeItsTurn));
+        m_thread->end(call, index,
+                      timedOut(call->call.requests, index, released ? ReleasedBeforeItsTurn : LostBeforeItsTurn));
         return;
     }
     qCDebug(lcLock, "%ls: its lock was lost before the event loop ran the call; it is acquired again",

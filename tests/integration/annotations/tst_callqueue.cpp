@@ -24,6 +24,22 @@ using namespace QDistLock;
 
 using Support::TurnLimit;
 
+/// Its two annotations name one lock in two ways, which only a call shows.
+class Patient : public QObject
+{
+    Q_OBJECT
+    Q_PROPERTY(bool patient MEMBER patient)
+    Q_PROPERTY(QString key MEMBER key)
+
+public:
+    QDL_LOCKED_METHOD(note, "counter", "onBusy=latest; wait=forever; condition=this.patient")
+    QDL_LOCKED_METHOD(note, "{this.key}", "onBusy=latest; wait=50ms; condition=!this.patient")
+    Q_INVOKABLE void note() {}
+
+    bool patient = true;
+    QString key = u"counter"_s;
+};
+
 class tst_CallQueue : public AnnotationTest
 {
     Q_OBJECT
@@ -34,6 +50,7 @@ private Q_SLOTS:
     void latest();
     void latestIsInvoked();
     void latestWithOtherKeys();
+    void latestWithAShorterWait();
     TIMING void latestCountsItsOwnWait();
     void sizeOfWaitingCalls();
     void flood_data()
@@ -190,6 +207,29 @@ void tst_CallQueue::latestWithOtherKeys()
     QVERIFY(eventually([&] { return !receiver.seen.isEmpty(); }));
     QVERIFY(nothingLeft());
     QCOMPARE(receiver.seen, QList<int>{2});
+}
+
+/// It ends after its own wait, although the call that it replaced would have waited for ever.
+void tst_CallQueue::latestWithAShorterWait()
+{
+    QPromise<void> promise;
+    promise.start();
+    bool begun = false;
+    const auto running = withLock(u"counter"_s, [&] {
+        begun = true;
+        return promise.future();
+    });
+    QVERIFY(eventually([&] { return begun; }));
+    Patient receiver;
+    const auto patient = invokeLocked(&receiver, "note");
+    receiver.patient = false;
+    const auto urgent = invokeLocked(&receiver, "note");
+    QVERIFY(finished(patient));
+    QVERIFY(finished(urgent));
+    QCOMPARE(failureOf(urgent).error, DistributedLock::TimeoutError);
+    QVERIFY2(failureOf(urgent).errorString.contains(u"50 ms"_s), qPrintable(failureOf(urgent).errorString));
+    promise.finish();
+    QVERIFY(finished(running));
 }
 
 void tst_CallQueue::latestCountsItsOwnWait()
