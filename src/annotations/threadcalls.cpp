@@ -9,7 +9,6 @@
 
 #include <QtCore/qcoreapplication.h>
 #include <QtCore/qcoreevent.h>
-#include <QtCore/qdeadlinetimer.h>
 #include <QtCore/qpointer.h>
 #include <QtCore/qscopeguard.h>
 #include <QtCore/qthread.h>
@@ -103,7 +102,7 @@ ThreadCalls::ThreadCalls()
     connect(&m_receivers, &CallReceivers::receiverDestroyed, this, [this](QObject *receiver) {
         for (CallPointer &call : takeAll(m_receivers.callsOf(receiver)))
             m_reports.add(std::move(call), -1, Detail::cancelledCall());
-        postWork();
+        m_postedWork.post();
     });
     connect(&m_receivers, &CallReceivers::receiverMoves, this, &ThreadCalls::move);
 }
@@ -234,7 +233,7 @@ void ThreadCalls::end(WaitingCall *call, qsizetype request, const LockResult &re
 {
     const auto queue = call->queue->shared_from_this();
     m_reports.add(take(call), request, result);
-    postWork();
+    m_postedWork.post();
     queue->startNext();
 }
 
@@ -257,32 +256,23 @@ void ThreadCalls::move(QObject *receiver)
 void ThreadCalls::setReady(const std::shared_ptr<LockedCallQueue> &queue)
 {
     m_ready.push_back(queue);
-    postWork();
+    m_postedWork.post();
 }
 
 void ThreadCalls::setStalled(const std::shared_ptr<LockedCallQueue> &queue)
 {
     m_stalled.push_back(queue); // reportOne() handles them, since there may be many
-    postWork();
-}
-
-void ThreadCalls::postWork()
-{
-    if (std::exchange(m_workPosted, true))
-        return;
-    QMetaObject::invokeMethod(
-            this, [this] { work(); }, Qt::QueuedConnection);
+    m_postedWork.post();
 }
 
 void ThreadCalls::work()
 {
-    m_workPosted = false;
     const QPointer<ThreadCalls> alive(this);
-    const QDeadlineTimer turnEnds(TurnBudget, Qt::PreciseTimer);
+    const Deadline turnEnds(TurnBudget);
     if (!m_ready.empty()) {
         const auto queue = std::move(m_ready.front());
         m_ready.pop_front();
-        postWork(); // see reportOne()
+        m_postedWork.post(); // see reportOne()
         queue->runFirst();
     }
     while (alive && reportOne() && alive && !turnEnds.hasExpired())
@@ -296,7 +286,7 @@ bool ThreadCalls::reportOne()
     while (!m_reports.isEmpty() || !m_stalled.empty() || isDue()) {
         // Posted before code of the application runs, since that may run a nested event loop. (With GLib's dispatcher,
         // a nested loop sees earlier posted events only once another one is posted.)
-        postWork();
+        m_postedWork.post();
         if (!m_reports.isEmpty()) {
             m_reports.reportOne();
             return true;
@@ -346,7 +336,7 @@ void ThreadCalls::timerEvent(QTimerEvent *event)
     if (event->timerId() != m_timer.timerId())
         return;
     m_timer.stop();
-    postWork();
+    m_postedWork.post();
 }
 
 void ThreadCalls::customEvent(QEvent *)
@@ -359,7 +349,7 @@ void ThreadCalls::receive(const LockedCallQueue::Message &message)
 {
     if (!message.lost.isEmpty()) {
         m_reports.add(message.lost);
-        postWork();
+        m_postedWork.post();
     }
     const auto queue = message.queue.lock();
     if (queue && message.attempt)

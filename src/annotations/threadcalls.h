@@ -7,6 +7,7 @@
 #include "annotations/callreports.h"
 #include "annotations/lockedcallqueue.h"
 #include "base/mailbox.h"
+#include "base/postedcall.h"
 
 #include <QtCore/qbasictimer.h>
 #include <QtCore/qhash.h>
@@ -65,7 +66,6 @@ private:
     void watchFuture(WaitingCall *call);
     std::vector<CallPointer> takeAll(const CallsById &calls);
     void move(QObject *receiver);
-    void postWork();
     void work();
     /// Reports one loss, or one call that ended or whose deadline has passed; false if there is none.
     bool reportOne();
@@ -79,7 +79,7 @@ private:
     CallReceivers m_receivers;
     CallReports m_reports;
     quint64 m_lastId = 0;
-    bool m_workPosted = false;
+    PostedCall m_postedWork{this, [this] { work(); }};
     QBasicTimer m_timer;
     Deadline m_timerDeadline;
 };

@@ -8,7 +8,7 @@
 #include <functional>
 #include <utility>
 
-namespace QtRedis {
+namespace QDistLock {
 
 /*!
     A call that is made from the event loop, once however often it is posted before.
@@ -38,6 +38,8 @@ public:
                 Qt::QueuedConnection);
     }
 
+    bool isPosted() const { return m_isPosted; }
+
 private:
     Q_DISABLE_COPY_MOVE(PostedCall)
 
@@ -46,4 +48,4 @@ private:
     bool m_isPosted = false;
 };
 
-} // namespace QtRedis
+} // namespace QDistLock

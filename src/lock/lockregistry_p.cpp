@@ -167,7 +167,7 @@ LockEngine *LockRegistryPrivate::engine(EngineError *engineError)
                     m_engine->abandon(handover.lock, handover.token, handover.lease, 0ms, handover.lease);
             });
             connect(m_engine.get(), &LockEngine::processed, this, [this] {
-                if (!m_deliveries.empty() && !m_deliveryPosted)
+                if (!m_deliveries.empty() && !m_postedDelivery.isPosted())
                     deliver();
             });
             connect(m_engine.get(), &LockEngine::wakeableChanged, this,
@@ -251,14 +251,7 @@ void LockRegistryPrivate::postDelivery()
     // slot runs a nested event loop, the timer delivers), nor before processed().
     if (m_nestedLoopTimer.isActive() || (m_engine && m_engine->isProcessing()))
         return;
-    if (!std::exchange(m_deliveryPosted, true))
-        QCoreApplication::postEvent(this, new QEvent(QEvent::User));
-}
-
-void LockRegistryPrivate::customEvent(QEvent *)
-{
-    m_deliveryPosted = false;
-    deliver();
+    m_postedDelivery.post();
 }
 
 void LockRegistryPrivate::deliver()

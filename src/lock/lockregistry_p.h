@@ -5,6 +5,7 @@
 
 #include "base/forkcount.h"
 #include "base/leaseclock.h"
+#include "base/postedcall.h"
 #include "core/watchdog.h"
 #include "engine/lockengine.h"
 
@@ -106,8 +107,6 @@ public:
     void startEviction();
 
 protected:
-    void customEvent(QEvent *event) override;
-
 private:
     void setError(const EngineError &error);
     void engineStateChanged(const LockEngine::LockFilter &concerned);
@@ -142,7 +141,7 @@ private:
     };
     std::deque<Delivery> m_deliveries;
     quint64 m_firstTicket = 1; ///< of m_deliveries.front(); the deliveries after it have the following numbers
-    bool m_deliveryPosted = false;
+    PostedCall m_postedDelivery{this, [this] { deliver(); }};
     bool m_closed = false; ///< close() was called, the engine is destroyed
     /// Delivers while a slot runs a nested event loop, and what is left when deliveries have taken long enough.
     QTimer m_nestedLoopTimer;

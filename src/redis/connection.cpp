@@ -6,10 +6,10 @@
 #include "base/backoff.h"
 #include "base/forkcount.h"
 #include "base/leaseclock.h"
+#include "base/postedcall.h"
 #include "redis/codec.h"
 #include "redis/lingeringconnection.h"
 #include "redis/logging.h"
-#include "redis/postedcall.h"
 #include "redis/transport.h"
 
 #include <QtCore/qhash.h>
@@ -176,7 +176,7 @@ public:
     QByteArray output;
     std::deque<Pending> pending; // in the order sent
     size_t unwritten = 0;        // this many at the end of `pending` are still in `output`
-    PostedCall postedWrite{q, [this] { write(); }};
+    QDistLock::PostedCall postedWrite{q, [this] { write(); }};
     std::vector<std::pair<Handler, CommandResult>> results; // waiting for postResults()
 
     bool processing = false; // in processReadable()

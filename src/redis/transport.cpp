@@ -3,9 +3,9 @@
 
 #include "redis/transport.h"
 
+#include "base/postedcall.h"
 #include "redis/descriptorstream.h"
 #include "redis/lingeringconnection.h"
-#include "redis/postedcall.h"
 #include "redis/tls.h"
 
 #include <QtCore/qfuturewatcher.h>
@@ -193,7 +193,7 @@ private:
     QIODevice *device = nullptr;
     std::unique_ptr<DescriptorStream> stream;
     bool writing = false;
-    PostedCall postedReadyRead{this, [this] { Q_EMIT readyRead(); }};
+    QDistLock::PostedCall postedReadyRead{this, [this] { Q_EMIT readyRead(); }};
     bool reported = false;
 };
 

@@ -569,20 +569,7 @@ void Session::deliverLater(std::function<void()> function)
 {
     m_toDeliver.push_back(std::move(function));
     if (m_toDeliver.size() == 1)
-        postDelivery();
-}
-
-void Session::postDelivery()
-{
-    if (!std::exchange(m_isDeliveryPosted, true)) {
-        QMetaObject::invokeMethod(
-                this,
-                [this] {
-                    m_isDeliveryPosted = false;
-                    deliver();
-                },
-                Qt::QueuedConnection);
-    }
+        m_postedDelivery.post();
 }
 
 void Session::deliver()
@@ -592,7 +579,7 @@ void Session::deliver()
         const std::function<void()> function = std::move(m_toDeliver.front());
         m_toDeliver.pop_front();
         if (!m_toDeliver.empty())
-            postDelivery(); // for an event loop inside the function
+            m_postedDelivery.post(); // for an event loop inside the function
         if (function)
             function();
     }

@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include "base/postedcall.h"
+
 #include <QtCore/qbytearray.h>
 #include <QtCore/qlist.h>
 #include <QtCore/qobject.h>
@@ -165,7 +167,6 @@ private:
     void advance(int events);
     void advanceNow(int events);
     void deliverLater(std::function<void()> function);
-    void postDelivery();
     void deliver();
 
     const Options m_options;
@@ -188,7 +189,7 @@ private:
     std::deque<std::function<void()>> m_toDeliver;
     std::chrono::nanoseconds m_lastAskedAt{0}; ///< by a connection that may not be established
     std::chrono::nanoseconds m_askedAt{0};
-    bool m_isDeliveryPosted = false;
+    QDistLock::PostedCall m_postedDelivery{this, [this] { deliver(); }};
     bool m_isInClient = false;
 };
 

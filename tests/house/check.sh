@@ -37,9 +37,9 @@ if grep -rlE '# *include *[<"].*hiredis' include src qml | grep -vx 'src/redis/c
 fi
 forbid "only src/redis may use sockets" "$sockets" include qml src/annotations src/background src/base src/core \
     src/engine src/lock
-# Exception: Deadline, LeaseClock, LeaseTime, BackOff and jittered(), of the headers that includes.py allows it.
+# Exception: Deadline, LeaseClock, LeaseTime, BackOff, PostedCall and jittered(), of the headers that includes.py allows it.
 forbid "src/redis must not use the lock library" \
-    '# *include *[<"]QDistLock|namespace QDistLock|QDistLock::([^BDLj]|B[^a]|D[^e]|De[^a]|L[^e]|Le[^a]|j[^i])' src/redis
+    '# *include *[<"]QDistLock|namespace QDistLock|QDistLock::([^BDLPj]|P[^o]|B[^a]|D[^e]|De[^a]|L[^e]|Le[^a]|j[^i])' src/redis
 forbid "src must not use QML" '# *include *[<"](QtQml|QtQuick|QQml|QQuick|QJS|qqml|qquick|qjs)' include src
 forbid "the state machine must not have timers" '# *include *[<"](QtCore/)?[qQ]([bB]asic)?[tT]imer' src/core/leasemachine.h src/core/leasemachine.cpp
 # Exception: LingeringConnection and its transport, when no event loop runs any more.

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "base/leaseclock.h"
+#include "base/postedcall.h"
 #include "engine/lockengine.h"
-#include "redis/postedcall.h"
 #include "redis/topology/clusterwatch.h"
 
 #include <QtCore/qhash.h>
@@ -114,7 +114,7 @@ private:
     QHash<QtRedis::Endpoint, QByteArray> m_watchedBy; ///< for each master of held locks, one of the channels
     QTimer m_sweepTimer;
     QSet<QByteArray> m_changed; ///< channels whose subscription has changed; to be reported together
-    QtRedis::PostedCall m_postedWakeable{this, [this] { reportWakeable(); }};
+    PostedCall m_postedWakeable{this, [this] { reportWakeable(); }};
     std::unique_ptr<QtRedis::Subscriber> m_forcedReleases; ///< null until a lock is held
     QtRedis::Endpoint m_forcedReleasesAt;
 };

@@ -11,7 +11,7 @@
 #include "engine/redis/clusternode.h"
 #include "engine/redis/onekeymode.h"
 
-#include "redis/postedcall.h"
+#include "base/postedcall.h"
 #include "redis/topology/clusterwatch.h"
 
 #include <QtCore/qhash.h>
@@ -134,7 +134,7 @@ private:
     std::vector<std::unique_ptr<ClusterNode>> m_former; ///< masters that others have replaced, see retire()
     QtRedis::SlotMap m_map;                             ///< when mapChanged() was called last
     QtRedis::SlotMap m_formerMap;                       ///< when the last replacement was reported
-    QtRedis::PostedCall m_postedReplacement{this, [this] { reportReplacement(); }};
+    PostedCall m_postedReplacement{this, [this] { reportReplacement(); }};
     AbandonedTokens m_abandoned;
     QtRedis::ClusterWatch m_watch;
     ClusterChannels m_channels;

@@ -12,8 +12,8 @@
 #include "engine/redis/rediserrors.h"
 #include "engine/redis/serverclock.h"
 
+#include "base/postedcall.h"
 #include "redis/connection.h"
-#include "redis/postedcall.h"
 
 #include <QtCore/qset.h>
 
@@ -186,7 +186,7 @@ private:
     LockOperations m_refused;        ///< for m_plain, once no script is in flight
     LockOperations m_operations;     ///< of this event loop turn
     std::vector<std::function<void()>> m_afterOperations;
-    QtRedis::PostedCall m_postedFlush{this, [this] { flush(); }};
+    PostedCall m_postedFlush{this, [this] { flush(); }};
     bool m_isCorked = false;
 };
 

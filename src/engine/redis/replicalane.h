@@ -3,9 +3,9 @@
 
 #pragma once
 
+#include "base/postedcall.h"
 #include "engine/lockengine.h"
 #include "engine/redis/redislane.h"
-#include "redis/postedcall.h"
 
 #include <QtCore/qset.h>
 #include <QtCore/qtimer.h>
@@ -113,7 +113,7 @@ private:
     std::optional<int> m_replicas;           ///< connected to the server; unset = ask before the next round
     bool m_isRoleAsked = false;
     bool m_isCorked = false;
-    QtRedis::PostedCall m_postedFlush{this, [this] { flush(); }};
+    PostedCall m_postedFlush{this, [this] { flush(); }};
     /// Tokens of acquires without a reply. They may run until the next connection has ended the one they were sent on.
     QSet<quint64> m_unsure;
     QTimer m_unusedTimer;

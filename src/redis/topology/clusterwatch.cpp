@@ -5,9 +5,9 @@
 
 #include "base/backoff.h"
 #include "base/leaseclock.h"
+#include "base/postedcall.h"
 #include "redis/connection.h"
 #include "redis/logging.h"
-#include "redis/postedcall.h"
 
 #include <QtCore/qpointer.h>
 #include <QtCore/qrandom.h>
@@ -109,7 +109,7 @@ public:
 
     SlotMap map;
     bool isKnown = false;
-    PostedCall postedChange{q, [this] { Q_EMIT q->mapChanged(); }};
+    QDistLock::PostedCall postedChange{q, [this] { Q_EMIT q->mapChanged(); }};
     QList<Endpoint> known; ///< nodes that a view has named
     QSet<Endpoint> suspects;
     QSet<Endpoint> failed;   ///< of the suspects
