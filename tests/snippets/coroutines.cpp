@@ -3,6 +3,8 @@
 
 // Code blocks that need C++20: compiled, never run.
 
+#include "../../examples/07-coroutines/task.h"
+
 #include <QDistLock/Annotations>
 #include <QDistLock/Coroutines>
 #include <QDistLock/DistributedLock>
@@ -13,19 +15,6 @@ using namespace QDistLock;
 using namespace std::chrono_literals;
 
 namespace {
-
-/// The simplest coroutine type; applications use QCoro::Task, or their own.
-struct Task
-{
-    struct promise_type
-    {
-        Task get_return_object() { return {}; }
-        std::suspend_never initial_suspend() noexcept { return {}; }
-        std::suspend_never final_suspend() noexcept { return {}; }
-        void return_void() {}
-        void unhandled_exception() {}
-    };
-};
 
 struct Ledger
 {
