@@ -9,7 +9,6 @@
 #include "support/fakeclock.h"
 #include "support/fakeserver.h"
 #include "support/faultproxy.h"
-#include "support/posix.h"
 #include "support/registrytime.h"
 #include "support/rows.h"
 #include "support/testkinds.h"
@@ -188,7 +187,8 @@ void tst_Reconnect::demoted()
     if (anotherServer)
         second.command({"REPLICAOF", "NO", "ONE"});
     // Its master cannot be reached while the new one is not known.
-    first.command({"REPLICAOF", "127.0.0.1", QByteArray::number(Posix::freePort())});
+    const UnansweredPort nobody; // a free port might be that of another test's server by now
+    first.command({"REPLICAOF", "127.0.0.1", QByteArray::number(nobody.port())});
     const auto connects = [&] { return proxy.connectionsAccepted() + waitersProxy.connectionsAccepted(); };
     const qint64 before = connects();
     QElapsedTimer timer;

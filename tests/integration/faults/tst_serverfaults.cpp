@@ -5,8 +5,8 @@
 
 #include "support/locktest.h"
 
+#include "support/fakeserver.h"
 #include "support/faultproxy.h"
-#include "support/posix.h"
 #include "support/registrytime.h"
 #include "support/rows.h"
 #include "support/testkinds.h"
@@ -281,7 +281,8 @@ void tst_ServerFaults::readOnly()
     QVERIFY(acquireNow(&held));
     TestLock lock(&registry, Name, options(LongLease, 500ms));
 
-    m_server.command({"REPLICAOF", "127.0.0.1", QByteArray::number(Posix::freePort())});
+    const UnansweredPort nobody;
+    m_server.command({"REPLICAOF", "127.0.0.1", QByteArray::number(nobody.port())});
     lock.acquire();
     QVERIFY(eventually([&] { return lock.spies.errors.size() == 1; }));
     registry.pass(500ms);
@@ -307,7 +308,8 @@ void tst_ServerFaults::noMaster()
     StillRegistry registry(m_server.url());
     TestLock lock(&registry, Name, options(LongLease, 1s));
     m_server.command({"CONFIG", "SET", "replica-serve-stale-data", "no"});
-    m_server.command({"REPLICAOF", "127.0.0.1", QByteArray::number(Posix::freePort())});
+    const UnansweredPort nobody;
+    m_server.command({"REPLICAOF", "127.0.0.1", QByteArray::number(nobody.port())});
     lock.acquire();
     const bool refused = eventually([&] { return lock.spies.errors.size() == 1; });
     registry.pass(1s);
