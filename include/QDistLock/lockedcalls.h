@@ -53,8 +53,9 @@ Q_SIGNALS:
     /// The call was dropped because the lock was busy (`onBusy=skip`), or because a newer call replaced it
     /// (`onBusy=latest`). Also logged as a debug message.
     void skipped(const QDistLock::LockedCallInfo &call);
-    /// The lock was lost while the method ran; emitted for invokeLocked() and withLock(), too. Also logged as a
-    /// warning.
+    /// The lock was lost before the method, or the QFuture that it has returned, had finished; emitted for
+    /// invokeLocked() and withLock(), too. It comes at once if the event loop of the thread runs, so that work that
+    /// goes on can be stopped, and otherwise when the method has returned. Also logged as a warning.
     void lost(const QDistLock::LockedCallInfo &call);
 
 private:

@@ -12,6 +12,7 @@
 #include <QtCore/qthread.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 using namespace Qt::StringLiterals;
@@ -35,6 +36,11 @@ constexpr QStringView LostBeforeItsTurn =
 /// Because the event loop did not run: see UseLimit.
 constexpr QStringView ReleasedBeforeItsTurn =
         u"acquired, but released again because the event loop of this thread did not run, and its wait of %1 ms is over; run exec() in this thread, block it for less long, or use ScopedLock, which needs no event loop";
+
+// A lock of a call was lost.
+constexpr QStringView LostWhileItRuns =
+        u"lost while the method, or the future that it has returned, is not finished; stop it, it is no longer protected";
+constexpr QStringView LostWhileItRan = u"lost while the method ran under it; what it did since then was not protected";
 
 /// The request whose wait ends first.
 qsizetype mostUrgent(const QList<LockRequest> &requests)
@@ -83,7 +89,7 @@ public:
     {
         QList<const LockRequest *> lostRequests;
         for (size_t i = m_holds.size(); i-- > 0;) {
-            if (!m_holds[i]->isHeld())
+            if (!m_holds[i]->isHeld() && m_reported.count(i) == 0)
                 lostRequests.append(&m_call.requests.at(qsizetype(i)));
             if (m_holds[i]->leave()) // a scope that re-entered the lock may outlive the call
                 m_holds[i]->release();
@@ -93,12 +99,20 @@ public:
         if (wanted) {
             // After the releases, because the message handler of the application may take long.
             for (const LockRequest *const request : std::as_const(lostRequests))
-                lost.append(logLoss(*request));
+                lost.append(logLoss(*request, LostWhileItRan));
         }
         if (wanted && QThread::currentThread() == m_thread)
             m_calls->receive({m_queue, 0, lost});
         else
             m_mailbox->post({m_queue, 0, lost});
+    }
+
+    /// In its thread, while the call runs or its future has not finished. Empty the second time.
+    QList<LockedCallInfo> reportLoss(size_t index)
+    {
+        if (!m_reported.insert(index).second)
+            return {};
+        return {logLoss(m_call.requests.at(qsizetype(index)), LostWhileItRuns)};
     }
 
     const std::vector<std::shared_ptr<LockHold>> &holds() const { return m_holds; }
@@ -112,13 +126,9 @@ public:
 
 private:
     Q_DISABLE_COPY_MOVE(HeldLocks)
-    LockedCallInfo logLoss(const LockRequest &request) const
+    LockedCallInfo logLoss(const LockRequest &request, QStringView text) const
     {
-        const LockResult result{
-                DistributedLock::NoError,
-                describeLock(request,
-                             u"lost while the method ran under it; what it did since then was not protected"_s),
-                0};
+        const LockResult result{DistributedLock::NoError, describeLock(request, text.toString()), 0};
         const LockedCallInfo info = m_call.info(&request, result);
         qCWarning(lcLock, "%ls", qUtf16Printable(info.errorString));
         return info;
@@ -130,6 +140,7 @@ private:
     const LockedCall m_call;
     const std::weak_ptr<LockedCallQueue> m_queue;
     std::vector<std::shared_ptr<LockHold>> m_holds;
+    std::set<size_t> m_reported; ///< the holds whose loss was reported before the end
 };
 
 LockedCallQueue::LockedCallQueue(ThreadCalls *thread, const QString &locks)
@@ -248,6 +259,9 @@ void LockedCallQueue::acquireNext()
     auto ended = [mailbox = m_thread->mailbox, queue = weak_from_this(), attempt = m_attempt] {
         mailbox->post({queue, attempt, {}});
     };
+    auto lost = [mailbox = m_thread->mailbox, queue = weak_from_this(), attempt = m_attempt, index] {
+        mailbox->post({queue, attempt, {}, index});
+    };
     // use() has ended the limits of the earlier holds; they are released with the last one when its limit passes.
     std::vector<std::weak_ptr<LockHold>> others(m_holds.begin(), m_holds.end());
     auto limitPassed = [others = std::move(others), method = call->call.method, request] {
@@ -258,7 +272,7 @@ void LockedCallQueue::acquireNext()
         logReleased(method, request);
     };
     m_holds.push_back(LockService::instance()->acquire(request.address, options, std::move(ended), once,
-                                                       {m_acquireDeadline, std::move(limitPassed)}));
+                                                       {m_acquireDeadline, std::move(limitPassed)}, std::move(lost)));
 }
 
 void LockedCallQueue::acquireEnded(int attempt)
@@ -289,6 +303,12 @@ void LockedCallQueue::acquireEnded(int attempt)
     } else {
         m_thread->end(call, index, result);
     }
+}
+
+QList<LockedCallInfo> LockedCallQueue::lockLost(int attempt, qsizetype lock)
+{
+    const std::shared_ptr<HeldLocks> locks = attempt == m_attempt ? m_heldLocks.lock() : nullptr;
+    return locks ? locks->reportLoss(size_t(lock)) : QList<LockedCallInfo>();
 }
 
 void LockedCallQueue::runFirst()
@@ -326,6 +346,7 @@ void LockedCallQueue::runUnderLocks()
     CallPointer call = m_thread->take(first());
     call->watcher.reset();
     const auto locks = std::make_shared<HeldLocks>(m_thread, call->call, weak_from_this(), std::exchange(m_holds, {}));
+    m_heldLocks = locks;
     const auto job = std::move(call->job);
     const auto holds = locks->holds();
     const QList<LockRequest> requests = call->call.requests;

@@ -32,6 +32,7 @@ public:
         std::weak_ptr<LockedCallQueue> queue;
         int attempt = 0;            ///< the attempt whose acquire ended; 0 = the call that ran has released its locks
         QList<LockedCallInfo> lost; ///< the locks it had lost by then
+        qsizetype lostLock = -1;    ///< not -1: instead, the call of this attempt has lost this one of its locks
     };
 
     /// \a locks identifies this queue.
@@ -53,6 +54,8 @@ public:
     void endTooLate(WaitingCall *call);
 
     void acquireEnded(int attempt);
+    /// The report, if the call of \a attempt runs and has not reported the loss of \a lock yet.
+    QList<LockedCallInfo> lockLost(int attempt, qsizetype lock);
     /// Called after ThreadCalls::setReady(). Runs the first call if it still has its locks.
     void runFirst();
     /// Called after ThreadCalls::setStalled(), and when the call that ran has released its locks.
@@ -84,6 +87,8 @@ private:
     std::vector<std::shared_ptr<LockHold>> m_holds;
     Deadline m_acquireDeadline;              ///< of the lock that is being acquired
     std::chrono::milliseconds m_lastWait{0}; ///< the `wait` of the lock that is being acquired
+    // Of the call that runs, or whose future has not finished.
+    std::weak_ptr<HeldLocks> m_heldLocks;
 };
 
 } // namespace QDistLock

@@ -347,11 +347,16 @@ void ThreadCalls::customEvent(QEvent *)
 
 void ThreadCalls::receive(const LockedCallQueue::Message &message)
 {
-    if (!message.lost.isEmpty()) {
-        m_reports.add(message.lost);
+    const auto queue = message.queue.lock();
+    const bool lostEarly = message.lostLock >= 0;
+    const QList<LockedCallInfo> lost = lostEarly && queue ? queue->lockLost(message.attempt, message.lostLock)
+                                                          : message.lost;
+    if (!lost.isEmpty()) {
+        m_reports.add(lost);
         m_postedWork.post();
     }
-    const auto queue = message.queue.lock();
+    if (lostEarly)
+        return;
     if (queue && message.attempt)
         queue->acquireEnded(message.attempt);
     else if (queue)

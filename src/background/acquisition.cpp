@@ -12,13 +12,14 @@ using namespace Qt::StringLiterals;
 namespace QDistLock {
 
 Acquisition::Acquisition(const LockAddress &address, const LockOptions &options, AcquireCompletion completion,
-                         bool failFast, UseLimit useLimit)
+                         bool failFast, UseLimit useLimit, LossNotice lost)
     : address(address)
     , options(options)
     , failFast(failFast)
     , useLimit(std::move(useLimit))
     , forks(forkCount())
     , m_completion(std::move(completion))
+    , m_lost(std::move(lost))
 {
 }
 
@@ -50,6 +51,14 @@ void Acquisition::endHold(bool confirmed)
     deadline.store(LeaseTime(), std::memory_order_release);
     releaseConfirmed.store(confirmed);
     holdEnded.release();
+}
+
+void Acquisition::notifyLoss()
+{
+    deadline.store(LeaseTime(), std::memory_order_release);
+    const auto lost = std::exchange(m_lost, nullptr);
+    if (lost && !abandoned.load())
+        lost();
 }
 
 bool Acquisition::decideUse(Use use)

@@ -20,6 +20,9 @@ namespace QDistLock {
 /// Called once, in the service's thread, when an acquire has ended.
 using AcquireCompletion = std::function<void()>;
 
+/// Called at most once, in the service's thread, when a lock is lost before its holder has released it.
+using LossNotice = std::function<void()>;
+
 /// Releases a lock whose holder does not begin to use it, because its thread blocks or runs no event loop. The lock is
 /// released if LockHold::use() was not called within one lease of the grant and \a waitEnds has passed or is forever.
 struct UseLimit
@@ -36,7 +39,7 @@ class Acquisition
 {
 public:
     Acquisition(const LockAddress &address, const LockOptions &options, AcquireCompletion completion, bool failFast,
-                UseLimit useLimit);
+                UseLimit useLimit, LossNotice lost);
 
     /// Reads the clock: false from the local deadline on, and in a forked child.
     bool isHeld() const;
@@ -48,6 +51,8 @@ public:
     void end(const LockResult &result);
     /// Ends the hold, after a release or a loss; also after a failed acquire. To be called once, by the service.
     void endHold(bool confirmed);
+    /// Calls the LossNotice. To be called by the service, before endHold().
+    void notifyLoss();
 
     /// use() and refuseUse() exclude each other: whichever is called first succeeds, the other one returns false.
     bool use() { return decideUse(Used); }
@@ -73,6 +78,7 @@ private:
 
     std::atomic<Use> m_use{Undecided};
     AcquireCompletion m_completion;
+    LossNotice m_lost;
     LockResult m_result; ///< valid after m_ended
     std::atomic<bool> m_ended{false};
 };

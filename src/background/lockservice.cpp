@@ -154,10 +154,11 @@ void LockService::threadEnded()
 }
 
 std::shared_ptr<LockHold> LockService::acquire(const LockAddress &address, const LockOptions &options,
-                                               AcquireCompletion completion, bool failFast, UseLimit useLimit)
+                                               AcquireCompletion completion, bool failFast, UseLimit useLimit,
+                                               LossNotice lost)
 {
     const auto acquisition = std::make_shared<Acquisition>(address, options, std::move(completion), failFast,
-                                                           std::move(useLimit));
+                                                           std::move(useLimit), std::move(lost));
     auto hold = std::make_shared<LockHold>(acquisition);
     QString reason;
     if (isInherited()) {

@@ -32,7 +32,8 @@ public:
     /// \a failFast: if attempts to connect to the server keep failing, the acquire ends with the error of the last
     /// attempt instead of waiting for the next.
     std::shared_ptr<LockHold> acquire(const LockAddress &address, const LockOptions &options,
-                                      AcquireCompletion completion, bool failFast = false, UseLimit useLimit = {});
+                                      AcquireCompletion completion, bool failFast = false, UseLimit useLimit = {},
+                                      LossNotice lost = {});
     /// Releases the lock of \a acquisition or cancels its acquire; for LockHold. Never blocks.
     void release(const AcquisitionPointer &acquisition);
     /// Whether this is the service's own thread, in which nothing may wait for it.

@@ -34,7 +34,10 @@ ServedLock::ServedLock(ServerLocks *server)
     connect(&m_lock, &DistributedLock::acquireFailed, this, &ServedLock::acquireFailed);
     connect(&m_lock, &DistributedLock::renewed, this, &ServedLock::updateDeadline);
     connect(&m_lock, &DistributedLock::released, this, [this] { holdEnded(true); });
-    connect(&m_lock, &DistributedLock::lost, this, [this] { holdEnded(false); });
+    connect(&m_lock, &DistributedLock::lost, this, [this] {
+        m_acquisition->notifyLoss();
+        holdEnded(false);
+    });
 }
 
 void ServedLock::begin(const AcquisitionPointer &acquisition)

@@ -10,6 +10,7 @@
 #include <QCoreApplication>
 #include <QDebug>
 #include <QFuture>
+#include <QPromise>
 
 using namespace QDistLock;
 using namespace Qt::StringLiterals;
@@ -99,6 +100,28 @@ void invoked(QObject *orders)
             .then(orders, [](const QVariant &shipped) { qInfo() << shipped; })
             .onFailed(orders, [](const LockUnavailable &failure) { qWarning() << failure.what(); });
     //! [invoke]
+}
+
+class Report : public QObject
+{
+    Q_OBJECT
+public:
+    QFuture<void> start() { return m_work.future(); }
+    void stop() { m_work.finish(); }
+
+private:
+    QPromise<void> m_work;
+};
+
+void longWork(Report *report)
+{
+    //! [long-work]
+    QObject::connect(LockedCalls::instance(), &LockedCalls::lost, report, [=](const LockedCallInfo &call) {
+        if (call.lock == "report:nightly"_L1)
+            report->stop(); // its future must finish then, too
+    });
+    QFuture<void> done = QDistLock::withLock(report, "report:nightly", {}, [=] { return report->start(); });
+    //! [long-work]
 }
 
 void requests(QObject *window)

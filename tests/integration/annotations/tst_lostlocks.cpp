@@ -47,6 +47,7 @@ private Q_SLOTS:
     void lostBeforeEachTurn_data();
     void lostBeforeEachTurn();
     void lostWhileItRuns();
+    void lostBeforeItsFutureFinishes();
     void lossesComeFromTheEventLoop();
     void lossesBeforeTheThreadEnds();
     void serverGone();
@@ -160,6 +161,33 @@ void tst_LostLocks::lostWhileItRuns()
     receiver.body = nullptr;
     Q_EMIT sender.numbered(2);
     QVERIFY(eventually([&] { return receiver.seen.size() == 2; }));
+    QCOMPARE(lost.size(), 1);
+}
+
+void tst_LostLocks::lostBeforeItsFutureFinishes()
+{
+    // Reported at once, so that the work can be stopped, and only once.
+    QSignalSpy lost(LockedCalls::instance(), &LockedCalls::lost);
+    const LogCapture log;
+    QPromise<void> work;
+    work.start();
+    bool runs = false;
+    const QFuture<void> done = withLock(u"lost"_s, [&] {
+        runs = true;
+        return work.future();
+    });
+    QVERIFY(eventually([&] { return runs; }));
+    endByForce(u"lost"_s);
+    QVERIFY(eventually([&] { return lost.size() == 1; }));
+    QVERIFY(!done.isFinished());
+    const auto call = lost.first().first().value<LockedCallInfo>();
+    QCOMPARE(call.lock, u"lost"_s);
+    QVERIFY2(call.errorString.contains(u"stop it, it is no longer protected"_s), qPrintable(call.errorString));
+    QCOMPARE(log.count({call.errorString}), 1);
+
+    work.finish();
+    QVERIFY(eventually([&] { return done.isFinished(); }));
+    QVERIFY(eventually([&, next = withLock(u"lost"_s, [] {})] { return next.isFinished(); }));
     QCOMPARE(lost.size(), 1);
 }
 
