@@ -24,6 +24,7 @@ class TestExamples : public QObject
 private Q_SLOTS:
     void initTestCase() { QVERIFY2(m_server.start(), qPrintable(m_server.errorString())); }
     void init();
+    void projectTemplate();
     void signalsAndSlots_data() { addServers(); }
     void signalsAndSlots();
     TIMING void watchdog();
@@ -147,6 +148,28 @@ QList<QByteArray> TestExamples::keys()
     QList<QByteArray> keys = m_server.keys();
     keys.removeIf([](const QByteArray &key) { return key.endsWith(":fence"); });
     return keys;
+}
+
+void TestExamples::projectTemplate()
+{
+    m_server.command({"SET", "lock:report:nightly", "foreign"});
+    const Result skipped = run(QStringLiteral(TEMPLATE), m_server.url().toString());
+    QCOMPARE(skipped.exitCode, 0);
+    QVERIFY2(skipped.output.startsWith("Skipped: Lock \"report:nightly\""_L1), qPrintable(skipped.output));
+    m_server.command({"DEL", "lock:report:nightly"});
+
+    const Result made = run(QStringLiteral(TEMPLATE), m_server.url().toString());
+    QCOMPARE(made.exitCode, 0);
+    QCOMPARE(made.output, u"Nobody else is making the report.\nThe report is made.\n"_s);
+    QCOMPARE(keys(), QList<QByteArray>());
+
+    const Result withoutServer = run(QStringLiteral(TEMPLATE), {});
+    QCOMPARE(withoutServer.exitCode, 1);
+    QVERIFY2(withoutServer.output.contains("QDISTLOCK_URL"_L1), qPrintable(withoutServer.output));
+
+    const Result failed = run(QStringLiteral(TEMPLATE), u"unix://%1/nobody.sock"_s.arg(m_server.folder()));
+    QCOMPARE(failed.exitCode, 1);
+    QVERIFY2(failed.output.contains("nobody.sock"_L1), qPrintable(failed.output));
 }
 
 void TestExamples::signalsAndSlots()
