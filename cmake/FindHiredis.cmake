@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 
 #[[
-Finds hiredis with pkg-config if available, otherwise by its header and library.
+Finds hiredis with pkg-config if available, otherwise by its header and library, otherwise by the CMake package of
+hiredis 1.0 or later.
 
 The static library is preferred. hiredis does not version its symbols, and its structures differ between versions: what
 links it statically and hides its symbols is not disturbed by another hiredis in the same process.
@@ -39,10 +40,21 @@ if(Hiredis_INCLUDE_DIR AND EXISTS "${Hiredis_INCLUDE_DIR}/hiredis/hiredis.h")
     unset(number)
 endif()
 
+# On Windows only the CMake package says what else must be linked.
+if(WIN32 OR NOT Hiredis_LIBRARY OR NOT Hiredis_INCLUDE_DIR)
+    find_package(hiredis CONFIG QUIET)
+    if(hiredis_FOUND)
+        set(Hiredis_VERSION ${hiredis_VERSION})
+        set(Hiredis_LIBRARY hiredis::hiredis)
+        set(Hiredis_INCLUDE_DIR "${hiredis_DIR}") # the target knows the folder
+    endif()
+endif()
+
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(Hiredis
     REQUIRED_VARS Hiredis_LIBRARY Hiredis_INCLUDE_DIR
     VERSION_VAR Hiredis_VERSION
+    REASON_FAILURE_MESSAGE "install hiredis and its headers, on Debian and Ubuntu libhiredis-dev"
 )
 
 include(FeatureSummary)
@@ -51,7 +63,10 @@ set_package_properties(Hiredis PROPERTIES
     URL "https://github.com/redis/hiredis"
 )
 
-if(Hiredis_FOUND AND NOT TARGET Hiredis::hiredis)
+if(Hiredis_FOUND AND NOT TARGET Hiredis::hiredis AND TARGET ${Hiredis_LIBRARY})
+    add_library(Hiredis::hiredis INTERFACE IMPORTED)
+    set_target_properties(Hiredis::hiredis PROPERTIES INTERFACE_LINK_LIBRARIES ${Hiredis_LIBRARY})
+elseif(Hiredis_FOUND AND NOT TARGET Hiredis::hiredis)
     add_library(Hiredis::hiredis UNKNOWN IMPORTED)
     set_target_properties(Hiredis::hiredis PROPERTIES
         IMPORTED_LOCATION "${Hiredis_LIBRARY}"
