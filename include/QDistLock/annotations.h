@@ -132,6 +132,7 @@ QMetaObject::Connection connectLocked(const Detail::SenderOf<Signal> *sender, Si
                               Detail::methodWithKey(receiver, Connector::slotName(slot), Connector::slotTypes(), key,
                                                     Detail::lockOptionsOrText(options)));
 }
+/// The same without arguments of withArguments().
 template<typename Signal, typename Receiver, typename Slot, typename Options = LockOptions>
 QMetaObject::Connection connectLocked(const Detail::SenderOf<Signal> *sender, Signal signal, Receiver *receiver,
                                       Slot slot, const QString &key, const Options &options = Options())
@@ -212,8 +213,7 @@ template<typename Function>
 } // namespace QDistLock
 
 /*!
-    \macro QDL_LOCKED_METHOD(method, key)
-    \macro QDL_LOCKED_METHOD(method, key, options)
+    QDL_LOCKED_METHOD(method, key), or QDL_LOCKED_METHOD(method, key, options): a method that runs under a lock.
 
     When connectLocked() or invokeLocked() calls the slot or Q_INVOKABLE \a method of this class, or one of its
     overloads, it runs under a lock. A direct call and a plain connect() run it without the lock; if the method begins
@@ -257,5 +257,11 @@ template<typename Function>
 
     Errors in annotations are reported by validateAnnotations(), and at their first use.
 */
+#ifdef Q_MOC_RUN
+#  define QDL_LOCKED_METHOD(method, ...) QDL_LOCKED_METHOD_INFO(method, __VA_ARGS__, "", "", )
+#else
+#  define QDL_LOCKED_METHOD(method, ...) \
+    QDL_DETAIL_EXPAND(QDL_LOCKED_METHOD_ENTRY(method, QDL_ANNOTATION_NAME(method, __LINE__), __VA_ARGS__, "", "", ))
+#endif
 
 #endif

@@ -32,15 +32,20 @@ namespace QDistLock {
 class ReleaseAwaitable
 {
 public:
+    /// For LockGuard::release(); \a future is that of DistributedLock::releaseAsync().
     explicit ReleaseAwaitable(const QFuture<bool> &future)
         : m_future(future)
     {
     }
+    /// Has the value that `co_await` returns.
     QFuture<bool> future() const { return m_future; }
 
+    /// What the compiler calls for `co_await`; not for direct use.
     class Awaiter
     {
     public:
+        /// Called by the compiler.
+        ///@{
         explicit Awaiter(const QFuture<bool> &future)
             : m_future(future)
         {
@@ -48,12 +53,14 @@ public:
         bool await_ready() const { return m_future.isFinished(); }
         void await_suspend(std::coroutine_handle<> coroutine) { m_resumption.resumeAfter(m_future, coroutine); }
         bool await_resume() const { return m_future.resultCount() > 0 && m_future.result(); }
+        ///@}
 
     private:
         Q_DISABLE_COPY_MOVE(Awaiter)
         QFuture<bool> m_future;
         Detail::CoroutineResumption m_resumption;
     };
+    /// Waits for the end of the release.
     Awaiter operator co_await() const { return Awaiter(m_future); }
 
 private:
@@ -81,11 +88,13 @@ public:
         using namespace Qt::StringLiterals;
         m_result = {DistributedLock::CancelledError, u"no lock was acquired"_s, 0};
     }
+    /// The level passes to this guard; \a other keeps its result() only.
     LockGuard(LockGuard &&other) noexcept
         : m_lock(std::exchange(other.m_lock, {}))
         , m_result(other.m_result)
     {
     }
+    /// Releases the level of this guard, and takes that of \a other.
     LockGuard &operator=(LockGuard &&other) noexcept
     {
         LockGuard before(std::move(other));
@@ -93,14 +102,17 @@ public:
         std::swap(m_result, before.m_result);
         return *this;
     }
+    /// Releases the level, without waiting.
     ~LockGuard() { m_lock.release(m_result.fencingToken); }
 
     /// How the acquire ended; kept after the end of the hold.
     const LockResult &result() const noexcept { return m_result; }
-    explicit operator bool() const { return isHeld(); }
     /// Reads the clock: false from the local deadline on, and after a release or a loss. False in any thread but the
     /// lock's.
+    ///@{
+    explicit operator bool() const { return isHeld(); }
     bool isHeld() const { return m_lock.isHeld(m_result.fencingToken); }
+    ///@}
     /// To be passed to the guarded resource; 0 if not acquired, kept after the end of the hold.
     qint64 fencingToken() const noexcept { return m_result.fencingToken; }
 
@@ -157,9 +169,12 @@ private:
 class [[nodiscard]] AcquireAwaitable
 {
 public:
+    /// What the compiler calls for `co_await`; not for direct use.
     class Awaiter
     {
     public:
+        /// Called by the compiler.
+        ///@{
         Awaiter(const QPointer<DistributedLock> &lock, const QString &name)
             : m_lock(lock)
             , m_name(name)
@@ -195,6 +210,7 @@ public:
                                                   : "the lock object was destroyed");
             return guard;
         }
+        ///@}
 
     private:
         Q_DISABLE_COPY_MOVE(Awaiter)
@@ -213,6 +229,7 @@ public:
         quint64 m_id = 0;
         bool m_waiting = false;
     };
+    /// Begins an acquire, and waits for its end.
     Awaiter operator co_await() const { return Awaiter(m_lock, m_name); }
 
 private:

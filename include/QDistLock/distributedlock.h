@@ -13,6 +13,7 @@
 
 #include <memory>
 
+/// Locks that hold for all processes and machines that use the same server.
 namespace QDistLock {
 
 class AcquireAwaitable;
@@ -56,19 +57,29 @@ class LockReference;
 class QDISTLOCK_EXPORT DistributedLock : public QObject
 {
     Q_OBJECT
+    /// For QML and bindings: the value of the function that reads it.
+    ///@{
     Q_PROPERTY(QString name READ name WRITE setName NOTIFY nameChanged)
     Q_PROPERTY(State state READ state NOTIFY stateChanged FINAL)
     Q_PROPERTY(bool held READ isHeld NOTIFY heldChanged FINAL)
     Q_PROPERTY(int holdCount READ holdCount NOTIFY holdCountChanged FINAL)
     Q_PROPERTY(qint64 fencingToken READ fencingToken NOTIFY fencingTokenChanged)
     Q_PROPERTY(int queuePosition READ queuePosition NOTIFY queuePositionChanged FINAL)
+    ///@}
+    /// For QML, in milliseconds: lease(), waitTime() and retryInterval(). LockOptions::Forever is the greatest int.
+    ///@{
     Q_PROPERTY(int lease READ leaseMs WRITE setLeaseMs NOTIFY leaseChanged FINAL)
     Q_PROPERTY(int wait READ waitMs WRITE setWaitMs NOTIFY waitChanged FINAL)
     Q_PROPERTY(int retryInterval READ retryIntervalMs WRITE setRetryIntervalMs NOTIFY retryIntervalChanged FINAL)
+    ///@}
+    /// For QML and bindings: the value of the function that reads it.
+    ///@{
     Q_PROPERTY(bool autoRenew READ autoRenew WRITE setAutoRenew NOTIFY autoRenewChanged FINAL)
     Q_PROPERTY(bool fair READ isFair WRITE setFair NOTIFY fairChanged FINAL)
     Q_PROPERTY(Error error READ error NOTIFY errorChanged FINAL)
     Q_PROPERTY(QString errorString READ errorString NOTIFY errorChanged FINAL)
+    ///@}
+    /// remainingTime() in milliseconds. It has no change signal.
     Q_PROPERTY(int remainingTime READ remainingMs)
 
 public:
@@ -84,7 +95,7 @@ public:
 
     /// The reason why an acquire failed, or why the server could not execute a command.
     enum Error {
-        NoError,
+        NoError,             ///< none
         BusyError,           ///< somebody else holds the lock, and the acquire had no wait or no retry left
         TimeoutError,        ///< somebody else held the lock during the whole wait
         CancelledError,      ///< cancel(), release() or destruction came first
@@ -133,9 +144,12 @@ public:
 
     /// The options of the next acquire; `autoRenew` takes effect at once. Options that were never set have the
     /// registry's defaults.
+    ///@{
     LockOptions options() const;
     void setOptions(const LockOptions &options);
+    ///@}
 
+    /// The state as far as this object knows it; isHeld() also reads the clock.
     State state() const;
     /// Reads the clock: false from the local deadline on, even if the event loop could not run.
     bool isHeld() const;
@@ -150,24 +164,34 @@ public:
     /// over: the first renewal sets the whole lease.
     std::chrono::nanoseconds remainingTime() const;
 
-    // The fields of options(). The properties, for QML, are in milliseconds; LockOptions::Forever is the greatest int.
+    // The fields of options(). The properties, for QML, are in milliseconds.
     // The setters do not check values: with an invalid one the next acquire ends with OptionsError.
 
     /// Time to live of the key: how long others have to wait if the holder dies.
+    ///@{
     std::chrono::milliseconds lease() const;
     void setLease(std::chrono::milliseconds lease);
+    ///@}
     /// Longest wait of one acquire: `LockOptions::wait`, and the property `wait`.
+    ///@{
     std::chrono::milliseconds waitTime() const;
     void setWaitTime(std::chrono::milliseconds wait);
+    ///@}
     /// The interval at which a waiter polls if nothing can wake it.
+    ///@{
     std::chrono::milliseconds retryInterval() const;
     void setRetryInterval(std::chrono::milliseconds interval);
+    ///@}
     /// Whether the lease is renewed while held; the only option that takes effect at once.
+    ///@{
     bool autoRenew() const;
     void setAutoRenew(bool autoRenew);
+    ///@}
     /// First come, first served; false = whoever comes first after a release.
+    ///@{
     bool isFair() const;
     void setFair(bool fair);
+    ///@}
 
     /// The last error; NoError after a success.
     Error error() const;
@@ -228,6 +252,8 @@ Q_SIGNALS:
     /// lasts. error() is NoError again when it is over.
     void errorOccurred(QDistLock::DistributedLock::Error error);
 
+    /// The property of this name has a new value; errorChanged() is also that of `errorString`.
+    ///@{
     void nameChanged();
     void stateChanged();
     void heldChanged();
@@ -240,8 +266,10 @@ Q_SIGNALS:
     void autoRenewChanged();
     void fairChanged();
     void errorChanged();
+    ///@}
 
 protected:
+    /// Notices that the object is moved to another thread.
     bool event(QEvent *event) override;
     /// Like acquireAsync(), with \a options instead of options(). If another acquire is already in progress, only
     /// their `wait` counts; if the lock is already held, none of them does.

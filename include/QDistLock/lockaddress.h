@@ -28,6 +28,7 @@ namespace QDistLock {
 class LockAddress
 {
 public:
+    /// No lock: an acquire ends with DistributedLock::NameError.
     LockAddress() = default;
     /// The lock \a name: what converts to a QString, a QStringView, or a literal or constant array of characters (in
     /// UTF-8 or UTF-16), without the NULs that pad it.
@@ -37,6 +38,7 @@ public:
     {
     }
 
+    /// The name, without the key prefix.
     QString name() const { return m_name; }
     /// Null, as at first: that of the registry (see LockRegistry::setKeyPrefix()), and `lock:` where the application
     /// gives none, as for a ScopedLock. Empty, but not null: the name alone is the key.

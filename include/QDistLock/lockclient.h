@@ -21,9 +21,11 @@ struct LockClient
     QString id;
     /// Its process, see LockRegistry::setIdentity(). Empty, and 0, if it shows no identity, if it is not connected or
     /// foreign, or if the user may not list the server's connections.
+    ///@{
     QString host;
     qint64 pid = 0;
     QString application;
+    ///@}
     /// False if it has no connection to the server: it has ended, or its network is down. Also true if it cannot be
     /// known, as for another library.
     bool connected = false;

@@ -19,11 +19,11 @@ namespace QDistLock {
 struct LockedCallInfo
 {
     QPointer<QObject> receiver; ///< use it only in its own thread
-    QByteArray className;
-    QByteArray method; ///< empty if the slot is a function object
-    QString lock;      ///< the name, without key prefix; empty if the annotation could not be evaluated
-    QString server;    ///< without secrets
-    DistributedLock::Error error = DistributedLock::NoError;
+    QByteArray className;       ///< empty for withLock()
+    QByteArray method;          ///< empty if the slot is a function object
+    QString lock;               ///< the name, without key prefix; empty if the annotation could not be evaluated
+    QString server;             ///< without secrets
+    DistributedLock::Error error = DistributedLock::NoError; ///< why the call was dropped; NoError after a loss
     QString errorString; ///< names class, method, lock and server, and says what happened and what to do
 };
 
@@ -43,6 +43,7 @@ public:
     /// Null at the end of the program, when static objects are destroyed.
     static LockedCalls *instance();
 
+    /// Called at the end of the program; the application never deletes the object.
     ~LockedCalls() override;
 
 Q_SIGNALS:

@@ -38,6 +38,7 @@ struct LockInfo
     int queueLength = 0;
     /// If not NoError, the server could not be asked, and only \c name has a meaning.
     DistributedLock::Error error = DistributedLock::NoError;
+    /// Names lock, server (without secrets), what happened and what to do; empty if there is no error.
     QString errorString;
 };
 
@@ -48,6 +49,7 @@ struct LockWaiter
 {
     /// How many waiters are ahead of it; 0 = the next.
     int position = 0;
+    /// Who waits.
     LockClient client;
     /// The time since it joined the queue, by the server's clock.
     std::chrono::milliseconds waited{0};

@@ -57,6 +57,8 @@ struct LockOptions
     /// a deadline, as clients without EXPIRE write it (Unix time in s or ms): that deadline is respected in any case.
     bool repairMissingTtl = true;
 
+    /// Sets the field of this name, and returns these options, so that setters can follow each other.
+    ///@{
     // One setter per line.
     // clang-format off
     LockOptions &withLease(std::chrono::milliseconds value) { lease = value; return *this; }
@@ -70,6 +72,7 @@ struct LockOptions
     LockOptions &withReplicaTimeout(std::chrono::milliseconds value) { replicaTimeout = value; return *this; }
     LockOptions &withRepairMissingTtl(bool value) { repairMissingTtl = value; return *this; }
     // clang-format on
+    ///@}
 
     /// Describes what is wrong with these options, with the field and its value; empty if they are valid.
     QDISTLOCK_EXPORT QString validationError() const;

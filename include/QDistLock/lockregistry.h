@@ -38,9 +38,12 @@ class LockRegistryPrivate;
 class QDISTLOCK_EXPORT LockRegistry : public QObject
 {
     Q_OBJECT
+    /// The value of the function of this name.
+    ///@{
     Q_PROPERTY(QUrl server READ server CONSTANT FINAL)
     Q_PROPERTY(State state READ state NOTIFY stateChanged FINAL)
     Q_PROPERTY(QString errorString READ errorString NOTIFY errorChanged FINAL)
+    ///@}
 
 public:
     /// The state of the connection over which commands are sent.
@@ -59,10 +62,13 @@ public:
     };
     Q_ENUM(Outcome)
 
+    /// The errors of a registry are those of locks.
     using Error = DistributedLock::Error;
 
     /// docs/servers.md lists the schemes of \a server. The registry connects when it is first needed.
     explicit LockRegistry(const QUrl &server, QObject *parent = nullptr);
+    /// Releases what the locks of obtain() hold, without waiting, and deletes these locks. Other locks of the registry
+    /// emit lost().
     ~LockRegistry() override;
 
     /// This thread's registry on defaultServer(); lives until the thread or the application ends.
@@ -86,11 +92,14 @@ public:
     DistributedLock *obtain(const QString &name);
     /// How long a lock of obtain() stays Unlocked before it is deleted: 60 s by default. A negative
     /// time counts as 0.
+    ///@{
     std::chrono::milliseconds idleEviction() const;
     void setIdleEviction(std::chrono::milliseconds idle);
+    ///@}
 
     /// The URL of the server without user name and password; with port, without database 0.
     QUrl server() const;
+    /// Of the connection. Disconnected is no error: see error().
     State state() const;
     /// The reason why the server cannot be used; NoError again when it has answered.
     Error error() const;
@@ -98,8 +107,10 @@ public:
     QString errorString() const;
 
     /// The options of locks that are created from now on.
+    ///@{
     LockOptions defaults() const;
     void setDefaults(const LockOptions &defaults);
+    ///@}
     /// The key prefix of acquires and requests by name that begin from now on: `lock:` by default. A lock whose
     /// LockAddress has a key prefix keeps that.
     QString keyPrefix() const;
@@ -110,6 +121,7 @@ public:
     // one takes the request back while the registry has not connected yet. After that it is executed, and only its
     // result is dropped.
 
+    /// Asks the server who holds the lock, and how many wait.
     QFuture<LockInfo> inspect(const QString &name);
     /// Every lock held whose name matches the glob \a pattern, under keyPrefix(). The list is complete: if one master
     /// of a cluster cannot be asked, that is an error.
@@ -132,8 +144,11 @@ public:
     QFuture<LockReply<QList<LockWaiter>>> waiters(const QString &name);
 
 Q_SIGNALS:
+    /// state() has a new value.
     void stateChanged();
+    /// error() or errorString() has a new value.
     void errorChanged();
+    /// The server cannot be used; emitted once while the same problem lasts. errorString() says what to do.
     void errorOccurred(QDistLock::DistributedLock::Error error);
 
 private:

@@ -17,14 +17,18 @@ namespace QDistLock {
 */
 struct LockResult
 {
+    /// Why the lock was not acquired.
     DistributedLock::Error error = DistributedLock::NoError;
-    /// Empty on success.
+    /// As DistributedLock::errorString(); empty on success.
     QString errorString;
     /// 0 if the lock was not acquired.
     qint64 fencingToken = 0;
 
+    /// True if the lock was acquired, which does not say that it is still held.
+    ///@{
     bool isAcquired() const noexcept { return error == DistributedLock::NoError; }
     explicit operator bool() const noexcept { return isAcquired(); }
+    ///@}
 };
 
 /*!
@@ -40,6 +44,7 @@ struct LockReply
     /// Names lock, server (without secrets), what happened and what to do; empty if there is no error.
     QString errorString;
 
+    /// True if there is a value.
     explicit operator bool() const noexcept { return error == DistributedLock::NoError; }
 };
 

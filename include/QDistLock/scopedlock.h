@@ -24,15 +24,19 @@ class LockHold;
 class QDISTLOCK_EXPORT LockUnavailable : public QException
 {
 public:
+    /// For code of the application that reports a failure in the same way.
     explicit LockUnavailable(const LockResult &result);
-    ~LockUnavailable() override;
+    ~LockUnavailable() override; ///< Throws nothing.
 
     /// The reason.
     LockResult result() const { return m_result; }
     /// result().errorString in UTF-8: names lock, server (without secrets), reason and what to do.
     const char *what() const noexcept override { return m_what.constData(); }
+    /// What QFuture calls to carry the exception.
+    ///@{
     void raise() const override;
     LockUnavailable *clone() const override;
+    ///@}
 
 private:
     LockResult m_result;
@@ -43,14 +47,19 @@ private:
 class QDISTLOCK_EXPORT LockLost : public QException
 {
 public:
+    /// For code of the application that reports a loss in the same way; \a message is the text of what().
     LockLost(const QString &lockName, const QString &message);
-    ~LockLost() override;
+    ~LockLost() override; ///< Throws nothing.
 
+    /// The name of the lock, without its key prefix.
     QString lockName() const { return m_lockName; }
     /// In UTF-8; names the lock.
     const char *what() const noexcept override { return m_what.constData(); }
+    /// What QFuture calls to carry the exception.
+    ///@{
     void raise() const override;
     LockLost *clone() const override;
+    ///@}
 
 private:
     QString m_lockName;
@@ -106,10 +115,13 @@ public:
     /// thread. Use release() if you need to know that the server has confirmed it.
     ~ScopedLock();
 
+    /// The name of the lock, without its key prefix.
     QString name() const { return m_address.name(); }
     /// Reads the clock: false from the local deadline on, after a loss, and after release(). Thread-safe.
+    ///@{
     bool isHeld() const;
     explicit operator bool() const { return isHeld(); }
+    ///@}
     /// Throws LockLost unless isHeld(). Thread-safe.
     void check() const;
     /// Strictly greater with each later acquisition of the name; 0 if the lock was not acquired. Thread-safe.
@@ -123,8 +135,10 @@ public:
     bool release();
 
     /// Allows scopes in the GUI thread to wait, which freezes the user interface. Off by default. Thread-safe.
+    ///@{
     static void setGuiThreadWaitAllowed(bool allowed);
     static bool isGuiThreadWaitAllowed();
+    ///@}
 
 private:
     Q_DISABLE_COPY_MOVE(ScopedLock)
@@ -147,6 +161,11 @@ QDISTLOCK_EXPORT bool isLockedHere(const LockAddress &address);
 QDISTLOCK_EXPORT qint64 fencingTokenHere(const LockAddress &address);
 
 } // namespace QDistLock
+
+/*!
+    \file
+    Locks for code that may block its thread.
+*/
 
 /*!
     QDL_SCOPED_LOCK(address, options…): the rest of the scope runs under the lock. Throws QDistLock::LockUnavailable if

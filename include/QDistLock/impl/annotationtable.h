@@ -94,15 +94,11 @@ const char *annotatedName(Slot slot)
 } // namespace Detail
 } // namespace QDistLock
 
-// Documented in annotations.h. moc reads class infos, the compiler a table of types.
+// What QDL_LOCKED_METHOD() expands to, see annotations.h. moc reads class infos, the compiler a table of types.
 #ifdef Q_MOC_RUN
-#  define QDL_LOCKED_METHOD(method, ...) QDL_LOCKED_METHOD_INFO(method, __VA_ARGS__, "", "", )
 #  define QDL_LOCKED_METHOD_INFO(method, key, options, ...) \
     Q_CLASSINFO("QDistLock.lock:" #method, key) \
     Q_CLASSINFO("QDistLock.options:" #method, options)
-#else
-#  define QDL_LOCKED_METHOD(method, ...) \
-    QDL_DETAIL_EXPAND(QDL_LOCKED_METHOD_ENTRY(method, QDL_ANNOTATION_NAME(method, __LINE__), __VA_ARGS__, "", "", ))
 #endif
 
 #define QDL_ANNOTATION_NAME(method, line) QDL_ANNOTATION_NAME_2(method, line)
