@@ -113,7 +113,8 @@ def qml_members(file):
 def module_types(folder):
     qmldir = (folder / "qmldir").read_text()
     found = cpp_types(folder / re.search(r"^typeinfo (.*)$", qmldir, re.MULTILINE)[1])
-    for name, file in re.findall(r"^(\w+) \d+\.\d+ (\w+\.qml)$", qmldir, re.MULTILINE):
+    # An internal type has no version, or also a line with one: Qt 6.4 writes both.
+    for name, file in re.findall(r"^(?:internal )?(\w+)(?: \d+\.\d+)? (\w+\.qml)$", qmldir, re.MULTILINE):
         found[name] = set(qml_members(folder / file))
     return found
 
