@@ -33,7 +33,7 @@ def main():
         if "://" in target:
             return match.group()
         page = (file.parent / target).resolve() if target else file
-        if page.parent != DOCS or page.suffix != ".md":
+        if page.parent != DOCS or page.suffix != ".md" or page.name == "README.md":
             return text
         # Doxygen knows no code in the text of a reference.
         text = text.replace("`", "")

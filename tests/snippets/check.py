@@ -24,12 +24,12 @@ FENCE = re.compile(r"( *)```(\S*)\s*$")
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 HEADING = re.compile(r"#+ (.*)")
-PATH = re.compile(r"`((?:include|src|qml|tests|tools|docs|examples|cmake)/[\w./*{},-]+)`")
+PATH = re.compile(r"`((?:include|src|qml|tests|tools|docs|examples|cmake|packaging)/[\w./*{},-]+)`")
 
 
 def markdown_files(source):
     """The documents of the project, without what lies in build folders."""
-    folders = ["docs", "examples", "tests", "tools"]
+    folders = ["docs", "examples", "packaging", "tests", "tools"]
     files = [*source.glob("*.md")]
     for folder in folders:
         files += (source / folder).rglob("*.md")
