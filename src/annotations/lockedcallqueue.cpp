@@ -38,8 +38,7 @@ constexpr QStringView ReleasedBeforeItsTurn =
         u"acquired, but released again because the event loop of this thread did not run, and its wait of %1 ms is over; run exec() in this thread, block it for less long, or use ScopedLock, which needs no event loop";
 
 // A lock of a call was lost.
-constexpr QStringView LostWhileItRuns =
-        u"lost while the method, or the future that it has returned, is not finished; stop it, it is no longer protected";
+constexpr QStringView LostWhileItRuns = u"lost, and the work under it goes on; stop it, it is no longer protected";
 constexpr QStringView LostWhileItRan = u"lost while the method ran under it; what it did since then was not protected";
 
 /// The request whose wait ends first.

@@ -102,10 +102,9 @@ void WaitingCall::fail(const LockRequest *request, const LockResult &result) con
     const bool reported = job->fail(result, skipped);
     LockedCalls *const calls = LockedCalls::instance();
     // Expected: the application itself cancelled the future, destroyed the receiver, or ended. It may not know,
-    // however, that a call needed an object that it destroyed. Or it asked for one attempt, and gets its result.
+    // however, that a call needed an object that it destroyed.
     const bool expected = result.error == DistributedLock::CancelledError
-            ? !call.receiver || ThreadCalls::hasApplicationEnded() || (reported && !call.objects.contains(nullptr))
-            : result.error == DistributedLock::BusyError && reported && request && !request->mayWait();
+            && (!call.receiver || ThreadCalls::hasApplicationEnded() || (reported && !call.objects.contains(nullptr)));
     const LockedCallInfo info = call.info(request, result);
     if (skipped || expected) {
         qCDebug(lcLock, "%ls", qUtf16Printable(info.errorString));
