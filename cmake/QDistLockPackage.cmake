@@ -10,6 +10,7 @@ What is installed, in components:
     Development    headers, and what CMake and pkg-config need
     Tools          the command line, its man page and completions; installed by tools/qdistlock/
     Documentation  the reference, with QDISTLOCK_BUILD_DOCS
+    Licence        its text
 
 docs/packaging.md says which Debian package has which.
 ]]
@@ -48,8 +49,13 @@ set(QDISTLOCK_PC_PRIVATE "")
 if(QDISTLOCK_LIBRARY_TYPE STREQUAL "STATIC")
     string(CONCAT QDISTLOCK_FIND_HIREDIS
         "list(PREPEND CMAKE_MODULE_PATH \"\${CMAKE_CURRENT_LIST_DIR}\")\n"
-        "find_dependency(Hiredis)\n"
-        "list(POP_FRONT CMAKE_MODULE_PATH)\n")
+        "find_package(Hiredis QUIET)\n"
+        "list(POP_FRONT CMAKE_MODULE_PATH)\n"
+        "if(NOT Hiredis_FOUND)\n"
+        "    set(QDistLock6_FOUND FALSE)\n"
+        "    set(QDistLock6_NOT_FOUND_MESSAGE \"A static QDistLock needs hiredis with its headers, on Debian and Ubuntu libhiredis-dev.\")\n"
+        "    return()\n"
+        "endif()\n")
     set(QDISTLOCK_QT_COMPONENTS "Core Network")
     set(QDISTLOCK_PC_PRIVATE " -DQDISTLOCK_STATIC_DEFINE\nRequires.private: Qt6Network >= ${QDISTLOCK_QT_VERSION}, hiredis")
     install(FILES "${PROJECT_SOURCE_DIR}/cmake/FindHiredis.cmake" DESTINATION "${_package_dir}" COMPONENT Development)
@@ -70,12 +76,12 @@ install(FILES
     DESTINATION "${_package_dir}" COMPONENT Development
 )
 # The .pc file names the prefix relative to its own folder, so that the installed tree can be moved.
-set(_pkgconfig_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
-cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
-    BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}/${_pkgconfig_dir}"
-    OUTPUT_VARIABLE QDISTLOCK_PC_PREFIX)
+set(_pkgconfig_dir "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig")
+file(RELATIVE_PATH QDISTLOCK_PC_PREFIX "${_pkgconfig_dir}" "${CMAKE_INSTALL_PREFIX}")
+file(RELATIVE_PATH QDISTLOCK_PC_LIBDIR "${CMAKE_INSTALL_PREFIX}" "${CMAKE_INSTALL_FULL_LIBDIR}")
+file(RELATIVE_PATH QDISTLOCK_PC_INCLUDEDIR "${CMAKE_INSTALL_PREFIX}" "${CMAKE_INSTALL_FULL_INCLUDEDIR}")
 configure_file("${PROJECT_SOURCE_DIR}/cmake/QDistLock6Core.pc.in" "${PROJECT_BINARY_DIR}/QDistLock6Core.pc" @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/QDistLock6Core.pc" DESTINATION "${_pkgconfig_dir}" COMPONENT Development)
+install(FILES "${PROJECT_BINARY_DIR}/QDistLock6Core.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT Development)
 
 # Debian has the licence in another file, see packaging/debian.
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSES/MIT.txt"

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// A project to copy. It makes a report, once, however many instances are started at the same time: the first one makes
-// it, and the others skip it. QDISTLOCK_URL is the Redis server, which all of them must have in common.
+// A project to copy. It makes a report, unless another instance is making it at the same time. QDISTLOCK_URL is the
+// Redis server, which all of them must have in common.
 
 #include <QDistLock/DistributedLock>
 #include <QDistLock/QuitOnSignals>

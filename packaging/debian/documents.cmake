@@ -9,6 +9,9 @@ set(libqdistlock6-doc_OVERRIDES "\
 libqdistlock6-doc: embedded-javascript-library
 ")
 
+if(NOT CPACK_GENERATOR STREQUAL "DEB")
+    return()
+endif()
 find_program(GZIP gzip REQUIRED)
 
 function(qdistlock_compress file)
@@ -19,10 +22,11 @@ file(READ "${CPACK_RESOURCE_FILE_LICENSE}" licence)
 # Whose codec is linked into the library.
 file(READ /usr/share/doc/libhiredis-dev/copyright hiredis_licence)
 
+string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC) # that of SOURCE_DATE_EPOCH, if it is set
 string(CONCAT changelog
     "${CPACK_PACKAGE_NAME} (${CPACK_PACKAGE_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}) unstable; urgency=medium\n\n"
     "  * What has changed is in CHANGELOG.md of the sources.\n\n"
-    " -- ${CPACK_DEBIAN_PACKAGE_MAINTAINER}  ${CPACK_QDISTLOCK_DATE}\n")
+    " -- ${CPACK_DEBIAN_PACKAGE_MAINTAINER}  ${date}\n")
 
 foreach(component IN LISTS CPACK_COMPONENTS_ALL)
     string(TOUPPER ${component} upper)

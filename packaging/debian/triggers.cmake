@@ -4,6 +4,9 @@
 # Run by CPack after it has made the packages: gives those with a library the trigger that Debian wants, in place of CPack's
 # scripts that call ldconfig.
 
+if(NOT CPACK_GENERATOR STREQUAL "DEB")
+    return()
+endif()
 foreach(package IN LISTS CPACK_PACKAGE_FILES)
     set(root "${CPACK_TEMPORARY_DIRECTORY}/unpacked")
     file(REMOVE_RECURSE "${root}")
