@@ -45,7 +45,7 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/QDistLock" "${PROJECT_BINARY_DI
 # What links a static library links hiredis, too.
 set(QDISTLOCK_FIND_HIREDIS "")
 set(QDISTLOCK_QT_COMPONENTS Core)
-set(QDISTLOCK_PC_PRIVATE "")
+set(QDISTLOCK_PC_STATIC "")
 if(QDISTLOCK_LIBRARY_TYPE STREQUAL "STATIC")
     string(CONCAT QDISTLOCK_FIND_HIREDIS
         "list(PREPEND CMAKE_MODULE_PATH \"\${CMAKE_CURRENT_LIST_DIR}\")\n"
@@ -57,7 +57,7 @@ if(QDISTLOCK_LIBRARY_TYPE STREQUAL "STATIC")
         "    return()\n"
         "endif()\n")
     set(QDISTLOCK_QT_COMPONENTS "Core Network")
-    set(QDISTLOCK_PC_PRIVATE " -DQDISTLOCK_STATIC_DEFINE\nRequires.private: Qt6Network >= ${QDISTLOCK_QT_VERSION}, hiredis")
+    set(QDISTLOCK_PC_STATIC " -DQDISTLOCK_STATIC_DEFINE\nRequires.private: Qt6Network >= ${QDISTLOCK_QT_VERSION}, hiredis")
     install(FILES "${PROJECT_SOURCE_DIR}/cmake/FindHiredis.cmake" DESTINATION "${_package_dir}" COMPONENT Development)
 endif()
 
@@ -75,6 +75,7 @@ install(FILES
     "${PROJECT_BINARY_DIR}/QDistLock6ConfigVersion.cmake"
     DESTINATION "${_package_dir}" COMPONENT Development
 )
+
 # The .pc file names the prefix relative to its own folder, so that the installed tree can be moved.
 set(_pkgconfig_dir "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig")
 file(RELATIVE_PATH QDISTLOCK_PC_PREFIX "${_pkgconfig_dir}" "${CMAKE_INSTALL_PREFIX}")

@@ -40,7 +40,7 @@ public:
     /// Has the value that `co_await` returns.
     QFuture<bool> future() const { return m_future; }
 
-    /// What the compiler calls for `co_await`; not for direct use.
+    /// The awaiter, which only `co_await` uses.
     class Awaiter
     {
     public:
@@ -169,7 +169,7 @@ private:
 class [[nodiscard]] AcquireAwaitable
 {
 public:
-    /// What the compiler calls for `co_await`; not for direct use.
+    /// The awaiter, which only `co_await` uses.
     class Awaiter
     {
     public:

@@ -33,7 +33,7 @@ struct LockedCallInfo
 
     Thread: instance() may be called in any. Signals are emitted in the thread in which the call runs, so connect with a
     context object. failed() and skipped() may be emitted inside the emission that made the call; lost() is emitted
-    from the event loop, or when the thread ends. It is not emitted for work whose QFuture has not finished by then.
+    from the event loop, or when the thread ends; not after that, even if a QFuture has not finished by then.
 */
 class QDISTLOCK_EXPORT LockedCalls : public QObject
 {

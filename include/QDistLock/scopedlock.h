@@ -26,7 +26,7 @@ class QDISTLOCK_EXPORT LockUnavailable : public QException
 public:
     /// For code of the application that reports a failure in the same way.
     explicit LockUnavailable(const LockResult &result);
-    ~LockUnavailable() override; ///< Throws nothing.
+    ~LockUnavailable() override; ///< In the library, so that other libraries can catch it.
 
     /// The reason.
     LockResult result() const { return m_result; }
@@ -49,7 +49,7 @@ class QDISTLOCK_EXPORT LockLost : public QException
 public:
     /// For code of the application that reports a loss in the same way; \a message is the text of what().
     LockLost(const QString &lockName, const QString &message);
-    ~LockLost() override; ///< Throws nothing.
+    ~LockLost() override; ///< In the library, so that other libraries can catch it.
 
     /// The name of the lock, without its key prefix.
     QString lockName() const { return m_lockName; }

@@ -101,9 +101,9 @@ public:
                 lost.append(logLoss(*request, LostWhileItRan));
         }
         if (wanted && QThread::currentThread() == m_thread)
-            m_calls->receive({m_queue, 0, lost});
+            m_calls->receive({m_queue, Message::LocksReleased, 0, 0, lost});
         else
-            m_mailbox->post({m_queue, 0, lost});
+            m_mailbox->post({m_queue, Message::LocksReleased, 0, 0, lost});
     }
 
     /// In its thread, while the call runs or its future has not finished. Empty the second time.
@@ -256,10 +256,10 @@ void LockedCallQueue::acquireNext()
     }
     m_lastWait = options.wait;
     auto ended = [mailbox = m_thread->mailbox, queue = weak_from_this(), attempt = m_attempt] {
-        mailbox->post({queue, attempt, {}});
+        mailbox->post({queue, Message::AcquireEnded, attempt, 0, {}});
     };
     auto lost = [mailbox = m_thread->mailbox, queue = weak_from_this(), attempt = m_attempt, index] {
-        mailbox->post({queue, attempt, {}, index});
+        mailbox->post({queue, Message::LockLost, attempt, index, {}});
     };
     // use() has ended the limits of the earlier holds; they are released with the last one when its limit passes.
     std::vector<std::weak_ptr<LockHold>> others(m_holds.begin(), m_holds.end());

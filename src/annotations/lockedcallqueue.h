@@ -29,10 +29,16 @@ public:
     /// Posted to the thread of \a queue.
     struct Message
     {
+        enum Event {
+            AcquireEnded,
+            LockLost,     ///< by the call that runs, or whose future has not finished
+            LocksReleased ///< by the call that has ended
+        };
         std::weak_ptr<LockedCallQueue> queue;
-        int attempt = 0;            ///< the attempt whose acquire ended; 0 = the call that ran has released its locks
-        QList<LockedCallInfo> lost; ///< the locks it had lost by then
-        qsizetype lostLock = -1;    ///< not -1: instead, the call of this attempt has lost this one of its locks
+        Event event;
+        int attempt = 0;            ///< of AcquireEnded and LockLost
+        qsizetype lock = 0;         ///< of LockLost: its index
+        QList<LockedCallInfo> lost; ///< of LocksReleased: those lost by then, if not reported before
     };
 
     /// \a locks identifies this queue.

@@ -348,19 +348,29 @@ void ThreadCalls::customEvent(QEvent *)
 void ThreadCalls::receive(const LockedCallQueue::Message &message)
 {
     const auto queue = message.queue.lock();
-    const bool lostEarly = message.lostLock >= 0;
-    const QList<LockedCallInfo> lost = lostEarly && queue ? queue->lockLost(message.attempt, message.lostLock)
-                                                          : message.lost;
-    if (!lost.isEmpty()) {
-        m_reports.add(lost);
-        m_postedWork.post();
+    switch (message.event) {
+    case LockedCallQueue::Message::AcquireEnded:
+        if (queue)
+            queue->acquireEnded(message.attempt);
+        break;
+    case LockedCallQueue::Message::LockLost:
+        if (queue)
+            report(queue->lockLost(message.attempt, message.lock));
+        break;
+    case LockedCallQueue::Message::LocksReleased:
+        report(message.lost);
+        if (queue)
+            queue->resume();
+        break;
     }
-    if (lostEarly)
+}
+
+void ThreadCalls::report(const QList<LockedCallInfo> &losses)
+{
+    if (losses.isEmpty())
         return;
-    if (queue && message.attempt)
-        queue->acquireEnded(message.attempt);
-    else if (queue)
-        queue->resume();
+    m_reports.add(losses);
+    m_postedWork.post();
 }
 
 } // namespace QDistLock

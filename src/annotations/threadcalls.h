@@ -67,6 +67,7 @@ private:
     std::vector<CallPointer> takeAll(const CallsById &calls);
     void move(QObject *receiver);
     void work();
+    void report(const QList<LockedCallInfo> &losses);
     /// Reports one loss, or one call that ended or whose deadline has passed; false if there is none.
     bool reportOne();
     bool isDue() const;

@@ -53,12 +53,11 @@ void Acquisition::endHold(bool confirmed)
     holdEnded.release();
 }
 
-void Acquisition::notifyLoss()
+void Acquisition::loseHold()
 {
-    deadline.store(LeaseTime(), std::memory_order_release);
-    const auto lost = std::exchange(m_lost, nullptr);
-    if (lost && !abandoned.load())
-        lost();
+    endHold(false);
+    if (m_lost && !abandoned.load())
+        m_lost();
 }
 
 bool Acquisition::decideUse(Use use)

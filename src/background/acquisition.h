@@ -49,10 +49,10 @@ public:
 
     /// Ends the acquire. To be called once, by the service.
     void end(const LockResult &result);
-    /// Ends the hold, after a release or a loss; also after a failed acquire. To be called once, by the service.
+    /// Ends the hold after a release; also after a failed acquire. To be called once, by the service.
     void endHold(bool confirmed);
-    /// Calls the LossNotice. To be called by the service, before endHold().
-    void notifyLoss();
+    /// Ends the hold after a loss, and calls the LossNotice. To be called by the service, in place of endHold().
+    void loseHold();
 
     /// use() and refuseUse() exclude each other: whichever is called first succeeds, the other one returns false.
     bool use() { return decideUse(Used); }
@@ -78,7 +78,7 @@ private:
 
     std::atomic<Use> m_use{Undecided};
     AcquireCompletion m_completion;
-    LossNotice m_lost;
+    const LossNotice m_lost;
     LockResult m_result; ///< valid after m_ended
     std::atomic<bool> m_ended{false};
 };

@@ -35,8 +35,8 @@ ServedLock::ServedLock(ServerLocks *server)
     connect(&m_lock, &DistributedLock::renewed, this, &ServedLock::updateDeadline);
     connect(&m_lock, &DistributedLock::released, this, [this] { holdEnded(true); });
     connect(&m_lock, &DistributedLock::lost, this, [this] {
-        m_acquisition->notifyLoss();
-        holdEnded(false);
+        m_acquisition->loseHold();
+        finish();
     });
 }
 

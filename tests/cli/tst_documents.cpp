@@ -22,6 +22,15 @@ using namespace Cli;
 using CliTesting::Result;
 using CliTesting::run;
 
+/// Why a test that runs \a program cannot run here; empty if it can.
+static QByteArray missing(const QString &program)
+{
+    if (!QStandardPaths::findExecutable(program).isEmpty())
+        return {};
+    return "This test runs " + program.toUtf8()
+            + ", which is not installed here; on Debian and Ubuntu, tools/packages installs it.";
+}
+
 class tst_Documents : public QObject
 {
     Q_OBJECT
@@ -175,8 +184,8 @@ void tst_Documents::manPage()
 
 void tst_Documents::manPageIsCorrect()
 {
-    if (QStandardPaths::findExecutable(u"man"_s).isEmpty())
-        QSKIP("needs man, which is not installed");
+    if (const QByteArray reason = missing(u"man"_s); !reason.isEmpty())
+        QSKIP(reason.constData());
     QProcess man;
     QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
     environment.insert(u"MANWIDTH"_s, u"80"_s);
@@ -246,8 +255,8 @@ void tst_Documents::installedCompletion()
 void tst_Documents::syntax()
 {
     QFETCH(QString, shell);
-    if (QStandardPaths::findExecutable(shell).isEmpty())
-        QSKIP("needs this shell, which is not installed");
+    if (const QByteArray reason = missing(shell); !reason.isEmpty())
+        QSKIP(reason.constData());
     QProcess process;
     process.start(shell, {u"-n"_s, scriptOf(shell)});
     QVERIFY(process.waitForFinished(60000));
@@ -311,8 +320,8 @@ void tst_Documents::bashCompletes()
     QFETCH(QString, line);
     QFETCH(QString, expected);
     QFETCH(QString, unexpected);
-    if (QStandardPaths::findExecutable(u"bash"_s).isEmpty())
-        QSKIP("bash is not installed, as on systems with another shell");
+    if (const QByteArray reason = missing(u"bash"_s); !reason.isEmpty())
+        QSKIP(reason.constData());
     const QString script = uR"(
         source "$1"
         COMP_WORDBREAKS=$' \t\n"\'><=;|&(:'
@@ -350,8 +359,8 @@ void tst_Documents::zshCompletes_data()
 void tst_Documents::zshCompletes()
 {
     QFETCH(QString, line);
-    if (QStandardPaths::findExecutable(u"zsh"_s).isEmpty())
-        QSKIP("needs zsh, which is not installed");
+    if (const QByteArray reason = missing(u"zsh"_s); !reason.isEmpty())
+        QSKIP(reason.constData());
     const QString script = uR"(
         compdef() { }
         _describe() { for item in ${(P)3}; do print -r -- ${item/[^\\]:[A-Za-z ]*/}; done }
@@ -393,8 +402,8 @@ void tst_Documents::fishCompletes_data()
 void tst_Documents::fishCompletes()
 {
     QFETCH(QString, line);
-    if (QStandardPaths::findExecutable(u"fish"_s).isEmpty())
-        QSKIP("needs fish, which is not installed");
+    if (const QByteArray reason = missing(u"fish"_s); !reason.isEmpty())
+        QSKIP(reason.constData());
     const QStringList lines = completed(
             u"fish"_s,
             {u"--no-config"_s, u"-c"_s, u"source $argv[1]; complete -C $argv[2]"_s, scriptOf(u"fish"_s), line});

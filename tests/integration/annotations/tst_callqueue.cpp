@@ -209,7 +209,7 @@ void tst_CallQueue::latestWithOtherKeys()
     QCOMPARE(receiver.seen, QList<int>{2});
 }
 
-/// It ends after its own wait, although the call that it replaced would have waited for ever.
+/// The newer call has a time-out after its own wait of 50 ms. The call that it has replaced had none.
 void tst_CallQueue::latestWithAShorterWait()
 {
     QPromise<void> promise;
