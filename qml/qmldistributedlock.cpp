@@ -54,6 +54,7 @@ QmlDistributedLock::QmlDistributedLock(QObject *parent)
     connect(this, &DistributedLock::released, this, &QmlDistributedLock::onReleased);
     connect(this, &DistributedLock::lost, this, &QmlDistributedLock::onLost);
     connect(this, &DistributedLock::leaseChanged, this, [this] { optionChanged(m_attempting || state() != Unlocked); });
+    connect(this, &DistributedLock::modeChanged, this, [this] { optionChanged(m_attempting || state() != Unlocked); });
     connect(this, &DistributedLock::fairChanged, this, [this] { optionChanged(state() == Acquiring); });
     connect(this, &DistributedLock::retryIntervalChanged, this, [this] { optionChanged(state() == Acquiring); });
 }
@@ -113,7 +114,7 @@ void QmlDistributedLock::setActive(bool active)
     if (active) {
         scheduleUpdate();
     } else if (hasActiveLevel()) {
-        m_activeToken.reset();
+        m_activeHold = 0;
         DistributedLock::release();
     } else {
         cancelUnwantedAttempt();
@@ -212,7 +213,7 @@ QJSValue QmlDistributedLock::release()
     if (waiting)
         waiting->setFuture(released);
     if (alive && endsActive) {
-        m_activeToken.reset();
+        m_activeHold = 0;
         m_cancelling = m_attempting;
         setActive(false);
     }
@@ -307,7 +308,7 @@ void QmlDistributedLock::update()
     }
     if (!m_active)
         cancelUnwantedAttempt();
-    else if (!m_activeToken && !m_attempting && !m_stuck && !m_retryTimer.isActive() && state() != Releasing)
+    else if (m_activeHold == 0 && !m_attempting && !m_stuck && !m_retryTimer.isActive() && state() != Releasing)
         startAttempt();
 }
 
@@ -321,17 +322,17 @@ void QmlDistributedLock::applyChange()
         setRegistry(requestedRegistry());
 }
 
-/// Compares with the token of the current hold, because QML handlers run before the slots of this class: they may see
+/// Compares with the current hold, because QML handlers run before the slots of this class: they may see
 /// the end of the hold, and even acquire the next one, before onLost() or onReleased() is called.
 bool QmlDistributedLock::hasActiveLevel() const
 {
-    return m_activeToken && holdCount() > 0 && fencingToken() == *m_activeToken;
+    return m_activeHold != 0 && holdNumber() == m_activeHold;
 }
 
 /// Releases every level and cancels every acquire under the old name; stateChanged() then schedules update().
 void QmlDistributedLock::releaseAll()
 {
-    m_activeToken.reset();
+    m_activeHold = 0;
     m_cancelling = m_attempting;
     const QPointer<QmlDistributedLock> alive(this);
     DistributedLock::cancel();
@@ -369,7 +370,7 @@ void QmlDistributedLock::startAttempt()
 void QmlDistributedLock::takeLevel()
 {
     if (m_attempting && !m_cancelling && m_active && !hasActiveLevel() && !m_changed && isHeld()) {
-        m_activeToken = fencingToken();
+        m_activeHold = holdNumber();
         m_levelTaken = true;
     }
 }
@@ -387,7 +388,7 @@ void QmlDistributedLock::attemptFinished()
         // The lock may have been lost or released since it was acquired.
         const bool stillHeld = !m_levelTaken && holdCount() > 0 && fencingToken() == result.fencingToken;
         if (stillHeld && m_active && !m_changed)
-            m_activeToken = result.fencingToken;
+            m_activeHold = holdNumber();
         else if (stillHeld && !m_active)
             DistributedLock::release();
     } else if (result.error == CancelledError) {
@@ -419,16 +420,16 @@ void QmlDistributedLock::retryLater(const LockResult &failure)
 void QmlDistributedLock::onLost()
 {
     if (!hasActiveLevel())
-        m_activeToken.reset();
+        m_activeHold = 0;
     scheduleUpdate();
 }
 
 void QmlDistributedLock::onReleased()
 {
     const QPointer<QmlDistributedLock> alive(this);
-    const bool ended = m_activeToken && !hasActiveLevel();
+    const bool ended = m_activeHold != 0 && !hasActiveLevel();
     if (ended)
-        m_activeToken.reset();
+        m_activeHold = 0;
     // Neither `active: false` nor a change ended this hold: the application called release() of the base class.
     if (ended && m_active)
         setActive(false);

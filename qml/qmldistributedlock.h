@@ -15,7 +15,6 @@
 #include <QtQml/qqmlparserstatus.h>
 
 #include <chrono>
-#include <optional>
 #include <vector>
 
 namespace QDistLock {
@@ -43,7 +42,7 @@ struct DistributedLockForeign
 
     `name`, `server` and the options may change at any time. A new name or server while the lock is held or being
     acquired first releases all levels and ends pending acquires with CancelledError; then, if `active`, the lock is
-    acquired under the new name or server. A new `lease` does the same while `active`, and a new `fair` or
+    acquired under the new name or server. A new `lease` or `mode` does the same while `active`, and a new `fair` or
     `retryInterval` while `active` is still waiting. Otherwise a changed option takes effect with the next acquire.
 
     Nothing starts before the component is complete: earlier calls are deferred until then.
@@ -60,8 +59,13 @@ class QmlDistributedLock : public QDistLock::DistributedLock, public QQmlParserS
     Q_PROPERTY(double fencingToken READ fencingNumber NOTIFY fencingTokenChanged FINAL)
     Q_PROPERTY(QString server READ server WRITE setServer NOTIFY serverChanged FINAL)
     Q_PROPERTY(bool active READ isActive WRITE setActive NOTIFY activeChanged FINAL)
+    Q_PROPERTY(Mode mode READ qmlMode WRITE setQmlMode NOTIFY modeChanged FINAL)
 
 public:
+    /// LockOptions::Mode
+    enum Mode : int { Exclusive = LockOptions::Exclusive, Shared = LockOptions::Shared };
+    Q_ENUM(Mode)
+
     explicit QmlDistributedLock(QObject *parent = nullptr);
     ~QmlDistributedLock() override;
 
@@ -75,6 +79,8 @@ public:
     void setServer(const QString &server);
     bool isActive() const;
     void setActive(bool active);
+    Mode qmlMode() const { return Mode(mode()); }
+    void setQmlMode(Mode mode) { setMode(LockOptions::Mode(mode)); }
 
     /// Returns a promise that is resolved with { acquired, error, errorString, fencingToken }, for failures (busy,
     /// timed out, cancelled, …) too. It is never rejected.
@@ -132,8 +138,8 @@ private:
     QFutureWatcher<LockResult> m_attempt; ///< the acquire that `active` started
     QTimer m_retryTimer;
     std::chrono::milliseconds m_retryDelay;
-    /// The fencing token of the hold in which `active` has one level; see hasActiveLevel().
-    std::optional<qint64> m_activeToken;
+    /// holdNumber() of the hold in which `active` has one level, 0 if it has none; see hasActiveLevel().
+    quint64 m_activeHold = 0;
     int m_pendingCalls = 0; ///< acquires in progress that QML code started
     bool m_active = false;
     bool m_attempting = false; ///< attemptFinished() has not been called yet for m_attempt

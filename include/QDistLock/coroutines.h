@@ -91,6 +91,7 @@ public:
     /// The level passes to this guard; \a other keeps its result() only.
     LockGuard(LockGuard &&other) noexcept
         : m_lock(std::exchange(other.m_lock, {}))
+        , m_hold(std::exchange(other.m_hold, 0))
         , m_result(other.m_result)
     {
     }
@@ -99,11 +100,12 @@ public:
     {
         LockGuard before(std::move(other));
         std::swap(m_lock, before.m_lock);
+        std::swap(m_hold, before.m_hold);
         std::swap(m_result, before.m_result);
         return *this;
     }
     /// Releases the level, without waiting.
-    ~LockGuard() { m_lock.release(m_result.fencingToken); }
+    ~LockGuard() { m_lock.release(m_hold); }
 
     /// How the acquire ended; kept after the end of the hold.
     const LockResult &result() const noexcept { return m_result; }
@@ -111,7 +113,7 @@ public:
     /// lock's.
     ///@{
     explicit operator bool() const { return isHeld(); }
-    bool isHeld() const { return m_lock.isHeld(m_result.fencingToken); }
+    bool isHeld() const { return m_lock.isHeld(m_hold); }
     ///@}
     /// To be passed to the guarded resource; 0 if not acquired, kept after the end of the hold.
     qint64 fencingToken() const noexcept { return m_result.fencingToken; }
@@ -121,7 +123,7 @@ public:
     {
         // m_lock is cleared first, because a slot of a NOTIFY signal may destroy this guard.
         const Detail::LockReference lock = std::exchange(m_lock, {});
-        return ReleaseAwaitable(lock.releaseAsync(m_result.fencingToken));
+        return ReleaseAwaitable(lock.releaseAsync(std::exchange(m_hold, 0)));
     }
 
 private:
@@ -129,11 +131,13 @@ private:
     Q_DISABLE_COPY(LockGuard)
     LockGuard(const Detail::LockReference &lock, const LockResult &result)
         : m_lock(lock)
+        , m_hold(lock.holdNumber(result.fencingToken))
         , m_result(result)
     {
     }
 
     Detail::LockReference m_lock;
+    quint64 m_hold = 0; ///< see DistributedLock::holdNumber()
     LockResult m_result;
 };
 

@@ -27,13 +27,16 @@ class LockReference;
 }
 
 /*!
-    A lock on a Redis server: of all processes and machines that use its name, at most one owner holds it at a time.
+    A lock on a Redis server: of all processes and machines that use its name, at most one owner holds it at a time; in
+    LockOptions::Shared, any number of owners hold it together, and exclude those that do not.
 
     The owner is the object: acquiring again on the same object is a nested acquire and adds a level; two objects with
-    the same name exclude each other, also within one process. A hold is a lease: the server ends it if the holder
-    dies. isHeld() becomes false a little earlier, by the clock of this machine, even if the network is down, and
-    lost() is emitted. A holder that could not run in time is stopped by its fencingToken(): the guarded resource can
-    refuse a token that is smaller than one it has seen.
+    the same name exclude each other, also within one process. An owner that holds the lock in LockOptions::Shared
+    cannot acquire it in LockOptions::Exclusive: that ends at once, with UpgradeError. The reverse is a nested acquire.
+
+    A hold is a lease: the server ends it if the holder dies. isHeld() becomes false a little earlier, by the clock of
+    this machine, even if the network is down, and lost() is emitted. A holder that could not run in time is stopped by
+    its fencingToken(): the guarded resource can refuse a token that is smaller than one it has seen.
 
     The code under the lock runs from acquired() until the application calls release(), or until lost() is emitted.
     Slots connected to released() and lost() run without the lock.
@@ -108,7 +111,8 @@ public:
         OptionsError,        ///< an option or the server URL cannot be used
         ServerError,         ///< the server refused the command for another reason
         QuorumError,         ///< too few of the quorum's servers, or of the Sentinels, agreed
-        ReplicationError     ///< too few replicas have it, see LockOptions::minReplicas
+        ReplicationError,    ///< too few replicas have it, see LockOptions::minReplicas
+        UpgradeError         ///< the owner holds the lock as a reader, and cannot become a writer without a release
     };
     Q_ENUM(Error)
 
@@ -167,6 +171,11 @@ public:
     // The fields of options(). The properties, for QML, are in milliseconds.
     // The setters do not check values: with an invalid one the next acquire ends with OptionsError.
 
+    /// Whether the next acquire is a writer's (LockOptions::Exclusive) or a reader's (LockOptions::Shared).
+    ///@{
+    LockOptions::Mode mode() const;
+    void setMode(LockOptions::Mode mode);
+    ///@}
     /// Time to live of the key: how long others have to wait if the holder dies.
     ///@{
     std::chrono::milliseconds lease() const;
@@ -265,14 +274,18 @@ Q_SIGNALS:
     void retryIntervalChanged();
     void autoRenewChanged();
     void fairChanged();
+    void modeChanged();
     void errorChanged();
     ///@}
 
 protected:
     /// Notices that the object is moved to another thread.
     bool event(QEvent *event) override;
+    /// The number of the present hold among all holds of this object; 0 while not held. Readers that hold the lock
+    /// together have one fencingToken(), so that two holds may have the same.
+    quint64 holdNumber() const;
     /// Like acquireAsync(), with \a options instead of options(). If another acquire is already in progress, only
-    /// their `wait` counts; if the lock is already held, none of them does.
+    /// their `mode` and `wait` count; if the lock is already held, only `mode` does.
     QFuture<LockResult> acquireAsync(const LockOptions &options);
 
 private:

@@ -7,6 +7,7 @@
 #include <QDistLock/distributedlock.h>
 #include <QDistLock/lockclient.h>
 
+#include <QtCore/qlist.h>
 #include <QtCore/qmetatype.h>
 #include <QtCore/qstring.h>
 
@@ -27,10 +28,16 @@ struct LockInfo
     bool held = false;
     /// The holder is another library, or the key was written by hand.
     bool foreign = false;
-    /// Who holds it. Unless a holder that is not connected connects again, the lock becomes free after \c remaining.
+    /// Who holds it; if readers do, the one whose lease ends first. Unless a holder that is not connected connects
+    /// again, the lock becomes free after \c remaining.
     LockClient holder;
-    /// Time to live of the key; negative = none. If its value is a deadline, as old clients write it: the time until
-    /// then, and in the second after it the time until the lock may be taken over.
+    /// The number of readers that hold it together; 0 if it is not held in LockOptions::Shared.
+    int readerCount = 0;
+    /// The first 32 of them at most, \c holder included.
+    QList<LockClient> readers;
+    /// Time to live of the key; negative = none. If readers hold it, the time until the last of their leases ends. If
+    /// its value is a deadline, as old clients write it: the time until then, and in the second after it the time
+    /// until the lock may be taken over.
     std::chrono::milliseconds remaining{0};
     /// The last fencing token given out for the name; 0 if none is known.
     qint64 fencingToken = 0;

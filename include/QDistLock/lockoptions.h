@@ -30,6 +30,17 @@ struct LockOptions
     /// The longest lease; a longer one is refused.
     static constexpr std::chrono::milliseconds MaximumLease = std::chrono::hours(24);
 
+    /// Who may hold the lock at the same time.
+    enum Mode : int {
+        Exclusive, ///< one owner alone; the writer of a read/write lock
+        Shared     ///< any number of readers, while there is no writer
+    };
+
+    /// Exclusive, or Shared: readers of one name hold it together, and exclude writers. Waiting readers and writers are
+    /// served in the order in which they came, and readers that follow one another together, so that neither starve.
+    /// Locks of several modes on one name are one read/write lock. Redis and `memory:` only; see
+    /// docs/readers-and-writers.md.
+    Mode mode = Exclusive;
     /// Time to live of the key on the server; 10 ms to 24 h.
     std::chrono::milliseconds lease = std::chrono::seconds(30);
     /// Longest wait of one acquire; 0 = a single attempt.
@@ -40,8 +51,8 @@ struct LockOptions
     int maxRetries = UnlimitedRetries;
     /// Renew the lease each time a third of it has passed, while the lock is held.
     bool autoRenew = true;
-    /// First come, first served; false = whoever comes first after a release. Without effect on a server that executes
-    /// no scripts (`scripts=off`), where nobody waits in a queue.
+    /// First come, first served; false = whoever comes first after a release, so that a reader overtakes a writer that
+    /// waits. Without effect on a server that executes no scripts (`scripts=off`), where nobody waits in a queue.
     bool fair = true;
     /// Keep the key at least this long after the acquisition, even if it is released earlier; at most the lease.
     std::chrono::milliseconds minHold = std::chrono::milliseconds(0);
@@ -61,6 +72,7 @@ struct LockOptions
     ///@{
     // One setter per line.
     // clang-format off
+    LockOptions &withMode(Mode value) { mode = value; return *this; }
     LockOptions &withLease(std::chrono::milliseconds value) { lease = value; return *this; }
     LockOptions &withWait(std::chrono::milliseconds value) { wait = value; return *this; }
     LockOptions &withRetryInterval(std::chrono::milliseconds value) { retryInterval = value; return *this; }

@@ -76,7 +76,8 @@ private:
     The thread owns the lock. A scope with the same server, key prefix and name inside another scope, or inside a method
     or function that annotations.h runs under that lock, re-enters the lock if it is in the same thread; this sends no
     command. The scopes may end in any order; the last one releases the lock. If the outer scope has lost its lock, the
-    inner one acquires the lock itself. Servers are compared by their URLs, without the login and in any spelling:
+    inner one acquires the lock itself. A scope in LockOptions::Exclusive inside one in LockOptions::Shared would wait
+    for itself, and fails with UpgradeError. Servers are compared by their URLs, without the login and in any spelling:
     `redis://h` is `redis://u:p@h:6379/0`. Names are not resolved, so `localhost` is not 127.0.0.1: use the same one
     everywhere.
 
@@ -155,8 +156,9 @@ private:
 
 /// True if the calling code runs under the lock \a address, and the lock is still held: inside a ScopedLock of this
 /// thread, or inside a method or function that annotations.h runs, until that returns (even if it returns a QFuture).
-/// Sends no command. May be called in any thread.
-QDISTLOCK_EXPORT bool isLockedHere(const LockAddress &address);
+/// A lock held in LockOptions::Shared counts only if \a mode is that, too. Sends no command. May be called in any
+/// thread.
+QDISTLOCK_EXPORT bool isLockedHere(const LockAddress &address, LockOptions::Mode mode = LockOptions::Exclusive);
 /// The fencing token of that lock; 0 if there is none.
 QDISTLOCK_EXPORT qint64 fencingTokenHere(const LockAddress &address);
 
@@ -189,14 +191,13 @@ QDISTLOCK_EXPORT qint64 fencingTokenHere(const LockAddress &address);
 
 /*!
     QDL_ASSERT_LOCKED(address): aborts if this thread does not run under that lock, with a message that names lock,
-    function and line. As Q_ASSERT, it does nothing if QT_NO_DEBUG is defined, unless QT_FORCE_ASSERTS is.
+    function and line. For code that only reads, say `QDL_ASSERT_LOCKED(address, .mode = LockOptions::Shared)`: a reader
+    or a writer satisfies it. As Q_ASSERT, it does nothing if QT_NO_DEBUG is defined, unless QT_FORCE_ASSERTS is.
 */
 #if defined(QT_NO_DEBUG) && !defined(QT_FORCE_ASSERTS)
-#  define QDL_ASSERT_LOCKED(...) \
-    static_cast<void>(false && QDistLock::isLockedHere(QDistLock::Detail::lockAddress(__VA_ARGS__)))
+#  define QDL_ASSERT_LOCKED(...) static_cast<void>(false && QDL_DETAIL_EXPAND(QDL_DETAIL_IS_LOCKED(__VA_ARGS__)))
 #else
-#  define QDL_ASSERT_LOCKED(...) \
-    QDistLock::Detail::assertLocked(Q_FUNC_INFO, __FILE__, __LINE__, QDistLock::Detail::lockAddress(__VA_ARGS__))
+#  define QDL_ASSERT_LOCKED(...) QDL_DETAIL_EXPAND(QDL_DETAIL_ASSERT_LOCKED(__VA_ARGS__))
 #endif
 
 #endif

@@ -86,6 +86,13 @@ bool setMaxRetries(AnnotationOptions *options, QStringView value, QString *probl
     return true;
 }
 
+bool setMode(AnnotationOptions *options, QStringView value, QString *)
+{
+    const bool isReader = value == u"read" || value == u"shared";
+    options->lock.mode = isReader ? LockOptions::Shared : LockOptions::Exclusive;
+    return isReader || value == u"write" || value == u"exclusive";
+}
+
 bool setOnBusy(AnnotationOptions *options, QStringView value, QString *)
 {
     static constexpr struct
@@ -156,6 +163,7 @@ constexpr char16_t NumberOrUnlimited[] = u"a whole number or unlimited";
 constexpr char16_t Bool[] = u"true or false";
 
 constexpr Option Options[] = {
+        {u"mode", setMode, u"read (or shared), or write (or exclusive)"},
         {u"wait", setWait, Wait},
         {u"lease", setField<&LockOptions::lease>, Duration},
         {u"retryInterval", setField<&LockOptions::retryInterval>, Duration},

@@ -108,7 +108,14 @@ void ScopedLock::fail(DistributedLock::Error error, const QString &text)
 
 void ScopedLock::acquire(const LockOptions &options)
 {
-    if (auto outer = ThreadLocks::find(m_address); outer && outer->reenter()) {
+    auto outer = ThreadLocks::find(m_address);
+    if (outer && !outer->covers(options.mode)) {
+        fail(DistributedLock::UpgradeError,
+             u"this thread holds it as a reader, and would wait for itself to become a writer; end that scope first, or begin it in LockOptions::Exclusive"_s);
+        qCWarning(lcLock, "%ls", qUtf16Printable(m_result.errorString));
+        return;
+    }
+    if (outer && outer->reenter()) {
         // This level gets a shared pointer with a separate reference count, because its entry in ThreadLocks ends
         // with that pointer.
         LockHold *const hold = outer.get();
@@ -231,9 +238,10 @@ bool ScopedLock::isGuiThreadWaitAllowed()
     return guiThreadWaitAllowed.load(std::memory_order_relaxed);
 }
 
-bool isLockedHere(const LockAddress &address)
+bool isLockedHere(const LockAddress &address, LockOptions::Mode mode)
 {
-    return ThreadLocks::find(resolved(address)) != nullptr;
+    const auto hold = ThreadLocks::find(resolved(address));
+    return hold && hold->covers(mode);
 }
 
 qint64 fencingTokenHere(const LockAddress &address)
@@ -248,9 +256,10 @@ void Detail::throwUnlessAcquired(const ScopedLock &lock)
         throw LockUnavailable(result);
 }
 
-void Detail::assertLocked(const char *function, const char *file, int line, const LockAddress &address)
+void Detail::assertLocked(const char *function, const char *file, int line, const LockAddress &address,
+                          const LockOptions &options)
 {
-    if (isLockedHere(address))
+    if (isLockedHere(address, options.mode))
         return;
     QMessageLogger(file, line, function)
             .fatal("QDL_ASSERT_LOCKED: %s runs without the lock %ls, in file %s, line %d", function,

@@ -15,6 +15,8 @@ QString LockOptions::validationError() const
     const auto bad = [](const char *field, milliseconds value, const char *rule) {
         return u"%1 is %2 ms; it must be %3"_s.arg(QLatin1String(field)).arg(value.count()).arg(QLatin1String(rule));
     };
+    if (mode != Exclusive && mode != Shared)
+        return u"mode is %1; it must be LockOptions::Exclusive or LockOptions::Shared"_s.arg(int(mode));
     if (lease < MinimumLease)
         return bad("lease", lease, "from 10 ms to 24 h; a shorter one would be over before its holder hears of it");
     if (lease > MaximumLease)

@@ -70,6 +70,13 @@ LeaseMachine::Outcome &LeaseMachine::report(Outcome::Kind kind, quint64 id)
 void LeaseMachine::acquire(quint64 id, bool once, const LockOptions &options, LeaseTime now)
 {
     tick(now);
+    const bool isReader = (m_phase == Held || m_phase == Acquiring) && m_options.mode == LockOptions::Shared;
+    if (isReader && options.mode != LockOptions::Shared) {
+        // Two readers that waited to become writers would wait for each other.
+        report(Outcome::AcquireFailed, id).error = EngineError::byRule(DistributedLock::UpgradeError,
+                                                                       EngineError::IsReader);
+        return;
+    }
     if (m_phase == Held) {
         ++m_hold.count;
         report(Outcome::Acquired, id);
@@ -85,7 +92,10 @@ void LeaseMachine::acquire(quint64 id, bool once, const LockOptions &options, Le
             attempt(now);
         return;
     }
+    const bool isForWriter = m_requests.size() > 1 && m_nextOptions.mode == LockOptions::Exclusive; // one of them
     m_nextOptions = options;
+    if (isForWriter)
+        m_nextOptions.mode = LockOptions::Exclusive;
     if (m_phase == Unlocked)
         beginIfWanted(now);
 }
@@ -436,6 +446,8 @@ void LeaseMachine::renewReplied(const EngineReply &reply, LeaseTime now)
     m_attempt.isInFlight = false;
     switch (reply.status) {
     case EngineReply::Done:
+        if (m_attempt.isVerifying && !m_hold.mustVerify && !m_hold.isConverting)
+            m_hold.limit = NeverTime;
         if (m_attempt.isExtending) {
             confirmed(m_attempt.sentAt, m_attempt.renewLease, reply.validUntil);
             m_hold.mustExtend = false;
@@ -511,6 +523,55 @@ bool LeaseMachine::handOut(LeaseTime now)
     return true;
 }
 
+void LeaseMachine::converting(milliseconds lease, LeaseTime now)
+{
+    m_hold.limit = deadlineOf(now, lease, NeverTime);
+    m_hold.isConverting = true;
+    tick(now);
+}
+
+void LeaseMachine::conversionFailed(bool maybeDone, LeaseTime now)
+{
+    m_hold.isConverting = false;
+    if (!maybeDone)
+        m_hold.limit = NeverTime;
+    else
+        serverReplaced(now); // asks the server
+    tick(now);
+}
+
+void LeaseMachine::converted(LeaseTime now)
+{
+    tick(now);
+    m_hold.isConverting = false;
+    if (m_phase == Releasing)
+        m_hold.maybeReleased = true;
+    else
+        handOut(now);
+}
+
+void LeaseMachine::prepareAdoption(LeaseTime now)
+{
+    tick(now);
+    if (m_phase == Acquiring && (m_epoch.isTokenKnown || m_attempt.isInFlight))
+        abandon();
+}
+
+void LeaseMachine::adopt(quint64 id, const LockOptions &options, const EngineReply &reply, LeaseTime sentAt,
+                         LeaseTime now)
+{
+    m_requests.insert(id, {later(sentAt, options.lease), true});
+    m_options = m_nextOptions = options;
+    m_phase = Acquiring;
+    m_epoch = {true, true};
+    ++m_epochNumber;
+    m_attempt = {};
+    m_wait = {};
+    m_obstacle = {};
+    m_backOff.reset();
+    granted(reply.fencingToken, sentAt, options.lease, reply.validUntil, now);
+}
+
 void LeaseMachine::sendRelease(LeaseTime now)
 {
     m_nextAttempt = NeverTime;
@@ -560,7 +621,7 @@ void LeaseMachine::lose(DistributedLock::LossReason reason, LeaseTime now, bool 
     m_lastHoldWasShort = false;
     Outcome &lost = report(Outcome::Lost);
     lost.reason = reason;
-    lost.duration = std::max<nanoseconds>(0ns, now - m_hold.deadline);
+    lost.duration = std::max<nanoseconds>(0ns, now - deadline());
     lost.error = m_obstacle.error;
     const auto releases = std::exchange(m_releases, {});
     for (const quint64 id : releases)
@@ -635,20 +696,20 @@ void LeaseMachine::tick(LeaseTime now)
             attempt(now);
         break;
     case Held:
-        if (now + TimerSlack >= m_hold.deadline) {
+        if (now + TimerSlack >= deadline()) {
             lose(DistributedLock::LeaseExpired, now, true);
             break;
         }
         if (!m_hold.isAtRisk && now >= m_hold.atRiskAt) {
             m_hold.isAtRisk = true;
-            report(Outcome::AtRisk).duration = m_hold.deadline - now;
+            report(Outcome::AtRisk).duration = deadline() - now;
         }
         if (due && isToBeRenewed())
             sendRenew(now);
         break;
     case Releasing:
         expireRequests(now);
-        if (now + TimerSlack >= m_hold.deadline)
+        if (now + TimerSlack >= deadline())
             lose(DistributedLock::LeaseExpired, now, true);
         else if (due)
             sendRelease(now);
@@ -670,9 +731,9 @@ LeaseTime LeaseMachine::nextWakeUp() const
             next = NeverTime;
         if (!m_hold.isAtRisk)
             next = std::min(next, m_hold.atRiskAt);
-        return std::min(next, m_hold.deadline - TimerSlack);
+        return std::min(next, deadline() - TimerSlack);
     case Releasing:
-        return std::min(next, m_hold.deadline - TimerSlack);
+        return std::min(next, deadline() - TimerSlack);
     }
     return NeverTime;
 }

@@ -12,6 +12,7 @@
 #include <QtCore/qlist.h>
 #include <QtCore/qmap.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -92,14 +93,14 @@ public:
     };
 
     Phase phase() const { return m_phase; }
-    bool isHeld(LeaseTime now) const { return m_phase == Held && now < m_hold.deadline; }
+    bool isHeld(LeaseTime now) const { return m_phase == Held && now < deadline(); }
     /// There is a deadline: the lock is held or being released.
     bool holdsLease() const { return m_phase == Held || m_phase == Releasing; }
     bool isAtRisk() const { return m_phase == Held && m_hold.isAtRisk; }
     int holdCount() const { return m_phase == Held ? m_hold.count : 0; }
     qint64 fencingToken() const { return m_phase == Held ? m_hold.fencingToken : 0; }
     int queuePosition() const { return m_phase == Acquiring ? m_wait.queuePosition : -1; }
-    LeaseTime deadline() const { return m_hold.deadline; }
+    LeaseTime deadline() const { return std::min(m_hold.deadline, m_hold.limit); }
     /// The options of the present acquisition.
     const LockOptions &options() const { return m_options; }
     /// The server's mark for the place in the queue; empty if the lock never was in it.
@@ -115,6 +116,20 @@ public:
     /// Ends the hold without touching the key: from now on, somebody else renews and releases it. False if there is no
     /// hold.
     bool handOut(LeaseTime now);
+    /// Another lock of its owner tries to take its place on the server, with another token and \a lease. Nobody knows
+    /// when that happens, so the hold does not outlast a lease from now.
+    void converting(std::chrono::milliseconds lease, LeaseTime now);
+    /// That has failed. \a maybeDone: perhaps not, and only the server knows.
+    void conversionFailed(bool maybeDone, LeaseTime now);
+    /// Ends the hold because another lock of its owner has taken its place on the server, with another token. A release
+    /// that is under way has succeeded.
+    void converted(LeaseTime now);
+    /// Takes the place of such a lock, for acquire request \a id and those that wait. `prepareAdoption()` must come
+    /// first, and its commands be carried out before the token changes.
+    ///@{
+    void prepareAdoption(LeaseTime now);
+    void adopt(quint64 id, const LockOptions &options, const EngineReply &reply, LeaseTime sentAt, LeaseTime now);
+    ///@}
     void cancel(LeaseTime now);
     /// Cancels this one acquire request; false if it is not pending.
     bool cancel(quint64 id, LeaseTime now);
@@ -207,6 +222,7 @@ private:
     {
         LeaseTime acquiredAt; ///< when the confirmed acquire was sent, or the hand-over arrived
         LeaseTime deadline;
+        LeaseTime limit = NeverTime; ///< from a conversion: it ends then, even if a renewal is confirmed
         LeaseTime atRiskAt = NeverTime;
         std::chrono::nanoseconds lease{
                 0}; ///< to which the deadline belongs; shorter than in the options after a hand-over
@@ -217,6 +233,7 @@ private:
         bool mustVerify = false;    ///< ask the server whether the key is still ours, also without automatic renewal
         bool forcedNoticed = false; ///< a message said that it was released by force
         bool maybeReleased = false; ///< an earlier release may have been executed
+        bool isConverting = false;  ///< the reply has not come yet
     };
 
     /// The reason why the last attempt or renewal had no reply.

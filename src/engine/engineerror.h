@@ -22,7 +22,8 @@ struct EngineError
         WaitIsOver,  ///< somebody else has held it during the whole wait
         NoReply,     ///< the server did not reply within the wait
         LateReply,   ///< the reply took longer than the lease
-        Cancelled    ///< the acquire was cancelled
+        Cancelled,   ///< the acquire was cancelled
+        IsReader     ///< a writer's acquire, where the same owner is a reader already
     };
 
     DistributedLock::Error code = DistributedLock::NoError;

@@ -166,7 +166,7 @@ public:
     struct Acquire
     {
         LockId lock;
-        QByteArray token;
+        QByteArray token; ///< of a reader: shares the lock with other readers
         std::chrono::milliseconds lease;
         bool repairMissingTtl = true;
         bool enqueue = false;    ///< join the queue if taken; only if canBeWoken()
@@ -183,6 +183,10 @@ public:
     /// engine, that waiter holds it for \a lease; handedOver() then follows the completion.
     virtual void release(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
                          std::chrono::milliseconds keep, Completion completion) = 0;
+    /// Gives the lock of \a from to the token of \a operation, one of which is a reader's, without a gap and without
+    /// waiting. Granted: \a from holds nothing any more; Taken: \a from is not the only reader; Gone, Stolen or Failed.
+    /// For engines that have readers.
+    virtual void convert(const Acquire &operation, const QByteArray &from, Completion completion);
     /// Nobody wants this token any more: it leaves the queue, and a lock that it may have acquired is released. The
     /// engine retries, also after reconnections, for \a atMost; by then the server has forgotten the token. \a keep as
     /// in release().
@@ -223,6 +227,8 @@ Q_SIGNALS:
     void processed();
 
 protected:
+    /// For unsupported(): LockOptions::Shared is not available, because of \a reason, a clause.
+    static QString noReaders(const QString &reason);
     /// Examines all locks.
     Need need(const LockFilter &filter = nullptr) const { return m_need ? m_need(filter) : Need(); }
     std::optional<Waiter> waiterOf(quint64 sequence) const { return m_waiterOf ? m_waiterOf(sequence) : std::nullopt; }

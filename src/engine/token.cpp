@@ -20,6 +20,7 @@ namespace QDistLock {
 namespace {
 
 constexpr size_t RandomBytes = 16;
+constexpr char ReaderMark = 'r';
 
 /// Fills \a bytes from the system's random source.
 void fillRandom(char *bytes, size_t size)
@@ -40,18 +41,18 @@ struct TokenParts
 };
 
 /// All parts are empty if \a token does not have the form of one.
-TokenParts split(const QByteArray &token)
+TokenParts split(QByteArrayView token)
 {
     const auto isHex = [](QByteArrayView text) {
         return !text.isEmpty() && std::all_of(text.begin(), text.end(), [](char c) {
             return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
         });
     };
-    const qsizetype first = token.indexOf(':');
-    const qsizetype second = token.indexOf(':', first + 1);
+    const QByteArrayView whole = token.startsWith(ReaderMark) ? token.sliced(1) : token;
+    const qsizetype first = whole.indexOf(':');
+    const qsizetype second = whole.indexOf(':', first + 1);
     if (first < 0 || second < 0)
         return {};
-    const QByteArrayView whole(token);
     const QByteArrayView client = whole.first(first);
     const QByteArrayView sequence = whole.sliced(first + 1, second - first - 1);
     const auto isDigit = [](char c) { return c >= '0' && c <= '9'; };
@@ -76,7 +77,18 @@ QByteArray Token::clientOf(const QByteArray &token)
 
 bool Token::isOf(const QByteArray &token, const QByteArray &clientId)
 {
-    return token.size() > clientId.size() && token.startsWith(clientId) && token.at(clientId.size()) == ':';
+    const QByteArrayView whole = isReader(token) ? QByteArrayView(token).sliced(1) : token;
+    return whole.size() > clientId.size() && whole.startsWith(clientId) && whole.at(clientId.size()) == ':';
+}
+
+QByteArray Token::ofReader(const QByteArray &token)
+{
+    return ReaderMark + token;
+}
+
+bool Token::isReader(const QByteArray &token)
+{
+    return token.startsWith(ReaderMark);
 }
 
 QByteArray Token::connectionOf(const QByteArray &token)

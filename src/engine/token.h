@@ -10,9 +10,13 @@
 namespace QDistLock {
 
 /// A token proves who holds a lock: `<client id>:<sequence>:<128 random bits>`, in hex but for the sequence. An engine
-/// may append the decimal number that its connection has on the server, by which others find that connection.
-/// Thread-safe.
+/// may append the decimal number that its connection has on the server, by which others find that connection. One that
+/// begins with an 'r' is a reader's: it shares the lock with other readers. Thread-safe.
 namespace Token {
+
+/// \a token, which is none of a reader, as that of a reader.
+QByteArray ofReader(const QByteArray &token);
+bool isReader(const QByteArray &token);
 
 /// The sequence number in \a token; 0 if \a token was not made by a TokenGenerator.
 quint64 sequenceOf(const QByteArray &token);

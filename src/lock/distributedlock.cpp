@@ -58,6 +58,13 @@ void DistributedLock::setName(const QString &name)
 {
     if (d->isForeignCall("setName()") || name == d->address.name())
         return;
+    if (d->fixedMode) {
+        const QPointer<DistributedLock> alive(this);
+        d->setError({NameError, u"it is part of a ReadWriteLock, and its name is fixed"_s});
+        if (alive)
+            Q_EMIT errorOccurred(NameError);
+        return;
+    }
     if (state() != Unlocked) {
         const QPointer<DistributedLock> alive(this);
         d->setError({NameError,
@@ -80,7 +87,7 @@ void DistributedLock::setRegistry(LockRegistry *registry)
 {
     if (d->isForeignCall("setRegistry()") || (registry == this->registry() && !d->registryGone()))
         return;
-    if (state() != Unlocked) {
+    if (state() != Unlocked || d->isTaking()) {
         const QPointer<DistributedLock> alive(this);
         d->setError({OptionsError, u"its registry cannot be changed while it is in use; release it first"_s});
         if (alive)
@@ -122,6 +129,11 @@ int DistributedLock::holdCount() const
 qint64 DistributedLock::fencingToken() const
 {
     return d->notified.fencingToken;
+}
+
+quint64 DistributedLock::holdNumber() const
+{
+    return d->notified.hold;
 }
 
 int DistributedLock::queuePosition() const
@@ -222,6 +234,18 @@ void DistributedLock::setAutoRenew(bool autoRenew)
     if (d->isForeignCall("setAutoRenew()"))
         return;
     d->setFields(DistributedLockPrivate::AutoRenew, options().withAutoRenew(autoRenew));
+}
+
+LockOptions::Mode DistributedLock::mode() const
+{
+    return options().mode;
+}
+
+void DistributedLock::setMode(LockOptions::Mode mode)
+{
+    if (d->isForeignCall("setMode()"))
+        return;
+    d->setFields(DistributedLockPrivate::Mode, options().withMode(mode));
 }
 
 bool DistributedLock::isFair() const

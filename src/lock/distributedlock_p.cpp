@@ -38,7 +38,12 @@ QString describeHolder(const LockInfo &lock)
 {
     if (!lock.held)
         return u" (it has become free since)"_s;
-    QString text = u" (held by "_s + lock.holder.toString();
+    QString text = u" (held by "_s;
+    if (lock.readerCount > 1)
+        text += u"%1 readers, among them "_s.arg(lock.readerCount);
+    else if (lock.readerCount == 1)
+        text += u"the reader "_s;
+    text += lock.holder.toString();
     if (!lock.holder.connected)
         text += u", which is not connected"_s;
     if (lock.remaining >= 1s)
@@ -129,6 +134,8 @@ void DistributedLockPrivate::setRegistry(LockRegistryPrivate *newRegistry)
         merged.autoRenew = options.autoRenew;
     if (fieldsSet & Fair)
         merged.fair = options.fair;
+    if (fieldsSet & Mode)
+        merged.mode = options.mode;
     setOptions(merged);
 }
 
@@ -140,8 +147,9 @@ void DistributedLockPrivate::setFields(quint8 fields, const LockOptions &newOpti
 
 void DistributedLockPrivate::setOptions(const LockOptions &newOptions)
 {
-    const LockOptions before = std::exchange(options, newOptions);
-    const LockOptions after = newOptions;
+    LockOptions after = newOptions;
+    after.mode = fixedMode.value_or(after.mode);
+    const LockOptions before = std::exchange(options, after);
     const QPointer<DistributedLock> guard(q);
     machine.setAutoRenew(after.autoRenew);
     machine.tick(now());
@@ -156,6 +164,8 @@ void DistributedLockPrivate::setOptions(const LockOptions &newOptions)
         Q_EMIT guard->autoRenewChanged();
     if (guard && before.fair != after.fair)
         Q_EMIT guard->fairChanged();
+    if (guard && before.mode != after.mode)
+        Q_EMIT guard->modeChanged();
 }
 
 DistributedLock::State DistributedLockPrivate::state() const
@@ -205,6 +215,13 @@ void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *o
         if (!guard)
             return;
     }
+    if (partner && get(partner)->isHeld(now())) {
+        return fail(
+                DistributedLock::UpgradeError,
+                options.mode == LockOptions::Shared
+                        ? u"the write lock of the same ReadWriteLock is held, and includes reading; call downgrade() to become a reader, or release it first"_s
+                        : u"the read lock of the same ReadWriteLock is held; call tryUpgrade() to become the writer, or release it first"_s);
+    }
     if (machine.phase() != LeaseMachine::Held) {
         EngineError engineError;
         LockEngine *const lockEngine = engine(&engineError);
@@ -233,6 +250,56 @@ void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *o
         return fail(DistributedLock::CancelledError, withText(LeaseMachine::cancelledError()).text);
     machine.acquire(id, once || wanted.wait == 0ms, wanted, now());
     run(InsideCall);
+}
+
+void DistributedLockPrivate::takeFromPartner(quint64 id)
+{
+    if (!alive)
+        return;
+    watchEventLoop(id, 0ms);
+    const auto fail = [this, id](DistributedLock::Error code, const QString &text) { failAcquire(id, code, text); };
+    const QPointer<DistributedLock> guard(q);
+    if (!registry && partner && get(partner)->registry)
+        setRegistry(get(partner)->registry); // a slot of a NOTIFY signal may do anything
+    if (!guard)
+        return;
+    const bool isReader = options.mode == LockOptions::Shared;
+    const QString held = isReader ? u"write"_s : u"read"_s;
+    if (!partner)
+        return fail(DistributedLock::CancelledError, u"the %1 lock of its ReadWriteLock was destroyed"_s.arg(held));
+    DistributedLockPrivate *const holder = get(partner);
+    if (!holder->isHeld(now()))
+        return fail(DistributedLock::UpgradeError,
+                    u"the %1 lock is not held, so nothing can be changed; acquire this one"_s.arg(held));
+    if (const QString text = options.validationError(); !text.isEmpty())
+        return fail(DistributedLock::OptionsError, text);
+    if (options.minReplicas > 0) {
+        return fail(
+                DistributedLock::OptionsError,
+                u"minReplicas is %1, and replicas cannot confirm a change between reading and writing; leave it 0, or release the lock and acquire it again"_s
+                        .arg(options.minReplicas));
+    }
+    if (registry != holder->registry)
+        return fail(DistributedLock::OptionsError,
+                    u"the two locks of its ReadWriteLock have different registries; give both the same one"_s);
+    if (machine.phase() == LeaseMachine::Held || machine.phase() == LeaseMachine::Releasing || isTaking()) {
+        return fail(DistributedLock::BusyError,
+                    u"the last hold of this lock has not ended yet; try again when it is released"_s);
+    }
+    if (const QString text = registry->engine()->unsupported(options); !text.isEmpty())
+        return fail(DistributedLock::OptionsError, text);
+    if (m_withdrawn.contains(id))
+        return fail(DistributedLock::CancelledError, withText(LeaseMachine::cancelledError()).text);
+    takeFrom(holder, id, options, [this, fail, held](const EngineReply &reply) {
+        if (reply.error)
+            fail(reply.error.code, reply.error.text);
+        else if (reply.status == EngineReply::Taken)
+            fail(DistributedLock::BusyError,
+                 u"there are other readers, and an upgrade never waits for them: release the read lock, and acquire this one"_s);
+        else
+            fail(DistributedLock::UpgradeError,
+                 u"the %1 lock is no longer held on the server; acquire this one"_s.arg(held));
+    });
 }
 
 void DistributedLockPrivate::release(quint64 id)
@@ -451,7 +518,8 @@ bool DistributedLockPrivate::isOfMissedHold(const Event &event) const
 
 DistributedLockPrivate::Properties DistributedLockPrivate::properties() const
 {
-    return {state(), machine.fencingToken(), machine.holdCount(), machine.queuePosition()};
+    return {state(), machine.fencingToken(), machine.holdCount(), machine.queuePosition(),
+            machine.phase() == LeaseMachine::Held ? machine.epoch() : 0};
 }
 
 void DistributedLockPrivate::notifyProperties(const Properties &now)
@@ -549,6 +617,10 @@ EngineError DistributedLockPrivate::withText(EngineError engineError) const
         break;
     case EngineError::Cancelled:
         engineError.text = u"the acquire was cancelled"_s;
+        break;
+    case EngineError::IsReader:
+        engineError.text =
+                u"its owner is a reader of it already, and cannot become a writer as well; release it first, and acquire it again in LockOptions::Exclusive"_s;
         break;
     }
     return engineError;

@@ -79,6 +79,8 @@ public:
     void hintAtMilliseconds();
     /// Must be called before acquire(), in which a slot of a NOTIFY signal may delete the lock.
     QFuture<LockResult> acquireFuture(quint64 id);
+    /// Acquires the lock for \a id by taking it over from `partner`, which holds it in the other mode.
+    void takeFromPartner(quint64 id);
     /// Cancels this one acquire, because nobody waits for it any more.
     void withdraw(quint64 id);
     void release(quint64 id);
@@ -113,11 +115,12 @@ public:
         qint64 fencingToken = 0;
         int holdCount = 0;
         int queuePosition = -1;
+        quint64 hold = 0; ///< see DistributedLock::holdNumber()
         bool isHeld() const { return state == DistributedLock::Held || state == DistributedLock::AtRisk; }
         bool operator==(const Properties &other) const
         {
             return state == other.state && fencingToken == other.fencingToken && holdCount == other.holdCount
-                    && queuePosition == other.queuePosition;
+                    && queuePosition == other.queuePosition && hold == other.hold;
         }
     };
     Properties notified;
@@ -125,8 +128,19 @@ public:
     DistributedLock *const q;
     LockAddress address;
     LockOptions options;
+    /// The other lock of a ReadWriteLock; null if this is not part of one. Both have the same owner.
+    QPointer<DistributedLock> partner;
+    std::optional<LockOptions::Mode> fixedMode; ///< that of a lock with a partner
     /// Options that the application has set; the registry's defaults do not replace these.
-    enum OptionField : quint8 { Lease = 1, Wait = 2, RetryInterval = 4, AutoRenew = 8, Fair = 16, AllFields = 255 };
+    enum OptionField : quint8 {
+        Lease = 1,
+        Wait = 2,
+        RetryInterval = 4,
+        AutoRenew = 8,
+        Fair = 16,
+        Mode = 32,
+        AllFields = 255
+    };
     quint8 fieldsSet = 0;
     bool leaseGivenAsInt = false; ///< and not checked yet, because the lock has no name
     bool leaseHintGiven = false;

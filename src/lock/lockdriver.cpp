@@ -84,6 +84,9 @@ void LockDriver::leaveRegistry(const QString &reason)
 {
     machine.detach(now(), reason);
     run(OnEventLoop);
+    EngineReply reply;
+    reply.error = EngineError::passing(DistributedLock::ConnectionError, reason);
+    endTaking(reply);
     changeRegistry(nullptr);
     m_registryGone = reason;
 }
@@ -92,11 +95,107 @@ void LockDriver::abandon()
 {
     machine.detach(now(), QString());
     machine.takeOutcomes();
+    endTaking({});
     const auto commands = machine.takeCommands();
     for (const LeaseMachine::Command &command : commands) {
         if (command.kind == LeaseMachine::Command::Abandon)
             execute(command);
     }
+    if (m_successor)
+        giveBack(*std::exchange(m_successor, std::nullopt));
+}
+
+void LockDriver::takeFrom(LockDriver *holder, quint64 id, const LockOptions &options, TakeFailed failed)
+{
+    LockEngine *const engine = registry->engine();
+    QByteArray token = engine->makeToken();
+    if (options.mode == LockOptions::Shared)
+        token = Token::ofReader(token);
+    m_taking = Taking{{holder->m_lockId, token, options.lease},
+                      engine->lastSequence(),
+                      now(),
+                      holder,
+                      holder->m_owner,
+                      holder->m_token,
+                      id,
+                      options,
+                      std::move(failed)};
+    holder->machine.converting(options.lease, m_taking->sentAt);
+    holder->run(OnEventLoop);
+    engine->convert(m_taking->operation, m_taking->from, [this, owner = m_owner, token](const EngineReply &reply) {
+        // Otherwise endTaking() has given the token back.
+        if (owner && m_taking && m_taking->operation.token == token)
+            taken(reply);
+    });
+}
+
+void LockDriver::taken(const EngineReply &reply)
+{
+    if (reply.status != EngineReply::Granted) {
+        endTaking(reply);
+        return;
+    }
+    if (!m_taking->holderOwner) {
+        EngineReply destroyed;
+        destroyed.error = EngineError::passing(DistributedLock::CancelledError,
+                                               u"the other lock of its ReadWriteLock was destroyed"_s);
+        endTaking(destroyed);
+        return;
+    }
+    LockDriver *const holder = m_taking->holder;
+    holder->machine.converted(now());
+    holder->run(OnEventLoop);
+    machine.prepareAdoption(now());
+    run(OnEventLoop);
+    const Taking taking = *m_taking;
+    if (machine.phase() == LeaseMachine::Held || machine.phase() == LeaseMachine::Releasing) {
+        endTaking({}); // it was served as a waiter, at the same time
+        machine.acquire(taking.id, true, taking.options, now());
+        run(OnEventLoop);
+        return;
+    }
+    m_taking.reset();
+    registry->route(m_sequence, nullptr);
+    m_lockId = taking.operation.lock;
+    m_nextLockId.reset();
+    m_token = taking.operation.token;
+    m_sequence = taking.sequence;
+    registry->route(m_sequence, this);
+    machine.adopt(taking.id, taking.options, reply, taking.sentAt, now());
+    run(OnEventLoop);
+}
+
+/// Gives back what the server may have given to the new token. \a reply: why nobody wants it.
+void LockDriver::endTaking(const EngineReply &reply)
+{
+    if (!m_taking)
+        return;
+    const Taking taking = std::move(*m_taking);
+    m_taking.reset();
+    const bool isUntouched = reply.status == EngineReply::Taken || reply.status == EngineReply::Gone
+            || reply.status == EngineReply::Stolen;
+    LockDriver *const holder = taking.holderOwner && taking.holder->m_token == taking.from
+                    && taking.holder->machine.holdsLease()
+            ? taking.holder
+            : nullptr;
+    if (holder) {
+        // Others must not get the lock as long as the holder relies on it.
+        if (!isUntouched)
+            holder->m_successor = taking.operation;
+        holder->machine.conversionFailed(!isUntouched, now());
+        holder->run(OnEventLoop);
+    } else if (!isUntouched) {
+        giveBack(taking.operation);
+    }
+    if (reply.status != EngineReply::Granted && (reply.error || isUntouched))
+        taking.failed(reply);
+}
+
+void LockDriver::giveBack(const LockEngine::Acquire &operation)
+{
+    EngineError ignored;
+    if (LockEngine *const engine = registry ? registry->engine(&ignored) : nullptr)
+        engine->abandon(operation.lock, operation.token, operation.lease, milliseconds(0), Protocol::QueueTtl);
 }
 
 void LockDriver::wakeUp(LeaseTime now)
@@ -156,6 +255,8 @@ void LockDriver::run(Context context)
     const auto commands = machine.takeCommands();
     for (const LeaseMachine::Command &command : commands)
         execute(command);
+    if (m_successor && !machine.holdsLease())
+        giveBack(*std::exchange(m_successor, std::nullopt));
     // A wake-up that is scheduled earlier stays, and does nothing: that is cheaper than moving it with each
     // acquisition.
     if (registry)
@@ -192,6 +293,8 @@ void LockDriver::execute(const LeaseMachine::Command &command)
                 m_lockId = *std::exchange(m_nextLockId, std::nullopt);
             registry->route(m_sequence, nullptr);
             m_token = engine->makeToken();
+            if (options.mode == LockOptions::Shared)
+                m_token = Token::ofReader(m_token);
             m_sequence = engine->lastSequence();
             registry->route(m_sequence, this);
         }

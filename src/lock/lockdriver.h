@@ -8,6 +8,7 @@
 
 #include <QtCore/qpointer.h>
 
+#include <functional>
 #include <optional>
 
 namespace QDistLock {
@@ -48,6 +49,9 @@ public:
     /// True while it holds \a key (key prefix and name).
     bool holds(const QByteArray &key) const { return machine.phase() == LeaseMachine::Held && m_lockId.key() == key; }
 
+    /// takeFrom() has not ended yet.
+    bool isTaking() const { return m_taking.has_value(); }
+
     LeaseMachine machine;
     LockRegistryPrivate *registry = nullptr;
     quint64 turn = 0; ///< orders the acquisitions of the registry's locks
@@ -63,6 +67,11 @@ protected:
     /// delete the lock.
     void run(Context context);
     void changeRegistry(LockRegistryPrivate *newRegistry);
+    /// Takes the place of \a holder, which holds the lock for the same owner in the other mode, and has the same
+    /// registry; acquire request \a id ends with that. Otherwise \a failed is called with the reply, from the event
+    /// loop; but not if this lock is destroyed before. One at a time.
+    using TakeFailed = std::function<void(const EngineReply &)>;
+    void takeFrom(LockDriver *holder, quint64 id, const LockOptions &options, TakeFailed failed);
     /// Sets the lock that the next acquisition is about. Returns what is wrong with it, in words, or an empty text.
     QString setNextLockId(const QString &prefix, const QString &name);
 
@@ -76,6 +85,22 @@ protected:
     QString m_registryGone; ///< why there is none, if there was one: the default registry must not replace it
 
 private:
+    struct Taking ///< see takeFrom()
+    {
+        LockEngine::Acquire operation;
+        quint64 sequence; ///< of its token
+        LeaseTime sentAt;
+        LockDriver *holder;
+        QPointer<QObject> holderOwner; ///< null once `holder` is destroyed
+        QByteArray from;               ///< the token of the holder
+        quint64 id;
+        LockOptions options;
+        TakeFailed failed;
+    };
+
+    void taken(const EngineReply &reply);
+    void endTaking(const EngineReply &reply);
+    void giveBack(const LockEngine::Acquire &operation);
     bool isEngineReady() const override;
     bool canBeWoken() const override;
     void execute(const LeaseMachine::Command &command);
@@ -88,6 +113,9 @@ private:
     QString m_idName, m_idPrefix;       ///< the name and prefix from which the last of these two was made
     QByteArray m_token;
     quint64 m_sequence = 0; ///< of m_token
+    std::optional<Taking> m_taking;
+    /// May have taken the place of m_token. It keeps others away until this hold has ended, and is given back then.
+    std::optional<LockEngine::Acquire> m_successor;
 };
 
 } // namespace QDistLock

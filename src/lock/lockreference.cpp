@@ -64,42 +64,44 @@ void LockReference::callInItsThread(Function function) const
         qCWarning(lcLock, "%ls", qUtf16Printable(misuse));
 }
 
-/// Whether \a lock is held with that fencing token.
-static bool isHold(const DistributedLock *lock, qint64 fencingToken)
+quint64 LockReference::holdNumber(qint64 fencingToken) const
 {
-    return fencingToken != 0 && lock->fencingToken() == fencingToken;
+    const DistributedLock *const lock = lockOfThisThread();
+    return lock && lock->fencingToken() == fencingToken ? lock->holdNumber() : 0;
 }
 
-bool LockReference::isHeld(qint64 fencingToken) const
+bool LockReference::isHeld(quint64 hold) const
 {
     if (const DistributedLock *const lock = lockOfThisThread())
-        return isHold(lock, fencingToken) && lock->isHeld();
-    if (fencingToken != 0)
+        return hold != 0 && lock->holdNumber() == hold && lock->isHeld();
+    if (hold != 0)
         callInItsThread([](const DistributedLock *) {}); // logs the warning
     return false;
 }
 
-void LockReference::release(qint64 fencingToken) const
+void LockReference::release(quint64 hold) const
 {
-    const auto release = [fencingToken](DistributedLock *lock) {
-        if (isHold(lock, fencingToken))
+    const auto release = [hold](DistributedLock *lock) {
+        if (lock->holdNumber() == hold)
             lock->release();
     };
+    if (hold == 0)
+        return;
     if (DistributedLock *const lock = lockOfThisThread())
         release(lock);
-    else if (fencingToken != 0)
+    else
         callInItsThread(release);
 }
 
-QFuture<bool> LockReference::releaseAsync(qint64 fencingToken) const
+QFuture<bool> LockReference::releaseAsync(quint64 hold) const
 {
-    const auto release = [fencingToken](DistributedLock *lock) {
-        return isHold(lock, fencingToken) ? lock->releaseAsync() : readyFuture(false);
+    const auto release = [hold](DistributedLock *lock) {
+        return lock->holdNumber() == hold ? lock->releaseAsync() : readyFuture(false);
     };
+    if (hold == 0)
+        return readyFuture(false);
     if (DistributedLock *const lock = lockOfThisThread())
         return release(lock);
-    if (fencingToken == 0)
-        return readyFuture(false);
 
     struct Answer
     {
@@ -125,7 +127,7 @@ void LockReference::withdraw(quint64 id, const QFuture<LockResult> &result) cons
     const auto withdraw = [id, result](DistributedLock *lock) {
         if (!result.isFinished())
             lock->withdrawAcquire(id);
-        else if (const qint64 fencingToken = result.result().fencingToken; isHold(lock, fencingToken))
+        else if (result.result().isAcquired() && lock->fencingToken() == result.result().fencingToken)
             lock->release();
     };
     if (DistributedLock *const lock = lockOfThisThread())

@@ -293,7 +293,8 @@ void tst_Documents::bashCompletes_data()
     row("qdistlock re", "renew release", "run");
     row("qdistlock --", "--server --json", "--lease --yes");
     row("qdistlock run --no", "--nonblock --no-fair --no-renew", "--names");
-    row("qdistlock run -", "-n --nonblock -w -h", "-c --names");
+    row("qdistlock run --s", "--shared --server", "--sort");
+    row("qdistlock run -", "-n --nonblock -s -w -h", "-c --names");
     row("qdistlock --json ls --", "--sort --names --json", "--lease");
     row("qdistlock ls --sort ", "name ttl queue", "--wide");
     row("qdistlock ls --sort=t", "ttl", "name");

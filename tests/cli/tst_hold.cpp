@@ -41,6 +41,7 @@ private Q_SLOTS:
     void terminalEnd();
     void lost();
     void severalNames();
+    void readers();
     void json();
     void outputIsFull();
     void conflict();
@@ -215,6 +216,22 @@ void tst_Hold::severalNames()
     QVERIFY(m_server.exists("lock:a") && m_server.exists("lock:b"));
     program.closeWriteChannel();
     QCOMPARE(program.waitForStatus(), 0);
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
+}
+
+void tst_Hold::readers()
+{
+    Program first(setup(), {u"hold"_s, u"--shared"_s, u"job"_s});
+    Program second(setup(), {u"hold"_s, u"-s"_s, u"job"_s});
+    for (Program *const program : {&first, &second}) {
+        QVERIFY(program->waitForOutput("\n"));
+        QCOMPARE(program->output(), "held job fence " + m_server.get("{lock:job}:fence") + '\n');
+    }
+    first.closeWriteChannel();
+    QCOMPARE(first.waitForStatus(), 0);
+    QVERIFY(m_server.exists("lock:job"));
+    second.closeWriteChannel();
+    QCOMPARE(second.waitForStatus(), 0);
     QCOMPARE(lockKeys(m_server), QList<QByteArray>());
 }
 

@@ -41,9 +41,12 @@ private Q_SLOTS:
     void bytesThatAreNotUtf8();
     void deadHolder();
     void details();
+    void readers();
+    void manyReaders();
     void freeAndForeignLocks();
     void keysOfOtherTypes();
     TIMING void changes();
+    TIMING void changesOfReaders();
     void outage();
     void nobodyReads();
     void outputCannotBeWritten_data();
@@ -56,7 +59,7 @@ private:
     Result run(const QStringList &arguments);
     QJsonObject json(const QStringList &arguments);
     /// Holds \a name until the end of the test.
-    void hold(const QString &name);
+    void hold(const QString &name, const LockOptions &options = LockTesting::options());
 
     Support::RedisServer m_server;
     std::unique_ptr<LockRegistry> m_registry;
@@ -83,10 +86,10 @@ QJsonObject tst_Listing::json(const QStringList &arguments)
     return QJsonDocument::fromJson(result.output).object();
 }
 
-void tst_Listing::hold(const QString &name)
+void tst_Listing::hold(const QString &name, const LockOptions &options)
 {
     auto *const lock = new DistributedLock(m_registry.get(), name, m_registry.get());
-    lock->setOptions(LockTesting::options());
+    lock->setOptions(options);
     QVERIFY2(LockTesting::acquireNow(lock), qPrintable(lock->errorString()));
 }
 
@@ -276,6 +279,62 @@ void tst_Listing::details()
     QVERIFY(waiting.value(u"client"_s) != holder.value(u"client"_s));
 }
 
+void tst_Listing::readers()
+{
+    const auto shown = [this] { return json({u"show"_s, u"job"_s}).value(u"locks"_s).toArray().at(0).toObject(); };
+    const QByteArray own = QByteArray::number(QCoreApplication::applicationPid());
+    hold(u"job"_s, LockTesting::options(2h).withMode(LockOptions::Shared));
+    const QByteArray single = run({u"ls"_s}).output.split('\t').value(1);
+    QVERIFY2(single.startsWith("the reader tst_listing on "), single.constData());
+    QVERIFY(run({u"show"_s, u"job"_s}).output.contains("holder:   1 reader\n    tst_listing on "));
+    QCOMPARE(shown().value(u"readers"_s).toInt(), 1);
+
+    // The second one ends without a release, and its lease ends first. That is not the end of the lock.
+    Program program({m_server.url().toEncoded()}, {u"hold"_s, u"-s"_s, u"--lease"_s, u"1h"_s, u"job"_s});
+    QVERIFY(program.waitForOutput("held"));
+    program.kill();
+    program.waitForStatus();
+    QVERIFY(eventually([&] { return run({u"show"_s, u"job"_s}).output.contains(", not connected\n"); }));
+    const QByteArray line = run({u"ls"_s, u"--held"_s}).output;
+    QVERIFY2(line.startsWith("job\t2 readers, among them client ") && line.contains(" (not connected)\t"),
+             line.constData());
+    QCOMPARE(line.split('\t').value(4), m_server.get("{lock:job}:fence") + '\n');
+    QCOMPARE(run({u"ls"_s, u"--stale"_s}).output, QByteArray());
+    const QByteArray details = run({u"show"_s, u"job"_s}).output;
+    QVERIFY2(details.contains("holder:   2 readers\n    client ") && details.contains(", pid " + own + '\n'),
+             details.constData());
+    QVERIFY2(!details.contains("qdistlock acquire"), details.constData());
+
+    const QJsonObject lock = shown();
+    QCOMPARE(lock.value(u"readers"_s).toInt(), 2);
+    const QJsonArray holders = lock.value(u"holders"_s).toArray();
+    QCOMPARE(holders.size(), 2);
+    QCOMPARE(holders.at(0), lock.value(u"holder"_s)); // whose lease ends first
+    QCOMPARE(holders.at(0).toObject().value(u"connected"_s), QJsonValue(false));
+    QCOMPARE(holders.at(1).toObject().value(u"connected"_s), QJsonValue(true));
+    QVERIFY(lock.value(u"ttlMs"_s).toInteger() > 3'600'000); // when the last one ends
+
+    hold(u"writer"_s);
+    const QJsonArray all = json({u"ls"_s}).value(u"locks"_s).toArray();
+    QCOMPARE(all.size(), 2);
+    QCOMPARE(all.at(1).toObject().value(u"readers"_s).toInt(), 0);
+    QCOMPARE(all.at(1).toObject().value(u"holders"_s).toArray().size(), 1);
+}
+
+void tst_Listing::manyReaders()
+{
+    for (int i = 0; i < 40; ++i)
+        m_server.command({"ZADD", "lock:job", "99999999999999", "r1a:" + QByteArray::number(i) + ":00"});
+    const QByteArray details = run({u"show"_s, u"job"_s}).output;
+    QVERIFY2(details.contains("holder:   40 readers\n    client 1a, not connected\n")
+                     && details.contains("    and 8 more\n") && details.contains("its program is dead"),
+             details.constData());
+    QCOMPARE(run({u"ls"_s, u"--stale"_s, u"--names"_s}).output, QByteArray("job\n"));
+    const QJsonObject lock = json({u"show"_s, u"job"_s}).value(u"locks"_s).toArray().at(0).toObject();
+    QCOMPARE(lock.value(u"readers"_s).toInt(), 40);
+    QCOMPARE(lock.value(u"holders"_s).toArray().size(), 32);
+}
+
 void tst_Listing::freeAndForeignLocks()
 {
     const Result shown = run({u"show"_s, u"nobody"_s});
@@ -340,6 +399,55 @@ void tst_Listing::changes()
     const QJsonObject snapshot = QJsonDocument::fromJson(lines.first()).object();
     QCOMPARE(snapshot.value(u"event"_s).toString(), u"snapshot"_s);
     QCOMPARE(snapshot.value(u"locks"_s).toArray().size(), 1);
+}
+
+// One line for each reader that comes or has ended, and none for a renewal, after which another lease may end first.
+void tst_Listing::changesOfReaders()
+{
+    leavesRoomFor(2s);
+    const QStringList arguments{u"watch"_s, u"--interval"_s, u"50ms"_s};
+    Program text({m_server.url().toEncoded()}, arguments);
+    Program events({m_server.url().toEncoded()}, arguments + QStringList{u"--json"_s});
+    QVERIFY(events.waitForOutput("snapshot"));
+
+    LockRegistry registry(m_server.url());
+    LockRegistry other(m_server.url());
+    LockRegistry third(m_server.url());
+    DistributedLock first(&registry, u"job"_s);
+    DistributedLock second(&other, u"job"_s);
+    DistributedLock writer(&third, u"job"_s);
+    for (DistributedLock *const reader : {&first, &second})
+        reader->setOptions(LockTesting::options(1h).withMode(LockOptions::Shared));
+    QVERIFY(LockTesting::acquireNow(&first));
+    QVERIFY(text.waitForOutput("\theld by the reader tst_listing on "));
+    QVERIFY(events.waitForOutput("\"event\":\"held\""));
+    QVERIFY(LockTesting::acquireNow(&second));
+    QVERIFY(text.waitForOutput("job\tnow held by 2 readers, among them tst_listing on "));
+    QVERIFY(events.waitForOutput("\"readers\":2"));
+    const QVariantList readers = m_server.command({"ZRANGE", "lock:job", "0", "-1"}).toList();
+    QCOMPARE(readers.size(), 2);
+    m_server.command({"ZADD", "lock:job", "XX", "INCR", "60000", readers.first().toByteArray()});
+    writer.setOptions(LockTesting::options(1h));
+    writer.acquire();
+    QVERIFY(text.waitForOutput("job\t1 waiting\n"));
+    QVERIFY(events.waitForOutput("\"waiting\":1"));
+    second.release();
+    QVERIFY(text.waitForOutput("job\tnow held by the reader tst_listing on "));
+    QVERIFY(eventually([&events] { return events.output().count("\"event\":\"changed\"") == 3; }));
+    first.release();
+    QVERIFY(text.waitForOutput("job\tnow held by tst_listing on "));
+    QVERIFY(events.waitForOutput("\"event\":\"passed\""));
+    for (Program *const program : {&text, &events}) {
+        program->sendSignal(SIGINT);
+        QCOMPARE(program->waitForStatus(), 130);
+    }
+    m_json += events.output();
+    QStringList names;
+    const QList<QByteArray> lines = events.output().trimmed().split('\n');
+    for (const QByteArray &line : lines)
+        names += QJsonDocument::fromJson(line).object().value(u"event"_s).toString();
+    QCOMPARE(names, QStringList({u"snapshot"_s, u"held"_s, u"changed"_s, u"changed"_s, u"changed"_s, u"passed"_s}));
+    QCOMPARE(text.output().count('\n'), 5);
 }
 
 void tst_Listing::outage()

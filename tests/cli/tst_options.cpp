@@ -202,11 +202,12 @@ void tst_Options::helpTexts()
 
 void tst_Options::optionsBeforeTheName()
 {
-    const auto invocation = parse({"--json", "run", "-nq", "--lease=5s", "--prefix", "p:", "job", "ls", "-n"});
+    const auto invocation = parse({"--json", "run", "-nsq", "--lease=5s", "--prefix", "p:", "job", "ls", "-n"});
     QVERIFY(invocation);
     QCOMPARE(*invocation->command(), Command::Run);
     QVERIFY(invocation->has(Option::Json));
     QVERIFY(invocation->has(Option::NonBlock));
+    QVERIFY(invocation->has(Option::Shared));
     QVERIFY(invocation->has(Option::Quiet));
     QVERIFY(!invocation->has(Option::Verbose));
     QCOMPARE(invocation->duration(Option::Lease)->count(), 5000);
@@ -306,6 +307,7 @@ void tst_Options::errors_data()
     row("unknown short option", {"run", "-z", "job", "true"}, u"unknown option -z"_s);
     row("option of another command", {"run", "--force", "job", "true"},
         u"qdistlock run: --force is an option of release"_s);
+    row("reader of a token", {"renew", "--shared", "job"}, u"--shared is an option of run, hold, acquire"_s);
     row("option before its command", {"--lease", "5s", "run", "job", "true"}, u"must come after its command"_s);
     row("help of an unknown command", {"help", "rum"}, u"did you mean run?"_s);
     row("help of two commands", {"help", "run", "show"}, u"one operand too many"_s);

@@ -80,6 +80,8 @@ private Q_SLOTS:
     }
     void signalInTheQueue();
     TIMING void orderOfArrival();
+    TIMING void readersAndWriters();
+    void conflictWithReaders();
     void severalNames();
     TIMING void severalNamesBusy();
     TIMING void severalNamesInAnyOrder();
@@ -200,6 +202,7 @@ void tst_Run::environment()
     QVERIFY(lines.contains("QDISTLOCK_NAME=job,other"));
     QVERIFY(lines.contains("QDISTLOCK_HELD=1"));
     QVERIFY(lines.contains("QDISTLOCK_MODE=exclusive"));
+    QVERIFY(run(setup(), {u"run"_s, u"-s"_s, u"reader"_s, u"env"_s}).output.contains("QDISTLOCK_MODE=shared\n"));
     const QByteArray fences = m_server.get("{lock:job}:fence") + ',' + m_server.get("{lock:other}:fence");
     QVERIFY2(lines.contains("QDISTLOCK_FENCE=" + fences), result.output.constData());
 
@@ -510,6 +513,68 @@ void tst_Run::orderOfArrival()
     QCOMPARE(lockKeys(m_server), QList<QByteArray>());
 }
 
+// Readers run together. A writer waits for both, and a reader that comes later waits behind the writer.
+void tst_Run::readersAndWriters()
+{
+    leavesRoomFor(2s); // who is served has 3 s to claim the lock
+    // Each prints its name, and ends with its input.
+    const auto start = [this](const QStringList &options, const QString &name) {
+        return std::make_unique<Program>(
+                setup(), QStringList{u"run"_s} + options + QStringList{u"job"_s, u"-c"_s, u"echo %1; cat"_s.arg(name)});
+    };
+    const auto areWaiting = [this](int count) {
+        return eventually([this, count] { return m_server.command({"ZCARD", "{lock:job}:queue"}).toInt() == count; });
+    };
+    const auto first = start({u"--shared"_s}, u"first"_s);
+    const auto second = start({u"-s"_s}, u"second"_s);
+    QVERIFY(first->waitForOutput("first\n"));
+    QVERIFY(second->waitForOutput("second\n"));
+    const auto writer = start({}, u"writer"_s);
+    QVERIFY(areWaiting(1));
+    const auto late = start({u"--shared"_s}, u"late"_s);
+    QVERIFY(areWaiting(2));
+    first->closeWriteChannel();
+    QCOMPARE(first->waitForStatus(), 0);
+    QCOMPARE(m_server.command({"ZCARD", "lock:job"}).toInt(), 1);
+    QCOMPARE(writer->output() + late->output(), QByteArray());
+    second->closeWriteChannel();
+    QVERIFY(writer->waitForOutput("writer\n"));
+    QCOMPARE(late->output(), QByteArray());
+    writer->closeWriteChannel();
+    QVERIFY(late->waitForOutput("late\n"));
+    late->closeWriteChannel();
+    for (const auto &program : {&second, &writer, &late}) {
+        QCOMPARE((*program)->waitForStatus(), 0);
+        QCOMPARE((*program)->errors(), QByteArray());
+    }
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
+}
+
+void tst_Run::conflictWithReaders()
+{
+    const auto errorsOf = [this](const QStringList &options) {
+        const Result result = run(setup(), QStringList{u"run"_s} + options + QStringList{u"job"_s, u"true"_s});
+        return QByteArray::number(result.status) + ' ' + result.errors;
+    };
+    const QStringList reader{u"run"_s, u"--shared"_s, u"job"_s, u"cat"_s};
+    Program first(setup(), reader);
+    QVERIFY(eventually([this] { return m_server.command({"ZCARD", "lock:job"}).toInt() == 1; }));
+    const QByteArray one = errorsOf({u"-n"_s});
+    QVERIFY2(one.startsWith("75 qdistlock run: lock \"job\" is held by the reader cat on "), one.constData());
+    Program second(setup(), reader);
+    QVERIFY(eventually([this] { return m_server.command({"ZCARD", "lock:job"}).toInt() == 2; }));
+    const QByteArray two = errorsOf({u"-n"_s});
+    QVERIFY2(two.startsWith("75 qdistlock run: lock \"job\" is held by 2 readers, among them cat on "),
+             two.constData());
+    QVERIFY2(!two.contains("left of") && !two.contains("waits"), two.constData()); // they renew it
+    QCOMPARE(errorsOf({u"-ns"_s}), "0 "_ba);
+
+    Program writer(setup(), {u"run"_s, u"job"_s, u"true"_s});
+    QVERIFY(eventually([this] { return m_server.exists("{lock:job}:queue"); }));
+    const QByteArray late = errorsOf({u"-ns"_s});
+    QVERIFY2(late.startsWith("75 ") && late.contains(", while a writer waits; to wait for it, "), late.constData());
+}
+
 void tst_Run::severalNames()
 {
     Program program(setup(), {u"run"_s, u"b,a"_s, u"cat"_s});
@@ -596,6 +661,13 @@ void tst_Run::badInput_data()
     row("no such database", {u"--server"_s, m_server.tcpUrl().toString() + u"/99"_s, u"run"_s, u"job"_s, u"true"_s}, 78,
         "database 99");
     row("URL as command", {u"run"_s, u"job"_s, u"redis://u:canary-7fb1@host/0"_s}, 127, "redis://***@host/0");
+    row("readers without scripts",
+        {u"--server"_s, m_server.tcpUrl().toString() + u"?scripts=off"_s, u"run"_s, u"-s"_s, u"job"_s, u"true"_s}, 64,
+        "--shared is not available here: readers need scripts");
+    row("readers of a quorum",
+        {u"--server"_s, u"redlock://127.0.0.1:1?node=127.0.0.1:2&node=127.0.0.1:3"_s, u"run"_s, u"-s"_s, u"job"_s,
+         u"true"_s},
+        64, "--shared is not available here: ");
     row("no URL", {u"--server"_s, u""_s, u"run"_s, u"job"_s, u"true"_s}, 78, "--server");
 }
 
@@ -663,10 +735,14 @@ void tst_Run::containerWithoutInit()
 void tst_Run::nestedLocks()
 {
     const QString inner = QStringLiteral(QDISTLOCK) + u' ' + Patiently + u" run %1 job true"_s;
-    const auto errorsOf = [&](const QString &options) {
-        return run(setup(), {u"run"_s, u"job"_s, u"-c"_s, inner.arg(options)}).errors;
+    const auto errorsOf = [&](const QString &options, const QStringList &outer = {}) {
+        return run(setup(), QStringList{u"run"_s} + outer + QStringList{u"job"_s, u"-c"_s, inner.arg(options)}).errors;
     };
-    QVERIFY(errorsOf(u"-n"_s).contains("`qdistlock run` that has started this command"));
+    const QByteArray note = "`qdistlock run` that has started this command";
+    QVERIFY(errorsOf(u"-n"_s).contains(note));
+    QVERIFY(errorsOf(u"-ns"_s).contains(note));
+    QVERIFY(errorsOf(u"-n"_s, {u"--shared"_s}).contains(note));
+    QCOMPARE(errorsOf(u"-ns"_s, {u"--shared"_s}), QByteArray());
     QCOMPARE(errorsOf(u"--prefix other:"_s), QByteArray());
     Started<RedisServer> other(RedisServer::Options::withTcp());
     QCOMPARE(errorsOf(u"--server "_s + other.tcpUrl().toString()), QByteArray());

@@ -72,6 +72,8 @@ private Q_SLOTS:
     void tokenFileIsAPipe();
     void wrongTokenFile_data();
     void wrongTokenFile();
+    void readers();
+    void takenAwayFromReaders();
     void takenAway();
     void takenAwayFromOneHolder();
     void question_data();
@@ -411,7 +413,7 @@ void tst_TokenCommands::releaseOfALostLock()
     m_server.command({"DEL", "lock:job"});
     const Result result = run({u"release"_s, u"job"_s, u"--token-file"_s, m_file});
     QCOMPARE(result.status, 1);
-    QVERIFY2(result.errors.contains("nobody holds it"), result.errors.constData());
+    QVERIFY2(result.errors.contains("it was not held any more"), result.errors.constData());
     QVERIFY(!QFile::exists(m_file));
     QCOMPARE(run({u"release"_s, u"job"_s, u"-q"_s, u"--token"_s, token}).errors, QByteArray());
 }
@@ -475,6 +477,62 @@ void tst_TokenCommands::wrongTokenFile()
         QVERIFY2(result.errors.contains(error) && result.errors.count('\n') == 1, result.errors.constData());
     }
     QVERIFY(m_server.exists("lock:job"));
+}
+
+// Each has its token, and their fencing token is the same.
+void tst_TokenCommands::readers()
+{
+    const QString second = m_folder.filePath(u"second"_s);
+    const QStringList renewal{u"renew"_s, u"job"_s, u"--token-file"_s, m_file};
+    QCOMPARE(acquire({u"--shared"_s}).status, 0);
+    const QJsonObject file = content();
+    const QStringList other{u"acquire"_s, u"-s"_s, u"job"_s, u"--lease=1m"_s, u"--token-file"_s, second};
+    QCOMPARE(run(other).output, QByteArray::number(file.value(u"fence"_s).toInteger()) + '\n');
+    QCOMPARE(m_server.command({"ZCARD", "lock:job"}).toInt(), 2);
+    QCOMPARE(run({u"acquire"_s, u"job"_s, u"-n"_s, u"--lease=1m"_s, u"--token-file"_s, m_file + u'2'}).status, 75);
+    const Result again = run(other);
+    QCOMPARE(again.status, 64);
+    QVERIFY2(again.errors.contains("lock \"job\", which readers hold, perhaps still with it"),
+             again.errors.constData());
+
+    const QByteArray member = file.value(u"token"_s).toString().toLatin1();
+    m_server.command({"ZADD", "lock:job", "XX", "INCR", "-30000", member}); // half a minute later
+    const auto lease = [&] { return m_server.command({"ZSCORE", "lock:job", member}).toDouble(); };
+    const double before = lease();
+    QCOMPARE(run(renewal).status, 0);
+    QVERIFY(lease() >= before + 30000);
+
+    // The end of one is not that of the other.
+    m_server.command({"ZREM", "lock:job", member});
+    const Result late = run(renewal);
+    QCOMPARE(late.status, 79);
+    QVERIFY2(late.errors.contains("it was lost; ") && !late.errors.contains("somebody"), late.errors.constData());
+    QCOMPARE(run({u"release"_s, u"job"_s, u"--token-file"_s, m_file}).status, 1);
+    QVERIFY(m_server.exists("lock:job"));
+    QCOMPARE(run({u"release"_s, u"job"_s, u"--token-file"_s, second}).status, 0);
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
+    QVERIFY(!QFile::exists(second));
+}
+
+void tst_TokenCommands::takenAwayFromReaders()
+{
+    const QString second = m_folder.filePath(u"second"_s);
+    QCOMPARE(acquire({u"--shared"_s}).status, 0);
+    QCOMPARE(run({u"acquire"_s, u"-s"_s, u"job"_s, u"--lease=1m"_s, u"--token-file"_s, second}).status, 0);
+    Terminal terminal;
+    Program program({m_server.url().toEncoded(), {}, [&terminal] { terminal.attach(); }},
+                    {u"release"_s, u"-v"_s, u"job"_s, u"--force"_s});
+    QVERIFY(terminal.waitForOutput("[y/N]"));
+    const QByteArray question = terminal.output();
+    QVERIFY2(question.contains("is held by 2 readers, among them client ")
+                     && question.contains("until all readers have"),
+             question.constData());
+    terminal.write("y\n");
+    QCOMPARE(program.waitForStatus(), 0);
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
+    for (const QString &file : {m_file, second})
+        QCOMPARE(run({u"renew"_s, u"job"_s, u"--token-file"_s, file}).status, 79);
+    QVERIFY(QFile::remove(second));
 }
 
 void tst_TokenCommands::takenAway()
@@ -567,6 +625,9 @@ void tst_TokenCommands::usageErrors_data()
     row("acquire job --lease 2d --token-file t");
     row("acquire job -n -w 1s --lease 1m --token-file t");
     row("renew job");
+    row("renew job --shared --token-file t");
+    row("release job --shared --force --yes");
+    row("acquire job --shared");
     row("renew job --token-file t --lease 1ms");
     row("release job");
     row("release job --token x --force");

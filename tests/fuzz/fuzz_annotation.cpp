@@ -47,6 +47,7 @@ QString print(const AnnotationOptions &options)
             << u"maxRetries="_s
                     + (lock.maxRetries == LockOptions::UnlimitedRetries ? u"unlimited"_s
                                                                         : QString::number(lock.maxRetries))
+            << u"mode="_s + (lock.mode == LockOptions::Shared ? u"read"_s : u"write"_s)
             << u"autoRenew="_s + flag(lock.autoRenew) << u"fair="_s + flag(lock.fair)
             << u"minHold="_s + ms(lock.minHold) << u"keyPrefix="_s + options.keyPrefix
             << u"minReplicas="_s + QString::number(lock.minReplicas) << u"replicaTimeout="_s + ms(lock.replicaTimeout)

@@ -380,6 +380,8 @@ void Client::execute(Lock *lock, const LeaseMachine::Command &command)
     case Command::Acquire:
         if (command.freshToken)
             lock->token = m_engine->makeToken();
+        if (command.freshToken && m_engine->lastSequence() % 2 == 0)
+            lock->token = Token::ofReader(lock->token);
         m_engine->acquire(
                 {lock->id, lock->token, m_options.lease, true, command.enqueue, false, lock->machine.arrival()},
                 completion(lock, command.epoch, &LeaseMachine::acquireReplied));

@@ -50,16 +50,24 @@ struct Config
     int acquisitions = 2; ///< of each client
     int moves = 1;
     bool oldRedis = false; ///< a missing key among others is ASK, not TRYAGAIN, at the source
+    bool full = false;     ///< only in a full run, and for the errors
+    std::array<bool, Clients> readers{};
 };
 
 enum Phase : Byte { Idle, Acquiring, Held, Releasing, GivingUp };
 enum Kind : Byte { Nothing, Acquire, Claim, LeaveQueue, DrawFence, JoinQueue, Release, ReleaseOne, Renew };
 enum Outcome : Byte { None, Granted, Claimed, Taken, Queued, Done, Failed, Moved, Ask, TryAgain };
 
+struct Reading
+{
+    Byte token, left; ///< ticks; 0: the lease has ended
+};
+
 struct Node
 {
-    Byte holder = 0, ttl = 0; ///< 0 = no key
-    Byte fence = 0;           ///< minus FirstFence, plus 1; 0 = no key
+    Byte holder = 0, ttl = 0;     ///< 0 = no key, or that of readers
+    std::vector<Reading> readers; ///< the key is a sorted set
+    Byte fence = 0;               ///< minus FirstFence, plus 1; 0 = no key
     std::vector<Byte> queue;
 };
 
@@ -80,6 +88,7 @@ struct State
     std::array<Node, 2> nodes;
     Byte owner = 0, migrating = 0, movesLeft = 0;
     Byte told = 0; ///< the greatest fencing token that a client was told, as in Node
+    Byte toldToWriter = 0;
     std::array<Client, Clients> clients;
 };
 
@@ -88,11 +97,13 @@ std::string encode(const State &s)
     std::string bytes;
     const auto add = [&bytes](Byte value) { bytes += char(value); };
     for (const Node &n : s.nodes) {
-        add(n.holder), add(n.ttl), add(n.fence), add(Byte(n.queue.size()));
+        add(n.holder), add(n.ttl), add(n.fence), add(Byte(n.readers.size())), add(Byte(n.queue.size()));
+        for (const Reading &r : n.readers)
+            add(r.token), add(r.left);
         for (const Byte token : n.queue)
             add(token);
     }
-    add(s.owner), add(s.migrating), add(s.movesLeft), add(s.told);
+    add(s.owner), add(s.migrating), add(s.movesLeft), add(s.told), add(s.toldToWriter);
     for (const Client &c : s.clients) {
         for (const Byte value : {c.phase, c.left, c.epoch, c.knows, c.belief, c.age, c.command, c.to, c.asking,
                                  c.outcome, c.fence, c.listensAt, c.grant, c.grantFence, c.grantAge})
@@ -108,11 +119,15 @@ State decode(const std::string &bytes)
     const auto take = [&] { return Byte(bytes[at++]); };
     for (Node &n : s.nodes) {
         n.holder = take(), n.ttl = take(), n.fence = take();
+        n.readers.resize(take());
         n.queue.resize(take());
+        for (Reading &r : n.readers)
+            r.token = take(), r.left = take();
         for (Byte &token : n.queue)
             token = take();
     }
     s.owner = take(), s.migrating = take(), s.movesLeft = take(), s.told = take();
+    s.toldToWriter = take();
     for (Client &c : s.clients) {
         for (Byte *value : {&c.phase, &c.left, &c.epoch, &c.knows, &c.belief, &c.age, &c.command, &c.to, &c.asking,
                             &c.outcome, &c.fence, &c.listensAt, &c.grant, &c.grantFence, &c.grantAge})
@@ -126,13 +141,10 @@ Byte tokenOf(int client, Byte epoch)
     return Byte((client + 1) << 4 | epoch);
 }
 
-std::string textOf(Byte token)
+Byte tokenOf(std::string text)
 {
-    return std::string(1, char('a' + (token >> 4) - 1)) + ':' + std::to_string(token & 15) + ":f";
-}
-
-Byte tokenOf(const std::string &text)
-{
+    if (text[0] == 'r')
+        text.erase(0, 1);
     return Byte((text[0] - 'a' + 1) << 4 | std::atoi(text.c_str() + 2));
 }
 
@@ -178,6 +190,14 @@ public:
     }
 
 private:
+    bool isReader(int c) const { return m_config.readers[std::size_t(c)]; }
+
+    std::string textOf(Byte token) const
+    {
+        const int c = (token >> 4) - 1;
+        return (isReader(c) ? "r" : "") + std::string(1, char('a' + c)) + ':' + std::to_string(token & 15) + ":f";
+    }
+
     void add(const State &state, int from, const std::string &step)
     {
         const auto [it, isNew] = m_states.try_emplace(encode(canonical(state)), int(m_order.size()));
@@ -229,7 +249,7 @@ private:
                     step(s, std::string("the ") + key + " moves", result, [&](State &n) { migrate(n, key); });
             }
             const Node &source = s.nodes[s.owner];
-            if (source.holder == 0 && source.fence == 0 && source.queue.empty()) {
+            if (!exists(source, "key") && source.fence == 0 && source.queue.empty()) {
                 step(s, "the slot has moved", result, [](State &n) {
                     n.migrating = 0;
                     for (Client &client : n.clients) {
@@ -342,9 +362,11 @@ private:
     void hold(State &s, int c, Byte belief, Byte fence)
     {
         Client &client = s.clients[std::size_t(c)];
-        if (fence <= s.told)
+        if (isReader(c) ? fence < s.told || fence <= s.toldToWriter : fence <= s.told)
             throw Violation("a fencing token is not greater than the one before");
         s.told = fence;
+        if (!isReader(c))
+            s.toldToWriter = fence;
         client.phase = Held;
         client.belief = belief;
     }
@@ -422,7 +444,7 @@ private:
 
     static bool exists(const Node &node, const std::string &key)
     {
-        return key == "key" || key == Key        ? node.holder != 0
+        return key == "key" || key == Key        ? node.holder != 0 || !node.readers.empty()
                 : key == "fence" || key == Fence ? node.fence != 0
                                                  : !node.queue.empty();
     }
@@ -433,12 +455,14 @@ private:
         Node &target = s.nodes[std::size_t(1 - s.owner)];
         if (exists(target, key))
             throw Violation("BUSYKEY: the " + key + " is at the target already");
-        if (key == "key")
+        if (key == "key") {
             target.holder = std::exchange(source.holder, Byte(0)), target.ttl = std::exchange(source.ttl, Byte(0));
-        else if (key == "fence")
+            target.readers = std::exchange(source.readers, {});
+        } else if (key == "fence") {
             target.fence = std::exchange(source.fence, Byte(0));
-        else
+        } else {
             target.queue = std::exchange(source.queue, {});
+        }
     }
 
     /// How a node of a cluster answers to a command with these keys; None = it runs the command.
@@ -465,11 +489,11 @@ private:
         switch (client.command) {
         case Acquire:
             keys = {Key, Queue, Fence};
-            arguments = {lease, "rq", token};
+            arguments = {lease, isReader(c) ? "rqs" : "rq", token};
             break;
         case Claim:
             keys = {Key};
-            arguments = {token, lease, "r"};
+            arguments = {token, lease, isReader(c) ? "rs" : "r"};
             break;
         case DrawFence:
             keys = {Fence};
@@ -544,7 +568,7 @@ private:
             client->outcome = client->command == Release ? Done : rank >= 0 ? Queued : Taken;
         } else if (lua_type(lua, -1) == LUA_TSTRING) {
             const std::string text = lua_tostring(lua, -1);
-            client->outcome = text[0] == 'E' ? Failed : Granted;
+            client->outcome = text[0] == 'E' || text[0] == 'T' ? Failed : Granted; // T: TRYAGAIN
             if (client->outcome == Granted)
                 client->fence = Byte(std::atoi(text.c_str()) - FirstFence + 1);
         } else {
@@ -574,12 +598,19 @@ private:
 
     void load(const Node &node)
     {
+        // The clock is so near to 0 that the end of a lease, in ms, is the time left.
         FakeRedis &redis = m_scripts.redis;
         redis.strings.clear();
         redis.sets.clear();
         redis.now = FirstFence;
         if (node.holder != 0)
             redis.strings[Key] = {textOf(node.holder), node.ttl * Tick};
+        for (const Reading &r : node.readers)
+            redis.sets[Key].emplace_back(r.left * Tick, textOf(r.token));
+        if (!node.readers.empty()) {
+            std::sort(redis.sets[Key].begin(), redis.sets[Key].end());
+            redis.sets[Key].ttl = node.ttl * Tick;
+        }
         if (node.fence != 0)
             redis.strings[Fence] = {std::to_string(FirstFence + node.fence - 1), 604800000};
         double score = 1;
@@ -595,6 +626,16 @@ private:
         const auto holder = redis.strings.find(Key);
         node->holder = holder == redis.strings.end() ? Byte(0) : tokenOf(holder->second.value);
         node->ttl = holder == redis.strings.end() ? Byte(0) : Byte(holder->second.ttl / Tick);
+        node->readers.clear();
+        if (const auto readers = redis.sets.find(Key); readers != redis.sets.end()) {
+            if (readers->second.ttl < 0)
+                throw Violation("the key has no time to live");
+            for (const auto &[score, member] : readers->second)
+                node->readers.push_back({tokenOf(member), Byte(score / Tick)});
+            std::sort(node->readers.begin(), node->readers.end(),
+                      [](const Reading &one, const Reading &other) { return one.token < other.token; });
+            node->ttl = Byte(readers->second.ttl / Tick);
+        }
         const auto fence = redis.strings.find(Fence);
         node->fence = fence == redis.strings.end() ? Byte(0)
                                                    : Byte(std::atoi(fence->second.value.c_str()) - FirstFence + 1);
@@ -609,8 +650,12 @@ private:
     static void tick(State &s)
     {
         for (Node &node : s.nodes) {
-            if (node.ttl > 0 && --node.ttl == 0)
+            for (Reading &r : node.readers)
+                r.left = Byte(std::max(r.left - 1, 0));
+            if (node.ttl > 0 && --node.ttl == 0) {
                 node.holder = 0;
+                node.readers.clear();
+            }
         }
         for (Client &c : s.clients) {
             if (c.belief > 0 && --c.belief == 0 && c.command == Nothing && c.outcome == None)
@@ -631,10 +676,20 @@ private:
         });
     }
 
+    /// For how many ticks the key keeps a token; -1 = it does not.
+    static int left(const Node &node, Byte token)
+    {
+        for (const Reading &r : node.readers) {
+            if (r.token == token)
+                return std::min(r.left, node.ttl);
+        }
+        return node.holder == token ? node.ttl : -1;
+    }
+
     static void checkForgotten(const State &s, Byte token)
     {
         for (const Node &node : s.nodes) {
-            if (node.holder == token)
+            if (left(node, token) >= 0)
                 throw Violation("a client has released the lock, and the key holds its token");
         }
         if (isInQueue(s, token))
@@ -643,22 +698,21 @@ private:
 
     void check(const State &s) const
     {
-        int believing = 0;
+        int writers = 0, readers = 0;
         for (int c = 0; c < Clients; ++c) {
             const Client &client = s.clients[std::size_t(c)];
             if (client.belief == 0)
                 continue;
-            ++believing;
+            ++(isReader(c) ? readers : writers);
             const Byte token = tokenOf(c, client.epoch);
-            const bool isKept = std::any_of(s.nodes.begin(), s.nodes.end(), [&](const Node &node) {
-                return node.holder == token && node.ttl >= client.belief;
-            });
+            const bool isKept = std::any_of(s.nodes.begin(), s.nodes.end(),
+                                            [&](const Node &node) { return left(node, token) >= client.belief; });
             if (!isKept)
                 throw Violation("a client believes, and the key does not hold its token for as long");
             if (isInQueue(s, token))
                 throw Violation("a client believes, and is in the queue");
         }
-        if (believing > 1)
+        if (writers > 1 || (writers > 0 && readers > 0))
             throw Violation("two clients believe that they hold the lock");
         for (const std::string &key : {Key, Fence, Queue}) {
             if (exists(s.nodes[0], key) && exists(s.nodes[1], key))
@@ -681,7 +735,10 @@ const std::vector<Config> &configurations()
     static const std::vector<Config> all{
             {"two clients, one move", 2, 1, 1, false},
             {"two clients, a Redis before 7.0", 2, 1, 1, true},
-            {"two clients, there and back", 2, 1, 2, false},
+            {"two clients, there and back", 2, 1, 2, false, true},
+            {"a reader and a writer, one move", 2, 1, 1, false, false, {true, false}},
+            {"two readers, one move", 2, 1, 1, false, true, {true, true}},
+            {"a reader and a writer, there and back", 2, 1, 2, false, true, {true, false}},
     };
     return all;
 }
@@ -716,6 +773,18 @@ const std::vector<Mutation> &mutations()
     return all;
 }
 
+/// Those that only readers show.
+const std::vector<Mutation> &readerMutations()
+{
+    static const std::vector<Mutation> all{
+            {"a claim takes a lock that readers hold", "onekey_claim", "elseif holder == false then",
+             "elseif holder == false or isShared then"},
+            {"a reader's release takes the lock from the others", "onekey_release", "redis.pcall('ZREM', key, token)",
+             "redis.pcall('DEL', key)"},
+    };
+    return all;
+}
+
 bool report(const Config &config, const Model::Result &result, double seconds)
 {
     std::printf("%-36s %8zu states, %9zu steps, %5.1f s: %s\n", config.name.c_str(), result.states, result.steps,
@@ -727,9 +796,12 @@ bool report(const Config &config, const Model::Result &result, double seconds)
 }
 
 /// True if a violation is found in one of the configurations.
-bool isFound(const char *name, const Behaviour &behaviour, const std::string &scripts, const Mutation *mutation)
+bool isFound(const char *name, const Behaviour &behaviour, const std::string &scripts, const Mutation *mutation,
+             bool hasReaders = false)
 {
     for (const Config &config : configurations()) {
+        if (config.readers[0] != hasReaders)
+            continue;
         const auto result = Model(config, behaviour, scripts, mutation).explore();
         if (!result.violation.empty()) {
             std::printf("%-66s %s\n", name, result.violation.c_str());
@@ -753,7 +825,7 @@ int main(int argc, char **argv)
     bool ok = true;
     if (purpose != "mutants") {
         for (const Config &config : configurations()) {
-            if (config.moves > 1 && purpose != "full")
+            if (config.full && purpose != "full")
                 continue;
             const auto begin = std::chrono::steady_clock::now();
             const auto result = Model(config, {}, scripts, nullptr).explore();
@@ -766,5 +838,7 @@ int main(int argc, char **argv)
         ok &= isFound(behaviour.name, behaviour, scripts, nullptr);
     for (const Mutation &mutation : mutations())
         ok &= isFound(mutation.name.c_str(), {}, scripts, &mutation);
+    for (const Mutation &mutation : readerMutations())
+        ok &= isFound(mutation.name.c_str(), {}, scripts, &mutation, true);
     return ok ? 0 : 1;
 }

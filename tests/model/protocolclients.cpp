@@ -45,6 +45,8 @@ Byte Model::freeEpoch(const State &s, int m) const
 {
     std::array<bool, 256> used{};
     used[s.server.holder] = true;
+    for (const Reading &r : s.server.readers)
+        used[r.token] = true;
     for (const Waiter &w : s.server.queue)
         used[w.token] = true;
     for (const Client &c : s.clients) {
@@ -294,12 +296,7 @@ void Model::outdate(State &s, Byte token) const
 void Model::setClock(State &s, int ticks) const
 {
     const bool isForward = ticks > 0;
-    Server &server = s.server;
-    if (server.ttl != NoTtl && server.holder) {
-        server.ttl = Byte(server.ttl - ticks);
-        if (server.ttl == 0)
-            server.holder = 0;
-    }
+    s.server.age(ticks, -m_clockSteps);
     const auto changed = [&](auto &m) {
         m.shift = static_cast<signed char>(m.shift - ticks);
         m.forward = Byte(m.forward + isForward);
@@ -391,8 +388,7 @@ void Model::die(State &s, int client)
 
 void Model::tick(State &s) const
 {
-    if (s.server.ttl != NoTtl && s.server.ttl > 0 && --s.server.ttl == 0)
-        s.server.holder = 0;
+    s.server.age(1, -m_clockSteps);
     for (Client &c : s.clients) {
         for (Command &command : c.sent)
             command.age = older(command.age);

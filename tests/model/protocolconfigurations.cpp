@@ -3,15 +3,205 @@
 
 #include "protocolconfigurations.h"
 
+#include <algorithm>
+
 namespace ProtocolModel {
+
+namespace {
+
+Config &add(std::vector<Config> *all, const char *name)
+{
+    all->emplace_back().name = name;
+    return all->back();
+}
+
+std::vector<Config> readerConfigurations()
+{
+    std::vector<Config> all;
+    const auto make = [&all](const char *name, std::array<bool, Machines> reader) -> Config & {
+        Config &c = add(&all, name);
+        c.reader = reader;
+        return c;
+    };
+    constexpr std::array<bool, Machines> RRW{true, true, false}, RWW{true, false, false}, RWR{true, false, true},
+            WRR{false, true, true}, RRR{true, true, true};
+    make("two readers, a writer, no fault", RRW);
+    make("a reader, two writers, no fault", RWW);
+    make("three readers, no fault", RRR);
+    {
+        Config &c = make("two readers, one of them twice, a writer", RRW);
+        c.acquisitions = {2, 1, 1}, c.cancels = false, c.renews = false;
+    }
+    {
+        Config &c = make("two readers, other leases, a writer, one killed", RRW);
+        c.lease = {6, 3, 4}, c.faults = 1, c.kinds = "c", c.cancels = false, c.renews = false;
+    }
+    {
+        Config &c = make("two readers that renew, a writer, one killed", RRW);
+        c.faults = 1, c.kinds = "c", c.cancels = false;
+    }
+    {
+        Config &c = make("two readers, a writer, cancelled, one killed", RRW);
+        c.faults = 1, c.kinds = "c", c.renews = false;
+    }
+    {
+        Config &c = make("a reader that barges, a reader, a writer twice", RRW);
+        c.fair = {false, true, true}, c.acquisitions = {1, 1, 2}, c.cancels = false, c.renews = false;
+    }
+    {
+        Config &c = make("a writer that barges, two readers, one of them twice", WRR);
+        c.fair = {false, true, true}, c.acquisitions = {1, 2, 1}, c.cancels = false, c.renews = false;
+    }
+    {
+        Config &c = make("a reader that may not publish, two that may", RRW);
+        c.mute = 0, c.renews = false, c.idleAtMost = 3;
+    }
+    {
+        Config &c = make("a writer that may not publish, two readers that may", WRR);
+        c.mute = 0, c.renews = false, c.idleAtMost = 3;
+    }
+    {
+        Config &c = make("two readers, a writer, the server's clock is set", RRW);
+        c.faults = 1, c.kinds = "+-", c.cancels = false, c.renews = false, c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("two readers, a writer, released by force", RRW);
+        c.forced = 1, c.cancels = false, c.renews = false;
+    }
+    {
+        Config &c = make("a reader, a writer, another library, one killed", RWW);
+        c.acquisitions = {1, 1, 0}, c.foreign = 1, c.faults = 1, c.kinds = "c", c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("a reader, a writer, a fault of any kind", RWW);
+        c.acquisitions = {1, 1, 0}, c.faults = 1, c.kinds = "cfdsmw", c.idleAtMost = 2;
+    }
+    {
+        // Nothing says that a writer which waits has died, until the reader behind it tries.
+        Config &c = make("a reader and a writer in one client, another reader", RWR);
+        c.client = {0, 0, 1}, c.faults = 1, c.kinds = "cd", c.cancels = false, c.renews = false, c.idleAtMost = 3;
+    }
+    {
+        // The next reader is asked to try after 1 ms, which counts as a tick.
+        Config &c = make("two readers, a writer, one reader in one call", RRW);
+        c.readersAtMost = 1, c.faults = 1, c.kinds = "c", c.cancels = false, c.renews = false, c.idleAtMost = 1;
+    }
+    {
+        Config &c = make("two readers, a writer, by force, one in one call", RRW);
+        c.readersAtMost = 1, c.lease = {2, 2, 2}, c.forced = 1, c.cancels = false, c.renews = false, c.idleAtMost = 1;
+    }
+    const std::size_t first = all.size();
+    {
+        Config &c = make("a reader, a writer, each twice, slow", RWW);
+        c.acquisitions = {2, 2, 0}, c.faults = 2, c.kinds = "w", c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("two readers, a writer, two slow steps", RRW);
+        c.faults = 2, c.kinds = "w", c.cancels = false, c.renews = false, c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("two readers, a writer twice, cancelled", RRW);
+        c.acquisitions = {1, 1, 2};
+    }
+    {
+        Config &c = make("two readers, a writer, cancelled, one killed or stopped", RRW);
+        c.faults = 1, c.kinds = "cf";
+    }
+    {
+        Config &c = make("a reader, two writers, cancelled, one killed or stopped", RWW);
+        c.faults = 1, c.kinds = "cf";
+    }
+    {
+        Config &c = make("two readers, long leases, a writer, one stopped", RRW);
+        c.lease = {6, 6, 6}, c.faults = 1, c.kinds = "f", c.cancels = false;
+    }
+    {
+        Config &c = make("two readers in one client, a writer, slow", RRW);
+        c.client = {0, 0, 1}, c.faults = 1, c.kinds = "cdw", c.cancels = false, c.renews = false, c.idleAtMost = 1;
+    }
+    {
+        Config &c = make("a reader and a writer in one client, a writer, slow", RWW);
+        c.client = {0, 0, 1}, c.faults = 1, c.kinds = "cdw", c.cancels = false, c.renews = false, c.idleAtMost = 1;
+    }
+    {
+        Config &c = make("a reader and a writer in one client, a reader, stopped", RWR);
+        c.client = {0, 0, 1}, c.faults = 1, c.kinds = "cfw", c.idleAtMost = 3;
+    }
+    {
+        Config &c = make("two readers that barge, a writer, one killed or stopped", RRW);
+        c.fair = {false, false, true}, c.faults = 1, c.kinds = "cf", c.cancels = false, c.renews = false;
+        c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("a reader and a writer that barge, a reader, one stopped", RWR);
+        c.fair = {false, false, true}, c.faults = 1, c.kinds = "cf", c.cancels = false, c.renews = false;
+        c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("a reader that barges, a reader, a writer, one stopped", RRW);
+        c.fair = {false, true, true}, c.faults = 1, c.kinds = "cf", c.renews = false, c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("a reader twice, a writer, the server's clock is set", RWW);
+        c.acquisitions = {2, 1, 0}, c.faults = 2, c.kinds = "+-wf", c.cancels = false, c.renews = false;
+        c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("two readers that renew, a writer, the clock is set", RRW);
+        c.faults = 2, c.kinds = "+-c", c.cancels = false, c.idleAtMost = 3;
+    }
+    {
+        Config &c = make("two readers, a writer, by force, one killed", RRW);
+        c.forced = 1, c.faults = 1, c.kinds = "c", c.cancels = false, c.renews = false;
+    }
+    {
+        Config &c = make("a reader, a writer, by force, one killed or stopped", RWW);
+        c.acquisitions = {1, 1, 0}, c.forced = 1, c.faults = 1, c.kinds = "cf";
+    }
+    {
+        Config &c = make("a reader, a writer, another library, one stopped", RWW);
+        c.acquisitions = {1, 1, 0}, c.foreign = 1, c.faults = 1, c.kinds = "cf", c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("a reader, a writer, old connections live on", RWW);
+        c.acquisitions = {1, 1, 0}, c.faults = 2, c.kinds = "cd", c.killsFormer = false;
+    }
+    {
+        Config &c = make("a reader, a writer, two faults of any kind", RWW);
+        c.acquisitions = {1, 1, 0}, c.faults = 2, c.kinds = "cfdsmw", c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("two readers, two faults of any kind", RRR);
+        c.acquisitions = {1, 1, 0}, c.faults = 2, c.kinds = "cfdsmw", c.renews = false, c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("two readers, a writer, a fault of any kind", RRW);
+        c.faults = 1, c.kinds = "cfdsmw", c.cancels = false, c.renews = false, c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("a reader twice, a writer, grants late and forged", RWW);
+        c.acquisitions = {2, 1, 0}, c.faults = 2, c.kinds = "xrwf", c.cancels = false, c.renews = false;
+        c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("a writer twice, a reader, grants late and forged", WRR);
+        c.acquisitions = {2, 1, 0}, c.faults = 2, c.kinds = "xrwf", c.cancels = false, c.renews = false;
+        c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("two readers, a writer, one reader in one call, killed", RRW);
+        c.readersAtMost = 1, c.faults = 1, c.kinds = "cf", c.renews = false, c.idleAtMost = 1;
+    }
+    std::for_each(all.begin() + std::ptrdiff_t(first), all.end(), [](Config &c) { c.thorough = true; });
+    return all;
+}
+
+} // namespace
 
 std::vector<Config> configurations()
 {
     std::vector<Config> all;
-    const auto make = [&all](const char *name) -> Config & {
-        all.emplace_back().name = name;
-        return all.back();
-    };
+    const auto make = [&all](const char *name) -> Config & { return add(&all, name); };
     make("three clients, no fault");
     {
         Config &c = make("one that barges, two that wait, one of them twice");
@@ -98,6 +288,8 @@ std::vector<Config> configurations()
         Config &c = make("two clients, renewing, two faults of any kind");
         c.acquisitions = {1, 1, 0}, c.faults = 2, c.kinds = "cfdsmw", c.idleAtMost = 2, c.thorough = true;
     }
+    const auto readers = readerConfigurations();
+    all.insert(all.end(), readers.begin(), readers.end());
     return all;
 }
 
@@ -125,8 +317,8 @@ const std::vector<Mutation> &mutations()
             {"a grant published at once without the key", "release",
              "      redis.call('SET', key, member, 'PXAT', string.sub(t, 1, -4) + claim)\n", ""},
             {"a grant published before the key is set", "common",
-             "local receivers, err = tell(queue, client, message)\n",
-             "redis.call('DEL', key) local receivers, err = tell(queue, client, message)\n"
+             "local receivers, err = tell(queue, client, message or hint)\n",
+             "redis.call('DEL', key) local receivers, err = tell(queue, client, message or hint)\n"
              "      redis.call('SET', key, member, 'PX', claim)\n"},
             {"the key of a grant is not the waiter's token", "common", "redis.call('SET', key, member, 'PXAT'",
              "redis.call('SET', key, fence, 'PXAT'"},
@@ -149,7 +341,7 @@ const std::vector<Mutation> &mutations()
             {"a waiter loses its place at once because publishing is refused", "release",
              "      redis.call('ZADD', queue, waiters[2], member)\n", ""},
             {"a queue that is made again stays for ever", "common",
-             "        redis.call('PEXPIRE', queue, QUEUE_TTL)\n        return 'mute'", "        return 'mute'"},
+             "        redis.call('PEXPIRE', queue, QUEUE_TTL)\n        return readers", "        return readers"},
             {"a claim that does not check the holder", "acquire",
              "if holder == token and not onlyWaits then\n    return", "if holder then\n    return"},
             {"served at once without a check of the holder", "release",
@@ -171,6 +363,90 @@ const std::vector<Mutation> &mutations()
             {"the next waiter is not notified", "common", "for _ = 1, SERVED_AT_MOST do", "for _ = 1, 0 do"},
             {"a client that finds other waiters woken gets the lock", "acquire",
              "first == nil or first == token or string", "true or string"},
+    };
+    return all;
+}
+
+const std::vector<Mutation> &readerMutations()
+{
+    static const std::vector<Mutation> all{
+            {"readers whose leases have ended stay", "common", "while first and tonumber(ends)",
+             "while false and tonumber(ends)"},
+            {"a token of no reader counts as one", "common", "redis.call('ZSCORE', key, token) and token or true",
+             "token or true"},
+            {"a reader overtakes a writer that waits", "acquire", "if barge or first == nil",
+             "if barge or isShared or first == nil"},
+            {"a reader acquires at once though others wait", "acquire",
+             "'^[^w]*s[^w]*$') and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then", "'s') then"},
+            {"a reader acquires at once beside one whose lease has ended", "acquire",
+             "and tonumber(first[2]) > ms then", "then"},
+            {"a reader that acquires at once does not prolong the key", "acquire",
+             "redis.call('PEXPIRE', key, ARGV[1])\n", "\n"},
+            {"a reader acquires at once with the fencing token of a clock that was set back", "acquire",
+             "and last < t) then\n        fence = t", ") then\n        fence = t"},
+            {"a writer is served while readers hold the lock", "common",
+             "not isReader and (isShared or readers > 0) then", "not isReader and readers > 0 then"},
+            {"a writer is served together with the readers before it", "common",
+             "not isReader and (isShared or readers > 0) then", "not isReader and isShared then"},
+            {"a writer acquires while readers hold the lock", "acquire",
+             "if (holder == false or isShared and isReader)", "if (holder == false or isShared)"},
+            {"readers that are served get no new fencing token", "common",
+             "pcall(isShared and readersFence or nextFence", "pcall(readersFence"},
+            {"readers that acquire get no new fencing token", "acquire",
+             "  if isShared then\n    fence, err = readersFence", "  if isReader then\n    fence, err = readersFence"},
+            {"a reader beside others gets a new fencing token", "acquire",
+             "  if isShared then\n    fence, err = readersFence", "  if false then\n    fence, err = readersFence"},
+            {"a reader that is served beside others gets a new fencing token", "common",
+             "pcall(isShared and readersFence or nextFence", "pcall(nextFence"},
+            {"each reader that is served gets a new fencing token", "common", "if drawn == nil and (", "if ("},
+            {"a reader's claim gets a new fencing token", "acquire", "floor, isShared)\n  end\n  local ttl = 0",
+             "floor)\n  end\n  local ttl = 0"},
+            {"a renewal revives a reader whose lease has ended", "renew", "if not ends or tonumber(ends) <= ms then",
+             "if not ends then"},
+            {"a renewal makes a reader", "renew", "if not ends or tonumber(ends) <= ms then", "if false then"},
+            {"a renewal does not prolong the key of the readers", "renew",
+             "  redis.call('PEXPIRE', key, string.format('%.0f', last - ms))\n", ""},
+            {"an acquire does not prolong the key of the readers", "acquire",
+             "    keepReaders(key)\n  else\n    redis.call('SET'", "  else\n    redis.call('SET'"},
+            {"the key of readers that are served has no time to live", "common",
+             "          keepReaders(key)\n        end\n        readers", "        end\n        readers"},
+            {"the key of readers ends with the first lease", "common",
+             "redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')", "redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')"},
+            {"a reader's grant for longer than its lease", "common", "if setLease(key, member, claim) then\n    redis",
+             "if setLease(key, member, claim - 1500) then\n    redis"},
+            {"a reader's grant is published before its lease is set", "common",
+             "local receivers, err = tell(queue, client, message or hint)\n",
+             "redis.pcall('ZREM', key, member) local receivers, err = tell(queue, client, message or hint)\n"
+             "      if kind == 'r' then setLease(key, member, claim) end\n"},
+            {"a dead reader stays", "common",
+             "      elseif kind == 'r' then\n        redis.pcall('ZREM', key, member)\n", ""},
+            {"a reader's release at once deletes the key", "release", "redis.pcall('ZREM', KEYS[i], ARGV[2 + i]) == 1",
+             "redis.pcall('DEL', KEYS[i]) == 1"},
+            {"a reader's release deletes the key", "release", "redis.call('ZREM', key, token) -- first",
+             "do return redis.call('DEL', key) end --"},
+            {"a reader's release serves nobody", "release", "local outcome, member = serve(",
+             "local outcome, member = isShared and 'free' or serve("},
+            {"the last reader stays when it is released", "release",
+             "    redis.pcall('ZREM', key, token) -- unless a writer has the key now\n", ""},
+            {"the last reader stays when it is cancelled", "cancel",
+             "    redis.pcall('ZREM', key, token) -- unless a writer has the key now\n", ""},
+            {"a reader leaves, and the writer is not sent the end of the last lease", "release",
+             "    serve(key, queue, fenceKey, lease, caller, true)\n    return 1\n", "    return 1\n"},
+            {"a reader that leaves counts among those that stay", "release",
+             "    redis.call('ZREM', key, token) -- first: the waiters are sent the end of the last lease\n"
+             "    serve(key, queue, fenceKey, lease, caller, true)\n",
+             "    serve(key, queue, fenceKey, lease, caller, true) redis.call('ZREM', key, token)\n"},
+            {"a writer waits for a reader that has left", "acquire", "ttl = tonumber(keepReaders(key)) --", "--"},
+            {"the cancel of a writer admits no readers", "cancel",
+             "serve(key, queue, fenceKey, lease, caller, true) -- readers", "--"},
+            {"a reader that enters admits none behind it", "acquire",
+             "serve(key, queue, fenceKey, lease, caller, true) -- the readers behind it", ""},
+            {"readers stay when the lock is released by force", "force_release",
+             "    redis.pcall('ZREM', key, token)\n", ""},
+            {"readers that were served lose the lock when another is woken", "common",
+             "return (message or readers > 0) and 'served'", "return message and 'served'"},
+            {"the readers behind those of one call are not woken", "common",
+             "      standBy(queue, 1) -- its poll serves the next ones\n      return", "      return"},
     };
     return all;
 }

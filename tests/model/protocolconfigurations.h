@@ -18,6 +18,8 @@ struct BehaviourMutation
 std::vector<Config> configurations();
 /// Deliberate errors in the scripts.
 const std::vector<Mutation> &mutations();
+/// Those that only readers show.
+const std::vector<Mutation> &readerMutations();
 /// Deliberate errors in the clients.
 const std::vector<BehaviourMutation> &behaviourMutations();
 

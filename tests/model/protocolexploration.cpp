@@ -47,6 +47,30 @@ Model::Result Model::explore(std::size_t atMost)
     return result;
 }
 
+bool Model::isIdle(const State &s) const
+{
+    const auto waits = [&](int m) {
+        const Machine &x = s.machines[std::size_t(m)];
+        const int client = m_config.client[std::size_t(m)];
+        return x.phase == Acquiring && s.clients[std::size_t(client)].life == Running;
+    };
+    const bool hasRoom = s.server.isShared();
+    for (int m = 0; m < Machines; ++m) {
+        if (!waits(m))
+            continue;
+        const Byte token = tokenOf(m, s.machines[std::size_t(m)].epoch);
+        if (s.server.isFree())
+            return true;
+        if (!hasRoom || !isReader(token) || s.server.left(token))
+            continue;
+        const auto &queue = s.server.queue;
+        const auto end = std::find_if(queue.begin(), queue.end(), [&](const Waiter &w) { return w.token == token; });
+        if (std::none_of(queue.begin(), end, [&](const Waiter &w) { return !isReader(w.token) && heard(s, w.token); }))
+            return true;
+    }
+    return false;
+}
+
 bool Model::isPresent(const State &s, Byte token) const
 {
     const Machine &x = s.machines[std::size_t(machineOf(token))];
@@ -155,8 +179,8 @@ std::uint32_t Model::add(State &s, const std::string &label)
         bool waiting = false;
         for (int m = 0; m < Machines; ++m)
             waiting = waiting || (s.machines[std::size_t(m)].phase == Acquiring && clientOf(s, m).life == Running);
-        m_nodes.push_back({&it->first, std::uint32_t(m_from), 0, std::uint16_t(known.first->second), waiting,
-                           s.server.holder == 0, false});
+        m_nodes.push_back(
+                {&it->first, std::uint32_t(m_from), 0, std::uint16_t(known.first->second), waiting, isIdle(s), false});
     }
     return it->second;
 }
@@ -296,7 +320,7 @@ void Model::expand(const State &s)
                 });
         }
     }
-    if (s.foreign > 0 && s.server.holder == 0)
+    if (s.foreign > 0 && s.server.holder == 0 && s.server.readers.empty())
         step(NotCalm, "another library acquires", [&](State &next) {
             --next.foreign;
             next.server.holder = Foreign;
@@ -304,10 +328,11 @@ void Model::expand(const State &s)
         });
     if (s.server.holder == Foreign)
         step(NotCalm, "the other library releases", [&](State &next) { next.server.holder = next.server.ttl = 0; });
-    if (s.forced > 0 && s.server.holder != 0)
+    if (s.forced > 0 && !s.server.isFree())
         step(NotCalm, "it is released by force", [&](State &next) {
             --next.forced;
             const Execution &e = execute(next, "force_release", {});
+            checkForce(next, e);
             next.server = e.after;
             deliver(next, e.messages);
         });

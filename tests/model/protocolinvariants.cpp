@@ -9,25 +9,46 @@
 
 namespace ProtocolModel {
 
+bool Model::isWoken(const Execution &e) const
+{
+    return std::any_of(e.messages.begin(), e.messages.end(),
+                       [this](const Message &m) { return m.kind == 'g' && !fair(machineOf(m.token)); });
+}
+
+void Model::checkHolders(const Server &after)
+{
+    if (after.ttl == NoTtl && after.holder != Foreign)
+        throw Violation("the key has no time to live");
+    if (after.isWaiting(after.holder))
+        throw Violation("the holder is in the queue");
+    for (const Reading &r : after.readers) {
+        if (r.left > after.ttl)
+            throw Violation("the key ends before the lease of a reader");
+        if (after.isWaiting(r.token))
+            throw Violation("a reader that holds the lock is in the queue");
+    }
+}
+
 void Model::check(const State &s, const Command &command, const Execution &e) const
 {
     const Server &before = s.server, &after = e.after;
     const auto fail = [&](const std::string &what) { throw Violation(what); };
-    const bool own = before.holder == command.token;
+    const bool own = before.left(command.token) > 0;
     if (before.holder && !own && after.holder != before.holder)
         fail("a command takes the lock from another holder");
     if (before.holder && !own && after.ttl != before.ttl)
         fail("a waiter changes the holder's time to live");
-    if (after.holder && after.ttl == NoTtl && after.holder != Foreign)
-        fail("the key has no time to live");
-    if (after.holder && after.holder != Foreign && after.holder != before.holder && after.holder != command.token) {
-        if (!heard(s, after.holder)
-            && m_config.client[std::size_t(machineOf(after.holder))]
-                    != m_config.client[std::size_t(machineOf(command.token))])
-            fail("the lock is given to a waiter that cannot hear of it");
-        if (command.kind == Renew)
-            fail("a renewal passes the lock on");
+    for (const Reading &r : before.readers) {
+        if (r.token == command.token)
+            continue;
+        if (r.lives() && !after.left(r.token))
+            fail("a command takes the lock from a reader");
+        if (after.isKept(r.token) && after.left(r.token) != std::max<int>(r.left, 0))
+            fail("a command changes the lease of another reader");
     }
+    if (command.kind == Renew && !own && after.left(command.token))
+        fail("a renewal revives a lease that has ended");
+    checkHolders(after);
     const auto place = [](const Server &server, Byte token) -> const Waiter * {
         for (const Waiter &w : server.queue) {
             if (w.token == token)
@@ -35,36 +56,72 @@ void Model::check(const State &s, const Command &command, const Execution &e) co
         }
         return nullptr;
     };
-    if (after.holder && place(after, after.holder))
-        fail("the holder is in the queue");
-    const bool changed = after.holder && after.holder != before.holder;
-    const bool barge = after.holder && after.holder != Foreign && !fair(machineOf(after.holder));
-    const Waiter *const served = changed ? place(before, after.holder) : nullptr;
-    const Byte turn = served                                   ? served->arrival
-            : after.holder == command.token && command.arrival ? command.arrival
-                                                               : Byte(Now);
+    const auto isLive = [&](const Waiter &w) { return heard(s, w.token) && w.token != command.token && !w.wakeOnly; };
+    const auto checkNew = [&](Byte holder) {
+        if (!holder || holder == Foreign || before.left(holder))
+            return;
+        const bool isOfCaller = m_config.client[std::size_t(machineOf(holder))]
+                == m_config.client[std::size_t(machineOf(command.token))];
+        if (holder != command.token && !heard(s, holder) && !(isOfCaller && !isReader(holder)))
+            fail("the lock is given to a waiter that cannot hear of it");
+        if (command.kind == Renew)
+            fail("a renewal passes the lock on");
+        if (!fair(machineOf(holder)))
+            return;
+        const Waiter *const served = place(before, holder);
+        const Byte turn = served                             ? served->arrival
+                : holder == command.token && command.arrival ? command.arrival
+                                                             : Byte(Now);
+        for (const Waiter &w : before.queue) {
+            if (isLive(w) && !after.left(w.token) && w.arrival < turn)
+                fail("a waiter that is heard is overtaken");
+        }
+    };
+    checkNew(after.holder);
+    for (const Reading &r : after.readers)
+        checkNew(r.lives() ? r.token : Byte(0));
     bool waits = false;
     for (const Waiter &w : before.queue) {
-        const bool live = heard(s, w.token) && w.token != command.token;
-        if (w.wakeOnly || !live)
+        if (!isLive(w))
             continue;
-        if (changed && !barge && w.token != after.holder && w.arrival < turn)
-            fail("a waiter that is heard is overtaken");
-        if (!place(after, w.token) && after.holder != w.token)
+        if (!place(after, w.token) && !after.left(w.token))
             fail("a waiter that is heard loses its place");
         waits = waits || place(after, w.token);
     }
+    const bool isGivenBack = command.kind == Cancel || command.kind == Release;
     if ((command.kind == Cancel || (command.kind == Release && m_config.killsFormer))
-        && (after.holder == command.token || place(after, command.token)))
+        && (after.isKept(command.token) || place(after, command.token)))
         fail("a token that was given back keeps the lock or a place");
     for (const Waiter &w : after.queue) {
         if (w.wakeOnly && !place(before, w.token) && w.token != after.queue.back().token)
             fail("one that was woken comes back before those whose turn it is");
     }
-    const bool woken = std::any_of(e.messages.begin(), e.messages.end(),
-                                   [this](const Message &m) { return m.kind == 'g' && !fair(machineOf(m.token)); });
-    if (waits && own && before.holder && !after.holder && !woken && !isMute(command))
+    if (isWoken(e) || isMute(command))
+        return;
+    if (waits && own && after.isFree())
         fail("the lock is free while somebody waits");
+    const auto first = std::find_if(after.queue.begin(), after.queue.end(),
+                                    [&](const Waiter &w) { return heard(s, w.token); });
+    const bool hasRoom = after.isShared() && first != after.queue.end() && !first->wakeOnly && isReader(first->token);
+    const bool serves = isGivenBack ? own || place(before, command.token)
+                                    : command.kind == Acquire && isReader(command.token);
+    if (hasRoom && serves && m_config.readersAtMost == 0)
+        fail("the first waiter is a reader, and waits while readers hold the lock");
+}
+
+void Model::checkForce(const State &s, const Execution &e) const
+{
+    const Server &before = s.server, &after = e.after;
+    checkHolders(after);
+    bool keeps = before.holder && after.isKept(before.holder);
+    for (const Reading &r : before.readers)
+        keeps = keeps || after.isKept(r.token);
+    if (keeps)
+        throw Violation("a lock that was released by force is kept");
+    const bool waits = std::any_of(after.queue.begin(), after.queue.end(),
+                                   [&](const Waiter &w) { return heard(s, w.token) && !w.wakeOnly; });
+    if (waits && after.isFree() && !isWoken(e))
+        throw Violation("the lock is free while somebody waits");
 }
 
 void Model::checkState(const State &s) const
@@ -72,23 +129,26 @@ void Model::checkState(const State &s) const
     // forceRelease() is meant for a holder that is known to be dead.
     if (m_config.forced > 0)
         return;
-    int holders = s.server.holder == Foreign;
+    int writers = s.server.holder == Foreign, readers = 0;
     for (int m = 0; m < Machines; ++m) {
         const Machine &x = s.machines[std::size_t(m)];
         const int sure = x.phase == Held ? x.belief - x.allowance : 0;
         if (sure <= 0)
             continue;
-        ++holders;
-        if (s.server.holder != tokenOf(m, x.epoch) || s.server.ttl < sure)
+        const Byte token = tokenOf(m, x.epoch);
+        ++(isReader(token) ? readers : writers);
+        if (s.server.left(token) < sure || s.server.ttl < sure)
             throw Violation("a client believes it holds the lock, but not as long as the key");
     }
-    if (holders > 1)
+    if (writers > 1)
         throw Violation("two clients believe they hold the lock");
+    if (writers > 0 && readers > 0)
+        throw Violation("a writer and a reader believe they hold the lock");
 }
 
 void Model::checkRest(const State &s) const
 {
-    if (s.server.holder)
+    if (s.server.holder || !s.server.readers.empty())
         throw Violation("the lock stays taken with nobody to give it back");
     for (const Waiter &w : s.server.queue) {
         const std::size_t c = std::size_t(m_config.client[std::size_t(machineOf(w.token))]);

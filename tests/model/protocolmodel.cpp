@@ -46,8 +46,10 @@ int main(int argc, char **argv)
     try {
         bool well = true;
         if (what != "mutants") {
-            for (const Mutation &mutation : mutations())
-                Model({}, {}, scripts, &mutation); // throws if the scripts no longer have its text
+            for (const auto *all : {&mutations(), &readerMutations()}) {
+                for (const Mutation &mutation : *all)
+                    Model({}, {}, scripts, &mutation); // throws if the scripts no longer have its text
+            }
             std::size_t states = 0, steps = 0;
             for (const Config &config : configs) {
                 if (config.name.find(only) == std::string::npos)
@@ -85,6 +87,10 @@ int main(int argc, char **argv)
             behaviour.*mutation.flag = true;
             found(mutation.name, behaviour, nullptr);
         }
+        configs.erase(std::remove_if(configs.begin(), configs.end(), [](const Config &c) { return !c.hasReaders(); }),
+                      configs.end());
+        for (const Mutation &mutation : readerMutations())
+            found(mutation.name, {}, &mutation);
         return well ? 0 : 1;
     } catch (const std::exception &exception) {
         std::fprintf(stderr, "%s\n", exception.what());

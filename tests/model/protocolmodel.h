@@ -18,7 +18,10 @@ public:
         : m_config(config)
         , m_behaviour(behaviour)
         , m_clockSteps(config.kinds.find_first_of("+-") == std::string::npos ? 0 : config.faults)
-        , m_scripts(scripts, mutation, {"acquire", "renew", "release", "cancel", "force_release"})
+        , m_variant{"READERS_AT_MOST", "constants", "READERS_AT_MOST = 64",
+                    "READERS_AT_MOST = " + std::to_string(config.readersAtMost)}
+        , m_scripts(scripts, mutation, {"acquire", "renew", "release", "cancel", "force_release"},
+                    config.readersAtMost ? &m_variant : nullptr)
     {
     }
 
@@ -27,7 +30,7 @@ public:
         std::size_t states = 0, steps = 0;
         long scriptRuns = 0;
         int slowest = 0; ///< ticks until all live waiters were served
-        int idle = 0;    ///< those of these ticks in which the lock was free
+        int idle = 0;    ///< those of these ticks in which the lock was free, or had room
         std::string violation;
         std::vector<std::string> trace;
     };
@@ -41,7 +44,7 @@ private:
         std::uint32_t parent, calm; ///< calm: the next state if no fault happens and no client is slow
         std::uint16_t label;
         bool waiting;  ///< a live client waits
-        bool idle;     ///< the lock is free
+        bool idle;     ///< the lock is free, or has room for a reader that waits
         bool calmTick; ///< in the calm step time passes
     };
 
@@ -49,13 +52,14 @@ private:
     Client &clientOf(State &s, int m) const { return s.clients[std::size_t(m_config.client[std::size_t(m)])]; }
     Byte lease(int m) const { return Byte(m_config.lease[std::size_t(m)]); }
     bool fair(int m) const { return m_config.fair[std::size_t(m)]; }
+    bool isReader(Byte token) const { return token != Foreign && m_config.reader[std::size_t(machineOf(token))]; }
 
     std::string name(Byte token) const
     {
         if (token == Foreign)
             return "foreign";
-        return std::string(1, char('a' + m_config.client[std::size_t(machineOf(token))])) + ':'
-                + std::to_string(int(token)) + ":aa";
+        return (isReader(token) ? "r" : "") + std::string(1, char('a' + m_config.client[std::size_t(machineOf(token))]))
+                + ':' + std::to_string(int(token)) + ":aa";
     }
 
     static Byte number(const std::string &token)
@@ -87,8 +91,10 @@ private:
     {
         return command.token && m_config.client[std::size_t(machineOf(command.token))] == m_config.mute;
     }
+    /// Whether a reader that is served, or acquires, gets the fencing token of others that hold the lock.
+    static bool sharesFence(const Server &before, const std::string &script, const Command &command);
     void decodeReply(lua_State *lua, const std::string &script, const Command &command, const Circumstances &how,
-                     Reply *reply);
+                     bool shares, Reply *reply);
     /// Runs a command and checks its effects.
     Reply serve(State &s, const Command &command);
     void deliver(State &s, const std::vector<Message> &messages);
@@ -136,6 +142,8 @@ private:
 
     // -- exploration
 
+    /// Whether a live client waits for a lock that it could have.
+    bool isIdle(const State &s) const;
     bool isPresent(const State &s, Byte token) const;
     bool matters(const State &s, const Message &m) const;
     /// Makes messages equal that differ only in what has no effect.
@@ -153,6 +161,11 @@ private:
     // -- what must hold
 
     void check(const State &s, const Command &command, const Execution &e) const;
+    void checkForce(const State &s, const Execution &e) const;
+    /// Of those that hold the lock after a command.
+    static void checkHolders(const Server &after);
+    /// Whether one that only wants to be woken was notified: it has not tried yet.
+    bool isWoken(const Execution &e) const;
     void checkState(const State &s) const;
     void checkRest(const State &s) const;
     /// From every state: follow the calm steps until no live client waits.
@@ -161,6 +174,7 @@ private:
     const Config m_config;
     const Behaviour m_behaviour;
     const int m_clockSteps; ///< at most
+    const Mutation m_variant;
     Scripts m_scripts;
     std::unordered_map<std::string, Execution> m_executions;
     std::unordered_map<std::string, std::uint32_t> m_index;

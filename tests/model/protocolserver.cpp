@@ -6,6 +6,7 @@
 #include "protocolmodel.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
@@ -17,7 +18,9 @@ const Model::Execution &Model::execute(const State &s, const std::string &script
 {
     Writer key;
     key(script == "force_release"), key(command.kind), key(command.token), key(command.queue), key(command.arrival);
-    key(s.server.holder), key(s.server.ttl);
+    key(s.server.holder), key(s.server.ttl), key(s.server.readers.size());
+    for (const Reading &r : s.server.readers)
+        key(r.token), key(r.left);
     for (const Client &client : s.clients)
         key(client.subscribed);
     for (const Waiter &w : s.server.queue)
@@ -27,9 +30,13 @@ const Model::Execution &Model::execute(const State &s, const std::string &script
         return known->second;
 
     const Execution result = execute(s, script, command, Usual);
+    const auto &queue = s.server.queue;
+    const bool hasReaders = (command.token && isReader(command.token)) || !s.server.readers.empty()
+            || std::any_of(queue.begin(), queue.end(), [this](const Waiter &w) { return isReader(w.token); });
     for (const Circumstances &other : Others) {
-        // Without the time nothing can be acquired, and no fencing token drawn for a waiter of the same client.
-        if (!other.mayReadTime && (command.kind == Acquire || result.reply.handedTo))
+        // Without the time nothing can be acquired, and no fencing token drawn for a waiter of the same client. Whether
+        // the lease of a reader has ended is not known, nor when that of one that is served would end.
+        if (!other.mayReadTime && (command.kind == Acquire || result.reply.handedTo || hasReaders))
             continue;
         const Execution same = execute(s, script, command, other);
         if (same.summary != result.summary)
@@ -49,12 +56,30 @@ Model::Execution Model::execute(const State &s, const std::string &script, const
     redis.strings["Kfence"] = {FakeRedis::digits(how.lastFence), 1000000};
     if (s.server.holder)
         redis.strings["K"] = {name(s.server.holder), s.server.ttl == NoTtl ? -1 : s.server.ttl * Tick};
+    // The clock is so near to 0 that the end of a lease, in ms, is the time left.
+    for (const Reading &r : s.server.readers)
+        redis.sets["K"].emplace_back(r.left * Tick, name(r.token));
+    if (!s.server.readers.empty()) {
+        std::sort(redis.sets["K"].begin(), redis.sets["K"].end());
+        redis.sets["K"].ttl = s.server.ttl * Tick;
+    }
     for (const Waiter &w : s.server.queue)
         redis.sets["Kqueue"].emplace_back(w.arrival, (w.wakeOnly ? "*" : "") + name(w.token));
     if (!s.server.queue.empty())
         redis.sets["Kqueue"].ttl = 1000000;
+    const bool shares = sharesFence(s.server, script, command);
     Execution result;
-    std::string wrong; // an exception must not pass through Lua
+    long long batch = 0; // the fencing token of the readers that are served
+    std::string wrong;   // an exception must not pass through Lua
+    const auto timeLeft = [&redis](const std::string &token) {
+        if (const auto key = redis.strings.find("K"); key != redis.strings.end())
+            return key->second.value == token ? key->second.ttl : 0;
+        for (const auto &[score, member] : redis.sets["K"]) {
+            if (member == token)
+                return int(score);
+        }
+        return 0;
+    };
     redis.publish = [&](const std::string &channel, const std::string &payload) {
         const std::size_t client = std::size_t(channel.back() - 'a');
         if (isMute(command))
@@ -71,15 +96,22 @@ Model::Execution Model::execute(const State &s, const std::string &script, const
             const std::string token = name(message.token);
             std::string hold = payload.substr(0, payload.rfind(' '));
             hold.erase(0, hold.find(' ', hold.find(' ') + 1));
-            const auto key = redis.strings.find("K");
+            const bool isReader = this->isReader(message.token);
+            const int left = timeLeft(token);
             if (proof != FakeRedis::hash(token + hold))
                 wrong = "a grant is not proven";
-            else if (fence <= how.lastFence || fence != std::atoll(redis.strings["Kfence"].value.c_str()))
+            else if (isReader && (shares ? fence != how.lastFence : batch && fence != batch))
+                wrong = "readers that hold the lock together have different fencing tokens";
+            else if (!(isReader && shares) && fence <= how.lastFence)
                 wrong = "the fencing token of a grant does not rise";
+            else if (fence != std::atoll(redis.strings["Kfence"].value.c_str()))
+                wrong = "the fencing token of a grant is not the last one";
             else if (time != how.now)
                 wrong = "a grant has another time";
-            else if (key == redis.strings.end() || key->second.value != token || key->second.ttl < ms)
+            else if (left < ms)
                 wrong = "a waiter is the holder by its message, but not on the server";
+            if (isReader)
+                batch = fence;
             message.proven = true;
         } else if (kind == "next") {
             words >> ms;
@@ -95,7 +127,8 @@ Model::Execution Model::execute(const State &s, const std::string &script, const
     if (script != "renew")
         keys.insert(keys.end(), {"Kqueue", "Kfence"});
     if (script == "acquire") {
-        const std::string flags = std::string(command.queue ? "rq" : "r") + (fair(m) ? "" : "b");
+        const std::string flags = std::string(command.queue ? "rq" : "r") + (fair(m) ? "" : "b")
+                + (isReader(command.token) ? "s" : "");
         arguments = {leaseMs, flags + (command.arrival ? "a" : ""), token};
         if (command.arrival)
             arguments.push_back(std::to_string(int(command.arrival)));
@@ -111,16 +144,27 @@ Model::Execution Model::execute(const State &s, const std::string &script, const
     lua_State *const lua = m_scripts.run(how.longWay ? Scripts::longWayOf(script) : script, keys, arguments);
     if (!wrong.empty())
         throw Violation(wrong);
-    decodeReply(lua, script, command, how, &result.reply);
+    decodeReply(lua, script, command, how, shares, &result.reply);
+    if (shares && std::atoll(redis.strings["Kfence"].value.c_str()) != how.lastFence)
+        throw Violation("the fencing token is changed while readers hold the lock");
 
     if (const auto it = redis.strings.find("K"); it != redis.strings.end()) {
         result.after.holder = number(it->second.value);
+        result.after.ttl = it->second.ttl < 0 ? NoTtl : Byte((it->second.ttl + Tick - 1) / Tick);
+    }
+    if (const auto it = redis.sets.find("K"); it != redis.sets.end()) {
+        for (const auto &[score, member] : it->second)
+            result.after.readers.push_back({number(member), static_cast<signed char>(std::ceil(score / Tick))});
+        std::sort(result.after.readers.begin(), result.after.readers.end(),
+                  [](const Reading &a, const Reading &b) { return a.token < b.token; });
         result.after.ttl = it->second.ttl < 0 ? NoTtl : Byte((it->second.ttl + Tick - 1) / Tick);
     }
     if (const auto it = redis.sets.find("Kqueue"); it != redis.sets.end() && it->second.ttl < 0)
         throw Violation("the queue has no time to live");
     for (const auto &[score, member] : redis.sets["Kqueue"]) {
         const bool wakeOnly = member[0] == '*';
+        if ((member[wakeOnly] == 'r') != isReader(number(member)))
+            throw Violation("a waiter is of another kind in the queue");
         result.after.queue.push_back({number(member.substr(wakeOnly)), wakeOnly, Byte(score)});
     }
     // Only the order of the arrivals matters.
@@ -134,16 +178,22 @@ Model::Execution Model::execute(const State &s, const std::string &script, const
     };
     Writer summary;
     const Reply &r = result.reply;
-    for (const Byte part : {r.kind, r.token, r.age, r.outcome, r.ttl, r.rank, r.foreign, r.handedTo,
-                            result.after.holder, result.after.ttl})
+    // The key of readers may live on for one that has left.
+    Byte ttl = result.after.readers.empty() ? result.after.ttl : Byte(0);
+    for (const Reading &reading : result.after.readers)
+        ttl |= Byte(reading.left > result.after.ttl || result.after.ttl == NoTtl);
+    for (const Byte part :
+         {r.kind, r.token, r.age, r.outcome, r.ttl, r.rank, r.foreign, r.handedTo, result.after.holder, ttl})
         summary(part);
     summary(place(r.arrival));
+    for (const Reading &reading : result.after.readers)
+        summary(reading.token), summary(reading.left);
     for (const Waiter &w : result.after.queue)
         summary(w.token), summary(w.wakeOnly), summary(place(w.arrival));
     // The order of the messages does not matter, nor does a message to a waiter that is served anyway.
     std::vector<std::array<Byte, 3>> messages;
     for (const Message &message : result.messages) {
-        const bool served = message.token == result.after.holder
+        const bool served = result.after.isKept(message.token)
                 || std::any_of(result.messages.begin(), result.messages.end(),
                                [&](const Message &other) { return other.kind == 'g' && other.token == message.token; });
         if (message.kind == 'g') // without the time it is only a hint
@@ -158,8 +208,16 @@ Model::Execution Model::execute(const State &s, const std::string &script, const
     return result;
 }
 
+bool Model::sharesFence(const Server &before, const std::string &script, const Command &command)
+{
+    const bool givesBack = command.kind == Release || command.kind == Cancel;
+    return script != "force_release"
+            && std::any_of(before.readers.begin(), before.readers.end(),
+                           [&](const Reading &r) { return r.lives() && !(givesBack && r.token == command.token); });
+}
+
 void Model::decodeReply(lua_State *lua, const std::string &script, const Command &command, const Circumstances &how,
-                        Reply *reply)
+                        bool shares, Reply *reply)
 {
     reply->kind = command.kind;
     reply->token = command.token;
@@ -171,9 +229,13 @@ void Model::decodeReply(lua_State *lua, const std::string &script, const Command
         reply->outcome = Byte(lua_tointeger(lua, -1));
         return;
     }
-    const auto fence = [&how](double value) {
-        if (!(value > how.lastFence))
-            throw Violation("the fencing token does not rise");
+    const auto fence = [&](double value) {
+        const bool isShared = shares && script == "acquire" && isReader(command.token);
+        if (isShared ? value != how.lastFence : !(value > how.lastFence))
+            throw Violation(isShared ? "a reader has another fencing token than those beside it"
+                                     : "the fencing token does not rise");
+        if (value != std::atof(m_scripts.redis.strings["Kfence"].value.c_str()))
+            throw Violation("the fencing token in the reply is not the last one");
     };
     if (lua_type(lua, -1) == LUA_TSTRING && script == "acquire") {
         const std::string text = lua_tostring(lua, -1);

@@ -45,6 +45,7 @@ struct Config
     std::array<int, Machines> client{0, 1, 2}; ///< of each lock object
     std::array<int, Machines> lease{3, 3, 3};  ///< ticks
     std::array<bool, Machines> fair{true, true, true};
+    std::array<bool, Machines> reader{false, false, false}; ///< otherwise a writer
     std::array<int, Machines> acquisitions{1, 1, 1};
     int faults = 0;
     /// The kinds of faults: c crash, f freeze, d disconnect, s subscription lost, m message lost, r grant repeated,
@@ -57,8 +58,11 @@ struct Config
     int foreign = 0;         ///< acquisitions by another library
     int forced = 0;
     int mute = -1;         ///< the client whose user may not publish
+    int readersAtMost = 0; ///< served in one call; 0 = as the scripts say
     bool thorough = false; ///< takes too long for every test run
-    int idleAtMost = 0;    ///< ticks for which the lock may be free while a live client waits for it
+    int idleAtMost = 0;    ///< ticks for which the lock may be free, or have room, while a live client waits for it
+
+    bool hasReaders() const { return reader[0] || reader[1] || reader[2]; }
 };
 
 /// Deliberate errors in the clients.
@@ -152,10 +156,58 @@ struct Waiter
     Byte token, wakeOnly, arrival;
 };
 
+/// A reader that holds the lock, until it is removed: the lease of a reader may have ended before.
+struct Reading
+{
+    Byte token;
+    signed char left; ///< ticks; 0 or less: the lease has ended, and may begin again if the clock is set back
+
+    bool lives() const { return left > 0; }
+};
+
 struct Server
 {
-    Byte holder = 0, ttl = 0;
+    Byte holder = 0;              ///< the key is a string
+    Byte ttl = 0;                 ///< of the key
+    std::vector<Reading> readers; ///< the key is a sorted set
     std::vector<Waiter> queue;
+
+    bool isShared() const
+    {
+        return std::any_of(readers.begin(), readers.end(), [](const Reading &r) { return r.lives(); });
+    }
+    bool isFree() const { return holder == 0 && !isShared(); }
+    /// For how many ticks the lock is held under this token.
+    int left(Byte token) const
+    {
+        for (const Reading &r : readers) {
+            if (r.token == token)
+                return std::max<int>(r.left, 0);
+        }
+        return token && holder == token ? ttl : 0;
+    }
+    bool isKept(Byte token) const
+    {
+        return holder == token
+                || std::any_of(readers.begin(), readers.end(), [token](const Reading &r) { return r.token == token; });
+    }
+    bool isWaiting(Byte token) const
+    {
+        return std::any_of(queue.begin(), queue.end(), [token](const Waiter &w) { return w.token == token; });
+    }
+    /// Time passes, or the clock is set.
+    void age(int ticks, int oldest)
+    {
+        for (Reading &r : readers)
+            r.left = static_cast<signed char>(std::max(r.left - ticks, oldest));
+        if (ttl == NoTtl || ttl == 0)
+            return;
+        ttl = Byte(ttl - ticks);
+        if (ttl == 0) {
+            holder = 0;
+            readers.clear();
+        }
+    }
 };
 
 struct State
@@ -182,6 +234,7 @@ template<typename Archive, typename T>
 void fields(Archive &a, T &s)
 {
     a(s.server.holder), a(s.server.ttl), a(s.faults), a(s.foreign), a(s.forced);
+    a.list(s.server.readers, [&a](auto &r) { a(r.token), a(r.left); });
     a.list(s.server.queue, [&a](auto &w) { a(w.token), a(w.wakeOnly), a(w.arrival); });
     const auto message = [&a](auto &m) {
         a(m.kind), a(m.token), a(m.ticks), a(m.proven), a(m.age), a(m.shift), a(m.forward);

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -45,6 +46,7 @@ struct FakeRedis
     std::vector<std::string> declared; ///< the KEYS of the script: managed services and Dragonfly refuse any other key
     /// If set: why a key may not be used here, as the text of an error; empty if it may.
     std::function<std::string(const std::string &)> refuse;
+    std::string error; ///< of the last command
 
     /// Not SHA-1, but different for different texts, too.
     static std::string hash(std::string text)
@@ -85,23 +87,18 @@ struct FakeRedis
         const auto &declared = self->declared;
         if (hasKey && std::find(declared.begin(), declared.end(), arguments.at(1)) == declared.end())
             return luaL_error(lua, "the script uses the key %s, which is none of KEYS", arguments[1].c_str());
-        const std::string error = self->refuse && hasKey ? self->refuse(arguments.at(1)) : std::string();
-        if (!error.empty()) {
-            lua_newtable(lua);
-            lua_pushlstring(lua, error.data(), error.size()), lua_setfield(lua, -2, "err");
-            return catchesErrors ? 1 : lua_error(lua);
-        }
-        if (!self->run(lua, arguments))
+        self->error = self->refuse && hasKey ? self->refuse(arguments.at(1)) : std::string();
+        if (self->error.empty() && !self->run(lua, arguments))
             return luaL_error(lua, "the model's Redis does not know this use of %s", arguments[0].c_str());
-        if (lua_type(lua, -1) == LUA_TNIL) { // the user lacks a right
+        if (!self->error.empty()) {
             lua_newtable(lua);
-            lua_pushstring(lua, "NOPERM"), lua_setfield(lua, -2, "err");
+            lua_pushlstring(lua, self->error.data(), self->error.size()), lua_setfield(lua, -2, "err");
             return catchesErrors ? 1 : lua_error(lua);
         }
         return 1;
     }
 
-    /// As many digits as the time has, for the next three hundred years.
+    /// As many digits as the time in µs has, for the next three hundred years.
     static std::string digits(double number)
     {
         char buffer[64];
@@ -114,11 +111,11 @@ struct FakeRedis
         const auto integer = [lua](long long value) { lua_pushnumber(lua, lua_Number(value)); };
         const auto bulk = [lua](const std::string &value) { lua_pushlstring(lua, value.data(), value.size()); };
         const auto nil = [lua] { lua_pushboolean(lua, 0); };
-        const auto refused = [lua] { lua_pushnil(lua); };
+        const auto refused = [this] { return error = "NOPERM", true; };
         const std::string &name = a[0];
         if (name == "TIME") {
             if (!mayReadTime)
-                return refused(), true;
+                return refused();
             lua_newtable(lua);
             bulk("0"), lua_rawseti(lua, -2, 1);
             bulk(std::to_string(now)), lua_rawseti(lua, -2, 2);
@@ -126,12 +123,16 @@ struct FakeRedis
         }
         if (name == "PUBLISH") {
             const int receivers = publish(a[1], a[2]);
-            return receivers < 0 ? refused() : integer(receivers), true;
+            return receivers < 0 ? refused() : (integer(receivers), true);
         }
         const std::string &key = a[1];
         const auto string = strings.find(key);
         const auto set = sets.find(key);
         const bool known = string != strings.end();
+        const bool isSet = set != sets.end();
+        const bool setsOnly = name[0] == 'Z';
+        if (setsOnly ? known : isSet && (name == "GET" || (name == "SET" && a.back() == "GET")))
+            return error = "WRONGTYPE", true;
         if (name == "MGET") {
             lua_newtable(lua);
             known ? bulk(string->second.value) : nil();
@@ -156,7 +157,7 @@ struct FakeRedis
                 else
                     return false;
             }
-            if (onlyNew && known)
+            if (onlyNew && (known || isSet))
                 return nil(), true;
             if (!get) {
                 lua_newtable(lua);
@@ -164,21 +165,27 @@ struct FakeRedis
             } else {
                 known ? bulk(string->second.value) : nil();
             }
+            sets.erase(key);
             strings[key] = {a[2], ttl};
             return true;
         }
-        if (name == "EXISTS")
-            return integer(known || set != sets.end()), true;
+        if (name == "EXISTS") {
+            const auto exists = [this](const std::string &one) { return strings.count(one) || sets.count(one); };
+            return integer(std::count_if(a.begin() + 1, a.end(), exists)), true;
+        }
         if (name == "DEL")
             return integer(long(strings.erase(key) + sets.erase(key))), true;
         if (name == "PTTL")
-            return integer(known ? string->second.ttl : set != sets.end() ? set->second.ttl : -2), true;
-        if (name == "PEXPIRE") {
-            if (known)
-                string->second.ttl = std::atoi(a[2].c_str());
-            else if (set != sets.end())
-                set->second.ttl = std::atoi(a[2].c_str());
-            return integer(known || set != sets.end()), true;
+            return integer(known ? string->second.ttl : isSet ? set->second.ttl : -2), true;
+        if (name == "PEXPIRE" || name == "PEXPIREAT") {
+            const int ttl = std::atoi(a[2].c_str()) - (name == "PEXPIREAT" ? now / 1000 : 0);
+            if (ttl <= 0)
+                strings.erase(key), sets.erase(key);
+            else if (known)
+                string->second.ttl = ttl;
+            else if (isSet)
+                set->second.ttl = ttl;
+            return integer(known || isSet), true;
         }
         const auto find = [&](const std::string &member) {
             auto &members = set->second;
@@ -187,32 +194,45 @@ struct FakeRedis
         if (name == "ZADD" && (a.size() == 4 || (a.size() == 5 && a[2] == "NX"))) {
             auto &members = sets[key];
             const std::string &member = a.back();
+            const double score = std::atof(a[a.size() - 2].c_str());
             const auto has = [&](auto &m) { return m.second == member; };
-            if (std::any_of(members.begin(), members.end(), has))
-                return integer(0), a.size() == 5;
-            members.emplace_back(std::atof(a[a.size() - 2].c_str()), member);
+            const auto it = std::find_if(members.begin(), members.end(), has);
+            const bool added = it == members.end();
+            if (added)
+                members.emplace_back(score, member);
+            else if (a.size() == 4)
+                it->first = score;
             std::sort(members.begin(), members.end());
-            return integer(1), true;
+            return integer(added), true;
         }
         if (name == "ZREM") {
             long removed = 0;
-            for (std::size_t i = 2; i < a.size() && set != sets.end(); ++i) {
+            for (std::size_t i = 2; i < a.size() && isSet; ++i) {
                 if (const auto it = find(a[i]); it != set->second.end())
                     set->second.erase(it), ++removed;
             }
-            if (set != sets.end() && set->second.empty())
+            if (isSet && set->second.empty())
+                sets.erase(set);
+            return integer(removed), true;
+        }
+        if (name == "ZREMRANGEBYSCORE" && a[2] == "-inf") {
+            const double atMost = std::atof(a[3].c_str());
+            long removed = 0;
+            while (isSet && !set->second.empty() && set->second.front().first <= atMost)
+                set->second.erase(set->second.begin()), ++removed;
+            if (isSet && set->second.empty())
                 sets.erase(set);
             return integer(removed), true;
         }
         if (name == "ZRANGE" && (a[2] == "0" || (a[2] == "-1" && a[3] == "-1"))) {
             lua_newtable(lua);
-            if (set == sets.end())
+            if (!isSet)
                 return true;
             const auto &members = set->second;
             const std::size_t first = a[2] == "0" ? 0 : members.size() - 1;
-            const std::size_t end = a[2] == "0"
-                    ? std::min<std::size_t>(std::size_t(std::atoi(a[3].c_str())) + 1, members.size())
-                    : members.size();
+            const std::size_t end = a[3] == "-1"
+                    ? members.size()
+                    : std::min<std::size_t>(std::size_t(std::atoi(a[3].c_str())) + 1, members.size());
             int index = 0;
             for (std::size_t i = first; i < end; ++i) {
                 bulk(members[i].second), lua_rawseti(lua, -2, ++index);
@@ -222,9 +242,9 @@ struct FakeRedis
             return a.size() == 4 || a[4] == "WITHSCORES";
         }
         if (name == "ZCARD")
-            return integer(set == sets.end() ? 0 : long(set->second.size())), true;
+            return integer(isSet ? long(set->second.size()) : 0), true;
         if (name == "ZRANK" || name == "ZSCORE") {
-            if (set == sets.end() || find(a[2]) == set->second.end())
+            if (!isSet || find(a[2]) == set->second.end())
                 nil();
             else if (name == "ZRANK")
                 integer(find(a[2]) - set->second.begin());
@@ -245,7 +265,10 @@ struct Mutation
 class Scripts
 {
 public:
-    Scripts(const std::string &directory, const Mutation *mutation, const std::vector<std::string> &names)
+    /// Other values of constants are a variant, which is no error.
+    Scripts(const std::string &directory, const Mutation *mutation, const std::vector<std::string> &names,
+            const Mutation *variant = nullptr)
+        : m_changes{mutation, variant}
     {
         m_lua = luaL_newstate();
         luaL_openlibs(m_lua);
@@ -259,19 +282,23 @@ public:
         }
         lua_setglobal(m_lua, "redis");
         for (const std::string &name : names) {
-            std::string text = read(directory, name, mutation);
+            std::string text = read(directory, name);
             for (const std::string include : {"constants", "common"}) {
                 const std::string mark = "--#include " + include + ".lua\n";
                 if (const auto at = text.find(mark); at != std::string::npos)
-                    text.replace(at, mark.size(), read(directory, include, mutation));
+                    text.replace(at, mark.size(), read(directory, include));
             }
             load(name, text);
-            const std::string shortWay = "if n == 1";
-            const auto at = text.find(shortWay);
-            load(longWayOf(name), at == std::string::npos ? text : text.replace(at, shortWay.size(), "if n == 0"));
+            for (const std::string shortWay : {"if n == 1", "if string.find(ARGV[2], '^[^w]*s"}) {
+                if (const auto at = text.find(shortWay); at != std::string::npos)
+                    text.replace(at, 3, "if false and ");
+            }
+            load(longWayOf(name), text);
         }
-        if (mutation && !m_mutated)
-            throw std::runtime_error("mutation \"" + mutation->name + "\" changes nothing");
+        for (const Mutation *change : m_changes) {
+            if (change && m_made.count(change) == 0)
+                throw std::runtime_error("mutation \"" + change->name + "\" changes nothing");
+        }
     }
     ~Scripts() { lua_close(m_lua); }
     Scripts(const Scripts &) = delete;
@@ -313,7 +340,7 @@ private:
         m_chunks[name] = luaL_ref(m_lua, LUA_REGISTRYINDEX);
     }
 
-    std::string read(const std::string &directory, const std::string &name, const Mutation *mutation)
+    std::string read(const std::string &directory, const std::string &name)
     {
         std::ifstream file(directory + '/' + name + ".lua");
         std::stringstream text;
@@ -321,10 +348,12 @@ private:
         std::string script = text.str();
         if (script.empty())
             throw std::runtime_error("cannot read " + directory + '/' + name + ".lua");
-        if (mutation && mutation->script == name) {
-            if (const auto at = script.find(mutation->from); at != std::string::npos) {
-                script.replace(at, mutation->from.size(), mutation->to);
-                m_mutated = true;
+        for (const Mutation *change : m_changes) {
+            if (!change || change->script != name)
+                continue;
+            if (const auto at = script.find(change->from); at != std::string::npos) {
+                script.replace(at, change->from.size(), change->to);
+                m_made.insert(change);
             }
         }
         return script;
@@ -342,5 +371,6 @@ private:
 
     lua_State *m_lua;
     std::map<std::string, int> m_chunks;
-    bool m_mutated = false;
+    const std::vector<const Mutation *> m_changes; ///< or null
+    std::set<const Mutation *> m_made;
 };

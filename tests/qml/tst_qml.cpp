@@ -141,6 +141,8 @@ private Q_SLOTS:
     void serverChangeWhileActive();
     void serverChangeTakesItsDefaults();
     void leaseChangeWhileActive();
+    void readers();
+    void modeChangeWhileActive();
     void optionsSetWhileAnAttemptBegins();
     void callDuringNameChange();
     void callsBeforeComplete();
@@ -674,6 +676,45 @@ void TestQml::leaseChangeWhileActive()
     scene.lock()->setLease(90s);
     QTRY_COMPARE_WITH_TIMEOUT(acquired.count(), 2, Patience);
     QVERIFY(m_server.pttl(m_key) > 60000);
+}
+
+void TestQml::readers()
+{
+    Scene first(plain("active: true; mode: DistributedLock.Shared"));
+    Scene second(plain("active: true; mode: DistributedLock.Shared"));
+    Scene writer(plain(""));
+    QVERIFY(first.lock() && second.lock() && writer.lock());
+    QCOMPARE(first.root()->property("mode").toInt(), int(LockOptions::Shared));
+    QCOMPARE(writer.root()->property("mode").toInt(), int(LockOptions::Exclusive));
+    QTRY_VERIFY_WITH_TIMEOUT(holds(first.lock()) && holds(second.lock()), Patience);
+    writer.lock()->setProperty("active", true);
+    QTRY_COMPARE_WITH_TIMEOUT(writer.lock()->queuePosition(), 0, Patience);
+    first.lock()->setProperty("active", false);
+    QTRY_COMPARE_WITH_TIMEOUT(m_server.command({"ZCARD", m_key}).toInt(), 1, Patience);
+    QCOMPARE(writer.lock()->state(), DistributedLock::Acquiring);
+    second.lock()->setProperty("active", false);
+    QTRY_VERIFY_WITH_TIMEOUT(holds(writer.lock()), Patience);
+}
+
+// A writer becomes a reader, and lets another one in; a reader becomes a writer when it is alone.
+void TestQml::modeChangeWhileActive()
+{
+    Scene scene(plain("active: true"));
+    QVERIFY(scene.lock());
+    QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
+    Scene other(plain("active: true; mode: DistributedLock.Shared"));
+    QVERIFY(other.lock());
+    QTRY_COMPARE_WITH_TIMEOUT(other.lock()->queuePosition(), 0, Patience);
+    QSignalSpy changed(scene.lock(), &DistributedLock::modeChanged);
+    scene.lock()->setProperty("mode", int(LockOptions::Shared));
+    QCOMPARE(changed.count(), 1);
+    QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()) && holds(other.lock()), Patience);
+    scene.lock()->setProperty("mode", int(LockOptions::Exclusive));
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->queuePosition(), 0, Patience);
+    QVERIFY(other.lock()->isHeld());
+    other.lock()->setProperty("active", false);
+    QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
+    QVERIFY(!m_server.get(m_key).isEmpty()); // no set of readers
 }
 
 void TestQml::optionsSetWhileAnAttemptBegins()

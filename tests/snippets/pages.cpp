@@ -6,11 +6,14 @@
 #include <QDistLock/Annotations>
 #include <QDistLock/DistributedLock>
 #include <QDistLock/LockRegistry>
+#include <QDistLock/ReadWriteLock>
 
 #include <QCoreApplication>
 #include <QDebug>
 #include <QFuture>
 #include <QPromise>
+
+#include <functional>
 
 using namespace QDistLock;
 using namespace Qt::StringLiterals;
@@ -122,6 +125,27 @@ void longWork(Report *report)
     });
     QFuture<void> done = QDistLock::withLock(report, "report:nightly", {}, [=] { return report->start(); });
     //! [long-work]
+}
+
+void readersAndWriters(QObject *shop, const std::function<bool()> &isOutdated, const std::function<void()> &update)
+{
+    //! [readers-and-writers]
+    auto *prices = new ReadWriteLock(u"prices"_s, shop);
+    QObject::connect(prices->readLock(), &DistributedLock::acquired, shop, [=] {
+        // Any number of processes read here at the same time, and nobody writes.
+        if (!isOutdated())
+            return prices->readLock()->release();
+        prices->tryUpgrade().then(shop, [=](const LockResult &result) {
+            if (result.isAcquired()) {
+                update(); // now nobody else reads or writes
+                prices->writeLock()->release();
+            } else {
+                prices->readLock()->release(); // there are other readers: one of them updates it
+            }
+        });
+    });
+    prices->readLock()->acquire();
+    //! [readers-and-writers]
 }
 
 void requests(QObject *window)

@@ -82,7 +82,12 @@ QString existingTokenFile(Session *session, const TokenFile &file)
         return u"%1. Whether that is still held is not known. Give another --token-file, one for each acquire"_s.arg(
                 belongs);
     }
-    return info->held && !info->foreign && info->fencingToken == file.fencingToken
+    const bool isSame = info->held && !info->foreign && info->fencingToken == file.fencingToken;
+    if (isSame && info->readerCount > 0) { // which share it
+        return u"%1, which readers hold, perhaps still with it. Give another --token-file, one for each acquire, or release that lock first"_s
+                .arg(belongs);
+    }
+    return isSame
             ? u"%1, which is still held with it. Give another --token-file, one for each acquire, or release that lock first"_s
                       .arg(belongs)
             : u"%1, which it holds no longer. Remove it, or give another --token-file, one for each acquire"_s.arg(
@@ -220,10 +225,9 @@ int runRenew(const Invocation &invocation)
                                                                                                : InternalError;
     case LockRegistry::NotHeld:
         printOutcome(file->name, u"notHeld"_s);
-        return session.fail(
-                LockLost,
-                u"lock %1: it was lost, and nobody holds it now; its lease has ended, or it was released. Acquire it again"_s
-                        .arg(quoted(file->name)));
+        return session.fail(LockLost,
+                            u"lock %1: it was lost; its lease has ended, or it was released. Acquire it again"_s.arg(
+                                    quoted(file->name)));
     case LockRegistry::OtherHolder:
         printOutcome(file->name, u"otherHolder"_s);
         return session.fail(LockLost,
@@ -282,8 +286,8 @@ bool ForcedRelease::ask()
             ? holderText(m_shown)
             : u"%1 (and %2 waiting)"_s.arg(holderText(m_shown)).arg(m_shown.queueLength);
     printNote(
-            u"lock %1 is held by %2. If it is taken away, two may work at the same time until the holder has noticed. Take the lock away? [y/N]"_s
-                    .arg(quoted(m_name), who));
+            u"lock %1 is held by %2. If it is taken away, two may work at the same time until %3 noticed. Take the lock away? [y/N]"_s
+                    .arg(quoted(m_name), who, m_shown.readerCount > 1 ? u"all readers have"_s : u"the holder has"_s));
     const auto answer = m_session->await(readLine(m_session));
     if (!answer)
         return false;
@@ -372,7 +376,8 @@ int runRelease(const Invocation &invocation)
         return printOutcome(name, u"released"_s) ? Success : InternalError;
     case LockRegistry::NotHeld:
         printOutcome(name, u"notHeld"_s);
-        printNote(u"lock %1: nobody holds it; its lease has ended, or it was released before"_s.arg(quoted(name)));
+        printNote(u"lock %1: it was not held any more; its lease has ended, or it was released before"_s.arg(
+                quoted(name)));
         return NotHeld;
     case LockRegistry::OtherHolder:
         printOutcome(name, u"otherHolder"_s);

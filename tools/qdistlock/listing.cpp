@@ -20,6 +20,7 @@ using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
 using QDistLock::DistributedLock;
+using QDistLock::LockClient;
 using QDistLock::LockInfo;
 using QDistLock::LockRegistry;
 using QDistLock::LockWaiter;
@@ -84,13 +85,17 @@ bool printDetails(const LockInfo &lock, const QList<LockWaiter> &waiters)
     const auto addRow = [&lines](const QString &title, const QString &text) {
         lines += u"  %1 %2"_s.arg(title.isEmpty() ? title : title + u':', -9).arg(printable(text));
     };
-    const QString holder = holderText(lock);
+    const QString holder = lock.readerCount > 0 ? counted(lock.readerCount, u"readers"_s) : holderText(lock);
     addRow(u"holder"_s, holder);
+    for (const LockClient &reader : lock.readers)
+        lines += u"    "_s + printable(reader.toString()) + (reader.connected ? QString() : u", not connected"_s);
+    if (lock.readerCount > lock.readers.size())
+        lines += u"    and %1 more"_s.arg(lock.readerCount - lock.readers.size());
     // The server does not know whether the command has ended or its program was killed.
     if (lock.held && !isHolderConnected(lock))
         addRow({},
                u"acquired by a command that has ended (qdistlock acquire), kept by minHold, or its program is dead"_s);
-    else if (lock.held && !lock.foreign && !holder.contains(lock.holder.id))
+    else if (lock.held && !lock.foreign && lock.readerCount == 0 && !holder.contains(lock.holder.id))
         addRow(u"client"_s, lock.holder.id);
     if (lock.held)
         addRow(u"left"_s, remainingText(lock));

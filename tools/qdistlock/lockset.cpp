@@ -37,8 +37,9 @@ constexpr milliseconds AnswerTime = 500ms;
 /// With the end of its lease, unless the holder is there and renews it: that time says nothing then.
 QString holderWithEnd(const LockInfo &info)
 {
-    const bool isRenewed = info.holder.connected && !info.foreign;
+    const bool isRenewed = isHolderConnected(info) && !info.foreign;
     const QString end = info.remaining < 0ms ? u", and never expires"_s
+            : info.readerCount > 1           ? u", %1 left of the longest lease"_s.arg(remainingText(info))
                                              : u", %1 left of its lease"_s.arg(remainingText(info));
     return isRenewed && info.remaining >= 0ms ? holderText(info) : holderText(info) + end;
 }
@@ -109,7 +110,8 @@ void LockSet::acquire()
 {
     const auto wait = m_session->lockOptions().wait;
     m_waitEnd = wait > 24h * 366 ? Never : presentMoment() + wait;
-    const bool isOuterHere = qgetenv("QDISTLOCK_PLACE") == m_session->placeText();
+    const bool areReaders = m_session->invocation().has(Option::Shared) && qgetenv("QDISTLOCK_MODE") == "shared";
+    const bool isOuterHere = qgetenv("QDISTLOCK_PLACE") == m_session->placeText() && !areReaders;
     const QStringList outer = QDistLock::Detail::nameText(qgetenv("QDISTLOCK_NAME")).split(u',', Qt::SkipEmptyParts);
     for (const QString &name : m_names) {
         if (isOuterHere && outer.contains(name)) {
@@ -238,7 +240,9 @@ void LockSet::reportConflict()
         return;
     }
     const bool isKnown = info.error == DistributedLock::NoError && info.held;
-    const QString holder = isKnown ? holderWithEnd(info) : u"somebody else"_s;
+    QString holder = isKnown ? holderWithEnd(info) : u"somebody else"_s;
+    if (info.readerCount > 0 && info.queueLength > 0 && m_session->invocation().has(Option::Shared))
+        holder += u", while a writer waits"_s;
     const bool isNonBlocking = m_session->invocation().has(Option::NonBlock);
     if (!isNonBlocking && waited > 0ms) {
         fail(m_conflict,

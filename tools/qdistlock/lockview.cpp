@@ -3,7 +3,10 @@
 
 #include "lockview.h"
 
+#include <QtCore/qjsonarray.h>
 #include <QtCore/qjsonvalue.h>
+
+#include <algorithm>
 
 using namespace Qt::StringLiterals;
 
@@ -35,7 +38,12 @@ QString holderText(const LockInfo &info)
 {
     if (!info.held)
         return u"nobody"_s;
-    return info.holder.toString() + (info.holder.connected ? QString() : u" (not connected)"_s);
+    QString text = info.holder.toString() + (info.holder.connected ? QString() : u" (not connected)"_s);
+    if (info.readerCount == 1)
+        text.prepend(u"the reader "_s);
+    else if (info.readerCount > 1)
+        text.prepend(u"%1 readers, among them "_s.arg(info.readerCount));
+    return text;
 }
 
 QString roughText(milliseconds time)
@@ -72,7 +80,9 @@ QString remainingText(const LockInfo &info)
 
 bool isHolderConnected(const LockInfo &info)
 {
-    return info.foreign || info.holder.connected;
+    return info.foreign || info.holder.connected
+            || std::any_of(info.readers.cbegin(), info.readers.cend(),
+                           [](const LockClient &reader) { return reader.connected; });
 }
 
 bool isStale(const LockInfo &info)
@@ -83,11 +93,18 @@ bool isStale(const LockInfo &info)
 QJsonObject toJson(const LockInfo &info)
 {
     const bool isOurs = info.held && !info.foreign;
+    QJsonArray holders;
+    if (isOurs && info.readerCount == 0)
+        holders.append(jsonOf(info.holder));
+    for (const LockClient &reader : info.readers)
+        holders.append(jsonOf(reader));
     return {
             {u"name"_s, info.name},
             {u"held"_s, info.held},
             {u"foreign"_s, info.foreign},
             {u"holder"_s, isOurs ? QJsonValue(jsonOf(info.holder)) : QJsonValue()},
+            {u"readers"_s, info.readerCount},
+            {u"holders"_s, holders},
             {u"ttlMs"_s,
              info.held && info.remaining >= 0ms ? QJsonValue(qint64(info.remaining.count())) : QJsonValue()},
             {u"fence"_s, info.fencingToken > 0 ? QJsonValue(info.fencingToken) : QJsonValue()},

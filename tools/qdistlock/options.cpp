@@ -46,6 +46,9 @@ const QList<CommandInfo> &commands()
          "Standard input and output are those of CMD; qdistlock prints to standard error only.\n\n"
          "Several names, separated by commas, are acquired one after the other, in the same order by everybody, so "
          "that two runs never wait for each other.\n\n"
+         "With --shared the lock is held by a reader: all readers of NAME run together, but never together with a run "
+         "without --shared, a writer. Readers and writers get the lock in the order in which they came, so a reader "
+         "waits while a writer waits before it.\n\n"
          "The lock is renewed while CMD runs. If it cannot be renewed, CMD and all processes it has started are "
          "ended before anybody else can get the lock: by SIGTERM first, and by SIGKILL before the lease ends on the "
          "server. The same happens if qdistlock itself is killed (see --orphan), but then a process that has left "
@@ -76,7 +79,8 @@ const QList<CommandInfo> &commands()
          u"release a lock, or take it away from its holder"_s,
          u"Releases the lock NAME if it belongs to the token of --token-file or --token; exits with 75, and releases "
          "nothing, if somebody else holds it. With --force the lock is taken away, whoever holds it: the holder is "
-         "notified, but until it has noticed, two may work at the same time."_s},
+         "notified, but until it has noticed, two may work at the same time. If readers hold it, it is taken away from "
+         "all of them."_s},
         {Command::List, u"ls"_s, u"[GLOB]"_s, 0, 1,
          u"list the locks that are held"_s,
          u"Lists the locks whose names match GLOB (with *, ? and [a-z]): name, holder, time left of the lease (which a "
@@ -119,6 +123,9 @@ const QList<OptionInfo> &options()
          u"do not wait: exit with 75 at once if somebody else holds the lock"_s, Acquiring},
         {O::Timeout, 'w', u"timeout"_s, V::Duration, u"DUR"_s, {},
          u"wait at most this long, then exit with 75; without it the wait has no end"_s, Acquiring},
+        {O::Shared, 's', u"shared"_s, V::None, {}, {},
+         u"hold the lock as a reader: together with others that use --shared, but not with anybody who does not"_s,
+         Acquiring},
         {O::Lease, 0, u"lease"_s, V::Duration, u"DUR"_s, {},
          u"time to live of the lock on the server if nobody renews it, 10ms to 24h; the default is 30s (acquire: it is "
          "required; renew: that of acquire)"_s, Acquiring | Renew},
@@ -214,7 +221,7 @@ const QList<Explanation> &exitCodeTexts()
 {
     static const QList<Explanation> table{
             {u"0"_s, u"success; run: the command has ended with 0"_s},
-            {u"1"_s, u"show: a lock is free; release: nobody held it; doctor: warnings"_s},
+            {u"1"_s, u"show: a lock is free; release: the lock was not held any more; doctor: warnings"_s},
             {u"2"_s, u"doctor: failures"_s},
             {u"64"_s, u"the command line is wrong, or the name or the token file cannot be used"_s},
             {u"69"_s, u"the server was not reached, or refused to work, before the lock was held"_s},
@@ -258,7 +265,7 @@ const QList<Explanation> &childEnvironmentTexts()
             {u"QDISTLOCK_FENCE"_s,
              u"its fencing token, greater for each later holder; several in the order of the names"_s},
             {u"QDISTLOCK_HELD"_s, u"1"_s},
-            {u"QDISTLOCK_MODE"_s, u"exclusive"_s},
+            {u"QDISTLOCK_MODE"_s, u"exclusive, or shared with --shared"_s},
             {u"QDISTLOCK_LOST_FD"_s, u"a file descriptor that reaches its end when the lock is lost"_s},
     };
     return table;
@@ -271,6 +278,8 @@ const QList<Explanation> &exampleTexts()
              u"waits until nobody else makes the report, and makes it"_s},
             {u"qdistlock run -n backup -c 'pg_dump shop > shop.sql'"_s,
              u"does nothing, and exits with 75, if another machine makes the backup"_s},
+            {u"qdistlock run --shared site -c 'rsync -a /srv/site backup:'"_s,
+             u"runs together with other readers of the site, but never while `qdistlock run site` changes it"_s},
             {u"5 * * * * qdistlock run -q -n -E 0 --min-hold 20s report /usr/local/bin/report"_s,
              u"in the crontab of each machine, after a line QDISTLOCK_URL=redis://locks.example: the first machine "
              "makes the report, the others skip it without an error and without a mail; --min-hold also skips "

@@ -36,6 +36,7 @@ enum class Option {
     // how the lock is acquired
     NonBlock,
     Timeout,
+    Shared,
     Lease,
     MinHold,
     NoFair,

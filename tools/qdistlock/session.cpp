@@ -63,6 +63,7 @@ Session::~Session() = default;
 LockOptions Session::lockOptions() const
 {
     LockOptions options;
+    options.mode = m_invocation.has(Option::Shared) ? LockOptions::Shared : LockOptions::Exclusive;
     options.lease = m_invocation.duration(Option::Lease).value_or(options.lease);
     options.minHold = m_invocation.duration(Option::MinHold).value_or(options.minHold);
     options.wait = m_invocation.duration(Option::Timeout).value_or(LockOptions::Forever);
@@ -114,6 +115,7 @@ int Session::exitCodeOf(DistributedLock::Error error, const QString &text) const
     case DistributedLock::OptionsError:
         return UsageError;
     case DistributedLock::CancelledError:
+    case DistributedLock::UpgradeError:
         break;
     }
     return InternalError;
@@ -121,7 +123,9 @@ int Session::exitCodeOf(DistributedLock::Error error, const QString &text) const
 
 int Session::fail(DistributedLock::Error error, const QString &text)
 {
-    return fail(exitCodeOf(error, text), text);
+    QString inOurWords = text;
+    inOurWords.replace(u"LockOptions::Shared"_s, u"--shared"_s);
+    return fail(exitCodeOf(error, text), inOurWords);
 }
 
 int Session::fail(int exitCode, const QString &text)

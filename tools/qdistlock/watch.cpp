@@ -28,6 +28,7 @@
 using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
+using QDistLock::LockClient;
 using QDistLock::LockInfo;
 using std::chrono::milliseconds;
 
@@ -87,6 +88,24 @@ bool Changes::printChange(const QString &event, const LockInfo &lock, const QStr
                      + printable(text));
 }
 
+/// The first at most, in a fixed order. Their order in \a lock changes with each renewal.
+QStringList readersOf(const LockInfo &lock)
+{
+    QStringList ids;
+    for (const LockClient &reader : lock.readers)
+        ids += reader.id;
+    ids.sort();
+    return ids;
+}
+
+/// Whether \a now has other readers than \a before. Of many readers only the first are known, so only their number
+/// counts.
+bool areOtherReaders(const LockInfo &before, const LockInfo &now)
+{
+    return before.readerCount != now.readerCount
+            || (now.readers.size() == now.readerCount && readersOf(before) != readersOf(now));
+}
+
 QString heldText(const LockInfo &lock)
 {
     QString text = u"held by "_s + holderText(lock);
@@ -129,9 +148,11 @@ bool Changes::update(const QList<LockInfo> &list)
         bool printed = true;
         if (former == before.cend())
             printed = printChange(u"held"_s, lock, heldText(lock));
-        else if (former->holder.id != lock.holder.id || former->foreign != lock.foreign
+        else if ((lock.readerCount == 0 && former->holder.id != lock.holder.id) || former->foreign != lock.foreign
                  || former->fencingToken != lock.fencingToken)
             printed = printChange(u"passed"_s, lock, u"now "_s + heldText(lock));
+        else if (areOtherReaders(*former, lock))
+            printed = printChange(u"changed"_s, lock, u"now "_s + heldText(lock));
         else if (isHolderConnected(*former) != isHolderConnected(lock))
             printed = printChange(u"changed"_s, lock,
                                   isHolderConnected(lock) ? u"its holder is connected again"_s

@@ -26,12 +26,15 @@ public:
     LockReference() = default;
     explicit LockReference(DistributedLock *lock);
 
-    /// Whether the lock is held with \a fencingToken (0 = never). Always false in another thread.
-    bool isHeld(qint64 fencingToken) const;
-    /// Releases one level of the acquisition with \a fencingToken; does nothing if that one has ended.
-    void release(qint64 fencingToken) const;
+    /// The present hold, see DistributedLock::holdNumber(), if it has \a fencingToken; otherwise 0, as in another
+    /// thread.
+    quint64 holdNumber(qint64 fencingToken) const;
+    /// Whether \a hold is the present one (0 never is). Always false in another thread.
+    bool isHeld(quint64 hold) const;
+    /// Releases one level of \a hold; does nothing if that has ended.
+    void release(quint64 hold) const;
     /// Like release(), with the result of DistributedLock::releaseAsync().
-    QFuture<bool> releaseAsync(qint64 fencingToken) const;
+    QFuture<bool> releaseAsync(quint64 hold) const;
     /// Cancels the acquire \a id, whose future is \a result; if it has succeeded, releases the level it acquired.
     void withdraw(quint64 id, const QFuture<LockResult> &result) const;
 

@@ -25,7 +25,8 @@ namespace Detail {
 /// Throws LockUnavailable unless \a lock was acquired.
 QDISTLOCK_EXPORT void throwUnlessAcquired(const ScopedLock &lock);
 /// Aborts unless the calling thread runs under the lock.
-QDISTLOCK_EXPORT void assertLocked(const char *function, const char *file, int line, const LockAddress &address);
+QDISTLOCK_EXPORT void assertLocked(const char *function, const char *file, int line, const LockAddress &address,
+                                   const LockOptions &options);
 
 /// The lock that the first argument of a macro names.
 template<typename T>
@@ -100,6 +101,13 @@ LockOptions namedOptions(std::initializer_list<T>)
 #define QDL_DETAIL_SCOPED_LOCK(lock, ...) \
   QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK(lock, __VA_ARGS__)); \
   QDistLock::Detail::throwUnlessAcquired(lock)
+#define QDL_DETAIL_IS_LOCKED(...) \
+  QDistLock::isLockedHere(QDistLock::Detail::lockAddress(QDL_DETAIL_FIRST(__VA_ARGS__)), \
+                          (QDL_DETAIL_OPTIONS(__VA_ARGS__)).mode)
+#define QDL_DETAIL_ASSERT_LOCKED(...) \
+  QDistLock::Detail::assertLocked(Q_FUNC_INFO, __FILE__, __LINE__, \
+                                  QDistLock::Detail::lockAddress(QDL_DETAIL_FIRST(__VA_ARGS__)), \
+                                  QDL_DETAIL_OPTIONS(__VA_ARGS__))
 #define QDL_DETAIL_WITH_LOCK(lock, ...) if (QDL_DETAIL_EXPAND(QDL_DETAIL_LOCK(lock, __VA_ARGS__)); lock)
 
 #endif

@@ -28,10 +28,32 @@ namespace QDistLock {
 class MemoryStore
 {
 public:
-    struct Entry
+    struct Holder
     {
         QByteArray token;
         LeaseTime expiry;
+    };
+
+    /// Who holds a lock: one writer, or readers.
+    struct Entry
+    {
+        QList<Holder> holders; ///< not empty
+
+        bool isShared() const { return Token::isReader(holders.first().token); }
+        /// Null unless \a token is one of theirs.
+        Holder *holder(const QByteArray &token)
+        {
+            const auto it = std::find_if(holders.begin(), holders.end(),
+                                         [&token](const Holder &holder) { return holder.token == token; });
+            return it == holders.end() ? nullptr : &*it;
+        }
+        LeaseTime expiry() const
+        {
+            LeaseTime last = holders.first().expiry;
+            for (const Holder &holder : holders)
+                last = std::max(last, holder.expiry);
+            return last;
+        }
     };
 
     struct Waiter
@@ -63,18 +85,37 @@ public:
         const auto it = m_entries.find(key);
         if (it == m_entries.end())
             return nullptr;
-        if (it->expiry > now)
+        it->holders.removeIf([now](const Holder &holder) { return holder.expiry <= now; });
+        if (!it->holders.isEmpty())
             return &*it;
         m_entries.erase(it);
         return nullptr;
     }
 
-    void set(const QByteArray &key, const QByteArray &token, LeaseTime expiry)
+    /// A writer replaces whoever held it. Returns the fencing token, which all readers that hold it together share.
+    qint64 set(const QByteArray &key, const QByteArray &token, LeaseTime expiry)
     {
-        m_entries.insert(key, {token, expiry});
+        Entry &entry = m_entries[key];
+        if (!Token::isReader(token) || entry.holders.isEmpty()) {
+            entry.holders = {{token, expiry}};
+            return nextFence(key);
+        }
+        if (Holder *const holder = entry.holder(token))
+            holder->expiry = expiry;
+        else
+            entry.holders.append({token, expiry});
+        return lastFence(key);
     }
 
     void remove(const QByteArray &key) { m_entries.remove(key); }
+
+    void remove(const QByteArray &key, const QByteArray &token)
+    {
+        Entry &entry = m_entries[key];
+        entry.holders.removeIf([&token](const Holder &holder) { return holder.token == token; });
+        if (entry.holders.isEmpty())
+            m_entries.remove(key);
+    }
 
     QList<QByteArray> keys() const { return m_entries.keys(); }
 
@@ -131,37 +172,59 @@ public:
     }
 
     enum Outcome { Free, Woken, Served, Own };
-    /// Hands a lock that nobody holds to the first waiter whose engine still exists. Own: the waiter is one of \a
-    /// caller and has left the queue; \a own is set to its token, and the caller must do the rest.
+    /// Hands a lock that no writer holds to the first waiter whose engine still exists, and to the readers that follow
+    /// a reader. Own: the waiter is a writer of \a caller and has left the queue; \a own is set to its token, and the
+    /// caller must do the rest.
     Outcome serve(const LockId &lock, LeaseTime now, milliseconds lease, const QByteArray &caller, QByteArray *own)
     {
+        const milliseconds claim = std::min(lease, Protocol::ClaimTtl);
+        bool isServed = false;
         while (const Waiter *first = head(lock.key())) {
             const Waiter waiter = *first;
-            leave(lock.key(), waiter.token);
             const QByteArray client = Token::clientOf(waiter.token);
+            const bool isReader = Token::isReader(waiter.token);
+            if (const Entry *const readers = find(lock.key(), now); readers && !isReader && engines.contains(client)) {
+                standBy(lock.key(), std::chrono::ceil<milliseconds>(readers->expiry() - now));
+                return Served;
+            }
+            leave(lock.key(), waiter.token);
             if (!engines.contains(client))
                 continue;
-            if (!waiter.barge && client == caller) {
+            if (!waiter.barge && !isReader && client == caller) {
                 *own = waiter.token;
                 return Own;
             }
             notify(waiter.token, LockEngine::Grant);
-            if (!waiter.barge)
-                offer(lock, waiter.token, now, lease);
-            else
-                standBy(lock.key(), std::min(lease, Protocol::ClaimTtl));
-            return waiter.barge ? Woken : Served;
+            if (!waiter.barge) {
+                set(lock.key(), waiter.token, now + claim); // the waiter must claim it
+                isServed = true;
+            }
+            if (waiter.barge || !isReader) {
+                // Behind a reader that was woken, other readers may enter at once.
+                standBy(lock.key(), isReader && find(lock.key(), now) ? milliseconds(1) : claim);
+                return isServed ? Served : Woken;
+            }
         }
-        return Free;
+        return find(lock.key(), now) ? Served : Free;
     }
 
     /// Reserves the lock for the waiter with \a token, which must claim it.
     void offer(const LockId &lock, const QByteArray &token, LeaseTime now, milliseconds lease)
     {
         const milliseconds claim = std::min(lease, Protocol::ClaimTtl);
-        nextFence(lock.key()); // forceRelease() of the former holder must not hit this one
+        notify(token, LockEngine::Grant);
         set(lock.key(), token, now + claim);
         standBy(lock.key(), claim);
+    }
+
+    /// Of a renewal or release; \a holder is set if the token holds the lock.
+    EngineReply::Status status(const QByteArray &key, const QByteArray &token, LeaseTime now, Holder **holder)
+    {
+        Entry *const entry = find(key, now);
+        *holder = entry ? entry->holder(token) : nullptr;
+        if (*holder)
+            return EngineReply::Done;
+        return entry && !(entry->isShared() && Token::isReader(token)) ? EngineReply::Stolen : EngineReply::Gone;
     }
 
     qint64 nextFence(const QByteArray &key)
@@ -178,10 +241,21 @@ public:
     {
         LockInfo info;
         if (const Entry *entry = find(key, now)) {
-            const QByteArray client = Token::clientOf(entry->token);
+            const auto client = [this](const Holder &holder) {
+                const QByteArray id = Token::clientOf(holder.token);
+                return Identity::ofThisProcess().client(id, engines.contains(id));
+            };
             info.held = true;
-            info.holder = Identity::ofThisProcess().client(client, engines.contains(client));
-            info.remaining = std::chrono::ceil<milliseconds>(entry->expiry - now);
+            info.remaining = std::chrono::ceil<milliseconds>(entry->expiry() - now);
+            QList<Holder> holders = entry->holders;
+            std::sort(holders.begin(), holders.end(),
+                      [](const Holder &a, const Holder &b) { return a.expiry < b.expiry; });
+            info.holder = client(holders.first());
+            if (entry->isShared()) {
+                info.readerCount = int(holders.size());
+                for (const Holder &holder : holders.first(std::min<qsizetype>(holders.size(), Protocol::ShownAtMost)))
+                    info.readers.append(client(holder));
+            }
         }
         info.fencingToken = lastFence(key);
         info.queueLength = int(m_queues.value(key).size());
@@ -227,24 +301,27 @@ void MemoryEngine::reply(Completion completion, const EngineReply &reply)
 void MemoryEngine::acquire(const Acquire &operation, Completion completion)
 {
     const LockId &lock = operation.lock;
+    const bool isReader = Token::isReader(operation.token);
     EngineReply answer;
     {
         const QMutexLocker locker(&m_store->mutex);
         const LeaseTime now = m_clock->now();
         const auto take = [&] {
             answer.status = EngineReply::Granted;
-            answer.fencingToken = m_store->nextFence(lock.key());
-            m_store->set(lock.key(), operation.token, now + operation.lease);
+            answer.fencingToken = m_store->set(lock.key(), operation.token, now + operation.lease);
             m_store->leave(lock.key(), operation.token);
+            QByteArray own; // none: a reader has the lock
+            if (isReader)
+                m_store->serve(lock, now, operation.lease, clientId(), &own);
         };
         // A barging waiter that was woken but came too late moves to the end (see acquire.lua).
         qint64 arrival = operation.barge ? 0 : operation.arrival.toLongLong();
         const auto join = [&] { return m_store->join(lock.key(), operation.token, operation.barge, &arrival, now); };
 
-        const MemoryStore::Entry *entry = m_store->find(lock.key(), now);
-        if (entry && entry->token == operation.token) {
+        MemoryStore::Entry *entry = m_store->find(lock.key(), now);
+        if (entry && entry->holder(operation.token)) {
             take();
-        } else if (!entry) {
+        } else if (!entry || (isReader && entry->isShared())) {
             const MemoryStore::Waiter *first = m_store->head(lock.key());
             if (operation.barge || !first || first->token == operation.token) {
                 take();
@@ -255,7 +332,6 @@ void MemoryEngine::acquire(const Acquire &operation, Completion completion)
                 QByteArray own;
                 const auto outcome = m_store->serve(lock, now, operation.lease, clientId(), &own);
                 if (outcome == MemoryStore::Own && own != operation.token) {
-                    m_store->notify(own, Grant);
                     m_store->offer(lock, own, now, operation.lease);
                 } else if (outcome == MemoryStore::Woken) {
                     // The woken waiter may barge in before those at the head; the caller may not.
@@ -264,13 +340,15 @@ void MemoryEngine::acquire(const Acquire &operation, Completion completion)
                         take();
                 } else if (outcome != MemoryStore::Served) {
                     take();
+                } else if (entry = m_store->find(lock.key(), now); entry && entry->holder(operation.token)) {
+                    take(); // a reader, served with others
                 }
             }
         }
         if (answer.status != EngineReply::Granted) {
             answer.status = EngineReply::Taken;
             entry = m_store->find(lock.key(), now);
-            answer.holderTtl = entry ? std::chrono::ceil<milliseconds>(entry->expiry - now) : 0ms;
+            answer.holderTtl = entry ? std::chrono::ceil<milliseconds>(entry->expiry() - now) : 0ms;
             if (operation.enqueue) {
                 answer.queuePosition = join();
                 answer.arrival = QByteArray::number(arrival);
@@ -287,10 +365,10 @@ void MemoryEngine::renew(const LockId &lock, const QByteArray &token, millisecon
     {
         const QMutexLocker locker(&m_store->mutex);
         const LeaseTime now = m_clock->now();
-        MemoryStore::Entry *entry = m_store->find(lock.key(), now);
-        answer.status = !entry ? EngineReply::Gone : entry->token == token ? EngineReply::Done : EngineReply::Stolen;
-        if (answer.status == EngineReply::Done)
-            entry->expiry = now + lease;
+        MemoryStore::Holder *holder = nullptr;
+        answer.status = m_store->status(lock.key(), token, now, &holder);
+        if (holder)
+            holder->expiry = now + lease;
     }
     reply(std::move(completion), answer);
 }
@@ -303,18 +381,16 @@ void MemoryEngine::release(const LockId &lock, const QByteArray &token, millisec
     {
         const QMutexLocker locker(&m_store->mutex);
         const LeaseTime now = m_clock->now();
-        MemoryStore::Entry *entry = m_store->find(lock.key(), now);
-        answer.status = !entry ? EngineReply::Gone : entry->token == token ? EngineReply::Done : EngineReply::Stolen;
+        MemoryStore::Holder *holder = nullptr;
+        answer.status = m_store->status(lock.key(), token, now, &holder);
         QByteArray own;
-        if (answer.status == EngineReply::Done && keep > 0ms) {
-            entry->expiry = now + keep;
+        if (holder && keep > 0ms) {
+            holder->expiry = now + keep;
             m_store->standBy(lock.key(), keep);
-        } else if (answer.status == EngineReply::Done) {
-            m_store->remove(lock.key());
-            if (m_store->serve(lock, now, lease, clientId(), &own) == MemoryStore::Own) {
-                m_store->set(lock.key(), own, now + lease);
-                handover = {lock, own, m_store->nextFence(lock.key()), now, lease};
-            }
+        } else if (holder) {
+            m_store->remove(lock.key(), token);
+            if (m_store->serve(lock, now, lease, clientId(), &own) == MemoryStore::Own)
+                handover = {lock, own, m_store->set(lock.key(), own, now + lease), now, lease};
         }
     }
     reply(std::move(completion), answer);
@@ -322,6 +398,29 @@ void MemoryEngine::release(const LockId &lock, const QByteArray &token, millisec
         QMetaObject::invokeMethod(
                 this, [this, handover] { Q_EMIT handedOver(*handover); }, Qt::QueuedConnection);
     }
+}
+
+void MemoryEngine::convert(const Acquire &operation, const QByteArray &from, Completion completion)
+{
+    const LockId &lock = operation.lock;
+    EngineReply answer;
+    {
+        const QMutexLocker locker(&m_store->mutex);
+        const LeaseTime now = m_clock->now();
+        MemoryStore::Holder *holder = nullptr;
+        answer.status = m_store->status(lock.key(), from, now, &holder);
+        if (holder && m_store->find(lock.key(), now)->holders.size() > 1) {
+            answer.status = EngineReply::Taken;
+        } else if (holder) {
+            m_store->remove(lock.key());
+            answer.status = EngineReply::Granted;
+            answer.fencingToken = m_store->set(lock.key(), operation.token, now + operation.lease);
+            QByteArray own; // none: a reader has the lock, or nobody can be served
+            if (Token::isReader(operation.token))
+                m_store->serve(lock, now, operation.lease, clientId(), &own);
+        }
+    }
+    reply(std::move(completion), answer);
 }
 
 void MemoryEngine::abandon(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
@@ -333,22 +432,22 @@ void MemoryEngine::abandon(const LockId &lock, const QByteArray &token, millisec
     const bool wasNext = first && first->token == token;
     m_store->leave(lock.key(), token);
     MemoryStore::Entry *entry = m_store->find(lock.key(), now);
-    if (entry && entry->token == token && keep > 0ms) {
-        entry->expiry = now + keep;
+    MemoryStore::Holder *const holder = entry ? entry->holder(token) : nullptr;
+    if (holder && keep > 0ms) {
+        holder->expiry = now + keep;
         m_store->standBy(lock.key(), keep);
         return;
     }
-    if (entry && entry->token != token) {
+    if (entry && !holder && !(wasNext && entry->isShared())) {
         if (wasNext)
-            m_store->standBy(lock.key(), std::chrono::ceil<milliseconds>(entry->expiry - now));
+            m_store->standBy(lock.key(), std::chrono::ceil<milliseconds>(entry->expiry() - now));
         return;
     }
-    m_store->remove(lock.key());
+    if (holder)
+        m_store->remove(lock.key(), token);
     QByteArray own;
-    if (m_store->serve(lock, now, lease, clientId(), &own) == MemoryStore::Own) {
-        m_store->notify(own, Grant);
+    if (m_store->serve(lock, now, lease, clientId(), &own) == MemoryStore::Own)
         m_store->offer(lock, own, now, lease);
-    }
 }
 
 void MemoryEngine::inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion)
@@ -413,11 +512,12 @@ void MemoryEngine::forceRelease(const LockId &lock, qint64 fencingToken, Complet
     EngineReply answer;
     {
         const QMutexLocker locker(&m_store->mutex);
-        const MemoryStore::Entry *const entry = m_store->find(lock.key(), m_clock->now());
+        MemoryStore::Entry *const entry = m_store->find(lock.key(), m_clock->now());
         const bool isMeant = fencingToken == 0 || fencingToken == m_store->lastFence(lock.key());
         answer.status = !entry ? EngineReply::Gone : isMeant ? EngineReply::Done : EngineReply::Stolen;
         if (answer.status == EngineReply::Done) {
-            m_store->notify(entry->token, ForcedRelease);
+            for (const MemoryStore::Holder &holder : std::as_const(entry->holders))
+                m_store->notify(holder.token, ForcedRelease);
             m_store->remove(lock.key());
             QByteArray own; // none: there is no caller
             m_store->serve(lock, m_clock->now(), Protocol::ClaimTtl, {}, &own);

@@ -36,6 +36,7 @@ public:
     bool canBeWoken(const LockId &) const override { return true; }
     void release(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
                  std::chrono::milliseconds keep, Completion completion) override;
+    void convert(const Acquire &operation, const QByteArray &from, Completion completion) override;
     void abandon(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
                  std::chrono::milliseconds keep, std::chrono::milliseconds atMost) override;
     void inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion) override;

@@ -560,6 +560,17 @@ void ClusterEngine::release(const LockId &lock, const QByteArray &token, millise
     run(LockOperation::ofRelease(lock, token, lease, keep, clientId(), std::move(completion)));
 }
 
+void ClusterEngine::convert(const Acquire &operation, const QByteArray &from, Completion completion)
+{
+    run(LockOperation::ofConversion(operation, from,
+                                    [this, lock = operation.lock, lease = operation.lease,
+                                     completion = std::move(completion)](const EngineReply &reply) {
+                                        if (reply.status == EngineReply::Granted)
+                                            m_channels.watchMaster(lock, lease);
+                                        completion(reply);
+                                    }));
+}
+
 void ClusterEngine::abandon(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,
                             milliseconds atMost)
 {

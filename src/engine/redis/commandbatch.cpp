@@ -53,8 +53,18 @@ LockOperation LockOperation::ofAcquire(const LockEngine::Acquire &operation, Loc
         flags += 'q';
     if (operation.barge)
         flags += 'b';
+    if (Token::isReader(operation.token))
+        flags += 's';
     return {Acquire, operation.lock, operation.token,  operation.lease, std::move(completion),
             0ms,     flags,          operation.arrival};
+}
+
+LockOperation LockOperation::ofConversion(const LockEngine::Acquire &operation, const QByteArray &from,
+                                          LockEngine::Completion completion)
+{
+    LockOperation conversion{Convert, operation.lock, operation.token, operation.lease, std::move(completion)};
+    conversion.from = from;
+    return conversion;
 }
 
 LockOperation LockOperation::ofRelease(const LockId &lock, const QByteArray &token, milliseconds lease,
@@ -75,6 +85,8 @@ milliseconds LockOperation::timeout() const
 
 qsizetype CommandBatch::limit(LockOperation::Kind kind)
 {
+    if (kind == LockOperation::Convert)
+        return 1;
     return kind == LockOperation::Renew ? RenewLimit : AcquireLimit;
 }
 
@@ -87,9 +99,11 @@ bool CommandBatch::canShareCommand(const LockOperation &first, const LockOperati
         return other.lease == first.lease && other.flags == first.flags
                 && other.arrival.isEmpty() == first.arrival.isEmpty() && (other.floor > 0) == (first.floor > 0);
     case LockOperation::Release:
-        return other.lease == first.lease && other.keep == first.keep && other.caller == first.caller;
+        return other.lease == first.lease && other.keep == first.keep && other.caller == first.caller
+                && Token::isReader(other.token) == Token::isReader(first.token);
     case LockOperation::Renew:
     case LockOperation::Cancel:
+    case LockOperation::Convert:
         break;
     }
     return true;
@@ -112,6 +126,8 @@ const QtRedis::Script &CommandBatch::script() const
         return Scripts::renew;
     case LockOperation::Release:
         return isSharded ? Scripts::Sharded::release : Scripts::release;
+    case LockOperation::Convert:
+        return isSharded ? Scripts::Sharded::convert : Scripts::convert;
     case LockOperation::Cancel:
         break;
     }
@@ -132,6 +148,8 @@ QList<QByteArray> CommandBatch::keys() const
         for (const LockOperation &operation : m_operations)
             keys << RedisKeys::fence(operation.lock);
     }
+    if (kind == LockOperation::Convert)
+        keys << RedisKeys::absent(m_operations.front().lock);
     return keys;
 }
 
@@ -148,6 +166,8 @@ QList<QByteArray> CommandBatch::arguments() const
                   << front.flags + QByteArray(haveArrivals ? "a" : "") + QByteArray(haveFloors ? "f" : "");
     else if (kind == LockOperation::Release)
         arguments << number(front.lease) << number(front.keep);
+    else if (kind == LockOperation::Convert)
+        return {number(front.lease), front.from, front.token};
     for (const LockOperation &operation : m_operations) {
         arguments << operation.token;
         if (kind == LockOperation::Renew || kind == LockOperation::Cancel)
@@ -178,7 +198,8 @@ CommandBatch::Decoded CommandBatch::decode(size_t index, const QtRedis::Reply &e
     Decoded decoded;
     EngineReply &reply = decoded.reply;
     bool isFence = false;
-    if (kind == LockOperation::Acquire && element.type == QtRedis::Reply::Bulk)
+    const bool mayBeFence = kind == LockOperation::Acquire || kind == LockOperation::Convert;
+    if (mayBeFence && element.type == QtRedis::Reply::Bulk)
         reply.fencingToken = element.text.toLongLong(&isFence);
     if (isFence && reply.fencingToken > 0) {
         reply.status = EngineReply::Granted;
@@ -197,6 +218,8 @@ CommandBatch::Decoded CommandBatch::decode(size_t index, const QtRedis::Reply &e
         reply.status = EngineReply::Done;
         decoded.handover = {operation.lock, element.elements.at(0).text, element.elements.at(1).text.toLongLong(),
                             m_sentAt, operation.lease};
+    } else if (kind == LockOperation::Convert && element.type == QtRedis::Reply::Integer && element.integer == 4) {
+        reply.status = EngineReply::Taken;
     } else if (kind != LockOperation::Acquire && element.type == QtRedis::Reply::Integer && element.integer >= 0
                && element.integer <= 3) {
         reply.status = element.integer == 0 ? EngineReply::Gone

@@ -22,7 +22,7 @@ inline constexpr std::chrono::milliseconds LongestTimeout = std::chrono::seconds
 /// One operation on one lock.
 struct LockOperation
 {
-    enum Kind { Acquire, Renew, Release, Cancel };
+    enum Kind { Acquire, Renew, Release, Cancel, Convert };
     Kind kind;
     LockId lock;
     QByteArray token;
@@ -35,11 +35,14 @@ struct LockOperation
     int slot = -1;                     ///< in a cluster: that of the lock's keys
     int redirections = 0;              ///< in a cluster: how often a node has refused it
     qint64 floor = 0;                  ///< Acquire, in a quorum: the fencing token is at least this; 0 = none
+    QByteArray from = {};              ///< Convert: the token whose place `token` takes
 
     /// For a token that nobody wants any more. Its completion does nothing.
     static LockOperation ofCancel(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
                                   std::chrono::milliseconds keep);
     static LockOperation ofAcquire(const LockEngine::Acquire &operation, LockEngine::Completion completion);
+    static LockOperation ofConversion(const LockEngine::Acquire &operation, const QByteArray &from,
+                                      LockEngine::Completion completion);
     /// \a clientId is ours.
     static LockOperation ofRelease(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
                                    std::chrono::milliseconds keep, const QByteArray &clientId,

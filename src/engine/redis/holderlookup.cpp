@@ -3,6 +3,7 @@
 
 #include "engine/redis/holderlookup.h"
 
+#include "engine/protocolconstants.h"
 #include "engine/redis/clientname.h"
 #include "engine/redis/commandbatch.h"
 #include "engine/redis/deadlinevalue.h"
@@ -49,25 +50,35 @@ QByteArray valueOf(QByteArrayView line, QByteArrayView key)
 
 } // namespace
 
-FoundLock::FoundLock(const LockId &lock, const QtRedis::Reply &token, milliseconds remaining)
+FoundLock::FoundLock(const LockId &lock, const QtRedis::Reply &holder, milliseconds remaining)
 {
     info.name = Detail::nameText(lock.name());
-    info.held = token.type == QtRedis::Reply::Bulk;
+    QList<QtRedis::Reply> tokens;
+    if (holder.type == QtRedis::Reply::Array) {
+        tokens = holder.elements;
+        info.readerCount = int(tokens.size());
+    } else if (holder.type == QtRedis::Reply::Bulk) {
+        tokens = {holder};
+    }
+    info.held = !tokens.isEmpty();
     if (!info.held)
         return;
-    const QByteArray client = Token::clientOf(token.text);
-    info.foreign = client.isEmpty();
-    info.holder = Identity().client(client, true);
     info.remaining = remaining;
-    holder.id = client;
-    holder.connection = Token::connectionOf(token.text);
+    for (const QtRedis::Reply &token : std::as_const(tokens))
+        holders.append({Token::clientOf(token.text), Token::connectionOf(token.text)});
+    info.foreign = holders.first().id.isEmpty();
+    info.holder = Identity().client(holders.first().id, true);
 }
 
-LockInfo FoundLock::heldBy(const FoundClient &client) const
+LockInfo FoundLock::heldBy(const QList<FoundClient> &clients) const
 {
     LockInfo result = info;
     if (info.held)
-        result.holder = client.toLockClient();
+        result.holder = clients.first().toLockClient();
+    if (info.readerCount > 0) {
+        for (const FoundClient &client : clients)
+            result.readers.append(client.toLockClient());
+    }
     return result;
 }
 
@@ -133,6 +144,8 @@ bool HolderLookup::find(const LockEngine::Waiter &waiter, ForText completion)
                        [this, waiter, remaining, queueLength,
                         completion = std::move(completion)](const QtRedis::CommandResult &result) {
                            const QtRedis::Reply &token = result.reply;
+                           if (token.errorCode() == "WRONGTYPE")
+                               return findReaders(waiter.lock, *remaining, *queueLength, completion);
                            const bool isKnown = result.outcome == QtRedis::CommandResult::Replied
                                    && (token.type == QtRedis::Reply::Bulk || token.type == QtRedis::Reply::Nil);
                            // The server may hand the lock over while the waiter gives up.
@@ -146,6 +159,21 @@ bool HolderLookup::find(const LockEngine::Waiter &waiter, ForText completion)
                                beginForText(lock, completion);
                        });
     return true;
+}
+
+/// The key is no string.
+void HolderLookup::findReaders(const LockId &lock, milliseconds remaining, int queueLength, ForText completion)
+{
+    m_connection->send({"ZRANGE", lock.key(), "0", QByteArray::number(Protocol::ShownAtMost - 1)}, LongestTimeout,
+                       [this, lock, remaining, queueLength,
+                        completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                           const QtRedis::Reply &tokens = result.reply;
+                           if (tokens.elements.isEmpty() || !Token::isReader(tokens.elements.first().text))
+                               return completion(std::nullopt);
+                           FoundLock found(lock, tokens, remaining);
+                           found.info.queueLength = queueLength;
+                           beginForText(found, completion);
+                       });
 }
 
 /// The key has no time to live, and perhaps its \a value is the end of the lease.
@@ -165,11 +193,9 @@ void HolderLookup::findDeadline(const FoundLock &lock, const QByteArray &value, 
 void HolderLookup::beginForText(const FoundLock &lock, ForText completion)
 {
     begin(std::make_shared<Search>(
-            Search{{lock.holder},
-                   true,
-                   lock.info.queueLength <= FewWaiters,
+            Search{lock.holders, true, lock.info.queueLength <= FewWaiters,
                    [lock, completion = std::move(completion)](const QList<FoundClient> &clients) {
-                       completion(lock.heldBy(clients.first()));
+                       completion(lock.heldBy(clients));
                    }}));
 }
 

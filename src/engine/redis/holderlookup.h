@@ -35,13 +35,13 @@ struct FoundClient
 /// A lock as the server keeps it.
 struct FoundLock
 {
-    /// \a token: the reply to GET.
-    FoundLock(const LockId &lock, const QtRedis::Reply &token, std::chrono::milliseconds remaining);
-    /// \a client: its holder, identified.
-    LockInfo heldBy(const FoundClient &client) const;
+    /// \a holder: the token, the tokens of readers, or nil.
+    FoundLock(const LockId &lock, const QtRedis::Reply &holder, std::chrono::milliseconds remaining);
+    /// \a clients: its holders, identified.
+    LockInfo heldBy(const QList<FoundClient> &clients) const;
 
     LockInfo info;
-    FoundClient holder;
+    QList<FoundClient> holders;
 };
 
 /*!
@@ -75,6 +75,7 @@ private:
     using SearchPointer = std::shared_ptr<Search>;
 
     bool takeFromBudget();
+    void findReaders(const LockId &lock, std::chrono::milliseconds remaining, int queueLength, ForText completion);
     void findDeadline(const FoundLock &lock, const QByteArray &value, ForText completion);
     void beginForText(const FoundLock &lock, ForText completion);
     void begin(const SearchPointer &search);

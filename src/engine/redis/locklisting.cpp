@@ -13,6 +13,7 @@
 #include <QtCore/qset.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <iterator>
 #include <utility>
@@ -52,6 +53,8 @@ QByteArray globEscaped(const QByteArray &text)
 FoundLock LockListing::foundLock(const LockId &lock, const QList<QtRedis::Reply> &parts)
 {
     FoundLock found(lock, parts.at(0), milliseconds(parts.at(1).integer));
+    if (parts.size() > 4 && found.info.readerCount > 0) // the reply names the first of them
+        found.info.readerCount = int(std::clamp<qint64>(parts.at(4).integer, found.info.readerCount, INT_MAX));
     found.info.fencingToken = parts.at(2).text.toLongLong();
     found.info.queueLength = int(parts.at(3).integer);
     return found;
@@ -69,11 +72,12 @@ struct LockListing::Scan
 
 void LockListing::inspect(const LockId &lock, Completion completion)
 {
-    read({lock}, [this, completion = std::move(completion)](const EngineError &error, const QList<FoundLock> &found) {
-        if (error)
-            return completion(error, {});
-        identifyHolders(found, completion);
-    });
+    read({lock}, Refuse,
+         [this, completion = std::move(completion)](const EngineError &error, const QList<FoundLock> &found) {
+             if (error)
+                 return completion(error, {});
+             identifyHolders(found, completion);
+         });
 }
 
 void LockListing::identifyHolders(const QList<FoundLock> &locks, Completion completion)
@@ -81,47 +85,51 @@ void LockListing::identifyHolders(const QList<FoundLock> &locks, Completion comp
     QList<FoundClient> holders;
     holders.reserve(locks.size());
     for (const FoundLock &lock : locks)
-        holders.append(lock.holder);
+        holders += lock.holders;
     m_holders->identify(holders, [locks, completion = std::move(completion)](const QList<FoundClient> &identified) {
         QList<LockInfo> infos;
         infos.reserve(locks.size());
-        for (qsizetype i = 0; i < locks.size(); ++i)
-            infos.append(locks.at(i).heldBy(identified.at(i)));
+        qsizetype first = 0;
+        for (const FoundLock &lock : locks) {
+            infos.append(lock.heldBy(identified.mid(first, lock.holders.size())));
+            first += lock.holders.size();
+        }
         completion({}, infos);
     });
 }
 
-void LockListing::read(const QList<LockId> &locks, Found completion)
+void LockListing::read(const QList<LockId> &locks, Others others, Found completion)
 {
     if (m_isPlain())
-        return readPlainly(locks, std::move(completion));
+        return readPlainly(locks, others, std::move(completion));
     QList<QByteArray> keys;
     keys.reserve(3 * locks.size());
     for (const LockId &lock : locks)
         keys << lock.key() << RedisKeys::fence(lock) << RedisKeys::queue(lock);
-    m_connection->sendScript(Scripts::inspect, keys, {}, LongestTimeout,
-                             [this, locks, completion = std::move(completion)](const QtRedis::CommandResult &result) {
-                                 if (m_isRefused(result))
-                                     return readPlainly(locks, completion);
-                                 if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
-                                     return completion(m_errors->ofResult(result, "inspect"), {});
-                                 const QList<QtRedis::Reply> &elements = result.reply.elements;
-                                 if (elements.size() != locks.size())
-                                     return completion(m_errors->ofMalformedReply("inspect"), {});
-                                 QList<FoundLock> found;
-                                 for (qsizetype i = 0; i < locks.size(); ++i) {
-                                     const QtRedis::Reply &element = elements.at(i);
-                                     if (element.type == QtRedis::Reply::Bulk) {
-                                         if (locks.size() == 1 || !element.text.startsWith("WRONGTYPE"))
-                                             return completion(m_errors->ofReply(element.text, "inspect"), {});
-                                         continue;
-                                     }
-                                     if (element.elements.size() != 4)
-                                         return completion(m_errors->ofMalformedReply("inspect"), {});
-                                     found.append(foundLock(locks.at(i), element.elements));
-                                 }
-                                 completion({}, found);
-                             });
+    m_connection->sendScript(
+            Scripts::inspect, keys, {}, LongestTimeout,
+            [this, locks, others, completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                if (m_isRefused(result))
+                    return readPlainly(locks, others, completion);
+                if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
+                    return completion(m_errors->ofResult(result, "inspect"), {});
+                const QList<QtRedis::Reply> &elements = result.reply.elements;
+                if (elements.size() != locks.size())
+                    return completion(m_errors->ofMalformedReply("inspect"), {});
+                QList<FoundLock> found;
+                for (qsizetype i = 0; i < locks.size(); ++i) {
+                    const QtRedis::Reply &element = elements.at(i);
+                    if (element.type == QtRedis::Reply::Bulk) {
+                        if (others == Refuse || !element.text.startsWith("WRONGTYPE"))
+                            return completion(m_errors->ofReply(element.text, "inspect"), {});
+                        continue;
+                    }
+                    if (element.elements.size() != 4 && element.elements.size() != 5)
+                        return completion(m_errors->ofMalformedReply("inspect"), {});
+                    found.append(foundLock(locks.at(i), element.elements));
+                }
+                completion({}, found);
+            });
 }
 
 void LockListing::waiters(const LockId &lock, int atMost, WaitersCompletion completion)
@@ -140,14 +148,14 @@ void LockListing::waiters(const LockId &lock, int atMost, WaitersCompletion comp
 
 // Another command may change a lock in between. MULTI would exclude that, but its EXEC would end the WATCH of the
 // transaction that is in progress on this connection.
-void LockListing::readPlainly(const QList<LockId> &locks, Found completion)
+void LockListing::readPlainly(const QList<LockId> &locks, Others others, Found completion)
 {
     const auto results = std::make_shared<QList<QtRedis::CommandResult>>();
     const qsizetype count = 4 * locks.size() + 1;
-    const auto handler = [this, locks, results, count, completion](const QtRedis::CommandResult &result) {
+    const auto handler = [this, locks, others, results, count, completion](const QtRedis::CommandResult &result) {
         results->append(result);
         if (results->size() == count)
-            plainlyRead(locks, *results, completion);
+            plainlyRead(locks, others, *results, completion);
     };
     for (const LockId &lock : locks) {
         m_connection->send({"GET", lock.key()}, LongestTimeout, handler);
@@ -159,7 +167,7 @@ void LockListing::readPlainly(const QList<LockId> &locks, Found completion)
 }
 
 /// The results of the commands that readPlainly() sent.
-void LockListing::plainlyRead(const QList<LockId> &locks, const QList<QtRedis::CommandResult> &results,
+void LockListing::plainlyRead(const QList<LockId> &locks, Others others, const QList<QtRedis::CommandResult> &results,
                               const Found &completion)
 {
     const auto serverTime = DeadlineValue::serverTime(results.last().reply);
@@ -169,7 +177,7 @@ void LockListing::plainlyRead(const QList<LockId> &locks, const QList<QtRedis::C
     for (qsizetype i = 0; i < locks.size(); ++i) {
         const QtRedis::CommandResult &holder = results.at(4 * i);
         if (holder.outcome != QtRedis::CommandResult::Replied || holder.reply.isError()) {
-            if (locks.size() == 1 || holder.reply.errorCode() != "WRONGTYPE")
+            if (others == Refuse || holder.reply.errorCode() != "WRONGTYPE")
                 return completion(m_errors->ofResult(holder, "GET"), {});
             continue;
         }
@@ -261,8 +269,7 @@ void LockListing::list(const QString &prefix, const QString &pattern, Completion
 
 void LockListing::scan(const std::shared_ptr<Scan> &scan, const QByteArray &cursor)
 {
-    const QList<QByteArray> command{"SCAN", cursor,  "MATCH", scan->match, "COUNT", QByteArray::number(ScanCount),
-                                    "TYPE", "string"};
+    const QList<QByteArray> command{"SCAN", cursor, "MATCH", scan->match, "COUNT", QByteArray::number(ScanCount)};
     m_connection->send(command, LongestTimeout, [this, scan](const QtRedis::CommandResult &result) {
         if (result.outcome != QtRedis::CommandResult::Replied || result.reply.isError())
             return scan->completion(m_errors->ofResult(result, "SCAN"), {});
@@ -297,7 +304,7 @@ void LockListing::inspectAll(const std::shared_ptr<Scan> &scan, const QList<Lock
     scan->beingRead = (locks.size() + limit - 1) / limit;
     for (qsizetype first = 0; first < locks.size(); first += limit) {
         const QList<LockId> part = locks.mid(first, limit);
-        read(part, [this, scan, part, nextCursor](const EngineError &error, const QList<FoundLock> &found) {
+        read(part, Skip, [this, scan, part, nextCursor](const EngineError &error, const QList<FoundLock> &found) {
             if (!error.isSlotMoving || !m_readMoving)
                 return inspected(scan, error, found, nextCursor);
             m_readMoving(part.first(),

@@ -54,16 +54,18 @@ public:
     /// The locks that are held: their names match \a pattern, as in SCAN.
     void list(const QString &prefix, const QString &pattern, Completion completion);
     void identifyHolders(const QList<FoundLock> &locks, Completion completion);
-    /// \a parts: token, ms to live, last fencing token, length of the queue.
+    /// \a parts: as in inspect.lua.
     static FoundLock foundLock(const LockId &lock, const QList<QtRedis::Reply> &parts);
 
 private:
     struct Scan;
 
-    /// One entry for each of \a locks; where there are several, those are left out whose keys are not locks.
-    void read(const QList<LockId> &locks, Found completion);
-    void readPlainly(const QList<LockId> &locks, Found completion);
-    void plainlyRead(const QList<LockId> &locks, const QList<QtRedis::CommandResult> &results, const Found &completion);
+    /// What happens if a key is no lock: the result is an error, or has no entry for it.
+    enum Others { Refuse, Skip };
+    void read(const QList<LockId> &locks, Others others, Found completion);
+    void readPlainly(const QList<LockId> &locks, Others others, Found completion);
+    void plainlyRead(const QList<LockId> &locks, Others others, const QList<QtRedis::CommandResult> &results,
+                     const Found &completion);
     void readWaitersPlainly(const LockId &lock, int atMost, WaitersCompletion completion);
     void scan(const std::shared_ptr<Scan> &scan, const QByteArray &cursor);
     void inspectAll(const std::shared_ptr<Scan> &scan, const QList<LockId> &locks, const QByteArray &nextCursor);

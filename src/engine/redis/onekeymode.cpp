@@ -81,6 +81,8 @@ void OneKeyMode::run(LockOperation operation)
     case LockOperation::Release:
     case LockOperation::Cancel:
         return release(shared);
+    case LockOperation::Convert:
+        return refuse(shared);
     }
 }
 
@@ -107,6 +109,19 @@ void OneKeyMode::acquire(const std::shared_ptr<LockOperation> &operation)
                  operation->completion(reply);
              });
          });
+}
+
+/// A conversion needs all keys of the lock.
+void OneKeyMode::refuse(const std::shared_ptr<LockOperation> &operation)
+{
+    ClusterNode *const node = m_nodeOf(operation->slot);
+    EngineReply reply;
+    reply.error = node ? node->lane().errorOfText("TRYAGAIN the slot is moving", Scripts::convert.name)
+                       : errorOf(unserved(operation->slot), node, Scripts::convert.name);
+    if (!node)
+        return operation->completion(reply);
+    QMetaObject::invokeMethod(
+            node, [operation, reply] { operation->completion(reply); }, Qt::QueuedConnection);
 }
 
 // If the reply comes too late, the caller drops the token and gives the lock back, as after any late acquire.
@@ -199,23 +214,34 @@ struct OneKeyMode::Reading
     int slot;
     QList<QList<QByteArray>> commands; ///< not sent yet
     std::function<void(const EngineError &, const QList<QtRedis::Reply> &)> done;
-    QList<QtRedis::Reply> replies = {};
+    QList<QtRedis::Reply> replies = {}; ///< the last one: that to membersOf()
+    EngineError wrongType = {};         ///< of the first key
 };
+
+static QList<QByteArray> membersOf(const LockId &lock)
+{
+    return {"ZRANGE", lock.key(), "0", "-1"};
+}
 
 void OneKeyMode::readOn(const std::shared_ptr<Reading> &reading)
 {
-    if (reading->commands.isEmpty())
-        return reading->done({}, reading->replies);
+    if (reading->commands.isEmpty()) {
+        // A lock that readers hold is a zset of their tokens.
+        const QtRedis::Reply members = reading->replies.takeLast();
+        const bool isShared = !members.elements.isEmpty() && Token::isReader(members.elements.first().text);
+        if (isShared)
+            reading->replies[0] = members;
+        return reading->done(isShared ? EngineError() : reading->wrongType, reading->replies);
+    }
     const QList<QByteArray> command = reading->commands.takeFirst();
     send(reading->slot, nullptr, command, LongestTimeout,
          [this, reading, name = command.first()](const QtRedis::CommandResult &result, ClusterNode *node) {
-             const bool isFirst = reading->replies.isEmpty();
-             // Side keys of another type do not matter.
-             if (isFirst || result.reply.errorCode() != "WRONGTYPE") {
-                 if (const EngineError error = errorOf(result, node, name.constData()))
-                     return reading->done(error, {});
-             }
-             reading->replies.append(result.reply.isError() ? QtRedis::Reply() : result.reply);
+             const EngineError error = errorOf(result, node, name.constData());
+             if (error && result.reply.errorCode() != "WRONGTYPE") // side keys of another type do not matter
+                 return reading->done(error, {});
+             if (reading->replies.isEmpty())
+                 reading->wrongType = error;
+             reading->replies.append(error ? QtRedis::Reply() : result.reply);
              readOn(reading);
          });
 }
@@ -227,7 +253,8 @@ void OneKeyMode::read(const LockId &lock, LockListing::Found found)
                     {{"GET", lock.key()},
                      {"PTTL", lock.key()},
                      {"GET", RedisKeys::fence(lock)},
-                     {"ZCARD", RedisKeys::queue(lock)}},
+                     {"ZCARD", RedisKeys::queue(lock)},
+                     membersOf(lock)},
                     [lock, found = std::move(found)](const EngineError &error, const QList<QtRedis::Reply> &parts) {
                         if (error)
                             found(error, {});
@@ -269,20 +296,36 @@ void OneKeyMode::forceRelease(const LockId &lock, qint64 fencingToken, LockEngin
         reply.error = error;
         if (error)
             return completion(reply);
-        const QByteArray token = replies.at(0).text;
+        QList<QByteArray> tokens;
+        if (replies.at(0).type == QtRedis::Reply::Bulk)
+            tokens.append(replies.at(0).text);
+        for (const QtRedis::Reply &reader : replies.at(0).elements)
+            tokens.append(reader.text);
         const bool isMeant = fencingToken == 0
-                || (!Token::clientOf(token).isEmpty() && replies.at(1).text == QByteArray::number(fencingToken));
-        if (replies.at(0).type == QtRedis::Reply::Bulk && isMeant)
-            return takeAway(lock, token, completion);
-        reply.status = isMeant || replies.at(0).type != QtRedis::Reply::Bulk ? EngineReply::Gone : EngineReply::Stolen;
+                || (!tokens.isEmpty() && !Token::clientOf(tokens.first()).isEmpty()
+                    && replies.at(1).text == QByteArray::number(fencingToken));
+        if (!tokens.isEmpty() && isMeant)
+            return takeAway(lock, tokens, completion);
+        reply.status = isMeant || tokens.isEmpty() ? EngineReply::Gone : EngineReply::Stolen;
         completion(reply);
     };
-    readOn(std::make_shared<Reading>(Reading{
-            QtRedis::SlotMap::slotOf(lock.key()), {{"GET", lock.key()}, {"GET", RedisKeys::fence(lock)}}, decide}));
+    readOn(std::make_shared<Reading>(Reading{QtRedis::SlotMap::slotOf(lock.key()),
+                                             {{"GET", lock.key()}, {"GET", RedisKeys::fence(lock)}, membersOf(lock)},
+                                             decide}));
 }
 
-void OneKeyMode::takeAway(const LockId &lock, const QByteArray &token, LockEngine::Completion completion)
+/// Readers one after the other; the reply is that for the last one.
+void OneKeyMode::takeAway(const LockId &lock, QList<QByteArray> tokens, LockEngine::Completion completion)
 {
+    const QByteArray token = tokens.takeFirst();
+    if (!tokens.isEmpty()) {
+        completion = [this, lock, tokens, completion = std::move(completion)](const EngineReply &reply) {
+            if (reply.error)
+                completion(reply);
+            else
+                takeAway(lock, tokens, completion);
+        };
+    }
     send(QtRedis::SlotMap::slotOf(lock.key()), &Scripts::onekey_release, {lock.key(), token, "0"}, LongestTimeout,
          [token, completion = std::move(completion)](const QtRedis::CommandResult &result, ClusterNode *node) {
              EngineReply reply;

@@ -62,6 +62,7 @@ private:
     using Done = std::function<void(const QtRedis::CommandResult &, ClusterNode *)>;
 
     void acquire(const std::shared_ptr<LockOperation> &operation);
+    void refuse(const std::shared_ptr<LockOperation> &operation);
     void drawFence(const std::shared_ptr<LockOperation> &operation, LeaseTime sentAt);
     void release(const std::shared_ptr<LockOperation> &operation);
     /// \a done: why the token is perhaps still in the queue, or whether it had a place there.
@@ -69,7 +70,7 @@ private:
                     std::function<void(const EngineError &, bool hadPlace)> done);
     void renew(const std::shared_ptr<LockOperation> &operation);
     void readOn(const std::shared_ptr<Reading> &reading);
-    void takeAway(const LockId &lock, const QByteArray &token, LockEngine::Completion completion);
+    void takeAway(const LockId &lock, QList<QByteArray> tokens, LockEngine::Completion completion);
     static EngineError errorOf(const QtRedis::CommandResult &result, ClusterNode *node, const char *command);
     void send(int slot, const QtRedis::Script *script, const QList<QByteArray> &arguments,
               std::chrono::milliseconds timeout, Done done);

@@ -52,6 +52,7 @@ const char *nameOf(const LockOperation &operation)
     case LockOperation::Release:
         return "release";
     case LockOperation::Cancel:
+    case LockOperation::Convert: // not without scripts
         break;
     }
     return "cancel";

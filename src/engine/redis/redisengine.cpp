@@ -144,6 +144,13 @@ EngineError RedisEngine::error() const
     return error;
 }
 
+QString RedisEngine::unsupported(const LockOptions &options) const
+{
+    if (options.mode == LockOptions::Shared && (!m_server.usesScripts || m_node.lane().isPlain()))
+        return noReaders(u"readers need scripts, and this server executes none"_s);
+    return QString();
+}
+
 void RedisEngine::warnOfShortLease(milliseconds lease)
 {
     if (!m_watch->master() || m_isLeaseWarned)
@@ -228,6 +235,13 @@ void RedisEngine::release(const LockId &lock, const QByteArray &token, milliseco
     if (m_confirmation)
         completion = m_confirmation->ofLoss(std::move(completion));
     m_node.lane().release(lock, token, lease, keep, std::move(completion));
+}
+
+void RedisEngine::convert(const Acquire &operation, const QByteArray &from, Completion completion)
+{
+    if (m_confirmation)
+        completion = m_confirmation->of(m_confirmation->ofLoss(std::move(completion)));
+    m_node.lane().convert(operation, from, std::move(completion));
 }
 
 void RedisEngine::abandon(const LockId &lock, const QByteArray &token, milliseconds lease, milliseconds keep,

@@ -30,7 +30,7 @@ public:
     void open() override;
     State state() const override { return m_node.lane().state(); }
     EngineError error() const override;
-    QString unsupported(const LockOptions &) const override { return QString(); }
+    QString unsupported(const LockOptions &options) const override;
     void cork() override;
     void uncork() override;
     bool isProcessing() const override;
@@ -42,6 +42,7 @@ public:
                Completion completion) override;
     void release(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
                  std::chrono::milliseconds keep, Completion completion) override;
+    void convert(const Acquire &operation, const QByteArray &from, Completion completion) override;
     void abandon(const LockId &lock, const QByteArray &token, std::chrono::milliseconds lease,
                  std::chrono::milliseconds keep, std::chrono::milliseconds atMost) override;
     void inspect(const LockId &lock, std::function<void(const EngineError &, const LockInfo &)> completion) override;

@@ -47,6 +47,11 @@ QByteArray RedisKeys::fence(const LockId &lock)
     return sideKey(lock.key(), ":fence");
 }
 
+QByteArray RedisKeys::absent(const LockId &lock)
+{
+    return sideKey(lock.key(), ":absent");
+}
+
 QString RedisKeys::problem(const LockId &lock)
 {
     const QByteArray &key = lock.key();

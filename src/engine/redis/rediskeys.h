@@ -16,6 +16,9 @@ QByteArray queue(const LockId &lock);
 /// The last fencing token given out.
 QByteArray fence(const LockId &lock);
 
+/// Never exists. So a node of a cluster refuses each command that names it while the slot is moving to another node.
+QByteArray absent(const LockId &lock);
+
 /// Why \a lock cannot be kept in Redis, in words; empty if it can: the side keys must lie in the slot of the lock's key
 /// and must not be keys of another lock.
 QString problem(const LockId &lock);

@@ -211,6 +211,11 @@ void RedisLane::acquire(const LockEngine::Acquire &operation, LockEngine::Comple
     run(LockOperation::ofAcquire(operation, std::move(completion)));
 }
 
+void RedisLane::convert(const LockEngine::Acquire &operation, const QByteArray &from, LockEngine::Completion completion)
+{
+    run(LockOperation::ofConversion(operation, from, std::move(completion)));
+}
+
 void RedisLane::vote(const LockEngine::Acquire &operation, qint64 floor, LockEngine::Completion completion)
 {
     m_abandoned.forget(operation.token);
@@ -297,7 +302,7 @@ void RedisLane::flush()
             send(std::move(operations), timeout);
         });
     } else if (m_inFlight.isEmpty()) {
-        m_plain.run(std::exchange(m_operations, {}));
+        runPlainly(std::exchange(m_operations, {}));
     } // otherwise scriptEnded() continues: these must not overtake what the server may refuse
     const auto afterOperations = std::exchange(m_afterOperations, {});
     for (const auto &sendCommand : afterOperations)
@@ -364,8 +369,34 @@ void RedisLane::scriptEnded()
 {
     if (!m_isPlain || !m_inFlight.isEmpty())
         return;
-    m_plain.run(std::exchange(m_refused, {}));
+    runPlainly(std::exchange(m_refused, {}));
     flush();
+}
+
+/// Without scripts; readers need them.
+void RedisLane::runPlainly(LockOperations operations)
+{
+    LockOperations ofReaders;
+    const auto isOfReader = [](const LockOperation &operation) {
+        return Token::isReader(operation.token) || operation.kind == LockOperation::Convert;
+    };
+    const auto first = std::stable_partition(operations.begin(), operations.end(), std::not_fn(isOfReader));
+    std::move(first, operations.end(), std::back_inserter(ofReaders));
+    operations.erase(first, operations.end());
+    m_plain.run(std::move(operations));
+    if (ofReaders.empty())
+        return;
+    EngineReply refused;
+    refused.error = m_errors.ofReply(m_scriptRefusal, "EVALSHA");
+    refused.error.text += u"; locks in LockOptions::Shared need scripts: allow EVAL and EVALSHA"_s;
+    const auto operationsOfReaders = std::make_shared<LockOperations>(std::move(ofReaders));
+    QMetaObject::invokeMethod(
+            this,
+            [operationsOfReaders, refused] {
+                for (const LockOperation &operation : *operationsOfReaders)
+                    operation.completion(refused);
+            },
+            Qt::QueuedConnection);
 }
 
 void RedisLane::received(CommandBatch *batch, const QtRedis::CommandResult &result)

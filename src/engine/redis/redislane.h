@@ -99,6 +99,7 @@ public:
     /// Sends \a operation with the others of this event loop turn.
     void run(LockOperation operation);
     void acquire(const LockEngine::Acquire &operation, LockEngine::Completion completion);
+    void convert(const LockEngine::Acquire &operation, const QByteArray &from, LockEngine::Completion completion);
     /// As acquire(), for one server of a quorum; \a floor: the fencing token is max(last + 1, floor) unless it is 0.
     /// Unlike acquire(), it may follow abandon() with the same token, which is wanted again.
     void vote(const LockEngine::Acquire &operation, qint64 floor, LockEngine::Completion completion);
@@ -160,6 +161,7 @@ private:
     bool isRefusal(const QtRedis::CommandResult &result);
     EngineError plainRefused(const QByteArray &error, const char *command);
     void plainEnded(const LockOperation &operation, const EngineReply &reply);
+    void runPlainly(LockOperations operations);
     void scriptEnded();
     void send(LockOperations operations, std::chrono::milliseconds timeout);
     void received(CommandBatch *batch, const QtRedis::CommandResult &result);

@@ -103,6 +103,13 @@ public:
     Q_SLOT void overloaded(int value) { note(u"int %1"_s.arg(value), u"overloaded:%1"_s.arg(value)); }
     Q_SLOT void overloaded(const QString &value) { note(u"text "_s + value, u"overloaded:"_s + value); }
 
+    QDL_LOCKED_METHOD(count, "stock", "mode=read; wait=1min")
+    Q_SLOT void count()
+    {
+        const bool isReader = isLockedHere(u"stock"_s, LockOptions::Shared) && !isLockedHere(u"stock"_s);
+        calls.append(isReader ? u"count"_s : u"count, but not as a reader"_s);
+    }
+
     QString orderId = u"42"_s;
     mutable QStringList calls;
 
@@ -136,6 +143,7 @@ private Q_SLOTS:
     void withKey();
     void functionObjects();
     void emptyOptions();
+    void readers();
 
 private:
     static QStringList callsOf(Button *button, Orders *orders, int count)
@@ -337,6 +345,27 @@ void tst_AnnotationForms::emptyOptions()
     QVERIFY(connectLocked(&button, &Button::clicked, &orders, &Orders::one, u"one"_s, {}));
     QVERIFY(connectLocked(&button, &Button::clicked, &orders, &Orders::free, withArguments(u"1"_s), u"free:1"_s, {}));
     QCOMPARE(sortedCallsOf(&button, &orders, 2), QStringList({u"free 1"_s, u"one"_s}));
+}
+
+void tst_AnnotationForms::readers()
+{
+    Button button;
+    Orders orders;
+    QVERIFY(connectLocked(&button, &Button::clicked, &orders, &Orders::count));
+    DistributedLock other(registry(), u"stock"_s);
+    other.setMode(LockOptions::Shared);
+    QVERIFY(acquireNow(&other));
+    QCOMPARE(callsOf(&button, &orders, 1), QStringList{u"count"_s});
+    QVERIFY(other.isHeld());
+    other.release();
+
+    other.setMode(LockOptions::Exclusive);
+    QVERIFY(acquireNow(&other));
+    Q_EMIT button.clicked();
+    QVERIFY(eventually([this] { return m_server.exists("{lock:stock}:queue"); }));
+    QCOMPARE(orders.calls.size(), 1);
+    other.release();
+    QVERIFY(eventually([&orders] { return orders.calls == QStringList({u"count"_s, u"count"_s}); }));
 }
 
 QTEST_GUILESS_MAIN(tst_AnnotationForms)

@@ -229,6 +229,13 @@ EngineReply EngineFixture::release(LockEngine &engine, const LockId &id, const Q
             [&](LockEngine::Completion completion) { engine.release(id, token, 30s, keep, std::move(completion)); });
 }
 
+EngineReply EngineFixture::convert(LockEngine &engine, const LockId &id, const QByteArray &from, const QByteArray &to)
+{
+    return replyTo([&](LockEngine::Completion completion) {
+        engine.convert(acquireOf(id, to, 30s), from, std::move(completion));
+    });
+}
+
 EngineReply EngineFixture::wait(LockEngine &engine, const LockId &id, const QByteArray &token,
                                 const QByteArray &arrival, bool barge)
 {
@@ -305,6 +312,16 @@ void EngineFixture::expire(int kind, LockEngine &engine, const LockId &id)
     }
     if (kind != ZooKeeper) // the next one holds it
         EVENTUALLY_VERIFY(!inspect(engine, id).held);
+}
+
+void EngineFixture::pass(int kind, milliseconds duration)
+{
+    if (kind == Memory) {
+        m_memoryClock.advance(duration);
+    } else {
+        m_passed += duration;
+        m_serverClock.shift(m_passed);
+    }
 }
 
 LeaseTime EngineFixture::now(int kind) const

@@ -67,6 +67,7 @@ protected:
                                  std::chrono::milliseconds lease = std::chrono::seconds(30));
     QDistLock::EngineReply release(LockEngine &engine, const LockId &id, const QByteArray &token,
                                    std::chrono::milliseconds keep = {});
+    QDistLock::EngineReply convert(LockEngine &engine, const LockId &id, const QByteArray &from, const QByteArray &to);
     /// Waits in the queue, at the place \a arrival if it is given.
     QDistLock::EngineReply wait(LockEngine &engine, const LockId &id, const QByteArray &token,
                                 const QByteArray &arrival = {}, bool barge = false);
@@ -75,10 +76,13 @@ protected:
     bool forceRelease(LockEngine &engine, const LockId &id);
     /// The lease of whoever holds \a id ends.
     void expire(int kind, LockEngine &engine, const LockId &id);
+    /// This much time passes on the clock of the servers.
+    void pass(int kind, std::chrono::milliseconds duration);
     /// On the clock of the engines of this kind.
     QDistLock::LeaseTime now(int kind) const;
 
     Support::ShiftedClock m_serverClock;
+    std::chrono::milliseconds m_passed{0}; ///< on it, see pass()
     Support::FakeClock m_memoryClock;
     std::unique_ptr<Support::RedisServer> m_server;
     std::vector<std::unique_ptr<Support::FakeSentinel>> m_sentinels; ///< of the service whose master the server is

@@ -6,6 +6,7 @@
 #include "base/leaseclock.h"
 #include "engine/redis/rediskeys.h"
 #include "enginefixture.h"
+#include "enginenotices.h"
 #include "support/clusterslot.h"
 #include "support/eventloopprobe.h"
 #include "support/rows.h"
@@ -521,48 +522,6 @@ void tst_EngineConformance::waiters()
     QVERIFY(found.at(0).waited < 60s);
     QCOMPARE(ask(1).size(), 1);
 }
-
-namespace {
-
-/// The notices of an engine, in words.
-class Notices
-{
-public:
-    explicit Notices(LockEngine &engine)
-    {
-        QObject::connect(&engine, &LockEngine::noticed, &m_context,
-                         [this](LockEngine::Notice notice, quint64 sequence, milliseconds ms) {
-                             switch (notice) {
-                             case LockEngine::Grant:
-                                 list.append(u"grant %1"_s.arg(sequence));
-                                 break;
-                             case LockEngine::Next:
-                                 list.append(u"next %1"_s.arg(sequence));
-                                 pollAfter = ms;
-                                 break;
-                             case LockEngine::ForcedRelease:
-                                 list.append(u"force %1"_s.arg(sequence));
-                                 break;
-                             }
-                         });
-        QObject::connect(&engine, &LockEngine::handedOver, &m_context,
-                         [this](const LockEngine::Handover &handover) { handedOver.append(handover); });
-    }
-
-    QStringList list;
-    milliseconds pollAfter{-1}; ///< of the last Next
-    QList<LockEngine::Handover> handedOver;
-
-private:
-    QObject m_context;
-};
-
-QString notice(const char *what, const QByteArray &token)
-{
-    return u"%1 %2"_s.arg(QLatin1String(what)).arg(Token::sequenceOf(token));
-}
-
-} // namespace
 
 void tst_EngineConformance::waitersAreServedInOrder()
 {

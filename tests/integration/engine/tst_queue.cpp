@@ -146,7 +146,7 @@ public:
         for (int number = 1;; ++number) {
             const QVariant reply = m_client.readReply();
             const QByteArray line = reply.toByteArray();
-            if (isError(reply) || line.contains("the end"))
+            if (isError(reply) || line.endsWith("\"ECHO\" \"the end\""))
                 return isError(reply) ? QList<Service>() : services;
             const qsizetype begin = line.indexOf('"');
             const QByteArray command = line.sliced(begin + 1).chopped(1).toLower();

@@ -184,7 +184,7 @@ void tst_DistributedLock::metaObject()
     }
     QCOMPARE(calls, (QStringList{u"acquire()"_s, u"tryAcquire()"_s, u"release()"_s, u"cancel()"_s}));
     QCOMPARE(QMetaEnum::fromType<DistributedLock::State>().keyCount(), 5);
-    QCOMPARE(QMetaEnum::fromType<DistributedLock::Error>().keyCount(), 14);
+    QCOMPARE(QMetaEnum::fromType<DistributedLock::Error>().keyCount(), 15);
     QCOMPARE(QMetaEnum::fromType<DistributedLock::LossReason>().keyCount(), 4);
 }
 
@@ -838,6 +838,7 @@ void Life::run()
     const QList<std::function<void()>> steps{
             [this] { lock->setOptions(options(30s)); },
             [this] { lock->setFair(false); },
+            [this] { lock->setMode(LockOptions::Shared); },
             [this] { lock->setAutoRenew(false); },
             [this] { lock->setAutoRenew(true); },
             [this] { lock->setName(u"b"_s); },

@@ -104,6 +104,7 @@ private Q_SLOTS:
     void formerMasterIsLeft();
     void connectionName();
     void memoryHasNoReplicas();
+    void readers();
 
 private:
     static void withAndWithoutScripts()
@@ -703,6 +704,25 @@ void tst_Replicas::memoryHasNoReplicas()
     QVERIFY(eventually([&] { return client.spies.failed.size() == 1; }));
     QCOMPARE(client.spies.failure(), DistributedLock::OptionsError);
     QVERIFY2(client.lock.errorString().contains(u"minReplicas is 1"_s), qPrintable(client.lock.errorString()));
+}
+
+void tst_Replicas::readers()
+{
+    Client writer(url(), replicated(2)), first(url(), replicated(2)), second(url(), replicated(2));
+    for (Client *const reader : {&first, &second})
+        reader->lock.setMode(LockOptions::Shared);
+    QVERIFY(acquireNow(&writer.lock));
+    QVERIFY(joinQueue(&first.lock, 0));
+    QVERIFY(joinQueue(&second.lock, 1));
+    writer.lock.release();
+    QVERIFY(eventually([&] { return first.lock.isHeld() && second.lock.isHeld(); }));
+    for (int i = 0; i < 2; ++i)
+        QCOMPARE(m_set.replica(i).command({"ZCARD", Key}).toInt(), 2);
+    QVERIFY(joinQueue(&writer.lock));
+    QVERIFY(releaseNow(&first.lock));
+    QVERIFY(releaseNow(&second.lock));
+    QVERIFY(eventually([&] { return writer.lock.isHeld(); }));
+    QCOMPARE(replicasWith(Key), 2);
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Replicas)

@@ -84,6 +84,8 @@ class Shop : public QObject
     QDL_LOCKED_METHOD(quiet, "quiet")
     QDL_LOCKED_METHOD(unnamed, "{1}:{2.number}")
     QDL_LOCKED_METHOD(defaulted, "d:{id}")
+    QDL_LOCKED_METHOD(move, "shelf:{from}", "mode=read; wait=1s")
+    QDL_LOCKED_METHOD(move, "shelf:{to}", "mode=write; wait=2s")
 public:
     Q_INVOKABLE int quiet() const noexcept { return 1; }
     int notASlot(int) { return 0; }
@@ -101,6 +103,11 @@ public Q_SLOTS:
     {
         Q_UNUSED(id)
         Q_UNUSED(really)
+    }
+    void move(int from, int to)
+    {
+        Q_UNUSED(from)
+        Q_UNUSED(to)
     }
     void free(const QString &id) { Q_UNUSED(id) }
     virtual void audit(int year) { Q_UNUSED(year) }

@@ -24,6 +24,8 @@ private Q_SLOTS:
     void options();
     void optionValues_data();
     void optionValues();
+    void modes_data();
+    void modes();
     void wrongOptions_data();
     void wrongOptions();
     void conditions_data();
@@ -35,6 +37,7 @@ void tst_AnnotationOptions::options()
     QString error;
     const auto none = AnnotationOptions::parse(u"", &error);
     QVERIFY2(none, qPrintable(error));
+    QCOMPARE(none->lock.mode, LockOptions::Exclusive);
     QCOMPARE(none->lock.wait, LockOptions().wait);
     QCOMPARE(none->lock.lease, LockOptions().lease);
     QVERIFY(none->onBusy == OnBusy::Wait);
@@ -43,11 +46,12 @@ void tst_AnnotationOptions::options()
     QVERIFY(!none->condition);
 
     const auto all = AnnotationOptions::parse(
-            u" wait = 250ms;lease=1min ;\tretryInterval=5s; maxRetries=3; autoRenew=false; fair=false; minHold=10s; "
+            u" mode = read; wait = 250ms;lease=1min ;\tretryInterval=5s; maxRetries=3; autoRenew=false; fair=false; minHold=10s; "
             "keyPrefix=app:; minReplicas=2; replicaTimeout=2s; repairMissingTtl=false; onBusy=fail; maxQueued=7; "
             "condition=!this.enabled; server=memory:x;;",
             &error);
     QVERIFY2(all, qPrintable(error));
+    QCOMPARE(all->lock.mode, LockOptions::Shared);
     QCOMPARE(all->lock.wait, 250ms);
     QCOMPARE(all->lock.lease, milliseconds(1min));
     QCOMPARE(all->lock.retryInterval, milliseconds(5s));
@@ -90,6 +94,24 @@ void tst_AnnotationOptions::optionValues()
     QCOMPARE(parsed->lock.wait, wait);
 }
 
+void tst_AnnotationOptions::modes_data()
+{
+    Support::addRows<LockOptions::Mode>("mode",
+                                        {{"mode=read", LockOptions::Shared},
+                                         {"mode=shared", LockOptions::Shared},
+                                         {"mode=write", LockOptions::Exclusive},
+                                         {"mode=exclusive", LockOptions::Exclusive}});
+}
+
+void tst_AnnotationOptions::modes()
+{
+    QFETCH(LockOptions::Mode, mode);
+    QString error;
+    const auto parsed = AnnotationOptions::parse(QString::fromLatin1(QTest::currentDataTag()), &error);
+    QVERIFY2(parsed, qPrintable(error));
+    QCOMPARE(parsed->lock.mode, mode);
+}
+
 void tst_AnnotationOptions::wrongOptions_data()
 {
     Support::addColumns<QString, QString>("text", "problem");
@@ -117,6 +139,9 @@ void tst_AnnotationOptions::wrongOptions_data()
     row("wait=9223372036854775807ms", "wait: \"9223372036854775807ms\" is too long");
     row("wait=99999999999999999999ms", "is not a duration");
     row("wait=2s; wait=3s", "at position 10: the option \"wait\" is given twice");
+    row("mode=reader", "mode: \"reader\" is not read (or shared), or write (or exclusive)");
+    row("mode=Read", "mode: \"Read\" is not read");
+    row("mode=", "mode: \"\" is not read");
     row("lease=forever", "lease: \"forever\" is not a duration");
     row("lease=0ms", "lease is 0 ms");
     row("lease=25h", "lease is 90000000 ms");

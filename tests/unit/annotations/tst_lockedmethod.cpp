@@ -185,6 +185,7 @@ private Q_SLOTS:
     void parametersOfTheAnnotatingClass();
     void destroyedClasses();
     void requests();
+    void readerAndWriterOfOneLock();
     void positionalParameters();
     void forwardDeclaredTypes();
 };
@@ -371,6 +372,28 @@ void tst_LockedMethod::requests()
     QCOMPARE(requests->at(0).address.name(), u"till"_s);
     QCOMPARE(requests->at(1).address.server(), LockRegistry::defaultServer());
     QCOMPARE(keyOf(requests->at(1).address), u"lock:pay:acme:42"_s);
+}
+
+// Only the arguments of a call show that its annotations name one lock.
+void tst_LockedMethod::readerAndWriterOfOneLock()
+{
+    Shop shop;
+    QString error;
+    const QMetaObject &meta = Shop::staticMetaObject;
+    const auto method = LockedMethod::get(&meta, meta.method(meta.indexOfMethod("move(int,int)")), &error);
+    QVERIFY2(method, qPrintable(error));
+    const auto modes = [&](int from, int to) {
+        const QMetaType types[] = {QMetaType::fromType<int>(), QMetaType::fromType<int>()};
+        const void *const values[] = {&from, &to};
+        const auto requests = method->requests({&shop, 2, types, values}, &error);
+        QList<LockOptions::Mode> result;
+        for (const LockRequest &request : requests.value_or(QList<LockRequest>()))
+            result.append(request.options.mode);
+        return result;
+    };
+    QCOMPARE(modes(1, 2), QList({LockOptions::Shared, LockOptions::Exclusive}));
+    QCOMPARE(modes(2, 1), QList({LockOptions::Exclusive, LockOptions::Shared})); // in the order of the names
+    QCOMPARE(modes(1, 1), QList({LockOptions::Exclusive}));
 }
 
 void tst_LockedMethod::positionalParameters()

@@ -9,5 +9,5 @@ QDistLock::LockOptions designatedOptions();
 
 QDistLock::LockOptions designatedOptions()
 {
-    return {.lease = 1min, .wait = 2s, .autoRenew = false};
+    return {.mode = QDistLock::LockOptions::Shared, .lease = 1min, .wait = 2s, .autoRenew = false};
 }

@@ -34,6 +34,7 @@ private Q_SLOTS:
 void tst_LockOptions::defaults()
 {
     const LockOptions options;
+    QCOMPARE(options.mode, LockOptions::Exclusive);
     QCOMPARE(options.lease, milliseconds(30s));
     QCOMPARE(options.wait, milliseconds(10s));
     QCOMPARE(options.retryInterval, 100ms);
@@ -49,7 +50,8 @@ void tst_LockOptions::defaults()
 
 void tst_LockOptions::aggregate()
 {
-    const LockOptions options{5s, 2s};
+    const LockOptions options{LockOptions::Shared, 5s, 2s};
+    QCOMPARE(options.mode, LockOptions::Shared);
     QCOMPARE(options.lease, milliseconds(5s));
     QCOMPARE(options.wait, milliseconds(2s));
     QCOMPARE(options.retryInterval, 100ms);
@@ -58,6 +60,7 @@ void tst_LockOptions::aggregate()
 void tst_LockOptions::designated()
 {
     const LockOptions options = designatedOptions();
+    QCOMPARE(options.mode, LockOptions::Shared);
     QCOMPARE(options.lease, milliseconds(1min));
     QCOMPARE(options.wait, milliseconds(2s));
     QCOMPARE(options.autoRenew, false);
@@ -67,7 +70,8 @@ void tst_LockOptions::designated()
 void tst_LockOptions::setters()
 {
     LockOptions options;
-    LockOptions &same = options.withLease(1s)
+    LockOptions &same = options.withMode(LockOptions::Shared)
+                                .withLease(1s)
                                 .withWait(2s)
                                 .withRetryInterval(3s)
                                 .withMaxRetries(4)
@@ -78,6 +82,7 @@ void tst_LockOptions::setters()
                                 .withReplicaTimeout(7s)
                                 .withRepairMissingTtl(false);
     QCOMPARE(&same, &options);
+    QCOMPARE(options.mode, LockOptions::Shared);
     QCOMPARE(options.lease, milliseconds(1s));
     QCOMPARE(options.wait, milliseconds(2s));
     QCOMPARE(options.retryInterval, milliseconds(3s));

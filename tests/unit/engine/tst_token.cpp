@@ -14,6 +14,7 @@ class tst_Token : public QObject
     Q_OBJECT
 private Q_SLOTS:
     void tokens();
+    void readers();
     void clientIdFromOutside();
     void connections_data();
     void connections();
@@ -58,6 +59,21 @@ void tst_Token::tokens()
         QCOMPARE(token.split(':').at(2).size(), 32); // 128 bits
         QCOMPARE(Token::connectionOf(token), QByteArray());
     }
+}
+
+void tst_Token::readers()
+{
+    TokenGenerator generator;
+    const QByteArray token = generator.makeToken() + "42";
+    const QByteArray reader = Token::ofReader(token);
+    QVERIFY(!Token::isReader(token));
+    QVERIFY(Token::isReader(reader));
+    QCOMPARE(Token::clientOf(reader), generator.clientId());
+    QCOMPARE(Token::sequenceOf(reader), 1ULL);
+    QCOMPARE(Token::connectionOf(reader), "42");
+    QVERIFY(Token::isOf(reader, generator.clientId()));
+    QVERIFY(!Token::isOf(reader, TokenGenerator().clientId()));
+    QCOMPARE(Token::clientOf(Token::ofReader(reader)), QByteArray());
 }
 
 void tst_Token::clientIdFromOutside()

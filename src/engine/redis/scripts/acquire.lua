@@ -11,6 +11,7 @@
 --                  a  there is an arrival for each lock
 --                  f  there is a floor for each lock: its fencing token is max(last + 1, floor), whatever the time
 --                  w  only wait, with q: if the key holds the token, it is given back, and nobody is served
+--                  s  shared: the tokens are those of readers
 -- then of all locks, in order: their tokens; then, with a, their arrivals, which are their former places in the queues;
 -- then, with f, their floors
 -- Reply, for each lock: a fencing token (digits)  acquired, for a whole lease from now
@@ -31,7 +32,7 @@ local answered = 0
 local floors = string.find(ARGV[2], 'f', 1, true) and #ARGV - n -- they come behind this one
 -- The usual case: nobody holds the lock, and nobody waits. It comes before the functions below, because creating them
 -- costs more than this.
-if not string.find(ARGV[2], 'w', 1, true) and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
+if not string.find(ARGV[2], '[ws]') and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
   local t = redis.call('TIME') -- may be forbidden: not after the key is written
   t = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
   for i = 1, n do
@@ -51,6 +52,40 @@ if not string.find(ARGV[2], 'w', 1, true) and redis.pcall('EXISTS', unpack(KEYS,
         end
         redis.pcall('DEL', KEYS[i]) -- if DEL is forbidden, the code below treats this as a claim
       end
+    end
+  end
+  if answered == n then
+    return replies
+  end
+end
+
+-- The usual case of readers: no writer holds the lock, and nobody waits.
+if string.find(ARGV[2], '^[^w]*s[^w]*$') and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
+  local t = redis.call('TIME')
+  t = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
+  local ms = tonumber(string.sub(t, 1, -4))
+  local ends = string.format('%.0f', ms + ARGV[1])
+  for i = 1, n do
+    local key = KEYS[i]
+    local first = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
+    local fence
+    if not first.err and not first[1] then
+      local last = redis.pcall('SET', KEYS[2 * n + i], t, 'PX', FENCE_TTL, 'GET')
+      if not last or (#last == #t and last < t) then
+        fence = t
+      elseif type(last) == 'string' then
+        redis.call('SET', KEYS[2 * n + i], last, 'PX', FENCE_TTL)
+      end
+    elseif not first.err and string.find(first[1], '^r%x+:%d+:%x+$') and tonumber(first[2]) > ms then
+      local last = redis.pcall('GET', KEYS[2 * n + i]) -- readers share it
+      fence = type(last) == 'string' and string.find(last, '^%d+$') and last
+    end
+    if fence and type(redis.pcall('ZADD', key, ends, ARGV[2 + i])) == 'number' then
+      if redis.call('PTTL', key) < tonumber(ARGV[1]) then
+        redis.call('PEXPIRE', key, ARGV[1])
+      end
+      replies[i] = fence
+      answered = answered + 1
     end
   end
   if answered == n then
@@ -84,14 +119,32 @@ end
 local lease, flags = ARGV[1], ARGV[2]
 local caller = string.match(ARGV[3], '^%x*')
 
-local function take(key, queue, fenceKey, token, leave, floor)
-  local fence, err = nextFence(fenceKey, floor)
+local isReader = string.find(flags, 's', 1, true)
+
+local function take(key, queue, fenceKey, token, leave, floor, isShared)
+  local fence, err
+  if isShared then
+    fence, err = readersFence(fenceKey)
+  else
+    fence, err = nextFence(fenceKey, floor)
+  end
   if not fence then
     return err
   end
-  redis.call('SET', key, token, 'PX', lease)
+  if isReader then
+    err = setLease(key, token, lease)
+    if err then
+      return err
+    end
+    keepReaders(key)
+  else
+    redis.call('SET', key, token, 'PX', lease)
+  end
   if leave then
     redis.pcall('ZREM', queue, token, '*' .. token)
+    if isReader then
+      serve(key, queue, fenceKey, lease, caller, true) -- the readers behind it
+    end
   end
   return fence
 end
@@ -124,17 +177,17 @@ end
 local function acquire(key, queue, fenceKey, token, arrival, floor)
   local barge = string.find(flags, 'b', 1, true)
   local onlyWaits = string.find(flags, 'w', 1, true)
-  local holder = redis.pcall('GET', key)
-  if type(holder) == 'table' then
-    return holder.err
+  local holder, isShared, wrong = holderOf(key, token)
+  if holder == nil then
+    return wrong
   end
   if holder == token and not onlyWaits then
-    return take(key, queue, fenceKey, token, true, floor)
+    return take(key, queue, fenceKey, token, true, floor, isShared)
   end
   local ttl = 0
   if holder then
     ttl = redis.call('PTTL', key)
-    local left = ttl == -1 and timeLeft(holder)
+    local left = ttl == -1 and not isShared and timeLeft(holder)
     if left then
       ttl = left + STAMP_GRACE
       if ttl <= 0 then
@@ -146,10 +199,10 @@ local function acquire(key, queue, fenceKey, token, arrival, floor)
       end
     end
   end
-  if holder == false and not onlyWaits then
+  if (holder == false or isShared and isReader) and not onlyWaits then
     local first = head(queue)
     if barge or first == nil or first == token then
-      return take(key, queue, fenceKey, token, first ~= nil, floor)
+      return take(key, queue, fenceKey, token, first ~= nil, floor, isShared)
     end
     -- Others came first. Serve them now: perhaps nobody else is left to notify them.
     if string.find(flags, 'q', 1, true) then
@@ -158,7 +211,7 @@ local function acquire(key, queue, fenceKey, token, arrival, floor)
         return err
       end
     end
-    local outcome, member = serve(key, queue, fenceKey, lease, caller)
+    local outcome, member = serve(key, queue, fenceKey, lease, caller, isShared)
     if outcome == 'mute' then
       return member
     elseif outcome == 'own' and member ~= token then
@@ -170,21 +223,26 @@ local function acquire(key, queue, fenceKey, token, arrival, floor)
       -- The woken waiter may barge in before those at the head; the caller may not.
       first = head(queue)
       if first == nil or first == token or string.sub(first, 1, 1) == '*' then
-        return take(key, queue, fenceKey, token, true, floor)
+        return take(key, queue, fenceKey, token, true, floor, isShared)
       end
     elseif outcome == 'own' or outcome == 'free' then
-      return take(key, queue, fenceKey, token, true, floor)
+      return take(key, queue, fenceKey, token, true, floor, isShared)
     end
-    holder = redis.call('GET', key)
+    holder, isShared = holderOf(key, token)
+    if isShared and holder == token then
+      return take(key, queue, fenceKey, token, true, floor, true)
+    end
     ttl = holder and redis.call('PTTL', key) or 0
   end
   local ours = 1
   if holder then
-    if ttl == -1 and string.find(flags, 'r', 1, true) then
+    if isShared then
+      ttl = tonumber(keepReaders(key)) -- the reader whose lease ended last may have left
+    elseif ttl == -1 and string.find(flags, 'r', 1, true) then
       redis.call('PEXPIRE', key, lease)
       ttl = tonumber(lease)
     end
-    ours = parse(holder) and 1 or 0
+    ours = (isShared or parse(holder)) and 1 or 0
   end
   local rank, score = -1, 0
   if string.find(flags, 'q', 1, true) then
@@ -201,7 +259,11 @@ local function acquire(key, queue, fenceKey, token, arrival, floor)
     end
   end
   if holder == token then -- it only waits
-    redis.call('DEL', key)
+    if isShared then
+      redis.call('ZREM', key, token)
+    else
+      redis.call('DEL', key)
+    end
     ttl = 0
     if rank ~= 0 then
       standBy(queue, 1) -- somebody came earlier

@@ -12,7 +12,7 @@
 --#include constants.lua
 --#include common.lua
 
-local caller = string.match(ARGV[1] or '', '^%x*')
+local caller = string.match(ARGV[1] or '', '^r?(%x*)')
 
 local function cancel(key, queue, fenceKey, token, lease, keep)
   local first = head(queue)
@@ -21,19 +21,25 @@ local function cancel(key, queue, fenceKey, token, lease, keep)
     return left.err -- a replica, no replicas, a full disk: it is in the queue still
   end
   local found = type(left) == 'number' and left > 0
-  local holder = redis.pcall('GET', key)
-  if type(holder) == 'table' then
+  local holder, isShared = holderOf(key, token)
+  if holder == nil then
     return found and 1 or 0
   end
   if holder and holder ~= token then
-    if first == token or first == '*' .. token then
+    if found and isShared then
+      serve(key, queue, fenceKey, lease, caller, true) -- readers behind it; those before it may be dead
+    elseif first == token or first == '*' .. token then
       standBy(queue, redis.call('PTTL', key))
     end
     return found and 1 or 0
   end
   if holder and keep ~= '0' then
-    redis.call('PEXPIRE', key, keep)
-    standBy(queue, keep)
+    leaveFor(key, queue, token, keep, isShared)
+    return 1
+  end
+  if isShared and redis.call('ZCARD', key) > 1 then
+    redis.call('ZREM', key, token) -- first: the waiters are sent the end of the last lease
+    serve(key, queue, fenceKey, lease, caller, true)
     return 1
   end
   local outcome, member = serve(key, queue, fenceKey, lease, caller)
@@ -42,6 +48,8 @@ local function cancel(key, queue, fenceKey, token, lease, keep)
     local claim = math.min(tonumber(lease), CLAIM_TTL)
     tell(queue, caller, reserve(key, member, 'grant ' .. sequence, nil, claim))
     standBy(queue, claim)
+  elseif isShared then
+    redis.pcall('ZREM', key, token) -- unless a writer has the key now
   elseif holder and outcome ~= 'served' then
     redis.call('DEL', key)
   end

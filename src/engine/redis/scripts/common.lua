@@ -49,10 +49,66 @@ local function timeLeft(value)
   return left >= -STAMP_BEHIND and left or nil
 end
 
--- A token is <client>:<sequence>:<random bits>. A member of a queue is a token whose owner wants the lock to be handed
--- over, or a '*' and a token whose owner only wants to be woken when the lock is free.
+-- A token is <client>:<sequence>:<random bits>, with an 'r' before it if it is a reader's. A member of a queue is a token
+-- whose owner wants the lock to be handed over, or a '*' and a token whose owner only wants to be woken when the lock is
+-- free.
+-- Returns '', 'r', '*' or '*r'; client; sequence.
 local function parse(member)
-  return string.match(member, '^(%*?)(%x+):(%d+):%x+$')
+  return string.match(member, '^(%*?r?)(%x+):(%d+):%x+$')
+end
+
+-- The key of a lock that readers hold is a zset of their tokens; the scores are the ends of their leases, as Unix times
+-- in ms. Returns the reader whose lease ends first, and when; nil if the key is something else.
+local function firstReader(key)
+  local first = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
+  if not first.err and first[1] and string.sub(first[1], 1, 1) == 'r' and parse(first[1]) then
+    return first[1], first[2]
+  end
+end
+
+-- Returns the holder's token, false if nobody holds the lock; whether readers hold it: then it is `token` if that is one
+-- of them, and otherwise true. On failure: nil, false, an error. Readers whose leases have ended are removed.
+local function holderOf(key, token)
+  local holder = redis.pcall('GET', key)
+  if type(holder) ~= 'table' then
+    return holder, false
+  end
+  local first, ends = firstReader(key)
+  if not first then
+    return nil, false, holder.err
+  end
+  local ms = string.sub(now(), 1, -4)
+  while first and tonumber(ends) <= tonumber(ms) do
+    redis.call('ZREM', key, first)
+    first, ends = firstReader(key)
+  end
+  if not first then
+    return false, false
+  end
+  return token and redis.call('ZSCORE', key, token) and token or true, true
+end
+
+-- Sets the end of a reader's lease; returns an error if that fails.
+local function setLease(key, token, lease)
+  local added = redis.pcall('ZADD', key, string.format('%.0f', string.sub(now(), 1, -4) + lease), token)
+  return type(added) == 'table' and added.err or nil
+end
+
+-- Lets the key live until the last lease of its readers ends, and returns the ms until then.
+local function keepReaders(key)
+  local ends = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
+  local ms = string.format('%.0f', ends - string.sub(now(), 1, -4))
+  redis.call('PEXPIRE', key, ms)
+  return ms
+end
+
+-- Readers that hold the lock at the same time have one fencing token.
+local function readersFence(key)
+  local last = redis.pcall('GET', key)
+  if type(last) == 'string' and string.find(last, '^%d+$') then
+    return last
+  end
+  return nextFence(key)
 end
 
 local function head(queue)
@@ -90,60 +146,125 @@ local function standBy(queue, ms)
   end
 end
 
--- Makes a waiter the holder for `claim` ms from the time in its message. The message proves that whoever wrote it could
--- read the waiter's token; the waiter then holds the lock without asking. Without a fencing token, it must ask.
+-- Appends to a message what proves that the waiter holds the lock for `claim` ms from the time in it: whoever wrote it
+-- could read the waiter's token. The waiter then holds the lock without asking.
+local function proven(message, member, fence, claim)
+  local hold = fence .. ' ' .. now() .. ' ' .. claim
+  return message .. ' ' .. hold .. ' ' .. redis.sha1hex(member .. ' ' .. hold)
+end
+
+-- Makes a waiter the holder for `claim` ms. Without a fencing token, it must ask.
 local function reserve(key, member, message, fence, claim)
   if not fence then
     redis.call('SET', key, member, 'PX', claim)
     return message
   end
   redis.call('SET', key, member, 'PXAT', string.sub(now(), 1, -4) + claim)
-  local hold = fence .. ' ' .. now() .. ' ' .. claim
-  return message .. ' ' .. hold .. ' ' .. redis.sha1hex(member .. ' ' .. hold)
+  return proven(message, member, fence, claim)
 end
 
--- Hands a lock that nobody holds to the first living waiter. A waiter is alive if its client has subscribed to its
--- channel, which PUBLISH returns. A waiter of the calling client is alive and is notified by the reply of the script.
--- The key is written before the message is published, so that no waiter believes what is not so.
--- Returns: 'free' nobody waits; 'served'; 'more' too many dead waiters for one call;
+-- The same for a reader, beside those that hold the lock already. A key with the token of a writer is given up. If it
+-- returns no message, nothing is reserved.
+local function admit(key, member, message, fence, claim)
+  if not fence then
+    return nil
+  end
+  if setLease(key, member, claim) then
+    redis.call('DEL', key)
+    if setLease(key, member, claim) then -- a node of a cluster creates no key of a slot that it is moving away
+      return nil
+    end
+  end
+  return proven(message, member, fence, claim)
+end
+
+-- Leaves the lock to its holder for `keep` ms. Returns 1, or an error.
+local function leaveFor(key, queue, token, keep, isShared)
+  local err
+  if isShared then
+    redis.pcall('ZREM', key, '') -- Redis allows this write even when memory is short, and after it the next one, too
+    err = setLease(key, token, keep)
+    keep = keepReaders(key)
+  else
+    local done = redis.pcall('PEXPIRE', key, keep)
+    err = type(done) == 'table' and done.err
+  end
+  standBy(queue, keep)
+  return err or 1
+end
+
+-- Hands a lock that nobody holds to the first living waiter; if that is a reader, to all readers that follow it, too. A
+-- lock that readers hold (isShared) is handed to the readers that come first. A waiter is alive if its client has
+-- subscribed to its channel, which PUBLISH returns. A writer of the calling client is alive and is notified by the reply
+-- of the script. The key is written before the message is published, so that no waiter believes what is not so.
+-- Returns: 'free' nobody waits; 'served' somebody holds the lock now; 'more' too many dead waiters for one call;
+--          'shared' readers hold the lock, and nobody else can be served now
 --          'woken' the first waiter only wanted to be woken, and was
 --          'own', member  the lock must go to this waiter of the caller, which has left the queue; nothing else is done
 --          'mute', error  the user may not publish: the queue is unchanged, and its waiters must poll
-local function serve(key, queue, fenceKey, lease, caller)
+local function serve(key, queue, fenceKey, lease, caller, isShared)
   local claim = math.min(tonumber(lease), CLAIM_TTL)
   local drawn, fence
+  local readers = 0 -- served in this call
   for _ = 1, SERVED_AT_MOST do
     local first = redis.pcall('ZRANGE', queue, 0, 0, 'WITHSCORES')
     local member = not first.err and first[1]
     if not member then
-      return 'free'
+      return readers > 0 and 'served' or 'free'
     end
-    local wakeOnly, client, sequence = parse(member)
+    local kind, client, sequence = parse(member)
+    local isReader = kind == 'r' or kind == '*r'
+    if client and not isReader and (isShared or readers > 0) then
+      if tell(queue, client, 'next ' .. sequence .. ' ' .. keepReaders(key)) ~= 0 then
+        return readers > 0 and 'served' or 'shared'
+      end
+      client = nil -- it is dead
+    elseif readers == READERS_AT_MOST then
+      standBy(queue, 1) -- its poll serves the next ones
+      return 'served'
+    end
     -- Redis allows this write even when memory is short, and after it allows all further writes of the script.
     redis.call('ZREM', queue, member)
-    if client == caller and wakeOnly == '' then
+    if client == caller and kind == '' then
       return 'own', member
     elseif client then
-      local message = 'grant ' .. sequence
-      if wakeOnly == '' then
-        if drawn == nil then
-          drawn, fence = pcall(nextFence, fenceKey) -- the user may lack the right to read the time
-        end
-        message = reserve(key, member, message, drawn and fence, claim)
+      local hint = 'grant ' .. sequence
+      local message
+      if drawn == nil and (kind == '' or kind == 'r') then
+        -- The user may lack the right to read the time.
+        drawn, fence = pcall(isShared and readersFence or nextFence, fenceKey)
       end
-      local receivers, err = tell(queue, client, message)
+      if kind == '' then
+        message = reserve(key, member, hint, drawn and fence, claim)
+      elseif kind == 'r' then
+        message = admit(key, member, hint, drawn and fence, claim)
+      end
+      local receivers, err = tell(queue, client, message or hint)
       if receivers and receivers > 0 then
-        standBy(queue, claim)
-        return wakeOnly == '' and 'served' or 'woken'
-      elseif wakeOnly == '' then
+        if kind ~= 'r' or not message then
+          -- Behind a reader that was woken, other readers may enter at once.
+          standBy(queue, isReader and (isShared or readers > 0) and 1 or claim)
+          return (message or readers > 0) and 'served' or 'woken'
+        end
+        if readers == 0 then
+          keepReaders(key)
+        end
+        readers = readers + 1
+      elseif kind == 'r' then
+        redis.pcall('ZREM', key, member)
+      elseif kind == '' then
         redis.call('DEL', key)
       end
       if not receivers then
         redis.call('ZADD', queue, first[2], member)
         redis.call('PEXPIRE', queue, QUEUE_TTL)
-        return 'mute', err
+        return readers > 0 and 'served' or 'mute', err
       end
     end
+  end
+  if isShared or readers > 0 then -- the caller must not free the lock, nor try again
+    standBy(queue, 1) -- its poll serves the next ones
+    return readers > 0 and 'served' or 'shared'
   end
   return 'more'
 end

@@ -7,6 +7,8 @@
 local CHANNELS = 'lock:client:' -- a client's channel is this and its id; the same for every key prefix
 local CLAIM_TTL = 3000          -- ms within which a waiter must claim the lock that was reserved for it
 local SERVED_AT_MOST = 500      -- dead waiters removed in one call, at most
+local READERS_AT_MOST = 64      -- readers served in one call, at most
+local SHOWN_AT_MOST = 32        -- readers named by inspect, at most
 local FENCE_TTL = '604800000'   -- ms, 7 days; a text, because a number would be formatted at each use
 local QUEUE_TTL = '172800000'   -- ms, 2 days; the longest lease is half of it
 local MAX_EXACT = 9007199254740991 -- 2 ^ 53 - 1

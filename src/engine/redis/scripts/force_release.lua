@@ -1,7 +1,8 @@
 -- SPDX-FileCopyrightText: 2026 The QDistLock developers
 -- SPDX-License-Identifier: MIT
 
--- Takes a lock from its holder, notifies the holder if it is one of ours, and hands the lock to the next waiter.
+-- Takes a lock from its holder, notifies the holder if it is one of ours, and hands the lock to the next waiter. Readers
+-- that hold it together all lose it.
 --
 -- KEYS:  its key, its queue, its fence
 -- ARGV:  lease in ms of a lock like it; only if one holder is meant: its fencing token
@@ -15,25 +16,28 @@
 local key, queue, fenceKey = KEYS[1], KEYS[2], KEYS[3]
 local lease, meant = ARGV[1], ARGV[2]
 
-local holder = redis.pcall('GET', key)
-if type(holder) == 'table' then
-  return holder.err
+local holder, isShared, wrong = holderOf(key)
+if holder == nil then
+  return wrong
 end
 if holder == false then
   return 0
 end
-local _, client, sequence = parse(holder)
+local holders = isShared and redis.call('ZRANGE', key, 0, -1) or {holder}
 if meant then
   local fence = redis.pcall('GET', fenceKey)
   if type(fence) == 'table' then
     return fence.err
-  elseif not client or fence ~= meant then
+  elseif not parse(holders[1]) or fence ~= meant then
     return 2
   end
 end
-if client then
-  local channel = CHANNELS .. client -- in a cluster, too: a client that only holds locks has no sharded channel
-  redis.pcall('PUBLISH', channel, 'force ' .. sequence)
+for _, token in ipairs(holders) do
+  local _, client, sequence = parse(token)
+  if client then
+    local channel = CHANNELS .. client -- in a cluster, too: a client that only holds locks has no sharded channel
+    redis.pcall('PUBLISH', channel, 'force ' .. sequence)
+  end
 end
 -- The next holder overwrites the key: a node of a cluster creates no key of a slot that it is moving away.
 local outcome
@@ -42,5 +46,9 @@ repeat
 until outcome ~= 'more'
 if outcome ~= 'served' then
   redis.call('DEL', key)
+elseif isShared then -- the next holders may be readers, too
+  for _, token in ipairs(holders) do
+    redis.pcall('ZREM', key, token)
+  end
 end
 return 1

@@ -4,8 +4,10 @@
 -- Reads the state of any number of locks.
 --
 -- KEYS, for each lock:  its key, its fence, its queue
--- Reply, for each lock: {token or nil, ms to live, last fencing token or nil, length of the queue};
+-- Reply, for each lock: {token or nil, ms to live, last fencing token or nil, length of the queue}
 --                       (if the value is a deadline: the ms until then, and after it until the lock may be taken over)
+--                       {the first of their tokens, ms until the last lease ends, fencing token or nil, length of the
+--                           queue, their number}  if readers hold it
 --                       the text of an error if the key is not a lock
 
 --#include constants.lua
@@ -13,8 +15,14 @@
 
 local function inspect(key, fence, queue)
   local holder = redis.pcall('GET', key)
+  local readers
   if type(holder) == 'table' then
-    return holder.err
+    if not firstReader(key) then
+      return holder.err
+    end
+    local expired = #redis.call('ZRANGE', key, '-inf', string.sub(now(), 1, -4), 'BYSCORE')
+    holder = redis.call('ZRANGE', key, expired, expired + SHOWN_AT_MOST - 1)
+    readers = redis.call('ZCARD', key) - expired
   end
   local last = redis.pcall('GET', fence)
   if type(last) == 'table' then
@@ -25,13 +33,17 @@ local function inspect(key, fence, queue)
     length = 0
   end
   local ttl = redis.call('PTTL', key)
-  if holder and ttl == -1 then
+  if readers == 0 then
+    holder, ttl = false, -2
+  elseif readers then
+    ttl = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2] - string.sub(now(), 1, -4)
+  elseif holder and ttl == -1 then
     local left = timeLeft(holder)
     if left then -- until the deadline, and after it the rest of the grace time
       ttl = left > 0 and left or math.max(left + STAMP_GRACE, 0)
     end
   end
-  return {holder, ttl, last, length}
+  return {holder, ttl, last, length, readers}
 end
 
 local replies = {}

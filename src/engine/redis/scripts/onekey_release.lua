@@ -7,17 +7,27 @@
 -- ARGV:  token; ms for which the key must remain (0 = none)
 -- Reply: 1 the key held the token and is given back; 0 there is no key; 2 it holds something else; the text of an error
 
+--#include constants.lua
+--#include common.lua
+
 local key, token, keep = KEYS[1], ARGV[1], ARGV[2]
-local holder = redis.pcall('GET', key)
+local holder, isShared, wrong = holderOf(key, token)
 if holder == false then
   return 0
-elseif type(holder) == 'table' and not string.find(holder.err, '^WRONGTYPE') then
-  return holder.err
+elseif holder == nil and not string.find(wrong, '^WRONGTYPE') then
+  return wrong
 elseif holder ~= token then
-  return 2
+  return isShared and string.sub(token, 1, 1) == 'r' and 0 or 2
 end
 local done
-if keep == '0' then
+if isShared and keep == '0' then
+  done = redis.pcall('ZREM', key, token)
+elseif isShared then
+  redis.pcall('ZREM', key, '') -- Redis allows this write even when memory is short, and after it the next one, too
+  local err = setLease(key, token, keep)
+  keepReaders(key)
+  return err or 1
+elseif keep == '0' then
   done = redis.pcall('DEL', key)
 else
   done = redis.pcall('PEXPIRE', key, keep)

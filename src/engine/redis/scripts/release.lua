@@ -6,7 +6,8 @@
 --
 -- KEYS:                 of all locks, in order: their keys, then their queues, then their fences
 -- ARGV, for all locks:  lease in ms for a successor; ms for which the key must remain (0 = none)
--- then of all locks, in order: their tokens; then the caller's client id, if another client has made these tokens
+-- then of all locks, in order: their tokens, all of readers or none; then the caller's client id, if another client has
+-- made these tokens
 -- Reply, for each lock: 1 the key held the token and is given back
 --                       {token, fencing token}  the same, and the lock has passed to the caller's own waiter with
 --                           that token, for the lease
@@ -20,16 +21,25 @@ local replies = {}
 
 -- The usual cases. They come before the functions below, because creating these costs more than this.
 if ARGV[2] == '0' and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then -- nobody waits
-  local holders = redis.pcall('MGET', unpack(KEYS, 1, n))
   local free = {}
-  for i = 1, n do
-    if holders[i] == ARGV[2 + i] then
-      free[#free + 1] = KEYS[i]
-      replies[i] = 1
+  if string.sub(ARGV[3], 1, 1) == 'r' then
+    for i = 1, n do
+      if redis.pcall('ZREM', KEYS[i], ARGV[2 + i]) == 1 then
+        free[#free + 1] = KEYS[i]
+        replies[i] = 1
+      end
     end
-  end
-  if free[1] then
-    redis.call('DEL', unpack(free))
+  else
+    local holders = redis.pcall('MGET', unpack(KEYS, 1, n))
+    for i = 1, n do
+      if holders[i] == ARGV[2 + i] then
+        free[#free + 1] = KEYS[i]
+        replies[i] = 1
+      end
+    end
+    if free[1] then
+      redis.call('DEL', unpack(free))
+    end
   end
   if #free == n then
     return replies
@@ -66,24 +76,29 @@ end
 --#include common.lua
 
 local lease, keep = ARGV[1], ARGV[2]
-local caller = ARGV[3 + n] or string.match(ARGV[3], '^%x*')
+local caller = ARGV[3 + n] or string.match(ARGV[3], '^r?(%x*)')
 
 local function release(key, queue, fenceKey, token)
-  local holder = redis.pcall('GET', key)
+  local holder, isShared, wrong = holderOf(key, token)
   if holder == false then
     return 0
-  elseif type(holder) == 'table' and not string.find(holder.err, '^WRONGTYPE') then
-    return holder.err
+  elseif holder == nil and not string.find(wrong, '^WRONGTYPE') then
+    return wrong
   elseif holder ~= token then
-    return 2
+    return isShared and string.sub(token, 1, 1) == 'r' and 0 or 2
   end
   if keep ~= '0' then
-    local done = redis.pcall('PEXPIRE', key, keep)
-    standBy(queue, keep)
-    return type(done) == 'table' and done.err or done
+    return leaveFor(key, queue, token, keep, isShared)
+  end
+  if isShared and redis.call('ZCARD', key) > 1 then
+    redis.call('ZREM', key, token) -- first: the waiters are sent the end of the last lease
+    serve(key, queue, fenceKey, lease, caller, true)
+    return 1
   end
   local outcome, member = serve(key, queue, fenceKey, lease, caller)
-  if outcome == 'own' then
+  if isShared and outcome ~= 'own' then
+    redis.pcall('ZREM', key, token) -- unless a writer has the key now
+  elseif outcome == 'own' then
     local drawn, fence = pcall(nextFence, fenceKey) -- the user may lack the right to read the time
     if drawn and fence then
       redis.call('SET', key, member, 'PX', lease)

@@ -5,17 +5,41 @@
 --
 -- KEYS, for each lock:  its key
 -- ARGV, for each lock:  token, lease in ms
--- Reply, for each lock: 1 the key holds the token, for a whole lease from now; 0 there is no key;
---                       2 it holds something else; the text of an error
+-- Reply, for each lock: 1 the key holds the token, for a whole lease from now; 0 there is no key, or readers hold it
+--                       and this one does not; 2 it holds something else; the text of an error
+
+-- A reader keeps its lease in a zset, see holderOf() in common.lua.
+local function renewReader(key, token, lease)
+  local ends = redis.pcall('ZSCORE', key, token)
+  if type(ends) == 'table' then
+    return string.find(ends.err, '^WRONGTYPE') and 2 or ends.err
+  end
+  local t = redis.call('TIME')
+  local ms = t[1] * 1000 + math.floor(t[2] / 1000)
+  if not ends or tonumber(ends) <= ms then
+    return 0
+  end
+  redis.pcall('ZREM', key, '') -- Redis allows this write even when memory is short, and after it the next one, too
+  local done = redis.pcall('ZADD', key, string.format('%.0f', ms + lease), token)
+  if type(done) == 'table' then
+    return done.err
+  end
+  local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
+  redis.call('PEXPIRE', key, string.format('%.0f', last - ms))
+  return 1
+end
 
 local replies = {}
 local holders = redis.pcall('MGET', unpack(KEYS))
 for i = 1, #KEYS do
   local holder = holders[i]
-  if not holder then
+  local isReader = string.sub(ARGV[2 * i - 1], 1, 1) == 'r'
+  if not holder and not isReader then
     holder = redis.pcall('GET', KEYS[i]) -- MGET returns the same for a missing key and for a key of another type
   end
-  if holder == false then
+  if isReader then
+    replies[i] = renewReader(KEYS[i], ARGV[2 * i - 1], ARGV[2 * i])
+  elseif holder == false then
     replies[i] = 0
   elseif type(holder) == 'table' and not string.find(holder.err, '^WRONGTYPE') then
     replies[i] = holder.err
