@@ -6,7 +6,8 @@
 usage: chaoscheck.py [--partial] [--json FILE] [--picture FILE] HISTORY...
 
 The histories are those of one round: a file for each process, or a folder of them. For each lock it checks:
-  1. no two processes hold it at a time, tokens rise, a hold that has ended stays ended, and only faults remove keys
+  1. no two processes hold it at a time, unless both are readers; tokens rise, and readers that hold it together share
+     one; a hold that has ended stays ended, and only faults remove keys
   2. the fenced record accepted no write of a holder after a write of its successor
   3. no update of the unfenced counter was lost, except by a holder after its lease
   4. after healing each process acquired each lock, every acquire and process ended, and nothing is left
@@ -16,6 +17,7 @@ Exit status: 0 no violation, 1 violations (printed with the lines that prove the
 import argparse
 import glob
 import heapq
+import itertools
 import json
 import os
 import sys
@@ -46,10 +48,12 @@ def seconds(history, time):
 
 def check_holds(history, verdict):
     """Check 1."""
+    verdict.figures["tokens_explained"] = 0
     for lock in history.locks.values():
         holds = sorted(lock.holds, key=lambda hold: (hold.token, hold.start))
         check_overlaps(history, lock, holds, verdict)
         check_tokens(history, lock, holds, verdict)
+        check_readers(history, lock, holds, verdict)
         for hold in holds:
             check_end(history, lock, hold, verdict)
         check_foreign(history, lock, holds, verdict)
@@ -59,29 +63,65 @@ def check_holds(history, verdict):
 
 
 def check_overlaps(history, lock, holds, verdict):
-    """end(k) <= start(k + 1) in order of time. check_tokens() checks that the tokens have the same order."""
+    """end(k) <= start(k + 1) in order of time, unless both are readers. check_tokens() checks that the tokens have the
+    same order."""
     pieces = sorted(
         ((begin, end, index) for index, hold in enumerate(holds) for begin, end, _ in hold.pieces),
         key=lambda piece: piece[0],
     )
-    latest_end, latest = 0, None
+    latest = {True: (0, None), False: (0, None)}  # (end, index) of readers, and of writers
     for begin, end, index in pieces:
-        if latest is not None and index != latest and begin < latest_end:
-            first, second = holds[latest], holds[index]
+        second = holds[index]
+        for latest_end, other in latest.values():
+            if other is None or other == index or begin >= latest_end or not second.excludes(holds[other]):
+                continue
+            first = holds[other]
             until = min(end, latest_end)
             both = (until - begin) / MS
             verdict.overlaps.append((lock.name, begin, until))
             verdict.blame(
                 "overlap",
-                f'lock "{lock.name}": {first.process} (token {first.token}) and {second.process} '
-                f"(token {second.token}) both held it for {both:.3f} ms at {seconds(history, begin)}",
+                f'lock "{lock.name}": {first.holder} and {second.holder} both held it for {both:.3f} ms '
+                f"at {seconds(history, begin)}",
                 first.line,
                 first.last_line,
                 second.line,
                 second.last_line,
             )
-        if end > latest_end:
-            latest_end, latest = end, index
+        if end > latest[second.shared][0]:
+            latest[second.shared] = (end, index)
+
+
+def check_readers(history, lock, holds, verdict):
+    """Readers that hold the lock at the same time have the same token."""
+    pieces = sorted(
+        ((begin, end, index) for index, hold in enumerate(holds) if hold.shared for begin, end, _ in hold.pieces),
+        key=lambda piece: piece[0],
+    )
+    together = set()
+    latest = {}  # token: (end, index)
+    for begin, end, index in pieces:
+        latest = {token: piece for token, piece in latest.items() if begin < piece[0]}
+        second = holds[index]
+        for token, (_, other) in latest.items():
+            first = holds[other]
+            if other == index:
+                continue
+            together |= {other, index}
+            if token == second.token or 0 in (token, second.token):
+                continue
+            since, until = min(first.invoked, second.invoked), max(first.start, second.start)
+            if any(lost[0] <= until and since <= lost[1] for lost in lock.fences_lost):
+                continue  # nobody knew the token of the others any more
+            verdict.blame(
+                "token",
+                f'lock "{lock.name}": {first.holder} and {second.holder} held it together',
+                first.line,
+                second.line,
+            )
+        if end > latest.get(second.token, (0, None))[0]:
+            latest[second.token] = (end, index)
+    verdict.figures["readers_together"] = verdict.figures.get("readers_together", 0) + len(together)
 
 
 def overlaps_within_limit(lock):
@@ -98,37 +138,48 @@ def overlaps_of_parts(lock, parts):
     spans = [(hold, begin, end) for hold in lock.holds for begin, end, _ in hold.pieces]
     spans += [(hold, begin, end) for hold in lock.holds for begin, end in parts(hold)]
     return sum(
-        any(other is not hold and begin < last and first < end for other, begin, end in spans)
+        any(
+            other is not hold and hold.excludes(other) and begin < last and first < end for other, begin, end in spans
+        )
         for hold in lock.holds
         for first, last in parts(hold)
     )
 
 
 def check_tokens(history, lock, holds, verdict):
-    """Tokens rise strictly from each hold to every hold whose acquire began after the first was reported."""
-    earliest_start, earliest = None, None  # among those with greater tokens
-    following = None
-    for hold in reversed(holds):
-        if not hold.token and not hold.held_until:
-            continue  # it had ended before its acquire was notified, and has no token
-        if following is not None and following.token == hold.token:
-            verdict.blame(
-                "token",
-                f'lock "{lock.name}": two holds, by {hold.process} and {following.process}, have the token {hold.token}',
-                hold.line,
-                following.line,
-            )
-        elif earliest is not None and earliest_start < hold.sent:
-            verdict.blame(
-                "token",
-                f'lock "{lock.name}": {hold.process} got the token {hold.token} after {earliest.process} '
-                f"had been notified of {earliest.token}, which is not smaller",
-                earliest.line,
-                hold.line,
-            )
-        if earliest_start is None or hold.start < earliest_start:
-            earliest_start, earliest = hold.start, hold
-        following = hold
+    """Tokens rise strictly from each hold to every hold whose acquire began after the first was reported. Only readers
+    share one."""
+    earliest = None  # the first that was reported, among those with greater tokens, which are in `greater`
+    greater = []
+    # A hold that had ended before its acquire was notified has no token.
+    known = [hold for hold in reversed(holds) if hold.token or hold.held_until]
+    for token, same in itertools.groupby(known, key=lambda hold: hold.token):
+        same = list(same)
+        writer = next((hold for hold in same if not hold.shared), None)
+        for hold in same:
+            if writer and hold is not writer:
+                verdict.blame(
+                    "token",
+                    f'lock "{lock.name}": {writer.process} and {hold.holder} have the same token, {token}',
+                    hold.line,
+                    writer.line,
+                )
+            elif earliest is not None and earliest.start < hold.sent:
+                before = earliest
+                if lock.has_forgotten(earliest, hold):
+                    verdict.figures["tokens_explained"] += 1
+                    wrong = (other for other in greater if not lock.has_forgotten(other, hold))
+                    before = next((other for other in wrong if other.start < hold.sent), None)
+                if before:
+                    verdict.blame(
+                        "token",
+                        f'lock "{lock.name}": {hold.process} got the token {hold.token} after {before.process} '
+                        f"had been notified of {before.token}, which is not smaller",
+                        before.line,
+                        hold.line,
+                    )
+        greater += same
+        earliest = min([*same, *([earliest] if earliest else [])], key=lambda hold: hold.start)
 
 
 def check_end(history, lock, hold, verdict):
@@ -181,7 +232,7 @@ def check_foreign(history, lock, holds, verdict):
 
 def check_writes(history, verdict):
     """Check 2, in the order in which the record received the writes."""
-    accepted = refused = stale = 0
+    accepted = refused = stale = explained = 0
     for lock in history.locks.values():
         writes = sorted((write for hold in lock.holds for write in hold.writes), key=lambda write: write.sequence)
         newest = None  # the write whose holder sent its acquire last
@@ -191,7 +242,9 @@ def check_writes(history, verdict):
                 continue
             accepted += 1
             hold = write.hold
-            if newest and newest.hold.sent > hold.start:
+            if newest and newest.hold.sent > hold.start and lock.has_forgotten(hold, newest.hold):
+                explained += 1
+            elif newest and newest.hold.sent > hold.start and not is_shared_by(newest.hold, hold):
                 stale += 1
                 verdict.blame(
                     "stale write",
@@ -202,17 +255,25 @@ def check_writes(history, verdict):
                 )
             if newest is None or hold.sent > newest.hold.sent:
                 newest = write
-    verdict.figures.update(writes=accepted + refused, refused=refused, stale=stale)
+    verdict.figures.update(writes=accepted + refused, refused=refused, stale=stale, stale_explained=explained)
+
+
+def is_shared_by(first, second):
+    """They are readers of one phase: neither is the other's successor."""
+    return first.token == second.token and not first.excludes(second)
 
 
 def check_counters(history, verdict):
-    """Check 3: an update is lost if a write replaces another value than the one that was read."""
-    lost = innocent = 0
+    """Check 3: an update is lost if a write replaces another value than the one that was read. A reader, which writes
+    nothing, finds another value when it reads again."""
+    lost = innocent = changed = 0
     for lock in history.locks.values():
         writes = sorted((write for hold in lock.holds for write in hold.writes), key=lambda write: write.begin)
         # Writes, or possible writes, of a process that could not know whether it still held the lock.
-        beyond = [(write.begin, write.to, write) for write in writes if not within(write)]
+        beyond = [(write.begin, write.to, write) for write in writes if not write.hold.shared and not within(write)]
         for hold in lock.holds:
+            if hold.shared:
+                continue
             process = history.processes[hold.process]
             if hold.how is None and process.ended == "killed":
                 # With the form "run" the holder is another process, which is ended a little later.
@@ -221,16 +282,19 @@ def check_counters(history, verdict):
         beyond.sort(key=lambda entry: entry[0])
         mismatches = [write for write in writes if write.read != write.replaced]
         for write, culprits in zip(mismatches, touching(mismatches, beyond)):
-            lost += write.replaced - write.read  # negative if the value of a late writer was replaced in turn
+            if write.hold.shared:
+                changed += 1
+            else:
+                lost += write.replaced - write.read  # negative if the value of a late writer was replaced in turn
             if within(write) and not culprits:
                 verdict.blame(
                     "lost update",
-                    f'lock "{lock.name}": {write.hold.process} (token {write.hold.token}) read {write.read} and '
-                    f"replaced {write.replaced}, though it held the lock all the time, as did all who wrote meanwhile",
+                    f'lock "{lock.name}": {write.hold.holder} read {write.read} and '
+                    f"{'then' if write.hold.shared else 'replaced'} {write.replaced}, though it held the lock all the time, as did all who wrote meanwhile",
                     write.line,
                 )
                 innocent += 1
-    verdict.figures.update(lost=lost, lost_while_held=innocent)
+    verdict.figures.update(lost=lost, lost_while_held=innocent, changed_under_readers=changed)
 
 
 def within(write):
@@ -267,13 +331,19 @@ def check_rest(history, verdict, partial):
     slowest = 0
     alive = [process for process in history.processes.values() if process.ended != "killed"]
     turns = {}
-    for time, process, lock in history.acquired:
+    for time, *turn in history.acquired:
         if time > history.healed_at:
-            turns.setdefault((process, lock), time)
+            turns.setdefault(tuple(turn), time)
     for process in alive:
         waited = None if process.turned_at is None else process.turned_at - history.healed_at
         if waited is None or waited > bound:
-            missing = [name for name in sorted(history.locks) if (process.name, name) not in turns]
+            modes = {False: "", True: " as a reader"} if process.has_readers else {False: ""}
+            missing = [
+                name + words
+                for name in sorted(history.locks)
+                for mode, words in modes.items()
+                if (process.name, name, mode) not in turns
+            ]
             verdict.blame(
                 "starvation",
                 f"{process.name} had no turn of {', '.join(missing) or 'all its locks'} within "
@@ -309,6 +379,7 @@ def judge(history, partial=False):
         acquisitions_by_form=forms,
         processes=len(history.processes),
         locks=len(history.locks),
+        acquisitions_by_readers=sum(hold.shared for hold in holds),
         faults=len(history.faults),
         faults_by_kind=kinds,
         fail_overs=history.fail_overs,
@@ -333,9 +404,23 @@ def fail_over_words(figures):
         words.append(
             f"{figures['fail_overs']} fail-overs; {figures['overlaps_explained']} overlaps explained by keys that they lost"
         )
+    if figures["tokens_explained"] or figures["stale_explained"]:
+        words.append(
+            f"{figures['tokens_explained']} tokens of readers smaller than one that a new master did not know; "
+            f"{figures['stale_explained']} stale writes explained by such tokens"
+        )
     if figures["slot_moves"]:
         words.append(f"{figures['slot_moves']:,} slots moved, {figures['moves_stopped']} times a key stopped the move")
     return words
+
+
+def reader_words(figures):
+    if not figures["acquisitions_by_readers"]:
+        return []
+    return [
+        f"{figures['acquisitions_by_readers']:,} acquisitions by readers, {figures['readers_together']:,} of them together "
+        f"with others; {figures['changed_under_readers']:,} times the counter changed between two readings"
+    ]
 
 
 def report(figures):
@@ -347,6 +432,7 @@ def report(figures):
         f"{figures['acquisitions']} acquisitions of {figures['locks']} locks by {figures['processes']} processes"
         + (f" ({', '.join(f'{count} {form}' for form, count in sorted(forms.items()))})" if len(forms) > 1 else "")
         + (f", seed {figures['seed']}" if figures["seed"] is not None else ""),
+        *reader_words(figures),
         f"{figures['faults']} faults of {len(kinds)} kinds"
         + (": " + ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items())) if kinds else ""),
         f"{figures['holds_lost']} holds lost, {figures['holds_killed']} ended by the death of their process, "

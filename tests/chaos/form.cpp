@@ -19,6 +19,12 @@ Form::Form(const Settings &settings, History *history, InjectedFaults *faults)
 std::unique_ptr<Form> Form::make(const QString &name, const Settings &settings, History *history,
                                  InjectedFaults *faults)
 {
+    Settings withReaders = settings;
+    withReaders.readers = true;
+    if (name == QLatin1String("readwrite"))
+        return std::make_unique<SignalsForm>(withReaders, history, faults);
+    if (name == QLatin1String("readwrite-scoped"))
+        return std::make_unique<ScopedForm>(withReaders, history, faults);
     if (name == QLatin1String("signals"))
         return std::make_unique<SignalsForm>(settings, history, faults);
     if (name == QLatin1String("scoped"))

@@ -33,8 +33,9 @@ class Hold:
     have had it because its clock was set: see gaps().
     """
 
-    def __init__(self, process, lock, token, invoked, line):
+    def __init__(self, process, lock, token, invoked, line, shared=False):
         self.process, self.lock, self.token, self.invoked = process, lock, token, invoked
+        self.shared = shared  # a reader's
         self.line = line
         self.last_line = line
         self.start = 0
@@ -66,6 +67,13 @@ class Hold:
     @property
     def until(self):
         return self.pieces[-1][1] if self.pieces else self.start
+
+    def excludes(self, other):
+        return not (self.shared and other.shared)
+
+    @property
+    def holder(self):
+        return f"{'the reader ' if self.shared else ''}{self.process} (token {self.token})"
 
     def look(self, event, line):
         time, held = event["time"], event["held"]
@@ -208,8 +216,8 @@ class KeyLoss:
         """When it took the hold's key away; None if the new master had the key for as long as the holder was promised."""
         if self.fence is None:
             return self.begin
-        if hold.token != self.fence or not self.expires:
-            return self.begin
+        if hold.token != self.fence or not self.expires or hold.shared:
+            return self.begin  # the key of readers: nobody knows which of them the new master had
         promised = [deadline for _, sent, deadline in hold.claims if sent is None or sent <= self.to]
         if promised and None not in promised and max(promised) <= self.expires:
             return None
@@ -230,7 +238,7 @@ class ClockStep:
 class Write:
     def __init__(self, hold, event, line):
         self.hold, self.line = hold, line
-        self.begin, self.to = event["from"], event["time"]
+        self.begin, self.to = event["from"], event["time"]  # of a reader: the time between two readings of the counter
         self.accepted, self.sequence = event["accepted"], event["sequence"]
         self.read, self.replaced = event["read"], event["replaced"]
 
@@ -242,6 +250,15 @@ class Lock:
         self.losses = []
         self.votes_lost = []  # in a quorum: one server lost the key, which excuses a loss, but no overlap
         self.steps = []
+        self.fences_lost = []  # (begin, to): a fault deleted the counter of fencing tokens, and only that
+
+    def has_forgotten(self, hold, reader):
+        """The reader has a smaller token than an earlier hold, because it has joined readers at a new master, which did
+        not know of that hold."""
+        return reader.shared and reader.token < hold.token and any(
+            loss.by_fail_over and loss.fence < hold.token and hold.sent <= loss.to and loss.begin <= reader.start
+            for loss in self.losses
+        )
 
     def step_clock(self, lease):
         """Ends the holds as early as clock steps may have ended their leases."""
@@ -279,6 +296,10 @@ class Process:
         self.line = None
         self.last_time = 0
 
+    @property
+    def has_readers(self):
+        return self.form.startswith("readwrite")
+
 
 class History:
     """All histories of one round."""
@@ -298,7 +319,7 @@ class History:
         self.left = []  # (event, line): the results of the searches for leftovers
         self.acquires_failed = {}
         self.unfinished = []  # (process, lock, line): acquires that never ended
-        self.acquired = []  # (time, process, lock)
+        self.acquired = []  # (time, process, lock, by a reader)
         self._open = {}
         self._faults_open = {}
         for index, name in enumerate(self.files):
@@ -366,11 +387,11 @@ class History:
             error = event["error"]
             self.acquires_failed[error] = self.acquires_failed.get(error, 0) + 1
             return
-        hold = Hold(event["process"], event["lock"], event["token"], invoked, line)
+        hold = Hold(event["process"], event["lock"], event["token"], invoked, line, event.get("mode") == "shared")
         hold.start = event["time"]
         state[1] = hold
         self._lock(event["lock"]).holds.append(hold)
-        self.acquired.append((event["time"], event["process"], event["lock"]))
+        self.acquired.append((event["time"], event["process"], event["lock"], hold.shared))
         self._claim(hold, event, line)
 
     def _claim(self, hold, event, line):
@@ -440,6 +461,9 @@ class History:
             loss.fence, loss.expires = event["fence"], event["expires"]
         lock = self._lock(event["lock"])
         (lock.votes_lost if event.get("minority") else lock.losses).append(loss)
+
+    def _on_fence(self, event, line):
+        self._lock(event["lock"]).fences_lost.append((event["from"], event["to"]))
 
     def _on_failover(self, event, line):
         self.fail_overs += 1

@@ -84,6 +84,8 @@ int main(int argc, char *argv[])
     options.worker = parser.value(u"worker"_s);
     options.folder = parser.value(u"folder"_s);
     options.forms = parser.value(u"forms"_s).split(u',');
+    if (!options.forms.filter(u"readwrite"_s).isEmpty()) // where waiting is unfair, readers overtake writers
+        options.bound = std::max(options.bound, std::chrono::seconds(30));
 
     if (parser.isSet(u"schedule"_s)) {
         const QList<Fault> faults = drawSchedule(options.schedule);

@@ -14,6 +14,7 @@
 #include <cstring>
 
 using namespace std::chrono_literals;
+using QDistLock::LockOptions;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
@@ -81,6 +82,7 @@ Participant::Participant(const Settings &settings, const LockSettings &lock, His
     , m_lock(lock)
     , m_lease(settings.lease)
     , m_replicas(settings.replicas)
+    , m_hasReaders(settings.readers)
     , m_history(history)
     , m_faults(faults)
     , m_resource(settings.resource)
@@ -121,17 +123,34 @@ microseconds Participant::drawHold()
     return draw < 96 ? microseconds(below(3000)) : milliseconds(10 + below(50));
 }
 
-QDistLock::LockOptions Participant::drawOptions()
+/// Every participant must soon have a turn in each mode.
+LockOptions::Mode Participant::drawMode()
 {
+    constexpr int ReadsInARowAtMost = 7;
+    if (m_readsInARow == ReadsInARowAtMost || below(4) == 0) {
+        m_readsInARow = 0;
+        return LockOptions::Exclusive;
+    }
+    ++m_readsInARow;
+    return LockOptions::Shared;
+}
+
+LockOptions Participant::drawOptions()
+{
+    if (m_hasReaders)
+        m_mode = drawMode();
     const quint64 draw = below(100);
-    const milliseconds wait = draw < 70 ? QDistLock::LockOptions::Forever
-            : draw < 90                 ? milliseconds(50 + below(3000))
-                                        : 0ms;
-    return QDistLock::LockOptions()
+    const milliseconds wait = draw < 70 ? LockOptions::Forever : draw < 90 ? milliseconds(50 + below(3000)) : 0ms;
+    // With readers, fair and unfair clients wait for the same lock, and some leave the key behind for a while.
+    const bool isFair = m_lock.fair != (m_hasReaders && below(4) == 0);
+    const milliseconds minHold = m_hasReaders && below(20) == 0 ? std::min<milliseconds>(m_lease, 600ms) / 4 : 0ms;
+    return LockOptions()
+            .withMode(m_mode)
             .withLease(m_lease)
             .withWait(wait)
             .withRetryInterval(20ms)
-            .withFair(m_lock.fair)
+            .withFair(isFair)
+            .withMinHold(minHold)
             .withMinReplicas(m_replicas)
             .withReplicaTimeout(m_replicas > 0 ? m_lease / 5 : milliseconds(1s));
 }
@@ -150,12 +169,14 @@ void Participant::acquired(qint64 fencingToken, qint64 time, std::chrono::nanose
     if (held)
         m_heldUntil = time;
     Event acquired = event(time, "acquire", "ok").with("token", fencingToken);
+    if (m_mode == LockOptions::Shared)
+        acquired.with("mode", QByteArray("shared"));
     addObservation(&acquired, held);
     if (remaining > 0ns)
         acquired.with("deadline", qint64(time + remaining.count()));
     m_history->append(acquired);
     m_seenNotHeld = !held;
-    ++m_acquisitions;
+    ++m_acquisitions.at(m_mode);
 }
 
 void Participant::acquireFailed(const QByteArray &error)
@@ -212,7 +233,8 @@ void Participant::update(const IsHeld &isHeld)
     if (m_faults->applyNext() && isHeld)
         observe(isHeld); // the first thing after the fault
     const GuardedResource::Written written = m_resource.write(m_lock.name, m_token);
-    const qint64 replaced = m_resource.setCounter(m_lock.name, read + 1);
+    const qint64 replaced = m_mode == LockOptions::Shared ? m_resource.counter(m_lock.name)
+                                                          : m_resource.setCounter(m_lock.name, read + 1);
     wrote(from, bootTime(), read, replaced, written);
 }
 

@@ -11,6 +11,7 @@
 #include <QtCore/qlist.h>
 #include <QtCore/qurl.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -33,7 +34,8 @@ struct Settings
     QString resource; ///< path of its socket
     std::chrono::milliseconds lease{300};
     quint64 seed = 0;
-    int replicas = 0; ///< that must have each lock
+    int replicas = 0;     ///< that must have each lock
+    bool readers = false; ///< about three of four acquires are readers', the others writers'
     QList<LockSettings> locks;
 };
 
@@ -81,7 +83,7 @@ public:
     quint64 below(quint64 limit) { return m_random() % limit; }
     std::chrono::microseconds drawPause();
     std::chrono::microseconds drawHold();
-    /// The options of the next acquire, with a random wait.
+    /// The options of the next acquire, with a random wait and, if there are readers, a random mode.
     QDistLock::LockOptions drawOptions();
 
     void acquireInvoked();
@@ -91,7 +93,8 @@ public:
     void renewed(qint64 time, std::chrono::nanoseconds remaining, const IsHeld &isHeld);
     /// Checks isHeld(). Records a change at once; otherwise the next event records the result.
     bool observe(const IsHeld &isHeld);
-    /// The critical section: writes to the guarded resource, if the lock is held.
+    /// The critical section: uses the guarded resource, if the lock is held. A writer writes to it; a reader shows it
+    /// the token, and reads twice.
     void write(const IsHeld &isHeld);
     /// As write(), for a form that does not provide isHeld().
     void writeUnseen();
@@ -107,26 +110,31 @@ public:
     /// In this hold, isHeld() was once false.
     bool hasSeenLoss() const { return m_seenNotHeld; }
 
-    /// Acquisitions until now. Thread-safe.
-    int acquisitions() const { return m_acquisitions; }
+    /// Acquisitions in that mode until now. Thread-safe.
+    int acquisitions(QDistLock::LockOptions::Mode mode) const { return m_acquisitions.at(mode); }
+    bool hasReaders() const { return m_hasReaders; }
 
 private:
     Event event(qint64 time, const char *operation, const char *type) const;
     static void addObservation(Event *event, bool held);
     void update(const IsHeld &isHeld);
+    QDistLock::LockOptions::Mode drawMode();
 
     const QByteArray m_process;
     const LockSettings m_lock;
     const std::chrono::milliseconds m_lease;
     const int m_replicas;
+    const bool m_hasReaders;
     History *const m_history;
     InjectedFaults *const m_faults;
     GuardedResource m_resource;
     std::mt19937_64 m_random;
+    QDistLock::LockOptions::Mode m_mode = QDistLock::LockOptions::Exclusive; ///< of the last acquire
+    int m_readsInARow = 0;
     qint64 m_token = 0;
-    qint64 m_heldUntil = 0;     ///< the last time the lock was seen held
-    bool m_seenNotHeld = false; ///< in this hold
-    std::atomic<int> m_acquisitions{0};
+    qint64 m_heldUntil = 0;                           ///< the last time the lock was seen held
+    bool m_seenNotHeld = false;                       ///< in this hold
+    std::array<std::atomic<int>, 2> m_acquisitions{}; ///< in each mode
 };
 
 } // namespace Chaos

@@ -536,6 +536,14 @@ void Round::loseKeys(Server *server, const QList<QByteArray> &locks, const Fault
     }
 }
 
+void Round::loseFence(const QByteArray &lock, const std::function<void()> &action)
+{
+    const qint64 from = bootTime();
+    action();
+    const qint64 to = bootTime();
+    m_history.append(Event(to, "nemesis", lock, "fence", "info").with("from", from).with("to", to));
+}
+
 void Round::setClock(Server *server, milliseconds by)
 {
     const qint64 from = bootTime();
@@ -629,8 +637,10 @@ Round::Undo Round::injectIntoServer(const Fault &fault, Server *server)
         // Some of the members look like tokens: of clients that are subscribed, and of clients that are not.
         QList<QByteArray> members = {"no token", "*", "", hex(fault.detail) + ":1:" + hex(1) + hex(2)};
         const QList<QByteArray> channels = redis->channels();
-        for (const QByteArray &channel : channels)
-            members += channel.mid(channel.lastIndexOf(':') + 1) + ":999999:" + hex(fault.detail) + hex(3);
+        for (const QByteArray &channel : channels) {
+            const QByteArray token = channel.mid(channel.lastIndexOf(':') + 1) + ":999999:" + hex(fault.detail);
+            members << token + hex(3) << 'r' + token + hex(4);
+        }
         for (const QByteArray &member : std::as_const(members))
             command({"ZADD", queue, fault.detail % 2 ? "-inf" : "0", member});
         return {};
@@ -639,7 +649,7 @@ Round::Undo Round::injectIntoServer(const Fault &fault, Server *server)
         command({"SET", queue, "no queue", "PX", ms});
         return {};
     case FaultKind::FenceDeleted:
-        command({"DEL", '{' + key + "}:fence"});
+        loseFence(lock, [&] { command({"DEL", '{' + key + "}:fence"}); });
         return {};
     case FaultKind::ForgedMessages:
         forge(server, lock);
@@ -697,10 +707,14 @@ void Round::forge(Server *server, const QByteArray &lock)
 {
     RedisServer *const redis = &server->redis;
     const QByteArray key = Prefix + lock;
-    QList<QByteArray> tokens = {redis->get(key)};
-    const QVariantList members = redis->command({"ZRANGE", '{' + key + "}:queue", "0", "-1"}).toList();
-    for (const QVariant &member : members)
-        tokens += member.toByteArray();
+    QList<QByteArray> tokens = {redis->command({"GET", key}).toByteArray()};
+    const auto addMembers = [&tokens, redis](const QByteArray &set) {
+        const QVariantList members = redis->command({"ZRANGE", set, "0", "-1"}).toList();
+        for (const QVariant &member : members)
+            tokens += member.toByteArray();
+    };
+    addMembers(key); // readers hold it
+    addMembers('{' + key + "}:queue");
     const QVariantList time = redis->command({"TIME"}).toList();
     const QByteArray now = time.value(0).toByteArray() + time.value(1).toByteArray().rightJustified(6, '0');
     const QByteArray hold = now + ' ' + now + " 3000 " + QByteArray(40, '0');
@@ -708,7 +722,9 @@ void Round::forge(Server *server, const QByteArray &lock)
         const QList<QByteArray> parts = token.split(':');
         if (parts.size() != 3)
             continue;
-        const QByteArray client = parts.first().startsWith('*') ? parts.first().sliced(1) : parts.first();
+        QByteArray client = parts.first();
+        while (client.startsWith('*') || client.startsWith('r'))
+            client.remove(0, 1);
         const QByteArray sequence = parts.at(1);
         // The hand-over first: the others make the waiter send an attempt, and then it believes none.
         for (const QByteArray &message :

@@ -90,6 +90,7 @@ private:
     void continueSection(Worker *worker);
     void loseKeys(Server *server, const QList<QByteArray> &locks, const Fault &fault,
                   const std::function<void()> &action);
+    void loseFence(const QByteArray &lock, const std::function<void()> &action);
     void setClock(Server *server, std::chrono::milliseconds by);
     void restarted(Server *server);
     void healIfOver();

@@ -101,7 +101,7 @@ void ScopedForm::takeTurn(Participant *participant)
     if (server == QDistLock::LockRegistry::defaultServer()) {
         try {
             QDL_SCOPED_LOCK(name, options);
-            const Participant::IsHeld isHeld = [&name] { return QDistLock::isLockedHere(name); };
+            const Participant::IsHeld isHeld = [&] { return QDistLock::isLockedHere(name, options.mode); };
             participant->acquired(QDistLock::fencingTokenHere(name), bootTime(), 0ns, isHeld);
             hold(participant, isHeld, m_stopping);
             participant->releaseInvoked(isHeld);

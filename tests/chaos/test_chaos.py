@@ -135,6 +135,16 @@ class PlayerTest(unittest.TestCase):
         self.assertIn("4 slots moved, 0 times", self.run_program("--at-least", "6")[1])
         self.assertNotIn("fail-overs;", self.run_program()[1])
 
+    def test_readers_are_added_up(self):
+        self.story.read("w1.1", 8, 50, 51, 60)
+        self.story.read("w2.1", 8, 50, 52, 60)
+        self.turns()
+        self.assertIn("4 acquisitions by readers, 4 of them together", self.run_program("--at-least", "6")[1])
+
+    def test_no_readers(self):
+        self.turns()
+        self.assertNotIn("by readers", self.run_program()[1])
+
     def test_arguments_of_engines(self):
         self.turns()
         kept = os.path.join(self.histories, "kept")

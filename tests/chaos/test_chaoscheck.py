@@ -35,15 +35,21 @@ class Story:
         event |= {"operation": operation, "type": outcome, **fields}
         self.lines.setdefault(process.split(".")[0], []).append(event)
 
-    def process(self, name):
-        self.add(0, name, "process", "invoke", form="signals")
+    def process(self, name, form="signals"):
+        self.add(0, name, "process", "invoke", form=form)
 
-    def acquire(self, process, token, sent, notified, held=True, lock="a", deadline=True, invoked=None):
+    def acquire(self, process, token, sent, notified, held=True, lock="a", deadline=True, invoked=None, mode=None):
         self.add(sent if invoked is None else invoked, process, "acquire", "invoke", lock)
-        fields = {"token": token, "held": held}
+        fields = {"token": token, "held": held} | ({"mode": mode} if mode else {})
         if deadline:
             fields["deadline"] = int((sent + LEASE - LEASE / 100 - 2) * MS)
         self.add(notified, process, "acquire", "ok", lock, **fields)
+
+    def read(self, process, token, sent, notified, until=None, **fields):
+        """A reader's hold, with its release if that is known."""
+        self.acquire(process, token, sent, notified, mode="shared", **fields)
+        if until is not None:
+            self.release(process, token, until)
 
     def renew(self, process, token, sent, notified, held=True, lock="a"):
         deadline = int((sent + LEASE - LEASE / 100 - 2) * MS)
@@ -91,6 +97,9 @@ class Story:
         """The slot of a lock was moved, or the key stopped the move."""
         fields = {"from": 1, "to": 2} | ({"key": key, "error": "BUSYKEY"} if key else {})
         self.add(at, "nemesis", "move", "fail" if key else "ok", lock, **fields)
+
+    def fence_lost(self, begin, to, lock="a"):
+        self.add(to, "nemesis", "fence", "info", lock, **{"from": int(begin * MS)}, to=int(to * MS))
 
     def fault(self, kind, target, begin, end):
         self.add(begin, "nemesis", "fault", "invoke", kind=kind, target=target, ms=end - begin)
@@ -602,6 +611,220 @@ class CheckerTest(unittest.TestCase):
         self.story.release("w1.1", 10, 210)
         self.assertEqual(self.found(), [])
 
+    # Readers
+
+    def test_readers_together(self):
+        self.story.process("w3.1")
+        self.story.read("w1.1", 10, 100, 101, 150)
+        self.story.read("w2.1", 10, 110, 111, 120)
+        self.story.read("w3.1", 10, 160, 161, 170)
+        verdict = self.story.judge()
+        self.assertEqual(verdict.violations, [])
+        self.assertEqual((verdict.figures["acquisitions_by_readers"], verdict.figures["readers_together"]), (3, 2))
+        self.assertIn("3 acquisitions by readers, 2 of them together", "\n".join(report(verdict.figures)))
+
+    def test_reader_beside_a_writer(self):
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.release("w1.1", 10, 120)
+        self.story.read("w2.1", 11, 110, 119, 130)
+        verdict = self.story.judge()
+        self.assertEqual([sort for sort, _, _ in verdict.violations], ["overlap"])
+        self.assertIn("w1.1 (token 10) and the reader w2.1 (token 11) both held it for 1.000", verdict.violations[0][1])
+
+    def test_writer_beside_readers(self):
+        self.story.process("w3.1")
+        self.story.read("w1.1", 10, 100, 101, 200)
+        self.story.read("w2.1", 10, 110, 111, 120)  # it is not the only one
+        self.story.acquire("w3.1", 11, 110, 150)
+        self.story.release("w3.1", 11, 160)
+        self.assertEqual(self.found(), ["overlap"])
+
+    def test_reader_beside_a_writer_that_readers_hide(self):
+        self.story.process("w3.1")
+        self.story.acquire("w1.1", 10, 100, 101)
+        self.story.release("w1.1", 10, 150)
+        self.story.read("w2.1", 11, 110, 120, 200)
+        self.story.read("w3.1", 11, 110, 140, 160)
+        self.assertEqual(self.found(), ["overlap"] * 2)
+
+    def test_readers_with_different_tokens(self):
+        self.story.read("w1.1", 10, 100, 101, 150)
+        self.story.read("w2.1", 11, 110, 111, 120)
+        verdict = self.story.judge()
+        self.assertEqual([sort for sort, _, _ in verdict.violations], ["token"])
+        self.assertIn("held it together", verdict.violations[0][1])
+
+    def test_fence_lost_while_readers_held(self):
+        for begin, lock, sorts in ((105, "a", []), (105, "b", ["token"]), (90, "a", ["token"]), (112, "a", ["token"])):
+            with self.subTest(begin=begin, lock=lock):
+                self.story.fence_lost(begin, begin + 1, lock)
+                self.story.read("w1.1", 10, 100, 101, 150)
+                self.story.read("w2.1", 11, 110, 111, 120)
+                self.assertEqual(self.found(), sorts)
+                self.story.lines = {process: lines[:1] for process, lines in self.story.lines.items()}
+
+    def test_readers_of_two_phases(self):
+        self.story.read("w1.1", 10, 100, 101, 120)
+        self.story.read("w2.1", 11, 121, 122, 130)
+        self.assertEqual(self.found(), [])
+
+    def test_reader_with_the_token_of_an_earlier_phase(self):
+        self.story.read("w1.1", 10, 100, 101, 120)
+        self.story.acquire("w2.1", 11, 121, 122)
+        self.story.release("w2.1", 11, 130)
+        self.story.read("w1.1", 10, 131, 132, 140)
+        verdict = self.story.judge()
+        self.assertEqual([sort for sort, _, _ in verdict.violations], ["token"])
+        self.assertIn("got the token 10 after w2.1 had been notified of 11", verdict.violations[0][1])
+
+    def test_readers_phase_is_as_old_as_its_first_reader(self):
+        self.story.read("w1.1", 11, 100, 101, 120)
+        self.story.acquire("w2.1", 10, 121, 122)
+        self.story.release("w2.1", 10, 130)
+        self.story.read("w1.1", 11, 131, 132, 140)
+        self.assertEqual(self.found(), ["token"])
+
+    def test_reader_with_a_writers_token(self):
+        for modes in (("exclusive", "shared"), ("shared", "exclusive")):
+            with self.subTest(modes):
+                self.story.acquire("w1.1", 10, 100, 101, mode=modes[0])
+                self.story.release("w1.1", 10, 110)
+                self.story.acquire("w2.1", 10, 120, 121, mode=modes[1])
+                self.story.release("w2.1", 10, 130)
+                self.assertEqual(self.found(), ["token"])
+                self.story.lines = {process: lines[:1] for process, lines in self.story.lines.items()}
+
+    def test_record_accepts_readers_of_one_phase(self):
+        self.story.read("w1.1", 10, 100, 101)
+        self.story.read("w2.1", 10, 110, 111)
+        self.story.write("w2.1", 10, 112, 113, 1)
+        self.story.release("w2.1", 10, 120)
+        self.story.write("w1.1", 10, 102, 114, 2)
+        self.story.release("w1.1", 10, 121)
+        self.assertEqual(self.found(), [])
+
+    def test_record_and_a_stale_reader(self):
+        for accepted, sorts in ((True, ["stale write"]), (False, [])):
+            with self.subTest(accepted):
+                self.story.read("w1.1", 10, 100, 101)
+                self.story.acquire("w2.1", 11, 390, 401)
+                self.story.write("w2.1", 11, 402, 403, 1)
+                self.story.release("w2.1", 11, 410)
+                self.story.write("w1.1", 10, 105, 500, 2, accepted=accepted)
+                self.story.lost("w1.1", 10, 501, until=104)
+                self.assertEqual(self.found(), sorts)
+                self.story.lines = {process: lines[:1] for process, lines in self.story.lines.items()}
+
+    def test_record_and_a_reader_of_an_earlier_phase(self):
+        self.story.read("w1.1", 10, 100, 101)
+        self.story.read("w2.1", 11, 390, 401)
+        self.story.write("w2.1", 11, 402, 403, 1)
+        self.story.release("w2.1", 11, 410)
+        self.story.write("w1.1", 10, 105, 500, 2)
+        self.story.lost("w1.1", 10, 501, until=104)
+        self.assertEqual(self.found(), ["stale write"])
+
+    def test_counter_changes_under_a_reader(self):
+        self.story.read("w1.1", 10, 100, 101)
+        self.story.write("w1.1", 10, 102, 110, 1, read=0, replaced=1)
+        self.story.release("w1.1", 10, 120)
+        verdict = self.story.judge()
+        self.assertEqual([sort for sort, _, _ in verdict.violations], ["lost update"])
+        self.assertIn("the reader w1.1 (token 10) read 0 and then 1", verdict.violations[0][1])
+        self.assertEqual((verdict.figures["changed_under_readers"], verdict.figures["lost"]), (1, 0))
+
+    def test_counter_changed_by_a_stopped_writer(self):
+        """A stopped reader, which changes nothing, is no excuse."""
+        for mode, sorts in (("exclusive", []), ("shared", ["lost update"])):
+            with self.subTest(mode):
+                self.story.acquire("w1.1", 10, 100, 101, mode=mode)
+                self.story.write("w1.1", 10, 105, 450, 1, accepted=False)
+                self.story.lost("w1.1", 10, 501, until=104)
+                self.story.read("w2.1", 11, 390, 401)
+                self.story.write("w2.1", 11, 402, 460, 2, read=0, replaced=1)
+                self.story.release("w2.1", 11, 470)
+                self.assertEqual(self.found(), sorts)
+                self.story.lines = {process: lines[:1] for process, lines in self.story.lines.items()}
+
+    def test_counter_changes_when_a_reader_is_killed(self):
+        self.story.read("w1.1", 10, 100, 101)
+        self.story.add(395, "w1.1", "kill", "info")
+        self.story.add(396, "w1.1", "process", "info")
+        self.story.acquire("w2.1", 11, 390, 396)
+        self.story.write("w2.1", 11, 397, 398, 1, read=0, replaced=1)
+        self.story.release("w2.1", 11, 410)
+        self.story.lines["w1"][-2]["time"] = int(397.5 * MS)
+        self.assertIn("lost update", self.found())
+
+    def test_readers_key_after_a_fail_over(self):
+        """The new master had a key of readers: nobody knows of which. If all replicas had each, of all."""
+        for replicas, sorts in ((0, []), (2, ["overlap", "theft"])):
+            with self.subTest(replicas):
+                self.story.lines["nemesis"][0]["replicas"] = replicas
+                self.story.read("w1.1", 10, 100, 101)
+                self.story.fail_over(120, 140, 10, 400)
+                self.story.acquire("w2.1", 11, 145, 150)
+                self.story.release("w2.1", 11, 180)
+                self.story.lost("w1.1", 10, 200, "Deleted", until=190)
+                self.assertEqual(self.found(), sorts)
+                self.story.lines = {process: lines[:1] for process, lines in self.story.lines.items()}
+
+    def test_reader_that_joins_readers_at_a_new_master(self):
+        """Readers have the token 10, then a writer 11, and the new master knows of the readers only."""
+        for change, sorts, explained in (
+            ({}, [], 1),
+            ({"fence": 11}, ["token"], 0),
+            ({"replicas": 2}, ["token"], 0),
+            ({"mode": "exclusive"}, ["token"], 0),
+            ({"lock": "b"}, ["token"], 0),
+            ({"writer": 141}, ["token"], 0),  # the former master must grant nothing any more
+            ({"reader": 115}, ["token"], 0),  # the former master must know of the writer
+            ({"another": 160}, ["token"], 1),  # the new master must know of this writer
+        ):
+            with self.subTest(change):
+                self.story.lines["nemesis"][0]["replicas"] = change.get("replicas", 0)
+                sent = change.get("writer", 110)
+                self.story.read("w1.1", 10, 100, 101, 105)
+                self.story.acquire("w2.1", 11, sent, sent + 1)
+                self.story.release("w2.1", 11, sent + 3)
+                self.story.fail_over(120, 140, change.get("fence", 10), 400, change.get("lock", "a"))
+                if "another" in change:
+                    self.story.acquire("w2.1", 12, 160, 161)
+                    self.story.release("w2.1", 12, 163)
+                sent = change.get("reader", 170)
+                self.story.acquire("w1.1", 10, sent, sent + 1, mode=change.get("mode", "shared"))
+                self.story.release("w1.1", 10, sent + 3)
+                verdict = self.story.judge()
+                self.assertEqual({sort for sort, _, _ in verdict.violations}, set(sorts))
+                self.assertEqual(verdict.figures["tokens_explained"], explained)
+                words = "\n".join(report(verdict.figures))
+                self.assertEqual("1 tokens of readers smaller" in words, explained > 0)
+                self.story.lines = {process: lines[:1] for process, lines in self.story.lines.items()}
+
+    def test_stale_write_after_such_a_reader(self):
+        for fence, token, sorts in ((10, 10, []), (11, 10, ["token", "stale write"]), (10, 12, ["stale write"])):
+            with self.subTest(fence=fence, token=token):
+                self.story.read("w1.1", 10, 100, 101, 105)
+                self.story.acquire("w2.1", 11, 110, 111)
+                self.story.fail_over(120, 140, fence, 0)
+                self.story.read("w1.1", token, 170, 171)
+                self.story.write("w1.1", token, 172, 173, 1)
+                self.story.release("w1.1", token, 180)
+                self.story.write("w2.1", 11, 112, 500, 2)
+                self.story.lost("w2.1", 11, 501, until=111)
+                verdict = self.story.judge()
+                self.assertEqual([sort for sort, _, _ in verdict.violations], sorts)
+                self.assertEqual(verdict.figures["stale_explained"], int(not sorts))
+                self.story.lines = {process: lines[:1] for process, lines in self.story.lines.items()}
+
+    def test_readers_beyond_their_lease_together(self):
+        """Their overlap, after a clock step, is none that needs the limit."""
+        self.story.clock(150, 151, 100)
+        self.story.read("w1.1", 10, 100, 101)
+        self.story.lost("w1.1", 10, 330, "Deleted", until=325)
+        self.story.read("w2.1", 10, 200, 310, 320)
+        self.assertEqual(self.story.judge().figures["overlaps_within_limit"], 0)
+
     # Check 2
 
     def two_holds(self):
@@ -697,6 +920,13 @@ class CheckerTest(unittest.TestCase):
         self.story.finish(10_000, "w1.1", "w2.1", turned=False)
         self.assertEqual(self.found(partial=False), ["starvation"] * 2)
 
+    def test_no_turn_as_a_reader(self):
+        self.story.process("w1.1", "readwrite")
+        self.round()
+        self.story.finish(10_000, "w1.1", "w2.1", turned=False)
+        words = [words for _, words, _ in self.story.judge(partial=False).violations]
+        self.assertIn("w1.1 had no turn of a as a reader within", words[0])
+
     def test_late_turn(self):
         self.round()
         self.story.finish(10_000, "w1.1", "w2.1")
@@ -771,11 +1001,14 @@ class CheckerTest(unittest.TestCase):
         self.story.release("w1.1", 10, 120)
         self.story.acquire("w2.1", 11, 110, 119)
         self.story.release("w2.1", 11, 130)
+        self.story.read("w2.1", 12, 140, 141, 150)
         self.story.fault("latency", "w1.1-s1", 90, 140)
         history = History(self.story.files())
         picture = timeline(history, judge(history, True))
-        for part in ("latency w1.1-s1", 'class="hold"', 'class="wrong"', "both held it", "</svg>"):
+        for part in ("latency w1.1-s1", 'class="wrong"', "both held it", "</svg>"):
             self.assertIn(part, picture)
+        for style, bars in (("hold", 2), ("reader", 1)):
+            self.assertEqual(picture.count(f'class="{style}"'), bars + 1)  # and the legend
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ FAULT_LANE = 14
 LETTER = 5.6  # width of a letter of the small text, roughly
 LEGEND = (
     ("hold", "held"),
+    ("reader", "held by readers"),
     ("void", "held, though the server had forgotten it by a fault"),
     ("loss", "key taken away"),
     ("refused", "stale write refused"),
@@ -27,6 +28,7 @@ STYLE = """
     .back { fill: #ffffff; }
     .grid { stroke: #d1d9e0; }
     .hold { fill: #0969da; }
+    .reader { fill: #1a7f37; }
     .void { fill: none; stroke: #0969da; stroke-dasharray: 2 2; }
     .refused { stroke: #bc4c00; stroke-width: 2; }
     .fault { fill: #bc4c00; fill-opacity: 0.35; }
@@ -40,6 +42,7 @@ STYLE = """
         .back { fill: #0d1117; }
         .grid { stroke: #3d444d; }
         .hold { fill: #4493f8; }
+        .reader { fill: #3fb950; }
         .void { stroke: #4493f8; }
         .fault { fill: #f0883e; }
         .refused, .loss { stroke: #f0883e; }
@@ -72,7 +75,7 @@ def packed(faults, x, end):
 def legend(y):
     left = 8
     for style, words in LEGEND:
-        if style in ("hold", "void", "wrong"):
+        if style in ("hold", "reader", "void", "wrong"):
             yield f'<rect class="{style}" x="{left}" y="{y - BAR}" width="16" height="{BAR}"/>'
         else:
             yield f'<line class="{style}" x1="{left + 8}" x2="{left + 8}" y1="{y - BAR - 1}" y2="{y + 1}"/>'
@@ -153,10 +156,11 @@ def timeline(history, verdict, at=None, span_seconds=4.0):
             if (hold.taken_by or hold.beyond) and hold.end > hold.start:
                 width = max(x(hold.end) - x(hold.start), 1)
                 body.append(f'<rect class="void" x="{x(hold.start):.1f}" y="{y}" width="{width:.1f}" height="{BAR}"/>')
+            style = "reader" if hold.shared else "hold"
             for first, last, _ in hold.joined():
                 width = max(x(last) - x(first), 0.6)
                 body.append(
-                    f'<rect class="hold" x="{x(first):.1f}" y="{y}" width="{width:.1f}" height="{BAR}">'
+                    f'<rect class="{style}" x="{x(first):.1f}" y="{y}" width="{width:.1f}" height="{BAR}">'
                     f"<title>{escape(hold.process)}, token {hold.token}</title></rect>"
                 )
             for write in hold.writes:

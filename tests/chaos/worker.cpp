@@ -6,7 +6,7 @@
 //   block MS      block the event loop
 //   section stop | section die | section block MS     inside the next critical section; before and after a stop
 //                 print "section stopped" and "section continued"
-//   turn          print "turned" when each lock was acquired again
+//   turn          print "turned" when each lock was acquired again, in each mode
 //   stop          release everything in order, and print "stopped"
 //   abandon       the same, but destroy the locks in whatever state they are
 //   end           after "stopped": print "done SOCKETS" (the number of open sockets), and end
@@ -32,6 +32,7 @@ using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
 using namespace Chaos;
+using QDistLock::LockOptions;
 
 namespace {
 
@@ -116,7 +117,8 @@ private:
         } else if (order == "turn") {
             m_before.clear();
             for (const auto &participant : m_form->participants())
-                m_before.append(participant->acquisitions());
+                m_before.append({participant->acquisitions(LockOptions::Exclusive),
+                                 participant->acquisitions(LockOptions::Shared)});
             m_turnPoll.start(5ms);
         } else if (order == "stop") {
             m_form->stop();
@@ -132,7 +134,11 @@ private:
     void checkTurns()
     {
         for (qsizetype i = 0; i < m_before.size(); ++i) {
-            if (m_form->participants().at(size_t(i))->acquisitions() == m_before.at(i))
+            const auto &participant = m_form->participants().at(size_t(i));
+            const auto [writes, reads] = m_before.at(i);
+            if (participant->acquisitions(LockOptions::Exclusive) == writes)
+                return;
+            if (participant->hasReaders() && participant->acquisitions(LockOptions::Shared) == reads)
                 return;
         }
         m_turnPoll.stop();
@@ -163,7 +169,7 @@ private:
     InjectedFaults *const m_faults;
     QSocketNotifier m_input;
     QByteArray m_orders;
-    QList<int> m_before;
+    QList<std::pair<int, int>> m_before;
     QTimer m_turnPoll;
     QTimer m_socketPoll;
 };
@@ -176,7 +182,8 @@ int main(int argc, char *argv[])
     auto application = std::make_unique<QCoreApplication>(argc, argv);
     QCommandLineParser parser;
     parser.addHelpOption();
-    const QCommandLineOption formOption(u"form"_s, u"signals, scoped, annotated or run"_s, u"form"_s, u"signals"_s);
+    const QCommandLineOption formOption(u"form"_s, u"signals, scoped, annotated, run, readwrite or readwrite-scoped"_s,
+                                        u"form"_s, u"signals"_s);
     const QCommandLineOption processOption(u"process"_s, u"its name in the history"_s, u"name"_s);
     const QCommandLineOption historyOption(u"history"_s, u"file to which it is written"_s, u"file"_s);
     const QCommandLineOption resourceOption(u"resource"_s, u"the guarded redis-server"_s, u"socket"_s);
