@@ -62,6 +62,11 @@ private Q_SLOTS:
     void failOver();
     void failOverWithoutServerProgram();
     void cluster();
+    void readersAndWriters_data()
+    {
+        addServers();
+    }
+    void readersAndWriters();
 
 private:
     struct Result
@@ -170,6 +175,19 @@ void TestExamples::projectTemplate()
     const Result failed = run(QStringLiteral(TEMPLATE), u"unix://%1/nobody.sock"_s.arg(m_server.folder()));
     QCOMPARE(failed.exitCode, 1);
     QVERIFY2(failed.output.contains("nobody.sock"_L1), qPrintable(failed.output));
+}
+
+void TestExamples::readersAndWriters()
+{
+    QFETCH(QString, server);
+    const Result result = run(QStringLiteral(READERS_AND_WRITERS), server);
+    QVERIFY2(result.exitCode == 0, qPrintable(result.output));
+    const QRegularExpression expected(u"^The prices have version 2\n"
+                                      "The prices have version 3\n"
+                                      "The prices have version 4\n"
+                                      "Up to [1-5] readers read at the same time.\n$"_s);
+    QVERIFY2(expected.match(result.output).hasMatch(), qPrintable(result.output));
+    QCOMPARE(keys(), QList<QByteArray>());
 }
 
 void TestExamples::signalsAndSlots()
