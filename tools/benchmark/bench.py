@@ -28,6 +28,7 @@ from cases.lost import LostCase
 from cases.pairs import PairsCase
 from cases.promotion import PromotionCase
 from cases.quorum import PlainCase, QuorumCase
+from cases.readers import ReadersCase
 from cases.replicas import ReplicasCase
 from cases.resharding import ReshardingCase
 from cases.scoped import ScopedCase
@@ -60,6 +61,7 @@ def all_cases():
     return [
         *(PairsCase(*case, peers.get(case[0], bare), targets.get(case[0])) for case in pairs),
         ScopedCase(),
+        ReadersCase(),
         HandOffCase([2, 16, 64, 256], [REDIS_PY, *node]),
         ContendedCase(
             "contended",

@@ -63,6 +63,8 @@ std::unique_ptr<Contender> makeQtReceiver(const Setup &setup);
 std::unique_ptr<Contender> makeHiredisTimes(const Setup &setup);
 /// One lock that all clients acquire.
 std::unique_ptr<Contender> makeLibraryContended(const Setup &setup);
+/// One lock that all clients acquire, all but the last one as readers.
+std::unique_ptr<Contender> makeLibraryReadWrite(const Setup &setup);
 /// One lock that one client holds and all others wait for.
 std::unique_ptr<Contender> makeLibraryWaiters(const Setup &setup);
 /// Different locks, held and renewed.
@@ -75,6 +77,8 @@ std::unique_ptr<Contender> makeLibrarySentinel(const Setup &setup);
 std::unique_ptr<Contender> makeLibraryBesideWait(const Setup &setup);
 /// One lock that another client holds, and a flood of calls that need it.
 std::unique_ptr<Contender> makeLibraryFlood(const Setup &setup);
+/// As makeLibraryPairs(), for readers.
+std::unique_ptr<Contender> makeLibraryReaders(const Setup &setup);
 /// Different locks, one after the other.
 std::unique_ptr<Contender> makeLibraryTurns(const Setup &setup);
 /// Different locks that other processes acquire, too, while their slots move.

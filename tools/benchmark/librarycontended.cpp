@@ -31,13 +31,15 @@ using QDistLock::DistributedLock;
 class LibraryContended : public Contender
 {
 public:
-    explicit LibraryContended(const Setup &setup)
+    LibraryContended(const Setup &setup, bool hasReaders)
     {
         for (int i = 0; i < setup.clients; ++i) {
             m_registries.push_back(std::make_unique<QDistLock::LockRegistry>(setup.server));
             for (int j = 0; j < setup.locks; ++j)
                 addWaiter(m_registries.back().get(), setup);
         }
+        for (size_t i = 0; hasReaders && i + 1 < m_waiters.size(); ++i)
+            m_waiters[i]->lock.setMode(QDistLock::LockOptions::Shared);
     }
 
     QJsonObject run(std::chrono::milliseconds duration, int participants) override
@@ -161,7 +163,12 @@ private:
 
 std::unique_ptr<Contender> makeLibraryContended(const Setup &setup)
 {
-    return std::make_unique<LibraryContended>(setup);
+    return std::make_unique<LibraryContended>(setup, false);
+}
+
+std::unique_ptr<Contender> makeLibraryReadWrite(const Setup &setup)
+{
+    return std::make_unique<LibraryContended>(setup, true);
 }
 
 } // namespace Bench

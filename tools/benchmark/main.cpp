@@ -93,6 +93,8 @@ int main(int argc, char **argv)
             {u"qt-receive"_s, Bench::makeQtReceiver},
             {u"library-pairs"_s, Bench::makeLibraryPairs},
             {u"library-contended"_s, Bench::makeLibraryContended},
+            {u"library-readers"_s, Bench::makeLibraryReaders},
+            {u"library-readwrite"_s, Bench::makeLibraryReadWrite},
             {u"library-waiters"_s, Bench::makeLibraryWaiters},
             {u"library-held"_s, Bench::makeLibraryHeld},
             {u"library-lost"_s, Bench::makeLibraryLost},
