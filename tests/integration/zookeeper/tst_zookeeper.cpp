@@ -259,6 +259,8 @@ void tst_ZooKeeper::renewedByWritesOnly()
         return wait([&](auto done) { m_witness->create("/count-", {}, Session::EphemeralSequential, done); })
                 .stat.created;
     };
+    // The server deletes the empty containers of earlier functions meanwhile, each with a write.
+    const qsizetype containersBefore = locksNamed({});
     const qint64 writesBefore = lastWrite();
     const qint64 firedBefore = metric("zk_sum_node_changed_watch_count");
     for (int beat = 1; beat <= 5; ++beat) {
@@ -266,7 +268,8 @@ void tst_ZooKeeper::renewedByWritesOnly()
         for (const auto &spy : spies)
             QVERIFY(eventually([&] { return spy->renewed.size() >= beat || !spy->lost.isEmpty(); }));
     }
-    QCOMPARE(lastWrite() - writesBefore, 5 + 1);
+    const qint64 writes = lastWrite() - writesBefore;
+    QCOMPARE(writes - (containersBefore - locksNamed({})), 5 + 1);
     QCOMPARE(metric("zk_sum_node_changed_watch_count"), firedBefore);
     for (const auto &lock : locks)
         QVERIFY(lock->isHeld());
