@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 
 // A price board: five readers show the prices again and again, and a writer changes them now and then. The readers read
-// at the same time; the writer waits for those that read, and they wait for it. Each of them could as well be a process
-// of its own: set QDISTLOCK_URL to a Redis server and start this program several times.
+// at the same time; the writer waits for those that read, and they wait for it. They could also run in separate
+// processes: set QDISTLOCK_URL to a Redis server and start this program several times.
 
 #include <QDistLock/LockRegistry>
 #include <QDistLock/QuitOnSignals>

@@ -435,15 +435,17 @@ void tst_Readers::deadWaitersAreSkipped()
 
 void tst_Readers::manyDeadWaiters()
 {
-    if (m_kind != Redis)
-        QSKIP("This test writes a queue on one server.");
+    if (m_kind == Memory)
+        QSKIP("This test puts dead waiters into the queue by a command to the server. memory: has no server, and a waiter "
+              "there is dead only if its engine was destroyed, which deadWaitersAreSkipped() tests.");
     const auto engine = makeListeningEngine(m_kind, m_id);
     const QByteArray writer = newToken(*engine);
     acquire(*engine, m_id, writer);
     const Client first = waitingClient(true);
     const QByteArray behind = QByteArray::number(first.reply.arrival.toLongLong() + 1);
     for (int i = 0; i < 600; ++i)
-        m_server->command({"ZADD", RedisKeys::queue(m_id), behind, "rdead:" + QByteArray::number(i) + ":0"});
+        serverOf(m_kind, m_id)
+                .command({"ZADD", RedisKeys::queue(m_id), behind, "rdead:" + QByteArray::number(i) + ":0"});
     const Client last = waitingClient(true);
     QCOMPARE(release(*engine, m_id, writer).status, EngineReply::Done);
     EVENTUALLY_VERIFY(first.isGranted());
@@ -614,7 +616,7 @@ void tst_Readers::conversion()
 void tst_Readers::conversionWhileTheSlotMoves()
 {
     if (m_kind != Cluster)
-        QSKIP("This test moves a slot, which only a cluster has.");
+        QSKIP("This test moves the slot of a lock to another node. Only a Redis Cluster has slots.");
     // The script would find all keys of the lock, and could not make its key again.
     const auto engine = makeListeningEngine(m_kind, m_id);
     const QByteArray writer = newToken(*engine), reader = newReader(*engine);

@@ -49,6 +49,11 @@ struct Owner
 
 } // namespace
 
+#define SKIP_WITHOUT_SERVER() \
+  if (isMemory()) \
+  QSKIP("memory: keeps locks inside the process of their owners: there is no key that this test could examine or change " \
+        "from outside, and no connection that it could cut.")
+
 class tst_ReadWriteLock : public RedisLockTest
 {
     Q_OBJECT
@@ -142,8 +147,7 @@ void tst_ReadWriteLock::writersOfOtherForms()
 
 void tst_ReadWriteLock::oneKeyForAllReaders()
 {
-    if (isMemory())
-        QSKIP("This test is about the keys on a server.");
+    SKIP_WITHOUT_SERVER();
     std::vector<std::unique_ptr<TestLock>> readers;
     for (int i = 0; i < 5; ++i) {
         readers.push_back(std::make_unique<TestLock>(registry(), u"a"_s, reading()));
@@ -160,8 +164,7 @@ void tst_ReadWriteLock::oneKeyForAllReaders()
 
 void tst_ReadWriteLock::foreignWriterIsExcluded()
 {
-    if (isMemory())
-        QSKIP("This test is about another client of a server.");
+    SKIP_WITHOUT_SERVER();
     TestLock reader(registry(), u"a"_s, reading());
     QVERIFY(acquireNow(&reader));
     QVERIFY(m_server.command({"SET", "lock:a", "foreign", "NX", "PX", "1000"}).isNull());
@@ -171,8 +174,7 @@ void tst_ReadWriteLock::foreignWriterIsExcluded()
 
 void tst_ReadWriteLock::foreignHolderExcludesReaders()
 {
-    if (isMemory())
-        QSKIP("This test is about another client of a server.");
+    SKIP_WITHOUT_SERVER();
     m_server.command({"SET", "lock:a", "foreign", "PX", "100000"});
     TestLock reader(registry(), u"a"_s, reading());
     QVERIFY(joinQueue(&reader));
@@ -187,8 +189,7 @@ void tst_ReadWriteLock::foreignHolderExcludesReaders()
 
 void tst_ReadWriteLock::keyOfAnotherKind()
 {
-    if (isMemory())
-        QSKIP("This test is about a key on a server.");
+    SKIP_WITHOUT_SERVER();
     m_server.command({"ZADD", "lock:a", "1", "member"});
     m_server.command({"SADD", "lock:b", "r1:2:3"});
     m_server.command({"ZADD", "lock:c", "1", "rank"});
@@ -512,8 +513,7 @@ void tst_ReadWriteLock::upgradeWithoutAHold()
 
 void tst_ReadWriteLock::upgradeAfterALoss()
 {
-    if (isMemory())
-        QSKIP("This test takes the key away behind the library's back.");
+    SKIP_WITHOUT_SERVER();
     Owner owner(serverUrl());
     QVERIFY(acquireNow(owner.lock.readLock()));
     m_server.command({"DEL", "lock:a"});
@@ -725,8 +725,7 @@ void tst_ReadWriteLock::registryDestroyedDuringAChange()
 
 void tst_ReadWriteLock::connectionLostDuringAChange()
 {
-    if (isMemory())
-        QSKIP("This test cuts the connection to a server.");
+    SKIP_WITHOUT_SERVER();
     FaultProxy proxy(m_server);
     Owner owner(proxy.url());
     QVERIFY(acquireNow(owner.lock.writeLock()));
