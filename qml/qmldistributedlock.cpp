@@ -53,8 +53,8 @@ QmlDistributedLock::QmlDistributedLock(QObject *parent)
     connect(this, &DistributedLock::stateChanged, this, &QmlDistributedLock::scheduleUpdate);
     connect(this, &DistributedLock::released, this, &QmlDistributedLock::onReleased);
     connect(this, &DistributedLock::lost, this, &QmlDistributedLock::onLost);
-    connect(this, &DistributedLock::leaseChanged, this, [this] { optionChanged(m_attempting || state() != Unlocked); });
-    connect(this, &DistributedLock::modeChanged, this, [this] { optionChanged(m_attempting || state() != Unlocked); });
+    connect(this, &DistributedLock::leaseChanged, this, [this] { optionChanged(isAttemptingOrHeld()); });
+    connect(this, &DistributedLock::modeChanged, this, [this] { optionChanged(isAttemptingOrHeld()); });
     connect(this, &DistributedLock::fairChanged, this, [this] { optionChanged(state() == Acquiring); });
     connect(this, &DistributedLock::retryIntervalChanged, this, [this] { optionChanged(state() == Acquiring); });
 }

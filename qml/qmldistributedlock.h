@@ -102,6 +102,11 @@ Q_SIGNALS:
     void serverChanged();
     void activeChanged();
 
+protected:
+    /// An option has a new value. If \a needsChange and `active`, the lock is released and acquired again.
+    void optionChanged(bool needsChange);
+    bool isAttemptingOrHeld() const { return m_attempting || state() != Unlocked; }
+
 private:
     using Watcher = QFutureWatcher<LockResult>;
     struct DeferredCall
@@ -116,7 +121,6 @@ private:
 
     LockRegistry *requestedRegistry() const;
     void requestChange();
-    void optionChanged(bool needsChange);
     void scheduleUpdate();
     void update();
     void applyChange();

@@ -247,6 +247,8 @@ template<typename Function>
     - `mode`: `write` or `exclusive` (default); `read` or `shared` for a method that only reads: it runs together with
       readers in other threads and processes, and never while a writer runs. Calls of one thread under one lock always
       run one after the other. If the annotations of a method name one lock twice, `write` counts.
+    - `permits`, `take`: at most that many at the same time, see LockOptions::permits; `permits=server` as the server
+      says. Calls of one thread under one lock run one after the other here, too.
     - `onBusy`: `wait` (default) waits for up to `wait`; `skip` tries once and drops the call without an error; `fail`
       tries once and reports BusyError. For these two, a call of the same thread that waits or runs under the same
       locks is busy, too. `latest` waits, and keeps only the newest call of this method of the receiver, whatever its

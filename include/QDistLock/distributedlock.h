@@ -27,8 +27,9 @@ class LockReference;
 }
 
 /*!
-    A lock on a Redis server: of all processes and machines that use its name, at most one owner holds it at a time; in
-    LockOptions::Shared, any number of owners hold it together, and exclude those that do not.
+    A lock on a Redis server: of all processes and machines that use its name, at most one owner holds it at a time. In
+    LockOptions::Shared any number of owners hold it together, and with LockOptions::permits as many as there are
+    permits; they exclude all others.
 
     The owner is the object: acquiring again on the same object is a nested acquire and adds a level; two objects with
     the same name exclude each other, also within one process. An owner that holds the lock in LockOptions::Shared
@@ -112,7 +113,7 @@ public:
         ServerError,         ///< the server refused the command for another reason
         QuorumError,         ///< too few of the quorum's servers, or of the Sentinels, agreed
         ReplicationError,    ///< too few replicas have it, see LockOptions::minReplicas
-        UpgradeError         ///< the owner holds the lock as a reader, and cannot become a writer without a release
+        UpgradeError         ///< the owner holds the lock as a reader or with permits, and would wait for itself
     };
     Q_ENUM(Error)
 
@@ -285,7 +286,7 @@ protected:
     /// together have one fencingToken(), so that two holds may have the same.
     quint64 holdNumber() const;
     /// Like acquireAsync(), with \a options instead of options(). If another acquire is already in progress, only
-    /// their `mode` and `wait` count; if the lock is already held, only `mode` does.
+    /// their `mode`, `permits` and `wait` count; if the lock is already held, only `mode` and `permits` do.
     QFuture<LockResult> acquireAsync(const LockOptions &options);
 
 private:

@@ -28,14 +28,21 @@ struct LockInfo
     bool held = false;
     /// The holder is another library, or the key was written by hand.
     bool foreign = false;
-    /// Who holds it; if readers do, the one whose lease ends first. Unless a holder that is not connected connects
+    /// Who holds it; if several do, the one whose lease ends first. Unless a holder that is not connected connects
     /// again, the lock becomes free after \c remaining.
     LockClient holder;
     /// The number of readers that hold it together; 0 if it is not held in LockOptions::Shared.
     int readerCount = 0;
-    /// The first 32 of them at most, \c holder included.
-    QList<LockClient> readers;
-    /// Time to live of the key; negative = none. If readers hold it, the time until the last of their leases ends. If
+    /// The number of permits if the name is a semaphore, see LockOptions::permits, also while nobody holds it; 0 if the
+    /// server has no number for it.
+    int permits = 0;
+    /// How many of them are taken. An exclusive holder takes all of them. After LockRegistry::setPermits() more may be
+    /// taken than there are.
+    int permitsTaken = 0;
+    /// Those whose leases end first, \c holder included: of readers 32 at most, of holders of permits those who have
+    /// the first 32 permits. Empty for an exclusive holder.
+    QList<LockClient> holders;
+    /// Time to live of the key; negative = none. If several hold it, the time until the last of their leases ends. If
     /// its value is a deadline, as old clients write it: the time until then, and in the second after it the time
     /// until the lock may be taken over.
     std::chrono::milliseconds remaining{0};

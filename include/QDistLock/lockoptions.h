@@ -29,6 +29,10 @@ struct LockOptions
     static constexpr std::chrono::milliseconds MinimumLease = std::chrono::milliseconds(10);
     /// The longest lease; a longer one is refused.
     static constexpr std::chrono::milliseconds MaximumLease = std::chrono::hours(24);
+    /// A value of `permits`: the number that the server has for this name; OptionsError if it has none.
+    static constexpr int ServerPermits = -1;
+    /// The greatest number of permits; a greater one is refused.
+    static constexpr int MaximumPermits = 10'000;
 
     /// Who may hold the lock at the same time.
     enum Mode : int {
@@ -41,6 +45,16 @@ struct LockOptions
     /// Locks of several modes on one name are one read/write lock. Redis and `memory:` only; see
     /// docs/readers-and-writers.md.
     Mode mode = Exclusive;
+    /// Greater than 0: the name is a semaphore with this many permits, and the lock holds `take` of them. The first
+    /// acquire sets the number on the server; each later one must say the same number or ServerPermits, or it ends with
+    /// OptionsError. LockRegistry::setPermits() changes the number; the server forgets it 7 days after the last
+    /// acquire. Waiters are served in the order in which they came, so that one that takes many permits is not
+    /// overtaken by those that take few. Not with mode Shared: a name has either permits or readers. An Exclusive lock
+    /// without permits excludes all holders of permits. 0: no semaphore. Redis and `memory:` only; see
+    /// docs/semaphores.md.
+    int permits = 0;
+    /// How many permits one acquire takes: 1 to `permits`; 1 without permits.
+    int take = 1;
     /// Time to live of the key on the server; 10 ms to 24 h.
     std::chrono::milliseconds lease = std::chrono::seconds(30);
     /// Longest wait of one acquire; 0 = a single attempt.
@@ -52,7 +66,8 @@ struct LockOptions
     /// Renew the lease each time a third of it has passed, while the lock is held.
     bool autoRenew = true;
     /// First come, first served; false = whoever comes first after a release, so that a reader overtakes a writer that
-    /// waits. Without effect on a server that executes no scripts (`scripts=off`), where nobody waits in a queue.
+    /// waits, and an acquire of few permits one of many. Without effect on a server that executes no scripts
+    /// (`scripts=off`), where nobody waits in a queue.
     bool fair = true;
     /// Keep the key at least this long after the acquisition, even if it is released earlier; at most the lease.
     std::chrono::milliseconds minHold = std::chrono::milliseconds(0);
@@ -73,6 +88,8 @@ struct LockOptions
     // One setter per line.
     // clang-format off
     LockOptions &withMode(Mode value) { mode = value; return *this; }
+    LockOptions &withPermits(int value) { permits = value; return *this; }
+    LockOptions &withTake(int value) { take = value; return *this; }
     LockOptions &withLease(std::chrono::milliseconds value) { lease = value; return *this; }
     LockOptions &withWait(std::chrono::milliseconds value) { wait = value; return *this; }
     LockOptions &withRetryInterval(std::chrono::milliseconds value) { retryInterval = value; return *this; }

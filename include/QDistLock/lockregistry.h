@@ -126,13 +126,14 @@ public:
     /// Every lock held whose name matches the glob \a pattern, under keyPrefix(). The list is complete: if one master
     /// of a cluster cannot be asked, that is an error.
     QFuture<LockReply<QList<LockInfo>>> list(const QString &pattern);
-    /// Deletes the key, whoever holds the lock: never OtherHolder. The holder emits lost(ForcedRelease) at once if its
+    /// Deletes the key, whoever holds the lock: never OtherHolder. Readers, and holders of permits, lose it together.
+    /// A holder emits lost(ForcedRelease) at once if its
     /// subscription is up. Otherwise it emits lost(Deleted) or lost(Stolen) at its next renewal, and until then still
     /// considers the lock held.
     QFuture<LockReply<Outcome>> forceRelease(const QString &name);
     /// Like forceRelease(name), but only while the lock is held with \a fencingToken (see LockInfo): it takes the lock
     /// away from the holder that was shown, never from the next one. OtherHolder also for a holder of another library,
-    /// which has no fencing token.
+    /// which has no fencing token. Of permits: from all holders, if nobody has taken permits since.
     QFuture<LockReply<Outcome>> forceRelease(const QString &name, qint64 fencingToken);
     /// Renews the hold for which DistributedLock::detach() returned \a token: its key lives for \a lease from now on.
     QFuture<LockReply<Outcome>> renew(const QString &name, const QByteArray &token, std::chrono::milliseconds lease);
@@ -140,6 +141,11 @@ public:
     /// With \a keep > 0, 24 h at most, the lock remains taken for that time.
     QFuture<LockReply<Outcome>> release(const QString &name, const QByteArray &token,
                                         std::chrono::milliseconds keep = std::chrono::milliseconds(0));
+    /// Sets the number of permits of the semaphore \a name, from 1 to LockOptions::MaximumPermits, whether it is held
+    /// or not; returns the number before, 0 if there was none. Waiters that fit then are served at once. Nobody loses a
+    /// permit: if more than \a permits are taken, nobody gets one until enough are returned. Acquires that say another
+    /// number, also those that wait, end with OptionsError at their next attempt, unless they are served before.
+    QFuture<LockReply<int>> setPermits(const QString &name, int permits);
     /// Those who wait in the queue of the lock, the next one first; the first 1000 of them, if there are more.
     QFuture<LockReply<QList<LockWaiter>>> waiters(const QString &name);
 

@@ -38,7 +38,7 @@ class ReadWriteLockPrivate;
     other servers refuse readers with OptionsError.
 
     Thread, errors: as DistributedLock. Ownership: the two locks belong to this object; their options are set
-    separately, but for LockOptions::mode, which is fixed as their name is.
+    separately, but for LockOptions::mode, which is fixed as their name is, and for permits, which they do not have.
     Algorithm: one queue for readers and writers, with a phase for all readers at its head; see docs/protocol.md.
 */
 class QDISTLOCK_EXPORT ReadWriteLock : public QObject

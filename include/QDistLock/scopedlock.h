@@ -156,8 +156,8 @@ private:
 
 /// True if the calling code runs under the lock \a address, and the lock is still held: inside a ScopedLock of this
 /// thread, or inside a method or function that annotations.h runs, until that returns (even if it returns a QFuture).
-/// A lock held in LockOptions::Shared counts only if \a mode is that, too. Sends no command. May be called in any
-/// thread.
+/// A lock held in LockOptions::Shared or with permits counts only if \a mode is LockOptions::Shared. Sends no command.
+/// May be called in any thread.
 QDISTLOCK_EXPORT bool isLockedHere(const LockAddress &address, LockOptions::Mode mode = LockOptions::Exclusive);
 /// The fencing token of that lock; 0 if there is none.
 QDISTLOCK_EXPORT qint64 fencingTokenHere(const LockAddress &address);

@@ -93,6 +93,19 @@ bool setMode(AnnotationOptions *options, QStringView value, QString *)
     return isReader || value == u"write" || value == u"exclusive";
 }
 
+bool setPermits(AnnotationOptions *options, QStringView value, QString *problem)
+{
+    if (value == u"server") {
+        options->lock.permits = LockOptions::ServerPermits;
+        return true;
+    }
+    if (!setField<&LockOptions::permits>(options, value, problem))
+        return false;
+    if (options->lock.permits == 0)
+        *problem = u"0 would let nobody in; leave the option out for a lock that one owner holds alone"_s;
+    return problem->isEmpty();
+}
+
 bool setOnBusy(AnnotationOptions *options, QStringView value, QString *)
 {
     static constexpr struct
@@ -160,10 +173,13 @@ constexpr char16_t Wait[] =
         u"a duration; write forever, or a whole number and its unit, ms, s, min or h, as in 250ms or 2s";
 constexpr char16_t Number[] = u"a whole number";
 constexpr char16_t NumberOrUnlimited[] = u"a whole number or unlimited";
+constexpr char16_t NumberOrServer[] = u"a whole number or server";
 constexpr char16_t Bool[] = u"true or false";
 
 constexpr Option Options[] = {
         {u"mode", setMode, u"read (or shared), or write (or exclusive)"},
+        {u"permits", setPermits, NumberOrServer},
+        {u"take", setField<&LockOptions::take>, Number},
         {u"wait", setWait, Wait},
         {u"lease", setField<&LockOptions::lease>, Duration},
         {u"retryInterval", setField<&LockOptions::retryInterval>, Duration},

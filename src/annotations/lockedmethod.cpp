@@ -113,10 +113,10 @@ bool agree(const AnnotationOptions &a, const AnnotationOptions &b)
 {
     const auto values = [](const AnnotationOptions &options) {
         // All of its members: another one does not compile until somebody has looked here.
-        const auto &[mode, lease, wait, retryInterval, maxRetries, autoRenew, fair, minHold, minReplicas,
+        const auto &[mode, permits, take, lease, wait, retryInterval, maxRetries, autoRenew, fair, minHold, minReplicas,
                      replicaTimeout, repairMissingTtl] = options.lock;
-        return std::tuple(options.onBusy, options.maxQueued, mode, lease, wait, retryInterval, maxRetries, autoRenew,
-                          fair, minHold, minReplicas, replicaTimeout, repairMissingTtl);
+        return std::tuple(options.onBusy, options.maxQueued, mode, permits, take, lease, wait, retryInterval,
+                          maxRetries, autoRenew, fair, minHold, minReplicas, replicaTimeout, repairMissingTtl);
     };
     return values(a) == values(b);
 }
@@ -340,11 +340,14 @@ std::optional<QList<LockRequest>> LockedMethod::requests(const CallArguments &ar
     }
     if (requests.size() < 2)
         return requests;
-    // The same order for all methods, so that they cannot deadlock; of one lock the writer first, who may read as well.
+    // The same order for all methods, so that they cannot deadlock; of one lock that first which excludes most.
     std::stable_sort(requests.begin(), requests.end(), [](const LockRequest &a, const LockRequest &b) {
+        const auto openness = [](const LockOptions &options) {
+            return std::tuple(options.mode, options.permits != 0, -options.take);
+        };
         const QString first = a.identity();
         const QString second = b.identity();
-        return first != second ? first < second : a.options.mode < b.options.mode;
+        return first != second ? first < second : openness(a.options) < openness(b.options);
     });
     requests.erase(std::unique(requests.begin(), requests.end(),
                                [](const LockRequest &a, const LockRequest &b) { return a.identity() == b.identity(); }),

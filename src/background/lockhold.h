@@ -26,11 +26,8 @@ public:
 
     /// Reads the clock: false before the grant, and from the local deadline on.
     bool isHeld() const { return m_acquisition->isHeld(); }
-    /// Whether it is, or would be, held in \a mode: a writer may also read.
-    bool covers(LockOptions::Mode mode) const
-    {
-        return m_acquisition->options.mode == LockOptions::Exclusive || mode == LockOptions::Shared;
-    }
+    /// With which it is, or would be, held.
+    const LockOptions &options() const { return m_acquisition->options; }
     /// 0 before the grant; kept after the release.
     qint64 fencingToken() const { return m_acquisition->fencingToken.load(std::memory_order_relaxed); }
     /// How the acquire ended; CancelledError before that.

@@ -5,6 +5,7 @@
 
 #include "background/lockservice.h"
 #include "background/threadlocks.h"
+#include "base/holdkind.h"
 #include "base/logging.h"
 #include "engine/servername.h"
 #include "lock/lockregistry_p.h"
@@ -109,9 +110,10 @@ void ScopedLock::fail(DistributedLock::Error error, const QString &text)
 void ScopedLock::acquire(const LockOptions &options)
 {
     auto outer = ThreadLocks::find(m_address);
-    if (outer && !outer->covers(options.mode)) {
+    if (outer && !covers(outer->options(), options)) {
         fail(DistributedLock::UpgradeError,
-             u"this thread holds it as a reader, and would wait for itself to become a writer; end that scope first, or begin it in LockOptions::Exclusive"_s);
+             u"this thread %1; end that scope first, or begin it in LockOptions::Exclusive without permits"_s.arg(
+                     whyNotCovered(outer->options(), options)));
         qCWarning(lcLock, "%ls", qUtf16Printable(m_result.errorString));
         return;
     }
@@ -238,10 +240,16 @@ bool ScopedLock::isGuiThreadWaitAllowed()
     return guiThreadWaitAllowed.load(std::memory_order_relaxed);
 }
 
-bool isLockedHere(const LockAddress &address, LockOptions::Mode mode)
+/// Any hold is good enough for who may share the lock.
+static bool isHeldHere(const LockAddress &address, const LockOptions &options)
 {
     const auto hold = ThreadLocks::find(resolved(address));
-    return hold && hold->covers(mode);
+    return hold && (options.mode == LockOptions::Shared || covers(hold->options(), options));
+}
+
+bool isLockedHere(const LockAddress &address, LockOptions::Mode mode)
+{
+    return isHeldHere(address, LockOptions().withMode(mode));
 }
 
 qint64 fencingTokenHere(const LockAddress &address)
@@ -259,7 +267,7 @@ void Detail::throwUnlessAcquired(const ScopedLock &lock)
 void Detail::assertLocked(const char *function, const char *file, int line, const LockAddress &address,
                           const LockOptions &options)
 {
-    if (isLockedHere(address, options.mode))
+    if (isHeldHere(address, options))
         return;
     QMessageLogger(file, line, function)
             .fatal("QDL_ASSERT_LOCKED: %s runs without the lock %ls, in file %s, line %d", function,

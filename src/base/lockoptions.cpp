@@ -17,6 +17,19 @@ QString LockOptions::validationError() const
     };
     if (mode != Exclusive && mode != Shared)
         return u"mode is %1; it must be LockOptions::Exclusive or LockOptions::Shared"_s.arg(int(mode));
+    if (permits < ServerPermits || permits > MaximumPermits)
+        return u"permits is %1; it must be from 1 to %2, LockOptions::ServerPermits, or 0 for no semaphore"_s
+                .arg(permits)
+                .arg(MaximumPermits);
+    if (permits != 0 && mode != Exclusive)
+        return u"permits is %1, but mode is LockOptions::Shared; it must be LockOptions::Exclusive, because a name has either permits or readers"_s
+                .arg(permits);
+    if (take < 1 || take > MaximumPermits)
+        return u"take is %1; it must be from 1 to permits"_s.arg(take);
+    if (permits == 0 && take != 1)
+        return u"take is %1, but permits is 0; it must be 1 without a semaphore"_s.arg(take);
+    if (permits > 0 && take > permits)
+        return u"take is %1, but permits is %2; it must be that number at most"_s.arg(take).arg(permits);
     if (lease < MinimumLease)
         return bad("lease", lease, "from 10 ms to 24 h; a shorter one would be over before its holder hears of it");
     if (lease > MaximumLease)

@@ -3,9 +3,12 @@
 
 #include "core/leasemachine.h"
 
+#include "base/holdkind.h"
 #include "engine/protocolconstants.h"
 
 #include <algorithm>
+
+using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
@@ -70,11 +73,14 @@ LeaseMachine::Outcome &LeaseMachine::report(Outcome::Kind kind, quint64 id)
 void LeaseMachine::acquire(quint64 id, bool once, const LockOptions &options, LeaseTime now)
 {
     tick(now);
-    const bool isReader = (m_phase == Held || m_phase == Acquiring) && m_options.mode == LockOptions::Shared;
-    if (isReader && options.mode != LockOptions::Shared) {
-        // Two readers that waited to become writers would wait for each other.
-        report(Outcome::AcquireFailed, id).error = EngineError::byRule(DistributedLock::UpgradeError,
-                                                                       EngineError::IsReader);
+    // All requests of an owner have one hold. Behind a release, it must cover those that wait for the next one.
+    const bool isNext = m_phase == Releasing && !m_requests.isEmpty();
+    const LockOptions &present = isNext ? m_nextOptions : m_options;
+    const bool isCovered = covers(present, options);
+    if ((m_phase == Held || m_phase == Acquiring || (isNext && !covers(options, present))) && !isCovered) {
+        report(Outcome::AcquireFailed, id).error = EngineError::passing(
+                DistributedLock::UpgradeError,
+                u"its owner %1; release it first"_s.arg(whyNotCovered(present, options)));
         return;
     }
     if (m_phase == Held) {
@@ -92,10 +98,12 @@ void LeaseMachine::acquire(quint64 id, bool once, const LockOptions &options, Le
             attempt(now);
         return;
     }
-    const bool isForWriter = m_requests.size() > 1 && m_nextOptions.mode == LockOptions::Exclusive; // one of them
-    m_nextOptions = options;
-    if (isForWriter)
-        m_nextOptions.mode = LockOptions::Exclusive;
+    const LockOptions former = std::exchange(m_nextOptions, options);
+    if (isNext && isCovered) {
+        m_nextOptions.mode = former.mode;
+        m_nextOptions.permits = former.permits;
+        m_nextOptions.take = former.take;
+    }
     if (m_phase == Unlocked)
         beginIfWanted(now);
 }

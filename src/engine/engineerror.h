@@ -22,8 +22,7 @@ struct EngineError
         WaitIsOver,  ///< somebody else has held it during the whole wait
         NoReply,     ///< the server did not reply within the wait
         LateReply,   ///< the reply took longer than the lease
-        Cancelled,   ///< the acquire was cancelled
-        IsReader     ///< a writer's acquire, where the same owner is a reader already
+        Cancelled    ///< the acquire was cancelled
     };
 
     DistributedLock::Error code = DistributedLock::NoError;

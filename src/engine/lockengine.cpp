@@ -20,15 +20,30 @@ bool LockEngine::findHolder(const Waiter &waiter, std::function<void(const std::
 void LockEngine::convert(const Acquire &, const QByteArray &, Completion completion)
 {
     EngineReply reply;
-    reply.error = EngineError::permanent(DistributedLock::OptionsError, noReaders(u"this server has none"_s));
+    reply.error = EngineError::permanent(
+            DistributedLock::OptionsError,
+            noSharing(LockOptions().withMode(LockOptions::Shared), u"this server has no readers"_s));
     QMetaObject::invokeMethod(
             this, [completion = std::move(completion), reply] { completion(reply); }, Qt::QueuedConnection);
 }
 
-QString LockEngine::noReaders(const QString &reason)
+void LockEngine::setPermits(const LockId &, int permits,
+                            std::function<void(const EngineError &, int before)> completion)
 {
-    return u"LockOptions::Shared is not available here: %1; use redis://, rediss://, unix://, redis+sentinel://, redis+cluster:// or memory:"_s
-            .arg(reason);
+    const auto error = EngineError::permanent(
+            DistributedLock::OptionsError,
+            noSharing(LockOptions().withPermits(permits), u"this server has no semaphores"_s));
+    QMetaObject::invokeMethod(
+            this, [completion = std::move(completion), error] { completion(error, 0); }, Qt::QueuedConnection);
+}
+
+QString LockEngine::noSharing(const LockOptions &options, const QString &reason)
+{
+    const bool isReader = options.mode == LockOptions::Shared;
+    if (!isReader && options.permits == 0)
+        return QString();
+    return u"%1 is not available here: %2; use redis://, rediss://, unix://, redis+sentinel://, redis+cluster:// or memory:"_s
+            .arg(isReader ? u"LockOptions::Shared"_s : u"LockOptions::permits"_s, reason);
 }
 
 } // namespace QDistLock

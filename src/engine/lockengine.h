@@ -166,13 +166,14 @@ public:
     struct Acquire
     {
         LockId lock;
-        QByteArray token; ///< of a reader: shares the lock with other readers
+        QByteArray token; ///< of a reader or of a holder of permits: shares the lock with others of its kind
         std::chrono::milliseconds lease;
         bool repairMissingTtl = true;
         bool enqueue = false;    ///< join the queue if taken; only if canBeWoken()
         bool barge = false;      ///< acquire it although others wait; in the queue, only wait to be woken
         QByteArray arrival = {}; ///< the waiter's place in the queue, from an earlier reply
         Replicas replicas = {};
+        int permits = 0; ///< of the semaphore, if the token is that of a holder of permits, see LockOptions::permits
     };
     /// Whether a waiter in the queue of \a lock would be notified of its turn at present.
     virtual bool canBeWoken(const LockId &lock) const = 0;
@@ -209,6 +210,11 @@ public:
     /// Stolen (somebody else holds it) or Failed.
     virtual void forceRelease(const LockId &lock, qint64 fencingToken, Completion completion) = 0;
 
+    /// Makes \a lock a semaphore of \a permits permits, and serves the waiters that fit then. \a completion gets the
+    /// number before, 0 if there was none.
+    virtual void setPermits(const LockId &lock, int permits,
+                            std::function<void(const EngineError &, int before)> completion);
+
 Q_SIGNALS:
     // `concerned` is empty if all locks are. It must not be called after the slot has returned.
 
@@ -227,8 +233,9 @@ Q_SIGNALS:
     void processed();
 
 protected:
-    /// For unsupported(): LockOptions::Shared is not available, because of \a reason, a clause.
-    static QString noReaders(const QString &reason);
+    /// For unsupported(): several cannot hold a lock together, as readers or with permits, because of \a reason, a
+    /// clause. Empty if \a options do not ask for that.
+    static QString noSharing(const LockOptions &options, const QString &reason);
     /// Examines all locks.
     Need need(const LockFilter &filter = nullptr) const { return m_need ? m_need(filter) : Need(); }
     std::optional<Waiter> waiterOf(quint64 sequence) const { return m_waiterOf ? m_waiterOf(sequence) : std::nullopt; }

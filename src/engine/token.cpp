@@ -21,6 +21,7 @@ namespace {
 
 constexpr size_t RandomBytes = 16;
 constexpr char ReaderMark = 'r';
+constexpr char PermitsMark = 'p';
 
 /// Fills \a bytes from the system's random source.
 void fillRandom(char *bytes, size_t size)
@@ -40,6 +41,23 @@ struct TokenParts
     QByteArrayView random; ///< and what follows it
 };
 
+/// How many permits \a token takes; 0 if it is none of a holder of permits.
+int permitsIn(QByteArrayView token)
+{
+    const qsizetype end = token.startsWith(PermitsMark) ? token.indexOf('/') : -1;
+    const QByteArrayView number = end < 0 ? QByteArrayView() : token.sliced(1, end - 1);
+    const int permits = number.toByteArray().toInt();
+    return permits > 0 && number == QByteArray::number(permits) ? permits : 0;
+}
+
+/// \a token without what says its kind.
+QByteArrayView withoutKind(QByteArrayView token)
+{
+    if (token.startsWith(ReaderMark))
+        return token.sliced(1);
+    return permitsIn(token) > 0 ? token.sliced(token.indexOf('/') + 1) : token;
+}
+
 /// All parts are empty if \a token does not have the form of one.
 TokenParts split(QByteArrayView token)
 {
@@ -48,7 +66,7 @@ TokenParts split(QByteArrayView token)
             return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
         });
     };
-    const QByteArrayView whole = token.startsWith(ReaderMark) ? token.sliced(1) : token;
+    const QByteArrayView whole = withoutKind(token);
     const qsizetype first = whole.indexOf(':');
     const qsizetype second = whole.indexOf(':', first + 1);
     if (first < 0 || second < 0)
@@ -77,7 +95,7 @@ QByteArray Token::clientOf(const QByteArray &token)
 
 bool Token::isOf(const QByteArray &token, const QByteArray &clientId)
 {
-    const QByteArrayView whole = isReader(token) ? QByteArrayView(token).sliced(1) : token;
+    const QByteArrayView whole = withoutKind(token);
     return whole.size() > clientId.size() && whole.startsWith(clientId) && whole.at(clientId.size()) == ':';
 }
 
@@ -89,6 +107,21 @@ QByteArray Token::ofReader(const QByteArray &token)
 bool Token::isReader(const QByteArray &token)
 {
     return token.startsWith(ReaderMark);
+}
+
+QByteArray Token::ofPermits(const QByteArray &token, int take)
+{
+    return PermitsMark + QByteArray::number(take) + '/' + token;
+}
+
+int Token::permitsOf(const QByteArray &token)
+{
+    return permitsIn(token);
+}
+
+bool Token::isShared(const QByteArray &token)
+{
+    return token.startsWith(ReaderMark) || token.startsWith(PermitsMark);
 }
 
 QByteArray Token::connectionOf(const QByteArray &token)

@@ -11,12 +11,19 @@ namespace QDistLock {
 
 /// A token proves who holds a lock: `<client id>:<sequence>:<128 random bits>`, in hex but for the sequence. An engine
 /// may append the decimal number that its connection has on the server, by which others find that connection. One that
-/// begins with an 'r' is a reader's: it shares the lock with other readers. Thread-safe.
+/// begins with an 'r' is a reader's: it shares the lock with other readers. One that begins with a 'p', a number and a
+/// '/' is that of a holder of so many permits. Thread-safe.
 namespace Token {
 
-/// \a token, which is none of a reader, as that of a reader.
+/// \a token, which is one of an exclusive holder, as that of a reader.
 QByteArray ofReader(const QByteArray &token);
 bool isReader(const QByteArray &token);
+/// \a token, which is one of an exclusive holder, as that of a holder of \a take permits.
+QByteArray ofPermits(const QByteArray &token, int take);
+/// The number of permits that \a token takes; 0 if it is none of a holder of permits.
+int permitsOf(const QByteArray &token);
+/// Whether it is one of these two, so that others may hold the lock together with it.
+bool isShared(const QByteArray &token);
 
 /// The sequence number in \a token; 0 if \a token was not made by a TokenGenerator.
 quint64 sequenceOf(const QByteArray &token);

@@ -7,6 +7,8 @@
 #include "lock/lockregistry_p.h"
 #include "lock/threadcheck.h"
 
+#include <QDistLock/semaphore.h>
+
 #include <QtCore/qabstracteventdispatcher.h>
 #include <QtCore/qmetaobject.h>
 
@@ -43,6 +45,8 @@ QString describeHolder(const LockInfo &lock)
         text += u"%1 readers, among them "_s.arg(lock.readerCount);
     else if (lock.readerCount == 1)
         text += u"the reader "_s;
+    else if (lock.holders.size() > 1)
+        text += u"%1 holders of permits, among them "_s.arg(lock.holders.size());
     text += lock.holder.toString();
     if (!lock.holder.connected)
         text += u", which is not connected"_s;
@@ -136,6 +140,10 @@ void DistributedLockPrivate::setRegistry(LockRegistryPrivate *newRegistry)
         merged.fair = options.fair;
     if (fieldsSet & Mode)
         merged.mode = options.mode;
+    if (fieldsSet & Permits) {
+        merged.permits = options.permits;
+        merged.take = options.take;
+    }
     setOptions(merged);
 }
 
@@ -148,7 +156,8 @@ void DistributedLockPrivate::setFields(quint8 fields, const LockOptions &newOpti
 void DistributedLockPrivate::setOptions(const LockOptions &newOptions)
 {
     LockOptions after = newOptions;
-    after.mode = fixedMode.value_or(after.mode);
+    if (fixedMode)
+        after.withMode(*fixedMode).withPermits(0).withTake(1);
     const LockOptions before = std::exchange(options, after);
     const QPointer<DistributedLock> guard(q);
     machine.setAutoRenew(after.autoRenew);
@@ -166,6 +175,10 @@ void DistributedLockPrivate::setOptions(const LockOptions &newOptions)
         Q_EMIT guard->fairChanged();
     if (guard && before.mode != after.mode)
         Q_EMIT guard->modeChanged();
+    if (auto *const semaphore = qobject_cast<Semaphore *>(guard); semaphore && before.permits != after.permits)
+        Q_EMIT semaphore->permitsChanged();
+    if (auto *const semaphore = qobject_cast<Semaphore *>(guard); semaphore && before.take != after.take)
+        Q_EMIT semaphore->takeChanged();
 }
 
 DistributedLock::State DistributedLockPrivate::state() const
@@ -206,6 +219,12 @@ void DistributedLockPrivate::acquire(quint64 id, bool once, const LockOptions *o
     const LockOptions &wanted = own ? *own : options;
     watchEventLoop(id, once ? 0ms : wanted.wait);
     const auto fail = [this, id](DistributedLock::Error code, const QString &text) { failAcquire(id, code, text); };
+    if (wanted.permits == 0 && qobject_cast<Semaphore *>(q)) {
+        return fail(
+                DistributedLock::OptionsError,
+                u"permits is 0; it must be from 1 to %1, or LockOptions::ServerPermits, in all options that are given to a Semaphore"_s
+                        .arg(LockOptions::MaximumPermits));
+    }
     if (registry && registry->isInherited())
         return fail(DistributedLock::ConnectionError, LockRegistryPrivate::inheritedError().text);
     const QPointer<DistributedLock> guard(q);
@@ -617,10 +636,6 @@ EngineError DistributedLockPrivate::withText(EngineError engineError) const
         break;
     case EngineError::Cancelled:
         engineError.text = u"the acquire was cancelled"_s;
-        break;
-    case EngineError::IsReader:
-        engineError.text =
-                u"its owner is a reader of it already, and cannot become a writer as well; release it first, and acquire it again in LockOptions::Exclusive"_s;
         break;
     }
     return engineError;

@@ -130,7 +130,7 @@ public:
     LockOptions options;
     /// The other lock of a ReadWriteLock; null if this is not part of one. Both have the same owner.
     QPointer<DistributedLock> partner;
-    std::optional<LockOptions::Mode> fixedMode; ///< that of a lock with a partner
+    std::optional<LockOptions::Mode> fixedMode; ///< that of a lock with a partner, which has no permits
     /// Options that the application has set; the registry's defaults do not replace these.
     enum OptionField : quint8 {
         Lease = 1,
@@ -139,6 +139,7 @@ public:
         AutoRenew = 8,
         Fair = 16,
         Mode = 32,
+        Permits = 64, ///< and `take`
         AllFields = 255
     };
     quint8 fieldsSet = 0;

@@ -3,6 +3,7 @@
 
 #include "lock/lockdriver.h"
 
+#include "base/holdkind.h"
 #include "engine/enginefactory.h"
 #include "engine/protocolconstants.h"
 #include "lock/lockregistry_p.h"
@@ -14,6 +15,21 @@ using namespace Qt::StringLiterals;
 using std::chrono::milliseconds;
 
 namespace QDistLock {
+
+/// A new token of the kind that \a options ask for.
+static QByteArray makeToken(LockEngine *engine, const LockOptions &options)
+{
+    const QByteArray token = engine->makeToken();
+    switch (kindOf(options)) {
+    case HoldKind::Reader:
+        return Token::ofReader(token);
+    case HoldKind::Permits:
+        return Token::ofPermits(token, options.take);
+    case HoldKind::Exclusive:
+        break;
+    }
+    return token;
+}
 
 LockDriver::LockDriver(QObject *owner)
     : machine(this)
@@ -108,9 +124,7 @@ void LockDriver::abandon()
 void LockDriver::takeFrom(LockDriver *holder, quint64 id, const LockOptions &options, TakeFailed failed)
 {
     LockEngine *const engine = registry->engine();
-    QByteArray token = engine->makeToken();
-    if (options.mode == LockOptions::Shared)
-        token = Token::ofReader(token);
+    const QByteArray token = makeToken(engine, options);
     m_taking = Taking{{holder->m_lockId, token, options.lease},
                       engine->lastSequence(),
                       now(),
@@ -292,14 +306,12 @@ void LockDriver::execute(const LeaseMachine::Command &command)
             if (m_nextLockId)
                 m_lockId = *std::exchange(m_nextLockId, std::nullopt);
             registry->route(m_sequence, nullptr);
-            m_token = engine->makeToken();
-            if (options.mode == LockOptions::Shared)
-                m_token = Token::ofReader(m_token);
+            m_token = makeToken(engine, options);
             m_sequence = engine->lastSequence();
             registry->route(m_sequence, this);
         }
         engine->acquire({m_lockId, m_token, options.lease, options.repairMissingTtl, command.enqueue, !options.fair,
-                         machine.arrival(), replicas},
+                         machine.arrival(), replicas, options.permits},
                         completion(command.epoch, &LeaseMachine::acquireReplied));
         break;
     case Command::Renew:

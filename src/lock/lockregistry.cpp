@@ -150,12 +150,21 @@ LockInfo infoOf(const std::optional<QString> &name, const EngineError &error, co
     return info;
 }
 
+/// How many permits of a semaphore are free, which has \a permits of them if the server has no number.
+int freePermits(const LockInfo &info, int permits)
+{
+    const bool isHeldOtherwise = info.held && info.permitsTaken == 0;
+    const int all = info.permits > 0 ? info.permits : permits;
+    return isHeldOtherwise ? 0 : std::max(0, all - info.permitsTaken);
+}
+
 /// Calls \a send when the server, or the one that keeps the lock \a name, can be asked; \a send passes its result to
 /// the function it gets, at once or later. Nothing is sent if the future was cancelled before that. \a makeReply makes
-/// what the future has, from the name, an error and a result.
+/// what the future has, from the name, an error and a result. If \a keyPrefix is null, the registry's is used.
 template<typename T, typename MakeReply>
 auto ask(LockRegistry *registry, const char *function, const std::optional<QString> &name, MakeReply makeReply,
-         const std::function<void(LockEngine *engine, const LockId &id, const Finish<T> &finish)> &send)
+         const std::function<void(LockEngine *engine, const LockId &id, const Finish<T> &finish)> &send,
+         const QString &keyPrefix = QString())
 {
     using Reply = std::invoke_result_t<MakeReply, std::optional<QString>, EngineError, T>;
     LockRegistryPrivate *const d = LockRegistryPrivate::get(registry);
@@ -170,7 +179,8 @@ auto ask(LockRegistry *registry, const char *function, const std::optional<QStri
         return future;
     }
     EngineError error = EngineError::permanent(DistributedLock::NameError, QString());
-    const auto id = name ? EngineFactory::makeLockId(d->keyPrefix, *name, &error.text) : std::nullopt;
+    const QString &prefix = keyPrefix.isNull() ? d->keyPrefix : keyPrefix;
+    const auto id = name ? EngineFactory::makeLockId(prefix, *name, &error.text) : std::nullopt;
     if (name && !id) {
         finish(error, T());
     } else {
@@ -403,6 +413,35 @@ QFuture<LockReply<LockRegistry::Outcome>> LockRegistry::release(const QString &n
                 else
                     engine->release(id, token, lease, options.minHold, outcomeTo(finish));
             });
+}
+
+QFuture<LockReply<int>> LockRegistry::setPermits(const QString &name, int permits)
+{
+    return ask<int>(this, "setPermits()", name, replyOf<int>,
+                    [permits](LockEngine *engine, const LockId &id, const auto &finish) {
+                        if (const QString problem = LockOptions().withPermits(permits).validationError();
+                            permits < 1 || !problem.isEmpty()) {
+                            finish(EngineError::permanent(
+                                           DistributedLock::OptionsError,
+                                           u"permits is %1; the server needs a number from 1 to %2"_s.arg(permits).arg(
+                                                   LockOptions::MaximumPermits)),
+                                   0);
+                        } else {
+                            engine->setPermits(id, permits, finish);
+                        }
+                    });
+}
+
+QFuture<LockReply<int>> LockRegistryPrivate::available(const LockAddress &semaphore, int permits)
+{
+    return ask<int>(
+            q, "available()", semaphore.name(), replyOf<int>,
+            [permits](LockEngine *engine, const LockId &id, const auto &finish) {
+                engine->inspect(id, [permits, finish](const EngineError &error, const LockInfo &info) {
+                    finish(error, freePermits(info, permits));
+                });
+            },
+            semaphore.keyPrefix());
 }
 
 QFuture<LockReply<QList<LockWaiter>>> LockRegistry::waiters(const QString &name)

@@ -96,6 +96,9 @@ public:
 
     quint64 nextTurn() { return ++m_lastTurn; }
 
+    /// See Semaphore::available(). If the server has no number for it, \a permits counts.
+    QFuture<LockReply<int>> available(const LockAddress &semaphore, int permits);
+
     LockOptions defaults;
     QString keyPrefix = LockId::defaultPrefix();
     std::chrono::milliseconds idleEviction = std::chrono::seconds(60);

@@ -366,7 +366,7 @@ void Tracer::release()
 QList<QByteArray> lockKeys(Support::RedisServer &server)
 {
     QList<QByteArray> keys = server.keys();
-    keys.removeIf([](const QByteArray &key) { return key.endsWith(":fence"); });
+    keys.removeIf([](const QByteArray &key) { return key.endsWith(":fence") || key.endsWith(":permits"); });
     return keys;
 }
 

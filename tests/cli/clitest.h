@@ -199,7 +199,7 @@ private:
     bool m_isAttached = false;
 };
 
-/// The keys of locks and queues on \a server, without fencing tokens, which outlive their locks.
+/// The keys of locks and queues on \a server, without fencing tokens and numbers of permits, which outlive their locks.
 QList<QByteArray> lockKeys(Support::RedisServer &server);
 
 /// Ends the connections of all clients of \a server. They connect again, and ask at once whether they still hold their

@@ -79,11 +79,11 @@ void tst_DoctorCluster::initTestCase()
     options.users = {
             "lockapp on >c4n4ry resetkeys ~lock:* ~{lock:*}* resetchannels &lock:client:* +ping +client|setname "
             "+client|id +client|list +client|kill +info +subscribe +evalsha +eval +scan +get +mget +set +del +time "
-            "+pttl +pexpire +publish +exists +zadd +zrange +zrank +zscore +zrem +zcard +wait +role "
+            "+pttl +pexpire +pexpireat +publish +exists +zadd +zrange +zrank +zscore +zrem +zcard +wait +role "
             "+cluster|slots +cluster|nodes +cluster|myid +asking +ssubscribe +sunsubscribe +spublish",
             "less on >c4n4ry resetkeys ~lock:* ~{lock:*}* resetchannels &lock:client:* +ping +client|setname "
             "+client|id +client|list +client|kill +info +subscribe +evalsha +eval +scan +get +mget +set +del +time "
-            "+pttl +pexpire +publish +exists +zadd +zrange +zrank +zscore +zrem +zcard +wait +role "
+            "+pttl +pexpire +pexpireat +publish +exists +zadd +zrange +zrank +zscore +zrem +zcard +wait +role "
             "+cluster|slots +cluster|nodes"};
     m_cluster = std::make_unique<RedisCluster>(options);
     QVERIFY2(m_cluster->start(), qPrintable(m_cluster->errorString()));

@@ -293,6 +293,8 @@ void tst_Documents::bashCompletes_data()
     row("qdistlock re", "renew release", "run");
     row("qdistlock --", "--server --json", "--lease --yes");
     row("qdistlock run --no", "--nonblock --no-fair --no-renew", "--names");
+    row("qdistlock run --l", "--limit --lease", "--latest");
+    row("qdistlock pe", "permits", "run");
     row("qdistlock run --s", "--shared --server", "--sort");
     row("qdistlock run -", "-n --nonblock -s -w -h", "-c --names");
     row("qdistlock --json ls --", "--sort --names --json", "--lease");

@@ -4,7 +4,9 @@
 // `qdistlock hold`: when it begins and ends to hold.
 
 #include "clitest.h"
+
 #include "support/rows.h"
+#include "support/testkinds.h"
 
 #include <QtCore/qfile.h>
 #include <QtCore/qjsondocument.h>
@@ -42,6 +44,8 @@ private Q_SLOTS:
     void lost();
     void severalNames();
     void readers();
+    void permits();
+    TIMING void permitOfADeadHolder();
     void json();
     void outputIsFull();
     void conflict();
@@ -235,6 +239,55 @@ void tst_Hold::readers()
     QCOMPARE(lockKeys(m_server), QList<QByteArray>());
 }
 
+void tst_Hold::permits()
+{
+    const QStringList arguments{u"hold"_s, u"--limit"_s, u"3"_s, u"--take"_s, u"2"_s, u"job"_s};
+    Program first(setup(), arguments);
+    QVERIFY(first.waitForOutput("\n"));
+    QCOMPARE(first.output(), "held job fence " + m_server.get("{lock:job}:fence") + '\n');
+    QCOMPARE(m_server.command({"ZCARD", "lock:job"}).toInt(), 2);
+    QCOMPARE(m_server.get("{lock:job}:permits"), "3"_ba);
+    Program second(setup(), arguments);
+    QVERIFY(eventually([this] { return m_server.exists("{lock:job}:queue"); }));
+    first.closeWriteChannel();
+    QCOMPARE(first.waitForStatus(), 0);
+    QVERIFY(second.waitForOutput("held job fence "));
+    QCOMPARE(m_server.command({"ZCARD", "lock:job"}).toInt(), 2);
+    second.closeWriteChannel();
+    QCOMPARE(second.waitForStatus(), 0);
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
+}
+
+// It is back when its lease has ended, and not before; the others keep theirs.
+void tst_Hold::permitOfADeadHolder()
+{
+    leavesRoomFor(2s); // the lease
+    const auto arguments = [](const QString &lease) {
+        return QStringList{u"hold"_s, u"--limit"_s, u"2"_s, u"--lease"_s, lease, u"job"_s};
+    };
+    Program dead(setup(), arguments(u"3s"_s));
+    QVERIFY(dead.waitForOutput("held"));
+    const QByteArray member = m_server.command({"ZRANGE", "lock:job", "0", "-1"}).toList().value(0).toByteArray();
+    Program other(setup(), arguments(u"1h"_s));
+    QVERIFY(other.waitForOutput("held"));
+    Program waiting(setup(), arguments(u"1h"_s));
+    QVERIFY(eventually([this] { return m_server.exists("{lock:job}:queue"); }));
+    dead.kill();
+    dead.waitForStatus();
+    const double end = m_server.command({"ZSCORE", "lock:job", member}).toDouble(); // in ms
+    QVERIFY(end > 0);
+    QVERIFY(waiting.waitForOutput("held"));
+    const QVariantList time = m_server.command({"TIME"}).toList();
+    QVERIFY(time.value(0).toDouble() * 1000 + time.value(1).toDouble() / 1000 >= end);
+    QCOMPARE(m_server.command({"ZCARD", "lock:job"}).toInt(), 2);
+    for (Program *const program : {&other, &waiting}) {
+        program->closeWriteChannel();
+        QCOMPARE(program->waitForStatus(), 0);
+        QCOMPARE(program->errors(), QByteArray());
+    }
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
+}
+
 void tst_Hold::json()
 {
     Program program(setup(), {u"hold"_s, u"--json"_s, u"b,a"_s});
@@ -312,5 +365,5 @@ void tst_Hold::badInput()
     QCOMPARE(lockKeys(m_server), QList<QByteArray>());
 }
 
-QTEST_GUILESS_MAIN(tst_Hold)
+QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Hold)
 #include "tst_hold.moc"

@@ -43,10 +43,15 @@ private Q_SLOTS:
     void details();
     void readers();
     void manyReaders();
+    void permits();
+    void manyPermits();
+    void numberOfPermits();
+    void numberOfPermitsIsRefused();
     void freeAndForeignLocks();
     void keysOfOtherTypes();
     TIMING void changes();
     TIMING void changesOfReaders();
+    TIMING void changesOfPermits();
     void outage();
     void nobodyReads();
     void outputCannotBeWritten_data();
@@ -335,6 +340,118 @@ void tst_Listing::manyReaders()
     QCOMPARE(lock.value(u"holders"_s).toArray().size(), 32);
 }
 
+void tst_Listing::permits()
+{
+    const auto shown = [this] { return json({u"show"_s, u"job"_s}).value(u"locks"_s).toArray().at(0).toObject(); };
+    hold(u"job"_s, LockTesting::options(2h).withPermits(5).withTake(2));
+    const QByteArray single = run({u"ls"_s}).output.split('\t').value(1);
+    QVERIFY2(single.startsWith("the holder of 2 of 5 permits, tst_listing on "), single.constData());
+    const QByteArray one = run({u"show"_s, u"job"_s}).output;
+    QVERIFY2(one.contains("holder:   1 holder of permits\n    tst_listing on ")
+                     && one.contains("\n  permits:  5, 2 taken\n"),
+             one.constData());
+
+    // The second one ends without a release, and its lease ends first. That is not the end of the lock.
+    Program program({m_server.url().toEncoded()}, {u"hold"_s, u"--limit"_s, u"5"_s, u"--lease"_s, u"1h"_s, u"job"_s});
+    QVERIFY(program.waitForOutput("held"));
+    program.kill();
+    program.waitForStatus();
+    QVERIFY(eventually([&] { return run({u"show"_s, u"job"_s}).output.contains(", not connected\n"); }));
+    const QByteArray line = run({u"ls"_s, u"--held"_s}).output;
+    const QByteArray both = line.split('\t').value(1);
+    QVERIFY2(both.startsWith("the holders of 3 of 5 permits, among them client ") && both.endsWith(" (not connected)"),
+             line.constData());
+    QCOMPARE(run({u"ls"_s, u"--stale"_s}).output, QByteArray());
+    const QByteArray details = run({u"show"_s, u"job"_s}).output;
+    QVERIFY2(details.contains("holder:   2 holders of permits\n    client ")
+                     && details.contains("\n  permits:  5, 3 taken\n") && !details.contains("qdistlock acquire"),
+             details.constData());
+
+    const QJsonObject lock = shown();
+    QCOMPARE(lock.value(u"permits"_s).toInt(), 5);
+    QCOMPARE(lock.value(u"permitsTaken"_s).toInt(), 3);
+    QCOMPARE(lock.value(u"readers"_s).toInt(), 0);
+    const QJsonArray holders = lock.value(u"holders"_s).toArray();
+    QCOMPARE(holders.size(), 2);
+    QCOMPARE(holders.at(0), lock.value(u"holder"_s)); // whose lease ends first
+    QCOMPARE(holders.at(0).toObject().value(u"connected"_s), QJsonValue(false));
+    QCOMPARE(holders.at(1).toObject().value(u"connected"_s), QJsonValue(true));
+    QVERIFY(lock.value(u"ttlMs"_s).toInteger() > 3'600'000); // when the last one ends
+}
+
+// One that takes many may hide others.
+void tst_Listing::manyPermits()
+{
+    hold(u"job"_s, LockTesting::options(1h).withPermits(50).withTake(40));
+    const QByteArray details = run({u"show"_s, u"job"_s}).output;
+    QVERIFY2(details.contains("holder:   holders of permits\n    tst_listing on ")
+                     && details.contains("\n    and perhaps more\n") && details.contains("permits:  50, 40 taken\n"),
+             details.constData());
+    const QByteArray holder = run({u"ls"_s}).output.split('\t').value(1);
+    QVERIFY2(holder.startsWith("the holders of 40 of 50 permits, among them tst_listing on "), holder.constData());
+}
+
+void tst_Listing::numberOfPermits()
+{
+    const Result none = run({u"permits"_s, u"job"_s});
+    QCOMPARE(none.status, 1);
+    QCOMPARE(none.output, QByteArray());
+    QVERIFY2(none.errors.contains("\"job\" has no permits on the server"), none.errors.constData());
+    const QJsonObject unknown = json({u"permits"_s, u"job"_s});
+    QCOMPARE(unknown.value(u"permits"_s).toInt(-1), 0);
+    QCOMPARE(unknown.value(u"taken"_s).toInt(-1), 0);
+
+    const Result set = run({u"permits"_s, u"job"_s, u"5"_s});
+    QCOMPARE(set.status, 0);
+    QCOMPARE(set.output + set.errors, QByteArray());
+    QCOMPARE(m_server.get("{lock:job}:permits"), "5"_ba);
+    const QByteArray detail = run({u"permits"_s, u"-v"_s, u"job"_s, u"1"_s}).errors;
+    QVERIFY2(detail.contains("\"job\" has 1 permit now, and had 5 before"), detail.constData());
+    QCOMPARE(run({u"permits"_s, u"job"_s}).output, "1 permit, 0 taken\n"_ba);
+    const QJsonObject changed = json({u"permits"_s, u"job"_s, u"4"_s});
+    QCOMPARE(changed.value(u"command"_s).toString(), u"permits"_s);
+    QCOMPARE(changed.value(u"name"_s).toString(), u"job"_s);
+    QCOMPARE(changed.value(u"permits"_s).toInt(), 4);
+    QCOMPARE(changed.value(u"before"_s).toInt(), 1);
+
+    // It is the number of those who ask the server, and who waits is served.
+    hold(u"job"_s, LockTesting::options(1h).withPermits(LockOptions::ServerPermits).withTake(4));
+    QCOMPARE(run({u"permits"_s, u"job"_s}).output, "4 permits, 4 taken\n"_ba);
+    QCOMPARE(run({u"permits"_s, u"job"_s, u"2"_s}).status, 0);
+    QCOMPARE(run({u"permits"_s, u"job"_s}).output, "2 permits, 4 taken\n"_ba);
+    Program waiting({m_server.url().toEncoded()}, {u"hold"_s, u"--limit"_s, u"server"_s, u"job"_s});
+    QVERIFY(eventually([this] { return m_server.exists("{lock:job}:queue"); }));
+    QCOMPARE(run({u"permits"_s, u"job"_s, u"5"_s}).status, 0);
+    QVERIFY(waiting.waitForOutput("held job fence "));
+    const QJsonObject present = json({u"permits"_s, u"job"_s});
+    QCOMPARE(present.value(u"permits"_s).toInt(), 5);
+    QCOMPARE(present.value(u"taken"_s).toInt(), 5);
+    QCOMPARE(present.contains(u"before"_s), false);
+
+    // One that holds the name alone takes them all.
+    m_server.command({"SET", "{lock:other}:permits", "3"});
+    hold(u"other"_s);
+    QCOMPARE(run({u"permits"_s, u"other"_s}).output, "3 permits, 3 taken\n"_ba);
+}
+
+void tst_Listing::numberOfPermitsIsRefused()
+{
+    const auto errorsOf = [this](const QStringList &arguments) {
+        const Result result = run(arguments);
+        return QByteArray::number(result.status) + ' ' + result.errors;
+    };
+    const QByteArray away = errorsOf({u"--server"_s, u"redis://127.0.0.1:1"_s, u"permits"_s, u"job"_s, u"5"_s});
+    QVERIFY2(away.startsWith("69 qdistlock permits: "), away.constData());
+    const QByteArray alsoAway = errorsOf({u"--server"_s, u"redis://127.0.0.1:1"_s, u"permits"_s, u"job"_s});
+    QVERIFY2(alsoAway.startsWith("69 qdistlock permits: "), alsoAway.constData());
+    const QString withoutScripts = m_server.url().toString() + u"?scripts=off"_s;
+    const QByteArray plain = errorsOf({u"--server"_s, withoutScripts, u"permits"_s, u"job"_s, u"5"_s});
+    QVERIFY2(plain.startsWith("64 ") && plain.contains("--limit is not available here: "), plain.constData());
+    m_server.command({"LPUSH", "{lock:job}:permits", "x"});
+    const QByteArray list = errorsOf({u"permits"_s, u"job"_s, u"5"_s});
+    QVERIFY2(list.startsWith("64 ") && list.contains("another program uses the key"), list.constData());
+}
+
 void tst_Listing::freeAndForeignLocks()
 {
     const Result shown = run({u"show"_s, u"nobody"_s});
@@ -448,6 +565,60 @@ void tst_Listing::changesOfReaders()
         names += QJsonDocument::fromJson(line).object().value(u"event"_s).toString();
     QCOMPARE(names, QStringList({u"snapshot"_s, u"held"_s, u"changed"_s, u"changed"_s, u"changed"_s, u"passed"_s}));
     QCOMPARE(text.output().count('\n'), 5);
+}
+
+// One line for each holder that comes or has ended, and for another number; none for a renewal.
+void tst_Listing::changesOfPermits()
+{
+    leavesRoomFor(2s);
+    Program text({m_server.url().toEncoded()}, {u"watch"_s, u"--interval"_s, u"50ms"_s});
+    Program events({m_server.url().toEncoded()}, {u"watch"_s, u"--interval"_s, u"50ms"_s, u"--json"_s});
+    QVERIFY(events.waitForOutput("snapshot"));
+
+    LockRegistry registry(m_server.url());
+    LockRegistry other(m_server.url());
+    LockRegistry third(m_server.url());
+    DistributedLock first(&registry, u"job"_s);
+    DistributedLock second(&other, u"job"_s);
+    DistributedLock alone(&third, u"job"_s);
+    for (DistributedLock *const lock : {&first, &second})
+        lock->setOptions(LockTesting::options(1h).withPermits(5));
+    second.setOptions(second.options().withTake(3));
+    QVERIFY(LockTesting::acquireNow(&first));
+    QVERIFY(text.waitForOutput("\theld by the holder of 1 of 5 permits, tst_listing on "));
+    QVERIFY(events.waitForOutput("\"event\":\"held\""));
+    QVERIFY(LockTesting::acquireNow(&second));
+    QVERIFY(text.waitForOutput("job\tnow held by the holders of 4 of 5 permits, among them tst_listing on "));
+    QVERIFY(events.waitForOutput("\"permitsTaken\":4"));
+    const QVariantList permits = m_server.command({"ZRANGE", "lock:job", "0", "-1"}).toList();
+    QCOMPARE(permits.size(), 4);
+    m_server.command({"ZADD", "lock:job", "XX", "INCR", "60000", permits.first().toByteArray()});
+    QCOMPARE(run({u"permits"_s, u"job"_s, u"6"_s}).status, 0);
+    QVERIFY(text.waitForOutput("job\tnow held by the holders of 4 of 6 permits, among them tst_listing on "));
+    QVERIFY(events.waitForOutput("\"permits\":6"));
+    alone.setOptions(LockTesting::options(1h));
+    alone.acquire();
+    QVERIFY(text.waitForOutput("job\t1 waiting\n"));
+    QVERIFY(events.waitForOutput("\"waiting\":1"));
+    second.release();
+    QVERIFY(text.waitForOutput("job\tnow held by the holder of 1 of 6 permits, tst_listing on "));
+    QVERIFY(eventually([&events] { return events.output().count("\"event\":\"changed\"") == 4; }));
+    first.release();
+    QVERIFY(text.waitForOutput("job\tnow held by tst_listing on "));
+    QVERIFY(events.waitForOutput("\"event\":\"passed\""));
+    for (Program *const program : {&text, &events}) {
+        program->sendSignal(SIGINT);
+        QCOMPARE(program->waitForStatus(), 130);
+    }
+    m_json += events.output();
+    QStringList names;
+    const QList<QByteArray> lines = events.output().trimmed().split('\n');
+    for (const QByteArray &line : lines)
+        names += QJsonDocument::fromJson(line).object().value(u"event"_s).toString();
+    QCOMPARE(names,
+             QStringList(
+                     {u"snapshot"_s, u"held"_s, u"changed"_s, u"changed"_s, u"changed"_s, u"changed"_s, u"passed"_s}));
+    QCOMPARE(text.output().count('\n'), 6);
 }
 
 void tst_Listing::outage()

@@ -70,6 +70,7 @@ private Q_SLOTS:
     void tables();
     void helpTexts();
     void optionsBeforeTheName();
+    void limits();
     void valuesOfOptions_data();
     void valuesOfOptions();
     void childCommand_data();
@@ -216,6 +217,21 @@ void tst_Options::optionsBeforeTheName()
     QCOMPARE(invocation->childCommand(), (QByteArrayList{"ls", "-n"}));
 }
 
+void tst_Options::limits()
+{
+    const auto server = parse({"run", "--limit", "server", "job", "true"});
+    QVERIFY(server);
+    QCOMPARE(server->text(Option::Limit), u"server"_s);
+    QCOMPARE(*server->number(Option::Limit), 0);
+    QVERIFY(!server->has(Option::Take));
+    const auto most = parse({"acquire", "job", "--limit=10000", "--take", "3"});
+    QVERIFY(most);
+    QCOMPARE(*most->number(Option::Limit), 10000);
+    QCOMPARE(*most->number(Option::Take), 3);
+    QCOMPARE(parse({"permits", "job", "8"})->operands(), (QStringList{u"job"_s, u"8"_s}));
+    QCOMPARE(parse({"permits", "8", "--json"})->operands(), QStringList{u"8"_s});
+}
+
 void tst_Options::valuesOfOptions_data()
 {
     Support::addColumns<QByteArrayList, QString>("arguments", "expected");
@@ -308,6 +324,23 @@ void tst_Options::errors_data()
     row("option of another command", {"run", "--force", "job", "true"},
         u"qdistlock run: --force is an option of release"_s);
     row("reader of a token", {"renew", "--shared", "job"}, u"--shared is an option of run, hold, acquire"_s);
+    row("limit of a token", {"renew", "--limit", "5", "job"}, u"--limit is an option of run, hold, acquire"_s);
+    row("no limit", {"run", "--limit", "0", "job", "true"},
+        u"--limit: \"0\" is not a number of permits; write 1 to 10000, or server"_s);
+    row("limit is too great", {"hold", "--limit=10001", "job"}, u"\"10001\" is not a number of permits"_s);
+    row("limit is a word", {"run", "--limit", "many", "job", "true"}, u"\"many\" is not a number of permits"_s);
+    row("limit with a sign", {"run", "--limit", "+5", "job", "true"}, u"\"+5\" is not a number of permits"_s);
+    row("limit is a place", {"run", "--limit", "%1%3", "job", "true"}, u"\"%1%3\" is not a number of permits"_s);
+    row("limit is empty", {"run", "--limit", "", "job", "true"}, u"\"\" is not a number of permits"_s);
+    row("limit is missing", {"run", "--limit"}, u"--limit needs a value: --limit N"_s);
+    row("bad number of permits to take", {"run", "--limit", "5", "--take", "two", "job", "true"},
+        u"--take: \"two\" is not a number"_s);
+    row("no permits", {"permits", "job", "0"}, u"\"0\" is not a number of permits; write 1 to 10000"_s);
+    row("too many permits", {"permits", "job", "10001"}, u"\"10001\" is not a number of permits"_s);
+    row("permits of the server", {"permits", "job", "server"}, u"\"server\" is not a number of permits"_s);
+    row("permits of nothing", {"permits"}, u"NAME is missing"_s);
+    row("permits of an empty name", {"permits", "", "5"}, u"a name is empty"_s);
+    row("permits of two", {"permits", "a", "5", "b"}, u"\"b\" is one operand too many"_s);
     row("option before its command", {"--lease", "5s", "run", "job", "true"}, u"must come after its command"_s);
     row("help of an unknown command", {"help", "rum"}, u"did you mean run?"_s);
     row("help of two commands", {"help", "run", "show"}, u"one operand too many"_s);

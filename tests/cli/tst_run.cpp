@@ -82,6 +82,10 @@ private Q_SLOTS:
     TIMING void orderOfArrival();
     TIMING void readersAndWriters();
     void conflictWithReaders();
+    TIMING void permits();
+    TIMING void permitsInOrder();
+    void conflictWithPermits();
+    void otherNumberOfPermits();
     void severalNames();
     TIMING void severalNamesBusy();
     TIMING void severalNamesInAnyOrder();
@@ -203,6 +207,8 @@ void tst_Run::environment()
     QVERIFY(lines.contains("QDISTLOCK_HELD=1"));
     QVERIFY(lines.contains("QDISTLOCK_MODE=exclusive"));
     QVERIFY(run(setup(), {u"run"_s, u"-s"_s, u"reader"_s, u"env"_s}).output.contains("QDISTLOCK_MODE=shared\n"));
+    QVERIFY(run(setup(), {u"run"_s, u"--limit"_s, u"5"_s, u"few"_s, u"env"_s})
+                    .output.contains("QDISTLOCK_MODE=permits\n"));
     const QByteArray fences = m_server.get("{lock:job}:fence") + ',' + m_server.get("{lock:other}:fence");
     QVERIFY2(lines.contains("QDISTLOCK_FENCE=" + fences), result.output.constData());
 
@@ -575,6 +581,147 @@ void tst_Run::conflictWithReaders()
     QVERIFY2(late.startsWith("75 ") && late.contains(", while a writer waits; to wait for it, "), late.constData());
 }
 
+// Five of six run, and a run without --limit waits for all of them.
+void tst_Run::permits()
+{
+    leavesRoomFor(2s); // who is served has 3 s to claim the lock
+    const QTemporaryDir marks;
+    Program::Setup withMarks = setup();
+    withMarks.environment = {{u"MARKS"_s, marks.path()}};
+    // Each prints how many run, and ends with its input.
+    const auto start = [&withMarks](const QStringList &options) {
+        return std::make_unique<Program>(
+                withMarks,
+                QStringList{u"run"_s} + options
+                        + QStringList{u"job"_s, u"-c"_s,
+                                      u"touch \"$MARKS/$$\"; ls \"$MARKS\" | wc -l; cat; rm \"$MARKS/$$\""_s});
+    };
+    const auto areWaiting = [this](int count) {
+        return eventually([this, count] { return m_server.command({"ZCARD", "{lock:job}:queue"}).toInt() == count; });
+    };
+    std::vector<std::unique_ptr<Program>> programs;
+    for (int i = 1; i <= 5; ++i) {
+        programs.push_back(start({u"--limit"_s, u"5"_s}));
+        QVERIFY(programs.back()->waitForOutput("\n"));
+        QCOMPARE(programs.back()->output().trimmed().toInt(), i);
+    }
+    const auto sixth = start({u"--limit"_s, u"server"_s});
+    QVERIFY(areWaiting(1));
+    const auto alone = start({});
+    QVERIFY(areWaiting(2));
+    QCOMPARE(sixth->output() + alone->output(), QByteArray());
+    programs.front()->closeWriteChannel();
+    QCOMPARE(programs.front()->waitForStatus(), 0);
+    QVERIFY(sixth->waitForOutput("\n"));
+    QCOMPARE(sixth->output().trimmed().toInt(), 5);
+    QCOMPARE(m_server.command({"ZCARD", "lock:job"}).toInt(), 5);
+
+    sixth->closeWriteChannel();
+    QCOMPARE(sixth->waitForStatus(), 0);
+    for (size_t i = 1; i < programs.size(); ++i) {
+        QCOMPARE(alone->output(), QByteArray());
+        programs.at(i)->closeWriteChannel();
+        QCOMPARE(programs.at(i)->waitForStatus(), 0);
+    }
+    QVERIFY(alone->waitForOutput("\n"));
+    QCOMPARE(alone->output().trimmed().toInt(), 1);
+    alone->closeWriteChannel();
+    QCOMPARE(alone->waitForStatus(), 0);
+    QCOMPARE(alone->errors(), QByteArray());
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
+}
+
+// One that takes two permits is not overtaken by one that takes one.
+void tst_Run::permitsInOrder()
+{
+    leavesRoomFor(2s); // who is served has 3 s to claim the lock
+    const auto start = [this](const QString &take) {
+        return std::make_unique<Program>(
+                setup(),
+                QStringList{u"run"_s, u"--limit"_s, u"3"_s, u"--take"_s, take, u"job"_s, u"-c"_s, u"echo runs; cat"_s});
+    };
+    const auto areWaiting = [this](int count) {
+        return eventually([this, count] { return m_server.command({"ZCARD", "{lock:job}:queue"}).toInt() == count; });
+    };
+    const auto end = [](Program *program) {
+        program->closeWriteChannel();
+        return program->waitForStatus();
+    };
+    std::vector<std::unique_ptr<Program>> programs;
+    for (int i = 0; i < 3; ++i) {
+        programs.push_back(start(u"1"_s));
+        QVERIFY(programs.back()->waitForOutput("runs\n"));
+    }
+    const auto two = start(u"2"_s);
+    QVERIFY(areWaiting(1));
+    const auto one = start(u"1"_s);
+    QVERIFY(areWaiting(2));
+    QCOMPARE(end(programs.at(0).get()), 0);
+    QCOMPARE(m_server.command({"ZCARD", "lock:job"}).toInt(), 2);
+    QCOMPARE(two->output() + one->output(), QByteArray());
+    QCOMPARE(end(programs.at(1).get()), 0);
+    QVERIFY(two->waitForOutput("runs\n"));
+    QCOMPARE(one->output(), QByteArray());
+    QCOMPARE(end(programs.at(2).get()), 0);
+    QVERIFY(one->waitForOutput("runs\n"));
+    QCOMPARE(end(two.get()), 0);
+    QCOMPARE(end(one.get()), 0);
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
+}
+
+void tst_Run::conflictWithPermits()
+{
+    const auto errorsOf = [this](const QString &options) {
+        const Result result = run(setup(), u"run %1 job true"_s.arg(options).split(u' '));
+        return QByteArray::number(result.status) + ' ' + result.errors;
+    };
+    const QStringList holder{u"run"_s, u"--limit"_s, u"3"_s, u"job"_s, u"cat"_s};
+    Program first(setup(), holder);
+    QVERIFY(eventually([this] { return m_server.command({"ZCARD", "lock:job"}).toInt() == 1; }));
+    const QByteArray one = errorsOf(u"-n"_s);
+    QVERIFY2(one.startsWith("75 qdistlock run: lock \"job\" is held by the holder of 1 of 3 permits, cat on "),
+             one.constData());
+    Program second(setup(), holder);
+    QVERIFY(eventually([this] { return m_server.command({"ZCARD", "lock:job"}).toInt() == 2; }));
+    const QByteArray two = errorsOf(u"-n --limit 3 --take 2"_s);
+    QVERIFY2(two.startsWith(
+                     "75 qdistlock run: lock \"job\" is held by the holders of 2 of 3 permits, among them cat on "),
+             two.constData());
+    QVERIFY2(!two.contains("left of") && !two.contains("waits"), two.constData()); // they renew it
+    QCOMPARE(errorsOf(u"-n --limit 3"_s), "0 "_ba);
+    const QByteArray reader = errorsOf(u"-s"_s);
+    QVERIFY2(reader.startsWith("64 ") && reader.contains("is held by holders of permits"), reader.constData());
+
+    Program alone(setup(), {u"run"_s, u"job"_s, u"true"_s});
+    QVERIFY(eventually([this] { return m_server.exists("{lock:job}:queue"); }));
+    const QByteArray late = errorsOf(u"-n --limit 3"_s);
+    QVERIFY2(late.startsWith("75 ") && late.contains(", while another one waits; to wait for it, "), late.constData());
+}
+
+// The errors name options, and no part of the library.
+void tst_Run::otherNumberOfPermits()
+{
+    const auto errorsOf = [this](const QString &options) {
+        const Result result = run(setup(), u"run %1 job true"_s.arg(options).split(u' '));
+        return QByteArray::number(result.status) + ' ' + result.errors;
+    };
+    const auto has = [](const QByteArray &errors, const QByteArray &text) {
+        if (errors.startsWith("64 qdistlock run: ") && errors.contains(text) && errors.count('\n') == 1
+            && !errors.contains("::"))
+            return true;
+        qWarning().noquote() << errors;
+        return false;
+    };
+    QVERIFY(has(errorsOf(u"--limit server"_s), "--limit is server, but the server has no number for this name"));
+    QCOMPARE(errorsOf(u"--limit 5"_s), "0 "_ba);
+    QCOMPARE(errorsOf(u"--limit server --take 5"_s), "0 "_ba);
+    QVERIFY(has(errorsOf(u"--limit 3"_s),
+                "--limit is 3, but the server has 5 for this name; use the same number or --limit server, or change "
+                "the server's with `qdistlock permits`"));
+    QVERIFY(has(errorsOf(u"--limit server --take 6"_s), "--take is 6, but the server has 5 permits"));
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
+}
+
 void tst_Run::severalNames()
 {
     Program program(setup(), {u"run"_s, u"b,a"_s, u"cat"_s});
@@ -663,11 +810,28 @@ void tst_Run::badInput_data()
     row("URL as command", {u"run"_s, u"job"_s, u"redis://u:canary-7fb1@host/0"_s}, 127, "redis://***@host/0");
     row("readers without scripts",
         {u"--server"_s, m_server.tcpUrl().toString() + u"?scripts=off"_s, u"run"_s, u"-s"_s, u"job"_s, u"true"_s}, 64,
-        "--shared is not available here: readers need scripts");
+        "--shared is not available here: it needs scripts");
     row("readers of a quorum",
         {u"--server"_s, u"redlock://127.0.0.1:1?node=127.0.0.1:2&node=127.0.0.1:3"_s, u"run"_s, u"-s"_s, u"job"_s,
          u"true"_s},
         64, "--shared is not available here: ");
+    row("readers and permits", {u"run"_s, u"-s"_s, u"--limit"_s, u"5"_s, u"job"_s, u"true"_s}, 64,
+        "-s (--shared) and --limit exclude each other");
+    row("permits of no semaphore", {u"run"_s, u"--take"_s, u"1"_s, u"job"_s, u"true"_s}, 64, "--take needs --limit");
+    row("too many permits", {u"run"_s, u"--limit=5"_s, u"--take=6"_s, u"job"_s, u"true"_s}, 64,
+        "--take is 6; it must be from 1 to 5, see --limit");
+    row("no permits", {u"run"_s, u"--limit=5"_s, u"--take=0"_s, u"job"_s, u"true"_s}, 64,
+        "--take is 0; it must be from 1 to 5, see --limit");
+    row("far too many permits", {u"run"_s, u"--limit=server"_s, u"--take=9999999999"_s, u"job"_s, u"true"_s}, 64,
+        "--take is 9999999999; it must be from 1 to 10000");
+    row("permits without scripts",
+        {u"--server"_s, m_server.tcpUrl().toString() + u"?scripts=off"_s, u"run"_s, u"--limit=5"_s, u"job"_s,
+         u"true"_s},
+        64, "--limit is not available here: it needs scripts");
+    row("permits of a quorum",
+        {u"--server"_s, u"redlock://127.0.0.1:1?node=127.0.0.1:2&node=127.0.0.1:3"_s, u"run"_s, u"--limit=5"_s,
+         u"job"_s, u"true"_s},
+        64, "--limit is not available here: ");
     row("no URL", {u"--server"_s, u""_s, u"run"_s, u"job"_s, u"true"_s}, 78, "--server");
 }
 
@@ -743,6 +907,9 @@ void tst_Run::nestedLocks()
     QVERIFY(errorsOf(u"-ns"_s).contains(note));
     QVERIFY(errorsOf(u"-n"_s, {u"--shared"_s}).contains(note));
     QCOMPARE(errorsOf(u"-ns"_s, {u"--shared"_s}), QByteArray());
+    // It takes another permit, which may be free or not.
+    QVERIFY(errorsOf(u"-n --limit 2"_s, {u"--limit=2"_s}).contains(note));
+    QVERIFY(errorsOf(u"-n"_s, {u"--limit=2"_s}).contains(note));
     QCOMPARE(errorsOf(u"--prefix other:"_s), QByteArray());
     Started<RedisServer> other(RedisServer::Options::withTcp());
     QCOMPARE(errorsOf(u"--server "_s + other.tcpUrl().toString()), QByteArray());

@@ -74,6 +74,8 @@ private Q_SLOTS:
     void wrongTokenFile();
     void readers();
     void takenAwayFromReaders();
+    void permits();
+    void takenAwayFromHoldersOfPermits();
     void takenAway();
     void takenAwayFromOneHolder();
     void question_data();
@@ -535,6 +537,68 @@ void tst_TokenCommands::takenAwayFromReaders()
     QVERIFY(QFile::remove(second));
 }
 
+// Each has its token, and its fencing token.
+void tst_TokenCommands::permits()
+{
+    const QString second = m_folder.filePath(u"second"_s);
+    const QStringList renewal{u"renew"_s, u"job"_s, u"--token-file"_s, m_file};
+    QCOMPARE(acquire({u"--limit=3"_s, u"--take=2"_s}).status, 0);
+    const QJsonObject file = content();
+    const QStringList other{u"acquire"_s, u"--limit"_s, u"3"_s, u"job"_s, u"--lease=1m"_s, u"--token-file"_s, second};
+    const Result acquired = run(other);
+    QVERIFY2(acquired.output.toLongLong() > file.value(u"fence"_s).toInteger(), acquired.errors.constData());
+    QCOMPARE(m_server.command({"ZCARD", "lock:job"}).toInt(), 3);
+    QCOMPARE(run({u"acquire"_s, u"job"_s, u"-n"_s, u"--limit=3"_s, u"--lease=1m"_s, u"--token-file"_s, m_file + u'2'})
+                     .status,
+             75);
+    const Result again = acquire({u"--limit=3"_s});
+    QCOMPARE(again.status, 64);
+    QVERIFY2(again.errors.contains("lock \"job\", which holders of permits hold, perhaps still with it"),
+             again.errors.constData());
+
+    const QByteArray member = file.value(u"token"_s).toString().toLatin1();
+    for (const QByteArray &permit : {member, member + "#2"})
+        m_server.command({"ZADD", "lock:job", "XX", "INCR", "-30000", permit}); // half a minute later
+    const auto lease = [&](const QByteArray &permit) {
+        return m_server.command({"ZSCORE", "lock:job", permit}).toDouble();
+    };
+    const double before = lease(member);
+    QVERIFY(before > 0);
+    QCOMPARE(run(renewal).status, 0);
+    QVERIFY(lease(member) >= before + 30000);
+    QCOMPARE(lease(member + "#2"), lease(member));
+
+    // The end of one is not that of the other.
+    QCOMPARE(run({u"release"_s, u"job"_s, u"--token-file"_s, m_file}).status, 0);
+    QCOMPARE(m_server.command({"ZCARD", "lock:job"}).toInt(), 1);
+    const QString token = QString::fromLatin1(member);
+    QCOMPARE(run({u"release"_s, u"job"_s, u"--token"_s, token}).status, 1);
+    QCOMPARE(run({u"release"_s, u"job"_s, u"--token-file"_s, second}).status, 0);
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
+    QVERIFY(!QFile::exists(second));
+}
+
+void tst_TokenCommands::takenAwayFromHoldersOfPermits()
+{
+    const QString second = m_folder.filePath(u"second"_s);
+    QCOMPARE(acquire({u"--limit=3"_s}).status, 0);
+    QCOMPARE(run({u"acquire"_s, u"--limit=3"_s, u"job"_s, u"--lease=1m"_s, u"--token-file"_s, second}).status, 0);
+    Terminal terminal;
+    Program program({m_server.url().toEncoded(), {}, [&terminal] { terminal.attach(); }},
+                    {u"release"_s, u"-v"_s, u"job"_s, u"--force"_s});
+    QVERIFY(terminal.waitForOutput("[y/N]"));
+    const QByteArray question = terminal.output();
+    QVERIFY2(question.contains("is held by the holders of 2 of 3 permits, among them client ")
+                     && question.contains("until all holders have"),
+             question.constData());
+    terminal.write("y\n");
+    QCOMPARE(program.waitForStatus(), 0);
+    QCOMPARE(lockKeys(m_server), QList<QByteArray>());
+    for (const QString &file : {m_file, second})
+        QCOMPARE(run({u"renew"_s, u"job"_s, u"--token-file"_s, file}).status, 79);
+    QVERIFY(QFile::remove(second));
+}
+
 void tst_TokenCommands::takenAway()
 {
     const QStringList force{u"release"_s, u"job"_s, u"--force"_s, u"--yes"_s};
@@ -628,6 +692,11 @@ void tst_TokenCommands::usageErrors_data()
     row("renew job --shared --token-file t");
     row("release job --shared --force --yes");
     row("acquire job --shared");
+    row("acquire job --limit 5");
+    row("acquire job --limit 5 --take 6 --lease 1m --token-file t");
+    row("acquire job --limit 5 -s --lease 1m --token-file t");
+    row("renew job --limit 5 --token-file t");
+    row("release job --limit 5 --force --yes");
     row("renew job --token-file t --lease 1ms");
     row("release job");
     row("release job --token x --force");

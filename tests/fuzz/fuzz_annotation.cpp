@@ -53,6 +53,11 @@ QString print(const AnnotationOptions &options)
             << u"minReplicas="_s + QString::number(lock.minReplicas) << u"replicaTimeout="_s + ms(lock.replicaTimeout)
             << u"repairMissingTtl="_s + flag(lock.repairMissingTtl) << u"onBusy="_s + onBusy
             << u"maxQueued="_s + QString::number(options.maxQueued);
+    if (lock.permits != 0) {
+        entries << u"permits="_s
+                        + (lock.permits == LockOptions::ServerPermits ? u"server"_s : QString::number(lock.permits))
+                << u"take="_s + QString::number(lock.take);
+    }
     if (!options.server.isEmpty())
         entries << u"server="_s + options.server.toString(QUrl::FullyEncoded);
     if (options.condition)

@@ -778,9 +778,9 @@ const std::vector<Mutation> &readerMutations()
 {
     static const std::vector<Mutation> all{
             {"a claim takes a lock that readers hold", "onekey_claim", "elseif holder == false then",
-             "elseif holder == false or isShared then"},
-            {"a reader's release takes the lock from the others", "onekey_release", "redis.pcall('ZREM', key, token)",
-             "redis.pcall('DEL', key)"},
+             "elseif holder == false or shared then"},
+            {"a reader's release takes the lock from the others", "onekey_release",
+             "  return removeSharer(key, token) or 1\n", "  return redis.pcall('DEL', key)\n"},
     };
     return all;
 }

@@ -84,11 +84,11 @@ std::vector<Config> readerConfigurations()
     {
         // The next reader is asked to try after 1 ms, which counts as a tick.
         Config &c = make("two readers, a writer, one reader in one call", RRW);
-        c.readersAtMost = 1, c.faults = 1, c.kinds = "c", c.cancels = false, c.renews = false, c.idleAtMost = 1;
+        c.sharersAtMost = 1, c.faults = 1, c.kinds = "c", c.cancels = false, c.renews = false, c.idleAtMost = 1;
     }
     {
         Config &c = make("two readers, a writer, by force, one in one call", RRW);
-        c.readersAtMost = 1, c.lease = {2, 2, 2}, c.forced = 1, c.cancels = false, c.renews = false, c.idleAtMost = 1;
+        c.sharersAtMost = 1, c.lease = {2, 2, 2}, c.forced = 1, c.cancels = false, c.renews = false, c.idleAtMost = 1;
     }
     const std::size_t first = all.size();
     {
@@ -190,7 +190,7 @@ std::vector<Config> readerConfigurations()
     }
     {
         Config &c = make("two readers, a writer, one reader in one call, killed", RRW);
-        c.readersAtMost = 1, c.faults = 1, c.kinds = "cf", c.renews = false, c.idleAtMost = 1;
+        c.sharersAtMost = 1, c.faults = 1, c.kinds = "cf", c.renews = false, c.idleAtMost = 1;
     }
     std::for_each(all.begin() + std::ptrdiff_t(first), all.end(), [](Config &c) { c.thorough = true; });
     return all;
@@ -341,7 +341,7 @@ const std::vector<Mutation> &mutations()
             {"a waiter loses its place at once because publishing is refused", "release",
              "      redis.call('ZADD', queue, waiters[2], member)\n", ""},
             {"a queue that is made again stays for ever", "common",
-             "        redis.call('PEXPIRE', queue, QUEUE_TTL)\n        return readers", "        return readers"},
+             "        redis.call('PEXPIRE', queue, QUEUE_TTL)\n        return served", "        return served"},
             {"a claim that does not check the holder", "acquire",
              "if holder == token and not onlyWaits then\n    return", "if holder then\n    return"},
             {"served at once without a check of the holder", "release",
@@ -375,76 +375,80 @@ const std::vector<Mutation> &readerMutations()
             {"a token of no reader counts as one", "common", "redis.call('ZSCORE', key, token) and token or true",
              "token or true"},
             {"a reader overtakes a writer that waits", "acquire", "if barge or first == nil",
-             "if barge or isShared or first == nil"},
+             "if barge or shared or first == nil"},
             {"a reader acquires at once though others wait", "acquire",
-             "'^[^w]*s[^w]*$') and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then", "'s') then"},
+             "'^[^w]*[sp][^w]*$') and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then", "'[sp]') then"},
             {"a reader acquires at once beside one whose lease has ended", "acquire",
              "and tonumber(first[2]) > ms then", "then"},
             {"a reader that acquires at once does not prolong the key", "acquire",
-             "redis.call('PEXPIRE', key, ARGV[1])\n", "\n"},
+             "redis.call('PEXPIREAT', key, ends)\n", "\n"},
             {"a reader acquires at once with the fencing token of a clock that was set back", "acquire",
              "and last < t) then\n        fence = t", ") then\n        fence = t"},
-            {"a writer is served while readers hold the lock", "common",
-             "not isReader and (isShared or readers > 0) then", "not isReader and readers > 0 then"},
+            {"a writer is served while readers hold the lock", "common", "local fits = not held or held == sharing",
+             "local fits = served == 0 or held == sharing"},
             {"a writer is served together with the readers before it", "common",
-             "not isReader and (isShared or readers > 0) then", "not isReader and isShared then"},
-            {"a writer acquires while readers hold the lock", "acquire",
-             "if (holder == false or isShared and isReader)", "if (holder == false or isShared)"},
+             "local fits = not held or held == sharing", "local fits = not shared or held == sharing"},
+            {"a writer acquires while readers hold the lock", "acquire", "if (holder == false or hasRoom)",
+             "if (holder == false or shared)"},
             {"readers that are served get no new fencing token", "common",
-             "pcall(isShared and readersFence or nextFence", "pcall(readersFence"},
+             "pcall(shared == 'r' and readersFence or nextFence", "pcall(readersFence"},
             {"readers that acquire get no new fencing token", "acquire",
-             "  if isShared then\n    fence, err = readersFence", "  if isReader then\n    fence, err = readersFence"},
+             "  if shared == 'r' then\n    fence, err = readersFence",
+             "  if sharing == 'r' then\n    fence, err = readersFence"},
             {"a reader beside others gets a new fencing token", "acquire",
-             "  if isShared then\n    fence, err = readersFence", "  if false then\n    fence, err = readersFence"},
+             "  if shared == 'r' then\n    fence, err = readersFence",
+             "  if false then\n    fence, err = readersFence"},
             {"a reader that is served beside others gets a new fencing token", "common",
-             "pcall(isShared and readersFence or nextFence", "pcall(nextFence"},
-            {"each reader that is served gets a new fencing token", "common", "if drawn == nil and (", "if ("},
-            {"a reader's claim gets a new fencing token", "acquire", "floor, isShared)\n  end\n  local ttl = 0",
-             "floor)\n  end\n  local ttl = 0"},
+             "pcall(shared == 'r' and readersFence or nextFence", "pcall(nextFence"},
+            {"each reader that is served gets a new fencing token", "common",
+             "if isGrant and (drawn == nil or take) then", "if isGrant then"},
+            {"a reader's claim gets a new fencing token", "acquire", "floor, shared)\n  end\n  local hasRoom",
+             "floor)\n  end\n  local hasRoom"},
             {"a renewal revives a reader whose lease has ended", "renew", "if not ends or tonumber(ends) <= ms then",
              "if not ends then"},
             {"a renewal makes a reader", "renew", "if not ends or tonumber(ends) <= ms then", "if false then"},
             {"a renewal does not prolong the key of the readers", "renew",
-             "  redis.call('PEXPIRE', key, string.format('%.0f', last - ms))\n", ""},
+             "  redis.call('PEXPIREAT', key, redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2])\n", ""},
             {"an acquire does not prolong the key of the readers", "acquire",
-             "    keepReaders(key)\n  else\n    redis.call('SET'", "  else\n    redis.call('SET'"},
+             "    keepSharers(key)\n  else\n    redis.call('SET'", "  else\n    redis.call('SET'"},
             {"the key of readers that are served has no time to live", "common",
-             "          keepReaders(key)\n        end\n        readers", "        end\n        readers"},
+             "          keepSharers(key)\n        end\n        served", "        end\n        served"},
             {"the key of readers ends with the first lease", "common",
              "redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')", "redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')"},
-            {"a reader's grant for longer than its lease", "common", "if setLease(key, member, claim) then\n    redis",
-             "if setLease(key, member, claim - 1500) then\n    redis"},
+            {"a reader's grant for longer than its lease", "common", "local err = setLease(key, member, claim)",
+             "local err = setLease(key, member, claim - 1500)"},
             {"a reader's grant is published before its lease is set", "common",
              "local receivers, err = tell(queue, client, message or hint)\n",
              "redis.pcall('ZREM', key, member) local receivers, err = tell(queue, client, message or hint)\n"
              "      if kind == 'r' then setLease(key, member, claim) end\n"},
-            {"a dead reader stays", "common",
-             "      elseif kind == 'r' then\n        redis.pcall('ZREM', key, member)\n", ""},
-            {"a reader's release at once deletes the key", "release", "redis.pcall('ZREM', KEYS[i], ARGV[2 + i]) == 1",
+            {"a dead reader stays", "common", "        removeSharer(key, member)\n", ""},
+            {"a reader's release at once deletes the key", "release", "redis.pcall('ZREM', KEYS[i], token) == 1",
              "redis.pcall('DEL', KEYS[i]) == 1"},
-            {"a reader's release deletes the key", "release", "redis.call('ZREM', key, token) -- first",
-             "do return redis.call('DEL', key) end --"},
+            {"a reader's release deletes the key", "release", "local err = removeSharer(key, token) -- first",
+             "do return redis.call('DEL', key) end local err --"},
             {"a reader's release serves nobody", "release", "local outcome, member = serve(",
-             "local outcome, member = isShared and 'free' or serve("},
+             "local outcome, member = shared and 'free' or serve("},
             {"the last reader stays when it is released", "release",
-             "    redis.pcall('ZREM', key, token) -- unless a writer has the key now\n", ""},
-            {"the last reader stays when it is cancelled", "cancel",
-             "    redis.pcall('ZREM', key, token) -- unless a writer has the key now\n", ""},
+             "    local err = removeSharer(key, token)\n    if err then\n      return err\n    end\n  elseif",
+             "  elseif"},
+            {"the last reader stays when it is cancelled", "cancel", "    removeSharer(key, token)\n  elseif",
+             "  elseif"},
             {"a reader leaves, and the writer is not sent the end of the last lease", "release",
-             "    serve(key, queue, fenceKey, lease, caller, true)\n    return 1\n", "    return 1\n"},
+             "    serve(key, queue, fenceKey, lease, caller, shared)\n    return 1\n", "    return 1\n"},
             {"a reader that leaves counts among those that stay", "release",
-             "    redis.call('ZREM', key, token) -- first: the waiters are sent the end of the last lease\n"
-             "    serve(key, queue, fenceKey, lease, caller, true)\n",
-             "    serve(key, queue, fenceKey, lease, caller, true) redis.call('ZREM', key, token)\n"},
-            {"a writer waits for a reader that has left", "acquire", "ttl = tonumber(keepReaders(key)) --", "--"},
+             "    local err = removeSharer(key, token) -- first: the waiters are sent the end of the last lease\n"
+             "    if err then\n      return err\n    end\n"
+             "    serve(key, queue, fenceKey, lease, caller, shared)\n",
+             "    serve(key, queue, fenceKey, lease, caller, shared) removeSharer(key, token)\n"},
+            {"a writer waits for a reader that has left", "acquire", "ttl = tonumber(keepSharers(key)) --", "--"},
             {"the cancel of a writer admits no readers", "cancel",
-             "serve(key, queue, fenceKey, lease, caller, true) -- readers", "--"},
+             "serve(key, queue, fenceKey, lease, caller, shared) -- those", "--"},
             {"a reader that enters admits none behind it", "acquire",
-             "serve(key, queue, fenceKey, lease, caller, true) -- the readers behind it", ""},
+             "serve(key, queue, fenceKey, lease, caller, sharing) -- those behind it", ""},
             {"readers stay when the lock is released by force", "force_release",
              "    redis.pcall('ZREM', key, token)\n", ""},
             {"readers that were served lose the lock when another is woken", "common",
-             "return (message or readers > 0) and 'served'", "return message and 'served'"},
+             "return (message or served > 0) and 'served'", "return message and 'served'"},
             {"the readers behind those of one call are not woken", "common",
              "      standBy(queue, 1) -- its poll serves the next ones\n      return", "      return"},
     };

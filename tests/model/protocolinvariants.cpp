@@ -105,7 +105,7 @@ void Model::check(const State &s, const Command &command, const Execution &e) co
     const bool hasRoom = after.isShared() && first != after.queue.end() && !first->wakeOnly && isReader(first->token);
     const bool serves = isGivenBack ? own || place(before, command.token)
                                     : command.kind == Acquire && isReader(command.token);
-    if (hasRoom && serves && m_config.readersAtMost == 0)
+    if (hasRoom && serves && m_config.sharersAtMost == 0)
         fail("the first waiter is a reader, and waits while readers hold the lock");
 }
 

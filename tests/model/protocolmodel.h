@@ -18,10 +18,10 @@ public:
         : m_config(config)
         , m_behaviour(behaviour)
         , m_clockSteps(config.kinds.find_first_of("+-") == std::string::npos ? 0 : config.faults)
-        , m_variant{"READERS_AT_MOST", "constants", "READERS_AT_MOST = 64",
-                    "READERS_AT_MOST = " + std::to_string(config.readersAtMost)}
+        , m_variant{"SHARERS_AT_MOST", "constants", "SHARERS_AT_MOST = 64",
+                    "SHARERS_AT_MOST = " + std::to_string(config.sharersAtMost)}
         , m_scripts(scripts, mutation, {"acquire", "renew", "release", "cancel", "force_release"},
-                    config.readersAtMost ? &m_variant : nullptr)
+                    config.sharersAtMost ? &m_variant : nullptr)
     {
     }
 

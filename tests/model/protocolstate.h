@@ -58,7 +58,7 @@ struct Config
     int foreign = 0;         ///< acquisitions by another library
     int forced = 0;
     int mute = -1;         ///< the client whose user may not publish
-    int readersAtMost = 0; ///< served in one call; 0 = as the scripts say
+    int sharersAtMost = 0; ///< served in one call; 0 = as the scripts say
     bool thorough = false; ///< takes too long for every test run
     int idleAtMost = 0;    ///< ticks for which the lock may be free, or have room, while a live client waits for it
 

@@ -23,6 +23,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 using namespace Qt::StringLiterals;
 using namespace std::chrono_literals;
@@ -143,6 +144,9 @@ private Q_SLOTS:
     void leaseChangeWhileActive();
     void readers();
     void modeChangeWhileActive();
+    void semaphores();
+    void permitsOfTheServer();
+    void permitsChangeWhileActive();
     void optionsSetWhileAnAttemptBegins();
     void callDuringNameChange();
     void callsBeforeComplete();
@@ -164,6 +168,10 @@ private Q_SLOTS:
 private:
     QByteArray withPromises(const QByteArray &properties) const;
     QByteArray plain(const QByteArray &properties) const;
+    QByteArray semaphore(const QByteArray &properties) const
+    {
+        return plain(properties).replace(0, qstrlen("DistributedLock"), "Semaphore");
+    }
     bool hold(const QByteArray &milliseconds = "600000");
     void takeAway(const QList<QByteArray> &command);
 
@@ -715,6 +723,86 @@ void TestQml::modeChangeWhileActive()
     other.lock()->setProperty("active", false);
     QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
     QVERIFY(!m_server.get(m_key).isEmpty()); // no set of readers
+}
+
+// Five of six. A lock waits for all of them.
+void TestQml::semaphores()
+{
+    std::vector<std::unique_ptr<Scene>> scenes;
+    const auto permitsTaken = [this] { return m_server.command({"ZCARD", m_key}).toInt(); };
+    for (int i = 0; i < 5; ++i) {
+        scenes.push_back(std::make_unique<Scene>(semaphore("permits: 5; active: true")));
+        QVERIFY(scenes.back()->lock());
+        QTRY_VERIFY_WITH_TIMEOUT(holds(scenes.back()->lock()), Patience);
+    }
+    QCOMPARE(permitsTaken(), 5);
+    Scene sixth(semaphore("permits: 5; take: 2; active: true"));
+    QVERIFY(sixth.lock());
+    QTRY_COMPARE_WITH_TIMEOUT(sixth.lock()->queuePosition(), 0, Patience);
+    Scene lock(plain("active: true"));
+    QVERIFY(lock.lock());
+    QTRY_COMPARE_WITH_TIMEOUT(lock.lock()->queuePosition(), 1, Patience);
+    scenes.at(0)->lock()->setProperty("active", false);
+    QTRY_COMPARE_WITH_TIMEOUT(permitsTaken(), 4, Patience);
+    QCOMPARE(sixth.lock()->state(), DistributedLock::Acquiring);
+    scenes.at(1)->lock()->setProperty("active", false);
+    QTRY_VERIFY_WITH_TIMEOUT(holds(sixth.lock()), Patience);
+    QCOMPARE(permitsTaken(), 5);
+    QVERIFY(sixth.lock()->fencingToken() > scenes.at(4)->lock()->fencingToken());
+    sixth.lock()->setProperty("active", false);
+    for (const auto &scene : scenes)
+        scene->lock()->setProperty("active", false);
+    QTRY_VERIFY_WITH_TIMEOUT(holds(lock.lock()), Patience);
+}
+
+void TestQml::permitsOfTheServer()
+{
+    LockRegistry *const registry = LockRegistry::instance(m_server.url());
+    registry->setDefaults(LockOptions().withRepairMissingTtl(false));
+    const auto restored = qScopeGuard([registry] { registry->setDefaults(LockOptions()); });
+    Scene unknown(semaphore("active: true"));
+    QVERIFY(unknown.lock());
+    QCOMPARE(unknown.root()->property("permits").toInt(), int(LockOptions::ServerPermits));
+    QCOMPARE(unknown.root()->property("take").toInt(), 1);
+    QTRY_COMPARE_WITH_TIMEOUT(unknown.lock()->error(), DistributedLock::OptionsError, Patience);
+    QVERIFY(!unknown.lock()->options().repairMissingTtl); // options that were not set here have the defaults
+
+    const auto ignored = [&unknown] {
+        QTest::ignoreMessage(QtWarningMsg, QRegularExpression(u"permits is 0; it must be from 1 to 10000, or "_s));
+        unknown.lock()->setProperty("permits", 0);
+        return unknown.root()->property("permits").toInt();
+    };
+    QCOMPARE(ignored(), int(LockOptions::ServerPermits));
+    QSignalSpy changed(unknown.lock(), SIGNAL(permitsChanged()));
+    unknown.lock()->setProperty("permits", 3);
+    QCOMPARE(changed.count(), 1);
+    QTRY_VERIFY_WITH_TIMEOUT(holds(unknown.lock()), Patience);
+    QCOMPARE(ignored(), 3);
+    QVERIFY(unknown.lock()->isHeld());
+    Scene known(semaphore("permits: Semaphore.ServerPermits; take: 2; active: true"));
+    QVERIFY(known.lock());
+    QTRY_VERIFY_WITH_TIMEOUT(holds(known.lock()), Patience);
+    QCOMPARE(m_server.command({"ZCARD", m_key}).toInt(), 3);
+}
+
+void TestQml::permitsChangeWhileActive()
+{
+    Scene scene(semaphore("permits: 3; active: true"));
+    QVERIFY(scene.lock());
+    const auto permitsTaken = [this] { return m_server.command({"ZCARD", m_key}).toInt(); };
+    QTRY_VERIFY_WITH_TIMEOUT(holds(scene.lock()), Patience);
+    QCOMPARE(permitsTaken(), 1);
+    QSignalSpy changed(scene.lock(), SIGNAL(takeChanged()));
+    scene.lock()->setProperty("take", 2);
+    scene.lock()->setProperty("take", 2);
+    QCOMPARE(changed.count(), 1);
+    QTRY_VERIFY_WITH_TIMEOUT(permitsTaken() == 2 && holds(scene.lock()), Patience);
+    scene.lock()->setProperty("permits", 4); // the server has 3
+    QTRY_COMPARE_WITH_TIMEOUT(scene.lock()->error(), DistributedLock::OptionsError, Patience);
+    QVERIFY(!scene.lock()->isHeld());
+    QVERIFY2(scene.lock()->errorString().contains(u"the server has 3"_s), qPrintable(scene.lock()->errorString()));
+    scene.lock()->setProperty("permits", 3);
+    QTRY_VERIFY_WITH_TIMEOUT(permitsTaken() == 2 && holds(scene.lock()), Patience);
 }
 
 void TestQml::optionsSetWhileAnAttemptBegins()

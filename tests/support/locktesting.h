@@ -231,11 +231,11 @@ private:
     QList<std::pair<QtMsgType, QByteArray>> m_kinds;
 };
 
-/// All keys except the fences, which are meant to stay.
+/// All keys except the fences and the numbers of permits, which are meant to stay.
 inline QList<QByteArray> lockKeys(Support::RedisServer &server)
 {
     QList<QByteArray> keys = server.keys();
-    keys.removeIf([](const QByteArray &key) { return key.endsWith(":fence"); });
+    keys.removeIf([](const QByteArray &key) { return key.endsWith(":fence") || key.endsWith(":permits"); });
     return keys;
 }
 

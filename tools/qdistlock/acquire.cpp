@@ -83,9 +83,10 @@ QString existingTokenFile(Session *session, const TokenFile &file)
                 belongs);
     }
     const bool isSame = info->held && !info->foreign && info->fencingToken == file.fencingToken;
-    if (isSame && info->readerCount > 0) { // which share it
-        return u"%1, which readers hold, perhaps still with it. Give another --token-file, one for each acquire, or release that lock first"_s
-                .arg(belongs);
+    const bool arePermits = areOfPermits(*info); // of which the last one was given out with that fencing token
+    if (arePermits || (isSame && info->readerCount > 0)) { // which share it
+        return u"%1, which %2 hold, perhaps still with it. Give another --token-file, one for each acquire, or release that lock first"_s
+                .arg(belongs, arePermits ? u"holders of permits"_s : u"readers"_s);
     }
     return isSame
             ? u"%1, which is still held with it. Give another --token-file, one for each acquire, or release that lock first"_s
@@ -285,9 +286,13 @@ bool ForcedRelease::ask()
     const QString who = m_shown.queueLength == 0
             ? holderText(m_shown)
             : u"%1 (and %2 waiting)"_s.arg(holderText(m_shown)).arg(m_shown.queueLength);
+    const bool areSeveral = m_shown.holders.size() > 1 || mayHaveMoreHolders(m_shown);
     printNote(
             u"lock %1 is held by %2. If it is taken away, two may work at the same time until %3 noticed. Take the lock away? [y/N]"_s
-                    .arg(quoted(m_name), who, m_shown.readerCount > 1 ? u"all readers have"_s : u"the holder has"_s));
+                    .arg(quoted(m_name), who,
+                         m_shown.readerCount > 1 ? u"all readers have"_s
+                                 : areSeveral    ? u"all holders have"_s
+                                                 : u"the holder has"_s));
     const auto answer = m_session->await(readLine(m_session));
     if (!answer)
         return false;

@@ -17,6 +17,7 @@ int runHold(const Invocation &invocation);
 int runAcquire(const Invocation &invocation);
 int runRenew(const Invocation &invocation);
 int runRelease(const Invocation &invocation);
+int runPermits(const Invocation &invocation);
 int runList(const Invocation &invocation);
 int runShow(const Invocation &invocation);
 int runWatch(const Invocation &invocation);

@@ -12,7 +12,7 @@ namespace Cli {
 */
 enum ExitCode : int {
     Success = 0,
-    NotHeld = 1,     ///< `show`: the lock is free; `release`: it was not held any more; `doctor`: warnings
+    NotHeld = 1, ///< `show`: the lock is free; `release`: it was not held any more; `permits`: none; `doctor`: warnings
     CheckFailed = 2, ///< `doctor`: failures
     UsageError = 64,
     ServerUnavailable = 69,

@@ -85,17 +85,24 @@ bool printDetails(const LockInfo &lock, const QList<LockWaiter> &waiters)
     const auto addRow = [&lines](const QString &title, const QString &text) {
         lines += u"  %1 %2"_s.arg(title.isEmpty() ? title : title + u':', -9).arg(printable(text));
     };
-    const QString holder = lock.readerCount > 0 ? counted(lock.readerCount, u"readers"_s) : holderText(lock);
+    const bool hasMore = mayHaveMoreHolders(lock);
+    const QString holder = lock.readerCount > 0 ? counted(lock.readerCount, u"readers"_s)
+            : areOfPermits(lock)
+            ? (hasMore ? u"holders of permits"_s : counted(lock.holders.size(), u"holders"_s) + u" of permits"_s)
+            : holderText(lock);
     addRow(u"holder"_s, holder);
-    for (const LockClient &reader : lock.readers)
-        lines += u"    "_s + printable(reader.toString()) + (reader.connected ? QString() : u", not connected"_s);
-    if (lock.readerCount > lock.readers.size())
-        lines += u"    and %1 more"_s.arg(lock.readerCount - lock.readers.size());
+    for (const LockClient &client : lock.holders)
+        lines += u"    "_s + printable(client.toString()) + (client.connected ? QString() : u", not connected"_s);
+    if (hasMore)
+        lines += lock.readerCount > 0 ? u"    and %1 more"_s.arg(lock.readerCount - lock.holders.size())
+                                      : u"    and perhaps more"_s;
+    if (lock.permits > 0)
+        addRow(u"permits"_s, u"%1, %2 taken"_s.arg(lock.permits).arg(lock.permitsTaken));
     // The server does not know whether the command has ended or its program was killed.
     if (lock.held && !isHolderConnected(lock))
         addRow({},
                u"acquired by a command that has ended (qdistlock acquire), kept by minHold, or its program is dead"_s);
-    else if (lock.held && !lock.foreign && lock.readerCount == 0 && !holder.contains(lock.holder.id))
+    else if (lock.held && !lock.foreign && lock.holders.isEmpty() && !holder.contains(lock.holder.id))
         addRow(u"client"_s, lock.holder.id);
     if (lock.held)
         addRow(u"left"_s, remainingText(lock));

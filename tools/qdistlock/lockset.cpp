@@ -39,7 +39,7 @@ QString holderWithEnd(const LockInfo &info)
 {
     const bool isRenewed = isHolderConnected(info) && !info.foreign;
     const QString end = info.remaining < 0ms ? u", and never expires"_s
-            : info.readerCount > 1           ? u", %1 left of the longest lease"_s.arg(remainingText(info))
+            : info.holders.size() > 1        ? u", %1 left of the longest lease"_s.arg(remainingText(info))
                                              : u", %1 left of its lease"_s.arg(remainingText(info));
     return isRenewed && info.remaining >= 0ms ? holderText(info) : holderText(info) + end;
 }
@@ -241,8 +241,12 @@ void LockSet::reportConflict()
     }
     const bool isKnown = info.error == DistributedLock::NoError && info.held;
     QString holder = isKnown ? holderWithEnd(info) : u"somebody else"_s;
-    if (info.readerCount > 0 && info.queueLength > 0 && m_session->invocation().has(Option::Shared))
+    const LockOptions options = m_session->lockOptions();
+    if (info.readerCount > 0 && info.queueLength > 0 && options.mode == LockOptions::Shared)
         holder += u", while a writer waits"_s;
+    const bool areEnough = info.permits - info.permitsTaken >= options.take;
+    if (areOfPermits(info) && options.permits != 0 && areEnough && info.queueLength > 0)
+        holder += u", while another one waits"_s;
     const bool isNonBlocking = m_session->invocation().has(Option::NonBlock);
     if (!isNonBlocking && waited > 0ms) {
         fail(m_conflict,

@@ -20,6 +20,9 @@ namespace Cli {
 
 namespace {
 
+/// How many LockInfo::holders has at most.
+constexpr int MostHolders = 32;
+
 QJsonObject jsonOf(const LockClient &client)
 {
     const auto textOrNull = [](const QString &text) { return text.isEmpty() ? QJsonValue() : QJsonValue(text); };
@@ -30,6 +33,13 @@ QJsonObject jsonOf(const LockClient &client)
             {u"application"_s, textOrNull(client.application)},
             {u"connected"_s, client.connected},
     };
+}
+
+/// "2 of 5 permits"; "2 permits" if the server has forgotten how many there are.
+QString permitsText(const LockInfo &info)
+{
+    return info.permits > 0 ? u"%1 of %2"_s.arg(info.permitsTaken).arg(counted(info.permits, u"permits"_s))
+                            : counted(info.permitsTaken, u"permits"_s);
 }
 
 } // namespace
@@ -43,7 +53,22 @@ QString holderText(const LockInfo &info)
         text.prepend(u"the reader "_s);
     else if (info.readerCount > 1)
         text.prepend(u"%1 readers, among them "_s.arg(info.readerCount));
+    else if (areOfPermits(info) && info.holders.size() == 1 && !mayHaveMoreHolders(info))
+        text.prepend(u"the holder of %1, "_s.arg(permitsText(info)));
+    else if (areOfPermits(info))
+        text.prepend(u"the holders of %1, among them "_s.arg(permitsText(info)));
     return text;
+}
+
+bool areOfPermits(const LockInfo &info)
+{
+    return info.readerCount == 0 && !info.holders.isEmpty();
+}
+
+bool mayHaveMoreHolders(const LockInfo &info)
+{
+    // The library names the holders of the first permits, and one may have several.
+    return std::max(info.readerCount, info.permitsTaken) > MostHolders && info.holders.size() != info.readerCount;
 }
 
 QString roughText(milliseconds time)
@@ -81,8 +106,8 @@ QString remainingText(const LockInfo &info)
 bool isHolderConnected(const LockInfo &info)
 {
     return info.foreign || info.holder.connected
-            || std::any_of(info.readers.cbegin(), info.readers.cend(),
-                           [](const LockClient &reader) { return reader.connected; });
+            || std::any_of(info.holders.cbegin(), info.holders.cend(),
+                           [](const LockClient &holder) { return holder.connected; });
 }
 
 bool isStale(const LockInfo &info)
@@ -94,16 +119,18 @@ QJsonObject toJson(const LockInfo &info)
 {
     const bool isOurs = info.held && !info.foreign;
     QJsonArray holders;
-    if (isOurs && info.readerCount == 0)
+    if (isOurs && info.holders.isEmpty())
         holders.append(jsonOf(info.holder));
-    for (const LockClient &reader : info.readers)
-        holders.append(jsonOf(reader));
+    for (const LockClient &holder : info.holders)
+        holders.append(jsonOf(holder));
     return {
             {u"name"_s, info.name},
             {u"held"_s, info.held},
             {u"foreign"_s, info.foreign},
             {u"holder"_s, isOurs ? QJsonValue(jsonOf(info.holder)) : QJsonValue()},
             {u"readers"_s, info.readerCount},
+            {u"permits"_s, info.permits},
+            {u"permitsTaken"_s, info.permitsTaken},
             {u"holders"_s, holders},
             {u"ttlMs"_s,
              info.held && info.remaining >= 0ms ? QJsonValue(qint64(info.remaining.count())) : QJsonValue()},

@@ -98,6 +98,8 @@ int run(const Invocation &invocation)
         return runRenew(invocation);
     case Command::Release:
         return runRelease(invocation);
+    case Command::Permits:
+        return runPermits(invocation);
     case Command::List:
         return runList(invocation);
     case Command::Show:

@@ -3,6 +3,7 @@
 
 #include "options.h"
 
+#include <QDistLock/LockOptions>
 #include <QDistLock/impl/namebytes.h>
 
 #include <QtCore/qstringconverter.h>
@@ -49,6 +50,10 @@ const QList<CommandInfo> &commands()
          "With --shared the lock is held by a reader: all readers of NAME run together, but never together with a run "
          "without --shared, a writer. Readers and writers get the lock in the order in which they came, so a reader "
          "waits while a writer waits before it.\n\n"
+         "With --limit N at most N runs of NAME work at the same time: the name has N permits, and each run takes one, "
+         "or as many as --take says. Nobody overtakes another one that waits for its permits. The first use of the name "
+         "sets N on the server, later ones must give the same N, and `qdistlock permits` changes it. A run without "
+         "--limit waits until all permits are free, and then works alone.\n\n"
          "The lock is renewed while CMD runs. If it cannot be renewed, CMD and all processes it has started are "
          "ended before anybody else can get the lock: by SIGTERM first, and by SIGKILL before the lease ends on the "
          "server. The same happens if qdistlock itself is killed (see --orphan), but then a process that has left "
@@ -79,8 +84,13 @@ const QList<CommandInfo> &commands()
          u"release a lock, or take it away from its holder"_s,
          u"Releases the lock NAME if it belongs to the token of --token-file or --token; exits with 75, and releases "
          "nothing, if somebody else holds it. With --force the lock is taken away, whoever holds it: the holder is "
-         "notified, but until it has noticed, two may work at the same time. If readers hold it, it is taken away from "
-         "all of them."_s},
+         "notified, but until it has noticed, two may work at the same time. If readers or holders of permits hold it, "
+         "it is taken away from all of them."_s},
+        {Command::Permits, u"permits"_s, u"NAME [N]"_s, 1, 2,
+         u"print or change how many may work at the same time"_s,
+         u"Prints how many permits NAME has on the server, and how many of them are taken; exits with 1 if it has none. "
+         "With N, NAME has N permits from now on: --limit must say this number, or server. Nobody loses a permit: if more than N are taken, nobody gets one until enough are "
+         "returned. The server keeps the number for 7 days after the last use of the name."_s},
         {Command::List, u"ls"_s, u"[GLOB]"_s, 0, 1,
          u"list the locks that are held"_s,
          u"Lists the locks whose names match GLOB (with *, ? and [a-z]): name, holder, time left of the lease (which a "
@@ -126,6 +136,12 @@ const QList<OptionInfo> &options()
         {O::Shared, 's', u"shared"_s, V::None, {}, {},
          u"hold the lock as a reader: together with others that use --shared, but not with anybody who does not"_s,
          Acquiring},
+        {O::Limit, 0, u"limit"_s, V::Permits, u"N"_s, {},
+         u"hold the lock together with others that use --limit, at most N at the same time; the N of the first one "
+         "counts, and others must give the same; server: the number that the server has, see the command permits"_s,
+         Acquiring},
+        {O::Take, 0, u"take"_s, V::Number, u"M"_s, {},
+         u"with --limit: count as M of the N, 1 to N; the default is 1"_s, Acquiring},
         {O::Lease, 0, u"lease"_s, V::Duration, u"DUR"_s, {},
          u"time to live of the lock on the server if nobody renews it, 10ms to 24h; the default is 30s (acquire: it is "
          "required; renew: that of acquire)"_s, Acquiring | Renew},
@@ -221,7 +237,9 @@ const QList<Explanation> &exitCodeTexts()
 {
     static const QList<Explanation> table{
             {u"0"_s, u"success; run: the command has ended with 0"_s},
-            {u"1"_s, u"show: a lock is free; release: the lock was not held any more; doctor: warnings"_s},
+            {u"1"_s,
+             u"show: a lock is free; release: the lock was not held any more; permits: the name has none; doctor: "
+             "warnings"_s},
             {u"2"_s, u"doctor: failures"_s},
             {u"64"_s, u"the command line is wrong, or the name or the token file cannot be used"_s},
             {u"69"_s, u"the server was not reached, or refused to work, before the lock was held"_s},
@@ -265,7 +283,7 @@ const QList<Explanation> &childEnvironmentTexts()
             {u"QDISTLOCK_FENCE"_s,
              u"its fencing token, greater for each later holder; several in the order of the names"_s},
             {u"QDISTLOCK_HELD"_s, u"1"_s},
-            {u"QDISTLOCK_MODE"_s, u"exclusive, or shared with --shared"_s},
+            {u"QDISTLOCK_MODE"_s, u"exclusive, or shared with --shared, or permits with --limit"_s},
             {u"QDISTLOCK_LOST_FD"_s, u"a file descriptor that reaches its end when the lock is lost"_s},
     };
     return table;
@@ -280,6 +298,8 @@ const QList<Explanation> &exampleTexts()
              u"does nothing, and exits with 75, if another machine makes the backup"_s},
             {u"qdistlock run --shared site -c 'rsync -a /srv/site backup:'"_s,
              u"runs together with other readers of the site, but never while `qdistlock run site` changes it"_s},
+            {u"qdistlock run --limit 5 video ./convert.sh film.mov"_s,
+             u"converts the film when fewer than five others are converted, on all machines together"_s},
             {u"5 * * * * qdistlock run -q -n -E 0 --min-hold 20s report /usr/local/bin/report"_s,
              u"in the crontab of each machine, after a line QDISTLOCK_URL=redis://locks.example: the first machine "
              "makes the report, the others skip it without an error and without a mail; --min-hold also skips "
@@ -550,6 +570,14 @@ QString shown(const QByteArray &text)
     return result;
 }
 
+/// 1 to the greatest number; 0 if \a text is something else.
+int numberOfPermits(const QString &text)
+{
+    const bool hasDigits = std::all_of(text.cbegin(), text.cend(), [](QChar c) { return c >= u'0' && c <= u'9'; });
+    const int number = text.toInt();
+    return hasDigits && number <= QDistLock::LockOptions::MaximumPermits ? number : 0;
+}
+
 } // namespace
 
 bool Invocation::Parser::fail(const QString &text)
@@ -695,6 +723,10 @@ bool Invocation::Parser::checkValue(const OptionInfo &option, const QString &val
         return true;
     case ValueKind::Number:
         return isNumber || fail(u"%1: \"%2\" is not a number"_s.arg(name, text));
+    case ValueKind::Permits:
+        return numberOfPermits(value) > 0 || value == u"server"
+                || fail(u"%1: \"%2\" is not a number of permits; write 1 to %3, or server"_s.arg(
+                        name, text, QString::number(QDistLock::LockOptions::MaximumPermits)));
     case ValueKind::ExitCode:
         return (isNumber && number <= 255) || fail(u"%1: \"%2\" is not an exit code; write 0 to 255"_s.arg(name, text));
     case ValueKind::Choice:
@@ -791,6 +823,11 @@ bool Invocation::Parser::checkOperands()
         return fail(u"\"%1\" is one operand too many; see %2 --help"_s.arg(
                 shown(result.m_operands.at(row.maximumOperands).toUtf8()), result.commandText()));
     }
+    if (const QString number = result.m_operands.value(1);
+        result.m_command == Command::Permits && !number.isEmpty() && numberOfPermits(number) == 0) {
+        return fail(u"\"%1\" is not a number of permits; write 1 to %2"_s.arg(
+                shown(number.toUtf8()), QString::number(QDistLock::LockOptions::MaximumPermits)));
+    }
     for (const QString &operand : std::as_const(result.m_operands)) {
         if (operand.isEmpty())
             return fail(u"a name is empty; see %1 --help"_s.arg(result.commandText()));
@@ -837,7 +874,9 @@ Completion Invocation::Parser::complete(const QByteArray &typed)
         return completion;
     }
     const CommandInfo *const command = result.m_command ? &info(*result.m_command) : nullptr;
-    if (command && command->maximumOperands >= 0 && result.m_operands.size() >= command->maximumOperands)
+    const qsizetype operands = result.m_operands.size();
+    const bool isNumber = command && command->command == Command::Permits && operands == 1;
+    if (isNumber || (command && command->maximumOperands >= 0 && operands >= command->maximumOperands))
         return completion;
     if (!command || command->command == Command::Help) {
         for (const CommandInfo &row : commands())

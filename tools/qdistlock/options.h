@@ -20,7 +20,7 @@
 */
 namespace Cli {
 
-enum class Command { Run, Hold, Acquire, Renew, Release, List, Show, Watch, Doctor, Completion, Help };
+enum class Command { Run, Hold, Acquire, Renew, Release, Permits, List, Show, Watch, Doctor, Completion, Help };
 
 enum class Option {
     // for all commands
@@ -37,6 +37,8 @@ enum class Option {
     NonBlock,
     Timeout,
     Shared,
+    Limit,
+    Take,
     Lease,
     MinHold,
     NoFair,
@@ -76,6 +78,7 @@ enum class ValueKind {
     Text,
     Duration, ///< Invocation::duration()
     Number,   ///< 0 or more; Invocation::number()
+    Permits,  ///< 1 to the greatest number of permits, or "server", for which Invocation::number() is 0
     ExitCode, ///< 0 to 255; Invocation::number()
     Choice,   ///< one of OptionInfo::choices
     File,

@@ -268,7 +268,9 @@ void Runner::startChild()
     m_environment += "QDISTLOCK_PLACE=" + m_session->placeText();
     m_environment += "QDISTLOCK_FENCE=" + m_locks.fenceText().toUtf8();
     m_environment += "QDISTLOCK_HELD=1"_ba;
-    m_environment += m_invocation.has(Option::Shared) ? "QDISTLOCK_MODE=shared"_ba : "QDISTLOCK_MODE=exclusive"_ba;
+    m_environment += m_invocation.has(Option::Shared) ? "QDISTLOCK_MODE=shared"_ba
+            : m_invocation.has(Option::Limit)         ? "QDISTLOCK_MODE=permits"_ba
+                                                      : "QDISTLOCK_MODE=exclusive"_ba;
     setup.environment = m_environment;
     setup.environment += "QDISTLOCK_LOST_FD=" + QByteArray::number(setup.lostFdInChild);
 

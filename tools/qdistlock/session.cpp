@@ -5,6 +5,9 @@
 
 #include "output.h"
 
+#include <algorithm>
+#include <utility>
+
 using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
@@ -64,6 +67,12 @@ LockOptions Session::lockOptions() const
 {
     LockOptions options;
     options.mode = m_invocation.has(Option::Shared) ? LockOptions::Shared : LockOptions::Exclusive;
+    if (m_invocation.has(Option::Limit)) {
+        const qint64 number = m_invocation.number(Option::Limit).value_or(0);
+        options.permits = number > 0 ? int(number) : LockOptions::ServerPermits;
+        const qint64 take = m_invocation.number(Option::Take).value_or(options.take);
+        options.take = int(std::min<qint64>(take, LockOptions::MaximumPermits + 1)); // too many, see usageError()
+    }
     options.lease = m_invocation.duration(Option::Lease).value_or(options.lease);
     options.minHold = m_invocation.duration(Option::MinHold).value_or(options.minHold);
     options.wait = m_invocation.duration(Option::Timeout).value_or(LockOptions::Forever);
@@ -76,7 +85,16 @@ QString Session::usageError() const
 {
     if (m_invocation.has(Option::NonBlock) && m_invocation.has(Option::Timeout))
         return u"-n (--nonblock) and -w (--timeout) exclude each other"_s;
+    if (m_invocation.has(Option::Shared) && m_invocation.has(Option::Limit))
+        return u"-s (--shared) and --limit exclude each other: a name has either readers or a limit"_s;
+    if (m_invocation.has(Option::Take) && !m_invocation.has(Option::Limit))
+        return u"--take needs --limit"_s;
     const LockOptions options = lockOptions();
+    const int limit = options.permits > 0 ? options.permits : LockOptions::MaximumPermits;
+    if (options.take < 1 || options.take > limit)
+        return u"--take is %1; it must be from 1 to %2%3"_s.arg(m_invocation.text(Option::Take))
+                .arg(limit)
+                .arg(options.permits > 0 ? u", see --limit"_s : QString());
     if (options.lease < LockOptions::MinimumLease || options.lease > LockOptions::MaximumLease) {
         return u"--lease is %1; it must be from %2 to %3"_s.arg(durationText(options.lease),
                                                                 durationText(LockOptions::MinimumLease),
@@ -124,7 +142,17 @@ int Session::exitCodeOf(DistributedLock::Error error, const QString &text) const
 int Session::fail(DistributedLock::Error error, const QString &text)
 {
     QString inOurWords = text;
-    inOurWords.replace(u"LockOptions::Shared"_s, u"--shared"_s);
+    static const std::pair<QString, QString> words[] = {
+            {u"LockOptions::Shared"_s, u"--shared"_s},
+            {u"permits is LockOptions::ServerPermits"_s, u"--limit is server"_s},
+            {u"LockOptions::ServerPermits"_s, u"--limit server"_s},
+            {u"LockOptions::permits"_s, u"--limit"_s},
+            {u"LockRegistry::setPermits()"_s, u"`qdistlock permits`"_s},
+            {u": permits is "_s, u": --limit is "_s},
+            {u": take is "_s, u": --take is "_s},
+    };
+    for (const auto &[theirs, ours] : words)
+        inOurWords.replace(theirs, ours);
     return fail(exitCodeOf(error, text), inOurWords);
 }
 

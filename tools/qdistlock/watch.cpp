@@ -89,21 +89,31 @@ bool Changes::printChange(const QString &event, const LockInfo &lock, const QStr
 }
 
 /// The first at most, in a fixed order. Their order in \a lock changes with each renewal.
-QStringList readersOf(const LockInfo &lock)
+QStringList holdersOf(const LockInfo &lock)
 {
     QStringList ids;
-    for (const LockClient &reader : lock.readers)
-        ids += reader.id;
+    for (const LockClient &holder : lock.holders)
+        ids += holder.id;
     ids.sort();
     return ids;
 }
 
-/// Whether \a now has other readers than \a before. Of many readers only the first are known, so only their number
-/// counts.
-bool areOtherReaders(const LockInfo &before, const LockInfo &now)
+/// Whether \a now has other readers or holders of permits than \a before. Of many only the first are known, so only
+/// their number counts, and the fencing token, of which each holder of permits has its own.
+bool areOtherHolders(const LockInfo &before, const LockInfo &now)
 {
-    return before.readerCount != now.readerCount
-            || (now.readers.size() == now.readerCount && readersOf(before) != readersOf(now));
+    return before.readerCount != now.readerCount || before.permitsTaken != now.permitsTaken
+            || before.permits != now.permits || before.fencingToken != now.fencingToken
+            || (!mayHaveMoreHolders(now) && holdersOf(before) != holdersOf(now));
+}
+
+/// Whether \a now is held by somebody else, or by others of another kind.
+bool isPassedOn(const LockInfo &before, const LockInfo &now)
+{
+    const bool areOthers = now.holders.isEmpty() && before.holder.id != now.holder.id;
+    if (areOthers || before.foreign != now.foreign || areOfPermits(before) != areOfPermits(now))
+        return true;
+    return !areOfPermits(now) && before.fencingToken != now.fencingToken;
 }
 
 QString heldText(const LockInfo &lock)
@@ -148,10 +158,9 @@ bool Changes::update(const QList<LockInfo> &list)
         bool printed = true;
         if (former == before.cend())
             printed = printChange(u"held"_s, lock, heldText(lock));
-        else if ((lock.readerCount == 0 && former->holder.id != lock.holder.id) || former->foreign != lock.foreign
-                 || former->fencingToken != lock.fencingToken)
+        else if (isPassedOn(*former, lock))
             printed = printChange(u"passed"_s, lock, u"now "_s + heldText(lock));
-        else if (areOtherReaders(*former, lock))
+        else if (areOtherHolders(*former, lock))
             printed = printChange(u"changed"_s, lock, u"now "_s + heldText(lock));
         else if (isHolderConnected(*former) != isHolderConnected(lock))
             printed = printChange(u"changed"_s, lock,

@@ -7,6 +7,7 @@
 #include "base/leaseclock.h"
 #include "engine/glob.h"
 #include "engine/protocolconstants.h"
+#include "engine/semaphoreerrors.h"
 
 #include <QDistLock/impl/namebytes.h>
 
@@ -34,12 +35,25 @@ public:
         LeaseTime expiry;
     };
 
-    /// Who holds a lock: one writer, or readers.
+    /// Who holds a lock: one alone, or readers, or holders of permits.
     struct Entry
     {
         QList<Holder> holders; ///< not empty
 
-        bool isShared() const { return Token::isReader(holders.first().token); }
+        bool isShared() const { return Token::isShared(holders.first().token); }
+        bool isOfReaders() const { return Token::isReader(holders.first().token); }
+        /// Whether \a token is of the same kind as theirs, and of one that can share the lock.
+        bool isSharedBy(const QByteArray &token) const
+        {
+            return isShared() && Token::isShared(token) && Token::isReader(token) == isOfReaders();
+        }
+        int permitsTaken() const
+        {
+            int taken = 0;
+            for (const Holder &holder : holders)
+                taken += Token::permitsOf(holder.token);
+            return taken;
+        }
         /// Null unless \a token is one of theirs.
         Holder *holder(const QByteArray &token)
         {
@@ -53,6 +67,16 @@ public:
             for (const Holder &holder : holders)
                 last = std::max(last, holder.expiry);
             return last;
+        }
+        /// When \a token may get the lock, or has a chance to, although none of them releases it.
+        LeaseTime roomAt(const QByteArray &token) const
+        {
+            if (Token::permitsOf(token) == 0 || !isSharedBy(token))
+                return expiry();
+            LeaseTime first = holders.first().expiry;
+            for (const Holder &holder : holders)
+                first = std::min(first, holder.expiry);
+            return first;
         }
     };
 
@@ -92,11 +116,12 @@ public:
         return nullptr;
     }
 
-    /// A writer replaces whoever held it. Returns the fencing token, which all readers that hold it together share.
+    /// Who cannot share it replaces whoever held it. Returns the fencing token, which all readers that hold it together
+    /// share.
     qint64 set(const QByteArray &key, const QByteArray &token, LeaseTime expiry)
     {
         Entry &entry = m_entries[key];
-        if (!Token::isReader(token) || entry.holders.isEmpty()) {
+        if (entry.holders.isEmpty() || !entry.isSharedBy(token)) {
             entry.holders = {{token, expiry}};
             return nextFence(key);
         }
@@ -104,7 +129,38 @@ public:
             holder->expiry = expiry;
         else
             entry.holders.append({token, expiry});
-        return lastFence(key);
+        return Token::isReader(token) ? lastFence(key) : nextFence(key);
+    }
+
+    /// Of a semaphore; 0 if it is none.
+    int permits(const QByteArray &key) const { return m_permits.value(key); }
+    void setPermits(const QByteArray &key, int permits) { m_permits.insert(key, permits); }
+
+    /// Why \a operation does not even wait for those that hold the lock, \a entry, which may be null. The first acquire
+    /// of permits sets their number.
+    EngineError refusal(const LockEngine::Acquire &operation, const Entry *entry)
+    {
+        const QByteArray &key = operation.lock.key();
+        const int take = Token::permitsOf(operation.token);
+        if (entry && entry->isShared() && Token::isShared(operation.token) && !entry->isSharedBy(operation.token))
+            return SemaphoreErrors::otherKind(entry->isOfReaders());
+        if (take == 0)
+            return {};
+        if (permits(key) == 0 && operation.permits != LockOptions::ServerPermits)
+            setPermits(key, operation.permits);
+        const int known = permits(key);
+        const bool isOther = operation.permits != LockOptions::ServerPermits && operation.permits != known;
+        return isOther || take > known ? SemaphoreErrors::wrongPermits(known, operation.permits, take) : EngineError();
+    }
+
+    /// Whether \a token could hold the lock now, beside those that do.
+    bool fits(const QByteArray &key, const QByteArray &token, LeaseTime now)
+    {
+        const Entry *const entry = find(key, now);
+        if (entry && !entry->isSharedBy(token))
+            return false;
+        const int take = Token::permitsOf(token);
+        return take == 0 || take + (entry ? entry->permitsTaken() : 0) <= permits(key);
     }
 
     void remove(const QByteArray &key) { m_entries.remove(key); }
@@ -170,11 +226,17 @@ public:
         if (const Waiter *next = head(key))
             notify(next->token, LockEngine::Next, ms);
     }
+    /// Until \a entry has room for the first waiter.
+    void standBy(const QByteArray &key, const Entry *entry, LeaseTime now)
+    {
+        if (const Waiter *next = head(key))
+            standBy(key, std::chrono::ceil<milliseconds>(entry->roomAt(next->token) - now));
+    }
 
     enum Outcome { Free, Woken, Served, Own };
-    /// Hands a lock that no writer holds to the first waiter whose engine still exists, and to the readers that follow
-    /// a reader. Own: the waiter is a writer of \a caller and has left the queue; \a own is set to its token, and the
-    /// caller must do the rest.
+    /// Hands a lock that nobody holds alone to the first waiter whose engine still exists, if it fits, and to those
+    /// that follow it and can share the lock with it. Own: the waiter is one of \a caller that wants it alone, and has
+    /// left the queue; \a own is set to its token, and the caller must do the rest.
     Outcome serve(const LockId &lock, LeaseTime now, milliseconds lease, const QByteArray &caller, QByteArray *own)
     {
         const milliseconds claim = std::min(lease, Protocol::ClaimTtl);
@@ -182,26 +244,29 @@ public:
         while (const Waiter *first = head(lock.key())) {
             const Waiter waiter = *first;
             const QByteArray client = Token::clientOf(waiter.token);
-            const bool isReader = Token::isReader(waiter.token);
-            if (const Entry *const readers = find(lock.key(), now); readers && !isReader && engines.contains(client)) {
-                standBy(lock.key(), std::chrono::ceil<milliseconds>(readers->expiry() - now));
+            const bool isShared = Token::isShared(waiter.token);
+            const bool isTooMany = Token::permitsOf(waiter.token) > permits(lock.key());
+            if (engines.contains(client) && !isTooMany && !fits(lock.key(), waiter.token, now)) {
+                standBy(lock.key(), find(lock.key(), now), now);
                 return Served;
             }
             leave(lock.key(), waiter.token);
             if (!engines.contains(client))
                 continue;
-            if (!waiter.barge && !isReader && client == caller) {
+            if (!waiter.barge && !isShared && client == caller) {
                 *own = waiter.token;
                 return Own;
             }
             notify(waiter.token, LockEngine::Grant);
+            if (isTooMany)
+                continue; // its next attempt meets the error
             if (!waiter.barge) {
                 set(lock.key(), waiter.token, now + claim); // the waiter must claim it
                 isServed = true;
             }
-            if (waiter.barge || !isReader) {
-                // Behind a reader that was woken, other readers may enter at once.
-                standBy(lock.key(), isReader && find(lock.key(), now) ? milliseconds(1) : claim);
+            if (waiter.barge || !isShared) {
+                // Behind one that was woken and shares the lock, others may enter at once.
+                standBy(lock.key(), isShared && find(lock.key(), now) ? milliseconds(1) : claim);
                 return isServed ? Served : Woken;
             }
         }
@@ -224,7 +289,7 @@ public:
         *holder = entry ? entry->holder(token) : nullptr;
         if (*holder)
             return EngineReply::Done;
-        return entry && !(entry->isShared() && Token::isReader(token)) ? EngineReply::Stolen : EngineReply::Gone;
+        return entry && !entry->isSharedBy(token) ? EngineReply::Stolen : EngineReply::Gone;
     }
 
     qint64 nextFence(const QByteArray &key)
@@ -240,6 +305,7 @@ public:
     LockInfo info(const QByteArray &key, LeaseTime now)
     {
         LockInfo info;
+        info.permits = permits(key);
         if (const Entry *entry = find(key, now)) {
             const auto client = [this](const Holder &holder) {
                 const QByteArray id = Token::clientOf(holder.token);
@@ -251,10 +317,11 @@ public:
             std::sort(holders.begin(), holders.end(),
                       [](const Holder &a, const Holder &b) { return a.expiry < b.expiry; });
             info.holder = client(holders.first());
+            info.permitsTaken = entry->isShared() ? entry->permitsTaken() : info.permits;
             if (entry->isShared()) {
-                info.readerCount = int(holders.size());
+                info.readerCount = entry->isOfReaders() ? int(holders.size()) : 0;
                 for (const Holder &holder : holders.first(std::min<qsizetype>(holders.size(), Protocol::ShownAtMost)))
-                    info.readers.append(client(holder));
+                    info.holders.append(client(holder));
             }
         }
         info.fencingToken = lastFence(key);
@@ -265,6 +332,7 @@ public:
 private:
     QHash<QByteArray, Entry> m_entries;
     QHash<QByteArray, qint64> m_fences;
+    QHash<QByteArray, int> m_permits;
     QHash<QByteArray, QList<Waiter>> m_queues; ///< none of them empty
     qint64 m_lastArrival = 0;
 };
@@ -301,7 +369,6 @@ void MemoryEngine::reply(Completion completion, const EngineReply &reply)
 void MemoryEngine::acquire(const Acquire &operation, Completion completion)
 {
     const LockId &lock = operation.lock;
-    const bool isReader = Token::isReader(operation.token);
     EngineReply answer;
     {
         const QMutexLocker locker(&m_store->mutex);
@@ -310,8 +377,8 @@ void MemoryEngine::acquire(const Acquire &operation, Completion completion)
             answer.status = EngineReply::Granted;
             answer.fencingToken = m_store->set(lock.key(), operation.token, now + operation.lease);
             m_store->leave(lock.key(), operation.token);
-            QByteArray own; // none: a reader has the lock
-            if (isReader)
+            QByteArray own; // none: the lock is not free
+            if (Token::isShared(operation.token))
                 m_store->serve(lock, now, operation.lease, clientId(), &own);
         };
         // A barging waiter that was woken but came too late moves to the end (see acquire.lua).
@@ -321,7 +388,9 @@ void MemoryEngine::acquire(const Acquire &operation, Completion completion)
         MemoryStore::Entry *entry = m_store->find(lock.key(), now);
         if (entry && entry->holder(operation.token)) {
             take();
-        } else if (!entry || (isReader && entry->isShared())) {
+        } else if ((answer.error = m_store->refusal(operation, entry))) {
+            // nothing changes
+        } else if (m_store->fits(lock.key(), operation.token, now)) {
             const MemoryStore::Waiter *first = m_store->head(lock.key());
             if (operation.barge || !first || first->token == operation.token) {
                 take();
@@ -341,20 +410,24 @@ void MemoryEngine::acquire(const Acquire &operation, Completion completion)
                 } else if (outcome != MemoryStore::Served) {
                     take();
                 } else if (entry = m_store->find(lock.key(), now); entry && entry->holder(operation.token)) {
-                    take(); // a reader, served with others
+                    take(); // it was served with others
+                } else if (!m_store->head(lock.key()) && m_store->fits(lock.key(), operation.token, now)) {
+                    take(); // there is room left
                 }
             }
         }
-        if (answer.status != EngineReply::Granted) {
+        if (answer.status != EngineReply::Granted && !answer.error) {
             answer.status = EngineReply::Taken;
             entry = m_store->find(lock.key(), now);
-            answer.holderTtl = entry ? std::chrono::ceil<milliseconds>(entry->expiry() - now) : 0ms;
+            answer.holderTtl = entry ? std::chrono::ceil<milliseconds>(entry->roomAt(operation.token) - now) : 0ms;
             if (operation.enqueue) {
                 answer.queuePosition = join();
                 answer.arrival = QByteArray::number(arrival);
             }
         }
     }
+    if (answer.error)
+        abandon(lock, operation.token, operation.lease, 0ms, 0ms);
     reply(std::move(completion), answer);
 }
 
@@ -440,7 +513,7 @@ void MemoryEngine::abandon(const LockId &lock, const QByteArray &token, millisec
     }
     if (entry && !holder && !(wasNext && entry->isShared())) {
         if (wasNext)
-            m_store->standBy(lock.key(), std::chrono::ceil<milliseconds>(entry->expiry() - now));
+            m_store->standBy(lock.key(), entry, now);
         return;
     }
     if (holder)
@@ -524,6 +597,24 @@ void MemoryEngine::forceRelease(const LockId &lock, qint64 fencingToken, Complet
         }
     }
     reply(std::move(completion), answer);
+}
+
+void MemoryEngine::setPermits(const LockId &lock, int permits,
+                              std::function<void(const EngineError &, int before)> completion)
+{
+    int before;
+    {
+        const QMutexLocker locker(&m_store->mutex);
+        const LeaseTime now = m_clock->now();
+        before = m_store->permits(lock.key());
+        m_store->setPermits(lock.key(), permits);
+        const MemoryStore::Entry *const entry = m_store->find(lock.key(), now);
+        QByteArray own; // none: there is no caller
+        if (!entry || entry->isShared())
+            m_store->serve(lock, now, Protocol::ClaimTtl, {}, &own);
+    }
+    QMetaObject::invokeMethod(
+            this, [completion = std::move(completion), before] { completion({}, before); }, Qt::QueuedConnection);
 }
 
 } // namespace QDistLock

@@ -141,9 +141,7 @@ QString QuorumEngine::unsupported(const LockOptions &options) const
 {
     if (options.minReplicas > 0)
         return u"minReplicas is not available with a quorum, whose servers are independent; use redis:// or redis+sentinel://"_s;
-    if (options.mode == LockOptions::Shared)
-        return noReaders(u"the servers of a quorum are independent, and do not agree on the readers"_s);
-    return QString();
+    return noSharing(options, u"the servers of a quorum are independent, and do not agree on who shares a lock"_s);
 }
 
 void QuorumEngine::nodeIdentified(int index)

@@ -665,6 +665,14 @@ void ClusterEngine::forceRelease(const LockId &lock, qint64 fencingToken, Comple
             [fencingToken](const EngineError &error) { return fencingToken != 0 || !error.isMaybeExecuted; });
 }
 
+void ClusterEngine::setPermits(const LockId &lock, int permits,
+                               std::function<void(const EngineError &, int before)> completion)
+{
+    askMaster<int>(
+            lock, [lock, permits](ClusterNode *node, auto done) { node->lane().setPermits(lock, permits, done); },
+            std::move(completion));
+}
+
 void ClusterEngine::list(const QString &prefix, const QString &pattern,
                          std::function<void(const EngineError &, const QList<LockInfo> &)> completion)
 {

@@ -72,6 +72,8 @@ public:
     void waiters(const LockId &lock, int atMost,
                  std::function<void(const EngineError &, const QList<LockWaiter> &)> completion) override;
     void forceRelease(const LockId &lock, qint64 fencingToken, Completion completion) override;
+    void setPermits(const LockId &lock, int permits,
+                    std::function<void(const EngineError &, int before)> completion) override;
 
 private:
     ClusterNode *nodeAt(const QtRedis::Endpoint &endpoint);

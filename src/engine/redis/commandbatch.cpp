@@ -5,6 +5,7 @@
 
 #include "engine/protocolconstants.h"
 #include "engine/redis/rediskeys.h"
+#include "engine/semaphoreerrors.h"
 #include "scripts.h"
 
 #include <algorithm>
@@ -36,6 +37,21 @@ QByteArray number(milliseconds duration)
     return QByteArray::number(qint64(duration.count()));
 }
 
+bool takesPermits(const LockOperation &operation)
+{
+    return Token::permitsOf(operation.token) > 0;
+}
+
+/// Why acquire.lua refuses to share the lock with others; no error if \a text says something else.
+EngineError refusal(const LockOperation &acquire, const QByteArray &text)
+{
+    const QByteArray code = text.left(text.indexOf(' '));
+    const QByteArray what = text.mid(code.size() + 1);
+    if (code == "PERMITS")
+        return SemaphoreErrors::wrongPermits(what.toInt(), acquire.permits, Token::permitsOf(acquire.token));
+    return code == "OTHERKIND" ? SemaphoreErrors::otherKind(what == "readers") : EngineError();
+}
+
 } // namespace
 
 LockOperation LockOperation::ofCancel(const LockId &lock, const QByteArray &token, milliseconds lease,
@@ -55,8 +71,12 @@ LockOperation LockOperation::ofAcquire(const LockEngine::Acquire &operation, Loc
         flags += 'b';
     if (Token::isReader(operation.token))
         flags += 's';
-    return {Acquire, operation.lock, operation.token,  operation.lease, std::move(completion),
-            0ms,     flags,          operation.arrival};
+    else if (Token::isShared(operation.token))
+        flags += 'p' + QByteArray::number(std::max(0, operation.permits)); // 0: as the server says
+    LockOperation acquire{Acquire, operation.lock, operation.token,  operation.lease, std::move(completion),
+                          0ms,     flags,          operation.arrival};
+    acquire.permits = operation.permits;
+    return acquire;
 }
 
 LockOperation LockOperation::ofConversion(const LockEngine::Acquire &operation, const QByteArray &from,
@@ -100,9 +120,11 @@ bool CommandBatch::canShareCommand(const LockOperation &first, const LockOperati
                 && other.arrival.isEmpty() == first.arrival.isEmpty() && (other.floor > 0) == (first.floor > 0);
     case LockOperation::Release:
         return other.lease == first.lease && other.keep == first.keep && other.caller == first.caller
-                && Token::isReader(other.token) == Token::isReader(first.token);
-    case LockOperation::Renew:
+                && Token::isReader(other.token) == Token::isReader(first.token)
+                && takesPermits(other) == takesPermits(first);
     case LockOperation::Cancel:
+        return takesPermits(other) == takesPermits(first);
+    case LockOperation::Renew:
     case LockOperation::Convert:
         break;
     }
@@ -147,6 +169,10 @@ QList<QByteArray> CommandBatch::keys() const
             keys << RedisKeys::queue(operation.lock);
         for (const LockOperation &operation : m_operations)
             keys << RedisKeys::fence(operation.lock);
+        if (takesPermits(m_operations.front())) {
+            for (const LockOperation &operation : m_operations)
+                keys << RedisKeys::permits(operation.lock);
+        }
     }
     if (kind == LockOperation::Convert)
         keys << RedisKeys::absent(m_operations.front().lock);
@@ -204,7 +230,9 @@ CommandBatch::Decoded CommandBatch::decode(size_t index, const QtRedis::Reply &e
     if (isFence && reply.fencingToken > 0) {
         reply.status = EngineReply::Granted;
     } else if (element.type == QtRedis::Reply::Bulk && !isFence && !element.text.isEmpty()) {
-        decoded.errorText = element.text;
+        reply.error = refusal(operation, element.text);
+        if (!reply.error)
+            decoded.errorText = element.text;
     } else if (kind == LockOperation::Acquire && size == 6 && integer(0) == 0) {
         reply.status = EngineReply::Taken;
         reply.holderTtl = milliseconds(std::min<qint64>(integer(1), LongestTtl.count()));

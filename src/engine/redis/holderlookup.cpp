@@ -56,7 +56,15 @@ FoundLock::FoundLock(const LockId &lock, const QtRedis::Reply &holder, milliseco
     QList<QtRedis::Reply> tokens;
     if (holder.type == QtRedis::Reply::Array) {
         tokens = holder.elements;
-        info.readerCount = int(tokens.size());
+        isShared = true;
+        if (!tokens.isEmpty() && Token::isReader(tokens.first().text))
+            info.readerCount = int(tokens.size());
+        else
+            info.permitsTaken = int(tokens.size());
+        // A token that takes several permits has several members, and only one of them has the form of a token.
+        tokens.removeIf([](const QtRedis::Reply &member) { return Token::clientOf(member.text).isEmpty(); });
+        if (tokens.isEmpty() && !holder.elements.isEmpty())
+            tokens = {holder.elements.first()}; // somebody else has deleted the others
     } else if (holder.type == QtRedis::Reply::Bulk) {
         tokens = {holder};
     }
@@ -75,9 +83,9 @@ LockInfo FoundLock::heldBy(const QList<FoundClient> &clients) const
     LockInfo result = info;
     if (info.held)
         result.holder = clients.first().toLockClient();
-    if (info.readerCount > 0) {
+    if (isShared) {
         for (const FoundClient &client : clients)
-            result.readers.append(client.toLockClient());
+            result.holders.append(client.toLockClient());
     }
     return result;
 }
@@ -145,7 +153,7 @@ bool HolderLookup::find(const LockEngine::Waiter &waiter, ForText completion)
                         completion = std::move(completion)](const QtRedis::CommandResult &result) {
                            const QtRedis::Reply &token = result.reply;
                            if (token.errorCode() == "WRONGTYPE")
-                               return findReaders(waiter.lock, *remaining, *queueLength, completion);
+                               return findSharers(waiter.lock, *remaining, *queueLength, completion);
                            const bool isKnown = result.outcome == QtRedis::CommandResult::Replied
                                    && (token.type == QtRedis::Reply::Bulk || token.type == QtRedis::Reply::Nil);
                            // The server may hand the lock over while the waiter gives up.
@@ -162,13 +170,13 @@ bool HolderLookup::find(const LockEngine::Waiter &waiter, ForText completion)
 }
 
 /// The key is no string.
-void HolderLookup::findReaders(const LockId &lock, milliseconds remaining, int queueLength, ForText completion)
+void HolderLookup::findSharers(const LockId &lock, milliseconds remaining, int queueLength, ForText completion)
 {
     m_connection->send({"ZRANGE", lock.key(), "0", QByteArray::number(Protocol::ShownAtMost - 1)}, LongestTimeout,
                        [this, lock, remaining, queueLength,
                         completion = std::move(completion)](const QtRedis::CommandResult &result) {
                            const QtRedis::Reply &tokens = result.reply;
-                           if (tokens.elements.isEmpty() || !Token::isReader(tokens.elements.first().text))
+                           if (tokens.elements.isEmpty() || !Token::isShared(tokens.elements.first().text))
                                return completion(std::nullopt);
                            FoundLock found(lock, tokens, remaining);
                            found.info.queueLength = queueLength;

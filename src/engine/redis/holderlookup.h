@@ -35,12 +35,13 @@ struct FoundClient
 /// A lock as the server keeps it.
 struct FoundLock
 {
-    /// \a holder: the token, the tokens of readers, or nil.
+    /// \a holder: the token, the members of the key if several hold it together, or nil.
     FoundLock(const LockId &lock, const QtRedis::Reply &holder, std::chrono::milliseconds remaining);
     /// \a clients: its holders, identified.
     LockInfo heldBy(const QList<FoundClient> &clients) const;
 
     LockInfo info;
+    bool isShared = false; ///< several may hold it together
     QList<FoundClient> holders;
 };
 
@@ -75,7 +76,7 @@ private:
     using SearchPointer = std::shared_ptr<Search>;
 
     bool takeFromBudget();
-    void findReaders(const LockId &lock, std::chrono::milliseconds remaining, int queueLength, ForText completion);
+    void findSharers(const LockId &lock, std::chrono::milliseconds remaining, int queueLength, ForText completion);
     void findDeadline(const FoundLock &lock, const QByteArray &value, ForText completion);
     void beginForText(const FoundLock &lock, ForText completion);
     void begin(const SearchPointer &search);

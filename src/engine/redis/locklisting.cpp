@@ -53,8 +53,17 @@ QByteArray globEscaped(const QByteArray &text)
 FoundLock LockListing::foundLock(const LockId &lock, const QList<QtRedis::Reply> &parts)
 {
     FoundLock found(lock, parts.at(0), milliseconds(parts.at(1).integer));
-    if (parts.size() > 4 && found.info.readerCount > 0) // the reply names the first of them
-        found.info.readerCount = int(std::clamp<qint64>(parts.at(4).integer, found.info.readerCount, INT_MAX));
+    const auto atLeast = [&parts](int named) { // the reply names the first of them
+        return parts.size() > 4 ? int(std::clamp<qint64>(parts.at(4).integer, named, INT_MAX)) : named;
+    };
+    if (found.info.readerCount > 0)
+        found.info.readerCount = atLeast(found.info.readerCount);
+    if (parts.size() > 5)
+        found.info.permits = std::clamp(parts.at(5).text.toInt(), 0, LockOptions::MaximumPermits);
+    if (found.info.permitsTaken > 0)
+        found.info.permitsTaken = atLeast(found.info.permitsTaken);
+    else if (found.info.held && found.info.readerCount == 0)
+        found.info.permitsTaken = found.info.permits;
     found.info.fencingToken = parts.at(2).text.toLongLong();
     found.info.queueLength = int(parts.at(3).integer);
     return found;
@@ -103,9 +112,9 @@ void LockListing::read(const QList<LockId> &locks, Others others, Found completi
     if (m_isPlain())
         return readPlainly(locks, others, std::move(completion));
     QList<QByteArray> keys;
-    keys.reserve(3 * locks.size());
+    keys.reserve(4 * locks.size());
     for (const LockId &lock : locks)
-        keys << lock.key() << RedisKeys::fence(lock) << RedisKeys::queue(lock);
+        keys << lock.key() << RedisKeys::fence(lock) << RedisKeys::queue(lock) << RedisKeys::permits(lock);
     m_connection->sendScript(
             Scripts::inspect, keys, {}, LongestTimeout,
             [this, locks, others, completion = std::move(completion)](const QtRedis::CommandResult &result) {
@@ -124,7 +133,7 @@ void LockListing::read(const QList<LockId> &locks, Others others, Found completi
                             return completion(m_errors->ofReply(element.text, "inspect"), {});
                         continue;
                     }
-                    if (element.elements.size() != 4 && element.elements.size() != 5)
+                    if (element.elements.size() != 6)
                         return completion(m_errors->ofMalformedReply("inspect"), {});
                     found.append(foundLock(locks.at(i), element.elements));
                 }

@@ -226,9 +226,9 @@ static QList<QByteArray> membersOf(const LockId &lock)
 void OneKeyMode::readOn(const std::shared_ptr<Reading> &reading)
 {
     if (reading->commands.isEmpty()) {
-        // A lock that readers hold is a zset of their tokens.
+        // A lock that several hold together is a zset of their tokens.
         const QtRedis::Reply members = reading->replies.takeLast();
-        const bool isShared = !members.elements.isEmpty() && Token::isReader(members.elements.first().text);
+        const bool isShared = !members.elements.isEmpty() && Token::isShared(members.elements.first().text);
         if (isShared)
             reading->replies[0] = members;
         return reading->done(isShared ? EngineError() : reading->wrongType, reading->replies);
@@ -299,8 +299,10 @@ void OneKeyMode::forceRelease(const LockId &lock, qint64 fencingToken, LockEngin
         QList<QByteArray> tokens;
         if (replies.at(0).type == QtRedis::Reply::Bulk)
             tokens.append(replies.at(0).text);
-        for (const QtRedis::Reply &reader : replies.at(0).elements)
-            tokens.append(reader.text);
+        for (const QtRedis::Reply &member : replies.at(0).elements) {
+            if (!member.text.contains('#')) // a further permit of the same token
+                tokens.append(member.text);
+        }
         const bool isMeant = fencingToken == 0
                 || (!tokens.isEmpty() && !Token::clientOf(tokens.first()).isEmpty()
                     && replies.at(1).text == QByteArray::number(fencingToken));
@@ -314,7 +316,7 @@ void OneKeyMode::forceRelease(const LockId &lock, qint64 fencingToken, LockEngin
                                              decide}));
 }
 
-/// Readers one after the other; the reply is that for the last one.
+/// Those that share it one after the other; the reply is that for the last one.
 void OneKeyMode::takeAway(const LockId &lock, QList<QByteArray> tokens, LockEngine::Completion completion)
 {
     const QByteArray token = tokens.takeFirst();

@@ -146,8 +146,8 @@ EngineError RedisEngine::error() const
 
 QString RedisEngine::unsupported(const LockOptions &options) const
 {
-    if (options.mode == LockOptions::Shared && (!m_server.usesScripts || m_node.lane().isPlain()))
-        return noReaders(u"readers need scripts, and this server executes none"_s);
+    if (!m_server.usesScripts || m_node.lane().isPlain())
+        return noSharing(options, u"it needs scripts, and this server executes none"_s);
     return QString();
 }
 
@@ -277,6 +277,15 @@ void RedisEngine::waiters(const LockId &lock, int atMost,
 void RedisEngine::forceRelease(const LockId &lock, qint64 fencingToken, Completion completion)
 {
     m_node.lane().forceRelease(lock, fencingToken, std::move(completion));
+}
+
+void RedisEngine::setPermits(const LockId &lock, int permits,
+                             std::function<void(const EngineError &, int before)> completion)
+{
+    if (!m_server.usesScripts || m_node.lane().isPlain())
+        LockEngine::setPermits(lock, permits, std::move(completion));
+    else
+        m_node.lane().setPermits(lock, permits, std::move(completion));
 }
 
 } // namespace QDistLock

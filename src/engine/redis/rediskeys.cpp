@@ -47,6 +47,11 @@ QByteArray RedisKeys::fence(const LockId &lock)
     return sideKey(lock.key(), ":fence");
 }
 
+QByteArray RedisKeys::permits(const LockId &lock)
+{
+    return sideKey(lock.key(), ":permits");
+}
+
 QByteArray RedisKeys::absent(const LockId &lock)
 {
     return sideKey(lock.key(), ":absent");
@@ -63,8 +68,8 @@ QString RedisKeys::problem(const LockId &lock)
     if (key.startsWith('{') && key.indexOf('}') == key.size() - 1) {
         return u"a {hash tag} and nothing else has the same side keys as the lock that is named in it; add something to the name"_s;
     }
-    if (key.endsWith(":queue") || key.endsWith(":fence")) {
-        return u"a name with a {hash tag} must not end in \":queue\" or \":fence\"; these are the side keys of other locks"_s;
+    if (key.endsWith(":queue") || key.endsWith(":fence") || key.endsWith(":permits")) {
+        return u"a name with a {hash tag} must not end in \":queue\", \":fence\" or \":permits\"; these are the side keys of other locks"_s;
     }
     return QString();
 }

@@ -15,7 +15,8 @@ namespace QDistLock::RedisKeys {
 QByteArray queue(const LockId &lock);
 /// The last fencing token given out.
 QByteArray fence(const LockId &lock);
-
+/// The number of permits of a semaphore.
+QByteArray permits(const LockId &lock);
 /// Never exists. So a node of a cluster refuses each command that names it while the slot is moving to another node.
 QByteArray absent(const LockId &lock);
 

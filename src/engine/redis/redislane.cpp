@@ -373,27 +373,27 @@ void RedisLane::scriptEnded()
     flush();
 }
 
-/// Without scripts; readers need them.
+/// Without scripts; those that share a lock need them.
 void RedisLane::runPlainly(LockOperations operations)
 {
-    LockOperations ofReaders;
-    const auto isOfReader = [](const LockOperation &operation) {
-        return Token::isReader(operation.token) || operation.kind == LockOperation::Convert;
+    LockOperations ofSharers;
+    const auto isOfSharer = [](const LockOperation &operation) {
+        return Token::isShared(operation.token) || operation.kind == LockOperation::Convert;
     };
-    const auto first = std::stable_partition(operations.begin(), operations.end(), std::not_fn(isOfReader));
-    std::move(first, operations.end(), std::back_inserter(ofReaders));
+    const auto first = std::stable_partition(operations.begin(), operations.end(), std::not_fn(isOfSharer));
+    std::move(first, operations.end(), std::back_inserter(ofSharers));
     operations.erase(first, operations.end());
     m_plain.run(std::move(operations));
-    if (ofReaders.empty())
+    if (ofSharers.empty())
         return;
     EngineReply refused;
     refused.error = m_errors.ofReply(m_scriptRefusal, "EVALSHA");
-    refused.error.text += u"; locks in LockOptions::Shared need scripts: allow EVAL and EVALSHA"_s;
-    const auto operationsOfReaders = std::make_shared<LockOperations>(std::move(ofReaders));
+    refused.error.text += u"; readers and semaphores need scripts: allow EVAL and EVALSHA"_s;
+    const auto refusedOperations = std::make_shared<LockOperations>(std::move(ofSharers));
     QMetaObject::invokeMethod(
             this,
-            [operationsOfReaders, refused] {
-                for (const LockOperation &operation : *operationsOfReaders)
+            [refusedOperations, refused] {
+                for (const LockOperation &operation : *refusedOperations)
                     operation.completion(refused);
             },
             Qt::QueuedConnection);
@@ -519,6 +519,28 @@ void RedisLane::forceRelease(const LockId &lock, qint64 fencingToken, LockEngine
                     return forceRelease(lock, fencingToken, completion);
                 completion(statusOf(result, Scripts::force_release.name));
             });
+}
+
+void RedisLane::setPermits(const LockId &lock, int permits,
+                           std::function<void(const EngineError &, int before)> completion)
+{
+    const QtRedis::Script &script = m_redirect ? Scripts::Sharded::set_permits : Scripts::set_permits;
+    const QList<QByteArray> keys{lock.key(), RedisKeys::queue(lock), RedisKeys::fence(lock), RedisKeys::permits(lock)};
+    m_connection.sendScript(script, keys, {QByteArray::number(permits)}, LongestTimeout,
+                            [this, completion = std::move(completion)](const QtRedis::CommandResult &result) {
+                                isRefusal(result); // so that later operations are sent without scripts
+                                const bool hasReplied = result.outcome == QtRedis::CommandResult::Replied
+                                        && !result.reply.isError();
+                                if (!hasReplied)
+                                    return completion(m_errors.ofResult(result, Scripts::set_permits.name), 0);
+                                const auto &elements = result.reply.elements;
+                                if (elements.size() == 1 && elements.first().type == QtRedis::Reply::Integer)
+                                    completion({}, int(elements.first().integer));
+                                else if (elements.size() == 1 && elements.first().type == QtRedis::Reply::Bulk)
+                                    completion(m_errors.ofReply(elements.first().text, Scripts::set_permits.name), 0);
+                                else
+                                    completion(m_errors.ofMalformedReply(Scripts::set_permits.name), 0);
+                            });
 }
 
 EngineReply RedisLane::statusOf(const QtRedis::CommandResult &result, const char *command)

@@ -135,6 +135,8 @@ public:
         m_listing.waitersReceived(result, std::move(completion));
     }
     void forceRelease(const LockId &lock, qint64 fencingToken, LockEngine::Completion completion);
+    /// As LockEngine::setPermits(); for a server that executes scripts.
+    void setPermits(const LockId &lock, int permits, std::function<void(const EngineError &, int before)> completion);
 
 Q_SIGNALS:
     void stateChanged();

@@ -139,8 +139,10 @@ QString ZooKeeperEngine::unsupported(const LockOptions &options) const
         return u"minReplicas is %1, but a majority of the ensemble always has the lock; leave it 0 there"_s.arg(
                 options.minReplicas);
     }
-    if (options.mode == LockOptions::Shared)
-        return noReaders(u"this version has no readers with ZooKeeper"_s);
+    if (const QString text = noSharing(options, u"this version has no readers or semaphores with ZooKeeper"_s);
+        !text.isEmpty()) {
+        return text;
+    }
     const milliseconds granted = m_session.timeout();
     const milliseconds session = granted > 0ms ? granted : m_url.session;
     if (options.lease <= session)

@@ -10,11 +10,13 @@
 #include "support/locktest.h"
 
 #include <QDistLock/Annotations>
+#include <QDistLock/Semaphore>
 
 #include <QtCore/qmetaobject.h>
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 using namespace Qt::StringLiterals;
 
@@ -110,6 +112,13 @@ public:
         calls.append(isReader ? u"count"_s : u"count, but not as a reader"_s);
     }
 
+    QDL_LOCKED_METHOD(load, "dock", "permits=5; take=2; wait=1min")
+    Q_SLOT void load()
+    {
+        const bool hasPermits = isLockedHere(u"dock"_s, LockOptions::Shared) && !isLockedHere(u"dock"_s);
+        calls.append(hasPermits ? u"load"_s : u"load, but without permits"_s);
+    }
+
     QString orderId = u"42"_s;
     mutable QStringList calls;
 
@@ -144,6 +153,7 @@ private Q_SLOTS:
     void functionObjects();
     void emptyOptions();
     void readers();
+    void permits();
 
 private:
     static QStringList callsOf(Button *button, Orders *orders, int count)
@@ -366,6 +376,35 @@ void tst_AnnotationForms::readers()
     QCOMPARE(orders.calls.size(), 1);
     other.release();
     QVERIFY(eventually([&orders] { return orders.calls == QStringList({u"count"_s, u"count"_s}); }));
+}
+
+void tst_AnnotationForms::permits()
+{
+    Button button;
+    Orders orders;
+    QVERIFY(connectLocked(&button, &Button::clicked, &orders, &Orders::load));
+    std::vector<std::unique_ptr<Semaphore>> others;
+    const auto addOther = [this, &others] {
+        others.push_back(std::make_unique<Semaphore>(registry(), u"dock"_s, 5));
+        return acquireNow(others.back().get());
+    };
+    for (int i = 0; i < 3; ++i)
+        QVERIFY(addOther());
+    QCOMPARE(callsOf(&button, &orders, 1), QStringList{u"load"_s});
+
+    QVERIFY(addOther());
+    Q_EMIT button.clicked();
+    QVERIFY(eventually([this] { return m_server.exists("{lock:dock}:queue"); }));
+    QCOMPARE(orders.calls.size(), 1);
+    others.pop_back();
+    QVERIFY(eventually([&orders] { return orders.calls == QStringList({u"load"_s, u"load"_s}); }));
+
+    bool isAsTheServerSays = false;
+    QVERIFY(connectLocked(
+            &button, &Button::numbered, &orders, [&isAsTheServerSays](int) { isAsTheServerSays = true; }, u"dock"_s,
+            u"permits=server; take=2"_s));
+    Q_EMIT button.numbered(1);
+    QVERIFY(eventually([&isAsTheServerSays] { return isAsTheServerSays; }));
 }
 
 QTEST_GUILESS_MAIN(tst_AnnotationForms)

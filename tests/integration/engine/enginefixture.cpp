@@ -213,7 +213,9 @@ std::unique_ptr<LockEngine> EngineFixture::makeEngine(int kind, const QUrl &url)
 EngineReply EngineFixture::acquire(LockEngine &engine, const LockId &id, const QByteArray &token, milliseconds lease)
 {
     return replyTo([&](LockEngine::Completion completion) {
-        engine.acquire(acquireOf(id, token, lease), std::move(completion));
+        LockEngine::Acquire operation = acquireOf(id, token, lease);
+        operation.permits = m_permits;
+        engine.acquire(operation, std::move(completion));
     });
 }
 
@@ -240,8 +242,27 @@ EngineReply EngineFixture::wait(LockEngine &engine, const LockId &id, const QByt
                                 const QByteArray &arrival, bool barge)
 {
     return replyTo([&](LockEngine::Completion completion) {
-        engine.acquire({id, token, 30s, true, true, barge, arrival}, std::move(completion));
+        engine.acquire({id, token, 30s, true, true, barge, arrival, {}, m_permits}, std::move(completion));
     });
+}
+
+EngineFixture::WaitingClient EngineFixture::waitingClient(int kind, const LockId &id, const MakeToken &makeToken,
+                                                          bool barge)
+{
+    WaitingClient client;
+    client.engine = makeListeningEngine(kind, lockId(u"other"_s));
+    if (kind == Cluster) {
+        // The subscription for this lock comes with the first need of it.
+        const QByteArray token = makeToken(*client.engine);
+        wait(*client.engine, id, token);
+        client.engine->abandon(id, token, 30s, 0ms, 60s);
+        if (!Support::EventLoopProbe::waitFor([&] { return client.engine->canBeWoken(id); }))
+            qFatal("no subscription");
+    }
+    client.notices = std::make_unique<Notices>(*client.engine);
+    client.token = makeToken(*client.engine);
+    client.reply = wait(*client.engine, id, client.token, {}, barge);
+    return client;
 }
 
 std::unique_ptr<LockEngine> EngineFixture::makeListeningEngine(int kind, const LockId &id)

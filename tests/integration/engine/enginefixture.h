@@ -4,6 +4,7 @@
 #pragma once
 
 #include "engine/lockengine.h"
+#include "enginenotices.h"
 #include "support/eventually.h"
 #include "support/fakeclock.h"
 #include "support/fakesentinel.h"
@@ -13,6 +14,7 @@
 #include "support/shiftedclock.h"
 #include "support/zookeeperserver.h"
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -71,6 +73,17 @@ protected:
     /// Waits in the queue, at the place \a arrival if it is given.
     QDistLock::EngineReply wait(LockEngine &engine, const LockId &id, const QByteArray &token,
                                 const QByteArray &arrival = {}, bool barge = false);
+    /// A client that has asked for \a id once, and waits in the queue if it was taken.
+    struct WaitingClient
+    {
+        std::unique_ptr<LockEngine> engine;
+        std::unique_ptr<Notices> notices;
+        QByteArray token;
+        QDistLock::EngineReply reply;
+        bool isGranted() const { return notices->wasGranted(token); }
+    };
+    using MakeToken = std::function<QByteArray(LockEngine &)>;
+    WaitingClient waitingClient(int kind, const LockId &id, const MakeToken &makeToken, bool barge = false);
     QDistLock::LockInfo inspect(LockEngine &engine, const LockId &id);
     QStringList names(LockEngine &engine, const QString &pattern, const QString &prefix = QStringLiteral("lock:"));
     bool forceRelease(LockEngine &engine, const LockId &id);
@@ -81,6 +94,7 @@ protected:
     /// On the clock of the engines of this kind.
     QDistLock::LeaseTime now(int kind) const;
 
+    int m_permits = 0; ///< of acquire() and wait() if the token takes permits
     Support::ShiftedClock m_serverClock;
     std::chrono::milliseconds m_passed{0}; ///< on it, see pass()
     Support::FakeClock m_memoryClock;

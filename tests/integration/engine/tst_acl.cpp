@@ -223,6 +223,13 @@ QString tst_Acl::failingOperations(bool maySubscribe)
     } else if (acquired.result().isAcquired()) {
         failing << u"(no holder to wait for)"_s;
     }
+    if (failing.isEmpty()) {
+        TestLock reader(&registry, u"shared"_s, options(Lease).withMode(LockOptions::Shared));
+        const auto shared = reader.tryAcquireAsync();
+        time.passUntil([&] { return shared.isFinished(); });
+        if (!shared.isFinished() || !shared.result().isAcquired())
+            denied("share", reader.error(), reader.errorString());
+    }
     m_texts += registry.errorString() + lock.errorString() + waiter.errorString() + holder.errorString();
     debugged(&registry);
     return failing.join(u' ');
@@ -277,6 +284,7 @@ void tst_Acl::withoutOneRight_data()
     row("+set", "acquire contend");
     row("+time", "acquire contend");
     row("+pexpire", "renew contend wait");
+    row("+pexpireat", "share");
     row("+del", "release forceRelease");
     row("+pttl", "contend inspect list wait");
     row("+scan", "list");
@@ -331,7 +339,7 @@ void tst_Acl::ruleHasNoMoreThanThis()
                        u"+zrange"_s,    u"+zrank"_s,         u"+zscore"_s,      u"+zrem"_s,
                        u"+subscribe"_s, u"&lock:client:*"_s, u"+ping"_s,        u"+client|setname"_s,
                        u"+client|id"_s, u"+client|list"_s,   u"+client|kill"_s, u"+wait"_s,
-                       u"+role"_s,      u"+info"_s};
+                       u"+role"_s,      u"+info"_s,          u"+pexpireat"_s};
     tested.sort();
     QCOMPARE(rights, tested);
 }

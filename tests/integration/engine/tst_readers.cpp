@@ -5,7 +5,6 @@
 
 #include "engine/redis/rediskeys.h"
 #include "enginefixture.h"
-#include "enginenotices.h"
 #include "support/clusterslot.h"
 #include "support/eventloopprobe.h"
 #include "support/rows.h"
@@ -70,16 +69,11 @@ private Q_SLOTS:
 
 private:
     static QByteArray newReader(LockEngine &engine) { return Token::ofReader(newToken(engine)); }
-    /// A client that waits.
-    struct Client
+    using Client = WaitingClient;
+    Client waitingClient(bool isReader, bool barge = false)
     {
-        std::unique_ptr<LockEngine> engine;
-        std::unique_ptr<Notices> notices;
-        QByteArray token;
-        EngineReply reply;
-        bool isGranted() const { return notices->wasGranted(token); }
-    };
-    Client waitingClient(bool isReader, bool barge = false);
+        return EngineFixture::waitingClient(m_kind, m_id, isReader ? newReader : newToken, barge);
+    }
 
     const LockId m_id = lockId(u"a"_s);
     int m_kind = Redis;
@@ -92,24 +86,6 @@ void tst_Readers::init()
     if (m_kind == Cluster)
         startCluster();
     flush();
-}
-
-tst_Readers::Client tst_Readers::waitingClient(bool isReader, bool barge)
-{
-    Client client;
-    client.engine = makeListeningEngine(m_kind, lockId(u"other"_s));
-    if (m_kind == Cluster) {
-        // The subscription for this lock comes with the first need of it.
-        const QByteArray token = newToken(*client.engine);
-        wait(*client.engine, m_id, token);
-        client.engine->abandon(m_id, token, 30s, 0ms, 60s);
-        if (!Support::EventLoopProbe::waitFor([&] { return client.engine->canBeWoken(m_id); }))
-            qFatal("no subscription");
-    }
-    client.notices = std::make_unique<Notices>(*client.engine);
-    client.token = isReader ? newReader(*client.engine) : newToken(*client.engine);
-    client.reply = wait(*client.engine, m_id, client.token, {}, barge);
-    return client;
 }
 
 void tst_Readers::readersHoldItTogether()
@@ -131,12 +107,12 @@ void tst_Readers::readersHoldItTogether()
     QVERIFY(info.held);
     QVERIFY(!info.foreign);
     QCOMPARE(info.readerCount, 3);
-    QCOMPARE(info.readers.size(), 3);
+    QCOMPARE(info.holders.size(), 3);
     QSet<QString> clients;
-    for (const LockClient &client : info.readers)
+    for (const LockClient &client : info.holders)
         clients.insert(client.id);
     QCOMPARE(clients.size(), 2);
-    QCOMPARE(info.holder.id, info.readers.first().id);
+    QCOMPARE(info.holder.id, info.holders.first().id);
     QVERIFY(info.remaining > 20s);
     QVERIFY(info.remaining <= 30s);
     QCOMPARE(names(*other, u"*"_s), QStringList{u"a"_s});
@@ -281,7 +257,7 @@ void tst_Readers::manyReaders()
         QCOMPARE(acquire(*client, m_id, reader).status, EngineReply::Granted);
     const LockInfo info = inspect(*engine, m_id);
     QCOMPARE(info.readerCount, 150);
-    QCOMPARE(info.readers.size(), 32);
+    QCOMPARE(info.holders.size(), 32);
 }
 
 void tst_Readers::readerExpiresAlone()

@@ -105,6 +105,7 @@ private Q_SLOTS:
     void connectionName();
     void memoryHasNoReplicas();
     void readers();
+    void permits();
 
 private:
     static void withAndWithoutScripts()
@@ -723,6 +724,23 @@ void tst_Replicas::readers()
     QVERIFY(releaseNow(&second.lock));
     QVERIFY(eventually([&] { return writer.lock.isHeld(); }));
     QCOMPARE(replicasWith(Key), 2);
+}
+
+void tst_Replicas::permits()
+{
+    const LockOptions three = replicated(2).withPermits(3);
+    Client first(url(), three), second(url(), LockOptions(three).withTake(2)), third(url(), three);
+    QVERIFY(acquireNow(&first.lock));
+    QVERIFY(acquireNow(&second.lock));
+    QVERIFY(joinQueue(&third.lock));
+    for (int i = 0; i < 2; ++i) {
+        QCOMPARE(m_set.replica(i).command({"ZCARD", Key}).toInt(), 3);
+        QCOMPARE(m_set.replica(i).command({"GET", "{" + QByteArray(Key) + "}:permits"}).toByteArray(), "3");
+    }
+    QVERIFY(releaseNow(&second.lock));
+    QVERIFY(eventually([&] { return third.lock.isHeld(); }));
+    for (int i = 0; i < 2; ++i)
+        QCOMPARE(m_set.replica(i).command({"ZCARD", Key}).toInt(), 2);
 }
 
 QDISTLOCK_TEST_MAIN(QCoreApplication, tst_Replicas)

@@ -86,6 +86,9 @@ class Shop : public QObject
     QDL_LOCKED_METHOD(defaulted, "d:{id}")
     QDL_LOCKED_METHOD(move, "shelf:{from}", "mode=read; wait=1s")
     QDL_LOCKED_METHOD(move, "shelf:{to}", "mode=write; wait=2s")
+    QDL_LOCKED_METHOD(load, "dock:{one}", "permits=server")
+    QDL_LOCKED_METHOD(load, "dock:{two}", "permits=5; take=2")
+    QDL_LOCKED_METHOD(load, "dock:{all}")
 public:
     Q_INVOKABLE int quiet() const noexcept { return 1; }
     int notASlot(int) { return 0; }
@@ -108,6 +111,12 @@ public Q_SLOTS:
     {
         Q_UNUSED(from)
         Q_UNUSED(to)
+    }
+    void load(int one, int two, int all)
+    {
+        Q_UNUSED(one)
+        Q_UNUSED(two)
+        Q_UNUSED(all)
     }
     void free(const QString &id) { Q_UNUSED(id) }
     virtual void audit(int year) { Q_UNUSED(year) }

@@ -26,6 +26,8 @@ private Q_SLOTS:
     void optionValues();
     void modes_data();
     void modes();
+    void permits_data();
+    void permits();
     void wrongOptions_data();
     void wrongOptions();
     void conditions_data();
@@ -38,6 +40,8 @@ void tst_AnnotationOptions::options()
     const auto none = AnnotationOptions::parse(u"", &error);
     QVERIFY2(none, qPrintable(error));
     QCOMPARE(none->lock.mode, LockOptions::Exclusive);
+    QCOMPARE(none->lock.permits, 0);
+    QCOMPARE(none->lock.take, 1);
     QCOMPARE(none->lock.wait, LockOptions().wait);
     QCOMPARE(none->lock.lease, LockOptions().lease);
     QVERIFY(none->onBusy == OnBusy::Wait);
@@ -112,6 +116,24 @@ void tst_AnnotationOptions::modes()
     QCOMPARE(parsed->lock.mode, mode);
 }
 
+void tst_AnnotationOptions::permits_data()
+{
+    Support::addColumns<int, int>("permits", "take");
+    QTest::newRow("permits=5") << 5 << 1;
+    QTest::newRow("take=2; permits=5") << 5 << 2;
+    QTest::newRow("permits=10000; take=10000") << 10000 << 10000;
+    QTest::newRow("permits = server ; take=3; mode=write") << LockOptions::ServerPermits << 3;
+}
+
+void tst_AnnotationOptions::permits()
+{
+    QString error;
+    const auto parsed = AnnotationOptions::parse(QString::fromLatin1(QTest::currentDataTag()), &error);
+    QVERIFY2(parsed, qPrintable(error));
+    QTEST(parsed->lock.permits, "permits");
+    QTEST(parsed->lock.take, "take");
+}
+
 void tst_AnnotationOptions::wrongOptions_data()
 {
     Support::addColumns<QString, QString>("text", "problem");
@@ -142,6 +164,16 @@ void tst_AnnotationOptions::wrongOptions_data()
     row("mode=reader", "mode: \"reader\" is not read (or shared), or write (or exclusive)");
     row("mode=Read", "mode: \"Read\" is not read");
     row("mode=", "mode: \"\" is not read");
+    row("permits=0", "permits: 0 would let nobody in; leave the option out");
+    row("permits=-1", "permits: \"-1\" is not a whole number or server");
+    row("permits=five", "permits: \"five\" is not a whole number or server");
+    row("permits=2147483648", "permits: \"2147483648\" is not a whole number or server");
+    row("permits=10001", "permits is 10001; it must be from 1 to 10000");
+    row("permits=5; mode=read", "a name has either permits or readers");
+    row("permits=5; take=6", "take is 6, but permits is 5");
+    row("permits=5; take=0", "take is 0; it must be from 1 to permits");
+    row("take=2", "take is 2, but permits is 0");
+    row("permits=5; take=server", "take: \"server\" is not a whole number");
     row("lease=forever", "lease: \"forever\" is not a duration");
     row("lease=0ms", "lease is 0 ms");
     row("lease=25h", "lease is 90000000 ms");

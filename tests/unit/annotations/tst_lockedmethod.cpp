@@ -186,6 +186,7 @@ private Q_SLOTS:
     void destroyedClasses();
     void requests();
     void readerAndWriterOfOneLock();
+    void permitsAndLockOfOneName();
     void positionalParameters();
     void forwardDeclaredTypes();
 };
@@ -394,6 +395,29 @@ void tst_LockedMethod::readerAndWriterOfOneLock()
     QCOMPARE(modes(1, 2), QList({LockOptions::Shared, LockOptions::Exclusive}));
     QCOMPARE(modes(2, 1), QList({LockOptions::Exclusive, LockOptions::Shared})); // in the order of the names
     QCOMPARE(modes(1, 1), QList({LockOptions::Exclusive}));
+}
+
+// The whole lock counts, or the greatest number of permits.
+void tst_LockedMethod::permitsAndLockOfOneName()
+{
+    Shop shop;
+    QString error;
+    const QMetaObject &meta = Shop::staticMetaObject;
+    const auto method = LockedMethod::get(&meta, meta.method(meta.indexOfMethod("load(int,int,int)")), &error);
+    QVERIFY2(method, qPrintable(error));
+    const auto requests = [&](int one, int two, int all) {
+        const QMetaType types[] = {QMetaType::fromType<int>(), QMetaType::fromType<int>(), QMetaType::fromType<int>()};
+        const void *const values[] = {&one, &two, &all};
+        const auto found = method->requests({&shop, 3, types, values}, &error);
+        QStringList result;
+        for (const LockRequest &request : found.value_or(QList<LockRequest>()))
+            result += u"%1 of %2"_s.arg(request.options.take).arg(request.options.permits);
+        return result;
+    };
+    QCOMPARE(requests(1, 2, 3), QStringList({u"1 of -1"_s, u"2 of 5"_s, u"1 of 0"_s}));
+    QCOMPARE(requests(1, 1, 3), QStringList({u"2 of 5"_s, u"1 of 0"_s}));
+    QCOMPARE(requests(1, 2, 2), QStringList({u"1 of -1"_s, u"1 of 0"_s}));
+    QCOMPARE(requests(1, 2, 1), QStringList({u"1 of 0"_s, u"2 of 5"_s}));
 }
 
 void tst_LockedMethod::positionalParameters()

@@ -35,6 +35,8 @@ void tst_LockOptions::defaults()
 {
     const LockOptions options;
     QCOMPARE(options.mode, LockOptions::Exclusive);
+    QCOMPARE(options.permits, 0);
+    QCOMPARE(options.take, 1);
     QCOMPARE(options.lease, milliseconds(30s));
     QCOMPARE(options.wait, milliseconds(10s));
     QCOMPARE(options.retryInterval, 100ms);
@@ -50,8 +52,10 @@ void tst_LockOptions::defaults()
 
 void tst_LockOptions::aggregate()
 {
-    const LockOptions options{LockOptions::Shared, 5s, 2s};
-    QCOMPARE(options.mode, LockOptions::Shared);
+    const LockOptions options{LockOptions::Exclusive, 5, 2, 5s, 2s};
+    QCOMPARE(options.mode, LockOptions::Exclusive);
+    QCOMPARE(options.permits, 5);
+    QCOMPARE(options.take, 2);
     QCOMPARE(options.lease, milliseconds(5s));
     QCOMPARE(options.wait, milliseconds(2s));
     QCOMPARE(options.retryInterval, 100ms);
@@ -71,6 +75,8 @@ void tst_LockOptions::setters()
 {
     LockOptions options;
     LockOptions &same = options.withMode(LockOptions::Shared)
+                                .withPermits(8)
+                                .withTake(9)
                                 .withLease(1s)
                                 .withWait(2s)
                                 .withRetryInterval(3s)
@@ -83,6 +89,8 @@ void tst_LockOptions::setters()
                                 .withRepairMissingTtl(false);
     QCOMPARE(&same, &options);
     QCOMPARE(options.mode, LockOptions::Shared);
+    QCOMPARE(options.permits, 8);
+    QCOMPARE(options.take, 9);
     QCOMPARE(options.lease, milliseconds(1s));
     QCOMPARE(options.wait, milliseconds(2s));
     QCOMPARE(options.retryInterval, milliseconds(3s));
@@ -106,6 +114,24 @@ void tst_LockOptions::borders_data()
     };
     const milliseconds least = (milliseconds::min)();
     const milliseconds greatest = (milliseconds::max)();
+
+    const auto permits = [](int count, int take = 1) { return LockOptions().withPermits(count).withTake(take); };
+    valid("permits 1", permits(1));
+    valid("permits of the server", permits(LockOptions::ServerPermits, 10000));
+    valid("permits most", permits(LockOptions::MaximumPermits, LockOptions::MaximumPermits));
+    bad("permits -2", permits(-2), "permits is -2; it must be from 1 to 10000");
+    bad("permits too many", permits(10001), "permits is 10001; it must be from 1 to 10000");
+    bad("permits least", permits((std::numeric_limits<int>::min)()), "permits is -2147483648; it must be");
+    bad("permits of readers", permits(5).withMode(LockOptions::Shared),
+        "permits is 5, but mode is LockOptions::Shared");
+    bad("permits of the server, of readers", permits(LockOptions::ServerPermits).withMode(LockOptions::Shared),
+        "permits is -1, but mode is LockOptions::Shared");
+    bad("take 0", permits(5, 0), "take is 0; it must be from 1 to permits");
+    bad("take negative", permits(LockOptions::ServerPermits, -1), "take is -1; it must be from 1 to permits");
+    bad("take too many", permits(LockOptions::ServerPermits, 10001), "take is 10001; it must be from 1 to permits");
+    valid("take all", permits(5, 5));
+    bad("take more than all", permits(5, 6), "take is 6, but permits is 5");
+    bad("take without permits", permits(0, 2), "take is 2, but permits is 0");
 
     valid("lease 10 ms", LockOptions().withLease(10ms));
     bad("lease 9 ms", LockOptions().withLease(9ms), "lease is 9 ms; it must be from 10 ms to 24 h");

@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// LeaseMachine: readers and writers of one owner.
+// LeaseMachine: readers, writers and holders of permits of one owner.
 
 #include "leasebench.h"
+
+#include "support/rows.h"
 
 class tst_LeaseModes : public QObject
 {
@@ -14,6 +16,11 @@ private Q_SLOTS:
     void writerMayRead();
     void waitingWriterMayRead();
     void writerWinsBehindARelease();
+    void kindsThatCoverEachOther_data();
+    void kindsThatCoverEachOther();
+    void permitsAreTakenOnce();
+    void strongestWinsBehindARelease();
+    void nobodyWinsBehindARelease();
     void adoption();
     void adoptionIsTooLate();
     void adoptionWhileItWaits();
@@ -29,6 +36,11 @@ static LockOptions reading(LockOptions options = {})
     return options.withMode(LockOptions::Shared);
 }
 
+static LockOptions taking(int take, int permits = 5)
+{
+    return LockOptions().withPermits(permits).withTake(take);
+}
+
 void tst_LeaseModes::heldReaderDoesNotBecomeAWriter()
 {
     Bench bench;
@@ -37,7 +49,8 @@ void tst_LeaseModes::heldReaderDoesNotBecomeAWriter()
     bench.options = LockOptions();
     bench.acquire(2);
     COMPARE_ACTIONS(bench, u"AcquireFailed 2 UpgradeError"_s);
-    QCOMPARE(bench.outcome(Outcome::AcquireFailed).error.rule, EngineError::IsReader);
+    const QString text = bench.outcome(Outcome::AcquireFailed).error.text;
+    QVERIFY2(text.contains(u"reader"_s) && text.contains(u"Exclusive"_s), qPrintable(text));
     QCOMPARE(bench.machine.holdCount(), 1);
     QVERIFY(bench.machine.isHeld(bench.now));
     bench.options = reading();
@@ -103,6 +116,115 @@ void tst_LeaseModes::writerWinsBehindARelease()
     bench.acquire(3);
     bench.machine.releaseReplied(answer(EngineReply::Done), bench.now);
     QCOMPARE(bench.machine.options().mode, LockOptions::Shared);
+}
+
+void tst_LeaseModes::kindsThatCoverEachOther_data()
+{
+    Support::addColumns<LockOptions, LockOptions, bool>("held", "wanted", "covers");
+    const auto row = [](const char *name, const LockOptions &held, const LockOptions &wanted, bool covers) {
+        QTest::newRow(name) << held << wanted << covers;
+    };
+    row("exclusive, permits", LockOptions(), taking(1), true);
+    row("exclusive, reader", LockOptions(), reading(), true);
+    row("exclusive, exclusive", LockOptions(), LockOptions(), true);
+    row("permits, permits", taking(1), taking(3), true);
+    row("permits, those of the server", taking(1), taking(1, LockOptions::ServerPermits), true);
+    row("those of the server, permits", taking(1, LockOptions::ServerPermits), taking(1), true);
+    row("permits, exclusive", taking(1), LockOptions(), false);
+    row("permits, reader", taking(1), reading(), false);
+    row("reader, permits", reading(), taking(1), false);
+    row("reader, exclusive", reading(), LockOptions(), false);
+    row("reader, reader", reading(), reading(), true);
+}
+
+void tst_LeaseModes::kindsThatCoverEachOther()
+{
+    QFETCH(LockOptions, held);
+    QFETCH(LockOptions, wanted);
+    QFETCH(bool, covers);
+    const QString failure = u"AcquireFailed 2 UpgradeError"_s;
+    Bench holder;
+    holder.options = held;
+    holder.hold();
+    holder.options = wanted;
+    holder.acquire(2);
+    COMPARE_ACTIONS(holder, covers ? u"Acquired 2"_s : failure);
+    QCOMPARE(holder.machine.holdCount(), covers ? 2 : 1);
+
+    Bench waiter;
+    waiter.options = held;
+    waiter.acquire();
+    waiter.actions();
+    waiter.options = wanted;
+    waiter.acquire(2);
+    if (covers)
+        COMPARE_NO_ACTIONS(waiter);
+    else
+        COMPARE_ACTIONS(waiter, failure);
+}
+
+void tst_LeaseModes::permitsAreTakenOnce()
+{
+    Bench bench;
+    bench.options = taking(2);
+    bench.hold();
+    bench.options = taking(3);
+    bench.acquire(2);
+    COMPARE_ACTIONS(bench, u"Acquired 2"_s);
+    QCOMPARE(bench.machine.options().take, 2);
+}
+
+void tst_LeaseModes::strongestWinsBehindARelease()
+{
+    for (const bool exclusiveFirst : {true, false}) {
+        Bench bench;
+        bench.options = taking(2);
+        bench.hold();
+        bench.machine.release(2, bench.now);
+        for (const bool isExclusive : {exclusiveFirst, !exclusiveFirst}) {
+            bench.options = isExclusive ? LockOptions() : taking(3);
+            bench.acquire(isExclusive ? 3 : 4);
+        }
+        bench.actions();
+        bench.machine.releaseReplied(answer(EngineReply::Done), bench.now);
+        COMPARE_ACTIONS(bench, u"Released"_s, u"ReleaseDone 2 true"_s, u"Acquire fresh"_s);
+        QCOMPARE(bench.machine.options().permits, 0);
+        QCOMPARE(bench.machine.options().take, 1);
+        bench.machine.acquireReplied(granted(), bench.now);
+        COMPARE_ACTIONS(bench, u"Acquired 3"_s, u"Acquired 4"_s);
+    }
+    Bench bench; // of two that take permits, the first
+    bench.hold();
+    bench.machine.release(2, bench.now);
+    bench.options = taking(3);
+    bench.acquire(3);
+    bench.options = taking(1, 6).withLease(7s);
+    bench.acquire(4);
+    bench.actions();
+    bench.machine.releaseReplied(answer(EngineReply::Done), bench.now);
+    QCOMPARE(bench.machine.options().permits, 5);
+    QCOMPARE(bench.machine.options().take, 3);
+    QCOMPARE(bench.machine.options().lease, milliseconds(7s));
+}
+
+void tst_LeaseModes::nobodyWinsBehindARelease()
+{
+    for (const bool readerFirst : {true, false}) {
+        Bench bench;
+        bench.hold();
+        bench.machine.release(2, bench.now);
+        bench.options = readerFirst ? reading() : taking(1);
+        bench.acquire(3);
+        bench.actions();
+        bench.options = readerFirst ? taking(1) : reading();
+        bench.acquire(4);
+        COMPARE_ACTIONS(bench, u"AcquireFailed 4 UpgradeError"_s);
+        bench.machine.releaseReplied(answer(EngineReply::Done), bench.now);
+        bench.machine.acquireReplied(granted(), bench.now);
+        COMPARE_ACTIONS(bench, u"Released"_s, u"ReleaseDone 2 true"_s, u"Acquired 3"_s, u"Acquire fresh"_s);
+        QCOMPARE(bench.machine.options().mode, readerFirst ? LockOptions::Shared : LockOptions::Exclusive);
+        QCOMPARE(bench.machine.options().permits, readerFirst ? 0 : 5);
+    }
 }
 
 void tst_LeaseModes::adoption()

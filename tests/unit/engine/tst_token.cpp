@@ -15,6 +15,7 @@ class tst_Token : public QObject
 private Q_SLOTS:
     void tokens();
     void readers();
+    void permits();
     void clientIdFromOutside();
     void connections_data();
     void connections();
@@ -74,6 +75,33 @@ void tst_Token::readers()
     QVERIFY(Token::isOf(reader, generator.clientId()));
     QVERIFY(!Token::isOf(reader, TokenGenerator().clientId()));
     QCOMPARE(Token::clientOf(Token::ofReader(reader)), QByteArray());
+}
+
+void tst_Token::permits()
+{
+    TokenGenerator generator;
+    const QByteArray token = generator.makeToken() + "42";
+    for (const int take : {1, 2, 10000}) {
+        const QByteArray taking = Token::ofPermits(token, take);
+        QCOMPARE(Token::permitsOf(taking), take);
+        QVERIFY(Token::isShared(taking));
+        QVERIFY(!Token::isReader(taking));
+        QCOMPARE(Token::clientOf(taking), generator.clientId());
+        QCOMPARE(Token::sequenceOf(taking), 1ULL);
+        QCOMPARE(Token::connectionOf(taking), "42");
+        QVERIFY(Token::isOf(taking, generator.clientId()));
+        QVERIFY(!Token::isOf(taking, TokenGenerator().clientId()));
+        QCOMPARE(Token::clientOf(Token::ofPermits(taking, take)), QByteArray());
+        QCOMPARE(Token::clientOf(Token::ofReader(taking)), QByteArray());
+    }
+    QCOMPARE(Token::permitsOf(token), 0);
+    QCOMPARE(Token::permitsOf(Token::ofReader(token)), 0);
+    QVERIFY(!Token::isShared(token));
+    QVERIFY(Token::isShared(Token::ofReader(token)));
+    for (const char *const other : {"p/", "p", "px/", "p0/", "p01/", "p-1/", "p+1/", "p 1/", "p99999999999/"}) {
+        QCOMPARE(Token::permitsOf(other + token), 0);
+        QCOMPARE(Token::clientOf(other + token), QByteArray());
+    }
 }
 
 void tst_Token::clientIdFromOutside()

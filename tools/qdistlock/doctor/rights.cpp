@@ -10,6 +10,7 @@
 #include "redis/subscriber.h"
 
 #include <QtCore/qcryptographichash.h>
+#include <QtCore/qdatetime.h>
 #include <QtCore/qelapsedtimer.h>
 #include <QtCore/qrandom.h>
 #include <QtCore/qstringlist.h>
@@ -79,6 +80,7 @@ struct Trial
 QList<Trial> allTrials(const Scratch &s)
 {
     const QByteArray lifetime = "10000";
+    const QByteArray later = QByteArray::number(QDateTime::currentMSecsSinceEpoch() + 10'000);
     return {
             {"+ping", false, {"PING"}},
             {"+client|setname", false, {"CLIENT", "SETNAME", "doctor"}},
@@ -95,6 +97,7 @@ QList<Trial> allTrials(const Scratch &s)
             {"+mget", false, {"MGET", s.key}, s.keyRight},
             {"+pttl", true, {"PTTL", s.key}, s.keyRight},
             {"+pexpire", true, {"PEXPIRE", s.key, lifetime}, s.keyRight},
+            {"+pexpireat", false, {"PEXPIREAT", s.key, later}, s.keyRight, Trial::WithScripts},
             {"+set", true, {"SET", s.fence, "0", "PX", lifetime, "GET"}, s.sideRight},
             {"+zadd", true, {"ZADD", s.queue, "NX", "1", "doctor"}, s.sideRight, Trial::WithScripts},
             {"+pexpire", true, {"PEXPIRE", s.queue, lifetime}, s.sideRight},

@@ -3,7 +3,8 @@
 
 -- Acquires any number of locks, or claims those that are reserved for a token; each independently, in order.
 --
--- KEYS:                 of all locks, in order: their keys, then their queues, then their fences
+-- KEYS:                 of all locks, in order: their keys, then their queues, then their fences; with p, then the keys
+--                       with their numbers of permits
 -- ARGV, for all locks:  lease in ms; flags
 --   flags: any of  r  a key without a time to live gets the lease
 --                  q  join the queue if the lock is taken
@@ -12,6 +13,7 @@
 --                  f  there is a floor for each lock: its fencing token is max(last + 1, floor), whatever the time
 --                  w  only wait, with q: if the key holds the token, it is given back, and nobody is served
 --                  s  shared: the tokens are those of readers
+--                  p and a number  the tokens take permits, of so many; 0 = as the server says
 -- then of all locks, in order: their tokens; then, with a, their arrivals, which are their former places in the queues;
 -- then, with f, their floors
 -- Reply, for each lock: a fencing token (digits)  acquired, for a whole lease from now
@@ -19,6 +21,8 @@
 --                           taken; -1 ms = without end; rank 0 = next
 --                           (if the value is a deadline: the ms until the lock may be taken over)
 --                       the text of an error  nothing was changed
+--                           PERMITS n: the server has n permits for this name, which does not fit; 0 = it has no number
+--                           OTHERKIND readers, OTHERKIND permits: these hold the lock, and the token is of the other kind
 --
 -- A token that already holds the lock gets a new lease and a new fencing token. In this way it claims a lock that is
 -- reserved for it, and an acquire can be sent again after a lost reply.
@@ -26,13 +30,14 @@
 
 --#include constants.lua
 
-local n = #KEYS / 3
+local permits = string.match(ARGV[2], 'p(%d+)')
+local n = #KEYS / (permits and 4 or 3)
 local replies = {}
 local answered = 0
 local floors = string.find(ARGV[2], 'f', 1, true) and #ARGV - n -- they come behind this one
 -- The usual case: nobody holds the lock, and nobody waits. It comes before the functions below, because creating them
 -- costs more than this.
-if not string.find(ARGV[2], '[ws]') and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
+if not string.find(ARGV[2], '[wsp]') and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
   local t = redis.call('TIME') -- may be forbidden: not after the key is written
   t = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
   for i = 1, n do
@@ -59,8 +64,9 @@ if not string.find(ARGV[2], '[ws]') and redis.pcall('EXISTS', unpack(KEYS, n + 1
   end
 end
 
--- The usual case of readers: no writer holds the lock, and nobody waits.
-if string.find(ARGV[2], '^[^w]*s[^w]*$') and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
+-- The usual case of readers, and of those that take one permit: only others of their kind hold the lock, there are
+-- permits left, and nobody waits.
+if string.find(ARGV[2], '^[^w]*[sp][^w]*$') and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then
   local t = redis.call('TIME')
   t = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
   local ms = tonumber(string.sub(t, 1, -4))
@@ -69,20 +75,29 @@ if string.find(ARGV[2], '^[^w]*s[^w]*$') and redis.pcall('EXISTS', unpack(KEYS, 
     local key = KEYS[i]
     local first = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
     local fence
-    if not first.err and not first[1] then
+    local isLeft = not permits
+      or string.sub(ARGV[2 + i], 1, 3) == 'p1/' and redis.pcall('GET', KEYS[3 * n + i]) == permits
+    if permits and isLeft and not first.err and first[1] then
+      isLeft = string.find(first[1], '^p[1-9]%d*/%x+:%d+:%x+$') and tonumber(first[2]) > ms
+        and redis.call('ZCARD', key) < tonumber(permits)
+    end
+    if isLeft and not first.err and (permits or not first[1]) then
       local last = redis.pcall('SET', KEYS[2 * n + i], t, 'PX', FENCE_TTL, 'GET')
       if not last or (#last == #t and last < t) then
         fence = t
       elseif type(last) == 'string' then
         redis.call('SET', KEYS[2 * n + i], last, 'PX', FENCE_TTL)
       end
-    elseif not first.err and string.find(first[1], '^r%x+:%d+:%x+$') and tonumber(first[2]) > ms then
+    elseif isLeft and not first.err and string.find(first[1], '^r%x+:%d+:%x+$') and tonumber(first[2]) > ms then
       local last = redis.pcall('GET', KEYS[2 * n + i]) -- readers share it
       fence = type(last) == 'string' and string.find(last, '^%d+$') and last
     end
     if fence and type(redis.pcall('ZADD', key, ends, ARGV[2 + i])) == 'number' then
       if redis.call('PTTL', key) < tonumber(ARGV[1]) then
-        redis.call('PEXPIRE', key, ARGV[1])
+        redis.call('PEXPIREAT', key, ends)
+      end
+      if permits then
+        redis.call('PEXPIRE', KEYS[3 * n + i], FENCE_TTL)
       end
       replies[i] = fence
       answered = answered + 1
@@ -117,13 +132,28 @@ end
 --#include common.lua
 
 local lease, flags = ARGV[1], ARGV[2]
-local caller = string.match(ARGV[3], '^%x*')
+local caller = string.match(ARGV[3], '(%x+):')
 
-local isReader = string.find(flags, 's', 1, true)
+local sharing = string.find(flags, 's', 1, true) and 'r' or permits and 'p'
 
-local function take(key, queue, fenceKey, token, leave, floor, isShared)
+-- Returns the number of permits, and sets it if there is none. On failure: nil and an error.
+local function permitsFor(queue, take)
+  local number, err = permitsOf(queue)
+  local said = tonumber(permits)
+  if err then
+    return nil, err
+  elseif number == 0 and said > 0 then
+    local set = redis.pcall('SET', permitsKey(queue), permits, 'PX', FENCE_TTL)
+    return set.ok and said, set.err
+  elseif number == 0 or said > 0 and said ~= number or take > number then
+    return nil, 'PERMITS ' .. number
+  end
+  return number
+end
+
+local function take(key, queue, fenceKey, token, leave, floor, shared)
   local fence, err
-  if isShared then
+  if shared == 'r' then
     fence, err = readersFence(fenceKey)
   else
     fence, err = nextFence(fenceKey, floor)
@@ -131,19 +161,19 @@ local function take(key, queue, fenceKey, token, leave, floor, isShared)
   if not fence then
     return err
   end
-  if isReader then
+  if sharing then
     err = setLease(key, token, lease)
     if err then
       return err
     end
-    keepReaders(key)
+    keepSharers(key)
   else
     redis.call('SET', key, token, 'PX', lease)
   end
   if leave then
     redis.pcall('ZREM', queue, token, '*' .. token)
-    if isReader then
-      serve(key, queue, fenceKey, lease, caller, true) -- the readers behind it
+    if sharing then
+      serve(key, queue, fenceKey, lease, caller, sharing) -- those behind it
     end
   end
   return fence
@@ -177,17 +207,28 @@ end
 local function acquire(key, queue, fenceKey, token, arrival, floor)
   local barge = string.find(flags, 'b', 1, true)
   local onlyWaits = string.find(flags, 'w', 1, true)
-  local holder, isShared, wrong = holderOf(key, token)
+  local holder, shared, wrong = holderOf(key, token)
   if holder == nil then
     return wrong
+  elseif shared and sharing and shared ~= sharing then
+    return 'OTHERKIND ' .. (shared == 'r' and 'readers' or 'permits')
   end
   if holder == token and not onlyWaits then
-    return take(key, queue, fenceKey, token, true, floor, isShared)
+    return take(key, queue, fenceKey, token, true, floor, shared)
+  end
+  local hasRoom = shared == 'r' and sharing == 'r'
+  if sharing == 'p' then
+    local _, _, _, number = parse(token)
+    local limit, err = permitsFor(queue, number)
+    if not limit then
+      return err
+    end
+    hasRoom = shared and redis.call('ZCARD', key) + number <= limit
   end
   local ttl = 0
   if holder then
     ttl = redis.call('PTTL', key)
-    local left = ttl == -1 and not isShared and timeLeft(holder)
+    local left = ttl == -1 and not shared and timeLeft(holder)
     if left then
       ttl = left + STAMP_GRACE
       if ttl <= 0 then
@@ -199,10 +240,10 @@ local function acquire(key, queue, fenceKey, token, arrival, floor)
       end
     end
   end
-  if (holder == false or isShared and isReader) and not onlyWaits then
+  if (holder == false or hasRoom) and not onlyWaits then
     local first = head(queue)
     if barge or first == nil or first == token then
-      return take(key, queue, fenceKey, token, first ~= nil, floor, isShared)
+      return take(key, queue, fenceKey, token, first ~= nil, floor, shared)
     end
     -- Others came first. Serve them now: perhaps nobody else is left to notify them.
     if string.find(flags, 'q', 1, true) then
@@ -211,7 +252,7 @@ local function acquire(key, queue, fenceKey, token, arrival, floor)
         return err
       end
     end
-    local outcome, member = serve(key, queue, fenceKey, lease, caller, isShared)
+    local outcome, member = serve(key, queue, fenceKey, lease, caller, shared)
     if outcome == 'mute' then
       return member
     elseif outcome == 'own' and member ~= token then
@@ -223,26 +264,29 @@ local function acquire(key, queue, fenceKey, token, arrival, floor)
       -- The woken waiter may barge in before those at the head; the caller may not.
       first = head(queue)
       if first == nil or first == token or string.sub(first, 1, 1) == '*' then
-        return take(key, queue, fenceKey, token, true, floor, isShared)
+        return take(key, queue, fenceKey, token, true, floor, shared)
       end
     elseif outcome == 'own' or outcome == 'free' then
-      return take(key, queue, fenceKey, token, true, floor, isShared)
+      return take(key, queue, fenceKey, token, true, floor, shared)
     end
-    holder, isShared = holderOf(key, token)
-    if isShared and holder == token then
-      return take(key, queue, fenceKey, token, true, floor, true)
+    holder, shared = holderOf(key, token)
+    if shared and holder == token then
+      return take(key, queue, fenceKey, token, true, floor, shared)
     end
     ttl = holder and redis.call('PTTL', key) or 0
   end
   local ours = 1
   if holder then
-    if isShared then
-      ttl = tonumber(keepReaders(key)) -- the reader whose lease ended last may have left
+    if shared then
+      ttl = tonumber(keepSharers(key)) -- the one whose lease ended last may have left
+      if sharing == 'p' then
+        ttl = tonumber(firstEnd(key))
+      end
     elseif ttl == -1 and string.find(flags, 'r', 1, true) then
       redis.call('PEXPIRE', key, lease)
       ttl = tonumber(lease)
     end
-    ours = (isShared or parse(holder)) and 1 or 0
+    ours = (shared or parse(holder)) and 1 or 0
   end
   local rank, score = -1, 0
   if string.find(flags, 'q', 1, true) then
@@ -259,8 +303,8 @@ local function acquire(key, queue, fenceKey, token, arrival, floor)
     end
   end
   if holder == token then -- it only waits
-    if isShared then
-      redis.call('ZREM', key, token)
+    if shared then
+      removeSharer(key, token)
     else
       redis.call('DEL', key)
     end
@@ -278,6 +322,9 @@ for i = 1, n do
     local arrival = haveArrivals and ARGV[2 + n + i] or ''
     local floor = floors and ARGV[floors + i]
     replies[i] = acquire(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[2 + i], arrival, floor)
+    if permits then
+      redis.pcall('PEXPIRE', KEYS[3 * n + i], FENCE_TTL)
+    end
   end
 end
 return replies

@@ -49,57 +49,133 @@ local function timeLeft(value)
   return left >= -STAMP_BEHIND and left or nil
 end
 
--- A token is <client>:<sequence>:<random bits>, with an 'r' before it if it is a reader's. A member of a queue is a token
--- whose owner wants the lock to be handed over, or a '*' and a token whose owner only wants to be woken when the lock is
--- free.
--- Returns '', 'r', '*' or '*r'; client; sequence.
+-- A token is <client>:<sequence>:<random bits>. Before it is an 'r' if it is a reader's, and a 'p', a number and a '/' if
+-- its holder takes so many permits of a semaphore. A member of a queue is a token whose owner wants the lock to be
+-- handed over, or a '*' and a token whose owner only wants to be woken when the lock is free.
+-- Returns '', 'r' or 'p', or a '*' and one of these; client; sequence; the number of permits.
 local function parse(member)
-  return string.match(member, '^(%*?r?)(%x+):(%d+):%x+$')
+  local kind, client, sequence = string.match(member, '^(%*?r?)(%x+):(%d+):%x+$')
+  if kind then
+    return kind, client, sequence
+  end
+  local permits
+  kind, permits, client, sequence = string.match(member, '^(%*?p)([1-9]%d*)/(%x+):(%d+):%x+$')
+  return kind, client, sequence, tonumber(permits)
 end
 
--- The key of a lock that readers hold is a zset of their tokens; the scores are the ends of their leases, as Unix times
--- in ms. Returns the reader whose lease ends first, and when; nil if the key is something else.
-local function firstReader(key)
+-- Several hold a lock together as readers or with permits: its key is then a zset of their tokens; the scores are the
+-- ends of their leases, as Unix times in ms. A token that takes several permits has a member for each of them: itself,
+-- itself and '#2', and so on.
+local function membersOf(token)
+  local members = {token}
+  local _, _, _, permits = parse(token)
+  for i = 2, permits or 1 do
+    members[i] = token .. '#' .. i
+  end
+  return members
+end
+
+-- Returns the member of such a key whose lease ends first; when; 'r' or 'p'. Nil if the key is something else.
+local function firstSharer(key)
   local first = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
-  if not first.err and first[1] and string.sub(first[1], 1, 1) == 'r' and parse(first[1]) then
-    return first[1], first[2]
+  local kind = not first.err and first[1] and parse(string.match(first[1], '^[^#]*'))
+  if kind == 'r' or kind == 'p' then
+    return first[1], first[2], kind
   end
 end
 
--- Returns the holder's token, false if nobody holds the lock; whether readers hold it: then it is `token` if that is one
--- of them, and otherwise true. On failure: nil, false, an error. Readers whose leases have ended are removed.
+-- Returns the holder's token, false if nobody holds the lock; and 'r' if readers hold it, 'p' if it is holders of
+-- permits, otherwise false: then the first is `token` if that is one of them, and otherwise true. On failure: nil,
+-- false, an error. Those whose leases have ended are removed.
 local function holderOf(key, token)
   local holder = redis.pcall('GET', key)
   if type(holder) ~= 'table' then
     return holder, false
   end
-  local first, ends = firstReader(key)
+  local first, ends, kind = firstSharer(key)
   if not first then
     return nil, false, holder.err
   end
   local ms = string.sub(now(), 1, -4)
   while first and tonumber(ends) <= tonumber(ms) do
     redis.call('ZREM', key, first)
-    first, ends = firstReader(key)
+    first, ends, kind = firstSharer(key)
   end
   if not first then
     return false, false
   end
-  return token and redis.call('ZSCORE', key, token) and token or true, true
+  return token and redis.call('ZSCORE', key, token) and token or true, kind
 end
 
--- Sets the end of a reader's lease; returns an error if that fails.
+-- Sets the end of the lease of a token that shares the lock; returns an error if that fails.
 local function setLease(key, token, lease)
-  local added = redis.pcall('ZADD', key, string.format('%.0f', string.sub(now(), 1, -4) + lease), token)
-  return type(added) == 'table' and added.err or nil
+  local ends = string.format('%.0f', string.sub(now(), 1, -4) + lease)
+  local members = membersOf(token)
+  local scored = {}
+  for i, member in ipairs(members) do
+    scored[#scored + 1] = ends
+    scored[#scored + 1] = member
+    if #scored == 2 * MEMBERS_AT_MOST or i == #members then
+      local added = redis.pcall('ZADD', key, unpack(scored))
+      if type(added) == 'table' then
+        return added.err
+      end
+      scored = {}
+    end
+  end
 end
 
--- Lets the key live until the last lease of its readers ends, and returns the ms until then.
-local function keepReaders(key)
+-- Such a token no longer holds the lock, unless the key is something else now. Returns an error if that fails.
+local function removeSharer(key, token)
+  local members = membersOf(token)
+  for first = 1, #members, MEMBERS_AT_MOST do
+    local last = math.min(#members, first + MEMBERS_AT_MOST - 1)
+    local removed = redis.pcall('ZREM', key, unpack(members, first, last))
+    if type(removed) == 'table' and not string.find(removed.err, '^WRONGTYPE') then
+      return removed.err
+    end
+  end
+end
+
+-- Whether others share the lock with this token.
+local function hasOthers(key, token)
+  for _, member in ipairs(redis.call('ZRANGE', key, 0, #membersOf(token))) do -- one more than it may have
+    if string.match(member, '^[^#]*') ~= token then
+      return true
+    end
+  end
+  return false
+end
+
+-- Lets the key live until the last lease of those who share it ends, and returns the ms until then. The time is absolute:
+-- relative to a clock that is set back meanwhile, the key would end before the script does, by whose begin Redis judges.
+local function keepSharers(key)
   local ends = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
-  local ms = string.format('%.0f', ends - string.sub(now(), 1, -4))
-  redis.call('PEXPIRE', key, ms)
-  return ms
+  if not ends then
+    return '0' -- the clock was set forward meanwhile
+  end
+  redis.call('PEXPIREAT', key, ends)
+  return string.format('%.0f', math.max(0, ends - string.sub(now(), 1, -4)))
+end
+
+-- The ms until the first lease of those who share the key ends.
+local function firstEnd(key)
+  local _, ends = firstSharer(key)
+  return ends and string.format('%.0f', math.max(0, ends - string.sub(now(), 1, -4))) or '0'
+end
+
+-- The key with the number of permits of a semaphore, by the key of its queue.
+local function permitsKey(queue)
+  return (string.gsub(queue, 'queue$', 'permits'))
+end
+
+-- Returns that number, 0 if there is none; on failure nil and an error.
+local function permitsOf(queue)
+  local number = redis.pcall('GET', permitsKey(queue))
+  if type(number) == 'table' then
+    return nil, number.err
+  end
+  return number and string.find(number, '^[1-9]%d?%d?%d?%d?$') and tonumber(number) or 0
 end
 
 -- Readers that hold the lock at the same time have one fencing token.
@@ -163,63 +239,80 @@ local function reserve(key, member, message, fence, claim)
   return proven(message, member, fence, claim)
 end
 
--- The same for a reader, beside those that hold the lock already. A key with the token of a writer is given up. If it
--- returns no message, nothing is reserved.
+-- The same for a token that shares the lock, beside those that hold it already. A key with the token of an exclusive
+-- holder is given up. If it returns no message, nothing is reserved.
 local function admit(key, member, message, fence, claim)
   if not fence then
     return nil
   end
-  if setLease(key, member, claim) then
+  local err = setLease(key, member, claim)
+  if err and string.find(err, '^WRONGTYPE') then
     redis.call('DEL', key)
-    if setLease(key, member, claim) then -- a node of a cluster creates no key of a slot that it is moving away
-      return nil
-    end
+    err = setLease(key, member, claim) -- a node of a cluster creates no key of a slot that it is moving away
+  end
+  if err then
+    return nil
   end
   return proven(message, member, fence, claim)
 end
 
 -- Leaves the lock to its holder for `keep` ms. Returns 1, or an error.
-local function leaveFor(key, queue, token, keep, isShared)
+local function leaveFor(key, queue, token, keep, shared)
   local err
-  if isShared then
+  if shared then
     redis.pcall('ZREM', key, '') -- Redis allows this write even when memory is short, and after it the next one, too
     err = setLease(key, token, keep)
-    keep = keepReaders(key)
+    keep = keepSharers(key)
   else
     local done = redis.pcall('PEXPIRE', key, keep)
     err = type(done) == 'table' and done.err
   end
-  standBy(queue, keep)
+  standBy(queue, shared == 'p' and firstEnd(key) or keep)
   return err or 1
 end
 
--- Hands a lock that nobody holds to the first living waiter; if that is a reader, to all readers that follow it, too. A
--- lock that readers hold (isShared) is handed to the readers that come first. A waiter is alive if its client has
--- subscribed to its channel, which PUBLISH returns. A writer of the calling client is alive and is notified by the reply
--- of the script. The key is written before the message is published, so that no waiter believes what is not so.
+-- Hands a lock that nobody holds to the first living waiter; if that can share it, also to those that follow it and can
+-- share it with it: readers, or holders of permits as long as there are enough. A lock that is shared already ('r' or
+-- 'p', as holderOf() returns it) is handed in the same way to those that come first. A waiter is alive if its client has
+-- subscribed to its channel, which PUBLISH returns. A waiter of the calling client that wants the lock alone is alive
+-- and is notified by the reply of the script. The key is written before the message is published, so that no waiter
+-- believes what is not so.
 -- Returns: 'free' nobody waits; 'served' somebody holds the lock now; 'more' too many dead waiters for one call;
---          'shared' readers hold the lock, and nobody else can be served now
+--          'shared' others share the lock, and nobody else can be served now
 --          'woken' the first waiter only wanted to be woken, and was
 --          'own', member  the lock must go to this waiter of the caller, which has left the queue; nothing else is done
 --          'mute', error  the user may not publish: the queue is unchanged, and its waiters must poll
-local function serve(key, queue, fenceKey, lease, caller, isShared)
+local function serve(key, queue, fenceKey, lease, caller, shared)
   local claim = math.min(tonumber(lease), CLAIM_TTL)
   local drawn, fence
-  local readers = 0 -- served in this call
+  local served = 0 -- of those that share the lock, in this call
+  local held = shared
+  local permits, taken
   for _ = 1, SERVED_AT_MOST do
     local first = redis.pcall('ZRANGE', queue, 0, 0, 'WITHSCORES')
     local member = not first.err and first[1]
     if not member then
-      return readers > 0 and 'served' or 'free'
+      return served > 0 and 'served' or 'free'
     end
-    local kind, client, sequence = parse(member)
-    local isReader = kind == 'r' or kind == '*r'
-    if client and not isReader and (isShared or readers > 0) then
-      if tell(queue, client, 'next ' .. sequence .. ' ' .. keepReaders(key)) ~= 0 then
-        return readers > 0 and 'served' or 'shared'
+    local kind, client, sequence, take = parse(member)
+    local sharing = kind and string.match(kind, '[rp]')
+    local fits = not held or held == sharing
+    local isTooMany = false -- its own attempt meets the error and reports it
+    if fits and take then
+      if not permits then
+        permits = permitsOf(queue) or 0
+        taken = shared and redis.call('ZCARD', key) or 0
+      end
+      isTooMany = take > permits
+      fits = isTooMany or taken + take <= permits
+    end
+    if client and not fits then
+      local ms = take and held == 'p' and firstEnd(key) or keepSharers(key)
+      if tell(queue, client, 'next ' .. sequence .. ' ' .. ms) ~= 0 then
+        return served > 0 and 'served' or 'shared'
       end
       client = nil -- it is dead
-    elseif readers == READERS_AT_MOST then
+    elseif served == SHARERS_AT_MOST then
       standBy(queue, 1) -- its poll serves the next ones
       return 'served'
     end
@@ -230,41 +323,44 @@ local function serve(key, queue, fenceKey, lease, caller, isShared)
     elseif client then
       local hint = 'grant ' .. sequence
       local message
-      if drawn == nil and (kind == '' or kind == 'r') then
+      local isGrant = string.sub(kind, 1, 1) ~= '*' and not isTooMany
+      if isGrant and (drawn == nil or take) then -- readers share one, permits do not
         -- The user may lack the right to read the time.
-        drawn, fence = pcall(isShared and readersFence or nextFence, fenceKey)
+        drawn, fence = pcall(shared == 'r' and readersFence or nextFence, fenceKey)
       end
-      if kind == '' then
-        message = reserve(key, member, hint, drawn and fence, claim)
-      elseif kind == 'r' then
+      if isGrant and sharing then
         message = admit(key, member, hint, drawn and fence, claim)
+      elseif isGrant then
+        message = reserve(key, member, hint, drawn and fence, claim)
       end
       local receivers, err = tell(queue, client, message or hint)
       if receivers and receivers > 0 then
-        if kind ~= 'r' or not message then
-          -- Behind a reader that was woken, other readers may enter at once.
-          standBy(queue, isReader and (isShared or readers > 0) and 1 or claim)
-          return (message or readers > 0) and 'served' or 'woken'
+        if not sharing or not message then
+          -- Behind one that was woken and shares the lock, others may enter at once.
+          standBy(queue, sharing and (held or isTooMany) and 1 or claim)
+          return (message or served > 0) and 'served' or 'woken'
         end
-        if readers == 0 then
-          keepReaders(key)
+        if served == 0 then
+          keepSharers(key)
         end
-        readers = readers + 1
-      elseif kind == 'r' then
-        redis.pcall('ZREM', key, member)
-      elseif kind == '' then
+        served = served + 1
+        held = sharing
+        taken = take and taken + take
+      elseif isGrant and sharing then
+        removeSharer(key, member)
+      elseif isGrant then
         redis.call('DEL', key)
       end
       if not receivers then
         redis.call('ZADD', queue, first[2], member)
         redis.call('PEXPIRE', queue, QUEUE_TTL)
-        return readers > 0 and 'served' or 'mute', err
+        return served > 0 and 'served' or 'mute', err
       end
     end
   end
-  if isShared or readers > 0 then -- the caller must not free the lock, nor try again
+  if held then -- the caller must not free the lock, nor try again
     standBy(queue, 1) -- its poll serves the next ones
-    return readers > 0 and 'served' or 'shared'
+    return served > 0 and 'served' or 'shared'
   end
   return 'more'
 end

@@ -7,9 +7,10 @@
 local CHANNELS = 'lock:client:' -- a client's channel is this and its id; the same for every key prefix
 local CLAIM_TTL = 3000          -- ms within which a waiter must claim the lock that was reserved for it
 local SERVED_AT_MOST = 500      -- dead waiters removed in one call, at most
-local READERS_AT_MOST = 64      -- readers served in one call, at most
-local SHOWN_AT_MOST = 32        -- readers named by inspect, at most
-local FENCE_TTL = '604800000'   -- ms, 7 days; a text, because a number would be formatted at each use
+local SHARERS_AT_MOST = 64      -- readers or holders of permits served in one call, at most
+local MEMBERS_AT_MOST = 1000    -- members of a key written with one command, at most
+local SHOWN_AT_MOST = 32        -- of those that hold a lock together, named by inspect, at most
+local FENCE_TTL = '604800000'   -- ms, 7 days, of numbers of permits, too; a text, because a number would be formatted
 local QUEUE_TTL = '172800000'   -- ms, 2 days; the longest lease is half of it
 local MAX_EXACT = 9007199254740991 -- 2 ^ 53 - 1
 local STAMP_BEHIND = 2592000000 -- ms, 30 days; digits are read as a deadline if it is at most this far in the past

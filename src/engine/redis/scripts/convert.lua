@@ -18,19 +18,19 @@ local key, queue, fenceKey = KEYS[1], KEYS[2], KEYS[3]
 local lease, from, to = ARGV[1], ARGV[2], ARGV[3]
 
 local function convert()
-  local holder, isShared, wrong = holderOf(key, from)
+  local holder, shared, wrong = holderOf(key, from)
   if holder == nil then
     return wrong
   elseif holder ~= from then
-    return (holder == false or isShared and string.sub(from, 1, 1) == 'r') and 0 or 2
-  elseif isShared and redis.call('ZCARD', key) > 1 then
+    return (holder == false or shared == string.sub(from, 1, 1)) and 0 or 2
+  elseif shared and redis.call('ZCARD', key) > 1 then
     return 4
   end
   local fence, err = nextFence(fenceKey)
   if not fence then
     return err
   end
-  if isShared then
+  if shared then
     redis.call('SET', key, to, 'PX', lease)
     return fence
   end
@@ -39,8 +39,8 @@ local function convert()
   if err then
     return err
   end
-  keepReaders(key)
-  serve(key, queue, fenceKey, lease, '', true) -- the readers that come first
+  keepSharers(key)
+  serve(key, queue, fenceKey, lease, '', 'r') -- the readers that come first
   return fence
 end
 

@@ -1,7 +1,7 @@
 -- SPDX-FileCopyrightText: 2026 The QDistLock developers
 -- SPDX-License-Identifier: MIT
 
--- Takes a lock from its holder, notifies the holder if it is one of ours, and hands the lock to the next waiter. Readers
+-- Takes a lock from its holder, notifies the holder if it is one of ours, and hands the lock to the next waiter. Those
 -- that hold it together all lose it.
 --
 -- KEYS:  its key, its queue, its fence
@@ -16,14 +16,14 @@
 local key, queue, fenceKey = KEYS[1], KEYS[2], KEYS[3]
 local lease, meant = ARGV[1], ARGV[2]
 
-local holder, isShared, wrong = holderOf(key)
+local holder, shared, wrong = holderOf(key)
 if holder == nil then
   return wrong
 end
 if holder == false then
   return 0
 end
-local holders = isShared and redis.call('ZRANGE', key, 0, -1) or {holder}
+local holders = shared and redis.call('ZRANGE', key, 0, -1) or {holder}
 if meant then
   local fence = redis.pcall('GET', fenceKey)
   if type(fence) == 'table' then
@@ -46,7 +46,7 @@ repeat
 until outcome ~= 'more'
 if outcome ~= 'served' then
   redis.call('DEL', key)
-elseif isShared then -- the next holders may be readers, too
+elseif shared then -- the next holders may share it, too
   for _, token in ipairs(holders) do
     redis.pcall('ZREM', key, token)
   end

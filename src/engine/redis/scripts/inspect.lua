@@ -3,26 +3,26 @@
 
 -- Reads the state of any number of locks.
 --
--- KEYS, for each lock:  its key, its fence, its queue
--- Reply, for each lock: {token or nil, ms to live, last fencing token or nil, length of the queue}
+-- KEYS, for each lock:  its key, its fence, its queue, the key with its number of permits
+-- Reply, for each lock: {token or nil, ms to live, last fencing token or nil, length of the queue, nil, permits or nil}
 --                       (if the value is a deadline: the ms until then, and after it until the lock may be taken over)
---                       {the first of their tokens, ms until the last lease ends, fencing token or nil, length of the
---                           queue, their number}  if readers hold it
+--                       {the first members of the key, ms until the last lease ends, fencing token or nil, length of
+--                           the queue, number of members, permits or nil}  if several hold it together
 --                       the text of an error if the key is not a lock
 
 --#include constants.lua
 --#include common.lua
 
-local function inspect(key, fence, queue)
+local function inspect(key, fence, queue, permits)
   local holder = redis.pcall('GET', key)
-  local readers
+  local sharers = false
   if type(holder) == 'table' then
-    if not firstReader(key) then
+    if not firstSharer(key) then
       return holder.err
     end
     local expired = #redis.call('ZRANGE', key, '-inf', string.sub(now(), 1, -4), 'BYSCORE')
     holder = redis.call('ZRANGE', key, expired, expired + SHOWN_AT_MOST - 1)
-    readers = redis.call('ZCARD', key) - expired
+    sharers = redis.call('ZCARD', key) - expired
   end
   local last = redis.pcall('GET', fence)
   if type(last) == 'table' then
@@ -33,9 +33,9 @@ local function inspect(key, fence, queue)
     length = 0
   end
   local ttl = redis.call('PTTL', key)
-  if readers == 0 then
+  if sharers == 0 then
     holder, ttl = false, -2
-  elseif readers then
+  elseif sharers then
     ttl = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2] - string.sub(now(), 1, -4)
   elseif holder and ttl == -1 then
     local left = timeLeft(holder)
@@ -43,11 +43,12 @@ local function inspect(key, fence, queue)
       ttl = left > 0 and left or math.max(left + STAMP_GRACE, 0)
     end
   end
-  return {holder, ttl, last, length, readers}
+  permits = redis.pcall('GET', permits)
+  return {holder, ttl, last, length, sharers, type(permits) == 'string' and permits}
 end
 
 local replies = {}
-for i = 1, #KEYS / 3 do
-  replies[i] = inspect(KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i])
+for i = 1, #KEYS / 4 do
+  replies[i] = inspect(KEYS[4 * i - 3], KEYS[4 * i - 2], KEYS[4 * i - 1], KEYS[4 * i])
 end
 return replies

@@ -11,21 +11,21 @@
 --#include common.lua
 
 local key, token, keep = KEYS[1], ARGV[1], ARGV[2]
-local holder, isShared, wrong = holderOf(key, token)
+local holder, shared, wrong = holderOf(key, token)
 if holder == false then
   return 0
 elseif holder == nil and not string.find(wrong, '^WRONGTYPE') then
   return wrong
 elseif holder ~= token then
-  return isShared and string.sub(token, 1, 1) == 'r' and 0 or 2
+  return shared == string.sub(token, 1, 1) and 0 or 2
 end
 local done
-if isShared and keep == '0' then
-  done = redis.pcall('ZREM', key, token)
-elseif isShared then
+if shared and keep == '0' then
+  return removeSharer(key, token) or 1
+elseif shared then
   redis.pcall('ZREM', key, '') -- Redis allows this write even when memory is short, and after it the next one, too
   local err = setLease(key, token, keep)
-  keepReaders(key)
+  keepSharers(key)
   return err or 1
 elseif keep == '0' then
   done = redis.pcall('DEL', key)

@@ -4,10 +4,11 @@
 -- Releases any number of held locks, and hands each to its first waiter in the same step: it is never free while
 -- somebody waits.
 --
--- KEYS:                 of all locks, in order: their keys, then their queues, then their fences
+-- KEYS:                 of all locks, in order: their keys, then their queues, then their fences; if the tokens take
+--                       permits, then the keys with their numbers of permits
 -- ARGV, for all locks:  lease in ms for a successor; ms for which the key must remain (0 = none)
--- then of all locks, in order: their tokens, all of readers or none; then the caller's client id, if another client has
--- made these tokens
+-- then of all locks, in order: their tokens, all of one kind; then the caller's client id, if another client has made
+-- these tokens
 -- Reply, for each lock: 1 the key held the token and is given back
 --                       {token, fencing token}  the same, and the lock has passed to the caller's own waiter with
 --                           that token, for the lease
@@ -16,15 +17,17 @@
 
 --#include constants.lua
 
-local n = #KEYS / 3
+local n = #KEYS / (string.sub(ARGV[3], 1, 1) == 'p' and 4 or 3)
 local replies = {}
 
 -- The usual cases. They come before the functions below, because creating these costs more than this.
 if ARGV[2] == '0' and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then -- nobody waits
   local free = {}
-  if string.sub(ARGV[3], 1, 1) == 'r' then
+  if string.find(ARGV[3], '^[rp]') then
     for i = 1, n do
-      if redis.pcall('ZREM', KEYS[i], ARGV[2 + i]) == 1 then
+      local token = ARGV[2 + i]
+      local hasOneMember = string.sub(token, 1, 1) == 'r' or string.sub(token, 1, 3) == 'p1/'
+      if hasOneMember and redis.pcall('ZREM', KEYS[i], token) == 1 then
         free[#free + 1] = KEYS[i]
         replies[i] = 1
       end
@@ -76,28 +79,34 @@ end
 --#include common.lua
 
 local lease, keep = ARGV[1], ARGV[2]
-local caller = ARGV[3 + n] or string.match(ARGV[3], '^r?(%x*)')
+local caller = ARGV[3 + n] or string.match(ARGV[3], '(%x+):')
 
 local function release(key, queue, fenceKey, token)
-  local holder, isShared, wrong = holderOf(key, token)
+  local holder, shared, wrong = holderOf(key, token)
   if holder == false then
     return 0
   elseif holder == nil and not string.find(wrong, '^WRONGTYPE') then
     return wrong
   elseif holder ~= token then
-    return isShared and string.sub(token, 1, 1) == 'r' and 0 or 2
+    return shared == string.sub(token, 1, 1) and 0 or 2
   end
   if keep ~= '0' then
-    return leaveFor(key, queue, token, keep, isShared)
+    return leaveFor(key, queue, token, keep, shared)
   end
-  if isShared and redis.call('ZCARD', key) > 1 then
-    redis.call('ZREM', key, token) -- first: the waiters are sent the end of the last lease
-    serve(key, queue, fenceKey, lease, caller, true)
+  if shared and hasOthers(key, token) then
+    local err = removeSharer(key, token) -- first: the waiters are sent the end of the last lease
+    if err then
+      return err
+    end
+    serve(key, queue, fenceKey, lease, caller, shared)
     return 1
   end
   local outcome, member = serve(key, queue, fenceKey, lease, caller)
-  if isShared and outcome ~= 'own' then
-    redis.pcall('ZREM', key, token) -- unless a writer has the key now
+  if shared and outcome ~= 'own' then
+    local err = removeSharer(key, token)
+    if err then
+      return err
+    end
   elseif outcome == 'own' then
     local drawn, fence = pcall(nextFence, fenceKey) -- the user may lack the right to read the time
     if drawn and fence then

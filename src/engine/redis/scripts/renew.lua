@@ -5,11 +5,13 @@
 --
 -- KEYS, for each lock:  its key
 -- ARGV, for each lock:  token, lease in ms
--- Reply, for each lock: 1 the key holds the token, for a whole lease from now; 0 there is no key, or readers hold it
+-- Reply, for each lock: 1 the key holds the token, for a whole lease from now; 0 there is no key, or others share it
 --                       and this one does not; 2 it holds something else; the text of an error
 
--- A reader keeps its lease in a zset, see holderOf() in common.lua.
-local function renewReader(key, token, lease)
+--#include constants.lua
+
+-- Those that share a lock keep their leases in a zset, see membersOf() in common.lua.
+local function renewSharer(key, token, lease)
   local ends = redis.pcall('ZSCORE', key, token)
   if type(ends) == 'table' then
     return string.find(ends.err, '^WRONGTYPE') and 2 or ends.err
@@ -20,12 +22,21 @@ local function renewReader(key, token, lease)
     return 0
   end
   redis.pcall('ZREM', key, '') -- Redis allows this write even when memory is short, and after it the next one, too
-  local done = redis.pcall('ZADD', key, string.format('%.0f', ms + lease), token)
-  if type(done) == 'table' then
-    return done.err
+  ends = string.format('%.0f', ms + lease)
+  local permits = tonumber(string.match(token, '^p(%d+)/') or 1)
+  local scored = {}
+  for i = 1, permits do
+    scored[#scored + 1] = ends
+    scored[#scored + 1] = i == 1 and token or token .. '#' .. i
+    if #scored == 2 * MEMBERS_AT_MOST or i == permits then
+      local done = redis.pcall('ZADD', key, unpack(scored))
+      if type(done) == 'table' then
+        return done.err
+      end
+      scored = {}
+    end
   end
-  local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
-  redis.call('PEXPIRE', key, string.format('%.0f', last - ms))
+  redis.call('PEXPIREAT', key, redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2])
   return 1
 end
 
@@ -33,12 +44,12 @@ local replies = {}
 local holders = redis.pcall('MGET', unpack(KEYS))
 for i = 1, #KEYS do
   local holder = holders[i]
-  local isReader = string.sub(ARGV[2 * i - 1], 1, 1) == 'r'
-  if not holder and not isReader then
+  local isSharer = string.find(ARGV[2 * i - 1], '^[rp]')
+  if not holder and not isSharer then
     holder = redis.pcall('GET', KEYS[i]) -- MGET returns the same for a missing key and for a key of another type
   end
-  if isReader then
-    replies[i] = renewReader(KEYS[i], ARGV[2 * i - 1], ARGV[2 * i])
+  if isSharer then
+    replies[i] = renewSharer(KEYS[i], ARGV[2 * i - 1], ARGV[2 * i])
   elseif holder == false then
     replies[i] = 0
   elseif type(holder) == 'table' and not string.find(holder.err, '^WRONGTYPE') then

@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: 2026 The QDistLock developers
+// SPDX-License-Identifier: MIT
+
+#ifndef QDISTLOCK_IMPL_PERMITS_H
+#define QDISTLOCK_IMPL_PERMITS_H
+
+#include <QDistLock/distributedlock.h>
+
+namespace QDistLock::Detail {
+
+/// What Semaphore::setPermits() and setTake() do, for a lock of another class. Unlike DistributedLock::setOptions(), it
+/// leaves the other options to the defaults of the registry.
+QDISTLOCK_EXPORT void setPermits(DistributedLock *lock, int permits, int take);
+
+} // namespace QDistLock::Detail
+
+#endif
