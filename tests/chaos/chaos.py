@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from chaoscheck import SORTS, fail_over_words, reader_words
+from chaoscheck import SORTS, fail_over_words, sharing_words
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CHECK = os.path.join(HERE, "chaoscheck.py")
@@ -109,7 +109,8 @@ class Total:
         self.numbers = dict.fromkeys(
             ("acquisitions", "faults", "overlaps", "writes", "stale", "refused", "lost", "lost_while_held")
             + ("fail_overs", "overlaps_explained", "tokens_explained", "stale_explained", "slot_moves", "moves_stopped")
-            + ("acquisitions_by_readers", "readers_together", "changed_under_readers")
+            + ("acquisitions_by_readers", "readers_together", "changed_under_sharers")
+            + ("acquisitions_with_permits", "permits_together")
             + ("holds_lost", "holds_killed", "keys_taken", "overlaps_within_limit", "violations"),
             0,
         )
@@ -131,7 +132,7 @@ class Total:
         return [
             f"{n['acquisitions']:,} acquisitions in {self.rounds} round{'s'[: self.rounds != 1]}: "
             + ", ".join(f"{count:,} {form}" for form, count in sorted(self.forms.items())),
-            *reader_words(n),
+            *sharing_words(n),
             f"{n['faults']:,} faults of {len(self.kinds)} kinds: "
             + ", ".join(f"{kind} {count}" for kind, count in sorted(self.kinds.items())),
             f"{n['holds_lost']:,} holds lost, {n['holds_killed']:,} ended by the death of their process, "

@@ -6,8 +6,8 @@
 usage: chaoscheck.py [--partial] [--json FILE] [--picture FILE] HISTORY...
 
 The histories are those of one round: a file for each process, or a folder of them. For each lock it checks:
-  1. no two processes hold it at a time, unless both are readers; tokens rise, and readers that hold it together share
-     one; a hold that has ended stays ended, and only faults remove keys
+  1. no two processes hold it at a time, unless both are readers, or take permits of which there are enough; tokens
+     rise, and readers that hold it together share one; a hold that has ended stays ended, and only faults remove keys
   2. the fenced record accepted no write of a holder after a write of its successor
   3. no update of the unfenced counter was lost, except by a holder after its lease
   4. after healing each process acquired each lock, every acquire and process ended, and nothing is left
@@ -54,6 +54,7 @@ def check_holds(history, verdict):
         check_overlaps(history, lock, holds, verdict)
         check_tokens(history, lock, holds, verdict)
         check_readers(history, lock, holds, verdict)
+        check_permits(history, lock, holds, verdict)
         for hold in holds:
             check_end(history, lock, hold, verdict)
         check_foreign(history, lock, holds, verdict)
@@ -63,13 +64,13 @@ def check_holds(history, verdict):
 
 
 def check_overlaps(history, lock, holds, verdict):
-    """end(k) <= start(k + 1) in order of time, unless both are readers. check_tokens() checks that the tokens have the
+    """end(k) <= start(k + 1) in order of time, unless both share the lock. check_tokens() checks that the tokens have the
     same order."""
     pieces = sorted(
         ((begin, end, index) for index, hold in enumerate(holds) for begin, end, _ in hold.pieces),
         key=lambda piece: piece[0],
     )
-    latest = {True: (0, None), False: (0, None)}  # (end, index) of readers, and of writers
+    latest = {True: (0, None), False: (0, None)}  # (end, index) of those that share it, and of others
     for begin, end, index in pieces:
         second = holds[index]
         for latest_end, other in latest.values():
@@ -95,7 +96,7 @@ def check_overlaps(history, lock, holds, verdict):
 def check_readers(history, lock, holds, verdict):
     """Readers that hold the lock at the same time have the same token."""
     pieces = sorted(
-        ((begin, end, index) for index, hold in enumerate(holds) if hold.shared for begin, end, _ in hold.pieces),
+        ((begin, end, index) for index, hold in enumerate(holds) if hold.reader for begin, end, _ in hold.pieces),
         key=lambda piece: piece[0],
     )
     together = set()
@@ -122,6 +123,34 @@ def check_readers(history, lock, holds, verdict):
         if end > latest.get(second.token, (0, None))[0]:
             latest[second.token] = (end, index)
     verdict.figures["readers_together"] = verdict.figures.get("readers_together", 0) + len(together)
+
+
+def check_permits(history, lock, holds, verdict):
+    """Those that hold the lock at the same time take no more permits than there are."""
+    pieces = sorted(
+        ((begin, end, index) for index, hold in enumerate(holds) if hold.take for begin, end, _ in hold.pieces),
+        key=lambda piece: piece[0],
+    )
+    together = set()
+    ends = []  # (end, index), the earliest first
+    for begin, end, index in pieces:
+        while ends and ends[0][0] <= begin:
+            heapq.heappop(ends)
+        heapq.heappush(ends, (end, index))
+        present = {other for _, other in ends}
+        if len(present) > 1:
+            together |= present
+        taken = sum(holds[other].take for other in present)
+        if taken > holds[index].permits:
+            until = ends[0][0]
+            verdict.overlaps.append((lock.name, begin, until))
+            verdict.blame(
+                "overlap",
+                f'lock "{lock.name}": {taken} of {holds[index].permits} permits were taken for '
+                f"{(until - begin) / MS:.3f} ms at {seconds(history, begin)}",
+                *[holds[other].line for other in sorted(present)],
+            )
+    verdict.figures["permits_together"] = verdict.figures.get("permits_together", 0) + len(together)
 
 
 def overlaps_within_limit(lock):
@@ -155,14 +184,14 @@ def check_tokens(history, lock, holds, verdict):
     known = [hold for hold in reversed(holds) if hold.token or hold.held_until]
     for token, same in itertools.groupby(known, key=lambda hold: hold.token):
         same = list(same)
-        writer = next((hold for hold in same if not hold.shared), None)
+        other = next((hold for hold in same if not hold.reader), None)
         for hold in same:
-            if writer and hold is not writer:
+            if other and hold is not other:
                 verdict.blame(
                     "token",
-                    f'lock "{lock.name}": {writer.process} and {hold.holder} have the same token, {token}',
+                    f'lock "{lock.name}": {other.process} and {hold.holder} have the same token, {token}',
                     hold.line,
-                    writer.line,
+                    other.line,
                 )
             elif earliest is not None and earliest.start < hold.sent:
                 before = earliest
@@ -264,8 +293,8 @@ def is_shared_by(first, second):
 
 
 def check_counters(history, verdict):
-    """Check 3: an update is lost if a write replaces another value than the one that was read. A reader, which writes
-    nothing, finds another value when it reads again."""
+    """Check 3: an update is lost if a write replaces another value than the one that was read. Who shares the lock
+    writes nothing, and finds another value when it reads again."""
     lost = innocent = changed = 0
     for lock in history.locks.values():
         writes = sorted((write for hold in lock.holds for write in hold.writes), key=lambda write: write.begin)
@@ -294,7 +323,7 @@ def check_counters(history, verdict):
                     write.line,
                 )
                 innocent += 1
-    verdict.figures.update(lost=lost, lost_while_held=innocent, changed_under_readers=changed)
+    verdict.figures.update(lost=lost, lost_while_held=innocent, changed_under_sharers=changed)
 
 
 def within(write):
@@ -337,7 +366,7 @@ def check_rest(history, verdict, partial):
     for process in alive:
         waited = None if process.turned_at is None else process.turned_at - history.healed_at
         if waited is None or waited > bound:
-            modes = {False: "", True: " as a reader"} if process.has_readers else {False: ""}
+            modes = {False: ""} | ({True: " " + process.shared} if process.shared else {})
             missing = [
                 name + words
                 for name in sorted(history.locks)
@@ -379,7 +408,8 @@ def judge(history, partial=False):
         acquisitions_by_form=forms,
         processes=len(history.processes),
         locks=len(history.locks),
-        acquisitions_by_readers=sum(hold.shared for hold in holds),
+        acquisitions_by_readers=sum(hold.reader for hold in holds),
+        acquisitions_with_permits=sum(hold.take > 0 for hold in holds),
         faults=len(history.faults),
         faults_by_kind=kinds,
         fail_overs=history.fail_overs,
@@ -414,12 +444,12 @@ def fail_over_words(figures):
     return words
 
 
-def reader_words(figures):
-    if not figures["acquisitions_by_readers"]:
-        return []
+def sharing_words(figures):
     return [
-        f"{figures['acquisitions_by_readers']:,} acquisitions by readers, {figures['readers_together']:,} of them together "
-        f"with others; {figures['changed_under_readers']:,} times the counter changed between two readings"
+        f"{figures['acquisitions_' + acquirers]:,} acquisitions {acquirers.replace('_', ' ')}, {figures[together]:,} of them "
+        f"together with others; {figures['changed_under_sharers']:,} times the counter changed between two readings"
+        for acquirers, together in (("by_readers", "readers_together"), ("with_permits", "permits_together"))
+        if figures["acquisitions_" + acquirers]
     ]
 
 
@@ -432,7 +462,7 @@ def report(figures):
         f"{figures['acquisitions']} acquisitions of {figures['locks']} locks by {figures['processes']} processes"
         + (f" ({', '.join(f'{count} {form}' for form, count in sorted(forms.items()))})" if len(forms) > 1 else "")
         + (f", seed {figures['seed']}" if figures["seed"] is not None else ""),
-        *reader_words(figures),
+        *sharing_words(figures),
         f"{figures['faults']} faults of {len(kinds)} kinds"
         + (": " + ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items())) if kinds else ""),
         f"{figures['holds_lost']} holds lost, {figures['holds_killed']} ended by the death of their process, "

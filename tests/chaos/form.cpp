@@ -21,6 +21,12 @@ std::unique_ptr<Form> Form::make(const QString &name, const Settings &settings, 
 {
     Settings withReaders = settings;
     withReaders.readers = true;
+    Settings withPermits = settings;
+    withPermits.permits = 3;
+    if (name == QLatin1String("semaphore"))
+        return std::make_unique<SignalsForm>(withPermits, history, faults);
+    if (name == QLatin1String("semaphore-scoped"))
+        return std::make_unique<ScopedForm>(withPermits, history, faults);
     if (name == QLatin1String("readwrite"))
         return std::make_unique<SignalsForm>(withReaders, history, faults);
     if (name == QLatin1String("readwrite-scoped"))

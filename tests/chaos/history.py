@@ -33,9 +33,12 @@ class Hold:
     have had it because its clock was set: see gaps().
     """
 
-    def __init__(self, process, lock, token, invoked, line, shared=False):
+    def __init__(self, process, lock, token, invoked, line, event):
         self.process, self.lock, self.token, self.invoked = process, lock, token, invoked
-        self.shared = shared  # a reader's
+        self.reader = event.get("mode") == "shared"
+        self.take = event.get("take", 0)  # permits
+        self.permits = event.get("permits", 0)  # that there are, if it takes some
+        self.shared = self.reader or self.take > 0
         self.line = line
         self.last_line = line
         self.start = 0
@@ -73,7 +76,8 @@ class Hold:
 
     @property
     def holder(self):
-        return f"{'the reader ' if self.shared else ''}{self.process} (token {self.token})"
+        kind = "the reader " if self.reader else f"the holder of {self.take} permits " if self.take else ""
+        return f"{kind}{self.process} (token {self.token})"
 
     def look(self, event, line):
         time, held = event["time"], event["held"]
@@ -217,7 +221,7 @@ class KeyLoss:
         if self.fence is None:
             return self.begin
         if hold.token != self.fence or not self.expires or hold.shared:
-            return self.begin  # the key of readers: nobody knows which of them the new master had
+            return self.begin  # nobody knows which of those that shared the key the new master had
         promised = [deadline for _, sent, deadline in hold.claims if sent is None or sent <= self.to]
         if promised and None not in promised and max(promised) <= self.expires:
             return None
@@ -255,7 +259,7 @@ class Lock:
     def has_forgotten(self, hold, reader):
         """The reader has a smaller token than an earlier hold, because it has joined readers at a new master, which did
         not know of that hold."""
-        return reader.shared and reader.token < hold.token and any(
+        return reader.reader and reader.token < hold.token and any(
             loss.by_fail_over and loss.fence < hold.token and hold.sent <= loss.to and loss.begin <= reader.start
             for loss in self.losses
         )
@@ -297,8 +301,10 @@ class Process:
         self.last_time = 0
 
     @property
-    def has_readers(self):
-        return self.form.startswith("readwrite")
+    def shared(self):
+        """The words for those of its acquires that share a lock; None if none does."""
+        words = {"readwrite": "as a reader", "semaphore": "with permits"}
+        return words.get(self.form.split("-")[0])
 
 
 class History:
@@ -319,7 +325,7 @@ class History:
         self.left = []  # (event, line): the results of the searches for leftovers
         self.acquires_failed = {}
         self.unfinished = []  # (process, lock, line): acquires that never ended
-        self.acquired = []  # (time, process, lock, by a reader)
+        self.acquired = []  # (time, process, lock, shared)
         self._open = {}
         self._faults_open = {}
         for index, name in enumerate(self.files):
@@ -387,7 +393,7 @@ class History:
             error = event["error"]
             self.acquires_failed[error] = self.acquires_failed.get(error, 0) + 1
             return
-        hold = Hold(event["process"], event["lock"], event["token"], invoked, line, event.get("mode") == "shared")
+        hold = Hold(event["process"], event["lock"], event["token"], invoked, line, event)
         hold.start = event["time"]
         state[1] = hold
         self._lock(event["lock"]).holds.append(hold)

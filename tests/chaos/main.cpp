@@ -84,7 +84,9 @@ int main(int argc, char *argv[])
     options.worker = parser.value(u"worker"_s);
     options.folder = parser.value(u"folder"_s);
     options.forms = parser.value(u"forms"_s).split(u',');
-    if (!options.forms.filter(u"readwrite"_s).isEmpty()) // where waiting is unfair, readers overtake writers
+    const bool isShared = !options.forms.filter(u"readwrite"_s).isEmpty()
+            || !options.forms.filter(u"semaphore"_s).isEmpty();
+    if (isShared) // where waiting is unfair, those that share a lock overtake those that do not
         options.bound = std::max(options.bound, std::chrono::seconds(30));
 
     if (parser.isSet(u"schedule"_s)) {

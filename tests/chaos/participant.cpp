@@ -83,6 +83,7 @@ Participant::Participant(const Settings &settings, const LockSettings &lock, His
     , m_lease(settings.lease)
     , m_replicas(settings.replicas)
     , m_hasReaders(settings.readers)
+    , m_permits(settings.permits)
     , m_history(history)
     , m_faults(faults)
     , m_resource(settings.resource)
@@ -123,29 +124,32 @@ microseconds Participant::drawHold()
     return draw < 96 ? microseconds(below(3000)) : milliseconds(10 + below(50));
 }
 
-/// Every participant must soon have a turn in each mode.
-LockOptions::Mode Participant::drawMode()
+/// Every participant must soon have a turn in both ways.
+bool Participant::drawShared()
 {
-    constexpr int ReadsInARowAtMost = 7;
-    if (m_readsInARow == ReadsInARowAtMost || below(4) == 0) {
-        m_readsInARow = 0;
-        return LockOptions::Exclusive;
+    constexpr int InARowAtMost = 7;
+    if (m_sharedInARow == InARowAtMost || below(4) == 0) {
+        m_sharedInARow = 0;
+        return false;
     }
-    ++m_readsInARow;
-    return LockOptions::Shared;
+    ++m_sharedInARow;
+    return true;
 }
 
 LockOptions Participant::drawOptions()
 {
-    if (m_hasReaders)
-        m_mode = drawMode();
+    if (isShared())
+        m_shared = drawShared();
+    m_take = m_permits > 1 && m_shared && below(4) == 0 ? 2 : 1;
     const quint64 draw = below(100);
     const milliseconds wait = draw < 70 ? LockOptions::Forever : draw < 90 ? milliseconds(50 + below(3000)) : 0ms;
-    // With readers, fair and unfair clients wait for the same lock, and some leave the key behind for a while.
-    const bool isFair = m_lock.fair != (m_hasReaders && below(4) == 0);
-    const milliseconds minHold = m_hasReaders && below(20) == 0 ? std::min<milliseconds>(m_lease, 600ms) / 4 : 0ms;
+    // If it is shared, fair and unfair clients wait for the same lock, and some leave the key behind for a while.
+    const bool isFair = m_lock.fair != (isShared() && below(4) == 0);
+    const milliseconds minHold = isShared() && below(20) == 0 ? std::min<milliseconds>(m_lease, 600ms) / 4 : 0ms;
     return LockOptions()
-            .withMode(m_mode)
+            .withMode(m_shared && m_hasReaders ? LockOptions::Shared : LockOptions::Exclusive)
+            .withPermits(m_shared ? m_permits : 0)
+            .withTake(m_take)
             .withLease(m_lease)
             .withWait(wait)
             .withRetryInterval(20ms)
@@ -169,14 +173,16 @@ void Participant::acquired(qint64 fencingToken, qint64 time, std::chrono::nanose
     if (held)
         m_heldUntil = time;
     Event acquired = event(time, "acquire", "ok").with("token", fencingToken);
-    if (m_mode == LockOptions::Shared)
+    if (m_shared && m_hasReaders)
         acquired.with("mode", QByteArray("shared"));
+    else if (m_shared)
+        acquired.with("take", qint64(m_take)).with("permits", qint64(m_permits));
     addObservation(&acquired, held);
     if (remaining > 0ns)
         acquired.with("deadline", qint64(time + remaining.count()));
     m_history->append(acquired);
     m_seenNotHeld = !held;
-    ++m_acquisitions.at(m_mode);
+    ++m_acquisitions.at(m_shared);
 }
 
 void Participant::acquireFailed(const QByteArray &error)
@@ -233,8 +239,7 @@ void Participant::update(const IsHeld &isHeld)
     if (m_faults->applyNext() && isHeld)
         observe(isHeld); // the first thing after the fault
     const GuardedResource::Written written = m_resource.write(m_lock.name, m_token);
-    const qint64 replaced = m_mode == LockOptions::Shared ? m_resource.counter(m_lock.name)
-                                                          : m_resource.setCounter(m_lock.name, read + 1);
+    const qint64 replaced = m_shared ? m_resource.counter(m_lock.name) : m_resource.setCounter(m_lock.name, read + 1);
     wrote(from, bootTime(), read, replaced, written);
 }
 

@@ -36,6 +36,7 @@ struct Settings
     quint64 seed = 0;
     int replicas = 0;     ///< that must have each lock
     bool readers = false; ///< about three of four acquires are readers', the others writers'
+    int permits = 0;      ///< greater than 0: about three of four acquires take one or two of so many
     QList<LockSettings> locks;
 };
 
@@ -83,7 +84,7 @@ public:
     quint64 below(quint64 limit) { return m_random() % limit; }
     std::chrono::microseconds drawPause();
     std::chrono::microseconds drawHold();
-    /// The options of the next acquire, with a random wait and, if there are readers, a random mode.
+    /// The options of the next acquire, with a random wait and, if the lock is shared, a random mode.
     QDistLock::LockOptions drawOptions();
 
     void acquireInvoked();
@@ -93,8 +94,8 @@ public:
     void renewed(qint64 time, std::chrono::nanoseconds remaining, const IsHeld &isHeld);
     /// Checks isHeld(). Records a change at once; otherwise the next event records the result.
     bool observe(const IsHeld &isHeld);
-    /// The critical section: uses the guarded resource, if the lock is held. A writer writes to it; a reader shows it
-    /// the token, and reads twice.
+    /// The critical section: uses the guarded resource, if the lock is held. Who holds the lock alone writes to it;
+    /// who shares it shows the token, and reads twice.
     void write(const IsHeld &isHeld);
     /// As write(), for a form that does not provide isHeld().
     void writeUnseen();
@@ -110,31 +111,33 @@ public:
     /// In this hold, isHeld() was once false.
     bool hasSeenLoss() const { return m_seenNotHeld; }
 
-    /// Acquisitions in that mode until now. Thread-safe.
-    int acquisitions(QDistLock::LockOptions::Mode mode) const { return m_acquisitions.at(mode); }
-    bool hasReaders() const { return m_hasReaders; }
+    /// Acquisitions of a shared lock, or of one held alone, until now. Thread-safe.
+    int acquisitions(bool shared) const { return m_acquisitions.at(shared); }
+    bool isShared() const { return m_hasReaders || m_permits > 0; }
 
 private:
     Event event(qint64 time, const char *operation, const char *type) const;
     static void addObservation(Event *event, bool held);
     void update(const IsHeld &isHeld);
-    QDistLock::LockOptions::Mode drawMode();
+    bool drawShared();
 
     const QByteArray m_process;
     const LockSettings m_lock;
     const std::chrono::milliseconds m_lease;
     const int m_replicas;
     const bool m_hasReaders;
+    const int m_permits;
     History *const m_history;
     InjectedFaults *const m_faults;
     GuardedResource m_resource;
     std::mt19937_64 m_random;
-    QDistLock::LockOptions::Mode m_mode = QDistLock::LockOptions::Exclusive; ///< of the last acquire
-    int m_readsInARow = 0;
+    bool m_shared = false; ///< the last acquire shares the lock
+    int m_take = 1;        ///< permits, if it does and the lock has permits
+    int m_sharedInARow = 0;
     qint64 m_token = 0;
     qint64 m_heldUntil = 0;                           ///< the last time the lock was seen held
     bool m_seenNotHeld = false;                       ///< in this hold
-    std::array<std::atomic<int>, 2> m_acquisitions{}; ///< in each mode
+    std::array<std::atomic<int>, 2> m_acquisitions{}; ///< alone, shared
 };
 
 } // namespace Chaos

@@ -639,7 +639,7 @@ Round::Undo Round::injectIntoServer(const Fault &fault, Server *server)
         const QList<QByteArray> channels = redis->channels();
         for (const QByteArray &channel : channels) {
             const QByteArray token = channel.mid(channel.lastIndexOf(':') + 1) + ":999999:" + hex(fault.detail);
-            members << token + hex(3) << 'r' + token + hex(4);
+            members << token + hex(3) << 'r' + token + hex(4) << "p1/" + token + hex(5);
         }
         for (const QByteArray &member : std::as_const(members))
             command({"ZADD", queue, fault.detail % 2 ? "-inf" : "0", member});
@@ -649,7 +649,7 @@ Round::Undo Round::injectIntoServer(const Fault &fault, Server *server)
         command({"SET", queue, "no queue", "PX", ms});
         return {};
     case FaultKind::FenceDeleted:
-        loseFence(lock, [&] { command({"DEL", '{' + key + "}:fence"}); });
+        loseFence(lock, [&] { command({"DEL", '{' + key + "}:fence", '{' + key + "}:permits"}); });
         return {};
     case FaultKind::ForgedMessages:
         forge(server, lock);
@@ -713,7 +713,7 @@ void Round::forge(Server *server, const QByteArray &lock)
         for (const QVariant &member : members)
             tokens += member.toByteArray();
     };
-    addMembers(key); // readers hold it
+    addMembers(key); // several hold it together
     addMembers('{' + key + "}:queue");
     const QVariantList time = redis->command({"TIME"}).toList();
     const QByteArray now = time.value(0).toByteArray() + time.value(1).toByteArray().rightJustified(6, '0');
@@ -722,7 +722,7 @@ void Round::forge(Server *server, const QByteArray &lock)
         const QList<QByteArray> parts = token.split(':');
         if (parts.size() != 3)
             continue;
-        QByteArray client = parts.first();
+        QByteArray client = parts.first().mid(parts.first().lastIndexOf('/') + 1); // behind a number of permits
         while (client.startsWith('*') || client.startsWith('r'))
             client.remove(0, 1);
         const QByteArray sequence = parts.at(1);
@@ -871,7 +871,7 @@ QStringList Round::keysLeft()
         RedisServer &redis = *server;
         const QList<QByteArray> keys = redis.keys();
         for (const QByteArray &key : keys) {
-            if (!key.endsWith(":fence")) {
+            if (!key.endsWith(":fence") && !key.endsWith(":permits")) {
                 found << u"key "_s + QString::fromLatin1(key);
                 continue;
             }

@@ -101,7 +101,11 @@ void ScopedForm::takeTurn(Participant *participant)
     if (server == QDistLock::LockRegistry::defaultServer()) {
         try {
             QDL_SCOPED_LOCK(name, options);
-            const Participant::IsHeld isHeld = [&] { return QDistLock::isLockedHere(name, options.mode); };
+            const Participant::IsHeld isHeld = [&] {
+                // A holder of permits shares the lock.
+                return QDistLock::isLockedHere(name,
+                                               options.permits > 0 ? QDistLock::LockOptions::Shared : options.mode);
+            };
             participant->acquired(QDistLock::fencingTokenHere(name), bootTime(), 0ns, isHeld);
             hold(participant, isHeld, m_stopping);
             participant->releaseInvoked(isHeld);

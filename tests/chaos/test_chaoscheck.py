@@ -38,9 +38,11 @@ class Story:
     def process(self, name, form="signals"):
         self.add(0, name, "process", "invoke", form=form)
 
-    def acquire(self, process, token, sent, notified, held=True, lock="a", deadline=True, invoked=None, mode=None):
+    def acquire(self, process, token, sent, notified, held=True, lock="a", deadline=True, invoked=None, mode=None, take=None):
         self.add(sent if invoked is None else invoked, process, "acquire", "invoke", lock)
         fields = {"token": token, "held": held} | ({"mode": mode} if mode else {})
+        if take:
+            fields |= {"take": take, "permits": 3}
         if deadline:
             fields["deadline"] = int((sent + LEASE - LEASE / 100 - 2) * MS)
         self.add(notified, process, "acquire", "ok", lock, **fields)
@@ -50,6 +52,11 @@ class Story:
         self.acquire(process, token, sent, notified, mode="shared", **fields)
         if until is not None:
             self.release(process, token, until)
+
+    def permits(self, process, token, sent, notified, until, take=1):
+        """A hold of some of three permits, with its release."""
+        self.acquire(process, token, sent, notified, take=take)
+        self.release(process, token, until)
 
     def renew(self, process, token, sent, notified, held=True, lock="a"):
         deadline = int((sent + LEASE - LEASE / 100 - 2) * MS)
@@ -611,6 +618,52 @@ class CheckerTest(unittest.TestCase):
         self.story.release("w1.1", 10, 210)
         self.assertEqual(self.found(), [])
 
+    # Permits
+
+    def test_permits(self):
+        for name in ("w3.1", "w4.1"):
+            self.story.process(name)
+        self.story.permits("w1.1", 10, 100, 101, 150)
+        self.story.permits("w2.1", 11, 110, 111, 130, take=2)
+        self.story.permits("w3.1", 12, 112, 130, 160, take=2)
+        self.story.permits("w4.1", 13, 161, 162, 170, take=3)
+        verdict = self.story.judge()
+        self.assertEqual(verdict.violations, [])
+        self.assertEqual((verdict.figures["acquisitions_with_permits"], verdict.figures["permits_together"]), (4, 3))
+        self.assertIn("4 acquisitions with permits, 3 of them together", "\n".join(report(verdict.figures)))
+
+    def test_one_permit_too_many(self):
+        self.story.process("w3.1")
+        self.story.permits("w1.1", 10, 100, 101, 150)
+        self.story.permits("w2.1", 11, 110, 111, 130)
+        self.story.permits("w3.1", 12, 112, 129, 160, take=2)
+        verdict = self.story.judge()
+        self.assertEqual([sort for sort, _, _ in verdict.violations], ["overlap"])
+        self.assertIn("4 of 3 permits were taken for 1.000 ms", verdict.violations[0][1])
+
+    def test_permits_beside_an_exclusive_holder(self):
+        self.story.permits("w1.1", 10, 100, 101, 150)
+        self.story.acquire("w2.1", 11, 110, 149)
+        self.story.release("w2.1", 11, 160)
+        self.assertEqual(self.found(), ["overlap"])
+
+    def test_permits_with_one_token(self):
+        self.story.permits("w1.1", 10, 100, 101, 150)
+        self.story.permits("w2.1", 10, 110, 111, 120)
+        self.assertEqual(self.found(), ["token"])
+
+    def test_permits_with_an_older_token(self):
+        self.story.permits("w1.1", 11, 100, 101, 150)
+        self.story.permits("w2.1", 10, 110, 111, 120)
+        self.assertEqual(self.found(), ["token"])
+
+    def test_permits_of_an_expired_lease(self):
+        self.story.process("w3.1")
+        self.story.acquire("w1.1", 10, 100, 101, take=3)
+        self.story.lost("w1.1", 10, 500, until=120)
+        self.story.permits("w2.1", 11, 102, 110, 130)  # before it
+        self.assertEqual(self.found(), ["overlap"])
+
     # Readers
 
     def test_readers_together(self):
@@ -731,7 +784,7 @@ class CheckerTest(unittest.TestCase):
         verdict = self.story.judge()
         self.assertEqual([sort for sort, _, _ in verdict.violations], ["lost update"])
         self.assertIn("the reader w1.1 (token 10) read 0 and then 1", verdict.violations[0][1])
-        self.assertEqual((verdict.figures["changed_under_readers"], verdict.figures["lost"]), (1, 0))
+        self.assertEqual((verdict.figures["changed_under_sharers"], verdict.figures["lost"]), (1, 0))
 
     def test_counter_changed_by_a_stopped_writer(self):
         """A stopped reader, which changes nothing, is no excuse."""
@@ -1007,7 +1060,7 @@ class CheckerTest(unittest.TestCase):
         picture = timeline(history, judge(history, True))
         for part in ("latency w1.1-s1", 'class="wrong"', "both held it", "</svg>"):
             self.assertIn(part, picture)
-        for style, bars in (("hold", 2), ("reader", 1)):
+        for style, bars in (("hold", 2), ("shared", 1)):
             self.assertEqual(picture.count(f'class="{style}"'), bars + 1)  # and the legend
 
 

@@ -13,7 +13,7 @@ FAULT_LANE = 14
 LETTER = 5.6  # width of a letter of the small text, roughly
 LEGEND = (
     ("hold", "held"),
-    ("reader", "held by readers"),
+    ("shared", "held by readers, or with permits"),
     ("void", "held, though the server had forgotten it by a fault"),
     ("loss", "key taken away"),
     ("refused", "stale write refused"),
@@ -28,7 +28,7 @@ STYLE = """
     .back { fill: #ffffff; }
     .grid { stroke: #d1d9e0; }
     .hold { fill: #0969da; }
-    .reader { fill: #1a7f37; }
+    .shared { fill: #1a7f37; }
     .void { fill: none; stroke: #0969da; stroke-dasharray: 2 2; }
     .refused { stroke: #bc4c00; stroke-width: 2; }
     .fault { fill: #bc4c00; fill-opacity: 0.35; }
@@ -42,7 +42,7 @@ STYLE = """
         .back { fill: #0d1117; }
         .grid { stroke: #3d444d; }
         .hold { fill: #4493f8; }
-        .reader { fill: #3fb950; }
+        .shared { fill: #3fb950; }
         .void { stroke: #4493f8; }
         .fault { fill: #f0883e; }
         .refused, .loss { stroke: #f0883e; }
@@ -75,7 +75,7 @@ def packed(faults, x, end):
 def legend(y):
     left = 8
     for style, words in LEGEND:
-        if style in ("hold", "reader", "void", "wrong"):
+        if style in ("hold", "shared", "void", "wrong"):
             yield f'<rect class="{style}" x="{left}" y="{y - BAR}" width="16" height="{BAR}"/>'
         else:
             yield f'<line class="{style}" x1="{left + 8}" x2="{left + 8}" y1="{y - BAR - 1}" y2="{y + 1}"/>'
@@ -156,7 +156,7 @@ def timeline(history, verdict, at=None, span_seconds=4.0):
             if (hold.taken_by or hold.beyond) and hold.end > hold.start:
                 width = max(x(hold.end) - x(hold.start), 1)
                 body.append(f'<rect class="void" x="{x(hold.start):.1f}" y="{y}" width="{width:.1f}" height="{BAR}"/>')
-            style = "reader" if hold.shared else "hold"
+            style = "shared" if hold.shared else "hold"
             for first, last, _ in hold.joined():
                 width = max(x(last) - x(first), 0.6)
                 body.append(

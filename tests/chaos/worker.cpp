@@ -32,7 +32,6 @@ using namespace Qt::StringLiterals;
 
 using namespace std::chrono_literals;
 using namespace Chaos;
-using QDistLock::LockOptions;
 
 namespace {
 
@@ -117,8 +116,7 @@ private:
         } else if (order == "turn") {
             m_before.clear();
             for (const auto &participant : m_form->participants())
-                m_before.append({participant->acquisitions(LockOptions::Exclusive),
-                                 participant->acquisitions(LockOptions::Shared)});
+                m_before.append({participant->acquisitions(false), participant->acquisitions(true)});
             m_turnPoll.start(5ms);
         } else if (order == "stop") {
             m_form->stop();
@@ -135,10 +133,10 @@ private:
     {
         for (qsizetype i = 0; i < m_before.size(); ++i) {
             const auto &participant = m_form->participants().at(size_t(i));
-            const auto [writes, reads] = m_before.at(i);
-            if (participant->acquisitions(LockOptions::Exclusive) == writes)
+            const auto [alone, shared] = m_before.at(i);
+            if (participant->acquisitions(false) == alone)
                 return;
-            if (participant->hasReaders() && participant->acquisitions(LockOptions::Shared) == reads)
+            if (participant->isShared() && participant->acquisitions(true) == shared)
                 return;
         }
         m_turnPoll.stop();
@@ -182,7 +180,9 @@ int main(int argc, char *argv[])
     auto application = std::make_unique<QCoreApplication>(argc, argv);
     QCommandLineParser parser;
     parser.addHelpOption();
-    const QCommandLineOption formOption(u"form"_s, u"signals, scoped, annotated, run, readwrite or readwrite-scoped"_s,
+    const QCommandLineOption formOption(u"form"_s,
+                                        u"signals, scoped, annotated, run, readwrite, readwrite-scoped, semaphore or "
+                                        u"semaphore-scoped"_s,
                                         u"form"_s, u"signals"_s);
     const QCommandLineOption processOption(u"process"_s, u"its name in the history"_s, u"name"_s);
     const QCommandLineOption historyOption(u"history"_s, u"file to which it is written"_s, u"file"_s);
