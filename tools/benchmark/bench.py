@@ -32,6 +32,7 @@ from cases.readers import ReadersCase
 from cases.replicas import ReplicasCase
 from cases.resharding import ReshardingCase
 from cases.scoped import ScopedCase
+from cases.semaphores import SemaphoresCase
 from cases.sentinel import SentinelCase
 from cases.startup import StartUpCase
 from cases.waiters import WaitersCase
@@ -62,6 +63,7 @@ def all_cases():
         *(PairsCase(*case, peers.get(case[0], bare), targets.get(case[0])) for case in pairs),
         ScopedCase(),
         ReadersCase(),
+        SemaphoresCase(),
         HandOffCase([2, 16, 64, 256], [REDIS_PY, *node]),
         ContendedCase(
             "contended",

@@ -46,6 +46,7 @@ struct Setup
     std::chrono::milliseconds work;  ///< how long a contended lock is held; the time between two messages
     std::chrono::milliseconds pause; ///< between a release and the same client's next acquire
     bool fair;
+    int permits;     ///< of the semaphore; 0 = none
     QString witness; ///< a folder in which all holders of contended locks leave a trace
 };
 

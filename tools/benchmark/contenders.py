@@ -21,7 +21,7 @@ CURATOR = "Curator"
 
 # For each contender: commands that only its scripts call, not its clients.
 INNER = {
-    OURS: "get mget set del exists pexpire pttl time zadd zrange zrank zrem zscore zcard publish spublish".split(),
+    OURS: "get mget set del exists pexpire pexpireat pttl time zadd zrange zrank zrem zscore zcard publish spublish".split(),
     REDIS_PY: ["get", "del"],
     REDIS_SEMAPHORE: ["get", "del", "pexpire"],
     REDLOCK: ["get", "set", "del", "exists"],
@@ -87,13 +87,15 @@ class Contenders:
         found = [[name, *former] if name == OURS else [name] for name in names if name not in self.missing]
         return sum(found, [])
 
-    def command(self, name, kind, url, clients=1, locks=1, lease=30000, work=0, pause=0, witness=None):
+    def command(self, name, kind, url, clients=1, locks=1, lease=30000, work=0, pause=0, witness=None, permits=0):
         """kind: pairs, times, send, receive, contended, waiters, held, lost, scoped, reentry, flood, sentinel,
         beside-wait, turns, resharding, readers, readwrite."""
         where = ["--server", url, "--clients", str(clients), "--locks", str(locks)]
         where += ["--work", str(work)]
         if pause:  # unknown to versions that --before may name
             where += ["--pause", str(pause)]
+        if permits:
+            where += ["--permits", str(permits)]
         if witness:
             where += ["--witness", witness]
         if name == REDIS_PY:

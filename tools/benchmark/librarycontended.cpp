@@ -35,6 +35,7 @@ public:
     {
         for (int i = 0; i < setup.clients; ++i) {
             m_registries.push_back(std::make_unique<QDistLock::LockRegistry>(setup.server));
+            m_registries.back()->setDefaults(QDistLock::LockOptions().withPermits(setup.permits));
             for (int j = 0; j < setup.locks; ++j)
                 addWaiter(m_registries.back().get(), setup);
         }

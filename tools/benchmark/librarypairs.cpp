@@ -22,14 +22,14 @@ using QDistLock::DistributedLock;
 class LibraryPairs : public Contender
 {
 public:
-    LibraryPairs(const QUrl &server, int locks, QDistLock::LockOptions::Mode mode)
-        : m_registry(server)
+    LibraryPairs(const Setup &setup, QDistLock::LockOptions::Mode mode)
+        : m_registry(setup.server)
     {
-        for (int i = 0; i < locks; ++i) {
+        m_registry.setDefaults(QDistLock::LockOptions().withMode(mode).withPermits(setup.permits));
+        for (int i = 0; i < setup.locks; ++i) {
             const QString name = u"bench:%1:%2"_s.arg(QCoreApplication::applicationPid()).arg(i);
             m_locks.push_back(std::make_unique<DistributedLock>(&m_registry, name));
             DistributedLock *lock = m_locks.back().get();
-            lock->setMode(mode);
             QObject::connect(lock, &DistributedLock::acquired, lock, &DistributedLock::release);
             QObject::connect(lock, &DistributedLock::released, lock, [this, lock] { next(lock); });
             QObject::connect(lock, &DistributedLock::acquireFailed, lock,
@@ -75,12 +75,12 @@ private:
 
 std::unique_ptr<Contender> makeLibraryPairs(const Setup &setup)
 {
-    return std::make_unique<LibraryPairs>(setup.server, setup.locks, QDistLock::LockOptions::Exclusive);
+    return std::make_unique<LibraryPairs>(setup, QDistLock::LockOptions::Exclusive);
 }
 
 std::unique_ptr<Contender> makeLibraryReaders(const Setup &setup)
 {
-    return std::make_unique<LibraryPairs>(setup.server, setup.locks, QDistLock::LockOptions::Shared);
+    return std::make_unique<LibraryPairs>(setup, QDistLock::LockOptions::Shared);
 }
 
 } // namespace Bench

@@ -120,10 +120,11 @@ int main(int argc, char **argv)
                                         u"ms"_s, u"0"_s);
     const QCommandLineOption pauseOption(
             u"pause"_s, u"How long a client waits between a release and its next acquire."_s, u"ms"_s, u"0"_s);
+    const QCommandLineOption permitsOption(u"permits"_s, u"Permits of a semaphore; 0 = locks."_s, u"count"_s, u"0"_s);
     const QCommandLineOption unfairOption(u"unfair"_s, u"Whoever comes first has the lock."_s);
     const QCommandLineOption witnessOption(u"witness"_s, u"Where holders leave a trace."_s, u"folder"_s, u"."_s);
-    parser.addOptions({serverOption, clientsOption, locksOption, leaseOption, workOption, pauseOption, unfairOption,
-                       witnessOption});
+    parser.addOptions({serverOption, clientsOption, locksOption, leaseOption, workOption, pauseOption, permitsOption,
+                       unfairOption, witnessOption});
     parser.addPositionalArgument(u"contender"_s, makers.keys().join(QLatin1String(", ")));
     parser.process(application);
 
@@ -135,6 +136,7 @@ int main(int argc, char **argv)
                              std::chrono::milliseconds(parser.value(workOption).toInt()),
                              std::chrono::milliseconds(parser.value(pauseOption).toInt()),
                              !parser.isSet(unfairOption),
+                             parser.value(permitsOption).toInt(),
                              parser.value(witnessOption)};
     if (!make || setup.clients < 1 || setup.locks < 1 || setup.lease.count() < 1 || !parser.isSet(serverOption)) {
         parser.showHelp(64);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The QDistLock developers
 // SPDX-License-Identifier: MIT
 
-// redis-semaphore's Mutex and redlock as contenders, both over ioredis:
+// redis-semaphore's Mutex or Semaphore, and redlock, as contenders, both over ioredis:
 // `node node.js --server URL [--clients N] [--locks N] LIBRARY KIND`; the kinds are those of `contenders` below.
 // Their options are their defaults, but for a lease of 30 s and no limit to the waiting.
 
@@ -24,6 +24,7 @@ const { values: options, positionals: [library, contender] } = parseArgs({
         locks: { type: 'string', default: '1' },
         work: { type: 'string', default: '0' },
         pause: { type: 'string', default: '0' },
+        permits: { type: 'string', default: '0' },
         witness: { type: 'string', default: '.' },
     },
 });
@@ -51,8 +52,10 @@ const microseconds = () => Number(process.hrtime.bigint() / 1000n);
 /// Something with acquire() and release(), both promises.
 const makers = {
     'redis-semaphore': client => {
-        const { Mutex } = load('redis-semaphore');
-        return name => new Mutex(client, name, { lockTimeout: 30000, acquireTimeout: Infinity });
+        const { Mutex, Semaphore } = load('redis-semaphore');
+        const permits = Number(options.permits);
+        const settings = { lockTimeout: 30000, acquireTimeout: Infinity };
+        return name => permits ? new Semaphore(client, name, permits, settings) : new Mutex(client, name, settings);
     },
     'redlock': client => {
         const Redlock = load('redlock');
