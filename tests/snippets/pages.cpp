@@ -7,6 +7,7 @@
 #include <QDistLock/DistributedLock>
 #include <QDistLock/LockRegistry>
 #include <QDistLock/ReadWriteLock>
+#include <QDistLock/Semaphore>
 
 #include <QCoreApplication>
 #include <QDebug>
@@ -146,6 +147,28 @@ void readersAndWriters(QObject *shop, const std::function<bool()> &isOutdated, c
     });
     prices->readLock()->acquire();
     //! [readers-and-writers]
+}
+
+void semaphores(QObject *fleet, const std::function<void()> &convert, const std::function<void()> &abort)
+{
+    // clang-format off
+    //! [semaphore]
+    auto *job = new Semaphore(u"video"_s, 5, fleet); // at most five at the same time, in all processes
+    QObject::connect(job, &DistributedLock::acquired, fleet, convert);
+    QObject::connect(job, &DistributedLock::lost, fleet, abort); // its permit may be somebody else's now
+    QObject::connect(job, &DistributedLock::acquireFailed, fleet, [=] { qWarning().noquote() << job->errorString(); });
+    job->acquire(); // release() returns the permit
+    //! [semaphore]
+    // clang-format on
+
+    //! [set-permits]
+    LockRegistry::instance()->setPermits(u"video"_s, 8).then(fleet, [](const LockReply<int> &before) {
+        if (before)
+            qInfo() << "8 permits; before:" << before.value; // 0: there was no number yet
+        else
+            qWarning().noquote() << before.errorString;
+    });
+    //! [set-permits]
 }
 
 void requests(QObject *window)

@@ -7,6 +7,9 @@
 #include "support/rows.h"
 #include "support/testkinds.h"
 
+#include <QDistLock/LockRegistry>
+#include <QDistLock/Semaphore>
+
 #include <QtCore/qdir.h>
 #include <QtCore/qprocess.h>
 #include <QtCore/qregularexpression.h>
@@ -16,6 +19,7 @@
 #include <csignal>
 
 using namespace Qt::StringLiterals;
+using namespace std::chrono_literals;
 
 /// Runs the console examples and the demo of 06, and checks what they print.
 class TestExamples : public QObject
@@ -67,6 +71,12 @@ private Q_SLOTS:
         addServers();
     }
     void readersAndWriters();
+    void jobLimit_data()
+    {
+        addServers();
+    }
+    void jobLimit();
+    void jobLimitOfAFleet();
 
 private:
     struct Result
@@ -147,11 +157,11 @@ TestExamples::Result TestExamples::run(const QString &program, const QString &se
     return result;
 }
 
-/// All keys on the server, except the fences, which the library keeps.
+/// All keys on the server, except the fences and the numbers of permits, which the library keeps.
 QList<QByteArray> TestExamples::keys()
 {
     QList<QByteArray> keys = m_server.keys();
-    keys.removeIf([](const QByteArray &key) { return key.endsWith(":fence"); });
+    keys.removeIf([](const QByteArray &key) { return key.endsWith(":fence") || key.endsWith(":permits"); });
     return keys;
 }
 
@@ -188,6 +198,33 @@ void TestExamples::readersAndWriters()
                                       "Up to [1-5] readers read at the same time.\n$"_s);
     QVERIFY2(expected.match(result.output).hasMatch(), qPrintable(result.output));
     QCOMPARE(keys(), QList<QByteArray>());
+}
+
+void TestExamples::jobLimit()
+{
+    QFETCH(QString, server);
+    const Result result = run(QStringLiteral(JOB_LIMIT), server);
+    QVERIFY2(result.exitCode == 0, qPrintable(result.output));
+    const QRegularExpression expected(u"^Converted 24 videos, with up to [2-5] permits at the same time.\n$"_s);
+    QVERIFY2(expected.match(result.output).hasMatch(), qPrintable(result.output));
+    QCOMPARE(keys(), QList<QByteArray>());
+}
+
+/// What others of the fleet have taken counts.
+void TestExamples::jobLimitOfAFleet()
+{
+    QDistLock::LockRegistry registry(m_server.url());
+    QDistLock::Semaphore other(&registry, u"video"_s, 5);
+    other.setTake(3);
+    other.setLease(10min);
+    const auto acquired = other.acquireAsync();
+    QTRY_VERIFY_WITH_TIMEOUT(acquired.isFinished(), 60000);
+    QVERIFY2(acquired.result(), qPrintable(acquired.result().errorString));
+
+    const Result result = run(QStringLiteral(JOB_LIMIT), m_server.url().toString());
+    QVERIFY2(result.exitCode == 0, qPrintable(result.output));
+    QCOMPARE(result.output, u"Converted 24 videos, with up to 2 permits at the same time.\n"_s);
+    QVERIFY(other.isHeld());
 }
 
 void TestExamples::signalsAndSlots()
@@ -312,6 +349,7 @@ void TestExamples::interrupted_data()
     QTest::addColumn<QByteArray>("output");
     QTest::newRow("signals and slots, waiting")
             << QStringLiteral(SIGNALS_AND_SLOTS) << "lock:report:daily"_ba << QByteArray();
+    QTest::newRow("job limit, waiting") << QStringLiteral(JOB_LIMIT) << "lock:video"_ba << QByteArray();
     QTest::newRow("red packet, without lock") << QStringLiteral(RED_PACKET) << QByteArray() << "draws"_ba;
     QTest::newRow("red packet, with lock") << QStringLiteral(RED_PACKET) << QByteArray() << "worker 2 stopped"_ba;
 #ifdef COROUTINES
