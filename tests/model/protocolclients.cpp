@@ -45,7 +45,7 @@ Byte Model::freeEpoch(const State &s, int m) const
 {
     std::array<bool, 256> used{};
     used[s.server.holder] = true;
-    for (const Reading &r : s.server.readers)
+    for (const Sharer &r : s.server.sharers)
         used[r.token] = true;
     for (const Waiter &w : s.server.queue)
         used[w.token] = true;
@@ -191,6 +191,8 @@ void Model::processReply(State &s, int client)
             granted(s, m, confirmed(lease(m), r.age), r.forward);
         else if (r.outcome == Refused)
             refused(s, m);
+        else if (r.outcome == Rejected)
+            rejected(s, m);
         else
             taken(s, m, r);
     } else if (r.kind == Renew && x.phase == Held && x.inFlight) {
@@ -216,6 +218,12 @@ void Model::refused(State &s, int m)
     }
     abandon(s, m);
     end(x);
+}
+
+void Model::rejected(State &s, int m)
+{
+    abandon(s, m);
+    end(machine(s, m));
 }
 
 void Model::taken(State &s, int m, const Reply &r)

@@ -196,6 +196,82 @@ std::vector<Config> readerConfigurations()
     return all;
 }
 
+std::vector<Config> permitConfigurations()
+{
+    std::vector<Config> all;
+    const auto make = [&all](const char *name, std::array<int, Machines> take) -> Config & {
+        Config &c = add(&all, name);
+        c.take = take;
+        c.permits = 2;
+        return c;
+    };
+    constexpr std::array<int, Machines> One{1, 1, 1}, Two{2, 1, 1}, Alone{1, 1, 0}, TwoAlone{2, 1, 0};
+    make("three that take one of two permits, no fault", One);
+    make("one that takes two permits, two that take one, no fault", Two);
+    make("two that take a permit, one alone, no fault", Alone);
+    make("one that takes two permits, one that takes one, one alone, no fault", TwoAlone);
+    make("two that take a permit, a reader, no fault", Alone).reader = {false, false, true};
+    make("one that takes a permit, a reader, one alone, no fault", {1, 0, 0}).reader = {false, true, false};
+    {
+        Config &c = make("one that takes two permits, twice, two that take one", Two);
+        c.acquisitions = {2, 1, 1}, c.cancels = false, c.renews = false;
+    }
+    {
+        Config &c = make("three that take permits, other leases, one killed", Two);
+        c.lease = {3, 6, 4}, c.faults = 1, c.kinds = "c", c.cancels = false, c.renews = false;
+    }
+    {
+        // The one alone is told the end of a lease that was given up when the other one, since dead, was served.
+        Config &c = make("two that take permits and renew, one alone, one killed", TwoAlone);
+        c.faults = 1, c.kinds = "c", c.cancels = false, c.idleAtMost = 1;
+    }
+    {
+        Config &c = make("three that take permits, cancelled, one killed", Two);
+        c.faults = 1, c.kinds = "c", c.renews = false;
+    }
+    {
+        Config &c = make("one that takes a permit and barges, two that wait", Two);
+        c.fair = {true, false, true}, c.cancels = false, c.renews = false;
+    }
+    {
+        Config &c = make("one that takes permits and may not publish, two that may", Two);
+        c.mute = 0, c.renews = false, c.idleAtMost = 3;
+    }
+    {
+        Config &c = make("three that take permits, the server's clock is set", Two);
+        c.faults = 1, c.kinds = "+-", c.cancels = false, c.renews = false, c.idleAtMost = 2;
+    }
+    {
+        Config &c = make("three that take permits, released by force", Two);
+        c.forced = 1, c.cancels = false, c.renews = false;
+    }
+    {
+        Config &c = make("three that take a permit, the server says how many, more", One);
+        c.permits = 1, c.serverSays = true, c.changes = 1, c.changesTo = "2", c.renews = false;
+    }
+    {
+        Config &c = make("three that take permits, the server says how many, fewer", Two);
+        c.serverSays = true, c.changes = 1, c.changesTo = "1", c.renews = false;
+    }
+    {
+        Config &c = make("three that say two permits, the server's number changes", One);
+        c.changes = 1, c.changesTo = "13", c.renews = false, c.cancels = false;
+    }
+    {
+        Config &c = make("three that take a permit, one in one call", One);
+        c.sharersAtMost = 1, c.renews = false;
+    }
+    {
+        Config &c = make("three that take permits, a fault of any kind", Two);
+        c.faults = 1, c.kinds = "cfdsmw", c.cancels = false, c.renews = false, c.idleAtMost = 2, c.thorough = true;
+    }
+    {
+        Config &c = make("two that take permits, one alone, cancelled, one killed or stopped", TwoAlone);
+        c.faults = 1, c.kinds = "cf", c.idleAtMost = 2, c.thorough = true;
+    }
+    return all;
+}
+
 } // namespace
 
 std::vector<Config> configurations()
@@ -290,6 +366,8 @@ std::vector<Config> configurations()
     }
     const auto readers = readerConfigurations();
     all.insert(all.end(), readers.begin(), readers.end());
+    const auto permits = permitConfigurations();
+    all.insert(all.end(), permits.begin(), permits.end());
     return all;
 }
 
@@ -451,6 +529,45 @@ const std::vector<Mutation> &readerMutations()
              "return (message or served > 0) and 'served'", "return message and 'served'"},
             {"the readers behind those of one call are not woken", "common",
              "      standBy(queue, 1) -- its poll serves the next ones\n      return", "      return"},
+    };
+    return all;
+}
+
+const std::vector<Mutation> &permitMutations()
+{
+    static const std::vector<Mutation> all{
+            {"one permit too many is given to a waiter", "common", "isTooMany or taken + take <= permits",
+             "isTooMany or taken + take <= permits + 1"},
+            {"one permit too many is acquired", "acquire", "redis.call('ZCARD', key) + number <= limit",
+             "redis.call('ZCARD', key) + number <= limit + 1"},
+            {"one permit too many is acquired at once", "acquire", "redis.call('ZCARD', key) < tonumber(permits)",
+             "redis.call('ZCARD', key) <= tonumber(permits)"},
+            {"those that are served together count as one", "common", "taken = take and taken + take",
+             "taken = take and take"},
+            {"those that have permits are not counted", "common", "taken = shared and redis.call('ZCARD', key) or 0",
+             "taken = 0"},
+            {"who takes two permits is recorded with one", "common", "for i = 2, permits or 1 do", "for i = 2, 1 do"},
+            {"a renewal prolongs one of two permits", "renew",
+             "local permits = tonumber(string.match(token, '^p(%d+)/') or 1)", "local permits = 1"},
+            {"one of two permits is given back", "common", "redis.pcall('ZREM', key, unpack(members, first, last))",
+             "redis.pcall('ZREM', key, members[1])"},
+            {"those that are served together have one fencing token", "common",
+             "if isGrant and (drawn == nil or take) then", "if isGrant and drawn == nil then"},
+            {"permits have the fencing token of those beside them", "acquire",
+             "  if shared == 'r' then\n    fence, err = readersFence",
+             "  if shared then\n    fence, err = readersFence"},
+            {"one is served alone beside permits", "common", "local fits = not held or held == sharing",
+             "local fits = not held or held == sharing or not sharing"},
+            {"a small one overtakes", "acquire", "if barge or first == nil or first == token then",
+             "if barge or sharing == 'p' or first == nil or first == token then"},
+            {"a release of permits counts as the last", "release", "if shared and hasOthers(key, token) then",
+             "if false then"},
+            {"permits beside readers", "acquire", "elseif shared and sharing and shared ~= sharing then",
+             "elseif false then"},
+            {"another number of permits is accepted", "acquire", "or said > 0 and said ~= number or", "or"},
+            {"who takes more than there are waits", "acquire", "or take > number then", "then"},
+            {"more permits, and nobody is served", "set_permits", "if holder == false or shared == 'p' then",
+             "if false then"},
     };
     return all;
 }

@@ -20,6 +20,8 @@ std::vector<Config> configurations();
 const std::vector<Mutation> &mutations();
 /// Those that only readers show.
 const std::vector<Mutation> &readerMutations();
+/// Those that only holders of permits show.
+const std::vector<Mutation> &permitMutations();
 /// Deliberate errors in the clients.
 const std::vector<BehaviourMutation> &behaviourMutations();
 

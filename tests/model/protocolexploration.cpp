@@ -17,6 +17,8 @@ Model::Result Model::explore(std::size_t atMost)
     first.faults = Byte(m_config.faults);
     first.foreign = Byte(m_config.foreign);
     first.forced = Byte(m_config.forced);
+    first.changes = Byte(m_config.changes);
+    first.server.permits = Byte(m_config.serverSays ? m_config.permits : 0);
     for (int m = 0; m < Machines; ++m)
         first.machines[std::size_t(m)].left = Byte(m_config.acquisitions[std::size_t(m)]);
     for (int c = 0; c < Machines; ++c) {
@@ -47,25 +49,31 @@ Model::Result Model::explore(std::size_t atMost)
     return result;
 }
 
+bool Model::hasRoom(const State &s, Byte token) const
+{
+    if (!s.server.isShared() || !canShare(token) || s.server.left(token)
+        || !areOfOneKind(token, s.server.sharers.front().token))
+        return false;
+    int permits = taken(s.server) + take(token);
+    for (const Waiter &w : s.server.queue) {
+        if (w.token == token)
+            break;
+        if (!heard(s, w.token))
+            continue;
+        if (!areOfOneKind(w.token, token))
+            return false;
+        permits += take(w.token);
+    }
+    return isReader(token) || permits <= s.server.permits;
+}
+
 bool Model::isIdle(const State &s) const
 {
-    const auto waits = [&](int m) {
+    for (int m = 0; m < Machines; ++m) {
         const Machine &x = s.machines[std::size_t(m)];
         const int client = m_config.client[std::size_t(m)];
-        return x.phase == Acquiring && s.clients[std::size_t(client)].life == Running;
-    };
-    const bool hasRoom = s.server.isShared();
-    for (int m = 0; m < Machines; ++m) {
-        if (!waits(m))
-            continue;
-        const Byte token = tokenOf(m, s.machines[std::size_t(m)].epoch);
-        if (s.server.isFree())
-            return true;
-        if (!hasRoom || !isReader(token) || s.server.left(token))
-            continue;
-        const auto &queue = s.server.queue;
-        const auto end = std::find_if(queue.begin(), queue.end(), [&](const Waiter &w) { return w.token == token; });
-        if (std::none_of(queue.begin(), end, [&](const Waiter &w) { return !isReader(w.token) && heard(s, w.token); }))
+        const bool waits = x.phase == Acquiring && s.clients[std::size_t(client)].life == Running;
+        if (waits && (s.server.isFree() || hasRoom(s, tokenOf(m, x.epoch))))
             return true;
     }
     return false;
@@ -320,7 +328,7 @@ void Model::expand(const State &s)
                 });
         }
     }
-    if (s.foreign > 0 && s.server.holder == 0 && s.server.readers.empty())
+    if (s.foreign > 0 && s.server.holder == 0 && s.server.sharers.empty())
         step(NotCalm, "another library acquires", [&](State &next) {
             --next.foreign;
             next.server.holder = Foreign;
@@ -336,6 +344,18 @@ void Model::expand(const State &s)
             next.server = e.after;
             deliver(next, e.messages);
         });
+    for (const char digit : s.changes > 0 ? m_config.changesTo : std::string()) {
+        if (s.server.permits != digit - '0')
+            step(NotCalm, std::string("the number of permits becomes ") + digit, [&](State &next) {
+                --next.changes;
+                Command command{};
+                command.queue = Byte(digit - '0');
+                const Execution &e = execute(next, "set_permits", command);
+                checkChange(next, e);
+                next.server = e.after;
+                deliver(next, e.messages);
+            });
+    }
     if (!isUrgent(s))
         step(9, "tick", [&](State &next) { tick(next); });
     else

@@ -15,18 +15,72 @@ bool Model::isWoken(const Execution &e) const
                        [this](const Message &m) { return m.kind == 'g' && !fair(machineOf(m.token)); });
 }
 
-void Model::checkHolders(const Server &after)
+int Model::taken(const Server &server) const
+{
+    int permits = 0;
+    for (const Sharer &sharer : server.sharers)
+        permits += sharer.lives() ? take(sharer.token) : 0;
+    return permits;
+}
+
+void Model::checkHolders(const Server &after) const
 {
     if (after.ttl == NoTtl && after.holder != Foreign)
         throw Violation("the key has no time to live");
     if (after.isWaiting(after.holder))
         throw Violation("the holder is in the queue");
-    for (const Reading &r : after.readers) {
+    for (const Sharer &r : after.sharers) {
         if (r.left > after.ttl)
-            throw Violation("the key ends before the lease of a reader");
+            throw Violation("the key ends before the lease of one that shares it");
         if (after.isWaiting(r.token))
-            throw Violation("a reader that holds the lock is in the queue");
+            throw Violation("one that shares the lock is in the queue");
     }
+    if (taken(after) > m_config.mostPermits())
+        throw Violation("more permits are taken than there are");
+}
+
+void Model::checkSharers(const Server &before, const Server &after, Byte token) const
+{
+    for (const Sharer &r : before.sharers) {
+        if (r.token == token)
+            continue;
+        if (r.lives() && !after.left(r.token))
+            throw Violation("a command takes the lock from another that shares it");
+        if (after.isKept(r.token) && after.left(r.token) != std::max<int>(r.left, 0))
+            throw Violation("a command changes the lease of another that shares the lock");
+    }
+    // The number may have become less: nobody loses a permit, and nobody gets one.
+    for (const Sharer &r : after.sharers) {
+        if (r.lives() && !before.left(r.token) && take(r.token) && taken(after) > after.permits)
+            throw Violation("a permit is given that is not left");
+    }
+}
+
+void Model::checkRejected(const Server &before, const Server &after, const Command &command) const
+{
+    for (const Sharer &r : before.sharers) {
+        if (after.left(r.token) != std::max<int>(r.left, 0))
+            throw Violation("an acquire that is rejected changes the lock");
+    }
+    if (before.queue.size() != after.queue.size() || before.holder != after.holder || before.permits != after.permits)
+        throw Violation("an acquire that is rejected changes something");
+    const bool isOtherKind = std::any_of(before.sharers.begin(), before.sharers.end(), [&](const Sharer &r) {
+        return r.lives() && !areOfOneKind(r.token, command.token);
+    });
+    const bool isOtherNumber = m_config.serverSays ? !before.permits : before.permits != m_config.permits;
+    const int most = before.permits ? before.permits : m_config.permits;
+    if (!canShare(command.token)
+        || !(isOtherKind || (take(command.token) && (isOtherNumber || take(command.token) > most))))
+        throw Violation("an acquire is rejected that could be served");
+}
+
+bool Model::keepsFirstWaiting(const State &s, const Server &after) const
+{
+    const auto first = std::find_if(after.queue.begin(), after.queue.end(),
+                                    [&](const Waiter &w) { return heard(s, w.token); });
+    return first != after.queue.end() && after.isShared() && !first->wakeOnly && canShare(first->token)
+            && areOfOneKind(first->token, after.sharers.front().token)
+            && (isReader(first->token) || taken(after) + take(first->token) <= after.permits);
 }
 
 void Model::check(const State &s, const Command &command, const Execution &e) const
@@ -38,14 +92,13 @@ void Model::check(const State &s, const Command &command, const Execution &e) co
         fail("a command takes the lock from another holder");
     if (before.holder && !own && after.ttl != before.ttl)
         fail("a waiter changes the holder's time to live");
-    for (const Reading &r : before.readers) {
-        if (r.token == command.token)
-            continue;
-        if (r.lives() && !after.left(r.token))
-            fail("a command takes the lock from a reader");
-        if (after.isKept(r.token) && after.left(r.token) != std::max<int>(r.left, 0))
-            fail("a command changes the lease of another reader");
-    }
+    checkSharers(before, after, command.token);
+    const bool isOtherNumber = !m_config.serverSays && before.permits && before.permits != m_config.permits;
+    if (command.kind == Acquire && e.reply.outcome == Rejected)
+        checkRejected(before, after, command);
+    else if (command.kind == Acquire && e.reply.outcome != Refused && take(command.token) && isOtherNumber
+             && !before.left(command.token))
+        fail("an acquire with another number of permits is accepted");
     if (command.kind == Renew && !own && after.left(command.token))
         fail("a renewal revives a lease that has ended");
     checkHolders(after);
@@ -62,7 +115,7 @@ void Model::check(const State &s, const Command &command, const Execution &e) co
             return;
         const bool isOfCaller = m_config.client[std::size_t(machineOf(holder))]
                 == m_config.client[std::size_t(machineOf(command.token))];
-        if (holder != command.token && !heard(s, holder) && !(isOfCaller && !isReader(holder)))
+        if (holder != command.token && !heard(s, holder) && !(isOfCaller && !canShare(holder)))
             fail("the lock is given to a waiter that cannot hear of it");
         if (command.kind == Renew)
             fail("a renewal passes the lock on");
@@ -78,13 +131,14 @@ void Model::check(const State &s, const Command &command, const Execution &e) co
         }
     };
     checkNew(after.holder);
-    for (const Reading &r : after.readers)
+    for (const Sharer &r : after.sharers)
         checkNew(r.lives() ? r.token : Byte(0));
     bool waits = false;
     for (const Waiter &w : before.queue) {
         if (!isLive(w))
             continue;
-        if (!place(after, w.token) && !after.left(w.token))
+        const bool isTooMany = take(w.token) > before.permits; // it is woken, and rejected
+        if (!place(after, w.token) && !after.left(w.token) && !isTooMany)
             fail("a waiter that is heard loses its place");
         waits = waits || place(after, w.token);
     }
@@ -100,13 +154,11 @@ void Model::check(const State &s, const Command &command, const Execution &e) co
         return;
     if (waits && own && after.isFree())
         fail("the lock is free while somebody waits");
-    const auto first = std::find_if(after.queue.begin(), after.queue.end(),
-                                    [&](const Waiter &w) { return heard(s, w.token); });
-    const bool hasRoom = after.isShared() && first != after.queue.end() && !first->wakeOnly && isReader(first->token);
-    const bool serves = isGivenBack ? own || place(before, command.token)
-                                    : command.kind == Acquire && isReader(command.token);
-    if (hasRoom && serves && m_config.sharersAtMost == 0)
-        fail("the first waiter is a reader, and waits while readers hold the lock");
+    const bool serves = isGivenBack
+            ? own || place(before, command.token)
+            : command.kind == Acquire && e.reply.outcome != Rejected && couldShare(before, command.token);
+    if (serves && keepsFirstWaiting(s, after) && m_config.sharersAtMost == 0)
+        fail("the first waiter could share the lock, and waits");
 }
 
 void Model::checkForce(const State &s, const Execution &e) const
@@ -114,7 +166,7 @@ void Model::checkForce(const State &s, const Execution &e) const
     const Server &before = s.server, &after = e.after;
     checkHolders(after);
     bool keeps = before.holder && after.isKept(before.holder);
-    for (const Reading &r : before.readers)
+    for (const Sharer &r : before.sharers)
         keeps = keeps || after.isKept(r.token);
     if (keeps)
         throw Violation("a lock that was released by force is kept");
@@ -124,31 +176,48 @@ void Model::checkForce(const State &s, const Execution &e) const
         throw Violation("the lock is free while somebody waits");
 }
 
+void Model::checkChange(const State &s, const Execution &e) const
+{
+    const Server &before = s.server, &after = e.after;
+    checkHolders(after);
+    checkSharers(before, after, 0);
+    if (before.holder != after.holder && before.holder)
+        throw Violation("a change of the number of permits takes the lock from its holder");
+    if (keepsFirstWaiting(s, after) && !isWoken(e) && m_config.sharersAtMost == 0)
+        throw Violation("the number of permits is greater, and the first waiter waits");
+}
+
 void Model::checkState(const State &s) const
 {
     // forceRelease() is meant for a holder that is known to be dead.
     if (m_config.forced > 0)
         return;
-    int writers = s.server.holder == Foreign, readers = 0;
+    int writers = s.server.holder == Foreign, readers = 0, permits = 0;
     for (int m = 0; m < Machines; ++m) {
         const Machine &x = s.machines[std::size_t(m)];
         const int sure = x.phase == Held ? x.belief - x.allowance : 0;
         if (sure <= 0)
             continue;
         const Byte token = tokenOf(m, x.epoch);
-        ++(isReader(token) ? readers : writers);
+        permits += take(token);
+        readers += isReader(token);
+        writers += !canShare(token);
         if (s.server.left(token) < sure || s.server.ttl < sure)
             throw Violation("a client believes it holds the lock, but not as long as the key");
     }
     if (writers > 1)
         throw Violation("two clients believe they hold the lock");
-    if (writers > 0 && readers > 0)
-        throw Violation("a writer and a reader believe they hold the lock");
+    if (writers > 0 && readers + permits > 0)
+        throw Violation("a writer and another believe they hold the lock");
+    if (readers > 0 && permits > 0)
+        throw Violation("a reader and a holder of permits believe they hold the lock");
+    if (permits > m_config.mostPermits())
+        throw Violation("clients believe they hold more permits than there are");
 }
 
 void Model::checkRest(const State &s) const
 {
-    if (s.server.holder || !s.server.readers.empty())
+    if (s.server.holder || !s.server.sharers.empty())
         throw Violation("the lock stays taken with nobody to give it back");
     for (const Waiter &w : s.server.queue) {
         const std::size_t c = std::size_t(m_config.client[std::size_t(machineOf(w.token))]);

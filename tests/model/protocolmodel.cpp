@@ -46,7 +46,7 @@ int main(int argc, char **argv)
     try {
         bool well = true;
         if (what != "mutants") {
-            for (const auto *all : {&mutations(), &readerMutations()}) {
+            for (const auto *all : {&mutations(), &readerMutations(), &permitMutations()}) {
                 for (const Mutation &mutation : *all)
                     Model({}, {}, scripts, &mutation); // throws if the scripts no longer have its text
             }
@@ -87,10 +87,17 @@ int main(int argc, char **argv)
             behaviour.*mutation.flag = true;
             found(mutation.name, behaviour, nullptr);
         }
-        configs.erase(std::remove_if(configs.begin(), configs.end(), [](const Config &c) { return !c.hasReaders(); }),
-                      configs.end());
-        for (const Mutation &mutation : readerMutations())
-            found(mutation.name, {}, &mutation);
+        const auto all = configs;
+        const auto hunt = [&](const std::vector<Mutation> &mutations, bool (Config::*isConcerned)() const) {
+            configs = all;
+            configs.erase(std::remove_if(configs.begin(), configs.end(),
+                                         [=](const Config &c) { return !(c.*isConcerned)(); }),
+                          configs.end());
+            for (const Mutation &mutation : mutations)
+                found(mutation.name, {}, &mutation);
+        };
+        hunt(readerMutations(), &Config::hasReaders);
+        hunt(permitMutations(), &Config::hasPermits);
         return well ? 0 : 1;
     } catch (const std::exception &exception) {
         std::fprintf(stderr, "%s\n", exception.what());

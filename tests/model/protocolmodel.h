@@ -20,9 +20,11 @@ public:
         , m_clockSteps(config.kinds.find_first_of("+-") == std::string::npos ? 0 : config.faults)
         , m_variant{"SHARERS_AT_MOST", "constants", "SHARERS_AT_MOST = 64",
                     "SHARERS_AT_MOST = " + std::to_string(config.sharersAtMost)}
-        , m_scripts(scripts, mutation, {"acquire", "renew", "release", "cancel", "force_release"},
+        , m_scripts(scripts, mutation, {"acquire", "renew", "release", "cancel", "force_release", "set_permits"},
                     config.sharersAtMost ? &m_variant : nullptr)
     {
+        m_scripts.redis.derived = "Kpermits";
+        m_scripts.redis.refusesDerived = config.refusesDerived;
     }
 
     struct Result
@@ -44,7 +46,7 @@ private:
         std::uint32_t parent, calm; ///< calm: the next state if no fault happens and no client is slow
         std::uint16_t label;
         bool waiting;  ///< a live client waits
-        bool idle;     ///< the lock is free, or has room for a reader that waits
+        bool idle;     ///< the lock is free, or has room for one that waits
         bool calmTick; ///< in the calm step time passes
     };
 
@@ -54,12 +56,29 @@ private:
     bool fair(int m) const { return m_config.fair[std::size_t(m)]; }
     bool isReader(Byte token) const { return token != Foreign && m_config.reader[std::size_t(machineOf(token))]; }
 
+    /// The number of permits that it takes; 0 = it takes none.
+    int take(Byte token) const { return token == Foreign ? 0 : m_config.take[std::size_t(machineOf(token))]; }
+    bool canShare(Byte token) const { return isReader(token) || take(token) > 0; }
+    bool areOfOneKind(Byte a, Byte b) const { return isReader(a) == isReader(b) && (take(a) > 0) == (take(b) > 0); }
+    int taken(const Server &server) const;
+
     std::string name(Byte token) const
     {
         if (token == Foreign)
             return "foreign";
-        return (isReader(token) ? "r" : "") + std::string(1, char('a' + m_config.client[std::size_t(machineOf(token))]))
-                + ':' + std::to_string(int(token)) + ":aa";
+        const std::string permits = take(token) ? 'p' + std::to_string(take(token)) + '/' : std::string();
+        return (isReader(token) ? "r" : permits)
+                + std::string(1, char('a' + m_config.client[std::size_t(machineOf(token))])) + ':'
+                + std::to_string(int(token)) + ":aa";
+    }
+
+    /// Of the sorted set, if \a token shares the lock.
+    std::vector<std::string> members(Byte token) const
+    {
+        std::vector<std::string> all{name(token)};
+        for (int i = 2; i <= take(token); ++i)
+            all.push_back(all.front() + '#' + std::to_string(i));
+        return all;
     }
 
     static Byte number(const std::string &token)
@@ -92,9 +111,12 @@ private:
         return command.token && m_config.client[std::size_t(machineOf(command.token))] == m_config.mute;
     }
     /// Whether a reader that is served, or acquires, gets the fencing token of others that hold the lock.
-    static bool sharesFence(const Server &before, const std::string &script, const Command &command);
+    bool sharesFence(const Server &before, const std::string &script, const Command &command) const;
+    /// \a granted are the fencing tokens of the grants that the script has published.
     void decodeReply(lua_State *lua, const std::string &script, const Command &command, const Circumstances &how,
-                     bool shares, Reply *reply);
+                     bool shares, const std::vector<long long> &granted, Reply *reply);
+    /// Those that hold the key, a sorted set, together.
+    std::vector<Sharer> decodeSharers(const FakeRedis::Set &members) const;
     /// Runs a command and checks its effects.
     Reply serve(State &s, const Command &command);
     void deliver(State &s, const std::vector<Message> &messages);
@@ -122,6 +144,8 @@ private:
     void processReply(State &s, int client);
     /// The user lacks a right. A waiter that was in the queue keeps trying.
     void refused(State &s, int m);
+    /// It does not fit the semaphore: the acquire ends.
+    void rejected(State &s, int m);
     void taken(State &s, int m, const Reply &r);
     void processMessage(State &s, int client);
     /// By how many ticks the belief in a grant may outlast the key, as documented: if the server's clock is set forward
@@ -142,6 +166,14 @@ private:
 
     // -- exploration
 
+    /// Whether \a token, which waits, could share the lock with those that hold it and those that are before it.
+    bool hasRoom(const State &s, Byte token) const;
+    /// Whether \a token could share the lock if nobody else waited.
+    bool couldShare(const Server &server, Byte token) const
+    {
+        return isReader(token)
+                || (take(token) && taken(server) + (server.left(token) ? 0 : take(token)) <= server.permits);
+    }
     /// Whether a live client waits for a lock that it could have.
     bool isIdle(const State &s) const;
     bool isPresent(const State &s, Byte token) const;
@@ -162,8 +194,16 @@ private:
 
     void check(const State &s, const Command &command, const Execution &e) const;
     void checkForce(const State &s, const Execution &e) const;
+    /// Of a change of the number of permits.
+    void checkChange(const State &s, const Execution &e) const;
+    /// Of those that share the lock before and after a command of \a token.
+    void checkSharers(const Server &before, const Server &after, Byte token) const;
     /// Of those that hold the lock after a command.
-    static void checkHolders(const Server &after);
+    void checkHolders(const Server &after) const;
+    /// Of an acquire that was rejected.
+    void checkRejected(const Server &before, const Server &after, const Command &command) const;
+    /// Whether the first living waiter could share the lock with those that hold it.
+    bool keepsFirstWaiting(const State &s, const Server &after) const;
     /// Whether one that only wants to be woken was notified: it has not tried yet.
     bool isWoken(const Execution &e) const;
     void checkState(const State &s) const;

@@ -6,6 +6,7 @@
 #include "protocolmodel.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -17,10 +18,11 @@ namespace ProtocolModel {
 const Model::Execution &Model::execute(const State &s, const std::string &script, const Command &command)
 {
     Writer key;
-    key(script == "force_release"), key(command.kind), key(command.token), key(command.queue), key(command.arrival);
-    key(s.server.holder), key(s.server.ttl), key(s.server.readers.size());
-    for (const Reading &r : s.server.readers)
-        key(r.token), key(r.left);
+    key(script == "force_release"), key(script == "set_permits"), key(s.server.permits), key(command.kind),
+            key(command.token), key(command.queue), key(command.arrival);
+    key(s.server.holder), key(s.server.ttl), key(s.server.sharers.size());
+    for (const Sharer &sharer : s.server.sharers)
+        key(sharer.token), key(sharer.left);
     for (const Client &client : s.clients)
         key(client.subscribed);
     for (const Waiter &w : s.server.queue)
@@ -31,12 +33,12 @@ const Model::Execution &Model::execute(const State &s, const std::string &script
 
     const Execution result = execute(s, script, command, Usual);
     const auto &queue = s.server.queue;
-    const bool hasReaders = (command.token && isReader(command.token)) || !s.server.readers.empty()
-            || std::any_of(queue.begin(), queue.end(), [this](const Waiter &w) { return isReader(w.token); });
+    const bool isShared = (command.token && canShare(command.token)) || !s.server.sharers.empty()
+            || std::any_of(queue.begin(), queue.end(), [this](const Waiter &w) { return canShare(w.token); });
     for (const Circumstances &other : Others) {
         // Without the time nothing can be acquired, and no fencing token drawn for a waiter of the same client. Whether
-        // the lease of a reader has ended is not known, nor when that of one that is served would end.
-        if (!other.mayReadTime && (command.kind == Acquire || result.reply.handedTo || hasReaders))
+        // the lease of one that shares it has ended is not known, nor when that of one that is served would end.
+        if (!other.mayReadTime && (command.kind == Acquire || result.reply.handedTo || isShared))
             continue;
         const Execution same = execute(s, script, command, other);
         if (same.summary != result.summary)
@@ -57,28 +59,34 @@ Model::Execution Model::execute(const State &s, const std::string &script, const
     if (s.server.holder)
         redis.strings["K"] = {name(s.server.holder), s.server.ttl == NoTtl ? -1 : s.server.ttl * Tick};
     // The clock is so near to 0 that the end of a lease, in ms, is the time left.
-    for (const Reading &r : s.server.readers)
-        redis.sets["K"].emplace_back(r.left * Tick, name(r.token));
-    if (!s.server.readers.empty()) {
+    for (const Sharer &sharer : s.server.sharers) {
+        for (const std::string &member : members(sharer.token))
+            redis.sets["K"].emplace_back(sharer.left * Tick, member);
+    }
+    if (!s.server.sharers.empty()) {
         std::sort(redis.sets["K"].begin(), redis.sets["K"].end());
         redis.sets["K"].ttl = s.server.ttl * Tick;
     }
+    if (s.server.permits)
+        redis.strings["Kpermits"] = {std::to_string(int(s.server.permits)), 1000000};
     for (const Waiter &w : s.server.queue)
         redis.sets["Kqueue"].emplace_back(w.arrival, (w.wakeOnly ? "*" : "") + name(w.token));
     if (!s.server.queue.empty())
         redis.sets["Kqueue"].ttl = 1000000;
     const bool shares = sharesFence(s.server, script, command);
     Execution result;
-    long long batch = 0; // the fencing token of the readers that are served
-    std::string wrong;   // an exception must not pass through Lua
-    const auto timeLeft = [&redis](const std::string &token) {
+    std::vector<long long> granted; // fencing tokens
+    std::string wrong;              // an exception must not pass through Lua
+    const auto timeLeft = [&redis, this](Byte token) {
         if (const auto key = redis.strings.find("K"); key != redis.strings.end())
-            return key->second.value == token ? key->second.ttl : 0;
-        for (const auto &[score, member] : redis.sets["K"]) {
-            if (member == token)
-                return int(score);
+            return key->second.value == name(token) ? key->second.ttl : 0;
+        int left = int(Never) * Tick;
+        for (const std::string &member : members(token)) {
+            const auto &set = redis.sets["K"];
+            const auto it = std::find_if(set.begin(), set.end(), [&](const auto &m) { return m.second == member; });
+            left = it == set.end() ? 0 : std::min(left, int(it->first));
         }
-        return 0;
+        return left;
     };
     redis.publish = [&](const std::string &channel, const std::string &payload) {
         const std::size_t client = std::size_t(channel.back() - 'a');
@@ -97,12 +105,14 @@ Model::Execution Model::execute(const State &s, const std::string &script, const
             std::string hold = payload.substr(0, payload.rfind(' '));
             hold.erase(0, hold.find(' ', hold.find(' ') + 1));
             const bool isReader = this->isReader(message.token);
-            const int left = timeLeft(token);
+            const int left = timeLeft(message.token);
             if (proof != FakeRedis::hash(token + hold))
                 wrong = "a grant is not proven";
-            else if (isReader && (shares ? fence != how.lastFence : batch && fence != batch))
+            else if (isReader && (shares ? fence != how.lastFence : !granted.empty() && fence != granted.back()))
                 wrong = "readers that hold the lock together have different fencing tokens";
             else if (!(isReader && shares) && fence <= how.lastFence)
+                wrong = "the fencing token of a grant does not rise";
+            else if (!isReader && !granted.empty() && fence <= granted.back())
                 wrong = "the fencing token of a grant does not rise";
             else if (fence != std::atoll(redis.strings["Kfence"].value.c_str()))
                 wrong = "the fencing token of a grant is not the last one";
@@ -110,8 +120,7 @@ Model::Execution Model::execute(const State &s, const std::string &script, const
                 wrong = "a grant has another time";
             else if (left < ms)
                 wrong = "a waiter is the holder by its message, but not on the server";
-            if (isReader)
-                batch = fence;
+            granted.push_back(fence);
             message.proven = true;
         } else if (kind == "next") {
             words >> ms;
@@ -126,9 +135,12 @@ Model::Execution Model::execute(const State &s, const std::string &script, const
     std::vector<std::string> keys{"K"}, arguments{token, leaseMs};
     if (script != "renew")
         keys.insert(keys.end(), {"Kqueue", "Kfence"});
+    if (script == "set_permits" || (script != "renew" && command.token && take(command.token)))
+        keys.push_back("Kpermits");
     if (script == "acquire") {
         const std::string flags = std::string(command.queue ? "rq" : "r") + (fair(m) ? "" : "b")
-                + (isReader(command.token) ? "s" : "");
+                + (isReader(command.token) ? "s" : "")
+                + (take(command.token) ? 'p' + std::to_string(m_config.serverSays ? 0 : m_config.permits) : "");
         arguments = {leaseMs, flags + (command.arrival ? "a" : ""), token};
         if (command.arrival)
             arguments.push_back(std::to_string(int(command.arrival)));
@@ -140,11 +152,13 @@ Model::Execution Model::execute(const State &s, const std::string &script, const
         arguments.push_back("0");
     } else if (script == "force_release") {
         arguments = {"3000"};
+    } else if (script == "set_permits") {
+        arguments = {std::to_string(int(command.queue))};
     }
     lua_State *const lua = m_scripts.run(how.longWay ? Scripts::longWayOf(script) : script, keys, arguments);
     if (!wrong.empty())
         throw Violation(wrong);
-    decodeReply(lua, script, command, how, shares, &result.reply);
+    decodeReply(lua, script, command, how, shares, granted, &result.reply);
     if (shares && std::atoll(redis.strings["Kfence"].value.c_str()) != how.lastFence)
         throw Violation("the fencing token is changed while readers hold the lock");
 
@@ -153,17 +167,19 @@ Model::Execution Model::execute(const State &s, const std::string &script, const
         result.after.ttl = it->second.ttl < 0 ? NoTtl : Byte((it->second.ttl + Tick - 1) / Tick);
     }
     if (const auto it = redis.sets.find("K"); it != redis.sets.end()) {
-        for (const auto &[score, member] : it->second)
-            result.after.readers.push_back({number(member), static_cast<signed char>(std::ceil(score / Tick))});
-        std::sort(result.after.readers.begin(), result.after.readers.end(),
-                  [](const Reading &a, const Reading &b) { return a.token < b.token; });
+        result.after.sharers = decodeSharers(it->second);
         result.after.ttl = it->second.ttl < 0 ? NoTtl : Byte((it->second.ttl + Tick - 1) / Tick);
+    }
+    if (const auto it = redis.strings.find("Kpermits"); it != redis.strings.end()) {
+        result.after.permits = Byte(std::atoi(it->second.value.c_str()));
+        if (it->second.ttl < 0)
+            throw Violation("the number of permits has no time to live");
     }
     if (const auto it = redis.sets.find("Kqueue"); it != redis.sets.end() && it->second.ttl < 0)
         throw Violation("the queue has no time to live");
     for (const auto &[score, member] : redis.sets["Kqueue"]) {
         const bool wakeOnly = member[0] == '*';
-        if ((member[wakeOnly] == 'r') != isReader(number(member)))
+        if (member.substr(wakeOnly) != name(number(member)))
             throw Violation("a waiter is of another kind in the queue");
         result.after.queue.push_back({number(member.substr(wakeOnly)), wakeOnly, Byte(score)});
     }
@@ -178,16 +194,16 @@ Model::Execution Model::execute(const State &s, const std::string &script, const
     };
     Writer summary;
     const Reply &r = result.reply;
-    // The key of readers may live on for one that has left.
-    Byte ttl = result.after.readers.empty() ? result.after.ttl : Byte(0);
-    for (const Reading &reading : result.after.readers)
-        ttl |= Byte(reading.left > result.after.ttl || result.after.ttl == NoTtl);
-    for (const Byte part :
-         {r.kind, r.token, r.age, r.outcome, r.ttl, r.rank, r.foreign, r.handedTo, result.after.holder, ttl})
+    // The key of those that share the lock may live on for one that has left.
+    Byte ttl = result.after.sharers.empty() ? result.after.ttl : Byte(0);
+    for (const Sharer &sharer : result.after.sharers)
+        ttl |= Byte(sharer.left > result.after.ttl || result.after.ttl == NoTtl);
+    for (const Byte part : {r.kind, r.token, r.age, r.outcome, r.ttl, r.rank, r.foreign, r.handedTo,
+                            result.after.holder, ttl, result.after.permits})
         summary(part);
     summary(place(r.arrival));
-    for (const Reading &reading : result.after.readers)
-        summary(reading.token), summary(reading.left);
+    for (const Sharer &sharer : result.after.sharers)
+        summary(sharer.token), summary(sharer.left);
     for (const Waiter &w : result.after.queue)
         summary(w.token), summary(w.wakeOnly), summary(place(w.arrival));
     // The order of the messages does not matter, nor does a message to a waiter that is served anyway.
@@ -208,21 +224,46 @@ Model::Execution Model::execute(const State &s, const std::string &script, const
     return result;
 }
 
-bool Model::sharesFence(const Server &before, const std::string &script, const Command &command)
+std::vector<Sharer> Model::decodeSharers(const FakeRedis::Set &members) const
+{
+    std::vector<Sharer> sharers;
+    for (const auto &[score, member] : members) {
+        if (member.find('#') == std::string::npos)
+            sharers.push_back({number(member), static_cast<signed char>(std::ceil(score / Tick))});
+    }
+    std::size_t count = 0;
+    for (const Sharer &sharer : sharers) {
+        for (const std::string &member : this->members(sharer.token)) {
+            const auto it = std::find_if(members.begin(), members.end(),
+                                         [&](const auto &m) { return m.second == member; });
+            if (it == members.end() || std::ceil(it->first / Tick) != sharer.left)
+                throw Violation("a holder of permits has not as many members as it takes, with one lease");
+            ++count;
+        }
+        if (!areOfOneKind(sharer.token, sharers.front().token))
+            throw Violation("readers and holders of permits hold the lock together");
+    }
+    if (count != members.size())
+        throw Violation("a member of the key is no holder's");
+    std::sort(sharers.begin(), sharers.end(), [](const Sharer &a, const Sharer &b) { return a.token < b.token; });
+    return sharers;
+}
+
+bool Model::sharesFence(const Server &before, const std::string &script, const Command &command) const
 {
     const bool givesBack = command.kind == Release || command.kind == Cancel;
-    return script != "force_release"
-            && std::any_of(before.readers.begin(), before.readers.end(),
-                           [&](const Reading &r) { return r.lives() && !(givesBack && r.token == command.token); });
+    return script != "force_release" && std::any_of(before.sharers.begin(), before.sharers.end(), [&](const Sharer &r) {
+               return r.lives() && isReader(r.token) && !(givesBack && r.token == command.token);
+           });
 }
 
 void Model::decodeReply(lua_State *lua, const std::string &script, const Command &command, const Circumstances &how,
-                        bool shares, Reply *reply)
+                        bool shares, const std::vector<long long> &granted, Reply *reply)
 {
     reply->kind = command.kind;
     reply->token = command.token;
     reply->ttl = command.kind == Renew ? command.queue : Byte(0);
-    if (script == "force_release")
+    if (script == "force_release" || script == "set_permits")
         return;
     lua_rawgeti(lua, -1, 1);
     if (lua_type(lua, -1) == LUA_TNUMBER) {
@@ -234,13 +275,23 @@ void Model::decodeReply(lua_State *lua, const std::string &script, const Command
         if (isShared ? value != how.lastFence : !(value > how.lastFence))
             throw Violation(isShared ? "a reader has another fencing token than those beside it"
                                      : "the fencing token does not rise");
-        if (value != std::atof(m_scripts.redis.strings["Kfence"].value.c_str()))
+        // Those that take permits may be served together with the caller, and each has its own; so has a dead one that
+        // was tried.
+        const bool takesPermits = script == "acquire" && take(command.token) > 0;
+        double last = value;
+        for (const long long other : granted) {
+            if (takesPermits && double(other) == value)
+                throw Violation("two that take permits have the same fencing token");
+            last = takesPermits ? std::max(last, double(other)) : last;
+        }
+        const double drawn = std::atof(m_scripts.redis.strings["Kfence"].value.c_str());
+        if (takesPermits ? last > drawn : last != drawn)
             throw Violation("the fencing token in the reply is not the last one");
     };
     if (lua_type(lua, -1) == LUA_TSTRING && script == "acquire") {
         const std::string text = lua_tostring(lua, -1);
-        reply->outcome = text == "NOPERM" ? Refused : 1;
-        if (reply->outcome != Refused)
+        reply->outcome = text == "NOPERM" ? Refused : std::isdigit(text[0]) ? 1 : Rejected;
+        if (reply->outcome == 1)
             fence(std::atof(text.c_str()));
         return;
     }

@@ -45,7 +45,8 @@ struct Config
     std::array<int, Machines> client{0, 1, 2}; ///< of each lock object
     std::array<int, Machines> lease{3, 3, 3};  ///< ticks
     std::array<bool, Machines> fair{true, true, true};
-    std::array<bool, Machines> reader{false, false, false}; ///< otherwise a writer
+    std::array<bool, Machines> reader{false, false, false};
+    std::array<int, Machines> take{0, 0, 0}; ///< permits; a writer has none, and is no reader
     std::array<int, Machines> acquisitions{1, 1, 1};
     int faults = 0;
     /// The kinds of faults: c crash, f freeze, d disconnect, s subscription lost, m message lost, r grant repeated,
@@ -57,12 +58,26 @@ struct Config
     bool killsFormer = true; ///< whether a new connection may end the old one
     int foreign = 0;         ///< acquisitions by another library
     int forced = 0;
+    int permits = 0;         ///< of the semaphore
+    bool serverSays = false; ///< how many permits there are; otherwise the clients do
+    int changes = 0;         ///< of the number of permits, by an operator
+    std::string changesTo{}; ///< digits
+    /// Whether the server refuses the use of a key that is none of a script's KEYS.
+    bool refusesDerived = false;
     int mute = -1;         ///< the client whose user may not publish
     int sharersAtMost = 0; ///< served in one call; 0 = as the scripts say
     bool thorough = false; ///< takes too long for every test run
     int idleAtMost = 0;    ///< ticks for which the lock may be free, or have room, while a live client waits for it
 
     bool hasReaders() const { return reader[0] || reader[1] || reader[2]; }
+    bool hasPermits() const { return permits > 0; }
+    int mostPermits() const
+    {
+        int most = permits;
+        for (const char digit : changesTo)
+            most = std::max(most, digit - '0');
+        return most;
+    }
 };
 
 /// Deliberate errors in the clients.
@@ -106,7 +121,8 @@ struct Reply
     signed char shift; ///< ticks by which the server's clock was set back since then, minus those forward
     Byte forward;      ///< only those forward
 };
-constexpr Byte Refused = 9; ///< the server's user lacks a right
+constexpr Byte Refused = 9;  ///< the server's user lacks a right
+constexpr Byte Rejected = 8; ///< another number of permits, or readers beside holders of permits
 
 struct Message
 {
@@ -156,8 +172,8 @@ struct Waiter
     Byte token, wakeOnly, arrival;
 };
 
-/// A reader that holds the lock, until it is removed: the lease of a reader may have ended before.
-struct Reading
+/// A reader or a holder of permits, until it is removed: its lease may have ended before.
+struct Sharer
 {
     Byte token;
     signed char left; ///< ticks; 0 or less: the lease has ended, and may begin again if the clock is set back
@@ -167,20 +183,21 @@ struct Reading
 
 struct Server
 {
-    Byte holder = 0;              ///< the key is a string
-    Byte ttl = 0;                 ///< of the key
-    std::vector<Reading> readers; ///< the key is a sorted set
+    Byte holder = 0;             ///< the key is a string
+    Byte ttl = 0;                ///< of the key
+    std::vector<Sharer> sharers; ///< the key is a sorted set
     std::vector<Waiter> queue;
+    Byte permits = 0; ///< of the semaphore; 0 = there is no such key
 
     bool isShared() const
     {
-        return std::any_of(readers.begin(), readers.end(), [](const Reading &r) { return r.lives(); });
+        return std::any_of(sharers.begin(), sharers.end(), [](const Sharer &r) { return r.lives(); });
     }
     bool isFree() const { return holder == 0 && !isShared(); }
     /// For how many ticks the lock is held under this token.
     int left(Byte token) const
     {
-        for (const Reading &r : readers) {
+        for (const Sharer &r : sharers) {
             if (r.token == token)
                 return std::max<int>(r.left, 0);
         }
@@ -189,7 +206,7 @@ struct Server
     bool isKept(Byte token) const
     {
         return holder == token
-                || std::any_of(readers.begin(), readers.end(), [token](const Reading &r) { return r.token == token; });
+                || std::any_of(sharers.begin(), sharers.end(), [token](const Sharer &r) { return r.token == token; });
     }
     bool isWaiting(Byte token) const
     {
@@ -198,14 +215,14 @@ struct Server
     /// Time passes, or the clock is set.
     void age(int ticks, int oldest)
     {
-        for (Reading &r : readers)
+        for (Sharer &r : sharers)
             r.left = static_cast<signed char>(std::max(r.left - ticks, oldest));
         if (ttl == NoTtl || ttl == 0)
             return;
         ttl = Byte(ttl - ticks);
         if (ttl == 0) {
             holder = 0;
-            readers.clear();
+            sharers.clear();
         }
     }
 };
@@ -215,7 +232,7 @@ struct State
     Server server;
     std::array<Client, Machines> clients;
     std::array<Machine, Machines> machines;
-    Byte faults = 0, foreign = 0, forced = 0;
+    Byte faults = 0, foreign = 0, forced = 0, changes = 0;
     std::vector<Message> overheard; ///< grants that may be repeated
 };
 
@@ -233,8 +250,8 @@ inline int machineOf(Byte token)
 template<typename Archive, typename T>
 void fields(Archive &a, T &s)
 {
-    a(s.server.holder), a(s.server.ttl), a(s.faults), a(s.foreign), a(s.forced);
-    a.list(s.server.readers, [&a](auto &r) { a(r.token), a(r.left); });
+    a(s.server.holder), a(s.server.ttl), a(s.server.permits), a(s.faults), a(s.foreign), a(s.forced), a(s.changes);
+    a.list(s.server.sharers, [&a](auto &r) { a(r.token), a(r.left); });
     a.list(s.server.queue, [&a](auto &w) { a(w.token), a(w.wakeOnly), a(w.arrival); });
     const auto message = [&a](auto &m) {
         a(m.kind), a(m.token), a(m.ticks), a(m.proven), a(m.age), a(m.shift), a(m.forward);

@@ -44,6 +44,8 @@ struct FakeRedis
     /// Returns the number of receivers; negative if the user may not publish.
     std::function<int(const std::string &, const std::string &)> publish;
     std::vector<std::string> declared; ///< the KEYS of the script: managed services and Dragonfly refuse any other key
+    std::string derived;         ///< the name of this key is made from that of another one: it need not be one of KEYS
+    bool refusesDerived = false; ///< as any other key that is none of KEYS
     /// If set: why a key may not be used here, as the text of an error; empty if it may.
     std::function<std::string(const std::string &)> refuse;
     std::string error; ///< of the last command
@@ -85,9 +87,13 @@ struct FakeRedis
         }
         const bool hasKey = arguments[0] != "TIME" && arguments[0] != "PUBLISH";
         const auto &declared = self->declared;
-        if (hasKey && std::find(declared.begin(), declared.end(), arguments.at(1)) == declared.end())
+        const bool isUndeclared = hasKey
+                && std::find(declared.begin(), declared.end(), arguments.at(1)) == declared.end();
+        if (isUndeclared && arguments[1] != self->derived)
             return luaL_error(lua, "the script uses the key %s, which is none of KEYS", arguments[1].c_str());
         self->error = self->refuse && hasKey ? self->refuse(arguments.at(1)) : std::string();
+        if (isUndeclared && self->refusesDerived)
+            self->error = "ERR the script uses a key that is none of KEYS";
         if (self->error.empty() && !self->run(lua, arguments))
             return luaL_error(lua, "the model's Redis does not know this use of %s", arguments[0].c_str());
         if (!self->error.empty()) {
@@ -191,17 +197,19 @@ struct FakeRedis
             auto &members = set->second;
             return std::find_if(members.begin(), members.end(), [&](auto &m) { return m.second == member; });
         };
-        if (name == "ZADD" && (a.size() == 4 || (a.size() == 5 && a[2] == "NX"))) {
+        if (name == "ZADD" && a.size() >= 4) {
             auto &members = sets[key];
-            const std::string &member = a.back();
-            const double score = std::atof(a[a.size() - 2].c_str());
-            const auto has = [&](auto &m) { return m.second == member; };
-            const auto it = std::find_if(members.begin(), members.end(), has);
-            const bool added = it == members.end();
-            if (added)
-                members.emplace_back(score, member);
-            else if (a.size() == 4)
-                it->first = score;
+            const bool isNew = a[2] == "NX";
+            long added = 0;
+            for (std::size_t i = isNew ? 3 : 2; i + 1 < a.size(); i += 2) {
+                const double score = std::atof(a[i].c_str());
+                const auto has = [&](auto &m) { return m.second == a[i + 1]; };
+                const auto it = std::find_if(members.begin(), members.end(), has);
+                if (it == members.end())
+                    members.emplace_back(score, a[i + 1]), ++added;
+                else if (!isNew)
+                    it->first = score;
+            }
             std::sort(members.begin(), members.end());
             return integer(added), true;
         }
