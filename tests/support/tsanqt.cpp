@@ -113,6 +113,11 @@ void *results(void *shared)
     return static_cast<char *>(shared) + 2;
 }
 
+void *copies(void *shared)
+{
+    return static_cast<char *>(shared) + 3;
+}
+
 /// Exists while Qt allocates for itself, so that ThreadSanitizer ignores the allocation as it ignores its use.
 class Unseen
 {
@@ -172,7 +177,7 @@ void operator delete(void *memory, std::size_t) noexcept
 {
     // If this is the shared data of a future, all copies have released it. Nothing else has this address.
     if (memory)
-        __tsan_acquire(results(memory));
+        __tsan_acquire(copies(memory));
     const Unseen unseen(codeAt(__builtin_return_address(0)));
     std::free(memory);
 }
@@ -344,8 +349,9 @@ bool QSemaphore::tryAcquire(int n, int timeout)
     return acquired;
 }
 
-// Everything before a future finishes happens before everything after a call that finds it finished. The shared data of
-// its copies is destroyed after the last copy has released it.
+// Everything before a future finishes happens before everything after a call that finds it finished. The last copy that
+// has results clears them after all copies that have results have released them, and the shared data is destroyed after
+// all copies have released that; Qt counts the two separately.
 
 void QFutureInterfaceBase::reportFinished()
 {
@@ -388,4 +394,20 @@ bool QFutureInterfaceBase::derefT() const noexcept
     if (!isShared)
         __tsan_acquire(results(shared));
     return isShared;
+}
+
+QFutureInterfaceBase::~QFutureInterfaceBase()
+{
+    if (d)
+        __tsan_release(copies(d));
+    // next() cannot find it: a destructor has no address.
+    static std::atomic<void *> address{nullptr};
+    void *found = address.load(std::memory_order_relaxed);
+    if (!found) {
+        found = dlsym(RTLD_NEXT, "_ZN20QFutureInterfaceBaseD2Ev");
+        if (!found)
+            std::abort();
+        address.store(found, std::memory_order_relaxed);
+    }
+    reinterpret_cast<void (*)(QFutureInterfaceBase *)>(found)(this);
 }

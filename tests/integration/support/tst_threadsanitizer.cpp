@@ -19,6 +19,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 
 using namespace Qt::StringLiterals;
 
@@ -334,6 +335,18 @@ void futureThrows()
     }
 }
 
+/// One thread destroys the results, another one then the data that the copies share.
+void futureDestroyed()
+{
+    LoopThread other;
+    std::optional<QFuture<int>> future = QtFuture::makeReadyFuture(7);
+    std::optional<QFuture<void>> copy(*future); // which does not count as one with results
+    other.run([&] { give([&] { future.reset(); }); });
+    wasTouched.await();
+    copy.reset();
+    take();
+}
+
 const std::map<QByteArray, void (*)()> ways = {
         {"event", event},
         {"queued call", queuedCall},
@@ -353,6 +366,7 @@ const std::map<QByteArray, void (*)()> ways = {
         {"QFuture::waitForFinished", futureWaited},
         {"QFutureWatcher", futureWatched},
         {"QFuture with an exception", futureThrows},
+        {"~QFuture", futureDestroyed},
 };
 
 /// In a process of its own.
