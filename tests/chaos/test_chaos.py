@@ -141,9 +141,25 @@ class PlayerTest(unittest.TestCase):
         self.turns()
         self.assertIn("4 acquisitions by readers, 4 of them together", self.run_program("--at-least", "6")[1])
 
-    def test_no_readers(self):
+    def test_permits_are_added_up(self):
+        self.story.permits("w1.1", 7, 50, 51, 60, take=2)
+        self.story.permits("w2.1", 8, 50, 52, 60)
         self.turns()
-        self.assertNotIn("by readers", self.run_program()[1])
+        self.assertIn("4 acquisitions with permits, 4 of them together", self.run_program("--at-least", "6")[1])
+
+    def test_too_many_permits(self):
+        self.story.permits("w1.1", 7, 50, 51, 60, take=2)
+        self.story.permits("w2.1", 8, 50, 52, 60, take=2)
+        self.turns()
+        status, said = self.run_program()
+        self.assertEqual(status, 1)
+        self.assertIn("4 of 3 permits were taken", said)
+
+    def test_nothing_is_shared(self):
+        self.turns()
+        said = self.run_program()[1]
+        for words in ("by readers", "with permits"):
+            self.assertNotIn(words, said)
 
     def test_arguments_of_engines(self):
         self.turns()

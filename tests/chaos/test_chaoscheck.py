@@ -658,11 +658,77 @@ class CheckerTest(unittest.TestCase):
         self.assertEqual(self.found(), ["token"])
 
     def test_permits_of_an_expired_lease(self):
+        for entered, sorts in ((393, ["overlap"]), (395, [])):
+            with self.subTest(entered):
+                self.story.acquire("w1.1", 10, 100, 101, take=3)
+                self.story.lost("w1.1", 10, 500, until=120)
+                self.story.permits("w2.1", 11, 110, entered, entered + 8)
+                self.assertEqual(self.found(), sorts)
+                self.story.lines = {process: lines[:1] for process, lines in self.story.lines.items()}
+
+    def test_permits_are_renewed(self):
+        """Each renewal is a piece of the same hold, which takes its permits once."""
         self.story.process("w3.1")
-        self.story.acquire("w1.1", 10, 100, 101, take=3)
-        self.story.lost("w1.1", 10, 500, until=120)
-        self.story.permits("w2.1", 11, 102, 110, 130)  # before it
-        self.assertEqual(self.found(), ["overlap"])
+        self.story.acquire("w1.1", 10, 100, 101, take=2)
+        for sent in (200, 300, 400):
+            self.story.renew("w1.1", 10, sent, sent + 1)
+        self.story.permits("w2.1", 11, 110, 111, 450)
+        self.story.permits("w3.1", 12, 115, 420, 430, take=2)  # the lease of w1.1 ends at 700
+        self.story.release("w1.1", 10, 440)
+        verdict = self.story.judge()
+        self.assertEqual([sort for sort, _, _ in verdict.violations], ["overlap"])
+        self.assertIn("5 of 3 permits were taken for 10.000 ms", verdict.violations[0][1])
+
+    def test_permits_that_a_fault_took_away(self):
+        """A renewal that is sent later must not bring them back."""
+        for renewed, sorts in ((False, []), (True, ["overlap"])):
+            with self.subTest(renewed):
+                self.story.acquire("w1.1", 10, 100, 101, take=2)
+                self.story.key_lost(150, 151)
+                if renewed:
+                    self.story.renew("w1.1", 10, 200, 201)
+                self.story.permits("w2.1", 11, 160, 161, 250, take=2)
+                self.story.release("w1.1", 10, 240)
+                self.assertEqual(self.found(), sorts)
+                self.story.lines = {process: lines[:1] for process, lines in self.story.lines.items()}
+
+    def test_exclusive_holder_with_an_older_token(self):
+        self.story.permits("w1.1", 11, 100, 101, 110)
+        self.story.acquire("w2.1", 10, 110, 111)
+        self.story.release("w2.1", 10, 120)
+        self.assertEqual(self.found(), ["token"])
+
+    def test_stale_write_after_a_holder_of_permits(self):
+        for accepted, sorts in ((True, ["stale write"]), (False, [])):
+            with self.subTest(accepted):
+                self.story.acquire("w1.1", 10, 100, 101)
+                self.story.acquire("w2.1", 11, 390, 401, take=2)
+                self.story.write("w2.1", 11, 402, 403, 1)
+                self.story.release("w2.1", 11, 410)
+                self.story.write("w1.1", 10, 105, 500, 2, accepted=accepted)
+                self.story.lost("w1.1", 10, 501, until=104)
+                self.assertEqual(self.found(), sorts)
+                self.story.lines = {process: lines[:1] for process, lines in self.story.lines.items()}
+
+    def test_counter_changes_under_a_holder_of_permits(self):
+        self.story.acquire("w1.1", 10, 100, 101, take=2)
+        self.story.write("w1.1", 10, 102, 110, 1, read=0, replaced=1)
+        self.story.release("w1.1", 10, 120)
+        verdict = self.story.judge()
+        self.assertEqual([sort for sort, _, _ in verdict.violations], ["lost update"])
+        self.assertIn("the holder of 2 permits w1.1 (token 10) read 0 and then 1", verdict.violations[0][1])
+
+    def test_permits_that_are_never_free(self):
+        """Everybody takes the lock alone after healing, but nobody gets permits; and one is left behind."""
+        self.story.lines["w2"][0]["form"] = "semaphore"
+        for process, token in (("w1.1", 10), ("w2.1", 11)):
+            self.story.acquire(process, token, 10_000 + token, 10_001 + token)
+            self.story.release(process, token, 10_001 + token)
+        self.story.finish(10_000, "w1.1", "w2.1", what="key lock:a")
+        self.story.lines["w2"] = [line for line in self.story.lines["w2"] if line["operation"] != "turn"]
+        verdict = self.story.judge(partial=False)
+        self.assertEqual([sort for sort, _, _ in verdict.violations], ["starvation", "left"])
+        self.assertIn("w2.1 had no turn of a with permits within", verdict.violations[0][1])
 
     # Readers
 
