@@ -14,6 +14,19 @@ sys.path.insert(0, HERE)
 
 from test_chaoscheck import Story  # noqa: E402
 
+MUTANTS = os.path.join(HERE, "mutants")
+sys.path.insert(0, MUTANTS)
+import mutate  # noqa: E402
+
+
+class MutantTest(unittest.TestCase):
+    def test_all_fit_the_sources(self):
+        names = [name for name in os.listdir(MUTANTS) if name.endswith(".mutant")]
+        self.assertTrue(names)
+        for name in names:
+            with self.subTest(name):
+                mutate.apply(os.path.join(MUTANTS, name), os.path.join(HERE, "..", ".."))
+
 
 class PlayerTest(unittest.TestCase):
     def setUp(self):
