@@ -127,9 +127,8 @@ public:
     /// of a cluster cannot be asked, that is an error.
     QFuture<LockReply<QList<LockInfo>>> list(const QString &pattern);
     /// Deletes the key, whoever holds the lock: never OtherHolder. Readers, and holders of permits, lose it together.
-    /// A holder emits lost(ForcedRelease) at once if its
-    /// subscription is up. Otherwise it emits lost(Deleted) or lost(Stolen) at its next renewal, and until then still
-    /// considers the lock held.
+    /// A holder emits lost(ForcedRelease) at once if its subscription is up. Otherwise it emits lost(Deleted) or
+    /// lost(Stolen) at its next renewal, and until then still considers the lock held.
     QFuture<LockReply<Outcome>> forceRelease(const QString &name);
     /// Like forceRelease(name), but only while the lock is held with \a fencingToken (see LockInfo): it takes the lock
     /// away from the holder that was shown, never from the next one. OtherHolder also for a holder of another library,

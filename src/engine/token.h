@@ -11,8 +11,8 @@ namespace QDistLock {
 
 /// A token proves who holds a lock: `<client id>:<sequence>:<128 random bits>`, in hex but for the sequence. An engine
 /// may append the decimal number that its connection has on the server, by which others find that connection. One that
-/// begins with an 'r' is a reader's: it shares the lock with other readers. One that begins with a 'p', a number and a
-/// '/' is that of a holder of so many permits. Thread-safe.
+/// begins with an 'r' is a reader's: it shares the lock with other readers. One that takes permits begins with a 'p',
+/// the number of permits and a '/'. Thread-safe.
 namespace Token {
 
 /// \a token, which is one of an exclusive holder, as that of a reader.

@@ -36,7 +36,7 @@ struct Settings
     quint64 seed = 0;
     int replicas = 0;     ///< that must have each lock
     bool readers = false; ///< about three of four acquires are readers', the others writers'
-    int permits = 0;      ///< greater than 0: about three of four acquires take one or two of so many
+    int permits = 0;      ///< if there are permits: how many; about three of four acquires take one or two
     QList<LockSettings> locks;
 };
 

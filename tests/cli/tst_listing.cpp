@@ -71,6 +71,16 @@ private:
     QByteArray m_json; ///< everything printed with --json
 };
 
+/// Of the lines that `watch --json` has printed.
+static QStringList eventNames(const QByteArray &output)
+{
+    QStringList names;
+    const QList<QByteArray> lines = output.trimmed().split('\n');
+    for (const QByteArray &line : lines)
+        names += QJsonDocument::fromJson(line).object().value(u"event"_s).toString();
+    return names;
+}
+
 void tst_Listing::initTestCase()
 {
     QVERIFY2(m_server.start(), qPrintable(m_server.errorString()));
@@ -559,11 +569,8 @@ void tst_Listing::changesOfReaders()
         QCOMPARE(program->waitForStatus(), 130);
     }
     m_json += events.output();
-    QStringList names;
-    const QList<QByteArray> lines = events.output().trimmed().split('\n');
-    for (const QByteArray &line : lines)
-        names += QJsonDocument::fromJson(line).object().value(u"event"_s).toString();
-    QCOMPARE(names, QStringList({u"snapshot"_s, u"held"_s, u"changed"_s, u"changed"_s, u"changed"_s, u"passed"_s}));
+    QCOMPARE(eventNames(events.output()),
+             QStringList({u"snapshot"_s, u"held"_s, u"changed"_s, u"changed"_s, u"changed"_s, u"passed"_s}));
     QCOMPARE(text.output().count('\n'), 5);
 }
 
@@ -611,11 +618,7 @@ void tst_Listing::changesOfPermits()
         QCOMPARE(program->waitForStatus(), 130);
     }
     m_json += events.output();
-    QStringList names;
-    const QList<QByteArray> lines = events.output().trimmed().split('\n');
-    for (const QByteArray &line : lines)
-        names += QJsonDocument::fromJson(line).object().value(u"event"_s).toString();
-    QCOMPARE(names,
+    QCOMPARE(eventNames(events.output()),
              QStringList(
                      {u"snapshot"_s, u"held"_s, u"changed"_s, u"changed"_s, u"changed"_s, u"changed"_s, u"passed"_s}));
     QCOMPARE(text.output().count('\n'), 6);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "locktesting.h"
+#include "rows.h"
 
 #include <optional>
 
@@ -72,5 +73,33 @@ protected Q_SLOTS:
     void initTestCase() { QVERIFY2(m_server.start(), qPrintable(m_server.errorString())); }
     void init() { m_server.command({"FLUSHALL"}); }
 };
+
+/// Each function runs with a Redis server and with `memory:`.
+class RedisAndMemoryTest : public RedisLockTest
+{
+    Q_OBJECT
+
+protected:
+    /// A store for each function: numbers of permits stay as long as the library's own thread has an engine for it.
+    QUrl serverUrl() override
+    {
+        return isMemory() ? QUrl(QLatin1String("memory:") + QLatin1String(QTest::currentTestFunction()))
+                          : m_server.url();
+    }
+    static bool isMemory()
+    {
+        QFETCH_GLOBAL(bool, memory);
+        return memory;
+    }
+
+protected Q_SLOTS:
+    void initTestCase_data() { Support::addRows<bool>("memory", {{"redis", false}, {"memory", true}}); }
+};
+
+/// For a function that needs a server.
+#define SKIP_WITHOUT_SERVER() \
+  if (isMemory()) \
+  QSKIP("With memory: the locks are in this process. This test needs a server, whose keys it reads and changes with " \
+        "another client, or whose connections it cuts.")
 
 } // namespace LockTesting

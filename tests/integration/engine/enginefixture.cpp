@@ -10,6 +10,7 @@
 #include "engine/redis/clusterengine.h"
 #include "engine/redis/redisengine.h"
 #include "support/eventloopprobe.h"
+#include "support/rows.h"
 
 #include <QtCore/qeventloop.h>
 #include <QtCore/qtimer.h>
@@ -61,6 +62,13 @@ QByteArray newToken(LockEngine &engine)
 LockEngine::Acquire acquireOf(const LockId &id, const QByteArray &token, milliseconds lease)
 {
     return {id, token, lease, true, false};
+}
+
+void EngineFixture::addEnginesThatShare()
+{
+    Support::addRows<int>(
+            "kind",
+            {{"redis", int(Redis)}, {"memory", int(Memory)}, {"sentinel", int(Sentinel)}, {"cluster", int(Cluster)}});
 }
 
 void EngineFixture::startServer()

@@ -45,6 +45,8 @@ protected:
     using LockEngine = QDistLock::LockEngine;
     using LockId = QDistLock::LockId;
 
+    /// Rows of the engines that have readers and permits.
+    static void addEnginesThatShare();
     /// Starts the server, and lets it load the scripts: otherwise a command is sent again later than those after it.
     void startServer();
     /// Three masters without replicas.

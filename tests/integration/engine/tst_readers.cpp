@@ -7,7 +7,6 @@
 #include "enginefixture.h"
 #include "support/clusterslot.h"
 #include "support/eventloopprobe.h"
-#include "support/rows.h"
 
 #include <QtCore/qhash.h>
 #include <QtCore/qset.h>
@@ -28,14 +27,7 @@ class tst_Readers : public QObject, private EngineFixture
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase_data()
-    {
-        Support::addRows<int>("kind",
-                              {{"redis", int(Redis)},
-                               {"memory", int(Memory)},
-                               {"sentinel", int(Sentinel)},
-                               {"cluster", int(Cluster)}});
-    }
+    void initTestCase_data() { addEnginesThatShare(); }
     void initTestCase() { startServer(); }
     void init();
     void cleanup() { waitForDisconnection(); }

@@ -7,7 +7,6 @@
 
 #include "support/fakeclock.h"
 #include "support/faultproxy.h"
-#include "support/rows.h"
 
 #include <QDistLock/ReadWriteLock>
 #include <QDistLock/ScopedLock>
@@ -49,17 +48,10 @@ struct Owner
 
 } // namespace
 
-#define SKIP_WITHOUT_SERVER() \
-  if (isMemory()) \
-  QSKIP("memory: keeps locks inside the process of their owners: there is no key that this test could examine or change " \
-        "from outside, and no connection that it could cut.")
-
-class tst_ReadWriteLock : public RedisLockTest
+class tst_ReadWriteLock : public RedisAndMemoryTest
 {
     Q_OBJECT
 private Q_SLOTS:
-    void initTestCase_data() { addRows<bool>("memory", {{"redis", false}, {"memory", true}}); }
-
     void readersAndWriters();
     void writersOfOtherForms();
     void oneKeyForAllReaders();
@@ -99,18 +91,6 @@ private Q_SLOTS:
     void registryDestroyedDuringAChange();
     void connectionLostDuringAChange();
     void changedLockIsRenewed();
-
-private:
-    QUrl serverUrl() override
-    {
-        QFETCH_GLOBAL(bool, memory);
-        return memory ? QUrl(u"memory:readwrite"_s) : m_server.url();
-    }
-    bool isMemory() const
-    {
-        QFETCH_GLOBAL(bool, memory);
-        return memory;
-    }
 };
 
 void tst_ReadWriteLock::readersAndWriters()

@@ -13,7 +13,8 @@
 --                  f  there is a floor for each lock: its fencing token is max(last + 1, floor), whatever the time
 --                  w  only wait, with q: if the key holds the token, it is given back, and nobody is served
 --                  s  shared: the tokens are those of readers
---                  p and a number  the tokens take permits, of so many; 0 = as the server says
+--                  p and a number  the tokens take permits; the semaphore has this number of them; 0 = the server's
+--                     number counts
 -- then of all locks, in order: their tokens; then, with a, their arrivals, which are their former places in the queues;
 -- then, with f, their floors
 -- Reply, for each lock: a fencing token (digits)  acquired, for a whole lease from now

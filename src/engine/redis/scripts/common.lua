@@ -49,9 +49,9 @@ local function timeLeft(value)
   return left >= -STAMP_BEHIND and left or nil
 end
 
--- A token is <client>:<sequence>:<random bits>. Before it is an 'r' if it is a reader's, and a 'p', a number and a '/' if
--- its holder takes so many permits of a semaphore. A member of a queue is a token whose owner wants the lock to be
--- handed over, or a '*' and a token whose owner only wants to be woken when the lock is free.
+-- A token is <client>:<sequence>:<random bits>. It begins with an 'r' if it is a reader's. If it takes permits of a
+-- semaphore, it begins with a 'p', the number of permits and a '/'. A member of a queue is a token whose owner wants the
+-- lock to be handed over, or a '*' and a token whose owner only wants to be woken when the lock is free.
 -- Returns '', 'r' or 'p', or a '*' and one of these; client; sequence; the number of permits.
 local function parse(member)
   local kind, client, sequence = string.match(member, '^(%*?r?)(%x+):(%d+):%x+$')
