@@ -221,9 +221,8 @@ std::vector<Config> permitConfigurations()
         c.lease = {3, 6, 4}, c.faults = 1, c.kinds = "c", c.cancels = false, c.renews = false;
     }
     {
-        // The one alone is told the end of a lease that was given up when the other one, since dead, was served.
         Config &c = make("two that take permits and renew, one alone, one killed", TwoAlone);
-        c.faults = 1, c.kinds = "c", c.cancels = false, c.idleAtMost = 1;
+        c.faults = 1, c.kinds = "c", c.cancels = false;
     }
     {
         Config &c = make("three that take permits, cancelled, one killed", Two);
@@ -244,6 +243,10 @@ std::vector<Config> permitConfigurations()
     {
         Config &c = make("three that take permits, released by force", Two);
         c.forced = 1, c.cancels = false, c.renews = false;
+    }
+    {
+        Config &c = make("two that take permits, one alone, released by force, one killed", TwoAlone);
+        c.lease = {5, 2, 2}, c.forced = 1, c.faults = 1, c.kinds = "c", c.cancels = false, c.renews = false;
     }
     {
         Config &c = make("three that take a permit, the server says how many, more", One);
@@ -381,7 +384,8 @@ const std::vector<Mutation> &mutations()
             {"released at once though others wait", "release",
              "and redis.pcall('EXISTS', unpack(KEYS, n + 1, 2 * n)) == 0 then", "then"},
             {"a fencing token of a clock that was set back", "acquire", "and last < fence)", ")"},
-            {"release that serves nobody", "release", "serve(key, queue, fenceKey, lease, caller)", "'free'"},
+            {"release that serves nobody", "release",
+             "serve(key, queue, fenceKey, lease, caller, false, shared and membersOf(token))", "'free'"},
             {"a waiter joins at once by a clock that was set back", "acquire", "#last[2] == #t and last[2] < t and",
              "#last[2] == #t and"},
             {"a served waiter stays in the queue", "common",
@@ -523,8 +527,8 @@ const std::vector<Mutation> &readerMutations()
              "serve(key, queue, fenceKey, lease, caller, shared) -- those", "--"},
             {"a reader that enters admits none behind it", "acquire",
              "serve(key, queue, fenceKey, lease, caller, sharing) -- those behind it", ""},
-            {"readers stay when the lock is released by force", "force_release",
-             "    redis.pcall('ZREM', key, token)\n", ""},
+            {"readers stay when the lock is released by force", "force_release", "'', false, shared and holders)",
+             "'')"},
             {"readers that were served lose the lock when another is woken", "common",
              "return (message or served > 0) and 'served'", "return message and 'served'"},
             {"the readers behind those of one call are not woken", "common",
@@ -560,6 +564,8 @@ const std::vector<Mutation> &permitMutations()
              "local fits = not held or held == sharing or not sharing"},
             {"a small one overtakes", "acquire", "if barge or first == nil or first == token then",
              "if barge or sharing == 'p' or first == nil or first == token then"},
+            {"a waiter is sent the end of a lease that was given up", "common",
+             "          if leaving then\n            removeMembers(key, leaving)\n          end\n", ""},
             {"a release of permits counts as the last", "release", "if shared and hasOthers(key, token) then",
              "if false then"},
             {"permits beside readers", "acquire", "elseif shared and sharing and shared ~= sharing then",

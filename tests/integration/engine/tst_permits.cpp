@@ -3,10 +3,12 @@
 
 // The permits of a semaphore, on each engine that has them, and the refusals of the others.
 
+#include "engine/protocolconstants.h"
 #include "engine/redis/rediskeys.h"
 #include "enginefixture.h"
 #include "support/clusterslot.h"
 #include "support/eventloopprobe.h"
+#include "support/rows.h"
 
 #include <QtTest/qtest.h>
 
@@ -43,6 +45,8 @@ private Q_SLOTS:
     void resent();
     void exclusiveHolderExcludesThem();
     void exclusiveWaiterHasItsTurn();
+    void endOfTheLastLeaseIsSent_data();
+    void endOfTheLastLeaseIsSent();
     void readersAreRefused();
     void anotherNumber();
     void numberOfTheServer();
@@ -351,6 +355,29 @@ void tst_Permits::exclusiveWaiterHasItsTurn()
     QCOMPARE(acquire(*engine, m_id, newPermit(*engine)).status, EngineReply::Taken);
     release(*engine, m_id, second);
     EVENTUALLY_VERIFY(exclusive.isGranted());
+}
+
+void tst_Permits::endOfTheLastLeaseIsSent_data()
+{
+    Support::addRows<bool>("isForced", {{"released", false}, {"released by force", true}});
+}
+
+// That of the one that was served, not of the one that no longer holds it.
+void tst_Permits::endOfTheLastLeaseIsSent()
+{
+    QFETCH(bool, isForced);
+    const auto engine = makeListeningEngine(m_kind, m_id);
+    const QByteArray token = newPermit(*engine, 3);
+    acquire(*engine, m_id, token);
+    const Client permit = waitingClient(1);
+    const Client exclusive = waitingClient(0);
+    if (isForced)
+        EngineFixture::forceRelease(*engine, m_id);
+    else
+        release(*engine, m_id, token);
+    EVENTUALLY_VERIFY(permit.isGranted());
+    EVENTUALLY_VERIFY(exclusive.notices->pollAfter >= 0ms);
+    QVERIFY(exclusive.notices->pollAfter <= Protocol::ClaimTtl);
 }
 
 void tst_Permits::readersAreRefused()

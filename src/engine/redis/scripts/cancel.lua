@@ -43,7 +43,7 @@ local function cancel(key, queue, fenceKey, token, lease, keep)
     serve(key, queue, fenceKey, lease, caller, shared)
     return 1
   end
-  local outcome, member = serve(key, queue, fenceKey, lease, caller)
+  local outcome, member = serve(key, queue, fenceKey, lease, caller, false, shared and membersOf(token))
   if outcome == 'own' then
     local _, _, sequence = parse(member)
     local claim = math.min(tonumber(lease), CLAIM_TTL)

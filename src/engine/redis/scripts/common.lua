@@ -125,9 +125,8 @@ local function setLease(key, token, lease)
   end
 end
 
--- Such a token no longer holds the lock, unless the key is something else now. Returns an error if that fails.
-local function removeSharer(key, token)
-  local members = membersOf(token)
+-- Removes members of such a key, unless it is something else now. Returns an error if that fails.
+local function removeMembers(key, members)
   for first = 1, #members, MEMBERS_AT_MOST do
     local last = math.min(#members, first + MEMBERS_AT_MOST - 1)
     local removed = redis.pcall('ZREM', key, unpack(members, first, last))
@@ -135,6 +134,10 @@ local function removeSharer(key, token)
       return removed.err
     end
   end
+end
+
+local function removeSharer(key, token)
+  return removeMembers(key, membersOf(token))
 end
 
 -- Whether others share the lock with this token.
@@ -276,13 +279,14 @@ end
 -- 'p', as holderOf() returns it) is handed in the same way to those that come first. A waiter is alive if its client has
 -- subscribed to its channel, which PUBLISH returns. A waiter of the calling client that wants the lock alone is alive
 -- and is notified by the reply of the script. The key is written before the message is published, so that no waiter
--- believes what is not so.
+-- believes what is not so. `leaving` are the members, if any, of all who share the lock and give it up, or lose it: they
+-- are removed as soon as another one has entered, so that no waiter is sent the end of a lease that was given up.
 -- Returns: 'free' nobody waits; 'served' somebody holds the lock now; 'more' too many dead waiters for one call;
 --          'shared' others share the lock, and nobody else can be served now
 --          'woken' the first waiter only wanted to be woken, and was
 --          'own', member  the lock must go to this waiter of the caller, which has left the queue; nothing else is done
 --          'mute', error  the user may not publish: the queue is unchanged, and its waiters must poll
-local function serve(key, queue, fenceKey, lease, caller, shared)
+local function serve(key, queue, fenceKey, lease, caller, shared, leaving)
   local claim = math.min(tonumber(lease), CLAIM_TTL)
   local drawn, fence
   local served = 0 -- of those that share the lock, in this call
@@ -341,6 +345,9 @@ local function serve(key, queue, fenceKey, lease, caller, shared)
           return (message or served > 0) and 'served' or 'woken'
         end
         if served == 0 then
+          if leaving then
+            removeMembers(key, leaving)
+          end
           keepSharers(key)
         end
         served = served + 1

@@ -42,13 +42,9 @@ end
 -- The next holder overwrites the key: a node of a cluster creates no key of a slot that it is moving away.
 local outcome
 repeat
-  outcome = serve(key, queue, fenceKey, lease, '')
+  outcome = serve(key, queue, fenceKey, lease, '', false, shared and holders)
 until outcome ~= 'more'
 if outcome ~= 'served' then
   redis.call('DEL', key)
-elseif shared then -- the next holders may share it, too
-  for _, token in ipairs(holders) do
-    redis.pcall('ZREM', key, token)
-  end
 end
 return 1

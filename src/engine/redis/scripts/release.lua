@@ -101,7 +101,7 @@ local function release(key, queue, fenceKey, token)
     serve(key, queue, fenceKey, lease, caller, shared)
     return 1
   end
-  local outcome, member = serve(key, queue, fenceKey, lease, caller)
+  local outcome, member = serve(key, queue, fenceKey, lease, caller, false, shared and membersOf(token))
   if shared and outcome ~= 'own' then
     local err = removeSharer(key, token)
     if err then
