@@ -23,7 +23,7 @@ EngineError SemaphoreErrors::wrongPermits(int serverPermits, int said, int take)
                         .arg(serverPermits));
     }
     return error(
-            u"take is %1, but the server has %2 permits for this name, so that so many will never be free; take fewer, or change the number with LockRegistry::setPermits()"_s
+            u"take is %1, but the server has %2 permits for this name, so it would wait for ever; take fewer, or change the number with LockRegistry::setPermits()"_s
                     .arg(take)
                     .arg(serverPermits));
 }

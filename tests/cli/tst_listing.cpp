@@ -71,6 +71,37 @@ private:
     QByteArray m_json; ///< everything printed with --json
 };
 
+/// `watch`, as people read it and with --json.
+struct Watch
+{
+    explicit Watch(const QUrl &server)
+        : text({server.toEncoded()}, arguments)
+        , events({server.toEncoded()}, arguments + QStringList{u"--json"_s})
+    {
+    }
+    /// Waits for both.
+    bool hasPrinted(const QByteArray &line, const QByteArray &event)
+    {
+        return text.waitForOutput(line) && events.waitForOutput(event);
+    }
+
+    const QStringList arguments{u"watch"_s, u"--interval"_s, u"50ms"_s};
+    Program text;
+    Program events;
+};
+
+/// With the lock "job".
+struct Client
+{
+    explicit Client(const QUrl &server)
+        : registry(server)
+    {
+    }
+
+    LockRegistry registry;
+    DistributedLock lock{&registry, u"job"_s};
+};
+
 /// Of the lines that `watch --json` has printed.
 static QStringList eventNames(const QByteArray &output)
 {
@@ -532,96 +563,74 @@ void tst_Listing::changes()
 void tst_Listing::changesOfReaders()
 {
     leavesRoomFor(2s);
-    const QStringList arguments{u"watch"_s, u"--interval"_s, u"50ms"_s};
-    Program text({m_server.url().toEncoded()}, arguments);
-    Program events({m_server.url().toEncoded()}, arguments + QStringList{u"--json"_s});
-    QVERIFY(events.waitForOutput("snapshot"));
-
-    LockRegistry registry(m_server.url());
-    LockRegistry other(m_server.url());
-    LockRegistry third(m_server.url());
-    DistributedLock first(&registry, u"job"_s);
-    DistributedLock second(&other, u"job"_s);
-    DistributedLock writer(&third, u"job"_s);
-    for (DistributedLock *const reader : {&first, &second})
-        reader->setOptions(LockTesting::options(1h).withMode(LockOptions::Shared));
-    QVERIFY(LockTesting::acquireNow(&first));
-    QVERIFY(text.waitForOutput("\theld by the reader tst_listing on "));
-    QVERIFY(events.waitForOutput("\"event\":\"held\""));
-    QVERIFY(LockTesting::acquireNow(&second));
-    QVERIFY(text.waitForOutput("job\tnow held by 2 readers, among them tst_listing on "));
-    QVERIFY(events.waitForOutput("\"readers\":2"));
+    Watch watch(m_server.url());
+    QVERIFY(watch.events.waitForOutput("snapshot"));
+    Client first(m_server.url()), second(m_server.url()), alone(m_server.url());
+    for (DistributedLock *const lock : {&first.lock, &second.lock})
+        lock->setOptions(LockTesting::options(1h).withMode(LockOptions::Shared));
+    QVERIFY(LockTesting::acquireNow(&first.lock));
+    QVERIFY(watch.hasPrinted("\theld by the reader tst_listing on ", "\"event\":\"held\""));
+    QVERIFY(LockTesting::acquireNow(&second.lock));
+    QVERIFY(watch.hasPrinted("job\tnow held by 2 readers, among them tst_listing on ", "\"readers\":2"));
     const QVariantList readers = m_server.command({"ZRANGE", "lock:job", "0", "-1"}).toList();
     QCOMPARE(readers.size(), 2);
     m_server.command({"ZADD", "lock:job", "XX", "INCR", "60000", readers.first().toByteArray()});
-    writer.setOptions(LockTesting::options(1h));
-    writer.acquire();
-    QVERIFY(text.waitForOutput("job\t1 waiting\n"));
-    QVERIFY(events.waitForOutput("\"waiting\":1"));
-    second.release();
-    QVERIFY(text.waitForOutput("job\tnow held by the reader tst_listing on "));
-    QVERIFY(eventually([&events] { return events.output().count("\"event\":\"changed\"") == 3; }));
-    first.release();
-    QVERIFY(text.waitForOutput("job\tnow held by tst_listing on "));
-    QVERIFY(events.waitForOutput("\"event\":\"passed\""));
-    for (Program *const program : {&text, &events}) {
+    alone.lock.setOptions(LockTesting::options(1h));
+    alone.lock.acquire();
+    QVERIFY(watch.hasPrinted("job\t1 waiting\n", "\"waiting\":1"));
+    second.lock.release();
+    QVERIFY(watch.text.waitForOutput("job\tnow held by the reader tst_listing on "));
+    QVERIFY(eventually([&watch] { return watch.events.output().count("\"event\":\"changed\"") == 3; }));
+    first.lock.release();
+    QVERIFY(watch.hasPrinted("job\tnow held by tst_listing on ", "\"event\":\"passed\""));
+    for (Program *const program : {&watch.text, &watch.events}) {
         program->sendSignal(SIGINT);
         QCOMPARE(program->waitForStatus(), 130);
     }
-    m_json += events.output();
-    QCOMPARE(eventNames(events.output()),
+    m_json += watch.events.output();
+    QCOMPARE(eventNames(watch.events.output()),
              QStringList({u"snapshot"_s, u"held"_s, u"changed"_s, u"changed"_s, u"changed"_s, u"passed"_s}));
-    QCOMPARE(text.output().count('\n'), 5);
+    QCOMPARE(watch.text.output().count('\n'), 5);
 }
 
 // One line for each holder that comes or has ended, and for another number; none for a renewal.
 void tst_Listing::changesOfPermits()
 {
     leavesRoomFor(2s);
-    Program text({m_server.url().toEncoded()}, {u"watch"_s, u"--interval"_s, u"50ms"_s});
-    Program events({m_server.url().toEncoded()}, {u"watch"_s, u"--interval"_s, u"50ms"_s, u"--json"_s});
-    QVERIFY(events.waitForOutput("snapshot"));
-
-    LockRegistry registry(m_server.url());
-    LockRegistry other(m_server.url());
-    LockRegistry third(m_server.url());
-    DistributedLock first(&registry, u"job"_s);
-    DistributedLock second(&other, u"job"_s);
-    DistributedLock alone(&third, u"job"_s);
-    for (DistributedLock *const lock : {&first, &second})
+    Watch watch(m_server.url());
+    QVERIFY(watch.events.waitForOutput("snapshot"));
+    Client first(m_server.url()), second(m_server.url()), alone(m_server.url());
+    for (DistributedLock *const lock : {&first.lock, &second.lock})
         lock->setOptions(LockTesting::options(1h).withPermits(5));
-    second.setOptions(second.options().withTake(3));
-    QVERIFY(LockTesting::acquireNow(&first));
-    QVERIFY(text.waitForOutput("\theld by the holder of 1 of 5 permits, tst_listing on "));
-    QVERIFY(events.waitForOutput("\"event\":\"held\""));
-    QVERIFY(LockTesting::acquireNow(&second));
-    QVERIFY(text.waitForOutput("job\tnow held by the holders of 4 of 5 permits, among them tst_listing on "));
-    QVERIFY(events.waitForOutput("\"permitsTaken\":4"));
+    second.lock.setOptions(second.lock.options().withTake(3));
+    QVERIFY(LockTesting::acquireNow(&first.lock));
+    QVERIFY(watch.hasPrinted("\theld by the holder of 1 of 5 permits, tst_listing on ", "\"event\":\"held\""));
+    QVERIFY(LockTesting::acquireNow(&second.lock));
+    QVERIFY(watch.hasPrinted("job\tnow held by the holders of 4 of 5 permits, among them tst_listing on ",
+                             "\"permitsTaken\":4"));
     const QVariantList permits = m_server.command({"ZRANGE", "lock:job", "0", "-1"}).toList();
     QCOMPARE(permits.size(), 4);
     m_server.command({"ZADD", "lock:job", "XX", "INCR", "60000", permits.first().toByteArray()});
     QCOMPARE(run({u"permits"_s, u"job"_s, u"6"_s}).status, 0);
-    QVERIFY(text.waitForOutput("job\tnow held by the holders of 4 of 6 permits, among them tst_listing on "));
-    QVERIFY(events.waitForOutput("\"permits\":6"));
-    alone.setOptions(LockTesting::options(1h));
-    alone.acquire();
-    QVERIFY(text.waitForOutput("job\t1 waiting\n"));
-    QVERIFY(events.waitForOutput("\"waiting\":1"));
-    second.release();
-    QVERIFY(text.waitForOutput("job\tnow held by the holder of 1 of 6 permits, tst_listing on "));
-    QVERIFY(eventually([&events] { return events.output().count("\"event\":\"changed\"") == 4; }));
-    first.release();
-    QVERIFY(text.waitForOutput("job\tnow held by tst_listing on "));
-    QVERIFY(events.waitForOutput("\"event\":\"passed\""));
-    for (Program *const program : {&text, &events}) {
+    QVERIFY(watch.hasPrinted("job\tnow held by the holders of 4 of 6 permits, among them tst_listing on ",
+                             "\"permits\":6"));
+    alone.lock.setOptions(LockTesting::options(1h));
+    alone.lock.acquire();
+    QVERIFY(watch.hasPrinted("job\t1 waiting\n", "\"waiting\":1"));
+    second.lock.release();
+    QVERIFY(watch.text.waitForOutput("job\tnow held by the holder of 1 of 6 permits, tst_listing on "));
+    QVERIFY(eventually([&watch] { return watch.events.output().count("\"event\":\"changed\"") == 4; }));
+    first.lock.release();
+    QVERIFY(watch.hasPrinted("job\tnow held by tst_listing on ", "\"event\":\"passed\""));
+    for (Program *const program : {&watch.text, &watch.events}) {
         program->sendSignal(SIGINT);
         QCOMPARE(program->waitForStatus(), 130);
     }
-    m_json += events.output();
-    QCOMPARE(eventNames(events.output()),
+    m_json += watch.events.output();
+    QCOMPARE(eventNames(watch.events.output()),
              QStringList(
                      {u"snapshot"_s, u"held"_s, u"changed"_s, u"changed"_s, u"changed"_s, u"changed"_s, u"passed"_s}));
-    QCOMPARE(text.output().count('\n'), 6);
+    QCOMPARE(watch.text.output().count('\n'), 6);
 }
 
 void tst_Listing::outage()

@@ -116,7 +116,22 @@ private:
     void exitCodes(int step);
     void conflict(const QStringList &options, int status, const QByteArray &text);
     Result runWithout(const QByteArray &server, const QStringList &options);
+    /// Waits until \a count clients are in the queue of the lock "job".
+    bool areWaiting(int count);
+    /// The status, a blank and the errors of `run` with \a options, separated by blanks, of the lock "job".
+    QByteArray errorsOf(const QString &options);
 };
+
+bool tst_Run::areWaiting(int count)
+{
+    return eventually([this, count] { return m_server.command({"ZCARD", "{lock:job}:queue"}).toInt() == count; });
+}
+
+QByteArray tst_Run::errorsOf(const QString &options)
+{
+    const Result result = run(setup(), u"run %1 job true"_s.arg(options).split(u' '));
+    return QByteArray::number(result.status) + ' ' + result.errors;
+}
 
 /// Every \a step th.
 void tst_Run::exitCodes(int step)
@@ -505,7 +520,7 @@ void tst_Run::orderOfArrival()
         if (i == 0)
             QVERIFY(eventually([this] { return m_server.exists("lock:job"); }));
         else
-            QVERIFY(eventually([this, i] { return m_server.command({"ZCARD", "{lock:job}:queue"}).toInt() == i; }));
+            QVERIFY(areWaiting(i));
     }
     programs.front()->closeWriteChannel();
     QByteArray expected;
@@ -527,9 +542,6 @@ void tst_Run::readersAndWriters()
     const auto start = [this](const QStringList &options, const QString &name) {
         return std::make_unique<Program>(
                 setup(), QStringList{u"run"_s} + options + QStringList{u"job"_s, u"-c"_s, u"echo %1; cat"_s.arg(name)});
-    };
-    const auto areWaiting = [this](int count) {
-        return eventually([this, count] { return m_server.command({"ZCARD", "{lock:job}:queue"}).toInt() == count; });
     };
     const auto first = start({u"--shared"_s}, u"first"_s);
     const auto second = start({u"-s"_s}, u"second"_s);
@@ -558,26 +570,22 @@ void tst_Run::readersAndWriters()
 
 void tst_Run::conflictWithReaders()
 {
-    const auto errorsOf = [this](const QStringList &options) {
-        const Result result = run(setup(), QStringList{u"run"_s} + options + QStringList{u"job"_s, u"true"_s});
-        return QByteArray::number(result.status) + ' ' + result.errors;
-    };
     const QStringList reader{u"run"_s, u"--shared"_s, u"job"_s, u"cat"_s};
     Program first(setup(), reader);
     QVERIFY(eventually([this] { return m_server.command({"ZCARD", "lock:job"}).toInt() == 1; }));
-    const QByteArray one = errorsOf({u"-n"_s});
+    const QByteArray one = errorsOf(u"-n"_s);
     QVERIFY2(one.startsWith("75 qdistlock run: lock \"job\" is held by the reader cat on "), one.constData());
     Program second(setup(), reader);
     QVERIFY(eventually([this] { return m_server.command({"ZCARD", "lock:job"}).toInt() == 2; }));
-    const QByteArray two = errorsOf({u"-n"_s});
+    const QByteArray two = errorsOf(u"-n"_s);
     QVERIFY2(two.startsWith("75 qdistlock run: lock \"job\" is held by 2 readers, among them cat on "),
              two.constData());
     QVERIFY2(!two.contains("left of") && !two.contains("waits"), two.constData()); // they renew it
-    QCOMPARE(errorsOf({u"-ns"_s}), "0 "_ba);
+    QCOMPARE(errorsOf(u"-ns"_s), "0 "_ba);
 
     Program writer(setup(), {u"run"_s, u"job"_s, u"true"_s});
     QVERIFY(eventually([this] { return m_server.exists("{lock:job}:queue"); }));
-    const QByteArray late = errorsOf({u"-ns"_s});
+    const QByteArray late = errorsOf(u"-ns"_s);
     QVERIFY2(late.startsWith("75 ") && late.contains(", while a writer waits; to wait for it, "), late.constData());
 }
 
@@ -595,9 +603,6 @@ void tst_Run::permits()
                 QStringList{u"run"_s} + options
                         + QStringList{u"job"_s, u"-c"_s,
                                       u"touch \"$MARKS/$$\"; ls \"$MARKS\" | wc -l; cat; rm \"$MARKS/$$\""_s});
-    };
-    const auto areWaiting = [this](int count) {
-        return eventually([this, count] { return m_server.command({"ZCARD", "{lock:job}:queue"}).toInt() == count; });
     };
     std::vector<std::unique_ptr<Program>> programs;
     for (int i = 1; i <= 5; ++i) {
@@ -640,9 +645,6 @@ void tst_Run::permitsInOrder()
                 setup(),
                 QStringList{u"run"_s, u"--limit"_s, u"3"_s, u"--take"_s, take, u"job"_s, u"-c"_s, u"echo runs; cat"_s});
     };
-    const auto areWaiting = [this](int count) {
-        return eventually([this, count] { return m_server.command({"ZCARD", "{lock:job}:queue"}).toInt() == count; });
-    };
     const auto end = [](Program *program) {
         program->closeWriteChannel();
         return program->waitForStatus();
@@ -671,10 +673,6 @@ void tst_Run::permitsInOrder()
 
 void tst_Run::conflictWithPermits()
 {
-    const auto errorsOf = [this](const QString &options) {
-        const Result result = run(setup(), u"run %1 job true"_s.arg(options).split(u' '));
-        return QByteArray::number(result.status) + ' ' + result.errors;
-    };
     const QStringList holder{u"run"_s, u"--limit"_s, u"3"_s, u"job"_s, u"cat"_s};
     Program first(setup(), holder);
     QVERIFY(eventually([this] { return m_server.command({"ZCARD", "lock:job"}).toInt() == 1; }));
@@ -701,10 +699,6 @@ void tst_Run::conflictWithPermits()
 // The errors name options, and no part of the library.
 void tst_Run::otherNumberOfPermits()
 {
-    const auto errorsOf = [this](const QString &options) {
-        const Result result = run(setup(), u"run %1 job true"_s.arg(options).split(u' '));
-        return QByteArray::number(result.status) + ' ' + result.errors;
-    };
     const auto has = [](const QByteArray &errors, const QByteArray &text) {
         if (errors.startsWith("64 qdistlock run: ") && errors.contains(text) && errors.count('\n') == 1
             && !errors.contains("::"))
@@ -899,20 +893,20 @@ void tst_Run::containerWithoutInit()
 void tst_Run::nestedLocks()
 {
     const QString inner = QStringLiteral(QDISTLOCK) + u' ' + Patiently + u" run %1 job true"_s;
-    const auto errorsOf = [&](const QString &options, const QStringList &outer = {}) {
+    const auto errorsOfInner = [&](const QString &options, const QStringList &outer = {}) {
         return run(setup(), QStringList{u"run"_s} + outer + QStringList{u"job"_s, u"-c"_s, inner.arg(options)}).errors;
     };
     const QByteArray note = "`qdistlock run` that has started this command";
-    QVERIFY(errorsOf(u"-n"_s).contains(note));
-    QVERIFY(errorsOf(u"-ns"_s).contains(note));
-    QVERIFY(errorsOf(u"-n"_s, {u"--shared"_s}).contains(note));
-    QCOMPARE(errorsOf(u"-ns"_s, {u"--shared"_s}), QByteArray());
+    QVERIFY(errorsOfInner(u"-n"_s).contains(note));
+    QVERIFY(errorsOfInner(u"-ns"_s).contains(note));
+    QVERIFY(errorsOfInner(u"-n"_s, {u"--shared"_s}).contains(note));
+    QCOMPARE(errorsOfInner(u"-ns"_s, {u"--shared"_s}), QByteArray());
     // It takes another permit, which may be free or not.
-    QVERIFY(errorsOf(u"-n --limit 2"_s, {u"--limit=2"_s}).contains(note));
-    QVERIFY(errorsOf(u"-n"_s, {u"--limit=2"_s}).contains(note));
-    QCOMPARE(errorsOf(u"--prefix other:"_s), QByteArray());
+    QVERIFY(errorsOfInner(u"-n --limit 2"_s, {u"--limit=2"_s}).contains(note));
+    QVERIFY(errorsOfInner(u"-n"_s, {u"--limit=2"_s}).contains(note));
+    QCOMPARE(errorsOfInner(u"--prefix other:"_s), QByteArray());
     Started<RedisServer> other(RedisServer::Options::withTcp());
-    QCOMPARE(errorsOf(u"--server "_s + other.tcpUrl().toString()), QByteArray());
+    QCOMPARE(errorsOfInner(u"--server "_s + other.tcpUrl().toString()), QByteArray());
 }
 
 void tst_Run::readOnlyReplica()

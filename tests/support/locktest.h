@@ -99,7 +99,7 @@ protected Q_SLOTS:
 /// For a function that needs a server.
 #define SKIP_WITHOUT_SERVER() \
   if (isMemory()) \
-  QSKIP("With memory: the locks are in this process. This test needs a server, whose keys it reads and changes with " \
-        "another client, or whose connections it cuts.")
+  QSKIP("The row \"redis\" runs this test. It reads or changes keys of the server with another client, or cuts " \
+        "connections to it; with memory: there is no server, because all locks are in this process.")
 
 } // namespace LockTesting

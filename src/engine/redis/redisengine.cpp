@@ -146,7 +146,7 @@ EngineError RedisEngine::error() const
 
 QString RedisEngine::unsupported(const LockOptions &options) const
 {
-    if (!m_server.usesScripts || m_node.lane().isPlain())
+    if (!executesScripts())
         return noSharing(options, u"it needs scripts, and this server executes none"_s);
     return QString();
 }
@@ -282,7 +282,7 @@ void RedisEngine::forceRelease(const LockId &lock, qint64 fencingToken, Completi
 void RedisEngine::setPermits(const LockId &lock, int permits,
                              std::function<void(const EngineError &, int before)> completion)
 {
-    if (!m_server.usesScripts || m_node.lane().isPlain())
+    if (!executesScripts())
         LockEngine::setPermits(lock, permits, std::move(completion));
     else
         m_node.lane().setPermits(lock, permits, std::move(completion));

@@ -56,6 +56,7 @@ public:
                     std::function<void(const EngineError &, int before)> completion) override;
 
 private:
+    bool executesScripts() const { return m_server.usesScripts && !m_node.lane().isPlain(); }
     void watchMaster();
     void masterChanged();
     void warnOfShortLease(std::chrono::milliseconds lease);

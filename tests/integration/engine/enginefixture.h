@@ -37,6 +37,12 @@ struct Replies
     }
 };
 
+/// For a function that only a cluster can run, in a class with m_kind.
+#define SKIP_WITHOUT_SLOTS() \
+  if (m_kind != Cluster) \
+  QSKIP("The row \"cluster\" runs this test. It moves the slot of a lock to another node, and only a Redis Cluster has " \
+        "slots.")
+
 /// The base of tests of engines: makes engines, and waits until their operations have ended. Leases do not expire
 /// during a test: the servers' clocks are slow, and the clock of the memory engine advances only when the test says so.
 class EngineFixture

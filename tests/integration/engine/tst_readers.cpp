@@ -583,8 +583,7 @@ void tst_Readers::conversion()
 
 void tst_Readers::conversionWhileTheSlotMoves()
 {
-    if (m_kind != Cluster)
-        QSKIP("This test moves the slot of a lock to another node. Only a Redis Cluster has slots.");
+    SKIP_WITHOUT_SLOTS();
     // The script would find all keys of the lock, and could not make its key again.
     const auto engine = makeListeningEngine(m_kind, m_id);
     const QByteArray writer = newToken(*engine), reader = newReader(*engine);

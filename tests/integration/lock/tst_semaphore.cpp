@@ -92,7 +92,7 @@ private Q_SLOTS:
     void fewerPermitsThanAWaiterTakes();
     void setPermitsIsRefused();
     void exclusiveHolder();
-    void exclusiveNumberIsSet();
+    void numberIsSetByAWaiter();
     void readersAndPermitsExclude();
     void readersAndPermitsInOneQueue();
     void foreignHolder();
@@ -433,9 +433,8 @@ void tst_Semaphore::exclusiveHolder()
     QCOMPARE(info(u"a"_s).permitsTaken, 1);
 }
 
-void tst_Semaphore::exclusiveNumberIsSet()
+void tst_Semaphore::numberIsSetByAWaiter()
 {
-    // The first acquire says the number, even if it has to wait.
     TestLock exclusive(registry(), u"a"_s);
     QVERIFY(acquireNow(&exclusive));
     TestSemaphore first(registry(), u"a"_s, taking(1)), other(registry(), u"a"_s, taking(1, 6));
