@@ -24,7 +24,6 @@ public:
                     config.sharersAtMost ? &m_variant : nullptr)
     {
         m_scripts.redis.derived = "Kpermits";
-        m_scripts.redis.refusesDerived = config.refusesDerived;
     }
 
     struct Result

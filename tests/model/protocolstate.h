@@ -62,12 +62,10 @@ struct Config
     bool serverSays = false; ///< how many permits there are; otherwise the clients do
     int changes = 0;         ///< of the number of permits, by an operator
     std::string changesTo{}; ///< digits
-    /// Whether the server refuses the use of a key that is none of a script's KEYS.
-    bool refusesDerived = false;
-    int mute = -1;         ///< the client whose user may not publish
-    int sharersAtMost = 0; ///< served in one call; 0 = as the scripts say
-    bool thorough = false; ///< takes too long for every test run
-    int idleAtMost = 0;    ///< ticks for which the lock may be free, or have room, while a live client waits for it
+    int mute = -1;           ///< the client whose user may not publish
+    int sharersAtMost = 0;   ///< served in one call; 0 = as the scripts say
+    bool thorough = false;   ///< takes too long for every test run
+    int idleAtMost = 0;      ///< ticks for which the lock may be free, or have room, while a live client waits for it
 
     bool hasReaders() const { return reader[0] || reader[1] || reader[2]; }
     bool hasPermits() const { return permits > 0; }

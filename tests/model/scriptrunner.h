@@ -44,8 +44,7 @@ struct FakeRedis
     /// Returns the number of receivers; negative if the user may not publish.
     std::function<int(const std::string &, const std::string &)> publish;
     std::vector<std::string> declared; ///< the KEYS of the script: managed services and Dragonfly refuse any other key
-    std::string derived;         ///< the name of this key is made from that of another one: it need not be one of KEYS
-    bool refusesDerived = false; ///< as any other key that is none of KEYS
+    std::string derived; ///< the name of this key is made from that of another one: it need not be one of KEYS
     /// If set: why a key may not be used here, as the text of an error; empty if it may.
     std::function<std::string(const std::string &)> refuse;
     std::string error; ///< of the last command
@@ -87,13 +86,10 @@ struct FakeRedis
         }
         const bool hasKey = arguments[0] != "TIME" && arguments[0] != "PUBLISH";
         const auto &declared = self->declared;
-        const bool isUndeclared = hasKey
-                && std::find(declared.begin(), declared.end(), arguments.at(1)) == declared.end();
-        if (isUndeclared && arguments[1] != self->derived)
+        if (hasKey && arguments.at(1) != self->derived
+            && std::find(declared.begin(), declared.end(), arguments.at(1)) == declared.end())
             return luaL_error(lua, "the script uses the key %s, which is none of KEYS", arguments[1].c_str());
         self->error = self->refuse && hasKey ? self->refuse(arguments.at(1)) : std::string();
-        if (isUndeclared && self->refusesDerived)
-            self->error = "ERR the script uses a key that is none of KEYS";
         if (self->error.empty() && !self->run(lua, arguments))
             return luaL_error(lua, "the model's Redis does not know this use of %s", arguments[0].c_str());
         if (!self->error.empty()) {
