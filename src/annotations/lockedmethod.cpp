@@ -9,6 +9,7 @@
 #include "lock/resolvedaddress.h"
 
 #include <QDistLock/annotations.h>
+#include <QDistLock/impl/namebytes.h>
 
 #include <QtCore/qregularexpression.h>
 
@@ -347,7 +348,7 @@ std::optional<QList<LockRequest>> LockedMethod::requests(const CallArguments &ar
         };
         const QString first = a.identity();
         const QString second = b.identity();
-        return first != second ? first < second : openness(a.options) < openness(b.options);
+        return first != second ? Detail::isAcquiredBefore(first, second) : openness(a.options) < openness(b.options);
     });
     requests.erase(std::unique(requests.begin(), requests.end(),
                                [](const LockRequest &a, const LockRequest &b) { return a.identity() == b.identity(); }),

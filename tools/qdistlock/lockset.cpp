@@ -54,7 +54,8 @@ LockSet::LockSet(Session *session, const QStringList &names)
         m_locks.push_back(std::make_unique<DistributedLock>(session->registry(), name));
     for (const auto &lock : m_locks)
         m_inGivenOrder.push_back(lock.get());
-    std::sort(m_locks.begin(), m_locks.end(), [](const auto &a, const auto &b) { return a->name() < b->name(); });
+    std::sort(m_locks.begin(), m_locks.end(),
+              [](const auto &a, const auto &b) { return QDistLock::Detail::isAcquiredBefore(a->name(), b->name()); });
     for (const auto &owned : m_locks) {
         DistributedLock *const lock = owned.get();
         connect(lock, &DistributedLock::lost, this,

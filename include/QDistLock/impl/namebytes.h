@@ -33,6 +33,12 @@ inline QByteArray nameBytes(QStringView text)
     return bytes + text.sliced(begin).toUtf8();
 }
 
+/// The order in which several locks are acquired, in all forms, so that nobody waits in a circle.
+inline bool isAcquiredBefore(QStringView first, QStringView second)
+{
+    return nameBytes(first) < nameBytes(second);
+}
+
 inline QString nameText(QByteArrayView bytes)
 {
     const QString whole = QString::fromUtf8(bytes);
